@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"fairlead.dev/deploy/local/internal/launch"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+	"fairlead.dev/pkg/version"
+)
+
+const shimName = "localkube-shim"
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "localkube",
+		Short:         "A whole Kubernetes in one folder, without containers",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version.String(),
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(upCommand(), statusCommand(), nodeCommand(), componentCommand(), etcdCommand(), imageCommand(),
+		foreign("kubectl", "Kubernetes' command line"), foreign("helm", "Helm's command line"))
+	return root
+}
+
+// foreign lists a program in the help; main runs it before cobra is asked.
+func foreign(name, short string) *cobra.Command {
+	return &cobra.Command{Use: name, Short: short, DisableFlagParsing: true, RunE: func(*cobra.Command, []string) error {
+		return fmt.Errorf("%s must come first on the command line", name)
+	}}
+}
+
+type upOptions struct {
+	file       string
+	config     clusterapi.Config
+	nodes      int
+	gpus       int
+	fast       bool
+	publish    []string
+	args       []string
+	untilStdin bool
+}
+
+func upCommand() *cobra.Command {
+	var o upOptions
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a cluster and keep it until interrupted",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := o.complete()
+			if err != nil {
+				return err
+			}
+			return up(cmd.Context(), cfg, o.untilStdin)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.file, "config", "", "YAML file with a cluster configuration; flags add to it")
+	f.StringVar(&o.config.Dir, "dir", "", "folder for all state (required here or in --config)")
+	f.StringVar(&o.config.Images, "images", "", "image store")
+	f.StringVar(&o.config.APIAddress, "api", "", "host address of the API server (default 127.0.0.1:0, a free port)")
+	f.IntVar(&o.nodes, "nodes", 0, "number of nodes (default 1)")
+	f.IntVar(&o.gpus, "gpus", 0, "nvidia.com/gpu that each node pretends to have")
+	f.BoolVar(&o.config.ControlPlaneOnly, "control-plane-only", false, "only etcd and the API server")
+	f.BoolVar(&o.fast, "fast-timings", false, "notice a dead node within seconds")
+	f.StringArrayVar(&o.publish, "publish", nil, "HOST:PORT=SERVICE.NAMESPACE:PORT, a service on a host address; repeatable")
+	f.StringArrayVar(&o.args, "arg", nil, "COMPONENT=FLAG, a further flag of a component; repeatable")
+	f.BoolVar(&o.config.Audit, "audit", false, "write an audit log")
+	f.IntVar(&o.config.Verbosity, "verbosity", 0, "log verbosity of the components")
+	f.BoolVar(&o.untilStdin, "until-stdin-closes", false, "end when standard input ends, so that the cluster cannot outlive its caller")
+	return cmd
+}
+
+// complete merges file and flags into one configuration.
+func (o *upOptions) complete() (clusterapi.Config, error) {
+	var c clusterapi.Config
+	if o.file != "" {
+		raw, err := os.ReadFile(o.file)
+		if err != nil {
+			return c, fmt.Errorf("read configuration: %w", err)
+		}
+		if err := yaml.UnmarshalStrict(raw, &c); err != nil {
+			return c, fmt.Errorf("read configuration %s: %w", o.file, err)
+		}
+	}
+	override(&c.Dir, o.config.Dir)
+	override(&c.Images, o.config.Images)
+	override(&c.APIAddress, o.config.APIAddress)
+	override(&c.Verbosity, o.config.Verbosity)
+	c.ControlPlaneOnly = c.ControlPlaneOnly || o.config.ControlPlaneOnly
+	c.Audit = c.Audit || o.config.Audit
+	for len(c.Nodes) < o.nodes {
+		c.Nodes = append(c.Nodes, clusterapi.Node{})
+	}
+	if len(c.Nodes) == 0 && !c.ControlPlaneOnly {
+		c.Nodes = []clusterapi.Node{{}}
+	}
+	if o.gpus > 0 {
+		for i := range c.Nodes {
+			c.Nodes[i].Extended = map[string]string{"nvidia.com/gpu": fmt.Sprint(o.gpus)}
+		}
+	}
+	if o.fast {
+		c.Timings = clusterapi.FastTimings()
+	}
+	for _, p := range o.publish {
+		host, target, ok := strings.Cut(p, "=")
+		if !ok {
+			return c, fmt.Errorf("--publish %q is not HOST:PORT=SERVICE.NAMESPACE:PORT", p)
+		}
+		c.Publish = append(c.Publish, clusterapi.Publish{Host: host, Target: target})
+	}
+	for _, a := range o.args {
+		name, flag, ok := strings.Cut(a, "=")
+		if !ok {
+			return c, fmt.Errorf("--arg %q is not COMPONENT=FLAG", a)
+		}
+		if c.Args == nil {
+			c.Args = map[string][]string{}
+		}
+		c.Args[name] = append(c.Args[name], flag)
+	}
+	return c, c.Complete()
+}
+
+func override[T comparable](v *T, with T) {
+	var zero T
+	if with != zero {
+		*v = with
+	}
+}
+
+func up(ctx context.Context, cfg clusterapi.Config, untilStdin bool) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	shim := filepath.Join(filepath.Dir(self), shimName)
+	if _, err := os.Stat(shim); err != nil && !cfg.ControlPlaneOnly {
+		return fmt.Errorf("%s is missing beside localkube; make local builds both", shimName)
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if untilStdin {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin) // however it ends
+			cancel()
+		}()
+	}
+	return launch.Run(ctx, launch.Params{Config: cfg, Shim: shim, Out: os.Stdout, Progress: os.Stderr})
+}
+
+// dirFlag adds --dir, by which a running cluster is found.
+func dirFlag(cmd *cobra.Command) *string {
+	dir := cmd.PersistentFlags().String("dir", os.Getenv("LOCALKUBE_DIR"), "folder of the running cluster (or $LOCALKUBE_DIR)")
+	return dir
+}
+
+func clientFor(dir string) (*clusterapi.Client, error) {
+	if dir == "" {
+		return nil, errors.New("--dir: name the folder of the running cluster")
+	}
+	return clusterapi.NewClient(dir), nil
+}

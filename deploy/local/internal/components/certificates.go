@@ -1,0 +1,66 @@
+package components
+
+import (
+	"fmt"
+	"os"
+
+	"fairlead.dev/deploy/local/internal/network"
+	"fairlead.dev/deploy/local/internal/pki"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+)
+
+// Users with a kubeconfig of their own.
+const (
+	UserAdmin   = "admin"      // for people and tests, by the host address
+	UserControl = "localkube"  // the launcher's own process, inside
+	UserProxy   = "node-proxy" // each node's service proxy
+)
+
+// serving names of the API server's certificate.
+var apiServerNames = []string{
+	network.ControlIP, network.APIService, "127.0.0.1", "localhost",
+	"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+}
+
+// WriteCertificates makes the cluster's CA, all certificates and all kubeconfigs. apiAddress is the API server's address
+// on the host.
+func WriteCertificates(c *clusterapi.Config, apiAddress string) error {
+	if err := os.MkdirAll(PKIDir(c.Dir), 0o700); err != nil {
+		return err
+	}
+	ca, err := pki.New(PKIDir(c.Dir))
+	if err != nil {
+		return err
+	}
+	if err := ca.Key("sa.key"); err != nil {
+		return err
+	}
+	leaves := []pki.Leaf{
+		{Name: "apiserver", CommonName: "kube-apiserver", Hosts: apiServerNames},
+		{Name: "apiserver-kubelet", CommonName: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}},
+		{Name: "front-proxy", CommonName: "front-proxy"},
+	}
+	users := []pki.User{
+		{Leaf: pki.Leaf{Name: UserAdmin, CommonName: "admin", Groups: []string{"system:masters"}}, Server: "https://" + apiAddress},
+		{Leaf: pki.Leaf{Name: UserControl, CommonName: "localkube", Groups: []string{"system:masters"}}, Server: InnerAPI},
+		{Leaf: pki.Leaf{Name: "controller-manager", CommonName: "system:kube-controller-manager"}, Server: InnerAPI},
+		{Leaf: pki.Leaf{Name: "scheduler", CommonName: "system:kube-scheduler"}, Server: InnerAPI},
+		{Leaf: pki.Leaf{Name: UserProxy, CommonName: "system:kube-proxy"}, Server: InnerAPI},
+	}
+	for i, n := range c.Nodes {
+		name := "system:node:" + n.Name // as the Node authorizer wants it
+		leaves = append(leaves, pki.Leaf{Name: "kubelet-" + n.Name, CommonName: name, Groups: []string{"system:nodes"}, Hosts: []string{network.NodeIP(i + 1), n.Name}})
+		users = append(users, pki.User{Leaf: pki.Leaf{Name: n.Name, CommonName: name, Groups: []string{"system:nodes"}}, Server: InnerAPI})
+	}
+	for _, l := range leaves {
+		if err := ca.Issue(l); err != nil {
+			return fmt.Errorf("issue certificate %s: %w", l.Name, err)
+		}
+	}
+	for _, u := range users {
+		if err := ca.Kubeconfig(u); err != nil {
+			return fmt.Errorf("write kubeconfig of %s: %w", u.Name, err)
+		}
+	}
+	return nil
+}

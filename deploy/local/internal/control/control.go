@@ -1,0 +1,337 @@
+// Package control is the first process of a cluster's namespaces. It builds the network and the certificates, starts the
+// control plane's programs and the nodes as its children, keeps them running, and does what it is asked on the steering
+// socket (package clusterapi). When it ends, the kernel ends everything that is left in its pid namespace.
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"fairlead.dev/deploy/local/internal/components"
+	"fairlead.dev/deploy/local/internal/network"
+	"fairlead.dev/deploy/local/internal/supervise"
+	"fairlead.dev/deploy/local/internal/svcproxy"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+)
+
+// Env is the variable in which the launcher hands over a Handover.
+const Env = "LOCALKUBE_HANDOVER"
+
+// FirstListener is the file descriptor of the API server's host listener; the published ones follow.
+const FirstListener = 3
+
+// Handover is what the launcher found out on the host's side.
+type Handover struct {
+	Config     clusterapi.Config
+	APIAddress string   // the host listener's real address
+	Published  []string // likewise
+	Shim       string
+	UserRange  bool // the user namespace maps a range of ids
+	Started    time.Time
+}
+
+// cluster is the running whole.
+type cluster struct {
+	Handover
+	exe       string
+	say       func(format string, args ...any)
+	client    kubernetes.Interface
+	directory atomic.Pointer[svcproxy.Directory] // nil until services are served
+	processes []*supervise.Process
+	nodes     []*node
+	ready     chan struct{}
+}
+
+// Run is the process's main function: it returns when it is told to end by SIGTERM, or when the cluster cannot start.
+// out gets the Ready line, progress the human story.
+func Run(out, progress io.Writer) error {
+	c, err := load(progress)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := c.start(ctx); err != nil {
+		if ctx.Err() != nil { // told to end before it stood
+			return nil
+		}
+		return err
+	}
+	for _, p := range c.processes {
+		p.Settle()
+	}
+	for _, n := range c.nodes {
+		n.settle()
+	}
+	close(c.ready)
+	seconds := time.Since(c.Started).Seconds()
+	c.say("ready: export KUBECONFIG=%s", clusterapi.KubeconfigFile(c.Config.Dir))
+	if err := json.NewEncoder(out).Encode(clusterapi.Ready{Dir: c.Config.Dir, Kubeconfig: clusterapi.KubeconfigFile(c.Config.Dir),
+		APIAddress: c.APIAddress, Published: c.Published, Seconds: seconds}); err != nil {
+		return fmt.Errorf("announce readiness: %w", err)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func load(progress io.Writer) (*cluster, error) {
+	c := &cluster{exe: "/proc/self/exe", ready: make(chan struct{})}
+	if err := json.Unmarshal([]byte(os.Getenv(Env)), &c.Handover); err != nil {
+		return nil, fmt.Errorf("read handover of the launcher: %w", err)
+	}
+	if err := os.Unsetenv(Env); err != nil {
+		return nil, err
+	}
+	c.say = func(format string, args ...any) {
+		fmt.Fprintf(progress, "%6.2fs  %s\n", time.Since(c.Started).Seconds(), fmt.Sprintf(format, args...))
+	}
+	return c, nil
+}
+
+// start brings everything up, in order, and returns when all of it answers.
+func (c *cluster) start(ctx context.Context) error {
+	if err := privateMounts(); err != nil {
+		return err
+	}
+	if err := network.SetupControl(); err != nil {
+		return fmt.Errorf("set up network: %w", err)
+	}
+	if err := os.MkdirAll(clusterapi.LogDir(c.Config.Dir), 0o755); err != nil {
+		return err
+	}
+	if err := components.WriteCertificates(&c.Config, c.APIAddress); err != nil {
+		return err
+	}
+	if c.Config.Audit {
+		if err := os.WriteFile(components.AuditPolicy(c.Config.Dir), []byte(components.AuditPolicyText), 0o644); err != nil {
+			return err
+		}
+	}
+	c.say("namespaces, network and certificates made")
+	for _, name := range components.Control(&c.Config) {
+		c.processes = append(c.processes, supervise.New(c.exe, supervise.Spec{Name: name, Args: append([]string{name}, components.Args(&c.Config, name)...),
+			Env: childEnv(), LogFile: filepath.Join(clusterapi.LogDir(c.Config.Dir), name+".log")}))
+	}
+	for i, n := range c.Config.Nodes {
+		c.nodes = append(c.nodes, newNode(c, i+1, n))
+	}
+	if err := c.serveSteering(ctx); err != nil {
+		return err
+	}
+	return c.whileNothingFails(ctx, c.startAll)
+}
+
+// startAll starts the programs and waits for them.
+func (c *cluster) startAll(ctx context.Context) error {
+	for _, name := range []string{clusterapi.Etcd, clusterapi.APIServer} {
+		if err := c.process(name).Start(); err != nil {
+			return err
+		}
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", components.Kubeconfig(c.Config.Dir, components.UserControl))
+	if err != nil {
+		return err
+	}
+	cfg.QPS = -1
+	if c.client, err = kubernetes.NewForConfig(cfg); err != nil {
+		return err
+	}
+	if err := c.forwardAPI(); err != nil {
+		return err
+	}
+	if err := c.waitAPI(ctx); err != nil {
+		return err
+	}
+	c.say("%s answers", clusterapi.APIServer)
+	if !c.UserRange {
+		if err := c.applyRootlessPolicy(ctx); err != nil {
+			return err
+		}
+	}
+	for _, p := range c.processes[2:] {
+		if err := p.Start(); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.nodes {
+		if err := n.boot(); err != nil {
+			return err
+		}
+	}
+	if err := c.serveServices(ctx); err != nil {
+		return err
+	}
+	if c.Config.ControlPlaneOnly {
+		return nil
+	}
+	return c.waitNodes(ctx)
+}
+
+// whileNothingFails runs f until it ends, or until a child dies at its start, which ends f.
+func (c *cluster) whileNothingFails(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	for _, failed := range c.failures() {
+		go func() {
+			select {
+			case err := <-failed:
+				cancel(err)
+			case <-ctx.Done():
+			}
+		}()
+	}
+	err := f(ctx)
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+func (c *cluster) failures() []<-chan error {
+	var all []<-chan error
+	for _, p := range c.processes {
+		all = append(all, p.Failed())
+	}
+	for _, n := range c.nodes {
+		all = append(all, n.failed)
+	}
+	return all
+}
+
+// forwardAPI joins the host's listener to the API server. It is open from the start, so that early callers wait.
+func (c *cluster) forwardAPI() error {
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(components.InnerAPI, "https://"))
+	if err != nil {
+		return err
+	}
+	return accept(FirstListener, func(conn net.Conn) { svcproxy.Forward(conn, []string{net.JoinHostPort(network.ControlIP, port)}) })
+}
+
+// serveServices makes service addresses and published ports work from the control plane's side.
+func (c *cluster) serveServices(ctx context.Context) error {
+	directory, err := svcproxy.NewDirectory(c.client)
+	if err != nil {
+		return err
+	}
+	life := context.WithoutCancel(ctx) // ctx is that of the start
+	directory.Start(life)
+	if err := directory.WaitForSync(ctx); err != nil {
+		return err
+	}
+	c.directory.Store(directory)
+	go svcproxy.NewProxy(directory, false).Run(life)
+	for i, p := range c.Config.Publish {
+		err := accept(FirstListener+1+i, func(conn net.Conn) {
+			addrs, err := c.addresses(p.Target)
+			if err != nil {
+				addrs = nil // nobody there: the client is reset
+			}
+			svcproxy.Forward(conn, addrs)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addresses resolves service.namespace:port, node:port or ip:port.
+func (c *cluster) addresses(target string) ([]string, error) {
+	host, port, err := net.SplitHostPort(target)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not host:port", target)
+	}
+	if net.ParseIP(host) != nil {
+		return []string{target}, nil
+	}
+	for _, n := range c.nodes {
+		if n.spec.Name == host {
+			return []string{net.JoinHostPort(network.NodeIP(n.index), port)}, nil
+		}
+	}
+	name, namespace, ok := strings.Cut(strings.TrimSuffix(host, ".svc.cluster.local"), ".")
+	directory := c.directory.Load()
+	if !ok || directory == nil {
+		return nil, fmt.Errorf("%q names no address, node or service.namespace", host)
+	}
+	return directory.Lookup(strings.TrimSuffix(namespace, ".svc"), name, port)
+}
+
+// accept serves an inherited listener for good.
+func accept(fd int, serve func(net.Conn)) error {
+	f := os.NewFile(uintptr(fd), "listener-"+strconv.Itoa(fd))
+	ln, err := net.FileListener(f)
+	f.Close()
+	if err != nil {
+		return fmt.Errorf("take over listener: %w", err)
+	}
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil {
+				time.Sleep(10 * time.Millisecond)
+				continue
+			}
+			go serve(conn)
+		}
+	}()
+	return nil
+}
+
+func (c *cluster) process(name string) *supervise.Process {
+	for _, p := range c.processes {
+		if p.Name() == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// privateMounts keeps our mounts to ourselves and gives the pid namespace its own /proc.
+func privateMounts() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w%s", err, userNamespaceHint(err))
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w%s", err, userNamespaceHint(err))
+	}
+	return nil
+}
+
+// userNamespaceHint explains a refusal: some systems allow user namespaces but give them no rights.
+func userNamespaceHint(err error) string {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return " (user namespaces have no rights here: run as root, or sysctl kernel.apparmor_restrict_unprivileged_userns=0)"
+	}
+	return ""
+}
+
+// childEnv is the environment of the cluster's programs: what they need of ours, and no more.
+func childEnv() []string {
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
+	for _, name := range []string{"GOGC", "GOMEMLIMIT", "TMPDIR"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}

@@ -1,0 +1,208 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fairlead.dev/deploy/local/internal/network"
+	"fairlead.dev/deploy/local/internal/nodeagent"
+	"fairlead.dev/deploy/local/internal/supervise"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+)
+
+// rebootDelay is what a machine that died by itself waits before it boots again.
+const rebootDelay = time.Second
+
+// node is one machine: a process that is the first of its own pid and network namespaces.
+type node struct {
+	cluster *cluster
+	index   int // from 1
+	spec    clusterapi.Node
+	failed  chan error // it died before the cluster was ready
+
+	mu      sync.Mutex
+	cmd     *exec.Cmd
+	exited  chan struct{} // of cmd
+	link    *network.Link
+	wanted  bool // it is to run
+	paused  bool
+	settled bool
+	cut     clusterapi.Direction
+	boots   int
+}
+
+func newNode(c *cluster, index int, spec clusterapi.Node) *node {
+	return &node{cluster: c, index: index, spec: spec, failed: make(chan error, 1), cut: clusterapi.CutNone}
+}
+
+func (n *node) settle() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.settled = true
+}
+
+func (n *node) logFile() string {
+	return filepath.Join(clusterapi.LogDir(n.cluster.Config.Dir), n.spec.Name+".log")
+}
+
+// boot starts the machine.
+func (n *node) boot() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.launch()
+}
+
+// launch starts the machine; n.mu is held.
+func (n *node) launch() error {
+	raw, err := json.Marshal(nodeagent.Machine{Config: n.cluster.Config, Node: n.spec, Index: n.index, Shim: n.cluster.Shim,
+		UserRange: n.cluster.UserRange})
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(n.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("open log of %s: %w", n.spec.Name, err)
+	}
+	defer out.Close()
+	plugged, plug, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer plug.Close() // a machine that finds it closed without a byte has no network and ends
+	cmd := exec.Command(n.cluster.exe, "node-agent")
+	cmd.Env = append(childEnv(), nodeagent.Env+"="+string(raw))
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = out, out, []*os.File{plugged}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true,
+		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS}
+	err = cmd.Start()
+	plugged.Close()
+	if err != nil {
+		return fmt.Errorf("start %s: %w", n.spec.Name, err)
+	}
+	n.cmd, n.exited, n.wanted, n.paused, n.cut = cmd, make(chan struct{}), true, false, clusterapi.CutNone
+	n.boots++
+	go n.watch(cmd, n.exited)
+	if n.link, err = network.Connect(n.index, cmd.Process.Pid); err != nil {
+		return fmt.Errorf("connect %s: %w", n.spec.Name, err)
+	}
+	_, err = plug.Write([]byte{1})
+	return err
+}
+
+// watch waits for the machine's end. One that dies by itself boots again, as behind a watchdog.
+func (n *node) watch(cmd *exec.Cmd, exited chan struct{}) {
+	err := cmd.Wait()
+	// The kernel takes the link away some time after the namespace; a next boot must not meet it.
+	network.Disconnect(n.index)
+	close(exited)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.wanted || n.cmd != cmd {
+		return
+	}
+	if !n.settled {
+		n.wanted = false
+		n.failed <- fmt.Errorf("%s ended while it started: %v: %s (all of it in %s)", n.spec.Name, err, supervise.LastError(n.logFile()), n.logFile())
+		return
+	}
+	time.AfterFunc(rebootDelay, func() { n.again(cmd) })
+}
+
+func (n *node) again(old *exec.Cmd) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.wanted || n.cmd != old {
+		return
+	}
+	if err := n.launch(); err != nil {
+		n.cluster.say("%s does not boot: %v", n.spec.Name, err)
+	}
+}
+
+// kill ends the machine and everything on it at once. It stays dead.
+func (n *node) kill() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.end()
+}
+
+// end kills the machine and waits; n.mu is held.
+func (n *node) end() {
+	n.wanted = false
+	if n.cmd == nil {
+		return
+	}
+	_ = n.cmd.Process.Kill() // ended already is as good
+	<-n.exited
+}
+
+// restart is a reboot: whatever ran on the machine is gone, its disk is there.
+func (n *node) restart() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.end()
+	return n.launch()
+}
+
+var errDead = errors.New("the node is dead")
+
+// pause stops every process of the machine; resume lets them go on.
+func (n *node) pause() error { return n.signal(unix.SIGSTOP, true) }
+
+func (n *node) resume() error { return n.signal(unix.SIGCONT, false) }
+
+func (n *node) signal(sig unix.Signal, paused bool) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.wanted {
+		return errDead
+	}
+	if err := signalTree(n.cmd.Process.Pid, sig); err != nil {
+		return err
+	}
+	n.paused = paused
+	return nil
+}
+
+// setCut loses the packets of one direction, of both, or of none.
+func (n *node) setCut(d clusterapi.Direction) error {
+	lost, ok := map[clusterapi.Direction]network.Direction{
+		clusterapi.CutBoth: {In: true, Out: true}, clusterapi.CutInbound: {In: true}, clusterapi.CutOutbound: {Out: true}, clusterapi.CutNone: {},
+	}[d]
+	if !ok {
+		return fmt.Errorf("no direction is called %q: there are both, inbound and outbound", d)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.wanted {
+		return errDead
+	}
+	if err := n.link.Cut(lost); err != nil {
+		return err
+	}
+	n.cut = d
+	return nil
+}
+
+func (n *node) status() clusterapi.NodeStatus {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := clusterapi.NodeStatus{Name: n.spec.Name, Address: network.NodeIP(n.index), PodCIDR: network.PodCIDR(n.index),
+		State: clusterapi.StateRunning, Cut: n.cut, Boots: n.boots}
+	switch {
+	case !n.wanted:
+		s.State = clusterapi.StateStopped
+	case n.paused:
+		s.State = clusterapi.StatePaused
+	}
+	return s
+}

@@ -1,0 +1,120 @@
+package control
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"fairlead.dev/deploy/local/internal/components"
+)
+
+const (
+	apiTimeout   = 90 * time.Second
+	nodesTimeout = 120 * time.Second
+	pollInterval = 50 * time.Millisecond
+)
+
+// until calls f until it succeeds, at most for limit; the last error is returned.
+func until(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		err := f(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+func (c *cluster) waitAPI(ctx context.Context) error {
+	err := until(ctx, apiTimeout, func(ctx context.Context) error {
+		return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the API server: %w", err)
+	}
+	return nil
+}
+
+// waitNodes waits until every node is Ready and pods can be made in the default namespace.
+func (c *cluster) waitNodes(ctx context.Context) error {
+	err := until(ctx, nodesTimeout, func(ctx context.Context) error {
+		nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		ready := 0
+		for _, n := range nodes.Items {
+			if isReady(&n) {
+				ready++
+			}
+		}
+		if ready < len(c.nodes) {
+			return fmt.Errorf("%d of %d nodes ready (see node-*.log)", ready, len(c.nodes))
+		}
+		_, err = c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for nodes: %w", err)
+	}
+	return nil
+}
+
+func isReady(n *corev1.Node) bool {
+	for _, cond := range n.Status.Conditions {
+		if cond.Type == corev1.NodeReady {
+			return cond.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// rootlessPolicy takes user and group numbers out of pods: where one id is mapped nothing can be given to another.
+//
+//go:embed rootless-policy.yaml
+var rootlessPolicy string
+
+func (c *cluster) applyRootlessPolicy(ctx context.Context) error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", components.Kubeconfig(c.Config.Dir, components.UserControl))
+	if err != nil {
+		return err
+	}
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	dec := yaml.NewYAMLOrJSONDecoder(strings.NewReader(rootlessPolicy), 4096)
+	for {
+		var o unstructured.Unstructured
+		if err := dec.Decode(&o); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read rootless policy: %w", err)
+		}
+		gvr := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicies"}
+		if o.GetKind() == "MutatingAdmissionPolicyBinding" {
+			gvr.Resource = "mutatingadmissionpolicybindings"
+		}
+		if _, err := client.Resource(gvr).Create(ctx, &o, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("apply rootless policy: %w", err)
+		}
+	}
+}

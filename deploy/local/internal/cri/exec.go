@@ -1,0 +1,133 @@
+package cri
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	utilexec "k8s.io/utils/exec"
+)
+
+// ExecSync runs argv in the container and returns what it wrote; it is what probes and hooks use.
+func (r *Runtime) ExecSync(ctx context.Context, id string, argv []string, timeout time.Duration) ([]byte, []byte, error) {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	var stdout, stderr bytes.Buffer
+	err := r.exec(ctx, id, argv, nil, &stdout, &stderr)
+	if ctx.Err() != nil {
+		err = status.Errorf(codes.DeadlineExceeded, "%s did not end within %s", argv[0], timeout)
+	}
+	return stdout.Bytes(), stderr.Bytes(), err
+}
+
+func (r *Runtime) exec(ctx context.Context, id string, argv []string, in io.Reader, stdout, stderr io.Writer) error {
+	c, s, err := r.container(id)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(c.dir, "exec-"+newID())
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	file, err := r.writeSpec(c, s, argv, dir)
+	if err != nil {
+		return err
+	}
+	pid, err := r.runningPID(c)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, r.Shim, "join", strconv.Itoa(pid), file)
+	cmd.Env = shimEnv
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// The program is the shim's child and in its process group: killing the shim alone would leave it running.
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, stdout, stderr
+	cmd.WaitDelay = time.Second
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return utilexec.CodeExitError{Err: err, Code: exit.ExitCode()}
+	}
+	return err
+}
+
+func (r *Runtime) runningPID(c *container) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.state != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		return 0, status.Errorf(codes.FailedPrecondition, "container %s is not running", c.id)
+	}
+	return c.cmd.Process.Pid, nil
+}
+
+// Exec returns where to stream a command.
+func (r *Runtime) Exec(_ context.Context, q *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
+	return r.stream.GetExec(q)
+}
+
+// PortForward returns where to stream a port.
+func (r *Runtime) PortForward(_ context.Context, q *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+	return r.stream.GetPortForward(q)
+}
+
+// streamer serves the streams that Exec and PortForward announce.
+type streamer struct{ r *Runtime }
+
+// Exec runs argv with its streams joined to the caller's. There is no terminal.
+func (s streamer) Exec(ctx context.Context, id string, argv []string, in io.Reader, stdout, stderr io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
+	return s.r.exec(ctx, id, argv, in, stdout, stderr)
+}
+
+// Attach is not supported: the program's outputs go to its log only.
+func (s streamer) Attach(context.Context, string, io.Reader, io.WriteCloser, io.WriteCloser, bool, <-chan remotecommand.TerminalSize) error {
+	return errUnimplemented("attach")
+}
+
+// PortForward joins stream to a port on the pod's loopback.
+func (s streamer) PortForward(ctx context.Context, sandboxID string, port int32, stream io.ReadWriteCloser) error {
+	s.r.mu.Lock()
+	b := s.r.sandboxes[sandboxID]
+	s.r.mu.Unlock()
+	if b == nil {
+		return status.Errorf(codes.NotFound, "no sandbox %s", sandboxID)
+	}
+	var conn net.Conn
+	dial := func() (err error) {
+		conn, err = (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+		return err
+	}
+	var err error
+	if b.net == nil {
+		err = dial()
+	} else {
+		err = b.net.Do(dial)
+	}
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	go func() {
+		_, _ = io.Copy(conn, stream)
+		_ = conn.(*net.TCPConn).CloseWrite()
+	}()
+	_, err = io.Copy(stream, conn)
+	return err
+}

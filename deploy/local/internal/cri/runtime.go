@@ -1,0 +1,148 @@
+// Package cri is a container runtime inside the kubelet's own process: the CRI's Go interfaces, no socket. A sandbox is a
+// network namespace, a container is one process tree in mount, pid, ipc and uts namespaces of its own, an image is a
+// directory of package imagestore. There are no cgroups, hence no limits, no OOM kills and no quality of service.
+//
+// State is kept in memory: when the runtime's process ends, so do its containers (they live in its pid namespace), and
+// the next one starts with nothing, as a machine after a reboot.
+package cri
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-streaming/pkg/streaming"
+	"k8s.io/klog/v2"
+
+	"fairlead.dev/deploy/local/internal/imagestore"
+	"fairlead.dev/deploy/local/internal/network"
+)
+
+// streamPort is where the kubelet finds exec and port-forward streams, on the node's address.
+const streamPort = "10350"
+
+// Params says what a Runtime needs.
+type Params struct {
+	Images    *imagestore.Store
+	Dir       string // state: specs, roots, the address pool
+	Shim      string // the localkube-shim binary
+	NodeIP    string
+	NodeIndex int
+	// UserRange says that the user namespace maps a range of ids, so containers get their user by setuid. Where only one
+	// id is mapped, each container gets a nested user namespace that maps its user to that id.
+	UserRange bool
+	// CACertificates is a file bound into each container as /etc/ssl/certs/ca-certificates.crt, if it is there.
+	CACertificates string
+}
+
+// Runtime implements RuntimeService and ImageManagerService of k8s.io/cri-api.
+type Runtime struct {
+	Params
+	addresses *network.AddressPool
+	stream    streaming.Server
+
+	mu         sync.Mutex
+	sandboxes  map[string]*sandbox
+	containers map[string]*container
+}
+
+// sandbox is one pod. Its fields do not change but for ready and net, which the Runtime's lock guards.
+type sandbox struct {
+	id      string
+	config  *runtimeapi.PodSandboxConfig
+	created int64 // ns since 1970, as all times here
+	net     *network.Pod
+	ip      net.IP
+	hostNet bool
+	ready   bool
+}
+
+// container is one container; the Runtime's lock guards what changes.
+type container struct {
+	id, sandbox  string
+	dir, logPath string
+	config       *runtimeapi.ContainerConfig
+	image        *imagestore.Image
+	created      int64
+
+	state          runtimeapi.ContainerState
+	started, ended int64
+	exitCode       int32
+	reason         string
+	cmd            *exec.Cmd
+	log            *logFile
+	done           chan struct{} // closed when it has exited and its log is complete
+}
+
+// New returns a runtime and starts its stream server.
+func New(p Params) (*Runtime, error) {
+	if err := os.RemoveAll(filepath.Join(p.Dir, "containers")); err != nil { // what an earlier boot left
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Join(p.Dir, "containers"), 0o755); err != nil {
+		return nil, err
+	}
+	pool, err := network.OpenAddressPool(p.NodeIndex, filepath.Join(p.Dir, "last-pod-address"))
+	if err != nil {
+		return nil, err
+	}
+	r := &Runtime{Params: p, addresses: pool, sandboxes: map[string]*sandbox{}, containers: map[string]*container{}}
+	cfg := streaming.DefaultConfig
+	cfg.Addr = net.JoinHostPort(p.NodeIP, streamPort)
+	if r.stream, err = streaming.NewServer(cfg, streamer{r}); err != nil {
+		return nil, fmt.Errorf("make stream server: %w", err)
+	}
+	go func() {
+		if err := r.stream.Start(true); err != nil {
+			klog.ErrorS(err, "Stream server ended")
+		}
+	}()
+	return r, nil
+}
+
+func newID() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+// Version tells the kubelet what it talks to.
+func (r *Runtime) Version(context.Context, string) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "localkube", RuntimeVersion: "0.1.0", RuntimeApiVersion: "v1"}, nil
+}
+
+// Status is always ready: there is no engine that could be away.
+func (r *Runtime) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {
+	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+		{Type: runtimeapi.RuntimeReady, Status: true}, {Type: runtimeapi.NetworkReady, Status: true},
+	}}}, nil
+}
+
+func (r *Runtime) container(id string) (*container, *sandbox, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.containers[id]
+	if c == nil {
+		return nil, nil, status.Errorf(codes.NotFound, "no container %s", id)
+	}
+	return c, r.sandboxes[c.sandbox], nil
+}
+
+// matches tells whether an object has all the labels that a filter wants.
+func matches(have, want map[string]string) bool {
+	for k, v := range want {
+		if have[k] != v {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,34 @@
+package imagestore
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Reference names an image in the store.
+type Reference struct{ Name, Tag string }
+
+func (r Reference) String() string { return r.Name + ":" + r.Tag }
+
+var (
+	validName = regexp.MustCompile(`^[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
+	validTag  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+)
+
+// ParseReference reads an image reference as the kubelet writes it. Registry host and digest are dropped: name and tag
+// decide, and no tag means latest. Docker's implied library/ goes with its registry.
+func ParseReference(s string) (Reference, error) {
+	rest, _, _ := strings.Cut(s, "@")
+	tag := "latest"
+	if i := strings.LastIndexByte(rest, ':'); i > strings.LastIndexByte(rest, '/') {
+		rest, tag = rest[:i], rest[i+1:]
+	}
+	if host, name, ok := strings.Cut(rest, "/"); ok && (strings.ContainsAny(host, ".:") || host == "localhost") {
+		rest = strings.TrimPrefix(name, "library/")
+	}
+	if !validName.MatchString(rest) || !validTag.MatchString(tag) {
+		return Reference{}, fmt.Errorf("%q is not an image reference (name:tag)", s)
+	}
+	return Reference{Name: rest, Tag: tag}, nil
+}

@@ -1,0 +1,198 @@
+// Package launch is the host's side of a cluster: it opens the host's listeners, makes the namespaces and runs the
+// control process (package control) in them, until one of both ends.
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fairlead.dev/deploy/local/internal/control"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+)
+
+const (
+	// ControlCommand is the sub-command of this binary that is the control process.
+	ControlCommand = "control"
+	// lockName marks a folder as a cluster's, and is locked while the cluster runs.
+	lockName = ".localkube-lock"
+	// minFree is how much disk a cluster wants at its start, in bytes: etcd and logs.
+	minFree = 256 << 20
+	// idRange is how many user ids root maps into the cluster.
+	idRange = 1 << 16
+)
+
+// Params says what to launch and where to tell of it.
+type Params struct {
+	Config   clusterapi.Config
+	Shim     string    // the localkube-shim binary
+	Out      io.Writer // gets the Ready line
+	Progress io.Writer // gets the story
+}
+
+// Run launches a cluster and returns when ctx ends or when it cannot run; either way nothing of it is left but its
+// folder. It must be called on a thread that lives as long as the process: the cluster dies with that thread.
+func Run(ctx context.Context, p Params) error {
+	started := time.Now()
+	unlock, err := claim(p.Config.Dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	h := control.Handover{Config: p.Config, Shim: p.Shim, UserRange: os.Getuid() == 0, Started: started}
+	files, err := listen(&h)
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("/proc/self/exe", ControlCommand)
+	cmd.Env = append(os.Environ(), control.Env+"="+string(raw))
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = p.Out, p.Progress, files
+	cmd.SysProcAttr = namespaces(h.UserRange)
+	if err := cmd.Start(); err != nil {
+		return explain(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		return outcome(ctx, err)
+	case <-ctx.Done():
+	}
+	// Its end is the end of everything in its pid namespace; nothing there is worth waiting for.
+	_ = cmd.Process.Kill()
+	<-ended
+	return nil
+}
+
+// namespaces are what makes the control process the first of a world of its own.
+func namespaces(userRange bool) *syscall.SysProcAttr {
+	size := 1
+	if userRange {
+		size = idRange // so that containers can have ids of their own; anybody but root maps just one
+	}
+	return &syscall.SysProcAttr{
+		Cloneflags:                 unix.CLONE_NEWUSER | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+		UidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: size}},
+		GidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: size}},
+		GidMappingsEnableSetgroups: userRange,
+		Pdeathsig:                  unix.SIGKILL, // and its pid namespace with it
+		Setpgid:                    true,         // Ctrl-C is for us
+	}
+}
+
+// explain says what to do where the kernel refuses namespaces.
+func explain(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EUSERS) {
+		return fmt.Errorf("make namespaces: %w: this system forbids user namespaces; run as root, or allow them with "+
+			"sysctl user.max_user_namespaces=10000 kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 (those that exist)", err)
+	}
+	return fmt.Errorf("make namespaces: %w", err)
+}
+
+// outcome is what the control process's end means. It has said itself what went wrong.
+func outcome(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err == nil {
+		return errors.New("the cluster ended by itself")
+	}
+	return ErrFailed
+}
+
+// ErrFailed says that the cluster failed and has already told why.
+var ErrFailed = errors.New("the cluster did not start or ended")
+
+// claim takes a folder for one cluster: it must be empty, or hold an earlier one, which is removed.
+func claim(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, lockName)
+	if _, err := os.Stat(file); len(entries) > 0 && err != nil {
+		return nil, fmt.Errorf("%s is not empty and holds no cluster; name another folder for the state", dir)
+	}
+	lock, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("a cluster is running in %s already; stop it, or name another folder", dir)
+	}
+	for _, e := range entries {
+		if e.Name() == lockName {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			lock.Close()
+			return nil, fmt.Errorf("remove the earlier cluster: %w", err)
+		}
+	}
+	if err := enoughRoom(dir); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return func() { lock.Close() }, nil
+}
+
+func enoughRoom(dir string) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("look at free disk: %w", err)
+	}
+	if free := fs.Bavail * uint64(fs.Bsize); free < minFree {
+		return fmt.Errorf("%d MB are free in %s, a cluster needs %d MB; make room, or name another folder", free>>20, dir, minFree>>20)
+	}
+	return nil
+}
+
+// listen opens the host's listeners, the API server's first, and notes their real addresses.
+func listen(h *control.Handover) ([]*os.File, error) {
+	files, addrs := []*os.File{}, []string{}
+	hosts := []string{h.Config.APIAddress}
+	for _, p := range h.Config.Publish {
+		hosts = append(hosts, p.Host)
+	}
+	for _, host := range hosts {
+		ln, err := net.Listen("tcp4", host)
+		if errors.Is(err, unix.EADDRINUSE) {
+			return files, fmt.Errorf("host address %s is in use; name another (port 0 takes a free one)", host)
+		}
+		if err != nil {
+			return files, fmt.Errorf("listen on host address %s: %w", host, err)
+		}
+		f, err := ln.(*net.TCPListener).File()
+		addrs = append(addrs, ln.Addr().String())
+		ln.Close()
+		if err != nil {
+			return files, fmt.Errorf("hand over listener: %w", err)
+		}
+		files = append(files, f)
+	}
+	h.APIAddress, h.Published = addrs[0], addrs[1:]
+	return files, nil
+}

@@ -1,0 +1,145 @@
+package network
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// SetupControl prepares the calling process's network namespace as the control plane's.
+func SetupControl() error {
+	l, err := here()
+	if err != nil {
+		return err
+	}
+	defer l.h.Close()
+	if err := l.up("lo"); err != nil {
+		return err
+	}
+	if err := l.addAddress("lo", ControlIP); err != nil {
+		return err
+	}
+	if err := l.addServiceRange(); err != nil {
+		return err
+	}
+	return makeRouter()
+}
+
+// Link is the veth pair between the control plane and one node.
+type Link struct {
+	index int // of the node
+	pid   int // a process in the node's network namespace
+}
+
+// Direction of packets on a Link, seen from the node.
+type Direction struct{ In, Out bool }
+
+// Connect joins the node whose first process is pid to the control plane. The node then calls SetupNode.
+// The link goes with the node's namespace.
+func Connect(index, pid int) (*Link, error) {
+	l, err := here()
+	if err != nil {
+		return nil, err
+	}
+	defer l.h.Close()
+	k := &Link{index: index, pid: pid}
+	veth := &netlink.Veth{
+		LinkAttrs: netlink.LinkAttrs{Name: k.name(), HardwareAddr: controlMAC(index)},
+		PeerName:  "eth0", PeerNamespace: netlink.NsPid(pid), PeerHardwareAddr: nodeMAC(index),
+	}
+	if err := l.h.LinkAdd(veth); err != nil {
+		return nil, fmt.Errorf("add link to node: %w", err)
+	}
+	if err := l.up(k.name()); err != nil {
+		return nil, err
+	}
+	node, control := net.ParseIP(NodeIP(index)), net.ParseIP(ControlIP)
+	_, pods, err := net.ParseCIDR(PodCIDR(index))
+	if err != nil {
+		return nil, err
+	}
+	if err := l.setNeighbour(k.name(), node, nodeMAC(index)); err != nil {
+		return nil, err
+	}
+	if err := l.addRoute(k.name(), route{dst: hostNet(node), src: control}); err != nil {
+		return nil, err
+	}
+	return k, l.addRoute(k.name(), route{dst: pods, via: node, src: control})
+}
+
+func (k *Link) name() string { return fmt.Sprintf("node-%d", k.index) }
+
+// Cut loses the packets of the given directions from now on, and only those.
+func (k *Link) Cut(lost Direction) error {
+	l, err := here()
+	if err != nil {
+		return err
+	}
+	defer l.h.Close()
+	if err := l.setNeighbour(k.name(), net.ParseIP(NodeIP(k.index)), towards(lost.In, nodeMAC(k.index))); err != nil {
+		return err
+	}
+	ns, err := netns.GetFromPid(k.pid)
+	if err != nil {
+		return fmt.Errorf("open network namespace of node: %w", err)
+	}
+	defer ns.Close()
+	h, err := netlink.NewHandleAt(ns)
+	if err != nil {
+		return fmt.Errorf("enter network namespace of node: %w", err)
+	}
+	defer h.Close()
+	return links{h}.setNeighbour("eth0", net.ParseIP(ControlIP), towards(lost.Out, controlMAC(k.index)))
+}
+
+func towards(lost bool, mac net.HardwareAddr) net.HardwareAddr {
+	if lost {
+		return nobodyMAC
+	}
+	return mac
+}
+
+// SetupNode prepares the calling process's network namespace as node index's, after Connect gave it eth0.
+func SetupNode(index int) error {
+	l, err := here()
+	if err != nil {
+		return err
+	}
+	defer l.h.Close()
+	for _, name := range []string{"lo", "eth0"} {
+		if err := l.up(name); err != nil {
+			return err
+		}
+	}
+	if err := l.addAddress("eth0", NodeIP(index)); err != nil {
+		return err
+	}
+	control := net.ParseIP(ControlIP)
+	if err := l.setNeighbour("eth0", control, controlMAC(index)); err != nil {
+		return err
+	}
+	if err := l.addRoute("eth0", route{dst: hostNet(control)}); err != nil {
+		return err
+	}
+	if err := l.addRoute("eth0", route{via: control}); err != nil {
+		return err
+	}
+	if err := l.addServiceRange(); err != nil {
+		return err
+	}
+	return makeRouter()
+}
+
+// Disconnect removes what is left of the link to node index, if anything is.
+func Disconnect(index int) {
+	l, err := here()
+	if err != nil {
+		return
+	}
+	defer l.h.Close()
+	if link, err := l.byName((&Link{index: index}).name()); err == nil {
+		_ = l.h.LinkDel(link) // the kernel was faster
+	}
+}

@@ -1,0 +1,114 @@
+// Package nodeagent is what runs on a node beside the kubelet: it turns the process's fresh namespaces into a machine
+// (mounts, network) and serves service addresses and DNS there. The kubelet itself, which links Kubernetes, is in the
+// localkube command.
+package nodeagent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"fairlead.dev/deploy/local/internal/components"
+	"fairlead.dev/deploy/local/internal/network"
+	"fairlead.dev/deploy/local/internal/svcproxy"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+)
+
+// Env is the variable in which the control process hands over a Machine.
+const Env = "LOCALKUBE_NODE"
+
+// pluggedFD is the pipe on which one byte says that eth0 is there.
+const pluggedFD = 3
+
+// Machine is all that a node knows of itself.
+type Machine struct {
+	Config    clusterapi.Config
+	Node      clusterapi.Node
+	Index     int // from 1
+	Shim      string
+	UserRange bool
+}
+
+// Dir is the node's disk.
+func (m *Machine) Dir() string { return filepath.Join(m.Config.Dir, "nodes", m.Node.Name) }
+
+// IP is the node's address.
+func (m *Machine) IP() string { return network.NodeIP(m.Index) }
+
+// Boot reads the machine from the environment, waits for its network link and sets both mounts and network up.
+func Boot() (*Machine, error) {
+	var m Machine
+	if err := json.Unmarshal([]byte(os.Getenv(Env)), &m); err != nil {
+		return nil, fmt.Errorf("read machine: %w", err)
+	}
+	if err := os.Unsetenv(Env); err != nil {
+		return nil, err
+	}
+	plugged := os.NewFile(pluggedFD, "plugged")
+	if _, err := io.ReadFull(plugged, make([]byte, 1)); err != nil {
+		return nil, fmt.Errorf("wait for network link: %w", err)
+	}
+	plugged.Close()
+	if err := m.mount(); err != nil {
+		return nil, err
+	}
+	if err := unix.Sethostname([]byte(m.Node.Name)); err != nil {
+		return nil, fmt.Errorf("set host name: %w", err)
+	}
+	if err := network.SetupNode(m.Index); err != nil {
+		return nil, fmt.Errorf("set up network: %w", err)
+	}
+	return &m, os.MkdirAll(m.Dir(), 0o755)
+}
+
+// mount gives the machine a /proc of its own and a /var/log that it may write to: the kubelet insists on
+// /var/log/containers.
+func (m *Machine) mount() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	if err := unix.Mount("tmpfs", "/var/log", "tmpfs", 0, "mode=0755"); err != nil {
+		return fmt.Errorf("mount /var/log: %w", err)
+	}
+	return nil
+}
+
+// ServeServices serves service addresses, node ports and DNS until ctx ends. It returns once it was started; the services
+// appear when the API server answers.
+func (m *Machine) ServeServices(ctx context.Context) error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", components.Kubeconfig(m.Config.Dir, components.UserProxy))
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	directory, err := svcproxy.NewDirectory(client)
+	if err != nil {
+		return err
+	}
+	directory.Start(ctx)
+	go func() {
+		if err := directory.WaitForSync(ctx); err != nil {
+			klog.ErrorS(err, "Services are not served")
+			return
+		}
+		go svcproxy.NewProxy(directory, true).Run(ctx)
+		if err := svcproxy.NewDNS(directory).Run(ctx, network.ClusterDNS+":53"); err != nil {
+			klog.ErrorS(err, "DNS is not served")
+		}
+	}()
+	return nil
+}

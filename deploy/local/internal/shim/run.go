@@ -1,0 +1,105 @@
+package shim
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit codes of a shim that could not start the program, as container runtimes use them.
+const (
+	ExitCannotJoin  = 126
+	ExitCannotStart = 128
+)
+
+// Run becomes the container's program. It returns only on error.
+func Run(specFile string) error {
+	runtime.LockOSThread()
+	s, err := Read(specFile)
+	if err != nil {
+		return err
+	}
+	if err := buildRoot(s); err != nil {
+		return err
+	}
+	if s.Hostname != "" {
+		if err := unix.Sethostname([]byte(s.Hostname)); err != nil {
+			return fmt.Errorf("sethostname: %w", err)
+		}
+	}
+	if err := enterWorkDir(s); err != nil {
+		return err
+	}
+	dropBoundingSet(s)
+	if s.SetUser {
+		if err := becomeUser(s); err != nil {
+			return err
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no_new_privs: %w", err)
+	}
+	path, err := lookPath(s)
+	if err != nil {
+		return err
+	}
+	return unix.Exec(path, s.Args, s.Env)
+}
+
+func enterWorkDir(s *Spec) error {
+	if s.Cwd == "" {
+		s.Cwd = "/"
+	}
+	if err := os.MkdirAll(s.Cwd, 0o755); err != nil && !s.ReadOnlyRoot {
+		return err
+	}
+	return os.Chdir(s.Cwd)
+}
+
+func dropBoundingSet(s *Spec) {
+	if s.KeepCaps {
+		return
+	}
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) // numbers that the kernel does not know are refused
+	}
+	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+}
+
+func becomeUser(s *Spec) error {
+	ownOutputs(s)
+	if err := unix.Setgroups(s.Groups); err != nil {
+		return fmt.Errorf("setgroups: %w", err)
+	}
+	if err := unix.Setresgid(s.GID, s.GID, s.GID); err != nil {
+		return fmt.Errorf("setgid: %w", err)
+	}
+	if err := unix.Setresuid(s.UID, s.UID, s.UID); err != nil {
+		return fmt.Errorf("setuid: %w", err)
+	}
+	return nil
+}
+
+// ownOutputs gives stdout and stderr to the container's user, as runc does: a program may reopen /dev/stdout, and the
+// pipe behind it was made by root with mode 0600.
+func ownOutputs(s *Spec) {
+	for _, fd := range []int{1, 2} {
+		_ = unix.Fchown(fd, s.UID, -1) // not every output can be given away, and few programs mind
+	}
+}
+
+// lookPath finds the program on the container's own PATH.
+func lookPath(s *Spec) (string, error) {
+	for _, e := range s.Env {
+		if p, ok := strings.CutPrefix(e, "PATH="); ok {
+			if err := os.Setenv("PATH", p); err != nil {
+				return "", err
+			}
+		}
+	}
+	return exec.LookPath(s.Args[0])
+}

@@ -1,0 +1,253 @@
+// Package supervise keeps child processes running: it starts them, starts them again when they die, and ends, pauses and
+// resumes them on purpose. What a process writes is appended to its log file across restarts.
+package supervise
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"fairlead.dev/pkg/kubetest/clusterapi"
+)
+
+const (
+	firstBackoff = 100 * time.Millisecond
+	maxBackoff   = 5 * time.Second
+	// steadyAfter is how long a process must have run for its next death to count as the first.
+	steadyAfter = 10 * time.Second
+	// stopGrace is what a process has between SIGTERM and SIGKILL.
+	stopGrace = 10 * time.Second
+)
+
+// Spec is what to run.
+type Spec struct {
+	Name    string
+	Args    []string
+	Env     []string
+	LogFile string
+}
+
+// Process is one supervised child.
+type Process struct {
+	spec Spec
+	exe  string
+
+	mu       sync.Mutex
+	cmd      *exec.Cmd
+	exited   chan struct{} // of cmd
+	wanted   bool          // it is to run
+	paused   bool
+	settled  bool // past its start: a death is mended, not reported
+	restarts int
+	backoff  time.Duration
+	failed   chan error
+}
+
+// New returns a process that is not started. A death before Settle is reported on Failed and not mended: a process that
+// never ran has a wrong flag or no room, and starting it again helps nobody.
+func New(exe string, s Spec) *Process {
+	return &Process{spec: s, exe: exe, backoff: firstBackoff, failed: make(chan error, 1)}
+}
+
+// Name is the spec's.
+func (p *Process) Name() string { return p.spec.Name }
+
+// Failed tells that the process died before it was settled.
+func (p *Process) Failed() <-chan error { return p.failed }
+
+// Settle says that the process came up: from now on its deaths are mended.
+func (p *Process) Settle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settled = true
+}
+
+// Start runs the process and keeps it running.
+func (p *Process) Start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wanted {
+		return nil
+	}
+	p.wanted = true
+	return p.launch()
+}
+
+// launch starts the child; p.mu is held.
+func (p *Process) launch() error {
+	out, err := os.OpenFile(p.spec.LogFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("open log of %s: %w", p.spec.Name, err)
+	}
+	defer out.Close()
+	cmd := exec.Command(p.exe, p.spec.Args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = p.spec.Env, out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", p.spec.Name, err)
+	}
+	p.cmd, p.exited, p.paused = cmd, make(chan struct{}), false
+	go p.watch(cmd, p.exited, time.Now())
+	return nil
+}
+
+// watch waits for the child's end and mends it, unless it was meant.
+func (p *Process) watch(cmd *exec.Cmd, exited chan struct{}, started time.Time) {
+	err := cmd.Wait()
+	close(exited)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.wanted {
+		return
+	}
+	if !p.settled {
+		p.wanted = false
+		p.failed <- fmt.Errorf("%s ended while it started: %w: %s (all of it in %s)", p.spec.Name, ended(err), LastError(p.spec.LogFile), p.spec.LogFile)
+		return
+	}
+	if time.Since(started) > steadyAfter {
+		p.backoff = firstBackoff
+	}
+	delay := p.backoff
+	p.backoff = min(2*p.backoff, maxBackoff)
+	p.restarts++
+	time.AfterFunc(delay, func() { p.again(cmd) })
+}
+
+func ended(err error) error {
+	if err == nil {
+		return errors.New("exit status 0")
+	}
+	return err
+}
+
+// again starts the child anew after the back-off, unless somebody did it meanwhile or it is no longer wanted.
+func (p *Process) again(old *exec.Cmd) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.wanted || p.cmd != old {
+		return
+	}
+	if err := p.launch(); err != nil { // out of processes or disk: try on
+		p.backoff = min(2*p.backoff, maxBackoff)
+		time.AfterFunc(p.backoff, func() { p.again(old) })
+	}
+}
+
+// Stop ends the process, with SIGTERM first; it stays down.
+func (p *Process) Stop(ctx context.Context) error {
+	p.mu.Lock()
+	p.wanted = false
+	cmd, exited, paused := p.cmd, p.exited, p.paused
+	p.paused = false
+	p.mu.Unlock()
+	if cmd == nil {
+		return nil
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended, which is what is wanted
+	if paused {
+		_ = cmd.Process.Signal(syscall.SIGCONT)
+	}
+	select {
+	case <-exited:
+		return nil
+	case <-ctx.Done():
+	case <-time.After(stopGrace):
+	}
+	_ = cmd.Process.Kill()
+	<-exited
+	return nil
+}
+
+// Kill ends the process at once, paused or not; it comes back by itself.
+func (p *Process) Kill() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.wanted {
+		return fmt.Errorf("%s is stopped", p.spec.Name)
+	}
+	return p.cmd.Process.Kill()
+}
+
+// Pause stops the process without ending it.
+func (p *Process) Pause() error { return p.signal(syscall.SIGSTOP, true) }
+
+// Resume lets a paused process go on.
+func (p *Process) Resume() error { return p.signal(syscall.SIGCONT, false) }
+
+func (p *Process) signal(sig syscall.Signal, paused bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.wanted {
+		return fmt.Errorf("%s is stopped", p.spec.Name)
+	}
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		return fmt.Errorf("signal %s: %w", p.spec.Name, err)
+	}
+	p.paused = paused
+	return nil
+}
+
+// Status is how the process is now.
+func (p *Process) Status() clusterapi.ComponentStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := clusterapi.ComponentStatus{Name: p.spec.Name, State: clusterapi.StateRunning, Restarts: p.restarts}
+	switch {
+	case !p.wanted:
+		s.State = clusterapi.StateStopped
+	case p.paused:
+		s.State = clusterapi.StatePaused
+	case isClosed(p.exited):
+		s.State = clusterapi.StateStarting
+	}
+	return s
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// logTail is how much of a log's end LastError looks at, in bytes.
+const logTail = 16 << 10
+
+// LastError finds the line of a component's log that says best why it ended: the last one that speaks of an error, else
+// the last one.
+func LastError(logFile string) string {
+	raw, err := os.ReadFile(logFile)
+	if err != nil {
+		return err.Error()
+	}
+	if len(raw) > logTail {
+		raw = raw[len(raw)-logTail:]
+	}
+	last := "its log is empty"
+	for line := range bytes.Lines(raw) {
+		s := strings.TrimSpace(string(line))
+		if s == "" {
+			continue
+		}
+		if low := strings.ToLower(s); strings.Contains(low, "error") || strings.Contains(low, "fatal") || strings.Contains(low, "panic:") {
+			last = s
+		} else if !strings.Contains(strings.ToLower(last), "error") {
+			last = s
+		}
+	}
+	const most = 300
+	if len(last) > most {
+		last = last[:most] + "..."
+	}
+	return last
+}
