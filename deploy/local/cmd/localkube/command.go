@@ -30,7 +30,7 @@ func newCommand() *cobra.Command {
 		Version:       version.String(),
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(upCommand(), statusCommand(), nodeCommand(), componentCommand(), etcdCommand(), imageCommand(),
+	root.AddCommand(upCommand(), statusCommand(), nodeCommand(), componentCommand(), snapshotCommand(), restoreCommand(), imageCommand(),
 		foreign("kubectl", "Kubernetes' command line"), foreign("helm", "Helm's command line"))
 	return root
 }
@@ -165,10 +165,9 @@ func up(ctx context.Context, cfg clusterapi.Config, untilStdin bool) error {
 	return launch.Run(ctx, launch.Params{Config: cfg, Shim: shim, Out: os.Stdout, Progress: os.Stderr})
 }
 
-// dirFlag adds --dir, by which a running cluster is found.
-func dirFlag(cmd *cobra.Command) *string {
-	dir := cmd.PersistentFlags().String("dir", os.Getenv("LOCALKUBE_DIR"), "folder of the running cluster (or $LOCALKUBE_DIR)")
-	return dir
+// addDirFlag adds --dir, by which a running cluster is found, to a command and those below it.
+func addDirFlag(cmd *cobra.Command, dir *string) {
+	cmd.PersistentFlags().StringVar(dir, "dir", os.Getenv("LOCALKUBE_DIR"), "folder of the running cluster (or $LOCALKUBE_DIR)")
 }
 
 func clientFor(dir string) (*clusterapi.Client, error) {

@@ -13,9 +13,10 @@ import (
 
 func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "status", Short: "Show the components and nodes of a running cluster", Args: cobra.NoArgs}
-	dir := dirFlag(cmd)
+	var dir string
+	addDirFlag(cmd, &dir)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := clientFor(*dir)
+		c, err := clientFor(dir)
 		if err != nil {
 			return err
 		}
@@ -39,7 +40,8 @@ func statusCommand() *cobra.Command {
 
 func nodeCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "node", Short: "Kill, restart, pause, resume, cut or heal a node of a running cluster"}
-	dir := dirFlag(cmd)
+	var dir string
+	addDirFlag(cmd, &dir)
 	for action, short := range map[string]string{
 		clusterapi.ActionKill:    "End the node and everything on it at once; it stays dead",
 		clusterapi.ActionRestart: "Reboot the node, or boot a dead one",
@@ -47,12 +49,12 @@ func nodeCommand() *cobra.Command {
 		clusterapi.ActionResume:  "Let a paused node go on",
 		clusterapi.ActionHeal:    "Pass packets again after a cut",
 	} {
-		cmd.AddCommand(act(dir, action, "NODE", short, func(ctx context.Context, c *clusterapi.Client, name string) error {
+		cmd.AddCommand(act(&dir, action, "NODE", short, func(ctx context.Context, c *clusterapi.Client, name string) error {
 			return c.Node(ctx, name, action)
 		}))
 	}
 	var direction string
-	cut := act(dir, clusterapi.ActionCut, "NODE", "Lose every packet between a node and the rest", func(ctx context.Context, c *clusterapi.Client, name string) error {
+	cut := act(&dir, clusterapi.ActionCut, "NODE", "Lose every packet between a node and the rest", func(ctx context.Context, c *clusterapi.Client, name string) error {
 		return c.Cut(ctx, name, clusterapi.Direction(direction))
 	})
 	cut.Flags().StringVar(&direction, "direction", string(clusterapi.CutBoth), "packets to lose, seen from the node: both, inbound or outbound")
@@ -63,7 +65,8 @@ func nodeCommand() *cobra.Command {
 func componentCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "component", Short: "Kill, stop, start, restart, pause or resume a control-plane program",
 		Long: "Components: " + strings.Join([]string{clusterapi.Etcd, clusterapi.APIServer, clusterapi.ControllerManager, clusterapi.Scheduler}, ", ")}
-	dir := dirFlag(cmd)
+	var dir string
+	addDirFlag(cmd, &dir)
 	for action, short := range map[string]string{
 		clusterapi.ActionKill:    "End it at once; it comes back on its data by itself",
 		clusterapi.ActionStop:    "End it with SIGTERM; it stays down",
@@ -72,20 +75,28 @@ func componentCommand() *cobra.Command {
 		clusterapi.ActionPause:   "Stop its process without ending it",
 		clusterapi.ActionResume:  "Let a paused one go on",
 	} {
-		cmd.AddCommand(act(dir, action, "COMPONENT", short, func(ctx context.Context, c *clusterapi.Client, name string) error {
+		cmd.AddCommand(act(&dir, action, "COMPONENT", short, func(ctx context.Context, c *clusterapi.Client, name string) error {
 			return c.Component(ctx, name, action)
 		}))
 	}
 	return cmd
 }
 
-func etcdCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "etcd", Short: "Save or restore the state of a running cluster"}
-	dir := dirFlag(cmd)
-	cmd.AddCommand(
-		act(dir, "snapshot", "FILE", "Write a snapshot", func(ctx context.Context, c *clusterapi.Client, file string) error { return c.Snapshot(ctx, file) }),
-		act(dir, "restore", "FILE", "Go back to a snapshot", func(ctx context.Context, c *clusterapi.Client, file string) error { return c.Restore(ctx, file) }),
-	)
+func snapshotCommand() *cobra.Command {
+	var dir string
+	cmd := act(&dir, "snapshot", "FILE", "Save the state of a running cluster", func(ctx context.Context, c *clusterapi.Client, file string) error {
+		return c.Snapshot(ctx, file)
+	})
+	addDirFlag(cmd, &dir)
+	return cmd
+}
+
+func restoreCommand() *cobra.Command {
+	var dir string
+	cmd := act(&dir, "restore", "FILE", "Put a running cluster back to a snapshot", func(ctx context.Context, c *clusterapi.Client, file string) error {
+		return c.Restore(ctx, file)
+	})
+	addDirFlag(cmd, &dir)
 	return cmd
 }
 
