@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	fairlead.dev/pkg v0.0.0-00010101000000-000000000000
-	github.com/miekg/dns v1.1.72
+	github.com/miekg/dns v1.1.73
 	github.com/spf13/cobra v1.10.2
 	go.etcd.io/etcd/etcdutl/v3 v3.7.3
 	k8s.io/kubernetes v1.37.1
@@ -19,7 +19,6 @@ require (
 	github.com/vishvananda/netns v0.0.5
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.28.0
-	golang.org/x/net v0.61.0
 	golang.org/x/sys v0.49.0
 	google.golang.org/grpc v1.83.2
 	helm.sh/helm/v4 v4.3.1
@@ -194,6 +193,7 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f // indirect
+	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/term v0.47.0 // indirect

@@ -85,7 +85,7 @@ func (c *Cluster) saveStatus(ctx context.Context, file string) error {
 // saveObjects writes a file for each kind that can be listed.
 func saveObjects(ctx context.Context, cfg *rest.Config, dir string) error {
 	cfg = rest.CopyConfig(cfg)
-	cfg.Timeout = keepTimeout / 4
+	cfg.Timeout, cfg.WarningHandler = keepTimeout/4, rest.NoWarnings{} // deprecated kinds are kept too
 	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return err

@@ -252,23 +252,25 @@ func (c *Client) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return &tunnel{Conn: conn, r: r}, nil
 }
 
+// openTunnel asks for a connection to addr by an HTTP upgrade: CONNECT would not take a port by name.
 func openTunnel(conn net.Conn, addr string) (*bufio.Reader, error) {
-	if _, err := fmt.Fprintf(conn, "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n\r\n", addr); err != nil {
+	req := "GET /v1/dial?target=" + url.QueryEscape(addr) + " HTTP/1.1\r\nHost: localkube\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+	if _, err := io.WriteString(conn, req); err != nil {
 		return nil, err
 	}
 	r := bufio.NewReader(conn)
-	resp, err := http.ReadResponse(r, &http.Request{Method: http.MethodConnect})
+	resp, err := http.ReadResponse(r, nil)
 	if err != nil {
 		return nil, err
 	}
-	if resp.StatusCode != http.StatusOK {
-		raw, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		raw, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // what came is enough
 		return nil, errors.New(strings.TrimSpace(string(raw)))
 	}
 	return r, nil
 }
 
-// tunnel reads first what came behind the answer to CONNECT.
+// tunnel reads first what came behind the answer.
 type tunnel struct {
 	net.Conn
 	r *bufio.Reader

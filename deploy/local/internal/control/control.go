@@ -236,6 +236,11 @@ func (c *cluster) serveServices(ctx context.Context) error {
 	}
 	c.directory.Store(directory)
 	go svcproxy.NewProxy(directory, false).Run(life)
+	go func() {
+		if err := svcproxy.NewDNS(directory).Run(life, network.ClusterDNS+":53"); err != nil {
+			c.say("DNS is not served to the control plane: %v", err)
+		}
+	}()
 	for i, p := range c.Config.Publish {
 		err := accept(FirstListener+1+i, func(conn net.Conn) {
 			addrs, err := c.addresses(p.Target)

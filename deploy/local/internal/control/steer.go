@@ -29,17 +29,8 @@ func (c *cluster) serveSteering(ctx context.Context) error {
 	mux.HandleFunc("POST /v1/nodes/{name}/{action}", answer(c.postNode))
 	mux.HandleFunc("POST /v1/etcd/snapshot", answer(c.postSnapshot))
 	mux.HandleFunc("POST /v1/etcd/restore", answer(c.postRestore))
-	server := &http.Server{
-		ReadHeaderTimeout: 10 * time.Second,
-		BaseContext:       func(net.Listener) context.Context { return ctx },
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodConnect { // its target is no path, so a mux cannot have it
-				c.connect(w, r)
-				return
-			}
-			mux.ServeHTTP(w, r)
-		}),
-	}
+	mux.HandleFunc("GET /v1/dial", c.dial)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	go func() { _ = server.Serve(ln) }() // ends with the process
 	return nil
 }
@@ -209,9 +200,9 @@ func (c *cluster) localkube(ctx context.Context, args []string) error {
 	return nil
 }
 
-// connect joins the caller to an address inside the cluster.
-func (c *cluster) connect(w http.ResponseWriter, r *http.Request) {
-	addrs, err := c.addresses(r.Host)
+// dial joins the caller to an address inside the cluster.
+func (c *cluster) dial(w http.ResponseWriter, r *http.Request) {
+	addrs, err := c.addresses(r.URL.Query().Get("target"))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
@@ -226,7 +217,7 @@ func (c *cluster) connect(w http.ResponseWriter, r *http.Request) {
 		backend.Close()
 		return
 	}
-	if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"); err != nil {
 		conn.Close()
 		backend.Close()
 		return

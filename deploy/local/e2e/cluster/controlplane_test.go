@@ -1,0 +1,99 @@
+package cluster_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairlead.dev/pkg/kubetest/cluster"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+)
+
+// probe asks the workload's Service again and again until it is stopped, and returns how often and what failed.
+func probe(t *testing.T, c *cluster.Cluster) (stop func() (int, []error)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	client := httpClient(c)
+	var wg sync.WaitGroup
+	var asked int
+	var failed []error
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			if err := get(ctx, client, "web.default:80", "/ping"); err != nil && ctx.Err() == nil {
+				failed = append(failed, err)
+			}
+			asked++
+			select {
+			case <-ctx.Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	})
+	return func() (int, []error) {
+		cancel()
+		wg.Wait()
+		return asked, failed
+	}
+}
+
+func TestControlPlane_PodsServeWhileTheAPIServerIsPausedAndKilled(t *testing.T) {
+	pause := 20 * time.Second
+	if testing.Short() {
+		pause = 8 * time.Second
+	}
+	c := cluster.Start(t, cluster.Nodes(2))
+	deploy(t, c, 2, workloadImage)
+	stop := probe(t, c)
+
+	require.NoError(t, c.Component(t.Context(), clusterapi.APIServer, clusterapi.ActionPause))
+	select {
+	case <-time.After(pause):
+	case <-c.Ended():
+		require.Fail(t, "the cluster ended")
+	}
+	require.NoError(t, c.Component(t.Context(), clusterapi.APIServer, clusterapi.ActionResume))
+	_, err := c.Kubectl(t.Context(), "scale", "deployment/web", "--replicas=3")
+	require.NoError(t, err)
+	waitReady(t, c, settle, 3, anyNode)
+
+	require.NoError(t, c.Component(t.Context(), clusterapi.APIServer, clusterapi.ActionKill))
+	require.NoError(t, c.Component(t.Context(), clusterapi.ControllerManager, clusterapi.ActionKill))
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		_, err := c.Kubectl(t.Context(), "scale", "deployment/web", "--replicas=2")
+		require.NoError(collect, err)
+	}, settle, tick)
+	waitReady(t, c, settle, 2, anyNode)
+
+	asked, failed := stop()
+	assert.Empty(t, failed)
+	assert.Greater(t, asked, 100)
+	s, err := c.Status(t.Context())
+	require.NoError(t, err)
+	for _, p := range s.Components {
+		want := 0
+		if p.Name == clusterapi.APIServer || p.Name == clusterapi.ControllerManager {
+			want = 1
+		}
+		assert.Equal(t, want, p.Restarts, p.Name)
+	}
+}
+
+func TestControlPlane_RestoreBringsBackWhatWasThere(t *testing.T) {
+	c := cluster.Start(t, cluster.Nodes(1))
+	deploy(t, c, 1, workloadImage)
+	file := t.TempDir() + "/snapshot.db"
+	require.NoError(t, c.Snapshot(t.Context(), file))
+	require.NoError(t, c.Clientset().AppsV1().Deployments(metav1.NamespaceDefault).Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		list, err := pods(t.Context(), c.Clientset())
+		require.NoError(collect, err)
+		require.Empty(collect, list)
+	}, settle, tick)
+	require.NoError(t, c.Restore(t.Context(), file))
+	waitReady(t, c, settle, 1, anyNode)
+}

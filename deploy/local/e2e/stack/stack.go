@@ -1,0 +1,166 @@
+// Package stack installs what the demo and the whole-system tests share: simulated model servers, the endpoint picker and
+// an Envoy that asks it, from the manifests and charts that a user would take, as they are.
+package stack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"fairlead.dev/pkg/kubetest/cluster"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+)
+
+// Names of what is installed.
+const (
+	Model  = "fairlead/demo-8b"
+	Pool   = "models"
+	Picker = "picker"
+	Envoy  = "envoy"
+
+	// PickerMetrics and EnvoyAdmin are dialled into the cluster.
+	PickerMetrics = "picker.default:metrics"
+	EnvoyAdmin    = "envoy.default:admin"
+
+	pickerApp   = "fairlead/endpoint-picker"
+	rollTimeout = "5m"
+)
+
+// GatewayTarget is what a cluster publishes so that Gateway works.
+const GatewayTarget = "envoy.default:http"
+
+// Publish asks for a host address of the gateway; port 0 takes a free one.
+func Publish(host string) func(*clusterapi.Config) {
+	return func(c *clusterapi.Config) {
+		c.Publish = append(c.Publish, clusterapi.Publish{Host: host, Target: GatewayTarget})
+	}
+}
+
+// Options say how the parts are set up.
+type Options struct {
+	Tag     string   // of our images
+	Servers int      // model servers
+	Model   []string // their flags
+	Odd     []string // flags of one more server; none: there is none
+	Picker  []string // helm values of the picker, as name=value
+}
+
+// Stack is what Install installed.
+type Stack struct {
+	cluster *cluster.Cluster
+	root    string
+	options Options
+}
+
+// Install installs everything and waits until it is ready.
+func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, error) {
+	root, err := cluster.Repository()
+	if err != nil {
+		return nil, err
+	}
+	s := &Stack{cluster: c, root: root, options: o}
+	crd, err := os.ReadFile(filepath.Join(root, "bin", "crds", "inferencepools.yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("read InferencePool CRD (make images fetches it): %w", err)
+	}
+	if err := c.Apply(ctx, string(crd)); err != nil {
+		return nil, err
+	}
+	if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd/inferencepools.inference.networking.k8s.io"); err != nil {
+		return nil, err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.applyEnvoy(gctx) })
+	g.Go(func() error { return s.UpgradeServers(gctx, o.Tag) })
+	g.Go(func() error { return s.UpgradePicker(gctx, o.Tag) })
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Stack) example(name string) string {
+	return filepath.Join(s.root, "deploy", "examples", "inference", name)
+}
+
+func (s *Stack) applyEnvoy(ctx context.Context) error {
+	raw, err := os.ReadFile(s.example("envoy.yaml"))
+	if err != nil {
+		return err
+	}
+	if err := s.cluster.Apply(ctx, string(raw)); err != nil {
+		return err
+	}
+	return s.rolledOut(ctx, Envoy)
+}
+
+// UpgradeServers rolls the model servers to another tag and waits for the new ones; the old ones may still be draining.
+func (s *Stack) UpgradeServers(ctx context.Context, tag string) error {
+	args := []string{"upgrade", "--install", Pool, s.example("model-servers"), "--set", "image.tag=" + tag,
+		"--set", "model=" + Model, "--set", fmt.Sprintf("replicas=%d", s.options.Servers), "--set", list("args", s.options.Model)}
+	deployments := []string{Pool}
+	if len(s.options.Odd) > 0 {
+		args = append(args, "--set", "odd.enabled=true", "--set", list("odd.args", s.options.Odd))
+		deployments = append(deployments, Pool+"-odd")
+	}
+	if _, err := s.cluster.Helm(ctx, args...); err != nil {
+		return err
+	}
+	return s.rolledOut(ctx, deployments...)
+}
+
+// UpgradePicker rolls the endpoint picker to another tag, with further helm values, and waits for the new one.
+func (s *Stack) UpgradePicker(ctx context.Context, tag string, values ...string) error {
+	args := []string{"upgrade", "--install", Picker, filepath.Join(s.root, "charts", "endpoint-picker"),
+		"--values", s.example("picker-values.yaml"), "--set", "image.repository=" + pickerApp, "--set", "image.tag=" + tag}
+	for _, v := range append(append([]string(nil), s.options.Picker...), values...) {
+		args = append(args, "--set", v)
+	}
+	if _, err := s.cluster.Helm(ctx, args...); err != nil {
+		return err
+	}
+	return s.rolledOut(ctx, Picker)
+}
+
+func (s *Stack) rolledOut(ctx context.Context, deployments ...string) error {
+	for _, d := range deployments {
+		if _, err := s.cluster.Kubectl(ctx, "rollout", "status", "deployment/"+d, "--timeout="+rollTimeout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list writes a list as a value of helm's --set.
+func list(name string, items []string) string {
+	escaped := make([]string, len(items))
+	for i, item := range items {
+		escaped[i] = strings.ReplaceAll(item, ",", `\,`)
+	}
+	return name + "={" + strings.Join(escaped, ",") + "}"
+}
+
+// Gateway is the base URL of the published gateway.
+func (s *Stack) Gateway() string { return "http://" + s.cluster.Published[0] }
+
+// WaitGateway returns when Envoy listens: a Deployment is available a moment before its Service leads to it.
+func (s *Stack) WaitGateway(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		conn, err := s.cluster.Dial(ctx, GatewayTarget)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the gateway: %w", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,81 @@
+# The embedded Kubernetes, the images it runs, the demo and the whole-system tests. Included by the Makefile.
+
+LOCALKUBE := $(BIN)/localkube
+IMAGES    := $(BIN)/images
+CRDS      := $(BIN)/crds
+# Where local-up keeps its state.
+LOCAL_DIR ?= $(CURDIR)/.local/cluster
+# What becomes an image: name = module and package of the binary.
+IMAGE_BINARIES := endpoint-picker modelserver webhook
+IMAGE_SOURCE_endpoint-picker := services/endpoint-picker .
+IMAGE_SOURCE_modelserver     := deploy/emulators ./modelserver
+IMAGE_SOURCE_webhook         := deploy/emulators ./webhook
+# A second set of tags, of binaries with the race detector, for the whole-system tests.
+IMAGE_TAG  ?= dev
+RACE_TAG   := race
+
+GAIE_VERSION := v1.6.0
+
+##@ Embedded Kubernetes
+
+.PHONY: local
+local: doctor-go doctor-local ## Build the embedded Kubernetes (8 minutes from nothing, a link after that)
+	@./deploy/local/build.sh $(BIN)
+
+.PHONY: images
+images: local $(addprefix image-,$(IMAGE_BINARIES)) image-envoy $(CRDS)/inferencepools.yaml ## Make all images of the demo
+
+.PHONY: image
+image: local ## Make one image: SERVICE=endpoint-picker [IMAGE_TAG=dev]
+	@test -n "$(SERVICE)" || { echo "make image: say which: SERVICE=<one of $(IMAGE_BINARIES)>" >&2; exit 2; }
+	@$(MAKE) --no-print-directory image-$(SERVICE)
+
+# Static binaries, so that the empty root is enough for them.
+.PHONY: $(addprefix image-,$(IMAGE_BINARIES))
+$(addprefix image-,$(IMAGE_BINARIES)): image-%:
+	@cd $(firstword $(IMAGE_SOURCE_$*)) && GOWORK=off CGO_ENABLED=0 $(GO) build -p $(JOBS) -ldflags "-s -w $(LDFLAGS)" -o $(BIN)/$* $(lastword $(IMAGE_SOURCE_$*))
+	@$(LOCALKUBE) image add --store $(IMAGES) fairlead/$*:$(IMAGE_TAG) $(BIN)/$* >/dev/null
+
+.PHONY: images-race
+images-race: images doctor-cc $(addprefix image-race-,$(IMAGE_BINARIES)) ## Make the images of the whole-system tests, with the race detector
+
+.PHONY: $(addprefix image-race-,$(IMAGE_BINARIES))
+$(addprefix image-race-,$(IMAGE_BINARIES)): image-race-%:
+	@mkdir -p $(BIN)/race
+	@cd $(firstword $(IMAGE_SOURCE_$*)) && GOWORK=off CGO_ENABLED=1 $(GO) build -p $(JOBS) -race -tags netgo,osusergo \
+		-ldflags "-s -w -linkmode external -extldflags -static $(LDFLAGS)" -o $(BIN)/race/$* $(lastword $(IMAGE_SOURCE_$*))
+	@$(LOCALKUBE) image add --store $(IMAGES) --env GORACE=halt_on_error=1 fairlead/$*:$(RACE_TAG) $(BIN)/race/$* >/dev/null
+
+.PHONY: image-envoy
+image-envoy: local doctor-pip
+	@./deploy/local/images/envoy/image.sh $(LOCALKUBE) $(IMAGES) $(BIN)/cache
+
+# The InferencePool kind belongs to the Gateway API Inference Extension: it is taken from its module.
+$(CRDS)/inferencepools.yaml: services/endpoint-picker/go.mod
+	@mkdir -p $(CRDS)
+	@cd services/endpoint-picker && GOWORK=off $(GO) mod download sigs.k8s.io/gateway-api-inference-extension@$(GAIE_VERSION)
+	@cp "$$($(GO) env GOMODCACHE)/sigs.k8s.io/gateway-api-inference-extension@$(GAIE_VERSION)/config/crd/bases/inference.networking.k8s.io_inferencepools.yaml" $@
+	@chmod u+w $@
+
+.PHONY: local-up
+local-up: images ## Start a cluster that stays until local-down (NODES=1)
+	@mkdir -p $(LOCAL_DIR)
+	@test ! -e $(LOCAL_DIR)/localkube.sock || ! $(LOCALKUBE) status --dir $(LOCAL_DIR) >/dev/null 2>&1 || { echo "a cluster is running in $(LOCAL_DIR) already" >&2; exit 1; }
+	@setsid $(LOCALKUBE) up --dir $(LOCAL_DIR) --images $(IMAGES) --nodes $(or $(NODES),1) </dev/null >$(LOCAL_DIR).out 2>$(LOCAL_DIR).log & echo $$! >$(LOCAL_DIR).pid
+	@until [ -s $(LOCAL_DIR).out ]; do kill -0 $$(cat $(LOCAL_DIR).pid) 2>/dev/null || { cat $(LOCAL_DIR).log >&2; exit 1; }; sleep 0.1; done
+	@cat $(LOCAL_DIR).log
+
+.PHONY: local-down
+local-down: ## End the cluster of local-up
+	@test -s $(LOCAL_DIR).pid || { echo "no cluster was started by make local-up"; exit 0; }; \
+		pid=$$(cat $(LOCAL_DIR).pid); if [ "$$(cat /proc/$$pid/comm 2>/dev/null)" = localkube ]; then kill $$pid; while kill -0 $$pid 2>/dev/null; do sleep 0.1; done; fi; \
+		rm -rf $(LOCAL_DIR) $(LOCAL_DIR).pid $(LOCAL_DIR).out $(LOCAL_DIR).log
+
+.PHONY: demo
+demo: images ## Chat completions through Envoy and the endpoint picker, in a cluster that stays until Ctrl-C
+	@cd deploy/local/e2e && GOWORK=off $(GO) build -p $(JOBS) -o $(BIN)/demo ./cmd/demo
+	@exec $(BIN)/demo
+
+.PHONY: e2e
+e2e: images-race ## Whole-system tests in the embedded Kubernetes (SHORT=1: their short form; RUN=regexp)
+	@cd deploy/local/e2e && GOWORK=off $(GO) test -p 1 -race -count=1 -timeout 30m $(if $(SHORT),-short) $(if $(RUN),-run '$(RUN)') ./...
