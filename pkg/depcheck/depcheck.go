@@ -1,0 +1,112 @@
+// Package depcheck lets a test state what a package must never come to depend on, however indirectly. The linter's
+// depguard sees direct imports only, and is what keeps pure packages off os and the like, which everything imports
+// through fmt.
+package depcheck
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// listedPackage is the part of `go list -json` that is read.
+type listedPackage struct {
+	ImportPath string
+	Imports    []string
+	DepOnly    bool
+}
+
+// AssertNoDependency fails the test for each package matched by pattern, as `go list` understands it in the folder of the
+// test, that depends on a forbidden package. A forbidden path that ends in "/..." stands for itself and all below it. Test
+// files are left out.
+func AssertNoDependency(tb testing.TB, pattern string, forbidden ...string) {
+	tb.Helper()
+	packages, err := list(tb, pattern)
+	if err != nil {
+		tb.Fatalf("list dependencies of %s: %v", pattern, err)
+	}
+	for _, chain := range findChains(packages, forbidden) {
+		tb.Errorf("forbidden dependency: %s", strings.Join(chain, " imports "))
+	}
+}
+
+func list(tb testing.TB, pattern string) ([]listedPackage, error) {
+	tb.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(tb.Context(), "go", "list", "-deps", "-json=ImportPath,Imports,DepOnly", pattern)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	packages, err := decode(&stdout)
+	if err == nil && len(packages) == 0 {
+		return nil, errors.New("no package matches")
+	}
+	return packages, err
+}
+
+func decode(r io.Reader) ([]listedPackage, error) {
+	var packages []listedPackage
+	for decoder := json.NewDecoder(r); ; {
+		var p listedPackage
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return packages, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("decode go list: %w", err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// findChains returns, for each matched package and each forbidden package it reaches, one of the shortest chains of
+// imports between them.
+func findChains(packages []listedPackage, forbidden []string) [][]string {
+	imports := map[string][]string{}
+	for _, p := range packages {
+		imports[p.ImportPath] = p.Imports
+	}
+	var chains [][]string
+	for _, p := range packages {
+		if !p.DepOnly {
+			chains = append(chains, searchFrom(p.ImportPath, imports, forbidden)...)
+		}
+	}
+	return chains
+}
+
+// searchFrom is a breadth-first search that does not go on beyond a forbidden package: one finding for each way in.
+func searchFrom(root string, imports map[string][]string, forbidden []string) [][]string {
+	var chains [][]string
+	seen := map[string]bool{root: true}
+	for queue := [][]string{{root}}; len(queue) > 0; queue = queue[1:] {
+		chain := queue[0]
+		for _, next := range imports[chain[len(chain)-1]] {
+			if seen[next] {
+				continue
+			}
+			seen[next] = true
+			extended := append(slices.Clone(chain), next)
+			if isForbidden(next, forbidden) {
+				chains = append(chains, extended)
+			} else {
+				queue = append(queue, extended)
+			}
+		}
+	}
+	return chains
+}
+
+func isForbidden(path string, forbidden []string) bool {
+	return slices.ContainsFunc(forbidden, func(f string) bool {
+		below, isTree := strings.CutSuffix(f, "/...")
+		return path == below || isTree && strings.HasPrefix(path, below+"/")
+	})
+}

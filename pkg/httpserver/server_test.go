@@ -1,0 +1,274 @@
+package httpserver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name     string
+		giveArgs []string
+		want     Options
+		wantErr  string
+	}{
+		{name: "defaults", want: Options{MetricsAddress: ":9090", HealthAddress: ":8081"}},
+		{
+			name:     "flags set all",
+			giveArgs: []string{"--metrics-bind-address=127.0.0.1:1", "--health-probe-bind-address=0", "--enable-pprof"},
+			want:     Options{MetricsAddress: "127.0.0.1:1", HealthAddress: "0", EnablePprof: true},
+		},
+		{name: "metrics address without port", giveArgs: []string{"--metrics-bind-address=localhost"}, wantErr: `--metrics-bind-address "localhost" is not host:port`},
+		{name: "health port too high", giveArgs: []string{"--health-probe-bind-address=:70000"}, wantErr: `--health-probe-bind-address ":70000" is not host:port`},
+		{name: "pprof without its server", giveArgs: []string{"--metrics-bind-address=", "--enable-pprof"}, wantErr: "--enable-pprof needs --metrics-bind-address"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o := DefaultOptions()
+			fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+			o.AddFlags(fs)
+			require.NoError(t, fs.Parse(tt.giveArgs))
+
+			err := o.Validate()
+			if tt.wantErr != "" {
+				require.ErrorContains(t, err, tt.wantErr)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, o)
+		})
+	}
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	s := start(t, Params{
+		Live:  []Check{{Name: "loop", Probe: holds}},
+		Ready: []Check{{Name: "caches", Probe: holds}, {Name: "pool", Probe: fails("pool ns/a\nis  not synced")}},
+	})
+	tests := []struct {
+		name       string
+		path       string
+		wantStatus int
+		wantBody   string
+	}{
+		{name: "live", path: "/healthz", wantStatus: 200, wantBody: "ok\n"},
+		{name: "not ready names what fails, in one line", path: "/readyz", wantStatus: 503, wantBody: "[-] pool: pool ns/a is not synced\n"},
+		{name: "verbose lists all", path: "/readyz?verbose", wantStatus: 503, wantBody: "[+] caches\n[-] pool: pool ns/a is not synced\n"},
+		{name: "verbose and ok", path: "/healthz?verbose", wantStatus: 200, wantBody: "[+] loop\nok\n"},
+		{name: "one check that holds", path: "/readyz/caches", wantStatus: 200, wantBody: "ok\n"},
+		{name: "one check that fails", path: "/readyz/pool", wantStatus: 503, wantBody: "[-] pool: pool ns/a is not synced\n"},
+		{name: "unknown check", path: "/readyz/other", wantStatus: 404, wantBody: "404 page not found\n"},
+		{name: "metrics are elsewhere", path: "/metrics", wantStatus: 404, wantBody: "404 page not found\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			status, body := get(t, s.HealthAddress(), tt.path)
+			assert.Equal(t, tt.wantStatus, status)
+			assert.Equal(t, tt.wantBody, body)
+		})
+	}
+}
+
+func TestProbeTimeIsBounded(t *testing.T) {
+	t.Parallel()
+	s := start(t, Params{Ready: []Check{{Name: "bounded", Probe: func(ctx context.Context) error {
+		deadline, ok := ctx.Deadline()
+		if !ok || time.Until(deadline) > probeTimeout {
+			return errors.New("unbounded")
+		}
+		return nil
+	}}}})
+
+	status, body := get(t, s.HealthAddress(), "/readyz")
+
+	assert.Equal(t, 200, status, body)
+}
+
+func TestMetricsPort(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "answer"}, func() float64 { return 42 }))
+	extra := map[string]http.Handler{"GET /debug/pool": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "pool dump")
+	})}
+	tests := []struct {
+		name       string
+		give       Params
+		path       string
+		wantStatus int
+		want       string
+	}{
+		{name: "metrics", give: Params{Gatherer: registry}, path: "/metrics", wantStatus: 200, want: "answer 42"},
+		{name: "no gatherer", path: "/metrics", wantStatus: 404},
+		{name: "pprof off", path: "/debug/pprof/", wantStatus: 404},
+		{name: "pprof on", give: Params{Options: Options{EnablePprof: true}}, path: "/debug/pprof/", wantStatus: 200, want: "goroutine"},
+		{name: "pprof profile by name", give: Params{Options: Options{EnablePprof: true}}, path: "/debug/pprof/goroutine?debug=1", wantStatus: 200, want: "TestMetricsPort"},
+		{name: "a handler of the service", give: Params{Handlers: extra}, path: "/debug/pool", wantStatus: 200, want: "pool dump"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, tt.give)
+			status, body := get(t, s.MetricsAddress(), tt.path)
+			assert.Equal(t, tt.wantStatus, status)
+			assert.Contains(t, body, tt.want)
+		})
+	}
+}
+
+func TestOneFailingCollectorDoesNotHideTheOthers(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	desc := prometheus.NewDesc("broken", "", nil, nil)
+	registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "answer"}, func() float64 { return 42 }),
+		invalidCollector{desc},
+	)
+	s := start(t, Params{Gatherer: registry})
+
+	status, body := get(t, s.MetricsAddress(), "/metrics")
+
+	assert.Equal(t, 200, status)
+	assert.Contains(t, body, "answer 42")
+}
+
+func TestListenNamesTheFlagOfAnAddressInUse(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	s := New(Params{Options: Options{MetricsAddress: "127.0.0.1:0", HealthAddress: taken.Addr().String()}, Log: zap.NewNop()})
+
+	err = s.Listen()
+
+	require.ErrorContains(t, err, "open --health-probe-bind-address "+taken.Addr().String())
+	require.ErrorContains(t, err, "address already in use")
+	assert.NotContains(t, err.Error(), "\n")
+	_, err = net.DialTimeout("tcp", s.MetricsAddress(), time.Second)
+	require.Error(t, err, "the other address is closed again")
+}
+
+func TestServersSwitchedOff(t *testing.T) {
+	t.Parallel()
+	s := New(Params{Options: Options{MetricsAddress: "0", HealthAddress: ""}, Log: zap.NewNop()})
+	require.NoError(t, s.Listen())
+	assert.Empty(t, s.MetricsAddress())
+	assert.Empty(t, s.HealthAddress())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, s.Run(ctx))
+}
+
+func TestRunLetsRequestsFinish(t *testing.T) {
+	t.Parallel()
+	started, release := make(chan struct{}), make(chan struct{})
+	slow := func(context.Context) error {
+		close(started)
+		<-release
+		return nil
+	}
+	s := New(Params{Options: anyPort(), Log: zap.NewNop(), Ready: []Check{{Name: "slow", Probe: slow}}})
+	require.NoError(t, s.Listen())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	answered := make(chan error, 1)
+	go func() {
+		response, err := http.Get("http://" + s.HealthAddress() + "/readyz")
+		if err == nil {
+			response.Body.Close()
+		}
+		answered <- err
+	}()
+
+	<-started
+	cancel()
+	select {
+	case <-ended:
+		t.Error("Run returned before the request in hand had its answer")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(release)
+
+	require.NoError(t, <-answered)
+	require.NoError(t, <-ended)
+}
+
+func TestRunEndsWhenOneServerFails(t *testing.T) {
+	t.Parallel()
+	s := New(Params{Options: anyPort(), Log: zap.NewNop()})
+	require.NoError(t, s.Listen())
+	require.NoError(t, s.health.listener.Close())
+
+	err := s.Run(t.Context())
+
+	require.ErrorContains(t, err, "serve --health-probe-bind-address")
+}
+
+// start serves p on free ports until the test ends.
+func start(t *testing.T, p Params) *Server {
+	t.Helper()
+	p.MetricsAddress, p.HealthAddress = "127.0.0.1:0", "127.0.0.1:0"
+	p.Log = zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
+	s := New(p)
+	require.NoError(t, s.Listen())
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-ended)
+	})
+	return s
+}
+
+func anyPort() Options {
+	return Options{MetricsAddress: "127.0.0.1:0", HealthAddress: "127.0.0.1:0"}
+}
+
+func get(t *testing.T, address, path string) (status int, body string) {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get("http://" + address + path)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, string(text)
+}
+
+func holds(context.Context) error { return nil }
+
+func fails(why string) func(context.Context) error {
+	return func(context.Context) error { return errors.New(why) }
+}
+
+type invalidCollector struct{ desc *prometheus.Desc }
+
+func (c invalidCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+
+func (c invalidCollector) Collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.NewInvalidMetric(c.desc, errors.New("broken"))
+}

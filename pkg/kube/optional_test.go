@@ -1,0 +1,481 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+)
+
+const pollInterval = time.Minute
+
+var (
+	errOutage   = errors.New("connection refused")
+	errNotFound = apierrors.NewNotFound(schema.GroupResource{}, "")
+	pods        = corev1.SchemeGroupVersion.WithResource("pods")
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+func TestKindAbsentFromTheStart(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		answer answer
+	}{
+		{name: "group version not found", answer: answer{err: errNotFound}},
+		{name: "group version without the resource", answer: answer{resources: []string{"services"}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, tt.answer, pod("a"))
+				assert.False(t, w.informer.HasSynced(), "before Run nothing is known")
+				w.run(t)
+
+				time.Sleep(10 * pollInterval)
+
+				assert.True(t, w.informer.HasSynced())
+				assert.False(t, w.informer.Present())
+				assert.Empty(t, w.informer.List())
+				_, exists := w.informer.Get(cache.NewObjectName("ns", "a"))
+				assert.False(t, exists)
+				assert.Equal(t, []string{"info Kind is not served, waiting for it"}, w.logLines())
+			})
+		})
+	}
+}
+
+func TestKindPresentFromTheStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, answer{resources: []string{"pods"}}, pod("a"), pod("b"))
+		w.run(t)
+		synctest.Wait()
+
+		assert.True(t, w.informer.HasSynced())
+		assert.True(t, w.informer.Present())
+		assert.Len(t, w.informer.List(), 2)
+		obj, exists := w.informer.Get(cache.NewObjectName("ns", "a"))
+		require.True(t, exists)
+		assert.Equal(t, "a", obj.(*corev1.Pod).Name)
+		assert.ElementsMatch(t, []string{"add a", "add b"}, w.handler.calls())
+		assert.Empty(t, w.logLines(), "the normal case is silent")
+	})
+}
+
+func TestKindAppears(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, answer{err: errNotFound}, pod("a"))
+		w.run(t)
+		synctest.Wait()
+
+		w.discovery.set(answer{resources: []string{"pods"}})
+		time.Sleep(2 * pollInterval)
+
+		assert.True(t, w.informer.Present())
+		assert.Equal(t, []string{"add a"}, w.handler.calls())
+		assert.Equal(t, []string{
+			"info Kind is not served, waiting for it",
+			"info Kind is served, started to watch it",
+		}, w.logLines())
+	})
+}
+
+func TestKindGoesAwayAndComesBackAndGoesAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		present, absent := answer{resources: []string{"pods"}}, answer{err: errNotFound}
+		w := newWorld(t, present, pod("a"), pod("b"))
+		w.run(t)
+		synctest.Wait()
+
+		w.discovery.set(absent)
+		time.Sleep(5 * pollInterval)
+
+		assert.False(t, w.informer.Present())
+		assert.True(t, w.informer.HasSynced())
+		assert.Empty(t, w.informer.List())
+		assert.ElementsMatch(t, []string{"add a", "add b", "delete a", "delete b"}, w.handler.take())
+
+		require.NoError(t, w.client.CoreV1().Pods("ns").Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		w.discovery.set(present)
+		time.Sleep(2 * pollInterval)
+
+		assert.Len(t, w.informer.List(), 1)
+		assert.Equal(t, []string{"add a"}, w.handler.take())
+
+		w.discovery.set(absent)
+		time.Sleep(5 * pollInterval)
+
+		assert.Equal(t, []string{"delete a"}, w.handler.take(), "b went with the first time")
+		assert.Equal(t, []string{
+			"info Kind is no longer served, dropped its objects",
+			"info Kind is served, started to watch it",
+			"info Kind is no longer served, dropped its objects",
+		}, w.logLines())
+	})
+}
+
+func TestObjectThatWasDeletedIsNotDeletedAgainWithItsKind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, answer{resources: []string{"pods"}}, pod("a"))
+		w.run(t)
+		synctest.Wait()
+		require.NoError(t, w.client.CoreV1().Pods("ns").Delete(t.Context(), "a", metav1.DeleteOptions{}))
+		synctest.Wait()
+
+		w.discovery.set(answer{err: errNotFound})
+		time.Sleep(5 * pollInterval)
+
+		assert.Equal(t, []string{"add a", "delete a"}, w.handler.calls())
+	})
+}
+
+func TestNothingIsDeletedUnlessAbsenceIsCertain(t *testing.T) {
+	t.Parallel()
+	present, absent, outage := answer{resources: []string{"pods"}}, answer{err: errNotFound}, answer{err: errOutage}
+	const said = "warn Could not ask whether kind is served, kept its state"
+	tests := []struct {
+		name     string
+		answers  []answer
+		wantLogs []string
+	}{
+		{name: "one answer without the kind", answers: []answer{absent, present, absent, present}},
+		{name: "outage", answers: []answer{outage, outage, outage}, wantLogs: []string{said}},
+		{name: "two outages", answers: []answer{outage, present, outage}, wantLogs: []string{said, said}},
+		{
+			name:     "outage between two answers without the kind",
+			answers:  []answer{absent, outage, absent, present},
+			wantLogs: []string{said},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, present, pod("a"))
+				w.run(t)
+				synctest.Wait()
+
+				for _, a := range tt.answers {
+					w.discovery.expect(t, a)
+				}
+
+				assert.True(t, w.informer.Present())
+				assert.Len(t, w.informer.List(), 1)
+				assert.Equal(t, []string{"add a"}, w.handler.calls())
+				assert.Equal(t, tt.wantLogs, w.logLines())
+			})
+		})
+	}
+}
+
+func TestOutageAtStartIsRetriedSoonAndNotSynced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, answer{err: errOutage}, pod("a"))
+		w.run(t)
+		time.Sleep(2 * time.Second)
+		assert.False(t, w.informer.HasSynced())
+		assert.GreaterOrEqual(t, w.discovery.asked(), 2)
+
+		w.discovery.set(answer{resources: []string{"pods"}})
+		time.Sleep(5 * time.Second)
+
+		assert.True(t, w.informer.HasSynced())
+		assert.Equal(t, []string{"warn Could not ask whether kind is served, kept its state"}, w.logLines())
+	})
+}
+
+func TestRetriesOfAnOutageSlowDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, answer{err: errOutage})
+		w.run(t)
+
+		time.Sleep(time.Hour)
+
+		assert.Less(t, w.discovery.asked(), 80, "one look a poll interval and a few more at first")
+	})
+}
+
+func TestHandlerIsToldOfDeletionsThatTheInformerDropped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, answer{resources: []string{"pods"}}, pod("a"), pod("b"))
+		w.run(t)
+		synctest.Wait()
+		// The deletion of a waits in the handler's queue behind an event that is being handled when the kind goes away.
+		release := w.handler.block()
+		_, err := w.client.CoreV1().Pods("ns").Create(t.Context(), pod("c"), metav1.CreateOptions{})
+		require.NoError(t, err)
+		require.NoError(t, w.client.CoreV1().Pods("ns").Delete(t.Context(), "a", metav1.DeleteOptions{}))
+		w.discovery.set(answer{err: errNotFound})
+		time.Sleep(5 * pollInterval)
+		release()
+		synctest.Wait()
+
+		calls := w.handler.calls()
+		assert.Empty(t, w.informer.List())
+		for _, name := range []string{"a", "b", "c"} {
+			assert.Equal(t, count(calls, "add "+name), count(calls, "delete "+name), "%s in %v", name, calls)
+		}
+	})
+}
+
+func TestHasSyncedWaitsForHandlers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, answer{resources: []string{"pods"}}, pod("a"))
+		release := w.handler.block()
+		w.run(t)
+		time.Sleep(pollInterval)
+		assert.False(t, w.informer.HasSynced(), "the list is there, the handler has not seen it")
+
+		release()
+		time.Sleep(pollInterval)
+		assert.True(t, w.informer.HasSynced())
+	})
+}
+
+func TestHasSyncedStaysTrueWhileAKindThatAppearedIsListed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, answer{err: errNotFound})
+		w.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errOutage
+		})
+		w.run(t)
+		synctest.Wait()
+		w.discovery.set(answer{resources: []string{"pods"}})
+		time.Sleep(2 * pollInterval)
+
+		assert.True(t, w.informer.Present())
+		assert.True(t, w.informer.HasSynced())
+	})
+}
+
+func TestEndOfRunDeletesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, answer{resources: []string{"pods"}}, pod("a"))
+		w.run(t)
+		synctest.Wait()
+
+		w.stop()
+
+		assert.Equal(t, []string{"add a"}, w.handler.calls())
+	})
+}
+
+func TestStoppedInformerIsAnError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, answer{resources: []string{"pods"}})
+		shared := w.newInformer()
+		w.informer.newFunc = func() cache.SharedIndexInformer { return shared }
+		w.run(t)
+		synctest.Wait()
+		w.discovery.set(answer{err: errNotFound})
+		time.Sleep(5 * pollInterval)
+		w.discovery.set(answer{resources: []string{"pods"}})
+		time.Sleep(2 * pollInterval)
+
+		assert.False(t, w.informer.Present())
+		assert.Contains(t, w.logLines(), "error Could not start informer")
+	})
+}
+
+// world is an OptionalInformer for pods between a fake discovery, a fake API and a recording handler.
+type world struct {
+	client    *fake.Clientset
+	discovery *fakeDiscovery
+	handler   *recorder
+	informer  *OptionalInformer
+	logs      *observer.ObservedLogs
+	stop      func()
+}
+
+func newWorld(t *testing.T, first answer, objects ...runtime.Object) *world {
+	t.Helper()
+	core, logs := observer.New(zapcore.InfoLevel)
+	w := &world{
+		client:    fake.NewClientset(objects...),
+		discovery: &fakeDiscovery{current: first},
+		handler:   &recorder{},
+		logs:      logs,
+	}
+	w.informer = NewOptionalInformer(OptionalInformerParams{
+		Log:          zap.New(core),
+		Discovery:    w.discovery,
+		Resource:     pods,
+		New:          w.newInformer,
+		PollInterval: pollInterval,
+	})
+	w.informer.AddEventHandler(w.handler)
+	return w
+}
+
+func (w *world) newInformer() cache.SharedIndexInformer {
+	return informers.NewSharedInformerFactory(w.client, 0).Core().V1().Pods().Informer()
+}
+
+// run starts Run; the test's end, or stop, waits for it.
+func (w *world) run(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.informer.Run(ctx)
+	}()
+	w.stop = func() {
+		cancel()
+		<-done
+	}
+	t.Cleanup(w.stop)
+}
+
+func (w *world) logLines() []string {
+	var lines []string
+	for _, e := range w.logs.All() {
+		lines = append(lines, e.Level.String()+" "+e.Message)
+	}
+	return lines
+}
+
+type answer struct {
+	resources []string
+	err       error
+}
+
+type fakeDiscovery struct {
+	mu      sync.Mutex
+	current answer
+	count   int
+}
+
+func (d *fakeDiscovery) ServerResourcesForGroupVersionWithContext(context.Context, string) (*metav1.APIResourceList, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.count++
+	list := &metav1.APIResourceList{}
+	for _, name := range d.current.resources {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name})
+	}
+	return list, d.current.err
+}
+
+func (d *fakeDiscovery) set(a answer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.current = a
+}
+
+func (d *fakeDiscovery) asked() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.count
+}
+
+// expect gives one answer and returns when it was asked for once.
+func (d *fakeDiscovery) expect(t *testing.T, a answer) {
+	t.Helper()
+	before := d.asked()
+	d.set(a)
+	for d.asked() == before {
+		time.Sleep(100 * time.Millisecond)
+	}
+	synctest.Wait()
+	require.Equal(t, before+1, d.asked())
+}
+
+// recorder is a handler that writes down its calls, and waits in them while it is blocked.
+type recorder struct {
+	mu      sync.Mutex
+	lines   []string
+	blocked chan struct{}
+}
+
+func (r *recorder) OnAdd(obj any, _ bool)  { r.record("add", obj) }
+func (r *recorder) OnUpdate(_, newObj any) { r.record("update", newObj) }
+func (r *recorder) OnDelete(obj any)       { r.record("delete", obj) }
+
+func (r *recorder) record(call string, obj any) {
+	r.mu.Lock()
+	blocked := r.blocked
+	r.mu.Unlock()
+	if blocked != nil {
+		<-blocked
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, call+" "+obj.(metav1.Object).GetName())
+}
+
+func (r *recorder) block() (release func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	blocked := make(chan struct{})
+	r.blocked = blocked
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.blocked = nil
+		close(blocked)
+	}
+}
+
+func (r *recorder) calls() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.lines)
+}
+
+// take returns the calls since the last take.
+func (r *recorder) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lines := r.lines
+	r.lines = nil
+	return lines
+}
+
+func count(lines []string, want string) int {
+	n := 0
+	for _, line := range lines {
+		if line == want {
+			n++
+		}
+	}
+	return n
+}
+
+func pod(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+}

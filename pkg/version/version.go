@@ -1,0 +1,47 @@
+// Package version says which build is running. A release sets version and commit at link time; any other build falls
+// back to what the Go toolchain recorded, and never to an empty string.
+package version
+
+import (
+	"cmp"
+	"runtime/debug"
+)
+
+const unknown = "unknown"
+
+// Set by -ldflags "-X fairlead.dev/pkg/version.version=v1.2.3 -X fairlead.dev/pkg/version.commit=abc".
+var (
+	version string
+	commit  string
+)
+
+// String returns the version, such as v1.2.3 or (devel).
+func String() string {
+	info, _ := debug.ReadBuildInfo()
+	return resolveVersion(version, info)
+}
+
+// Commit returns the git commit of the build.
+func Commit() string {
+	info, _ := debug.ReadBuildInfo()
+	return resolveCommit(commit, info)
+}
+
+func resolveVersion(linked string, info *debug.BuildInfo) string {
+	if linked != "" || info == nil {
+		return cmp.Or(linked, unknown)
+	}
+	return cmp.Or(info.Main.Version, unknown)
+}
+
+func resolveCommit(linked string, info *debug.BuildInfo) string {
+	if linked != "" || info == nil {
+		return cmp.Or(linked, unknown)
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" {
+			return cmp.Or(setting.Value, unknown)
+		}
+	}
+	return unknown
+}
