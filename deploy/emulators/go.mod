@@ -9,4 +9,18 @@ require (
 	go.uber.org/zap v1.28.0
 )
 
+require (
+	github.com/prometheus/client_model v0.6.2 // indirect
+	github.com/prometheus/common v0.70.0 // indirect
+)
+
+require (
+	github.com/go-logr/logr v1.4.4 // indirect
+	github.com/go-logr/zapr v1.3.0 // indirect
+	go.uber.org/goleak v1.3.0
+	go.uber.org/multierr v1.10.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	k8s.io/klog/v2 v2.140.0 // indirect
+)
+
 replace fairlead.dev/pkg => ../../pkg

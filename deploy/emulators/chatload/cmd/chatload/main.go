@@ -1,0 +1,120 @@
+// Chatload drives streaming chat completions against an OpenAI-compatible server and prints a table of who answered them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"fairlead.dev/deploy/emulators/chatload"
+	"fairlead.dev/pkg/version"
+)
+
+var errFailures = errors.New("some requests failed")
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "chatload:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	o := chatload.Options{
+		BaseURL: "http://127.0.0.1:8000", Model: "meta-llama/Llama-3.1-8B-Instruct", Requests: 100, MaxTokens: 100, IgnoreEOS: true, KeepAlive: true,
+		Prompts: chatload.Prompts{Groups: 8, SharedTokens: 512, OwnTokens: 64, Seed: 1},
+	}
+	var headers []string
+	fs := pflag.NewFlagSet("chatload", pflag.ContinueOnError)
+	addFlags(fs, &o)
+	fs.StringArrayVarP(&headers, "header", "H", nil, "Header to send, as NAME: VALUE; may be given several times.")
+	verbose := fs.BoolP("verbose", "v", false, "Print each request when it ends.")
+	showVersion := fs.Bool("version", false, "Print the version and exit.")
+	switch err := fs.Parse(args); {
+	case errors.Is(err, pflag.ErrHelp):
+		return nil
+	case err != nil:
+		return fmt.Errorf("parse flags: %w", err)
+	case fs.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	case *showVersion:
+		fmt.Println(version.String())
+		return nil
+	}
+	if !fs.Changed("concurrency") && !fs.Changed("rate") {
+		o.Concurrency = 10
+	}
+	header, err := parseHeaders(headers)
+	if err != nil {
+		return err
+	}
+	o.Header = header
+	if *verbose {
+		o.OnResult = printResult
+	}
+	return load(o)
+}
+
+func addFlags(fs *pflag.FlagSet, o *chatload.Options) {
+	fs.StringVar(&o.BaseURL, "url", o.BaseURL, "Server to send to, without /v1/chat/completions.")
+	fs.StringVar(&o.Model, "model", o.Model, "Model to ask for.")
+	fs.IntVarP(&o.Concurrency, "concurrency", "c", 0, "Requests under way at any time (closed loop); 10 when no rate is given.")
+	fs.Float64Var(&o.Rate, "rate", 0, "Requests to start a second (open loop, Poisson).")
+	fs.IntVarP(&o.Requests, "requests", "n", o.Requests, "Requests in all; 0 for no limit.")
+	fs.DurationVar(&o.Duration, "duration", 0, "Start no requests after this; 0 for no limit.")
+	fs.DurationVar(&o.Timeout, "timeout", 0, "Time for one request; 0 for 10 minutes.")
+	fs.IntVar(&o.MaxTokens, "max-tokens", o.MaxTokens, "Tokens of each answer.")
+	fs.BoolVar(&o.IgnoreEOS, "ignore-eos", o.IgnoreEOS, "Ask for exactly --max-tokens and fail answers that have more or fewer.")
+	fs.BoolVar(&o.RequirePicked, "require-picked", false, "Fail answers that do not say which endpoint was picked and which one served.")
+	fs.BoolVar(&o.KeepAlive, "keep-alive", o.KeepAlive, "Use connections again.")
+	fs.BoolVar(&o.HTTP2, "http2", false, "Use HTTP/2 without TLS.")
+	fs.IntVar(&o.Prompts.Groups, "groups", o.Prompts.Groups, "Groups of prompts that share a prefix.")
+	fs.IntVar(&o.Prompts.SharedTokens, "shared-tokens", o.Prompts.SharedTokens, "Tokens of a shared prefix.")
+	fs.IntVar(&o.Prompts.OwnTokens, "own-tokens", o.Prompts.OwnTokens, "Tokens of each prompt after that.")
+	fs.Uint64Var(&o.Prompts.Seed, "seed", o.Prompts.Seed, "Seed of prompts and arrivals.")
+}
+
+func parseHeaders(lines []string) (http.Header, error) {
+	header := make(http.Header)
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, ":")
+		if !ok {
+			return nil, fmt.Errorf("header %q is not NAME: VALUE", line)
+		}
+		header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	return header, nil
+}
+
+// load runs until a limit or a signal, and prints the table in any case.
+func load(o chatload.Options) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	report, err := chatload.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := report.WriteTable(os.Stdout); err != nil {
+		return err
+	}
+	if report.Failed() > 0 {
+		return errFailures
+	}
+	return nil
+}
+
+func printResult(r chatload.Result) {
+	outcome := "ok"
+	if r.Err != nil {
+		outcome = fmt.Sprintf("%s: %s", r.Class, r.Err)
+	}
+	fmt.Fprintf(os.Stderr, "%d %s %d tokens in %.3f s, first after %.3f s: %s\n",
+		r.Index, r.ServedBy, r.Tokens, r.Duration.Seconds(), r.TTFT.Seconds(), outcome)
+}

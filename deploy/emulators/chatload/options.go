@@ -1,0 +1,111 @@
+package chatload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Options say what load is made. BaseURL, Model, MaxTokens and one of Concurrency and Rate are required.
+type Options struct {
+	BaseURL string      // such as http://127.0.0.1:8080; /v1/chat/completions is appended
+	Model   string      // in each request
+	Header  http.Header // sent with each request
+
+	Client    *http.Client // nil: one is made of the next three
+	Dial      DialFunc     // nil: the network's
+	KeepAlive bool         // use connections again; otherwise each request has its own
+	HTTP2     bool         // HTTP/2 without TLS
+
+	Concurrency int     // closed loop: so many requests at any time
+	Rate        float64 // open loop: so many requests a second on average, a Poisson process, however many are under way
+
+	Requests int             // start no more than these; 0: no limit
+	Duration time.Duration   // start none after this; 0: no limit
+	Stop     <-chan struct{} // start none once it is closed; nil: no limit
+	Timeout  time.Duration   // of one request; 0: 10 minutes
+
+	MaxTokens     int
+	IgnoreEOS     bool // ask for exactly MaxTokens tokens, and fail requests that bring another number
+	RequirePicked bool // fail requests whose answer does not say which endpoint was picked and which one served
+	Prompts       Prompts
+
+	OnResult func(Result) // called for each request when it ends, for one at a time
+}
+
+// DialFunc connects to an address.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+const (
+	path           = "/v1/chat/completions"
+	defaultTimeout = 10 * time.Minute
+)
+
+func (o *Options) validate() error {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if u, err := url.Parse(o.BaseURL); err != nil || u.Host == "" {
+		fail("base URL %q has no host", o.BaseURL)
+	}
+	if o.Model == "" {
+		fail("no model is named")
+	}
+	if (o.Concurrency > 0) == (o.Rate > 0) || o.Concurrency < 0 || o.Rate < 0 {
+		fail("one of concurrency and rate must be positive, got %d and %v", o.Concurrency, o.Rate)
+	}
+	if o.Requests < 0 || o.Duration < 0 || o.Timeout < 0 {
+		fail("requests, duration and timeout must not be negative")
+	}
+	if o.MaxTokens < 1 {
+		fail("max tokens must be at least 1, got %d", o.MaxTokens)
+	}
+	if err := o.Prompts.validate(); err != nil {
+		fail("prompts: %w", err)
+	}
+	return errors.Join(errs...)
+}
+
+// client returns what sends the requests, and what lets go of its connections.
+func (o *Options) client() (*http.Client, func()) {
+	if o.Client != nil {
+		return o.Client, func() {}
+	}
+	dial := o.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	transport := &http.Transport{
+		DialContext:         markDialErrors(dial),
+		DisableKeepAlives:   !o.KeepAlive,
+		DisableCompression:  true,
+		MaxIdleConnsPerHost: max(o.Concurrency, 1000), // the default of 2 would close most connections after each request
+		Protocols:           new(http.Protocols),
+	}
+	transport.Protocols.SetHTTP1(!o.HTTP2)
+	transport.Protocols.SetUnencryptedHTTP2(o.HTTP2)
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return client, transport.CloseIdleConnections
+}
+
+// dialError is a failure to connect, whatever the dialer's own errors are.
+type dialError struct{ err error }
+
+func (e *dialError) Error() string { return e.err.Error() }
+func (e *dialError) Unwrap() error { return e.err }
+
+func markDialErrors(dial DialFunc) DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, &dialError{err}
+		}
+		return c, nil
+	}
+}

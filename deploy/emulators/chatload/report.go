@@ -1,0 +1,135 @@
+package chatload
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// maxExamples is how many failures a report keeps.
+const maxExamples = 5
+
+// Report sums up a run.
+type Report struct {
+	Total    ServerReport
+	Servers  []ServerReport // by name; requests without an answer are under the empty name
+	Failures map[Class]int
+	Examples []Result // the first few failures
+	Canceled int      // requests broken off by the caller, which are counted nowhere else
+	Elapsed  time.Duration
+}
+
+// ServerReport sums up the requests that one server answered.
+type ServerReport struct {
+	Server       string
+	Requests     int     // failed ones included
+	Share        float64 // of all requests
+	Failures     int
+	Tokens       int
+	PromptTokens int
+	CachedTokens int
+	TTFT         Quantiles // of requests that succeeded
+	Latency      Quantiles // of requests that succeeded
+}
+
+// Quantiles of durations: the smallest value that so much of the values do not exceed.
+type Quantiles struct {
+	P50, P95 time.Duration
+}
+
+// Failed is how many requests failed.
+func (r *Report) Failed() int { return r.Total.Failures }
+
+// Server returns the report about one server; the zero value when it answered nothing.
+func (r *Report) Server(name string) ServerReport {
+	i := slices.IndexFunc(r.Servers, func(s ServerReport) bool { return s.Server == name })
+	if i < 0 {
+		return ServerReport{Server: name}
+	}
+	return r.Servers[i]
+}
+
+// A collector takes in results.
+type collector struct {
+	servers  map[string]*samples
+	failures map[Class]int
+	examples []Result
+	canceled int
+}
+
+type samples struct {
+	report        ServerReport
+	ttft, latency []time.Duration
+}
+
+func (c *collector) add(r Result) {
+	if c.servers == nil {
+		c.servers, c.failures = make(map[string]*samples), make(map[Class]int)
+	}
+	if r.Class == ClassCanceled {
+		c.canceled++
+		return
+	}
+	s := c.servers[r.ServedBy]
+	if s == nil {
+		s = &samples{report: ServerReport{Server: r.ServedBy}}
+		c.servers[r.ServedBy] = s
+	}
+	s.report.Requests++
+	s.report.Tokens += r.Tokens
+	s.report.PromptTokens += r.PromptTokens
+	s.report.CachedTokens += r.CachedTokens
+	if r.Class == ClassNone {
+		s.ttft, s.latency = append(s.ttft, r.TTFT), append(s.latency, r.Duration)
+		return
+	}
+	s.report.Failures++
+	c.failures[r.Class]++
+	if len(c.examples) < maxExamples {
+		c.examples = append(c.examples, r)
+	}
+}
+
+func (c *collector) report(elapsed time.Duration) *Report {
+	r := &Report{Failures: c.failures, Examples: c.examples, Canceled: c.canceled, Elapsed: elapsed}
+	var total samples
+	for _, name := range slices.Sorted(maps.Keys(c.servers)) {
+		s := c.servers[name]
+		total.merge(s)
+		r.Servers = append(r.Servers, s.sum())
+	}
+	r.Total = total.sum()
+	for i := range r.Servers {
+		r.Servers[i].Share = float64(r.Servers[i].Requests) / float64(r.Total.Requests)
+	}
+	if r.Total.Requests > 0 {
+		r.Total.Share = 1
+	}
+	return r
+}
+
+func (s *samples) merge(other *samples) {
+	s.report.Requests += other.report.Requests
+	s.report.Failures += other.report.Failures
+	s.report.Tokens += other.report.Tokens
+	s.report.PromptTokens += other.report.PromptTokens
+	s.report.CachedTokens += other.report.CachedTokens
+	s.ttft = append(s.ttft, other.ttft...)
+	s.latency = append(s.latency, other.latency...)
+}
+
+func (s *samples) sum() ServerReport {
+	s.report.TTFT, s.report.Latency = quantiles(s.ttft), quantiles(s.latency)
+	return s.report
+}
+
+func quantiles(values []time.Duration) Quantiles {
+	if len(values) == 0 {
+		return Quantiles{}
+	}
+	slices.SortFunc(values, cmp.Compare[time.Duration])
+	rank := func(q float64) time.Duration { return values[int(math.Ceil(q*float64(len(values))))-1] }
+	return Quantiles{P50: rank(0.5), P95: rank(0.95)}
+}

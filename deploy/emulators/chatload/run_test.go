@@ -1,0 +1,392 @@
+package chatload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// answer writes a good stream of two tokens.
+func answer(w http.ResponseWriter, data ...string) {
+	if len(data) == 0 {
+		data = []string{role, delta, last, total, done}
+	}
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	_, _ = io.WriteString(w, events(data...))
+}
+
+// waitForClient returns when the client has gone, which net/http notices only once the request is read.
+func waitForClient(r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	<-r.Context().Done()
+}
+
+func options(url string) Options {
+	return Options{BaseURL: url, Model: "m", Concurrency: 1, Requests: 1, MaxTokens: 2, IgnoreEOS: true}
+}
+
+func run(t *testing.T, o Options) (*Report, []Result) {
+	t.Helper()
+	var results []Result
+	o.OnResult = func(r Result) { results = append(results, r) }
+	report, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	return report, results
+}
+
+func TestSuccess(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Served-By", "pod-a")
+		w.Header().Set("X-Served-Endpoint", "10.0.0.1:8000")
+		w.Header().Set("X-Fairlead-Picked-Endpoint", "10.0.0.1:8000")
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		assert.Equal(t, []string{"POST /v1/chat/completions", "application/json", "chatload-3-0", "yes", "example.com"},
+			[]string{r.Method + " " + r.URL.Path, r.Header.Get("Content-Type"), r.Header.Get("X-Request-Id"), r.Header.Get("X-Extra"), r.Host})
+		assert.Regexp(t, `^{"model":"m","messages":\[{"role":"user","content":".{128,150}"}\],"max_tokens":2,"ignore_eos":true,"stream":true,`+
+			`"stream_options":{"include_usage":true}}$`, string(body))
+		answer(w)
+	}))
+	defer server.Close()
+	o := options(server.URL + "/")
+	o.RequirePicked = true
+	o.Prompts.Seed = 3
+	o.Header = http.Header{"x-extra": {"yes"}, "Host": {"example.com"}}
+	report, results := run(t, o)
+	require.Len(t, results, 1)
+	got := results[0]
+	assert.Positive(t, got.TTFT)
+	assert.GreaterOrEqual(t, got.Duration, got.TTFT)
+	assert.False(t, got.Start.IsZero())
+	got.Start, got.TTFT, got.Duration = time.Time{}, 0, 0
+	assert.Equal(t, Result{Status: 200, ServedBy: "pod-a", ServedEndpoint: "10.0.0.1:8000", PickedEndpoint: "10.0.0.1:8000", Tokens: 2, PromptTokens: 9,
+		CachedTokens: 4}, got)
+	assert.Equal(t, 0, report.Failed())
+}
+
+func TestFailureClasses(t *testing.T) {
+	t.Parallel()
+	abort := func() { panic(http.ErrAbortHandler) }
+	endpoints := func(picked, served string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(headerPickedEndpoint, picked)
+			w.Header().Set(headerServedEndpoint, served)
+			answer(w)
+		}
+	}
+	tests := []struct {
+		name    string
+		handler http.HandlerFunc
+		change  func(*Options)
+		class   Class
+		message string
+	}{
+		{"status", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no endpoint is ready", 503) }, nil, ClassStatus,
+			"status 503: no endpoint is ready"},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 307) }, nil, ClassStatus, "status 307"},
+		{"not a stream", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, events(role, last, done)) }, nil, ClassMalformed,
+			"not a stream of events"},
+		{"closed before an answer", func(http.ResponseWriter, *http.Request) { abort() }, nil, ClassReset, "EOF"},
+		{"closed in the stream", func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, role, delta)
+			_ = http.NewResponseController(w).Flush()
+			abort()
+		}, nil, ClassReset, "read stream after 1 tokens: unexpected EOF"},
+		{"closed after [DONE]", func(w http.ResponseWriter, _ *http.Request) {
+			answer(w)
+			_ = http.NewResponseController(w).Flush()
+			abort()
+		}, nil, ClassReset, "unexpected EOF"},
+		{"ended early", func(w http.ResponseWriter, _ *http.Request) { answer(w, role, delta) }, nil, ClassTruncated, "without [DONE]"},
+		{"not a completion", func(w http.ResponseWriter, _ *http.Request) { answer(w, delta) }, nil, ClassMalformed, "role of the assistant"},
+		{"no usage", func(w http.ResponseWriter, _ *http.Request) { answer(w, role, delta, last, done) }, nil, ClassTokens, "no usage"},
+		{"a token lost", func(w http.ResponseWriter, _ *http.Request) { answer(w, role, last, total, done) }, nil, ClassTokens, "received 1 tokens, server counts 2"},
+		{"fewer than asked for", func(w http.ResponseWriter, _ *http.Request) { answer(w) }, func(o *Options) { o.MaxTokens = 3 }, ClassTokens,
+			"received 2 tokens, asked for 3"},
+		{"fewer than allowed", func(w http.ResponseWriter, _ *http.Request) { answer(w) }, func(o *Options) { o.MaxTokens, o.IgnoreEOS = 3, false }, ClassNone, ""},
+		{"more than allowed", func(w http.ResponseWriter, _ *http.Request) { answer(w) }, func(o *Options) { o.MaxTokens, o.IgnoreEOS = 1, false }, ClassTokens,
+			"received 2 tokens, asked for 1"},
+		{"served by another", endpoints("10.0.0.1:8000", "10.0.0.2:8000"), nil, ClassPicked, `endpoint "10.0.0.1:8000" was picked, "10.0.0.2:8000" served`},
+		{"served by another port", endpoints("10.0.0.1:8000", "10.0.0.1:8001"), nil, ClassPicked, "was picked"},
+		{"not said who was picked", endpoints("", "10.0.0.1:8000"), nil, ClassNone, ""},
+		{"not said, but required", endpoints("", "10.0.0.1:8000"), func(o *Options) { o.RequirePicked = true }, ClassPicked, `endpoint "" was picked`},
+		{"too slow", func(_ http.ResponseWriter, r *http.Request) { waitForClient(r) }, func(o *Options) { o.Timeout = 50 * time.Millisecond }, ClassTimeout, "deadline"},
+		{"too slow in the stream", func(w http.ResponseWriter, r *http.Request) {
+			answer(w, role, delta)
+			_ = http.NewResponseController(w).Flush()
+			waitForClient(r)
+		}, func(o *Options) { o.Timeout = 200 * time.Millisecond }, ClassTimeout, "deadline"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(tt.handler)
+			defer server.Close()
+			o := options(server.URL)
+			if tt.change != nil {
+				tt.change(&o)
+			}
+			report, results := run(t, o)
+			require.Len(t, results, 1)
+			assert.Equal(t, tt.class, results[0].Class)
+			if tt.class == ClassNone {
+				require.NoError(t, results[0].Err)
+				assert.Equal(t, 0, report.Failed())
+				return
+			}
+			require.ErrorContains(t, results[0].Err, tt.message)
+			assert.Equal(t, map[Class]int{tt.class: 1}, report.Failures)
+			assert.Equal(t, 1, report.Failed())
+		})
+	}
+}
+
+func TestConnectFailures(t *testing.T) {
+	t.Parallel()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := "http://" + listener.Addr().String()
+	require.NoError(t, listener.Close())
+	_, results := run(t, options(address))
+	assert.Equal(t, ClassConnect, results[0].Class)
+
+	o := options(address)
+	o.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no endpoint of the Service is ready") }
+	_, results = run(t, o)
+	assert.Equal(t, ClassConnect, results[0].Class)
+	require.ErrorContains(t, results[0].Err, "no endpoint of the Service is ready")
+
+	o = options(address)
+	o.Client = &http.Client{Transport: &http.Transport{}}
+	_, results = run(t, o)
+	assert.Equal(t, ClassConnect, results[0].Class, "with the caller's own client")
+}
+
+// A request that fails on a connection that was used before is what net/http would send again.
+func TestNothingIsSentTwice(t *testing.T) {
+	t.Parallel()
+	var received atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if received.Add(1)%2 == 0 {
+			panic(http.ErrAbortHandler)
+		}
+		answer(w)
+	}))
+	defer server.Close()
+	o := options(server.URL)
+	o.KeepAlive, o.Requests = true, 20
+	report, _ := run(t, o)
+	assert.EqualValues(t, 20, received.Load())
+	assert.Equal(t, map[Class]int{ClassReset: 10}, report.Failures)
+}
+
+func TestKeepAlive(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name        string
+		change      func(*Options)
+		connections int
+	}{
+		{"off", func(*Options) {}, 12},
+		{"on", func(o *Options) { o.KeepAlive = true }, 1},
+		{"on, with HTTP/2", func(o *Options) { o.KeepAlive, o.HTTP2 = true, true }, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var mu sync.Mutex
+			connections, protocol := map[string]bool{}, 0
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				connections[r.RemoteAddr], protocol = true, r.ProtoMajor
+				answer(w)
+			}))
+			server.Config.Protocols = new(http.Protocols)
+			server.Config.Protocols.SetHTTP1(true)
+			server.Config.Protocols.SetUnencryptedHTTP2(true)
+			server.Start()
+			defer server.Close()
+			o := options(server.URL)
+			o.Requests = 12
+			tt.change(&o)
+			report, _ := run(t, o)
+			assert.Equal(t, 0, report.Failed())
+			assert.Len(t, connections, tt.connections)
+			assert.Equal(t, o.HTTP2, protocol == 2)
+		})
+	}
+}
+
+// fakeServer answers each request after a delay, without a network.
+type fakeServer struct {
+	delay time.Duration
+	start time.Time
+
+	mu             sync.Mutex
+	underWay, peak int
+	arrivals       []time.Duration
+}
+
+func (f *fakeServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	number := f.arrive()
+	defer f.leave()
+	select {
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	case <-time.After(f.delay):
+	}
+	recorder := httptest.NewRecorder()
+	recorder.Header().Set("X-Served-By", fmt.Sprintf("pod-%d", number%2))
+	answer(recorder)
+	return recorder.Result(), nil
+}
+
+func (f *fakeServer) arrive() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.underWay++
+	f.peak = max(f.peak, f.underWay)
+	f.arrivals = append(f.arrivals, time.Since(f.start))
+	return len(f.arrivals)
+}
+
+func (f *fakeServer) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.underWay--
+}
+
+// onFakeServer runs f in a bubble with a server that takes a second for each request.
+func onFakeServer(t *testing.T, f func(t *testing.T, server *fakeServer, o Options)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server := &fakeServer{delay: time.Second, start: time.Now()}
+		o := options("http://server")
+		o.Client = &http.Client{Transport: server}
+		o.Requests = 0
+		f(t, server, o)
+	})
+}
+
+func TestClosedLoopKeepsItsConcurrency(t *testing.T) {
+	t.Parallel()
+	onFakeServer(t, func(t *testing.T, server *fakeServer, o Options) {
+		o.Concurrency, o.Requests = 7, 30
+		report, results := run(t, o)
+		assert.Equal(t, 7, server.peak)
+		assert.Len(t, server.arrivals, 30)
+		assert.Equal(t, 30, report.Total.Requests)
+		assert.Equal(t, 5*time.Second, report.Elapsed)
+		seen := map[int]bool{}
+		for _, r := range results {
+			seen[r.Index] = true
+			assert.Equal(t, time.Second, r.Duration)
+		}
+		assert.Len(t, seen, 30, "each request has its own number")
+	})
+}
+
+func TestDurationEndsTheLoadButNoRequest(t *testing.T) {
+	t.Parallel()
+	onFakeServer(t, func(t *testing.T, _ *fakeServer, o Options) {
+		o.Concurrency, o.Duration = 3, 4500*time.Millisecond
+		report, _ := run(t, o)
+		assert.Equal(t, 15, report.Total.Requests)
+		assert.Equal(t, 5*time.Second, report.Elapsed)
+		assert.Equal(t, 0, report.Failed())
+	})
+}
+
+func TestStopEndsTheLoadButNoRequest(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []float64{0, 3} {
+		onFakeServer(t, func(t *testing.T, server *fakeServer, o Options) {
+			stop := make(chan struct{})
+			time.AfterFunc(2500*time.Millisecond, func() { close(stop) })
+			o.Stop = stop
+			if o.Rate = rate; rate > 0 {
+				o.Concurrency = 0
+			}
+			report, _ := run(t, o)
+			assert.Len(t, server.arrivals, report.Total.Requests)
+			assert.Equal(t, 0, report.Failed()+report.Canceled)
+			assert.Less(t, server.arrivals[len(server.arrivals)-1], 2500*time.Millisecond)
+			assert.LessOrEqual(t, report.Elapsed, 3500*time.Millisecond)
+		})
+	}
+}
+
+func TestCanceledRequestsAreNoFailures(t *testing.T) {
+	t.Parallel()
+	onFakeServer(t, func(t *testing.T, _ *fakeServer, o Options) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer cancel()
+		o.Concurrency = 3
+		report, err := Run(ctx, o)
+		require.NoError(t, err)
+		assert.Equal(t, []int{6, 3, 0}, []int{report.Total.Requests, report.Canceled, report.Failed()})
+		assert.Equal(t, 2500*time.Millisecond, report.Elapsed)
+	})
+}
+
+func TestOpenLoopArrivesAtItsRate(t *testing.T) {
+	t.Parallel()
+	var first []time.Duration
+	for range 2 {
+		onFakeServer(t, func(t *testing.T, server *fakeServer, o Options) {
+			o.Concurrency, o.Rate, o.Duration = 0, 50, 100*time.Second
+			report, _ := run(t, o)
+			assert.InDelta(t, 5000, report.Total.Requests, 250)
+			assert.Greater(t, server.peak, 55, "arrivals do not wait for answers, and come in bursts")
+			if first == nil {
+				first = server.arrivals
+			}
+			assert.Equal(t, first, server.arrivals, "the same in every run")
+		})
+	}
+}
+
+func TestWrongOptions(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		change func(*Options)
+		want   string
+	}{
+		{"no server", func(o *Options) { o.BaseURL = "server" }, `base URL "server" has no host`},
+		{"no model", func(o *Options) { o.Model = "" }, "no model"},
+		{"neither loop", func(o *Options) { o.Concurrency = 0 }, "one of concurrency and rate"},
+		{"both loops", func(o *Options) { o.Rate = 1 }, "one of concurrency and rate"},
+		{"negative concurrency", func(o *Options) { o.Concurrency, o.Rate = -1, 1 }, "one of concurrency and rate"},
+		{"no tokens", func(o *Options) { o.MaxTokens = 0 }, "max tokens"},
+		{"negative limit", func(o *Options) { o.Requests = -1 }, "must not be negative"},
+		{"negative prompt", func(o *Options) { o.Prompts.OwnTokens = -1 }, "prompts: groups and tokens"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o := options("http://server")
+			tt.change(&o)
+			report, err := Run(t.Context(), o)
+			require.ErrorContains(t, err, tt.want)
+			assert.Nil(t, report)
+		})
+	}
+}

@@ -1,0 +1,201 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+
+	"fairlead.dev/deploy/emulators/modelserver/internal/faults"
+	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
+)
+
+// maxBody is the largest request that is read.
+const maxBody = 64 << 20
+
+func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) {
+	s.generate(w, r, func(body []byte) (*generation, error) {
+		var request chatRequest
+		if err := s.decode(body, &request, &request.common); err != nil {
+			return nil, err
+		}
+		prompt, err := chatPrompt(request.Messages, request.Tools)
+		if err != nil {
+			return nil, err
+		}
+		limit := request.MaxCompletionTokens
+		if limit == nil {
+			limit = request.MaxTokens
+		}
+		return s.newGeneration(chatDialect{}, request.common, [][]uint32{prompt}, limit)
+	})
+}
+
+func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
+	s.generate(w, r, func(body []byte) (*generation, error) {
+		var request completionRequest
+		if err := s.decode(body, &request, &request.common); err != nil {
+			return nil, err
+		}
+		prompts, err := textPrompts(request.Prompt)
+		if err != nil {
+			return nil, err
+		}
+		limit := request.MaxTokens
+		if limit == nil {
+			limit = new(int)
+			*limit = 16 // the API's default, unlike that of chat
+		}
+		return s.newGeneration(textDialect{}, request.common, prompts, limit)
+	})
+}
+
+// generate answers a request to generate text, or lets it fail as it is meant to.
+func (s *Server) generate(w http.ResponseWriter, r *http.Request, plan func(body []byte) (*generation, error)) {
+	verdict, err := s.judge(r)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	body, err := readBody(w, r)
+	switch {
+	case err != nil:
+		writeError(w, err)
+		return
+	case verdict.Hang:
+		s.hang(r)
+	case verdict.Status != 0:
+		writeError(w, faultStatus(verdict.Status))
+		return
+	}
+	g, err := plan(body)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	g.verdict = verdict
+	g.id = newID(g.dialect.idPrefix(), r.Header.Get("X-Request-Id"))
+	if g.options.Stream {
+		err = s.stream(w, r, g)
+	} else {
+		err = s.whole(w, r, g)
+	}
+	if errors.Is(err, errDropped) {
+		panic(http.ErrAbortHandler) // closes the connection, or resets the stream
+	}
+}
+
+// judge decides which faults hit a request.
+func (s *Server) judge(r *http.Request) (faults.Verdict, error) {
+	verdict := s.Faults.Judge()
+	if !s.AllowFaultHeader {
+		return verdict, nil
+	}
+	verdict, err := verdict.WithHeader(r.Header.Get(faults.Header))
+	if err != nil {
+		return verdict, badRequest("", "%s", err)
+	}
+	return verdict, nil
+}
+
+// hang keeps a request without an answer until the client leaves or the server drains.
+func (s *Server) hang(r *http.Request) {
+	select {
+	case <-r.Context().Done():
+	case <-s.released:
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// whole answers with one JSON object when all tokens are made.
+func (s *Server) whole(w http.ResponseWriter, r *http.Request, g *generation) error {
+	err := s.run(r.Context(), g, func(*choice, int, int) {}, func() error { return nil })
+	if err != nil {
+		return err
+	}
+	answer := completion{
+		ID: g.id, Object: g.dialect.object(), Created: g.created.Unix(), Model: g.model, SystemFingerprint: s.PodName, Usage: g.usage(),
+	}
+	for _, c := range g.choices {
+		text := tokens.Decode(c.request.Output)
+		answer.Choices = append(answer.Choices, g.dialect.choice(c.index, text, c.finishReason(c.sent)))
+	}
+	writeJSON(w, http.StatusOK, answer)
+	return nil
+}
+
+// stream answers with an event for each token at the time at which it is made.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, g *generation) error {
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.WriteHeader(http.StatusOK)
+	connection := http.NewResponseController(w)
+	chunks := newChunkWriter(g, s.PodName)
+	flush := func() error {
+		if len(chunks.buf) > 0 {
+			if _, err := w.Write(chunks.buf); err != nil {
+				return err
+			}
+			chunks.buf = chunks.buf[:0]
+		}
+		return connection.Flush()
+	}
+	options := g.options.StreamOptions
+	running := func() *usage {
+		if options != nil && options.ContinuousUsageStats {
+			return g.usage()
+		}
+		return nil
+	}
+	var text []byte
+	err := s.run(r.Context(), g, func(c *choice, from, to int) {
+		if from == 0 {
+			chunks.opening(c.index, running())
+		}
+		for i := from; i < to; i++ {
+			text = tokens.AppendBytes(text[:0], c.request.Output[i])
+			chunks.token(c.index, text, c.finishReason(i+1), running())
+		}
+	}, flush)
+	if err != nil {
+		return err
+	}
+	if options != nil && options.IncludeUsage {
+		chunks.total(g.usage())
+	}
+	chunks.done()
+	return flush()
+}
+
+// readBody reads a request of JSON, which it has to say it is.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if !isJSON(r.Header.Get("Content-Type")) {
+		return nil, invalidBody("value_error", "'body'", "Unsupported Media Type: Only 'application/json' is allowed")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return nil, decodeError(err)
+	}
+	return body, nil
+}
+
+// decode reads a request and checks what all kinds of it have in common.
+func (s *Server) decode(body []byte, request any, c *common) error {
+	if err := json.Unmarshal(body, request); err != nil {
+		return decodeError(err)
+	}
+	if c.StreamOptions != nil && !c.Stream {
+		return invalidBody("value_error", "'body'", "Value error, Stream options can only be defined when `stream=True`.")
+	}
+	return s.checkModel(c.Model)
+}
+
+func (s *Server) checkModel(name *string) error {
+	switch {
+	case name == nil:
+		return missingField("model")
+	case !slices.Contains(s.Models, *name) && !slices.Contains(s.Adapters, *name):
+		return modelNotFound(*name)
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package api
+
+import (
+	"encoding/json"
+	"strconv"
+)
+
+// A dialect is how an endpoint words what the engine made: whole, or as the choice of a streamed chunk. Text is always
+// such that it needs no escaping in JSON.
+type dialect interface {
+	idPrefix() string
+	object() string
+	choice(index int, text, finishReason string) any
+
+	chunkObject() string
+	// appendOpening appends the chunk that precedes a choice's tokens; nothing if there is none.
+	appendOpening(dst []byte, index int) []byte
+	appendToken(dst []byte, index int, text []byte, finishReason string) []byte
+	// noUsage is what stands in a chunk without usage.
+	noUsage() string
+}
+
+// chatDialect is /v1/chat/completions.
+type chatDialect struct{}
+
+func (chatDialect) idPrefix() string    { return "chatcmpl-" }
+func (chatDialect) object() string      { return "chat.completion" }
+func (chatDialect) chunkObject() string { return "chat.completion.chunk" }
+func (chatDialect) noUsage() string     { return "" }
+
+func (chatDialect) choice(index int, text, finishReason string) any {
+	return chatChoice{Index: index, Message: chatContent{"assistant", text}, FinishReason: finishReason}
+}
+
+func (chatDialect) appendOpening(dst []byte, index int) []byte {
+	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(index), 10)
+	return append(dst, `,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}`...)
+}
+
+func (chatDialect) appendToken(dst []byte, index int, text []byte, finishReason string) []byte {
+	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(index), 10)
+	dst = append(append(dst, `,"delta":{"content":"`...), text...)
+	if finishReason == "" {
+		return append(dst, `"},"logprobs":null,"finish_reason":null}`...)
+	}
+	dst = append(append(dst, `"},"logprobs":null,"finish_reason":"`...), finishReason...)
+	return append(dst, `","stop_reason":null}`...)
+}
+
+// textDialect is /v1/completions.
+type textDialect struct{}
+
+func (textDialect) idPrefix() string    { return "cmpl-" }
+func (textDialect) object() string      { return "text_completion" }
+func (textDialect) chunkObject() string { return "text_completion" }
+func (textDialect) noUsage() string     { return `,"usage":null` }
+
+func (textDialect) choice(index int, text, finishReason string) any {
+	return textChoice{Index: index, Text: text, FinishReason: finishReason}
+}
+
+func (textDialect) appendOpening([]byte, int) []byte { return nil }
+
+func (textDialect) appendToken(dst []byte, index int, text []byte, finishReason string) []byte {
+	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(index), 10)
+	dst = append(append(dst, `,"text":"`...), text...)
+	dst = append(dst, `","logprobs":null,"finish_reason":`...)
+	if finishReason == "" {
+		return append(dst, `null,"stop_reason":null}`...)
+	}
+	dst = append(append(append(dst, '"'), finishReason...), '"')
+	return append(dst, `,"stop_reason":null}`...)
+}
+
+// chunkWriter writes the chunks of one stream as server-sent events.
+type chunkWriter struct {
+	dialect dialect
+	head    []byte // of every chunk, up to its choices
+	buf     []byte
+}
+
+func newChunkWriter(g *generation, fingerprint string) *chunkWriter {
+	head, err := json.Marshal(completion{
+		ID: g.id, Object: g.dialect.chunkObject(), Created: g.created.Unix(), Model: g.model, SystemFingerprint: fingerprint, Choices: []any{},
+	})
+	if err != nil {
+		panic(err) // strings and a number always encode
+	}
+	return &chunkWriter{dialect: g.dialect, head: append([]byte("data: "), head[:len(head)-len("]}")]...)}
+}
+
+func (c *chunkWriter) opening(index int, u *usage) {
+	if choice := c.dialect.appendOpening(nil, index); choice != nil {
+		c.buf = append(append(c.buf, c.head...), choice...)
+		c.end(u)
+	}
+}
+
+func (c *chunkWriter) token(index int, text []byte, finishReason string, u *usage) {
+	c.buf = append(c.buf, c.head...)
+	c.buf = c.dialect.appendToken(c.buf, index, text, finishReason)
+	c.end(u)
+}
+
+// total is the chunk without choices that carries the usage of the whole request.
+func (c *chunkWriter) total(u *usage) {
+	c.buf = append(c.buf, c.head...)
+	c.end(u)
+}
+
+func (c *chunkWriter) done() { c.buf = append(c.buf, "data: [DONE]\n\n"...) }
+
+func (c *chunkWriter) end(u *usage) {
+	if u == nil {
+		c.buf = append(append(append(c.buf, ']'), c.dialect.noUsage()...), "}\n\n"...)
+		return
+	}
+	text, err := json.Marshal(u)
+	if err != nil {
+		panic(err) // numbers always encode
+	}
+	c.buf = append(append(append(c.buf, `],"usage":`...), text...), "}\n\n"...)
+}

@@ -1,0 +1,253 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"fairlead.dev/deploy/emulators/modelserver/internal/engine"
+	"fairlead.dev/deploy/emulators/modelserver/internal/faults"
+	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
+)
+
+const (
+	// openEndedTokens is the length of an answer that neither the client nor the server limits.
+	openEndedTokens = 256
+	maxChoices      = 128
+)
+
+// errDropped ends an answer whose connection is to be closed in the middle.
+var errDropped = errors.New("connection dropped on request")
+
+// A generation is one HTTP request on its way through the engine: one sequence for each answer that it asks for.
+type generation struct {
+	dialect dialect
+	id      string
+	model   string
+	created time.Time
+	options common
+
+	verdict faults.Verdict
+	choices []*choice
+	emitted int           // tokens handed to the client, of all choices
+	changed chan struct{} // there may be progress
+}
+
+type choice struct {
+	index   int
+	request *engine.Request
+	sent    int // tokens handed to the client
+	cached  int // prompt tokens from the cache; valid once tokens were sent
+}
+
+// newGeneration plans a request whose prompts are known. maxTokens is the limit that the client set, nil for none.
+func (s *Server) newGeneration(d dialect, options common, prompts [][]uint32, maxTokens *int) (*generation, error) {
+	g := &generation{
+		dialect: d, model: *options.Model, created: time.Now(), options: options,
+		verdict: faults.Verdict{Stretch: 1}, changed: make(chan struct{}, 1),
+	}
+	n := 1
+	if options.N != nil {
+		n = *options.N
+	}
+	if n < 1 || n*len(prompts) > maxChoices {
+		return nil, badRequest("n", "n must be at least 1 and make at most %d answers, got %d.", maxChoices, n)
+	}
+	for _, prompt := range prompts {
+		for range n {
+			request, err := s.newRequest(g, prompt, maxTokens)
+			if err != nil {
+				return nil, err
+			}
+			g.choices = append(g.choices, &choice{index: len(g.choices), request: request})
+		}
+	}
+	return g, nil
+}
+
+func (s *Server) newRequest(g *generation, prompt []uint32, maxTokens *int) (*engine.Request, error) {
+	limit, err := s.answerLimit(len(prompt), g.options.MinTokens, maxTokens)
+	if err != nil {
+		return nil, err
+	}
+	seed := tokens.Hash(s.Seed, prompt) + uint64(len(g.choices))
+	if g.options.Seed != nil {
+		seed = tokens.Hash(seed, []uint32{uint32(*g.options.Seed), uint32(*g.options.Seed >> 32)})
+	}
+	length, reason := limit, engine.ReasonLength
+	if natural, ends := s.naturalLength(seed, maxTokens != nil); ends && !g.options.IgnoreEOS {
+		if natural = max(natural, g.options.MinTokens); natural < limit {
+			length, reason = natural, engine.ReasonStop
+		}
+	}
+	p := engine.Params{
+		Prompt: prompt, Output: tokens.Generate(seed, length), Reason: reason, Salt: g.options.CacheSalt,
+		Choices: 1, Notify: g.notify,
+	}
+	if g.options.N != nil {
+		p.Choices = *g.options.N
+	}
+	if maxTokens != nil {
+		p.MaxTokens = *maxTokens
+	}
+	if slices.Contains(s.Adapters, g.model) {
+		p.Adapter = g.model
+	}
+	return engine.NewRequest(p, s.Spec.BlockSize), nil
+}
+
+// answerLimit is how long the answer may be, by what the client set and the model can.
+func (s *Server) answerLimit(prompt, minTokens int, maxTokens *int) (int, error) {
+	room := s.Spec.MaxModelLen - prompt
+	if room < 1 {
+		return 0, badRequest("input_tokens", "This model's maximum context length is %d tokens. However, your request has %d input tokens. "+
+			"Please reduce the length of the input messages.", s.Spec.MaxModelLen, prompt)
+	}
+	limit := room
+	if maxTokens != nil {
+		limit = *maxTokens
+	}
+	switch {
+	case limit < 1:
+		return 0, badRequest("max_tokens", "max_tokens must be at least 1, got %d.", limit)
+	case limit > room:
+		return 0, badRequest("input_tokens", "This model's maximum context length is %d tokens. However, you requested %d output tokens "+
+			"and your prompt contains %d input tokens, for a total of %d tokens. Please reduce the length of the input prompt or the "+
+			"number of requested output tokens.", s.Spec.MaxModelLen, limit, prompt, prompt+limit)
+	case minTokens < 0:
+		return 0, badRequest("min_tokens", "min_tokens must be greater than or equal to 0, got %d.", minTokens)
+	case minTokens > limit:
+		return 0, badRequest("min_tokens", "min_tokens must be less than or equal to max_tokens=%d, got %d.", limit, minTokens)
+	}
+	return limit, nil
+}
+
+// naturalLength is the length at which the answer ends by itself, if it does.
+func (s *Server) naturalLength(seed uint64, limited bool) (int, bool) {
+	if s.Output != (tokens.Lengths{}) {
+		return s.Output.Draw(seed), true
+	}
+	return openEndedTokens, !limited
+}
+
+func (g *generation) notify() {
+	select {
+	case g.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run puts the generation through the engine. Each time there is something new, it calls onTokens for each choice with
+// new tokens and then onRound. It returns when all tokens were handed out, or with an error when the client went away or
+// the connection is to be dropped; the engine has then forgotten the request.
+func (s *Server) run(ctx context.Context, g *generation, onTokens func(c *choice, from, to int), onRound func() error) error {
+	defer s.abort(g)
+	for _, c := range g.choices {
+		if err := s.Driver.Submit(c.request); err != nil {
+			return fmt.Errorf("submit request: %w", err)
+		}
+	}
+	start := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		done, next := s.collect(g, time.Since(start), onTokens)
+		if err := onRound(); err != nil {
+			return err
+		}
+		if g.verdict.Drop && g.emitted >= g.verdict.DropAfter {
+			return errDropped
+		}
+		if done {
+			return nil
+		}
+		due := timer.C
+		if next > 0 {
+			timer.Reset(time.Until(start.Add(next)))
+		} else {
+			due = nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-g.changed:
+		case <-due:
+		}
+	}
+}
+
+// collect hands out the tokens that are to be seen at this time since the start. It reports whether those were the
+// last, and when the next token that exists is to be seen, if there is one.
+func (s *Server) collect(g *generation, elapsed time.Duration, onTokens func(c *choice, from, to int)) (done bool, next time.Duration) {
+	done = true
+	for _, c := range g.choices {
+		p := s.Driver.Progress(c.request)
+		seen := c.sent
+		for seen < p.Made && (g.verdict.Stretch == 1 || stretched(p.Times[seen], g) <= elapsed) {
+			seen++
+		}
+		if seen < p.Made {
+			if at := stretched(p.Times[seen], g); next == 0 || at < next {
+				next = at
+			}
+		}
+		if g.verdict.Drop {
+			seen = min(seen, c.sent+max(0, g.verdict.DropAfter-g.emitted))
+		}
+		if seen > c.sent {
+			from := c.sent
+			c.sent, c.cached = seen, p.Cached
+			g.emitted += seen - from
+			onTokens(c, from, seen)
+		}
+		done = done && p.Ended && seen == p.Made
+	}
+	return done, next
+}
+
+func stretched(at time.Duration, g *generation) time.Duration {
+	return time.Duration(float64(at) * g.verdict.Stretch)
+}
+
+// abort takes what has not ended out of the engine.
+func (s *Server) abort(g *generation) {
+	for _, c := range g.choices {
+		s.Driver.Abort(c.request)
+	}
+}
+
+// usage counts the tokens handed out so far.
+func (g *generation) usage() *usage {
+	u := &usage{Details: &usageDetails{}}
+	var last []uint32
+	for _, c := range g.choices {
+		// The answers to one prompt share it.
+		if prompt := c.request.Prompt; last == nil || &last[0] != &prompt[0] {
+			u.PromptTokens += len(prompt)
+			u.Details.CachedTokens += c.cached
+			last = prompt
+		}
+		u.CompletionTokens += c.sent
+	}
+	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	return u
+}
+
+// finishReason is the reason to give with token number n of a choice, counted from 1: none before the last.
+func (c *choice) finishReason(n int) string {
+	if n < len(c.request.Output) {
+		return ""
+	}
+	return string(c.request.Reason)
+}
+
+// newID makes the id of a request, from the client's if it gave one.
+func newID(prefix, requestID string) string {
+	if requestID == "" {
+		requestID = fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64())
+	}
+	return prefix + requestID
+}

@@ -1,0 +1,102 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
+)
+
+// chatPrompt renders a conversation to tokens. Tools stand before the first message, as chat templates put them.
+func chatPrompt(messages []chatMessage, tools json.RawMessage) ([]uint32, error) {
+	if messages == nil {
+		return nil, missingField("messages")
+	}
+	rendered := make([]tokens.Message, len(messages))
+	size := len(tools)
+	for i, m := range messages {
+		if m.Role == "" {
+			return nil, missingField("role")
+		}
+		content, err := contentText(m.Content)
+		if err != nil {
+			return nil, err
+		}
+		rendered[i] = tokens.Message{Role: m.Role, Content: content + presentText(m.ToolCalls)}
+		size += len(m.Role) + len(rendered[i].Content) + 4*tokens.BytesPerToken
+	}
+	ids := make([]uint32, 0, size/tokens.BytesPerToken+8)
+	return tokens.AppendChat(tokens.AppendText(ids, presentText(tools)), rendered), nil
+}
+
+// contentText is the text of a message, which may come in parts.
+func contentText(raw json.RawMessage) (string, error) {
+	raw = bytes.TrimSpace(raw)
+	switch {
+	case presentText(raw) == "":
+		return "", nil
+	case raw[0] == '"':
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return "", decodeError(err)
+		}
+		return text, nil
+	}
+	var parts []contentPart
+	if err := json.Unmarshal(raw, &parts); err != nil {
+		return "", decodeError(err)
+	}
+	var text []byte
+	for _, part := range parts {
+		if part.Type != "text" {
+			return "", badRequest("", "This model takes text only, not %s.", part.Type)
+		}
+		text = append(text, part.Text...)
+	}
+	return string(text), nil
+}
+
+// presentText is the JSON itself, or nothing for a field that is absent or null.
+func presentText(raw json.RawMessage) string {
+	if string(raw) == "null" {
+		return ""
+	}
+	return string(raw)
+}
+
+// textPrompts reads the prompt of a text completion: text, token ids, or a list of either.
+func textPrompts(raw json.RawMessage) ([][]uint32, error) {
+	if presentText(raw) == "" {
+		return nil, missingField("prompt")
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return nonEmpty(tokens.AppendText(nil, text))
+	}
+	var texts []string
+	if json.Unmarshal(raw, &texts) == nil && len(texts) > 0 {
+		prompts := make([][]uint32, len(texts))
+		for i, text := range texts {
+			prompts[i] = tokens.AppendText(nil, text)
+		}
+		return nonEmpty(prompts...)
+	}
+	var ids []uint32
+	if json.Unmarshal(raw, &ids) == nil {
+		return nonEmpty(ids)
+	}
+	var lists [][]uint32
+	if json.Unmarshal(raw, &lists) == nil {
+		return nonEmpty(lists...)
+	}
+	return nil, badRequest("prompt", "prompt must be a string, array of strings, array of tokens, or array of token arrays")
+}
+
+func nonEmpty(prompts ...[]uint32) ([][]uint32, error) {
+	for _, prompt := range prompts {
+		if len(prompt) == 0 {
+			return nil, badRequest("prompt", "The decoder prompt cannot be empty")
+		}
+	}
+	return prompts, nil
+}

@@ -1,0 +1,83 @@
+package app
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"fairlead.dev/deploy/emulators/chatload"
+)
+
+// What the whole-system tests rely on: a server that is told to stop fails nobody whom it still accepts.
+func TestLoadSurvivesADrain(t *testing.T) {
+	t.Parallel()
+	for _, http2 := range []bool{false, true} {
+		cfg := testConfig()
+		cfg.DrainDelay = 300 * ms
+		cfg.Engine.StepBase = 2 * ms
+		cfg.Engine.MaxNumSeqs = 16
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		ctx, terminate := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- Serve(ctx, cfg, l, zap.NewNop()) }()
+
+		stop := make(chan struct{})
+		time.AfterFunc(200*ms, terminate)
+		time.AfterFunc(300*ms, func() { close(stop) }) // the picker knows
+		report, err := chatload.Run(t.Context(), chatload.Options{
+			BaseURL: "http://" + l.Addr().String(), Model: "m", Concurrency: 24, Stop: stop, MaxTokens: 60, IgnoreEOS: true, KeepAlive: true, HTTP2: http2,
+			Prompts: chatload.Prompts{Groups: 4, SharedTokens: 64, OwnTokens: 16},
+		})
+		require.NoError(t, err)
+		require.NoError(t, <-ended)
+		assert.Empty(t, report.Failures, "%v", report.Examples)
+		assert.GreaterOrEqual(t, report.Total.Requests, 24)
+		assert.Equal(t, report.Total.Requests*60, report.Total.Tokens)
+		assert.Equal(t, report.Total.Requests, report.Server("pod-a").Requests)
+	}
+}
+
+func TestLoadFailsWithoutADrain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig()
+		cfg.DrainTimeout = 0
+		s := serve(t, cfg)
+		time.AfterFunc(time.Second, s.stop)
+		report, err := chatload.Run(t.Context(), chatload.Options{
+			BaseURL: "http://server", Model: "m", Client: s.client, Concurrency: 4, Requests: 4, MaxTokens: 1000, IgnoreEOS: true,
+		})
+		require.NoError(t, err)
+		require.NoError(t, s.wait())
+		assert.Equal(t, map[chatload.Class]int{chatload.ClassReset: 4}, report.Failures)
+	})
+}
+
+func TestSharedPrefixesComeFromTheCache(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, testConfig())
+		load := func(groups int) *chatload.Report {
+			report, err := chatload.Run(t.Context(), chatload.Options{
+				BaseURL: "http://server", Model: "m", Client: s.client, Concurrency: 1, Requests: 20, MaxTokens: 10, IgnoreEOS: true,
+				Prompts: chatload.Prompts{Groups: groups, SharedTokens: 800, OwnTokens: 16, Seed: uint64(groups)},
+			})
+			require.NoError(t, err)
+			require.Zero(t, report.Failed())
+			return report
+		}
+		few, many := load(2), load(1000)
+		// A step of 10 ms reads the 800 shared tokens in 80 ms, if it has to.
+		assert.Less(t, few.Total.TTFT.P50, 16*ms)
+		assert.Greater(t, many.Total.TTFT.P50, 90*ms)
+		assert.Greater(t, few.Total.CachedTokens, few.Total.PromptTokens*85/100)
+		assert.Less(t, many.Total.CachedTokens, many.Total.PromptTokens*5/100)
+	})
+}

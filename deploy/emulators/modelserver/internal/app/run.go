@@ -1,0 +1,132 @@
+// Package app runs a model server from its start to the end of its drain.
+//
+//	loading  -- startup delay -->  serving  -- ctx ends -->  draining  -- drain delay -->  closing  -- all answered -->  end
+//
+// While draining, the server is not ready but takes requests, because a picker and a gateway learn of that later than it
+// happens. While closing, it listens no more and lets running requests finish. What runs longer than the drain timeout
+// is cut off; with a drain timeout of 0, everything is at once.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/deploy/emulators/modelserver/internal/api"
+	"fairlead.dev/deploy/emulators/modelserver/internal/config"
+	"fairlead.dev/deploy/emulators/modelserver/internal/engine"
+	"fairlead.dev/deploy/emulators/modelserver/internal/faults"
+	"fairlead.dev/deploy/emulators/modelserver/internal/metrics"
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/version"
+)
+
+// Run serves on the configured port until ctx ends and the drain is over.
+func Run(ctx context.Context, cfg config.Config, log *zap.Logger) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", fmt.Sprintf(":%d", cfg.Port))
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	return Serve(ctx, cfg, l, log)
+}
+
+// Serve is Run on a listener, which it closes.
+func Serve(ctx context.Context, cfg config.Config, l net.Listener, log *zap.Logger) error {
+	driver := engine.NewDriver(cfg.Engine)
+	server := api.New(api.Params{
+		PodName:          cfg.PodName,
+		PodIP:            cfg.PodIP,
+		Models:           cfg.Models,
+		Adapters:         cfg.Adapters(),
+		Seed:             cfg.Seed,
+		Output:           cfg.Output.Lengths,
+		AllowFaultHeader: cfg.AllowFaultHeader,
+		Version:          version.String(),
+		Spec:             cfg.Engine,
+		Driver:           driver,
+		Page:             metrics.NewPage(metrics.Params{Model: cfg.Models[0], Spec: cfg.Engine, Started: time.Now()}),
+		Faults:           faults.NewRegister(cfg.Seed),
+		Log:              log,
+	})
+	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx)) // it works until the last request is answered
+	engineDone := make(chan struct{})
+	go func() {
+		defer close(engineDone)
+		driver.Run(engineCtx)
+	}()
+	defer func() {
+		stopEngine()
+		<-engineDone
+	}()
+
+	log.Info("Started model server", zap.Stringer(logging.KeyAddress, l.Addr()), zap.String(logging.KeyName, cfg.PodName),
+		zap.Strings("models", cfg.Models), zap.String(logging.KeyVersion, version.String()))
+	return serveAndDrain(ctx, cfg, server, l, log)
+}
+
+func serveAndDrain(ctx context.Context, cfg config.Config, server *api.Server, l net.Listener, log *zap.Logger) error {
+	httpServer := &http.Server{Handler: server, Protocols: protocols(), ReadHeaderTimeout: time.Minute, ErrorLog: zap.NewStdLog(log)}
+	failed := make(chan error, 1)
+	go func() { failed <- httpServer.Serve(l) }()
+
+	loaded := time.AfterFunc(cfg.StartupDelay, func() {
+		server.Loaded()
+		log.Info("Loaded model", zap.Duration(logging.KeyDuration, cfg.StartupDelay))
+	})
+	defer loaded.Stop()
+
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	err := drain(cfg, server, httpServer, log)
+	<-failed // http.ErrServerClosed
+	return err
+}
+
+// protocols are HTTP/1.1 and, on the same port and without TLS, HTTP/2.
+func protocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
+// drain brings the server to its end.
+func drain(cfg config.Config, server *api.Server, httpServer *http.Server, log *zap.Logger) error {
+	start := time.Now()
+	server.Drain()
+	if cfg.DrainTimeout == 0 {
+		log.Info("Stopped model server without a drain")
+		return closeNow(httpServer)
+	}
+	log.Info("Started drain", zap.Duration("delay", cfg.DrainDelay), zap.Duration("timeout", cfg.DrainTimeout))
+	time.Sleep(cfg.DrainDelay)
+	server.ReleaseHung()
+	ctx, cancel := context.WithTimeout(context.Background(), cfg.DrainTimeout)
+	defer cancel()
+	err := httpServer.Shutdown(ctx)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		log.Warn("Cut off requests that outlasted the drain", zap.Duration(logging.KeyDuration, time.Since(start)))
+		return closeNow(httpServer)
+	case err != nil:
+		return fmt.Errorf("shut down HTTP server: %w", err)
+	}
+	log.Info("Stopped model server", zap.Duration(logging.KeyDuration, time.Since(start)))
+	return nil
+}
+
+func closeNow(httpServer *http.Server) error {
+	if err := httpServer.Close(); err != nil {
+		return fmt.Errorf("close HTTP server: %w", err)
+	}
+	return nil
+}

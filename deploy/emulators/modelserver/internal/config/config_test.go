@@ -1,0 +1,82 @@
+package config
+
+import (
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
+)
+
+func parse(t *testing.T, args ...string) (Config, error) {
+	t.Helper()
+	cfg := Default()
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	cfg.AddFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		return cfg, err
+	}
+	require.NoError(t, cfg.Complete())
+	return cfg, cfg.Validate()
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	cfg, err := parse(t)
+	require.NoError(t, err)
+	assert.NotEmpty(t, cfg.PodName, "the host's name")
+	assert.Equal(t, 8000, cfg.Port)
+}
+
+func TestPodGivesItsName(t *testing.T) {
+	t.Setenv("POD_NAME", "modelserver-0")
+	t.Setenv("POD_IP", "10.0.0.7")
+	cfg, err := parse(t)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"modelserver-0", "10.0.0.7"}, []string{cfg.PodName, cfg.PodIP})
+	cfg, err = parse(t, "--pod-name=other")
+	require.NoError(t, err)
+	assert.Equal(t, "other", cfg.PodName)
+}
+
+func TestEveryFlagReachesItsField(t *testing.T) {
+	cfg, err := parse(t, "--port=1", "--pod-name=p", "--pod-ip=::1", "--model=a,b", "--lora-modules=x=/path,y", "--seed=7", "--output-tokens=5-9",
+		"--startup-delay=1s", "--drain-delay=2s", "--drain-timeout=3s", "--allow-fault-header", "--max-model-len=64", "--max-num-seqs=2",
+		"--max-num-batched-tokens=32", "--num-gpu-blocks=10", "--block-size=8", "--max-loras=3", "--step-base=4ms", "--step-per-seq=5us",
+		"--prefill-per-token=6us", "--speed=0.25", "--log-level=debug", "--log-format=console")
+	require.NoError(t, err)
+	want := Default()
+	want.Port, want.PodName, want.PodIP, want.Models, want.LoRAModules, want.Seed = 1, "p", "::1", []string{"a", "b"}, []string{"x=/path", "y"}, 7
+	want.Output = OutputLengths{tokens.Lengths{Min: 5, Max: 9}}
+	want.StartupDelay, want.DrainDelay, want.DrainTimeout, want.AllowFaultHeader = time.Second, 2*time.Second, 3*time.Second, true
+	e := &want.Engine
+	e.MaxModelLen, e.MaxNumSeqs, e.MaxNumBatchedTokens, e.NumBlocks, e.BlockSize, e.MaxLoRAs = 64, 2, 32, 10, 8, 3
+	e.StepBase, e.StepPerSeq, e.PrefillPerToken, e.Speed = 4*time.Millisecond, 5*time.Microsecond, 6*time.Microsecond, 0.25
+	want.Logging.Level, want.Logging.Format = "debug", "console"
+	assert.Equal(t, want, cfg)
+	assert.Equal(t, []string{"x", "y"}, cfg.Adapters())
+}
+
+func TestWrongFlags(t *testing.T) {
+	tests := []struct {
+		name, give, want string
+	}{
+		{"port", "--port=70000", "port must be between 0 and 65535, got 70000"},
+		{"address", "--pod-ip=pod-a", "pod-ip must be an IP address"},
+		{"no model", "--model=", "model must have a name"},
+		{"two models of one name", "--model=a,a", `distinct names, got "a"`},
+		{"adapter named like the model", "--lora-modules=meta-llama/Llama-3.1-8B-Instruct", "distinct names"},
+		{"negative delay", "--drain-delay=-1s", "must not be negative"},
+		{"length", "--output-tokens=9-5", "is not N or MIN-MAX"},
+		{"engine", "--speed=0", "speed must be positive"},
+		{"logging", "--log-level=loud", "--log-level"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := parse(t, tt.give)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}

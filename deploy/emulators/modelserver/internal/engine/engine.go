@@ -1,0 +1,274 @@
+// Package engine is a model server's time: continuous batching with chunked prefill and a prefix cache, as vLLM's
+// scheduler does it, with a formula in the place of the GPU.
+//
+// Engine is a state machine in its own exact time. It never sleeps and reads no clock: the caller says what time it is,
+// and Advance carries out all steps that ended until then. The same calls at the same times give the same result,
+// however late they were made. Driver runs an Engine in real time.
+//
+// One step takes
+//
+//	(StepBase + decoding requests × StepPerSeq + prompt tokens × PrefillPerToken) × slowdown / Speed
+//
+// and makes one token for each request whose prompt has been read. Invariants: never more than MaxNumSeqs requests run;
+// a step has at most MaxNumBatchedTokens tokens; a block is free, or held by as many requests as it has references;
+// requests start in the order of their arrival, except that one whose adapter has no place lets others pass.
+package engine
+
+import (
+	"errors"
+	"slices"
+	"time"
+)
+
+// ErrTooLong is returned for a request that would not fit on an idle server.
+var ErrTooLong = errors.New("request exceeds the model's context length")
+
+// Engine is the state machine. It is not safe for concurrent use.
+type Engine struct {
+	spec     Spec
+	slowdown float64
+	cache    *blockCache
+	stats    Stats
+
+	waiting, running []*Request
+	stepping         bool
+	stepEnd          time.Duration
+}
+
+// batch is what one step consists of.
+type batch struct {
+	budget       int // tokens left
+	decoding     int
+	promptTokens int
+}
+
+// New makes an idle engine at time 0.
+func New(spec Spec) *Engine {
+	return &Engine{spec: spec, slowdown: 1, cache: newBlockCache(spec.NumBlocks), stats: newStats(spec)}
+}
+
+// Submit enqueues a request at time now. An idle engine starts at once; a busy one considers it at its next step.
+func (e *Engine) Submit(now time.Duration, r *Request) error {
+	if len(r.Prompt)+len(r.Output) > e.spec.MaxModelLen {
+		return ErrTooLong
+	}
+	e.Advance(now)
+	r.arrived = now
+	r.tokenTimes = make([]time.Duration, 0, len(r.Output))
+	e.waiting = append(e.waiting, r)
+	if !e.stepping {
+		e.beginStep(now)
+	}
+	return nil
+}
+
+// Abort ends a request at time now and frees its blocks. The step under way keeps its length, as a GPU would. It does
+// nothing to a request that has ended.
+func (e *Engine) Abort(now time.Duration, r *Request) {
+	e.Advance(now)
+	if r.ended {
+		return
+	}
+	same := func(other *Request) bool { return other == r }
+	e.waiting = slices.DeleteFunc(e.waiting, same)
+	e.running = slices.DeleteFunc(e.running, same)
+	e.end(r, ReasonAbort)
+}
+
+// Advance carries out all steps that end until now.
+func (e *Engine) Advance(now time.Duration) {
+	for e.stepping && e.stepEnd <= now {
+		e.finishStep()
+		e.beginStep(e.stepEnd)
+	}
+}
+
+// Next returns when the step under way ends; false when the engine is idle.
+func (e *Engine) Next() (time.Duration, bool) { return e.stepEnd, e.stepping }
+
+// SetSlowdown makes the steps from the next one on take factor times as long as the specification says.
+func (e *Engine) SetSlowdown(factor float64) { e.slowdown = factor }
+
+// Stats returns a copy of the counters as they are.
+func (e *Engine) Stats() Stats {
+	s := e.stats
+	s.Running, s.Waiting = len(e.running), len(e.waiting)
+	s.RunningAdapters, s.WaitingAdapters = adapters(e.running), adapters(e.waiting)
+	s.BlocksUsed = e.cache.size() - e.cache.free
+	s.Finished = make(map[FinishReason]uint64, len(e.stats.Finished))
+	for reason, n := range e.stats.Finished {
+		s.Finished[reason] = n
+	}
+	for _, h := range s.histograms() {
+		*h = h.clone()
+	}
+	return s
+}
+
+// beginStep plans the next step, if there is anything to do: running requests first, then waiting ones.
+func (e *Engine) beginStep(now time.Duration) {
+	b := batch{budget: e.spec.MaxNumBatchedTokens}
+	e.scheduleRunning(&b)
+	e.admitWaiting(now, &b)
+	e.stepping = len(e.running) > 0
+	if e.stepping {
+		e.stepEnd = now + e.spec.stepTime(b.decoding, b.promptTokens, e.slowdown)
+	}
+}
+
+func (e *Engine) scheduleRunning(b *batch) {
+	for i := 0; i < len(e.running); i++ {
+		r := e.running[i]
+		n := min(r.known()-r.computed, b.budget)
+		if n > 0 && e.makeRoom(r, n) {
+			e.schedule(r, n, b)
+		}
+	}
+}
+
+// makeRoom takes the blocks for n more tokens of r. When there are none, the requests that came last give theirs up,
+// r itself in the end.
+func (e *Engine) makeRoom(r *Request, n int) bool {
+	for {
+		held, ok := e.cache.extend(r.held, e.spec.blocksFor(r.computed+n))
+		if ok {
+			r.held = held
+			return true
+		}
+		last := e.running[len(e.running)-1]
+		e.preempt(last)
+		if last == r {
+			return false
+		}
+	}
+}
+
+// preempt puts the last running request back to the front of the queue. It will compute again what is not cached then.
+// It does not come back in the same step, and nobody passes it, because it needs more than it gave up less what was
+// taken of that.
+func (e *Engine) preempt(r *Request) {
+	e.running = e.running[:len(e.running)-1]
+	e.waiting = slices.Insert(e.waiting, 0, r)
+	e.releaseBlocks(r)
+	e.stats.Preemptions++
+}
+
+func (e *Engine) admitWaiting(now time.Duration, b *batch) {
+	for i := 0; i < len(e.waiting) && len(e.running) < e.spec.MaxNumSeqs && b.budget > 0; {
+		r := e.waiting[i]
+		if !e.adapterHasPlace(r.Adapter) {
+			i++
+			continue
+		}
+		if !e.admit(now, r, b) {
+			return
+		}
+		e.waiting = slices.Delete(e.waiting, i, i+1)
+		e.running = append(e.running, r)
+	}
+}
+
+// admit starts a request with what the cache has of it, or returns false when there is no room.
+func (e *Engine) admit(now time.Duration, r *Request, b *batch) bool {
+	candidates := r.cacheable(e.spec.BlockSize)
+	hits := e.cache.match(candidates)
+	cached := hits * e.spec.BlockSize
+	n := min(r.known()-cached, b.budget)
+	held, ok := e.cache.acquire(candidates[:hits], e.spec.blocksFor(cached+n))
+	if !ok {
+		return false
+	}
+	r.held, r.computed, r.published = held, cached, hits
+	if !r.begun {
+		r.begun, r.started, r.cached = true, now, cached
+		e.stats.PrefixCacheQueries += uint64(len(r.Prompt))
+		e.stats.PrefixCacheHits += uint64(cached)
+	}
+	e.schedule(r, n, b)
+	return true
+}
+
+// schedule puts n tokens of r into the step. Blocks that they fill can be found from now on, also by requests that
+// start in the same step.
+func (e *Engine) schedule(r *Request, n int, b *batch) {
+	b.budget -= n
+	if r.decoding() {
+		b.decoding++
+	} else {
+		b.promptTokens += n
+	}
+	r.scheduled = n
+	for full := (r.computed + n) / e.spec.BlockSize; r.published < full; r.published++ {
+		e.cache.publish(r.held[r.published], r.chain[r.published])
+	}
+}
+
+func (e *Engine) adapterHasPlace(name string) bool {
+	if name == "" {
+		return true
+	}
+	inUse := adapters(e.running)
+	return len(inUse) < e.spec.MaxLoRAs || slices.Contains(inUse, name)
+}
+
+// finishStep hands out the tokens that the step made.
+func (e *Engine) finishStep() {
+	iterationTokens := 0
+	e.running = slices.DeleteFunc(e.running, func(r *Request) bool {
+		r.computed += r.scheduled
+		ready := r.scheduled > 0 && r.computed == r.known()
+		r.scheduled = 0
+		if !ready {
+			return false
+		}
+		iterationTokens += e.makeToken(r)
+		if r.made < len(r.Output) {
+			r.notify()
+			return false
+		}
+		e.stats.observeEnd(r)
+		e.end(r, r.Reason)
+		return true
+	})
+	e.stats.Steps++
+	e.stats.IterationTokens.Observe(float64(iterationTokens))
+}
+
+// makeToken adds a token to the answer and returns how many tokens vLLM counts for that: the prompt's with the first.
+func (e *Engine) makeToken(r *Request) int {
+	at := e.stepEnd - r.arrived
+	r.tokenTimes = append(r.tokenTimes, at)
+	r.made++
+	e.stats.GenerationTokens++
+	if r.made > 1 {
+		e.stats.InterTokenLatency.Observe((at - r.tokenTimes[r.made-2]).Seconds())
+		return 1
+	}
+	e.stats.TimeToFirstToken.Observe(at.Seconds())
+	e.stats.PromptTokens += uint64(len(r.Prompt))
+	return len(r.Prompt) + 1
+}
+
+func (e *Engine) end(r *Request, reason FinishReason) {
+	e.releaseBlocks(r)
+	r.ended, r.reason = true, reason
+	e.stats.Finished[reason]++
+	r.notify()
+}
+
+func (e *Engine) releaseBlocks(r *Request) {
+	e.cache.release(r.held)
+	r.held, r.computed, r.scheduled, r.published = nil, 0, 0, 0
+}
+
+// adapters are the distinct adapters of requests, sorted.
+func adapters(requests []*Request) []string {
+	var names []string
+	for _, r := range requests {
+		if r.Adapter != "" && !slices.Contains(names, r.Adapter) {
+			names = append(names, r.Adapter)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
