@@ -1,0 +1,300 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/dig"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	zaptest "go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+
+	"fairlead.dev/services/endpoint-picker/internal/config"
+)
+
+const (
+	patience = 20 * time.Second
+	tick     = 5 * time.Millisecond
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestContainer(t *testing.T) {
+	t.Parallel()
+	c, err := newContainer(config.Default(), zap.NewNop(), dig.DryRun(true))
+	require.NoError(t, err)
+	require.NoError(t, c.Invoke(func(parts) {}))
+}
+
+func TestPrintGraph(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	require.NoError(t, PrintGraph(&out))
+	assert.Contains(t, out.String(), "digraph")
+}
+
+// apiServer is as much of Kubernetes' API as the picker reads: one pool and one pod, which never change.
+func apiServer(t *testing.T, target netip.AddrPort) *httptest.Server {
+	t.Helper()
+	labels := map[string]string{"app": "model"}
+	pool := inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pool", ResourceVersion: "1"}}
+	pool.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "model"}
+	pool.Spec.TargetPorts = []inferencev1.Port{{Number: inferencev1.PortNumber(target.Port())}}
+	pod := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "model-0", UID: "1", ResourceVersion: "1", Labels: labels},
+		Status: corev1.PodStatus{
+			PodIP: target.Addr().String(), Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
+	}
+	list := metav1.ListMeta{ResourceVersion: "1"}
+	answers := map[string]any{
+		"/apis/inference.networking.k8s.io/v1": metav1.APIResourceList{
+			GroupVersion: "inference.networking.k8s.io/v1", APIResources: []metav1.APIResource{{Name: "inferencepools", Namespaced: true, Kind: "InferencePool"}},
+		},
+		"/apis/inference.networking.k8s.io/v1/namespaces/ns/inferencepools": inferencev1.InferencePoolList{ListMeta: list, Items: []inferencev1.InferencePool{pool}},
+		"/api/v1/namespaces/ns/pods":                                        corev1.PodList{ListMeta: list, Items: []corev1.Pod{pod}},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, known := answers[r.URL.Path]
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case !known || r.Method != http.MethodGet:
+			w.WriteHeader(http.StatusForbidden)
+		case r.URL.Query().Has("sendInitialEvents"): // as servers without WatchList do
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_ = json.NewEncoder(w).Encode(metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity})
+		case r.URL.Query().Has("watch"):
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		default:
+			_ = json.NewEncoder(w).Encode(answer)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// rig is a picker that runs, and what it runs against.
+type rig struct {
+	*parts
+
+	api     *httptest.Server
+	target  string
+	logs    *zaptest.ObservedLogs
+	stop    context.CancelFunc
+	stopped chan error
+}
+
+func newRig(t *testing.T, drain config.Drain) *rig {
+	t.Helper()
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "vllm:num_requests_running 1\n")
+	}))
+	t.Cleanup(model.Close)
+	r := &rig{target: strings.TrimPrefix(model.URL, "http://"), stopped: make(chan error, 1)}
+	r.api = apiServer(t, netip.MustParseAddrPort(r.target))
+
+	cfg := config.Default()
+	cfg.Kube.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(cfg.Kube.Kubeconfig, fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+		"clusters": [{"name": "c", "cluster": {"server": %q}}], "contexts": [{"name": "c", "context": {"cluster": "c"}}]}`, r.api.URL), 0o600))
+	cfg.Pool.Name.Namespace, cfg.Pool.Name.Name = "ns", "pool"
+	cfg.GRPC = config.GRPC{}
+	cfg.HTTP.MetricsAddress, cfg.HTTP.HealthAddress = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Drain = drain
+
+	core, logs := zaptest.New(zap.InfoLevel)
+	r.logs = logs
+	var err error
+	r.parts, err = newParts(cfg, zap.New(core))
+	require.NoError(t, err)
+	require.NoError(t, r.listen())
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.stopped <- r.run(ctx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-done
+	})
+	require.Eventually(t, func() bool { return r.get(t, r.HTTP.HealthAddress(), "/readyz") == "ok\n" }, patience, tick)
+	return r
+}
+
+func (r *rig) get(t *testing.T, address, path string) string {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + address + path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, resp.Body.Close()) }()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return string(body)
+}
+
+// connect opens a connection to one of the picker's gRPC servers.
+func connect(t *testing.T, address string) *grpc.ClientConn {
+	t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	conn, err := grpc.NewClient("passthrough:127.0.0.1:"+port, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	return conn
+}
+
+func (r *rig) gateway(t *testing.T) extprocv3.ExternalProcessorClient {
+	t.Helper()
+	return extprocv3.NewExternalProcessorClient(connect(t, r.ExtProcListener.Address()))
+}
+
+func (r *rig) serving(t *testing.T) bool {
+	t.Helper()
+	answer, err := healthv1.NewHealthClient(connect(t, r.HealthListener.Address())).Check(t.Context(), &healthv1.HealthCheckRequest{Service: "readiness"})
+	require.NoError(t, err)
+	return answer.GetStatus() == healthv1.HealthCheckResponse_SERVING
+}
+
+// open sends a request and returns its stream once the endpoint is picked.
+func (r *rig) open(t *testing.T, client extprocv3.ExternalProcessorClient) extprocv3.ExternalProcessor_ProcessClient {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	stream, err := client.Process(ctx)
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{
+		RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true},
+	}}))
+	reply, err := stream.Recv()
+	require.NoError(t, err)
+	headers := reply.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders()
+	require.Len(t, headers, 1)
+	assert.Equal(t, r.target, string(headers[0].GetHeader().GetRawValue()))
+	return stream
+}
+
+// respond sends a piece of the response and takes its echo.
+func respond(t *testing.T, stream extprocv3.ExternalProcessor_ProcessClient, end bool) {
+	t.Helper()
+	require.NoError(t, stream.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseBody{
+		ResponseBody: &extprocv3.HttpBody{Body: []byte("token"), EndOfStream: end},
+	}}))
+	reply, err := stream.Recv()
+	require.NoError(t, err)
+	assert.Equal(t, end, reply.GetResponseBody().GetResponse().GetBodyMutation().GetStreamedResponse().GetEndOfStream())
+}
+
+func TestPickerFromStartToDrain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, config.Drain{Delay: 300 * time.Millisecond, Timeout: patience})
+	require.Eventually(t, func() bool { return r.serving(t) }, patience, tick)
+	before := r.gateway(t)
+	stream := r.open(t, before)
+	respond(t, stream, false)
+
+	r.stop()
+	require.Eventually(t, func() bool { return !r.serving(t) }, patience, tick, "unready at once")
+	assert.Contains(t, r.get(t, r.HTTP.HealthAddress(), "/readyz"), "the picker is draining")
+	assert.Equal(t, "ok\n", r.get(t, r.HTTP.HealthAddress(), "/healthz"), "and alive")
+	late := r.open(t, before) // the news has yet to spread
+
+	require.Eventually(t, func() bool {
+		_, err := net.DialTimeout("tcp", r.ExtProcListener.Address(), time.Second)
+		return err != nil
+	}, patience, tick, "then nothing new is accepted")
+	for range 10 {
+		respond(t, stream, false)
+		respond(t, late, false)
+	}
+	respond(t, stream, true)
+	require.NoError(t, stream.CloseSend())
+	select {
+	case <-r.stopped:
+		t.Fatal("ended with a stream open")
+	case <-time.After(100 * time.Millisecond):
+	}
+	respond(t, late, true)
+	require.NoError(t, late.CloseSend())
+	require.NoError(t, <-r.stopped)
+	assert.Empty(t, r.logs.FilterLevelExact(zap.WarnLevel).All())
+}
+
+func TestDrainSwitchedOffCutsStreams(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, config.Drain{})
+	stream := r.open(t, r.gateway(t))
+	r.stop()
+	require.NoError(t, <-r.stopped)
+	_, err := stream.Recv()
+	require.Error(t, err)
+	cut := r.logs.FilterMessage("Cut streams that were open at the end of the drain").All()
+	require.Len(t, cut, 1)
+	assert.EqualValues(t, 1, cut[0].ContextMap()["streams"])
+}
+
+func TestOutageOfTheAPIServerChangesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, config.Drain{Timeout: patience})
+	r.api.CloseClientConnections()
+	r.api.Close()
+	time.Sleep(200 * time.Millisecond)
+	stream := r.open(t, r.gateway(t))
+	respond(t, stream, true)
+	require.NoError(t, stream.CloseSend())
+	assert.Equal(t, "ok\n", r.get(t, r.HTTP.HealthAddress(), "/readyz"))
+
+	metrics := r.get(t, r.HTTP.MetricsAddress(), "/metrics")
+	for _, line := range []string{
+		`fairlead_picker_picks_total{result="picked"} 1`, "fairlead_picker_endpoints_ready 1", "fairlead_picker_pool_found 1",
+		fmt.Sprintf("fairlead_picker_endpoint_picks_total{endpoint=%q,pod=\"model-0\"} 1", r.target),
+	} {
+		assert.Contains(t, metrics, line)
+	}
+}
+
+func TestRunSaysWhyItCannotStart(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", ":0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, taken.Close()) }()
+	_, port, err := net.SplitHostPort(taken.Addr().String())
+	require.NoError(t, err)
+
+	cfg := config.Default()
+	cfg.Kube.Kubeconfig = filepath.Join(t.TempDir(), "absent")
+	require.ErrorContains(t, Run(t.Context(), cfg, zap.NewNop()), "load kubeconfig from --kubeconfig")
+
+	cfg.Kube.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(cfg.Kube.Kubeconfig, []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+		"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}], "contexts": [{"name": "c", "context": {"cluster": "c"}}]}`), 0o600))
+	cfg.HTTP.MetricsAddress, cfg.HTTP.HealthAddress = "0", "127.0.0.1:"+port
+	cfg.GRPC.CertPath = t.TempDir()
+	require.ErrorContains(t, Run(t.Context(), cfg, zap.NewNop()), "load certificate of --cert-path")
+	cfg.GRPC.CertPath = ""
+	require.ErrorContains(t, Run(t.Context(), cfg, zap.NewNop()), "open --health-probe-bind-address")
+}

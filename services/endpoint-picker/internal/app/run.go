@@ -1,0 +1,95 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/version"
+	"fairlead.dev/services/endpoint-picker/internal/config"
+)
+
+// Run runs the picker until ctx ends and it has drained, or until a part of it fails.
+func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
+	p, err := newParts(cfg, log)
+	if err != nil {
+		return err
+	}
+	if err := p.listen(); err != nil {
+		return err
+	}
+	log.Info("Started", zap.String(logging.KeyVersion, version.String()), zap.String(logging.KeyPool, cfg.Pool.Name.String()))
+	if err := p.run(ctx); err != nil {
+		return err
+	}
+	log.Info("Stopped")
+	return nil
+}
+
+// listen opens all ports, so that one in use is an error before anything has begun.
+func (p *parts) listen() error {
+	if err := p.HTTP.Listen(); err != nil {
+		return fmt.Errorf("start http server: %w", err)
+	}
+	if err := p.HealthListener.Listen(); err != nil {
+		return fmt.Errorf("start gRPC health server: %w", err)
+	}
+	if err := p.ExtProcListener.Listen(); err != nil {
+		return fmt.Errorf("start ext_proc server: %w", err)
+	}
+	return nil
+}
+
+// run starts every part, waits for ctx, drains, and ends the rest. The work of the parts has a context of its own:
+// requests that are open, or still come in, need endpoints and their load until the last of them is gone.
+func (p *parts) run(ctx context.Context) error {
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	group, work := errgroup.WithContext(work)
+	for _, part := range []func(context.Context){p.Informers.Run, p.Store.Run, p.Scraper.Run, p.Health.Run} {
+		group.Go(func() error {
+			part(work)
+			return nil
+		})
+	}
+	group.Go(func() error { return p.HTTP.Run(work) })
+	group.Go(p.HealthListener.Run)
+	group.Go(p.ExtProcListener.Run)
+
+	select {
+	case <-ctx.Done():
+	case <-work.Done(): // a part has failed; there is no use in waiting for the others
+	}
+	p.drain(work)
+	stop()
+	p.HealthListener.Close()
+	return group.Wait()
+}
+
+// drain ends the ext_proc server:
+//
+//	unready, accepting       until gateways have heard of it   --drain-delay
+//	accepting nothing        until the last stream has ended   --drain-timeout
+//	cut                      what is open after that
+func (p *parts) drain(work context.Context) {
+	limits := p.Config.Drain
+	p.Health.Drain()
+	p.Log.Info("Started to drain", zap.Int("streams", p.ExtProc.InFlight()),
+		zap.Duration("delay", limits.Delay), zap.Duration("timeout", limits.Timeout))
+	select {
+	case <-time.After(limits.Delay):
+	case <-work.Done():
+	}
+	bounded, cancel := context.WithTimeout(work, limits.Timeout)
+	defer cancel()
+	if !p.ExtProcListener.Drain(bounded) {
+		if n := p.ExtProc.InFlight(); n > 0 {
+			p.Log.Warn("Cut streams that were open at the end of the drain", zap.Int("streams", n))
+		}
+	}
+	p.ExtProcListener.Close()
+}

@@ -1,0 +1,27 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Size is a number of bytes, written as Kubernetes quantities are: 32Mi, 500k, 1048576; also 32MiB.
+type Size int
+
+// String returns the size as a quantity.
+func (s *Size) String() string { return resource.NewQuantity(int64(*s), resource.BinarySI).String() }
+
+// Set takes a size.
+func (s *Size) Set(text string) error {
+	q, err := resource.ParseQuantity(strings.TrimSuffix(text, "B"))
+	if err != nil {
+		return fmt.Errorf("%q is not a size such as 32Mi: %w", text, err)
+	}
+	*s = Size(q.Value())
+	return nil
+}
+
+// Type says to the flag's help what a value is.
+func (*Size) Type() string { return "size" }

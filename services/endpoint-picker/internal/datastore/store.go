@@ -1,0 +1,175 @@
+// Package datastore holds the endpoints of the pool, as the cluster has them.
+//
+// Inputs are the caches of two informers: the one InferencePool and the pods of its namespace. Output is an immutable
+// Snapshot that is replaced whole, so that the pick path reads it without a lock.
+//
+// An endpoint lives as long as its pod is in the pool: it keeps its load from one snapshot to the next, and a pod
+// that comes back under the same address is a new endpoint. Only events of the caches change a snapshot: while the
+// API server is away the last one stands. The first snapshot is made when both caches have synced.
+package datastore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+)
+
+// Reasons for which there is nothing to choose from yet.
+var (
+	ErrNotSynced = errors.New("informers have not synced yet")
+	ErrNoPool    = errors.New("the InferencePool does not exist")
+)
+
+// A Snapshot is the pool at one moment. It is never changed.
+type Snapshot struct {
+	Err       error // why there is no pool, nil if there is one
+	Endpoints []*endpoint.Endpoint
+}
+
+// source is where pool and pods come from.
+type source interface {
+	// Pool returns the pool, or nil if there is none.
+	Pool() *Pool
+	// Pods returns the pods that match. They must not be changed.
+	Pods(selector labels.Selector) ([]*corev1.Pod, error)
+	// WaitForSync returns when both are complete, or false when ctx ends before.
+	WaitForSync(ctx context.Context) bool
+}
+
+// observer learns of each new snapshot, from one goroutine.
+type observer interface {
+	SetEndpoints(endpoints []*endpoint.Endpoint)
+}
+
+// Store holds the current snapshot.
+type Store struct {
+	log      *zap.Logger
+	pool     string
+	source   source
+	observer observer
+	clock    clock.PassiveClock
+
+	dirty    chan struct{}
+	snapshot atomic.Pointer[Snapshot]
+	known    map[endpoint.Identity]*endpoint.Endpoint
+}
+
+// Params is what a Store is made of.
+type Params struct {
+	Log      *zap.Logger
+	Pool     string // its name, for people
+	Source   source
+	Observer observer
+	Clock    clock.PassiveClock
+}
+
+// New returns a Store without endpoints.
+func New(p Params) *Store {
+	s := &Store{
+		log:      p.Log.With(zap.String(logging.KeyPool, p.Pool)),
+		pool:     p.Pool,
+		source:   p.Source,
+		observer: p.Observer,
+		clock:    p.Clock,
+		dirty:    make(chan struct{}, 1),
+		known:    map[endpoint.Identity]*endpoint.Endpoint{},
+	}
+	s.snapshot.Store(&Snapshot{Err: ErrNotSynced})
+	return s
+}
+
+// Snapshot returns the current snapshot.
+func (s *Store) Snapshot() *Snapshot { return s.snapshot.Load() }
+
+// Ready returns why requests cannot be placed: the pool is not known. A pool without endpoints is ready.
+func (s *Store) Ready() error {
+	if err := s.Snapshot().Err; err != nil {
+		return fmt.Errorf("inference pool %s: %w", s.pool, err)
+	}
+	return nil
+}
+
+// Changed says that the caches have changed. It returns at once.
+func (s *Store) Changed() {
+	select {
+	case s.dirty <- struct{}{}:
+	default: // a rebuild is due already and will see this change too
+	}
+}
+
+// Run makes snapshots until ctx ends. Changes that come close together are taken in one.
+func (s *Store) Run(ctx context.Context) {
+	if !s.source.WaitForSync(ctx) {
+		return
+	}
+	s.Changed()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.dirty:
+			s.rebuild()
+		}
+	}
+}
+
+// rebuild makes a snapshot of what the caches have.
+func (s *Store) rebuild() {
+	pool := s.source.Pool()
+	if pool == nil {
+		s.publish(nil, ErrNoPool)
+		return
+	}
+	pods, err := s.source.Pods(pool.Selector)
+	if err != nil { // a cache that cannot be read; what was known stands
+		s.log.Error("Could not list pods, kept the last endpoints", zap.Error(err))
+		return
+	}
+	s.publish(identities(pool, pods), nil)
+}
+
+// publish replaces the snapshot and tells the observer.
+func (s *Store) publish(ids []endpoint.Identity, err error) {
+	known := make(map[endpoint.Identity]*endpoint.Endpoint, len(ids))
+	endpoints := make([]*endpoint.Endpoint, 0, len(ids))
+	added := 0
+	for _, id := range ids {
+		e := s.known[id]
+		if e == nil {
+			e = endpoint.New(id, s.clock.Now())
+			added++
+		}
+		known[id] = e
+		endpoints = append(endpoints, e)
+	}
+	removed := len(s.known) + added - len(known)
+	last := s.snapshot.Swap(&Snapshot{Err: err, Endpoints: endpoints})
+	s.known = known
+	s.report(last, err, added, removed)
+	if added > 0 || removed > 0 {
+		s.observer.SetEndpoints(endpoints)
+	}
+}
+
+// report logs what a new snapshot changed.
+func (s *Store) report(last *Snapshot, err error, added, removed int) {
+	if !errors.Is(last.Err, err) {
+		if err != nil {
+			s.log.Warn("Could not find inference pool, waiting for it", zap.Error(err))
+		} else {
+			s.log.Info("Found inference pool")
+		}
+	}
+	if added > 0 || removed > 0 {
+		s.log.Debug("Changed endpoints", zap.Int("added", added), zap.Int("removed", removed), zap.Int("endpoints", len(s.known)))
+	}
+}

@@ -1,0 +1,183 @@
+// Package endpoint holds what the picker knows of one model server: who it is and how much it has to do.
+//
+// Load comes from two sources. A Sample is what the server's own metrics page said at one moment; it sees all
+// traffic, and it is old. Leases are the requests that this picker has placed; they are known at once, and they are
+// not all traffic. Load joins the two:
+//
+//	requests = waiting + running of the last sample
+//	         + leases acquired since that sample began
+//	         - leases released since that sample began
+//	         and never less than the leases that are open
+//
+// A lease whose stream ended before the response did (the gateway closes early, or never shows the response) is
+// abandoned: its request goes on, unseen. It stays counted until a sample that began after it was acquired, because
+// that sample contains it, or until a time limit when no sample comes.
+//
+//	            Acquire                  Release
+//	(nothing) ----------->  open  ---------------------->  (nothing)   counts as released
+//	                          |
+//	                          | Abandon           newer sample
+//	                          +-------> abandoned ------->  (nothing)   the sample has it
+//	                                        |  time limit
+//	                                        +----------->  (nothing)   counts as released
+//
+// All methods may be called from any goroutine; those of the pick path take no lock.
+package endpoint
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
+
+// An Identity names one port of one pod for as long as the pod lives: a pod that comes back under the same name or
+// address is another endpoint.
+type Identity struct {
+	Namespace, Pod string
+	UID            string // of the pod
+	Address        netip.AddrPort
+}
+
+// An Endpoint is one model server.
+type Endpoint struct {
+	identity Identity
+	address  string
+	since    time.Time
+
+	acquired atomic.Int64 // leases, ever
+	released atomic.Int64 // leases, ever
+	open     atomic.Int64 // leases, now, the abandoned included
+	failures atomic.Int64 // scrapes that failed, ever
+	sample   atomic.Pointer[sample]
+
+	mu        sync.Mutex
+	abandoned []abandoned
+}
+
+// Gauges are the figures of one metrics page.
+type Gauges struct {
+	Waiting float64 // requests in the queue
+	Running float64 // requests in the batch
+	KVUsage float64 // part of the KV cache in use, 0 to 1
+}
+
+// A Mark is the moment at which a scrape began.
+type Mark struct {
+	at                 time.Time
+	acquired, released int64
+}
+
+// sample is what a scrape said, and when it began.
+type sample struct {
+	Gauges
+	Mark
+}
+
+// abandoned is a lease whose request goes on unseen.
+type abandoned struct {
+	acquired int64 // its place in the order of acquisition
+	at       time.Time
+}
+
+// New returns an endpoint without load that is known since the given time.
+func New(id Identity, since time.Time) *Endpoint {
+	e := &Endpoint{identity: id, address: id.Address.String(), since: since}
+	e.sample.Store(&sample{Mark: Mark{at: since}})
+	return e
+}
+
+// Identity returns who the endpoint is.
+func (e *Endpoint) Identity() Identity { return e.identity }
+
+// Address returns "ip:port", an IPv6 address in brackets.
+func (e *Endpoint) Address() string { return e.address }
+
+// Acquire counts one request that is about to be sent to the endpoint.
+func (e *Endpoint) Acquire() *Lease {
+	e.open.Add(1)
+	return &Lease{endpoint: e, acquired: e.acquired.Add(1)}
+}
+
+// BeginScrape returns the mark that Record wants. It must be called before the page is asked for.
+func (e *Endpoint) BeginScrape(now time.Time) Mark {
+	return Mark{at: now, acquired: e.acquired.Load(), released: e.released.Load()}
+}
+
+// Record takes the result of the scrape that began at the mark.
+func (e *Endpoint) Record(m Mark, g Gauges) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sample.Store(&sample{Gauges: g, Mark: m})
+	kept := e.abandoned[:0]
+	for _, a := range e.abandoned {
+		if a.acquired <= m.acquired {
+			e.open.Add(-1)
+		} else {
+			kept = append(kept, a)
+		}
+	}
+	e.abandoned = kept
+}
+
+// RecordFailure counts a scrape that brought nothing.
+func (e *Endpoint) RecordFailure() { e.failures.Add(1) }
+
+// ExpireAbandoned lets go of the leases that were abandoned before the given time and that no sample has replaced.
+func (e *Endpoint) ExpireAbandoned(before time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	kept := e.abandoned[:0]
+	for _, a := range e.abandoned {
+		if a.at.Before(before) {
+			e.finish()
+		} else {
+			kept = append(kept, a)
+		}
+	}
+	e.abandoned = kept
+}
+
+// Load returns what the endpoint has to do now.
+func (e *Endpoint) Load() scheduling.Load {
+	s, open := e.sample.Load(), e.open.Load()
+	since := (e.acquired.Load() - s.acquired) - (e.released.Load() - s.released)
+	return scheduling.Load{
+		Requests: max(s.Waiting+s.Running+float64(since), float64(open), 0),
+		Waiting:  s.Waiting,
+		KVUsage:  s.KVUsage,
+		Sampled:  s.at,
+	}
+}
+
+// Stats are the figures of an endpoint for its metrics.
+type Stats struct {
+	Pod, Address   string
+	Gauges         Gauges // of the last scrape
+	InFlight       int64  // leases that are open
+	Picks          int64  // leases, ever
+	ScrapeFailures int64  // ever
+	SampleAge      time.Duration
+}
+
+// Stats returns the figures of the endpoint at the given time.
+func (e *Endpoint) Stats(now time.Time) Stats {
+	s := e.sample.Load()
+	return Stats{
+		Pod:            e.identity.Pod,
+		Address:        e.address,
+		Gauges:         s.Gauges,
+		InFlight:       e.open.Load(),
+		Picks:          e.acquired.Load(),
+		ScrapeFailures: e.failures.Load(),
+		SampleAge:      now.Sub(s.at),
+	}
+}
+
+// finish counts the end of one request.
+func (e *Endpoint) finish() {
+	e.released.Add(1)
+	e.open.Add(-1)
+}

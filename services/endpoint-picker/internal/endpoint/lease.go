@@ -1,0 +1,41 @@
+package endpoint
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A Lease is one request on an endpoint. It ends once, by Release or Abandon; what comes after that does nothing.
+type Lease struct {
+	endpoint *Endpoint
+	acquired int64 // its place in the order of acquisition
+	ended    atomic.Bool
+}
+
+// Address returns the endpoint's "ip:port".
+func (l *Lease) Address() string { return l.endpoint.address }
+
+// Endpoint returns the endpoint that the lease is on.
+func (l *Lease) Endpoint() *Endpoint { return l.endpoint }
+
+// Release ends the lease: the request has ended too.
+func (l *Lease) Release() {
+	if !l.ended.Swap(true) {
+		l.endpoint.finish()
+	}
+}
+
+// Abandon ends the lease while the request may go on.
+func (l *Lease) Abandon(now time.Time) {
+	if l.ended.Swap(true) {
+		return
+	}
+	e := l.endpoint
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.sample.Load().acquired >= l.acquired {
+		e.open.Add(-1) // the last sample has the request
+		return
+	}
+	e.abandoned = append(e.abandoned, abandoned{acquired: l.acquired, at: now})
+}

@@ -1,0 +1,92 @@
+package extproc
+
+import (
+	"fmt"
+	"testing"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// deaf takes measurements and forgets them.
+type deaf struct{}
+
+func (deaf) StreamStarted()      {}
+func (deaf) StreamEnded(Outcome) {}
+
+// BenchmarkMachine is what a request costs without gRPC and without the wire.
+func BenchmarkMachine(b *testing.B) {
+	for _, size := range []int{5_000, 67_000} {
+		b.Run(fmt.Sprintf("body=%d", size), func(b *testing.B) {
+			picker := newOne()
+			pieces := append([]Message{headers(FullDuplex)}, inChunks(noise(size), 16<<10)...)
+			pieces = append(pieces, answer(), pieceEnd("{}"))
+			var replies []Reply
+			b.ReportAllocs()
+			for b.Loop() {
+				picker.asked = picker.asked[:0]
+				m := NewMachine(picker, MachineOptions{MaxBody: 1 << 20})
+				for i := range pieces {
+					var err error
+					if replies, err = m.Step(&pieces[i], replies[:0]); err != nil {
+						b.Fatal(err)
+					}
+					for j := range replies {
+						_ = encode(&replies[j])
+					}
+				}
+				m.Close(noon)
+			}
+		})
+	}
+}
+
+// BenchmarkStream is a whole exchange over gRPC, client included.
+func BenchmarkStream(b *testing.B) {
+	for _, bench := range []struct{ body, tokens int }{{0, 1}, {5_000, 1}, {67_000, 1}, {5_000, 200}} {
+		b.Run(fmt.Sprintf("body=%d/tokens=%d", bench.body, bench.tokens), func(b *testing.B) {
+			picker := newOne()
+			client := dial(b, NewServer(Params{
+				Options: Options{MaxRequestBody: maxBodyHere}, Log: zap.NewNop(), Picker: picker, Observer: deaf{},
+				Clock: clocktesting.NewFakePassiveClock(noon),
+			}), maxBodyHere+room)
+			first, status, token, last := headers(FullDuplex), answer(), piece("data: {\"choices\":[{\"delta\":{\"content\":\"word\"}}]}\n\n"), pieceEnd("data: [DONE]\n\n")
+			request := []*extprocv3.ProcessingRequest{toEnvoy(&first)}
+			pieces := inChunks(noise(bench.body), 16<<10)
+			for i := range pieces {
+				request = append(request, toEnvoy(&pieces[i]))
+			}
+			replies := 1 + len(pieces)
+			b.ReportAllocs()
+			for b.Loop() {
+				picker.asked = picker.asked[:0]
+				stream, err := client.Process(b.Context())
+				require.NoError(b, err)
+				exchange(b, stream, replies, request...)
+				exchange(b, stream, 1, toEnvoy(&status))
+				for range bench.tokens - 1 {
+					exchange(b, stream, 1, toEnvoy(&token))
+				}
+				exchange(b, stream, 1, toEnvoy(&last))
+				require.NoError(b, stream.CloseSend())
+				_, _ = stream.Recv()
+			}
+		})
+	}
+}
+
+func exchange(b *testing.B, stream extprocv3.ExternalProcessor_ProcessClient, replies int, messages ...*extprocv3.ProcessingRequest) {
+	b.Helper()
+	for _, m := range messages {
+		if err := stream.Send(m); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for range replies {
+		if _, err := stream.Recv(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package extproc
+
+import (
+	"fmt"
+	"strings"
+)
+
+// bodyModeNames are the values of the flag, by mode.
+var bodyModeNames = []string{FullDuplex: "full-duplex", Streamed: "streamed", Buffered: "buffered", None: "none"}
+
+// String returns the mode's name.
+func (m *BodyMode) String() string { return bodyModeNames[*m] }
+
+// Set takes a mode by its name.
+func (m *BodyMode) Set(name string) error {
+	for mode, n := range bodyModeNames {
+		if n == name {
+			*m = BodyMode(mode)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is not one of %s", name, strings.Join(bodyModeNames, ", "))
+}
+
+// Type says to the flag's help what a value is.
+func (*BodyMode) Type() string { return "mode" }

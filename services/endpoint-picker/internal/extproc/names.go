@@ -1,0 +1,25 @@
+package extproc
+
+import extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+// ServiceName is the gRPC service, under which its health is asked for as well.
+var ServiceName = extprocv3.ExternalProcessor_ServiceDesc.ServiceName
+
+// Names that the protocol of the Gateway API Inference Extension fixes.
+const (
+	headerDestination   = "x-gateway-destination-endpoint" // also a key of lbNamespace
+	headerDroppedReason = "x-llm-d-request-dropped-reason"
+	lbNamespace         = "envoy.lb"
+	keyServed           = "x-gateway-destination-endpoint-served"
+	subsetNamespace     = "envoy.lb.subset_hint"
+	keySubset           = "x-gateway-destination-endpoint-subset"
+)
+
+// Names of HTTP, as Envoy has them.
+const (
+	headerStatus    = ":status"
+	headerRequestID = "x-request-id"
+)
+
+// headerPicked is ours: the picked endpoint, for clients, if that is asked for.
+const headerPicked = "x-fairlead-picked-endpoint"

@@ -1,0 +1,561 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	zaptest "go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/structpb"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
+
+const (
+	patience    = 10 * time.Second
+	maxBodyHere = 4 << 20
+	room        = 1 << 20
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a Server on a real gRPC connection.
+type rig struct {
+	*Server
+
+	picker   *one
+	observer *recorder
+	logs     *zaptest.ObservedLogs
+	client   extprocv3.ExternalProcessorClient
+}
+
+// recorder keeps what streams came to.
+type recorder struct {
+	mu       sync.Mutex
+	open     int
+	outcomes []Outcome
+}
+
+func (r *recorder) StreamStarted() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open++
+}
+
+func (r *recorder) StreamEnded(o Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open--
+	r.outcomes = append(r.outcomes, o)
+}
+
+// ended returns the outcomes once no stream is open.
+func (r *recorder) ended(t *testing.T, n int) []Outcome {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.open == 0 && len(r.outcomes) == n
+	}, patience, time.Millisecond)
+	return r.outcomes
+}
+
+func newRig(t testing.TB, o Options) *rig {
+	t.Helper()
+	core, logs := zaptest.New(zap.DebugLevel)
+	if o.MaxRequestBody == 0 {
+		o.MaxRequestBody = maxBodyHere
+	}
+	r := &rig{picker: newOne(), observer: &recorder{}, logs: logs}
+	r.Server = NewServer(Params{
+		Options: o, Log: zap.New(core), Picker: r.picker, Observer: r.observer, Clock: clocktesting.NewFakePassiveClock(noon),
+	})
+	r.client = dial(t, r.Server, o.MaxRequestBody+room)
+	return r
+}
+
+// dial serves s until the test ends.
+func dial(t testing.TB, s *Server, limit int) extprocv3.ExternalProcessorClient {
+	t.Helper()
+	listener := bufconn.Listen(1 << 20)
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(limit), grpc.WaitForHandlers(true))
+	s.Register(server)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener)
+	}()
+	conn, err := grpc.NewClient("passthrough:bufconn", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return listener.Dial() }))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, conn.Close())
+		server.Stop()
+		<-done
+	})
+	return extprocv3.NewExternalProcessorClient(conn)
+}
+
+// gateway plays Envoy on one stream: it sends what it is given and checks every reply as it comes.
+type gateway struct {
+	strictGateway
+
+	t      *testing.T
+	stream extprocv3.ExternalProcessor_ProcessClient
+	cancel context.CancelFunc
+}
+
+func (r *rig) open(t *testing.T) *gateway {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	stream, err := r.client.Process(ctx)
+	require.NoError(t, err)
+	return &gateway{strictGateway: strictGateway{subset: map[string]bool{address: true}}, t: t, stream: stream, cancel: cancel}
+}
+
+// send sends messages; a message too many for a stream that was closed is not an error.
+func (g *gateway) send(messages ...Message) {
+	g.t.Helper()
+	for i := range messages {
+		g.sent(&messages[i])
+		if err := g.stream.Send(toEnvoy(&messages[i])); err != nil {
+			require.ErrorIs(g.t, err, io.EOF)
+		}
+	}
+}
+
+// receive takes n replies.
+func (g *gateway) receive(n int) {
+	g.t.Helper()
+	for range n {
+		out, err := g.stream.Recv()
+		require.NoError(g.t, err)
+		require.NoError(g.t, g.take(out))
+		require.NoError(g.t, g.takeDestination(out))
+	}
+}
+
+// receiveAll takes replies until everything that was sent is answered.
+func (g *gateway) receiveAll() {
+	g.t.Helper()
+	for g.finish() != nil {
+		g.receive(1)
+	}
+}
+
+// end half-closes and expects nothing more but a clean end.
+func (g *gateway) end() {
+	g.t.Helper()
+	require.NoError(g.t, g.stream.CloseSend())
+	out, err := g.stream.Recv()
+	require.Nil(g.t, out)
+	require.ErrorIs(g.t, err, io.EOF)
+}
+
+// toEnvoy is the opposite of decode: it is how Envoy puts a message.
+func toEnvoy(m *Message) *extprocv3.ProcessingRequest {
+	out := &extprocv3.ProcessingRequest{}
+	switch m.Kind {
+	case RequestHeaders:
+		out.Request = &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{
+			Headers: headerMap(":method", "POST", ":path", "/v1/completions", "x-request-id", "id-1", headerDestination, "1.1.1.1:1"), EndOfStream: m.EndOfStream,
+		}}
+		out.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: envoyMode(m.Modes.Request), ResponseBodyMode: envoyMode(m.Modes.Response)}
+	case RequestBody:
+		out.Request = &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: m.Body, EndOfStream: m.EndOfStream}}
+	case RequestTrailers:
+		out.Request = &extprocv3.ProcessingRequest_RequestTrailers{RequestTrailers: &extprocv3.HttpTrailers{Trailers: headerMap("x", "y")}}
+	case ResponseHeaders:
+		out.Request = &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{
+			Headers: headerMap(":status", "200", "content-type", "text/event-stream"), EndOfStream: m.EndOfStream,
+		}}
+		if m.Served != "" {
+			out.MetadataContext = metadataOf(lbNamespace, keyServed, structpb.NewStringValue(m.Served))
+		}
+	case ResponseBody:
+		out.Request = &extprocv3.ProcessingRequest_ResponseBody{ResponseBody: &extprocv3.HttpBody{Body: m.Body, EndOfStream: m.EndOfStream}}
+	case ResponseTrailers:
+		out.Request = &extprocv3.ProcessingRequest_ResponseTrailers{ResponseTrailers: &extprocv3.HttpTrailers{Trailers: headerMap("x", "y")}}
+	case Immediate:
+	}
+	return out
+}
+
+func envoyMode(m BodyMode) filterv3.ProcessingMode_BodySendMode {
+	return map[BodyMode]filterv3.ProcessingMode_BodySendMode{
+		FullDuplex: filterv3.ProcessingMode_FULL_DUPLEX_STREAMED, Streamed: filterv3.ProcessingMode_STREAMED,
+		Buffered: filterv3.ProcessingMode_BUFFERED, None: filterv3.ProcessingMode_NONE,
+	}[m]
+}
+
+func headerMap(pairs ...string) *corev3.HeaderMap {
+	m := &corev3.HeaderMap{}
+	for i := 0; i < len(pairs); i += 2 {
+		m.Headers = append(m.Headers, &corev3.HeaderValue{Key: pairs[i], RawValue: []byte(pairs[i+1])})
+	}
+	return m
+}
+
+func metadataOf(namespace, key string, v *structpb.Value) *corev3.Metadata {
+	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{namespace: {Fields: map[string]*structpb.Value{key: v}}}}
+}
+
+// inChunks cuts a body as Envoy does, the end on the last piece.
+func inChunks(b []byte, size int) []Message {
+	var list []Message
+	for len(b) > size {
+		list = append(list, Message{Kind: RequestBody, Body: b[:size]})
+		b = b[size:]
+	}
+	return append(list, Message{Kind: RequestBody, Body: b, EndOfStream: true})
+}
+
+// noise is n bytes without a pattern.
+func noise(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{byte(n)}).Read(b) // never fails
+	return b
+}
+
+func TestBodiesComeBackByteForByte(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		pieces []Message
+	}{
+		{name: "empty", pieces: []Message{bodyEnd("")}},
+		{name: "5 kB and an empty end", pieces: []Message{body(string(noise(5000))), bodyEnd("")}},
+		{name: "200 kB in pieces", pieces: inChunks(noise(200_000), 16<<10)},
+		{name: "3 MB in pieces", pieces: inChunks(noise(3<<20), 16<<10)},
+		{name: "3 MB in one message", pieces: inChunks(noise(3<<20), 4<<20)},
+		{name: "at the limit", pieces: inChunks(noise(maxBodyHere), 1<<20)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, Options{})
+			g := r.open(t)
+			g.send(headers(FullDuplex))
+			g.send(tt.pieces...)
+			g.receiveAll()
+			g.send(answer())
+			g.receive(1)
+			for range 20 { // as tokens come: each is answered before the next
+				g.send(piece("data: {\"token\": 1}\n\n"))
+				g.receive(1)
+			}
+			g.send(pieceEnd("data: [DONE]\n\n"))
+			g.receiveAll()
+			assert.Equal(t, address, g.picked)
+			g.end()
+			assert.Equal(t, []Outcome{{Kind: Completed, Status: 200}}, r.observer.ended(t, 1))
+			assert.Zero(t, r.picker.inFlight())
+		})
+	}
+}
+
+func TestEndOfAStream(t *testing.T) {
+	t.Parallel()
+	whole := []Message{headersEnd(FullDuplex), answer(), pieceEnd("x")}
+	tests := []struct {
+		name  string
+		steps []Message
+		end   func(g *gateway)
+		want  OutcomeKind
+	}{
+		{name: "Envoy ends a finished stream in Canceled", steps: whole, end: func(g *gateway) { g.cancel() }, want: Completed},
+		{name: "half-close of a finished stream", steps: whole, end: (*gateway).end, want: Completed},
+		{name: "NGF half-closes after the body", steps: []Message{headers(FullDuplex), bodyEnd("abc")}, end: (*gateway).end, want: Unseen},
+		{name: "client gone in the response", steps: whole[:2], end: func(g *gateway) { g.cancel() }, want: Interrupted},
+		{name: "client gone before the pick", steps: []Message{headers(FullDuplex), body("a")}, end: func(g *gateway) { g.cancel() }, want: Unpicked},
+		{name: "nothing was sent", end: (*gateway).end, want: Unpicked},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, Options{})
+			g := r.open(t)
+			g.send(tt.steps...)
+			if g.request.end || g.request.headersEnd {
+				g.receiveAll()
+			}
+			tt.end(g)
+			assert.Equal(t, tt.want, r.observer.ended(t, 1)[0].Kind)
+			assert.Zero(t, r.InFlight())
+			settle(t, r.picker)
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	big := string(make([]byte, maxBodyHere))
+	tests := []struct {
+		name   string
+		steps  []Message
+		err    error
+		code   int
+		reason string
+		text   string
+	}{
+		{
+			name: "no endpoints", steps: []Message{headers(FullDuplex), bodyEnd("a")}, err: scheduling.ErrNoEndpoints,
+			code: 503, reason: reasonNoEndpoints, text: "inference error: ServiceUnavailable - no ready endpoints in the pool",
+		},
+		{
+			name: "none in the subset, header-only", steps: []Message{headersEnd(FullDuplex)}, err: scheduling.ErrNoneInSubset,
+			code: 503, reason: reasonNoEndpoints, text: "inference error: ServiceUnavailable - no ready endpoint in the subset that the gateway allows",
+		},
+		{
+			name: "body over the limit", steps: []Message{headers(FullDuplex), body(big), body("x")},
+			code: 413, text: "inference error: PayloadTooLarge - request body is over 4194304 bytes",
+		},
+		{
+			name: "body over the limit, in one message", steps: []Message{headers(FullDuplex), bodyEnd(big + "x")},
+			code: 413, text: "inference error: PayloadTooLarge - request body is over 4194304 bytes",
+		},
+		{
+			name: "body before the headers", steps: []Message{bodyEnd("x")},
+			code: 400, text: "inference error: BadRequest - request body before the request headers",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, Options{})
+			r.picker.err = tt.err
+			g := r.open(t)
+			g.send(tt.steps...)
+			g.receive(1)
+			require.NotNil(t, g.immediate)
+			assert.EqualValues(t, tt.code, g.immediate.GetStatus().GetCode())
+			assert.Equal(t, tt.text, string(g.immediate.GetBody()))
+			reason := ""
+			for _, h := range g.immediate.GetHeaders().GetSetHeaders() {
+				assert.Equal(t, headerDroppedReason, h.GetHeader().GetKey())
+				reason = string(h.GetHeader().GetRawValue())
+			}
+			assert.Equal(t, tt.reason, reason)
+			_, err := g.stream.Recv()
+			require.ErrorIs(t, err, io.EOF, "closed cleanly")
+			assert.Equal(t, Refused, r.observer.ended(t, 1)[0].Kind)
+		})
+	}
+}
+
+func TestMessageThatCannotBeReceivedEndsTheStream(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	g := r.open(t)
+	g.send(headers(FullDuplex), bodyEnd(string(make([]byte, maxBodyHere+2*room))))
+	_, err := g.stream.Recv()
+	assert.Equal(t, codes.ResourceExhausted, status.Code(err))
+	assert.Equal(t, Failed, r.observer.ended(t, 1)[0].Kind)
+}
+
+func TestBrokenProtocolEndsTheStream(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	g := r.open(t)
+	g.send(headersEnd(FullDuplex))
+	g.receive(1)
+	g.send(headersEnd(FullDuplex))
+	_, err := g.stream.Recv()
+	assert.Equal(t, codes.InvalidArgument, status.Code(err))
+	assert.Contains(t, err.Error(), "request headers: message out of order")
+	assert.Equal(t, Failed, r.observer.ended(t, 1)[0].Kind)
+	settle(t, r.picker)
+}
+
+func TestBodyModeOfGatewaysThatDoNotTell(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []BodyMode{FullDuplex, Streamed, Buffered, None} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, Options{BodyMode: mode})
+			g := r.open(t)
+			first := headers(mode)
+			g.sent(&first)
+			in := toEnvoy(&first)
+			in.ProtocolConfig = nil
+			require.NoError(t, g.stream.Send(in))
+			if mode != None {
+				g.send(bodyEnd("abc"))
+			}
+			g.receiveAll()
+			assert.Equal(t, address, g.picked)
+			g.end()
+		})
+	}
+}
+
+func TestSubsetHint(t *testing.T) {
+	t.Parallel()
+	list := structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewStringValue("10.0.0.1:8000"), structpb.NewStringValue("10.0.0.2:8000")}})
+	tests := []struct {
+		name string
+		give *corev3.Metadata
+		want *scheduling.Subset
+	}{
+		{name: "none", give: nil, want: nil},
+		{name: "another namespace", give: metadataOf(lbNamespace, keySubset, list), want: nil},
+		{name: "list", give: metadataOf(subsetNamespace, keySubset, list), want: scheduling.ParseSubset([]string{"10.0.0.1:8000", "10.0.0.2:8000"})},
+		{
+			name: "string", give: metadataOf(subsetNamespace, keySubset, structpb.NewStringValue("10.0.0.1:8000,10.0.0.2:8000")),
+			want: scheduling.ParseSubset([]string{"10.0.0.1:8000", "10.0.0.2:8000"}),
+		},
+		{name: "empty list", give: metadataOf(subsetNamespace, keySubset, structpb.NewListValue(nil)), want: &scheduling.Subset{}},
+		{name: "empty string", give: metadataOf(subsetNamespace, keySubset, structpb.NewStringValue("")), want: &scheduling.Subset{}},
+		{name: "neither", give: metadataOf(subsetNamespace, keySubset, structpb.NewNumberValue(7)), want: &scheduling.Subset{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			first := headersEnd(FullDuplex)
+			in := toEnvoy(&first)
+			in.MetadataContext = tt.give
+			var m Message
+			decoder{}.decode(in, &m)
+			assert.Equal(t, tt.want, m.Subset)
+			decoder{ignoreSubset: true}.decode(in, &m)
+			assert.Nil(t, m.Subset)
+		})
+	}
+}
+
+func TestHeadersOfGatewaysWithTheirOwnStyle(t *testing.T) {
+	t.Parallel()
+	ngf := &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: "X-Other", Value: "1"}, {Key: "X-Request-Id", Value: "id"}, {Key: "X-Both", Value: "old", RawValue: []byte("raw")}}}
+	assert.Equal(t, "id", headerValue(ngf, "x-request-id"))
+	assert.Equal(t, "raw", headerValue(ngf, "x-both"))
+	assert.Empty(t, headerValue(ngf, "x-none"))
+	assert.Empty(t, headerValue(nil, "x-none"))
+}
+
+func TestServedEndpointAndStatus(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{ReportEndpoint: true})
+	g := r.open(t)
+	g.send(headersEnd(FullDuplex))
+	g.receive(1)
+	g.send(Message{Kind: ResponseHeaders, Served: "10.0.0.9:8000", EndOfStream: true})
+	out, err := g.stream.Recv()
+	require.NoError(t, err)
+	set := out.GetResponseHeaders().GetResponse().GetHeaderMutation().GetSetHeaders()
+	require.Len(t, set, 1)
+	assert.Equal(t, headerPicked, set[0].GetHeader().GetKey())
+	assert.Equal(t, address, string(set[0].GetHeader().GetRawValue()))
+	g.end()
+	assert.Equal(t, []Outcome{{Kind: Completed, Status: 200, Moved: true}}, r.observer.ended(t, 1))
+}
+
+func TestPicksAreLoggedAtDebugOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	g := r.open(t)
+	g.send(headers(FullDuplex), bodyEnd("abc"))
+	g.receiveAll()
+	g.end()
+	r.observer.ended(t, 1)
+	require.Len(t, r.logs.All(), 1)
+	entry := r.logs.All()[0]
+	assert.Equal(t, zap.DebugLevel, entry.Level)
+	assert.Equal(t, map[string]any{"requestID": "id-1", "endpoint": address}, entry.ContextMap())
+}
+
+func TestManyStreamsAtOnce(t *testing.T) {
+	t.Parallel()
+	const streams = 100
+	r := newRig(t, Options{})
+	target := r.picker.endpoint
+	shared := newMockPicker(t)
+	shared.EXPECT().Pick((*scheduling.Subset)(nil)).RunAndReturn(
+		func(*scheduling.Subset) (*endpoint.Lease, error) { return target.Acquire(), nil }).Times(streams)
+	r.Server.picker = shared
+	var wg sync.WaitGroup
+	for range streams {
+		wg.Go(func() {
+			g := r.open(t)
+			g.send(headers(FullDuplex))
+			g.send(inChunks(noise(70_000), 16<<10)...)
+			g.receiveAll()
+			g.send(answer(), piece("a"), pieceEnd("b"))
+			g.receiveAll()
+			g.end()
+		})
+	}
+	wg.Wait()
+	for _, o := range r.observer.ended(t, streams) {
+		assert.Equal(t, Completed, o.Kind)
+	}
+	assert.Zero(t, r.picker.inFlight())
+	assert.Zero(t, r.InFlight())
+}
+
+func TestBodyModeNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range strings.Fields("full-duplex streamed buffered none") {
+		var m BodyMode
+		require.NoError(t, m.Set(name))
+		assert.Equal(t, name, m.String())
+	}
+	m := Buffered
+	require.EqualError(t, m.Set("half-duplex"), `"half-duplex" is not one of full-duplex, streamed, buffered, none`)
+	assert.Equal(t, Buffered, m)
+	assert.Equal(t, "mode", m.Type())
+}
+
+func TestServiceName(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "envoy.service.ext_proc.v3.ExternalProcessor", ServiceName)
+}
+
+// brokenStream fails to send.
+type brokenStream struct {
+	extprocv3.ExternalProcessor_ProcessServer
+
+	in []Message
+}
+
+var errBroken = errors.New("connection broke")
+
+func (b *brokenStream) Context() context.Context { return context.Background() }
+
+func (b *brokenStream) Send(*extprocv3.ProcessingResponse) error { return errBroken }
+
+func (b *brokenStream) Recv() (*extprocv3.ProcessingRequest, error) {
+	next := b.in[0]
+	b.in = b.in[1:]
+	return toEnvoy(&next), nil
+}
+
+func TestConnectionThatBreaks(t *testing.T) {
+	t.Parallel()
+	picker, observed := newOne(), newMockObserver(t)
+	observed.EXPECT().StreamStarted().Once()
+	observed.EXPECT().StreamEnded(Outcome{Kind: Failed}).Once()
+	s := NewServer(Params{Log: zap.NewNop(), Picker: picker, Observer: observed, Clock: clocktesting.NewFakePassiveClock(noon)})
+	require.ErrorIs(t, s.Process(&brokenStream{in: []Message{headersEnd(FullDuplex)}}), errBroken)
+	settle(t, picker)
+}

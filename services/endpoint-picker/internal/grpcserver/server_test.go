@@ -1,0 +1,175 @@
+package grpcserver
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+const patience = 10 * time.Second
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// watchable is a service with streams that stay open until the client ends them.
+type watchable struct{ *health.Server }
+
+func (w watchable) Register(r grpc.ServiceRegistrar) { healthv1.RegisterHealthServer(r, w.Server) }
+
+// start runs a server until the test ends.
+func start(t *testing.T, options ...grpc.ServerOption) *Server {
+	t.Helper()
+	s := New(Params{Log: zap.NewNop(), Flag: "grpc-port", Options: options, Service: watchable{health.NewServer()}})
+	require.NoError(t, s.Listen())
+	done := make(chan error, 1)
+	go func() { done <- s.Run() }()
+	t.Cleanup(func() {
+		s.Close()
+		require.NoError(t, <-done)
+	})
+	return s
+}
+
+func connect(t *testing.T, s *Server, creds credentials.TransportCredentials) healthv1.HealthClient {
+	t.Helper()
+	_, port, err := net.SplitHostPort(s.Address())
+	require.NoError(t, err)
+	conn, err := grpc.NewClient("passthrough:127.0.0.1:"+port, grpc.WithTransportCredentials(creds))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	return healthv1.NewHealthClient(conn)
+}
+
+// watch opens a stream and waits until the server has it.
+func watch(t *testing.T, client healthv1.HealthClient) (healthv1.Health_WatchClient, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	stream, err := client.Watch(ctx, &healthv1.HealthCheckRequest{})
+	require.NoError(t, err)
+	_, err = stream.Recv()
+	require.NoError(t, err)
+	return stream, cancel
+}
+
+func TestDrainWaitsForStreams(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	client := connect(t, s, insecure.NewCredentials())
+	_, endStream := watch(t, client)
+
+	drained := make(chan bool, 1)
+	go func() { drained <- s.Drain(t.Context()) }()
+	require.Eventually(t, func() bool {
+		_, err := net.DialTimeout("tcp", s.Address(), time.Second)
+		return err != nil
+	}, patience, time.Millisecond, "nothing new is accepted")
+	select {
+	case <-drained:
+		t.Fatal("drained with a stream open")
+	case <-time.After(100 * time.Millisecond):
+	}
+	endStream()
+	assert.True(t, <-drained)
+}
+
+func TestDrainIsBounded(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	stream, _ := watch(t, connect(t, s, insecure.NewCredentials()))
+
+	bounded, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	assert.False(t, s.Drain(bounded))
+	s.Close()
+	_, err := stream.Recv()
+	require.Error(t, err, "the stream was cut")
+}
+
+func TestDrainOfAnIdleServer(t *testing.T) {
+	t.Parallel()
+	assert.True(t, start(t).Drain(t.Context()))
+}
+
+func TestPortInUse(t *testing.T) {
+	t.Parallel()
+	_, port, err := net.SplitHostPort(start(t).Address())
+	require.NoError(t, err)
+	n, err := strconv.Atoi(port)
+	require.NoError(t, err)
+	s := New(Params{Log: zap.NewNop(), Flag: "grpc-port", Port: n, Service: watchable{health.NewServer()}})
+	require.ErrorContains(t, s.Listen(), fmt.Sprintf("open --grpc-port %d:", n))
+	s.Close()
+}
+
+func TestSelfSignedServing(t *testing.T) {
+	t.Parallel()
+	options, err := Options{Secure: true}.ServerOptions()
+	require.NoError(t, err)
+	s := start(t, options...)
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		cfg := &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version, NextProtos: []string{"h2"}}
+		_, port, err := net.SplitHostPort(s.Address())
+		require.NoError(t, err)
+		conn, err := tls.Dial("tcp", "127.0.0.1:"+port, cfg)
+		require.NoError(t, err)
+		state := conn.ConnectionState()
+		assert.Equal(t, version, state.Version)
+		assert.Equal(t, "h2", state.NegotiatedProtocol)
+		assert.IsType(t, &ecdsa.PublicKey{}, state.PeerCertificates[0].PublicKey)
+		require.NoError(t, conn.Close())
+	}
+	_, cancel := watch(t, connect(t, s, credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
+	cancel()
+}
+
+func TestCertificateOfAFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, err := Options{Secure: true, CertPath: dir}.ServerOptions()
+	require.ErrorContains(t, err, "load certificate of --cert-path "+dir)
+
+	c, err := selfSigned(time.Now())
+	require.NoError(t, err)
+	key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	require.NoError(t, err)
+	for name, block := range map[string]*pem.Block{
+		certificateFile: {Type: "CERTIFICATE", Bytes: c.Certificate[0]}, keyFile: {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
+	}
+	loaded, err := Options{Secure: true, CertPath: dir}.certificate()
+	require.NoError(t, err)
+	assert.Equal(t, c.Certificate, loaded.Certificate)
+}
+
+func TestManyStreamsOnOneConnection(t *testing.T) {
+	t.Parallel()
+	options, err := Options{}.ServerOptions()
+	require.NoError(t, err)
+	client := connect(t, start(t, options...), insecure.NewCredentials())
+	var open sync.WaitGroup
+	for range 500 {
+		open.Go(func() { watch(t, client) })
+	}
+	open.Wait()
+}

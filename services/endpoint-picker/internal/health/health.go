@@ -1,0 +1,101 @@
+// Package health answers gRPC health checks, by Check and Watch, under the names that charts of endpoint pickers use.
+//
+//	name                                             serving
+//	liveness                                         always
+//	"", readiness, inference-extension, and the      while the picker is ready and not draining
+//	ext_proc service
+//
+// Liveness never depends on the cluster: a missing pool must not restart the picker.
+package health
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// Names under which health is asked for, besides the ext_proc service's.
+const (
+	Liveness  = "liveness"
+	Readiness = "readiness"
+	chartName = "inference-extension"
+)
+
+// refreshInterval is how soon a change is told to those who watch; checks between two refreshes may be that much late.
+const refreshInterval = 100 * time.Millisecond
+
+var errDraining = errors.New("the picker is draining")
+
+// readiness says why requests cannot be placed, if so.
+type readiness interface {
+	Ready() error
+}
+
+// Server answers health checks.
+type Server struct {
+	readiness readiness
+	server    *health.Server
+	names     []string // that follow readiness
+	draining  atomic.Bool
+
+	refreshing sync.Mutex // so that the later of two refreshes knows more
+}
+
+// NewServer returns a Server that is yet to be registered. The names of the services whose health is the picker's
+// readiness are added to the fixed ones.
+func NewServer(r readiness, services ...string) *Server {
+	s := &Server{readiness: r, server: health.NewServer(), names: append([]string{"", Readiness, chartName}, services...)}
+	s.server.SetServingStatus(Liveness, healthv1.HealthCheckResponse_SERVING)
+	s.refresh()
+	return s
+}
+
+// Register adds the service to a gRPC server.
+func (s *Server) Register(r grpc.ServiceRegistrar) { healthv1.RegisterHealthServer(r, s.server) }
+
+// Ready returns why no more requests should come, nil if they should.
+func (s *Server) Ready() error {
+	if s.draining.Load() {
+		return errDraining
+	}
+	return s.readiness.Ready()
+}
+
+// Drain makes the picker unready, for good.
+func (s *Server) Drain() {
+	s.draining.Store(true)
+	s.refresh()
+}
+
+// Run keeps the answers true until ctx ends.
+func (s *Server) Run(ctx context.Context) {
+	ticker := time.NewTicker(refreshInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.refresh()
+		}
+	}
+}
+
+// refresh tells the state.
+func (s *Server) refresh() {
+	s.refreshing.Lock()
+	defer s.refreshing.Unlock()
+	state := healthv1.HealthCheckResponse_SERVING
+	if s.Ready() != nil {
+		state = healthv1.HealthCheckResponse_NOT_SERVING
+	}
+	for _, name := range s.names {
+		s.server.SetServingStatus(name, state)
+	}
+}

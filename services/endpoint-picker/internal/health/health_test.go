@@ -1,0 +1,127 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+)
+
+const extProc = "envoy.service.ext_proc.v3.ExternalProcessor"
+
+var errNotReady = errors.New("no pool")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a health server, run, and a client of it.
+type rig struct {
+	*Server
+
+	client healthv1.HealthClient
+	ready  atomic.Bool
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{}
+	readiness := newMockReadiness(t)
+	readiness.EXPECT().Ready().RunAndReturn(func() error {
+		if r.ready.Load() {
+			return nil
+		}
+		return errNotReady
+	})
+	r.Server = NewServer(readiness, extProc)
+
+	listener := bufconn.Listen(1 << 16)
+	server := grpc.NewServer()
+	r.Register(server)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{}, 2)
+	go func() { _ = server.Serve(listener); done <- struct{}{} }()
+	go func() { r.Run(ctx); done <- struct{}{} }()
+	conn, err := grpc.NewClient("passthrough:bufconn", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return listener.Dial() }))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, conn.Close())
+		cancel()
+		server.Stop()
+		<-done
+		<-done
+	})
+	r.client = healthv1.NewHealthClient(conn)
+	return r
+}
+
+func (r *rig) serving(t *testing.T, name string) bool {
+	t.Helper()
+	answer, err := r.client.Check(t.Context(), &healthv1.HealthCheckRequest{Service: name})
+	require.NoError(t, err)
+	return answer.GetStatus() == healthv1.HealthCheckResponse_SERVING
+}
+
+func readinessNames() []string { return []string{"", Readiness, chartName, extProc} }
+
+func TestHealthFollowsReadiness(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	eventually := func(want bool) {
+		for _, name := range readinessNames() {
+			require.Eventually(t, func() bool { return r.serving(t, name) == want }, 10*time.Second, time.Millisecond, name)
+		}
+		assert.True(t, r.serving(t, Liveness), "liveness never depends on it")
+	}
+	eventually(false)
+	require.ErrorIs(t, r.Ready(), errNotReady)
+	r.ready.Store(true)
+	eventually(true)
+	require.NoError(t, r.Ready())
+	r.ready.Store(false)
+	eventually(false)
+}
+
+func TestDrainIsAtOnceAndForGood(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.ready.Store(true)
+	require.Eventually(t, func() bool { return r.serving(t, Readiness) }, 10*time.Second, time.Millisecond)
+
+	watch, err := r.client.Watch(t.Context(), &healthv1.HealthCheckRequest{Service: extProc})
+	require.NoError(t, err)
+	first, err := watch.Recv()
+	require.NoError(t, err)
+	assert.Equal(t, healthv1.HealthCheckResponse_SERVING, first.GetStatus())
+
+	r.Drain()
+	for _, name := range readinessNames() {
+		assert.False(t, r.serving(t, name), name)
+	}
+	assert.True(t, r.serving(t, Liveness))
+	require.ErrorIs(t, r.Ready(), errDraining)
+	second, err := watch.Recv()
+	require.NoError(t, err)
+	assert.Equal(t, healthv1.HealthCheckResponse_NOT_SERVING, second.GetStatus(), "those who watch are told")
+
+	time.Sleep(3 * refreshInterval)
+	assert.False(t, r.serving(t, Readiness), "a pool that is there changes nothing")
+}
+
+func TestUnknownServiceIsSaidToBe(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	_, err := r.client.Check(t.Context(), &healthv1.HealthCheckRequest{Service: "other"})
+	require.Equal(t, codes.NotFound, status.Code(err))
+}

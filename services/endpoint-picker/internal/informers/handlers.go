@@ -1,0 +1,74 @@
+package informers
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+)
+
+// strip keeps what an endpoint is made of. Of anything else, tombstones included, it keeps everything.
+func strip(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	kept := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         pod.Namespace,
+			Name:              pod.Name,
+			UID:               pod.UID,
+			ResourceVersion:   pod.ResourceVersion,
+			CreationTimestamp: pod.CreationTimestamp,
+			DeletionTimestamp: pod.DeletionTimestamp,
+			Labels:            pod.Labels,
+		},
+		Status: corev1.PodStatus{PodIP: pod.Status.PodIP},
+	}
+	if c := readiness(pod); c != nil {
+		kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}
+	}
+	return kept, nil
+}
+
+// samePod reports whether two states of a pod are the same to us.
+func samePod(a, b *corev1.Pod) bool {
+	readyA, readyB := readiness(a), readiness(b)
+	return a.UID == b.UID &&
+		a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
+		a.Status.PodIP == b.Status.PodIP &&
+		(readyA == nil) == (readyB == nil) &&
+		(readyA == nil || readyA.Status == readyB.Status) &&
+		maps.Equal(a.Labels, b.Labels)
+}
+
+// samePool reports whether two states of a pool are the same to us: its status does not count.
+func samePool(a, b *inferencev1.InferencePool) bool {
+	return a.UID == b.UID && a.Generation == b.Generation
+}
+
+// onChange calls changed for every event but updates that leave the object the same.
+func onChange[T any](changed func(), same func(a, b T) bool) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { changed() },
+		UpdateFunc: func(a, b any) {
+			before, okBefore := a.(T)
+			after, okAfter := b.(T)
+			if !okBefore || !okAfter || !same(before, after) {
+				changed()
+			}
+		},
+		DeleteFunc: func(any) { changed() },
+	}
+}
+
+func readiness(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,294 @@
+package informers
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	inferencefake "sigs.k8s.io/gateway-api-inference-extension/client-go/clientset/versioned/fake"
+
+	"fairlead.dev/services/endpoint-picker/internal/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+)
+
+const (
+	patience = 20 * time.Second
+	tick     = 2 * time.Millisecond
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a cluster with a store that follows it.
+type world struct {
+	core      *fake.Clientset
+	inference *inferencefake.Clientset
+	store     *datastore.Store
+}
+
+// nobody watches the store.
+type nobody struct{}
+
+func (nobody) SetEndpoints([]*endpoint.Endpoint) {}
+
+func serveKind(core *fake.Clientset) {
+	core.Lock()
+	defer core.Unlock()
+	core.Resources = []*metav1.APIResourceList{{
+		GroupVersion: PoolGroup + "/v1",
+		APIResources: []metav1.APIResource{{Name: poolResource, Kind: "InferencePool", Namespaced: true}},
+	}}
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	return &world{core: fake.NewClientset(), inference: inferencefake.NewSimpleClientset()}
+}
+
+// run follows the cluster until the test ends.
+func (w *world) run(t *testing.T) {
+	t.Helper()
+	i := New(Params{
+		Log: zap.NewNop(), Core: w.core, Inference: w.inference,
+		Pool: cache.NewObjectName("ns", "pool"), PollInterval: 10 * time.Millisecond,
+	})
+	w.store = datastore.New(datastore.Params{
+		Log: zap.NewNop(), Pool: "ns/pool", Source: i, Observer: nobody{}, Clock: clock.RealClock{},
+	})
+	require.NoError(t, i.OnChange(w.store.Changed))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{}, 2)
+	for _, run := range []func(context.Context){i.Run, w.store.Run} {
+		go func() {
+			run(ctx)
+			done <- struct{}{}
+		}()
+	}
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		<-done
+	})
+}
+
+func (w *world) eventually(t *testing.T, why string, want ...string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		got := []string{}
+		for _, e := range w.store.Snapshot().Endpoints {
+			got = append(got, e.Address())
+		}
+		return w.store.Ready() == nil && slices.Equal(got, want)
+	}, patience, tick, why)
+}
+
+func pool(match map[string]string, ports ...int32) *inferencev1.InferencePool {
+	p := &inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pool", UID: "pool", Generation: 1}}
+	for key, value := range match {
+		if p.Spec.Selector.MatchLabels == nil {
+			p.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{}
+		}
+		p.Spec.Selector.MatchLabels[inferencev1.LabelKey(key)] = inferencev1.LabelValue(value)
+	}
+	for _, port := range ports {
+		p.Spec.TargetPorts = append(p.Spec.TargetPorts, inferencev1.Port{Number: inferencev1.PortNumber(port)})
+	}
+	return p
+}
+
+func pod(namespace, name, ip string, set map[string]string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "1", Labels: set, Annotations: map[string]string{"large": "thing"}},
+		Spec:       corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "vllm"}}},
+		Status: corev1.PodStatus{PodIP: ip, Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, Message: "all good"},
+		}},
+	}
+}
+
+var (
+	model = map[string]string{"app": "model"}
+	other = map[string]string{"app": "other"}
+)
+
+func TestStoreFollowsTheCluster(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	w := newWorld(t)
+	serveKind(w.core)
+	for _, p := range []*corev1.Pod{pod("ns", "a", "10.0.0.1", model), pod("ns", "b", "10.0.0.2", other), pod("elsewhere", "c", "10.0.0.3", model)} {
+		require.NoError(t, w.core.Tracker().Add(p))
+	}
+	require.NoError(t, w.inference.Tracker().Add(pool(model, 8000)))
+	w.run(t)
+	w.eventually(t, "start", "10.0.0.1:8000")
+
+	pods := w.core.CoreV1().Pods("ns")
+	_, err := pods.Create(ctx, pod("ns", "d", "10.0.0.4", model), metav1.CreateOptions{})
+	require.NoError(t, err)
+	w.eventually(t, "a pod came", "10.0.0.1:8000", "10.0.0.4:8000")
+
+	unready := pod("ns", "a", "10.0.0.1", model)
+	unready.Status.Conditions[1].Status = corev1.ConditionFalse
+	_, err = pods.UpdateStatus(ctx, unready, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	w.eventually(t, "a pod became unready", "10.0.0.4:8000")
+
+	_, err = pods.Update(ctx, pod("ns", "b", "10.0.0.2", model), metav1.UpdateOptions{})
+	require.NoError(t, err)
+	w.eventually(t, "a pod was relabelled", "10.0.0.2:8000", "10.0.0.4:8000")
+
+	require.NoError(t, pods.Delete(ctx, "d", metav1.DeleteOptions{}))
+	w.eventually(t, "a pod went", "10.0.0.2:8000")
+
+	pools := w.inference.InferenceV1().InferencePools("ns")
+	changed := pool(other, 8001, 8002)
+	changed.Generation = 2
+	_, err = pods.Create(ctx, pod("ns", "e", "10.0.0.5", other), metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = pools.Update(ctx, changed, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	w.eventually(t, "selector and ports changed", "10.0.0.5:8001", "10.0.0.5:8002")
+
+	require.NoError(t, pools.Delete(ctx, "pool", metav1.DeleteOptions{}))
+	require.Eventually(t, func() bool { return w.store.Ready() != nil }, patience, tick, "the pool was deleted")
+	assert.Empty(t, w.store.Snapshot().Endpoints)
+}
+
+func TestPoolKindThatComesLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	require.NoError(t, w.core.Tracker().Add(pod("ns", "a", "10.0.0.1", model)))
+	w.run(t)
+	require.Eventually(t, func() bool { return w.store.Ready().Error() == "inference pool ns/pool: "+datastore.ErrNoPool.Error() }, patience, tick)
+
+	require.NoError(t, w.inference.Tracker().Add(pool(model, 8000)))
+	serveKind(w.core)
+	w.eventually(t, "the kind came", "10.0.0.1:8000")
+}
+
+func TestOnlyThePoolItselfIsAskedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	serveKind(w.core)
+	require.NoError(t, w.inference.Tracker().Add(pool(model, 8000)))
+	w.run(t)
+	w.eventually(t, "start")
+	for _, action := range w.inference.Actions() {
+		assert.Equal(t, "ns", action.GetNamespace())
+		assert.Contains(t, []string{"list", "watch"}, action.GetVerb())
+		restrictions := fields.Everything()
+		switch a := action.(type) {
+		case clienttesting.ListAction:
+			restrictions = a.GetListRestrictions().Fields
+		case clienttesting.WatchAction:
+			restrictions = a.GetWatchRestrictions().Fields
+		}
+		assert.Equal(t, "metadata.name=pool", restrictions.String())
+	}
+	for _, action := range w.core.Actions() {
+		if action.GetResource().Resource == "pods" {
+			assert.Equal(t, "ns", action.GetNamespace())
+		}
+	}
+}
+
+func TestReadPool(t *testing.T) {
+	t.Parallel()
+	p := read(pool(model, 8000, 65535))
+	assert.Equal(t, []uint16{8000, 65535}, p.Ports)
+	assert.Equal(t, "app=model", p.Selector.String())
+	assert.False(t, read(pool(nil, 8000)).Selector.Matches(labels.Set(model)), "no selector is not every pod")
+}
+
+func TestStripKeepsWhatEndpointsAreMadeOf(t *testing.T) {
+	t.Parallel()
+	full := pod("ns", "a", "10.0.0.1", model)
+	full.ResourceVersion = "7"
+	full.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	full.CreationTimestamp = metav1.Time{Time: time.Unix(2, 0)}
+	got, err := strip(full)
+	require.NoError(t, err)
+	assert.Equal(t, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "a", UID: full.UID, ResourceVersion: "7", Labels: model,
+			DeletionTimestamp: full.DeletionTimestamp, CreationTimestamp: full.CreationTimestamp,
+		},
+		Status: corev1.PodStatus{PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}, got)
+	again, err := strip(got)
+	require.NoError(t, err)
+	assert.Equal(t, got, again)
+
+	tombstone := cache.DeletedFinalStateUnknown{Key: "ns/a"}
+	got, err = strip(tombstone)
+	require.NoError(t, err)
+	assert.Equal(t, tombstone, got)
+}
+
+func TestHandlerLooksAwayWhenNothingChanged(t *testing.T) {
+	t.Parallel()
+	base := func() *corev1.Pod { return pod("ns", "a", "10.0.0.1", maps.Clone(model)) }
+	tests := []struct {
+		name   string
+		change func(p *corev1.Pod)
+		want   int
+	}{
+		{name: "resync", change: func(*corev1.Pod) {}, want: 0},
+		{name: "another condition", change: func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }, want: 0},
+		{name: "phase", change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, want: 0},
+		{name: "unready", change: func(p *corev1.Pod) { p.Status.Conditions[1].Status = corev1.ConditionFalse }, want: 1},
+		{name: "readiness unknown", change: func(p *corev1.Pod) { p.Status.Conditions = nil }, want: 1},
+		{name: "address", change: func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.2" }, want: 1},
+		{name: "label", change: func(p *corev1.Pod) { p.Labels["app"] = "other" }, want: 1},
+		{name: "going", change: func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, want: 1},
+		{name: "another pod", change: func(p *corev1.Pod) { p.UID = "2" }, want: 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			calls := 0
+			handler := onChange(func() { calls++ }, samePod)
+			changed := base()
+			tt.change(changed)
+			handler.OnUpdate(base(), changed)
+			assert.Equal(t, tt.want, calls)
+			calls = 0
+			handler.OnUpdate(changed, base())
+			assert.Equal(t, tt.want, calls, "and back")
+		})
+	}
+}
+
+func TestHandlerTellsOfOtherEvents(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	handler := onChange(func() { calls++ }, samePool)
+	handler.OnAdd(pool(model), true)
+	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/pool"})
+	handler.OnUpdate("not", "a pool")
+	assert.Equal(t, 3, calls)
+	status := pool(model)
+	status.Status.Parents = []inferencev1.ParentStatus{{}}
+	handler.OnUpdate(pool(model), status)
+	assert.Equal(t, 3, calls, "status does not count")
+	recreated := pool(model)
+	recreated.UID = "2"
+	handler.OnUpdate(pool(model), recreated)
+	assert.Equal(t, 4, calls)
+}

@@ -1,0 +1,92 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/endpoint-picker/internal/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+)
+
+// snapshots is where the endpoints come from.
+type snapshots interface {
+	Snapshot() *datastore.Snapshot
+}
+
+// EndpointCollector shows the endpoints of the pool.
+type EndpointCollector struct {
+	snapshots snapshots
+	clock     clock.PassiveClock
+
+	poolFound *prometheus.Desc
+	ready     *prometheus.Desc
+	series    []endpointSeries
+}
+
+// endpointSeries is one figure of each endpoint.
+type endpointSeries struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(s *endpoint.Stats) float64
+}
+
+// NewEndpointCollector returns the collector, registered.
+func NewEndpointCollector(s snapshots, c clock.PassiveClock, r prometheus.Registerer) *EndpointCollector {
+	e := &EndpointCollector{
+		snapshots: s,
+		clock:     c,
+		poolFound: desc("pool_found", "1 if the InferencePool is known."),
+		ready:     desc("endpoints_ready", "Endpoints that may be picked."),
+	}
+	gaugeOf := func(name, help string, value func(s *endpoint.Stats) float64) {
+		e.series = append(e.series, endpointSeries{desc(name, help, "endpoint", "pod"), prometheus.GaugeValue, value})
+	}
+	counterOf := func(name, help string, value func(s *endpoint.Stats) float64) {
+		e.series = append(e.series, endpointSeries{desc(name, help, "endpoint", "pod"), prometheus.CounterValue, value})
+	}
+	counterOf("endpoint_picks_total", "Requests sent to the endpoint.", func(s *endpoint.Stats) float64 { return float64(s.Picks) })
+	counterOf("endpoint_scrape_failures_total", "Scrapes of the endpoint that failed.",
+		func(s *endpoint.Stats) float64 { return float64(s.ScrapeFailures) })
+	gaugeOf("endpoint_requests_in_flight", "Requests that this picker has on the endpoint.",
+		func(s *endpoint.Stats) float64 { return float64(s.InFlight) })
+	gaugeOf("endpoint_requests_waiting", "Requests in the endpoint's queue, as last scraped.",
+		func(s *endpoint.Stats) float64 { return s.Gauges.Waiting })
+	gaugeOf("endpoint_requests_running", "Requests in the endpoint's batch, as last scraped.",
+		func(s *endpoint.Stats) float64 { return s.Gauges.Running })
+	gaugeOf("endpoint_kv_cache_usage", "Part of the endpoint's KV cache in use, as last scraped.",
+		func(s *endpoint.Stats) float64 { return s.Gauges.KVUsage })
+	gaugeOf("endpoint_sample_age_seconds", "Time since the last good scrape of the endpoint, or since it came.",
+		func(s *endpoint.Stats) float64 { return s.SampleAge.Seconds() })
+	r.MustRegister(e)
+	return e
+}
+
+// Describe implements prometheus.Collector.
+func (c *EndpointCollector) Describe(out chan<- *prometheus.Desc) {
+	out <- c.poolFound
+	out <- c.ready
+	for _, s := range c.series {
+		out <- s.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *EndpointCollector) Collect(out chan<- prometheus.Metric) {
+	snapshot, now := c.snapshots.Snapshot(), c.clock.Now()
+	found := 0.0
+	if snapshot.Err == nil {
+		found = 1
+	}
+	out <- prometheus.MustNewConstMetric(c.poolFound, prometheus.GaugeValue, found)
+	out <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, float64(len(snapshot.Endpoints)))
+	for _, e := range snapshot.Endpoints {
+		stats := e.Stats(now)
+		for _, s := range c.series {
+			out <- prometheus.MustNewConstMetric(s.desc, s.kind, s.value(&stats), stats.Address, stats.Pod)
+		}
+	}
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
+}

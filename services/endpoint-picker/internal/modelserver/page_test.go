@@ -1,0 +1,252 @@
+package modelserver
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+)
+
+func TestReadPage(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name      string
+		give      string
+		want      endpoint.Gauges
+		wantError error
+	}{
+		{
+			name: "current names",
+			give: "# TYPE vllm:num_requests_running gauge\n" +
+				"vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 7.0\n" +
+				"vllm:num_requests_waiting{engine=\"0\",model_name=\"m\"} 3.0\n" +
+				"vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m\"} 0.25\n",
+			want: endpoint.Gauges{Running: 7, Waiting: 3, KVUsage: 0.25},
+		},
+		{
+			name: "old name of the KV cache gauge",
+			give: "vllm:num_requests_waiting 1\nvllm:gpu_cache_usage_perc 0.5\n",
+			want: endpoint.Gauges{Waiting: 1, KVUsage: 0.5},
+		},
+		{
+			name: "the new name wins, whatever the order",
+			give: "vllm:kv_cache_usage_perc 0.1\nvllm:gpu_cache_usage_perc 0.9\nvllm:num_requests_running 1\n",
+			want: endpoint.Gauges{Running: 1, KVUsage: 0.1},
+		},
+		{
+			name: "engines are summed, the fullest cache counts",
+			give: "vllm:num_requests_running{engine=\"0\"} 2\nvllm:num_requests_running{engine=\"1\"} 3\n" +
+				"vllm:kv_cache_usage_perc{engine=\"0\"} 0.9\nvllm:kv_cache_usage_perc{engine=\"1\"} 0.2\n",
+			want: endpoint.Gauges{Running: 5, KVUsage: 0.9},
+		},
+		{
+			name: "braces, quotes and spaces in label values",
+			give: "vllm:num_requests_running{model_name=\"a } 9 \\\" } b\\\\\"} 4\n",
+			want: endpoint.Gauges{Running: 4},
+		},
+		{
+			name: "blanks, exponents, timestamps, no newline at the end",
+			give: " \tvllm:num_requests_running \t{ engine=\"0\" } \t 2e1 1700000000000\nvllm:num_requests_waiting 5",
+			want: endpoint.Gauges{Running: 20, Waiting: 5},
+		},
+		{
+			name: "longer names that begin alike are not meant",
+			give: "vllm:num_requests_running_total 9\nvllm:num_requests_waiting_by_reason{reason=\"capacity\"} 9\nvllm:num_requests_running 1\n",
+			want: endpoint.Gauges{Running: 1},
+		},
+		{
+			name: "values that cannot be are left out",
+			give: "vllm:num_requests_running NaN\nvllm:num_requests_running +Inf\nvllm:num_requests_running -1\n" +
+				"vllm:num_requests_running 0x1p4\nvllm:num_requests_running 1_0\nvllm:num_requests_running many\nvllm:num_requests_running{a=\"b\n" +
+				"vllm:num_requests_running\nvllm:num_requests_running{}\nvllm:num_requests_running 2\nvllm:kv_cache_usage_perc 17\n",
+			want: endpoint.Gauges{Running: 2, KVUsage: 1},
+		},
+		{name: "another server's page", give: "sglang:num_running_reqs 3\n", wantError: errNoGauges},
+		{name: "KV usage alone says nothing of requests", give: "vllm:kv_cache_usage_perc 0.5\n", wantError: errNoGauges},
+		{name: "empty page", give: "", wantError: errNoGauges},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for name, r := range map[string]io.Reader{
+				"at once":           strings.NewReader(tt.give),
+				"byte by byte":      iotest.OneByteReader(strings.NewReader(tt.give)),
+				"data with the EOF": iotest.DataErrReader(strings.NewReader(tt.give)),
+			} {
+				got, err := readPage(r, make([]byte, 128))
+				require.ErrorIs(t, err, tt.wantError, name)
+				assert.Equal(t, tt.want, got, name)
+			}
+		})
+	}
+}
+
+func TestReadPageSkipsLinesLongerThanItsBuffer(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1000)
+	got, err := readPage(strings.NewReader("vllm:num_requests_running 1\n"+long+" vllm:num_requests_running 5\n"+
+		"vllm:num_requests_waiting 2\n"+long), make([]byte, 64))
+	require.NoError(t, err)
+	assert.Equal(t, endpoint.Gauges{Running: 1, Waiting: 2}, got)
+}
+
+func TestReadPageReportsWhatBrokeIt(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("connection reset")
+	_, err := readPage(iotest.ErrReader(broken), make([]byte, 64))
+	require.ErrorIs(t, err, broken)
+
+	_, err = readPage(endless{}, make([]byte, maxLine))
+	require.ErrorContains(t, err, "over 16777216 bytes")
+}
+
+// endless is a page that never ends.
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = '\n'
+	}
+	return len(b), nil
+}
+
+// FuzzReadPage compares with Prometheus' own parser: of every page that it accepts, the same figures must be read,
+// whatever the sizes of the reads.
+func FuzzReadPage(f *testing.F) {
+	f.Add([]byte(samplePage(3, 1, 0.5)), uint8(100))
+	f.Add([]byte("vllm:num_requests_running{a=\"}\\\"\"} 4 17\n"), uint8(3))
+	f.Add([]byte("# HELP vllm:num_requests_running x\nvllm:num_requests_running 1\nvllm:num_requests_running 1e3\n"), uint8(1))
+	f.Add([]byte("vllm:num_requests_waiting{} NaN\nvllm:kv_cache_usage_perc\t-1\n"), uint8(0))
+	f.Add([]byte(" vllm:num_requests_waiting\t{b=\"1\",} 0x10\n\n"), uint8(7))
+	f.Fuzz(func(t *testing.T, text []byte, step uint8) {
+		buf := make([]byte, maxLine)
+		got, err := readPage(bytes.NewReader(text), buf)
+		stepped, steppedErr := readPage(&stepReader{text, int(step)%37 + 1}, buf)
+		require.Equal(t, err, steppedErr)
+		require.Equal(t, got, stepped)
+		require.False(t, got.Waiting < 0 || got.Running < 0 || got.KVUsage < 0 || got.KVUsage > 1)
+
+		families := parse(text)
+		if families == nil || !sameReading(text, families) {
+			return
+		}
+		want, ok := oracle(families)
+		require.Equal(t, ok, err == nil)
+		if ok {
+			require.Equal(t, want, got)
+		}
+	})
+}
+
+// parse returns what Prometheus' parser makes of a page, nil if it refuses it: by an error, or by a panic as on "{}".
+func parse(text []byte) (families map[string]*dto.MetricFamily) {
+	defer func() {
+		if recover() != nil {
+			families = nil
+		}
+	}()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		return nil
+	}
+	return families
+}
+
+// sameReading leaves out what is deliberately read otherwise: names in quotes, families that are not plain values.
+func sameReading(text []byte, families map[string]*dto.MetricFamily) bool {
+	for _, f := range families {
+		if f.GetType() == dto.MetricType_HISTOGRAM || f.GetType() == dto.MetricType_SUMMARY {
+			return false
+		}
+	}
+	return !bytes.Contains(text, []byte("\"vllm:")) && len(text) < maxLine
+}
+
+// oracle is readPage on top of the real parser.
+func oracle(families map[string]*dto.MetricFamily) (endpoint.Gauges, bool) {
+	waiting, kv := values(families[gaugePrefix+gaugeWaiting]), values(families[gaugePrefix+gaugeKV])
+	running, old := values(families[gaugePrefix+gaugeRunning]), values(families[gaugePrefix+gaugeKVOld])
+	if len(kv) == 0 {
+		kv = old
+	}
+	g := endpoint.Gauges{}
+	for _, v := range waiting {
+		g.Waiting += v
+	}
+	for _, v := range running {
+		g.Running += v
+	}
+	for _, v := range kv {
+		g.KVUsage = min(max(g.KVUsage, v), 1)
+	}
+	return g, len(waiting)+len(running) > 0
+}
+
+// values are the usable values of a family, in the order of the page.
+func values(f *dto.MetricFamily) (values []float64) {
+	for _, m := range f.GetMetric() {
+		v := m.GetGauge().GetValue() + m.GetUntyped().GetValue() + m.GetCounter().GetValue()
+		if v >= 0 && !math.IsInf(v, 1) {
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
+// stepReader reads at most n bytes at a time.
+type stepReader struct {
+	rest []byte
+	n    int
+}
+
+func (r *stepReader) Read(b []byte) (int, error) {
+	if len(r.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, r.rest[:min(r.n, len(r.rest))])
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// samplePage is a page of the size and kind that vLLM serves.
+func samplePage(running, waiting int, kv float64) string {
+	b := &strings.Builder{}
+	for family := range 13 {
+		fmt.Fprintf(b, "# HELP vllm:histogram_%d of something\n# TYPE vllm:histogram_%d histogram\n", family, family)
+		for bucket := range 24 {
+			fmt.Fprintf(b, "vllm:histogram_%d_bucket{engine=\"0\",le=\"%d.0\",model_name=\"base-model\"} %d.0\n", family, bucket, bucket*family)
+		}
+		fmt.Fprintf(b, "vllm:histogram_%d_bucket{engine=\"0\",le=\"+Inf\",model_name=\"base-model\"} 9000.0\nvllm:histogram_%d_count 9000.0\nvllm:histogram_%d_sum 1.5\n", family, family, family)
+	}
+	fmt.Fprintf(b, "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{engine=\"0\",model_name=\"base-model\"} %d.0\n", running)
+	fmt.Fprintf(b, "# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting{engine=\"0\",model_name=\"base-model\"} %d.0\n", waiting)
+	fmt.Fprintf(b, "# TYPE vllm:kv_cache_usage_perc gauge\nvllm:kv_cache_usage_perc{engine=\"0\",model_name=\"base-model\"} %g\n", kv)
+	fmt.Fprintf(b, "# TYPE vllm:gpu_cache_usage_perc gauge\nvllm:gpu_cache_usage_perc{engine=\"0\",model_name=\"base-model\"} %g\n", kv)
+	return b.String()
+}
+
+func BenchmarkReadPage(b *testing.B) {
+	text := []byte(samplePage(3, 1, 0.5))
+	buf := make([]byte, maxLine)
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for r := bytes.NewReader(nil); b.Loop(); {
+		r.Reset(text)
+		if _, err := readPage(r, buf); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package modelserver
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	zaptest "go.uber.org/zap/zaptest/observer"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+)
+
+const (
+	patience = 10 * time.Second
+	tick     = 2 * time.Millisecond
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// modelServer is a metrics page that a test can change while it is served.
+type modelServer struct {
+	*httptest.Server
+
+	scrapes atomic.Int64
+	page    atomic.Pointer[http.HandlerFunc]
+}
+
+func newModelServer(t *testing.T, page http.HandlerFunc) *modelServer {
+	t.Helper()
+	s := &modelServer{}
+	s.page.Store(&page)
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.scrapes.Add(1)
+		(*s.page.Load())(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *modelServer) endpoint() *endpoint.Endpoint {
+	address := netip.MustParseAddrPort(strings.TrimPrefix(s.URL, "http://"))
+	return endpoint.New(endpoint.Identity{Namespace: "ns", Pod: "pod", UID: "1", Address: address}, time.Now())
+}
+
+func text(page string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(page)) }
+}
+
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+// hang answers nothing before the scraper gives up.
+func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+// start runs a scraper until the test ends.
+func start(t *testing.T, o Options, endpoints ...*endpoint.Endpoint) (*Scraper, *zaptest.ObservedLogs) {
+	t.Helper()
+	core, logs := zaptest.New(zap.InfoLevel)
+	observed := newMockObserver(t)
+	observed.EXPECT().ObserveScrape(mock.Anything, mock.Anything).Maybe()
+	s := NewScraper(ScraperParams{Options: o, Log: zap.New(core), Observer: observed, Clock: clock.RealClock{}})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	s.SetEndpoints(endpoints)
+	return s, logs
+}
+
+func quick() Options {
+	return Options{Interval: 5 * time.Millisecond, Timeout: time.Second, StaleAfter: 50 * time.Millisecond, LeaseTimeout: 50 * time.Millisecond}
+}
+
+func TestScraperFollowsAPage(t *testing.T) {
+	t.Parallel()
+	server := newModelServer(t, text("vllm:num_requests_running 1\n"))
+	e := server.endpoint()
+	start(t, quick(), e)
+	require.Eventually(t, func() bool { return e.Load().Requests == 1 }, patience, tick)
+
+	page := text(samplePage(4, 3, 0.75))
+	server.page.Store(&page)
+	require.Eventually(t, func() bool { return e.Load().Requests == 7 }, patience, tick)
+	assert.InDelta(t, 0.75, e.Load().KVUsage, 0)
+}
+
+func TestScraperKeepsItsConnection(t *testing.T) {
+	t.Parallel()
+	var clients sync.Map
+	server := newModelServer(t, func(w http.ResponseWriter, r *http.Request) {
+		clients.Store(r.RemoteAddr, true)
+		text(samplePage(1, 1, 0))(w, r)
+	})
+	start(t, quick(), server.endpoint())
+	require.Eventually(t, func() bool { return server.scrapes.Load() > 20 }, patience, tick)
+	connections := 0
+	clients.Range(func(any, any) bool { connections++; return true })
+	assert.Equal(t, 1, connections)
+}
+
+func TestSilentEndpointDelaysNobody(t *testing.T) {
+	t.Parallel()
+	silent, good := newModelServer(t, hang), newModelServer(t, text("vllm:num_requests_running 1\n"))
+	lost, fresh := silent.endpoint(), good.endpoint()
+	o := quick()
+	o.Timeout = time.Minute
+	start(t, o, lost, fresh)
+	require.Eventually(t, func() bool { return good.scrapes.Load() > 20 }, patience, tick)
+	assert.EqualValues(t, 1, silent.scrapes.Load())
+	assert.Zero(t, lost.Load().Requests)
+}
+
+func TestFailingPagesAreCountedAndSaidOnce(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		page http.HandlerFunc
+		want string
+	}{
+		{name: "status", page: status(http.StatusInternalServerError), want: "get metrics page: status 500"},
+		{name: "redirect", page: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, want: "get metrics page: status 302"},
+		{name: "other page", page: text("up 1\n"), want: errNoGauges.Error()},
+		{name: "no answer", page: hang, want: "context deadline exceeded"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			server := newModelServer(t, tt.page)
+			e := server.endpoint()
+			o := quick()
+			o.Timeout = 20 * time.Millisecond
+			_, logs := start(t, o, e)
+			require.Eventually(t, func() bool { return logs.Len() > 0 }, patience, tick)
+			said := e.Stats(time.Now()).ScrapeFailures
+			require.Eventually(t, func() bool { return e.Stats(time.Now()).ScrapeFailures > said+5 }, patience, tick)
+			require.Len(t, logs.All(), 1)
+			entry := logs.All()[0]
+			assert.Equal(t, "Lost metrics of endpoint, others are preferred to it", entry.Message)
+			assert.Equal(t, "ns/pod", entry.ContextMap()["pod"])
+			assert.Contains(t, entry.ContextMap()["error"], tt.want)
+
+			good := text(samplePage(1, 0, 0))
+			server.page.Store(&good)
+			require.Eventually(t, func() bool { return logs.Len() == 2 }, patience, tick)
+			assert.Equal(t, "Recovered metrics of endpoint", logs.All()[1].Message)
+		})
+	}
+}
+
+func TestScraperFollowsTheSetOfEndpoints(t *testing.T) {
+	t.Parallel()
+	a, b := newModelServer(t, text(samplePage(1, 0, 0))), newModelServer(t, text(samplePage(2, 0, 0)))
+	first, second := a.endpoint(), b.endpoint()
+	s, _ := start(t, quick(), first)
+	require.Eventually(t, func() bool { return first.Load().Requests == 1 }, patience, tick)
+
+	s.SetEndpoints([]*endpoint.Endpoint{first, second})
+	require.Eventually(t, func() bool { return second.Load().Requests == 2 }, patience, tick)
+
+	s.SetEndpoints([]*endpoint.Endpoint{second})
+	settled := func() bool {
+		before := a.scrapes.Load()
+		time.Sleep(50 * time.Millisecond)
+		return a.scrapes.Load() == before
+	}
+	require.Eventually(t, settled, patience, tick, "the first is scraped no more")
+	seen := b.scrapes.Load()
+	require.Eventually(t, func() bool { return b.scrapes.Load() > seen }, patience, tick)
+}
+
+func TestSetEndpointsBeforeRunKeepsTheLastSet(t *testing.T) {
+	t.Parallel()
+	server := newModelServer(t, text(samplePage(1, 0, 0)))
+	s := NewScraper(ScraperParams{Options: quick(), Log: zap.NewNop(), Observer: newMockObserver(t), Clock: clock.RealClock{}})
+	s.SetEndpoints([]*endpoint.Endpoint{server.endpoint(), server.endpoint()})
+	s.SetEndpoints(nil)
+	assert.Empty(t, <-s.wanted)
+}
+
+func TestAbandonedLeasesExpireOnSilentEndpoints(t *testing.T) {
+	t.Parallel()
+	server := newModelServer(t, status(http.StatusServiceUnavailable))
+	e := server.endpoint()
+	e.Acquire().Abandon(time.Now())
+	start(t, quick(), e)
+	require.Eventually(t, func() bool { return e.Stats(time.Now()).InFlight == 0 }, patience, tick)
+}
+
+func TestEveryScrapeIsObserved(t *testing.T) {
+	t.Parallel()
+	good, bad := newModelServer(t, text(samplePage(1, 0, 0))), newModelServer(t, status(http.StatusNotFound))
+	observed := newMockObserver(t)
+	observed.EXPECT().ObserveScrape(mock.Anything, nil).Once()
+	observed.EXPECT().ObserveScrape(mock.Anything, mock.MatchedBy(func(err error) bool { return err != nil })).Once()
+	s := NewScraper(ScraperParams{Options: quick(), Log: zap.NewNop(), Observer: observed, Clock: clock.RealClock{}})
+	for _, e := range []*endpoint.Endpoint{good.endpoint(), bad.endpoint()} {
+		w := &worker{Scraper: s, endpoint: e, url: "http://" + e.Address() + metricsPath, buf: make([]byte, maxLine)}
+		w.scrape(t.Context(), time.Now())
+	}
+	s.client.CloseIdleConnections()
+}
+
+func TestPauseVariesAroundTheInterval(t *testing.T) {
+	t.Parallel()
+	s := &Scraper{options: Options{Interval: time.Second}}
+	seen := map[time.Duration]bool{}
+	for range 100 {
+		p := s.pause()
+		assert.InDelta(t, time.Second, p, float64(time.Second)*jitter)
+		seen[p] = true
+	}
+	assert.Greater(t, len(seen), 50)
+}

@@ -1,0 +1,70 @@
+package scheduling
+
+import "time"
+
+// StalenessFilter prefers endpoints whose load was sampled not longer than After ago: one whose metrics page fails
+// again and again is likely to fail requests too, and nothing is known of its queue. When no endpoint is fresh it
+// keeps them all, so that a pool without metrics is still served, by what is in flight alone.
+type StalenessFilter struct {
+	After time.Duration
+}
+
+// Filter keeps the fresh candidates, or all if there is none.
+func (f StalenessFilter) Filter(r *Request, candidates []Candidate) []Candidate {
+	oldest := r.Now.Add(-f.After)
+	fresh := 0
+	for i := range candidates {
+		if !candidates[i].Load.Sampled.Before(oldest) {
+			fresh++
+		}
+	}
+	if fresh == 0 || fresh == len(candidates) {
+		return candidates
+	}
+	kept := candidates[:0]
+	for i := range candidates {
+		if !candidates[i].Load.Sampled.Before(oldest) {
+			kept = append(kept, candidates[i])
+		}
+	}
+	return kept
+}
+
+// LoadScorer rates an endpoint by what it has to do: 1 when idle, falling towards 0. A request in the queue counts
+// twice, as whatever comes next must wait for it; KV cache usage decides between equal counts.
+type LoadScorer struct{}
+
+// Score sets 1/(1+load).
+func (LoadScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
+	for i := range candidates {
+		l := &candidates[i].Load
+		scores[i] = 1 / (1 + l.Requests + l.Waiting + l.KVUsage)
+	}
+}
+
+// MaxScorePicker takes the best candidate; between equals the request's random number decides.
+type MaxScorePicker struct{}
+
+// Pick returns the place of the highest score.
+func (MaxScorePicker) Pick(r *Request, _ []Candidate, scores []float64) int {
+	best, equals := scores[0], uint64(0)
+	for _, score := range scores {
+		switch {
+		case score > best:
+			best, equals = score, 1
+		case score == best:
+			equals++
+		}
+	}
+	skip := r.Random % equals
+	for i, score := range scores {
+		if score != best {
+			continue
+		}
+		if skip == 0 {
+			return i
+		}
+		skip--
+	}
+	return 0
+}

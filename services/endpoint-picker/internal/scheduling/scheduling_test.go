@@ -1,0 +1,233 @@
+package scheduling
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/pkg/depcheck"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// busy returns candidates with these loads, sampled now, numbered from 0.
+func busy(loads ...Load) []Candidate {
+	candidates := make([]Candidate, 0, len(loads))
+	for i, load := range loads {
+		if load.Sampled.IsZero() {
+			load.Sampled = noon
+		}
+		candidates = append(candidates, Candidate{Index: i, Load: load})
+	}
+	return candidates
+}
+
+func indexes(candidates []Candidate) []int {
+	list := []int{}
+	for _, c := range candidates {
+		list = append(list, c.Index)
+	}
+	return list
+}
+
+func TestPurity(t *testing.T) {
+	t.Parallel()
+	depcheck.AssertNoDependency(t, ".",
+		"k8s.io/client-go/...", "k8s.io/api/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "google.golang.org/grpc/...",
+		"github.com/prometheus/client_golang/...", "github.com/envoyproxy/go-control-plane/...", "fairlead.dev/pkg/...")
+}
+
+func TestLeastLoaded(t *testing.T) {
+	t.Parallel()
+	old := noon.Add(-3 * time.Second)
+	tests := []struct {
+		name  string
+		give  []Candidate
+		draw  uint64
+		want  int
+		error error
+	}{
+		{name: "no endpoints", give: nil, error: ErrNoEndpoints},
+		{name: "one", give: busy(Load{Requests: 100}), want: 0},
+		{name: "fewest requests", give: busy(Load{Requests: 3}, Load{Requests: 1}, Load{Requests: 2}), want: 1},
+		{name: "a queue weighs more than a batch", give: busy(Load{Requests: 10, Waiting: 5}, Load{Requests: 12}), want: 1},
+		{name: "KV usage decides between equals", give: busy(Load{Requests: 2, KVUsage: 0.9}, Load{Requests: 2, KVUsage: 0.3}), want: 1},
+		{name: "KV usage decides nothing else", give: busy(Load{Requests: 2, KVUsage: 0}, Load{Requests: 1, KVUsage: 0.99}), want: 1},
+		{name: "equals, first draw", give: busy(Load{Requests: 1}, Load{}, Load{}), draw: 0, want: 1},
+		{name: "equals, second draw", give: busy(Load{Requests: 1}, Load{}, Load{}), draw: 7, want: 2},
+		{name: "stale is not preferred", give: busy(Load{Sampled: old}, Load{Requests: 50}), want: 1},
+		{name: "all stale", give: busy(Load{Sampled: old, Requests: 2}, Load{Sampled: old, Requests: 1}), want: 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			profile := LeastLoaded(StalenessFilter{After: 2 * time.Second})
+			for range 2 { // the same input, the same choice
+				var s Scratch
+				got, err := profile.Schedule(&Request{Now: noon, Random: tt.draw}, append([]Candidate{}, tt.give...), &s)
+				require.ErrorIs(t, err, tt.error)
+				if err == nil {
+					assert.Equal(t, tt.want, got.Index)
+				}
+			}
+		})
+	}
+}
+
+func TestStalenessFilterKeepsOrderAndBoundary(t *testing.T) {
+	t.Parallel()
+	filter := StalenessFilter{After: time.Second}
+	at := func(age time.Duration) Load { return Load{Sampled: noon.Add(-age)} }
+	r := &Request{Now: noon}
+
+	assert.Equal(t, []int{0, 2, 3}, indexes(filter.Filter(r, busy(at(0), at(2*time.Second), at(time.Second), at(time.Second/2)))))
+	assert.Equal(t, []int{0, 1}, indexes(filter.Filter(r, busy(at(time.Minute), at(time.Hour)))), "nothing fresh: all stay")
+	assert.Equal(t, []int{0, 1}, indexes(filter.Filter(r, busy(at(0), at(0)))))
+}
+
+// scorerFunc scores each candidate by its index.
+type scorerFunc func(index int) float64
+
+func (f scorerFunc) Score(_ *Request, candidates []Candidate, scores []float64) {
+	for i := range candidates {
+		scores[i] = f(candidates[i].Index)
+	}
+}
+
+// none leaves no candidate.
+type none struct{}
+
+func (none) Filter(*Request, []Candidate) []Candidate { return nil }
+
+func TestScheduleSumsWeightedScores(t *testing.T) {
+	t.Parallel()
+	rising := scorerFunc(func(i int) float64 { return float64(i) / 2 })
+	falling := scorerFunc(func(i int) float64 { return 1 - float64(i)/2 })
+	schedule := func(scorers ...WeightedScorer) int {
+		p := &Profile{Scorers: scorers, Picker: MaxScorePicker{}}
+		got, err := p.Schedule(&Request{}, busy(Load{}, Load{}, Load{}), &Scratch{})
+		require.NoError(t, err)
+		return got.Index
+	}
+	assert.Equal(t, 2, schedule(WeightedScorer{rising, 3}, WeightedScorer{falling, 2}))
+	assert.Equal(t, 0, schedule(WeightedScorer{rising, 2}, WeightedScorer{falling, 3}))
+	assert.Equal(t, 0, schedule(WeightedScorer{scorerFunc(func(i int) float64 { return float64(i * 1000) }), 1},
+		WeightedScorer{falling, 3}), "a scorer that leaves the scale is held to it")
+	assert.Equal(t, 1, schedule(WeightedScorer{scorerFunc(func(i int) float64 { return []float64{math.NaN(), 0.1, -5}[i] }), 1}))
+}
+
+func TestScheduleSaysThatFiltersLeftNothing(t *testing.T) {
+	t.Parallel()
+	p := LeastLoaded(StalenessFilter{})
+	p.Filters = append(p.Filters, none{})
+	_, err := p.Schedule(&Request{}, busy(Load{}), &Scratch{})
+	require.ErrorIs(t, err, ErrFiltered)
+}
+
+func TestMaxScorePickerSpreadsEqualsEvenly(t *testing.T) {
+	t.Parallel()
+	counts := map[int]int{}
+	for draw := range uint64(300) {
+		counts[MaxScorePicker{}.Pick(&Request{Random: draw}, nil, []float64{1, 0.5, 1, 1})]++
+	}
+	assert.Equal(t, map[int]int{0: 100, 2: 100, 3: 100}, counts)
+}
+
+func TestSubset(t *testing.T) {
+	t.Parallel()
+	endpoint := netip.MustParseAddrPort
+	tests := []struct {
+		name string
+		give []string
+		in   []string
+		out  []string
+	}{
+		{name: "list", give: []string{"10.0.0.1:8000", "10.0.0.2:8000"}, in: []string{"10.0.0.1:8000", "10.0.0.2:8000"}, out: []string{"10.0.0.3:8000"}},
+		{name: "comma string", give: []string{"10.0.0.1:8000, 10.0.0.2:8000"}, in: []string{"10.0.0.1:8000", "10.0.0.2:8000"}, out: []string{"10.0.0.3:8000"}},
+		{name: "ports matter", give: []string{"10.0.0.1:8001"}, in: []string{"10.0.0.1:8001"}, out: []string{"10.0.0.1:8000"}},
+		{name: "address alone is all its ports", give: []string{"10.0.0.1"}, in: []string{"10.0.0.1:8000", "10.0.0.1:8001"}, out: []string{"10.0.0.2:8000"}},
+		{name: "IPv6 in any spelling", give: []string{"[2001:DB8:0:0::1]:8000", "[::2]", "::3"}, in: []string{"[2001:db8::1]:8000", "[::2]:1", "[::3]:1"}, out: []string{"[2001:db8::1]:8001"}},
+		{name: "IPv4 in IPv6", give: []string{"[::ffff:10.0.0.1]:8000"}, in: []string{"10.0.0.1:8000"}},
+		{name: "nothing named, nothing allowed", give: nil, out: []string{"10.0.0.1:8000"}},
+		{name: "nonsense", give: []string{"", ",", "host:8000", "10.0.0.1:", "10.0.0.1:99999", ":8000"}, out: []string{"10.0.0.1:8000"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := ParseSubset(tt.give)
+			for _, e := range tt.in {
+				assert.True(t, s.Contains(endpoint(e)), e)
+			}
+			for _, e := range tt.out {
+				assert.False(t, s.Contains(endpoint(e)), e)
+			}
+		})
+	}
+	assert.True(t, (*Subset)(nil).Contains(endpoint("10.0.0.1:8000")), "no hint allows everything")
+}
+
+// FuzzSchedule checks that whatever the loads, the choice is a candidate, the lightest of the fresh ones if there are
+// any, and the same again.
+func FuzzSchedule(f *testing.F) {
+	f.Add(uint64(1), uint8(3))
+	f.Add(uint64(99), uint8(64))
+	f.Fuzz(func(t *testing.T, seed uint64, n uint8) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		candidates := make([]Candidate, n)
+		for i := range candidates {
+			candidates[i] = Candidate{Index: i, Load: Load{
+				Requests: float64(random.IntN(5)), Waiting: float64(random.IntN(3)), KVUsage: random.Float64(),
+				Sampled: noon.Add(-time.Duration(random.IntN(4)) * time.Second),
+			}}
+		}
+		r := &Request{Now: noon, Random: random.Uint64()}
+		profile := LeastLoaded(StalenessFilter{After: time.Second})
+		got, err := profile.Schedule(r, append([]Candidate{}, candidates...), &Scratch{})
+		if n == 0 {
+			require.ErrorIs(t, err, ErrNoEndpoints)
+			return
+		}
+		require.NoError(t, err)
+		again, err := profile.Schedule(r, append([]Candidate{}, candidates...), &Scratch{})
+		require.NoError(t, err)
+		require.Equal(t, got, again)
+
+		fresh := func(c Candidate) bool { return noon.Sub(c.Load.Sampled) <= time.Second }
+		weight := func(c Candidate) float64 { return c.Load.Requests + c.Load.Waiting + c.Load.KVUsage }
+		for _, c := range candidates {
+			if fresh(c) == fresh(*got) {
+				require.GreaterOrEqual(t, weight(c), weight(*got))
+			}
+			require.False(t, fresh(c) && !fresh(*got))
+		}
+	})
+}
+
+func BenchmarkSchedule(b *testing.B) {
+	for _, n := range []int{8, 64, 256} {
+		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
+			candidates := make([]Candidate, n)
+			for i := range candidates {
+				candidates[i].Load = Load{Requests: float64(i % 7), Sampled: noon}
+			}
+			profile := LeastLoaded(StalenessFilter{After: time.Second})
+			list := make([]Candidate, n)
+			var s Scratch
+			r := &Request{Now: noon}
+			b.ReportAllocs()
+			for b.Loop() {
+				copy(list, candidates)
+				r.Random++
+				if _, err := profile.Schedule(r, list, &s); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,40 @@
+package scheduling
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// A Subset is the endpoints among which the gateway wants the choice made: "ip:port", or an address alone for all of
+// its ports. Entries that are neither allow nothing.
+type Subset struct {
+	endpoints []netip.AddrPort
+	addresses []netip.Addr
+}
+
+// ParseSubset reads a list of entries, each of which may itself be a list separated by commas.
+func ParseSubset(entries []string) *Subset {
+	s := &Subset{}
+	for _, entry := range entries {
+		for part := range strings.SplitSeq(entry, ",") {
+			s.add(strings.TrimSpace(part))
+		}
+	}
+	return s
+}
+
+// Contains reports whether the endpoint is allowed. A nil Subset allows every endpoint.
+func (s *Subset) Contains(endpoint netip.AddrPort) bool {
+	return s == nil || slices.Contains(s.endpoints, endpoint) || slices.Contains(s.addresses, endpoint.Addr())
+}
+
+func (s *Subset) add(entry string) {
+	if e, err := netip.ParseAddrPort(entry); err == nil {
+		s.endpoints = append(s.endpoints, netip.AddrPortFrom(e.Addr().Unmap(), e.Port()))
+		return
+	}
+	if a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(entry, "["), "]")); err == nil {
+		s.addresses = append(s.addresses, a.Unmap())
+	}
+}

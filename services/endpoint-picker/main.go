@@ -1,0 +1,62 @@
+// Command endpoint-picker tells inference gateways which model server takes each request.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/version"
+	"fairlead.dev/services/endpoint-picker/internal/app"
+	"fairlead.dev/services/endpoint-picker/internal/config"
+)
+
+// Exit codes.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	cfg, err := config.Parse(os.Args[1:], os.Stdout)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return
+	case err != nil:
+		fail(exitUsage, err)
+	case cfg.Command == config.CommandVersion:
+		fmt.Println("endpoint-picker", version.String(), version.Commit())
+		return
+	case cfg.Command == config.CommandGraph:
+		err = app.PrintGraph(os.Stdout)
+	default:
+		err = serve(ctx, cfg)
+	}
+	if err != nil {
+		fail(exitFailed, err)
+	}
+}
+
+func serve(ctx context.Context, cfg *config.Config) error {
+	log, err := logging.New(cfg.Logging, os.Stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Sync() }() // stderr need not be a file that can be synced
+	logging.BridgeKlog(log)
+	return app.Run(ctx, cfg, log)
+}
+
+func fail(code int, err error) {
+	fmt.Fprintln(os.Stderr, "endpoint-picker:", strings.ReplaceAll(err.Error(), "\n", "; "))
+	os.Exit(code)
+}
