@@ -1,0 +1,136 @@
+package picker_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest/cluster"
+)
+
+// pickerPods selects the picker's pods.
+const pickerPods = "app.kubernetes.io/name=endpoint-picker"
+
+// fetch reads a page from inside the cluster.
+func fetch(ctx context.Context, c *cluster.Cluster, addr, path string) (string, error) {
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx, addr) }}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://cluster"+path, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s of %s: %s", path, addr, resp.Status)
+	}
+	return string(raw), err
+}
+
+// sum adds up a metric over its label sets.
+func sum(page, metric string) float64 {
+	var total float64
+	lines := bufio.NewScanner(strings.NewReader(page))
+	for lines.Scan() {
+		rest, ok := strings.CutPrefix(lines.Text(), metric)
+		if !ok || rest == "" || rest[0] != ' ' && rest[0] != '{' {
+			continue
+		}
+		value, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+		if err == nil {
+			total += value
+		}
+	}
+	return total
+}
+
+// watchPicks follows the pickers' pick counters, those of pods that go away too, until the returned function is called,
+// which gives the sum.
+func watchPicks(t *testing.T, c *cluster.Cluster) func() float64 {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	client, latest := c.Clientset(), map[string]float64{}
+	look := func() {
+		pods, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: pickerPods})
+		if err != nil {
+			return // the last look tells
+		}
+		for _, p := range pods.Items {
+			page, err := fetch(ctx, c, net.JoinHostPort(p.Status.PodIP, "9090"), "/metrics")
+			if err == nil {
+				latest[p.Name] = sum(page, "fairlead_picker_picks_total")
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			look()
+			select {
+			case <-ctx.Done():
+			case <-time.After(tick):
+			}
+		}
+	})
+	return func() float64 {
+		cancel()
+		wg.Wait()
+		ctx = t.Context()
+		look()
+		var total float64
+		for _, n := range latest {
+			total += n
+		}
+		return total
+	}
+}
+
+// waitRunning waits until the model servers have n requests under way.
+func waitRunning(t *testing.T, c *cluster.Cluster, n int) {
+	t.Helper()
+	client := c.Clientset()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		pods, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + stack.Pool})
+		require.NoError(collect, err)
+		var running float64
+		for _, p := range pods.Items {
+			page, err := fetch(t.Context(), c, net.JoinHostPort(p.Status.PodIP, "8000"), "/metrics")
+			require.NoError(collect, err)
+			running += sum(page, "vllm:num_requests_running")
+		}
+		require.GreaterOrEqual(collect, running, float64(n))
+	}, settle, tick)
+}
+
+// extProcCounters reads Envoy's counters about the picker.
+func extProcCounters(t *testing.T, c *cluster.Cluster) map[string]float64 {
+	t.Helper()
+	page, err := fetch(t.Context(), c, stack.EnvoyAdmin, "/stats?filter=ext_proc")
+	require.NoError(t, err)
+	found := map[string]float64{}
+	for line := range strings.Lines(page) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		if n, err := strconv.ParseFloat(value, 64); ok && err == nil {
+			found[name[strings.LastIndexByte(name, '.')+1:]] = n
+		}
+	}
+	require.Contains(t, found, "streams_started")
+	return found
+}
