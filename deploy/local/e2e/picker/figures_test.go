@@ -3,10 +3,7 @@ package picker_test
 import (
 	"bufio"
 	"context"
-	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,26 +20,6 @@ import (
 
 // pickerPods selects the picker's pods.
 const pickerPods = "app.kubernetes.io/name=endpoint-picker"
-
-// fetch reads a page from inside the cluster.
-func fetch(ctx context.Context, c *cluster.Cluster, addr, path string) (string, error) {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx, addr) }}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://cluster"+path, nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s of %s: %s", path, addr, resp.Status)
-	}
-	return string(raw), err
-}
 
 // sum adds up a metric over its label sets.
 func sum(page, metric string) float64 {
@@ -73,7 +50,7 @@ func watchPicks(t *testing.T, c *cluster.Cluster) func() float64 {
 			return // the last look tells
 		}
 		for _, p := range pods.Items {
-			page, err := fetch(ctx, c, net.JoinHostPort(p.Status.PodIP, "9090"), "/metrics")
+			page, err := stack.Fetch(ctx, c, net.JoinHostPort(p.Status.PodIP, "9090"), "/metrics")
 			if err == nil {
 				latest[p.Name] = sum(page, "fairlead_picker_picks_total")
 			}
@@ -111,7 +88,7 @@ func waitRunning(t *testing.T, c *cluster.Cluster, n int) {
 		require.NoError(collect, err)
 		var running float64
 		for _, p := range pods.Items {
-			page, err := fetch(t.Context(), c, net.JoinHostPort(p.Status.PodIP, "8000"), "/metrics")
+			page, err := stack.Fetch(t.Context(), c, net.JoinHostPort(p.Status.PodIP, "8000"), "/metrics")
 			require.NoError(collect, err)
 			running += sum(page, "vllm:num_requests_running")
 		}
@@ -122,7 +99,7 @@ func waitRunning(t *testing.T, c *cluster.Cluster, n int) {
 // extProcCounters reads Envoy's counters about the picker.
 func extProcCounters(t *testing.T, c *cluster.Cluster) map[string]float64 {
 	t.Helper()
-	page, err := fetch(t.Context(), c, stack.EnvoyAdmin, "/stats?filter=ext_proc")
+	page, err := stack.Fetch(t.Context(), c, stack.EnvoyAdmin, "/stats?filter=ext_proc")
 	require.NoError(t, err)
 	found := map[string]float64{}
 	for line := range strings.Lines(page) {

@@ -4,7 +4,11 @@ package stack
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,6 +33,9 @@ const (
 
 	pickerApp   = "fairlead/endpoint-picker"
 	rollTimeout = "5m"
+
+	gatewayTimeout = 30 * time.Second
+	fetchTimeout   = 5 * time.Second
 )
 
 // GatewayTarget is what a cluster publishes so that Gateway works.
@@ -148,19 +155,39 @@ func list(name string, items []string) string {
 // Gateway is the base URL of the published gateway.
 func (s *Stack) Gateway() string { return "http://" + s.cluster.Published[0] }
 
-// WaitGateway returns when Envoy listens: a Deployment is available a moment before its Service leads to it.
+// WaitGateway returns when Envoy knows the picker's address: it may have started before the picker's Service was there.
 func (s *Stack) WaitGateway(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, gatewayTimeout)
 	defer cancel()
 	for {
-		conn, err := s.cluster.Dial(ctx, GatewayTarget)
-		if err == nil {
-			return conn.Close()
+		page, err := Fetch(ctx, s.cluster, EnvoyAdmin, "/clusters")
+		if err == nil && strings.Contains(page, Picker+"::") && strings.Contains(page, "::health_flags::healthy") {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for the gateway: %w", err)
+			return fmt.Errorf("wait until Envoy finds the picker: %w", errors.Join(ctx.Err(), err))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// Fetch reads a page from an address inside the cluster, in a form that Cluster.Dial takes.
+func Fetch(ctx context.Context, c *cluster.Cluster, addr, path string) (string, error) {
+	client := &http.Client{Timeout: fetchTimeout, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx, addr) }}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://cluster"+path, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("get %s of %s: %s", path, addr, resp.Status)
+	}
+	return string(raw), err
 }
