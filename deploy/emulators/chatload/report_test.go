@@ -111,7 +111,9 @@ func TestPrompts(t *testing.T) {
 	}
 	assert.Len(t, distinct, 4)
 	other := Prompts{Groups: 4, SharedTokens: 100, OwnTokens: 20, Seed: 2}
-	assert.NotEqual(t, p.messages(0), other.messages(0))
+	for i := range 2 {
+		assert.NotEqual(t, p.messages(0)[i], other.messages(0)[i])
+	}
 	plain := Prompts{}
 	require.Len(t, plain.messages(0), 1)
 	assert.Len(t, plain.messages(0)[0].Content, defaultOwnTokens*4)

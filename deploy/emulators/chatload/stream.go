@@ -70,20 +70,18 @@ func (s *chatStream) read(body io.Reader) error {
 
 // event handles the first line of an event and the empty line that must follow.
 func (s *chatStream) event(line []byte, lines *bufio.Reader) error {
-	afterComment := s.comment
-	s.comment = line[0] == ':' && !s.done // proxies send comments to keep connections alive
-	if s.comment || afterComment && line[0] == '\n' {
+	if s.isComment(line) {
 		return nil
 	}
 	data, ok := bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\n")), []byte("data: "))
 	if !ok || s.done {
 		return malformed("unexpected line %q", line)
 	}
-	if next, err := lines.Peek(1); err == nil && next[0] != '\n' {
-		return malformed("event %q is not followed by an empty line", data)
-	}
-	if _, err := lines.Discard(1); err != nil {
+	switch next, err := lines.ReadByte(); {
+	case err != nil:
 		return s.cutOff(err)
+	case next != '\n':
+		return malformed("event %q is not followed by an empty line", data)
 	}
 	if string(data) == "[DONE]" {
 		if !s.finished {
@@ -97,6 +95,13 @@ func (s *chatStream) event(line []byte, lines *bufio.Reader) error {
 		return malformed("decode event %q: %w", data, err)
 	}
 	return s.chunk(c, data)
+}
+
+// isComment tells the comments by which proxies keep connections alive, and the empty line after one.
+func (s *chatStream) isComment(line []byte) bool {
+	afterComment := s.comment
+	s.comment = line[0] == ':' && !s.done
+	return s.comment || afterComment && line[0] == '\n'
 }
 
 // cutOff is the error for a stream that ends in the middle of an event.
@@ -119,15 +124,19 @@ func (s *chatStream) chunk(c chunk, data []byte) error {
 	if c.Usage != nil {
 		s.usage = c.Usage
 	}
-	if len(c.Choices) == 0 {
-		if c.Usage == nil || !s.finished {
-			return malformed("event without a choice: %q", data)
-		}
-		return nil
+	if len(c.Choices) > 0 {
+		return s.choice(c.Choices, data)
 	}
-	choice := c.Choices[0]
+	if c.Usage == nil || !s.finished {
+		return malformed("event without a choice: %q", data)
+	}
+	return nil
+}
+
+func (s *chatStream) choice(choices []chunkChoice, data []byte) error {
+	choice := choices[0]
 	switch {
-	case len(c.Choices) > 1 || choice.Index != 0:
+	case len(choices) > 1 || choice.Index != 0:
 		return malformed("more than one choice: %q", data)
 	case s.finished:
 		return malformed("choice after the finish_reason: %q", data)

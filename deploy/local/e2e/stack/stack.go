@@ -32,7 +32,7 @@ const (
 	EnvoyAdmin    = "envoy.default:admin"
 
 	pickerApp   = "fairlead/endpoint-picker"
-	rollTimeout = "5m"
+	rollTimeout = "2m"
 
 	gatewayTimeout = 30 * time.Second
 	fetchTimeout   = 5 * time.Second
@@ -109,7 +109,10 @@ func (s *Stack) applyEnvoy(ctx context.Context) error {
 // UpgradeServers rolls the model servers to another tag and waits for the new ones; the old ones may still be draining.
 func (s *Stack) UpgradeServers(ctx context.Context, tag string) error {
 	args := []string{"upgrade", "--install", Pool, s.example("model-servers"), "--set", "image.tag=" + tag,
-		"--set", "model=" + Model, "--set", fmt.Sprintf("replicas=%d", s.options.Servers), "--set", list("args", s.options.Model)}
+		"--set", "model=" + Model, "--set", fmt.Sprintf("replicas=%d", s.options.Servers)}
+	if len(s.options.Model) > 0 {
+		args = append(args, "--set", list("args", s.options.Model))
+	}
 	deployments := []string{Pool}
 	if len(s.options.Odd) > 0 {
 		args = append(args, "--set", "odd.enabled=true", "--set", list("odd.args", s.options.Odd))

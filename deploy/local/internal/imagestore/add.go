@@ -77,10 +77,16 @@ func checkTargets(files []File) error {
 		if !path.IsAbs(f.Target) || path.Clean(f.Target) != f.Target {
 			return fmt.Errorf("%q is not an absolute path in the image", f.Target)
 		}
-		top, _, _ := strings.Cut(strings.TrimPrefix(f.Target, "/"), "/")
-		if slices.Contains(reserved, top) {
-			return fmt.Errorf("%s: /%s is made for each container, an image must not bring it", f.Target, top)
-		}
+	}
+	return nil
+}
+
+// checkReserved refuses a path, at the top of an image or in a folder that is added whole, which would hide what every
+// container has.
+func checkReserved(target string) error {
+	top, _, _ := strings.Cut(strings.TrimPrefix(target, "/"), "/")
+	if slices.Contains(reserved, top) {
+		return fmt.Errorf("%s: /%s is made for each container, an image must not bring it", target, top)
 	}
 	return nil
 }
@@ -90,7 +96,17 @@ func (s *Store) fill(dir string, files []File, cfg Config) (*Image, error) {
 	if err := os.Chmod(dir, 0o755); err != nil { // MkdirTemp made it private, and containers have users of their own
 		return nil, err
 	}
-	root := filepath.Join(dir, "root")
+	if err := os.Mkdir(filepath.Join(dir, "root"), 0o755); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(filepath.Join(dir, "root")) // no link in the image leads a file out of it
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if err := root.Chmod(".", 0o755); err != nil {
+		return nil, err
+	}
 	sum := sha256.New()
 	var size int64
 	files = slices.SortedFunc(slices.Values(files), func(a, b File) int { return strings.Compare(a.Target, b.Target) })
@@ -112,7 +128,7 @@ func (s *Store) fill(dir string, files []File, cfg Config) (*Image, error) {
 	return &Image{Digest: digestPrefix + hex.EncodeToString(sum.Sum(nil)), Size: size}, nil
 }
 
-func addTree(sum hash.Hash, root string, f File) (size int64, err error) {
+func addTree(sum hash.Hash, root *os.Root, f File) (size int64, err error) {
 	source, err := filepath.EvalSymlinks(f.Source)
 	if err != nil {
 		return 0, err
@@ -125,52 +141,73 @@ func addTree(sum hash.Hash, root string, f File) (size int64, err error) {
 		if err != nil {
 			return err
 		}
-		target := path.Join(f.Target, filepath.ToSlash(rel))
-		n, err := addEntry(sum, p, d, target, filepath.Join(root, target))
+		n, err := addEntry(sum, p, d, root, path.Join(f.Target, filepath.ToSlash(rel)))
 		size += n
 		return err
 	})
 	return size, err
 }
 
-func addEntry(sum hash.Hash, source string, d fs.DirEntry, target, dst string) (int64, error) {
+func addEntry(sum hash.Hash, source string, d fs.DirEntry, root *os.Root, target string) (int64, error) {
 	info, err := d.Info()
 	if err != nil {
 		return 0, err
 	}
+	if err := checkReserved(target); err != nil {
+		return 0, err
+	}
 	fmt.Fprintf(sum, "%s\x00%o\x00", target, info.Mode())
-	if err := os.MkdirAll(filepath.Dir(dst), 0o755); err != nil {
+	dst := path.Join(".", target)
+	if err := makeDirs(root, path.Dir(dst)); err != nil {
 		return 0, err
 	}
 	switch {
 	case d.IsDir():
-		return 0, os.MkdirAll(dst, 0o755)
+		return 0, makeDirs(root, dst)
 	case info.Mode()&fs.ModeSymlink != 0:
 		link, err := os.Readlink(source)
 		if err != nil {
 			return 0, err
 		}
 		fmt.Fprintf(sum, "%s\x00", link)
-		return 0, os.Symlink(link, dst)
+		return 0, root.Symlink(link, dst)
 	case info.Mode().IsRegular():
-		return copyFile(sum, source, dst, info.Mode().Perm()|0o444)
+		fmt.Fprintf(sum, "%d\x00", info.Size()) // where its content ends
+		return copyFile(sum, source, root, dst, info.Mode().Perm()|0o444)
 	default:
 		return 0, fmt.Errorf("%s is neither file, directory nor link", source)
 	}
 }
 
-func copyFile(sum hash.Hash, source, dst string, mode fs.FileMode) (int64, error) {
+// makeDirs makes a directory and those above it, for all to read whatever the umask: containers have users of their own.
+func makeDirs(root *os.Root, dir string) error {
+	if dir == "." {
+		return nil
+	}
+	if err := makeDirs(root, path.Dir(dir)); err != nil {
+		return err
+	}
+	if err := root.Mkdir(dir, 0o755); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return nil
+		}
+		return err
+	}
+	return root.Chmod(dir, 0o755)
+}
+
+func copyFile(sum hash.Hash, source string, root *os.Root, dst string, mode fs.FileMode) (int64, error) {
 	in, err := os.Open(source)
 	if err != nil {
 		return 0, err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(dst, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	out, err := root.OpenFile(dst, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if err != nil {
 		return 0, err
 	}
 	n, err := io.Copy(io.MultiWriter(out, sum), in)
-	return n, errors.Join(err, out.Close())
+	return n, errors.Join(err, out.Chmod(mode), out.Close()) // the umask may have taken rights away
 }
 
 // tag writes the reference beside and renames it, so that a reader sees the old digest or the new one.

@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sort"
 	"strings"
 )
@@ -25,6 +26,8 @@ import (
 var ErrNotFound = errors.New("image not found")
 
 const digestPrefix = "sha256:"
+
+var validDigest = regexp.MustCompile(`^` + digestPrefix + `[0-9a-f]{64}$`)
 
 // Config says how a container of the image runs.
 type Config struct {
@@ -67,7 +70,7 @@ func (s *Store) ref(r Reference) string { return filepath.Join(s.dir, "refs", r.
 
 // Resolve finds an image by reference or by digest. ErrNotFound tells that there is none.
 func (s *Store) Resolve(ref string) (*Image, error) {
-	if strings.HasPrefix(ref, digestPrefix) {
+	if validDigest.MatchString(ref) {
 		return s.load(ref, ref)
 	}
 	r, err := ParseReference(ref)

@@ -2,13 +2,15 @@ package api
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"slices"
 
+	"go.uber.org/zap"
+
 	"fairlead.dev/deploy/emulators/modelserver/internal/faults"
 	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
+	"fairlead.dev/pkg/logging"
 )
 
 // maxBody is the largest request that is read.
@@ -81,7 +83,8 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, plan func(body
 	} else {
 		err = s.whole(w, r, g)
 	}
-	if errors.Is(err, errDropped) {
+	if err != nil && r.Context().Err() == nil {
+		s.Log.Debug("Broke off answer", zap.String(logging.KeyRequestID, g.id), zap.Error(err))
 		panic(http.ErrAbortHandler) // closes the connection, or resets the stream
 	}
 }
@@ -149,10 +152,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, g *generation) e
 	}
 	var text []byte
 	err := s.run(r.Context(), g, func(c *choice, from, to int) {
-		if from == 0 {
+		if c.sent = from; from == 0 {
 			chunks.opening(c.index, running())
 		}
 		for i := from; i < to; i++ {
+			c.sent = i + 1 // what the running usage counts
 			text = tokens.AppendBytes(text[:0], c.request.Output[i])
 			chunks.token(c.index, text, c.finishReason(i+1), running())
 		}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -203,14 +204,14 @@ func TestStatusFault(t *testing.T) {
 func TestDropFaultClosesTheConnectionAfterTokens(t *testing.T) {
 	t.Parallel()
 	for _, n := range []string{"0", "1", "7"} {
-		s := start(t, unchanged)
+		s := start(t, func(p *Params) { p.Spec.StepBase = 5 * time.Millisecond }) // 4.5 s for all tokens
 		s.post(t, "/admin/faults", `{"drop":{"afterTokens":`+n+`}}`)
-		got := s.post(t, text, `{"model":"m","prompt":"Hello","max_tokens":50,"stream":true}`)
+		got := s.post(t, text, `{"model":"m","prompt":"Hello","max_tokens":900,"stream":true}`)
 		require.ErrorContains(t, got.err, "unexpected EOF")
 		assert.Equal(t, n, jsonInt(strings.Count(got.body, `"text":`)))
 		assert.NotContains(t, got.body, "[DONE]")
 		assert.EqualValues(t, 1, s.Driver.Stats().Finished["abort"])
-		got = s.post(t, text, `{"model":"m","prompt":"Hello","max_tokens":50}`)
+		got = s.post(t, text, `{"model":"m","prompt":"Hello","max_tokens":900}`)
 		require.ErrorContains(t, got.err, "EOF", "an answer that is not streamed never comes")
 		assert.Zero(t, got.status)
 	}

@@ -19,7 +19,7 @@ func TestLoadSurvivesADrain(t *testing.T) {
 	t.Parallel()
 	for _, http2 := range []bool{false, true} {
 		cfg := testConfig()
-		cfg.DrainDelay = 300 * ms
+		cfg.DrainDelay = time.Second
 		cfg.Engine.StepBase = 2 * ms
 		cfg.Engine.MaxNumSeqs = 16
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -32,14 +32,14 @@ func TestLoadSurvivesADrain(t *testing.T) {
 		time.AfterFunc(200*ms, terminate)
 		time.AfterFunc(300*ms, func() { close(stop) }) // the picker knows
 		report, err := chatload.Run(t.Context(), chatload.Options{
-			BaseURL: "http://" + l.Addr().String(), Model: "m", Concurrency: 24, Stop: stop, MaxTokens: 60, IgnoreEOS: true, KeepAlive: true, HTTP2: http2,
+			BaseURL: "http://" + l.Addr().String(), Model: "m", Concurrency: 24, Stop: stop, MaxTokens: 30, IgnoreEOS: true, KeepAlive: true, HTTP2: http2,
 			Prompts: chatload.Prompts{Groups: 4, SharedTokens: 64, OwnTokens: 16},
 		})
 		require.NoError(t, err)
 		require.NoError(t, <-ended)
 		assert.Empty(t, report.Failures, "%v", report.Examples)
 		assert.GreaterOrEqual(t, report.Total.Requests, 24)
-		assert.Equal(t, report.Total.Requests*60, report.Total.Tokens)
+		assert.Equal(t, report.Total.Requests*30, report.Total.Tokens)
 		assert.Equal(t, report.Total.Requests, report.Server("pod-a").Requests)
 	}
 }

@@ -71,15 +71,18 @@ func Serve(ctx context.Context, cfg config.Config, l net.Listener, log *zap.Logg
 }
 
 func serveAndDrain(ctx context.Context, cfg config.Config, server *api.Server, l net.Listener, log *zap.Logger) error {
+	load := func() {
+		server.Loaded()
+		log.Info("Loaded model", zap.Duration(logging.KeyDuration, cfg.StartupDelay))
+	}
+	if cfg.StartupDelay == 0 {
+		load() // before the first request
+	} else {
+		defer time.AfterFunc(cfg.StartupDelay, load).Stop()
+	}
 	httpServer := &http.Server{Handler: server, Protocols: protocols(), ReadHeaderTimeout: time.Minute, ErrorLog: zap.NewStdLog(log)}
 	failed := make(chan error, 1)
 	go func() { failed <- httpServer.Serve(l) }()
-
-	loaded := time.AfterFunc(cfg.StartupDelay, func() {
-		server.Loaded()
-		log.Info("Loaded model", zap.Duration(logging.KeyDuration, cfg.StartupDelay))
-	})
-	defer loaded.Stop()
 
 	select {
 	case err := <-failed:

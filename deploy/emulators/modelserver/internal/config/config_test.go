@@ -1,6 +1,7 @@
 package config
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -79,4 +80,13 @@ func TestWrongFlags(t *testing.T) {
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
+}
+
+func TestREADMENamesEveryFlag(t *testing.T) {
+	readme, err := os.ReadFile("../../../README.md")
+	require.NoError(t, err)
+	cfg := Default()
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	cfg.AddFlags(fs)
+	fs.VisitAll(func(f *pflag.Flag) { assert.Contains(t, string(readme), "`--"+f.Name+"`") })
 }

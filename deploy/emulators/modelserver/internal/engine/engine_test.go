@@ -274,7 +274,7 @@ func TestStatsAreACopy(t *testing.T) {
 	assert.Empty(t, before.Finished)
 	after := e.Stats()
 	assert.EqualValues(t, 1, after.TimeToFirstToken.Count())
-	assert.EqualValues(t, []uint64{10, 2}, []uint64{after.PromptTokens, after.GenerationTokens})
+	assert.Equal(t, []uint64{10, 2}, []uint64{after.PromptTokens, after.GenerationTokens})
 }
 
 func TestValidate(t *testing.T) {

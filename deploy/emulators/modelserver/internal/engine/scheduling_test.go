@@ -105,14 +105,13 @@ func TestNobodyStartsInAFullStep(t *testing.T) {
 func TestPreemptedRequestGoesBeforeThoseThatNeverRan(t *testing.T) {
 	t.Parallel()
 	spec := testSpec
-	spec.NumBlocks, spec.MaxModelLen = 6, 96
+	spec.NumBlocks, spec.MaxModelLen, spec.MaxNumSeqs = 6, 96, 2
 	e := New(spec)
-	a, b, c := newRequest(text(1, 40), 50), newRequest(text(2, 40), 20), newRequest(text(3, 40), 1)
+	a, b, c := newRequest(text(1, 40), 50), newRequest(text(2, 40), 20), newRequest(text(3, 10), 1)
 	submit(t, e, 0, a, b, c)
 	drain(t, e)
 	assert.EqualValues(t, 1, e.Stats().Preemptions)
-	last := b.arrived + b.progress().Times[19]
-	assert.GreaterOrEqual(t, c.started, last-12*ms, "c had no room before b was almost done")
+	assert.Equal(t, a.progress().Times[49], c.started, "what b gave up would have been enough for c")
 }
 
 func TestPreemptionGivesMemoryToTheOldest(t *testing.T) {
@@ -161,4 +160,3 @@ func TestTooLongRequestIsRefused(t *testing.T) {
 	require.NoError(t, e.Submit(0, newRequest(text(1, 1599), 1)))
 	drain(t, e)
 }
-

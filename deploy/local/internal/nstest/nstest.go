@@ -1,0 +1,110 @@
+// Package nstest runs tests as root of namespaces of their own, and builds the programs that such tests need.
+//
+// Inside runs a test twice: on this machine, where it only starts the test binary again as the first process of fresh
+// user, network, mount, pid, ipc and uts namespaces, and there, where the test does its work. It needs no privileges where
+// user namespaces are allowed, and what a test mounts, plugs or leaves running goes with its namespaces.
+package nstest
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// insideEnv holds the name of the test that runs inside.
+	insideEnv = "NSTEST_INSIDE"
+	// idRange is how many user ids root maps into the namespaces.
+	idRange = 1 << 16
+	// limit is what a test inside may take.
+	limit = time.Minute
+)
+
+// Inside runs f as the first process of fresh namespaces, with a /proc of its own. As root it maps a range of user ids,
+// as anybody else just one.
+func Inside(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	size := 1
+	if os.Getuid() == 0 {
+		size = idRange
+	}
+	inside(t, size, f)
+}
+
+// InsideWithOneID is Inside as it is for anybody but root.
+func InsideWithOneID(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	inside(t, 1, f)
+}
+
+// UserRange tells whether a range of user ids is mapped where the caller is.
+func UserRange(t *testing.T) bool {
+	t.Helper()
+	raw, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(raw)) // from, to, how many
+	if len(fields) < 3 {
+		t.Fatalf("no user ids are mapped: %q", raw)
+	}
+	n, err := strconv.Atoi(fields[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n > 1
+}
+
+func inside(t *testing.T, ids int, f func(t *testing.T)) {
+	t.Helper()
+	if os.Getenv(insideEnv) == t.Name() {
+		ownMounts(t)
+		f(t)
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run="+pattern(t.Name()), "-test.v", "-test.timeout="+limit.String())
+	cmd.Env = append(os.Environ(), insideEnv+"="+t.Name())
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:                 unix.CLONE_NEWUSER | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+		UidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: ids}},
+		GidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: ids}},
+		GidMappingsEnableSetgroups: ids > 1,
+		Pdeathsig:                  unix.SIGKILL,
+	}
+	runtime.LockOSThread() // its end would be the child's
+	defer runtime.UnlockOSThread()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("in namespaces: %v\n%s", err, out)
+		return
+	}
+	t.Logf("in namespaces:\n%s", out)
+}
+
+// pattern selects one test, or one subtest.
+func pattern(name string) string {
+	parts := strings.Split(name, "/")
+	for i, p := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
+	}
+	return strings.Join(parts, "/")
+}
+
+// ownMounts keeps the test's mounts to itself and shows it its own processes.
+func ownMounts(t *testing.T) {
+	t.Helper()
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatalf("make mounts private: %v", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		t.Fatalf("mount /proc: %v", err)
+	}
+}
