@@ -45,6 +45,7 @@ $(addprefix image-race-,$(IMAGE_BINARIES)): image-race-%:
 	@cd $(firstword $(IMAGE_SOURCE_$*)) && GOWORK=off CGO_ENABLED=1 $(GO) build -p $(JOBS) -race -tags netgo,osusergo \
 		-ldflags "-s -w -linkmode external -extldflags -static $(LDFLAGS)" -o $(BIN)/race/$* $(lastword $(IMAGE_SOURCE_$*))
 	@$(LOCALKUBE) image add --store $(IMAGES) --env GORACE=halt_on_error=1 fairlead/$*:$(RACE_TAG) $(BIN)/race/$* >/dev/null
+	@$(LOCALKUBE) image tag --store $(IMAGES) fairlead/$*:$(RACE_TAG) fairlead/$*:$(RACE_TAG)-next
 
 .PHONY: image-envoy
 image-envoy: local doctor-pip
@@ -78,4 +79,4 @@ demo: images ## Chat completions through Envoy and the endpoint picker, in a clu
 
 .PHONY: e2e
 e2e: images-race ## Whole-system tests in the embedded Kubernetes (SHORT=1: their short form; RUN=regexp)
-	@cd deploy/local/e2e && GOWORK=off $(GO) test -p 1 -race -count=1 -timeout 30m $(if $(SHORT),-short) $(if $(RUN),-run '$(RUN)') ./...
+	@cd deploy/local/e2e && GOWORK=off CGO_ENABLED=1 $(GO) test -p 1 -race -count=1 -timeout 30m $(if $(SHORT),-short) $(if $(RUN),-run '$(RUN)') ./...

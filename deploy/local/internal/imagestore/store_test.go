@@ -1,7 +1,6 @@
 package imagestore
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -377,42 +376,48 @@ func TestUntagAndPrune_KeepWhatAReferenceLeadsTo(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// readNow reads an image as a node does that starts a container, and lists the store; it returns digest and content.
+func readNow(s *Store) (string, error) {
+	img, err := s.Resolve("a:1")
+	if err != nil {
+		return "", err
+	}
+	raw, err := os.ReadFile(filepath.Join(img.Root, "program"))
+	if err != nil {
+		return "", err
+	}
+	_, err = s.List()
+	return img.Digest + " " + string(raw), err
+}
+
 func TestStore_IsReadWhileImagesAreAdded(t *testing.T) {
 	t.Parallel()
 	s := Open(t.TempDir())
 	programs := []File{program(t, "zero"), program(t, "one"), program(t, "two")}
-	valid := map[string]string{}
-	for i, p := range programs {
-		raw, err := os.ReadFile(p.Source)
-		require.NoError(t, err)
-		valid[add(t, s, fmt.Sprintf("start:%d", i), p).Digest] = string(raw)
+	valid := map[string]bool{}
+	for i, content := range []string{"zero", "one", "two"} {
+		other := Open(t.TempDir())
+		valid[add(t, other, "a:1", programs[i]).Digest+" "+content] = true
 	}
 	add(t, s, "a:1", programs[0])
-	require.NoError(t, os.RemoveAll(filepath.Join(s.dir, "refs", "start")))
-	n, err := s.Prune()
-	require.NoError(t, err)
-	require.Equal(t, 2, n)
-
 	var writers, readers sync.WaitGroup
 	done := make(chan struct{})
 	for i := range 3 {
 		writers.Go(func() {
 			for range 20 {
-				_, err := s.Add("a:1", []File{programs[i]}, runsProgram)
-				assert.NoError(t, err)
+				if _, err := s.Add("a:1", []File{programs[i]}, runsProgram); err != nil {
+					t.Error(err)
+				}
 			}
 		})
 		readers.Go(func() {
 			for {
-				img, err := s.Resolve("a:1")
-				if !assert.NoError(t, err) {
+				content, err := readNow(s)
+				if err != nil {
+					t.Error(err)
 					return
 				}
-				raw, err := os.ReadFile(filepath.Join(img.Root, "program"))
-				assert.NoError(t, err)
-				assert.Equal(t, valid[img.Digest], string(raw))
-				_, err = s.List()
-				assert.NoError(t, err)
+				assert.Contains(t, valid, content)
 				select {
 				case <-done:
 					return

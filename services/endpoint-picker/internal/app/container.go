@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -31,6 +32,9 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
+
+// kindPollInterval is how soon the kind of the pool is noticed when it is installed after the picker.
+const kindPollInterval = 10 * time.Second
 
 // extProcListener and healthListener tell two servers of one type apart.
 type (
@@ -132,7 +136,9 @@ func newRegistry() *prometheus.Registry {
 }
 
 func newInformers(cfg *config.Config, log *zap.Logger, core *kubernetes.Clientset, inference *inferenceclient.Clientset) *informers.Informers {
-	return informers.New(informers.Params{Log: log.Named("informers"), Core: core, Inference: inference, Pool: cfg.Pool.Name})
+	return informers.New(informers.Params{
+		Log: log.Named("informers"), Core: core, Inference: inference, Pool: cfg.Pool.Name, PollInterval: kindPollInterval,
+	})
 }
 
 func newStore(cfg *config.Config, log *zap.Logger, i *informers.Informers, scraper *modelserver.Scraper, c clock.RealClock) (*datastore.Store, error) {

@@ -42,6 +42,7 @@ type responseState uint8
 const (
 	responseFresh responseState = iota
 	responseOpen
+	responseWhole // a buffered body has come; trailers may follow
 	responseDone
 )
 
@@ -107,7 +108,7 @@ func (m *Machine) requestHeaders(in *Message, out []Reply) ([]Reply, error) {
 	switch {
 	case m.request == requestRefused:
 		return out, nil
-	case m.request != requestFresh || m.response != responseFresh:
+	case m.request != requestFresh:
 		return out, fmt.Errorf("request headers: %w", errOrder)
 	}
 	m.modes, m.subset = in.Modes, in.Subset
@@ -236,12 +237,16 @@ func (m *Machine) responseMessage(in *Message, out []Reply) ([]Reply, error) {
 		end = true
 		out = append(out, Reply{Kind: ResponseTrailers})
 	}
-	m.response = responseOpen
-	if end {
+	switch {
+	case end:
 		m.response = responseDone
-		if m.lease != nil {
-			m.lease.Release()
-		}
+	case in.Kind == ResponseBody && m.modes.Response == Buffered:
+		m.response = responseWhole
+	default:
+		m.response = responseOpen
+	}
+	if m.lease != nil && m.response >= responseWhole {
+		m.lease.Release()
 	}
 	return out, nil
 }

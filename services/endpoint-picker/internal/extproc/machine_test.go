@@ -144,6 +144,7 @@ func TestMachine(t *testing.T) {
 			{headers(Streamed), []Reply{picked(RequestHeaders)}},
 			{body("abc"), []Reply{goOn(RequestBody)}},
 			{trailers, []Reply{goOn(RequestTrailers)}},
+			{trailers, none},
 		}},
 		{name: "whole exchange, each piece echoed as it comes", want: completed, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
@@ -169,6 +170,17 @@ func TestMachine(t *testing.T) {
 			{answer(), []Reply{goOn(ResponseHeaders)}},
 			{piece("a"), []Reply{goOn(ResponseBody)}},
 			{pieceEnd("b"), []Reply{goOn(ResponseBody)}},
+		}},
+		{name: "buffered response, its trailers not shown", want: completed, steps: []step{
+			{headersEnd(Buffered), []Reply{picked(RequestHeaders)}},
+			{answer(), []Reply{goOn(ResponseHeaders)}},
+			{piece("abc"), []Reply{goOn(ResponseBody)}},
+		}},
+		{name: "buffered response with trailers", want: completed, steps: []step{
+			{headersEnd(Buffered), []Reply{picked(RequestHeaders)}},
+			{answer(), []Reply{goOn(ResponseHeaders)}},
+			{piece("abc"), []Reply{goOn(ResponseBody)}},
+			{answerTrailers, []Reply{goOn(ResponseTrailers)}},
 		}},
 		{name: "response body is not shown", want: Outcome{Kind: Unseen, Status: 200}, steps: []step{
 			{headersEnd(None), []Reply{picked(RequestHeaders)}},

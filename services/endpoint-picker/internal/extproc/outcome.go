@@ -31,7 +31,7 @@ func (m *Machine) outcome() OutcomeKind {
 		return Refused
 	case m.lease == nil:
 		return Unpicked
-	case m.response == responseDone:
+	case m.response >= responseWhole:
 		return Completed
 	case m.response == responseOpen && m.modes.Response != None:
 		return Interrupted

@@ -37,7 +37,7 @@ func TestReadPage(t *testing.T) {
 		},
 		{
 			name: "old name of the KV cache gauge",
-			give: "vllm:num_requests_waiting 1\nvllm:gpu_cache_usage_perc 0.5\n",
+			give: "vllm:num_requests_waiting 1\nvllm:gpu_cache_usage_perc{engine=\"0\"} 0.5\nvllm:gpu_cache_usage_perc{engine=\"1\"} 0.25\n",
 			want: endpoint.Gauges{Waiting: 1, KVUsage: 0.5},
 		},
 		{
@@ -48,8 +48,9 @@ func TestReadPage(t *testing.T) {
 		{
 			name: "engines are summed, the fullest cache counts",
 			give: "vllm:num_requests_running{engine=\"0\"} 2\nvllm:num_requests_running{engine=\"1\"} 3\n" +
+				"vllm:num_requests_waiting{engine=\"0\"} 4\nvllm:num_requests_waiting{engine=\"1\"} 5\n" +
 				"vllm:kv_cache_usage_perc{engine=\"0\"} 0.9\nvllm:kv_cache_usage_perc{engine=\"1\"} 0.2\n",
-			want: endpoint.Gauges{Running: 5, KVUsage: 0.9},
+			want: endpoint.Gauges{Running: 5, Waiting: 9, KVUsage: 0.9},
 		},
 		{
 			name: "braces, quotes and spaces in label values",
@@ -95,9 +96,9 @@ func TestReadPage(t *testing.T) {
 
 func TestReadPageSkipsLinesLongerThanItsBuffer(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", 1000)
-	got, err := readPage(strings.NewReader("vllm:num_requests_running 1\n"+long+" vllm:num_requests_running 5\n"+
-		"vllm:num_requests_waiting 2\n"+long), make([]byte, 64))
+	long := strings.Repeat("x", 3*64) // what is dropped ends just where a wanted name begins
+	got, err := readPage(strings.NewReader("vllm:num_requests_running 1\n"+long+"vllm:num_requests_running 5\n"+
+		"vllm:num_requests_waiting 2\n"+long+"vllm:num_requests_waiting 7"), make([]byte, 64))
 	require.NoError(t, err)
 	assert.Equal(t, endpoint.Gauges{Running: 1, Waiting: 2}, got)
 }

@@ -87,6 +87,7 @@ func TestStalenessFilterKeepsOrderAndBoundary(t *testing.T) {
 	r := &Request{Now: noon}
 
 	assert.Equal(t, []int{0, 2, 3}, indexes(filter.Filter(r, busy(at(0), at(2*time.Second), at(time.Second), at(time.Second/2)))))
+	assert.Equal(t, []int{0}, indexes(filter.Filter(r, busy(at(time.Second), at(time.Hour)))), "as old as it may be")
 	assert.Equal(t, []int{0, 1}, indexes(filter.Filter(r, busy(at(time.Minute), at(time.Hour)))), "nothing fresh: all stay")
 	assert.Equal(t, []int{0, 1}, indexes(filter.Filter(r, busy(at(0), at(0)))))
 }
@@ -122,6 +123,19 @@ func TestScheduleSumsWeightedScores(t *testing.T) {
 	assert.Equal(t, 1, schedule(WeightedScorer{scorerFunc(func(i int) float64 { return []float64{math.NaN(), 0.1, -5}[i] }), 1}))
 }
 
+func TestScratchIsReused(t *testing.T) {
+	t.Parallel()
+	var s Scratch
+	profile := LeastLoaded(StalenessFilter{})
+	for _, loads := range [][]Load{{{Requests: 9}, {}}, {{}, {Requests: 9}}, {{}}, {{Requests: 1}, {Requests: 1}, {}}} {
+		fresh, err := profile.Schedule(&Request{Now: noon}, busy(loads...), &Scratch{})
+		require.NoError(t, err)
+		reused, err := profile.Schedule(&Request{Now: noon}, busy(loads...), &s)
+		require.NoError(t, err)
+		assert.Equal(t, fresh, reused)
+	}
+}
+
 func TestScheduleSaysThatFiltersLeftNothing(t *testing.T) {
 	t.Parallel()
 	p := LeastLoaded(StalenessFilter{})
@@ -134,9 +148,9 @@ func TestMaxScorePickerSpreadsEqualsEvenly(t *testing.T) {
 	t.Parallel()
 	counts := map[int]int{}
 	for draw := range uint64(300) {
-		counts[MaxScorePicker{}.Pick(&Request{Random: draw}, nil, []float64{1, 0.5, 1, 1})]++
+		counts[MaxScorePicker{}.Pick(&Request{Random: draw}, nil, []float64{0.2, 0.2, 1, 0.5, 1, 1})]++
 	}
-	assert.Equal(t, map[int]int{0: 100, 2: 100, 3: 100}, counts)
+	assert.Equal(t, map[int]int{2: 100, 4: 100, 5: 100}, counts)
 }
 
 func TestSubset(t *testing.T) {

@@ -1,9 +1,8 @@
-// probe is the program of containers in tests: it does what its arguments say, one word after the other, and prints what
-// came of it, one line each.
+// probe is the program of containers in tests: it does what its arguments say, a word and its argument after the other,
+// and prints what came of it, one line each.
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,15 +12,15 @@ import (
 )
 
 // actions take one argument each, which those that need none ignore.
-var actions = map[string]func(arg string) (string, error){
-	"print":    func(arg string) (string, error) { return arg, nil },
-	"complain": func(arg string) (string, error) { _, err := fmt.Fprintln(os.Stderr, arg); return "", err },
+var actions = map[string]func(arg string) string{
+	"print":    func(arg string) string { return arg },
+	"complain": complain,
 	"fill":     fill,
-	"pid":      func(string) (string, error) { return strconv.Itoa(os.Getpid()), nil },
+	"pid":      func(string) string { return strconv.Itoa(os.Getpid()) },
 	"user":     user,
-	"cwd":      func(string) (string, error) { return os.Getwd() },
-	"hostname": func(string) (string, error) { return os.Hostname() },
-	"env":      func(arg string) (string, error) { return os.Getenv(arg), nil },
+	"cwd":      func(string) string { return outcome(os.Getwd()) },
+	"hostname": func(string) string { return outcome(os.Hostname()) },
+	"env":      os.Getenv,
 	"cat":      cat,
 	"write":    write,
 	"stat":     stat,
@@ -32,94 +31,100 @@ var actions = map[string]func(arg string) (string, error){
 }
 
 func main() {
-	for args := os.Args[1:]; len(args) > 0; args = args[2:] {
-		if len(args) == 1 {
-			args = append(args, "")
-		}
+	for args := os.Args[1:]; len(args) > 0; args = args[min(2, len(args)):] {
 		do, ok := actions[args[0]]
 		if !ok {
-			fmt.Println("probe: cannot", args[0])
+			fmt.Println("probe cannot", args[0])
 			os.Exit(2)
 		}
-		out, err := do(args[1])
-		switch {
-		case err != nil:
-			fmt.Println(args[0]+":", err)
-		case out != "":
+		arg := ""
+		if len(args) > 1 {
+			arg = args[1]
+		}
+		if out := do(arg); out != "" {
 			fmt.Println(out)
 		}
 	}
 }
 
+func outcome(out string, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return out
+}
+
+func complain(arg string) string {
+	fmt.Fprintln(os.Stderr, arg)
+	return ""
+}
+
 // fill prints a line of arg bytes and does not end it.
-func fill(arg string) (string, error) {
+func fill(arg string) string {
 	n, err := strconv.Atoi(arg)
 	if err == nil {
 		_, err = os.Stdout.WriteString(strings.Repeat("x", n))
 	}
-	return "", err
+	return outcome("", err)
 }
 
-func user(string) (string, error) {
+func user(string) string {
 	groups, err := os.Getgroups()
-	return fmt.Sprint(os.Getuid(), os.Getgid(), groups), err
+	return outcome(fmt.Sprint(os.Getuid(), os.Getgid(), groups), err)
 }
 
-func cat(arg string) (string, error) {
+func cat(arg string) string {
 	raw, err := os.ReadFile(arg)
-	return strings.TrimSuffix(string(raw), "\n"), err
+	return outcome(strings.TrimSuffix(string(raw), "\n"), err)
 }
 
 // write puts the text behind the file's name and a colon into the file.
-func write(arg string) (string, error) {
-	name, text, ok := strings.Cut(arg, ":")
-	if !ok {
-		return "", errors.New("no text")
-	}
-	return "written", os.WriteFile(name, []byte(text), 0o644)
+func write(arg string) string {
+	name, text, _ := strings.Cut(arg, ":")
+	return outcome("written", os.WriteFile(name, []byte(text), 0o644))
 }
 
-func stat(arg string) (string, error) {
+func stat(arg string) string {
 	info, err := os.Lstat(arg)
 	if err != nil {
-		return "", err
+		return err.Error()
 	}
-	return info.Mode().String(), nil
+	return info.Mode().String()
 }
 
 // status is a field of /proc/self/status.
-func status(arg string) (string, error) {
+func status(arg string) string {
 	raw, err := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(raw)) {
 		if v, ok := strings.CutPrefix(line, arg+":"); ok {
-			return arg + " " + strings.TrimSpace(v), nil
+			return arg + " " + strings.TrimSpace(v)
 		}
 	}
-	return "", err
+	return outcome("no "+arg, err)
 }
 
-func exit(arg string) (string, error) {
+func exit(arg string) string {
 	code, err := strconv.Atoi(arg)
 	if err == nil {
 		os.Exit(code)
 	}
-	return "", err
+	return err.Error()
 }
 
 // wait waits for SIGTERM or SIGINT.
-func wait(string) (string, error) {
+func wait(string) string {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
 	fmt.Println("waiting")
-	return (<-c).String(), nil
+	return (<-c).String()
 }
 
 // stay waits and hears of nothing but SIGKILL.
-func stay(string) (string, error) {
+func stay(string) string {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
 	fmt.Println("staying")
 	for range c { // heard, and ignored
 	}
-	return "", nil
+	return ""
 }

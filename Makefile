@@ -1,0 +1,146 @@
+# `make help` lists the targets. What they do in more than a line is in make/; what belongs to the embedded Kubernetes is in
+# deploy/local/local.mk.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS   += --no-builtin-rules
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# The go command uses all processors by itself; two of them only take memory from each other.
+.NOTPARALLEL:
+
+# One set of flags for everything, as each other set has its own copy of all packages in the build cache, Kubernetes among
+# them. Without paths and VCS stamps a build is the same in every folder.
+export GOFLAGS := -trimpath -buildvcs=false
+# Static binaries, and again one copy in the cache. Only the race detector needs C.
+export CGO_ENABLED := 0
+
+GO   ?= go
+JOBS ?= $(shell nproc)
+BIN  := $(CURDIR)/bin
+
+# In go.work, in the order in which they depend on each other.
+WORKSPACE_MODULES  := pkg services/endpoint-picker deploy/emulators
+# Not in go.work: they link Kubernetes, or test it, and must not raise anybody's versions.
+STANDALONE_MODULES := deploy/local deploy/local/e2e
+MODULES            := $(WORKSPACE_MODULES) $(STANDALONE_MODULES)
+BINARY_MODULES     := $(filter services/%,$(WORKSPACE_MODULES)) deploy/emulators
+
+# Linked into every binary. Without tags the version is a commit.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+LDFLAGS  = -X fairlead.dev/pkg/version.version=$(VERSION) -X fairlead.dev/pkg/version.commit=$(COMMIT)
+
+# Tools have their version in their names: another pin is another file.
+GOLANGCI_LINT_VERSION := v2.12.0
+MOCKERY_VERSION       := v2.53.7
+GOLANGCI_LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+MOCKERY       := $(BIN)/mockery-$(MOCKERY_VERSION)
+
+HELM   ?= $(BIN)/localkube helm
+CHARTS := $(patsubst %/Chart.yaml,%,$(wildcard charts/*/Chart.yaml))
+
+EACH := ./make/each.sh
+LINT  = $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml --concurrency $(JOBS)
+
+##@ General
+
+.PHONY: help
+help: ## Show this
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-zA-Z0-9_-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: doctor
+doctor: ## Check what this machine needs, and say how to get what is missing
+	@./make/doctor.sh
+
+# The part that a target needs; silent when it is there.
+.PHONY: doctor-go doctor-git doctor-cc doctor-pip doctor-local
+doctor-go doctor-git doctor-cc doctor-pip doctor-local: doctor-%:
+	@./make/doctor.sh -q $*
+
+.PHONY: clean
+clean: ## Remove what was built here; the caches of Go stay
+	@rm -rf $(BIN)
+
+##@ Build
+
+.PHONY: build
+build: doctor-go ## Build every service and emulator into bin/
+	@mkdir -p $(BIN)
+	@$(EACH) build "$(BINARY_MODULES)" $(GO) build -p $(JOBS) -ldflags "-s -w $(LDFLAGS)" -o $(BIN)/ ./...
+
+.PHONY: build-standalone
+build-standalone: doctor-go ## Compile and vet each module, tests too, by its own go.mod
+	@$(EACH) build-standalone "$(MODULES)" $(GO) vet -p $(JOBS) ./...
+
+##@ Test
+
+.PHONY: test
+test: doctor-go doctor-cc local ## Run the tests of every module, with the race detector
+	@CGO_ENABLED=1 $(EACH) test "$(WORKSPACE_MODULES)" $(GO) test -p $(JOBS) -race -shuffle=on ./...
+	@CGO_ENABLED=1 $(EACH) test deploy/local $(GO) test -p $(JOBS) -race -shuffle=on ./internal/...
+
+.PHONY: cover
+cover: doctor-go local ## Run the tests with coverage: profiles in bin/cover/, totals here
+	@mkdir -p $(BIN)/cover
+	@$(EACH) cover "$(WORKSPACE_MODULES)" bash -euo pipefail -c 'profile=$(BIN)/cover/$${PWD##*/}.out; \
+		$(GO) test -p $(JOBS) -coverprofile=$$profile ./...; $(GO) tool cover -func=$$profile | tail -n 1'
+
+.PHONY: golden
+golden: doctor-go ## Write the golden files anew; read the diff before you commit it
+	@$(EACH) golden "$(WORKSPACE_MODULES)" $(CURDIR)/make/golden.sh
+
+.PHONY: bench
+bench: doctor-go ## Run the benchmarks (BENCH=regexp, COUNT=1)
+	@$(EACH) bench "$(WORKSPACE_MODULES)" $(GO) test -p 1 -run '^$$' -bench '$(or $(BENCH),.)' -count $(or $(COUNT),1) -benchmem ./...
+
+.PHONY: fuzz
+fuzz: doctor-go ## Run each fuzz test for a short time (FUZZTIME=10s)
+	@$(EACH) fuzz "$(WORKSPACE_MODULES)" $(CURDIR)/make/fuzz.sh $(or $(FUZZTIME),10s)
+
+.PHONY: chart
+chart: $(if $(findstring $(BIN)/localkube,$(HELM)),local) ## Check every chart: lint, templates, schema
+	@for chart in $(CHARTS); do ./make/chart.sh "$(HELM)" $$chart; done
+
+##@ Check and generate
+
+.PHONY: lint
+lint: doctor-go $(GOLANGCI_LINT) ## Lint every module
+	@$(EACH) lint "$(WORKSPACE_MODULES) deploy/local/e2e" $(LINT) ./...
+	@$(EACH) lint deploy/local $(LINT) ./internal/...
+	@# Linters that want types would read all of Kubernetes here, in gigabytes and minutes.
+	@$(EACH) lint-mains deploy/local $(LINT) --fast-only ./cmd/...
+
+.PHONY: fmt
+fmt: doctor-go $(GOLANGCI_LINT) ## Format every module
+	@$(EACH) fmt "$(MODULES)" $(GOLANGCI_LINT) fmt --config $(CURDIR)/.golangci.yml ./...
+
+# The workspace's versions go into its modules first: then both ways of building use the same, and one build cache.
+.PHONY: tidy
+tidy: doctor-go ## Tidy the go.mod of every module
+	@$(GO) work sync
+	@$(EACH) tidy "$(MODULES)" $(GO) mod tidy
+
+# In workspace mode: mockery reads the packages of several modules.
+.PHONY: generate
+generate: doctor-go $(MOCKERY) ## Generate mocks
+	@$(MOCKERY) --log-level warn
+
+.PHONY: verify
+verify: doctor-go doctor-git ## Fail when a module is not listed, or generated files, go.mod or formatting are not up to date
+	@./make/modules.sh $(MODULES)
+	@./make/verify.sh $(MAKE) --no-print-directory generate tidy fmt
+
+.PHONY: ci
+ci: ## What continuous integration runs
+	@for target in verify lint build-standalone test chart "e2e SHORT=1"; do $(MAKE) --no-print-directory $$target; done
+
+$(GOLANGCI_LINT): | doctor-go
+	@./make/tool.sh $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+
+$(MOCKERY): | doctor-go
+	@./make/tool.sh $@ github.com/vektra/mockery/v2@$(MOCKERY_VERSION)
+
+include deploy/local/local.mk
