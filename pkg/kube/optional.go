@@ -91,8 +91,8 @@ func NewOptionalInformer(p OptionalInformerParams) *OptionalInformer {
 }
 
 // AddEventHandler registers h, before Run. Its calls come one at a time, and over all appearances of the kind each object
-// that h was told of is deleted before it is added again. When the kind goes away h gets OnDelete with the last known
-// state of every object; when Run ends it gets nothing.
+// that h was told of is deleted before it is added again. What is added is found by Get and List. When the kind goes away h
+// gets OnDelete with the last known state of every object; when Run ends it gets nothing.
 func (o *OptionalInformer) AddEventHandler(h cache.ResourceEventHandler) {
 	o.handlers = append(o.handlers, newTracker(h))
 }
@@ -214,11 +214,12 @@ func (o *OptionalInformer) start(ctx context.Context) {
 		}
 		g.registrations = append(g.registrations, registration)
 	}
+	// Before the first event: a handler that looks the object up must find it.
+	o.current.Store(g)
 	go func() {
 		defer close(g.done)
 		g.informer.RunWithContext(ctx)
 	}()
-	o.current.Store(g)
 	if o.saidAbsent {
 		o.log.Info("Kind is served, started to watch it")
 		o.saidAbsent = false

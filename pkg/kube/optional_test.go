@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,6 +103,29 @@ func TestKindAppears(t *testing.T) {
 			"info Kind is not served, waiting for it",
 			"info Kind is served, started to watch it",
 		}, w.logLines())
+	})
+}
+
+// One round rarely shows the race between the first event and the lookup; some hundreds do.
+func TestHandlerFindsWhatItIsToldOf(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, answer{resources: []string{"pods"}}, pod("a"))
+		var missed atomic.Int32
+		w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+			if _, exists := w.informer.Get(cache.NewObjectName("ns", "a")); !exists {
+				missed.Add(1)
+			}
+		}})
+		w.run(t)
+		for range 300 {
+			w.discovery.set(answer{resources: []string{"pods"}})
+			time.Sleep(2 * pollInterval)
+			w.discovery.set(answer{err: errNotFound})
+			time.Sleep(4 * pollInterval)
+		}
+		assert.Greater(t, len(w.handler.calls()), 500)
+		assert.Zero(t, missed.Load())
 	})
 }
 

@@ -263,6 +263,7 @@ func openTunnel(conn net.Conn, addr string) (*bufio.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer resp.Body.Close() // an upgrade has none
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		raw, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // what came is enough
 		return nil, errors.New(strings.TrimSpace(string(raw)))

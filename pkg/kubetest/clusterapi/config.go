@@ -8,6 +8,7 @@ package clusterapi
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"path/filepath"
 	"regexp"
@@ -27,8 +28,12 @@ const (
 	Kubelet           = "kubelet" // one in each node; only Config.Args knows it
 )
 
-// MaxNodes is how many nodes the address plan has room for.
-const MaxNodes = 64
+const (
+	// MaxNodes is how many nodes the address plan has room for.
+	MaxNodes = 64
+	// maxPods is how many pods a node has addresses for.
+	maxPods = 250
+)
 
 // Config says what a cluster is made of. The zero value of a field means its default.
 type Config struct {
@@ -136,7 +141,7 @@ func (n *Node) complete(i int) {
 	setDefault(&n.Zone, fmt.Sprintf("zone-%d", i+1))
 	setDefault(&n.CPUs, 64)
 	setDefault(&n.MemoryGiB, 256)
-	setDefault(&n.Pods, 250)
+	setDefault(&n.Pods, maxPods)
 }
 
 func (t *Timings) complete() {
@@ -162,44 +167,58 @@ var nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$`)
 // Validate reports everything that is wrong with a completed Config, one line each.
 func (c *Config) Validate() error {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Dir == "" {
-		wrong("dir: name the folder that is to hold the cluster's state")
+		errs = append(errs, errors.New("dir: name the folder that is to hold the cluster's state"))
 	}
 	if c.Images == "" && !c.ControlPlaneOnly {
-		wrong("images: name the image store (make images fills one)")
+		errs = append(errs, errors.New("images: name the image store (make images fills one)"))
 	}
+	return errors.Join(append(errs, c.validateNodes(), c.validateAddresses(), c.validateArgs())...)
+}
+
+func (c *Config) validateNodes() error {
+	var errs []error
 	if c.ControlPlaneOnly && len(c.Nodes) > 0 {
-		wrong("nodes: a cluster that is its control plane only has none")
+		errs = append(errs, errors.New("nodes: a cluster that is its control plane only has none"))
 	}
 	if len(c.Nodes) > MaxNodes {
-		wrong("nodes: %d asked for, there is room for %d", len(c.Nodes), MaxNodes)
+		errs = append(errs, fmt.Errorf("nodes: %d asked for, there is room for %d", len(c.Nodes), MaxNodes))
 	}
 	seen := map[string]bool{}
 	for _, n := range c.Nodes {
 		if !nodeName.MatchString(n.Name) {
-			wrong("nodes: %q is not a name: lower-case letters, digits and dashes, at most 42", n.Name)
+			errs = append(errs, fmt.Errorf("nodes: %q is not a name: lower-case letters, digits and dashes, at most 42", n.Name))
 		}
 		if seen[n.Name] {
-			wrong("nodes: two are called %q", n.Name)
+			errs = append(errs, fmt.Errorf("nodes: two are called %q", n.Name))
 		}
 		seen[n.Name] = true
-		if n.Pods < 1 || n.Pods > 250 {
-			wrong("nodes: %s wants %d pods; a node has addresses for 1 to 250", n.Name, n.Pods)
+		if n.Pods < 1 || n.Pods > maxPods {
+			errs = append(errs, fmt.Errorf("nodes: %s wants %d pods; a node has addresses for 1 to %d", n.Name, n.Pods, maxPods))
 		}
 	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) validateAddresses() error {
+	var errs []error
 	if err := hostPort(c.APIAddress); err != nil {
-		wrong("apiAddress: %w", err)
+		errs = append(errs, fmt.Errorf("apiAddress: %w", err))
 	}
 	for _, p := range c.Publish {
 		if err := errors.Join(hostPort(p.Host), hostPort(p.Target)); err != nil {
-			wrong("publish: %w", err)
+			errs = append(errs, fmt.Errorf("publish: %w", err))
 		}
 	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) validateArgs() error {
+	var errs []error
 	known := []string{Etcd, APIServer, ControllerManager, Scheduler, Kubelet}
-	for name := range c.Args {
+	for _, name := range slices.Sorted(maps.Keys(c.Args)) {
 		if !slices.Contains(known, name) {
-			wrong("args: no component is called %q, there are %s", name, strings.Join(known, ", "))
+			errs = append(errs, fmt.Errorf("args: no component is called %q, there are %s", name, strings.Join(known, ", ")))
 		}
 	}
 	return errors.Join(errs...)

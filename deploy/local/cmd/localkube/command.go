@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -64,7 +65,15 @@ func upCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return up(cmd.Context(), cfg, o.untilStdin)
+			if o.untilStdin {
+				ctx, cancel := context.WithCancel(cmd.Context())
+				go func() {
+					_, _ = io.Copy(io.Discard, os.Stdin) // however it ends
+					cancel()
+				}()
+				return up(ctx, cfg)
+			}
+			return up(cmd.Context(), cfg)
 		},
 	}
 	f := cmd.Flags()
@@ -86,54 +95,81 @@ func upCommand() *cobra.Command {
 
 // complete merges file and flags into one configuration.
 func (o *upOptions) complete() (clusterapi.Config, error) {
-	var c clusterapi.Config
-	if o.file != "" {
-		raw, err := os.ReadFile(o.file)
-		if err != nil {
-			return c, fmt.Errorf("read configuration: %w", err)
-		}
-		if err := yaml.UnmarshalStrict(raw, &c); err != nil {
-			return c, fmt.Errorf("read configuration %s: %w", o.file, err)
-		}
+	c, err := readConfig(o.file)
+	if err != nil {
+		return c, err
 	}
 	override(&c.Dir, o.config.Dir)
 	override(&c.Images, o.config.Images)
 	override(&c.APIAddress, o.config.APIAddress)
 	override(&c.Verbosity, o.config.Verbosity)
-	c.ControlPlaneOnly = c.ControlPlaneOnly || o.config.ControlPlaneOnly
-	c.Audit = c.Audit || o.config.Audit
-	for len(c.Nodes) < o.nodes {
-		c.Nodes = append(c.Nodes, clusterapi.Node{})
-	}
-	if len(c.Nodes) == 0 && !c.ControlPlaneOnly {
-		c.Nodes = []clusterapi.Node{{}}
-	}
-	if o.gpus > 0 {
-		for i := range c.Nodes {
-			c.Nodes[i].Extended = map[string]string{"nvidia.com/gpu": fmt.Sprint(o.gpus)}
-		}
-	}
+	override(&c.ControlPlaneOnly, o.config.ControlPlaneOnly)
+	override(&c.Audit, o.config.Audit)
 	if o.fast {
 		c.Timings = clusterapi.FastTimings()
 	}
+	o.addNodes(&c)
+	if err := o.addPublished(&c); err != nil {
+		return c, err
+	}
+	if err := o.addArgs(&c); err != nil {
+		return c, err
+	}
+	return c, c.Complete()
+}
+
+func readConfig(file string) (clusterapi.Config, error) {
+	var c clusterapi.Config
+	if file == "" {
+		return c, nil
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return c, fmt.Errorf("read configuration: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(raw, &c); err != nil {
+		return c, fmt.Errorf("read configuration %s: %w", file, err)
+	}
+	return c, nil
+}
+
+func (o *upOptions) addNodes(c *clusterapi.Config) {
+	if c.ControlPlaneOnly {
+		return
+	}
+	for len(c.Nodes) < max(o.nodes, 1) {
+		c.Nodes = append(c.Nodes, clusterapi.Node{})
+	}
+	for i := range c.Nodes {
+		if o.gpus > 0 {
+			c.Nodes[i].Extended = map[string]string{"nvidia.com/gpu": strconv.Itoa(o.gpus)}
+		}
+	}
+}
+
+func (o *upOptions) addPublished(c *clusterapi.Config) error {
 	for _, p := range o.publish {
 		host, target, ok := strings.Cut(p, "=")
 		if !ok {
-			return c, fmt.Errorf("--publish %q is not HOST:PORT=SERVICE.NAMESPACE:PORT", p)
+			return fmt.Errorf("--publish %q is not HOST:PORT=SERVICE.NAMESPACE:PORT", p)
 		}
 		c.Publish = append(c.Publish, clusterapi.Publish{Host: host, Target: target})
 	}
+	return nil
+}
+
+func (o *upOptions) addArgs(c *clusterapi.Config) error {
 	for _, a := range o.args {
 		name, flag, ok := strings.Cut(a, "=")
 		if !ok {
-			return c, fmt.Errorf("--arg %q is not COMPONENT=FLAG", a)
+			return fmt.Errorf("--arg %q is not COMPONENT=FLAG", a)
 		}
 		if c.Args == nil {
 			c.Args = map[string][]string{}
 		}
 		c.Args[name] = append(c.Args[name], flag)
 	}
-	return c, c.Complete()
+	return nil
 }
 
 func override[T comparable](v *T, with T) {
@@ -143,7 +179,7 @@ func override[T comparable](v *T, with T) {
 	}
 }
 
-func up(ctx context.Context, cfg clusterapi.Config, untilStdin bool) error {
+func up(ctx context.Context, cfg clusterapi.Config) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -154,14 +190,6 @@ func up(ctx context.Context, cfg clusterapi.Config, untilStdin bool) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if untilStdin {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(ctx)
-		go func() {
-			_, _ = io.Copy(io.Discard, os.Stdin) // however it ends
-			cancel()
-		}()
-	}
 	return launch.Run(ctx, launch.Params{Config: cfg, Shim: shim, Out: os.Stdout, Progress: os.Stderr})
 }
 

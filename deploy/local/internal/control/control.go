@@ -139,8 +139,35 @@ func (c *cluster) start(ctx context.Context) error {
 
 // startAll starts the programs and waits for them.
 func (c *cluster) startAll(ctx context.Context) error {
-	for _, name := range []string{clusterapi.Etcd, clusterapi.APIServer} {
-		if err := c.process(name).Start(); err != nil {
+	if err := c.startAPI(ctx); err != nil {
+		return err
+	}
+	for _, p := range c.processes[apiProcesses:] {
+		if err := p.Start(); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.nodes {
+		if err := n.boot(); err != nil {
+			return err
+		}
+	}
+	if err := c.serveServices(ctx); err != nil {
+		return err
+	}
+	if c.Config.ControlPlaneOnly {
+		return nil
+	}
+	return c.waitNodes(ctx)
+}
+
+// apiProcesses is how many of the processes are the API: etcd and its server, which all others need.
+const apiProcesses = 2
+
+// startAPI starts etcd and the API server and waits until it answers.
+func (c *cluster) startAPI(ctx context.Context) error {
+	for _, p := range c.processes[:apiProcesses] {
+		if err := p.Start(); err != nil {
 			return err
 		}
 	}
@@ -159,28 +186,10 @@ func (c *cluster) startAll(ctx context.Context) error {
 		return err
 	}
 	c.say("%s answers", clusterapi.APIServer)
-	if !c.UserRange {
-		if err := c.applyRootlessPolicy(ctx); err != nil {
-			return err
-		}
-	}
-	for _, p := range c.processes[2:] {
-		if err := p.Start(); err != nil {
-			return err
-		}
-	}
-	for _, n := range c.nodes {
-		if err := n.boot(); err != nil {
-			return err
-		}
-	}
-	if err := c.serveServices(ctx); err != nil {
-		return err
-	}
-	if c.Config.ControlPlaneOnly {
+	if c.UserRange {
 		return nil
 	}
-	return c.waitNodes(ctx)
+	return c.applyRootlessPolicy(ctx)
 }
 
 // whileNothingFails runs f until it ends, or until a child dies at its start, which ends f.

@@ -93,19 +93,19 @@ func environment(c *container, s *sandbox) []string {
 
 // baseFiles are the files of the empty root that every image stands on.
 func baseFiles(u user, dns *runtimeapi.DNSConfig) map[string]string {
-	passwd := "root:x:0:0:root:/:/sbin/nologin\n"
-	group := "root:x:0:\n"
+	users := "root:x:0:0:root:/:/sbin/nologin\n"
+	groups := "root:x:0:\n"
 	ids := []int{imagestore.DefaultUser}
 	if u.uid != 0 && u.uid != imagestore.DefaultUser {
 		ids = append(ids, u.uid)
 	}
 	for i, id := range ids {
 		name := []string{"nonroot", "user"}[i]
-		passwd += fmt.Sprintf("%s:x:%d:%d:%s:/tmp:/sbin/nologin\n", name, id, id, name)
-		group += fmt.Sprintf("%s:x:%d:\n", name, id)
+		users += fmt.Sprintf("%s:x:%d:%d:%s:/tmp:/sbin/nologin\n", name, id, id, name)
+		groups += fmt.Sprintf("%s:x:%d:\n", name, id)
 	}
 	return map[string]string{
-		"etc/passwd": passwd, "etc/group": group, "etc/resolv.conf": resolvConf(dns),
+		"etc/passwd": users, "etc/group": groups, "etc/resolv.conf": resolvConf(dns),
 		"etc/nsswitch.conf": "hosts: files dns\n",
 	}
 }

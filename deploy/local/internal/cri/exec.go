@@ -29,14 +29,20 @@ func (r *Runtime) ExecSync(ctx context.Context, id string, argv []string, timeou
 		defer cancel()
 	}
 	var stdout, stderr bytes.Buffer
-	err := r.exec(ctx, id, argv, nil, &stdout, &stderr)
+	err := r.exec(ctx, id, argv, streams{stdout: &stdout, stderr: &stderr})
 	if ctx.Err() != nil {
 		err = status.Errorf(codes.DeadlineExceeded, "%s did not end within %s", argv[0], timeout)
 	}
 	return stdout.Bytes(), stderr.Bytes(), err
 }
 
-func (r *Runtime) exec(ctx context.Context, id string, argv []string, in io.Reader, stdout, stderr io.Writer) error {
+// streams are what a program reads and writes; nil is nothing.
+type streams struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+func (r *Runtime) exec(ctx context.Context, id string, argv []string, std streams) error {
 	c, s, err := r.container(id)
 	if err != nil {
 		return err
@@ -59,7 +65,7 @@ func (r *Runtime) exec(ctx context.Context, id string, argv []string, in io.Read
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	// The program is the shim's child and in its process group: killing the shim alone would leave it running.
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, stdout, stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.stdin, std.stdout, std.stderr
 	cmd.WaitDelay = time.Second
 	err = cmd.Run()
 	var exit *exec.ExitError
@@ -92,8 +98,10 @@ func (r *Runtime) PortForward(_ context.Context, q *runtimeapi.PortForwardReques
 type streamer struct{ r *Runtime }
 
 // Exec runs argv with its streams joined to the caller's. There is no terminal.
+//
+//nolint:revive // argument-limit: the streaming library's signature
 func (s streamer) Exec(ctx context.Context, id string, argv []string, in io.Reader, stdout, stderr io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
-	return s.r.exec(ctx, id, argv, in, stdout, stderr)
+	return s.r.exec(ctx, id, argv, streams{stdin: in, stdout: stdout, stderr: stderr})
 }
 
 // Attach is not supported: the program's outputs go to its log only.

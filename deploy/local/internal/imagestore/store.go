@@ -154,14 +154,15 @@ func (s *Store) walkRefs(f func(Reference, string) error) error {
 		if err != nil {
 			return err
 		}
-		raw, err := os.ReadFile(path)
+		r := Reference{Name: name, Tag: d.Name()}
+		raw, err := os.ReadFile(s.ref(r))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("read reference: %w", err)
 		}
-		return f(Reference{Name: name, Tag: d.Name()}, strings.TrimSpace(string(raw)))
+		return f(r, strings.TrimSpace(string(raw)))
 	})
 }
 

@@ -49,7 +49,11 @@ func Run(ctx context.Context, p Params) error {
 		return err
 	}
 	defer unlock()
-	h := control.Handover{Config: p.Config, Shim: p.Shim, UserRange: os.Getuid() == 0, Started: started}
+	ids := 1
+	if os.Getuid() == 0 {
+		ids = idRange // so that containers can have ids of their own; anybody but root maps just one
+	}
+	h := control.Handover{Config: p.Config, Shim: p.Shim, UserRange: ids > 1, Started: started}
 	files, err := listen(&h)
 	defer func() {
 		for _, f := range files {
@@ -66,7 +70,7 @@ func Run(ctx context.Context, p Params) error {
 	cmd := exec.Command("/proc/self/exe", ControlCommand)
 	cmd.Env = append(os.Environ(), control.Env+"="+string(raw))
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = p.Out, p.Progress, files
-	cmd.SysProcAttr = namespaces(h.UserRange)
+	cmd.SysProcAttr = namespaces(ids)
 	if err := cmd.Start(); err != nil {
 		return explain(err)
 	}
@@ -74,7 +78,10 @@ func Run(ctx context.Context, p Params) error {
 	go func() { ended <- cmd.Wait() }()
 	select {
 	case err := <-ended:
-		return outcome(ctx, err)
+		if ctx.Err() == nil {
+			return outcome(err)
+		}
+		return nil
 	case <-ctx.Done():
 	}
 	// Its end is the end of everything in its pid namespace; nothing there is worth waiting for.
@@ -83,17 +90,13 @@ func Run(ctx context.Context, p Params) error {
 	return nil
 }
 
-// namespaces are what makes the control process the first of a world of its own.
-func namespaces(userRange bool) *syscall.SysProcAttr {
-	size := 1
-	if userRange {
-		size = idRange // so that containers can have ids of their own; anybody but root maps just one
-	}
+// namespaces are what makes the control process the first of a world of its own, with that many user ids.
+func namespaces(ids int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags:                 unix.CLONE_NEWUSER | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
-		UidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: size}},
-		GidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: size}},
-		GidMappingsEnableSetgroups: userRange,
+		UidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: ids}},
+		GidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: ids}},
+		GidMappingsEnableSetgroups: ids > 1,
 		Pdeathsig:                  unix.SIGKILL, // and its pid namespace with it
 		Setpgid:                    true,         // Ctrl-C is for us
 	}
@@ -109,10 +112,7 @@ func explain(err error) error {
 }
 
 // outcome is what the control process's end means. It has said itself what went wrong.
-func outcome(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
+func outcome(err error) error {
 	if err == nil {
 		return errors.New("the cluster ended by itself")
 	}

@@ -52,7 +52,7 @@ func Connect(index, pid int) (*Link, error) {
 	if err := l.h.LinkAdd(veth); err != nil {
 		return nil, fmt.Errorf("add link to node: %w", err)
 	}
-	if err := l.up(k.name()); err != nil {
+	if err := k.raise(l); err != nil {
 		return nil, err
 	}
 	node, control := net.ParseIP(NodeIP(index)), net.ParseIP(ControlIP)
@@ -71,6 +71,36 @@ func Connect(index, pid int) (*Link, error) {
 
 func (k *Link) name() string { return fmt.Sprintf("node-%d", k.index) }
 
+// raise sets both ends up, the control plane's first.
+func (k *Link) raise(control links) error {
+	if err := control.up(k.name()); err != nil {
+		return err
+	}
+	node, err := k.node()
+	if err != nil {
+		return err
+	}
+	defer node.h.Close()
+	if err := node.up("eth0"); err != nil {
+		return err
+	}
+	return control.awaitUp(k.name())
+}
+
+// node works in the node's network namespace.
+func (k *Link) node() (links, error) {
+	ns, err := netns.GetFromPid(k.pid)
+	if err != nil {
+		return links{}, fmt.Errorf("open network namespace of node: %w", err)
+	}
+	defer ns.Close()
+	h, err := netlink.NewHandleAt(ns)
+	if err != nil {
+		return links{}, fmt.Errorf("enter network namespace of node: %w", err)
+	}
+	return links{h}, nil
+}
+
 // Cut loses the packets of the given directions from now on, and only those.
 func (k *Link) Cut(lost Direction) error {
 	l, err := here()
@@ -78,27 +108,22 @@ func (k *Link) Cut(lost Direction) error {
 		return err
 	}
 	defer l.h.Close()
-	if err := l.setNeighbour(k.name(), net.ParseIP(NodeIP(k.index)), towards(lost.In, nodeMAC(k.index))); err != nil {
+	toNode, toControl := nodeMAC(k.index), controlMAC(k.index)
+	if lost.In {
+		toNode = nobodyMAC
+	}
+	if lost.Out {
+		toControl = nobodyMAC
+	}
+	if err := l.setNeighbour(k.name(), net.ParseIP(NodeIP(k.index)), toNode); err != nil {
 		return err
 	}
-	ns, err := netns.GetFromPid(k.pid)
+	node, err := k.node()
 	if err != nil {
-		return fmt.Errorf("open network namespace of node: %w", err)
+		return err
 	}
-	defer ns.Close()
-	h, err := netlink.NewHandleAt(ns)
-	if err != nil {
-		return fmt.Errorf("enter network namespace of node: %w", err)
-	}
-	defer h.Close()
-	return links{h}.setNeighbour("eth0", net.ParseIP(ControlIP), towards(lost.Out, controlMAC(k.index)))
-}
-
-func towards(lost bool, mac net.HardwareAddr) net.HardwareAddr {
-	if lost {
-		return nobodyMAC
-	}
-	return mac
+	defer node.h.Close()
+	return node.setNeighbour("eth0", net.ParseIP(ControlIP), toControl)
 }
 
 // SetupNode prepares the calling process's network namespace as node index's, after Connect gave it eth0.
@@ -108,10 +133,8 @@ func SetupNode(index int) error {
 		return err
 	}
 	defer l.h.Close()
-	for _, name := range []string{"lo", "eth0"} {
-		if err := l.up(name); err != nil {
-			return err
-		}
+	if err := l.up("lo"); err != nil {
+		return err
 	}
 	if err := l.addAddress("eth0", NodeIP(index)); err != nil {
 		return err

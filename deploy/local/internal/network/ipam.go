@@ -61,13 +61,21 @@ func (p *AddressPool) Take() (net.IP, error) {
 		if p.taken[p.last] {
 			continue
 		}
-		if err := os.WriteFile(p.file, []byte(strconv.Itoa(p.last)), 0o644); err != nil {
+		if err := p.save(); err != nil {
 			return nil, fmt.Errorf("write address pool: %w", err)
 		}
 		p.taken[p.last] = true
 		return net.IPv4(10, 244, byte(p.index), byte(p.last)), nil
 	}
 	return nil, ErrNoAddress
+}
+
+// save writes the file beside and renames it: a node may be killed at any moment, and must not find an empty one then.
+func (p *AddressPool) save() error {
+	if err := os.WriteFile(p.file+".new", []byte(strconv.Itoa(p.last)), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(p.file+".new", p.file)
 }
 
 // Give returns an address.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -38,6 +39,27 @@ func (l links) up(name string) error {
 		return fmt.Errorf("set %s up: %w", name, err)
 	}
 	return nil
+}
+
+// upTimeout is how long awaitUp waits; the kernel needs milliseconds.
+const upTimeout = 5 * time.Second
+
+// awaitUp waits until a link sends. The end of a veth pair that was set up first does so some time after the other one:
+// until then the kernel drops its packets without a word, and a lost SYN costs a second.
+func (l links) awaitUp(name string) error {
+	for deadline := time.Now().Add(upTimeout); ; time.Sleep(time.Millisecond) {
+		link, err := l.byName(name)
+		if err != nil {
+			return err
+		}
+		state := link.Attrs().OperState
+		if state == netlink.OperUp {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("wait for %s to be up: it is %s", name, state)
+		}
+	}
 }
 
 func (l links) addAddress(name, ip string) error {

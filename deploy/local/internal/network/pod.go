@@ -24,8 +24,8 @@ func NewPod(index int, ip net.IP, id string) (*Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make network namespace: %w", err)
 	}
-	p := &Pod{IP: ip, file: f, link: "pod-" + id[:min(len(id), 10)]}
-	if err := p.plug(index); err != nil {
+	p := &Pod{IP: ip, file: f}
+	if err := p.plug(index, "pod-"+id[:min(len(id), 10)]); err != nil {
 		p.Close()
 		return nil, err
 	}
@@ -57,19 +57,20 @@ func newNamespace() (*os.File, error) {
 	return r.f, r.err
 }
 
-func (p *Pod) plug(index int) error {
+func (p *Pod) plug(index int, link string) error {
 	node, err := here()
 	if err != nil {
 		return err
 	}
 	defer node.h.Close()
 	veth := &netlink.Veth{
-		LinkAttrs: netlink.LinkAttrs{Name: p.link, HardwareAddr: gatewayMAC(index)},
+		LinkAttrs: netlink.LinkAttrs{Name: link, HardwareAddr: gatewayMAC(index)},
 		PeerName:  "eth0", PeerNamespace: netlink.NsFd(int(p.file.Fd())), PeerHardwareAddr: podMAC(p.IP),
 	}
 	if err := node.h.LinkAdd(veth); err != nil {
 		return fmt.Errorf("add link to pod: %w", err)
 	}
+	p.link = link // from here on it is ours to remove
 	if err := node.up(p.link); err != nil {
 		return err
 	}
@@ -77,6 +78,9 @@ func (p *Pod) plug(index int) error {
 		return err
 	}
 	if err := p.setupInside(index); err != nil {
+		return err
+	}
+	if err := node.awaitUp(p.link); err != nil {
 		return err
 	}
 	// The route comes last: once packets find the pod it can answer.

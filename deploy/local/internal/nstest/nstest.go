@@ -28,6 +28,12 @@ const (
 	limit = time.Minute
 )
 
+func init() {
+	// The first thread never ends: one that enters another namespace for good must not be that, so the main goroutine
+	// keeps it, as in localkube itself.
+	runtime.LockOSThread()
+}
+
 // Inside runs f as the first process of fresh namespaces, with a /proc of its own. As root it maps a range of user ids,
 // as anybody else just one.
 func Inside(t *testing.T, f func(t *testing.T)) {
@@ -71,7 +77,8 @@ func inside(t *testing.T, ids int, f func(t *testing.T)) {
 		return
 	}
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run="+pattern(t.Name()), "-test.v", "-test.timeout="+limit.String())
-	cmd.Env = append(os.Environ(), insideEnv+"="+t.Name())
+	// The race detector's runtime sleeps a second at each exit, for reports of threads that still run.
+	cmd.Env = append(os.Environ(), insideEnv+"="+t.Name(), "GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:                 unix.CLONE_NEWUSER | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 		UidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: ids}},

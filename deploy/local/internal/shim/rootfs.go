@@ -59,7 +59,7 @@ func bindLayers(s *Spec) error {
 			return fmt.Errorf("read image: %w", err)
 		}
 		for _, e := range entries {
-			if err := bind(filepath.Join(layer, e.Name()), s.Root, "/"+e.Name(), true); err != nil {
+			if err := bind(s.Root, Mount{Source: filepath.Join(layer, e.Name()), Target: "/" + e.Name(), ReadOnly: true}); err != nil {
 				return err
 			}
 		}
@@ -82,7 +82,7 @@ func writeFiles(s *Spec) error {
 
 func makeDevices(s *Spec) error {
 	for _, d := range devices {
-		if err := bind("/dev/"+d, s.Root, "/dev/"+d, false); err != nil {
+		if err := bind(s.Root, Mount{Source: "/dev/" + d, Target: "/dev/" + d}); err != nil {
 			return err
 		}
 	}
@@ -106,7 +106,7 @@ func bindMounts(s *Spec) error {
 	mounts := slices.Clone(s.Mounts)
 	slices.SortStableFunc(mounts, func(a, b Mount) int { return len(a.Target) - len(b.Target) })
 	for _, m := range mounts {
-		if err := bind(m.Source, s.Root, m.Target, m.ReadOnly); err != nil {
+		if err := bind(s.Root, m); err != nil {
 			return err
 		}
 	}
@@ -130,16 +130,16 @@ func pivot(s *Spec) error {
 	return os.Remove("/.old")
 }
 
-// bind makes the mount point below root and binds src on it.
-func bind(src, root, target string, readOnly bool) error {
-	dst := filepath.Join(root, target)
-	if err := makeMountPoint(src, dst); err != nil {
-		return fmt.Errorf("make mount point %s: %w", target, err)
+// bind makes the mount point below root and mounts on it.
+func bind(root string, m Mount) error {
+	dst := filepath.Join(root, m.Target)
+	if err := makeMountPoint(m.Source, dst); err != nil {
+		return fmt.Errorf("make mount point %s: %w", m.Target, err)
 	}
-	if err := unix.Mount(src, dst, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return fmt.Errorf("bind %s on %s: %w", src, target, err)
+	if err := unix.Mount(m.Source, dst, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("bind %s on %s: %w", m.Source, m.Target, err)
 	}
-	if !readOnly {
+	if !m.ReadOnly {
 		return nil
 	}
 	flags, err := lockedFlags(dst)
@@ -147,7 +147,7 @@ func bind(src, root, target string, readOnly bool) error {
 		return err
 	}
 	if err := unix.Mount("", dst, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|flags, ""); err != nil {
-		return fmt.Errorf("make %s read-only: %w", target, err)
+		return fmt.Errorf("make %s read-only: %w", m.Target, err)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@
 // The response's side answers headers, body and trailers one for one, until it has seen the end. A response that
 // comes before the pick is the gateway's own: the request is over, and nothing is picked any more.
 //
-// The endpoint's lease is released when the end of the response is seen, or when the stream ends in the middle of a
-// response. A stream that ends before, or that was not to show the body of the response, says nothing of the
+// The endpoint's lease is released when the end of the response is seen (of a buffered one: its body), or when the
+// stream ends in the middle of a response. A stream that ends before, or that was not to show the body of the response, says nothing of the
 // request's end: there the lease is abandoned.
 package extproc

@@ -127,7 +127,7 @@ func TestScratchIsReused(t *testing.T) {
 	t.Parallel()
 	var s Scratch
 	profile := LeastLoaded(StalenessFilter{})
-	for _, loads := range [][]Load{{{Requests: 9}, {}}, {{}, {Requests: 9}}, {{}}, {{Requests: 1}, {Requests: 1}, {}}} {
+	for _, loads := range [][]Load{{{Requests: 9}, {}}, {{Requests: 1}, {Requests: 9}}, {{}}, {{Requests: 1}, {Requests: 1}, {}}} {
 		fresh, err := profile.Schedule(&Request{Now: noon}, busy(loads...), &Scratch{})
 		require.NoError(t, err)
 		reused, err := profile.Schedule(&Request{Now: noon}, busy(loads...), &s)
