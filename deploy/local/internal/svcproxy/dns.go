@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/miekg/dns"
@@ -17,6 +19,8 @@ const (
 	zone = "cluster.local."
 	// recordTTL is how long an answer may be kept, in seconds.
 	recordTTL = 5
+	// maxAliases ends a chain of external names that leads into itself.
+	maxAliases = 8
 )
 
 // DNS answers for the cluster's domain as the Kubernetes DNS specification 1.1.0 has it: A and SRV records of services,
@@ -77,24 +81,52 @@ func (d *DNS) answer(q *dns.Msg) *dns.Msg {
 		m.Rcode = dns.RcodeFormatError
 		return m
 	}
-	question := q.Question[0]
-	name := strings.ToLower(question.Name)
-	records, extra, found := d.find(name)
+	answer, extra, found := d.resolve(q.Question[0])
 	if !found {
 		m.Rcode = dns.RcodeNameError
 		return m
 	}
+	m.Answer, m.Extra = answer, append(m.Extra, extra...)
+	return m
+}
+
+// resolve returns what answers a question, and whether the name exists at all. An alias comes before what it leads to,
+// which may be beyond the cluster.
+func (d *DNS) resolve(q dns.Question) (answer, extra []dns.RR, found bool) {
+	owner := q.Name // as it was asked, capitals and all
+	for range maxAliases {
+		records, further, ok := d.find(strings.ToLower(owner))
+		if !ok {
+			break
+		}
+		found = true
+		matching, alias := match(records, q.Qtype, owner)
+		if len(matching) > 0 {
+			extra = append(extra, further...)
+		}
+		answer = append(answer, matching...)
+		if alias == "" || q.Qtype == dns.TypeCNAME {
+			break
+		}
+		owner = alias
+	}
+	return answer, extra, found
+}
+
+// match picks the records of a type, in any order, and the alias that stands for every type.
+func match(records []dns.RR, kind uint16, owner string) (matching []dns.RR, alias string) {
 	for _, rr := range records {
-		if rr.Header().Rrtype == question.Qtype || question.Qtype == dns.TypeANY {
-			rr.Header().Name = question.Name // as it was asked, capitals and all
-			m.Answer = append(m.Answer, rr)
+		cname, isAlias := rr.(*dns.CNAME)
+		if isAlias {
+			alias = cname.Target
+		}
+		if isAlias || rr.Header().Rrtype == kind || kind == dns.TypeANY {
+			rr.Header().Name = owner
+			matching = append(matching, rr)
 		}
 	}
-	rand.Shuffle(len(m.Answer), func(i, j int) { m.Answer[i], m.Answer[j] = m.Answer[j], m.Answer[i] })
-	if len(m.Answer) > 0 {
-		m.Extra = append(m.Extra, extra...)
-	}
-	return m
+	rand.Shuffle(len(matching), func(i, j int) { matching[i], matching[j] = matching[j], matching[i] })
+	return matching, alias
 }
 
 // find returns the records of a name, and whether the name exists at all.
@@ -127,8 +159,8 @@ func (d *DNS) find(name string) (records, extra []dns.RR, found bool) {
 }
 
 func podRecords(dashed string) (records, extra []dns.RR, found bool) {
-	ip := net.ParseIP(strings.ReplaceAll(dashed, "-", "."))
-	if ip == nil {
+	ip, err := netip.ParseAddr(strings.ReplaceAll(dashed, "-", "."))
+	if err != nil || !ip.Is4() {
 		return nil, nil, false
 	}
 	return []dns.RR{a("", ip.String())}, nil, true
@@ -150,11 +182,13 @@ func (d *DNS) addresses(svc *corev1.Service, host string) (records, extra []dns.
 	return records, nil, host == "" || len(records) > 0
 }
 
-// published are the endpoints of a headless service that its name leads to.
+// published are the endpoints of a headless service that its name leads to, each once: for a while one may be in two
+// slices.
 func (d *DNS) published(svc *corev1.Service) []endpoint {
 	var out []endpoint
 	for _, e := range d.directory.endpoints(svc.Namespace, svc.Name) {
-		if e.ready || svc.Spec.PublishNotReadyAddresses {
+		known := func(o endpoint) bool { return o.ip == e.ip && o.host() == e.host() }
+		if (e.ready || svc.Spec.PublishNotReadyAddresses) && !slices.ContainsFunc(out, known) {
 			out = append(out, e)
 		}
 	}
