@@ -199,14 +199,19 @@ func (g *strictGateway) finish() error {
 	if g.immediate != nil {
 		return nil
 	}
-	if err := g.request.finish(g.modes.Request); err != nil {
-		return fmt.Errorf("request: %w", err)
+	// A full-duplex request that the gateway broke off, to answer it itself, waits for nothing.
+	if g.modes.Request != FullDuplex || g.request.complete() {
+		if err := g.request.finish(g.modes.Request); err != nil {
+			return fmt.Errorf("request: %w", err)
+		}
 	}
 	if err := g.response.finish(g.modes.Response); err != nil {
 		return fmt.Errorf("response: %w", err)
 	}
 	return nil
 }
+
+func (d *direction) complete() bool { return d.headersEnd || d.end || d.trailers }
 
 func (d *direction) finish(mode BodyMode) error {
 	switch {
