@@ -63,6 +63,12 @@ func TestAssertNoDependency(t *testing.T) {
 	}
 }
 
+func TestPkgKnowsNoServiceAndNoHeavySDK(t *testing.T) {
+	t.Parallel()
+	AssertNoDependency(t, "fairlead.dev/pkg/...",
+		"fairlead.dev/services/...", "fairlead.dev/deploy/...", "k8s.io/kubernetes/...", "sigs.k8s.io/controller-runtime/...")
+}
+
 // recordedTB takes down what a test would have said.
 type recordedTB struct {
 	testing.TB

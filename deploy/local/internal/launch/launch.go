@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -49,10 +50,7 @@ func Run(ctx context.Context, p Params) error {
 		return err
 	}
 	defer unlock()
-	ids := 1
-	if os.Getuid() == 0 {
-		ids = idRange // so that containers can have ids of their own; anybody but root maps just one
-	}
+	ids := mappableIDs()
 	h := control.Handover{Config: p.Config, Shim: p.Shim, UserRange: ids > 1, Started: started}
 	files, err := listen(&h)
 	defer func() {
@@ -88,6 +86,32 @@ func Run(ctx context.Context, p Params) error {
 	_ = cmd.Process.Kill()
 	<-ended
 	return nil
+}
+
+// mappableIDs is how many user ids the cluster can have: a range for root, so that containers can have ids of their own,
+// one for anybody else, and for a root who has no more himself, as in a container without a range.
+func mappableIDs() int {
+	if os.Getuid() != 0 {
+		return 1
+	}
+	for _, file := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
+		raw, err := os.ReadFile(file)
+		if err != nil || !mapsRange(string(raw)) {
+			return 1
+		}
+	}
+	return idRange
+}
+
+// mapsRange tells whether the lines of an id map (first id inside, first id outside, how many) have a whole range from 0.
+func mapsRange(idMap string) bool {
+	for line := range strings.Lines(idMap) {
+		var inside, outside, count int64
+		if _, err := fmt.Sscan(line, &inside, &outside, &count); err == nil && inside == 0 && count >= idRange {
+			return true
+		}
+	}
+	return false
 }
 
 // namespaces are what makes the control process the first of a world of its own, with that many user ids.
