@@ -1,4 +1,4 @@
-# `make help` lists the targets. What they do in more than a line is in make/; what belongs to the embedded Kubernetes is in
+# `make help` lists the targets. What they do in more than a line is in .ci/; what belongs to the embedded Kubernetes is in
 # deploy/local/local.mk.
 
 SHELL       := /bin/bash
@@ -40,7 +40,7 @@ MOCKERY       := $(BIN)/mockery-$(MOCKERY_VERSION)
 HELM   ?= $(BIN)/localkube helm
 CHARTS := $(patsubst %/Chart.yaml,%,$(wildcard charts/*/Chart.yaml))
 
-EACH := ./make/each.sh
+EACH := ./.ci/each.sh
 LINT  = $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml --concurrency $(JOBS)
 
 ##@ General
@@ -53,12 +53,12 @@ help: ## Show this
 
 .PHONY: doctor
 doctor: ## Check what this machine needs, and say how to get what is missing
-	@./make/doctor.sh
+	@./.ci/doctor.sh
 
 # The part that a target needs; silent when it is there.
 .PHONY: doctor-go doctor-git doctor-cc doctor-pip doctor-local
 doctor-go doctor-git doctor-cc doctor-pip doctor-local: doctor-%:
-	@./make/doctor.sh -q $*
+	@./.ci/doctor.sh -q $*
 
 .PHONY: clean
 clean: ## Remove what was built here; the caches of Go stay
@@ -90,7 +90,7 @@ cover: doctor-go local ## Run the tests with coverage: profiles in bin/cover/, t
 
 .PHONY: golden
 golden: doctor-go ## Write the golden files anew; read the diff before you commit it
-	@$(EACH) golden "$(WORKSPACE_MODULES)" $(CURDIR)/make/golden.sh
+	@$(EACH) golden "$(WORKSPACE_MODULES)" $(CURDIR)/.ci/golden.sh
 
 .PHONY: bench
 bench: doctor-go ## Run the benchmarks (BENCH=regexp, COUNT=1)
@@ -98,11 +98,11 @@ bench: doctor-go ## Run the benchmarks (BENCH=regexp, COUNT=1)
 
 .PHONY: fuzz
 fuzz: doctor-go ## Run each fuzz test for a while (FUZZTIME=5000x)
-	@$(EACH) fuzz "$(WORKSPACE_MODULES)" $(CURDIR)/make/fuzz.sh $(or $(FUZZTIME),5000x)
+	@$(EACH) fuzz "$(WORKSPACE_MODULES)" $(CURDIR)/.ci/fuzz.sh $(or $(FUZZTIME),5000x)
 
 .PHONY: chart
 chart: $(if $(findstring $(BIN)/localkube,$(HELM)),local) ## Check every chart: lint, templates, schema
-	@for chart in $(CHARTS); do ./make/chart.sh "$(HELM)" $$chart; done
+	@for chart in $(CHARTS); do ./.ci/chart.sh "$(HELM)" $$chart; done
 
 ##@ Check and generate
 
@@ -130,17 +130,17 @@ generate: doctor-go $(MOCKERY) ## Generate mocks
 
 .PHONY: verify
 verify: doctor-go doctor-git ## Fail when a module is not listed, or generated files, go.mod or formatting are not up to date
-	@./make/modules.sh $(MODULES)
-	@./make/verify.sh $(MAKE) --no-print-directory generate tidy fmt
+	@./.ci/modules.sh $(MODULES)
+	@./.ci/verify.sh $(MAKE) --no-print-directory generate tidy fmt
 
 .PHONY: ci
 ci: ## What continuous integration runs
 	@for target in verify lint build-standalone test chart "e2e SHORT=1"; do $(MAKE) --no-print-directory $$target; done
 
 $(GOLANGCI_LINT): | doctor-go
-	@./make/tool.sh $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	@./.ci/tool.sh $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 
 $(MOCKERY): | doctor-go
-	@./make/tool.sh $@ github.com/vektra/mockery/v2@$(MOCKERY_VERSION)
+	@./.ci/tool.sh $@ github.com/vektra/mockery/v2@$(MOCKERY_VERSION)
 
 include deploy/local/local.mk
