@@ -42,6 +42,7 @@ func probe(t *testing.T, c *cluster.Cluster) (stop func() (int, []error)) {
 }
 
 func TestControlPlane_PodsServeWhileTheAPIServerIsPausedAndKilled(t *testing.T) {
+	t.Parallel()
 	pause := 20 * time.Second
 	if testing.Short() {
 		pause = 8 * time.Second
@@ -84,6 +85,7 @@ func TestControlPlane_PodsServeWhileTheAPIServerIsPausedAndKilled(t *testing.T) 
 }
 
 func TestControlPlane_RestoreBringsBackWhatWasThere(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Nodes(1))
 	deploy(t, c, 1, workloadImage)
 	file := t.TempDir() + "/snapshot.db"

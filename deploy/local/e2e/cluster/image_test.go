@@ -13,6 +13,7 @@ import (
 )
 
 func TestImages_ByNameAndTagWhateverTheRegistryAndDigest(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t)
 	digest := "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	deploy(t, c, 1, "registry.example:5000/"+workloadImage+digest)
@@ -31,6 +32,7 @@ func TestImages_ByNameAndTagWhateverTheRegistryAndDigest(t *testing.T) {
 }
 
 func TestImages_UnknownTagIsErrImagePull(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t)
 	require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(workload, 1, "fairlead/modelserver:no-such-tag")))
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {

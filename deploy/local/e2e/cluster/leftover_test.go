@@ -53,6 +53,7 @@ func below(all map[int]int, root int) []int {
 }
 
 func TestLeftovers_NoneAfterTheLauncherIsKilled(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Nodes(2))
 	deploy(t, c, 2, workloadImage)
 	family := below(parents(t), c.LauncherPID())
@@ -72,6 +73,7 @@ func TestLeftovers_NoneAfterTheLauncherIsKilled(t *testing.T) {
 }
 
 func TestLeftovers_NoneAfterStop(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Nodes(1))
 	deploy(t, c, 1, workloadImage)
 	family := below(parents(t), c.LauncherPID())
@@ -83,6 +85,7 @@ func TestLeftovers_NoneAfterStop(t *testing.T) {
 }
 
 func TestClusters_SideBySide(t *testing.T) {
+	t.Parallel()
 	var clusters []*cluster.Cluster
 	for range 2 {
 		clusters = append(clusters, cluster.Start(t))

@@ -19,6 +19,7 @@ import (
 func not(name string) func(string) bool { return func(node string) bool { return node != name } }
 
 func TestNode_KilledOnesPodsAreReplacedElsewhere(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Nodes(2), cluster.FastTimings)
 	deploy(t, c, 2, workloadImage)
 	require.NoError(t, c.Node(t.Context(), "node-1", clusterapi.ActionKill))
@@ -46,6 +47,7 @@ func waitGone(t *testing.T, c *cluster.Cluster) {
 }
 
 func TestNode_CutOffOnesPodsAreReplacedAndEndWhenItIsBack(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Nodes(2), cluster.FastTimings)
 	deploy(t, c, 2, workloadImage)
 	before, err := pods(t.Context(), c.Clientset())
@@ -76,6 +78,7 @@ func dialPod(t *testing.T, c *cluster.Cluster, p *corev1.Pod) (string, error) {
 }
 
 func TestNode_OneWayCuts(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Nodes(1), cluster.FastTimings)
 	tests := []struct {
 		name string
@@ -95,6 +98,7 @@ func TestNode_OneWayCuts(t *testing.T) {
 }
 
 func TestNode_RebootLeavesNoOrphansAndGivesNoAddressTwice(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Nodes(2), cluster.FastTimings)
 	deploy(t, c, 6, workloadImage)
 	before, err := pods(t.Context(), c.Clientset())
@@ -143,6 +147,7 @@ func waitReadyNow(collect *assert.CollectT, t *testing.T, c *cluster.Cluster, wa
 }
 
 func TestNode_PausedOneStandsStillAndGoesOn(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Nodes(1))
 	deploy(t, c, 1, workloadImage)
 	list, err := pods(t.Context(), c.Clientset())
@@ -166,6 +171,7 @@ func isTimeout(err error) bool {
 }
 
 func TestNode_LabelsZonesAndPretendedGPUs(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, func(cfg *clusterapi.Config) {
 		cfg.Nodes = []clusterapi.Node{
 			{Zone: "eu-1", Labels: map[string]string{"gpu": "h100"}, Extended: map[string]string{"nvidia.com/gpu": "8"}},

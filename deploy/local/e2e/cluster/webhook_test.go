@@ -62,6 +62,7 @@ webhooks:
 `
 
 func TestWebhook_ServedByAPodRefuses(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t)
 	certificate, key := selfSigned(t, "webhook.default.svc")
 	crt := base64.StdEncoding.EncodeToString(certificate)
