@@ -36,7 +36,7 @@ func main() {
 	pflag.StringVar(&o.gateway, "gateway", "127.0.0.1:8080", "host address of the gateway")
 	pflag.IntVar(&o.nodes, "nodes", 1, "nodes of the cluster")
 	pflag.IntVar(&o.servers, "servers", 3, "model servers")
-	pflag.IntVar(&o.requests, "requests", 300, "chat completions to send")
+	pflag.IntVar(&o.requests, "requests", 200, "chat completions to send")
 	pflag.IntVar(&o.concurrency, "concurrency", 24, "chat completions at a time")
 	pflag.IntVar(&o.tokens, "tokens", 64, "tokens of each answer")
 	pflag.BoolVar(&o.once, "once", false, "end after the table")
