@@ -129,10 +129,11 @@ func (d *Directory) backends(namespace, name, port string) []string {
 			serving = append(serving, addr)
 		}
 	}
-	if len(ready) > 0 {
-		return ready
+	if len(ready) == 0 {
+		ready = serving
 	}
-	return serving
+	slices.Sort(ready)
+	return slices.Compact(ready) // for a while an endpoint may be in two slices
 }
 
 // Lookup finds the addresses behind port, by number or name, of a Service.

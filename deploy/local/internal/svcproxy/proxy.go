@@ -8,8 +8,10 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
@@ -88,7 +90,7 @@ func (p *Proxy) apply(want map[string][]string) {
 	for addr, backends := range want {
 		l := p.listeners[addr]
 		if l == nil {
-			ln, err := net.Listen("tcp4", addr)
+			ln, err := listen(addr)
 			if err != nil {
 				klog.ErrorS(err, "Service address is not served", "address", addr)
 				continue
@@ -101,6 +103,18 @@ func (p *Proxy) apply(want map[string][]string) {
 		}
 		l.set(backends)
 	}
+}
+
+// listen opens an address. A node port, which is on all addresses, may have the number of a service port.
+func listen(addr string) (net.Listener, error) {
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		if cerr := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }); cerr != nil {
+			return cerr
+		}
+		return err
+	}}
+	return lc.Listen(context.Background(), "tcp4", addr)
 }
 
 // listener is one service port.
