@@ -26,9 +26,9 @@ local: doctor-go doctor-local ## Build the embedded Kubernetes (8 minutes from n
 images: local $(addprefix image-,$(IMAGE_BINARIES)) image-envoy $(CRDS)/inferencepools.yaml ## Make all images of the demo
 
 .PHONY: image
-image: local ## Make one image: SERVICE=endpoint-picker [IMAGE_TAG=dev]
-	@test -n "$(SERVICE)" || { echo "make image: say which: SERVICE=<one of $(IMAGE_BINARIES)>" >&2; exit 2; }
-	@$(MAKE) --no-print-directory image-$(SERVICE)
+image: ## Make one image: SERVICE=endpoint-picker [IMAGE_TAG=dev]
+	@test -n "$(filter $(SERVICE),$(IMAGE_BINARIES))" || { echo "make image: say which: SERVICE=<one of $(IMAGE_BINARIES)>" >&2; exit 2; }
+	@$(MAKE) --no-print-directory local image-$(SERVICE)
 
 # Static binaries, so that the empty root is enough for them.
 .PHONY: $(addprefix image-,$(IMAGE_BINARIES))

@@ -3,7 +3,7 @@
 // root is bound from that directory.
 //
 //	refs/<name>/<tag>              holds a digest
-//	blobs/<sha256-hex>/root/...    the image's files, never changed once there
+//	blobs/<sha256-hex>/root/       the image's files, never changed once there
 //	blobs/<sha256-hex>/config.json what to run
 //
 // Adding the same content twice gives the same digest; a changed binary under an old tag gives the tag a new digest, and
