@@ -46,14 +46,27 @@ type Process struct {
 	paused   bool
 	settled  bool // past its start: a death is mended, not reported
 	restarts int
-	backoff  time.Duration
+	backoff  backoff
 	failed   chan error
+}
+
+// backoff is what a process waits before it is started again: longer each time that it did not run for long.
+type backoff struct{ next time.Duration }
+
+// after returns the wait that follows a run.
+func (b *backoff) after(ran time.Duration) time.Duration {
+	if ran > steadyAfter || b.next == 0 {
+		b.next = firstBackoff
+	}
+	delay := b.next
+	b.next = min(2*b.next, maxBackoff)
+	return delay
 }
 
 // New returns a process that is not started. A death before Settle is reported on Failed and not mended: a process that
 // never ran has a wrong flag or no room, and starting it again helps nobody.
 func New(exe string, s Spec) *Process {
-	return &Process{spec: s, exe: exe, backoff: firstBackoff, failed: make(chan error, 1)}
+	return &Process{spec: s, exe: exe, failed: make(chan error, 1)}
 }
 
 // Name is the spec's.
@@ -69,15 +82,24 @@ func (p *Process) Settle() {
 	p.settled = true
 }
 
-// Start runs the process and keeps it running.
+// Start runs the process and keeps it running. One that is being stopped ends first: there are never two of it.
 func (p *Process) Start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for !p.wanted && p.cmd != nil && !isClosed(p.exited) {
+		exited := p.exited
+		p.mu.Unlock()
+		<-exited
+		p.mu.Lock()
+	}
 	if p.wanted {
 		return nil
 	}
+	if err := p.launch(); err != nil {
+		return err
+	}
 	p.wanted = true
-	return p.launch()
+	return nil
 }
 
 // launch starts the child; p.mu is held.
@@ -101,24 +123,24 @@ func (p *Process) launch() error {
 // watch waits for the child's end and mends it, unless it was meant.
 func (p *Process) watch(cmd *exec.Cmd, exited chan struct{}, started time.Time) {
 	err := cmd.Wait()
-	close(exited)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	close(exited) // under the lock: whoever waits for it must not start the next before this death is judged
+	p.paused = false
 	if !p.wanted {
 		return
 	}
 	if !p.settled {
 		p.wanted = false
-		p.failed <- fmt.Errorf("%s ended while it started: %w: %s (all of it in %s)", p.spec.Name, ended(err), LastError(p.spec.LogFile), p.spec.LogFile)
+		err := fmt.Errorf("%s ended while it started: %w: %s (all of it in %s)", p.spec.Name, ended(err), LastError(p.spec.LogFile), p.spec.LogFile)
+		select {
+		case p.failed <- err:
+		default: // the first one has not been heard of yet
+		}
 		return
 	}
-	if time.Since(started) > steadyAfter {
-		p.backoff = firstBackoff
-	}
-	delay := p.backoff
-	p.backoff = min(2*p.backoff, maxBackoff)
 	p.restarts++
-	time.AfterFunc(delay, func() { p.again(cmd) })
+	time.AfterFunc(p.backoff.after(time.Since(started)), func() { p.again(cmd) })
 }
 
 func ended(err error) error {
@@ -136,8 +158,7 @@ func (p *Process) again(old *exec.Cmd) {
 		return
 	}
 	if err := p.launch(); err != nil { // out of processes or disk: try on
-		p.backoff = min(2*p.backoff, maxBackoff)
-		time.AfterFunc(p.backoff, func() { p.again(old) })
+		time.AfterFunc(p.backoff.after(0), func() { p.again(old) })
 	}
 }
 
@@ -223,8 +244,8 @@ func isClosed(c chan struct{}) bool {
 // logTail is how much of a log's end LastError looks at, in bytes.
 const logTail = 16 << 10
 
-// LastError finds the line of a component's log that says best why it ended: the last one that speaks of an error, else
-// the last one.
+// LastError finds the line of a component's log that says best why it ended: the last panic, else the last line that
+// speaks of an error, else the last one.
 func LastError(logFile string) string {
 	raw, err := os.ReadFile(logFile)
 	if err != nil {
@@ -233,16 +254,14 @@ func LastError(logFile string) string {
 	if len(raw) > logTail {
 		raw = raw[len(raw)-logTail:]
 	}
-	last := "its log is empty"
+	last, best := "its log is empty", plain
 	for line := range bytes.Lines(raw) {
 		s := strings.TrimSpace(string(line))
 		if s == "" {
 			continue
 		}
-		if low := strings.ToLower(s); strings.Contains(low, "error") || strings.Contains(low, "fatal") || strings.Contains(low, "panic:") {
-			last = s
-		} else if !strings.Contains(strings.ToLower(last), "error") {
-			last = s
+		if w := weigh(s); w >= best {
+			last, best = s, w
 		}
 	}
 	const most = 300
@@ -250,4 +269,22 @@ func LastError(logFile string) string {
 		last = last[:most] + "..."
 	}
 	return last
+}
+
+// Weights of log lines: how well they say why a process ended.
+const (
+	plain = iota
+	speaksOfError
+	isPanic // a stack follows, whose function names may speak of errors
+)
+
+func weigh(line string) int {
+	low := strings.ToLower(line)
+	switch {
+	case strings.Contains(low, "panic:") || strings.Contains(low, "fatal error:"):
+		return isPanic
+	case strings.Contains(low, "error") || strings.Contains(low, "fatal"):
+		return speaksOfError
+	}
+	return plain
 }

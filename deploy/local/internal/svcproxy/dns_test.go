@@ -95,6 +95,8 @@ func TestAnswer(t *testing.T) {
 			want: []string{"outer.default.svc.cluster.local. 5 IN CNAME Example.org."}},
 		{name: "external name itself", ask: "alias.default.svc.cluster.local.", kind: dns.TypeCNAME,
 			want: []string{"alias.default.svc.cluster.local. 5 IN CNAME web.default.svc.cluster.local."}},
+		{name: "external name of an external name itself", ask: "alias-of-alias.default.svc.cluster.local.", kind: dns.TypeCNAME,
+			want: []string{"alias-of-alias.default.svc.cluster.local. 5 IN CNAME alias.default.svc.cluster.local."}},
 		{name: "external name by IPv6", ask: "alias.default.svc.cluster.local.", kind: dns.TypeAAAA,
 			want: []string{"alias.default.svc.cluster.local. 5 IN CNAME web.default.svc.cluster.local."}},
 		{name: "external name that is in the cluster", ask: "alias.default.svc.cluster.local.", kind: dns.TypeA,
@@ -116,7 +118,7 @@ func TestAnswer(t *testing.T) {
 			assert.Equal(t, tt.extra, lines(m.Extra))
 			assert.Equal(t, q.Question, m.Question)
 			assert.Equal(t, q.Id, m.Id)
-			assert.True(t, m.Response && m.Authoritative)
+			assert.True(t, m.Response && m.Authoritative && m.RecursionAvailable)
 		})
 	}
 }
@@ -169,8 +171,8 @@ func TestAnswer_NoSuchName(t *testing.T) {
 		{name: "host of an external name", ask: "pod-0.outer.default.svc.cluster.local."},
 		{name: "port that there is not", ask: "_grpc._tcp.web.default.svc.cluster.local."},
 		{name: "port by another protocol", ask: "_http._udp.web.default.svc.cluster.local."},
-		{name: "port without underscores", ask: "http.tcp.web.default.svc.cluster.local."},
-		{name: "deeper than ports", ask: "a._http._tcp.web.default.svc.cluster.local."},
+		{name: "port without underscores", ask: "xhttp.xtcp.web.default.svc.cluster.local."},
+		{name: "port of an endpoint", ask: "_http._tcp.pod-0.web.default.svc.cluster.local."},
 		{name: "pod that is no address", ask: "web.default.pod.cluster.local."},
 		{name: "pod by IPv6 address", ask: "::1.default.pod.cluster.local."},
 		{name: "pod by IPv4 address in IPv6", ask: "::ffff:1-2-3-4.default.pod.cluster.local."},
