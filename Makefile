@@ -120,13 +120,13 @@ fmt: doctor-go $(GOLANGCI_LINT) ## Format every module
 # The workspace's versions go into its modules first: then both ways of building use the same, and one build cache.
 .PHONY: tidy
 tidy: doctor-go ## Tidy the go.mod of every module
-	@$(GO) work sync
+	@GOWORK=$(CURDIR)/go.work $(GO) work sync
 	@$(EACH) tidy "$(MODULES)" $(GO) mod tidy
 
 # In workspace mode: mockery reads the packages of several modules.
 .PHONY: generate
 generate: doctor-go $(MOCKERY) ## Generate mocks
-	@$(MOCKERY) --log-level warn
+	@GOWORK=$(CURDIR)/go.work $(MOCKERY) --log-level warn
 
 .PHONY: verify
 verify: doctor-go doctor-git ## Fail when a module is not listed, or generated files, go.mod or formatting are not up to date
