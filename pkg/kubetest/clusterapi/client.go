@@ -242,7 +242,7 @@ func (c *Client) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	r, err := openTunnel(conn, addr)
-	if !stop() && err == nil {
+	if !stop() { // the connection has failed, or will, for the context's sake
 		err = ctx.Err()
 	}
 	if err != nil {
