@@ -9,12 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -125,8 +122,11 @@ func (c *cluster) start(ctx context.Context) error {
 	}
 	c.say("namespaces, network and certificates made")
 	for _, name := range components.Control(&c.Config) {
-		c.processes = append(c.processes, supervise.New(c.exe, supervise.Spec{Name: name, Args: append([]string{name}, components.Args(&c.Config, name)...),
-			Env: childEnv(), LogFile: filepath.Join(clusterapi.LogDir(c.Config.Dir), name+".log")}))
+		c.processes = append(c.processes, supervise.New(c.exe, supervise.Spec{
+			Name: name, Args: append([]string{name}, components.Args(&c.Config, name)...), Env: childEnv(),
+			LogFile: filepath.Join(clusterapi.LogDir(c.Config.Dir), name+".log"),
+			Died:    func(why error) { c.say("%v; it is started again", why) },
+		}))
 	}
 	for i, n := range c.Config.Nodes {
 		c.nodes = append(c.nodes, newNode(c, i+1, n))
@@ -221,94 +221,6 @@ func (c *cluster) failures() []<-chan error {
 		all = append(all, n.failed)
 	}
 	return all
-}
-
-// forwardAPI joins the host's listener to the API server. It is open from the start, so that early callers wait.
-func (c *cluster) forwardAPI() error {
-	_, port, err := net.SplitHostPort(strings.TrimPrefix(components.InnerAPI, "https://"))
-	if err != nil {
-		return err
-	}
-	return accept(FirstListener, func(conn net.Conn) { svcproxy.Forward(conn, []string{net.JoinHostPort(network.ControlIP, port)}) })
-}
-
-// serveServices makes service addresses and published ports work from the control plane's side.
-func (c *cluster) serveServices(ctx context.Context) error {
-	directory, err := svcproxy.NewDirectory(c.client)
-	if err != nil {
-		return err
-	}
-	life := context.WithoutCancel(ctx) // ctx is that of the start
-	directory.Start(life)
-	if err := directory.WaitForSync(ctx); err != nil {
-		return err
-	}
-	c.directory.Store(directory)
-	go svcproxy.NewProxy(directory, false).Run(life)
-	go func() {
-		if err := svcproxy.NewDNS(directory).Run(life, network.ClusterDNS+":53"); err != nil {
-			c.say("DNS is not served to the control plane: %v", err)
-		}
-	}()
-	for i, p := range c.Config.Publish {
-		err := accept(FirstListener+1+i, func(conn net.Conn) {
-			addrs, err := c.addresses(p.Target)
-			if err != nil {
-				addrs = nil // nobody there: the client is reset
-			}
-			svcproxy.Forward(conn, addrs)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// addresses resolves service.namespace:port, node:port or ip:port.
-func (c *cluster) addresses(target string) ([]string, error) {
-	host, port, err := net.SplitHostPort(target)
-	if err != nil {
-		return nil, fmt.Errorf("%q is not host:port", target)
-	}
-	if net.ParseIP(host) != nil {
-		return []string{target}, nil
-	}
-	for _, n := range c.nodes {
-		if n.spec.Name == host {
-			return []string{net.JoinHostPort(network.NodeIP(n.index), port)}, nil
-		}
-	}
-	name, namespace, ok := strings.Cut(strings.TrimSuffix(host, ".svc.cluster.local"), ".")
-	directory := c.directory.Load()
-	if !ok || directory == nil {
-		return nil, fmt.Errorf("%q names no address, node or service.namespace", host)
-	}
-	return directory.Lookup(strings.TrimSuffix(namespace, ".svc"), name, port)
-}
-
-// accept serves an inherited listener for good.
-func accept(fd int, serve func(net.Conn)) error {
-	f := os.NewFile(uintptr(fd), "listener-"+strconv.Itoa(fd))
-	ln, err := net.FileListener(f)
-	f.Close()
-	if err != nil {
-		return fmt.Errorf("take over listener: %w", err)
-	}
-	go func() {
-		for {
-			conn, err := ln.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil {
-				time.Sleep(10 * time.Millisecond)
-				continue
-			}
-			go serve(conn)
-		}
-	}()
-	return nil
 }
 
 func (c *cluster) process(name string) *supervise.Process {

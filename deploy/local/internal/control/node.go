@@ -109,11 +109,13 @@ func (n *node) watch(cmd *exec.Cmd, exited chan struct{}) {
 	if !n.wanted || n.cmd != cmd {
 		return
 	}
+	why := supervise.Why(err, n.logFile())
 	if !n.settled {
 		n.wanted = false
-		n.failed <- fmt.Errorf("%s ended while it started: %v: %s (all of it in %s)", n.spec.Name, err, supervise.LastError(n.logFile()), n.logFile())
+		n.failed <- fmt.Errorf("%s ended while it started: %w", n.spec.Name, why)
 		return
 	}
+	n.cluster.say("%s ended by itself and boots again: %v", n.spec.Name, why)
 	time.AfterFunc(rebootDelay, func() { n.again(cmd) })
 }
 

@@ -27,8 +27,6 @@ const (
 	ControlCommand = "control"
 	// lockName marks a folder as a cluster's, and is locked while the cluster runs.
 	lockName = ".localkube-lock"
-	// minFree is how much disk a cluster wants at its start, in bytes: etcd and logs.
-	minFree = 256 << 20
 	// idRange is how many user ids root maps into the cluster.
 	idRange = 1 << 16
 )
@@ -72,20 +70,31 @@ func Run(ctx context.Context, p Params) error {
 	if err := cmd.Start(); err != nil {
 		return explain(err)
 	}
+	return await(ctx, cmd, p.Config.Dir)
+}
+
+// await returns when the control process has ended, and ends it when ctx ends or the disk below dir is full.
+func await(ctx context.Context, cmd *exec.Cmd, dir string) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
+	full := make(chan error, 1)
+	watch, stop := context.WithCancel(ctx)
+	defer stop()
+	go watchDisk(watch, dir, full)
+	var err error
 	select {
 	case err := <-ended:
 		if ctx.Err() == nil {
 			return outcome(err)
 		}
 		return nil
+	case err = <-full:
 	case <-ctx.Done():
 	}
 	// Its end is the end of everything in its pid namespace; nothing there is worth waiting for.
 	_ = cmd.Process.Kill()
 	<-ended
-	return nil
+	return err
 }
 
 // mappableIDs is how many user ids the cluster can have: a range for root, so that containers can have ids of their own,
@@ -181,17 +190,6 @@ func claim(dir string) (unlock func(), err error) {
 		return nil, err
 	}
 	return func() { lock.Close() }, nil
-}
-
-func enoughRoom(dir string) error {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return fmt.Errorf("look at free disk: %w", err)
-	}
-	if free := fs.Bavail * uint64(fs.Bsize); free < minFree {
-		return fmt.Errorf("%d MB are free in %s, a cluster needs %d MB; make room, or name another folder", free>>20, dir, minFree>>20)
-	}
-	return nil
 }
 
 // listen opens the host's listeners, the API server's first, and notes their real addresses.

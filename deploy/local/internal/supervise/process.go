@@ -3,13 +3,10 @@
 package supervise
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -32,6 +29,9 @@ type Spec struct {
 	Args    []string
 	Env     []string
 	LogFile string
+	// Died, if not nil, hears why the process ended by itself after Settle: of the first death in a row of quick ones. It
+	// must not call the process.
+	Died func(why error)
 }
 
 // Process is one supervised child.
@@ -43,8 +43,9 @@ type Process struct {
 	cmd      *exec.Cmd
 	exited   chan struct{} // of cmd
 	wanted   bool          // it is to run
+	killed   bool          // cmd, by Kill
 	paused   bool
-	settled  bool // past its start: a death is mended, not reported
+	settled  bool // past its start: a death is mended
 	restarts int
 	backoff  backoff
 	failed   chan error
@@ -115,7 +116,7 @@ func (p *Process) launch() error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.spec.Name, err)
 	}
-	p.cmd, p.exited, p.paused = cmd, make(chan struct{}), false
+	p.cmd, p.exited, p.killed, p.paused = cmd, make(chan struct{}), false, false
 	go p.watch(cmd, p.exited, time.Now())
 	return nil
 }
@@ -132,22 +133,18 @@ func (p *Process) watch(cmd *exec.Cmd, exited chan struct{}, started time.Time) 
 	}
 	if !p.settled {
 		p.wanted = false
-		err := fmt.Errorf("%s ended while it started: %w: %s (all of it in %s)", p.spec.Name, ended(err), LastError(p.spec.LogFile), p.spec.LogFile)
 		select {
-		case p.failed <- err:
+		case p.failed <- fmt.Errorf("%s ended while it started: %w", p.spec.Name, Why(err, p.spec.LogFile)):
 		default: // the first one has not been heard of yet
 		}
 		return
 	}
 	p.restarts++
-	time.AfterFunc(p.backoff.after(time.Since(started)), func() { p.again(cmd) })
-}
-
-func ended(err error) error {
-	if err == nil {
-		return errors.New("exit status 0")
+	delay := p.backoff.after(time.Since(started))
+	if p.spec.Died != nil && !p.killed && delay == firstBackoff {
+		p.spec.Died(fmt.Errorf("%s ended by itself: %w", p.spec.Name, Why(err, p.spec.LogFile)))
 	}
-	return err
+	time.AfterFunc(delay, func() { p.again(cmd) })
 }
 
 // again starts the child anew after the back-off, unless somebody did it meanwhile or it is no longer wanted.
@@ -194,6 +191,7 @@ func (p *Process) Kill() error {
 	if !p.wanted {
 		return fmt.Errorf("%s is stopped", p.spec.Name)
 	}
+	p.killed = true
 	return p.cmd.Process.Kill()
 }
 
@@ -239,52 +237,4 @@ func isClosed(c chan struct{}) bool {
 	default:
 		return false
 	}
-}
-
-// logTail is how much of a log's end LastError looks at, in bytes.
-const logTail = 16 << 10
-
-// LastError finds the line of a component's log that says best why it ended: the last panic, else the last line that
-// speaks of an error, else the last one.
-func LastError(logFile string) string {
-	raw, err := os.ReadFile(logFile)
-	if err != nil {
-		return err.Error()
-	}
-	if len(raw) > logTail {
-		raw = raw[len(raw)-logTail:]
-	}
-	last, best := "its log is empty", plain
-	for line := range bytes.Lines(raw) {
-		s := strings.TrimSpace(string(line))
-		if s == "" {
-			continue
-		}
-		if w := weigh(s); w >= best {
-			last, best = s, w
-		}
-	}
-	const most = 300
-	if len(last) > most {
-		last = last[:most] + "..."
-	}
-	return last
-}
-
-// Weights of log lines: how well they say why a process ended.
-const (
-	plain = iota
-	speaksOfError
-	isPanic // a stack follows, whose function names may speak of errors
-)
-
-func weigh(line string) int {
-	low := strings.ToLower(line)
-	switch {
-	case strings.Contains(low, "panic:") || strings.Contains(low, "fatal error:"):
-		return isPanic
-	case strings.Contains(low, "error") || strings.Contains(low, "fatal"):
-		return speaksOfError
-	}
-	return plain
 }
