@@ -88,7 +88,23 @@ func environment(c *container, s *sandbox) []string {
 	for _, e := range c.config.Envs {
 		env = append(env, e.Key+"="+string(e.Value))
 	}
-	return env
+	return lastOfEach(env)
+}
+
+// lastOfEach keeps one value a variable, the last: of two, a program takes the first.
+func lastOfEach(env []string) []string {
+	at := map[string]int{}
+	var out []string
+	for _, e := range env {
+		name, _, _ := strings.Cut(e, "=")
+		if i, ok := at[name]; ok {
+			out[i] = e
+			continue
+		}
+		at[name] = len(out)
+		out = append(out, e)
+	}
+	return out
 }
 
 // baseFiles are the files of the empty root that every image stands on.

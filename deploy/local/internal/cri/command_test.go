@@ -81,12 +81,12 @@ func TestBaseFiles(t *testing.T) {
 	assert.Empty(t, baseFiles(user{}, nil)["etc/resolv.conf"])
 }
 
-func TestEnvironment_ThePodsComesLast(t *testing.T) {
+func TestEnvironment_ThePodsWins(t *testing.T) {
 	t.Parallel()
 	c := &container{image: &imagestore.Image{Config: imagestore.Config{Env: []string{"A=image", "B=image"}}},
 		config: &runtimeapi.ContainerConfig{Envs: []*runtimeapi.KeyValue{{Key: "A", Value: []byte("pod")}}}}
 	s := &sandbox{config: &runtimeapi.PodSandboxConfig{Hostname: "web-0"}}
-	assert.Equal(t, []string{"PATH=/usr/local/bin:/usr/bin:/bin:/", "HOSTNAME=web-0", "HOME=/tmp", "A=image", "B=image", "A=pod"}, environment(c, s))
+	assert.Equal(t, []string{"PATH=/usr/local/bin:/usr/bin:/bin:/", "HOSTNAME=web-0", "HOME=/tmp", "A=pod", "B=image"}, environment(c, s))
 }
 
 func TestStopSignal(t *testing.T) {

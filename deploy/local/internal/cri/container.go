@@ -39,7 +39,7 @@ func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, cfg *runt
 	return c.id, nil
 }
 
-// StartContainer runs the container's program in its pod's network.
+// StartContainer runs the container's program in its pod's network, and returns when it does.
 func (r *Runtime) StartContainer(_ context.Context, id string) error {
 	c, s, err := r.container(id)
 	if err != nil {
@@ -61,20 +61,24 @@ func (r *Runtime) StartContainer(_ context.Context, id string) error {
 	}
 	var copies sync.WaitGroup
 	outputs, err := c.pipeOutputs(cmd, &copies)
-	if err != nil {
-		return err
+	var started *os.File
+	if err == nil {
+		started, err = r.start(s, cmd)
 	}
-	err = start(s, cmd)
 	for _, f := range outputs {
 		f.Close()
 	}
 	if err != nil {
+		copies.Wait()
+		c.log.close()
 		return fmt.Errorf("start %s: %w", argv[0], err)
 	}
 	r.mu.Lock()
 	c.cmd, c.state, c.started = cmd, runtimeapi.ContainerState_CONTAINER_RUNNING, time.Now().UnixNano()
 	r.mu.Unlock()
 	go r.wait(c, &copies)
+	defer started.Close()
+	_, _ = started.Read(make([]byte, 1)) // nothing comes but the end
 	return nil
 }
 
@@ -108,11 +112,20 @@ func (c *container) pipeOutputs(cmd *exec.Cmd, copies *sync.WaitGroup) ([]*os.Fi
 	return writers, nil
 }
 
-func start(s *sandbox, cmd *exec.Cmd) error {
-	if s.net == nil {
-		return cmd.Start()
+// start starts the shim. The file that it returns ends when the program runs: who joined the container earlier, as a hook
+// may, would not be among its files.
+func (r *Runtime) start(s *sandbox, cmd *exec.Cmd) (*os.File, error) {
+	started, end, err := os.Pipe()
+	if err != nil {
+		return nil, err
 	}
-	return s.net.Do(cmd.Start)
+	defer end.Close()
+	cmd.ExtraFiles = []*os.File{end} // shim.StartedFD
+	if err := r.within(s, cmd.Start); err != nil {
+		started.Close()
+		return nil, err
+	}
+	return started, nil
 }
 
 // wait records the container's end.

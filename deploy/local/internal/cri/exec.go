@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -65,14 +66,46 @@ func (r *Runtime) exec(ctx context.Context, id string, argv []string, std stream
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	// The program is the shim's child and in its process group: killing the shim alone would leave it running.
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.stdin, std.stdout, std.stderr
+	cmd.Stdout, cmd.Stderr = std.stdout, std.stderr
 	cmd.WaitDelay = time.Second
+	if err := pipeInput(cmd, std.stdin); err != nil {
+		return err
+	}
 	err = cmd.Run()
+	if ctx.Err() != nil && cmd.Process != nil {
+		reap(cmd.Process.Pid)
+	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return utilexec.CodeExitError{Err: err, Code: exit.ExitCode()}
 	}
 	return err
+}
+
+// pipeInput feeds the program from in. Were that cmd.Stdin, Run would wait for its end, and a terminal outlives the program.
+func pipeInput(cmd *exec.Cmd, in io.Reader) error {
+	if in == nil {
+		return nil
+	}
+	pipe, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	go func() {
+		_, _ = io.Copy(pipe, in) // a program need not read it all
+		pipe.Close()
+	}()
+	return nil
+}
+
+// reap waits for what a killed process group leaves to the node's first process, which is this one. A container does not
+// end while one of its processes is a zombie.
+func reap(group int) {
+	for {
+		if _, err := unix.Wait4(-group, nil, 0, nil); err != nil && !errors.Is(err, unix.EINTR) {
+			return // there is no child left
+		}
+	}
 }
 
 func (r *Runtime) runningPID(c *container) (int, error) {
@@ -122,13 +155,7 @@ func (s streamer) PortForward(ctx context.Context, sandboxID string, port int32,
 		conn, err = (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp4", fmt.Sprintf("127.0.0.1:%d", port))
 		return err
 	}
-	var err error
-	if b.net == nil {
-		err = dial()
-	} else {
-		err = b.net.Do(dial)
-	}
-	if err != nil {
+	if err := s.r.within(b, dial); err != nil {
 		return err
 	}
 	defer conn.Close()
@@ -136,6 +163,6 @@ func (s streamer) PortForward(ctx context.Context, sandboxID string, port int32,
 		_, _ = io.Copy(conn, stream)
 		_ = conn.(*net.TCPConn).CloseWrite()
 	}()
-	_, err = io.Copy(stream, conn)
+	_, err := io.Copy(stream, conn)
 	return err
 }

@@ -66,6 +66,21 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, id string) error {
 	return nil
 }
 
+// within runs f in the sandbox's network. A stopped one has none, and the node's must not stand in for it.
+func (r *Runtime) within(s *sandbox, f func() error) error {
+	r.mu.Lock()
+	ready, pod := s.ready, s.net
+	r.mu.Unlock()
+	switch {
+	case !ready:
+		return status.Errorf(codes.FailedPrecondition, "sandbox %s is not ready", s.id)
+	case pod == nil: // on the node's network
+		return f()
+	default:
+		return pod.Do(f)
+	}
+}
+
 func (r *Runtime) running(sandbox string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

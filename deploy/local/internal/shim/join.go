@@ -22,7 +22,8 @@ var namespaces = []struct {
 // Join runs the spec's program inside the running container whose first process is pid: among its files, its /tmp and
 // its processes. It returns the program's exit code.
 //
-// The program stays in the shim's process group, so that whoever started the shim ends both by killing the group.
+// The program stays in the shim's process group, so that whoever started the shim ends both by killing the group. Process 1
+// then has to reap the program: the container's first process cannot end while one of its namespace is a zombie.
 func Join(pid, specFile string) (int, error) {
 	runtime.LockOSThread()
 	s, err := Read(specFile)
@@ -32,8 +33,12 @@ func Join(pid, specFile string) (int, error) {
 	if err := enterNamespaces(pid); err != nil {
 		return 0, err
 	}
+	unix.Umask(umask)
 	if s.Cwd == "" {
 		s.Cwd = "/"
+	}
+	if err := os.Chdir(s.Cwd); err != nil { // before the look for the program, whose path may be relative
+		return 0, err
 	}
 	path, err := lookPath(s)
 	if err != nil {
@@ -44,10 +49,10 @@ func Join(pid, specFile string) (int, error) {
 		return 0, fmt.Errorf("set no_new_privs: %w", err)
 	}
 	// No Pdeathsig: Go compares getppid afterwards, which is 0 across pid namespaces, and would kill the child at once.
-	cmd := &exec.Cmd{Path: path, Args: s.Args, Env: s.Env, Dir: s.Cwd, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+	cmd := &exec.Cmd{Path: path, Args: s.Args, Env: s.Env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		SysProcAttr: &syscall.SysProcAttr{}}
 	if s.SetUser {
-		ownOutputs(s)
+		ownStreams(s)
 		cmd.SysProcAttr.Credential = credential(s)
 	}
 	return exitCode(cmd)

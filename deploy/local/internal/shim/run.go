@@ -16,13 +16,21 @@ const (
 	ExitCannotStart = 128
 )
 
+// StartedFD is the writing end of a pipe that Run closes, without a word, when it becomes the program or gives up.
+const StartedFD = 3
+
+// umask of a container, whatever that of the machine is: its user must be able to read what root makes there.
+const umask = 0o022
+
 // Run becomes the container's program. It returns only on error.
 func Run(specFile string) error {
 	runtime.LockOSThread()
+	unix.CloseOnExec(StartedFD)
 	s, err := Read(specFile)
 	if err != nil {
 		return err
 	}
+	unix.Umask(umask)
 	if err := buildRoot(s); err != nil {
 		return err
 	}
@@ -71,7 +79,7 @@ func dropBoundingSet(s *Spec) {
 }
 
 func becomeUser(s *Spec) error {
-	ownOutputs(s)
+	ownStreams(s)
 	if err := unix.Setgroups(s.Groups); err != nil {
 		return fmt.Errorf("setgroups: %w", err)
 	}
@@ -84,11 +92,14 @@ func becomeUser(s *Spec) error {
 	return nil
 }
 
-// ownOutputs gives stdout and stderr to the container's user, as runc does: a program may reopen /dev/stdout, and the
-// pipe behind it was made by root with mode 0600.
-func ownOutputs(s *Spec) {
-	for _, fd := range []int{1, 2} {
-		_ = unix.Fchown(fd, s.UID, -1) // not every output can be given away, and few programs mind
+// ownStreams gives the pipes of stdin, stdout and stderr to the container's user, as runc does: a program may reopen
+// /dev/stdout, and the pipe behind it was made by root with mode 0600. What is no pipe may be the machine's /dev/null.
+func ownStreams(s *Spec) {
+	for fd := range 3 {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
+			_ = unix.Fchown(fd, s.UID, -1) // not every one can be given away, and few programs mind
+		}
 	}
 }
 

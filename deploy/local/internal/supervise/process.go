@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"fairlead.dev/deploy/local/internal/proc"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
@@ -195,8 +196,16 @@ func (p *Process) Kill() error {
 	return p.cmd.Process.Kill()
 }
 
-// Pause stops the process without ending it.
-func (p *Process) Pause() error { return p.signal(syscall.SIGSTOP, true) }
+// Pause stops the process without ending it, and returns when it stands still.
+func (p *Process) Pause() error {
+	if err := p.signal(syscall.SIGSTOP, true); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	pid := p.cmd.Process.Pid
+	p.mu.Unlock()
+	return proc.AwaitStill(pid)
+}
 
 // Resume lets a paused process go on.
 func (p *Process) Resume() error { return p.signal(syscall.SIGCONT, false) }

@@ -23,6 +23,7 @@ var actions = map[string]func(arg string) string{
 	"env":      os.Getenv,
 	"cat":      cat,
 	"write":    write,
+	"list":     list,
 	"stat":     stat,
 	"status":   status,
 	"exit":     exit,
@@ -82,6 +83,15 @@ func cat(arg string) string {
 func write(arg string) string {
 	name, text, _ := strings.Cut(arg, ":")
 	return outcome("written", os.WriteFile(name, []byte(text), 0o644))
+}
+
+func list(arg string) string {
+	entries, err := os.ReadDir(arg)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return outcome(strings.Join(names, " "), err)
 }
 
 func stat(arg string) string {
