@@ -41,7 +41,8 @@ HELM   ?= $(BIN)/localkube helm
 CHARTS := $(patsubst %/Chart.yaml,%,$(wildcard charts/*/Chart.yaml))
 
 EACH := ./.ci/each.sh
-LINT  = $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml --concurrency $(JOBS)
+# What the linter remembers names files by their whole path: each checkout has a memory of its own, beside Go's.
+LINT  = GOLANGCI_LINT_CACHE=$(dir $(shell $(GO) env GOCACHE))golangci-lint$(subst /,-,$(CURDIR)) $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml --concurrency $(JOBS)
 
 ##@ General
 
@@ -108,10 +109,10 @@ chart: $(if $(findstring $(BIN)/localkube,$(HELM)),local) ## Check every chart: 
 
 .PHONY: lint
 lint: doctor-go $(GOLANGCI_LINT) ## Lint every module
-	@$(EACH) lint "$(WORKSPACE_MODULES) deploy/local/e2e" $(LINT) ./...
-	@$(EACH) lint deploy/local $(LINT) ./internal/...
+	@$(EACH) lint "$(WORKSPACE_MODULES) deploy/local/e2e" env $(LINT) ./...
+	@$(EACH) lint deploy/local env $(LINT) ./internal/...
 	@# Linters that want types would read all of Kubernetes here, in gigabytes and minutes.
-	@$(EACH) lint-mains deploy/local $(LINT) --fast-only ./cmd/...
+	@$(EACH) lint-mains deploy/local env $(LINT) --fast-only ./cmd/...
 
 .PHONY: fmt
 fmt: doctor-go $(GOLANGCI_LINT) ## Format every module

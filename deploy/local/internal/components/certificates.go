@@ -2,7 +2,9 @@ package components
 
 import (
 	"fmt"
+	"net"
 	"os"
+	"slices"
 
 	"fairlead.dev/deploy/local/internal/network"
 	"fairlead.dev/deploy/local/internal/pki"
@@ -16,7 +18,7 @@ const (
 	UserProxy   = "node-proxy" // each node's service proxy
 )
 
-// serving names of the API server's certificate.
+// serving names of the API server's certificate, beside its host address.
 var apiServerNames = []string{
 	network.ControlIP, network.APIService, "127.0.0.1", "localhost",
 	"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
@@ -35,8 +37,16 @@ func WriteCertificates(c *clusterapi.Config, apiAddress string) error {
 	if err := ca.Key("sa.key"); err != nil {
 		return err
 	}
+	host, _, err := net.SplitHostPort(apiAddress)
+	if err != nil {
+		return fmt.Errorf("read host address: %w", err)
+	}
+	hosts := slices.Clone(apiServerNames)
+	if !slices.Contains(hosts, host) {
+		hosts = append(hosts, host)
+	}
 	leaves := []pki.Leaf{
-		{Name: "apiserver", CommonName: "kube-apiserver", Hosts: apiServerNames},
+		{Name: "apiserver", CommonName: "kube-apiserver", Hosts: hosts},
 		{Name: "apiserver-kubelet", CommonName: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}},
 		{Name: "front-proxy", CommonName: "front-proxy"},
 	}

@@ -206,8 +206,8 @@ func (c *cluster) whileNothingFails(ctx context.Context, f func(context.Context)
 		}()
 	}
 	err := f(ctx)
-	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause // whatever f made of it: a dead child is not started again before the cluster is ready
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 
 	"fairlead.dev/deploy/local/internal/network"
 	"fairlead.dev/deploy/local/internal/nodeagent"
+	"fairlead.dev/deploy/local/internal/proc"
 	"fairlead.dev/deploy/local/internal/supervise"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
@@ -125,8 +126,9 @@ func (n *node) again(old *exec.Cmd) {
 	if !n.wanted || n.cmd != old {
 		return
 	}
-	if err := n.launch(); err != nil {
+	if err := n.launch(); err != nil { // out of processes: try on
 		n.cluster.say("%s does not boot: %v", n.spec.Name, err)
+		time.AfterFunc(rebootDelay, func() { n.again(old) })
 	}
 }
 
@@ -158,21 +160,34 @@ func (n *node) restart() error {
 var errDead = errors.New("the node is dead")
 
 // pause stops every process of the machine; resume lets them go on.
-func (n *node) pause() error { return n.signal(unix.SIGSTOP, true) }
+func (n *node) pause() error { return n.onTree(proc.StopTree, true) }
 
-func (n *node) resume() error { return n.signal(unix.SIGCONT, false) }
+func (n *node) resume() error { return n.onTree(proc.ResumeTree, false) }
 
-func (n *node) signal(sig unix.Signal, paused bool) error {
+func (n *node) onTree(f func(root int) error, paused bool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.wanted {
+	if n.down() {
 		return errDead
 	}
-	if err := signalTree(n.cmd.Process.Pid, sig); err != nil {
+	if err := f(n.cmd.Process.Pid); err != nil {
 		return err
 	}
 	n.paused = paused
 	return nil
+}
+
+// down tells that the machine has ended, though it may be about to boot again; n.mu is held.
+func (n *node) down() bool {
+	if !n.wanted {
+		return true
+	}
+	select {
+	case <-n.exited:
+		return true
+	default:
+		return false
+	}
 }
 
 // setCut loses the packets of one direction, of both, or of none.
@@ -185,7 +200,7 @@ func (n *node) setCut(d clusterapi.Direction) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.wanted {
+	if n.down() {
 		return errDead
 	}
 	if err := n.link.Cut(lost); err != nil {
@@ -203,6 +218,8 @@ func (n *node) status() clusterapi.NodeStatus {
 	switch {
 	case !n.wanted:
 		s.State = clusterapi.StateStopped
+	case n.down():
+		s.State = clusterapi.StateStarting
 	case n.paused:
 		s.State = clusterapi.StatePaused
 	}

@@ -1,0 +1,205 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+
+	"fairlead.dev/deploy/local/internal/components"
+	"fairlead.dev/deploy/local/internal/pki"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+)
+
+func TestUntil_CallsUntilItSucceeds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls, started := 0, time.Now()
+		require.NoError(t, until(t.Context(), time.Minute, func(ctx context.Context) error {
+			deadline, ok := ctx.Deadline()
+			assert.True(t, ok)
+			assert.Equal(t, started.Add(time.Minute), deadline)
+			if calls++; calls < 4 {
+				return errors.New("not yet")
+			}
+			return nil
+		}))
+		assert.Equal(t, 4, calls)
+		assert.Equal(t, 3*pollInterval, time.Since(started))
+	})
+}
+
+func TestUntil_ReturnsTheLastErrorAtItsLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		last, started := errors.New("last"), time.Now()
+		err := until(t.Context(), time.Minute, func(context.Context) error {
+			if time.Since(started) < 59*time.Second {
+				return errors.New("early")
+			}
+			return last
+		})
+		require.ErrorIs(t, err, last)
+		assert.Equal(t, time.Minute, time.Since(started))
+	})
+}
+
+func TestUntil_EndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		started, failed := time.Now(), errors.New("failed")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, until(ctx, time.Minute, func(context.Context) error { return failed }), failed)
+		assert.Equal(t, time.Second, time.Since(started))
+	})
+}
+
+// machine is a node of the API with conditions.
+func machine(name string, conditions ...corev1.NodeCondition) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: conditions}}
+}
+
+func condition(kind corev1.NodeConditionType, status corev1.ConditionStatus) corev1.NodeCondition {
+	return corev1.NodeCondition{Type: kind, Status: status}
+}
+
+func TestWaitNodes(t *testing.T) {
+	t.Parallel()
+	ready, pressed := condition(corev1.NodeReady, corev1.ConditionTrue), condition(corev1.NodeMemoryPressure, corev1.ConditionTrue)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "default"}}
+	tests := []struct {
+		name    string
+		give    []runtime.Object
+		wantErr string
+	}{
+		{name: "all ready", give: []runtime.Object{account, machine("a", ready), machine("b", pressed, ready)}},
+		{name: "one has not come", give: []runtime.Object{account, machine("a", ready)}, wantErr: "1 of 2 nodes ready"},
+		{name: "one is not ready", give: []runtime.Object{account, machine("a", ready), machine("b", condition(corev1.NodeReady, corev1.ConditionFalse))},
+			wantErr: "1 of 2 nodes ready"},
+		{name: "none is known to be ready", give: []runtime.Object{account, machine("a", condition(corev1.NodeReady, corev1.ConditionUnknown)), machine("b", pressed)},
+			wantErr: "0 of 2 nodes ready"},
+		{name: "no pod can be made", give: []runtime.Object{machine("a", ready), machine("b", ready)}, wantErr: `serviceaccounts "default" not found`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := &cluster{client: fake.NewClientset(tt.give...), nodes: make([]*node, 2)}
+				started := time.Now()
+				err := c.waitNodes(t.Context())
+				if tt.wantErr == "" {
+					require.NoError(t, err)
+					assert.Zero(t, time.Since(started))
+					return
+				}
+				require.ErrorContains(t, err, "wait for nodes: ")
+				require.ErrorContains(t, err, tt.wantErr)
+				assert.Equal(t, nodesTimeout, time.Since(started))
+			})
+		})
+	}
+}
+
+func TestWaitNodes_GoesOnAfterAnErrorOfTheAPI(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "default"}})
+		failures := 3
+		client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			failures--
+			return failures >= 0, nil, errors.New("no leader")
+		})
+		require.NoError(t, (&cluster{client: client}).waitNodes(t.Context()))
+		assert.Equal(t, -1, failures)
+	})
+}
+
+// api is an API server that serves nothing but what h does.
+func api(t *testing.T, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server
+}
+
+func clientOf(t *testing.T, server *httptest.Server) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: server.URL, QPS: -1}, server.Client())
+	require.NoError(t, err)
+	return client
+}
+
+func TestWaitAPI_AsksUntilItIsReady(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	server := api(t, func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) < 3 || r.URL.Path != "/readyz" {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	c := &cluster{client: clientOf(t, server)}
+	require.NoError(t, c.waitAPI(t.Context()))
+	assert.EqualValues(t, 3, asked.Load())
+}
+
+func TestWaitAPI_EndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	server := api(t, func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "etcd is away", http.StatusInternalServerError)
+		cancel()
+	})
+	c := &cluster{client: clientOf(t, server)}
+	require.ErrorContains(t, c.waitAPI(ctx), "wait for the API server: ")
+}
+
+// withKubeconfig gives the control process a kubeconfig for a server.
+func withKubeconfig(t *testing.T, server *httptest.Server) *cluster {
+	t.Helper()
+	c := &cluster{Handover: Handover{Config: clusterapi.Config{Dir: t.TempDir()}}}
+	require.NoError(t, os.Mkdir(components.PKIDir(c.Config.Dir), 0o700))
+	ca, err := pki.New(components.PKIDir(c.Config.Dir))
+	require.NoError(t, err)
+	require.NoError(t, ca.Kubeconfig(pki.User{Leaf: pki.Leaf{Name: components.UserControl, CommonName: "localkube"}, Server: server.URL}))
+	return c
+}
+
+func TestApplyRootlessPolicy_MakesThePolicyAndItsBinding(t *testing.T) {
+	t.Parallel()
+	made := make(chan string, 3)
+	server := api(t, func(w http.ResponseWriter, r *http.Request) {
+		var o metav1.PartialObjectMetadata
+		assert.NoError(t, json.NewDecoder(r.Body).Decode(&o))
+		made <- r.Method + " " + r.URL.Path + " " + o.Kind + " " + o.Name
+		w.Header().Set("Content-Type", "application/json")
+		assert.NoError(t, json.NewEncoder(w).Encode(o))
+	})
+	require.NoError(t, withKubeconfig(t, server).applyRootlessPolicy(t.Context()))
+	require.Len(t, made, 2)
+	resources := "POST /apis/admissionregistration.k8s.io/v1/"
+	assert.Equal(t, resources+"mutatingadmissionpolicies MutatingAdmissionPolicy rootless-users", <-made)
+	assert.Equal(t, resources+"mutatingadmissionpolicybindings MutatingAdmissionPolicyBinding rootless-users", <-made)
+}
+
+func TestApplyRootlessPolicy_ReportsARefusal(t *testing.T) {
+	t.Parallel()
+	server := api(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
+	require.ErrorContains(t, withKubeconfig(t, server).applyRootlessPolicy(t.Context()), "apply rootless policy: ")
+}
