@@ -117,7 +117,9 @@ func TestStatus_IsWhatTheClusterSays(t *testing.T) {
 func TestClient_ErrorIsTheClustersOwnLine(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	serve(t, dir, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "there is no such thing", http.StatusNotFound) })
+	serve(t, dir, func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "there is no such thing", http.StatusNotFound)
+	})
 	c := NewClient(dir)
 	_, err := c.Status(t.Context())
 	require.EqualError(t, err, "ask status: there is no such thing")
@@ -172,13 +174,13 @@ func TestListen_InAFolderThatIsNotThere(t *testing.T) {
 }
 
 // upgrade takes the connection over and answers as the cluster does; first is sent in the same packet as the answer.
-func upgrade(t *testing.T, w http.ResponseWriter, first string) net.Conn {
-	t.Helper()
+func upgrade(w http.ResponseWriter, first string) (net.Conn, error) {
 	conn, _, err := http.NewResponseController(w).Hijack()
-	assert.NoError(t, err)
+	if err != nil {
+		return nil, err
+	}
 	_, err = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"+first)
-	assert.NoError(t, err)
-	return conn
+	return conn, err
 }
 
 func TestDial_CarriesBytesBothWaysUntilEachSideIsDone(t *testing.T) {
@@ -187,11 +189,12 @@ func TestDial_CarriesBytesBothWaysUntilEachSideIsDone(t *testing.T) {
 	var target string
 	serve(t, dir, func(w http.ResponseWriter, r *http.Request) {
 		target = r.URL.Query().Get("target")
-		conn := upgrade(t, w, "banner ")
+		conn, err := upgrade(w, "banner ")
+		if !assert.NoError(t, err) {
+			return
+		}
 		defer conn.Close()
-		raw, err := io.ReadAll(conn) // ends with CloseWrite
-		assert.NoError(t, err)
-		_, err = conn.Write(raw)
+		_, err = io.Copy(conn, conn) // ends with CloseWrite
 		assert.NoError(t, err)
 	})
 	conn, err := NewClient(dir).Dial(t.Context(), "web.default:http")
@@ -216,9 +219,12 @@ func TestDial_EndsWithItsContextButTheConnectionDoesNot(t *testing.T) {
 			<-r.Context().Done()
 			return
 		}
-		conn := upgrade(t, w, "")
+		conn, err := upgrade(w, "")
+		if !assert.NoError(t, err) {
+			return
+		}
 		defer conn.Close()
-		_, err := io.Copy(conn, conn)
+		_, err = io.Copy(conn, conn)
 		assert.NoError(t, err)
 	})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -129,7 +129,9 @@ func TestWhileNothingFails_ANodesDeathCounts(t *testing.T) {
 	c, _ := newCluster(t, []clusterapi.Node{{Name: "node-1"}, {Name: "node-2"}})
 	died := errors.New("node-2 died")
 	c.nodes[1].failed <- died
-	err := c.whileNothingFails(t.Context(), func(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	err := c.whileNothingFails(ctx, func(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	})

@@ -15,7 +15,7 @@ import (
 	"fairlead.dev/deploy/local/internal/svcproxy"
 )
 
-// forwardAPI joins the host's listener to the API server. It is open from the start, so that early callers wait.
+// forwardAPI joins the host's listener to the API server. Who calls before that answers is reset.
 func (c *cluster) forwardAPI() error {
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(components.InnerAPI, "https://"))
 	if err != nil {
@@ -73,8 +73,11 @@ func (c *cluster) addresses(target string) ([]string, error) {
 	}
 	name, namespace, ok := strings.Cut(strings.TrimSuffix(host, ".svc.cluster.local"), ".")
 	directory := c.directory.Load()
-	if !ok || directory == nil {
+	if !ok {
 		return nil, fmt.Errorf("%q names no address, node or service.namespace", host)
+	}
+	if directory == nil {
+		return nil, fmt.Errorf("services are not served yet, %s with them", host)
 	}
 	return directory.Lookup(strings.TrimSuffix(namespace, ".svc"), name, port)
 }

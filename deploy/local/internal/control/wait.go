@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"fairlead.dev/deploy/local/internal/components"
+	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
 const (
@@ -67,7 +68,7 @@ func (c *cluster) waitNodes(ctx context.Context) error {
 			}
 		}
 		if ready < len(c.nodes) {
-			return fmt.Errorf("%d of %d nodes ready (see node-*.log)", ready, len(c.nodes))
+			return fmt.Errorf("%d of %d nodes ready (their logs are in %s)", ready, len(c.nodes), clusterapi.LogDir(c.Config.Dir))
 		}
 		_, err = c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err

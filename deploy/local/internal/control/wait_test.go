@@ -155,7 +155,9 @@ func TestWaitAPI_AsksUntilItIsReady(t *testing.T) {
 		}
 	})
 	c := &cluster{client: clientOf(t, server)}
-	require.NoError(t, c.waitAPI(t.Context()))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, c.waitAPI(ctx))
 	assert.EqualValues(t, 3, asked.Load())
 }
 

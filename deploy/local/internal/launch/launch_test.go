@@ -105,14 +105,15 @@ func controlProcess() {
 
 // greet tells each caller which listener it has reached, and keeps the connection.
 func greet(ln net.Listener, i int) {
-	var kept []net.Conn
 	for {
 		conn, err := ln.Accept()
 		if err != nil {
 			panic(err)
 		}
-		kept = append(kept, conn)
-		_, _ = fmt.Fprintln(conn, "listener", i)
+		go func() {
+			_, _ = fmt.Fprintln(conn, "listener", i)
+			_, _ = conn.Read(make([]byte, 1)) // until the caller goes
+		}()
 	}
 }
 
@@ -215,7 +216,7 @@ func TestRun_SaysInOneLineWhatToDoWhereUserNamespacesAreForbidden(t *testing.T) 
 		cfg := config(t, serves)
 		err := Run(t.Context(), Params{Config: cfg, Out: io.Discard, Progress: io.Discard})
 		require.ErrorIs(t, err, unix.ENOSPC)
-		assert.ErrorContains(t, err, "this system forbids user namespaces; run as root, or allow them with sysctl user.max_user_namespaces=")
+		require.ErrorContains(t, err, "this system forbids user namespaces; run as root, or allow them with sysctl user.max_user_namespaces=")
 		assert.NotContains(t, err.Error(), "\n")
 		claimed(t, cfg.Dir)
 	})
