@@ -39,7 +39,7 @@ func sum(page, metric string) float64 {
 }
 
 // watchPicks follows the pickers' pick counters, those of pods that go away too, until the returned function is called,
-// which gives the sum.
+// which gives the sum of what came since.
 func watchPicks(t *testing.T, c *cluster.Cluster) func() float64 {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -56,6 +56,15 @@ func watchPicks(t *testing.T, c *cluster.Cluster) func() float64 {
 			}
 		}
 	}
+	total := func() float64 {
+		var n float64
+		for _, picks := range latest {
+			n += picks
+		}
+		return n
+	}
+	look()
+	before := total()
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for ctx.Err() == nil {
@@ -71,11 +80,7 @@ func watchPicks(t *testing.T, c *cluster.Cluster) func() float64 {
 		wg.Wait()
 		ctx = t.Context()
 		look()
-		var total float64
-		for _, n := range latest {
-			total += n
-		}
-		return total
+		return total() - before
 	}
 }
 

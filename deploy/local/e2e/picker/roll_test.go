@@ -52,7 +52,7 @@ func rollEverything(t *testing.T, o stack.Options) rolled {
 	s, err := stack.Install(t.Context(), c, o)
 	require.NoError(t, err)
 	require.NoError(t, s.WaitGateway(t.Context()))
-	picks := watchPicks(t, c)
+	picks, before := watchPicks(t, c), extProcCounters(t, c)
 
 	var out rolled
 	started, stop, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -74,6 +74,9 @@ func rollEverything(t *testing.T, o stack.Options) rolled {
 	close(stop)
 	require.NoError(t, <-ended)
 	out.picks, out.envoy = picks(), extProcCounters(t, c)
+	for name := range out.envoy {
+		out.envoy[name] -= before[name]
+	}
 	return out
 }
 

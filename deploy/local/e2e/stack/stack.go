@@ -4,7 +4,6 @@ package stack
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -158,18 +157,20 @@ func list(name string, items []string) string {
 // Gateway is the base URL of the published gateway.
 func (s *Stack) Gateway() string { return "http://" + s.cluster.Published[0] }
 
-// WaitGateway returns when Envoy knows the picker's address: it may have started before the picker's Service was there.
+// WaitGateway returns when a request comes through. Each of Envoy, picker and model servers is ready before it is
+// called, but the news of it still spreads: Envoy looks names up now and then, a node's service proxy hears of endpoints
+// a moment later.
 func (s *Stack) WaitGateway(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, gatewayTimeout)
 	defer cancel()
 	for {
-		page, err := Fetch(ctx, s.cluster, EnvoyAdmin, "/clusters")
-		if err == nil && strings.Contains(page, Picker+"::") && strings.Contains(page, "::health_flags::healthy") {
+		_, err := get(ctx, &http.Client{Timeout: fetchTimeout}, s.Gateway()+"/v1/models")
+		if err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait until Envoy finds the picker: %w", errors.Join(ctx.Err(), err))
+			return fmt.Errorf("wait until the gateway answers: %w", err)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -179,7 +180,11 @@ func (s *Stack) WaitGateway(ctx context.Context) error {
 func Fetch(ctx context.Context, c *cluster.Cluster, addr, path string) (string, error) {
 	client := &http.Client{Timeout: fetchTimeout, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx, addr) }}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://cluster"+path, nil)
+	return get(ctx, client, "http://cluster"+path)
+}
+
+func get(ctx context.Context, client *http.Client, url string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
 	}
@@ -190,7 +195,7 @@ func Fetch(ctx context.Context, c *cluster.Cluster, addr, path string) (string, 
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("get %s of %s: %s", path, addr, resp.Status)
+		err = fmt.Errorf("get %s: %s", url, resp.Status)
 	}
 	return string(raw), err
 }
