@@ -184,7 +184,7 @@ func newExtProcListener(cfg *config.Config, log *zap.Logger, s *extproc.Server) 
 	if err != nil {
 		return extProcListener{}, fmt.Errorf("prepare ext_proc server: %w", err)
 	}
-	return extProcListener{newListener(log, config.FlagGRPCPort, cfg.GRPC.Port, s, options...)}, nil
+	return extProcListener{newListener(log, config.FlagGRPCPort, cfg.GRPC.Port, s, append(options, s.ServerOption())...)}, nil
 }
 
 func newHealthListener(cfg *config.Config, log *zap.Logger, h *health.Server) healthListener {

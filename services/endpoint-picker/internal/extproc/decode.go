@@ -1,99 +1,197 @@
 package extproc
 
 import (
+	"bytes"
+	"errors"
 	"strconv"
-	"strings"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
-	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
-	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/grpc/mem"
 
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// decoder turns a gateway's messages into ours. Bodies are taken over, not copied.
+// errMalformed means that what came is not a message of the protocol.
+var errMalformed = errors.New("malformed message")
+
+// decoder reads a gateway's messages as they are on the wire. What is not wanted is stepped over, and a body is not
+// copied: it stays in the buffer that its message came in.
 type decoder struct {
 	bodyMode     BodyMode // of gateways that do not tell theirs
 	ignoreSubset bool
 }
 
-func (d decoder) decode(in *extprocv3.ProcessingRequest, m *Message) {
-	*m = Message{}
-	switch r := in.GetRequest().(type) {
-	case *extprocv3.ProcessingRequest_RequestHeaders:
-		m.Kind, m.EndOfStream = RequestHeaders, r.RequestHeaders.GetEndOfStream()
-		m.Modes = d.modes(in.GetProtocolConfig())
-		if !d.ignoreSubset {
-			m.Subset = subset(in.GetMetadataContext())
+// decode reads a ProcessingRequest. A body that it has is the receiver's to free.
+func (d decoder) decode(in mem.Buffer, m *Message) error {
+	*m = Message{Modes: Modes{Request: d.bodyMode, Response: d.bodyMode}}
+	var part, metadata []byte
+	var at int
+	f := fields{whole: in.ReadOnlyData()}
+	for f.more() {
+		switch {
+		case f.tag < tag(len(inKinds)) && inKinds[f.tag] != 0:
+			if m.Kind != 0 {
+				return errMalformed // a message is about one part of the exchange
+			}
+			m.Kind, part, at = inKinds[f.tag], f.bytes, f.at
+		case f.tag == inMetadataContext:
+			metadata = f.bytes
+		case f.tag == inProtocolConfig:
+			m.Modes = decodeModes(f.bytes)
 		}
-	case *extprocv3.ProcessingRequest_RequestBody:
-		m.Kind, m.EndOfStream, m.Body = RequestBody, r.RequestBody.GetEndOfStream(), r.RequestBody.GetBody()
-	case *extprocv3.ProcessingRequest_RequestTrailers:
-		m.Kind = RequestTrailers
-	case *extprocv3.ProcessingRequest_ResponseHeaders:
-		m.Kind, m.EndOfStream = ResponseHeaders, r.ResponseHeaders.GetEndOfStream()
-		m.Status, _ = strconv.Atoi(headerValue(r.ResponseHeaders.GetHeaders(), headerStatus)) // none is 0
-		m.Served = metadata(in.GetMetadataContext(), lbNamespace, keyServed).GetStringValue()
-	case *extprocv3.ProcessingRequest_ResponseBody:
-		m.Kind, m.EndOfStream, m.Body = ResponseBody, r.ResponseBody.GetEndOfStream(), r.ResponseBody.GetBody()
-	case *extprocv3.ProcessingRequest_ResponseTrailers:
-		m.Kind = ResponseTrailers
 	}
+	if err := f.err(); err != nil {
+		return err
+	}
+	switch m.Kind {
+	case RequestHeaders:
+		if !d.ignoreSubset {
+			m.Subset = decodeSubset(metadata)
+		}
+		return decodeHeaders(part, m)
+	case ResponseHeaders:
+		m.Served = string(decodeText(lookupMetadata(metadata, lbNamespace, keyServed)))
+		return decodeHeaders(part, m)
+	case RequestBody, ResponseBody:
+		return decodeBody(in, part, at, m)
+	}
+	return nil
 }
 
-// modes are those of the stream's first message, else those that the gateway is known to have.
-func (d decoder) modes(c *extprocv3.ProtocolConfiguration) Modes {
-	if c == nil {
-		return Modes{Request: d.bodyMode, Response: d.bodyMode}
+// decodeModes reads a ProtocolConfiguration. What is zero there is not on the wire.
+func decodeModes(whole []byte) Modes {
+	m := Modes{Request: bodyModes[0], Response: bodyModes[0]}
+	for f := (fields{whole: whole}); f.more(); {
+		mode := FullDuplex // what modes newer than this program are most like
+		if f.number < uint64(len(bodyModes)) {
+			mode = bodyModes[f.number]
+		}
+		switch f.tag {
+		case configRequestBody:
+			m.Request = mode
+		case configResponseBody:
+			m.Response = mode
+		}
 	}
-	return Modes{Request: bodyMode(c.GetRequestBodyMode()), Response: bodyMode(c.GetResponseBodyMode())}
+	return m
 }
 
-func bodyMode(m filterv3.ProcessingMode_BodySendMode) BodyMode {
-	switch m {
-	case filterv3.ProcessingMode_NONE:
-		return None
-	case filterv3.ProcessingMode_STREAMED:
-		return Streamed
-	case filterv3.ProcessingMode_BUFFERED, filterv3.ProcessingMode_BUFFERED_PARTIAL:
-		return Buffered
-	case filterv3.ProcessingMode_FULL_DUPLEX_STREAMED, filterv3.ProcessingMode_GRPC:
+// decodeHeaders reads HttpHeaders.
+func decodeHeaders(whole []byte, m *Message) error {
+	f := fields{whole: whole}
+	for f.more() {
+		switch f.tag {
+		case headersMap:
+			if err := m.readHeaders(f.bytes); err != nil {
+				return err
+			}
+		case headersEndOfStream:
+			m.EndOfStream = f.number != 0
+		}
 	}
-	return FullDuplex
+	return f.err()
 }
 
-// headerValue returns a header's value. Envoy sends raw values and keys in lower case; not every gateway does.
-func headerValue(headers *corev3.HeaderMap, key string) string {
-	for _, h := range headers.GetHeaders() {
-		if !strings.EqualFold(h.GetKey(), key) {
+// readHeaders reads a HeaderMap for the headers that are wanted. Of one that comes several times the first counts.
+func (m *Message) readHeaders(whole []byte) error {
+	f := fields{whole: whole}
+	for f.more() {
+		if f.tag != mapHeaders {
 			continue
 		}
-		if raw := h.GetRawValue(); len(raw) > 0 {
-			return string(raw)
+		key, value, ok := decodeHeader(f.bytes)
+		if !ok {
+			return errMalformed
 		}
-		return h.GetValue()
+		switch {
+		case m.Kind == RequestHeaders && m.RequestID == "" && isHeader(key, headerRequestID):
+			m.RequestID = string(value)
+		case m.Kind == ResponseHeaders && m.Status == 0 && isHeader(key, headerStatus):
+			m.Status, _ = strconv.Atoi(string(value)) // none is 0
+		}
 	}
-	return ""
+	return f.err()
 }
 
-// subset returns the gateway's hint, nil if there is none. One that is there allows nothing that it does not name.
-func subset(m *corev3.Metadata) *scheduling.Subset {
-	v := metadata(m, subsetNamespace, keySubset)
-	switch {
-	case v == nil:
-		return nil
-	case v.GetListValue() == nil:
-		return scheduling.ParseSubset([]string{v.GetStringValue()})
+// decodeHeader reads a HeaderValue. Envoy sends raw values; not every gateway does.
+func decodeHeader(whole []byte) (key, value []byte, ok bool) {
+	var text []byte
+	f := fields{whole: whole}
+	for f.more() {
+		switch f.tag {
+		case headerKey:
+			key = f.bytes
+		case headerText:
+			text = f.bytes
+		case headerRaw:
+			value = f.bytes
+		}
 	}
-	values := v.GetListValue().GetValues()
-	entries := make([]string, 0, len(values))
-	for _, e := range values {
-		entries = append(entries, e.GetStringValue())
+	if len(value) == 0 {
+		value = text
+	}
+	return key, value, !f.broken
+}
+
+// isHeader compares a header's key. Envoy sends lower case; not every gateway does.
+func isHeader(key []byte, name string) bool {
+	return len(key) == len(name) && (string(key) == name || bytes.EqualFold(key, []byte(name)))
+}
+
+// decodeBody reads an HttpBody that begins at a place in the buffer of its message.
+func decodeBody(in mem.Buffer, whole []byte, at int, m *Message) error {
+	var from, to int
+	f := fields{whole: whole}
+	for f.more() {
+		switch f.tag {
+		case bodyBytes:
+			from, to = at+f.at, at+f.at+len(f.bytes)
+		case bodyEndOfStream:
+			m.EndOfStream = f.number != 0
+		}
+	}
+	if err := f.err(); err != nil {
+		return err
+	}
+	if to > from {
+		m.Body = in.Slice(from, to)
+	}
+	return nil
+}
+
+// decodeSubset reads the gateway's hint, nil if there is none. One that is there allows nothing that it does not name.
+func decodeSubset(metadata []byte) *scheduling.Subset {
+	hint := lookupMetadata(metadata, subsetNamespace, keySubset)
+	if hint == nil {
+		return nil
+	}
+	var entries []string
+	for f := (fields{whole: hint}); f.more(); {
+		switch f.tag {
+		case valueText:
+			entries = append(entries, string(f.bytes))
+		case valueList:
+			for l := (fields{whole: f.bytes}); l.more(); {
+				if l.tag == listValues {
+					entries = append(entries, string(decodeText(l.bytes)))
+				}
+			}
+		}
 	}
 	return scheduling.ParseSubset(entries)
 }
 
-func metadata(m *corev3.Metadata, namespace, key string) *structpb.Value {
-	return m.GetFilterMetadata()[namespace].GetFields()[key]
+// lookupMetadata returns one Value of the metadata, nil if it is not there.
+func lookupMetadata(whole []byte, namespace, key string) []byte {
+	return lookup(lookup(whole, metadataFilter, namespace), structFields, key)
+}
+
+// decodeText returns the text of a Value, if it is one.
+func decodeText(whole []byte) []byte {
+	var text []byte
+	for f := (fields{whole: whole}); f.more(); {
+		if f.tag == valueText {
+			text = f.bytes
+		}
+	}
+	return text
 }

@@ -1,8 +1,8 @@
 package extproc
 
 import (
-	"bytes"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,14 +68,14 @@ func FuzzAnyOrder(f *testing.F) {
 		var headerReplies, immediates, ends int
 		for _, op := range program {
 			in := Message{
-				Kind: Kind(op % 7), EndOfStream: op&8 != 0, Body: bytes.Repeat([]byte{op}, int(op)),
+				Kind: Kind(op % 7), EndOfStream: op&8 != 0, Body: buffer(strings.Repeat(string(rune(op%128)), int(op))),
 				Modes: Modes{Request: BodyMode(mode % 4), Response: BodyMode(mode / 4 % 4)},
 			}
 			replies, err := m.Step(&in, nil)
 			for i := range replies {
 				require.Zero(t, immediates, "nothing follows an immediate response")
-				require.LessOrEqual(t, len(replies[i].Body), maxChunk)
-				require.NotNil(t, encode(&replies[i]).GetResponse())
+				require.LessOrEqual(t, len(content(replies[i].Body)), maxChunk)
+				require.NotNil(t, encoded(&replies[i]).GetResponse())
 				switch {
 				case replies[i].Kind == RequestHeaders:
 					headerReplies++
@@ -108,7 +108,7 @@ func settle(t *testing.T, o *one) {
 func deliver(t *testing.T, g *strictGateway, replies []Reply) {
 	t.Helper()
 	for i := range replies {
-		out := encode(&replies[i])
+		out := encoded(&replies[i])
 		require.NoError(t, g.take(out))
 		require.NoError(t, g.takeDestination(out))
 	}
@@ -165,7 +165,7 @@ func (s *script) pieces(kind Kind, end bool) {
 }
 
 func (s *script) add(kind Kind, b []byte, end bool) {
-	s.list = append(s.list, Message{Kind: kind, Body: b, EndOfStream: end})
+	s.list = append(s.list, Message{Kind: kind, Body: buffer(string(b)), EndOfStream: end})
 }
 
 // bytes returns up to n bytes, none of them predictable.

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"google.golang.org/grpc/mem"
+
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -61,8 +63,7 @@ type Machine struct {
 	response responseState
 	modes    Modes
 	subset   *scheduling.Subset
-	body     [][]byte // as it came, to go back as it came
-	size     int
+	body     collected
 	lease    *endpoint.Lease
 	status   int
 	served   string
@@ -91,7 +92,7 @@ func (m *Machine) Step(in *Message, out []Reply) ([]Reply, error) {
 
 // Close says that the stream has ended. It is called once.
 func (m *Machine) Close(now time.Time) Outcome {
-	m.body = nil
+	m.body.drop()
 	o := Outcome{Kind: m.outcome(), Status: m.status}
 	if m.lease != nil {
 		o.Moved = m.served != "" && m.served != m.lease.Address()
@@ -137,7 +138,7 @@ func (m *Machine) requestBody(in *Message, out []Reply) []Reply {
 	case requestCollecting:
 		return m.collect(in, out)
 	case requestAwaiting:
-		if len(in.Body) > m.options.MaxBody {
+		if in.size() > m.options.MaxBody {
 			return m.refuse(out, tooLarge(m.options.MaxBody))
 		}
 		return m.pick(out, Reply{Kind: RequestBody}, next)
@@ -171,12 +172,10 @@ func (m *Machine) requestTrailers(out []Reply) []Reply {
 
 // collect keeps one piece of a full-duplex body. At its end everything that was held back goes out.
 func (m *Machine) collect(in *Message, out []Reply) []Reply {
-	if m.size += len(in.Body); m.size > m.options.MaxBody {
+	if m.body.size+in.size() > m.options.MaxBody {
 		return m.refuse(out, tooLarge(m.options.MaxBody))
 	}
-	if len(in.Body) > 0 {
-		m.body = append(m.body, in.Body)
-	}
+	m.body.add(in.take())
 	if !in.EndOfStream {
 		return out
 	}
@@ -191,13 +190,12 @@ func (m *Machine) collect(in *Message, out []Reply) []Reply {
 	return appendPiece(out, RequestBody, nil, true) // an empty body is one empty chunk
 }
 
-// sendBody appends the collected body, in the pieces in which it came, without an end.
+// sendBody appends the collected body, without an end.
 func (m *Machine) sendBody(out []Reply) []Reply {
-	for _, piece := range m.body {
-		out = appendPiece(out, RequestBody, piece, false)
+	if m.body.size == 0 {
+		return out
 	}
-	m.body = nil
-	return out
+	return appendPiece(out, RequestBody, m.body.take(), false)
 }
 
 // pick appends the reply with the endpoint that was picked, or a refusal.
@@ -212,7 +210,8 @@ func (m *Machine) pick(out []Reply, reply Reply, next requestState) []Reply {
 }
 
 func (m *Machine) refuse(out []Reply, r *Refusal) []Reply {
-	m.request, m.body, m.status = requestRefused, nil, r.Code
+	m.body.drop()
+	m.request, m.status = requestRefused, r.Code
 	return append(out, Reply{Kind: Immediate, Refusal: r})
 }
 
@@ -221,7 +220,8 @@ func (m *Machine) responseMessage(in *Message, out []Reply) ([]Reply, error) {
 		return out, nil
 	}
 	if m.lease == nil { // the gateway's own response: there will be no request
-		m.request, m.body = requestDone, nil
+		m.body.drop()
+		m.request = requestDone
 	}
 	end := in.EndOfStream
 	switch in.Kind {
@@ -263,16 +263,22 @@ func (m *Machine) responseBody(in *Message, out []Reply) []Reply {
 	if m.modes.Response != FullDuplex {
 		return append(out, Reply{Kind: ResponseBody})
 	}
-	return appendPiece(out, ResponseBody, in.Body, in.EndOfStream)
+	return appendPiece(out, ResponseBody, in.take(), in.EndOfStream)
 }
 
-// appendPiece appends one piece of a body in chunks that gateways accept. An empty piece is one empty chunk.
-func appendPiece(out []Reply, kind Kind, piece []byte, end bool) []Reply {
-	for len(piece) > maxChunk {
-		out = append(out, Reply{Kind: kind, Streamed: true, Body: piece[:maxChunk]})
-		piece = piece[maxChunk:]
+// appendPiece appends one piece of a body, which it takes over, in chunks that gateways accept. An empty piece is one
+// empty chunk.
+func appendPiece(out []Reply, kind Kind, piece mem.Buffer, end bool) []Reply {
+	if piece == nil || piece.Len() <= maxChunk {
+		return append(out, Reply{Kind: kind, Streamed: true, Body: piece, EndOfStream: end})
 	}
-	return append(out, Reply{Kind: kind, Streamed: true, Body: piece, EndOfStream: end})
+	size := piece.Len()
+	for from := 0; from < size; from += maxChunk {
+		to := min(from+maxChunk, size)
+		out = append(out, Reply{Kind: kind, Streamed: true, Body: piece.Slice(from, to), EndOfStream: end && to == size})
+	}
+	piece.Free()
+	return out
 }
 
 func badRequest(text string) *Refusal {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/mem"
 
 	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
@@ -42,10 +43,10 @@ func (o *one) inFlight() int { return int(o.endpoint.Stats(noon).InFlight) }
 // Messages, short.
 func headers(m BodyMode) Message    { return Message{Kind: RequestHeaders, Modes: Modes{m, m}} }
 func headersEnd(m BodyMode) Message { h := headers(m); h.EndOfStream = true; return h }
-func body(s string) Message         { return Message{Kind: RequestBody, Body: []byte(s)} }
+func body(s string) Message         { return Message{Kind: RequestBody, Body: buffer(s)} }
 func bodyEnd(s string) Message      { b := body(s); b.EndOfStream = true; return b }
 func answer() Message               { return Message{Kind: ResponseHeaders, Status: 200} }
-func piece(s string) Message        { return Message{Kind: ResponseBody, Body: []byte(s)} }
+func piece(s string) Message        { return Message{Kind: ResponseBody, Body: buffer(s)} }
 func pieceEnd(s string) Message     { p := piece(s); p.EndOfStream = true; return p }
 
 var (
@@ -56,9 +57,9 @@ var (
 // Replies, short.
 func picked(k Kind) Reply        { return Reply{Kind: k, Destination: address} }
 func goOn(k Kind) Reply          { return Reply{Kind: k} }
-func echo(s string) Reply        { return Reply{Kind: RequestBody, Streamed: true, Body: []byte(s)} }
+func echo(s string) Reply        { return Reply{Kind: RequestBody, Streamed: true, Body: buffer(s)} }
 func echoEnd(s string) Reply     { e := echo(s); e.EndOfStream = true; return e }
-func passed(s string) Reply      { return Reply{Kind: ResponseBody, Streamed: true, Body: []byte(s)} }
+func passed(s string) Reply      { return Reply{Kind: ResponseBody, Streamed: true, Body: buffer(s)} }
 func passedEnd(s string) Reply   { p := passed(s); p.EndOfStream = true; return p }
 func refused(r *Refusal) []Reply { return []Reply{{Kind: Immediate, Refusal: r}} }
 
@@ -89,7 +90,7 @@ func TestMachine(t *testing.T) {
 			{headers(FullDuplex), none},
 			{body("a"), none},
 			{body("bc"), none},
-			{bodyEnd("d"), []Reply{picked(RequestHeaders), echo("a"), echo("bc"), echoEnd("d")}},
+			{bodyEnd("d"), []Reply{picked(RequestHeaders), echoEnd("abcd")}},
 		}},
 		{name: "end in an empty message", want: unseen, steps: []step{
 			{headers(FullDuplex), none},
@@ -310,26 +311,32 @@ func TestRefusedPicks(t *testing.T) {
 
 func TestLargeMessagesAreCut(t *testing.T) {
 	t.Parallel()
+	pool := &leakPool{}
 	large := bytes.Repeat([]byte("x"), 2*maxChunk+1)
 	m := NewMachine(newOne(), MachineOptions{MaxBody: 1 << 20})
 	_, err := m.Step(&Message{Kind: RequestHeaders}, nil)
 	require.NoError(t, err)
-	got, err := m.Step(&Message{Kind: RequestBody, Body: large, EndOfStream: true}, nil)
+	got, err := m.Step(&Message{Kind: RequestBody, Body: pool.copy(large), EndOfStream: true}, nil)
 	require.NoError(t, err)
-	require.Len(t, got, 4)
 	assert.Equal(t, []Reply{
-		{Kind: RequestBody, Streamed: true, Body: large[:maxChunk]},
-		{Kind: RequestBody, Streamed: true, Body: large[:maxChunk]},
-		{Kind: RequestBody, Streamed: true, Body: large[:1], EndOfStream: true},
-	}, got[1:])
-	assert.Same(t, &large[0], &got[1].Body[0], "referred to, not copied")
+		picked(RequestHeaders),
+		{Kind: RequestBody, Streamed: true, Body: mem.SliceBuffer(large[:maxChunk])},
+		{Kind: RequestBody, Streamed: true, Body: mem.SliceBuffer(large[:maxChunk])},
+		{Kind: RequestBody, Streamed: true, Body: mem.SliceBuffer(large[:1]), EndOfStream: true},
+	}, readable(got))
+	assert.Same(t, &pool.last()[0], &got[1].Body.ReadOnlyData()[0], "referred to, not copied")
+	assert.Equal(t, 1, pool.lent(), "until it is sent")
+	sendAll(got)
+	assert.Zero(t, pool.lent())
 
-	got, err = m.Step(&Message{Kind: ResponseBody, Body: large[:maxChunk+1], EndOfStream: true}, nil)
+	got, err = m.Step(&Message{Kind: ResponseBody, Body: pool.copy(large[:maxChunk+1]), EndOfStream: true}, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []Reply{
-		{Kind: ResponseBody, Streamed: true, Body: large[:maxChunk]},
-		{Kind: ResponseBody, Streamed: true, Body: large[:1], EndOfStream: true},
-	}, got)
+		{Kind: ResponseBody, Streamed: true, Body: mem.SliceBuffer(large[:maxChunk])},
+		{Kind: ResponseBody, Streamed: true, Body: mem.SliceBuffer(large[:1]), EndOfStream: true},
+	}, readable(got))
+	sendAll(got)
+	assert.Zero(t, pool.lent())
 }
 
 func TestMachineReportsTheEndpointOnRequest(t *testing.T) {

@@ -1,6 +1,10 @@
 package extproc
 
-import "fairlead.dev/services/endpoint-picker/internal/scheduling"
+import (
+	"google.golang.org/grpc/mem"
+
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
 
 // Kind says what part of an HTTP exchange a message or a reply is about.
 type Kind uint8
@@ -35,10 +39,11 @@ type Modes struct {
 // A Message is what a gateway shows. Fields that its kind does not have are zero.
 type Message struct {
 	Kind        Kind
-	EndOfStream bool   // of headers and bodies: nothing of this direction follows
-	Body        []byte // of bodies; kept until it is sent back
-	Modes       Modes  // of request headers
+	EndOfStream bool       // of headers and bodies: nothing of this direction follows
+	Body        mem.Buffer // of bodies, nil if empty; whoever takes it sets it to nil, and frees it
+	Modes       Modes      // of request headers
 	Subset      *scheduling.Subset
+	RequestID   string // of request headers
 	Status      int    // of response headers
 	Served      string // of response headers: the endpoint that served, if the gateway says
 }
@@ -46,12 +51,12 @@ type Message struct {
 // A Reply is one answer to the gateway.
 type Reply struct {
 	Kind        Kind
-	Destination string   // set on the reply that carries the pick
-	Picked      string   // set on response headers, to be reported to the client
-	Streamed    bool     // of bodies: Body and EndOfStream replace what the gateway has sent
-	EndOfStream bool     // of streamed bodies
-	Body        []byte   // of streamed bodies
-	Refusal     *Refusal // of immediate replies
+	Destination string     // set on the reply that carries the pick
+	Picked      string     // set on response headers, to be reported to the client
+	Streamed    bool       // of bodies: Body and EndOfStream replace what the gateway has sent
+	EndOfStream bool       // of streamed bodies
+	Body        mem.Buffer // of streamed bodies, nil if empty; whoever sends the reply frees it
+	Refusal     *Refusal   // of immediate replies
 }
 
 // A Refusal is an HTTP response that takes the place of a model server's.

@@ -1,9 +1,7 @@
 package extproc
 
-import extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
-
 // ServiceName is the gRPC service, under which its health is asked for as well.
-var ServiceName = extprocv3.ExternalProcessor_ServiceDesc.ServiceName
+const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
 // Names that the protocol of the Gateway API Inference Extension fixes.
 const (

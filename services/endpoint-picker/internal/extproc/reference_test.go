@@ -7,20 +7,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// plain are the replies that say nothing but "go on", by kind. They are sent as they are and never changed.
-var plain = [...]*extprocv3.ProcessingResponse{
-	RequestHeaders:  requestHeaders(&extprocv3.CommonResponse{}),
-	RequestBody:     requestBody(&extprocv3.CommonResponse{}),
-	RequestTrailers: requestTrailers(),
-	ResponseHeaders: responseHeaders(&extprocv3.CommonResponse{}),
-	ResponseBody: {Response: &extprocv3.ProcessingResponse_ResponseBody{
-		ResponseBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{}},
-	}},
-	ResponseTrailers: {Response: &extprocv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &extprocv3.TrailersResponse{}}},
-}
-
-// encode turns a reply into the protocol's message. Bodies are referred to, not copied.
-func encode(r *Reply) *extprocv3.ProcessingResponse {
+// reference is what a reply is in the generated code.
+func reference(r *Reply) *extprocv3.ProcessingResponse {
 	switch {
 	case r.Kind == Immediate:
 		return refusal(r.Refusal)
@@ -31,11 +19,22 @@ func encode(r *Reply) *extprocv3.ProcessingResponse {
 	case r.Picked != "":
 		return responseHeaders(&extprocv3.CommonResponse{HeaderMutation: setHeader(headerPicked, r.Picked)})
 	}
-	return plain[r.Kind]
+	switch r.Kind {
+	case RequestHeaders:
+		return requestHeaders(&extprocv3.CommonResponse{})
+	case RequestBody:
+		return requestBody(&extprocv3.CommonResponse{})
+	case RequestTrailers:
+		return requestTrailers()
+	case ResponseBody:
+		return responseBody(&extprocv3.CommonResponse{})
+	case ResponseTrailers:
+		return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &extprocv3.TrailersResponse{}}}
+	default:
+		return responseHeaders(&extprocv3.CommonResponse{})
+	}
 }
 
-// destination is the reply that names the endpoint: in a header, which replaces the client's own of that name, and in
-// metadata, for gateways that go by it. On trailers it is in metadata alone, as headers set there would be trailers.
 func destination(r *Reply) *extprocv3.ProcessingResponse {
 	named := &extprocv3.CommonResponse{ClearRouteCache: true, HeaderMutation: setHeader(headerDestination, r.Destination)}
 	var out *extprocv3.ProcessingResponse
@@ -52,34 +51,18 @@ func destination(r *Reply) *extprocv3.ProcessingResponse {
 	return out
 }
 
-// bodyReply is a streamed body reply and all that it consists of, in one piece of memory: there is one for each token
-// of a response.
-type bodyReply struct {
-	message    extprocv3.ProcessingResponse
-	request    extprocv3.ProcessingResponse_RequestBody
-	response   extprocv3.ProcessingResponse_ResponseBody
-	body       extprocv3.BodyResponse
-	common     extprocv3.CommonResponse
-	mutation   extprocv3.BodyMutation
-	isStreamed extprocv3.BodyMutation_StreamedResponse
-	streamed   extprocv3.StreamedBodyResponse
+func streamedBody(r *Reply) *extprocv3.ProcessingResponse {
+	common := &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
+		StreamedResponse: &extprocv3.StreamedBodyResponse{Body: content(r.Body), EndOfStream: r.EndOfStream},
+	}}}
+	if r.Kind == RequestBody {
+		return requestBody(common)
+	}
+	return responseBody(common)
 }
 
-func streamedBody(r *Reply) *extprocv3.ProcessingResponse {
-	b := &bodyReply{}
-	b.streamed.Body, b.streamed.EndOfStream = r.Body, r.EndOfStream
-	b.isStreamed.StreamedResponse = &b.streamed
-	b.mutation.Mutation = &b.isStreamed
-	b.common.BodyMutation = &b.mutation
-	b.body.Response = &b.common
-	if r.Kind == RequestBody {
-		b.request.RequestBody = &b.body
-		b.message.Response = &b.request
-	} else {
-		b.response.ResponseBody = &b.body
-		b.message.Response = &b.response
-	}
-	return &b.message
+func responseBody(r *extprocv3.CommonResponse) *extprocv3.ProcessingResponse {
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseBody{ResponseBody: &extprocv3.BodyResponse{Response: r}}}
 }
 
 func refusal(r *Refusal) *extprocv3.ProcessingResponse {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"sync/atomic"
 
-	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -31,8 +30,6 @@ type observer interface {
 
 // Server answers the streams of gateways.
 type Server struct {
-	extprocv3.UnimplementedExternalProcessorServer
-
 	log      *zap.Logger
 	picker   picker
 	observer observer
@@ -63,14 +60,34 @@ func NewServer(p Params) *Server {
 	}
 }
 
-// Register adds the service to a gRPC server.
-func (s *Server) Register(r grpc.ServiceRegistrar) { extprocv3.RegisterExternalProcessorServer(r, s) }
+// processor is what a gRPC server calls.
+type processor interface {
+	process(stream grpc.ServerStream) error
+}
+
+// service describes envoy.service.ext_proc.v3.ExternalProcessor. Its messages need the codec of ServerOption.
+var service = grpc.ServiceDesc{
+	ServiceName: ServiceName,
+	HandlerType: (*processor)(nil),
+	Streams: []grpc.StreamDesc{{
+		StreamName:    "Process",
+		ServerStreams: true,
+		ClientStreams: true,
+		Handler: func(srv any, stream grpc.ServerStream) error {
+			return srv.(processor).process(stream) //nolint:forcetypeassert // gRPC has seen to it
+		},
+	}},
+	Metadata: "envoy/service/ext_proc/v3/external_processor.proto",
+}
+
+// Register adds the service to a gRPC server, which must have been made with ServerOption.
+func (s *Server) Register(r grpc.ServiceRegistrar) { r.RegisterService(&service, s) }
 
 // InFlight returns how many streams are open.
 func (s *Server) InFlight() int { return int(s.inFlight.Load()) }
 
-// Process answers one stream, until the gateway ends it or nothing more is to be said.
-func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
+// process answers one stream, until the gateway ends it or nothing more is to be said.
+func (s *Server) process(stream grpc.ServerStream) error {
 	s.inFlight.Add(1)
 	defer s.inFlight.Add(-1)
 	s.observer.StreamStarted()
@@ -86,25 +103,28 @@ func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) error
 }
 
 // exchange moves messages between the stream and its machine.
-func (s *Server) exchange(stream extprocv3.ExternalProcessor_ProcessServer, m *Machine) error {
+func (s *Server) exchange(stream grpc.ServerStream, m *Machine) error {
 	var message Message
 	var replies []Reply
 	var requestID string
 	for {
-		in, err := stream.Recv()
+		err := stream.RecvMsg(&message)
 		if err != nil {
 			return ended(err)
 		}
-		s.decoder.decode(in, &message)
-		if message.Kind == RequestHeaders && s.debug() {
-			requestID = headerValue(in.GetRequestHeaders().GetHeaders(), headerRequestID)
+		replies, err = m.Step(&message, replies[:0])
+		if message.Body != nil { // nobody wanted it
+			message.take().Free()
 		}
-		if replies, err = m.Step(&message, replies[:0]); err != nil {
+		if err != nil {
 			return status.Error(codes.InvalidArgument, err.Error())
 		}
 		refused, err := send(stream, replies)
 		if err != nil || refused {
 			return ended(err)
+		}
+		if message.Kind == RequestHeaders {
+			requestID = message.RequestID
 		}
 		s.logPick(requestID, replies)
 		clear(replies) // they refer to bodies
@@ -122,9 +142,9 @@ func (s *Server) logPick(requestID string, replies []Reply) {
 
 // send sends replies in their order and reports whether one of them was an immediate response, after which the
 // stream is to be closed.
-func send(stream extprocv3.ExternalProcessor_ProcessServer, replies []Reply) (refused bool, err error) {
+func send(stream grpc.ServerStream, replies []Reply) (refused bool, err error) {
 	for i := range replies {
-		if err := stream.Send(encode(&replies[i])); err != nil {
+		if err := stream.SendMsg(&replies[i]); err != nil {
 			return refused, err
 		}
 		refused = refused || replies[i].Kind == Immediate

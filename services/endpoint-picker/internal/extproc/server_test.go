@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -98,7 +99,7 @@ func newRig(t testing.TB, o Options) *rig {
 func dial(t testing.TB, s *Server, limit int) extprocv3.ExternalProcessorClient {
 	t.Helper()
 	listener := bufconn.Listen(1 << 20)
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(limit), grpc.WaitForHandlers(true))
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(limit), grpc.WaitForHandlers(true), s.ServerOption())
 	s.Register(server)
 	done := make(chan struct{})
 	go func() {
@@ -183,7 +184,7 @@ func toEnvoy(m *Message) *extprocv3.ProcessingRequest {
 		}}
 		out.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: envoyMode(m.Modes.Request), ResponseBodyMode: envoyMode(m.Modes.Response)}
 	case RequestBody:
-		out.Request = &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: m.Body, EndOfStream: m.EndOfStream}}
+		out.Request = &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: content(m.Body), EndOfStream: m.EndOfStream}}
 	case RequestTrailers:
 		out.Request = &extprocv3.ProcessingRequest_RequestTrailers{RequestTrailers: &extprocv3.HttpTrailers{Trailers: headerMap("x", "y")}}
 	case ResponseHeaders:
@@ -194,7 +195,7 @@ func toEnvoy(m *Message) *extprocv3.ProcessingRequest {
 			out.MetadataContext = metadataOf(lbNamespace, keyServed, structpb.NewStringValue(m.Served))
 		}
 	case ResponseBody:
-		out.Request = &extprocv3.ProcessingRequest_ResponseBody{ResponseBody: &extprocv3.HttpBody{Body: m.Body, EndOfStream: m.EndOfStream}}
+		out.Request = &extprocv3.ProcessingRequest_ResponseBody{ResponseBody: &extprocv3.HttpBody{Body: content(m.Body), EndOfStream: m.EndOfStream}}
 	case ResponseTrailers:
 		out.Request = &extprocv3.ProcessingRequest_ResponseTrailers{ResponseTrailers: &extprocv3.HttpTrailers{Trailers: headerMap("x", "y")}}
 	case Immediate:
@@ -225,10 +226,10 @@ func metadataOf(namespace, key string, v *structpb.Value) *corev3.Metadata {
 func inChunks(b []byte, size int) []Message {
 	var list []Message
 	for len(b) > size {
-		list = append(list, Message{Kind: RequestBody, Body: b[:size]})
+		list = append(list, Message{Kind: RequestBody, Body: mem.SliceBuffer(b[:size])})
 		b = b[size:]
 	}
-	return append(list, Message{Kind: RequestBody, Body: b, EndOfStream: true})
+	return append(list, Message{Kind: RequestBody, Body: buffer(string(b)), EndOfStream: true})
 }
 
 // noise is n bytes without a pattern.
@@ -435,22 +436,34 @@ func TestSubsetHint(t *testing.T) {
 			first := headersEnd(FullDuplex)
 			in := toEnvoy(&first)
 			in.MetadataContext = tt.give
-			var m Message
-			decoder{}.decode(in, &m)
-			assert.Equal(t, tt.want, m.Subset)
-			decoder{ignoreSubset: true}.decode(in, &m)
-			assert.Nil(t, m.Subset)
+			assert.Equal(t, tt.want, decoded(t, decoder{}, in).Subset)
+			assert.Nil(t, decoded(t, decoder{ignoreSubset: true}, in).Subset)
 		})
 	}
 }
 
 func TestHeadersOfGatewaysWithTheirOwnStyle(t *testing.T) {
 	t.Parallel()
-	ngf := &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: "X-Other", Value: "1"}, {Key: "X-Request-Id", Value: "id"}, {Key: "X-Both", Value: "old", RawValue: []byte("raw")}}}
-	assert.Equal(t, "id", headerValue(ngf, "x-request-id"))
-	assert.Equal(t, "raw", headerValue(ngf, "x-both"))
-	assert.Empty(t, headerValue(ngf, "x-none"))
-	assert.Empty(t, headerValue(nil, "x-none"))
+	tests := []struct {
+		name string
+		give []*corev3.HeaderValue
+		want string
+	}{
+		{name: "none", want: ""},
+		{name: "as Envoy", give: []*corev3.HeaderValue{{Key: "x-request-id", RawValue: []byte("id")}}, want: "id"},
+		{name: "as NGINX", give: []*corev3.HeaderValue{{Key: "X-Other", Value: "1"}, {Key: "X-Request-Id", Value: "id"}}, want: "id"},
+		{name: "both values", give: []*corev3.HeaderValue{{Key: "x-request-id", Value: "old", RawValue: []byte("raw")}}, want: "raw"},
+		{name: "twice", give: []*corev3.HeaderValue{{Key: "x-request-id", Value: "first"}, {Key: "x-request-id", Value: "second"}}, want: "first"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			in := &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{
+				RequestHeaders: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: tt.give}},
+			}}
+			assert.Equal(t, tt.want, decoded(t, decoder{}, in).RequestID)
+		})
+	}
 }
 
 func TestServedEndpointAndStatus(t *testing.T) {
@@ -533,21 +546,19 @@ func TestServiceName(t *testing.T) {
 
 // brokenStream fails to send.
 type brokenStream struct {
-	extprocv3.ExternalProcessor_ProcessServer
+	grpc.ServerStream
 
 	in []Message
 }
 
 var errBroken = errors.New("connection broke")
 
-func (b *brokenStream) Context() context.Context { return context.Background() }
+func (b *brokenStream) SendMsg(any) error { return errBroken }
 
-func (b *brokenStream) Send(*extprocv3.ProcessingResponse) error { return errBroken }
-
-func (b *brokenStream) Recv() (*extprocv3.ProcessingRequest, error) {
-	next := b.in[0]
+func (b *brokenStream) RecvMsg(m any) error {
+	*m.(*Message) = b.in[0] //nolint:forcetypeassert // as the codec
 	b.in = b.in[1:]
-	return toEnvoy(&next), nil
+	return nil
 }
 
 func TestConnectionThatBreaks(t *testing.T) {
@@ -556,6 +567,6 @@ func TestConnectionThatBreaks(t *testing.T) {
 	observed.EXPECT().StreamStarted().Once()
 	observed.EXPECT().StreamEnded(Outcome{Kind: Failed}).Once()
 	s := NewServer(Params{Log: zap.NewNop(), Picker: picker, Observer: observed, Clock: clocktesting.NewFakePassiveClock(noon)})
-	require.ErrorIs(t, s.Process(&brokenStream{in: []Message{headersEnd(FullDuplex)}}), errBroken)
+	require.ErrorIs(t, s.process(&brokenStream{in: []Message{headersEnd(FullDuplex)}}), errBroken)
 	settle(t, picker)
 }

@@ -53,7 +53,7 @@ func (g *strictGateway) sent(m *Message) {
 		}
 	case RequestBody, ResponseBody:
 		if !d.end {
-			d.body, d.end, d.pieces = append(d.body, m.Body...), m.EndOfStream, d.pieces+1
+			d.body, d.end, d.pieces = append(d.body, content(m.Body)...), m.EndOfStream, d.pieces+1
 		}
 	default:
 		d.trailers = true

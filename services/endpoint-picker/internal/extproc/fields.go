@@ -1,0 +1,97 @@
+package extproc
+
+// tag is a field's number and its kind on the wire, as it stands before the field's value.
+type tag uint64
+
+// Kinds of fields.
+const (
+	integer tag = 0 // varint: numbers, enums, bools
+	message tag = 2 // text, bytes, messages, with their length
+)
+
+// Fields of the messages that are read and written, by the message that has them. They are those of
+// envoy/service/ext_proc/v3/external_processor.proto, envoy/config/core/v3/base.proto and google/protobuf/struct.proto.
+const (
+	// ProcessingRequest
+	inRequestHeaders   = 2<<3 | message
+	inResponseHeaders  = 3<<3 | message
+	inRequestBody      = 4<<3 | message
+	inResponseBody     = 5<<3 | message
+	inRequestTrailers  = 6<<3 | message
+	inResponseTrailers = 7<<3 | message
+	inMetadataContext  = 8<<3 | message
+	inProtocolConfig   = 11<<3 | message
+
+	// ProcessingResponse
+	outRequestHeaders    = 1<<3 | message
+	outResponseHeaders   = 2<<3 | message
+	outRequestBody       = 3<<3 | message
+	outResponseBody      = 4<<3 | message
+	outRequestTrailers   = 5<<3 | message
+	outResponseTrailers  = 6<<3 | message
+	outImmediateResponse = 7<<3 | message
+	outDynamicMetadata   = 8<<3 | message
+
+	// HttpHeaders
+	headersMap         = 1<<3 | message
+	headersEndOfStream = 3<<3 | integer
+
+	// HttpBody, StreamedBodyResponse
+	bodyBytes       = 1<<3 | message
+	bodyEndOfStream = 2<<3 | integer
+
+	// HeaderMap, HeaderValue
+	mapHeaders = 1<<3 | message
+	headerKey  = 1<<3 | message
+	headerText = 2<<3 | message
+	headerRaw  = 3<<3 | message
+
+	// HeaderMutation, HeaderValueOption
+	mutationSet    = 1<<3 | message
+	optionHeader   = 1<<3 | message
+	optionAction   = 3<<3 | integer
+	overwriteOrAdd = 2 // an action
+
+	// HeadersResponse and BodyResponse, CommonResponse, BodyMutation
+	replyCommon      = 1<<3 | message
+	commonHeaders    = 2<<3 | message
+	commonBody       = 3<<3 | message
+	commonClearRoute = 5<<3 | integer
+	mutationStreamed = 3<<3 | message
+
+	// ImmediateResponse, HttpStatus
+	immediateStatus  = 1<<3 | message
+	immediateHeaders = 2<<3 | message
+	immediateBody    = 3<<3 | message
+	immediateDetails = 5<<3 | message
+	statusCode       = 1<<3 | integer
+
+	// ProtocolConfiguration
+	configRequestBody  = 1<<3 | integer
+	configResponseBody = 2<<3 | integer
+
+	// Metadata, Struct, Value, ListValue, and the entries of maps
+	metadataFilter = 1<<3 | message
+	structFields   = 1<<3 | message
+	valueText      = 3<<3 | message
+	valueStruct    = 5<<3 | message
+	valueList      = 6<<3 | message
+	listValues     = 1<<3 | message
+	entryKey       = 1<<3 | message
+	entryValue     = 2<<3 | message
+)
+
+// inKinds are the parts of an exchange by their fields in a ProcessingRequest.
+var inKinds = [...]Kind{
+	inRequestHeaders: RequestHeaders, inRequestBody: RequestBody, inRequestTrailers: RequestTrailers,
+	inResponseHeaders: ResponseHeaders, inResponseBody: ResponseBody, inResponseTrailers: ResponseTrailers,
+}
+
+// outTags are the fields of a ProcessingResponse by the parts of an exchange.
+var outTags = [...]tag{
+	RequestHeaders: outRequestHeaders, RequestBody: outRequestBody, RequestTrailers: outRequestTrailers,
+	ResponseHeaders: outResponseHeaders, ResponseBody: outResponseBody, ResponseTrailers: outResponseTrailers,
+}
+
+// bodyModes are ours by the values of ProcessingMode.BodySendMode.
+var bodyModes = [...]BodyMode{0: None, 1: Streamed, 2: Buffered, 3: Buffered, 4: FullDuplex, 5: FullDuplex}

@@ -1,0 +1,400 @@
+// Package jsonscan reads a few fields out of a JSON text without decoding it.
+//
+// A Scanner goes through the text once, from front to back. Who uses it opens objects and arrays, looks at the keys,
+// takes the values it wants and skips the others. Every byte is checked, as encoding/json does: a text that has been
+// gone through to its end is valid JSON. Nothing is copied or allocated, but for keys that are written with escapes.
+//
+// The first error stays: all that follows does nothing, and Err tells of it.
+package jsonscan
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+)
+
+// maxDepth is how deep values may be nested, as in encoding/json.
+const maxDepth = 10000
+
+var (
+	errEnd     = errors.New("unexpected end")
+	errDepth   = errors.New("nested too deep")
+	errControl = errors.New("control character in a string")
+	errEscape  = errors.New("invalid escape in a string")
+)
+
+// Kind is what a value is.
+type Kind uint8
+
+// Kinds of values.
+const (
+	Invalid Kind = iota
+	Null
+	Bool
+	Number
+	String
+	Array
+	Object
+)
+
+// A Span is a part of the text.
+type Span struct{ From, To int }
+
+// Scanner goes through one text.
+type Scanner struct {
+	text  []byte
+	at    int
+	stack []byte // closing brackets of what is open
+	fresh bool   // the innermost has just been opened
+	err   error
+}
+
+// Reset puts the scanner at the start of a text, which it refers to.
+func (s *Scanner) Reset(text []byte) {
+	*s = Scanner{text: text, stack: s.stack[:0]}
+}
+
+// Err returns what is wrong with the text, as far as it was gone through.
+func (s *Scanner) Err() error { return s.err }
+
+// At returns the place in the text.
+func (s *Scanner) At() int { return s.at }
+
+// Text returns a part of the text.
+func (s *Scanner) Text(p Span) []byte { return s.text[p.From:p.To] }
+
+// End checks that nothing but space follows.
+func (s *Scanner) End() error {
+	if s.peek(); s.err == nil && s.at < len(s.text) {
+		s.fail(errors.New("text after the value"))
+	}
+	return s.err
+}
+
+// Next tells what the next value is.
+func (s *Scanner) Next() Kind {
+	switch c := s.peek(); {
+	case s.err != nil:
+		return Invalid
+	case c == '"':
+		return String
+	case c == '{':
+		return Object
+	case c == '[':
+		return Array
+	case c == 't', c == 'f':
+		return Bool
+	case c == 'n':
+		return Null
+	case c == '-', '0' <= c && c <= '9':
+		return Number
+	}
+	s.unexpected()
+	return Invalid
+}
+
+// Open enters the next value, which must be an object or an array. It returns false if it is something else.
+func (s *Scanner) Open() bool {
+	switch s.peek() {
+	case '{':
+		s.push('}')
+	case '[':
+		s.push(']')
+	default:
+		s.unexpected()
+	}
+	return s.err == nil
+}
+
+// More goes to the next element of the innermost array. At its end it leaves the array and returns false.
+func (s *Scanner) More() bool { return s.separator() }
+
+// Key goes to the next member of the innermost object and returns its key, which is valid until the next call. At
+// the end of the object it leaves that and returns false.
+func (s *Scanner) Key() ([]byte, bool) {
+	if !s.separator() {
+		return nil, false
+	}
+	span, escaped := s.string()
+	if s.err == nil && s.peek() != ':' {
+		s.unexpected()
+	}
+	if s.err != nil {
+		return nil, false
+	}
+	s.at++
+	key := s.Text(span)
+	if escaped {
+		var plain string
+		if err := json.Unmarshal(s.text[span.From-1:span.To+1], &plain); err != nil {
+			s.fail(err) // not reached: it has been checked
+			return nil, false
+		}
+		key = []byte(plain)
+	}
+	return key, true
+}
+
+// String reads a string and returns what is between its quotes, as it is written, and whether that has escapes.
+func (s *Scanner) String() (span Span, escaped bool) {
+	s.peek()
+	return s.string()
+}
+
+// Value skips the next value and returns where it is.
+func (s *Scanner) Value() Span {
+	s.peek()
+	from, depth := s.at, len(s.stack)
+	for s.one(); s.err == nil && len(s.stack) > depth; {
+		if s.next() {
+			s.one()
+		}
+	}
+	return Span{from, s.at}
+}
+
+// next goes to the next value of the innermost, or leaves it.
+func (s *Scanner) next() bool {
+	if s.stack[len(s.stack)-1] == '}' {
+		return s.member()
+	}
+	return s.separator()
+}
+
+// member goes to the value of the next member, whatever its key.
+func (s *Scanner) member() bool {
+	if !s.separator() {
+		return false
+	}
+	s.string()
+	if s.err == nil && s.peek() != ':' {
+		s.unexpected()
+	}
+	if s.err != nil {
+		return false
+	}
+	s.at++
+	return true
+}
+
+// one reads a value, or the opening of one.
+func (s *Scanner) one() {
+	switch s.peek() {
+	case '"':
+		s.string()
+	case '{':
+		s.push('}')
+	case '[':
+		s.push(']')
+	case 't':
+		s.literal("true")
+	case 'f':
+		s.literal("false")
+	case 'n':
+		s.literal("null")
+	default:
+		s.number()
+	}
+}
+
+// separator goes to the next thing inside the innermost, past a comma, or leaves it.
+func (s *Scanner) separator() bool {
+	c := s.peek()
+	if s.err != nil {
+		return false
+	}
+	fresh := s.fresh
+	s.fresh = false
+	switch {
+	case c == s.stack[len(s.stack)-1]:
+		s.at++
+		s.stack = s.stack[:len(s.stack)-1]
+		return false
+	case fresh:
+		return true
+	case c != ',':
+		s.unexpected()
+		return false
+	}
+	s.at++
+	s.peek()
+	return s.err == nil
+}
+
+func (s *Scanner) push(closing byte) {
+	if len(s.stack) == maxDepth {
+		s.fail(errDepth)
+		return
+	}
+	s.at++
+	s.stack = append(s.stack, closing)
+	s.fresh = true
+}
+
+// peek goes past space and returns the next byte, 0 at the end.
+func (s *Scanner) peek() byte {
+	for s.err == nil && s.at < len(s.text) {
+		switch c := s.text[s.at]; c {
+		case ' ', '\t', '\n', '\r':
+			s.at++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// string reads a string.
+func (s *Scanner) string() (span Span, escaped bool) {
+	if s.err != nil || s.at == len(s.text) || s.text[s.at] != '"' {
+		s.unexpected()
+		return Span{}, false
+	}
+	from := s.at + 1
+	for s.at = from; ; {
+		s.at = special(s.text, s.at)
+		switch {
+		case s.at == len(s.text):
+			s.fail(errEnd)
+			return Span{}, false
+		case s.text[s.at] == '"':
+			s.at++
+			return Span{from, s.at - 1}, escaped
+		case s.text[s.at] != '\\':
+			s.fail(errControl)
+			return Span{}, false
+		}
+		n := escapeLen(s.text[s.at:])
+		if n == 0 {
+			s.fail(errEscape)
+			return Span{}, false
+		}
+		s.at, escaped = s.at+n, true
+	}
+}
+
+// special returns the place of the next byte that is a quote, a backslash or below space, or the end.
+//
+// It looks at eight bytes at a time. A byte is zero where taking 1 from it borrows from a high bit that was not set,
+// and below space where taking 0x20 does; what was found may be followed by bytes that only seem to be, through the
+// borrow, so the first one counts. One pass is less work than a search for each of the three: in escaped text there is
+// one of them every few words.
+func special(text []byte, at int) int {
+	const (
+		ones   = 0x0101010101010101
+		highs  = 0x8080808080808080
+		spaces = ' ' * ones
+		quotes = '"' * ones
+		slant  = '\\' * ones
+	)
+	for ; len(text)-at >= 8; at += 8 {
+		x := binary.LittleEndian.Uint64(text[at:])
+		q, b := x^quotes, x^slant
+		if found := ((x-spaces)&^x | (q-ones)&^q | (b-ones)&^b) & highs; found != 0 {
+			return at + bits.TrailingZeros64(found)/8
+		}
+	}
+	for ; at < len(text); at++ {
+		if c := text[at]; c == '"' || c == '\\' || c < ' ' {
+			return at
+		}
+	}
+	return at
+}
+
+// escapeLen is how long the escape is that a text begins with, 0 if it is not one.
+func escapeLen(b []byte) int {
+	if len(b) < 2 {
+		return 0
+	}
+	switch b[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return 2
+	case 'u':
+		const n = 6
+		if len(b) < n {
+			return 0
+		}
+		for _, c := range b[2:n] {
+			if !isHex(c) {
+				return 0
+			}
+		}
+		return n
+	}
+	return 0
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+func (s *Scanner) literal(word string) {
+	if s.err != nil {
+		return
+	}
+	if len(s.text)-s.at < len(word) || string(s.text[s.at:s.at+len(word)]) != word {
+		s.unexpected()
+		return
+	}
+	s.at += len(word)
+}
+
+// number reads a number of JSON's grammar.
+func (s *Scanner) number() {
+	if s.err != nil {
+		return
+	}
+	s.accept("-")
+	if !s.accept("0") && !s.digits() {
+		return
+	}
+	if s.accept(".") && !s.digits() {
+		return
+	}
+	if s.accept("eE") {
+		s.accept("+-")
+		s.digits()
+	}
+}
+
+// accept goes past the next byte if it is one of these.
+func (s *Scanner) accept(these string) bool {
+	if s.at == len(s.text) || strings.IndexByte(these, s.text[s.at]) < 0 {
+		return false
+	}
+	s.at++
+	return true
+}
+
+// digits reads one or more.
+func (s *Scanner) digits() bool {
+	from := s.at
+	for s.at < len(s.text) && '0' <= s.text[s.at] && s.text[s.at] <= '9' {
+		s.at++
+	}
+	if s.at == from {
+		s.unexpected()
+		return false
+	}
+	return true
+}
+
+// unexpected fails at the byte that is next.
+func (s *Scanner) unexpected() {
+	if s.at >= len(s.text) {
+		s.fail(errEnd)
+		return
+	}
+	s.fail(fmt.Errorf("unexpected %q", s.text[s.at]))
+}
+
+// fail keeps the first error.
+func (s *Scanner) fail(err error) {
+	if s.err == nil {
+		s.err = fmt.Errorf("at byte %d: %w", s.at, err)
+	}
+}

@@ -1,0 +1,179 @@
+package jsonscan
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// valid goes through a text without a look at it.
+func valid(text string) error {
+	var s Scanner
+	s.Reset([]byte(text))
+	s.Value()
+	return s.End()
+}
+
+func texts() []string {
+	return []string{
+		``, ` `, `null`, `true`, `false`, `nul`, `nullx`, `tru e`, `0`, `-0`, `01`, `-`, `1.`, `.5`, `1.5`, `1e`, `1e5`, `1E+5`, `1e-`, `-1.25e-3`, `+1`, `NaN`,
+		`""`, `"a"`, `"a`, `"\"`, `"\""`, `"\\"`, `"\\\""`, `"\\\"`, `"\u00e9\n\t\b\f\r\/"`, `"\u00g0"`, `"\u00e"`, `"\x"`, "\"\x00\"", "\"\x1f\"", "\"\x7f\xff\"", "\"a\nb\"",
+		`[]`, `[`, `]`, `[1]`, `[1,]`, `[,1]`, `[1 2]`, `[1,2]`, ` [ 1 , [ ] , { } ] `, `[1}`, `{]`,
+		`{}`, `{`, `{"a"}`, `{"a":}`, `{"a":1}`, `{"a":1,}`, `{"a":1 "b":2}`, `{"a":1,"b":[{"c":null}]}`, `{a:1}`, `{1:1}`, `{"a":1}x`, "{}\x00", `{} {}`,
+		strings.Repeat("[", 10000) + strings.Repeat("]", 10000), strings.Repeat("[", 10001) + strings.Repeat("]", 10001),
+		`"` + strings.Repeat(`text \n\" `, 100) + `"`, `"` + strings.Repeat("x", 100) + "\x01" + strings.Repeat("x", 100) + `"`,
+	}
+}
+
+func TestScanner_AcceptsWhatIsJSON(t *testing.T) {
+	t.Parallel()
+	for _, text := range texts() {
+		assert.Equal(t, json.Valid([]byte(text)), valid(text) == nil, "%.60q: %v", text, valid(text))
+	}
+}
+
+func TestScanner_SaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ give, want string }{
+		{give: `{"a": tru}`, want: `at byte 6: unexpected 't'`},
+		{give: `{"a": 1,`, want: `at byte 8: unexpected end`},
+		{give: `{"a": "b`, want: `at byte 8: unexpected end`},
+		{give: `{"a": 1} x`, want: `at byte 9: text after the value`},
+		{give: `["\x"]`, want: `at byte 2: invalid escape in a string`},
+		{give: "[\"a\nb\"]", want: `at byte 3: control character in a string`},
+		{give: strings.Repeat("[", 10001), want: `at byte 10000: nested too deep`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.want, func(t *testing.T) {
+			t.Parallel()
+			require.EqualError(t, valid(tt.give), tt.want)
+		})
+	}
+}
+
+// FuzzValid checks that what encoding/json takes is taken, and nothing else.
+func FuzzValid(f *testing.F) {
+	for _, text := range texts() {
+		if len(text) < 1000 {
+			f.Add(text)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		require.Equal(t, json.Valid([]byte(text)), valid(text) == nil)
+	})
+}
+
+// rebuild decodes a text by the scanner alone.
+func rebuild(s *Scanner) any {
+	switch s.Next() {
+	case String:
+		span, escaped := s.String()
+		var text string
+		if s.err == nil {
+			if err := json.Unmarshal(s.text[span.From-1:span.To+1], &text); err != nil {
+				s.fail(err)
+			}
+			if !escaped && strings.Contains(string(s.Text(span)), `\`) {
+				s.fail(fmt.Errorf("escapes not told of"))
+			}
+		}
+		return text
+	case Array:
+		s.Open()
+		list := []any{}
+		for s.More() {
+			list = append(list, rebuild(s))
+		}
+		return list
+	case Object:
+		s.Open()
+		members := map[string]any{}
+		for key, ok := s.Key(); ok; key, ok = s.Key() {
+			name := strings.ToValidUTF8(string(key), "\uFFFD")
+			members[name] = rebuild(s)
+		}
+		return members
+	case Invalid:
+		return nil
+	default:
+		var v any
+		if span := s.Value(); s.err == nil {
+			if err := json.Unmarshal(s.Text(span), &v); err != nil {
+				s.fail(err)
+			}
+		}
+		return v
+	}
+}
+
+// FuzzRebuild checks that everything is found at its place.
+func FuzzRebuild(f *testing.F) {
+	for _, text := range texts() {
+		if len(text) < 1000 {
+			f.Add(text)
+		}
+	}
+	f.Add(`{"mod\u0065l": "m", "model": 2, "messages": [{"role": "user", "content": "a\"b"}], "stop": null}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.ToValidUTF8(text, "") != text {
+			return // encoding/json mends such text in ways of its own
+		}
+		var want any
+		wrong := json.Unmarshal([]byte(text), &want)
+		var s Scanner
+		s.Reset([]byte(text))
+		got := rebuild(&s)
+		if err := s.End(); err != nil {
+			if wrong == nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		require.NoError(t, wrong)
+		require.Equal(t, want, got)
+	})
+}
+
+func TestScanner_ReadsAgainWithoutAllocation(t *testing.T) {
+	text := []byte(`{"model": "m", "messages": [{"role": "user", "content": "` + strings.Repeat("word ", 1000) + `"}], "stream": true}`)
+	var s Scanner
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		s.Reset(text)
+		s.Open()
+		for _, ok := s.Key(); ok; _, ok = s.Key() {
+			s.Value()
+		}
+		if s.End() != nil {
+			t.Error(s.End())
+		}
+	}))
+}
+
+func BenchmarkValue(b *testing.B) {
+	random := rand.New(rand.NewPCG(1, 1))
+	var words strings.Builder
+	for words.Len() < 67_000 {
+		words.WriteString([]string{"word ", "another ", "Résumé ", `\"quoted\" `, `\n`, "a ", "longer-than-that "}[random.IntN(7)])
+	}
+	text := []byte(`{"model":"m","messages":[{"role":"user","content":"` + words.String() + `"}]}`)
+	b.Run("scan", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		b.ReportAllocs()
+		var s Scanner
+		for b.Loop() {
+			s.Reset(text)
+			s.Value()
+		}
+	})
+	b.Run("encoding/json.Valid", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			json.Valid(text)
+		}
+	})
+}

@@ -1,0 +1,175 @@
+package request
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
+)
+
+var errNotObject = errors.New("it is not an object")
+
+// ParseJSON reads the body of any API that takes a JSON object: their fields go by the same names where they mean the
+// same. What is there in a form that no API takes is left to the model server to refuse.
+func (r *Request) ParseJSON() error {
+	s := &r.scanner
+	s.Reset(r.Body)
+	if kind := s.Next(); s.Err() == nil && kind != jsonscan.Object {
+		return fmt.Errorf("parse request body: %w", errNotObject)
+	}
+	s.Open()
+	for key, ok := s.Key(); ok; key, ok = s.Key() {
+		r.field(key)
+	}
+	if err := s.End(); err != nil {
+		return fmt.Errorf("parse request body: %w", err)
+	}
+	r.Prompt = r.main
+	if len(r.head) > 0 {
+		r.head = append(r.head, r.main...)
+		r.Prompt = r.head
+	}
+	return nil
+}
+
+// field reads one field of the body. Of one that is there twice the last counts, as everywhere.
+func (r *Request) field(key []byte) {
+	switch string(key) {
+	case "model":
+		r.Model = r.text()
+	case "cache_salt", "extra_key":
+		r.CacheSalt = r.text()
+	case "stream":
+		r.Stream = string(r.Text(r.scanner.Value())) == "true"
+	case "max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens":
+		r.MaxTokens = r.count()
+	case "sampling_params": // of vLLM's and SGLang's own APIs
+		r.members(func(key []byte) {
+			switch string(key) {
+			case "max_tokens", "max_new_tokens":
+				r.MaxTokens = r.count()
+			default:
+				r.scanner.Value()
+			}
+		})
+	case "tools", "system", "instructions":
+		r.head = r.part(r.head)
+	case "messages", "input":
+		r.main = r.main[:0]
+		r.messages()
+	case "prompt", "text", "token_ids", "input_ids":
+		r.main, r.Others = r.main[:0], 0
+		r.prompts()
+	default:
+		r.scanner.Value()
+	}
+}
+
+// text reads a string that is wanted for what it says. Anything else is as good as none.
+func (r *Request) text() jsonscan.Span {
+	if r.scanner.Next() != jsonscan.String {
+		r.scanner.Value()
+		return jsonscan.Span{}
+	}
+	span, _ := r.scanner.String()
+	return span
+}
+
+// count reads a number of tokens, 0 if it is not one.
+func (r *Request) count() int {
+	n, err := strconv.Atoi(string(r.Text(r.scanner.Value())))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// members goes through the next value if it is an object, past it if not. f must read or skip each value.
+func (r *Request) members(f func(key []byte)) {
+	if r.scanner.Next() != jsonscan.Object {
+		r.scanner.Value()
+		return
+	}
+	r.scanner.Open()
+	for key, ok := r.scanner.Key(); ok; key, ok = r.scanner.Key() {
+		f(key)
+	}
+}
+
+// part appends the next value as one part.
+func (r *Request) part(parts []Part) []Part {
+	if r.scanner.Next() == jsonscan.String {
+		span, _ := r.scanner.String()
+		return append(parts, Part{Span: span})
+	}
+	return append(parts, Part{Span: r.scanner.Value()})
+}
+
+// messages reads a conversation: a text, or a list of messages or of their contents.
+func (r *Request) messages() {
+	if r.scanner.Next() != jsonscan.Array {
+		r.main = r.part(r.main)
+		return
+	}
+	r.scanner.Open()
+	for r.scanner.More() {
+		if r.scanner.Next() == jsonscan.Object {
+			r.message()
+		} else {
+			r.main = r.part(r.main)
+		}
+	}
+}
+
+// message reads one message, or one of several contents of one: what is said, and what else goes into the prompt.
+func (r *Request) message() {
+	r.scanner.Open()
+	for key, ok := r.scanner.Key(); ok; key, ok = r.scanner.Key() {
+		switch string(key) {
+		case "content":
+			r.messages() // a text, or a list of contents
+		case "image_url", "input_image", "image", "source", "input_audio", "audio_url", "video_url", "file", "image_embeds":
+			r.main = append(r.main, Part{Span: r.scanner.Value(), Media: true})
+		default: // role, text, tool_calls, ...
+			r.main = r.part(r.main)
+		}
+	}
+}
+
+// prompts reads a prompt of the completions API: a text, token ids, or a list of either.
+func (r *Request) prompts() {
+	if r.scanner.Next() != jsonscan.Array {
+		r.main = r.part(r.main)
+		return
+	}
+	from := r.scanner.At()
+	r.scanner.Open()
+	ids := false // the list is of token ids, and so one prompt
+	for first := true; r.scanner.More(); first = false {
+		kind := r.scanner.Next()
+		if first {
+			ids = kind == jsonscan.Number
+		}
+		switch {
+		case ids:
+			r.scanner.Value()
+		case !first:
+			other := r.scanner.Value()
+			r.Others += other.To - other.From
+		case kind == jsonscan.Array:
+			r.main = append(r.main, r.ids(r.scanner.Value()))
+		default:
+			r.main = r.part(r.main)
+		}
+	}
+	if ids {
+		r.main = append(r.main, r.ids(jsonscan.Span{From: from, To: r.scanner.At()}))
+	}
+}
+
+// ids is the part of a list of token ids.
+func (r *Request) ids(list jsonscan.Span) Part {
+	return Part{Span: list, IDs: bytes.Count(r.Text(list), []byte{','}) + 1}
+}

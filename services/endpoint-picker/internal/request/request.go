@@ -1,0 +1,46 @@
+// Package request reads inference requests: which model is asked for, and with what prompt.
+//
+// Parse goes through a body once and says where in it the things are that a picker wants; nothing is decoded or
+// copied. A prompt is a list of parts, in the order in which model servers put them together, so that two bodies which
+// begin with the same parts begin with the same tokens.
+package request
+
+import (
+	"errors"
+
+	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
+)
+
+// ErrNoModel means that a body which must name a model does not.
+var ErrNoModel = errors.New("model not found in request body")
+
+// A Part is a piece of a prompt.
+type Part struct {
+	Span  jsonscan.Span // as it is written in JSON, text without its quotes
+	Media bool          // an image or a sound: its length says nothing about its tokens
+	IDs   int           // a list of so many token ids
+}
+
+// A Request is what a body asks for. It can be used for one body after the other.
+type Request struct {
+	Body []byte // what the spans are of
+
+	Model     jsonscan.Span // between the quotes; empty if there is none
+	CacheSalt jsonscan.Span // likewise
+	Stream    bool
+	MaxTokens int    // of the answer, 0 if that is not said
+	Prompt    []Part // of several prompts the first
+	Others    int    // bytes of the prompts after the first
+
+	scanner jsonscan.Scanner
+	head    []Part // what comes first in the prompt, wherever it is in the body
+	main    []Part
+}
+
+// Reset forgets everything and takes another body.
+func (r *Request) Reset(body []byte) {
+	*r = Request{Body: body, scanner: r.scanner, head: r.head[:0], main: r.main[:0]}
+}
+
+// Text returns what is at a place.
+func (r *Request) Text(s jsonscan.Span) []byte { return r.Body[s.From:s.To] }
