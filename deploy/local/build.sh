@@ -34,6 +34,12 @@ progress() {
 }
 
 echo "localkube: looking at what there is to build" >&2
-total=$(go list -deps ./cmd/localkube 2> >(progress 1 >&2) | wc -l)
+# How many packages there are takes a second or two to find out; what it was the last time is near enough.
+count=$out/cache/localkube-packages
+if [ ! -s "$count" ]; then
+	mkdir -p "$out/cache"
+	go list -deps ./cmd/localkube 2> >(progress 1 >&2) | wc -l >"$count"
+fi
+total=$(<"$count")
 go build -v -p "${BUILD_JOBS:-2}" -ldflags "$ldflags" -o "$out/localkube" ./cmd/localkube 2> >(progress "$total" >&2)
 go build -ldflags "-s -w" -o "$out/localkube-shim" ./cmd/localkube-shim
