@@ -224,7 +224,10 @@ func TestPickerFromStartToDrain(t *testing.T) {
 	late := r.open(t, before) // the news has yet to spread
 
 	require.Eventually(t, func() bool {
-		_, err := net.DialTimeout("tcp", r.ExtProcListener.Address(), time.Second)
+		conn, err := net.DialTimeout("tcp", r.ExtProcListener.Address(), time.Second)
+		if err == nil {
+			require.NoError(t, conn.Close())
+		}
 		return err != nil
 	}, patience, tick, "then nothing new is accepted")
 	for range 10 {

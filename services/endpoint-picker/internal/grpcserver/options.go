@@ -28,6 +28,8 @@ const (
 
 	// minPing is how often gateways may ping; Envoy's shortest interval that makes sense is a second.
 	minPing = 500 * time.Millisecond
+	// greetTimeout is what a new connection has for TLS and the first words of HTTP/2. One that says nothing holds up a drain.
+	greetTimeout = 10 * time.Second
 	// pingAfter and pingTimeout find gateways that went away without a word, so that their streams end.
 	pingAfter   = 30 * time.Second
 	pingTimeout = 20 * time.Second
@@ -52,6 +54,7 @@ func (o Options) ServerOptions() ([]grpc.ServerOption, error) {
 	}
 	return []grpc.ServerOption{
 		grpc.Creds(creds),
+		grpc.ConnectionTimeout(greetTimeout),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(bodyRoom*o.MaxRequestBody + messageRoom),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
