@@ -1,0 +1,78 @@
+package prefix
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func hashes(seed uint64, limit int, write func(c *Chain)) []uint64 {
+	var c Chain
+	c.Reset(seed, 16, limit)
+	write(&c)
+	return c.Hashes
+}
+
+func TestChain_DoesNotDependOnHowTextIsCut(t *testing.T) {
+	t.Parallel()
+	text := []byte(strings.Repeat("the quick brown fox jumps over the lazy dog ", 40))
+	want := hashes(1, 1000, func(c *Chain) { c.Write(text) })
+	assert.Len(t, want, len(text)/64)
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 50 {
+		got := hashes(1, 1000, func(c *Chain) {
+			for rest := text; len(rest) > 0; {
+				n := r.IntN(min(len(rest), 200) + 1)
+				c.Write(rest[:n])
+				rest = rest[n:]
+			}
+		})
+		assert.Equal(t, want, got)
+	}
+}
+
+func TestChain_AHashStandsForAllBeforeIt(t *testing.T) {
+	t.Parallel()
+	block := func(s string) []byte { return bytes.Repeat([]byte(s), 64) }
+	a := hashes(1, 10, func(c *Chain) { c.Write(block("a")); c.Write(block("b")); c.Write(block("c")) })
+	b := hashes(1, 10, func(c *Chain) { c.Write(block("a")); c.Write(block("x")); c.Write(block("c")) })
+	other := hashes(2, 10, func(c *Chain) { c.Write(block("a")) })
+	assert.Equal(t, a[0], b[0])
+	assert.NotEqual(t, a[1], b[1])
+	assert.NotEqual(t, a[2], b[2])
+	assert.NotEqual(t, a[0], other[0], "of another model")
+	assert.Equal(t, a[:2], hashes(1, 2, func(c *Chain) { c.Write(block("a")); c.Write(block("b")); c.Write(block("c")) }), "limit")
+}
+
+func TestChain_OfTokenIDs(t *testing.T) {
+	t.Parallel()
+	var ids []string
+	for i := range 40 {
+		ids = append(ids, fmt.Sprint(i*1000))
+	}
+	want := hashes(1, 10, func(c *Chain) { c.WriteIDs([]byte("[" + strings.Join(ids, ",") + "]")) })
+	assert.Len(t, want, 2, "16 tokens each")
+	assert.Equal(t, want, hashes(1, 10, func(c *Chain) { c.WriteIDs([]byte("[ " + strings.Join(ids, " ,\n ") + "\n]")) }), "space does not count")
+	assert.Equal(t, want[:1], hashes(1, 10, func(c *Chain) { c.WriteIDs([]byte(strings.Join(ids[:16], ","))) }))
+	assert.Empty(t, hashes(1, 10, func(c *Chain) { c.WriteIDs([]byte("[]")) }))
+}
+
+func TestSeed(t *testing.T) {
+	t.Parallel()
+	assert.NotEqual(t, Seed([]byte("a"), []byte("bc")), Seed([]byte("ab"), []byte("c")))
+}
+
+func BenchmarkChain(b *testing.B) {
+	text := []byte(strings.Repeat("word ", 67_000/5))
+	var c Chain
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Reset(1, 16, 8192)
+		c.Write(text)
+	}
+}
