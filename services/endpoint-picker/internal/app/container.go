@@ -24,17 +24,23 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/balancer"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/grpcserver"
 	"fairlead.dev/services/endpoint-picker/internal/health"
 	"fairlead.dev/services/endpoint-picker/internal/informers"
 	"fairlead.dev/services/endpoint-picker/internal/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
 // kindPollInterval is how soon the kind of the pool is noticed when it is installed after the picker.
 const kindPollInterval = 10 * time.Second
+
+// prefixIndexBytes is what the index of prefixes may take.
+const prefixIndexBytes = 24 << 20
 
 // extProcListener and healthListener tell two servers of one type apart.
 type (
@@ -86,6 +92,9 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		newScraper,
 
 		// The pick.
+		predict.NewLearner,
+		func() *prefix.Index { return prefix.NewIndex(prefixIndexBytes) },
+		endpoint.NewFactory,
 		newBalancer,
 
 		// What gateways, probes and Prometheus connect to.
@@ -141,23 +150,50 @@ func newInformers(cfg *config.Config, log *zap.Logger, core *kubernetes.Clientse
 	})
 }
 
-func newStore(cfg *config.Config, log *zap.Logger, i *informers.Informers, scraper *modelserver.Scraper, c clock.RealClock) (*datastore.Store, error) {
+// storeParts are what newStore needs.
+type storeParts struct {
+	dig.In
+
+	Config    *config.Config
+	Log       *zap.Logger
+	Informers *informers.Informers
+	Factory   *endpoint.Factory
+	Scraper   *modelserver.Scraper
+	Clock     clock.RealClock
+}
+
+func newStore(p storeParts) (*datastore.Store, error) {
 	s := datastore.New(datastore.Params{
-		Log: log.Named("datastore"), Pool: cfg.Pool.Name.String(), Source: i, Observer: scraper, Clock: c,
+		Log: p.Log.Named("datastore"), Pool: p.Config.Pool.Name.String(), Source: p.Informers, Factory: p.Factory,
+		Observer: p.Scraper, Clock: p.Clock,
 	})
-	return s, i.OnChange(s.Changed)
+	return s, p.Informers.OnChange(s.Changed)
 }
 
 func newScraper(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, c clock.RealClock) *modelserver.Scraper {
 	return modelserver.NewScraper(modelserver.ScraperParams{Options: cfg.Scraping, Log: log.Named("modelserver"), Observer: m, Clock: c})
 }
 
-func newBalancer(cfg *config.Config, s *datastore.Store, m *metrics.Metrics, c clock.RealClock) *balancer.Balancer {
+// balancerParts are what newBalancer needs.
+type balancerParts struct {
+	dig.In
+
+	Config   *config.Config
+	Store    *datastore.Store
+	Learner  *predict.Learner
+	Prefixes *prefix.Index
+	Metrics  *metrics.Metrics
+	Clock    clock.RealClock
+}
+
+func newBalancer(p balancerParts) *balancer.Balancer {
 	return balancer.New(balancer.Params{
-		Snapshots: s,
-		Profile:   scheduling.LeastLoaded(scheduling.StalenessFilter{After: cfg.Scraping.StaleAfter}),
-		Observer:  m,
-		Clock:     c,
+		Snapshots: p.Store,
+		Learner:   p.Learner,
+		Prefixes:  p.Prefixes,
+		Profile:   scheduling.SoonestFirst(scheduling.StalenessFilter{After: p.Config.Scraping.StaleAfter}),
+		Observer:  p.Metrics,
+		Clock:     p.Clock,
 		Random:    rand.Uint64,
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,13 +17,16 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newEndpoint(address string) *endpoint.Endpoint {
-	return endpoint.New(endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}, noon)
+	return endpoint.New(endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}, noon, predict.NewLearner().NewServer())
 }
 
 func snapshotOf(endpoints ...*endpoint.Endpoint) *datastore.Snapshot {
@@ -43,10 +47,16 @@ func counter() func() uint64 {
 
 func newBalancer(t *testing.T, s *datastore.Snapshot) (*Balancer, *mockObserver) {
 	t.Helper()
-	source, observed := newMockSnapshots(t), newMockObserver(t)
+	source := newMockSnapshots(t)
 	source.EXPECT().Snapshot().Return(s)
+	return newBalancerOf(t, source)
+}
+
+func newBalancerOf(t *testing.T, source *mockSnapshots) (*Balancer, *mockObserver) {
+	t.Helper()
+	observed := newMockObserver(t)
 	return New(Params{
-		Snapshots: source, Profile: profile(), Observer: observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
+		Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Profile: profile(), Observer: observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	}), observed
 }
 
@@ -57,12 +67,12 @@ func TestPickTakesTheLeastLoadedAndCountsIt(t *testing.T) {
 	balancer, observed := newBalancer(t, snapshotOf(a, b))
 	observed.EXPECT().ObservePick(time.Duration(0), nil).Times(3)
 	for _, want := range []string{"10.0.0.2:8000", "10.0.0.2:8000"} {
-		lease, err := balancer.Pick(nil)
+		lease, err := balancer.Pick(request.Incoming{}, nil)
 		require.NoError(t, err)
 		assert.Equal(t, want, lease.Address())
 	}
 	a.Record(a.BeginScrape(noon), running(1))
-	lease, err := balancer.Pick(nil)
+	lease, err := balancer.Pick(request.Incoming{}, nil)
 	require.NoError(t, err)
 	assert.Equal(t, "10.0.0.1:8000", lease.Address())
 	assert.EqualValues(t, 2, b.Stats(noon).InFlight)
@@ -74,7 +84,7 @@ func TestBurstBetweenTwoScrapesIsSpread(t *testing.T) {
 	balancer, observed := newBalancer(t, snapshotOf(endpoints...))
 	observed.EXPECT().ObservePick(mock.Anything, nil)
 	for range 300 {
-		_, err := balancer.Pick(nil)
+		_, err := balancer.Pick(request.Incoming{}, nil)
 		require.NoError(t, err)
 	}
 	for _, e := range endpoints {
@@ -90,7 +100,7 @@ func TestSlowEndpointGetsItsShare(t *testing.T) {
 	observed.EXPECT().ObservePick(mock.Anything, nil)
 	queues := map[*endpoint.Endpoint][]*endpoint.Lease{}
 	place := func() {
-		lease, err := balancer.Pick(nil)
+		lease, err := balancer.Pick(request.Incoming{}, nil)
 		require.NoError(t, err)
 		queues[lease.Endpoint()] = append(queues[lease.Endpoint()], lease)
 	}
@@ -117,12 +127,12 @@ func TestPickKeepsToTheSubset(t *testing.T) {
 	b.Record(b.BeginScrape(noon), running(50))
 	balancer, observed := newBalancer(t, snapshotOf(a, b))
 	observed.EXPECT().ObservePick(mock.Anything, nil).Once()
-	lease, err := balancer.Pick(scheduling.ParseSubset([]string{"10.0.0.1:8001"}))
+	lease, err := balancer.Pick(request.Incoming{}, scheduling.ParseSubset([]string{"10.0.0.1:8001"}))
 	require.NoError(t, err)
 	assert.Equal(t, "10.0.0.1:8001", lease.Address())
 
 	observed.EXPECT().ObservePick(mock.Anything, scheduling.ErrNoneInSubset).Once()
-	_, err = balancer.Pick(scheduling.ParseSubset(nil))
+	_, err = balancer.Pick(request.Incoming{}, scheduling.ParseSubset(nil))
 	require.ErrorIs(t, err, scheduling.ErrNoneInSubset)
 }
 
@@ -141,7 +151,7 @@ func TestPickWithoutEndpoints(t *testing.T) {
 			t.Parallel()
 			balancer, observed := newBalancer(t, tt.give)
 			observed.EXPECT().ObservePick(mock.Anything, mock.MatchedBy(func(err error) bool { return err != nil })).Once()
-			_, err := balancer.Pick(nil)
+			_, err := balancer.Pick(request.Incoming{}, nil)
 			require.ErrorIs(t, err, scheduling.ErrNoEndpoints)
 			require.EqualError(t, err, tt.want)
 		})
@@ -172,12 +182,71 @@ func BenchmarkPick(b *testing.B) {
 			})
 			b.ReportAllocs()
 			for b.Loop() {
-				lease, err := balancer.Pick(nil)
+				lease, err := balancer.Pick(request.Incoming{}, nil)
 				if err != nil {
 					b.Fatal(err)
 				}
 				lease.Release()
 			}
 		})
+	}
+}
+
+// chat is a request whose prompt begins with one of a few long texts.
+func chat(text string, own int) request.Incoming {
+	body := fmt.Sprintf(`{"model": "m", "stream": true, "messages": [{"role": "system", "content": %q}, {"role": "user", "content": %q}]}`,
+		strings.Repeat(text+" ", 2000), strings.Repeat(fmt.Sprint(own, " "), 100))
+	return request.Incoming{Path: "/v1/chat/completions", Body: []byte(body)}
+}
+
+func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
+	t.Parallel()
+	learner, prefixes := predict.NewLearner(), prefix.NewIndex(1<<20)
+	factory := endpoint.NewFactory(learner, prefixes)
+	var endpoints []*endpoint.Endpoint
+	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"} {
+		endpoints = append(endpoints, factory.New(endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}, noon))
+	}
+	source, observed := newMockSnapshots(t), newMockObserver(t)
+	source.EXPECT().Snapshot().Return(snapshotOf(endpoints...))
+	observed.EXPECT().ObservePick(mock.Anything, nil)
+	b := New(Params{
+		Snapshots: source, Learner: learner, Prefixes: prefixes, Profile: scheduling.SoonestFirst(scheduling.StalenessFilter{After: time.Minute}),
+		Observer: observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
+	})
+	place := func(text string, own int) *endpoint.Lease {
+		lease, err := b.Pick(chat(text, own), nil)
+		require.NoError(t, err)
+		return lease
+	}
+	homes := map[string]string{}
+	for _, text := range []string{"one", "two", "three"} {
+		first := place(text, 0)
+		homes[text] = first.Address()
+		first.First(noon)
+		first.Release()
+	}
+	for own := range 20 {
+		for text, home := range homes {
+			lease := place(text, own)
+			assert.Equal(t, home, lease.Address())
+			lease.First(noon)
+			lease.Release()
+		}
+	}
+	seen := map[string]bool{}
+	for own := range 300 { // at once, and none is answered
+		seen[place("one", own).Address()] = true
+	}
+	assert.Len(t, seen, 3)
+}
+
+func TestPickRefusesABodyThatItCannotRead(t *testing.T) {
+	t.Parallel()
+	balancer, observed := newBalancerOf(t, newMockSnapshots(t))
+	observed.EXPECT().ObservePick(mock.Anything, mock.Anything).Twice()
+	for _, body := range []string{"{", "{}"} {
+		_, err := balancer.Pick(request.Incoming{Path: "/v1/completions", Body: []byte(body)}, nil)
+		require.ErrorIs(t, err, request.ErrMalformed)
 	}
 }

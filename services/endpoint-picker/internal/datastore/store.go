@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +46,12 @@ type source interface {
 	WaitForSync(ctx context.Context) bool
 }
 
+// factory makes endpoints, and hears of those that have gone.
+type factory interface {
+	New(id endpoint.Identity, since time.Time) *endpoint.Endpoint
+	Forget(e *endpoint.Endpoint)
+}
+
 // observer learns of each new snapshot, from one goroutine.
 type observer interface {
 	SetEndpoints(endpoints []*endpoint.Endpoint)
@@ -55,6 +62,7 @@ type Store struct {
 	log      *zap.Logger
 	pool     string
 	source   source
+	factory  factory
 	observer observer
 	clock    clock.PassiveClock
 
@@ -68,6 +76,7 @@ type Params struct {
 	Log      *zap.Logger
 	Pool     string // its name, for people
 	Source   source
+	Factory  factory
 	Observer observer
 	Clock    clock.PassiveClock
 }
@@ -78,6 +87,7 @@ func New(p Params) *Store {
 		log:      p.Log.With(zap.String(logging.KeyPool, p.Pool)),
 		pool:     p.Pool,
 		source:   p.Source,
+		factory:  p.Factory,
 		observer: p.Observer,
 		clock:    p.Clock,
 		dirty:    make(chan struct{}, 1),
@@ -145,7 +155,7 @@ func (s *Store) publish(ids []endpoint.Identity, err error) {
 	for _, id := range ids {
 		e := s.known[id]
 		if e == nil {
-			e = endpoint.New(id, s.clock.Now())
+			e = s.factory.New(id, s.clock.Now())
 			added++
 		}
 		known[id] = e
@@ -153,6 +163,11 @@ func (s *Store) publish(ids []endpoint.Identity, err error) {
 	}
 	removed := len(s.known) + added - len(known)
 	last := s.snapshot.Swap(&Snapshot{Err: err, Endpoints: endpoints})
+	for id, e := range s.known {
+		if known[id] == nil {
+			s.factory.Forget(e)
+		}
+	}
 	s.known = known
 	s.report(last, err, added, removed)
 	if added > 0 || removed > 0 {

@@ -18,6 +18,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
 const (
@@ -33,6 +35,7 @@ type harness struct {
 
 	source   *mockSource
 	observer *mockObserver
+	prefixes *prefix.Index
 	logs     *zaptest.ObservedLogs
 	told     [][]*endpoint.Endpoint
 }
@@ -40,9 +43,10 @@ type harness struct {
 func newHarness(t *testing.T, level zapcore.Level) *harness {
 	t.Helper()
 	core, logs := zaptest.New(level)
-	h := &harness{source: newMockSource(t), observer: newMockObserver(t), logs: logs}
+	h := &harness{source: newMockSource(t), observer: newMockObserver(t), prefixes: prefix.NewIndex(1 << 20), logs: logs}
 	h.Store = New(Params{
-		Log: zap.New(core), Pool: "ns/pool", Source: h.source, Observer: h.observer, Clock: clocktesting.NewFakePassiveClock(noon),
+		Log: zap.New(core), Pool: "ns/pool", Source: h.source, Factory: endpoint.NewFactory(predict.NewLearner(), h.prefixes),
+		Observer: h.observer, Clock: clocktesting.NewFakePassiveClock(noon),
 	})
 	h.observer.EXPECT().SetEndpoints(mock.Anything).Run(func(e []*endpoint.Endpoint) { h.told = append(h.told, e) }).Maybe()
 	return h
@@ -188,4 +192,20 @@ func TestRunEndsWhenTheCachesNeverSync(t *testing.T) {
 	h.source.EXPECT().WaitForSync(mock.Anything).Return(false).Once()
 	h.Run(t.Context())
 	require.ErrorIs(t, h.Ready(), ErrNotSynced)
+}
+
+func TestStoreForgetsThePrefixesOfPodsThatHaveGone(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, zap.InfoLevel)
+	h.see(somePool(8000), readyPod("a", "10.0.0.1"), readyPod("b", "10.0.0.2"))
+	a, b := h.Snapshot().Endpoints[0], h.Snapshot().Endpoints[1]
+	h.prefixes.Use(a.Cache(), []uint64{1, 2, 3})
+	h.prefixes.Use(b.Cache(), []uint64{1, 2})
+	h.see(somePool(8000), readyPod("b", "10.0.0.2"))
+	matched := make([]int, h.prefixes.Len())
+	h.prefixes.Match([]uint64{1, 2, 3}, matched)
+	assert.Zero(t, matched[a.Cache()])
+	assert.Equal(t, 2, matched[b.Cache()])
+	h.see(nil)
+	assert.Equal(t, prefix.Stats{}, h.prefixes.Stats())
 }

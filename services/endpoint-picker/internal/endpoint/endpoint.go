@@ -30,6 +30,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -47,6 +49,11 @@ type Endpoint struct {
 	address  string
 	since    time.Time
 
+	server   *predict.Server
+	prefixes *prefix.Index // nil if there is none
+	cache    int           // its number there
+	blocks   atomic.Int64  // of the cache, as its page said last
+
 	acquired atomic.Int64 // leases, ever
 	released atomic.Int64 // leases, ever
 	open     atomic.Int64 // leases, now, the abandoned included
@@ -62,6 +69,7 @@ type Gauges struct {
 	Waiting float64 // requests in the queue
 	Running float64 // requests in the batch
 	KVUsage float64 // part of the KV cache in use, 0 to 1
+	Blocks  int     // that the KV cache has, of prefix.BlockTokens each; 0 if that was not said
 }
 
 // A Mark is the moment at which a scrape began.
@@ -82,9 +90,9 @@ type abandoned struct {
 	at       time.Time
 }
 
-// New returns an endpoint without load that is known since the given time.
-func New(id Identity, since time.Time) *Endpoint {
-	e := &Endpoint{identity: id, address: id.Address.String(), since: since}
+// New returns an endpoint without load that is known since the given time, whose prefixes are not remembered.
+func New(id Identity, since time.Time, server *predict.Server) *Endpoint {
+	e := &Endpoint{identity: id, address: id.Address.String(), since: since, server: server, cache: -1}
 	e.sample.Store(&sample{Mark: Mark{at: since}})
 	return e
 }
@@ -101,6 +109,36 @@ func (e *Endpoint) Acquire() *Lease {
 	return &Lease{endpoint: e, acquired: e.acquired.Add(1)}
 }
 
+// Place is Acquire for a request whose answer will be seen to begin, and of which so many tokens are not in the
+// endpoint's cache.
+func (e *Endpoint) Place(now time.Time, tokens int) *Lease {
+	l := e.Acquire()
+	l.request = e.server.Begin(now, tokens)
+	return l
+}
+
+// PlaceUnseen is Acquire for a request whose answer will come in one piece.
+func (e *Endpoint) PlaceUnseen() *Lease {
+	l := e.Acquire()
+	l.request = e.server.BeginUnseen()
+	return l
+}
+
+// Wait estimates the seconds to the first token of a request that is placed now and has so many tokens that are not in
+// the endpoint's cache. What the last sample has more than we placed is the work of others.
+func (e *Endpoint) Wait(now time.Time, speed *predict.Speed, tokens int) float64 {
+	s := e.sample.Load()
+	others := max(s.Waiting+s.Running-float64(s.acquired-s.released), 0)
+	waiting := min(others, s.Waiting)
+	return e.server.Wait(now, speed, tokens, predict.Others{Waiting: waiting, Running: others - waiting})
+}
+
+// Cache returns the number of the endpoint's cache in the index of prefixes, -1 if there is none.
+func (e *Endpoint) Cache() int { return e.cache }
+
+// Factor is how much slower the endpoint is than its pool.
+func (e *Endpoint) Factor() float64 { return e.server.Factor() }
+
 // BeginScrape returns the mark that Record wants. It must be called before the page is asked for.
 func (e *Endpoint) BeginScrape(now time.Time) Mark {
 	return Mark{at: now, acquired: e.acquired.Load(), released: e.released.Load()}
@@ -108,6 +146,7 @@ func (e *Endpoint) BeginScrape(now time.Time) Mark {
 
 // Record takes the result of the scrape that began at the mark.
 func (e *Endpoint) Record(m Mark, g Gauges) {
+	e.resize(g.Blocks)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sample.Store(&sample{Gauges: g, Mark: m})
@@ -120,6 +159,13 @@ func (e *Endpoint) Record(m Mark, g Gauges) {
 		}
 	}
 	e.abandoned = kept
+}
+
+// resize tells the index how large the cache is.
+func (e *Endpoint) resize(blocks int) {
+	if e.prefixes != nil && blocks > 0 && e.blocks.Swap(int64(blocks)) != int64(blocks) {
+		e.prefixes.Resize(e.cache, blocks)
+	}
 }
 
 // RecordFailure counts a scrape that brought nothing.

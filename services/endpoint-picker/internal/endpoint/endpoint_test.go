@@ -9,13 +9,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newEndpoint(t testing.TB) *Endpoint {
 	t.Helper()
-	return New(Identity{Namespace: "ns", Pod: "a", UID: "1", Address: netip.MustParseAddrPort("[2001:db8::1]:8000")}, noon)
+	return New(Identity{Namespace: "ns", Pod: "a", UID: "1", Address: netip.MustParseAddrPort("[2001:db8::1]:8000")}, noon, predict.NewLearner().NewServer())
 }
 
 func after(d time.Duration) time.Time { return noon.Add(d) }
@@ -245,4 +248,51 @@ func TestEndpointUnderConcurrency(t *testing.T) {
 	e.ExpireAbandoned(after(time.Hour))
 	assert.Zero(t, e.Stats(noon).InFlight)
 	assert.EqualValues(t, 16000, e.Stats(noon).Picks)
+}
+
+func TestWaitSeesOurRequestsAndThoseOfOthers(t *testing.T) {
+	t.Parallel()
+	learner := predict.NewLearner()
+	e := New(Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}, noon, learner.NewServer())
+	wait := func() float64 { return e.Wait(noon, learner.Speed(), 100) }
+	idle := wait()
+	placed := e.Place(noon, 1000)
+	owed := wait()
+	assert.Greater(t, owed, idle)
+	scrape(e, noon, Gauges{Waiting: 1})
+	assert.InDelta(t, owed, wait(), 0, "the page has what we know")
+	scrape(e, noon, Gauges{Waiting: 1, Running: 20})
+	running := wait()
+	assert.Greater(t, running, owed)
+	scrape(e, noon, Gauges{Waiting: 21})
+	assert.Greater(t, wait(), running, "who waits has its prompt to come")
+	scrape(e, noon, Gauges{})
+	placed.First(noon)
+	answering := wait()
+	assert.Less(t, answering, owed)
+	placed.Release()
+	placed.First(noon)
+	assert.InDelta(t, idle, wait(), 1e-9)
+	e.PlaceUnseen().Abandon(noon)
+	e.Place(noon, 1000).Abandon(noon)
+	scrape(e, after(1), Gauges{})
+	assert.InDelta(t, idle, wait(), 1e-9)
+	assert.InDelta(t, 1, e.Factor(), 1e-9)
+}
+
+func TestPageTellsTheIndexHowLargeTheCacheIs(t *testing.T) {
+	t.Parallel()
+	x := prefix.NewIndex(1 << 20)
+	e := NewFactory(predict.NewLearner(), x).New(Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}, noon)
+	chain := []uint64{1, 2, 3, 4}
+	x.Use(e.Cache(), chain)
+	matched := func() int {
+		m := make([]int, x.Len())
+		x.Match(chain, m)
+		return m[e.Cache()]
+	}
+	scrape(e, noon, Gauges{})
+	assert.Equal(t, 4, matched(), "nothing is said of it")
+	scrape(e, noon, Gauges{Blocks: 3})
+	assert.Equal(t, 3, matched())
 }

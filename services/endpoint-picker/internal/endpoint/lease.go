@@ -3,6 +3,8 @@ package endpoint
 import (
 	"sync/atomic"
 	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/predict"
 )
 
 // A Lease is one request on an endpoint. It ends once, by Release or Abandon; what comes after that does nothing.
@@ -10,6 +12,7 @@ type Lease struct {
 	endpoint *Endpoint
 	acquired int64 // its place in the order of acquisition
 	ended    atomic.Bool
+	request  predict.Request
 }
 
 // Address returns the endpoint's "ip:port".
@@ -18,9 +21,17 @@ func (l *Lease) Address() string { return l.endpoint.address }
 // Endpoint returns the endpoint that the lease is on.
 func (l *Lease) Endpoint() *Endpoint { return l.endpoint }
 
+// First says that the answer has begun.
+func (l *Lease) First(now time.Time) {
+	if !l.ended.Load() {
+		l.request.First(now)
+	}
+}
+
 // Release ends the lease: the request has ended too.
 func (l *Lease) Release() {
 	if !l.ended.Swap(true) {
+		l.request.End()
 		l.endpoint.finish()
 	}
 }
@@ -30,6 +41,7 @@ func (l *Lease) Abandon(now time.Time) {
 	if l.ended.Swap(true) {
 		return
 	}
+	l.request.End()
 	e := l.endpoint
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -26,8 +26,8 @@ func BenchmarkMachine(b *testing.B) {
 			var replies []Reply
 			b.ReportAllocs()
 			for b.Loop() {
-				picker.asked = picker.asked[:0]
-				m := NewMachine(picker, MachineOptions{MaxBody: 1 << 20})
+				picker.asked, picker.shown = picker.asked[:0], picker.shown[:0]
+				m := NewMachine(picker, MachineOptions{MaxBody: 1 << 20, Now: now})
 				for i := range pieces {
 					var err error
 					in := pieces[i] // the machine takes its body
@@ -62,7 +62,7 @@ func BenchmarkStream(b *testing.B) {
 			replies := 1 + len(pieces)
 			b.ReportAllocs()
 			for b.Loop() {
-				picker.asked = picker.asked[:0]
+				picker.asked, picker.shown = picker.asked[:0], picker.shown[:0]
 				stream, err := client.Process(b.Context())
 				require.NoError(b, err)
 				exchange(b, stream, replies, request...)

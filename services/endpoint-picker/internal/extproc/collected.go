@@ -36,11 +36,26 @@ func (b *collected) close() {
 	}
 }
 
+// bytes returns the body, which stays where it is. It is nil if nothing came.
+func (b *collected) bytes() []byte {
+	b.close()
+	switch len(b.pieces) {
+	case 0:
+		return nil
+	case 1:
+	default:
+		whole := b.pieces.MaterializeToBuffer(mem.DefaultBufferPool())
+		b.pieces.Free()
+		b.pieces = append(b.pieces[:0], whole)
+	}
+	return b.pieces[0].ReadOnlyData()
+}
+
 // take returns the body in one piece and forgets it. It must not be empty.
 func (b *collected) take() mem.Buffer {
-	b.close()
-	whole := b.pieces.MaterializeToBuffer(mem.DefaultBufferPool())
-	b.drop()
+	b.bytes()
+	whole := b.pieces[0]
+	*b = collected{}
 	return whole
 }
 

@@ -102,14 +102,22 @@ func (m *Message) readHeaders(whole []byte) error {
 		if !ok {
 			return errMalformed
 		}
-		switch {
-		case m.Kind == RequestHeaders && m.RequestID == "" && isHeader(key, headerRequestID):
-			m.RequestID = string(value)
-		case m.Kind == ResponseHeaders && m.Status == 0 && isHeader(key, headerStatus):
+		if m.Kind == RequestHeaders {
+			m.readRequestHeader(key, value)
+		} else if m.Status == 0 && isHeader(key, headerStatus) {
 			m.Status, _ = strconv.Atoi(string(value)) // none is 0
 		}
 	}
 	return f.err()
+}
+
+func (m *Message) readRequestHeader(key, value []byte) {
+	switch {
+	case m.Path == "" && isHeader(key, headerPath):
+		m.Path = string(value)
+	case m.RequestID == "" && isHeader(key, headerRequestID):
+		m.RequestID = string(value)
+	}
 }
 
 // decodeHeader reads a HeaderValue. Envoy sends raw values; not every gateway does.

@@ -36,7 +36,7 @@ func FuzzExchange(f *testing.F) {
 		if s.random.IntN(8) == 0 {
 			picker.err = scheduling.ErrNoEndpoints
 		}
-		m := NewMachine(picker, MachineOptions{MaxBody: 1 << 18})
+		m := NewMachine(picker, MachineOptions{MaxBody: 1 << 18, Now: now})
 		g := &strictGateway{subset: map[string]bool{address: true}}
 		for i := range messages {
 			if g.immediate != nil {
@@ -64,7 +64,7 @@ func FuzzAnyOrder(f *testing.F) {
 	f.Add([]byte{6, 2, 2, 8, 3, 12}, uint8(3))
 	f.Fuzz(func(t *testing.T, program []byte, mode uint8) {
 		picker := newOne()
-		m := NewMachine(picker, MachineOptions{MaxBody: 1 << 10})
+		m := NewMachine(picker, MachineOptions{MaxBody: 1 << 10, Now: now})
 		var headerReplies, immediates, ends int
 		for _, op := range program {
 			in := Message{

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -23,7 +24,7 @@ var errOrder = errors.New("message out of order")
 
 // picker picks the endpoint of one request.
 type picker interface {
-	Pick(subset *scheduling.Subset) (*endpoint.Lease, error)
+	Pick(in request.Incoming, subset *scheduling.Subset) (*endpoint.Lease, error)
 }
 
 // requestState is how far the request's side of a stream has come; see the table in the package's comment.
@@ -52,6 +53,7 @@ const (
 type MachineOptions struct {
 	MaxBody        int  // bytes of a request body
 	ReportEndpoint bool // name the picked endpoint in the response's headers
+	Now            func() time.Time
 }
 
 // A Machine is one stream, without I/O. It is used by one goroutine.
@@ -62,6 +64,7 @@ type Machine struct {
 	request  requestState
 	response responseState
 	modes    Modes
+	path     string
 	subset   *scheduling.Subset
 	body     collected
 	lease    *endpoint.Lease
@@ -112,7 +115,7 @@ func (m *Machine) requestHeaders(in *Message, out []Reply) ([]Reply, error) {
 	case m.request != requestFresh:
 		return out, fmt.Errorf("request headers: %w", errOrder)
 	}
-	m.modes, m.subset = in.Modes, in.Subset
+	m.modes, m.path, m.subset = in.Modes, in.Path, in.Subset
 	switch {
 	case in.EndOfStream:
 		return m.pick(out, Reply{Kind: RequestHeaders}, requestDone), nil
@@ -141,6 +144,8 @@ func (m *Machine) requestBody(in *Message, out []Reply) []Reply {
 		if in.size() > m.options.MaxBody {
 			return m.refuse(out, tooLarge(m.options.MaxBody))
 		}
+		m.body.add(in.take())
+		defer m.body.drop() // the gateway has it
 		return m.pick(out, Reply{Kind: RequestBody}, next)
 	case requestOpen:
 		m.request = next
@@ -200,8 +205,11 @@ func (m *Machine) sendBody(out []Reply) []Reply {
 
 // pick appends the reply with the endpoint that was picked, or a refusal.
 func (m *Machine) pick(out []Reply, reply Reply, next requestState) []Reply {
-	lease, err := m.picker.Pick(m.subset)
-	if err != nil {
+	lease, err := m.picker.Pick(request.Incoming{Path: m.path, Body: m.body.bytes()}, m.subset)
+	switch {
+	case errors.Is(err, request.ErrMalformed):
+		return m.refuse(out, badRequest(err.Error()))
+	case err != nil:
 		return m.refuse(out, unavailable(err))
 	}
 	m.lease, m.request, m.subset = lease, next, nil
@@ -260,6 +268,9 @@ func (m *Machine) responseHeaders() Reply {
 }
 
 func (m *Machine) responseBody(in *Message, out []Reply) []Reply {
+	if m.lease != nil && m.status == http.StatusOK && in.size() > 0 {
+		m.lease.First(m.options.Now())
+	}
 	if m.modes.Response != FullDuplex {
 		return append(out, Reply{Kind: ResponseBody})
 	}

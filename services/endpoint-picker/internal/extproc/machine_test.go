@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 
 	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -24,18 +27,20 @@ type one struct {
 	endpoint *endpoint.Endpoint
 	err      error
 	asked    []*scheduling.Subset
+	shown    []string // path and body
 }
 
 func newOne() *one {
-	return &one{endpoint: endpoint.New(endpoint.Identity{Address: netip.MustParseAddrPort(address)}, noon)}
+	return &one{endpoint: endpoint.New(endpoint.Identity{Address: netip.MustParseAddrPort(address)}, noon, predict.NewLearner().NewServer())}
 }
 
-func (o *one) Pick(s *scheduling.Subset) (*endpoint.Lease, error) {
+func (o *one) Pick(in request.Incoming, s *scheduling.Subset) (*endpoint.Lease, error) {
 	o.asked = append(o.asked, s)
+	o.shown = append(o.shown, in.Path+" "+string(in.Body))
 	if o.err != nil {
 		return nil, o.err
 	}
-	return o.endpoint.Acquire(), nil
+	return o.endpoint.Place(noon, 1000), nil
 }
 
 func (o *one) inFlight() int { return int(o.endpoint.Stats(noon).InFlight) }
@@ -66,7 +71,9 @@ func refused(r *Refusal) []Reply { return []Reply{{Kind: Immediate, Refusal: r}}
 // none is the list of no replies.
 var none []Reply
 
-func options() MachineOptions { return MachineOptions{MaxBody: 100} }
+func options() MachineOptions { return MachineOptions{MaxBody: 100, Now: now} }
+
+func now() time.Time { return noon }
 
 func TestMachine(t *testing.T) {
 	t.Parallel()
@@ -313,7 +320,7 @@ func TestLargeMessagesAreCut(t *testing.T) {
 	t.Parallel()
 	pool := &leakPool{}
 	large := bytes.Repeat([]byte("x"), 2*maxChunk+1)
-	m := NewMachine(newOne(), MachineOptions{MaxBody: 1 << 20})
+	m := NewMachine(newOne(), MachineOptions{MaxBody: 1 << 20, Now: now})
 	_, err := m.Step(&Message{Kind: RequestHeaders}, nil)
 	require.NoError(t, err)
 	got, err := m.Step(&Message{Kind: RequestBody, Body: pool.copy(large), EndOfStream: true}, nil)
@@ -341,7 +348,7 @@ func TestLargeMessagesAreCut(t *testing.T) {
 
 func TestMachineReportsTheEndpointOnRequest(t *testing.T) {
 	t.Parallel()
-	m := NewMachine(newOne(), MachineOptions{ReportEndpoint: true})
+	m := NewMachine(newOne(), MachineOptions{ReportEndpoint: true, Now: now})
 	for _, in := range []Message{headersEnd(FullDuplex), answer()} {
 		got, err := m.Step(&in, nil)
 		require.NoError(t, err)
@@ -349,7 +356,7 @@ func TestMachineReportsTheEndpointOnRequest(t *testing.T) {
 			assert.Equal(t, []Reply{{Kind: ResponseHeaders, Picked: address}}, got)
 		}
 	}
-	m = NewMachine(newOne(), MachineOptions{ReportEndpoint: true})
+	m = NewMachine(newOne(), MachineOptions{ReportEndpoint: true, Now: now})
 	in := answer()
 	got, err := m.Step(&in, nil)
 	require.NoError(t, err)
@@ -366,6 +373,76 @@ func TestMachineAsksWithTheSubset(t *testing.T) {
 	_, err = m.Step(&Message{Kind: RequestBody, EndOfStream: true}, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []*scheduling.Subset{subset}, picker.asked)
+}
+
+func TestMachineShowsPathAndBodyToThePicker(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		steps []Message
+		want  string
+	}{
+		{name: "full duplex", steps: []Message{headers(FullDuplex), body("ab"), bodyEnd("c")}, want: "/v1/completions abc"},
+		{name: "full duplex, trailers", steps: []Message{headers(FullDuplex), body("ab"), trailers}, want: "/v1/completions ab"},
+		{name: "buffered", steps: []Message{headers(Buffered), bodyEnd("abc")}, want: "/v1/completions abc"},
+		{name: "streamed", steps: []Message{headers(Streamed), bodyEnd("abc")}, want: "/v1/completions "},
+		{name: "header-only", steps: []Message{headersEnd(FullDuplex)}, want: "/v1/completions "},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			picker := newOne()
+			m := NewMachine(picker, options())
+			for _, s := range tt.steps {
+				if s.Kind == RequestHeaders {
+					s.Path = "/v1/completions"
+				}
+				_, err := m.Step(&s, nil)
+				require.NoError(t, err)
+			}
+			assert.Equal(t, []string{tt.want}, picker.shown)
+		})
+	}
+}
+
+func TestMachineRefusesABodyThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	picker := newOne()
+	picker.err = fmt.Errorf("%w: at byte 1", request.ErrMalformed)
+	m := NewMachine(picker, options())
+	_, err := m.Step(&Message{Kind: RequestHeaders}, nil)
+	require.NoError(t, err)
+	in := bodyEnd("{")
+	got, err := m.Step(&in, nil)
+	require.NoError(t, err)
+	assert.Equal(t, refused(&Refusal{Code: 400, Text: "inference error: BadRequest - parse request body: at byte 1"}), got)
+}
+
+func TestFirstPieceOfAnAnswerIsItsFirstToken(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		steps []Message
+		want  bool
+	}{
+		{name: "headers", steps: []Message{answer()}},
+		{name: "a piece without anything", steps: []Message{answer(), piece("")}},
+		{name: "a piece", steps: []Message{answer(), piece("data: ")}, want: true},
+		{name: "an error", steps: []Message{{Kind: ResponseHeaders, Status: 503}, piece("no")}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			picker := newOne()
+			m := NewMachine(picker, options())
+			wait := func() float64 { return picker.endpoint.Wait(noon, predict.NewLearner().Speed(), 1) }
+			for _, s := range append([]Message{headersEnd(FullDuplex)}, tt.steps...) {
+				_, err := m.Step(&s, nil)
+				require.NoError(t, err)
+			}
+			assert.Equal(t, tt.want, wait() < 0.03, "1000 tokens are owed until it comes")
+		})
+	}
 }
 
 func TestLeaseOfAStream(t *testing.T) {

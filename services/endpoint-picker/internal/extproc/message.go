@@ -43,6 +43,7 @@ type Message struct {
 	Body        mem.Buffer // of bodies, nil if empty; whoever takes it sets it to nil, and frees it
 	Modes       Modes      // of request headers
 	Subset      *scheduling.Subset
+	Path        string // of request headers, with its query
 	RequestID   string // of request headers
 	Status      int    // of response headers
 	Served      string // of response headers: the endpoint that served, if the gateway says

@@ -6,6 +6,8 @@ import (
 	endpoint "fairlead.dev/services/endpoint-picker/internal/endpoint"
 	mock "github.com/stretchr/testify/mock"
 
+	request "fairlead.dev/services/endpoint-picker/internal/request"
+
 	scheduling "fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -22,9 +24,9 @@ func (_m *mockPicker) EXPECT() *mockPicker_Expecter {
 	return &mockPicker_Expecter{mock: &_m.Mock}
 }
 
-// Pick provides a mock function with given fields: subset
-func (_m *mockPicker) Pick(subset *scheduling.Subset) (*endpoint.Lease, error) {
-	ret := _m.Called(subset)
+// Pick provides a mock function with given fields: in, subset
+func (_m *mockPicker) Pick(in request.Incoming, subset *scheduling.Subset) (*endpoint.Lease, error) {
+	ret := _m.Called(in, subset)
 
 	if len(ret) == 0 {
 		panic("no return value specified for Pick")
@@ -32,19 +34,19 @@ func (_m *mockPicker) Pick(subset *scheduling.Subset) (*endpoint.Lease, error) {
 
 	var r0 *endpoint.Lease
 	var r1 error
-	if rf, ok := ret.Get(0).(func(*scheduling.Subset) (*endpoint.Lease, error)); ok {
-		return rf(subset)
+	if rf, ok := ret.Get(0).(func(request.Incoming, *scheduling.Subset) (*endpoint.Lease, error)); ok {
+		return rf(in, subset)
 	}
-	if rf, ok := ret.Get(0).(func(*scheduling.Subset) *endpoint.Lease); ok {
-		r0 = rf(subset)
+	if rf, ok := ret.Get(0).(func(request.Incoming, *scheduling.Subset) *endpoint.Lease); ok {
+		r0 = rf(in, subset)
 	} else {
 		if ret.Get(0) != nil {
 			r0 = ret.Get(0).(*endpoint.Lease)
 		}
 	}
 
-	if rf, ok := ret.Get(1).(func(*scheduling.Subset) error); ok {
-		r1 = rf(subset)
+	if rf, ok := ret.Get(1).(func(request.Incoming, *scheduling.Subset) error); ok {
+		r1 = rf(in, subset)
 	} else {
 		r1 = ret.Error(1)
 	}
@@ -58,14 +60,15 @@ type mockPicker_Pick_Call struct {
 }
 
 // Pick is a helper method to define mock.On call
+//   - in request.Incoming
 //   - subset *scheduling.Subset
-func (_e *mockPicker_Expecter) Pick(subset interface{}) *mockPicker_Pick_Call {
-	return &mockPicker_Pick_Call{Call: _e.mock.On("Pick", subset)}
+func (_e *mockPicker_Expecter) Pick(in interface{}, subset interface{}) *mockPicker_Pick_Call {
+	return &mockPicker_Pick_Call{Call: _e.mock.On("Pick", in, subset)}
 }
 
-func (_c *mockPicker_Pick_Call) Run(run func(subset *scheduling.Subset)) *mockPicker_Pick_Call {
+func (_c *mockPicker_Pick_Call) Run(run func(in request.Incoming, subset *scheduling.Subset)) *mockPicker_Pick_Call {
 	_c.Call.Run(func(args mock.Arguments) {
-		run(args[0].(*scheduling.Subset))
+		run(args[0].(request.Incoming), args[1].(*scheduling.Subset))
 	})
 	return _c
 }
@@ -75,7 +78,7 @@ func (_c *mockPicker_Pick_Call) Return(_a0 *endpoint.Lease, _a1 error) *mockPick
 	return _c
 }
 
-func (_c *mockPicker_Pick_Call) RunAndReturn(run func(*scheduling.Subset) (*endpoint.Lease, error)) *mockPicker_Pick_Call {
+func (_c *mockPicker_Pick_Call) RunAndReturn(run func(request.Incoming, *scheduling.Subset) (*endpoint.Lease, error)) *mockPicker_Pick_Call {
 	_c.Call.Return(run)
 	return _c
 }

@@ -15,6 +15,7 @@ const (
 
 // Names of HTTP, as Envoy has them.
 const (
+	headerPath      = ":path"
 	headerStatus    = ":status"
 	headerRequestID = "x-request-id"
 )

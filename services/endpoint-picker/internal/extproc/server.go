@@ -56,7 +56,7 @@ func NewServer(p Params) *Server {
 		observer: p.Observer,
 		clock:    p.Clock,
 		decoder:  decoder{bodyMode: p.Options.BodyMode, ignoreSubset: p.Options.IgnoreSubset},
-		machine:  MachineOptions{MaxBody: p.Options.MaxRequestBody, ReportEndpoint: p.Options.ReportEndpoint},
+		machine:  MachineOptions{MaxBody: p.Options.MaxRequestBody, ReportEndpoint: p.Options.ReportEndpoint, Now: p.Clock.Now},
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -29,6 +30,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -503,8 +505,8 @@ func TestManyStreamsAtOnce(t *testing.T) {
 	r := newRig(t, Options{})
 	target := r.picker.endpoint
 	shared := newMockPicker(t)
-	shared.EXPECT().Pick((*scheduling.Subset)(nil)).RunAndReturn(
-		func(*scheduling.Subset) (*endpoint.Lease, error) { return target.Acquire(), nil }).Times(streams)
+	shared.EXPECT().Pick(mock.Anything, (*scheduling.Subset)(nil)).RunAndReturn(
+		func(request.Incoming, *scheduling.Subset) (*endpoint.Lease, error) { return target.Acquire(), nil }).Times(streams)
 	r.Server.picker = shared
 	var wg sync.WaitGroup
 	for range streams {

@@ -27,6 +27,7 @@ func referenceDecode(d decoder, in *extprocv3.ProcessingRequest) Message {
 	case *extprocv3.ProcessingRequest_RequestHeaders:
 		m.Kind, m.EndOfStream = RequestHeaders, r.RequestHeaders.GetEndOfStream()
 		m.RequestID = headerValue(r.RequestHeaders.GetHeaders(), headerRequestID)
+		m.Path = headerValue(r.RequestHeaders.GetHeaders(), headerPath)
 		m.Subset = referenceSubset(in.GetMetadataContext())
 	case *extprocv3.ProcessingRequest_RequestBody:
 		m.Kind, m.EndOfStream, m.Body = RequestBody, r.RequestBody.GetEndOfStream(), buffer(string(r.RequestBody.GetBody()))

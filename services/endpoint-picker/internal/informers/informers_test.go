@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,9 +13,12 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
@@ -24,6 +28,8 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
 const (
@@ -38,6 +44,7 @@ type world struct {
 	core      *fake.Clientset
 	inference *inferencefake.Clientset
 	store     *datastore.Store
+	served    atomic.Bool // the kind of the pool
 }
 
 // nobody watches the store.
@@ -45,19 +52,24 @@ type nobody struct{}
 
 func (nobody) SetEndpoints([]*endpoint.Endpoint) {}
 
-func serveKind(core *fake.Clientset) {
-	core.Lock()
-	defer core.Unlock()
-	core.Resources = []*metav1.APIResourceList{{
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{core: fake.NewClientset(), inference: inferencefake.NewSimpleClientset()}
+	w.core.Resources = []*metav1.APIResourceList{{
 		GroupVersion: PoolGroup + "/v1",
 		APIResources: []metav1.APIResource{{Name: poolResource, Kind: "InferencePool", Namespaced: true}},
 	}}
+	w.core.PrependReactor("get", "resource", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if w.served.Load() {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewNotFound(schema.GroupResource{}, "")
+	})
+	return w
 }
 
-func newWorld(t *testing.T) *world {
-	t.Helper()
-	return &world{core: fake.NewClientset(), inference: inferencefake.NewSimpleClientset()}
-}
+// serveKind installs the kind of the pool.
+func (w *world) serveKind() { w.served.Store(true) }
 
 // run follows the cluster until the test ends.
 func (w *world) run(t *testing.T) {
@@ -68,6 +80,7 @@ func (w *world) run(t *testing.T) {
 	})
 	w.store = datastore.New(datastore.Params{
 		Log: zap.NewNop(), Pool: "ns/pool", Source: i, Observer: nobody{}, Clock: clock.RealClock{},
+		Factory: endpoint.NewFactory(predict.NewLearner(), prefix.NewIndex(1<<20)),
 	})
 	require.NoError(t, i.OnChange(w.store.Changed))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -130,7 +143,7 @@ func TestStoreFollowsTheCluster(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	w := newWorld(t)
-	serveKind(w.core)
+	w.serveKind()
 	for _, p := range []*corev1.Pod{pod("ns", "a", "10.0.0.1", model), pod("ns", "b", "10.0.0.2", other), pod("elsewhere", "c", "10.0.0.3", model)} {
 		require.NoError(t, w.core.Tracker().Add(p))
 	}
@@ -178,14 +191,14 @@ func TestPoolKindThatComesLater(t *testing.T) {
 	require.Eventually(t, func() bool { return w.store.Ready().Error() == "inference pool ns/pool: "+datastore.ErrNoPool.Error() }, patience, tick)
 
 	require.NoError(t, w.inference.Tracker().Add(pool(model, 8000)))
-	serveKind(w.core)
+	w.serveKind()
 	w.eventually(t, "the kind came", "10.0.0.1:8000")
 }
 
 func TestOnlyThePoolItselfIsAskedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	serveKind(w.core)
+	w.serveKind()
 	require.NoError(t, w.inference.Tracker().Add(pool(model, 8000)))
 	w.run(t)
 	w.eventually(t, "start")

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -21,6 +22,7 @@ const (
 	resultNoEndpoints  = "no_endpoints"
 	resultNoneInSubset = "none_in_subset"
 	resultFiltered     = "filtered"
+	resultMalformed    = "malformed"
 	resultOK           = "ok"
 	resultError        = "error"
 	servedPicked       = "picked"
@@ -53,7 +55,7 @@ func New(r prometheus.Registerer) *Metrics {
 		scrapeDuration: histogram("scrape_duration_seconds", "Time to get and read one metrics page.",
 			prometheus.ExponentialBuckets(0.00025, 4, 8)),
 	}
-	for _, result := range []string{resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered} {
+	for _, result := range []string{resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered, resultMalformed} {
 		m.picks.WithLabelValues(result)
 	}
 	for _, kind := range extproc.OutcomeKinds() {
@@ -107,6 +109,8 @@ func pickResult(err error) string {
 		return resultNoneInSubset
 	case errors.Is(err, scheduling.ErrFiltered):
 		return resultFiltered
+	case errors.Is(err, request.ErrMalformed):
+		return resultMalformed
 	}
 	return resultNoEndpoints
 }

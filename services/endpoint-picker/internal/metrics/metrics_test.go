@@ -17,6 +17,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -36,10 +38,12 @@ func TestPicksByResult(t *testing.T) {
 	m.ObservePick(time.Microsecond, fmt.Errorf("%w: no pool", scheduling.ErrNoEndpoints))
 	m.ObservePick(time.Microsecond, scheduling.ErrNoneInSubset)
 	m.ObservePick(time.Microsecond, scheduling.ErrFiltered)
+	m.ObservePick(time.Microsecond, fmt.Errorf("%w: at byte 7", request.ErrMalformed))
 	assertMetrics(t, r, `
 # HELP fairlead_picker_picks_total Requests for which an endpoint was wanted, by what came of it.
 # TYPE fairlead_picker_picks_total counter
 fairlead_picker_picks_total{result="filtered"} 1
+fairlead_picker_picks_total{result="malformed"} 1
 fairlead_picker_picks_total{result="no_endpoints"} 1
 fairlead_picker_picks_total{result="none_in_subset"} 1
 fairlead_picker_picks_total{result="picked"} 2
@@ -96,7 +100,7 @@ fairlead_picker_scrapes_total{result="ok"} 1
 
 func TestEndpointsOfTheMoment(t *testing.T) {
 	t.Parallel()
-	e := endpoint.New(endpoint.Identity{Namespace: "ns", Pod: "a", Address: netip.MustParseAddrPort("10.0.0.1:8000")}, noon)
+	e := endpoint.New(endpoint.Identity{Namespace: "ns", Pod: "a", Address: netip.MustParseAddrPort("10.0.0.1:8000")}, noon, predict.NewLearner().NewServer())
 	e.Acquire()
 	e.Record(e.BeginScrape(noon.Add(time.Second)), endpoint.Gauges{Waiting: 1, Running: 2, KVUsage: 0.5})
 	e.Acquire().Release()

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
 // The gauges of a vLLM page. Pages of the time in between have both names of the KV cache's.
@@ -18,6 +19,10 @@ const (
 	gaugeRunning = "num_requests_running"
 	gaugeKV      = "kv_cache_usage_perc"
 	gaugeKVOld   = "gpu_cache_usage_perc"
+	infoCache    = "cache_config_info"
+
+	labelBlockSize = "block_size"     // tokens
+	labelBlocks    = "num_gpu_blocks" // of the KV cache
 )
 
 const (
@@ -33,6 +38,7 @@ type page struct {
 	kv, kvOld        float64
 	requests         bool // waiting or running was there
 	kvNew            bool // the new name was there
+	blocks           int
 }
 
 // readPage reads a metrics page in the Prometheus text format for the gauges it wants, through a buffer that it is
@@ -85,7 +91,7 @@ func (p *page) gauges() (endpoint.Gauges, error) {
 	if p.kvNew {
 		g.KVUsage = p.kv
 	}
-	g.KVUsage = min(g.KVUsage, 1)
+	g.KVUsage, g.Blocks = min(g.KVUsage, 1), p.blocks
 	return g, nil
 }
 
@@ -101,6 +107,10 @@ func (p *page) line(line []byte) {
 	}
 	name := line[:i]
 	switch string(name) {
+	case infoCache:
+		size, blocks := labelNumber(line[i:], labelBlockSize), labelNumber(line[i:], labelBlocks)
+		p.blocks += size * blocks / prefix.BlockTokens
+		return
 	case gaugeWaiting, gaugeRunning, gaugeKV, gaugeKVOld:
 	default:
 		return
@@ -140,6 +150,26 @@ func sampleValue(b []byte) (float64, bool) {
 	}
 	v, err := strconv.ParseFloat(string(b), 64)
 	return v, err == nil && v >= 0 && !math.IsInf(v, 1)
+}
+
+// labelNumber returns the value of a label that is a number, 0 if it is not or is not there.
+func labelNumber(labels []byte, name string) int {
+	for {
+		i := bytes.Index(labels, []byte(name))
+		if i < 0 {
+			return 0
+		}
+		whole := i > 0 && (labels[i-1] == '{' || labels[i-1] == ',' || labels[i-1] == ' ')
+		labels = labels[i+len(name):]
+		if value, ok := bytes.CutPrefix(labels, []byte(`="`)); ok && whole {
+			value, _, _ = bytes.Cut(value, []byte{'"'})
+			n, err := strconv.Atoi(string(value))
+			if err != nil || n < 0 || n > 1<<30 {
+				return 0
+			}
+			return n
+		}
+	}
 }
 
 // labelsEnd returns the length of the label set with which b begins, or -1 if it does not end. Braces inside quoted

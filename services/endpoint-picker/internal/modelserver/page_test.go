@@ -74,6 +74,16 @@ func TestReadPage(t *testing.T) {
 				"vllm:num_requests_running\nvllm:num_requests_running{}\nvllm:num_requests_running 2\nvllm:kv_cache_usage_perc 17\n",
 			want: endpoint.Gauges{Running: 2, KVUsage: 1},
 		},
+		{
+			name: "size of the KV cache",
+			give: "vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"32\",x_block_size=\"7\",num_cpu_blocks=\"9\",num_gpu_blocks=\"4096\"} 1.0\n",
+			want: endpoint.Gauges{Running: 1, Blocks: 8192},
+		},
+		{
+			name: "size of the KV cache that is not said",
+			give: "vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"None\"} 1.0\nvllm:cache_config_info 1.0\n",
+			want: endpoint.Gauges{Running: 1},
+		},
 		{name: "another server's page", give: "sglang:num_running_reqs 3\n", wantError: errNoGauges},
 		{name: "KV usage alone says nothing of requests", give: "vllm:kv_cache_usage_perc 0.5\n", wantError: errNoGauges},
 		{name: "empty page", give: "", wantError: errNoGauges},

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/predict"
 )
 
 const (
@@ -51,7 +52,7 @@ func newModelServer(t *testing.T, page http.HandlerFunc) *modelServer {
 
 func (s *modelServer) endpoint() *endpoint.Endpoint {
 	address := netip.MustParseAddrPort(strings.TrimPrefix(s.URL, "http://"))
-	return endpoint.New(endpoint.Identity{Namespace: "ns", Pod: "pod", UID: "1", Address: address}, time.Now())
+	return endpoint.New(endpoint.Identity{Namespace: "ns", Pod: "pod", UID: "1", Address: address}, time.Now(), predict.NewLearner().NewServer())
 }
 
 func text(page string) http.HandlerFunc {

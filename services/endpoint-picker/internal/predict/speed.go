@@ -46,6 +46,7 @@ const (
 	forget       = 0.999 // of the pool's memory, for each first token
 	forgetServer = 0.99  // of a server's
 	factorWeight = 20    // first tokens that a factor of 1 is worth
+	usualTokens  = 300   // of a request that is not known, not in the cache
 	late         = 5     // times as long as expected counts as so many: it waited for room, not for the processor
 	smoothing    = 0.01  // of the mean time of a first token
 	leastBase    = 0.001 // seconds
@@ -143,10 +144,16 @@ func (l *Learner) NewServer() *Server {
 	return s
 }
 
+// Others are requests on a server that were not placed here.
+type Others struct {
+	Waiting, Running float64
+}
+
 // Wait estimates the seconds to the first token of a request that is sent now and has so many tokens that are not in the
 // server's cache.
-func (s *Server) Wait(now time.Time, speed *Speed, tokens int) float64 {
+func (s *Server) Wait(now time.Time, speed *Speed, tokens int, others Others) float64 {
 	owed, waiting, decoding := float64(s.owed.Load()), float64(s.waiting.Load()), float64(s.decoding.Load())
+	owed, decoding = owed+others.Waiting*usualTokens, decoding+others.Running
 	factor := s.Factor()
 	work := factor * speed.first(decoding, owed+float64(tokens))
 	if waiting <= 0 {
@@ -155,7 +162,7 @@ func (s *Server) Wait(now time.Time, speed *Speed, tokens int) float64 {
 	// The one that is next is as large as the mean. Of the time since the last sign of progress part has gone into it, as
 	// its step may have begun later; what is beyond its time is delay, and may go on as long again.
 	const credit = 0.75
-	next := factor * speed.first(decoding, owed/waiting)
+	next := factor * speed.first(decoding, owed/(waiting+others.Waiting))
 	elapsed := max(now.Sub(time.Unix(0, s.mark.Load())).Seconds(), 0)
 	return work - credit*min(elapsed, next) + max(elapsed-next, 0)
 }
@@ -179,6 +186,13 @@ func (s *Server) Begin(now time.Time, tokens int) Request {
 	s.waiting.Add(1)
 	s.owed.Add(int64(tokens))
 	return Request{server: s, began: now, tokens: int64(tokens)}
+}
+
+// BeginUnseen counts a request whose first token will not be seen, as its answer comes in one piece. It counts as under way
+// at once: when it gets there is not known.
+func (s *Server) BeginUnseen() Request {
+	s.decoding.Add(1)
+	return Request{server: s, first: true}
 }
 
 // First says that the first token has come.

@@ -93,7 +93,7 @@ func TestFactor_TellsASlowServerFromAFastOne(t *testing.T) {
 	}
 	assert.InEpsilon(t, 4, engines[3].Factor()/engines[0].Factor(), 0.25, "drawn a little towards 1")
 	assert.InEpsilon(t, 1, engines[1].Factor()/engines[0].Factor(), 0.15)
-	assert.InDelta(t, engines[3].Wait(noon, l.Speed(), 100)/engines[0].Wait(noon, l.Speed(), 100), engines[3].Factor()/engines[0].Factor(), 1e-9)
+	assert.InDelta(t, engines[3].Wait(noon, l.Speed(), 100, Others{})/engines[0].Wait(noon, l.Speed(), 100, Others{}), engines[3].Factor()/engines[0].Factor(), 1e-9)
 }
 
 func TestWait(t *testing.T) {
@@ -119,6 +119,7 @@ func TestWait(t *testing.T) {
 			name: "progress", at: 0.040, want: 0.010 + 0.001 + 0.040,
 			do: func(s *Server) { r := s.Begin(noon, 300); s.Begin(noon, 300); r.First(after(0.040)) },
 		},
+		{name: "an answer in one piece", do: func(s *Server) { s.BeginUnseen() }, at: 9, want: 0.010 + 0.001 + 0.010},
 		{name: "a clock that went back", do: func(s *Server) { s.Begin(noon, 300) }, at: -1, want: 0.010 + 0.040},
 		{name: "gone", do: func(s *Server) { r := s.Begin(noon, 300); r.End() }, at: 5, want: 0.010 + 0.010},
 	}
@@ -128,9 +129,18 @@ func TestWait(t *testing.T) {
 			s := NewLearner().NewServer()
 			tt.do(s)
 			s.factor.Store(math.Float64bits(1))
-			assert.InDelta(t, tt.want, s.Wait(after(tt.at), speed, 100), 1e-9)
+			assert.InDelta(t, tt.want, s.Wait(after(tt.at), speed, 100, Others{}), 1e-9)
 		})
 	}
+}
+
+func TestWait_CountsTheRequestsOfOthers(t *testing.T) {
+	t.Parallel()
+	speed := &Speed{Base: 0.010, PerDecoding: 0.001, PerToken: 100e-6}
+	s := NewLearner().NewServer()
+	assert.InDelta(t, 0.010+0.005+0.070, s.Wait(noon, speed, 100, Others{Waiting: 2, Running: 5}), 1e-9)
+	s.Begin(noon, 300)
+	assert.InDelta(t, 0.010+0.005+0.100, s.Wait(noon, speed, 100, Others{Waiting: 2, Running: 5}), 1e-9)
 }
 
 func TestRequest_CountsOnceWhateverIsSaidOfIt(t *testing.T) {
@@ -148,6 +158,11 @@ func TestRequest_CountsOnceWhateverIsSaidOfIt(t *testing.T) {
 	assert.Equal(t, [3]int64{}, counts())
 	r = s.Begin(noon, 7)
 	r.End()
+	r.End()
+	assert.Equal(t, [3]int64{}, counts())
+	r = s.BeginUnseen()
+	r.First(noon)
+	assert.Equal(t, [3]int64{0, 0, 1}, counts())
 	r.End()
 	assert.Equal(t, [3]int64{}, counts())
 	var none Request
@@ -198,7 +213,7 @@ func TestServer_IsSafeForAllAtOnce(t *testing.T) {
 			for i := range 1000 {
 				at := after(float64(i) / 100)
 				r := s.Begin(at, random.IntN(100))
-				assert.False(t, math.IsNaN(s.Wait(at, l.Speed(), 10)))
+				assert.False(t, math.IsNaN(s.Wait(at, l.Speed(), 10, Others{})))
 				if random.IntN(3) > 0 {
 					r.First(at.Add(time.Duration(random.IntN(int(time.Second)))))
 				}
@@ -219,7 +234,7 @@ func BenchmarkWait(b *testing.B) {
 	speed := l.Speed()
 	b.ReportAllocs()
 	for b.Loop() {
-		s.Wait(noon, speed, 100)
+		s.Wait(noon, speed, 100, Others{})
 	}
 }
 

@@ -16,39 +16,43 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
+// BlockTokens is how many tokens a block has. Caches that are counted in others are converted.
+const BlockTokens = 16
+
 // bytesPerToken is what a token of text is taken for. It is fixed, because blocks that are cut elsewhere are other
 // blocks.
 const bytesPerToken = 4
+
+const blockBytes = BlockTokens * bytesPerToken
 
 // A Chain is the hashes of a prompt's blocks. It can be used for one prompt after the other.
 type Chain struct {
 	Hashes []uint64
 	limit  int    // of blocks
-	size   int    // bytes of a block
 	last   uint64 // hash of all that came
 	rest   []byte // bytes that are not a block yet
 }
 
-// Reset starts a prompt: blocks of so many tokens, so many blocks at most. Prompts of different seeds share nothing.
-func (c *Chain) Reset(seed uint64, tokens, limit int) {
-	*c = Chain{Hashes: c.Hashes[:0], limit: limit, size: tokens * bytesPerToken, last: seed, rest: c.rest[:0]}
+// Reset starts a prompt of so many blocks at most. Prompts of different seeds share nothing.
+func (c *Chain) Reset(seed uint64, limit int) {
+	*c = Chain{Hashes: c.Hashes[:0], limit: limit, last: seed, rest: c.rest[:0]}
 }
 
 // Write goes on with text.
 func (c *Chain) Write(text []byte) {
 	if len(c.rest) > 0 {
-		n := min(c.size-len(c.rest), len(text))
+		n := min(blockBytes-len(c.rest), len(text))
 		c.rest = append(c.rest, text[:n]...)
 		text = text[n:]
-		if len(c.rest) < c.size {
+		if len(c.rest) < blockBytes {
 			return
 		}
 		c.block(c.rest)
 		c.rest = c.rest[:0]
 	}
-	for len(text) >= c.size {
-		c.block(text[:c.size])
-		text = text[c.size:]
+	for len(text) >= blockBytes {
+		c.block(text[:blockBytes])
+		text = text[blockBytes:]
 	}
 	c.rest = append(c.rest, text...)
 }

@@ -12,7 +12,7 @@ import (
 
 func hashes(seed uint64, limit int, write func(c *Chain)) []uint64 {
 	var c Chain
-	c.Reset(seed, 16, limit)
+	c.Reset(seed, limit)
 	write(&c)
 	return c.Hashes
 }
@@ -72,7 +72,7 @@ func BenchmarkChain(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		c.Reset(1, 16, 8192)
+		c.Reset(1, 8192)
 		c.Write(text)
 	}
 }

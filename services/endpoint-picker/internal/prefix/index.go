@@ -6,11 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// Index knows which holders have which prefixes. Match may be called at any time by anyone and takes no lock; all other
-// methods exclude each other.
+// Index knows which holders have which prefixes. Match and Len may be called at any time by anyone and take no lock; all
+// other methods exclude each other.
 type Index struct {
 	table atomic.Pointer[table]
 
+	size    atomic.Int64 // of holders
 	mu      sync.Mutex
 	holders []*holder // by number, nil where there is none
 	bytes   int
@@ -69,6 +70,7 @@ func (x *Index) Add(capacity int) int {
 		return i
 	}
 	x.holders = append(x.holders, h)
+	x.size.Store(int64(len(x.holders)))
 	return len(x.holders) - 1
 }
 
@@ -76,8 +78,7 @@ func (x *Index) Add(capacity int) int {
 func (x *Index) Remove(number int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	h := x.holders[number]
-	x.evict(number, h.blocks)
+	x.evict(number, x.holders[number].blocks)
 	x.holders[number] = nil
 }
 
@@ -86,16 +87,15 @@ func (x *Index) Resize(number, capacity int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	h := x.holders[number]
+	if h == nil {
+		return
+	}
 	h.capacity = capacity
 	x.evict(number, h.blocks-h.capacity)
 }
 
 // Len returns how many caches there can be: their numbers are below it.
-func (x *Index) Len() int {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return len(x.holders)
-}
+func (x *Index) Len() int { return int(x.size.Load()) }
 
 // Stats are the figures of an index.
 type Stats struct {

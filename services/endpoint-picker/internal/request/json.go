@@ -2,14 +2,11 @@ package request
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strconv"
 
 	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
 )
-
-var errNotObject = errors.New("it is not an object")
 
 // ParseJSON reads the body of any API that takes a JSON object: their fields go by the same names where they mean the
 // same. What is there in a form that no API takes is left to the model server to refuse.
@@ -17,14 +14,14 @@ func (r *Request) ParseJSON() error {
 	s := &r.scanner
 	s.Reset(r.Body)
 	if kind := s.Next(); s.Err() == nil && kind != jsonscan.Object {
-		return fmt.Errorf("parse request body: %w", errNotObject)
+		return fmt.Errorf("%w: %w", ErrMalformed, errNotObject)
 	}
 	s.Open()
 	for key, ok := s.Key(); ok; key, ok = s.Key() {
 		r.field(key)
 	}
 	if err := s.End(); err != nil {
-		return fmt.Errorf("parse request body: %w", err)
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	r.Prompt = r.main
 	if len(r.head) > 0 {

@@ -11,8 +11,24 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
 )
 
-// ErrNoModel means that a body which must name a model does not.
-var ErrNoModel = errors.New("model not found in request body")
+// Reasons for which a request cannot be understood.
+var (
+	// ErrMalformed means that the body is not what its API takes.
+	ErrMalformed = errors.New("parse request body")
+	errNoModel   = errors.New("model not found in request body")
+	errNotObject = errors.New("it is not an object")
+)
+
+// Incoming is a request as a gateway shows it.
+type Incoming struct {
+	Path string // with its query; empty if it was not shown
+	Body []byte // empty if there is none, or if it was not shown
+}
+
+const (
+	bytesPerToken = 4   // of text, about
+	mediaTokens   = 576 // of an image or a sound, about
+)
 
 // A Part is a piece of a prompt.
 type Part struct {
@@ -40,6 +56,22 @@ type Request struct {
 // Reset forgets everything and takes another body.
 func (r *Request) Reset(body []byte) {
 	*r = Request{Body: body, scanner: r.scanner, head: r.head[:0], main: r.main[:0]}
+}
+
+// Tokens estimates how many tokens the prompts have.
+func (r *Request) Tokens() int {
+	bytes, tokens := r.Others, 0
+	for _, p := range r.Prompt {
+		switch {
+		case p.Media:
+			tokens += mediaTokens
+		case p.IDs > 0:
+			tokens += p.IDs
+		default:
+			bytes += p.Span.To - p.Span.From
+		}
+	}
+	return tokens + bytes/bytesPerToken
 }
 
 // Text returns what is at a place.

@@ -42,6 +42,21 @@ func (LoadScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
 	}
 }
 
+// PredictedWaitScorer rates an endpoint by how soon the first token would come: 1 where it is soonest, a half where it takes
+// twice as long.
+type PredictedWaitScorer struct{}
+
+// Score sets least/wait.
+func (PredictedWaitScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
+	least := candidates[0].Load.Wait
+	for i := range candidates {
+		least = min(least, candidates[i].Load.Wait)
+	}
+	for i := range candidates {
+		scores[i] = least / candidates[i].Load.Wait
+	}
+}
+
 // MaxScorePicker takes the best candidate; between equals the request's random number decides.
 type MaxScorePicker struct{}
 

@@ -31,6 +31,16 @@ func LeastLoaded(staleness StalenessFilter) *Profile {
 	}
 }
 
+// SoonestFirst returns the profile that sends each request to the endpoint that is expected to begin its answer first, of
+// those that the staleness filter prefers.
+func SoonestFirst(staleness StalenessFilter) *Profile {
+	return &Profile{
+		Filters: []Filter{staleness},
+		Scorers: []WeightedScorer{{Scorer: PredictedWaitScorer{}, Weight: 1}},
+		Picker:  MaxScorePicker{},
+	}
+}
+
 // Schedule returns the candidate that the profile chooses. The list of candidates is used up: filters may reorder it.
 func (p *Profile) Schedule(r *Request, candidates []Candidate, s *Scratch) (*Candidate, error) {
 	if len(candidates) == 0 {

@@ -43,6 +43,7 @@ type Load struct {
 	Requests float64   // that it has now: the last sample, corrected by what was picked and finished since
 	Waiting  float64   // of them in its queue, as last sampled
 	KVUsage  float64   // part of its KV cache that is taken, 0 to 1, as last sampled
+	Wait     float64   // seconds to the first token of the request, if it came here; at least a little
 	Sampled  time.Time // the last sample, or the endpoint's arrival if there was none yet
 }
 

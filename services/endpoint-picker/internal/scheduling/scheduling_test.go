@@ -245,3 +245,14 @@ func BenchmarkSchedule(b *testing.B) {
 		})
 	}
 }
+
+func TestPredictedWaitScorer(t *testing.T) {
+	t.Parallel()
+	candidates := []Candidate{{Load: Load{Wait: 0.2}}, {Load: Load{Wait: 0.1}}, {Load: Load{Wait: 0.4}}}
+	scores := make([]float64, 3)
+	PredictedWaitScorer{}.Score(&Request{}, candidates, scores)
+	assert.InDeltaSlice(t, []float64{0.5, 1, 0.25}, scores, 1e-9)
+	chosen, err := SoonestFirst(StalenessFilter{After: time.Minute}).Schedule(&Request{}, candidates, &Scratch{})
+	require.NoError(t, err)
+	assert.InDelta(t, 0.1, chosen.Load.Wait, 0)
+}

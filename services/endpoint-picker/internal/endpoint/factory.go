@@ -1,0 +1,33 @@
+package endpoint
+
+import (
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+	"fairlead.dev/services/endpoint-picker/internal/prefix"
+)
+
+// usualBlocks is what a cache is taken for until its page was read: that of a model of 8 billion parameters on one recent
+// GPU.
+const usualBlocks = 30_000
+
+// Factory makes the endpoints of one pool: they learn together, and their prefixes are in one index.
+type Factory struct {
+	learner  *predict.Learner
+	prefixes *prefix.Index
+}
+
+// NewFactory returns a Factory that has made nothing.
+func NewFactory(l *predict.Learner, x *prefix.Index) *Factory {
+	return &Factory{learner: l, prefixes: x}
+}
+
+// New returns an endpoint that is known since the given time.
+func (f *Factory) New(id Identity, since time.Time) *Endpoint {
+	e := New(id, since, f.learner.NewServer())
+	e.prefixes, e.cache = f.prefixes, f.prefixes.Add(usualBlocks)
+	return e
+}
+
+// Forget forgets the prefixes of an endpoint that has gone.
+func (f *Factory) Forget(e *Endpoint) { f.prefixes.Remove(e.cache) }
