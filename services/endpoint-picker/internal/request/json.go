@@ -13,6 +13,7 @@ import (
 func (r *Request) ParseJSON() error {
 	s := &r.scanner
 	s.Reset(r.Body)
+	defer s.Reset(nil) // the body is the caller's: it must not be kept
 	if kind := s.Next(); s.Err() == nil && kind != jsonscan.Object {
 		return fmt.Errorf("%w: %w", ErrMalformed, errNotObject)
 	}
