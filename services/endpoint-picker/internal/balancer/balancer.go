@@ -158,14 +158,17 @@ func (s *scratch) match(x *prefix.Index) {
 	x.Match(s.chain.Hashes, s.matched)
 }
 
-// uncached is how many tokens of the prompt an endpoint would have to compute: the last one at least.
-func (s *scratch) uncached(e *endpoint.Endpoint) int {
+// cached is how many tokens of the prompt an endpoint has.
+func (s *scratch) cached(e *endpoint.Endpoint) int {
 	cache := e.Cache()
 	if cache < 0 || cache >= len(s.matched) {
-		return s.tokens
+		return 0
 	}
-	return max(s.tokens-s.matched[cache]*prefix.BlockTokens, 1)
+	return s.matched[cache] * prefix.BlockTokens
 }
+
+// uncached is how many tokens of the prompt an endpoint would have to compute: the last one at least.
+func (s *scratch) uncached(e *endpoint.Endpoint) int { return max(s.tokens-s.cached(e), 1) }
 
 // collect fills the list of candidates with the endpoints that the gateway allows.
 func (s *scratch) collect(endpoints []*endpoint.Endpoint, speed *predict.Speed) {
@@ -177,6 +180,8 @@ func (s *scratch) collect(endpoints []*endpoint.Endpoint, speed *predict.Speed) 
 		}
 		load := e.Load()
 		load.Wait = e.Wait(s.request.Now, speed, s.uncached(e))
-		s.candidates = append(s.candidates, scheduling.Candidate{Index: i, Address: address, Load: load})
+		s.candidates = append(s.candidates, scheduling.Candidate{
+			Index: i, Server: e.Server(), Load: load, Matched: s.cached(e),
+		})
 	}
 }

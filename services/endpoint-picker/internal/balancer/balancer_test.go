@@ -26,7 +26,7 @@ import (
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newEndpoint(address string) *endpoint.Endpoint {
-	return endpoint.New(endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}, noon, predict.NewLearner().NewServer())
+	return endpoint.New(endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}, noon, predict.NewLearner().NewServer())
 }
 
 func snapshotOf(endpoints ...*endpoint.Endpoint) *datastore.Snapshot {
@@ -205,7 +205,7 @@ func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 	factory := endpoint.NewFactory(learner, prefixes)
 	var endpoints []*endpoint.Endpoint
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"} {
-		endpoints = append(endpoints, factory.New(endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}, noon))
+		endpoints = append(endpoints, factory.New(endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}, noon))
 	}
 	source, observed := newMockSnapshots(t), newMockObserver(t)
 	source.EXPECT().Snapshot().Return(snapshotOf(endpoints...))

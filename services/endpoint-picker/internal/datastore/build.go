@@ -17,10 +17,16 @@ type Pool struct {
 	Ports    []uint16        // of its model servers, one for each server in a pod
 }
 
-// identities returns who the endpoints of a pool are: each port of each ready pod, sorted by address. Of two pods that
-// claim one address, as they may for a moment while an address changes hands, the younger has it.
-func identities(pool *Pool, pods []*corev1.Pod) []endpoint.Identity {
-	byAddress := map[netip.AddrPort]*corev1.Pod{}
+// owner is whose an address is.
+type owner struct {
+	pod  *corev1.Pod
+	rank int
+}
+
+// describe returns the endpoints of a pool: each port of each ready pod, sorted by address. Of two pods that claim one
+// address, as they may for a moment while an address changes hands, the younger has it.
+func describe(pool *Pool, pods []*corev1.Pod) []endpoint.Description {
+	byAddress := map[netip.AddrPort]owner{}
 	for _, pod := range pods {
 		if !ready(pod) {
 			continue
@@ -29,19 +35,20 @@ func identities(pool *Pool, pods []*corev1.Pod) []endpoint.Identity {
 		if err != nil {
 			continue // no address yet
 		}
-		for _, port := range pool.Ports {
+		for rank, port := range pool.Ports {
 			address := netip.AddrPortFrom(ip.Unmap(), port)
-			if other := byAddress[address]; other == nil || younger(pod, other) {
-				byAddress[address] = pod
+			if other := byAddress[address].pod; other == nil || younger(pod, other) {
+				byAddress[address] = owner{pod, rank}
 			}
 		}
 	}
-	ids := make([]endpoint.Identity, 0, len(byAddress))
-	for address, pod := range byAddress {
-		ids = append(ids, endpoint.Identity{Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Address: address})
+	all := make([]endpoint.Description, 0, len(byAddress))
+	for address, o := range byAddress {
+		id := endpoint.Identity{Namespace: o.pod.Namespace, Pod: o.pod.Name, UID: string(o.pod.UID), Address: address}
+		all = append(all, endpoint.Description{Identity: id, Rank: o.rank, Labels: o.pod.Labels})
 	}
-	slices.SortFunc(ids, func(a, b endpoint.Identity) int { return a.Address.Compare(b.Address) })
-	return ids
+	slices.SortFunc(all, func(a, b endpoint.Description) int { return a.Address.Compare(b.Address) })
+	return all
 }
 
 // ready reports whether the pod takes requests: its readiness gates hold and it is not about to go.

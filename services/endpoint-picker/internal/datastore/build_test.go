@@ -38,34 +38,43 @@ func noConditions(p *corev1.Pod) { p.Status.Conditions = nil }
 func deleted(p *corev1.Pod)      { p.DeletionTimestamp = &metav1.Time{Time: noon} }
 func uid(u types.UID) podOption  { return func(p *corev1.Pod) { p.UID = u } }
 func madeLater(p *corev1.Pod)    { p.CreationTimestamp = metav1.NewTime(noon.Add(time.Second)) }
-func identity(name, address string) endpoint.Identity {
-	return endpoint.Identity{Namespace: "ns", Pod: name, UID: "uid-" + name, Address: netip.MustParseAddrPort(address)}
+func labelled(p *corev1.Pod)     { p.Labels = map[string]string{"role": "decode"} }
+
+func described(name, address string, rank int, labels map[string]string) endpoint.Description {
+	id := endpoint.Identity{Namespace: "ns", Pod: name, UID: "uid-" + name, Address: netip.MustParseAddrPort(address)}
+	return endpoint.Description{Identity: id, Rank: rank, Labels: labels}
 }
 
-func TestIdentities(t *testing.T) {
+func TestDescribe(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
 		ports []uint16
 		pods  []*corev1.Pod
-		want  []endpoint.Identity
+		want  []endpoint.Description
 	}{
-		{name: "no pods", ports: []uint16{8000}, want: []endpoint.Identity{}},
-		{name: "no ports", pods: []*corev1.Pod{readyPod("a", "10.0.0.1")}, want: []endpoint.Identity{}},
+		{name: "no pods", ports: []uint16{8000}, want: []endpoint.Description{}},
+		{name: "no ports", pods: []*corev1.Pod{readyPod("a", "10.0.0.1")}, want: []endpoint.Description{}},
 		{
 			name:  "each port of each pod, by address",
 			ports: []uint16{8001, 8000},
 			pods:  []*corev1.Pod{readyPod("b", "10.0.0.10"), readyPod("a", "10.0.0.9")},
-			want: []endpoint.Identity{
-				identity("a", "10.0.0.9:8000"), identity("a", "10.0.0.9:8001"),
-				identity("b", "10.0.0.10:8000"), identity("b", "10.0.0.10:8001"),
+			want: []endpoint.Description{
+				described("a", "10.0.0.9:8000", 1, nil), described("a", "10.0.0.9:8001", 0, nil),
+				described("b", "10.0.0.10:8000", 1, nil), described("b", "10.0.0.10:8001", 0, nil),
 			},
+		},
+		{
+			name:  "labels",
+			ports: []uint16{8000},
+			pods:  []*corev1.Pod{readyPod("a", "10.0.0.9", labelled)},
+			want:  []endpoint.Description{described("a", "10.0.0.9:8000", 0, map[string]string{"role": "decode"})},
 		},
 		{
 			name:  "IPv6",
 			ports: []uint16{8000},
 			pods:  []*corev1.Pod{readyPod("a", "2001:db8::1")},
-			want:  []endpoint.Identity{identity("a", "[2001:db8::1]:8000")},
+			want:  []endpoint.Description{described("a", "[2001:db8::1]:8000", 0, nil)},
 		},
 		{
 			name:  "pods that take no requests",
@@ -75,27 +84,27 @@ func TestIdentities(t *testing.T) {
 				readyPod("going", "10.0.0.3", deleted), readyPod("new", "10.0.0.4", noConditions), readyPod("unscheduled", ""),
 				readyPod("good", "10.0.0.5"),
 			},
-			want: []endpoint.Identity{identity("good", "10.0.0.5:8000")},
+			want: []endpoint.Description{described("good", "10.0.0.5:8000", 0, nil)},
 		},
 		{
 			name:  "of two pods with one address the younger has it",
 			ports: []uint16{8000},
 			pods:  []*corev1.Pod{readyPod("new", "10.0.0.1", madeLater), readyPod("old", "10.0.0.1")},
-			want:  []endpoint.Identity{identity("new", "10.0.0.1:8000")},
+			want:  []endpoint.Description{described("new", "10.0.0.1:8000", 0, nil)},
 		},
 		{
 			name:  "of two as old the choice is always the same",
 			ports: []uint16{8000},
 			pods:  []*corev1.Pod{readyPod("a", "10.0.0.1"), readyPod("b", "10.0.0.1")},
-			want:  []endpoint.Identity{identity("b", "10.0.0.1:8000")},
+			want:  []endpoint.Description{described("b", "10.0.0.1:8000", 0, nil)},
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, tt.want, identities(&Pool{Ports: tt.ports}, tt.pods))
+			assert.Equal(t, tt.want, describe(&Pool{Ports: tt.ports}, tt.pods))
 			slices.Reverse(tt.pods)
-			assert.Equal(t, tt.want, identities(&Pool{Ports: tt.ports}, tt.pods), "whatever the order of pods")
+			assert.Equal(t, tt.want, describe(&Pool{Ports: tt.ports}, tt.pods), "whatever the order of pods")
 		})
 	}
 }

@@ -48,7 +48,7 @@ type source interface {
 
 // factory makes endpoints, and hears of those that have gone.
 type factory interface {
-	New(id endpoint.Identity, since time.Time) *endpoint.Endpoint
+	New(d endpoint.Description, since time.Time) *endpoint.Endpoint
 	Forget(e *endpoint.Endpoint)
 }
 
@@ -144,21 +144,23 @@ func (s *Store) rebuild() {
 		s.log.Error("Could not list pods, kept the last endpoints", zap.Error(err))
 		return
 	}
-	s.publish(identities(pool, pods), nil)
+	s.publish(describe(pool, pods), nil)
 }
 
 // publish replaces the snapshot and tells the observer.
-func (s *Store) publish(ids []endpoint.Identity, err error) {
-	known := make(map[endpoint.Identity]*endpoint.Endpoint, len(ids))
-	endpoints := make([]*endpoint.Endpoint, 0, len(ids))
+func (s *Store) publish(described []endpoint.Description, err error) {
+	known := make(map[endpoint.Identity]*endpoint.Endpoint, len(described))
+	endpoints := make([]*endpoint.Endpoint, 0, len(described))
 	added := 0
-	for _, id := range ids {
-		e := s.known[id]
+	for _, d := range described {
+		e := s.known[d.Identity]
 		if e == nil {
-			e = s.factory.New(id, s.clock.Now())
+			e = s.factory.New(d, s.clock.Now())
 			added++
+		} else {
+			e.Describe(d)
 		}
-		known[id] = e
+		known[d.Identity] = e
 		endpoints = append(endpoints, e)
 	}
 	removed := len(s.known) + added - len(known)

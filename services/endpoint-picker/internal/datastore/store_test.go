@@ -107,6 +107,9 @@ func TestEndpointsLiveAsLongAsTheirPods(t *testing.T) {
 	h.see(pool, readyPod("a", "10.0.0.1"), readyPod("c", "10.0.0.3"))
 	assert.Equal(t, []string{"10.0.0.1:8000", "10.0.0.3:8000"}, h.addresses())
 	assert.Same(t, first.Endpoints[0], h.Snapshot().Endpoints[0], "it keeps its load")
+	h.see(pool, readyPod("a", "10.0.0.1", labelled), readyPod("c", "10.0.0.3"))
+	assert.Same(t, first.Endpoints[0], h.Snapshot().Endpoints[0])
+	assert.Equal(t, "decode", first.Endpoints[0].Description().Labels["role"], "labels may change")
 	assert.Equal(t, "10.0.0.2:8000", first.Endpoints[1].Address(), "a snapshot never changes")
 
 	h.see(pool, readyPod("a", "10.0.0.1", uid("another")), readyPod("c", "10.0.0.3"))

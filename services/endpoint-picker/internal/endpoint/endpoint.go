@@ -43,9 +43,25 @@ type Identity struct {
 	Address        netip.AddrPort
 }
 
+// A Description is who an endpoint is, and what is said of it, which may change while it lives.
+type Description struct {
+	Identity
+
+	Rank   int               // of its port among those of its pod, from 0
+	Labels map[string]string // of its pod; nobody changes them
+}
+
+// said is a description and what follows from it.
+type said struct {
+	Description
+
+	server scheduling.Server
+}
+
 // An Endpoint is one model server.
 type Endpoint struct {
 	identity Identity
+	said     atomic.Pointer[said]
 	address  string
 	since    time.Time
 
@@ -66,10 +82,11 @@ type Endpoint struct {
 
 // Gauges are the figures of one metrics page.
 type Gauges struct {
-	Waiting float64 // requests in the queue
-	Running float64 // requests in the batch
-	KVUsage float64 // part of the KV cache in use, 0 to 1
-	Blocks  int     // that the KV cache has, of prefix.BlockTokens each; 0 if that was not said
+	Waiting float64          // requests in the queue
+	Running float64          // requests in the batch
+	KVUsage float64          // part of the KV cache in use, 0 to 1
+	Blocks  int              // that the KV cache has, of prefix.BlockTokens each; 0 if that was not said
+	Page    *scheduling.Page // what else was asked for, nil if there was nothing
 }
 
 // A Mark is the moment at which a scrape began.
@@ -91,14 +108,26 @@ type abandoned struct {
 }
 
 // New returns an endpoint without load that is known since the given time, whose prefixes are not remembered.
-func New(id Identity, since time.Time, server *predict.Server) *Endpoint {
-	e := &Endpoint{identity: id, address: id.Address.String(), since: since, server: server, cache: -1}
+func New(d Description, since time.Time, server *predict.Server) *Endpoint {
+	e := &Endpoint{identity: d.Identity, address: d.Address.String(), since: since, server: server, cache: -1}
+	e.Describe(d)
 	e.sample.Store(&sample{Mark: Mark{at: since}})
 	return e
 }
 
 // Identity returns who the endpoint is.
 func (e *Endpoint) Identity() Identity { return e.identity }
+
+// Describe takes a newer description of the endpoint.
+func (e *Endpoint) Describe(d Description) {
+	e.said.Store(&said{Description: d, server: scheduling.Server{Name: d.Namespace + "/" + d.Pod, Address: d.Address, Labels: d.Labels}})
+}
+
+// Description returns what was last said of the endpoint. It must not be changed.
+func (e *Endpoint) Description() *Description { return &e.said.Load().Description }
+
+// Server returns the same, as schedulers want it. It must not be changed.
+func (e *Endpoint) Server() *scheduling.Server { return &e.said.Load().server }
 
 // Address returns "ip:port", an IPv6 address in brackets.
 func (e *Endpoint) Address() string { return e.address }
@@ -192,9 +221,13 @@ func (e *Endpoint) Load() scheduling.Load {
 	since := (e.acquired.Load() - s.acquired) - (e.released.Load() - s.released)
 	return scheduling.Load{
 		Requests: max(s.Waiting+s.Running+float64(since), float64(open), 0),
+		Open:     float64(open),
+		Tokens:   e.server.Owed(),
 		Waiting:  s.Waiting,
+		Running:  s.Running,
 		KVUsage:  s.KVUsage,
 		Sampled:  s.at,
+		Page:     s.Page,
 	}
 }
 

@@ -18,7 +18,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newEndpoint(t testing.TB) *Endpoint {
 	t.Helper()
-	return New(Identity{Namespace: "ns", Pod: "a", UID: "1", Address: netip.MustParseAddrPort("[2001:db8::1]:8000")}, noon, predict.NewLearner().NewServer())
+	return New(Description{Identity: Identity{Namespace: "ns", Pod: "a", UID: "1", Address: netip.MustParseAddrPort("[2001:db8::1]:8000")}}, noon, predict.NewLearner().NewServer())
 }
 
 func after(d time.Duration) time.Time { return noon.Add(d) }
@@ -253,7 +253,7 @@ func TestEndpointUnderConcurrency(t *testing.T) {
 func TestWaitSeesOurRequestsAndThoseOfOthers(t *testing.T) {
 	t.Parallel()
 	learner := predict.NewLearner()
-	e := New(Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}, noon, learner.NewServer())
+	e := New(Description{Identity: Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon, learner.NewServer())
 	wait := func() float64 { return e.Wait(noon, learner.Speed(), 100) }
 	idle := wait()
 	placed := e.Place(noon, 1000)
@@ -283,7 +283,7 @@ func TestWaitSeesOurRequestsAndThoseOfOthers(t *testing.T) {
 func TestPageTellsTheIndexHowLargeTheCacheIs(t *testing.T) {
 	t.Parallel()
 	x := prefix.NewIndex(1 << 20)
-	e := NewFactory(predict.NewLearner(), x).New(Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}, noon)
+	e := NewFactory(predict.NewLearner(), x).New(Description{Identity: Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	chain := []uint64{1, 2, 3, 4}
 	x.Use(e.Cache(), chain)
 	matched := func() int {

@@ -23,8 +23,8 @@ func NewFactory(l *predict.Learner, x *prefix.Index) *Factory {
 }
 
 // New returns an endpoint that is known since the given time.
-func (f *Factory) New(id Identity, since time.Time) *Endpoint {
-	e := New(id, since, f.learner.NewServer())
+func (f *Factory) New(d Description, since time.Time) *Endpoint {
+	e := New(d, since, f.learner.NewServer())
 	e.prefixes, e.cache = f.prefixes, f.prefixes.Add(usualBlocks)
 	return e
 }

@@ -31,7 +31,7 @@ type one struct {
 }
 
 func newOne() *one {
-	return &one{endpoint: endpoint.New(endpoint.Identity{Address: netip.MustParseAddrPort(address)}, noon, predict.NewLearner().NewServer())}
+	return &one{endpoint: endpoint.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort(address)}}, noon, predict.NewLearner().NewServer())}
 }
 
 func (o *one) Pick(in request.Incoming, s *scheduling.Subset) (*endpoint.Lease, error) {

@@ -100,7 +100,7 @@ fairlead_picker_scrapes_total{result="ok"} 1
 
 func TestEndpointsOfTheMoment(t *testing.T) {
 	t.Parallel()
-	e := endpoint.New(endpoint.Identity{Namespace: "ns", Pod: "a", Address: netip.MustParseAddrPort("10.0.0.1:8000")}, noon, predict.NewLearner().NewServer())
+	e := endpoint.New(endpoint.Description{Identity: endpoint.Identity{Namespace: "ns", Pod: "a", Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon, predict.NewLearner().NewServer())
 	e.Acquire()
 	e.Record(e.BeginScrape(noon.Add(time.Second)), endpoint.Gauges{Waiting: 1, Running: 2, KVUsage: 0.5})
 	e.Acquire().Release()

@@ -52,7 +52,7 @@ func newModelServer(t *testing.T, page http.HandlerFunc) *modelServer {
 
 func (s *modelServer) endpoint() *endpoint.Endpoint {
 	address := netip.MustParseAddrPort(strings.TrimPrefix(s.URL, "http://"))
-	return endpoint.New(endpoint.Identity{Namespace: "ns", Pod: "pod", UID: "1", Address: address}, time.Now(), predict.NewLearner().NewServer())
+	return endpoint.New(endpoint.Description{Identity: endpoint.Identity{Namespace: "ns", Pod: "pod", UID: "1", Address: address}}, time.Now(), predict.NewLearner().NewServer())
 }
 
 func text(page string) http.HandlerFunc {

@@ -167,6 +167,9 @@ func (s *Server) Wait(now time.Time, speed *Speed, tokens int, others Others) fl
 	return work - credit*min(elapsed, next) + max(elapsed-next, 0)
 }
 
+// Owed returns how many prompt tokens the server has to compute, of requests that were placed here.
+func (s *Server) Owed() float64 { return float64(s.owed.Load()) }
+
 // Factor is how much slower the server is than its pool.
 func (s *Server) Factor() float64 { return math.Float64frombits(s.factor.Load()) }
 

@@ -21,8 +21,27 @@ var (
 
 // Incoming is a request as a gateway shows it.
 type Incoming struct {
-	Path string // with its query; empty if it was not shown
-	Body []byte // empty if there is none, or if it was not shown
+	Path    string  // with its query; empty if it was not shown
+	Headers Headers // those that were wanted
+	Body    []byte  // empty if there is none, or if it was not shown
+}
+
+// A Header is one header field. Its name is in lower case.
+type Header struct {
+	Name, Value string
+}
+
+// Headers are header fields in the order in which they came.
+type Headers []Header
+
+// Get returns the first value under a name, which must be in lower case; empty if there is none.
+func (h Headers) Get(name string) string {
+	for i := range h {
+		if h[i].Name == name {
+			return h[i].Value
+		}
+	}
+	return ""
 }
 
 const (

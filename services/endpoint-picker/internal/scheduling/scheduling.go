@@ -12,6 +12,8 @@ import (
 	"errors"
 	"net/netip"
 	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // Reasons for which no endpoint can be picked.
@@ -26,25 +28,55 @@ var (
 
 // A Request is what is known of the request when its endpoint is picked.
 type Request struct {
-	Now    time.Time
-	Random uint64  // decides between equals
-	Subset *Subset // what the gateway allows; nil allows everything
+	Now     time.Time
+	Random  uint64          // decides between equals
+	Subset  *Subset         // what the gateway allows; nil allows everything
+	Model   string          // that the server is asked for, which may be an adapter; empty if it is not known
+	Tokens  int             // of the prompt, about
+	Prefix  uint64          // stands for the prompt's beginning; 0 if there is no prompt
+	Session string          // name of the server that the request's session is bound to; empty if it is not
+	Headers request.Headers // those that plugins have asked for
+}
+
+// A Server is what is known of an endpoint apart from how busy it is. It is never changed.
+type Server struct {
+	Name    string // "namespace/pod"
+	Address netip.AddrPort
+	Labels  map[string]string // of its pod
 }
 
 // A Candidate is one endpoint that may be picked.
 type Candidate struct {
 	Index   int // the caller's own, untouched
-	Address netip.AddrPort
+	Server  *Server
 	Load    Load
+	Matched int // tokens of the prompt that are in its cache, from the first on
 }
 
 // Load is how busy an endpoint is.
 type Load struct {
 	Requests float64   // that it has now: the last sample, corrected by what was picked and finished since
-	Waiting  float64   // of them in its queue, as last sampled
+	Open     float64   // of them placed by this picker
+	Tokens   float64   // of their prompts that this picker has placed and that are not computed yet, but for cached ones
+	Waiting  float64   // requests in its queue, as last sampled
+	Running  float64   // requests in its batch, as last sampled
 	KVUsage  float64   // part of its KV cache that is taken, 0 to 1, as last sampled
 	Wait     float64   // seconds to the first token of the request, if it came here; at least a little
 	Sampled  time.Time // the last sample, or the endpoint's arrival if there was none yet
+	Page     *Page     // what else was sampled, nil if there was nothing
+}
+
+// A Page is what not every metrics page has. It is never changed.
+type Page struct {
+	Adapters   *Adapters          // nil if the server does not say
+	Attributes map[string]float64 // figures that the configuration asks for, by its names
+}
+
+// Adapters are the LoRA adapters of a server.
+type Adapters struct {
+	Max     int      // that fit at once
+	Running []string // with requests in the batch
+	Waiting []string // with requests in the queue only
 }
 
 // A Filter leaves out candidates. It keeps the order of those it leaves in, may reuse the slice it was given, and
