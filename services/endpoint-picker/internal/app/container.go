@@ -31,6 +31,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/informers"
 	"fairlead.dev/services/endpoint-picker/internal/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
+	"fairlead.dev/services/endpoint-picker/internal/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
@@ -95,6 +96,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		predict.NewLearner,
 		func() *prefix.Index { return prefix.NewIndex(prefixIndexBytes) },
 		endpoint.NewFactory,
+		newDetector,
 		newBalancer,
 
 		// What gateways, probes and Prometheus connect to.
@@ -182,6 +184,7 @@ type balancerParts struct {
 	Store    *datastore.Store
 	Learner  *predict.Learner
 	Prefixes *prefix.Index
+	Outliers *outlier.Detector
 	Metrics  *metrics.Metrics
 	Clock    clock.RealClock
 }
@@ -192,10 +195,15 @@ func newBalancer(p balancerParts) *balancer.Balancer {
 		Learner:   p.Learner,
 		Prefixes:  p.Prefixes,
 		Profile:   scheduling.SoonestFirst(scheduling.StalenessFilter{After: p.Config.Scraping.StaleAfter}),
+		Outliers:  p.Outliers,
 		Observer:  p.Metrics,
 		Clock:     p.Clock,
 		Random:    rand.Uint64,
 	})
+}
+
+func newDetector(cfg *config.Config, log *zap.Logger, s *datastore.Store, m *metrics.Metrics, c clock.RealClock) *outlier.Detector {
+	return outlier.New(outlier.Params{Options: cfg.Outliers, Log: log.Named("outlier"), Snapshots: s, Observer: m, Clock: c})
 }
 
 func newExtProc(cfg *config.Config, log *zap.Logger, b *balancer.Balancer, m *metrics.Metrics, c clock.RealClock) *extproc.Server {
@@ -203,8 +211,12 @@ func newExtProc(cfg *config.Config, log *zap.Logger, b *balancer.Balancer, m *me
 		Options: extproc.Options{
 			BodyMode:       cfg.ExtProc.BodyMode,
 			MaxRequestBody: int(cfg.ExtProc.MaxRequestBody),
+			MaxBuffered:    int(cfg.ExtProc.MaxBuffered),
+			MaxStreams:     cfg.ExtProc.MaxStreams,
+			BodyTimeout:    cfg.ExtProc.BodyTimeout,
 			ReportEndpoint: cfg.ExtProc.ReportEndpoint,
 			IgnoreSubset:   cfg.ExtProc.IgnoreSubset,
+			LeaveEarly:     cfg.ExtProc.LeaveEarly,
 		},
 		Log: log.Named("extproc"), Picker: b, Observer: m, Clock: c,
 	})

@@ -2,13 +2,13 @@
 // scheduling profile choose among them and counts the request on the one that is chosen.
 //
 // A pick reads the request's body for its prompt, asks the index who has how much of it, and estimates for each endpoint
-// when the first token would come. It reads atomics; the index is told of the choice under its own short lock. Picks that
-// overlap may not see each other's leases; they err by one request for each other core.
+// when the first token would come. It reads atomics and takes no lock; the index is told of the choice when the gateway
+// has been told. Picks that overlap may not see each other's leases; they err by one request for each other core.
 package balancer
 
 import (
+	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,15 +16,12 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
-
-// maxBlocks is how much of a prompt is looked for in caches: 128 Ki tokens.
-const maxBlocks = (128 << 10) / prefix.BlockTokens
 
 // snapshots is where the endpoints come from.
 type snapshots interface {
@@ -36,16 +33,22 @@ type observer interface {
 	ObservePick(d time.Duration, err error)
 }
 
+// outliers learns how endpoints respond.
+type outliers interface {
+	Responded(e *endpoint.Endpoint, status int)
+}
+
 // Balancer picks endpoints.
 type Balancer struct {
 	snapshots snapshots
 	learner   *predict.Learner
 	prefixes  *prefix.Index
 	profile   *scheduling.Profile
+	outliers  outliers
 	observer  observer
 	clock     clock.PassiveClock
 	random    func() uint64
-	scratch   sync.Pool
+	memories  sync.Pool
 }
 
 // Params is what a Balancer is made of.
@@ -54,20 +57,10 @@ type Params struct {
 	Learner   *predict.Learner
 	Prefixes  *prefix.Index
 	Profile   *scheduling.Profile
+	Outliers  outliers
 	Observer  observer
 	Clock     clock.PassiveClock
 	Random    func() uint64 // safe for concurrent use
-}
-
-// scratch is the memory of one pick.
-type scratch struct {
-	incoming   request.Request
-	chain      prefix.Chain
-	matched    []int // blocks, by the numbers of caches
-	tokens     int   // of the prompt
-	request    scheduling.Request
-	candidates []scheduling.Candidate
-	scheduling scheduling.Scratch
 }
 
 // New returns a Balancer.
@@ -77,111 +70,95 @@ func New(p Params) *Balancer {
 		learner:   p.Learner,
 		prefixes:  p.Prefixes,
 		profile:   p.Profile,
+		outliers:  p.Outliers,
 		observer:  p.Observer,
 		clock:     p.Clock,
 		random:    p.Random,
-		scratch:   sync.Pool{New: func() any { return &scratch{} }},
+		memories:  sync.Pool{New: func() any { return &memory{} }},
 	}
 }
 
-// Pick returns a lease on the endpoint that takes the request. It fails for one of scheduling's reasons, or with
-// request.ErrMalformed.
-func (b *Balancer) Pick(in request.Incoming, subset *scheduling.Subset) (*endpoint.Lease, error) {
-	began := b.clock.Now()
-	lease, err := b.pick(began, in, subset)
-	b.observer.ObservePick(b.clock.Since(began), err)
-	return lease, err
+// Pick places the request of an exchange, or says why it cannot.
+func (b *Balancer) Pick(x *exchange.Exchange) *exchange.Refusal {
+	m := b.memories.Get().(*memory)
+	err := b.pick(x, m)
+	x.PickTook = b.clock.Since(x.Arrived)
+	b.observer.ObservePick(x.PickTook, err)
+	if err != nil {
+		b.memories.Put(m)
+		return refusal(err)
+	}
+	x.Memory = m
+	return nil
 }
 
-func (b *Balancer) pick(now time.Time, in request.Incoming, subset *scheduling.Subset) (*endpoint.Lease, error) {
-	s := b.scratch.Get().(*scratch)
-	defer b.scratch.Put(s)
-	if err := s.read(in); err != nil {
-		return nil, err
+// Placed remembers where the request has gone.
+func (b *Balancer) Placed(x *exchange.Exchange) {
+	m, ok := x.Memory.(*memory)
+	if !ok {
+		return
+	}
+	x.Memory = nil
+	if cache := x.Endpoint.Cache(); cache >= 0 {
+		b.prefixes.Use(cache, m.chain.Hashes)
+	}
+	b.memories.Put(m)
+}
+
+// Responded learns from the status of the response. If another endpoint than the picked one gave it, the picked one has
+// failed before.
+func (b *Balancer) Responded(x *exchange.Exchange) {
+	if !x.Moved() {
+		b.outliers.Responded(x.Endpoint, x.Status)
+		return
+	}
+	b.outliers.Responded(x.Endpoint, statusFailed)
+	for _, e := range b.snapshots.Snapshot().Endpoints {
+		if e.Address() == x.Served {
+			b.outliers.Responded(e, x.Status)
+			return
+		}
+	}
+}
+
+// statusFailed is what a gateway would have answered for an endpoint that it gave up.
+const statusFailed = 503
+
+func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
+	if err := m.read(x); err != nil {
+		return err
 	}
 	snapshot := b.snapshots.Snapshot()
 	if snapshot.Err != nil {
-		return nil, fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, snapshot.Err)
+		return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, snapshot.Err)
 	}
 	if len(snapshot.Endpoints) == 0 {
-		return nil, scheduling.ErrNoEndpoints
+		return scheduling.ErrNoEndpoints
 	}
-	s.request = scheduling.Request{Now: now, Random: b.random(), Subset: subset}
-	s.match(b.prefixes)
-	if s.collect(snapshot.Endpoints, b.learner.Speed()); len(s.candidates) == 0 {
-		return nil, scheduling.ErrNoneInSubset
+	m.request.Now, m.request.Random, m.request.Subset = x.Arrived, b.random(), x.Subset
+	m.match(b.prefixes)
+	if m.collect(snapshot.Endpoints, b.learner.Speed()); len(m.candidates) == 0 {
+		return scheduling.ErrNoneInSubset
 	}
-	chosen, err := b.profile.Schedule(&s.request, s.candidates, &s.scheduling)
+	chosen, err := b.profile.Schedule(&m.request, m.candidates, &m.scheduling)
 	if err != nil {
-		return nil, err
+		return err //nolint:wrapcheck // it says all
 	}
 	e := snapshot.Endpoints[chosen.Index]
-	if cache := e.Cache(); cache >= 0 {
-		b.prefixes.Use(cache, s.chain.Hashes)
-	}
-	if !s.incoming.Stream {
-		return e.PlaceUnseen(), nil
-	}
-	return e.Place(now, s.uncached(e)), nil
-}
-
-// read understands the request. One of an API that is not known has no prompt.
-func (s *scratch) read(in request.Incoming) error {
-	known, err := s.incoming.Parse(in)
-	s.incoming.Body = nil // it is the caller's
-	if err != nil {
-		return err
-	}
-	r := &s.incoming
-	s.tokens = 0
-	text := func(span jsonscan.Span) []byte { return in.Body[span.From:span.To] }
-	s.chain.Reset(prefix.Seed(text(r.Model), text(r.CacheSalt)), maxBlocks)
-	if !known {
-		return nil
-	}
-	s.tokens = r.Tokens()
-	for _, p := range r.Prompt {
-		if p.IDs > 0 {
-			s.chain.WriteIDs(text(p.Span))
-		} else {
-			s.chain.Write(text(p.Span))
-		}
+	m.rewrite(x)
+	x.Endpoint, x.Destination, x.MatchedTokens = e, e.Address(), chosen.Matched
+	if m.incoming.Stream {
+		x.Lease = e.Place(x.Arrived, m.uncached(e))
+	} else {
+		x.Lease = e.PlaceUnseen()
 	}
 	return nil
 }
 
-// match asks who has how much of the prompt.
-func (s *scratch) match(x *prefix.Index) {
-	n := x.Len()
-	s.matched = slices.Grow(s.matched[:0], n)[:n]
-	clear(s.matched)
-	x.Match(s.chain.Hashes, s.matched)
-}
-
-// cached is how many tokens of the prompt an endpoint has.
-func (s *scratch) cached(e *endpoint.Endpoint) int {
-	cache := e.Cache()
-	if cache < 0 || cache >= len(s.matched) {
-		return 0
+// refusal says to the client why its request goes nowhere.
+func refusal(err error) *exchange.Refusal {
+	if errors.Is(err, request.ErrMalformed) {
+		return exchange.BadRequest(err.Error())
 	}
-	return s.matched[cache] * prefix.BlockTokens
-}
-
-// uncached is how many tokens of the prompt an endpoint would have to compute: the last one at least.
-func (s *scratch) uncached(e *endpoint.Endpoint) int { return max(s.tokens-s.cached(e), 1) }
-
-// collect fills the list of candidates with the endpoints that the gateway allows.
-func (s *scratch) collect(endpoints []*endpoint.Endpoint, speed *predict.Speed) {
-	s.candidates = s.candidates[:0]
-	for i, e := range endpoints {
-		address := e.Identity().Address
-		if !s.request.Subset.Contains(address) {
-			continue
-		}
-		load := e.Load()
-		load.Wait = e.Wait(s.request.Now, speed, s.uncached(e))
-		s.candidates = append(s.candidates, scheduling.Candidate{
-			Index: i, Server: e.Server(), Load: load, Matched: s.cached(e),
-		})
-	}
+	return exchange.Unavailable(err)
 }

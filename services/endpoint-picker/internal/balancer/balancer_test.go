@@ -1,6 +1,8 @@
 package balancer
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -17,6 +19,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/request"
@@ -45,49 +48,60 @@ func counter() func() uint64 {
 	return func() uint64 { return n.Add(1) }
 }
 
-func newBalancer(t *testing.T, s *datastore.Snapshot) (*Balancer, *mockObserver) {
-	t.Helper()
-	source := newMockSnapshots(t)
-	source.EXPECT().Snapshot().Return(s)
-	return newBalancerOf(t, source)
+// rig is a Balancer over these endpoints.
+type rig struct {
+	*Balancer
+
+	endpoints []*endpoint.Endpoint
+	outliers  *mockOutliers
+	observed  *mockObserver
 }
 
-func newBalancerOf(t *testing.T, source *mockSnapshots) (*Balancer, *mockObserver) {
+func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 	t.Helper()
-	observed := newMockObserver(t)
-	return New(Params{
-		Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Profile: profile(), Observer: observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
-	}), observed
+	source := newMockSnapshots(t)
+	source.EXPECT().Snapshot().Return(s).Maybe()
+	r := &rig{endpoints: s.Endpoints, outliers: newMockOutliers(t), observed: newMockObserver(t)}
+	r.Balancer = New(Params{
+		Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Profile: profile(),
+		Outliers: r.outliers, Observer: r.observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
+	})
+	r.observed.EXPECT().ObservePick(mock.Anything, nil).Maybe()
+	return r
+}
+
+// pick places a request; the gateway hears of it.
+func (b *Balancer) placed(t *testing.T, in request.Incoming) *exchange.Exchange {
+	t.Helper()
+	x := &exchange.Exchange{Incoming: in}
+	x.Arrived = noon
+	require.Nil(t, b.Pick(x))
+	b.Placed(x)
+	return x
 }
 
 func TestPickTakesTheLeastLoadedAndCountsIt(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
 	a.Record(a.BeginScrape(noon), running(2))
-	balancer, observed := newBalancer(t, snapshotOf(a, b))
-	observed.EXPECT().ObservePick(time.Duration(0), nil).Times(3)
-	for _, want := range []string{"10.0.0.2:8000", "10.0.0.2:8000"} {
-		lease, err := balancer.Pick(request.Incoming{}, nil)
-		require.NoError(t, err)
-		assert.Equal(t, want, lease.Address())
+	r := newRig(t, snapshotOf(a, b))
+	for range 2 {
+		assert.Equal(t, "10.0.0.2:8000", r.placed(t, request.Incoming{}).Destination)
 	}
 	a.Record(a.BeginScrape(noon), running(1))
-	lease, err := balancer.Pick(request.Incoming{}, nil)
-	require.NoError(t, err)
-	assert.Equal(t, "10.0.0.1:8000", lease.Address())
+	x := r.placed(t, request.Incoming{})
+	assert.Equal(t, "10.0.0.1:8000", x.Destination)
+	assert.Same(t, a, x.Endpoint)
 	assert.EqualValues(t, 2, b.Stats(noon).InFlight)
 }
 
 func TestBurstBetweenTwoScrapesIsSpread(t *testing.T) {
 	t.Parallel()
-	endpoints := []*endpoint.Endpoint{newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000")}
-	balancer, observed := newBalancer(t, snapshotOf(endpoints...))
-	observed.EXPECT().ObservePick(mock.Anything, nil)
+	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000")))
 	for range 300 {
-		_, err := balancer.Pick(request.Incoming{}, nil)
-		require.NoError(t, err)
+		r.placed(t, request.Incoming{})
 	}
-	for _, e := range endpoints {
+	for _, e := range r.endpoints {
 		assert.EqualValues(t, 100, e.Stats(noon).InFlight)
 	}
 }
@@ -95,20 +109,17 @@ func TestBurstBetweenTwoScrapesIsSpread(t *testing.T) {
 func TestSlowEndpointGetsItsShare(t *testing.T) {
 	t.Parallel()
 	// Thirty requests are always open; two servers finish one in a step, the third one in four.
-	endpoints := []*endpoint.Endpoint{newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000")}
-	balancer, observed := newBalancer(t, snapshotOf(endpoints...))
-	observed.EXPECT().ObservePick(mock.Anything, nil)
+	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000")))
 	queues := map[*endpoint.Endpoint][]*endpoint.Lease{}
 	place := func() {
-		lease, err := balancer.Pick(request.Incoming{}, nil)
-		require.NoError(t, err)
-		queues[lease.Endpoint()] = append(queues[lease.Endpoint()], lease)
+		x := r.placed(t, request.Incoming{})
+		queues[x.Endpoint] = append(queues[x.Endpoint], x.Lease)
 	}
 	for range 30 {
 		place()
 	}
 	for step := range 4000 {
-		for i, e := range endpoints {
+		for i, e := range r.endpoints {
 			if i == 2 && step%4 != 0 || len(queues[e]) == 0 {
 				continue
 			}
@@ -117,23 +128,32 @@ func TestSlowEndpointGetsItsShare(t *testing.T) {
 			place()
 		}
 	}
-	total := endpoints[0].Stats(noon).Picks + endpoints[1].Stats(noon).Picks + endpoints[2].Stats(noon).Picks
-	assert.Less(t, float64(endpoints[2].Stats(noon).Picks)/float64(total), 0.15)
+	picks := func(i int) float64 { return float64(r.endpoints[i].Stats(noon).Picks) }
+	assert.Less(t, picks(2)/(picks(0)+picks(1)+picks(2)), 0.15)
+}
+
+// refused places a request that cannot be placed.
+func (r *rig) refused(t *testing.T, x *exchange.Exchange, err error) *exchange.Refusal {
+	t.Helper()
+	r.observed.EXPECT().ObservePick(mock.Anything, mock.MatchedBy(func(got error) bool { return errors.Is(got, err) })).Once()
+	refusal := r.Pick(x)
+	require.NotNil(t, refusal)
+	assert.Nil(t, x.Lease)
+	r.Placed(x) // as a stream that ends does not know
+	return refusal
 }
 
 func TestPickKeepsToTheSubset(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.1:8001")
 	b.Record(b.BeginScrape(noon), running(50))
-	balancer, observed := newBalancer(t, snapshotOf(a, b))
-	observed.EXPECT().ObservePick(mock.Anything, nil).Once()
-	lease, err := balancer.Pick(request.Incoming{}, scheduling.ParseSubset([]string{"10.0.0.1:8001"}))
-	require.NoError(t, err)
-	assert.Equal(t, "10.0.0.1:8001", lease.Address())
+	r := newRig(t, snapshotOf(a, b))
+	x := &exchange.Exchange{Subset: scheduling.ParseSubset([]string{"10.0.0.1:8001"})}
+	require.Nil(t, r.Pick(x))
+	assert.Equal(t, "10.0.0.1:8001", x.Destination)
 
-	observed.EXPECT().ObservePick(mock.Anything, scheduling.ErrNoneInSubset).Once()
-	_, err = balancer.Pick(request.Incoming{}, scheduling.ParseSubset(nil))
-	require.ErrorIs(t, err, scheduling.ErrNoneInSubset)
+	refusal := r.refused(t, &exchange.Exchange{Subset: scheduling.ParseSubset(nil)}, scheduling.ErrNoneInSubset)
+	assert.Equal(t, 503, refusal.Code)
 }
 
 func TestPickWithoutEndpoints(t *testing.T) {
@@ -149,11 +169,10 @@ func TestPickWithoutEndpoints(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			balancer, observed := newBalancer(t, tt.give)
-			observed.EXPECT().ObservePick(mock.Anything, mock.MatchedBy(func(err error) bool { return err != nil })).Once()
-			_, err := balancer.Pick(request.Incoming{}, nil)
-			require.ErrorIs(t, err, scheduling.ErrNoEndpoints)
-			require.EqualError(t, err, tt.want)
+			refusal := newRig(t, tt.give).refused(t, &exchange.Exchange{}, scheduling.ErrNoEndpoints)
+			assert.Equal(t, 503, refusal.Code)
+			assert.Equal(t, exchange.ReasonNoEndpoints, refusal.Reason)
+			assert.Equal(t, "inference error: ServiceUnavailable - "+tt.want, refusal.Text)
 		})
 	}
 }
@@ -161,7 +180,8 @@ func TestPickWithoutEndpoints(t *testing.T) {
 // silent takes measurements and forgets them.
 type silent struct{}
 
-func (silent) ObservePick(time.Duration, error) {}
+func (silent) ObservePick(time.Duration, error)  {}
+func (silent) Responded(*endpoint.Endpoint, int) {}
 
 // fixed is a snapshot that never changes.
 type fixed struct{ snapshot *datastore.Snapshot }
@@ -170,25 +190,36 @@ func (f fixed) Snapshot() *datastore.Snapshot { return f.snapshot }
 
 func BenchmarkPick(b *testing.B) {
 	for _, n := range []int{8, 64, 256} {
-		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
-			snapshot := &datastore.Snapshot{}
-			for i := range n {
-				e := newEndpoint(fmt.Sprintf("10.0.%d.%d:8000", i/250, i%250+1))
-				e.Record(e.BeginScrape(noon), running(float64(i%7)))
-				snapshot.Endpoints = append(snapshot.Endpoints, e)
-			}
-			balancer := New(Params{
-				Snapshots: fixed{snapshot}, Profile: profile(), Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
-			})
-			b.ReportAllocs()
-			for b.Loop() {
-				lease, err := balancer.Pick(request.Incoming{}, nil)
-				if err != nil {
-					b.Fatal(err)
+		for _, size := range []int{0, 5_000, 67_000} {
+			b.Run(fmt.Sprintf("endpoints=%d/body=%d", n, size), func(b *testing.B) {
+				learner, prefixes := predict.NewLearner(), prefix.NewIndex(24<<20)
+				factory, snapshot := endpoint.NewFactory(learner, prefixes), &datastore.Snapshot{}
+				for i := range n {
+					address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 1)}), 8000)
+					e := factory.New(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
+					e.Record(e.BeginScrape(noon), running(float64(i%7)))
+					snapshot.Endpoints = append(snapshot.Endpoints, e)
 				}
-				lease.Release()
-			}
-		})
+				balancer := New(Params{
+					Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Outliers: silent{}, Observer: silent{},
+					Profile: scheduling.SoonestFirst(scheduling.StalenessFilter{After: time.Minute}), Clock: clock.RealClock{}, Random: rand.Uint64,
+				})
+				in := request.Incoming{Path: "/v1/chat/completions"}
+				if size > 0 {
+					in.Body = []byte(`{"model": "m", "stream": true, "messages": [{"role": "user", "content": "` + strings.Repeat("word ", size/5) + `"}]}`)
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					x := &exchange.Exchange{Incoming: in}
+					x.Arrived = noon
+					if balancer.Pick(x) != nil {
+						b.Fatal("refused")
+					}
+					balancer.Placed(x)
+					x.Lease.Release()
+				}
+			})
+		}
 	}
 }
 
@@ -203,50 +234,133 @@ func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 	t.Parallel()
 	learner, prefixes := predict.NewLearner(), prefix.NewIndex(1<<20)
 	factory := endpoint.NewFactory(learner, prefixes)
-	var endpoints []*endpoint.Endpoint
+	snapshot := &datastore.Snapshot{}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"} {
-		endpoints = append(endpoints, factory.New(endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}, noon))
+		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
+		snapshot.Endpoints = append(snapshot.Endpoints, factory.New(d, noon))
 	}
-	source, observed := newMockSnapshots(t), newMockObserver(t)
-	source.EXPECT().Snapshot().Return(snapshotOf(endpoints...))
-	observed.EXPECT().ObservePick(mock.Anything, nil)
 	b := New(Params{
-		Snapshots: source, Learner: learner, Prefixes: prefixes, Profile: scheduling.SoonestFirst(scheduling.StalenessFilter{After: time.Minute}),
-		Observer: observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
+		Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Profile: scheduling.SoonestFirst(scheduling.StalenessFilter{After: time.Minute}),
+		Outliers: silent{}, Observer: silent{}, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
-	place := func(text string, own int) *endpoint.Lease {
-		lease, err := b.Pick(chat(text, own), nil)
-		require.NoError(t, err)
-		return lease
-	}
 	homes := map[string]string{}
 	for _, text := range []string{"one", "two", "three"} {
-		first := place(text, 0)
-		homes[text] = first.Address()
-		first.First(noon)
-		first.Release()
+		first := b.placed(t, chat(text, 0))
+		homes[text] = first.Destination
+		assert.Zero(t, first.MatchedTokens)
+		first.Lease.First(noon)
+		first.Lease.Release()
 	}
 	for own := range 20 {
 		for text, home := range homes {
-			lease := place(text, own)
-			assert.Equal(t, home, lease.Address())
-			lease.First(noon)
-			lease.Release()
+			x := b.placed(t, chat(text, own))
+			assert.Equal(t, home, x.Destination)
+			assert.Greater(t, x.MatchedTokens, x.PromptTokens*3/4)
+			x.Lease.First(noon)
+			x.Lease.Release()
 		}
 	}
 	seen := map[string]bool{}
 	for own := range 300 { // at once, and none is answered
-		seen[place("one", own).Address()] = true
+		seen[b.placed(t, chat("one", own)).Destination] = true
 	}
 	assert.Len(t, seen, 3)
 }
 
 func TestPickRefusesABodyThatItCannotRead(t *testing.T) {
 	t.Parallel()
-	balancer, observed := newBalancerOf(t, newMockSnapshots(t))
-	observed.EXPECT().ObservePick(mock.Anything, mock.Anything).Twice()
+	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
 	for _, body := range []string{"{", "{}"} {
-		_, err := balancer.Pick(request.Incoming{Path: "/v1/completions", Body: []byte(body)}, nil)
-		require.ErrorIs(t, err, request.ErrMalformed)
+		x := &exchange.Exchange{Incoming: request.Incoming{Path: "/v1/completions", Body: []byte(body)}}
+		refusal := r.refused(t, x, request.ErrMalformed)
+		assert.Equal(t, 400, refusal.Code)
+		assert.Contains(t, refusal.Text, "inference error: BadRequest - parse request body: ")
 	}
+}
+
+func TestPickAsksForAnotherModel(t *testing.T) {
+	t.Parallel()
+	const body = `{"max_tokens": 1, "model": "asked", "prompt": "\"model\": \"asked\""}`
+	tests := []struct {
+		name, header, value string
+		want                string // empty: the body stays as it is
+	}{
+		{name: "no header"},
+		{name: "the same model", header: request.HeaderModel, value: "asked"},
+		{
+			name: "another model", header: request.HeaderModel, value: "base-v2",
+			want: `{"max_tokens": 1, "model": "base-v2", "prompt": "\"model\": \"asked\""}`,
+		},
+		{
+			name: "the older header, and a name that needs escapes", header: request.HeaderModelOld, value: `a"b`,
+			want: `{"max_tokens": 1, "model": "a\"b", "prompt": "\"model\": \"asked\""}`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
+			in := request.Incoming{Path: "/v1/completions", Body: []byte(body), Headers: request.Headers{{Name: tt.header, Value: tt.value}}}
+			x := r.placed(t, in)
+			assert.Equal(t, "asked", x.Model)
+			if tt.want == "" {
+				assert.Nil(t, x.Edit.With)
+				assert.Nil(t, x.Restore)
+				assert.Equal(t, "asked", x.Target)
+				return
+			}
+			assert.Equal(t, tt.value, x.Target)
+			assert.Equal(t, tt.want, body[:x.Edit.From]+string(x.Edit.With)+body[x.Edit.To:])
+			assert.Equal(t, len(tt.want)-len(body), x.Edit.Growth())
+			quoted, err := json.Marshal(tt.value)
+			require.NoError(t, err)
+			assert.Equal(t, `{"model":"asked"}`, string(x.Restore.Append(nil, []byte(`{"model":`+string(quoted)+`}`))))
+			assert.Contains(t, x.Remove, "accept-encoding", "else the answer could not be read")
+		})
+	}
+}
+
+func TestEjectedEndpointsGetNothingUnlessNoOtherIsAllowed(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	r := newRig(t, snapshotOf(a, b))
+	a.Health().Eject("responses", func(int) time.Time { return noon.Add(time.Second) })
+	for range 10 {
+		assert.Same(t, b, r.placed(t, request.Incoming{}).Endpoint)
+	}
+	x := &exchange.Exchange{Subset: scheduling.ParseSubset([]string{a.Address()})}
+	require.Nil(t, r.Pick(x))
+	assert.Same(t, a, x.Endpoint)
+}
+
+func TestEndpointIsProbedByOneRequestAtATime(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	r := newRig(t, snapshotOf(a, b))
+	b.Record(b.BeginScrape(noon), running(100))
+	a.Health().Eject("responses", func(int) time.Time { return noon })
+	probe := r.placed(t, request.Incoming{})
+	assert.Same(t, a, probe.Endpoint)
+	assert.Same(t, b, r.placed(t, request.Incoming{}).Endpoint)
+	probe.Lease.Release() // and nothing was learnt
+	assert.Same(t, a, r.placed(t, request.Incoming{}).Endpoint)
+}
+
+func TestRespondedSaysWhoHasFailed(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	r := newRig(t, snapshotOf(a, b))
+	respond := func(served string, status int) {
+		x := &exchange.Exchange{}
+		x.Endpoint, x.Served, x.Status = a, served, status
+		r.Responded(x)
+	}
+	r.outliers.EXPECT().Responded(a, 200).Once()
+	respond("", 200)
+	r.outliers.EXPECT().Responded(a, 502).Once()
+	respond(a.Address(), 502)
+	r.outliers.EXPECT().Responded(a, 503).Twice()
+	r.outliers.EXPECT().Responded(b, 200).Once()
+	respond(b.Address(), 200)
+	respond("10.0.0.9:8000", 200)
 }

@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/informers"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
+	"fairlead.dev/services/endpoint-picker/internal/outlier"
 )
 
 // Names of the flags that messages name.
@@ -32,7 +33,14 @@ const (
 	flagCertPath        = "cert-path"
 	flagBodyMode        = "body-mode"
 	flagMaxRequestBody  = "max-request-body"
+	flagMaxBuffered     = "max-buffered-bytes"
+	flagMaxStreams      = "max-streams"
+	flagBodyTimeout     = "request-body-timeout"
+	flagEarlyClose      = "early-close"
 	flagReportEndpoint  = "report-endpoint"
+	flagEjectAfter      = "eject-after"
+	flagEjectionTime    = "ejection-time"
+	flagEjectionLongest = "ejection-time-max"
 	flagNoSubsetFilter  = "disable-endpoint-subset-filter"
 	flagRefreshInterval = "refresh-metrics-interval"
 	flagRefreshTimeout  = "refresh-metrics-timeout"
@@ -70,6 +78,7 @@ type Config struct {
 	GRPC     GRPC
 	ExtProc  ExtProc
 	Scraping modelserver.Options
+	Outliers outlier.Options
 	Drain    Drain
 }
 
@@ -91,8 +100,12 @@ type GRPC struct {
 type ExtProc struct {
 	BodyMode       extproc.BodyMode
 	MaxRequestBody Size
+	MaxBuffered    Size
+	MaxStreams     int
+	BodyTimeout    time.Duration
 	ReportEndpoint bool
 	IgnoreSubset   bool
+	LeaveEarly     bool
 }
 
 // Drain says how long the picker stays after it was told to end. Both zero: it ends at once.
@@ -104,13 +117,16 @@ type Drain struct {
 // Default returns what holds without flags.
 func Default() *Config {
 	return &Config{
-		Logging:  logging.DefaultOptions(),
-		Kube:     kube.DefaultOptions(),
-		HTTP:     httpserver.DefaultOptions(),
-		Pool:     Pool{Group: informers.PoolGroup, Name: cache.NewObjectName(namespace(), "")},
-		GRPC:     GRPC{Port: 9002, HealthPort: 9003, Secure: true},
-		ExtProc:  ExtProc{BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20},
+		Logging: logging.DefaultOptions(),
+		Kube:    kube.DefaultOptions(),
+		HTTP:    httpserver.DefaultOptions(),
+		Pool:    Pool{Group: informers.PoolGroup, Name: cache.NewObjectName(namespace(), "")},
+		GRPC:    GRPC{Port: 9002, HealthPort: 9003, Secure: true},
+		ExtProc: ExtProc{
+			BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20, MaxBuffered: 256 << 20, MaxStreams: 32 << 10, BodyTimeout: time.Minute,
+		},
 		Scraping: modelserver.DefaultOptions(),
+		Outliers: outlier.DefaultOptions(),
 		Drain:    Drain{Delay: 5 * time.Second, Timeout: 2 * time.Minute},
 	}
 }
@@ -161,6 +177,12 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.Var(&c.ExtProc.BodyMode, flagBodyMode,
 		"How gateways send bodies that do not tell it (protocol_config): full-duplex, streamed, buffered or none.")
 	fs.Var(&c.ExtProc.MaxRequestBody, flagMaxRequestBody, "Largest request body; a larger one is answered 413.")
+	fs.Var(&c.ExtProc.MaxBuffered, flagMaxBuffered, "Most bytes of request bodies that are held at a time; what would go over it is answered 429.")
+	fs.IntVar(&c.ExtProc.MaxStreams, flagMaxStreams, c.ExtProc.MaxStreams, "Most requests that are open at a time; further ones are answered 429.")
+	fs.DurationVar(&c.ExtProc.BodyTimeout, flagBodyTimeout, c.ExtProc.BodyTimeout,
+		"Time that a request body may take to come; what is held of one that takes longer is let go.")
+	fs.BoolVar(&c.ExtProc.LeaveEarly, flagEarlyClose, c.ExtProc.LeaveEarly,
+		"End each stream when its endpoint is picked, without seeing the response. Cheaper, and blind: speeds are not learnt, endpoints that fail are not noticed.")
 	fs.BoolVar(&c.ExtProc.ReportEndpoint, flagReportEndpoint, c.ExtProc.ReportEndpoint,
 		"Name the picked endpoint in the response header x-fairlead-picked-endpoint.")
 	fs.BoolVar(&c.ExtProc.IgnoreSubset, flagNoSubsetFilter, c.ExtProc.IgnoreSubset, "Ignore the gateway's hint of which endpoints may be picked.")
@@ -171,6 +193,12 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Time without a good scrape after which other endpoints are preferred.")
 	fs.DurationVar(&c.Scraping.LeaseTimeout, flagLeaseTimeout, c.Scraping.LeaseTimeout,
 		"Time for which a request counts on its endpoint when its stream ended early and no scrape comes.")
+
+	fs.IntVar(&c.Outliers.Failures, flagEjectAfter, c.Outliers.Failures,
+		"Responses 502, 503 or 504 in a row after which an endpoint gets no requests for a while. 0: never.")
+	fs.DurationVar(&c.Outliers.Base, flagEjectionTime, c.Outliers.Base,
+		"Time after which one request is sent to such an endpoint to see whether it works. It doubles while that fails.")
+	fs.DurationVar(&c.Outliers.Longest, flagEjectionLongest, c.Outliers.Longest, "Longest such time.")
 
 	fs.DurationVar(&c.Drain.Delay, flagDrainDelay, c.Drain.Delay,
 		"Time after SIGTERM in which the picker is unready and still accepts requests, for the news to spread.")
@@ -188,6 +216,7 @@ func (c *Config) Validate() error {
 		c.GRPC.validate(),
 		c.ExtProc.validate(),
 		validateScraping(c.Scraping),
+		validateOutliers(c.Outliers),
 		c.Drain.validate(),
 	)
 }
@@ -219,8 +248,28 @@ func (g GRPC) validate() error {
 }
 
 func (e ExtProc) validate() error {
-	if e.MaxRequestBody < minBody || e.MaxRequestBody > maxBody {
+	switch {
+	case e.MaxRequestBody < minBody || e.MaxRequestBody > maxBody:
 		return fmt.Errorf("--%s %s is out of range: give 1Ki to 1Gi", flagMaxRequestBody, e.MaxRequestBody.String())
+	case e.MaxBuffered < e.MaxRequestBody:
+		return fmt.Errorf("--%s %s is too little: give at least --%s, which is %s", flagMaxBuffered, e.MaxBuffered.String(),
+			flagMaxRequestBody, e.MaxRequestBody.String())
+	case e.MaxStreams < 1:
+		return fmt.Errorf("--%s %d is too few: give at least 1", flagMaxStreams, e.MaxStreams)
+	case e.BodyTimeout < time.Second:
+		return fmt.Errorf("--%s %s is too short: give at least 1s", flagBodyTimeout, e.BodyTimeout)
+	}
+	return nil
+}
+
+func validateOutliers(o outlier.Options) error {
+	switch {
+	case o.Failures < 0:
+		return fmt.Errorf("--%s %d is negative: give 0 to eject nobody", flagEjectAfter, o.Failures)
+	case o.Base <= 0:
+		return fmt.Errorf("--%s %s is not a time: give 1s, for instance", flagEjectionTime, o.Base)
+	case o.Longest < o.Base:
+		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagEjectionLongest, o.Longest, flagEjectionTime, o.Base)
 	}
 	return nil
 }

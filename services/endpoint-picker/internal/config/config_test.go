@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
+	"fairlead.dev/services/endpoint-picker/internal/outlier"
 )
 
 func TestParse(t *testing.T) {
@@ -26,14 +27,19 @@ func TestParse(t *testing.T) {
 	t.Setenv("NAMESPACE", "models")
 	c, err = Parse([]string{
 		"--pool-name=pool", "--grpc-port=1", "--grpc-health-port=2", "--secure-serving=false", "--body-mode=buffered", "--max-request-body=64MiB",
-		"--report-endpoint", "--disable-endpoint-subset-filter", "--refresh-metrics-interval=1s", "--refresh-metrics-timeout=3s",
+		"--max-buffered-bytes=1Gi", "--max-streams=7", "--request-body-timeout=5s", "--early-close",
+		"--eject-after=3", "--ejection-time=2s", "--ejection-time-max=1m", "--report-endpoint", "--disable-endpoint-subset-filter", "--refresh-metrics-interval=1s", "--refresh-metrics-timeout=3s",
 		"--metrics-staleness-threshold=5s", "--lease-timeout=2m", "--drain-delay=0", "--drain-timeout=10m", "--log-level=debug",
 		"--metrics-bind-address=:1234", "--kubeconfig=/k",
 	}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, "models", c.Pool.Name.Namespace)
 	assert.Equal(t, GRPC{Port: 1, HealthPort: 2}, c.GRPC)
-	assert.Equal(t, ExtProc{BodyMode: extproc.Buffered, MaxRequestBody: 64 << 20, ReportEndpoint: true, IgnoreSubset: true}, c.ExtProc)
+	assert.Equal(t, ExtProc{
+		BodyMode: extproc.Buffered, MaxRequestBody: 64 << 20, MaxBuffered: 1 << 30, MaxStreams: 7, BodyTimeout: 5 * time.Second,
+		ReportEndpoint: true, IgnoreSubset: true, LeaveEarly: true,
+	}, c.ExtProc)
+	assert.Equal(t, outlier.Options{Failures: 3, Base: 2 * time.Second, Longest: time.Minute}, c.Outliers)
 	assert.Equal(t, time.Second, c.Scraping.Interval)
 	assert.Equal(t, Drain{Timeout: 10 * time.Minute}, c.Drain)
 	assert.Equal(t, "debug", c.Logging.Level)

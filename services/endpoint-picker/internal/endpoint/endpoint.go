@@ -65,6 +65,7 @@ type Endpoint struct {
 	address  string
 	since    time.Time
 
+	health   Health
 	server   *predict.Server
 	prefixes *prefix.Index // nil if there is none
 	cache    int           // its number there
@@ -129,13 +130,16 @@ func (e *Endpoint) Description() *Description { return &e.said.Load().Descriptio
 // Server returns the same, as schedulers want it. It must not be changed.
 func (e *Endpoint) Server() *scheduling.Server { return &e.said.Load().server }
 
+// Health says whether the endpoint works.
+func (e *Endpoint) Health() *Health { return &e.health }
+
 // Address returns "ip:port", an IPv6 address in brackets.
 func (e *Endpoint) Address() string { return e.address }
 
 // Acquire counts one request that is about to be sent to the endpoint.
 func (e *Endpoint) Acquire() *Lease {
 	e.open.Add(1)
-	return &Lease{endpoint: e, acquired: e.acquired.Add(1)}
+	return &Lease{endpoint: e, acquired: e.acquired.Add(1), probe: e.health.Placed()}
 }
 
 // Place is Acquire for a request whose answer will be seen to begin, and of which so many tokens are not in the

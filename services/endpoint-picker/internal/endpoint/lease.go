@@ -12,6 +12,7 @@ type Lease struct {
 	endpoint *Endpoint
 	acquired int64 // its place in the order of acquisition
 	ended    atomic.Bool
+	probe    bool // the endpoint is ejected, and this is to show whether it works again
 	request  predict.Request
 }
 
@@ -31,8 +32,16 @@ func (l *Lease) First(now time.Time) {
 // Release ends the lease: the request has ended too.
 func (l *Lease) Release() {
 	if !l.ended.Swap(true) {
-		l.request.End()
+		l.end()
 		l.endpoint.finish()
+	}
+}
+
+// end is what both ends have in common.
+func (l *Lease) end() {
+	l.request.End()
+	if l.probe {
+		l.endpoint.health.Unknown() // unless it is known
 	}
 }
 
@@ -41,7 +50,7 @@ func (l *Lease) Abandon(now time.Time) {
 	if l.ended.Swap(true) {
 		return
 	}
-	l.request.End()
+	l.end()
 	e := l.endpoint
 	e.mu.Lock()
 	defer e.mu.Unlock()

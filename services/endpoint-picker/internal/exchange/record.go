@@ -5,6 +5,7 @@ package exchange
 import (
 	"time"
 
+	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
@@ -60,13 +61,8 @@ type Record struct {
 	Usage         Usage
 }
 
-// Usage is what the model server said it did. Of a response that did not say, Known is false.
-type Usage struct {
-	Known  bool
-	Prompt int // tokens
-	Output int // tokens
-	Cached int // tokens of the prompt that were in the cache
-}
+// Usage is what the model server said it did.
+type Usage = answer.Usage
 
 // Moved tells whether another endpoint than the picked one served the response.
 func (r *Record) Moved() bool {

@@ -8,13 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
 // deaf takes measurements and forgets them.
 type deaf struct{}
 
-func (deaf) StreamStarted()      {}
-func (deaf) StreamEnded(Outcome) {}
+func (deaf) StreamStarted()               {}
+func (deaf) StreamEnded(*exchange.Record) {}
 
 // BenchmarkMachine is what a request costs without gRPC and without the wire.
 func BenchmarkMachine(b *testing.B) {
@@ -22,7 +24,7 @@ func BenchmarkMachine(b *testing.B) {
 		b.Run(fmt.Sprintf("body=%d", size), func(b *testing.B) {
 			picker := newOne()
 			pieces := append([]Message{headers(FullDuplex)}, inChunks(noise(size), 16<<10)...)
-			pieces = append(pieces, answer(), pieceEnd("{}"))
+			pieces = append(pieces, reply(), pieceEnd("{}"))
 			var replies []Reply
 			b.ReportAllocs()
 			for b.Loop() {
@@ -51,9 +53,9 @@ func BenchmarkStream(b *testing.B) {
 			picker := newOne()
 			client := dial(b, NewServer(Params{
 				Options: Options{MaxRequestBody: maxBodyHere}, Log: zap.NewNop(), Picker: picker, Observer: deaf{},
-				Clock: clocktesting.NewFakePassiveClock(noon),
+				Clock: clocktesting.NewFakeClock(noon),
 			}), maxBodyHere+room)
-			first, status, token, last := headers(FullDuplex), answer(), piece("data: {\"choices\":[{\"delta\":{\"content\":\"word\"}}]}\n\n"), pieceEnd("data: [DONE]\n\n")
+			first, begin, token, last := headers(FullDuplex), reply(), piece("data: {\"choices\":[{\"delta\":{\"content\":\"word\"}}]}\n\n"), pieceEnd("data: [DONE]\n\n")
 			request := []*extprocv3.ProcessingRequest{toEnvoy(&first)}
 			pieces := inChunks(noise(bench.body), 16<<10)
 			for i := range pieces {
@@ -65,12 +67,12 @@ func BenchmarkStream(b *testing.B) {
 				picker.asked, picker.shown = picker.asked[:0], picker.shown[:0]
 				stream, err := client.Process(b.Context())
 				require.NoError(b, err)
-				exchange(b, stream, replies, request...)
-				exchange(b, stream, 1, toEnvoy(&status))
+				roundTrip(b, stream, replies, request...)
+				roundTrip(b, stream, 1, toEnvoy(&begin))
 				for range bench.tokens - 1 {
-					exchange(b, stream, 1, toEnvoy(&token))
+					roundTrip(b, stream, 1, toEnvoy(&token))
 				}
-				exchange(b, stream, 1, toEnvoy(&last))
+				roundTrip(b, stream, 1, toEnvoy(&last))
 				require.NoError(b, stream.CloseSend())
 				_, _ = stream.Recv()
 			}
@@ -78,7 +80,7 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-func exchange(b *testing.B, stream extprocv3.ExternalProcessor_ProcessClient, replies int, messages ...*extprocv3.ProcessingRequest) {
+func roundTrip(b *testing.B, stream extprocv3.ExternalProcessor_ProcessClient, replies int, messages ...*extprocv3.ProcessingRequest) {
 	b.Helper()
 	for _, m := range messages {
 		if err := stream.Send(m); err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // bodyModeNames are the values of the flag, by mode.
-var bodyModeNames = []string{FullDuplex: "full-duplex", Streamed: "streamed", Buffered: "buffered", None: "none"}
+var bodyModeNames = []string{FullDuplex: "full-duplex", Chunked: "streamed", Buffered: "buffered", None: "none"}
 
 // String returns the mode's name.
 func (m *BodyMode) String() string { return bodyModeNames[*m] }

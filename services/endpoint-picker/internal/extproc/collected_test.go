@@ -21,7 +21,8 @@ func TestCollected_IsOnePieceAtTheEnd(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			pool, want, c := &leakPool{}, []byte{}, collected{}
+			pool, want, budget := &leakPool{}, []byte{}, NewBudget(1<<20)
+			c := collected{budget: budget}
 			for i, n := range tt.sizes {
 				piece := bytes.Repeat([]byte{byte(i)}, n)
 				want = append(want, piece...)
@@ -31,7 +32,10 @@ func TestCollected_IsOnePieceAtTheEnd(t *testing.T) {
 			assert.Equal(t, len(want), c.size)
 			whole := c.take()
 			assert.Equal(t, want, whole.ReadOnlyData())
-			assert.Equal(t, collected{}, c)
+			assert.Zero(t, c.size)
+			assert.Equal(t, len(want), budget.Used(), "until it is released")
+			c.release()
+			assert.Zero(t, budget.Used())
 			whole.Free()
 			assert.Zero(t, pool.lent())
 		})
@@ -59,4 +63,20 @@ func TestCollected_HoldsNoMemoryForEachSmallPiece(t *testing.T) {
 	c.drop()
 	c.drop()
 	assert.Equal(t, collected{}, c)
+}
+
+func TestCollected_KeepsToItsBudget(t *testing.T) {
+	t.Parallel()
+	pool, budget := &leakPool{}, NewBudget(10_000)
+	a, b := collected{budget: budget}, collected{budget: budget}
+	assert.True(t, a.add(pool.copy(make([]byte, 6000))))
+	assert.False(t, b.add(pool.copy(make([]byte, 6000))))
+	assert.True(t, b.add(pool.copy(make([]byte, 4000))))
+	assert.Equal(t, 10_000, budget.Used())
+	a.drop()
+	assert.Equal(t, 4000, budget.Used())
+	assert.True(t, b.add(pool.copy(make([]byte, 6000))))
+	b.drop()
+	assert.Zero(t, budget.Used())
+	assert.Zero(t, pool.lent())
 }

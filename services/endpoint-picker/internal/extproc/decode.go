@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/mem"
 
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -18,6 +19,7 @@ var errMalformed = errors.New("malformed message")
 type decoder struct {
 	bodyMode     BodyMode // of gateways that do not tell theirs
 	ignoreSubset bool
+	wanted       *wanted
 }
 
 // decode reads a ProcessingRequest. A body that it has is the receiver's to free.
@@ -45,12 +47,12 @@ func (d decoder) decode(in mem.Buffer, m *Message) error {
 	switch m.Kind {
 	case RequestHeaders:
 		if !d.ignoreSubset {
-			m.Subset = decodeSubset(metadata)
+			m.Request.Subset = decodeSubset(metadata)
 		}
-		return decodeHeaders(part, m)
+		return d.decodeHeaders(part, m)
 	case ResponseHeaders:
-		m.Served = string(decodeText(lookupMetadata(metadata, lbNamespace, keyServed)))
-		return decodeHeaders(part, m)
+		m.Response.Served = string(decodeText(lookupMetadata(metadata, lbNamespace, keyServed)))
+		return d.decodeHeaders(part, m)
 	case RequestBody, ResponseBody:
 		return decodeBody(in, part, at, m)
 	}
@@ -76,12 +78,12 @@ func decodeModes(whole []byte) Modes {
 }
 
 // decodeHeaders reads HttpHeaders.
-func decodeHeaders(whole []byte, m *Message) error {
+func (d decoder) decodeHeaders(whole []byte, m *Message) error {
 	f := fields{whole: whole}
 	for f.more() {
 		switch f.tag {
 		case headersMap:
-			if err := m.readHeaders(f.bytes); err != nil {
+			if err := d.readHeaders(f.bytes, m); err != nil {
 				return err
 			}
 		case headersEndOfStream:
@@ -91,8 +93,8 @@ func decodeHeaders(whole []byte, m *Message) error {
 	return f.err()
 }
 
-// readHeaders reads a HeaderMap for the headers that are wanted. Of one that comes several times the first counts.
-func (m *Message) readHeaders(whole []byte) error {
+// readHeaders reads a HeaderMap for the headers that are wanted.
+func (d decoder) readHeaders(whole []byte, m *Message) error {
 	f := fields{whole: whole}
 	for f.more() {
 		if f.tag != mapHeaders {
@@ -103,20 +105,43 @@ func (m *Message) readHeaders(whole []byte) error {
 			return errMalformed
 		}
 		if m.Kind == RequestHeaders {
-			m.readRequestHeader(key, value)
-		} else if m.Status == 0 && isHeader(key, headerStatus) {
-			m.Status, _ = strconv.Atoi(string(value)) // none is 0
+			d.readRequestHeader(key, value, &m.Request)
+		} else {
+			m.Response.readHeader(key, value)
 		}
 	}
 	return f.err()
 }
 
-func (m *Message) readRequestHeader(key, value []byte) {
+// readRequestHeader reads one header. Of the gateway's own that come several times the first counts.
+func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 	switch {
-	case m.Path == "" && isHeader(key, headerPath):
-		m.Path = string(value)
-	case m.RequestID == "" && isHeader(key, headerRequestID):
-		m.RequestID = string(value)
+	case r.Path == "" && isHeader(key, headerPath):
+		r.Path = string(value)
+	case r.ID == "" && isHeader(key, headerRequestID):
+		r.ID = string(value)
+	case r.TraceParent == "" && isHeader(key, headerTrace):
+		r.TraceParent = string(value)
+	default:
+		c, ok := d.wanted.find(key)
+		if !ok {
+			return
+		}
+		r.Headers = append(r.Headers, request.Header{Name: c.Name, Value: string(value)})
+		if c.Private {
+			r.Private = append(r.Private, c.Name)
+		}
+	}
+}
+
+func (r *Response) readHeader(key, value []byte) {
+	switch {
+	case r.Status == 0 && isHeader(key, headerStatus):
+		r.Status, _ = strconv.Atoi(string(value)) // none is 0
+	case isHeader(key, headerContentType):
+		r.Events = bytes.HasPrefix(value, []byte(contentEvents))
+	case isHeader(key, headerContentEncoding):
+		r.Encoded = string(value) != encodingNone
 	}
 }
 

@@ -1,6 +1,15 @@
 package extproc
 
-import "google.golang.org/grpc/mem"
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc/mem"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
 
 // plain are the replies that say nothing but "go on", by kind. They are sent as they are: nobody writes to them.
 var plain = func() [len(outTags)]mem.BufferSlice {
@@ -23,37 +32,88 @@ func encode(r *Reply) mem.BufferSlice {
 	switch {
 	case r.Kind == Immediate:
 		return encodeRefusal(r.Refusal)
-	case r.Streamed:
-		return encodeBody(r)
-	case r.Destination != "":
-		return encodeDestination(r)
-	case r.Picked != "":
-		common := appendField(nil, commonHeaders, appendSetHeader(nil, headerPicked, r.Picked))
-		return buffers(appendField(nil, outResponseHeaders, appendField(nil, replyCommon, common)))
+	case r.Content == Streamed:
+		return encodeStreamed(r)
+	case r.Destination == "" && r.Headers == nil && r.Content == Same:
+		return plain[r.Kind]
 	}
-	return plain[r.Kind]
+	return encodeChanges(r)
 }
 
-// encodeDestination names the endpoint: in a header, which replaces the client's own of that name, and in metadata, for
-// gateways that go by it. On trailers it is in metadata alone, as headers set there would be trailers.
-func encodeDestination(r *Reply) mem.BufferSlice {
-	out := make([]byte, 0, 256)
+// encodeChanges writes a reply that changes something. The endpoint that was picked is in a header, which replaces the
+// client's own of that name, and in metadata, for gateways that go by it. On trailers it is in metadata alone, as
+// headers set there would be trailers.
+func encodeChanges(r *Reply) mem.BufferSlice {
+	out := make([]byte, 0, 320)
 	if r.Kind == RequestTrailers {
 		out = appendField(out, outRequestTrailers, nil)
 	} else {
-		common := make([]byte, 0, 128)
-		common = appendField(common, commonHeaders, appendSetHeader(make([]byte, 0, 96), headerDestination, r.Destination))
-		common = appendInteger(common, commonClearRoute, 1)
+		common := make([]byte, 0, 160)
+		if mutation := encodeHeaders(r); len(mutation) > 0 {
+			common = appendField(common, commonHeaders, mutation)
+		}
+		if r.Content == Replaced {
+			common = appendField(common, commonBody, encodeWhole(r.Body))
+		}
+		if r.Destination != "" {
+			common = appendInteger(common, commonClearRoute, 1)
+		}
 		out = appendOpening(out, outTags[r.Kind], fieldSize(replyCommon, len(common)))
 		out = appendField(out, replyCommon, common)
 	}
-	endpoint := appendField(nil, structFields, appendEntry(nil, headerDestination, appendText(nil, valueText, r.Destination)))
-	namespace := appendEntry(nil, lbNamespace, appendField(nil, valueStruct, endpoint))
-	return buffers(appendField(out, outDynamicMetadata, appendField(nil, structFields, namespace)))
+	if r.Destination != "" {
+		out = appendField(out, outDynamicMetadata, encodeMetadata(r))
+	}
+	return buffers(out)
 }
 
-// encodeBody passes a piece of a body on, by reference. Its end goes before it on the wire, so that nothing follows.
-func encodeBody(r *Reply) mem.BufferSlice {
+// encodeHeaders makes a HeaderMutation.
+func encodeHeaders(r *Reply) []byte {
+	mutation := make([]byte, 0, 128)
+	if r.Destination != "" {
+		mutation = appendSetHeader(mutation, headerDestination, r.Destination)
+	}
+	if r.Headers == nil {
+		return mutation
+	}
+	for _, h := range r.Headers.Set {
+		mutation = appendSetHeader(mutation, h.Name, h.Value)
+	}
+	for _, name := range r.Headers.Remove {
+		mutation = appendText(mutation, mutationRemove, name)
+	}
+	return mutation
+}
+
+// encodeMetadata makes the Struct of dynamic metadata.
+func encodeMetadata(r *Reply) []byte {
+	endpoint := appendField(nil, structFields, appendEntry(nil, headerDestination, appendText(nil, valueText, r.Destination)))
+	if len(r.Scores) > 0 {
+		var scores []byte
+		for _, s := range r.Scores {
+			scores = appendField(scores, structFields, appendEntry(nil, s.Address, appendNumber(nil, s.Value)))
+		}
+		endpoint = appendField(endpoint, structFields, appendEntry(nil, keyScores, appendField(nil, valueStruct, scores)))
+	}
+	return appendField(nil, structFields, appendEntry(nil, lbNamespace, appendField(nil, valueStruct, endpoint)))
+}
+
+// appendNumber appends a Value that is a number.
+func appendNumber(b []byte, v float64) []byte {
+	return binary.LittleEndian.AppendUint64(append(b, byte(valueNumber)), math.Float64bits(v))
+}
+
+// encodeWhole makes a BodyMutation that replaces a body, or a piece of one, and frees what it was made of.
+func encodeWhole(body mem.Buffer) []byte {
+	if body == nil {
+		return appendField(nil, mutationWhole, nil)
+	}
+	defer body.Free()
+	return appendField(make([]byte, 0, body.Len()+8), mutationWhole, body.ReadOnlyData())
+}
+
+// encodeStreamed passes a piece of a body on, by reference. Its end goes before it on the wire, so that nothing follows.
+func encodeStreamed(r *Reply) mem.BufferSlice {
 	size := 0
 	if r.Body != nil {
 		size = r.Body.Len()
@@ -77,22 +137,32 @@ func encodeBody(r *Reply) mem.BufferSlice {
 		out = appendInteger(out, bodyEndOfStream, 1)
 	}
 	if size == 0 {
+		if r.Body != nil {
+			r.Body.Free()
+		}
 		return buffers(out)
 	}
 	return mem.BufferSlice{mem.SliceBuffer(appendOpening(out, bodyBytes, size)), r.Body}
 }
 
-func encodeRefusal(r *Refusal) mem.BufferSlice {
+func encodeRefusal(r *exchange.Refusal) mem.BufferSlice {
 	out := appendField(nil, immediateStatus, appendInteger(nil, statusCode, uint64(r.Code)))
+	var headers []byte
 	if r.Reason != "" {
-		out = appendField(out, immediateHeaders, appendSetHeader(nil, headerDroppedReason, r.Reason))
+		headers = appendSetHeader(headers, headerDroppedReason, r.Reason)
+	}
+	if r.RetryAfter > 0 {
+		headers = appendSetHeader(headers, headerRetryAfter, strconv.Itoa(int(r.RetryAfter/time.Second)))
+	}
+	if len(headers) > 0 {
+		out = appendField(out, immediateHeaders, headers)
 	}
 	out = appendText(out, immediateBody, r.Text)
 	out = appendText(out, immediateDetails, "endpoint_picker_refused")
 	return buffers(appendField(nil, outImmediateResponse, out))
 }
 
-// appendSetHeader appends a HeaderMutation that sets one header, whatever it was.
+// appendSetHeader appends to a HeaderMutation that a header is set, whatever it was.
 func appendSetHeader(b []byte, key, value string) []byte {
 	header := appendText(make([]byte, 0, 64), headerKey, key)
 	header = appendText(header, headerRaw, value)

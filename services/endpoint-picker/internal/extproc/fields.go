@@ -6,6 +6,7 @@ type tag uint64
 // Kinds of fields.
 const (
 	integer tag = 0 // varint: numbers, enums, bools
+	fixed64 tag = 1 // doubles
 	message tag = 2 // text, bytes, messages, with their length
 )
 
@@ -48,6 +49,7 @@ const (
 
 	// HeaderMutation, HeaderValueOption
 	mutationSet    = 1<<3 | message
+	mutationRemove = 2<<3 | message
 	optionHeader   = 1<<3 | message
 	optionAction   = 3<<3 | integer
 	overwriteOrAdd = 2 // an action
@@ -57,6 +59,7 @@ const (
 	commonHeaders    = 2<<3 | message
 	commonBody       = 3<<3 | message
 	commonClearRoute = 5<<3 | integer
+	mutationWhole    = 1<<3 | message
 	mutationStreamed = 3<<3 | message
 
 	// ImmediateResponse, HttpStatus
@@ -73,6 +76,7 @@ const (
 	// Metadata, Struct, Value, ListValue, and the entries of maps
 	metadataFilter = 1<<3 | message
 	structFields   = 1<<3 | message
+	valueNumber    = 2<<3 | fixed64
 	valueText      = 3<<3 | message
 	valueStruct    = 5<<3 | message
 	valueList      = 6<<3 | message
@@ -94,4 +98,4 @@ var outTags = [...]tag{
 }
 
 // bodyModes are ours by the values of ProcessingMode.BodySendMode.
-var bodyModes = [...]BodyMode{0: None, 1: Streamed, 2: Buffered, 3: Buffered, 4: FullDuplex, 5: FullDuplex}
+var bodyModes = [...]BodyMode{0: None, 1: Chunked, 2: Buffered, 3: Buffered, 4: FullDuplex, 5: FullDuplex}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -34,7 +35,7 @@ func FuzzExchange(f *testing.F) {
 		}
 		picker := newOne()
 		if s.random.IntN(8) == 0 {
-			picker.err = scheduling.ErrNoEndpoints
+			picker.refusal = exchange.Unavailable(scheduling.ErrNoEndpoints)
 		}
 		m := NewMachine(picker, MachineOptions{MaxBody: 1 << 18, Now: now})
 		g := &strictGateway{subset: map[string]bool{address: true}}
@@ -51,7 +52,7 @@ func FuzzExchange(f *testing.F) {
 			require.NoError(t, g.finish())
 		}
 		outcome := m.Close(noon)
-		require.Equal(t, outcome.Kind == Refused, g.immediate != nil)
+		require.Equal(t, outcome.Outcome == exchange.Refused, g.immediate != nil)
 		settle(t, picker)
 	})
 }
@@ -115,11 +116,11 @@ func deliver(t *testing.T, g *strictGateway, replies []Reply) {
 }
 
 func (s *script) write() {
-	modes := []BodyMode{FullDuplex, FullDuplex, Streamed, Buffered, None}
+	modes := []BodyMode{FullDuplex, FullDuplex, Chunked, Buffered, None}
 	m := Modes{Request: modes[s.random.IntN(len(modes))], Response: modes[s.random.IntN(len(modes))]}
 	s.headers(Message{Kind: RequestHeaders, Modes: m}, RequestBody, RequestTrailers, m.Request)
 	if s.random.IntN(6) > 0 {
-		s.headers(Message{Kind: ResponseHeaders, Status: 200}, ResponseBody, ResponseTrailers, m.Response)
+		s.headers(reply(), ResponseBody, ResponseTrailers, m.Response)
 	}
 }
 
@@ -135,7 +136,7 @@ func (s *script) headers(h Message, body, trailers Kind, mode BodyMode) {
 	}
 	withTrailers := s.random.IntN(4) == 0
 	switch mode {
-	case FullDuplex, Streamed:
+	case FullDuplex, Chunked:
 		s.pieces(body, !withTrailers)
 	case Buffered:
 		s.add(body, s.bytes(1<<12), !withTrailers)

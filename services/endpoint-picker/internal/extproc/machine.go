@@ -3,28 +3,34 @@ package extproc
 import (
 	"errors"
 	"fmt"
-	"net/http"
+	"strconv"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/mem"
 
-	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/request"
-	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
 // maxChunk is the largest streamed body reply: gateways refuse messages of more than 64 KiB.
 const maxChunk = 62000
 
-// reasonNoEndpoints tells clients, in a header, why their request was dropped.
-const reasonNoEndpoints = "rejected-no-endpoints"
-
 // errOrder means that the gateway sent what cannot come at this place.
 var errOrder = errors.New("message out of order")
 
-// picker picks the endpoint of one request.
+// errStreams means that there are as many streams as there may be.
+var errStreams = errors.New("too many requests are open")
+
+// picker decides about requests.
 type picker interface {
-	Pick(in request.Incoming, subset *scheduling.Subset) (*endpoint.Lease, error)
+	// Pick places the request of an exchange, or says why it cannot.
+	Pick(x *exchange.Exchange) *exchange.Refusal
+	// Placed is called when the gateway has been told where a request goes.
+	Placed(x *exchange.Exchange)
+	// Responded is called when the status of the response is known.
+	Responded(x *exchange.Exchange)
 }
 
 // requestState is how far the request's side of a stream has come; see the table in the package's comment.
@@ -51,35 +57,42 @@ const (
 
 // MachineOptions is what all streams have in common.
 type MachineOptions struct {
-	MaxBody        int  // bytes of a request body
-	ReportEndpoint bool // name the picked endpoint in the response's headers
+	MaxBody        int     // bytes of a request body
+	Buffered       *Budget // of bytes of all bodies that are held
+	ReportEndpoint bool    // name the picked endpoint in the response's headers
+	LeaveEarly     bool    // end the stream when the request has been answered
 	Now            func() time.Time
 }
 
-// A Machine is one stream, without I/O. It is used by one goroutine.
+// A Machine is one stream, without I/O. Expire may be called by anybody, the rest by one goroutine.
 type Machine struct {
 	options MachineOptions
 	picker  picker
 
+	mu       sync.Mutex // a Step and an Expire come one after the other
 	request  requestState
 	response responseState
 	modes    Modes
-	path     string
-	subset   *scheduling.Subset
+	exchange exchange.Exchange
 	body     collected
-	lease    *endpoint.Lease
-	status   int
-	served   string
+	expired  bool
+	told     bool // the picker knows that the gateway was told
+	usage    answer.UsageReader
 }
 
 // NewMachine returns a Machine at the start of its stream.
 func NewMachine(p picker, o MachineOptions) *Machine {
-	return &Machine{picker: p, options: o}
+	m := &Machine{options: o, picker: p}
+	m.exchange.Began = o.Now()
+	m.body.budget = o.Buffered
+	return m
 }
 
 // Step takes one message and appends the replies to it, which are to be sent in their order. After an error the
 // stream must be ended; after an immediate reply it should be.
 func (m *Machine) Step(in *Message, out []Reply) ([]Reply, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	switch in.Kind {
 	case RequestHeaders:
 		return m.requestHeaders(in, out)
@@ -93,19 +106,68 @@ func (m *Machine) Step(in *Message, out []Reply) ([]Reply, error) {
 	return out, nil // a message about nothing, such as a window update
 }
 
-// Close says that the stream has ended. It is called once.
-func (m *Machine) Close(now time.Time) Outcome {
+// Sent says that the replies of the last Step have been sent. It reports whether the stream is to be ended.
+func (m *Machine) Sent() (done bool) {
+	if m.exchange.Lease == nil {
+		return false
+	}
+	if !m.told {
+		m.told = true
+		m.body.release()
+		m.picker.Placed(&m.exchange)
+	}
+	return m.options.LeaveEarly && m.request == requestDone
+}
+
+// Expire gives up on a request body that has not come to its end: what is held of it is let go. The gateway hears of it
+// when it sends more.
+func (m *Machine) Expire() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.request == requestCollecting {
+		m.expired = true
+		m.body.drop()
+	}
+}
+
+// Overloaded refuses the request before anything of it was seen.
+func (m *Machine) Overloaded() []Reply { return m.refuse(nil, exchange.Exhausted(errStreams)) }
+
+// Collecting tells whether the end of a body is waited for.
+func (m *Machine) Collecting() bool { return m.request == requestCollecting }
+
+// Close says that the stream has ended, and returns what became of it. It is called once.
+func (m *Machine) Close(now time.Time) *exchange.Record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.body.drop()
-	o := Outcome{Kind: m.outcome(), Status: m.status}
-	if m.lease != nil {
-		o.Moved = m.served != "" && m.served != m.lease.Address()
+	x := &m.exchange
+	if x.Lease != nil {
+		if !m.told {
+			m.picker.Placed(x)
+		}
 		if m.response == responseOpen && m.modes.Response != None {
-			m.lease.Release() // in the middle of the response: whoever wanted it has gone
+			x.Lease.Release() // in the middle of the response: whoever wanted it has gone
 		} else {
-			m.lease.Abandon(now) // unless released at the response's end
+			x.Lease.Abandon(now) // unless released at the response's end
 		}
 	}
-	return o
+	x.Outcome, x.Ended, x.Usage = m.outcome(), now, m.usage.Usage()
+	return &x.Record
+}
+
+func (m *Machine) outcome() exchange.Outcome {
+	switch {
+	case m.request == requestRefused:
+		return exchange.Refused
+	case m.exchange.Lease == nil:
+		return exchange.Unpicked
+	case m.response >= responseWhole:
+		return exchange.Completed
+	case m.response == responseOpen && m.modes.Response != None:
+		return exchange.Interrupted
+	}
+	return exchange.Unseen
 }
 
 func (m *Machine) requestHeaders(in *Message, out []Reply) ([]Reply, error) {
@@ -115,7 +177,11 @@ func (m *Machine) requestHeaders(in *Message, out []Reply) ([]Reply, error) {
 	case m.request != requestFresh:
 		return out, fmt.Errorf("request headers: %w", errOrder)
 	}
-	m.modes, m.path, m.subset = in.Modes, in.Path, in.Subset
+	m.modes = in.Modes
+	x, r := &m.exchange, &in.Request
+	x.Path, x.RequestID, x.TraceParent, x.Subset = r.Path, r.ID, r.TraceParent, r.Subset
+	x.Incoming = request.Incoming{Path: r.Path, Headers: r.Headers}
+	x.Remove = r.Private
 	switch {
 	case in.EndOfStream:
 		return m.pick(out, Reply{Kind: RequestHeaders}, requestDone), nil
@@ -137,17 +203,13 @@ func (m *Machine) requestBody(in *Message, out []Reply) []Reply {
 	}
 	switch m.request {
 	case requestFresh:
-		return m.refuse(out, badRequest("request body before the request headers"))
+		return m.refuse(out, exchange.BadRequest("request body before the request headers"))
 	case requestCollecting:
 		return m.collect(in, out)
 	case requestAwaiting:
-		if in.size() > m.options.MaxBody {
-			return m.refuse(out, tooLarge(m.options.MaxBody))
-		}
-		m.body.add(in.take())
-		defer m.body.drop() // the gateway has it
-		return m.pick(out, Reply{Kind: RequestBody}, next)
+		return m.buffered(in, out, next)
 	case requestOpen:
+		m.exchange.RequestBytes += in.size()
 		m.request = next
 		return append(out, Reply{Kind: RequestBody})
 	case requestDone, requestRefused:
@@ -159,12 +221,18 @@ func (m *Machine) requestTrailers(out []Reply) []Reply {
 	reply := Reply{Kind: RequestTrailers}
 	switch m.request {
 	case requestFresh:
-		return m.refuse(out, badRequest("request trailers before the request headers"))
+		return m.refuse(out, exchange.BadRequest("request trailers before the request headers"))
 	case requestCollecting:
+		if m.expired {
+			return m.refuse(out, exchange.TimedOut())
+		}
 		if out = m.pick(out, Reply{Kind: RequestHeaders}, requestDone); m.request == requestRefused {
 			return out
 		}
-		return append(m.sendBody(out), reply)
+		if m.body.size > 0 {
+			out = m.sendBody(out, inTheMiddle)
+		}
+		return append(out, reply)
 	case requestAwaiting:
 		return m.pick(out, reply, requestDone)
 	case requestOpen:
@@ -175,138 +243,123 @@ func (m *Machine) requestTrailers(out []Reply) []Reply {
 	return out
 }
 
+// keep keeps one piece of a body, or says why it cannot be kept.
+func (m *Machine) keep(in *Message) *exchange.Refusal {
+	if m.expired {
+		return exchange.TimedOut()
+	}
+	if m.body.size+in.size() > m.options.MaxBody {
+		return exchange.TooLarge(m.options.MaxBody)
+	}
+	if !m.body.add(in.take()) {
+		return exchange.Exhausted(errBuffered)
+	}
+	m.exchange.RequestBytes = m.body.size
+	return nil
+}
+
 // collect keeps one piece of a full-duplex body. At its end everything that was held back goes out.
 func (m *Machine) collect(in *Message, out []Reply) []Reply {
-	if m.body.size+in.size() > m.options.MaxBody {
-		return m.refuse(out, tooLarge(m.options.MaxBody))
+	if r := m.keep(in); r != nil {
+		return m.refuse(out, r)
 	}
-	m.body.add(in.take())
 	if !in.EndOfStream {
 		return out
 	}
 	if out = m.pick(out, Reply{Kind: RequestHeaders}, requestDone); m.request == requestRefused {
 		return out
 	}
-	out = m.sendBody(out)
-	if last := &out[len(out)-1]; last.Kind == RequestBody {
-		last.EndOfStream = true
-		return out
+	if m.body.size > 0 { // now it is known
+		length := strconv.Itoa(m.body.size + m.exchange.Edit.Growth())
+		out[len(out)-1].change().Set = append(m.exchange.Set, request.Header{Name: headerContentLength, Value: length})
 	}
-	return appendPiece(out, RequestBody, nil, true) // an empty body is one empty chunk
+	return m.sendBody(out, atTheEnd)
 }
 
-// sendBody appends the collected body, without an end.
-func (m *Machine) sendBody(out []Reply) []Reply {
-	if m.body.size == 0 {
+// buffered takes a body that comes whole.
+func (m *Machine) buffered(in *Message, out []Reply, next requestState) []Reply {
+	if r := m.keep(in); r != nil {
+		return m.refuse(out, r)
+	}
+	reply := Reply{Kind: RequestBody}
+	if out = m.pick(out, reply, next); m.request == requestRefused {
 		return out
 	}
-	return appendPiece(out, RequestBody, m.body.take(), false)
+	if edit := m.exchange.Edit; edit.With != nil {
+		whole := m.body.bytes()
+		last := &out[len(out)-1]
+		edited := make(mem.SliceBuffer, 0, len(whole)+edit.Growth())
+		edited = append(append(append(edited, whole[:edit.From]...), edit.With...), whole[edit.To:]...)
+		last.Content, last.Body = Replaced, edited
+	}
+	m.body.drop() // the gateway has it
+	return out
 }
 
 // pick appends the reply with the endpoint that was picked, or a refusal.
 func (m *Machine) pick(out []Reply, reply Reply, next requestState) []Reply {
-	lease, err := m.picker.Pick(request.Incoming{Path: m.path, Body: m.body.bytes()}, m.subset)
-	switch {
-	case errors.Is(err, request.ErrMalformed):
-		return m.refuse(out, badRequest(err.Error()))
-	case err != nil:
-		return m.refuse(out, unavailable(err))
+	x := &m.exchange
+	x.Arrived = m.options.Now()
+	x.Incoming.Body = m.body.bytes()
+	refusal := m.picker.Pick(x)
+	x.Incoming = request.Incoming{}
+	if refusal != nil {
+		return m.refuse(out, refusal)
 	}
-	m.lease, m.request, m.subset = lease, next, nil
-	reply.Destination = lease.Address()
+	m.request, m.usage.Key = next, x.UsageKey
+	reply.Destination, reply.Scores = x.Destination, x.Scores
+	if len(x.Set) > 0 || len(x.Remove) > 0 {
+		reply.Headers = &Headers{Set: x.Set, Remove: x.Remove}
+	}
 	return append(out, reply)
 }
 
-func (m *Machine) refuse(out []Reply, r *Refusal) []Reply {
+// change returns the changes to headers, to be added to.
+func (r *Reply) change() *Headers {
+	if r.Headers == nil {
+		r.Headers = &Headers{}
+	}
+	return r.Headers
+}
+
+// position says whether more of a body follows.
+type position bool
+
+const (
+	inTheMiddle position = false
+	atTheEnd    position = true
+)
+
+// sendBody appends the collected body, as the pick has edited it.
+func (m *Machine) sendBody(out []Reply, at position) []Reply {
+	body := m.body.take()
+	if edit := m.exchange.Edit; edit.With != nil && body != nil {
+		out = appendPiece(out, RequestBody, body.Slice(0, edit.From), inTheMiddle)
+		out = appendPiece(out, RequestBody, mem.SliceBuffer(edit.With), inTheMiddle)
+		rest := body.Slice(edit.To, body.Len())
+		body.Free()
+		body = rest
+	}
+	return appendPiece(out, RequestBody, body, at)
+}
+
+func (m *Machine) refuse(out []Reply, r *exchange.Refusal) []Reply {
 	m.body.drop()
-	m.request, m.status = requestRefused, r.Code
+	m.request, m.exchange.Status, m.exchange.Reason = requestRefused, r.Code, r.Reason
 	return append(out, Reply{Kind: Immediate, Refusal: r})
-}
-
-func (m *Machine) responseMessage(in *Message, out []Reply) ([]Reply, error) {
-	if m.request == requestRefused || m.response == responseDone {
-		return out, nil
-	}
-	if m.lease == nil { // the gateway's own response: there will be no request
-		m.body.drop()
-		m.request = requestDone
-	}
-	end := in.EndOfStream
-	switch in.Kind {
-	case ResponseHeaders:
-		if m.response != responseFresh {
-			return out, fmt.Errorf("response headers: %w", errOrder)
-		}
-		m.status, m.served = in.Status, in.Served
-		out = append(out, m.responseHeaders())
-	case ResponseBody:
-		out = m.responseBody(in, out)
-	default:
-		end = true
-		out = append(out, Reply{Kind: ResponseTrailers})
-	}
-	switch {
-	case end:
-		m.response = responseDone
-	case in.Kind == ResponseBody && m.modes.Response == Buffered:
-		m.response = responseWhole
-	default:
-		m.response = responseOpen
-	}
-	if m.lease != nil && m.response >= responseWhole {
-		m.lease.Release()
-	}
-	return out, nil
-}
-
-func (m *Machine) responseHeaders() Reply {
-	r := Reply{Kind: ResponseHeaders}
-	if m.options.ReportEndpoint && m.lease != nil {
-		r.Picked = m.lease.Address()
-	}
-	return r
-}
-
-func (m *Machine) responseBody(in *Message, out []Reply) []Reply {
-	if m.lease != nil && m.status == http.StatusOK && in.size() > 0 {
-		m.lease.First(m.options.Now())
-	}
-	if m.modes.Response != FullDuplex {
-		return append(out, Reply{Kind: ResponseBody})
-	}
-	return appendPiece(out, ResponseBody, in.take(), in.EndOfStream)
 }
 
 // appendPiece appends one piece of a body, which it takes over, in chunks that gateways accept. An empty piece is one
 // empty chunk.
-func appendPiece(out []Reply, kind Kind, piece mem.Buffer, end bool) []Reply {
+func appendPiece(out []Reply, kind Kind, piece mem.Buffer, at position) []Reply {
 	if piece == nil || piece.Len() <= maxChunk {
-		return append(out, Reply{Kind: kind, Streamed: true, Body: piece, EndOfStream: end})
+		return append(out, Reply{Kind: kind, Content: Streamed, Body: piece, EndOfStream: bool(at)})
 	}
 	size := piece.Len()
 	for from := 0; from < size; from += maxChunk {
 		to := min(from+maxChunk, size)
-		out = append(out, Reply{Kind: kind, Streamed: true, Body: piece.Slice(from, to), EndOfStream: end && to == size})
+		out = append(out, Reply{Kind: kind, Content: Streamed, Body: piece.Slice(from, to), EndOfStream: bool(at) && to == size})
 	}
 	piece.Free()
 	return out
-}
-
-func badRequest(text string) *Refusal {
-	return &Refusal{Code: http.StatusBadRequest, Text: "inference error: BadRequest - " + text}
-}
-
-func tooLarge(limit int) *Refusal {
-	return &Refusal{
-		Code: http.StatusRequestEntityTooLarge,
-		Text: fmt.Sprintf("inference error: PayloadTooLarge - request body is over %d bytes", limit),
-	}
-}
-
-func unavailable(err error) *Refusal {
-	return &Refusal{
-		Code:   http.StatusServiceUnavailable,
-		Reason: reasonNoEndpoints,
-		Text:   "inference error: ServiceUnavailable - " + err.Error(),
-	}
 }

@@ -2,8 +2,8 @@ package extproc
 
 import (
 	"bytes"
-	"fmt"
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
@@ -12,7 +12,10 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"fairlead.dev/pkg/depcheck"
+	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
@@ -24,33 +27,49 @@ const address = "10.0.0.1:8000"
 
 // one is a picker that knows one endpoint, or none and why.
 type one struct {
-	endpoint *endpoint.Endpoint
-	err      error
-	asked    []*scheduling.Subset
-	shown    []string // path and body
+	endpoint  *endpoint.Endpoint
+	refusal   *exchange.Refusal
+	placement exchange.Placement // besides the endpoint
+	asked     []*scheduling.Subset
+	shown     []string // path and body
+	headers   []request.Headers
+	placed    int
+	responded []int
 }
 
 func newOne() *one {
 	return &one{endpoint: endpoint.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort(address)}}, noon, predict.NewLearner().NewServer())}
 }
 
-func (o *one) Pick(in request.Incoming, s *scheduling.Subset) (*endpoint.Lease, error) {
-	o.asked = append(o.asked, s)
-	o.shown = append(o.shown, in.Path+" "+string(in.Body))
-	if o.err != nil {
-		return nil, o.err
+func (o *one) Pick(x *exchange.Exchange) *exchange.Refusal {
+	o.asked = append(o.asked, x.Subset)
+	o.shown = append(o.shown, x.Incoming.Path+" "+string(x.Incoming.Body))
+	o.headers = append(o.headers, x.Incoming.Headers)
+	if o.refusal != nil {
+		return o.refusal
 	}
-	return o.endpoint.Place(noon, 1000), nil
+	private := x.Remove
+	x.Placement = o.placement
+	x.Remove = append(private, x.Remove...)
+	x.Endpoint, x.Lease, x.Destination = o.endpoint, o.endpoint.Place(noon, 1000), o.endpoint.Address()
+	return nil
 }
+
+func (o *one) Placed(*exchange.Exchange) { o.placed++ }
+
+func (o *one) Responded(x *exchange.Exchange) { o.responded = append(o.responded, x.Status) }
 
 func (o *one) inFlight() int { return int(o.endpoint.Stats(noon).InFlight) }
 
 // Messages, short.
+func reply() Message { return answered(200) }
+func answered(code int) Message {
+	return Message{Kind: ResponseHeaders, Response: Response{Status: code}}
+}
 func headers(m BodyMode) Message    { return Message{Kind: RequestHeaders, Modes: Modes{m, m}} }
 func headersEnd(m BodyMode) Message { h := headers(m); h.EndOfStream = true; return h }
 func body(s string) Message         { return Message{Kind: RequestBody, Body: buffer(s)} }
 func bodyEnd(s string) Message      { b := body(s); b.EndOfStream = true; return b }
-func answer() Message               { return Message{Kind: ResponseHeaders, Status: 200} }
 func piece(s string) Message        { return Message{Kind: ResponseBody, Body: buffer(s)} }
 func pieceEnd(s string) Message     { p := piece(s); p.EndOfStream = true; return p }
 
@@ -60,13 +79,16 @@ var (
 )
 
 // Replies, short.
-func picked(k Kind) Reply        { return Reply{Kind: k, Destination: address} }
-func goOn(k Kind) Reply          { return Reply{Kind: k} }
-func echo(s string) Reply        { return Reply{Kind: RequestBody, Streamed: true, Body: buffer(s)} }
-func echoEnd(s string) Reply     { e := echo(s); e.EndOfStream = true; return e }
-func passed(s string) Reply      { return Reply{Kind: ResponseBody, Streamed: true, Body: buffer(s)} }
-func passedEnd(s string) Reply   { p := passed(s); p.EndOfStream = true; return p }
-func refused(r *Refusal) []Reply { return []Reply{{Kind: Immediate, Refusal: r}} }
+func picked(k Kind) Reply { return Reply{Kind: k, Destination: address} }
+func pickedFor(size int) Reply {
+	return Reply{Kind: RequestHeaders, Destination: address, Headers: &Headers{Set: request.Headers{{Name: "content-length", Value: strconv.Itoa(size)}}}}
+}
+func goOn(k Kind) Reply                   { return Reply{Kind: k} }
+func echo(s string) Reply                 { return Reply{Kind: RequestBody, Content: Streamed, Body: buffer(s)} }
+func echoEnd(s string) Reply              { e := echo(s); e.EndOfStream = true; return e }
+func passed(s string) Reply               { return Reply{Kind: ResponseBody, Content: Streamed, Body: buffer(s)} }
+func passedEnd(s string) Reply            { p := passed(s); p.EndOfStream = true; return p }
+func refused(r *exchange.Refusal) []Reply { return []Reply{{Kind: Immediate, Refusal: r}} }
 
 // none is the list of no replies.
 var none []Reply
@@ -75,21 +97,30 @@ func options() MachineOptions { return MachineOptions{MaxBody: 100, Now: now} }
 
 func now() time.Time { return noon }
 
+// result is the part of a record that the machine alone knows.
+type result struct {
+	Outcome exchange.Outcome
+	Status  int
+	Moved   bool
+}
+
+func resultOf(r *exchange.Record) result { return result{r.Outcome, r.Status, r.Moved()} }
+
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	type step struct {
 		give Message
 		want []Reply
 	}
-	unseen := Outcome{Kind: Unseen}
-	completed := Outcome{Kind: Completed, Status: 200}
+	unseen := result{Outcome: exchange.Unseen}
+	completed := result{Outcome: exchange.Completed, Status: 200}
 	tests := []struct {
 		name    string
 		steps   []step
-		want    Outcome
+		want    result
 		wantErr error
 	}{
-		{name: "nothing at all", want: Outcome{Kind: Unpicked}},
+		{name: "nothing at all", want: result{Outcome: exchange.Unpicked}},
 		{name: "header-only request", want: unseen, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
 		}},
@@ -97,21 +128,21 @@ func TestMachine(t *testing.T) {
 			{headers(FullDuplex), none},
 			{body("a"), none},
 			{body("bc"), none},
-			{bodyEnd("d"), []Reply{picked(RequestHeaders), echoEnd("abcd")}},
+			{bodyEnd("d"), []Reply{pickedFor(4), echoEnd("abcd")}},
 		}},
 		{name: "end in an empty message", want: unseen, steps: []step{
 			{headers(FullDuplex), none},
 			{body("abc"), none},
-			{bodyEnd(""), []Reply{picked(RequestHeaders), echoEnd("abc")}},
+			{bodyEnd(""), []Reply{pickedFor(3), echoEnd("abc")}},
 		}},
 		{name: "empty body", want: unseen, steps: []step{
 			{headers(FullDuplex), none},
 			{body(""), none},
-			{bodyEnd(""), []Reply{picked(RequestHeaders), {Kind: RequestBody, Streamed: true, EndOfStream: true}}},
+			{bodyEnd(""), []Reply{picked(RequestHeaders), {Kind: RequestBody, Content: Streamed, EndOfStream: true}}},
 		}},
 		{name: "end delivered twice (envoy#46237)", want: unseen, steps: []step{
 			{headers(FullDuplex), none},
-			{bodyEnd("abc"), []Reply{picked(RequestHeaders), echoEnd("abc")}},
+			{bodyEnd("abc"), []Reply{pickedFor(3), echoEnd("abc")}},
 			{bodyEnd("abc"), none},
 			{body("x"), none},
 			{trailers, none},
@@ -143,20 +174,20 @@ func TestMachine(t *testing.T) {
 		{name: "buffered, header-only", want: unseen, steps: []step{{headersEnd(Buffered), []Reply{picked(RequestHeaders)}}}},
 		{name: "no body is sent", want: unseen, steps: []step{{headers(None), []Reply{picked(RequestHeaders)}}}},
 		{name: "streamed", want: unseen, steps: []step{
-			{headers(Streamed), []Reply{picked(RequestHeaders)}},
+			{headers(Chunked), []Reply{picked(RequestHeaders)}},
 			{body("abc"), []Reply{goOn(RequestBody)}},
 			{bodyEnd("abc"), []Reply{goOn(RequestBody)}},
 			{bodyEnd("abc"), none},
 		}},
 		{name: "streamed with trailers", want: unseen, steps: []step{
-			{headers(Streamed), []Reply{picked(RequestHeaders)}},
+			{headers(Chunked), []Reply{picked(RequestHeaders)}},
 			{body("abc"), []Reply{goOn(RequestBody)}},
 			{trailers, []Reply{goOn(RequestTrailers)}},
 			{trailers, none},
 		}},
 		{name: "whole exchange, each piece echoed as it comes", want: completed, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{answer(), []Reply{goOn(ResponseHeaders)}},
+			{reply(), []Reply{goOn(ResponseHeaders)}},
 			{piece("data: a\n\n"), []Reply{passed("data: a\n\n")}},
 			{piece(""), []Reply{passed("")}},
 			{pieceEnd(""), []Reply{passedEnd("")}},
@@ -164,83 +195,83 @@ func TestMachine(t *testing.T) {
 		}},
 		{name: "response with trailers", want: completed, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{answer(), []Reply{goOn(ResponseHeaders)}},
+			{reply(), []Reply{goOn(ResponseHeaders)}},
 			{piece("a"), []Reply{passed("a")}},
 			{answerTrailers, []Reply{goOn(ResponseTrailers)}},
 			{answerTrailers, none},
 		}},
 		{name: "response without a body", want: completed, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{Message{Kind: ResponseHeaders, Status: 200, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
+			{Message{Kind: ResponseHeaders, Response: Response{Status: 200}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
 		}},
 		{name: "streamed response", want: completed, steps: []step{
-			{headersEnd(Streamed), []Reply{picked(RequestHeaders)}},
-			{answer(), []Reply{goOn(ResponseHeaders)}},
+			{headersEnd(Chunked), []Reply{picked(RequestHeaders)}},
+			{reply(), []Reply{goOn(ResponseHeaders)}},
 			{piece("a"), []Reply{goOn(ResponseBody)}},
 			{pieceEnd("b"), []Reply{goOn(ResponseBody)}},
 		}},
 		{name: "buffered response, its trailers not shown", want: completed, steps: []step{
 			{headersEnd(Buffered), []Reply{picked(RequestHeaders)}},
-			{answer(), []Reply{goOn(ResponseHeaders)}},
+			{reply(), []Reply{goOn(ResponseHeaders)}},
 			{piece("abc"), []Reply{goOn(ResponseBody)}},
 		}},
 		{name: "buffered response with trailers", want: completed, steps: []step{
 			{headersEnd(Buffered), []Reply{picked(RequestHeaders)}},
-			{answer(), []Reply{goOn(ResponseHeaders)}},
+			{reply(), []Reply{goOn(ResponseHeaders)}},
 			{piece("abc"), []Reply{goOn(ResponseBody)}},
 			{answerTrailers, []Reply{goOn(ResponseTrailers)}},
 		}},
-		{name: "response body is not shown", want: Outcome{Kind: Unseen, Status: 200}, steps: []step{
+		{name: "response body is not shown", want: result{Outcome: exchange.Unseen, Status: 200}, steps: []step{
 			{headersEnd(None), []Reply{picked(RequestHeaders)}},
-			{answer(), []Reply{goOn(ResponseHeaders)}},
+			{reply(), []Reply{goOn(ResponseHeaders)}},
 		}},
-		{name: "stream ends in the middle of the response", want: Outcome{Kind: Interrupted, Status: 200}, steps: []step{
+		{name: "stream ends in the middle of the response", want: result{Outcome: exchange.Interrupted, Status: 200}, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{answer(), []Reply{goOn(ResponseHeaders)}},
+			{reply(), []Reply{goOn(ResponseHeaders)}},
 			{piece("a"), []Reply{passed("a")}},
 		}},
-		{name: "another endpoint served", want: Outcome{Kind: Completed, Status: 502, Moved: true}, steps: []step{
+		{name: "another endpoint served", want: result{Outcome: exchange.Completed, Status: 502, Moved: true}, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{Message{Kind: ResponseHeaders, Status: 502, Served: "10.0.0.2:8000", EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
+			{Message{Kind: ResponseHeaders, Response: Response{Status: 502, Served: "10.0.0.2:8000"}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
 		}},
-		{name: "the picked endpoint served", want: Outcome{Kind: Completed, Status: 200}, steps: []step{
+		{name: "the picked endpoint served", want: result{Outcome: exchange.Completed, Status: 200}, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{Message{Kind: ResponseHeaders, Status: 200, Served: address, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
+			{Message{Kind: ResponseHeaders, Response: Response{Status: 200, Served: address}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
 		}},
-		{name: "the gateway's own response, before the pick", want: Outcome{Kind: Unpicked, Status: 408}, steps: []step{
+		{name: "the gateway's own response, before the pick", want: result{Outcome: exchange.Unpicked, Status: 408}, steps: []step{
 			{headers(FullDuplex), none},
 			{body("abc"), none},
-			{Message{Kind: ResponseHeaders, Status: 408}, []Reply{goOn(ResponseHeaders)}},
+			{answered(408), []Reply{goOn(ResponseHeaders)}},
 			{bodyEnd("d"), none},
 			{trailers, none},
 			{pieceEnd("timeout"), []Reply{passedEnd("timeout")}},
 		}},
-		{name: "body over the limit", want: Outcome{Kind: Refused, Status: 413}, steps: []step{
+		{name: "body over the limit", want: result{Outcome: exchange.Refused, Status: 413}, steps: []step{
 			{headers(FullDuplex), none},
 			{body(string(make([]byte, 100))), none},
-			{body("x"), refused(tooLarge(100))},
+			{body("x"), refused(exchange.TooLarge(100))},
 			{bodyEnd("y"), none},
 			{trailers, none},
-			{answer(), none},
+			{reply(), none},
 			{headers(FullDuplex), none},
 		}},
 		{name: "body at the limit", want: unseen, steps: []step{
 			{headers(FullDuplex), none},
 			{body(string(make([]byte, 100))), none},
-			{bodyEnd(""), []Reply{picked(RequestHeaders), echoEnd(string(make([]byte, 100)))}},
+			{bodyEnd(""), []Reply{pickedFor(100), echoEnd(string(make([]byte, 100)))}},
 		}},
-		{name: "buffered body over the limit", want: Outcome{Kind: Refused, Status: 413}, steps: []step{
+		{name: "buffered body over the limit", want: result{Outcome: exchange.Refused, Status: 413}, steps: []step{
 			{headers(Buffered), []Reply{goOn(RequestHeaders)}},
-			{bodyEnd(string(make([]byte, 101))), refused(tooLarge(100))},
+			{bodyEnd(string(make([]byte, 101))), refused(exchange.TooLarge(100))},
 		}},
-		{name: "body first", want: Outcome{Kind: Refused, Status: 400}, steps: []step{
-			{bodyEnd("abc"), refused(badRequest("request body before the request headers"))},
+		{name: "body first", want: result{Outcome: exchange.Refused, Status: 400}, steps: []step{
+			{bodyEnd("abc"), refused(exchange.BadRequest("request body before the request headers"))},
 		}},
-		{name: "trailers first", want: Outcome{Kind: Refused, Status: 400}, steps: []step{
-			{trailers, refused(badRequest("request trailers before the request headers"))},
+		{name: "trailers first", want: result{Outcome: exchange.Refused, Status: 400}, steps: []step{
+			{trailers, refused(exchange.BadRequest("request trailers before the request headers"))},
 		}},
-		{name: "response first", want: Outcome{Kind: Unpicked, Status: 200}, steps: []step{
-			{answer(), []Reply{goOn(ResponseHeaders)}},
+		{name: "response first", want: result{Outcome: exchange.Unpicked, Status: 200}, steps: []step{
+			{reply(), []Reply{goOn(ResponseHeaders)}},
 		}},
 		{name: "message about nothing", want: unseen, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
@@ -250,14 +281,14 @@ func TestMachine(t *testing.T) {
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
 			{headersEnd(FullDuplex), none},
 		}},
-		{name: "headers after the response", want: Outcome{Kind: Unpicked, Status: 200}, wantErr: errOrder, steps: []step{
-			{answer(), []Reply{goOn(ResponseHeaders)}},
+		{name: "headers after the response", want: result{Outcome: exchange.Unpicked, Status: 200}, wantErr: errOrder, steps: []step{
+			{reply(), []Reply{goOn(ResponseHeaders)}},
 			{headersEnd(FullDuplex), none},
 		}},
-		{name: "second response headers", want: Outcome{Kind: Interrupted, Status: 200}, wantErr: errOrder, steps: []step{
+		{name: "second response headers", want: result{Outcome: exchange.Interrupted, Status: 200}, wantErr: errOrder, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{answer(), []Reply{goOn(ResponseHeaders)}},
-			{answer(), none},
+			{reply(), []Reply{goOn(ResponseHeaders)}},
+			{reply(), none},
 		}},
 	}
 	for _, tt := range tests {
@@ -273,7 +304,8 @@ func TestMachine(t *testing.T) {
 				require.Equal(t, s.want, got, "step %d", i+1)
 			}
 			require.ErrorIs(t, err, tt.wantErr)
-			assert.Equal(t, tt.want, m.Close(noon))
+			assert.Equal(t, tt.want, resultOf(m.Close(noon)))
+			assert.Equal(t, picker.inFlight() > 0 || m.exchange.Lease != nil, picker.placed == 1, "the picker hears once of each pick")
 			picker.endpoint.Record(picker.endpoint.BeginScrape(noon), endpoint.Gauges{})
 			assert.Zero(t, picker.inFlight(), "at rest nothing is counted")
 		})
@@ -282,9 +314,7 @@ func TestMachine(t *testing.T) {
 
 func TestRefusedPicks(t *testing.T) {
 	t.Parallel()
-	refusal := &Refusal{
-		Code: 503, Reason: "rejected-no-endpoints", Text: "inference error: ServiceUnavailable - no ready endpoints in the pool",
-	}
+	refusal := exchange.Unavailable(scheduling.ErrNoEndpoints)
 	tests := []struct {
 		name  string
 		steps []Message
@@ -293,7 +323,7 @@ func TestRefusedPicks(t *testing.T) {
 		{name: "header-only", steps: []Message{headersEnd(FullDuplex)}, want: refused(refusal)},
 		{name: "full duplex", steps: []Message{headers(FullDuplex), body("a"), bodyEnd("b")}, want: refused(refusal)},
 		{name: "full duplex, trailers", steps: []Message{headers(FullDuplex), body("a"), trailers}, want: refused(refusal)},
-		{name: "streamed", steps: []Message{headers(Streamed), bodyEnd("a")}, want: refused(refusal)},
+		{name: "streamed", steps: []Message{headers(Chunked), bodyEnd("a")}, want: refused(refusal)},
 		{name: "buffered", steps: []Message{headers(Buffered), bodyEnd("a")}, want: append([]Reply{goOn(RequestHeaders)}, refused(refusal)...)},
 		{name: "buffered, trailers", steps: []Message{headers(Buffered), trailers}, want: append([]Reply{goOn(RequestHeaders)}, refused(refusal)...)},
 	}
@@ -301,7 +331,7 @@ func TestRefusedPicks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			picker := newOne()
-			picker.err = scheduling.ErrNoEndpoints
+			picker.refusal = refusal
 			m := NewMachine(picker, options())
 			var got []Reply
 			for _, s := range tt.steps {
@@ -311,7 +341,7 @@ func TestRefusedPicks(t *testing.T) {
 			}
 			assert.Equal(t, tt.want, got)
 			assert.Len(t, picker.asked, 1)
-			assert.Equal(t, Outcome{Kind: Refused, Status: 503}, m.Close(noon))
+			assert.Equal(t, result{Outcome: exchange.Refused, Status: 503}, resultOf(m.Close(noon)))
 		})
 	}
 }
@@ -326,10 +356,10 @@ func TestLargeMessagesAreCut(t *testing.T) {
 	got, err := m.Step(&Message{Kind: RequestBody, Body: pool.copy(large), EndOfStream: true}, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []Reply{
-		picked(RequestHeaders),
-		{Kind: RequestBody, Streamed: true, Body: mem.SliceBuffer(large[:maxChunk])},
-		{Kind: RequestBody, Streamed: true, Body: mem.SliceBuffer(large[:maxChunk])},
-		{Kind: RequestBody, Streamed: true, Body: mem.SliceBuffer(large[:1]), EndOfStream: true},
+		pickedFor(len(large)),
+		{Kind: RequestBody, Content: Streamed, Body: mem.SliceBuffer(large[:maxChunk])},
+		{Kind: RequestBody, Content: Streamed, Body: mem.SliceBuffer(large[:maxChunk])},
+		{Kind: RequestBody, Content: Streamed, Body: mem.SliceBuffer(large[:1]), EndOfStream: true},
 	}, readable(got))
 	assert.Same(t, &pool.last()[0], &got[1].Body.ReadOnlyData()[0], "referred to, not copied")
 	assert.Equal(t, 1, pool.lent(), "until it is sent")
@@ -339,8 +369,8 @@ func TestLargeMessagesAreCut(t *testing.T) {
 	got, err = m.Step(&Message{Kind: ResponseBody, Body: pool.copy(large[:maxChunk+1]), EndOfStream: true}, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []Reply{
-		{Kind: ResponseBody, Streamed: true, Body: mem.SliceBuffer(large[:maxChunk])},
-		{Kind: ResponseBody, Streamed: true, Body: mem.SliceBuffer(large[:1]), EndOfStream: true},
+		{Kind: ResponseBody, Content: Streamed, Body: mem.SliceBuffer(large[:maxChunk])},
+		{Kind: ResponseBody, Content: Streamed, Body: mem.SliceBuffer(large[:1]), EndOfStream: true},
 	}, readable(got))
 	sendAll(got)
 	assert.Zero(t, pool.lent())
@@ -349,15 +379,15 @@ func TestLargeMessagesAreCut(t *testing.T) {
 func TestMachineReportsTheEndpointOnRequest(t *testing.T) {
 	t.Parallel()
 	m := NewMachine(newOne(), MachineOptions{ReportEndpoint: true, Now: now})
-	for _, in := range []Message{headersEnd(FullDuplex), answer()} {
+	for _, in := range []Message{headersEnd(FullDuplex), reply()} {
 		got, err := m.Step(&in, nil)
 		require.NoError(t, err)
 		if in.Kind == ResponseHeaders {
-			assert.Equal(t, []Reply{{Kind: ResponseHeaders, Picked: address}}, got)
+			assert.Equal(t, []Reply{{Kind: ResponseHeaders, Headers: &Headers{Set: request.Headers{{Name: headerPicked, Value: address}}}}}, got)
 		}
 	}
 	m = NewMachine(newOne(), MachineOptions{ReportEndpoint: true, Now: now})
-	in := answer()
+	in := reply()
 	got, err := m.Step(&in, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []Reply{goOn(ResponseHeaders)}, got, "nothing was picked")
@@ -368,7 +398,7 @@ func TestMachineAsksWithTheSubset(t *testing.T) {
 	subset := scheduling.ParseSubset([]string{address})
 	picker := newOne()
 	m := NewMachine(picker, options())
-	_, err := m.Step(&Message{Kind: RequestHeaders, Subset: subset}, nil)
+	_, err := m.Step(&Message{Kind: RequestHeaders, Request: Request{Subset: subset}}, nil)
 	require.NoError(t, err)
 	_, err = m.Step(&Message{Kind: RequestBody, EndOfStream: true}, nil)
 	require.NoError(t, err)
@@ -385,7 +415,7 @@ func TestMachineShowsPathAndBodyToThePicker(t *testing.T) {
 		{name: "full duplex", steps: []Message{headers(FullDuplex), body("ab"), bodyEnd("c")}, want: "/v1/completions abc"},
 		{name: "full duplex, trailers", steps: []Message{headers(FullDuplex), body("ab"), trailers}, want: "/v1/completions ab"},
 		{name: "buffered", steps: []Message{headers(Buffered), bodyEnd("abc")}, want: "/v1/completions abc"},
-		{name: "streamed", steps: []Message{headers(Streamed), bodyEnd("abc")}, want: "/v1/completions "},
+		{name: "streamed", steps: []Message{headers(Chunked), bodyEnd("abc")}, want: "/v1/completions "},
 		{name: "header-only", steps: []Message{headersEnd(FullDuplex)}, want: "/v1/completions "},
 	}
 	for _, tt := range tests {
@@ -395,7 +425,7 @@ func TestMachineShowsPathAndBodyToThePicker(t *testing.T) {
 			m := NewMachine(picker, options())
 			for _, s := range tt.steps {
 				if s.Kind == RequestHeaders {
-					s.Path = "/v1/completions"
+					s.Request.Path = "/v1/completions"
 				}
 				_, err := m.Step(&s, nil)
 				require.NoError(t, err)
@@ -408,14 +438,14 @@ func TestMachineShowsPathAndBodyToThePicker(t *testing.T) {
 func TestMachineRefusesABodyThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	picker := newOne()
-	picker.err = fmt.Errorf("%w: at byte 1", request.ErrMalformed)
+	picker.refusal = exchange.BadRequest("at byte 1")
 	m := NewMachine(picker, options())
 	_, err := m.Step(&Message{Kind: RequestHeaders}, nil)
 	require.NoError(t, err)
 	in := bodyEnd("{")
 	got, err := m.Step(&in, nil)
 	require.NoError(t, err)
-	assert.Equal(t, refused(&Refusal{Code: 400, Text: "inference error: BadRequest - parse request body: at byte 1"}), got)
+	assert.Equal(t, refused(picker.refusal), got)
 }
 
 func TestFirstPieceOfAnAnswerIsItsFirstToken(t *testing.T) {
@@ -425,10 +455,10 @@ func TestFirstPieceOfAnAnswerIsItsFirstToken(t *testing.T) {
 		steps []Message
 		want  bool
 	}{
-		{name: "headers", steps: []Message{answer()}},
-		{name: "a piece without anything", steps: []Message{answer(), piece("")}},
-		{name: "a piece", steps: []Message{answer(), piece("data: ")}, want: true},
-		{name: "an error", steps: []Message{{Kind: ResponseHeaders, Status: 503}, piece("no")}},
+		{name: "headers", steps: []Message{reply()}},
+		{name: "a piece without anything", steps: []Message{reply(), piece("")}},
+		{name: "a piece", steps: []Message{reply(), piece("data: ")}, want: true},
+		{name: "an error", steps: []Message{answered(503), piece("no")}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -454,9 +484,9 @@ func TestLeaseOfAStream(t *testing.T) {
 		abandoned int // after it, until a scrape comes
 	}{
 		{name: "picked", steps: []Message{headersEnd(FullDuplex)}, open: 1, abandoned: 1},
-		{name: "in the response", steps: []Message{headersEnd(FullDuplex), answer(), piece("a")}, open: 1, abandoned: 0},
-		{name: "after the response", steps: []Message{headersEnd(FullDuplex), answer(), pieceEnd("a")}, open: 0, abandoned: 0},
-		{name: "response body not shown", steps: []Message{headersEnd(None), answer()}, open: 1, abandoned: 1},
+		{name: "in the response", steps: []Message{headersEnd(FullDuplex), reply(), piece("a")}, open: 1, abandoned: 0},
+		{name: "after the response", steps: []Message{headersEnd(FullDuplex), reply(), pieceEnd("a")}, open: 0, abandoned: 0},
+		{name: "response body not shown", steps: []Message{headersEnd(None), reply()}, open: 1, abandoned: 1},
 		{name: "collecting", steps: []Message{headers(FullDuplex), body("a")}, open: 0, abandoned: 0},
 	}
 	for _, tt := range tests {
@@ -478,4 +508,219 @@ func TestLeaseOfAStream(t *testing.T) {
 func TestCoreIsWithoutIO(t *testing.T) {
 	t.Parallel()
 	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "k8s.io/api/...", "go.uber.org/dig/...", "github.com/prometheus/...")
+}
+
+// play steps a machine through messages and returns what it replied, and the machine.
+func play(t *testing.T, p picker, o MachineOptions, messages ...Message) ([]Reply, *Machine) {
+	t.Helper()
+	m := NewMachine(p, o)
+	var all []Reply
+	for i := range messages {
+		var err error
+		all, err = m.Step(&messages[i], all)
+		require.NoError(t, err)
+		m.Sent()
+	}
+	return all, m
+}
+
+func TestPickerHearsWhenTheGatewayWasTold(t *testing.T) {
+	t.Parallel()
+	picker := newOne()
+	m := NewMachine(picker, options())
+	in := headersEnd(FullDuplex)
+	_, err := m.Step(&in, nil)
+	require.NoError(t, err)
+	assert.Zero(t, picker.placed)
+	for range 3 {
+		assert.False(t, m.Sent())
+	}
+	m.Close(noon)
+	assert.Equal(t, 1, picker.placed)
+}
+
+func TestPickerHearsOfTheStatusBeforeTheBody(t *testing.T) {
+	t.Parallel()
+	picker := newOne()
+	play(t, picker, options(), headersEnd(FullDuplex), answered(503))
+	assert.Equal(t, []int{503}, picker.responded)
+	play(t, picker, options(), headers(FullDuplex), answered(408))
+	assert.Len(t, picker.responded, 1, "the gateway's own says nothing of an endpoint")
+}
+
+func TestEarlyLeaveEndsTheStreamAfterTheRequest(t *testing.T) {
+	t.Parallel()
+	o := options()
+	o.LeaveEarly = true
+	for _, steps := range [][]Message{{headersEnd(FullDuplex)}, {headers(FullDuplex), bodyEnd("a")}, {headers(FullDuplex), body("a"), trailers}} {
+		m := NewMachine(newOne(), o)
+		for i, in := range steps {
+			_, err := m.Step(&in, nil)
+			require.NoError(t, err)
+			assert.Equal(t, i == len(steps)-1, m.Sent())
+		}
+		assert.Equal(t, exchange.Unseen, m.Close(noon).Outcome)
+	}
+}
+
+// edited is a picker that asks for another model.
+func edited() *one {
+	picker := newOne()
+	picker.placement = exchange.Placement{
+		Set:     request.Headers{{Name: "x-a", Value: "b"}},
+		Remove:  []string{"accept-encoding"},
+		Reply:   request.Headers{{Name: "x-session-token", Value: "token"}},
+		Edit:    exchange.Edit{Span: jsonscan.Span{From: 10, To: 15}, With: []byte("base-v2")},
+		Restore: answer.NewRenamer([]byte(`"base-v2"`), []byte(`"asked"`)),
+	}
+	return picker
+}
+
+const (
+	askedBody  = `{"model":"asked","n":1}`
+	editedBody = `{"model":"base-v2","n":1}`
+)
+
+func TestRequestIsEdited(t *testing.T) {
+	t.Parallel()
+	set := request.Headers{{Name: "x-a", Value: "b"}}
+	tests := []struct {
+		name  string
+		steps []Message
+		want  []Reply
+	}{
+		{name: "full duplex", steps: []Message{headers(FullDuplex), body(askedBody[:12]), bodyEnd(askedBody[12:])}, want: []Reply{
+			{
+				Kind: RequestHeaders, Destination: address,
+				Headers: &Headers{Set: append(set[:1:1], request.Header{Name: "content-length", Value: "25"}), Remove: []string{"x-private", "accept-encoding"}},
+			},
+			echo(askedBody[:10]), echo("base-v2"), echoEnd(askedBody[15:]),
+		}},
+		{name: "full duplex with trailers", steps: []Message{headers(FullDuplex), body(askedBody), trailers}, want: []Reply{
+			{Kind: RequestHeaders, Destination: address, Headers: &Headers{Set: set, Remove: []string{"x-private", "accept-encoding"}}},
+			echo(askedBody[:10]), echo("base-v2"), echo(askedBody[15:]), goOn(RequestTrailers),
+		}},
+		{name: "buffered", steps: []Message{headers(Buffered), bodyEnd(askedBody)}, want: []Reply{
+			goOn(RequestHeaders),
+			{
+				Kind: RequestBody, Destination: address, Headers: &Headers{Set: set, Remove: []string{"x-private", "accept-encoding"}},
+				Content: Replaced, Body: buffer(editedBody),
+			},
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			picker := edited()
+			tt.steps[0].Request.Private = []string{"x-private"}
+			got, m := play(t, picker, options(), tt.steps...)
+			assert.Equal(t, tt.want, readable(got))
+			assert.Equal(t, len(askedBody), m.Close(noon).RequestBytes)
+		})
+	}
+}
+
+func TestModelOfTheResponseIsTheOneAskedFor(t *testing.T) {
+	t.Parallel()
+	const cut = 14 // in the middle of the name
+	tests := []struct {
+		name  string
+		mode  BodyMode
+		steps []Message
+		want  []Reply
+	}{
+		{name: "full duplex", mode: FullDuplex, steps: []Message{piece(editedBody[:cut]), pieceEnd(editedBody[cut:])}, want: []Reply{
+			passed(`{`), passedEnd(askedBody[1:]),
+		}},
+		{name: "full duplex, end in a message of its own", mode: FullDuplex, steps: []Message{piece(editedBody[:cut]), pieceEnd("")}, want: []Reply{
+			passed(`{`), passedEnd(editedBody[1:cut]),
+		}},
+		{name: "full duplex with trailers", mode: FullDuplex, steps: []Message{piece(editedBody[:cut]), answerTrailers}, want: []Reply{
+			passed(`{`), passed(editedBody[1:cut]), goOn(ResponseTrailers),
+		}},
+		{name: "streamed", mode: Chunked, steps: []Message{piece(editedBody[:cut]), pieceEnd(editedBody[cut:])}, want: []Reply{
+			{Kind: ResponseBody, Content: Replaced, Body: buffer("{")}, {Kind: ResponseBody, Content: Replaced, Body: buffer(askedBody[1:])},
+		}},
+		{name: "buffered", mode: Buffered, steps: []Message{piece(editedBody)}, want: []Reply{{Kind: ResponseBody, Content: Replaced, Body: buffer(askedBody)}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, _ := play(t, edited(), options(), append([]Message{headersEnd(tt.mode), reply()}, tt.steps...)...)
+			assert.Equal(t, []string{"content-length"}, got[1].Headers.Remove, "it would be wrong")
+			assert.Equal(t, request.Headers{{Name: "x-session-token", Value: "token"}}, got[1].Headers.Set)
+			assert.Equal(t, tt.want, readable(got[2:]))
+		})
+	}
+}
+
+func TestCompressedResponseStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	compressed := Message{Kind: ResponseHeaders, Response: Response{Status: 200, Encoded: true}}
+	got, _ := play(t, edited(), options(), headersEnd(FullDuplex), compressed, pieceEnd(editedBody))
+	assert.Empty(t, got[1].Headers.Remove)
+	assert.Equal(t, passedEnd(editedBody), readable(got)[2])
+}
+
+func TestRecordOfAnExchange(t *testing.T) {
+	t.Parallel()
+	var ticks time.Duration
+	o := options()
+	o.Now = func() time.Time {
+		ticks += time.Second
+		return noon.Add(ticks)
+	}
+	first := headers(FullDuplex)
+	first.Request = Request{Path: "/v1/completions", ID: "id", TraceParent: "00-1-2-01"}
+	_, m := play(t, newOne(), o, first, body("ab"), bodyEnd("c"),
+		Message{Kind: ResponseHeaders, Response: Response{Status: 200, Events: true, Served: address}},
+		piece("data: {}\n\n"), piece(""), pieceEnd(`data: {"usage":{"prompt_tokens":3,"completion_tokens":4}}`))
+	r := m.Close(noon.Add(time.Hour))
+	assert.Same(t, m.exchange.Endpoint, r.Endpoint)
+	r.Endpoint = nil
+	assert.Equal(t, &exchange.Record{
+		Outcome: exchange.Completed, RequestID: "id", TraceParent: "00-1-2-01", Path: "/v1/completions", Streaming: true, Served: address, Status: 200,
+		Began: noon.Add(time.Second), Arrived: noon.Add(2 * time.Second), First: noon.Add(3 * time.Second), Ended: noon.Add(time.Hour),
+		RequestBytes: 3, ResponseBytes: 67, Pieces: 2, Usage: answer.Usage{Known: true, Prompt: 3, Output: 4},
+	}, r)
+}
+
+func TestBodiesKeepToTheBudget(t *testing.T) {
+	t.Parallel()
+	o := options()
+	o.Buffered = NewBudget(150)
+	_, first := play(t, newOne(), o, headers(FullDuplex), body(string(make([]byte, 100))))
+	got, second := play(t, newOne(), o, headers(FullDuplex), body(string(make([]byte, 51))))
+	assert.Equal(t, refused(exchange.Exhausted(errBuffered)), got)
+	assert.Equal(t, exchange.ReasonSaturated, second.Close(noon).Reason)
+	assert.Equal(t, 100, o.Buffered.Used())
+
+	in := bodyEnd("")
+	_, err := first.Step(&in, nil)
+	require.NoError(t, err)
+	assert.Equal(t, 100, o.Buffered.Used(), "until it was sent")
+	first.Sent()
+	assert.Zero(t, o.Buffered.Used())
+	first.Close(noon)
+	assert.Zero(t, o.Buffered.Used())
+}
+
+func TestExpiredBodyIsLetGo(t *testing.T) {
+	t.Parallel()
+	for _, last := range []Message{body("b"), bodyEnd("b"), trailers} {
+		o := options()
+		o.Buffered = NewBudget(1000)
+		picker := newOne()
+		_, m := play(t, picker, o, headers(FullDuplex), body("a"))
+		m.Expire()
+		assert.Zero(t, o.Buffered.Used())
+		got, err := m.Step(&last, nil)
+		require.NoError(t, err)
+		assert.Equal(t, refused(exchange.TimedOut()), got)
+		assert.Empty(t, picker.asked)
+		assert.Equal(t, 408, m.Close(noon).Status)
+	}
+	_, m := play(t, newOne(), options(), headers(FullDuplex), bodyEnd("a"))
+	m.Expire()
+	assert.Equal(t, exchange.Unseen, m.Close(noon).Outcome, "too late to expire")
 }

@@ -3,6 +3,8 @@ package extproc
 import (
 	"google.golang.org/grpc/mem"
 
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -26,7 +28,7 @@ type BodyMode uint8
 // The body modes.
 const (
 	FullDuplex BodyMode = iota // in pieces, answered by other pieces whenever the picker likes
-	Streamed                   // in pieces, each held until it is answered
+	Chunked                    // in pieces, each held until it is answered
 	Buffered                   // whole, held until it is answered
 	None                       // not at all
 )
@@ -42,27 +44,52 @@ type Message struct {
 	EndOfStream bool       // of headers and bodies: nothing of this direction follows
 	Body        mem.Buffer // of bodies, nil if empty; whoever takes it sets it to nil, and frees it
 	Modes       Modes      // of request headers
+	Request     Request    // of request headers
+	Response    Response   // of response headers
+}
+
+// A Request is what is wanted of a request's headers.
+type Request struct {
 	Subset      *scheduling.Subset
-	Path        string // of request headers, with its query
-	RequestID   string // of request headers
-	Status      int    // of response headers
-	Served      string // of response headers: the endpoint that served, if the gateway says
+	Path        string // with its query
+	ID          string
+	TraceParent string
+	Headers     request.Headers // those that the decoder was asked for
+	Private     []string        // names of headers that the model server must not get
+}
+
+// A Response is what is wanted of a response's headers.
+type Response struct {
+	Status  int
+	Served  string // the endpoint that served, if the gateway says
+	Events  bool   // its body is a stream of events
+	Encoded bool   // its body is compressed
 }
 
 // A Reply is one answer to the gateway.
 type Reply struct {
 	Kind        Kind
-	Destination string     // set on the reply that carries the pick
-	Picked      string     // set on response headers, to be reported to the client
-	Streamed    bool       // of bodies: Body and EndOfStream replace what the gateway has sent
-	EndOfStream bool       // of streamed bodies
-	Body        mem.Buffer // of streamed bodies, nil if empty; whoever sends the reply frees it
-	Refusal     *Refusal   // of immediate replies
+	Destination string            // set on the reply that carries the pick
+	Scores      []exchange.Score  // beside it, if they are wanted
+	Headers     *Headers          // to change; nil if none
+	Content     Content           // of bodies
+	EndOfStream bool              // of streamed bodies
+	Body        mem.Buffer        // of bodies, nil if empty; whoever sends the reply frees it
+	Refusal     *exchange.Refusal // of immediate replies
 }
 
-// A Refusal is an HTTP response that takes the place of a model server's.
-type Refusal struct {
-	Code   int
-	Reason string // why the request was dropped, for clients; may be empty
-	Text   string
+// Content says what becomes of a body that the gateway has sent.
+type Content uint8
+
+// What can become of it.
+const (
+	Same     Content = iota // it goes on as it is
+	Streamed                // Body and EndOfStream are what goes on: the full-duplex mode
+	Replaced                // Body is what goes on: the other modes
+)
+
+// Headers are changes to headers.
+type Headers struct {
+	Set    request.Headers
+	Remove []string
 }

@@ -11,6 +11,7 @@ const (
 	keyServed           = "x-gateway-destination-endpoint-served"
 	subsetNamespace     = "envoy.lb.subset_hint"
 	keySubset           = "x-gateway-destination-endpoint-subset"
+	keyScores           = "x-gateway-destination-endpoint-scores" // of lbNamespace
 )
 
 // Names of HTTP, as Envoy has them.
@@ -18,6 +19,15 @@ const (
 	headerPath      = ":path"
 	headerStatus    = ":status"
 	headerRequestID = "x-request-id"
+	headerTrace     = "traceparent"
+
+	headerContentLength   = "content-length"
+	headerContentType     = "content-type"
+	headerContentEncoding = "content-encoding"
+	headerRetryAfter      = "retry-after"
+
+	contentEvents = "text/event-stream"
+	encodingNone  = "identity"
 )
 
 // headerPicked is ours: the picked endpoint, for clients, if that is asked for.

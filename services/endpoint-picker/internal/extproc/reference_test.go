@@ -1,10 +1,14 @@
 package extproc
 
 import (
+	"fmt"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
 // reference is what a reply is in the generated code.
@@ -12,43 +16,56 @@ func reference(r *Reply) *extprocv3.ProcessingResponse {
 	switch {
 	case r.Kind == Immediate:
 		return refusal(r.Refusal)
-	case r.Streamed:
+	case r.Content == Streamed:
 		return streamedBody(r)
-	case r.Destination != "":
-		return destination(r)
-	case r.Picked != "":
-		return responseHeaders(&extprocv3.CommonResponse{HeaderMutation: setHeader(headerPicked, r.Picked)})
 	}
-	switch r.Kind {
+	common := &extprocv3.CommonResponse{ClearRouteCache: r.Destination != ""}
+	if r.Destination != "" {
+		common.HeaderMutation = setHeaders(headerDestination, r.Destination)
+	}
+	if r.Headers != nil {
+		if common.HeaderMutation == nil {
+			common.HeaderMutation = &extprocv3.HeaderMutation{}
+		}
+		for _, h := range r.Headers.Set {
+			common.HeaderMutation.SetHeaders = append(common.HeaderMutation.SetHeaders, setHeaders(h.Name, h.Value).GetSetHeaders()...)
+		}
+		common.HeaderMutation.RemoveHeaders = r.Headers.Remove
+	}
+	if r.Content == Replaced {
+		common.BodyMutation = &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_Body{Body: content(r.Body)}}
+	}
+	out := inPlace(r.Kind, common)
+	if r.Destination != "" {
+		lb := &structpb.Struct{Fields: map[string]*structpb.Value{headerDestination: structpb.NewStringValue(r.Destination)}}
+		if len(r.Scores) > 0 {
+			scores := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+			for _, s := range r.Scores {
+				scores.Fields[s.Address] = structpb.NewNumberValue(s.Value)
+			}
+			lb.Fields[keyScores] = structpb.NewStructValue(scores)
+		}
+		out.DynamicMetadata = &structpb.Struct{Fields: map[string]*structpb.Value{lbNamespace: structpb.NewStructValue(lb)}}
+	}
+	return out
+}
+
+// inPlace puts changes where they belong to in an answer.
+func inPlace(kind Kind, common *extprocv3.CommonResponse) *extprocv3.ProcessingResponse {
+	switch kind {
 	case RequestHeaders:
-		return requestHeaders(&extprocv3.CommonResponse{})
+		return requestHeaders(common)
 	case RequestBody:
-		return requestBody(&extprocv3.CommonResponse{})
+		return requestBody(common)
 	case RequestTrailers:
 		return requestTrailers()
 	case ResponseBody:
-		return responseBody(&extprocv3.CommonResponse{})
+		return responseBody(common)
 	case ResponseTrailers:
 		return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &extprocv3.TrailersResponse{}}}
 	default:
-		return responseHeaders(&extprocv3.CommonResponse{})
+		return responseHeaders(common)
 	}
-}
-
-func destination(r *Reply) *extprocv3.ProcessingResponse {
-	named := &extprocv3.CommonResponse{ClearRouteCache: true, HeaderMutation: setHeader(headerDestination, r.Destination)}
-	var out *extprocv3.ProcessingResponse
-	switch r.Kind {
-	case RequestBody:
-		out = requestBody(named)
-	case RequestTrailers:
-		out = requestTrailers()
-	default:
-		out = requestHeaders(named)
-	}
-	lb := &structpb.Struct{Fields: map[string]*structpb.Value{headerDestination: structpb.NewStringValue(r.Destination)}}
-	out.DynamicMetadata = &structpb.Struct{Fields: map[string]*structpb.Value{lbNamespace: structpb.NewStructValue(lb)}}
-	return out
 }
 
 func streamedBody(r *Reply) *extprocv3.ProcessingResponse {
@@ -65,23 +82,34 @@ func responseBody(r *extprocv3.CommonResponse) *extprocv3.ProcessingResponse {
 	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseBody{ResponseBody: &extprocv3.BodyResponse{Response: r}}}
 }
 
-func refusal(r *Refusal) *extprocv3.ProcessingResponse {
+func refusal(r *exchange.Refusal) *extprocv3.ProcessingResponse {
 	out := &extprocv3.ImmediateResponse{
 		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(r.Code)},
 		Body:    []byte(r.Text),
 		Details: "endpoint_picker_refused",
 	}
+	var headers []string
 	if r.Reason != "" {
-		out.Headers = setHeader(headerDroppedReason, r.Reason)
+		headers = append(headers, headerDroppedReason, r.Reason)
+	}
+	if r.RetryAfter > 0 {
+		headers = append(headers, headerRetryAfter, fmt.Sprint(r.RetryAfter.Seconds()))
+	}
+	if len(headers) > 0 {
+		out.Headers = setHeaders(headers...)
 	}
 	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: out}}
 }
 
-func setHeader(key, value string) *extprocv3.HeaderMutation {
-	return &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{{
-		Header:       &corev3.HeaderValue{Key: key, RawValue: []byte(value)},
-		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-	}}}
+func setHeaders(pairs ...string) *extprocv3.HeaderMutation {
+	m := &extprocv3.HeaderMutation{}
+	for i := 0; i < len(pairs); i += 2 {
+		m.SetHeaders = append(m.SetHeaders, &corev3.HeaderValueOption{
+			Header:       &corev3.HeaderValue{Key: pairs[i], RawValue: []byte(pairs[i+1])},
+			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+		})
+	}
+	return m
 }
 
 func requestHeaders(r *extprocv3.CommonResponse) *extprocv3.ProcessingResponse {

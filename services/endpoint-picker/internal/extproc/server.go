@@ -1,9 +1,11 @@
 package extproc
 
 import (
+	"container/list"
 	"errors"
 	"io"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -12,20 +14,26 @@ import (
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
 // Options says how streams are answered.
 type Options struct {
 	BodyMode       BodyMode // of gateways that do not tell theirs
 	MaxRequestBody int      // bytes
+	MaxBuffered    int      // bytes of all request bodies that are held; 0 for no limit
+	MaxStreams     int      // at a time; 0 for no limit
+	BodyTimeout    time.Duration
 	ReportEndpoint bool     // name the picked endpoint in the response's headers
 	IgnoreSubset   bool     // pick from the whole pool whatever the gateway allows
+	LeaveEarly     bool     // end streams when the request has been answered
+	Headers        []string // of requests, that the picker wants besides those of every pick
 }
 
 // observer takes the measurements of every stream.
 type observer interface {
 	StreamStarted()
-	StreamEnded(o Outcome)
+	StreamEnded(r *exchange.Record)
 }
 
 // Server answers the streams of gateways.
@@ -33,10 +41,14 @@ type Server struct {
 	log      *zap.Logger
 	picker   picker
 	observer observer
-	clock    clock.PassiveClock
+	clock    clock.WithTicker
 	decoder  decoder
 	machine  MachineOptions
-	inFlight atomic.Int64
+
+	maxStreams  int64
+	bodyTimeout time.Duration
+	inFlight    atomic.Int64
+	waiting     waiting
 }
 
 // Params is what a Server is made of.
@@ -45,7 +57,7 @@ type Params struct {
 	Log      *zap.Logger
 	Picker   picker
 	Observer observer
-	Clock    clock.PassiveClock
+	Clock    clock.WithTicker
 }
 
 // NewServer returns a Server that is yet to be registered.
@@ -55,8 +67,15 @@ func NewServer(p Params) *Server {
 		picker:   p.Picker,
 		observer: p.Observer,
 		clock:    p.Clock,
-		decoder:  decoder{bodyMode: p.Options.BodyMode, ignoreSubset: p.Options.IgnoreSubset},
-		machine:  MachineOptions{MaxBody: p.Options.MaxRequestBody, ReportEndpoint: p.Options.ReportEndpoint, Now: p.Clock.Now},
+		decoder: decoder{
+			bodyMode: p.Options.BodyMode, ignoreSubset: p.Options.IgnoreSubset, wanted: newWanted(p.Options.Headers),
+		},
+		machine: MachineOptions{
+			MaxBody: p.Options.MaxRequestBody, Buffered: NewBudget(p.Options.MaxBuffered),
+			ReportEndpoint: p.Options.ReportEndpoint, LeaveEarly: p.Options.LeaveEarly, Now: p.Clock.Now,
+		},
+		maxStreams:  int64(p.Options.MaxStreams),
+		bodyTimeout: p.Options.BodyTimeout,
 	}
 }
 
@@ -86,27 +105,40 @@ func (s *Server) Register(r grpc.ServiceRegistrar) { r.RegisterService(&service,
 // InFlight returns how many streams are open.
 func (s *Server) InFlight() int { return int(s.inFlight.Load()) }
 
+// Buffered returns how many bytes of request bodies are held.
+func (s *Server) Buffered() int { return s.machine.Buffered.Used() }
+
 // process answers one stream, until the gateway ends it or nothing more is to be said.
 func (s *Server) process(stream grpc.ServerStream) error {
-	s.inFlight.Add(1)
+	open := s.inFlight.Add(1)
 	defer s.inFlight.Add(-1)
 	s.observer.StreamStarted()
 	m := NewMachine(s.picker, s.machine)
-	err := s.exchange(stream, m)
-	outcome := m.Close(s.clock.Now())
+	var err error
+	if s.maxStreams > 0 && open > s.maxStreams {
+		_, err = send(stream, m.Overloaded())
+	} else {
+		err = s.serve(stream, m)
+	}
+	record := m.Close(s.clock.Now())
 	if err != nil {
-		outcome.Kind = Failed
+		record.Outcome = exchange.Failed
 		s.log.Debug("Ended stream with an error", zap.Error(err))
 	}
-	s.observer.StreamEnded(outcome)
+	s.observer.StreamEnded(record)
 	return err
 }
 
-// exchange moves messages between the stream and its machine.
-func (s *Server) exchange(stream grpc.ServerStream, m *Machine) error {
+// serve moves messages between the stream and its machine.
+func (s *Server) serve(stream grpc.ServerStream, m *Machine) error {
 	var message Message
 	var replies []Reply
-	var requestID string
+	var held *list.Element // among those that wait
+	defer func() {
+		if held != nil {
+			s.waiting.remove(held)
+		}
+	}()
 	for {
 		err := stream.RecvMsg(&message)
 		if err != nil {
@@ -119,24 +151,31 @@ func (s *Server) exchange(stream grpc.ServerStream, m *Machine) error {
 		if err != nil {
 			return status.Error(codes.InvalidArgument, err.Error())
 		}
+		switch collecting := m.Collecting(); {
+		case collecting && held == nil:
+			held = s.waiting.add(m, s.clock.Now())
+		case !collecting && held != nil:
+			s.waiting.remove(held)
+			held = nil
+		}
 		refused, err := send(stream, replies)
 		if err != nil || refused {
 			return ended(err)
 		}
-		if message.Kind == RequestHeaders {
-			requestID = message.RequestID
-		}
-		s.logPick(requestID, replies)
+		s.logPick(m, replies)
 		clear(replies) // they refer to bodies
+		if m.Sent() {
+			return nil
+		}
 	}
 }
 
 func (s *Server) debug() bool { return s.log.Core().Enabled(zap.DebugLevel) }
 
 // logPick logs, at debug, where a request goes.
-func (s *Server) logPick(requestID string, replies []Reply) {
+func (s *Server) logPick(m *Machine, replies []Reply) {
 	if s.debug() && len(replies) > 0 && replies[0].Destination != "" {
-		s.log.Debug("Picked endpoint", zap.String(logging.KeyRequestID, requestID), zap.String(logging.KeyEndpoint, replies[0].Destination))
+		s.log.Debug("Picked endpoint", zap.String(logging.KeyRequestID, m.exchange.RequestID), zap.String(logging.KeyEndpoint, replies[0].Destination))
 	}
 }
 

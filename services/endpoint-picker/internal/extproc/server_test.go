@@ -29,8 +29,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -56,7 +55,7 @@ type rig struct {
 type recorder struct {
 	mu       sync.Mutex
 	open     int
-	outcomes []Outcome
+	outcomes []result
 }
 
 func (r *recorder) StreamStarted() {
@@ -65,15 +64,15 @@ func (r *recorder) StreamStarted() {
 	r.open++
 }
 
-func (r *recorder) StreamEnded(o Outcome) {
+func (r *recorder) StreamEnded(o *exchange.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.open--
-	r.outcomes = append(r.outcomes, o)
+	r.outcomes = append(r.outcomes, resultOf(o))
 }
 
 // ended returns the outcomes once no stream is open.
-func (r *recorder) ended(t *testing.T, n int) []Outcome {
+func (r *recorder) ended(t *testing.T, n int) []result {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		r.mu.Lock()
@@ -91,7 +90,7 @@ func newRig(t testing.TB, o Options) *rig {
 	}
 	r := &rig{picker: newOne(), observer: &recorder{}, logs: logs}
 	r.Server = NewServer(Params{
-		Options: o, Log: zap.New(core), Picker: r.picker, Observer: r.observer, Clock: clocktesting.NewFakePassiveClock(noon),
+		Options: o, Log: zap.New(core), Picker: r.picker, Observer: r.observer, Clock: clocktesting.NewFakeClock(noon),
 	})
 	r.client = dial(t, r.Server, o.MaxRequestBody+room)
 	return r
@@ -193,8 +192,8 @@ func toEnvoy(m *Message) *extprocv3.ProcessingRequest {
 		out.Request = &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{
 			Headers: headerMap(":status", "200", "content-type", "text/event-stream"), EndOfStream: m.EndOfStream,
 		}}
-		if m.Served != "" {
-			out.MetadataContext = metadataOf(lbNamespace, keyServed, structpb.NewStringValue(m.Served))
+		if m.Response.Served != "" {
+			out.MetadataContext = metadataOf(lbNamespace, keyServed, structpb.NewStringValue(m.Response.Served))
 		}
 	case ResponseBody:
 		out.Request = &extprocv3.ProcessingRequest_ResponseBody{ResponseBody: &extprocv3.HttpBody{Body: content(m.Body), EndOfStream: m.EndOfStream}}
@@ -207,7 +206,7 @@ func toEnvoy(m *Message) *extprocv3.ProcessingRequest {
 
 func envoyMode(m BodyMode) filterv3.ProcessingMode_BodySendMode {
 	return map[BodyMode]filterv3.ProcessingMode_BodySendMode{
-		FullDuplex: filterv3.ProcessingMode_FULL_DUPLEX_STREAMED, Streamed: filterv3.ProcessingMode_STREAMED,
+		FullDuplex: filterv3.ProcessingMode_FULL_DUPLEX_STREAMED, Chunked: filterv3.ProcessingMode_STREAMED,
 		Buffered: filterv3.ProcessingMode_BUFFERED, None: filterv3.ProcessingMode_NONE,
 	}[m]
 }
@@ -262,7 +261,7 @@ func TestBodiesComeBackByteForByte(t *testing.T) {
 			g.send(headers(FullDuplex))
 			g.send(tt.pieces...)
 			g.receiveAll()
-			g.send(answer())
+			g.send(reply())
 			g.receive(1)
 			for range 20 { // as tokens come: each is answered before the next
 				g.send(piece("data: {\"token\": 1}\n\n"))
@@ -272,7 +271,7 @@ func TestBodiesComeBackByteForByte(t *testing.T) {
 			g.receiveAll()
 			assert.Equal(t, address, g.picked)
 			g.end()
-			assert.Equal(t, []Outcome{{Kind: Completed, Status: 200}}, r.observer.ended(t, 1))
+			assert.Equal(t, []result{{Outcome: exchange.Completed, Status: 200}}, r.observer.ended(t, 1))
 			assert.Zero(t, r.picker.inFlight())
 		})
 	}
@@ -280,19 +279,19 @@ func TestBodiesComeBackByteForByte(t *testing.T) {
 
 func TestEndOfAStream(t *testing.T) {
 	t.Parallel()
-	whole := []Message{headersEnd(FullDuplex), answer(), pieceEnd("x")}
+	whole := []Message{headersEnd(FullDuplex), reply(), pieceEnd("x")}
 	tests := []struct {
 		name  string
 		steps []Message
 		end   func(g *gateway)
-		want  OutcomeKind
+		want  exchange.Outcome
 	}{
-		{name: "Envoy ends a finished stream in Canceled", steps: whole, end: func(g *gateway) { g.cancel() }, want: Completed},
-		{name: "half-close of a finished stream", steps: whole, end: (*gateway).end, want: Completed},
-		{name: "NGF half-closes after the body", steps: []Message{headers(FullDuplex), bodyEnd("abc")}, end: (*gateway).end, want: Unseen},
-		{name: "client gone in the response", steps: whole[:2], end: func(g *gateway) { g.cancel() }, want: Interrupted},
-		{name: "client gone before the pick", steps: []Message{headers(FullDuplex), body("a")}, end: func(g *gateway) { g.cancel() }, want: Unpicked},
-		{name: "nothing was sent", end: (*gateway).end, want: Unpicked},
+		{name: "Envoy ends a finished stream in Canceled", steps: whole, end: func(g *gateway) { g.cancel() }, want: exchange.Completed},
+		{name: "half-close of a finished stream", steps: whole, end: (*gateway).end, want: exchange.Completed},
+		{name: "NGF half-closes after the body", steps: []Message{headers(FullDuplex), bodyEnd("abc")}, end: (*gateway).end, want: exchange.Unseen},
+		{name: "client gone in the response", steps: whole[:2], end: func(g *gateway) { g.cancel() }, want: exchange.Interrupted},
+		{name: "client gone before the pick", steps: []Message{headers(FullDuplex), body("a")}, end: func(g *gateway) { g.cancel() }, want: exchange.Unpicked},
+		{name: "nothing was sent", end: (*gateway).end, want: exchange.Unpicked},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -304,7 +303,7 @@ func TestEndOfAStream(t *testing.T) {
 				g.receiveAll()
 			}
 			tt.end(g)
-			assert.Equal(t, tt.want, r.observer.ended(t, 1)[0].Kind)
+			assert.Equal(t, tt.want, r.observer.ended(t, 1)[0].Outcome)
 			assert.Zero(t, r.InFlight())
 			settle(t, r.picker)
 		})
@@ -315,20 +314,20 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	big := string(make([]byte, maxBodyHere))
 	tests := []struct {
-		name   string
-		steps  []Message
-		err    error
-		code   int
-		reason string
-		text   string
+		name    string
+		steps   []Message
+		refusal *exchange.Refusal
+		code    int
+		reason  string
+		text    string
 	}{
 		{
-			name: "no endpoints", steps: []Message{headers(FullDuplex), bodyEnd("a")}, err: scheduling.ErrNoEndpoints,
-			code: 503, reason: reasonNoEndpoints, text: "inference error: ServiceUnavailable - no ready endpoints in the pool",
+			name: "no endpoints", steps: []Message{headers(FullDuplex), bodyEnd("a")}, refusal: exchange.Unavailable(scheduling.ErrNoEndpoints),
+			code: 503, reason: exchange.ReasonNoEndpoints, text: "inference error: ServiceUnavailable - no ready endpoints in the pool",
 		},
 		{
-			name: "none in the subset, header-only", steps: []Message{headersEnd(FullDuplex)}, err: scheduling.ErrNoneInSubset,
-			code: 503, reason: reasonNoEndpoints, text: "inference error: ServiceUnavailable - no ready endpoint in the subset that the gateway allows",
+			name: "none in the subset, header-only", steps: []Message{headersEnd(FullDuplex)}, refusal: exchange.Unavailable(scheduling.ErrNoneInSubset),
+			code: 503, reason: exchange.ReasonNoEndpoints, text: "inference error: ServiceUnavailable - no ready endpoint in the subset that the gateway allows",
 		},
 		{
 			name: "body over the limit", steps: []Message{headers(FullDuplex), body(big), body("x")},
@@ -347,7 +346,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, Options{})
-			r.picker.err = tt.err
+			r.picker.refusal = tt.refusal
 			g := r.open(t)
 			g.send(tt.steps...)
 			g.receive(1)
@@ -356,13 +355,16 @@ func TestRefusals(t *testing.T) {
 			assert.Equal(t, tt.text, string(g.immediate.GetBody()))
 			reason := ""
 			for _, h := range g.immediate.GetHeaders().GetSetHeaders() {
-				assert.Equal(t, headerDroppedReason, h.GetHeader().GetKey())
-				reason = string(h.GetHeader().GetRawValue())
+				if h.GetHeader().GetKey() == headerDroppedReason {
+					reason = string(h.GetHeader().GetRawValue())
+				} else {
+					assert.Equal(t, headerRetryAfter, h.GetHeader().GetKey())
+				}
 			}
 			assert.Equal(t, tt.reason, reason)
 			_, err := g.stream.Recv()
 			require.ErrorIs(t, err, io.EOF, "closed cleanly")
-			assert.Equal(t, Refused, r.observer.ended(t, 1)[0].Kind)
+			assert.Equal(t, exchange.Refused, r.observer.ended(t, 1)[0].Outcome)
 		})
 	}
 }
@@ -374,7 +376,7 @@ func TestMessageThatCannotBeReceivedEndsTheStream(t *testing.T) {
 	g.send(headers(FullDuplex), bodyEnd(string(make([]byte, maxBodyHere+2*room))))
 	_, err := g.stream.Recv()
 	assert.Equal(t, codes.ResourceExhausted, status.Code(err))
-	assert.Equal(t, Failed, r.observer.ended(t, 1)[0].Kind)
+	assert.Equal(t, exchange.Failed, r.observer.ended(t, 1)[0].Outcome)
 }
 
 func TestBrokenProtocolEndsTheStream(t *testing.T) {
@@ -387,13 +389,13 @@ func TestBrokenProtocolEndsTheStream(t *testing.T) {
 	_, err := g.stream.Recv()
 	assert.Equal(t, codes.InvalidArgument, status.Code(err))
 	assert.Contains(t, err.Error(), "request headers: message out of order")
-	assert.Equal(t, Failed, r.observer.ended(t, 1)[0].Kind)
+	assert.Equal(t, exchange.Failed, r.observer.ended(t, 1)[0].Outcome)
 	settle(t, r.picker)
 }
 
 func TestBodyModeOfGatewaysThatDoNotTell(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []BodyMode{FullDuplex, Streamed, Buffered, None} {
+	for _, mode := range []BodyMode{FullDuplex, Chunked, Buffered, None} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, Options{BodyMode: mode})
@@ -438,8 +440,8 @@ func TestSubsetHint(t *testing.T) {
 			first := headersEnd(FullDuplex)
 			in := toEnvoy(&first)
 			in.MetadataContext = tt.give
-			assert.Equal(t, tt.want, decoded(t, decoder{}, in).Subset)
-			assert.Nil(t, decoded(t, decoder{ignoreSubset: true}, in).Subset)
+			assert.Equal(t, tt.want, decoded(t, decoder{wanted: newWanted(nil)}, in).Request.Subset)
+			assert.Nil(t, decoded(t, decoder{ignoreSubset: true, wanted: newWanted(nil)}, in).Request.Subset)
 		})
 	}
 }
@@ -463,7 +465,7 @@ func TestHeadersOfGatewaysWithTheirOwnStyle(t *testing.T) {
 			in := &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{
 				RequestHeaders: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: tt.give}},
 			}}
-			assert.Equal(t, tt.want, decoded(t, decoder{}, in).RequestID)
+			assert.Equal(t, tt.want, decoded(t, decoder{wanted: newWanted(nil)}, in).Request.ID)
 		})
 	}
 }
@@ -474,7 +476,7 @@ func TestServedEndpointAndStatus(t *testing.T) {
 	g := r.open(t)
 	g.send(headersEnd(FullDuplex))
 	g.receive(1)
-	g.send(Message{Kind: ResponseHeaders, Served: "10.0.0.9:8000", EndOfStream: true})
+	g.send(Message{Kind: ResponseHeaders, Response: Response{Served: "10.0.0.9:8000"}, EndOfStream: true})
 	out, err := g.stream.Recv()
 	require.NoError(t, err)
 	set := out.GetResponseHeaders().GetResponse().GetHeaderMutation().GetSetHeaders()
@@ -482,7 +484,7 @@ func TestServedEndpointAndStatus(t *testing.T) {
 	assert.Equal(t, headerPicked, set[0].GetHeader().GetKey())
 	assert.Equal(t, address, string(set[0].GetHeader().GetRawValue()))
 	g.end()
-	assert.Equal(t, []Outcome{{Kind: Completed, Status: 200, Moved: true}}, r.observer.ended(t, 1))
+	assert.Equal(t, []result{{Outcome: exchange.Completed, Status: 200, Moved: true}}, r.observer.ended(t, 1))
 }
 
 func TestPicksAreLoggedAtDebugOnly(t *testing.T) {
@@ -505,8 +507,12 @@ func TestManyStreamsAtOnce(t *testing.T) {
 	r := newRig(t, Options{})
 	target := r.picker.endpoint
 	shared := newMockPicker(t)
-	shared.EXPECT().Pick(mock.Anything, (*scheduling.Subset)(nil)).RunAndReturn(
-		func(request.Incoming, *scheduling.Subset) (*endpoint.Lease, error) { return target.Acquire(), nil }).Times(streams)
+	shared.EXPECT().Pick(mock.Anything).RunAndReturn(func(x *exchange.Exchange) *exchange.Refusal {
+		x.Endpoint, x.Lease, x.Destination = target, target.Acquire(), target.Address()
+		return nil
+	}).Times(streams)
+	shared.EXPECT().Placed(mock.Anything).Times(streams)
+	shared.EXPECT().Responded(mock.Anything).Times(streams)
 	r.Server.picker = shared
 	var wg sync.WaitGroup
 	for range streams {
@@ -515,14 +521,14 @@ func TestManyStreamsAtOnce(t *testing.T) {
 			g.send(headers(FullDuplex))
 			g.send(inChunks(noise(70_000), 16<<10)...)
 			g.receiveAll()
-			g.send(answer(), piece("a"), pieceEnd("b"))
+			g.send(reply(), piece("a"), pieceEnd("b"))
 			g.receiveAll()
 			g.end()
 		})
 	}
 	wg.Wait()
 	for _, o := range r.observer.ended(t, streams) {
-		assert.Equal(t, Completed, o.Kind)
+		assert.Equal(t, exchange.Completed, o.Outcome)
 	}
 	assert.Zero(t, r.picker.inFlight())
 	assert.Zero(t, r.InFlight())
@@ -567,8 +573,8 @@ func TestConnectionThatBreaks(t *testing.T) {
 	t.Parallel()
 	picker, observed := newOne(), newMockObserver(t)
 	observed.EXPECT().StreamStarted().Once()
-	observed.EXPECT().StreamEnded(Outcome{Kind: Failed}).Once()
-	s := NewServer(Params{Log: zap.NewNop(), Picker: picker, Observer: observed, Clock: clocktesting.NewFakePassiveClock(noon)})
+	observed.EXPECT().StreamEnded(mock.MatchedBy(func(r *exchange.Record) bool { return r.Outcome == exchange.Failed })).Once()
+	s := NewServer(Params{Log: zap.NewNop(), Picker: picker, Observer: observed, Clock: clocktesting.NewFakeClock(noon)})
 	require.ErrorIs(t, s.process(&brokenStream{in: []Message{headersEnd(FullDuplex)}}), errBroken)
 	settle(t, picker)
 }

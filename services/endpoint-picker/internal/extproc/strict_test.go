@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 )
@@ -113,7 +114,13 @@ func (g *strictGateway) takeDestination(r *extprocv3.ProcessingResponse) error {
 	if r.GetRequestTrailers() != nil {
 		return nil
 	}
+	length := ""
+	if len(headers) == 2 && headers[1].GetHeader().GetKey() == headerContentLength {
+		length, headers = string(headers[1].GetHeader().GetRawValue()), headers[:1]
+	}
 	switch {
+	case length != "" && length != strconv.Itoa(len(g.request.body)):
+		return fmt.Errorf("content length %s", length)
 	case len(headers) != 1 || headers[0].GetHeader().GetKey() != headerDestination:
 		return errors.New("pick without its header")
 	case string(headers[0].GetHeader().GetRawValue()) != metadata || headers[0].GetHeader().GetValue() != "":

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -14,6 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -26,17 +29,16 @@ func referenceDecode(d decoder, in *extprocv3.ProcessingRequest) Message {
 	switch r := in.GetRequest().(type) {
 	case *extprocv3.ProcessingRequest_RequestHeaders:
 		m.Kind, m.EndOfStream = RequestHeaders, r.RequestHeaders.GetEndOfStream()
-		m.RequestID = headerValue(r.RequestHeaders.GetHeaders(), headerRequestID)
-		m.Path = headerValue(r.RequestHeaders.GetHeaders(), headerPath)
-		m.Subset = referenceSubset(in.GetMetadataContext())
+		m.Request = referenceRequest(r.RequestHeaders.GetHeaders())
+		m.Request.Subset = referenceSubset(in.GetMetadataContext())
 	case *extprocv3.ProcessingRequest_RequestBody:
 		m.Kind, m.EndOfStream, m.Body = RequestBody, r.RequestBody.GetEndOfStream(), buffer(string(r.RequestBody.GetBody()))
 	case *extprocv3.ProcessingRequest_RequestTrailers:
 		m.Kind = RequestTrailers
 	case *extprocv3.ProcessingRequest_ResponseHeaders:
 		m.Kind, m.EndOfStream = ResponseHeaders, r.ResponseHeaders.GetEndOfStream()
-		m.Status, _ = strconv.Atoi(headerValue(r.ResponseHeaders.GetHeaders(), headerStatus)) // none is 0
-		m.Served = in.GetMetadataContext().GetFilterMetadata()[lbNamespace].GetFields()[keyServed].GetStringValue()
+		m.Response = referenceResponse(r.ResponseHeaders.GetHeaders())
+		m.Response.Served = in.GetMetadataContext().GetFilterMetadata()[lbNamespace].GetFields()[keyServed].GetStringValue()
 	case *extprocv3.ProcessingRequest_ResponseBody:
 		m.Kind, m.EndOfStream, m.Body = ResponseBody, r.ResponseBody.GetEndOfStream(), buffer(string(r.ResponseBody.GetBody()))
 	case *extprocv3.ProcessingRequest_ResponseTrailers:
@@ -50,7 +52,7 @@ func referenceMode(m filterv3.ProcessingMode_BodySendMode) BodyMode {
 	case filterv3.ProcessingMode_NONE:
 		return None
 	case filterv3.ProcessingMode_STREAMED:
-		return Streamed
+		return Chunked
 	case filterv3.ProcessingMode_BUFFERED, filterv3.ProcessingMode_BUFFERED_PARTIAL:
 		return Buffered
 	default:
@@ -58,18 +60,55 @@ func referenceMode(m filterv3.ProcessingMode_BodySendMode) BodyMode {
 	}
 }
 
-// headerValue returns the first header of a key that has a value that counts.
-func headerValue(headers *corev3.HeaderMap, key string) string {
+// referenceRequest reads the headers of a request the slow way.
+func referenceRequest(headers *corev3.HeaderMap) Request {
+	r := Request{}
 	for _, h := range headers.GetHeaders() {
-		value := h.GetValue()
-		if len(h.GetRawValue()) > 0 {
-			value = string(h.GetRawValue())
+		value := headerValue(h)
+		key := strings.ToLower(h.GetKey())
+		switch {
+		case key == headerPath && r.Path == "":
+			r.Path = value
+		case key == headerRequestID && r.ID == "":
+			r.ID = value
+		case key == headerTrace && r.TraceParent == "":
+			r.TraceParent = value
 		}
-		if _, err := strconv.Atoi(value); strings.EqualFold(h.GetKey(), key) && value != "" && (key != headerStatus || err == nil && value != "0") {
-			return value
+		for _, c := range request.Controls() {
+			if c.Name == key {
+				r.Headers = append(r.Headers, request.Header{Name: key, Value: value})
+				if c.Private {
+					r.Private = append(r.Private, key)
+				}
+			}
 		}
 	}
-	return ""
+	return r
+}
+
+func referenceResponse(headers *corev3.HeaderMap) Response {
+	r := Response{}
+	for _, h := range headers.GetHeaders() {
+		value := headerValue(h)
+		switch strings.ToLower(h.GetKey()) {
+		case headerStatus:
+			if r.Status == 0 {
+				r.Status, _ = strconv.Atoi(value)
+			}
+		case headerContentType:
+			r.Events = strings.HasPrefix(value, contentEvents)
+		case headerContentEncoding:
+			r.Encoded = value != encodingNone
+		}
+	}
+	return r
+}
+
+func headerValue(h *corev3.HeaderValue) string {
+	if len(h.GetRawValue()) > 0 {
+		return string(h.GetRawValue())
+	}
+	return h.GetValue()
 }
 
 func referenceSubset(m *corev3.Metadata) *scheduling.Subset {
@@ -90,19 +129,25 @@ func referenceSubset(m *corev3.Metadata) *scheduling.Subset {
 // seeds are messages of every kind.
 func seeds() []*extprocv3.ProcessingRequest {
 	list := structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewStringValue("10.0.0.1:8000"), structpb.NewNullValue()}})
-	first := toEnvoy(&Message{Kind: RequestHeaders, Modes: Modes{Buffered, Streamed}})
+	first := toEnvoy(&Message{Kind: RequestHeaders, Modes: Modes{Buffered, Chunked}})
 	first.MetadataContext = metadataOf(subsetNamespace, keySubset, list)
 	first.Attributes = map[string]*structpb.Struct{"envoy.filters.http.ext_proc": {Fields: map[string]*structpb.Value{"a": list}}}
 	style := toEnvoy(&Message{Kind: RequestHeaders})
 	style.ProtocolConfig = nil
-	style.GetRequestHeaders().Headers.Headers = append(style.GetRequestHeaders().GetHeaders().GetHeaders(), &corev3.HeaderValue{Key: "X-Request-ID", Value: "id"})
+	style.GetRequestHeaders().Headers.Headers = append(style.GetRequestHeaders().GetHeaders().GetHeaders(),
+		&corev3.HeaderValue{Key: "X-Request-ID", Value: "id"}, &corev3.HeaderValue{Key: "TraceParent", Value: "00-1-2-01"},
+		&corev3.HeaderValue{Key: "X-LLM-D-Inference-Objective", Value: "batch"}, &corev3.HeaderValue{Key: "x-prefiller-host-port", Value: "169.254.169.254:80"})
+	compressed := toEnvoy(&Message{Kind: ResponseHeaders})
+	compressed.GetResponseHeaders().Headers = headerMap(":status", "200", "content-type", "text/event-stream; charset=utf-8", "content-encoding", "gzip")
 	style.MetadataContext = metadataOf(subsetNamespace, keySubset, structpb.NewStringValue("[2001:db8::1]:8000"))
-	all := []*extprocv3.ProcessingRequest{first, style, {}}
+	all := []*extprocv3.ProcessingRequest{first, style, compressed, {}}
 	for kind := RequestHeaders; kind < Immediate; kind++ {
-		all = append(all, toEnvoy(&Message{Kind: kind, EndOfStream: kind%2 == 0, Body: buffer("{}"), Served: "10.0.0.1:8000"}))
+		all = append(all, toEnvoy(&Message{Kind: kind, EndOfStream: kind%2 == 0, Body: buffer("{}"), Response: Response{Served: "10.0.0.1:8000"}}))
 	}
 	return all
 }
+
+var testDecoder = decoder{bodyMode: Buffered, wanted: newWanted(nil)}
 
 // FuzzDecode checks that we read what the generated code reads, and nothing breaks where that refuses.
 func FuzzDecode(f *testing.F) {
@@ -114,7 +159,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var m Message
-		broken := decoder{}.decode(mem.SliceBuffer(raw), &m)
+		broken := testDecoder.decode(mem.SliceBuffer(raw), &m)
 		in := &extprocv3.ProcessingRequest{}
 		if proto.Unmarshal(raw, in) != nil {
 			return
@@ -122,35 +167,46 @@ func FuzzDecode(f *testing.F) {
 		require.True(t, broken == nil || in.GetRequest() != nil)
 		raw, err := proto.Marshal(in) // without what the wire allows and nobody sends, such as two bodies of one message
 		require.NoError(t, err)
-		require.NoError(t, decoder{bodyMode: Buffered}.decode(mem.SliceBuffer(raw), &m))
+		require.NoError(t, testDecoder.decode(mem.SliceBuffer(raw), &m))
 		m.Body = buffer(string(content(m.Body)))
-		require.Equal(t, referenceDecode(decoder{bodyMode: Buffered}, in), m)
+		require.Equal(t, referenceDecode(testDecoder, in), m)
 	})
 }
 
 // FuzzEncode checks that gateways read what the generated code would have written.
 func FuzzEncode(f *testing.F) {
-	f.Add(uint8(RequestHeaders), "", false, false, "10.0.0.1:8000", "")
-	f.Add(uint8(RequestBody), "abc", true, true, "", "")
-	f.Add(uint8(RequestBody), "", false, false, "[2001:db8::1]:8000", "")
-	f.Add(uint8(RequestTrailers), "", false, false, "10.0.0.1:8000", "")
-	f.Add(uint8(ResponseHeaders), "", false, false, "", "10.0.0.1:8000")
-	f.Add(uint8(ResponseBody), strings.Repeat("x", maxChunk), true, false, "", "")
-	f.Add(uint8(Immediate), "text", false, true, "", "reason")
+	f.Add(uint8(RequestHeaders), "", uint8(0), "10.0.0.1:8000", "")
+	f.Add(uint8(RequestHeaders), "", uint8(4), "10.0.0.1:8000", "x-header")
+	f.Add(uint8(RequestBody), "abc", uint8(3), "", "")
+	f.Add(uint8(RequestBody), "abc", uint8(8), "10.0.0.1:8000", "x")
+	f.Add(uint8(RequestBody), "", uint8(0), "[2001:db8::1]:8000", "")
+	f.Add(uint8(RequestTrailers), "", uint8(0), "10.0.0.1:8000", "")
+	f.Add(uint8(ResponseHeaders), "", uint8(4), "", "10.0.0.1:8000")
+	f.Add(uint8(ResponseBody), strings.Repeat("x", maxChunk), uint8(1), "", "")
+	f.Add(uint8(ResponseBody), "", uint8(8), "", "")
+	f.Add(uint8(Immediate), "text", uint8(2), "", "reason")
 	for kind := RequestHeaders; kind < Immediate; kind++ {
-		f.Add(uint8(kind), "", false, false, "", "")
+		f.Add(uint8(kind), "", uint8(0), "", "")
 	}
-	f.Fuzz(func(t *testing.T, kind uint8, text string, streamed, end bool, destination, reason string) {
+	f.Fuzz(func(t *testing.T, kind uint8, text string, flags uint8, destination, name string) {
 		r := Reply{Kind: Kind(kind%7) + 1}
+		body := r.Kind == RequestBody || r.Kind == ResponseBody
+		if r.Kind <= RequestTrailers {
+			r.Destination = destination
+			if destination != "" && flags&16 != 0 {
+				r.Scores = []exchange.Score{{Address: destination, Value: float64(len(text)) / 3}}
+			}
+		}
+		if flags&4 != 0 && r.Kind != RequestTrailers && r.Kind != ResponseTrailers {
+			r.Headers = &Headers{Set: request.Headers{{Name: name, Value: text}}, Remove: []string{name}}
+		}
 		switch {
 		case r.Kind == Immediate:
-			r.Refusal = &Refusal{Code: 100 + len(text), Reason: reason, Text: text}
-		case streamed && (r.Kind == RequestBody || r.Kind == ResponseBody):
-			r.Streamed, r.Body, r.EndOfStream = true, buffer(text), end
-		case r.Kind <= RequestTrailers:
-			r.Destination = destination
-		case r.Kind == ResponseHeaders:
-			r.Picked = reason
+			r.Refusal = &exchange.Refusal{Code: 100 + len(text), Reason: name, Text: text, RetryAfter: time.Duration(flags) * time.Second}
+		case flags&1 != 0 && body:
+			r = Reply{Kind: r.Kind, Content: Streamed, Body: buffer(text), EndOfStream: flags&2 != 0}
+		case flags&8 != 0 && body:
+			r.Content, r.Body = Replaced, buffer(text)
 		}
 		want, err := proto.Marshal(reference(&r))
 		if err != nil {
@@ -180,7 +236,7 @@ func TestDecode_RefusesWhatIsNoMessage(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var m Message
-			require.ErrorIs(t, decoder{}.decode(mem.SliceBuffer(tt.give), &m), errMalformed)
+			require.ErrorIs(t, testDecoder.decode(mem.SliceBuffer(tt.give), &m), errMalformed)
 			assert.Nil(t, m.Body)
 		})
 	}
@@ -193,7 +249,7 @@ func TestDecode_RefersToTheBody(t *testing.T) {
 	pool := &leakPool{}
 	in := pool.copy(raw)
 	var m Message
-	require.NoError(t, decoder{}.decode(in, &m))
+	require.NoError(t, testDecoder.decode(in, &m))
 	in.Free()
 	assert.Equal(t, 1, pool.lent(), "as long as the body is")
 	assert.Equal(t, strings.Repeat("x", 2000), string(content(m.Body)))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"fairlead.dev/services/endpoint-picker/internal/extproc"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -38,6 +38,7 @@ type Metrics struct {
 	streamsInFlight prometheus.Gauge
 	streams         *prometheus.CounterVec
 	responses       *prometheus.CounterVec
+	ejections       *prometheus.CounterVec
 	scrapes         *prometheus.CounterVec
 	scrapeDuration  prometheus.Histogram
 }
@@ -51,20 +52,21 @@ func New(r prometheus.Registerer) *Metrics {
 		streams:         counters("streams_total", "Streams that have ended, by how far they came.", "outcome"),
 		responses: counters("responses_total",
 			"Responses of model servers that were seen, by status and by whether the picked endpoint served them.", "code", "served"),
-		scrapes: counters("scrapes_total", "Scrapes of model servers' metrics, by what came of them.", "result"),
+		ejections: counters("ejections_total", "Endpoints that were kept from requests because they fail, by what showed it.", "cause"),
+		scrapes:   counters("scrapes_total", "Scrapes of model servers' metrics, by what came of them.", "result"),
 		scrapeDuration: histogram("scrape_duration_seconds", "Time to get and read one metrics page.",
 			prometheus.ExponentialBuckets(0.00025, 4, 8)),
 	}
 	for _, result := range []string{resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered, resultMalformed} {
 		m.picks.WithLabelValues(result)
 	}
-	for _, kind := range extproc.OutcomeKinds() {
-		m.streams.WithLabelValues(string(kind))
+	for _, outcome := range exchange.Outcomes() {
+		m.streams.WithLabelValues(string(outcome))
 	}
 	for _, result := range []string{resultOK, resultError} {
 		m.scrapes.WithLabelValues(result)
 	}
-	r.MustRegister(m.picks, m.pickDuration, m.streamsInFlight, m.streams, m.responses, m.scrapes, m.scrapeDuration)
+	r.MustRegister(m.picks, m.pickDuration, m.streamsInFlight, m.streams, m.responses, m.ejections, m.scrapes, m.scrapeDuration)
 	return m
 }
 
@@ -78,18 +80,21 @@ func (m *Metrics) ObservePick(d time.Duration, err error) {
 func (m *Metrics) StreamStarted() { m.streamsInFlight.Inc() }
 
 // StreamEnded counts a stream that has ended.
-func (m *Metrics) StreamEnded(o extproc.Outcome) {
+func (m *Metrics) StreamEnded(r *exchange.Record) {
 	m.streamsInFlight.Dec()
-	m.streams.WithLabelValues(string(o.Kind)).Inc()
-	if o.Status == 0 || o.Kind == extproc.Refused {
+	m.streams.WithLabelValues(string(r.Outcome)).Inc()
+	if r.Status == 0 || r.Outcome == exchange.Refused {
 		return
 	}
 	served := servedPicked
-	if o.Moved {
+	if r.Moved() {
 		served = servedOther
 	}
-	m.responses.WithLabelValues(statusCode(o.Status), served).Inc()
+	m.responses.WithLabelValues(statusCode(r.Status), served).Inc()
 }
+
+// ObserveEjection counts an endpoint that is kept from requests.
+func (m *Metrics) ObserveEjection(cause string) { m.ejections.WithLabelValues(cause).Inc() }
 
 // ObserveScrape counts a scrape.
 func (m *Metrics) ObserveScrape(d time.Duration, err error) {

@@ -16,7 +16,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/extproc"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
@@ -51,6 +51,11 @@ fairlead_picker_picks_total{result="picked"} 2
 	assert.Equal(t, 1, testutil.CollectAndCount(m.pickDuration))
 }
 
+func newEndpoint() *endpoint.Endpoint {
+	id := endpoint.Identity{Namespace: "ns", Pod: "a", Address: netip.MustParseAddrPort("10.0.0.1:8000")}
+	return endpoint.New(endpoint.Description{Identity: id}, noon, predict.NewLearner().NewServer())
+}
+
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
@@ -58,11 +63,12 @@ func TestStreams(t *testing.T) {
 	for range 6 {
 		m.StreamStarted()
 	}
-	m.StreamEnded(extproc.Outcome{Kind: extproc.Completed, Status: 200})
-	m.StreamEnded(extproc.Outcome{Kind: extproc.Completed, Status: 200, Moved: true})
-	m.StreamEnded(extproc.Outcome{Kind: extproc.Interrupted, Status: 777})
-	m.StreamEnded(extproc.Outcome{Kind: extproc.Refused, Status: 503})
-	m.StreamEnded(extproc.Outcome{Kind: extproc.Unseen})
+	moved := newEndpoint()
+	m.StreamEnded(&exchange.Record{Outcome: exchange.Completed, Status: 200})
+	m.StreamEnded(&exchange.Record{Outcome: exchange.Completed, Status: 200, Endpoint: moved, Served: "10.0.0.9:8000"})
+	m.StreamEnded(&exchange.Record{Outcome: exchange.Interrupted, Status: 777})
+	m.StreamEnded(&exchange.Record{Outcome: exchange.Refused, Status: 503})
+	m.StreamEnded(&exchange.Record{Outcome: exchange.Unseen})
 	assertMetrics(t, r, `
 # HELP fairlead_picker_responses_total Responses of model servers that were seen, by status and by whether the picked endpoint served them.
 # TYPE fairlead_picker_responses_total counter
@@ -100,7 +106,7 @@ fairlead_picker_scrapes_total{result="ok"} 1
 
 func TestEndpointsOfTheMoment(t *testing.T) {
 	t.Parallel()
-	e := endpoint.New(endpoint.Description{Identity: endpoint.Identity{Namespace: "ns", Pod: "a", Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon, predict.NewLearner().NewServer())
+	e := newEndpoint()
 	e.Acquire()
 	e.Record(e.BeginScrape(noon.Add(time.Second)), endpoint.Gauges{Waiting: 1, Running: 2, KVUsage: 0.5})
 	e.Acquire().Release()
@@ -156,7 +162,7 @@ func TestMetricsFollowTheNamingRules(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	m := New(r)
-	m.StreamEnded(extproc.Outcome{Kind: extproc.Completed, Status: 200})
+	m.StreamEnded(&exchange.Record{Outcome: exchange.Completed, Status: 200})
 	problems, err := testutil.GatherAndLint(r)
 	require.NoError(t, err)
 	assert.Empty(t, problems)

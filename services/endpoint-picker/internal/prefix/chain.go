@@ -9,7 +9,6 @@
 package prefix
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math/bits"
 
@@ -91,5 +90,8 @@ func (c *Chain) block(b []byte) {
 	c.Hashes = append(c.Hashes, c.last)
 }
 
-// Seed is a seed for what must not be shared between prompts: the model's name, a salt.
-func Seed(parts ...[]byte) uint64 { return xxhash.Sum64(bytes.Join(parts, []byte{0})) }
+// Seed is a seed of what prompts of different models, or of different salts, must not share.
+func Seed(model string, salt []byte) uint64 {
+	const odd = 0xc2b2ae3d27d4eb4f // a prime near 2^64 by the golden ratio, as in xxhash
+	return xxhash.Sum64String(model)*odd ^ xxhash.Sum64(salt)
+}

@@ -63,7 +63,7 @@ func TestChain_OfTokenIDs(t *testing.T) {
 
 func TestSeed(t *testing.T) {
 	t.Parallel()
-	assert.NotEqual(t, Seed([]byte("a"), []byte("bc")), Seed([]byte("ab"), []byte("c")))
+	assert.NotEqual(t, Seed("a", []byte("bc")), Seed("ab", []byte("c")))
 }
 
 func BenchmarkChain(b *testing.B) {

@@ -1,0 +1,62 @@
+package answer
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// rename passes a body through a Renamer, in pieces.
+func rename(from, to, body string, size int) string {
+	r := NewRenamer([]byte(from), []byte(to))
+	var out []byte
+	for at := 0; at < len(body); at += size {
+		out = r.Append(out, []byte(body[at:min(at+size, len(body))]))
+	}
+	return string(r.Flush(out))
+}
+
+func TestRenamer(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, give, want string }{
+		{name: "empty"},
+		{name: "none", give: `{"id": 1}`, want: `{"id": 1}`},
+		{name: "plain", give: `{"id":1,"model":"base-v2","x":2}`, want: `{"id":1,"model":"asked","x":2}`},
+		{name: "spaces", give: "{\"model\" \t:\r\n \"base-v2\"}", want: "{\"model\" \t:\r\n \"asked\"}"},
+		{name: "several events", give: "data: {\"model\":\"base-v2\"}\n\ndata: {\"model\":\"base-v2\"}\n\n", want: "data: {\"model\":\"asked\"}\n\ndata: {\"model\":\"asked\"}\n\n"},
+		{name: "inside an object", give: `{"message":{"model":"base-v2"}}`, want: `{"message":{"model":"asked"}}`},
+		{name: "another model", give: `{"model":"base-v2-large"}`, want: `{"model":"base-v2-large"}`},
+		{name: "not a key", give: `["model","base-v2"]`, want: `["model","base-v2"]`},
+		{name: "in a text", give: `{"content":"\"model\":\"base-v2\""}`, want: `{"content":"\"model\":\"base-v2\""}`},
+		{name: "not a text", give: `{"model":null,"model":"base-v2"}`, want: `{"model":null,"model":"asked"}`},
+		{name: "cut off", give: `{"model":"base-`, want: `{"model":"base-`},
+		{name: "a key as a value", give: `{"a":"model","model":"base-v2"}`, want: `{"a":"model","model":"asked"}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for size := 1; size <= len(tt.give)+1; size++ {
+				assert.Equal(t, tt.want, rename(`"base-v2"`, `"asked"`, tt.give, size), "in pieces of %d", size)
+			}
+		})
+	}
+}
+
+func TestRenamerHoldsLittleBack(t *testing.T) {
+	t.Parallel()
+	r := NewRenamer([]byte(`"base"`), []byte(`"asked"`))
+	out := r.Append(nil, []byte("data: {\"choices\":[]}\n\n"))
+	assert.Equal(t, "data: {\"choices\":[]}\n\n", string(out), "a whole event goes on at once")
+	out = r.Append(nil, append([]byte(`"model"`), bytes.Repeat([]byte(" "), 100)...))
+	assert.Len(t, out, len(`"model"`)+100)
+}
+
+func FuzzRenamer(f *testing.F) {
+	f.Add(`{"model":"a"}`, uint8(1))
+	f.Add(`"model":"model":"a"`, uint8(2))
+	f.Fuzz(func(t *testing.T, body string, size uint8) {
+		assert.Equal(t, rename(`"a"`, `"bcd"`, body, len(body)+1), rename(`"a"`, `"bcd"`, body, int(size)+1))
+		assert.Equal(t, body, rename(`"a"`, `"a"`, body, int(size)+1))
+	})
+}

@@ -1,0 +1,113 @@
+package answer
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestUsageReader(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		key  string
+		give string
+		want Usage
+	}{
+		{name: "nothing"},
+		{name: "none", give: `{"id": "x", "choices": []}`},
+		{
+			name: "chat completion",
+			give: `{"id":"x","choices":[{"message":{"content":"the \"usage\": {\"prompt_tokens\": 9}"}}],"usage":{"prompt_tokens":12,` +
+				`"completion_tokens":34,"total_tokens":46,"prompt_tokens_details":{"cached_tokens":8}}}`,
+			want: Usage{Known: true, Prompt: 12, Output: 34, Cached: 8},
+		},
+		{
+			name: "spaces, and details that are not there",
+			give: `{"usage" : {"prompt_tokens": 1, "prompt_tokens_details": null, "completion_tokens": 2, "note": "a } \" { b"}, "x": 1}`,
+			want: Usage{Known: true, Prompt: 1, Output: 2},
+		},
+		{
+			name: "events",
+			give: "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}],\"usage\":null}\n\n" +
+				"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1}}\n\n" +
+				"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":7}}\n\ndata: [DONE]\n\n",
+			want: Usage{Known: true, Prompt: 5, Output: 7},
+		},
+		{
+			name: "Anthropic's, in two halves",
+			give: "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":25,\"cache_read_input_tokens\":100," +
+				"\"cache_creation_input_tokens\":0,\"output_tokens\":1}}}\n\nevent: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":15}}\n\n",
+			want: Usage{Known: true, Prompt: 125, Output: 15, Cached: 100},
+		},
+		{
+			name: "OpenAI's responses",
+			give: `{"type":"response.completed","response":{"usage":{"input_tokens":37,"input_tokens_details":{"cached_tokens":16},"output_tokens":11}}}`,
+			want: Usage{Known: true, Prompt: 37, Output: 11, Cached: 16},
+		},
+		{
+			name: "SGLang's",
+			key:  KeyMetaInfo,
+			give: `{"text":"x","meta_info":{"prompt_tokens":3,"completion_tokens":4,"cached_tokens":2}}`,
+			want: Usage{Known: true, Prompt: 3, Output: 4, Cached: 2},
+		},
+		{name: "a value, not a key", give: `{"a":"usage","b":{"prompt_tokens":1}}`},
+		{name: "figures that are none", give: `{"usage":{"prompt_tokens":-1,"completion_tokens":"x"}}`, want: Usage{Known: true}},
+		{name: "an object that is broken", give: `{"usage":{"prompt_tokens":1,}}`},
+		{name: "an object that does not end", give: `{"usage":{"prompt_tokens":1`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for size := 1; size <= len(tt.give)+1; size++ {
+				r := UsageReader{Key: tt.key}
+				for from := 0; from < len(tt.give); from += size {
+					r.Read([]byte(tt.give[from:min(from+size, len(tt.give))]))
+				}
+				assert.Equal(t, tt.want, r.Usage(), "in pieces of %d", size)
+			}
+		})
+	}
+}
+
+func TestUsageReaderKeepsNoEndlessObject(t *testing.T) {
+	t.Parallel()
+	var r UsageReader
+	r.Read([]byte(`{"usage":{`))
+	for range 10_000 {
+		r.Read([]byte(`"a":1,`))
+	}
+	assert.LessOrEqual(t, cap(r.object), 2*maxUsage)
+	r.Read([]byte(`}} "usage":{"prompt_tokens":1}`))
+	assert.Equal(t, Usage{Known: true, Prompt: 1}, r.Usage(), "it goes on")
+}
+
+func TestUsageReaderAllocatesNothingForPiecesWithoutUsage(t *testing.T) {
+	piece := []byte("data: {\"id\":\"chatcmpl-8f3b\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" token\"},\"finish_reason\":null}]}\n\n")
+	var r UsageReader
+	assert.Zero(t, testing.AllocsPerRun(100, func() { r.Read(piece) }))
+}
+
+func FuzzUsageReader(f *testing.F) {
+	f.Add([]byte(`{"usage":{"prompt_tokens":12,"completion_tokens":34}}`), uint8(3))
+	f.Add([]byte(`"usage""usage":{"a":"\"}"}"usage"`), uint8(1))
+	f.Fuzz(func(t *testing.T, body []byte, size uint8) {
+		var whole, split UsageReader
+		whole.Read(body)
+		for from, step := 0, int(size)+1; from < len(body); from += step {
+			split.Read(body[from:min(from+step, len(body))])
+		}
+		assert.Equal(t, whole.Usage(), split.Usage())
+	})
+}
+
+func BenchmarkUsageReader(b *testing.B) {
+	piece := []byte("data: {\"id\":\"chatcmpl-8f3b\",\"object\":\"chat.completion.chunk\",\"created\":1763640000,\"model\":\"m\"," +
+		"\"choices\":[{\"index\":0,\"delta\":{\"content\":\" token\"},\"finish_reason\":null}]}\n\n")
+	var r UsageReader
+	b.ReportAllocs()
+	b.SetBytes(int64(len(piece)))
+	for b.Loop() {
+		r.Read(piece)
+	}
+}

@@ -1,0 +1,105 @@
+package balancer
+
+import (
+	"slices"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
+
+// maxBlocks is how much of a prompt is looked for in caches: 128 Ki tokens.
+const maxBlocks = (128 << 10) / prefix.BlockTokens
+
+// memory is what one pick works with.
+type memory struct {
+	incoming   request.Request
+	chain      prefix.Chain
+	matched    []int // blocks, by the numbers of caches
+	request    scheduling.Request
+	candidates []scheduling.Candidate
+	scheduling scheduling.Scratch
+}
+
+// read understands the request. One of an API that is not known has no prompt.
+func (m *memory) read(x *exchange.Exchange) error {
+	in, r := &x.Incoming, &m.incoming
+	known, err := r.Parse(*in)
+	r.Body = nil // it is the caller's
+	if err != nil {
+		return err //nolint:wrapcheck // it says all
+	}
+	text := func(span jsonscan.Span) []byte { return in.Body[span.From:span.To] }
+	x.Model = string(text(r.Model))
+	x.Target = target(x)
+	m.request = scheduling.Request{Headers: in.Headers, Model: x.Target}
+	if !known {
+		m.chain.Reset(0, 0)
+		return nil
+	}
+	m.chain.Reset(prefix.Seed(x.Target, text(r.CacheSalt)), maxBlocks)
+	for _, p := range r.Prompt {
+		if p.IDs > 0 {
+			m.chain.WriteIDs(text(p.Span))
+		} else {
+			m.chain.Write(text(p.Span))
+		}
+	}
+	x.Streaming, x.PromptTokens = r.Stream, r.Tokens()
+	m.request.Tokens = x.PromptTokens
+	return nil
+}
+
+// match asks who has how much of the prompt.
+func (m *memory) match(x *prefix.Index) {
+	n := x.Len()
+	m.matched = slices.Grow(m.matched[:0], n)[:n]
+	clear(m.matched)
+	x.Match(m.chain.Hashes, m.matched)
+}
+
+// cached is how many tokens of the prompt an endpoint has.
+func (m *memory) cached(e *endpoint.Endpoint) int {
+	cache := e.Cache()
+	if cache < 0 || cache >= len(m.matched) {
+		return 0
+	}
+	return m.matched[cache] * prefix.BlockTokens
+}
+
+// uncached is how many tokens of the prompt an endpoint would have to compute: the last one at least.
+func (m *memory) uncached(e *endpoint.Endpoint) int { return max(m.request.Tokens-m.cached(e), 1) }
+
+// collect fills the list of candidates with the endpoints that the gateway allows and that work. If of those that it
+// allows none works, it is all of them.
+func (m *memory) collect(endpoints []*endpoint.Endpoint, speed *predict.Speed) {
+	m.candidates = m.candidates[:0]
+	skipped := false
+	for i, e := range endpoints {
+		switch {
+		case !m.request.Subset.Contains(e.Identity().Address):
+		case !e.Health().Usable(m.request.Now):
+			skipped = true
+		default:
+			m.candidates = append(m.candidates, m.candidate(i, e, speed))
+		}
+	}
+	if len(m.candidates) > 0 || !skipped {
+		return
+	}
+	for i, e := range endpoints {
+		if m.request.Subset.Contains(e.Identity().Address) {
+			m.candidates = append(m.candidates, m.candidate(i, e, speed))
+		}
+	}
+}
+
+func (m *memory) candidate(i int, e *endpoint.Endpoint, speed *predict.Speed) scheduling.Candidate {
+	load, cached := e.Load(), m.cached(e)
+	load.Wait = e.Wait(m.request.Now, speed, max(m.request.Tokens-cached, 1))
+	return scheduling.Candidate{Index: i, Server: e.Server(), Load: load, Matched: cached}
+}

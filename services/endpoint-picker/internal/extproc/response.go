@@ -1,0 +1,128 @@
+package extproc
+
+import (
+	"fmt"
+	"net/http"
+
+	"google.golang.org/grpc/mem"
+
+	"fairlead.dev/services/endpoint-picker/internal/request"
+)
+
+func (m *Machine) responseMessage(in *Message, out []Reply) ([]Reply, error) {
+	if m.request == requestRefused || m.response == responseDone {
+		return out, nil
+	}
+	if m.exchange.Lease == nil { // the gateway's own response: there will be no request
+		m.body.drop()
+		m.request = requestDone
+	}
+	end := in.EndOfStream
+	switch in.Kind {
+	case ResponseHeaders:
+		if m.response != responseFresh {
+			return out, fmt.Errorf("response headers: %w", errOrder)
+		}
+		out = append(out, m.responseHeaders(&in.Response))
+	case ResponseBody:
+		out = m.responseBody(in, out)
+	default:
+		end = true
+		out = m.responseTrailers(out)
+	}
+	switch {
+	case end:
+		m.response = responseDone
+	case in.Kind == ResponseBody && m.modes.Response == Buffered:
+		m.response = responseWhole
+	default:
+		m.response = responseOpen
+	}
+	if m.exchange.Lease != nil && m.response >= responseWhole {
+		m.exchange.Lease.Release()
+	}
+	return out, nil
+}
+
+func (m *Machine) responseHeaders(in *Response) Reply {
+	x := &m.exchange
+	x.Status, x.Served = in.Status, in.Served
+	x.Streaming = x.Streaming || in.Events
+	if in.Encoded {
+		x.Restore = nil // it cannot be read
+	}
+	r := Reply{Kind: ResponseHeaders}
+	if x.Lease == nil {
+		return r
+	}
+	m.picker.Responded(x)
+	set := x.Reply
+	if m.options.ReportEndpoint {
+		set = append(set, request.Header{Name: headerPicked, Value: x.Lease.Address()})
+	}
+	var remove []string
+	if x.Restore != nil && m.modes.Response != None {
+		remove = []string{headerContentLength} // it will be another
+	}
+	if len(set) > 0 || len(remove) > 0 {
+		r.Headers = &Headers{Set: set, Remove: remove}
+	}
+	return r
+}
+
+func (m *Machine) responseBody(in *Message, out []Reply) []Reply {
+	x := &m.exchange
+	if size := in.size(); size > 0 && x.Lease != nil {
+		x.ResponseBytes += size
+		x.Pieces++
+		if x.First.IsZero() {
+			x.First = m.options.Now()
+			if x.Status == http.StatusOK {
+				x.Lease.First(x.First)
+			}
+		}
+		m.usage.Read(in.Body.ReadOnlyData())
+	}
+	body := in.take()
+	if x.Restore == nil {
+		if m.modes.Response != FullDuplex {
+			if body != nil {
+				body.Free()
+			}
+			return append(out, Reply{Kind: ResponseBody})
+		}
+		return appendPiece(out, ResponseBody, body, position(in.EndOfStream))
+	}
+	end := in.EndOfStream || m.modes.Response == Buffered
+	restored := m.restore(body, position(end))
+	if m.modes.Response != FullDuplex {
+		return append(out, Reply{Kind: ResponseBody, Content: Replaced, Body: restored})
+	}
+	return appendPiece(out, ResponseBody, restored, position(in.EndOfStream))
+}
+
+// restore gives the model its name back in a piece of the response.
+func (m *Machine) restore(piece mem.Buffer, at position) mem.Buffer {
+	var restored []byte
+	if piece != nil {
+		restored = m.exchange.Restore.Append(nil, piece.ReadOnlyData())
+		piece.Free()
+	}
+	if at == atTheEnd {
+		restored = m.exchange.Restore.Flush(restored)
+	}
+	if len(restored) == 0 {
+		return nil
+	}
+	return mem.SliceBuffer(restored)
+}
+
+// responseTrailers lets go of what is held back of the body, which has come to its end.
+func (m *Machine) responseTrailers(out []Reply) []Reply {
+	if m.exchange.Restore != nil && m.modes.Response == FullDuplex && m.response == responseOpen {
+		if rest := m.restore(nil, atTheEnd); rest != nil {
+			out = appendPiece(out, ResponseBody, rest, inTheMiddle)
+		}
+	}
+	return append(out, Reply{Kind: ResponseTrailers})
+}
