@@ -21,19 +21,27 @@ type Usage struct {
 	Cached int // tokens of the prompt that were in the cache
 }
 
-// Keys under which usage is found.
+// Form is how bodies say their usage.
+type Form uint8
+
+// The forms.
 const (
-	KeyUsage    = `"usage"`     // OpenAI's and Anthropic's APIs
-	KeyMetaInfo = `"meta_info"` // SGLang's own
+	FormObject   Form = iota // an object "usage": OpenAI's and Anthropic's APIs
+	FormMetaInfo             // an object "meta_info": SGLang's own
+	FormVLLM                 // messages of vLLM's gRPC service
 )
+
+// keys are how objects of usage begin.
+var keys = [...][]byte{FormObject: []byte(`"usage"`), FormMetaInfo: []byte(`"meta_info"`)}
 
 // maxUsage is how long an object of usage may be, in bytes.
 const maxUsage = 4 << 10
 
-// UsageReader finds the usage in a body. The zero value looks for KeyUsage.
+// UsageReader finds the usage in a body. The zero value is ready.
 type UsageReader struct {
-	Key string
+	Form Form
 
+	frames frames
 	usage  Usage
 	extra  int    // prompt tokens that are counted apart from the prompt's
 	tail   []byte // the last bytes of the pieces before, shorter than the key
@@ -53,8 +61,9 @@ func (r *UsageReader) Usage() Usage {
 
 // Read looks at the next piece of the body.
 func (r *UsageReader) Read(piece []byte) {
-	if r.Key == "" {
-		r.Key = KeyUsage
+	if r.Form == FormVLLM {
+		r.frames.read(piece, r.message)
+		return
 	}
 	for {
 		if r.inside {
@@ -75,25 +84,26 @@ func (r *UsageReader) Read(piece []byte) {
 
 // search looks for the key. It returns what follows it.
 func (r *UsageReader) search(piece []byte) ([]byte, bool) {
+	key := keys[r.Form]
 	if len(r.tail) > 0 { // the key may begin in the pieces before
-		joined := append(r.tail, piece[:min(len(piece), len(r.Key)-1)]...)
-		if i := bytes.Index(joined, []byte(r.Key)); i >= 0 && i < len(r.tail) {
-			rest := piece[i+len(r.Key)-len(r.tail):]
+		joined := append(r.tail, piece[:min(len(piece), len(key)-1)]...)
+		if i := bytes.Index(joined, key); i >= 0 && i < len(r.tail) {
+			rest := piece[i+len(key)-len(r.tail):]
 			r.tail = r.tail[:0]
 			return rest, true
 		}
 	}
-	if i := bytes.Index(piece, []byte(r.Key)); i >= 0 {
+	if i := bytes.Index(piece, key); i >= 0 {
 		r.tail = r.tail[:0]
-		return piece[i+len(r.Key):], true
+		return piece[i+len(key):], true
 	}
-	r.keep(piece)
+	r.keep(piece, key)
 	return nil, false
 }
 
 // keep keeps the end of a piece, if the key could begin there.
-func (r *UsageReader) keep(piece []byte) {
-	room := len(r.Key) - 1
+func (r *UsageReader) keep(piece, key []byte) {
+	room := len(key) - 1
 	if len(piece) >= room {
 		piece = piece[len(piece)-room:]
 		r.tail = r.tail[:0]
@@ -102,7 +112,7 @@ func (r *UsageReader) keep(piece []byte) {
 	if len(r.tail) > room {
 		r.tail = r.tail[:copy(r.tail, r.tail[len(r.tail)-room:])]
 	}
-	if i := bytes.IndexByte(r.tail, r.Key[0]); i < 0 {
+	if i := bytes.IndexByte(r.tail, key[0]); i < 0 {
 		r.tail = r.tail[:0]
 	}
 }

@@ -1,16 +1,32 @@
 package answer
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"google.golang.org/protobuf/encoding/protowire"
 )
+
+func framed(message []byte) string {
+	return string([]byte{0, 0, 0, byte(len(message) >> 8), byte(len(message))}) + string(message)
+}
+
+func field(number protowire.Number, value []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), value)
+}
+
+func number(n protowire.Number, value uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(nil, n, protowire.VarintType), value)
+}
+
+func join(fields ...[]byte) []byte { return bytes.Join(fields, nil) }
 
 func TestUsageReader(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		key  string
+		form Form
 		give string
 		want Usage
 	}{
@@ -47,10 +63,27 @@ func TestUsageReader(t *testing.T) {
 		},
 		{
 			name: "SGLang's",
-			key:  KeyMetaInfo,
+			form: FormMetaInfo,
 			give: `{"text":"x","meta_info":{"prompt_tokens":3,"completion_tokens":4,"cached_tokens":2}}`,
 			want: Usage{Known: true, Prompt: 3, Output: 4, Cached: 2},
 		},
+		{
+			name: "vLLM's gRPC, in chunks", form: FormVLLM,
+			give: framed(field(1, join(field(1, []byte{7}), number(2, 5), number(3, 1)))) + framed(field(1, field(1, []byte{8}))) +
+				framed(field(1, join(number(2, 5), number(3, 9), number(4, 4)))),
+			want: Usage{Known: true, Prompt: 5, Output: 9, Cached: 4},
+		},
+		{
+			name: "vLLM's gRPC, in one", form: FormVLLM,
+			give: framed(field(2, join(field(1, []byte{7, 8}), field(2, []byte("stop")), number(3, 5), number(4, 2), number(5, 1)))),
+			want: Usage{Known: true, Prompt: 5, Output: 2, Cached: 1},
+		},
+		{
+			name: "an embedding", form: FormVLLM,
+			give: framed(join(field(1, make([]byte, 400)), number(2, 12))), want: Usage{Known: true, Prompt: 12},
+		},
+		{name: "compressed gRPC", form: FormVLLM, give: "\x01\x00\x00\x00\x02ab"},
+		{name: "not gRPC", form: FormVLLM, give: `{"usage":{"prompt_tokens":1}}`},
 		{name: "a value, not a key", give: `{"a":"usage","b":{"prompt_tokens":1}}`},
 		{name: "figures that are none", give: `{"usage":{"prompt_tokens":-1,"completion_tokens":"x"}}`, want: Usage{Known: true}},
 		{name: "an object that is broken", give: `{"usage":{"prompt_tokens":1,}}`},
@@ -60,7 +93,7 @@ func TestUsageReader(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for size := 1; size <= len(tt.give)+1; size++ {
-				r := UsageReader{Key: tt.key}
+				r := UsageReader{Form: tt.form}
 				for from := 0; from < len(tt.give); from += size {
 					r.Read([]byte(tt.give[from:min(from+size, len(tt.give))]))
 				}
@@ -91,8 +124,10 @@ func TestUsageReaderAllocatesNothingForPiecesWithoutUsage(t *testing.T) {
 func FuzzUsageReader(f *testing.F) {
 	f.Add([]byte(`{"usage":{"prompt_tokens":12,"completion_tokens":34}}`), uint8(3))
 	f.Add([]byte(`"usage""usage":{"a":"\"}"}"usage"`), uint8(1))
+	f.Add([]byte(framed(field(1, number(2, 5)))), uint8(2))
 	f.Fuzz(func(t *testing.T, body []byte, size uint8) {
-		var whole, split UsageReader
+		form := Form(size % 3)
+		whole, split := UsageReader{Form: form}, UsageReader{Form: form}
 		whole.Read(body)
 		for from, step := 0, int(size)+1; from < len(body); from += step {
 			split.Read(body[from:min(from+step, len(body))])

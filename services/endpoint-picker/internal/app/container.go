@@ -34,6 +34,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -97,6 +98,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		func() *prefix.Index { return prefix.NewIndex(prefixIndexBytes) },
 		endpoint.NewFactory,
 		newDetector,
+		func() (*request.Parsers, error) { return request.NewParsers(request.AllParsers()...) },
 		newBalancer,
 
 		// What gateways, probes and Prometheus connect to.
@@ -184,6 +186,7 @@ type balancerParts struct {
 	Store    *datastore.Store
 	Learner  *predict.Learner
 	Prefixes *prefix.Index
+	Parsers  *request.Parsers
 	Outliers *outlier.Detector
 	Metrics  *metrics.Metrics
 	Clock    clock.RealClock
@@ -194,6 +197,7 @@ func newBalancer(p balancerParts) *balancer.Balancer {
 		Snapshots: p.Store,
 		Learner:   p.Learner,
 		Prefixes:  p.Prefixes,
+		Parsers:   p.Parsers,
 		Profile:   scheduling.SoonestFirst(scheduling.StalenessFilter{After: p.Config.Scraping.StaleAfter}),
 		Outliers:  p.Outliers,
 		Observer:  p.Metrics,

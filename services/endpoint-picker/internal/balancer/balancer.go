@@ -43,6 +43,7 @@ type Balancer struct {
 	snapshots snapshots
 	learner   *predict.Learner
 	prefixes  *prefix.Index
+	parsers   *request.Parsers
 	profile   *scheduling.Profile
 	outliers  outliers
 	observer  observer
@@ -56,6 +57,7 @@ type Params struct {
 	Snapshots snapshots
 	Learner   *predict.Learner
 	Prefixes  *prefix.Index
+	Parsers   *request.Parsers
 	Profile   *scheduling.Profile
 	Outliers  outliers
 	Observer  observer
@@ -69,6 +71,7 @@ func New(p Params) *Balancer {
 		snapshots: p.Snapshots,
 		learner:   p.Learner,
 		prefixes:  p.Prefixes,
+		parsers:   p.Parsers,
 		profile:   p.Profile,
 		outliers:  p.Outliers,
 		observer:  p.Observer,
@@ -125,7 +128,7 @@ func (b *Balancer) Responded(x *exchange.Exchange) {
 const statusFailed = 503
 
 func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
-	if err := m.read(x); err != nil {
+	if err := m.read(x, b.parsers); err != nil {
 		return err
 	}
 	snapshot := b.snapshots.Snapshot()
@@ -147,11 +150,7 @@ func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 	e := snapshot.Endpoints[chosen.Index]
 	m.rewrite(x)
 	x.Endpoint, x.Destination, x.MatchedTokens = e, e.Address(), chosen.Matched
-	if m.incoming.Stream {
-		x.Lease = e.Place(x.Arrived, m.uncached(e))
-	} else {
-		x.Lease = e.PlaceUnseen()
-	}
+	x.Lease = m.place(x, e)
 	return nil
 }
 

@@ -42,6 +42,14 @@ func profile() *scheduling.Profile {
 	return scheduling.LeastLoaded(scheduling.StalenessFilter{After: time.Minute})
 }
 
+func parsers() *request.Parsers {
+	p, err := request.NewParsers(request.AllParsers()...)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
 // counter is a source of random numbers that counts up.
 func counter() func() uint64 {
 	var n atomic.Uint64
@@ -63,7 +71,7 @@ func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 	source.EXPECT().Snapshot().Return(s).Maybe()
 	r := &rig{endpoints: s.Endpoints, outliers: newMockOutliers(t), observed: newMockObserver(t)}
 	r.Balancer = New(Params{
-		Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Profile: profile(),
+		Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Parsers: parsers(), Profile: profile(),
 		Outliers: r.outliers, Observer: r.observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 	r.observed.EXPECT().ObservePick(mock.Anything, nil).Maybe()
@@ -201,7 +209,7 @@ func BenchmarkPick(b *testing.B) {
 					snapshot.Endpoints = append(snapshot.Endpoints, e)
 				}
 				balancer := New(Params{
-					Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Outliers: silent{}, Observer: silent{},
+					Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Parsers: parsers(), Outliers: silent{}, Observer: silent{},
 					Profile: scheduling.SoonestFirst(scheduling.StalenessFilter{After: time.Minute}), Clock: clock.RealClock{}, Random: rand.Uint64,
 				})
 				in := request.Incoming{Path: "/v1/chat/completions"}
@@ -240,7 +248,7 @@ func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 		snapshot.Endpoints = append(snapshot.Endpoints, factory.New(d, noon))
 	}
 	b := New(Params{
-		Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Profile: scheduling.SoonestFirst(scheduling.StalenessFilter{After: time.Minute}),
+		Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Parsers: parsers(), Profile: scheduling.SoonestFirst(scheduling.StalenessFilter{After: time.Minute}),
 		Outliers: silent{}, Observer: silent{}, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 	homes := map[string]string{}

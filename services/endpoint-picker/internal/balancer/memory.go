@@ -26,9 +26,9 @@ type memory struct {
 }
 
 // read understands the request. One of an API that is not known has no prompt.
-func (m *memory) read(x *exchange.Exchange) error {
+func (m *memory) read(x *exchange.Exchange, parsers *request.Parsers) error {
 	in, r := &x.Incoming, &m.incoming
-	known, err := r.Parse(*in)
+	err := r.Parse(parsers, *in)
 	r.Body = nil // it is the caller's
 	if err != nil {
 		return err //nolint:wrapcheck // it says all
@@ -37,21 +37,37 @@ func (m *memory) read(x *exchange.Exchange) error {
 	x.Model = string(text(r.Model))
 	x.Target = target(x)
 	m.request = scheduling.Request{Headers: in.Headers, Model: x.Target}
-	if !known {
+	x.Streaming, x.UsageForm = r.Stream, r.API.Usage
+	if !r.API.Generates {
 		m.chain.Reset(0, 0)
 		return nil
 	}
 	m.chain.Reset(prefix.Seed(x.Target, text(r.CacheSalt)), maxBlocks)
 	for _, p := range r.Prompt {
-		if p.IDs > 0 {
+		switch {
+		case p.Packed:
+			m.chain.WritePacked(text(p.Span))
+		case p.IDs > 0:
 			m.chain.WriteIDs(text(p.Span))
-		} else {
+		default:
 			m.chain.Write(text(p.Span))
 		}
 	}
-	x.Streaming, x.PromptTokens = r.Stream, r.Tokens()
+	x.PromptTokens = r.Tokens()
 	m.request.Tokens = x.PromptTokens
 	return nil
+}
+
+// place counts the request on its endpoint.
+func (m *memory) place(x *exchange.Exchange, e *endpoint.Endpoint) *endpoint.Lease {
+	switch {
+	case !m.incoming.API.Generates:
+		return e.Acquire()
+	case m.incoming.Stream:
+		return e.Place(x.Arrived, m.uncached(e))
+	default:
+		return e.PlaceUnseen()
+	}
 }
 
 // match asks who has how much of the prompt.

@@ -26,7 +26,7 @@ type Placement struct {
 	Remove      []string        // headers of the request
 	Edit        Edit            // of the request's body
 	Restore     *answer.Renamer // gives the model of the response its name back, nil if it has it
-	UsageKey    string          // under which the response says its usage
+	UsageForm   answer.Form     // in which the response says its usage
 	Reply       request.Headers // to set on the response
 	Scores      []Score         // of the candidates, if they are wanted
 	Memory      any             // the picker's own

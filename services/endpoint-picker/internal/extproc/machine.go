@@ -306,7 +306,7 @@ func (m *Machine) pick(out []Reply, reply Reply, next requestState) []Reply {
 	if refusal != nil {
 		return m.refuse(out, refusal)
 	}
-	m.request, m.usage.Key = next, x.UsageKey
+	m.request, m.usage.Form = next, x.UsageForm
 	reply.Destination, reply.Scores = x.Destination, x.Scores
 	if len(x.Set) > 0 || len(x.Remove) > 0 {
 		reply.Headers = &Headers{Set: x.Set, Remove: x.Remove}

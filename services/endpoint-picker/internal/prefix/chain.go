@@ -75,6 +75,18 @@ func (c *Chain) WriteIDs(list []byte) {
 	}
 }
 
+// WritePacked goes on with token ids, given as packed varints.
+func (c *Chain) WritePacked(ids []byte) {
+	for len(ids) > 0 {
+		id, n := binary.Uvarint(ids)
+		if n <= 0 {
+			return // not a list: it was written by nobody who speaks the format
+		}
+		c.writeID(uint32(id))
+		ids = ids[n:]
+	}
+}
+
 func (c *Chain) writeID(id uint32) {
 	var b [bytesPerToken]byte
 	binary.LittleEndian.PutUint32(b[:], id)

@@ -2,34 +2,38 @@ package request
 
 import (
 	"bytes"
-	"fmt"
 	"strconv"
 
 	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
 )
 
-// ParseJSON reads the body of any API that takes a JSON object: their fields go by the same names where they mean the
+// readJSON reads the body of any API that takes a JSON object: their fields go by the same names where they mean the
 // same. What is there in a form that no API takes is left to the model server to refuse.
-func (r *Request) ParseJSON() error {
+func (r *Request) readJSON() error {
 	s := &r.scanner
 	s.Reset(r.Body)
 	defer s.Reset(nil) // the body is the caller's: it must not be kept
 	if kind := s.Next(); s.Err() == nil && kind != jsonscan.Object {
-		return fmt.Errorf("%w: %w", ErrMalformed, errNotObject)
+		return errNotObject
 	}
 	s.Open()
 	for key, ok := s.Key(); ok; key, ok = s.Key() {
 		r.field(key)
 	}
 	if err := s.End(); err != nil {
-		return fmt.Errorf("%w: %w", ErrMalformed, err)
+		return err //nolint:wrapcheck // it says all
 	}
+	r.join()
+	return nil
+}
+
+// join puts the prompt together.
+func (r *Request) join() {
 	r.Prompt = r.main
 	if len(r.head) > 0 {
 		r.head = append(r.head, r.main...)
 		r.Prompt = r.head
 	}
-	return nil
 }
 
 // field reads one field of the body. Of one that is there twice the last counts, as everywhere.

@@ -32,7 +32,7 @@ func see(r *Request) seen {
 	return s
 }
 
-func TestParseJSON(t *testing.T) {
+func TestReadJSON(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, give string
@@ -93,35 +93,35 @@ func TestParseJSON(t *testing.T) {
 			var r Request
 			for range 2 { // a request that was used before knows nothing of it
 				r.Reset([]byte(tt.give))
-				require.NoError(t, r.ParseJSON())
+				require.NoError(t, r.readJSON())
 				assert.Equal(t, tt.want, see(&r))
 			}
 		})
 	}
 }
 
-func TestParseJSON_SaysWhatIsWrong(t *testing.T) {
+func TestReadJSON_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, give, want string }{
-		{name: "nothing", give: "", want: "parse request body: at byte 0: unexpected end"},
-		{name: "no JSON", give: "hello", want: "parse request body: at byte 0: unexpected 'h'"},
-		{name: "a list", give: "[]", want: "parse request body: it is not an object"},
-		{name: "cut off", give: `{"model": "m"`, want: "parse request body: at byte 13: unexpected end"},
-		{name: "twice", give: `{}{}`, want: "parse request body: at byte 2: text after the value"},
+		{name: "nothing", give: "", want: "at byte 0: unexpected end"},
+		{name: "no JSON", give: "hello", want: "at byte 0: unexpected 'h'"},
+		{name: "a list", give: "[]", want: "it is not an object"},
+		{name: "cut off", give: `{"model": "m"`, want: "at byte 13: unexpected end"},
+		{name: "twice", give: `{}{}`, want: "at byte 2: text after the value"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var r Request
 			r.Reset([]byte(tt.give))
-			require.EqualError(t, r.ParseJSON(), tt.want)
+			require.EqualError(t, r.readJSON(), tt.want)
 		})
 	}
 }
 
-// FuzzParseJSON checks that the body is taken if encoding/json takes it, that the fields are those that it finds, and
+// FuzzReadJSON checks that the body is taken if encoding/json takes it, that the fields are those that it finds, and
 // that everything is where it is said to be.
-func FuzzParseJSON(f *testing.F) {
+func FuzzReadJSON(f *testing.F) {
 	f.Add(`{"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "a\"b"}]}], "stream": true, "max_tokens": 7}`)
 	f.Add(`{"prompt": [[1, 2], [3]], "cache_salt": "s", "model": "m"}`)
 	f.Add(`{"prompt": ["a", {"b": 1}], "sampling_params": {"max_tokens": 1}, "tools": []}`)
@@ -132,7 +132,7 @@ func FuzzParseJSON(f *testing.F) {
 		}
 		var r Request
 		r.Reset([]byte(text))
-		err := r.ParseJSON()
+		err := r.readJSON()
 		var want map[string]any
 		if wrong := json.Unmarshal([]byte(text), &want); wrong != nil || want == nil {
 			require.Error(t, err)

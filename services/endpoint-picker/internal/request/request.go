@@ -54,11 +54,14 @@ type Part struct {
 	Span  jsonscan.Span // as it is written in JSON, text without its quotes
 	Media bool          // an image or a sound: its length says nothing about its tokens
 	IDs   int           // a list of so many token ids
+	// Packed ids are in protobuf's format, others are in JSON.
+	Packed bool
 }
 
 // A Request is what a body asks for. It can be used for one body after the other.
 type Request struct {
 	Body []byte // what the spans are of
+	API  *API
 
 	Model     jsonscan.Span // between the quotes; empty if there is none
 	CacheSalt jsonscan.Span // likewise
