@@ -110,8 +110,8 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		{name: "the list twice", give: "endpoints: []\nendpoints: []", want: "line 2: endpoints is there twice"},
 		{name: "an endpoint that is a word", give: "endpoints:\n- 10.0.0.1:8000", want: "line 2: an endpoint is not a mapping of name, address and port"},
 		{
-			name: "a misspelt field", give: "endpoints:\n- {" + good + "}\n- {name: b, adress: 10.0.0.1, port: 1}",
-			want: "line 3: \"adress\" is not a known field: known are name, namespace, address, port, labels\nline 3: address is missing",
+			name: "a misspelt field", give: "endpoints:\n- {" + good + "}\n- {name: b, ip: 10.0.0.1, port: 1}",
+			want: "line 3: \"ip\" is not a known field: known are name, namespace, address, port, labels\nline 3: address is missing",
 		},
 		{name: "a field twice", give: "endpoints: [{" + good + ", port: 2}]", want: "line 1: port is there twice"},
 		{name: "a merge", give: "endpoints: [{<<: {name: a}, address: 10.0.0.1, port: 1}]", want: "line 1: \"<<\" is not a known field: known are name, namespace, address, port, labels\nline 1: name is missing"},
@@ -227,10 +227,10 @@ func FuzzParse(f *testing.F) {
 		}
 		again, err := Parse(written)
 		require.NoError(t, err, "%s", written)
-		require.Equal(t, len(found), len(again))
+		require.Len(t, again, len(found))
 		for i := range found {
 			require.Equal(t, found[i].Identity, again[i].Identity)
-			require.Equal(t, len(found[i].Labels), len(again[i].Labels))
+			require.Len(t, again[i].Labels, len(found[i].Labels))
 			for key, value := range found[i].Labels {
 				require.Equal(t, value, again[i].Labels[key])
 			}

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	zaptest "go.uber.org/zap/zaptest/observer"
-
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"

@@ -144,17 +144,26 @@ func (r ruleSpec) read() (rule Rule, mixed bool, err error) {
 	}
 	weighted := 0
 	for i, t := range r.Targets {
-		target := Target{Model: t.Model, Weight: 1}
-		switch {
-		case t.Model == "":
-			return Rule{}, false, fmt.Errorf("targets[%d].modelRewrite is missing", i)
-		case t.Weight != nil && *t.Weight < 0:
-			return Rule{}, false, fmt.Errorf("targets[%d].weight %d is negative", i, *t.Weight)
-		case t.Weight != nil:
-			target.Weight = uint32(*t.Weight)
+		target, err := t.read()
+		if err != nil {
+			return Rule{}, false, fmt.Errorf("targets[%d].%w", i, err)
+		}
+		if t.Weight != nil {
 			weighted++
 		}
 		rule.Targets = append(rule.Targets, target)
 	}
 	return rule, weighted > 0 && weighted < len(r.Targets), nil
+}
+
+func (t targetSpec) read() (Target, error) {
+	switch {
+	case t.Model == "":
+		return Target{}, errors.New("modelRewrite is missing")
+	case t.Weight == nil:
+		return Target{Model: t.Model, Weight: 1}, nil
+	case *t.Weight < 0:
+		return Target{}, fmt.Errorf("weight %d is negative", *t.Weight)
+	}
+	return Target{Model: t.Model, Weight: uint32(*t.Weight)}, nil
 }
