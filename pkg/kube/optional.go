@@ -129,6 +129,12 @@ func (o *OptionalInformer) Present() bool {
 	return o.current.Load() != nil
 }
 
+// Listed is true while the kind is known to be served and Get and List know all its objects.
+func (o *OptionalInformer) Listed() bool {
+	g := o.current.Load()
+	return g != nil && g.informer.HasSynced()
+}
+
 // Get returns the object of that name, which must not be changed. Objects of a cluster-scoped kind have no namespace.
 func (o *OptionalInformer) Get(name cache.ObjectName) (any, bool) {
 	g := o.current.Load()

@@ -301,6 +301,25 @@ func TestHasSyncedStaysTrueWhileAKindThatAppearedIsListed(t *testing.T) {
 
 		assert.True(t, w.informer.Present())
 		assert.True(t, w.informer.HasSynced())
+		assert.False(t, w.informer.Listed())
+	})
+}
+
+func TestListedIsOfTheKindThatIsServedNow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, answer{err: errNotFound}, pod("a"))
+		w.run(t)
+		synctest.Wait()
+		assert.False(t, w.informer.Listed(), "not served")
+
+		w.discovery.set(answer{resources: []string{"pods"}})
+		time.Sleep(2 * pollInterval)
+		assert.True(t, w.informer.Listed())
+
+		w.discovery.set(answer{err: errNotFound})
+		time.Sleep(5 * pollInterval)
+		assert.False(t, w.informer.Listed(), "no longer served")
 	})
 }
 

@@ -41,6 +41,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 /etc/endpoint-picker/tls
 {{- end -}}
 
+{{- define "endpoint-picker.endpointsPath" -}}
+/etc/endpoint-picker/endpoints
+{{- end -}}
+
+{{/* Where endpoints come from: pool, selector or file. Anything but one of them is an error. */}}
+{{- define "endpoint-picker.source" -}}
+{{- $given := list -}}
+{{- if .Values.pool.name -}}{{- $given = append $given "pool" -}}{{- end -}}
+{{- if .Values.endpoints.selector -}}{{- $given = append $given "selector" -}}{{- end -}}
+{{- if .Values.endpoints.configMap -}}{{- $given = append $given "file" -}}{{- end -}}
+{{- if ne (len $given) 1 -}}
+{{- fail "set exactly one of pool.name, endpoints.selector and endpoints.configMap" -}}
+{{- end -}}
+{{- if and .Values.inferencePool.create (not .Values.pool.name) -}}
+{{- fail "inferencePool.create: the pool wants a name; set pool.name, and no other source of endpoints" -}}
+{{- end -}}
+{{- first $given -}}
+{{- end -}}
+
 {{/* The seconds of all phases of a pod's end. */}}
 {{- define "endpoint-picker.gracePeriod" -}}
 {{- $seconds := 0 -}}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +32,8 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
 	"fairlead.dev/services/endpoint-picker/internal/config"
+	"fairlead.dev/services/endpoint-picker/internal/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/informers"
 )
 
 const (
@@ -79,6 +82,8 @@ func apiServer(t *testing.T, target netip.AddrPort) *httptest.Server {
 		answer, known := answers[r.URL.Path]
 		w.Header().Set("Content-Type", "application/json")
 		switch {
+		case strings.HasSuffix(r.URL.Path, "/v1alpha2"): // a group that nobody installed
+			w.WriteHeader(http.StatusNotFound)
 		case !known || r.Method != http.MethodGet:
 			w.WriteHeader(http.StatusForbidden)
 		case r.URL.Query().Has("sendInitialEvents"): // as servers without WatchList do
@@ -109,21 +114,41 @@ type rig struct {
 
 func newRig(t *testing.T, drain config.Drain) *rig {
 	t.Helper()
+	r := &rig{target: newModel(t), stopped: make(chan error, 1)}
+	r.api = apiServer(t, netip.MustParseAddrPort(r.target))
+
+	cfg := config.Default()
+	cfg.Kube.Kubeconfig = kubeconfig(t, r.api.URL)
+	cfg.Pool.Name.Namespace, cfg.Pool.Name.Name = "ns", "pool"
+	cfg.Drain = drain
+	r.start(t, cfg)
+	return r
+}
+
+// kubeconfig returns the path of one for this server.
+func kubeconfig(t *testing.T, server string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+		"clusters": [{"name": "c", "cluster": {"server": %q}}], "contexts": [{"name": "c", "context": {"cluster": "c"}}]}`, server), 0o600))
+	return path
+}
+
+// newModel returns the address of a model server.
+func newModel(t *testing.T) string {
+	t.Helper()
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "vllm:num_requests_running 1\n")
 	}))
 	t.Cleanup(model.Close)
-	r := &rig{target: strings.TrimPrefix(model.URL, "http://"), stopped: make(chan error, 1)}
-	r.api = apiServer(t, netip.MustParseAddrPort(r.target))
+	return strings.TrimPrefix(model.URL, "http://")
+}
 
-	cfg := config.Default()
-	cfg.Kube.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, os.WriteFile(cfg.Kube.Kubeconfig, fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "c",
-		"clusters": [{"name": "c", "cluster": {"server": %q}}], "contexts": [{"name": "c", "context": {"cluster": "c"}}]}`, r.api.URL), 0o600))
-	cfg.Pool.Name.Namespace, cfg.Pool.Name.Name = "ns", "pool"
+// start runs the picker until the test ends.
+func (r *rig) start(t *testing.T, cfg *config.Config) {
+	t.Helper()
 	cfg.GRPC = config.GRPC{}
 	cfg.HTTP.MetricsAddress, cfg.HTTP.HealthAddress = "127.0.0.1:0", "127.0.0.1:0"
-	cfg.Drain = drain
 
 	core, logs := zaptest.New(zap.InfoLevel)
 	r.logs = logs
@@ -143,7 +168,6 @@ func newRig(t *testing.T, drain config.Drain) *rig {
 		<-done
 	})
 	require.Eventually(t, func() bool { return r.get(t, r.HTTP.HealthAddress(), "/readyz") == "ok\n" }, patience, tick)
-	return r
 }
 
 func (r *rig) get(t *testing.T, address, path string) string {
@@ -280,6 +304,86 @@ func TestOutageOfTheAPIServerChangesNothing(t *testing.T) {
 	}
 }
 
+func TestPickerOfASelection(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	var mu sync.Mutex
+	r := &rig{target: newModel(t), stopped: make(chan error, 1)}
+	target := netip.MustParseAddrPort(r.target)
+	answer := apiServer(t, target).Config.Handler
+	r.api = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		mu.Lock()
+		asked = append(asked, req.URL.Path)
+		mu.Unlock()
+		answer.ServeHTTP(w, req)
+	}))
+	t.Cleanup(r.api.Close)
+	cfg := config.Default()
+	cfg.Kube.Kubeconfig = kubeconfig(t, r.api.URL)
+	cfg.Pool.Name.Namespace = "ns"
+	require.NoError(t, cfg.Pool.Selector.Set("app in (model)"))
+	cfg.Pool.TargetPorts = config.Ports{target.Port()}
+	r.start(t, cfg)
+	stream := r.open(t, r.gateway(t))
+	respond(t, stream, true)
+	require.NoError(t, stream.CloseSend())
+	mu.Lock()
+	defer mu.Unlock()
+	for _, path := range asked {
+		assert.Equal(t, "/api/v1/namespaces/ns/pods", path, "no InferencePool, no discovery, no rules")
+	}
+}
+
+func TestPickerWithoutKubernetes(t *testing.T) {
+	t.Parallel()
+	r := &rig{target: newModel(t), stopped: make(chan error, 1)}
+	target := netip.MustParseAddrPort(r.target)
+	file := filepath.Join(t.TempDir(), "endpoints.yaml")
+	write := func(content string) {
+		require.NoError(t, os.WriteFile(file+".new", []byte(content), 0o600))
+		require.NoError(t, os.Rename(file+".new", file))
+	}
+	write(fmt.Sprintf("endpoints: [{name: model-0, address: %s, port: %d}]", target.Addr(), target.Port()))
+	cfg := config.Default()
+	cfg.Kube.Kubeconfig = filepath.Join(t.TempDir(), "absent")
+	cfg.Pool.File = file
+	r.start(t, cfg)
+	stream := r.open(t, r.gateway(t))
+	respond(t, stream, true)
+	require.NoError(t, stream.CloseSend())
+	const gauge = "fairlead_picker_endpoints_file_last_reload_successful "
+	assert.Contains(t, r.get(t, r.HTTP.MetricsAddress(), "/metrics"), gauge+"1")
+
+	write("endpoints: [{name: model-0}]")
+	require.Eventually(t, func() bool { return strings.Contains(r.get(t, r.HTTP.MetricsAddress(), "/metrics"), gauge+"0") }, patience, tick)
+	stream = r.open(t, r.gateway(t))
+	respond(t, stream, true)
+	require.NoError(t, stream.CloseSend())
+
+	r.target = newModel(t)
+	target = netip.MustParseAddrPort(r.target)
+	write(fmt.Sprintf("endpoints: [{name: model-1, address: %s, port: %d}]", target.Addr(), target.Port()))
+	require.Eventually(t, func() bool {
+		return strings.Contains(r.get(t, r.HTTP.MetricsAddress(), "/metrics"), fmt.Sprintf("endpoint=%q", r.target))
+	}, patience, tick)
+	stream = r.open(t, r.gateway(t))
+	respond(t, stream, true)
+	require.NoError(t, stream.CloseSend())
+}
+
+func TestPickerWaitsForItsRules(t *testing.T) {
+	t.Parallel()
+	store := datastore.New(datastore.Params{Log: zap.NewNop(), Pool: "ns/pool"})
+	require.ErrorIs(t, readiness{store: store, rules: noRules{}}.Ready(), datastore.ErrNotSynced)
+	r := newRig(t, config.Drain{})
+	require.NoError(t, readiness{store: r.Store, rules: noRules{}}.Ready())
+	require.EqualError(t, readiness{store: r.Store, rules: noneYet{}}.Ready(), informers.ErrRulesNotRead.Error())
+}
+
+type noneYet struct{ noRules }
+
+func (noneYet) Ready() error { return informers.ErrRulesNotRead }
+
 func TestRunSaysWhyItCannotStart(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", ":0")
@@ -292,9 +396,11 @@ func TestRunSaysWhyItCannotStart(t *testing.T) {
 	cfg.Kube.Kubeconfig = filepath.Join(t.TempDir(), "absent")
 	require.ErrorContains(t, Run(t.Context(), cfg, zap.NewNop()), "load kubeconfig from --kubeconfig")
 
-	cfg.Kube.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, os.WriteFile(cfg.Kube.Kubeconfig, []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
-		"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}], "contexts": [{"name": "c", "context": {"cluster": "c"}}]}`), 0o600))
+	cfg.Pool.File = cfg.Kube.Kubeconfig
+	require.ErrorContains(t, Run(t.Context(), cfg, zap.NewNop()), "read endpoints: stat "+cfg.Pool.File)
+	cfg.Pool.File = ""
+
+	cfg.Kube.Kubeconfig = kubeconfig(t, "http://127.0.0.1:1")
 	cfg.HTTP.MetricsAddress, cfg.HTTP.HealthAddress = "0", "127.0.0.1:"+port
 	cfg.GRPC.CertPath = t.TempDir()
 	require.ErrorContains(t, Run(t.Context(), cfg, zap.NewNop()), "load certificate of --cert-path")

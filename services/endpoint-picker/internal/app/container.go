@@ -7,17 +7,13 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/dig"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	inferenceclient "sigs.k8s.io/gateway-api-inference-extension/client-go/clientset/versioned"
 
 	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/version"
@@ -28,18 +24,15 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/grpcserver"
 	"fairlead.dev/services/endpoint-picker/internal/health"
-	"fairlead.dev/services/endpoint-picker/internal/informers"
 	"fairlead.dev/services/endpoint-picker/internal/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/rules"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
-
-// kindPollInterval is how soon the kind of the pool is noticed when it is installed after the picker.
-const kindPollInterval = 10 * time.Second
 
 // prefixIndexBytes is what the index of prefixes may take.
 const prefixIndexBytes = 24 << 20
@@ -56,8 +49,9 @@ type parts struct {
 
 	Config    *config.Config
 	Log       *zap.Logger
-	Informers *informers.Informers
+	Source    endpointSource
 	Store     *datastore.Store
+	RuleWatch ruleWatch
 	Scraper   *modelserver.Scraper
 	ExtProc   *extproc.Server
 	Health    *health.Server
@@ -83,12 +77,12 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 			return metrics.NewEndpointCollector(s, c, r)
 		},
 
-		// The cluster.
-		func(cfg *config.Config) (*rest.Config, error) { return cfg.Kube.RESTConfig(userAgent()) },
-		kubernetes.NewForConfig,
-		inferenceclient.NewForConfig,
-		newInformers,
+		// Where endpoints and rules come from.
+		newClients,
+		newEndpointSource,
 		newStore,
+		rules.New,
+		newRuleWatch,
 
 		// Model servers.
 		newScraper,
@@ -148,30 +142,24 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-func newInformers(cfg *config.Config, log *zap.Logger, core *kubernetes.Clientset, inference *inferenceclient.Clientset) *informers.Informers {
-	return informers.New(informers.Params{
-		Log: log.Named("informers"), Core: core, Inference: inference, Pool: cfg.Pool.Name, PollInterval: kindPollInterval,
-	})
-}
-
 // storeParts are what newStore needs.
 type storeParts struct {
 	dig.In
 
-	Config    *config.Config
-	Log       *zap.Logger
-	Informers *informers.Informers
-	Factory   *endpoint.Factory
-	Scraper   *modelserver.Scraper
-	Clock     clock.RealClock
+	Config  *config.Config
+	Log     *zap.Logger
+	Source  endpointSource
+	Factory *endpoint.Factory
+	Scraper *modelserver.Scraper
+	Clock   clock.RealClock
 }
 
 func newStore(p storeParts) (*datastore.Store, error) {
 	s := datastore.New(datastore.Params{
-		Log: p.Log.Named("datastore"), Pool: p.Config.Pool.Name.String(), Source: p.Informers, Factory: p.Factory,
+		Log: p.Log.Named("datastore"), Pool: p.Config.Pool.String(), Source: p.Source, Factory: p.Factory,
 		Observer: p.Scraper, Clock: p.Clock,
 	})
-	return s, p.Informers.OnChange(s.Changed)
+	return s, p.Source.OnChange(s.Changed)
 }
 
 func newScraper(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, c clock.RealClock) *modelserver.Scraper {
@@ -226,7 +214,9 @@ func newExtProc(cfg *config.Config, log *zap.Logger, b *balancer.Balancer, m *me
 	})
 }
 
-func newHealth(s *datastore.Store) *health.Server { return health.NewServer(s, extproc.ServiceName) }
+func newHealth(s *datastore.Store, w ruleWatch) *health.Server {
+	return health.NewServer(readiness{store: s, rules: w}, extproc.ServiceName)
+}
 
 func newExtProcListener(cfg *config.Config, log *zap.Logger, s *extproc.Server) (extProcListener, error) {
 	secured := grpcserver.Options{

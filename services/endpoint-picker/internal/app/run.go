@@ -22,7 +22,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if err := p.listen(); err != nil {
 		return err
 	}
-	log.Info("Started", zap.String(logging.KeyVersion, version.String()), zap.String(logging.KeyPool, cfg.Pool.Name.String()))
+	log.Info("Started", zap.String(logging.KeyVersion, version.String()), zap.String(logging.KeyPool, cfg.Pool.String()))
 	if err := p.run(ctx); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (p *parts) run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, work := errgroup.WithContext(work)
-	for _, part := range []func(context.Context){p.Informers.Run, p.Store.Run, p.Scraper.Run, p.Health.Run, p.ExtProc.Run} {
+	for _, part := range []func(context.Context){p.Source.Run, p.RuleWatch.Run, p.Store.Run, p.Scraper.Run, p.Health.Run, p.ExtProc.Run} {
 		group.Go(func() error {
 			part(work)
 			return nil

@@ -10,13 +10,11 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
-	"fairlead.dev/services/endpoint-picker/internal/informers"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/outlier"
 )
@@ -26,9 +24,6 @@ const (
 	FlagGRPCPort       = "grpc-port"
 	FlagGRPCHealthPort = "grpc-health-port"
 
-	flagPoolName        = "pool-name"
-	flagPoolNamespace   = "pool-namespace"
-	flagPoolGroup       = "pool-group"
 	flagSecureServing   = "secure-serving"
 	flagCertPath        = "cert-path"
 	flagBodyMode        = "body-mode"
@@ -82,12 +77,6 @@ type Config struct {
 	Drain    Drain
 }
 
-// Pool says which InferencePool is served.
-type Pool struct {
-	Group string
-	Name  cache.ObjectName
-}
-
 // GRPC says where gateways and health checks connect, and how.
 type GRPC struct {
 	Port       int
@@ -120,7 +109,7 @@ func Default() *Config {
 		Logging: logging.DefaultOptions(),
 		Kube:    kube.DefaultOptions(),
 		HTTP:    httpserver.DefaultOptions(),
-		Pool:    Pool{Group: informers.PoolGroup, Name: cache.NewObjectName(namespace(), "")},
+		Pool:    defaultPool(),
 		GRPC:    GRPC{Port: 9002, HealthPort: 9003, Secure: true},
 		ExtProc: ExtProc{
 			BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20, MaxBuffered: 256 << 20, MaxStreams: 32 << 10, BodyTimeout: time.Minute,
@@ -164,10 +153,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Kube.AddFlags(fs)
 	c.HTTP.AddFlags(fs)
 
-	fs.StringVar(&c.Pool.Name.Name, flagPoolName, c.Pool.Name.Name, "Name of the InferencePool whose endpoints are picked. Required.")
-	fs.StringVar(&c.Pool.Name.Namespace, flagPoolNamespace, c.Pool.Name.Namespace,
-		"Namespace of the InferencePool and its pods. By default $NAMESPACE, or else default.")
-	fs.StringVar(&c.Pool.Group, flagPoolGroup, c.Pool.Group, "API group of the InferencePool.")
+	c.Pool.addFlags(fs)
 
 	fs.IntVar(&c.GRPC.Port, FlagGRPCPort, c.GRPC.Port, "Port where gateways connect (ext_proc).")
 	fs.IntVar(&c.GRPC.HealthPort, FlagGRPCHealthPort, c.GRPC.HealthPort, "Port of gRPC health checks.")
@@ -219,18 +205,6 @@ func (c *Config) Validate() error {
 		validateOutliers(c.Outliers),
 		c.Drain.validate(),
 	)
-}
-
-func (p Pool) validate() error {
-	switch {
-	case p.Name.Name == "":
-		return fmt.Errorf("--%s is missing: give the name of the InferencePool to serve", flagPoolName)
-	case p.Name.Namespace == "":
-		return fmt.Errorf("--%s is empty: give the namespace of the InferencePool, or leave the flag out", flagPoolNamespace)
-	case p.Group != informers.PoolGroup:
-		return fmt.Errorf("--%s %q is not served: only %s is, leave the flag out", flagPoolGroup, p.Group, informers.PoolGroup)
-	}
-	return nil
 }
 
 func (g GRPC) validate() error {

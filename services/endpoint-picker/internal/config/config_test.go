@@ -58,8 +58,8 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		give []string
 		want string
 	}{
-		{name: "no pool", want: "--pool-name is missing: give the name of the InferencePool to serve"},
-		{name: "no namespace", give: []string{"--pool-name=p", "--pool-namespace="}, want: "--pool-namespace is empty: give the namespace of the InferencePool, or leave the flag out"},
+		{name: "no pool", want: "--pool-name is missing: give the name of the InferencePool to serve, or else --endpoint-selector or --endpoints-file"},
+		{name: "no namespace", give: []string{"--pool-name=p", "--pool-namespace="}, want: "--pool-namespace is empty: give the namespace of the InferencePool or the pods, or leave the flag out"},
 		{name: "old group", give: []string{"--pool-name=p", "--pool-group=inference.networking.x-k8s.io"}, want: `--pool-group "inference.networking.x-k8s.io" is not served: only inference.networking.k8s.io is, leave the flag out`},
 		{name: "port", give: []string{"--pool-name=p", "--grpc-port=70000"}, want: "--grpc-port 70000 is not a port: give one from 1 to 65535"},
 		{name: "health port", give: []string{"--pool-name=p", "--grpc-health-port=-1"}, want: "--grpc-health-port -1 is not a port: give one from 1 to 65535"},
@@ -77,7 +77,7 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "unknown flag", give: []string{"--pool"}, want: "unknown flag: --pool: see --help"},
 		{name: "argument", give: []string{"--pool-name=p", "serve"}, want: `unexpected argument "serve": all settings are flags, see --help`},
 		{name: "log level", give: []string{"--pool-name=p", "--log-level=loud"}, want: `--log-level "loud" is not one of debug, info, warn, error`},
-		{name: "two at once", give: []string{"--grpc-port=0", "--drain-delay=-1s"}, want: "--pool-name is missing: give the name of the InferencePool to serve\n--drain-delay -1s is negative: give 0 to leave it out"},
+		{name: "two at once", give: []string{"--grpc-port=0", "--drain-delay=-1s"}, want: "--pool-name is missing: give the name of the InferencePool to serve, or else --endpoint-selector or --endpoints-file\n--drain-delay -1s is negative: give 0 to leave it out"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,11 +1,14 @@
-// Package datastore holds the endpoints of the pool, as the cluster has them.
+// Package datastore holds the endpoints of the pool.
 //
-// Inputs are the caches of two informers: the one InferencePool and the pods of its namespace. Output is an immutable
-// Snapshot that is replaced whole, so that the pick path reads it without a lock.
+// Input is a source: an InferencePool and its pods, the pods of a selector, or a file. Which of them, a Store does not
+// know. Output is an immutable Snapshot that is replaced whole, so that the pick path reads it without a lock.
 //
-// An endpoint lives as long as its pod is in the pool: it keeps its load from one snapshot to the next, and a pod
-// that comes back under the same address is a new endpoint. Only events of the caches change a snapshot: while the
-// API server is away the last one stands. The first snapshot is made when both caches have synced.
+// An endpoint lives as long as its source describes it by the same identity: it keeps its load from one snapshot to
+// the next, and a pod that comes back under the same address is a new endpoint. Only changes of the source change a
+// snapshot: while the API server is away the last one stands. The first snapshot is made when the source has synced.
+//
+// Changes come in herds (a rollout, a relist): the first is followed at once, those that come within rebuildSpacing of
+// it in one more rebuild.
 package datastore
 
 import (
@@ -16,8 +19,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/logging"
@@ -30,19 +31,27 @@ var (
 	ErrNoPool    = errors.New("the InferencePool does not exist")
 )
 
-// A Snapshot is the pool at one moment. It is never changed.
-type Snapshot struct {
-	Err       error // why there is no pool, nil if there is one
-	Endpoints []*endpoint.Endpoint
+// rebuildSpacing is the least time between two rebuilds.
+const rebuildSpacing = 20 * time.Millisecond
+
+// A Pool is what a source knows of the pool at one moment.
+type Pool struct {
+	AppProtocol string                 // http, kubernetes.io/h2c, or empty if nobody said
+	Endpoints   []endpoint.Description // of model servers that take requests, each identity once
 }
 
-// source is where pool and pods come from.
+// A Snapshot is the pool at one moment. It is never changed.
+type Snapshot struct {
+	Err         error // why there is no pool, nil if there is one
+	AppProtocol string
+	Endpoints   []*endpoint.Endpoint
+}
+
+// source is where the pool comes from. It says by Store.Changed that it has something new.
 type source interface {
-	// Pool returns the pool, or nil if there is none.
-	Pool() *Pool
-	// Pods returns the pods that match. They must not be changed.
-	Pods(selector labels.Selector) ([]*corev1.Pod, error)
-	// WaitForSync returns when both are complete, or false when ctx ends before.
+	// Pool returns the pool, or nil if there is none. An error means that it cannot tell now.
+	Pool() (*Pool, error)
+	// WaitForSync returns when Pool knows all, or false when ctx ends before.
 	WaitForSync(ctx context.Context) bool
 }
 
@@ -108,7 +117,7 @@ func (s *Store) Ready() error {
 	return nil
 }
 
-// Changed says that the caches have changed. It returns at once.
+// Changed says that the source has something new. It returns at once.
 func (s *Store) Changed() {
 	select {
 	case s.dirty <- struct{}{}:
@@ -116,7 +125,7 @@ func (s *Store) Changed() {
 	}
 }
 
-// Run makes snapshots until ctx ends. Changes that come close together are taken in one.
+// Run makes snapshots until ctx ends.
 func (s *Store) Run(ctx context.Context) {
 	if !s.source.WaitForSync(ctx) {
 		return
@@ -129,30 +138,32 @@ func (s *Store) Run(ctx context.Context) {
 		case <-s.dirty:
 			s.rebuild()
 		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(rebuildSpacing):
+		}
 	}
 }
 
-// rebuild makes a snapshot of what the caches have.
+// rebuild makes a snapshot of what the source has.
 func (s *Store) rebuild() {
-	pool := s.source.Pool()
-	if pool == nil {
-		s.publish(nil, ErrNoPool)
-		return
+	pool, err := s.source.Pool()
+	switch {
+	case err != nil:
+		s.log.Error("Could not read the pool, kept the last endpoints", zap.Error(err))
+	case pool == nil:
+		s.publish(&Pool{}, ErrNoPool)
+	default:
+		s.publish(pool, nil)
 	}
-	pods, err := s.source.Pods(pool.Selector)
-	if err != nil { // a cache that cannot be read; what was known stands
-		s.log.Error("Could not list pods, kept the last endpoints", zap.Error(err))
-		return
-	}
-	s.publish(describe(pool, pods), nil)
 }
 
 // publish replaces the snapshot and tells the observer.
-func (s *Store) publish(described []endpoint.Description, err error) {
-	known := make(map[endpoint.Identity]*endpoint.Endpoint, len(described))
-	endpoints := make([]*endpoint.Endpoint, 0, len(described))
+func (s *Store) publish(pool *Pool, err error) {
+	known := make(map[endpoint.Identity]*endpoint.Endpoint, len(pool.Endpoints))
+	endpoints := make([]*endpoint.Endpoint, 0, len(pool.Endpoints))
 	added := 0
-	for _, d := range described {
+	for _, d := range pool.Endpoints {
 		e := s.known[d.Identity]
 		if e == nil {
 			e = s.factory.New(d, s.clock.Now())
@@ -164,7 +175,7 @@ func (s *Store) publish(described []endpoint.Description, err error) {
 		endpoints = append(endpoints, e)
 	}
 	removed := len(s.known) + added - len(known)
-	last := s.snapshot.Swap(&Snapshot{Err: err, Endpoints: endpoints})
+	last := s.snapshot.Swap(&Snapshot{Err: err, AppProtocol: pool.AppProtocol, Endpoints: endpoints})
 	for id, e := range s.known {
 		if known[id] == nil {
 			s.factory.Forget(e)

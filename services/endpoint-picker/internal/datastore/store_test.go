@@ -3,7 +3,12 @@ package datastore
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,14 +18,14 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	zaptest "go.uber.org/zap/zaptest/observer"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 const (
 	patience = 10 * time.Second
@@ -52,12 +57,9 @@ func newHarness(t *testing.T, level zapcore.Level) *harness {
 	return h
 }
 
-// see rebuilds with this pool and these pods.
-func (h *harness) see(pool *Pool, pods ...*corev1.Pod) {
-	h.source.EXPECT().Pool().Return(pool).Once()
-	if pool != nil {
-		h.source.EXPECT().Pods(pool.Selector).Return(pods, nil).Once()
-	}
+// see rebuilds with this pool.
+func (h *harness) see(pool *Pool) {
+	h.source.EXPECT().Pool().Return(pool, nil).Once()
 	h.rebuild()
 }
 
@@ -69,8 +71,24 @@ func (h *harness) addresses() []string {
 	return list
 }
 
-func somePool(ports ...uint16) *Pool {
-	return &Pool{Selector: labels.SelectorFromSet(labels.Set{"app": "model"}), Ports: ports}
+func somePool(endpoints ...endpoint.Description) *Pool { return &Pool{Endpoints: endpoints} }
+
+type option func(*endpoint.Description)
+
+// server is an endpoint of a pod of that name, at that address and port 8000.
+func server(name, ip string, options ...option) endpoint.Description {
+	id := endpoint.Identity{Namespace: "ns", Pod: name, UID: "uid-" + name, Address: netip.AddrPortFrom(netip.MustParseAddr(ip), 8000)}
+	d := endpoint.Description{Identity: id}
+	for _, o := range options {
+		o(&d)
+	}
+	return d
+}
+
+func labelled(d *endpoint.Description) { d.Labels = map[string]string{"role": "decode"} }
+func uid(u string) option              { return func(d *endpoint.Description) { d.UID = u } }
+func at(port uint16) option {
+	return func(d *endpoint.Description) { d.Address = netip.AddrPortFrom(d.Address.Addr(), port) }
 }
 
 func TestStoreBeforeItsFirstSnapshot(t *testing.T) {
@@ -90,7 +108,7 @@ func TestStoreWithoutPool(t *testing.T) {
 	require.Len(t, h.logs.All(), 1, "said once")
 	assert.Equal(t, zap.WarnLevel, h.logs.All()[0].Level)
 
-	h.see(somePool(8000))
+	h.see(somePool())
 	require.NoError(t, h.Ready(), "an empty pool is ready")
 	assert.Equal(t, "Found inference pool", h.logs.All()[1].Message)
 	assert.Empty(t, h.told, "no endpoints yet, none before")
@@ -99,62 +117,58 @@ func TestStoreWithoutPool(t *testing.T) {
 func TestEndpointsLiveAsLongAsTheirPods(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, zap.InfoLevel)
-	pool := somePool(8000)
-	h.see(pool, readyPod("a", "10.0.0.1"), readyPod("b", "10.0.0.2"))
+	h.see(somePool(server("a", "10.0.0.1"), server("b", "10.0.0.2")))
 	first := h.Snapshot()
 	first.Endpoints[0].Acquire()
 
-	h.see(pool, readyPod("a", "10.0.0.1"), readyPod("c", "10.0.0.3"))
+	h.see(somePool(server("a", "10.0.0.1"), server("c", "10.0.0.3")))
 	assert.Equal(t, []string{"10.0.0.1:8000", "10.0.0.3:8000"}, h.addresses())
 	assert.Same(t, first.Endpoints[0], h.Snapshot().Endpoints[0], "it keeps its load")
-	h.see(pool, readyPod("a", "10.0.0.1", labelled), readyPod("c", "10.0.0.3"))
+	h.see(somePool(server("a", "10.0.0.1", labelled), server("c", "10.0.0.3")))
 	assert.Same(t, first.Endpoints[0], h.Snapshot().Endpoints[0])
 	assert.Equal(t, "decode", first.Endpoints[0].Description().Labels["role"], "labels may change")
 	assert.Equal(t, "10.0.0.2:8000", first.Endpoints[1].Address(), "a snapshot never changes")
 
-	h.see(pool, readyPod("a", "10.0.0.1", uid("another")), readyPod("c", "10.0.0.3"))
+	h.see(somePool(server("a", "10.0.0.1", uid("another")), server("c", "10.0.0.3")))
 	assert.NotSame(t, first.Endpoints[0], h.Snapshot().Endpoints[0], "another pod under the same name")
 	assert.Zero(t, h.Snapshot().Endpoints[0].Load().Requests)
 
-	h.see(somePool(8000, 8001), readyPod("c", "10.0.0.3"))
+	h.see(somePool(server("c", "10.0.0.3"), server("c", "10.0.0.3", at(8001))))
 	assert.Equal(t, []string{"10.0.0.3:8000", "10.0.0.3:8001"}, h.addresses())
 }
 
 func TestObserverLearnsOfChangesOnly(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, zap.DebugLevel)
-	pool := somePool(8000)
-	h.see(pool, readyPod("a", "10.0.0.1"))
+	h.see(somePool(server("a", "10.0.0.1")))
 	require.Len(t, h.told, 1)
 	before := h.logs.Len()
-	h.see(pool, readyPod("a", "10.0.0.1"))
+	h.see(somePool(server("a", "10.0.0.1")))
 	assert.Len(t, h.told, 1)
 	assert.Equal(t, before, h.logs.Len(), "a settled cluster logs nothing")
 
-	h.see(pool, readyPod("b", "10.0.0.2"))
+	h.see(somePool(server("b", "10.0.0.2")))
 	require.Len(t, h.told, 2)
 	assert.Equal(t, h.Snapshot().Endpoints, h.told[1])
 	changed := h.logs.FilterMessage("Changed endpoints").All()
 	require.Len(t, changed, 2)
 	assert.Equal(t, map[string]any{"pool": "ns/pool", "added": int64(1), "removed": int64(1), "endpoints": int64(1)}, changed[1].ContextMap())
 
-	h.see(pool)
+	h.see(somePool())
 	require.Len(t, h.told, 3)
 	assert.Empty(t, h.told[2])
 
-	h.see(pool, readyPod("b", "10.0.0.2"))
+	h.see(somePool(server("b", "10.0.0.2")))
 	h.see(nil)
 	require.Len(t, h.told, 5)
 	assert.Empty(t, h.told[4], "the pool was deleted")
 }
 
-func TestUnreadableCacheChangesNothing(t *testing.T) {
+func TestSourceThatCannotTellChangesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, zap.ErrorLevel)
-	pool := somePool(8000)
-	h.see(pool, readyPod("a", "10.0.0.1"))
-	h.source.EXPECT().Pool().Return(pool).Once()
-	h.source.EXPECT().Pods(pool.Selector).Return(nil, errors.New("broken")).Once()
+	h.see(somePool(server("a", "10.0.0.1")))
+	h.source.EXPECT().Pool().Return(nil, errors.New("broken")).Once()
 	h.rebuild()
 	assert.Equal(t, []string{"10.0.0.1:8000"}, h.addresses())
 	assert.Equal(t, 1, h.logs.Len())
@@ -165,9 +179,8 @@ func TestRunWaitsForSyncAndFollowsChanges(t *testing.T) {
 	h := newHarness(t, zap.InfoLevel)
 	synced := make(chan struct{})
 	h.source.EXPECT().WaitForSync(mock.Anything).RunAndReturn(func(context.Context) bool { <-synced; return true }).Once()
-	h.source.EXPECT().Pool().Return(somePool(8000))
-	pods := make(chan []*corev1.Pod, 1)
-	h.source.EXPECT().Pods(mock.Anything).RunAndReturn(func(labels.Selector) ([]*corev1.Pod, error) { return <-pods, nil })
+	pools := make(chan *Pool, 1)
+	h.source.EXPECT().Pool().RunAndReturn(func() (*Pool, error) { return <-pools, nil })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -177,15 +190,15 @@ func TestRunWaitsForSyncAndFollowsChanges(t *testing.T) {
 
 	h.Changed()
 	require.ErrorIs(t, h.Ready(), ErrNotSynced, "a change is no sync")
-	pods <- []*corev1.Pod{readyPod("a", "10.0.0.1")}
+	pools <- somePool(server("a", "10.0.0.1"))
 	close(synced)
 	require.Eventually(t, func() bool { return len(h.Snapshot().Endpoints) == 1 }, patience, tick)
 
 	h.Changed()
-	pods <- nil
+	pools <- somePool()
 	require.Eventually(t, func() bool { return len(h.Snapshot().Endpoints) == 0 }, patience, tick)
 	cancel()
-	close(pods)
+	close(pools)
 	<-done
 }
 
@@ -197,14 +210,108 @@ func TestRunEndsWhenTheCachesNeverSync(t *testing.T) {
 	require.ErrorIs(t, h.Ready(), ErrNotSynced)
 }
 
+func TestSnapshotHasTheProtocolOfThePool(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, zap.InfoLevel)
+	h.see(&Pool{AppProtocol: "kubernetes.io/h2c"})
+	assert.Equal(t, "kubernetes.io/h2c", h.Snapshot().AppProtocol)
+	h.see(nil)
+	assert.Empty(t, h.Snapshot().AppProtocol)
+}
+
+// fixed is a source without expectations: it counts how often it is asked.
+type fixed struct {
+	asked atomic.Int64
+	pool  atomic.Pointer[Pool]
+}
+
+func (f *fixed) Pool() (*Pool, error) {
+	f.asked.Add(1)
+	return f.pool.Load(), nil
+}
+
+func (f *fixed) WaitForSync(context.Context) bool { return true }
+
+func (h *harness) follow(f *fixed) *harness {
+	h.Store.source = f
+	return h
+}
+
+func TestHerdOfChangesGivesFewRebuilds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixed{}
+		f.pool.Store(somePool())
+		h := newHarness(t, zap.InfoLevel).follow(f)
+		go h.Run(t.Context())
+		synctest.Wait()
+		f.asked.Store(0)
+		time.Sleep(time.Second)
+		assert.Zero(t, f.asked.Load(), "nothing changed, nothing is asked")
+
+		h.Changed()
+		synctest.Wait()
+		assert.EqualValues(t, 1, f.asked.Load(), "the first change is followed at once")
+		last := somePool(server("last", "10.0.0.9"))
+		for i := range 10_000 { // in a tenth of a second
+			if i == 9_999 {
+				f.pool.Store(last)
+			}
+			h.Changed()
+			time.Sleep(10 * time.Microsecond)
+		}
+		assert.LessOrEqual(t, f.asked.Load(), int64(7))
+		time.Sleep(rebuildSpacing)
+		synctest.Wait()
+		assert.Equal(t, []string{"10.0.0.9:8000"}, h.addresses(), "and the last one is not lost")
+	})
+}
+
+func TestSnapshotsAreReadWhileTheyAreReplaced(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, zap.ErrorLevel)
+	odd := somePool(server("a", "10.0.0.1"), server("b", "10.0.0.2", labelled))
+	even := somePool(server("b", "10.0.0.2"), server("c", "10.0.0.3"))
+	f := &fixed{}
+	f.pool.Store(odd)
+	h.follow(f).rebuild()
+	var readers sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				got := h.addresses()
+				if !slices.Equal(got, []string{"10.0.0.1:8000", "10.0.0.2:8000"}) && !slices.Equal(got, []string{"10.0.0.2:8000", "10.0.0.3:8000"}) {
+					t.Errorf("a mixture: %v", got)
+					return
+				}
+				for _, e := range h.Snapshot().Endpoints {
+					_ = e.Description().Labels["role"]
+				}
+			}
+		})
+	}
+	for i := range 2_000 {
+		f.pool.Store([]*Pool{odd, even}[i%2])
+		h.rebuild()
+	}
+	close(stop)
+	readers.Wait()
+}
+
 func TestStoreForgetsThePrefixesOfPodsThatHaveGone(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, zap.InfoLevel)
-	h.see(somePool(8000), readyPod("a", "10.0.0.1"), readyPod("b", "10.0.0.2"))
+	h.see(somePool(server("a", "10.0.0.1"), server("b", "10.0.0.2")))
 	a, b := h.Snapshot().Endpoints[0], h.Snapshot().Endpoints[1]
 	h.prefixes.Use(a.Cache(), []uint64{1, 2, 3})
 	h.prefixes.Use(b.Cache(), []uint64{1, 2})
-	h.see(somePool(8000), readyPod("b", "10.0.0.2"))
+	h.see(somePool(server("b", "10.0.0.2")))
 	matched := make([]int, h.prefixes.Len())
 	h.prefixes.Match([]uint64{1, 2, 3}, matched)
 	assert.Zero(t, matched[a.Cache()])

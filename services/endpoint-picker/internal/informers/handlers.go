@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+
+	"fairlead.dev/services/endpoint-picker/internal/podset"
 )
 
 // strip keeps what an endpoint is made of. Of anything else, tombstones included, it keeps everything.
@@ -27,6 +29,14 @@ func strip(object any) (any, error) {
 		},
 		Status: corev1.PodStatus{PodIP: pod.Status.PodIP},
 	}
+	for _, name := range []string{podset.ActivePorts, podset.LegacyActivePorts} {
+		if value, ok := pod.Annotations[name]; ok {
+			if kept.Annotations == nil {
+				kept.Annotations = map[string]string{}
+			}
+			kept.Annotations[name] = value
+		}
+	}
 	if c := readiness(pod); c != nil {
 		kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}
 	}
@@ -36,7 +46,10 @@ func strip(object any) (any, error) {
 // samePod reports whether two states of a pod are the same to us.
 func samePod(a, b *corev1.Pod) bool {
 	readyA, readyB := readiness(a), readiness(b)
+	portsA, saidA := podset.AnnotatedPorts(a)
+	portsB, saidB := podset.AnnotatedPorts(b)
 	return a.UID == b.UID &&
+		saidA == saidB && portsA == portsB &&
 		a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
 		a.Status.PodIP == b.Status.PodIP &&
 		(readyA == nil) == (readyB == nil) &&

@@ -1,99 +1,78 @@
-// Package informers watches what the picker reads: one InferencePool and the pods of its namespace.
+// Package informers watches what the picker reads of a cluster: pods, the InferencePool that selects them, and the
+// objects that say what holds for requests (see Rules).
 //
 // Pods are watched in the whole namespace and matched here, instead of by a selector sent to the API server: the
 // pool's selector may change at any time, and a watch that carries it would have to be replaced then, with an old and
 // a new set of pods in between. What other pods cost is bounded by the transform, which keeps a few fields of each,
 // and by the handler, which looks away when none of those changed.
 //
-// The pool's kind may be absent: then there is no pool until it appears.
+// The kinds may be absent: then there is no pool, or there are no rules, until they appear. With a fixed selection
+// there is no InferencePool, and nothing of its API is asked for.
 package informers
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"go.uber.org/zap"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
-	inferenceclient "sigs.k8s.io/gateway-api-inference-extension/client-go/clientset/versioned"
-	inferenceinformers "sigs.k8s.io/gateway-api-inference-extension/client-go/informers/externalversions/api/v1"
 
 	"fairlead.dev/pkg/kube"
+	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/podset"
 )
 
-// PoolGroup is the API group of the kind that is watched.
-const PoolGroup = inferencev1.GroupName
+// spec is what is said of a pool.
+type spec struct {
+	podset.Selection
 
-const poolResource = "inferencepools"
+	appProtocol string
+}
 
-// Informers are the caches, and who is told when they change.
+// Informers are the caches of one pool, and who is told when they change.
 type Informers struct {
-	pool    cache.ObjectName
-	pools   *kube.OptionalInformer
-	factory informers.SharedInformerFactory
-	pods    cache.SharedIndexInformer
-	lister  corelisters.PodNamespaceLister
-	synced  []cache.InformerSynced
+	log    *zap.Logger
+	pods   *Pods
+	pools  *kube.OptionalInformer // nil if the selection is fixed
+	spec   func() *spec           // nil if there is no pool
+	synced []cache.InformerSynced
+
+	// Of the goroutine that calls Pool only: the annotations that were complained of.
+	told map[types.UID]string
 }
 
-// Params is what Informers are made of.
-type Params struct {
-	Log       *zap.Logger
-	Core      kubernetes.Interface
-	Inference inferenceclient.Interface
-	Pool      cache.ObjectName
-	// PollInterval is the time between two looks for the kind of the pool.
-	PollInterval time.Duration
+// NewFixed returns informers of the pods of a selection, which needs no InferencePool.
+func NewFixed(log *zap.Logger, pods *Pods, s podset.Selection) *Informers {
+	i := newInformers(log, pods)
+	i.spec = func() *spec { return &spec{Selection: s} }
+	return i
 }
 
-// New returns informers that do nothing until Run.
-func New(p Params) *Informers {
-	factory := informers.NewSharedInformerFactoryWithOptions(p.Core, 0,
-		informers.WithNamespace(p.Pool.Namespace), informers.WithTransform(strip))
-	pods := factory.Core().V1().Pods()
-	pools := kube.NewOptionalInformer(kube.OptionalInformerParams{
-		Log:          p.Log,
-		Discovery:    p.Core.Discovery(),
-		Resource:     schema.GroupVersionResource{Group: PoolGroup, Version: inferencev1.GroupVersion.Version, Resource: poolResource},
-		New:          func() cache.SharedIndexInformer { return newPoolInformer(p.Inference, p.Pool) },
-		PollInterval: p.PollInterval,
-	})
-	return &Informers{
-		pool:    p.Pool,
-		pools:   pools,
-		factory: factory,
-		pods:    pods.Informer(),
-		lister:  pods.Lister().Pods(p.Pool.Namespace),
-		synced:  []cache.InformerSynced{pools.HasSynced},
-	}
+func newInformers(log *zap.Logger, pods *Pods) *Informers {
+	return &Informers{log: log, pods: pods, told: map[types.UID]string{}}
 }
 
 // OnChange has changed called, before Run, whenever there may be other endpoints.
 func (i *Informers) OnChange(changed func()) error {
-	i.pools.AddEventHandler(onChange(changed, samePool))
-	registration, err := i.pods.AddEventHandler(onChange(changed, samePod))
-	if err != nil {
-		return fmt.Errorf("add handler of pods: %w", err)
+	if i.pools != nil {
+		i.pools.AddEventHandler(onChange(changed, samePool))
 	}
-	i.synced = append(i.synced, registration.HasSynced)
+	synced, err := i.pods.onChange(changed)
+	if err != nil {
+		return err
+	}
+	i.synced = append(i.synced, synced)
 	return nil
 }
 
-// Run watches until ctx ends, and returns when every watch has ended.
+// Run watches the pool until ctx ends, and returns when the watch has ended. The cache of pods runs by itself.
 func (i *Informers) Run(ctx context.Context) {
-	i.factory.StartWithContext(ctx)
+	if i.pools == nil {
+		<-ctx.Done()
+		return
+	}
 	i.pools.Run(ctx)
-	i.factory.Shutdown()
 }
 
 // WaitForSync returns when the caches are complete, or false when ctx ends before.
@@ -101,48 +80,27 @@ func (i *Informers) WaitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), i.synced...)
 }
 
-// Pool returns the pool, or nil if there is none.
-func (i *Informers) Pool() *datastore.Pool {
-	object, ok := i.pools.Get(i.pool)
-	if !ok {
-		return nil
+// Pool returns the pool, or nil if there is none. It is called by one goroutine.
+func (i *Informers) Pool() (*datastore.Pool, error) {
+	s := i.spec()
+	if s == nil {
+		return nil, nil
 	}
-	pool, ok := object.(*inferencev1.InferencePool)
-	if !ok {
-		return nil
-	}
-	return read(pool)
+	endpoints, problems := podset.Build(s.Selection, i.pods.list())
+	i.tell(problems)
+	return &datastore.Pool{AppProtocol: s.appProtocol, Endpoints: endpoints}, nil
 }
 
-// Pods returns the pods of the pool's namespace that match. They must not be changed.
-func (i *Informers) Pods(selector labels.Selector) ([]*corev1.Pod, error) {
-	pods, err := i.lister.List(selector)
-	if err != nil {
-		return nil, fmt.Errorf("list pods of %s: %w", i.pool.Namespace, err)
+// tell logs each problem once, for as long as it lasts.
+func (i *Informers) tell(problems []podset.Problem) {
+	last := i.told
+	i.told = make(map[types.UID]string, len(problems))
+	for _, p := range problems {
+		said := p.Value + ": " + p.Message
+		i.told[p.Pod.UID] = said
+		if last[p.Pod.UID] != said {
+			i.log.Warn("Could not follow active ports of pod", zap.String(logging.KeyPod, p.Pod.Namespace+"/"+p.Pod.Name),
+				zap.String("value", p.Value), zap.String("reason", p.Message))
+		}
 	}
-	return pods, nil
-}
-
-// newPoolInformer watches one object by its name, so that the right to read that one is enough.
-func newPoolInformer(client inferenceclient.Interface, pool cache.ObjectName) cache.SharedIndexInformer {
-	return inferenceinformers.NewFilteredInferencePoolInformer(client, pool.Namespace, 0, cache.Indexers{},
-		func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, pool.Name).String()
-		})
-}
-
-// read converts a pool. One without a selector, which the API refuses, selects nothing rather than everything.
-func read(pool *inferencev1.InferencePool) *datastore.Pool {
-	set := labels.Set{}
-	for key, value := range pool.Spec.Selector.MatchLabels {
-		set[string(key)] = string(value)
-	}
-	p := &datastore.Pool{Selector: labels.Nothing()}
-	if len(set) > 0 {
-		p.Selector = set.AsSelectorPreValidated()
-	}
-	for _, port := range pool.Spec.TargetPorts {
-		p.Ports = append(p.Ports, uint16(port.Number))
-	}
-	return p
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	zaptest "go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +30,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/podset"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
@@ -44,6 +47,7 @@ type world struct {
 	core      *fake.Clientset
 	inference *inferencefake.Clientset
 	store     *datastore.Store
+	logs      *zaptest.ObservedLogs
 	served    atomic.Bool // the kind of the pool
 }
 
@@ -71,30 +75,33 @@ func newWorld(t *testing.T) *world {
 // serveKind installs the kind of the pool.
 func (w *world) serveKind() { w.served.Store(true) }
 
-// run follows the cluster until the test ends.
+// run follows the pool until the test ends.
 func (w *world) run(t *testing.T) {
 	t.Helper()
-	i := New(Params{
-		Log: zap.NewNop(), Core: w.core, Inference: w.inference,
+	core, logs := zaptest.New(zap.WarnLevel)
+	w.logs = logs
+	pods := NewPods(w.core, "ns")
+	w.follow(t, pods, NewPool(PoolParams{
+		Log: zap.New(core), Pods: pods, Discovery: w.core.Discovery(), Inference: w.inference,
 		Pool: cache.NewObjectName("ns", "pool"), PollInterval: 10 * time.Millisecond,
-	})
+	}))
+}
+
+func (w *world) follow(t *testing.T, pods *Pods, i *Informers) {
+	t.Helper()
 	w.store = datastore.New(datastore.Params{
 		Log: zap.NewNop(), Pool: "ns/pool", Source: i, Observer: nobody{}, Clock: clock.RealClock{},
 		Factory: endpoint.NewFactory(predict.NewLearner(), prefix.NewIndex(1<<20)),
 	})
 	require.NoError(t, i.OnChange(w.store.Changed))
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{}, 2)
-	for _, run := range []func(context.Context){i.Run, w.store.Run} {
-		go func() {
-			run(ctx)
-			done <- struct{}{}
-		}()
+	var running sync.WaitGroup
+	for _, run := range []func(context.Context){pods.Run, i.Run, w.store.Run} {
+		running.Go(func() { run(ctx) })
 	}
 	t.Cleanup(func() {
 		cancel()
-		<-done
-		<-done
+		running.Wait()
 	})
 }
 
@@ -183,6 +190,88 @@ func TestStoreFollowsTheCluster(t *testing.T) {
 	assert.Empty(t, w.store.Snapshot().Endpoints)
 }
 
+func TestActivePortsComeAndGo(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	w := newWorld(t)
+	w.serveKind()
+	require.NoError(t, w.core.Tracker().Add(pod("ns", "a", "10.0.0.1", model)))
+	p := pool(model, 8000, 8001)
+	p.Spec.AppProtocol = inferencev1.AppProtocolH2C
+	require.NoError(t, w.inference.Tracker().Add(p))
+	w.run(t)
+	w.eventually(t, "start", "10.0.0.1:8000", "10.0.0.1:8001")
+	second := w.store.Snapshot().Endpoints[1]
+	assert.Equal(t, "kubernetes.io/h2c", w.store.Snapshot().AppProtocol)
+
+	annotate := func(value string) {
+		changed := pod("ns", "a", "10.0.0.1", model)
+		changed.Annotations[podset.ActivePorts] = value
+		_, err := w.core.CoreV1().Pods("ns").Update(ctx, changed, metav1.UpdateOptions{})
+		require.NoError(t, err)
+	}
+	annotate("8001")
+	w.eventually(t, "one port is active", "10.0.0.1:8001")
+	assert.Same(t, second, w.store.Snapshot().Endpoints[0], "and is the endpoint that it was")
+	annotate("9000")
+	w.eventually(t, "none is")
+	annotate("")
+	w.eventually(t, "an empty list is taken for all", "10.0.0.1:8000", "10.0.0.1:8001")
+
+	_, err := w.core.CoreV1().Pods("ns").Create(ctx, pod("ns", "b", "10.0.0.2", model), metav1.CreateOptions{})
+	require.NoError(t, err)
+	w.eventually(t, "another pod", "10.0.0.1:8000", "10.0.0.1:8001", "10.0.0.2:8000", "10.0.0.2:8001")
+	complaints := w.logs.FilterMessage("Could not follow active ports of pod").All()
+	require.Len(t, complaints, 2, "each value is complained of once, however often it is read")
+	assert.Equal(t, map[string]any{"pod": "ns/a", "value": "", "reason": "names no port, taken for all ports of the pool"}, complaints[1].ContextMap())
+}
+
+func TestFixedSelectionNeedsNoPool(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, p := range []*corev1.Pod{pod("ns", "a", "10.0.0.1", model), pod("ns", "b", "10.0.0.2", other), pod("ns", "c", "10.0.0.3", nil)} {
+		require.NoError(t, w.core.Tracker().Add(p))
+	}
+	selector, err := labels.Parse("app in (model, spare)")
+	require.NoError(t, err)
+	pods := NewPods(w.core, "ns")
+	w.follow(t, pods, NewFixed(zap.NewNop(), pods, podset.Selection{Selector: selector, Ports: []uint16{8000, 8001}}))
+	w.eventually(t, "start", "10.0.0.1:8000", "10.0.0.1:8001")
+
+	_, err = w.core.CoreV1().Pods("ns").Update(t.Context(), pod("ns", "b", "10.0.0.2", map[string]string{"app": "spare"}), metav1.UpdateOptions{})
+	require.NoError(t, err)
+	w.eventually(t, "a pod was relabelled", "10.0.0.1:8000", "10.0.0.1:8001", "10.0.0.2:8000", "10.0.0.2:8001")
+	assert.Empty(t, w.inference.Actions())
+	for _, action := range w.core.Actions() {
+		assert.Equal(t, "pods", action.GetResource().Resource, "nothing but pods is asked for, not even whether a kind is served")
+	}
+}
+
+func TestPoolsOfANamespaceShareItsPods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	require.NoError(t, w.core.Tracker().Add(pod("ns", "a", "10.0.0.1", model)))
+	require.NoError(t, w.core.Tracker().Add(pod("ns", "b", "10.0.0.2", other)))
+	pods := NewPods(w.core, "ns")
+	one := NewFixed(zap.NewNop(), pods, podset.Selection{Selector: labels.SelectorFromSet(model), Ports: []uint16{8000}})
+	two := NewFixed(zap.NewNop(), pods, podset.Selection{Selector: labels.SelectorFromSet(other), Ports: []uint16{9000}})
+	require.NoError(t, two.OnChange(func() {}))
+	w.follow(t, pods, one)
+	w.eventually(t, "start", "10.0.0.1:8000")
+	require.True(t, two.WaitForSync(t.Context()))
+	second, err := two.Pool()
+	require.NoError(t, err)
+	require.Len(t, second.Endpoints, 1)
+	assert.Equal(t, "10.0.0.2:9000", second.Endpoints[0].Address.String())
+	lists := 0
+	for _, action := range w.core.Actions() {
+		if action.GetVerb() == "list" {
+			lists++
+		}
+	}
+	assert.Equal(t, 1, lists)
+}
+
 func TestPoolKindThatComesLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -226,6 +315,9 @@ func TestReadPool(t *testing.T) {
 	p := read(pool(model, 8000, 65535))
 	assert.Equal(t, []uint16{8000, 65535}, p.Ports)
 	assert.Equal(t, "app=model", p.Selector.String())
+	h2c := pool(model, 8000)
+	h2c.Spec.AppProtocol = inferencev1.AppProtocolH2C
+	assert.Equal(t, "kubernetes.io/h2c", read(h2c).appProtocol)
 	assert.False(t, read(pool(nil, 8000)).Selector.Matches(labels.Set(model)), "no selector is not every pod")
 }
 
@@ -233,6 +325,7 @@ func TestStripKeepsWhatEndpointsAreMadeOf(t *testing.T) {
 	t.Parallel()
 	full := pod("ns", "a", "10.0.0.1", model)
 	full.ResourceVersion = "7"
+	full.Annotations[podset.ActivePorts], full.Annotations[podset.LegacyActivePorts] = "8000", "8001"
 	full.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	full.CreationTimestamp = metav1.Time{Time: time.Unix(2, 0)}
 	got, err := strip(full)
@@ -241,6 +334,7 @@ func TestStripKeepsWhatEndpointsAreMadeOf(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: "a", UID: full.UID, ResourceVersion: "7", Labels: model,
 			DeletionTimestamp: full.DeletionTimestamp, CreationTimestamp: full.CreationTimestamp,
+			Annotations: map[string]string{podset.ActivePorts: "8000", podset.LegacyActivePorts: "8001"},
 		},
 		Status: corev1.PodStatus{PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}, got)
@@ -270,6 +364,10 @@ func TestHandlerLooksAwayWhenNothingChanged(t *testing.T) {
 		{name: "address", change: func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.2" }, want: 1},
 		{name: "label", change: func(p *corev1.Pod) { p.Labels["app"] = "other" }, want: 1},
 		{name: "going", change: func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, want: 1},
+		{name: "another annotation", change: func(p *corev1.Pod) { p.Annotations["large"] = "small" }, want: 0},
+		{name: "active ports", change: func(p *corev1.Pod) { p.Annotations[podset.ActivePorts] = "8000" }, want: 1},
+		{name: "active ports, empty", change: func(p *corev1.Pod) { p.Annotations[podset.ActivePorts] = "" }, want: 1},
+		{name: "active ports, old name", change: func(p *corev1.Pod) { p.Annotations[podset.LegacyActivePorts] = "8000" }, want: 1},
 		{name: "another pod", change: func(p *corev1.Pod) { p.UID = "2" }, want: 1},
 	}
 	for _, tt := range tests {

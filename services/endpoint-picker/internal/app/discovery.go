@@ -1,0 +1,151 @@
+package app
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/dig"
+	"go.uber.org/zap"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	inferenceclient "sigs.k8s.io/gateway-api-inference-extension/client-go/clientset/versioned"
+
+	"fairlead.dev/services/endpoint-picker/internal/config"
+	"fairlead.dev/services/endpoint-picker/internal/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/endpointsfile"
+	"fairlead.dev/services/endpoint-picker/internal/informers"
+	"fairlead.dev/services/endpoint-picker/internal/metrics"
+	"fairlead.dev/services/endpoint-picker/internal/podset"
+	"fairlead.dev/services/endpoint-picker/internal/rules"
+)
+
+const (
+	// kindPollInterval is how soon the kind of the pool is noticed when it is installed after the picker.
+	kindPollInterval = 10 * time.Second
+	// rulePollInterval is the same of objectives and rewrites, which most clusters do not have.
+	rulePollInterval = 30 * time.Second
+	// rulePatience is for how long they may keep the picker unready.
+	rulePatience = 10 * time.Second
+)
+
+// clients are those of the cluster; all nil where there is none.
+type clients struct {
+	core      kubernetes.Interface
+	inference inferenceclient.Interface
+	dynamic   dynamic.Interface
+}
+
+// newClients makes no client, and looks for no kubeconfig, when the endpoints come from a file.
+func newClients(cfg *config.Config) (*clients, error) {
+	if cfg.Pool.File != "" {
+		return &clients{}, nil
+	}
+	rest, err := cfg.Kube.RESTConfig(userAgent())
+	if err != nil {
+		return nil, err
+	}
+	made := &clients{}
+	if made.core, err = kubernetes.NewForConfig(rest); err != nil {
+		return nil, err
+	}
+	if made.inference, err = inferenceclient.NewForConfig(rest); err != nil {
+		return nil, err
+	}
+	if made.dynamic, err = dynamic.NewForConfig(rest); err != nil {
+		return nil, err
+	}
+	return made, nil
+}
+
+// endpointSource is where the endpoints come from: informers or a file.
+type endpointSource interface {
+	Pool() (*datastore.Pool, error)
+	WaitForSync(ctx context.Context) bool
+	OnChange(changed func()) error
+	Run(ctx context.Context)
+}
+
+// discoveryParts are what newEndpointSource and newRuleWatch need.
+type discoveryParts struct {
+	dig.In
+
+	Config   *config.Config
+	Log      *zap.Logger
+	Clients  *clients
+	Registry *prometheus.Registry
+}
+
+// newEndpointSource returns the one that is configured.
+func newEndpointSource(p discoveryParts) (endpointSource, error) {
+	pool := p.Config.Pool
+	if pool.File != "" {
+		return endpointsfile.New(endpointsfile.Params{
+			Log: p.Log.Named("endpointsfile"), Path: pool.File, Observer: metrics.NewEndpointsFile(p.Registry),
+		})
+	}
+	log := p.Log.Named("informers")
+	pods := informers.NewPods(p.Clients.core, pool.Name.Namespace)
+	if pool.Selector.Selector != nil {
+		selection := podset.Selection{Selector: pool.Selector.Selector, Ports: pool.TargetPorts}
+		return &clusterSource{Informers: informers.NewFixed(log, pods, selection), pods: pods}, nil
+	}
+	return &clusterSource{pods: pods, Informers: informers.NewPool(informers.PoolParams{
+		Log: log, Pods: pods, Discovery: p.Clients.core.Discovery(), Inference: p.Clients.inference, Pool: pool.Name,
+		PollInterval: kindPollInterval,
+	})}, nil
+}
+
+// clusterSource is a pool with a cache of pods of its own.
+type clusterSource struct {
+	*informers.Informers
+
+	pods *informers.Pods
+}
+
+// Run watches until ctx ends.
+func (c *clusterSource) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { c.pods.Run(ctx) })
+	c.Informers.Run(ctx)
+	running.Wait()
+}
+
+// ruleWatch keeps the rules of the pool.
+type ruleWatch interface {
+	Ready() error
+	Run(ctx context.Context)
+}
+
+// newRuleWatch watches nothing where there is no InferencePool: objectives and rewrites name theirs.
+func newRuleWatch(p discoveryParts, r *rules.Rules) ruleWatch {
+	if p.Config.Pool.Name.Name == "" {
+		return noRules{}
+	}
+	return informers.NewRules(informers.RulesParams{
+		Log: p.Log.Named("rules"), Discovery: p.Clients.core.Discovery(), Dynamic: p.Clients.dynamic, Pool: p.Config.Pool.Name,
+		Rules: r, Observer: metrics.NewRules(p.Registry), Patience: rulePatience, PollInterval: rulePollInterval,
+	})
+}
+
+// noRules is a watch of nothing.
+type noRules struct{}
+
+func (noRules) Ready() error { return nil }
+
+func (noRules) Run(context.Context) {}
+
+// readiness is that of everything that a request needs.
+type readiness struct {
+	store *datastore.Store
+	rules ruleWatch
+}
+
+// Ready returns what is missing.
+func (r readiness) Ready() error {
+	if err := r.store.Ready(); err != nil {
+		return err
+	}
+	return r.rules.Ready()
+}

@@ -1,0 +1,152 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/services/endpoint-picker/internal/informers"
+)
+
+const (
+	flagPoolName      = "pool-name"
+	flagPoolNamespace = "pool-namespace"
+	flagPoolGroup     = "pool-group"
+	flagSelector      = "endpoint-selector"
+	flagTargetPorts   = "endpoint-target-ports"
+	flagEndpointsFile = "endpoints-file"
+)
+
+// maxTargetPorts is as many as an InferencePool may have.
+const maxTargetPorts = 8
+
+// Pool says where the endpoints come from: exactly one of an InferencePool, a selector of pods, and a file.
+type Pool struct {
+	Group       string
+	Name        cache.ObjectName // the name is empty for the other two
+	Selector    Selector         // of pods in the namespace
+	TargetPorts Ports            // of the selected pods
+	File        string           // of endpoints; there is no cluster then
+}
+
+// String says which pool it is, for people.
+func (p Pool) String() string {
+	switch {
+	case p.File != "":
+		return p.File
+	case p.Selector.Selector != nil:
+		return p.Name.Namespace + "/" + p.Selector.String()
+	}
+	return p.Name.String()
+}
+
+func defaultPool() Pool {
+	return Pool{Group: informers.PoolGroup, Name: cache.NewObjectName(namespace(), "")}
+}
+
+func (p *Pool) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&p.Name.Name, flagPoolName, p.Name.Name,
+		"Name of the InferencePool whose endpoints are picked. Exactly one of this, --"+flagSelector+" and --"+flagEndpointsFile+" is required.")
+	fs.StringVar(&p.Name.Namespace, flagPoolNamespace, p.Name.Namespace,
+		"Namespace of the InferencePool and its pods. By default $NAMESPACE, or else default.")
+	fs.StringVar(&p.Group, flagPoolGroup, p.Group, "API group of the InferencePool.")
+	fs.Var(&p.Selector, flagSelector,
+		"Label selector of the pods whose endpoints are picked, such as app=vllm or 'app in (a,b),!canary': without an InferencePool.")
+	fs.Var(&p.TargetPorts, flagTargetPorts, "Ports of the model servers in each selected pod, separated by commas: 1 to 8.")
+	fs.StringVar(&p.File, flagEndpointsFile, p.File, "File of the endpoints that are picked: without Kubernetes. It is followed when it changes.")
+}
+
+func (p *Pool) validate() error {
+	var given []string
+	for _, one := range []struct {
+		flag  string
+		given bool
+	}{{flagPoolName, p.Name.Name != ""}, {flagSelector, p.Selector.Selector != nil}, {flagEndpointsFile, p.File != ""}} {
+		if one.given {
+			given = append(given, "--"+one.flag)
+		}
+	}
+	switch {
+	case len(given) == 0:
+		return fmt.Errorf("--%s is missing: give the name of the InferencePool to serve, or else --%s or --%s", flagPoolName, flagSelector, flagEndpointsFile)
+	case len(given) > 1:
+		return fmt.Errorf("%s exclude each other: leave all but one of them out", strings.Join(given, " and "))
+	case p.Selector.Selector != nil && len(p.TargetPorts) == 0:
+		return fmt.Errorf("--%s is missing: give the ports of the pods that --%s selects", flagTargetPorts, flagSelector)
+	case p.Selector.Selector == nil && len(p.TargetPorts) > 0:
+		return fmt.Errorf("--%s has no use with %s, which says the ports: leave it out", flagTargetPorts, given[0])
+	case p.File == "" && p.Name.Namespace == "":
+		return fmt.Errorf("--%s is empty: give the namespace of the InferencePool or the pods, or leave the flag out", flagPoolNamespace)
+	case p.Group != informers.PoolGroup:
+		return fmt.Errorf("--%s %q is not served: only %s is, leave the flag out", flagPoolGroup, p.Group, informers.PoolGroup)
+	}
+	return nil
+}
+
+// Selector is a label selector. It implements pflag.Value; nil is none.
+type Selector struct{ labels.Selector }
+
+// Set parses a selector, which must select something less than everything.
+func (s *Selector) Set(text string) error {
+	parsed, err := labels.Parse(text)
+	if err != nil {
+		return fmt.Errorf("it is not a label selector such as app=vllm: %w", err)
+	}
+	if parsed.Empty() {
+		return errors.New("it is empty and would select every pod: give one such as app=vllm")
+	}
+	s.Selector = parsed
+	return nil
+}
+
+// String returns the selector as it is parsed.
+func (s *Selector) String() string {
+	if s == nil || s.Selector == nil {
+		return ""
+	}
+	return s.Selector.String()
+}
+
+// Type names the value in help.
+func (s *Selector) Type() string { return "selector" }
+
+// Ports is a list of ports, each once. It implements pflag.Value.
+type Ports []uint16
+
+// Set parses a list.
+func (p *Ports) Set(text string) error {
+	var ports Ports
+	for part := range strings.SplitSeq(text, ",") {
+		port, err := strconv.ParseUint(strings.TrimSpace(part), 10, 16)
+		switch {
+		case err != nil || port == 0:
+			return fmt.Errorf("%q is not a port: give ports from 1 to %d, separated by commas", part, maxPort)
+		case slices.Contains(ports, uint16(port)):
+			return fmt.Errorf("port %d is there twice", port)
+		}
+		ports = append(ports, uint16(port))
+	}
+	if len(ports) > maxTargetPorts {
+		return fmt.Errorf("it has %d ports: give at most %d", len(ports), maxTargetPorts)
+	}
+	*p = ports
+	return nil
+}
+
+// String returns the list, separated by commas.
+func (p *Ports) String() string {
+	var parts []string
+	for _, port := range *p {
+		parts = append(parts, strconv.Itoa(int(port)))
+	}
+	return strings.Join(parts, ",")
+}
+
+// Type names the value in help.
+func (p *Ports) Type() string { return "ports" }

@@ -1,0 +1,239 @@
+package endpointsfile
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+)
+
+func described(name, address string, labels map[string]string) endpoint.Description {
+	namespace, pod, found := strings.Cut(name, "/")
+	if !found {
+		namespace, pod = "default", name
+	}
+	return endpoint.Description{Identity: endpoint.Identity{Namespace: namespace, Pod: pod, Address: netip.MustParseAddrPort(address)}, Labels: labels}
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		give string
+		want []endpoint.Description
+	}{
+		{name: "none", give: "endpoints: []"},
+		{name: "none, after a mark and a comment", give: "# later\n---\nendpoints: []\n...\n"},
+		{
+			name: "port as a number or a string, by address",
+			give: `
+endpoints:
+- {name: b, address: 10.0.0.10, port: 8000}
+- name: a
+  address: "10.0.0.9"
+  port: "8000"
+`,
+			want: []endpoint.Description{described("a", "10.0.0.9:8000", nil), described("b", "10.0.0.10:8000", nil)},
+		},
+		{
+			name: "IPv6 in every spelling",
+			give: `
+endpoints:
+- {name: a, address: "fd00::1", port: 1}
+- {name: b, address: '[FD00:0::2]', port: 65535}
+- {name: c, address: fd00::3, port: 8000}
+- {name: d, address: "::ffff:10.0.0.1", port: 8000}
+`,
+			want: []endpoint.Description{
+				described("d", "10.0.0.1:8000", nil), described("a", "[fd00::1]:1", nil),
+				described("b", "[fd00::2]:65535", nil), described("c", "[fd00::3]:8000", nil),
+			},
+		},
+		{
+			name: "names are unique in their namespace",
+			give: "endpoints: [{name: a, namespace: x, address: 10.0.0.1, port: 1}, {name: a, namespace: y, address: 10.0.0.1, port: 2}]",
+			want: []endpoint.Description{described("x/a", "10.0.0.1:1", nil), described("y/a", "10.0.0.1:2", nil)},
+		},
+		{
+			name: "names and labels as they are written",
+			give: "endpoints: [{name: 007, address: 10.0.0.1, port: 1, labels: {version: 1.10, gpu: true, llm-d.ai/role: decode, empty: ''}}]",
+			want: []endpoint.Description{described("007", "10.0.0.1:1", map[string]string{"version": "1.10", "gpu": "true", "llm-d.ai/role": "decode", "empty": ""})},
+		},
+		{name: "no labels", give: "endpoints: [{name: a, address: 10.0.0.1, port: 1, labels: }]", want: []endpoint.Description{described("a", "10.0.0.1:1", nil)}},
+		{
+			name: "labels by an alias",
+			give: "endpoints: [{name: a, address: 10.0.0.1, port: 1, labels: &l {r: d}}, {name: b, address: 10.0.0.2, port: 1, labels: *l}]",
+			want: []endpoint.Description{described("a", "10.0.0.1:1", map[string]string{"r": "d"}), described("b", "10.0.0.2:1", map[string]string{"r": "d"})},
+		},
+		{
+			name: "JSON",
+			give: `{"endpoints": [{"name": "a", "address": "10.0.0.1", "port": "8000", "labels": {"r": "d"}}]}`,
+			want: []endpoint.Description{described("a", "10.0.0.1:8000", map[string]string{"r": "d"})},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := Parse([]byte(tt.give))
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
+func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
+	t.Parallel()
+	const good = "name: a, address: 10.0.0.1, port: 1"
+	tests := []struct {
+		name string
+		give string
+		want string
+	}{
+		{name: "empty", want: "the file is empty: for no endpoints give endpoints: []"},
+		{name: "only a comment", give: "# nothing\n", want: "the file is empty: for no endpoints give endpoints: []"},
+		{name: "only a mark", give: "---\n", want: "line 2: the file is not a mapping: give a list named endpoints"},
+		{name: "a list", give: "\n- name: a", want: "line 2: the file is not a mapping: give a list named endpoints"},
+		{name: "no list", give: "{}", want: "line 1: endpoints is missing: for none give an empty list"},
+		{name: "cut after the first line", give: "endpoints:\n", want: "line 1: endpoints is not a list"},
+		{name: "a mapping of endpoints", give: "endpoints:\n  a: {}", want: "line 2: endpoints is not a list"},
+		{name: "not YAML", give: "endpoints:\n- {name: a", want: "line 1: did not find expected ',' or '}'"},
+		{name: "not text", give: "endpoints: \x01", want: "control characters are not allowed"},
+		{name: "two documents", give: "endpoints: []\n---\nendpoints: []", want: "line 2: a second document: give one"},
+		{name: "another field", give: "endpoints: []\nendpoint: []", want: `line 2: "endpoint" is not a known field: known are endpoints`},
+		{name: "the list twice", give: "endpoints: []\nendpoints: []", want: "line 2: endpoints is there twice"},
+		{name: "an endpoint that is a word", give: "endpoints:\n- 10.0.0.1:8000", want: "line 2: an endpoint is not a mapping of name, address and port"},
+		{
+			name: "a misspelt field", give: "endpoints:\n- {" + good + "}\n- {name: b, ip: 10.0.0.1, port: 1}",
+			want: "line 3: \"ip\" is not a known field: known are name, namespace, address, port, labels\nline 3: address is missing",
+		},
+		{name: "a field twice", give: "endpoints: [{" + good + ", port: 2}]", want: "line 1: port is there twice"},
+		{name: "a merge", give: "endpoints: [{<<: {name: a}, address: 10.0.0.1, port: 1}]", want: "line 1: \"<<\" is not a known field: known are name, namespace, address, port, labels\nline 1: name is missing"},
+		{name: "no name", give: "endpoints: [{name: '', address: 10.0.0.1, port: 1}]", want: "line 1: name is empty"},
+		{name: "null", give: "endpoints: [{name: null, address: ~, port: }]", want: "line 1: name is empty\nline 1: address is empty\nline 1: port is empty"},
+		{name: "a name that is a list", give: "endpoints: [{name: [a], address: 10.0.0.1, port: 1}]", want: "line 1: name is not a single value"},
+		{name: "a name with a slash", give: "endpoints: [{name: ns/a, address: 10.0.0.1, port: 1}]", want: `line 1: name "ns/a" is not a name: give at most 253 characters, without spaces and slashes`},
+		{name: "a namespace with a space", give: "endpoints: [{" + good + ", namespace: a b}]", want: `line 1: namespace "a b" is not a name: give at most 253 characters, without spaces and slashes`},
+		{name: "a host name", give: "endpoints: [{name: a, address: localhost, port: 1}]", want: `line 1: address "localhost" is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
+		{name: "an address with its port", give: "endpoints: [{name: a, address: '10.0.0.1:80', port: 1}]", want: `line 1: address "10.0.0.1:80" is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
+		{name: "brackets for IPv4", give: "endpoints: [{name: a, address: '[10.0.0.1]', port: 1}]", want: `line 1: address "[10.0.0.1]" is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
+		{name: "a zone", give: "endpoints: [{name: a, address: 'fe80::1%eth0', port: 1}]", want: `line 1: address "fe80::1%eth0" is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
+		{name: "every address", give: "endpoints: [{name: a, address: 0.0.0.0, port: 1}]", want: `line 1: address "0.0.0.0" is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
+		{name: "a long address", give: "endpoints: [{name: a, address: " + strings.Repeat("1", 100) + ", port: 1}]", want: `line 1: address "` + strings.Repeat("1", 60) + `..." is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
+		{name: "port 0", give: "endpoints: [{name: a, address: 10.0.0.1, port: 0}]", want: `line 1: port "0" is not a port: give one from 1 to 65535`},
+		{name: "a large port", give: "endpoints: [{name: a, address: 10.0.0.1, port: 65536}]", want: `line 1: port "65536" is not a port: give one from 1 to 65535`},
+		{name: "a port with a fraction", give: "endpoints: [{name: a, address: 10.0.0.1, port: 80.0}]", want: `line 1: port "80.0" is not a port: give one from 1 to 65535`},
+		{name: "a port by name", give: "endpoints: [{name: a, address: 10.0.0.1, port: http}]", want: `line 1: port "http" is not a port: give one from 1 to 65535`},
+		{name: "labels that are a list", give: "endpoints: [{" + good + ", labels: [a]}]", want: "line 1: labels are not a mapping of names to values"},
+		{name: "a label twice", give: "endpoints: [{" + good + ", labels: {r: a, r: b}}]", want: "line 1: label r is there twice"},
+		{name: "a label without a value", give: "endpoints: [{" + good + ", labels: {r: }}]", want: "line 1: label r has not a single value"},
+		{name: "one name twice", give: "endpoints:\n- {" + good + "}\n- {name: a, address: 10.0.0.2, port: 1}", want: "line 3: endpoint default/a is there twice, first in line 2"},
+		{name: "one address twice", give: "endpoints:\n- {" + good + "}\n- {name: b, address: '::ffff:10.0.0.1', port: '1'}", want: "line 3: address 10.0.0.1:1 is there twice, first in line 2"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := Parse([]byte(tt.give))
+			require.EqualError(t, err, tt.want)
+			assert.Nil(t, got)
+		})
+	}
+}
+
+func TestParseNamesTheFirstProblemsOfMany(t *testing.T) {
+	t.Parallel()
+	_, err := Parse([]byte("endpoints:\n" + strings.Repeat("- word\n", 25)))
+	lines := strings.Split(err.Error(), "\n")
+	require.Len(t, lines, 11)
+	assert.Equal(t, "line 11: an endpoint is not a mapping of name, address and port", lines[9])
+	assert.Equal(t, "and 15 more", lines[10])
+}
+
+func TestParseOfTheLargestFile(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString("endpoints:\n")
+	n := 0
+	for ; b.Len() < MaxBytes-100; n++ {
+		fmt.Fprintf(&b, "- {name: p%d, address: 10.%d.%d.%d, port: 8000}\n", n, n>>16, n>>8&255, n&255)
+	}
+	b.WriteString(strings.Repeat("#", MaxBytes-b.Len()))
+	got, err := Parse([]byte(b.String()))
+	require.NoError(t, err)
+	assert.Len(t, got, n)
+	_, err = Parse([]byte(b.String() + "#"))
+	require.EqualError(t, err, "the file has more than 1048576 bytes")
+}
+
+func TestParseOfAliasesThatGrow(t *testing.T) {
+	t.Parallel()
+	bomb := "endpoints: &a [1]\n"
+	for c := 'b'; c < 'z'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1, c-1)
+	}
+	_, err := Parse([]byte(bomb))
+	require.ErrorContains(t, err, "is not a known field")
+	_, err = Parse([]byte("endpoints: &a [*a]"))
+	require.Error(t, err)
+}
+
+// FuzzParse checks that a file is refused, or that its endpoints are what they promise to be and mean the same when
+// they are written out as JSON.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("endpoints: [{name: a, namespace: n, address: '[fd00::1]', port: '8000', labels: {r: d}}]"))
+	f.Add([]byte("endpoints:\n- {name: a, address: 10.0.0.1, port: 0x10}\n- &x {name: b, address: 10.0.0.2, port: 010}\n- *x\n"))
+	f.Add([]byte("%YAML 1.1\n---\n? endpoints\n: !!seq []\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		found, err := Parse(data)
+		if err != nil {
+			require.Nil(t, found)
+			require.NotEmpty(t, err.Error())
+			return
+		}
+		type entry struct {
+			Name      string            `json:"name"`
+			Namespace string            `json:"namespace"`
+			Address   string            `json:"address"`
+			Port      uint16            `json:"port"`
+			Labels    map[string]string `json:"labels"`
+		}
+		file := struct {
+			Endpoints []entry `json:"endpoints"`
+		}{Endpoints: []entry{}}
+		names, addresses := map[string]bool{}, map[netip.AddrPort]bool{}
+		for _, d := range found {
+			require.True(t, d.Address.IsValid() && d.Address.Port() > 0 && !d.Address.Addr().Is4In6())
+			require.NotEmpty(t, d.Pod)
+			require.NotEmpty(t, d.Namespace)
+			require.False(t, names[d.Namespace+"/"+d.Pod] || addresses[d.Address])
+			names[d.Namespace+"/"+d.Pod], addresses[d.Address] = true, true
+			for key, value := range d.Labels {
+				if !utf8.ValidString(key) || !utf8.ValidString(value) {
+					t.Skip("JSON has no such text")
+				}
+			}
+			file.Endpoints = append(file.Endpoints, entry{d.Pod, d.Namespace, d.Address.Addr().String(), d.Address.Port(), d.Labels})
+		}
+		written, err := json.Marshal(file)
+		require.NoError(t, err)
+		if len(written) > MaxBytes {
+			return
+		}
+		again, err := Parse(written)
+		require.NoError(t, err, "%s", written)
+		require.Len(t, again, len(found))
+		for i := range found {
+			require.Equal(t, found[i].Identity, again[i].Identity)
+			require.Len(t, again[i].Labels, len(found[i].Labels))
+			for key, value := range found[i].Labels {
+				require.Equal(t, value, again[i].Labels[key])
+			}
+		}
+	})
+}

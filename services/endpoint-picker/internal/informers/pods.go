@@ -1,0 +1,54 @@
+package informers
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Pods is the cache of all pods of a namespace. Pools that live there can share it.
+type Pods struct {
+	namespace string
+	factory   informers.SharedInformerFactory
+	informer  cache.SharedIndexInformer
+}
+
+// NewPods returns a cache that does nothing until Run.
+func NewPods(core kubernetes.Interface, namespace string) *Pods {
+	factory := informers.NewSharedInformerFactoryWithOptions(core, 0,
+		informers.WithNamespace(namespace), informers.WithTransform(strip))
+	return &Pods{namespace: namespace, factory: factory, informer: factory.Core().V1().Pods().Informer()}
+}
+
+// Run watches until ctx ends, and returns when the watch has ended.
+func (p *Pods) Run(ctx context.Context) {
+	p.factory.StartWithContext(ctx)
+	<-ctx.Done()
+	p.factory.Shutdown()
+}
+
+// onChange has changed called for every event that may make other endpoints, and returns whether it was for all pods
+// that there were at the start.
+func (p *Pods) onChange(changed func()) (cache.InformerSynced, error) {
+	registration, err := p.informer.AddEventHandler(onChange(changed, samePod))
+	if err != nil {
+		return nil, fmt.Errorf("add handler of pods of %s: %w", p.namespace, err)
+	}
+	return registration.HasSynced, nil
+}
+
+// list returns all pods. They must not be changed.
+func (p *Pods) list() []*corev1.Pod {
+	objects := p.informer.GetStore().List()
+	pods := make([]*corev1.Pod, 0, len(objects))
+	for _, object := range objects {
+		if pod, ok := object.(*corev1.Pod); ok {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}

@@ -1,0 +1,81 @@
+package informers
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	inferenceclient "sigs.k8s.io/gateway-api-inference-extension/client-go/clientset/versioned"
+	inferenceinformers "sigs.k8s.io/gateway-api-inference-extension/client-go/informers/externalversions/api/v1"
+
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/services/endpoint-picker/internal/podset"
+)
+
+// PoolGroup is the API group of the kind that is watched.
+const PoolGroup = inferencev1.GroupName
+
+const poolResource = "inferencepools"
+
+// PoolParams is what NewPool needs.
+type PoolParams struct {
+	Log       *zap.Logger
+	Pods      *Pods // of the pool's namespace
+	Discovery kube.ResourceDiscovery
+	Inference inferenceclient.Interface
+	Pool      cache.ObjectName
+	// PollInterval is the time between two looks for the kind of the pool.
+	PollInterval time.Duration
+}
+
+// NewPool returns informers of one InferencePool and its pods that do nothing until Run.
+func NewPool(p PoolParams) *Informers {
+	pools := kube.NewOptionalInformer(kube.OptionalInformerParams{
+		Log:          p.Log,
+		Discovery:    p.Discovery,
+		Resource:     schema.GroupVersionResource{Group: PoolGroup, Version: inferencev1.GroupVersion.Version, Resource: poolResource},
+		New:          func() cache.SharedIndexInformer { return newPoolInformer(p.Inference, p.Pool) },
+		PollInterval: p.PollInterval,
+	})
+	i := newInformers(p.Log, p.Pods)
+	i.pools = pools
+	i.synced = append(i.synced, pools.HasSynced)
+	i.spec = func() *spec {
+		object, _ := pools.Get(p.Pool)
+		pool, ok := object.(*inferencev1.InferencePool)
+		if !ok {
+			return nil
+		}
+		return read(pool)
+	}
+	return i
+}
+
+// newPoolInformer watches one object by its name, so that the right to read that one is enough.
+func newPoolInformer(client inferenceclient.Interface, pool cache.ObjectName) cache.SharedIndexInformer {
+	return inferenceinformers.NewFilteredInferencePoolInformer(client, pool.Namespace, 0, cache.Indexers{},
+		func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, pool.Name).String()
+		})
+}
+
+// read converts a pool. One without a selector, which the API refuses, selects nothing rather than everything.
+func read(pool *inferencev1.InferencePool) *spec {
+	set := labels.Set{}
+	for key, value := range pool.Spec.Selector.MatchLabels {
+		set[string(key)] = string(value)
+	}
+	s := &spec{Selection: podset.Selection{Selector: labels.Nothing()}, appProtocol: string(pool.Spec.AppProtocol)}
+	if len(set) > 0 {
+		s.Selector = set.AsSelectorPreValidated()
+	}
+	for _, port := range pool.Spec.TargetPorts {
+		s.Ports = append(s.Ports, uint16(port.Number))
+	}
+	return s
+}

@@ -1,0 +1,154 @@
+package informers
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/rules"
+)
+
+// ruleKind is one kind of rules, which moved from one group to another, and the last reading of its objects. But for
+// its informers it belongs to one goroutine.
+type ruleKind[T any] struct {
+	log             *zap.Logger
+	resource        string
+	current, legacy *kube.OptionalInformer
+	convert         func(rules.Object) (made *T, note string, err error) // nil: another pool's
+	observer        rulesObserver
+
+	last    []T
+	told    map[types.UID]string // the versions of objects of which something was said
+	ignored bool                 // objects of the old group, and that was said
+}
+
+func newRuleKind[T any](p RulesParams, changed func(), resource string, convert func(rules.Object) (*T, string, error)) *ruleKind[T] {
+	watch := func(group string) *kube.OptionalInformer {
+		gvr := schema.GroupVersionResource{Group: group, Version: rulesVersion, Resource: resource}
+		o := kube.NewOptionalInformer(kube.OptionalInformerParams{
+			Log:          p.Log,
+			Discovery:    p.Discovery,
+			Resource:     gvr,
+			New:          func() cache.SharedIndexInformer { return newRuleInformer(p, gvr) },
+			PollInterval: p.PollInterval,
+		})
+		o.AddEventHandler(onChange(changed, sameRule))
+		return o
+	}
+	return &ruleKind[T]{
+		log: p.Log.With(zap.String(logging.KeyKind, resource)), resource: resource, convert: convert, observer: p.Observer,
+		current: watch(rulesGroup), legacy: watch(legacyRulesGroup),
+	}
+}
+
+func (k *ruleKind[T]) informers() []*kube.OptionalInformer {
+	return []*kube.OptionalInformer{k.current, k.legacy}
+}
+
+// read reads all objects. While they are being listed it keeps the last reading, as a part of a list says nothing, and
+// returns false.
+func (k *ruleKind[T]) read() bool {
+	from := k.legacy
+	if k.current.Present() {
+		from = k.current
+	}
+	if from.Present() && !from.Listed() {
+		return false
+	}
+	k.sayIgnored(from)
+	var made []T
+	malformed, told := 0, map[types.UID]string{}
+	for _, item := range from.List() {
+		object, ok := item.(*unstructured.Unstructured)
+		if !ok || object.GetDeletionTimestamp() != nil {
+			continue
+		}
+		one, note, err := k.convertObject(object)
+		switch {
+		case err != nil:
+			malformed++
+		case one != nil:
+			made = append(made, *one)
+		}
+		if err != nil || note != "" {
+			k.tell(object, note, err)
+			told[object.GetUID()] = object.GetResourceVersion()
+		}
+	}
+	k.last, k.told = made, told
+	k.observer.ObserveRules(k.resource, len(made), malformed)
+	return true
+}
+
+func (k *ruleKind[T]) convertObject(object *unstructured.Unstructured) (made *T, note string, err error) {
+	o := rules.Object{Name: object.GetName(), Created: object.GetCreationTimestamp().Time}
+	if spec := object.Object["spec"]; spec != nil {
+		if o.Spec, err = json.Marshal(spec); err != nil {
+			return nil, "", fmt.Errorf("encode spec: %w", err)
+		}
+	}
+	return k.convert(o)
+}
+
+// tell logs what is to be said of an object, once for each of its versions.
+func (k *ruleKind[T]) tell(object *unstructured.Unstructured, note string, err error) {
+	if k.told[object.GetUID()] == object.GetResourceVersion() {
+		return
+	}
+	log := k.log.With(zap.String(logging.KeyNamespace, object.GetNamespace()), zap.String(logging.KeyName, object.GetName()))
+	if err != nil {
+		log.Warn("Could not read object, ignored it", zap.Error(err))
+	} else {
+		log.Warn("Read object, with a reservation", zap.String("reservation", note))
+	}
+}
+
+// sayIgnored says that there are objects of the old group which have no effect.
+func (k *ruleKind[T]) sayIgnored(from *kube.OptionalInformer) {
+	n := 0
+	if from == k.current {
+		n = len(k.legacy.List())
+	}
+	if n > 0 && !k.ignored {
+		k.log.Warn("Ignored objects of the old group, as the kind is served in the new one",
+			zap.String("oldGroup", legacyRulesGroup), zap.String("newGroup", rulesGroup), zap.Int("objects", n))
+	}
+	k.ignored = n > 0
+}
+
+// newRuleInformer watches all objects of the namespace: which pool they are for is in their spec.
+func newRuleInformer(p RulesParams, gvr schema.GroupVersionResource) cache.SharedIndexInformer {
+	informer := dynamicinformer.NewFilteredDynamicInformer(p.Dynamic, gvr, p.Pool.Namespace, 0, cache.Indexers{}, nil).Informer()
+	// The error is for informers that run already.
+	_ = informer.SetTransform(stripRule)
+	return informer
+}
+
+// stripRule keeps what a rule is made of, and who it is.
+func stripRule(item any) (any, error) {
+	object, ok := item.(*unstructured.Unstructured)
+	if !ok {
+		return item, nil
+	}
+	delete(object.Object, "status")
+	object.SetManagedFields(nil)
+	object.SetAnnotations(nil)
+	return object, nil
+}
+
+// sameRule reports whether two states of an object are the same to us: its status does not count.
+func sameRule(a, b *unstructured.Unstructured) bool {
+	if a.GetResourceVersion() == b.GetResourceVersion() {
+		return true
+	}
+	return a.GetUID() == b.GetUID() && a.GetGeneration() != 0 && a.GetGeneration() == b.GetGeneration() &&
+		a.GetDeletionTimestamp().Equal(b.GetDeletionTimestamp())
+}

@@ -1,0 +1,152 @@
+// Package podset says which endpoints the pods of a pool make: each port of each ready pod that the pool selects. It is
+// pure; what is wrong with a pod comes back as a Problem, for the caller to tell.
+//
+// A pod may say that only some of the pool's ports are active, by an annotation:
+//
+//	llm-d.ai/active-ports           endpoints
+//	absent                          all ports of the pool
+//	"8000,8002"                     these, as far as they are ports of the pool; the rest of the list is ignored
+//	"9999", not one of the pool's   none, and a Problem: the pod said clearly that its ports are others
+//	"", or no number in it          all, and a Problem
+//
+// The last line is a choice between two evils. A port that does not listen costs the requests that are sent there, and
+// they are seen to fail; a slip in a template that is taken for "none" empties a pool whose pods are all ready.
+package podset
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+)
+
+// Annotations by which a pod restricts its ports. Of both the first holds.
+const (
+	ActivePorts       = "llm-d.ai/active-ports"
+	LegacyActivePorts = "inference.networking.k8s.io/active-ports"
+)
+
+// A Selection is which pods of a namespace are a pool's, and where they listen.
+type Selection struct {
+	Selector labels.Selector // of its pods; nil selects none
+	Ports    []uint16        // of its model servers, one for each server in a pod
+}
+
+// A Problem is what is wrong with the annotation of one pod.
+type Problem struct {
+	Pod     *corev1.Pod
+	Value   string // of the annotation
+	Message string // what it is taken for
+}
+
+// owner is whose an address is.
+type owner struct {
+	pod  *corev1.Pod
+	rank int
+}
+
+// Build returns the endpoints of the selected pods, sorted by address. Of two pods that claim one address, as they may
+// for a moment while an address changes hands, the younger has it.
+func Build(s Selection, pods []*corev1.Pod) ([]endpoint.Description, []Problem) {
+	byAddress := map[netip.AddrPort]owner{}
+	var problems []Problem
+	for _, pod := range pods {
+		if s.Selector == nil || !s.Selector.Matches(labels.Set(pod.Labels)) || !ready(pod) {
+			continue
+		}
+		ip, err := netip.ParseAddr(pod.Status.PodIP)
+		if err != nil {
+			continue // no address yet
+		}
+		active, problem := activePorts(pod, s.Ports)
+		if problem != nil {
+			problems = append(problems, *problem)
+		}
+		for rank, port := range s.Ports {
+			if !active.has(port) {
+				continue
+			}
+			address := netip.AddrPortFrom(ip.Unmap(), port)
+			if other := byAddress[address].pod; other == nil || younger(pod, other) {
+				byAddress[address] = owner{pod, rank}
+			}
+		}
+	}
+	return describe(byAddress), problems
+}
+
+// AnnotatedPorts returns what the pod says of its ports, and whether it says anything.
+func AnnotatedPorts(pod *corev1.Pod) (value string, said bool) {
+	if value, said = pod.Annotations[ActivePorts]; said {
+		return value, true
+	}
+	value, said = pod.Annotations[LegacyActivePorts]
+	return value, said
+}
+
+func describe(byAddress map[netip.AddrPort]owner) []endpoint.Description {
+	all := make([]endpoint.Description, 0, len(byAddress))
+	for address, o := range byAddress {
+		id := endpoint.Identity{Namespace: o.pod.Namespace, Pod: o.pod.Name, UID: string(o.pod.UID), Address: address}
+		all = append(all, endpoint.Description{Identity: id, Rank: o.rank, Labels: o.pod.Labels})
+	}
+	slices.SortFunc(all, func(a, b endpoint.Description) int { return a.Address.Compare(b.Address) })
+	return all
+}
+
+// restriction is the ports that are active; nil are all.
+type restriction []uint16
+
+func (r restriction) has(port uint16) bool { return r == nil || slices.Contains(r, port) }
+
+// activePorts reads the pod's annotation.
+func activePorts(pod *corev1.Pod, ports []uint16) (restriction, *Problem) {
+	value, said := AnnotatedPorts(pod)
+	if !said {
+		return nil, nil
+	}
+	numbers, active := 0, restriction{}
+	for entry := range strings.SplitSeq(value, ",") {
+		number, err := strconv.ParseUint(strings.TrimSpace(entry), 10, 64)
+		if err != nil {
+			continue
+		}
+		numbers++
+		if number <= 65535 && slices.Contains(ports, uint16(number)) {
+			active = append(active, uint16(number))
+		}
+	}
+	switch {
+	case numbers == 0:
+		return nil, &Problem{Pod: pod, Value: value, Message: "names no port, taken for all ports of the pool"}
+	case len(active) == 0:
+		return active, &Problem{Pod: pod, Value: value, Message: "names no port of the pool, the pod gets no requests"}
+	}
+	return active, nil
+}
+
+// ready reports whether the pod takes requests: its readiness gates hold and it is not about to go.
+func ready(pod *corev1.Pod) bool {
+	if pod.DeletionTimestamp != nil {
+		return false
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func younger(a, b *corev1.Pod) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return b.CreationTimestamp.Before(&a.CreationTimestamp)
+	}
+	return cmp.Compare(a.UID, b.UID) > 0
+}

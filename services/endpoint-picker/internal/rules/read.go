@@ -1,0 +1,169 @@
+package rules
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// What a poolRef names. Its group may be left out; llm-d's CRDs then put their own group there, which has no pools, so
+// that is the same.
+const (
+	poolKind      = "InferencePool"
+	poolGroup     = "inference.networking.k8s.io"
+	defaultsGroup = "llm-d.ai"
+)
+
+const matchExact = "Exact"
+
+// An Object is one of any kind, as it was fetched.
+type Object struct {
+	Name    string
+	Created time.Time
+	Spec    []byte // JSON; empty if there is none
+}
+
+type poolRef struct {
+	Group string `json:"group"`
+	Kind  string `json:"kind"`
+	Name  string `json:"name"`
+}
+
+type objectiveSpec struct {
+	PoolRef  poolRef `json:"poolRef"`
+	Priority *int32  `json:"priority"`
+}
+
+type rewriteSpec struct {
+	PoolRef poolRef    `json:"poolRef"`
+	Rules   []ruleSpec `json:"rules"`
+}
+
+type ruleSpec struct {
+	Matches []matchSpec  `json:"matches"`
+	Targets []targetSpec `json:"targets"`
+}
+
+type matchSpec struct {
+	Model *modelSpec `json:"model"`
+}
+
+type modelSpec struct {
+	Type  string `json:"type"`
+	Value string `json:"value"`
+}
+
+type targetSpec struct {
+	Model  string `json:"modelRewrite"`
+	Weight *int32 `json:"weight"`
+}
+
+// ReadObjective reads an InferenceObjective; nil if it is another pool's.
+func ReadObjective(pool string, o Object) (*Objective, error) {
+	var spec objectiveSpec
+	if ours, err := read(pool, o, &spec, &spec.PoolRef); !ours || err != nil {
+		return nil, err
+	}
+	objective := &Objective{Name: o.Name}
+	if spec.Priority != nil {
+		objective.Priority = int(*spec.Priority)
+	}
+	return objective, nil
+}
+
+// ReadRewrite reads an InferenceModelRewrite; nil if it is another pool's. All of it holds or nothing: a rule that was
+// left out would hand its models to the next rule. The note is for people: what about the object they may not expect.
+func ReadRewrite(pool string, o Object) (object *RewriteObject, note string, err error) {
+	var spec rewriteSpec
+	if ours, err := read(pool, o, &spec, &spec.PoolRef); !ours || err != nil {
+		return nil, "", err
+	}
+	object = &RewriteObject{Name: o.Name, Created: o.Created}
+	for i, r := range spec.Rules {
+		rule, mixed, err := r.read()
+		if err != nil {
+			return nil, "", fmt.Errorf("spec.rules[%d].%w", i, err)
+		}
+		if mixed && note == "" {
+			note = fmt.Sprintf("spec.rules[%d].targets: some have no weight, they count as 1", i)
+		}
+		object.Rules = append(object.Rules, rule)
+	}
+	return object, note, nil
+}
+
+// read decodes a spec, and reports whether its poolRef, which is a part of it, names the pool.
+func read(pool string, o Object, spec any, ref *poolRef) (ours bool, err error) {
+	if len(o.Spec) == 0 {
+		return false, errors.New("spec is missing")
+	}
+	if err := json.Unmarshal(o.Spec, spec); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			return false, fmt.Errorf("spec.%s is wrong (%s): give a %s", wrong.Field, wrong.Value, kindOf(wrong))
+		}
+		return false, fmt.Errorf("spec cannot be read: %w", err)
+	}
+	if ref.Name == "" {
+		return false, errors.New("spec.poolRef.name is missing")
+	}
+	return ref.Name == pool &&
+		slices.Contains([]string{"", poolKind}, ref.Kind) &&
+		slices.Contains([]string{"", poolGroup, defaultsGroup}, ref.Group), nil
+}
+
+// kindOf is what a field wants, in words.
+func kindOf(e *json.UnmarshalTypeError) string {
+	switch e.Type.Kind().String() {
+	case "int32":
+		return fmt.Sprintf("whole number from %d to %d", math.MinInt32, math.MaxInt32)
+	case "slice":
+		return "list"
+	case "struct", "ptr":
+		return "mapping"
+	}
+	return e.Type.Kind().String()
+}
+
+// read converts a rule, and reports whether some targets have weights and some have none.
+func (r ruleSpec) read() (rule Rule, mixed bool, err error) {
+	for i, m := range r.Matches {
+		switch {
+		case m.Model == nil || m.Model.Value == "":
+			return Rule{}, false, fmt.Errorf("matches[%d].model.value is missing", i)
+		case m.Model.Type != "" && m.Model.Type != matchExact:
+			return Rule{}, false, fmt.Errorf("matches[%d].model.type %q is not %s", i, m.Model.Type, matchExact)
+		}
+		rule.Models = append(rule.Models, m.Model.Value)
+	}
+	if len(r.Targets) == 0 {
+		return Rule{}, false, errors.New("targets is empty")
+	}
+	weighted := 0
+	for i, t := range r.Targets {
+		target, err := t.read()
+		if err != nil {
+			return Rule{}, false, fmt.Errorf("targets[%d].%w", i, err)
+		}
+		if t.Weight != nil {
+			weighted++
+		}
+		rule.Targets = append(rule.Targets, target)
+	}
+	return rule, weighted > 0 && weighted < len(r.Targets), nil
+}
+
+func (t targetSpec) read() (Target, error) {
+	switch {
+	case t.Model == "":
+		return Target{}, errors.New("modelRewrite is missing")
+	case t.Weight == nil:
+		return Target{Model: t.Model, Weight: 1}, nil
+	case *t.Weight < 0:
+		return Target{}, fmt.Errorf("weight %d is negative", *t.Weight)
+	}
+	return Target{Model: t.Model, Weight: uint32(*t.Weight)}, nil
+}
