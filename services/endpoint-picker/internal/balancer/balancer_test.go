@@ -178,7 +178,7 @@ func BenchmarkPick(b *testing.B) {
 				snapshot.Endpoints = append(snapshot.Endpoints, e)
 			}
 			balancer := New(Params{
-				Snapshots: fixed{snapshot}, Profile: profile(), Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
+				Snapshots: fixed{snapshot}, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Profile: profile(), Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
 			})
 			b.ReportAllocs()
 			for b.Loop() {

@@ -90,7 +90,8 @@ type Scorer interface {
 	Score(r *Request, candidates []Candidate, scores []float64)
 }
 
-// A Picker chooses one of the rated candidates, of which there is at least one, and returns its place in the list.
+// A Picker chooses among rated candidates, of which there is at least one. It appends the places of those it chooses to
+// the empty list it is given, the best first, and at least one.
 type Picker interface {
-	Pick(r *Request, candidates []Candidate, scores []float64) int
+	Pick(r *Request, scores []float64, places []int) []int
 }
