@@ -33,7 +33,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
-	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+	"fairlead.dev/services/endpoint-picker/internal/reload"
 )
 
 // kindPollInterval is how soon the kind of the pool is noticed when it is installed after the picker.
@@ -57,6 +57,7 @@ type parts struct {
 	Informers *informers.Informers
 	Store     *datastore.Store
 	Scraper   *modelserver.Scraper
+	Reloader  *reload.Reloader
 	ExtProc   *extproc.Server
 	Health    *health.Server
 	Endpoints *metrics.EndpointCollector
@@ -87,6 +88,11 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		inferenceclient.NewForConfig,
 		newInformers,
 		newStore,
+		newReporter,
+
+		// The configuration of the plugins.
+		func(r *prometheus.Registry) *metrics.Config { return metrics.NewConfig(r) },
+		newReloader,
 
 		// Model servers.
 		newScraper,
@@ -178,7 +184,7 @@ func newScraper(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, c clock
 type balancerParts struct {
 	dig.In
 
-	Config   *config.Config
+	Reloader *reload.Reloader
 	Store    *datastore.Store
 	Learner  *predict.Learner
 	Prefixes *prefix.Index
@@ -191,7 +197,7 @@ func newBalancer(p balancerParts) *balancer.Balancer {
 		Snapshots: p.Store,
 		Learner:   p.Learner,
 		Prefixes:  p.Prefixes,
-		Profile:   scheduling.SoonestFirst(scheduling.StalenessFilter{After: p.Config.Scraping.StaleAfter}),
+		Configs:   p.Reloader,
 		Observer:  p.Metrics,
 		Clock:     p.Clock,
 		Random:    rand.Uint64,

@@ -19,6 +19,9 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
+	if err := p.Reloader.Load(ctx); err != nil {
+		return fmt.Errorf("load configuration: %w", err)
+	}
 	if err := p.listen(); err != nil {
 		return err
 	}
@@ -50,7 +53,7 @@ func (p *parts) run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, work := errgroup.WithContext(work)
-	for _, part := range []func(context.Context){p.Informers.Run, p.Store.Run, p.Scraper.Run, p.Health.Run} {
+	for _, part := range []func(context.Context){p.Informers.Run, p.Store.Run, p.Scraper.Run, p.Health.Run, p.Reloader.Run} {
 		group.Go(func() error {
 			part(work)
 			return nil

@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/request"
@@ -31,6 +32,11 @@ type snapshots interface {
 	Snapshot() *datastore.Snapshot
 }
 
+// configs is where the configuration of the plugins comes from, which may be another one for each pick.
+type configs interface {
+	Current() *pickerconfig.Config
+}
+
 // observer takes the measurements of every pick.
 type observer interface {
 	ObservePick(d time.Duration, err error)
@@ -41,7 +47,7 @@ type Balancer struct {
 	snapshots snapshots
 	learner   *predict.Learner
 	prefixes  *prefix.Index
-	profile   *scheduling.Profile
+	configs   configs
 	observer  observer
 	clock     clock.PassiveClock
 	random    func() uint64
@@ -53,7 +59,7 @@ type Params struct {
 	Snapshots snapshots
 	Learner   *predict.Learner
 	Prefixes  *prefix.Index
-	Profile   *scheduling.Profile
+	Configs   configs
 	Observer  observer
 	Clock     clock.PassiveClock
 	Random    func() uint64 // safe for concurrent use
@@ -76,7 +82,7 @@ func New(p Params) *Balancer {
 		snapshots: p.Snapshots,
 		learner:   p.Learner,
 		prefixes:  p.Prefixes,
-		profile:   p.Profile,
+		configs:   p.Configs,
 		observer:  p.Observer,
 		clock:     p.Clock,
 		random:    p.Random,
@@ -111,7 +117,7 @@ func (b *Balancer) pick(now time.Time, in request.Incoming, subset *scheduling.S
 	if s.collect(snapshot.Endpoints, b.learner.Speed()); len(s.candidates) == 0 {
 		return nil, scheduling.ErrNoneInSubset
 	}
-	chosen, err := b.profile.Schedule(&s.request, s.candidates, &s.scheduling)
+	chosen, err := b.configs.Current().Profile.Schedule(&s.request, s.candidates, &s.scheduling)
 	if err != nil {
 		return nil, err
 	}

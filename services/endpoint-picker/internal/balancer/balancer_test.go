@@ -17,6 +17,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/request"
@@ -35,8 +36,13 @@ func snapshotOf(endpoints ...*endpoint.Endpoint) *datastore.Snapshot {
 
 func running(n float64) endpoint.Gauges { return endpoint.Gauges{Running: n} }
 
-func profile() *scheduling.Profile {
-	return scheduling.LeastLoaded(scheduling.StalenessFilter{After: time.Minute})
+// constant is a configuration that never changes.
+type constant struct{ config *pickerconfig.Config }
+
+func (c constant) Current() *pickerconfig.Config { return c.config }
+
+func leastLoaded() constant {
+	return constant{&pickerconfig.Config{Profile: scheduling.LeastLoaded(scheduling.StalenessFilter{After: time.Minute})}}
 }
 
 // counter is a source of random numbers that counts up.
@@ -56,7 +62,7 @@ func newBalancerOf(t *testing.T, source *mockSnapshots) (*Balancer, *mockObserve
 	t.Helper()
 	observed := newMockObserver(t)
 	return New(Params{
-		Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Profile: profile(), Observer: observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
+		Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Configs: leastLoaded(), Observer: observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	}), observed
 }
 
@@ -136,6 +142,29 @@ func TestPickKeepsToTheSubset(t *testing.T) {
 	require.ErrorIs(t, err, scheduling.ErrNoneInSubset)
 }
 
+func TestPickTakesTheConfigurationOfTheMoment(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	a.Record(a.BeginScrape(noon), endpoint.Gauges{Running: 9, KVUsage: 0.1})
+	b.Record(b.BeginScrape(noon), endpoint.Gauges{Running: 1, KVUsage: 0.9})
+	source, observed, configured := newMockSnapshots(t), newMockObserver(t), newMockConfigs(t)
+	source.EXPECT().Snapshot().Return(snapshotOf(a, b))
+	observed.EXPECT().ObservePick(mock.Anything, nil)
+	balancer := New(Params{
+		Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Configs: configured, Observer: observed,
+		Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
+	})
+	for scorer, want := range map[string]string{"running-requests-size-scorer": b.Address(), "kv-cache-utilization-scorer": a.Address()} {
+		config, err := pickerconfig.Load([]byte("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins: [{type: "+scorer+"}]\n"), pickerconfig.Options{StaleAfter: time.Minute})
+		require.NoError(t, err)
+		configured.EXPECT().Current().Return(config).Once()
+		lease, err := balancer.Pick(request.Incoming{}, nil)
+		require.NoError(t, err)
+		assert.Equal(t, want, lease.Address(), scorer)
+		lease.Release()
+	}
+}
+
 func TestPickWithoutEndpoints(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -178,7 +207,7 @@ func BenchmarkPick(b *testing.B) {
 				snapshot.Endpoints = append(snapshot.Endpoints, e)
 			}
 			balancer := New(Params{
-				Snapshots: fixed{snapshot}, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Profile: profile(), Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
+				Snapshots: fixed{snapshot}, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Configs: leastLoaded(), Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
 			})
 			b.ReportAllocs()
 			for b.Loop() {
@@ -211,7 +240,7 @@ func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 	source.EXPECT().Snapshot().Return(snapshotOf(endpoints...))
 	observed.EXPECT().ObservePick(mock.Anything, nil)
 	b := New(Params{
-		Snapshots: source, Learner: learner, Prefixes: prefixes, Profile: scheduling.SoonestFirst(scheduling.StalenessFilter{After: time.Minute}),
+		Snapshots: source, Learner: learner, Prefixes: prefixes, Configs: constant{pickerconfig.Default(pickerconfig.Options{StaleAfter: time.Minute})},
 		Observer: observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 	place := func(text string, own int) *endpoint.Lease {

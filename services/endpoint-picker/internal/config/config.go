@@ -70,6 +70,7 @@ type Config struct {
 	GRPC     GRPC
 	ExtProc  ExtProc
 	Scraping modelserver.Options
+	Plugins  Plugins
 	Drain    Drain
 }
 
@@ -172,6 +173,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Scraping.LeaseTimeout, flagLeaseTimeout, c.Scraping.LeaseTimeout,
 		"Time for which a request counts on its endpoint when its stream ended early and no scrape comes.")
 
+	c.Plugins.addFlags(fs)
+
 	fs.DurationVar(&c.Drain.Delay, flagDrainDelay, c.Drain.Delay,
 		"Time after SIGTERM in which the picker is unready and still accepts requests, for the news to spread.")
 	fs.DurationVar(&c.Drain.Timeout, flagDrainTimeout, c.Drain.Timeout,
@@ -188,6 +191,7 @@ func (c *Config) Validate() error {
 		c.GRPC.validate(),
 		c.ExtProc.validate(),
 		validateScraping(c.Scraping),
+		c.Plugins.validate(),
 		c.Drain.validate(),
 	)
 }

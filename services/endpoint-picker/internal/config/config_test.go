@@ -71,6 +71,10 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "unknown flag", give: []string{"--pool"}, want: "unknown flag: --pool: see --help"},
 		{name: "argument", give: []string{"--pool-name=p", "serve"}, want: `unexpected argument "serve": all settings are flags, see --help`},
 		{name: "log level", give: []string{"--pool-name=p", "--log-level=loud"}, want: `--log-level "loud" is not one of debug, info, warn, error`},
+		{name: "two configurations", give: []string{"--pool-name=p", "--config-file=/c", "--config-map=c"}, want: "only one of --config-file, --config-text and --config-map can be given: leave the others out"},
+		{name: "key without ConfigMap", give: []string{"--pool-name=p", "--config-map-key=k"}, want: "--config-map-key has no use without --config-map: leave it out"},
+		{name: "ConfigMap without name", give: []string{"--pool-name=p", "--config-map=ns/"}, want: `invalid argument "ns/" for "--config-map" flag: "ns/" is not namespace/name: see --help`},
+		{name: "ConfigMap of too many parts", give: []string{"--pool-name=p", "--config-map=a/b/c"}, want: `invalid argument "a/b/c" for "--config-map" flag: "a/b/c" is not namespace/name: see --help`},
 		{name: "two at once", give: []string{"--grpc-port=0", "--drain-delay=-1s"}, want: "--pool-name is missing: give the name of the InferencePool to serve\n--drain-delay -1s is negative: give 0 to leave it out"},
 	}
 	for _, tt := range tests {
@@ -79,6 +83,17 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 			_, err := Parse(tt.give, io.Discard)
 			require.EqualError(t, err, tt.want)
 		})
+	}
+}
+
+func TestParseConfigMap(t *testing.T) {
+	t.Parallel()
+	for give, want := range map[string]string{"ns/c": "ns/c", "c": "c"} {
+		c, err := Parse([]string{"--pool-name=p", "--config-map=" + give, "--config-map-key=k"}, io.Discard)
+		require.NoError(t, err)
+		assert.Equal(t, want, c.Plugins.Map.String())
+		assert.Equal(t, "c", c.Plugins.Map.Name)
+		assert.Equal(t, "k", c.Plugins.MapKey)
 	}
 }
 
