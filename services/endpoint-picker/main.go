@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/app"
 	"fairlead.dev/services/endpoint-picker/internal/config"
+	"fairlead.dev/services/endpoint-picker/internal/reload"
 )
 
 // Exit codes.
@@ -41,7 +42,10 @@ func main() {
 	default:
 		err = serve(ctx, cfg)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, reload.ErrUnusable):
+		fail(exitUsage, err)
+	case err != nil:
 		fail(exitFailed, err)
 	}
 }

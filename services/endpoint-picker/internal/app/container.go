@@ -29,9 +29,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
-	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/reload"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
-	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
 // prefixIndexBytes is what the index of prefixes may take.
@@ -53,6 +52,8 @@ type parts struct {
 	Store     *datastore.Store
 	RuleWatch ruleWatch
 	Scraper   *modelserver.Scraper
+	Reloader  *reload.Reloader
+	Balancer  *balancer.Balancer
 	ExtProc   *extproc.Server
 	Health    *health.Server
 	Endpoints *metrics.EndpointCollector
@@ -83,6 +84,11 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		newStore,
 		rules.New,
 		newRuleWatch,
+		newReporter,
+
+		// The configuration of the plugins.
+		func(r *prometheus.Registry) *metrics.Config { return metrics.NewConfig(r) },
+		newReloader,
 
 		// Model servers.
 		newScraper,
@@ -92,7 +98,6 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		func() *prefix.Index { return prefix.NewIndex(prefixIndexBytes) },
 		endpoint.NewFactory,
 		newDetector,
-		func() (*request.Parsers, error) { return request.NewParsers(request.AllParsers()...) },
 		newBalancer,
 
 		// What gateways, probes and Prometheus connect to.
@@ -171,10 +176,11 @@ type balancerParts struct {
 	dig.In
 
 	Config   *config.Config
+	Reloader *reload.Reloader
 	Store    *datastore.Store
 	Learner  *predict.Learner
 	Prefixes *prefix.Index
-	Parsers  *request.Parsers
+	Rules    *rules.Rules
 	Outliers *outlier.Detector
 	Metrics  *metrics.Metrics
 	Clock    clock.RealClock
@@ -182,11 +188,12 @@ type balancerParts struct {
 
 func newBalancer(p balancerParts) *balancer.Balancer {
 	return balancer.New(balancer.Params{
+		Options:   balancer.Options{Scores: p.Config.ExtProc.EmitScores, Explain: p.Config.ExtProc.Explain},
 		Snapshots: p.Store,
 		Learner:   p.Learner,
 		Prefixes:  p.Prefixes,
-		Parsers:   p.Parsers,
-		Profile:   scheduling.SoonestFirst(scheduling.StalenessFilter{After: p.Config.Scraping.StaleAfter}),
+		Rules:     p.Rules,
+		Configs:   p.Reloader,
 		Outliers:  p.Outliers,
 		Observer:  p.Metrics,
 		Clock:     p.Clock,

@@ -11,6 +11,7 @@ import (
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/config"
+	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
 )
 
 // Run runs the picker until ctx ends and it has drained, or until a part of it fails.
@@ -19,6 +20,11 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
+	if err := p.Reloader.Load(ctx); err != nil {
+		return fmt.Errorf("load configuration: %w", err)
+	}
+	p.configure(p.Reloader.Current())
+	p.Reloader.OnChange(p.configure)
 	if err := p.listen(); err != nil {
 		return err
 	}
@@ -29,6 +35,9 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	log.Info("Stopped")
 	return nil
 }
+
+// configure tells the parts that do not look for themselves what a configuration says.
+func (p *parts) configure(c *pickerconfig.Config) { p.ExtProc.WantHeaders(c.Headers) }
 
 // listen opens all ports, so that one in use is an error before anything has begun.
 func (p *parts) listen() error {
@@ -50,7 +59,7 @@ func (p *parts) run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, work := errgroup.WithContext(work)
-	for _, part := range []func(context.Context){p.Source.Run, p.RuleWatch.Run, p.Store.Run, p.Scraper.Run, p.Health.Run, p.ExtProc.Run} {
+	for _, part := range []func(context.Context){p.Source.Run, p.RuleWatch.Run, p.Store.Run, p.Scraper.Run, p.Health.Run, p.ExtProc.Run, p.Reloader.Run, p.Balancer.Run} {
 		group.Go(func() error {
 			part(work)
 			return nil

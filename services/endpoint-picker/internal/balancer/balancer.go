@@ -2,8 +2,9 @@
 // scheduling profile choose among them and counts the request on the one that is chosen.
 //
 // A pick reads the request's body for its prompt, asks the index who has how much of it, and estimates for each endpoint
-// when the first token would come. It reads atomics and takes no lock; the index is told of the choice when the gateway
-// has been told. Picks that overlap may not see each other's leases; they err by one request for each other core.
+// when the first token would come. It reads atomics and takes no lock, but for sessions by name; the index is told of the
+// choice when the gateway has been told. Picks that overlap may not see each other's leases; they err by one request for
+// each other core.
 package balancer
 
 import (
@@ -17,15 +18,32 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/rules"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+	"fairlead.dev/services/endpoint-picker/internal/session"
 )
+
+// ErrSaturated means that the pool has too much to do for a request that can wait.
+var ErrSaturated = errors.New("the pool is saturated, and the request has a negative priority")
 
 // snapshots is where the endpoints come from.
 type snapshots interface {
 	Snapshot() *datastore.Snapshot
+}
+
+// configs is where the configuration of the plugins comes from, which may be another one for each pick.
+type configs interface {
+	Current() *pickerconfig.Config
+}
+
+// ruleset says what holds for a request by what it asks for.
+type ruleset interface {
+	Priority(objective string) (priority int, found bool)
+	Rewrite(model string, random uint64) (rules.Rewrite, bool)
 }
 
 // observer takes the measurements of every pick.
@@ -40,11 +58,13 @@ type outliers interface {
 
 // Balancer picks endpoints.
 type Balancer struct {
+	options   Options
 	snapshots snapshots
+	configs   configs
+	rules     ruleset
 	learner   *predict.Learner
 	prefixes  *prefix.Index
-	parsers   *request.Parsers
-	profile   *scheduling.Profile
+	sessions  *session.Table
 	outliers  outliers
 	observer  observer
 	clock     clock.PassiveClock
@@ -52,13 +72,20 @@ type Balancer struct {
 	memories  sync.Pool
 }
 
+// Options says what is told of picks.
+type Options struct {
+	Scores  bool // to the gateway, in metadata: how candidates were rated
+	Explain bool // to the client, in a header: why the endpoint was picked
+}
+
 // Params is what a Balancer is made of.
 type Params struct {
+	Options   Options
 	Snapshots snapshots
+	Configs   configs
+	Rules     ruleset
 	Learner   *predict.Learner
 	Prefixes  *prefix.Index
-	Parsers   *request.Parsers
-	Profile   *scheduling.Profile
 	Outliers  outliers
 	Observer  observer
 	Clock     clock.PassiveClock
@@ -68,11 +95,13 @@ type Params struct {
 // New returns a Balancer.
 func New(p Params) *Balancer {
 	return &Balancer{
+		options:   p.Options,
 		snapshots: p.Snapshots,
+		configs:   p.Configs,
+		rules:     p.Rules,
 		learner:   p.Learner,
 		prefixes:  p.Prefixes,
-		parsers:   p.Parsers,
-		profile:   p.Profile,
+		sessions:  session.NewTable(),
 		outliers:  p.Outliers,
 		observer:  p.Observer,
 		clock:     p.Clock,
@@ -127,10 +156,24 @@ func (b *Balancer) Responded(x *exchange.Exchange) {
 // statusFailed is what a gateway would have answered for an endpoint that it gave up.
 const statusFailed = 503
 
+// Ended learns how long the answer was: it is in the server's cache now, and something else is not.
+func (b *Balancer) Ended(x *exchange.Exchange) {
+	tokens := x.Usage.Output
+	if !x.Usage.Known && x.Streaming {
+		tokens = x.Pieces // each is a token, about
+	}
+	if cache := x.Endpoint.Cache(); cache >= 0 && tokens >= prefix.BlockTokens {
+		b.prefixes.Fill(cache, tokens/prefix.BlockTokens)
+	}
+}
+
 func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
-	if err := m.read(x, b.parsers); err != nil {
+	config, random := b.configs.Current(), b.random()
+	if err := m.read(x, config.Parsers); err != nil {
 		return err
 	}
+	b.rule(x, random)
+	m.hash(x, config.Prefix.MaxTokens)
 	snapshot := b.snapshots.Snapshot()
 	if snapshot.Err != nil {
 		return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, snapshot.Err)
@@ -138,26 +181,36 @@ func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 	if len(snapshot.Endpoints) == 0 {
 		return scheduling.ErrNoEndpoints
 	}
-	m.request.Now, m.request.Random, m.request.Subset = x.Arrived, b.random(), x.Subset
+	server, id := findSession(config.Session, b.sessions, x)
+	m.describe(x, random, server)
 	m.match(b.prefixes)
 	if m.collect(snapshot.Endpoints, b.learner.Speed()); len(m.candidates) == 0 {
 		return scheduling.ErrNoneInSubset
 	}
-	chosen, err := b.profile.Schedule(&m.request, m.candidates, &m.scheduling)
+	if x.Priority < 0 && config.Saturation.Saturation(&m.request, m.candidates) >= 1 {
+		return ErrSaturated
+	}
+	chosen, err := config.Profile.Schedule(&m.request, m.candidates, &m.scheduling)
 	if err != nil {
 		return err //nolint:wrapcheck // it says all
 	}
-	e := snapshot.Endpoints[chosen.Index]
+	x.Endpoint, x.MatchedTokens = snapshot.Endpoints[chosen.Index], chosen.Matched
+	x.Lease = m.place(x)
+	x.Destination = m.destination(snapshot.Endpoints)
+	x.Conformance = in(config.Headers, request.HeaderSelection) && x.Incoming.Headers.Get(request.HeaderSelection) != ""
 	m.rewrite(x)
-	x.Endpoint, x.Destination, x.MatchedTokens = e, e.Address(), chosen.Matched
-	x.Lease = m.place(x, e)
+	bindSession(config.Session, b.sessions, x, id)
+	b.tell(x, m)
 	return nil
 }
 
 // refusal says to the client why its request goes nowhere.
 func refusal(err error) *exchange.Refusal {
-	if errors.Is(err, request.ErrMalformed) {
+	switch {
+	case errors.Is(err, request.ErrMalformed):
 		return exchange.BadRequest(err.Error())
+	case errors.Is(err, ErrSaturated), errors.Is(err, scheduling.ErrNoCapacity):
+		return exchange.Exhausted(err)
 	}
 	return exchange.Unavailable(err)
 }

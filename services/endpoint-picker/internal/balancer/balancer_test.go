@@ -20,9 +20,11 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/rules"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -38,16 +40,27 @@ func snapshotOf(endpoints ...*endpoint.Endpoint) *datastore.Snapshot {
 
 func running(n float64) endpoint.Gauges { return endpoint.Gauges{Running: n} }
 
-func profile() *scheduling.Profile {
-	return scheduling.LeastLoaded(scheduling.StalenessFilter{After: time.Minute})
+// always is a configuration that does not change.
+type always struct{ config *pickerconfig.Config }
+
+func (a always) Current() *pickerconfig.Config { return a.config }
+
+func soonestFirst() always {
+	return always{pickerconfig.Default(pickerconfig.Options{StaleAfter: time.Minute})}
 }
 
-func parsers() *request.Parsers {
-	p, err := request.NewParsers(request.AllParsers()...)
-	if err != nil {
-		panic(err)
-	}
-	return p
+func leastLoaded() always {
+	c := *soonestFirst().config
+	c.Profile = scheduling.LeastLoaded(scheduling.StalenessFilter{After: time.Minute})
+	return always{&c}
+}
+
+// configured is a configuration by its text.
+func configured(t *testing.T, text string) always {
+	t.Helper()
+	c, err := pickerconfig.Load([]byte("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"+text), pickerconfig.Options{StaleAfter: time.Minute})
+	require.NoError(t, err)
+	return always{c}
 }
 
 // counter is a source of random numbers that counts up.
@@ -71,7 +84,7 @@ func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 	source.EXPECT().Snapshot().Return(s).Maybe()
 	r := &rig{endpoints: s.Endpoints, outliers: newMockOutliers(t), observed: newMockObserver(t)}
 	r.Balancer = New(Params{
-		Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Parsers: parsers(), Profile: profile(),
+		Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Configs: leastLoaded(), Rules: rules.New(),
 		Outliers: r.outliers, Observer: r.observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 	r.observed.EXPECT().ObservePick(mock.Anything, nil).Maybe()
@@ -209,8 +222,7 @@ func BenchmarkPick(b *testing.B) {
 					snapshot.Endpoints = append(snapshot.Endpoints, e)
 				}
 				balancer := New(Params{
-					Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Parsers: parsers(), Outliers: silent{}, Observer: silent{},
-					Profile: scheduling.SoonestFirst(scheduling.StalenessFilter{After: time.Minute}), Clock: clock.RealClock{}, Random: rand.Uint64,
+					Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Configs: soonestFirst(), Rules: rules.New(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
 				})
 				in := request.Incoming{Path: "/v1/chat/completions"}
 				if size > 0 {
@@ -248,7 +260,7 @@ func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 		snapshot.Endpoints = append(snapshot.Endpoints, factory.New(d, noon))
 	}
 	b := New(Params{
-		Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Parsers: parsers(), Profile: scheduling.SoonestFirst(scheduling.StalenessFilter{After: time.Minute}),
+		Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Configs: soonestFirst(), Rules: rules.New(),
 		Outliers: silent{}, Observer: silent{}, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 	homes := map[string]string{}
@@ -371,4 +383,245 @@ func TestRespondedSaysWhoHasFailed(t *testing.T) {
 	r.outliers.EXPECT().Responded(b, 200).Once()
 	respond(b.Address(), 200)
 	respond("10.0.0.9:8000", 200)
+}
+
+// holds are rules of one objective each for two priorities, and of one rewrite.
+func holds() *rules.Rules {
+	r := rules.New()
+	r.Set(rules.Compile(
+		[]rules.Objective{{Name: "batch", Priority: -1}, {Name: "urgent", Priority: 10}},
+		[]rules.RewriteObject{{Name: "canary", Rules: []rules.Rule{{Models: []string{"asked"}, Targets: []rules.Target{{Model: "base-v2", Weight: 1}}}}}},
+	))
+	return r
+}
+
+const askedBody = `{"model": "asked", "prompt": "a"}`
+
+func TestRulesHoldUnlessTheClientNamesTheModel(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name         string
+		headers      request.Headers
+		body         string
+		wantTarget   string
+		wantRewrite  string
+		wantPriority int
+		wantFairness string
+	}{
+		{name: "rewrite", body: askedBody, wantTarget: "base-v2", wantRewrite: "canary"},
+		{name: "no rule", body: `{"model": "other", "prompt": "a"}`, wantTarget: "other"},
+		{name: "header", body: askedBody, headers: request.Headers{{Name: request.HeaderModel, Value: "mine"}}, wantTarget: "mine"},
+		{name: "no body", headers: request.Headers{{Name: request.HeaderModel, Value: "mine"}}},
+		{
+			name: "objective and tenant", body: askedBody, wantTarget: "base-v2", wantRewrite: "canary", wantPriority: 10, wantFairness: "tenant",
+			headers: request.Headers{{Name: request.HeaderObjectiveOld, Value: "urgent"}, {Name: request.HeaderFairness, Value: "tenant"}},
+		},
+		{
+			name: "unknown objective", body: askedBody, wantTarget: "base-v2", wantRewrite: "canary",
+			headers: request.Headers{{Name: request.HeaderObjective, Value: "nothing"}},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
+			r.rules = holds()
+			x := r.placed(t, request.Incoming{Path: "/v1/completions", Body: []byte(tt.body), Headers: tt.headers})
+			assert.Equal(t, tt.wantTarget, x.Target)
+			assert.Equal(t, tt.wantRewrite, x.Rewrite)
+			assert.Equal(t, tt.wantPriority, x.Priority)
+			assert.Equal(t, tt.wantFairness, x.Fairness)
+		})
+	}
+}
+
+func TestSaturatedPoolShedsWhatCanWait(t *testing.T) {
+	t.Parallel()
+	full := newEndpoint("10.0.0.1:8000")
+	full.Record(full.BeginScrape(noon), endpoint.Gauges{Waiting: 10, Running: 40, KVUsage: 0.99})
+	r := newRig(t, snapshotOf(full))
+	r.rules = holds()
+	with := func(objective string) *exchange.Exchange {
+		x := &exchange.Exchange{Incoming: request.Incoming{Headers: request.Headers{{Name: request.HeaderObjective, Value: objective}}}}
+		x.Arrived = noon
+		return x
+	}
+	refusal := r.refused(t, with("batch"), ErrSaturated)
+	assert.Equal(t, 429, refusal.Code)
+	assert.Equal(t, exchange.ReasonSaturated, refusal.Reason)
+	assert.Equal(t, time.Second, refusal.RetryAfter)
+	require.Nil(t, r.Pick(with("urgent")))
+	require.Nil(t, r.Pick(with("")))
+
+	full.Record(full.BeginScrape(noon), endpoint.Gauges{})
+	require.Nil(t, r.Pick(with("batch")), "idle again")
+}
+
+func TestFilterThatGoesByLoadRefusesWithARetry(t *testing.T) {
+	t.Parallel()
+	full := newEndpoint("10.0.0.1:8000")
+	full.Record(full.BeginScrape(noon), endpoint.Gauges{Waiting: 10})
+	r := newRig(t, snapshotOf(full))
+	r.configs = configured(t, `
+plugins:
+- {type: utilization-filter, parameters: {conditions: [{metric: waiting-queue, maxValue: 5}]}}
+schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}]}]`)
+	assert.Equal(t, 429, r.refused(t, &exchange.Exchange{}, scheduling.ErrNoCapacity).Code)
+}
+
+func TestSessionGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, parameters string
+		headers          func(last *exchange.Exchange) request.Headers
+	}{
+		{name: "in the client's header", parameters: `{}`, headers: func(last *exchange.Exchange) request.Headers {
+			return last.Reply // the client sends back what it got
+		}},
+		{
+			name: "by a name in a header", parameters: `{strategy: session_id, sessionIdConfig: {sources: [{header: X-Chat}]}}`,
+			headers: func(*exchange.Exchange) request.Headers { return request.Headers{{Name: "x-chat", Value: "7"}} },
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000")))
+			r.configs = configured(t, `
+plugins:
+- {type: session-affinity-filter, parameters: `+tt.parameters+`}
+schedulingProfiles: [{name: default, plugins: [{pluginRef: session-affinity-filter}]}]`)
+			first := r.placed(t, request.Incoming{Headers: tt.headers(&exchange.Exchange{})})
+			for range 20 {
+				assert.Same(t, first.Endpoint, r.placed(t, request.Incoming{Headers: tt.headers(first)}).Endpoint)
+			}
+		})
+	}
+}
+
+func TestSessionIDFromACookie(t *testing.T) {
+	t.Parallel()
+	sources := []pickerconfig.SessionSource{{Header: "x-chat"}, {Cookie: "chat"}}
+	tests := []struct {
+		name string
+		give request.Headers
+		want string
+	}{
+		{name: "nothing"},
+		{name: "cookie", give: request.Headers{{Name: "cookie", Value: "a=b; chat=7; c=d"}}, want: "7"},
+		{name: "the first source counts", give: request.Headers{{Name: "cookie", Value: "chat=7"}, {Name: "x-chat", Value: "8"}}, want: "8"},
+		{name: "another cookie", give: request.Headers{{Name: "cookie", Value: "chats=7; chat"}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			assert.Equal(t, tt.want, sessionID(sources, tt.give))
+		})
+	}
+}
+
+func TestFallbackListIsInOrderAndOnRequest(t *testing.T) {
+	t.Parallel()
+	a, b, c := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("[2001:db8::3]:8000")
+	b.Record(b.BeginScrape(noon), running(10))
+	c.Record(c.BeginScrape(noon), running(5))
+	r := newRig(t, snapshotOf(a, b, c))
+	r.configs = configured(t, `
+plugins:
+- {type: running-requests-size-scorer}
+- {type: max-score-picker, parameters: {maxNumOfEndpoints: 3}}
+schedulingProfiles: [{name: default, plugins: [{pluginRef: running-requests-size-scorer}, {pluginRef: max-score-picker}]}]`)
+	x := r.placed(t, request.Incoming{})
+	assert.Equal(t, "10.0.0.1:8000,[2001:db8::3]:8000,10.0.0.2:8000", x.Destination)
+	assert.Same(t, a, x.Endpoint)
+	assert.EqualValues(t, 0, b.Stats(noon).InFlight, "only the first is counted")
+}
+
+func TestPickIsExplainedToThoseWhoAsk(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	b.Record(b.BeginScrape(noon), running(1))
+	r := newRig(t, snapshotOf(a, b))
+	assert.Nil(t, r.placed(t, request.Incoming{}).Scores)
+	assert.Nil(t, r.placed(t, request.Incoming{}).Reply)
+	r.options = Options{Scores: true, Explain: true}
+	x := r.placed(t, request.Incoming{})
+	require.Len(t, x.Scores, 2)
+	assert.Equal(t, b.Address(), x.Scores[1].Address)
+	assert.InDelta(t, 0.5, x.Scores[1].Value, 1e-9)
+	require.Len(t, x.Reply, 1)
+	assert.Equal(t, headerExplained, x.Reply[0].Name)
+	assert.Regexp(t, `^10\.0\.0\.2:8000 of 2; 10\.0\.0\.2:8000 score=0\.500 wait=0\.\d{3}s requests=1 cached=0/0; 10\.0\.0\.1:8000 score=0\.333 `, x.Reply[0].Value)
+}
+
+func TestForcedSelectionIsReportedOnlyIfItIsConfigured(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	b.Record(b.BeginScrape(noon), running(100))
+	r := newRig(t, snapshotOf(a, b))
+	in := request.Incoming{Headers: request.Headers{{Name: request.HeaderSelection, Value: "10.0.0.2"}}}
+	x := r.placed(t, in)
+	assert.Same(t, a, x.Endpoint)
+	assert.False(t, x.Conformance)
+
+	r.configs = configured(t, `
+plugins: [{type: header-based-testing-filter}]
+schedulingProfiles: [{name: default, plugins: [{pluginRef: header-based-testing-filter}]}]`)
+	x = r.placed(t, in)
+	assert.Same(t, b, x.Endpoint)
+	assert.True(t, x.Conformance)
+	assert.False(t, r.placed(t, request.Incoming{}).Conformance)
+}
+
+func TestConsistentHashKeepsOneBeginningTogetherAndAgreesWithOthers(t *testing.T) {
+	t.Parallel()
+	const text = `
+plugins: [{type: consistent-hash-scorer}]
+schedulingProfiles: [{name: default, plugins: [{pluginRef: consistent-hash-scorer}]}]`
+	endpoints := func() *datastore.Snapshot {
+		return snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000"))
+	}
+	one, other := newRig(t, endpoints()), newRig(t, endpoints())
+	one.configs, other.configs = configured(t, text), configured(t, text)
+	for i := range 20 {
+		beginning := fmt.Sprint("tenant ", i)
+		first := one.placed(t, chat(beginning, 0))
+		first.Lease.Release()
+		second := other.placed(t, chat(beginning, 1))
+		second.Lease.Release()
+		assert.Equal(t, first.Destination, second.Destination)
+	}
+}
+
+func TestAnswersTakeRoomInTheCache(t *testing.T) {
+	t.Parallel()
+	learner, prefixes := predict.NewLearner(), prefix.NewIndex(1<<20)
+	e := endpoint.NewFactory(learner, prefixes).New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+	r := newRig(t, snapshotOf(e))
+	r.prefixes = prefixes
+	ended := func(usage exchange.Usage, pieces int) {
+		x := &exchange.Exchange{}
+		x.Endpoint, x.Usage, x.Pieces, x.Streaming = e, usage, pieces, true
+		r.Ended(x)
+	}
+	ended(exchange.Usage{}, 15)
+	assert.Zero(t, prefixes.Stats().Blocks, "less than a block")
+	ended(exchange.Usage{}, 33)
+	assert.Equal(t, 2, prefixes.Stats().Blocks, "a token a piece, about")
+	ended(exchange.Usage{Known: true, Output: 160}, 2)
+	assert.Equal(t, 12, prefixes.Stats().Blocks)
+}
+
+func TestNothingIsRememberedOfRequestsThatGenerateNothing(t *testing.T) {
+	t.Parallel()
+	prefixes := prefix.NewIndex(1 << 20)
+	e := endpoint.NewFactory(predict.NewLearner(), prefixes).New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+	r := newRig(t, snapshotOf(e))
+	r.prefixes = prefixes
+	in := chat("text", 0)
+	in.Path = "/v1/messages/count_tokens"
+	x := r.placed(t, in)
+	assert.Zero(t, prefixes.Stats().Blocks)
+	assert.Zero(t, x.PromptTokens)
+	assert.EqualValues(t, 1, e.Stats(noon).InFlight)
 }

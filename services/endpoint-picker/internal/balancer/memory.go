@@ -12,8 +12,13 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// maxBlocks is how much of a prompt is looked for in caches: 128 Ki tokens.
-const maxBlocks = (128 << 10) / prefix.BlockTokens
+const (
+	// maxBlocks is how much of a prompt is looked for in caches if the configuration does not say: 128 Ki tokens.
+	maxBlocks = (128 << 10) / prefix.BlockTokens
+	// beginningBlocks is how much of a prompt stands for its beginning: 128 tokens. What follows may differ from one
+	// request of a kind to the next.
+	beginningBlocks = 8
+)
 
 // memory is what one pick works with.
 type memory struct {
@@ -33,16 +38,29 @@ func (m *memory) read(x *exchange.Exchange, parsers *request.Parsers) error {
 	if err != nil {
 		return err //nolint:wrapcheck // it says all
 	}
-	text := func(span jsonscan.Span) []byte { return in.Body[span.From:span.To] }
-	x.Model = string(text(r.Model))
-	x.Target = target(x)
-	m.request = scheduling.Request{Headers: in.Headers, Model: x.Target}
-	x.Streaming, x.UsageForm = r.Stream, r.API.Usage
-	if !r.API.Generates {
-		m.chain.Reset(0, 0)
-		return nil
+	x.Model = string(in.Body[r.Model.From:r.Model.To])
+	x.Streaming, x.UsageForm, x.PromptTokens = r.Stream, r.API.Usage, 0
+	if r.API.Generates {
+		x.PromptTokens = r.Tokens()
 	}
-	m.chain.Reset(prefix.Seed(x.Target, text(r.CacheSalt)), maxBlocks)
+	return nil
+}
+
+// hash cuts the prompt into blocks.
+func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
+	r, body := &m.incoming, x.Incoming.Body
+	text := func(span jsonscan.Span) []byte { return body[span.From:span.To] }
+	most := maxBlocks
+	if maxTokens > 0 {
+		most = maxTokens / prefix.BlockTokens
+	}
+	if x.PromptTokens == 0 {
+		most = 0
+	}
+	m.chain.Reset(prefix.Seed(x.Target, text(r.CacheSalt)), most)
+	if most == 0 {
+		return
+	}
 	for _, p := range r.Prompt {
 		switch {
 		case p.Packed:
@@ -53,13 +71,21 @@ func (m *memory) read(x *exchange.Exchange, parsers *request.Parsers) error {
 			m.chain.Write(text(p.Span))
 		}
 	}
-	x.PromptTokens = r.Tokens()
-	m.request.Tokens = x.PromptTokens
-	return nil
+}
+
+// describe tells schedulers what is known of the request.
+func (m *memory) describe(x *exchange.Exchange, random uint64, session string) {
+	m.request = scheduling.Request{
+		Now: x.Arrived, Random: random, Subset: x.Subset, Model: x.Target, Tokens: x.PromptTokens, Session: session, Headers: x.Incoming.Headers,
+	}
+	if n := min(len(m.chain.Hashes), beginningBlocks); n > 0 {
+		m.request.Prefix = m.chain.Hashes[n-1]
+	}
 }
 
 // place counts the request on its endpoint.
-func (m *memory) place(x *exchange.Exchange, e *endpoint.Endpoint) *endpoint.Lease {
+func (m *memory) place(x *exchange.Exchange) *endpoint.Lease {
+	e := x.Endpoint
 	switch {
 	case !m.incoming.API.Generates:
 		return e.Acquire()

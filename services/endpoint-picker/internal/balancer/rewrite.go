@@ -11,12 +11,22 @@ import (
 // headerAcceptEncoding must not reach the server if its answer is to be read.
 const headerAcceptEncoding = "accept-encoding"
 
-// target is the model that the server is asked for. A request that names none cannot be made one for another.
-func target(x *exchange.Exchange) string {
-	if name := x.Incoming.Headers.First(request.HeaderModel, request.HeaderModelOld); name != "" && x.Model != "" {
-		return name
+// rule finds out what holds for the request: whose it is, how urgent, and which model takes it. A header that names the
+// model is the client's own wish, and goes before the rules.
+func (b *Balancer) rule(x *exchange.Exchange, random uint64) {
+	headers := x.Incoming.Headers
+	x.Fairness = headers.First(request.HeaderFairness, request.HeaderFairnessOld)
+	if x.Objective = headers.First(request.HeaderObjective, request.HeaderObjectiveOld); x.Objective != "" {
+		x.Priority, _ = b.rules.Priority(x.Objective)
 	}
-	return x.Model
+	if x.Target = x.Model; x.Model == "" {
+		return // a request that names none cannot be made one for another
+	}
+	if name := headers.First(request.HeaderModel, request.HeaderModelOld); name != "" {
+		x.Target = name
+	} else if r, ok := b.rules.Rewrite(x.Model, random); ok {
+		x.Target, x.Rewrite = r.Target, r.Object
+	}
 }
 
 // rewrite makes a request for one model one for another, and has the answer say the client's name for it again.

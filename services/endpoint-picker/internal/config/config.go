@@ -33,6 +33,8 @@ const (
 	flagBodyTimeout     = "request-body-timeout"
 	flagEarlyClose      = "early-close"
 	flagReportEndpoint  = "report-endpoint"
+	flagEmitScores      = "emit-endpoint-scores"
+	flagExplain         = "explain"
 	flagEjectAfter      = "eject-after"
 	flagEjectionTime    = "ejection-time"
 	flagEjectionLongest = "ejection-time-max"
@@ -74,6 +76,7 @@ type Config struct {
 	ExtProc  ExtProc
 	Scraping modelserver.Options
 	Outliers outlier.Options
+	Plugins  Plugins
 	Drain    Drain
 }
 
@@ -95,6 +98,8 @@ type ExtProc struct {
 	ReportEndpoint bool
 	IgnoreSubset   bool
 	LeaveEarly     bool
+	EmitScores     bool
+	Explain        bool
 }
 
 // Drain says how long the picker stays after it was told to end. Both zero: it ends at once.
@@ -171,6 +176,10 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"End each stream when its endpoint is picked, without seeing the response. Cheaper, and blind: speeds are not learnt, endpoints that fail are not noticed.")
 	fs.BoolVar(&c.ExtProc.ReportEndpoint, flagReportEndpoint, c.ExtProc.ReportEndpoint,
 		"Name the picked endpoint in the response header x-fairlead-picked-endpoint.")
+	fs.BoolVar(&c.ExtProc.EmitScores, flagEmitScores, c.ExtProc.EmitScores,
+		"Tell gateways how the endpoints were rated, in the metadata x-gateway-destination-endpoint-scores.")
+	fs.BoolVar(&c.ExtProc.Explain, flagExplain, c.ExtProc.Explain,
+		"Tell clients why their endpoint was picked, in the response header x-fairlead-pick-explained. Names addresses of pods.")
 	fs.BoolVar(&c.ExtProc.IgnoreSubset, flagNoSubsetFilter, c.ExtProc.IgnoreSubset, "Ignore the gateway's hint of which endpoints may be picked.")
 
 	fs.DurationVar(&c.Scraping.Interval, flagRefreshInterval, c.Scraping.Interval, "Time between two scrapes of a model server's metrics.")
@@ -185,6 +194,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Outliers.Base, flagEjectionTime, c.Outliers.Base,
 		"Time after which one request is sent to such an endpoint to see whether it works. It doubles while that fails.")
 	fs.DurationVar(&c.Outliers.Longest, flagEjectionLongest, c.Outliers.Longest, "Longest such time.")
+
+	c.Plugins.addFlags(fs)
 
 	fs.DurationVar(&c.Drain.Delay, flagDrainDelay, c.Drain.Delay,
 		"Time after SIGTERM in which the picker is unready and still accepts requests, for the news to spread.")
@@ -203,6 +214,7 @@ func (c *Config) Validate() error {
 		c.ExtProc.validate(),
 		validateScraping(c.Scraping),
 		validateOutliers(c.Outliers),
+		c.Plugins.validate(),
 		c.Drain.validate(),
 	)
 }

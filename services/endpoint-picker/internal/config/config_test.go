@@ -28,7 +28,7 @@ func TestParse(t *testing.T) {
 	c, err = Parse([]string{
 		"--pool-name=pool", "--grpc-port=1", "--grpc-health-port=2", "--secure-serving=false", "--body-mode=buffered", "--max-request-body=64MiB",
 		"--max-buffered-bytes=1Gi", "--max-streams=7", "--request-body-timeout=5s", "--early-close",
-		"--eject-after=3", "--ejection-time=2s", "--ejection-time-max=1m", "--report-endpoint", "--disable-endpoint-subset-filter", "--refresh-metrics-interval=1s", "--refresh-metrics-timeout=3s",
+		"--eject-after=3", "--ejection-time=2s", "--ejection-time-max=1m", "--emit-endpoint-scores", "--explain", "--report-endpoint", "--disable-endpoint-subset-filter", "--refresh-metrics-interval=1s", "--refresh-metrics-timeout=3s",
 		"--metrics-staleness-threshold=5s", "--lease-timeout=2m", "--drain-delay=0", "--drain-timeout=10m", "--log-level=debug",
 		"--metrics-bind-address=:1234", "--kubeconfig=/k",
 	}, io.Discard)
@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, GRPC{Port: 1, HealthPort: 2}, c.GRPC)
 	assert.Equal(t, ExtProc{
 		BodyMode: extproc.Buffered, MaxRequestBody: 64 << 20, MaxBuffered: 1 << 30, MaxStreams: 7, BodyTimeout: 5 * time.Second,
-		ReportEndpoint: true, IgnoreSubset: true, LeaveEarly: true,
+		ReportEndpoint: true, IgnoreSubset: true, LeaveEarly: true, EmitScores: true, Explain: true,
 	}, c.ExtProc)
 	assert.Equal(t, outlier.Options{Failures: 3, Base: 2 * time.Second, Longest: time.Minute}, c.Outliers)
 	assert.Equal(t, time.Second, c.Scraping.Interval)
@@ -77,6 +77,10 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "unknown flag", give: []string{"--pool"}, want: "unknown flag: --pool: see --help"},
 		{name: "argument", give: []string{"--pool-name=p", "serve"}, want: `unexpected argument "serve": all settings are flags, see --help`},
 		{name: "log level", give: []string{"--pool-name=p", "--log-level=loud"}, want: `--log-level "loud" is not one of debug, info, warn, error`},
+		{name: "two configurations", give: []string{"--pool-name=p", "--config-file=/c", "--config-map=c"}, want: "only one of --config-file, --config-text and --config-map can be given: leave the others out"},
+		{name: "key without ConfigMap", give: []string{"--pool-name=p", "--config-map-key=k"}, want: "--config-map-key has no use without --config-map: leave it out"},
+		{name: "ConfigMap without name", give: []string{"--pool-name=p", "--config-map=ns/"}, want: `invalid argument "ns/" for "--config-map" flag: "ns/" is not namespace/name: see --help`},
+		{name: "ConfigMap of too many parts", give: []string{"--pool-name=p", "--config-map=a/b/c"}, want: `invalid argument "a/b/c" for "--config-map" flag: "a/b/c" is not namespace/name: see --help`},
 		{name: "two at once", give: []string{"--grpc-port=0", "--drain-delay=-1s"}, want: "--pool-name is missing: give the name of the InferencePool to serve, or else --endpoint-selector or --endpoints-file\n--drain-delay -1s is negative: give 0 to leave it out"},
 	}
 	for _, tt := range tests {
@@ -85,6 +89,17 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 			_, err := Parse(tt.give, io.Discard)
 			require.EqualError(t, err, tt.want)
 		})
+	}
+}
+
+func TestParseConfigMap(t *testing.T) {
+	t.Parallel()
+	for give, want := range map[string]string{"ns/c": "ns/c", "c": "c"} {
+		c, err := Parse([]string{"--pool-name=p", "--config-map=" + give, "--config-map-key=k"}, io.Discard)
+		require.NoError(t, err)
+		assert.Equal(t, want, c.Plugins.Map.String())
+		assert.Equal(t, "c", c.Plugins.Map.Name)
+		assert.Equal(t, "k", c.Plugins.MapKey)
 	}
 }
 

@@ -29,6 +29,7 @@ type Placement struct {
 	UsageForm   answer.Form     // in which the response says its usage
 	Reply       request.Headers // to set on the response
 	Scores      []Score         // of the candidates, if they are wanted
+	Conformance bool            // say in the response which endpoint served, as conformance tests of gateways want it
 	Memory      any             // the picker's own
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"strconv"
+	"sync/atomic"
 
 	"google.golang.org/grpc/mem"
 
@@ -19,7 +20,7 @@ var errMalformed = errors.New("malformed message")
 type decoder struct {
 	bodyMode     BodyMode // of gateways that do not tell theirs
 	ignoreSubset bool
-	wanted       *wanted
+	wanted       *atomic.Pointer[wanted]
 }
 
 // decode reads a ProcessingRequest. A body that it has is the receiver's to free.
@@ -51,7 +52,9 @@ func (d decoder) decode(in mem.Buffer, m *Message) error {
 		}
 		return d.decodeHeaders(part, m)
 	case ResponseHeaders:
-		m.Response.Served = string(decodeText(lookupMetadata(metadata, lbNamespace, keyServed)))
+		lb := lookup(metadata, metadataFilter, lbNamespace)
+		m.Response.Balanced = lb != nil
+		m.Response.Served = string(decodeText(lookup(lb, structFields, keyServed)))
 		return d.decodeHeaders(part, m)
 	case RequestBody, ResponseBody:
 		return decodeBody(in, part, at, m)
@@ -123,7 +126,7 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 	case r.TraceParent == "" && isHeader(key, headerTrace):
 		r.TraceParent = string(value)
 	default:
-		c, ok := d.wanted.find(key)
+		c, ok := d.wanted.Load().find(key)
 		if !ok {
 			return
 		}

@@ -31,6 +31,8 @@ type picker interface {
 	Placed(x *exchange.Exchange)
 	// Responded is called when the status of the response is known.
 	Responded(x *exchange.Exchange)
+	// Ended is called when the end of the response was seen.
+	Ended(x *exchange.Exchange)
 }
 
 // requestState is how far the request's side of a stream has come; see the table in the package's comment.
@@ -153,6 +155,9 @@ func (m *Machine) Close(now time.Time) *exchange.Record {
 		}
 	}
 	x.Outcome, x.Ended, x.Usage = m.outcome(), now, m.usage.Usage()
+	if x.Outcome == exchange.Completed {
+		m.picker.Ended(x)
+	}
 	return &x.Record
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/netip"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ const address = "10.0.0.1:8000"
 
 // one is a picker that knows one endpoint, or none and why.
 type one struct {
+	mu        sync.Mutex
 	endpoint  *endpoint.Endpoint
 	refusal   *exchange.Refusal
 	placement exchange.Placement // besides the endpoint
@@ -35,6 +37,7 @@ type one struct {
 	headers   []request.Headers
 	placed    int
 	responded []int
+	ended     int
 }
 
 func newOne() *one {
@@ -42,6 +45,8 @@ func newOne() *one {
 }
 
 func (o *one) Pick(x *exchange.Exchange) *exchange.Refusal {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.asked = append(o.asked, x.Subset)
 	o.shown = append(o.shown, x.Incoming.Path+" "+string(x.Incoming.Body))
 	o.headers = append(o.headers, x.Incoming.Headers)
@@ -55,9 +60,23 @@ func (o *one) Pick(x *exchange.Exchange) *exchange.Refusal {
 	return nil
 }
 
-func (o *one) Placed(*exchange.Exchange) { o.placed++ }
+func (o *one) Placed(*exchange.Exchange) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.placed++
+}
 
-func (o *one) Responded(x *exchange.Exchange) { o.responded = append(o.responded, x.Status) }
+func (o *one) Responded(x *exchange.Exchange) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.responded = append(o.responded, x.Status)
+}
+
+func (o *one) Ended(*exchange.Exchange) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended++
+}
 
 func (o *one) inFlight() int { return int(o.endpoint.Stats(noon).InFlight) }
 
@@ -723,4 +742,40 @@ func TestExpiredBodyIsLetGo(t *testing.T) {
 	_, m := play(t, newOne(), options(), headers(FullDuplex), bodyEnd("a"))
 	m.Expire()
 	assert.Equal(t, exchange.Unseen, m.Close(noon).Outcome, "too late to expire")
+}
+
+func TestConformanceTestsLearnWhoServed(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		give Response
+		want string
+	}{
+		{name: "no metadata", give: Response{Status: 200}, want: "fail: missing envoy lb metadata"},
+		{name: "no endpoint", give: Response{Status: 200, Balanced: true}, want: "fail: missing destination endpoint served metadata"},
+		{name: "served", give: Response{Status: 200, Balanced: true, Served: address}, want: address},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			picker := newOne()
+			picker.placement.Conformance = true
+			got, _ := play(t, picker, options(), headersEnd(FullDuplex), Message{Kind: ResponseHeaders, Response: tt.give})
+			assert.Equal(t, request.Headers{{Name: "x-conformance-test-served-endpoint", Value: tt.want}}, got[1].Headers.Set)
+		})
+	}
+}
+
+func TestWantedHeadersAreKept(t *testing.T) {
+	t.Parallel()
+	w := newWanted([]string{"x-session-id"})
+	for name, want := range map[string]string{
+		"x-session-id": "x-session-id", "X-Session-ID": "x-session-id", "x-llm-d-inference-objective": "x-llm-d-inference-objective", "x-session-ie": "", "accept": "",
+	} {
+		c, ok := w.find([]byte(name))
+		assert.Equal(t, want, c.Name)
+		assert.Equal(t, want != "", ok)
+	}
+	c, _ := w.find([]byte("x-prefiller-host-port"))
+	assert.True(t, c.Private)
 }

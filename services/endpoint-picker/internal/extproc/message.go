@@ -60,10 +60,12 @@ type Request struct {
 
 // A Response is what is wanted of a response's headers.
 type Response struct {
-	Status  int
-	Served  string // the endpoint that served, if the gateway says
-	Events  bool   // its body is a stream of events
-	Encoded bool   // its body is compressed
+	Status int
+	Served string // the endpoint that served, if the gateway says
+	// Balanced says that the gateway has told of its load balancing at all.
+	Balanced bool
+	Events   bool // its body is a stream of events
+	Encoded  bool // its body is compressed
 }
 
 // A Reply is one answer to the gateway.

@@ -30,5 +30,8 @@ const (
 	encodingNone  = "identity"
 )
 
+// headerConformance names the endpoint that served, for conformance tests of gateways.
+const headerConformance = "x-conformance-test-served-endpoint"
+
 // headerPicked is ours: the picked endpoint, for clients, if that is asked for.
 const headerPicked = "x-fairlead-picked-endpoint"

@@ -60,6 +60,9 @@ func (m *Machine) responseHeaders(in *Response) Reply {
 	if m.options.ReportEndpoint {
 		set = append(set, request.Header{Name: headerPicked, Value: x.Lease.Address()})
 	}
+	if x.Conformance {
+		set = append(set, request.Header{Name: headerConformance, Value: conformance(in)})
+	}
 	var remove []string
 	if x.Restore != nil && m.modes.Response != None {
 		remove = []string{headerContentLength} // it will be another
@@ -68,6 +71,17 @@ func (m *Machine) responseHeaders(in *Response) Reply {
 		r.Headers = &Headers{Set: set, Remove: remove}
 	}
 	return r
+}
+
+// conformance is what the conformance tests of gateways want to read.
+func conformance(in *Response) string {
+	switch {
+	case !in.Balanced:
+		return "fail: missing envoy lb metadata"
+	case in.Served == "":
+		return "fail: missing destination endpoint served metadata"
+	}
+	return in.Served
 }
 
 func (m *Machine) responseBody(in *Message, out []Reply) []Reply {

@@ -24,10 +24,9 @@ type Options struct {
 	MaxBuffered    int      // bytes of all request bodies that are held; 0 for no limit
 	MaxStreams     int      // at a time; 0 for no limit
 	BodyTimeout    time.Duration
-	ReportEndpoint bool     // name the picked endpoint in the response's headers
-	IgnoreSubset   bool     // pick from the whole pool whatever the gateway allows
-	LeaveEarly     bool     // end streams when the request has been answered
-	Headers        []string // of requests, that the picker wants besides those of every pick
+	ReportEndpoint bool // name the picked endpoint in the response's headers
+	IgnoreSubset   bool // pick from the whole pool whatever the gateway allows
+	LeaveEarly     bool // end streams when the request has been answered
 }
 
 // observer takes the measurements of every stream.
@@ -43,6 +42,7 @@ type Server struct {
 	observer observer
 	clock    clock.WithTicker
 	decoder  decoder
+	wanted   atomic.Pointer[wanted]
 	machine  MachineOptions
 
 	maxStreams  int64
@@ -62,14 +62,11 @@ type Params struct {
 
 // NewServer returns a Server that is yet to be registered.
 func NewServer(p Params) *Server {
-	return &Server{
+	s := &Server{
 		log:      p.Log,
 		picker:   p.Picker,
 		observer: p.Observer,
 		clock:    p.Clock,
-		decoder: decoder{
-			bodyMode: p.Options.BodyMode, ignoreSubset: p.Options.IgnoreSubset, wanted: newWanted(p.Options.Headers),
-		},
 		machine: MachineOptions{
 			MaxBody: p.Options.MaxRequestBody, Buffered: NewBudget(p.Options.MaxBuffered),
 			ReportEndpoint: p.Options.ReportEndpoint, LeaveEarly: p.Options.LeaveEarly, Now: p.Clock.Now,
@@ -77,7 +74,13 @@ func NewServer(p Params) *Server {
 		maxStreams:  int64(p.Options.MaxStreams),
 		bodyTimeout: p.Options.BodyTimeout,
 	}
+	s.decoder = decoder{bodyMode: p.Options.BodyMode, ignoreSubset: p.Options.IgnoreSubset, wanted: &s.wanted}
+	s.WantHeaders(nil)
+	return s
 }
+
+// WantHeaders says which headers of requests, in lower case, the picker wants to see besides those of every pick.
+func (s *Server) WantHeaders(names []string) { s.wanted.Store(newWanted(names)) }
 
 // processor is what a gRPC server calls.
 type processor interface {

@@ -3,6 +3,7 @@ package extproc
 import (
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +39,7 @@ func referenceDecode(d decoder, in *extprocv3.ProcessingRequest) Message {
 	case *extprocv3.ProcessingRequest_ResponseHeaders:
 		m.Kind, m.EndOfStream = ResponseHeaders, r.ResponseHeaders.GetEndOfStream()
 		m.Response = referenceResponse(r.ResponseHeaders.GetHeaders())
+		_, m.Response.Balanced = in.GetMetadataContext().GetFilterMetadata()[lbNamespace]
 		m.Response.Served = in.GetMetadataContext().GetFilterMetadata()[lbNamespace].GetFields()[keyServed].GetStringValue()
 	case *extprocv3.ProcessingRequest_ResponseBody:
 		m.Kind, m.EndOfStream, m.Body = ResponseBody, r.ResponseBody.GetEndOfStream(), buffer(string(r.ResponseBody.GetBody()))
@@ -147,7 +149,13 @@ func seeds() []*extprocv3.ProcessingRequest {
 	return all
 }
 
-var testDecoder = decoder{bodyMode: Buffered, wanted: newWanted(nil)}
+func allWanted() *atomic.Pointer[wanted] {
+	var p atomic.Pointer[wanted]
+	p.Store(newWanted(nil))
+	return &p
+}
+
+var testDecoder = decoder{bodyMode: Buffered, wanted: allWanted()}
 
 // FuzzDecode checks that we read what the generated code reads, and nothing breaks where that refuses.
 func FuzzDecode(f *testing.F) {

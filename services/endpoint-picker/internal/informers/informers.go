@@ -35,6 +35,7 @@ type Informers struct {
 	log    *zap.Logger
 	pods   *Pods
 	pools  *kube.OptionalInformer // nil if the selection is fixed
+	name   cache.ObjectName       // of the pool
 	spec   func() *spec           // nil if there is no pool
 	synced []cache.InformerSynced
 

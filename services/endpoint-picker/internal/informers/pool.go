@@ -43,7 +43,7 @@ func NewPool(p PoolParams) *Informers {
 		PollInterval: p.PollInterval,
 	})
 	i := newInformers(p.Log, p.Pods)
-	i.pools = pools
+	i.pools, i.name = pools, p.Pool
 	i.synced = append(i.synced, pools.HasSynced)
 	i.spec = func() *spec {
 		object, _ := pools.Get(p.Pool)

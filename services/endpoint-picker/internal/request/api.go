@@ -82,13 +82,14 @@ var errNoParser = errors.New("no parser for its path")
 
 // Parsers say which API a path belongs to. They are never changed.
 type Parsers struct {
+	names  []string
 	apis   []*API // the longest suffix first
 	others bool   // paths that nobody claims are let through
 }
 
 // NewParsers returns those of that names. Without the passthrough parser bodies of other paths are refused.
 func NewParsers(names ...string) (*Parsers, error) {
-	p := &Parsers{}
+	p := &Parsers{names: slices.Clone(names)}
 	for _, name := range names {
 		apis, ok := parsers[name]
 		if !ok {
@@ -102,6 +103,9 @@ func NewParsers(names ...string) (*Parsers, error) {
 	slices.SortStableFunc(p.apis, func(a, b *API) int { return len(b.suffix) - len(a.suffix) })
 	return p, nil
 }
+
+// Names returns what the parsers are called.
+func (p *Parsers) Names() []string { return slices.Clone(p.names) }
 
 // find returns the API of a path, nil if bodies of it are refused.
 func (p *Parsers) find(path string) *API {

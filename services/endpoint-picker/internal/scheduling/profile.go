@@ -1,9 +1,8 @@
 package scheduling
 
-import "math"
-
 // A WeightedScorer is a Scorer and how much it counts beside the others.
 type WeightedScorer struct {
+	Name   string // for those who read its scores
 	Scorer Scorer
 	Weight float64
 }
@@ -16,9 +15,27 @@ type Profile struct {
 }
 
 // Scratch holds the intermediate figures of one call, so that the next call need not allocate them. The zero value
-// is ready; it must not be shared by calls that overlap.
+// is ready; it must not be shared by calls that overlap. What it returns is that of the last call, and gone with the next.
 type Scratch struct {
-	scores, totals []float64
+	candidates []Candidate
+	scores     []float64 // of one scorer after the other
+	totals     []float64
+	places     []int
+}
+
+// Candidates returns those that the filters left.
+func (s *Scratch) Candidates() []Candidate { return s.candidates }
+
+// Places returns where the chosen ones are among the candidates: first the choice, then those to try when it fails.
+func (s *Scratch) Places() []int { return s.places }
+
+// Totals returns the weighted sums of the candidates' scores.
+func (s *Scratch) Totals() []float64 { return s.totals }
+
+// Scores returns the candidates' scores by the profile's i-th scorer, before they were weighted.
+func (s *Scratch) Scores(i int) []float64 {
+	n := len(s.candidates)
+	return s.scores[i*n : (i+1)*n]
 }
 
 // LeastLoaded returns the profile that sends each request to the endpoint with the least to do, of those that the
@@ -26,7 +43,7 @@ type Scratch struct {
 func LeastLoaded(staleness StalenessFilter) *Profile {
 	return &Profile{
 		Filters: []Filter{staleness},
-		Scorers: []WeightedScorer{{Scorer: LoadScorer{}, Weight: 1}},
+		Scorers: []WeightedScorer{{Name: "load-scorer", Scorer: LoadScorer{}, Weight: 1}},
 		Picker:  MaxScorePicker{},
 	}
 }
@@ -36,46 +53,77 @@ func LeastLoaded(staleness StalenessFilter) *Profile {
 func SoonestFirst(staleness StalenessFilter) *Profile {
 	return &Profile{
 		Filters: []Filter{staleness},
-		Scorers: []WeightedScorer{{Scorer: PredictedWaitScorer{}, Weight: 1}},
+		Scorers: []WeightedScorer{{Name: "predicted-wait-scorer", Scorer: PredictedWaitScorer{}, Weight: 1}},
 		Picker:  MaxScorePicker{},
 	}
 }
 
 // Schedule returns the candidate that the profile chooses. The list of candidates is used up: filters may reorder it.
 func (p *Profile) Schedule(r *Request, candidates []Candidate, s *Scratch) (*Candidate, error) {
+	s.take(nil, 0)
 	if len(candidates) == 0 {
 		return nil, ErrNoEndpoints
 	}
 	for _, f := range p.Filters {
 		if candidates = f.Filter(r, candidates); len(candidates) == 0 {
-			return nil, ErrFiltered
+			return nil, emptied(f)
 		}
 	}
-	scores, totals := s.take(len(candidates))
-	for _, w := range p.Scorers {
-		clear(scores)
+	s.take(candidates, len(p.Scorers))
+	for k := range p.Scorers {
+		w, scores := &p.Scorers[k], s.Scores(k)
 		w.Scorer.Score(r, candidates, scores)
-		for i, score := range scores {
-			totals[i] += w.Weight * clamp(score)
-		}
+		w.add(scores, s.totals)
 	}
-	return &candidates[p.Picker.Pick(r, candidates, totals)], nil
+	s.places = p.Picker.Pick(r, s.totals, s.places)
+	return &candidates[s.places[0]], nil
 }
 
-// take returns two slices of n zeros.
-func (s *Scratch) take(n int) (scores, totals []float64) {
-	if cap(s.scores) < n {
-		s.scores, s.totals = make([]float64, n), make([]float64, n)
+// emptied is why a filter has left nothing: it may help to come again when it goes by load.
+func emptied(f Filter) error {
+	switch f.(type) {
+	case UtilizationFilter, ConcurrencyDetector:
+		return ErrNoCapacity
 	}
-	scores, totals = s.scores[:n], s.totals[:n]
-	clear(totals)
-	return scores, totals
+	return ErrFiltered
+}
+
+// add adds the weighted scores to the totals.
+func (w *WeightedScorer) add(scores, totals []float64) {
+	totals = totals[:len(scores)]
+	for i, score := range scores {
+		score = clamp(score)
+		scores[i] = score
+		totals[i] += w.Weight * score
+	}
+}
+
+// take makes room for the figures of these candidates, all zero.
+func (s *Scratch) take(candidates []Candidate, scorers int) {
+	n := len(candidates)
+	s.candidates, s.places = candidates, s.places[:0]
+	s.scores = zeros(s.scores, n*scorers)
+	s.totals = zeros(s.totals, n)
+}
+
+// zeros returns a slice of n zeros, in the memory of the given one if that is enough.
+func zeros(s []float64, n int) []float64 {
+	if cap(s) < n {
+		return make([]float64, n)
+	}
+	s = s[:n]
+	clear(s)
+	return s
 }
 
 // clamp keeps one scorer from outvoting the others by leaving the scale.
 func clamp(score float64) float64 {
-	if math.IsNaN(score) {
+	switch {
+	case score >= 0 && score <= 1:
+		return score
+	case score > 1:
+		return 1
+	default: // or no number
 		return 0
 	}
-	return min(max(score, 0), 1)
 }

@@ -24,6 +24,8 @@ var (
 	ErrNoneInSubset = errors.New("no ready endpoint in the subset that the gateway allows")
 	// ErrFiltered means that a filter left no candidate.
 	ErrFiltered = errors.New("no endpoint fits the request")
+	// ErrNoCapacity means that a filter that goes by load left no candidate.
+	ErrNoCapacity = errors.New("no endpoint has room for the request")
 )
 
 // A Request is what is known of the request when its endpoint is picked.
@@ -90,7 +92,8 @@ type Scorer interface {
 	Score(r *Request, candidates []Candidate, scores []float64)
 }
 
-// A Picker chooses one of the rated candidates, of which there is at least one, and returns its place in the list.
+// A Picker chooses among rated candidates, of which there is at least one. It appends the places of those it chooses to
+// the empty list it is given, the best first, and at least one.
 type Picker interface {
-	Pick(r *Request, candidates []Candidate, scores []float64) int
+	Pick(r *Request, scores []float64, places []int) []int
 }

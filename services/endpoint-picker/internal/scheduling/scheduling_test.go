@@ -116,11 +116,11 @@ func TestScheduleSumsWeightedScores(t *testing.T) {
 		require.NoError(t, err)
 		return got.Index
 	}
-	assert.Equal(t, 2, schedule(WeightedScorer{rising, 3}, WeightedScorer{falling, 2}))
-	assert.Equal(t, 0, schedule(WeightedScorer{rising, 2}, WeightedScorer{falling, 3}))
-	assert.Equal(t, 0, schedule(WeightedScorer{scorerFunc(func(i int) float64 { return float64(i * 1000) }), 1},
-		WeightedScorer{falling, 3}), "a scorer that leaves the scale is held to it")
-	assert.Equal(t, 1, schedule(WeightedScorer{scorerFunc(func(i int) float64 { return []float64{math.NaN(), 0.1, -5}[i] }), 1}))
+	assert.Equal(t, 2, schedule(WeightedScorer{Scorer: rising, Weight: 3}, WeightedScorer{Scorer: falling, Weight: 2}))
+	assert.Equal(t, 0, schedule(WeightedScorer{Scorer: rising, Weight: 2}, WeightedScorer{Scorer: falling, Weight: 3}))
+	assert.Equal(t, 0, schedule(WeightedScorer{Scorer: scorerFunc(func(i int) float64 { return float64(i * 1000) }), Weight: 1},
+		WeightedScorer{Scorer: falling, Weight: 3}), "a scorer that leaves the scale is held to it")
+	assert.Equal(t, 1, schedule(WeightedScorer{Scorer: scorerFunc(func(i int) float64 { return []float64{math.NaN(), 0.1, -5}[i] }), Weight: 1}))
 }
 
 func TestScratchIsReused(t *testing.T) {
@@ -148,7 +148,7 @@ func TestMaxScorePickerSpreadsEqualsEvenly(t *testing.T) {
 	t.Parallel()
 	counts := map[int]int{}
 	for draw := range uint64(300) {
-		counts[MaxScorePicker{}.Pick(&Request{Random: draw}, nil, []float64{0.2, 0.2, 1, 0.5, 1, 1})]++
+		counts[MaxScorePicker{}.Pick(&Request{Random: draw}, []float64{0.2, 0.2, 1, 0.5, 1, 1}, nil)[0]]++
 	}
 	assert.Equal(t, map[int]int{2: 100, 4: 100, 5: 100}, counts)
 }

@@ -1,0 +1,80 @@
+package balancer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
+)
+
+const (
+	headerExplained = "x-fairlead-pick-explained"
+	// mostExplained is how many candidates the header has.
+	mostExplained = 5
+)
+
+// destination names the endpoint that was chosen, and behind it those to try when it fails.
+func (m *memory) destination(endpoints []*endpoint.Endpoint) string {
+	candidates, places := m.scheduling.Candidates(), m.scheduling.Places()
+	first := endpoints[candidates[places[0]].Index].Address()
+	if len(places) == 1 {
+		return first
+	}
+	list := []string{first}
+	for _, place := range places[1:] {
+		list = append(list, endpoints[candidates[place].Index].Address())
+	}
+	return strings.Join(list, ",")
+}
+
+// tell says how candidates were rated, to those who want to know.
+func (b *Balancer) tell(x *exchange.Exchange, m *memory) {
+	if !b.options.Scores && !b.options.Explain {
+		return
+	}
+	for i, total := range m.scheduling.Totals() {
+		address := m.scheduling.Candidates()[i].Server.Address.String()
+		x.Scores = append(x.Scores, exchange.Score{Address: address, Value: total})
+	}
+	if b.options.Explain {
+		x.Reply = append(x.Reply, request.Header{Name: headerExplained, Value: m.explain(x.Destination)})
+	}
+	if !b.options.Scores {
+		x.Scores = nil
+	}
+}
+
+// explain writes the best candidates out: how they were rated, when their first token was expected, and what they have
+// of the prompt.
+func (m *memory) explain(destination string) string {
+	candidates, totals := m.scheduling.Candidates(), m.scheduling.Totals()
+	order := make([]int, len(candidates))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case totals[a] > totals[b]:
+			return -1
+		case totals[a] < totals[b]:
+			return 1
+		}
+		return 0
+	})
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s of %d", destination, len(candidates))
+	for _, i := range order[:min(len(order), mostExplained)] {
+		c := &candidates[i]
+		fmt.Fprintf(&text, "; %s score=%.3f wait=%.3fs requests=%.0f cached=%d/%d",
+			c.Server.Address, totals[i], c.Load.Wait, c.Load.Requests, c.Matched, m.request.Tokens)
+	}
+	return text.String()
+}
+
+func in(sorted []string, name string) bool {
+	_, found := slices.BinarySearch(sorted, name)
+	return found
+}

@@ -1,0 +1,75 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	flagConfigFile   = "config-file"
+	flagConfigText   = "config-text"
+	flagConfigMap    = "config-map"
+	flagConfigMapKey = "config-map-key"
+)
+
+// Plugins says where the configuration of the plugins is; nowhere for the default.
+type Plugins struct {
+	File   string
+	Text   string
+	Map    ObjectName
+	MapKey string // empty for the only one
+}
+
+// ObjectName is the name of an object: namespace/name, or the name alone for the pool's namespace.
+type ObjectName struct{ cache.ObjectName }
+
+// Set takes a name.
+func (n *ObjectName) Set(text string) error {
+	namespace, name, both := strings.Cut(text, "/")
+	if !both {
+		namespace, name = "", text
+	}
+	if name == "" || both && namespace == "" || strings.Contains(name, "/") {
+		return fmt.Errorf("%q is not namespace/name", text)
+	}
+	n.ObjectName = cache.NewObjectName(namespace, name)
+	return nil
+}
+
+// String returns the name as it is set.
+func (n *ObjectName) String() string {
+	if n.Name == "" {
+		return ""
+	}
+	return strings.TrimPrefix(n.ObjectName.String(), "/")
+}
+
+// Type says to the flag's help what a value is.
+func (*ObjectName) Type() string { return "namespace/name" }
+
+func (p *Plugins) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&p.File, flagConfigFile, p.File, "File with the EndpointPickerConfig, which is read again when it changes. Without any configuration requests go where the first token is expected first.")
+	fs.StringVar(&p.Text, flagConfigText, p.Text, "The EndpointPickerConfig itself.")
+	fs.Var(&p.Map, flagConfigMap, "ConfigMap with the EndpointPickerConfig, which is read again when it changes. Without a namespace: that of the pool.")
+	fs.StringVar(&p.MapKey, flagConfigMapKey, p.MapKey, "Key of the ConfigMap. Empty: the only one that it has.")
+}
+
+func (p *Plugins) validate() error {
+	var given []string
+	for flag, value := range map[string]string{flagConfigFile: p.File, flagConfigText: p.Text, flagConfigMap: p.Map.Name} {
+		if value != "" {
+			given = append(given, flag)
+		}
+	}
+	switch {
+	case len(given) > 1:
+		return fmt.Errorf("only one of --%s, --%s and --%s can be given: leave the others out", flagConfigFile, flagConfigText, flagConfigMap)
+	case p.MapKey != "" && p.Map.Name == "":
+		return errors.New("--" + flagConfigMapKey + " has no use without --" + flagConfigMap + ": leave it out")
+	}
+	return nil
+}

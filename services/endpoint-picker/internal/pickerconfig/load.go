@@ -1,0 +1,219 @@
+package pickerconfig
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
+
+// plugin is one that is declared, or there by default.
+type plugin struct {
+	name       string
+	kind       string
+	path       string // of its declaration
+	parameters parameters
+	used       bool
+}
+
+// compiler turns a document into a Config.
+type compiler struct {
+	reader
+
+	options  Options
+	kinds    map[string]func() parameters
+	document document
+	declared map[string]*plugin
+	order    []*plugin // as declared
+	headers  map[string]bool
+	scorers  int    // in the profile
+	picker   string // of the profile
+	parsers  []string
+	made     Config
+	written  written
+}
+
+// Load reads a configuration. What is wrong with it is an error of type Problems.
+func Load(text []byte, o Options) (*Config, error) {
+	c := newCompiler(o)
+	node := c.parse(text)
+	if node != nil {
+		c.read("", node, &c.document)
+		c.compile()
+	}
+	if len(c.problems) > 0 {
+		c.problems.sort()
+		return nil, c.problems
+	}
+	sum := sha256.Sum256(text)
+	c.made.Hash = hex.EncodeToString(sum[:6])
+	return c.finish()
+}
+
+// Default returns the configuration that holds without a text: requests go where the first token is expected first.
+func Default(o Options) *Config {
+	made, err := Load([]byte(defaultText), o)
+	if err != nil {
+		panic(fmt.Sprintf("default configuration: %v", err)) // tests load it
+	}
+	made.Hash = "default"
+	return made
+}
+
+func newCompiler(o Options) *compiler {
+	return &compiler{
+		reader: reader{places: map[string]place{}}, options: o, kinds: kinds(o),
+		declared: map[string]*plugin{}, headers: map[string]bool{},
+	}
+}
+
+// compile checks the document, part by part. Problems of one do not hide those of another.
+func (c *compiler) compile() {
+	c.checkHead()
+	c.checkGates()
+	c.declare()
+	c.compileDataLayer() // before profiles, which refer to metrics
+	c.compileProfile()
+	c.compileSaturation()
+	c.compileParsers()
+	c.compilePrefix()
+	c.warnOfUnused()
+}
+
+func (c *compiler) checkHead() {
+	switch c.document.APIVersion {
+	case apiVersion, legacyAPIVersion:
+	case "":
+		c.errorf("apiVersion", "it is missing: give %s", apiVersion)
+	default:
+		c.errorf("apiVersion", "%.100q is not known: give %s", c.document.APIVersion, apiVersion)
+	}
+	if c.document.Kind != kindName {
+		c.errorf("kind", "%.100q is not %s", c.document.Kind, kindName)
+	}
+}
+
+// gates are the switches of upstream, and what becomes of them here. The empty text accepts a switch either way.
+var gates = map[string]string{
+	"flowControl":                  insteadFlow,
+	"haPopulateNonLeaderDatastore": "",
+	"dataLayer":                    "",
+	"prepareDataPlugins":           "",
+	"experimentalDatalayerWithHighAvailability": "",
+}
+
+func (c *compiler) checkGates() {
+	for i, gate := range c.document.FeatureGates {
+		at := indexed("featureGates", i)
+		name, on, err := parseGate(gate)
+		reason, known := gates[name]
+		switch {
+		case err != nil:
+			c.errorf(at, "%v", err)
+		case !known:
+			c.errorf(at, "there is no feature gate %.100q: %s", name, meant(name, sortedKeys(gates)))
+		case reason != "" && on:
+			c.errorf(at, "this picker has no %s: %s", name, reason)
+		case reason == "":
+			c.warnf(at, "%s has no effect: leave it out", name)
+		}
+	}
+}
+
+// declare reads the plugins and their parameters, then checks them: they may refer to each other.
+func (c *compiler) declare() {
+	for i, spec := range c.document.Plugins {
+		path := indexed("plugins", i)
+		if spec.Type == "" {
+			c.errorf(path, "its type is missing")
+			continue
+		}
+		kind, problem := c.kind(spec.Type)
+		if problem != "" {
+			c.errorf(path+".type", "%s", problem)
+		}
+		if kind != spec.Type && kind != "" {
+			c.warnf(path+".type", "%s is an old name: use %s", spec.Type, kind)
+		}
+		if kind == byLabel {
+			c.warnf(path+".type", "%s is old: use label-selector-filter", byLabel)
+		}
+		name := spec.Name
+		if name == "" {
+			name = spec.Type
+		}
+		if other, twice := c.declared[name]; twice {
+			c.errorf(path, "there is another plugin %.100q, %s: give one of them a name of its own", name, other.path)
+			continue
+		}
+		if _, known := c.kinds[name]; known && kind != "" && kind != name {
+			c.errorf(path, "%s is the name of another type: give it a name of its own", name)
+		}
+		p := &plugin{name: name, kind: kind, path: path, parameters: &none{}}
+		if kind != "" {
+			p.parameters = c.kinds[kind]()
+		}
+		if spec.Parameters.node != nil && kind != "" {
+			c.read(path+".parameters", spec.Parameters.node, p.parameters)
+		}
+		c.declared[name], c.order = p, append(c.order, p)
+	}
+	for _, p := range c.order {
+		p.parameters.check(c.checker(p))
+	}
+}
+
+func (c *compiler) checker(p *plugin) checker {
+	return checker{compiler: c, path: p.path + ".parameters"}
+}
+
+// reference returns the plugin of a name, or nil after a problem. One that is refused has had its own.
+func (c *compiler) reference(path, name string) *plugin {
+	p, ok := c.declared[name]
+	switch {
+	case name == "":
+		c.errorf(path, "its pluginRef is missing")
+		return nil
+	case !ok:
+		hint := "declare it there"
+		if near := nearest(name, sortedKeys(c.declared)); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		c.errorf(path+".pluginRef", "there is no %.100q among the plugins: %s", name, hint)
+		return nil
+	case p.kind == "":
+		return nil
+	}
+	p.used = true
+	return p
+}
+
+// standard returns the plugin that is there even if nobody declares it.
+func (c *compiler) standard(kind string) *plugin {
+	if p, ok := c.declared[kind]; ok && p.kind == kind {
+		p.used = true
+		return p
+	}
+	p := &plugin{name: kind, kind: kind, parameters: c.kinds[kind](), used: true}
+	p.parameters.check(c.checker(p))
+	return p
+}
+
+// finish fills in what depends on all of the rest.
+func (c *compiler) finish() (*Config, error) {
+	c.warnings.sort()
+	c.made.Warnings = c.warnings
+	c.made.Headers = sortedKeys(c.headers)
+	summary, err := c.written.text()
+	if err != nil {
+		return nil, fmt.Errorf("write summary of configuration: %w", err)
+	}
+	c.made.summary = summary
+	return &c.made, nil
+}
+
+// staleness is what every profile begins with.
+func (c *compiler) staleness() scheduling.Filter {
+	return scheduling.StalenessFilter{After: c.options.StaleAfter}
+}

@@ -1,0 +1,114 @@
+package scheduling
+
+// LoadScorer rates an endpoint by what it has to do: 1 when idle, falling towards 0. A request in the queue counts
+// twice, as whatever comes next must wait for it; KV cache usage decides between equal counts.
+type LoadScorer struct{}
+
+// Score sets 1/(1+load).
+func (LoadScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
+	for i := range candidates {
+		l := &candidates[i].Load
+		scores[i] = 1 / (1 + l.Requests + l.Waiting + l.KVUsage)
+	}
+}
+
+// PredictedWaitScorer rates an endpoint by how soon the first token would come: 1 where it is soonest, a half where it takes
+// twice as long.
+type PredictedWaitScorer struct{}
+
+// Score sets least/wait.
+func (PredictedWaitScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
+	least := candidates[0].Load.Wait
+	for i := range candidates {
+		least = min(least, candidates[i].Load.Wait)
+	}
+	for i := range candidates {
+		scores[i] = least / candidates[i].Load.Wait
+	}
+}
+
+// QueueScorer rates an endpoint by how short its queue is among the candidates'.
+type QueueScorer struct{}
+
+// Score sets 1 for the shortest queue and 0 for the longest; 1 for all if they are equal.
+func (QueueScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
+	scoreFewest(WaitingRequests, candidates, scores)
+}
+
+// RunningScorer rates an endpoint by how few requests its batch has among the candidates'.
+type RunningScorer struct{}
+
+// Score sets 1 for the smallest batch and 0 for the largest; 1 for all if they are equal.
+func (RunningScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
+	scoreFewest(RunningRequests, candidates, scores)
+}
+
+// scoreFewest sets 1 where the metric is least and 0 where it is most; 1 for all if they are equal.
+func scoreFewest(m Metric, candidates []Candidate, scores []float64) {
+	least, most := m.of(&candidates[0].Load), m.of(&candidates[0].Load)
+	for i := range candidates {
+		value := m.of(&candidates[i].Load)
+		least, most = min(least, value), max(most, value)
+	}
+	for i := range candidates {
+		scores[i] = 1
+		if most > least {
+			scores[i] = (most - m.of(&candidates[i].Load)) / (most - least)
+		}
+	}
+}
+
+// KVCacheScorer rates an endpoint by how much of its KV cache is free.
+type KVCacheScorer struct{}
+
+// Score sets the part that is free.
+func (KVCacheScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
+	for i := range candidates {
+		scores[i] = 1 - candidates[i].Load.KVUsage
+	}
+}
+
+// TokenLoadScorer rates an endpoint by how few prompt tokens it has to compute.
+type TokenLoadScorer struct {
+	Threshold float64 // tokens at which the score is 0
+}
+
+// Score sets what is left below the threshold.
+func (s TokenLoadScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
+	for i := range candidates {
+		scores[i] = 1 - min(candidates[i].Load.Tokens/s.Threshold, 1)
+	}
+}
+
+// QueueLimitScorer rates an endpoint by how far its queue is below a limit. One half is the best that it gives, so it says
+// less than scorers of affinity.
+type QueueLimitScorer struct {
+	Threshold float64 // requests in the queue at which the score is 0
+}
+
+// Score sets 0.5 for an empty queue, falling to 0 at the limit.
+func (s QueueLimitScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
+	for i := range candidates {
+		scores[i] = 0.5 * (1 - min(candidates[i].Load.Waiting/s.Threshold, 1))
+	}
+}
+
+// ActiveScorer rates an endpoint by how few requests it has now.
+type ActiveScorer struct {
+	Idle     float64 // requests with which it is still idle
+	BusyBest float64 // the best score of one that is not
+}
+
+// Score sets 1 for idle endpoints; others get less the closer they are to the one with most.
+func (s ActiveScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
+	most := 0.0
+	for i := range candidates {
+		most = max(most, candidates[i].Load.Requests)
+	}
+	for i := range candidates {
+		scores[i] = 1
+		if n := candidates[i].Load.Requests; n > s.Idle {
+			scores[i] = (most - n) / most * s.BusyBest
+		}
+	}
+}
