@@ -79,6 +79,8 @@ func apiServer(t *testing.T, target netip.AddrPort) *httptest.Server {
 		answer, known := answers[r.URL.Path]
 		w.Header().Set("Content-Type", "application/json")
 		switch {
+		case r.Method == http.MethodPost:
+			review(w, r)
 		case !known || r.Method != http.MethodGet:
 			w.WriteHeader(http.StatusForbidden)
 		case r.URL.Query().Has("sendInitialEvents"): // as servers without WatchList do
@@ -107,7 +109,7 @@ type rig struct {
 	stopped chan error
 }
 
-func newRig(t *testing.T, drain config.Drain) *rig {
+func newRig(t *testing.T, drain config.Drain, changes ...func(cfg *config.Config)) *rig {
 	t.Helper()
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "vllm:num_requests_running 1\n")
@@ -123,7 +125,11 @@ func newRig(t *testing.T, drain config.Drain) *rig {
 	cfg.Pool.Name.Namespace, cfg.Pool.Name.Name = "ns", "pool"
 	cfg.GRPC = config.GRPC{}
 	cfg.HTTP.MetricsAddress, cfg.HTTP.HealthAddress = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Metrics.Auth = false
 	cfg.Drain = drain
+	for _, change := range changes {
+		change(cfg)
+	}
 
 	core, logs := zaptest.New(zap.InfoLevel)
 	r.logs = logs

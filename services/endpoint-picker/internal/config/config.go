@@ -71,6 +71,11 @@ type Config struct {
 	ExtProc  ExtProc
 	Scraping modelserver.Options
 	Drain    Drain
+	TLS      TLS
+	Metrics  MetricsEndpoint
+	Messages Messages
+
+	Unused []UnusedFlag // that were given
 }
 
 // Pool says which InferencePool is served.
@@ -112,6 +117,8 @@ func Default() *Config {
 		ExtProc:  ExtProc{BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20},
 		Scraping: modelserver.DefaultOptions(),
 		Drain:    Drain{Delay: 5 * time.Second, Timeout: 2 * time.Minute},
+		TLS:      defaultTLS(),
+		Metrics:  MetricsEndpoint{Auth: true},
 	}
 }
 
@@ -139,7 +146,7 @@ func Parse(args []string, w io.Writer) (*Config, error) {
 	case fs.NArg() > 0:
 		return nil, fmt.Errorf("unexpected argument %q: all settings are flags, see --help", fs.Arg(0))
 	}
-	return c, c.Validate()
+	return c, errors.Join(c.applyUpstreamFlags(fs), c.Validate())
 }
 
 // AddFlags binds the configuration to its flags.
@@ -176,6 +183,11 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Time after SIGTERM in which the picker is unready and still accepts requests, for the news to spread.")
 	fs.DurationVar(&c.Drain.Timeout, flagDrainTimeout, c.Drain.Timeout,
 		"Time after that in which requests may finish; longer ones are cut. Choose it above the longest response.")
+
+	c.TLS.addFlags(fs)
+	c.Metrics.addFlags(fs)
+	c.Messages.addFlags(fs)
+	addUpstreamFlags(fs)
 }
 
 // Validate returns what is wrong, all of it, and how to mend it.
@@ -189,6 +201,9 @@ func (c *Config) Validate() error {
 		c.ExtProc.validate(),
 		validateScraping(c.Scraping),
 		c.Drain.validate(),
+		c.TLS.validate(),
+		c.Metrics.validate(),
+		c.Messages.validate(),
 	)
 }
 
