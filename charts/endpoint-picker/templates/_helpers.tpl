@@ -41,6 +41,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 /etc/endpoint-picker/tls
 {{- end -}}
 
+{{- define "endpoint-picker.metricsCertificatePath" -}}
+/etc/endpoint-picker/metrics-tls
+{{- end -}}
+
+{{/* Of what has no namespace. */}}
+{{- define "endpoint-picker.clusterName" -}}
+{{- printf "%s:%s" .Release.Namespace (include "endpoint-picker.fullname" .) -}}
+{{- end -}}
+
 {{/* The seconds of all phases of a pod's end. */}}
 {{- define "endpoint-picker.gracePeriod" -}}
 {{- $seconds := 0 -}}
