@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -22,8 +21,6 @@ import (
 
 const (
 	commonName = "endpoint-picker"
-	// certificateInterval is how soon new files are noticed. The kubelet itself takes up to a minute or two to bring them.
-	certificateInterval = 10 * time.Second
 	// Reviews have a client of their own: guessed tokens must not use up what informers may ask.
 	reviewQPS   = 5
 	reviewBurst = 10
@@ -44,7 +41,7 @@ func newCertificates(cfg *config.Config, log *zap.Logger, c clock.RealClock, r *
 	made := &certificates{options: options}
 	params := servingcert.Params{Log: log.Named("certificates")}
 	if cfg.TLS.Reload {
-		params.Interval = certificateInterval
+		params.Interval = cfg.TLS.ReloadEvery
 	}
 	switch {
 	case !cfg.GRPC.Secure:

@@ -1,12 +1,16 @@
 package app
 
 import (
+	"crypto"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,9 +20,12 @@ import (
 	"testing"
 	"time"
 
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -121,6 +128,58 @@ func TestServersShowTheCertificatesOfTheirFolders(t *testing.T) {
 	for _, server := range []string{"ext_proc", "metrics"} {
 		assert.Contains(t, page, fmt.Sprintf("fairlead_picker_certificate_expiry_timestamp_seconds{server=%q} %v\n", server, float64(ends)))
 	}
+}
+
+// A renewed certificate is for those who connect from then on; streams that are open do not notice.
+func TestRenewedCertificateEndsNoStream(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		reload bool
+		want   string
+	}{
+		{name: "reloading", reload: true, want: "renewed"},
+		{name: "not reloading", want: "Acme Co"}, // whose the certificates of test servers are
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir, _ := certificateFolder(t)
+			r := newRig(t, config.Drain{Timeout: patience}, func(cfg *config.Config) {
+				cfg.GRPC.Secure, cfg.GRPC.CertPath, cfg.TLS.Reload, cfg.TLS.ReloadEvery = true, dir, tt.reload, time.Millisecond
+			})
+			_, port, err := net.SplitHostPort(r.ExtProcListener.Address())
+			require.NoError(t, err)
+			conn, err := grpc.NewClient("passthrough:127.0.0.1:"+port, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, conn.Close()) })
+			stream := r.open(t, extprocv3.NewExternalProcessorClient(conn))
+			respond(t, stream, false)
+
+			renew(t, dir, "renewed")
+			time.Sleep(50 * time.Millisecond) // many times the interval
+			require.Eventually(t, func() bool {
+				fresh, err := tls.Dial("tcp", "127.0.0.1:"+port, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+				require.NoError(t, err)
+				defer func() { require.NoError(t, fresh.Close()) }()
+				return fresh.ConnectionState().PeerCertificates[0].Subject.Organization[0] == tt.want
+			}, patience, tick)
+			respond(t, stream, true)
+			require.NoError(t, stream.CloseSend())
+		})
+	}
+}
+
+// renew writes another certificate, of an organization, for the key that is there.
+func renew(t *testing.T, dir, organization string) {
+	t.Helper()
+	old, err := tls.LoadX509KeyPair(filepath.Join(dir, servingcert.CertificateFile), filepath.Join(dir, servingcert.KeyFile))
+	require.NoError(t, err)
+	key := old.PrivateKey.(crypto.Signer)
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{Organization: []string{organization}}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, servingcert.CertificateFile), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 }
 
 func scrape(t *testing.T, client *http.Client, r *rig) string {

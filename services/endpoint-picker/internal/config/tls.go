@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -25,7 +26,8 @@ const (
 
 // TLS says how servers encrypt.
 type TLS struct {
-	Reload       bool // certificates when their files change
+	Reload       bool          // certificates when their files change
+	ReloadEvery  time.Duration // how soon that is noticed; not a flag, as the kubelet takes longer to bring the files
 	MinVersion   string
 	CipherSuites []string
 }
@@ -44,7 +46,7 @@ type Messages struct {
 	MaxSend    Size
 }
 
-func defaultTLS() TLS { return TLS{Reload: true, MinVersion: defaultMinVersion} }
+func defaultTLS() TLS { return TLS{Reload: true, ReloadEvery: 10 * time.Second, MinVersion: defaultMinVersion} }
 
 func (t *TLS) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&t.Reload, flagCertReload, t.Reload, "Read certificates again when their files change.")

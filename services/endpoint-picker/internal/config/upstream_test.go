@@ -142,9 +142,8 @@ func TestArgumentsOfPublicCharts(t *testing.T) {
 			},
 			want: func(c *Config) {
 				c.GRPC.CertPath, c.HTTP.EnablePprof, c.Logging.Level, c.Drain.Timeout = "/tls", true, "error", 30*time.Second
-				c.TLS = TLS{Reload: true, MinVersion: "VersionTLS13", CipherSuites: []string{
-					"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-				}}
+				c.TLS.MinVersion = "VersionTLS13"
+				c.TLS.CipherSuites = []string{"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"}
 				c.Metrics = MetricsEndpoint{Auth: true, CertDir: "/metrics-tls", ClientCAFile: "/ca.crt"}
 			},
 			wantUnused: []string{
