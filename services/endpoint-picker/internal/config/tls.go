@@ -46,7 +46,9 @@ type Messages struct {
 	MaxSend    Size
 }
 
-func defaultTLS() TLS { return TLS{Reload: true, ReloadEvery: 10 * time.Second, MinVersion: defaultMinVersion} }
+func defaultTLS() TLS {
+	return TLS{Reload: true, ReloadEvery: 10 * time.Second, MinVersion: defaultMinVersion}
+}
 
 func (t *TLS) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&t.Reload, flagCertReload, t.Reload, "Read certificates again when their files change.")
