@@ -56,15 +56,8 @@ func TestGuardWithARealAPIServer(t *testing.T) {
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 
-	config := rest.AnonymousClientConfig(kube.RESTConfig())
-	config.BearerToken = token(t, admin, pickerName)
-	client, err := kubernetes.NewForConfig(config)
-	require.NoError(t, err)
-	handler := New(Params{
-		Log: zaptest.NewLogger(t), Tokens: client.AuthenticationV1().TokenReviews(), Access: client.AuthorizationV1().SubjectAccessReviews(), Clock: clock.RealClock{},
-	}).Protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }))
-
-	prometheus := token(t, admin, "prometheus")
+	picker := guarded(t, kube, token(t, admin, pickerName))
+	prometheus, curious := token(t, admin, "prometheus"), token(t, admin, "curious")
 	tests := []struct {
 		name  string
 		token string
@@ -73,15 +66,34 @@ func TestGuardWithARealAPIServer(t *testing.T) {
 	}{
 		{name: "one with the chart's role", token: prometheus, path: "/metrics", want: http.StatusOK},
 		{name: "elsewhere", token: prometheus, path: "/debug/pprof/heap", want: http.StatusForbidden},
-		{name: "an account without a role", token: token(t, admin, "curious"), path: "/metrics", want: http.StatusForbidden},
+		{name: "an account without a role", token: curious, path: "/metrics", want: http.StatusForbidden},
 		{name: "a broken signature", token: prometheus[:len(prometheus)-8], path: "/metrics", want: http.StatusUnauthorized},
 		{name: "no token of any kind", token: "x", path: "/metrics", want: http.StatusUnauthorized},
 	}
 	for _, tt := range tests {
-		request := httptest.NewRequest(http.MethodGet, tt.path, nil)
-		request.Header.Set("Authorization", "Bearer "+tt.token)
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, request)
-		assert.Equal(t, tt.want, w.Code, "%s: %s", tt.name, w.Body)
+		status, text := ask(picker, tt.token, tt.path)
+		assert.Equal(t, tt.want, status, "%s: %s", tt.name, text)
 	}
+	status, _ := ask(guarded(t, kube, curious), prometheus, "/metrics")
+	assert.Equal(t, http.StatusServiceUnavailable, status, "a picker that may not ask")
+}
+
+// guarded returns a page behind a guard that asks with a token of its own.
+func guarded(t *testing.T, kube *cluster.Cluster, own string) http.Handler {
+	t.Helper()
+	config := rest.AnonymousClientConfig(kube.RESTConfig())
+	config.BearerToken = own
+	client, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	return New(Params{
+		Log: zaptest.NewLogger(t), Tokens: client.AuthenticationV1().TokenReviews(), Access: client.AuthorizationV1().SubjectAccessReviews(), Clock: clock.RealClock{},
+	}).Protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }))
+}
+
+func ask(handler http.Handler, token, path string) (status int, text string) {
+	request := httptest.NewRequest(http.MethodGet, path, nil)
+	request.Header.Set("Authorization", "Bearer "+token)
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, request)
+	return w.Code, w.Body.String()
 }

@@ -17,7 +17,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -34,6 +34,7 @@ const (
 	outageFor  = 10 * time.Minute // that a yes holds while the API server is away
 	maxKept    = 1024
 	askTimeout = 5 * time.Second // of both reviews together
+	tellAgain  = time.Minute     // after an outage, before one more is told of
 )
 
 // tokenReviewer says whose a token is.
@@ -56,9 +57,16 @@ type Params struct {
 
 // Guard stands before HTTP handlers.
 type Guard struct {
-	params  Params
-	kept    *cache.LRUExpireCache
-	failing atomic.Bool // the last question had no answer
+	params Params
+	kept   *cache.LRUExpireCache
+	outage outage
+}
+
+// outage is what was said of questions without an answer. Clients can cause them, by asking too much: they must not fill the log.
+type outage struct {
+	mu     sync.Mutex
+	told   bool
+	toldAt time.Time
 }
 
 // question is what the API server is asked. The path and verb are those of the request, as Kubernetes writes them.
@@ -163,14 +171,26 @@ func (g *Guard) ask(ctx context.Context, token string, q question) (answer, erro
 
 // failed tells of the first question without an answer.
 func (g *Guard) failed(err error) {
-	if !g.failing.Swap(true) {
+	now := g.params.Clock.Now()
+	g.outage.mu.Lock()
+	tell := !g.outage.told && now.Sub(g.outage.toldAt) >= tellAgain
+	if tell {
+		g.outage.told, g.outage.toldAt = true, now
+	}
+	g.outage.mu.Unlock()
+	if tell {
 		g.params.Log.Warn("Metrics are shown only to those the API server let in before, as it cannot be asked: this wants create on "+
 			"tokenreviews and subjectaccessreviews, or --metrics-endpoint-auth=false", zap.Error(err))
 	}
 }
 
+// recovered tells of the end of an outage that was told of.
 func (g *Guard) recovered() {
-	if g.failing.Swap(false) {
+	g.outage.mu.Lock()
+	told := g.outage.told
+	g.outage.told = false
+	g.outage.mu.Unlock()
+	if told {
 		g.params.Log.Info("The API server says again who may see metrics")
 	}
 }

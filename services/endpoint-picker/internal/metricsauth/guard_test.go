@@ -225,6 +225,25 @@ func TestOutageOfTheAPIServer(t *testing.T) {
 	assert.Equal(t, 1, r.logs.FilterMessage("The API server says again who may see metrics").Len())
 }
 
+func TestOutagesDoNotFillTheLog(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	flap := func(times int) {
+		for n := range times {
+			r.set(func(r *rig) { r.away = errAway })
+			require.Equal(t, 503, r.status(fmt.Sprintf("away-%d", n)))
+			r.set(func(r *rig) { r.away = nil })
+			r.pass(deniedFor + time.Millisecond)
+			require.Equal(t, 401, r.status(fmt.Sprintf("back-%d", n)))
+		}
+	}
+	flap(5) // within a minute
+	assert.Equal(t, 2, r.logs.Len(), "its beginning and its end")
+	r.pass(tellAgain)
+	flap(1)
+	assert.Equal(t, 4, r.logs.Len())
+}
+
 func TestAClientThatLeavesIsNoOutage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
