@@ -1,12 +1,16 @@
 // Package httpserver serves what every service shows of itself: /healthz and /readyz on one address, /metrics, on
 // request /debug/pprof/, and a service's own debug pages on another.
 //
+// Health is open to all, as probes have no credentials. Who may see the other address is up to the service: Protect stands
+// before all its pages, TLS encrypts it and can ask for certificates; without them it is open too.
+//
 // Listen opens the ports, so that a port in use is an error at start; Run serves until its context ends, which should be
 // the last thing to end, because probes and scrapes go on while a service drains. Every phase of a request has a time limit.
 package httpserver
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -41,6 +45,10 @@ type Params struct {
 	Live, Ready []Check
 	// Handlers are served beside /metrics, by pattern of http.ServeMux.
 	Handlers map[string]http.Handler
+	// Protect puts before all that is served beside health a handler that passes on what may be seen; nil lets everybody see it.
+	Protect func(next http.Handler) http.Handler
+	// TLS is for the same address; nil serves it in plaintext.
+	TLS *tls.Config
 }
 
 // Server serves health on one address and metrics on another.
@@ -75,11 +83,13 @@ func New(p Params) *Server {
 			MaxHeaderBytes:    maxHeaderBytes,
 		}}
 	}
-	return &Server{
+	s := &Server{
 		log:     p.Log,
-		metrics: serve(metricsFlag, p.MetricsAddress, metricsMux(p)),
+		metrics: serve(metricsFlag, p.MetricsAddress, metricsHandler(p)),
 		health:  serve(healthFlag, p.HealthAddress, healthMux(p)),
 	}
+	s.metrics.server.TLSConfig = p.TLS
+	return s
 }
 
 // Listen opens both addresses or none.
@@ -152,7 +162,7 @@ func (e *endpoint) run(ctx context.Context) error {
 		return nil
 	}
 	served := make(chan error, 1)
-	go func() { served <- e.server.Serve(e.listener) }()
+	go func() { served <- e.serve() }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve --%s %s: %w", e.flag, e.address, err)
@@ -169,11 +179,26 @@ func (e *endpoint) run(ctx context.Context) error {
 	return nil
 }
 
+func (e *endpoint) serve() error {
+	if e.server.TLSConfig == nil {
+		return e.server.Serve(e.listener)
+	}
+	return e.server.ServeTLS(e.listener, "", "") // the configuration has the certificate
+}
+
 func (e *endpoint) realAddress() string {
 	if e.listener == nil {
 		return ""
 	}
 	return e.listener.Addr().String()
+}
+
+func metricsHandler(p Params) http.Handler {
+	mux := metricsMux(p)
+	if p.Protect == nil {
+		return mux
+	}
+	return p.Protect(mux)
 }
 
 func metricsMux(p Params) *http.ServeMux {

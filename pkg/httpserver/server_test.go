@@ -2,10 +2,13 @@ package httpserver
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,6 +138,54 @@ func TestMetricsPort(t *testing.T) {
 			assert.Contains(t, body, tt.want)
 		})
 	}
+}
+
+func TestProtectStandsBeforeAllButHealth(t *testing.T) {
+	t.Parallel()
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") })
+	var seen atomic.Int32
+	s := start(t, Params{
+		Options: Options{EnablePprof: true}, Gatherer: prometheus.NewRegistry(), Handlers: map[string]http.Handler{"/debug/pool": page},
+		Protect: func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				seen.Add(1)
+				if r.URL.Query().Has("let-me-in") {
+					next.ServeHTTP(w, r)
+					return
+				}
+				http.Error(w, "no", http.StatusForbidden)
+			})
+		},
+	})
+	for n, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pool", "/other"} {
+		status, _ := get(t, s.MetricsAddress(), path)
+		assert.Equal(t, 403, status, path)
+		assert.EqualValues(t, n+1, seen.Load())
+	}
+	status, body := get(t, s.MetricsAddress(), "/debug/pool?let-me-in")
+	assert.Equal(t, 200, status)
+	assert.Equal(t, "page", body)
+	status, _ = get(t, s.HealthAddress(), "/healthz")
+	assert.Equal(t, 200, status)
+}
+
+func TestMetricsOverTLS(t *testing.T) {
+	t.Parallel()
+	lender := httptest.NewUnstartedServer(nil) // of a certificate and of the client that trusts it
+	lender.StartTLS()
+	defer lender.Close()
+	s := start(t, Params{Gatherer: prometheus.NewRegistry(), TLS: &tls.Config{Certificates: lender.TLS.Certificates}})
+
+	client := lender.Client()
+	defer client.CloseIdleConnections()
+	response, err := client.Get("https://" + s.MetricsAddress() + "/metrics")
+	require.NoError(t, err)
+	defer response.Body.Close()
+	assert.Equal(t, 200, response.StatusCode)
+	status, _ := get(t, s.MetricsAddress(), "/metrics")
+	assert.Equal(t, 400, status, "plaintext")
+	status, _ = get(t, s.HealthAddress(), "/healthz")
+	assert.Equal(t, 200, status, "health is for probes")
 }
 
 func TestOneFailingCollectorDoesNotHideTheOthers(t *testing.T) {

@@ -60,6 +60,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- first $given -}}
 {{- end -}}
 
+{{- define "endpoint-picker.metricsCertificatePath" -}}
+/etc/endpoint-picker/metrics-tls
+{{- end -}}
+
+{{/* Of what has no namespace. */}}
+{{- define "endpoint-picker.clusterName" -}}
+{{- printf "%s:%s" .Release.Namespace (include "endpoint-picker.fullname" .) -}}
+{{- end -}}
+
 {{/* The seconds of all phases of a pod's end. */}}
 {{- define "endpoint-picker.gracePeriod" -}}
 {{- $seconds := 0 -}}
@@ -70,4 +79,29 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 {{- $seconds -}}
+{{- end -}}
+
+{{/* What is mounted: the volumes, and where. */}}
+{{- define "endpoint-picker.volumes" -}}
+{{- with .Values.gateway.certificateSecret }}
+- {name: certificate, secret: {secretName: {{ . }}}}
+{{- end }}
+{{- with .Values.metrics.certificateSecret }}
+- {name: metrics-certificate, secret: {secretName: {{ . }}}}
+{{- end }}
+{{- if eq (include "endpoint-picker.source" .) "file" }}
+- {name: endpoints, configMap: {name: {{ .Values.endpoints.configMap }}}}
+{{- end }}
+{{- end -}}
+
+{{- define "endpoint-picker.volumeMounts" -}}
+{{- if .Values.gateway.certificateSecret }}
+- {name: certificate, mountPath: {{ include "endpoint-picker.certificatePath" . }}, readOnly: true}
+{{- end }}
+{{- if .Values.metrics.certificateSecret }}
+- {name: metrics-certificate, mountPath: {{ include "endpoint-picker.metricsCertificatePath" . }}, readOnly: true}
+{{- end }}
+{{- if eq (include "endpoint-picker.source" .) "file" }}
+- {name: endpoints, mountPath: {{ include "endpoint-picker.endpointsPath" . }}, readOnly: true}
+{{- end }}
 {{- end -}}

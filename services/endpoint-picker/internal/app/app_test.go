@@ -84,6 +84,8 @@ func apiServer(t *testing.T, target netip.AddrPort) *httptest.Server {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/v1alpha2"): // a group that nobody installed
 			w.WriteHeader(http.StatusNotFound)
+		case r.Method == http.MethodPost:
+			review(w, r)
 		case !known || r.Method != http.MethodGet:
 			w.WriteHeader(http.StatusForbidden)
 		case r.URL.Query().Has("sendInitialEvents"): // as servers without WatchList do
@@ -112,7 +114,7 @@ type rig struct {
 	stopped chan error
 }
 
-func newRig(t *testing.T, drain config.Drain) *rig {
+func newRig(t *testing.T, drain config.Drain, changes ...func(cfg *config.Config)) *rig {
 	t.Helper()
 	r := &rig{target: newModel(t), stopped: make(chan error, 1)}
 	r.api = apiServer(t, netip.MustParseAddrPort(r.target))
@@ -121,7 +123,7 @@ func newRig(t *testing.T, drain config.Drain) *rig {
 	cfg.Kube.Kubeconfig = kubeconfig(t, r.api.URL)
 	cfg.Pool.Name.Namespace, cfg.Pool.Name.Name = "ns", "pool"
 	cfg.Drain = drain
-	r.start(t, cfg)
+	r.start(t, cfg, changes...)
 	return r
 }
 
@@ -145,10 +147,14 @@ func newModel(t *testing.T) string {
 }
 
 // start runs the picker until the test ends.
-func (r *rig) start(t *testing.T, cfg *config.Config) {
+func (r *rig) start(t *testing.T, cfg *config.Config, changes ...func(cfg *config.Config)) {
 	t.Helper()
 	cfg.GRPC = config.GRPC{}
 	cfg.HTTP.MetricsAddress, cfg.HTTP.HealthAddress = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Metrics.Auth = false
+	for _, change := range changes {
+		change(cfg)
+	}
 
 	core, logs := zaptest.New(zap.InfoLevel)
 	r.logs = logs

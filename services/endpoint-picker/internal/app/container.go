@@ -58,6 +58,7 @@ type parts struct {
 	Health    *health.Server
 	Endpoints *metrics.EndpointCollector
 
+	Certificates    *certificates
 	HTTP            *httpserver.Server
 	ExtProcListener extProcListener
 	HealthListener  healthListener
@@ -101,6 +102,8 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		newBalancer,
 
 		// What gateways, probes and Prometheus connect to.
+		newCertificates,
+		newProtection,
 		newExtProc,
 		newHealth,
 		newExtProcListener,
@@ -225,15 +228,12 @@ func newHealth(s *datastore.Store, w ruleWatch) *health.Server {
 	return health.NewServer(readiness{store: s, rules: w}, extproc.ServiceName)
 }
 
-func newExtProcListener(cfg *config.Config, log *zap.Logger, s *extproc.Server) (extProcListener, error) {
-	secured := grpcserver.Options{
-		Secure: cfg.GRPC.Secure, CertPath: cfg.GRPC.CertPath, MaxRequestBody: int(cfg.ExtProc.MaxRequestBody),
+func newExtProcListener(cfg *config.Config, log *zap.Logger, s *extproc.Server, c *certificates) extProcListener {
+	options := grpcserver.Options{
+		TLS: c.forGateways(), MaxRequestBody: int(cfg.ExtProc.MaxRequestBody),
+		MaxReceive: int(cfg.Messages.MaxReceive), MaxSend: int(cfg.Messages.MaxSend),
 	}
-	options, err := secured.ServerOptions()
-	if err != nil {
-		return extProcListener{}, fmt.Errorf("prepare ext_proc server: %w", err)
-	}
-	return extProcListener{newListener(log, config.FlagGRPCPort, cfg.GRPC.Port, s, append(options, s.ServerOption())...)}, nil
+	return extProcListener{newListener(log, config.FlagGRPCPort, cfg.GRPC.Port, s, append(options.ServerOptions(), s.ServerOption())...)}
 }
 
 func newHealthListener(cfg *config.Config, log *zap.Logger, h *health.Server) healthListener {
@@ -244,11 +244,25 @@ func newListener(log *zap.Logger, flag string, port int, s grpcserver.Service, o
 	return grpcserver.New(grpcserver.Params{Log: log.Named("grpc"), Flag: flag, Port: port, Options: options, Service: s})
 }
 
-func newHTTPServer(cfg *config.Config, log *zap.Logger, r *prometheus.Registry, h *health.Server) *httpserver.Server {
+// httpParts are what newHTTPServer needs.
+type httpParts struct {
+	dig.In
+
+	Config       *config.Config
+	Log          *zap.Logger
+	Registry     *prometheus.Registry
+	Health       *health.Server
+	Certificates *certificates
+	Protection   protection
+}
+
+func newHTTPServer(p httpParts) *httpserver.Server {
 	return httpserver.New(httpserver.Params{
-		Options:  cfg.HTTP,
-		Log:      log.Named("http"),
-		Gatherer: r,
-		Ready:    []httpserver.Check{{Name: "pool", Probe: func(context.Context) error { return h.Ready() }}},
+		Options:  p.Config.HTTP,
+		Log:      p.Log.Named("http"),
+		Gatherer: p.Registry,
+		Ready:    []httpserver.Check{{Name: "pool", Probe: func(context.Context) error { return p.Health.Ready() }}},
+		Protect:  p.Protection,
+		TLS:      p.Certificates.forMetrics(),
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	inferenceclient "sigs.k8s.io/gateway-api-inference-extension/client-go/clientset/versioned"
 
 	"fairlead.dev/services/endpoint-picker/internal/config"
@@ -32,6 +33,7 @@ const (
 
 // clients are those of the cluster; all nil where there is none.
 type clients struct {
+	config    *rest.Config
 	core      kubernetes.Interface
 	inference inferenceclient.Interface
 	dynamic   dynamic.Interface
@@ -42,18 +44,18 @@ func newClients(cfg *config.Config) (*clients, error) {
 	if cfg.Pool.File != "" {
 		return &clients{}, nil
 	}
-	rest, err := cfg.Kube.RESTConfig(userAgent())
+	config, err := cfg.Kube.RESTConfig(userAgent())
 	if err != nil {
 		return nil, err
 	}
-	made := &clients{}
-	if made.core, err = kubernetes.NewForConfig(rest); err != nil {
+	made := &clients{config: config}
+	if made.core, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	if made.inference, err = inferenceclient.NewForConfig(rest); err != nil {
+	if made.inference, err = inferenceclient.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	if made.dynamic, err = dynamic.NewForConfig(rest); err != nil {
+	if made.dynamic, err = dynamic.NewForConfig(config); err != nil {
 		return nil, err
 	}
 	return made, nil

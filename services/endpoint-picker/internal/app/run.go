@@ -56,10 +56,13 @@ func (p *parts) listen() error {
 // run starts every part, waits for ctx, drains, and ends the rest. The work of the parts has a context of its own:
 // requests that are open, or still come in, need endpoints and their load until the last of them is gone.
 func (p *parts) run(ctx context.Context) error {
+	for _, f := range p.Config.Unused {
+		p.Log.Info("Flag has no effect", zap.String("flag", f.Name), zap.String("reason", f.Why))
+	}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, work := errgroup.WithContext(work)
-	for _, part := range []func(context.Context){p.Source.Run, p.RuleWatch.Run, p.Store.Run, p.Scraper.Run, p.Health.Run, p.ExtProc.Run, p.Reloader.Run, p.Balancer.Run} {
+	for _, part := range []func(context.Context){p.Source.Run, p.RuleWatch.Run, p.Store.Run, p.Scraper.Run, p.Health.Run, p.ExtProc.Run, p.Reloader.Run, p.Balancer.Run, p.Certificates.Run} {
 		group.Go(func() error {
 			part(work)
 			return nil

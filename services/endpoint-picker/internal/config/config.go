@@ -78,6 +78,11 @@ type Config struct {
 	Outliers outlier.Options
 	Plugins  Plugins
 	Drain    Drain
+	TLS      TLS
+	Metrics  MetricsEndpoint
+	Messages Messages
+
+	Unused []UnusedFlag // that were given
 }
 
 // GRPC says where gateways and health checks connect, and how.
@@ -122,6 +127,8 @@ func Default() *Config {
 		Scraping: modelserver.DefaultOptions(),
 		Outliers: outlier.DefaultOptions(),
 		Drain:    Drain{Delay: 5 * time.Second, Timeout: 2 * time.Minute},
+		TLS:      defaultTLS(),
+		Metrics:  MetricsEndpoint{Auth: true},
 	}
 }
 
@@ -139,6 +146,9 @@ func Parse(args []string, w io.Writer) (*Config, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("%w: see --help", err)
 	}
+	if c.Pool.File != "" && !fs.Changed(flagMetricsAuth) {
+		c.Metrics.Auth = false // there is nobody to ask
+	}
 	switch {
 	case *showVersion:
 		c.Command = CommandVersion
@@ -149,7 +159,7 @@ func Parse(args []string, w io.Writer) (*Config, error) {
 	case fs.NArg() > 0:
 		return nil, fmt.Errorf("unexpected argument %q: all settings are flags, see --help", fs.Arg(0))
 	}
-	return c, c.Validate()
+	return c, errors.Join(c.applyUpstreamFlags(fs), c.Validate())
 }
 
 // AddFlags binds the configuration to its flags.
@@ -201,6 +211,11 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Time after SIGTERM in which the picker is unready and still accepts requests, for the news to spread.")
 	fs.DurationVar(&c.Drain.Timeout, flagDrainTimeout, c.Drain.Timeout,
 		"Time after that in which requests may finish; longer ones are cut. Choose it above the longest response.")
+
+	c.TLS.addFlags(fs)
+	c.Metrics.addFlags(fs)
+	c.Messages.addFlags(fs)
+	addUpstreamFlags(fs)
 }
 
 // Validate returns what is wrong, all of it, and how to mend it.
@@ -216,6 +231,9 @@ func (c *Config) Validate() error {
 		validateOutliers(c.Outliers),
 		c.Plugins.validate(),
 		c.Drain.validate(),
+		c.TLS.validate(),
+		c.Metrics.validate(c.Pool),
+		c.Messages.validate(),
 	)
 }
 

@@ -3,6 +3,8 @@ package config
 import (
 	"bytes"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +124,21 @@ func TestEveryFlagSaysWhatItIs(t *testing.T) {
 	Default().AddFlags(fs)
 	fs.VisitAll(func(f *pflag.Flag) {
 		assert.True(t, strings.HasSuffix(f.Usage, "."), "%s: %s", f.Name, f.Usage)
+	})
+}
+
+func TestEveryFlagIsInTheREADME(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	require.NoError(t, err)
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	Default().AddFlags(fs)
+	fs.VisitAll(func(f *pflag.Flag) {
+		name := "--" + f.Name
+		if f.Shorthand != "" {
+			name = "-" + f.Shorthand
+		}
+		assert.Contains(t, string(readme), "`"+name+"`")
 	})
 }
 

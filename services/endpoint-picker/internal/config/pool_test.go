@@ -45,6 +45,7 @@ func TestEndpointsComeFromExactlyOnePlace(t *testing.T) {
 		{name: "only ports", give: []string{ports}, want: "--pool-name is missing: give the name of the InferencePool to serve, or else --endpoint-selector or --endpoints-file"},
 		{name: "selector without ports", give: []string{selector}, want: "--endpoint-target-ports is missing: give the ports of the pods that --endpoint-selector selects"},
 		{name: "pool with ports", give: []string{"--pool-name=p", ports}, want: "--endpoint-target-ports has no use with --pool-name, which says the ports: leave it out"},
+		{name: "file and metrics for some", give: []string{"--endpoints-file=/f", "--metrics-endpoint-auth"}, want: "--metrics-endpoint-auth asks the API server, which --endpoints-file does without: leave one of them out"},
 		{name: "file with ports", give: []string{"--endpoints-file=/f", ports}, want: "--endpoint-target-ports has no use with --endpoints-file, which says the ports: leave it out"},
 		{name: "selector without namespace", give: []string{selector, ports, "--pool-namespace="}, want: "--pool-namespace is empty: give the namespace of the InferencePool or the pods, or leave the flag out"},
 		{name: "no selector", give: []string{"--endpoint-selector=", ports}, want: invalid("endpoint-selector", "", "it is empty and would select every pod: give one such as app=vllm")},

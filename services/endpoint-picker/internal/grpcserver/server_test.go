@@ -2,15 +2,12 @@ package grpcserver
 
 import (
 	"context"
-	"crypto/ecdsa"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
+	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,10 +17,12 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 )
 
 const patience = 10 * time.Second
@@ -121,11 +120,18 @@ func TestPortInUse(t *testing.T) {
 	s.Close()
 }
 
-func TestSelfSignedServing(t *testing.T) {
+// selfSigned is a certificate of a test server's.
+func selfSigned(t *testing.T) *tls.Config {
+	t.Helper()
+	lender := httptest.NewUnstartedServer(nil)
+	lender.StartTLS()
+	defer lender.Close()
+	return &tls.Config{Certificates: lender.TLS.Certificates, MinVersion: tls.VersionTLS12}
+}
+
+func TestTLS(t *testing.T) {
 	t.Parallel()
-	options, err := Options{Secure: true}.ServerOptions()
-	require.NoError(t, err)
-	s := start(t, options...)
+	s := start(t, Options{TLS: selfSigned(t)}.ServerOptions()...)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		cfg := &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version, NextProtos: []string{"h2"}}
 		_, port, err := net.SplitHostPort(s.Address())
@@ -135,38 +141,39 @@ func TestSelfSignedServing(t *testing.T) {
 		state := conn.ConnectionState()
 		assert.Equal(t, version, state.Version)
 		assert.Equal(t, "h2", state.NegotiatedProtocol)
-		assert.IsType(t, &ecdsa.PublicKey{}, state.PeerCertificates[0].PublicKey)
 		require.NoError(t, conn.Close())
 	}
 	_, cancel := watch(t, connect(t, s, credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
 	cancel()
 }
 
-func TestCertificateOfAFolder(t *testing.T) {
+func TestMessageSizes(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	_, err := Options{Secure: true, CertPath: dir}.ServerOptions()
-	require.ErrorContains(t, err, "load certificate of --cert-path "+dir)
-
-	c, err := selfSigned(time.Now())
-	require.NoError(t, err)
-	key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
-	require.NoError(t, err)
-	for name, block := range map[string]*pem.Block{
-		certificateFile: {Type: "CERTIFICATE", Bytes: c.Certificate[0]}, keyFile: {Type: "PRIVATE KEY", Bytes: key},
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
+	large := strings.Repeat("a", 10<<10)
+	tests := []struct {
+		name string
+		give Options
+		want codes.Code
+	}{
+		{name: "by the largest body", give: Options{}, want: codes.NotFound}, // the service of that name, which was read
+		{name: "received ones bounded", give: Options{MaxReceive: 9 << 10}, want: codes.ResourceExhausted},
+		{name: "sent ones bounded", give: Options{MaxSend: 1}, want: codes.NotFound},
 	}
-	loaded, err := Options{Secure: true, CertPath: dir}.certificate()
-	require.NoError(t, err)
-	assert.Equal(t, c.Certificate, loaded.Certificate)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			client := connect(t, start(t, tt.give.ServerOptions()...), insecure.NewCredentials())
+			_, err := client.Check(t.Context(), &healthv1.HealthCheckRequest{Service: large})
+			assert.Equal(t, tt.want, status.Code(err))
+			_, err = client.Check(t.Context(), &healthv1.HealthCheckRequest{})
+			assert.Equal(t, tt.give.MaxSend == 1, status.Code(err) == codes.ResourceExhausted, err)
+		})
+	}
 }
 
 func TestManyStreamsOnOneConnection(t *testing.T) {
 	t.Parallel()
-	options, err := Options{}.ServerOptions()
-	require.NoError(t, err)
-	client := connect(t, start(t, options...), insecure.NewCredentials())
+	client := connect(t, start(t, Options{}.ServerOptions()...), insecure.NewCredentials())
 	var open sync.WaitGroup
 	for range 500 {
 		open.Go(func() { watch(t, client) })

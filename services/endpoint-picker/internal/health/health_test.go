@@ -124,4 +124,11 @@ func TestUnknownServiceIsSaidToBe(t *testing.T) {
 	r := newRig(t)
 	_, err := r.client.Check(t.Context(), &healthv1.HealthCheckRequest{Service: "other"})
 	require.Equal(t, codes.NotFound, status.Code(err))
+
+	// Whoever watches is told the same in another way, and the stream stays open, as gRPC's protocol has it.
+	watch, err := r.client.Watch(t.Context(), &healthv1.HealthCheckRequest{Service: "other"})
+	require.NoError(t, err)
+	answer, err := watch.Recv()
+	require.NoError(t, err)
+	assert.Equal(t, healthv1.HealthCheckResponse_SERVICE_UNKNOWN, answer.GetStatus())
 }

@@ -1,0 +1,116 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/endpoint-picker/internal/config"
+	"fairlead.dev/services/endpoint-picker/internal/metrics"
+	"fairlead.dev/services/endpoint-picker/internal/metricsauth"
+	"fairlead.dev/services/endpoint-picker/internal/servingcert"
+)
+
+const (
+	commonName = "endpoint-picker"
+	// Reviews have a client of their own: guessed tokens must not use up what informers may ask.
+	reviewQPS   = 5
+	reviewBurst = 10
+)
+
+// certificates are what the servers show; nil where one speaks plaintext.
+type certificates struct {
+	gateways *servingcert.Store
+	metrics  *servingcert.Store
+	options  servingcert.Options
+}
+
+func newCertificates(cfg *config.Config, log *zap.Logger, c clock.RealClock, r *prometheus.Registry) (*certificates, error) {
+	options, err := cfg.TLS.Options()
+	if err != nil {
+		return nil, err
+	}
+	made := &certificates{options: options}
+	params := servingcert.Params{Log: log.Named("certificates")}
+	if cfg.TLS.Reload {
+		params.Interval = cfg.TLS.ReloadEvery
+	}
+	switch {
+	case !cfg.GRPC.Secure:
+	case cfg.GRPC.CertPath == "":
+		made.gateways, err = servingcert.SelfSigned(commonName, options, c.Now())
+	default:
+		params.Dir = cfg.GRPC.CertPath
+		made.gateways, err = servingcert.Load(params)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load certificate of --cert-path: %w", err)
+	}
+	if cfg.Metrics.CertDir != "" {
+		params.Dir, params.ClientCAFile = cfg.Metrics.CertDir, cfg.Metrics.ClientCAFile
+		if made.metrics, err = servingcert.Load(params); err != nil {
+			return nil, fmt.Errorf("load certificate of --metrics-cert-dir: %w", err)
+		}
+	}
+	made.register(r)
+	return made, nil
+}
+
+// register shows when the certificates end.
+func (c *certificates) register(r *prometheus.Registry) {
+	for server, store := range map[string]*servingcert.Store{"ext_proc": c.gateways, "metrics": c.metrics} {
+		if store != nil {
+			metrics.RegisterCertificate(r, server, store.Expiry)
+		}
+	}
+}
+
+// forGateways returns the settings of the ext_proc server, nil for plaintext.
+func (c *certificates) forGateways() *tls.Config { return c.settings(c.gateways) }
+
+// forMetrics returns the settings of the metrics server, nil for plaintext.
+func (c *certificates) forMetrics() *tls.Config { return c.settings(c.metrics) }
+
+func (c *certificates) settings(s *servingcert.Store) *tls.Config {
+	if s == nil {
+		return nil
+	}
+	return s.TLS(c.options)
+}
+
+// Run keeps the certificates true to their files until ctx ends.
+func (c *certificates) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, store := range []*servingcert.Store{c.gateways, c.metrics} {
+		if store != nil {
+			running.Go(func() { store.Run(ctx) })
+		}
+	}
+}
+
+// protection stands before metrics; nil lets everybody see them.
+type protection func(next http.Handler) http.Handler
+
+func newProtection(cfg *config.Config, log *zap.Logger, made *clients, c clock.RealClock) (protection, error) {
+	if !cfg.Metrics.Auth {
+		return nil, nil
+	}
+	kube := rest.CopyConfig(made.config)
+	kube.QPS, kube.Burst = reviewQPS, reviewBurst
+	client, err := kubernetes.NewForConfig(kube)
+	if err != nil {
+		return nil, fmt.Errorf("make client for reviews: %w", err)
+	}
+	return metricsauth.New(metricsauth.Params{
+		Log: log.Named("metricsauth"), Tokens: client.AuthenticationV1().TokenReviews(), Access: client.AuthorizationV1().SubjectAccessReviews(), Clock: c,
+	}).Protect, nil
+}

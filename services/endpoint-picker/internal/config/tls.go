@@ -1,0 +1,108 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"fairlead.dev/services/endpoint-picker/internal/servingcert"
+)
+
+const (
+	flagCertReload    = "enable-cert-reload"
+	flagMinVersion    = "tls-min-version"
+	flagCipherSuites  = "tls-cipher-suites"
+	flagMaxReceive    = "grpc-max-recv-msg-size"
+	flagMaxSend       = "grpc-max-send-msg-size"
+	flagMetricsAuth   = "metrics-endpoint-auth"
+	flagMetricsCA     = "metrics-client-ca-file"
+	flagMetricsCerts  = "metrics-cert-dir"
+	defaultMinVersion = "VersionTLS12"
+	maxMessage        = math.MaxInt32 // as much as a frame of gRPC can say, and more than anybody wants
+)
+
+// TLS says how servers encrypt.
+type TLS struct {
+	Reload       bool          // certificates when their files change
+	ReloadEvery  time.Duration // how soon that is noticed; not a flag, as the kubelet takes longer to bring the files
+	MinVersion   string
+	CipherSuites []string
+}
+
+// MetricsEndpoint says who may see metrics, and how they are encrypted.
+type MetricsEndpoint struct {
+	Auth         bool   // ask the API server
+	ClientCAFile string // authorities of which clients must have a certificate
+	CertDir      string // folder of tls.crt and tls.key; empty serves in plaintext
+}
+
+// Messages bounds the messages of gateways, in bytes. Zero leaves room for the largest request body, and does not bound
+// what is sent.
+type Messages struct {
+	MaxReceive Size
+	MaxSend    Size
+}
+
+func defaultTLS() TLS {
+	return TLS{Reload: true, ReloadEvery: 10 * time.Second, MinVersion: defaultMinVersion}
+}
+
+func (t *TLS) addFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&t.Reload, flagCertReload, t.Reload, "Read certificates again when their files change.")
+	fs.StringVar(&t.MinVersion, flagMinVersion, t.MinVersion, "Oldest TLS that is spoken: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13.")
+	fs.StringSliceVar(&t.CipherSuites, flagCipherSuites, t.CipherSuites,
+		"Cipher suites of TLS 1.2 and older, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256. Empty: those of Go. TLS 1.3 has no choice.")
+}
+
+// Options returns the same for a server.
+func (t *TLS) Options() (servingcert.Options, error) {
+	version, err := servingcert.ParseVersion(t.MinVersion)
+	if err != nil {
+		return servingcert.Options{}, fmt.Errorf("--%s %w", flagMinVersion, err)
+	}
+	suites, err := servingcert.ParseCipherSuites(t.CipherSuites)
+	if err != nil {
+		return servingcert.Options{}, fmt.Errorf("--%s %w", flagCipherSuites, err)
+	}
+	return servingcert.Options{MinVersion: version, CipherSuites: suites}, nil
+}
+
+func (t *TLS) validate() error {
+	_, err := t.Options()
+	return err
+}
+
+func (m *MetricsEndpoint) addFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&m.Auth, flagMetricsAuth, m.Auth,
+		"Show metrics and debug pages only to those with a bearer token whom the Kubernetes API server lets (get on /metrics).")
+	fs.StringVar(&m.CertDir, flagMetricsCerts, m.CertDir, "Folder of tls.crt and tls.key for the metrics address. Empty: plaintext.")
+	fs.StringVar(&m.ClientCAFile, flagMetricsCA, m.ClientCAFile,
+		"File of authorities, in PEM, of which clients of the metrics address must have a certificate.")
+}
+
+func (m *MetricsEndpoint) validate(p Pool) error {
+	if m.Auth && p.File != "" {
+		return errors.New("--" + flagMetricsAuth + " asks the API server, which --" + flagEndpointsFile + " does without: leave one of them out")
+	}
+	if m.ClientCAFile != "" && m.CertDir == "" {
+		return errors.New("--" + flagMetricsCA + " has no use without --" + flagMetricsCerts + ": give both")
+	}
+	return nil
+}
+
+func (m *Messages) addFlags(fs *pflag.FlagSet) {
+	fs.Var(&m.MaxReceive, flagMaxReceive, "Largest gRPC message of a gateway, such as 10MiB. 0 leaves room for the largest request body.")
+	fs.Var(&m.MaxSend, flagMaxSend, "Largest gRPC message to a gateway. 0 does not bound it.")
+}
+
+func (m *Messages) validate() error {
+	for flag, size := range map[string]*Size{flagMaxReceive: &m.MaxReceive, flagMaxSend: &m.MaxSend} {
+		if *size < 0 || *size > maxMessage {
+			return fmt.Errorf("--%s %s is out of range: give up to 2Gi-1, or 0 for none of its own", flag, size)
+		}
+	}
+	return nil
+}

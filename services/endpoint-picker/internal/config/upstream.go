@@ -1,0 +1,206 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+
+	"fairlead.dev/pkg/logging"
+)
+
+// The flags of the llm-d router, of the Gateway API Inference Extension's own pickers, and of the charts for them, as far
+// as they are not ours too: other names of our settings, flags that change nothing here, and flags that are refused.
+
+const (
+	flagMetricsPort  = "metrics-port"
+	flagVerbosity    = "v"
+	flagZapEncoder   = "zap-encoder"
+	flagZapLevel     = "zap-log-level"
+	flagZapDevel     = "zap-devel"
+	flagLogLevel     = "log-level"
+	flagLogFormat    = "log-format"
+	flagMetricsBind  = "metrics-bind-address"
+	defaultVerbosity = 2
+	debugVerbosity   = 4 // the first that upstream calls debug
+)
+
+// An UnusedFlag was given and changes nothing.
+type UnusedFlag struct {
+	Name string
+	Why  string
+}
+
+// unusedFlags change nothing here, whatever they are set to.
+var unusedFlags = []struct {
+	name, why string
+	isSwitch  bool
+}{
+	{name: "ha-enable-leader-election", isSwitch: true, why: "all replicas are active side by side, and ready, so there is no leader to elect"},
+	{name: "health-checking", isSwitch: true, why: "gRPC health is always served on --" + FlagGRPCHealthPort},
+	{name: "enable-grpc-stream-metrics", isSwitch: true, why: "streams are always counted: fairlead_picker_streams_in_flight and fairlead_picker_streams_total"},
+	{name: "allow-experimental-plugins", isSwitch: true, why: "every plugin that is built in may be used"},
+	{name: "refresh-prometheus-metrics-interval", why: "metrics are made when they are scraped"},
+	{name: "zap-stacktrace-level", why: "logs have no stack traces: an error says where it comes from"},
+	{name: "zap-time-encoding", why: "times in logs are always RFC 3339 in JSON, and the time of day on a console"},
+}
+
+// refusedFlags named metrics of model servers. What has to be said of them today is said in the configuration; a value
+// that holds anyway (KServe's charts have one) changes nothing and is let pass.
+var refusedFlags = []struct {
+	name, harmless, instead string
+	isSwitch                bool
+}{
+	{name: "total-queued-requests-metric", harmless: "vllm:num_requests_waiting", instead: insteadOfMetric},
+	{name: "total-running-requests-metric", harmless: "vllm:num_requests_running", instead: insteadOfMetric},
+	{name: "kv-cache-usage-percentage-metric", harmless: "vllm:kv_cache_usage_perc", instead: insteadOfMetric},
+	{name: "lora-info-metric", harmless: "vllm:lora_requests_info", instead: insteadOfMetric},
+	{name: "cache-info-metric", harmless: "vllm:cache_config_info", instead: insteadOfMetric},
+	{name: "model-server-metrics-scheme", harmless: "http", instead: "scheme" + insteadOfSource},
+	{name: "model-server-metrics-path", harmless: "/metrics", instead: "path" + insteadOfSource},
+	{name: "model-server-metrics-https-insecure-skip-verify", harmless: "true", isSwitch: true, instead: "insecureSkipVerify" + insteadOfSource},
+}
+
+const (
+	insteadOfMetric = "engineConfigs of the plugin core-metrics-extractor"
+	insteadOfSource = " of the plugin metrics-data-source"
+)
+
+// addUpstreamFlags adds all of these flags. Their values stay in fs until applyUpstreamFlags.
+func addUpstreamFlags(fs *pflag.FlagSet) {
+	fs.Int(flagMetricsPort, 0, "Port of /metrics: --"+flagMetricsBind+" on all addresses.")
+	fs.IntP(flagVerbosity, flagVerbosity, defaultVerbosity, "Verbosity of logs, where --"+flagLogLevel+" is not given: debug from 4 on, below it info.")
+	fs.String(flagZapLevel, "", "The same as a name, or as a number above 0.")
+	fs.String(flagZapEncoder, "", "Form of the log lines, where --"+flagLogFormat+" is not given: json or console.")
+	fs.Bool(flagZapDevel, false, "Log to a console, where nothing else is said.")
+	for _, f := range unusedFlags {
+		addByKind(fs, f.name, "Accepted, without effect: "+f.why+".", f.isSwitch)
+	}
+	for _, f := range refusedFlags {
+		addByKind(fs, f.name, "Refused: use "+f.instead+".", f.isSwitch)
+		fs.Lookup(f.name).Hidden = true
+	}
+}
+
+// addByKind adds a flag whose value nobody needs.
+func addByKind(fs *pflag.FlagSet, name, usage string, isSwitch bool) { //nolint:revive // flag-parameter: it is data, from the tables above
+	if isSwitch {
+		fs.Bool(name, false, usage)
+		return
+	}
+	fs.String(name, "", usage)
+}
+
+// applyUpstreamFlags takes over what was given, and notes what changes nothing. Our own names come first.
+func (c *Config) applyUpstreamFlags(fs *pflag.FlagSet) error {
+	c.Unused = findUnused(fs)
+	return errors.Join(c.applyMetricsPort(fs), c.applyLogLevel(fs), c.applyLogFormat(fs), findRefused(fs))
+}
+
+func (c *Config) applyMetricsPort(fs *pflag.FlagSet) error {
+	if !fs.Changed(flagMetricsPort) {
+		return nil
+	}
+	port, err := fs.GetInt(flagMetricsPort)
+	switch {
+	case err != nil:
+		return err
+	case port < 0 || port > maxPort:
+		return fmt.Errorf("--%s %d is not a port: give one from 1 to %d", flagMetricsPort, port, maxPort)
+	case fs.Changed(flagMetricsBind):
+		return fmt.Errorf("--%s and --%s say the same: leave one of them out", flagMetricsPort, flagMetricsBind)
+	}
+	c.HTTP.MetricsAddress = net.JoinHostPort("", strconv.Itoa(port))
+	return nil
+}
+
+func (c *Config) applyLogLevel(fs *pflag.FlagSet) error {
+	if fs.Changed(flagLogLevel) {
+		return nil
+	}
+	if fs.Changed(flagZapLevel) {
+		text := fs.Lookup(flagZapLevel).Value.String()
+		level, known := zapLevel(text)
+		if !known {
+			return fmt.Errorf("--%s %q is not one of debug, info, error, panic, or a number above 0", flagZapLevel, text)
+		}
+		c.Logging.Level = level
+		return nil
+	}
+	if fs.Changed(flagVerbosity) {
+		verbosity, err := fs.GetInt(flagVerbosity)
+		if err != nil {
+			return err
+		}
+		c.Logging.Level = levelOfVerbosity(verbosity)
+	}
+	return nil
+}
+
+func (c *Config) applyLogFormat(fs *pflag.FlagSet) error {
+	if fs.Changed(flagLogFormat) {
+		return nil
+	}
+	if fs.Changed(flagZapEncoder) {
+		encoder := strings.ToLower(fs.Lookup(flagZapEncoder).Value.String())
+		if encoder != logging.FormatJSON && encoder != logging.FormatConsole {
+			return fmt.Errorf("--%s %q is not one of %s, %s", flagZapEncoder, encoder, logging.FormatJSON, logging.FormatConsole)
+		}
+		c.Logging.Format = encoder
+		return nil
+	}
+	if devel, err := fs.GetBool(flagZapDevel); err != nil {
+		return err
+	} else if devel {
+		c.Logging.Format = logging.FormatConsole
+	}
+	return nil
+}
+
+// zapLevel returns our level for one of controller-runtime's.
+func zapLevel(text string) (string, bool) {
+	switch text = strings.ToLower(text); text {
+	case zap.DebugLevel.String(), zap.InfoLevel.String(), zap.ErrorLevel.String():
+		return text, true
+	case zap.PanicLevel.String():
+		return zap.ErrorLevel.String(), true
+	}
+	verbosity, err := strconv.Atoi(text)
+	return levelOfVerbosity(verbosity), err == nil && verbosity > 0
+}
+
+func levelOfVerbosity(v int) string {
+	if v >= debugVerbosity {
+		return zap.DebugLevel.String()
+	}
+	return zap.InfoLevel.String()
+}
+
+func findUnused(fs *pflag.FlagSet) []UnusedFlag {
+	var found []UnusedFlag
+	for _, f := range unusedFlags {
+		if fs.Changed(f.name) {
+			found = append(found, UnusedFlag{Name: "--" + f.name, Why: f.why})
+		}
+	}
+	for _, f := range refusedFlags {
+		if fs.Changed(f.name) && fs.Lookup(f.name).Value.String() == f.harmless {
+			found = append(found, UnusedFlag{Name: "--" + f.name, Why: "it is so anyway; to say otherwise, use " + f.instead})
+		}
+	}
+	return found
+}
+
+func findRefused(fs *pflag.FlagSet) error {
+	var errs []error
+	for _, f := range refusedFlags {
+		if fs.Changed(f.name) && fs.Lookup(f.name).Value.String() != f.harmless {
+			errs = append(errs, fmt.Errorf("--%s is not a flag any more: use %s, in the configuration", f.name, f.instead))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,238 @@
+package config
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const pluginConfig = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
+
+// parseCharts parses what a chart gives. Flags of other parts of the picker, which the charts give too, are stood in for
+// where these parts are not there.
+func parseCharts(args []string) (*Config, error) {
+	c := Default()
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	c.AddFlags(fs)
+	for _, name := range []string{"config-file", "config-text"} {
+		if fs.Lookup(name) == nil {
+			fs.String(name, "", "")
+		}
+	}
+	if fs.Lookup("tracing") == nil {
+		fs.Bool("tracing", true, "")
+	}
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	return c, c.applyUpstreamFlags(fs)
+}
+
+func names(unused []UnusedFlag) []string {
+	var all []string
+	for _, f := range unused {
+		all = append(all, f.Name)
+	}
+	return all
+}
+
+// settings are what these flags are about.
+func settings(c *Config) []any {
+	return []any{c.Pool, c.GRPC, c.HTTP, c.Logging, c.TLS, c.Metrics, c.Messages, c.Drain}
+}
+
+func TestArgumentsOfPublicCharts(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name       string
+		give       []string
+		want       func(c *Config)
+		wantUnused []string
+	}{
+		{
+			name: "llm-d router, one replica, as its chart is",
+			give: []string{
+				"--pool-name", "qwen", "--pool-namespace", "llm-d", "--pool-group", "inference.networking.k8s.io", "--zap-encoder", "json",
+				"--config-file", "/config/default-plugins.yaml", "--grpc-health-port", "9003", "--tracing=false",
+			},
+			want: func(*Config) {},
+		},
+		{
+			name: "llm-d router, three replicas, flags and open metrics",
+			give: []string{
+				"--pool-name", "qwen", "--pool-namespace", "llm-d", "--pool-group", "inference.networking.k8s.io", "--zap-encoder", "json",
+				"--config-file", "/config/default-plugins.yaml", "--ha-enable-leader-election", "--grpc-health-port", "9103",
+				"--secure-serving=false", "--v=4", "--tracing=true", "--metrics-endpoint-auth=false",
+			},
+			want: func(c *Config) {
+				c.GRPC.HealthPort, c.GRPC.Secure, c.Metrics.Auth, c.Logging.Level = 9103, false, false, "debug"
+			},
+			wantUnused: []string{"--ha-enable-leader-election"},
+		},
+		{
+			name: "llm-d router, the manifests of its developers",
+			give: []string{
+				"--pool-name", "qwen", "--pool-namespace", "llm-d", "--v", "4", "--zap-encoder", "json", "--grpc-port", "9002", "--grpc-health-port", "9003",
+				"--config-file", "/etc/epp/epp-config.yaml", "--allow-experimental-plugins=true", "--metrics-endpoint-auth=true",
+				"--ha-enable-leader-election=false",
+			},
+			want:       func(c *Config) { c.Logging.Level = "debug" },
+			wantUnused: []string{"--ha-enable-leader-election", "--allow-experimental-plugins"},
+		},
+		{
+			name: "a bench of the llm-d router",
+			give: []string{
+				"--pool-name", "qwen", "--pool-namespace=llm-d", "--config-file", "/epp-config.yaml", "--grpc-port", "9012", "--grpc-health-port", "9013",
+				"--metrics-port", "9014", "--secure-serving=false", "--health-checking=false", "--tracing=false", "--metrics-endpoint-auth=false",
+				"--grpc-max-recv-msg-size", "10MiB", "--grpc-max-send-msg-size", "25MB",
+			},
+			want: func(c *Config) {
+				c.GRPC.Port, c.GRPC.HealthPort, c.GRPC.Secure = 9012, 9013, false
+				c.HTTP.MetricsAddress, c.Metrics.Auth = ":9014", false
+				c.Messages = Messages{MaxReceive: 10 << 20, MaxSend: 25_000_000}
+			},
+			wantUnused: []string{"--health-checking"},
+		},
+		{
+			name: "KServe, in plaintext",
+			give: []string{
+				"--pool-name", "qwen", "--pool-namespace", "llm-d", "--zap-encoder", "json", "--grpc-port", "9002", "--grpc-health-port", "9003",
+				"--kv-cache-usage-percentage-metric", "vllm:kv_cache_usage_perc",
+			},
+			want:       func(*Config) {},
+			wantUnused: []string{"--kv-cache-usage-percentage-metric"},
+		},
+		{
+			name: "KServe, with certificates",
+			give: []string{
+				"-v=4", "--pool-name", "qwen", "--pool-namespace", "llm-d", "--pool-group", "inference.networking.k8s.io", "--zap-encoder", "json",
+				"--grpc-port", "9002", "--grpc-health-port", "9003", "--secure-serving", "--cert-path", "/var/run/kserve/tls", "--config-text", pluginConfig,
+			},
+			want: func(c *Config) { c.GRPC.CertPath, c.Logging.Level = "/var/run/kserve/tls", "debug" },
+		},
+		{
+			name: "Gateway API Inference Extension, as its chart is",
+			give: []string{
+				"--pool-name", "qwen", "--pool-namespace", "llm-d", "--pool-group", "inference.networking.k8s.io", "--zap-encoder", "json",
+				"--config-file", "/config/default-plugins.yaml", "--v", "1", "--tracing=false",
+			},
+			want: func(*Config) {},
+		},
+		{
+			name: "its lightweight picker",
+			give: []string{
+				"--pool-name=qwen", "--pool-namespace=llm-d", "--pool-group=inference.networking.k8s.io", "--grpc-port=9002", "--grpc-health-port=9003",
+				"--metrics-port=9090", "--health-checking", "--secure-serving=true",
+			},
+			want:       func(*Config) {},
+			wantUnused: []string{"--health-checking"},
+		},
+		{
+			name: "all that the llm-d router has for TLS, metrics and logs",
+			give: []string{
+				"--pool-name=qwen", "--pool-namespace=llm-d", "--cert-path=/tls", "--enable-cert-reload", "--tls-min-version=VersionTLS13",
+				"--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "--metrics-cert-dir=/metrics-tls",
+				"--metrics-client-ca-file=/ca.crt", "--enable-pprof=true", "--drain-timeout=30s", "--zap-devel=false", "--zap-log-level=error",
+				"--zap-stacktrace-level=panic", "--zap-time-encoding=rfc3339", "--refresh-prometheus-metrics-interval=5s", "--enable-grpc-stream-metrics",
+			},
+			want: func(c *Config) {
+				c.GRPC.CertPath, c.HTTP.EnablePprof, c.Logging.Level, c.Drain.Timeout = "/tls", true, "error", 30*time.Second
+				c.TLS.MinVersion = "VersionTLS13"
+				c.TLS.CipherSuites = []string{"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"}
+				c.Metrics = MetricsEndpoint{Auth: true, CertDir: "/metrics-tls", ClientCAFile: "/ca.crt"}
+			},
+			wantUnused: []string{
+				"--enable-grpc-stream-metrics", "--refresh-prometheus-metrics-interval", "--zap-stacktrace-level", "--zap-time-encoding",
+			},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c, err := parseCharts(tt.give)
+			require.NoError(t, err)
+			require.NoError(t, c.Validate())
+			want := Default()
+			want.Pool.Name.Namespace, want.Pool.Name.Name = "llm-d", "qwen"
+			tt.want(want)
+			assert.Equal(t, tt.wantUnused, names(c.Unused))
+			assert.Equal(t, settings(want), settings(c))
+		})
+	}
+}
+
+func TestLoggingByUpstreamsFlags(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name       string
+		give       []string
+		wantLevel  string
+		wantFormat string
+	}{
+		{name: "verbosity of upstream's default", give: []string{"-v=2"}, wantLevel: "info", wantFormat: "json"},
+		{name: "verbose is not debug", give: []string{"-v", "3"}, wantLevel: "info", wantFormat: "json"},
+		{name: "debug", give: []string{"--v=4"}, wantLevel: "debug", wantFormat: "json"},
+		{name: "trace", give: []string{"--v", "5"}, wantLevel: "debug", wantFormat: "json"},
+		{name: "negative", give: []string{"--v=-1"}, wantLevel: "info", wantFormat: "json"},
+		{name: "a level by name goes first", give: []string{"--zap-log-level=error", "-v=5"}, wantLevel: "error", wantFormat: "json"},
+		{name: "a level by number", give: []string{"--zap-log-level=5"}, wantLevel: "debug", wantFormat: "json"},
+		{name: "a level that is not ours", give: []string{"--zap-log-level=Panic"}, wantLevel: "error", wantFormat: "json"},
+		{name: "ours go first of all", give: []string{"--log-level=warn", "--log-format=console", "--zap-log-level=debug", "-v=5", "--zap-encoder=json"}, wantLevel: "warn", wantFormat: "console"},
+		{name: "developers", give: []string{"--zap-devel"}, wantLevel: "info", wantFormat: "console"},
+		{name: "developers of JSON", give: []string{"--zap-encoder=JSON", "--zap-devel=true"}, wantLevel: "info", wantFormat: "json"},
+		{name: "a console", give: []string{"--zap-encoder", "console"}, wantLevel: "info", wantFormat: "console"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c, err := Parse(append(tt.give, "--pool-name=p"), io.Discard)
+			require.NoError(t, err)
+			assert.Equal(t, tt.wantLevel, c.Logging.Level)
+			assert.Equal(t, tt.wantFormat, c.Logging.Format)
+			assert.Empty(t, c.Unused)
+		})
+	}
+}
+
+func TestUpstreamsFlagsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	const metric = " is not a flag any more: use engineConfigs of the plugin core-metrics-extractor, in the configuration"
+	tests := []struct {
+		name string
+		give []string
+		want string
+	}{
+		{name: "queue", give: []string{"--total-queued-requests-metric=q"}, want: "--total-queued-requests-metric" + metric},
+		{name: "running", give: []string{"--total-running-requests-metric=r"}, want: "--total-running-requests-metric" + metric},
+		{name: "cache", give: []string{"--kv-cache-usage-percentage-metric=vllm:gpu_cache_usage_perc"}, want: "--kv-cache-usage-percentage-metric" + metric},
+		{name: "LoRA", give: []string{"--lora-info-metric="}, want: "--lora-info-metric" + metric},
+		{name: "cache configuration", give: []string{"--cache-info-metric=c"}, want: "--cache-info-metric" + metric},
+		{
+			name: "scheme", give: []string{"--model-server-metrics-scheme", "https", "--model-server-metrics-https-insecure-skip-verify"},
+			want: "--model-server-metrics-scheme is not a flag any more: use scheme of the plugin metrics-data-source, in the configuration",
+		},
+		{name: "port", give: []string{"--metrics-port=70000"}, want: "--metrics-port 70000 is not a port: give one from 1 to 65535"},
+		{name: "one port by two names", give: []string{"--metrics-port=1", "--metrics-bind-address=:2"}, want: "--metrics-port and --metrics-bind-address say the same: leave one of them out"},
+		{name: "level", give: []string{"--zap-log-level=0"}, want: `--zap-log-level "0" is not one of debug, info, error, panic, or a number above 0`},
+		{name: "encoder", give: []string{"--zap-encoder=xml"}, want: `--zap-encoder "xml" is not one of json, console`},
+		{name: "switch", give: []string{"--health-checking=maybe"}, want: `invalid argument "maybe" for "--health-checking" flag: strconv.ParseBool: parsing "maybe": invalid syntax: see --help`},
+		{name: "version of TLS", give: []string{"--tls-min-version=1.2"}, want: `--tls-min-version "1.2" is not one of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13`},
+		{name: "client authorities in plaintext", give: []string{"--metrics-client-ca-file=/ca"}, want: "--metrics-client-ca-file has no use without --metrics-cert-dir: give both"},
+		{name: "message", give: []string{"--grpc-max-recv-msg-size=-1"}, want: "--grpc-max-recv-msg-size -1 is out of range: give up to 2Gi-1, or 0 for none of its own"},
+		{name: "large message", give: []string{"--grpc-max-send-msg-size=2Gi"}, want: "--grpc-max-send-msg-size 2Gi is out of range: give up to 2Gi-1, or 0 for none of its own"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Parse(append(tt.give, "--pool-name=p"), io.Discard)
+			require.EqualError(t, err, tt.want)
+		})
+	}
+	_, err := Parse([]string{"--pool-name=p", "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,AES"}, io.Discard)
+	require.ErrorContains(t, err, `--tls-cipher-suites "AES" is not one of TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384`)
+}

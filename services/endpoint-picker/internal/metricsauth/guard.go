@@ -1,0 +1,233 @@
+// Package metricsauth lets those see metrics whom Kubernetes lets: it has the API server check the bearer token of a
+// request (TokenReview), and whether its user may do what the request does to its path (SubjectAccessReview of a
+// non-resource URL, such as get on /metrics).
+//
+//	no token, or not a token        401
+//	a user who may not              403
+//	the API server cannot say       503, unless it said yes to the same request a short while ago
+//
+// What the API server says is kept for a while, so that a scrape costs it little, and for longer while it is away:
+// an outage is when metrics are wanted most. Tokens are kept as digests only.
+package metricsauth
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
+)
+
+const (
+	allowedFor = time.Minute      // before the API server is asked again
+	deniedFor  = 10 * time.Second // a role that was just granted holds soon
+	outageFor  = 10 * time.Minute // that a yes holds while the API server is away
+	maxKept    = 1024
+	askTimeout = 5 * time.Second // of both reviews together
+	tellAgain  = time.Minute     // after an outage, before one more is told of
+)
+
+// tokenReviewer says whose a token is.
+type tokenReviewer interface {
+	Create(ctx context.Context, review *authenticationv1.TokenReview, o metav1.CreateOptions) (*authenticationv1.TokenReview, error)
+}
+
+// accessReviewer says what a user may.
+type accessReviewer interface {
+	Create(ctx context.Context, review *authorizationv1.SubjectAccessReview, o metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error)
+}
+
+// Params is what a Guard is made of.
+type Params struct {
+	Log    *zap.Logger
+	Tokens tokenReviewer
+	Access accessReviewer
+	Clock  clock.PassiveClock
+}
+
+// Guard stands before HTTP handlers.
+type Guard struct {
+	params Params
+	kept   *cache.LRUExpireCache
+	outage outage
+}
+
+// outage is what was said of questions without an answer. Clients can cause them, by asking too much: they must not fill the log.
+type outage struct {
+	mu     sync.Mutex
+	told   bool
+	toldAt time.Time
+}
+
+// question is what the API server is asked. The path and verb are those of the request, as Kubernetes writes them.
+type question struct {
+	token      [sha256.Size]byte
+	verb, path string
+}
+
+// answer is what came of it.
+type answer struct {
+	status  int
+	text    string // for the client
+	askedAt time.Time
+}
+
+// New returns a Guard that has asked nothing.
+func New(p Params) *Guard {
+	return &Guard{params: p, kept: cache.NewLRUExpireCacheWithClock(maxKept, p.Clock)}
+}
+
+// Protect returns a handler that passes on to next what may be seen.
+func (g *Guard) Protect(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := g.decide(r)
+		switch a.status {
+		case http.StatusOK:
+			next.ServeHTTP(w, r)
+			return
+		case http.StatusUnauthorized:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		}
+		http.Error(w, a.text, a.status)
+	})
+}
+
+// decide answers from what is kept, or asks.
+func (g *Guard) decide(r *http.Request) answer {
+	token := bearer(r.Header.Get("Authorization"))
+	if token == "" {
+		return answer{status: http.StatusUnauthorized, text: "a bearer token is wanted: Authorization: Bearer TOKEN"}
+	}
+	q := question{token: sha256.Sum256([]byte(token)), verb: strings.ToLower(r.Method), path: r.URL.Path}
+	last, known := g.lastAnswer(q)
+	now := g.params.Clock.Now()
+	if known && now.Sub(last.askedAt) < fresh(last) {
+		return last
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
+	defer cancel()
+	a, err := g.ask(ctx, token, q)
+	switch {
+	case err == nil:
+		g.recovered()
+		a.askedAt = now
+		g.kept.Add(q, a, keep(a))
+		return a
+	case errors.Is(r.Context().Err(), context.Canceled): // the client has gone, which says nothing of the API server
+	default:
+		g.failed(err)
+	}
+	if known && last.status == http.StatusOK {
+		return last
+	}
+	return answer{status: http.StatusServiceUnavailable, text: "the Kubernetes API server cannot be asked whether you may see this: the log of this program says why"}
+}
+
+func (g *Guard) lastAnswer(q question) (answer, bool) {
+	value, known := g.kept.Get(q)
+	if !known {
+		return answer{}, false
+	}
+	a, ok := value.(answer)
+	return a, ok
+}
+
+// ask has the API server answer.
+func (g *Guard) ask(ctx context.Context, token string, q question) (answer, error) {
+	review, err := g.params.Tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	if err != nil {
+		return answer{}, fmt.Errorf("create token review: %w", err)
+	}
+	if !review.Status.Authenticated {
+		return answer{status: http.StatusUnauthorized, text: "the bearer token is not valid in this cluster"}, nil
+	}
+	user := review.Status.User
+	access, err := g.params.Access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:                  user.Username,
+		UID:                   user.UID,
+		Groups:                user.Groups,
+		Extra:                 extra(user.Extra),
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: q.path, Verb: q.verb},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return answer{}, fmt.Errorf("create subject access review: %w", err)
+	}
+	if !access.Status.Allowed {
+		return answer{status: http.StatusForbidden, text: fmt.Sprintf(
+			"user %q may not %s %s: bind a ClusterRole with nonResourceURLs [%q] and verbs [%q]", user.Username, q.verb, q.path, q.path, q.verb)}, nil
+	}
+	return answer{status: http.StatusOK}, nil
+}
+
+// failed tells of the first question without an answer.
+func (g *Guard) failed(err error) {
+	now := g.params.Clock.Now()
+	g.outage.mu.Lock()
+	tell := !g.outage.told && now.Sub(g.outage.toldAt) >= tellAgain
+	if tell {
+		g.outage.told, g.outage.toldAt = true, now
+	}
+	g.outage.mu.Unlock()
+	if tell {
+		g.params.Log.Warn("Metrics are shown only to those the API server let in before, as it cannot be asked: this wants create on "+
+			"tokenreviews and subjectaccessreviews, or --metrics-endpoint-auth=false", zap.Error(err))
+	}
+}
+
+// recovered tells of the end of an outage that was told of.
+func (g *Guard) recovered() {
+	g.outage.mu.Lock()
+	told := g.outage.told
+	g.outage.told = false
+	g.outage.mu.Unlock()
+	if told {
+		g.params.Log.Info("The API server says again who may see metrics")
+	}
+}
+
+// fresh is how long an answer holds.
+func fresh(a answer) time.Duration {
+	if a.status == http.StatusOK {
+		return allowedFor
+	}
+	return deniedFor
+}
+
+// keep is how long an answer is remembered.
+func keep(a answer) time.Duration {
+	if a.status == http.StatusOK {
+		return outageFor
+	}
+	return deniedFor
+}
+
+// bearer returns the token of an Authorization header, empty if it has none.
+func bearer(header string) string {
+	scheme, token, _ := strings.Cut(strings.TrimSpace(header), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// extra is the same in the words of the other group.
+func extra(of map[string]authenticationv1.ExtraValue) map[string]authorizationv1.ExtraValue {
+	if len(of) == 0 {
+		return nil
+	}
+	same := make(map[string]authorizationv1.ExtraValue, len(of))
+	for name, values := range of {
+		same[name] = authorizationv1.ExtraValue(values)
+	}
+	return same
+}

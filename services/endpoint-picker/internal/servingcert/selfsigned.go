@@ -1,0 +1,65 @@
+package servingcert
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	selfSignedLifetime = 10 * 365 * 24 * time.Hour
+	clockSkew          = time.Hour // that clients may be behind
+	rsaBits            = 2048
+)
+
+// SelfSigned returns a Store with a new certificate, for clients that encrypt and do not ask who they talk to. Its key is
+// of a kind that the cipher suites of o can use.
+func SelfSigned(commonName string, o Options, now time.Time) (*Store, error) {
+	key, err := newKey(o)
+	if err != nil {
+		return nil, fmt.Errorf("generate key: %w", err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("generate serial number: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{Organization: []string{"Fairlead"}, CommonName: commonName},
+		NotBefore:             now.Add(-clockSkew),
+		NotAfter:              now.Add(selfSignedLifetime),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("create certificate: %w", err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("parse certificate: %w", err)
+	}
+	s := &Store{}
+	s.current.Store(&material{certificate: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}})
+	return s, nil
+}
+
+// newKey returns a P-256 key, or an RSA key where TLS 1.2 is left with suites that need one.
+func newKey(o Options) (crypto.Signer, error) {
+	usable := func(id uint16) bool { return strings.Contains(tls.CipherSuiteName(id), "_ECDSA_") }
+	if len(o.CipherSuites) > 0 && !slices.ContainsFunc(o.CipherSuites, usable) {
+		return rsa.GenerateKey(rand.Reader, rsaBits)
+	}
+	return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+}
