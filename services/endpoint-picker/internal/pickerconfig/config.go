@@ -31,7 +31,7 @@ type Config struct {
 	Discovery  *FileDiscovery // nil if the endpoints are the InferencePool's
 	Parsers    []Parser       // the first that knows a path reads its bodies
 	Headers    []string       // of requests that plugins read, in lower case, sorted
-	Warnings   Problems       // what has no effect, or has another name now
+	Warnings   []Problem      // what has no effect, or has another name now
 
 	summary []byte
 }
