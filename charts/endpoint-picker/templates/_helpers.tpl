@@ -41,6 +41,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 /etc/endpoint-picker/tls
 {{- end -}}
 
+{{- define "endpoint-picker.configPath" -}}
+/etc/endpoint-picker/config
+{{- end -}}
+
+{{- define "endpoint-picker.configKey" -}}
+config.yaml
+{{- end -}}
+
+{{- define "endpoint-picker.configMapNamespace" -}}
+{{- default (include "endpoint-picker.poolNamespace" .) .Values.configMap.namespace -}}
+{{- end -}}
+
 {{/* The seconds of all phases of a pod's end. */}}
 {{- define "endpoint-picker.gracePeriod" -}}
 {{- $seconds := 0 -}}
