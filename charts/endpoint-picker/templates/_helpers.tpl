@@ -69,6 +69,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- printf "%s:%s" .Release.Namespace (include "endpoint-picker.fullname" .) -}}
 {{- end -}}
 
+{{- define "endpoint-picker.configPath" -}}
+/etc/endpoint-picker/config
+{{- end -}}
+
+{{- define "endpoint-picker.configKey" -}}
+config.yaml
+{{- end -}}
+
+{{- define "endpoint-picker.configMapNamespace" -}}
+{{- default (include "endpoint-picker.poolNamespace" .) .Values.configMap.namespace -}}
+{{- end -}}
+
 {{/* The seconds of all phases of a pod's end. */}}
 {{- define "endpoint-picker.gracePeriod" -}}
 {{- $seconds := 0 -}}
@@ -89,6 +101,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.metrics.certificateSecret }}
 - {name: metrics-certificate, secret: {secretName: {{ . }}}}
 {{- end }}
+{{- if .Values.config }}
+- {name: config, configMap: {name: {{ include "endpoint-picker.fullname" . }}}}
+{{- end }}
 {{- if eq (include "endpoint-picker.source" .) "file" }}
 - {name: endpoints, configMap: {name: {{ .Values.endpoints.configMap }}}}
 {{- end }}
@@ -100,6 +115,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- if .Values.metrics.certificateSecret }}
 - {name: metrics-certificate, mountPath: {{ include "endpoint-picker.metricsCertificatePath" . }}, readOnly: true}
+{{- end }}
+{{- if .Values.config }}
+- {name: config, mountPath: {{ include "endpoint-picker.configPath" . }}, readOnly: true}
 {{- end }}
 {{- if eq (include "endpoint-picker.source" .) "file" }}
 - {name: endpoints, mountPath: {{ include "endpoint-picker.endpointsPath" . }}, readOnly: true}

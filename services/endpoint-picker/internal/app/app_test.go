@@ -29,11 +29,13 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/informers"
+	"fairlead.dev/services/endpoint-picker/internal/reload"
 )
 
 const (
@@ -57,11 +59,11 @@ func TestPrintGraph(t *testing.T) {
 	assert.Contains(t, out.String(), "digraph")
 }
 
-// apiServer is as much of Kubernetes' API as the picker reads: one pool and one pod, which never change.
-func apiServer(t *testing.T, target netip.AddrPort) *httptest.Server {
+// apiServer is as much of Kubernetes' API as the picker uses: one pool and one pod, which never change, and Events.
+func apiServer(t *testing.T, target netip.AddrPort, events chan<- corev1.Event) *httptest.Server {
 	t.Helper()
 	labels := map[string]string{"app": "model"}
-	pool := inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pool", ResourceVersion: "1"}}
+	pool := inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pool", UID: "7", ResourceVersion: "1"}}
 	pool.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "model"}
 	pool.Spec.TargetPorts = []inferencev1.Port{{Number: inferencev1.PortNumber(target.Port())}}
 	pod := corev1.Pod{
@@ -82,6 +84,13 @@ func apiServer(t *testing.T, target netip.AddrPort) *httptest.Server {
 		answer, known := answers[r.URL.Path]
 		w.Header().Set("Content-Type", "application/json")
 		switch {
+		case r.Method == http.MethodPost && r.URL.Path == "/api/v1/namespaces/ns/events":
+			var event corev1.Event
+			body, _ := io.ReadAll(r.Body)
+			_, _, _ = scheme.Codecs.UniversalDeserializer().Decode(body, nil, &event)
+			events <- event
+			w.WriteHeader(http.StatusCreated)
+			_ = json.NewEncoder(w).Encode(event)
 		case strings.HasSuffix(r.URL.Path, "/v1alpha2"): // a group that nobody installed
 			w.WriteHeader(http.StatusNotFound)
 		case r.Method == http.MethodPost:
@@ -108,6 +117,7 @@ type rig struct {
 	*parts
 
 	api     *httptest.Server
+	events  chan corev1.Event
 	target  string
 	logs    *zaptest.ObservedLogs
 	stop    context.CancelFunc
@@ -116,8 +126,8 @@ type rig struct {
 
 func newRig(t *testing.T, drain config.Drain, changes ...func(cfg *config.Config)) *rig {
 	t.Helper()
-	r := &rig{target: newModel(t), stopped: make(chan error, 1)}
-	r.api = apiServer(t, netip.MustParseAddrPort(r.target))
+	r := &rig{target: newModel(t), stopped: make(chan error, 1), events: make(chan corev1.Event, 8)}
+	r.api = apiServer(t, netip.MustParseAddrPort(r.target), r.events)
 
 	cfg := config.Default()
 	cfg.Kube.Kubeconfig = kubeconfig(t, r.api.URL)
@@ -161,6 +171,7 @@ func (r *rig) start(t *testing.T, cfg *config.Config, changes ...func(cfg *confi
 	var err error
 	r.parts, err = newParts(cfg, zap.New(core))
 	require.NoError(t, err)
+	require.NoError(t, r.Reloader.Load(t.Context()))
 	require.NoError(t, r.listen())
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
@@ -407,6 +418,14 @@ func TestRunSaysWhyItCannotStart(t *testing.T) {
 	cfg.Pool.File = ""
 
 	cfg.Kube.Kubeconfig = kubeconfig(t, "http://127.0.0.1:1")
+	cfg.Kube.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(cfg.Kube.Kubeconfig, []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+		"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}], "contexts": [{"name": "c", "context": {"cluster": "c"}}]}`), 0o600))
+	cfg.Plugins.Text = "kind: x"
+	err = Run(t.Context(), cfg, zap.NewNop())
+	require.ErrorIs(t, err, reload.ErrUnusable)
+	require.ErrorContains(t, err, "load configuration: configuration of plugins: --config-text: line 1, column 1: apiVersion: it is missing")
+	cfg.Plugins.Text = ""
 	cfg.HTTP.MetricsAddress, cfg.HTTP.HealthAddress = "0", "127.0.0.1:"+port
 	cfg.GRPC.CertPath = t.TempDir()
 	require.ErrorContains(t, Run(t.Context(), cfg, zap.NewNop()), "load certificate of --cert-path")

@@ -32,7 +32,7 @@ type Config struct {
 	Discovery  *FileDiscovery   // nil if the endpoints are the InferencePool's
 	Parsers    *request.Parsers // of bodies
 	Headers    []string         // of requests that plugins read, in lower case, sorted
-	Warnings   Problems         // what has no effect, or has another name now
+	Warnings   []Problem        // what has no effect, or has another name now
 
 	summary []byte
 }

@@ -1,6 +1,7 @@
 package pickerconfig
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -34,7 +35,7 @@ type compiler struct {
 	written  written
 }
 
-// Load reads a configuration. What is wrong with it is an error of type Problems.
+// Load reads a configuration. What is wrong with it is an a LoadError.
 func Load(text []byte, o Options) (*Config, error) {
 	c := newCompiler(o)
 	node := c.parse(text)
@@ -43,8 +44,8 @@ func Load(text []byte, o Options) (*Config, error) {
 		c.compile()
 	}
 	if len(c.problems) > 0 {
-		c.problems.sort()
-		return nil, c.problems
+		sortByLine(c.problems)
+		return nil, LoadError(c.problems)
 	}
 	sum := sha256.Sum256(text)
 	c.made.Hash = hex.EncodeToString(sum[:6])
@@ -129,35 +130,22 @@ func (c *compiler) declare() {
 			c.errorf(path, "its type is missing")
 			continue
 		}
-		kind, problem := c.kind(spec.Type)
-		if problem != "" {
-			c.errorf(path+".type", "%s", problem)
-		}
-		if kind != spec.Type && kind != "" {
-			c.warnf(path+".type", "%s is an old name: use %s", spec.Type, kind)
-		}
-		if kind == byLabel {
-			c.warnf(path+".type", "%s is old: use label-selector-filter", byLabel)
-		}
-		name := spec.Name
-		if name == "" {
-			name = spec.Type
-		}
-		if other, twice := c.declared[name]; twice {
-			c.errorf(path, "there is another plugin %.100q, %s: give one of them a name of its own", name, other.path)
+		p := &plugin{name: cmp.Or(spec.Name, spec.Type), kind: c.kind(path+".type", spec.Type), path: path, parameters: &none{}}
+		if other, twice := c.declared[p.name]; twice {
+			c.errorf(path, "there is another plugin %.100q, %s: give one of them a name of its own", p.name, other.path)
 			continue
 		}
-		if _, known := c.kinds[name]; known && kind != "" && kind != name {
-			c.errorf(path, "%s is the name of another type: give it a name of its own", name)
+		c.declared[p.name], c.order = p, append(c.order, p)
+		if p.kind == "" {
+			continue
 		}
-		p := &plugin{name: name, kind: kind, path: path, parameters: &none{}}
-		if kind != "" {
-			p.parameters = c.kinds[kind]()
+		if _, known := c.kinds[p.name]; known && p.kind != p.name {
+			c.errorf(path, "%s is the name of another type: give it a name of its own", p.name)
 		}
-		if spec.Parameters.node != nil && kind != "" {
+		p.parameters = c.kinds[p.kind]()
+		if spec.Parameters.node != nil {
 			c.read(path+".parameters", spec.Parameters.node, p.parameters)
 		}
-		c.declared[name], c.order = p, append(c.order, p)
 	}
 	for _, p := range c.order {
 		p.parameters.check(c.checker(p))
@@ -202,7 +190,7 @@ func (c *compiler) standard(kind string) *plugin {
 
 // finish fills in what depends on all of the rest.
 func (c *compiler) finish() (*Config, error) {
-	c.warnings.sort()
+	sortByLine(c.warnings)
 	c.made.Warnings = c.warnings
 	c.made.Headers = sortedKeys(c.headers)
 	summary, err := c.written.text()

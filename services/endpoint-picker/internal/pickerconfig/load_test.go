@@ -135,7 +135,7 @@ func TestLoadRefusesTextsThatAreNone(t *testing.T) {
 			t.Parallel()
 			_, err := Load([]byte(tt.give), options)
 			require.EqualError(t, err, tt.want)
-			var problems Problems
+			var problems LoadError
 			require.ErrorAs(t, err, &problems)
 		})
 	}

@@ -26,20 +26,20 @@ func (p Problem) String() string {
 	return s.String() + p.Message
 }
 
-// Problems are all that is wrong with a configuration, in the order of its lines.
-type Problems []Problem
+// LoadError is all that is wrong with a configuration, in the order of its lines.
+type LoadError []Problem
 
 // Error returns a line for each.
-func (p Problems) Error() string {
-	lines := make([]string, 0, len(p))
-	for _, problem := range p {
+func (e LoadError) Error() string {
+	lines := make([]string, 0, len(e))
+	for _, problem := range e {
 		lines = append(lines, problem.String())
 	}
 	return strings.Join(lines, "\n")
 }
 
-func (p Problems) sort() {
-	slices.SortStableFunc(p, func(a, b Problem) int {
+func sortByLine(problems []Problem) {
+	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 }

@@ -26,8 +26,8 @@ type place struct{ line, column int }
 // reader reads YAML into structs. It knows no field that the struct does not have, keeps all problems and where each field
 // was, and leaves fields that are missing or null as they are.
 type reader struct {
-	problems Problems
-	warnings Problems
+	problems []Problem
+	warnings []Problem
 	places   map[string]place
 }
 
@@ -220,28 +220,19 @@ func (r *reader) list(path string, n *yaml.Node, v reflect.Value) {
 }
 
 func (r *reader) scalar(path string, n *yaml.Node, v reflect.Value) {
-	tag := n.ShortTag()
+	tag, wanted := n.ShortTag(), "no number"
+	ok := tag == "!!int" || tag == "!!float"
 	switch v.Kind() {
 	case reflect.String:
-		if tag != "!!str" {
-			r.errorf(path, "%s is no text: put it in quotes if it is meant to be", describe(n))
-			return
-		}
+		ok, wanted = tag == "!!str", "no text: put it in quotes if it is meant to be"
 	case reflect.Bool:
-		if tag != "!!bool" {
-			r.errorf(path, "%s is neither true nor false", describe(n))
-			return
-		}
+		ok, wanted = tag == "!!bool", "neither true nor false"
 	case reflect.Int:
-		if tag != "!!int" {
-			r.errorf(path, "%s is no whole number", describe(n))
-			return
-		}
-	default:
-		if tag != "!!int" && tag != "!!float" {
-			r.errorf(path, "%s is no number", describe(n))
-			return
-		}
+		ok, wanted = tag == "!!int", "no whole number"
+	}
+	if !ok {
+		r.errorf(path, "%s is %s", describe(n), wanted)
+		return
 	}
 	read := reflect.New(v.Type()).Elem()
 	if n.Decode(read.Addr().Interface()) != nil || read.CanFloat() && (math.IsNaN(read.Float()) || math.IsInf(read.Float(), 0)) {

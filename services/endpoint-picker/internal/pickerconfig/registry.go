@@ -164,18 +164,24 @@ var rejected = map[string]string{
 	"multicluster-metrics-extractor": insteadCluster, "multicluster-file-discovery": insteadCluster,
 }
 
-// kind returns the name by which a type goes now, or a message that says why there is none.
-func (c *compiler) kind(name string) (kind, problem string) {
+// kind returns the name by which a type goes now, or nothing after a problem.
+func (c *compiler) kind(path, name string) string {
 	if instead, ok := rejected[name]; ok {
-		return "", fmt.Sprintf("this picker has no %s: %s", name, instead)
+		c.errorf(path, "this picker has no %s: %s", name, instead)
+		return ""
 	}
 	if now, ok := aliases[name]; ok {
-		return now, ""
+		c.warnf(path, "%s is an old name: use %s", name, now)
+		return now
 	}
 	if _, ok := c.kinds[name]; !ok {
-		return "", fmt.Sprintf("%.100q is not a type of plugin: %s", name, meantType(name, c.kinds))
+		c.errorf(path, "%.100q is not a type of plugin: %s", name, meantType(name, c.kinds))
+		return ""
 	}
-	return name, ""
+	if name == byLabel {
+		c.warnf(path, "%s is old: use label-selector-filter", byLabel)
+	}
+	return name
 }
 
 // meantType hints at a type, be it one that there is not.
