@@ -25,27 +25,22 @@ const (
 	FlagGRPCPort       = "grpc-port"
 	FlagGRPCHealthPort = "grpc-health-port"
 
-	flagPoolName        = "pool-name"
-	flagPoolNamespace   = "pool-namespace"
-	flagPoolGroup       = "pool-group"
-	flagSecureServing   = "secure-serving"
-	flagCertPath        = "cert-path"
-	flagBodyMode        = "body-mode"
-	flagMaxRequestBody  = "max-request-body"
-	flagReportEndpoint  = "report-endpoint"
-	flagNoSubsetFilter  = "disable-endpoint-subset-filter"
-	flagRefreshInterval = "refresh-metrics-interval"
-	flagRefreshTimeout  = "refresh-metrics-timeout"
-	flagStaleness       = "metrics-staleness-threshold"
-	flagLeaseTimeout    = "lease-timeout"
-	flagDrainDelay      = "drain-delay"
-	flagDrainTimeout    = "drain-timeout"
+	flagPoolName       = "pool-name"
+	flagPoolNamespace  = "pool-namespace"
+	flagPoolGroup      = "pool-group"
+	flagSecureServing  = "secure-serving"
+	flagCertPath       = "cert-path"
+	flagBodyMode       = "body-mode"
+	flagMaxRequestBody = "max-request-body"
+	flagReportEndpoint = "report-endpoint"
+	flagNoSubsetFilter = "disable-endpoint-subset-filter"
+	flagDrainDelay     = "drain-delay"
+	flagDrainTimeout   = "drain-timeout"
 )
 
 const (
 	namespaceVariable = "NAMESPACE"
 	maxPort           = 65535
-	minInterval       = 10 * time.Millisecond
 	minBody           = 1 << 10
 	maxBody           = 1 << 30
 )
@@ -165,12 +160,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Name the picked endpoint in the response header x-fairlead-picked-endpoint.")
 	fs.BoolVar(&c.ExtProc.IgnoreSubset, flagNoSubsetFilter, c.ExtProc.IgnoreSubset, "Ignore the gateway's hint of which endpoints may be picked.")
 
-	fs.DurationVar(&c.Scraping.Interval, flagRefreshInterval, c.Scraping.Interval, "Time between two scrapes of a model server's metrics.")
-	fs.DurationVar(&c.Scraping.Timeout, flagRefreshTimeout, c.Scraping.Timeout, "Time that one scrape may take.")
-	fs.DurationVar(&c.Scraping.StaleAfter, flagStaleness, c.Scraping.StaleAfter,
-		"Time without a good scrape after which other endpoints are preferred.")
-	fs.DurationVar(&c.Scraping.LeaseTimeout, flagLeaseTimeout, c.Scraping.LeaseTimeout,
-		"Time for which a request counts on its endpoint when its stream ended early and no scrape comes.")
+	addScrapingFlags(fs, &c.Scraping)
 
 	fs.DurationVar(&c.Drain.Delay, flagDrainDelay, c.Drain.Delay,
 		"Time after SIGTERM in which the picker is unready and still accepts requests, for the news to spread.")
@@ -221,20 +211,6 @@ func (g GRPC) validate() error {
 func (e ExtProc) validate() error {
 	if e.MaxRequestBody < minBody || e.MaxRequestBody > maxBody {
 		return fmt.Errorf("--%s %s is out of range: give 1Ki to 1Gi", flagMaxRequestBody, e.MaxRequestBody.String())
-	}
-	return nil
-}
-
-func validateScraping(o modelserver.Options) error {
-	switch {
-	case o.Interval < minInterval:
-		return fmt.Errorf("--%s %s is too short: give at least %s", flagRefreshInterval, o.Interval, minInterval)
-	case o.Timeout <= 0:
-		return fmt.Errorf("--%s %s is not a time: give 1s, for instance", flagRefreshTimeout, o.Timeout)
-	case o.StaleAfter < 2*o.Interval:
-		return fmt.Errorf("--%s %s is too short: give at least twice --%s, which is %s", flagStaleness, o.StaleAfter, flagRefreshInterval, o.Interval)
-	case o.LeaseTimeout < o.Interval:
-		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagLeaseTimeout, o.LeaseTimeout, flagRefreshInterval, o.Interval)
 	}
 	return nil
 }
