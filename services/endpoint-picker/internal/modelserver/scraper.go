@@ -176,9 +176,16 @@ func (s *Scraper) apply(ctx context.Context, endpoints []*endpoint.Endpoint) {
 	}
 }
 
-// beat starts the scrapes that are due, the longest overdue first, as far as the budget goes. A wake-up costs more than a
-// scrape, so those that would be due before the next beat are taken with it.
+// beat starts the scrapes that are due.
 func (s *Scraper) beat(now time.Time) {
+	for _, w := range s.choose(now) {
+		s.start(w.worker, now)
+	}
+}
+
+// choose returns the workers that are to scrape now, the longest overdue first, as far as the budget goes. A wake-up costs
+// more than a scrape, so those that would be due before the next beat are taken with it.
+func (s *Scraper) choose(now time.Time) []dueWorker {
 	period := s.period()
 	s.allowance += s.options.Budget * now.Sub(s.beatAt).Seconds()
 	s.allowance = min(s.allowance, max(s.options.Budget*burstBeats*period.Seconds(), 1))
@@ -195,10 +202,9 @@ func (s *Scraper) beat(now time.Time) {
 		}
 	}
 	slices.SortStableFunc(s.due, func(a, b dueWorker) int { return a.at.Compare(b.at) })
-	for _, w := range s.due[:min(len(s.due), int(s.allowance))] {
-		s.allowance--
-		s.start(w.worker, now)
-	}
+	chosen := s.due[:min(len(s.due), int(s.allowance))]
+	s.allowance -= float64(len(chosen))
+	return chosen
 }
 
 // attention says whether anybody has placed a request lately, or waits to.
@@ -220,7 +226,7 @@ func (s *Scraper) attention(now time.Time) attention {
 // start lets a worker scrape, in a goroutine of its own: one that hears nothing delays nobody.
 func (s *Scraper) start(w *worker, now time.Time) {
 	w.busy.Store(true)
-	w.began, w.varied, w.movements = now, vary(), w.endpoint.Movements()
+	w.begin(now)
 	s.scrapes.Go(func() {
 		defer w.busy.Store(false)
 		w.scrape(now)

@@ -53,6 +53,11 @@ func (w *worker) dueAt(i Interval, a attention) time.Time {
 	return w.began.Add(time.Duration(w.varied * float64(w.pace.interval(i, a))))
 }
 
+// begin notes that a scrape begins.
+func (w *worker) begin(now time.Time) {
+	w.began, w.varied, w.movements = now, vary(), w.endpoint.Movements()
+}
+
 // scrape gets one page and records what it says.
 func (w *worker) scrape(began time.Time) {
 	w.prepare()
