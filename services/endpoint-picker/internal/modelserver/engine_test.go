@@ -179,10 +179,11 @@ func TestSharedBeginningsOfNames(t *testing.T) {
 		give Engine
 	}{
 		{name: "one is the beginning of the other", give: Engine{Name: "e", Waiting: []string{"queue"}, Running: []string{"queue_run"}}},
+		{name: "digits behind", give: Engine{Name: "e", Waiting: []string{"queue"}, Running: []string{"queue2"}}},
 		{name: "one metric, two labels", give: Engine{Name: "e", Waiting: []string{"requests{kind=queue}"}, Running: []string{"requests{kind=run}"}}},
 		{name: "nothing shared", give: Engine{Name: "e", Waiting: []string{"queue"}, Running: []string{"run"}}},
 	}
-	page := "queue 1\nqueue_run 2\nqueue_ 9\nqueu 9\nrequests{kind=\"queue\"} 1\nrequests{kind=\"run\"} 2\nrun 2\nrun_ 9\nq 9\n\n"
+	page := "queue 1\nqueue2 2\nqueue22 9\nqueue_run 2\nqueue_ 9\nqueu 9\nrequests{kind=\"queue\"} 1\nrequests{kind=\"run\"} 2\nrun 2\nrun_ 9\nq 9\n\n"
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
