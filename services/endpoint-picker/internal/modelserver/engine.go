@@ -62,7 +62,7 @@ func builtinEngines() []Engine {
 			BlockSizeLabel: "block_size",
 			BlocksLabel:    "num_gpu_blocks",
 		},
-		{
+		{ //nolint:gosec // its tokens are no secrets
 			Name:       EngineSGLang,
 			Waiting:    []string{"sglang:num_queue_reqs"},
 			Running:    []string{"sglang:num_running_reqs"},

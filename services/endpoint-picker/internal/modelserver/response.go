@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"net/http"
 	"net/http/httputil"
 	"strconv"
 )
@@ -85,22 +85,15 @@ func headerLine(r *bufio.Reader, left *int) ([]byte, error) {
 
 // parseStatus reads "HTTP/1.1 200 OK".
 func parseStatus(line []byte) (head, error) {
-	h := head{length: lengthUnknown}
 	rest, ok := bytes.CutPrefix(line, []byte("HTTP/1."))
-	if !ok || len(rest) < 5 || rest[0] < '0' || rest[0] > '1' || rest[1] != ' ' || (len(rest) > 5 && rest[5] != ' ') {
-		return h, errNotHTTP
+	if !ok || len(rest) < 5 || (rest[0] != '0' && rest[0] != '1') || rest[1] != ' ' || (len(rest) > 5 && rest[5] != ' ') {
+		return head{}, errNotHTTP
 	}
-	h.last = rest[0] == '0' // no connection is kept with the old version
-	for _, c := range rest[2:5] {
-		if c < '0' || c > '9' {
-			return h, errNotHTTP
-		}
-		h.status = h.status*10 + int(c-'0')
+	status, err := strconv.ParseUint(string(rest[2:5]), 10, 16)
+	if err != nil || status < 100 || status == http.StatusSwitchingProtocols {
+		return head{}, errNotHTTP
 	}
-	if h.status < 100 || h.status == 101 {
-		return h, errNotHTTP
-	}
-	return h, nil
+	return head{status: int(status), length: lengthUnknown, last: rest[0] == '0'}, nil // the old version keeps no connection
 }
 
 // add takes one header.
@@ -110,28 +103,34 @@ func (h *head) add(line []byte) error {
 		return errHeader
 	}
 	value = bytes.Trim(value, " \t")
+	understood := true
 	switch {
 	case bytes.EqualFold(name, []byte("content-length")):
-		n, err := strconv.ParseUint(string(value), 10, 63)
-		if err != nil || n > math.MaxInt64 || (h.length != lengthUnknown && h.length != int64(n)) || value[0] == '+' {
-			return fmt.Errorf("%w: content-length %q", errHeader, value)
-		}
-		h.length = int64(n)
+		understood = h.setLength(value)
 	case bytes.EqualFold(name, []byte("transfer-encoding")):
-		if h.chunked || !bytes.EqualFold(value, []byte("chunked")) {
-			return fmt.Errorf("%w: transfer-encoding %q", errHeader, value)
-		}
+		understood = !h.chunked && bytes.EqualFold(value, []byte("chunked"))
 		h.chunked = true
-	case bytes.EqualFold(name, []byte("content-encoding")):
-		if !bytes.EqualFold(value, []byte("identity")) { // it was not asked for
-			return fmt.Errorf("%w: content-encoding %q", errHeader, value)
-		}
+	case bytes.EqualFold(name, []byte("content-encoding")): // it was not asked for
+		understood = bytes.EqualFold(value, []byte("identity"))
 	case bytes.EqualFold(name, []byte("connection")):
 		for token := range bytes.SplitSeq(value, []byte{','}) {
 			h.last = h.last || bytes.EqualFold(bytes.Trim(token, " \t"), []byte("close"))
 		}
 	}
+	if !understood {
+		return fmt.Errorf("%w: %q", errHeader, line)
+	}
 	return nil
+}
+
+// setLength reports false for what is not a length, or another one than before.
+func (h *head) setLength(value []byte) bool {
+	n, err := strconv.ParseUint(string(value), 10, 63)
+	if err != nil || (h.length != lengthUnknown && h.length != int64(n)) {
+		return false
+	}
+	h.length = int64(n)
+	return true
 }
 
 // body is a response's body, which ends in io.EOF where the response does.

@@ -144,6 +144,14 @@ func (e *Engine) validate() error {
 	case e.CacheInfo != "" && (e.BlockSizeLabel == "" || e.BlocksLabel == ""):
 		return errors.New("cacheInfoSpec needs cacheBlockSizeLabelName and cacheNumBlocksLabelName")
 	}
+	if err := errors.Join(e.validateCustom(), validatePath(e.Path)); err != nil {
+		return err
+	}
+	_, err := newMatcher(e)
+	return err
+}
+
+func (e *Engine) validateCustom() error {
 	seen := map[string]bool{}
 	for i, c := range e.Custom {
 		if c.Attribute == "" || c.Metric == "" || seen[c.Attribute] {
@@ -151,11 +159,7 @@ func (e *Engine) validate() error {
 		}
 		seen[c.Attribute] = true
 	}
-	if err := validatePath(e.Path); err != nil {
-		return err
-	}
-	_, err := newMatcher(e)
-	return err
+	return nil
 }
 
 // plan is Settings made ready. It is never changed.

@@ -43,7 +43,9 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		{name: "nothing of requests", give: func(s *Settings) { s.Engines = []Engine{{Name: "a"}} }, want: "engineConfigs[0].queuedRequestsSpec is missing, and runningRequestsSpec too: give one of them at least"},
 		{name: "metric", give: func(s *Settings) { s.Engines = []Engine{{Name: "a", Waiting: queue, KVUsage: []string{"sum(x)"}}} }, want: `engineConfigs[0].kvUsageSpec: metric "sum(x)": does not begin with the name of a metric`},
 		{name: "cache info without labels", give: func(s *Settings) { s.Engines = []Engine{{Name: "a", Waiting: queue, CacheInfo: "x"}} }, want: "engineConfigs[0].cacheInfoSpec needs cacheBlockSizeLabelName and cacheNumBlocksLabelName"},
-		{name: "attribute", give: func(s *Settings) { s.Engines = []Engine{{Name: "a", Waiting: queue, Custom: []CustomMetric{{Metric: "x"}}}} }, want: "engineConfigs[0].customMetrics[0] needs an attributeKey of its own and a metricSpec"},
+		{name: "attribute", give: func(s *Settings) {
+			s.Engines = []Engine{{Name: "a", Waiting: queue, Custom: []CustomMetric{{Metric: "x"}}}}
+		}, want: "engineConfigs[0].customMetrics[0] needs an attributeKey of its own and a metricSpec"},
 		{name: "attribute twice", give: func(s *Settings) {
 			s.Engines = []Engine{{Name: "a", Waiting: queue, Custom: []CustomMetric{{"k", "x"}, {"k", "y"}}}}
 		}, want: "engineConfigs[0].customMetrics[1] needs an attributeKey of its own and a metricSpec"},

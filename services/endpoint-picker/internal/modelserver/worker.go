@@ -133,7 +133,7 @@ func (w *worker) prepare() {
 	}
 	w.target = d.Address
 	if p.Port != 0 {
-		w.target = netip.AddrPortFrom(d.Address.Addr(), uint16(p.Port)) //nolint:gosec // validated
+		w.target = netip.AddrPortFrom(d.Address.Addr(), uint16(p.Port))
 	}
 	w.engine, w.reading = engine, newReading(engine.matcher)
 	w.request = p.request(w.target.String(), engine)
