@@ -327,7 +327,7 @@ func TestPickerOfASelection(t *testing.T) {
 	var mu sync.Mutex
 	r := &rig{target: newModel(t), stopped: make(chan error, 1)}
 	target := netip.MustParseAddrPort(r.target)
-	answer := apiServer(t, target).Config.Handler
+	answer := apiServer(t, target, nil).Config.Handler
 	r.api = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		mu.Lock()
 		asked = append(asked, req.URL.Path)

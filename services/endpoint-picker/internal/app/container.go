@@ -154,24 +154,37 @@ func newRegistry() *prometheus.Registry {
 type storeParts struct {
 	dig.In
 
-	Config  *config.Config
-	Log     *zap.Logger
-	Source  endpointSource
-	Factory *endpoint.Factory
-	Scraper *modelserver.Scraper
-	Clock   clock.RealClock
+	Config   *config.Config
+	Log      *zap.Logger
+	Source   endpointSource
+	Factory  *endpoint.Factory
+	Scraper  *modelserver.Scraper
+	Outliers *outlier.Detector
+	Clock    clock.RealClock
+}
+
+// told are those who want to know which endpoints there are.
+type told []interface {
+	SetEndpoints(endpoints []*endpoint.Endpoint)
+}
+
+// SetEndpoints tells them all.
+func (t told) SetEndpoints(endpoints []*endpoint.Endpoint) {
+	for _, one := range t {
+		one.SetEndpoints(endpoints)
+	}
 }
 
 func newStore(p storeParts) (*datastore.Store, error) {
 	s := datastore.New(datastore.Params{
 		Log: p.Log.Named("datastore"), Pool: p.Config.Pool.String(), Source: p.Source, Factory: p.Factory,
-		Observer: p.Scraper, Clock: p.Clock,
+		Observer: told{p.Scraper, p.Outliers}, Clock: p.Clock,
 	})
 	return s, p.Source.OnChange(s.Changed)
 }
 
-func newScraper(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, c clock.RealClock) *modelserver.Scraper {
-	return modelserver.NewScraper(modelserver.ScraperParams{Options: cfg.Scraping, Log: log.Named("modelserver"), Observer: m, Clock: c})
+func newScraper(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, d *outlier.Detector, c clock.RealClock) *modelserver.Scraper {
+	return modelserver.NewScraper(modelserver.ScraperParams{Options: cfg.Scraping, Log: log.Named("modelserver"), Observer: m, Outliers: d, Clock: c})
 }
 
 // balancerParts are what newBalancer needs.
@@ -204,8 +217,8 @@ func newBalancer(p balancerParts) *balancer.Balancer {
 	})
 }
 
-func newDetector(cfg *config.Config, log *zap.Logger, s *datastore.Store, m *metrics.Metrics, c clock.RealClock) *outlier.Detector {
-	return outlier.New(outlier.Params{Options: cfg.Outliers, Log: log.Named("outlier"), Snapshots: s, Observer: m, Clock: c})
+func newDetector(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, c clock.RealClock) *outlier.Detector {
+	return outlier.New(outlier.Params{Options: cfg.Outliers, Log: log.Named("outlier"), Observer: m, Clock: c})
 }
 
 func newExtProc(cfg *config.Config, log *zap.Logger, b *balancer.Balancer, m *metrics.Metrics, c clock.RealClock) *extproc.Server {

@@ -84,7 +84,7 @@ func newEndpointSource(p discoveryParts) (endpointSource, error) {
 	pool := p.Config.Pool
 	if pool.File != "" {
 		return endpointsfile.New(endpointsfile.Params{
-			Log: p.Log.Named("endpointsfile"), Path: pool.File, Observer: metrics.NewEndpointsFile(p.Registry),
+			Log: p.Log.Named("endpointsfile"), Path: pool.File, Once: pool.Once, Observer: metrics.NewEndpointsFile(p.Registry),
 		})
 	}
 	log := p.Log.Named("informers")

@@ -11,11 +11,14 @@ import (
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
+	"fairlead.dev/services/endpoint-picker/internal/reload"
 )
 
 // Run runs the picker until ctx ends and it has drained, or until a part of it fails.
 func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
+	if err := adoptDiscovery(ctx, cfg); err != nil {
+		return fmt.Errorf("load configuration: %w", err)
+	}
 	p, err := newParts(cfg, log)
 	if err != nil {
 		return err
@@ -23,8 +26,10 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if err := p.Reloader.Load(ctx); err != nil {
 		return fmt.Errorf("load configuration: %w", err)
 	}
-	p.configure(p.Reloader.Current())
-	p.Reloader.OnChange(p.configure)
+	if err := p.configure(p.Reloader.Current()); err != nil {
+		return fmt.Errorf("%w: %w", reload.ErrUnusable, err)
+	}
+	p.Reloader.OnChange(p.reconfigure)
 	if err := p.listen(); err != nil {
 		return err
 	}
@@ -35,9 +40,6 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	log.Info("Stopped")
 	return nil
 }
-
-// configure tells the parts that do not look for themselves what a configuration says.
-func (p *parts) configure(c *pickerconfig.Config) { p.ExtProc.WantHeaders(c.Headers) }
 
 // listen opens all ports, so that one in use is an error before anything has begun.
 func (p *parts) listen() error {

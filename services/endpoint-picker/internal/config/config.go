@@ -39,10 +39,6 @@ const (
 	flagEjectionTime    = "ejection-time"
 	flagEjectionLongest = "ejection-time-max"
 	flagNoSubsetFilter  = "disable-endpoint-subset-filter"
-	flagRefreshInterval = "refresh-metrics-interval"
-	flagRefreshTimeout  = "refresh-metrics-timeout"
-	flagStaleness       = "metrics-staleness-threshold"
-	flagLeaseTimeout    = "lease-timeout"
 	flagDrainDelay      = "drain-delay"
 	flagDrainTimeout    = "drain-timeout"
 )
@@ -50,7 +46,6 @@ const (
 const (
 	namespaceVariable = "NAMESPACE"
 	maxPort           = 65535
-	minInterval       = 10 * time.Millisecond
 	minBody           = 1 << 10
 	maxBody           = 1 << 30
 )
@@ -146,7 +141,8 @@ func Parse(args []string, w io.Writer) (*Config, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("%w: see --help", err)
 	}
-	if c.Pool.File != "" && !fs.Changed(flagMetricsAuth) {
+	c.Metrics.asked = fs.Changed(flagMetricsAuth)
+	if c.Pool.File != "" && !c.Metrics.asked {
 		c.Metrics.Auth = false // there is nobody to ask
 	}
 	switch {
@@ -192,12 +188,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Tell clients why their endpoint was picked, in the response header x-fairlead-pick-explained. Names addresses of pods.")
 	fs.BoolVar(&c.ExtProc.IgnoreSubset, flagNoSubsetFilter, c.ExtProc.IgnoreSubset, "Ignore the gateway's hint of which endpoints may be picked.")
 
-	fs.DurationVar(&c.Scraping.Interval, flagRefreshInterval, c.Scraping.Interval, "Time between two scrapes of a model server's metrics.")
-	fs.DurationVar(&c.Scraping.Timeout, flagRefreshTimeout, c.Scraping.Timeout, "Time that one scrape may take.")
-	fs.DurationVar(&c.Scraping.StaleAfter, flagStaleness, c.Scraping.StaleAfter,
-		"Time without a good scrape after which other endpoints are preferred.")
-	fs.DurationVar(&c.Scraping.LeaseTimeout, flagLeaseTimeout, c.Scraping.LeaseTimeout,
-		"Time for which a request counts on its endpoint when its stream ended early and no scrape comes.")
+	addScrapingFlags(fs, &c.Scraping)
 
 	fs.IntVar(&c.Outliers.Failures, flagEjectAfter, c.Outliers.Failures,
 		"Responses 502, 503 or 504 in a row after which an endpoint gets no requests for a while. 0: never.")
@@ -218,13 +209,20 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	addUpstreamFlags(fs)
 }
 
+// UseFile takes the endpoints from a file, as if the flags had said so.
+func (c *Config) UseFile(path string, once bool) error {
+	c.Pool.File, c.Pool.Once = path, once
+	c.Metrics.Auth = c.Metrics.Auth && c.Metrics.asked
+	return c.Metrics.validate(c.Pool)
+}
+
 // Validate returns what is wrong, all of it, and how to mend it.
 func (c *Config) Validate() error {
 	return errors.Join(
 		c.Logging.Validate(),
 		c.Kube.Validate(),
 		c.HTTP.Validate(),
-		c.Pool.validate(),
+		c.Pool.validate(c.Plugins.File != "" || c.Plugins.Text != ""),
 		c.GRPC.validate(),
 		c.ExtProc.validate(),
 		validateScraping(c.Scraping),
@@ -274,20 +272,6 @@ func validateOutliers(o outlier.Options) error {
 		return fmt.Errorf("--%s %s is not a time: give 1s, for instance", flagEjectionTime, o.Base)
 	case o.Longest < o.Base:
 		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagEjectionLongest, o.Longest, flagEjectionTime, o.Base)
-	}
-	return nil
-}
-
-func validateScraping(o modelserver.Options) error {
-	switch {
-	case o.Interval < minInterval:
-		return fmt.Errorf("--%s %s is too short: give at least %s", flagRefreshInterval, o.Interval, minInterval)
-	case o.Timeout <= 0:
-		return fmt.Errorf("--%s %s is not a time: give 1s, for instance", flagRefreshTimeout, o.Timeout)
-	case o.StaleAfter < 2*o.Interval:
-		return fmt.Errorf("--%s %s is too short: give at least twice --%s, which is %s", flagStaleness, o.StaleAfter, flagRefreshInterval, o.Interval)
-	case o.LeaseTimeout < o.Interval:
-		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagLeaseTimeout, o.LeaseTimeout, flagRefreshInterval, o.Interval)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
+	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/outlier"
 )
 
@@ -30,7 +31,8 @@ func TestParse(t *testing.T) {
 	c, err = Parse([]string{
 		"--pool-name=pool", "--grpc-port=1", "--grpc-health-port=2", "--secure-serving=false", "--body-mode=buffered", "--max-request-body=64MiB",
 		"--max-buffered-bytes=1Gi", "--max-streams=7", "--request-body-timeout=5s", "--early-close",
-		"--eject-after=3", "--ejection-time=2s", "--ejection-time-max=1m", "--emit-endpoint-scores", "--explain", "--report-endpoint", "--disable-endpoint-subset-filter", "--refresh-metrics-interval=1s", "--refresh-metrics-timeout=3s",
+		"--eject-after=3", "--ejection-time=2s", "--ejection-time-max=1m", "--emit-endpoint-scores", "--explain", "--report-endpoint", "--disable-endpoint-subset-filter", "--refresh-metrics-interval=1s",
+		"--refresh-metrics-idle-interval=4s", "--refresh-metrics-budget=50", "--refresh-metrics-timeout=3s",
 		"--metrics-staleness-threshold=5s", "--lease-timeout=2m", "--drain-delay=0", "--drain-timeout=10m", "--log-level=debug",
 		"--metrics-bind-address=:1234", "--kubeconfig=/k",
 	}, io.Discard)
@@ -42,7 +44,10 @@ func TestParse(t *testing.T) {
 		ReportEndpoint: true, IgnoreSubset: true, LeaveEarly: true, EmitScores: true, Explain: true,
 	}, c.ExtProc)
 	assert.Equal(t, outlier.Options{Failures: 3, Base: 2 * time.Second, Longest: time.Minute}, c.Outliers)
-	assert.Equal(t, time.Second, c.Scraping.Interval)
+	assert.Equal(t, modelserver.Options{
+		Interval: modelserver.Interval{Fastest: time.Second, Slowest: 4 * time.Second}, Budget: 50, Timeout: 3 * time.Second,
+		StaleAfter: 5 * time.Second, LeaseTimeout: 2 * time.Minute,
+	}, c.Scraping)
 	assert.Equal(t, Drain{Timeout: 10 * time.Minute}, c.Drain)
 	assert.Equal(t, "debug", c.Logging.Level)
 	assert.Equal(t, ":1234", c.HTTP.MetricsAddress)
@@ -72,8 +77,10 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "large body", give: []string{"--pool-name=p", "--max-request-body=2Gi"}, want: "--max-request-body 2Gi is out of range: give 1Ki to 1Gi"},
 		{name: "interval", give: []string{"--pool-name=p", "--refresh-metrics-interval=1ms"}, want: "--refresh-metrics-interval 1ms is too short: give at least 10ms"},
 		{name: "timeout", give: []string{"--pool-name=p", "--refresh-metrics-timeout=0"}, want: "--refresh-metrics-timeout 0s is not a time: give 1s, for instance"},
-		{name: "staleness", give: []string{"--pool-name=p", "--refresh-metrics-interval=2s"}, want: "--metrics-staleness-threshold 2s is too short: give at least twice --refresh-metrics-interval, which is 2s"},
-		{name: "lease", give: []string{"--pool-name=p", "--lease-timeout=1ms"}, want: "--lease-timeout 1ms is too short: give at least --refresh-metrics-interval, which is 200ms"},
+		{name: "staleness", give: []string{"--pool-name=p", "--refresh-metrics-interval=2s", "--refresh-metrics-idle-interval=2s"}, want: "--metrics-staleness-threshold 2s is too short: give at least twice --refresh-metrics-interval, which is 2s"},
+		{name: "lease", give: []string{"--pool-name=p", "--lease-timeout=1ms"}, want: "--lease-timeout 1ms is too short: give at least --refresh-metrics-idle-interval, which is 1s"},
+		{name: "idle interval", give: []string{"--pool-name=p", "--refresh-metrics-interval=900ms", "--refresh-metrics-idle-interval=500ms"}, want: "--refresh-metrics-idle-interval 500ms is too short: give at least --refresh-metrics-interval, which is 900ms"},
+		{name: "budget", give: []string{"--pool-name=p", "--refresh-metrics-budget=NaN"}, want: "--refresh-metrics-budget NaN is too little: give 1 at least"},
 		{name: "delay", give: []string{"--pool-name=p", "--drain-delay=-1s"}, want: "--drain-delay -1s is negative: give 0 to leave it out"},
 		{name: "drain", give: []string{"--pool-name=p", "--drain-timeout=-1s"}, want: "--drain-timeout -1s is negative: give 0 to end requests at once"},
 		{name: "unknown flag", give: []string{"--pool"}, want: "unknown flag: --pool: see --help"},

@@ -33,6 +33,7 @@ type Pool struct {
 	Selector    Selector         // of pods in the namespace
 	TargetPorts Ports            // of the selected pods
 	File        string           // of endpoints; there is no cluster then
+	Once        bool             // read the file at the start only
 }
 
 // String says which pool it is, for people.
@@ -62,7 +63,11 @@ func (p *Pool) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.File, flagEndpointsFile, p.File, "File of the endpoints that are picked: without Kubernetes. It is followed when it changes.")
 }
 
-func (p *Pool) validate() error {
+// Given reports whether the flags say where endpoints come from.
+func (p *Pool) Given() bool { return p.Name.Name != "" || p.Selector.Selector != nil || p.File != "" }
+
+// validate checks the flags. If the configuration of the plugins may say where endpoints come from, they need not.
+func (p *Pool) validate(mayDiscover bool) error {
 	var given []string
 	for _, one := range []struct {
 		flag  string
@@ -73,6 +78,7 @@ func (p *Pool) validate() error {
 		}
 	}
 	switch {
+	case len(given) == 0 && mayDiscover:
 	case len(given) == 0:
 		return fmt.Errorf("--%s is missing: give the name of the InferencePool to serve, or else --%s or --%s", flagPoolName, flagSelector, flagEndpointsFile)
 	case len(given) > 1:

@@ -35,6 +35,7 @@ type TLS struct {
 // MetricsEndpoint says who may see metrics, and how they are encrypted.
 type MetricsEndpoint struct {
 	Auth         bool   // ask the API server
+	asked        bool   // the flag was given
 	ClientCAFile string // authorities of which clients must have a certificate
 	CertDir      string // folder of tls.crt and tls.key; empty serves in plaintext
 }

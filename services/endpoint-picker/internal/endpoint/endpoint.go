@@ -21,6 +21,10 @@
 //	                                        |  time limit
 //	                                        +----------->  (nothing)   counts as released
 //
+// A sample holds until the next: an endpoint where nothing happens is scraped seldom, and its last sample is as true as
+// it was. What makes an endpoint doubtful is a scrape that fails, so it is from the first of those since the last sample
+// that its age is counted (Load.Failing).
+//
 // All methods may be called from any goroutine; those of the pick path take no lock.
 package endpoint
 
@@ -75,6 +79,8 @@ type Endpoint struct {
 	released atomic.Int64 // leases, ever
 	open     atomic.Int64 // leases, now, the abandoned included
 	failures atomic.Int64 // scrapes that failed, ever
+	refusals atomic.Int64 // scrapes in a row for which there was no connection to be had
+	failing  atomic.Pointer[time.Time]
 	sample   atomic.Pointer[sample]
 
 	mu        sync.Mutex
@@ -92,14 +98,16 @@ type Gauges struct {
 
 // A Mark is the moment at which a scrape began.
 type Mark struct {
-	at                 time.Time
-	acquired, released int64
+	at                       time.Time
+	acquired, released, open int64
 }
 
 // sample is what a scrape said, and when it began.
 type sample struct {
 	Gauges
 	Mark
+
+	taken bool // it is not the one that stands for none
 }
 
 // abandoned is a lease whose request goes on unseen.
@@ -174,7 +182,7 @@ func (e *Endpoint) Factor() float64 { return e.server.Factor() }
 
 // BeginScrape returns the mark that Record wants. It must be called before the page is asked for.
 func (e *Endpoint) BeginScrape(now time.Time) Mark {
-	return Mark{at: now, acquired: e.acquired.Load(), released: e.released.Load()}
+	return Mark{at: now, acquired: e.acquired.Load(), released: e.released.Load(), open: e.open.Load()}
 }
 
 // Record takes the result of the scrape that began at the mark.
@@ -182,7 +190,11 @@ func (e *Endpoint) Record(m Mark, g Gauges) {
 	e.resize(g.Blocks)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.sample.Store(&sample{Gauges: g, Mark: m})
+	e.sample.Store(&sample{Gauges: g, Mark: m, taken: true})
+	e.refusals.Store(0)
+	if e.failing.Load() != nil {
+		e.failing.Store(nil)
+	}
 	kept := e.abandoned[:0]
 	for _, a := range e.abandoned {
 		if a.acquired <= m.acquired {
@@ -201,8 +213,39 @@ func (e *Endpoint) resize(blocks int) {
 	}
 }
 
-// RecordFailure counts a scrape that brought nothing.
-func (e *Endpoint) RecordFailure() { e.failures.Add(1) }
+// RecordFailure counts the scrape that began at the mark and brought nothing.
+func (e *Endpoint) RecordFailure(m Mark) {
+	e.refusals.Store(0)
+	e.fail(m)
+}
+
+// RecordRefusal is RecordFailure for a scrape whose connection was refused: nobody listens there.
+func (e *Endpoint) RecordRefusal(m Mark) {
+	e.refusals.Add(1)
+	e.fail(m)
+}
+
+func (e *Endpoint) fail(m Mark) {
+	e.failures.Add(1)
+	if e.failing.Load() == nil {
+		e.failing.Store(&m.at)
+	}
+}
+
+// Refusals returns how many scrapes in a row were refused, up to the last one.
+func (e *Endpoint) Refusals() int64 { return e.refusals.Load() }
+
+// Movements returns how many leases have begun and how many have ended, together, ever. When it stands still, so does
+// all that this picker does to the endpoint.
+func (e *Endpoint) Movements() int64 { return e.acquired.Load() + e.released.Load() }
+
+// Foresee returns what a page that is asked for at the mark would say if nothing but our own leases had begun and ended
+// since the last sample: the requests it would have, and the figures of that sample. It reports false if there is none.
+func (e *Endpoint) Foresee(m Mark) (requests float64, last Gauges, ok bool) {
+	s := e.sample.Load()
+	since := (m.acquired - s.acquired) - (m.released - s.released)
+	return max(s.Waiting+s.Running+float64(since), float64(m.open), 0), s.Gauges, s.taken
+}
 
 // ExpireAbandoned lets go of the leases that were abandoned before the given time and that no sample has replaced.
 func (e *Endpoint) ExpireAbandoned(before time.Time) {
@@ -231,8 +274,17 @@ func (e *Endpoint) Load() scheduling.Load {
 		Running:  s.Running,
 		KVUsage:  s.KVUsage,
 		Sampled:  s.at,
+		Failing:  e.failingSince(),
 		Page:     s.Page,
 	}
+}
+
+// failingSince returns when scrapes began to fail, the zero time if the last one was good.
+func (e *Endpoint) failingSince() time.Time {
+	if since := e.failing.Load(); since != nil {
+		return *since
+	}
+	return time.Time{}
 }
 
 // Stats are the figures of an endpoint for its metrics.

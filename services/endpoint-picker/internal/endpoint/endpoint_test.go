@@ -109,12 +109,69 @@ func TestLoadShowsTheLastSample(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
 	scrape(e, after(time.Second), Gauges{Waiting: 2, Running: 1, KVUsage: 0.5})
-	e.RecordFailure()
+	e.RecordFailure(e.BeginScrape(after(2 * time.Second)))
 	load := e.Load()
 	assert.InDelta(t, 2, load.Waiting, 0)
 	assert.InDelta(t, 0.5, load.KVUsage, 0)
 	assert.Equal(t, after(time.Second), load.Sampled)
 	assert.EqualValues(t, 1, e.Stats(noon).ScrapeFailures)
+}
+
+func TestFailingCountsFromTheFirstFailedScrape(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t)
+	assert.Zero(t, e.Load().Failing, "not scraped yet")
+	e.RecordFailure(e.BeginScrape(after(time.Second)))
+	e.RecordRefusal(e.BeginScrape(after(2 * time.Second)))
+	assert.Equal(t, after(time.Second), e.Load().Failing)
+
+	scrape(e, after(3*time.Second), Gauges{})
+	assert.Zero(t, e.Load().Failing)
+	e.RecordRefusal(e.BeginScrape(after(4 * time.Second)))
+	assert.Equal(t, after(4*time.Second), e.Load().Failing)
+	assert.EqualValues(t, 3, e.Stats(noon).ScrapeFailures)
+}
+
+func TestRefusalsInARow(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t)
+	refused := func() { e.RecordRefusal(e.BeginScrape(noon)) }
+	refused()
+	refused()
+	assert.EqualValues(t, 2, e.Refusals())
+	e.RecordFailure(e.BeginScrape(noon))
+	assert.Zero(t, e.Refusals(), "somebody listens")
+	refused()
+	scrape(e, noon, Gauges{})
+	assert.Zero(t, e.Refusals())
+}
+
+func TestForesee(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t)
+	foreseen := func() float64 {
+		requests, _, _ := e.Foresee(e.BeginScrape(noon))
+		return requests
+	}
+	_, _, ok := e.Foresee(e.BeginScrape(noon))
+	assert.False(t, ok, "nothing was sampled yet")
+
+	scrape(e, noon, Gauges{Waiting: 1, Running: 3, KVUsage: 0.5})
+	assert.InDelta(t, 4, foreseen(), 0)
+	first := e.Acquire()
+	second := e.Acquire()
+	assert.InDelta(t, 6, foreseen(), 0)
+	first.Release()
+	assert.InDelta(t, 5, foreseen(), 0)
+	assert.EqualValues(t, 3, e.Movements())
+
+	scrape(e, noon, Gauges{})
+	assert.InDelta(t, 1, foreseen(), 0, "what is open is there")
+	second.Release()
+	assert.InDelta(t, 0, foreseen(), 0)
+	_, last, ok := e.Foresee(e.BeginScrape(noon))
+	assert.True(t, ok)
+	assert.Equal(t, Gauges{}, last)
 }
 
 func TestLeaseEndsOnce(t *testing.T) {

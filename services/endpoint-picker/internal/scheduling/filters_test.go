@@ -41,7 +41,7 @@ func TestFilters(t *testing.T) {
 	temperatures := pages(map[string]float64{"t": 10}, map[string]float64{"t": 20}, map[string]float64{"t": 30})
 	session := func(s string) *Request { return &Request{Session: s} }
 	header := func(v string) *Request { return &Request{Headers: request.Headers{{Name: TestingHeader, Value: v}}} }
-	queues := busy(Load{Waiting: 5}, Load{Waiting: 4.9}, Load{KVUsage: 0.8}, Load{KVUsage: 0.79}, Load{Waiting: 50, Sampled: noon.Add(-time.Hour), Open: 99})
+	queues := busy(Load{Waiting: 5}, Load{Waiting: 4.9}, Load{KVUsage: 0.8}, Load{KVUsage: 0.79}, Load{Waiting: 50, Failing: noon.Add(-time.Hour), Open: 99})
 
 	tests := []struct {
 		name    string
@@ -162,8 +162,8 @@ func TestSaturation(t *testing.T) {
 		{name: "idle", detector: utilization(0), give: busy(Load{}, Load{}), want: 0},
 		{name: "the fuller of queue and cache, on average", detector: utilization(0), give: busy(Load{Waiting: 10, KVUsage: 0.4}, Load{Waiting: 1, KVUsage: 0.4}), want: 1.25},
 		{name: "headroom is the filter's alone", detector: utilization(9), give: busy(Load{Waiting: 5}), want: 1},
-		{name: "stale counts by what is in flight", detector: utilization(0), give: busy(Load{Sampled: old, Waiting: 99, Open: 50}, Load{Waiting: 5}), want: 0.75},
-		{name: "stale and idle is not full", detector: utilization(0), give: busy(Load{Sampled: old, Waiting: 99}), want: 0},
+		{name: "stale counts by what is in flight", detector: utilization(0), give: busy(Load{Failing: old, Waiting: 99, Open: 50}, Load{Waiting: 5}), want: 0.75},
+		{name: "stale and idle is not full", detector: utilization(0), give: busy(Load{Failing: old, Waiting: 99}), want: 0},
 
 		{name: "no endpoints to be concurrent on", detector: ConcurrencyDetector{Requests: 100}, want: 1},
 		{name: "requests over capacity", detector: ConcurrencyDetector{Requests: 100}, give: busy(Load{Requests: 150, Tokens: 1e9}, Load{Requests: 50}), want: 1},

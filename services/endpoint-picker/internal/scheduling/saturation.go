@@ -25,21 +25,20 @@ func (d UtilizationDetector) Saturation(r *Request, candidates []Candidate) floa
 	if len(candidates) == 0 {
 		return 1
 	}
-	sum, oldest := 0.0, r.Now.Add(-d.StaleAfter)
+	sum := 0.0
 	for i := range candidates {
-		sum += d.of(&candidates[i].Load, oldest)
+		sum += d.of(&candidates[i].Load, r.Now)
 	}
 	return sum / float64(len(candidates))
 }
 
 // Filter prefers the endpoints that are not full.
 func (d UtilizationDetector) Filter(r *Request, candidates []Candidate) []Candidate {
-	oldest := r.Now.Add(-d.StaleAfter)
-	return prefer(candidates, func(c *Candidate) bool { return d.of(&c.Load, oldest) < 1+d.Headroom })
+	return prefer(candidates, func(c *Candidate) bool { return d.of(&c.Load, r.Now) < 1+d.Headroom })
 }
 
-func (d UtilizationDetector) of(l *Load, oldest time.Time) float64 {
-	if l.Sampled.Before(oldest) {
+func (d UtilizationDetector) of(l *Load, now time.Time) float64 {
+	if l.Stale(now, d.StaleAfter) {
 		return l.Open / staleCapacity
 	}
 	return max(l.Waiting/d.QueueDepth, l.KVUsage/d.KVUsage)

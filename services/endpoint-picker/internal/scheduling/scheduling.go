@@ -65,7 +65,14 @@ type Load struct {
 	KVUsage  float64   // part of its KV cache that is taken, 0 to 1, as last sampled
 	Wait     float64   // seconds to the first token of the request, if it came here; at least a little
 	Sampled  time.Time // the last sample, or the endpoint's arrival if there was none yet
+	Failing  time.Time // the first scrape that failed since then, zero if none has
 	Page     *Page     // what else was sampled, nil if there was nothing
+}
+
+// Stale reports whether samples have been missing for longer than that. The age of the last one says nothing: where
+// nothing happens, samples are taken seldom, and they hold.
+func (l *Load) Stale(now time.Time, after time.Duration) bool {
+	return !l.Failing.IsZero() && now.Sub(l.Failing) > after
 }
 
 // A Page is what not every metrics page has. It is never changed.

@@ -61,8 +61,9 @@ func TestLeastLoaded(t *testing.T) {
 		{name: "KV usage decides nothing else", give: busy(Load{Requests: 2, KVUsage: 0}, Load{Requests: 1, KVUsage: 0.99}), want: 1},
 		{name: "equals, first draw", give: busy(Load{Requests: 1}, Load{}, Load{}), draw: 0, want: 1},
 		{name: "equals, second draw", give: busy(Load{Requests: 1}, Load{}, Load{}), draw: 7, want: 2},
-		{name: "stale is not preferred", give: busy(Load{Sampled: old}, Load{Requests: 50}), want: 1},
-		{name: "all stale", give: busy(Load{Sampled: old, Requests: 2}, Load{Sampled: old, Requests: 1}), want: 1},
+		{name: "stale is not preferred", give: busy(Load{Failing: old}, Load{Requests: 50}), want: 1},
+		{name: "all stale", give: busy(Load{Failing: old, Requests: 2}, Load{Failing: old, Requests: 1}), want: 1},
+		{name: "an old sample that nothing has failed since is not stale", give: busy(Load{Sampled: old}, Load{Requests: 50}), want: 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestLeastLoaded(t *testing.T) {
 func TestStalenessFilterKeepsOrderAndBoundary(t *testing.T) {
 	t.Parallel()
 	filter := StalenessFilter{After: time.Second}
-	at := func(age time.Duration) Load { return Load{Sampled: noon.Add(-age)} }
+	at := func(age time.Duration) Load { return Load{Failing: noon.Add(-age)} }
 	r := &Request{Now: noon}
 
 	assert.Equal(t, []int{0, 2, 3}, indexes(filter.Filter(r, busy(at(0), at(2*time.Second), at(time.Second), at(time.Second/2)))))
@@ -197,7 +198,7 @@ func FuzzSchedule(f *testing.F) {
 		for i := range candidates {
 			candidates[i] = Candidate{Index: i, Load: Load{
 				Requests: float64(random.IntN(5)), Waiting: float64(random.IntN(3)), KVUsage: random.Float64(),
-				Sampled: noon.Add(-time.Duration(random.IntN(4)) * time.Second),
+				Failing: noon.Add(-time.Duration(random.IntN(4)) * time.Second),
 			}}
 		}
 		r := &Request{Now: noon, Random: random.Uint64()}
@@ -212,7 +213,7 @@ func FuzzSchedule(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, got, again)
 
-		fresh := func(c Candidate) bool { return noon.Sub(c.Load.Sampled) <= time.Second }
+		fresh := func(c Candidate) bool { return noon.Sub(c.Load.Failing) <= time.Second }
 		weight := func(c Candidate) float64 { return c.Load.Requests + c.Load.Waiting + c.Load.KVUsage }
 		for _, c := range candidates {
 			if fresh(c) == fresh(*got) {

@@ -1,0 +1,61 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"fairlead.dev/services/endpoint-picker/internal/modelserver"
+)
+
+const (
+	flagRefreshInterval = "refresh-metrics-interval"
+	flagIdleInterval    = "refresh-metrics-idle-interval"
+	flagRefreshBudget   = "refresh-metrics-budget"
+	flagRefreshTimeout  = "refresh-metrics-timeout"
+	flagStaleness       = "metrics-staleness-threshold"
+	flagLeaseTimeout    = "lease-timeout"
+)
+
+func addScrapingFlags(fs *pflag.FlagSet, o *modelserver.Options) {
+	fs.DurationVar(&o.Interval.Fastest, flagRefreshInterval, o.Interval.Fastest,
+		"Time between two scrapes of a model server's metrics, at least: while they tell something new.")
+	fs.DurationVar(&o.Interval.Slowest, flagIdleInterval, o.Interval.Slowest,
+		"Time between two scrapes of a model server's metrics, at most: while nothing happens.")
+	fs.Float64Var(&o.Budget, flagRefreshBudget, o.Budget,
+		"Scrapes per second, of all model servers together. Where they want more, all are scraped less often.")
+	fs.DurationVar(&o.Timeout, flagRefreshTimeout, o.Timeout, "Time that one scrape may take.")
+	fs.DurationVar(&o.StaleAfter, flagStaleness, o.StaleAfter,
+		"Time for which scrapes of a model server have failed after which others are preferred.")
+	fs.DurationVar(&o.LeaseTimeout, flagLeaseTimeout, o.LeaseTimeout,
+		"Time for which a request counts on its endpoint when its stream ended early and no scrape comes.")
+}
+
+func validateScraping(o modelserver.Options) error {
+	return errors.Join(validateIntervals(o), validateScrapingTimes(o))
+}
+
+func validateIntervals(o modelserver.Options) error {
+	switch fastest, slowest := o.Interval.Fastest, o.Interval.Slowest; {
+	case fastest < modelserver.MinInterval:
+		return fmt.Errorf("--%s %s is too short: give at least %s", flagRefreshInterval, fastest, modelserver.MinInterval)
+	case slowest < fastest:
+		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagIdleInterval, slowest, flagRefreshInterval, fastest)
+	case !(o.Budget >= 1): // NaN as well
+		return fmt.Errorf("--%s %g is too little: give 1 at least", flagRefreshBudget, o.Budget)
+	case o.LeaseTimeout < slowest:
+		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagLeaseTimeout, o.LeaseTimeout, flagIdleInterval, slowest)
+	}
+	return nil
+}
+
+func validateScrapingTimes(o modelserver.Options) error {
+	switch {
+	case o.Timeout <= 0:
+		return fmt.Errorf("--%s %s is not a time: give 1s, for instance", flagRefreshTimeout, o.Timeout)
+	case o.StaleAfter < 2*o.Interval.Fastest:
+		return fmt.Errorf("--%s %s is too short: give at least twice --%s, which is %s", flagStaleness, o.StaleAfter, flagRefreshInterval, o.Interval.Fastest)
+	}
+	return nil
+}

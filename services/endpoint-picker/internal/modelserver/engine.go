@@ -1,0 +1,114 @@
+package modelserver
+
+// Names of the engines that are known without configuration.
+const (
+	EngineVLLM         = "vllm"
+	EngineSGLang       = "sglang"
+	EngineTRTLLMServe  = "trtllm-serve"
+	EngineTritonTRTLLM = "triton-tensorrt-llm"
+	EngineTriton       = "triton"
+
+	engineReserved = "default" // no engine may have it: upstream's name of whichever is the default
+)
+
+// An Engine says where the figures are on the metrics page of one kind of model server. Each is named by a metric, as
+// "name" or "name{label=value}", quotes optional. Where there is a list, the first that the page has counts: so pages of
+// old and new versions are both understood, and those of the time in between that have both names.
+//
+// Of a server with several engines, requests and blocks are summed; of KV caches the fullest counts.
+//
+// Fields that a core-metrics-extractor's engineConfigs has too are listed with the parameter that they come from.
+type Engine struct {
+	Name string // name
+	Path string // of the page, if Settings has none; empty is /metrics
+
+	Waiting []string // queuedRequestsSpec: requests in the queue
+	Running []string // runningRequestsSpec: requests in the batch
+	KVUsage []string // kvUsageSpec: part of the KV cache that is in use, 0 to 1
+	LoRA    string   // loraSpec: series whose labels list adapters and whose value is the time
+
+	// The size of the KV cache, by labels of a series or by gauges.
+	CacheInfo      string // cacheInfoSpec
+	BlockSizeLabel string // cacheBlockSizeLabelName: tokens
+	BlocksLabel    string // cacheNumBlocksLabelName
+	BlockSize      string // cacheBlockSizeSpec: tokens
+	Blocks         string // cacheNumBlocksSpec
+	Tokens         string // instead of blocks, if the page has none
+	HostTokens     string // more of them, in the host's memory
+
+	Custom []CustomMetric // customMetrics
+}
+
+// A CustomMetric is a figure that goes into scheduling.Page.Attributes. Of several series the greatest counts.
+type CustomMetric struct {
+	Attribute string // attributeKey
+	Metric    string // metricSpec
+}
+
+// builtinEngines returns the engines that are known without configuration.
+//
+// Triton's own metrics have no gauge of what is running: nv_inference_exec_count, which upstream takes for one, counts
+// executions since the server began, so that a server would look busier the older it is. Requests that run there are
+// known from our own leases, which is all that is true.
+func builtinEngines() []Engine {
+	return []Engine{
+		{
+			Name:           EngineVLLM,
+			Waiting:        []string{"vllm:num_requests_waiting"},
+			Running:        []string{"vllm:num_requests_running"},
+			KVUsage:        []string{"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"},
+			LoRA:           "vllm:lora_requests_info",
+			CacheInfo:      "vllm:cache_config_info",
+			BlockSizeLabel: "block_size",
+			BlocksLabel:    "num_gpu_blocks",
+		},
+		{ //nolint:gosec // its tokens are no secrets
+			Name:       EngineSGLang,
+			Waiting:    []string{"sglang:num_queue_reqs"},
+			Running:    []string{"sglang:num_running_reqs"},
+			KVUsage:    []string{"sglang:token_usage"},
+			BlockSize:  "sglang:page_size",
+			Blocks:     "sglang:num_pages",
+			Tokens:     "sglang:max_total_num_tokens",
+			HostTokens: "sglang:hicache_host_total_tokens",
+		},
+		{
+			Name:      EngineTRTLLMServe,
+			Path:      "/prometheus/metrics", // its /metrics is JSON
+			Waiting:   []string{"trtllm_num_requests_waiting"},
+			Running:   []string{"trtllm_num_requests_running"},
+			KVUsage:   []string{"trtllm_kv_cache_utilization"},
+			BlockSize: "trtllm_kv_cache_tokens_per_block",
+			Blocks:    "trtllm_kv_cache_max_blocks",
+		},
+		{
+			Name:      EngineTritonTRTLLM,
+			Waiting:   []string{"nv_trt_llm_request_metrics{request_type=waiting}"},
+			Running:   []string{"nv_trt_llm_request_metrics{request_type=scheduled}"},
+			KVUsage:   []string{"nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=fraction}"},
+			BlockSize: "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=tokens_per}",
+			Blocks:    "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=max}",
+		},
+		{
+			Name:    EngineTriton,
+			Waiting: []string{"nv_inference_pending_request_count"},
+		},
+	}
+}
+
+// mergeEngines returns the built-in engines, those replaced that have the name of one of the user's, and the user's others.
+func mergeEngines(users []Engine) []Engine {
+	all := builtinEngines()
+	for _, u := range users {
+		replaced := false
+		for i := range all {
+			if all[i].Name == u.Name {
+				all[i], replaced = u, true
+			}
+		}
+		if !replaced {
+			all = append(all, u)
+		}
+	}
+	return all
+}

@@ -1,0 +1,181 @@
+package modelserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+)
+
+// worker is what is kept of one endpoint. It belongs to the scheduler, and while it is busy to the scrape.
+type worker struct {
+	*Scraper
+
+	endpoint *endpoint.Endpoint
+	ctx      context.Context //nolint:containedctx // the endpoint's life, which scrapes and connections end with
+	cancel   context.CancelFunc
+	busy     atomic.Bool
+
+	// The next scrape.
+	pace      pace
+	began     time.Time // the last one
+	varied    float64   // what the interval is multiplied with until the next
+	movements int64     // of leases, when the last one began
+
+	// How to scrape.
+	plan      *plan
+	described *endpoint.Description
+	engine    *compiled
+	request   []byte
+	target    netip.AddrPort
+	reading   *reading
+	conn      *connection
+
+	failingSince time.Time
+	said         bool // that there are no good pages
+}
+
+// dueAt returns when the worker is to scrape next.
+func (w *worker) dueAt(i Interval, a attention) time.Time {
+	if w.began.IsZero() {
+		return w.began // never scraped: at once
+	}
+	if a == watched && w.endpoint.Movements() != w.movements {
+		a = moved
+	}
+	return w.began.Add(time.Duration(w.varied * float64(w.pace.interval(i, a))))
+}
+
+// begin notes that a scrape begins.
+func (w *worker) begin(now time.Time) {
+	w.began, w.varied, w.movements = now, vary(), w.endpoint.Movements()
+}
+
+// scrape gets one page and records what it says.
+func (w *worker) scrape(began time.Time) {
+	w.prepare()
+	mark := w.endpoint.BeginScrape(began)
+	gauges, err := w.get()
+	if w.ctx.Err() != nil {
+		return // the endpoint is gone: no news of it
+	}
+	now := w.clock.Now()
+	w.observer.ObserveScrape(now.Sub(began), err)
+	if err != nil {
+		w.fail(mark, began, err)
+	} else {
+		w.record(mark, &gauges)
+	}
+	w.endpoint.ExpireAbandoned(now.Add(-w.options.LeaseTimeout))
+}
+
+func (w *worker) record(mark endpoint.Mark, g *endpoint.Gauges) {
+	requests, last, sampled := w.endpoint.Foresee(mark)
+	if len(w.engine.running) == 0 {
+		requests = g.Waiting // what runs there is not told
+	}
+	foreseen := foresight{requests: requests, last: last}
+	if !sampled || foreseen.surprised(g) {
+		w.pace.news()
+	} else {
+		w.pace.noNews()
+	}
+	w.endpoint.Record(mark, *g)
+	w.outliers.Scraped(w.endpoint)
+	w.failingSince = time.Time{}
+	if w.said {
+		w.said = false
+		w.log.Info("Recovered metrics of endpoint", w.fields()...)
+	}
+}
+
+// fail counts a failure, and logs once that an endpoint's figures are no longer believed.
+func (w *worker) fail(mark endpoint.Mark, began time.Time, err error) {
+	w.pace.failed()
+	if errors.Is(err, ErrRefused) {
+		w.endpoint.RecordRefusal(mark)
+		w.outliers.ScrapeRefused(w.endpoint)
+	} else {
+		w.endpoint.RecordFailure(mark)
+	}
+	if w.failingSince.IsZero() {
+		w.failingSince = began
+	}
+	if w.said || began.Sub(w.failingSince) < w.options.StaleAfter {
+		return
+	}
+	w.said = true
+	w.log.Warn("Lost metrics of endpoint, others are preferred to it", append(w.fields(), zap.Error(err))...)
+}
+
+// prepare takes what was configured, or said of the endpoint, since the last scrape.
+func (w *worker) prepare() {
+	p, d := w.Scraper.plan.Load(), w.endpoint.Description()
+	if p == w.plan && d == w.described {
+		return
+	}
+	if p != w.plan {
+		w.hangUp()
+	}
+	engine, known := p.engineOf(d)
+	if !known {
+		w.log.Warn("Could not find engine of endpoint, used the default", append(w.fields(),
+			zap.String("engine", d.Labels[p.EngineLabel]), zap.String("default", engine.engine))...)
+	}
+	w.plan, w.described = p, d
+	if engine == w.engine {
+		return
+	}
+	w.target = d.Address
+	if p.Port != 0 {
+		w.target = netip.AddrPortFrom(d.Address.Addr(), uint16(p.Port))
+	}
+	w.engine, w.reading = engine, newReading(engine.matcher)
+	w.request = p.request(w.target.String(), engine)
+}
+
+// get reads the page, over the connection that there is or over a new one.
+func (w *worker) get() (endpoint.Gauges, error) {
+	deadline := time.Now().Add(w.options.Timeout)
+	for {
+		reused := w.conn != nil
+		if !reused {
+			conn, err := dial(w.ctx, w.target, w.plan.tls, deadline)
+			if err != nil {
+				return endpoint.Gauges{}, fmt.Errorf("get metrics page: %w", err)
+			}
+			w.conn = conn
+		}
+		gauges, again, err := w.conn.ask(w.request, w.reading, deadline)
+		if !again {
+			w.hangUp()
+		}
+		switch {
+		case err == nil:
+			return gauges, nil
+		case reused && errors.Is(err, errSilent):
+			continue // the server had closed it meanwhile
+		}
+		return endpoint.Gauges{}, fmt.Errorf("get metrics page: %w", err)
+	}
+}
+
+// hangUp ends the connection, if there is one.
+func (w *worker) hangUp() {
+	if w.conn != nil {
+		w.conn.close()
+		w.conn = nil
+	}
+}
+
+func (w *worker) fields() []zap.Field {
+	id := w.endpoint.Identity()
+	return []zap.Field{zap.String(logging.KeyPod, id.Namespace+"/"+id.Pod), zap.String(logging.KeyEndpoint, w.endpoint.Address())}
+}

@@ -1,0 +1,258 @@
+package modelserver
+
+import (
+	"encoding/pem"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	zaptest "go.uber.org/zap/zaptest/observer"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+)
+
+// newScraper returns one that does not run, and what it logs.
+func newScraper(t *testing.T) (*Scraper, *zaptest.ObservedLogs) {
+	t.Helper()
+	observed := newMockObserver(t)
+	observed.EXPECT().ObserveScrape(mock.Anything, mock.Anything).Maybe()
+	core, logs := zaptest.New(zap.InfoLevel)
+	return NewScraper(ScraperParams{Options: quick(), Log: zap.New(core), Observer: observed, Outliers: deaf{}, Clock: clock.RealClock{}}), logs
+}
+
+// relabel describes an endpoint anew.
+func relabel(e *endpoint.Endpoint, engine string) {
+	d := *e.Description()
+	d.Labels = map[string]string{LabelEngine: engine}
+	e.Describe(d)
+}
+
+func TestEngineFollowsTheLabel(t *testing.T) {
+	t.Parallel()
+	server := newModelServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/prometheus/metrics" {
+			text("trtllm_num_requests_running 3\n")(w, r)
+			return
+		}
+		text("vllm:num_requests_running 1\nsglang:num_running_reqs 2\n")(w, r)
+	})
+	s, logs := newScraper(t)
+	e := server.endpoint()
+	w := newWorker(t, s, e)
+	for _, tt := range []struct {
+		engine string
+		want   float64
+	}{{"", 1}, {EngineSGLang, 2}, {EngineTRTLLMServe, 3}, {EngineVLLM, 1}} {
+		if tt.engine != "" {
+			relabel(e, tt.engine)
+		}
+		w.scrape(time.Now())
+		assert.InDelta(t, tt.want, e.Load().Running, 0, tt.engine)
+	}
+	assert.Zero(t, logs.Len())
+}
+
+func TestUnknownEngineIsSaidOnceAndReadAsTheDefault(t *testing.T) {
+	t.Parallel()
+	server := newModelServer(t, text("vllm:num_requests_running 1\n"))
+	s, logs := newScraper(t)
+	e := server.endpoint()
+	relabel(e, "tgi")
+	w := newWorker(t, s, e)
+	w.scrape(time.Now())
+	w.scrape(time.Now())
+	assert.InDelta(t, 1, e.Load().Running, 0)
+	require.Equal(t, 1, logs.Len())
+	assert.Equal(t, "tgi", logs.All()[0].ContextMap()["engine"])
+}
+
+func TestSettingsTakeEffectWhileItRuns(t *testing.T) {
+	t.Parallel()
+	first, second := newModelServer(t, text("vllm:num_requests_running 1\n")), newModelServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RequestURI() == "/m?x=y" {
+			text("mine 4\nheat 40\n")(w, r)
+		}
+	})
+	e := first.endpoint()
+	s, _ := start(t, quick(), e)
+	require.Eventually(t, func() bool { return e.Load().Running == 1 }, patience, tick)
+
+	settings := DefaultSettings()
+	settings.Port, settings.Path = int(second.endpoint().Identity().Address.Port()), "/m?x=y"
+	settings.Engines = []Engine{{Name: "mine", Running: []string{"mine"}, Custom: []CustomMetric{{"heat", "heat"}}}}
+	settings.DefaultEngine = "mine"
+	require.NoError(t, s.Configure(settings))
+	require.Eventually(t, func() bool { return e.Load().Running == 4 }, patience, tick)
+	assert.Equal(t, map[string]float64{"heat": 40}, e.Load().Page.Attributes)
+	settled := first.scrapes.Load()
+	require.Eventually(t, func() bool { return second.scrapes.Load() > 5 }, patience, tick)
+	assert.Equal(t, settled, first.scrapes.Load())
+}
+
+func TestPagesOverTLS(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(text("vllm:num_requests_running 1\n"))
+	t.Cleanup(server.Close)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	tests := []struct {
+		name string
+		give func(*Settings)
+		want float64
+	}{
+		{name: "not verified", give: func(*Settings) {}, want: 1},
+		{name: "verified", give: func(s *Settings) { s.InsecureSkipVerify, s.CACertPath = false, ca }, want: 1},
+		{name: "by nobody we know", give: func(s *Settings) { s.InsecureSkipVerify = false }, want: 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := newScraper(t)
+			settings := DefaultSettings()
+			settings.Scheme = schemeHTTPS
+			tt.give(&settings)
+			require.NoError(t, s.Configure(settings))
+			e := endpointAt(server.Listener.Addr().String())
+			w := newWorker(t, s, e)
+			w.scrape(time.Now())
+			w.scrape(time.Now())
+			assert.InDelta(t, tt.want, e.Load().Running, 0)
+		})
+	}
+}
+
+func endpointAt(address string) *endpoint.Endpoint {
+	e := anEndpoint()
+	d := *e.Description()
+	d.Address = netip.MustParseAddrPort(address)
+	e.Describe(d)
+	return e
+}
+
+func TestConnectionThatTheServerClosedIsReplaced(t *testing.T) {
+	t.Parallel()
+	var connections atomic.Int64
+	server := httptest.NewUnstartedServer(text("vllm:num_requests_running 1\n"))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	s, _ := newScraper(t)
+	e := endpointAt(server.Listener.Addr().String())
+	w := newWorker(t, s, e)
+	w.scrape(time.Now())
+	w.scrape(time.Now())
+	require.EqualValues(t, 1, connections.Load())
+	server.CloseClientConnections()
+	w.scrape(time.Now())
+	assert.EqualValues(t, 2, connections.Load())
+	assert.Zero(t, e.Stats(time.Now()).ScrapeFailures)
+}
+
+func TestPagesInChunks(t *testing.T) {
+	t.Parallel()
+	server := newModelServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		for _, part := range strings.SplitAfter("vllm:num_requests_running{a=\"b\"} 12\n", "_") {
+			_, _ = w.Write([]byte(part))
+			w.(http.Flusher).Flush()
+		}
+	})
+	s, _ := newScraper(t)
+	e := server.endpoint()
+	w := newWorker(t, s, e)
+	for range 3 {
+		w.scrape(time.Now())
+	}
+	assert.InDelta(t, 12, e.Load().Running, 0)
+	assert.NotNil(t, w.conn, "the connection is kept")
+	assert.Zero(t, e.Stats(time.Now()).ScrapeFailures)
+}
+
+// A server that accepts and says nothing is not one that is gone: its connection may time out, but is not tried twice.
+func TestSilenceIsNotRetried(t *testing.T) {
+	t.Parallel()
+	server := newModelServer(t, hang)
+	s, _ := newScraper(t)
+	s.options.Timeout = 20 * time.Millisecond
+	e := server.endpoint()
+	newWorker(t, s, e).scrape(time.Now())
+	assert.EqualValues(t, 1, server.scrapes.Load())
+	assert.Zero(t, e.Refusals())
+	assert.NotZero(t, e.Load().Failing)
+}
+
+func TestNothingIsRecordedOfAnEndpointThatHasGone(t *testing.T) {
+	t.Parallel()
+	server := newModelServer(t, text("vllm:num_requests_running 1\n"))
+	s, _ := newScraper(t)
+	e := server.endpoint()
+	w := newWorker(t, s, e)
+	w.cancel()
+	w.scrape(time.Now())
+	assert.Zero(t, e.Stats(time.Now()).ScrapeFailures)
+	assert.Zero(t, e.Load().Running)
+}
+
+// Pages set the pace: news keep it, confirmation slows it, a failure begins anew.
+func TestPagesSetThePace(t *testing.T) {
+	t.Parallel()
+	server := newModelServer(t, text(samplePage(1, 0, 0)))
+	s, _ := newScraper(t)
+	e := server.endpoint()
+	w := newWorker(t, s, e)
+	steps := []struct {
+		page http.HandlerFunc
+		want pace
+	}{
+		{page: text(samplePage(1, 0, 0)), want: pace{}}, // the first is always news
+		{page: text(samplePage(1, 0, 0)), want: pace{streak: 1}},
+		{page: text(samplePage(2, 0, 0)), want: pace{streak: 2}},
+		{page: text(samplePage(9, 0, 0)), want: pace{}},
+		{page: status(http.StatusTeapot), want: pace{failing: true}},
+		{page: status(http.StatusTeapot), want: pace{failing: true, streak: 1}},
+		{page: text(samplePage(9, 0, 0)), want: pace{}},
+		{page: text(samplePage(9, 0, 0)), want: pace{streak: 1}},
+	}
+	for i, step := range steps {
+		server.page.Store(&step.page)
+		w.scrape(time.Now())
+		assert.Equal(t, step.want, w.pace, "step %d", i)
+	}
+	for range 5 {
+		e.Acquire()
+	}
+	foreseen := text(samplePage(14, 0, 0))
+	server.page.Store(&foreseen)
+	w.scrape(time.Now())
+	assert.Equal(t, pace{streak: 2}, w.pace, "our own requests are no news")
+}
+
+func TestOneSilentEndpointAmongMany(t *testing.T) {
+	t.Parallel()
+	silent, good := newModelServer(t, hang), newModelServer(t, text("vllm:num_requests_running 1\n"))
+	endpoints := make([]*endpoint.Endpoint, 0, 9)
+	for range 8 {
+		endpoints = append(endpoints, silent.endpoint())
+	}
+	fresh := good.endpoint()
+	o := quick()
+	o.Timeout = time.Minute
+	start(t, o, append(endpoints, fresh)...)
+	require.Eventually(t, func() bool { return good.scrapes.Load() > 20 }, patience, tick)
+	assert.EqualValues(t, 8, silent.scrapes.Load())
+}
