@@ -60,6 +60,7 @@ type parts struct {
 	ExtProc   *extproc.Server
 	Health    *health.Server
 	Endpoints *metrics.EndpointCollector
+	Pool      *metrics.PoolCollector
 
 	HTTP            *httpserver.Server
 	ExtProcListener extProcListener
@@ -76,10 +77,11 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 
 		// Metrics.
 		newRegistry,
-		func(r *prometheus.Registry) *metrics.Metrics { return metrics.New(r) },
+		newMetrics,
 		func(s *datastore.Store, c clock.RealClock, r *prometheus.Registry) *metrics.EndpointCollector {
 			return metrics.NewEndpointCollector(s, c, r)
 		},
+		newPoolCollector,
 
 		// The cluster.
 		func(cfg *config.Config) (*rest.Config, error) { return cfg.Kube.RESTConfig(userAgent()) },
@@ -235,7 +237,7 @@ func newHTTPServer(cfg *config.Config, log *zap.Logger, r *prometheus.Registry, 
 	return httpserver.New(httpserver.Params{
 		Options:  cfg.HTTP,
 		Log:      log.Named("http"),
-		Gatherer: r,
+		Gatherer: newGatherer(cfg, r),
 		Ready:    []httpserver.Check{{Name: "pool", Probe: func(context.Context) error { return h.Ready() }}},
 	})
 }

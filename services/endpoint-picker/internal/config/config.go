@@ -62,15 +62,16 @@ const (
 
 // Config is everything that can be set.
 type Config struct {
-	Command  Command
-	Logging  logging.Options
-	Kube     kube.Options
-	HTTP     httpserver.Options
-	Pool     Pool
-	GRPC     GRPC
-	ExtProc  ExtProc
-	Scraping modelserver.Options
-	Drain    Drain
+	Command   Command
+	Logging   logging.Options
+	Kube      kube.Options
+	HTTP      httpserver.Options
+	Pool      Pool
+	GRPC      GRPC
+	ExtProc   ExtProc
+	Scraping  modelserver.Options
+	Drain     Drain
+	Telemetry Telemetry
 }
 
 // Pool says which InferencePool is served.
@@ -104,14 +105,15 @@ type Drain struct {
 // Default returns what holds without flags.
 func Default() *Config {
 	return &Config{
-		Logging:  logging.DefaultOptions(),
-		Kube:     kube.DefaultOptions(),
-		HTTP:     httpserver.DefaultOptions(),
-		Pool:     Pool{Group: informers.PoolGroup, Name: cache.NewObjectName(namespace(), "")},
-		GRPC:     GRPC{Port: 9002, HealthPort: 9003, Secure: true},
-		ExtProc:  ExtProc{BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20},
-		Scraping: modelserver.DefaultOptions(),
-		Drain:    Drain{Delay: 5 * time.Second, Timeout: 2 * time.Minute},
+		Logging:   logging.DefaultOptions(),
+		Kube:      kube.DefaultOptions(),
+		HTTP:      httpserver.DefaultOptions(),
+		Pool:      Pool{Group: informers.PoolGroup, Name: cache.NewObjectName(namespace(), "")},
+		GRPC:      GRPC{Port: 9002, HealthPort: 9003, Secure: true},
+		ExtProc:   ExtProc{BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20},
+		Scraping:  modelserver.DefaultOptions(),
+		Drain:     Drain{Delay: 5 * time.Second, Timeout: 2 * time.Minute},
+		Telemetry: Telemetry{Tracing: true},
 	}
 }
 
@@ -176,6 +178,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Time after SIGTERM in which the picker is unready and still accepts requests, for the news to spread.")
 	fs.DurationVar(&c.Drain.Timeout, flagDrainTimeout, c.Drain.Timeout,
 		"Time after that in which requests may finish; longer ones are cut. Choose it above the longest response.")
+
+	c.Telemetry.addFlags(fs)
 }
 
 // Validate returns what is wrong, all of it, and how to mend it.
@@ -189,6 +193,7 @@ func (c *Config) Validate() error {
 		c.ExtProc.validate(),
 		validateScraping(c.Scraping),
 		c.Drain.validate(),
+		c.Telemetry.validate(),
 	)
 }
 

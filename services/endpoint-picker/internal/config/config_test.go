@@ -29,6 +29,7 @@ func TestParse(t *testing.T) {
 		"--report-endpoint", "--disable-endpoint-subset-filter", "--refresh-metrics-interval=1s", "--refresh-metrics-timeout=3s",
 		"--metrics-staleness-threshold=5s", "--lease-timeout=2m", "--drain-delay=0", "--drain-timeout=10m", "--log-level=debug",
 		"--metrics-bind-address=:1234", "--kubeconfig=/k",
+		"--enable-grpc-stream-metrics", "--legacy-metrics", "--tracing=false", "--log-requests", "--debug-picks=64",
 	}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, "models", c.Pool.Name.Namespace)
@@ -36,6 +37,7 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, ExtProc{BodyMode: extproc.Buffered, MaxRequestBody: 64 << 20, ReportEndpoint: true, IgnoreSubset: true}, c.ExtProc)
 	assert.Equal(t, time.Second, c.Scraping.Interval)
 	assert.Equal(t, Drain{Timeout: 10 * time.Minute}, c.Drain)
+	assert.Equal(t, Telemetry{StreamMetrics: true, LegacyMetrics: true, LogRequests: true, DebugPicks: 64}, c.Telemetry)
 	assert.Equal(t, "debug", c.Logging.Level)
 	assert.Equal(t, ":1234", c.HTTP.MetricsAddress)
 	assert.Equal(t, "/k", c.Kube.Kubeconfig)
@@ -68,6 +70,7 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "lease", give: []string{"--pool-name=p", "--lease-timeout=1ms"}, want: "--lease-timeout 1ms is too short: give at least --refresh-metrics-interval, which is 200ms"},
 		{name: "delay", give: []string{"--pool-name=p", "--drain-delay=-1s"}, want: "--drain-delay -1s is negative: give 0 to leave it out"},
 		{name: "drain", give: []string{"--pool-name=p", "--drain-timeout=-1s"}, want: "--drain-timeout -1s is negative: give 0 to end requests at once"},
+		{name: "picks", give: []string{"--pool-name=p", "--debug-picks=-1"}, want: "--debug-picks -1 is out of range: give 0 to 10000"},
 		{name: "unknown flag", give: []string{"--pool"}, want: "unknown flag: --pool: see --help"},
 		{name: "argument", give: []string{"--pool-name=p", "serve"}, want: `unexpected argument "serve": all settings are flags, see --help`},
 		{name: "log level", give: []string{"--pool-name=p", "--log-level=loud"}, want: `--log-level "loud" is not one of debug, info, warn, error`},

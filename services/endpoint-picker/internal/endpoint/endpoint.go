@@ -234,10 +234,12 @@ func (e *Endpoint) Load() scheduling.Load {
 // Stats are the figures of an endpoint for its metrics.
 type Stats struct {
 	Pod, Address   string
-	Gauges         Gauges // of the last scrape
-	InFlight       int64  // leases that are open
-	Picks          int64  // leases, ever
-	ScrapeFailures int64  // ever
+	Gauges         Gauges  // of the last scrape
+	InFlight       int64   // leases that are open
+	Picks          int64   // leases, ever
+	Tokens         int64   // of prompts that were placed here and are not computed yet, but for cached ones
+	Factor         float64 // how much slower it is than its pool
+	ScrapeFailures int64   // ever
 	SampleAge      time.Duration
 }
 
@@ -250,6 +252,8 @@ func (e *Endpoint) Stats(now time.Time) Stats {
 		Gauges:         s.Gauges,
 		InFlight:       e.open.Load(),
 		Picks:          e.acquired.Load(),
+		Tokens:         int64(e.server.Owed()),
+		Factor:         e.server.Factor(),
 		ScrapeFailures: e.failures.Load(),
 		SampleAge:      now.Sub(s.at),
 	}
