@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/balancer"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/grpcserver"
@@ -34,6 +35,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+	"fairlead.dev/services/endpoint-picker/internal/tracing"
 )
 
 // kindPollInterval is how soon the kind of the pool is noticed when it is installed after the picker.
@@ -61,6 +63,7 @@ type parts struct {
 	Health    *health.Server
 	Endpoints *metrics.EndpointCollector
 	Pool      *metrics.PoolCollector
+	Tracer    *tracing.Tracer
 
 	HTTP            *httpserver.Server
 	ExtProcListener extProcListener
@@ -82,6 +85,12 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 			return metrics.NewEndpointCollector(s, c, r)
 		},
 		newPoolCollector,
+
+		// Traces, logs and debug pages.
+		newTracer,
+		newPicks,
+		newDebugPage,
+		newObservers,
 
 		// The cluster.
 		func(cfg *config.Config) (*rest.Config, error) { return cfg.Kube.RESTConfig(userAgent()) },
@@ -200,7 +209,7 @@ func newBalancer(p balancerParts) *balancer.Balancer {
 	})
 }
 
-func newExtProc(cfg *config.Config, log *zap.Logger, b *balancer.Balancer, m *metrics.Metrics, c clock.RealClock) *extproc.Server {
+func newExtProc(cfg *config.Config, log *zap.Logger, b *balancer.Balancer, o *observers, c clock.RealClock) *extproc.Server {
 	return extproc.NewServer(extproc.Params{
 		Options: extproc.Options{
 			BodyMode:       cfg.ExtProc.BodyMode,
@@ -208,7 +217,7 @@ func newExtProc(cfg *config.Config, log *zap.Logger, b *balancer.Balancer, m *me
 			ReportEndpoint: cfg.ExtProc.ReportEndpoint,
 			IgnoreSubset:   cfg.ExtProc.IgnoreSubset,
 		},
-		Log: log.Named("extproc"), Picker: b, Observer: m, Clock: c,
+		Log: log.Named("extproc"), Picker: b, Observer: o, Clock: c,
 	})
 }
 
@@ -233,11 +242,12 @@ func newListener(log *zap.Logger, flag string, port int, s grpcserver.Service, o
 	return grpcserver.New(grpcserver.Params{Log: log.Named("grpc"), Flag: flag, Port: port, Options: options, Service: s})
 }
 
-func newHTTPServer(cfg *config.Config, log *zap.Logger, r *prometheus.Registry, h *health.Server) *httpserver.Server {
+func newHTTPServer(cfg *config.Config, log *zap.Logger, r *prometheus.Registry, h *health.Server, p *debugpage.Page) *httpserver.Server {
 	return httpserver.New(httpserver.Params{
 		Options:  cfg.HTTP,
 		Log:      log.Named("http"),
 		Gatherer: newGatherer(cfg, r),
+		Handlers: p.Handlers(),
 		Ready:    []httpserver.Check{{Name: "pool", Probe: func(context.Context) error { return h.Ready() }}},
 	})
 }

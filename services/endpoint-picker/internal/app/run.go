@@ -50,7 +50,7 @@ func (p *parts) run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, work := errgroup.WithContext(work)
-	for _, part := range []func(context.Context){p.Informers.Run, p.Store.Run, p.Scraper.Run, p.Health.Run} {
+	for _, part := range []func(context.Context){p.Informers.Run, p.Store.Run, p.Scraper.Run, p.Health.Run, p.Tracer.Run} {
 		group.Go(func() error {
 			part(work)
 			return nil
