@@ -6,7 +6,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// upstream is how names of the llm-d router begin. Names, labels and buckets of this set are its own, version 0.10: they are
+// upstream is how names of the llm-d router begin. Names, labels and buckets of this set are its own, of August 2026: they are
 // what queries are made of, oddities included.
 const upstream = "llm_d_epp"
 

@@ -50,14 +50,23 @@ func FromEnvironment(get func(string) string) (Options, error) {
 	case o.Exporter != exporterOTLP && o.Exporter != exporterConsole:
 		return Options{}, fmt.Errorf("OTEL_TRACES_EXPORTER %q is not one of %s, %s, %s", o.Exporter, exporterOTLP, exporterConsole, exporterNone)
 	}
-	protocol := cmp.Or(get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), get("OTEL_EXPORTER_OTLP_PROTOCOL"), "grpc")
-	if o.Exporter == exporterOTLP && protocol != "grpc" {
-		return Options{}, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL %q is not served: only grpc is", protocol)
-	}
-	if o.Exporter == exporterOTLP && !o.Local && !strings.HasPrefix(endpoint, "http://") && !strings.HasPrefix(endpoint, "https://") {
-		return Options{}, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT %q is not a URL: give http://host:4317, or https for TLS", endpoint)
+	if o.Exporter == exporterOTLP {
+		if err := checkOTLP(endpoint, cmp.Or(get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), get("OTEL_EXPORTER_OTLP_PROTOCOL"))); err != nil {
+			return Options{}, err
+		}
 	}
 	return o, o.readSampler(get("OTEL_TRACES_SAMPLER"), get("OTEL_TRACES_SAMPLER_ARG"))
+}
+
+// checkOTLP finds what the exporter would not say.
+func checkOTLP(endpoint, protocol string) error {
+	if protocol != "" && protocol != "grpc" {
+		return fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL %q is not served: only grpc is", protocol)
+	}
+	if endpoint != "" && !strings.HasPrefix(endpoint, "http://") && !strings.HasPrefix(endpoint, "https://") {
+		return fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT %q is not a URL: give http://host:4317, or https for TLS", endpoint)
+	}
+	return nil
 }
 
 func (o *Options) readSampler(name, argument string) error {

@@ -36,9 +36,9 @@ const (
 	keyRequestID     = "gen_ai.request.id"
 	keyRequestModel  = "gen_ai.request.model"
 	keyResponseModel = "gen_ai.response.model"
-	keyInputTokens   = "gen_ai.usage.input_tokens"
-	keyOutputTokens  = "gen_ai.usage.output_tokens"
-	keyCachedTokens  = "gen_ai.usage.cache_read.input_tokens"
+	keyInput         = "gen_ai.usage.input_tokens"
+	keyOutput        = "gen_ai.usage.output_tokens"
+	keyCached        = "gen_ai.usage.cache_read.input_tokens"
 
 	keyTarget     = "target_model"
 	keyPriority   = "request_prio"
@@ -116,8 +116,8 @@ func requestAttributes(r *exchange.Record) []attribute.KeyValue {
 	a.addNumber(keyRequestSize, r.RequestBytes)
 	a.addNumber(keyResponseSize, r.ResponseBytes)
 	if r.Usage.Known {
-		a = append(a, attribute.Int(keyInputTokens, r.Usage.Prompt), attribute.Int(keyOutputTokens, r.Usage.Output))
-		a.addNumber(keyCachedTokens, r.Usage.Cached)
+		a = append(a, attribute.Int(keyInput, r.Usage.Prompt), attribute.Int(keyOutput, r.Usage.Output))
+		a.addNumber(keyCached, r.Usage.Cached)
 	}
 	return a
 }

@@ -20,23 +20,31 @@ const (
 	flagSampled              = 1
 )
 
-// parse reads a traceparent of W3C's trace context, or tells that it is none. Later versions may have more at its end.
+// parse reads a traceparent of W3C's trace context, or tells that it is none.
 func parse(s string) (p parent, valid bool) {
-	if len(s) < length || s[2] != '-' || s[spanAt-1] != '-' || s[flagsAt-1] != '-' {
+	if len(s) < length || s[traceAt-1] != '-' || s[spanAt-1] != '-' || s[flagsAt-1] != '-' {
 		return parent{}, false
 	}
 	var version, flags [1]byte
 	if !decode(version[:], s) || !decode(p.trace[:], s[traceAt:]) || !decode(p.span[:], s[spanAt:]) || !decode(flags[:], s[flagsAt:]) {
 		return parent{}, false
 	}
-	switch {
-	case version[0] == 0xff, p.trace == [16]byte{}, p.span == [8]byte{}:
-		return parent{}, false
-	case version[0] == 0 && len(s) > length, len(s) > length && s[length] != '-':
+	if !ends(version[0], s[length:]) || p.trace == [16]byte{} || p.span == [8]byte{} {
 		return parent{}, false
 	}
 	p.sampled = flags[0]&flagSampled != 0
 	return p, true
+}
+
+// ends tells whether a traceparent of that version may go on like that: later ones may have more, after another dash.
+func ends(version byte, rest string) bool {
+	switch version {
+	case 0:
+		return rest == ""
+	case 0xff:
+		return false
+	}
+	return rest == "" || rest[0] == '-'
 }
 
 // decode fills b from the beginning of s, which is long enough.

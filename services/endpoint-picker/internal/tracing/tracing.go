@@ -181,10 +181,10 @@ type reporter struct {
 // ExportSpans exports spans. Those that cannot be are lost: there is no use in telling the caller too.
 func (r *reporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := r.SpanExporter.ExportSpans(ctx, spans)
-	switch failed := err != nil; {
-	case failed && !r.failing.Swap(true):
+	switch {
+	case err != nil && !r.failing.Swap(true):
 		r.log.Warn("Could not export spans, dropping them until it works again", zap.Error(err))
-	case !failed && r.failing.Swap(false):
+	case err == nil && r.failing.Swap(false):
 		r.log.Info("Exported spans again")
 	}
 	return nil
