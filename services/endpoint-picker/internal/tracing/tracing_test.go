@@ -163,6 +163,21 @@ func TestSpansOfAnExchange(t *testing.T) {
 	assert.Equal(t, defaultService, name.AsString())
 }
 
+func TestARequestWithoutParentBeginsATrace(t *testing.T) {
+	t.Parallel()
+	tr, exported, stop := run(t, always())
+	record := streamed()
+	record.TraceParent = ""
+	var header string
+	record.Span, header = tr.Begin("")
+	tr.ObserveExchange(record)
+	stop()
+	request := exported.named(t, spanRequest)
+	assert.Equal(t, fmt.Sprintf("00-%s-%s-01", request.SpanContext.TraceID(), request.SpanContext.SpanID()), header)
+	assert.False(t, request.Parent.IsValid())
+	assert.Equal(t, request.SpanContext.TraceID(), exported.named(t, spanScoring).SpanContext.TraceID())
+}
+
 func TestSpansOfWhatFailed(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
