@@ -48,6 +48,18 @@ func Run[In, Out any](t *testing.T, dir string, f func(t *testing.T, in In) Out)
 	}
 }
 
+// File compares what a file of any kind holds with what it must hold.
+func File(t *testing.T, path string, got []byte) {
+	t.Helper()
+	handle := same
+	if *update {
+		handle = rewrite
+	}
+	if err := handle(path, got); err != nil {
+		t.Error(err)
+	}
+}
+
 // Decode decodes YAML and fails the test for fields that T does not have.
 func Decode[T any](t *testing.T, data []byte) T {
 	t.Helper()
@@ -102,16 +114,33 @@ func rewrite(path string, got []byte) error {
 }
 
 func check[Out any](path string, got []byte) error {
-	want, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("make it with -update: %w", err)
-	}
+	want, err := read(path)
 	if err != nil {
 		return err
 	}
 	if _, err := decode[Out](want); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	return compare(path, want, got)
+}
+
+func same(path string, got []byte) error {
+	want, err := read(path)
+	if err != nil {
+		return err
+	}
+	return compare(path, want, got)
+}
+
+func read(path string) ([]byte, error) {
+	want, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("make it with -update: %w", err)
+	}
+	return want, err
+}
+
+func compare(path string, want, got []byte) error {
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		return fmt.Errorf("%s differs (-want +got), -update writes it anew:\n%s", path, diff)
 	}

@@ -144,3 +144,12 @@ func write(t *testing.T, path, content string) {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 }
+
+func TestFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "page.html")
+	require.ErrorContains(t, same(path, []byte("a")), "make it with -update")
+	require.NoError(t, rewrite(path, []byte("a")))
+	require.ErrorContains(t, same(path, []byte("b")), path+" differs (-want +got)")
+	File(t, path, []byte("a"))
+}

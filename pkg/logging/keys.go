@@ -13,6 +13,16 @@ const (
 	KeyEndpoint   = "endpoint"   // ip:port of a model server
 	KeyAddress    = "address"    // host:port that we listen on or dial
 	KeyRequestID  = "requestID"  // x-request-id of an HTTP request
+	KeyTraceID    = "traceID"    // of a request's trace, in hexadecimal
+	KeyPath       = "path"       // of an HTTP request, without its query
+	KeyStatus     = "status"     // of an HTTP response
+	KeyModel      = "model"      // LLM that was asked for
+	KeyTarget     = "target"     // LLM that the server was asked for
+	KeyFairness   = "fairness"   // whose request it is
+	KeyObjective  = "objective"  // name of an InferenceObjective
+	KeyPriority   = "priority"   // of a request
+	KeyOutcome    = "outcome"    // how far something came
+	KeyReason     = "reason"     // why it did not come further
 	KeyDuration   = "duration"
 	KeyVersion    = "version" // of the running program
 	KeyCommit     = "commit"  // of the running program

@@ -19,6 +19,8 @@ type Usage struct {
 	Prompt int // tokens
 	Output int // tokens
 	Cached int // tokens of the prompt that were in the cache
+
+	CachedKnown bool // it said how many were cached
 }
 
 // Form is how bodies say their usage.
@@ -172,13 +174,13 @@ func (r *UsageReader) read() {
 		case "completion_tokens", "output_tokens":
 			found.Output, found.Known = count(&s), true
 		case "cached_tokens":
-			found.Cached = count(&s)
+			found.Cached, found.CachedKnown = count(&s), true
 		case "cache_read_input_tokens": // Anthropic's input tokens are those that were not cached
-			found.Cached = count(&s)
+			found.Cached, found.CachedKnown = count(&s), true
 			extra = found.Cached
 		case "prompt_tokens_details", "input_tokens_details":
 			if cached, ok := details(&s); ok {
-				found.Cached = cached
+				found.Cached, found.CachedKnown = cached, true
 			}
 		default:
 			s.Value()

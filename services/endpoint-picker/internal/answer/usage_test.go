@@ -36,7 +36,7 @@ func TestUsageReader(t *testing.T) {
 			name: "chat completion",
 			give: `{"id":"x","choices":[{"message":{"content":"the \"usage\": {\"prompt_tokens\": 9}"}}],"usage":{"prompt_tokens":12,` +
 				`"completion_tokens":34,"total_tokens":46,"prompt_tokens_details":{"cached_tokens":8}}}`,
-			want: Usage{Known: true, Prompt: 12, Output: 34, Cached: 8},
+			want: Usage{Known: true, Prompt: 12, Output: 34, Cached: 8, CachedKnown: true},
 		},
 		{
 			name: "spaces, and details that are not there",
@@ -54,29 +54,29 @@ func TestUsageReader(t *testing.T) {
 			name: "Anthropic's, in two halves",
 			give: "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":25,\"cache_read_input_tokens\":100," +
 				"\"cache_creation_input_tokens\":0,\"output_tokens\":1}}}\n\nevent: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":15}}\n\n",
-			want: Usage{Known: true, Prompt: 125, Output: 15, Cached: 100},
+			want: Usage{Known: true, Prompt: 125, Output: 15, Cached: 100, CachedKnown: true},
 		},
 		{
 			name: "OpenAI's responses",
 			give: `{"type":"response.completed","response":{"usage":{"input_tokens":37,"input_tokens_details":{"cached_tokens":16},"output_tokens":11}}}`,
-			want: Usage{Known: true, Prompt: 37, Output: 11, Cached: 16},
+			want: Usage{Known: true, Prompt: 37, Output: 11, Cached: 16, CachedKnown: true},
 		},
 		{
 			name: "SGLang's",
 			form: FormMetaInfo,
 			give: `{"text":"x","meta_info":{"prompt_tokens":3,"completion_tokens":4,"cached_tokens":2}}`,
-			want: Usage{Known: true, Prompt: 3, Output: 4, Cached: 2},
+			want: Usage{Known: true, Prompt: 3, Output: 4, Cached: 2, CachedKnown: true},
 		},
 		{
 			name: "vLLM's gRPC, in chunks", form: FormVLLM,
 			give: framed(field(1, join(field(1, []byte{7}), number(2, 5), number(3, 1)))) + framed(field(1, field(1, []byte{8}))) +
 				framed(field(1, join(number(2, 5), number(3, 9), number(4, 4)))),
-			want: Usage{Known: true, Prompt: 5, Output: 9, Cached: 4},
+			want: Usage{Known: true, Prompt: 5, Output: 9, Cached: 4, CachedKnown: true},
 		},
 		{
 			name: "vLLM's gRPC, in one", form: FormVLLM,
 			give: framed(field(2, join(field(1, []byte{7, 8}), field(2, []byte("stop")), number(3, 5), number(4, 2), number(5, 1)))),
-			want: Usage{Known: true, Prompt: 5, Output: 2, Cached: 1},
+			want: Usage{Known: true, Prompt: 5, Output: 2, Cached: 1, CachedKnown: true},
 		},
 		{
 			name: "an embedding", form: FormVLLM,

@@ -101,7 +101,7 @@ func (r *UsageReader) counts(b []byte, first protowire.Number) {
 			case first + 1:
 				r.usage.Known, r.usage.Output = true, int(v)
 			case first + 2:
-				r.usage.Cached = int(v)
+				r.usage.Cached, r.usage.CachedKnown = int(v), true
 			}
 		}
 		if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {

@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/balancer"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/grpcserver"
@@ -31,6 +32,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/reload"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
+	"fairlead.dev/services/endpoint-picker/internal/tracing"
 )
 
 // prefixIndexBytes is what the index of prefixes may take.
@@ -57,6 +59,8 @@ type parts struct {
 	ExtProc   *extproc.Server
 	Health    *health.Server
 	Endpoints *metrics.EndpointCollector
+	Pool      *metrics.PoolCollector
+	Tracer    *tracing.Tracer
 
 	Certificates    *certificates
 	HTTP            *httpserver.Server
@@ -74,10 +78,17 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 
 		// Metrics.
 		newRegistry,
-		func(r *prometheus.Registry) *metrics.Metrics { return metrics.New(r) },
+		newMetrics,
 		func(s *datastore.Store, c clock.RealClock, r *prometheus.Registry) *metrics.EndpointCollector {
 			return metrics.NewEndpointCollector(s, c, r)
 		},
+		newPoolCollector,
+
+		// Traces, logs and debug pages.
+		newTracer,
+		newPicks,
+		newDebugPage,
+		newObservers,
 
 		// Where endpoints and rules come from.
 		newClients,
@@ -204,7 +215,9 @@ type balancerParts struct {
 
 func newBalancer(p balancerParts) *balancer.Balancer {
 	return balancer.New(balancer.Params{
-		Options:   balancer.Options{Scores: p.Config.ExtProc.EmitScores, Explain: p.Config.ExtProc.Explain},
+		Options: balancer.Options{
+			Scores: p.Config.ExtProc.EmitScores || p.Config.Telemetry.DebugPicks > 0, Explain: p.Config.ExtProc.Explain,
+		},
 		Snapshots: p.Store,
 		Learner:   p.Learner,
 		Prefixes:  p.Prefixes,
@@ -221,8 +234,21 @@ func newDetector(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, c cloc
 	return outlier.New(outlier.Params{Options: cfg.Outliers, Log: log.Named("outlier"), Observer: m, Clock: c})
 }
 
-func newExtProc(cfg *config.Config, log *zap.Logger, b *balancer.Balancer, m *metrics.Metrics, c clock.RealClock) *extproc.Server {
-	return extproc.NewServer(extproc.Params{
+// extProcParts are what newExtProc needs.
+type extProcParts struct {
+	dig.In
+
+	Config    *config.Config
+	Log       *zap.Logger
+	Balancer  *balancer.Balancer
+	Observers *observers
+	Tracer    *tracing.Tracer
+	Clock     clock.RealClock
+}
+
+func newExtProc(p extProcParts) *extproc.Server {
+	cfg := p.Config
+	params := extproc.Params{
 		Options: extproc.Options{
 			BodyMode:       cfg.ExtProc.BodyMode,
 			MaxRequestBody: int(cfg.ExtProc.MaxRequestBody),
@@ -232,9 +258,14 @@ func newExtProc(cfg *config.Config, log *zap.Logger, b *balancer.Balancer, m *me
 			ReportEndpoint: cfg.ExtProc.ReportEndpoint,
 			IgnoreSubset:   cfg.ExtProc.IgnoreSubset,
 			LeaveEarly:     cfg.ExtProc.LeaveEarly,
+			EmitScores:     cfg.ExtProc.EmitScores,
 		},
-		Log: log.Named("extproc"), Picker: b, Observer: m, Clock: c,
-	})
+		Log: p.Log.Named("extproc"), Picker: p.Balancer, Observer: p.Observers, Clock: p.Clock,
+	}
+	if p.Tracer.Enabled() {
+		params.Tracer = p.Tracer
+	}
+	return extproc.NewServer(params)
 }
 
 func newHealth(s *datastore.Store, w ruleWatch) *health.Server {
@@ -267,13 +298,15 @@ type httpParts struct {
 	Health       *health.Server
 	Certificates *certificates
 	Protection   protection
+	Debug        *debugpage.Page
 }
 
 func newHTTPServer(p httpParts) *httpserver.Server {
 	return httpserver.New(httpserver.Params{
 		Options:  p.Config.HTTP,
 		Log:      p.Log.Named("http"),
-		Gatherer: p.Registry,
+		Gatherer: newGatherer(p.Config, p.Registry),
+		Handlers: p.Debug.Handlers(),
 		Ready:    []httpserver.Check{{Name: "pool", Probe: func(context.Context) error { return p.Health.Ready() }}},
 		Protect:  p.Protection,
 		TLS:      p.Certificates.forMetrics(),

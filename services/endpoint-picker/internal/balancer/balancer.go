@@ -74,7 +74,7 @@ type Balancer struct {
 
 // Options says what is told of picks.
 type Options struct {
-	Scores  bool // to the gateway, in metadata: how candidates were rated
+	Scores  bool // how candidates were rated, in the exchange's record
 	Explain bool // to the client, in a header: why the endpoint was picked
 }
 
@@ -200,7 +200,7 @@ func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 	x.Conformance = in(config.Headers, request.HeaderSelection) && x.Incoming.Headers.Get(request.HeaderSelection) != ""
 	m.rewrite(x)
 	bindSession(config.Session, b.sessions, x, id)
-	b.tell(x, m)
+	b.tell(x, m, snapshot.Endpoints)
 	return nil
 }
 

@@ -547,8 +547,8 @@ func TestPickIsExplainedToThoseWhoAsk(t *testing.T) {
 	r.options = Options{Scores: true, Explain: true}
 	x := r.placed(t, request.Incoming{})
 	require.Len(t, x.Scores, 2)
-	assert.Equal(t, b.Address(), x.Scores[1].Address)
-	assert.InDelta(t, 0.5, x.Scores[1].Value, 1e-9)
+	assert.Same(t, b, x.Scores[1].Endpoint)
+	assert.InDelta(t, 0.5, x.Scores[1].Total, 1e-9)
 	require.Len(t, x.Reply, 1)
 	assert.Equal(t, headerExplained, x.Reply[0].Name)
 	assert.Regexp(t, `^10\.0\.0\.2:8000 of 2; 10\.0\.0\.2:8000 score=0\.500 wait=0\.\d{3}s requests=1 cached=0/0; 10\.0\.0\.1:8000 score=0\.333 `, x.Reply[0].Value)

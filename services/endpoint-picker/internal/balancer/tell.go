@@ -31,19 +31,19 @@ func (m *memory) destination(endpoints []*endpoint.Endpoint) string {
 }
 
 // tell says how candidates were rated, to those who want to know.
-func (b *Balancer) tell(x *exchange.Exchange, m *memory) {
+func (b *Balancer) tell(x *exchange.Exchange, m *memory, endpoints []*endpoint.Endpoint) {
 	if !b.options.Scores && !b.options.Explain {
 		return
-	}
-	for i, total := range m.scheduling.Totals() {
-		address := m.scheduling.Candidates()[i].Server.Address.String()
-		x.Scores = append(x.Scores, exchange.Score{Address: address, Value: total})
 	}
 	if b.options.Explain {
 		x.Reply = append(x.Reply, request.Header{Name: headerExplained, Value: m.explain(x.Destination)})
 	}
 	if !b.options.Scores {
-		x.Scores = nil
+		return
+	}
+	for i, total := range m.scheduling.Totals() {
+		c := &m.scheduling.Candidates()[i]
+		x.Scores = append(x.Scores, exchange.Score{Endpoint: endpoints[c.Index], Total: total, Wait: c.Load.Wait, Matched: c.Matched})
 	}
 }
 

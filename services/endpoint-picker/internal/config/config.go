@@ -62,20 +62,21 @@ const (
 
 // Config is everything that can be set.
 type Config struct {
-	Command  Command
-	Logging  logging.Options
-	Kube     kube.Options
-	HTTP     httpserver.Options
-	Pool     Pool
-	GRPC     GRPC
-	ExtProc  ExtProc
-	Scraping modelserver.Options
-	Outliers outlier.Options
-	Plugins  Plugins
-	Drain    Drain
-	TLS      TLS
-	Metrics  MetricsEndpoint
-	Messages Messages
+	Command   Command
+	Logging   logging.Options
+	Kube      kube.Options
+	HTTP      httpserver.Options
+	Pool      Pool
+	GRPC      GRPC
+	ExtProc   ExtProc
+	Scraping  modelserver.Options
+	Outliers  outlier.Options
+	Plugins   Plugins
+	Drain     Drain
+	TLS       TLS
+	Metrics   MetricsEndpoint
+	Messages  Messages
+	Telemetry Telemetry
 
 	Unused []UnusedFlag // that were given
 }
@@ -119,11 +120,12 @@ func Default() *Config {
 		ExtProc: ExtProc{
 			BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20, MaxBuffered: 256 << 20, MaxStreams: 32 << 10, BodyTimeout: time.Minute,
 		},
-		Scraping: modelserver.DefaultOptions(),
-		Outliers: outlier.DefaultOptions(),
-		Drain:    Drain{Delay: 5 * time.Second, Timeout: 2 * time.Minute},
-		TLS:      defaultTLS(),
-		Metrics:  MetricsEndpoint{Auth: true},
+		Scraping:  modelserver.DefaultOptions(),
+		Outliers:  outlier.DefaultOptions(),
+		Drain:     Drain{Delay: 5 * time.Second, Timeout: 2 * time.Minute},
+		TLS:       defaultTLS(),
+		Metrics:   MetricsEndpoint{Auth: true},
+		Telemetry: Telemetry{Tracing: true},
 	}
 }
 
@@ -206,6 +208,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.TLS.addFlags(fs)
 	c.Metrics.addFlags(fs)
 	c.Messages.addFlags(fs)
+	c.Telemetry.addFlags(fs)
 	addUpstreamFlags(fs)
 }
 
@@ -232,6 +235,7 @@ func (c *Config) Validate() error {
 		c.TLS.validate(),
 		c.Metrics.validate(c.Pool),
 		c.Messages.validate(),
+		c.Telemetry.validate(),
 	)
 }
 

@@ -35,6 +35,7 @@ func TestParse(t *testing.T) {
 		"--refresh-metrics-idle-interval=4s", "--refresh-metrics-budget=50", "--refresh-metrics-timeout=3s",
 		"--metrics-staleness-threshold=5s", "--lease-timeout=2m", "--drain-delay=0", "--drain-timeout=10m", "--log-level=debug",
 		"--metrics-bind-address=:1234", "--kubeconfig=/k",
+		"--enable-grpc-stream-metrics", "--legacy-metrics", "--tracing=false", "--log-requests", "--debug-picks=64",
 	}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, "models", c.Pool.Name.Namespace)
@@ -49,6 +50,7 @@ func TestParse(t *testing.T) {
 		StaleAfter: 5 * time.Second, LeaseTimeout: 2 * time.Minute,
 	}, c.Scraping)
 	assert.Equal(t, Drain{Timeout: 10 * time.Minute}, c.Drain)
+	assert.Equal(t, Telemetry{StreamMetrics: true, LegacyMetrics: true, LogRequests: true, DebugPicks: 64}, c.Telemetry)
 	assert.Equal(t, "debug", c.Logging.Level)
 	assert.Equal(t, ":1234", c.HTTP.MetricsAddress)
 	assert.Equal(t, "/k", c.Kube.Kubeconfig)
@@ -83,6 +85,7 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "budget", give: []string{"--pool-name=p", "--refresh-metrics-budget=NaN"}, want: "--refresh-metrics-budget NaN is too little: give 1 at least"},
 		{name: "delay", give: []string{"--pool-name=p", "--drain-delay=-1s"}, want: "--drain-delay -1s is negative: give 0 to leave it out"},
 		{name: "drain", give: []string{"--pool-name=p", "--drain-timeout=-1s"}, want: "--drain-timeout -1s is negative: give 0 to end requests at once"},
+		{name: "picks", give: []string{"--pool-name=p", "--debug-picks=-1"}, want: "--debug-picks -1 is out of range: give 0 to 10000"},
 		{name: "unknown flag", give: []string{"--pool"}, want: "unknown flag: --pool: see --help"},
 		{name: "argument", give: []string{"--pool-name=p", "serve"}, want: `unexpected argument "serve": all settings are flags, see --help`},
 		{name: "log level", give: []string{"--pool-name=p", "--log-level=loud"}, want: `--log-level "loud" is not one of debug, info, warn, error`},

@@ -42,7 +42,6 @@ var unusedFlags = []struct {
 }{
 	{name: "ha-enable-leader-election", isSwitch: true, why: "all replicas are active side by side, and ready, so there is no leader to elect"},
 	{name: "health-checking", isSwitch: true, why: "gRPC health is always served on --" + FlagGRPCHealthPort},
-	{name: "enable-grpc-stream-metrics", isSwitch: true, why: "streams are always counted: fairlead_picker_streams_in_flight and fairlead_picker_streams_total"},
 	{name: "allow-experimental-plugins", isSwitch: true, why: "every plugin that is built in may be used"},
 	{name: "refresh-prometheus-metrics-interval", why: "metrics are made when they are scraped"},
 	{name: "zap-stacktrace-level", why: "logs have no stack traces: an error says where it comes from"},

@@ -147,7 +147,7 @@ func TestArgumentsOfPublicCharts(t *testing.T) {
 				c.Metrics = MetricsEndpoint{Auth: true, CertDir: "/metrics-tls", ClientCAFile: "/ca.crt"}
 			},
 			wantUnused: []string{
-				"--enable-grpc-stream-metrics", "--refresh-prometheus-metrics-interval", "--zap-stacktrace-level", "--zap-time-encoding",
+				"--refresh-prometheus-metrics-interval", "--zap-stacktrace-level", "--zap-time-encoding",
 			},
 		},
 	}

@@ -290,15 +290,27 @@ func (e *Endpoint) failingSince() time.Time {
 // Stats are the figures of an endpoint for its metrics.
 type Stats struct {
 	Pod, Address   string
-	Gauges         Gauges // of the last scrape
-	InFlight       int64  // leases that are open
-	Picks          int64  // leases, ever
-	ScrapeFailures int64  // ever
+	Gauges         Gauges  // of the last scrape
+	InFlight       int64   // leases that are open
+	Picks          int64   // leases, ever
+	Tokens         int64   // of prompts that were placed here and are not computed yet, but for cached ones
+	Factor         float64 // how much slower it is than its pool
+	ScrapeFailures int64   // ever
 	SampleAge      time.Duration
+	Failing        time.Duration // for how long scrapes have failed
+	Sampled        bool          // there was a good scrape
+	Ejected        bool          // no requests go there for now
 }
+
+// Stale reports whether there are no figures, or scrapes have failed for longer than that.
+func (s *Stats) Stale(after time.Duration) bool { return !s.Sampled || s.Failing > after }
 
 // Stats returns the figures of the endpoint at the given time.
 func (e *Endpoint) Stats(now time.Time) Stats {
+	failing := time.Duration(0)
+	if since := e.failing.Load(); since != nil {
+		failing = now.Sub(*since)
+	}
 	s := e.sample.Load()
 	return Stats{
 		Pod:            e.identity.Pod,
@@ -306,8 +318,13 @@ func (e *Endpoint) Stats(now time.Time) Stats {
 		Gauges:         s.Gauges,
 		InFlight:       e.open.Load(),
 		Picks:          e.acquired.Load(),
+		Tokens:         int64(e.server.Owed()),
+		Factor:         e.server.Factor(),
 		ScrapeFailures: e.failures.Load(),
 		SampleAge:      now.Sub(s.at),
+		Failing:        failing,
+		Sampled:        s.taken,
+		Ejected:        e.health.Ejected(),
 	}
 }
 

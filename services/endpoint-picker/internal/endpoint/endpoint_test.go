@@ -33,7 +33,7 @@ func TestNewEndpointIsIdleAndFresh(t *testing.T) {
 	load := e.Load()
 	assert.Zero(t, load.Requests)
 	assert.Equal(t, noon, load.Sampled)
-	assert.Equal(t, Stats{Pod: "a", Address: e.Address(), SampleAge: time.Minute}, e.Stats(after(time.Minute)))
+	assert.Equal(t, Stats{Pod: "a", Address: e.Address(), Factor: 1, SampleAge: time.Minute}, e.Stats(after(time.Minute)))
 }
 
 func TestLoadJoinsSampleAndLeases(t *testing.T) {

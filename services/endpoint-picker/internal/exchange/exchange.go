@@ -28,7 +28,6 @@ type Placement struct {
 	Restore     *answer.Renamer // gives the model of the response its name back, nil if it has it
 	UsageForm   answer.Form     // in which the response says its usage
 	Reply       request.Headers // to set on the response
-	Scores      []Score         // of the candidates, if they are wanted
 	Conformance bool            // say in the response which endpoint served, as conformance tests of gateways want it
 	Memory      any             // the picker's own
 }
@@ -46,10 +45,4 @@ func (e Edit) Growth() int {
 		return 0
 	}
 	return len(e.With) - (e.To - e.From)
-}
-
-// A Score is how one candidate was rated.
-type Score struct {
-	Address string
-	Value   float64
 }

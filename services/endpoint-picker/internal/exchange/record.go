@@ -5,6 +5,8 @@ package exchange
 import (
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
@@ -59,6 +61,26 @@ type Record struct {
 	MatchedTokens int // of those, in the cache of the picked server, as far as is known
 	Pieces        int // of the response's body that were not empty
 	Usage         Usage
+
+	Placed bool       // observers were told of the pick when it was made
+	Code   codes.Code // that its stream ended with
+	Span   Span
+	Scores []Score // of the candidates, if somebody wants to see them
+}
+
+// A Span is the part of a trace that an exchange is. Its ID is zero as long as nobody has decided whether it is traced.
+type Span struct {
+	Trace   [16]byte
+	ID      [8]byte
+	Sampled bool
+}
+
+// A Score is how one candidate was rated when the endpoint was picked.
+type Score struct {
+	Endpoint *endpoint.Endpoint
+	Total    float64 // of all scorers, weighted
+	Wait     float64 // seconds to the first token that were expected of it
+	Matched  int     // tokens of the prompt in its cache
 }
 
 // Usage is what the model server said it did.

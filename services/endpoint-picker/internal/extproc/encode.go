@@ -91,7 +91,7 @@ func encodeMetadata(r *Reply) []byte {
 	if len(r.Scores) > 0 {
 		var scores []byte
 		for _, s := range r.Scores {
-			scores = appendField(scores, structFields, appendEntry(nil, s.Address, appendNumber(nil, s.Value)))
+			scores = appendField(scores, structFields, appendEntry(nil, s.Endpoint.Address(), appendNumber(nil, s.Total)))
 		}
 		endpoint = appendField(endpoint, structFields, appendEntry(nil, keyScores, appendField(nil, valueStruct, scores)))
 	}

@@ -63,7 +63,15 @@ type MachineOptions struct {
 	Buffered       *Budget // of bytes of all bodies that are held
 	ReportEndpoint bool    // name the picked endpoint in the response's headers
 	LeaveEarly     bool    // end the stream when the request has been answered
+	EmitScores     bool    // tell the gateway how candidates were rated
+	Tracer         tracer  // nil if nothing is traced
 	Now            func() time.Time
+}
+
+// tracer makes requests parts of traces.
+type tracer interface {
+	// Begin returns the part that a request is, and its traceparent to go on with, empty if it stays as it is.
+	Begin(traceparent string) (exchange.Span, string)
 }
 
 // A Machine is one stream, without I/O. Expire may be called by anybody, the rest by one goroutine.
@@ -108,17 +116,18 @@ func (m *Machine) Step(in *Message, out []Reply) ([]Reply, error) {
 	return out, nil // a message about nothing, such as a window update
 }
 
-// Sent says that the replies of the last Step have been sent. It reports whether the stream is to be ended.
-func (m *Machine) Sent() (done bool) {
+// Sent says that the replies of the last Step have been sent. It reports whether one of them was the pick, and whether the
+// stream is to be ended.
+func (m *Machine) Sent() (placed, done bool) {
 	if m.exchange.Lease == nil {
-		return false
+		return false, false
 	}
-	if !m.told {
+	if placed = !m.told; placed {
 		m.told = true
 		m.body.release()
 		m.picker.Placed(&m.exchange)
 	}
-	return m.options.LeaveEarly && m.request == requestDone
+	return placed, m.options.LeaveEarly && m.request == requestDone
 }
 
 // Expire gives up on a request body that has not come to its end: what is held of it is let go. The gateway hears of it
@@ -312,11 +321,27 @@ func (m *Machine) pick(out []Reply, reply Reply, next requestState) []Reply {
 		return m.refuse(out, refusal)
 	}
 	m.request, m.usage.Form = next, x.UsageForm
-	reply.Destination, reply.Scores = x.Destination, x.Scores
+	if m.options.Tracer != nil {
+		m.trace()
+	}
+	reply.Destination = x.Destination
+	if m.options.EmitScores {
+		reply.Scores = x.Scores
+	}
 	if len(x.Set) > 0 || len(x.Remove) > 0 {
 		reply.Headers = &Headers{Set: x.Set, Remove: x.Remove}
 	}
 	return append(out, reply)
+}
+
+// trace makes the request a part of its trace, and has the model server be a part of that.
+func (m *Machine) trace() {
+	x := &m.exchange
+	span, header := m.options.Tracer.Begin(x.TraceParent)
+	x.Span = span
+	if header != "" {
+		x.Set = append(x.Set, request.Header{Name: headerTrace, Value: header})
+	}
 }
 
 // change returns the changes to headers, to be added to.

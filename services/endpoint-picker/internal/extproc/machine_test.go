@@ -32,6 +32,7 @@ type one struct {
 	endpoint  *endpoint.Endpoint
 	refusal   *exchange.Refusal
 	placement exchange.Placement // besides the endpoint
+	scores    []exchange.Score
 	asked     []*scheduling.Subset
 	shown     []string // path and body
 	headers   []request.Headers
@@ -56,7 +57,7 @@ func (o *one) Pick(x *exchange.Exchange) *exchange.Refusal {
 	private := x.Remove
 	x.Placement = o.placement
 	x.Remove = append(private, x.Remove...)
-	x.Endpoint, x.Lease, x.Destination = o.endpoint, o.endpoint.Place(noon, 1000), o.endpoint.Address()
+	x.Endpoint, x.Lease, x.Destination, x.Scores = o.endpoint, o.endpoint.Place(noon, 1000), o.endpoint.Address(), o.scores
 	return nil
 }
 
@@ -551,8 +552,10 @@ func TestPickerHearsWhenTheGatewayWasTold(t *testing.T) {
 	_, err := m.Step(&in, nil)
 	require.NoError(t, err)
 	assert.Zero(t, picker.placed)
-	for range 3 {
-		assert.False(t, m.Sent())
+	for i := range 3 {
+		placed, done := m.Sent()
+		assert.Equal(t, i == 0, placed)
+		assert.False(t, done)
 	}
 	m.Close(noon)
 	assert.Equal(t, 1, picker.placed)
@@ -576,7 +579,8 @@ func TestEarlyLeaveEndsTheStreamAfterTheRequest(t *testing.T) {
 		for i, in := range steps {
 			_, err := m.Step(&in, nil)
 			require.NoError(t, err)
-			assert.Equal(t, i == len(steps)-1, m.Sent())
+			_, done := m.Sent()
+			assert.Equal(t, i == len(steps)-1, done)
 		}
 		assert.Equal(t, exchange.Unseen, m.Close(noon).Outcome)
 	}
@@ -778,4 +782,34 @@ func TestWantedHeadersAreKept(t *testing.T) {
 	}
 	c, _ := w.find([]byte("x-prefiller-host-port"))
 	assert.True(t, c.Private)
+}
+
+// traced is a tracer of which every request is a part.
+type traced struct{}
+
+func (traced) Begin(traceparent string) (exchange.Span, string) {
+	return exchange.Span{Sampled: true}, traceparent + "-ours"
+}
+
+func TestModelServerIsPartOfTheTrace(t *testing.T) {
+	t.Parallel()
+	o := options()
+	o.Tracer = traced{}
+	first := headersEnd(FullDuplex)
+	first.Request.TraceParent = "theirs"
+	got, m := play(t, newOne(), o, first)
+	assert.Equal(t, request.Headers{{Name: "traceparent", Value: "theirs-ours"}}, got[0].Headers.Set)
+	assert.True(t, m.Close(noon).Span.Sampled)
+}
+
+func TestScoresAreToldToGatewaysThatWantThem(t *testing.T) {
+	t.Parallel()
+	picker := newOne()
+	picker.scores = []exchange.Score{{Endpoint: picker.endpoint, Total: 1}}
+	got, _ := play(t, picker, options(), headersEnd(FullDuplex))
+	assert.Nil(t, got[0].Scores)
+	o := options()
+	o.EmitScores = true
+	got, _ = play(t, picker, o, headersEnd(FullDuplex))
+	assert.Equal(t, picker.scores, got[0].Scores)
 }

@@ -20,35 +20,68 @@ func (_m *mockObserver) EXPECT() *mockObserver_Expecter {
 	return &mockObserver_Expecter{mock: &_m.Mock}
 }
 
-// StreamEnded provides a mock function with given fields: r
-func (_m *mockObserver) StreamEnded(r *exchange.Record) {
+// ObserveExchange provides a mock function with given fields: r
+func (_m *mockObserver) ObserveExchange(r *exchange.Record) {
 	_m.Called(r)
 }
 
-// mockObserver_StreamEnded_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'StreamEnded'
-type mockObserver_StreamEnded_Call struct {
+// mockObserver_ObserveExchange_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'ObserveExchange'
+type mockObserver_ObserveExchange_Call struct {
 	*mock.Call
 }
 
-// StreamEnded is a helper method to define mock.On call
+// ObserveExchange is a helper method to define mock.On call
 //   - r *exchange.Record
-func (_e *mockObserver_Expecter) StreamEnded(r interface{}) *mockObserver_StreamEnded_Call {
-	return &mockObserver_StreamEnded_Call{Call: _e.mock.On("StreamEnded", r)}
+func (_e *mockObserver_Expecter) ObserveExchange(r interface{}) *mockObserver_ObserveExchange_Call {
+	return &mockObserver_ObserveExchange_Call{Call: _e.mock.On("ObserveExchange", r)}
 }
 
-func (_c *mockObserver_StreamEnded_Call) Run(run func(r *exchange.Record)) *mockObserver_StreamEnded_Call {
+func (_c *mockObserver_ObserveExchange_Call) Run(run func(r *exchange.Record)) *mockObserver_ObserveExchange_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run(args[0].(*exchange.Record))
 	})
 	return _c
 }
 
-func (_c *mockObserver_StreamEnded_Call) Return() *mockObserver_StreamEnded_Call {
+func (_c *mockObserver_ObserveExchange_Call) Return() *mockObserver_ObserveExchange_Call {
 	_c.Call.Return()
 	return _c
 }
 
-func (_c *mockObserver_StreamEnded_Call) RunAndReturn(run func(*exchange.Record)) *mockObserver_StreamEnded_Call {
+func (_c *mockObserver_ObserveExchange_Call) RunAndReturn(run func(*exchange.Record)) *mockObserver_ObserveExchange_Call {
+	_c.Run(run)
+	return _c
+}
+
+// RequestPlaced provides a mock function with given fields: r
+func (_m *mockObserver) RequestPlaced(r *exchange.Record) {
+	_m.Called(r)
+}
+
+// mockObserver_RequestPlaced_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'RequestPlaced'
+type mockObserver_RequestPlaced_Call struct {
+	*mock.Call
+}
+
+// RequestPlaced is a helper method to define mock.On call
+//   - r *exchange.Record
+func (_e *mockObserver_Expecter) RequestPlaced(r interface{}) *mockObserver_RequestPlaced_Call {
+	return &mockObserver_RequestPlaced_Call{Call: _e.mock.On("RequestPlaced", r)}
+}
+
+func (_c *mockObserver_RequestPlaced_Call) Run(run func(r *exchange.Record)) *mockObserver_RequestPlaced_Call {
+	_c.Call.Run(func(args mock.Arguments) {
+		run(args[0].(*exchange.Record))
+	})
+	return _c
+}
+
+func (_c *mockObserver_RequestPlaced_Call) Return() *mockObserver_RequestPlaced_Call {
+	_c.Call.Return()
+	return _c
+}
+
+func (_c *mockObserver_RequestPlaced_Call) RunAndReturn(run func(*exchange.Record)) *mockObserver_RequestPlaced_Call {
 	_c.Run(run)
 	return _c
 }

@@ -41,7 +41,7 @@ func reference(r *Reply) *extprocv3.ProcessingResponse {
 		if len(r.Scores) > 0 {
 			scores := &structpb.Struct{Fields: map[string]*structpb.Value{}}
 			for _, s := range r.Scores {
-				scores.Fields[s.Address] = structpb.NewNumberValue(s.Value)
+				scores.Fields[s.Endpoint.Address()] = structpb.NewNumberValue(s.Total)
 			}
 			lb.Fields[keyScores] = structpb.NewStructValue(scores)
 		}

@@ -27,12 +27,16 @@ type Options struct {
 	ReportEndpoint bool // name the picked endpoint in the response's headers
 	IgnoreSubset   bool // pick from the whole pool whatever the gateway allows
 	LeaveEarly     bool // end streams when the request has been answered
+	EmitScores     bool // tell gateways how candidates were rated
 }
 
 // observer takes the measurements of every stream.
 type observer interface {
 	StreamStarted()
-	StreamEnded(r *exchange.Record)
+	// RequestPlaced is called when an endpoint was picked, with what is known then.
+	RequestPlaced(r *exchange.Record)
+	// ObserveExchange is called at the end of each stream.
+	ObserveExchange(r *exchange.Record)
 }
 
 // Server answers the streams of gateways.
@@ -57,6 +61,7 @@ type Params struct {
 	Log      *zap.Logger
 	Picker   picker
 	Observer observer
+	Tracer   tracer // nil if nothing is traced
 	Clock    clock.WithTicker
 }
 
@@ -69,7 +74,8 @@ func NewServer(p Params) *Server {
 		clock:    p.Clock,
 		machine: MachineOptions{
 			MaxBody: p.Options.MaxRequestBody, Buffered: NewBudget(p.Options.MaxBuffered),
-			ReportEndpoint: p.Options.ReportEndpoint, LeaveEarly: p.Options.LeaveEarly, Now: p.Clock.Now,
+			ReportEndpoint: p.Options.ReportEndpoint, LeaveEarly: p.Options.LeaveEarly, EmitScores: p.Options.EmitScores,
+			Tracer: p.Tracer, Now: p.Clock.Now,
 		},
 		maxStreams:  int64(p.Options.MaxStreams),
 		bodyTimeout: p.Options.BodyTimeout,
@@ -128,7 +134,8 @@ func (s *Server) process(stream grpc.ServerStream) error {
 		record.Outcome = exchange.Failed
 		s.log.Debug("Ended stream with an error", zap.Error(err))
 	}
-	s.observer.StreamEnded(record)
+	record.Code = status.Code(err)
+	s.observer.ObserveExchange(record)
 	return err
 }
 
@@ -167,7 +174,12 @@ func (s *Server) serve(stream grpc.ServerStream, m *Machine) error {
 		}
 		s.logPick(m, replies)
 		clear(replies) // they refer to bodies
-		if m.Sent() {
+		placed, done := m.Sent()
+		if placed {
+			m.exchange.Placed = true
+			s.observer.RequestPlaced(&m.exchange.Record)
+		}
+		if done {
 			return nil
 		}
 	}

@@ -55,6 +55,7 @@ type rig struct {
 type recorder struct {
 	mu       sync.Mutex
 	open     int
+	placed   int
 	outcomes []result
 }
 
@@ -64,7 +65,13 @@ func (r *recorder) StreamStarted() {
 	r.open++
 }
 
-func (r *recorder) StreamEnded(o *exchange.Record) {
+func (r *recorder) RequestPlaced(*exchange.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.placed++
+}
+
+func (r *recorder) ObserveExchange(o *exchange.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.open--
@@ -565,7 +572,7 @@ func TestConnectionThatBreaks(t *testing.T) {
 	t.Parallel()
 	picker, observed := newOne(), newMockObserver(t)
 	observed.EXPECT().StreamStarted().Once()
-	observed.EXPECT().StreamEnded(mock.MatchedBy(func(r *exchange.Record) bool { return r.Outcome == exchange.Failed })).Once()
+	observed.EXPECT().ObserveExchange(mock.MatchedBy(func(r *exchange.Record) bool { return r.Outcome == exchange.Failed })).Once()
 	s := NewServer(Params{Log: zap.NewNop(), Picker: picker, Observer: observed, Clock: clocktesting.NewFakeClock(noon)})
 	require.ErrorIs(t, s.process(&brokenStream{in: []Message{headersEnd(FullDuplex)}}), errBroken)
 	settle(t, picker)

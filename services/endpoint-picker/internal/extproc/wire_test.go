@@ -202,7 +202,7 @@ func FuzzEncode(f *testing.F) {
 		if r.Kind <= RequestTrailers {
 			r.Destination = destination
 			if destination != "" && flags&16 != 0 {
-				r.Scores = []exchange.Score{{Address: destination, Value: float64(len(text)) / 3}}
+				r.Scores = []exchange.Score{{Endpoint: newOne().endpoint, Total: float64(len(text)) / 3}}
 			}
 		}
 		if flags&4 != 0 && r.Kind != RequestTrailers && r.Kind != ResponseTrailers {

@@ -55,6 +55,10 @@ func NewEndpointCollector(s snapshots, c clock.PassiveClock, r prometheus.Regist
 		func(s *endpoint.Stats) float64 { return s.Gauges.Running })
 	gaugeOf("endpoint_kv_cache_usage", "Part of the endpoint's KV cache in use, as last scraped.",
 		func(s *endpoint.Stats) float64 { return s.Gauges.KVUsage })
+	gaugeOf("endpoint_prompt_tokens_owed", "Prompt tokens that this picker sent to the endpoint, not cached there and not computed yet.",
+		func(s *endpoint.Stats) float64 { return float64(s.Tokens) })
+	gaugeOf("endpoint_wait_factor", "How much slower than its pool the endpoint is, as learnt.",
+		func(s *endpoint.Stats) float64 { return s.Factor })
 	gaugeOf("endpoint_sample_age_seconds", "Time since the last good scrape of the endpoint, or since it came.",
 		func(s *endpoint.Stats) float64 { return s.SampleAge.Seconds() })
 	r.MustRegister(e)

@@ -1,12 +1,19 @@
-// Package metrics has the picker's own metrics, all named fairlead_picker_*.
+// Package metrics has the metrics of the picker, in two sets.
 //
-// Metrics collects what happens, event by event. EndpointCollector shows, at each scrape, what the endpoints of the
-// moment have; the series of an endpoint that has left the pool are gone with it.
+// Those named fairlead_picker_* are its own. Those named llm_d_epp_* have the names, labels, units and buckets of the llm-d
+// router, so that dashboards and autoscalers made for it work unchanged; LegacyNames shows them under its older names too.
+//
+// Metrics collects what happens. Most of it is taken from the record of an exchange that has ended; nothing is allocated and
+// no lock taken for labels that were seen before. EndpointCollector and PoolCollector show, at each scrape, what there is at
+// that moment; the series of an endpoint that has left the pool are gone with it.
+//
+// Label values that clients choose are limited in length and in number: what is beyond is "other".
 package metrics
 
 import (
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,66 +38,91 @@ const (
 
 const namespace = "fairlead_picker"
 
+// Status codes that are labels of their own.
+const (
+	leastCode = 100
+	mostCode  = 599
+)
+
+// Options says what is collected beyond the usual.
+type Options struct {
+	Streams bool // llm_d_epp_extproc_*
+}
+
 // Metrics are the collectors that events go to.
 type Metrics struct {
-	picks           *prometheus.CounterVec
+	picks           map[string]prometheus.Counter
 	pickDuration    prometheus.Histogram
 	streamsInFlight prometheus.Gauge
-	streams         *prometheus.CounterVec
-	responses       *prometheus.CounterVec
 	ejections       *prometheus.CounterVec
-	scrapes         *prometheus.CounterVec
+	streams         map[exchange.Outcome]prometheus.Counter
+	responses       responses
+	scrapes         map[string]prometheus.Counter
 	scrapeDuration  prometheus.Histogram
+
+	requests   *requests
+	pollErrors prometheus.Counter
+	extProc    *extProc // nil if not wanted
 }
 
 // New returns the collectors, registered.
-func New(r prometheus.Registerer) *Metrics {
+func New(r prometheus.Registerer, o Options) *Metrics {
+	picks := counters("picks_total", "Requests for which an endpoint was wanted, by what came of it.", "result")
+	streams := counters("streams_total", "Streams that have ended, by how far they came.", "outcome")
+	scrapes := counters("scrapes_total", "Scrapes of model servers' metrics, by what came of them.", "result")
+	pollErrors := upstreamCounters("datalayer_poll_errors_total", "Scrapes of model servers' metrics that failed.", "source_type")
 	m := &Metrics{
-		picks:           counters("picks_total", "Requests for which an endpoint was wanted, by what came of it.", "result"),
+		picks:           children(picks, resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered, resultMalformed),
 		pickDuration:    histogram("pick_duration_seconds", "Time to choose an endpoint.", prometheus.ExponentialBuckets(1e-6, 4, 10)),
 		streamsInFlight: gauge("streams_in_flight", "Requests whose ext_proc stream is open."),
-		streams:         counters("streams_total", "Streams that have ended, by how far they came.", "outcome"),
-		responses: counters("responses_total",
-			"Responses of model servers that were seen, by status and by whether the picked endpoint served them.", "code", "served"),
+		streams:         children(streams, exchange.Outcomes()...),
+		responses: responses{vec: counters("responses_total",
+			"Responses of model servers that were seen, by status and by whether the picked endpoint served them.", "code", "served")},
+		scrapes:   children(scrapes, resultOK, resultError),
 		ejections: counters("ejections_total", "Endpoints that were kept from requests because they fail, by what showed it.", "cause"),
-		scrapes:   counters("scrapes_total", "Scrapes of model servers' metrics, by what came of them.", "result"),
 		scrapeDuration: histogram("scrape_duration_seconds", "Time to get and read one metrics page.",
 			prometheus.ExponentialBuckets(0.00025, 4, 8)),
+		requests:   newRequests(r),
+		pollErrors: pollErrors.WithLabelValues(sourceMetrics),
 	}
-	for _, result := range []string{resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered, resultMalformed} {
-		m.picks.WithLabelValues(result)
+	r.MustRegister(picks, m.pickDuration, m.streamsInFlight, streams, m.responses.vec, m.ejections, scrapes, m.scrapeDuration, pollErrors)
+	if o.Streams {
+		m.extProc = newExtProc(r)
 	}
-	for _, outcome := range exchange.Outcomes() {
-		m.streams.WithLabelValues(string(outcome))
-	}
-	for _, result := range []string{resultOK, resultError} {
-		m.scrapes.WithLabelValues(result)
-	}
-	r.MustRegister(m.picks, m.pickDuration, m.streamsInFlight, m.streams, m.responses, m.ejections, m.scrapes, m.scrapeDuration)
 	return m
 }
+
+// Pin says that these models are configured: they keep their names as labels however many others there are.
+func (m *Metrics) Pin(models ...string) { m.requests.pin(models) }
 
 // ObservePick counts a pick.
 func (m *Metrics) ObservePick(d time.Duration, err error) {
 	m.pickDuration.Observe(d.Seconds())
-	m.picks.WithLabelValues(pickResult(err)).Inc()
+	m.picks[pickResult(err)].Inc()
 }
 
 // StreamStarted counts a stream that has begun.
-func (m *Metrics) StreamStarted() { m.streamsInFlight.Inc() }
+func (m *Metrics) StreamStarted() {
+	m.streamsInFlight.Inc()
+	if m.extProc != nil {
+		m.extProc.inFlight.Inc()
+	}
+}
 
-// StreamEnded counts a stream that has ended.
-func (m *Metrics) StreamEnded(r *exchange.Record) {
-	m.streamsInFlight.Dec()
-	m.streams.WithLabelValues(string(r.Outcome)).Inc()
-	if r.Status == 0 || r.Outcome == exchange.Refused {
-		return
+// RequestPlaced counts a request whose endpoint has just been picked: the record has what is known then. Who calls it sets
+// the record's Placed, and calls ObserveExchange with the same record when it has ended.
+func (m *Metrics) RequestPlaced(r *exchange.Record) { m.requests.place(r) }
+
+// ObserveExchange takes all that is to be known of an exchange that has ended. It is called once for each StreamStarted.
+func (m *Metrics) ObserveExchange(r *exchange.Record) {
+	m.streamEnded(r.Outcome)
+	if r.Outcome != exchange.Refused {
+		m.responses.count(r.Status, r.Moved())
 	}
-	served := servedPicked
-	if r.Moved() {
-		served = servedOther
+	m.requests.observe(r)
+	if m.extProc != nil {
+		m.extProc.ended(r)
 	}
-	m.responses.WithLabelValues(statusCode(r.Status), served).Inc()
 }
 
 // ObserveEjection counts an endpoint that is kept from requests.
@@ -99,11 +131,52 @@ func (m *Metrics) ObserveEjection(cause string) { m.ejections.WithLabelValues(ca
 // ObserveScrape counts a scrape.
 func (m *Metrics) ObserveScrape(d time.Duration, err error) {
 	m.scrapeDuration.Observe(d.Seconds())
-	result := resultOK
 	if err != nil {
-		result = resultError
+		m.scrapes[resultError].Inc()
+		m.pollErrors.Inc()
+		return
 	}
-	m.scrapes.WithLabelValues(result).Inc()
+	m.scrapes[resultOK].Inc()
+}
+
+func (m *Metrics) streamEnded(o exchange.Outcome) {
+	m.streamsInFlight.Dec()
+	if c := m.streams[o]; c != nil {
+		c.Inc()
+	}
+}
+
+// responses counts responses of model servers.
+type responses struct {
+	vec *prometheus.CounterVec
+	// By status code from leastCode on, the last for all others, and by whether another endpoint than the picked one served.
+	made [mostCode - leastCode + 2][2]lazy[prometheus.Counter]
+}
+
+func (s *responses) count(code int, moved bool) { //nolint:revive // what happened, not what to do
+	if code == 0 { // it was not seen
+		return
+	}
+	at, served, place := code-leastCode, servedPicked, 0
+	if code < leastCode || code > mostCode {
+		at = len(s.made) - 1
+	}
+	if moved {
+		served, place = servedOther, 1
+	}
+	s.made[at][place].get(func() prometheus.Counter { return s.vec.WithLabelValues(statusCode(code), served) }).Inc()
+}
+
+// lazy is something that is made when it is first wanted. Making it twice must give the same.
+type lazy[T any] struct{ made atomic.Pointer[T] }
+
+func (l *lazy[T]) get(create func() T) T {
+	if p := l.made.Load(); p != nil {
+		return *p
+	}
+	v := create()
+	l.made.Store(&v)
+	return v
 }
 
 func pickResult(err error) string {
@@ -122,10 +195,19 @@ func pickResult(err error) string {
 
 // statusCode is a label of which there can be but so many.
 func statusCode(code int) string {
-	if code < 100 || code > 599 {
+	if code < leastCode || code > mostCode {
 		return "other"
 	}
 	return strconv.Itoa(code)
+}
+
+// children makes the counters of all values of the one label of a vec, so that none of them is absent.
+func children[T ~string](vec *prometheus.CounterVec, values ...T) map[T]prometheus.Counter {
+	made := make(map[T]prometheus.Counter, len(values))
+	for _, v := range values {
+		made[v] = vec.WithLabelValues(string(v))
+	}
+	return made
 }
 
 func counters(name, help string, labels ...string) *prometheus.CounterVec {

@@ -115,6 +115,17 @@ func (x *Index) Stats() Stats {
 	return s
 }
 
+// Holds returns how many blocks a cache is believed to have, and how many it has room for; 0 of one that is not there.
+func (x *Index) Holds(number int) (blocks, capacity int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if number < 0 || number >= len(x.holders) || x.holders[number] == nil {
+		return 0, 0
+	}
+	h := x.holders[number]
+	return h.blocks, h.capacity
+}
+
 // Match sets, for each cache by its number, how many blocks of the chain it has from the first on. matched must be zero;
 // caches whose numbers are beyond its end are left out.
 func (x *Index) Match(chain []uint64, matched []int) {

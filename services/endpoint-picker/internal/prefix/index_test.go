@@ -251,3 +251,20 @@ func BenchmarkIndex(b *testing.B) {
 		}
 	})
 }
+
+func TestWhatACacheHolds(t *testing.T) {
+	t.Parallel()
+	x := NewIndex(1 << 20)
+	a, b := x.Add(100), x.Add(10)
+	x.Use(a, []uint64{1, 2, 3})
+	x.Fill(b, 4)
+	x.Use(b, []uint64{1})
+	for _, tt := range []struct{ number, blocks, capacity int }{{a, 3, 100}, {b, 5, 10}, {-1, 0, 0}, {2, 0, 0}} {
+		blocks, capacity := x.Holds(tt.number)
+		assert.Equal(t, tt.blocks, blocks, tt.number)
+		assert.Equal(t, tt.capacity, capacity, tt.number)
+	}
+	x.Remove(a)
+	blocks, capacity := x.Holds(a)
+	assert.Zero(t, blocks+capacity)
+}

@@ -1,0 +1,107 @@
+package app
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	zaptest "go.uber.org/zap/zaptest/observer"
+
+	"fairlead.dev/services/endpoint-picker/internal/config"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+func TestPoolIsShown(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, config.Drain{})
+	metrics := r.get(t, r.HTTP.MetricsAddress(), "/metrics")
+	assert.Contains(t, metrics, `llm_d_epp_ready_endpoints{name="pool"} 1`)
+	assert.Contains(t, metrics, "fairlead_picker_speed_base_seconds 0.01")
+	assert.NotContains(t, metrics, "inference_pool_")
+	assert.Contains(t, r.get(t, r.HTTP.MetricsAddress(), "/debug/pools"), `"pod": "ns/model-0"`)
+	assert.Contains(t, r.get(t, r.HTTP.MetricsAddress(), "/debug/pools.html"), "<td>ns/model-0")
+	assert.Equal(t, "ok\n", r.get(t, r.HTTP.HealthAddress(), "/healthz"))
+}
+
+func TestOlderNamesIfWanted(t *testing.T) {
+	t.Parallel()
+	for _, legacy := range []bool{false, true} {
+		cfg := config.Default()
+		cfg.Telemetry.LegacyMetrics = legacy
+		registry := prometheus.NewRegistry()
+		newMetrics(cfg, registry)
+		families, err := newGatherer(cfg, registry).Gather()
+		require.NoError(t, err)
+		shown := false
+		for _, f := range families {
+			shown = shown || strings.HasPrefix(f.GetName(), "inference_extension_")
+		}
+		assert.Equal(t, legacy, shown)
+	}
+}
+
+// Who is told of exchanges: the metrics always, others if they are switched on.
+func TestObservers(t *testing.T) { //nolint:paralleltest // it sets the environment
+	tests := []struct {
+		name        string
+		change      func(c *config.Config)
+		environment map[string]string
+		wantOthers  int
+		wantLines   int
+	}{
+		{name: "by default"},
+		{name: "log", change: func(c *config.Config) { c.Telemetry.LogRequests = true }, wantOthers: 1, wantLines: 1},
+		{name: "picks", change: func(c *config.Config) { c.Telemetry.DebugPicks = 1 }, wantOthers: 1},
+		{name: "traces", environment: map[string]string{"OTEL_TRACES_EXPORTER": "console"}, wantOthers: 1},
+		{
+			name: "no traces, whatever the environment says", environment: map[string]string{"OTEL_TRACES_EXPORTER": "console"},
+			change: func(c *config.Config) { c.Telemetry.Tracing = false },
+		},
+		{
+			name: "all", environment: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317"}, wantOthers: 3, wantLines: 1,
+			change: func(c *config.Config) { c.Telemetry.DebugPicks, c.Telemetry.LogRequests = 1, true },
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for name, value := range tt.environment {
+				t.Setenv(name, value)
+			}
+			cfg := config.Default()
+			if tt.change != nil {
+				tt.change(cfg)
+			}
+			core, logs := zaptest.New(zap.InfoLevel)
+			registry := prometheus.NewRegistry()
+			tracer, err := newTracer(cfg, zap.New(core))
+			require.NoError(t, err)
+			o := newObservers(cfg, zap.New(core), newMetrics(cfg, registry), tracer, newPicks(cfg))
+			o.StreamStarted()
+			o.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: http.StatusServiceUnavailable, Began: time.Now(), Ended: time.Now()})
+			assert.Len(t, o.others, tt.wantOthers)
+			assert.Equal(t, tt.wantLines, logs.FilterMessage("Handled request").Len())
+			families, err := registry.Gather()
+			require.NoError(t, err)
+			for _, f := range families {
+				if f.GetName() == "llm_d_epp_request_error_total" {
+					assert.Equal(t, 1.0, f.GetMetric()[0].GetCounter().GetValue())
+				}
+			}
+		})
+	}
+}
+
+func TestEnvironmentOfTracesThatCannotBeUsed(t *testing.T) { //nolint:paralleltest // it sets the environment
+	t.Setenv("OTEL_TRACES_EXPORTER", "zipkin")
+	cfg := config.Default()
+	_, err := newTracer(cfg, zap.NewNop())
+	require.ErrorContains(t, err, `OTEL_TRACES_EXPORTER "zipkin" is not one of`)
+	cfg.Telemetry.Tracing = false
+	_, err = newTracer(cfg, zap.NewNop())
+	require.NoError(t, err)
+}

@@ -1,0 +1,243 @@
+// Package debugpage shows people what the picker knows at this moment, as JSON and as a page: the pool, its endpoints with
+// their load, the index of prefixes, the speeds that were learnt, and the last picks with the scores of all candidates.
+// Nothing of prompts and answers is in it.
+package debugpage
+
+import (
+	_ "embed"
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/endpoint-picker/internal/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+	"fairlead.dev/services/endpoint-picker/internal/prefix"
+)
+
+// Where the page is.
+const (
+	pathBoth = "/debug/pools"
+	pathHTML = "/debug/pools.html"
+	pathJSON = "/debug/pools.json"
+)
+
+// maxLength is how much of a string that clients choose is shown.
+const maxLength = 256
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// snapshots is where the endpoints come from.
+type snapshots interface {
+	Snapshot() *datastore.Snapshot
+}
+
+// Page shows one pool.
+type Page struct {
+	Params
+}
+
+// Params is what a Page is made of.
+type Params struct {
+	Log        *zap.Logger
+	Pool       string // namespace/name
+	Version    string
+	Snapshots  snapshots
+	Learner    *predict.Learner
+	Prefixes   *prefix.Index
+	StaleAfter time.Duration // of scrapes that fail, an endpoint's figures do not count
+	Picks      *Picks
+	Clock      clock.PassiveClock
+}
+
+// New returns a Page.
+func New(p Params) *Page { return &Page{Params: p} }
+
+// Handlers returns what is to be served, by pattern of http.ServeMux.
+func (p *Page) Handlers() map[string]http.Handler {
+	return map[string]http.Handler{
+		"GET " + pathBoth: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Vary", "Accept")
+			if strings.Contains(r.Header.Get("Accept"), "text/html") { // as browsers do, and nobody else
+				p.writeHTML(w)
+				return
+			}
+			p.writeJSON(w)
+		}),
+		"GET " + pathHTML: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { p.writeHTML(w) }),
+		"GET " + pathJSON: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w) }),
+	}
+}
+
+func (p *Page) writeJSON(w http.ResponseWriter) {
+	header(w, "application/json")
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	p.wrote(encoder.Encode(p.state()))
+}
+
+func (p *Page) writeHTML(w http.ResponseWriter) {
+	header(w, "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	p.wrote(pageTemplate.Execute(w, p.state()))
+}
+
+// wrote takes the end of an answer. Who asked has seen its beginning and can be told no more.
+func (p *Page) wrote(err error) {
+	if err != nil {
+		p.Log.Debug("Could not write debug page", zap.Error(err))
+	}
+}
+
+func header(w http.ResponseWriter, contentType string) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+}
+
+// state is what is shown.
+type state struct {
+	Now     time.Time `json:"now"`
+	Version string    `json:"version"`
+	Pools   []pool    `json:"pools"`
+}
+
+type pool struct {
+	Name      string         `json:"name"`
+	Problem   string         `json:"problem,omitempty"` // why requests cannot be placed
+	Speed     speed          `json:"speed"`
+	Prefixes  prefixes       `json:"prefixIndex"`
+	Endpoints []endpointLine `json:"endpoints"` // that may be picked, unless they are ejected
+	Picks     []pickLine     `json:"lastPicks,omitempty"`
+}
+
+// speed is what was learnt, in seconds.
+type speed struct {
+	Base        float64 `json:"baseSeconds"`
+	PerDecoding float64 `json:"perDecodingSeconds"`
+	PerToken    float64 `json:"perTokenSeconds"`
+}
+
+type prefixes struct {
+	Nodes  int `json:"nodes"`
+	Bytes  int `json:"bytes"`
+	Blocks int `json:"blocks"`
+}
+
+type endpointLine struct {
+	Address  string            `json:"address"`
+	Pod      string            `json:"pod"`
+	Rank     int               `json:"rank"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Stale    bool              `json:"stale,omitempty"` // its figures are too old to count
+	Ejected  bool              `json:"ejected,omitempty"`
+	Age      float64           `json:"sampleAgeSeconds"`
+	Failures int64             `json:"scrapeFailures"`
+	Waiting  float64           `json:"waiting"`
+	Running  float64           `json:"running"`
+	KVUsage  float64           `json:"kvCacheUsage"`
+	InFlight int64             `json:"requestsInFlight"` // of this picker
+	Tokens   int64             `json:"promptTokensOwed"`
+	Picks    int64             `json:"picks"`
+	Factor   float64           `json:"waitFactor"`
+	Blocks   int               `json:"cacheBlocksHeld"` // as the index believes
+	Capacity int               `json:"cacheBlocks"`
+}
+
+type pickLine struct {
+	Time      time.Time   `json:"time"`
+	RequestID string      `json:"requestID,omitempty"`
+	Model     string      `json:"model,omitempty"`
+	Target    string      `json:"target,omitempty"`
+	Fairness  string      `json:"fairness,omitempty"`
+	Priority  int         `json:"priority,omitempty"`
+	Endpoint  string      `json:"endpoint,omitempty"`
+	Pod       string      `json:"pod,omitempty"`
+	Served    string      `json:"served,omitempty"`
+	Outcome   string      `json:"outcome"`
+	Status    int         `json:"status,omitempty"`
+	Reason    string      `json:"reason,omitempty"`
+	Prompt    int         `json:"promptTokens,omitempty"`
+	Matched   int         `json:"matchedTokens,omitempty"`
+	Pick      float64     `json:"pickSeconds"`
+	First     float64     `json:"firstTokenSeconds,omitempty"`
+	Duration  float64     `json:"durationSeconds"`
+	Scores    []scoreLine `json:"scores,omitempty"`
+}
+
+type scoreLine struct {
+	Endpoint string  `json:"endpoint"`
+	Pod      string  `json:"pod"`
+	Total    float64 `json:"score"`
+	Wait     float64 `json:"waitSeconds"`
+	Matched  int     `json:"matchedTokens"`
+	Picked   bool    `json:"picked,omitempty"`
+}
+
+func (p *Page) state() state {
+	snapshot, now := p.Snapshots.Snapshot(), p.Clock.Now()
+	s, x := p.Learner.Speed(), p.Prefixes.Stats()
+	shown := pool{
+		Name:      p.Pool,
+		Speed:     speed(*s),
+		Prefixes:  prefixes(x),
+		Endpoints: make([]endpointLine, 0, len(snapshot.Endpoints)),
+	}
+	if snapshot.Err != nil {
+		shown.Problem = snapshot.Err.Error()
+	}
+	for _, e := range snapshot.Endpoints {
+		shown.Endpoints = append(shown.Endpoints, p.endpoint(e, now))
+	}
+	for _, r := range p.Picks.last() {
+		shown.Picks = append(shown.Picks, pick(r))
+	}
+	return state{Now: now, Version: p.Version, Pools: []pool{shown}}
+}
+
+func (p *Page) endpoint(e *endpoint.Endpoint, now time.Time) endpointLine {
+	stats, described := e.Stats(now), e.Description()
+	blocks, capacity := p.Prefixes.Holds(e.Cache())
+	return endpointLine{
+		Address: stats.Address, Pod: podOf(e), Rank: described.Rank, Labels: described.Labels,
+		Stale: stats.Stale(p.StaleAfter), Ejected: stats.Ejected,
+		Age: stats.SampleAge.Seconds(), Failures: stats.ScrapeFailures,
+		Waiting: stats.Gauges.Waiting, Running: stats.Gauges.Running, KVUsage: stats.Gauges.KVUsage,
+		InFlight: stats.InFlight, Tokens: stats.Tokens, Picks: stats.Picks, Factor: stats.Factor,
+		Blocks: blocks, Capacity: capacity,
+	}
+}
+
+func pick(r *exchange.Record) pickLine {
+	l := pickLine{
+		Time: r.Began, RequestID: r.RequestID, Model: r.Model, Target: r.Target, Fairness: r.Fairness, Priority: r.Priority,
+		Outcome: string(r.Outcome), Status: r.Status, Reason: r.Reason, Prompt: r.PromptTokens, Matched: r.MatchedTokens,
+		Pick: r.PickTook.Seconds(), Duration: r.Ended.Sub(r.Began).Seconds(),
+	}
+	if r.Endpoint != nil {
+		l.Endpoint, l.Pod = r.Endpoint.Address(), podOf(r.Endpoint)
+	}
+	if r.Moved() {
+		l.Served = r.Served
+	}
+	if !r.First.IsZero() {
+		l.First = r.First.Sub(r.Began).Seconds()
+	}
+	for _, s := range r.Scores {
+		l.Scores = append(l.Scores, scoreLine{
+			Endpoint: s.Endpoint.Address(), Pod: podOf(s.Endpoint), Total: s.Total, Wait: s.Wait, Matched: s.Matched, Picked: s.Endpoint == r.Endpoint,
+		})
+	}
+	return l
+}
+
+func podOf(e *endpoint.Endpoint) string { return e.Identity().Namespace + "/" + e.Identity().Pod }

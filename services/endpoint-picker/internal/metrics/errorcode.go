@@ -1,0 +1,63 @@
+package metrics
+
+import (
+	"net/http"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+// errorCode is why a request failed, in the words of the llm-d router.
+type errorCode int
+
+const (
+	noError errorCode = iota
+	badRequest
+	unauthorized
+	forbidden
+	notFound
+	preconditionFailed
+	resourceExhausted
+	internalError
+	serviceUnavailable
+	modelServerError
+	unknownError
+	errorCodes // how many there are
+)
+
+func (c errorCode) String() string {
+	return [errorCodes]string{
+		"", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "PreconditionFailed", "ResourceExhausted", "Internal",
+		"ServiceUnavailable", "ModelServerError", "Unknown",
+	}[c]
+}
+
+// errorOf says whether an exchange failed, and why.
+func errorOf(r *exchange.Record) errorCode {
+	switch {
+	case r.Outcome == exchange.Failed:
+		return unknownError
+	case r.Status < http.StatusBadRequest:
+		return noError
+	case r.Outcome != exchange.Refused:
+		return modelServerError
+	}
+	switch r.Status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		return badRequest
+	case http.StatusUnauthorized:
+		return unauthorized
+	case http.StatusForbidden:
+		return forbidden
+	case http.StatusNotFound:
+		return notFound
+	case http.StatusPreconditionFailed:
+		return preconditionFailed
+	case http.StatusTooManyRequests:
+		return resourceExhausted
+	case http.StatusInternalServerError:
+		return internalError
+	case http.StatusServiceUnavailable:
+		return serviceUnavailable
+	}
+	return unknownError
+}

@@ -1,0 +1,151 @@
+package metrics
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/proto"
+)
+
+// Prefixes that names of the llm-d router had before.
+const (
+	objectivePrefix = "inference_objective_"
+	poolPrefix      = "inference_pool_"
+	extensionPrefix = "inference_extension_"
+	schedulerPrefix = "llm_d_inference_scheduler_"
+)
+
+// older is what a metric was called before.
+type older struct {
+	name   string
+	labels map[string]string // today's to those of then; what is missing here was not there
+}
+
+func same(labels ...string) map[string]string {
+	m := make(map[string]string, len(labels))
+	for _, l := range labels {
+		m[l] = l
+	}
+	return m
+}
+
+// olderNames are all of them, by the names of today without their prefix.
+var olderNames = map[string]older{
+	"request_total":            {objectivePrefix + "request_total", same(labelModel, labelTarget, labelPriority)},
+	"request_error_total":      {objectivePrefix + "request_error_total", same(labelModel, labelTarget, labelErrorCode)},
+	"request_duration_seconds": {objectivePrefix + "request_duration_seconds", same(labelModel, labelTarget)},
+	"request_size_bytes":       {objectivePrefix + "request_sizes", same(labelModel, labelTarget)},
+	"response_size_bytes":      {objectivePrefix + "response_sizes", same(labelModel, labelTarget)},
+	"request_input_tokens":     {objectivePrefix + "input_tokens", same(labelModel, labelTarget)},
+	"request_output_tokens":    {objectivePrefix + "output_tokens", same(labelModel, labelTarget)},
+	"request_cached_tokens":    {objectivePrefix + "prompt_cached_tokens", same(labelModel, labelTarget)},
+	"request_running":          {objectivePrefix + "running_requests", same(labelModel)},
+	"request_ntpot_seconds":    {objectivePrefix + "normalized_time_per_output_token_seconds", same(labelModel, labelTarget)},
+
+	"average_kv_cache_utilization": {poolPrefix + "average_kv_cache_utilization", same(labelPool)},
+	"average_queue_size":           {poolPrefix + "average_queue_size", same(labelPool)},
+	"average_running_requests":     {poolPrefix + "average_running_requests", same(labelPool)},
+	"ready_endpoints":              {poolPrefix + "ready_pods", same(labelPool)},
+	"per_endpoint_queue_size":      {poolPrefix + "per_pod_queue_size", map[string]string{labelPool: labelPool, "model_server_endpoint": "model_server_pod"}},
+
+	"scheduler_e2e_duration_seconds": {extensionPrefix + "scheduler_e2e_duration_seconds", nil},
+	"scheduler_attempts_total": {extensionPrefix + "scheduler_attempts_total", map[string]string{
+		labelStatus: labelStatus, labelTarget: labelTarget, labelEndpoint: "pod_name", labelNamespace: labelNamespace, labelPort: labelPort,
+	}},
+	"info":                          {extensionPrefix + "info", same("commit", "build_ref")},
+	"model_rewrite_decisions_total": {extensionPrefix + "model_rewrite_decisions_total", same("model_rewrite_name", labelModel, "target_model")},
+	"prefix_indexer_size":           {extensionPrefix + "prefix_indexer_size", nil},
+	"prefix_indexer_hit_ratio":      {extensionPrefix + "prefix_indexer_hit_ratio", nil},
+	"prefix_indexer_hit_bytes":      {extensionPrefix + "prefix_indexer_hit_bytes", nil},
+	"flow_control_pool_saturation":  {extensionPrefix + "flow_control_pool_saturation", same("inference_pool", "stage")},
+	"flow_control_queue_size":       {extensionPrefix + "flow_control_queue_size", same(labelFairness, labelPriority, "inference_pool", labelModel, labelTarget)},
+	"flow_control_queue_bytes":      {extensionPrefix + "flow_control_queue_bytes", same(labelFairness, labelPriority, "inference_pool", labelModel, labelTarget)},
+	"flow_control_request_queue_duration_seconds": {extensionPrefix + "flow_control_request_queue_duration_seconds",
+		same(labelFairness, labelPriority, "outcome", "inference_pool", labelModel, labelTarget)},
+	"flow_control_request_enqueue_duration_seconds": {extensionPrefix + "flow_control_request_enqueue_duration_seconds",
+		same(labelFairness, labelPriority, "outcome")},
+	"flow_control_dispatch_cycle_duration_seconds": {extensionPrefix + "flow_control_dispatch_cycle_duration_seconds", nil},
+
+	"datalayer_poll_errors_total": {schedulerPrefix + "datalayer_poll_errors_total", same("source_type")},
+}
+
+// LegacyNames shows what a gatherer has, and its llm_d_epp_* metrics under their older names once more, with the labels of
+// then: what those did not tell apart is added up. Nothing is measured twice.
+func LegacyNames(g prometheus.Gatherer) prometheus.Gatherer {
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		families, err := g.Gather() // with an error there is still what could be gathered
+		all := slices.Clone(families)
+		for _, f := range families {
+			name, found := strings.CutPrefix(f.GetName(), upstream+"_")
+			if o, known := olderNames[name]; found && known {
+				all = append(all, o.family(f))
+			}
+		}
+		slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
+		return all, err
+	})
+}
+
+// family is a metric under its older name.
+func (o older) family(f *dto.MetricFamily) *dto.MetricFamily {
+	made := &dto.MetricFamily{Name: proto.String(o.name), Help: proto.String("Deprecated: use " + f.GetName() + "."), Type: f.Type}
+	places := map[string]*dto.Metric{}
+	for _, m := range f.GetMetric() {
+		labels, key := o.relabel(m.GetLabel())
+		place := places[key]
+		if place == nil {
+			place = &dto.Metric{Label: labels}
+			places[key] = place
+			made.Metric = append(made.Metric, place)
+		}
+		add(place, m)
+	}
+	return made
+}
+
+// relabel returns the labels of then, in their order, and a string that stands for them.
+func (o older) relabel(labels []*dto.LabelPair) (made []*dto.LabelPair, key string) {
+	for _, l := range labels {
+		if name, kept := o.labels[l.GetName()]; kept {
+			made = append(made, &dto.LabelPair{Name: proto.String(name), Value: l.Value})
+		}
+	}
+	slices.SortFunc(made, func(a, b *dto.LabelPair) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	var b strings.Builder
+	for _, l := range made {
+		b.WriteString(l.GetValue())
+		b.WriteByte(0xff) // in no valid UTF-8
+	}
+	return made, b.String()
+}
+
+// add adds one metric to another of the same kind.
+func add(to, m *dto.Metric) {
+	switch {
+	case m.Counter != nil:
+		to.Counter = &dto.Counter{Value: proto.Float64(to.GetCounter().GetValue() + m.GetCounter().GetValue())}
+	case m.Gauge != nil:
+		to.Gauge = &dto.Gauge{Value: proto.Float64(to.GetGauge().GetValue() + m.GetGauge().GetValue())}
+	case m.Histogram != nil:
+		to.Histogram = sum(to.Histogram, m.GetHistogram())
+	}
+}
+
+// sum adds two histograms with the same buckets. The first may be nil.
+func sum(a, b *dto.Histogram) *dto.Histogram {
+	made := &dto.Histogram{
+		SampleCount: proto.Uint64(a.GetSampleCount() + b.GetSampleCount()),
+		SampleSum:   proto.Float64(a.GetSampleSum() + b.GetSampleSum()),
+	}
+	for i, bucket := range b.GetBucket() {
+		count := bucket.GetCumulativeCount()
+		if a != nil {
+			count += a.GetBucket()[i].GetCumulativeCount()
+		}
+		made.Bucket = append(made.Bucket, &dto.Bucket{UpperBound: bucket.UpperBound, CumulativeCount: proto.Uint64(count)})
+	}
+	return made
+}

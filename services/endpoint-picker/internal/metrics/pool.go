@@ -1,0 +1,191 @@
+package metrics
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/version"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+	"fairlead.dev/services/endpoint-picker/internal/prefix"
+)
+
+// What makes an endpoint full, by the llm-d router's defaults.
+const (
+	fullQueue   = 5   // requests
+	fullKVUsage = 0.8 // of the KV cache
+)
+
+// PoolCollector shows the pool as a whole, and its endpoints, under the names of the llm-d router; and what the picker has
+// learnt of it.
+type PoolCollector struct {
+	PoolParams
+
+	averages, deviations [3]*prometheus.Desc // of KV cache, queue and running requests
+	ready, queueSize     *prometheus.Desc
+	requests, tokens     *prometheus.Desc
+	saturation           *prometheus.Desc
+	prefixSize, info     *prometheus.Desc
+	learnt               []learntSeries
+}
+
+// PoolParams is what a PoolCollector is made of.
+type PoolParams struct {
+	Pool       string // name of the InferencePool
+	Snapshots  snapshots
+	Metrics    *Metrics // picks by endpoint are shown as long as the endpoint is there
+	Learner    *predict.Learner
+	Prefixes   *prefix.Index
+	StaleAfter time.Duration // of scrapes that fail, an endpoint's figures do not count
+	Saturation func() float64
+	Clock      clock.PassiveClock
+}
+
+// learntSeries is one figure of what was learnt.
+type learntSeries struct {
+	desc  *prometheus.Desc
+	value func(s *predict.Speed, x *prefix.Stats) float64
+}
+
+// NewPoolCollector returns the collector, registered. Without a Saturation it shows how full the endpoints are on average.
+func NewPoolCollector(p PoolParams, r prometheus.Registerer) *PoolCollector {
+	c := &PoolCollector{
+		PoolParams: p,
+		ready:      upstreamDesc("ready_endpoints", "Endpoints that may be picked.", labelPool),
+		queueSize: upstreamDesc("per_endpoint_queue_size", "Requests in the queue of an endpoint, as last scraped.",
+			labelPool, "model_server_endpoint"),
+		saturation: upstreamDesc("flow_control_pool_saturation", "How full the pool is: 1 is full, more is overload.", "inference_pool", "stage"),
+		prefixSize: upstreamDesc("prefix_indexer_size", "Blocks of prefixes that endpoints are believed to have.", labelPlugin, labelPluginType),
+		info:       upstreamDesc("info", "The running build.", "commit", "build_ref"),
+	}
+	for i, figure := range []struct{ name, help string }{
+		{"kv_cache_utilization", "part of the KV cache that is in use"},
+		{"queue_size", "requests in the queue"},
+		{"running_requests", "requests in the batch"},
+	} {
+		c.averages[i] = upstreamDesc("average_"+figure.name, "Mean of the endpoints: "+figure.help+".", labelPool)
+		c.deviations[i] = upstreamDesc("std_dev_"+figure.name, "Standard deviation among the endpoints: "+figure.help+".", labelPool)
+	}
+	flow := []string{labelEndpoint, labelNamespace, "producer_name", labelFairness, labelPriority}
+	c.requests = upstreamDesc("inflight_requests", "Requests that this picker has on the endpoint.", flow...)
+	c.tokens = upstreamDesc("inflight_tokens", "Prompt tokens that this picker sent to the endpoint, not cached there and not computed yet.", flow...)
+	c.learnt = learnt()
+	r.MustRegister(c)
+	return c
+}
+
+func learnt() []learntSeries {
+	return []learntSeries{
+		{desc("speed_base_seconds", "Least time to a first token, as learnt."),
+			func(s *predict.Speed, _ *prefix.Stats) float64 { return s.Base }},
+		{desc("speed_per_decoding_seconds", "What each answer under way adds to the time to a first token, as learnt."),
+			func(s *predict.Speed, _ *prefix.Stats) float64 { return s.PerDecoding }},
+		{desc("speed_per_token_seconds", "What each prompt token to compute adds to the time to a first token, as learnt."),
+			func(s *predict.Speed, _ *prefix.Stats) float64 { return s.PerToken }},
+		{desc("prefix_index_nodes", "Runs of blocks in the index of prefixes."),
+			func(_ *predict.Speed, x *prefix.Stats) float64 { return float64(x.Nodes) }},
+		{desc("prefix_index_bytes", "Memory of the index of prefixes, about."),
+			func(_ *predict.Speed, x *prefix.Stats) float64 { return float64(x.Bytes) }},
+		{desc("prefix_index_blocks", "Blocks in caches, all endpoints together, as the index believes."),
+			func(_ *predict.Speed, x *prefix.Stats) float64 { return float64(x.Blocks) }},
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *PoolCollector) Describe(out chan<- *prometheus.Desc) {
+	for i := range c.averages {
+		out <- c.averages[i]
+		out <- c.deviations[i]
+	}
+	for _, d := range []*prometheus.Desc{
+		c.ready, c.queueSize, c.requests, c.tokens, c.saturation, c.prefixSize, c.info, c.Metrics.requests.attempts.desc,
+	} {
+		out <- d
+	}
+	for _, s := range c.learnt {
+		out <- s.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *PoolCollector) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	endpoints, now := c.Snapshots.Snapshot().Endpoints, c.Clock.Now()
+	var figures [3]sample // of the endpoints whose figures are fresh
+	full := 0.0
+	for _, e := range endpoints {
+		stats := e.Stats(now)
+		fresh := !stats.Stale(c.StaleAfter)
+		if fresh {
+			for i, v := range []float64{stats.Gauges.KVUsage, stats.Gauges.Waiting, stats.Gauges.Running} {
+				figures[i].add(v)
+			}
+		}
+		full += fullness(&stats, fresh)
+		name, space := endpointName(e), e.Identity().Namespace
+		gauge(c.queueSize, stats.Gauges.Waiting, c.Pool, name)
+		gauge(c.requests, float64(stats.InFlight), name, space, loadProducer, "", "")
+		gauge(c.tokens, float64(stats.Tokens), name, space, loadProducer, "", "")
+	}
+	gauge(c.ready, float64(len(endpoints)), c.Pool)
+	gauge(c.saturation, c.saturated(full, len(endpoints)), c.Pool, stageEffective)
+	for i := range figures {
+		if figures[i].n > 0 {
+			gauge(c.averages[i], figures[i].mean, c.Pool)
+			gauge(c.deviations[i], figures[i].deviation(), c.Pool)
+		}
+	}
+	c.Metrics.requests.attempts.collect(out, endpoints)
+	speed, index := c.Learner.Speed(), c.Prefixes.Stats()
+	gauge(c.prefixSize, float64(index.Blocks), prefixProducer, prefixProducer)
+	gauge(c.info, 1, version.Commit(), version.String())
+	for _, s := range c.learnt {
+		gauge(s.desc, s.value(speed, &index))
+	}
+}
+
+// saturated is how full the pool is; an empty one is full.
+func (c *PoolCollector) saturated(sum float64, endpoints int) float64 {
+	switch {
+	case c.Saturation != nil:
+		return c.Saturation()
+	case endpoints == 0:
+		return 1
+	}
+	return sum / float64(endpoints)
+}
+
+// fullness is how full an endpoint is. One of which nothing is known is full.
+func fullness(s *endpoint.Stats, fresh bool) float64 { //nolint:revive // what is known, not what to do
+	if !fresh {
+		return 1
+	}
+	return max(s.Gauges.Waiting/fullQueue, s.Gauges.KVUsage/fullKVUsage)
+}
+
+// endpointName is what the llm-d router calls an endpoint.
+func endpointName(e *endpoint.Endpoint) string {
+	return e.Identity().Pod + "-rank-" + strconv.Itoa(e.Description().Rank)
+}
+
+// sample gathers mean and deviation in one pass, by Welford's method.
+type sample struct {
+	n             int
+	mean, squares float64
+}
+
+func (s *sample) add(v float64) {
+	s.n++
+	off := v - s.mean
+	s.mean += off / float64(s.n)
+	s.squares += off * (v - s.mean)
+}
+
+// deviation is that of a sample, 0 of a single value.
+func (s *sample) deviation() float64 { return math.Sqrt(s.squares / float64(max(s.n-1, 1))) }

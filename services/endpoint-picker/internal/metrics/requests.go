@@ -1,0 +1,288 @@
+package metrics
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+// bytesPerToken turns tokens into bytes of text, about.
+const bytesPerToken = 4
+
+// labels tell the requests of the llm-d router's metrics apart.
+type labels struct {
+	model, target, fairness string
+	priority                int
+}
+
+func (l labels) values() []string {
+	return []string{l.model, l.target, l.fairness, strconv.Itoa(l.priority)}
+}
+
+// requests are the metrics of requests.
+type requests struct {
+	total, errors, rewrites                        *prometheus.CounterVec
+	running                                        *prometheus.GaugeVec
+	duration, requestSize, responseSize            *prometheus.HistogramVec
+	input, output, cached                          *prometheus.HistogramVec
+	perToken, firstToken, streamed                 *prometheus.HistogramVec
+	gaps                                           *gapsVec
+	scheduler, processing, prefixRatio, prefixHits prometheus.Observer
+	attempts                                       *attempts
+
+	known    atomic.Pointer[map[labels]*series] // replaced, never changed
+	mu       sync.Mutex                         // of what follows, and of replacing known
+	models   *limiter
+	fairness *limiter
+}
+
+// series are the metrics of requests with the same labels.
+type series struct {
+	labels
+
+	total                               prometheus.Counter
+	running                             prometheus.Gauge
+	duration, requestSize, responseSize prometheus.Observer
+	input, output, cached               prometheus.Observer
+	perToken, streamed                  prometheus.Observer
+	gaps                                *gaps
+	firstToken                          [2]lazy[prometheus.Observer] // of whole answers, of streamed ones
+	errors                              [errorCodes]lazy[prometheus.Counter]
+	rewrite                             atomic.Pointer[rewrite] // the last one that led here
+}
+
+// rewrite counts the decisions of one InferenceModelRewrite.
+type rewrite struct {
+	name string
+	prometheus.Counter
+}
+
+func newRequests(r prometheus.Registerer) *requests {
+	common := []string{labelModel, labelTarget, labelFairness, labelPriority}
+	histograms := func(name, help string, buckets []float64, more ...string) *prometheus.HistogramVec {
+		return upstreamHistograms(name, help, buckets, append(common[:len(common):len(common)], more...)...)
+	}
+	scheduler := upstreamHistograms("scheduler_e2e_duration_seconds", "Time to choose an endpoint.", schedulerBuckets)
+	processing := upstreamHistograms("request_processing_duration_seconds",
+		"Time from the beginning of a request to the choice of its endpoint, the arrival of its body included.", processingBuckets)
+	ratio := upstreamHistograms("prefix_indexer_hit_ratio", "Part of a prompt that the picked endpoint is expected to have in its cache.",
+		hitRatioBuckets, labelPlugin, labelPluginType)
+	hits := upstreamHistograms("prefix_indexer_hit_bytes", "Length of what the picked endpoint is expected to have in its cache of a prompt.",
+		hitBytesBuckets, labelPlugin, labelPluginType)
+	q := &requests{
+		total:  upstreamCounters("request_total", "Requests that were sent to an endpoint.", common...),
+		errors: upstreamCounters("request_error_total", "Requests that failed, here or at the model server.", append(common[:len(common):len(common)], labelErrorCode)...),
+		rewrites: upstreamCounters("model_rewrite_decisions_total", "Requests whose model an InferenceModelRewrite decided.",
+			"model_rewrite_name", labelModel, "target_model"),
+		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: upstream, Name: "request_running", Help: "Requests that have an endpoint and have not ended.",
+		}, common),
+		duration:     histograms("request_duration_seconds", "Time from the beginning of a request to the end of its response.", latencyBuckets),
+		requestSize:  histograms("request_size_bytes", "Size of request bodies.", requestSizeBuckets),
+		responseSize: histograms("response_size_bytes", "Size of response bodies.", responseSizeBuckets),
+		input:        histograms("request_input_tokens", "Tokens of the prompt, as the model server counted them.", tokenBuckets),
+		output:       histograms("request_output_tokens", "Tokens of the answer, as the model server counted them.", outputBuckets),
+		cached:       histograms("request_cached_tokens", "Tokens of the prompt that the model server had in its cache, as it said.", tokenBuckets),
+		perToken:     histograms("request_ntpot_seconds", "Duration of a request over the tokens of its answer.", perTokenBuckets),
+		firstToken:   histograms("request_ttft_seconds", "Time from the beginning of a request to the first piece of its response.", firstTokenBuckets, labelStreaming),
+		streamed:     histograms("request_streaming_tpot_seconds", "Time for each token of a streamed answer after the first.", streamedBuckets),
+		gaps: &gapsVec{desc: upstreamDesc("request_streaming_itl_seconds",
+			"Time between two pieces of a streamed answer, the mean of each answer.", common...)},
+		scheduler:   scheduler.WithLabelValues(),
+		processing:  processing.WithLabelValues(),
+		prefixRatio: ratio.WithLabelValues(prefixProducer, prefixProducer),
+		prefixHits:  hits.WithLabelValues(prefixProducer, prefixProducer),
+		attempts:    newAttempts(),
+		models:      newLimiter(maxValues),
+		fairness:    newLimiter(maxValues),
+	}
+	q.known.Store(&map[labels]*series{})
+	r.MustRegister(q.total, q.errors, q.rewrites, q.running, q.duration, q.requestSize, q.responseSize, q.input, q.output, q.cached,
+		q.perToken, q.firstToken, q.streamed, q.gaps, scheduler, processing, ratio, hits)
+	return q
+}
+
+// pin keeps the names of models.
+func (q *requests) pin(models []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, m := range models {
+		q.models.pin(m)
+	}
+}
+
+// place counts a request that has its endpoint and goes on.
+func (q *requests) place(r *exchange.Record) {
+	s := q.of(r)
+	s.running.Inc()
+	q.picked(s, r)
+}
+
+// observe takes an exchange that has ended.
+func (q *requests) observe(r *exchange.Record) {
+	s := q.of(r)
+	switch {
+	case r.Placed:
+		s.running.Dec()
+	case r.Endpoint != nil:
+		q.picked(s, r)
+	case r.Outcome == exchange.Refused && (r.Status == http.StatusServiceUnavailable || r.Status == http.StatusTooManyRequests):
+		q.attempts.count(attempt{target: s.target})
+	}
+	if code := errorOf(r); code != noError {
+		s.errors[code].get(func() prometheus.Counter {
+			return q.errors.WithLabelValues(append(s.values(), code.String())...)
+		}).Inc()
+	}
+	if r.Outcome == exchange.Completed {
+		q.completed(s, r)
+	}
+}
+
+// picked takes what is known when the endpoint is.
+func (q *requests) picked(s *series, r *exchange.Record) {
+	s.total.Inc()
+	s.requestSize.Observe(float64(r.RequestBytes))
+	q.attempts.count(attempt{target: s.target, endpoint: r.Endpoint})
+	q.scheduler.Observe(r.PickTook.Seconds())
+	if !r.Arrived.IsZero() {
+		q.processing.Observe((r.Arrived.Sub(r.Began) + r.PickTook).Seconds())
+	}
+	if r.PromptTokens > 0 {
+		q.prefixRatio.Observe(float64(r.MatchedTokens) / float64(r.PromptTokens))
+		q.prefixHits.Observe(float64(r.MatchedTokens * bytesPerToken))
+	}
+	if r.Rewrite != "" {
+		s.rewritten(q, r.Rewrite).Inc()
+	}
+}
+
+// completed takes a response that was seen to its end. What a server says of its tokens is taken as it is; what it does not
+// say is not taken for nothing. How long an error took says nothing of how fast tokens come.
+func (q *requests) completed(s *series, r *exchange.Record) {
+	took := r.Ended.Sub(r.Began)
+	s.duration.Observe(took.Seconds())
+	s.responseSize.Observe(float64(r.ResponseBytes))
+	if r.Status >= http.StatusBadRequest {
+		return
+	}
+	if !r.First.IsZero() {
+		q.firstTokens(s, r.Streaming).Observe(r.First.Sub(r.Began).Seconds())
+		if r.Streaming && r.Pieces > 1 {
+			s.gaps.observe(r.Ended.Sub(r.First).Seconds(), r.Pieces-1)
+		}
+	}
+	if r.Usage.Known {
+		s.used(r, took)
+	}
+}
+
+// used takes what the model server said of its tokens.
+func (s *series) used(r *exchange.Record, took time.Duration) {
+	u := &r.Usage
+	if u.Prompt > 0 {
+		s.input.Observe(float64(u.Prompt))
+	}
+	if u.CachedKnown || u.Cached > 0 {
+		s.cached.Observe(float64(u.Cached))
+	}
+	if u.Output <= 0 {
+		return
+	}
+	s.output.Observe(float64(u.Output))
+	s.perToken.Observe(took.Seconds() / float64(u.Output))
+	if r.Streaming && u.Output > 1 && !r.First.IsZero() {
+		s.streamed.Observe(r.Ended.Sub(r.First).Seconds() / float64(u.Output-1))
+	}
+}
+
+func (q *requests) firstTokens(s *series, streaming bool) prometheus.Observer { //nolint:revive // what happened, not what to do
+	at := 0
+	if streaming {
+		at = 1
+	}
+	return s.firstToken[at].get(func() prometheus.Observer {
+		return q.firstToken.WithLabelValues(append(s.values(), strconv.FormatBool(streaming))...)
+	})
+}
+
+// rewritten returns the counter of an InferenceModelRewrite, of which two seldom lead to the same labels.
+func (s *series) rewritten(q *requests, name string) prometheus.Counter {
+	if last := s.rewrite.Load(); last != nil && last.name == name {
+		return last.Counter
+	}
+	name = strings.Clone(name)
+	_, short, found := strings.Cut(name, "/")
+	if !found {
+		short = name
+	}
+	made := &rewrite{name: name, Counter: q.rewrites.WithLabelValues(printable(short), s.model, s.target)}
+	s.rewrite.Store(made)
+	return made.Counter
+}
+
+// of returns the metrics that an exchange goes to.
+func (q *requests) of(r *exchange.Record) *series {
+	l := labels{model: r.Model, target: cmp.Or(r.Target, r.Model), fairness: cmp.Or(r.Fairness, defaultFairness), priority: r.Priority}
+	if s := (*q.known.Load())[l]; s != nil {
+		return s
+	}
+	return q.bounded(l)
+}
+
+// bounded is of for labels that are new, or that are not what a label may have.
+func (q *requests) bounded(l labels) *series {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l.model, l.target, l.fairness = q.models.bound(l.model), q.models.bound(l.target), q.fairness.bound(l.fairness)
+	known := *q.known.Load()
+	if s := known[l]; s != nil {
+		return s
+	}
+	if len(known) >= maxSeries {
+		l.model, l.target, l.fairness = q.folded(l.model), q.folded(l.target), otherName
+		if s := known[l]; s != nil {
+			return s
+		}
+	}
+	s := q.newSeries(l)
+	grown := maps.Clone(known)
+	grown[l] = s
+	q.known.Store(&grown)
+	return s
+}
+
+// folded is the name of a model when there are too many sets of labels.
+func (q *requests) folded(model string) string {
+	if _, known := q.models.pinned[model]; known || model == "" {
+		return model
+	}
+	return otherName
+}
+
+func (q *requests) newSeries(l labels) *series {
+	v := l.values()
+	return &series{
+		labels:       l,
+		total:        q.total.WithLabelValues(v...),
+		running:      q.running.WithLabelValues(v...),
+		duration:     q.duration.WithLabelValues(v...),
+		requestSize:  q.requestSize.WithLabelValues(v...),
+		responseSize: q.responseSize.WithLabelValues(v...),
+		input:        q.input.WithLabelValues(v...),
+		output:       q.output.WithLabelValues(v...),
+		cached:       q.cached.WithLabelValues(v...),
+		perToken:     q.perToken.WithLabelValues(v...),
+		streamed:     q.streamed.WithLabelValues(v...),
+		gaps:         q.gaps.with(v),
+	}
+}

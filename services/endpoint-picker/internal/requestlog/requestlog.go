@@ -1,0 +1,112 @@
+// Package requestlog writes one line for each exchange that has ended: who asked for what, where it went, what came of it
+// and how long that took. Nothing that a prompt or an answer says is in it, and no line is left out.
+package requestlog
+
+import (
+	"encoding/hex"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+// Keys of this log alone.
+const (
+	keyStreaming     = "streaming"
+	keyServed        = "served" // the endpoint that served, if it is another than the picked one
+	keyRewrite       = "rewrite"
+	keyPick          = "pick"       // seconds to choose the endpoint
+	keyFirst         = "firstToken" // seconds from the beginning
+	keyRequestBytes  = "requestBytes"
+	keyResponseBytes = "responseBytes"
+	keyPromptTokens  = "promptTokens"  // as estimated here
+	keyMatchedTokens = "matchedTokens" // of those, in the cache of the picked server, as believed here
+	keyInputTokens   = "inputTokens"   // these three as the model server said
+	keyOutputTokens  = "outputTokens"
+	keyCachedTokens  = "cachedTokens"
+)
+
+// maxLength is how much of a string that clients choose is written.
+const maxLength = 256
+
+// Log is the log of requests.
+type Log struct {
+	log *zap.Logger
+}
+
+// New returns a Log.
+func New(log *zap.Logger) *Log { return &Log{log: log} }
+
+// ObserveExchange writes the line of an exchange that has ended.
+func (l *Log) ObserveExchange(r *exchange.Record) {
+	entry := l.log.Check(zap.InfoLevel, "Handled request")
+	if entry == nil {
+		return
+	}
+	f := make(fields, 0, 26)
+	f = append(f, zap.String(logging.KeyOutcome, string(r.Outcome)), zap.Duration(logging.KeyDuration, r.Ended.Sub(r.Began)))
+	f.request(r)
+	f.response(r)
+	entry.Write(f...)
+}
+
+// fields are those of a line. What is not known is left out.
+type fields []zap.Field
+
+func (f *fields) text(key, value string) {
+	if value != "" {
+		*f = append(*f, zap.String(key, value[:min(len(value), maxLength)]))
+	}
+}
+
+func (f *fields) number(key string, value int) {
+	if value != 0 {
+		*f = append(*f, zap.Int(key, value))
+	}
+}
+
+func (f *fields) request(r *exchange.Record) {
+	path, _, _ := strings.Cut(r.Path, "?") // what is behind may be secret
+	f.text(logging.KeyRequestID, r.RequestID)
+	if r.Span.Sampled {
+		f.text(logging.KeyTraceID, hex.EncodeToString(r.Span.Trace[:]))
+	}
+	f.text(logging.KeyPath, path)
+	f.text(logging.KeyModel, r.Model)
+	f.text(logging.KeyTarget, r.Target)
+	f.text(keyRewrite, r.Rewrite)
+	f.text(logging.KeyFairness, r.Fairness)
+	f.text(logging.KeyObjective, r.Objective)
+	f.number(logging.KeyPriority, r.Priority)
+	f.number(keyRequestBytes, r.RequestBytes)
+	f.number(keyPromptTokens, r.PromptTokens)
+	if r.Endpoint == nil {
+		return
+	}
+	id := r.Endpoint.Identity()
+	f.text(logging.KeyEndpoint, r.Endpoint.Address())
+	f.text(logging.KeyPod, id.Namespace+"/"+id.Pod)
+	if r.Moved() {
+		f.text(keyServed, r.Served)
+	}
+	f.number(keyMatchedTokens, r.MatchedTokens)
+	*f = append(*f, zap.Duration(keyPick, r.PickTook))
+}
+
+func (f *fields) response(r *exchange.Record) {
+	f.number(logging.KeyStatus, r.Status)
+	f.text(logging.KeyReason, r.Reason)
+	if r.Streaming {
+		*f = append(*f, zap.Bool(keyStreaming, true))
+	}
+	if !r.First.IsZero() {
+		*f = append(*f, zap.Duration(keyFirst, r.First.Sub(r.Began)))
+	}
+	f.number(keyResponseBytes, r.ResponseBytes)
+	if r.Usage.Known {
+		*f = append(*f, zap.Int(keyInputTokens, r.Usage.Prompt), zap.Int(keyOutputTokens, r.Usage.Output))
+		f.number(keyCachedTokens, r.Usage.Cached)
+	}
+}

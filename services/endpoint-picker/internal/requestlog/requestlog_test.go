@@ -1,0 +1,80 @@
+package requestlog
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func after(d time.Duration) time.Time { return noon.Add(d) }
+
+func TestLine(t *testing.T) {
+	t.Parallel()
+	e := endpoint.New(endpoint.Description{Identity: endpoint.Identity{Namespace: "ns", Pod: "a", Address: netip.MustParseAddrPort("10.0.0.1:8000")}},
+		noon, predict.NewLearner().NewServer())
+	tests := []struct {
+		name string
+		give exchange.Record
+		want string
+	}{
+		{
+			name: "everything is known",
+			give: exchange.Record{
+				Outcome: exchange.Completed, RequestID: "r-1", Path: "/v1/chat/completions?key=secret", Span: exchange.Span{Trace: [16]byte{0x4b, 15: 1}, Sampled: true},
+				Model: "chat", Target: "chat-v2", Rewrite: "ns/canary", Fairness: "tenant", Objective: "batch", Priority: -1, Streaming: true,
+				Endpoint: e, Served: "10.0.0.2:8000", Status: 200, Began: noon, Arrived: after(time.Millisecond), PickTook: 20 * time.Microsecond,
+				First: after(250 * time.Millisecond), Ended: after(2 * time.Second), RequestBytes: 10, ResponseBytes: 20, PromptTokens: 30, MatchedTokens: 16,
+				Usage: exchange.Usage{Known: true, Prompt: 31, Output: 7, Cached: 15},
+			},
+			want: `{"level":"info","message":"Handled request","outcome":"completed","duration":2,"requestID":"r-1","traceID":"4b000000000000000000000000000001",
+				"path":"/v1/chat/completions","model":"chat","target":"chat-v2","rewrite":"ns/canary","fairness":"tenant","objective":"batch","priority":-1,
+				"requestBytes":10,"promptTokens":30,"endpoint":"10.0.0.1:8000","pod":"ns/a","served":"10.0.0.2:8000","matchedTokens":16,"pick":0.00002,
+				"status":200,"streaming":true,"firstToken":0.25,"responseBytes":20,"inputTokens":31,"outputTokens":7,"cachedTokens":15}`,
+		},
+		{
+			name: "refused",
+			give: exchange.Record{Outcome: exchange.Refused, Status: 503, Reason: "no ready endpoints in the pool", Began: noon, Ended: noon},
+			want: `{"level":"info","message":"Handled request","outcome":"refused","duration":0,"status":503,"reason":"no ready endpoints in the pool"}`,
+		},
+		{
+			name: "a name without end",
+			give: exchange.Record{Outcome: exchange.Unpicked, Model: strings.Repeat("x", 999), Began: noon, Ended: noon},
+			want: `{"level":"info","message":"Handled request","outcome":"unpicked","duration":0,"model":"` + strings.Repeat("x", maxLength) + `"}`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			log, err := logging.New(logging.DefaultOptions(), &out)
+			require.NoError(t, err)
+			New(log).ObserveExchange(&tt.give)
+			var line map[string]any
+			require.NoError(t, json.Unmarshal(out.Bytes(), &line))
+			delete(line, "time")
+			got, err := json.Marshal(line)
+			require.NoError(t, err)
+			assert.JSONEq(t, tt.want, string(got))
+		})
+	}
+}
+
+func TestNothingIsMadeForALevelThatIsOff(t *testing.T) { //nolint:paralleltest // it counts what the whole process allocates
+	log, err := logging.New(logging.Options{Level: "warn", Format: logging.FormatJSON}, &bytes.Buffer{})
+	require.NoError(t, err)
+	l, record := New(log), &exchange.Record{Outcome: exchange.Refused}
+	assert.Zero(t, testing.AllocsPerRun(100, func() { l.ObserveExchange(record) }))
+}

@@ -1,0 +1,169 @@
+package tracing
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+// Names of spans, those of the llm-d router.
+const (
+	spanRequest       = "gateway.request"
+	spanOrchestration = "gateway.request_orchestration"
+	spanScoring       = "llm_d.epp.scoring"
+	eventFirst        = "gen_ai.first_token"
+)
+
+// Names of attributes: OpenTelemetry's, the llm-d router's, and ours.
+const (
+	keyServiceName    = "service.name"
+	keyServiceVersion = "service.version"
+	keyMethodPath     = "url.path"
+	keyStatus         = "http.response.status_code"
+	keyRequestSize    = "http.request.body.size"
+	keyResponseSize   = "http.response.body.size"
+	keyServer         = "server.address"
+	keyPort           = "server.port"
+
+	keyRequestID     = "gen_ai.request.id"
+	keyRequestModel  = "gen_ai.request.model"
+	keyResponseModel = "gen_ai.response.model"
+	keyInput         = "gen_ai.usage.input_tokens"
+	keyOutput        = "gen_ai.usage.output_tokens"
+	keyCached        = "gen_ai.usage.cache_read.input_tokens"
+
+	keyTarget     = "target_model"
+	keyPriority   = "request_prio"
+	keyCandidates = "llm_d.epp.scoring.candidate_endpoints"
+
+	keyOutcome   = "fairlead.outcome"
+	keyStreaming = "fairlead.streaming"
+	keyFairness  = "fairlead.fairness_id"
+	keyObjective = "fairlead.objective"
+	keyRewrite   = "fairlead.rewrite"
+	keyReason    = "fairlead.reason"
+	keyServed    = "fairlead.served"
+	keyPod       = "fairlead.pod"
+	keyPrompt    = "fairlead.prompt_tokens"
+	keyMatched   = "fairlead.matched_tokens"
+)
+
+// write makes the spans of an exchange.
+func write(tracer trace.Tracer, span exchange.Span, r *exchange.Record) {
+	ctx := context.WithValue(context.Background(), spanKey{}, span)
+	if parent, known := parse(r.TraceParent); known {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: parent.trace, SpanID: parent.span, TraceFlags: trace.FlagsSampled, Remote: true,
+		}))
+	}
+	_, request := tracer.Start(ctx, spanRequest, trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(r.Began),
+		trace.WithAttributes(requestAttributes(r)...))
+	if !r.First.IsZero() {
+		request.AddEvent(eventFirst, trace.WithTimestamp(r.First))
+	}
+	if why := failure(r); why != "" {
+		request.SetStatus(codes.Error, why)
+	}
+	if !r.Arrived.IsZero() {
+		writePick(tracer, request, r)
+	}
+	request.End(trace.WithTimestamp(r.Ended))
+}
+
+// writePick makes the spans of what happened up to the choice of the endpoint.
+func writePick(tracer trace.Tracer, request trace.Span, r *exchange.Record) {
+	chosen := r.Arrived.Add(r.PickTook)
+	child := func(parent trace.Span, name string, began time.Time, attributes []attribute.KeyValue) trace.Span {
+		ctx := trace.ContextWithSpan(context.Background(), parent)
+		_, s := tracer.Start(ctx, name, trace.WithTimestamp(began), trace.WithAttributes(attributes...))
+		return s
+	}
+	orchestration := child(request, spanOrchestration, r.Began, []attribute.KeyValue{
+		attribute.String(keyTarget, text(r.Target)), attribute.Int(keyPriority, r.Priority),
+	})
+	scoring := child(orchestration, spanScoring, r.Arrived, pickAttributes(r))
+	if r.Endpoint == nil {
+		scoring.SetStatus(codes.Error, text(r.Reason))
+		orchestration.SetStatus(codes.Error, text(r.Reason))
+	}
+	scoring.End(trace.WithTimestamp(chosen))
+	orchestration.End(trace.WithTimestamp(chosen))
+}
+
+func requestAttributes(r *exchange.Record) []attribute.KeyValue {
+	path, _, _ := strings.Cut(r.Path, "?") // what is behind may be secret
+	a := attributes{attribute.String(keyOutcome, string(r.Outcome)), attribute.Bool(keyStreaming, r.Streaming)}
+	a.add(keyMethodPath, path)
+	a.add(keyRequestID, r.RequestID)
+	a.add(keyRequestModel, r.Model)
+	a.add(keyResponseModel, r.Target)
+	a.add(keyFairness, r.Fairness)
+	a.add(keyObjective, r.Objective)
+	a.add(keyRewrite, r.Rewrite)
+	a.add(keyReason, r.Reason)
+	if r.Moved() {
+		a.add(keyServed, r.Served)
+	}
+	a.addNumber(keyStatus, r.Status)
+	a.addNumber(keyRequestSize, r.RequestBytes)
+	a.addNumber(keyResponseSize, r.ResponseBytes)
+	if r.Usage.Known {
+		a = append(a, attribute.Int(keyInput, r.Usage.Prompt), attribute.Int(keyOutput, r.Usage.Output))
+		a.addNumber(keyCached, r.Usage.Cached)
+	}
+	return a
+}
+
+func pickAttributes(r *exchange.Record) []attribute.KeyValue {
+	a := attributes{attribute.Int(keyPrompt, r.PromptTokens)}
+	a.addNumber(keyCandidates, len(r.Scores))
+	if r.Endpoint != nil {
+		id := r.Endpoint.Identity()
+		a = append(a, attribute.Int(keyMatched, r.MatchedTokens), attribute.String(keyPod, id.Namespace+"/"+id.Pod),
+			attribute.String(keyServer, id.Address.Addr().String()), attribute.Int(keyPort, int(id.Address.Port())))
+	}
+	return a
+}
+
+// failure says why an exchange failed, if it did. What a client did wrong is not a failure of the server's span.
+func failure(r *exchange.Record) string {
+	switch {
+	case r.Outcome == exchange.Failed:
+		return "the gateway broke the protocol"
+	case r.Status < http.StatusInternalServerError:
+		return ""
+	case r.Reason != "":
+		return text(r.Reason)
+	}
+	return fmt.Sprintf("%d %s", r.Status, http.StatusText(r.Status))
+}
+
+// attributes are those of a span. What is not known is left out.
+type attributes []attribute.KeyValue
+
+func (a *attributes) add(key, value string) {
+	if value != "" {
+		*a = append(*a, attribute.String(key, text(value)))
+	}
+}
+
+func (a *attributes) addNumber(key string, value int) {
+	if value != 0 {
+		*a = append(*a, attribute.Int(key, value))
+	}
+}
+
+// text is a string that can be sent: protocol buffers have valid UTF-8 only, and a batch with anything else is lost whole.
+// Clients choose some of them, so they are short, and copies.
+func text(s string) string {
+	const most = 256
+	return strings.Clone(strings.ToValidUTF8(s[:min(len(s), most)], "?"))
+}

@@ -1,0 +1,81 @@
+package tracing
+
+import (
+	"encoding/hex"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+// parent is what a traceparent says.
+type parent struct {
+	trace   [16]byte
+	span    [8]byte
+	sampled bool
+}
+
+// Places in a traceparent, "00-<trace>-<span>-<flags>" in lower case hexadecimal.
+const (
+	traceAt, spanAt, flagsAt = 3, 36, 53
+	length                   = 55
+	flagSampled              = 1
+)
+
+// parse reads a traceparent of W3C's trace context, or tells that it is none.
+func parse(s string) (p parent, valid bool) {
+	if len(s) < length || s[traceAt-1] != '-' || s[spanAt-1] != '-' || s[flagsAt-1] != '-' {
+		return parent{}, false
+	}
+	var version, flags [1]byte
+	if !decode(version[:], s) || !decode(p.trace[:], s[traceAt:]) || !decode(p.span[:], s[spanAt:]) || !decode(flags[:], s[flagsAt:]) {
+		return parent{}, false
+	}
+	if !ends(version[0], s[length:]) || p.trace == [16]byte{} || p.span == [8]byte{} {
+		return parent{}, false
+	}
+	p.sampled = flags[0]&flagSampled != 0
+	return p, true
+}
+
+// ends tells whether a traceparent of that version may go on like that: later ones may have more, after another dash.
+func ends(version byte, rest string) bool {
+	switch version {
+	case 0:
+		return rest == ""
+	case 0xff:
+		return false
+	}
+	return rest == "" || rest[0] == '-'
+}
+
+// decode fills b from the beginning of s, which is long enough.
+func decode(b []byte, s string) bool {
+	for i := range b {
+		high, low := digit(s[2*i]), digit(s[2*i+1])
+		if high > 15 || low > 15 {
+			return false
+		}
+		b[i] = high<<4 | low
+	}
+	return true
+}
+
+// digit is the value of a hexadecimal digit, above 15 of anything else: upper case is not allowed.
+func digit(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	}
+	return 0xff
+}
+
+// format returns the traceparent that names a span that is sampled.
+func format(s exchange.Span) string {
+	b := make([]byte, 0, length)
+	b = append(b, "00-"...)
+	b = hex.AppendEncode(b, s.Trace[:])
+	b = append(b, '-')
+	b = hex.AppendEncode(b, s.ID[:])
+	return string(append(b, "-01"...))
+}

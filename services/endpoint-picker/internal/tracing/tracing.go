@@ -1,0 +1,191 @@
+// Package tracing makes OpenTelemetry spans of exchanges that have ended:
+//
+//	gateway.request                 the whole stream, a child of what the request's traceparent names
+//	  gateway.request_orchestration from its beginning to the choice of the endpoint, the arrival of the body included
+//	    llm_d.epp.scoring           the choice
+//
+// Their names are the llm-d router's. Nothing is measured for them: they are made of the record when it is complete, so a
+// request costs a few random numbers until then, and nothing more if it is not sampled. When tracing is off, nobody calls.
+//
+// Whether a request is sampled is decided once, by Begin, at the latest when its endpoint is picked: the traceparent that
+// the model server gets has to name a span that will exist.
+package tracing
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+// flushTimeout is how long the last spans may take when the picker ends.
+const flushTimeout = 5 * time.Second
+
+const scope = "fairlead.dev/services/endpoint-picker"
+
+// Tracer traces exchanges while it runs.
+type Tracer struct {
+	log         *zap.Logger
+	options     Options
+	version     string
+	sampler     sampler
+	newExporter func(ctx context.Context) (sdktrace.SpanExporter, error)
+
+	flush  time.Duration
+	tracer atomic.Pointer[trace.Tracer] // nil while it does not run
+}
+
+// Params is what a Tracer is made of.
+type Params struct {
+	Options Options
+	Log     *zap.Logger
+	Version string
+}
+
+// New returns a Tracer that does nothing until it runs.
+func New(p Params) *Tracer {
+	return &Tracer{
+		log: p.Log, options: p.Options, version: p.Version,
+		sampler: p.Options.sampler(), newExporter: p.Options.newExporter, flush: flushTimeout,
+	}
+}
+
+// Enabled tells whether there is anything to trace for.
+func (t *Tracer) Enabled() bool { return t.options.Exporter != exporterNone }
+
+// Run exports spans until ctx ends, and then what is left, for a few seconds at most.
+func (t *Tracer) Run(ctx context.Context) {
+	if !t.Enabled() {
+		return
+	}
+	lasting := context.WithoutCancel(ctx)
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { t.log.Debug("Had trouble with tracing", zap.Error(err)) }))
+	exporter, err := t.newExporter(lasting)
+	if err != nil {
+		t.log.Warn("Could not start tracing, going on without", zap.Error(err))
+		return
+	}
+	described, err := resource.New(lasting, resource.WithAttributes(
+		attribute.String(keyServiceName, defaultService), attribute.String(keyServiceVersion, t.version),
+	), resource.WithFromEnv())
+	if err != nil { // what could be read stands
+		t.log.Warn("Could not read all of OTEL_RESOURCE_ATTRIBUTES", zap.Error(err))
+	}
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(&reporter{SpanExporter: exporter, log: t.log}),
+		sdktrace.WithSampler(sdktrace.AlwaysSample()), // what is not sampled does not get here
+		sdktrace.WithIDGenerator(ids{}),
+		sdktrace.WithResource(described),
+	)
+	tracer := provider.Tracer(scope, trace.WithInstrumentationVersion(t.version))
+	t.tracer.Store(&tracer)
+	t.log.Info("Started tracing", zap.String("exporter", t.options.Exporter))
+	<-ctx.Done()
+	t.tracer.Store(nil)
+	bounded, cancel := context.WithTimeout(lasting, t.flush)
+	defer cancel()
+	if err := provider.Shutdown(bounded); err != nil {
+		t.log.Warn("Could not export the last spans", zap.Error(err))
+	}
+}
+
+// Begin decides whether a request is traced, by its traceparent, which may be empty or nonsense. It returns the span that
+// the record is to have, and what the model server is to get as its traceparent: nothing if the request's own is to stay.
+func (t *Tracer) Begin(traceParent string) (span exchange.Span, header string) {
+	parent, known := parse(traceParent)
+	span.Trace = parent.trace
+	if !known {
+		span.Trace = newTraceID()
+	}
+	span.ID = newSpanID()
+	if span.Sampled = t.sampler.sample(span.Trace, parent, known); span.Sampled {
+		header = format(span)
+	}
+	return span, header
+}
+
+// ObserveExchange exports the spans of an exchange that has ended, if it is sampled. If nobody has decided that, it does.
+func (t *Tracer) ObserveExchange(r *exchange.Record) {
+	tracer := t.tracer.Load()
+	if tracer == nil {
+		return
+	}
+	span := r.Span
+	if span.ID == [8]byte{} {
+		span, _ = t.Begin(r.TraceParent)
+	}
+	if span.Sampled {
+		write(*tracer, span, r)
+	}
+}
+
+func newTraceID() (id [16]byte) {
+	for id == [16]byte{} {
+		putRandom(id[:8])
+		putRandom(id[8:])
+	}
+	return id
+}
+
+func newSpanID() (id [8]byte) {
+	for id == [8]byte{} {
+		putRandom(id[:])
+	}
+	return id
+}
+
+func putRandom(b []byte) {
+	n := rand.Uint64()
+	for i := range b {
+		b[i] = byte(n >> (8 * i))
+	}
+}
+
+// spanKey is where a context has the span that its first one is to be.
+type spanKey struct{}
+
+// ids gives a span the identity that was promised to the model server.
+type ids struct{}
+
+func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	if s, found := ctx.Value(spanKey{}).(exchange.Span); found {
+		return s.Trace, s.ID
+	}
+	return newTraceID(), newSpanID()
+}
+
+func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+	if s, found := ctx.Value(spanKey{}).(exchange.Span); found {
+		return s.ID
+	}
+	return newSpanID()
+}
+
+// reporter says once that spans cannot be exported, and once that they can again.
+type reporter struct {
+	sdktrace.SpanExporter
+
+	log     *zap.Logger
+	failing atomic.Bool
+}
+
+// ExportSpans exports spans. Those that cannot be are lost: there is no use in telling the caller too.
+func (r *reporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := r.SpanExporter.ExportSpans(ctx, spans)
+	switch {
+	case err != nil && !r.failing.Swap(true):
+		r.log.Warn("Could not export spans, dropping them until it works again", zap.Error(err))
+	case err == nil && r.failing.Swap(false):
+		r.log.Info("Exported spans again")
+	}
+	return nil
+}
