@@ -44,18 +44,18 @@ func newClients(cfg *config.Config) (*clients, error) {
 	if cfg.Pool.File != "" {
 		return &clients{}, nil
 	}
-	config, err := cfg.Kube.RESTConfig(userAgent())
+	kube, err := cfg.Kube.RESTConfig(userAgent())
 	if err != nil {
 		return nil, err
 	}
-	made := &clients{config: config}
-	if made.core, err = kubernetes.NewForConfig(config); err != nil {
+	made := &clients{config: kube}
+	if made.core, err = kubernetes.NewForConfig(kube); err != nil {
 		return nil, err
 	}
-	if made.inference, err = inferenceclient.NewForConfig(config); err != nil {
+	if made.inference, err = inferenceclient.NewForConfig(kube); err != nil {
 		return nil, err
 	}
-	if made.dynamic, err = dynamic.NewForConfig(config); err != nil {
+	if made.dynamic, err = dynamic.NewForConfig(kube); err != nil {
 		return nil, err
 	}
 	return made, nil

@@ -77,8 +77,14 @@ func (p *Pool) validate(mayDiscover bool) error {
 			given = append(given, "--"+one.flag)
 		}
 	}
+	if len(given) == 0 && mayDiscover {
+		return nil
+	}
+	return p.validateGiven(given)
+}
+
+func (p *Pool) validateGiven(given []string) error {
 	switch {
-	case len(given) == 0 && mayDiscover:
 	case len(given) == 0:
 		return fmt.Errorf("--%s is missing: give the name of the InferencePool to serve, or else --%s or --%s", flagPoolName, flagSelector, flagEndpointsFile)
 	case len(given) > 1:

@@ -52,9 +52,9 @@ func (d decoder) decode(in mem.Buffer, m *Message) error {
 		}
 		return d.decodeHeaders(part, m)
 	case ResponseHeaders:
-		lb := lookup(metadata, metadataFilter, lbNamespace)
+		lb := lookup(metadata, lbNamespace)
 		m.Response.Balanced = lb != nil
-		m.Response.Served = string(decodeText(lookup(lb, structFields, keyServed)))
+		m.Response.Served = string(decodeText(lookup(lb, keyServed)))
 		return d.decodeHeaders(part, m)
 	case RequestBody, ResponseBody:
 		return decodeBody(in, part, at, m)
@@ -218,7 +218,7 @@ func decodeSubset(metadata []byte) *scheduling.Subset {
 
 // lookupMetadata returns one Value of the metadata, nil if it is not there.
 func lookupMetadata(whole []byte, namespace, key string) []byte {
-	return lookup(lookup(whole, metadataFilter, namespace), structFields, key)
+	return lookup(lookup(whole, namespace), key)
 }
 
 // decodeText returns the text of a Value, if it is one.

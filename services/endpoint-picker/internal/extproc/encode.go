@@ -87,15 +87,15 @@ func encodeHeaders(r *Reply) []byte {
 
 // encodeMetadata makes the Struct of dynamic metadata.
 func encodeMetadata(r *Reply) []byte {
-	endpoint := appendField(nil, structFields, appendEntry(nil, headerDestination, appendText(nil, valueText, r.Destination)))
+	endpoint := appendField(nil, structFields, makeEntry(headerDestination, appendText(nil, valueText, r.Destination)))
 	if len(r.Scores) > 0 {
 		var scores []byte
 		for _, s := range r.Scores {
-			scores = appendField(scores, structFields, appendEntry(nil, s.Endpoint.Address(), appendNumber(nil, s.Total)))
+			scores = appendField(scores, structFields, makeEntry(s.Endpoint.Address(), appendNumber(nil, s.Total)))
 		}
-		endpoint = appendField(endpoint, structFields, appendEntry(nil, keyScores, appendField(nil, valueStruct, scores)))
+		endpoint = appendField(endpoint, structFields, makeEntry(keyScores, appendField(nil, valueStruct, scores)))
 	}
-	return appendField(nil, structFields, appendEntry(nil, lbNamespace, appendField(nil, valueStruct, endpoint)))
+	return appendField(nil, structFields, makeEntry(lbNamespace, appendField(nil, valueStruct, endpoint)))
 }
 
 // appendNumber appends a Value that is a number.
@@ -171,7 +171,7 @@ func appendSetHeader(b []byte, key, value string) []byte {
 	return appendField(b, mutationSet, option)
 }
 
-// appendEntry appends an entry of a map from text to messages, as a field's value.
-func appendEntry(b []byte, key string, value []byte) []byte {
-	return appendField(appendText(b, entryKey, key), entryValue, value)
+// makeEntry makes an entry of a map from text to messages, as a field's value.
+func makeEntry(key string, value []byte) []byte {
+	return appendField(appendText(nil, entryKey, key), entryValue, value)
 }

@@ -161,28 +161,39 @@ func (s *Server) serve(stream grpc.ServerStream, m *Machine) error {
 		if err != nil {
 			return status.Error(codes.InvalidArgument, err.Error())
 		}
-		switch collecting := m.Collecting(); {
-		case collecting && held == nil:
-			held = s.waiting.add(m, s.clock.Now())
-		case !collecting && held != nil:
-			s.waiting.remove(held)
-			held = nil
-		}
+		held = s.watch(m, held)
 		refused, err := send(stream, replies)
 		if err != nil || refused {
 			return ended(err)
 		}
 		s.logPick(m, replies)
 		clear(replies) // they refer to bodies
-		placed, done := m.Sent()
-		if placed {
-			m.exchange.Placed = true
-			s.observer.RequestPlaced(&m.exchange.Record)
-		}
-		if done {
+		if s.sent(m) {
 			return nil
 		}
 	}
+}
+
+// watch puts a stream among those that wait for the end of a body while it does.
+func (s *Server) watch(m *Machine, held *list.Element) *list.Element {
+	switch collecting := m.Collecting(); {
+	case collecting && held == nil:
+		return s.waiting.add(m, s.clock.Now())
+	case !collecting && held != nil:
+		s.waiting.remove(held)
+		return nil
+	}
+	return held
+}
+
+// sent tells everybody of a pick that has gone out. It reports whether the stream is to be ended.
+func (s *Server) sent(m *Machine) (done bool) {
+	placed, done := m.Sent()
+	if placed {
+		m.exchange.Placed = true
+		s.observer.RequestPlaced(&m.exchange.Record)
+	}
+	return done
 }
 
 func (s *Server) debug() bool { return s.log.Core().Enabled(zap.DebugLevel) }

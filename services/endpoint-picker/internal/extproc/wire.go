@@ -53,10 +53,10 @@ func (f *fields) err() error {
 }
 
 // lookup returns the value of a map's entry, nil if there is none. Of several the last one counts.
-func lookup(whole []byte, entries tag, key string) []byte {
+func lookup(whole []byte, key string) []byte {
 	var found []byte
 	for f := (fields{whole: whole}); f.more(); {
-		if f.tag != entries {
+		if f.tag != mapEntry {
 			continue
 		}
 		if name, value := entry(f.bytes); string(name) == key {

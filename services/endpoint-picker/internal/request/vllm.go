@@ -46,19 +46,11 @@ func (r *Request) readVLLM() error {
 		case vllmText:
 			r.main = append(r.main[:0], Part{Span: f.span()})
 		case vllmSampling:
-			for s := f.inside(); s.more(); {
-				if s.number == vllmMax {
-					r.MaxTokens = int(min(s.value, 1<<31))
-				}
-			}
+			r.sampling(f)
 		case vllmStream:
 			r.Stream = f.value != 0
 		case vllmMedia:
-			for m := f.inside(); m.more(); {
-				if m.number == vllmHashes { // token ids are the same for every image
-					r.head = append(r.head, Part{Span: m.span(), Media: true})
-				}
-			}
+			r.media(f)
 		}
 	}
 	if f.broken {
@@ -66,6 +58,24 @@ func (r *Request) readVLLM() error {
 	}
 	r.join()
 	return nil
+}
+
+// sampling reads SamplingParams.
+func (r *Request) sampling(f wire) {
+	for s := f.inside(); s.more(); {
+		if s.number == vllmMax {
+			r.MaxTokens = int(min(s.value, 1<<31))
+		}
+	}
+}
+
+// media reads MultimodalInputs. Images come first in the prompt: their token ids are the same for every image.
+func (r *Request) media(f wire) {
+	for m := f.inside(); m.more(); {
+		if m.number == vllmHashes {
+			r.head = append(r.head, Part{Span: m.span(), Media: true})
+		}
+	}
 }
 
 // tokenized reads a TokenizedInput.
