@@ -64,7 +64,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	dir := filepath.Join(root, ".local", "demo")
 	cfg := clusterapi.Config{Dir: dir, Nodes: make([]clusterapi.Node, o.nodes)}
-	stack.Publish(o.gateway)(&cfg)
+	stack.PublishGateway(o.gateway)(&cfg)
 	say("starting Kubernetes: etcd, API server, controller manager, scheduler, %d node(s)", o.nodes)
 	c, err := cluster.Launch(ctx, cluster.Params{Config: cfg, Progress: out})
 	if err != nil {
@@ -97,7 +97,7 @@ The stack stays up until Ctrl-C. In another terminal:
 // show installs the stack, sends the requests and prints the table.
 func show(ctx context.Context, c *cluster.Cluster, o options, say func(string, ...any), out io.Writer) error {
 	say("installing Envoy, the endpoint picker and %d model servers", o.servers)
-	s, err := stack.Install(ctx, c, stack.Options{Tag: "dev", Servers: o.servers})
+	s, err := stack.InstallGateway(ctx, c, stack.Options{Tag: "dev", Servers: o.servers})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,119 @@
+package stack
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairlead.dev/pkg/kubetest/cluster"
+)
+
+// Where Envoy Gateway and Envoy AI Gateway are, and what they are called.
+const (
+	gatewaySystem = "envoy-gateway-system"
+	aiSystem      = "envoy-ai-gateway-system"
+	gatewayName   = "inference"
+	aiController  = "ai-gateway-controller"
+
+	proxyPods    = "gateway.envoyproxy.io/owning-gateway-name=" + gatewayName
+	proxyMetrics = "19001"
+)
+
+// GatewayExamples are the folder with what a user of the Gateway API writes, below the repository, and its files.
+const GatewayExamples = "deploy/examples/inference/gateway-api"
+
+// Manifests in GatewayExamples.
+const (
+	GatewayFile = "gateway.yaml"
+	RouteFile   = "route.yaml"
+	PoolFile    = "pool.yaml"
+)
+
+// InstallGateway installs everything, with Envoy Gateway and Envoy AI Gateway, and waits until the Gateway is programmed.
+//
+// The order matters: Envoy Gateway looks once, when it starts, whether there are InferencePools, and Envoy AI Gateway's
+// controller does not start without the kinds of both.
+func InstallGateway(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, error) {
+	s, err := newStack(ctx, c, o)
+	if err != nil {
+		return nil, err
+	}
+	s.pickerValues = s.example("gateway-api", "picker-values.yaml")
+	if err := s.applyExample(ctx, PoolFile); err != nil { // no picker is ready without
+		return nil, err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.installControllers(gctx) })
+	g.Go(func() error { return s.UpgradeServers(gctx, o.Tag) })
+	g.Go(func() error { return s.UpgradePicker(gctx, o.Tag) })
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{GatewayFile, RouteFile} {
+		if err := s.applyExample(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	_, err = c.Kubectl(ctx, "wait", "--for=condition=Programmed", "gateway/"+gatewayName, "--timeout="+rollTimeout)
+	return s, err
+}
+
+func (s *Stack) applyExample(ctx context.Context, name string) error {
+	raw, err := os.ReadFile(s.example("gateway-api", name))
+	if err != nil {
+		return err
+	}
+	if err := s.cluster.Apply(ctx, string(raw)); err != nil {
+		return fmt.Errorf("apply %s: %w", name, err)
+	}
+	return nil
+}
+
+// installControllers installs Envoy Gateway and Envoy AI Gateway and waits until they are ready: the latter has a webhook
+// without which no pod of an Envoy is made.
+func (s *Stack) installControllers(ctx context.Context) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.chart(gctx, "aieg-crd", "ai-gateway-crds-helm", aiSystem) })
+	g.Go(func() error {
+		return s.chart(gctx, "eg", "gateway-helm", gatewaySystem, "--values", s.example("gateway-api", "envoy-gateway-values.yaml"))
+	})
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := s.chart(ctx, "aieg", "ai-gateway-helm", aiSystem); err != nil {
+		return err
+	}
+	for deployment, namespace := range map[string]string{"envoy-gateway": gatewaySystem, aiController: aiSystem} {
+		if _, err := s.cluster.Kubectl(ctx, "-n", namespace, "rollout", "status", "deployment/"+deployment, "--timeout="+rollTimeout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chart installs one of the charts that come with the gateways.
+func (s *Stack) chart(ctx context.Context, release, chart, namespace string, args ...string) error {
+	path := filepath.Join(s.root, "bin", "charts", chart)
+	args = append([]string{"install", release, path, "--namespace", namespace, "--create-namespace"}, args...)
+	_, err := s.cluster.Helm(ctx, args...)
+	return err
+}
+
+// GatewayStats reads the metrics page of the Envoy that Envoy Gateway runs, those whose names contain filter.
+func GatewayStats(ctx context.Context, c *cluster.Cluster, filter string) (string, error) {
+	pods, err := c.Clientset().CoreV1().Pods(gatewaySystem).List(ctx, metav1.ListOptions{LabelSelector: proxyPods})
+	if err != nil {
+		return "", err
+	}
+	if len(pods.Items) != 1 {
+		return "", fmt.Errorf("the Gateway has %d pods, want 1", len(pods.Items))
+	}
+	addr := net.JoinHostPort(pods.Items[0].Status.PodIP, proxyMetrics)
+	return Fetch(ctx, c, addr, "/stats/prometheus?filter="+url.QueryEscape(filter))
+}
