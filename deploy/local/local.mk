@@ -98,7 +98,7 @@ local-down: ## End the cluster of local-up
 		rm -rf $(LOCAL_DIR) $(LOCAL_DIR).pid $(LOCAL_DIR).out $(LOCAL_DIR).log
 
 .PHONY: demo
-demo: images ## Chat completions through Envoy and the endpoint picker, in a cluster that stays until Ctrl-C
+demo: images ## Chat completions through a Gateway, an HTTPRoute and an InferencePool, in a cluster that stays until Ctrl-C
 	@cd deploy/local/e2e && GOWORK=off $(GO) build -p $(JOBS) -o $(BIN)/demo ./cmd/demo
 	@exec $(BIN)/demo
 

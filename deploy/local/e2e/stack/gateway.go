@@ -25,7 +25,7 @@ const (
 	proxyMetrics = "19001"
 )
 
-// GatewayExamples are the folder with what a user of the Gateway API writes, below the repository, and its files.
+// GatewayExamples is the folder with what a user of the Gateway API writes, in the repository.
 const GatewayExamples = "deploy/examples/inference/gateway-api"
 
 // Manifests in GatewayExamples.
@@ -44,7 +44,7 @@ func InstallGateway(ctx context.Context, c *cluster.Cluster, o Options) (*Stack,
 	if err != nil {
 		return nil, err
 	}
-	s.pickerValues = s.example("gateway-api", "picker-values.yaml")
+	s.pickerValues = filepath.Join(s.root, GatewayExamples, "picker-values.yaml")
 	if err := s.applyExample(ctx, PoolFile); err != nil { // no picker is ready without
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func InstallGateway(ctx context.Context, c *cluster.Cluster, o Options) (*Stack,
 }
 
 func (s *Stack) applyExample(ctx context.Context, name string) error {
-	raw, err := os.ReadFile(s.example("gateway-api", name))
+	raw, err := os.ReadFile(filepath.Join(s.root, GatewayExamples, name))
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *Stack) installControllers(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.chart(gctx, "aieg-crd", "ai-gateway-crds-helm", aiSystem) })
 	g.Go(func() error {
-		return s.chart(gctx, "eg", "gateway-helm", gatewaySystem, "--values", s.example("gateway-api", "envoy-gateway-values.yaml"))
+		return s.chart(gctx, "eg", "gateway-helm", gatewaySystem, "--values", filepath.Join(s.root, GatewayExamples, "envoy-gateway-values.yaml"))
 	})
 	if err := g.Wait(); err != nil {
 		return err
@@ -100,6 +100,9 @@ func (s *Stack) installControllers(ctx context.Context) error {
 // chart installs one of the charts that come with the gateways.
 func (s *Stack) chart(ctx context.Context, release, chart, namespace string, args ...string) error {
 	path := filepath.Join(s.root, "bin", "charts", chart)
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("find chart (make gateways fetches it): %w", err)
+	}
 	args = append([]string{"install", release, path, "--namespace", namespace, "--create-namespace"}, args...)
 	_, err := s.cluster.Helm(ctx, args...)
 	return err

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -63,6 +64,7 @@ type Options struct {
 	Model   []string // their flags
 	Odd     []string // flags of one more server; none: there is none
 	Picker  []string // helm values of the picker, as name=value
+	Filters string   // YAML of HTTP filters before the picker's, in the Envoy with a bootstrap of its own
 }
 
 // Stack is what Install or InstallGateway installed.
@@ -109,8 +111,8 @@ func newStack(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, error
 	return &Stack{cluster: c, root: root, options: o}, nil
 }
 
-func (s *Stack) example(names ...string) string {
-	return filepath.Join(append([]string{s.root, "deploy", "examples", "inference"}, names...)...)
+func (s *Stack) example(name string) string {
+	return filepath.Join(s.root, "deploy", "examples", "inference", name)
 }
 
 func (s *Stack) applyEnvoy(ctx context.Context) error {
@@ -118,10 +120,30 @@ func (s *Stack) applyEnvoy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.cluster.Apply(ctx, string(raw)); err != nil {
+	manifest, err := withFilters(string(raw), s.options.Filters)
+	if err != nil {
+		return err
+	}
+	if err := s.cluster.Apply(ctx, manifest); err != nil {
 		return err
 	}
 	return s.rolledOut(ctx, Envoy)
+}
+
+// withFilters puts HTTP filters before those of a bootstrap.
+func withFilters(manifest, filters string) (string, error) {
+	at := regexp.MustCompile(`(?m)^( *)http_filters:\n`).FindAllStringSubmatchIndex(manifest, -1)
+	if len(at) != 1 {
+		return "", fmt.Errorf("the bootstrap has %d lists of HTTP filters, want 1", len(at))
+	}
+	indent, end := manifest[at[0][2]:at[0][3]], at[0][1]
+	var b strings.Builder
+	b.WriteString(manifest[:end])
+	for line := range strings.Lines(filters) {
+		b.WriteString(indent + line)
+	}
+	b.WriteString(manifest[end:])
+	return b.String(), nil
 }
 
 // UpgradeServers rolls the model servers to another tag and waits for the new ones; the old ones may still be draining.

@@ -1,4 +1,4 @@
-// demo sends chat completions through Envoy and the endpoint picker to simulated model servers, all of it pods of an
+// demo sends chat completions through a Gateway, an HTTPRoute and an InferencePool to simulated model servers, all of it in an
 // embedded Kubernetes, prints where they went, and leaves the stack up until it is interrupted. `make demo` runs it.
 package main
 
@@ -96,7 +96,7 @@ The stack stays up until Ctrl-C. In another terminal:
 
 // show installs the stack, sends the requests and prints the table.
 func show(ctx context.Context, c *cluster.Cluster, o options, say func(string, ...any), out io.Writer) error {
-	say("installing Envoy, the endpoint picker and %d model servers", o.servers)
+	say("installing Envoy Gateway, Envoy AI Gateway, the endpoint picker and %d model servers", o.servers)
 	s, err := stack.InstallGateway(ctx, c, stack.Options{Tag: "dev", Servers: o.servers})
 	if err != nil {
 		return err
@@ -104,6 +104,11 @@ func show(ctx context.Context, c *cluster.Cluster, o options, say func(string, .
 	if err := s.WaitGateway(ctx); err != nil {
 		return err
 	}
+	objects, err := c.Kubectl(ctx, "get", "gateways,httproutes,inferencepools")
+	if err != nil {
+		return err
+	}
+	say("ready; what a user writes is %s, %s and %s in %s\n\n%s", stack.GatewayFile, stack.RouteFile, stack.PoolFile, stack.GatewayExamples, objects)
 	say("sending %d chat completions of %d tokens, %d at a time, to %s", o.requests, o.tokens, o.concurrency, s.Gateway())
 	report, err := chatload.Run(ctx, chatload.Options{
 		BaseURL: s.Gateway(), Model: stack.Model, Requests: o.requests, Concurrency: o.concurrency, MaxTokens: o.tokens, IgnoreEOS: true, KeepAlive: true,
