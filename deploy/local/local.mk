@@ -73,7 +73,7 @@ $(IMAGES)/refs/envoyproxy/gateway/$(ENVOY_GATEWAY): deploy/local/images/envoy-ga
 $(IMAGES)/refs/envoyproxy/ai-gateway-controller/$(AI_GATEWAY): deploy/local/images/ai-gateway/go.mod deploy/local/images/module-image.sh | local
 	@./deploy/local/images/module-image.sh deploy/local/images/ai-gateway $(BIN) envoyproxy/ai-gateway-controller:$(AI_GATEWAY) /app
 
-$(GATEWAY_CHARTS)/gateway-helm/values.yaml: deploy/local/images/gateway-charts.sh deploy/local/images/envoy-gateway/go.mod deploy/local/images/ai-gateway/go.mod
+$(GATEWAY_CHARTS)/gateway-helm/values.yaml: deploy/local/images/gateway-charts.sh deploy/local/images/envoy-gateway/go.mod deploy/local/images/ai-gateway/go.mod | doctor-go
 	@./deploy/local/images/gateway-charts.sh $(GATEWAY_CHARTS)
 
 # The InferencePool kind belongs to the Gateway API Inference Extension: it is taken from its module.

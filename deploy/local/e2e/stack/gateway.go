@@ -7,8 +7,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/pkg/kubetest/cluster"
@@ -18,6 +20,7 @@ import (
 const (
 	gatewaySystem = "envoy-gateway-system"
 	aiSystem      = "envoy-ai-gateway-system"
+	className     = "envoy"
 	gatewayName   = "inference"
 	aiController  = "ai-gateway-controller"
 
@@ -30,6 +33,7 @@ const GatewayExamples = "deploy/examples/inference/gateway-api"
 
 // Manifests in GatewayExamples.
 const (
+	ClassFile   = "class.yaml"
 	GatewayFile = "gateway.yaml"
 	RouteFile   = "route.yaml"
 	PoolFile    = "pool.yaml"
@@ -55,13 +59,23 @@ func InstallGateway(ctx context.Context, c *cluster.Cluster, o Options) (*Stack,
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
+	if err := s.applyExample(ctx, ClassFile); err != nil {
+		return nil, err
+	}
+	if err := s.wait(ctx, "Accepted", "gatewayclass/"+className); err != nil { // else a first Envoy may be of no class
+		return nil, err
+	}
 	for _, name := range []string{GatewayFile, RouteFile} {
 		if err := s.applyExample(ctx, name); err != nil {
 			return nil, err
 		}
 	}
-	_, err = c.Kubectl(ctx, "wait", "--for=condition=Programmed", "gateway/"+gatewayName, "--timeout="+rollTimeout)
-	return s, err
+	return s, s.wait(ctx, "Programmed", "gateway/"+gatewayName)
+}
+
+func (s *Stack) wait(ctx context.Context, condition, object string) error {
+	_, err := s.cluster.Kubectl(ctx, "wait", "--for=condition="+condition, object, "--timeout="+rollTimeout)
+	return err
 }
 
 func (s *Stack) applyExample(ctx context.Context, name string) error {
@@ -76,17 +90,24 @@ func (s *Stack) applyExample(ctx context.Context, name string) error {
 }
 
 // installControllers installs Envoy Gateway and Envoy AI Gateway and waits until they are ready: the latter has a webhook
-// without which no pod of an Envoy is made.
+// without which no pod of an Envoy is made. The kinds of both are there before either starts, so that they can start side by
+// side; helm would make those of a chart first and then wait for what the chart does before its release.
 func (s *Stack) installControllers(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.chart(gctx, "aieg-crd", "ai-gateway-crds-helm", aiSystem) })
 	g.Go(func() error {
-		return s.chart(gctx, "eg", "gateway-helm", gatewaySystem, "--values", filepath.Join(s.root, GatewayExamples, "envoy-gateway-values.yaml"))
-	})
-	if err := g.Wait(); err != nil {
+		_, err := s.cluster.Kubectl(gctx, "apply", "--server-side", "--recursive", "-f", s.chartPath("gateway-helm", "charts", "crds", "crds"))
 		return err
+	})
+	g.Go(func() error { return s.chart(gctx, "aieg-crd", "ai-gateway-crds-helm", aiSystem) })
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("make the kinds of the gateways (make gateways fetches their charts): %w", err)
 	}
-	if err := s.chart(ctx, "aieg", "ai-gateway-helm", aiSystem); err != nil {
+	g, gctx = errgroup.WithContext(ctx)
+	g.Go(func() error {
+		return s.chart(gctx, "eg", "gateway-helm", gatewaySystem, "--skip-crds", "--values", filepath.Join(s.root, GatewayExamples, "envoy-gateway-values.yaml"))
+	})
+	g.Go(func() error { return s.chart(gctx, "aieg", "ai-gateway-helm", aiSystem) })
+	if err := g.Wait(); err != nil {
 		return err
 	}
 	for deployment, namespace := range map[string]string{"envoy-gateway": gatewaySystem, aiController: aiSystem} {
@@ -99,13 +120,13 @@ func (s *Stack) installControllers(ctx context.Context) error {
 
 // chart installs one of the charts that come with the gateways.
 func (s *Stack) chart(ctx context.Context, release, chart, namespace string, args ...string) error {
-	path := filepath.Join(s.root, "bin", "charts", chart)
-	if _, err := os.Stat(path); err != nil {
-		return fmt.Errorf("find chart (make gateways fetches it): %w", err)
-	}
-	args = append([]string{"install", release, path, "--namespace", namespace, "--create-namespace"}, args...)
+	args = append([]string{"install", release, s.chartPath(chart), "--namespace", namespace, "--create-namespace"}, args...)
 	_, err := s.cluster.Helm(ctx, args...)
 	return err
+}
+
+func (s *Stack) chartPath(names ...string) string {
+	return filepath.Join(append([]string{s.root, "bin", "charts"}, names...)...)
 }
 
 // GatewayStats reads the metrics page of the Envoy that Envoy Gateway runs, those whose names contain filter.
@@ -114,6 +135,7 @@ func GatewayStats(ctx context.Context, c *cluster.Cluster, filter string) (strin
 	if err != nil {
 		return "", err
 	}
+	pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
 	if len(pods.Items) != 1 {
 		return "", fmt.Errorf("the Gateway has %d pods, want 1", len(pods.Items))
 	}

@@ -81,7 +81,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	fmt.Fprintf(out, `
 The stack stays up until Ctrl-C. In another terminal:
   export KUBECONFIG=%s
-  %s kubectl get pods -o wide
+  %s kubectl get pods -A -o wide
   curl -N http://%s/v1/chat/completions -H 'Content-Type: application/json' \
     -d '{"model":"%s","stream":true,"max_tokens":20,"messages":[{"role":"user","content":"Hello"}]}'
 `, c.Kubeconfig, filepath.Join(root, "bin", "localkube"), o.gateway, stack.Model)
