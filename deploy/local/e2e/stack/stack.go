@@ -1,5 +1,6 @@
 // Package stack installs what the demo and the whole-system tests share: simulated model servers, the endpoint picker and
-// an Envoy that asks it, from the manifests and charts that a user would take, as they are.
+// an Envoy that asks it, from the manifests and charts that a user would take, as they are. The Envoy has a bootstrap of its
+// own, or Envoy Gateway with Envoy AI Gateway programs it.
 package stack
 
 import (
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -37,13 +39,21 @@ const (
 	fetchTimeout   = 5 * time.Second
 )
 
-// GatewayTarget is what a cluster publishes so that Gateway works.
-const GatewayTarget = "envoy.default:http"
+// What a cluster publishes so that Gateway works.
+const (
+	envoyTarget   = "envoy.default:http"
+	gatewayTarget = "gateway.envoy-gateway-system:80"
+)
 
-// Publish asks for a host address of the gateway; port 0 takes a free one.
-func Publish(host string) func(*clusterapi.Config) {
+// Publish asks for a host address of the Envoy with a bootstrap of its own; port 0 takes a free one.
+func Publish(host string) func(*clusterapi.Config) { return publish(host, envoyTarget) }
+
+// PublishGateway asks for a host address of the Envoy that Envoy Gateway runs.
+func PublishGateway(host string) func(*clusterapi.Config) { return publish(host, gatewayTarget) }
+
+func publish(host, target string) func(*clusterapi.Config) {
 	return func(c *clusterapi.Config) {
-		c.Publish = append(c.Publish, clusterapi.Publish{Host: host, Target: GatewayTarget})
+		c.Publish = append(c.Publish, clusterapi.Publish{Host: host, Target: target})
 	}
 }
 
@@ -54,22 +64,40 @@ type Options struct {
 	Model   []string // their flags
 	Odd     []string // flags of one more server; none: there is none
 	Picker  []string // helm values of the picker, as name=value
+	Filters string   // YAML of HTTP filters before the picker's, in the Envoy with a bootstrap of its own
 }
 
-// Stack is what Install installed.
+// Stack is what Install or InstallGateway installed.
 type Stack struct {
-	cluster *cluster.Cluster
-	root    string
-	options Options
+	cluster      *cluster.Cluster
+	root         string
+	options      Options
+	pickerValues string // among the examples
 }
 
-// Install installs everything and waits until it is ready.
+// Install installs everything, with an Envoy that has a bootstrap of its own, and waits until it is ready.
 func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, error) {
+	s, err := newStack(ctx, c, o)
+	if err != nil {
+		return nil, err
+	}
+	s.pickerValues = s.example("picker-values.yaml")
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.applyEnvoy(gctx) })
+	g.Go(func() error { return s.UpgradeServers(gctx, o.Tag) })
+	g.Go(func() error { return s.UpgradePicker(gctx, o.Tag) })
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// newStack returns the stack of a cluster that knows InferencePools.
+func newStack(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, error) {
 	root, err := cluster.Repository()
 	if err != nil {
 		return nil, err
 	}
-	s := &Stack{cluster: c, root: root, options: o}
 	crd, err := os.ReadFile(filepath.Join(root, "bin", "crds", "inferencepools.yaml"))
 	if err != nil {
 		return nil, fmt.Errorf("read InferencePool CRD (make images fetches it): %w", err)
@@ -80,14 +108,7 @@ func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, error)
 	if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd/inferencepools.inference.networking.k8s.io"); err != nil {
 		return nil, err
 	}
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.applyEnvoy(gctx) })
-	g.Go(func() error { return s.UpgradeServers(gctx, o.Tag) })
-	g.Go(func() error { return s.UpgradePicker(gctx, o.Tag) })
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return &Stack{cluster: c, root: root, options: o}, nil
 }
 
 func (s *Stack) example(name string) string {
@@ -99,10 +120,30 @@ func (s *Stack) applyEnvoy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.cluster.Apply(ctx, string(raw)); err != nil {
+	manifest, err := withFilters(string(raw), s.options.Filters)
+	if err != nil {
+		return err
+	}
+	if err := s.cluster.Apply(ctx, manifest); err != nil {
 		return err
 	}
 	return s.rolledOut(ctx, Envoy)
+}
+
+// withFilters puts HTTP filters before those of a bootstrap.
+func withFilters(manifest, filters string) (string, error) {
+	at := regexp.MustCompile(`(?m)^( *)http_filters:\n`).FindAllStringSubmatchIndex(manifest, -1)
+	if len(at) != 1 {
+		return "", fmt.Errorf("the bootstrap has %d lists of HTTP filters, want 1", len(at))
+	}
+	indent, end := manifest[at[0][2]:at[0][3]], at[0][1]
+	var b strings.Builder
+	b.WriteString(manifest[:end])
+	for line := range strings.Lines(filters) {
+		b.WriteString(indent + line)
+	}
+	b.WriteString(manifest[end:])
+	return b.String(), nil
 }
 
 // UpgradeServers rolls the model servers to another tag and waits for the new ones; the old ones may still be draining.
@@ -126,7 +167,7 @@ func (s *Stack) UpgradeServers(ctx context.Context, tag string) error {
 // UpgradePicker rolls the endpoint picker to another tag, with further helm values, and waits for the new one.
 func (s *Stack) UpgradePicker(ctx context.Context, tag string, values ...string) error {
 	args := []string{"upgrade", "--install", Picker, filepath.Join(s.root, "charts", "endpoint-picker"),
-		"--values", s.example("picker-values.yaml"), "--set", "image.repository=" + pickerApp, "--set", "image.tag=" + tag}
+		"--values", s.pickerValues, "--set", "image.repository=" + pickerApp, "--set", "image.tag=" + tag}
 	for _, v := range append(append([]string(nil), s.options.Picker...), values...) {
 		args = append(args, "--set", v)
 	}

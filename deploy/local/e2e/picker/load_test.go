@@ -1,0 +1,96 @@
+package picker_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairlead.dev/deploy/emulators/chatload"
+	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest/cluster"
+)
+
+// startLoad sends completions until the returned function is called, which waits for those under way and returns what
+// became of all of them.
+func startLoad(t *testing.T, o chatload.Options) func() (*chatload.Report, []chatload.Result) {
+	t.Helper()
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	var report *chatload.Report
+	var results []chatload.Result
+	o.Stop, o.OnResult = stop, func(r chatload.Result) { results = append(results, r) }
+	go func() {
+		var err error
+		report, err = chatload.Run(t.Context(), o)
+		ended <- err
+	}()
+	return func() (*chatload.Report, []chatload.Result) {
+		t.Helper()
+		close(stop)
+		require.NoError(t, <-ended)
+		return report, results
+	}
+}
+
+// shortStreams are the options of a load that leaves no moment without a request.
+func shortStreams(gateway string) chatload.Options {
+	return chatload.Options{
+		BaseURL: gateway, Model: stack.Model, Concurrency: 16, MaxTokens: 16, IgnoreEOS: true, KeepAlive: true,
+		RequirePicked: true, Timeout: time.Minute, Prompts: chatload.Prompts{Groups: 8, SharedTokens: 64, Seed: 4},
+	}
+}
+
+// killServer kills a model server's process, as a crash does, and returns its pod's name and address, and when it was.
+// The pod stays: the kubelet starts the container again.
+func killServer(t *testing.T, c *cluster.Cluster) (pod, address string, at time.Time) {
+	t.Helper()
+	pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + stack.Pool})
+	require.NoError(t, err)
+	require.NotEmpty(t, pods.Items)
+	p := pods.Items[0]
+	pid := processOf(t, p.Name)
+	at = time.Now()
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	return p.Name, p.Status.PodIP + ":8000", at
+}
+
+// processOf finds the process of a pod of ours by its environment: containers are processes of this machine.
+func processOf(t *testing.T, pod string) int {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	require.NoError(t, err)
+	var found []int
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(raw), "POD_NAME="+pod+"\x00") {
+			continue // it has ended, is another user's, or is another program
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		require.NoError(t, err)
+		found = append(found, pid)
+	}
+	require.Len(t, found, 1, "processes of pod %s", pod)
+	return found[0]
+}
+
+// waitRestarted waits until a pod's container has been started again and is ready.
+func waitRestarted(t *testing.T, c *cluster.Cluster, pod string) {
+	t.Helper()
+	client := c.Clientset()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		p, err := client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), pod, metav1.GetOptions{})
+		require.NoError(collect, err)
+		require.Equal(collect, corev1.PodRunning, p.Status.Phase)
+		require.Len(collect, p.Status.ContainerStatuses, 1)
+		require.Positive(collect, p.Status.ContainerStatuses[0].RestartCount)
+		require.True(collect, p.Status.ContainerStatuses[0].Ready)
+	}, settle, tick)
+}

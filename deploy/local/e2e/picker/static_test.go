@@ -1,0 +1,138 @@
+package picker_test
+
+import (
+	"encoding/base64"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"fairlead.dev/deploy/emulators/chatload"
+	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest/cluster"
+)
+
+// The headers by which a test says what the gateway hints: the subset as a list, and as a text with commas.
+const (
+	subsetList = "x-test-subset-list"
+	subsetText = "x-test-subset-text"
+)
+
+// subsetFilter makes the subset hint of those headers, as a gateway does that balances within a locality.
+const subsetFilter = `- name: envoy.filters.http.header_to_metadata
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config
+    request_rules:
+    - header: ` + subsetList + `
+      on_header_present: {metadata_namespace: envoy.lb.subset_hint, key: x-gateway-destination-endpoint-subset, type: PROTOBUF_VALUE, encode: BASE64}
+      remove: true
+    - header: ` + subsetText + `
+      on_header_present: {metadata_namespace: envoy.lb.subset_hint, key: x-gateway-destination-endpoint-subset, type: STRING}
+      remove: true
+`
+
+// TestEnvoy is what an Envoy shows that obeys the picker's list, reports who served and hints subsets.
+func TestEnvoy(t *testing.T) {
+	c := cluster.Start(t, stack.Publish("127.0.0.1:0"))
+	s, err := stack.Install(t.Context(), c, stack.Options{Tag: tag, Servers: 3, Filters: subsetFilter})
+	require.NoError(t, err)
+	require.NoError(t, s.WaitGateway(t.Context()))
+	before := extProcCounters(t, c)
+	t.Run("requests of every size and kind", func(t *testing.T) { assertExchanges(t, c, s.Gateway(), exchanges()) })
+	t.Run("completions", func(t *testing.T) { assertCompletions(t, s.Gateway()) })
+	t.Run("subset hint", func(t *testing.T) { assertSubset(t, c, s.Gateway()) })
+	t.Run("a server that dies", func(t *testing.T) { assertNothingNewIsLost(t, c, s.Gateway()) })
+	assertUnderstood(t, before, extProcCounters(t, c), len(exchanges())+100)
+}
+
+// assertSubset sends requests with hints and looks at who answers.
+func assertSubset(t *testing.T, c *cluster.Cluster, gateway string) {
+	addrs := serverAddresses(t, c)
+	require.Len(t, addrs, 3)
+	host, _, err := net.SplitHostPort(addrs[0])
+	require.NoError(t, err)
+	tests := []struct {
+		name string
+		give []string
+		want []string // none: the request is refused
+	}{
+		{name: "one endpoint", give: addrs[:1], want: addrs[:1]},
+		{name: "another endpoint", give: addrs[2:], want: addrs[2:]},
+		{name: "two endpoints", give: addrs[1:], want: addrs[1:]},
+		{name: "an endpoint and one that does not exist", give: []string{"192.0.2.1:8000", addrs[1]}, want: addrs[1:2]},
+		{name: "another port of a server", give: []string{net.JoinHostPort(host, "8001")}},
+		{name: "an endpoint that does not exist", give: []string{"192.0.2.1:8000"}},
+		{name: "nothing", give: []string{}},
+	}
+	for _, tt := range tests {
+		for form, header := range map[string]http.Header{
+			"list": {http.CanonicalHeaderKey(subsetList): {encodeList(t, tt.give)}},
+			"text": {http.CanonicalHeaderKey(subsetText): {strings.Join(tt.give, ",")}},
+		} {
+			if form == "text" && len(tt.give) == 0 {
+				continue // an empty header makes no metadata
+			}
+			t.Run(tt.name+" as a "+form, func(t *testing.T) {
+				e := exchange{method: http.MethodPost, path: "/tokenize", body: `{"prompt":"hello"}`}
+				client := clientOf(t, &e, nil)
+				for range 10 {
+					got, err := e.send(t.Context(), client, gateway, header)
+					require.NoError(t, err)
+					if len(tt.want) == 0 {
+						require.Equal(t, http.StatusServiceUnavailable, got.status)
+						require.Equal(t, "rejected-no-endpoints", got.header.Get("x-llm-d-request-dropped-reason"))
+						continue
+					}
+					require.Equal(t, http.StatusOK, got.status, got.body)
+					require.Contains(t, tt.want, got.served)
+					require.Equal(t, got.picked, got.served)
+				}
+			})
+		}
+	}
+}
+
+// encodeList writes a list as the filter takes it.
+func encodeList(t *testing.T, items []string) string {
+	t.Helper()
+	values := make([]*structpb.Value, len(items))
+	for i, item := range items {
+		values[i] = structpb.NewStringValue(item)
+	}
+	raw, err := proto.Marshal(structpb.NewListValue(&structpb.ListValue{Values: values}))
+	require.NoError(t, err)
+	return base64.StdEncoding.EncodeToString(raw)
+}
+
+// assertNothingNewIsLost kills a model server under load. Answers that it had begun are lost, as nobody can end them. Every
+// other request is answered by another server, whether it was in its queue or sent when it was dead, and the picker is told.
+func assertNothingNewIsLost(t *testing.T, c *cluster.Cluster, gateway string) {
+	moved := func() float64 { return servedByOthers(t, c) }
+	before := moved()
+	finish := startLoad(t, shortStreams(gateway))
+	waitRunning(t, c, 8)
+	pod, address, killed := killServer(t, c)
+	waitRestarted(t, c, pod)
+	_, results := finish()
+
+	elsewhere := 0
+	for _, r := range results {
+		switch r.Class {
+		case chatload.ClassNone:
+		case chatload.ClassPicked: // a whole answer, by another server than the picked one
+			elsewhere++
+			assert.Equal(t, address, r.PickedEndpoint)
+		default:
+			assert.Contains(t, []chatload.Class{chatload.ClassReset, chatload.ClassTruncated}, r.Class, "%v", r.Err)
+			assert.Equal(t, address, r.ServedEndpoint)
+			assert.True(t, r.Start.Before(killed), "request %d began %s after the kill", r.Index, r.Start.Sub(killed))
+		}
+	}
+	assert.Positive(t, elsewhere, "no request met the dead server: the test shows nothing")
+	assert.InDelta(t, elsewhere, moved()-before, 0, "what Envoy tells the picker")
+}

@@ -1,0 +1,144 @@
+package stack
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairlead.dev/pkg/kubetest/cluster"
+)
+
+// Where Envoy Gateway and Envoy AI Gateway are, and what they are called.
+const (
+	gatewaySystem = "envoy-gateway-system"
+	aiSystem      = "envoy-ai-gateway-system"
+	className     = "envoy"
+	gatewayName   = "inference"
+	aiController  = "ai-gateway-controller"
+
+	proxyPods    = "gateway.envoyproxy.io/owning-gateway-name=" + gatewayName
+	proxyMetrics = "19001"
+)
+
+// GatewayExamples is the folder with what a user of the Gateway API writes, in the repository.
+const GatewayExamples = "deploy/examples/inference/gateway-api"
+
+// Manifests in GatewayExamples.
+const (
+	ClassFile   = "class.yaml"
+	GatewayFile = "gateway.yaml"
+	RouteFile   = "route.yaml"
+	PoolFile    = "pool.yaml"
+)
+
+// InstallGateway installs everything, with Envoy Gateway and Envoy AI Gateway, and waits until the Gateway is programmed.
+//
+// The order matters: Envoy Gateway looks once, when it starts, whether there are InferencePools, and Envoy AI Gateway's
+// controller does not start without the kinds of both.
+func InstallGateway(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, error) {
+	s, err := newStack(ctx, c, o)
+	if err != nil {
+		return nil, err
+	}
+	s.pickerValues = filepath.Join(s.root, GatewayExamples, "picker-values.yaml")
+	if err := s.applyExample(ctx, PoolFile); err != nil { // no picker is ready without
+		return nil, err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.installControllers(gctx) })
+	g.Go(func() error { return s.UpgradeServers(gctx, o.Tag) })
+	g.Go(func() error { return s.UpgradePicker(gctx, o.Tag) })
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	if err := s.applyExample(ctx, ClassFile); err != nil {
+		return nil, err
+	}
+	if err := s.wait(ctx, "Accepted", "gatewayclass/"+className); err != nil { // else a first Envoy may be of no class
+		return nil, err
+	}
+	for _, name := range []string{GatewayFile, RouteFile} {
+		if err := s.applyExample(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.wait(ctx, "Programmed", "gateway/"+gatewayName)
+}
+
+func (s *Stack) wait(ctx context.Context, condition, object string) error {
+	_, err := s.cluster.Kubectl(ctx, "wait", "--for=condition="+condition, object, "--timeout="+rollTimeout)
+	return err
+}
+
+func (s *Stack) applyExample(ctx context.Context, name string) error {
+	raw, err := os.ReadFile(filepath.Join(s.root, GatewayExamples, name))
+	if err != nil {
+		return err
+	}
+	if err := s.cluster.Apply(ctx, string(raw)); err != nil {
+		return fmt.Errorf("apply %s: %w", name, err)
+	}
+	return nil
+}
+
+// installControllers installs Envoy Gateway and Envoy AI Gateway and waits until they are ready: the latter has a webhook
+// without which no pod of an Envoy is made. The kinds of both are there before either starts, so that they can start side by
+// side; helm would make those of a chart first and then wait for what the chart does before its release.
+func (s *Stack) installControllers(ctx context.Context) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		_, err := s.cluster.Kubectl(gctx, "apply", "--server-side", "--recursive", "-f", s.chartPath("gateway-helm", "charts", "crds", "crds"))
+		return err
+	})
+	g.Go(func() error { return s.chart(gctx, "aieg-crd", "ai-gateway-crds-helm", aiSystem) })
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("make the kinds of the gateways (make gateways fetches their charts): %w", err)
+	}
+	g, gctx = errgroup.WithContext(ctx)
+	g.Go(func() error {
+		return s.chart(gctx, "eg", "gateway-helm", gatewaySystem, "--skip-crds", "--values", filepath.Join(s.root, GatewayExamples, "envoy-gateway-values.yaml"))
+	})
+	g.Go(func() error { return s.chart(gctx, "aieg", "ai-gateway-helm", aiSystem) })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for deployment, namespace := range map[string]string{"envoy-gateway": gatewaySystem, aiController: aiSystem} {
+		if _, err := s.cluster.Kubectl(ctx, "-n", namespace, "rollout", "status", "deployment/"+deployment, "--timeout="+rollTimeout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chart installs one of the charts that come with the gateways.
+func (s *Stack) chart(ctx context.Context, release, chart, namespace string, args ...string) error {
+	args = append([]string{"install", release, s.chartPath(chart), "--namespace", namespace, "--create-namespace"}, args...)
+	_, err := s.cluster.Helm(ctx, args...)
+	return err
+}
+
+func (s *Stack) chartPath(names ...string) string {
+	return filepath.Join(append([]string{s.root, "bin", "charts"}, names...)...)
+}
+
+// GatewayStats reads the metrics page of the Envoy that Envoy Gateway runs, those whose names contain filter.
+func GatewayStats(ctx context.Context, c *cluster.Cluster, filter string) (string, error) {
+	pods, err := c.Clientset().CoreV1().Pods(gatewaySystem).List(ctx, metav1.ListOptions{LabelSelector: proxyPods})
+	if err != nil {
+		return "", err
+	}
+	pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	if len(pods.Items) != 1 {
+		return "", fmt.Errorf("the Gateway has %d pods, want 1", len(pods.Items))
+	}
+	addr := net.JoinHostPort(pods.Items[0].Status.PodIP, proxyMetrics)
+	return Fetch(ctx, c, addr, "/stats/prometheus?filter="+url.QueryEscape(filter))
+}
