@@ -18,7 +18,7 @@ func policies() []Policy {
 
 // BenchmarkPolicies prints how all policies fare in all scenarios: medians over the seeds, times in milliseconds.
 func BenchmarkPolicies(b *testing.B) {
-	for _, s := range Standard() {
+	for _, s := range append(Standard(), Others()...) {
 		b.Run(s.Name, func(b *testing.B) {
 			for b.Loop() {
 				fmt.Println("\n" + table(s, policies()))

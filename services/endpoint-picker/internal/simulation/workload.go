@@ -69,8 +69,20 @@ func (a *arrival) body() []byte {
 type Workload struct {
 	rate  float64 // requests a second
 	burst float64 // times the rate in one second of four, when more than 1; less in the others
-	whole bool    // answers come in one piece
+	whole float64 // part of the answers that comes in one piece
 	fill  func(g *generator)
+}
+
+// inBursts has the traffic come in bursts of so many times its rate.
+func (w Workload) inBursts(burst float64) Workload {
+	w.burst = burst
+	return w
+}
+
+// inOnePiece has a part of the answers not streamed.
+func (w Workload) inOnePiece(part float64) Workload {
+	w.whole = part
+	return w
 }
 
 // generator makes the arrivals of one workload from one seed.
@@ -157,7 +169,7 @@ func (g *generator) add(d draft) {
 	prompt := (b.Len() + charsPerToken - 1) / charsPerToken
 	b.WriteString(d.answer)
 	g.arrivals = append(g.arrivals, &arrival{
-		at: d.at, group: d.group, messages: d.messages, stream: !g.whole, prompt: prompt, out: d.out,
+		at: d.at, group: d.group, messages: d.messages, stream: g.Float64() >= g.whole, prompt: prompt, out: d.out,
 		chain: chain(b.String()), measured: d.at >= g.warm,
 	})
 }
