@@ -1,0 +1,238 @@
+package simulation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/balancer"
+	"fairlead.dev/services/endpoint-picker/internal/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/modelserver"
+	"fairlead.dev/services/endpoint-picker/internal/outlier"
+	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/rules"
+)
+
+// indexBytes is what the index of prefixes may take, as in the picker.
+const indexBytes = 24 << 20
+
+// A Split is how requests are spread over the replicas of a picker.
+type Split uint8
+
+// The ways to spread them.
+const (
+	InTurn Split = iota
+	AtRandom
+)
+
+// Picker is the endpoint picker itself, in so many replicas that know nothing of each other.
+func Picker(replicas int, split Split) Policy {
+	name := fmt.Sprintf("picker x%d", replicas)
+	if split == AtRandom {
+		name += " random"
+	}
+	return Policy{Name: name, start: func(f *fleet) chooser {
+		p := &picker{split: split, random: rand.New(rand.NewPCG(f.seed, 2))}
+		for i := range replicas {
+			p.replicas = append(p.replicas, newReplica(f, rand.New(rand.NewPCG(f.seed, uint64(3+i)))))
+		}
+		return p
+	}}
+}
+
+// picker is all replicas.
+type picker struct {
+	replicas []*replica
+	split    Split
+	random   *rand.Rand
+	next     int
+}
+
+func (p *picker) choose(a *arrival) (placement, bool) {
+	i := p.next
+	if p.next = (p.next + 1) % len(p.replicas); p.split == AtRandom {
+		i = p.random.IntN(len(p.replicas))
+	}
+	return p.replicas[i].choose(a)
+}
+
+func (p *picker) join(s *server) {
+	for _, r := range p.replicas {
+		r.join(s)
+	}
+}
+
+func (p *picker) leave(s *server) {
+	for _, r := range p.replicas {
+		r.leave(s)
+	}
+}
+
+// replica is one picker: all of its parts that decide, with what they are told played to them.
+type replica struct {
+	timeline *timeline
+	random   *rand.Rand
+	config   *pickerconfig.Config
+	factory  *endpoint.Factory
+	detector *outlier.Detector
+	balancer *balancer.Balancer
+	interval time.Duration // between scrapes
+
+	members  []*member
+	snapshot *datastore.Snapshot
+}
+
+// member is a server as a replica knows it.
+type member struct {
+	server   *server
+	endpoint *endpoint.Endpoint
+	gone     bool
+}
+
+func newReplica(f *fleet, random *rand.Rand) *replica {
+	scraping := modelserver.DefaultOptions()
+	learner, prefixes := predict.NewLearner(), prefix.NewIndex(indexBytes)
+	r := &replica{
+		timeline: f.timeline,
+		random:   random,
+		config:   pickerconfig.Default(pickerconfig.Options{StaleAfter: scraping.StaleAfter}),
+		factory:  endpoint.NewFactory(learner, prefixes),
+		detector: outlier.New(outlier.Params{
+			Options: outlier.DefaultOptions(), Log: zap.NewNop(), Observer: unobserved{}, Clock: f.timeline,
+		}),
+		interval: scraping.Interval.Fastest,
+		snapshot: &datastore.Snapshot{},
+	}
+	r.balancer = balancer.New(balancer.Params{
+		Snapshots: r, Configs: r, Rules: rules.New(), Learner: learner, Prefixes: prefixes,
+		Outliers: r.detector, Observer: unobserved{}, Clock: f.timeline, Random: random.Uint64,
+	})
+	return r
+}
+
+// unobserved takes measurements of what is measured otherwise here.
+type unobserved struct{}
+
+func (unobserved) ObservePick(time.Duration, error) {}
+func (unobserved) ObserveEjection(string)           {}
+
+// Snapshot returns the endpoints that are known.
+func (r *replica) Snapshot() *datastore.Snapshot { return r.snapshot }
+
+// Current returns the configuration.
+func (r *replica) Current() *pickerconfig.Config { return r.config }
+
+func (r *replica) join(s *server) {
+	pod := fmt.Sprintf("vllm-%d", s.number)
+	d := endpoint.Description{Identity: endpoint.Identity{Namespace: "default", Pod: pod, UID: pod, Address: s.address()}}
+	m := &member{server: s, endpoint: r.factory.New(d, r.timeline.Now())}
+	r.members = append(r.members, m)
+	r.publish()
+	r.scrape(m)
+}
+
+func (r *replica) leave(s *server) {
+	i := slices.IndexFunc(r.members, func(m *member) bool { return m.server == s })
+	m := r.members[i]
+	m.gone = true
+	r.members = slices.Delete(r.members, i, i+1)
+	r.publish()
+	r.factory.Forget(m.endpoint)
+}
+
+// publish makes a snapshot of the members.
+func (r *replica) publish() {
+	next := &datastore.Snapshot{}
+	for _, m := range r.members {
+		next.Endpoints = append(next.Endpoints, m.endpoint)
+	}
+	r.snapshot = next
+	r.detector.SetEndpoints(next.Endpoints)
+}
+
+// scrape reads the page of a server, and again when the interval is over.
+func (r *replica) scrape(m *member) {
+	const jitter = 0.1 // as the scraper has it
+	if m.gone {
+		return
+	}
+	r.timeline.after(time.Duration((1-jitter+2*jitter*r.random.Float64())*float64(r.interval)), func() { r.scrape(m) })
+	mark := m.endpoint.BeginScrape(r.timeline.Now())
+	r.timeline.after(hop, func() {
+		dead, page := m.server.dead, m.server.gauges()
+		r.timeline.after(hop, func() {
+			switch {
+			case m.gone:
+			case dead:
+				m.endpoint.RecordRefusal(mark)
+				r.detector.ScrapeRefused(m.endpoint)
+			default:
+				m.endpoint.Record(mark, page)
+				r.detector.Scraped(m.endpoint)
+			}
+		})
+	})
+}
+
+// choose shows the request to the picker, as the stream of a gateway does.
+func (r *replica) choose(a *arrival) (placement, bool) {
+	x := &exchange.Exchange{Incoming: request.Incoming{Path: "/v1/chat/completions", Body: a.body()}}
+	x.Began, x.Arrived = r.timeline.Now(), r.timeline.Now()
+	if r.balancer.Pick(x) != nil {
+		return nil, false
+	}
+	x.Incoming = request.Incoming{}
+	r.balancer.Placed(x)
+	i := slices.IndexFunc(r.members, func(m *member) bool { return m.endpoint == x.Endpoint })
+	return &pick{replica: r, exchange: x, on: r.members[i].server}, true
+}
+
+// pick is what the picker has chosen for one request.
+type pick struct {
+	replica  *replica
+	exchange *exchange.Exchange
+	on       *server
+}
+
+func (p *pick) server() *server { return p.on }
+
+func (p *pick) responded(status int) {
+	p.exchange.Status = status
+	p.replica.balancer.Responded(p.exchange)
+}
+
+func (p *pick) piece() {
+	x := p.exchange
+	x.Pieces++
+	x.First = p.replica.timeline.Now()
+	if x.Status == http.StatusOK {
+		x.Lease.First(x.First)
+	}
+}
+
+// ended hears of the whole answer, of a request or of an error. Streams do not say their usage, as nobody has asked for it.
+func (p *pick) ended(a *arrival) {
+	x := p.exchange
+	x.Lease.Release()
+	x.Outcome, x.Ended = exchange.Completed, p.replica.timeline.Now()
+	switch {
+	case a == nil:
+	case a.stream:
+		x.Pieces = a.out
+	default:
+		x.Usage = answer.Usage{Known: true, Prompt: a.prompt, Output: a.out}
+	}
+	p.replica.balancer.Ended(x)
+}
+
+func (p *pick) lost() { p.exchange.Lease.Release() }

@@ -1,0 +1,60 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+)
+
+// A Result is what one run came to. Times are of the requests that came after the warm-up.
+type Result struct {
+	ttft, total []time.Duration // to the first token, and to the last
+	prompt, hit int             // tokens
+
+	Rejected int // tries that met a dead server
+	Lost     int // answers that broke off
+	Failed   int // requests without an answer
+}
+
+// add counts a request that has ended.
+func (r *Result) add(j *job) {
+	if j.done == 0 {
+		r.Lost++
+	}
+	if !j.measured {
+		return
+	}
+	r.ttft = append(r.ttft, j.first-j.at)
+	r.prompt, r.hit = r.prompt+j.prompt, r.hit+j.hit
+	if j.done > 0 {
+		r.total = append(r.total, j.done-j.at)
+	}
+}
+
+// Requests returns how many were measured.
+func (r *Result) Requests() int { return len(r.ttft) }
+
+// TTFT returns the times to the first token.
+func (r *Result) TTFT() Times { return newTimes(r.ttft) }
+
+// Total returns the times to the last token.
+func (r *Result) Total() Times { return newTimes(r.total) }
+
+// HitRate returns the part of all prompt tokens that was in a cache.
+func (r *Result) HitRate() float64 { return float64(r.hit) / float64(max(r.prompt, 1)) }
+
+// Times sums up how long many things took.
+type Times struct {
+	Mean, P50, P90, P99 time.Duration
+}
+
+func newTimes(all []time.Duration) Times {
+	if len(all) == 0 {
+		return Times{}
+	}
+	sorted, sum := slices.Sorted(slices.Values(all)), time.Duration(0)
+	for _, d := range sorted {
+		sum += d
+	}
+	at := func(q float64) time.Duration { return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))] }
+	return Times{Mean: sum / time.Duration(len(sorted)), P50: at(0.50), P90: at(0.90), P99: at(0.99)}
+}

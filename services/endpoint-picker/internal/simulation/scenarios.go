@@ -1,0 +1,122 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+)
+
+// Kinds of prefixes.
+var (
+	even   = Prefixes{Count: 32, Tokens: 2560, Own: 128, Answer: 160}
+	skewed = Prefixes{Count: 100, Skew: 1.2, Tokens: 2048, Own: 128, Answer: 160} // the hottest has 28 % of the traffic
+	chatty = Prefixes{Count: 32, Tokens: 1024, Own: 256, Answer: 1000}
+)
+
+// usualServers is how many servers the rates of traffic are meant for.
+const usualServers = 8
+
+// usual is a scenario of servers that are alike.
+func usual(name string, w Workload) Scenario {
+	return Scenario{
+		Name: name, Workload: w, Servers: slices.Repeat([]Engine{UsualEngine()}, usualServers),
+		Warm: 6 * time.Second, Measured: 30 * time.Second,
+	}
+}
+
+// Standard returns the six kinds of traffic that pickers are compared with. In these as in the others the rate is about
+// 70 % of what the greedy policy sustains.
+func Standard() []Scenario {
+	churn, slow := usual("churn", skewed.Workload(95)), usual("slow", even.Workload(105))
+	churn.Churn = true
+	slow.Servers[0].Slowness = 2
+	return []Scenario{
+		usual("uniform", even.Workload(110)),
+		usual("zipf", skewed.Workload(100)),
+		usual("multiturn", Conversations(26)),
+		usual("mixed", Mixed(72)),
+		churn,
+		slow,
+	}
+}
+
+// Others returns what a picker that was made for the standard ones alone would fail at.
+func Others() []Scenario {
+	return slices.Concat(sizes(), speeds(), costs(), answers(), []Scenario{
+		usual("zipf-bursts", skewed.Workload(80).inBursts(3)),
+		usual("mixed-bursts", Mixed(55).inBursts(2.5)),
+	})
+}
+
+// sizes are other fleet sizes.
+func sizes() []Scenario {
+	var made []Scenario
+	for _, s := range []Scenario{
+		usual("zipf-4-servers", skewed.Workload(100)).of(4),
+		usual("multiturn-4-servers", Conversations(26)).of(4),
+		usual("zipf-16-servers", skewed.Workload(100)).of(16),
+		usual("multiturn-16-servers", Conversations(26)).of(16),
+		usual("zipf-32-servers", skewed.Workload(100)).of(32),
+		usual("multiturn-32-servers", Conversations(26)).of(32),
+	} {
+		s.Measured = min(s.Measured, s.Measured*2*usualServers/time.Duration(len(s.Servers))) // as many requests are enough
+		made = append(made, s)
+	}
+	return made
+}
+
+// of changes the number of servers, and the rate with it.
+func (s Scenario) of(servers int) Scenario {
+	s.Servers = slices.Repeat(s.Servers[:1], servers)
+	s.Workload.rate *= float64(servers) / usualServers
+	return s
+}
+
+// speeds are fleets of one slow server, and of some fast ones.
+func speeds() []Scenario {
+	made := []Scenario{
+		usual("zipf-speeds", skewed.Workload(140)), usual("multiturn-speeds", Conversations(36)), usual("mixed-speeds", Mixed(100)),
+	}
+	for i := range made {
+		made[i].Servers = slices.Repeat([]Engine{UsualEngine()}, 9)
+		made[i].Servers[0].Slowness = 4
+		for n := range 3 {
+			made[i].Servers[1+n].Slowness = 0.5
+		}
+	}
+	return made
+}
+
+// costs are other models and other machines.
+func costs() []Scenario {
+	slowPrefill, fastPrefill := func(e *Engine) { e.PerToken *= 10 }, func(e *Engine) { e.PerToken /= 10 }
+	slowAnswers, smallCache := func(e *Engine) { e.PerAnswer *= 10 }, func(e *Engine) { e.Blocks = 1536 }
+	return []Scenario{
+		usual("zipf-slow-prefill", skewed.Workload(34)).with(slowPrefill),
+		usual("multiturn-slow-prefill", Conversations(8)).with(slowPrefill),
+		usual("zipf-fast-prefill", skewed.Workload(125)).with(fastPrefill),
+		usual("multiturn-fast-prefill", Conversations(50)).with(fastPrefill),
+		usual("mixed-fast-prefill", Mixed(170)).with(fastPrefill),
+		usual("zipf-slow-answers", skewed.Workload(23)).with(slowAnswers),
+		usual("multiturn-slow-answers", Conversations(19)).with(slowAnswers),
+		usual("zipf-small-cache", skewed.Workload(60)).with(smallCache),
+		usual("multiturn-small-cache", Conversations(14)).with(smallCache),
+	}
+}
+
+// with changes all servers.
+func (s Scenario) with(change func(e *Engine)) Scenario {
+	for i := range s.Servers {
+		change(&s.Servers[i])
+	}
+	return s
+}
+
+// answers are answers that come in one piece, or that are long.
+func answers() []Scenario {
+	return []Scenario{
+		usual("zipf-whole", skewed.Workload(100).inOnePiece(1)),
+		usual("multiturn-whole", Conversations(26).inOnePiece(1)),
+		usual("mixed-half-whole", Mixed(72).inOnePiece(0.5)),
+		usual("long-answers", chatty.Workload(20)),
+	}
+}
