@@ -59,7 +59,6 @@ const (
 	forgetServer = 0.99  // of a server's
 	factorWeight = 20    // first tokens that a factor of 1 is worth
 	usualTokens  = 300   // of a request that is not in the cache, before any was seen
-	smoothTokens = 0.01  // of their mean
 	late         = 5     // times as long as expected counts as so many: it waited for room, not for the processor
 	smoothing    = 0.01  // of the mean time of a first token
 	leastBase    = 0.001 // seconds
@@ -74,15 +73,14 @@ type Learner struct {
 	sums [terms][terms + 1]float64 // normal equations
 	mean float64                   // seconds to a first token
 
-	tokens  atomic.Uint64 // bits of a float: mean tokens of a request that are not in the cache
-	waiting atomic.Int64  // requests of all servers without a first token
-	open    atomic.Int64  // requests of all servers
+	owed    atomic.Int64 // prompt tokens of all servers' requests without a first token
+	waiting atomic.Int64 // those requests
+	open    atomic.Int64 // requests of all servers
 }
 
 // NewLearner returns a Learner that has seen nothing.
 func NewLearner() *Learner {
 	l := &Learner{mean: prior.first(priorDecoding, priorTokens)}
-	l.tokens.Store(math.Float64bits(usualTokens))
 	l.speed.Store(l.solve())
 	return l
 }
@@ -90,21 +88,23 @@ func NewLearner() *Learner {
 // Speed returns what is believed now. It must not be changed.
 func (l *Learner) Speed() *Speed { return l.speed.Load() }
 
-// begin counts a request with so many tokens that are not in the cache. Of two at once one may be missed in the mean.
-func (l *Learner) begin(tokens int64) {
-	l.waiting.Add(1)
-	l.open.Add(1)
-	mean := math.Float64frombits(l.tokens.Load())
-	l.tokens.Store(math.Float64bits(mean + smoothTokens*(float64(tokens)-mean)))
+// likely is what requests are taken for of which only the number is known: as many of them wait for their first token,
+// and with as many tokens, as of those that were placed here.
+func (l *Learner) likely(requests float64) (waiting, owed float64) {
+	open := l.open.Load()
+	if open <= 0 {
+		return 0, 0
+	}
+	share := requests / float64(open)
+	return share * max(float64(l.waiting.Load()), 0), share * max(float64(l.owed.Load()), 0)
 }
 
-// unknown is what requests are taken for of which only the number is known: as many of them wait for their first token, with
-// as many tokens, as of those that were placed here.
-func (l *Learner) unknown() (waiting, tokens float64) {
-	if open := l.open.Load(); open > 0 {
-		waiting = max(float64(l.waiting.Load())/float64(open), 0)
+// usual is how many tokens a request has that waits for its first one.
+func (l *Learner) usual() float64 {
+	if waiting := l.waiting.Load(); waiting > 0 {
+		return float64(l.owed.Load()) / float64(waiting)
 	}
-	return waiting, math.Float64frombits(l.tokens.Load())
+	return usualTokens
 }
 
 // learn takes one observation: the seconds that a step of a server with that factor took.
@@ -164,6 +164,7 @@ type Server struct {
 	decoding atomic.Int64  // requests with one
 	mark     atomic.Int64  // when the work on what is owed began or last got on, in Unix nanoseconds
 	factor   atomic.Uint64 // bits of a float
+	freeAt   atomic.Int64  // when the prompts are computed whose first tokens are not seen, in Unix nanoseconds
 
 	mu                 sync.Mutex
 	observed, expected float64 // seconds, fading
@@ -189,32 +190,43 @@ func (l *Learner) NewServer() *Server {
 	return s
 }
 
-// Others are requests on a server that were not placed here.
-type Others struct {
-	Waiting, Running float64
+// Page is what a server's metrics say, of all its requests.
+type Page struct {
+	Others  float64 // requests that were not placed here
+	Waiting float64 // requests in its queue: without room in the batch
+	Rate    float64 // requests that end in a second; 0 if that is not known
 }
 
-// Wait estimates the seconds to the first token of a request that is sent now and has so many tokens that are not in the
-// server's cache.
-func (s *Server) Wait(now time.Time, speed *Speed, p Prompt, others Others) float64 {
+// Wait estimates the seconds to the first token of a request that is sent now.
+func (s *Server) Wait(now time.Time, speed *Speed, p Prompt, page Page) float64 {
 	owed, waiting, decoding := float64(s.owed.Load()), float64(s.waiting.Load()), float64(s.decoding.Load())
-	if others.Waiting+others.Running > 0 { // a prompt that is being computed is in the batch already
-		share, usual := s.learner.unknown()
-		total := others.Waiting + others.Running
-		others.Waiting = max(others.Waiting, total*share)
-		owed, decoding = owed+others.Waiting*usual, decoding+total-others.Waiting
+	queued := max(page.Waiting-waiting, 0) // of others, or of ours of which we see nothing
+	if page.Others > 0 {                   // a prompt that is being computed is in the batch already
+		w, o := s.learner.likely(page.Others)
+		if theirs := min(queued, page.Others); theirs > w {
+			w, o = theirs, theirs*s.learner.usual()
+		}
+		owed, decoding = owed+o, decoding+max(page.Others-w, 0)
 	}
 	factor := s.Factor()
-	work := factor * speed.first(decoding, owed+speed.Uncached(p))
+	work := factor*speed.first(decoding, owed+speed.Uncached(p)) + s.unseenWork(now)
+	if page.Rate > 0 { // who waits for room waits for the end of another
+		work += queued / page.Rate
+	}
 	if waiting <= 0 {
 		return work
 	}
 	// The one that is next is as large as the mean. Of the time since the last sign of progress part has gone into it, as
 	// its step may have begun later; what is beyond its time is delay, and may go on as long again.
 	const credit = 0.75
-	next := factor * speed.first(decoding, owed/(waiting+others.Waiting))
+	next := factor * speed.first(decoding, owed/waiting)
 	elapsed := max(now.Sub(time.Unix(0, s.mark.Load())).Seconds(), 0)
 	return work - credit*min(elapsed, next) + max(elapsed-next, 0)
+}
+
+// unseenWork is the seconds that the prompts still take whose first tokens are not seen.
+func (s *Server) unseenWork(now time.Time) float64 {
+	return max(time.Unix(0, s.freeAt.Load()).Sub(now).Seconds(), 0)
 }
 
 // Owed returns how many prompt tokens the server has to compute, of requests that were placed here.
@@ -240,13 +252,18 @@ func (s *Server) Begin(now time.Time, p Prompt) Request {
 	}
 	s.waiting.Add(1)
 	s.owed.Add(owed)
-	s.learner.begin(owed)
+	s.learner.open.Add(1)
+	s.learner.waiting.Add(1)
+	s.learner.owed.Add(owed)
 	return Request{server: s, began: now, prompt: p, owed: owed}
 }
 
 // BeginUnseen counts a request whose first token will not be seen, as its answer comes in one piece. It counts as under way
-// at once: when it gets there is not known.
-func (s *Server) BeginUnseen() Request {
+// at once, and its prompt for as long as it should take.
+func (s *Server) BeginUnseen(now time.Time, p Prompt) Request {
+	speed := s.learner.Speed()
+	work := int64(s.Factor() * speed.PerToken * speed.Uncached(p) * float64(time.Second))
+	s.freeAt.Store(max(s.freeAt.Load(), now.UnixNano()) + work) // of two at once one may be missed
 	s.decoding.Add(1)
 	s.learner.open.Add(1)
 	return Request{server: s, first: true}
@@ -263,6 +280,7 @@ func (r *Request) First(now time.Time) {
 	s.owed.Add(-r.owed)
 	s.waiting.Add(-1)
 	s.learner.waiting.Add(-1)
+	s.learner.owed.Add(-r.owed)
 	s.mark.Store(now.UnixNano())
 	s.observe(r.began, now, r.prompt, decoding)
 }
@@ -282,6 +300,7 @@ func (r *Request) End() {
 	s.owed.Add(-r.owed)
 	s.waiting.Add(-1)
 	s.learner.waiting.Add(-1)
+	s.learner.owed.Add(-r.owed)
 }
 
 // observe takes a first token into account. Those that come close together are of one step: it is learnt from when the
