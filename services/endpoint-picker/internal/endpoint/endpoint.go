@@ -113,6 +113,11 @@ type sample struct {
 	rate  float64 // requests that end in a second, of ours and others', fading; 0 before any has
 }
 
+// others is how many requests of the page we have not placed.
+func (s *sample) others() float64 {
+	return max(s.Waiting+s.Running-float64(s.acquired-s.released), 0)
+}
+
 // abandoned is a lease whose request goes on unseen.
 type abandoned struct {
 	acquired int64 // its place in the order of acquisition
@@ -175,7 +180,7 @@ func (e *Endpoint) PlaceUnseen(now time.Time, p predict.Prompt) *Lease {
 // placed is the work of others. Where there was a queue, what came since is in it.
 func (e *Endpoint) Wait(now time.Time, speed *predict.Speed, p predict.Prompt) float64 {
 	s := e.sample.Load()
-	page := predict.Page{Others: max(s.Waiting+s.Running-float64(s.acquired-s.released), 0), Rate: s.rate}
+	page := predict.Page{Others: s.others(), Rate: s.rate}
 	if s.Waiting > 0 {
 		since := (e.acquired.Load() - s.acquired) - (e.released.Load() - s.released)
 		page.Waiting = max(s.Waiting+float64(since), 0)
@@ -199,7 +204,11 @@ func (e *Endpoint) Record(m Mark, g Gauges) {
 	e.resize(g.Blocks)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.sample.Store(&sample{Gauges: g, Mark: m, taken: true, rate: e.rate(m, g)})
+	next := &sample{Gauges: g, Mark: m, taken: true, rate: e.rate(m, g)}
+	if found := next.others() - e.sample.Load().others(); found > 0 {
+		e.server.Found(m.at, found)
+	}
+	e.sample.Store(next)
 	if e.traffic != nil {
 		total := g.Waiting + g.Running
 		e.traffic.see(max(total-float64(m.acquired-m.released), 0), total)

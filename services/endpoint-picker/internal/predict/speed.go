@@ -59,6 +59,7 @@ const (
 	forgetServer = 0.99  // of a server's
 	factorWeight = 20    // first tokens that a factor of 1 is worth
 	usualTokens  = 300   // of a request that is not in the cache, before any was seen
+	smoothTokens = 0.01  // of their mean
 	late         = 5     // times as long as expected counts as so many: it waited for room, not for the processor
 	smoothing    = 0.01  // of the mean time of a first token
 	leastBase    = 0.001 // seconds
@@ -73,14 +74,13 @@ type Learner struct {
 	sums [terms][terms + 1]float64 // normal equations
 	mean float64                   // seconds to a first token
 
-	owed    atomic.Int64 // prompt tokens of all servers' requests without a first token
-	waiting atomic.Int64 // those requests
-	open    atomic.Int64 // requests of all servers
+	usual atomic.Uint64 // bits of a float: mean tokens of a request that are not in the cache
 }
 
 // NewLearner returns a Learner that has seen nothing.
 func NewLearner() *Learner {
 	l := &Learner{mean: prior.first(priorDecoding, priorTokens)}
+	l.usual.Store(math.Float64bits(usualTokens))
 	l.speed.Store(l.solve())
 	return l
 }
@@ -88,23 +88,10 @@ func NewLearner() *Learner {
 // Speed returns what is believed now. It must not be changed.
 func (l *Learner) Speed() *Speed { return l.speed.Load() }
 
-// likely is what requests are taken for of which only the number is known: as many of them wait for their first token,
-// and with as many tokens, as of those that were placed here.
-func (l *Learner) likely(requests float64) (waiting, owed float64) {
-	open := l.open.Load()
-	if open <= 0 {
-		return 0, 0
-	}
-	share := requests / float64(open)
-	return share * max(float64(l.waiting.Load()), 0), share * max(float64(l.owed.Load()), 0)
-}
-
-// usual is how many tokens a request has that waits for its first one.
-func (l *Learner) usual() float64 {
-	if waiting := l.waiting.Load(); waiting > 0 {
-		return float64(l.owed.Load()) / float64(waiting)
-	}
-	return usualTokens
+// begin takes the tokens of a request that are not in the cache. Of two at once one may be missed in the mean.
+func (l *Learner) begin(tokens int64) {
+	mean := math.Float64frombits(l.usual.Load())
+	l.usual.Store(math.Float64bits(mean + smoothTokens*(float64(tokens)-mean)))
 }
 
 // learn takes one observation: the seconds that a step of a server with that factor took.
@@ -201,15 +188,8 @@ type Page struct {
 func (s *Server) Wait(now time.Time, speed *Speed, p Prompt, page Page) float64 {
 	owed, waiting, decoding := float64(s.owed.Load()), float64(s.waiting.Load()), float64(s.decoding.Load())
 	queued := max(page.Waiting-waiting, 0) // of others, or of ours of which we see nothing
-	if page.Others > 0 {                   // a prompt that is being computed is in the batch already
-		w, o := s.learner.likely(page.Others)
-		if theirs := min(queued, page.Others); theirs > w {
-			w, o = theirs, theirs*s.learner.usual()
-		}
-		owed, decoding = owed+o, decoding+max(page.Others-w, 0)
-	}
 	factor := s.Factor()
-	work := factor*speed.first(decoding, owed+speed.Uncached(p)) + s.unseenWork(now)
+	work := factor*speed.first(decoding+page.Others, owed+speed.Uncached(p)) + s.unseenWork(now)
 	if page.Rate > 0 { // who waits for room waits for the end of another
 		work += queued / page.Rate
 	}
@@ -252,20 +232,28 @@ func (s *Server) Begin(now time.Time, p Prompt) Request {
 	}
 	s.waiting.Add(1)
 	s.owed.Add(owed)
-	s.learner.open.Add(1)
-	s.learner.waiting.Add(1)
-	s.learner.owed.Add(owed)
+	s.learner.begin(owed)
 	return Request{server: s, began: now, prompt: p, owed: owed}
+}
+
+// Found takes note of requests that others have placed, and that were not there at the last scrape: their prompts are
+// likely being computed.
+func (s *Server) Found(now time.Time, requests float64) {
+	s.owe(now, requests*math.Float64frombits(s.learner.usual.Load()))
+}
+
+// owe adds prompt tokens whose end will not be seen.
+func (s *Server) owe(now time.Time, tokens float64) {
+	work := s.Factor() * s.learner.Speed().PerToken * tokens * float64(time.Second)
+	s.freeAt.Store(max(s.freeAt.Load(), now.UnixNano()) + int64(work)) // of two at once one may be missed
 }
 
 // BeginUnseen counts a request whose first token will not be seen, as its answer comes in one piece. It counts as under way
 // at once, and its prompt for as long as it should take.
 func (s *Server) BeginUnseen(now time.Time, p Prompt) Request {
-	speed := s.learner.Speed()
-	work := int64(s.Factor() * speed.PerToken * speed.Uncached(p) * float64(time.Second))
-	s.freeAt.Store(max(s.freeAt.Load(), now.UnixNano()) + work) // of two at once one may be missed
+	s.learner.begin(int64(s.learner.Speed().Uncached(p)))
+	s.owe(now, s.learner.Speed().Uncached(p))
 	s.decoding.Add(1)
-	s.learner.open.Add(1)
 	return Request{server: s, first: true}
 }
 
@@ -279,8 +267,6 @@ func (r *Request) First(now time.Time) {
 	decoding := s.decoding.Add(1) - 1
 	s.owed.Add(-r.owed)
 	s.waiting.Add(-1)
-	s.learner.waiting.Add(-1)
-	s.learner.owed.Add(-r.owed)
 	s.mark.Store(now.UnixNano())
 	s.observe(r.began, now, r.prompt, decoding)
 }
@@ -292,15 +278,12 @@ func (r *Request) End() {
 		return
 	}
 	r.server = nil
-	s.learner.open.Add(-1)
 	if r.first {
 		s.decoding.Add(-1)
 		return
 	}
 	s.owed.Add(-r.owed)
 	s.waiting.Add(-1)
-	s.learner.waiting.Add(-1)
-	s.learner.owed.Add(-r.owed)
 }
 
 // observe takes a first token into account. Those that come close together are of one step: it is learnt from when the
