@@ -80,6 +80,9 @@ func (g *Gateway) ResponseHeaders() http.Header { return g.response.fields }
 // RequestEnded tells whether the request was sent to its end.
 func (g *Gateway) RequestEnded() bool { return g.request.complete() }
 
+// ResponseHeadersAnswered tells whether the response's headers went on to the client.
+func (g *Gateway) ResponseHeadersAnswered() bool { return g.response.gotHeaders }
+
 // Sent takes note of a message that goes to the picker.
 func (g *Gateway) Sent(m *extprocv3.ProcessingRequest) {
 	if c := m.GetProtocolConfig(); c != nil {
