@@ -35,6 +35,7 @@ type Rules struct {
 	Fallbacks int                        // how many addresses there must be behind the first
 	Upstream  []byte                     // what must go on of the request's body, if that is not what was sent
 	Client    []byte                     // what must go on of the response's body, likewise
+	Free      bool                       // any body of the request may go on; Upstream tells which did
 	Set       []string                   // headers of the request that may be set, besides those of a pick
 	Remove    []string                   // headers of the request that may be removed
 	Reply     []string                   // headers of the response that may be set
@@ -52,7 +53,7 @@ type Gateway struct {
 // New returns a Gateway at the start of its stream.
 func New(r Rules) *Gateway {
 	g := &Gateway{rules: r}
-	g.request.want, g.response.want = r.Upstream, r.Client
+	g.request.want, g.response.want, g.request.free = r.Upstream, r.Client, r.Free
 	g.SetModes(filterv3.ProcessingMode_FULL_DUPLEX_STREAMED, filterv3.ProcessingMode_FULL_DUPLEX_STREAMED)
 	return g
 }
@@ -76,6 +77,9 @@ func (g *Gateway) RequestHeaders() http.Header { return g.request.fields }
 
 // ResponseHeaders returns the headers that the client gets, by lower-case names.
 func (g *Gateway) ResponseHeaders() http.Header { return g.response.fields }
+
+// Upstream returns as much of the request's body as has gone on in full duplex, or was replaced.
+func (g *Gateway) Upstream() string { return string(g.request.got) }
 
 // RequestEnded tells whether the request was sent to its end.
 func (g *Gateway) RequestEnded() bool { return g.request.complete() }

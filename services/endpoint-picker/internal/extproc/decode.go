@@ -3,6 +3,7 @@ package extproc
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -131,7 +132,7 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 			return
 		}
 		r.Headers = append(r.Headers, request.Header{Name: c.Name, Value: string(value)})
-		if c.Private {
+		if c.Private && !slices.Contains(r.Private, c.Name) {
 			r.Private = append(r.Private, c.Name)
 		}
 	}

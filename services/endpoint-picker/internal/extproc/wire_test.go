@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -80,7 +81,7 @@ func referenceRequest(headers *corev3.HeaderMap) Request {
 		for _, c := range request.Controls() {
 			if c.Name == key {
 				r.Headers = append(r.Headers, request.Header{Name: key, Value: value})
-				if c.Private {
+				if c.Private && !slices.Contains(r.Private, key) {
 					r.Private = append(r.Private, key)
 				}
 			}
@@ -139,7 +140,8 @@ func seeds() []*extprocv3.ProcessingRequest {
 	style.ProtocolConfig = nil
 	style.GetRequestHeaders().Headers.Headers = append(style.GetRequestHeaders().GetHeaders().GetHeaders(),
 		&corev3.HeaderValue{Key: "X-Request-ID", Value: "id"}, &corev3.HeaderValue{Key: "TraceParent", Value: "00-1-2-01"},
-		&corev3.HeaderValue{Key: "X-LLM-D-Inference-Objective", Value: "batch"}, &corev3.HeaderValue{Key: "x-prefiller-host-port", Value: "169.254.169.254:80"})
+		&corev3.HeaderValue{Key: "X-LLM-D-Inference-Objective", Value: "batch"}, &corev3.HeaderValue{Key: "x-prefiller-host-port", Value: "169.254.169.254:80"},
+		&corev3.HeaderValue{Key: "X-Prefiller-Host-Port", Value: "169.254.169.254:81"})
 	compressed := toEnvoy(&Message{Kind: ResponseHeaders})
 	compressed.GetResponseHeaders().Headers = envoytest.Headers(":status", "200", "content-type", "text/event-stream; charset=utf-8", "content-encoding", "gzip")
 	style.MetadataContext = envoytest.Metadata(subsetNamespace, keySubset, structpb.NewStringValue("[2001:db8::1]:8000"))

@@ -77,7 +77,8 @@ func (a *apiServer) apply(t testing.TB, path, name, event string, o object) {
 	if metadata == nil {
 		metadata = object{}
 	}
-	metadata["name"], metadata["namespace"], metadata["uid"], metadata["resourceVersion"] = name, "ns", path+name, strconv.Itoa(a.version)
+	metadata["name"], metadata["namespace"], metadata["uid"] = name, "ns", path+name
+	metadata["resourceVersion"], metadata["generation"] = strconv.Itoa(a.version), a.version
 	o["metadata"], o["kind"], o["apiVersion"] = metadata, kinds[path], groupVersion(path)
 	line, err := json.Marshal(object{"type": event, "object": o})
 	require.NoError(t, err)

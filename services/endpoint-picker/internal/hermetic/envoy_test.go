@@ -2,7 +2,6 @@ package hermetic
 
 import (
 	"context"
-	"errors"
 	"io"
 	"strconv"
 	"sync"
@@ -11,14 +10,13 @@ import (
 
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"fairlead.dev/services/endpoint-picker/internal/envoytest"
 )
+
+type bodyMode = filterv3.ProcessingMode_BodySendMode
 
 const (
 	fullDuplex = filterv3.ProcessingMode_FULL_DUPLEX_STREAMED
@@ -37,8 +35,8 @@ type request struct {
 	endTwice   bool     // the last piece is delivered again
 	trailers   bool
 	subset     *structpb.Value
-	modes      [2]filterv3.ProcessingMode_BodySendMode // of the request and the response; NONE twice is what Envoy takes for full duplex here
-	allModes   bool                                    // modes holds, whatever it says
+	allModes   bool        // modes holds; else both directions are full duplex
+	modes      [2]bodyMode // of the request and of the response
 	rules      envoytest.Rules
 	continuous bool // the body never ends
 }
@@ -52,6 +50,14 @@ type response struct {
 	served   string // the endpoint that served, if the gateway says; "-" for a gateway that tells of its load balancing without it
 }
 
+// both is a mode of both directions.
+func both(m bodyMode) [2]bodyMode { return [2]bodyMode{m, m} }
+
+// whole is a body in one piece.
+func whole(body string) *extprocv3.HttpBody {
+	return &extprocv3.HttpBody{Body: []byte(body), EndOfStream: true}
+}
+
 // stream is one exchange in the hands of a gateway.
 type stream struct {
 	t      testing.TB
@@ -60,7 +66,8 @@ type stream struct {
 
 	mu      sync.Mutex
 	gateway *envoytest.Gateway
-	err     error // that ended the stream, or that a reply is wrong
+	wrong   error // with a reply
+	err     error // that ended the stream
 	changed chan struct{}
 	done    chan struct{} // closed when nothing is received any more
 }
@@ -90,14 +97,14 @@ func (s *stream) receive() {
 	for {
 		reply, err := s.stream.Recv()
 		s.mu.Lock()
-		if err == nil {
-			err = s.gateway.Take(reply)
+		if s.err = err; err == nil {
+			s.wrong = s.gateway.Take(reply)
 		}
-		s.err = err
+		over := s.err != nil || s.wrong != nil
 		close(s.changed)
 		s.changed = make(chan struct{})
 		s.mu.Unlock()
-		if err != nil {
+		if over {
 			return
 		}
 	}
@@ -114,15 +121,16 @@ func (s *stream) send(m *extprocv3.ProcessingRequest) {
 	}
 }
 
-// await waits for what the gateway has been told. An error ends the test, but for the end of the stream after everything was
-// answered.
+// await waits for what the gateway has been told.
 func (s *stream) await(condition func(g *envoytest.Gateway) bool, what string) {
 	s.t.Helper()
 	for {
 		s.mu.Lock()
-		met, err, changed := condition(s.gateway), s.err, s.changed
+		met, wrong, err, changed := condition(s.gateway), s.wrong, s.err, s.changed
 		s.mu.Unlock()
 		switch {
+		case wrong != nil:
+			s.t.Fatalf("wrong reply: %v", wrong)
 		case met:
 			return
 		case err != nil:
@@ -136,16 +144,6 @@ func (s *stream) await(condition func(g *envoytest.Gateway) bool, what string) {
 func (s *stream) answered() {
 	s.t.Helper()
 	s.await(func(g *envoytest.Gateway) bool { return g.Finish() == nil }, "answered")
-}
-
-// wrong returns what was wrong with a reply, nil if nothing is; a stream that has ended well is not.
-func (s *stream) wrong() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if errors.Is(s.err, io.EOF) || status.Code(s.err) == codes.Canceled {
-		return nil
-	}
-	return s.err
 }
 
 // ask opens a stream and sends a request, up to the answer.
@@ -192,7 +190,7 @@ func (q request) first() *extprocv3.ProcessingRequest {
 	return m
 }
 
-func (q request) bodyModes() (request, response filterv3.ProcessingMode_BodySendMode) {
+func (q request) bodyModes() (request, response bodyMode) {
 	if !q.allModes {
 		return fullDuplex, fullDuplex
 	}
@@ -251,6 +249,7 @@ func (s *stream) refused() refusal {
 	<-s.done
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	require.NoError(s.t, s.wrong)
 	require.ErrorIs(s.t, s.err, io.EOF)
 	i := s.gateway.Immediate()
 	require.NotNil(s.t, i, "picked %s", s.gateway.Picked())
@@ -315,7 +314,8 @@ func (s *stream) end() {
 	case <-time.After(patience):
 		s.t.Fatal("the stream does not end")
 	}
-	assert.NoError(s.t, s.wrong())
+	require.NoError(s.t, s.wrong)
+	require.ErrorIs(s.t, s.err, io.EOF)
 }
 
 // serve is a whole exchange: it returns where the request went.

@@ -121,3 +121,11 @@ func serveModel(t testing.TB, l net.Listener, page string) *modelServer {
 	t.Cleanup(server.Close)
 	return m
 }
+
+// listen6 listens at IPv6's own address.
+func listen6(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "[::1]:0")
+	require.NoError(t, err)
+	return l
+}
