@@ -18,10 +18,10 @@ import (
 type modelServer struct {
 	address netip.AddrPort
 
-	mu     sync.Mutex
-	page   string
-	served int           // pages
-	held   chan struct{} // pages wait for it to be closed; nil if they do not
+	mu    sync.Mutex
+	page  string
+	pages int           // that were asked for
+	held  chan struct{} // each page waits to take something from it; nil if they do not
 }
 
 // pageOf is a page of vLLM.
@@ -37,7 +37,7 @@ func pageOf(waiting, running int, kvUsage float64, adapters string) string {
 func (m *modelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
 	page, held := m.page, m.held
-	m.served++
+	m.pages++
 	m.mu.Unlock()
 	if held != nil {
 		select {
@@ -55,18 +55,25 @@ func (m *modelServer) show(page string) {
 	m.page = page
 }
 
-// hold keeps pages back, from the next one on, until release is called.
-func (m *modelServer) hold() (release func()) {
+// hold keeps pages back, from the next one on. next lets one of them go, and waits for it; release lets all go.
+func (m *modelServer) hold() (next, release func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	held := make(chan struct{})
 	m.held = held
-	return func() {
+	return func() { held <- struct{}{} }, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.held = nil
 		close(held)
 	}
+}
+
+// asked returns how many pages were asked for.
+func (m *modelServer) asked() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.pages
 }
 
 // hosts numbers the addresses of this process, so that two servers of one port never meet.

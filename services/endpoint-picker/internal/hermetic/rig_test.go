@@ -226,14 +226,8 @@ func (r *rig) get(address, path string) string {
 func (r *rig) scraped() {
 	r.t.Helper()
 	for _, s := range r.servers {
-		s.mu.Lock()
-		seen := s.served
-		s.mu.Unlock()
-		r.await(func() bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.served >= seen+2
-		}, "%s was scraped", s.address)
+		seen := s.asked()
+		r.await(func() bool { return s.asked() >= seen+2 }, "%s was scraped", s.address)
 	}
 }
 
