@@ -222,10 +222,14 @@ func (r *rig) get(address, path string) string {
 	return string(body)
 }
 
-// scraped waits until what all servers show now is known: the second page from now on was asked for after the first was read.
-func (r *rig) scraped() {
+// scraped waits until what servers show now is known: the second page from now on was asked for after the first was read.
+// Without a server it is all of them.
+func (r *rig) scraped(servers ...*modelServer) {
 	r.t.Helper()
-	for _, s := range r.servers {
+	if servers == nil {
+		servers = r.servers
+	}
+	for _, s := range servers {
 		seen := s.asked()
 		r.await(func() bool { return s.asked() >= seen+2 }, "%s was scraped", s.address)
 	}
