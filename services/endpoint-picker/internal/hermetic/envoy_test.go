@@ -283,6 +283,7 @@ func (s *stream) respond(p response) {
 // begin shows the headers of a response.
 func (s *stream) begin(p response) {
 	s.t.Helper()
+	s.await(func(g *envoytest.Gateway) bool { return g.Immediate() == nil }, "let through: refused")
 	code := p.status
 	if code == 0 {
 		code = 200

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +39,14 @@ const (
 	tick     = 5 * time.Millisecond
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain has more tests run side by side than there are processors: they wait for scrapes, most of the time.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // mode is where a picker has its endpoints from.
 type mode string
@@ -213,7 +223,7 @@ func (r *rig) serving(service string) healthv1.HealthCheckResponse_ServingStatus
 
 func (r *rig) get(address, path string) string {
 	r.t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 	response, err := client.Get("http://" + address + path)
 	require.NoError(r.t, err)
 	defer func() { require.NoError(r.t, response.Body.Close()) }()
