@@ -143,16 +143,16 @@ func TestTargetWithoutAWeightDoesNotStarve(t *testing.T) {
 			object{"modelRewrite": "a", "weight": 1}, object{"modelRewrite": "b", "weight": 1}, object{"modelRewrite": "c"}, object{"modelRewrite": "d", "weight": 0})}},
 	})
 	sent := map[string]int{}
-	for range 300 {
+	for range 120 {
 		s := r.ask(request{body: asked, rules: envoytest.Rules{Free: true, Remove: []string{"accept-encoding"}}})
 		_, target, found := strings.Cut(s.gateway.Upstream(), `"model" : "`)
 		require.True(t, found)
 		sent[target[:1]]++
 		s.end()
 	}
-	assert.Equal(t, 300, sent["a"]+sent["b"]+sent["c"])
+	assert.Equal(t, 120, sent["a"]+sent["b"]+sent["c"])
 	for _, target := range []string{"a", "b", "c"} {
-		assert.Greater(t, sent[target], 50, "a third, about: %v", sent)
+		assert.Greater(t, sent[target], 15, "a third, about: %v", sent)
 	}
 	assert.Zero(t, sent["d"])
 }

@@ -76,8 +76,8 @@ type rig struct {
 	api     *apiServer // nil with a file
 	servers []*modelServer
 	file    string
+	flags   []string
 	logs    *zaptest.ObservedLogs
-	conn    *grpc.ClientConn
 	gateway extprocv3.ExternalProcessorClient
 	stop    context.CancelFunc
 	stopped chan struct{} // closed when the picker has ended
@@ -96,31 +96,43 @@ func start(t testing.TB, w world) *rig {
 // build runs a picker that may never be ready.
 func build(t testing.TB, w world) *rig {
 	t.Helper()
-	r := &rig{t: t, stopped: make(chan struct{}), servers: newModelServers(t, w.pages...)}
-	flags := append([]string{
+	r := &rig{t: t, servers: newModelServers(t, w.pages...)}
+	r.flags = append([]string{
 		"--grpc-port=0", "--grpc-health-port=0", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0",
 		"--secure-serving=false", "--drain-delay=0s", "--drain-timeout=20s",
 		"--refresh-metrics-interval=20ms", "--refresh-metrics-idle-interval=50ms", "--config-text=" + w.config,
-	}, r.populate(w)...)
-	cfg, err := config.Parse(append(flags, w.flags...), io.Discard)
-	require.NoError(t, err)
+	}, append(r.populate(w), w.flags...)...)
+	r.launch()
+	return r
+}
 
+// replica runs another picker in the same world.
+func (r *rig) replica() *rig {
+	r.t.Helper()
+	other := &rig{t: r.t, api: r.api, servers: r.servers, file: r.file, flags: r.flags}
+	other.launch()
+	return other
+}
+
+// launch runs a picker as its command does.
+func (r *rig) launch() {
+	r.t.Helper()
+	cfg, err := config.Parse(r.flags, io.Discard)
+	require.NoError(r.t, err)
 	core, logs := zaptest.New(zap.InfoLevel)
-	r.logs = logs
+	r.logs, r.stopped = logs, make(chan struct{})
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	go func() {
 		defer close(r.stopped)
-		assert.NoError(t, app.Run(ctx, cfg, zap.New(core)))
+		assert.NoError(r.t, app.Run(ctx, cfg, zap.New(core)))
 	}()
-	t.Cleanup(func() {
+	r.t.Cleanup(func() {
 		stop()
 		<-r.stopped
 	})
 	r.await(func() bool { return logs.FilterMessage("Started listening").Len() == 4 }, "started")
-	r.conn = r.dial("grpc-port")
-	r.gateway = extprocv3.NewExternalProcessorClient(r.conn)
-	return r
+	r.gateway = extprocv3.NewExternalProcessorClient(r.dial("grpc-port"))
 }
 
 // populate makes the world, and returns the flags that name it.
@@ -303,6 +315,11 @@ var counts = []string{
 // settle waits until nothing is counted any more.
 func (r *rig) settle() {
 	r.t.Helper()
+	select {
+	case <-r.stopped:
+		return // it ended by itself, when it had nothing any more
+	default:
+	}
 	if r.t.Failed() {
 		return // its streams may be open
 	}
