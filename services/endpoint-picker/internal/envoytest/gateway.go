@@ -225,10 +225,10 @@ func (g *Gateway) takeDestination(r *extprocv3.ProcessingResponse) error {
 	return nil
 }
 
-// allowRequest says whether a header of the request may be changed.
+// allowRequest says whether a header of the request may be changed. A client's own destination may go before the pick.
 func (g *Gateway) allowRequest(name string, how change) bool {
 	if how == removed {
-		return slices.Contains(g.rules.Remove, name)
+		return name == HeaderDestination && g.picked == "" || slices.Contains(g.rules.Remove, name)
 	}
 	return name == HeaderDestination || name == headerLength || slices.Contains(g.rules.Set, name)
 }

@@ -126,6 +126,8 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 		r.ID = string(value)
 	case r.TraceParent == "" && isHeader(key, headerTrace):
 		r.TraceParent = string(value)
+	case isHeader(key, headerDestination):
+		r.Destined = true
 	default:
 		c, ok := d.wanted.Load().find(key)
 		if !ok {

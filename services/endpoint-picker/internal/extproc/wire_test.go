@@ -77,6 +77,8 @@ func referenceRequest(headers *corev3.HeaderMap) Request {
 			r.ID = value
 		case key == headerTrace && r.TraceParent == "":
 			r.TraceParent = value
+		case key == headerDestination:
+			r.Destined = true
 		}
 		for _, c := range request.Controls() {
 			if c.Name == key {

@@ -184,12 +184,15 @@ func TestHeadersOfTheModelServer(t *testing.T) {
 		name       string
 		give       request
 		wantLength string
+		inMetadata bool // alone: there is no reply that could set headers
 	}{
 		{name: "with a body", give: request{body: ofModel}, wantLength: strconv.Itoa(len(ofModel))},
 		{name: "without", give: request{path: "/v1/models"}, wantLength: "7"},
 		{name: "buffered", give: request{body: ofModel, allModes: true, modes: both(buffered)}, wantLength: "7"},
 		{name: "in pieces", give: request{body: ofModel, chunk: 9, allModes: true, modes: both(streamed)}, wantLength: "7"},
 		{name: "not shown", give: request{body: ofModel, allModes: true, modes: both(noBody)}, wantLength: "7"},
+		{name: "full duplex, trailers alone", give: request{trailers: true}, wantLength: "7"},
+		{name: "buffered, trailers alone", give: request{trailers: true, allModes: true, modes: both(buffered)}, wantLength: "7", inMetadata: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -204,6 +207,10 @@ func TestHeadersOfTheModelServer(t *testing.T) {
 				"x-request-id": {"id-1"}, "content-type": {"application/json"}, ":authority": {"models.example.com"},
 				":method": got[":method"], ":path": got[":path"],
 			}
+			if tt.inMetadata {
+				delete(want, "x-gateway-destination-endpoint")
+			}
+			assert.Equal(t, r.at(0), s.picked())
 			assert.Empty(t, cmp.Diff(want, got))
 			s.respond(response{pieces: []string{"{}"}})
 			s.end()
