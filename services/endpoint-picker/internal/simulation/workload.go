@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -95,7 +96,6 @@ type generator struct {
 	*rand.Rand
 	Workload
 
-	corpus    string
 	warm, end time.Duration
 	arrivals  []*arrival
 	contents  map[uint64]int32 // numbers of blocks, by the hash of all up to there
@@ -104,9 +104,8 @@ type generator struct {
 
 // generate makes the arrivals of a workload, in their order. It returns how many different blocks they have, too.
 func (w Workload) generate(seed uint64, warm, measured time.Duration) (arrivals []*arrival, contents int) {
-	r := rand.New(rand.NewPCG(seed, 0x5eed))
 	g := &generator{
-		Rand: r, Workload: w, corpus: prose(r, 1<<20), warm: warm, end: warm + measured, contents: map[uint64]int32{},
+		Rand: rand.New(rand.NewPCG(seed, 0)), Workload: w, warm: warm, end: warm + measured, contents: map[uint64]int32{},
 	}
 	w.fill(g)
 	slices.SortStableFunc(g.arrivals, func(a, b *arrival) int { return cmp.Compare(a.at, b.at) })
@@ -116,23 +115,26 @@ func (w Workload) generate(seed uint64, warm, measured time.Duration) (arrivals 
 	return g.arrivals, len(g.contents)
 }
 
-// prose makes characters of words, with punctuation, quotes and line breaks that JSON must escape.
-func prose(r *rand.Rand, n int) string {
+// corpus is what all texts are cut from: words, with punctuation, quotes and line breaks that JSON must escape.
+var corpus = sync.OnceValue(func() string {
+	const size = 1 << 20
+	r := rand.New(rand.NewPCG(7, 7))
 	ends := []string{" ", " ", " ", " ", " ", " ", " ", " ", ", ", ". ", "\n", " \"", "\" ", "; "}
 	var b strings.Builder
-	for b.Len() < n {
+	for b.Len() < size {
 		for range 2 + r.IntN(8) {
 			b.WriteByte(byte('a' + r.IntN(26)))
 		}
 		b.WriteString(ends[r.IntN(len(ends))])
 	}
-	return b.String()[:n]
-}
+	return b.String()
+})
 
 // text is a piece of the corpus of so many tokens.
 func (g *generator) text(tokens int) string {
-	from := g.IntN(len(g.corpus) - tokens*charsPerToken)
-	return g.corpus[from : from+tokens*charsPerToken]
+	all := corpus()
+	from := g.IntN(len(all) - tokens*charsPerToken)
+	return all[from : from+tokens*charsPerToken]
 }
 
 // poisson calls back at each arrival of a Poisson process.
