@@ -108,6 +108,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		// The pick.
 		predict.NewLearner,
 		func() *prefix.Index { return prefix.NewIndex(prefixIndexBytes) },
+		func() *endpoint.Traffic { return &endpoint.Traffic{} },
 		endpoint.NewFactory,
 		newDetector,
 		newBalancer,
@@ -207,6 +208,7 @@ type balancerParts struct {
 	Store    *datastore.Store
 	Learner  *predict.Learner
 	Prefixes *prefix.Index
+	Traffic  *endpoint.Traffic
 	Rules    *rules.Rules
 	Outliers *outlier.Detector
 	Metrics  *metrics.Metrics
@@ -221,6 +223,7 @@ func newBalancer(p balancerParts) *balancer.Balancer {
 		Snapshots: p.Store,
 		Learner:   p.Learner,
 		Prefixes:  p.Prefixes,
+		Traffic:   p.Traffic,
 		Rules:     p.Rules,
 		Configs:   p.Reloader,
 		Outliers:  p.Outliers,

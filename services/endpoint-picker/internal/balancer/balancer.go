@@ -64,6 +64,8 @@ type Balancer struct {
 	rules     ruleset
 	learner   *predict.Learner
 	prefixes  *prefix.Index
+	traffic   *endpoint.Traffic
+	reuse     reuse
 	sessions  *session.Table
 	outliers  outliers
 	observer  observer
@@ -86,6 +88,7 @@ type Params struct {
 	Rules     ruleset
 	Learner   *predict.Learner
 	Prefixes  *prefix.Index
+	Traffic   *endpoint.Traffic
 	Outliers  outliers
 	Observer  observer
 	Clock     clock.PassiveClock
@@ -101,6 +104,7 @@ func New(p Params) *Balancer {
 		rules:     p.Rules,
 		learner:   p.Learner,
 		prefixes:  p.Prefixes,
+		traffic:   p.Traffic,
 		sessions:  session.NewTable(),
 		outliers:  p.Outliers,
 		observer:  p.Observer,
@@ -184,6 +188,8 @@ func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 	server, id := findSession(config.Session, b.sessions, x)
 	m.describe(x, random, server)
 	m.match(b.prefixes)
+	b.reuse.see(m.known(), x.PromptTokens)
+	m.expect(snapshot.Endpoints, b.traffic.Others()*min(b.reuse.again(), 1))
 	if m.collect(snapshot.Endpoints, b.learner.Speed()); len(m.candidates) == 0 {
 		return scheduling.ErrNoneInSubset
 	}

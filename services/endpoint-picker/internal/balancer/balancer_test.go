@@ -84,7 +84,7 @@ func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 	source.EXPECT().Snapshot().Return(s).Maybe()
 	r := &rig{endpoints: s.Endpoints, outliers: newMockOutliers(t), observed: newMockObserver(t)}
 	r.Balancer = New(Params{
-		Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Configs: leastLoaded(), Rules: rules.New(),
+		Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Traffic: &endpoint.Traffic{}, Configs: leastLoaded(), Rules: rules.New(),
 		Outliers: r.outliers, Observer: r.observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 	r.observed.EXPECT().ObservePick(mock.Anything, nil).Maybe()
@@ -214,7 +214,7 @@ func BenchmarkPick(b *testing.B) {
 		for _, size := range []int{0, 5_000, 67_000} {
 			b.Run(fmt.Sprintf("endpoints=%d/body=%d", n, size), func(b *testing.B) {
 				learner, prefixes := predict.NewLearner(), prefix.NewIndex(24<<20)
-				factory, snapshot := endpoint.NewFactory(learner, prefixes), &datastore.Snapshot{}
+				factory, snapshot := endpoint.NewFactory(learner, prefixes, &endpoint.Traffic{}), &datastore.Snapshot{}
 				for i := range n {
 					address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 1)}), 8000)
 					e := factory.New(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
@@ -222,7 +222,7 @@ func BenchmarkPick(b *testing.B) {
 					snapshot.Endpoints = append(snapshot.Endpoints, e)
 				}
 				balancer := New(Params{
-					Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Configs: soonestFirst(), Rules: rules.New(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
+					Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Traffic: &endpoint.Traffic{}, Configs: soonestFirst(), Rules: rules.New(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
 				})
 				in := request.Incoming{Path: "/v1/chat/completions"}
 				if size > 0 {
@@ -253,14 +253,14 @@ func chat(text string, own int) request.Incoming {
 func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 	t.Parallel()
 	learner, prefixes := predict.NewLearner(), prefix.NewIndex(1<<20)
-	factory := endpoint.NewFactory(learner, prefixes)
+	factory := endpoint.NewFactory(learner, prefixes, &endpoint.Traffic{})
 	snapshot := &datastore.Snapshot{}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"} {
 		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
 		snapshot.Endpoints = append(snapshot.Endpoints, factory.New(d, noon))
 	}
 	b := New(Params{
-		Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Configs: soonestFirst(), Rules: rules.New(),
+		Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Traffic: &endpoint.Traffic{}, Configs: soonestFirst(), Rules: rules.New(),
 		Outliers: silent{}, Observer: silent{}, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 	homes := map[string]string{}
@@ -596,7 +596,7 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: consistent-hash-score
 func TestAnswersTakeRoomInTheCache(t *testing.T) {
 	t.Parallel()
 	learner, prefixes := predict.NewLearner(), prefix.NewIndex(1<<20)
-	e := endpoint.NewFactory(learner, prefixes).New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+	e := endpoint.NewFactory(learner, prefixes, &endpoint.Traffic{}).New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	r := newRig(t, snapshotOf(e))
 	r.prefixes = prefixes
 	ended := func(usage exchange.Usage, pieces int) {
@@ -615,7 +615,7 @@ func TestAnswersTakeRoomInTheCache(t *testing.T) {
 func TestNothingIsRememberedOfRequestsThatGenerateNothing(t *testing.T) {
 	t.Parallel()
 	prefixes := prefix.NewIndex(1 << 20)
-	e := endpoint.NewFactory(predict.NewLearner(), prefixes).New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+	e := endpoint.NewFactory(predict.NewLearner(), prefixes, &endpoint.Traffic{}).New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	r := newRig(t, snapshotOf(e))
 	r.prefixes = prefixes
 	in := chat("text", 0)

@@ -24,7 +24,9 @@ const (
 type memory struct {
 	incoming   request.Request
 	chain      prefix.Chain
-	matched    []int // blocks, by the numbers of caches
+	matched    []int              // blocks, by the numbers of caches
+	home       *endpoint.Endpoint // where others are expected to send what begins alike
+	sharing    float64            // part of the prompt that they will find there if it goes there, and miss if not
 	request    scheduling.Request
 	candidates []scheduling.Candidate
 	scheduling scheduling.Scratch
@@ -90,7 +92,7 @@ func (m *memory) place(x *exchange.Exchange) *endpoint.Lease {
 	case !m.incoming.API.Generates:
 		return e.Acquire()
 	case m.incoming.Stream:
-		return e.Place(x.Arrived, m.uncached(e))
+		return e.Place(x.Arrived, m.prompt(e))
 	default:
 		return e.PlaceUnseen()
 	}
@@ -104,6 +106,15 @@ func (m *memory) match(x *prefix.Index) {
 	x.Match(m.chain.Hashes, m.matched)
 }
 
+// known is how many tokens of the prompt are in some cache.
+func (m *memory) known() int {
+	blocks := 0
+	for _, n := range m.matched {
+		blocks = max(blocks, n)
+	}
+	return blocks * prefix.BlockTokens
+}
+
 // cached is how many tokens of the prompt an endpoint has.
 func (m *memory) cached(e *endpoint.Endpoint) int {
 	cache := e.Cache()
@@ -113,8 +124,51 @@ func (m *memory) cached(e *endpoint.Endpoint) int {
 	return m.matched[cache] * prefix.BlockTokens
 }
 
-// uncached is how many tokens of the prompt an endpoint would have to compute: the last one at least.
-func (m *memory) uncached(e *endpoint.Endpoint) int { return max(m.request.Tokens-m.cached(e), 1) }
+// prompt is what an endpoint would have to do for the request.
+func (m *memory) prompt(e *endpoint.Endpoint) predict.Prompt {
+	p := predict.Prompt{Tokens: max(m.request.Tokens-m.cached(e), 1)}
+	if e == m.home {
+		p.Expected = p.Tokens
+	}
+	return p
+}
+
+// expect finds the home of the prompt: the first endpoint in the order of the first block that is not shared by many
+// prompts. Other pickers of the pool find it too, and so did this one before it was restarted: they agree without
+// talking, and what one of them has sent, another one finds. How much of it is found there is learnt with the speed.
+//
+// They find it only if it went there: sharing is how much of a new prompt others will ask for again, which they would
+// have to compute once more.
+func (m *memory) expect(endpoints []*endpoint.Endpoint, sharing float64) {
+	m.home, m.sharing = nil, sharing
+	shared := m.shared()
+	if shared >= len(m.chain.Hashes) {
+		return
+	}
+	block, highest := m.chain.Hashes[shared], uint64(0)
+	for _, e := range endpoints {
+		if place := scheduling.Rendezvous(block, e.Hash()); place >= highest && e.Health().Usable(m.request.Now) {
+			m.home, highest = e, place
+		}
+	}
+}
+
+// shared is how many blocks of the prompt are in so many caches that they say nothing of where its like went: those that
+// a third endpoint has too. A conversation is in one cache, or in two if it had to move.
+func (m *memory) shared() int {
+	var first, second, third int
+	for _, blocks := range m.matched {
+		switch {
+		case blocks > first:
+			first, second, third = blocks, first, second
+		case blocks > second:
+			second, third = blocks, second
+		case blocks > third:
+			third = blocks
+		}
+	}
+	return third
+}
 
 // collect fills the list of candidates with the endpoints that the gateway allows and that work. If of those that it
 // allows none works, it is all of them.
@@ -142,6 +196,10 @@ func (m *memory) collect(endpoints []*endpoint.Endpoint, speed *predict.Speed) {
 
 func (m *memory) candidate(i int, e *endpoint.Endpoint, speed *predict.Speed) scheduling.Candidate {
 	load, cached := e.Load(), m.cached(e)
-	load.Wait = e.Wait(m.request.Now, speed, max(m.request.Tokens-cached, 1))
+	p := m.prompt(e)
+	load.Wait = e.Wait(m.request.Now, speed, p)
+	if e == m.home {
+		load.Wait = max(load.Wait-e.Factor()*speed.PerToken*m.sharing*float64(p.Tokens), speed.Base)
+	}
 	return scheduling.Candidate{Index: i, Server: e.Server(), Load: load, Matched: cached}
 }

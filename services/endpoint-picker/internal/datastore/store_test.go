@@ -50,7 +50,7 @@ func newHarness(t *testing.T, level zapcore.Level) *harness {
 	core, logs := zaptest.New(level)
 	h := &harness{source: newMockSource(t), observer: newMockObserver(t), prefixes: prefix.NewIndex(1 << 20), logs: logs}
 	h.Store = New(Params{
-		Log: zap.New(core), Pool: "ns/pool", Source: h.source, Factory: endpoint.NewFactory(predict.NewLearner(), h.prefixes),
+		Log: zap.New(core), Pool: "ns/pool", Source: h.source, Factory: endpoint.NewFactory(predict.NewLearner(), h.prefixes, &endpoint.Traffic{}),
 		Observer: h.observer, Clock: clocktesting.NewFakePassiveClock(noon),
 	})
 	h.observer.EXPECT().SetEndpoints(mock.Anything).Run(func(e []*endpoint.Endpoint) { h.told = append(h.told, e) }).Maybe()

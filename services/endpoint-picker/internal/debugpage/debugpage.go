@@ -125,6 +125,7 @@ type speed struct {
 	Base        float64 `json:"baseSeconds"`
 	PerDecoding float64 `json:"perDecodingSeconds"`
 	PerToken    float64 `json:"perTokenSeconds"`
+	Found       float64 `json:"expectedFound"`
 }
 
 type prefixes struct {

@@ -31,7 +31,7 @@ func after(d time.Duration) time.Time { return noon.Add(d) }
 func newPage(t *testing.T) *Page {
 	t.Helper()
 	learner, index := predict.NewLearner(), prefix.NewIndex(1<<20)
-	factory := endpoint.NewFactory(learner, index)
+	factory := endpoint.NewFactory(learner, index, &endpoint.Traffic{})
 	describe := func(pod, address string, rank int) endpoint.Description {
 		return endpoint.Description{
 			Identity: endpoint.Identity{Namespace: "ns", Pod: pod, Address: netip.MustParseAddrPort(address)}, Rank: rank,
@@ -41,7 +41,7 @@ func newPage(t *testing.T) *Page {
 	a, b := factory.New(describe("a", "10.0.0.1:8000", 0), noon), factory.New(describe("b", "[2001:db8::1]:8001", 1), noon)
 	a.Record(a.BeginScrape(after(2500*time.Millisecond)), endpoint.Gauges{Waiting: 1, Running: 4, KVUsage: 0.25, Blocks: 1000})
 	index.Use(a.Cache(), []uint64{1, 2, 3})
-	a.Place(noon, 200)
+	a.Place(noon, predict.Prompt{Tokens: 200})
 	b.RecordFailure(b.BeginScrape(noon))
 	b.Health().Eject("responses", func(int) time.Time { return noon.Add(time.Hour) })
 	picks := NewPicks(2)

@@ -60,6 +60,7 @@ type said struct {
 	Description
 
 	server scheduling.Server
+	hash   uint64 // of its name and port
 }
 
 // An Endpoint is one model server.
@@ -73,6 +74,7 @@ type Endpoint struct {
 	server   *predict.Server
 	prefixes *prefix.Index // nil if there is none
 	cache    int           // its number there
+	traffic  *Traffic      // nil if nobody wants to know
 	blocks   atomic.Int64  // of the cache, as its page said last
 
 	acquired atomic.Int64 // leases, ever
@@ -129,7 +131,8 @@ func (e *Endpoint) Identity() Identity { return e.identity }
 
 // Describe takes a newer description of the endpoint.
 func (e *Endpoint) Describe(d Description) {
-	e.said.Store(&said{Description: d, server: scheduling.Server{Name: d.Namespace + "/" + d.Pod, Address: d.Address, Labels: d.Labels}})
+	server := scheduling.Server{Name: d.Namespace + "/" + d.Pod, Address: d.Address, Labels: d.Labels}
+	e.said.Store(&said{Description: d, server: server, hash: server.Hash()})
 }
 
 // Description returns what was last said of the endpoint. It must not be changed.
@@ -141,6 +144,9 @@ func (e *Endpoint) Server() *scheduling.Server { return &e.said.Load().server }
 // Health says whether the endpoint works.
 func (e *Endpoint) Health() *Health { return &e.health }
 
+// Hash stands for the endpoint's name and port. It is the same in all pickers.
+func (e *Endpoint) Hash() uint64 { return e.said.Load().hash }
+
 // Address returns "ip:port", an IPv6 address in brackets.
 func (e *Endpoint) Address() string { return e.address }
 
@@ -150,11 +156,10 @@ func (e *Endpoint) Acquire() *Lease {
 	return &Lease{endpoint: e, acquired: e.acquired.Add(1), probe: e.health.Placed()}
 }
 
-// Place is Acquire for a request whose answer will be seen to begin, and of which so many tokens are not in the
-// endpoint's cache.
-func (e *Endpoint) Place(now time.Time, tokens int) *Lease {
+// Place is Acquire for a request whose answer will be seen to begin.
+func (e *Endpoint) Place(now time.Time, p predict.Prompt) *Lease {
 	l := e.Acquire()
-	l.request = e.server.Begin(now, tokens)
+	l.request = e.server.Begin(now, p)
 	return l
 }
 
@@ -165,13 +170,13 @@ func (e *Endpoint) PlaceUnseen() *Lease {
 	return l
 }
 
-// Wait estimates the seconds to the first token of a request that is placed now and has so many tokens that are not in
-// the endpoint's cache. What the last sample has more than we placed is the work of others.
-func (e *Endpoint) Wait(now time.Time, speed *predict.Speed, tokens int) float64 {
+// Wait estimates the seconds to the first token of a request that is placed now. What the last sample has more than we
+// placed is the work of others.
+func (e *Endpoint) Wait(now time.Time, speed *predict.Speed, p predict.Prompt) float64 {
 	s := e.sample.Load()
 	others := max(s.Waiting+s.Running-float64(s.acquired-s.released), 0)
 	waiting := min(others, s.Waiting)
-	return e.server.Wait(now, speed, tokens, predict.Others{Waiting: waiting, Running: others - waiting})
+	return e.server.Wait(now, speed, p, predict.Others{Waiting: waiting, Running: others - waiting})
 }
 
 // Cache returns the number of the endpoint's cache in the index of prefixes, -1 if there is none.
@@ -191,6 +196,10 @@ func (e *Endpoint) Record(m Mark, g Gauges) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sample.Store(&sample{Gauges: g, Mark: m, taken: true})
+	if e.traffic != nil {
+		total := g.Waiting + g.Running
+		e.traffic.see(max(total-float64(m.acquired-m.released), 0), total)
+	}
 	e.refusals.Store(0)
 	if e.failing.Load() != nil {
 		e.failing.Store(nil)

@@ -311,9 +311,13 @@ func TestWaitSeesOurRequestsAndThoseOfOthers(t *testing.T) {
 	t.Parallel()
 	learner := predict.NewLearner()
 	e := New(Description{Identity: Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon, learner.NewServer())
-	wait := func() float64 { return e.Wait(noon, learner.Speed(), 100) }
+	wait := func() float64 { return e.Wait(noon, learner.Speed(), predict.Prompt{Tokens: 100}) }
+	elsewhere := New(Description{Identity: Identity{Address: netip.MustParseAddrPort("10.0.0.2:8000")}}, noon, learner.NewServer())
+	for range 3 {
+		elsewhere.PlaceUnseen()
+	}
 	idle := wait()
-	placed := e.Place(noon, 1000)
+	placed := e.Place(noon, predict.Prompt{Tokens: 1000})
 	owed := wait()
 	assert.Greater(t, owed, idle)
 	scrape(e, noon, Gauges{Waiting: 1})
@@ -331,7 +335,7 @@ func TestWaitSeesOurRequestsAndThoseOfOthers(t *testing.T) {
 	placed.First(noon)
 	assert.InDelta(t, idle, wait(), 1e-9)
 	e.PlaceUnseen().Abandon(noon)
-	e.Place(noon, 1000).Abandon(noon)
+	e.Place(noon, predict.Prompt{Tokens: 1000}).Abandon(noon)
 	scrape(e, after(1), Gauges{})
 	assert.InDelta(t, idle, wait(), 1e-9)
 	assert.InDelta(t, 1, e.Factor(), 1e-9)
@@ -340,7 +344,7 @@ func TestWaitSeesOurRequestsAndThoseOfOthers(t *testing.T) {
 func TestPageTellsTheIndexHowLargeTheCacheIs(t *testing.T) {
 	t.Parallel()
 	x := prefix.NewIndex(1 << 20)
-	e := NewFactory(predict.NewLearner(), x).New(Description{Identity: Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+	e := NewFactory(predict.NewLearner(), x, &Traffic{}).New(Description{Identity: Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	chain := []uint64{1, 2, 3, 4}
 	x.Use(e.Cache(), chain)
 	matched := func() int {

@@ -15,17 +15,18 @@ const usualBlocks = 30_000
 type Factory struct {
 	learner  *predict.Learner
 	prefixes *prefix.Index
+	traffic  *Traffic
 }
 
 // NewFactory returns a Factory that has made nothing.
-func NewFactory(l *predict.Learner, x *prefix.Index) *Factory {
-	return &Factory{learner: l, prefixes: x}
+func NewFactory(l *predict.Learner, x *prefix.Index, t *Traffic) *Factory {
+	return &Factory{learner: l, prefixes: x, traffic: t}
 }
 
 // New returns an endpoint that is known since the given time.
 func (f *Factory) New(d Description, since time.Time) *Endpoint {
 	e := New(d, since, f.learner.NewServer())
-	e.prefixes, e.cache = f.prefixes, f.prefixes.Add(usualBlocks)
+	e.prefixes, e.cache, e.traffic = f.prefixes, f.prefixes.Add(usualBlocks), f.traffic
 	return e
 }
 

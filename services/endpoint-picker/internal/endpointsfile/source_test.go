@@ -219,7 +219,7 @@ func (b *bench) run(t *testing.T) *datastore.Store {
 	t.Helper()
 	store := datastore.New(datastore.Params{
 		Log: zap.NewNop(), Pool: b.path, Source: b.source, Observer: nobody{}, Clock: clock.RealClock{},
-		Factory: endpoint.NewFactory(predict.NewLearner(), prefix.NewIndex(1<<20)),
+		Factory: endpoint.NewFactory(predict.NewLearner(), prefix.NewIndex(1<<20), &endpoint.Traffic{}),
 	})
 	require.NoError(t, b.source.OnChange(store.Changed))
 	ctx, cancel := context.WithCancel(context.Background())

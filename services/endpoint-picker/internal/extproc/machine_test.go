@@ -57,7 +57,7 @@ func (o *one) Pick(x *exchange.Exchange) *exchange.Refusal {
 	private := x.Remove
 	x.Placement = o.placement
 	x.Remove = append(private, x.Remove...)
-	x.Endpoint, x.Lease, x.Destination, x.Scores = o.endpoint, o.endpoint.Place(noon, 1000), o.endpoint.Address(), o.scores
+	x.Endpoint, x.Lease, x.Destination, x.Scores = o.endpoint, o.endpoint.Place(noon, predict.Prompt{Tokens: 1000}), o.endpoint.Address(), o.scores
 	return nil
 }
 
@@ -485,7 +485,9 @@ func TestFirstPieceOfAnAnswerIsItsFirstToken(t *testing.T) {
 			t.Parallel()
 			picker := newOne()
 			m := NewMachine(picker, options())
-			wait := func() float64 { return picker.endpoint.Wait(noon, predict.NewLearner().Speed(), 1) }
+			wait := func() float64 {
+				return picker.endpoint.Wait(noon, predict.NewLearner().Speed(), predict.Prompt{Tokens: 1})
+			}
 			for _, s := range append([]Message{headersEnd(FullDuplex)}, tt.steps...) {
 				_, err := m.Step(&s, nil)
 				require.NoError(t, err)

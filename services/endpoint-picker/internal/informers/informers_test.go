@@ -91,7 +91,7 @@ func (w *world) follow(t *testing.T, pods *Pods, i *Informers) {
 	t.Helper()
 	w.store = datastore.New(datastore.Params{
 		Log: zap.NewNop(), Pool: "ns/pool", Source: i, Observer: nobody{}, Clock: clock.RealClock{},
-		Factory: endpoint.NewFactory(predict.NewLearner(), prefix.NewIndex(1<<20)),
+		Factory: endpoint.NewFactory(predict.NewLearner(), prefix.NewIndex(1<<20), &endpoint.Traffic{}),
 	})
 	require.NoError(t, i.OnChange(w.store.Changed))
 	ctx, cancel := context.WithCancel(context.Background())

@@ -27,7 +27,7 @@ type engine struct {
 
 // serve sends a request and answers it at once, with so many answers under way.
 func (e *engine) serve(at float64, tokens int) {
-	r := e.Begin(after(at), tokens)
+	r := e.Begin(after(at), Prompt{Tokens: tokens})
 	e.free = max(e.free, at) + e.slow*e.first(float64(e.decoding.Load()), float64(tokens))
 	r.First(after(e.free))
 	r.End()
@@ -64,6 +64,31 @@ func TestLearner_FindsTheSpeedOfThePool(t *testing.T) {
 	}
 }
 
+func TestLearner_FindsHowMuchOfWhatIsExpectedIsThere(t *testing.T) {
+	t.Parallel()
+	for _, found := range []float64{0, 0.3, 0.9} {
+		random := rand.New(rand.NewPCG(3, 3))
+		l := NewLearner()
+		e := &engine{Server: l.NewServer(), Speed: Speed{Base: 0.01, PerToken: 40e-6}, slow: 1}
+		for i := range 3000 {
+			p := Prompt{Tokens: random.IntN(4000)}
+			if i%2 == 0 {
+				p.Expected = p.Tokens
+			}
+			hidden := 0
+			if random.Float64() < found { // all of it, or nothing
+				hidden = p.Expected
+			}
+			r := e.Begin(after(e.free+1), p)
+			e.free += 1 + e.first(0, float64(p.Tokens-hidden))
+			r.First(after(e.free))
+			r.End()
+		}
+		assert.InDelta(t, found, l.Speed().Found, 0.12)
+		assert.InDelta(t, 1000-1000*l.Speed().Found, l.Speed().Uncached(Prompt{Tokens: 1000, Expected: 1000}), 1e-9)
+	}
+}
+
 func TestLearner_IsUsableFromTheFirstRequestOn(t *testing.T) {
 	t.Parallel()
 	assert.InDelta(t, prior.Base, NewLearner().Speed().Base, 1e-9)
@@ -93,7 +118,7 @@ func TestFactor_TellsASlowServerFromAFastOne(t *testing.T) {
 	}
 	assert.InEpsilon(t, 4, engines[3].Factor()/engines[0].Factor(), 0.25, "drawn a little towards 1")
 	assert.InEpsilon(t, 1, engines[1].Factor()/engines[0].Factor(), 0.15)
-	assert.InDelta(t, engines[3].Wait(noon, l.Speed(), 100, Others{})/engines[0].Wait(noon, l.Speed(), 100, Others{}), engines[3].Factor()/engines[0].Factor(), 1e-9)
+	assert.InDelta(t, engines[3].Wait(noon, l.Speed(), Prompt{Tokens: 100}, Others{})/engines[0].Wait(noon, l.Speed(), Prompt{Tokens: 100}, Others{}), engines[3].Factor()/engines[0].Factor(), 1e-9)
 }
 
 func TestWait(t *testing.T) {
@@ -107,21 +132,25 @@ func TestWait(t *testing.T) {
 	}{
 		{name: "idle", do: func(*Server) {}, want: 0.010 + 0.010},
 		{name: "answers under way", do: func(s *Server) { s.decoding.Store(5) }, want: 0.010 + 0.005 + 0.010},
-		{name: "prompts owed", do: func(s *Server) { s.Begin(noon, 300) }, want: 0.010 + 0.040},
-		{name: "part of them done", do: func(s *Server) { s.Begin(noon, 300) }, at: 0.020, want: 0.010 + 0.040 - 0.75*0.020},
-		{name: "just due", do: func(s *Server) { s.Begin(noon, 300) }, at: 0.040, want: 0.010 + 0.040 - 0.75*0.040},
-		{name: "overdue", do: func(s *Server) { s.Begin(noon, 300) }, at: 0.140, want: 0.010 + 0.040 - 0.75*0.040 + 0.100},
+		{name: "prompts owed", do: func(s *Server) { s.Begin(noon, Prompt{Tokens: 300}) }, want: 0.010 + 0.040},
+		{name: "part of them done", do: func(s *Server) { s.Begin(noon, Prompt{Tokens: 300}) }, at: 0.020, want: 0.010 + 0.040 - 0.75*0.020},
+		{name: "just due", do: func(s *Server) { s.Begin(noon, Prompt{Tokens: 300}) }, at: 0.040, want: 0.010 + 0.040 - 0.75*0.040},
+		{name: "overdue", do: func(s *Server) { s.Begin(noon, Prompt{Tokens: 300}) }, at: 0.140, want: 0.010 + 0.040 - 0.75*0.040 + 0.100},
 		{
 			name: "overdue as of the next, not of all", at: 0.060, want: 0.010 + 0.070 - 0.75*0.040 + 0.020,
-			do: func(s *Server) { s.Begin(noon, 300); s.Begin(noon, 300) },
+			do: func(s *Server) { s.Begin(noon, Prompt{Tokens: 300}); s.Begin(noon, Prompt{Tokens: 300}) },
 		},
 		{
 			name: "progress", at: 0.040, want: 0.010 + 0.001 + 0.040,
-			do: func(s *Server) { r := s.Begin(noon, 300); s.Begin(noon, 300); r.First(after(0.040)) },
+			do: func(s *Server) {
+				r := s.Begin(noon, Prompt{Tokens: 300})
+				s.Begin(noon, Prompt{Tokens: 300})
+				r.First(after(0.040))
+			},
 		},
 		{name: "an answer in one piece", do: func(s *Server) { s.BeginUnseen() }, at: 9, want: 0.010 + 0.001 + 0.010},
-		{name: "a clock that went back", do: func(s *Server) { s.Begin(noon, 300) }, at: -1, want: 0.010 + 0.040},
-		{name: "gone", do: func(s *Server) { r := s.Begin(noon, 300); r.End() }, at: 5, want: 0.010 + 0.010},
+		{name: "a clock that went back", do: func(s *Server) { s.Begin(noon, Prompt{Tokens: 300}) }, at: -1, want: 0.010 + 0.040},
+		{name: "gone", do: func(s *Server) { r := s.Begin(noon, Prompt{Tokens: 300}); r.End() }, at: 5, want: 0.010 + 0.010},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -129,7 +158,7 @@ func TestWait(t *testing.T) {
 			s := NewLearner().NewServer()
 			tt.do(s)
 			s.factor.Store(math.Float64bits(1))
-			assert.InDelta(t, tt.want, s.Wait(after(tt.at), speed, 100, Others{}), 1e-9)
+			assert.InDelta(t, tt.want, s.Wait(after(tt.at), speed, Prompt{Tokens: 100}, Others{}), 1e-9)
 		})
 	}
 }
@@ -138,16 +167,19 @@ func TestWait_CountsTheRequestsOfOthers(t *testing.T) {
 	t.Parallel()
 	speed := &Speed{Base: 0.010, PerDecoding: 0.001, PerToken: 100e-6}
 	s := NewLearner().NewServer()
-	assert.InDelta(t, 0.010+0.005+0.070, s.Wait(noon, speed, 100, Others{Waiting: 2, Running: 5}), 1e-9)
-	s.Begin(noon, 300)
-	assert.InDelta(t, 0.010+0.005+0.100, s.Wait(noon, speed, 100, Others{Waiting: 2, Running: 5}), 1e-9)
+	assert.InDelta(t, 0.010+0.005+0.070, s.Wait(noon, speed, Prompt{Tokens: 100}, Others{Waiting: 2, Running: 5}), 1e-9)
+	s.Begin(noon, Prompt{Tokens: 300})
+	assert.InDelta(t, 0.010+0.030+0.210+0.010, s.Wait(noon, speed, Prompt{Tokens: 100}, Others{Running: 7}), 1e-9,
+		"all of ours wait for their first token: so do theirs, though their prompts are in the batch")
+	s.BeginUnseen()
+	assert.InDelta(t, 0.010+0.0035+0.001+0.030+0.105+0.010, s.Wait(noon, speed, Prompt{Tokens: 100}, Others{Running: 7}), 1e-9, "half of ours do")
 }
 
 func TestRequest_CountsOnceWhateverIsSaidOfIt(t *testing.T) {
 	t.Parallel()
 	s := NewLearner().NewServer()
 	counts := func() [3]int64 { return [3]int64{s.waiting.Load(), s.owed.Load(), s.decoding.Load()} }
-	r := s.Begin(noon, 7)
+	r := s.Begin(noon, Prompt{Tokens: 7})
 	assert.Equal(t, [3]int64{1, 7, 0}, counts())
 	r.First(after(1))
 	r.First(after(2))
@@ -156,7 +188,7 @@ func TestRequest_CountsOnceWhateverIsSaidOfIt(t *testing.T) {
 	r.End()
 	r.First(after(3))
 	assert.Equal(t, [3]int64{}, counts())
-	r = s.Begin(noon, 7)
+	r = s.Begin(noon, Prompt{Tokens: 7})
 	r.End()
 	r.End()
 	assert.Equal(t, [3]int64{}, counts())
@@ -174,15 +206,15 @@ func TestStep_IsLearntAsOne(t *testing.T) {
 	t.Parallel()
 	l := NewLearner()
 	s := l.NewServer()
-	first := s.Begin(noon, 1000)
-	second := s.Begin(after(0.010), 500)
+	first := s.Begin(noon, Prompt{Tokens: 1000})
+	second := s.Begin(after(0.010), Prompt{Tokens: 500})
 	first.First(after(0.100))
 	second.First(after(0.1005)) // computed in the same step
-	assert.Equal(t, step{began: noon, ended: after(0.100), tokens: 1500}, s.step)
-	third := s.Begin(after(0.020), 100)
+	assert.Equal(t, step{began: noon, ended: after(0.100), observation: observation{tokens: 1500}}, s.step)
+	third := s.Begin(after(0.020), Prompt{Tokens: 100})
 	third.First(after(0.150))
-	assert.Equal(t, step{before: after(0.100), began: after(0.020), ended: after(0.150), tokens: 100, decoding: 2}, s.step)
-	fourth := s.Begin(after(1), 1)
+	assert.Equal(t, step{before: after(0.100), began: after(0.020), ended: after(0.150), observation: observation{tokens: 100, decoding: 2}}, s.step)
+	fourth := s.Begin(after(1), Prompt{Tokens: 1})
 	seen := s.observed
 	fourth.First(after(1.1))
 	assert.InDelta(t, 0.050, s.observed-seen*forgetServer, 1e-9, "the third was computed after the second")
@@ -212,8 +244,8 @@ func TestServer_IsSafeForAllAtOnce(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(worker), 0))
 			for i := range 1000 {
 				at := after(float64(i) / 100)
-				r := s.Begin(at, random.IntN(100))
-				assert.False(t, math.IsNaN(s.Wait(at, l.Speed(), 10, Others{})))
+				r := s.Begin(at, Prompt{Tokens: random.IntN(100)})
+				assert.False(t, math.IsNaN(s.Wait(at, l.Speed(), Prompt{Tokens: 10}, Others{})))
 				if random.IntN(3) > 0 {
 					r.First(at.Add(time.Duration(random.IntN(int(time.Second)))))
 				}
@@ -230,11 +262,11 @@ func TestServer_IsSafeForAllAtOnce(t *testing.T) {
 func BenchmarkWait(b *testing.B) {
 	l := NewLearner()
 	s := l.NewServer()
-	s.Begin(noon, 300)
+	s.Begin(noon, Prompt{Tokens: 300})
 	speed := l.Speed()
 	b.ReportAllocs()
 	for b.Loop() {
-		s.Wait(noon, speed, 100, Others{})
+		s.Wait(noon, speed, Prompt{Tokens: 100}, Others{})
 	}
 }
 

@@ -60,8 +60,13 @@ func (s ConsistentHashScorer) limit(candidates []Candidate) float64 {
 	return math.Ceil(s.Bound * requests / float64(len(candidates)))
 }
 
-// rendezvous is the endpoint's place in the order of a prompt's beginning: the highest is the first. The port tells the
-// endpoints of one pod apart; the address does not count, as a pod that comes back under its name has another.
-func rendezvous(beginning uint64, server *Server) uint64 {
-	return mix(mix(xxhash.Sum64String(server.Name)+uint64(server.Address.Port())) ^ mix(beginning))
-}
+// Hash stands for the endpoint. The port tells the endpoints of one pod apart; the address does not count, as a pod that
+// comes back under its name has another.
+func (s *Server) Hash() uint64 { return mix(xxhash.Sum64String(s.Name) + uint64(s.Address.Port())) }
+
+// rendezvous is the endpoint's place in the order of a prompt's beginning: the highest is the first.
+func rendezvous(beginning uint64, server *Server) uint64 { return Rendezvous(beginning, server.Hash()) }
+
+// Rendezvous is the place of a server, by its hash, in the order of servers that a prompt has, by a hash of it: the
+// highest is the first. Pickers that see the same servers agree on it.
+func Rendezvous(prompt, server uint64) uint64 { return mix(server ^ mix(prompt)) }
