@@ -103,11 +103,12 @@ type member struct {
 func newReplica(f *fleet, random *rand.Rand) *replica {
 	scraping := modelserver.DefaultOptions()
 	learner, prefixes := predict.NewLearner(), prefix.NewIndex(indexBytes)
+	traffic := &endpoint.Traffic{}
 	r := &replica{
 		timeline: f.timeline,
 		random:   random,
 		config:   pickerconfig.Default(pickerconfig.Options{StaleAfter: scraping.StaleAfter}),
-		factory:  endpoint.NewFactory(learner, prefixes),
+		factory:  endpoint.NewFactory(learner, prefixes, traffic),
 		detector: outlier.New(outlier.Params{
 			Options: outlier.DefaultOptions(), Log: zap.NewNop(), Observer: unobserved{}, Clock: f.timeline,
 		}),
@@ -115,7 +116,7 @@ func newReplica(f *fleet, random *rand.Rand) *replica {
 		snapshot: &datastore.Snapshot{},
 	}
 	r.balancer = balancer.New(balancer.Params{
-		Snapshots: r, Configs: r, Rules: rules.New(), Learner: learner, Prefixes: prefixes,
+		Snapshots: r, Configs: r, Rules: rules.New(), Learner: learner, Prefixes: prefixes, Traffic: traffic,
 		Outliers: r.detector, Observer: unobserved{}, Clock: f.timeline, Random: random.Uint64,
 	})
 	return r
