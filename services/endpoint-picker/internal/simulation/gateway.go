@@ -70,8 +70,8 @@ func (v *visit) ended(j *job) {
 			v.show()
 		}
 		v.placement.ended(j.arrival)
+		v.settle(j)
 	})
-	v.settle(j)
 }
 
 // lost hears that the server has died. If the client has seen nothing yet the request can be sent to another.
@@ -80,8 +80,10 @@ func (v *visit) lost(j *job) {
 		v.refused(j.arrival)
 		return
 	}
-	v.timeline.after(hop, v.placement.lost)
-	v.settle(j)
+	v.timeline.after(hop, func() {
+		v.placement.lost()
+		v.settle(j)
+	})
 }
 
 // refused makes an error of the gateway of it, and tries again.

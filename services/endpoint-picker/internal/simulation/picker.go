@@ -87,6 +87,7 @@ type replica struct {
 	detector *outlier.Detector
 	balancer *balancer.Balancer
 	interval time.Duration // between scrapes
+	body     []byte        // of the request that is picked for
 
 	members  []*member
 	snapshot *datastore.Snapshot
@@ -187,7 +188,8 @@ func (r *replica) scrape(m *member) {
 
 // choose shows the request to the picker, as the stream of a gateway does.
 func (r *replica) choose(a *arrival) (placement, bool) {
-	x := &exchange.Exchange{Incoming: request.Incoming{Path: "/v1/chat/completions", Body: a.body()}}
+	r.body = a.appendBody(r.body[:0])
+	x := &exchange.Exchange{Incoming: request.Incoming{Path: "/v1/chat/completions", Body: r.body}}
 	x.Began, x.Arrived = r.timeline.Now(), r.timeline.Now()
 	if r.balancer.Pick(x) != nil {
 		return nil, false

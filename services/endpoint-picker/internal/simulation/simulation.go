@@ -35,16 +35,18 @@ type Trace struct {
 	scenario Scenario
 	seed     uint64
 	arrivals []*arrival
+	contents int // different blocks of all of them
 }
 
 // Trace makes the requests of a seed.
 func (s Scenario) Trace(seed uint64) *Trace {
-	return &Trace{scenario: s, seed: seed, arrivals: s.Workload.generate(seed, s.Warm, s.Measured)}
+	arrivals, contents := s.Workload.generate(seed, s.Warm, s.Measured)
+	return &Trace{scenario: s, seed: seed, arrivals: arrivals, contents: contents}
 }
 
 // Run runs the requests under a policy, from the first to the end of the last.
 func (t *Trace) Run(p Policy) Result {
-	f := &fleet{timeline: &timeline{}, seed: t.seed}
+	f := &fleet{timeline: &timeline{}, seed: t.seed, contents: t.contents}
 	f.chooser = p.start(f)
 	for _, e := range t.scenario.Servers {
 		f.add(e)
@@ -66,11 +68,12 @@ type fleet struct {
 	timeline *timeline
 	chooser  chooser
 	seed     uint64
+	contents int
 	servers  []*server // by number, the dead too
 }
 
 func (f *fleet) add(e Engine) {
-	s := &server{batch: batch{Engine: e}, timeline: f.timeline, cache: newBlockCache(e.Blocks), number: len(f.servers)}
+	s := &server{batch: batch{Engine: e}, timeline: f.timeline, cache: newBlockCache(e.Blocks, f.contents), number: len(f.servers)}
 	f.servers = append(f.servers, s)
 	f.chooser.join(s)
 }

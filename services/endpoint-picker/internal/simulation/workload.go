@@ -1,11 +1,14 @@
 package simulation
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -16,9 +19,21 @@ const (
 	modelName     = "base-model"
 )
 
+// message is what one side says.
 type message struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
+	role, text string
+	json       []byte // of the whole
+}
+
+func newMessage(role, text string) message {
+	made, err := json.Marshal(struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}{role, text})
+	if err != nil {
+		panic(err) // not reached: it is all text
+	}
+	return message{role: role, text: text, json: made}
 }
 
 // arrival is one request: what is asked, when, and what the answer will be. It is never changed.
@@ -28,41 +43,32 @@ type arrival struct {
 	group       int // its prefix, or its conversation
 	messages    []message
 	stream      bool
-	prompt, out int      // tokens
-	chain       []uint64 // hashes of the blocks of prompt and answer, each of all before it too
+	prompt, out int     // tokens
+	chain       []int32 // numbers of the blocks of prompt and answer: the same where all up to there is the same
 	measured    bool
 }
 
 // promptChain is that of the blocks that may be found in a cache. The last token is always computed, so it is never all.
-func (a *arrival) promptChain() []uint64 { return a.chain[:(a.prompt-1)/blockTokens] }
+func (a *arrival) promptChain() []int32 { return a.chain[:(a.prompt-1)/blockTokens] }
 
 // blocks is how many prompt and answer take.
 func (a *arrival) blocks() int { return (a.prompt + a.out + blockTokens - 1) / blockTokens }
 
-// body is the request as a client of OpenAI's API writes it. The model comes now first, now last.
-func (a *arrival) body() []byte {
-	type options struct {
-		MaxTokens int  `json:"max_tokens"`
-		Stream    bool `json:"stream"`
-	}
-	o := options{MaxTokens: 512, Stream: a.stream}
-	var v any = struct {
-		Model    string    `json:"model"`
-		Messages []message `json:"messages"`
-		options
-	}{modelName, a.messages, o}
+// appendBody appends the request as a client of OpenAI's API writes it. The model comes now first, now last.
+func (a *arrival) appendBody(body []byte) []byte {
+	const model = `"model":"` + modelName + `"`
+	first, last := model, fmt.Sprintf(`"max_tokens":512,"stream":%t`, a.stream)
 	if a.number%2 == 1 {
-		v = struct {
-			Messages []message `json:"messages"`
-			options
-			Model string `json:"model"`
-		}{a.messages, o, modelName}
+		first, last = last, model
 	}
-	body, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // not reached: it is all text and numbers
+	body = append(body, "{"+first+`,"messages":[`...)
+	for i := range a.messages {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = append(body, a.messages[i].json...)
 	}
-	return body
+	return append(body, "],"+last+"}"...)
 }
 
 // A Workload is a kind of traffic.
@@ -90,40 +96,45 @@ type generator struct {
 	*rand.Rand
 	Workload
 
-	corpus    string
 	warm, end time.Duration
 	arrivals  []*arrival
+	contents  map[uint64]int32 // numbers of blocks, by the hash of all up to there
+	scratch   []byte
 }
 
-// generate makes the arrivals of a workload, in their order.
-func (w Workload) generate(seed uint64, warm, measured time.Duration) []*arrival {
-	r := rand.New(rand.NewPCG(seed, 0x5eed))
-	g := &generator{Rand: r, Workload: w, corpus: prose(r, 1<<20), warm: warm, end: warm + measured}
+// generate makes the arrivals of a workload, in their order. It returns how many different blocks they have, too.
+func (w Workload) generate(seed uint64, warm, measured time.Duration) (arrivals []*arrival, contents int) {
+	g := &generator{
+		Rand: rand.New(rand.NewPCG(seed, 0)), Workload: w, warm: warm, end: warm + measured, contents: map[uint64]int32{},
+	}
 	w.fill(g)
-	slices.SortStableFunc(g.arrivals, func(a, b *arrival) int { return int(a.at - b.at) })
+	slices.SortStableFunc(g.arrivals, func(a, b *arrival) int { return cmp.Compare(a.at, b.at) })
 	for i, a := range g.arrivals {
 		a.number = i
 	}
-	return g.arrivals
+	return g.arrivals, len(g.contents)
 }
 
-// prose makes characters of words, with punctuation, quotes and line breaks that JSON must escape.
-func prose(r *rand.Rand, n int) string {
+// corpus is what all texts are cut from: words, with punctuation, quotes and line breaks that JSON must escape.
+var corpus = sync.OnceValue(func() string {
+	const size = 1 << 20
+	r := rand.New(rand.NewPCG(7, 7))
 	ends := []string{" ", " ", " ", " ", " ", " ", " ", " ", ", ", ". ", "\n", " \"", "\" ", "; "}
 	var b strings.Builder
-	for b.Len() < n {
+	for b.Len() < size {
 		for range 2 + r.IntN(8) {
 			b.WriteByte(byte('a' + r.IntN(26)))
 		}
 		b.WriteString(ends[r.IntN(len(ends))])
 	}
-	return b.String()[:n]
-}
+	return b.String()
+})
 
 // text is a piece of the corpus of so many tokens.
 func (g *generator) text(tokens int) string {
-	from := g.IntN(len(g.corpus) - tokens*charsPerToken)
-	return g.corpus[from : from+tokens*charsPerToken]
+	all := corpus()
+	from := g.IntN(len(all) - tokens*charsPerToken)
+	return all[from : from+tokens*charsPerToken]
 }
 
 // poisson calls back at each arrival of a Poisson process.
@@ -161,26 +172,33 @@ func (g *generator) add(d draft) {
 	if d.at < 0 || d.at >= g.end {
 		return
 	}
-	var b strings.Builder
-	for _, m := range d.messages {
-		b.WriteString("<|" + m.Role + "|>" + m.Content)
+	text := g.scratch[:0]
+	for i := range d.messages {
+		m := &d.messages[i]
+		text = append(append(append(append(text, "<|"...), m.role...), "|>"...), m.text...)
 	}
-	b.WriteString("<|assistant|>")
-	prompt := (b.Len() + charsPerToken - 1) / charsPerToken
-	b.WriteString(d.answer)
+	text = append(text, "<|assistant|>"...)
+	prompt := (len(text) + charsPerToken - 1) / charsPerToken
+	text = append(text, d.answer...)
+	g.scratch = text
 	g.arrivals = append(g.arrivals, &arrival{
 		at: d.at, group: d.group, messages: d.messages, stream: g.Float64() >= g.whole, prompt: prompt, out: d.out,
-		chain: chain(b.String()), measured: d.at >= g.warm,
+		chain: g.chain(text), measured: d.at >= g.warm,
 	})
 }
 
-// chain cuts a text into blocks as a model server would, whose tokens are not the picker's.
-func chain(text string) []uint64 {
+// chain cuts a text into blocks as a model server would, whose tokens are not the picker's, and numbers them.
+func (g *generator) chain(text []byte) []int32 {
 	const size, odd = blockTokens * charsPerToken, 1099511628211
-	made, last := make([]uint64, 0, len(text)/size), uint64(0)
+	made, last := make([]int32, 0, len(text)/size), uint64(0)
 	for ; len(text) >= size; text = text[size:] {
-		last = last*odd + xxhash.Sum64String(text[:size])*31
-		made = append(made, last|1) // 0 stands for nothing
+		last = last*odd + xxhash.Sum64(text[:size])
+		number, known := g.contents[last]
+		if !known {
+			number = int32(len(g.contents))
+			g.contents[last] = number
+		}
+		made = append(made, number)
 	}
 	return made
 }
@@ -198,10 +216,10 @@ type Prefixes struct {
 func (p Prefixes) Workload(rate float64) Workload { return Workload{rate: rate, fill: p.fill} }
 
 func (p Prefixes) fill(g *generator) {
-	var prefixes []string
+	var prefixes []message
 	upTo, sum := make([]float64, p.Count), 0.0
 	for i := range p.Count {
-		prefixes = append(prefixes, g.text(p.Tokens))
+		prefixes = append(prefixes, newMessage("system", g.text(p.Tokens)))
 		sum += math.Pow(float64(i+1), -p.Skew)
 		upTo[i] = sum
 	}
@@ -210,7 +228,7 @@ func (p Prefixes) fill(g *generator) {
 		i, _ := slices.BinarySearch(upTo, g.Float64()*sum)
 		out := p.Answer/4 + g.IntN(p.Answer*3/2)
 		g.add(draft{at: at, group: groups[i], out: out, answer: g.text(out), messages: []message{
-			{"system", prefixes[i]}, {"user", g.text(p.Own/2 + g.IntN(p.Own))},
+			prefixes[i], newMessage("user", g.text(p.Own/2+g.IntN(p.Own))),
 		}})
 	})
 }
@@ -224,20 +242,20 @@ func converse(g *generator) {
 		gap       = 4 * time.Second
 		perToken  = 15 * time.Millisecond // of an answer that somebody reads
 	)
-	var system []string
+	var system []message
 	for range 4 {
-		system = append(system, g.text(512))
+		system = append(system, newMessage("system", g.text(512)))
 	}
 	group := 0
 	g.poisson(g.rate/meanTurns, -2*meanTurns*gap, func(at time.Duration) {
 		group++
-		said := []message{{"system", system[g.IntN(len(system))]}}
+		said := []message{system[g.IntN(len(system))]}
 		for range 2 + g.IntN(2*meanTurns-3) {
 			out := 64 + g.IntN(192)
-			said = append(said, message{"user", g.text(g.pareto(50, 4000, 0.5))})
+			said = append(said, newMessage("user", g.text(g.pareto(50, 4000, 0.5))))
 			answer := g.text(out)
 			g.add(draft{at: at, group: group, out: out, answer: answer, messages: slices.Clone(said)})
-			said = append(said, message{"assistant", answer})
+			said = append(said, newMessage("assistant", answer))
 			at += time.Duration(out)*perToken + time.Duration(g.ExpFloat64()*float64(gap)*0.6)
 		}
 	})
@@ -248,19 +266,19 @@ func converse(g *generator) {
 func Mixed(rate float64) Workload { return Workload{rate: rate, fill: mix} }
 
 func mix(g *generator) {
-	var shared []string
+	var shared []message
 	for range 16 {
-		shared = append(shared, g.text(1024))
+		shared = append(shared, newMessage("system", g.text(1024)))
 	}
 	count := len(shared)
 	g.poisson(g.rate, 0, func(at time.Duration) {
 		count++
 		group, said := count, []message{}
 		if i := g.IntN(4 * len(shared)); i < len(shared) {
-			group, said = i, append(said, message{"system", shared[i]})
+			group, said = i, append(said, shared[i])
 		}
 		out := g.pareto(16, 512, 0.6)
-		said = append(said, message{"user", g.text(g.pareto(200, 16000, 0.7))})
+		said = append(said, newMessage("user", g.text(g.pareto(200, 16000, 0.7))))
 		g.add(draft{at: at, group: group, out: out, answer: g.text(out), messages: said})
 	})
 }
