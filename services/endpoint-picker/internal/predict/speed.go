@@ -46,7 +46,7 @@ func (s *Speed) first(decoding, tokens float64) float64 {
 
 // prior is what is believed before anything was seen: a model of 8 billion parameters on one recent GPU. A few dozen first
 // tokens outweigh it.
-var prior = Speed{Base: 0.010, PerDecoding: 0.0001, PerToken: 50e-6, Found: 0.1}
+var prior = Speed{Base: 0.010, PerDecoding: 0.0001, PerToken: 50e-6}
 
 const (
 	terms = 4 // of a Speed
@@ -54,6 +54,8 @@ const (
 	priorWeight   = 2
 	priorDecoding = 10
 	priorTokens   = 300
+	// doubtTokens is the same for what is expected in caches: a few long prompts show it, many short ones do not.
+	doubtTokens = 7000
 
 	forget       = 0.999 // of the pool's memory, for each first token
 	forgetServer = 0.99  // of a server's
@@ -115,7 +117,7 @@ func (l *Learner) solve() *Speed {
 	m := l.sums
 	for i, p := range [terms]struct{ scale, value float64 }{
 		{1, prior.Base}, {priorDecoding * priorDecoding, prior.PerDecoding}, {priorTokens * priorTokens, prior.PerToken},
-		{priorTokens * priorTokens, prior.Found * prior.PerToken},
+		{doubtTokens * doubtTokens, prior.Found * prior.PerToken},
 	} {
 		m[i][i] += priorWeight * p.scale
 		m[i][terms] += priorWeight * p.scale * p.value
