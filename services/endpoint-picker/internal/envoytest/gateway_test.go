@@ -143,11 +143,17 @@ func TestRepliesThatAreRefused(t *testing.T) {
 		{name: "a list", give: []reply{pick(func(_ *extprocv3.CommonResponse, r reply) { r.DynamicMetadata = metadata("a,b") })}, want: `picked "a,b"`},
 		{name: "outside", rules: Rules{Allowed: func(string) bool { return false }}, give: []reply{pick()}, want: `picked "10.0.0.1:8000", which may not be`},
 		{name: "other metadata", give: []reply{pick(func(_ *extprocv3.CommonResponse, r reply) { r.DynamicMetadata.Fields["x"] = structpb.NewNullValue() })}, want: "metadata "},
-		{name: "another header is set", give: []reply{header(func(m *extprocv3.HeaderMutation) { m.SetHeaders = append(m.SetHeaders, setTo("x", "y").GetSetHeaders()...) })}, want: `header "x" is set`},
+		{name: "another header is set", give: []reply{header(func(m *extprocv3.HeaderMutation) {
+			m.SetHeaders = append(m.SetHeaders, setTo("x", "y").GetSetHeaders()...)
+		})}, want: `header "x" is set`},
 		{name: "set twice", give: []reply{header(func(m *extprocv3.HeaderMutation) { m.SetHeaders = append(m.SetHeaders, m.GetSetHeaders()...) })}, want: `header "x-gateway-destination-endpoint" is set`},
 		{name: "two values", give: []reply{header(func(m *extprocv3.HeaderMutation) { m.GetSetHeaders()[0].Header.Value = picked })}, want: `header "x-gateway-destination-endpoint" has two values`},
-		{name: "appended", give: []reply{header(func(m *extprocv3.HeaderMutation) { m.GetSetHeaders()[0].AppendAction = corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD })}, want: `header "x-gateway-destination-endpoint" does not replace the client's`},
-		{name: "another length", give: []reply{header(func(m *extprocv3.HeaderMutation) { m.SetHeaders = append(m.SetHeaders, setTo("content-length", "4").GetSetHeaders()...) })}, want: "content length 4 instead of 3"},
+		{name: "appended", give: []reply{header(func(m *extprocv3.HeaderMutation) {
+			m.GetSetHeaders()[0].AppendAction = corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
+		})}, want: `header "x-gateway-destination-endpoint" does not replace the client's`},
+		{name: "another length", give: []reply{header(func(m *extprocv3.HeaderMutation) {
+			m.SetHeaders = append(m.SetHeaders, setTo("content-length", "4").GetSetHeaders()...)
+		})}, want: "content length 4 instead of 3"},
 		{name: "removed", give: []reply{header(func(m *extprocv3.HeaderMutation) { m.RemoveHeaders = []string{"accept"} })}, want: `header "accept" is removed`},
 		{name: "removed twice", rules: Rules{Remove: []string{"x-private"}}, give: []reply{header(func(m *extprocv3.HeaderMutation) { m.RemoveHeaders = []string{"x-private", "x-private"} })}, want: `header "x-private" is removed`},
 		{name: "the pick is removed", give: []reply{header(func(m *extprocv3.HeaderMutation) { m.RemoveHeaders = []string{HeaderDestination} })}, want: `header "x-gateway-destination-endpoint" is removed`},
