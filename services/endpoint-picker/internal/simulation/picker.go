@@ -189,7 +189,7 @@ func (r *replica) scrape(m *member) {
 // choose shows the request to the picker, as the stream of a gateway does.
 func (r *replica) choose(a *arrival) (placement, bool) {
 	r.body = a.appendBody(r.body[:0])
-	x := &exchange.Exchange{Incoming: request.Incoming{Path: "/v1/chat/completions", Body: r.body}}
+	x := &exchange.Exchange{Incoming: request.Incoming{Path: path, Body: r.body}}
 	x.Began, x.Arrived = r.timeline.Now(), r.timeline.Now()
 	if r.balancer.Pick(x) != nil {
 		return nil, false

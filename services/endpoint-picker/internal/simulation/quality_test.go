@@ -1,35 +1,41 @@
 package simulation
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
-// What tests measure is shorter than what the benchmark does: the race detector makes a run ten times slower.
+// What tests measure is shorter than what the benchmark does, as the race detector makes a run ten times slower: so many
+// requests, and not for less than that.
 const (
-	measuredOther = 8 * time.Second
+	enough   = 900
+	enoughIn = 9 * time.Second
 )
 
-// find returns a scenario of this name.
+// shorter is a scenario in which about so many requests are measured.
+func (s Scenario) shorter(requests float64) Scenario {
+	s.Measured = min(s.Measured, max(enoughIn, time.Duration(requests/s.Workload.rate*float64(time.Second))))
+	return s
+}
+
+// find returns the scenario of a name.
 func find(t *testing.T, from []Scenario, name string) Scenario {
 	t.Helper()
 	i := slices.IndexFunc(from, func(s Scenario) bool { return s.Name == name })
-	if i < 0 {
-		t.Fatalf("there is no scenario %q", name)
-	}
+	require.GreaterOrEqual(t, i, 0, "there is no such scenario")
 	return from[i]
 }
 
-// ratios is how a policy's time to the first token compares with another's.
+// ratios is how a policy's times to the first token compare with another's.
 type ratios struct{ mean, p99 float64 }
 
 func compare(r, with Result) ratios {
 	a, b := r.TTFT(), with.TTFT()
-	return ratios{mean: float64(a.Mean) / float64(b.Mean), p99: float64(a.P99) / float64(b.P99)}
+	return ratios{mean: ratio(a.Mean, b.Mean), p99: ratio(a.P99, b.P99)}
 }
 
 // medians are those of each figure.
@@ -41,55 +47,99 @@ func medians(all []ratios) ratios {
 	return ratios{mean: median(means), p99: median(p99s)}
 }
 
-// The picker is compared with a policy that knows what will be, and two replicas that know nothing of each other with one.
+func (r ratios) assertWithin(t *testing.T, bounds ratios, what string) {
+	t.Helper()
+	assert.LessOrEqual(t, r.mean, bounds.mean, "mean of %s", what)
+	assert.LessOrEqual(t, r.p99, bounds.p99, "99th percentile of %s", what)
+}
+
+// One replica is compared with a policy that knows what will be, and two that do not talk to each other with one. What
+// was measured when a bound was set is behind it: a bound that is far from that guards nothing.
 func TestPickerIsNearGreedy(t *testing.T) {
 	t.Parallel()
+	const twoToOne = 1.3 // means
 	for _, tt := range []struct {
 		name     string
-		want     ratios  // of one replica to greedy, at most
-		replicas float64 // of two replicas' mean to that of one, at most
-		rejected int     // tries that meet the dead server, at most
+		bounds   ratios
+		rejected int // tries that meet the dead server
 	}{
-		{"uniform", ratios{1.05, 1.15}, 1.3, 0},
-		{"zipf", ratios{1.15, 1.3}, 1.3, 0},
-		{"multiturn", ratios{1.25, 1.3}, 1.3, 0},
-		{"mixed", ratios{1.1, 1.05}, 1.3, 0},
-		{"churn", ratios{1.3, 1.6}, 1.3, 10},
-		{"slow", ratios{1.05, 1.15}, 1.3, 0},
+		{"uniform", ratios{1.08, 1.2}, 0},   // 1.00, 1.00
+		{"zipf", ratios{1.25, 1.4}, 0},      // 1.11, 1.08
+		{"multiturn", ratios{1.25, 1.3}, 0}, // 1.11, 1.10
+		{"mixed", ratios{1.08, 1.05}, 0},    // 1.02, 1.02
+		{"churn", ratios{1.25, 1.5}, 10},    // 1.05, 1.06, 5 rejected
+		{"slow", ratios{1.1, 1.6}, 0},       // 1.01, 1.26
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := find(t, Standard(), tt.name)
-			s.Measured = max(9*time.Second, time.Duration(900/s.Workload.rate*float64(time.Second)))
+			s := find(t, Standard(), tt.name).shorter(enough)
 			var one, two []ratios
 			for seed := uint64(1); seed <= 3; seed++ {
 				trace := s.Trace(seed)
-				single := trace.Run(Picker(1, InTurn))
+				single, pair := trace.Run(Picker(1, InTurn)), trace.Run(Picker(2, InTurn))
 				one = append(one, compare(single, trace.Run(Greedy())))
-				two = append(two, compare(trace.Run(Picker(2, InTurn)), single))
+				two = append(two, compare(pair, single))
 				assert.LessOrEqual(t, single.Rejected, tt.rejected)
-				assert.Zero(t, single.Failed)
+				assert.Zero(t, single.Failed+pair.Failed)
 			}
-			got := medians(one)
-			assert.LessOrEqual(t, got.mean, tt.want.mean, "mean of one replica to greedy")
-			assert.LessOrEqual(t, got.p99, tt.want.p99, "99th percentile of one replica to greedy")
-			assert.LessOrEqual(t, medians(two).mean, tt.replicas, "mean of two replicas to one")
-			fmt.Printf("%-30s %.2f %.2f  x2 %.2f  %v\n", tt.name, got.mean, got.p99, medians(two).mean, two)
+			medians(one).assertWithin(t, tt.bounds, "one replica to greedy")
+			assert.LessOrEqual(t, medians(two).mean, twoToOne, "mean of two replicas to one")
 		})
 	}
 }
 
+// Nothing in the picker may be made for one kind of fleet: bounds are what was measured, and some room. Larger fleets are in
+// the benchmark only, as they take long.
 func TestPickerIsNearGreedyInOtherFleets(t *testing.T) {
 	t.Parallel()
-	for _, s := range Others() {
-		t.Run(s.Name, func(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		bounds ratios
+	}{
+		{"zipf-4-servers", ratios{1.3, 1.4}},         // 1.18, 1.08
+		{"multiturn-4-servers", ratios{1.3, 1.4}},    // 0.93, 0.96; with other seeds up to 1.2
+		{"zipf-16-servers", ratios{1.2, 1.5}},        // 1.01, 1.08
+		{"multiturn-16-servers", ratios{1.3, 1.4}},   // 1.20, 1.11
+		{"zipf-speeds", ratios{1.25, 1.6}},           // 1.02, 1.25
+		{"multiturn-speeds", ratios{1.25, 1.5}},      // 1.04, 1.16
+		{"mixed-speeds", ratios{1.1, 1.15}},          // 0.99, 0.89
+		{"zipf-slow-prefill", ratios{1.3, 1.3}},      // 1.06, 0.98
+		{"multiturn-slow-prefill", ratios{1.3, 1.3}}, // 1.04, 0.80
+		{"zipf-fast-prefill", ratios{1.2, 1.4}},      // 1.06, 1.15
+		{"multiturn-fast-prefill", ratios{1.3, 1.5}}, // 1.12, 1.09
+		{"mixed-fast-prefill", ratios{1.2, 1.3}},     // 1.08, 1.12
+		{"zipf-slow-answers", ratios{1.35, 1.5}},     // 1.18, 1.25
+		{"multiturn-slow-answers", ratios{1.3, 1.3}}, // 1.11, 1.09
+		{"zipf-small-cache", ratios{1.2, 1.3}},       // 1.02, 1.05
+		{"multiturn-small-cache", ratios{1.3, 1.8}},  // 1.08, 1.20
+		{"zipf-whole", ratios{2, 2.5}},               // not measured: what a picker can do that sees the end of answers only
+		{"multiturn-whole", ratios{2, 2.5}},          // as above
+		{"mixed-half-whole", ratios{1.6, 1.6}},       // 1.41, 1.41
+		{"long-answers", ratios{1.3, 2}},             // 1.00, 0.91; full batches come as a surprise
+		{"zipf-bursts", ratios{1.2, 1.3}},            // 1.04, 1.03
+		{"mixed-bursts", ratios{1.2, 1.2}},           // 1.05, 0.98
+	} {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s.Measured = min(s.Measured, measuredOther)
-			trace := s.Trace(1)
-			g := trace.Run(Greedy())
-			one := compare(trace.Run(Picker(1, InTurn)), g)
-			two := compare(trace.Run(Picker(2, InTurn)), g)
-			fmt.Printf("%-30s %.2f %.2f  x2 %.2f %.2f   n %d\n", s.Name, one.mean, one.p99, two.mean, two.p99, g.Requests())
+			trace := find(t, Others(), tt.name).shorter(enough / 2).Trace(1)
+			got := trace.Run(Picker(1, InTurn))
+			compare(got, trace.Run(Greedy())).assertWithin(t, tt.bounds, "one replica to greedy")
+			assert.Zero(t, got.Failed)
 		})
+	}
+}
+
+// What the picker is compared with must itself be as good, and as bad, as its name says.
+func TestReferencesAreWhatTheyAreCalled(t *testing.T) {
+	t.Parallel()
+	trace := find(t, Standard(), "zipf").shorter(enough).Trace(1)
+	greedy, least, random, pin := trace.Run(Greedy()), trace.Run(LeastLoad()), trace.Run(Random()), trace.Run(Pin())
+	assert.Less(t, 2*greedy.TTFT().Mean, least.TTFT().Mean, "it knows the caches")
+	assert.Less(t, 2*least.TTFT().Mean, random.TTFT().Mean, "it knows the load")
+	assert.Less(t, 2*random.TTFT().Mean, pin.TTFT().Mean, "the hottest prefix is more than one server can take")
+	assert.Greater(t, pin.HitRate(), greedy.HitRate())
+	assert.Greater(t, greedy.HitRate(), least.HitRate()+0.1)
+	for _, r := range []Result{greedy, least, random, pin} {
+		assert.Equal(t, greedy.Requests(), r.Requests(), "all requests come to an end")
 	}
 }

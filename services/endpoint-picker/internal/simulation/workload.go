@@ -17,6 +17,7 @@ import (
 const (
 	charsPerToken = 4
 	modelName     = "base-model"
+	path          = "/v1/chat/completions"
 )
 
 // message is what one side says.
@@ -137,17 +138,18 @@ func (g *generator) text(tokens int) string {
 	return all[from : from+tokens*charsPerToken]
 }
 
-// poisson calls back at each arrival of a Poisson process.
+// poisson calls back at each arrival of a Poisson process. One whose rate changes is one of its highest rate of which some
+// arrivals are left out.
 func (g *generator) poisson(rate float64, from time.Duration, arrive func(at time.Duration)) {
+	most := max(g.burst, 1)
 	for t := from; ; {
-		now := rate
-		if g.burst > 1 {
-			now *= g.swing(t)
-		}
-		if t += time.Duration(g.ExpFloat64() / now * float64(time.Second)); t >= g.end {
+		t += time.Duration(g.ExpFloat64() / (rate * most) * float64(time.Second))
+		switch {
+		case t >= g.end:
 			return
+		case most == 1 || g.Float64()*most < g.swing(t):
+			arrive(t)
 		}
-		arrive(t)
 	}
 }
 
