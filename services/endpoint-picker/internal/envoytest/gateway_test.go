@@ -107,8 +107,8 @@ func TestRepliesThatEnvoyTakes(t *testing.T) {
 	require.NoError(t, g.Finish())
 	assert.Equal(t, picked, g.Picked())
 	assert.Equal(t, "abc", g.Upstream())
-	assert.Equal(t, map[string][]string{":path": {"/"}, HeaderDestination: {picked}, "content-length": {"3"}}, map[string][]string(g.RequestHeaders()))
-	assert.Equal(t, map[string][]string{":status": {"200"}, "content-length": {"3"}, "x-told": {"1"}}, map[string][]string(g.ResponseHeaders()))
+	assert.Equal(t, Fields{":path": {"/"}, HeaderDestination: {picked}, "content-length": {"3"}}, g.RequestHeaders())
+	assert.Equal(t, Fields{":status": {"200"}, "content-length": {"3"}, "x-told": {"1"}}, g.ResponseHeaders())
 	g.Sent(ResponseTrailers())
 	require.EqualError(t, g.Finish(), "response: trailers were not answered")
 }
@@ -136,18 +136,24 @@ func TestRepliesThatAreRefused(t *testing.T) {
 		{name: "refused after the pick", give: []reply{pick(), immediate}, want: "immediate response after the request was answered"},
 		{name: "more after a refusal", give: []reply{immediate, pick()}, want: "reply after an immediate response"},
 		{name: "nothing", give: []reply{{}}, want: "reply of kind <nil>"},
-		{name: "no metadata", give: []reply{pick(func(c *extprocv3.CommonResponse, r reply) { r.DynamicMetadata = nil })}, want: "pick without its metadata"},
+		{name: "no metadata", give: []reply{pick(func(_ *extprocv3.CommonResponse, r reply) { r.DynamicMetadata = nil })}, want: "pick without its metadata"},
 		{name: "no header", give: []reply{pick(func(c *extprocv3.CommonResponse, _ reply) { c.HeaderMutation = nil })}, want: `header "" and metadata "10.0.0.1:8000" differ`},
 		{name: "another header", give: []reply{pick(func(_ *extprocv3.CommonResponse, r reply) { r.DynamicMetadata = metadata("10.0.0.2:8000") })}, want: `header "10.0.0.1:8000" and metadata "10.0.0.2:8000" differ`},
 		{name: "route cache kept", give: []reply{pick(func(c *extprocv3.CommonResponse, _ reply) { c.ClearRouteCache = false })}, want: "the route cache is to be cleared by the pick, and by nothing else"},
 		{name: "a list", give: []reply{pick(func(_ *extprocv3.CommonResponse, r reply) { r.DynamicMetadata = metadata("a,b") })}, want: `picked "a,b"`},
 		{name: "outside", rules: Rules{Allowed: func(string) bool { return false }}, give: []reply{pick()}, want: `picked "10.0.0.1:8000", which may not be`},
 		{name: "other metadata", give: []reply{pick(func(_ *extprocv3.CommonResponse, r reply) { r.DynamicMetadata.Fields["x"] = structpb.NewNullValue() })}, want: "metadata "},
-		{name: "another header is set", give: []reply{header(func(m *extprocv3.HeaderMutation) { m.SetHeaders = append(m.SetHeaders, setTo("x", "y").GetSetHeaders()...) })}, want: `header "x" is set`},
+		{name: "another header is set", give: []reply{header(func(m *extprocv3.HeaderMutation) {
+			m.SetHeaders = append(m.SetHeaders, setTo("x", "y").GetSetHeaders()...)
+		})}, want: `header "x" is set`},
 		{name: "set twice", give: []reply{header(func(m *extprocv3.HeaderMutation) { m.SetHeaders = append(m.SetHeaders, m.GetSetHeaders()...) })}, want: `header "x-gateway-destination-endpoint" is set`},
 		{name: "two values", give: []reply{header(func(m *extprocv3.HeaderMutation) { m.GetSetHeaders()[0].Header.Value = picked })}, want: `header "x-gateway-destination-endpoint" has two values`},
-		{name: "appended", give: []reply{header(func(m *extprocv3.HeaderMutation) { m.GetSetHeaders()[0].AppendAction = corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD })}, want: `header "x-gateway-destination-endpoint" does not replace the client's`},
-		{name: "another length", give: []reply{header(func(m *extprocv3.HeaderMutation) { m.SetHeaders = append(m.SetHeaders, setTo("content-length", "4").GetSetHeaders()...) })}, want: "content length 4 instead of 3"},
+		{name: "appended", give: []reply{header(func(m *extprocv3.HeaderMutation) {
+			m.GetSetHeaders()[0].AppendAction = corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
+		})}, want: `header "x-gateway-destination-endpoint" does not replace the client's`},
+		{name: "another length", give: []reply{header(func(m *extprocv3.HeaderMutation) {
+			m.SetHeaders = append(m.SetHeaders, setTo("content-length", "4").GetSetHeaders()...)
+		})}, want: "content length 4 instead of 3"},
 		{name: "removed", give: []reply{header(func(m *extprocv3.HeaderMutation) { m.RemoveHeaders = []string{"accept"} })}, want: `header "accept" is removed`},
 		{name: "removed twice", rules: Rules{Remove: []string{"x-private"}}, give: []reply{header(func(m *extprocv3.HeaderMutation) { m.RemoveHeaders = []string{"x-private", "x-private"} })}, want: `header "x-private" is removed`},
 		{name: "the pick is removed", give: []reply{header(func(m *extprocv3.HeaderMutation) { m.RemoveHeaders = []string{HeaderDestination} })}, want: `header "x-gateway-destination-endpoint" is removed`},

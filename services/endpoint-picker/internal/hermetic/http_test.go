@@ -2,7 +2,6 @@ package hermetic
 
 import (
 	"net"
-	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -202,7 +201,7 @@ func TestHeadersOfTheModelServer(t *testing.T) {
 			tt.give.rules.Remove = private
 			s := r.ask(tt.give)
 			got := s.gateway.RequestHeaders()
-			want := http.Header{
+			want := envoytest.Fields{
 				"accept": {"text/plain", "text/html"}, "x-gateway-destination-endpoint": {r.at(0)}, "content-length": {tt.wantLength},
 				"x-request-id": {"id-1"}, "content-type": {"application/json"}, ":authority": {"models.example.com"},
 				":method": got[":method"], ":path": got[":path"],
