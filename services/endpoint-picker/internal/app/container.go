@@ -246,6 +246,7 @@ type extProcParts struct {
 	Balancer  *balancer.Balancer
 	Observers *observers
 	Tracer    *tracing.Tracer
+	Registry  *prometheus.Registry
 	Clock     clock.RealClock
 }
 
@@ -268,7 +269,9 @@ func newExtProc(p extProcParts) *extproc.Server {
 	if p.Tracer.Enabled() {
 		params.Tracer = p.Tracer
 	}
-	return extproc.NewServer(params)
+	s := extproc.NewServer(params)
+	metrics.RegisterBuffered(p.Registry, s.Buffered)
+	return s
 }
 
 func newHealth(s *datastore.Store, w ruleWatch) *health.Server {

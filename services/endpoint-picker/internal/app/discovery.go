@@ -77,6 +77,7 @@ type discoveryParts struct {
 	Log      *zap.Logger
 	Clients  *clients
 	Registry *prometheus.Registry
+	Metrics  *metrics.Metrics
 }
 
 // newEndpointSource returns the one that is configured.
@@ -127,7 +128,7 @@ func newRuleWatch(p discoveryParts, r *rules.Rules) ruleWatch {
 	}
 	return informers.NewRules(informers.RulesParams{
 		Log: p.Log.Named("rules"), Discovery: p.Clients.core.Discovery(), Dynamic: p.Clients.dynamic, Pool: p.Config.Pool.Name,
-		Rules: r, Observer: metrics.NewRules(p.Registry), Patience: rulePatience, PollInterval: rulePollInterval,
+		Rules: r, Observer: metrics.NewRules(p.Registry), Models: p.Metrics.Pin, Patience: rulePatience, PollInterval: rulePollInterval,
 	})
 }
 

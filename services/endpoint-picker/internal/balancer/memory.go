@@ -94,7 +94,7 @@ func (m *memory) place(x *exchange.Exchange) *endpoint.Lease {
 	case m.incoming.Stream:
 		return e.Place(x.Arrived, m.prompt(e))
 	default:
-		return e.PlaceUnseen()
+		return e.PlaceUnseen(x.Arrived, m.prompt(e))
 	}
 }
 

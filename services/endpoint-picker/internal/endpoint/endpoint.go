@@ -109,7 +109,13 @@ type sample struct {
 	Gauges
 	Mark
 
-	taken bool // it is not the one that stands for none
+	taken bool    // it is not the one that stands for none
+	rate  float64 // requests that end in a second, of ours and others', fading; 0 before any has
+}
+
+// others is how many requests of the page we have not placed.
+func (s *sample) others() float64 {
+	return max(s.Waiting+s.Running-float64(s.acquired-s.released), 0)
 }
 
 // abandoned is a lease whose request goes on unseen.
@@ -164,19 +170,22 @@ func (e *Endpoint) Place(now time.Time, p predict.Prompt) *Lease {
 }
 
 // PlaceUnseen is Acquire for a request whose answer will come in one piece.
-func (e *Endpoint) PlaceUnseen() *Lease {
+func (e *Endpoint) PlaceUnseen(now time.Time, p predict.Prompt) *Lease {
 	l := e.Acquire()
-	l.request = e.server.BeginUnseen()
+	l.request = e.server.BeginUnseen(now, p)
 	return l
 }
 
 // Wait estimates the seconds to the first token of a request that is placed now. What the last sample has more than we
-// placed is the work of others.
+// placed is the work of others. Where there was a queue, what came since is in it.
 func (e *Endpoint) Wait(now time.Time, speed *predict.Speed, p predict.Prompt) float64 {
 	s := e.sample.Load()
-	others := max(s.Waiting+s.Running-float64(s.acquired-s.released), 0)
-	waiting := min(others, s.Waiting)
-	return e.server.Wait(now, speed, p, predict.Others{Waiting: waiting, Running: others - waiting})
+	page := predict.Page{Others: s.others(), Rate: s.rate}
+	if s.Waiting > 0 {
+		since := (e.acquired.Load() - s.acquired) - (e.released.Load() - s.released)
+		page.Waiting = max(s.Waiting+float64(since), 0)
+	}
+	return e.server.Wait(now, speed, p, page)
 }
 
 // Cache returns the number of the endpoint's cache in the index of prefixes, -1 if there is none.
@@ -195,7 +204,11 @@ func (e *Endpoint) Record(m Mark, g Gauges) {
 	e.resize(g.Blocks)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.sample.Store(&sample{Gauges: g, Mark: m, taken: true})
+	next := &sample{Gauges: g, Mark: m, taken: true, rate: e.rate(m, g)}
+	if found := next.others() - e.sample.Load().others(); found > 0 {
+		e.server.Found(m.at, found)
+	}
+	e.sample.Store(next)
 	if e.traffic != nil {
 		total := g.Waiting + g.Running
 		e.traffic.see(max(total-float64(m.acquired-m.released), 0), total)
@@ -213,6 +226,24 @@ func (e *Endpoint) Record(m Mark, g Gauges) {
 		}
 	}
 	e.abandoned = kept
+}
+
+// rate estimates how many requests end in a second, all that the page tells of: as many more than ours as there are more.
+func (e *Endpoint) rate(m Mark, g Gauges) float64 {
+	last := e.sample.Load()
+	seconds, ended := m.at.Sub(last.at).Seconds(), float64(m.released-last.released)
+	if seconds <= 0 || last.Running == 0 {
+		return last.rate // it was idle: that says nothing of how fast it can be
+	}
+	if ours := float64(m.acquired - m.released); ours > 0 {
+		ended *= max((g.Waiting+g.Running)/ours, 1)
+	}
+	const memory = 5 // seconds
+	weight := min(seconds/memory, 1)
+	if last.rate == 0 {
+		weight = 1
+	}
+	return last.rate + weight*(ended/seconds-last.rate)
 }
 
 // resize tells the index how large the cache is.

@@ -307,38 +307,71 @@ func TestEndpointUnderConcurrency(t *testing.T) {
 	assert.EqualValues(t, 16000, e.Stats(noon).Picks)
 }
 
-func TestWaitSeesOurRequestsAndThoseOfOthers(t *testing.T) {
+func TestWaitSeesTheRequestsOfOthers(t *testing.T) {
 	t.Parallel()
 	learner := predict.NewLearner()
 	e := New(Description{Identity: Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon, learner.NewServer())
 	wait := func() float64 { return e.Wait(noon, learner.Speed(), predict.Prompt{Tokens: 100}) }
-	elsewhere := New(Description{Identity: Identity{Address: netip.MustParseAddrPort("10.0.0.2:8000")}}, noon, learner.NewServer())
-	for range 3 {
-		elsewhere.PlaceUnseen()
-	}
+	idle := wait()
+	scrape(e, noon, Gauges{Running: 20})
+	running := wait()
+	assert.Greater(t, running, idle)
+	scrape(e, noon, Gauges{Running: 20})
+	assert.InDelta(t, running, wait(), 1e-9, "they were there already")
+	assert.InDelta(t, idle+20*learner.Speed().PerDecoding, e.Wait(after(time.Minute), learner.Speed(), predict.Prompt{Tokens: 100}), 1e-9,
+		"their prompts have been computed")
+	scrape(e, noon, Gauges{})
+	e.Acquire()
+	scrape(e, noon, Gauges{Running: 1})
+	assert.InDelta(t, running-20*learner.Speed().PerDecoding, wait(), 1e-9, "that is ours")
+}
+
+func TestWaitSeesOurRequests(t *testing.T) {
+	t.Parallel()
+	learner := predict.NewLearner()
+	e := New(Description{Identity: Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon, learner.NewServer())
+	wait := func() float64 { return e.Wait(noon, learner.Speed(), predict.Prompt{Tokens: 100}) }
 	idle := wait()
 	placed := e.Place(noon, predict.Prompt{Tokens: 1000})
 	owed := wait()
 	assert.Greater(t, owed, idle)
 	scrape(e, noon, Gauges{Waiting: 1})
 	assert.InDelta(t, owed, wait(), 0, "the page has what we know")
-	scrape(e, noon, Gauges{Waiting: 1, Running: 20})
-	running := wait()
-	assert.Greater(t, running, owed)
-	scrape(e, noon, Gauges{Waiting: 21})
-	assert.Greater(t, wait(), running, "who waits has its prompt to come")
-	scrape(e, noon, Gauges{})
 	placed.First(noon)
 	answering := wait()
 	assert.Less(t, answering, owed)
 	placed.Release()
 	placed.First(noon)
 	assert.InDelta(t, idle, wait(), 1e-9)
-	e.PlaceUnseen().Abandon(noon)
+	e.PlaceUnseen(noon, predict.Prompt{}).Abandon(noon)
 	e.Place(noon, predict.Prompt{Tokens: 1000}).Abandon(noon)
-	scrape(e, after(1), Gauges{})
-	assert.InDelta(t, idle, wait(), 1e-9)
+	scrape(e, after(time.Second), Gauges{})
+	assert.InDelta(t, idle, e.Wait(after(time.Minute), learner.Speed(), predict.Prompt{Tokens: 100}), 1e-9)
 	assert.InDelta(t, 1, e.Factor(), 1e-9)
+}
+
+func TestQueueIsLongerWhereRequestsEndSlowly(t *testing.T) {
+	t.Parallel()
+	learner := predict.NewLearner()
+	ending := func(perSecond int) float64 {
+		e := New(Description{Identity: Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon, learner.NewServer())
+		var open []*Lease
+		for range 100 {
+			open = append(open, e.PlaceUnseen(noon, predict.Prompt{}))
+		}
+		for second := range 5 {
+			scrape(e, after(time.Duration(second)*time.Second), Gauges{Running: 48, Waiting: 52})
+			for _, l := range open[:perSecond] {
+				l.Release()
+			}
+			open = open[perSecond:]
+		}
+		scrape(e, after(5*time.Second), Gauges{Running: 48, Waiting: float64(len(open) - 48)})
+		return e.Wait(after(5*time.Second), learner.Speed(), predict.Prompt{Tokens: 100})
+	}
+	fast, slow := ending(10), ending(5)
+	assert.InDelta(t, 2./10, fast, 0.1)
+	assert.InDelta(t, 27./5, slow, 0.6)
 }
 
 func TestPageTellsTheIndexHowLargeTheCacheIs(t *testing.T) {

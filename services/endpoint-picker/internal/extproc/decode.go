@@ -3,6 +3,7 @@ package extproc
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -125,13 +126,15 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 		r.ID = string(value)
 	case r.TraceParent == "" && isHeader(key, headerTrace):
 		r.TraceParent = string(value)
+	case isHeader(key, headerDestination):
+		r.Destined = true
 	default:
 		c, ok := d.wanted.Load().find(key)
 		if !ok {
 			return
 		}
 		r.Headers = append(r.Headers, request.Header{Name: c.Name, Value: string(value)})
-		if c.Private {
+		if c.Private && !slices.Contains(r.Private, c.Name) {
 			r.Private = append(r.Private, c.Name)
 		}
 	}

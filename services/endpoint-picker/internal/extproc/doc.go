@@ -20,7 +20,8 @@
 //	refused    nothing                    nothing                         nothing
 //
 // A PICK that fails, or a body over the limit, is an immediate response, and the state is refused: it is the only
-// reply to the stream's request, except in buffered mode, where it follows the reply to the headers.
+// reply to the stream's request, except in buffered mode, where it follows the reply to the headers. That one takes the
+// client's own destination and private headers away, as trailers in a body's place can change headers no more.
 // "Nothing" after done is for gateways that deliver the end of a body twice (envoyproxy/envoy#46237).
 //
 // The response's side answers headers, body and trailers one for one, until it has seen the end. A response that

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/envoytest"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -38,21 +39,21 @@ func FuzzExchange(f *testing.F) {
 			picker.refusal = exchange.Unavailable(scheduling.ErrNoEndpoints)
 		}
 		m := NewMachine(picker, MachineOptions{MaxBody: 1 << 18, Now: now})
-		g := &strictGateway{subset: map[string]bool{address: true}}
+		g := strictGateway()
 		for i := range messages {
-			if g.immediate != nil {
+			if g.Immediate() != nil {
 				break // the stream is closed
 			}
-			g.sent(&messages[i])
+			g.Sent(toEnvoy(&messages[i]))
 			replies, err := m.Step(&messages[i], nil)
 			require.NoError(t, err)
 			deliver(t, g, replies)
 		}
 		if len(messages) == len(s.list) {
-			require.NoError(t, g.finish())
+			require.NoError(t, g.Finish())
 		}
 		outcome := m.Close(noon)
-		require.Equal(t, outcome.Outcome == exchange.Refused, g.immediate != nil)
+		require.Equal(t, outcome.Outcome == exchange.Refused, g.Immediate() != nil)
 		settle(t, picker)
 	})
 }
@@ -106,12 +107,11 @@ func settle(t *testing.T, o *one) {
 	require.Zero(t, o.endpoint.Load().Requests)
 }
 
-func deliver(t *testing.T, g *strictGateway, replies []Reply) {
+func deliver(t *testing.T, g *envoytest.Gateway, replies []Reply) {
 	t.Helper()
 	for i := range replies {
 		out := encoded(&replies[i])
-		require.NoError(t, g.take(out))
-		require.NoError(t, g.takeDestination(out))
+		require.NoError(t, g.Take(out))
 	}
 }
 

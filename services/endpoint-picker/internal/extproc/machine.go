@@ -204,10 +204,24 @@ func (m *Machine) requestHeaders(in *Message, out []Reply) ([]Reply, error) {
 		return out, nil
 	case m.modes.Request == Buffered:
 		m.request = requestAwaiting
-		return append(out, Reply{Kind: RequestHeaders}), nil
+		return append(out, m.clean(r)), nil
 	default:
 		return m.pick(out, Reply{Kind: RequestHeaders}, requestOpen), nil
 	}
+}
+
+// clean answers headers before the pick. What must not get through goes now: if trailers come instead of a body, the reply that
+// carries the pick can change no headers, and the gateway would go where the client says.
+func (m *Machine) clean(r *Request) Reply {
+	reply := Reply{Kind: RequestHeaders}
+	remove := r.Private
+	if m.exchange.Remove = nil; r.Destined {
+		remove = append(remove, headerDestination)
+	}
+	if len(remove) > 0 {
+		reply.Headers = &Headers{Remove: remove}
+	}
+	return reply
 }
 
 func (m *Machine) requestBody(in *Message, out []Reply) []Reply {

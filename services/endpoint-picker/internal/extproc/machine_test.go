@@ -626,9 +626,9 @@ func TestRequestIsEdited(t *testing.T) {
 			echo(askedBody[:10]), echo("base-v2"), echo(askedBody[15:]), goOn(RequestTrailers),
 		}},
 		{name: "buffered", steps: []Message{headers(Buffered), bodyEnd(askedBody)}, want: []Reply{
-			goOn(RequestHeaders),
+			{Kind: RequestHeaders, Headers: &Headers{Remove: []string{"x-private"}}},
 			{
-				Kind: RequestBody, Destination: address, Headers: &Headers{Set: set, Remove: []string{"x-private", "accept-encoding"}},
+				Kind: RequestBody, Destination: address, Headers: &Headers{Set: set, Remove: []string{"accept-encoding"}},
 				Content: Replaced, Body: buffer(editedBody),
 			},
 		}},
@@ -642,6 +642,32 @@ func TestRequestIsEdited(t *testing.T) {
 			assert.Equal(t, tt.want, readable(got))
 			assert.Equal(t, len(askedBody), m.Close(noon).RequestBytes)
 		})
+	}
+}
+
+// Trailers in a body's place leave no reply that could replace the client's own headers.
+func TestClientsOwnHeadersGoBeforeABodyIsAwaited(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		give Request
+		want *Headers
+	}{
+		{name: "none"},
+		{name: "private", give: Request{Private: []string{"x-private"}}, want: &Headers{Remove: []string{"x-private"}}},
+		{name: "destination", give: Request{Destined: true}, want: &Headers{Remove: []string{headerDestination}}},
+		{name: "both", give: Request{Private: []string{"x-private"}, Destined: true}, want: &Headers{Remove: []string{"x-private", headerDestination}}},
+	}
+	for _, tt := range tests {
+		for _, end := range []Message{trailers, bodyEnd("a")} {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				first := headers(Buffered)
+				first.Request = tt.give
+				got, _ := play(t, newOne(), options(), first, end)
+				assert.Equal(t, []Reply{{Kind: RequestHeaders, Headers: tt.want}, picked(end.Kind)}, readable(got))
+			})
+		}
 	}
 }
 

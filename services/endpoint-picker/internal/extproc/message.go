@@ -56,6 +56,7 @@ type Request struct {
 	TraceParent string
 	Headers     request.Headers // those that the decoder was asked for
 	Private     []string        // names of headers that the model server must not get
+	Destined    bool            // the client itself says where it is to go
 }
 
 // A Response is what is wanted of a response's headers.

@@ -29,6 +29,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"fairlead.dev/services/endpoint-picker/internal/envoytest"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -127,7 +128,7 @@ func dial(t testing.TB, s *Server, limit int) extprocv3.ExternalProcessorClient 
 
 // gateway plays Envoy on one stream: it sends what it is given and checks every reply as it comes.
 type gateway struct {
-	strictGateway
+	*envoytest.Gateway
 
 	t      *testing.T
 	stream extprocv3.ExternalProcessor_ProcessClient
@@ -140,15 +141,16 @@ func (r *rig) open(t *testing.T) *gateway {
 	t.Cleanup(cancel)
 	stream, err := r.client.Process(ctx)
 	require.NoError(t, err)
-	return &gateway{strictGateway: strictGateway{subset: map[string]bool{address: true}}, t: t, stream: stream, cancel: cancel}
+	return &gateway{Gateway: strictGateway(), t: t, stream: stream, cancel: cancel}
 }
 
 // send sends messages; a message too many for a stream that was closed is not an error.
 func (g *gateway) send(messages ...Message) {
 	g.t.Helper()
 	for i := range messages {
-		g.sent(&messages[i])
-		if err := g.stream.Send(toEnvoy(&messages[i])); err != nil {
+		out := toEnvoy(&messages[i])
+		g.Sent(out)
+		if err := g.stream.Send(out); err != nil {
 			require.ErrorIs(g.t, err, io.EOF)
 		}
 	}
@@ -160,15 +162,14 @@ func (g *gateway) receive(n int) {
 	for range n {
 		out, err := g.stream.Recv()
 		require.NoError(g.t, err)
-		require.NoError(g.t, g.take(out))
-		require.NoError(g.t, g.takeDestination(out))
+		require.NoError(g.t, g.Take(out))
 	}
 }
 
 // receiveAll takes replies until everything that was sent is answered.
 func (g *gateway) receiveAll() {
 	g.t.Helper()
-	for g.finish() != nil {
+	for g.Finish() != nil {
 		g.receive(1)
 	}
 }
@@ -182,30 +183,35 @@ func (g *gateway) end() {
 	require.ErrorIs(g.t, err, io.EOF)
 }
 
+// strictGateway allows what the picker of these tests does.
+func strictGateway() *envoytest.Gateway {
+	return envoytest.New(envoytest.Rules{Allowed: func(endpoint string) bool { return endpoint == address }})
+}
+
 // toEnvoy is the opposite of decode: it is how Envoy puts a message.
 func toEnvoy(m *Message) *extprocv3.ProcessingRequest {
 	out := &extprocv3.ProcessingRequest{}
 	switch m.Kind {
 	case RequestHeaders:
 		out.Request = &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{
-			Headers: headerMap(":method", "POST", ":path", "/v1/completions", "x-request-id", "id-1", headerDestination, "1.1.1.1:1"), EndOfStream: m.EndOfStream,
+			Headers: envoytest.Headers(":method", "POST", ":path", "/v1/completions", "x-request-id", "id-1", headerDestination, "1.1.1.1:1"), EndOfStream: m.EndOfStream,
 		}}
 		out.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: envoyMode(m.Modes.Request), ResponseBodyMode: envoyMode(m.Modes.Response)}
 	case RequestBody:
 		out.Request = &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: content(m.Body), EndOfStream: m.EndOfStream}}
 	case RequestTrailers:
-		out.Request = &extprocv3.ProcessingRequest_RequestTrailers{RequestTrailers: &extprocv3.HttpTrailers{Trailers: headerMap("x", "y")}}
+		out.Request = &extprocv3.ProcessingRequest_RequestTrailers{RequestTrailers: &extprocv3.HttpTrailers{Trailers: envoytest.Headers("x", "y")}}
 	case ResponseHeaders:
 		out.Request = &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{
-			Headers: headerMap(":status", "200", "content-type", "text/event-stream"), EndOfStream: m.EndOfStream,
+			Headers: envoytest.Headers(":status", "200", "content-type", "text/event-stream"), EndOfStream: m.EndOfStream,
 		}}
 		if m.Response.Served != "" {
-			out.MetadataContext = metadataOf(lbNamespace, keyServed, structpb.NewStringValue(m.Response.Served))
+			out.MetadataContext = envoytest.Metadata(lbNamespace, keyServed, structpb.NewStringValue(m.Response.Served))
 		}
 	case ResponseBody:
 		out.Request = &extprocv3.ProcessingRequest_ResponseBody{ResponseBody: &extprocv3.HttpBody{Body: content(m.Body), EndOfStream: m.EndOfStream}}
 	case ResponseTrailers:
-		out.Request = &extprocv3.ProcessingRequest_ResponseTrailers{ResponseTrailers: &extprocv3.HttpTrailers{Trailers: headerMap("x", "y")}}
+		out.Request = &extprocv3.ProcessingRequest_ResponseTrailers{ResponseTrailers: &extprocv3.HttpTrailers{Trailers: envoytest.Headers("x", "y")}}
 	case Immediate:
 	}
 	return out
@@ -216,18 +222,6 @@ func envoyMode(m BodyMode) filterv3.ProcessingMode_BodySendMode {
 		FullDuplex: filterv3.ProcessingMode_FULL_DUPLEX_STREAMED, Chunked: filterv3.ProcessingMode_STREAMED,
 		Buffered: filterv3.ProcessingMode_BUFFERED, None: filterv3.ProcessingMode_NONE,
 	}[m]
-}
-
-func headerMap(pairs ...string) *corev3.HeaderMap {
-	m := &corev3.HeaderMap{}
-	for i := 0; i < len(pairs); i += 2 {
-		m.Headers = append(m.Headers, &corev3.HeaderValue{Key: pairs[i], RawValue: []byte(pairs[i+1])})
-	}
-	return m
-}
-
-func metadataOf(namespace, key string, v *structpb.Value) *corev3.Metadata {
-	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{namespace: {Fields: map[string]*structpb.Value{key: v}}}}
 }
 
 // inChunks cuts a body as Envoy does, the end on the last piece.
@@ -276,7 +270,7 @@ func TestBodiesComeBackByteForByte(t *testing.T) {
 			}
 			g.send(pieceEnd("data: [DONE]\n\n"))
 			g.receiveAll()
-			assert.Equal(t, address, g.picked)
+			assert.Equal(t, address, g.Picked())
 			g.end()
 			assert.Equal(t, []result{{Outcome: exchange.Completed, Status: 200}}, r.observer.ended(t, 1))
 			assert.Zero(t, r.picker.inFlight())
@@ -306,7 +300,7 @@ func TestEndOfAStream(t *testing.T) {
 			r := newRig(t, Options{})
 			g := r.open(t)
 			g.send(tt.steps...)
-			if g.request.end || g.request.headersEnd {
+			if g.RequestEnded() {
 				g.receiveAll()
 			}
 			tt.end(g)
@@ -357,11 +351,11 @@ func TestRefusals(t *testing.T) {
 			g := r.open(t)
 			g.send(tt.steps...)
 			g.receive(1)
-			require.NotNil(t, g.immediate)
-			assert.EqualValues(t, tt.code, g.immediate.GetStatus().GetCode())
-			assert.Equal(t, tt.text, string(g.immediate.GetBody()))
+			require.NotNil(t, g.Immediate())
+			assert.EqualValues(t, tt.code, g.Immediate().GetStatus().GetCode())
+			assert.Equal(t, tt.text, string(g.Immediate().GetBody()))
 			reason := ""
-			for _, h := range g.immediate.GetHeaders().GetSetHeaders() {
+			for _, h := range g.Immediate().GetHeaders().GetSetHeaders() {
 				if h.GetHeader().GetKey() == headerDroppedReason {
 					reason = string(h.GetHeader().GetRawValue())
 				} else {
@@ -408,15 +402,16 @@ func TestBodyModeOfGatewaysThatDoNotTell(t *testing.T) {
 			r := newRig(t, Options{BodyMode: mode})
 			g := r.open(t)
 			first := headers(mode)
-			g.sent(&first)
 			in := toEnvoy(&first)
 			in.ProtocolConfig = nil
+			g.SetModes(envoyMode(mode), envoyMode(mode))
+			g.Sent(in)
 			require.NoError(t, g.stream.Send(in))
 			if mode != None {
 				g.send(bodyEnd("abc"))
 			}
 			g.receiveAll()
-			assert.Equal(t, address, g.picked)
+			assert.Equal(t, address, g.Picked())
 			g.end()
 		})
 	}
@@ -431,15 +426,15 @@ func TestSubsetHint(t *testing.T) {
 		want *scheduling.Subset
 	}{
 		{name: "none", give: nil, want: nil},
-		{name: "another namespace", give: metadataOf(lbNamespace, keySubset, list), want: nil},
-		{name: "list", give: metadataOf(subsetNamespace, keySubset, list), want: scheduling.ParseSubset([]string{"10.0.0.1:8000", "10.0.0.2:8000"})},
+		{name: "another namespace", give: envoytest.Metadata(lbNamespace, keySubset, list), want: nil},
+		{name: "list", give: envoytest.Metadata(subsetNamespace, keySubset, list), want: scheduling.ParseSubset([]string{"10.0.0.1:8000", "10.0.0.2:8000"})},
 		{
-			name: "string", give: metadataOf(subsetNamespace, keySubset, structpb.NewStringValue("10.0.0.1:8000,10.0.0.2:8000")),
+			name: "string", give: envoytest.Metadata(subsetNamespace, keySubset, structpb.NewStringValue("10.0.0.1:8000,10.0.0.2:8000")),
 			want: scheduling.ParseSubset([]string{"10.0.0.1:8000", "10.0.0.2:8000"}),
 		},
-		{name: "empty list", give: metadataOf(subsetNamespace, keySubset, structpb.NewListValue(nil)), want: &scheduling.Subset{}},
-		{name: "empty string", give: metadataOf(subsetNamespace, keySubset, structpb.NewStringValue("")), want: &scheduling.Subset{}},
-		{name: "neither", give: metadataOf(subsetNamespace, keySubset, structpb.NewNumberValue(7)), want: &scheduling.Subset{}},
+		{name: "empty list", give: envoytest.Metadata(subsetNamespace, keySubset, structpb.NewListValue(nil)), want: &scheduling.Subset{}},
+		{name: "empty string", give: envoytest.Metadata(subsetNamespace, keySubset, structpb.NewStringValue("")), want: &scheduling.Subset{}},
+		{name: "neither", give: envoytest.Metadata(subsetNamespace, keySubset, structpb.NewNumberValue(7)), want: &scheduling.Subset{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

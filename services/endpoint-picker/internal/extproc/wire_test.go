@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"fairlead.dev/services/endpoint-picker/internal/envoytest"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
@@ -75,11 +77,13 @@ func referenceRequest(headers *corev3.HeaderMap) Request {
 			r.ID = value
 		case key == headerTrace && r.TraceParent == "":
 			r.TraceParent = value
+		case key == headerDestination:
+			r.Destined = true
 		}
 		for _, c := range request.Controls() {
 			if c.Name == key {
 				r.Headers = append(r.Headers, request.Header{Name: key, Value: value})
-				if c.Private {
+				if c.Private && !slices.Contains(r.Private, key) {
 					r.Private = append(r.Private, key)
 				}
 			}
@@ -132,16 +136,17 @@ func referenceSubset(m *corev3.Metadata) *scheduling.Subset {
 func seeds() []*extprocv3.ProcessingRequest {
 	list := structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewStringValue("10.0.0.1:8000"), structpb.NewNullValue()}})
 	first := toEnvoy(&Message{Kind: RequestHeaders, Modes: Modes{Buffered, Chunked}})
-	first.MetadataContext = metadataOf(subsetNamespace, keySubset, list)
+	first.MetadataContext = envoytest.Metadata(subsetNamespace, keySubset, list)
 	first.Attributes = map[string]*structpb.Struct{"envoy.filters.http.ext_proc": {Fields: map[string]*structpb.Value{"a": list}}}
 	style := toEnvoy(&Message{Kind: RequestHeaders})
 	style.ProtocolConfig = nil
 	style.GetRequestHeaders().Headers.Headers = append(style.GetRequestHeaders().GetHeaders().GetHeaders(),
 		&corev3.HeaderValue{Key: "X-Request-ID", Value: "id"}, &corev3.HeaderValue{Key: "TraceParent", Value: "00-1-2-01"},
-		&corev3.HeaderValue{Key: "X-LLM-D-Inference-Objective", Value: "batch"}, &corev3.HeaderValue{Key: "x-prefiller-host-port", Value: "169.254.169.254:80"})
+		&corev3.HeaderValue{Key: "X-LLM-D-Inference-Objective", Value: "batch"}, &corev3.HeaderValue{Key: "x-prefiller-host-port", Value: "169.254.169.254:80"},
+		&corev3.HeaderValue{Key: "X-Prefiller-Host-Port", Value: "169.254.169.254:81"})
 	compressed := toEnvoy(&Message{Kind: ResponseHeaders})
-	compressed.GetResponseHeaders().Headers = headerMap(":status", "200", "content-type", "text/event-stream; charset=utf-8", "content-encoding", "gzip")
-	style.MetadataContext = metadataOf(subsetNamespace, keySubset, structpb.NewStringValue("[2001:db8::1]:8000"))
+	compressed.GetResponseHeaders().Headers = envoytest.Headers(":status", "200", "content-type", "text/event-stream; charset=utf-8", "content-encoding", "gzip")
+	style.MetadataContext = envoytest.Metadata(subsetNamespace, keySubset, structpb.NewStringValue("[2001:db8::1]:8000"))
 	all := []*extprocv3.ProcessingRequest{first, style, compressed, {}}
 	for kind := RequestHeaders; kind < Immediate; kind++ {
 		all = append(all, toEnvoy(&Message{Kind: kind, EndOfStream: kind%2 == 0, Body: buffer("{}"), Response: Response{Served: "10.0.0.1:8000"}}))

@@ -46,6 +46,7 @@ type RulesParams struct {
 	Pool      cache.ObjectName // whose rules are wanted
 	Rules     *rules.Rules     // where they go
 	Observer  rulesObserver
+	Models    func(names ...string) // told of the models that rewrites speak of; may be nil
 	// Patience is for how long, from Run, the picker is unready because the objects have not been read: a request
 	// that comes too early meets no rule. After that it goes without them, as it must where it may not read them.
 	Patience time.Duration
@@ -59,6 +60,7 @@ type RulesParams struct {
 type Rules struct {
 	log        *zap.Logger
 	rules      *rules.Rules
+	models     func(names ...string)
 	patience   time.Duration
 	interval   time.Duration
 	objectives *ruleKind[rules.Objective]
@@ -73,6 +75,7 @@ func NewRules(p RulesParams) *Rules {
 	r := &Rules{
 		log:      p.Log,
 		rules:    p.Rules,
+		models:   p.Models,
 		patience: p.Patience,
 		interval: p.PollInterval,
 		dirty:    make(chan struct{}, 1),
@@ -153,6 +156,10 @@ func (r *Rules) changed() {
 // read compiles what there is, and reports whether it is all.
 func (r *Rules) read() bool {
 	objectives, rewrites := r.objectives.read(), r.rewrites.read()
-	r.rules.Set(rules.Compile(r.objectives.last, r.rewrites.last))
+	compiled := rules.Compile(r.objectives.last, r.rewrites.last)
+	r.rules.Set(compiled)
+	if r.models != nil {
+		r.models(compiled.Models()...)
+	}
 	return objectives && rewrites
 }

@@ -38,6 +38,7 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	source := newMockSnapshots(t)
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{e}})
 	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(after(3*time.Second)), r)
+	RegisterBuffered(r, func() int { return 1 })
 	m.ObserveExchange(&exchange.Record{Outcome: exchange.Completed, Status: 200})
 	m.ObserveExchange(streamed(e))
 	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 503})

@@ -46,7 +46,7 @@ func (s *Speed) first(decoding, tokens float64) float64 {
 
 // prior is what is believed before anything was seen: a model of 8 billion parameters on one recent GPU. A few dozen first
 // tokens outweigh it.
-var prior = Speed{Base: 0.010, PerDecoding: 0.0001, PerToken: 50e-6, Found: 0.1}
+var prior = Speed{Base: 0.010, PerDecoding: 0.0001, PerToken: 50e-6}
 
 const (
 	terms = 4 // of a Speed
@@ -54,6 +54,8 @@ const (
 	priorWeight   = 2
 	priorDecoding = 10
 	priorTokens   = 300
+	// doubtTokens is the same for what is expected in caches: a few long prompts show it, many short ones do not.
+	doubtTokens = 7000
 
 	forget       = 0.999 // of the pool's memory, for each first token
 	forgetServer = 0.99  // of a server's
@@ -74,15 +76,13 @@ type Learner struct {
 	sums [terms][terms + 1]float64 // normal equations
 	mean float64                   // seconds to a first token
 
-	tokens  atomic.Uint64 // bits of a float: mean tokens of a request that are not in the cache
-	waiting atomic.Int64  // requests of all servers without a first token
-	open    atomic.Int64  // requests of all servers
+	usual atomic.Uint64 // bits of a float: mean tokens of a request that are not in the cache
 }
 
 // NewLearner returns a Learner that has seen nothing.
 func NewLearner() *Learner {
 	l := &Learner{mean: prior.first(priorDecoding, priorTokens)}
-	l.tokens.Store(math.Float64bits(usualTokens))
+	l.usual.Store(math.Float64bits(usualTokens))
 	l.speed.Store(l.solve())
 	return l
 }
@@ -90,21 +90,10 @@ func NewLearner() *Learner {
 // Speed returns what is believed now. It must not be changed.
 func (l *Learner) Speed() *Speed { return l.speed.Load() }
 
-// begin counts a request with so many tokens that are not in the cache. Of two at once one may be missed in the mean.
+// begin takes the tokens of a request that are not in the cache. Of two at once one may be missed in the mean.
 func (l *Learner) begin(tokens int64) {
-	l.waiting.Add(1)
-	l.open.Add(1)
-	mean := math.Float64frombits(l.tokens.Load())
-	l.tokens.Store(math.Float64bits(mean + smoothTokens*(float64(tokens)-mean)))
-}
-
-// unknown is what requests are taken for of which only the number is known: as many of them wait for their first token, with
-// as many tokens, as of those that were placed here.
-func (l *Learner) unknown() (waiting, tokens float64) {
-	if open := l.open.Load(); open > 0 {
-		waiting = max(float64(l.waiting.Load())/float64(open), 0)
-	}
-	return waiting, math.Float64frombits(l.tokens.Load())
+	mean := math.Float64frombits(l.usual.Load())
+	l.usual.Store(math.Float64bits(mean + smoothTokens*(float64(tokens)-mean)))
 }
 
 // learn takes one observation: the seconds that a step of a server with that factor took.
@@ -128,7 +117,7 @@ func (l *Learner) solve() *Speed {
 	m := l.sums
 	for i, p := range [terms]struct{ scale, value float64 }{
 		{1, prior.Base}, {priorDecoding * priorDecoding, prior.PerDecoding}, {priorTokens * priorTokens, prior.PerToken},
-		{priorTokens * priorTokens, prior.Found * prior.PerToken},
+		{doubtTokens * doubtTokens, prior.Found * prior.PerToken},
 	} {
 		m[i][i] += priorWeight * p.scale
 		m[i][terms] += priorWeight * p.scale * p.value
@@ -164,6 +153,7 @@ type Server struct {
 	decoding atomic.Int64  // requests with one
 	mark     atomic.Int64  // when the work on what is owed began or last got on, in Unix nanoseconds
 	factor   atomic.Uint64 // bits of a float
+	freeAt   atomic.Int64  // when the prompts are computed whose first tokens are not seen, in Unix nanoseconds
 
 	mu                 sync.Mutex
 	observed, expected float64 // seconds, fading
@@ -189,32 +179,36 @@ func (l *Learner) NewServer() *Server {
 	return s
 }
 
-// Others are requests on a server that were not placed here.
-type Others struct {
-	Waiting, Running float64
+// Page is what a server's metrics say, of all its requests.
+type Page struct {
+	Others  float64 // requests that were not placed here
+	Waiting float64 // requests in its queue: without room in the batch
+	Rate    float64 // requests that end in a second; 0 if that is not known
 }
 
-// Wait estimates the seconds to the first token of a request that is sent now and has so many tokens that are not in the
-// server's cache.
-func (s *Server) Wait(now time.Time, speed *Speed, p Prompt, others Others) float64 {
+// Wait estimates the seconds to the first token of a request that is sent now.
+func (s *Server) Wait(now time.Time, speed *Speed, p Prompt, page Page) float64 {
 	owed, waiting, decoding := float64(s.owed.Load()), float64(s.waiting.Load()), float64(s.decoding.Load())
-	if others.Waiting+others.Running > 0 { // a prompt that is being computed is in the batch already
-		share, usual := s.learner.unknown()
-		total := others.Waiting + others.Running
-		others.Waiting = max(others.Waiting, total*share)
-		owed, decoding = owed+others.Waiting*usual, decoding+total-others.Waiting
-	}
+	queued := max(page.Waiting-waiting, 0) // of others, or of ours of which we see nothing
 	factor := s.Factor()
-	work := factor * speed.first(decoding, owed+speed.Uncached(p))
+	work := factor*speed.first(decoding+page.Others, owed+speed.Uncached(p)) + s.unseenWork(now)
+	if page.Rate > 0 { // who waits for room waits for the end of another
+		work += queued / page.Rate
+	}
 	if waiting <= 0 {
 		return work
 	}
 	// The one that is next is as large as the mean. Of the time since the last sign of progress part has gone into it, as
 	// its step may have begun later; what is beyond its time is delay, and may go on as long again.
 	const credit = 0.75
-	next := factor * speed.first(decoding, owed/(waiting+others.Waiting))
+	next := factor * speed.first(decoding, owed/waiting)
 	elapsed := max(now.Sub(time.Unix(0, s.mark.Load())).Seconds(), 0)
 	return work - credit*min(elapsed, next) + max(elapsed-next, 0)
+}
+
+// unseenWork is the seconds that the prompts still take whose first tokens are not seen.
+func (s *Server) unseenWork(now time.Time) float64 {
+	return max(time.Unix(0, s.freeAt.Load()).Sub(now).Seconds(), 0)
 }
 
 // Owed returns how many prompt tokens the server has to compute, of requests that were placed here.
@@ -244,11 +238,24 @@ func (s *Server) Begin(now time.Time, p Prompt) Request {
 	return Request{server: s, began: now, prompt: p, owed: owed}
 }
 
+// Found takes note of requests that others have placed, and that were not there at the last scrape: their prompts are
+// likely being computed.
+func (s *Server) Found(now time.Time, requests float64) {
+	s.owe(now, requests*math.Float64frombits(s.learner.usual.Load()))
+}
+
+// owe adds prompt tokens whose end will not be seen.
+func (s *Server) owe(now time.Time, tokens float64) {
+	work := s.Factor() * s.learner.Speed().PerToken * tokens * float64(time.Second)
+	s.freeAt.Store(max(s.freeAt.Load(), now.UnixNano()) + int64(work)) // of two at once one may be missed
+}
+
 // BeginUnseen counts a request whose first token will not be seen, as its answer comes in one piece. It counts as under way
-// at once: when it gets there is not known.
-func (s *Server) BeginUnseen() Request {
+// at once, and its prompt for as long as it should take.
+func (s *Server) BeginUnseen(now time.Time, p Prompt) Request {
+	s.learner.begin(int64(s.learner.Speed().Uncached(p)))
+	s.owe(now, s.learner.Speed().Uncached(p))
 	s.decoding.Add(1)
-	s.learner.open.Add(1)
 	return Request{server: s, first: true}
 }
 
@@ -262,7 +269,6 @@ func (r *Request) First(now time.Time) {
 	decoding := s.decoding.Add(1) - 1
 	s.owed.Add(-r.owed)
 	s.waiting.Add(-1)
-	s.learner.waiting.Add(-1)
 	s.mark.Store(now.UnixNano())
 	s.observe(r.began, now, r.prompt, decoding)
 }
@@ -274,14 +280,12 @@ func (r *Request) End() {
 		return
 	}
 	r.server = nil
-	s.learner.open.Add(-1)
 	if r.first {
 		s.decoding.Add(-1)
 		return
 	}
 	s.owed.Add(-r.owed)
 	s.waiting.Add(-1)
-	s.learner.waiting.Add(-1)
 }
 
 // observe takes a first token into account. Those that come close together are of one step: it is learnt from when the

@@ -118,7 +118,7 @@ func TestFactor_TellsASlowServerFromAFastOne(t *testing.T) {
 	}
 	assert.InEpsilon(t, 4, engines[3].Factor()/engines[0].Factor(), 0.25, "drawn a little towards 1")
 	assert.InEpsilon(t, 1, engines[1].Factor()/engines[0].Factor(), 0.15)
-	assert.InDelta(t, engines[3].Wait(noon, l.Speed(), Prompt{Tokens: 100}, Others{})/engines[0].Wait(noon, l.Speed(), Prompt{Tokens: 100}, Others{}), engines[3].Factor()/engines[0].Factor(), 1e-9)
+	assert.InDelta(t, engines[3].Wait(noon, l.Speed(), Prompt{Tokens: 100}, Page{})/engines[0].Wait(noon, l.Speed(), Prompt{Tokens: 100}, Page{}), engines[3].Factor()/engines[0].Factor(), 1e-9)
 }
 
 func TestWait(t *testing.T) {
@@ -148,7 +148,7 @@ func TestWait(t *testing.T) {
 				r.First(after(0.040))
 			},
 		},
-		{name: "an answer in one piece", do: func(s *Server) { s.BeginUnseen() }, at: 9, want: 0.010 + 0.001 + 0.010},
+		{name: "an answer in one piece", do: func(s *Server) { s.BeginUnseen(noon, Prompt{Tokens: 300}) }, at: 9, want: 0.010 + 0.001 + 0.010},
 		{name: "a clock that went back", do: func(s *Server) { s.Begin(noon, Prompt{Tokens: 300}) }, at: -1, want: 0.010 + 0.040},
 		{name: "gone", do: func(s *Server) { r := s.Begin(noon, Prompt{Tokens: 300}); r.End() }, at: 5, want: 0.010 + 0.010},
 	}
@@ -158,7 +158,7 @@ func TestWait(t *testing.T) {
 			s := NewLearner().NewServer()
 			tt.do(s)
 			s.factor.Store(math.Float64bits(1))
-			assert.InDelta(t, tt.want, s.Wait(after(tt.at), speed, Prompt{Tokens: 100}, Others{}), 1e-9)
+			assert.InDelta(t, tt.want, s.Wait(after(tt.at), speed, Prompt{Tokens: 100}, Page{}), 1e-9)
 		})
 	}
 }
@@ -167,12 +167,37 @@ func TestWait_CountsTheRequestsOfOthers(t *testing.T) {
 	t.Parallel()
 	speed := &Speed{Base: 0.010, PerDecoding: 0.001, PerToken: 100e-6}
 	s := NewLearner().NewServer()
-	assert.InDelta(t, 0.010+0.005+0.070, s.Wait(noon, speed, Prompt{Tokens: 100}, Others{Waiting: 2, Running: 5}), 1e-9)
+	idle := s.Wait(noon, speed, Prompt{Tokens: 100}, Page{})
+	assert.InDelta(t, idle+0.007, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{Others: 7}), 1e-9)
+	s.Found(noon, 2) // of the usual 300 tokens each, at the speed that is believed
+	assert.InDelta(t, idle+0.030, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{}), 1e-6)
+	assert.InDelta(t, idle+0.010, s.Wait(after(0.020), speed, Prompt{Tokens: 100}, Page{}), 1e-6, "they get on")
+	assert.InDelta(t, idle, s.Wait(after(1), speed, Prompt{Tokens: 100}, Page{}), 1e-9)
+}
+
+func TestWait_QueueMovesAsRequestsEnd(t *testing.T) {
+	t.Parallel()
+	speed := &Speed{Base: 0.010, PerDecoding: 0.001, PerToken: 100e-6}
+	s := NewLearner().NewServer()
+	idle := s.Wait(noon, speed, Prompt{Tokens: 100}, Page{})
+	assert.InDelta(t, idle+0.5, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{Waiting: 5, Rate: 10}), 1e-9)
+	assert.InDelta(t, idle, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{Waiting: 5}), 1e-9, "the rate is not known")
 	s.Begin(noon, Prompt{Tokens: 300})
-	assert.InDelta(t, 0.010+0.030+0.210+0.010, s.Wait(noon, speed, Prompt{Tokens: 100}, Others{Running: 7}), 1e-9,
-		"all of ours wait for their first token: so do theirs, though their prompts are in the batch")
-	s.BeginUnseen()
-	assert.InDelta(t, 0.010+0.0035+0.001+0.030+0.105+0.010, s.Wait(noon, speed, Prompt{Tokens: 100}, Others{Running: 7}), 1e-9, "half of ours do")
+	ours := s.Wait(noon, speed, Prompt{Tokens: 100}, Page{})
+	assert.InDelta(t, ours+0.4, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{Waiting: 5, Rate: 10}), 1e-9, "one of them is known, with its prompt")
+}
+
+func TestWait_PromptsWhoseEndIsNotSeenTakeTheirTime(t *testing.T) {
+	t.Parallel()
+	l := NewLearner()
+	s := l.NewServer()
+	idle := s.Wait(noon, l.Speed(), Prompt{Tokens: 100}, Page{})
+	for range 2 {
+		s.BeginUnseen(noon, Prompt{Tokens: 1000})
+	}
+	took := 2000*prior.PerToken + 2*prior.PerDecoding
+	assert.InDelta(t, idle+took, s.Wait(noon, l.Speed(), Prompt{Tokens: 100}, Page{}), 1e-6)
+	assert.InDelta(t, idle+2*prior.PerDecoding, s.Wait(after(1), l.Speed(), Prompt{Tokens: 100}, Page{}), 1e-6, "under way until they end")
 }
 
 func TestRequest_CountsOnceWhateverIsSaidOfIt(t *testing.T) {
@@ -192,7 +217,7 @@ func TestRequest_CountsOnceWhateverIsSaidOfIt(t *testing.T) {
 	r.End()
 	r.End()
 	assert.Equal(t, [3]int64{}, counts())
-	r = s.BeginUnseen()
+	r = s.BeginUnseen(noon, Prompt{})
 	r.First(noon)
 	assert.Equal(t, [3]int64{0, 0, 1}, counts())
 	r.End()
@@ -245,7 +270,7 @@ func TestServer_IsSafeForAllAtOnce(t *testing.T) {
 			for i := range 1000 {
 				at := after(float64(i) / 100)
 				r := s.Begin(at, Prompt{Tokens: random.IntN(100)})
-				assert.False(t, math.IsNaN(s.Wait(at, l.Speed(), Prompt{Tokens: 10}, Others{})))
+				assert.False(t, math.IsNaN(s.Wait(at, l.Speed(), Prompt{Tokens: 10}, Page{})))
 				if random.IntN(3) > 0 {
 					r.First(at.Add(time.Duration(random.IntN(int(time.Second)))))
 				}
@@ -266,7 +291,7 @@ func BenchmarkWait(b *testing.B) {
 	speed := l.Speed()
 	b.ReportAllocs()
 	for b.Loop() {
-		s.Wait(noon, speed, Prompt{Tokens: 100}, Others{})
+		s.Wait(noon, speed, Prompt{Tokens: 100}, Page{})
 	}
 }
 

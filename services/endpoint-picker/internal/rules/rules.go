@@ -18,6 +18,7 @@ package rules
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -103,6 +104,19 @@ func (s *Snapshot) Rewrite(model string, random uint64) (Rewrite, bool) {
 	return d.pick(random), true
 }
 
+// Models returns the names of all models that rewrites speak of, each once, sorted.
+func (s *Snapshot) Models() []string {
+	named := map[string]bool{}
+	for model, d := range s.exact {
+		named[model] = true
+		d.name(named)
+	}
+	if s.generic != nil {
+		s.generic.name(named)
+	}
+	return slices.Sorted(maps.Keys(named))
+}
+
 // add takes a rule, which is later than all that were added before.
 func (s *Snapshot) add(object string, rule Rule) {
 	d := newDraw(object, rule.Targets)
@@ -113,6 +127,13 @@ func (s *Snapshot) add(object string, rule Rule) {
 		if s.exact[model] == nil {
 			s.exact[model] = d
 		}
+	}
+}
+
+// name adds the names of the targets.
+func (d *draw) name(named map[string]bool) {
+	for _, o := range d.outcomes {
+		named[o.Target] = true
 	}
 }
 

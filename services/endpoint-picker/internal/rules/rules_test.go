@@ -232,3 +232,13 @@ func BenchmarkRewrite(b *testing.B) {
 		}
 	}
 }
+
+func TestModels(t *testing.T) {
+	t.Parallel()
+	assert.Empty(t, (&Snapshot{}).Models())
+	s := Compile(nil, []RewriteObject{
+		{Name: "a", Rules: []Rule{{Models: []string{"chat", "old"}, Targets: []Target{{Model: "chat-v2"}, {Model: "chat-v1"}}}}},
+		{Name: "b", Rules: []Rule{{Targets: []Target{{Model: "chat-v1"}, {Model: "base"}}}}},
+	})
+	assert.Equal(t, []string{"base", "chat", "chat-v1", "chat-v2", "old"}, s.Models())
+}

@@ -1,0 +1,259 @@
+// Package envoytest is Envoy's side of an ext_proc stream, for tests: a Gateway is shown what goes to the picker and what
+// comes back, and refuses every reply that Envoy would refuse, and some that it would let pass. It knows the protocol
+// from Envoy's generated code alone, and nothing of the picker's own.
+package envoytest
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+)
+
+// MaxChunk is how much a streamed body reply may have, in bytes: some gateways refuse messages of more than 64 KiB.
+const MaxChunk = 62000
+
+// Names of the protocol of the Gateway API Inference Extension, and of HTTP.
+const (
+	HeaderDestination = "x-gateway-destination-endpoint"
+	KeyServed         = "x-gateway-destination-endpoint-served"
+	KeyScores         = "x-gateway-destination-endpoint-scores"
+	KeySubset         = "x-gateway-destination-endpoint-subset"
+	NamespaceLB       = "envoy.lb"
+	NamespaceSubset   = "envoy.lb.subset_hint"
+
+	headerLength = "content-length"
+)
+
+// Rules are what an exchange may do besides what all may. The zero value lets bodies through as they are.
+type Rules struct {
+	Allowed   func(endpoint string) bool // of each address of the pick; nil allows all
+	Fallbacks int                        // how many addresses there must be behind the first
+	Upstream  []byte                     // what must go on of the request's body, if that is not what was sent
+	Client    []byte                     // what must go on of the response's body, likewise
+	Free      bool                       // any body of the request may go on; Upstream tells which did
+	Set       []string                   // headers of the request that may be set, besides those of a pick
+	Remove    []string                   // headers of the request that may be removed
+	Reply     []string                   // headers of the response that may be set
+}
+
+// A Gateway is one stream. It is told of messages by Sent and of replies by Take; Finish says whether all was answered.
+type Gateway struct {
+	rules             Rules
+	request, response direction
+	immediate         *extprocv3.ImmediateResponse
+	picked            string
+	scores            map[string]float64
+}
+
+// New returns a Gateway at the start of its stream.
+func New(r Rules) *Gateway {
+	g := &Gateway{rules: r}
+	g.request.want, g.response.want, g.request.free = r.Upstream, r.Client, r.Free
+	g.SetModes(filterv3.ProcessingMode_FULL_DUPLEX_STREAMED, filterv3.ProcessingMode_FULL_DUPLEX_STREAMED)
+	return g
+}
+
+// SetModes says how bodies are sent, of a gateway that does not tell the picker. They are full duplex by default.
+func (g *Gateway) SetModes(request, response filterv3.ProcessingMode_BodySendMode) {
+	g.request.mode, g.response.mode = request, response
+}
+
+// Picked returns the destination of the request, empty as long as there is none.
+func (g *Gateway) Picked() string { return g.picked }
+
+// Scores returns how endpoints were rated, nil if the picker did not say.
+func (g *Gateway) Scores() map[string]float64 { return g.scores }
+
+// Immediate returns the picker's own response, nil if there is none.
+func (g *Gateway) Immediate() *extprocv3.ImmediateResponse { return g.immediate }
+
+// RequestHeaders returns the headers that the model server gets, by lower-case names.
+func (g *Gateway) RequestHeaders() http.Header { return g.request.fields }
+
+// ResponseHeaders returns the headers that the client gets, by lower-case names.
+func (g *Gateway) ResponseHeaders() http.Header { return g.response.fields }
+
+// Upstream returns as much of the request's body as has gone on in full duplex, or was replaced.
+func (g *Gateway) Upstream() string { return string(g.request.got) }
+
+// RequestEnded tells whether the request was sent to its end.
+func (g *Gateway) RequestEnded() bool { return g.request.complete() }
+
+// ResponseHeadersAnswered tells whether the response's headers went on to the client.
+func (g *Gateway) ResponseHeadersAnswered() bool { return g.response.gotHeaders }
+
+// Sent takes note of a message that goes to the picker.
+func (g *Gateway) Sent(m *extprocv3.ProcessingRequest) {
+	if c := m.GetProtocolConfig(); c != nil {
+		g.SetModes(c.GetRequestBodyMode(), c.GetResponseBodyMode())
+	}
+	switch {
+	case m.GetRequestHeaders() != nil:
+		g.request.sentHeaders(m.GetRequestHeaders())
+	case m.GetRequestBody() != nil:
+		g.request.sentBody(m.GetRequestBody())
+	case m.GetRequestTrailers() != nil:
+		g.request.trailers = true
+	case m.GetResponseHeaders() != nil:
+		g.response.sentHeaders(m.GetResponseHeaders())
+	case m.GetResponseBody() != nil:
+		g.response.sentBody(m.GetResponseBody())
+	case m.GetResponseTrailers() != nil:
+		g.response.trailers = true
+	}
+}
+
+// Take checks a reply.
+func (g *Gateway) Take(r *extprocv3.ProcessingResponse) error {
+	if g.immediate != nil {
+		return errors.New("reply after an immediate response")
+	}
+	if err := g.takePart(r); err != nil {
+		return err
+	}
+	return g.takeChanges(r)
+}
+
+func (g *Gateway) takePart(r *extprocv3.ProcessingResponse) error {
+	switch r := r.GetResponse().(type) {
+	case *extprocv3.ProcessingResponse_RequestHeaders:
+		return g.request.takeHeaders(r.RequestHeaders.GetResponse())
+	case *extprocv3.ProcessingResponse_RequestBody:
+		return g.request.takeBody(r.RequestBody.GetResponse())
+	case *extprocv3.ProcessingResponse_RequestTrailers:
+		return g.request.takeTrailers()
+	case *extprocv3.ProcessingResponse_ResponseHeaders:
+		return g.response.takeHeaders(r.ResponseHeaders.GetResponse())
+	case *extprocv3.ProcessingResponse_ResponseBody:
+		return g.response.takeBody(r.ResponseBody.GetResponse())
+	case *extprocv3.ProcessingResponse_ResponseTrailers:
+		return g.response.takeTrailers()
+	case *extprocv3.ProcessingResponse_ImmediateResponse:
+		if g.picked != "" || g.request.gotPieces > 0 || g.response.gotHeaders {
+			return errors.New("immediate response after the request was answered")
+		}
+		g.immediate = r.ImmediateResponse
+		return nil
+	default:
+		return fmt.Errorf("reply of kind %T", r)
+	}
+}
+
+// takeChanges checks what a reply changes besides the body.
+func (g *Gateway) takeChanges(r *extprocv3.ProcessingResponse) error {
+	switch {
+	case r.GetImmediateResponse() != nil:
+		return nil
+	case r.GetRequestHeaders() != nil:
+		return g.takeRequestChanges(r, r.GetRequestHeaders().GetResponse())
+	case r.GetRequestBody() != nil:
+		return g.takeRequestChanges(r, r.GetRequestBody().GetResponse())
+	case r.GetRequestTrailers() != nil:
+		return g.takeDestination(r)
+	case r.GetDynamicMetadata() != nil:
+		return errors.New("metadata with the response")
+	case r.GetResponseHeaders() != nil:
+		return g.response.change(r.GetResponseHeaders().GetResponse().GetHeaderMutation(), g.allowReply)
+	case r.GetResponseBody().GetResponse().GetHeaderMutation() != nil:
+		return errors.New("headers with the response's body")
+	}
+	return nil
+}
+
+func (g *Gateway) takeRequestChanges(r *extprocv3.ProcessingResponse, common *extprocv3.CommonResponse) error {
+	mutation, before := common.GetHeaderMutation(), g.picked
+	if err := g.takeDestination(r); err != nil {
+		return err
+	}
+	if err := g.request.change(mutation, g.allowRequest); err != nil {
+		return err
+	}
+	var set string
+	for _, o := range mutation.GetSetHeaders() {
+		if o.GetHeader().GetKey() == HeaderDestination {
+			set = string(o.GetHeader().GetRawValue())
+		}
+	}
+	now := g.picked != before
+	switch {
+	case now && set != g.picked:
+		return fmt.Errorf("header %q and metadata %q differ", set, g.picked)
+	case !now && set != "":
+		return errors.New("pick without its metadata")
+	case now != common.GetClearRouteCache():
+		return errors.New("the route cache is to be cleared by the pick, and by nothing else")
+	}
+	return nil
+}
+
+// takeDestination checks the metadata of a reply, which only the pick has.
+func (g *Gateway) takeDestination(r *extprocv3.ProcessingResponse) error {
+	if r.GetDynamicMetadata() == nil {
+		return nil
+	}
+	if g.picked != "" {
+		return errors.New("second pick")
+	}
+	all := r.GetDynamicMetadata().GetFields()
+	lb := all[NamespaceLB].GetStructValue().GetFields()
+	g.picked = lb[HeaderDestination].GetStringValue()
+	allowed := 1
+	if scores, there := lb[KeyScores]; there {
+		allowed++
+		g.scores = map[string]float64{}
+		for name, v := range scores.GetStructValue().GetFields() {
+			g.scores[name] = v.GetNumberValue()
+		}
+	}
+	if len(all) != 1 || len(lb) != allowed {
+		return fmt.Errorf("metadata %v", r.GetDynamicMetadata())
+	}
+	list := strings.Split(g.picked, ",")
+	if len(list) != 1+g.rules.Fallbacks {
+		return fmt.Errorf("picked %q", g.picked)
+	}
+	for _, address := range list {
+		if address == "" || g.rules.Allowed != nil && !g.rules.Allowed(address) {
+			return fmt.Errorf("picked %q, which may not be", address)
+		}
+	}
+	return nil
+}
+
+// allowRequest says whether a header of the request may be changed. A client's own destination may go before the pick.
+func (g *Gateway) allowRequest(name string, how change) bool {
+	if how == removed {
+		return name == HeaderDestination && g.picked == "" || slices.Contains(g.rules.Remove, name)
+	}
+	return name == HeaderDestination || name == headerLength || slices.Contains(g.rules.Set, name)
+}
+
+// allowReply says the same of the response. One that is rewritten will have another length.
+func (g *Gateway) allowReply(name string, how change) bool {
+	if how == removed {
+		return name == headerLength && g.rules.Client != nil
+	}
+	return slices.Contains(g.rules.Reply, name)
+}
+
+// Finish says what is still unanswered of an exchange that was sent in full.
+func (g *Gateway) Finish() error {
+	if g.immediate != nil {
+		return nil
+	}
+	// A full-duplex request that the gateway broke off, to answer it itself, waits for nothing.
+	if !g.request.fullDuplex() || g.request.complete() {
+		if err := g.request.finish(); err != nil {
+			return fmt.Errorf("request: %w", err)
+		}
+	}
+	if err := g.response.finish(); err != nil {
+		return fmt.Errorf("response: %w", err)
+	}
+	return nil
+}
