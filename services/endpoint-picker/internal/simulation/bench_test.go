@@ -1,73 +1,98 @@
 package simulation
 
 import (
+	"flag"
 	"fmt"
+	"io"
+	"os"
 	"slices"
-	"strings"
 	"testing"
 	"text/tabwriter"
 	"time"
 )
 
-const seeds = 3
+var (
+	firstSeed = flag.Uint64("seed", 1, "the first seed of the benchmark")
+	seeds     = flag.Int("seeds", 3, "of the benchmark, an odd number: it prints medians over them")
+)
 
-// policies are those of the table, what the others are compared with first.
+// policies are those of the table. The first is what the others are compared with.
 func policies() []Policy {
 	return []Policy{Greedy(), Picker(1, InTurn), Picker(2, InTurn), Picker(2, AtRandom), LeastLoad(), Random(), Pin()}
 }
 
-// BenchmarkPolicies prints how all policies fare in all scenarios: medians over the seeds, times in milliseconds.
+// BenchmarkPolicies prints how all policies fare in all scenarios: the time to the first token to that of the greedy policy,
+// then times in milliseconds.
 func BenchmarkPolicies(b *testing.B) {
 	for _, s := range append(Standard(), Others()...) {
 		b.Run(s.Name, func(b *testing.B) {
 			for b.Loop() {
-				fmt.Println("\n" + table(s, policies()))
+				printTable(os.Stdout, s)
 			}
 		})
 	}
 }
 
-func table(s Scenario, policies []Policy) string {
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "%s\tmean÷\tp99÷\tttft\tp50\tp90\tp99\te2e\tp99\thit\tn\trejected\tlost\tfailed\t\n", s.Name)
-	rows := map[string][][]float64{}
-	for seed := uint64(1); seed <= seeds; seed++ {
-		t := s.Trace(seed)
-		var best Times
+// column is one figure of a result.
+type column struct {
+	name, format string
+	of           func(r, best Result) float64
+}
+
+var columns = []column{
+	{"mean÷", "%.2f", func(r, best Result) float64 { return ratio(r.TTFT().Mean, best.TTFT().Mean) }},
+	{"p99÷", "%.2f", func(r, best Result) float64 { return ratio(r.TTFT().P99, best.TTFT().P99) }},
+	{"ttft", "%.1f", func(r, _ Result) float64 { return milliseconds(r.TTFT().Mean) }},
+	{"p50", "%.1f", func(r, _ Result) float64 { return milliseconds(r.TTFT().P50) }},
+	{"p90", "%.1f", func(r, _ Result) float64 { return milliseconds(r.TTFT().P90) }},
+	{"p99", "%.1f", func(r, _ Result) float64 { return milliseconds(r.TTFT().P99) }},
+	{"e2e", "%.0f", func(r, _ Result) float64 { return milliseconds(r.Total().Mean) }},
+	{"p99", "%.0f", func(r, _ Result) float64 { return milliseconds(r.Total().P99) }},
+	{"hit", "%.3f", func(r, _ Result) float64 { return r.HitRate() }},
+	{"n", "%.0f", func(r, _ Result) float64 { return float64(r.Requests()) }},
+	{"rejected", "%.0f", func(r, _ Result) float64 { return float64(r.Rejected) }},
+	{"lost", "%.0f", func(r, _ Result) float64 { return float64(r.Lost) }},
+	{"failed", "%.0f", func(r, _ Result) float64 { return float64(r.Failed) }},
+}
+
+// printTable runs a scenario under all policies, with as many seeds as are asked for.
+func printTable(to io.Writer, s Scenario) {
+	policies := policies()
+	figures := make([][][]float64, len(policies)) // by policy and column, of all seeds
+	for i := range figures {
+		figures[i] = make([][]float64, len(columns))
+	}
+	for seed := range *seeds {
+		trace := s.Trace(*firstSeed + uint64(seed))
+		best := trace.Run(policies[0])
 		for i, p := range policies {
-			r := t.Run(p)
-			first, total := r.TTFT(), r.Total()
-			if i == 0 {
-				best = first
+			r := best
+			if i > 0 {
+				r = trace.Run(p)
 			}
-			rows[p.Name] = append(rows[p.Name], []float64{
-				ratio(first.Mean, best.Mean), ratio(first.P99, best.P99),
-				ms(first.Mean), ms(first.P50), ms(first.P90), ms(first.P99), ms(total.Mean), ms(total.P99),
-				r.HitRate(), float64(r.Requests()), float64(r.Rejected), float64(r.Lost), float64(r.Failed),
-			})
+			for k, c := range columns {
+				figures[i][k] = append(figures[i][k], c.of(r, best))
+			}
 		}
 	}
-	for _, p := range policies {
-		fmt.Fprintf(w, "%s\t", p.Name)
-		for i, format := range []string{"%.2f", "%.2f", "%.1f", "%.1f", "%.1f", "%.1f", "%.0f", "%.0f", "%.3f", "%.0f", "%.0f", "%.0f", "%.0f"} {
-			var column []float64
-			for _, row := range rows[p.Name] {
-				column = append(column, row[i])
-			}
-			fmt.Fprintf(w, format+"\t", median(column))
-		}
-		fmt.Fprintln(w)
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "\n%s\t", s.Name)
+	for _, c := range columns {
+		fmt.Fprint(w, c.name, "\t")
 	}
+	for i, p := range policies {
+		fmt.Fprintf(w, "\n%s\t", p.Name)
+		for k, c := range columns {
+			fmt.Fprintf(w, c.format+"\t", median(figures[i][k]))
+		}
+	}
+	fmt.Fprint(w, "\n\n")
 	_ = w.Flush()
-	return text.String()
 }
 
 func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
 
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // median is the middle of an odd number of values.
-func median(values []float64) float64 {
-	return slices.Sorted(slices.Values(values))[len(values)/2]
-}
+func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }

@@ -9,16 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What tests measure is shorter than what the benchmark does, as the race detector makes a run ten times slower: so many
-// requests, and not for less than that.
-const (
-	enough   = 900
-	enoughIn = 9 * time.Second
-)
-
-// shorter is a scenario in which about so many requests are measured.
+// shorter is a scenario in which about so many requests are measured: the race detector makes runs ten times slower.
 func (s Scenario) shorter(requests float64) Scenario {
-	s.Measured = min(s.Measured, max(enoughIn, time.Duration(requests/s.Workload.rate*float64(time.Second))))
+	const least = 6 * time.Second
+	s.Measured = min(s.Measured, max(least, time.Duration(requests/s.Workload.rate*float64(time.Second))))
 	return s
 }
 
@@ -60,19 +54,20 @@ func TestPickerIsNearGreedy(t *testing.T) {
 	const twoToOne = 1.3 // means
 	for _, tt := range []struct {
 		name     string
+		requests float64
 		bounds   ratios
 		rejected int // tries that meet the dead server
 	}{
-		{"uniform", ratios{1.08, 1.2}, 0},   // 1.00, 1.00
-		{"zipf", ratios{1.25, 1.4}, 0},      // 1.11, 1.08
-		{"multiturn", ratios{1.25, 1.3}, 0}, // 1.11, 1.10
-		{"mixed", ratios{1.08, 1.05}, 0},    // 1.02, 1.02
-		{"churn", ratios{1.25, 1.5}, 10},    // 1.05, 1.06, 5 rejected
-		{"slow", ratios{1.1, 1.6}, 0},       // 1.01, 1.26
+		{"uniform", 900, ratios{1.08, 1.2}, 0},    // 1.00, 1.00
+		{"zipf", 900, ratios{1.25, 1.4}, 0},       // 1.11, 1.08
+		{"multiturn", 1500, ratios{1.25, 1.3}, 0}, // 1.11, 1.10
+		{"mixed", 900, ratios{1.08, 1.05}, 0},     // 1.02, 1.02
+		{"churn", 900, ratios{1.25, 1.5}, 10},     // 1.05, 1.06, 5 rejected
+		{"slow", 900, ratios{1.1, 1.6}, 0},        // 1.01, 1.26
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := find(t, Standard(), tt.name).shorter(enough)
+			s := find(t, Standard(), tt.name).shorter(tt.requests)
 			var one, two []ratios
 			for seed := uint64(1); seed <= 3; seed++ {
 				trace := s.Trace(seed)
@@ -82,6 +77,7 @@ func TestPickerIsNearGreedy(t *testing.T) {
 				assert.LessOrEqual(t, single.Rejected, tt.rejected)
 				assert.Zero(t, single.Failed+pair.Failed)
 			}
+			t.Logf("one %.2f two %.2f", medians(one), medians(two))
 			medians(one).assertWithin(t, tt.bounds, "one replica to greedy")
 			assert.LessOrEqual(t, medians(two).mean, twoToOne, "mean of two replicas to one")
 		})
@@ -121,8 +117,9 @@ func TestPickerIsNearGreedyInOtherFleets(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			trace := find(t, Others(), tt.name).shorter(enough / 2).Trace(1)
+			trace := find(t, Others(), tt.name).shorter(450).Trace(1)
 			got := trace.Run(Picker(1, InTurn))
+			t.Logf("one %.2f", compare(got, trace.Run(Greedy())))
 			compare(got, trace.Run(Greedy())).assertWithin(t, tt.bounds, "one replica to greedy")
 			assert.Zero(t, got.Failed)
 		})
@@ -132,12 +129,12 @@ func TestPickerIsNearGreedyInOtherFleets(t *testing.T) {
 // What the picker is compared with must itself be as good, and as bad, as its name says.
 func TestReferencesAreWhatTheyAreCalled(t *testing.T) {
 	t.Parallel()
-	trace := find(t, Standard(), "zipf").shorter(enough).Trace(1)
+	trace := find(t, Standard(), "zipf").shorter(900).Trace(1)
 	greedy, least, random, pin := trace.Run(Greedy()), trace.Run(LeastLoad()), trace.Run(Random()), trace.Run(Pin())
 	assert.Less(t, 2*greedy.TTFT().Mean, least.TTFT().Mean, "it knows the caches")
 	assert.Less(t, 2*least.TTFT().Mean, random.TTFT().Mean, "it knows the load")
 	assert.Less(t, 2*random.TTFT().Mean, pin.TTFT().Mean, "the hottest prefix is more than one server can take")
-	assert.Greater(t, pin.HitRate(), greedy.HitRate())
+	assert.Greater(t, pin.HitRate(), random.HitRate()+0.1, "it needs no other cache")
 	assert.Greater(t, greedy.HitRate(), least.HitRate()+0.1)
 	for _, r := range []Result{greedy, least, random, pin} {
 		assert.Equal(t, greedy.Requests(), r.Requests(), "all requests come to an end")

@@ -29,10 +29,12 @@ func Standard() []Scenario {
 	churn, slow := usual("churn", skewed.Workload(95)), usual("slow", even.Workload(105))
 	churn.Churn = true
 	slow.Servers[0].Slowness = 2
+	multiturn := usual("multiturn", Conversations(26))
+	multiturn.Measured *= 2 // it has few requests, and among them some that are long
 	return []Scenario{
 		usual("uniform", even.Workload(110)),
 		usual("zipf", skewed.Workload(100)),
-		usual("multiturn", Conversations(26)),
+		multiturn,
 		usual("mixed", Mixed(72)),
 		churn,
 		slow,

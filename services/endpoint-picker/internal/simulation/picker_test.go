@@ -1,0 +1,152 @@
+package simulation
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+)
+
+// watched is a policy of which a test can see the fleet and the replicas.
+type watched struct {
+	Policy
+
+	fleet    *fleet
+	replicas []*replica
+}
+
+func watch(p Policy) *watched {
+	w := &watched{}
+	w.Policy = Policy{Name: p.Name, start: func(f *fleet) chooser {
+		c := p.start(f)
+		w.fleet, w.replicas = f, c.(*picker).replicas
+		return c
+	}}
+	return w
+}
+
+// short is a scenario of a few seconds.
+func short(s Scenario) Scenario {
+	s.Warm, s.Measured = time.Second, 4*time.Second
+	return s
+}
+
+func TestReplicasKnowOnlyTheirOwn(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		split Split
+	}{
+		{"in turn", InTurn},
+		{"at random", AtRandom},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			trace := short(find(t, Standard(), "zipf")).Trace(1)
+			w := watch(Picker(3, tt.split))
+			r := trace.Run(w.Policy)
+			assert.Zero(t, r.Failed)
+			total := int64(0)
+			for _, one := range w.replicas {
+				picks := int64(0)
+				for _, m := range one.members {
+					picks += m.endpoint.Stats(w.fleet.timeline.Now()).Picks
+				}
+				assert.InEpsilon(t, len(trace.arrivals)/3, picks, 0.15)
+				total += picks
+			}
+			assert.EqualValues(t, len(trace.arrivals), total)
+		})
+	}
+}
+
+// When all requests have ended the picker counts none, and its pages agree with it.
+func TestPickerHearsOfTheEndOfAllRequests(t *testing.T) {
+	t.Parallel()
+	for _, s := range []Scenario{
+		find(t, Standard(), "churn"), find(t, Standard(), "multiturn"), find(t, Others(), "mixed-half-whole"),
+	} {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			trace := short(s).Trace(1)
+			w := watch(Picker(2, InTurn))
+			trace.Run(w.Policy)
+			line := w.fleet.timeline
+			now := line.now
+			line.runWhile(func() bool { return line.now < now+time.Second })
+			for _, r := range w.replicas {
+				for _, m := range r.members {
+					stats := m.endpoint.Stats(line.Now())
+					assert.Zero(t, stats.InFlight)
+					assert.Zero(t, stats.Tokens)
+					assert.True(t, stats.Sampled)
+					assert.Equal(t, endpoint.Gauges{Blocks: UsualEngine().Blocks}, stats.Gauges)
+					assert.Less(t, stats.SampleAge, 2*r.interval)
+					assert.Zero(t, m.endpoint.Load().Requests)
+				}
+			}
+		})
+	}
+}
+
+func TestPickerSeesADeadServerAndANewOne(t *testing.T) {
+	t.Parallel()
+	s := find(t, Standard(), "churn")
+	s.Measured = 9 * time.Second // it dies three seconds after the warm-up
+	w := watch(Picker(1, InTurn))
+	var ejected, listed bool
+	trace := s.Trace(1)
+	const dying = 1 // by the seed
+	dies := s.Warm + 3*time.Second
+	p := Policy{start: func(f *fleet) chooser {
+		c := w.start(f)
+		f.timeline.at(dies+time.Second, func() {
+			m := w.replicas[0].members[dying]
+			ejected, listed = m.endpoint.Health().Ejected(), m.server.dead
+		})
+		return c
+	}}
+	r := trace.Run(p)
+	assert.True(t, listed, "its pod is there still")
+	assert.True(t, ejected, "and yet it gets no requests")
+	members := w.replicas[0].members
+	require.Len(t, members, 8, "one less and one more")
+	newest := members[7]
+	assert.Equal(t, 8, newest.server.number)
+	assert.Positive(t, newest.endpoint.Stats(w.fleet.timeline.Now()).Picks)
+	for _, m := range members {
+		assert.NotEqual(t, dying, m.server.number)
+	}
+	assert.Len(t, w.replicas[0].Snapshot().Endpoints, 8)
+	assert.Positive(t, r.Lost+r.Rejected)
+}
+
+// The picker is told what a gateway sees: if a request was streamed it learns how fast servers are.
+func TestPickerLearnsSpeedsFromAnswers(t *testing.T) {
+	t.Parallel()
+	s := find(t, Standard(), "slow")
+	s.Measured = 10 * time.Second
+	w := watch(Picker(1, InTurn))
+	s.Trace(1).Run(w.Policy)
+	members := w.replicas[0].members
+	for _, m := range members[1:] {
+		assert.Greater(t, members[0].endpoint.Factor(), 1.3*m.endpoint.Factor(), "of the one that is half as fast")
+	}
+}
+
+func TestSameSeedGivesTheSameResult(t *testing.T) {
+	t.Parallel()
+	for _, p := range []Policy{Greedy(), LeastLoad(), Random(), Pin(), Picker(1, InTurn), Picker(2, AtRandom)} {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			s := short(find(t, Standard(), "churn"))
+			r := s.Trace(2).Run(p)
+			assert.True(t, reflect.DeepEqual(r, s.Trace(2).Run(p)))
+			assert.False(t, reflect.DeepEqual(r, s.Trace(3).Run(p)))
+		})
+	}
+}
