@@ -159,7 +159,7 @@ func TestGaugesTellTheTruth(t *testing.T) {
 	for i := range 3 {
 		s.enqueue(&job{arrival: asking(40, 8, 10*i), watcher: &log{}})
 	}
-	require.Equal(t, 1, len(s.running), "the others come when its step has begun")
+	require.Len(t, s.running, 1, "the others come when its step has begun")
 	s.timeline.runWhile(func() bool { return s.timeline.now < 2*time.Second })
 	g := s.gauges()
 	assert.EqualValues(t, 1, g.Waiting)

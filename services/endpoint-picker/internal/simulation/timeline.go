@@ -35,7 +35,7 @@ func (t *timeline) after(d time.Duration, do func()) { t.at(t.now+d, do) }
 // runWhile lets time pass as long as it should.
 func (t *timeline) runWhile(should func() bool) {
 	for len(t.pending) > 0 && should() {
-		next := heap.Pop(&t.pending).(happening) //nolint:errcheck,revive // nothing else is ever pushed
+		next := heap.Pop(&t.pending).(happening)
 		t.now = next.at
 		next.do()
 	}
@@ -63,7 +63,7 @@ func (p pending) Less(i, j int) bool {
 
 func (p pending) Swap(i, j int) { p[i], p[j] = p[j], p[i] }
 
-func (p *pending) Push(x any) { *p = append(*p, x.(happening)) } //nolint:errcheck // as above
+func (p *pending) Push(x any) { *p = append(*p, x.(happening)) }
 
 func (p *pending) Pop() any {
 	old := *p
