@@ -18,7 +18,7 @@ import (
 func adoptDiscovery(ctx context.Context, cfg *config.Config) error {
 	var source reload.Source
 	switch {
-	case cfg.Pool.Given(), cfg.Plugins.File == "" && cfg.Plugins.Text == "":
+	case cfg.Pool.Given(), !cfg.Plugins.AtStart():
 		return nil
 	case cfg.Plugins.File != "":
 		source = reload.File(cfg.Plugins.File)

@@ -225,7 +225,7 @@ func (c *Config) Validate() error {
 		c.Logging.Validate(),
 		c.Kube.Validate(),
 		c.HTTP.Validate(),
-		c.Pool.validate(c.Plugins.File != "" || c.Plugins.Text != ""),
+		c.Pool.validate(c.Plugins),
 		c.GRPC.validate(),
 		c.ExtProc.validate(),
 		validateScraping(c.Scraping),

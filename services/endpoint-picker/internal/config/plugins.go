@@ -51,6 +51,9 @@ func (n *ObjectName) String() string {
 // Type says to the flag's help what a value is.
 func (*ObjectName) Type() string { return "namespace/name" }
 
+// AtStart reports whether a configuration can be read before anything else is there: it may say where endpoints come from.
+func (p *Plugins) AtStart() bool { return p.File != "" || p.Text != "" }
+
 func (p *Plugins) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.File, flagConfigFile, p.File, "File with the EndpointPickerConfig, which is read again when it changes. Without any configuration requests go where the first token is expected first.")
 	fs.StringVar(&p.Text, flagConfigText, p.Text, "The EndpointPickerConfig itself.")

@@ -67,7 +67,7 @@ func (p *Pool) addFlags(fs *pflag.FlagSet) {
 func (p *Pool) Given() bool { return p.Name.Name != "" || p.Selector.Selector != nil || p.File != "" }
 
 // validate checks the flags. If the configuration of the plugins may say where endpoints come from, they need not.
-func (p *Pool) validate(mayDiscover bool) error {
+func (p *Pool) validate(plugins Plugins) error {
 	var given []string
 	for _, one := range []struct {
 		flag  string
@@ -77,7 +77,7 @@ func (p *Pool) validate(mayDiscover bool) error {
 			given = append(given, "--"+one.flag)
 		}
 	}
-	if len(given) == 0 && mayDiscover {
+	if len(given) == 0 && plugins.AtStart() {
 		return nil
 	}
 	return p.validateGiven(given)
