@@ -27,6 +27,9 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/session"
 )
 
+// leastOthers is the part of the traffic below which there are no other replicas, only pages that are a little late.
+const leastOthers = 0.15
+
 // ErrSaturated means that the pool has too much to do for a request that can wait.
 var ErrSaturated = errors.New("the pool is saturated, and the request has a negative priority")
 
@@ -189,7 +192,9 @@ func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 	m.describe(x, random, server)
 	m.match(b.prefixes)
 	b.reuse.see(m.known(), x.PromptTokens)
-	m.expect(snapshot.Endpoints, b.traffic.Others()*min(b.reuse.again(), 1))
+	if m.home = nil; b.traffic.Others() > leastOthers {
+		m.expect(snapshot.Endpoints, b.traffic.Others()*min(b.reuse.again(), 1))
+	}
 	if m.collect(snapshot.Endpoints, b.learner.Speed()); len(m.candidates) == 0 {
 		return scheduling.ErrNoneInSubset
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -16,7 +15,7 @@ import (
 // direction is one side of an exchange.
 type direction struct {
 	mode              filterv3.ProcessingMode_BodySendMode
-	fields            http.Header
+	fields            Fields
 	headers, trailers bool   // were sent
 	headersEnd        bool   // the headers ended it
 	body              []byte // up to the end, duplicates left out
@@ -44,7 +43,7 @@ func (d *direction) fullDuplex() bool {
 
 func (d *direction) sentHeaders(h *extprocv3.HttpHeaders) {
 	d.headers, d.headersEnd = true, h.GetEndOfStream()
-	d.fields = http.Header{}
+	d.fields = Fields{}
 	for _, f := range h.GetHeaders().GetHeaders() {
 		value := string(f.GetRawValue())
 		if value == "" {
@@ -149,15 +148,20 @@ func (d *direction) takeStreamed(b *extprocv3.StreamedBodyResponse) error {
 		return fmt.Errorf("chunk of %d bytes", len(b.GetBody()))
 	}
 	d.gotEnd = b.GetEndOfStream()
-	if err := d.append(b.GetBody()); err != nil {
+	if err := d.append(b.GetBody()); err != nil || !d.gotEnd {
 		return err
 	}
+	return d.takeEnd()
+}
+
+// takeEnd checks a body that has come to its end.
+func (d *direction) takeEnd() error {
 	switch {
-	case d.gotEnd && !d.end:
+	case !d.end:
 		return errors.New("end of stream that was not sent")
-	case d.gotEnd && d.free && strconv.Itoa(len(d.got)) != strings.Join(d.fields[headerLength], ","):
+	case d.free && strconv.Itoa(len(d.got)) != strings.Join(d.fields[headerLength], ","):
 		return fmt.Errorf("body of %d bytes, which is not its content length", len(d.got))
-	case d.gotEnd && !d.free && len(d.got) != len(d.wanted()):
+	case !d.free && len(d.got) != len(d.wanted()):
 		return errors.New("body cut short")
 	}
 	return nil

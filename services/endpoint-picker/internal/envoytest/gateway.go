@@ -6,7 +6,6 @@ package envoytest
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -28,6 +27,9 @@ const (
 
 	headerLength = "content-length"
 )
+
+// Fields are headers, all values of each, by names in lower case as HTTP/2 has them.
+type Fields map[string][]string
 
 // Rules are what an exchange may do besides what all may. The zero value lets bodies through as they are.
 type Rules struct {
@@ -72,11 +74,11 @@ func (g *Gateway) Scores() map[string]float64 { return g.scores }
 // Immediate returns the picker's own response, nil if there is none.
 func (g *Gateway) Immediate() *extprocv3.ImmediateResponse { return g.immediate }
 
-// RequestHeaders returns the headers that the model server gets, by lower-case names.
-func (g *Gateway) RequestHeaders() http.Header { return g.request.fields }
+// RequestHeaders returns the headers that the model server gets.
+func (g *Gateway) RequestHeaders() Fields { return g.request.fields }
 
-// ResponseHeaders returns the headers that the client gets, by lower-case names.
-func (g *Gateway) ResponseHeaders() http.Header { return g.response.fields }
+// ResponseHeaders returns the headers that the client gets.
+func (g *Gateway) ResponseHeaders() Fields { return g.response.fields }
 
 // Upstream returns as much of the request's body as has gone on in full duplex, or was replaced.
 func (g *Gateway) Upstream() string { return string(g.request.got) }

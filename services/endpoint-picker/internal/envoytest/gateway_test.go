@@ -107,8 +107,8 @@ func TestRepliesThatEnvoyTakes(t *testing.T) {
 	require.NoError(t, g.Finish())
 	assert.Equal(t, picked, g.Picked())
 	assert.Equal(t, "abc", g.Upstream())
-	assert.Equal(t, map[string][]string{":path": {"/"}, HeaderDestination: {picked}, "content-length": {"3"}}, map[string][]string(g.RequestHeaders()))
-	assert.Equal(t, map[string][]string{":status": {"200"}, "content-length": {"3"}, "x-told": {"1"}}, map[string][]string(g.ResponseHeaders()))
+	assert.Equal(t, Fields{":path": {"/"}, HeaderDestination: {picked}, "content-length": {"3"}}, g.RequestHeaders())
+	assert.Equal(t, Fields{":status": {"200"}, "content-length": {"3"}, "x-told": {"1"}}, g.ResponseHeaders())
 	g.Sent(ResponseTrailers())
 	require.EqualError(t, g.Finish(), "response: trailers were not answered")
 }
@@ -136,7 +136,7 @@ func TestRepliesThatAreRefused(t *testing.T) {
 		{name: "refused after the pick", give: []reply{pick(), immediate}, want: "immediate response after the request was answered"},
 		{name: "more after a refusal", give: []reply{immediate, pick()}, want: "reply after an immediate response"},
 		{name: "nothing", give: []reply{{}}, want: "reply of kind <nil>"},
-		{name: "no metadata", give: []reply{pick(func(c *extprocv3.CommonResponse, r reply) { r.DynamicMetadata = nil })}, want: "pick without its metadata"},
+		{name: "no metadata", give: []reply{pick(func(_ *extprocv3.CommonResponse, r reply) { r.DynamicMetadata = nil })}, want: "pick without its metadata"},
 		{name: "no header", give: []reply{pick(func(c *extprocv3.CommonResponse, _ reply) { c.HeaderMutation = nil })}, want: `header "" and metadata "10.0.0.1:8000" differ`},
 		{name: "another header", give: []reply{pick(func(_ *extprocv3.CommonResponse, r reply) { r.DynamicMetadata = metadata("10.0.0.2:8000") })}, want: `header "10.0.0.1:8000" and metadata "10.0.0.2:8000" differ`},
 		{name: "route cache kept", give: []reply{pick(func(c *extprocv3.CommonResponse, _ reply) { c.ClearRouteCache = false })}, want: "the route cache is to be cleared by the pick, and by nothing else"},

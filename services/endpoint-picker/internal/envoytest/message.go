@@ -1,6 +1,8 @@
 package envoytest
 
 import (
+	"slices"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -9,8 +11,8 @@ import (
 // Headers makes a HeaderMap as Envoy puts it, of names and values in turns.
 func Headers(pairs ...string) *corev3.HeaderMap {
 	m := &corev3.HeaderMap{}
-	for i := 0; i < len(pairs); i += 2 {
-		m.Headers = append(m.Headers, &corev3.HeaderValue{Key: pairs[i], RawValue: []byte(pairs[i+1])})
+	for pair := range slices.Chunk(pairs, 2) {
+		m.Headers = append(m.Headers, &corev3.HeaderValue{Key: pair[0], RawValue: []byte(pair[1])})
 	}
 	return m
 }

@@ -35,7 +35,7 @@ import (
 )
 
 const (
-	patience = 20 * time.Second
+	patience = 15 * time.Second
 	tick     = 5 * time.Millisecond
 )
 
