@@ -38,7 +38,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return c.generated.Unmarshal(data, v) //nolint:wrapcheck // it is gRPC's own
 	}
-	in := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	in := data.MaterializeToBuffer(bufferPool)
 	defer in.Free()
 	if err := c.decode(in, m); err != nil {
 		return fmt.Errorf("read ProcessingRequest: %w", err)

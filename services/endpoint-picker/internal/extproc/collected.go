@@ -97,7 +97,7 @@ func (b *collected) bytes() []byte {
 		return nil
 	case 1:
 	default:
-		whole := b.pieces.MaterializeToBuffer(mem.DefaultBufferPool())
+		whole := b.pieces.MaterializeToBuffer(bufferPool)
 		b.pieces.Free()
 		b.pieces = append(b.pieces[:0], whole)
 	}
