@@ -51,7 +51,11 @@ func soonestFirst() always {
 
 func leastLoaded() always {
 	c := *soonestFirst().config
-	c.Profile = scheduling.LeastLoaded(scheduling.StalenessFilter{After: time.Minute})
+	c.Profile = &scheduling.Profile{
+		Filters: []scheduling.Filter{scheduling.StalenessFilter{After: time.Minute}},
+		Scorers: []scheduling.WeightedScorer{{Name: "active-request-scorer", Scorer: scheduling.ActiveScorer{BusyBest: 0.9}, Weight: 1}},
+		Picker:  scheduling.MaxScorePicker{},
+	}
 	return always{&c}
 }
 
@@ -548,10 +552,10 @@ func TestPickIsExplainedToThoseWhoAsk(t *testing.T) {
 	x := r.placed(t, request.Incoming{})
 	require.Len(t, x.Scores, 2)
 	assert.Same(t, b, x.Scores[1].Endpoint)
-	assert.InDelta(t, 0.5, x.Scores[1].Total, 1e-9)
+	assert.InDelta(t, 0.45, x.Scores[1].Total, 1e-9)
 	require.Len(t, x.Reply, 1)
 	assert.Equal(t, headerExplained, x.Reply[0].Name)
-	assert.Regexp(t, `^10\.0\.0\.2:8000 of 2; 10\.0\.0\.2:8000 score=0\.500 wait=0\.\d{3}s requests=1 cached=0/0; 10\.0\.0\.1:8000 score=0\.333 `, x.Reply[0].Value)
+	assert.Regexp(t, `^10\.0\.0\.2:8000 of 2; 10\.0\.0\.2:8000 score=0\.450 wait=0\.\d{3}s requests=1 cached=0/0; 10\.0\.0\.1:8000 score=0\.000 `, x.Reply[0].Value)
 }
 
 func TestForcedSelectionIsReportedOnlyIfItIsConfigured(t *testing.T) {

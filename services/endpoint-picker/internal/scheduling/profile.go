@@ -38,16 +38,6 @@ func (s *Scratch) Scores(i int) []float64 {
 	return s.scores[i*n : (i+1)*n]
 }
 
-// LeastLoaded returns the profile that sends each request to the endpoint with the least to do, of those that the
-// staleness filter prefers.
-func LeastLoaded(staleness StalenessFilter) *Profile {
-	return &Profile{
-		Filters: []Filter{staleness},
-		Scorers: []WeightedScorer{{Name: "load-scorer", Scorer: LoadScorer{}, Weight: 1}},
-		Picker:  MaxScorePicker{},
-	}
-}
-
 // SoonestFirst returns the profile that sends each request to the endpoint that is expected to begin its answer first, of
 // those that the staleness filter prefers.
 func SoonestFirst(staleness StalenessFilter) *Profile {

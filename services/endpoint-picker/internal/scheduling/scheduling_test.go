@@ -43,7 +43,26 @@ func TestPurity(t *testing.T) {
 		"github.com/prometheus/client_golang/...", "github.com/envoyproxy/go-control-plane/...", "fairlead.dev/pkg/...")
 }
 
-func TestLeastLoaded(t *testing.T) {
+// loadScorer rates an endpoint by what it has to do. A request in the queue counts twice, and KV cache usage decides between
+// equal counts.
+type loadScorer struct{}
+
+func (loadScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
+	for i := range candidates {
+		l := &candidates[i].Load
+		scores[i] = 1 / (1 + l.Requests + l.Waiting + l.KVUsage)
+	}
+}
+
+func leastLoaded(staleness StalenessFilter) *Profile {
+	return &Profile{
+		Filters: []Filter{staleness},
+		Scorers: []WeightedScorer{{Name: "load", Scorer: loadScorer{}, Weight: 1}},
+		Picker:  MaxScorePicker{},
+	}
+}
+
+func TestSchedule(t *testing.T) {
 	t.Parallel()
 	old := noon.Add(-3 * time.Second)
 	tests := []struct {
@@ -68,7 +87,7 @@ func TestLeastLoaded(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			profile := LeastLoaded(StalenessFilter{After: 2 * time.Second})
+			profile := leastLoaded(StalenessFilter{After: 2 * time.Second})
 			for range 2 { // the same input, the same choice
 				var s Scratch
 				got, err := profile.Schedule(&Request{Now: noon, Random: tt.draw}, append([]Candidate{}, tt.give...), &s)
@@ -127,7 +146,7 @@ func TestScheduleSumsWeightedScores(t *testing.T) {
 func TestScratchIsReused(t *testing.T) {
 	t.Parallel()
 	var s Scratch
-	profile := LeastLoaded(StalenessFilter{})
+	profile := leastLoaded(StalenessFilter{})
 	for _, loads := range [][]Load{{{Requests: 9}, {}}, {{Requests: 1}, {Requests: 9}}, {{}}, {{Requests: 1}, {Requests: 1}, {}}} {
 		fresh, err := profile.Schedule(&Request{Now: noon}, busy(loads...), &Scratch{})
 		require.NoError(t, err)
@@ -139,7 +158,7 @@ func TestScratchIsReused(t *testing.T) {
 
 func TestScheduleSaysThatFiltersLeftNothing(t *testing.T) {
 	t.Parallel()
-	p := LeastLoaded(StalenessFilter{})
+	p := leastLoaded(StalenessFilter{})
 	p.Filters = append(p.Filters, none{})
 	_, err := p.Schedule(&Request{}, busy(Load{}), &Scratch{})
 	require.ErrorIs(t, err, ErrFiltered)
@@ -202,7 +221,7 @@ func FuzzSchedule(f *testing.F) {
 			}}
 		}
 		r := &Request{Now: noon, Random: random.Uint64()}
-		profile := LeastLoaded(StalenessFilter{After: time.Second})
+		profile := leastLoaded(StalenessFilter{After: time.Second})
 		got, err := profile.Schedule(r, append([]Candidate{}, candidates...), &Scratch{})
 		if n == 0 {
 			require.ErrorIs(t, err, ErrNoEndpoints)
@@ -231,7 +250,7 @@ func BenchmarkSchedule(b *testing.B) {
 			for i := range candidates {
 				candidates[i].Load = Load{Requests: float64(i % 7), Sampled: noon}
 			}
-			profile := LeastLoaded(StalenessFilter{After: time.Second})
+			profile := leastLoaded(StalenessFilter{After: time.Second})
 			list := make([]Candidate, n)
 			var s Scratch
 			r := &Request{Now: noon}

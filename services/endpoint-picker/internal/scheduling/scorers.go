@@ -1,17 +1,5 @@
 package scheduling
 
-// LoadScorer rates an endpoint by what it has to do: 1 when idle, falling towards 0. A request in the queue counts
-// twice, as whatever comes next must wait for it; KV cache usage decides between equal counts.
-type LoadScorer struct{}
-
-// Score sets 1/(1+load).
-func (LoadScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
-	for i := range candidates {
-		l := &candidates[i].Load
-		scores[i] = 1 / (1 + l.Requests + l.Waiting + l.KVUsage)
-	}
-}
-
 // PredictedWaitScorer rates an endpoint by how soon the first token would come: 1 where it is soonest, a half where it takes
 // twice as long.
 type PredictedWaitScorer struct{}

@@ -237,7 +237,7 @@ func everything() *Profile {
 		Picker: WeightedRandomPicker{Most: 3},
 	}
 	for _, s := range []Scorer{
-		LoadScorer{}, PredictedWaitScorer{}, QueueScorer{}, RunningScorer{}, KVCacheScorer{}, TokenLoadScorer{1e6}, QueueLimitScorer{128}, ActiveScorer{},
+		PredictedWaitScorer{}, QueueScorer{}, RunningScorer{}, KVCacheScorer{}, TokenLoadScorer{1e6}, QueueLimitScorer{128}, ActiveScorer{},
 		PrefixScorer{LengthWeight: 0.5, Scale: 8192}, SessionScorer{}, AdapterScorer{}, AttributeScorer{Attribute: "t"}, ConsistentHashScorer{1.25},
 	} {
 		p.Scorers = append(p.Scorers, WeightedScorer{Scorer: s, Weight: 1})
