@@ -206,7 +206,7 @@ func (e *Endpoint) Record(m Mark, g Gauges) {
 	defer e.mu.Unlock()
 	next := &sample{Gauges: g, Mark: m, taken: true, rate: e.rate(m, g)}
 	if found := next.others() - e.sample.Load().others(); found > 0 {
-		e.server.Found(m.at, found)
+		e.fill(e.server.Found(m.at, found))
 	}
 	e.sample.Store(next)
 	if e.traffic != nil {
@@ -250,6 +250,14 @@ func (e *Endpoint) rate(m Mark, g Gauges) float64 {
 func (e *Endpoint) resize(blocks int) {
 	if e.prefixes != nil && blocks > 0 && e.blocks.Swap(int64(blocks)) != int64(blocks) {
 		e.prefixes.Resize(e.cache, blocks)
+	}
+}
+
+// fill tells the index that so many tokens have come into the cache that we know nothing else of: they push out what was
+// there.
+func (e *Endpoint) fill(tokens float64) {
+	if e.prefixes != nil {
+		e.prefixes.Fill(e.cache, int(tokens/prefix.BlockTokens))
 	}
 }
 

@@ -374,19 +374,35 @@ func TestQueueIsLongerWhereRequestsEndSlowly(t *testing.T) {
 	assert.InDelta(t, 27./5, slow, 0.6)
 }
 
-func TestPageTellsTheIndexHowLargeTheCacheIs(t *testing.T) {
-	t.Parallel()
+// holding returns an endpoint whose cache has these blocks of a prompt, and what tells how many of them it still has.
+func holding(chain ...uint64) (e *Endpoint, matched func() int) {
 	x := prefix.NewIndex(1 << 20)
-	e := NewFactory(predict.NewLearner(), x, &Traffic{}).New(Description{Identity: Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
-	chain := []uint64{1, 2, 3, 4}
+	e = NewFactory(predict.NewLearner(), x, &Traffic{}).New(Description{Identity: Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	x.Use(e.Cache(), chain)
-	matched := func() int {
+	return e, func() int {
 		m := make([]int, x.Len())
 		x.Match(chain, m)
 		return m[e.Cache()]
 	}
+}
+
+func TestPageTellsTheIndexHowLargeTheCacheIs(t *testing.T) {
+	t.Parallel()
+	e, matched := holding(1, 2, 3, 4)
 	scrape(e, noon, Gauges{})
 	assert.Equal(t, 4, matched(), "nothing is said of it")
 	scrape(e, noon, Gauges{Blocks: 3})
 	assert.Equal(t, 3, matched())
+}
+
+func TestRequestsOfOthersPushOursOutOfTheCache(t *testing.T) {
+	t.Parallel()
+	e, matched := holding(1, 2, 3, 4)
+	scrape(e, noon, Gauges{Blocks: 20})
+	scrape(e, noon, Gauges{Blocks: 20, Running: 1}) // of 300 tokens, as usual: 18 whole blocks
+	assert.Equal(t, 2, matched())
+	scrape(e, noon, Gauges{Blocks: 20, Running: 1})
+	assert.Equal(t, 2, matched(), "it is still the same one")
+	scrape(e, noon, Gauges{Blocks: 20, Running: 1, Waiting: 1})
+	assert.Zero(t, matched())
 }

@@ -239,9 +239,11 @@ func (s *Server) Begin(now time.Time, p Prompt) Request {
 }
 
 // Found takes note of requests that others have placed, and that were not there at the last scrape: their prompts are
-// likely being computed.
-func (s *Server) Found(now time.Time, requests float64) {
-	s.owe(now, requests*math.Float64frombits(s.learner.usual.Load()))
+// likely being computed. It returns how many tokens that is, if they are like ours.
+func (s *Server) Found(now time.Time, requests float64) float64 {
+	tokens := requests * math.Float64frombits(s.learner.usual.Load())
+	s.owe(now, tokens)
+	return tokens
 }
 
 // owe adds prompt tokens whose end will not be seen.

@@ -169,7 +169,7 @@ func TestWait_CountsTheRequestsOfOthers(t *testing.T) {
 	s := NewLearner().NewServer()
 	idle := s.Wait(noon, speed, Prompt{Tokens: 100}, Page{})
 	assert.InDelta(t, idle+0.007, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{Others: 7}), 1e-9)
-	s.Found(noon, 2) // of the usual 300 tokens each, at the speed that is believed
+	assert.InDelta(t, 600, s.Found(noon, 2), 1e-9, "the usual 300 tokens each") // at the speed that is believed
 	assert.InDelta(t, idle+0.030, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{}), 1e-6)
 	assert.InDelta(t, idle+0.010, s.Wait(after(0.020), speed, Prompt{Tokens: 100}, Page{}), 1e-6, "they get on")
 	assert.InDelta(t, idle, s.Wait(after(1), speed, Prompt{Tokens: 100}, Page{}), 1e-9)

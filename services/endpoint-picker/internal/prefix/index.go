@@ -205,7 +205,8 @@ func (x *Index) Use(number int, chain []uint64) {
 	x.shrink()
 }
 
-// Fill says that a cache has so many further blocks that no prefix will ask for, the answers of its model.
+// Fill says that a cache has so many further blocks that no prefix is known of: answers, or what others
+// have asked.
 func (x *Index) Fill(number, blocks int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
