@@ -19,6 +19,14 @@ const (
 	bodyRoom    = 2
 	messageRoom = 1 << 20
 
+	// workers run the handlers of streams, one after the other, so that a handler finds a stack that has grown already;
+	// what comes while all are busy gets a goroutine of its own.
+	workers = 64
+	// streamWindow and connWindow are what a gateway may send ahead of a handler, and of the connection's reader. Windows
+	// that do not adapt spare a ping for nearly every message, by which gRPC measures the connection.
+	streamWindow = 256 << 10
+	connWindow   = 4 << 20
+
 	// minPing is how often gateways may ping; Envoy's shortest interval that makes sense is a second.
 	minPing = 500 * time.Millisecond
 	// greetTimeout is what a new connection has for TLS and the first words of HTTP/2. One that says nothing holds up a drain.
@@ -46,6 +54,9 @@ func (o Options) ServerOptions() []grpc.ServerOption {
 		grpc.Creds(creds),
 		grpc.ConnectionTimeout(greetTimeout),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.NumStreamWorkers(workers),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connWindow),
 		grpc.MaxRecvMsgSize(cmp.Or(o.MaxReceive, bodyRoom*o.MaxRequestBody+messageRoom)),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
