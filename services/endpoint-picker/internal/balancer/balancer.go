@@ -30,6 +30,9 @@ import (
 // leastOthers is the part of the traffic below which there are no other replicas, only pages that are a little late.
 const leastOthers = 0.15
 
+// leastOurs is the part of the traffic that is ours if hardly any is, so that one request does not stand for too many.
+const leastOurs = 0.1
+
 // ErrSaturated means that the pool has too much to do for a request that can wait.
 var ErrSaturated = errors.New("the pool is saturated, and the request has a negative priority")
 
@@ -163,14 +166,16 @@ func (b *Balancer) Responded(x *exchange.Exchange) {
 // statusFailed is what a gateway would have answered for an endpoint that it gave up.
 const statusFailed = 503
 
-// Ended learns how long the answer was: it is in the server's cache now, and something else is not.
+// Ended learns how long the answer was: it is in the server's cache now, and something else is not. Others get answers like
+// ours there, as many as they place requests.
 func (b *Balancer) Ended(x *exchange.Exchange) {
 	tokens := x.Usage.Output
 	if !x.Usage.Known && x.Streaming {
 		tokens = x.Pieces // each is a token, about
 	}
 	if cache := x.Endpoint.Cache(); cache >= 0 && tokens >= prefix.BlockTokens {
-		b.prefixes.Fill(cache, tokens/prefix.BlockTokens)
+		ours := max(1-b.traffic.Others(), leastOurs)
+		b.prefixes.Fill(cache, int(float64(tokens)/ours)/prefix.BlockTokens)
 	}
 }
 
@@ -191,9 +196,9 @@ func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 	server, id := findSession(config.Session, b.sessions, x)
 	m.describe(x, random, server)
 	m.match(b.prefixes)
-	b.reuse.see(m.known(), x.PromptTokens)
+	b.reuse.see(m.known(), m.history*prefix.BlockTokens, x.PromptTokens)
 	if m.home = nil; b.traffic.Others() > leastOthers {
-		m.expect(snapshot.Endpoints, b.traffic.Others()*min(b.reuse.again(), 1))
+		m.expect(snapshot.Endpoints, b.traffic.Others()*b.reuse.again())
 	}
 	if m.collect(snapshot.Endpoints, b.learner.Speed()); len(m.candidates) == 0 {
 		return scheduling.ErrNoneInSubset

@@ -25,8 +25,9 @@ type memory struct {
 	incoming   request.Request
 	chain      prefix.Chain
 	matched    []int              // blocks, by the numbers of caches
+	history    int                // blocks of the prompt that were a prompt and its answer
 	home       *endpoint.Endpoint // where others are expected to send what begins alike
-	sharing    float64            // part of the prompt that they will find there if it goes there, and miss if not
+	sharing    float64            // how much of the prompt they will miss if it goes elsewhere, and find there if not
 	request    scheduling.Request
 	candidates []scheduling.Candidate
 	scheduling scheduling.Scratch
@@ -59,11 +60,12 @@ func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
 	if x.PromptTokens == 0 {
 		most = 0
 	}
+	m.history = 0
 	m.chain.Reset(prefix.Seed(x.Target, text(r.CacheSalt)), most)
 	if most == 0 {
 		return
 	}
-	for _, p := range r.Prompt {
+	for i, p := range r.Prompt {
 		switch {
 		case p.Packed:
 			m.chain.WritePacked(text(p.Span))
@@ -71,6 +73,9 @@ func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
 			m.chain.WriteIDs(text(p.Span))
 		default:
 			m.chain.Write(text(p.Span))
+		}
+		if i == r.History-1 {
+			m.history = len(m.chain.Hashes)
 		}
 	}
 }
@@ -126,8 +131,13 @@ func (m *memory) cached(e *endpoint.Endpoint) int {
 
 // prompt is what an endpoint would have to do for the request.
 func (m *memory) prompt(e *endpoint.Endpoint) predict.Prompt {
-	p := predict.Prompt{Tokens: max(m.request.Tokens-m.cached(e), 1)}
-	if e == m.home {
+	cached := m.cached(e)
+	p := predict.Prompt{Tokens: max(m.request.Tokens-cached, 1)}
+	switch {
+	case e != m.home:
+	case m.history > 0:
+		p.History = max(m.history*prefix.BlockTokens-cached, 0)
+	default:
 		p.Expected = p.Tokens
 	}
 	return p
@@ -136,6 +146,8 @@ func (m *memory) prompt(e *endpoint.Endpoint) predict.Prompt {
 // expect finds the home of the prompt: the first endpoint in the order of the first block that is not shared by many
 // prompts. Other pickers of the pool find it too, and so did this one before it was restarted: they agree without
 // talking, and what one of them has sent, another one finds. How much of it is found there is learnt with the speed.
+//
+// A history is expected rather than hoped for, as somebody has placed it. That is learnt apart.
 //
 // They find it only if it went there: sharing is how much of a new prompt others will ask for again, which they would
 // have to compute once more.

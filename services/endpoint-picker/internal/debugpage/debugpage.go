@@ -124,8 +124,10 @@ type pool struct {
 type speed struct {
 	Base        float64 `json:"baseSeconds"`
 	PerDecoding float64 `json:"perDecodingSeconds"`
+	PerOther    float64 `json:"perOtherSeconds"`
 	PerToken    float64 `json:"perTokenSeconds"`
 	Found       float64 `json:"expectedFound"`
+	Kept        float64 `json:"historyFound"`
 }
 
 type prefixes struct {

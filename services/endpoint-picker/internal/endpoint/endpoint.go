@@ -165,7 +165,7 @@ func (e *Endpoint) Acquire() *Lease {
 // Place is Acquire for a request whose answer will be seen to begin.
 func (e *Endpoint) Place(now time.Time, p predict.Prompt) *Lease {
 	l := e.Acquire()
-	l.request = e.server.Begin(now, p)
+	l.request = e.server.Begin(now, p, e.sample.Load().others())
 	return l
 }
 

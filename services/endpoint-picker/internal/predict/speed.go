@@ -3,11 +3,12 @@
 // A server computes the prompts that it was sent, but for what its cache has of them, then the first token of each, and
 // beside that a token for every answer under way. The time of a first token is taken for
 //
-//	base + perDecoding × answers under way + perToken × prompt tokens owed, the request's own with them
+//	base + perDecoding × answers under way + perOther × requests of others + perToken × prompt tokens owed
 //
-// times a factor of the server. The three coefficients are those of the pool: servers of one pool run one model. They are
-// learnt from every first token that is seen, by least squares with a fading memory; nothing is to be configured. The
-// factor is what a server took over what it should have taken; it tells a slow server from a fast one.
+// times a factor of the server; the request's own prompt is owed too. Of what others have placed the server's page says how much
+// there is, and not how far it has come: a part is being computed. The coefficients are those of the pool: servers of one pool
+// run one model. They are learnt from every first token that is seen, by least squares with a fading memory; nothing is to be
+// configured. The factor is what a server took over what it should have taken; it tells a slow server from a fast one.
 //
 // What is owed is known from the requests that were placed here and whose first token has not come. A server that is
 // late, because it waits for room or has gone, gets later with it: how much it is overdue is added to its estimate.
@@ -24,38 +25,43 @@ import (
 type Speed struct {
 	Base        float64 // of a first token, at least
 	PerDecoding float64 // more for each answer under way
+	PerOther    float64 // more for each request that others have placed
 	PerToken    float64 // more for each prompt token to compute
 	Found       float64 // part of the tokens that are expected in a cache that is found there
+	Kept        float64 // likewise, of the tokens of a history
 }
 
 // A Prompt is what a server has to do for a request before its first token.
 type Prompt struct {
 	Tokens   int // that are not known to be in the server's cache
 	Expected int // of them, in its cache if others have sent there what they should have
+	History  int // of them, likewise; and they were a prompt before, and its answer
 }
 
 // Uncached estimates how many tokens of a prompt are to be computed: the last one at least.
 func (s *Speed) Uncached(p Prompt) float64 {
-	return max(float64(p.Tokens)-s.Found*float64(p.Expected), 1)
+	return max(float64(p.Tokens)-s.Found*float64(p.Expected)-s.Kept*float64(p.History), 1)
 }
 
 // first is the time of the first token when so many tokens are owed.
-func (s *Speed) first(decoding, tokens float64) float64 {
-	return s.Base + s.PerDecoding*decoding + s.PerToken*tokens
+func (s *Speed) first(decoding, others, tokens float64) float64 {
+	return s.Base + s.PerDecoding*decoding + s.PerOther*others + s.PerToken*tokens
 }
 
 // prior is what is believed before anything was seen: a model of 8 billion parameters on one recent GPU. A few dozen first
 // tokens outweigh it.
-var prior = Speed{Base: 0.010, PerDecoding: 0.0001, PerToken: 50e-6}
+var prior = Speed{Base: 0.010, PerDecoding: 0.0001, PerOther: 0.0001, PerToken: 50e-6, Kept: 0.5}
 
 const (
-	terms = 4 // of a Speed
+	terms = 6 // of a Speed
 	// priorWeight is how many first tokens the prior is worth, each with so many answers under way and tokens as below.
 	priorWeight   = 2
 	priorDecoding = 10
 	priorTokens   = 300
 	// doubtTokens is the same for what is expected in caches: a few long prompts show it, many short ones do not.
 	doubtTokens = 7000
+	// historyTokens is the same for histories, which are found more often than not.
+	historyTokens = 1000
 
 	forget       = 0.999 // of the pool's memory, for each first token
 	forgetServer = 0.99  // of a server's
@@ -81,7 +87,7 @@ type Learner struct {
 
 // NewLearner returns a Learner that has seen nothing.
 func NewLearner() *Learner {
-	l := &Learner{mean: prior.first(priorDecoding, priorTokens)}
+	l := &Learner{mean: prior.first(priorDecoding, 0, priorTokens)}
 	l.usual.Store(math.Float64bits(usualTokens))
 	l.speed.Store(l.solve())
 	return l
@@ -100,7 +106,7 @@ func (l *Learner) begin(tokens int64) {
 func (l *Learner) learn(o observation, took, factor float64) (mean float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	x := [terms]float64{1, o.decoding, o.tokens, -o.expected}
+	x := [terms]float64{1, o.decoding, o.others, o.tokens, -o.expected, -o.history}
 	for i := range terms {
 		for j := range terms {
 			l.sums[i][j] = l.sums[i][j]*forget + x[i]*x[j]
@@ -116,8 +122,9 @@ func (l *Learner) learn(o observation, took, factor float64) (mean float64) {
 func (l *Learner) solve() *Speed {
 	m := l.sums
 	for i, p := range [terms]struct{ scale, value float64 }{
-		{1, prior.Base}, {priorDecoding * priorDecoding, prior.PerDecoding}, {priorTokens * priorTokens, prior.PerToken},
-		{doubtTokens * doubtTokens, prior.Found * prior.PerToken},
+		{1, prior.Base}, {priorDecoding * priorDecoding, prior.PerDecoding}, {priorDecoding * priorDecoding, prior.PerOther},
+		{priorTokens * priorTokens, prior.PerToken}, {doubtTokens * doubtTokens, prior.Found * prior.PerToken},
+		{historyTokens * historyTokens, prior.Kept * prior.PerToken},
 	} {
 		m[i][i] += priorWeight * p.scale
 		m[i][terms] += priorWeight * p.scale * p.value
@@ -137,10 +144,10 @@ func (l *Learner) solve() *Speed {
 			}
 		}
 	}
-	perToken := max(m[2][terms], leastToken)
+	perToken := max(m[3][terms], leastToken)
 	return &Speed{
-		Base: max(m[0][terms], leastBase), PerDecoding: max(m[1][terms], 0), PerToken: perToken,
-		Found: min(max(m[3][terms]/perToken, 0), 1),
+		Base: max(m[0][terms], leastBase), PerDecoding: max(m[1][terms], 0), PerOther: max(m[2][terms], 0), PerToken: perToken,
+		Found: min(max(m[4][terms]/perToken, 0), 1), Kept: min(max(m[5][terms]/perToken, 0), 1),
 	}
 }
 
@@ -169,7 +176,7 @@ type step struct {
 
 // observation is what a step was about.
 type observation struct {
-	decoding, tokens, expected float64
+	decoding, others, tokens, expected, history float64
 }
 
 // NewServer returns a server that has nothing to do.
@@ -191,7 +198,7 @@ func (s *Server) Wait(now time.Time, speed *Speed, p Prompt, page Page) float64 
 	owed, waiting, decoding := float64(s.owed.Load()), float64(s.waiting.Load()), float64(s.decoding.Load())
 	queued := max(page.Waiting-waiting, 0) // of others, or of ours of which we see nothing
 	factor := s.Factor()
-	work := factor*speed.first(decoding+page.Others, owed+speed.Uncached(p)) + s.unseenWork(now)
+	work := factor*speed.first(decoding, page.Others, owed+speed.Uncached(p)) + s.unseenWork(now)
 	if page.Rate > 0 { // who waits for room waits for the end of another
 		work += queued / page.Rate
 	}
@@ -201,7 +208,7 @@ func (s *Server) Wait(now time.Time, speed *Speed, p Prompt, page Page) float64 
 	// The one that is next is as large as the mean. Of the time since the last sign of progress part has gone into it, as
 	// its step may have begun later; what is beyond its time is delay, and may go on as long again.
 	const credit = 0.75
-	next := factor * speed.first(decoding, owed/waiting)
+	next := factor * speed.first(decoding, page.Others, owed/waiting)
 	elapsed := max(now.Sub(time.Unix(0, s.mark.Load())).Seconds(), 0)
 	return work - credit*min(elapsed, next) + max(elapsed-next, 0)
 }
@@ -223,11 +230,12 @@ type Request struct {
 	began  time.Time
 	prompt Prompt
 	owed   int64
+	others float64 // requests of others, when it began
 	first  bool
 }
 
-// Begin counts a request that is sent now.
-func (s *Server) Begin(now time.Time, p Prompt) Request {
+// Begin counts a request that is sent now, where others have so many.
+func (s *Server) Begin(now time.Time, p Prompt, others float64) Request {
 	owed := int64(s.learner.Speed().Uncached(p))
 	if s.waiting.Load() == 0 {
 		s.mark.Store(now.UnixNano())
@@ -235,7 +243,7 @@ func (s *Server) Begin(now time.Time, p Prompt) Request {
 	s.waiting.Add(1)
 	s.owed.Add(owed)
 	s.learner.begin(owed)
-	return Request{server: s, began: now, prompt: p, owed: owed}
+	return Request{server: s, began: now, prompt: p, owed: owed, others: others}
 }
 
 // Found takes note of requests that others have placed, and that were not there at the last scrape: their prompts are
@@ -272,7 +280,7 @@ func (r *Request) First(now time.Time) {
 	s.owed.Add(-r.owed)
 	s.waiting.Add(-1)
 	s.mark.Store(now.UnixNano())
-	s.observe(r.began, now, r.prompt, decoding)
+	s.observe(r, now, decoding)
 }
 
 // End says that the request has ended, or that nothing more will be heard of it.
@@ -292,20 +300,22 @@ func (r *Request) End() {
 
 // observe takes a first token into account. Those that come close together are of one step: it is learnt from when the
 // next one comes.
-func (s *Server) observe(began, now time.Time, p Prompt, decoding int64) {
+func (s *Server) observe(r *Request, now time.Time, decoding int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.step.ended.IsZero() && now.Sub(s.step.ended).Seconds() < s.learner.Speed().Base*s.Factor()/4 {
-		s.step.tokens += float64(p.Tokens)
-		s.step.expected += float64(p.Expected)
-		if began.Before(s.step.began) {
-			s.step.began = began
+		s.step.tokens += float64(r.prompt.Tokens)
+		s.step.expected += float64(r.prompt.Expected)
+		s.step.history += float64(r.prompt.History)
+		if r.began.Before(s.step.began) {
+			s.step.began = r.began
 		}
 		return
 	}
 	s.learn()
-	s.step = step{before: s.step.ended, began: began, ended: now, observation: observation{
-		decoding: float64(decoding), tokens: float64(p.Tokens), expected: float64(p.Expected),
+	s.step = step{before: s.step.ended, began: r.began, ended: now, observation: observation{
+		decoding: float64(decoding), others: r.others, tokens: float64(r.prompt.Tokens), expected: float64(r.prompt.Expected),
+		history: float64(r.prompt.History),
 	}}
 }
 
@@ -320,7 +330,7 @@ func (s *Server) learn() {
 		return
 	}
 	o, speed := s.step.observation, s.learner.Speed()
-	want := speed.first(o.decoding, o.tokens-speed.Found*o.expected)
+	want := speed.first(o.decoding, o.others, o.tokens-speed.Found*o.expected-speed.Kept*o.history)
 	took = min(took, late*want)
 	mean := s.learner.learn(o, took, s.Factor())
 	s.observed = s.observed*forgetServer + took

@@ -31,6 +31,9 @@ func (r *Request) readJSON() error {
 func (r *Request) join() {
 	r.Prompt = r.main
 	if len(r.head) > 0 {
+		if r.History > 0 {
+			r.History += len(r.head)
+		}
 		r.head = append(r.head, r.main...)
 		r.Prompt = r.head
 	}
@@ -59,10 +62,10 @@ func (r *Request) field(key []byte) {
 	case "tools", "system", "instructions":
 		r.head = r.part(r.head)
 	case "messages", "input":
-		r.main = r.main[:0]
+		r.main, r.History = r.main[:0], 0
 		r.messages()
 	case "prompt", "text", "token_ids", "input_ids":
-		r.main, r.Others = r.main[:0], 0
+		r.main, r.Others, r.History = r.main[:0], 0, 0
 		r.prompts()
 	default:
 		r.scanner.Value()
@@ -127,16 +130,23 @@ func (r *Request) messages() {
 
 // message reads one message, or one of several contents of one: what is said, and what else goes into the prompt.
 func (r *Request) message() {
+	answer := false
 	r.scanner.Open()
 	for key, ok := r.scanner.Key(); ok; key, ok = r.scanner.Key() {
 		switch string(key) {
+		case "role":
+			r.main = r.part(r.main)
+			answer = string(r.Text(r.main[len(r.main)-1].Span)) == "assistant"
 		case "content":
 			r.messages() // a text, or a list of contents
 		case "image_url", "input_image", "image", "source", "input_audio", "audio_url", "video_url", "file", "image_embeds":
 			r.main = append(r.main, Part{Span: r.scanner.Value(), Media: true})
-		default: // role, text, tool_calls, ...
+		default: // text, tool_calls, ...
 			r.main = r.part(r.main)
 		}
+	}
+	if answer {
+		r.History = len(r.main)
 	}
 }
 

@@ -14,11 +14,12 @@ type seen struct {
 	model, salt string
 	stream      bool
 	max, others int
+	history     int
 	prompt      []string // media begin with "media ", token ids with how many there are
 }
 
 func see(r *Request) seen {
-	s := seen{model: string(r.Text(r.Model)), salt: string(r.Text(r.CacheSalt)), stream: r.Stream, max: r.MaxTokens, others: r.Others}
+	s := seen{model: string(r.Text(r.Model)), salt: string(r.Text(r.CacheSalt)), stream: r.Stream, max: r.MaxTokens, others: r.Others, history: r.History}
 	for _, p := range r.Prompt {
 		text := string(r.Text(p.Span))
 		switch {
@@ -53,7 +54,15 @@ func TestReadJSON(t *testing.T) {
 		},
 		{
 			name: "calls of tools, and no content", give: `{"messages": [{"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]}]}`,
-			want: seen{prompt: []string{"assistant", "null", `[{"id": "1"}]`}},
+			want: seen{prompt: []string{"assistant", "null", `[{"id": "1"}]`}, history: 3},
+		},
+		{
+			name: "a conversation has a history", give: `{"messages": [{"role": "user", "content": "a"}, {"content": "b", "role": "assistant"}, {"role": "user", "content": "assistant"}], "tools": [1]}`,
+			want: seen{prompt: []string{"[1]", "user", "a", "b", "assistant", "user", "assistant"}, history: 5},
+		},
+		{
+			name: "a prompt instead has none", give: `{"messages": [{"role": "assistant", "content": "b"}], "prompt": "Once"}`,
+			want: seen{prompt: []string{"Once"}},
 		},
 		{name: "completion", give: `{"prompt": "Once", "max_completion_tokens": 5}`, want: seen{prompt: []string{"Once"}, max: 5}},
 		{name: "several prompts", give: `{"prompt": ["Once", "Twice", "x"]}`, want: seen{prompt: []string{"Once"}, others: 10}},
@@ -147,6 +156,7 @@ func FuzzReadJSON(f *testing.F) {
 		require.Equal(t, model, got)
 		stream, _ := want["stream"].(bool)
 		require.Equal(t, stream, r.Stream)
+		require.LessOrEqual(t, r.History, len(r.Prompt))
 		for _, p := range r.Prompt {
 			require.LessOrEqual(t, 0, p.Span.From)
 			require.LessOrEqual(t, p.Span.From, p.Span.To)

@@ -69,6 +69,7 @@ type Request struct {
 	MaxTokens int    // of the answer, 0 if that is not said
 	Prompt    []Part // of several prompts the first
 	Others    int    // bytes of the prompts after the first
+	History   int    // parts of the prompt up to the end of the model's last answer: they were a prompt and its answer
 
 	scanner jsonscan.Scanner
 	head    []Part // what comes first in the prompt, wherever it is in the body

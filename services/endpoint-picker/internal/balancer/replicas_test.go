@@ -1,0 +1,82 @@
+package balancer
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"fairlead.dev/services/endpoint-picker/internal/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/rules"
+)
+
+// replica is a Balancer of a pool whose pages say that most of the requests are others'.
+func replica() *Balancer {
+	learner, prefixes, traffic := predict.NewLearner(), prefix.NewIndex(1<<20), &endpoint.Traffic{}
+	factory, snapshot := endpoint.NewFactory(learner, prefixes, traffic), &datastore.Snapshot{}
+	for i := range 8 {
+		address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + i)}), 8000)
+		e := factory.New(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
+		e.Record(e.BeginScrape(noon), running(2))
+		snapshot.Endpoints = append(snapshot.Endpoints, e)
+	}
+	return New(Params{
+		Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Traffic: traffic, Configs: soonestFirst(), Rules: rules.New(),
+		Outliers: silent{}, Observer: silent{}, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
+	})
+}
+
+// turn is what a conversation asks for after so many answers.
+func turn(conversation, answers int) request.Incoming {
+	said := func(role string, n int) string {
+		return fmt.Sprintf(`{"role": %q, "content": %q}`, role, strings.Repeat(fmt.Sprint(role, conversation, "-", n, " "), 60))
+	}
+	messages := []string{said("user", 0)}
+	for n := range answers {
+		messages = append(messages, said("assistant", n), said("user", n+1))
+	}
+	body := `{"model": "m", "stream": true, "messages": [` + strings.Join(messages, ", ") + `]}`
+	return request.Incoming{Path: "/v1/chat/completions", Body: []byte(body)}
+}
+
+func TestReplicasAgreeOnWhereAConversationIs(t *testing.T) {
+	t.Parallel()
+	a, b := replica(), replica()
+	places := map[string]bool{}
+	for conversation := range 30 {
+		first, second, third := a.placed(t, turn(conversation, 0)), b.placed(t, turn(conversation, 1)), a.placed(t, turn(conversation, 2))
+		if conversation > 10 { // before that they have not seen that conversations go on
+			assert.Equal(t, first.Destination, second.Destination, "who has not seen it looks where it should be")
+			assert.Zero(t, second.MatchedTokens)
+			assert.Equal(t, first.Destination, third.Destination)
+			assert.NotZero(t, third.MatchedTokens)
+		}
+		places[first.Destination] = true
+		for _, x := range []*exchange.Exchange{first, second, third} {
+			x.Lease.Release()
+		}
+	}
+	assert.Greater(t, len(places), 4, "conversations are spread")
+}
+
+func TestReuse(t *testing.T) {
+	t.Parallel()
+	var r reuse
+	assert.Zero(t, r.again(), "nothing was seen")
+	for range 1000 {
+		r.see(100, 0, 1000)
+	}
+	assert.InDelta(t, 100.0/900, r.again(), 0.01)
+	for range 1000 {
+		r.see(900, 800, 1000)
+	}
+	assert.InDelta(t, 2, r.again(), 0.01, "each time once, and the conversation goes on")
+}
