@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -47,7 +49,83 @@ func TestEnvoy(t *testing.T) {
 	t.Run("completions", func(t *testing.T) { assertCompletions(t, s.Gateway()) })
 	t.Run("subset hint", func(t *testing.T) { assertSubset(t, c, s.Gateway()) })
 	t.Run("a server that dies", func(t *testing.T) { assertNothingNewIsLost(t, c, s.Gateway()) })
+	require.NoError(t, s.UpgradePicker(t.Context(), tag, listing...))
+	require.NoError(t, s.WaitGateway(t.Context()))
+	t.Run("conformance header", func(t *testing.T) { assertForced(t, c, s.Gateway()) })
+	t.Run("a list of endpoints", func(t *testing.T) { assertListIsFollowed(t, c, s.Gateway()) })
 	assertUnderstood(t, before, extProcCounters(t, c), len(exchanges())+100)
+}
+
+// listing are values with which the picker names all endpoints in their order, tells clients which they were, and obeys the
+// header by which conformance tests choose.
+var listing = []string{
+	"gateway.explain=true",
+	"config.apiVersion=inference.networking.x-k8s.io/v1alpha1", "config.kind=EndpointPickerConfig",
+	"config.plugins[0].type=header-based-testing-filter", "config.plugins[1].type=predicted-wait-scorer",
+	"config.plugins[2].type=max-score-picker", "config.plugins[2].parameters.maxNumOfEndpoints=3",
+	"config.schedulingProfiles[0].name=default",
+	"config.schedulingProfiles[0].plugins[0].pluginRef=header-based-testing-filter",
+	"config.schedulingProfiles[0].plugins[1].pluginRef=predicted-wait-scorer",
+	"config.schedulingProfiles[0].plugins[2].pluginRef=max-score-picker",
+}
+
+// assertForced names the endpoint in the header of conformance tests, and is told that it served.
+func assertForced(t *testing.T, c *cluster.Cluster, gateway string) {
+	e := exchange{method: http.MethodPost, path: "/tokenize", body: `{"prompt":"hello"}`}
+	client := clientOf(t, &e, nil)
+	for _, want := range serverAddresses(t, c) {
+		host, _, err := net.SplitHostPort(want)
+		require.NoError(t, err)
+		for range 5 {
+			got, err := e.send(t.Context(), client, gateway, http.Header{"Test-Epp-Endpoint-Selection": {host}})
+			require.NoError(t, err)
+			require.Equal(t, http.StatusOK, got.status, got.body)
+			require.Equal(t, want, got.served)
+			require.Equal(t, want, got.header.Get("x-conformance-test-served-endpoint"))
+		}
+	}
+	got, err := e.send(t.Context(), client, gateway, nil)
+	require.NoError(t, err)
+	require.Empty(t, got.header.Get("x-conformance-test-served-endpoint"), "nobody asked")
+}
+
+// assertListIsFollowed kills the model server that is the first of a list. The requests that were sent to it are answered by
+// the second.
+func assertListIsFollowed(t *testing.T, c *cluster.Cluster, gateway string) {
+	const senders = 4
+	stop, seconds := make(chan struct{}), atomic.Int64{}
+	var wg sync.WaitGroup
+	for range senders {
+		wg.Go(func() {
+			e := exchange{method: http.MethodPost, path: "/tokenize", body: `{"prompt":"hello"}`}
+			client := clientOf(t, &e, nil)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				got, err := e.send(t.Context(), client, gateway, nil)
+				if !assert.NoError(t, err) || !assert.Equal(t, http.StatusOK, got.status, got.body) {
+					return
+				}
+				named, _, _ := strings.Cut(got.header.Get("x-fairlead-pick-explained"), " of ")
+				list := strings.Split(named, ",")
+				if got.served == list[0] {
+					continue
+				}
+				if !assert.Greater(t, len(list), 1, "it was the only one") || !assert.Equal(t, list[1], got.served, "of %v", list) {
+					return
+				}
+				seconds.Add(1)
+			}
+		})
+	}
+	pod, _, _ := killServer(t, c)
+	waitRestarted(t, c, pod)
+	close(stop)
+	wg.Wait()
+	assert.Positive(t, seconds.Load(), "no request met the dead server: the test shows nothing")
 }
 
 // assertSubset sends requests with hints and looks at who answers.

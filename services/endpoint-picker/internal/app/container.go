@@ -35,9 +35,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/tracing"
 )
 
-// prefixIndexBytes is what the index of prefixes may take.
-const prefixIndexBytes = 24 << 20
-
 // extProcListener and healthListener tell two servers of one type apart.
 type (
 	extProcListener struct{ *grpcserver.Server }
@@ -107,7 +104,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 
 		// The pick.
 		predict.NewLearner,
-		func() *prefix.Index { return prefix.NewIndex(prefixIndexBytes) },
+		func(c *config.Config) *prefix.Index { return prefix.NewIndex(int(c.Prefixes.MaxBytes)) },
 		func() *endpoint.Traffic { return &endpoint.Traffic{} },
 		endpoint.NewFactory,
 		newDetector,

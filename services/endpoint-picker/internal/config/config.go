@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/outlier"
+	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
 // Names of the flags that messages name.
@@ -35,6 +36,7 @@ const (
 	flagReportEndpoint  = "report-endpoint"
 	flagEmitScores      = "emit-endpoint-scores"
 	flagExplain         = "explain"
+	flagPrefixIndex     = "prefix-index-max-bytes"
 	flagEjectAfter      = "eject-after"
 	flagEjectionTime    = "ejection-time"
 	flagEjectionLongest = "ejection-time-max"
@@ -46,6 +48,7 @@ const (
 const (
 	namespaceVariable = "NAMESPACE"
 	maxPort           = 65535
+	minPrefixIndex    = 1 << 20
 	minBody           = 1 << 10
 	maxBody           = 1 << 30
 )
@@ -72,6 +75,7 @@ type Config struct {
 	Scraping  modelserver.Options
 	Outliers  outlier.Options
 	Plugins   Plugins
+	Prefixes  Prefixes
 	Drain     Drain
 	TLS       TLS
 	Metrics   MetricsEndpoint
@@ -103,6 +107,11 @@ type ExtProc struct {
 	Explain        bool
 }
 
+// Prefixes says how much is remembered of which server has what of prompts.
+type Prefixes struct {
+	MaxBytes Size
+}
+
 // Drain says how long the picker stays after it was told to end. Both zero: it ends at once.
 type Drain struct {
 	Delay   time.Duration // unready, and still accepting requests
@@ -122,6 +131,7 @@ func Default() *Config {
 		},
 		Scraping:  modelserver.DefaultOptions(),
 		Outliers:  outlier.DefaultOptions(),
+		Prefixes:  Prefixes{MaxBytes: prefix.DefaultMaxBytes},
 		Drain:     Drain{Delay: 5 * time.Second, Timeout: 2 * time.Minute},
 		TLS:       defaultTLS(),
 		Metrics:   MetricsEndpoint{Auth: true},
@@ -199,6 +209,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Outliers.Longest, flagEjectionLongest, c.Outliers.Longest, "Longest such time.")
 
 	c.Plugins.addFlags(fs)
+	fs.Var(&c.Prefixes.MaxBytes, flagPrefixIndex, "Memory for what servers have of which prompts; what was used longest ago is forgotten first.")
 
 	fs.DurationVar(&c.Drain.Delay, flagDrainDelay, c.Drain.Delay,
 		"Time after SIGTERM in which the picker is unready and still accepts requests, for the news to spread.")
@@ -231,6 +242,7 @@ func (c *Config) Validate() error {
 		validateScraping(c.Scraping),
 		validateOutliers(c.Outliers),
 		c.Plugins.validate(),
+		c.Prefixes.validate(),
 		c.Drain.validate(),
 		c.TLS.validate(),
 		c.Metrics.validate(c.Pool),
@@ -264,6 +276,13 @@ func (e ExtProc) validate() error {
 		return fmt.Errorf("--%s %d is too few: give at least 1", flagMaxStreams, e.MaxStreams)
 	case e.BodyTimeout < time.Second:
 		return fmt.Errorf("--%s %s is too short: give at least 1s", flagBodyTimeout, e.BodyTimeout)
+	}
+	return nil
+}
+
+func (p Prefixes) validate() error {
+	if p.MaxBytes < minPrefixIndex {
+		return fmt.Errorf("--%s %s is too little: give at least 1Mi", flagPrefixIndex, p.MaxBytes.String())
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func TestParse(t *testing.T) {
 		"--eject-after=3", "--ejection-time=2s", "--ejection-time-max=1m", "--emit-endpoint-scores", "--explain", "--report-endpoint", "--disable-endpoint-subset-filter", "--refresh-metrics-interval=1s",
 		"--refresh-metrics-idle-interval=4s", "--refresh-metrics-budget=50", "--refresh-metrics-timeout=3s",
 		"--metrics-staleness-threshold=5s", "--lease-timeout=2m", "--drain-delay=0", "--drain-timeout=10m", "--log-level=debug",
-		"--metrics-bind-address=:1234", "--kubeconfig=/k",
+		"--metrics-bind-address=:1234", "--kubeconfig=/k", "--prefix-index-max-bytes=100Mi",
 		"--enable-grpc-stream-metrics", "--legacy-metrics", "--tracing=false", "--log-requests", "--debug-picks=64",
 	}, io.Discard)
 	require.NoError(t, err)
@@ -49,6 +49,7 @@ func TestParse(t *testing.T) {
 		Interval: modelserver.Interval{Fastest: time.Second, Slowest: 4 * time.Second}, Budget: 50, Timeout: 3 * time.Second,
 		StaleAfter: 5 * time.Second, LeaseTimeout: 2 * time.Minute,
 	}, c.Scraping)
+	assert.Equal(t, Prefixes{MaxBytes: 100 << 20}, c.Prefixes)
 	assert.Equal(t, Drain{Timeout: 10 * time.Minute}, c.Drain)
 	assert.Equal(t, Telemetry{StreamMetrics: true, LegacyMetrics: true, LogRequests: true, DebugPicks: 64}, c.Telemetry)
 	assert.Equal(t, "debug", c.Logging.Level)
@@ -83,6 +84,7 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "lease", give: []string{"--pool-name=p", "--lease-timeout=1ms"}, want: "--lease-timeout 1ms is too short: give at least --refresh-metrics-idle-interval, which is 1s"},
 		{name: "idle interval", give: []string{"--pool-name=p", "--refresh-metrics-interval=900ms", "--refresh-metrics-idle-interval=500ms"}, want: "--refresh-metrics-idle-interval 500ms is too short: give at least --refresh-metrics-interval, which is 900ms"},
 		{name: "budget", give: []string{"--pool-name=p", "--refresh-metrics-budget=NaN"}, want: "--refresh-metrics-budget NaN is too little: give 1 at least"},
+		{name: "prefix index", give: []string{"--pool-name=p", "--prefix-index-max-bytes=100Ki"}, want: "--prefix-index-max-bytes 100Ki is too little: give at least 1Mi"},
 		{name: "delay", give: []string{"--pool-name=p", "--drain-delay=-1s"}, want: "--drain-delay -1s is negative: give 0 to leave it out"},
 		{name: "drain", give: []string{"--pool-name=p", "--drain-timeout=-1s"}, want: "--drain-timeout -1s is negative: give 0 to end requests at once"},
 		{name: "picks", give: []string{"--pool-name=p", "--debug-picks=-1"}, want: "--debug-picks -1 is out of range: give 0 to 10000"},

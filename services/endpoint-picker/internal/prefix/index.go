@@ -53,6 +53,9 @@ func bytesOf(hashes, holds int) int {
 	return fixed + perHash*hashes + perHold*holds
 }
 
+// DefaultMaxBytes is what an index may take if nobody says otherwise: 30 million tokens in prompts of a thousand.
+const DefaultMaxBytes = 20 << 20
+
 // NewIndex returns an empty index that takes about as many bytes at most.
 func NewIndex(limit int) *Index {
 	x := &Index{limit: limit}

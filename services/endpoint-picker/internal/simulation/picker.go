@@ -23,9 +23,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 )
 
-// indexBytes is what the index of prefixes may take, as in the picker.
-const indexBytes = 24 << 20
-
 // A Split is how requests are spread over the replicas of a picker.
 type Split uint8
 
@@ -102,7 +99,7 @@ type member struct {
 
 func newReplica(f *fleet, random *rand.Rand) *replica {
 	scraping := modelserver.DefaultOptions()
-	learner, prefixes := predict.NewLearner(), prefix.NewIndex(indexBytes)
+	learner, prefixes := predict.NewLearner(), prefix.NewIndex(prefix.DefaultMaxBytes)
 	traffic := &endpoint.Traffic{}
 	r := &replica{
 		timeline: f.timeline,
