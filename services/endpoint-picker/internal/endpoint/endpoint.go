@@ -180,10 +180,12 @@ func (e *Endpoint) PlaceUnseen(now time.Time, p predict.Prompt) *Lease {
 // placed is the work of others. Where there was a queue, what came since is in it.
 func (e *Endpoint) Wait(now time.Time, speed *predict.Speed, p predict.Prompt) float64 {
 	s := e.sample.Load()
-	page := predict.Page{Others: s.others(), Rate: s.rate}
+	since := float64((e.acquired.Load() - s.acquired) - (e.released.Load() - s.released))
+	page := predict.Page{
+		Others: s.others(), All: max(s.Waiting+s.Running+since, 0), Running: s.Running, KVUsage: s.KVUsage, Rate: s.rate,
+	}
 	if s.Waiting > 0 {
-		since := (e.acquired.Load() - s.acquired) - (e.released.Load() - s.released)
-		page.Waiting = max(s.Waiting+float64(since), 0)
+		page.Waiting = max(s.Waiting+since, 0)
 	}
 	return e.server.Wait(now, speed, p, page)
 }
@@ -202,6 +204,7 @@ func (e *Endpoint) BeginScrape(now time.Time) Mark {
 // Record takes the result of the scrape that began at the mark.
 func (e *Endpoint) Record(m Mark, g Gauges) {
 	e.resize(g.Blocks)
+	e.server.See(g.Running, g.Waiting)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	next := &sample{Gauges: g, Mark: m, taken: true, rate: e.rate(m, g)}

@@ -154,6 +154,7 @@ func (l *Learner) solve() *Speed {
 // Server is what is known of one server.
 type Server struct {
 	learner *Learner
+	batch   batch
 
 	owed     atomic.Int64  // prompt tokens of requests without a first token
 	waiting  atomic.Int64  // those requests
@@ -189,7 +190,10 @@ func (l *Learner) NewServer() *Server {
 // Page is what a server's metrics say, of all its requests.
 type Page struct {
 	Others  float64 // requests that were not placed here
-	Waiting float64 // requests in its queue: without room in the batch
+	All     float64 // requests, with those that began since, and without those that ended
+	Waiting float64 // requests in its queue
+	Running float64 // requests in its batch
+	KVUsage float64 // part of its memory in use
 	Rate    float64 // requests that end in a second; 0 if that is not known
 }
 
@@ -199,19 +203,33 @@ func (s *Server) Wait(now time.Time, speed *Speed, p Prompt, page Page) float64 
 	queued := max(page.Waiting-waiting, 0) // of others, or of ours of which we see nothing
 	factor := s.Factor()
 	work := factor*speed.first(decoding, page.Others, owed+speed.Uncached(p)) + s.unseenWork(now)
-	if page.Rate > 0 { // who waits for room waits for the end of another
-		work += queued / page.Rate
-	}
+	room := s.room(queued, page)
 	if waiting <= 0 {
-		return work
+		return work + room
 	}
 	// The one that is next is as large as the mean. Of the time since the last sign of progress part has gone into it, as
 	// its step may have begun later; what is beyond its time is delay, and may go on as long again.
 	const credit = 0.75
 	next := factor * speed.first(decoding, page.Others, owed/waiting)
 	elapsed := max(now.Sub(time.Unix(0, s.mark.Load())).Seconds(), 0)
-	return work - credit*min(elapsed, next) + max(elapsed-next, 0)
+	return work - credit*min(elapsed, next) + max(elapsed-next, room)
 }
+
+// room is the seconds until there is room in the batch for one more. Who waits for room waits for the end of another; a queue in
+// front of a batch that could take more waits for the prompts before it, and those are counted.
+func (s *Server) room(queued float64, page Page) float64 {
+	const crowded = 0.8 // memory: what is free may be too little for one more
+	if page.Rate <= 0 {
+		return 0
+	}
+	if page.KVUsage < crowded && !s.batch.full(page.Running) {
+		queued = 0
+	}
+	return max(queued, s.batch.over(page.All+1)) / page.Rate
+}
+
+// See takes what the server's page says of its requests.
+func (s *Server) See(running, waiting float64) { s.batch.see(running, waiting) }
 
 // unseenWork is the seconds that the prompts still take whose first tokens are not seen.
 func (s *Server) unseenWork(now time.Time) float64 {
@@ -323,6 +341,9 @@ func (s *Server) observe(r *Request, now time.Time, decoding int64) {
 func (s *Server) learn() {
 	began := s.step.began
 	if began.Before(s.step.before) { // the server was busy with that one
+		if s.step.others >= 1 {
+			return // and with prompts of others in between: a step took as long as any, whatever of ours was in it
+		}
 		began = s.step.before
 	}
 	took := s.step.ended.Sub(began).Seconds()
