@@ -53,7 +53,7 @@ func TestWait_CountsTheEndsThatAFullBatchWaitsFor(t *testing.T) {
 		s.See(4, 1)
 	}
 	assert.InDelta(t, idle+0.3, s.Wait(noon, speed, Prompt{Tokens: 100}, page), 1e-9, "for three of seven")
-	assert.InDelta(t, idle+0.5, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{All: 6, Running: 4, Waiting: 5, Rate: 10}), 1e-9, "the queue is longer than that")
+	assert.InDelta(t, idle+4*100*100e-6+0.5, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{All: 6, Running: 4, Waiting: 5, Rate: 10}), 1e-9, "the queue is longer than that")
 	assert.InDelta(t, idle, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{All: 3, Running: 2, Waiting: 1, Rate: 10}), 1e-9, "who waits is taken next")
 	assert.InDelta(t, idle+0.1, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{All: 3, Running: 2, Waiting: 1, KVUsage: 0.9, Rate: 10}), 1e-9, "if there is memory")
 	assert.InDelta(t, idle, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{All: 3, Rate: 10}), 1e-9, "there is room")

@@ -197,12 +197,14 @@ type Page struct {
 	Rate    float64 // requests that end in a second; 0 if that is not known
 }
 
-// Wait estimates the seconds to the first token of a request that is sent now.
+// Wait estimates the seconds to the first token of a request that is sent now, and where there is a queue, what it costs
+// others: its prompt holds up those who come later, and while a queue lasts as many come as are in it.
 func (s *Server) Wait(now time.Time, speed *Speed, p Prompt, page Page) float64 {
 	owed, waiting, decoding := float64(s.owed.Load()), float64(s.waiting.Load()), float64(s.decoding.Load())
 	queued := max(page.Waiting-waiting, 0) // of others, or of ours of which we see nothing
-	factor := s.Factor()
-	work := factor*speed.first(decoding, page.Others, owed+speed.Uncached(p)) + s.unseenWork(now)
+	factor, own := s.Factor(), speed.Uncached(p)
+	later := max(max(waiting, page.Waiting)-1, 0)
+	work := factor*(speed.first(decoding, page.Others, owed+own)+later*speed.PerToken*own) + s.unseenWork(now)
 	room := s.room(queued, page)
 	if waiting <= 0 {
 		return work + room

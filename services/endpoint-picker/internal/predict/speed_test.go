@@ -163,7 +163,7 @@ func TestWait(t *testing.T) {
 		{name: "just due", do: func(s *Server) { s.Begin(noon, Prompt{Tokens: 300}, 0) }, at: 0.040, want: 0.010 + 0.040 - 0.75*0.040},
 		{name: "overdue", do: func(s *Server) { s.Begin(noon, Prompt{Tokens: 300}, 0) }, at: 0.140, want: 0.010 + 0.040 - 0.75*0.040 + 0.100},
 		{
-			name: "overdue as of the next, not of all", at: 0.060, want: 0.010 + 0.070 - 0.75*0.040 + 0.020,
+			name: "overdue as of the next, not of all", at: 0.060, want: 0.010 + 0.070 + 0.010 - 0.75*0.040 + 0.020, // and one waits that it would hold up, or its like
 			do: func(s *Server) { s.Begin(noon, Prompt{Tokens: 300}, 0); s.Begin(noon, Prompt{Tokens: 300}, 0) },
 		},
 		{
@@ -206,11 +206,13 @@ func TestWait_QueueMovesAsRequestsEnd(t *testing.T) {
 	speed := &Speed{Base: 0.010, PerDecoding: 0.001, PerToken: 100e-6}
 	s := NewLearner().NewServer()
 	idle := s.Wait(noon, speed, Prompt{Tokens: 100}, Page{})
-	assert.InDelta(t, idle+0.5, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{Waiting: 5, Rate: 10}), 1e-9)
-	assert.InDelta(t, idle, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{Waiting: 5}), 1e-9, "the rate is not known")
+	const later = 4 * 100 * 100e-6 // that the prompt holds up
+	assert.InDelta(t, idle+later+0.5, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{Waiting: 5, Rate: 10}), 1e-9)
+	assert.InDelta(t, idle+later, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{Waiting: 5}), 1e-9, "the rate is not known")
+	assert.InDelta(t, 4*1000*100e-6, s.Wait(noon, speed, Prompt{Tokens: 1000}, Page{Waiting: 5})-s.Wait(noon, speed, Prompt{Tokens: 1000}, Page{}), 1e-9, "and a long one more")
 	s.Begin(noon, Prompt{Tokens: 300}, 0)
 	ours := s.Wait(noon, speed, Prompt{Tokens: 100}, Page{})
-	assert.InDelta(t, ours+0.4, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{Waiting: 5, Rate: 10}), 1e-9, "one of them is known, with its prompt")
+	assert.InDelta(t, ours+later+0.4, s.Wait(noon, speed, Prompt{Tokens: 100}, Page{Waiting: 5, Rate: 10}), 1e-9, "one of them is known, with its prompt")
 }
 
 func TestWait_PromptsWhoseEndIsNotSeenTakeTheirTime(t *testing.T) {

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -43,12 +44,13 @@ func medians(all []ratios) ratios {
 
 func (r ratios) assertWithin(t *testing.T, bounds ratios, what string) {
 	t.Helper()
+	t.Logf("%s: mean %.2f, 99th percentile %.2f", what, r.mean, r.p99)
 	assert.LessOrEqual(t, r.mean, bounds.mean, "mean of %s", what)
 	assert.LessOrEqual(t, r.p99, bounds.p99, "99th percentile of %s", what)
 }
 
-// One replica is compared with a policy that knows what will be, and two that do not talk to each other with one. Behind a
-// bound is what was measured when it was set.
+// One replica is compared with a policy that knows what will be, and two that do not talk to each other with one. Behind the
+// bounds is what was measured when they were set.
 func TestPickerIsNearGreedy(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -58,12 +60,12 @@ func TestPickerIsNearGreedy(t *testing.T) {
 		rejected int     // tries that meet the dead server
 		twoToOne float64 // means
 	}{
-		{"uniform", 900, ratios{1.1, 1.3}, 0, 1.3},     // 1.01, 1.03
-		{"zipf", 900, ratios{1.25, 1.4}, 0, 1.3},       // 1.12, 1.08
-		{"multiturn", 1300, ratios{1.25, 1.3}, 0, 1.7}, // 1.04, 1.06; two to one 1.49: they do not know what the other has in prefill
-		{"mixed", 900, ratios{1.1, 1.05}, 0, 1.3},      // 1.03, 1.01
-		{"churn", 900, ratios{1.25, 1.5}, 10, 1.3},     // 1.14, 1.08, 5 rejected
-		{"slow", 3150, ratios{1.1, 1.8}, 0, 1.3},       // 1.02, 1.18; a miss is three hits, and one request in a hundred is one
+		{"uniform", 900, ratios{1.1, 1.2}, 0, 1.2},     // 0.98, 0.96; 1.05
+		{"zipf", 900, ratios{1.15, 1.2}, 0, 1.3},       // 1.02, 1.04; 1.24
+		{"multiturn", 1300, ratios{1.25, 1.3}, 0, 1.7}, // 1.14, 1.08; 1.54: the other replica has sent there what this one does not know of
+		{"mixed", 900, ratios{1.1, 1.05}, 0, 1.3},      // 1.02, 1.00; 1.12
+		{"churn", 900, ratios{1.15, 1.3}, 10, 1.3},     // 1.01, 1.05; 1.13
+		{"slow", 3150, ratios{1.1, 1.3}, 0, 1.3},       // 1.02, 0.97; 1.05
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -78,37 +80,37 @@ func TestPickerIsNearGreedy(t *testing.T) {
 				assert.Zero(t, single.Failed+pair.Failed)
 			}
 			medians(one).assertWithin(t, tt.bounds, "one replica to greedy")
-			assert.LessOrEqual(t, medians(two).mean, tt.twoToOne, "mean of two replicas to one")
+			medians(two).assertWithin(t, ratios{mean: tt.twoToOne, p99: math.Inf(1)}, "two replicas to one")
 		})
 	}
 }
 
-// Nothing in the picker may be made for one kind of fleet. Behind a bound is the worst that was measured with five seeds: a
-// run is short, so that a few requests make the difference. Scenarios that take long are in the benchmark only.
+// Nothing in the picker may be made for one kind of fleet. Behind the bounds is what was measured: a run is short, so that a
+// few requests make the difference. Scenarios that take long are in the benchmark only.
 func TestPickerIsNearGreedyInOtherFleets(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		bounds ratios
 	}{
-		{"zipf-4-servers", ratios{1.3, 1.3}},         // 1.19, 1.09
-		{"multiturn-4-servers", ratios{1.4, 1.3}},    // 1.30, 1.18
-		{"multiturn-16-servers", ratios{1.5, 1.4}},   // 1.42, 1.23
-		{"zipf-speeds", ratios{1.5, 2}},              // 1.35, 1.81
-		{"multiturn-speeds", ratios{1.15, 1.3}},      // 1.01, 1.11
-		{"mixed-speeds", ratios{1.1, 1.2}},           // 1.03, 1.07
-		{"zipf-slow-prefill", ratios{1.7, 1.3}},      // 1.62, 1.11
-		{"multiturn-slow-prefill", ratios{1.3, 1.4}}, // 1.20, 1.25
-		{"multiturn-fast-prefill", ratios{1.2, 1.4}}, // 1.10, 1.24
-		{"zipf-slow-answers", ratios{1.25, 1.3}},     // 1.12, 1.14
-		{"multiturn-slow-answers", ratios{1.3, 2.5}}, // 1.16, 2.41
-		{"zipf-small-cache", ratios{1.2, 1.4}},       // 1.09, 1.27
-		{"multiturn-small-cache", ratios{1.5, 2.5}},  // 1.40, 2.37
-		{"zipf-whole", ratios{1.2, 1.2}},             // 1.11, 1.06
-		{"multiturn-whole", ratios{1.3, 1.8}},        // 1.20, 1.65
-		{"mixed-half-whole", ratios{1.1, 1.2}},       // 1.04, 1.07
-		{"long-answers", ratios{1.8, 15}},            // 1.71, 13.9; a full batch comes as a surprise
-		{"zipf-bursts", ratios{1.9, 2}},              // 1.80, 1.83
+		{"zipf-4-servers", ratios{1.15, 1.3}},        // 1.02, 1.19
+		{"multiturn-4-servers", ratios{1.1, 1.2}},    // 0.93, 1.01
+		{"multiturn-16-servers", ratios{1.4, 1.6}},   // 1.26, 1.42
+		{"zipf-speeds", ratios{1.2, 1.6}},            // 1.03, 1.41
+		{"multiturn-speeds", ratios{1.1, 1.3}},       // 0.94, 1.08
+		{"mixed-speeds", ratios{1.1, 1.1}},           // 0.97, 0.93
+		{"zipf-slow-prefill", ratios{1.1, 1.1}},      // 0.89, 0.93
+		{"multiturn-slow-prefill", ratios{1.4, 1.3}}, // 1.27, 1.10
+		{"multiturn-fast-prefill", ratios{1.2, 1.2}}, // 1.09, 1.00
+		{"zipf-slow-answers", ratios{1.1, 1.3}},      // 0.90, 1.16
+		{"multiturn-slow-answers", ratios{1.3, 2}},   // 1.13, 1.63
+		{"zipf-small-cache", ratios{1.15, 1.2}},      // 1.00, 1.01
+		{"multiturn-small-cache", ratios{1.4, 2.3}},  // 1.25, 1.98
+		{"zipf-whole", ratios{1.3, 1.2}},             // 1.16, 1.06
+		{"multiturn-whole", ratios{1.3, 1.4}},        // 1.17, 1.24
+		{"mixed-half-whole", ratios{1.1, 1.1}},       // 1.00, 1.01
+		{"long-answers", ratios{1.4, 2.5}},           // 1.16, 1.64
+		{"zipf-bursts", ratios{1.3, 1.3}},            // 1.13, 1.08
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
