@@ -106,7 +106,8 @@ func assertListIsFollowed(t *testing.T, c *cluster.Cluster, gateway string) {
 				default:
 				}
 				got, err := e.send(t.Context(), client, gateway, nil)
-				if !assert.NoError(t, err) || !assert.Equal(t, http.StatusOK, got.status, got.body) {
+				if err != nil || got.status != http.StatusOK {
+					t.Errorf("status %d, error %v: %s", got.status, err, got.body)
 					return
 				}
 				named, _, _ := strings.Cut(got.header.Get("x-fairlead-pick-explained"), " of ")
