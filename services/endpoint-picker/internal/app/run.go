@@ -31,6 +31,8 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	}
 	p.Reloader.OnChange(p.reconfigure)
 	if err := p.listen(); err != nil {
+		p.HealthListener.Close()
+		p.ExtProcListener.Close()
 		return err
 	}
 	log.Info("Started", zap.String(logging.KeyVersion, version.String()), zap.String(logging.KeyPool, cfg.Pool.String()))

@@ -27,7 +27,9 @@ type Server struct {
 	log      *zap.Logger
 	flag     string
 	port     int
-	server   *grpc.Server
+	options  []grpc.ServerOption
+	service  Service
+	server   *grpc.Server // nil until Listen, as it has goroutines
 	listener net.Listener
 }
 
@@ -42,9 +44,7 @@ type Params struct {
 
 // New returns a Server that opens nothing until Listen.
 func New(p Params) *Server {
-	s := &Server{log: p.Log, flag: p.Flag, port: p.Port, server: grpc.NewServer(append(p.Options, grpc.WaitForHandlers(true))...)}
-	p.Service.Register(s.server)
-	return s
+	return &Server{log: p.Log, flag: p.Flag, port: p.Port, options: append(p.Options, grpc.WaitForHandlers(true)), service: p.Service}
 }
 
 // Listen opens the port.
@@ -53,7 +53,8 @@ func (s *Server) Listen() error {
 	if err != nil {
 		return fmt.Errorf("open --%s %d: %w", s.flag, s.port, err)
 	}
-	s.listener = listener
+	s.listener, s.server = listener, grpc.NewServer(s.options...)
+	s.service.Register(s.server)
 	return nil
 }
 
@@ -87,8 +88,9 @@ func (s *Server) Drain(ctx context.Context) bool {
 
 // Close ends the server, cuts what is open and returns when all handlers have.
 func (s *Server) Close() {
-	s.server.Stop()
-	if s.listener != nil {
-		_ = s.listener.Close() // a server that ran has closed it
+	if s.server == nil {
+		return
 	}
+	s.server.Stop()
+	_ = s.listener.Close() // a server that ran has closed it
 }
