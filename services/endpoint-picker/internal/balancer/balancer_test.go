@@ -247,6 +247,14 @@ func BenchmarkPick(b *testing.B) {
 	}
 }
 
+// newSoonestFirst returns a Balancer of the default configuration, at noon.
+func newSoonestFirst(snapshot *datastore.Snapshot, learner *predict.Learner, prefixes *prefix.Index, traffic *endpoint.Traffic) *Balancer {
+	return New(Params{
+		Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Traffic: traffic, Configs: soonestFirst(), Rules: rules.New(),
+		Outliers: silent{}, Observer: silent{}, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
+	})
+}
+
 // chat is a request whose prompt begins with one of a few long texts.
 func chat(text string, own int) request.Incoming {
 	body := fmt.Sprintf(`{"model": "m", "stream": true, "messages": [{"role": "system", "content": %q}, {"role": "user", "content": %q}]}`,
@@ -263,10 +271,7 @@ func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
 		snapshot.Endpoints = append(snapshot.Endpoints, factory.New(d, noon))
 	}
-	b := New(Params{
-		Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Traffic: &endpoint.Traffic{}, Configs: soonestFirst(), Rules: rules.New(),
-		Outliers: silent{}, Observer: silent{}, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
-	})
+	b := newSoonestFirst(snapshot, learner, prefixes, &endpoint.Traffic{})
 	homes := map[string]string{}
 	for _, text := range []string{"one", "two", "three"} {
 		first := b.placed(t, chat(text, 0))

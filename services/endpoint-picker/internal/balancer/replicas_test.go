@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
@@ -15,7 +14,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/request"
-	"fairlead.dev/services/endpoint-picker/internal/rules"
 )
 
 // replica is a Balancer of a pool whose pages say that most of the requests are others'.
@@ -28,10 +26,7 @@ func replica() *Balancer {
 		e.Record(e.BeginScrape(noon), running(2))
 		snapshot.Endpoints = append(snapshot.Endpoints, e)
 	}
-	return New(Params{
-		Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Traffic: traffic, Configs: soonestFirst(), Rules: rules.New(),
-		Outliers: silent{}, Observer: silent{}, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
-	})
+	return newSoonestFirst(snapshot, learner, prefixes, traffic)
 }
 
 // turn is what a conversation asks for after so many answers.

@@ -318,12 +318,12 @@ func TestWaitSeesTheRequestsOfOthers(t *testing.T) {
 	assert.Greater(t, running, idle)
 	scrape(e, noon, Gauges{Running: 20})
 	assert.InDelta(t, running, wait(), 1e-9, "they were there already")
-	assert.InDelta(t, idle+20*learner.Speed().PerDecoding, e.Wait(after(time.Minute), learner.Speed(), predict.Prompt{Tokens: 100}), 1e-9,
+	assert.InDelta(t, idle+20*learner.Speed().PerOther, e.Wait(after(time.Minute), learner.Speed(), predict.Prompt{Tokens: 100}), 1e-9,
 		"their prompts have been computed")
 	scrape(e, noon, Gauges{})
 	e.Acquire()
 	scrape(e, noon, Gauges{Running: 1})
-	assert.InDelta(t, running-20*learner.Speed().PerDecoding, wait(), 1e-9, "that is ours")
+	assert.InDelta(t, running-20*learner.Speed().PerOther, wait(), 1e-9, "that is ours")
 }
 
 func TestWaitSeesOurRequests(t *testing.T) {

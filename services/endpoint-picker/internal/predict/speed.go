@@ -40,7 +40,11 @@ type Prompt struct {
 
 // Uncached estimates how many tokens of a prompt are to be computed: the last one at least.
 func (s *Speed) Uncached(p Prompt) float64 {
-	return max(float64(p.Tokens)-s.Found*float64(p.Expected)-s.Kept*float64(p.History), 1)
+	return max(s.uncached(float64(p.Tokens), float64(p.Expected), float64(p.History)), 1)
+}
+
+func (s *Speed) uncached(tokens, expected, history float64) float64 {
+	return tokens - s.Found*expected - s.Kept*history
 }
 
 // first is the time of the first token when so many tokens are owed.
@@ -203,7 +207,7 @@ func (s *Server) Wait(now time.Time, speed *Speed, p Prompt, page Page) float64 
 	owed, waiting, decoding := float64(s.owed.Load()), float64(s.waiting.Load()), float64(s.decoding.Load())
 	queued := max(page.Waiting-waiting, 0) // of others, or of ours of which we see nothing
 	factor, own := s.Factor(), speed.Uncached(p)
-	later := max(max(waiting, page.Waiting)-1, 0)
+	later := max(waiting, page.Waiting, 1) - 1
 	work := factor*(speed.first(decoding, page.Others, owed+own)+later*speed.PerToken*own) + s.unseenWork(now)
 	room := s.room(queued, page)
 	if waiting <= 0 {
@@ -283,8 +287,9 @@ func (s *Server) owe(now time.Time, tokens float64) {
 // BeginUnseen counts a request whose first token will not be seen, as its answer comes in one piece. It counts as under way
 // at once, and its prompt for as long as it should take.
 func (s *Server) BeginUnseen(now time.Time, p Prompt) Request {
-	s.learner.begin(int64(s.learner.Speed().Uncached(p)))
-	s.owe(now, s.learner.Speed().Uncached(p))
+	tokens := s.learner.Speed().Uncached(p)
+	s.learner.begin(int64(tokens))
+	s.owe(now, tokens)
 	s.decoding.Add(1)
 	return Request{server: s, first: true}
 }
@@ -353,7 +358,7 @@ func (s *Server) learn() {
 		return
 	}
 	o, speed := s.step.observation, s.learner.Speed()
-	want := speed.first(o.decoding, o.others, o.tokens-speed.Found*o.expected-speed.Kept*o.history)
+	want := speed.first(o.decoding, o.others, speed.uncached(o.tokens, o.expected, o.history))
 	took = min(took, late*want)
 	mean := s.learner.learn(o, took, s.Factor())
 	s.observed = s.observed*forgetServer + took
