@@ -72,6 +72,7 @@ type Balancer struct {
 	prefixes  *prefix.Index
 	traffic   *endpoint.Traffic
 	reuse     reuse
+	recent    recent
 	sessions  *session.Table
 	outliers  outliers
 	observer  observer
@@ -144,6 +145,7 @@ func (b *Balancer) Placed(x *exchange.Exchange) {
 	if cache := x.Endpoint.Cache(); cache >= 0 {
 		b.prefixes.Use(cache, m.chain.Hashes)
 	}
+	b.recent.add(&m.chain)
 	b.memories.Put(m)
 }
 
@@ -196,9 +198,10 @@ func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 	server, id := findSession(config.Session, b.sessions, x)
 	m.describe(x, random, server)
 	m.match(b.prefixes)
-	b.reuse.see(m.known(), m.history*prefix.BlockTokens, x.PromptTokens)
-	if m.home = nil; b.traffic.Others() > leastOthers {
-		m.expect(snapshot.Endpoints, b.traffic.Others()*b.reuse.again())
+	b.reuse.see(m.known(), m.turns.History*prefix.BlockTokens, x.PromptTokens)
+	m.home, m.ours = nil, b.recent.placed(&m.chain, m.turns.Asked)
+	if others := b.traffic.Others(); others > leastOthers {
+		m.expect(snapshot.Endpoints, others, &b.reuse)
 	}
 	if m.collect(snapshot.Endpoints, b.learner.Speed()); len(m.candidates) == 0 {
 		return scheduling.ErrNoneInSubset

@@ -25,7 +25,8 @@ type memory struct {
 	incoming   request.Request
 	chain      prefix.Chain
 	matched    []int              // blocks, by the numbers of caches
-	history    int                // blocks of the prompt that were a prompt and its answer
+	turns      request.Turns      // in blocks
+	ours       bool               // the last prompt of the conversation was placed by this picker
 	home       *endpoint.Endpoint // where others are expected to send what begins alike
 	sharing    float64            // how much of the prompt they will miss if it goes elsewhere, and find there if not
 	request    scheduling.Request
@@ -60,7 +61,7 @@ func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
 	if x.PromptTokens == 0 {
 		most = 0
 	}
-	m.history = 0
+	m.turns = request.Turns{}
 	m.chain.Reset(prefix.Seed(x.Target, text(r.CacheSalt)), most)
 	if most == 0 {
 		return
@@ -74,10 +75,30 @@ func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
 		default:
 			m.chain.Write(text(p.Span))
 		}
-		if i == r.History-1 {
-			m.history = len(m.chain.Hashes)
-		}
+		m.mark(i+1, r.Turns)
 	}
+}
+
+// mark notes how long the chain is after so many parts of the prompt.
+func (m *memory) mark(parts int, t request.Turns) {
+	blocks := len(m.chain.Hashes)
+	if parts == t.Opening {
+		m.turns.Opening = blocks
+	}
+	if parts == t.Asked {
+		m.turns.Asked = blocks
+	}
+	if parts == t.History {
+		m.turns.History = blocks
+	}
+}
+
+// opening is how much of the prompt is the same in all turns of its conversation.
+func (m *memory) opening() int {
+	if m.turns.History == 0 {
+		return len(m.chain.Hashes) // it has one turn so far
+	}
+	return m.turns.Opening
 }
 
 // describe tells schedulers what is known of the request.
@@ -135,8 +156,9 @@ func (m *memory) prompt(e *endpoint.Endpoint) predict.Prompt {
 	p := predict.Prompt{Tokens: max(m.request.Tokens-cached, 1)}
 	switch {
 	case e != m.home:
-	case m.history > 0:
-		p.History = max(m.history*prefix.BlockTokens-cached, 0)
+	case m.ours: // whoever has it, we know
+	case m.turns.History > 0:
+		p.History = max(m.turns.History*prefix.BlockTokens-cached, 0)
 	default:
 		p.Expected = p.Tokens
 	}
@@ -147,13 +169,18 @@ func (m *memory) prompt(e *endpoint.Endpoint) predict.Prompt {
 // prompts. Other pickers of the pool find it too, and so did this one before it was restarted: they agree without
 // talking, and what one of them has sent, another one finds. How much of it is found there is learnt with the speed.
 //
-// A history is expected rather than hoped for, as somebody has placed it. That is learnt apart.
+// Where requests are expected to go on it is not before the end of the first prompt, so that a conversation has the
+// same home in all its turns, and another one than those with the same system prompt. A history is expected rather than
+// hoped for, as somebody has placed it; if that was this picker, it knows. That is learnt apart.
 //
 // They find it only if it went there: sharing is how much of a new prompt others will ask for again, which they would
 // have to compute once more.
-func (m *memory) expect(endpoints []*endpoint.Endpoint, sharing float64) {
-	m.home, m.sharing = nil, sharing
+func (m *memory) expect(endpoints []*endpoint.Endpoint, others float64, seen *reuse) {
+	m.home, m.sharing = nil, others*seen.again()
 	shared := m.shared()
+	if seen.conversing() {
+		shared = max(shared, m.opening()-1)
+	}
 	if shared >= len(m.chain.Hashes) {
 		return
 	}

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/fading"
 )
 
 // Speed is how long servers take, in seconds.
@@ -86,25 +88,19 @@ type Learner struct {
 	sums [terms][terms + 1]float64 // normal equations
 	mean float64                   // seconds to a first token
 
-	usual atomic.Uint64 // bits of a float: mean tokens of a request that are not in the cache
+	usual fading.Mean // tokens of a request that are not in the cache
 }
 
 // NewLearner returns a Learner that has seen nothing.
 func NewLearner() *Learner {
 	l := &Learner{mean: prior.first(priorDecoding, 0, priorTokens)}
-	l.usual.Store(math.Float64bits(usualTokens))
+	l.usual.Set(usualTokens)
 	l.speed.Store(l.solve())
 	return l
 }
 
 // Speed returns what is believed now. It must not be changed.
 func (l *Learner) Speed() *Speed { return l.speed.Load() }
-
-// begin takes the tokens of a request that are not in the cache. Of two at once one may be missed in the mean.
-func (l *Learner) begin(tokens int64) {
-	mean := math.Float64frombits(l.usual.Load())
-	l.usual.Store(math.Float64bits(mean + smoothTokens*(float64(tokens)-mean)))
-}
 
 // learn takes one observation: the seconds that a step of a server with that factor took.
 func (l *Learner) learn(o observation, took, factor float64) (mean float64) {
@@ -266,14 +262,14 @@ func (s *Server) Begin(now time.Time, p Prompt, others float64) Request {
 	}
 	s.waiting.Add(1)
 	s.owed.Add(owed)
-	s.learner.begin(owed)
+	s.learner.usual.See(float64(owed), smoothTokens)
 	return Request{server: s, began: now, prompt: p, owed: owed, others: others}
 }
 
 // Found takes note of requests that others have placed, and that were not there at the last scrape: their prompts are
 // likely being computed. It returns how many tokens that is, if they are like ours.
 func (s *Server) Found(now time.Time, requests float64) float64 {
-	tokens := requests * math.Float64frombits(s.learner.usual.Load())
+	tokens := requests * s.learner.usual.Value()
 	s.owe(now, tokens)
 	return tokens
 }
@@ -288,7 +284,7 @@ func (s *Server) owe(now time.Time, tokens float64) {
 // at once, and its prompt for as long as it should take.
 func (s *Server) BeginUnseen(now time.Time, p Prompt) Request {
 	tokens := s.learner.Speed().Uncached(p)
-	s.learner.begin(int64(tokens))
+	s.learner.usual.See(tokens, smoothTokens)
 	s.owe(now, tokens)
 	s.decoding.Add(1)
 	return Request{server: s, first: true}

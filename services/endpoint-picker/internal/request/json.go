@@ -31,8 +31,10 @@ func (r *Request) readJSON() error {
 func (r *Request) join() {
 	r.Prompt = r.main
 	if len(r.head) > 0 {
-		if r.History > 0 {
-			r.History += len(r.head)
+		if r.Turns.History > 0 {
+			r.Turns.Opening += len(r.head)
+			r.Turns.Asked += len(r.head)
+			r.Turns.History += len(r.head)
 		}
 		r.head = append(r.head, r.main...)
 		r.Prompt = r.head
@@ -62,10 +64,10 @@ func (r *Request) field(key []byte) {
 	case "tools", "system", "instructions":
 		r.head = r.part(r.head)
 	case "messages", "input":
-		r.main, r.History = r.main[:0], 0
+		r.main, r.Turns = r.main[:0], Turns{}
 		r.messages()
 	case "prompt", "text", "token_ids", "input_ids":
-		r.main, r.Others, r.History = r.main[:0], 0, 0
+		r.main, r.Others, r.Turns = r.main[:0], 0, Turns{}
 		r.prompts()
 	default:
 		r.scanner.Value()
@@ -130,7 +132,7 @@ func (r *Request) messages() {
 
 // message reads one message, or one of several contents of one: what is said, and what else goes into the prompt.
 func (r *Request) message() {
-	answer := false
+	from, answer := len(r.main), false
 	r.scanner.Open()
 	for key, ok := r.scanner.Key(); ok; key, ok = r.scanner.Key() {
 		switch string(key) {
@@ -146,7 +148,7 @@ func (r *Request) message() {
 		}
 	}
 	if answer {
-		r.History = len(r.main)
+		r.Turns.answered(from, len(r.main))
 	}
 }
 

@@ -14,12 +14,12 @@ type seen struct {
 	model, salt string
 	stream      bool
 	max, others int
-	history     int
+	turns       Turns
 	prompt      []string // media begin with "media ", token ids with how many there are
 }
 
 func see(r *Request) seen {
-	s := seen{model: string(r.Text(r.Model)), salt: string(r.Text(r.CacheSalt)), stream: r.Stream, max: r.MaxTokens, others: r.Others, history: r.History}
+	s := seen{model: string(r.Text(r.Model)), salt: string(r.Text(r.CacheSalt)), stream: r.Stream, max: r.MaxTokens, others: r.Others, turns: r.Turns}
 	for _, p := range r.Prompt {
 		text := string(r.Text(p.Span))
 		switch {
@@ -54,11 +54,15 @@ func TestReadJSON(t *testing.T) {
 		},
 		{
 			name: "calls of tools, and no content", give: `{"messages": [{"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]}]}`,
-			want: seen{prompt: []string{"assistant", "null", `[{"id": "1"}]`}, history: 3},
+			want: seen{prompt: []string{"assistant", "null", `[{"id": "1"}]`}, turns: Turns{0, 0, 3}},
+		},
+		{
+			name: "turns of a conversation", give: `{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}, {"role": "user", "content": "e"}]}`,
+			want: seen{prompt: []string{"user", "a", "assistant", "b", "user", "c", "assistant", "d", "user", "e"}, turns: Turns{Opening: 2, Asked: 6, History: 8}},
 		},
 		{
 			name: "a conversation has a history", give: `{"messages": [{"role": "user", "content": "a"}, {"content": "b", "role": "assistant"}, {"role": "user", "content": "assistant"}], "tools": [1]}`,
-			want: seen{prompt: []string{"[1]", "user", "a", "b", "assistant", "user", "assistant"}, history: 5},
+			want: seen{prompt: []string{"[1]", "user", "a", "b", "assistant", "user", "assistant"}, turns: Turns{3, 3, 5}},
 		},
 		{
 			name: "a prompt instead has none", give: `{"messages": [{"role": "assistant", "content": "b"}], "prompt": "Once"}`,
@@ -156,7 +160,9 @@ func FuzzReadJSON(f *testing.F) {
 		require.Equal(t, model, got)
 		stream, _ := want["stream"].(bool)
 		require.Equal(t, stream, r.Stream)
-		require.LessOrEqual(t, r.History, len(r.Prompt))
+		require.LessOrEqual(t, r.Turns.History, len(r.Prompt))
+		require.LessOrEqual(t, r.Turns.Asked, r.Turns.History)
+		require.LessOrEqual(t, r.Turns.Opening, r.Turns.Asked)
 		for _, p := range r.Prompt {
 			require.LessOrEqual(t, 0, p.Span.From)
 			require.LessOrEqual(t, p.Span.From, p.Span.To)

@@ -58,6 +58,21 @@ type Part struct {
 	Packed bool
 }
 
+// Turns says how much of a prompt was said before, in its parts. All are 0 if the model has not answered yet.
+type Turns struct {
+	Opening int // up to the model's first answer: the first prompt of the conversation
+	Asked   int // up to its last answer: the last prompt
+	History int // up to the end of its last answer
+}
+
+// answered takes the parts of an answer.
+func (t *Turns) answered(from, to int) {
+	if t.History == 0 {
+		t.Opening = from
+	}
+	t.Asked, t.History = from, to
+}
+
 // A Request is what a body asks for. It can be used for one body after the other.
 type Request struct {
 	Body []byte // what the spans are of
@@ -69,7 +84,7 @@ type Request struct {
 	MaxTokens int    // of the answer, 0 if that is not said
 	Prompt    []Part // of several prompts the first
 	Others    int    // bytes of the prompts after the first
-	History   int    // parts of the prompt up to the end of the model's last answer: they were a prompt and its answer
+	Turns     Turns
 
 	scanner jsonscan.Scanner
 	head    []Part // what comes first in the prompt, wherever it is in the body
