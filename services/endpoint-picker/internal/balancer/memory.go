@@ -174,9 +174,12 @@ func (m *memory) prompt(e *endpoint.Endpoint) predict.Prompt {
 // hoped for, as somebody has placed it; if that was this picker, it knows. That is learnt apart.
 //
 // They find it only if it went there: sharing is how much of a new prompt others will ask for again, which they would
-// have to compute once more.
+// have to compute once more. What was placed here, and is in no cache any more, others ask for in the next turn only.
 func (m *memory) expect(endpoints []*endpoint.Endpoint, others float64, seen *reuse) {
 	m.home, m.sharing = nil, others*seen.again()
+	if m.ours {
+		m.sharing = others * seen.going()
+	}
 	shared := m.shared()
 	if seen.conversing() {
 		shared = max(shared, m.opening()-1)

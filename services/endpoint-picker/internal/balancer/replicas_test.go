@@ -119,6 +119,7 @@ func TestWhatWasPlacedHereIsNotExpectedOfOthers(t *testing.T) {
 	assert.Zero(t, next.known())
 	assert.Zero(t, next.prompt(next.home).History, "nobody else has placed it since")
 	assert.NotZero(t, unseen.prompt(unseen.home).History, "somebody has placed its second turn")
+	assert.Less(t, next.sharing, unseen.sharing, "others ask for it in the next turn only")
 	other := expected(t, b, turn(1, 1))
 	assert.Equal(t, x.Destination, other.home.Address())
 	assert.NotZero(t, other.prompt(other.home).History, "somebody has placed it")
