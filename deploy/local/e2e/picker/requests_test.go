@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -33,6 +34,7 @@ type exchange struct {
 	chunked bool // no content-length; in pieces
 	trailer bool // after the body; Envoy drops those of HTTP/1.1
 	http2   bool
+	digest  bool // of the answer, in a trailer after it
 }
 
 // exchanges are requests of every size and kind whose answers are a function of their bodies, each byte of them: the
@@ -54,6 +56,18 @@ func exchanges() []exchange {
 		{name: "3 MB, chunked", method: http.MethodPost, path: path, body: tokenize(3_000_000), chunked: true},
 		{name: "5 kB, HTTP/2", method: http.MethodPost, path: path, body: tokenize(5_000), http2: true},
 	}
+}
+
+// exchangesWithDigests are some whose answers have trailers. They are for an Envoy that takes those of HTTP/1.1.
+func exchangesWithDigests() []exchange {
+	var out []exchange
+	for _, e := range exchanges() {
+		if !e.chunked && !e.http2 {
+			e.name, e.http2, e.digest = e.name+", and a digest after the answer", true, true
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // exchangesWithTrailers are more of them. They are not for an Envoy with a retry policy: it sends a body that ext_proc held
@@ -82,6 +96,7 @@ type answered struct {
 	status         int
 	header         http.Header
 	body           string
+	digest         string // in a trailer
 	picked, served string
 }
 
@@ -100,6 +115,9 @@ func (e *exchange) send(ctx context.Context, client *http.Client, base string, h
 		req.Header = http.Header{}
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if e.digest {
+		req.Header.Set("TE", "trailers")
+	}
 	if e.trailer {
 		req.Trailer = http.Header{"X-Checksum": {"of the body"}}
 	}
@@ -109,7 +127,7 @@ func (e *exchange) send(ctx context.Context, client *http.Client, base string, h
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
-	return answered{status: resp.StatusCode, header: resp.Header, body: string(raw),
+	return answered{status: resp.StatusCode, header: resp.Header, body: string(raw), digest: resp.Trailer.Get("Content-Digest"),
 		picked: resp.Header.Get("x-fairlead-picked-endpoint"), served: resp.Header.Get("x-served-endpoint")}, err
 }
 
@@ -161,12 +179,21 @@ func assertExchanges(t *testing.T, c *cluster.Cluster, gateway string, exchanges
 				require.Equal(t, http.StatusOK, got.status, "%.200s", got.body)
 				assert.NotEmpty(t, got.picked)
 				assert.Equal(t, got.picked, got.served)
+				if e.digest {
+					assert.Equal(t, contentDigest(got.body), got.digest)
+				}
 				if e.body != "" { // the list of models says when each server started
 					assert.Equal(t, digest(want.body), digest(got.body))
 				}
 			}
 		})
 	}
+}
+
+// contentDigest is what a model server says in the trailer of an answer.
+func contentDigest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
 }
 
 // digest stands for a text that is too long to be printed.

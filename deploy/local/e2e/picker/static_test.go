@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,7 +47,8 @@ func TestEnvoy(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.WaitGateway(t.Context()))
 	before := extProcCounters(t, c)
-	t.Run("requests of every size and kind", func(t *testing.T) { assertExchanges(t, c, s.Gateway(), exchanges()) })
+	all := slices.Concat(exchanges(), exchangesWithDigests())
+	t.Run("requests of every size and kind", func(t *testing.T) { assertExchanges(t, c, s.Gateway(), all) })
 	t.Run("completions", func(t *testing.T) { assertCompletions(t, s.Gateway()) })
 	t.Run("subset hint", func(t *testing.T) { assertSubset(t, c, s.Gateway()) })
 	t.Run("a server that dies", func(t *testing.T) { assertNothingNewIsLost(t, c, s.Gateway()) })
@@ -54,7 +56,7 @@ func TestEnvoy(t *testing.T) {
 	waitOnePicker(t, c)
 	t.Run("conformance header", func(t *testing.T) { assertForced(t, c, s.Gateway()) })
 	t.Run("a list of endpoints", func(t *testing.T) { assertListIsFollowed(t, c, s.Gateway()) })
-	assertUnderstood(t, before, extProcCounters(t, c), len(exchanges())+100)
+	assertUnderstood(t, before, extProcCounters(t, c), len(all)+100)
 }
 
 // listing are values with which the picker names all endpoints in their order, tells clients which they were, and obeys the

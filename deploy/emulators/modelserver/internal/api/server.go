@@ -3,7 +3,7 @@
 //
 // Every answer says who gave it, in the headers x-served-by and x-served-endpoint. A stream carries exactly one event
 // with content for each token, sent at the step that made it, and ends in [DONE]; usage counts those tokens. A client
-// that goes away takes its request out of the engine.
+// that takes trailers gets a digest in one. A client that goes away takes its request out of the engine.
 package api
 
 import (
@@ -72,10 +72,10 @@ func New(p Params) *Server {
 	s := &Server{
 		Params: p, started: time.Now(), mux: http.NewServeMux(), methods: make(map[string][]string), released: make(chan struct{}),
 	}
-	s.route("POST", "/v1/chat/completions", s.observed(s.chatCompletions))
-	s.route("POST", "/v1/completions", s.observed(s.completions))
-	s.route("GET", "/v1/models", s.observed(s.listModels))
-	s.route("POST", "/tokenize", s.observed(s.tokenize))
+	s.route("POST", "/v1/chat/completions", s.observed(digested(s.chatCompletions)))
+	s.route("POST", "/v1/completions", s.observed(digested(s.completions)))
+	s.route("GET", "/v1/models", s.observed(digested(s.listModels)))
+	s.route("POST", "/tokenize", s.observed(digested(s.tokenize)))
 	s.route("GET", "/health", s.health)
 	s.route("GET", "/ping", s.health)
 	s.route("POST", "/ping", s.health)

@@ -1,0 +1,48 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"hash"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// headerDigest is the trailer with an answer's digest (RFC 9530).
+const headerDigest = "Content-Digest"
+
+// digested has the digest of an answer follow it, if the client takes trailers.
+func digested(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !takesTrailers(r) {
+			h(w, r)
+			return
+		}
+		w.Header().Set("Trailer", headerDigest)
+		d := &digestWriter{ResponseWriter: w, hash: sha256.New()}
+		h(d, r)
+		w.Header().Set(headerDigest, "sha-256=:"+base64.StdEncoding.EncodeToString(d.hash.Sum(nil))+":")
+	}
+}
+
+func takesTrailers(r *http.Request) bool {
+	return slices.ContainsFunc(r.Header.Values("Te"), func(codings string) bool {
+		return slices.ContainsFunc(strings.Split(codings, ","), func(c string) bool { return strings.EqualFold(strings.TrimSpace(c), "trailers") })
+	})
+}
+
+// digestWriter hashes an answer on its way.
+type digestWriter struct {
+	http.ResponseWriter
+	hash hash.Hash
+}
+
+// Write implements http.ResponseWriter.
+func (w *digestWriter) Write(b []byte) (int, error) {
+	w.hash.Write(b)
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController flush.
+func (w *digestWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
