@@ -1,0 +1,149 @@
+package apply
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"fairlead.dev/pkg/kubetest/cluster"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var services = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+
+// service is a wish of an owner.
+func service(owner types.UID, change ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Service",
+		"metadata": map[string]any{"name": "chat", "namespace": "default", "labels": map[string]any{"app": "chat", "tier": "front"}},
+		"spec":     map[string]any{"ports": []any{map[string]any{"name": "http", "port": int64(80)}}, "selector": map[string]any{"app": "chat"}},
+	}}
+	yes := true
+	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner, Controller: &yes}})
+	for _, f := range change {
+		f(u)
+	}
+	return u
+}
+
+func without(fields ...string) func(*unstructured.Unstructured) {
+	return func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, fields...) }
+}
+
+func with(value any, fields ...string) func(*unstructured.Unstructured) {
+	return func(u *unstructured.Unstructured) {
+		if err := unstructured.SetNestedField(u.Object, value, fields...); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func TestDiffers(t *testing.T) {
+	t.Parallel()
+	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "other"}
+	tests := []struct {
+		name string
+		live func(*unstructured.Unstructured)
+		want bool
+	}{
+		{name: "nothing", live: func(*unstructured.Unstructured) {}},
+		{name: "defaults", live: with("ClusterIP", "spec", "type")},
+		{name: "a default within a list", live: with([]any{map[string]any{"name": "http", "port": int64(80), "protocol": "TCP"}}, "spec", "ports")},
+		{name: "somebody's label", live: with("1", "metadata", "labels", "somebody's")},
+		{name: "status", live: with("1.2.3.4", "status", "ip")},
+		{name: "one more owner", live: func(u *unstructured.Unstructured) { u.SetOwnerReferences(append(u.GetOwnerReferences(), other)) }},
+		{name: "a number of another type", live: with([]any{map[string]any{"name": "http", "port": float64(80)}}, "spec", "ports")},
+		{name: "a label is gone", live: without("metadata", "labels", "app"), want: true},
+		{name: "a label has another value", live: with("back", "metadata", "labels", "tier"), want: true},
+		{name: "a port has another number", live: with([]any{map[string]any{"name": "http", "port": int64(81)}}, "spec", "ports"), want: true},
+		{name: "one port more", live: with([]any{map[string]any{"name": "http", "port": int64(80)}, map[string]any{"name": "more", "port": int64(81)}}, "spec", "ports"), want: true},
+		{name: "no ports", live: without("spec", "ports"), want: true},
+		{name: "a map has become a text", live: with("app", "spec", "selector"), want: true},
+		{name: "no owner", live: without("metadata", "ownerReferences"), want: true},
+		{name: "another wish", live: with("older", "metadata", "annotations", HashAnnotation), want: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			wanted := service("uid")
+			live := withHash(wanted)
+			tt.live(live)
+			assert.Equal(t, tt.want, Differs(wanted, live))
+		})
+	}
+	assert.True(t, Differs(service("uid"), nil))
+}
+
+func TestApply(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t, cluster.ControlPlaneOnly)
+	client := dynamic.NewForConfigOrDie(c.RESTConfig())
+	require.NoError(t, c.Apply(t.Context(), `{apiVersion: v1, kind: ConfigMap, metadata: {name: owner, namespace: default}}`))
+	owner, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace("default").Get(t.Context(), "owner", metav1.GetOptions{})
+	require.NoError(t, err)
+	uid := owner.GetUID()
+	objects := client.Resource(services).Namespace("default")
+	a := New(client, "test")
+	live := func() *unstructured.Unstructured {
+		u, err := objects.Get(t.Context(), "chat", metav1.GetOptions{})
+		require.NoError(t, err)
+		return u
+	}
+	apply := func(wanted, live *unstructured.Unstructured) Result {
+		before := wanted.DeepCopy()
+		r, err := a.Apply(t.Context(), services, wanted, live)
+		require.NoError(t, err)
+		assert.Empty(t, cmp.Diff(before, wanted), "it is not changed")
+		return r
+	}
+
+	wanted := service(uid)
+	assert.Equal(t, Created, apply(wanted, nil))
+	_, err = a.Apply(t.Context(), services, wanted, nil)
+	require.ErrorIs(t, err, ErrExists, "the informer was late")
+	first := live()
+	assert.Equal(t, Unchanged, apply(wanted, first), "after the server's defaults")
+
+	// What is wanted no more goes, though it was created and not applied. What others added stays.
+	_, err = objects.Patch(t.Context(), "chat", types.MergePatchType, []byte(`{"metadata":{"labels":{"somebody's":"label"}}}`), metav1.PatchOptions{FieldManager: "kubectl"})
+	require.Error(t, err, "not a label's name")
+	_, err = objects.Patch(t.Context(), "chat", types.MergePatchType, []byte(`{"metadata":{"labels":{"theirs":"1"}}}`), metav1.PatchOptions{FieldManager: "kubectl"})
+	require.NoError(t, err)
+	smaller := service(uid, without("metadata", "labels", "tier"))
+	assert.Equal(t, Updated, apply(smaller, live()))
+	assert.Equal(t, map[string]string{"app": "chat", "theirs": "1"}, live().GetLabels())
+	assert.Equal(t, Unchanged, apply(smaller, live()))
+
+	// What others change is changed back.
+	_, err = objects.Patch(t.Context(), "chat", types.MergePatchType, []byte(`{"metadata":{"labels":{"app":"theirs"}},"spec":{"selector":{"app":"theirs"}}}`), metav1.PatchOptions{FieldManager: "kubectl"})
+	require.NoError(t, err)
+	assert.Equal(t, Updated, apply(smaller, live()))
+	assert.Equal(t, "chat", live().GetLabels()["app"])
+
+	// An object of another owner is left as it is, and so is one that took the name of ours.
+	_, err = a.Apply(t.Context(), services, service("another"), live())
+	require.ErrorIs(t, err, ErrForeign)
+	require.ErrorIs(t, a.Delete(t.Context(), services, live(), "another"), ErrForeign)
+	stale := live()
+	require.NoError(t, objects.Delete(t.Context(), "chat", metav1.DeleteOptions{}))
+	require.NoError(t, c.Apply(t.Context(), `{apiVersion: v1, kind: Service, metadata: {name: chat, namespace: default}, spec: {ports: [{port: 1}]}}`))
+	_, err = a.Apply(t.Context(), services, service(uid, with("x", "metadata", "labels", "new")), stale)
+	require.Error(t, err)
+	assert.Empty(t, live().GetLabels())
+	require.NoError(t, a.Delete(t.Context(), services, stale, uid), "what was ours is gone")
+	assert.NotEmpty(t, live().GetUID(), "and the other is there")
+
+	require.NoError(t, objects.Delete(t.Context(), "chat", metav1.DeleteOptions{}))
+	assert.Equal(t, Created, apply(wanted, nil))
+	require.NoError(t, a.Delete(t.Context(), services, live(), uid))
+	require.NoError(t, a.Delete(t.Context(), services, stale, uid))
+}

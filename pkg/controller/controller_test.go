@@ -1,0 +1,311 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/logging"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	a, b        = cache.NewObjectName("default", "a"), cache.NewObjectName("default", "b")
+	errRefused  = errors.New("refused")
+	errConflict = apierrors.NewConflict(schema.GroupResource{Resource: "services"}, "a", errRefused)
+)
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	soon, late := RequeueAfter(time.Second, "soon"), RequeueAfter(time.Hour, "late")
+	tests := []struct {
+		name string
+		give error
+		want outcome
+	}{
+		{name: "nothing", want: outcome{result: succeeded}},
+		{name: "an error", give: errRefused, want: outcome{result: failed}},
+		{name: "requeue", give: soon, want: outcome{result: requeued, after: time.Second, reason: "soon"}},
+		{name: "requeue, wrapped", give: fmt.Errorf("apply: %w", soon), want: outcome{result: requeued, after: time.Second, reason: "soon"}},
+		{name: "terminal", give: Terminal("NoDomain", errRefused), want: outcome{result: terminal, reason: "NoDomain"}},
+		{name: "terminal without an error", give: Terminal("NoDomain", nil), want: outcome{result: succeeded}},
+		{name: "terminal of several", give: Terminal("NoDomain", errors.Join(errRefused, errConflict)), want: outcome{result: terminal, reason: "NoDomain"}},
+		{name: "conflict", give: errConflict, want: outcome{result: conflicted}},
+		{name: "conflict, wrapped", give: fmt.Errorf("apply: %w", errConflict), want: outcome{result: conflicted}},
+		{name: "the shortest time", give: errors.Join(late, soon, late), want: outcome{result: requeued, after: time.Second, reason: "soon"}},
+		{name: "requeue before terminal", give: errors.Join(Terminal("NoDomain", errRefused), late), want: outcome{result: requeued, after: time.Hour, reason: "late"}},
+		{name: "conflict before requeue", give: errors.Join(late, errConflict), want: outcome{result: conflicted}},
+		{name: "error before all", give: errors.Join(errRefused, late, errConflict), want: outcome{result: failed}},
+		{name: "branches below a wrap", give: fmt.Errorf("apply: %w", errors.Join(errConflict, fmt.Errorf("more: %w", errors.Join(late)))), want: outcome{result: conflicted}},
+		{name: "two wrapped at once", give: fmt.Errorf("%w and %w", soon, Terminal("NoDomain", errRefused)), want: outcome{result: requeued, after: time.Second, reason: "soon"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			assert.Equal(t, tt.want, classify(t.Context(), tt.give))
+			over, cancel := context.WithCancel(t.Context())
+			cancel()
+			want := canceled
+			if tt.give == nil {
+				want = succeeded
+			}
+			assert.Equal(t, want, classify(over, tt.give).result)
+		})
+	}
+}
+
+// reconcileFunc is a function as a Reconciler.
+type reconcileFunc func(ctx context.Context, name cache.ObjectName) error
+
+func (f reconcileFunc) Reconcile(ctx context.Context, name cache.ObjectName) error {
+	return f(ctx, name)
+}
+
+// rig is a Controller that runs.
+type rig struct {
+	*Controller
+
+	logs     *observer.ObservedLogs
+	registry *prometheus.Registry
+	stop     func() // and wait
+	abort    func() // work, and wait
+}
+
+func start(t *testing.T, f reconcileFunc) *rig {
+	t.Helper()
+	core, logs := observer.New(zapcore.DebugLevel)
+	r := &rig{logs: logs, registry: prometheus.NewPedanticRegistry()}
+	options := DefaultOptions()
+	options.FirstRetry, options.DrainTimeout = time.Millisecond, 100*time.Millisecond
+	r.Controller = New(Params{
+		Options: options, Name: "test", Reconciler: f, Log: zap.New(core), Metrics: NewMetrics(r.registry), Clock: clock.RealClock{},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	work, abort := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.Run(ctx, work)
+	}()
+	r.stop = func() {
+		cancel()
+		<-ended
+	}
+	r.abort = func() {
+		abort()
+		<-ended
+	}
+	t.Cleanup(r.abort)
+	t.Cleanup(r.stop)
+	return r
+}
+
+// answers gives the errors of a list one after the other, then nil.
+func answers(errs ...error) (f reconcileFunc, calls func() []cache.ObjectName) {
+	var mu sync.Mutex
+	var seen []cache.ObjectName
+	f = func(_ context.Context, name cache.ObjectName) error {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, name)
+		if len(seen) > len(errs) {
+			return nil
+		}
+		return errs[len(seen)-1]
+	}
+	return f, func() []cache.ObjectName {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]cache.ObjectName(nil), seen...)
+	}
+}
+
+func TestWhatBecomesOfAName(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		give   []error
+		calls  int
+		errors []string // messages at the level of errors
+	}{
+		{name: "success", calls: 1},
+		{name: "requeue", give: []error{RequeueAfter(time.Millisecond, "soon")}, calls: 2},
+		{name: "terminal", give: []error{Terminal("NoDomain", errRefused)}, calls: 1, errors: []string{"Gave up until the object changes"}},
+		{name: "conflicts", give: []error{errConflict, errConflict}, calls: 3},
+		{name: "errors", give: []error{errRefused, errRefused}, calls: 3, errors: []string{"Could not reconcile, will try again", "Could not reconcile, will try again"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f, calls := answers(tt.give...)
+			r := start(t, f)
+			r.Enqueue(a)
+			require.Eventually(t, func() bool { return len(calls()) >= tt.calls }, 5*time.Second, time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // it does not come again
+			r.stop()
+			assert.Len(t, calls(), tt.calls)
+			var said []string
+			for _, entry := range r.logs.FilterLevelExact(zapcore.ErrorLevel).All() {
+				said = append(said, entry.Message)
+				assert.Equal(t, "test", entry.ContextMap()[logging.KeyController])
+				assert.Equal(t, "a", entry.ContextMap()[logging.KeyName])
+			}
+			assert.Equal(t, tt.errors, said)
+			assert.Zero(t, r.queue.NumRequeues(a), "it begins anew the next time")
+			count, err := testutil.GatherAndCount(r.registry, "fairlead_controller_reconcile_duration_seconds", "workqueue_depth", "workqueue_adds_total")
+			require.NoError(t, err)
+			assert.GreaterOrEqual(t, count, 3)
+		})
+	}
+}
+
+func TestEveryRetryIsCounted(t *testing.T) {
+	t.Parallel()
+	f, calls := answers(errRefused, errConflict)
+	r := start(t, f)
+	r.Enqueue(a)
+	require.Eventually(t, func() bool { return len(calls()) == 3 }, 5*time.Second, time.Millisecond)
+	r.stop()
+	var attempts []any
+	for _, entry := range r.logs.All() {
+		attempts = append(attempts, entry.ContextMap()[logging.KeyAttempt])
+	}
+	assert.Equal(t, []any{int64(1), int64(2), int64(3)}, attempts)
+	retries, err := testutil.GatherAndCount(r.registry, "workqueue_retries_total")
+	require.NoError(t, err)
+	assert.Equal(t, 1, retries)
+}
+
+func TestOneNameIsInOneHand(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	inHand, most, calls := 0, 0, 0
+	r := start(t, func(context.Context, cache.ObjectName) error {
+		mu.Lock()
+		inHand++
+		calls++
+		most = max(most, inHand)
+		mu.Unlock()
+		time.Sleep(time.Millisecond)
+		mu.Lock()
+		inHand--
+		mu.Unlock()
+		return nil
+	})
+	for range 200 {
+		r.Enqueue(a)
+		time.Sleep(100 * time.Microsecond)
+	}
+	r.stop()
+	assert.Equal(t, 1, most)
+	assert.Less(t, calls, 200, "what waits comes once")
+}
+
+func TestRunFinishesWhatIsInHandAndLeavesTheRest(t *testing.T) {
+	t.Parallel()
+	const workers = 4
+	begun, release := make(chan struct{}, 100), make(chan struct{})
+	r := start(t, func(ctx context.Context, _ cache.ObjectName) error {
+		begun <- struct{}{}
+		<-release
+		return ctx.Err() // not yet: there is time to finish
+	})
+	for i := range 10 {
+		r.Enqueue(cache.NewObjectName("default", fmt.Sprint(i)))
+	}
+	for range workers {
+		<-begun
+	}
+	time.AfterFunc(20*time.Millisecond, func() { close(release) })
+	r.stop()
+	assert.Empty(t, begun, "what waited is left to the next process")
+	assert.Equal(t, workers, r.logs.FilterMessage("Reconciled").Len())
+}
+
+func TestRunDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{})
+	r := start(t, func(ctx context.Context, _ cache.ObjectName) error {
+		close(begun)
+		<-ctx.Done()
+		return fmt.Errorf("apply service: %w", ctx.Err())
+	})
+	r.Enqueue(a)
+	<-begun
+	r.stop()
+	assert.Equal(t, 1, r.logs.FilterMessage("Left an object as it is, there is no time").Len())
+	assert.Zero(t, r.logs.FilterLevelExact(zapcore.ErrorLevel).Len())
+}
+
+func TestRunStopsAtOnceWithItsWork(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{})
+	r := start(t, func(ctx context.Context, name cache.ObjectName) error {
+		if name == a {
+			close(begun)
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	r.Enqueue(a)
+	<-begun
+	for range 4 {
+		r.Enqueue(b)
+	}
+	before := time.Now()
+	r.abort()
+	assert.Less(t, time.Since(before), r.options.DrainTimeout)
+}
+
+func TestReconcilersFindALoggerThatKnowsTheName(t *testing.T) {
+	t.Parallel()
+	done := make(chan struct{})
+	r := start(t, func(ctx context.Context, _ cache.ObjectName) error {
+		logging.FromContext(ctx).Info("Here")
+		close(done)
+		return nil
+	})
+	r.Enqueue(b)
+	<-done
+	r.stop()
+	fields := r.logs.FilterMessage("Here").All()[0].ContextMap()
+	assert.Equal(t, "default", fields[logging.KeyNamespace])
+	assert.Equal(t, "b", fields[logging.KeyName])
+}
+
+func TestHandler(t *testing.T) {
+	t.Parallel()
+	service := func(name, version string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, ResourceVersion: version}}
+	}
+	var got []string
+	h := Handler(func(n cache.ObjectName) { got = append(got, n.Name) }, func(obj any) []cache.ObjectName {
+		return []cache.ObjectName{cache.MetaObjectToName(obj.(*corev1.Service))}
+	})
+	h.OnAdd(service("added", "1"), false)
+	h.OnUpdate(service("same", "1"), service("same", "1"))
+	h.OnUpdate(service("before", "1"), service("after", "2"))
+	h.OnUpdate(service("fake", ""), service("fake", ""))
+	h.OnDelete(service("deleted", "1"))
+	h.OnDelete(cache.DeletedFinalStateUnknown{Key: "default/lost", Obj: service("lost", "1")})
+	assert.Equal(t, []string{"added", "before", "after", "fake", "fake", "deleted", "lost"}, got)
+}

@@ -1,0 +1,251 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// quick are times that tests can wait for.
+func quick() Options {
+	return Options{Elect: true, Namespace: "fairlead", LeaseDuration: time.Second, RenewDeadline: 300 * time.Millisecond, RetryPeriod: 20 * time.Millisecond}
+}
+
+// world is what replicas share.
+type world struct {
+	*fake.Clientset
+
+	mu              sync.Mutex
+	leaders, crowds int // now; times that there was more than one
+}
+
+func newWorld() *world { return &world{Clientset: fake.NewClientset()} }
+
+func (w *world) count(leaders int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.leaders += leaders; w.leaders > 1 {
+		w.crowds++
+	}
+}
+
+// replica is an Elector that runs.
+type replica struct {
+	*Elector
+
+	world  *world
+	mu     sync.Mutex
+	leads  int // times that it began to
+	now    bool
+	failed error // of Run
+
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+func (r *replica) isLeading() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now
+}
+
+func (r *replica) times() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leads
+}
+
+// run starts a replica whose lead lasts until its context ends or it is stopped, and then for drain.
+func run(t *testing.T, name string, o Options, w *world, drain time.Duration) *replica {
+	t.Helper()
+	elector, err := New(Params{
+		Options: o, Name: "test", Identity: name, Leases: w.CoordinationV1(), Log: zap.NewNop(), Metrics: prometheus.NewPedanticRegistry(),
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &replica{Elector: elector, world: w, stop: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(r.ended)
+		r.failed = elector.Run(ctx, func(lease context.Context) {
+			r.set(true)
+			defer r.set(false)
+			select {
+			case <-ctx.Done():
+				time.Sleep(drain)
+			case <-lease.Done():
+			}
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-r.ended
+		assert.NoError(t, r.failed)
+	})
+	return r
+}
+
+func (r *replica) set(now bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.now = now; !now {
+		r.world.count(-1)
+		return
+	}
+	r.leads++
+	r.world.count(1)
+}
+
+func eventually(t *testing.T, condition func() bool, message string) {
+	t.Helper()
+	require.Eventually(t, condition, 5*time.Second, time.Millisecond, message)
+}
+
+func TestOneLeadsAndAnotherFollows(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	a := run(t, "a", quick(), w, 50*time.Millisecond)
+	eventually(t, a.isLeading, "a leads")
+	b := run(t, "b", quick(), w, 0)
+	time.Sleep(2 * quick().LeaseDuration)
+	assert.True(t, a.isLeading(), "it renews")
+	assert.False(t, b.isLeading())
+	assert.InDelta(t, 1, testutil.ToFloat64(a.leading), 0)
+
+	a.stop()
+	eventually(t, func() bool { return !a.isLeading() }, "a drains")
+	released := time.Now()
+	eventually(t, b.isLeading, "b follows")
+	assert.Less(t, time.Since(released), quick().LeaseDuration, "the Lease was let go")
+	assert.Zero(t, w.crowds)
+	<-a.ended
+	assert.Zero(t, testutil.ToFloat64(a.leading))
+}
+
+// refuse makes a client's renewals fail until the returned function is called.
+func refuse(client *fake.Clientset) (allow func()) {
+	var mu sync.Mutex
+	refused := true
+	client.Fake.Lock()
+	defer client.Fake.Unlock()
+	client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return refused, nil, errors.New("no connection")
+	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		refused = false
+	}
+}
+
+func TestWhoCannotRenewStopsAndStandsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	a := run(t, "a", quick(), w, 0)
+	eventually(t, a.isLeading, "a leads")
+	allow := refuse(w.Clientset)
+	eventually(t, func() bool { return !a.isLeading() }, "a stops")
+	allow()
+	eventually(t, a.isLeading, "a leads again")
+	assert.Equal(t, 2, a.times())
+}
+
+func TestWhoWaitsEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	a := run(t, "a", quick(), w, 0)
+	eventually(t, a.isLeading, "a leads")
+	b := run(t, "b", quick(), w, 0)
+	time.Sleep(50 * time.Millisecond)
+	b.stop()
+	<-b.ended
+	assert.Zero(t, b.times())
+	assert.True(t, a.isLeading())
+}
+
+func TestALeadThatEndsByItselfEndsAll(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	elector, err := New(Params{Options: quick(), Name: "test", Leases: w.CoordinationV1(), Log: zap.NewNop(), Metrics: prometheus.NewRegistry()})
+	require.NoError(t, err)
+	require.NoError(t, elector.Run(t.Context(), func(context.Context) {}))
+}
+
+func TestNobodyIsElected(t *testing.T) {
+	t.Parallel()
+	a := run(t, "a", Options{}, newWorld(), 0)
+	b := run(t, "b", Options{}, newWorld(), 0)
+	eventually(t, a.isLeading, "a leads")
+	eventually(t, b.isLeading, "b leads")
+}
+
+func TestNamespaceOfTheLease(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "namespace")
+	require.NoError(t, os.WriteFile(file, []byte("pod-s\n"), 0o600))
+	tests := []struct{ name, flag, file, want, fails string }{
+		{name: "flag", flag: "given", file: file, want: "given"},
+		{name: "pod", file: file, want: "pod-s"},
+		{name: "neither", file: filepath.Join(dir, "absent"), fails: "give --leader-election-namespace, or --leader-elect=false"},
+		{name: "unreadable", file: dir, fails: "find namespace of the Lease"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := namespaceOf(tt.flag, tt.file)
+			if tt.fails != "" {
+				assert.ErrorContains(t, err, tt.fails)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, fails string
+		give        []string
+	}{
+		{name: "defaults"},
+		{name: "off, and nonsense", give: []string{"--leader-elect=false", "--leader-election-retry-period=0s"}},
+		{name: "no period", give: []string{"--leader-election-retry-period=0s"}, fails: "--leader-election-retry-period 0s is too short"},
+		{name: "one attempt", give: []string{"--leader-election-renew-deadline=480ms"}, fails: "leaves no time for a second attempt"},
+		{name: "a lease that ends before its renewal", give: []string{"--leader-election-lease-duration=2s"}, fails: "--leader-election-lease-duration 2s must be longer than --leader-election-renew-deadline 2s"},
+		{name: "a part of a second", give: []string{"--leader-election-lease-duration=3500ms"}, fails: "--leader-election-lease-duration 3.5s is not in whole seconds"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o, fs := DefaultOptions(), pflag.NewFlagSet("test", pflag.ContinueOnError)
+			o.AddFlags(fs)
+			require.NoError(t, fs.Parse(tt.give))
+			if tt.fails == "" {
+				assert.NoError(t, o.Validate())
+				return
+			}
+			assert.ErrorContains(t, o.Validate(), tt.fails)
+		})
+	}
+}
