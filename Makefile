@@ -20,7 +20,7 @@ JOBS ?= $(shell nproc)
 BIN  := $(CURDIR)/bin
 
 # In go.work, in the order in which they depend on each other.
-WORKSPACE_MODULES  := pkg services/endpoint-picker deploy/emulators
+WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler deploy/emulators
 # Not in go.work: they link Kubernetes, or test it, and must not raise anybody's versions.
 STANDALONE_MODULES := deploy/local deploy/local/e2e
 # They hold no code, only the versions of third-party programs that become images.
