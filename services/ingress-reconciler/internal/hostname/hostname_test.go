@@ -33,7 +33,7 @@ func TestHost(t *testing.T) {
 		{name: "comment", give: `{{/* a host */}}{{ .Name }}.example.com`, want: "chat.example.com"},
 		{name: "a missing label", give: "{{ .Labels.absent }}.example.com", fails: `map has no entry for key "absent"`},
 		{name: "a missing label, by index", give: `{{ index .Labels "absent" }}.example.com`, fails: `host ".example.com"`},
-		{name: "no such field", give: "{{ .Nmae }}.example.com", fails: "can't evaluate field Nmae"},
+		{name: "no such field", give: "{{ .Title }}.example.com", fails: "can't evaluate field Title"},
 		{name: "upper case", give: "Chat.example.com", fails: `host "Chat.example.com": a lowercase RFC 1123 subdomain`},
 		{name: "wildcard", give: "*.example.com", fails: `host "*.example.com"`},
 		{name: "no domain", give: "{{ .Name }}", fails: `host "chat": it has no domain`},
@@ -110,7 +110,7 @@ func FuzzHost(f *testing.F) {
 		}
 		host, err := parsed.Host(Values{Name: name, Namespace: "models", IngressDomain: "example.com", Labels: map[string]string{"a": label}})
 		if err == nil {
-			assert.NoError(t, Validate(host))
+			require.NoError(t, Validate(host))
 			assert.LessOrEqual(t, len(host), 253)
 		}
 	})
