@@ -67,17 +67,7 @@ func Name(service string, r isvc.Role) string {
 // could be.
 func Find(services []*corev1.Service, of *isvc.Service, r isvc.Role) (Service, error) {
 	name := Name(of.Name, r)
-	var found []*corev1.Service
-	taken := false
-	for _, s := range services {
-		switch {
-		case s.Namespace != of.Namespace || s.DeletionTimestamp != nil:
-		case !metav1.IsControlledBy(s, &metav1.ObjectMeta{UID: of.UID}):
-			taken = taken || s.Name == name
-		case s.Labels[LabelComponent] == string(r) && !headless(s) && !revision(s, name):
-			found = append(found, s)
-		}
-	}
+	found, taken := candidates(services, of, r)
 	slices.SortFunc(found, func(a, b *corev1.Service) int { return cmp.Compare(rank(a, name), rank(b, name)) })
 	switch {
 	case len(found) == 0 && taken:
@@ -88,6 +78,21 @@ func Find(services []*corev1.Service, of *isvc.Service, r isvc.Role) (Service, e
 		return Service{}, fmt.Errorf("%s %s: %w of that name, and %d others could be it", r, name, ErrNotFound, len(found))
 	}
 	return port(found[0])
+}
+
+// candidates returns the Services that could be that of a component, and whether somebody else has its name.
+func candidates(services []*corev1.Service, of *isvc.Service, r isvc.Role) (found []*corev1.Service, taken bool) {
+	name := Name(of.Name, r)
+	for _, s := range services {
+		switch {
+		case s.Namespace != of.Namespace || s.DeletionTimestamp != nil:
+		case !metav1.IsControlledBy(s, &metav1.ObjectMeta{UID: of.UID}):
+			taken = taken || s.Name == name
+		case s.Labels[LabelComponent] == string(r) && !headless(s) && !revision(s, name):
+			found = append(found, s)
+		}
+	}
+	return found, taken
 }
 
 // rank puts OME's name first.
