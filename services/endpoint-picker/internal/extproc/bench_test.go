@@ -62,18 +62,17 @@ func BenchmarkStream(b *testing.B) {
 			for i := range pieces {
 				request = append(request, toEnvoy(&pieces[i]))
 			}
-			replies := 1 + len(pieces)
 			b.ReportAllocs()
 			for b.Loop() {
 				picker.asked, picker.shown = picker.asked[:0], picker.shown[:0]
 				stream, err := client.Process(b.Context())
 				require.NoError(b, err)
-				roundTrip(b, stream, replies, request...)
-				roundTrip(b, stream, 1, toEnvoy(&begin))
+				roundTrip(b, stream, request...)
+				roundTrip(b, stream, toEnvoy(&begin))
 				for range bench.tokens - 1 {
-					roundTrip(b, stream, 1, toEnvoy(&token))
+					roundTrip(b, stream, toEnvoy(&token))
 				}
-				roundTrip(b, stream, 1, toEnvoy(&last))
+				roundTrip(b, stream, toEnvoy(&last))
 				require.NoError(b, stream.CloseSend())
 				_, _ = stream.Recv()
 			}
@@ -81,16 +80,22 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-func roundTrip(b *testing.B, stream extprocv3.ExternalProcessor_ProcessClient, replies int, messages ...*extprocv3.ProcessingRequest) {
+// roundTrip sends messages and waits until what was sent has come back whole: pieces of a body may come back joined.
+func roundTrip(b *testing.B, stream extprocv3.ExternalProcessor_ProcessClient, messages ...*extprocv3.ProcessingRequest) {
 	b.Helper()
 	for _, m := range messages {
 		if err := stream.Send(m); err != nil {
 			b.Fatal(err)
 		}
 	}
-	for range replies {
-		if _, err := stream.Recv(); err != nil {
+	last := messages[len(messages)-1].GetRequestBody() == nil // of a body it is told by the reply
+	for {
+		reply, err := stream.Recv()
+		if err != nil {
 			b.Fatal(err)
+		}
+		if last || reply.GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse().GetEndOfStream() {
+			return
 		}
 	}
 }
