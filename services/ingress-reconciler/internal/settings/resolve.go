@@ -1,0 +1,209 @@
+package settings
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"fairlead.dev/services/ingress-reconciler/internal/hostname"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+)
+
+// What holds where nobody says otherwise.
+const (
+	usualDomainTemplate   = "{{ .Name }}.{{ .Namespace }}.{{ .IngressDomain }}"
+	usualURLScheme        = "http"
+	usualSharedHostPrefix = "llm"
+	anyNamespace          = "*"
+)
+
+// Config is all that is configured.
+type Config struct {
+	Document  *Document
+	Inherited *Inherited // nil if OME has no configuration, and so is not there
+}
+
+// Settings are what holds for one service.
+type Settings struct {
+	Enabled bool
+	OMEActs bool // OME makes routes for it: then we make none
+
+	Strategy          Strategy
+	GatewayAPI        bool // what auto takes for pods without Knative: HTTPRoutes, else Ingress
+	Domain            string
+	AdditionalDomains []string
+	Host              *hostname.Template
+	Path              *hostname.Template // nil: no paths
+	URLScheme         string
+	Subdomain         bool   // a host of its own, else a path on a shared one
+	SharedHostPrefix  string // empty: the domain itself
+	ComponentHosts    bool
+	Gateways          []Parent
+	IstioGateway      string
+	IstioLocalGateway string
+	IstioOff          bool
+	IngressClass      *string // nil: the cluster's default
+	Timeout           time.Duration
+	AllowedDomains    []string // nil: any
+}
+
+// Parent is a Gateway to attach to.
+type Parent struct {
+	GatewayRef
+
+	Domain string
+	Class  string // what it is called in addresses
+}
+
+// Allows reports whether a host may be the service's.
+func (s *Settings) Allows(host string) bool {
+	return s.AllowedDomains == nil || slices.ContainsFunc(s.AllowedDomains, func(d string) bool { return within(host, d) })
+}
+
+// Resolve returns what holds for a service, or what is wrong with what is said of it.
+func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
+	said, enabled, err := c.said(s)
+	if err != nil {
+		return Settings{}, err
+	}
+	v := said
+	out := Settings{Enabled: enabled, OMEActs: c.omeActs(s), AllowedDomains: c.allowed(s.Namespace)}
+	gatewayAPI := said.EnableGatewayAPI
+	if gatewayAPI == nil && value(said.OMEIngressGateway) != "" {
+		named := true
+		gatewayAPI = &named
+	}
+	if c.Inherited != nil {
+		v = said.over(c.Inherited.Values)
+	}
+	if gatewayAPI == nil {
+		gatewayAPI = v.EnableGatewayAPI
+	}
+	out.GatewayAPI = value(gatewayAPI)
+	return out, out.fill(&v)
+}
+
+// said merges what is said of a service, but for what OME's configuration says.
+func (c *Config) said(s *isvc.Service) (v Values, enabled bool, err error) {
+	d := c.Document
+	v, enabled = d.Values, d.Enabled == nil || *d.Enabled
+	if g, ok := d.NamespaceIngressGateways[s.Namespace]; ok {
+		v = g.values().over(v)
+	}
+	own, err := annotated(s.Annotations)
+	if err != nil {
+		return v, enabled, err
+	}
+	v = own.over(v)
+	for i := range d.Overrides {
+		if o := &d.Overrides[i]; o.matches(s) {
+			v = o.over(v)
+			if o.Enabled != nil {
+				enabled = *o.Enabled
+			}
+		}
+	}
+	return v, enabled, nil
+}
+
+// values is what the gateways of a namespace say.
+func (g *NamespaceGateways) values() Values {
+	var v Values
+	if g.Primary != nil {
+		v.OMEIngressGateway = &g.Primary.OMEIngressGateway
+		if g.Primary.IngressDomain != "" {
+			v.IngressDomain = &g.Primary.IngressDomain
+		}
+	}
+	if g.Additional != nil {
+		v.AdditionalIngressGateways = &g.Additional
+	}
+	return v
+}
+
+// matches reports whether an override is for a service. Its selector is valid.
+func (o *Override) matches(s *isvc.Service) bool {
+	if len(o.Namespaces) > 0 && !slices.Contains(o.Namespaces, s.Namespace) || len(o.Names) > 0 && !slices.Contains(o.Names, s.Name) {
+		return false
+	}
+	if o.Selector == nil {
+		return true
+	}
+	selector, err := metav1.LabelSelectorAsSelector(o.Selector)
+	return err == nil && selector.Matches(labels.Set(s.Labels))
+}
+
+// omeActs reports whether OME makes routes for a service by itself: as its configuration says, or an annotation. Where there
+// is no configuration of OME, there is no OME.
+func (c *Config) omeActs(s *isvc.Service) bool {
+	if disabled, said := s.Annotations[annotationDisableCreation]; said {
+		return disabled != "true"
+	}
+	return c.Inherited != nil && !c.Inherited.DisableIngressCreation
+}
+
+// allowed returns the domains that hosts of a namespace may be below, nil for any.
+func (c *Config) allowed(namespace string) []string {
+	if c.Document.AllowedDomains == nil {
+		return nil
+	}
+	domains, ok := c.Document.AllowedDomains[namespace]
+	if !ok {
+		domains = c.Document.AllowedDomains[anyNamespace]
+	}
+	return append([]string{}, domains...) // none is not any
+}
+
+// fill takes the merged values. What was inherited was not looked at before.
+func (s *Settings) fill(v *Values) error {
+	if err := v.validate(""); err != nil {
+		return err
+	}
+	s.Strategy = cmp.Or(v.Strategy, Auto)
+	s.Domain, s.URLScheme = value(v.IngressDomain), cmp.Or(value(v.URLScheme), usualURLScheme)
+	s.AdditionalDomains = value(v.AdditionalIngressDomains)
+	s.Subdomain = v.PerISVCSubdomain == nil || *v.PerISVCSubdomain
+	s.SharedHostPrefix = usualSharedHostPrefix
+	if v.SharedHostPrefix != nil {
+		s.SharedHostPrefix = *v.SharedHostPrefix
+	}
+	s.ComponentHosts, s.IstioOff = value(v.ComponentHosts), value(v.DisableIstioVirtualHost)
+	s.IstioGateway, s.IstioLocalGateway, s.IngressClass = value(v.IngressGateway), value(v.LocalGateway), v.IngressClassName
+	s.Timeout = time.Duration(value(v.DefaultRouteTimeoutSeconds)) * time.Second
+	var err, pathErr error
+	s.Host, err = hostname.Parse(cmp.Or(value(v.DomainTemplate), usualDomainTemplate))
+	if path := value(v.PathTemplate); path != "" {
+		s.Path, pathErr = hostname.Parse(path)
+	}
+	return errors.Join(err, pathErr, s.attach(v))
+}
+
+// attach takes the Gateways.
+func (s *Settings) attach(v *Values) error {
+	gateways := value(v.AdditionalIngressGateways)
+	if first := value(v.OMEIngressGateway); first != "" {
+		gateways = append([]Gateway{{OMEIngressGateway: first}}, gateways...)
+	}
+	for _, g := range gateways {
+		ref, err := ParseGateway(g.OMEIngressGateway)
+		if err != nil {
+			return fmt.Errorf("omeIngressGateway: %w", err)
+		}
+		s.Gateways = append(s.Gateways, Parent{GatewayRef: ref, Domain: cmp.Or(g.IngressDomain, s.Domain), Class: g.Class})
+	}
+	return nil
+}
+
+// value is what a pointer points at, or nothing.
+func value[T any](p *T) T {
+	if p == nil {
+		var none T
+		return none
+	}
+	return *p
+}

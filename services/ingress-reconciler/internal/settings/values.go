@@ -1,0 +1,122 @@
+// Package settings says how services are to be exposed: by our own configuration, by OME's where ours is silent, and by
+// what is said of one service.
+//
+//	OME's ConfigMap, key ingress      read only, JSON; what is wrong there is OME's to say
+//	our configuration                 YAML or JSON
+//	its gateways for a namespace
+//	annotations of the service        changing one restarts its pods
+//	our configuration's overrides     by namespace, name or labels; they do not
+//
+// What is lower in this list wins, key by key. The keys have OME's names. A value that cannot be used is a Problem of the
+// services it is for, and of no other.
+package settings
+
+import (
+	"reflect"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Strategy is what objects expose a service.
+type Strategy string
+
+// The strategies. Auto follows the mode of the component that takes the requests.
+const (
+	Auto           Strategy = "auto"
+	HTTPRoute      Strategy = "httproute"
+	Ingress        Strategy = "ingress"
+	VirtualService Strategy = "virtualservice"
+)
+
+// Values are keys that may be said at each level. A field that is nil or empty is not said.
+type Values struct {
+	Strategy Strategy `json:"strategy,omitempty"`
+
+	IngressDomain            *string   `json:"ingressDomain,omitempty"`
+	AdditionalIngressDomains *[]string `json:"additionalIngressDomains,omitempty"`
+	DomainTemplate           *string   `json:"domainTemplate,omitempty"`
+	PathTemplate             *string   `json:"pathTemplate,omitempty"` // empty turns paths off
+	URLScheme                *string   `json:"urlScheme,omitempty"`
+	PerISVCSubdomain         *bool     `json:"perISVCSubdomain,omitempty"`
+	SharedHostPrefix         *string   `json:"sharedHostPrefix,omitempty"` // empty: the domain itself
+	ComponentHosts           *bool     `json:"componentHosts,omitempty"`   // a host for each component, besides
+
+	EnableGatewayAPI          *bool      `json:"enableGatewayAPI,omitempty"`
+	EnableGatewayAPIOfKServe  *bool      `json:"enableGatewayApi,omitempty"`  // as KServe spells it; nil after parsing
+	OMEIngressGateway         *string    `json:"omeIngressGateway,omitempty"` // namespace/name of a Gateway, or namespace/name/listener
+	AdditionalIngressGateways *[]Gateway `json:"additionalIngressGateways,omitempty"`
+	IngressGateway            *string    `json:"ingressGateway,omitempty"` // of Istio
+	LocalGateway              *string    `json:"localGateway,omitempty"`   // likewise, for what is in the cluster
+	DisableIstioVirtualHost   *bool      `json:"disableIstioVirtualHost,omitempty"`
+	IngressClassName          *string    `json:"ingressClassName,omitempty"`
+
+	DefaultRouteTimeoutSeconds *int64 `json:"defaultRouteTimeoutSeconds,omitempty"` // 0: none
+}
+
+// Gateway is one more Gateway to attach to.
+type Gateway struct {
+	OMEIngressGateway string `json:"omeIngressGateway"`
+	IngressDomain     string `json:"ingressDomain,omitempty"` // empty: that of the first
+	Class             string `json:"class,omitempty"`
+}
+
+// NamespaceGateways are those of the services of one namespace.
+type NamespaceGateways struct {
+	Primary    *Gateway  `json:"primary,omitempty"`
+	Additional []Gateway `json:"additional,omitempty"`
+}
+
+// Override says something of some services. It is for those that are in one of the namespaces, and have one of the names,
+// and whose labels match; what is empty matches all.
+type Override struct {
+	Namespaces []string              `json:"namespaces,omitempty"`
+	Names      []string              `json:"names,omitempty"`
+	Selector   *metav1.LabelSelector `json:"selector,omitempty"`
+	Values     `json:",inline"`
+
+	Enabled *bool `json:"enabled,omitempty"`
+}
+
+// Document is the configuration of our own.
+type Document struct {
+	Values `json:",inline"`
+
+	Enabled                  *bool                        `json:"enabled,omitempty"` // nil: true
+	NamespaceIngressGateways map[string]NamespaceGateways `json:"namespaceIngressGateways,omitempty"`
+	// AllowedDomains are, by namespace, the domains below which hosts may be; "*" stands for namespaces that are not named.
+	AllowedDomains map[string][]string `json:"allowedDomains,omitempty"`
+	Overrides      []Override          `json:"overrides,omitempty"`
+	// HoldSeconds is how long objects stay after others have taken their place: clients may know old names. nil: 5 minutes.
+	HoldSeconds *int64 `json:"holdSeconds,omitempty"`
+}
+
+const usualHold = 5 * time.Minute
+
+// Hold returns how long objects stay after others have taken their place.
+func (d *Document) Hold() time.Duration {
+	if d.HoldSeconds == nil {
+		return usualHold
+	}
+	return time.Duration(*d.HoldSeconds) * time.Second
+}
+
+// normalize leaves one spelling of each key.
+func (v *Values) normalize() {
+	if v.EnableGatewayAPI == nil {
+		v.EnableGatewayAPI = v.EnableGatewayAPIOfKServe
+	}
+	v.EnableGatewayAPIOfKServe = nil
+}
+
+// over returns values where what v says wins.
+func (v Values) over(base Values) Values {
+	merged := reflect.ValueOf(&base).Elem()
+	said := reflect.ValueOf(v)
+	for i := range said.NumField() {
+		if !said.Field(i).IsZero() {
+			merged.Field(i).Set(said.Field(i))
+		}
+	}
+	return base
+}
