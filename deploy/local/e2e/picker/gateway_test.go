@@ -101,8 +101,8 @@ func assertNothingIsLost(t *testing.T, c *cluster.Cluster, s *stack.Stack) {
 func assertLittleIsLost(t *testing.T, c *cluster.Cluster, gateway string) {
 	finish := startLoad(t, shortStreams(gateway))
 	waitRunning(t, c, 8)
-	pod, address, killed := killServer(t, c)
-	waitRestarted(t, c, pod)
+	v := killServer(t, c)
+	waitRestarted(t, c, v)
 	_, results := finish()
 
 	begun, refused := 0, 0
@@ -110,15 +110,15 @@ func assertLittleIsLost(t *testing.T, c *cluster.Cluster, gateway string) {
 		if r.Class == chatload.ClassNone {
 			continue
 		}
-		if r.Start.Before(killed) && r.Class != chatload.ClassStatus {
+		if r.Start.Before(v.killed) && r.Class != chatload.ClassStatus {
 			begun++
 			assert.Contains(t, []chatload.Class{chatload.ClassReset, chatload.ClassTruncated}, r.Class, "%v", r.Err)
-			assert.Equal(t, address, r.ServedEndpoint)
+			assert.Equal(t, v.address, r.ServedEndpoint)
 			continue
 		}
 		refused++
 		assert.Equal(t, http.StatusServiceUnavailable, r.Status, "%v", r.Err)
-		assert.Less(t, r.Start.Sub(killed), noticed, "request %d", r.Index)
+		assert.Less(t, r.Start.Sub(v.killed), noticed, "request %d", r.Index)
 		assert.Less(t, r.Duration, time.Second, "request %d", r.Index)
 	}
 	assert.Positive(t, begun+refused, "no request met the death: the test shows nothing")

@@ -1,8 +1,10 @@
 package picker_test
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -48,18 +50,31 @@ func shortStreams(gateway string) chatload.Options {
 	}
 }
 
-// killServer kills a model server's process, as a crash does, and returns its pod's name and address, and when it was.
-// The pod stays: the kubelet starts the container again.
-func killServer(t *testing.T, c *cluster.Cluster) (pod, address string, at time.Time) {
+// victim is a model server that was killed.
+type victim struct {
+	pod, address string
+	killed       time.Time
+	restarts     int32 // of its container before
+}
+
+// killServer kills a model server's process, as a crash does: of all the one that was killed least, as the kubelet lets others
+// wait before it starts them again. The pod stays.
+func killServer(t *testing.T, c *cluster.Cluster) victim {
 	t.Helper()
 	pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + stack.Pool})
 	require.NoError(t, err)
 	require.NotEmpty(t, pods.Items)
-	p := pods.Items[0]
+	p := slices.MinFunc(pods.Items, func(a, b corev1.Pod) int { return cmp.Compare(restarts(t, &a), restarts(t, &b)) })
 	pid := processOf(t, p.Name)
-	at = time.Now()
+	v := victim{pod: p.Name, address: p.Status.PodIP + ":8000", restarts: restarts(t, &p), killed: time.Now()}
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	return p.Name, p.Status.PodIP + ":8000", at
+	return v
+}
+
+func restarts(t *testing.T, p *corev1.Pod) int32 {
+	t.Helper()
+	require.Len(t, p.Status.ContainerStatuses, 1)
+	return p.Status.ContainerStatuses[0].RestartCount
 }
 
 // processOf finds the process of a pod of ours by its environment: containers are processes of this machine.
@@ -81,16 +96,16 @@ func processOf(t *testing.T, pod string) int {
 	return found[0]
 }
 
-// waitRestarted waits until a pod's container has been started again and is ready.
-func waitRestarted(t *testing.T, c *cluster.Cluster, pod string) {
+// waitRestarted waits until a victim has been started again and is ready.
+func waitRestarted(t *testing.T, c *cluster.Cluster, v victim) {
 	t.Helper()
 	client := c.Clientset()
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
-		p, err := client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), pod, metav1.GetOptions{})
+		p, err := client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), v.pod, metav1.GetOptions{})
 		require.NoError(collect, err)
 		require.Equal(collect, corev1.PodRunning, p.Status.Phase)
 		require.Len(collect, p.Status.ContainerStatuses, 1)
-		require.Positive(collect, p.Status.ContainerStatuses[0].RestartCount)
+		require.Greater(collect, p.Status.ContainerStatuses[0].RestartCount, v.restarts)
 		require.True(collect, p.Status.ContainerStatuses[0].Ready)
 	}, settle, tick)
 }
