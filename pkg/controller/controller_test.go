@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -160,9 +161,10 @@ func TestWhatBecomesOfAName(t *testing.T) {
 			r := start(t, f)
 			r.Enqueue(a)
 			require.Eventually(t, func() bool { return len(calls()) >= tt.calls }, 5*time.Second, time.Millisecond)
-			time.Sleep(20 * time.Millisecond) // it does not come again
+			r.EnqueueAfter(b, 20*time.Millisecond) // what comes again does so before
+			require.Eventually(t, func() bool { return slices.Contains(calls(), b) }, 5*time.Second, time.Millisecond)
 			r.stop()
-			assert.Len(t, calls(), tt.calls)
+			assert.Equal(t, append(slices.Repeat([]cache.ObjectName{a}, tt.calls), b), calls())
 			var said []string
 			for _, entry := range r.logs.FilterLevelExact(zapcore.ErrorLevel).All() {
 				said = append(said, entry.Message)
@@ -197,27 +199,24 @@ func TestEveryRetryIsCounted(t *testing.T) {
 
 func TestOneNameIsInOneHand(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	inHand, most, calls := 0, 0, 0
-	r := start(t, func(context.Context, cache.ObjectName) error {
-		mu.Lock()
-		inHand++
-		calls++
-		most = max(most, inHand)
-		mu.Unlock()
-		time.Sleep(time.Millisecond)
-		mu.Lock()
-		inHand--
-		mu.Unlock()
+	begun, release := make(chan cache.ObjectName, 100), make(chan struct{})
+	r := start(t, func(_ context.Context, name cache.ObjectName) error {
+		begun <- name
+		<-release
 		return nil
 	})
+	r.Enqueue(a)
+	<-begun
 	for range 200 {
 		r.Enqueue(a)
-		time.Sleep(100 * time.Microsecond)
 	}
+	r.Enqueue(b)
+	assert.Equal(t, b, <-begun, "free workers had the choice")
+	assert.Empty(t, begun)
+	close(release)
+	assert.Equal(t, a, <-begun)
 	r.stop()
-	assert.Equal(t, 1, most)
-	assert.Less(t, calls, 200, "what waits comes once")
+	assert.Empty(t, begun, "what waited came once")
 }
 
 func TestRunFinishesWhatIsInHandAndLeavesTheRest(t *testing.T) {

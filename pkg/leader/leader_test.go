@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -37,6 +38,29 @@ type world struct {
 }
 
 func newWorld() *world { return &world{Clientset: fake.NewClientset()} }
+
+// waitRenewed waits until the Lease was renewed for so long.
+func (w *world) waitRenewed(t *testing.T, d time.Duration) {
+	t.Helper()
+	renewed := func() time.Time {
+		lease, err := w.Tracker().Get(coordinationv1.SchemeGroupVersion.WithResource("leases"), "fairlead", "test")
+		require.NoError(t, err)
+		return lease.(*coordinationv1.Lease).Spec.RenewTime.Time
+	}
+	first := renewed()
+	eventually(t, func() bool { return renewed().Sub(first) > d }, "the Lease is renewed")
+}
+
+// looks is how often a replica has looked who leads. Who leads does not look.
+func (w *world) looks() int {
+	n := 0
+	for _, a := range w.Actions() {
+		if a.Matches("get", "leases") {
+			n++
+		}
+	}
+	return n
+}
 
 func (w *world) count(leaders int) {
 	w.mu.Lock()
@@ -72,8 +96,15 @@ func (r *replica) times() int {
 	return r.leads
 }
 
-// run starts a replica whose lead lasts until its context ends or it is stopped, and then for drain.
-func run(t *testing.T, name string, o Options, w *world, drain time.Duration) *replica {
+// atOnce is a drain that takes no time.
+var atOnce = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// run starts a replica whose lead lasts until its context ends, or it is stopped and has drained.
+func run(t *testing.T, name string, o Options, w *world, drained <-chan struct{}) *replica {
 	t.Helper()
 	elector, err := New(Params{
 		Options: o, Name: "test", Identity: name, Leases: w.CoordinationV1(), Log: zap.NewNop(), Metrics: prometheus.NewPedanticRegistry(),
@@ -88,7 +119,7 @@ func run(t *testing.T, name string, o Options, w *world, drain time.Duration) *r
 			defer r.set(false)
 			select {
 			case <-ctx.Done():
-				time.Sleep(drain)
+				<-drained
 			case <-lease.Done():
 			}
 		})
@@ -120,16 +151,20 @@ func eventually(t *testing.T, condition func() bool, message string) {
 func TestOneLeadsAndAnotherFollows(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
-	a := run(t, "a", quick(), w, 50*time.Millisecond)
+	drained := make(chan struct{})
+	a := run(t, "a", quick(), w, drained)
 	eventually(t, a.isLeading, "a leads")
-	b := run(t, "b", quick(), w, 0)
-	time.Sleep(2 * quick().LeaseDuration)
+	b := run(t, "b", quick(), w, atOnce)
+	w.waitRenewed(t, 2*quick().LeaseDuration)
 	assert.True(t, a.isLeading(), "it renews")
 	assert.False(t, b.isLeading())
 	assert.InDelta(t, 1, testutil.ToFloat64(a.leading), 0)
 
 	a.stop()
-	eventually(t, func() bool { return !a.isLeading() }, "a drains")
+	w.waitRenewed(t, quick().RenewDeadline)
+	assert.True(t, a.isLeading(), "it drains, and holds the Lease")
+	close(drained)
+	eventually(t, func() bool { return !a.isLeading() }, "a has drained")
 	released := time.Now()
 	eventually(t, b.isLeading, "b follows")
 	assert.Less(t, time.Since(released), quick().LeaseDuration, "the Lease was let go")
@@ -159,7 +194,7 @@ func refuse(client *fake.Clientset) (allow func()) {
 func TestWhoCannotRenewStopsAndStandsAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
-	a := run(t, "a", quick(), w, 0)
+	a := run(t, "a", quick(), w, atOnce)
 	eventually(t, a.isLeading, "a leads")
 	allow := refuse(w.Clientset)
 	eventually(t, func() bool { return !a.isLeading() }, "a stops")
@@ -171,10 +206,11 @@ func TestWhoCannotRenewStopsAndStandsAgain(t *testing.T) {
 func TestWhoWaitsEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
-	a := run(t, "a", quick(), w, 0)
+	a := run(t, "a", quick(), w, atOnce)
 	eventually(t, a.isLeading, "a leads")
-	b := run(t, "b", quick(), w, 0)
-	time.Sleep(50 * time.Millisecond)
+	b := run(t, "b", quick(), w, atOnce)
+	looks := w.looks()
+	eventually(t, func() bool { return w.looks() > looks+1 }, "b waits")
 	b.stop()
 	<-b.ended
 	assert.Zero(t, b.times())
@@ -191,8 +227,8 @@ func TestALeadThatEndsByItselfEndsAll(t *testing.T) {
 
 func TestNobodyIsElected(t *testing.T) {
 	t.Parallel()
-	a := run(t, "a", Options{}, newWorld(), 0)
-	b := run(t, "b", Options{}, newWorld(), 0)
+	a := run(t, "a", Options{}, newWorld(), atOnce)
+	b := run(t, "b", Options{}, newWorld(), atOnce)
 	eventually(t, a.isLeading, "a leads")
 	eventually(t, b.isLeading, "b leads")
 }

@@ -199,8 +199,9 @@ func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 	m.describe(x, random, server)
 	m.match(b.prefixes)
 	b.reuse.see(m.known(), m.turns.History*prefix.BlockTokens, x.PromptTokens)
-	m.home, m.ours = nil, b.recent.placed(&m.chain, m.turns.Asked)
+	m.home, m.ours = nil, false
 	if others := b.traffic.Others(); others > leastOthers {
+		m.ours = b.recent.placed(&m.chain, m.turns.Asked)
 		m.expect(snapshot.Endpoints, others, &b.reuse)
 	}
 	if m.collect(snapshot.Endpoints, b.learner.Speed()); len(m.candidates) == 0 {

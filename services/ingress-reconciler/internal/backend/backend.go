@@ -22,7 +22,7 @@ import (
 
 // Labels of a component's Service.
 const (
-	LabelService   = "ome.io/inferenceservice" // name of the InferenceService
+	LabelService   = "ome.io/inferenceservice" // the InferenceService, or others that share its pods: its controller counts
 	LabelComponent = "component"               // its role
 )
 

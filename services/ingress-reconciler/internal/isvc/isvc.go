@@ -12,11 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Resource is where InferenceServices are, and Kind what they are called.
-var (
-	Resource = schema.GroupVersionResource{Group: "ome.io", Version: "v1beta1", Resource: "inferenceservices"}
-	Kind     = schema.GroupVersionKind{Group: "ome.io", Version: "v1beta1", Kind: "InferenceService"}
-)
+// Resource is where InferenceServices are.
+var Resource = schema.GroupVersionResource{Group: "ome.io", Version: "v1beta1", Resource: "inferenceservices"}
 
 // Role is what a component of a service does.
 type Role string

@@ -29,9 +29,8 @@ func Read(u *unstructured.Unstructured) (*Service, error) {
 	spec, status := r.object(u.Object, "", "spec"), r.object(u.Object, "", "status")
 	s.Mode = r.mode(spec, "spec", s.Annotations)
 	for _, role := range Roles {
-		s.Components[role] = r.component(spec, string(role))
-		if s.Components[role] == nil {
-			delete(s.Components, role)
+		if c := r.component(spec, string(role)); c != nil {
+			s.Components[role] = c
 		}
 	}
 	if s.Components[Engine] == nil {

@@ -53,7 +53,7 @@ type Input struct {
 	Service     *isvc.Service
 	Settings    settings.Settings
 	SettingsErr error             // what is wrong with what is said of the service
-	Services    []*corev1.Service // of its namespace
+	Services    []*corev1.Service // of its namespace: those that it controls, and that have names of its components
 	Knative     map[isvc.Role]bool
 	Exposed     map[isvc.Role]bool // components that have objects of ours already
 }

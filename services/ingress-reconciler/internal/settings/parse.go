@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,10 +130,8 @@ func parses(text string) error {
 
 func oneOf(all ...string) func(string) error {
 	return func(s string) error {
-		for _, a := range all {
-			if s == a {
-				return nil
-			}
+		if slices.Contains(all, s) {
+			return nil
 		}
 		return fmt.Errorf("%q is none of %s", s, strings.Join(all, ", "))
 	}
@@ -147,15 +146,11 @@ type GatewayRef struct {
 // ParseGateway reads namespace/name, or namespace/name/listener.
 func ParseGateway(text string) (GatewayRef, error) {
 	parts := strings.Split(text, "/")
-	for _, p := range parts {
-		if p == "" {
-			parts = nil
-		}
-	}
-	switch len(parts) {
-	case 2:
+	switch {
+	case slices.Contains(parts, ""):
+	case len(parts) == 2:
 		return GatewayRef{Namespace: parts[0], Name: parts[1]}, nil
-	case 3:
+	case len(parts) == 3:
 		return GatewayRef{Namespace: parts[0], Name: parts[1], Listener: parts[2]}, nil
 	}
 	return GatewayRef{}, fmt.Errorf("%q is not a Gateway: give namespace/name, or namespace/name/listener", text)
@@ -165,23 +160,16 @@ func ParseGateway(text string) (GatewayRef, error) {
 type Inherited struct {
 	Values
 
-	DisableIngressCreation bool // OME makes no routes by itself
+	DisableIngressCreation bool `json:"disableIngressCreation"` // OME makes no routes by itself
 }
 
 // ParseInherited reads the key ingress of OME's ConfigMap as OME does: JSON, its keys in any case. What only OME uses may be
 // anything. A domain within the cluster is what OME ships where nobody has set one: it counts as none.
 func ParseInherited(text []byte, clusterDomain string) (*Inherited, error) {
 	in := &Inherited{}
-	var switches struct {
-		DisableIngressCreation bool `json:"disableIngressCreation"`
-	}
-	if err := json.Unmarshal(text, &in.Values); err != nil {
+	if err := json.Unmarshal(text, in); err != nil {
 		return nil, fmt.Errorf("parse OME's configuration of ingress: %w", err)
 	}
-	if err := json.Unmarshal(text, &switches); err != nil {
-		return nil, fmt.Errorf("parse OME's configuration of ingress: %w", err)
-	}
-	in.DisableIngressCreation = switches.DisableIngressCreation
 	in.Strategy = "" // it knows none
 	in.normalize()
 	if d := in.IngressDomain; d != nil && within(*d, "svc."+clusterDomain) {
