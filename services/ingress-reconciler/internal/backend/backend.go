@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
@@ -41,6 +42,13 @@ type Service struct {
 	Port        int32
 	PortName    string // empty if it has none
 	AppProtocol string // empty if it says none
+	TargetPort  Port   // of its pods
+}
+
+// Port is a port of pods: by number, or by name if that is 0.
+type Port struct {
+	Number int32
+	Name   string
 }
 
 const (
@@ -131,11 +139,19 @@ func port(s *corev1.Service) (Service, error) {
 			break
 		}
 	}
-	out := Service{Name: s.Name, Port: p.Port, PortName: p.Name}
+	out := Service{Name: s.Name, Port: p.Port, PortName: p.Name, TargetPort: target(&p)}
 	if p.AppProtocol != nil {
 		out.AppProtocol = *p.AppProtocol
 	}
 	return out, nil
+}
+
+// target returns the port of the pods, which is that of the Service if it says none.
+func target(p *corev1.ServicePort) Port {
+	if p.TargetPort.Type == intstr.String && p.TargetPort.StrVal != "" {
+		return Port{Name: p.TargetPort.StrVal}
+	}
+	return Port{Number: cmp.Or(p.TargetPort.IntVal, p.Port)}
 }
 
 func namedHTTP(p *corev1.ServicePort) bool {

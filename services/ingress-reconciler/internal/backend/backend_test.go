@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
@@ -72,7 +73,7 @@ func TestFind(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			assert.Equal(t, Service{Name: tt.want, Port: 8080, PortName: "http1"}, got)
+			assert.Equal(t, Service{Name: tt.want, Port: 8080, PortName: "http1", TargetPort: Port{Number: 8080}}, got)
 		})
 	}
 }
@@ -99,7 +100,30 @@ func TestPort(t *testing.T) {
 			t.Parallel()
 			got, err := port(&corev1.Service{Spec: corev1.ServiceSpec{Ports: tt.give}})
 			require.NoError(t, err)
+			assert.Equal(t, Port{Number: tt.want.Port}, got.TargetPort)
+			got.TargetPort = Port{}
 			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
+func TestTargetPort(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		give intstr.IntOrString
+		want Port
+	}{
+		{name: "not said", want: Port{Number: 80}},
+		{name: "a number", give: intstr.FromInt32(8080), want: Port{Number: 8080}},
+		{name: "a name", give: intstr.FromString("http1"), want: Port{Name: "http1"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := port(&corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80, TargetPort: tt.give}}}})
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, got.TargetPort)
 		})
 	}
 }

@@ -16,64 +16,118 @@ package plan
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
-	"fairlead.dev/services/ingress-reconciler/internal/hostname"
+	"fairlead.dev/services/ingress-reconciler/internal/gateway"
+	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
 // Reasons of conditions and Events.
 const (
-	ReasonDisabled             = "Disabled"
-	ReasonOMEIngressEnabled    = "OMEIngressEnabled"
-	ReasonVirtualDeployment    = "VirtualDeployment"
-	ReasonClusterLocal         = "ClusterLocal"
-	ReasonInvalidConfiguration = "InvalidConfiguration"
-	ReasonNoDomain             = "NoDomain"
-	ReasonNoEntry              = "NoEntryComponent"
-	ReasonServiceNotFound      = "ServiceNotFound"
-	ReasonNameConflict         = "NameConflict"
-	ReasonComponentNotReady    = "ComponentNotReady"
-	ReasonInvalidHost          = "InvalidHost"
-	ReasonHostNotAllowed       = "HostNotAllowed"
-	ReasonNoGateway            = "NoGateway"
-	ReasonDecoderWithoutRouter = "DecoderWithoutRouter"
+	ReasonDisabled               = "Disabled"
+	ReasonOMEIngressEnabled      = "OMEIngressEnabled"
+	ReasonVirtualDeployment      = "VirtualDeployment"
+	ReasonClusterLocal           = "ClusterLocal"
+	ReasonInvalidConfiguration   = "InvalidConfiguration"
+	ReasonNoDomain               = "NoDomain"
+	ReasonNoEntry                = "NoEntryComponent"
+	ReasonServiceNotFound        = "ServiceNotFound"
+	ReasonNameConflict           = "NameConflict"
+	ReasonComponentNotReady      = "ComponentNotReady"
+	ReasonInvalidHost            = "InvalidHost"
+	ReasonHostNotAllowed         = "HostNotAllowed"
+	ReasonHostConflict           = "HostConflict"
+	ReasonNoGateway              = "NoGateway"
+	ReasonAPIUnavailable         = "APIUnavailable"
+	ReasonPathRewriteUnsupported = "PathRewriteUnsupported"
+	ReasonHeaderMatchUnsupported = "HeaderMatchUnsupported"
+	ReasonIngressClassNotFound   = "IngressClassNotFound"
+	ReasonPoolNotFound           = "InferencePoolNotFound"
+	ReasonPoolUnsupported        = "InferencePoolUnsupported"
+	ReasonDecoderWithoutRouter   = "DecoderWithoutRouter"
 )
+
+// Slot is what a way in is for: the service as a whole, or one of its components. What takes the requests of the whole may
+// change, and its ways in stay the same.
+type Slot string
+
+// Entry is the slot of the service as a whole. The others have the names of roles.
+const Entry Slot = "entry"
+
+// Slots are all of them.
+var Slots = []Slot{Entry, Slot(isvc.Router), Slot(isvc.Engine), Slot(isvc.Decoder)}
 
 // Input is all that a plan follows from.
 type Input struct {
 	Service     *isvc.Service
 	Settings    settings.Settings
-	SettingsErr error             // what is wrong with what is said of the service
-	Services    []*corev1.Service // of its namespace: those that it controls, and that have names of its components
-	Knative     map[isvc.Role]bool
-	Exposed     map[isvc.Role]bool // components that have objects of ours already
+	SettingsErr error                      // what is wrong with what is said of the service
+	Services    []*corev1.Service          // of its namespace: those that it controls, and that have names of its components
+	Knative     map[isvc.Role]bool         // components that are Knative Services
+	Live        map[Slot]isvc.Role         // what objects of ours point at now
+	Unserved    map[settings.Strategy]bool // kinds that the API server does not have
+	Gateways    map[types.NamespacedName]gateway.Gateway
+	Labels      map[string]string // of the namespace; nil: not known
+	Classes     []*networkingv1.IngressClass
+	Pools       map[string]bool                // InferencePools of its namespace; nil: the kind is not served
+	Taken       map[Claim]types.NamespacedName // what older services have
 }
 
 // Plan is how a service is exposed.
 type Plan struct {
 	Strategy  settings.Strategy // never auto; empty if there is nothing to expose
 	Exposures []Exposure        // those of the entry first
+	Pool      *Pool             // to be made; nil: none
+	Fallback  *Fallback         // to be made; nil: none
 	Reasons   []Reason          // why something is not exposed, or not as one might expect
-	Keep      []isvc.Role       // components whose objects stay as they are: what to have instead is not known now
+	Keep      []Slot            // slots whose objects stay as they are: what to have instead is not known now
+	Withheld  bool              // somebody wants nothing to be exposed
+	Claims    []Claim           // what the service stands for, be it ready or not
 }
 
-// Exposure is one way in.
+// Exposure is one way in: what one object makes.
 type Exposure struct {
-	Role    isvc.Role
+	Slot    Slot
+	Role    isvc.Role // that takes the requests
 	Host    string
 	Path    string // a prefix that ends in "/"; it is taken away before the backend sees it
-	Backend backend.Service
-	Timeout time.Duration     // 0: none
-	Parents []settings.Parent // Gateways; empty where there are none
+	Model   Model
+	Backend Backend
+	Timeout time.Duration // 0: none
+
+	Gateway    settings.GatewayRef     // of an HTTPRoute
+	Attachment gateway.Attachment      // what the Gateway will make of it
+	Timeouts   bool                    // the Gateway knows timeouts
+	Controller ingressclass.Controller // of an Ingress
+	TLSSecret  string                  // likewise; empty: none
+	URL        string                  // where clients find it
+}
+
+// Model is what tells models apart that share a host: the zero Model is none.
+type Model struct{ Header, Name string }
+
+// Backend is where requests go: to a Service, or to the InferencePool of that name.
+type Backend struct {
+	backend.Service
+
+	Pool    string
+	Knative string // host of a Knative Service, by the gateway of Knative; empty: it is none
+}
+
+// Claim is what two services cannot both have.
+type Claim struct {
+	Host, Path string
+	Model      Model
 }
 
 // Reason says why a component is not exposed, or the whole if Role is empty.
@@ -99,32 +153,41 @@ func (b *builder) say(r isvc.Role, reason, format string, args ...any) {
 	b.plan.Reasons = append(b.plan.Reasons, Reason{Role: r, Reason: reason, Message: fmt.Sprintf(format, args...)})
 }
 
+func (b *builder) keep(slots ...Slot) {
+	for _, s := range slots {
+		if !slices.Contains(b.plan.Keep, s) {
+			b.plan.Keep = append(b.plan.Keep, s)
+		}
+	}
+}
+
 func (b *builder) build() {
 	if b.withheld() {
 		return
 	}
 	entry, found := b.entry()
 	if !found {
-		b.plan.Keep = isvc.Roles
+		b.keep(Slots...)
 		b.say("", ReasonNoEntry, "there is neither a router nor an engine")
 		return
 	}
-	if b.plan.Strategy = b.strategy(entry); b.plan.Strategy == settings.HTTPRoute && len(b.Settings.Gateways) == 0 {
+	b.plan.Strategy = b.strategy(entry)
+	if !b.possible() {
 		b.plan.Strategy = ""
-		b.say("", ReasonNoGateway, "no Gateway is named: set omeIngressGateway")
 		return
 	}
 	if entry == isvc.Engine && b.present(isvc.Decoder) {
 		b.say(isvc.Engine, ReasonDecoderWithoutRouter, "requests go to the engine, which has to bring prompts to the decoder by itself")
 	}
-	b.expose(entry, b.Service.Name)
+	b.expose(Entry, entry, b.Service.Name)
 	if b.Settings.ComponentHosts {
 		for _, r := range isvc.Roles {
 			if r != entry && b.present(r) {
-				b.expose(r, backend.Name(b.Service.Name, r))
+				b.expose(Slot(r), r, backend.Name(b.Service.Name, r))
 			}
 		}
 	}
+	b.fallback(entry)
 	if len(b.plan.Exposures) == 0 {
 		b.plan.Strategy = ""
 	}
@@ -133,11 +196,13 @@ func (b *builder) build() {
 // withheld reports whether nothing is to be exposed at all, and says why.
 func (b *builder) withheld() bool {
 	s := &b.Settings
+	b.plan.Withheld = true
 	switch {
 	case b.Service.Deleting: // what is ours goes with it
-		b.plan.Keep = isvc.Roles
+		b.keep(Slots...)
 	case b.SettingsErr != nil:
-		b.plan.Keep = isvc.Roles
+		b.plan.Withheld = false
+		b.keep(Slots...)
 		b.say("", ReasonInvalidConfiguration, "%s", strings.ReplaceAll(b.SettingsErr.Error(), "\n", "; "))
 	case !s.Enabled:
 		b.say("", ReasonDisabled, "routes are turned off for this service")
@@ -150,9 +215,34 @@ func (b *builder) withheld() bool {
 	case s.Domain == "":
 		b.say("", ReasonNoDomain, "no domain is configured: set ingressDomain")
 	default:
+		b.plan.Withheld = false
 		return false
 	}
 	return true
+}
+
+// possible reports whether objects of the strategy can be made, and says why not.
+func (b *builder) possible() bool {
+	switch s := b.plan.Strategy; {
+	case s == settings.HTTPRoute && len(b.Settings.Gateways) == 0:
+		b.keep(Slots...)
+		b.say("", ReasonNoGateway, "no Gateway is named: set omeIngressGateway")
+	case s == settings.VirtualService && b.Settings.IstioOff:
+		b.plan.Withheld = true
+		b.say("", ReasonDisabled, "VirtualServices are turned off: see disableIstioVirtualHost")
+	case s == settings.VirtualService && b.Settings.IstioGateway == "":
+		b.keep(Slots...)
+		b.say("", ReasonNoGateway, "no Gateway of Istio is named: set ingressGateway")
+	case b.Unserved[s]:
+		b.keep(Slots...)
+		b.say("", ReasonAPIUnavailable, "the API server has no kind for strategy %s", s)
+	case s == settings.Ingress && b.Settings.IngressClass != nil && ingressclass.Find(b.Classes, b.Settings.IngressClass) == nil:
+		b.say("", ReasonIngressClassNotFound, "there is no IngressClass %s", *b.Settings.IngressClass)
+		return true // a controller may answer to the name all the same
+	default:
+		return true
+	}
+	return false
 }
 
 // present reports whether a service has a component: by its specification, its status, or a Service that OME has made. The
@@ -175,14 +265,17 @@ func (b *builder) entry() (isvc.Role, bool) {
 	return "", false
 }
 
+// mode infers how a component is run.
+func (b *builder) mode(r isvc.Role) isvc.Mode {
+	return b.Service.ComponentMode(r, isvc.Surroundings{Knative: b.Knative[r], Decoder: b.present(isvc.Decoder)})
+}
+
 // strategy returns what the configuration says, or what fits how the entry is run.
 func (b *builder) strategy(entry isvc.Role) settings.Strategy {
-	if b.Settings.Strategy != settings.Auto {
-		return b.Settings.Strategy
-	}
-	mode := b.Service.ComponentMode(entry, isvc.Surroundings{Knative: b.Knative[entry], Decoder: b.present(isvc.Decoder)})
 	switch {
-	case mode == isvc.Serverless:
+	case b.Settings.Strategy != settings.Auto:
+		return b.Settings.Strategy
+	case b.mode(entry) == isvc.Serverless:
 		return settings.VirtualService
 	case b.Settings.GatewayAPI:
 		return settings.HTTPRoute
@@ -190,139 +283,10 @@ func (b *builder) strategy(entry isvc.Role) settings.Strategy {
 	return settings.Ingress
 }
 
-// expose adds the ways in to one component, which has that name in hosts and paths.
-func (b *builder) expose(r isvc.Role, name string) {
-	service, err := backend.Find(b.Services, b.Service, r)
-	if reason, message := b.unavailable(r, err); reason != "" {
-		b.plan.Keep = append(b.plan.Keep, r)
-		b.say(r, reason, "%s", message)
-		return
-	}
-	for _, w := range b.ways(r, name) {
-		w.Role, w.Backend, w.Timeout = r, service, b.timeout(r)
-		b.plan.Exposures = append(b.plan.Exposures, w)
-	}
-}
-
-// unavailable says why a component cannot be exposed for now, given the error of finding its Service.
-func (b *builder) unavailable(r isvc.Role, err error) (reason, message string) {
-	switch {
-	case errors.Is(err, backend.ErrForeign):
-		return ReasonNameConflict, err.Error()
-	case err != nil:
-		return ReasonServiceNotFound, err.Error()
-	case !b.Exposed[r] && !b.Service.Ready(r):
-		return ReasonComponentNotReady, string(r) + " is not ready"
-	}
-	return "", ""
-}
-
 func (b *builder) timeout(r isvc.Role) time.Duration {
-	if c := b.Service.Components[r]; c != nil && c.Timeout > 0 {
-		return c.Timeout
+	var own time.Duration
+	if c := b.Service.Components[r]; c != nil {
+		own = c.Timeout
 	}
-	return b.Settings.Timeout
-}
-
-// root is the path of a host of its own.
-const root = "/"
-
-// ways returns the hosts and paths of a component, sorted, each once.
-func (b *builder) ways(r isvc.Role, name string) []Exposure {
-	s := &b.Settings
-	var all []Exposure
-	add := func(host, path string, parents []settings.Parent) {
-		switch err := hostname.Validate(host); {
-		case err != nil:
-			b.say(r, ReasonInvalidHost, "%s", err)
-		case !s.Allows(host):
-			b.say(r, ReasonHostNotAllowed, "host %s is not below a domain that namespace %s may use", host, b.Service.Namespace)
-		default:
-			all = with(all, Exposure{Host: host, Path: path, Parents: parents})
-		}
-	}
-	for _, d := range b.domains() {
-		host, path, err := b.place(name, d.domain)
-		if err != nil {
-			b.say(r, ReasonInvalidHost, "%s", err)
-			continue
-		}
-		add(host, path, d.parents)
-		if s.Path == nil {
-			continue
-		}
-		if path, err = s.Path.Render(b.values(name, d.domain)); err != nil {
-			b.say(r, ReasonInvalidHost, "%s", err)
-			continue
-		}
-		add(d.domain, root+strings.Trim(path, root)+root, d.parents)
-	}
-	slices.SortFunc(all, func(x, y Exposure) int { return cmp.Or(cmp.Compare(x.Host, y.Host), cmp.Compare(x.Path, y.Path)) })
-	return all
-}
-
-// with adds a way in. One that is there already has the Gateways of both.
-func with(all []Exposure, more Exposure) []Exposure {
-	i := slices.IndexFunc(all, func(e Exposure) bool { return e.Host == more.Host && e.Path == more.Path })
-	if i < 0 {
-		more.Parents = slices.Clone(more.Parents)
-		return append(all, more)
-	}
-	for _, p := range more.Parents {
-		if !slices.Contains(all[i].Parents, p) {
-			all[i].Parents = append(all[i].Parents, p)
-		}
-	}
-	return all
-}
-
-// domain is one of those below which a service has a host, and the Gateways that serve it.
-type domain struct {
-	domain  string
-	parents []settings.Parent
-}
-
-// domains returns the domains of a service: its own, those of its Gateways, and the additional ones, which every Gateway
-// serves.
-func (b *builder) domains() []domain {
-	s := &b.Settings
-	var all []domain
-	add := func(name string, parents ...settings.Parent) {
-		i := slices.IndexFunc(all, func(d domain) bool { return d.domain == name })
-		if i < 0 {
-			i, all = len(all), append(all, domain{domain: name})
-		}
-		all[i].parents = append(all[i].parents, parents...)
-	}
-	if b.plan.Strategy != settings.HTTPRoute {
-		for _, name := range append([]string{s.Domain}, s.AdditionalDomains...) {
-			add(name)
-		}
-		return all
-	}
-	for _, p := range s.Gateways {
-		add(p.Domain, p)
-	}
-	for _, name := range s.AdditionalDomains {
-		add(name, s.Gateways...)
-	}
-	return all
-}
-
-func (b *builder) values(name, domain string) hostname.Values {
-	s := b.Service
-	return hostname.Values{Name: name, Namespace: s.Namespace, IngressDomain: domain, Annotations: s.Annotations, Labels: s.Labels}
-}
-
-// place returns where a component is below a domain: on a host of its own, or by a path on one that services share.
-func (b *builder) place(name, domain string) (host, path string, err error) {
-	if b.Settings.Subdomain {
-		host, err = b.Settings.Host.Render(b.values(name, domain))
-		return host, root, err //nolint:wrapcheck // it says all
-	}
-	host = domain
-	if b.Settings.SharedHostPrefix != "" {
-		host = b.Settings.SharedHostPrefix + "." + domain
-	}
-	return host, root + b.Service.Namespace + root + name + root, nil
+	return cmp.Or(own, b.Settings.Timeout)
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/pkg/depcheck"
@@ -23,7 +25,7 @@ func input(t *testing.T, config string, roles ...isvc.Role) *Input {
 	t.Helper()
 	in := &Input{
 		Service: &isvc.Service{Namespace: "models", Name: "chat", UID: "uid", Components: map[isvc.Role]*isvc.Component{}},
-		Knative: map[isvc.Role]bool{}, Exposed: map[isvc.Role]bool{},
+		Knative: map[isvc.Role]bool{}, Live: map[Slot]isvc.Role{},
 	}
 	yes := true
 	for _, r := range roles {
@@ -59,9 +61,9 @@ func build(t *testing.T, in *Input) Plan {
 func lines(p Plan) []string {
 	out := []string{}
 	for _, e := range p.Exposures {
-		line := fmt.Sprintf("%s%s -> %s:%d", e.Host, e.Path, e.Backend.Name, e.Backend.Port)
-		for _, parent := range e.Parents {
-			line += fmt.Sprintf(" by %s/%s", parent.Namespace, parent.Name)
+		line := fmt.Sprintf("%s%s -> %s:%d", e.Host, e.Path, cmp.Or(e.Backend.Pool, e.Backend.Name), e.Backend.Port)
+		if e.Gateway.Name != "" {
+			line += fmt.Sprintf(" by %s/%s", e.Gateway.Namespace, e.Gateway.Name)
 		}
 		out = append(out, line)
 	}
@@ -103,11 +105,11 @@ func TestWhoIsTheEntry(t *testing.T) {
 		{name: "nothing", reasons: []string{ReasonNoEntry}, exposesNothing: true},
 	}
 	for _, tt := range tests {
-		for _, strategy := range []string{"auto", "ingress", "virtualservice", "httproute\nomeIngressGateway: gateways/public"} {
+		for _, strategy := range []string{"auto", "ingress", "virtualservice\ningressGateway: istio/public", "httproute\nomeIngressGateway: gateways/public"} {
 			t.Run(tt.name+" "+strategy, func(t *testing.T) {
 				t.Parallel()
 				config, by := example+"strategy: "+strategy+"\n", ""
-				if strings.Contains(strategy, "public") {
+				if strings.Contains(strategy, "gateways/public") {
 					by = " by gateways/public"
 				}
 				var entry, all []string
@@ -140,11 +142,11 @@ func TestStrategy(t *testing.T) {
 		{name: "pods", want: settings.Ingress},
 		{name: "pods, and a Gateway", config: "omeIngressGateway: a/b", want: settings.HTTPRoute},
 		{name: "pods of several nodes", change: func(in *Input) { in.Service.Components[isvc.Engine].Nodes = true }, want: settings.Ingress},
-		{name: "Knative", config: "omeIngressGateway: a/b", change: func(in *Input) {
+		{name: "Knative", config: "omeIngressGateway: a/b\ningressGateway: istio/public", change: func(in *Input) {
 			in.Service.Components[isvc.Engine].MinReplicas, in.Knative[isvc.Engine] = &zero, true
 		}, want: settings.VirtualService},
 		{name: "no Knative", change: func(in *Input) { in.Service.Components[isvc.Engine].MinReplicas = &zero }, want: settings.Ingress},
-		{name: "as told", config: "strategy: virtualservice\nomeIngressGateway: a/b", want: settings.VirtualService},
+		{name: "as told", config: "strategy: virtualservice\ningressGateway: istio/public\nomeIngressGateway: a/b", want: settings.VirtualService},
 		{name: "Gateway API without a Gateway", config: "enableGatewayAPI: true", want: ""},
 	}
 	for _, tt := range tests {
@@ -165,10 +167,10 @@ func TestWhatIsNotExposed(t *testing.T) {
 		name, config string
 		change       func(in *Input)
 		want         []string // reasons
-		keep         []isvc.Role
+		keep         []Slot
 	}{
-		{name: "deleted", change: func(in *Input) { in.Service.Deleting = true }, want: []string{}, keep: isvc.Roles},
-		{name: "wrong", change: func(in *Input) { in.SettingsErr = errors.New("template") }, want: []string{ReasonInvalidConfiguration}, keep: isvc.Roles},
+		{name: "deleted", change: func(in *Input) { in.Service.Deleting = true }, want: []string{}, keep: Slots},
+		{name: "wrong", change: func(in *Input) { in.SettingsErr = errors.New("template") }, want: []string{ReasonInvalidConfiguration}, keep: Slots},
 		{name: "off", config: "enabled: false", want: []string{ReasonDisabled}},
 		{name: "OME's", change: func(in *Input) { in.Settings.OMEActs = true }, want: []string{ReasonOMEIngressEnabled}},
 		{name: "virtual", change: func(in *Input) { in.Service.Mode = isvc.VirtualDeployment }, want: []string{ReasonVirtualDeployment}},
@@ -176,11 +178,11 @@ func TestWhatIsNotExposed(t *testing.T) {
 			in.Service.Labels = map[string]string{"networking.knative.dev/visibility": "cluster-local"}
 		}, want: []string{ReasonClusterLocal}},
 		{name: "no domain", change: func(in *Input) { in.Settings.Domain = "" }, want: []string{ReasonNoDomain}},
-		{name: "not ready", change: func(in *Input) { in.Service.Conditions = nil }, want: []string{"router ComponentNotReady"}, keep: []isvc.Role{isvc.Router}},
-		{name: "no Service", change: func(in *Input) { in.Services = in.Services[1:] }, want: []string{"router ServiceNotFound"}, keep: []isvc.Role{isvc.Router}},
-		{name: "somebody's Service", change: func(in *Input) { in.Services[0].OwnerReferences = nil }, want: []string{"router NameConflict"}, keep: []isvc.Role{isvc.Router}},
-		{name: "a host too long", config: "domainTemplate: '" + strings.Repeat("a", 64) + ".{{ .IngressDomain }}'", want: []string{"router InvalidHost"}},
-		{name: "a label that is missing", config: "domainTemplate: '{{ .Labels.team }}.{{ .IngressDomain }}'", want: []string{"router InvalidHost"}},
+		{name: "not ready", change: func(in *Input) { in.Service.Conditions = nil }, want: []string{"router ComponentNotReady"}, keep: []Slot{Entry}},
+		{name: "no Service", change: func(in *Input) { in.Services = in.Services[1:] }, want: []string{"router ServiceNotFound"}, keep: []Slot{Entry}},
+		{name: "somebody's Service", change: func(in *Input) { in.Services[0].OwnerReferences = nil }, want: []string{"router NameConflict"}, keep: []Slot{Entry}},
+		{name: "a host too long", config: "domainTemplate: '" + strings.Repeat("a", 64) + ".{{ .IngressDomain }}'", want: []string{"router InvalidHost"}, keep: []Slot{Entry}},
+		{name: "a label that is missing", config: "domainTemplate: '{{ .Labels.team }}.{{ .IngressDomain }}'", want: []string{"router InvalidHost"}, keep: []Slot{Entry}},
 		{name: "not allowed", config: "allowedDomains: {models: [example.org]}", want: []string{"router HostNotAllowed"}},
 	}
 	for _, tt := range tests {
@@ -205,7 +207,7 @@ func TestWhatIsNotExposed(t *testing.T) {
 func TestReadinessHoldsBackOnlyWhatIsNew(t *testing.T) {
 	t.Parallel()
 	in := input(t, example, isvc.Router, isvc.Engine)
-	in.Service.Conditions, in.Exposed[isvc.Router] = nil, true
+	in.Service.Conditions, in.Live[Entry] = nil, isvc.Router
 	assert.Equal(t, []string{"chat.models.example.com/ -> chat-router:8080"}, lines(build(t, in)))
 }
 
@@ -222,17 +224,19 @@ func TestHostsAndPaths(t *testing.T) {
 		{name: "more domains", config: example + "additionalIngressDomains: [example.org, example.com]", want: []string{"chat.models.example.com/", "chat.models.example.org/"}},
 		{name: "one host for all domains", config: example + "additionalIngressDomains: [example.org]\ndomainTemplate: chat.example.net", want: []string{"chat.example.net/"}},
 		{name: "Gateways", config: example + "omeIngressGateway: a/b\nadditionalIngressGateways: [{omeIngressGateway: c/d}, {omeIngressGateway: e/f, ingressDomain: example.org}]", want: []string{
-			"chat.models.example.com/ by a/b by c/d", "chat.models.example.org/ by e/f",
+			"chat.models.example.com/ by a/b", "chat.models.example.com/ by c/d", "chat.models.example.org/ by e/f",
 		}},
 		{name: "Gateways, one host", config: "omeIngressGateway: a/b\nadditionalIngressGateways: [{omeIngressGateway: e/f, ingressDomain: example.org}]\ndomainTemplate: chat.example.net\n" + example, want: []string{
-			"chat.example.net/ by a/b by e/f",
+			"chat.example.net/ by a/b", "chat.example.net/ by e/f",
 		}},
 		{name: "Gateways and more domains", config: example + "omeIngressGateway: a/b\nadditionalIngressDomains: [example.org]", want: []string{"chat.models.example.com/ by a/b", "chat.models.example.org/ by a/b"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := build(t, input(t, tt.config, isvc.Engine))
+			in := input(t, tt.config, isvc.Engine)
+			in.Classes = []*networkingv1.IngressClass{class("k8s.io/ingress-nginx")}
+			got := build(t, in)
 			var ways []string
 			for _, line := range lines(got) {
 				ways = append(ways, strings.Replace(line, " -> chat-engine:8080", "", 1))
@@ -240,6 +244,14 @@ func TestHostsAndPaths(t *testing.T) {
 			assert.Equal(t, tt.want, ways)
 			assert.Empty(t, got.Reasons)
 		})
+	}
+}
+
+// class is the cluster's default IngressClass.
+func class(controller string) *networkingv1.IngressClass {
+	return &networkingv1.IngressClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "usual", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
+		Spec:       networkingv1.IngressClassSpec{Controller: controller},
 	}
 }
 

@@ -21,6 +21,9 @@ const (
 	annotationAdditionalGateways = prefix + "additional-gateways"
 	annotationPerISVCSubdomain   = prefix + "per-isvc-subdomain"
 	annotationSharedHostPrefix   = prefix + "shared-host-prefix"
+
+	// AnnotationPool names an InferencePool. OME has no word for it.
+	AnnotationPool = "fairlead.dev/inference-pool"
 )
 
 // annotated reads the annotations of a service as OME does: most are nothing if they are empty, and what is not "true" is
@@ -64,6 +67,9 @@ func annotated(annotations map[string]string) (Values, error) {
 		if err := json.Unmarshal([]byte(s), &v.AdditionalIngressGateways); err != nil {
 			return v, fmt.Errorf("annotation %s: %w", annotationAdditionalGateways, err)
 		}
+	}
+	if name := annotations[AnnotationPool]; name != "" {
+		v.InferencePool = &InferencePool{Name: name}
 	}
 	if err := v.validate("by annotations, "); err != nil {
 		return v, err

@@ -7,11 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/services/ingress-reconciler/internal/hostname"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
 // Parse reads a configuration of our own. Keys that nobody knows are warnings: a newer release may know them.
@@ -89,6 +92,12 @@ func (v *Values) validate(path string) error {
 	check("pathTemplate", v.PathTemplate, parses)
 	check("urlScheme", v.URLScheme, oneOf("http", "https"))
 	check("omeIngressGateway", v.OMEIngressGateway, func(s string) error { _, err := ParseGateway(s); return err })
+	check("maxRequestBodySize", v.MaxRequestBodySize, quantity)
+	check("tlsSecretName", v.TLSSecretName, parses)
+	check("tlsIssuer", v.TLSIssuer, issuer)
+	check("modelNameTemplate", v.ModelNameTemplate, parses)
+	check("modelBasedRoutingHeaderName", v.ModelHeader, header)
+	errs = append(errs, v.InferencePool.validate(path+"inferencePool."), v.FallbackService.validate(path+"fallbackService."))
 	if v.AdditionalIngressDomains != nil {
 		for i, d := range *v.AdditionalIngressDomains {
 			errs = append(errs, validateDomain(fmt.Sprintf("%sadditionalIngressDomains[%d]", path, i), d))
@@ -114,6 +123,81 @@ func (g *Gateway) validate(path string) error {
 		err = errors.Join(err, validateDomain(path+"ingressDomain", g.IngressDomain))
 	}
 	return err
+}
+
+func (p *InferencePool) validate(path string) error {
+	switch {
+	case p == nil:
+		return nil
+	case p.Name != "" && p.EndpointPickerRef != nil:
+		return fmt.Errorf("%sname and %sendpointPickerRef: give one of them", path, path)
+	case p.Name != "":
+		return dnsName(path+"name", p.Name)
+	case p.EndpointPickerRef == nil:
+		return nil // turns off what was said before
+	}
+	ref := p.EndpointPickerRef
+	err := dnsName(path+"endpointPickerRef.name", ref.Name)
+	if ref.Port < 0 || ref.Port > 65535 {
+		err = errors.Join(err, fmt.Errorf("%sendpointPickerRef.port %d is not a port", path, ref.Port))
+	}
+	if ref.FailureMode != "" {
+		if e := oneOf(FailClose, FailOpen)(ref.FailureMode); e != nil {
+			err = errors.Join(err, fmt.Errorf("%sendpointPickerRef.failureMode: %w", path, e))
+		}
+	}
+	return err
+}
+
+func (f *FallbackService) validate(path string) error {
+	if f == nil {
+		return nil
+	}
+	var errs []error
+	if f.Suffix != "" {
+		if problems := validation.IsDNS1035Label("a" + f.Suffix); len(problems) > 0 || !strings.HasPrefix(f.Suffix, "-") {
+			errs = append(errs, fmt.Errorf("%ssuffix %q: want a dash, and letters and digits after it", path, f.Suffix))
+		}
+		if slices.ContainsFunc(isvc.Roles, func(r isvc.Role) bool { return f.Suffix == "-"+string(r) }) {
+			errs = append(errs, fmt.Errorf("%ssuffix %q is that of a Service of OME", path, f.Suffix))
+		}
+	}
+	if f.Type != "" {
+		if err := oneOf("ClusterIP", "NodePort", "LoadBalancer")(f.Type); err != nil {
+			errs = append(errs, fmt.Errorf("%stype: %w", path, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func dnsName(path, name string) error {
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return fmt.Errorf("%s %q: %s", path, name, problems[0])
+	}
+	return nil
+}
+
+func quantity(text string) error {
+	q, err := resource.ParseQuantity(text)
+	if err != nil || q.Sign() < 0 {
+		return fmt.Errorf("%q is not a size, as 64Mi is", text)
+	}
+	return nil
+}
+
+func issuer(text string) error {
+	kind, name, _ := strings.Cut(text, "/")
+	if kind != "Issuer" && kind != "ClusterIssuer" || name == "" {
+		return fmt.Errorf("%q is neither Issuer/<name> nor ClusterIssuer/<name>", text)
+	}
+	return nil
+}
+
+func header(text string) error {
+	if problems := validation.IsHTTPHeaderName(text); len(problems) > 0 {
+		return fmt.Errorf("%q: %s", text, problems[0])
+	}
+	return nil
 }
 
 func validateDomain(path, domain string) error {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -19,8 +20,25 @@ const (
 	usualDomainTemplate   = "{{ .Name }}.{{ .Namespace }}.{{ .IngressDomain }}"
 	usualURLScheme        = "http"
 	usualSharedHostPrefix = "llm"
+	usualKnativeGateway   = "knative-local-gateway.istio-system.svc.cluster.local"
+	usualModelName        = "{{ .Name }}"
+	usualSecretName       = "{{ .Name }}-tls"
+	usualPickerPort       = 9002
+	usualFallbackSuffix   = "-external"
 	anyNamespace          = "*"
 )
+
+// What becomes of a request when the picker of a pool cannot be reached: it is refused, or goes anywhere.
+const (
+	FailClose = "FailClose"
+	FailOpen  = "FailOpen"
+)
+
+// usualAnnotationPrefixes are those of load balancers, of clouds that OME forgets, too.
+var usualAnnotationPrefixes = []string{
+	"service.beta.kubernetes.io/", "service.kubernetes.io/", "cloud.google.com/", "networking.gke.io/", "oci.oraclecloud.com/",
+	"oci-network-load-balancer.oraclecloud.com/", "service.alpha.kubernetes.io/",
+}
 
 // Config is all that is configured.
 type Config struct {
@@ -48,8 +66,23 @@ type Settings struct {
 	IstioLocalGateway string
 	IstioOff          bool
 	IngressClass      *string // nil: the cluster's default
+	KnativeGateway    string
 	Timeout           time.Duration
 	AllowedDomains    []string // nil: any
+
+	MaxBody      int64 // bytes of a request's body; 0: any
+	BufferBodies bool
+	TLS          TLS
+	Pool         *InferencePool // nil: Services
+	ModelHeader  string         // empty: none
+	ModelName    *hostname.Template
+	Fallback     *FallbackService // nil: none
+}
+
+// TLS is how an Ingress ends TLS. Gateways say it for HTTPRoutes and VirtualServices.
+type TLS struct {
+	Secret *hostname.Template // nil: none
+	Issuer string             // kind/name; empty: none
 }
 
 // Parent is a Gateway to attach to.
@@ -175,12 +208,64 @@ func (s *Settings) fill(v *Values) error {
 	s.ComponentHosts, s.IstioOff = value(v.ComponentHosts), value(v.DisableIstioVirtualHost)
 	s.IstioGateway, s.IstioLocalGateway, s.IngressClass = value(v.IngressGateway), value(v.LocalGateway), v.IngressClassName
 	s.Timeout = time.Duration(value(v.DefaultRouteTimeoutSeconds)) * time.Second
-	var err, pathErr error
-	s.Host, err = hostname.Parse(cmp.Or(value(v.DomainTemplate), usualDomainTemplate))
-	if path := value(v.PathTemplate); path != "" {
-		s.Path, pathErr = hostname.Parse(path)
+	s.KnativeGateway = cmp.Or(value(v.KnativeGatewayService), usualKnativeGateway)
+	s.BufferBodies, s.ModelHeader = value(v.BufferBodies), value(v.ModelHeader)
+	s.TLS.Issuer, s.Pool = value(v.TLSIssuer), v.InferencePool.completed()
+	s.Fallback = v.FallbackService.completed()
+	if text := value(v.MaxRequestBodySize); text != "" {
+		most := resource.MustParse(text) // validated
+		s.MaxBody = most.Value()
 	}
-	return errors.Join(err, pathErr, s.attach(v))
+	return errors.Join(s.templates(v), s.attach(v))
+}
+
+// templates takes the templates.
+func (s *Settings) templates(v *Values) error {
+	var errs []error
+	parse := func(text *string, usual string) *hostname.Template {
+		given := cmp.Or(value(text), usual)
+		if given == "" {
+			return nil
+		}
+		t, err := hostname.Parse(given)
+		errs = append(errs, err)
+		return t
+	}
+	s.Host, s.Path = parse(v.DomainTemplate, usualDomainTemplate), parse(v.PathTemplate, "")
+	s.ModelName = parse(v.ModelNameTemplate, usualModelName)
+	secret := ""
+	if s.TLS.Issuer != "" {
+		secret = usualSecretName // cert-manager makes it
+	}
+	s.TLS.Secret = parse(v.TLSSecretName, secret)
+	return errors.Join(errs...)
+}
+
+// completed returns the pool with what it leaves out, nil if there is to be none.
+func (p *InferencePool) completed() *InferencePool {
+	if p == nil || p.Name == "" && p.EndpointPickerRef == nil {
+		return nil
+	}
+	out := *p
+	if p.EndpointPickerRef != nil {
+		ref := *p.EndpointPickerRef
+		ref.Port, ref.FailureMode = cmp.Or(ref.Port, usualPickerPort), cmp.Or(ref.FailureMode, FailClose)
+		out.EndpointPickerRef = &ref
+	}
+	return &out
+}
+
+// completed returns the Service with what it leaves out, nil if there is to be none.
+func (f *FallbackService) completed() *FallbackService {
+	if f == nil || !f.Enabled {
+		return nil
+	}
+	out := *f
+	out.Suffix, out.Type = cmp.Or(f.Suffix, usualFallbackSuffix), cmp.Or(f.Type, "ClusterIP")
+	if f.AnnotationPrefixes == nil {
+		out.AnnotationPrefixes = usualAnnotationPrefixes
+	}
+	return &out
 }
 
 // attach takes the Gateways.

@@ -53,13 +53,13 @@ func TestResolveOnTopOfWhatOMEShips(t *testing.T) {
 	got, err := resolve(t, "ingressDomain: example.com\nomeIngressGateway: gateways/public\n", shipped, nil)
 	require.NoError(t, err)
 	assert.Equal(t, "chat.models.example.com", host(t, got))
-	got.Host = nil
+	got.Host, got.ModelName = nil, nil
 	class := "istio"
 	assert.Equal(t, Settings{
 		Enabled: true, Strategy: Auto, GatewayAPI: true, Domain: "example.com", URLScheme: "http", Subdomain: true, SharedHostPrefix: "llm",
 		Gateways:     []Parent{{GatewayRef: GatewayRef{Namespace: "gateways", Name: "public"}, Domain: "example.com"}},
 		IstioGateway: "knative-serving/knative-ingress-gateway", IstioLocalGateway: "knative-serving/knative-local-gateway",
-		IngressClass: &class,
+		IngressClass: &class, KnativeGateway: "knative-local-gateway.istio-system.svc.cluster.local",
 	}, got)
 }
 

@@ -50,8 +50,41 @@ type Values struct {
 	LocalGateway              *string    `json:"localGateway,omitempty"`   // likewise, for what is in the cluster
 	DisableIstioVirtualHost   *bool      `json:"disableIstioVirtualHost,omitempty"`
 	IngressClassName          *string    `json:"ingressClassName,omitempty"`
+	KnativeGatewayService     *string    `json:"knativeLocalGatewayService,omitempty"` // what takes requests for Knative Services
 
-	DefaultRouteTimeoutSeconds *int64 `json:"defaultRouteTimeoutSeconds,omitempty"` // 0: none
+	DefaultRouteTimeoutSeconds *int64  `json:"defaultRouteTimeoutSeconds,omitempty"` // 0: none
+	MaxRequestBodySize         *string `json:"maxRequestBodySize,omitempty"`         // a quantity; 0: any
+	BufferBodies               *bool   `json:"bufferBodies,omitempty"`               // have Ingress controllers take bodies in whole
+
+	TLSSecretName *string `json:"tlsSecretName,omitempty"` // of an Ingress: a template, with the fields of domainTemplate
+	TLSIssuer     *string `json:"tlsIssuer,omitempty"`     // Issuer/<name> or ClusterIssuer/<name> of cert-manager
+
+	InferencePool     *InferencePool `json:"inferencePool,omitempty"`
+	ModelHeader       *string        `json:"modelBasedRoutingHeaderName,omitempty"` // one host for many models, told apart by this header
+	ModelNameTemplate *string        `json:"modelNameTemplate,omitempty"`           // its value, with the fields of domainTemplate
+
+	FallbackService *FallbackService `json:"fallbackService,omitempty"`
+}
+
+// InferencePool is what requests for the entry go to instead of a Service: one that is there, or one that is made.
+type InferencePool struct {
+	Name              string          `json:"name,omitempty"` // of one that is there
+	EndpointPickerRef *EndpointPicker `json:"endpointPickerRef,omitempty"`
+}
+
+// EndpointPicker is the Service of the picker of pools that are made, in the namespace of each.
+type EndpointPicker struct {
+	Name        string `json:"name"`
+	Port        int32  `json:"port,omitempty"`        // 0: 9002
+	FailureMode string `json:"failureMode,omitempty"` // FailClose or FailOpen; empty: FailClose
+}
+
+// FallbackService is a Service beside OME's, for what cannot use routes.
+type FallbackService struct {
+	Enabled            bool     `json:"enabled"`
+	Suffix             string   `json:"suffix,omitempty"` // of its name; empty: -external
+	Type               string   `json:"type,omitempty"`   // ClusterIP, NodePort or LoadBalancer; empty: ClusterIP
+	AnnotationPrefixes []string `json:"annotationPrefixes,omitempty"`
 }
 
 // Gateway is one more Gateway to attach to.

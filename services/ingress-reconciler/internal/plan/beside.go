@@ -1,0 +1,93 @@
+package plan
+
+import (
+	"fmt"
+
+	"fairlead.dev/services/ingress-reconciler/internal/backend"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+	"fairlead.dev/services/ingress-reconciler/internal/settings"
+)
+
+// Pool is an InferencePool to be made for the pods of the engine.
+type Pool struct {
+	Name       string
+	Selector   map[string]string
+	TargetPort int32
+	Picker     settings.EndpointPicker
+}
+
+// Fallback is a Service to be made beside OME's.
+type Fallback struct {
+	Name               string
+	Type               string
+	Selector           map[string]string
+	Port               int32
+	TargetPort         backend.Port
+	AnnotationPrefixes []string // of annotations of the InferenceService that it gets
+}
+
+// PoolName returns the name of the InferencePool that is made for a service.
+func PoolName(service string) string { return service + "-fairlead" }
+
+// pool returns the InferencePool that takes the requests of the entry, or why it cannot.
+func (b *builder) pool() (name, reason, message string) {
+	p := b.Settings.Pool
+	switch {
+	case b.plan.Strategy != settings.HTTPRoute:
+		return "", ReasonPoolUnsupported, fmt.Sprintf("strategy %s has no InferencePools", b.plan.Strategy)
+	case b.Pools == nil:
+		return "", ReasonAPIUnavailable, "the API server has no InferencePools"
+	case p.Name != "" && !b.Pools[p.Name]:
+		return "", ReasonPoolNotFound, fmt.Sprintf("there is no InferencePool %s", p.Name)
+	case p.Name != "":
+		return p.Name, "", ""
+	}
+	if !b.present(isvc.Engine) {
+		return "", ReasonPoolUnsupported, "there is no engine to make an InferencePool of"
+	}
+	engine, err := backend.Find(b.Services, b.Service, isvc.Engine)
+	if err != nil {
+		return "", ReasonServiceNotFound, err.Error()
+	}
+	if engine.TargetPort.Number == 0 {
+		return "", ReasonPoolUnsupported, fmt.Sprintf("Service %s has its target port %s by name, which an InferencePool cannot", engine.Name, engine.TargetPort.Name)
+	}
+	b.plan.Pool = &Pool{Name: PoolName(b.Service.Name), Selector: b.leaders(isvc.Engine), TargetPort: engine.TargetPort.Number, Picker: *p.EndpointPickerRef}
+	return b.plan.Pool.Name, "", ""
+}
+
+// Labels of pods.
+const (
+	labelWorkerIndex = "leaderworkerset.sigs.k8s.io/worker-index" // 0: the leader
+	labelRayNodeType = "ray.io/node-type"
+	rayHead          = "head"
+)
+
+// leaders selects the pods of a component that take requests: of several that are one replica, the leader.
+func (b *builder) leaders(r isvc.Role) map[string]string {
+	selector := map[string]string{backend.LabelService: b.Service.Name, backend.LabelComponent: string(r)}
+	switch mode := b.mode(r); {
+	case mode == isvc.MultiNodeRayVLLM:
+		selector[labelRayNodeType] = rayHead
+	case mode == isvc.MultiNode, b.Service.Components[r] != nil && b.Service.Components[r].Nodes:
+		selector[labelWorkerIndex] = "0"
+	}
+	return selector
+}
+
+// fallback plans a Service beside OME's, if one is asked for and the entry has one.
+func (b *builder) fallback(entry isvc.Role) {
+	f := b.Settings.Fallback
+	if f == nil {
+		return
+	}
+	service, err := backend.Find(b.Services, b.Service, entry)
+	if err != nil {
+		b.keep(Entry)
+		return // it is said already
+	}
+	b.plan.Fallback = &Fallback{
+		Name: b.Service.Name + f.Suffix, Type: f.Type, Selector: b.leaders(entry), Port: service.Port, TargetPort: service.TargetPort,
+		AnnotationPrefixes: f.AnnotationPrefixes,
+	}
+}

@@ -1,0 +1,244 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/services/ingress-reconciler/internal/backend"
+	"fairlead.dev/services/ingress-reconciler/internal/gateway"
+	"fairlead.dev/services/ingress-reconciler/internal/hostname"
+	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+	"fairlead.dev/services/ingress-reconciler/internal/settings"
+)
+
+// expose adds the ways in to one component, which has that name in hosts and paths.
+func (b *builder) expose(slot Slot, r isvc.Role, name string) {
+	ways := b.ways(slot, r, name)
+	for i := range ways {
+		if c := ways[i].claim(); !slices.Contains(b.plan.Claims, c) {
+			b.plan.Claims = append(b.plan.Claims, c)
+		}
+	}
+	to, reason, message := b.backend(slot, r)
+	if reason != "" {
+		b.keep(slot)
+		b.say(r, reason, "%s", message)
+		return
+	}
+	for _, e := range ways {
+		if winner, taken := b.Taken[e.claim()]; taken {
+			b.say(r, ReasonHostConflict, "%s%s is that of %s, which is older", e.Host, e.Path, winner)
+			continue
+		}
+		e.Slot, e.Role, e.Backend, e.Timeout = slot, r, to, b.timeout(r)
+		b.plan.Exposures = append(b.plan.Exposures, e)
+	}
+}
+
+func (e *Exposure) claim() Claim { return Claim{Host: e.Host, Path: e.Path, Model: e.Model} }
+
+// backend returns where requests for a component go, or why they cannot for now.
+func (b *builder) backend(slot Slot, r isvc.Role) (to Backend, reason, message string) {
+	service, err := backend.Find(b.Services, b.Service, r)
+	to.Service = service
+	if b.Knative[r] && b.plan.Strategy == settings.VirtualService {
+		to.Knative = backend.Name(b.Service.Name, r)
+		err = nil // Knative's own Service is all that there is
+	}
+	switch {
+	case errors.Is(err, backend.ErrForeign):
+		return to, ReasonNameConflict, err.Error()
+	case err != nil:
+		return to, ReasonServiceNotFound, err.Error()
+	case !b.exposable(slot, r):
+		return to, ReasonComponentNotReady, string(r) + " is not ready"
+	case slot == Entry && b.Settings.Pool != nil:
+		to.Pool, reason, message = b.pool()
+	}
+	return to, reason, message
+}
+
+// exposable reports whether a slot may point at a component: it is ready, or was there before, or what was there before has
+// gone.
+func (b *builder) exposable(slot Slot, r isvc.Role) bool {
+	live, exposed := b.Live[slot]
+	return b.Service.Ready(r) || exposed && (live == r || !b.present(live))
+}
+
+// root is the path of a host of its own.
+const root = "/"
+
+// ways returns the hosts and paths of a component, sorted, each once for each Gateway.
+func (b *builder) ways(slot Slot, r isvc.Role, name string) []Exposure {
+	w := &ways{builder: b, slot: slot, role: r}
+	for _, d := range b.domains() {
+		host, path, err := b.place(name, d.domain)
+		w.add(Exposure{Host: host, Path: path}, d, err)
+		if b.Settings.Path != nil {
+			path, err := b.Settings.Path.Render(b.values(name, d.domain))
+			w.add(Exposure{Host: d.domain, Path: root + strings.Trim(path, root) + root}, d, err)
+		}
+		if slot == Entry && b.Settings.ModelHeader != "" {
+			model, err := b.Settings.ModelName.Render(b.values(name, d.domain))
+			w.add(Exposure{Host: b.shared(d.domain), Path: root, Model: Model{Header: b.Settings.ModelHeader, Name: model}}, d, err)
+		}
+	}
+	slices.SortFunc(w.all, func(x, y Exposure) int {
+		return cmp.Or(cmp.Compare(x.Host, y.Host), cmp.Compare(x.Path, y.Path), cmp.Compare(x.Model.Name, y.Model.Name), compareRefs(x.Gateway, y.Gateway))
+	})
+	return w.all
+}
+
+func compareRefs(x, y settings.GatewayRef) int {
+	return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Listener, y.Listener))
+}
+
+// ways collects the ways in to one component.
+type ways struct {
+	*builder
+
+	slot Slot
+	role isvc.Role
+	all  []Exposure
+}
+
+// add adds a way in by each of the Gateways of a domain, or says why there is none. One whose name is wrong leaves what is
+// there as it is.
+func (w *ways) add(e Exposure, d domain, err error) {
+	if err == nil {
+		err = hostname.Validate(e.Host)
+	}
+	switch {
+	case err != nil:
+		w.keep(w.slot)
+		w.say(w.role, ReasonInvalidHost, "%s", err)
+		return
+	case !w.Settings.Allows(e.Host):
+		w.say(w.role, ReasonHostNotAllowed, "host %s is not below a domain that namespace %s may use", e.Host, w.Service.Namespace)
+		return
+	case e.Model != Model{} && w.plan.Strategy == settings.Ingress:
+		w.say(w.role, ReasonHeaderMatchUnsupported, "an Ingress cannot tell models apart by header %s", e.Model.Header)
+		return
+	}
+	if w.plan.Strategy != settings.HTTPRoute {
+		w.addOne(e)
+		return
+	}
+	for _, p := range d.parents {
+		e.Gateway = p.GatewayRef
+		w.addOne(e)
+	}
+}
+
+// addOne adds a way in that is not there yet.
+func (w *ways) addOne(e Exposure) {
+	if slices.ContainsFunc(w.all, func(x Exposure) bool { return x.claim() == e.claim() && x.Gateway == e.Gateway }) {
+		return
+	}
+	var rewrites bool
+	switch w.plan.Strategy {
+	case settings.HTTPRoute:
+		rewrites = w.attach(&e)
+	case settings.Ingress:
+		rewrites = w.ingress(&e)
+	default:
+		rewrites = true
+		e.URL = w.Settings.URLScheme + "://" + e.Host + e.Path
+	}
+	if e.Path != root && !rewrites {
+		w.say(w.role, ReasonPathRewriteUnsupported, "%s%s: what serves it cannot take a path away; give the service a host of its own", e.Host, e.Path)
+		return
+	}
+	w.all = append(w.all, e)
+}
+
+// attach foresees what a Gateway makes of a way in, and reports whether it can rewrite paths.
+func (w *ways) attach(e *Exposure) (rewrites bool) {
+	g := w.Gateways[types.NamespacedName{Namespace: e.Gateway.Namespace, Name: e.Gateway.Name}]
+	e.Attachment = g.Attach(gateway.Route{Namespace: w.Service.Namespace, Labels: w.Labels, Host: e.Host, Listener: e.Gateway.Listener})
+	e.Timeouts = g.Supports(gateway.FeatureRequestTimeout)
+	if e.Attachment.Scheme == "" {
+		e.URL = w.Settings.URLScheme + "://" + e.Host + e.Path
+	} else {
+		e.URL = e.Attachment.URL(e.Host, e.Path)
+	}
+	return g.Supports(gateway.FeaturePathRewrite)
+}
+
+// ingress takes what an Ingress says beyond hosts and paths, and reports whether who reads it can rewrite paths.
+func (w *ways) ingress(e *Exposure) (rewrites bool) {
+	if class := ingressclass.Find(w.Classes, w.Settings.IngressClass); class != nil {
+		e.Controller = ingressclass.Known(class.Spec.Controller)
+	}
+	scheme := w.Settings.URLScheme
+	if secret := w.Settings.TLS.Secret; secret != nil {
+		name, err := secret.Render(w.values(w.Service.Name, w.Settings.Domain))
+		if err != nil {
+			w.say(w.role, ReasonInvalidConfiguration, "tlsSecretName: %s", err)
+		} else {
+			e.TLSSecret, scheme = name, "https"
+		}
+	}
+	e.URL = scheme + "://" + e.Host + e.Path
+	return e.Controller.Rewrites()
+}
+
+// domain is one of those below which a service has a host, and the Gateways that serve it.
+type domain struct {
+	domain  string
+	parents []settings.Parent
+}
+
+// domains returns the domains of a service: its own, those of its Gateways, and the additional ones, which every Gateway
+// serves.
+func (b *builder) domains() []domain {
+	s := &b.Settings
+	var all []domain
+	add := func(name string, parents ...settings.Parent) {
+		i := slices.IndexFunc(all, func(d domain) bool { return d.domain == name })
+		if i < 0 {
+			i, all = len(all), append(all, domain{domain: name})
+		}
+		all[i].parents = append(all[i].parents, parents...)
+	}
+	if b.plan.Strategy != settings.HTTPRoute {
+		for _, name := range append([]string{s.Domain}, s.AdditionalDomains...) {
+			add(name)
+		}
+		return all
+	}
+	for _, p := range s.Gateways {
+		add(p.Domain, p)
+	}
+	for _, name := range s.AdditionalDomains {
+		add(name, s.Gateways...)
+	}
+	return all
+}
+
+func (b *builder) values(name, domain string) hostname.Values {
+	s := b.Service
+	return hostname.Values{Name: name, Namespace: s.Namespace, IngressDomain: domain, Annotations: s.Annotations, Labels: s.Labels}
+}
+
+// place returns where a component is below a domain: on a host of its own, or by a path on one that services share.
+func (b *builder) place(name, domain string) (host, path string, err error) {
+	if b.Settings.Subdomain {
+		host, err = b.Settings.Host.Render(b.values(name, domain))
+		return host, root, err //nolint:wrapcheck // it says all
+	}
+	return b.shared(domain), root + b.Service.Namespace + root + name + root, nil
+}
+
+// shared returns the host that services share below a domain.
+func (b *builder) shared(domain string) string {
+	if b.Settings.SharedHostPrefix == "" {
+		return domain
+	}
+	return b.Settings.SharedHostPrefix + "." + domain
+}
