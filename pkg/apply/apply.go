@@ -3,7 +3,8 @@
 // An object belongs to an owner, its controller reference. What is wanted is compared with what an informer last saw:
 //
 //	live object                              what is done
-//	none                                     create; if there is one all the same: ErrExists
+//	none                                     create; if there is one all the same, the informer is late or does not
+//	                                         see it: look at it, and go on below
 //	with another controller, or none         nothing: ErrForeign
 //	has all that is wanted                   nothing
 //	anything else                            apply, with force, for the uid that was seen
@@ -36,12 +37,8 @@ import (
 // HashAnnotation is where the hash of the wish is kept.
 const HashAnnotation = "fairlead.dev/applied"
 
-var (
-	// ErrForeign means that the object of that name belongs to somebody else. It is left as it is.
-	ErrForeign = errors.New("it belongs to somebody else")
-	// ErrExists means that there is an object that the informer has not seen yet.
-	ErrExists = errors.New("it exists already")
-)
+// ErrForeign means that the object of that name belongs to somebody else. It is left as it is.
+var ErrForeign = errors.New("it belongs to somebody else")
 
 // Result is what Apply has done.
 type Result string
@@ -75,19 +72,27 @@ func (a *Applier) Apply(ctx context.Context, resource schema.GroupVersionResourc
 	}
 	client := a.client.Resource(resource).Namespace(wanted.GetNamespace())
 	next := withHash(wanted)
-	if live == nil {
-		_, err := client.Create(ctx, next, metav1.CreateOptions{FieldManager: a.manager})
-		if apierrors.IsAlreadyExists(err) {
-			err = ErrExists
-		}
+	if live != nil {
+		return a.update(ctx, client, next, live)
+	}
+	_, err := client.Create(ctx, next, metav1.CreateOptions{FieldManager: a.manager})
+	if !apierrors.IsAlreadyExists(err) {
 		return done(Created, "create", wanted, err)
 	}
+	if live, err = client.Get(ctx, wanted.GetName(), metav1.GetOptions{}); err != nil {
+		return done(Unchanged, "get", wanted, err)
+	}
+	return a.Apply(ctx, resource, wanted, live)
+}
+
+// update applies what is wanted, with its hash, to an object that is there and owned.
+func (a *Applier) update(ctx context.Context, client dynamic.ResourceInterface, next, live *unstructured.Unstructured) (Result, error) {
 	if err := a.adopt(ctx, client, live); err != nil {
-		return done(Updated, "take over fields of", wanted, err)
+		return done(Updated, "take over fields of", next, err)
 	}
 	next.SetUID(live.GetUID()) // of one that was made anew meanwhile: a conflict
 	_, err := client.Apply(ctx, next.GetName(), next, metav1.ApplyOptions{FieldManager: a.manager, Force: true})
-	return done(Updated, "apply", wanted, err)
+	return done(Updated, "apply", next, err)
 }
 
 // adopt makes fields that were created by this manager fields that it has applied: else those that are wanted no more would
@@ -98,6 +103,25 @@ func (a *Applier) adopt(ctx context.Context, client dynamic.ResourceInterface, l
 		return err
 	}
 	_, err = client.Patch(ctx, live.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// Annotate gives an object of the version that was seen an annotation, and takes it away if the value is empty. The next
+// Apply leaves it as it is, unless it changes something else.
+func (a *Applier) Annotate(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, key, value string) error {
+	var said any
+	if value != "" {
+		said = value
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(), "annotations": map[string]any{key: said},
+	}})
+	if err != nil {
+		panic(fmt.Sprintf("patch is not JSON: %v", err)) // not reached: it is made of texts
+	}
+	_, err = a.client.Resource(resource).Namespace(live.GetNamespace()).
+		Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: a.manager})
+	_, err = done(Updated, "annotate", live, err)
 	return err
 }
 

@@ -108,8 +108,9 @@ func TestApply(t *testing.T) {
 
 	wanted := service(uid)
 	assert.Equal(t, Created, apply(wanted, nil))
-	_, err = a.Apply(t.Context(), services, wanted, nil)
-	require.ErrorIs(t, err, ErrExists, "the informer was late")
+	assert.Equal(t, Unchanged, apply(wanted, nil), "the informer was late")
+	assert.Equal(t, Updated, apply(service(uid, with("back", "metadata", "labels", "tier")), nil), "and what is wanted has changed")
+	assert.Equal(t, Updated, apply(wanted, live()))
 	first := live()
 	assert.Equal(t, Unchanged, apply(wanted, first), "after the server's defaults")
 
@@ -129,9 +130,20 @@ func TestApply(t *testing.T) {
 	assert.Equal(t, Updated, apply(smaller, live()))
 	assert.Equal(t, "chat", live().GetLabels()["app"])
 
+	// An annotation beside what is wanted.
+	note := func() string { return live().GetAnnotations()["note"] }
+	require.NoError(t, a.Annotate(t.Context(), services, live(), "note", "old"))
+	assert.Equal(t, "old", note())
+	assert.Equal(t, Unchanged, apply(smaller, live()))
+	require.Error(t, a.Annotate(t.Context(), services, first, "note", "older"), "of an older version")
+	require.NoError(t, a.Annotate(t.Context(), services, live(), "note", ""))
+	assert.Empty(t, note())
+
 	// An object of another owner is left as it is, and so is one that took the name of ours.
 	_, err = a.Apply(t.Context(), services, service("another"), live())
 	require.ErrorIs(t, err, ErrForeign)
+	_, err = a.Apply(t.Context(), services, service("another"), nil)
+	require.ErrorIs(t, err, ErrForeign, "nor is one that no informer sees")
 	require.ErrorIs(t, a.Delete(t.Context(), services, live(), "another"), ErrForeign)
 	stale := live()
 	require.NoError(t, objects.Delete(t.Context(), "chat", metav1.DeleteOptions{}))

@@ -155,6 +155,20 @@ func (o *OptionalInformer) List() []any {
 	return g.informer.GetIndexer().List()
 }
 
+// ByIndex returns the objects with a value of an index that New's informers have, in no particular order; they must not be
+// changed. An index that is not there is a mistake in the program.
+func (o *OptionalInformer) ByIndex(index, value string) []any {
+	g := o.current.Load()
+	if g == nil {
+		return nil
+	}
+	objects, err := g.informer.GetIndexer().ByIndex(index, value)
+	if err != nil {
+		panic(err)
+	}
+	return objects
+}
+
 // poll looks at discovery once, acts on the answer and says when to look again.
 func (o *OptionalInformer) poll(ctx context.Context) time.Duration {
 	served, err := o.served(ctx)

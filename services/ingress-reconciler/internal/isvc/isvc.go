@@ -63,7 +63,11 @@ type Service struct {
 	Mode       Mode                // of all components, by the specification or an annotation; empty if it does not say
 	Components map[Role]*Component // by the specification
 	Reported   map[Role]bool       // components that OME reports in the status
-	Conditions []Condition
+	Conditions []Condition         // in their order
+
+	Version       string // resourceVersion
+	HasStatus     bool   // there is a status
+	HasConditions bool   // there is a list of conditions
 }
 
 // Component is what the specification says of one component.

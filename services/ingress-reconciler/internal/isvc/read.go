@@ -45,6 +45,7 @@ func Read(u *unstructured.Unstructured) (*Service, error) {
 		}
 	}
 	s.Conditions = r.conditions(status)
+	s.HasStatus, s.HasConditions, s.Version = status != nil, status["conditions"] != nil, u.GetResourceVersion()
 	if len(r.wrong) > 0 {
 		return nil, fmt.Errorf("read InferenceService: %s", strings.Join(r.wrong, "; "))
 	}
@@ -181,4 +182,25 @@ func (r *reader) conditions(status map[string]any) []Condition {
 		})
 	}
 	return conditions
+}
+
+// Object is an InferenceService as a cache keeps it: what was read, or why it could not be.
+type Object struct {
+	metav1.ObjectMeta
+
+	Service *Service
+	Err     error
+}
+
+// Transform turns what a dynamic informer reads into an Object.
+func Transform(obj any) (any, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj, nil // it is one already, or the name of one that is gone
+	}
+	s, err := Read(u)
+	return &Object{Service: s, Err: err, ObjectMeta: metav1.ObjectMeta{
+		Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
+		Generation: u.GetGeneration(), CreationTimestamp: u.GetCreationTimestamp(),
+	}}, nil
 }

@@ -66,8 +66,8 @@ func (b *builder) backend(slot Slot, r isvc.Role) (to Backend, reason, message s
 // exposable reports whether a slot may point at a component: it is ready, or was there before, or what was there before has
 // gone.
 func (b *builder) exposable(slot Slot, r isvc.Role) bool {
-	live, exposed := b.Live[slot]
-	return b.Service.Ready(r) || exposed && (live == r || !b.present(live))
+	live := b.Live[slot]
+	return b.Service.Ready(r) || slices.Contains(live, r) || len(live) > 0 && !slices.ContainsFunc(live, b.present)
 }
 
 // root is the path of a host of its own.

@@ -74,13 +74,13 @@ type Input struct {
 	SettingsErr error                      // what is wrong with what is said of the service
 	Services    []*corev1.Service          // of its namespace: those that it controls, and that have names of its components
 	Knative     map[isvc.Role]bool         // components that are Knative Services
-	Live        map[Slot]isvc.Role         // what objects of ours point at now
+	Live        map[Slot][]isvc.Role       // what objects of ours point at now
 	Unserved    map[settings.Strategy]bool // kinds that the API server does not have
 	Gateways    map[types.NamespacedName]gateway.Gateway
 	Labels      map[string]string // of the namespace; nil: not known
 	Classes     []*networkingv1.IngressClass
-	Pools       map[string]bool                // InferencePools of its namespace; nil: the kind is not served
-	Taken       map[Claim]types.NamespacedName // what older services have
+	Pools       map[string]bool            // InferencePools of its namespace; nil: the kind is not served
+	Taken       map[Claim]Name // what older services have
 }
 
 // Plan is how a service is exposed.
@@ -92,6 +92,7 @@ type Plan struct {
 	Reasons   []Reason          // why something is not exposed, or not as one might expect
 	Keep      []Slot            // slots whose objects stay as they are: what to have instead is not known now
 	Withheld  bool              // somebody wants nothing to be exposed
+	Handed    bool              // and that somebody else exposes it
 	Claims    []Claim           // what the service stands for, be it ready or not
 }
 
@@ -129,6 +130,9 @@ type Claim struct {
 	Host, Path string
 	Model      Model
 }
+
+// Name is that of a service.
+type Name = types.NamespacedName
 
 // Reason says why a component is not exposed, or the whole if Role is empty.
 type Reason struct {
@@ -207,6 +211,7 @@ func (b *builder) withheld() bool {
 	case !s.Enabled:
 		b.say("", ReasonDisabled, "routes are turned off for this service")
 	case s.OMEActs:
+		b.plan.Handed = true
 		b.say("", ReasonOMEIngressEnabled, "OME makes routes for this service by itself: set its disableIngressCreation")
 	case b.Service.Mode == isvc.VirtualDeployment:
 		b.say("", ReasonVirtualDeployment, "the model is served elsewhere")

@@ -25,7 +25,7 @@ func input(t *testing.T, config string, roles ...isvc.Role) *Input {
 	t.Helper()
 	in := &Input{
 		Service: &isvc.Service{Namespace: "models", Name: "chat", UID: "uid", Components: map[isvc.Role]*isvc.Component{}},
-		Knative: map[isvc.Role]bool{}, Live: map[Slot]isvc.Role{},
+		Knative: map[isvc.Role]bool{}, Live: map[Slot][]isvc.Role{},
 	}
 	yes := true
 	for _, r := range roles {
@@ -207,7 +207,7 @@ func TestWhatIsNotExposed(t *testing.T) {
 func TestReadinessHoldsBackOnlyWhatIsNew(t *testing.T) {
 	t.Parallel()
 	in := input(t, example, isvc.Router, isvc.Engine)
-	in.Service.Conditions, in.Live[Entry] = nil, isvc.Router
+	in.Service.Conditions, in.Live[Entry] = nil, []isvc.Role{isvc.Router}
 	assert.Equal(t, []string{"chat.models.example.com/ -> chat-router:8080"}, lines(build(t, in)))
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
@@ -98,6 +99,16 @@ func (v *Values) validate(path string) error {
 	check("modelNameTemplate", v.ModelNameTemplate, parses)
 	check("modelBasedRoutingHeaderName", v.ModelHeader, header)
 	errs = append(errs, v.InferencePool.validate(path+"inferencePool."), v.FallbackService.validate(path+"fallbackService."))
+	for key, text := range value(v.Labels) {
+		if problems := append(content.IsLabelKey(key), content.IsLabelValue(text)...); len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("%slabels: %s: %s: %s", path, key, text, problems[0]))
+		}
+	}
+	for key := range value(v.Annotations) {
+		if problems := content.IsLabelKey(strings.ToLower(key)); len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("%sannotations: %s: %s", path, key, problems[0]))
+		}
+	}
 	if v.AdditionalIngressDomains != nil {
 		for i, d := range *v.AdditionalIngressDomains {
 			errs = append(errs, validateDomain(fmt.Sprintf("%sadditionalIngressDomains[%d]", path, i), d))

@@ -34,6 +34,12 @@ const (
 	FailOpen  = "FailOpen"
 )
 
+// usualRoutePrefixes are those of annotations that are for who reads routes.
+var usualRoutePrefixes = []string{
+	"external-dns.alpha.kubernetes.io/", "cert-manager.io/", "nginx.ingress.kubernetes.io/", "nginx.org/", "traefik.ingress.kubernetes.io/",
+	"haproxy.org/", "haproxy-ingress.github.io/", "projectcontour.io/", "konghq.com/", "alb.ingress.kubernetes.io/",
+}
+
 // usualAnnotationPrefixes are those of load balancers, of clouds that OME forgets, too.
 var usualAnnotationPrefixes = []string{
 	"service.beta.kubernetes.io/", "service.kubernetes.io/", "cloud.google.com/", "networking.gke.io/", "oci.oraclecloud.com/",
@@ -77,6 +83,9 @@ type Settings struct {
 	ModelHeader  string         // empty: none
 	ModelName    *hostname.Template
 	Fallback     *FallbackService // nil: none
+
+	Labels, Annotations map[string]string // of what is made
+	AnnotationPrefixes  []string          // of annotations of the service that routes get
 }
 
 // TLS is how an Ingress ends TLS. Gateways say it for HTTPRoutes and VirtualServices.
@@ -212,6 +221,10 @@ func (s *Settings) fill(v *Values) error {
 	s.BufferBodies, s.ModelHeader = value(v.BufferBodies), value(v.ModelHeader)
 	s.TLS.Issuer, s.Pool = value(v.TLSIssuer), v.InferencePool.completed()
 	s.Fallback = v.FallbackService.completed()
+	s.Labels, s.Annotations, s.AnnotationPrefixes = value(v.Labels), value(v.Annotations), usualRoutePrefixes
+	if v.AnnotationPrefixes != nil {
+		s.AnnotationPrefixes = *v.AnnotationPrefixes
+	}
 	if text := value(v.MaxRequestBodySize); text != "" {
 		most := resource.MustParse(text) // validated
 		s.MaxBody = most.Value()

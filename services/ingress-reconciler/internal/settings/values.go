@@ -64,6 +64,10 @@ type Values struct {
 	ModelNameTemplate *string        `json:"modelNameTemplate,omitempty"`           // its value, with the fields of domainTemplate
 
 	FallbackService *FallbackService `json:"fallbackService,omitempty"`
+
+	Labels             *map[string]string `json:"labels,omitempty"`             // of objects, besides those of the service
+	Annotations        *map[string]string `json:"annotations,omitempty"`        // of routes, besides those of the service
+	AnnotationPrefixes *[]string          `json:"annotationPrefixes,omitempty"` // what of the service's annotations routes get
 }
 
 // InferencePool is what requests for the entry go to instead of a Service: one that is there, or one that is made.

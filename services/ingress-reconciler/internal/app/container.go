@@ -1,0 +1,172 @@
+// Package app puts the reconciler together and runs it.
+package app
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.uber.org/dig"
+	"go.uber.org/zap"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/apply"
+	"fairlead.dev/pkg/controller"
+	"fairlead.dev/pkg/httpserver"
+	"fairlead.dev/pkg/leader"
+	"fairlead.dev/pkg/version"
+	"fairlead.dev/services/ingress-reconciler/internal/claims"
+	"fairlead.dev/services/ingress-reconciler/internal/config"
+	"fairlead.dev/services/ingress-reconciler/internal/configuration"
+	reconciler "fairlead.dev/services/ingress-reconciler/internal/controller"
+	"fairlead.dev/services/ingress-reconciler/internal/events"
+	"fairlead.dev/services/ingress-reconciler/internal/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+	"fairlead.dev/services/ingress-reconciler/internal/metrics"
+	"fairlead.dev/services/ingress-reconciler/internal/observe"
+	"fairlead.dev/services/ingress-reconciler/internal/render"
+	"fairlead.dev/services/ingress-reconciler/internal/uses"
+)
+
+const name = "ingress-reconciler"
+
+// parts are what Run asks the container for: everything.
+type parts struct {
+	dig.In
+
+	Config        *config.Config
+	Log           *zap.Logger
+	Informers     *informers.Informers
+	Configuration *configuration.Store
+	Events        *events.Recorder
+	Observer      *observe.Observer
+	Reconciler    *reconciler.Reconciler
+	Metrics       *controller.Metrics
+	Queue         *queue
+	Uses          *uses.Index
+	Elector       *leader.Elector
+	HTTP          *httpserver.Server
+}
+
+// newContainer returns a container that can make every part.
+func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig.Container, error) {
+	c := dig.New(opts...)
+	for _, constructor := range []any{
+		// What is given.
+		func() (*config.Config, *zap.Logger) { return cfg, log },
+		func() clock.RealClock { return clock.RealClock{} },
+
+		// Metrics.
+		newRegistry,
+		func(r *prometheus.Registry) *metrics.Metrics { return metrics.New(r) },
+		func(r *prometheus.Registry) *controller.Metrics { return controller.NewMetrics(r) },
+
+		// The API server.
+		func(c *config.Config) (*rest.Config, error) { return c.Kube.RESTConfig("fairlead-" + name + "/" + version.String()) },
+		func(c *rest.Config) (kubernetes.Interface, error) { return kubernetes.NewForConfig(c) },
+		func(c *rest.Config) (dynamic.Interface, error) { return dynamic.NewForConfig(c) },
+		func(c kubernetes.Interface) *events.Recorder { return events.New(c, name) },
+
+		// What is watched.
+		func(log *zap.Logger, c kubernetes.Interface, d dynamic.Interface) *informers.Informers {
+			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery()})
+		},
+		newConfiguration,
+
+		// The reconciler.
+		observe.New,
+		claims.New,
+		uses.New,
+		func() *queue { return &queue{} },
+		func(c dynamic.Interface) *apply.Applier { return apply.New(c, render.Manager) },
+		newReconciler,
+
+		// Who writes, and what probes and Prometheus connect to.
+		newElector,
+		newHTTPServer,
+	} {
+		if err := c.Provide(constructor); err != nil {
+			return nil, fmt.Errorf("provide to container: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// newParts makes every part. Nothing of it runs yet.
+func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
+	c, err := newContainer(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	var made parts
+	if err := c.Invoke(func(p parts) { made = p }); err != nil {
+		return nil, dig.RootCause(err)
+	}
+	return &made, nil
+}
+
+// PrintGraph writes how the parts depend on each other, for Graphviz.
+func PrintGraph(w io.Writer) error {
+	c, err := newContainer(config.Default(), zap.NewNop())
+	if err != nil {
+		return err
+	}
+	if err := dig.Visualize(c, w); err != nil {
+		return fmt.Errorf("draw container: %w", err)
+	}
+	return nil
+}
+
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+func newConfiguration(cfg *config.Config, log *zap.Logger, c kubernetes.Interface, e *events.Recorder, m *metrics.Metrics) *configuration.Store {
+	return configuration.New(configuration.Params{
+		Log: log, Client: c, Ours: cache.ObjectName(cfg.Sources.Ours), OME: cache.ObjectName(cfg.Sources.OME),
+		ClusterDomain: cfg.Sources.ClusterDomain, Reporter: e, Observer: m,
+	})
+}
+
+// reconcilerParts are what newReconciler needs.
+type reconcilerParts struct {
+	dig.In
+
+	Config        *config.Config
+	Observer      *observe.Observer
+	Configuration *configuration.Store
+	Claims        *claims.Registry
+	Uses          *uses.Index
+	Applier       *apply.Applier
+	Client        dynamic.Interface
+	Events        *events.Recorder
+	Metrics       *metrics.Metrics
+	Queue         *queue
+	Clock         clock.RealClock
+}
+
+func newReconciler(p reconcilerParts) *reconciler.Reconciler {
+	return reconciler.New(reconciler.Params{
+		Observer: p.Observer, Configuration: p.Configuration, Claims: p.Claims, Uses: p.Uses, Applier: p.Applier,
+		Services: p.Client.Resource(isvc.Resource), Recorder: p.Events, Meter: p.Metrics, Enqueue: p.Queue.Enqueue, Clock: p.Clock,
+		ClusterDomain: p.Config.Sources.ClusterDomain,
+	})
+}
+
+func newElector(cfg *config.Config, log *zap.Logger, c kubernetes.Interface, r *prometheus.Registry) (*leader.Elector, error) {
+	return leader.New(leader.Params{Options: cfg.Leader, Name: "fairlead-" + name, Leases: c.CoordinationV1(), Log: log, Metrics: r})
+}
+
+func newHTTPServer(cfg *config.Config, log *zap.Logger, i *informers.Informers, s *configuration.Store, r *prometheus.Registry) *httpserver.Server {
+	return httpserver.New(httpserver.Params{
+		Options: cfg.HTTP, Log: log, Gatherer: r,
+		Ready: []httpserver.Check{{Name: "caches", Probe: synced(i, s)}},
+	})
+}

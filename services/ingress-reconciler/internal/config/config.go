@@ -1,0 +1,111 @@
+// Package config holds the flags of the ingress-reconciler. What is configured for services is not here: it is in ConfigMaps,
+// which may change while it runs.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/controller"
+	"fairlead.dev/pkg/httpserver"
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/pkg/leader"
+	"fairlead.dev/pkg/logging"
+)
+
+// Config is all that the service is told at its start.
+type Config struct {
+	Kube    kube.Options
+	HTTP    httpserver.Options
+	Logging logging.Options
+	Leader  leader.Options
+	Work    controller.Options
+	Sources Sources
+}
+
+// Sources says where what is configured for services is.
+type Sources struct {
+	Ours, OME     Name
+	ClusterDomain string
+}
+
+// Default returns what holds where no flag is given.
+func Default() *Config {
+	return &Config{
+		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
+		Work:    controller.DefaultOptions(),
+		Sources: Sources{OME: Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local"},
+	}
+}
+
+// AddFlags binds all that serving needs.
+func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	c.Kube.AddFlags(fs)
+	c.HTTP.AddFlags(fs)
+	c.Logging.AddFlags(fs)
+	c.Leader.AddFlags(fs)
+	c.Sources.AddFlags(fs)
+	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers, "InferenceServices that are reconciled at a time.")
+	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry, "The longest time between two attempts at one that fails.")
+}
+
+// AddFlags binds where what is configured is.
+func (s *Sources) AddFlags(fs *pflag.FlagSet) {
+	fs.Var(&s.Ours, "config-map", "ConfigMap with the configuration, as namespace/name; its key is config. Empty: OME's alone holds.")
+	fs.Var(&s.OME, "ome-config-map", "OME's ConfigMap, as namespace/name, which is read and never written. Empty: there is none.")
+	fs.StringVar(&s.ClusterDomain, "cluster-domain", s.ClusterDomain, "DNS domain of the cluster.")
+}
+
+// Validate names the flag with a value that cannot be used.
+func (c *Config) Validate() error {
+	errs := []error{c.Kube.Validate(), c.HTTP.Validate(), c.Logging.Validate(), c.Leader.Validate(), c.Sources.Validate()}
+	if c.Work.Workers < 1 {
+		errs = append(errs, fmt.Errorf("--workers %d is less than one", c.Work.Workers))
+	}
+	if c.Work.LastRetry < time.Second {
+		errs = append(errs, fmt.Errorf("--max-retry-delay %s is shorter than a second", c.Work.LastRetry))
+	}
+	return errors.Join(errs...)
+}
+
+// Validate names the flag with a value that cannot be used.
+func (s *Sources) Validate() error {
+	if problems := validation.IsDNS1123Subdomain(s.ClusterDomain); len(problems) > 0 {
+		return fmt.Errorf("--cluster-domain %q: %s", s.ClusterDomain, problems[0])
+	}
+	return nil
+}
+
+// Name is a flag that names an object.
+type Name cache.ObjectName
+
+// String implements pflag.Value.
+func (n *Name) String() string {
+	if n.Name == "" {
+		return ""
+	}
+	return n.Namespace + "/" + n.Name
+}
+
+// Set implements pflag.Value.
+func (n *Name) Set(text string) error {
+	if text == "" {
+		*n = Name{}
+		return nil
+	}
+	namespace, name, found := strings.Cut(text, "/")
+	if !found || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return errors.New("want namespace/name")
+	}
+	*n = Name{Namespace: namespace, Name: name}
+	return nil
+}
+
+// Type implements pflag.Value.
+func (n *Name) Type() string { return "namespace/name" }

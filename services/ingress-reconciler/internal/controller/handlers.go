@@ -1,0 +1,126 @@
+package controller
+
+import (
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/pkg/controller"
+	"fairlead.dev/services/ingress-reconciler/internal/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/uses"
+)
+
+// Handle has the services enqueued that a change of an object concerns, and no others:
+//
+//	an InferenceService                              itself
+//	a Service of a component, a Knative Service,
+//	an object of ours                                its controller
+//	a Gateway, an InferencePool                      those that use it
+//	a GatewayClass                                   those that use Gateways of it
+//	an IngressClass                                  those that may have an Ingress
+//	a Namespace's labels                             those in it
+func Handle(i *informers.Informers, users *uses.Index, enqueue func(cache.ObjectName)) {
+	h := handlers{informers: i, users: users}
+	on := func(informer interface {
+		AddEventHandler(cache.ResourceEventHandler)
+	}, names func(any) []cache.ObjectName) {
+		informer.AddEventHandler(unless(unchanged, controller.Handler(enqueue, names)))
+	}
+	on(i.InferenceServices, itself)
+	on(i.Services, owner)
+	on(i.Knative, owner)
+	for _, informer := range i.Ours {
+		on(informer, owner)
+	}
+	on(i.Gateways, h.named(uses.Gateway))
+	on(i.Pools, h.named(uses.InferencePool))
+	on(i.GatewayClasses, h.class)
+	on(i.IngressClasses, func(any) []cache.ObjectName { return users.Users(uses.Object{Kind: uses.IngressClass}) })
+	on(i.Namespaces, h.namespace)
+}
+
+// handlers map objects to the names of the services that they concern.
+type handlers struct {
+	informers *informers.Informers
+	users     *uses.Index
+}
+
+func itself(obj any) []cache.ObjectName {
+	name, err := cache.ObjectToName(obj)
+	if err != nil {
+		return nil
+	}
+	return []cache.ObjectName{name}
+}
+
+func owner(obj any) []cache.ObjectName {
+	if name, ok := informers.Owner(obj); ok {
+		return []cache.ObjectName{name}
+	}
+	return nil
+}
+
+func (h handlers) named(kind string) func(any) []cache.ObjectName {
+	return func(obj any) []cache.ObjectName {
+		var users []cache.ObjectName
+		for _, name := range itself(obj) {
+			users = h.users.Users(uses.Object{Kind: kind, Name: name})
+		}
+		return users
+	}
+}
+
+func (h handlers) class(obj any) []cache.ObjectName {
+	class, ok := obj.(*gatewayv1.GatewayClass)
+	if !ok {
+		return nil
+	}
+	var users []cache.ObjectName
+	for _, g := range h.informers.Gateways.List() {
+		if g, ok := g.(*gatewayv1.Gateway); ok && string(g.Spec.GatewayClassName) == class.Name {
+			users = append(users, h.named(uses.Gateway)(g)...)
+		}
+	}
+	return users
+}
+
+func (h handlers) namespace(obj any) []cache.ObjectName {
+	var names []cache.ObjectName
+	for _, name := range itself(obj) {
+		for _, s := range h.informers.InNamespace(name.Name) {
+			names = append(names, itself(s)...)
+		}
+	}
+	return names
+}
+
+// unless returns a handler without the updates that a function is true of.
+func unless(skip func(old, current any) bool, h cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: h.OnAdd, DeleteFunc: h.OnDelete,
+		UpdateFunc: func(old, current any) {
+			if !skip(old, current) {
+				h.OnUpdate(old, current)
+			}
+		},
+	}
+}
+
+// unchanged reports whether an update is one of what nobody looks at: a Gateway counts its routes in its status, and each of
+// 2 000 would concern the others.
+func unchanged(old, current any) bool {
+	switch old := old.(type) {
+	case *gatewayv1.Gateway:
+		current, ok := current.(*gatewayv1.Gateway)
+		return ok && old.UID == current.UID && reflect.DeepEqual(old.Spec, current.Spec)
+	case *gatewayv1.GatewayClass:
+		current, ok := current.(*gatewayv1.GatewayClass)
+		return ok && reflect.DeepEqual(old.Spec, current.Spec) && reflect.DeepEqual(old.Status.SupportedFeatures, current.Status.SupportedFeatures)
+	case *metav1.PartialObjectMetadata:
+		current, ok := current.(*metav1.PartialObjectMetadata)
+		return ok && old.UID == current.UID && reflect.DeepEqual(old.Labels, current.Labels) && reflect.DeepEqual(old.OwnerReferences, current.OwnerReferences)
+	}
+	return false
+}

@@ -1,0 +1,199 @@
+// Package controller brings the objects of one service to where its plan wants them: observe, plan, apply, let go, report.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/apply"
+	"fairlead.dev/pkg/controller"
+	"fairlead.dev/services/ingress-reconciler/internal/claims"
+	"fairlead.dev/services/ingress-reconciler/internal/condition"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+	"fairlead.dev/services/ingress-reconciler/internal/observe"
+	"fairlead.dev/services/ingress-reconciler/internal/plan"
+	"fairlead.dev/services/ingress-reconciler/internal/render"
+	"fairlead.dev/services/ingress-reconciler/internal/settings"
+	"fairlead.dev/services/ingress-reconciler/internal/uses"
+)
+
+// configuration is what is configured.
+type configuration interface {
+	Current() (c settings.Config, problem string)
+}
+
+// applier writes one object.
+type applier interface {
+	Apply(ctx context.Context, resource schema.GroupVersionResource, wanted, live *unstructured.Unstructured) (apply.Result, error)
+	Annotate(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, key, value string) error
+	Delete(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, owner types.UID) error
+}
+
+// recorder makes Events.
+type recorder interface {
+	Event(about *corev1.ObjectReference, kind, reason, message string)
+}
+
+// meter counts what is done.
+type meter interface {
+	Write(resource, result string)
+	Moved(before, now string)
+}
+
+// Params is what New needs.
+type Params struct {
+	Observer      *observe.Observer
+	Configuration configuration
+	Claims        *claims.Registry
+	Uses          *uses.Index
+	Applier       applier
+	Services      dynamic.NamespaceableResourceInterface // InferenceServices
+	Recorder      recorder
+	Meter         meter
+	Enqueue       func(cache.ObjectName)
+	Clock         clock.PassiveClock
+	ClusterDomain string
+}
+
+// Reconciler brings services to where they should be.
+type Reconciler struct {
+	Params
+
+	reported reported
+}
+
+// New returns a Reconciler.
+func New(p Params) *Reconciler {
+	return &Reconciler{Params: p, reported: reported{last: map[cache.ObjectName]string{}}}
+}
+
+// lookAgain is when a service is looked at again whose state nobody tells of: a kind that is not served, a stranger's object.
+const lookAgain = 20 * time.Second
+
+// Prime takes the claims of all services, before the first of them is reconciled: else a younger one could come first.
+func (r *Reconciler) Prime() {
+	config, _ := r.Configuration.Current()
+	if config.Document == nil {
+		return
+	}
+	for _, name := range r.Observer.Services() {
+		if s := r.Observer.Service(name); s != nil && s.Service != nil {
+			o := r.Observer.Observe(s.Service, config)
+			p := plan.Build(&o.Input)
+			r.Claims.Set(plan.Name(name), s.Service.Created, p.Claims)
+		}
+	}
+}
+
+// Reconcile implements controller.Reconciler. Objects that are wanted are applied first; those that are not go when others
+// have taken their place. One that cannot be written keeps neither the others nor the condition from being.
+func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
+	object := r.Observer.Service(name)
+	switch {
+	case object == nil: // what is ours goes with its owner
+		r.forget(name)
+		return nil
+	case object.Err != nil:
+		r.Recorder.Event(reference(object), corev1.EventTypeWarning, plan.ReasonInvalidConfiguration, object.Err.Error())
+		return controller.Terminal(plan.ReasonInvalidConfiguration, object.Err)
+	}
+	config, problem := r.Configuration.Current()
+	if config.Document == nil {
+		return r.report(ctx, object, r.unconfigured(problem))
+	}
+	run := r.begin(object, config)
+	if problem != "" {
+		run.notes = append(run.notes, "the configuration in force is an older one: "+problem)
+	}
+	run.apply(ctx)
+	run.release(ctx)
+	run.errs = append(run.errs, r.report(ctx, object, run.state()))
+	return run.outcome()
+}
+
+// forget drops what is known of a service that is gone, and tells those who waited for what it had.
+func (r *Reconciler) forget(name cache.ObjectName) {
+	_, others := r.Claims.Set(plan.Name(name), time.Time{}, nil)
+	r.enqueue(others)
+	r.Uses.Set(name, nil)
+	r.reported.forget(name, r.Meter)
+}
+
+func (r *Reconciler) enqueue(names []plan.Name) {
+	for _, n := range names {
+		r.Enqueue(cache.ObjectName(n))
+	}
+}
+
+// begin observes and plans.
+func (r *Reconciler) begin(object *isvc.Object, config settings.Config) *run {
+	s := object.Service
+	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
+	o := r.Observer.Observe(s, config)
+	r.Uses.Set(name, o.Uses)
+	p := plan.Build(&o.Input)
+	if o.Input.SettingsErr == nil { // else it keeps what it has
+		taken, others := r.Claims.Set(plan.Name(name), s.Created, p.Claims)
+		r.enqueue(others)
+		if len(taken) > 0 {
+			o.Input.Taken = taken
+			p = plan.Build(&o.Input)
+		}
+	}
+	return &run{Reconciler: r, object: object, observed: o, plan: p, hold: config.Document.Hold()}
+}
+
+// unconfigured is the state of a service while nothing is configured.
+func (r *Reconciler) unconfigured(problem string) condition.State {
+	return condition.State{Reasons: []plan.Reason{{Reason: plan.ReasonInvalidConfiguration, Message: problem}}}
+}
+
+// report writes the condition of a service, if it says anything else than before, and an Event if something is wrong now
+// that was not.
+func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state condition.State) error {
+	s := object.Service
+	if s.Deleting || s.Mode == isvc.VirtualDeployment { // OME replaces the whole list of those
+		return nil
+	}
+	before := condition.Find(s)
+	next := condition.Build(state, before, r.Clock.Now())
+	if r.reported.set(cache.MetaObjectToName(object), next.Reason, r.Meter) && next.Status == metav1.ConditionFalse {
+		r.Recorder.Event(reference(object), corev1.EventTypeWarning, next.Reason, next.Message)
+	}
+	patch := condition.Patch(s, next)
+	if patch == nil {
+		return nil
+	}
+	_, err := r.Services.Namespace(s.Namespace).Patch(ctx, s.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: render.Manager}, "status")
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // it is gone, and so will be what is ours
+	case err != nil:
+		r.Meter.Write(isvc.Resource.Resource, "failed")
+		return fmt.Errorf("write condition: %w", err)
+	}
+	r.Meter.Write(isvc.Resource.Resource, "updated")
+	return nil
+}
+
+func reference(o *isvc.Object) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: isvc.Resource.GroupVersion().String(), Kind: "InferenceService", Namespace: o.Namespace, Name: o.Name, UID: o.UID,
+		ResourceVersion: o.ResourceVersion,
+	}
+}
+
+// errStranger is what a service is looked at again for: nobody tells when it is over.
+var errStranger = errors.New("an object of that name belongs to somebody else")

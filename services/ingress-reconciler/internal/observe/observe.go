@@ -1,0 +1,234 @@
+// Package observe gathers all that the plan of one service follows from. It decides nothing, and reads caches only.
+package observe
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/services/ingress-reconciler/internal/backend"
+	"fairlead.dev/services/ingress-reconciler/internal/gateway"
+	"fairlead.dev/services/ingress-reconciler/internal/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+	"fairlead.dev/services/ingress-reconciler/internal/plan"
+	"fairlead.dev/services/ingress-reconciler/internal/render"
+	"fairlead.dev/services/ingress-reconciler/internal/settings"
+	"fairlead.dev/services/ingress-reconciler/internal/uses"
+)
+
+// Observer reads caches.
+type Observer struct{ informers *informers.Informers }
+
+// New returns an Observer of these caches.
+func New(i *informers.Informers) *Observer { return &Observer{informers: i} }
+
+// Observation is what is known of one service.
+type Observation struct {
+	Input plan.Input
+	Live  []Live        // objects that are ours
+	Uses  []uses.Object // what else a change of would matter
+}
+
+// Live is an object of ours that is there.
+type Live struct {
+	Resource schema.GroupVersionResource
+	Object   *unstructured.Unstructured // must not be changed
+	Slot     plan.Slot
+}
+
+// AnnotationSuperseded is when other objects had taken the place of one.
+const AnnotationSuperseded = "fairlead.dev/superseded-at"
+
+// Superseded returns the time that an object has by its annotation.
+func (l *Live) Superseded() time.Time {
+	t, err := time.Parse(time.RFC3339, l.Object.GetAnnotations()[AnnotationSuperseded])
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// Service returns an InferenceService as it was last seen, nil if it is gone.
+func (o *Observer) Service(name cache.ObjectName) *isvc.Object {
+	obj, found := o.informers.InferenceServices.Get(name)
+	if !found {
+		return nil
+	}
+	s, _ := obj.(*isvc.Object)
+	return s
+}
+
+// Services returns the names of all InferenceServices.
+func (o *Observer) Services() []cache.ObjectName {
+	var names []cache.ObjectName
+	for _, obj := range o.informers.InferenceServices.List() {
+		if s, ok := obj.(*isvc.Object); ok {
+			names = append(names, cache.MetaObjectToName(s))
+		}
+	}
+	return names
+}
+
+// Observe gathers what is known of a service, under what is configured.
+func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation {
+	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
+	out := Observation{Live: o.live(name)}
+	in := &out.Input
+	in.Service = s
+	in.Settings, in.SettingsErr = config.Resolve(s)
+	in.Services = list[*corev1.Service](informers.OwnedBy(o.informers.Services, name))
+	o.strangers(in)
+	in.Knative = map[isvc.Role]bool{}
+	for _, k := range list[*metav1.PartialObjectMetadata](informers.OwnedBy(o.informers.Knative, name)) {
+		for _, r := range isvc.Roles {
+			in.Knative[r] = in.Knative[r] || k.Name == backend.Name(s.Name, r) || k.Labels[backend.LabelComponent] == string(r)
+		}
+	}
+	in.Live = slots(out.Live)
+	in.Unserved = map[settings.Strategy]bool{}
+	for strategy, resource := range render.Routes {
+		in.Unserved[strategy] = !o.informers.Ours[resource].Listed()
+	}
+	in.Labels = o.labels(s.Namespace)
+	in.Classes = list[*networkingv1.IngressClass](o.informers.IngressClasses.List())
+	o.gateways(&out)
+	o.pools(&out)
+	out.Uses = append(out.Uses, uses.Object{Kind: uses.IngressClass})
+	return out
+}
+
+// list converts what a cache holds, and leaves out what could not be read.
+func list[T any](objects []any) []T {
+	out := make([]T, 0, len(objects))
+	for _, obj := range objects {
+		if typed, ok := obj.(T); ok {
+			out = append(out, typed)
+		}
+	}
+	return out
+}
+
+// strangers adds Services that have names of components and belong to somebody else.
+func (o *Observer) strangers(in *plan.Input) {
+	for _, r := range isvc.Roles {
+		name := cache.ObjectName{Namespace: in.Service.Namespace, Name: backend.Name(in.Service.Name, r)}
+		obj, found := o.informers.Services.Get(name)
+		service, ok := obj.(*corev1.Service)
+		if found && ok && !slices.Contains(in.Services, service) {
+			in.Services = append(in.Services, service)
+		}
+	}
+}
+
+// live returns the objects of ours that a service has, sorted.
+func (o *Observer) live(name cache.ObjectName) []Live {
+	var all []Live
+	for _, resource := range informers.Written {
+		for _, u := range list[*unstructured.Unstructured](informers.OwnedBy(o.informers.Ours[resource], name)) {
+			if u.GetDeletionTimestamp() == nil {
+				all = append(all, Live{Resource: resource, Object: u, Slot: plan.Slot(u.GetLabels()[render.LabelSlot])})
+			}
+		}
+	}
+	return all
+}
+
+// slots returns which components the objects of each slot point at.
+func slots(live []Live) map[plan.Slot][]isvc.Role {
+	out := map[plan.Slot][]isvc.Role{}
+	for i := range live {
+		role := isvc.Role(live[i].Object.GetLabels()[render.LabelComponent])
+		if role != "" && !slices.Contains(out[live[i].Slot], role) {
+			out[live[i].Slot] = append(out[live[i].Slot], role)
+		}
+	}
+	return out
+}
+
+// labels returns those of a namespace, nil if they are not known.
+func (o *Observer) labels(namespace string) map[string]string {
+	obj, found := o.informers.Namespaces.Get(cache.ObjectName{Name: namespace})
+	if n, ok := obj.(*metav1.PartialObjectMetadata); found && ok {
+		if n.Labels == nil {
+			return map[string]string{}
+		}
+		return n.Labels
+	}
+	return nil
+}
+
+// gateways adds the Gateways that the settings name.
+func (o *Observer) gateways(out *Observation) {
+	in := &out.Input
+	in.Gateways = map[types.NamespacedName]gateway.Gateway{}
+	for _, p := range in.Settings.Gateways {
+		name := cache.ObjectName{Namespace: p.Namespace, Name: p.Name}
+		in.Gateways[types.NamespacedName(name)] = o.gateway(name)
+		out.Uses = append(out.Uses, uses.Object{Kind: uses.Gateway, Name: name})
+	}
+}
+
+func (o *Observer) gateway(name cache.ObjectName) gateway.Gateway {
+	var g gateway.Gateway
+	obj, found := o.informers.Gateways.Get(name)
+	if !found {
+		return g
+	}
+	if g.Gateway, _ = obj.(*gatewayv1.Gateway); g.Gateway == nil {
+		return g
+	}
+	class, _ := o.informers.GatewayClasses.Get(cache.ObjectName{Name: string(g.Gateway.Spec.GatewayClassName)})
+	g.Class, _ = class.(*gatewayv1.GatewayClass)
+	return g
+}
+
+// pools adds the InferencePool that the settings name.
+func (o *Observer) pools(out *Observation) {
+	in := &out.Input
+	if in.Settings.Pool == nil || !o.informers.Pools.Listed() {
+		return
+	}
+	in.Pools = map[string]bool{}
+	if name := in.Settings.Pool.Name; name != "" {
+		pool := cache.ObjectName{Namespace: in.Service.Namespace, Name: name}
+		_, in.Pools[name] = o.informers.Pools.Get(pool)
+		out.Uses = append(out.Uses, uses.Object{Kind: uses.InferencePool, Name: pool})
+	}
+}
+
+// Verdict returns what is known of a way in that is there: whether those who read it have taken it up.
+func Verdict(resource schema.GroupVersionResource, live *unstructured.Unstructured, g gateway.Gateway) gateway.Verdict {
+	switch resource {
+	case render.HTTPRoutes:
+		return routeVerdict(live, g)
+	case render.Ingresses:
+		if addresses, _, _ := unstructured.NestedSlice(live.Object, "status", "loadBalancer", "ingress"); len(addresses) == 0 {
+			return gateway.Verdict{Reason: ReasonNoAddress, Message: "no controller has given it an address yet"}
+		}
+	}
+	return gateway.Verdict{Acceptance: gateway.Accepted} // nobody says more of a VirtualService
+}
+
+// ReasonNoAddress is that of an Ingress that nobody has taken up.
+const ReasonNoAddress = "LoadBalancerPending"
+
+func routeVerdict(live *unstructured.Unstructured, g gateway.Gateway) gateway.Verdict {
+	var route gatewayv1.HTTPRoute
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, &route); err != nil {
+		return gateway.Verdict{Reason: gateway.ReasonParentStatusNotAvailable, Message: err.Error()}
+	}
+	var controller string
+	if g.Class != nil {
+		controller = string(g.Class.Spec.ControllerName)
+	}
+	return gateway.Judge(&route, controller)
+}

@@ -1,0 +1,65 @@
+package render
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+
+	"fairlead.dev/services/ingress-reconciler/internal/plan"
+)
+
+// beside adds what routes point at, and the Service beside OME's.
+func (r *renderer) beside(p *plan.Plan) {
+	if p.Pool != nil {
+		r.add(InferencePools, plan.Entry, r.pool(p.Pool), nil)
+	}
+	if p.Fallback != nil {
+		r.add(Services, plan.Entry, r.fallback(p.Fallback), nil)
+	}
+}
+
+func (r *renderer) pool(p *plan.Pool) *inferencev1.InferencePool {
+	selector := map[inferencev1.LabelKey]inferencev1.LabelValue{}
+	for key, value := range p.Selector {
+		selector[inferencev1.LabelKey(key)] = inferencev1.LabelValue(value)
+	}
+	return &inferencev1.InferencePool{
+		TypeMeta:   metav1.TypeMeta{APIVersion: InferencePools.GroupVersion().String(), Kind: "InferencePool"},
+		ObjectMeta: r.meta(p.Name, nil),
+		Spec: inferencev1.InferencePoolSpec{
+			Selector:    inferencev1.LabelSelector{MatchLabels: selector},
+			TargetPorts: []inferencev1.Port{{Number: inferencev1.PortNumber(p.TargetPort)}},
+			EndpointPickerRef: &inferencev1.EndpointPickerRef{
+				Kind: "Service", Name: inferencev1.ObjectName(p.Picker.Name), Port: &inferencev1.Port{Number: inferencev1.PortNumber(p.Picker.Port)},
+				FailureMode: inferencev1.EndpointPickerFailureMode(p.Picker.FailureMode),
+			},
+		},
+	}
+}
+
+func (r *renderer) fallback(f *plan.Fallback) *corev1.Service {
+	annotations := map[string]string{}
+	for key, value := range r.Service.Annotations {
+		for _, prefix := range f.AnnotationPrefixes {
+			if strings.HasPrefix(key, prefix) {
+				annotations[key] = value
+			}
+		}
+	}
+	target := intstr.FromInt32(f.TargetPort.Number)
+	if f.TargetPort.Name != "" {
+		target = intstr.FromString(f.TargetPort.Name)
+	}
+	return &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: r.meta(f.Name, annotations),
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceType(f.Type), Selector: f.Selector,
+			Ports: []corev1.ServicePort{{Name: "http", Port: f.Port, TargetPort: target, Protocol: corev1.ProtocolTCP, AppProtocol: ptr.To("http")}},
+		},
+	}
+}

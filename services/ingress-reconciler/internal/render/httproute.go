@@ -1,0 +1,93 @@
+package render
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/services/ingress-reconciler/internal/plan"
+)
+
+// httpRoute makes the HTTPRoute of a way in. Its match is by prefix, which all Gateways have to know, never by a regular
+// expression.
+func (r *renderer) httpRoute(e *plan.Exposure) *gatewayv1.HTTPRoute {
+	parent := gatewayv1.ParentReference{
+		Group: ptr.To(gatewayv1.Group(gatewayv1.GroupName)), Kind: ptr.To(gatewayv1.Kind("Gateway")),
+		Namespace: ptr.To(gatewayv1.Namespace(e.Gateway.Namespace)), Name: gatewayv1.ObjectName(e.Gateway.Name),
+	}
+	if e.Gateway.Listener != "" {
+		parent.SectionName = ptr.To(gatewayv1.SectionName(e.Gateway.Listener))
+	}
+	rule := gatewayv1.HTTPRouteRule{
+		Matches: []gatewayv1.HTTPRouteMatch{match(e)},
+		Filters: []gatewayv1.HTTPRouteFilter{{
+			Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier,
+			RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{
+				{Name: headerName, Value: r.Service.Name}, {Name: headerNamespace, Value: r.Service.Namespace},
+			}},
+		}},
+		BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{BackendObjectReference: reference(&e.Backend)}}},
+	}
+	if e.Path != "/" {
+		rule.Filters = append(rule.Filters, gatewayv1.HTTPRouteFilter{
+			Type: gatewayv1.HTTPRouteFilterURLRewrite,
+			URLRewrite: &gatewayv1.HTTPURLRewriteFilter{Path: &gatewayv1.HTTPPathModifier{
+				Type: gatewayv1.PrefixMatchHTTPPathModifier, ReplacePrefixMatch: ptr.To("/"),
+			}},
+		})
+	}
+	if e.Timeouts {
+		rule.Timeouts = &gatewayv1.HTTPRouteTimeouts{Request: ptr.To(duration(e.Timeout))}
+	}
+	return &gatewayv1.HTTPRoute{
+		TypeMeta:   metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: "HTTPRoute"},
+		ObjectMeta: r.meta(r.name("httproute", e), r.annotations(nil)),
+		Spec: gatewayv1.HTTPRouteSpec{
+			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{parent}},
+			Hostnames:       []gatewayv1.Hostname{gatewayv1.Hostname(e.Host)},
+			Rules:           []gatewayv1.HTTPRouteRule{rule},
+		},
+	}
+}
+
+func match(e *plan.Exposure) gatewayv1.HTTPRouteMatch {
+	m := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: ptr.To(gatewayv1.PathMatchPathPrefix), Value: ptr.To(prefix(e.Path))}}
+	if e.Model.Header != "" {
+		m.Headers = []gatewayv1.HTTPHeaderMatch{{
+			Type: ptr.To(gatewayv1.HeaderMatchExact), Name: gatewayv1.HTTPHeaderName(e.Model.Header), Value: e.Model.Name,
+		}}
+	}
+	return m
+}
+
+func reference(b *plan.Backend) gatewayv1.BackendObjectReference {
+	if b.Pool != "" {
+		return gatewayv1.BackendObjectReference{
+			Group: ptr.To(gatewayv1.Group(InferencePools.Group)), Kind: ptr.To(gatewayv1.Kind("InferencePool")), Name: gatewayv1.ObjectName(b.Pool),
+		}
+	}
+	return gatewayv1.BackendObjectReference{
+		Group: ptr.To(gatewayv1.Group("")), Kind: ptr.To(gatewayv1.Kind("Service")), Name: gatewayv1.ObjectName(b.Name), Port: ptr.To(b.Port),
+	}
+}
+
+// duration writes a timeout as the Gateway API does (GEP-2257): at most five digits of each unit. None is "0s".
+func duration(d time.Duration) gatewayv1.Duration {
+	if d == 0 {
+		return "0s"
+	}
+	text, rest := "", d
+	for _, u := range []struct {
+		name string
+		size time.Duration
+	}{{"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}} {
+		if n := rest / u.size; n > 0 {
+			text += fmt.Sprintf("%d%s", n, u.name)
+			rest -= n * u.size
+		}
+	}
+	return gatewayv1.Duration(text)
+}

@@ -1,0 +1,36 @@
+// Command ingress-reconciler exposes OME's InferenceServices by HTTPRoutes, Ingresses or VirtualServices.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/services/ingress-reconciler/internal/commands"
+)
+
+// Exit codes. A plan that differs from what is there ends with commands.ErrDiffers.
+const (
+	exitFailed  = 1
+	exitDiffers = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	root := commands.New(os.Stdout, os.Stderr)
+	cobra.EnableCommandSorting = false
+	switch err := root.ExecuteContext(ctx); {
+	case errors.Is(err, commands.ErrDiffers):
+		os.Exit(exitDiffers)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "ingress-reconciler:", strings.ReplaceAll(err.Error(), "\n", "; "))
+		os.Exit(exitFailed)
+	}
+}
