@@ -6,8 +6,9 @@ CRDS      := $(BIN)/crds
 # Where local-up keeps its state.
 LOCAL_DIR ?= $(CURDIR)/.local/cluster
 # What becomes an image: name = module and package of the binary.
-IMAGE_BINARIES := endpoint-picker modelserver webhook
+IMAGE_BINARIES := endpoint-picker ingress-reconciler modelserver webhook
 IMAGE_SOURCE_endpoint-picker := services/endpoint-picker .
+IMAGE_SOURCE_ingress-reconciler := services/ingress-reconciler .
 IMAGE_SOURCE_modelserver     := deploy/emulators ./modelserver
 IMAGE_SOURCE_webhook         := deploy/emulators ./webhook
 # A second set of tags, of binaries with the race detector, for the whole-system tests.
