@@ -79,7 +79,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		newConfiguration,
 
 		// The reconciler.
-		observe.New,
+		func(i *informers.Informers) *observe.Observer { return observe.New(i.Caches()) },
 		claims.New,
 		uses.New,
 		func() *queue { return &queue{} },

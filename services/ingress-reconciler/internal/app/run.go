@@ -112,7 +112,7 @@ func (p *parts) lead(ctx, lease context.Context) {
 
 // enqueueAll has every service looked at.
 func (p *parts) enqueueAll() {
-	for _, name := range p.Observer.Services() {
+	for _, name := range p.Observer.Names() {
 		p.Queue.Enqueue(name)
 	}
 }

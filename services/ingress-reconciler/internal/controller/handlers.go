@@ -8,6 +8,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/controller"
+	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
@@ -23,9 +24,7 @@ import (
 //	a Namespace's labels                             those in it
 func Handle(i *informers.Informers, users *uses.Index, enqueue func(cache.ObjectName)) {
 	h := handlers{informers: i, users: users}
-	on := func(informer interface {
-		AddEventHandler(cache.ResourceEventHandler)
-	}, names func(any) []cache.ObjectName) {
+	on := func(informer *kube.OptionalInformer, names func(any) []cache.ObjectName) {
 		informer.AddEventHandler(unless(unchanged, controller.Handler(enqueue, names)))
 	}
 	on(i.InferenceServices, itself)

@@ -88,7 +88,7 @@ func (r *Reconciler) Prime() {
 	if config.Document == nil {
 		return
 	}
-	for _, name := range r.Observer.Services() {
+	for _, name := range r.Observer.Names() {
 		if s := r.Observer.Service(name); s != nil && s.Service != nil {
 			o := r.Observer.Observe(s.Service, config)
 			p := plan.Build(&o.Input)

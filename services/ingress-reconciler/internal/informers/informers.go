@@ -5,6 +5,9 @@ package informers
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strings"
+	"sync"
 
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
@@ -43,19 +46,88 @@ var Written = []schema.GroupVersionResource{
 	render.Services, render.InferencePools, render.Middlewares, render.HTTPRoutes, render.Ingresses, render.VirtualServices,
 }
 
-// Informers are all informers.
-type Informers struct {
-	InferenceServices *kube.OptionalInformer // *isvc.Object
-	Services          *kube.OptionalInformer // *corev1.Service, of components
-	Namespaces        *kube.OptionalInformer // *metav1.PartialObjectMetadata
-	IngressClasses    *kube.OptionalInformer // *networkingv1.IngressClass
-	Gateways          *kube.OptionalInformer // *gatewayv1.Gateway
-	GatewayClasses    *kube.OptionalInformer // *gatewayv1.GatewayClass
-	Knative           *kube.OptionalInformer // *metav1.PartialObjectMetadata
-	Pools             *kube.OptionalInformer // *metav1.PartialObjectMetadata, everybody's
+// Set is something for each kind.
+type Set[T any] struct {
+	InferenceServices T // of *isvc.Object
+	Services          T // *corev1.Service, of components
+	Namespaces        T // *metav1.PartialObjectMetadata
+	IngressClasses    T // *networkingv1.IngressClass
+	Gateways          T // *gatewayv1.Gateway
+	GatewayClasses    T // *gatewayv1.GatewayClass
+	Knative           T // *metav1.PartialObjectMetadata
+	Pools             T // *metav1.PartialObjectMetadata, everybody's
 
 	// Ours are the objects that are ours, of each kind that is written: *unstructured.Unstructured.
-	Ours map[schema.GroupVersionResource]*kube.OptionalInformer
+	Ours map[schema.GroupVersionResource]T
+}
+
+// all are what a set has.
+func (s *Set[T]) all() []T {
+	all := []T{s.InferenceServices, s.Services, s.Namespaces, s.IngressClasses, s.Gateways, s.GatewayClasses, s.Knative, s.Pools}
+	for _, resource := range Written {
+		all = append(all, s.Ours[resource])
+	}
+	return all
+}
+
+// Kind is how a kind is read.
+type Kind struct {
+	Resource  schema.GroupVersionResource
+	Name      string // of the kind
+	Selector  string // of labels; empty: all
+	indexers  cache.Indexers
+	transform cache.TransformFunc
+}
+
+// Kinds are how all kinds are read.
+func Kinds() Set[Kind] {
+	owned := cache.Indexers{byOwner: indexByOwner}
+	kinds := Set[Kind]{
+		InferenceServices: Kind{isvc.Resource, "InferenceService", "", cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc}, isvc.Transform},
+		Services:          Kind{services, "Service", backend.LabelService, owned, transform(trimService)},
+		Namespaces:        Kind{namespaces, "Namespace", "", cache.Indexers{}, transform(trimMetadata)},
+		IngressClasses:    Kind{ingressClasses, "IngressClass", "", cache.Indexers{}, transform(func(*networkingv1.IngressClass) {})},
+		Gateways:          Kind{gateways, "Gateway", "", cache.Indexers{}, transform(func(g *gatewayv1.Gateway) { g.ManagedFields, g.Annotations = nil, nil })},
+		GatewayClasses:    Kind{gatewayClasses, "GatewayClass", "", cache.Indexers{}, transform(func(c *gatewayv1.GatewayClass) { c.ManagedFields, c.Annotations = nil, nil })},
+		Knative:           Kind{knativeServices, "Service", "", owned, transform(trimMetadata)},
+		Pools:             Kind{render.InferencePools, "InferencePool", "", cache.Indexers{}, transform(trimMetadata)},
+		Ours:              map[schema.GroupVersionResource]Kind{},
+	}
+	for _, resource := range Written {
+		kinds.Ours[resource] = Kind{resource, render.Kinds[resource], render.LabelManagedBy + "=" + render.Manager, owned, keepManager}
+	}
+	return kinds
+}
+
+// each makes a set of another.
+func each[A, B any](of Set[A], f func(A) B) Set[B] {
+	made := Set[B]{
+		InferenceServices: f(of.InferenceServices), Services: f(of.Services), Namespaces: f(of.Namespaces), IngressClasses: f(of.IngressClasses),
+		Gateways: f(of.Gateways), GatewayClasses: f(of.GatewayClasses), Knative: f(of.Knative), Pools: f(of.Pools),
+		Ours: map[schema.GroupVersionResource]B{},
+	}
+	for resource, a := range of.Ours {
+		made.Ours[resource] = f(a)
+	}
+	return made
+}
+
+// Reader is what was read of a kind.
+type Reader interface {
+	Get(name cache.ObjectName) (any, bool)
+	List() []any
+	ByIndex(index, value string) []any
+	Listed() bool // the kind is served, and all its objects are known
+}
+
+// Caches are what was read of all kinds.
+type Caches = Set[Reader]
+
+// Informers watch all kinds.
+type Informers struct {
+	Set[*kube.OptionalInformer]
+
+	names map[*kube.OptionalInformer]string
 }
 
 // Params is what New needs.
@@ -67,81 +139,57 @@ type Params struct {
 
 // New returns informers that do nothing until Run.
 func New(p Params) *Informers {
-	owned := cache.Indexers{byOwner: indexByOwner}
-	i := &Informers{
-		InferenceServices: p.informer(isvc.Resource, "", cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc}, isvc.Transform),
-		Services:          p.informer(services, backend.LabelService, owned, transform(trimService)),
-		Namespaces:        p.informer(namespaces, "", cache.Indexers{}, transform(trimMetadata)),
-		IngressClasses:    p.informer(ingressClasses, "", cache.Indexers{}, transform(func(*networkingv1.IngressClass) {})),
-		Gateways:          p.informer(gateways, "", cache.Indexers{}, transform(func(g *gatewayv1.Gateway) { g.ManagedFields, g.Annotations = nil, nil })),
-		GatewayClasses:    p.informer(gatewayClasses, "", cache.Indexers{}, transform(func(c *gatewayv1.GatewayClass) { c.ManagedFields, c.Annotations = nil, nil })),
-		Knative:           p.informer(knativeServices, "", owned, transform(trimMetadata)),
-		Pools:             p.informer(render.InferencePools, "", cache.Indexers{}, transform(trimMetadata)),
-		Ours:              map[schema.GroupVersionResource]*kube.OptionalInformer{},
-	}
-	for _, resource := range Written {
-		i.Ours[resource] = p.informer(resource, render.LabelManagedBy+"="+render.Manager, owned, keepManager)
-	}
+	i := &Informers{names: map[*kube.OptionalInformer]string{}}
+	i.Set = each(Kinds(), func(k Kind) *kube.OptionalInformer {
+		informer := p.informer(k)
+		i.names[informer] = strings.TrimSpace(k.Resource.GroupResource().String() + " " + k.Selector)
+		return informer
+	})
 	return i
 }
 
-func (p *Params) informer(resource schema.GroupVersionResource, selector string, indexers cache.Indexers, transform cache.TransformFunc) *kube.OptionalInformer {
+// Caches returns what the informers read.
+func (i *Informers) Caches() Caches {
+	return each(i.Set, func(o *kube.OptionalInformer) Reader { return o })
+}
+
+func (p *Params) informer(k Kind) *kube.OptionalInformer {
 	return kube.NewOptionalInformer(kube.OptionalInformerParams{
-		Log: p.Log, Discovery: p.Discovery, Resource: resource,
+		Log: p.Log, Discovery: p.Discovery, Resource: k.Resource,
 		New: func() cache.SharedIndexInformer {
-			informer := dynamicinformer.NewFilteredDynamicInformer(p.Client, resource, metav1.NamespaceAll, 0, indexers, func(o *metav1.ListOptions) {
-				o.LabelSelector = selector
+			informer := dynamicinformer.NewFilteredDynamicInformer(p.Client, k.Resource, metav1.NamespaceAll, 0, maps.Clone(k.indexers), func(o *metav1.ListOptions) {
+				o.LabelSelector = k.Selector
 			}).Informer()
-			if err := informer.SetTransform(transform); err != nil {
-				panic(fmt.Sprintf("informer of %s: %v", resource, err)) // not reached: it has not begun
+			if err := informer.SetTransform(k.transform); err != nil {
+				panic(fmt.Sprintf("informer of %s: %v", k.Resource, err)) // not reached: it has not begun
 			}
 			return informer
 		},
 	})
 }
 
-// all are the informers, by what they are called in messages.
-func (i *Informers) all() map[string]*kube.OptionalInformer {
-	all := map[string]*kube.OptionalInformer{
-		isvc.Resource.String(): i.InferenceServices, services.String(): i.Services, namespaces.String(): i.Namespaces, ingressClasses.String(): i.IngressClasses,
-		gateways.String(): i.Gateways, gatewayClasses.String(): i.GatewayClasses, knativeServices.String(): i.Knative, render.InferencePools.String(): i.Pools,
-	}
-	for resource, informer := range i.Ours {
-		all["our "+resource.String()] = informer
-	}
-	return all
-}
-
 // Run watches until ctx ends.
 func (i *Informers) Run(ctx context.Context) {
-	done := make(chan struct{})
-	all := i.all()
-	for _, informer := range all {
-		go func() {
-			informer.Run(ctx)
-			done <- struct{}{}
-		}()
+	var all sync.WaitGroup
+	for _, informer := range i.all() {
+		all.Go(func() { informer.Run(ctx) })
 	}
-	for range all {
-		<-done
-	}
+	all.Wait()
 }
 
 // Unsynced returns what has yet to be listed, nothing once all is.
 func (i *Informers) Unsynced() []string {
 	var names []string
-	for name, informer := range i.all() {
+	for _, informer := range i.all() {
 		if !informer.HasSynced() {
-			names = append(names, name)
+			names = append(names, i.names[informer])
 		}
 	}
 	return names
 }
 
-// OwnedBy returns the objects of an informer that an InferenceService controls.
-func OwnedBy(informer *kube.OptionalInformer, service cache.ObjectName) []any {
-	return informer.ByIndex(byOwner, service.String())
-}
+// OwnedBy returns the objects that an InferenceService controls.
+func OwnedBy(r Reader, service cache.ObjectName) []any { return r.ByIndex(byOwner, service.String()) }
 
 // InNamespace returns the InferenceServices of a namespace.
 func (i *Informers) InNamespace(namespace string) []any {

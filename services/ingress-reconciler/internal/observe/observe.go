@@ -26,10 +26,10 @@ import (
 )
 
 // Observer reads caches.
-type Observer struct{ informers *informers.Informers }
+type Observer struct{ informers.Caches }
 
 // New returns an Observer of these caches.
-func New(i *informers.Informers) *Observer { return &Observer{informers: i} }
+func New(c informers.Caches) *Observer { return &Observer{Caches: c} }
 
 // Observation is what is known of one service.
 type Observation struct {
@@ -59,7 +59,7 @@ func (l *Live) Superseded() time.Time {
 
 // Service returns an InferenceService as it was last seen, nil if it is gone.
 func (o *Observer) Service(name cache.ObjectName) *isvc.Object {
-	obj, found := o.informers.InferenceServices.Get(name)
+	obj, found := o.InferenceServices.Get(name)
 	if !found {
 		return nil
 	}
@@ -67,10 +67,10 @@ func (o *Observer) Service(name cache.ObjectName) *isvc.Object {
 	return s
 }
 
-// Services returns the names of all InferenceServices.
-func (o *Observer) Services() []cache.ObjectName {
+// Names returns the names of all InferenceServices.
+func (o *Observer) Names() []cache.ObjectName {
 	var names []cache.ObjectName
-	for _, obj := range o.informers.InferenceServices.List() {
+	for _, obj := range o.InferenceServices.List() {
 		if s, ok := obj.(*isvc.Object); ok {
 			names = append(names, cache.MetaObjectToName(s))
 		}
@@ -85,10 +85,10 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 	in := &out.Input
 	in.Service = s
 	in.Settings, in.SettingsErr = config.Resolve(s)
-	in.Services = list[*corev1.Service](informers.OwnedBy(o.informers.Services, name))
+	in.Services = list[*corev1.Service](informers.OwnedBy(o.Services, name))
 	o.strangers(in)
 	in.Knative = map[isvc.Role]bool{}
-	for _, k := range list[*metav1.PartialObjectMetadata](informers.OwnedBy(o.informers.Knative, name)) {
+	for _, k := range list[*metav1.PartialObjectMetadata](informers.OwnedBy(o.Knative, name)) {
 		for _, r := range isvc.Roles {
 			in.Knative[r] = in.Knative[r] || k.Name == backend.Name(s.Name, r) || k.Labels[backend.LabelComponent] == string(r)
 		}
@@ -96,10 +96,10 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 	in.Live = slots(out.Live)
 	in.Unserved = map[settings.Strategy]bool{}
 	for strategy, resource := range render.Routes {
-		in.Unserved[strategy] = !o.informers.Ours[resource].Listed()
+		in.Unserved[strategy] = !o.Ours[resource].Listed()
 	}
 	in.Labels = o.labels(s.Namespace)
-	in.Classes = list[*networkingv1.IngressClass](o.informers.IngressClasses.List())
+	in.Classes = list[*networkingv1.IngressClass](o.IngressClasses.List())
 	o.gateways(&out)
 	o.pools(&out)
 	out.Uses = append(out.Uses, uses.Object{Kind: uses.IngressClass})
@@ -121,7 +121,7 @@ func list[T any](objects []any) []T {
 func (o *Observer) strangers(in *plan.Input) {
 	for _, r := range isvc.Roles {
 		name := cache.ObjectName{Namespace: in.Service.Namespace, Name: backend.Name(in.Service.Name, r)}
-		obj, found := o.informers.Services.Get(name)
+		obj, found := o.Services.Get(name)
 		service, ok := obj.(*corev1.Service)
 		if found && ok && !slices.Contains(in.Services, service) {
 			in.Services = append(in.Services, service)
@@ -133,7 +133,7 @@ func (o *Observer) strangers(in *plan.Input) {
 func (o *Observer) live(name cache.ObjectName) []Live {
 	var all []Live
 	for _, resource := range informers.Written {
-		for _, u := range list[*unstructured.Unstructured](informers.OwnedBy(o.informers.Ours[resource], name)) {
+		for _, u := range list[*unstructured.Unstructured](informers.OwnedBy(o.Ours[resource], name)) {
 			if u.GetDeletionTimestamp() == nil {
 				all = append(all, Live{Resource: resource, Object: u, Slot: plan.Slot(u.GetLabels()[render.LabelSlot])})
 			}
@@ -156,7 +156,7 @@ func slots(live []Live) map[plan.Slot][]isvc.Role {
 
 // labels returns those of a namespace, nil if they are not known.
 func (o *Observer) labels(namespace string) map[string]string {
-	obj, found := o.informers.Namespaces.Get(cache.ObjectName{Name: namespace})
+	obj, found := o.Namespaces.Get(cache.ObjectName{Name: namespace})
 	if n, ok := obj.(*metav1.PartialObjectMetadata); found && ok {
 		if n.Labels == nil {
 			return map[string]string{}
@@ -179,14 +179,14 @@ func (o *Observer) gateways(out *Observation) {
 
 func (o *Observer) gateway(name cache.ObjectName) gateway.Gateway {
 	var g gateway.Gateway
-	obj, found := o.informers.Gateways.Get(name)
+	obj, found := o.Gateways.Get(name)
 	if !found {
 		return g
 	}
 	if g.Gateway, _ = obj.(*gatewayv1.Gateway); g.Gateway == nil {
 		return g
 	}
-	class, _ := o.informers.GatewayClasses.Get(cache.ObjectName{Name: string(g.Gateway.Spec.GatewayClassName)})
+	class, _ := o.GatewayClasses.Get(cache.ObjectName{Name: string(g.Gateway.Spec.GatewayClassName)})
 	g.Class, _ = class.(*gatewayv1.GatewayClass)
 	return g
 }
@@ -194,13 +194,13 @@ func (o *Observer) gateway(name cache.ObjectName) gateway.Gateway {
 // pools adds the InferencePool that the settings name.
 func (o *Observer) pools(out *Observation) {
 	in := &out.Input
-	if in.Settings.Pool == nil || !o.informers.Pools.Listed() {
+	if in.Settings.Pool == nil || !o.Pools.Listed() {
 		return
 	}
 	in.Pools = map[string]bool{}
 	if name := in.Settings.Pool.Name; name != "" {
 		pool := cache.ObjectName{Namespace: in.Service.Namespace, Name: name}
-		_, in.Pools[name] = o.informers.Pools.Get(pool)
+		_, in.Pools[name] = o.Pools.Get(pool)
 		out.Uses = append(out.Uses, uses.Object{Kind: uses.InferencePool, Name: pool})
 	}
 }

@@ -55,6 +55,12 @@ var (
 	}
 )
 
+// Kinds are the names of what is made.
+var Kinds = map[schema.GroupVersionResource]string{
+	HTTPRoutes: "HTTPRoute", Ingresses: "Ingress", VirtualServices: "VirtualService", Middlewares: "Middleware", InferencePools: "InferencePool",
+	Services: "Service",
+}
+
 // Object is an object that is wanted.
 type Object struct {
 	Resource schema.GroupVersionResource
