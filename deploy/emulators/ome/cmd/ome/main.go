@@ -1,0 +1,134 @@
+// Ome is a stand-in for OME's controller; package ome has what it does. It can install the CRD and OME's ConfigMap itself.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+
+	"fairlead.dev/deploy/emulators/ome"
+	"fairlead.dev/pkg/httpserver"
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/version"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "ome:", err)
+		os.Exit(1)
+	}
+}
+
+// settings is everything that can be set.
+type settings struct {
+	ome     ome.Options
+	kube    kube.Options
+	http    httpserver.Options
+	logging logging.Options
+
+	printManifests bool
+}
+
+func defaults() settings {
+	return settings{ome: ome.DefaultOptions(), kube: kube.DefaultOptions(), http: httpserver.DefaultOptions(), logging: logging.DefaultOptions()}
+}
+
+func (s *settings) addFlags(fs *pflag.FlagSet) {
+	s.ome.AddFlags(fs)
+	s.kube.AddFlags(fs)
+	s.http.AddFlags(fs)
+	s.logging.AddFlags(fs)
+	fs.BoolVar(&s.printManifests, "print-manifests", false, "Print the CRD and OME's ConfigMap, for kubectl apply, and exit.")
+}
+
+func (s *settings) validate() error {
+	return errors.Join(s.ome.Validate(), s.kube.Validate(), s.http.Validate(), s.logging.Validate())
+}
+
+func run(args []string) error {
+	s := defaults()
+	fs := pflag.NewFlagSet("ome", pflag.ContinueOnError)
+	s.addFlags(fs)
+	showVersion := fs.Bool("version", false, "Print the version and exit.")
+	switch err := fs.Parse(args); {
+	case errors.Is(err, pflag.ErrHelp):
+		return nil
+	case err != nil:
+		return fmt.Errorf("parse flags: %w", err)
+	case fs.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	case *showVersion:
+		fmt.Println(version.String())
+		return nil
+	case s.printManifests:
+		fmt.Printf("%s---\n%s", ome.CRD(), ome.Config())
+		return nil
+	}
+	if err := s.validate(); err != nil {
+		return err
+	}
+	log, err := logging.New(s.logging, os.Stderr)
+	if err != nil {
+		return err
+	}
+	logging.BridgeKlog(log)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	return serve(ctx, s, log)
+}
+
+// serve runs the emulator, and beside it health and metrics, which end last.
+func serve(ctx context.Context, s settings, log *zap.Logger) error {
+	config, err := s.kube.RESTConfig("ome-emulator/" + version.String())
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	emulator, err := ome.New(ome.Params{Options: s.ome, Config: config, Log: log, Registry: registry})
+	if err != nil {
+		return err
+	}
+	server := httpserver.New(httpserver.Params{Options: s.http, Log: log, Gatherer: registry, Ready: []httpserver.Check{{
+		Name: "caches", Probe: func(context.Context) error {
+			if !emulator.Synced() {
+				return errors.New("not all has been seen yet")
+			}
+			return nil
+		},
+	}}})
+	if err := server.Listen(); err != nil {
+		return err
+	}
+	log.Info("Started stand-in for OME", zap.String("release", string(s.ome.Release)), zap.String(logging.KeyVersion, version.String()))
+	return runBoth(ctx, emulator, server)
+}
+
+// runner runs until its context ends.
+type runner interface {
+	Run(ctx context.Context) error
+}
+
+// runBoth runs work until ctx ends, and server until work has ended. One that fails ends the other.
+func runBoth(ctx context.Context, work, server runner) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	served := make(chan error, 1)
+	go func() {
+		defer cancel()
+		served <- server.Run(serving)
+	}()
+	err := work.Run(ctx)
+	stopServing()
+	return errors.Join(err, <-served)
+}

@@ -1,0 +1,117 @@
+package ome
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Condition types.
+const (
+	conditionReady   = "Ready"
+	conditionIngress = "IngressReady"
+)
+
+// Reasons and messages that users and dashboards see.
+const (
+	reasonInitializing = "Initializing"
+	reasonUnavailable  = "MinimumReplicasUnavailable"
+	reasonDisabled     = "IngressDisabled"
+	reasonNotReady     = "ComponentNotReady"
+	reasonVirtual      = "VirtualDeployment"
+
+	messageUnavailable = "Deployment does not have minimum availability."
+	messageDisabled    = "Ingress creation is disabled, using external service for access"
+	messageNotReady    = "Target service not ready for ingress creation"
+	messageVirtual     = "InferenceService is in VirtualDeployment mode"
+)
+
+// readyCondition is the type of a component's condition.
+func readyCondition(r Role) string {
+	return map[Role]string{Engine: "EngineReady", Decoder: "DecoderReady", Router: "RouterReady"}[r]
+}
+
+// required are the conditions that make Ready. A router or decoder that is down does not make the service unready.
+var required = []string{readyCondition(Engine), conditionIngress}
+
+// set puts a condition in its place, and what follows from it into Ready. The time of one that says the same stays, and the
+// list is ordered by type once one changes: so do the conditions of others, which are kept.
+func (s *status) set(c condition, now metav1.Time) {
+	s.put(c, now)
+	if !slices.Contains(required, c.Type) {
+		return
+	}
+	happy := condition{Type: conditionReady, Status: corev1.ConditionTrue}
+	if unhappy := s.unhappy(); unhappy != nil {
+		happy.Status, happy.Reason, happy.Message = unhappy.Status, unhappy.Reason, unhappy.Message
+	}
+	s.put(happy, now)
+}
+
+func (s *status) put(c condition, now metav1.Time) {
+	if c.Type != conditionReady && !slices.Contains(required, c.Type) {
+		c.Severity = "Info"
+	}
+	i := slices.IndexFunc(s.Conditions, func(o condition) bool { return o.Type == c.Type })
+	if i >= 0 {
+		c.LastTransitionTime = s.Conditions[i].LastTransitionTime
+		if c == s.Conditions[i] {
+			return
+		}
+		s.Conditions = slices.Delete(s.Conditions, i, i+1)
+	}
+	c.LastTransitionTime = now
+	s.Conditions = append(s.Conditions, c)
+	slices.SortStableFunc(s.Conditions, func(a, b condition) int { return cmp.Compare(a.Type, b.Type) })
+}
+
+// unhappy returns what Ready has to say if not all is well: the newest condition that is False, then the newest Unknown.
+func (s *status) unhappy() *condition {
+	var found []condition
+	for _, c := range s.Conditions {
+		if slices.Contains(required, c.Type) {
+			found = append(found, c)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b condition) int { return b.LastTransitionTime.Compare(a.LastTransitionTime.Time) })
+	for _, bad := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {
+		if i := slices.IndexFunc(found, func(c condition) bool { return c.Status == bad }); i >= 0 {
+			return &found[i]
+		}
+	}
+	if len(found) < len(required) {
+		return &condition{Status: corev1.ConditionUnknown}
+	}
+	return nil
+}
+
+// find returns a condition, nil if there is none.
+func (s *status) find(kind string) *condition {
+	if i := slices.IndexFunc(s.Conditions, func(c condition) bool { return c.Type == kind }); i >= 0 {
+		return &s.Conditions[i]
+	}
+	return nil
+}
+
+// isTrue reports whether there is a condition and it is true.
+func (s *status) isTrue(kind string) bool {
+	c := s.find(kind)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// sameStatus reports whether a write would change anything but times.
+func sameStatus(a, b *status) bool {
+	return apiequality.Semantic.DeepEqual(a.timeless(), b.timeless())
+}
+
+func (s *status) timeless() status {
+	t := *s
+	t.Conditions = slices.Clone(s.Conditions)
+	for i := range t.Conditions {
+		t.Conditions[i].LastTransitionTime = metav1.Time{}
+	}
+	return t
+}

@@ -1,0 +1,93 @@
+package ome
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Release is a release of OME.
+type Release string
+
+// The releases that can be played.
+const (
+	Release12 Release = "1.2"
+	Release13 Release = "1.3"
+)
+
+// Role is what a component does.
+type Role string
+
+// The roles.
+const (
+	Engine  Role = "engine"
+	Decoder Role = "decoder"
+	Router  Role = "router"
+)
+
+// roles are all of them, in the order in which OME makes them.
+var roles = []Role{Engine, Decoder, Router}
+
+// Options says which OME is played.
+type Options struct {
+	Release       Release
+	Namespace     string        // of OME's ConfigMap
+	ClusterDomain string        // of Services
+	ConfigTTL     time.Duration // how long release 1.3 goes by what it has read of the ConfigMap
+	Runtime       []Role        // components that the runtime brings to every service in release 1.3
+
+	// PodImage is what the containers of components run that name no image. With it components have Deployments, which say
+	// whether they are ready; without it there are no Deployments, and AnnotationReady says it.
+	PodImage string
+}
+
+// DefaultOptions returns OME 1.2 as it is shipped, without pods.
+func DefaultOptions() Options {
+	return Options{Release: Release12, Namespace: "ome", ClusterDomain: "cluster.local", ConfigTTL: 30 * time.Second}
+}
+
+// AddFlags binds the options to flags.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar((*string)(&o.Release), "release", string(o.Release), "Release of OME to play: 1.2 or 1.3.")
+	fs.StringVar(&o.Namespace, "config-namespace", o.Namespace, "Namespace of the ConfigMap "+ConfigName+".")
+	fs.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain, "Domain of Services.")
+	fs.DurationVar(&o.ConfigTTL, "config-ttl", o.ConfigTTL, "How long release 1.3 goes by what it has read of the ConfigMap.")
+	fs.StringVar(&o.PodImage, "pod-image", o.PodImage, "Image of containers that name none; empty makes no Deployments.")
+	fs.Var((*roleList)(&o.Runtime), "runtime-components", "Components that the runtime brings to every service in release 1.3, comma-separated.")
+}
+
+// Validate says what is wrong, all at once.
+func (o *Options) Validate() error {
+	var errs []error
+	if o.Release != Release12 && o.Release != Release13 {
+		errs = append(errs, fmt.Errorf("--release must be %s or %s, got %q", Release12, Release13, o.Release))
+	}
+	if o.Namespace == "" || o.ClusterDomain == "" {
+		errs = append(errs, errors.New("--config-namespace and --cluster-domain must not be empty"))
+	}
+	if o.ConfigTTL < 0 {
+		errs = append(errs, fmt.Errorf("--config-ttl %s is negative", o.ConfigTTL))
+	}
+	if len(o.Runtime) > 0 && o.Release == Release12 {
+		errs = append(errs, fmt.Errorf("--runtime-components needs --release %s", Release13))
+	}
+	return errors.Join(errs...)
+}
+
+// roleList is a list of roles that can be a flag.
+type roleList []Role
+
+// Set implements pflag.Value.
+func (l *roleList) Set(s string) error {
+	parsed, err := parseRoles(s)
+	*l = parsed
+	return err
+}
+
+// String implements pflag.Value.
+func (l *roleList) String() string { return joinRoles(*l) }
+
+// Type implements pflag.Value.
+func (*roleList) Type() string { return "roles" }

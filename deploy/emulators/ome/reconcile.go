@@ -1,0 +1,293 @@
+package ome
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.uber.org/zap"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/controller"
+	"fairlead.dev/pkg/logging"
+)
+
+var (
+	errRay     = errors.New("unsupported deployment mode " + string(modeRay))
+	errNoRoute = errors.New(`no kind is registered for the type v1.HTTPRoute in scheme`)
+	errRoutes  = errors.New("HTTPRoutes of OME 1.3 are not emulated")
+)
+
+// cluster is what the reconciler reads from caches.
+type cluster interface {
+	// service returns an InferenceService, which must not be changed, nil if there is none.
+	service(name cache.ObjectName) *unstructured.Unstructured
+	// labelled returns what carries the label of a service, by kind.
+	labelled(name cache.ObjectName) map[kind][]metav1.Object
+}
+
+// reconciler does for one service what OME does, in its order:
+//
+//	finalizer       added first; removed at once when the service goes
+//	components      Service, Deployment and condition of each
+//	ingress         the Ingress, if that is OME's to make
+//	Service <name>  the only way in, if it is not; deleted otherwise, whoever made it
+//	clean-up        what is labelled and owned, of components that are no more
+//	status          once, at the end; an error before that writes none
+type reconciler struct {
+	options Options
+	cluster cluster
+	store   *store
+	config  *configReader
+	clock   clock.PassiveClock
+}
+
+// Reconcile implements controller.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
+	live := r.cluster.service(name)
+	if live == nil {
+		return nil
+	}
+	live, err := r.finalizer(ctx, live)
+	if err != nil || live.GetDeletionTimestamp() != nil {
+		return err
+	}
+	service, err := decode(live, r.options.Release)
+	if err != nil {
+		return controller.Terminal("Undecodable", err)
+	}
+	before := service.Status
+	service.Status.Conditions = slices.Clone(before.Conditions)
+	service.Status.Components = maps.Clone(before.Components)
+	if mode(service.Annotations[annotationMode]) == modeVirtual {
+		r.virtual(service)
+	} else if err := r.reconcile(ctx, service); err != nil {
+		return err
+	}
+	if sameStatus(&before, &service.Status) {
+		return nil
+	}
+	logging.FromContext(ctx).Info("Updated status")
+	return r.store.updateStatus(ctx, service)
+}
+
+// finalizer adds it to a service that stays, and removes it from one that goes.
+func (r *reconciler) finalizer(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	has, wanted := slices.Contains(live.GetFinalizers(), Finalizer), live.GetDeletionTimestamp() == nil
+	if has == wanted {
+		return live, nil
+	}
+	next := live.DeepCopy()
+	if wanted {
+		next.SetFinalizers(append(next.GetFinalizers(), Finalizer))
+	} else {
+		next.SetFinalizers(slices.DeleteFunc(next.GetFinalizers(), func(f string) bool { return f == Finalizer }))
+	}
+	return r.store.updateRaw(ctx, inferenceServices, next)
+}
+
+// virtual is the status of a service whose model is served elsewhere. Conditions of others are lost.
+func (r *reconciler) virtual(s *inferenceService) {
+	url := "http://" + r.inCluster(s, s.Name)
+	s.Status.URL, s.Status.Address = url, &address{URL: url}
+	s.Status.Components = map[Role]componentStatus{"predictor": {URL: url}}
+	s.Status.Conditions = []condition{{
+		Type: conditionReady, Status: corev1.ConditionTrue, LastTransitionTime: r.now(), Reason: reasonVirtual, Message: messageVirtual,
+	}}
+}
+
+// reconcile makes everything but the status, which it computes.
+func (r *reconciler) reconcile(ctx context.Context, s *inferenceService) error {
+	config, err := r.config.get(ctx)
+	if err != nil {
+		return err
+	}
+	config = config.of(s)
+	list, err := components(s, &r.options)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if err := r.component(ctx, s, &list[i], config); err != nil {
+			return err
+		}
+	}
+	if err := r.exposure(ctx, s, list, config); err != nil {
+		return err
+	}
+	r.cleanUp(ctx, s, list, config)
+	return nil
+}
+
+// component makes the Service and the Deployment of a component, and reports it.
+func (r *reconciler) component(ctx context.Context, s *inferenceService, c *component, config configuration) error {
+	host, err := config.host(s, c.name)
+	if err != nil {
+		return err
+	}
+	if err := r.applyService(ctx, buildService(s, c)); err != nil {
+		return err
+	}
+	if err := r.revisions(ctx, s, c); err != nil {
+		return err
+	}
+	ready, err := r.readiness(ctx, s, c)
+	if err != nil {
+		return err
+	}
+	if s.Status.Components == nil {
+		s.Status.Components = map[Role]componentStatus{}
+	}
+	reported := s.Status.Components[c.role]
+	if ready.Status == corev1.ConditionTrue {
+		reported.URL = "http://" + host
+	}
+	s.Status.Components[c.role] = reported
+	s.Status.set(ready, r.now())
+	return nil
+}
+
+// applyService creates a Service, or takes over the one of that name if its ports or its selector are others. What else may
+// differ stays as it is, its labels and annotations among it.
+func (r *reconciler) applyService(ctx context.Context, wanted *corev1.Service) error {
+	live := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: wanted.Namespace, Name: wanted.Name}}
+	found, err := r.store.get(ctx, services, live)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return r.store.create(ctx, services, wanted)
+	case sameService(live, wanted):
+		return nil
+	}
+	return r.store.update(ctx, services, wanted)
+}
+
+// sameService compares as OME does: a port that the cluster has given to nodes is a difference, with every reconcile.
+func sameService(live, wanted *corev1.Service) bool {
+	return apiequality.Semantic.DeepEqual(live.Spec.Ports, wanted.Spec.Ports) && maps.Equal(live.Spec.Selector, wanted.Spec.Selector)
+}
+
+// revisions makes the further Services of a component in mode OMENative, and deletes those of revisions that are no more.
+func (r *reconciler) revisions(ctx context.Context, s *inferenceService, c *component) error {
+	var wanted []*corev1.Service
+	if c.mode == modeNative {
+		wanted = buildRevisions(s, c)
+	}
+	for _, w := range wanted {
+		if err := r.applyService(ctx, w); err != nil {
+			return err
+		}
+	}
+	for _, o := range r.cluster.labelled(nameOf(s))[services] {
+		if o.GetLabels()[labelRevision] == "" || o.GetLabels()[LabelComponent] != string(c.role) || !owned(o, s) ||
+			slices.ContainsFunc(wanted, func(w *corev1.Service) bool { return w.Name == o.GetName() }) {
+			continue
+		}
+		if err := r.store.delete(ctx, services, o.GetNamespace(), o.GetName()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readiness returns the condition of a component: what its Deployment says, or where there are none what an annotation says.
+// One that is not available is initializing until it was available for the first time.
+func (r *reconciler) readiness(ctx context.Context, s *inferenceService, c *component) (condition, error) {
+	ready := condition{Type: readyCondition(c.role), Status: corev1.ConditionFalse, Reason: reasonInitializing}
+	if r.options.PodImage != "" {
+		deployment, err := r.applyDeployment(ctx, buildDeployment(s, c, r.options.PodImage))
+		if err != nil {
+			return ready, err
+		}
+		// Not the service's own generation: so it is in OME, which takes over the last component's.
+		s.Status.ObservedGeneration = deployment.Status.ObservedGeneration
+		for _, d := range deployment.Status.Conditions {
+			if d.Type == appsv1.DeploymentAvailable {
+				ready.Status, ready.Reason, ready.Message = d.Status, d.Reason, d.Message
+			}
+		}
+	} else {
+		s.Status.ObservedGeneration = 1 // of a Deployment that was never changed
+		if listed, said := s.listed(AnnotationReady, c.role); listed || !said {
+			ready.Status = corev1.ConditionTrue
+		} else if was := s.Status.find(ready.Type); was != nil && was.Reason != reasonInitializing {
+			ready.Reason, ready.Message = reasonUnavailable, messageUnavailable
+		}
+	}
+	if ready.Status == corev1.ConditionTrue {
+		ready.Reason, ready.Message = "", ""
+	}
+	return ready, nil
+}
+
+// applyDeployment returns the Deployment as it is.
+func (r *reconciler) applyDeployment(ctx context.Context, wanted *appsv1.Deployment) (*appsv1.Deployment, error) {
+	live := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: wanted.Namespace, Name: wanted.Name}}
+	found, err := r.store.get(ctx, deployments, live)
+	switch {
+	case err != nil:
+		return nil, err
+	case !found:
+		return live, r.store.create(ctx, deployments, wanted)
+	case live.Annotations[annotationHash] == wanted.Annotations[annotationHash]:
+		return live, nil
+	}
+	wanted.ResourceVersion = live.ResourceVersion
+	return live, r.store.update(ctx, deployments, wanted)
+}
+
+// cleanUp deletes what is labelled as the service's, has it as an owner, and is of a component that is no more; objects that
+// others made are no exception. What cannot be deleted is left for the next time.
+func (r *reconciler) cleanUp(ctx context.Context, s *inferenceService, list []component, config configuration) {
+	active := map[string]bool{"": true, componentExternal: config.DisableIngressCreation}
+	for i := range list {
+		active[string(list[i].role)] = true
+	}
+	for k, objects := range r.cluster.labelled(nameOf(s)) {
+		for _, o := range objects {
+			of := o.GetLabels()[LabelComponent]
+			if !owned(o, s) || active[of] && (of != componentExternal || k == services) {
+				continue
+			}
+			log := logging.FromContext(ctx).With(zap.String(logging.KeyKind, k.name), zap.String("object", o.GetName()))
+			if err := r.store.delete(ctx, k, o.GetNamespace(), o.GetName()); err != nil {
+				log.Warn("Could not clean up", zap.Error(err))
+				continue
+			}
+			log.Info("Cleaned up")
+		}
+	}
+	for role := range s.Status.Components {
+		if !active[string(role)] {
+			delete(s.Status.Components, role) // and its condition stays
+		}
+	}
+}
+
+// owned reports whether the service is among an object's owners. It need not be its controller.
+func owned(o metav1.Object, s *inferenceService) bool {
+	return slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+		return ref.APIVersion == APIVersion && ref.Kind == Kind && ref.Name == s.Name && ref.UID == s.UID
+	})
+}
+
+// inCluster is the host name of a Service.
+func (r *reconciler) inCluster(s *inferenceService, name string) string {
+	return fmt.Sprintf("%s.%s.svc.%s", name, s.Namespace, r.options.ClusterDomain)
+}
+
+// now is in whole seconds, as that is what is written.
+func (r *reconciler) now() metav1.Time { return metav1.NewTime(r.clock.Now()).Rfc3339Copy() }
+
+func nameOf(s *inferenceService) cache.ObjectName {
+	return cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
+}
