@@ -8,6 +8,7 @@ require (
 	github.com/spf13/pflag v1.0.10
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/dig v1.19.0
+	go.uber.org/goleak v1.3.0
 	go.uber.org/zap v1.28.0
 	golang.org/x/sync v0.24.0
 	google.golang.org/protobuf v1.36.12
@@ -61,6 +62,7 @@ require (
 )
 
 require (
+	fairlead.dev/deploy/emulators v0.0.0-00010101000000-000000000000
 	fairlead.dev/pkg v0.0.0-00010101000000-000000000000
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
@@ -80,4 +82,7 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 )
 
-replace fairlead.dev/pkg => ../../pkg
+replace (
+	fairlead.dev/deploy/emulators => ../../deploy/emulators
+	fairlead.dev/pkg => ../../pkg
+)

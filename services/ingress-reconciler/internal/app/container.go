@@ -67,14 +67,16 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		func(r *prometheus.Registry) *controller.Metrics { return controller.NewMetrics(r) },
 
 		// The API server.
-		func(c *config.Config) (*rest.Config, error) { return c.Kube.RESTConfig("fairlead-" + name + "/" + version.String()) },
+		func(c *config.Config) (*rest.Config, error) {
+			return c.Kube.RESTConfig("fairlead-" + name + "/" + version.String())
+		},
 		func(c *rest.Config) (kubernetes.Interface, error) { return kubernetes.NewForConfig(c) },
 		func(c *rest.Config) (dynamic.Interface, error) { return dynamic.NewForConfig(c) },
 		func(c kubernetes.Interface) *events.Recorder { return events.New(c, name) },
 
 		// What is watched.
-		func(log *zap.Logger, c kubernetes.Interface, d dynamic.Interface) *informers.Informers {
-			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery()})
+		func(cfg *config.Config, log *zap.Logger, c kubernetes.Interface, d dynamic.Interface) *informers.Informers {
+			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Sources.Discovery})
 		},
 		newConfiguration,
 

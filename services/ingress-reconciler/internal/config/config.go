@@ -33,6 +33,7 @@ type Config struct {
 type Sources struct {
 	Ours, OME     Name
 	ClusterDomain string
+	Discovery     time.Duration
 }
 
 // Default returns what holds where no flag is given.
@@ -40,7 +41,7 @@ func Default() *Config {
 	return &Config{
 		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
 		Work:    controller.DefaultOptions(),
-		Sources: Sources{OME: Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local"},
+		Sources: Sources{OME: Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local", Discovery: 30 * time.Second},
 	}
 }
 
@@ -51,6 +52,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Logging.AddFlags(fs)
 	c.Leader.AddFlags(fs)
 	c.Sources.AddFlags(fs)
+	fs.DurationVar(&c.Sources.Discovery, "discovery-interval", c.Sources.Discovery,
+		"Time between two looks at which kinds the API server has: CRDs may come and go.")
 	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers, "InferenceServices that are reconciled at a time.")
 	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry, "The longest time between two attempts at one that fails.")
 }
@@ -67,6 +70,9 @@ func (c *Config) Validate() error {
 	errs := []error{c.Kube.Validate(), c.HTTP.Validate(), c.Logging.Validate(), c.Leader.Validate(), c.Sources.Validate()}
 	if c.Work.Workers < 1 {
 		errs = append(errs, fmt.Errorf("--workers %d is less than one", c.Work.Workers))
+	}
+	if c.Sources.Discovery < 100*time.Millisecond {
+		errs = append(errs, fmt.Errorf("--discovery-interval %s is shorter than 100ms", c.Sources.Discovery))
 	}
 	if c.Work.LastRetry < time.Second {
 		errs = append(errs, fmt.Errorf("--max-retry-delay %s is shorter than a second", c.Work.LastRetry))

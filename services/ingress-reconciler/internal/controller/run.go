@@ -126,7 +126,9 @@ func (r *run) release(ctx context.Context) {
 	}
 	var old []observe.Live
 	for _, l := range r.observed.Live {
-		if !slices.ContainsFunc(r.wanted, func(w wanted) bool { return w.Resource == l.Resource && w.Object.Object.GetName() == l.Object.GetName() }) {
+		if !slices.ContainsFunc(r.wanted, func(w wanted) bool {
+			return w.Resource == l.Resource && w.Object.Object.GetName() == l.Object.GetName()
+		}) {
 			old = append(old, l)
 			in.Old = append(in.Old, transition.Old{Slot: l.Slot, Superseded: l.Superseded()})
 		}

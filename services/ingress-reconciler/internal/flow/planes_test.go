@@ -8,15 +8,18 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
-	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
@@ -30,20 +33,77 @@ type planes struct {
 	mu      sync.Mutex
 	refused []string // names of Gateways that refuse, and of hosts whose Ingress gets no address
 	seen    map[string]*unstructured.Unstructured
+	hosts   map[string]map[string]bool // objects that serve a host, for who watches
+	gaps    []string
+	watched string
 }
 
-func startPlanes(t *testing.T, client dynamic.Interface) *planes {
+// watchGaps returns a function that says when nothing has served a host since. Objects that nobody has accepted yet do not.
+func (p *planes) watchGaps(host string) func() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watched, p.gaps = host, nil
+	return func() []string {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.gaps
+	}
+}
+
+// serve notes that an object serves its hosts, or does not any more.
+func (p *planes) serve(u *unstructured.Unstructured, key string, serves bool) {
+	for _, host := range hostsOf(u) {
+		if p.hosts[host] == nil {
+			p.hosts[host] = map[string]bool{}
+		}
+		before := len(p.hosts[host])
+		if serves {
+			p.hosts[host][key] = true
+		} else {
+			delete(p.hosts[host], key)
+		}
+		if host == p.watched && before > 0 && len(p.hosts[host]) == 0 {
+			p.gaps = append(p.gaps, "after "+key)
+		}
+	}
+}
+
+func hostsOf(u *unstructured.Unstructured) []string {
+	fields := map[string][]string{"HTTPRoute": {"spec", "hostnames"}, "VirtualService": {"spec", "hosts"}}[u.GetKind()]
+	if fields == nil {
+		rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
+		host, _ := rules[0].(map[string]any)["host"].(string)
+		return []string{host}
+	}
+	hosts, _, _ := unstructured.NestedStringSlice(u.Object, fields...)
+	return hosts
+}
+
+// taken reports whether a data plane has taken an object up.
+func taken(u *unstructured.Unstructured) bool {
+	parents, _, _ := unstructured.NestedSlice(u.Object, "status", "parents")
+	addresses, _, _ := unstructured.NestedSlice(u.Object, "status", "loadBalancer", "ingress")
+	return u.GetKind() == "VirtualService" || len(parents)+len(addresses) > 0
+}
+func startPlanes(t *testing.T, client dynamic.Interface, discovery kube.ResourceDiscovery) *planes {
 	t.Helper()
-	p := &planes{client: client, seen: map[string]*unstructured.Unstructured{}}
+	p := &planes{client: client, seen: map[string]*unstructured.Unstructured{}, hosts: map[string]map[string]bool{}}
 	background(t, func(ctx context.Context) error {
-		factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
-		_, err := factory.ForResource(render.Ingresses).Informer().AddEventHandler(p.handler(ctx, p.address))
-		require.NoError(t, err)
-		_, err = factory.ForResource(render.HTTPRoutes).Informer().AddEventHandler(p.handler(ctx, p.accept))
-		require.NoError(t, err)
-		factory.StartWithContext(ctx)
-		<-ctx.Done()
-		factory.Shutdown()
+		acts := map[schema.GroupVersionResource]func(context.Context, *unstructured.Unstructured){
+			render.Ingresses: p.address, render.HTTPRoutes: p.accept, render.VirtualServices: func(context.Context, *unstructured.Unstructured) {},
+		}
+		var all sync.WaitGroup
+		for resource, act := range acts {
+			informer := kube.NewOptionalInformer(kube.OptionalInformerParams{
+				Log: zap.NewNop(), Discovery: discovery, Resource: resource, PollInterval: 200 * time.Millisecond,
+				New: func() cache.SharedIndexInformer {
+					return dynamicinformer.NewFilteredDynamicInformer(client, resource, "", 0, cache.Indexers{}, nil).Informer()
+				},
+			})
+			informer.AddEventHandler(p.handler(ctx, act))
+			all.Go(func() { informer.Run(ctx) })
+		}
+		all.Wait()
 		return nil
 	})
 	return p
@@ -53,14 +113,18 @@ func (p *planes) handler(ctx context.Context, act func(context.Context, *unstruc
 	do := func(obj any) {
 		u := obj.(*unstructured.Unstructured).DeepCopy()
 		p.mu.Lock()
-		p.seen[u.GetKind()+"/"+u.GetNamespace()+"/"+u.GetName()] = u
+		key := u.GetKind() + "/" + u.GetNamespace() + "/" + u.GetName()
+		p.seen[key] = u
+		p.serve(u, key, taken(u))
 		p.mu.Unlock()
 		act(ctx, u)
 	}
 	return cache.ResourceEventHandlerFuncs{AddFunc: do, UpdateFunc: func(_, obj any) { do(obj) }, DeleteFunc: func(obj any) {
 		if u, ok := obj.(*unstructured.Unstructured); ok {
 			p.mu.Lock()
-			delete(p.seen, u.GetKind()+"/"+u.GetNamespace()+"/"+u.GetName())
+			key := u.GetKind() + "/" + u.GetNamespace() + "/" + u.GetName()
+			delete(p.seen, key)
+			p.serve(u, key, false)
 			p.mu.Unlock()
 		}
 	}}

@@ -34,6 +34,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
@@ -51,6 +52,7 @@ type rig struct {
 	cluster *cluster.Cluster
 	client  dynamic.Interface
 	planes  *planes
+	stopOME func()
 	logs    *zaptest.ObservedLogs
 }
 
@@ -73,9 +75,11 @@ func newRig(t *testing.T, configuration string, without ...schema.GroupVersionRe
 			r.apply(manifest)
 		}
 	}
+	_, err := c.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+	require.NoError(t, err)
 	r.configure(configuration)
-	r.planes = startPlanes(t, r.client)
-	r.startOME(ome.DefaultOptions())
+	r.planes = startPlanes(t, r.client, c.Clientset().Discovery())
+	r.stopOME = r.startOME(ome.DefaultOptions())
 	return r
 }
 
@@ -365,4 +369,34 @@ func (r *rig) settles() {
 		before = now
 		return fmt.Sprint(now), same
 	}, "writes never end")
+}
+
+// uids returns the uids of the objects of ours, by what they do.
+func (r *rig) uids() map[string]types.UID {
+	r.t.Helper()
+	all := map[string]types.UID{}
+	for _, resource := range informers.Written {
+		list, err := r.client.Resource(resource).Namespace(ns).List(r.t.Context(), metav1.ListOptions{LabelSelector: render.LabelManagedBy + "=" + render.Manager})
+		require.NoError(r.t, err)
+		for i := range list.Items {
+			all[describe(resource.Resource, &list.Items[i])] = list.Items[i].GetUID()
+		}
+	}
+	return all
+}
+
+// marked returns the objects of ours that others have taken the place of.
+func (r *rig) marked() []string {
+	r.t.Helper()
+	all := []string{}
+	for _, resource := range informers.Written {
+		list, err := r.client.Resource(resource).Namespace(ns).List(r.t.Context(), metav1.ListOptions{LabelSelector: render.LabelManagedBy + "=" + render.Manager})
+		require.NoError(r.t, err)
+		for i := range list.Items {
+			if list.Items[i].GetAnnotations()[observe.AnnotationSuperseded] != "" {
+				all = append(all, describe(resource.Resource, &list.Items[i]))
+			}
+		}
+	}
+	return all
 }

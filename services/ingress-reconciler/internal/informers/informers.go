@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
@@ -135,6 +136,7 @@ type Params struct {
 	Log       *zap.Logger
 	Client    dynamic.Interface
 	Discovery kube.ResourceDiscovery
+	Interval  time.Duration // between two looks at which kinds there are
 }
 
 // New returns informers that do nothing until Run.
@@ -155,7 +157,7 @@ func (i *Informers) Caches() Caches {
 
 func (p *Params) informer(k Kind) *kube.OptionalInformer {
 	return kube.NewOptionalInformer(kube.OptionalInformerParams{
-		Log: p.Log, Discovery: p.Discovery, Resource: k.Resource,
+		Log: p.Log, Discovery: p.Discovery, Resource: k.Resource, PollInterval: p.Interval,
 		New: func() cache.SharedIndexInformer {
 			informer := dynamicinformer.NewFilteredDynamicInformer(p.Client, k.Resource, metav1.NamespaceAll, 0, maps.Clone(k.indexers), func(o *metav1.ListOptions) {
 				o.LabelSelector = k.Selector

@@ -25,7 +25,9 @@ func (r *renderer) virtualService(e *plan.Exposure) *istiov1beta1.VirtualService
 		Match:   uris(e),
 		Route:   []*istioapi.HTTPRouteDestination{{Destination: to}},
 		Headers: &istioapi.Headers{Request: &istioapi.Headers_HeaderOperations{Set: map[string]string{headerName: r.Service.Name, headerNamespace: r.Service.Namespace}}},
-		Timeout: durationpb.New(e.Timeout),
+	}
+	if e.Timeout > 0 { // without one Istio has none, and its CRD refuses 0s
+		rule.Timeout = durationpb.New(e.Timeout)
 	}
 	if e.Path != "/" {
 		rewrite.Uri = "/"
