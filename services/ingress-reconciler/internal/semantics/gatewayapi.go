@@ -21,7 +21,7 @@ import (
 //	method           one that is given
 //	headers, query   the most of them, headers first
 //	route            the oldest, then by "namespace/name"
-//	rule, match      the first
+//	rule             the first; all matches of a rule mean the same
 //
 // The place of RegularExpression is the implementation's to choose; this one is Istio's. What the specification leaves open
 // otherwise is ErrAmbiguous: whether a route of a less specific host name gets what the rules of the more specific ones leave.
@@ -178,12 +178,12 @@ func servedHostname(route *gatewayv1.HTTPRoute, l *gatewayv1.Listener, host stri
 
 // candidate is one match of a route that fits the request.
 type candidate struct {
-	route                 *gatewayv1.HTTPRoute
-	hostname              string
-	rule                  *gatewayv1.HTTPRouteRule
-	match                 *gatewayv1.HTTPRouteMatch
-	ruleIndex, matchIndex int
-	rank, length          int // of the path
+	route        *gatewayv1.HTTPRoute
+	hostname     string
+	rule         *gatewayv1.HTTPRouteRule
+	ruleIndex    int
+	match        *gatewayv1.HTTPRouteMatch
+	rank, length int // of the path
 }
 
 // compare orders candidates, the one that wins first.
@@ -198,7 +198,6 @@ func (c *candidate) compare(d *candidate) int {
 		c.route.CreationTimestamp.Compare(d.route.CreationTimestamp.Time),
 		cmp.Compare(c.route.Namespace+"/"+c.route.Name, d.route.Namespace+"/"+d.route.Name),
 		cmp.Compare(c.ruleIndex, d.ruleIndex),
-		cmp.Compare(c.matchIndex, d.matchIndex),
 	)
 }
 
@@ -223,7 +222,7 @@ func candidates(route *gatewayv1.HTTPRoute, hostname string, r *request) ([]*can
 			matches = make([]gatewayv1.HTTPRouteMatch, 1)
 		}
 		for j := range matches {
-			c := &candidate{route: route, hostname: hostname, rule: &rules[i], match: &matches[j], ruleIndex: i, matchIndex: j}
+			c := &candidate{route: route, hostname: hostname, rule: &rules[i], ruleIndex: i, match: &matches[j]}
 			fits, err := c.fits(r)
 			if err != nil {
 				return nil, fmt.Errorf("rule %d: match %d: %w", i, j, err)

@@ -31,7 +31,7 @@ const wildcard = "*."
 // underWildcard reports whether a host is below the domain of a pattern like "*.example.com", by one label or more. The
 // domain itself is not.
 func underWildcard(pattern, host string) bool {
-	return strings.HasPrefix(pattern, wildcard) && strings.HasSuffix(host, pattern[1:]) && len(host) > len(pattern)-1
+	return strings.HasPrefix(pattern, wildcard) && strings.HasSuffix(host, pattern[1:])
 }
 
 // covers reports whether a host name of the Gateway API or of Istio is that of the request. Names have no case.

@@ -93,6 +93,10 @@ func TestControllers(t *testing.T) {
 			want: map[string]string{nginx: "ns/exact:80 /foo", org: "ns/exact:80 /foo", traefik: "ns/exact:80 /foo", haproxy: "ns/exact:80 /foo", hi: "ns/exact:80 /foo"},
 		},
 		{
+			name: "a prefix without its slash, and that as another prefix", paths: at("Prefix", "/foo", "bare") + "," + at("Prefix", "/foo/", "foo"), give: "/foo",
+			want: map[string]string{nginx: "ambiguous", org: "ns/bare:80 /foo", traefik: "ns/bare:80 /foo", haproxy: "ambiguous", hi: "ambiguous"},
+		},
+		{
 			name: "the same path exactly and as a prefix", paths: at("Prefix", "/foo", "prefix") + "," + at("Exact", "/foo", "exact"), give: "/foo",
 			want: map[string]string{nginx: "ns/exact:80 /foo", org: "ns/exact:80 /foo", traefik: "ns/prefix:80 /foo", haproxy: "ns/exact:80 /foo", hi: "ns/exact:80 /foo"},
 		},

@@ -28,6 +28,11 @@ func TestRewriteOfIngressNginx(t *testing.T) {
 		{name: "without", world: priority, give: "/foo/bar", want: "ns/one:80 /foo/bar"},
 		{name: "one expression makes all paths of the host expressions", world: priority, give: "/FOO/BARbecue", want: "ns/one:80 /FOO/BARbecue"},
 		{name: "an expression that is longer as it is written", world: warning, give: "/foo/bar/bar", want: "ns/class:80 /foo/bar/bar"},
+		{
+			name:  "of two that are as long, the last by its letters",
+			world: []string{ingress("i", "{nginx.ingress.kubernetes.io/use-regex: 'true'}", onHost("a.example.com", at("Prefix", "/f.o", "dot")+","+at("Prefix", "/fo.", "letter")))},
+			give:  "/foo", want: "ns/letter:80 /foo",
+		},
 		{name: "a prefix is taken away", world: strip, give: "/m/chat/v1/models", want: "ns/s:80 /v1/models"},
 		{name: "and its slash", world: strip, give: "/m/chat/", want: "ns/s:80 /"},
 		{name: "alone", world: strip, give: "/m/chat", want: "ns/s:80 /"},
@@ -71,17 +76,19 @@ func TestTheOldestIngress(t *testing.T) {
 	dated := func(name, paths string) string {
 		return `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: ` + meta(name) + `, spec: {ingressClassName: ours, rules: [{host: a.example.com, http: {paths: [` + paths + `]}}]}}`
 	}
-	tests := []struct{ name, controller, give, want string }{
-		{name: "has its path", controller: "k8s.io/ingress-nginx", give: "/x", want: "ns/older:80 /x"},
-		{name: "leaves other paths", controller: "k8s.io/ingress-nginx", give: "/y", want: "ns/younger:80 /y"},
-		{name: "has its path", controller: "nginx.org/ingress-controller", give: "/x", want: "ns/older:80 /x"},
-		{name: "has the host", controller: "nginx.org/ingress-controller", give: "/y", want: "no route"},
+	tests := []struct{ name, controller, second, give, want string }{
+		{name: "has its path", controller: "k8s.io/ingress-nginx", second: "2", give: "/x", want: "ns/older:80 /x"},
+		{name: "leaves other paths", controller: "k8s.io/ingress-nginx", second: "2", give: "/y", want: "ns/younger:80 /y"},
+		{name: "of one age, the first by name", controller: "k8s.io/ingress-nginx", second: "1", give: "/x", want: "ns/younger:80 /x"},
+		{name: "has its path", controller: "nginx.org/ingress-controller", second: "2", give: "/x", want: "ns/older:80 /x"},
+		{name: "has the host", controller: "nginx.org/ingress-controller", second: "2", give: "/y", want: "no route"},
+		{name: "of one age, the first by uid", controller: "nginx.org/ingress-controller", second: "1", give: "/x", want: "ns/younger:80 /x"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name+" "+tt.controller, func(t *testing.T) {
 			t.Parallel()
 			w := world(t, class(tt.controller),
-				dated("ns/a@2", at("Prefix", "/x", "younger")+","+at("Prefix", "/y", "younger")), dated("ns/b@1", at("Prefix", "/x", "older")))
+				dated("ns/a@"+tt.second, at("Prefix", "/x", "younger")+","+at("Prefix", "/y", "younger")), dated("ns/b@1", at("Prefix", "/x", "older")))
 			assert.Equal(t, tt.want, ask(t, w, get(atOurClass, "a.example.com"+tt.give)))
 		})
 	}
