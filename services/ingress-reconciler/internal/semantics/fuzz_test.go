@@ -1,0 +1,95 @@
+package semantics
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+)
+
+// crowd is a world in which much of everything meets: hosts, paths, expressions and rewrites of a few letters, some of them
+// wrong.
+func crowd(tb testing.TB, seed uint64) *World {
+	tb.Helper()
+	random := rand.New(rand.NewPCG(seed, 1))
+	pick := func(all ...string) string { return all[random.IntN(len(all))] }
+	host := func() string { return pick("a.b.c", "b.c", "*.b.c", "*.c") }
+	p := func() string { return pick("/", "/a", "/a/", "/a/b", "/A", "/a(/|$)(.*)", "/ab", "/(") }
+	controller := func() string {
+		return pick("k8s.io/ingress-nginx", "nginx.org/ingress-controller", "traefik.io/ingress-controller", "haproxy.org/ingress-controller", "haproxy-ingress.github.io/controller")
+	}
+	documents := []string{
+		gateway(everywhere + `, {name: wild, port: 80, protocol: HTTP, hostname: "*.b.c"}, {name: more, port: 81, protocol: HTTP, allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {x: "1"}}}}}`),
+		`{apiVersion: v1, kind: Namespace, metadata: {name: m, labels: {x: "1"}}}`,
+		`{apiVersion: traefik.io/v1alpha1, kind: Middleware, metadata: {namespace: ns, name: strip}, spec: {stripPrefix: {prefixes: ["` + p() + `"]}}}`,
+		class(controller()),
+	}
+	for i := range 6 {
+		documents = append(documents,
+			route(fmt.Sprintf("%s/r%d@%d", pick("m", "g"), i, random.IntN(3)), `hostnames: ["`+host()+`"], rules: [{matches: [{path: {type: `+
+				pick("Exact", "PathPrefix", "RegularExpression")+`, value: "`+p()+`"}`+pick("", `, method: GET`, `, headers: [{name: h, value: "1"}]`)+`}], filters: [`+
+				pick("", `{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}`)+`], `+to(fmt.Sprint("s", i))+`}]`),
+			ingress(fmt.Sprint("i", i), pick("{}", `{nginx.ingress.kubernetes.io/rewrite-target: "/$2"}`, "{nginx.org/rewrites: 'serviceName=s1 rewrite=/'}",
+				"{traefik.ingress.kubernetes.io/router.middlewares: ns-strip@kubernetescrd}", `{haproxy.org/path-rewrite: '/a(.*) /\1'}`, "{haproxy-ingress.github.io/rewrite-target: /}"),
+				onHost(pick(host(), ""), at(pick("Exact", "Prefix", "ImplementationSpecific"), p(), fmt.Sprint("s", i)))),
+			virtual(fmt.Sprintf("m/v%d@%d", i, random.IntN(3)), `hosts: ["`+pick(host(), "*")+`"], http: [{`+pick("", `match: [{uri: {`+pick("exact", "prefix", "regex")+`: "`+p()+`"}}], `)+
+				pick("", `rewrite: {uri: /}, `, `timeout: 0s, `)+toHost(fmt.Sprint("s", i))+`}]`),
+		)
+	}
+	return world(tb, documents...)
+}
+
+// FuzzAnswer looks for requests that panic, whose answer depends on the order of objects, whose error is of no kind, or that
+// change the objects.
+func FuzzAnswer(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(seed, "x.b.c", "/a/b", "GET", "1")
+		f.Add(seed, "a.b.c:80", "/a", "POST", "")
+		f.Add(seed, "b.c", "/A/?q=/", "", "1")
+	}
+	f.Add(uint64(0), "*.c", "//", "\x00", "\xff")
+	f.Fuzz(func(t *testing.T, seed uint64, host, path, method, header string) {
+		w := crowd(t, seed)
+		before, err := json.Marshal(w)
+		require.NoError(t, err)
+		for _, e := range []Entrance{
+			{Gateway: types.NamespacedName{Namespace: "g", Name: "public"}},
+			{Gateway: types.NamespacedName{Namespace: "g", Name: "public"}, Port: 80},
+			{IngressClass: "ours"}, {IstioGateway: "istio/public"},
+		} {
+			r := Request{Entrance: e, Host: host, Path: path, Method: method, Header: map[string]string{"h": header}}
+			got := ask(t, w, r)
+			require.False(t, strings.HasPrefix(got, "an error of no kind"), got)
+		}
+		after, err := json.Marshal(w)
+		require.NoError(t, err)
+		require.Equal(t, string(before), string(after))
+	})
+}
+
+// FuzzMiddleware gives Middlewares of any form.
+func FuzzMiddleware(f *testing.F) {
+	f.Add(`{spec: {stripPrefix: {prefixes: [/a]}}}`, "/a/b")
+	f.Add(`{spec: {replacePathRegex: {regex: "/a(.*)", replacement: "$1"}}}`, "/a/b")
+	f.Add(`{spec: {stripPrefixRegex: {regex: [1]}}}`, "/a/b")
+	f.Add(`{spec: []}`, "/")
+	f.Fuzz(func(t *testing.T, text, path string) {
+		m := &unstructured.Unstructured{}
+		if yaml.Unmarshal([]byte(text), &m.Object) != nil || !plain(path) {
+			t.Skip()
+		}
+		a := &answer{path: path}
+		if err := passMiddleware(m, a); err != nil {
+			require.True(t, errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrRejected), err)
+			return
+		}
+		require.True(t, plain(a.path), a.path)
+	})
+}
