@@ -27,25 +27,15 @@ func New() *Registry {
 	}
 }
 
-// Set replaces the claims of a service, nil for none. It returns those that an older service has, by its name, and the
-// services for which this has changed who has a claim of theirs.
+// Set replaces the claims of a service, nil for none. It returns those that an older service has, by its name, and the other
+// services for which this has changed who has a claim of theirs, sorted.
 func (r *Registry) Set(name plan.Name, created time.Time, claims []plan.Claim) (taken map[plan.Claim]plan.Name, others []plan.Name) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.by[name]
-	for _, c := range before {
-		if !slices.Contains(claims, c) || !r.created[name].Equal(created) {
-			others = r.drop(c, name, others)
-		}
+	if before := r.by[name]; !slices.Equal(before, claims) || !r.created[name].Equal(created) {
+		others = r.replace(name, created, claims)
 	}
-	if len(claims) == 0 {
-		delete(r.by, name)
-		delete(r.created, name)
-		return nil, others
-	}
-	r.by[name], r.created[name] = slices.Clone(claims), created
 	for _, c := range claims {
-		others = r.add(c, name, others)
 		if winner := r.of[c][0]; winner != name {
 			if taken == nil {
 				taken = map[plan.Claim]plan.Name{}
@@ -56,34 +46,64 @@ func (r *Registry) Set(name plan.Name, created time.Time, claims []plan.Claim) (
 	return taken, others
 }
 
-// add adds a claim to those of others, and whom it has overtaken to the rest.
-func (r *Registry) add(c plan.Claim, name plan.Name, others []plan.Name) []plan.Name {
-	all := r.of[c]
-	if slices.Contains(all, name) {
-		return others
+// replace replaces the claims of a service, and returns the others for which somebody else has a claim of theirs now.
+func (r *Registry) replace(name plan.Name, created time.Time, claims []plan.Claim) (others []plan.Name) {
+	before := r.by[name]
+	had := map[plan.Claim]plan.Name{}
+	for _, c := range slices.Concat(before, claims) {
+		had[c] = r.winner(c)
 	}
-	i, _ := slices.BinarySearchFunc(all, name, r.compare)
-	if i == 0 {
-		others = append(others, all...)
+	for _, c := range before {
+		r.drop(c, name)
 	}
-	r.of[c] = slices.Insert(all, i, name)
-	return others
+	if len(claims) == 0 {
+		delete(r.by, name)
+		delete(r.created, name)
+	} else {
+		r.by[name], r.created[name] = slices.Clone(claims), created
+	}
+	for _, c := range claims {
+		r.add(c, name)
+	}
+	for c, winner := range had {
+		if r.winner(c) != winner {
+			others = append(others, r.of[c]...)
+		}
+	}
+	others = slices.DeleteFunc(others, func(o plan.Name) bool { return o == name })
+	slices.SortFunc(others, byName)
+	return slices.Compact(others)
 }
 
-// drop takes a claim from those of others, and adds who has it or waits for it now to the rest.
-func (r *Registry) drop(c plan.Claim, name plan.Name, others []plan.Name) []plan.Name {
-	i := slices.Index(r.of[c], name)
-	rest := slices.Delete(slices.Clone(r.of[c]), i, i+1)
+// winner returns the service that has a claim, the zero Name if none wants it.
+func (r *Registry) winner(c plan.Claim) plan.Name {
+	if all := r.of[c]; len(all) > 0 {
+		return all[0]
+	}
+	return plan.Name{}
+}
+
+// add puts a service among those that want a claim, by its age.
+func (r *Registry) add(c plan.Claim, name plan.Name) {
+	all := r.of[c]
+	if i, found := slices.BinarySearchFunc(all, name, r.compare); !found {
+		r.of[c] = slices.Insert(all, i, name)
+	}
+}
+
+// drop takes a service from those that want a claim.
+func (r *Registry) drop(c plan.Claim, name plan.Name) {
+	rest := slices.DeleteFunc(r.of[c], func(n plan.Name) bool { return n == name })
 	if r.of[c] = rest; len(rest) == 0 {
 		delete(r.of, c)
 	}
-	if i == 0 {
-		others = append(others, rest...)
-	}
-	return others
 }
 
 // compare orders services by age. Of two of one second the name decides.
 func (r *Registry) compare(a, b plan.Name) int {
-	return cmp.Or(r.created[a].Compare(r.created[b]), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(r.created[a].Compare(r.created[b]), byName(a, b))
+}
+
+func byName(a, b plan.Name) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

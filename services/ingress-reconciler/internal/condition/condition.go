@@ -2,7 +2,7 @@
 //
 //	status   reason                     message
 //	True     Programmed                 its URLs, then a clause for each Gateway
-//	Unknown  ParentStatusNotAvailable   the same; somebody has yet to take it up
+//	Unknown  ParentStatusNotAvailable   the same; somebody has yet to take it up, or there is no way in yet
 //	False    why not                    the same, then everything that is not exposed, and why
 //
 // The same state makes the same text to the byte, so that a service that is settled is not written. The condition has the six
@@ -10,6 +10,7 @@
 package condition
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -57,30 +58,41 @@ func Build(s State, before *isvc.Condition, now time.Time) isvc.Condition {
 	c := isvc.Condition{Type: Type, Severity: severity, Message: s.message()}
 	c.Status, c.Reason = s.verdict()
 	c.LastTransitionTime = now.UTC().Format(time.RFC3339)
-	if before != nil && before.Status == c.Status {
+	if before != nil && before.Status == c.Status && before.LastTransitionTime != "" {
 		c.LastTransitionTime = before.LastTransitionTime
 	}
 	return c
 }
 
-// verdict returns the worst of what is known.
+// verdict returns the worst of what is known, of the whole before components, and of the entry before others.
 func (s *State) verdict() (metav1.ConditionStatus, string) {
-	for _, r := range s.Reasons {
-		if !slices.Contains(warnings, r.Reason) {
-			return metav1.ConditionFalse, r.Reason
-		}
+	reasons := slices.DeleteFunc(slices.Clone(s.Reasons), func(r plan.Reason) bool { return slices.Contains(warnings, r.Reason) })
+	if len(reasons) > 0 {
+		return metav1.ConditionFalse, slices.MinFunc(reasons, func(a, b plan.Reason) int {
+			return cmp.Or(cmp.Compare(slices.Index(isvc.Roles, a.Role), slices.Index(isvc.Roles, b.Role)), cmp.Compare(a.Reason, b.Reason))
+		}).Reason
 	}
-	for _, w := range s.Ways {
-		if w.Verdict.Acceptance == gateway.Refused {
-			return metav1.ConditionFalse, w.Verdict.Reason
-		}
+	if reason := s.reason(gateway.Refused); reason != "" {
+		return metav1.ConditionFalse, reason
 	}
-	for _, w := range s.Ways {
-		if w.Verdict.Acceptance == gateway.Pending {
-			return metav1.ConditionUnknown, w.Verdict.Reason
-		}
+	if reason := s.reason(gateway.Pending); reason != "" {
+		return metav1.ConditionUnknown, reason
+	}
+	if len(s.Ways) == 0 {
+		return metav1.ConditionUnknown, ReasonPending
 	}
 	return metav1.ConditionTrue, ReasonProgrammed
+}
+
+// reason returns that of the ways in with an acceptance, of several the first by URL; empty if there are none.
+func (s *State) reason(a gateway.Acceptance) string {
+	ways := slices.DeleteFunc(slices.Clone(s.Ways), func(w Way) bool { return w.Verdict.Acceptance != a })
+	if len(ways) == 0 {
+		return ""
+	}
+	return slices.MinFunc(ways, func(x, y Way) int {
+		return cmp.Or(cmp.Compare(x.URL, y.URL), cmp.Compare(x.At, y.At), cmp.Compare(x.Verdict.Reason, y.Verdict.Reason))
+	}).Verdict.Reason
 }
 
 // maxMessage keeps a condition readable.
@@ -102,7 +114,7 @@ func (s *State) message() string {
 	for _, r := range s.Reasons {
 		reasons = append(reasons, strings.TrimSpace(r.Reason+": "+r.Message))
 	}
-	parts = append(append(parts, unique(reasons)...), s.Notes...)
+	parts = append(append(parts, unique(reasons)...), unique(slices.Clone(s.Notes))...)
 	parts = slices.DeleteFunc(parts, func(p string) bool { return p == "" })
 	message := strings.Join(parts, "; ")
 	if len(message) > maxMessage {

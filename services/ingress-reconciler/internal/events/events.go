@@ -3,6 +3,7 @@ package events
 
 import (
 	"context"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,8 +36,14 @@ const maxNote = 1024
 
 // Event tells of an object. kind is Normal or Warning, reason one that does not change.
 func (r *Recorder) Event(about *corev1.ObjectReference, kind, reason, message string) {
-	if len(message) > maxNote {
-		message = message[:maxNote-3] + "..."
+	r.recorder.Eventf(about, nil, kind, reason, "Reconcile", "%s", cut(message))
+}
+
+// cut returns what an Event can say of a message. Half a character would grow when it is encoded, and the Event be refused.
+func cut(message string) string {
+	const more = "..."
+	if len(message) <= maxNote {
+		return message
 	}
-	r.recorder.Eventf(about, nil, kind, reason, "Reconcile", "%s", message)
+	return strings.ToValidUTF8(message[:maxNote-len(more)], "") + more
 }

@@ -67,12 +67,20 @@ func (g Gateway) Attach(r Route) Attachment {
 	}
 	if len(found) == 0 {
 		if worst.Reason == "" {
-			worst = Attachment{Reason: ReasonListenerNotFound, Message: fmt.Sprintf("it has no listener %q", r.Listener)}
+			worst = missing(r.Listener)
 		}
 		return worst
 	}
 	best := slices.MinFunc(found, func(a, b gatewayv1.Listener) int { return preference(&a) - preference(&b) })
 	return Attachment{Scheme: scheme(&best), Port: best.Port}
+}
+
+// missing says that a Gateway has no listener of that name, or none at all.
+func missing(listener string) Attachment {
+	if listener == "" {
+		return Attachment{Reason: ReasonListenerNotFound, Message: "it has no listeners"}
+	}
+	return Attachment{Reason: ReasonListenerNotFound, Message: fmt.Sprintf("it has no listener %q", listener)}
 }
 
 // rank orders reasons by how close a listener came to taking a route.
@@ -121,31 +129,34 @@ func (g Gateway) refusal(l *gatewayv1.Listener, r Route) Attachment {
 
 // allows reports whether a listener takes HTTPRoutes of a namespace. Where that cannot be known, it does.
 func (g Gateway) allows(l *gatewayv1.Listener, r Route) bool {
+	same := r.Namespace == g.Gateway.Namespace
 	if l.AllowedRoutes == nil {
-		return r.Namespace == g.Gateway.Namespace
+		return same
 	}
-	if kinds := l.AllowedRoutes.Kinds; len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k gatewayv1.RouteGroupKind) bool {
-		return k.Kind == "HTTPRoute" && (k.Group == nil || *k.Group == gatewayv1.GroupName)
-	}) {
+	if !takesHTTPRoutes(l.AllowedRoutes.Kinds) {
 		return false
 	}
-	from := gatewayv1.NamespacesFromSame
 	namespaces := l.AllowedRoutes.Namespaces
-	if namespaces != nil && namespaces.From != nil {
-		from = *namespaces.From
+	if namespaces == nil || namespaces.From == nil {
+		return same
 	}
-	switch from {
-	case gatewayv1.NamespacesFromAll:
-		return true
+	switch *namespaces.From {
 	case gatewayv1.NamespacesFromSame:
-		return r.Namespace == g.Gateway.Namespace
+		return same
+	case gatewayv1.NamespacesFromNone:
+		return false
 	case gatewayv1.NamespacesFromSelector:
 		selector, err := metav1.LabelSelectorAsSelector(namespaces.Selector)
 		return r.Labels == nil || err == nil && selector.Matches(labels.Set(r.Labels))
-	case gatewayv1.NamespacesFromNone:
-		return false
 	}
-	return true
+	return true // all, or a word of a newer release
+}
+
+// takesHTTPRoutes reports whether HTTPRoutes are among the kinds of a listener, which are all of its protocol if it names none.
+func takesHTTPRoutes(kinds []gatewayv1.RouteGroupKind) bool {
+	return len(kinds) == 0 || slices.ContainsFunc(kinds, func(k gatewayv1.RouteGroupKind) bool {
+		return k.Kind == "HTTPRoute" && (k.Group == nil || *k.Group == gatewayv1.GroupName)
+	})
 }
 
 // intersects reports whether a host is among those of a listener.

@@ -59,6 +59,8 @@ func judge(route *gatewayv1.HTTPRoute, ref *gatewayv1.ParentReference, controlle
 			case c == nil: // not all controllers write ResolvedRefs where there is nothing to say
 			case c.ObservedGeneration < route.Generation:
 				return Verdict{Reason: ReasonStaleParentStatus, Message: "the controller has yet to look at the latest route"}
+			case c.Status == metav1.ConditionUnknown: // it waits for something, and will decide
+				return Verdict{Reason: c.Reason, Message: strings.TrimSpace(c.Message)}
 			case c.Status != metav1.ConditionTrue:
 				return Verdict{Acceptance: Refused, Reason: c.Reason, Message: strings.TrimSpace(c.Message)}
 			}

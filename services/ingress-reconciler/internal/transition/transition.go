@@ -1,14 +1,15 @@
 // Package transition decides when objects that are wanted no more go: after those that take their place work.
 //
 //	an object that is not wanted any more, of a slot          what becomes of it
-//	whose state is not known now                              it stays
+//	whose state is not known now                              it stays; so do objects of no known slot
 //	of a service that is not to be exposed                    it goes; if OME takes over, after the hold
 //	that has no way in any more                               it goes
 //	whose new objects are not all accepted, or refused        it stays
 //	whose new objects are accepted                            it is marked with the time, and goes after the hold
 //
 // The hold is for clients that know the old way in, as by DNS. The mark is an annotation of the old object, so that the time
-// outlives a restart and a change of leaders.
+// outlives a restart and a change of leaders. One that lies ahead, by another replica's clock or somebody's hand, is set anew:
+// else the object could stay for ever.
 package transition
 
 import (
@@ -66,7 +67,7 @@ func Decide(in Input) (fates []Fate, next time.Duration) {
 }
 
 func (in *Input) fate(o Old) (fate Fate, wait time.Duration) {
-	if slices.Contains(in.Keep, o.Slot) {
+	if in.kept(o.Slot) {
 		return Stays, 0
 	}
 	replaced, accepted := in.replaced(o.Slot)
@@ -77,13 +78,18 @@ func (in *Input) fate(o Old) (fate Fate, wait time.Duration) {
 		return Stays, 0
 	case in.Hold <= 0:
 		return Goes, 0
-	case o.Superseded.IsZero():
+	case o.Superseded.IsZero(), o.Superseded.After(in.Now):
 		return Marked, in.Hold
 	}
 	if wait = in.Hold - in.Now.Sub(o.Superseded); wait > 0 {
 		return Stays, wait
 	}
 	return Goes, 0
+}
+
+// kept reports whether objects of a slot stay as they are. What has lost the label with its slot may be of any.
+func (in *Input) kept(slot plan.Slot) bool {
+	return slices.Contains(in.Keep, slot) || len(in.Keep) > 0 && !slices.Contains(plan.Slots, slot)
 }
 
 // replaced reports whether a slot has new objects, and whether all of them are accepted.

@@ -1,0 +1,255 @@
+package condition
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"fairlead.dev/pkg/depcheck"
+	"fairlead.dev/services/ingress-reconciler/internal/gateway"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+	"fairlead.dev/services/ingress-reconciler/internal/plan"
+)
+
+func TestItIsPure(t *testing.T) {
+	t.Parallel()
+	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
+}
+
+var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.FixedZone("", 7200))
+
+func way(url, at string, v gateway.Verdict) Way { return Way{URL: url, At: at, Verdict: v} }
+
+var (
+	accepted = gateway.Verdict{Acceptance: gateway.Accepted}
+	pending  = gateway.Verdict{Reason: "ParentStatusNotAvailable", Message: "nobody has looked"}
+	refused  = gateway.Verdict{Acceptance: gateway.Refused, Reason: "NotAllowedByListeners", Message: "no"}
+)
+
+func TestBuild(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name            string
+		give            State
+		status          metav1.ConditionStatus
+		reason, message string
+	}{
+		{
+			name: "accepted", give: State{Ways: []Way{way("http://chat.example.com/", "Gateway a/b", accepted)}},
+			status: "True", reason: "Programmed", message: "http://chat.example.com/; Gateway a/b: accepted",
+		},
+		{
+			name: "each URL and each Gateway once, sorted",
+			give: State{Ways: []Way{way("http://b/", "Gateway z", accepted), way("http://a/", "Gateway z", accepted), way("http://b/", "Gateway y", accepted)}},
+			status: "True", reason: "Programmed", message: "http://a/, http://b/; Gateway y: accepted; Gateway z: accepted",
+		},
+		{
+			name: "one is waited for", give: State{Ways: []Way{way("http://a/", "Gateway y", accepted), way("http://a/", "Gateway z", pending)}},
+			status: "Unknown", reason: "ParentStatusNotAvailable", message: "http://a/; Gateway y: accepted; Gateway z: ParentStatusNotAvailable: nobody has looked",
+		},
+		{
+			name: "one refuses, whoever is waited for", give: State{Ways: []Way{way("http://a/", "Gateway y", pending), way("http://a/", "Gateway z", refused)}},
+			status: "False", reason: "NotAllowedByListeners",
+			message: "http://a/; Gateway y: ParentStatusNotAvailable: nobody has looked; Gateway z: NotAllowedByListeners: no",
+		},
+		{
+			name: "a component is not exposed, whoever accepts the entry",
+			give: State{Ways: []Way{way("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Engine, Reason: "ServiceNotFound", Message: "engine chat-engine: there is no Service"}}},
+			status: "False", reason: "ServiceNotFound", message: "http://a/; Gateway y: accepted; ServiceNotFound: engine chat-engine: there is no Service",
+		},
+		{
+			name: "a reason without a message", give: State{Reasons: []plan.Reason{{Reason: "Disabled"}}},
+			status: "False", reason: "Disabled", message: "Disabled:",
+		},
+		{
+			name: "a warning",
+			give: State{Ways: []Way{way("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Engine, Reason: plan.ReasonDecoderWithoutRouter, Message: "by itself"}}, Notes: []string{"note"}},
+			status: "True", reason: "Programmed", message: "http://a/; Gateway y: accepted; DecoderWithoutRouter: by itself; note",
+		},
+		{
+			name: "a warning, and what is wrong",
+			give: State{Reasons: []plan.Reason{{Reason: plan.ReasonIngressClassNotFound, Message: "x"}, {Role: isvc.Decoder, Reason: "NameConflict", Message: "y"}}},
+			status: "False", reason: "NameConflict", message: "IngressClassNotFound: x; NameConflict: y",
+		},
+		{
+			name: "the whole before the router, the router before the engine, the engine before the decoder",
+			give: State{Reasons: []plan.Reason{{Role: isvc.Decoder, Reason: "A"}, {Role: isvc.Engine, Reason: "B"}, {Role: isvc.Router, Reason: "C"}, {Reason: "D"}}},
+			status: "False", reason: "D", message: "A:; B:; C:; D:",
+		},
+		{
+			name: "the router before the engine",
+			give: State{Reasons: []plan.Reason{{Role: isvc.Decoder, Reason: "A"}, {Role: isvc.Engine, Reason: "B"}, {Role: isvc.Router, Reason: "C"}}},
+			status: "False", reason: "C", message: "A:; B:; C:",
+		},
+		{name: "no way in, and nobody says why", status: "Unknown", reason: "ParentStatusNotAvailable"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			assert.Equal(t, isvc.Condition{
+				Type: "fairlead.dev/Exposed", Status: tt.status, Severity: "Info", LastTransitionTime: "2026-05-04T10:00:00Z", Reason: tt.reason, Message: tt.message,
+			}, Build(tt.give, nil, now))
+		})
+	}
+}
+
+func TestTheTimeIsThatOfTheStatus(t *testing.T) {
+	t.Parallel()
+	const long = "2020-01-01T00:00:00Z"
+	state := State{Ways: []Way{way("http://a/", "Gateway a/b", accepted)}}
+	tests := []struct {
+		name   string
+		before isvc.Condition
+		want   string
+	}{
+		{name: "the same status, of another reason", before: isvc.Condition{Status: "True", Reason: "Old", LastTransitionTime: long}, want: long},
+		{name: "another status", before: isvc.Condition{Status: "Unknown", Reason: "Programmed", LastTransitionTime: long}, want: "2026-05-04T10:00:00Z"},
+		{name: "the same status, of no time", before: isvc.Condition{Status: "True"}, want: "2026-05-04T10:00:00Z"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			assert.Equal(t, tt.want, Build(state, &tt.before, now).LastTransitionTime)
+		})
+	}
+}
+
+// What is the same in another order must not be written.
+func TestOrderDoesNotMatter(t *testing.T) {
+	t.Parallel()
+	state := State{
+		Ways: []Way{
+			way("http://a/", "Gateway y", pending), way("http://a/", "Gateway z", refused), way("http://b/", "Gateway y", accepted),
+			way("http://b/", "Gateway x", gateway.Verdict{Acceptance: gateway.Refused, Reason: "Another", Message: "m"}),
+		},
+		Reasons: []plan.Reason{
+			{Role: isvc.Engine, Reason: "B", Message: "2"}, {Role: isvc.Engine, Reason: "A", Message: "1"}, {Role: isvc.Engine, Reason: plan.ReasonDecoderWithoutRouter},
+		},
+		Notes: []string{"two", "one"},
+	}
+	for _, s := range []State{state, {Ways: state.Ways}, {Ways: state.Ways, Notes: state.Notes}} {
+		want := Build(s, nil, now)
+		random := rand.New(rand.NewPCG(1, 2))
+		for range 50 {
+			random.Shuffle(len(s.Ways), func(i, j int) { s.Ways[i], s.Ways[j] = s.Ways[j], s.Ways[i] })
+			random.Shuffle(len(s.Reasons), func(i, j int) { s.Reasons[i], s.Reasons[j] = s.Reasons[j], s.Reasons[i] })
+			random.Shuffle(len(s.Notes), func(i, j int) { s.Notes[i], s.Notes[j] = s.Notes[j], s.Notes[i] })
+			before := State{Ways: append([]Way{}, s.Ways...), Reasons: append([]plan.Reason{}, s.Reasons...), Notes: append([]string{}, s.Notes...)}
+			require.Equal(t, want, Build(s, nil, now))
+			require.ElementsMatch(t, before.Notes, s.Notes)
+			if len(s.Notes) > 0 {
+				require.Equal(t, before.Notes, s.Notes, "what was given is as it was")
+			}
+		}
+	}
+}
+
+func TestAMessageThatIsTooLong(t *testing.T) {
+	t.Parallel()
+	for pad := range 3 {
+		message := Build(State{Notes: []string{strings.Repeat("a", pad) + strings.Repeat("€", 3000)}}, nil, now).Message
+		assert.LessOrEqual(t, len(message), maxMessage+len("..."))
+		assert.True(t, strings.HasSuffix(message, "€..."))
+		assert.True(t, utf8.ValidString(message))
+	}
+}
+
+const metadata = `"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"namespace": "models", "name": "chat", "resourceVersion": "7"}`
+
+// apply gives a service the condition, as the API server would.
+func apply(t *testing.T, document string, c isvc.Condition) string {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	require.NoError(t, json.Unmarshal([]byte(document), &u.Object))
+	s, err := isvc.Read(u)
+	require.NoError(t, err)
+	text := Patch(s, c)
+	if text == nil {
+		return ""
+	}
+	patch, err := jsonpatch.DecodePatch(text)
+	require.NoError(t, err)
+	after, err := patch.Apply([]byte(document))
+	require.NoError(t, err)
+
+	require.NoError(t, json.Unmarshal(after, &u.Object))
+	s, err = isvc.Read(u)
+	require.NoError(t, err)
+	require.Equal(t, c, *Find(s), "it can be read again")
+	require.Nil(t, Patch(s, c), "it is written once")
+	return string(after)
+}
+
+func TestPatch(t *testing.T) {
+	t.Parallel()
+	const ours = `{"type":"fairlead.dev/Exposed","status":"True","severity":"Info","lastTransitionTime":"2026-05-04T10:00:00Z","reason":"Programmed","message":"http://a/ \"b\""}`
+	var c isvc.Condition
+	require.NoError(t, json.Unmarshal([]byte(ours), &c))
+	const ready = `{"type":"Ready","status":"True","lastTransitionTime":null,"of":{"somebody":["else"]}}`
+	tests := []struct{ name, give, want string }{
+		{name: "no status", give: `{` + metadata + `}`, want: `{` + metadata + `, "status": {"conditions": [` + ours + `]}}`},
+		{name: "a status that is null", give: `{` + metadata + `, "status": null}`, want: `{` + metadata + `, "status": {"conditions": [` + ours + `]}}`},
+		{name: "no conditions", give: `{` + metadata + `, "status": {"url": "http://x"}}`, want: `{` + metadata + `, "status": {"url": "http://x", "conditions": [` + ours + `]}}`},
+		{name: "conditions that are null", give: `{` + metadata + `, "status": {"conditions": null}}`, want: `{` + metadata + `, "status": {"conditions": [` + ours + `]}}`},
+		{name: "an empty list", give: `{` + metadata + `, "status": {"conditions": []}}`, want: `{` + metadata + `, "status": {"conditions": [` + ours + `]}}`},
+		{name: "other conditions", give: `{` + metadata + `, "status": {"conditions": [` + ready + `], "components": {}}}`, want: `{` + metadata + `, "status": {"conditions": [` + ready + `,` + ours + `], "components": {}}}`},
+		{
+			name: "it is there, with another status and a seventh field",
+			give: `{` + metadata + `, "status": {"conditions": [` + ready + `,{"type":"fairlead.dev/Exposed","status":"False","observedGeneration":3},` + ready + `]}}`,
+			want: `{` + metadata + `, "status": {"conditions": [` + ready + `,` + ours + `,` + ready + `]}}`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			assert.JSONEq(t, tt.want, apply(t, tt.give, c))
+		})
+	}
+	assert.Empty(t, apply(t, `{`+metadata+`, "status": {"conditions": [`+ready+`,`+ours+`]}}`, c), "it is there")
+}
+
+func TestAnyDifferenceIsWritten(t *testing.T) {
+	t.Parallel()
+	c := isvc.Condition{Type: Type, Status: "True", Severity: "Info", LastTransitionTime: "2026-05-04T10:00:00Z", Reason: "Programmed", Message: "m"}
+	changes := map[string]func(*isvc.Condition){
+		"status": func(c *isvc.Condition) { c.Status = "False" }, "severity": func(c *isvc.Condition) { c.Severity = "" },
+		"time": func(c *isvc.Condition) { c.LastTransitionTime = "2026-05-04T10:00:01Z" }, "reason": func(c *isvc.Condition) { c.Reason = "x" },
+		"message": func(c *isvc.Condition) { c.Message = "x" },
+	}
+	for what, change := range changes {
+		before := c
+		change(&before)
+		assert.NotNil(t, Patch(&isvc.Service{Conditions: []isvc.Condition{before}}, c), what)
+	}
+	assert.Nil(t, Patch(&isvc.Service{Conditions: []isvc.Condition{{Type: "Ready"}, c}}, c))
+}
+
+// A patch is for the version that was read: the API server refuses one that changes it.
+func TestThePatchIsForTheVersionThatWasRead(t *testing.T) {
+	t.Parallel()
+	var patch []map[string]any
+	require.NoError(t, json.Unmarshal(Patch(&isvc.Service{Version: "41"}, isvc.Condition{}), &patch))
+	assert.Equal(t, map[string]any{"op": "replace", "path": "/metadata/resourceVersion", "value": "41"}, patch[0])
+
+	fields := []string{}
+	for field := range patch[1]["value"].(map[string]any)["conditions"].([]any)[0].(map[string]any) {
+		fields = append(fields, field)
+	}
+	assert.ElementsMatch(t, []string{"type", "status", "severity", "lastTransitionTime", "reason", "message"}, fields, "what OME keeps of conditions")
+}
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	s := &isvc.Service{Conditions: []isvc.Condition{{Type: "Ready"}, {Type: Type, Message: "ours"}}}
+	assert.Equal(t, "ours", Find(s).Message)
+	assert.Nil(t, Find(&isvc.Service{Conditions: s.Conditions[:1]}))
+}

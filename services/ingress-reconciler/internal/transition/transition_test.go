@@ -1,0 +1,116 @@
+package transition
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"fairlead.dev/pkg/depcheck"
+	"fairlead.dev/services/ingress-reconciler/internal/gateway"
+	"fairlead.dev/services/ingress-reconciler/internal/plan"
+)
+
+func TestItIsPure(t *testing.T) {
+	t.Parallel()
+	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
+}
+
+const (
+	engine  = plan.Slot("engine")
+	decoder = plan.Slot("decoder")
+	hold    = 5 * time.Minute
+)
+
+var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// entry is an old object of the entry, superseded so long ago.
+func entry(ago time.Duration) Old { return Old{Slot: plan.Entry, Superseded: now.Add(-ago)} }
+
+// unmarked is one that nothing had taken the place of.
+var unmarked = Old{Slot: plan.Entry}
+
+func wanted(slot plan.Slot, all ...gateway.Acceptance) []Wanted {
+	var w []Wanted
+	for _, a := range all {
+		w = append(w, Wanted{Slot: slot, Verdict: a})
+	}
+	return w
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	accepted, pending, refused := wanted(plan.Entry, gateway.Accepted), wanted(plan.Entry, gateway.Pending), wanted(plan.Entry, gateway.Refused)
+	tests := []struct {
+		name string
+		give Input
+		want []Fate
+		next time.Duration
+	}{
+		{name: "nothing old"},
+		{name: "kept", give: Input{Hold: hold, Keep: []plan.Slot{plan.Entry}, Old: []Old{unmarked, entry(time.Hour)}}, want: []Fate{Stays, Stays}},
+		{name: "kept, whatever is accepted", give: Input{Hold: hold, Keep: []plan.Slot{plan.Entry}, Wanted: accepted, Old: []Old{entry(time.Hour)}}, want: []Fate{Stays}},
+		{name: "kept, and withheld", give: Input{Hold: hold, Keep: plan.Slots, Withheld: true, Old: []Old{unmarked}}, want: []Fate{Stays}},
+		{name: "of no known slot, while some are kept", give: Input{Hold: hold, Keep: []plan.Slot{engine}, Old: []Old{{Slot: ""}}}, want: []Fate{Stays}},
+		{name: "of no known slot", give: Input{Hold: hold, Old: []Old{{Slot: ""}}}, want: []Fate{Goes}},
+
+		{name: "withheld", give: Input{Hold: hold, Withheld: true, Old: []Old{unmarked, entry(time.Second)}}, want: []Fate{Goes, Goes}},
+		{name: "handed over", give: Input{Hold: hold, Withheld: true, Handed: true, Old: []Old{unmarked}}, want: []Fate{Marked}, next: hold},
+		{name: "handed over, for a while", give: Input{Hold: hold, Withheld: true, Handed: true, Old: []Old{entry(time.Minute)}}, want: []Fate{Stays}, next: 4 * time.Minute},
+		{name: "handed over, for long enough", give: Input{Hold: hold, Withheld: true, Handed: true, Old: []Old{entry(hold)}}, want: []Fate{Goes}},
+		{name: "handed over, without a hold", give: Input{Withheld: true, Handed: true, Old: []Old{unmarked}}, want: []Fate{Goes}},
+
+		{name: "no way in any more", give: Input{Hold: hold, Old: []Old{unmarked, entry(time.Second)}}, want: []Fate{Goes, Goes}},
+		{name: "no way in any more, while others have", give: Input{Hold: hold, Wanted: wanted(engine, gateway.Pending), Old: []Old{unmarked}}, want: []Fate{Goes}},
+
+		{name: "not accepted yet", give: Input{Hold: hold, Wanted: pending, Old: []Old{unmarked, entry(time.Hour)}}, want: []Fate{Stays, Stays}},
+		{name: "refused", give: Input{Hold: hold, Wanted: refused, Old: []Old{unmarked, entry(time.Hour)}}, want: []Fate{Stays, Stays}},
+		{name: "some not accepted", give: Input{Hold: hold, Wanted: wanted(plan.Entry, gateway.Accepted, gateway.Pending, gateway.Accepted), Old: []Old{entry(time.Hour)}}, want: []Fate{Stays}},
+		{name: "not accepted, without a hold", give: Input{Wanted: pending, Old: []Old{unmarked}}, want: []Fate{Stays}},
+
+		{name: "accepted", give: Input{Hold: hold, Wanted: accepted, Old: []Old{unmarked}}, want: []Fate{Marked}, next: hold},
+		{name: "accepted, all of several", give: Input{Hold: hold, Wanted: wanted(plan.Entry, gateway.Accepted, gateway.Accepted), Old: []Old{unmarked}}, want: []Fate{Marked}, next: hold},
+		{name: "held", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(time.Minute)}}, want: []Fate{Stays}, next: 4 * time.Minute},
+		{name: "held to the last moment", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(hold - 1)}}, want: []Fate{Stays}, next: 1},
+		{name: "held long enough, before a restart", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(time.Hour)}}, want: []Fate{Goes}},
+		{name: "accepted, without a hold", give: Input{Wanted: accepted, Old: []Old{unmarked, entry(time.Second)}}, want: []Fate{Goes, Goes}},
+		{name: "a negative hold is none", give: Input{Hold: -1, Wanted: accepted, Old: []Old{unmarked}}, want: []Fate{Goes}},
+		{name: "marked by a clock that is ahead", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(-time.Second), entry(-24 * time.Hour)}}, want: []Fate{Marked, Marked}, next: hold},
+		{name: "marked now", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(0)}}, want: []Fate{Stays}, next: hold},
+
+		{name: "several, the next one first", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(time.Minute), entry(4 * time.Minute), unmarked, entry(hold)}}, want: []Fate{Stays, Stays, Marked, Goes}, next: time.Minute},
+		{name: "slots apart", give: Input{
+			Hold: hold, Keep: []plan.Slot{decoder}, Wanted: append(wanted(plan.Entry, gateway.Accepted), wanted(engine, gateway.Refused)...),
+			Old: []Old{entry(hold), {Slot: engine, Superseded: now.Add(-hold)}, {Slot: decoder}},
+		}, want: []Fate{Goes, Stays, Stays}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.give.Now = now
+			fates, next := Decide(tt.give)
+			assert.Equal(t, tt.want, fates)
+			assert.Equal(t, tt.next, next)
+		})
+	}
+}
+
+// What is marked goes after the hold and not before, whoever decides at any time in between.
+func TestAnObjectGoesAfterTheHold(t *testing.T) {
+	t.Parallel()
+	old := unmarked
+	for at := time.Duration(0); ; at += 7 * time.Second {
+		in := Input{Now: now.Add(at), Hold: hold, Wanted: wanted(plan.Entry, gateway.Accepted), Old: []Old{old}}
+		fates, next := Decide(in)
+		if fates[0] == Goes {
+			assert.GreaterOrEqual(t, at, hold)
+			assert.Less(t, at, hold+7*time.Second)
+			return
+		}
+		assert.Equal(t, hold-at, next)
+		if fates[0] == Marked {
+			assert.Zero(t, at, "it is marked once")
+			old.Superseded = in.Now
+		}
+	}
+}

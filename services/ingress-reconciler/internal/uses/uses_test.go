@@ -1,0 +1,74 @@
+package uses
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/depcheck"
+)
+
+func TestItHasNoClients(t *testing.T) {
+	t.Parallel()
+	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/kubernetes/...", "k8s.io/client-go/dynamic/...", "go.uber.org/zap/...", "go.uber.org/dig/...")
+}
+
+func name(n string) cache.ObjectName { return cache.ObjectName{Namespace: "models", Name: n} }
+
+var (
+	public = Object{Kind: Gateway, Name: cache.ObjectName{Namespace: "gateways", Name: "public"}}
+	inner  = Object{Kind: Gateway, Name: cache.ObjectName{Namespace: "gateways", Name: "inner"}}
+	class  = Object{Kind: IngressClass}
+)
+
+func TestUsers(t *testing.T) {
+	t.Parallel()
+	x := New()
+	assert.Empty(t, x.Users(public))
+	x.Set(name("a"), []Object{public, class})
+	x.Set(name("b"), []Object{public, inner, public})
+	assert.ElementsMatch(t, []cache.ObjectName{name("a"), name("b")}, x.Users(public), "each once")
+	assert.Equal(t, []cache.ObjectName{name("b")}, x.Users(inner))
+	assert.Equal(t, []cache.ObjectName{name("a")}, x.Users(class))
+	assert.Empty(t, x.Users(Object{Kind: InferencePool, Name: public.Name}), "of the same name, and another kind")
+
+	x.Set(name("b"), []Object{inner})
+	assert.Equal(t, []cache.ObjectName{name("a")}, x.Users(public))
+	assert.Equal(t, []cache.ObjectName{name("b")}, x.Users(inner))
+
+	x.Set(name("a"), nil)
+	x.Set(name("b"), []Object{})
+	x.Set(name("c"), nil)
+	assert.Equal(t, New(), x, "nothing is left of those that are gone")
+}
+
+func TestTheCallersListIsItsOwn(t *testing.T) {
+	t.Parallel()
+	x := New()
+	list := []Object{public}
+	x.Set(name("a"), list)
+	list[0] = inner
+	x.Set(name("a"), []Object{inner})
+	assert.Empty(t, x.Users(public))
+	assert.Equal(t, []cache.ObjectName{name("a")}, x.Users(inner))
+}
+
+func TestItMayBeAskedAtAnyTime(t *testing.T) {
+	t.Parallel()
+	x := New()
+	var all sync.WaitGroup
+	for _, n := range []string{"a", "b", "c"} {
+		all.Go(func() {
+			for range 200 {
+				x.Set(name(n), []Object{public})
+				x.Users(public)
+				x.Set(name(n), []Object{inner})
+			}
+		})
+	}
+	all.Wait()
+	assert.Len(t, x.Users(inner), 3)
+	assert.Empty(t, x.Users(public))
+}
