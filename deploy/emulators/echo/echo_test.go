@@ -57,6 +57,24 @@ func TestServer_SaysHowLongABodyTook(t *testing.T) {
 	})
 }
 
+func TestServer_HoldsABodyBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		body, client := io.Pipe()
+		begun, w := time.Now(), httptest.NewRecorder()
+		go func() {
+			_, _ = client.Write([]byte("x")) // returns when it is read
+			assert.Equal(t, 3*time.Second, time.Since(begun))
+			client.Close()
+		}()
+		echo.New("a").ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/?hold=3s", body))
+		var got echo.Answer
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
+		assert.EqualValues(t, 1, got.Body.Bytes)
+		assert.Zero(t, got.Body.Took, "it was there")
+	})
+}
+
 func TestServer_StatusAndDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,6 +122,7 @@ func TestServer_StreamsEventByEvent(t *testing.T) {
 func TestServer_ClientThatGoesEndsItsAnswer(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, give string }{
+		{name: "before it is read", give: "/?hold=1h"},
 		{name: "before it began", give: "/?delay=1h"},
 		{name: "in the middle of a stream", give: "/?events=2&interval=1h"},
 	}

@@ -11,6 +11,7 @@ import (
 // Query parameters. Others are only echoed.
 const (
 	paramStatus   = "status"
+	paramHold     = "hold"
 	paramDelay    = "delay"
 	paramEvents   = "events"
 	paramInterval = "interval"
@@ -26,6 +27,7 @@ const (
 // params are how one request is to be answered.
 type params struct {
 	status   int
+	hold     time.Duration // before the body of the request is read
 	delay    time.Duration // before the header of the answer
 	events   int           // 0: no stream
 	interval time.Duration // before each event but the first
@@ -48,7 +50,7 @@ func (p params) before(event int) time.Duration {
 func parse(query string) (params, error) {
 	values, _ := url.ParseQuery(query) // what can be read of it
 	p := params{status: http.StatusOK}
-	for name, to := range map[string]*time.Duration{paramDelay: &p.delay, paramInterval: &p.interval, paramPause: &p.pause} {
+	for name, to := range map[string]*time.Duration{paramHold: &p.hold, paramDelay: &p.delay, paramInterval: &p.interval, paramPause: &p.pause} {
 		if err := parseWait(values, name, to); err != nil {
 			return params{}, err
 		}

@@ -16,7 +16,7 @@ func TestParse(t *testing.T) {
 		want params
 	}{
 		{name: "nothing is asked for", want: params{status: 200}},
-		{name: "everything", give: "status=503&delay=1s&events=3&interval=20ms&pause=1m10s", want: params{status: 503, delay: time.Second, events: 3, interval: 20 * time.Millisecond, pause: 70 * time.Second}},
+		{name: "everything", give: "status=503&hold=2s&delay=1s&events=3&interval=20ms&pause=1m10s", want: params{status: 503, hold: 2 * time.Second, delay: time.Second, events: 3, interval: 20 * time.Millisecond, pause: 70 * time.Second}},
 		{name: "the first of two counts", give: "status=201&status=202", want: params{status: 201}},
 		{name: "what else there is does not count", give: "a=1;b=2&%zz&status=204&x", want: params{status: 204}},
 	}
@@ -58,7 +58,7 @@ func TestBefore(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add("status=503&delay=1s&events=3&interval=20ms&pause=70s")
+	f.Add("status=503&hold=2s&delay=1s&events=3&interval=20ms&pause=70s")
 	f.Add("a=1;b&%zz=&&=")
 	f.Fuzz(func(t *testing.T, query string) {
 		p, err := parse(query)
@@ -67,7 +67,7 @@ func FuzzParse(f *testing.F) {
 		}
 		assert.True(t, p.status >= 200 && p.status <= 599)
 		assert.True(t, p.events >= 0 && p.events <= maxEvents)
-		for _, d := range []time.Duration{p.delay, p.interval, p.pause} {
+		for _, d := range []time.Duration{p.hold, p.delay, p.interval, p.pause} {
 			assert.True(t, d >= 0 && d <= maxWait)
 		}
 	})
