@@ -26,7 +26,7 @@ required        = $(shell sed -n 's|^require $(2) \(v[^ ]*\).*|\1|p' deploy/loca
 ENVOY_GATEWAY  := $(call required,envoy-gateway,github.com/envoyproxy/gateway)
 AI_GATEWAY     := $(call required,ai-gateway,github.com/envoyproxy/ai-gateway)
 TRAEFIK        := $(call required,traefik,github.com/traefik/traefik/v3)
-GATEWAY_IMAGES := $(IMAGES)/refs/envoyproxy/gateway/$(ENVOY_GATEWAY) $(IMAGES)/refs/envoyproxy/ai-gateway-controller/$(AI_GATEWAY) $(IMAGES)/refs/traefik/$(TRAEFIK)
+GATEWAY_IMAGES := $(IMAGES)/refs/envoyproxy/gateway/$(ENVOY_GATEWAY) $(IMAGES)/refs/envoyproxy/ai-gateway-controller/$(AI_GATEWAY)
 GATEWAY_CHARTS := $(BIN)/charts
 
 ##@ Embedded Kubernetes
@@ -36,7 +36,7 @@ local: doctor-go doctor-local ## Build the embedded Kubernetes (8 minutes from n
 	@./deploy/local/build.sh $(BIN)
 
 .PHONY: images
-images: local $(addprefix image-,$(IMAGE_BINARIES)) image-envoy gateways $(addprefix $(CRDS)/,inferencepools.yaml gateway-api.yaml traefik.yaml) ## Make all images of the demo
+images: local $(addprefix image-,$(IMAGE_BINARIES)) image-envoy gateways $(CRDS)/inferencepools.yaml ## Make all images of the demo
 
 .PHONY: image
 image: ## Make one image: SERVICE=endpoint-picker [IMAGE_TAG=dev]
@@ -50,7 +50,7 @@ $(addprefix image-,$(IMAGE_BINARIES)): image-%:
 	@$(LOCALKUBE) image add --store $(IMAGES) fairlead/$*:$(IMAGE_TAG) $(BIN)/$* >/dev/null
 
 .PHONY: images-race
-images-race: images doctor-cc $(addprefix image-race-,$(IMAGE_BINARIES)) ## Make the images of the whole-system tests, with the race detector
+images-race: images traefik doctor-cc $(addprefix image-race-,$(IMAGE_BINARIES)) ## Make the images of the whole-system tests, with the race detector
 
 .PHONY: $(addprefix image-race-,$(IMAGE_BINARIES))
 $(addprefix image-race-,$(IMAGE_BINARIES)): image-race-%:
@@ -66,7 +66,7 @@ $(ENVOY_IMAGE): deploy/local/images/envoy/image.sh | local doctor-pip
 	@./deploy/local/images/envoy/image.sh $(LOCALKUBE) $(IMAGES) $(BIN)/cache $(ENVOY_VERSION)
 
 .PHONY: gateways
-gateways: $(GATEWAY_IMAGES) $(GATEWAY_CHARTS)/gateway-helm/values.yaml ## Make images of Envoy Gateway, Envoy AI Gateway and Traefik, and charts of the first two
+gateways: $(GATEWAY_IMAGES) $(GATEWAY_CHARTS)/gateway-helm/values.yaml ## Make images and charts of Envoy Gateway and Envoy AI Gateway
 
 # The name and path of a program in its image are those that the charts count on.
 $(IMAGES)/refs/envoyproxy/gateway/$(ENVOY_GATEWAY): deploy/local/images/envoy-gateway/go.mod deploy/local/images/module-image.sh | local
@@ -76,19 +76,15 @@ $(IMAGES)/refs/envoyproxy/gateway/$(ENVOY_GATEWAY): deploy/local/images/envoy-ga
 $(IMAGES)/refs/envoyproxy/ai-gateway-controller/$(AI_GATEWAY): deploy/local/images/ai-gateway/go.mod deploy/local/images/module-image.sh | local
 	@./deploy/local/images/module-image.sh deploy/local/images/ai-gateway $(BIN) envoyproxy/ai-gateway-controller:$(AI_GATEWAY) /app
 
-$(IMAGES)/refs/traefik/$(TRAEFIK): deploy/local/images/traefik/go.mod deploy/local/images/module-image.sh | local
-	@./deploy/local/images/module-image.sh deploy/local/images/traefik $(BIN) docker.io/traefik:$(TRAEFIK) /usr/local/bin/traefik \
-		-X github.com/traefik/traefik/v3/pkg/version.Version=$(TRAEFIK:v%=%)
-
 $(GATEWAY_CHARTS)/gateway-helm/values.yaml: deploy/local/images/gateway-charts.sh deploy/local/images/envoy-gateway/go.mod deploy/local/images/ai-gateway/go.mod | doctor-go
 	@./deploy/local/images/gateway-charts.sh $(GATEWAY_CHARTS)
 
-# The InferencePool kind belongs to the Gateway API Inference Extension: it is taken from its module.
-$(CRDS)/inferencepools.yaml: services/endpoint-picker/go.mod
-	@mkdir -p $(CRDS)
-	@cd services/endpoint-picker && GOWORK=off $(GO) mod download sigs.k8s.io/gateway-api-inference-extension@$(GAIE_VERSION)
-	@cp "$$($(GO) env GOMODCACHE)/sigs.k8s.io/gateway-api-inference-extension@$(GAIE_VERSION)/config/crd/bases/inference.networking.k8s.io_inferencepools.yaml" $@
-	@chmod u+w $@
+.PHONY: traefik
+traefik: $(IMAGES)/refs/traefik/$(TRAEFIK) $(addprefix $(CRDS)/,gateway-api.yaml traefik.yaml) ## Make Traefik's image and the kinds that it reads
+
+$(IMAGES)/refs/traefik/$(TRAEFIK): deploy/local/images/traefik/go.mod deploy/local/images/module-image.sh | local
+	@./deploy/local/images/module-image.sh deploy/local/images/traefik $(BIN) docker.io/traefik:$(TRAEFIK) /usr/local/bin/traefik \
+		-X github.com/traefik/traefik/v3/pkg/version.Version=$(TRAEFIK:v%=%)
 
 # The kinds of the Gateway API, of its standard channel: in the version that we speak, which is not each gateway's.
 $(CRDS)/gateway-api.yaml: deploy/local/local.mk | doctor-go
@@ -102,6 +98,13 @@ $(CRDS)/traefik.yaml: deploy/local/images/traefik/go.mod | doctor-go
 	@mkdir -p $(CRDS)
 	@cd deploy/local/images/traefik && GOWORK=off $(GO) mod download github.com/traefik/traefik/v3
 	@cp "$$($(GO) env GOMODCACHE)/github.com/traefik/traefik/v3@$(TRAEFIK)/docs/content/reference/dynamic-configuration/kubernetes-crd-definition-v1.yml" $@
+	@chmod u+w $@
+
+# The InferencePool kind belongs to the Gateway API Inference Extension: it is taken from its module.
+$(CRDS)/inferencepools.yaml: services/endpoint-picker/go.mod
+	@mkdir -p $(CRDS)
+	@cd services/endpoint-picker && GOWORK=off $(GO) mod download sigs.k8s.io/gateway-api-inference-extension@$(GAIE_VERSION)
+	@cp "$$($(GO) env GOMODCACHE)/sigs.k8s.io/gateway-api-inference-extension@$(GAIE_VERSION)/config/crd/bases/inference.networking.k8s.io_inferencepools.yaml" $@
 	@chmod u+w $@
 
 .PHONY: local-up
