@@ -24,7 +24,7 @@ WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler d
 # Not in go.work: they link Kubernetes, or test it, and must not raise anybody's versions.
 STANDALONE_MODULES := deploy/local deploy/local/e2e
 # They hold no code, only the versions of third-party programs that become images.
-IMAGE_MODULES      := deploy/local/images/envoy-gateway deploy/local/images/ai-gateway
+IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway traefik traefik/ext)
 MODULES            := $(WORKSPACE_MODULES) $(STANDALONE_MODULES)
 BINARY_MODULES     := $(filter services/%,$(WORKSPACE_MODULES)) deploy/emulators
 

@@ -6,16 +6,19 @@ CRDS      := $(BIN)/crds
 # Where local-up keeps its state.
 LOCAL_DIR ?= $(CURDIR)/.local/cluster
 # What becomes an image: name = module and package of the binary.
-IMAGE_BINARIES := endpoint-picker ingress-reconciler modelserver webhook
-IMAGE_SOURCE_endpoint-picker := services/endpoint-picker .
+IMAGE_BINARIES := endpoint-picker ingress-reconciler modelserver webhook echo ome
+IMAGE_SOURCE_endpoint-picker    := services/endpoint-picker .
 IMAGE_SOURCE_ingress-reconciler := services/ingress-reconciler .
-IMAGE_SOURCE_modelserver     := deploy/emulators ./modelserver
-IMAGE_SOURCE_webhook         := deploy/emulators ./webhook
+IMAGE_SOURCE_modelserver        := deploy/emulators ./modelserver
+IMAGE_SOURCE_webhook            := deploy/emulators ./webhook
+IMAGE_SOURCE_echo               := deploy/emulators ./echo/cmd/echo
+IMAGE_SOURCE_ome                := deploy/emulators ./ome/cmd/ome
 # A second set of tags, of binaries with the race detector, for the whole-system tests.
 IMAGE_TAG  ?= dev
 RACE_TAG   := race
 
-GAIE_VERSION := v1.6.0
+GAIE_VERSION        := v1.6.0
+GATEWAY_API_VERSION := v1.6.3
 
 # Third-party programs as images. Their versions are pinned, so what the store has once is not made again.
 ENVOY_VERSION  := 1.40.0
@@ -24,6 +27,7 @@ ENVOY_IMAGE    := $(IMAGES)/refs/envoyproxy/envoy/v$(ENVOY_VERSION)
 required        = $(shell sed -n 's|^require $(2) \(v[^ ]*\).*|\1|p' deploy/local/images/$(1)/go.mod)
 ENVOY_GATEWAY  := $(call required,envoy-gateway,github.com/envoyproxy/gateway)
 AI_GATEWAY     := $(call required,ai-gateway,github.com/envoyproxy/ai-gateway)
+TRAEFIK        := $(call required,traefik,github.com/traefik/traefik/v3)
 GATEWAY_IMAGES := $(IMAGES)/refs/envoyproxy/gateway/$(ENVOY_GATEWAY) $(IMAGES)/refs/envoyproxy/ai-gateway-controller/$(AI_GATEWAY)
 GATEWAY_CHARTS := $(BIN)/charts
 
@@ -48,7 +52,7 @@ $(addprefix image-,$(IMAGE_BINARIES)): image-%:
 	@$(LOCALKUBE) image add --store $(IMAGES) fairlead/$*:$(IMAGE_TAG) $(BIN)/$* >/dev/null
 
 .PHONY: images-race
-images-race: images doctor-cc $(addprefix image-race-,$(IMAGE_BINARIES)) ## Make the images of the whole-system tests, with the race detector
+images-race: images traefik doctor-cc $(addprefix image-race-,$(IMAGE_BINARIES)) ## Make the images of the whole-system tests, with the race detector
 
 .PHONY: $(addprefix image-race-,$(IMAGE_BINARIES))
 $(addprefix image-race-,$(IMAGE_BINARIES)): image-race-%:
@@ -76,6 +80,27 @@ $(IMAGES)/refs/envoyproxy/ai-gateway-controller/$(AI_GATEWAY): deploy/local/imag
 
 $(GATEWAY_CHARTS)/gateway-helm/values.yaml: deploy/local/images/gateway-charts.sh deploy/local/images/envoy-gateway/go.mod deploy/local/images/ai-gateway/go.mod | doctor-go
 	@./deploy/local/images/gateway-charts.sh $(GATEWAY_CHARTS)
+
+.PHONY: traefik
+traefik: $(IMAGES)/refs/traefik/$(TRAEFIK) $(addprefix $(CRDS)/,gateway-api.yaml traefik.yaml) ## Make Traefik's image and the kinds that it reads
+
+$(IMAGES)/refs/traefik/$(TRAEFIK): deploy/local/images/traefik/go.mod deploy/local/images/module-image.sh | local
+	@./deploy/local/images/module-image.sh deploy/local/images/traefik $(BIN) docker.io/traefik:$(TRAEFIK) /usr/local/bin/traefik \
+		-X github.com/traefik/traefik/v3/pkg/version.Version=$(TRAEFIK:v%=%)
+
+# The kinds of the Gateway API, of its standard channel: in the version that we speak, which is not each gateway's.
+$(CRDS)/gateway-api.yaml: deploy/local/local.mk | doctor-go
+	@mkdir -p $(CRDS)
+	@cd $(CRDS) && GOWORK=off $(GO) mod download sigs.k8s.io/gateway-api@$(GATEWAY_API_VERSION)
+	@for file in "$$($(GO) env GOMODCACHE)"/sigs.k8s.io/gateway-api@$(GATEWAY_API_VERSION)/config/crd/standard/*.yaml; do \
+		echo ---; cat "$$file"; done >$@
+
+# Traefik's own: its image's module has them.
+$(CRDS)/traefik.yaml: deploy/local/images/traefik/go.mod | doctor-go
+	@mkdir -p $(CRDS)
+	@cd deploy/local/images/traefik && GOWORK=off $(GO) mod download github.com/traefik/traefik/v3
+	@cp "$$($(GO) env GOMODCACHE)/github.com/traefik/traefik/v3@$(TRAEFIK)/docs/content/reference/dynamic-configuration/kubernetes-crd-definition-v1.yml" $@
+	@chmod u+w $@
 
 # The InferencePool kind belongs to the Gateway API Inference Extension: it is taken from its module.
 $(CRDS)/inferencepools.yaml: services/endpoint-picker/go.mod

@@ -104,9 +104,8 @@ func (e *Emulator) Run(ctx context.Context) error {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { e.informers.run(ctx) })
-	if e.informers.waitForSync(ctx) {
-		e.controller.Run(ctx, context.WithoutCancel(ctx))
-	}
+	e.informers.waitForSync(ctx)
+	e.controller.Run(ctx, context.WithoutCancel(ctx)) // if ctx has ended, it ends the queue
 	return nil
 }
 

@@ -12,7 +12,7 @@ cd "$folder"
 export GOWORK=off CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false'
 
 program=$(sed -n 's/^tool //p' go.mod)
-echo "$name: building $image (3 minutes from nothing)" >&2
+echo "$name: building $image (minutes from nothing)" >&2
 begun=$SECONDS
 mkdir -p "$bin"
 go build -p "${BUILD_JOBS:-2}" -ldflags "-s -w $*" -o "$bin/$name" "$program"

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/deploy/emulators/echo"
+)
+
+func TestRun_RefusesWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	require.ErrorContains(t, run(t.Context(), []string{"--nam=a"}), "unknown flag")
+	assert.ErrorContains(t, run(t.Context(), []string{"a"}), `unexpected argument "a"`)
+}
+
+func TestServe_SpeaksBothVersionsOnOnePort(t *testing.T) {
+	t.Parallel()
+	address := start(t.Context(), t)
+	for _, want := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		protocols := new(http.Protocols)
+		protocols.SetHTTP1(want == "HTTP/1.1")
+		protocols.SetUnencryptedHTTP2(want == "HTTP/2.0")
+		transport := &http.Transport{Protocols: protocols}
+		t.Cleanup(transport.CloseIdleConnections)
+		resp := get(t, &http.Client{Transport: transport}, address+"/")
+		var got echo.Answer
+		require.NoError(t, json.NewDecoder(resp.Body).Decode(&got))
+		assert.Equal(t, want, got.Protocol)
+	}
+}
+
+func TestServe_AnswersWhatItWasAskedBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	address := start(ctx, t)
+	resp := get(t, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, address+"/?events=2&interval=300ms")
+	cancel() // the header has come, an event is still to come
+	raw, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	assert.Equal(t, "data: {\"name\":\"a\",\"index\":1}\n\ndata: {\"name\":\"a\",\"index\":2}\n\n", string(raw))
+	_, err = net.Dial("tcp", resp.Request.URL.Host)
+	assert.Error(t, err, "it listens no more")
+}
+
+// start serves until ctx ends; the test ends after that.
+func start(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- serve(ctx, l, echo.New("a")) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-ended)
+	})
+	return "http://" + l.Addr().String()
+}
+
+func get(t *testing.T, client *http.Client, url string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	resp, err := client.Do(req)
+	require.NoError(t, err)
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}

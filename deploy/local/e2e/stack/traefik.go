@@ -1,0 +1,79 @@
+package stack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/pkg/kubetest/cluster"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+)
+
+// Where Traefik is, and what it is called: its Deployment, its Service, its Gateway and its classes.
+const (
+	Traefik          = "traefik"
+	TraefikNamespace = "traefik"
+	// TraefikNginxClass is the class of Ingresses that were written for ingress-nginx.
+	TraefikNginxClass = "nginx"
+)
+
+// TraefikExamples is the folder with what a user of Traefik applies, in the repository.
+const TraefikExamples = "deploy/examples/ingress/traefik"
+
+const traefikTarget = Traefik + "." + TraefikNamespace + ":web"
+
+// traefikManifests are in TraefikExamples; the first makes the namespace.
+var traefikManifests = []string{"rbac.yaml", "classes.yaml", "traefik.yaml", "gateway.yaml"}
+
+// PublishTraefik asks for a host address of Traefik.
+func PublishTraefik(host string) func(*clusterapi.Config) { return publish(host, traefikTarget) }
+
+// InstallTraefik installs Traefik and the kinds that it reads, and waits until it is ready and its Gateway programmed. Its
+// Service waits for the address of a load balancer, as GiveAddress gives.
+func InstallTraefik(ctx context.Context, c *cluster.Cluster) error {
+	root, err := cluster.Repository()
+	if err != nil {
+		return err
+	}
+	crds := filepath.Join(root, "bin", "crds")
+	gatewayAPI, own := filepath.Join(crds, "gateway-api.yaml"), filepath.Join(crds, "traefik.yaml")
+	if _, err := c.Kubectl(ctx, "apply", "--server-side", "-f", gatewayAPI, "-f", own); err != nil {
+		return fmt.Errorf("make the kinds of Traefik (make traefik fetches them): %w", err)
+	}
+	if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"); err != nil {
+		return err
+	}
+	for _, name := range traefikManifests {
+		raw, err := os.ReadFile(filepath.Join(root, TraefikExamples, name))
+		if err != nil {
+			return err
+		}
+		if err := c.Apply(ctx, string(raw)); err != nil {
+			return fmt.Errorf("apply %s: %w", name, err)
+		}
+	}
+	if _, err := c.Kubectl(ctx, "-n", TraefikNamespace, "rollout", "status", "deployment/"+Traefik, "--timeout="+rollTimeout); err != nil {
+		return err
+	}
+	_, err = c.Kubectl(ctx, "-n", TraefikNamespace, "wait", "--for=condition=Programmed", "gateway/"+Traefik, "--timeout="+rollTimeout)
+	return err
+}
+
+// GiveAddress does for a Service of type LoadBalancer what a cloud does.
+func GiveAddress(ctx context.Context, c *cluster.Cluster, service types.NamespacedName, ip string) error {
+	services := c.Clientset().CoreV1().Services(service.Namespace)
+	s, err := services.Get(ctx, service.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get service %s: %w", service, err)
+	}
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: ip}}
+	if _, err := services.UpdateStatus(ctx, s, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("update status of service %s: %w", service, err)
+	}
+	return nil
+}
