@@ -48,9 +48,10 @@ func Known(controller string) Controller {
 	return Unknown
 }
 
-// Rewrites reports whether the controller can take a prefix away from a path.
+// Rewrites reports whether the controller can take a prefix away from a path, on a host that several Ingresses share. That of
+// F5 can do the one, and gives a host to a single Ingress.
 func (c Controller) Rewrites() bool {
-	return slices.Contains([]Controller{IngressNGINX, NGINX, Traefik, HAProxy, HAProxyIngress}, c)
+	return slices.Contains([]Controller{IngressNGINX, Traefik, HAProxy, HAProxyIngress}, c)
 }
 
 // Find returns the class of that name, or the cluster's default if the name is nil: of several the newest, as the API server

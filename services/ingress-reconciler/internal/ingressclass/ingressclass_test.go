@@ -18,7 +18,7 @@ func TestKnown(t *testing.T) {
 	}{
 		{give: "k8s.io/ingress-nginx", want: IngressNGINX, rewrites: true},
 		{give: "k8s.io/ingress-nginx-internal", want: Unknown},
-		{give: "nginx.org/ingress-controller", want: NGINX, rewrites: true},
+		{give: "nginx.org/ingress-controller", want: NGINX},
 		{give: "traefik.io/ingress-controller", want: Traefik, rewrites: true},
 		{give: "haproxy.org/ingress-controller/internal", want: HAProxy, rewrites: true},
 		{give: "haproxy-ingress.github.io/controller", want: HAProxyIngress, rewrites: true},

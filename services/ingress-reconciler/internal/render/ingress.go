@@ -1,7 +1,6 @@
 package render
 
 import (
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -23,20 +22,19 @@ const never = 7 * 24 * time.Hour
 // which may take long, that prompts may be large, and that a path is to be taken away.
 func (r *renderer) ingress(e *plan.Exposure) {
 	name := r.name("ingress", e)
-	path := networkingv1.HTTPIngressPath{
-		Path: prefix(e.Path), PathType: ptr.To(networkingv1.PathTypePrefix),
-		Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
-			Name: e.Backend.Name, Port: networkingv1.ServiceBackendPort{Number: e.Backend.Port},
-		}},
-	}
-	rewrites := map[string]string{}
+	paths, rewrites := []networkingv1.HTTPIngressPath{{Path: prefix(e.Path), PathType: ptr.To(networkingv1.PathTypePrefix)}}, map[string]string{}
 	if e.Path != "/" {
-		rewrites = r.rewrites(name, e, &path)
+		paths, rewrites = r.rewrites(name, e)
+	}
+	for i := range paths {
+		paths[i].Backend.Service = &networkingv1.IngressServiceBackend{
+			Name: e.Backend.Name, Port: networkingv1.ServiceBackendPort{Number: e.Backend.Port},
+		}
 	}
 	spec := networkingv1.IngressSpec{
 		IngressClassName: r.Settings.IngressClass,
 		Rules: []networkingv1.IngressRule{{Host: e.Host, IngressRuleValue: networkingv1.IngressRuleValue{
-			HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{path}},
+			HTTP: &networkingv1.HTTPIngressRuleValue{Paths: paths},
 		}}},
 	}
 	if e.TLSSecret != "" {
@@ -103,28 +101,29 @@ func (r *renderer) streaming(e *plan.Exposure) map[string]string {
 	return nil
 }
 
-// rewrites returns the annotations that take the prefix of a path away, and changes the path where the controller wants it
-// in another form.
-func (r *renderer) rewrites(name string, e *plan.Exposure, path *networkingv1.HTTPIngressPath) map[string]string {
+// rewrites returns the paths that match a prefix in the words of a controller, and the annotations that take it away.
+func (r *renderer) rewrites(name string, e *plan.Exposure) ([]networkingv1.HTTPIngressPath, map[string]string) {
+	path := func(kind networkingv1.PathType, text string) networkingv1.HTTPIngressPath {
+		return networkingv1.HTTPIngressPath{Path: text, PathType: &kind}
+	}
 	bare := prefix(e.Path)
+	below := []networkingv1.HTTPIngressPath{path(networkingv1.PathTypePrefix, bare)}
 	switch e.Controller {
 	case ingressclass.IngressNGINX:
-		path.Path, path.PathType = regexp.QuoteMeta(bare)+"(/|$)(.*)", ptr.To(networkingv1.PathTypeImplementationSpecific)
-		return map[string]string{"nginx.ingress.kubernetes.io/use-regex": "true", "nginx.ingress.kubernetes.io/rewrite-target": "/$2"}
-	case ingressclass.NGINX:
-		path.Path = e.Path
-		return map[string]string{"nginx.org/rewrites": fmt.Sprintf("serviceName=%s rewrite=/", e.Backend.Name)}
+		return []networkingv1.HTTPIngressPath{path(networkingv1.PathTypeImplementationSpecific, regexp.QuoteMeta(bare)+"(/|$)(.*)")},
+			map[string]string{"nginx.ingress.kubernetes.io/use-regex": "true", "nginx.ingress.kubernetes.io/rewrite-target": "/$2"}
 	case ingressclass.HAProxy:
-		return map[string]string{"haproxy.org/path-rewrite": regexp.QuoteMeta(bare) + `/?(.*) /\1`}
+		return below, map[string]string{"haproxy.org/path-rewrite": regexp.QuoteMeta(bare) + `/?(.*) /\1`}
 	case ingressclass.HAProxyIngress:
-		return map[string]string{"haproxy-ingress.github.io/rewrite-target": "/"}
-	case ingressclass.Traefik:
+		return below, map[string]string{"haproxy-ingress.github.io/rewrite-target": "/"}
+	case ingressclass.Traefik: // a prefix is one of text to it
 		r.add(Middlewares, e.Slot, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": Middlewares.GroupVersion().String(), "kind": "Middleware",
 			"metadata": map[string]any{"namespace": r.Service.Namespace, "name": name},
 			"spec":     map[string]any{"stripPrefix": map[string]any{"prefixes": []any{bare}}},
 		}}, nil)
-		return map[string]string{"traefik.ingress.kubernetes.io/router.middlewares": r.Service.Namespace + "-" + name + "@kubernetescrd"}
+		return []networkingv1.HTTPIngressPath{path(networkingv1.PathTypeExact, bare), path(networkingv1.PathTypePrefix, e.Path)},
+			map[string]string{"traefik.ingress.kubernetes.io/router.middlewares": r.Service.Namespace + "-" + name + "@kubernetescrd"}
 	}
-	return nil
+	return below, nil
 }
