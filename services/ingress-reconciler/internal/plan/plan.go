@@ -79,8 +79,8 @@ type Input struct {
 	Gateways    map[types.NamespacedName]gateway.Gateway
 	Labels      map[string]string // of the namespace; nil: not known
 	Classes     []*networkingv1.IngressClass
-	Pools       map[string]bool            // InferencePools of its namespace; nil: the kind is not served
-	Taken       map[Claim]Name // what older services have
+	Pools       map[string]bool // InferencePools of its namespace; nil: the kind is not served
+	Taken       map[Claim]Name  // what older services have
 }
 
 // Plan is how a service is exposed.
