@@ -48,8 +48,8 @@ func TestBuild(t *testing.T) {
 			status: "True", reason: "Programmed", message: "http://chat.example.com/; Gateway a/b: accepted",
 		},
 		{
-			name: "each URL and each Gateway once, sorted",
-			give: State{Ways: []Way{way("http://b/", "Gateway z", accepted), way("http://a/", "Gateway z", accepted), way("http://b/", "Gateway y", accepted)}},
+			name:   "each URL and each Gateway once, sorted",
+			give:   State{Ways: []Way{way("http://b/", "Gateway z", accepted), way("http://a/", "Gateway z", accepted), way("http://b/", "Gateway y", accepted)}},
 			status: "True", reason: "Programmed", message: "http://a/, http://b/; Gateway y: accepted; Gateway z: accepted",
 		},
 		{
@@ -62,8 +62,8 @@ func TestBuild(t *testing.T) {
 			message: "http://a/; Gateway y: ParentStatusNotAvailable: nobody has looked; Gateway z: NotAllowedByListeners: no",
 		},
 		{
-			name: "a component is not exposed, whoever accepts the entry",
-			give: State{Ways: []Way{way("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Engine, Reason: "ServiceNotFound", Message: "engine chat-engine: there is no Service"}}},
+			name:   "a component is not exposed, whoever accepts the entry",
+			give:   State{Ways: []Way{way("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Engine, Reason: "ServiceNotFound", Message: "engine chat-engine: there is no Service"}}},
 			status: "False", reason: "ServiceNotFound", message: "http://a/; Gateway y: accepted; ServiceNotFound: engine chat-engine: there is no Service",
 		},
 		{
@@ -71,23 +71,23 @@ func TestBuild(t *testing.T) {
 			status: "False", reason: "Disabled", message: "Disabled:",
 		},
 		{
-			name: "a warning",
-			give: State{Ways: []Way{way("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Engine, Reason: plan.ReasonDecoderWithoutRouter, Message: "by itself"}}, Notes: []string{"note"}},
+			name:   "a warning",
+			give:   State{Ways: []Way{way("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Engine, Reason: plan.ReasonDecoderWithoutRouter, Message: "by itself"}}, Notes: []string{"note"}},
 			status: "True", reason: "Programmed", message: "http://a/; Gateway y: accepted; DecoderWithoutRouter: by itself; note",
 		},
 		{
-			name: "a warning, and what is wrong",
-			give: State{Reasons: []plan.Reason{{Reason: plan.ReasonIngressClassNotFound, Message: "x"}, {Role: isvc.Decoder, Reason: "NameConflict", Message: "y"}}},
+			name:   "a warning, and what is wrong",
+			give:   State{Reasons: []plan.Reason{{Reason: plan.ReasonIngressClassNotFound, Message: "x"}, {Role: isvc.Decoder, Reason: "NameConflict", Message: "y"}}},
 			status: "False", reason: "NameConflict", message: "IngressClassNotFound: x; NameConflict: y",
 		},
 		{
-			name: "the whole before the router, the router before the engine, the engine before the decoder",
-			give: State{Reasons: []plan.Reason{{Role: isvc.Decoder, Reason: "A"}, {Role: isvc.Engine, Reason: "B"}, {Role: isvc.Router, Reason: "C"}, {Reason: "D"}}},
+			name:   "the whole before the router, the router before the engine, the engine before the decoder",
+			give:   State{Reasons: []plan.Reason{{Role: isvc.Decoder, Reason: "A"}, {Role: isvc.Engine, Reason: "B"}, {Role: isvc.Router, Reason: "C"}, {Reason: "D"}}},
 			status: "False", reason: "D", message: "A:; B:; C:; D:",
 		},
 		{
-			name: "the router before the engine",
-			give: State{Reasons: []plan.Reason{{Role: isvc.Decoder, Reason: "A"}, {Role: isvc.Engine, Reason: "B"}, {Role: isvc.Router, Reason: "C"}}},
+			name:   "the router before the engine",
+			give:   State{Reasons: []plan.Reason{{Role: isvc.Decoder, Reason: "A"}, {Role: isvc.Engine, Reason: "B"}, {Role: isvc.Router, Reason: "C"}}},
 			status: "False", reason: "C", message: "A:; B:; C:",
 		},
 		{name: "no way in, and nobody says why", status: "Unknown", reason: "ParentStatusNotAvailable"},

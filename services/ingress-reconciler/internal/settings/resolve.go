@@ -22,7 +22,7 @@ const (
 	usualSharedHostPrefix = "llm"
 	usualKnativeGateway   = "knative-local-gateway.istio-system.svc.cluster.local"
 	usualModelName        = "{{ .Name }}"
-	usualSecretName       = "{{ .Name }}-tls"
+	usualTLSSecret        = "{{ .Name }}-tls" //nolint:gosec // the name of one
 	usualPickerPort       = 9002
 	usualFallbackSuffix   = "-external"
 	anyNamespace          = "*"
@@ -226,7 +226,7 @@ func (s *Settings) fill(v *Values) error {
 		s.AnnotationPrefixes = *v.AnnotationPrefixes
 	}
 	if text := value(v.MaxRequestBodySize); text != "" {
-		most := resource.MustParse(text) // validated
+		most := resource.MustParse(string(text)) // validated
 		s.MaxBody = most.Value()
 	}
 	return errors.Join(s.templates(v), s.attach(v))
@@ -248,7 +248,7 @@ func (s *Settings) templates(v *Values) error {
 	s.ModelName = parse(v.ModelNameTemplate, usualModelName)
 	secret := ""
 	if s.TLS.Issuer != "" {
-		secret = usualSecretName // cert-manager makes it
+		secret = usualTLSSecret // cert-manager makes it
 	}
 	s.TLS.Secret = parse(v.TLSSecretName, secret)
 	return errors.Join(errs...)

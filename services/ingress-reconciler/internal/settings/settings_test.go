@@ -1,16 +1,24 @@
 package settings
 
 import (
+	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/services/ingress-reconciler/internal/hostname"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
+
+func TestItIsPure(t *testing.T) {
+	t.Parallel()
+	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
+}
 
 // shipped is the configuration that OME's chart installs.
 const shipped = `{
@@ -54,6 +62,8 @@ func TestResolveOnTopOfWhatOMEShips(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "chat.models.example.com", host(t, got))
 	got.Host, got.ModelName = nil, nil
+	assert.Contains(t, got.AnnotationPrefixes, "external-dns.alpha.kubernetes.io/")
+	got.AnnotationPrefixes = nil
 	class := "istio"
 	assert.Equal(t, Settings{
 		Enabled: true, Strategy: Auto, GatewayAPI: true, Domain: "example.com", URLScheme: "http", Subdomain: true, SharedHostPrefix: "llm",
@@ -190,7 +200,40 @@ func TestParse(t *testing.T) {
 		{"no YAML", "a: [", "parse configuration: "},
 		{"a key twice", "enabled: true\nenabled: false", `key "enabled" already set in map`},
 		{"a type", "enabled: maybe", "cannot unmarshal string"},
-		{"strategy", "strategy: nginx", `strategy "nginx" is none of auto, httproute, ingress, virtualservice`},
+		{"strategy", "strategy: nginx", `strategy: "nginx" is none of auto, httproute, ingress, virtualservice`},
+		{"no listener", "omeIngressGateway: a/b/", `omeIngressGateway: "a/b/" is not a Gateway`},
+		{"not a name", "omeIngressGateway: 'a b/c'", `omeIngressGateway: "a b/c" is not a Gateway`},
+		{"too many parts", "omeIngressGateway: a/b/c/d", `omeIngressGateway: "a/b/c/d" is not a Gateway`},
+		{"time beyond all measure", "defaultRouteTimeoutSeconds: 10000000000", "defaultRouteTimeoutSeconds 10000000000 is more than 30 days"},
+		{"hold beyond all measure", "holdSeconds: 10000000000", "holdSeconds 10000000000 is more than 30 days"},
+		{"size", "maxRequestBodySize: many", `maxRequestBodySize: "many" is not a size, as 64Mi is`},
+		{"negative size", "maxRequestBodySize: -1", `maxRequestBodySize: "-1" is not a size, as 64Mi is`},
+		{"size beyond all measure", "maxRequestBodySize: 100E", `maxRequestBodySize: "100E" is not a size, as 64Mi is`},
+		{"a size that is none of both", "maxRequestBodySize: [1]", "parse configuration: "},
+		{"secret", "tlsSecretName: '{{ range }}'", "tlsSecretName: parse template"},
+		{"issuer", "tlsIssuer: letsencrypt", `tlsIssuer: "letsencrypt" is neither Issuer/<name> nor ClusterIssuer/<name>`},
+		{"issuer without a name", "tlsIssuer: Issuer/", `tlsIssuer: "Issuer/" is neither Issuer/<name> nor ClusterIssuer/<name>`},
+		{"issuer of a name that is none", "tlsIssuer: Issuer/a/b", `tlsIssuer: "Issuer/a/b" is neither Issuer/<name> nor ClusterIssuer/<name>`},
+		{"header", "modelBasedRoutingHeaderName: 'X Model'", `modelBasedRoutingHeaderName: "X Model": `},
+		{"model name", "modelNameTemplate: '{{ .Nam'", "modelNameTemplate: parse template"},
+		{"pool of two kinds", "inferencePool: {name: a, endpointPickerRef: {name: b}}", "inferencePool.name and inferencePool.endpointPickerRef: give one of them"},
+		{"pool", "inferencePool: {name: A}", `inferencePool.name "A": `},
+		{"picker", "inferencePool: {endpointPickerRef: {}}", `inferencePool.endpointPickerRef.name "": `},
+		{"picker's port", "inferencePool: {endpointPickerRef: {name: a, port: 65536}}", "inferencePool.endpointPickerRef.port 65536 is not a port"},
+		{"picker's failure", "inferencePool: {endpointPickerRef: {name: a, failureMode: Fail}}", `inferencePool.endpointPickerRef.failureMode: "Fail" is none of FailClose, FailOpen`},
+		{"suffix", "fallbackService: {enabled: true, suffix: external}", `fallbackService.suffix "external": want a dash`},
+		{"suffix too long", "fallbackService: {enabled: true, suffix: -abcdefghijklmnopqrst}", `fallbackService.suffix "-abcdefghijklmnopqrst": want a dash`},
+		{"suffix of OME's", "fallbackService: {enabled: true, suffix: -engine}", `fallbackService.suffix "-engine" is that of a Service of OME`},
+		{"type", "fallbackService: {enabled: true, type: ExternalName}", `fallbackService.type: "ExternalName" is none of ClusterIP, NodePort, LoadBalancer`},
+		{"any annotation, of the fallback", "fallbackService: {enabled: true, annotationPrefixes: [a/, '']}", "fallbackService.annotationPrefixes[1] is empty"},
+		{"any annotation", "overrides: [{annotationPrefixes: ['']}]", "overrides[0].annotationPrefixes[0] is empty"},
+		{"label", "labels: {'a b': c}", "labels: a b: c: "},
+		{"value of a label", "labels: {a: 'b c'}", "labels: a: b c: "},
+		{"OME's label", "labels: {ome.io/inferenceservice: chat}", "labels: ome.io/inferenceservice: chat: it has a meaning of its own"},
+		{"OME's other label", "overrides: [{labels: {component: engine}}]", "overrides[0].labels: component: engine: it has a meaning of its own"},
+		{"our label", "labels: {fairlead.dev/slot: entry}", "labels: fairlead.dev/slot: entry: it has a meaning of its own"},
+		{"annotation", "annotations: {'a b': c}", "annotations: a b: "},
+		{"our annotation", "annotations: {fairlead.dev/applied: x}", "annotations: fairlead.dev/applied: it has a meaning of its own"},
 		{"domain", "ingressDomain: '*.example.com'", `ingressDomain: host "*.example.com"`},
 		{"template", "domainTemplate: '{{ .Name'", "domainTemplate: parse template"},
 		{"timeout", "defaultRouteTimeoutSeconds: -1", "defaultRouteTimeoutSeconds -1 is negative"},
@@ -241,6 +284,157 @@ func TestOver(t *testing.T) {
 	}
 	assert.Equal(t, all, all.over(Values{}))
 	assert.Equal(t, all, Values{}.over(all))
+}
+
+// Every key must come to something in Settings, whoever adds one.
+func TestEveryKeyIsResolved(t *testing.T) {
+	t.Parallel()
+	said := map[string]string{ // a value of each that is not what holds anyway
+		"strategy": "httproute", "ingressDomain": "a.example.com", "additionalIngressDomains": "[a.example.com]", "domainTemplate": "'{{ .Name }}.a.b'",
+		"pathTemplate": "/a", "urlScheme": "https", "perISVCSubdomain": "false", "sharedHostPrefix": "a", "componentHosts": "true",
+		"enableGatewayAPI": "true", "enableGatewayApi": "true", "omeIngressGateway": "a/b", "additionalIngressGateways": "[{omeIngressGateway: a/b, class: c}]",
+		"ingressGateway": "a/b", "localGateway": "a/b", "disableIstioVirtualHost": "true", "ingressClassName": "nginx", "knativeLocalGatewayService": "a.b",
+		"defaultRouteTimeoutSeconds": "1", "maxRequestBodySize": "1Ki", "bufferBodies": "true", "tlsSecretName": "a", "tlsIssuer": "Issuer/a",
+		"inferencePool": "{name: a}", "modelBasedRoutingHeaderName": "X-Model", "modelNameTemplate": "a", "fallbackService": "{enabled: true}",
+		"labels": "{a: b}", "annotations": "{a: b}", "annotationPrefixes": "[a/]",
+	}
+	nothing, err := resolve(t, "", "", nil)
+	require.NoError(t, err)
+	for key := range reflect.TypeFor[Values]().Fields() {
+		name, _, _ := strings.Cut(key.Tag.Get("json"), ",")
+		require.Contains(t, said, name, "say a value of the new key here")
+		got, err := resolve(t, name+": "+said[name], "", nil)
+		require.NoError(t, err)
+		assert.NotEqual(t, nothing, got, "%s is read, and nothing comes of it", name)
+
+		overridden, err := resolve(t, "overrides: [{names: [chat], "+name+": "+said[name]+"}]", "", nil)
+		require.NoError(t, err)
+		assert.Equal(t, got, overridden, "%s says the same of one service", name)
+	}
+}
+
+func TestResolveWhatStandsBeside(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, ours  string
+		annotations map[string]string
+		want        func(t *testing.T, s Settings)
+	}{
+		{name: "nothing", want: func(t *testing.T, s Settings) {
+			assert.Nil(t, s.Pool)
+			assert.Nil(t, s.Fallback)
+			assert.Nil(t, s.TLS.Secret)
+			assert.Empty(t, s.ModelHeader)
+			assert.Zero(t, s.MaxBody)
+			assert.False(t, s.BufferBodies)
+		}},
+		{name: "a pool that is made", ours: "inferencePool: {endpointPickerRef: {name: picker}}", want: func(t *testing.T, s Settings) {
+			assert.Equal(t, &EndpointPicker{Name: "picker", Port: 9002, FailureMode: "FailClose"}, s.Pool.EndpointPickerRef)
+		}},
+		{name: "a pool that is made, in every word", ours: "inferencePool: {endpointPickerRef: {name: picker, port: 1, failureMode: FailOpen}}", want: func(t *testing.T, s Settings) {
+			assert.Equal(t, &EndpointPicker{Name: "picker", Port: 1, FailureMode: "FailOpen"}, s.Pool.EndpointPickerRef)
+		}},
+		{name: "a pool by an annotation", ours: "inferencePool: {endpointPickerRef: {name: picker}}", annotations: map[string]string{"fairlead.dev/inference-pool": "mine"}, want: func(t *testing.T, s Settings) {
+			assert.Equal(t, &InferencePool{Name: "mine"}, s.Pool)
+		}},
+		{name: "no pool for some", ours: "inferencePool: {name: a}\noverrides: [{names: [chat], inferencePool: {}}]", want: func(t *testing.T, s Settings) { assert.Nil(t, s.Pool) }},
+		{name: "a fallback", ours: "fallbackService: {enabled: true}", want: func(t *testing.T, s Settings) {
+			assert.Equal(t, "-external", s.Fallback.Suffix)
+			assert.Equal(t, "ClusterIP", s.Fallback.Type)
+			assert.Contains(t, s.Fallback.AnnotationPrefixes, "oci.oraclecloud.com/")
+		}},
+		{name: "a fallback in every word", ours: "fallbackService: {enabled: true, suffix: -lb, type: LoadBalancer, annotationPrefixes: []}", want: func(t *testing.T, s Settings) {
+			assert.Equal(t, &FallbackService{Enabled: true, Suffix: "-lb", Type: "LoadBalancer", AnnotationPrefixes: []string{}}, s.Fallback)
+		}},
+		{name: "no fallback for some", ours: "fallbackService: {enabled: true}\noverrides: [{names: [chat], fallbackService: {enabled: false}}]", want: func(t *testing.T, s Settings) { assert.Nil(t, s.Fallback) }},
+		{name: "an issuer makes a Secret", ours: "tlsIssuer: ClusterIssuer/letsencrypt", want: func(t *testing.T, s Settings) {
+			secret, err := s.TLS.Secret.Render(hostname.Values{Name: "chat"})
+			require.NoError(t, err)
+			assert.Equal(t, "chat-tls", secret)
+			assert.Equal(t, "ClusterIssuer/letsencrypt", s.TLS.Issuer)
+		}},
+		{name: "a Secret of that name", ours: "tlsIssuer: Issuer/a\ntlsSecretName: wildcard", want: func(t *testing.T, s Settings) {
+			secret, err := s.TLS.Secret.Render(hostname.Values{Name: "chat"})
+			require.NoError(t, err)
+			assert.Equal(t, "wildcard", secret)
+		}},
+		{name: "sizes", ours: "maxRequestBodySize: 64Mi\nbufferBodies: true", want: func(t *testing.T, s Settings) {
+			assert.Equal(t, int64(64<<20), s.MaxBody)
+			assert.True(t, s.BufferBodies)
+		}},
+		{name: "a size in bytes", ours: "maxRequestBodySize: 1048576", want: func(t *testing.T, s Settings) { assert.Equal(t, int64(1<<20), s.MaxBody) }},
+		{name: "a size in bytes, as a text", ours: "maxRequestBodySize: '1e3'", want: func(t *testing.T, s Settings) { assert.Equal(t, int64(1000), s.MaxBody) }},
+		{name: "any size, for some", ours: "maxRequestBodySize: 1\noverrides: [{maxRequestBodySize: 0}]", want: func(t *testing.T, s Settings) { assert.Zero(t, s.MaxBody) }},
+		{name: "annotations are replaced as a whole", ours: "annotations: {a: b, c: d}\noverrides: [{annotations: {e: f}}]", want: func(t *testing.T, s Settings) {
+			assert.Equal(t, map[string]string{"e": "f"}, s.Annotations)
+		}},
+		{name: "no annotations of the service", ours: "annotationPrefixes: []", want: func(t *testing.T, s Settings) { assert.Empty(t, s.AnnotationPrefixes) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := resolve(t, tt.ours, "", tt.annotations)
+			require.NoError(t, err)
+			tt.want(t, got)
+		})
+	}
+}
+
+// What is configured for all is not changed by what is resolved for one.
+func TestResolveLeavesTheDocumentAsItIs(t *testing.T) {
+	t.Parallel()
+	parse := func() *Document {
+		d, _, err := Parse([]byte("ingressDomain: example.com\ninferencePool: {endpointPickerRef: {name: a}}\nfallbackService: {enabled: true}\nomeIngressGateway: a/b\nadditionalIngressGateways: [{omeIngressGateway: c/d}]"))
+		require.NoError(t, err)
+		return d
+	}
+	c := Config{Document: parse()}
+	s, err := c.Resolve(&isvc.Service{Namespace: "models", Name: "chat"})
+	require.NoError(t, err)
+	s.Pool.EndpointPickerRef.Port, s.Fallback.Type, s.Gateways[1].Domain = 1, "NodePort", "x"
+	assert.Equal(t, parse(), c.Document)
+}
+
+func TestErrorsAreInOneOrder(t *testing.T) {
+	t.Parallel()
+	const text = "labels: {'a b': c, 'c d': e, 'e f': g}\nannotations: {'a b': c, 'c d': e}\nallowedDomains: {a: [x], b: [y], c: [z]}\n" +
+		"namespaceIngressGateways: {a: {primary: {omeIngressGateway: x}}, b: {primary: {omeIngressGateway: y}}}"
+	_, _, want := Parse([]byte(text))
+	require.Error(t, want)
+	for range 30 {
+		_, _, err := Parse([]byte(text))
+		require.EqualError(t, err, want.Error())
+	}
+}
+
+// FuzzParse checks that what can be read can be written and read again, and means the same.
+func FuzzParse(f *testing.F) {
+	f.Add("ingressDomain: example.com\nomeIngressGateway: a/b/c")
+	f.Add("tlsIssuer: Issuer/a\ntlsSecretName: '{{ .Name }}'\nmaxRequestBodySize: 1Gi\nbufferBodies: true")
+	f.Add("inferencePool: {endpointPickerRef: {name: a}}\nmodelBasedRoutingHeaderName: X-Model\nfallbackService: {enabled: true, suffix: -x}")
+	f.Add("maxRequestBodySize: 1024")
+	f.Add("labels: {a: b}\nannotations: {A/b: c}\nannotationPrefixes: [a/]\noverrides: [{namespaces: [a], enabled: false, selector: {}}]")
+	f.Add("namespaceIngressGateways: {a: {primary: {omeIngressGateway: a/b}}}\nallowedDomains: {'*': [a.b]}\nholdSeconds: 0")
+	f.Fuzz(func(t *testing.T, text string) {
+		d, _, err := Parse([]byte(text))
+		if err != nil {
+			assert.Nil(t, d)
+			return
+		}
+		assert.GreaterOrEqual(t, d.Hold(), time.Duration(0))
+		written, err := json.Marshal(d)
+		require.NoError(t, err)
+		again, warnings, err := Parse(written)
+		require.NoError(t, err, "%s", written)
+		require.Empty(t, warnings)
+		rewritten, err := json.Marshal(again)
+		require.NoError(t, err)
+		require.JSONEq(t, string(written), string(rewritten))
+		s, err := (&Config{Document: d}).Resolve(&isvc.Service{Namespace: "a", Name: "b"})
+		require.NoError(t, err, "what is valid for all is valid for one")
+		assert.GreaterOrEqual(t, s.Timeout, time.Duration(0))
+		assert.GreaterOrEqual(t, s.MaxBody, int64(0))
+	})
 }
 
 func FuzzResolve(f *testing.F) {

@@ -12,6 +12,7 @@
 package settings
 
 import (
+	"encoding/json"
 	"reflect"
 	"time"
 
@@ -52,9 +53,9 @@ type Values struct {
 	IngressClassName          *string    `json:"ingressClassName,omitempty"`
 	KnativeGatewayService     *string    `json:"knativeLocalGatewayService,omitempty"` // what takes requests for Knative Services
 
-	DefaultRouteTimeoutSeconds *int64  `json:"defaultRouteTimeoutSeconds,omitempty"` // 0: none
-	MaxRequestBodySize         *string `json:"maxRequestBodySize,omitempty"`         // a quantity; 0: any
-	BufferBodies               *bool   `json:"bufferBodies,omitempty"`               // have Ingress controllers take bodies in whole
+	DefaultRouteTimeoutSeconds *int64 `json:"defaultRouteTimeoutSeconds,omitempty"` // 0: none
+	MaxRequestBodySize         *Size  `json:"maxRequestBodySize,omitempty"`         // 0: any
+	BufferBodies               *bool  `json:"bufferBodies,omitempty"`               // have Ingress controllers take bodies in whole
 
 	TLSSecretName *string `json:"tlsSecretName,omitempty"` // of an Ingress: a template, with the fields of domainTemplate
 	TLSIssuer     *string `json:"tlsIssuer,omitempty"`     // Issuer/<name> or ClusterIssuer/<name> of cert-manager
@@ -68,6 +69,19 @@ type Values struct {
 	Labels             *map[string]string `json:"labels,omitempty"`             // of objects, besides those of the service
 	Annotations        *map[string]string `json:"annotations,omitempty"`        // of routes, besides those of the service
 	AnnotationPrefixes *[]string          `json:"annotationPrefixes,omitempty"` // what of the service's annotations routes get
+}
+
+// Size is a quantity, as a text or a number of bytes.
+type Size string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Size) UnmarshalJSON(data []byte) error {
+	var number json.Number // takes texts that are numbers, too
+	if err := json.Unmarshal(data, &number); err == nil {
+		*s = Size(number)
+		return nil
+	}
+	return json.Unmarshal(data, (*string)(s))
 }
 
 // InferencePool is what requests for the entry go to instead of a Service: one that is there, or one that is made.

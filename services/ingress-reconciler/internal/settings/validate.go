@@ -1,0 +1,267 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"fairlead.dev/services/ingress-reconciler/internal/hostname"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+)
+
+// maxSeconds is the longest time that can be said; a longer one is a mistake.
+const maxSeconds = int64(30 * 24 * time.Hour / time.Second)
+
+// validate says all that is wrong for every service, in an order that does not change.
+func (d *Document) validate() error {
+	errs := []error{d.Values.validate(""), seconds("holdSeconds", d.HoldSeconds)}
+	for _, namespace := range slices.Sorted(maps.Keys(d.NamespaceIngressGateways)) {
+		g, path := d.NamespaceIngressGateways[namespace], "namespaceIngressGateways."+namespace
+		if g.Primary != nil {
+			errs = append(errs, g.Primary.validate(path+".primary."))
+		}
+		errs = append(errs, validateGateways(path+".additional", g.Additional))
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(d.AllowedDomains)) {
+		errs = append(errs, validateDomains("allowedDomains."+namespace, d.AllowedDomains[namespace]))
+	}
+	for i := range d.Overrides {
+		o, path := &d.Overrides[i], fmt.Sprintf("overrides[%d].", i)
+		errs = append(errs, o.Values.validate(path))
+		if _, err := metav1.LabelSelectorAsSelector(o.Selector); err != nil {
+			errs = append(errs, fmt.Errorf("%sselector: %w", path, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// validate says all that is wrong with what is said, each with its path.
+func (v *Values) validate(path string) error {
+	var errs []error
+	strategy := string(v.Strategy)
+	for _, text := range []struct {
+		key   string
+		value *string
+		check func(string) error
+	}{
+		{"strategy", &strategy, oneOf(string(Auto), string(HTTPRoute), string(Ingress), string(VirtualService))},
+		{"ingressDomain", v.IngressDomain, hostname.Validate},
+		{"domainTemplate", v.DomainTemplate, template},
+		{"pathTemplate", v.PathTemplate, template},
+		{"urlScheme", v.URLScheme, oneOf("http", "https")},
+		{"omeIngressGateway", v.OMEIngressGateway, gatewayName},
+		{"maxRequestBodySize", (*string)(v.MaxRequestBodySize), quantity},
+		{"tlsSecretName", v.TLSSecretName, template},
+		{"tlsIssuer", v.TLSIssuer, issuer},
+		{"modelBasedRoutingHeaderName", v.ModelHeader, header},
+		{"modelNameTemplate", v.ModelNameTemplate, template},
+	} {
+		if value(text.value) == "" {
+			continue
+		}
+		if err := text.check(*text.value); err != nil {
+			errs = append(errs, fmt.Errorf("%s%s: %w", path, text.key, err))
+		}
+	}
+	return errors.Join(append(errs,
+		v.InferencePool.validate(path+"inferencePool."), v.FallbackService.validate(path+"fallbackService."),
+		validateLabels(path+"labels", value(v.Labels)), validateAnnotations(path+"annotations", value(v.Annotations)),
+		validatePrefixes(path+"annotationPrefixes", value(v.AnnotationPrefixes)),
+		validateDomains(path+"additionalIngressDomains", value(v.AdditionalIngressDomains)),
+		validateGateways(path+"additionalIngressGateways", value(v.AdditionalIngressGateways)),
+		seconds(path+"defaultRouteTimeoutSeconds", v.DefaultRouteTimeoutSeconds),
+	)...)
+}
+
+func (g *Gateway) validate(path string) error {
+	err := gatewayName(g.OMEIngressGateway)
+	if err != nil {
+		err = fmt.Errorf("%someIngressGateway: %w", path, err)
+	}
+	if g.IngressDomain != "" {
+		err = errors.Join(err, validateDomain(path+"ingressDomain", g.IngressDomain))
+	}
+	return err
+}
+
+func (p *InferencePool) validate(path string) error {
+	switch {
+	case p == nil:
+		return nil
+	case p.Name != "" && p.EndpointPickerRef != nil:
+		return fmt.Errorf("%sname and %sendpointPickerRef: give one of them", path, path)
+	case p.Name != "":
+		return dnsName(path+"name", p.Name)
+	case p.EndpointPickerRef == nil:
+		return nil // turns off what was said before
+	}
+	ref := p.EndpointPickerRef
+	err := dnsName(path+"endpointPickerRef.name", ref.Name)
+	if ref.Port < 0 || ref.Port > 65535 {
+		err = errors.Join(err, fmt.Errorf("%sendpointPickerRef.port %d is not a port", path, ref.Port))
+	}
+	if ref.FailureMode != "" {
+		if e := oneOf(FailClose, FailOpen)(ref.FailureMode); e != nil {
+			err = errors.Join(err, fmt.Errorf("%sendpointPickerRef.failureMode: %w", path, e))
+		}
+	}
+	return err
+}
+
+func (f *FallbackService) validate(path string) error {
+	if f == nil {
+		return nil
+	}
+	errs := []error{validatePrefixes(path+"annotationPrefixes", f.AnnotationPrefixes)}
+	if f.Suffix != "" {
+		if problems := validation.IsDNS1035Label("a" + f.Suffix); len(problems) > 0 || !strings.HasPrefix(f.Suffix, "-") || len(f.Suffix) > maxSuffix {
+			errs = append(errs, fmt.Errorf("%ssuffix %q: want a dash, and letters and digits after it, %d in all at most", path, f.Suffix, maxSuffix))
+		}
+		if slices.ContainsFunc(isvc.Roles, func(r isvc.Role) bool { return f.Suffix == "-"+string(r) }) {
+			errs = append(errs, fmt.Errorf("%ssuffix %q is that of a Service of OME", path, f.Suffix))
+		}
+	}
+	if f.Type != "" {
+		if err := oneOf("ClusterIP", "NodePort", "LoadBalancer")(f.Type); err != nil {
+			errs = append(errs, fmt.Errorf("%stype: %w", path, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// maxSuffix leaves room for the name of the service in one of 63.
+const maxSuffix = 20
+
+// validateLabels refuses labels that are not anybody's to give: OME deletes what has its own, and ours say what is ours.
+func validateLabels(path string, labels map[string]string) error {
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		problems := append(content.IsLabelKey(key), content.IsLabelValue(labels[key])...)
+		if key == "component" || Reserved(key) {
+			problems = append(problems, "it has a meaning of its own")
+		}
+		if len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("%s: %s: %s: %s", path, key, labels[key], problems[0]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func validateAnnotations(path string, annotations map[string]string) error {
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		problems := content.IsLabelKey(strings.ToLower(key))
+		if Reserved(key) {
+			problems = append(problems, "it has a meaning of its own")
+		}
+		if len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("%s: %s: %s", path, key, problems[0]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Reserved reports whether a label or annotation means something to OME or to us.
+func Reserved(key string) bool {
+	domain, _, found := strings.Cut(key, "/")
+	return found && (within(domain, "ome.io") || within(domain, "fairlead.dev"))
+}
+
+// validatePrefixes refuses one that all annotations have.
+func validatePrefixes(path string, prefixes []string) error {
+	if i := slices.Index(prefixes, ""); i >= 0 {
+		return fmt.Errorf("%s[%d] is empty", path, i)
+	}
+	return nil
+}
+
+func validateDomains(path string, domains []string) error {
+	var errs []error
+	for i, d := range domains {
+		errs = append(errs, validateDomain(fmt.Sprintf("%s[%d]", path, i), d))
+	}
+	return errors.Join(errs...)
+}
+
+func validateDomain(path, domain string) error {
+	if err := hostname.Validate(domain); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func validateGateways(path string, gateways []Gateway) error {
+	var errs []error
+	for i := range gateways {
+		errs = append(errs, gateways[i].validate(fmt.Sprintf("%s[%d].", path, i)))
+	}
+	return errors.Join(errs...)
+}
+
+func seconds(path string, n *int64) error {
+	switch {
+	case value(n) < 0:
+		return fmt.Errorf("%s %d is negative", path, *n)
+	case value(n) > maxSeconds:
+		return fmt.Errorf("%s %d is more than 30 days", path, *n)
+	}
+	return nil
+}
+
+func dnsName(path, name string) error {
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return fmt.Errorf("%s %q: %s", path, name, problems[0])
+	}
+	return nil
+}
+
+func template(text string) error {
+	_, err := hostname.Parse(text)
+	return err
+}
+
+func gatewayName(text string) error {
+	_, err := ParseGateway(text)
+	return err
+}
+
+func quantity(text string) error {
+	q, err := resource.ParseQuantity(text)
+	if err != nil || q.Sign() < 0 || q.CmpInt64(math.MaxInt64) > 0 {
+		return fmt.Errorf("%q is not a size, as 64Mi is", text)
+	}
+	return nil
+}
+
+func issuer(text string) error {
+	kind, name, _ := strings.Cut(text, "/")
+	if kind != "Issuer" && kind != "ClusterIssuer" || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return fmt.Errorf("%q is neither Issuer/<name> nor ClusterIssuer/<name>", text)
+	}
+	return nil
+}
+
+func header(text string) error {
+	if problems := validation.IsHTTPHeaderName(text); len(problems) > 0 {
+		return fmt.Errorf("%q: %s", text, problems[0])
+	}
+	return nil
+}
+
+func oneOf(all ...string) func(string) error {
+	return func(s string) error {
+		if slices.Contains(all, s) {
+			return nil
+		}
+		return fmt.Errorf("%q is none of %s", s, strings.Join(all, ", "))
+	}
+}
