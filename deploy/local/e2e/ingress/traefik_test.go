@@ -3,10 +3,8 @@
 package ingress_test
 
 import (
-	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -59,16 +57,5 @@ func TestTraefik(t *testing.T) {
 			})
 		}
 	})
-	t.Run("rights", func(t *testing.T) { assertRights(t, w) })
 	t.Run("defaults", func(t *testing.T) { assertDefaults(t, w) })
-}
-
-// assertRights shows that the example's rights are enough: an informer that is refused says so, and goes on.
-func assertRights(t *testing.T, w *world) {
-	log, err := w.cluster.Kubectl(t.Context(), "-n", stack.TraefikNamespace, "logs", "deployment/"+stack.Traefik)
-	require.NoError(t, err)
-	require.Contains(t, log, "Starting provider", "it is the whole log")
-	for line := range strings.Lines(log) {
-		assert.NotContains(t, line, "forbidden")
-	}
 }

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/deploy/emulators/echo"
+	"fairlead.dev/deploy/local/e2e/stack"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -32,8 +33,8 @@ const (
 	settle = 30 * time.Second
 	tick   = 100 * time.Millisecond
 
-	traefikClass = "traefik"
-	nginxClass   = "nginx"
+	traefikClass = stack.Traefik
+	nginxClass   = stack.TraefikNginxClass
 
 	// The prefixes of annotations.
 	traefikPrefix = "traefik.ingress.kubernetes.io/"

@@ -14,7 +14,7 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
-// Where Traefik is, and what it is called: its Deployment, its Service, its Gateway and its classes.
+// Where Traefik is, and what it is called: its Deployment, its Service, its Gateway, its GatewayClass and its IngressClass.
 const (
 	Traefik          = "traefik"
 	TraefikNamespace = "traefik"
