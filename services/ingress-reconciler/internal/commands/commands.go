@@ -37,7 +37,7 @@ func New(out, log io.Writer) *cobra.Command {
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.CompletionOptions.DisableDefaultCmd = true
 	cfg.AddFlags(root.Flags())
-	root.AddCommand(&cobra.Command{
+	root.AddCommand(newPlan(out, log), newAdopt(out), &cobra.Command{
 		Use: "graph", Hidden: true, Args: cobra.NoArgs, Short: "Print how the parts depend on each other, for Graphviz",
 		RunE: func(*cobra.Command, []string) error { return app.PrintGraph(out) },
 	})

@@ -51,7 +51,7 @@ type Way struct {
 }
 
 // warnings are reasons that keep nothing from being exposed.
-var warnings = []string{plan.ReasonDecoderWithoutRouter, plan.ReasonIngressClassNotFound}
+var warnings = []string{plan.ReasonDecoderWithoutRouter, plan.ReasonIngressClassNotFound, plan.ReasonTimeoutUnsupported}
 
 // Build returns the condition of a state. now is its time if the status is another than before.
 func Build(s State, before *isvc.Condition, now time.Time) isvc.Condition {

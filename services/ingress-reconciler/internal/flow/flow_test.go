@@ -1,15 +1,20 @@
 package flow
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/deploy/emulators/ome"
+	"fairlead.dev/services/ingress-reconciler/internal/commands"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
@@ -253,7 +258,7 @@ func TestStrangersObjectsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, gatewayAPI)
 	r.apply(gateway)
-	name := render.Name("chat", "httproute", "entry", "chat.models.example.com", "/", "", "", "gateways", "public", "")
+	name := render.Name("chat", "httproute", "entry", "chat.models.example.com", "/", "", "", "gateways/public")
 	strange := fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: %s, namespace: %s}, spec: {hostnames: [theirs.example.com]}}`, name, ns)
 	r.apply(strange)
 	r.start()
@@ -342,4 +347,55 @@ func TestConfigurationChangesLive(t *testing.T) {
 	r.has("httproute llm.example.com/models/chat -> chat-engine by public")
 	r.says("chat", "True Programmed: http://llm.example.com/models/chat/; Gateway gateways/public: accepted")
 	r.settles()
+}
+
+// command runs a sub-command against the cluster.
+func (r *rig) command(args ...string) (out, log string, err error) {
+	r.t.Helper()
+	var stdout, stderr bytes.Buffer
+	root := commands.New(&stdout, &stderr)
+	root.SetArgs(append(args, "--kubeconfig", r.cluster.Kubeconfig))
+	err = root.ExecuteContext(r.t.Context())
+	return stdout.String(), stderr.String(), err
+}
+
+func TestPlanAndAdopt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, gatewayAPI)
+	r.apply(gateway)
+	r.service(ns, "chat", "engine")
+	r.eventually(func() (string, bool) {
+		_, log, err := r.command("plan", "--config-map", "fairlead/ours")
+		return log, errors.Is(err, commands.ErrDiffers) && strings.HasSuffix(log, "is to be created\n")
+	}, "a plan of what is not there yet")
+	stop := r.start()
+	r.says("chat", fmt.Sprintf(accepted, "chat.models.example.com"))
+	_, log, err := r.command("plan", "--config-map", "fairlead/ours")
+	require.NoError(t, err, log)
+	stop()
+
+	t.Log("OME makes an Ingress, and leaves it behind when it is told to stop")
+	annotate := func(value string) {
+		r.patch(isvc.Resource, ns, "chat", fmt.Sprintf(`{"metadata":{"annotations":{"ome.io/ingress-disable-creation":%s}}}`, value))
+	}
+	omes := func() error {
+		_, err := r.client.Resource(render.Ingresses).Namespace(ns).Get(t.Context(), "chat", metav1.GetOptions{})
+		return err
+	}
+	annotate(`"false"`)
+	r.eventually(func() (string, bool) { err := omes(); return fmt.Sprint(err), err == nil }, "OME's Ingress")
+	out, _, err := r.command("adopt")
+	require.NoError(t, err)
+	assert.Equal(t, "OME has left nothing behind\n", out, "it is in use")
+	annotate("null")
+	r.settles()
+	out, _, err = r.command("adopt")
+	require.NoError(t, err)
+	assert.Equal(t, "Ingress models/chat would be removed (--dry-run=false removes it)\n", out)
+	require.NoError(t, omes())
+	out, _, err = r.command("adopt", "--dry-run=false")
+	require.NoError(t, err)
+	assert.Equal(t, "Ingress models/chat is removed\n", out)
+	require.True(t, apierrors.IsNotFound(omes()))
+	r.has("httproute chat.models.example.com/ -> chat-engine by public")
 }

@@ -113,6 +113,12 @@ func each[A, B any](of Set[A], f func(A) B) Set[B] {
 	return made
 }
 
+// AllKinds are how all kinds are read, in no order.
+func AllKinds() []Kind {
+	kinds := Kinds()
+	return kinds.all()
+}
+
 // Reader is what was read of a kind.
 type Reader interface {
 	Get(name cache.ObjectName) (any, bool)

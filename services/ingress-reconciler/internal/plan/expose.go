@@ -154,6 +154,9 @@ func (w *ways) addOne(e Exposure) {
 		w.say(w.role, ReasonPathRewriteUnsupported, "%s%s: what serves it cannot take a path away; give the service a host of its own", e.Host, e.Path)
 		return
 	}
+	if t := w.timeout(w.role); t > 0 && w.plan.Strategy == settings.HTTPRoute && !e.Timeouts {
+		w.say(w.role, ReasonTimeoutUnsupported, "Gateway %s knows no timeouts: %s is left out", e.Gateway, t)
+	}
 	w.all = append(w.all, e)
 }
 

@@ -54,6 +54,7 @@ const (
 	ReasonIngressClassNotFound   = "IngressClassNotFound"
 	ReasonPoolNotFound           = "InferencePoolNotFound"
 	ReasonPoolUnsupported        = "InferencePoolUnsupported"
+	ReasonTimeoutUnsupported     = "TimeoutUnsupported"
 	ReasonDecoderWithoutRouter   = "DecoderWithoutRouter"
 )
 

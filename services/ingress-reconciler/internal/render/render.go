@@ -200,7 +200,7 @@ const maxName = 63
 
 // name returns the name of the object that is a way in.
 func (r *renderer) name(kind string, e *plan.Exposure) string {
-	return Name(r.Service.Name, kind, string(e.Slot), e.Host, e.Path, e.Model.Header, e.Model.Name, e.Gateway.Namespace, e.Gateway.Name, e.Gateway.Listener)
+	return Name(r.Service.Name, kind, string(e.Slot), e.Host, e.Path, e.Model.Header, e.Model.Name, e.Gateway.String())
 }
 
 // Name returns the name of an object of a service, of what it is for.

@@ -40,6 +40,15 @@ type GatewayRef struct {
 	Listener        string // its sectionName; empty: all that fit
 }
 
+// String returns what ParseGateway reads.
+func (g GatewayRef) String() string {
+	text := g.Namespace + "/" + g.Name
+	if g.Listener != "" {
+		text += "/" + g.Listener
+	}
+	return text
+}
+
 // ParseGateway reads namespace/name, or namespace/name/listener.
 func ParseGateway(text string) (GatewayRef, error) {
 	parts := strings.Split(text, "/")

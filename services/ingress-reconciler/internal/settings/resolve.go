@@ -114,7 +114,7 @@ func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
 		return Settings{}, err
 	}
 	v := said
-	out := Settings{Enabled: enabled, OMEActs: c.omeActs(s), AllowedDomains: c.allowed(s.Namespace)}
+	out := Settings{Enabled: enabled, OMEActs: c.OMEActs(s), AllowedDomains: c.allowed(s.Namespace)}
 	gatewayAPI := said.EnableGatewayAPI
 	if gatewayAPI == nil && value(said.OMEIngressGateway) != "" {
 		named := true
@@ -180,9 +180,9 @@ func (o *Override) matches(s *isvc.Service) bool {
 	return err == nil && selector.Matches(labels.Set(s.Labels))
 }
 
-// omeActs reports whether OME makes routes for a service by itself: as its configuration says, or an annotation. Where there
+// OMEActs reports whether OME makes routes for a service by itself: as its configuration says, or an annotation. Where there
 // is no configuration of OME, there is no OME.
-func (c *Config) omeActs(s *isvc.Service) bool {
+func (c *Config) OMEActs(s *isvc.Service) bool {
 	if disabled, said := s.Annotations[annotationDisableCreation]; said {
 		return disabled != "true"
 	}
