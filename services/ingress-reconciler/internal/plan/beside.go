@@ -28,6 +28,7 @@ type Fallback struct {
 	Selector           map[string]string
 	Port               int32
 	TargetPort         backend.Port
+	AppProtocol        string   // empty: the Service of OME says none
 	AnnotationPrefixes []string // of annotations of the InferenceService that it gets
 }
 
@@ -117,6 +118,6 @@ func (b *builder) fallback(entry isvc.Role) {
 	}
 	b.plan.Fallback = &Fallback{
 		Name: FallbackName(b.Service.Name, f.Suffix), Type: f.Type, Selector: b.leaders(entry), Port: service.Port, TargetPort: service.TargetPort,
-		AnnotationPrefixes: f.AnnotationPrefixes,
+		AppProtocol: service.AppProtocol, AnnotationPrefixes: f.AnnotationPrefixes,
 	}
 }

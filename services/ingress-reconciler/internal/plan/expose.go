@@ -208,17 +208,34 @@ func (w *ways) ingress(e *Exposure) (rewrites bool, err error) {
 		e.Controller = ingressclass.Known(class.Spec.Controller)
 	}
 	scheme := w.Settings.URLScheme
-	if secret := w.Settings.TLS.Secret; secret != nil {
-		if e.TLSSecret, err = secret.Render(w.values(w.Service.Name, w.Settings.Domain)); err != nil {
-			return false, err
-		}
-		if problems := validation.IsDNS1123Subdomain(e.TLSSecret); len(problems) > 0 {
-			return false, fmt.Errorf("%q: %s", e.TLSSecret, problems[0])
-		}
+	if e.TLSSecret, err = w.secret(e.Host); err != nil {
+		return false, err
+	}
+	if e.TLSSecret != "" {
 		scheme = "https"
 	}
 	e.URL = scheme + "://" + e.Host + e.Path
 	return e.Controller.Rewrites(), nil
+}
+
+// secret returns the Secret with the certificate of a host, empty for none. Of those that an issuer fills each host has its
+// own: of two Ingresses that want one of other hosts, cert-manager serves the first.
+func (w *ways) secret(host string) (name string, err error) {
+	tls := &w.Settings.TLS
+	switch {
+	case tls.Secret != nil:
+		if name, err = tls.Secret.Render(w.values(w.Service.Name, w.Settings.Domain)); err != nil {
+			return "", err
+		}
+	case tls.Issuer != "":
+		name = host + "-tls"
+	default:
+		return "", nil
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return "", fmt.Errorf("%q: %s", name, problems[0])
+	}
+	return name, nil
 }
 
 // domain is one of those below which a service has a host, and the Gateways that serve it.

@@ -138,7 +138,7 @@ func TestTLS(t *testing.T) {
 		{name: "a scheme alone", config: "urlScheme: https", url: "https://chat.models.example.com/"},
 		{name: "a Secret", config: "tlsSecretName: wildcard", secret: "wildcard", url: "https://chat.models.example.com/"},
 		{name: "a Secret of each service", config: "tlsSecretName: '{{ .Namespace }}-{{ .Name }}'", secret: "models-chat", url: "https://chat.models.example.com/"},
-		{name: "an issuer", config: "tlsIssuer: Issuer/ca", secret: "chat-tls", url: "https://chat.models.example.com/"},
+		{name: "an issuer", config: "tlsIssuer: Issuer/ca", secret: "chat.models.example.com-tls", url: "https://chat.models.example.com/"},
 		{name: "a name that is none", config: "tlsSecretName: '{{ .Name }}_'", reason: "engine InvalidConfiguration"},
 		{name: "a name that cannot be made", config: "tlsSecretName: '{{ .Labels.team }}'", reason: "engine InvalidConfiguration"},
 	}
@@ -158,6 +158,13 @@ func TestTLS(t *testing.T) {
 			assert.Empty(t, got.Reasons)
 		})
 	}
+	got := build(t, input(t, example+"tlsIssuer: Issuer/ca\ncomponentHosts: true\nadditionalIngressDomains: [example.org]", isvc.Router, isvc.Engine))
+	secrets := map[string]bool{}
+	for _, e := range got.Exposures {
+		secrets[e.TLSSecret] = true
+	}
+	assert.Len(t, secrets, 4, "each host has its own")
+
 	in := input(t, byGateway+"tlsSecretName: '{{ .Labels.team }}'", isvc.Engine)
 	assert.Empty(t, build(t, in).Reasons, "Gateways have their own")
 }

@@ -124,7 +124,12 @@ func (r *renderer) rewrites(name string, e *plan.Exposure, path *networkingv1.HT
 			"metadata": map[string]any{"namespace": r.Service.Namespace, "name": name},
 			"spec":     map[string]any{"stripPrefix": map[string]any{"prefixes": []any{bare}}},
 		}}, nil)
-		return map[string]string{"traefik.ingress.kubernetes.io/router.middlewares": r.Service.Namespace + "-" + name + "@kubernetescrd"}
+		const middlewares = "traefik.ingress.kubernetes.io/router.middlewares"
+		chain := r.Service.Namespace + "-" + name + "@kubernetescrd"
+		if said := r.annotations(nil)[middlewares]; said != "" { // they see the whole path
+			chain = said + "," + chain
+		}
+		return map[string]string{middlewares: chain}
 	}
 	return nil
 }
