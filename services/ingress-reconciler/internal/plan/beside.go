@@ -1,7 +1,12 @@
 package plan
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
@@ -23,11 +28,28 @@ type Fallback struct {
 	Selector           map[string]string
 	Port               int32
 	TargetPort         backend.Port
+	AppProtocol        string   // empty: the Service of OME says none
 	AnnotationPrefixes []string // of annotations of the InferenceService that it gets
 }
 
-// PoolName returns the name of the InferencePool that is made for a service.
-func PoolName(service string) string { return service + "-fairlead" }
+// PoolName returns the name of the InferencePool that is made for a service. Data planes make labels of it.
+func PoolName(service string) string { return bounded(service, "-fairlead") }
+
+// FallbackName returns the name of the Service that is made beside OME's.
+func FallbackName(service, suffix string) string { return bounded(service, suffix) }
+
+// bounded returns a name with a suffix that is no longer than a label. One that is too long has a hash in its middle.
+func bounded(name, suffix string) string {
+	if len(name)+len(suffix) <= validation.DNS1035LabelMaxLength {
+		return name + suffix
+	}
+	sum := sha256.Sum256([]byte(name))
+	hash := "-" + hex.EncodeToString(sum[:4])
+	return strings.TrimRight(name[:validation.DNS1035LabelMaxLength-len(hash)-len(suffix)], "-.") + hash + suffix
+}
+
+// errName means that pods of a service cannot have a label with its name, and so cannot be selected.
+var errName = fmt.Errorf("the name of the service has more than %d characters: no label of pods can hold it", validation.LabelValueMaxLength)
 
 // pool returns the InferencePool that takes the requests of the entry, or why it cannot.
 func (b *builder) pool() (name, reason, message string) {
@@ -42,12 +64,15 @@ func (b *builder) pool() (name, reason, message string) {
 	case p.Name != "":
 		return p.Name, "", ""
 	}
+	if len(b.Service.Name) > validation.LabelValueMaxLength {
+		return "", ReasonPoolUnsupported, errName.Error()
+	}
 	if !b.present(isvc.Engine) {
 		return "", ReasonPoolUnsupported, "there is no engine to make an InferencePool of"
 	}
 	engine, err := backend.Find(b.Services, b.Service, isvc.Engine)
 	if err != nil {
-		return "", ReasonServiceNotFound, err.Error()
+		return "", missing(err), err.Error()
 	}
 	if engine.TargetPort.Number == 0 {
 		return "", ReasonPoolUnsupported, fmt.Sprintf("Service %s has its target port %s by name, which an InferencePool cannot", engine.Name, engine.TargetPort.Name)
@@ -81,13 +106,18 @@ func (b *builder) fallback(entry isvc.Role) {
 	if f == nil {
 		return
 	}
+	if len(b.Service.Name) > validation.LabelValueMaxLength {
+		b.say(entry, ReasonInvalidConfiguration, "fallbackService: %s", errName)
+		return
+	}
 	service, err := backend.Find(b.Services, b.Service, entry)
 	if err != nil {
 		b.keep(Entry)
-		return // it is said already
+		b.say(entry, missing(err), "%s", err)
+		return
 	}
 	b.plan.Fallback = &Fallback{
-		Name: b.Service.Name + f.Suffix, Type: f.Type, Selector: b.leaders(entry), Port: service.Port, TargetPort: service.TargetPort,
-		AnnotationPrefixes: f.AnnotationPrefixes,
+		Name: FallbackName(b.Service.Name, f.Suffix), Type: f.Type, Selector: b.leaders(entry), Port: service.Port, TargetPort: service.TargetPort,
+		AppProtocol: service.AppProtocol, AnnotationPrefixes: f.AnnotationPrefixes,
 	}
 }

@@ -3,10 +3,13 @@ package plan
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/gateway"
@@ -18,7 +21,7 @@ import (
 
 // expose adds the ways in to one component, which has that name in hosts and paths.
 func (b *builder) expose(slot Slot, r isvc.Role, name string) {
-	ways := b.ways(slot, r, name)
+	ways := b.distinct(r, b.ways(slot, r, name))
 	for i := range ways {
 		if c := ways[i].claim(); !slices.Contains(b.plan.Claims, c) {
 			b.plan.Claims = append(b.plan.Claims, c)
@@ -40,6 +43,18 @@ func (b *builder) expose(slot Slot, r isvc.Role, name string) {
 	}
 }
 
+// distinct leaves out what another slot of the service has: a template without the name makes one host of all components.
+func (b *builder) distinct(r isvc.Role, ways []Exposure) []Exposure {
+	others := slices.Clone(b.plan.Claims)
+	return slices.DeleteFunc(ways, func(e Exposure) bool {
+		taken := slices.Contains(others, e.claim())
+		if taken {
+			b.say(r, ReasonHostConflict, "%s%s is that of another component of this service", e.Host, e.Path)
+		}
+		return taken
+	})
+}
+
 func (e *Exposure) claim() Claim { return Claim{Host: e.Host, Path: e.Path, Model: e.Model} }
 
 // backend returns where requests for a component go, or why they cannot for now.
@@ -51,16 +66,22 @@ func (b *builder) backend(slot Slot, r isvc.Role) (to Backend, reason, message s
 		err = nil // Knative's own Service is all that there is
 	}
 	switch {
-	case errors.Is(err, backend.ErrForeign):
-		return to, ReasonNameConflict, err.Error()
 	case err != nil:
-		return to, ReasonServiceNotFound, err.Error()
+		return to, missing(err), err.Error()
 	case !b.exposable(slot, r):
 		return to, ReasonComponentNotReady, string(r) + " is not ready"
 	case slot == Entry && b.Settings.Pool != nil:
 		to.Pool, reason, message = b.pool()
 	}
 	return to, reason, message
+}
+
+// missing returns the reason for a component without a Service.
+func missing(err error) string {
+	if errors.Is(err, backend.ErrForeign) {
+		return ReasonNameConflict
+	}
+	return ReasonServiceNotFound
 }
 
 // exposable reports whether a slot may point at a component: it is ready, or was there before, or what was there before has
@@ -78,20 +99,29 @@ func (b *builder) ways(slot Slot, r isvc.Role, name string) []Exposure {
 	w := &ways{builder: b, slot: slot, role: r}
 	for _, d := range b.domains() {
 		host, path, err := b.place(name, d.domain)
-		w.add(Exposure{Host: host, Path: path}, d, err)
+		if err == nil {
+			err = hostname.Validate(host)
+		}
+		w.add(Exposure{Host: host, Path: path}, d, invalid{ReasonInvalidHost, "", err})
 		if b.Settings.Path != nil {
-			path, err := b.Settings.Path.Render(b.values(name, d.domain))
-			w.add(Exposure{Host: d.domain, Path: root + strings.Trim(path, root) + root}, d, err)
+			path, err := b.path(name, d.domain)
+			w.add(Exposure{Host: d.domain, Path: path}, d, invalid{ReasonInvalidConfiguration, "pathTemplate: ", err})
 		}
 		if slot == Entry && b.Settings.ModelHeader != "" {
-			model, err := b.Settings.ModelName.Render(b.values(name, d.domain))
-			w.add(Exposure{Host: b.shared(d.domain), Path: root, Model: Model{Header: b.Settings.ModelHeader, Name: model}}, d, err)
+			model, err := b.model(name, d.domain)
+			w.add(Exposure{Host: b.shared(d.domain), Path: root, Model: model}, d, invalid{ReasonInvalidConfiguration, "modelNameTemplate: ", err})
 		}
 	}
 	slices.SortFunc(w.all, func(x, y Exposure) int {
 		return cmp.Or(cmp.Compare(x.Host, y.Host), cmp.Compare(x.Path, y.Path), cmp.Compare(x.Model.Name, y.Model.Name), compareRefs(x.Gateway, y.Gateway))
 	})
 	return w.all
+}
+
+// invalid is why there is no such way in; err is nil if there is.
+type invalid struct {
+	reason, what string
+	err          error
 }
 
 func compareRefs(x, y settings.GatewayRef) int {
@@ -109,14 +139,11 @@ type ways struct {
 
 // add adds a way in by each of the Gateways of a domain, or says why there is none. One whose name is wrong leaves what is
 // there as it is.
-func (w *ways) add(e Exposure, d domain, err error) {
-	if err == nil {
-		err = hostname.Validate(e.Host)
-	}
+func (w *ways) add(e Exposure, d domain, not invalid) {
 	switch {
-	case err != nil:
+	case not.err != nil:
 		w.keep(w.slot)
-		w.say(w.role, ReasonInvalidHost, "%s", err)
+		w.say(w.role, not.reason, "%s%s", not.what, not.err)
 		return
 	case !w.Settings.Allows(e.Host):
 		w.say(w.role, ReasonHostNotAllowed, "host %s is not below a domain that namespace %s may use", e.Host, w.Service.Namespace)
@@ -145,7 +172,12 @@ func (w *ways) addOne(e Exposure) {
 	case settings.HTTPRoute:
 		rewrites = w.attach(&e)
 	case settings.Ingress:
-		rewrites = w.ingress(&e)
+		var err error
+		if rewrites, err = w.ingress(&e); err != nil { // what ended TLS must not do without
+			w.keep(w.slot)
+			w.say(w.role, ReasonInvalidConfiguration, "tlsSecretName: %s", err)
+			return
+		}
 	default:
 		rewrites = true
 		e.URL = w.Settings.URLScheme + "://" + e.Host + e.Path
@@ -174,21 +206,39 @@ func (w *ways) attach(e *Exposure) (rewrites bool) {
 }
 
 // ingress takes what an Ingress says beyond hosts and paths, and reports whether who reads it can rewrite paths.
-func (w *ways) ingress(e *Exposure) (rewrites bool) {
+func (w *ways) ingress(e *Exposure) (rewrites bool, err error) {
 	if class := ingressclass.Find(w.Classes, w.Settings.IngressClass); class != nil {
 		e.Controller = ingressclass.Known(class.Spec.Controller)
 	}
 	scheme := w.Settings.URLScheme
-	if secret := w.Settings.TLS.Secret; secret != nil {
-		name, err := secret.Render(w.values(w.Service.Name, w.Settings.Domain))
-		if err != nil {
-			w.say(w.role, ReasonInvalidConfiguration, "tlsSecretName: %s", err)
-		} else {
-			e.TLSSecret, scheme = name, "https"
-		}
+	if e.TLSSecret, err = w.secret(e.Host); err != nil {
+		return false, err
+	}
+	if e.TLSSecret != "" {
+		scheme = "https"
 	}
 	e.URL = scheme + "://" + e.Host + e.Path
-	return e.Controller.Rewrites()
+	return e.Controller.Rewrites(), nil
+}
+
+// secret returns the Secret with the certificate of a host, empty for none. Of those that an issuer fills each host has its
+// own: of two Ingresses that want one of other hosts, cert-manager serves the first.
+func (w *ways) secret(host string) (name string, err error) {
+	tls := &w.Settings.TLS
+	switch {
+	case tls.Secret != nil:
+		if name, err = tls.Secret.Render(w.values(w.Service.Name, w.Settings.Domain)); err != nil {
+			return "", err
+		}
+	case tls.Issuer != "":
+		name = host + "-tls"
+	default:
+		return "", nil
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return "", fmt.Errorf("%q: %s", name, problems[0])
+	}
+	return name, nil
 }
 
 // domain is one of those below which a service has a host, and the Gateways that serve it.
@@ -233,10 +283,41 @@ func (b *builder) values(name, domain string) hostname.Values {
 func (b *builder) place(name, domain string) (host, path string, err error) {
 	if b.Settings.Subdomain {
 		host, err = b.Settings.Host.Render(b.values(name, domain))
-		return host, root, err //nolint:wrapcheck // it says all
+		return host, root, err
 	}
 	return b.shared(domain), root + b.Service.Namespace + root + name + root, nil
 }
+
+// segments are what a path may be: all kinds take them, and none reads more into them.
+var segments = regexp.MustCompile(`^/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+$`)
+
+// path returns the path of a component on the domain itself.
+func (b *builder) path(name, domain string) (string, error) {
+	text, err := b.Settings.Path.Render(b.values(name, domain))
+	if err != nil {
+		return "", err
+	}
+	path := root + strings.Trim(text, root) + root
+	if !segments.MatchString(path) {
+		return "", fmt.Errorf("path %q: want elements of letters, digits and ._~- that begin with no dot", text)
+	}
+	return path, nil
+}
+
+// model returns what a component's model is called on a host that models share.
+func (b *builder) model(name, domain string) (Model, error) {
+	text, err := b.Settings.ModelName.Render(b.values(name, domain))
+	if err != nil {
+		return Model{}, err
+	}
+	if !visible.MatchString(text) {
+		return Model{}, fmt.Errorf("name %q: want visible characters alone", text)
+	}
+	return Model{Header: b.Settings.ModelHeader, Name: text}, nil
+}
+
+// visible is what the value of a header may be without anybody changing it on its way.
+var visible = regexp.MustCompile(`^[!-~]+$`)
 
 // shared returns the host that services share below a domain.
 func (b *builder) shared(domain string) string {

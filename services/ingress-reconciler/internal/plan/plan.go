@@ -155,7 +155,10 @@ type builder struct {
 }
 
 func (b *builder) say(r isvc.Role, reason, format string, args ...any) {
-	b.plan.Reasons = append(b.plan.Reasons, Reason{Role: r, Reason: reason, Message: fmt.Sprintf(format, args...)})
+	said := Reason{Role: r, Reason: reason, Message: fmt.Sprintf(format, args...)}
+	if !slices.Contains(b.plan.Reasons, said) {
+		b.plan.Reasons = append(b.plan.Reasons, said)
+	}
 }
 
 func (b *builder) keep(slots ...Slot) {

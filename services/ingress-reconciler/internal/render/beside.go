@@ -1,7 +1,7 @@
 package render
 
 import (
-	"strings"
+	"cmp"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,24 +42,16 @@ func (r *renderer) pool(p *plan.Pool) *inferencev1.InferencePool {
 }
 
 func (r *renderer) fallback(f *plan.Fallback) *corev1.Service {
-	annotations := map[string]string{}
-	for key, value := range r.Service.Annotations {
-		for _, prefix := range f.AnnotationPrefixes {
-			if strings.HasPrefix(key, prefix) {
-				annotations[key] = value
-			}
-		}
-	}
 	target := intstr.FromInt32(f.TargetPort.Number)
 	if f.TargetPort.Name != "" {
 		target = intstr.FromString(f.TargetPort.Name)
 	}
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: r.meta(f.Name, annotations),
+		ObjectMeta: r.meta(f.Name, r.spread(f.AnnotationPrefixes)),
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceType(f.Type), Selector: f.Selector,
-			Ports: []corev1.ServicePort{{Name: "http", Port: f.Port, TargetPort: target, Protocol: corev1.ProtocolTCP, AppProtocol: ptr.To("http")}},
+			Ports: []corev1.ServicePort{{Name: "http", Port: f.Port, TargetPort: target, Protocol: corev1.ProtocolTCP, AppProtocol: ptr.To(cmp.Or(f.AppProtocol, "http"))}},
 		},
 	}
 }

@@ -122,8 +122,12 @@ func (r *renderer) rewrites(name string, e *plan.Exposure) ([]networkingv1.HTTPI
 			"metadata": map[string]any{"namespace": r.Service.Namespace, "name": name},
 			"spec":     map[string]any{"stripPrefix": map[string]any{"prefixes": []any{bare}}},
 		}}, nil)
-		return []networkingv1.HTTPIngressPath{path(networkingv1.PathTypeExact, bare), path(networkingv1.PathTypePrefix, e.Path)},
-			map[string]string{"traefik.ingress.kubernetes.io/router.middlewares": r.Service.Namespace + "-" + name + "@kubernetescrd"}
+		const middlewares = "traefik.ingress.kubernetes.io/router.middlewares"
+		chain := r.Service.Namespace + "-" + name + "@kubernetescrd"
+		if said := r.annotations(nil)[middlewares]; said != "" { // they see the whole path
+			chain = said + "," + chain
+		}
+		return []networkingv1.HTTPIngressPath{path(networkingv1.PathTypeExact, bare), path(networkingv1.PathTypePrefix, e.Path)}, map[string]string{middlewares: chain}
 	}
 	return below, nil
 }

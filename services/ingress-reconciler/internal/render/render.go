@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -154,34 +155,36 @@ func (r *renderer) labels(slot plan.Slot) map[string]string {
 	})
 }
 
-// private reports whether a label is of who made the InferenceService, or has a meaning on what is OME's.
-func private(label string) bool {
-	if label == "component" {
-		return true
-	}
-	for _, prefix := range []string{
-		"ome.io/", "networking.ome.io/", "networking.knative.dev/", "app.kubernetes.io/", "helm.sh/", "argocd.argoproj.io/",
-		"kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/", "fairlead.dev/",
-	} {
-		if strings.HasPrefix(label, prefix) {
-			return true
-		}
-	}
-	return false
+// tools are who keeps books in labels and annotations: on objects of ours they would take these for their own, and prune them.
+var tools = []string{
+	"app.kubernetes.io/", "kubectl.kubernetes.io/", "helm.sh/", "meta.helm.sh/", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/",
+	"helm.toolkit.fluxcd.io/", "fleet.cattle.io/",
+}
+
+// private reports whether a label or annotation is of who made the InferenceService, or has a meaning on what is OME's.
+func private(key string) bool {
+	return key == "component" || settings.Reserved(key) || strings.HasPrefix(key, "networking.knative.dev/") || hasPrefix(key, tools)
+}
+
+func hasPrefix(text string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(text, p) })
 }
 
 // annotations returns those of a route: what is computed, those of the service with the prefixes that are for routes, those
 // that are configured. Of two the later wins.
 func (r *renderer) annotations(computed map[string]string) map[string]string {
+	return with(computed, r.spread(r.Settings.AnnotationPrefixes), r.Settings.Annotations)
+}
+
+// spread returns the annotations of the service with some prefixes.
+func (r *renderer) spread(prefixes []string) map[string]string {
 	said := map[string]string{}
 	for key, value := range r.Service.Annotations {
-		for _, prefix := range r.Settings.AnnotationPrefixes {
-			if strings.HasPrefix(key, prefix) {
-				said[key] = value
-			}
+		if hasPrefix(key, prefixes) && !private(key) {
+			said[key] = value
 		}
 	}
-	return with(computed, said, r.Settings.Annotations)
+	return said
 }
 
 // with returns one map of several. Of values of one key the last one wins.

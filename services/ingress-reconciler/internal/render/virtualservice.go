@@ -1,6 +1,8 @@
 package render
 
 import (
+	"strings"
+
 	"google.golang.org/protobuf/types/known/durationpb"
 	istioapi "istio.io/api/networking/v1beta1"
 	istiov1beta1 "istio.io/client-go/pkg/apis/networking/v1beta1"
@@ -44,12 +46,13 @@ func (r *renderer) virtualService(e *plan.Exposure) *istiov1beta1.VirtualService
 	}
 }
 
-// uris matches a path and what is below it. A prefix is one of text to Istio: "/a" would be one of "/ab".
+// uris matches a path and what is below it. A prefix is one of text to Istio: "/a" would be one of "/ab". It wants the names of
+// headers in lower case.
 func uris(e *plan.Exposure) []*istioapi.HTTPMatchRequest {
 	match := func(uri *istioapi.StringMatch) *istioapi.HTTPMatchRequest {
 		m := &istioapi.HTTPMatchRequest{Uri: uri}
 		if e.Model.Header != "" {
-			m.Headers = map[string]*istioapi.StringMatch{e.Model.Header: {MatchType: &istioapi.StringMatch_Exact{Exact: e.Model.Name}}}
+			m.Headers = map[string]*istioapi.StringMatch{strings.ToLower(e.Model.Header): {MatchType: &istioapi.StringMatch_Exact{Exact: e.Model.Name}}}
 		}
 		return m
 	}

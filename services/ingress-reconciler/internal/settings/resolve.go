@@ -22,7 +22,6 @@ const (
 	usualSharedHostPrefix = "llm"
 	usualKnativeGateway   = "knative-local-gateway.istio-system.svc.cluster.local"
 	usualModelName        = "{{ .Name }}"
-	usualTLSSecret        = "{{ .Name }}-tls" //nolint:gosec // the name of one
 	usualPickerPort       = 9002
 	usualFallbackSuffix   = "-external"
 	anyNamespace          = "*"
@@ -90,7 +89,7 @@ type Settings struct {
 
 // TLS is how an Ingress ends TLS. Gateways say it for HTTPRoutes and VirtualServices.
 type TLS struct {
-	Secret *hostname.Template // nil: none
+	Secret *hostname.Template // nil: none, or with an issuer one for each host
 	Issuer string             // kind/name; empty: none
 }
 
@@ -246,11 +245,7 @@ func (s *Settings) templates(v *Values) error {
 	}
 	s.Host, s.Path = parse(v.DomainTemplate, usualDomainTemplate), parse(v.PathTemplate, "")
 	s.ModelName = parse(v.ModelNameTemplate, usualModelName)
-	secret := ""
-	if s.TLS.Issuer != "" {
-		secret = usualTLSSecret // cert-manager makes it
-	}
-	s.TLS.Secret = parse(v.TLSSecretName, secret)
+	s.TLS.Secret = parse(v.TLSSecretName, "")
 	return errors.Join(errs...)
 }
 

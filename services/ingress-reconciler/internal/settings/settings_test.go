@@ -347,10 +347,8 @@ func TestResolveWhatStandsBeside(t *testing.T) {
 			assert.Equal(t, &FallbackService{Enabled: true, Suffix: "-lb", Type: "LoadBalancer", AnnotationPrefixes: []string{}}, s.Fallback)
 		}},
 		{name: "no fallback for some", ours: "fallbackService: {enabled: true}\noverrides: [{names: [chat], fallbackService: {enabled: false}}]", want: func(t *testing.T, s Settings) { assert.Nil(t, s.Fallback) }},
-		{name: "an issuer makes a Secret", ours: "tlsIssuer: ClusterIssuer/letsencrypt", want: func(t *testing.T, s Settings) {
-			secret, err := s.TLS.Secret.Render(hostname.Values{Name: "chat"})
-			require.NoError(t, err)
-			assert.Equal(t, "chat-tls", secret)
+		{name: "an issuer", ours: "tlsIssuer: ClusterIssuer/letsencrypt", want: func(t *testing.T, s Settings) {
+			assert.Nil(t, s.TLS.Secret, "one for each host")
 			assert.Equal(t, "ClusterIssuer/letsencrypt", s.TLS.Issuer)
 		}},
 		{name: "a Secret of that name", ours: "tlsIssuer: Issuer/a\ntlsSecretName: wildcard", want: func(t *testing.T, s Settings) {

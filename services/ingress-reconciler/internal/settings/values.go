@@ -57,7 +57,7 @@ type Values struct {
 	MaxRequestBodySize         *Size  `json:"maxRequestBodySize,omitempty"`         // 0: any
 	BufferBodies               *bool  `json:"bufferBodies,omitempty"`               // have Ingress controllers take bodies in whole
 
-	TLSSecretName *string `json:"tlsSecretName,omitempty"` // of an Ingress: a template, with the fields of domainTemplate
+	TLSSecretName *string `json:"tlsSecretName,omitempty"` // of an Ingress: a template, with the fields of domainTemplate; with an issuer, <host>-tls
 	TLSIssuer     *string `json:"tlsIssuer,omitempty"`     // Issuer/<name> or ClusterIssuer/<name> of cert-manager
 
 	InferencePool     *InferencePool `json:"inferencePool,omitempty"`

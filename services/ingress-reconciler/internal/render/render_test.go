@@ -1,0 +1,406 @@
+package render
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	istioapi "istio.io/api/networking/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"fairlead.dev/pkg/depcheck"
+	"fairlead.dev/pkg/golden"
+	"fairlead.dev/services/ingress-reconciler/internal/backend"
+	"fairlead.dev/services/ingress-reconciler/internal/gateway"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+	"fairlead.dev/services/ingress-reconciler/internal/plan"
+	"fairlead.dev/services/ingress-reconciler/internal/settings"
+)
+
+func TestItIsPure(t *testing.T) {
+	t.Parallel()
+	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
+}
+
+// given is the world of a golden test: a service whose components are ready and have Services, and what else there is.
+type given struct {
+	Config   map[string]any                   `json:"config"`
+	Service  map[string]any                   `json:"service"` // InferenceService; its components are those of the specification
+	Ports    map[isvc.Role]corev1.ServicePort `json:"ports"`
+	Knative  []isvc.Role                      `json:"knative"`
+	Class    string                           `json:"class"`     // controller of the default IngressClass
+	Listener []gatewayv1.Listener             `json:"listeners"` // of Gateway gateways/public
+	Features []gatewayv1.FeatureName          `json:"features"`
+	Pools    []string                         `json:"pools"`
+}
+
+// rendered is what comes of it.
+type rendered struct {
+	Reasons []string         `json:"reasons,omitempty"` // why something is not exposed
+	URLs    []string         `json:"urls,omitempty"`
+	Objects []map[string]any `json:"objects,omitempty"`
+}
+
+func TestRender(t *testing.T) {
+	t.Parallel()
+	golden.Run(t, "testdata", func(t *testing.T, in given) rendered {
+		var out rendered
+		p, params := in.plan(t)
+		for _, r := range p.Reasons {
+			out.Reasons = append(out.Reasons, strings.TrimSpace(fmt.Sprintf("%s %s: %s", r.Role, r.Reason, r.Message)))
+		}
+		for _, e := range p.Exposures {
+			out.URLs = append(out.URLs, e.URL)
+		}
+		for _, o := range render(t, p, params) {
+			out.Objects = append(out.Objects, o.Object.Object)
+		}
+		return out
+	})
+}
+
+// plan makes the plan of what is given.
+func (in *given) plan(t *testing.T) (*plan.Plan, Params) {
+	t.Helper()
+	u := &unstructured.Unstructured{Object: in.Service}
+	u.SetNamespace("models")
+	u.SetUID("6d5f4c1e-0000-4000-8000-000000000000")
+	s, err := isvc.Read(u)
+	require.NoError(t, err)
+	input := &plan.Input{
+		Service: s, Knative: map[isvc.Role]bool{}, Live: map[plan.Slot][]isvc.Role{}, Pools: map[string]bool{}, Labels: map[string]string{},
+	}
+	for _, r := range in.Knative {
+		input.Knative[r] = true
+	}
+	for _, r := range isvc.Roles {
+		if s.Components[r] == nil {
+			continue
+		}
+		s.Conditions = append(s.Conditions, isvc.Condition{Type: strings.ToUpper(string(r[:1])) + string(r[1:]) + "Ready", Status: metav1.ConditionTrue})
+		if !input.Knative[r] {
+			input.Services = append(input.Services, in.service(s, r))
+		}
+	}
+	if in.Class != "" {
+		input.Classes = []*networkingv1.IngressClass{{
+			ObjectMeta: metav1.ObjectMeta{Name: "usual", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
+			Spec:       networkingv1.IngressClassSpec{Controller: in.Class},
+		}}
+	}
+	if in.Listener != nil {
+		input.Gateways = in.gateways()
+	}
+	for _, name := range in.Pools {
+		input.Pools[name] = true
+	}
+	text, err := yaml.Marshal(in.Config)
+	require.NoError(t, err)
+	d, warnings, err := settings.Parse(text)
+	require.NoError(t, err)
+	require.Empty(t, warnings)
+	input.Settings, err = (&settings.Config{Document: d}).Resolve(s)
+	require.NoError(t, err)
+	p := plan.Build(input)
+	return &p, Params{Service: s, Settings: &input.Settings, ClusterDomain: "cluster.local"}
+}
+
+// service is the Service that OME makes for a component.
+func (in *given) service(s *isvc.Service, r isvc.Role) *corev1.Service {
+	port, said := in.Ports[r]
+	if !said {
+		port = corev1.ServicePort{Name: "http1", Port: 8080}
+	}
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Namespace, Name: backend.Name(s.Name, r), Labels: map[string]string{backend.LabelComponent: string(r)},
+			OwnerReferences: []metav1.OwnerReference{{UID: s.UID, Controller: new(true)}},
+		},
+		Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{port}},
+	}
+}
+
+func (in *given) gateways() map[types.NamespacedName]gateway.Gateway {
+	class := &gatewayv1.GatewayClass{}
+	for _, f := range in.Features {
+		class.Status.SupportedFeatures = append(class.Status.SupportedFeatures, gatewayv1.SupportedFeature{Name: f})
+	}
+	return map[types.NamespacedName]gateway.Gateway{{Namespace: "gateways", Name: "public"}: {
+		Gateway: &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "gateways", Name: "public"}, Spec: gatewayv1.GatewaySpec{Listeners: in.Listener}},
+		Class:   class,
+	}}
+}
+
+// render renders a plan, and checks what must be true of all objects.
+func render(t *testing.T, p *plan.Plan, params Params) []Object {
+	t.Helper()
+	objects, err := Render(p, params)
+	require.NoError(t, err)
+	again, err := Render(p, params)
+	require.NoError(t, err)
+	require.Equal(t, encoded(t, objects), encoded(t, again), "two renders are the same")
+	names := map[string]bool{}
+	for _, o := range objects {
+		assertObject(t, &o, params.Service)
+		name := o.Resource.String() + " " + o.Object.GetName()
+		assert.False(t, names[name], "%s is there twice", name)
+		names[name] = true
+	}
+	return objects
+}
+
+func encoded(t *testing.T, objects []Object) []string {
+	t.Helper()
+	var texts []string
+	for _, o := range objects {
+		text, err := json.Marshal(o.Object)
+		require.NoError(t, err)
+		texts = append(texts, string(text))
+	}
+	return texts
+}
+
+func assertObject(t *testing.T, o *Object, s *isvc.Service) {
+	t.Helper()
+	assertStrict(t, o)
+	u, name := o.Object, o.Object.GetName()
+	assert.Equal(t, s.Namespace, u.GetNamespace())
+	assert.Equal(t, o.Resource.GroupVersion().String(), u.GetAPIVersion())
+	assert.Empty(t, validation.IsDNS1035Label(name), name)
+	for _, r := range isvc.Roles {
+		assert.NotEqual(t, backend.Name(s.Name, r), name, "a name of OME's")
+	}
+	assert.NotEqual(t, s.Name, name, "a name of OME's")
+	for key, value := range u.GetLabels() {
+		assert.Empty(t, validation.IsQualifiedName(key), key)
+		assert.Empty(t, validation.IsValidLabelValue(value), "%s: %s", key, value)
+		assert.NotEqual(t, "component", key)
+		assert.NotContains(t, key, "ome.io/")
+		for _, tool := range tools {
+			assert.NotContains(t, key, tool)
+		}
+	}
+	for key := range u.GetAnnotations() {
+		assert.Empty(t, validation.IsQualifiedName(strings.ToLower(key)), key)
+		assert.NotContains(t, key, "ome.io/")
+		for _, tool := range tools {
+			assert.NotContains(t, key, tool)
+		}
+	}
+	assert.Equal(t, Manager, u.GetLabels()[LabelManagedBy])
+	assert.Equal(t, NameLabel(s.Name), u.GetLabels()[LabelService])
+	assert.Equal(t, string(o.Slot), u.GetLabels()[LabelSlot])
+	assert.Equal(t, o.Exposure != nil, u.GetLabels()[LabelComponent] != "")
+	owner := metav1.GetControllerOf(u)
+	require.NotNil(t, owner)
+	assert.Equal(t, s.UID, owner.UID)
+	assert.Nil(t, owner.BlockOwnerDeletion)
+	assert.NotContains(t, u.Object, "status")
+	assert.NotContains(t, u.Object["metadata"], "creationTimestamp")
+}
+
+// assertStrict decodes an object into its type, and back: nothing is lost.
+func assertStrict(t *testing.T, o *Object) {
+	t.Helper()
+	typed := map[string]any{
+		"HTTPRoute": &gatewayv1.HTTPRoute{}, "Ingress": &networkingv1.Ingress{}, "InferencePool": &inferencev1.InferencePool{}, "Service": &corev1.Service{},
+	}[o.Object.GetKind()]
+	switch {
+	case typed != nil:
+		text, err := json.Marshal(o.Object.Object)
+		require.NoError(t, err)
+		unknown, err := kjson.UnmarshalStrict(text, typed, kjson.DisallowUnknownFields)
+		require.NoError(t, err)
+		require.Empty(t, unknown)
+	case o.Object.GetKind() == "VirtualService":
+		text, err := json.Marshal(o.Object.Object["spec"])
+		require.NoError(t, err)
+		spec := &istioapi.VirtualService{}
+		require.NoError(t, protojson.Unmarshal(text, spec))
+		require.False(t, proto.Equal(spec, &istioapi.VirtualService{}))
+	default:
+		require.Equal(t, "Middleware", o.Object.GetKind(), "a kind that nobody checks")
+	}
+}
+
+// strategies are configurations of each.
+var strategies = map[string]string{
+	"httproute": "omeIngressGateway: gateways/public", "ingress": "strategy: ingress", "virtualservice": "strategy: virtualservice\ningressGateway: istio/public",
+}
+
+// serve renders a service of an engine under a configuration.
+func serve(t *testing.T, name, config string, change ...func(*given)) []Object {
+	t.Helper()
+	in := given{
+		Config:  golden.Decode[map[string]any](t, []byte("ingressDomain: example.com\ncomponentHosts: true\n"+config)),
+		Service: golden.Decode[map[string]any](t, []byte("{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: \""+name+"\"}, spec: {engine: {}, decoder: {}, router: {}}}")),
+		Class:   "traefik.io/ingress-controller",
+	}
+	for _, f := range change {
+		f(&in)
+	}
+	p, params := in.plan(t)
+	return render(t, p, params)
+}
+
+func names(objects []Object) []string {
+	var all []string
+	for _, o := range objects {
+		all = append(all, o.Object.GetKind()+" "+o.Object.GetName())
+	}
+	return all
+}
+
+func TestNamesOfAnyLength(t *testing.T) {
+	t.Parallel()
+	for strategy, config := range strategies {
+		for _, n := range []int{1, 45, 46, 56, 57, 63, 64, 200, 253} {
+			t.Run(fmt.Sprintf("%s %d", strategy, n), func(t *testing.T) {
+				t.Parallel()
+				a, b := strings.Repeat("n", n), strings.Repeat("n", n-1)+"m"
+				config := config + "\nperISVCSubdomain: false\nfallbackService: {enabled: true}\n"
+				if strategy == "httproute" {
+					config += "inferencePool: {endpointPickerRef: {name: picker}}"
+				}
+				ours, others := names(serve(t, a, config)), names(serve(t, b, config))
+				require.NotEmpty(t, ours)
+				for _, name := range ours {
+					assert.NotContains(t, others, name, "names that begin alike")
+				}
+			})
+		}
+	}
+}
+
+func TestTheNameIsKeptWhereTheLabelHasAHash(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("n", 64)
+	for _, o := range serve(t, long, "domainTemplate: long.example.com") {
+		assert.Equal(t, long, o.Object.GetAnnotations()["fairlead.dev/inferenceservice"])
+		assert.Len(t, o.Object.GetLabels()[LabelService], 32)
+	}
+	for _, o := range serve(t, "chat", "") {
+		assert.NotContains(t, o.Object.GetAnnotations(), "fairlead.dev/inferenceservice")
+	}
+}
+
+func TestServicesNeverMeet(t *testing.T) {
+	t.Parallel()
+	for _, config := range strategies {
+		config += "\nfallbackService: {enabled: true}"
+		seen := map[string]string{}
+		for _, service := range []string{"a", "a-engine", "a-router", "a-fairlead", "a-fairlead-engine", "a-entry"} {
+			for _, name := range names(serve(t, service, config)) {
+				assert.Empty(t, seen[name], "%s is of %s and of %s", name, seen[name], service)
+				seen[name] = service
+			}
+		}
+	}
+}
+
+// What objects are for is in their names; how they do it is not.
+func TestANewNameIsANewWayIn(t *testing.T) {
+	t.Parallel()
+	entry := func(config string, change ...func(*given)) string {
+		return names(serve(t, "chat", config, change...))[0]
+	}
+	const gateway = "omeIngressGateway: gateways/public"
+	was := entry(gateway)
+	assert.NotEqual(t, was, entry("omeIngressGateway: gateways/inner"))
+	assert.NotEqual(t, was, entry("omeIngressGateway: gateways/public/http"))
+	assert.NotEqual(t, was, entry(gateway+"\ndomainTemplate: a.example.com"))
+	assert.NotEqual(t, was, entry(gateway+"\nperISVCSubdomain: false"))
+	assert.Equal(t, was, entry(gateway+"\ndefaultRouteTimeoutSeconds: 7\nannotations: {a: b}\nlabels: {c: d}"))
+	assert.Equal(t, was, entry(gateway, func(in *given) {
+		delete(in.Service["spec"].(map[string]any), "router")
+	}), "whatever takes the requests")
+	assert.NotEqual(t, was[len("HTTPRoute "):], entry("strategy: ingress")[len("Ingress "):])
+}
+
+// Tools keep books by labels and annotations: copies of these would be taken for theirs, and pruned.
+func TestWhatIsNotSpread(t *testing.T) {
+	t.Parallel()
+	keys := []string{
+		"argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance", "kubectl.kubernetes.io/last-applied-configuration", "meta.helm.sh/release-name", "helm.sh/chart",
+		"kustomize.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "ome.io/inferenceservice",
+		"networking.ome.io/visibility", "networking.knative.dev/visibility", "fairlead.dev/applied", "fairlead.dev/slot", "internal.ome.io/storage-initializer-sourceuri",
+	}
+	all := `annotationPrefixes: [argocd, kubectl, meta, helm, kustomize, app, ome, networking, fairlead, internal, team]
+fallbackService: {enabled: true, annotationPrefixes: [argocd, kubectl, meta, helm, kustomize, app, ome, networking, fairlead, internal, team]}
+`
+	for _, config := range strategies {
+		objects := serve(t, "chat", all+config, func(in *given) {
+			labels, annotations := map[string]any{"team": "llm", "component": "engine"}, map[string]any{"team": "llm", "other": "x"}
+			for _, key := range keys {
+				labels[key], annotations[key] = "theirs", "theirs"
+			}
+			meta := in.Service["metadata"].(map[string]any)
+			meta["labels"], meta["annotations"] = labels, annotations
+		})
+		require.Len(t, objects, 4)
+		for _, o := range objects {
+			assert.Equal(t, "llm", o.Object.GetLabels()["team"])
+			assert.Equal(t, "llm", o.Object.GetAnnotations()["team"])
+			assert.NotContains(t, o.Object.GetAnnotations(), "other")
+			for _, key := range keys {
+				assert.NotEqual(t, "theirs", o.Object.GetLabels()[key], key)
+				assert.NotEqual(t, "theirs", o.Object.GetAnnotations()[key], key)
+			}
+		}
+	}
+}
+
+// Of values of one annotation those that are configured win, then the service's, then ours.
+func TestWhoseAnnotationWins(t *testing.T) {
+	t.Parallel()
+	const timeout, size, target = "nginx.ingress.kubernetes.io/proxy-read-timeout", "nginx.ingress.kubernetes.io/proxy-body-size", "nginx.ingress.kubernetes.io/rewrite-target"
+	objects := serve(t, "chat", "perISVCSubdomain: false\nannotations: {"+size+": 1g}", func(in *given) {
+		in.Class = "k8s.io/ingress-nginx"
+		in.Service["metadata"].(map[string]any)["annotations"] = map[string]any{timeout: "60", size: "2g", target: "/"}
+	})
+	got := objects[0].Object.GetAnnotations()
+	assert.Equal(t, "60", got[timeout])
+	assert.Equal(t, "1g", got[size])
+	assert.Equal(t, "/$2", got[target], "but for what the path needs")
+}
+
+func TestMiddlewaresOfTheService(t *testing.T) {
+	t.Parallel()
+	const key = "traefik.ingress.kubernetes.io/router.middlewares"
+	objects := serve(t, "chat", "perISVCSubdomain: false", func(in *given) {
+		in.Service["metadata"].(map[string]any)["annotations"] = map[string]any{key: "models-auth@kubernetescrd"}
+	})
+	require.Equal(t, "Middleware", objects[0].Object.GetKind(), "what others refer to comes first")
+	assert.Equal(t, "models-auth@kubernetescrd,models-"+objects[0].Object.GetName()+"@kubernetescrd", objects[1].Object.GetAnnotations()[key])
+}
+
+func TestWhatOthersReferToComesFirst(t *testing.T) {
+	t.Parallel()
+	objects := serve(t, "chat", "omeIngressGateway: gateways/public\ninferencePool: {endpointPickerRef: {name: picker}}\nfallbackService: {enabled: true}")
+	var kinds []string
+	for _, o := range objects {
+		kinds = append(kinds, o.Object.GetKind())
+	}
+	assert.Equal(t, []string{"InferencePool", "Service", "HTTPRoute", "HTTPRoute", "HTTPRoute"}, kinds)
+}
+
+func TestNothingComesOfNothing(t *testing.T) {
+	t.Parallel()
+	objects, err := Render(&plan.Plan{}, Params{Service: &isvc.Service{}, Settings: &settings.Settings{}})
+	require.NoError(t, err)
+	assert.Empty(t, objects)
+}
