@@ -67,16 +67,16 @@ func (o *adoptOptions) run(ctx context.Context, names []string, out io.Writer) e
 	if err != nil {
 		return err
 	}
-	c := settings.Config{Document: &settings.Document{}}
+	a := &adopter{adoptOptions: o, client: client, applier: apply.New(client, render.Manager), out: out}
+	a.config.Document = &settings.Document{}
 	if text, found := w.configMap(cache.ObjectName(o.sources.OME), configuration.KeyOME); found {
-		if c.Inherited, err = settings.ParseInherited([]byte(text), o.sources.ClusterDomain); err != nil {
+		if a.config.Inherited, err = settings.ParseInherited([]byte(text), o.sources.ClusterDomain); err != nil {
 			return err //nolint:wrapcheck // it says all
 		}
 	}
-	a := &adopter{adoptOptions: o, client: client, applier: apply.New(client, render.Manager), config: c, out: out}
 	var errs []error
 	for _, u := range w.objects {
-		if u.GetKind() == "InferenceService" && (o.namespace == "" || u.GetNamespace() == o.namespace) && (len(names) == 0 || slices.Contains(names, u.GetName())) {
+		if o.selects(u, names) {
 			errs = append(errs, a.service(ctx, u))
 		}
 	}
@@ -84,6 +84,12 @@ func (o *adoptOptions) run(ctx context.Context, names []string, out io.Writer) e
 		fmt.Fprintln(out, "OME has left nothing behind")
 	}
 	return errors.Join(errs...)
+}
+
+// selects reports whether an object is a service that was asked for.
+func (o *adoptOptions) selects(u *unstructured.Unstructured, names []string) bool {
+	return u.GetKind() == "InferenceService" && (o.namespace == "" || u.GetNamespace() == o.namespace) &&
+		(len(names) == 0 || slices.Contains(names, u.GetName()))
 }
 
 // adopter removes what OME has left behind of one service after the other.

@@ -175,7 +175,7 @@ func (p *planner) run() error {
 // plan plans one service.
 func (p *planner) plan(name cache.ObjectName) error {
 	object := p.observer.Service(name)
-	if object.Err != nil {
+	if object.Service == nil {
 		fmt.Fprintf(p.log, "%s: %s\n", name, object.Err)
 		return nil
 	}

@@ -44,9 +44,9 @@ type reporter interface {
 	Event(about *corev1.ObjectReference, kind, reason, message string)
 }
 
-// observer is told whether what is configured could be read.
+// observer is told what is wrong with a ConfigMap, nothing if it is empty.
 type observer interface {
-	ConfigValid(name string, valid bool)
+	ConfigRead(name, problem string)
 }
 
 // Params is what New needs.
@@ -211,7 +211,7 @@ func (s *Store) tell(cm *corev1.ConfigMap, problem string, warnings []string) {
 	about := &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "ConfigMap", Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion,
 	}
-	s.p.Observer.ConfigValid(cm.Namespace+"/"+cm.Name, problem == "")
+	s.p.Observer.ConfigRead(cm.Namespace+"/"+cm.Name, problem)
 	for _, w := range warnings {
 		log.Warn("Passed over a part of the configuration", zap.String("warning", w))
 	}

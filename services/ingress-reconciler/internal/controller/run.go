@@ -35,7 +35,6 @@ type run struct {
 	hold     time.Duration
 
 	wanted  []wanted
-	reasons []plan.Reason // beside those of the plan
 	notes   []string
 	again   time.Duration // when to look again; 0: when something changes
 	why     string

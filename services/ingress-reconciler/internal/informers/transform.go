@@ -20,7 +20,7 @@ func transform[T any](trim func(*T)) cache.TransformFunc {
 			return obj, nil // it is one already, or the name of one that is gone
 		}
 		typed := new(T)
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed); err != nil {
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed) != nil {
 			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 				Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
 			}}, nil

@@ -29,11 +29,11 @@ func New(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// ConfigValid takes whether a ConfigMap could be read.
-func (m *Metrics) ConfigValid(name string, valid bool) {
-	value := 0.0
-	if valid {
-		value = 1
+// ConfigRead takes what is wrong with a ConfigMap, nothing if it is empty.
+func (m *Metrics) ConfigRead(name, problem string) {
+	value := 1.0
+	if problem != "" {
+		value = 0
 	}
 	m.configValid.WithLabelValues(name).Set(value)
 }
