@@ -29,13 +29,13 @@ func New(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// ConfigValid takes whether a ConfigMap could be read.
-func (m *Metrics) ConfigValid(name string, valid bool) {
-	value := 0.0
-	if valid {
-		value = 1
+// Configured takes what is wrong with a ConfigMap, empty for nothing.
+func (m *Metrics) Configured(name, problem string) {
+	valid := 0.0
+	if problem == "" {
+		valid = 1
 	}
-	m.configValid.WithLabelValues(name).Set(value)
+	m.configValid.WithLabelValues(name).Set(valid)
 }
 
 // Write counts one write.
