@@ -34,11 +34,11 @@ type run struct {
 	plan     plan.Plan
 	hold     time.Duration
 
-	wanted  []wanted
-	notes   []string
-	again   time.Duration // when to look again; 0: when something changes
-	why     string
-	errs    []error
+	wanted []wanted
+	notes  []string
+	again  time.Duration // when to look again; 0: when something changes
+	why    string
+	errs   []error
 }
 
 // wanted is an object that is to be there, and what became of it.
