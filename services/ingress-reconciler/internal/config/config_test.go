@@ -51,7 +51,7 @@ func TestNamesOfObjects(t *testing.T) {
 	t.Parallel()
 	for _, wrong := range []string{"name", "/name", "namespace/", "/", "a/b/c", "A/b", "a/B", "a.b/c", " a/b"} {
 		_, err := parse(t, "--config-map="+wrong)
-		assert.ErrorContains(t, err, "want namespace/name", wrong)
+		require.ErrorContains(t, err, "want namespace/name", wrong)
 	}
 	for _, right := range []string{"", "a/b", "a/b.c-d"} {
 		var n Name

@@ -395,10 +395,10 @@ func TestResolveLeavesTheDocumentAsItIs(t *testing.T) {
 
 func TestErrorsAreInOneOrder(t *testing.T) {
 	t.Parallel()
-	const text = "labels: {'a b': c, 'c d': e, 'e f': g}\nannotations: {'a b': c, 'c d': e}\nallowedDomains: {a: [x], b: [y], c: [z]}\n" +
-		"namespaceIngressGateways: {a: {primary: {omeIngressGateway: x}}, b: {primary: {omeIngressGateway: y}}}"
+	const text = "labels: {'a b': c, 'c d': e, 'e f': g}\nannotations: {'a b': c, 'c d': e}\nallowedDomains: {a: [p], b: [q], c: [r]}\n" +
+		"namespaceIngressGateways: {a: {primary: {omeIngressGateway: x}}, b: {primary: {omeIngressGateway: z}}}"
 	_, _, want := Parse([]byte(text))
-	require.Error(t, want)
+	require.ErrorContains(t, want, "omeIngressGateway", "all of them")
 	for range 30 {
 		_, _, err := Parse([]byte(text))
 		require.EqualError(t, err, want.Error())
