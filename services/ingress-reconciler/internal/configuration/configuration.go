@@ -215,8 +215,8 @@ func (s *Store) tell(cm *corev1.ConfigMap, problem string, warnings []string) {
 		log.Warn("Passed over a part of the configuration", zap.String("warning", w))
 	}
 	if problem != "" {
-		log.Warn("Refused a configuration, the last good one stays in force", zap.String("problem", problem))
-		s.p.Reporter.Event(about, corev1.EventTypeWarning, ReasonInvalid, problem+"; the last good configuration stays in force")
+		log.Warn("Refused a configuration, what was in force stays so", zap.String("problem", problem))
+		s.p.Reporter.Event(about, corev1.EventTypeWarning, ReasonInvalid, problem+"; what was in force stays so")
 		return
 	}
 	log.Info("Loaded configuration")

@@ -193,7 +193,7 @@ func TestABadEditKeepsTheLastGoodOne(t *testing.T) {
 	_, problem = w.store.Current()
 	assert.Empty(t, problem)
 	assert.Empty(t, w.gauges["fairlead/ingress"])
-	assert.Equal(t, 3, w.logs.FilterMessage("Refused a configuration, the last good one stays in force").Len())
+	assert.Equal(t, 3, w.logs.FilterMessage("Refused a configuration, what was in force stays so").Len())
 	assert.Equal(t, 3, w.logs.FilterMessage("Loaded configuration").Len())
 }
 
@@ -212,7 +212,7 @@ func TestOneEventForEachText(t *testing.T) {
 	for i, host := range []string{`"a"`, `"b"`} {
 		assert.Contains(t, events[i], "ConfigMap fairlead/ingress Warning InvalidConfiguration ")
 		assert.Contains(t, events[i], host)
-		assert.Contains(t, events[i], "; the last good configuration stays in force")
+		assert.Contains(t, events[i], "; what was in force stays so")
 	}
 }
 

@@ -68,7 +68,7 @@ func TestResolveOnTopOfWhatOMEShips(t *testing.T) {
 	assert.Equal(t, Settings{
 		Enabled: true, Strategy: Auto, GatewayAPI: true, Domain: "example.com", URLScheme: "http", Subdomain: true, SharedHostPrefix: "llm",
 		Gateways:     []Parent{{GatewayRef: GatewayRef{Namespace: "gateways", Name: "public"}, Domain: "example.com"}},
-		IstioGateway: "knative-serving/knative-ingress-gateway", IstioLocalGateway: "knative-serving/knative-local-gateway",
+		IstioGateway: "knative-serving/knative-ingress-gateway",
 		IngressClass: &class, KnativeGateway: "knative-local-gateway.istio-system.svc.cluster.local",
 	}, got)
 }
