@@ -67,6 +67,7 @@ func BenchmarkServices(b *testing.B) {
 		[]byte(`{"spec":{"listeners":[{"name":"http","port":8080,"protocol":"HTTP","allowedRoutes":{"namespaces":{"from":"All"}}}]}}`), metav1.PatchOptions{}))
 	time.Sleep(2 * time.Second)
 	b.ReportMetric(program.metric(reconciles)-count, "gateway-reconciles")
+	b.ReportMetric(program.metric("process_cpu_seconds_total"), "cpu-s")
 	rss, peak := program.memory()
 	b.ReportMetric(rss, "rss-MB")
 	b.ReportMetric(peak, "peak-MB")
@@ -183,8 +184,8 @@ func (r *benchRig) startProgram() *program {
 	out, err := exec.CommandContext(r.b.Context(), "go", "build", "-ldflags", "-s -w", "-o", binary, "../..").CombinedOutput()
 	require.NoError(r.b, err, string(out))
 	p := &program{b: r.b, began: time.Now()}
-	cmd := exec.Command(binary, "--kubeconfig", r.cluster.Kubeconfig, "--config-map", "fairlead/ours", "--leader-elect=false", //nolint:noctx // it is ended by a signal
-		"--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0", "--log-level", "info",
+	cmd := exec.Command(binary, "--kubeconfig", r.cluster.Kubeconfig, "--config-map", "fairlead/ours", "--leader-elect=false",
+		"--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0", "--log-level", "info", "--enable-pprof",
 		"--kube-api-qps", strconv.Itoa(benchQPS), "--kube-api-burst", strconv.Itoa(benchQPS), "--workers", strconv.Itoa(benchWorkers))
 	stderr, err := cmd.StderrPipe()
 	require.NoError(r.b, err)
@@ -263,7 +264,7 @@ func (p *program) memory() (rss, peak float64) {
 // program has begun to write.
 func (r *benchRig) untilWritten(p *program) time.Duration {
 	var first time.Time
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		n := p.metric("fairlead_ingress_writes_total", `result="(created|updated)"`)
 		if n > 0 && first.IsZero() {
 			first = time.Now()

@@ -22,7 +22,7 @@ import (
 
 const (
 	gatewayAPI = "ingressDomain: example.com\nomeIngressGateway: gateways/public\nholdSeconds: 1\n"
-	ingress    = "ingressDomain: example.com\nstrategy: ingress\ningressClassName: null\nholdSeconds: 1\n"
+	ingress    = "ingressDomain: example.com\nstrategy: ingress\ningressClassName: ''\nholdSeconds: 1\n"
 	istio      = "ingressDomain: example.com\nstrategy: virtualservice\ningressGateway: istio/public\nholdSeconds: 1\n"
 
 	accepted = "True Programmed: http://%s/; Gateway gateways/public: accepted"

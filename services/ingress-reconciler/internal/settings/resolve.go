@@ -214,6 +214,9 @@ func (s *Settings) fill(v *Values) error {
 	}
 	s.ComponentHosts, s.IstioOff = value(v.ComponentHosts), value(v.DisableIstioVirtualHost)
 	s.IstioGateway, s.IngressClass = value(v.IngressGateway), v.IngressClassName
+	if value(v.IngressClassName) == "" {
+		s.IngressClass = nil
+	}
 	s.Timeout = time.Duration(value(v.DefaultRouteTimeoutSeconds)) * time.Second
 	s.KnativeGateway = cmp.Or(value(v.KnativeGatewayService), usualKnativeGateway)
 	s.BufferBodies, s.ModelHeader = value(v.BufferBodies), value(v.ModelHeader)
