@@ -26,7 +26,6 @@ import (
 	reconciler "fairlead.dev/services/ingress-reconciler/internal/controller"
 	"fairlead.dev/services/ingress-reconciler/internal/events"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
-	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/metrics"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
@@ -157,7 +156,7 @@ type reconcilerParts struct {
 func newReconciler(p reconcilerParts) *reconciler.Reconciler {
 	return reconciler.New(reconciler.Params{
 		Observer: p.Observer, Configuration: p.Configuration, Claims: p.Claims, Uses: p.Uses, Applier: p.Applier,
-		Services: p.Client.Resource(isvc.Resource), Recorder: p.Events, Meter: p.Metrics, Enqueue: p.Queue.Enqueue, Clock: p.Clock,
+		Status: reconciler.NewStatusPatcher(p.Client), Recorder: p.Events, Meter: p.Metrics, Enqueue: p.Queue.Enqueue, Clock: p.Clock,
 		ClusterDomain: p.Config.Sources.ClusterDomain,
 	})
 }

@@ -48,6 +48,7 @@ type Way struct {
 	URL     string
 	At      string // who serves it: a Gateway, an IngressClass
 	Verdict gateway.Verdict
+	Detail  string // of who serves it; empty: there is nothing to say
 }
 
 // warnings are reasons that keep nothing from being exposed.
@@ -102,7 +103,7 @@ func (s *State) message() string {
 	var urls, clauses []string
 	for _, w := range s.Ways {
 		urls = append(urls, w.URL)
-		clause := w.At + ": accepted"
+		clause := strings.TrimSuffix(w.At+": accepted, "+w.Detail, ", ")
 		if w.Verdict.Acceptance != gateway.Accepted {
 			clause = fmt.Sprintf("%s: %s: %s", w.At, w.Verdict.Reason, w.Verdict.Message)
 		}

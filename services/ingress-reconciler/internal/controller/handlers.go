@@ -9,6 +9,7 @@ import (
 
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/kube"
+	"fairlead.dev/services/ingress-reconciler/internal/gateway"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
@@ -113,7 +114,8 @@ func unchanged(old, current any) bool {
 	switch old := old.(type) {
 	case *gatewayv1.Gateway:
 		current, ok := current.(*gatewayv1.Gateway)
-		return ok && old.UID == current.UID && reflect.DeepEqual(old.Spec, current.Spec)
+		return ok && old.UID == current.UID && reflect.DeepEqual(old.Spec, current.Spec) &&
+			gateway.Gateway{Gateway: old}.Programmed() == gateway.Gateway{Gateway: current}.Programmed()
 	case *gatewayv1.GatewayClass:
 		current, ok := current.(*gatewayv1.GatewayClass)
 		return ok && reflect.DeepEqual(old.Spec, current.Spec) && reflect.DeepEqual(old.Status.SupportedFeatures, current.Status.SupportedFeatures)

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -24,7 +23,6 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
-	"fairlead.dev/services/ingress-reconciler/internal/render"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
@@ -39,6 +37,11 @@ type applier interface {
 	Apply(ctx context.Context, resource schema.GroupVersionResource, wanted, live *unstructured.Unstructured) (apply.Result, error)
 	Annotate(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, key, value string) error
 	Delete(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, owner types.UID) error
+}
+
+// statusPatcher patches the status of an InferenceService.
+type statusPatcher interface {
+	PatchStatus(ctx context.Context, name cache.ObjectName, patch []byte) error
 }
 
 // recorder makes Events.
@@ -59,7 +62,7 @@ type Params struct {
 	Claims        *claims.Registry
 	Uses          *uses.Index
 	Applier       applier
-	Services      dynamic.NamespaceableResourceInterface // InferenceServices
+	Status        statusPatcher
 	Recorder      recorder
 	Meter         meter
 	Enqueue       func(cache.ObjectName)
@@ -176,7 +179,7 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 	if patch == nil {
 		return nil
 	}
-	_, err := r.Services.Namespace(s.Namespace).Patch(ctx, s.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: render.Manager}, "status")
+	err := r.Status.PatchStatus(ctx, cache.MetaObjectToName(object), patch)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil // it is gone, and so will be what is ours

@@ -171,7 +171,9 @@ func (r *run) state() condition.State {
 		w := &r.wanted[i]
 		switch {
 		case w.Exposure != nil:
-			s.Ways = append(s.Ways, condition.Way{URL: w.Exposure.URL, At: r.at(w.Exposure), Verdict: foreseen(w)})
+			s.Ways = append(s.Ways, condition.Way{
+				URL: w.Exposure.URL, At: r.at(w.Exposure), Verdict: foreseen(w), Detail: r.observed.Input.Gateways[gatewayName(w.Exposure)].Programmed(),
+			})
 		case w.verdict.Acceptance == gateway.Refused:
 			s.Reasons = append(slices.Clone(s.Reasons), plan.Reason{Reason: w.verdict.Reason, Message: w.verdict.Message})
 		}

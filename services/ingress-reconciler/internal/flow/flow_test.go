@@ -141,6 +141,7 @@ func TestEveryWayFromOneStrategyToAnother(t *testing.T) {
 			t.Logf("%q to %q", from, to)
 			r.configure(strategies[from])
 			exactly(from)
+			r.settles()
 			gaps := r.planes.watchGaps("chat.models.example.com")
 			r.configure(strategies[to])
 			exactly(to)

@@ -180,6 +180,22 @@ func (a Attachment) URL(host, path string) string {
 	return url + path
 }
 
+// Programmed says whether a Gateway is, as its controller reports it; nothing if it does not. One without an address is not,
+// and may serve all the same.
+func (g Gateway) Programmed() string {
+	if g.Gateway == nil {
+		return ""
+	}
+	c := find(g.Gateway.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed))
+	switch {
+	case c == nil || c.Status == metav1.ConditionUnknown:
+		return ""
+	case c.Status == metav1.ConditionTrue:
+		return "programmed"
+	}
+	return "not programmed: " + c.Reason
+}
+
 // The features of a GatewayClass that routes of ours may use and need not have.
 const (
 	FeatureRequestTimeout = "HTTPRouteRequestTimeout"

@@ -112,6 +112,9 @@ func (b *builder) ways(slot Slot, r isvc.Role, name string) []Exposure {
 			w.add(Exposure{Host: b.shared(d.domain), Path: root, Model: model}, d, invalid{ReasonInvalidConfiguration, "modelNameTemplate: ", err})
 		}
 	}
+	if len(w.all) == 0 && w.unsupported { // what is there serves until it can be
+		b.keep(slot)
+	}
 	slices.SortFunc(w.all, func(x, y Exposure) int {
 		return cmp.Or(cmp.Compare(x.Host, y.Host), cmp.Compare(x.Path, y.Path), cmp.Compare(x.Model.Name, y.Model.Name), compareRefs(x.Gateway, y.Gateway))
 	})
@@ -135,6 +138,8 @@ type ways struct {
 	slot Slot
 	role isvc.Role
 	all  []Exposure
+
+	unsupported bool // one is left out because what serves it cannot do it
 }
 
 // add adds a way in by each of the Gateways of a domain, or says why there is none. One whose name is wrong leaves what is
@@ -184,6 +189,7 @@ func (w *ways) addOne(e Exposure) {
 	}
 	if e.Path != root && !rewrites {
 		w.say(w.role, ReasonPathRewriteUnsupported, "%s%s: what serves it cannot take a path away; give the service a host of its own", e.Host, e.Path)
+		w.unsupported = true
 		return
 	}
 	if t := w.timeout(w.role); t > 0 && w.plan.Strategy == settings.HTTPRoute && !e.Timeouts {

@@ -222,6 +222,8 @@ func (b *builder) withheld() bool {
 	case b.Service.ClusterLocal():
 		b.say("", ReasonClusterLocal, "the service is for the cluster only")
 	case s.Domain == "":
+		b.plan.Withheld = false
+		b.keep(Slots...)
 		b.say("", ReasonNoDomain, "no domain is configured: set ingressDomain")
 	default:
 		b.plan.Withheld = false

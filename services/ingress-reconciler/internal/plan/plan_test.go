@@ -177,7 +177,7 @@ func TestWhatIsNotExposed(t *testing.T) {
 		{name: "local", change: func(in *Input) {
 			in.Service.Labels = map[string]string{"networking.knative.dev/visibility": "cluster-local"}
 		}, want: []string{ReasonClusterLocal}},
-		{name: "no domain", change: func(in *Input) { in.Settings.Domain = "" }, want: []string{ReasonNoDomain}},
+		{name: "no domain", change: func(in *Input) { in.Settings.Domain = "" }, want: []string{ReasonNoDomain}, keep: Slots},
 		{name: "not ready", change: func(in *Input) { in.Service.Conditions = nil }, want: []string{"router ComponentNotReady"}, keep: []Slot{Entry}},
 		{name: "no Service", change: func(in *Input) { in.Services = in.Services[1:] }, want: []string{"router ServiceNotFound"}, keep: []Slot{Entry}},
 		{name: "somebody's Service", change: func(in *Input) { in.Services[0].OwnerReferences = nil }, want: []string{"router NameConflict"}, keep: []Slot{Entry}},

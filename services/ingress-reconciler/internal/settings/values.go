@@ -49,7 +49,7 @@ type Values struct {
 	AdditionalIngressGateways *[]Gateway `json:"additionalIngressGateways,omitempty"`
 	IngressGateway            *string    `json:"ingressGateway,omitempty"` // of Istio
 	DisableIstioVirtualHost   *bool      `json:"disableIstioVirtualHost,omitempty"`
-	IngressClassName          *string    `json:"ingressClassName,omitempty"` // empty: the cluster's default
+	IngressClassName          *string    `json:"ingressClassName,omitempty"`           // empty: the cluster's default
 	KnativeGatewayService     *string    `json:"knativeLocalGatewayService,omitempty"` // what takes requests for Knative Services
 
 	DefaultRouteTimeoutSeconds *int64 `json:"defaultRouteTimeoutSeconds,omitempty"` // 0: none

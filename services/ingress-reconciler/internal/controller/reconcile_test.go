@@ -1,0 +1,233 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/yaml"
+
+	"fairlead.dev/pkg/apply"
+	"fairlead.dev/services/ingress-reconciler/internal/claims"
+	"fairlead.dev/services/ingress-reconciler/internal/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/observe"
+	"fairlead.dev/services/ingress-reconciler/internal/render"
+	"fairlead.dev/services/ingress-reconciler/internal/settings"
+	"fairlead.dev/services/ingress-reconciler/internal/uses"
+)
+
+var chat = cache.ObjectName{Namespace: "models", Name: "chat"}
+
+const world = `
+apiVersion: ome.io/v1beta1
+kind: InferenceService
+metadata: {name: chat, namespace: models, uid: chat, resourceVersion: "7", creationTimestamp: "2026-01-01T00:00:00Z"}
+spec: {engine: {}}
+status: {conditions: [{type: EngineReady, status: "True"}]}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: chat-engine
+  namespace: models
+  labels: {ome.io/inferenceservice: chat, component: engine}
+  ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: chat, controller: true}]
+spec: {clusterIP: 10.0.0.1, ports: [{name: http1, port: 8080}]}
+`
+
+// rig is a Reconciler of a world that does not change.
+type rig struct {
+	*Reconciler
+
+	applier  *mockApplier
+	status   *mockStatusPatcher
+	recorder *mockRecorder
+	enqueued []cache.ObjectName
+}
+
+// fixed is a configuration.
+type fixed struct {
+	config  settings.Config
+	problem string
+}
+
+func (f fixed) Current() (settings.Config, string) { return f.config, f.problem }
+
+func newRig(t *testing.T, manifests, config string) *rig {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	for text := range strings.SplitSeq(manifests, "\n---\n") {
+		u := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(text), &u.Object))
+		objects = append(objects, u)
+	}
+	caches, err := informers.Snapshot(objects, func(schema.GroupVersionResource) bool { return true })
+	require.NoError(t, err)
+	f := fixed{problem: "nothing is configured"}
+	if config != "" {
+		f.config.Document, _, err = settings.Parse([]byte(config))
+		require.NoError(t, err)
+		f.problem = ""
+	}
+	m := newMockMeter(t)
+	m.EXPECT().Write(mock.Anything, mock.Anything).Maybe()
+	m.EXPECT().Moved(mock.Anything, mock.Anything).Maybe()
+	r := &rig{applier: newMockApplier(t), status: newMockStatusPatcher(t), recorder: newMockRecorder(t)}
+	r.Reconciler = New(Params{
+		Observer: observe.New(caches), Configuration: f, Claims: claims.New(), Uses: uses.New(), Applier: r.applier, Status: r.status, Recorder: r.recorder,
+		Meter: m, Enqueue: func(n cache.ObjectName) { r.enqueued = append(r.enqueued, n) }, ClusterDomain: "cluster.local",
+		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+	})
+	return r
+}
+
+// applies has objects of a kind applied with that result.
+func (r *rig) applies(resource schema.GroupVersionResource, result apply.Result, err error) {
+	r.applier.EXPECT().Apply(mock.Anything, resource, mock.Anything, mock.Anything).Return(result, err)
+}
+
+// says expects the condition to be written once, and returns where its text will be.
+func (r *rig) says(err error) *string {
+	var said string
+	r.status.EXPECT().PatchStatus(mock.Anything, chat, mock.Anything).RunAndReturn(func(_ context.Context, _ cache.ObjectName, patch []byte) error {
+		var operations []struct {
+			Path  string
+			Value any
+		}
+		if err := json.Unmarshal(patch, &operations); err != nil {
+			return err
+		}
+		c, _ := operations[1].Value.(map[string]any)
+		said = c["status"].(string) + " " + c["reason"].(string)
+		return err
+	}).Once()
+	return &said
+}
+
+func TestWhatBecomesOfAnObjectThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "ingresses"}, "x", errors.New("newer"))
+	tests := []struct {
+		name string
+		err  error
+		says string
+	}{
+		{name: "written", says: "Unknown LoadBalancerPending"},
+		{name: "conflict", err: conflict, says: "False NotWritten"},
+		{name: "forbidden", err: apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no")), says: "False NotWritten"},
+		{name: "too many requests", err: apierrors.NewTooManyRequests("later", 1), says: "False NotWritten"},
+		{name: "somebody else's", err: apply.ErrForeign, says: "False NameConflict"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, world, "ingressDomain: example.com\nadditionalIngressDomains: [example.org]\n")
+			r.applier.EXPECT().Apply(mock.Anything, render.Ingresses, mock.MatchedBy(ofHost("chat.models.example.com")), mock.Anything).Return(apply.Unchanged, tt.err).Once()
+			r.applier.EXPECT().Apply(mock.Anything, render.Ingresses, mock.MatchedBy(ofHost("chat.models.example.org")), mock.Anything).Return(apply.Created, nil).Once()
+			if tt.err != nil {
+				r.recorder.EXPECT().Event(mock.Anything, "Warning", strings.TrimPrefix(tt.says, "False "), mock.Anything).Once()
+			}
+			said := r.says(nil)
+			err := r.Reconcile(t.Context(), chat)
+			assert.Equal(t, tt.says, *said, "the other object and the condition are written all the same")
+			switch {
+			case tt.err == nil:
+				require.NoError(t, err)
+			case errors.Is(tt.err, apply.ErrForeign):
+				assert.ErrorContains(t, err, "requeue after 20s", "nobody tells when it is gone")
+				assert.NotErrorIs(t, err, apply.ErrForeign)
+			default:
+				assert.ErrorIs(t, err, tt.err)
+			}
+		})
+	}
+}
+
+func ofHost(host string) func(*unstructured.Unstructured) bool {
+	return func(u *unstructured.Unstructured) bool {
+		rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
+		return rules[0].(map[string]any)["host"] == host
+	}
+}
+
+func TestWhatIsNeverWritten(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, manifests, config string }{
+		{name: "a VirtualDeployment", manifests: strings.Replace(world, "spec: {engine: {}}", "spec: {engine: {}, deploymentMode: VirtualDeployment}", 1), config: "ingressDomain: example.com"},
+		{name: "one that is being deleted", manifests: strings.Replace(world, "uid: chat, resource", "uid: chat, deletionTimestamp: \"2026-01-02T00:00:00Z\", resource", 1), config: "ingressDomain: example.com"},
+		{name: "one that is gone", manifests: world[strings.Index(world, "---\n")+4:], config: "ingressDomain: example.com"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			assert.NoError(t, newRig(t, tt.manifests, tt.config).Reconcile(t.Context(), chat))
+		})
+	}
+}
+
+func TestOneThatCannotBeReadIsToldOfAndLeftAlone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, strings.Replace(world, "spec: {engine: {}}", "spec: {engine: 7}", 1), "ingressDomain: example.com")
+	r.recorder.EXPECT().Event(mock.Anything, "Warning", "InvalidConfiguration", "read InferenceService: spec.engine is 7, want an object").Once()
+	assert.ErrorContains(t, r.Reconcile(t.Context(), chat), "spec.engine is 7")
+}
+
+func TestNothingIsConfigured(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, world, "")
+	r.recorder.EXPECT().Event(mock.Anything, "Warning", "InvalidConfiguration", mock.Anything).Once()
+	said := r.says(nil)
+	require.NoError(t, r.Reconcile(t.Context(), chat))
+	assert.Equal(t, "False InvalidConfiguration", *said)
+}
+
+func TestTheConditionThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	group := schema.GroupKind{Kind: "InferenceService"}
+	tests := []struct {
+		name string
+		err  error
+		want string // in the error; empty: none
+	}{
+		{name: "gone", err: apierrors.NewNotFound(schema.GroupResource{}, "chat")},
+		{name: "newer", err: apierrors.NewConflict(schema.GroupResource{}, "chat", errors.New("newer")), want: "newer"},
+		{name: "other conditions", err: apierrors.NewInvalid(group, "chat", nil), want: "requeue after 1s"},
+		{name: "forbidden", err: apierrors.NewForbidden(schema.GroupResource{}, "chat", errors.New("no")), want: "write condition"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, world, "ingressDomain: example.com")
+			r.applies(render.Ingresses, apply.Created, nil)
+			r.says(tt.err)
+			err := r.Reconcile(t.Context(), chat)
+			if tt.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			assert.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+func TestPrimeTakesAllClaimsBeforeTheFirstWrite(t *testing.T) {
+	t.Parallel()
+	younger := strings.NewReplacer("name: chat", "name: other", "uid: chat", "uid: other", "2026-01-01", "2026-01-02", "inferenceservice: chat", "inferenceservice: other").Replace(world)
+	r := newRig(t, younger+"---\n"+world, "ingressDomain: example.com\ndomainTemplate: one.example.com\n")
+	r.Prime()
+	other := cache.ObjectName{Namespace: "models", Name: "other"}
+	r.status.EXPECT().PatchStatus(mock.Anything, other, mock.Anything).Return(nil).Once()
+	r.recorder.EXPECT().Event(mock.Anything, "Warning", "HostConflict", mock.Anything).Once()
+	require.NoError(t, r.Reconcile(t.Context(), other), "it applies nothing")
+}
