@@ -145,8 +145,8 @@ func TestWhatBecomesOfAnObjectThatCannotBeWritten(t *testing.T) {
 			case tt.err == nil:
 				require.NoError(t, err)
 			case errors.Is(tt.err, apply.ErrForeign):
-				assert.ErrorContains(t, err, "requeue after 20s", "nobody tells when it is gone")
-				assert.NotErrorIs(t, err, apply.ErrForeign)
+				require.ErrorContains(t, err, "requeue after 20s", "nobody tells when it is gone")
+				require.NotErrorIs(t, err, apply.ErrForeign)
 			default:
 				assert.ErrorIs(t, err, tt.err)
 			}
