@@ -140,7 +140,6 @@ func newConfiguration(cfg *config.Config, log *zap.Logger, c kubernetes.Interfac
 type reconcilerParts struct {
 	dig.In
 
-	Config        *config.Config
 	Observer      *observe.Observer
 	Configuration *configuration.Store
 	Claims        *claims.Registry
@@ -157,7 +156,6 @@ func newReconciler(p reconcilerParts) *reconciler.Reconciler {
 	return reconciler.New(reconciler.Params{
 		Observer: p.Observer, Configuration: p.Configuration, Claims: p.Claims, Uses: p.Uses, Applier: p.Applier,
 		Status: reconciler.NewStatusPatcher(p.Client), Recorder: p.Events, Meter: p.Metrics, Enqueue: p.Queue.Enqueue, Clock: p.Clock,
-		ClusterDomain: p.Config.Sources.ClusterDomain,
 	})
 }
 

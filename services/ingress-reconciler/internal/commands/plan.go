@@ -74,7 +74,7 @@ func (o *planOptions) run(ctx context.Context, in io.Reader, out, log io.Writer)
 	if err != nil {
 		return fmt.Errorf("read objects: %w", err)
 	}
-	p := &planner{observer: observe.New(caches), config: cfg, domain: o.sources.ClusterDomain, claims: claims.New(), out: out, log: log}
+	p := &planner{observer: observe.New(caches), config: cfg, claims: claims.New(), out: out, log: log}
 	if p.names = o.selected(p.observer.Names()); len(p.names) == 0 {
 		return errors.New("there are no InferenceServices to plan")
 	}
@@ -95,7 +95,7 @@ func (o *planOptions) read(ctx context.Context, in io.Reader) (*world, error) {
 
 // configuration reads what is configured, as the service would.
 func (o *planOptions) configuration(w *world, log io.Writer) (settings.Config, error) {
-	var c settings.Config
+	c := settings.Config{ClusterDomain: o.sources.ClusterDomain}
 	text, err := o.ours(w)
 	if err != nil {
 		return c, err
@@ -145,7 +145,6 @@ func (o *planOptions) selected(all []cache.ObjectName) []cache.ObjectName {
 type planner struct {
 	observer *observe.Observer
 	config   settings.Config
-	domain   string
 	claims   *claims.Registry
 	names    []cache.ObjectName
 	out, log io.Writer
@@ -182,7 +181,7 @@ func (p *planner) plan(name cache.ObjectName) error {
 	o := p.observer.Observe(object.Service, p.config)
 	o.Input.Taken, _ = p.claims.Set(plan.Name(name), object.Service.Created, plan.Build(&o.Input).Claims)
 	built := plan.Build(&o.Input)
-	objects, err := render.Render(&built, render.Params{Service: object.Service, Settings: &o.Input.Settings, ClusterDomain: p.domain})
+	objects, err := render.Render(&built, render.Params{Service: object.Service, Settings: &o.Input.Settings})
 	if err != nil {
 		return err //nolint:wrapcheck // it says all
 	}

@@ -141,7 +141,7 @@ func (s *Store) Current() (c settings.Config, problem string) {
 	if s.document == nil && problem == "" {
 		problem = fmt.Sprintf("there is no ConfigMap %s", s.p.Ours)
 	}
-	c = settings.Config{Document: s.document, Inherited: s.inherited}
+	c = settings.Config{Document: s.document, Inherited: s.inherited, ClusterDomain: s.p.ClusterDomain}
 	if s.omes.problem != "" && s.inherited == nil {
 		c.Document = nil // who makes routes is not known
 	}

@@ -67,7 +67,6 @@ type Params struct {
 	Meter         meter
 	Enqueue       func(cache.ObjectName)
 	Clock         clock.PassiveClock
-	ClusterDomain string
 }
 
 // Reconciler brings services to where they should be.

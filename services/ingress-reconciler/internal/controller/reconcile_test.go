@@ -86,7 +86,7 @@ func newRig(t *testing.T, manifests, config string) *rig {
 	r := &rig{applier: newMockApplier(t), status: newMockStatusPatcher(t), recorder: newMockRecorder(t)}
 	r.Reconciler = New(Params{
 		Observer: observe.New(caches), Configuration: f, Claims: claims.New(), Uses: uses.New(), Applier: r.applier, Status: r.status, Recorder: r.recorder,
-		Meter: m, Enqueue: func(n cache.ObjectName) { r.enqueued = append(r.enqueued, n) }, ClusterDomain: "cluster.local",
+		Meter: m, Enqueue: func(n cache.ObjectName) { r.enqueued = append(r.enqueued, n) },
 		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
 	})
 	return r

@@ -50,9 +50,7 @@ type wanted struct {
 
 // apply brings the objects that are wanted to where they should be.
 func (r *run) apply(ctx context.Context) {
-	objects, err := render.Render(&r.plan, render.Params{
-		Service: r.object.Service, Settings: &r.observed.Input.Settings, ClusterDomain: r.ClusterDomain,
-	})
+	objects, err := render.Render(&r.plan, render.Params{Service: r.object.Service, Settings: &r.observed.Input.Settings})
 	if err != nil {
 		r.plan.Reasons = append(r.plan.Reasons, plan.Reason{Reason: reasonNotWritten, Message: err.Error()})
 		r.plan.Keep = plan.Slots

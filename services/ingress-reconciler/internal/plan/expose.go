@@ -150,6 +150,9 @@ func (w *ways) add(e Exposure, d domain, not invalid) {
 		w.keep(w.slot)
 		w.say(w.role, not.reason, "%s%s", not.what, not.err)
 		return
+	case w.Settings.ClusterLocal(e.Host):
+		w.say(w.role, ReasonClusterLocal, "host %s is the cluster's own", e.Host)
+		return
 	case !w.Settings.Allows(e.Host):
 		w.say(w.role, ReasonHostNotAllowed, "host %s is not below a domain that namespace %s may use", e.Host, w.Service.Namespace)
 		return

@@ -44,7 +44,7 @@ func input(t *testing.T, config string, roles ...isvc.Role) *Input {
 	d, warnings, err := settings.Parse([]byte(config))
 	require.NoError(t, err)
 	require.Empty(t, warnings)
-	in.Settings, err = (&settings.Config{Document: d}).Resolve(in.Service)
+	in.Settings, err = (&settings.Config{Document: d, ClusterDomain: "cluster.local"}).Resolve(in.Service)
 	require.NoError(t, err)
 	return in
 }
@@ -183,6 +183,7 @@ func TestWhatIsNotExposed(t *testing.T) {
 		{name: "somebody's Service", change: func(in *Input) { in.Services[0].OwnerReferences = nil }, want: []string{"router NameConflict"}, keep: []Slot{Entry}},
 		{name: "a host too long", config: "domainTemplate: '" + strings.Repeat("a", 64) + ".{{ .IngressDomain }}'", want: []string{"router InvalidHost"}, keep: []Slot{Entry}},
 		{name: "a label that is missing", config: "domainTemplate: '{{ .Labels.team }}.{{ .IngressDomain }}'", want: []string{"router InvalidHost"}, keep: []Slot{Entry}},
+		{name: "a host of the cluster's own", change: func(in *Input) { in.Settings.Domain = "svc.cluster.local" }, want: []string{"router ClusterLocal"}},
 		{name: "not allowed", config: "allowedDomains: {models: [example.org]}", want: []string{"router HostNotAllowed"}},
 	}
 	for _, tt := range tests {

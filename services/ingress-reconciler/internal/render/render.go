@@ -72,9 +72,8 @@ type Object struct {
 
 // Params is what objects follow from, beside the plan.
 type Params struct {
-	Service       *isvc.Service
-	Settings      *settings.Settings
-	ClusterDomain string
+	Service  *isvc.Service
+	Settings *settings.Settings
 }
 
 // Render returns the objects of a plan: what others refer to comes first.

@@ -113,10 +113,10 @@ func (in *given) plan(t *testing.T) (*plan.Plan, Params) {
 	d, warnings, err := settings.Parse(text)
 	require.NoError(t, err)
 	require.Empty(t, warnings)
-	input.Settings, err = (&settings.Config{Document: d}).Resolve(s)
+	input.Settings, err = (&settings.Config{Document: d, ClusterDomain: "cluster.local"}).Resolve(s)
 	require.NoError(t, err)
 	p := plan.Build(input)
-	return &p, Params{Service: s, Settings: &input.Settings, ClusterDomain: "cluster.local"}
+	return &p, Params{Service: s, Settings: &input.Settings}
 }
 
 // service is the Service that OME makes for a component.

@@ -17,7 +17,9 @@ const knativePort = 80
 // virtualService makes the VirtualService of a way in, straight to the Service of the component, or by the gateway of Knative,
 // which tells its Services apart by their hosts.
 func (r *renderer) virtualService(e *plan.Exposure) *istiov1beta1.VirtualService {
-	host := func(service string) string { return service + "." + r.Service.Namespace + ".svc." + r.ClusterDomain }
+	host := func(service string) string {
+		return service + "." + r.Service.Namespace + ".svc." + r.Settings.ClusterDomain
+	}
 	to, rewrite := &istioapi.Destination{Host: host(e.Backend.Name), Port: &istioapi.PortSelector{Number: uint32(e.Backend.Port)}}, &istioapi.HTTPRewrite{}
 	if e.Backend.Knative != "" {
 		to.Host, to.Port.Number = r.Settings.KnativeGateway, knativePort

@@ -49,6 +49,8 @@ var usualAnnotationPrefixes = []string{
 type Config struct {
 	Document  *Document
 	Inherited *Inherited // nil if OME has no configuration, and so is not there
+
+	ClusterDomain string // below which Services have their names
 }
 
 // Settings are what holds for one service.
@@ -82,6 +84,7 @@ type Settings struct {
 	ModelName    *hostname.Template
 	Fallback     *FallbackService // nil: none
 
+	ClusterDomain       string
 	Labels, Annotations map[string]string // of what is made
 	AnnotationPrefixes  []string          // of annotations of the service that routes get
 }
@@ -100,6 +103,9 @@ type Parent struct {
 	Class  string // what it is called in addresses
 }
 
+// ClusterLocal reports whether a host is one that only the cluster's own DNS knows.
+func (s *Settings) ClusterLocal(host string) bool { return within(host, "svc."+s.ClusterDomain) }
+
 // Allows reports whether a host may be the service's.
 func (s *Settings) Allows(host string) bool {
 	return s.AllowedDomains == nil || slices.ContainsFunc(s.AllowedDomains, func(d string) bool { return within(host, d) })
@@ -112,7 +118,7 @@ func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
 		return Settings{}, err
 	}
 	v := said
-	out := Settings{Enabled: enabled, OMEActs: c.OMEActs(s), AllowedDomains: c.allowed(s.Namespace)}
+	out := Settings{Enabled: enabled, OMEActs: c.OMEActs(s), AllowedDomains: c.allowed(s.Namespace), ClusterDomain: c.ClusterDomain}
 	gatewayAPI := said.EnableGatewayAPI
 	if gatewayAPI == nil && value(said.OMEIngressGateway) != "" {
 		named := true
