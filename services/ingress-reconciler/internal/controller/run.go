@@ -50,7 +50,7 @@ type wanted struct {
 
 // apply brings the objects that are wanted to where they should be.
 func (r *run) apply(ctx context.Context) {
-	objects, err := render.Render(&r.plan, render.Params{Service: r.object.Service, Settings: &r.observed.Input.Settings})
+	objects, err := render.Render(&r.plan, r.params())
 	if err != nil {
 		r.plan.Reasons = append(r.plan.Reasons, plan.Reason{Reason: reasonNotWritten, Message: err.Error()})
 		r.plan.Keep = plan.Slots
@@ -66,6 +66,11 @@ func (r *run) apply(ctx context.Context) {
 			r.mark(ctx, o.Resource, live, "")
 		}
 	}
+}
+
+// params are what objects follow from, beside the plan.
+func (r *run) params() render.Params {
+	return render.Params{Service: r.object.Service, Settings: &r.observed.Input.Settings}
 }
 
 // live returns an object of ours that is there, nil if there is none.
@@ -119,13 +124,16 @@ func (r *run) release(ctx context.Context) {
 	in := transition.Input{
 		Now: r.Clock.Now(), Hold: r.hold, Keep: r.plan.Keep, Withheld: r.plan.Withheld, Handed: r.plan.Handed,
 	}
+	lost := render.Lost(&r.plan, r.params())
 	var old []observe.Live
 	for _, l := range r.observed.Live {
 		if !slices.ContainsFunc(r.wanted, func(w wanted) bool {
 			return w.Resource == l.Resource && w.Object.Object.GetName() == l.Object.GetName()
 		}) {
 			old = append(old, l)
-			in.Old = append(in.Old, transition.Old{Slot: l.Slot, Superseded: l.Superseded()})
+			in.Old = append(in.Old, transition.Old{
+				Slot: l.Slot, Superseded: l.Superseded(), Taken: slices.Contains(lost, l.Object.GetName()),
+			})
 		}
 	}
 	for i := range r.wanted {

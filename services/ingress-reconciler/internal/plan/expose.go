@@ -34,11 +34,12 @@ func (b *builder) expose(slot Slot, r isvc.Role, name string) {
 		return
 	}
 	for _, e := range ways {
+		e.Slot, e.Role, e.Backend, e.Timeout = slot, r, to, b.timeout(r)
 		if winner, taken := b.Taken[e.claim()]; taken {
 			b.say(r, ReasonHostConflict, "%s%s is that of %s, which is older", e.Host, e.Path, winner)
+			b.plan.Lost = append(b.plan.Lost, e)
 			continue
 		}
-		e.Slot, e.Role, e.Backend, e.Timeout = slot, r, to, b.timeout(r)
 		b.plan.Exposures = append(b.plan.Exposures, e)
 	}
 }

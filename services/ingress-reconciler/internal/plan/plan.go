@@ -88,6 +88,7 @@ type Input struct {
 type Plan struct {
 	Strategy  settings.Strategy // never auto; empty if there is nothing to expose
 	Exposures []Exposure        // those of the entry first
+	Lost      []Exposure        // what would be, if an older service had not their claims
 	Pool      *Pool             // to be made; nil: none
 	Fallback  *Fallback         // to be made; nil: none
 	Reasons   []Reason          // why something is not exposed, or not as one might expect

@@ -9,6 +9,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
+	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
 // httpRoute makes the HTTPRoute of a way in. Its match is by prefix, which all Gateways have to know, never by a regular
@@ -44,7 +45,7 @@ func (r *renderer) httpRoute(e *plan.Exposure) *gatewayv1.HTTPRoute {
 	}
 	return &gatewayv1.HTTPRoute{
 		TypeMeta:   metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: "HTTPRoute"},
-		ObjectMeta: r.meta(r.name("httproute", e), r.annotations(nil)),
+		ObjectMeta: r.meta(r.name(settings.HTTPRoute, e), r.annotations(nil)),
 		Spec: gatewayv1.HTTPRouteSpec{
 			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{parent}},
 			Hostnames:       []gatewayv1.Hostname{gatewayv1.Hostname(e.Host)},

@@ -13,6 +13,7 @@ import (
 
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
+	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
 // never is a timeout for controllers that have no word for none.
@@ -21,7 +22,7 @@ const never = 7 * 24 * time.Hour
 // ingress adds the Ingress of a way in, with what its controller has to be told by annotations: that answers are streams
 // which may take long, that prompts may be large, and that a path is to be taken away.
 func (r *renderer) ingress(e *plan.Exposure) {
-	name := r.name("ingress/"+ptr.Deref(r.Settings.IngressClass, ""), e) // the address of one stays when its class changes
+	name := r.name(settings.Ingress, e)
 	paths, rewrites := []networkingv1.HTTPIngressPath{{Path: prefix(e.Path), PathType: ptr.To(networkingv1.PathTypePrefix)}}, map[string]string{}
 	if e.Path != "/" {
 		paths, rewrites = r.rewrites(name, e)

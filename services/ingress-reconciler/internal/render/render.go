@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
@@ -92,6 +93,16 @@ func Render(p *plan.Plan, in Params) ([]Object, error) {
 		}
 	}
 	return r.objects, r.err
+}
+
+// Lost returns the names of the objects that the plan would have, if others had not their claims.
+func Lost(p *plan.Plan, in Params) []string {
+	r := &renderer{Params: in}
+	var names []string
+	for i := range p.Lost {
+		names = append(names, r.name(p.Strategy, &p.Lost[i]))
+	}
+	return names
 }
 
 type renderer struct {
@@ -200,8 +211,13 @@ func with(all ...map[string]string) map[string]string {
 
 const maxName = 63
 
-// name returns the name of the object that is a way in.
-func (r *renderer) name(kind string, e *plan.Exposure) string {
+// name returns the name of the object that is a way in. An Ingress is another one if its class is: the address that one has
+// stays when its class changes.
+func (r *renderer) name(s settings.Strategy, e *plan.Exposure) string {
+	kind := string(s)
+	if s == settings.Ingress {
+		kind += "/" + ptr.Deref(r.Settings.IngressClass, "")
+	}
 	return Name(r.Service.Name, kind, string(e.Slot), e.Host, e.Path, e.Model.Header, e.Model.Name, e.Gateway.String())
 }
 

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
+	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
 // knativePort is where the gateway of Knative Services listens.
@@ -41,7 +42,7 @@ func (r *renderer) virtualService(e *plan.Exposure) *istiov1beta1.VirtualService
 	}
 	return &istiov1beta1.VirtualService{
 		TypeMeta:   metav1.TypeMeta{APIVersion: VirtualServices.GroupVersion().String(), Kind: "VirtualService"},
-		ObjectMeta: r.meta(r.name("virtualservice", e), r.annotations(nil)),
+		ObjectMeta: r.meta(r.name(settings.VirtualService, e), r.annotations(nil)),
 		Spec: istioapi.VirtualService{
 			Hosts: []string{e.Host}, Gateways: []string{r.Settings.IstioGateway}, Http: []*istioapi.HTTPRoute{rule},
 		},

@@ -4,6 +4,7 @@
 //	whose state is not known now                              it stays; so do objects of no known slot
 //	of a service that is not to be exposed                    it goes; if OME takes over, after the hold
 //	that has no way in any more                               it goes
+//	whose host and path another service has                   it goes: it would take the other's requests
 //	whose new objects are not all accepted, or refused        it stays
 //	whose new objects are accepted                            it is marked with the time, and goes after the hold
 //
@@ -30,6 +31,7 @@ type Wanted struct {
 type Old struct {
 	Slot       plan.Slot
 	Superseded time.Time // when others had taken its place; zero: not known to
+	Taken      bool      // another service has its host and path
 }
 
 // Input is what the decision follows from.
@@ -67,7 +69,10 @@ func Decide(in Input) (fates []Fate, next time.Duration) {
 }
 
 func (in *Input) fate(o Old) (fate Fate, wait time.Duration) {
-	if in.kept(o.Slot) {
+	switch {
+	case o.Taken:
+		return Goes, 0
+	case in.kept(o.Slot):
 		return Stays, 0
 	}
 	replaced, accepted := in.replaced(o.Slot)

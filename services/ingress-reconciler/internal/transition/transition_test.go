@@ -79,6 +79,9 @@ func TestDecide(t *testing.T) {
 		{name: "marked now", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(0)}}, want: []Fate{Stays}, next: hold},
 
 		{name: "several, the next one first", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(time.Minute), entry(4 * time.Minute), unmarked, entry(hold)}}, want: []Fate{Stays, Stays, Marked, Goes}, next: time.Minute},
+		{name: "taken by another service", give: Input{
+			Now: now, Hold: time.Minute, Keep: []plan.Slot{plan.Entry}, Wanted: []Wanted{{Slot: plan.Entry, Verdict: gateway.Accepted}}, Old: []Old{{Slot: plan.Entry, Taken: true}},
+		}, want: []Fate{Goes}},
 		{name: "slots apart", give: Input{
 			Hold: hold, Keep: []plan.Slot{decoder}, Wanted: append(wanted(plan.Entry, gateway.Accepted), wanted(engine, gateway.Refused)...),
 			Old: []Old{entry(hold), {Slot: engine, Superseded: now.Add(-hold)}, {Slot: decoder}},
