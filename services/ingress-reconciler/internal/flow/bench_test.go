@@ -35,7 +35,6 @@ import (
 const (
 	benchServices = 2000
 	benchElse     = 10   // of them are by another Gateway
-	benchQPS      = 2000 // so that the API server is what takes the time
 	benchWorkers  = 4
 )
 
@@ -48,13 +47,22 @@ var services = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 //	event-ms           median time from a change of a Service's port to its route
 //	gateway-reconciles reconciles that a change of a Gateway causes, which ten services use
 //	rss-MB, peak-MB    memory of the program after all that, and at its highest
+//
+// Both clients have the same limits: so many requests a second that the API server can keep up, or none that would matter, and
+// then the program, the API server and etcd share the processor.
 func BenchmarkServices(b *testing.B) {
-	r := newBenchRig(b)
-	before := r.bare()
+	for name, qps := range map[string]int{"limited": 200, "unlimited": 5000} {
+		b.Run(name, func(b *testing.B) { benchmarkServices(b, qps) })
+	}
+}
+
+func benchmarkServices(b *testing.B, qps int) {
+	r := newBenchRig(b, qps)
+	before := r.writeBare()
 	program := r.startProgram()
 	cold := r.untilWritten(program)
 	resume := program.pause() // what it does about the others is not to count
-	after := r.bare()
+	after := r.writeBare()
 	resume()
 	b.ReportMetric(2*cold.Seconds()/(before+after).Seconds(), "cold-ratio")
 	b.ReportMetric(cold.Seconds(), "cold-s")
@@ -85,14 +93,18 @@ var gateways = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", V
 type benchRig struct {
 	*rig
 
-	b *testing.B
+	b    *testing.B
+	qps  int
+	bare dynamic.Interface // with the program's limits
 }
 
-func newBenchRig(b *testing.B) *benchRig {
+func newBenchRig(b *testing.B, qps int) *benchRig {
 	b.Helper()
-	r := &benchRig{b: b, rig: newPlainRig(b, gatewayAPI+"overrides: [{selector: {matchLabels: {by: other}}, omeIngressGateway: gateways/other}]\n")}
+	r := &benchRig{b: b, qps: qps, rig: newPlainRig(b, gatewayAPI+"overrides: [{selector: {matchLabels: {by: other}}, omeIngressGateway: gateways/other}]\n")}
 	config := rest.CopyConfig(r.cluster.RESTConfig())
-	config.QPS, config.Burst = benchQPS, benchQPS
+	config.QPS, config.Burst = float32(qps), qps
+	r.bare = dynamic.NewForConfigOrDie(config)
+	config.QPS = -1 // what is set up has none
 	r.client = dynamic.NewForConfigOrDie(config)
 	r.apply(gateway + "\n---\n" + strings.Replace(gateway[strings.Index(gateway, "---\n")+4:], "name: public", "name: other", 1))
 	r.each(func(i int) {
@@ -148,8 +160,8 @@ func (r *benchRig) each(do func(i int)) {
 	workers.Wait()
 }
 
-// bare returns the time that a bare client needs to write what the program will, for services of another namespace.
-func (r *benchRig) bare() time.Duration {
+// writeBare returns the time that a bare client needs to write what the program will, for services of another namespace.
+func (r *benchRig) writeBare() time.Duration {
 	route := unstructured.Unstructured{}
 	require.NoError(r.b, route.UnmarshalJSON([]byte(benchRoute)))
 	r.each(func(i int) { r.create("others", i, nil) })
@@ -157,8 +169,8 @@ func (r *benchRig) bare() time.Duration {
 	r.each(func(i int) {
 		u := route.DeepCopy()
 		u.SetName(benchName(i))
-		r.must(r.client.Resource(render.HTTPRoutes).Namespace("others").Create(r.b.Context(), u, metav1.CreateOptions{}))
-		r.must(r.client.Resource(isvc.Resource).Namespace("others").Patch(r.b.Context(), benchName(i), types.JSONPatchType, []byte(benchPatch), metav1.PatchOptions{}, "status"))
+		r.must(r.bare.Resource(render.HTTPRoutes).Namespace("others").Create(r.b.Context(), u, metav1.CreateOptions{}))
+		r.must(r.bare.Resource(isvc.Resource).Namespace("others").Patch(r.b.Context(), benchName(i), types.JSONPatchType, []byte(benchPatch), metav1.PatchOptions{}, "status"))
 	})
 	took := time.Since(began)
 	for _, resource := range []schema.GroupVersionResource{render.HTTPRoutes, isvc.Resource} {
@@ -192,7 +204,7 @@ func (r *benchRig) startProgram() *program {
 	p := &program{b: r.b, began: time.Now()}
 	cmd := exec.Command(binary, "--kubeconfig", r.cluster.Kubeconfig, "--config-map", "fairlead/ours", "--leader-elect=false",
 		"--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0", "--log-level", "info", "--enable-pprof",
-		"--kube-api-qps", strconv.Itoa(benchQPS), "--kube-api-burst", strconv.Itoa(benchQPS), "--workers", strconv.Itoa(benchWorkers))
+		"--kube-api-qps", strconv.Itoa(r.qps), "--kube-api-burst", strconv.Itoa(r.qps), "--workers", strconv.Itoa(benchWorkers))
 	stderr, err := cmd.StderrPipe()
 	require.NoError(r.b, err)
 	require.NoError(r.b, cmd.Start())
