@@ -34,7 +34,7 @@ import (
 // What the benchmark's services are.
 const (
 	benchServices = 2000
-	benchElse     = 10   // of them are by another Gateway
+	benchElse     = 10 // of them are by another Gateway
 	benchWorkers  = 4
 )
 
