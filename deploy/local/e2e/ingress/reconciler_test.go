@@ -17,6 +17,11 @@ import (
 func TestReconciler(t *testing.T) {
 	s := newSystem(t)
 	t.Run("stock OME", func(t *testing.T) { assertStockOME(t, s) })
+	t.Run("requests reach the entry", func(t *testing.T) { assertRequestsReachTheEntry(t, s) })
+	t.Run("transitions under load", func(t *testing.T) { assertTransitions(t, s) })
+	t.Run("leader", func(t *testing.T) { assertLeader(t, s) })
+	t.Run("least privilege", func(t *testing.T) { assertLeastPrivilege(t, s) })
+	t.Run("one leader at a time", func(t *testing.T) { assertOneLeader(t, s) })
 }
 
 // assertStockOME is the first example of the documentation: OME as it is shipped, one domain, one Gateway.

@@ -132,12 +132,15 @@ func (e entrance) with(more fields) fields {
 	return all
 }
 
-// configure replaces the configuration, with its overrides.
-func (s *system) configure(t *testing.T, document fields) {
+// configure replaces the configuration, and what it says of single services.
+func (s *system) configure(t *testing.T, document fields, overrides map[types.NamespacedName]fields) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.document, s.overrides = document, map[string]fields{}
+	for service, values := range overrides {
+		s.overrides[service.String()] = values
+	}
 	s.writeConfiguration(t)
 }
 
@@ -150,11 +153,10 @@ func (s *system) override(t *testing.T, service types.NamespacedName, values fie
 	s.writeConfiguration(t)
 }
 
-// writeConfiguration writes it as JSON, which is YAML.
-func (s *system) writeConfiguration(t *testing.T) {
-	t.Helper()
+// whole returns the configuration with what it says of single services.
+func (s *system) whole() fields {
 	document := maps.Clone(s.document)
-	var overrides []fields
+	overrides := []fields{}
 	for _, service := range slices.Sorted(maps.Keys(s.overrides)) {
 		namespace, name, _ := strings.Cut(service, "/")
 		one := fields{"namespaces": []string{namespace}, "names": []string{name}}
@@ -162,7 +164,13 @@ func (s *system) writeConfiguration(t *testing.T) {
 		overrides = append(overrides, one)
 	}
 	document["overrides"] = overrides
-	text, err := json.Marshal(document)
+	return document
+}
+
+// writeConfiguration writes it as JSON, which is YAML.
+func (s *system) writeConfiguration(t *testing.T) {
+	t.Helper()
+	text, err := json.Marshal(s.whole())
 	require.NoError(t, err)
 	patch, err := json.Marshal(fields{"data": fields{"config": string(text)}})
 	require.NoError(t, err)
@@ -180,17 +188,20 @@ func (s *system) namespace(t *testing.T, name string) {
 }
 
 // create makes an InferenceService.
-func (s *system) create(t *testing.T, name types.NamespacedName, labels map[string]any, spec fields) {
-	t.Helper()
-	u := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "spec": map[string]any(spec),
-		"metadata": map[string]any{"namespace": name.Namespace, "name": name.Name, "labels": labels},
-	}}
-	raw, err := u.MarshalJSON() // the client wants types of JSON alone
-	require.NoError(t, err)
-	require.NoError(t, u.UnmarshalJSON(raw))
-	_, err = s.client.Resource(inferenceServices).Namespace(name.Namespace).Create(t.Context(), u, metav1.CreateOptions{})
-	require.NoError(t, err)
+func (s *system) create(ctx context.Context, name types.NamespacedName, labels map[string]string, spec fields) error {
+	raw, err := json.Marshal(fields{
+		"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "spec": spec,
+		"metadata": fields{"namespace": name.Namespace, "name": name.Name, "labels": labels},
+	})
+	if err != nil {
+		return err
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(raw); err != nil {
+		return err
+	}
+	_, err = s.client.Resource(inferenceServices).Namespace(name.Namespace).Create(ctx, u, metav1.CreateOptions{})
+	return err
 }
 
 // patch changes an object.
@@ -239,9 +250,23 @@ func (s *system) awaitExposed(t *testing.T, name types.NamespacedName, at string
 	return url
 }
 
+// awaitReason waits until a service is not exposed, for a reason.
+func (s *system) awaitReason(t *testing.T, name types.NamespacedName, want string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		c, err := s.exposed(t.Context(), name)
+		require.NoError(collect, err)
+		require.Equal(collect, metav1.ConditionFalse, c.Status, "%s", name)
+		require.Equal(collect, want, c.Reason, "%s", name)
+	}, settle, tick)
+}
+
+// made is an object that the ingress-reconciler made.
+type made = unstructured.Unstructured
+
 // objects returns what is made for a service, of all kinds.
-func (s *system) objects(ctx context.Context, name types.NamespacedName) ([]unstructured.Unstructured, error) {
-	var all []unstructured.Unstructured
+func (s *system) objects(ctx context.Context, name types.NamespacedName) ([]made, error) {
+	var all []made
 	for _, kind := range written {
 		list, err := s.client.Resource(kind).Namespace(name.Namespace).List(ctx, metav1.ListOptions{LabelSelector: ours + ",fairlead.dev/inferenceservice=" + name.Name})
 		if err != nil {
@@ -250,4 +275,12 @@ func (s *system) objects(ctx context.Context, name types.NamespacedName) ([]unst
 		all = append(all, list.Items...)
 	}
 	return all, nil
+}
+
+func uids(objects []made) []types.UID {
+	var all []types.UID
+	for i := range objects {
+		all = append(all, objects[i].GetUID())
+	}
+	return all
 }
