@@ -2,6 +2,7 @@ package controller
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -19,8 +20,10 @@ func Handler(enqueue func(cache.ObjectName), names func(obj any) []cache.ObjectN
 			if same(old, current) {
 				return
 			}
-			all(old)
-			all(current)
+			concerned := sets.New(names(old)...).Insert(names(current)...)
+			for name := range concerned { // each once: it may be in hand before it would come again
+				enqueue(name)
+			}
 		},
 		DeleteFunc: func(obj any) {
 			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {

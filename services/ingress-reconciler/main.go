@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -21,7 +22,14 @@ const (
 	exitDiffers = 2
 )
 
+// gcPercent trades some of the processor, of which little is used, for memory: half of what a process of 2 000 services has is
+// otherwise what it had needed when it read them.
+const gcPercent = 50
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	root := commands.New(os.Stdout, os.Stderr)

@@ -164,7 +164,7 @@ func (m *model) winner(c plan.Claim) string {
 
 func TestItDoesAsANaiveModelDoes(t *testing.T) {
 	t.Parallel()
-	const rounds, names, claims = 3000, 12, 6
+	const rounds, names, claims = 800, 12, 6
 	for seed := range uint64(4) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		r, m := New(), &model{created: map[plan.Name]time.Time{}, claims: map[plan.Name][]plan.Claim{}}

@@ -13,6 +13,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -44,9 +45,9 @@ type reporter interface {
 	Event(about *corev1.ObjectReference, kind, reason, message string)
 }
 
-// observer is told what is wrong with a ConfigMap, nothing if it is empty.
+// observer is told what is wrong with a ConfigMap that was read, if anything is.
 type observer interface {
-	ConfigRead(name, problem string)
+	Configured(name, problem string)
 }
 
 // Params is what New needs.
@@ -63,6 +64,7 @@ type Params struct {
 type Store struct {
 	p         Params
 	informers []cache.SharedIndexInformer
+	handlers  []cache.ResourceEventHandlerRegistration
 	onChange  func()
 
 	mu   sync.Mutex
@@ -76,7 +78,7 @@ type Store struct {
 // source is what is known of one ConfigMap.
 type source struct {
 	seen    bool
-	digest  [sha256.Size]byte // of the text that was told of
+	digest  [sha256.Size]byte // of the text that was told of, and whether there was one
 	problem string            // what is wrong with it now; empty: nothing
 }
 
@@ -107,9 +109,11 @@ func (s *Store) watch(name cache.ObjectName, load func(*corev1.ConfigMap)) {
 			load(cm)
 		}
 	}
-	// An error would mean that the informer has ended.
-	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(_, obj any) { changed(obj) }})
-	s.informers = append(s.informers, informer)
+	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(_, obj any) { changed(obj) }})
+	if err != nil {
+		panic(fmt.Sprintf("informer of ConfigMap %s: %v", name, err)) // not reached: it has not ended
+	}
+	s.informers, s.handlers = append(s.informers, informer), append(s.handlers, handler)
 }
 
 // Run watches until ctx ends.
@@ -121,14 +125,9 @@ func (s *Store) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// HasSynced reports whether both ConfigMaps were looked at.
+// HasSynced reports whether both ConfigMaps were read, or are known not to be there.
 func (s *Store) HasSynced() bool {
-	for _, informer := range s.informers {
-		if !informer.HasSynced() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.handlers, func(h cache.ResourceEventHandlerRegistration) bool { return !h.HasSynced() })
 }
 
 // Current returns what is in force, and what is wrong with what should be. Without a Document nothing is.
@@ -174,7 +173,7 @@ func (s *Store) loadOME(cm *corev1.ConfigMap) {
 // load reads the text of a ConfigMap, unless it is the one that was read last, and tells of it.
 func (s *Store) load(cm *corev1.ConfigMap, key string, from *source, parse func(string) ([]string, error)) {
 	text, found := cm.Data[key]
-	if s.same(from, text) {
+	if s.same(from, fmt.Sprint(found, text)) {
 		return
 	}
 	s.mu.Lock()
@@ -211,13 +210,13 @@ func (s *Store) tell(cm *corev1.ConfigMap, problem string, warnings []string) {
 	about := &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "ConfigMap", Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion,
 	}
-	s.p.Observer.ConfigRead(cm.Namespace+"/"+cm.Name, problem)
+	s.p.Observer.Configured(cm.Namespace+"/"+cm.Name, problem)
 	for _, w := range warnings {
 		log.Warn("Passed over a part of the configuration", zap.String("warning", w))
 	}
 	if problem != "" {
-		log.Warn("Refused a configuration, the last good one stays in force", zap.String("problem", problem))
-		s.p.Reporter.Event(about, corev1.EventTypeWarning, ReasonInvalid, problem+"; the last good configuration stays in force")
+		log.Warn("Refused a configuration, what was in force stays so", zap.String("problem", problem))
+		s.p.Reporter.Event(about, corev1.EventTypeWarning, ReasonInvalid, problem+"; what was in force stays so")
 		return
 	}
 	log.Info("Loaded configuration")

@@ -144,7 +144,7 @@ func (r *Reconciler) begin(object *isvc.Object, config settings.Config) *run {
 	o := r.Observer.Observe(s, config)
 	r.Uses.Set(name, o.Uses)
 	p := plan.Build(&o.Input)
-	if o.Input.SettingsErr == nil { // else it keeps what it has
+	if len(p.Claims) > 0 || len(p.Keep) == 0 { // else it keeps what it has
 		taken, others := r.Claims.Set(plan.Name(name), s.Created, p.Claims)
 		r.enqueue(others)
 		if len(taken) > 0 {
@@ -180,6 +180,8 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil // it is gone, and so will be what is ours
+	case apierrors.IsInvalid(err): // conditions have moved since: the patch is tried before the version is looked at
+		return controller.RequeueAfter(time.Second, "conditions have changed")
 	case err != nil:
 		r.Meter.Write(isvc.Resource.Resource, "failed")
 		return fmt.Errorf("write condition: %w", err)

@@ -34,11 +34,11 @@ type run struct {
 	plan     plan.Plan
 	hold     time.Duration
 
-	wanted  []wanted
-	notes   []string
-	again   time.Duration // when to look again; 0: when something changes
-	why     string
-	errs    []error
+	wanted []wanted
+	notes  []string
+	again  time.Duration // when to look again; 0: when something changes
+	why    string
+	errs   []error
 }
 
 // wanted is an object that is to be there, and what became of it.
@@ -54,8 +54,9 @@ func (r *run) apply(ctx context.Context) {
 		Service: r.object.Service, Settings: &r.observed.Input.Settings, ClusterDomain: r.ClusterDomain,
 	})
 	if err != nil {
+		r.plan.Reasons = append(r.plan.Reasons, plan.Reason{Reason: reasonNotWritten, Message: err.Error()})
+		r.plan.Keep = plan.Slots
 		r.errs = append(r.errs, err)
-		return
 	}
 	for _, o := range objects {
 		live := r.live(o.Resource, o.Object.GetName())
@@ -92,10 +93,7 @@ func (r *run) verdict(o *render.Object, live *unstructured.Unstructured, result 
 	if live != nil && result == apply.Unchanged {
 		return observe.Verdict(o.Resource, live, r.observed.Input.Gateways[gatewayName(o.Exposure)])
 	}
-	if o.Resource == render.VirtualServices { // stored is all that one can be
-		return gateway.Verdict{Acceptance: gateway.Accepted}
-	}
-	return gateway.Verdict{Reason: condition.ReasonPending, Message: "no controller has looked at it yet"}
+	return observe.Unseen(o.Resource)
 }
 
 // reasonNotWritten is that of an object which the API server did not take.

@@ -22,7 +22,7 @@ import (
 
 const (
 	gatewayAPI = "ingressDomain: example.com\nomeIngressGateway: gateways/public\nholdSeconds: 1\n"
-	ingress    = "ingressDomain: example.com\nstrategy: ingress\ningressClassName: null\nholdSeconds: 1\n"
+	ingress    = "ingressDomain: example.com\nstrategy: ingress\ningressClassName: ''\nholdSeconds: 1\n"
 	istio      = "ingressDomain: example.com\nstrategy: virtualservice\ningressGateway: istio/public\nholdSeconds: 1\n"
 
 	accepted = "True Programmed: http://%s/; Gateway gateways/public: accepted"
@@ -216,7 +216,7 @@ func TestWhoWantsNothingExposed(t *testing.T) {
 	t.Log("and so does a configuration that cannot be read")
 	r.configure("ingressDomain: [")
 	r.eventually(func() (string, bool) {
-		m := r.logs.FilterMessage("Refused a configuration, the last good one stays in force").Len()
+		m := r.logs.FilterMessage("Refused a configuration, what was in force stays so").Len()
 		return fmt.Sprint(m), m == 1
 	}, "a bad edit is told of")
 	r.has(route, "httproute other.models.example.com/ -> other-engine by public")

@@ -85,7 +85,7 @@ func taken(u *unstructured.Unstructured) bool {
 	addresses, _, _ := unstructured.NestedSlice(u.Object, "status", "loadBalancer", "ingress")
 	return u.GetKind() == "VirtualService" || len(parents)+len(addresses) > 0
 }
-func startPlanes(t *testing.T, client dynamic.Interface, discovery kube.ResourceDiscovery) *planes {
+func startPlanes(t testing.TB, client dynamic.Interface, discovery kube.ResourceDiscovery) *planes {
 	t.Helper()
 	p := &planes{client: client, seen: map[string]*unstructured.Unstructured{}, hosts: map[string]map[string]bool{}}
 	background(t, func(ctx context.Context) error {

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rig is a reconciler that runs, and what it runs beside.
 type rig struct {
-	t       *testing.T
+	t       testing.TB
 	cluster *cluster.Cluster
 	client  dynamic.Interface
 	planes  *planes
@@ -58,6 +58,15 @@ type rig struct {
 
 // newRig starts everything, under a configuration of ours. Kinds that are named are left out.
 func newRig(t *testing.T, configuration string, without ...schema.GroupVersionResource) *rig {
+	t.Helper()
+	r := newPlainRig(t, configuration, without...)
+	r.planes = startPlanes(t, r.client, r.cluster.Clientset().Discovery())
+	r.stopOME = r.startOME(ome.DefaultOptions())
+	return r
+}
+
+// newPlainRig starts an API server that has all kinds, and a configuration of ours.
+func newPlainRig(t testing.TB, configuration string, without ...schema.GroupVersionResource) *rig {
 	t.Helper()
 	c := cluster.Start(t, cluster.ControlPlaneOnly)
 	r := &rig{t: t, cluster: c, client: dynamic.NewForConfigOrDie(c.RESTConfig())}
@@ -78,13 +87,11 @@ func newRig(t *testing.T, configuration string, without ...schema.GroupVersionRe
 	_, err := c.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
 	require.NoError(t, err)
 	r.configure(configuration)
-	r.planes = startPlanes(t, r.client, c.Clientset().Discovery())
-	r.stopOME = r.startOME(ome.DefaultOptions())
 	return r
 }
 
 // crds are the manifests of the kinds that may be absent, by resource.
-func crds(t *testing.T) map[string]string {
+func crds(t testing.TB) map[string]string {
 	t.Helper()
 	gateway := filepath.Join(module(t, "sigs.k8s.io/gateway-api"), "config/crd/standard")
 	all := map[string]string{
@@ -106,14 +113,14 @@ func crds(t *testing.T) map[string]string {
 }
 
 // module returns the folder of a module that this one requires.
-func module(t *testing.T, path string) string {
+func module(t testing.TB, path string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", path).Output()
 	require.NoError(t, err)
 	return strings.TrimSpace(string(out))
 }
 
-func read(t *testing.T, path string) string {
+func read(t testing.TB, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -146,7 +153,7 @@ func (r *rig) configure(text string) {
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
 // background runs something until the test ends, or stop is called.
-func background(t *testing.T, run func(context.Context) error) (stop func()) {
+func background(t testing.TB, run func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

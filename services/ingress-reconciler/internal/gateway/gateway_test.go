@@ -173,7 +173,7 @@ func TestJudge(t *testing.T) {
 		controller string
 		want       Verdict
 	}{
-		{name: "nothing", parents: "[]", controller: ours, want: Verdict{Reason: ReasonParentStatusNotAvailable, Message: "no controller has looked at the route yet"}},
+		{name: "nothing", parents: "[]", controller: ours, want: Verdict{Reason: ReasonParentStatusNotAvailable, Message: "no controller has looked at it yet"}},
 		{name: "accepted and resolved", parents: "[" + said(ours, accepted+","+resolved) + "]", controller: ours, want: Verdict{Acceptance: Accepted}},
 		{name: "accepted, and nothing to resolve", parents: "[" + said(ours, accepted) + "]", controller: ours, want: Verdict{Acceptance: Accepted}},
 		{name: "refused", parents: "[" + said(ours, refused) + "]", controller: ours, want: Verdict{Acceptance: Refused, Reason: "NotAllowedByListeners", Message: "why"}},
@@ -187,11 +187,11 @@ func TestJudge(t *testing.T) {
 		{name: "a policy refuses", parents: "[" + said(others, is("example.com/Attached", "False", "Conflicted", "3")) + "," + said(ours, accepted) + "]", controller: ours, want: Verdict{Acceptance: Accepted}},
 		{name: "a policy refuses, whoever runs the Gateway", parents: "[" + said(others, is("example.com/Attached", "False", "Conflicted", "3")) + "," + said(ours, accepted) + "]", want: Verdict{Acceptance: Accepted}},
 		{name: "another controller accepts", parents: "[" + said(others, accepted) + "," + said(ours, refused) + "]", controller: ours, want: Verdict{Acceptance: Refused, Reason: "NotAllowedByListeners", Message: "why"}},
-		{name: "only another controller accepts", parents: "[" + said(others, accepted) + "]", controller: ours, want: Verdict{Reason: ReasonParentStatusNotAvailable, Message: "no controller has looked at the route yet"}},
+		{name: "only another controller accepts", parents: "[" + said(others, accepted) + "]", controller: ours, want: Verdict{Reason: ReasonParentStatusNotAvailable, Message: "no controller has looked at it yet"}},
 		{name: "a policy's word on acceptance beside", parents: "[" + said(ours, accepted+","+resolved+","+is("example.com/Programmed", "False", "Busy", "3")) + "]", controller: ours, want: Verdict{Acceptance: Accepted}},
-		{name: "of a Gateway of the same name elsewhere", parents: "[{parentRef: {name: public}, controllerName: " + ours + ", conditions: [" + accepted + "]}]", controller: ours, want: Verdict{Reason: ReasonParentStatusNotAvailable, Message: "no controller has looked at the route yet"}},
-		{name: "of one listener", parents: "[{parentRef: {namespace: gateways, name: public, sectionName: http}, controllerName: " + ours + ", conditions: [" + accepted + "]}]", controller: ours, want: Verdict{Reason: ReasonParentStatusNotAvailable, Message: "no controller has looked at the route yet"}},
-		{name: "of a Service of that name", parents: "[{parentRef: {namespace: gateways, name: public, kind: Service, group: ''}, controllerName: " + ours + ", conditions: [" + accepted + "]}]", controller: ours, want: Verdict{Reason: ReasonParentStatusNotAvailable, Message: "no controller has looked at the route yet"}},
+		{name: "of a Gateway of the same name elsewhere", parents: "[{parentRef: {name: public}, controllerName: " + ours + ", conditions: [" + accepted + "]}]", controller: ours, want: Verdict{Reason: ReasonParentStatusNotAvailable, Message: "no controller has looked at it yet"}},
+		{name: "of one listener", parents: "[{parentRef: {namespace: gateways, name: public, sectionName: http}, controllerName: " + ours + ", conditions: [" + accepted + "]}]", controller: ours, want: Verdict{Reason: ReasonParentStatusNotAvailable, Message: "no controller has looked at it yet"}},
+		{name: "of a Service of that name", parents: "[{parentRef: {namespace: gateways, name: public, kind: Service, group: ''}, controllerName: " + ours + ", conditions: [" + accepted + "]}]", controller: ours, want: Verdict{Reason: ReasonParentStatusNotAvailable, Message: "no controller has looked at it yet"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

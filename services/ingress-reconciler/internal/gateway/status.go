@@ -25,6 +25,9 @@ type Verdict struct {
 	Message    string
 }
 
+// Unseen is the verdict of what no data plane has taken up.
+var Unseen = Verdict{Reason: ReasonParentStatusNotAvailable, Message: "no controller has looked at it yet"}
+
 // Reasons of verdicts that have none of their own.
 const (
 	ReasonParentStatusNotAvailable = "ParentStatusNotAvailable"
@@ -44,7 +47,6 @@ func Judge(route *gatewayv1.HTTPRoute, controller string) Verdict {
 }
 
 func judge(route *gatewayv1.HTTPRoute, ref *gatewayv1.ParentReference, controller string) Verdict {
-	none := Verdict{Reason: ReasonParentStatusNotAvailable, Message: "no controller has looked at the route yet"}
 	for i := range route.Status.Parents {
 		p := &route.Status.Parents[i]
 		if !sameParent(route.Namespace, &p.ParentRef, ref) || controller != "" && string(p.ControllerName) != controller {
@@ -67,7 +69,7 @@ func judge(route *gatewayv1.HTTPRoute, ref *gatewayv1.ParentReference, controlle
 		}
 		return Verdict{Acceptance: Accepted}
 	}
-	return none
+	return Unseen
 }
 
 func find(conditions []metav1.Condition, kind string) *metav1.Condition {

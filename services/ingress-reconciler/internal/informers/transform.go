@@ -19,8 +19,8 @@ func transform[T any](trim func(*T)) cache.TransformFunc {
 		if !ok {
 			return obj, nil // it is one already, or the name of one that is gone
 		}
-		typed := new(T)
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed) != nil {
+		typed, ok := convert[T](u)
+		if !ok {
 			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 				Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
 			}}, nil
@@ -28,6 +28,11 @@ func transform[T any](trim func(*T)) cache.TransformFunc {
 		trim(typed)
 		return typed, nil
 	}
+}
+
+func convert[T any](u *unstructured.Unstructured) (*T, bool) {
+	typed := new(T)
+	return typed, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed) == nil
 }
 
 // keepManager leaves who manages which fields only where some are ours by an update, and not by an apply: that is looked at

@@ -7,7 +7,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairlead.dev/pkg/depcheck"
 )
+
+func TestItIsPure(t *testing.T) {
+	t.Parallel()
+	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
+}
 
 func TestKnown(t *testing.T) {
 	t.Parallel()

@@ -29,13 +29,13 @@ func New(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// ConfigRead takes what is wrong with a ConfigMap, nothing if it is empty.
-func (m *Metrics) ConfigRead(name, problem string) {
-	value := 1.0
-	if problem != "" {
-		value = 0
+// Configured takes what is wrong with a ConfigMap, empty for nothing.
+func (m *Metrics) Configured(name, problem string) {
+	valid := 0.0
+	if problem == "" {
+		valid = 1
 	}
-	m.configValid.WithLabelValues(name).Set(value)
+	m.configValid.WithLabelValues(name).Set(valid)
 }
 
 // Write counts one write.

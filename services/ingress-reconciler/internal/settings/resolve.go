@@ -68,7 +68,6 @@ type Settings struct {
 	ComponentHosts    bool
 	Gateways          []Parent
 	IstioGateway      string
-	IstioLocalGateway string
 	IstioOff          bool
 	IngressClass      *string // nil: the cluster's default
 	KnativeGateway    string
@@ -214,7 +213,10 @@ func (s *Settings) fill(v *Values) error {
 		s.SharedHostPrefix = *v.SharedHostPrefix
 	}
 	s.ComponentHosts, s.IstioOff = value(v.ComponentHosts), value(v.DisableIstioVirtualHost)
-	s.IstioGateway, s.IstioLocalGateway, s.IngressClass = value(v.IngressGateway), value(v.LocalGateway), v.IngressClassName
+	s.IstioGateway, s.IngressClass = value(v.IngressGateway), v.IngressClassName
+	if value(v.IngressClassName) == "" {
+		s.IngressClass = nil
+	}
 	s.Timeout = time.Duration(value(v.DefaultRouteTimeoutSeconds)) * time.Second
 	s.KnativeGateway = cmp.Or(value(v.KnativeGatewayService), usualKnativeGateway)
 	s.BufferBodies, s.ModelHeader = value(v.BufferBodies), value(v.ModelHeader)

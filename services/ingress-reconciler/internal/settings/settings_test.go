@@ -68,7 +68,7 @@ func TestResolveOnTopOfWhatOMEShips(t *testing.T) {
 	assert.Equal(t, Settings{
 		Enabled: true, Strategy: Auto, GatewayAPI: true, Domain: "example.com", URLScheme: "http", Subdomain: true, SharedHostPrefix: "llm",
 		Gateways:     []Parent{{GatewayRef: GatewayRef{Namespace: "gateways", Name: "public"}, Domain: "example.com"}},
-		IstioGateway: "knative-serving/knative-ingress-gateway", IstioLocalGateway: "knative-serving/knative-local-gateway",
+		IstioGateway: "knative-serving/knative-ingress-gateway",
 		IngressClass: &class, KnativeGateway: "knative-local-gateway.istio-system.svc.cluster.local",
 	}, got)
 }
@@ -395,10 +395,10 @@ func TestResolveLeavesTheDocumentAsItIs(t *testing.T) {
 
 func TestErrorsAreInOneOrder(t *testing.T) {
 	t.Parallel()
-	const text = "labels: {'a b': c, 'c d': e, 'e f': g}\nannotations: {'a b': c, 'c d': e}\nallowedDomains: {a: [x], b: [y], c: [z]}\n" +
-		"namespaceIngressGateways: {a: {primary: {omeIngressGateway: x}}, b: {primary: {omeIngressGateway: y}}}"
+	const text = "labels: {'a b': c, 'c d': e, 'e f': g}\nannotations: {'a b': c, 'c d': e}\nallowedDomains: {a: [p], b: [q], c: [r]}\n" +
+		"namespaceIngressGateways: {a: {primary: {omeIngressGateway: x}}, b: {primary: {omeIngressGateway: z}}}"
 	_, _, want := Parse([]byte(text))
-	require.Error(t, want)
+	require.ErrorContains(t, want, "omeIngressGateway", "all of them")
 	for range 30 {
 		_, _, err := Parse([]byte(text))
 		require.EqualError(t, err, want.Error())

@@ -48,9 +48,8 @@ type Values struct {
 	OMEIngressGateway         *string    `json:"omeIngressGateway,omitempty"` // namespace/name of a Gateway, or namespace/name/listener
 	AdditionalIngressGateways *[]Gateway `json:"additionalIngressGateways,omitempty"`
 	IngressGateway            *string    `json:"ingressGateway,omitempty"` // of Istio
-	LocalGateway              *string    `json:"localGateway,omitempty"`   // likewise, for what is in the cluster
 	DisableIstioVirtualHost   *bool      `json:"disableIstioVirtualHost,omitempty"`
-	IngressClassName          *string    `json:"ingressClassName,omitempty"`
+	IngressClassName          *string    `json:"ingressClassName,omitempty"` // empty: the cluster's default
 	KnativeGatewayService     *string    `json:"knativeLocalGatewayService,omitempty"` // what takes requests for Knative Services
 
 	DefaultRouteTimeoutSeconds *int64 `json:"defaultRouteTimeoutSeconds,omitempty"` // 0: none

@@ -1,0 +1,89 @@
+package config
+
+import (
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// parse reads flags on top of what holds where there are none.
+func parse(t *testing.T, args ...string) (*Config, error) {
+	t.Helper()
+	c := Default()
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	c.AddFlags(fs)
+	return c, fs.Parse(args)
+}
+
+func TestDefault(t *testing.T) {
+	t.Parallel()
+	c, err := parse(t)
+	require.NoError(t, err)
+	c.Leader.Namespace = "fairlead" // known within a cluster
+	require.NoError(t, c.Validate())
+	assert.Equal(t, Sources{OME: Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local", Discovery: 30 * time.Second}, c.Sources)
+	assert.Positive(t, c.Work.Workers)
+}
+
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	c, err := parse(t, "--workers=7", "--max-retry-delay=2m", "--config-map=fairlead/ingress.settings", "--ome-config-map=", "--cluster-domain=corp.example", "--leader-election-namespace=x")
+	require.NoError(t, err)
+	require.NoError(t, c.Validate())
+	assert.Equal(t, 7, c.Work.Workers)
+	assert.Equal(t, 2*time.Minute, c.Work.LastRetry)
+	assert.Equal(t, Sources{Ours: Name{Namespace: "fairlead", Name: "ingress.settings"}, ClusterDomain: "corp.example", Discovery: 30 * time.Second}, c.Sources)
+}
+
+func TestEveryFlagSaysWhatItIsFor(t *testing.T) {
+	t.Parallel()
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	Default().AddFlags(fs)
+	fs.VisitAll(func(f *pflag.Flag) { assert.NotEmpty(t, f.Usage, f.Name) })
+	assert.Equal(t, "ome/inferenceservice-config", fs.Lookup("ome-config-map").DefValue)
+	assert.Equal(t, "namespace/name", fs.Lookup("config-map").Value.Type())
+}
+
+func TestNamesOfObjects(t *testing.T) {
+	t.Parallel()
+	for _, wrong := range []string{"name", "/name", "namespace/", "/", "a/b/c", "A/b", "a/B", "a.b/c", " a/b"} {
+		_, err := parse(t, "--config-map="+wrong)
+		require.ErrorContains(t, err, "want namespace/name", wrong)
+	}
+	for _, right := range []string{"", "a/b", "a/b.c-d"} {
+		var n Name
+		require.NoError(t, n.Set("other/one"))
+		require.NoError(t, n.Set(right))
+		assert.Equal(t, right, n.String())
+	}
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		flags []string
+		want  []string
+	}{
+		{name: "workers", flags: []string{"--workers=0"}, want: []string{"--workers 0 is less than one"}},
+		{name: "retries", flags: []string{"--max-retry-delay=999ms"}, want: []string{"--max-retry-delay 999ms is shorter than a second"}},
+		{name: "domain", flags: []string{"--cluster-domain=Cluster.Local"}, want: []string{`--cluster-domain "Cluster.Local": `}},
+		{name: "no domain", flags: []string{"--cluster-domain="}, want: []string{`--cluster-domain "": `}},
+		{name: "what other packages need", flags: []string{"--log-level=loud"}, want: []string{"--log-level"}},
+		{name: "all at once", flags: []string{"--workers=-1", "--cluster-domain=_"}, want: []string{"--workers -1", `--cluster-domain "_"`}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c, err := parse(t, append(tt.flags, "--leader-election-namespace=x")...)
+			require.NoError(t, err)
+			err = c.Validate()
+			for _, want := range tt.want {
+				assert.ErrorContains(t, err, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,39 @@
+package metrics
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	m := New(r)
+	m.Configured("fairlead/ingress", "")
+	m.Configured("ome/inferenceservice-config", "")
+	m.Configured("ome/inferenceservice-config", "it is not JSON")
+	m.Write("httproutes", "created")
+	m.Write("httproutes", "created")
+	m.Moved("", "ParentStatusNotAvailable")
+	m.Moved("", "Programmed")
+	m.Moved("ParentStatusNotAvailable", "Programmed")
+	m.Moved("Programmed", "Programmed")
+	m.Moved("Programmed", "")
+	require.NoError(t, testutil.GatherAndCompare(r, strings.NewReader(`
+# HELP fairlead_ingress_config_valid 1 if what a ConfigMap says is in force, 0 if it cannot be read.
+# TYPE fairlead_ingress_config_valid gauge
+fairlead_ingress_config_valid{config_map="fairlead/ingress"} 1
+fairlead_ingress_config_valid{config_map="ome/inferenceservice-config"} 0
+# HELP fairlead_ingress_services InferenceServices, by the reason of their condition.
+# TYPE fairlead_ingress_services gauge
+fairlead_ingress_services{reason="ParentStatusNotAvailable"} 0
+fairlead_ingress_services{reason="Programmed"} 1
+# HELP fairlead_ingress_writes_total Objects that were written, by resource and what was done: created, updated, deleted, marked, failed.
+# TYPE fairlead_ingress_writes_total counter
+fairlead_ingress_writes_total{resource="httproutes",result="created"} 2
+`)))
+}
