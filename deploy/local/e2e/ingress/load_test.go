@@ -19,7 +19,10 @@ const (
 	loadInterval = 40 * time.Millisecond
 	streamEvery  = 5
 	streamEvents = 6
-	streamTarget = completions + "?events=6&interval=200ms"
+	// A model takes its time until it answers. One that answers at once shows a fault of Go's ReverseProxy, and so of Traefik:
+	// it may close the request's body while the last of it is read, and then breaks off the answer.
+	wholeTarget  = completions + "?delay=20ms"
+	streamTarget = wholeTarget + "&events=6&interval=200ms"
 	// An answer takes a second and a bit; what takes longer than this was held up.
 	loadTimeout = 10 * time.Second
 )
@@ -95,7 +98,7 @@ func (l *load) send(ctx context.Context) {
 func (l *load) ask(ctx context.Context, plane *world, stream bool) string {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	q := question{host: l.host, target: completions, body: strings.NewReader(`{"messages":[]}`)}
+	q := question{host: l.host, target: wholeTarget, body: strings.NewReader(`{"messages":[]}`)}
 	if stream {
 		q.target = streamTarget
 	}
@@ -103,7 +106,7 @@ func (l *load) ask(ctx context.Context, plane *world, stream bool) string {
 	server := got.header.Get("x-served-by")
 	switch {
 	case err != nil:
-		return err.Error()
+		return fmt.Sprintf("%v, after %d %q", err, got.status, got.body)
 	case got.status != http.StatusOK:
 		return fmt.Sprintf("%d %s", got.status, got.body)
 	case !l.from.MatchString(server):

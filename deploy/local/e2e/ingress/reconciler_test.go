@@ -27,6 +27,7 @@ func TestReconciler(t *testing.T) {
 // assertStockOME is the first example of the documentation: OME as it is shipped, one domain, one Gateway.
 func assertStockOME(t *testing.T, s *system) {
 	require.NoError(t, stack.ApplyExample(t.Context(), s.Cluster, stack.IngressExamples, "service.yaml"))
+	s.namespace(t, "models") // it is there, and ends with the test
 	found, err := url.Parse(s.awaitExposed(t, types.NamespacedName{Namespace: "models", Name: "chat"}, envoyRoute.at))
 	require.NoError(t, err)
 	assert.Equal(t, "http://chat.models.llm.example.com/", found.String())

@@ -181,10 +181,14 @@ func (s *system) writeConfiguration(t *testing.T) {
 // usual is a configuration under which a service is exposed by what is said of it alone.
 func usual(hold int) fields { return fields{"ingressDomain": domain, "holdSeconds": hold} }
 
-// namespace makes one.
+// namespace makes one. The services that a test makes in it end with the test.
 func (s *system) namespace(t *testing.T, name string) {
 	t.Helper()
 	require.NoError(t, s.Apply(t.Context(), "{apiVersion: v1, kind: Namespace, metadata: {name: "+name+"}}"))
+	t.Cleanup(func() {
+		services := s.client.Resource(inferenceServices).Namespace(name)
+		require.NoError(t, services.DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	})
 }
 
 // create makes an InferenceService.

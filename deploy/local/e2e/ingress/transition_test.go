@@ -1,12 +1,14 @@
 package ingress_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -49,8 +51,15 @@ func assertTransitions(t *testing.T, s *system) {
 				m.load.finish(t)
 			})
 		}
+		t.Run("a stream of over a minute", func(t *testing.T) {
+			t.Parallel()
+			s.assertLongStreams(t)
+		})
 		for _, e := range []entrance{envoyRoute, traefikIngress} {
 			t.Run("components by "+e.name, func(t *testing.T) {
+				if testing.Short() && e.name != envoyRoute.name {
+					t.Skip("Traefik takes two seconds for each change")
+				}
 				t.Parallel()
 				m := s.newMoved(t, "parts-"+e.name, e)
 				m.changeComponents(t)
@@ -59,6 +68,29 @@ func assertTransitions(t *testing.T, s *system) {
 			})
 		}
 	})
+}
+
+// assertLongStreams has answers that say nothing for longer than a minute, by every entrance, while routes of others change.
+func (s *system) assertLongStreams(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a minute")
+	}
+	const pause = 65 * time.Second
+	var streams errgroup.Group
+	for _, e := range entrances {
+		m := s.newMoved(t, "long-"+e.name, e)
+		m.load.to() // the stream is all of it
+		streams.Go(func() error {
+			begun := time.Now()
+			q := question{host: m.host(), target: completions + "?delay=20ms&events=3&pause=" + pause.String(), body: strings.NewReader("{}")}
+			got, err := e.plane(s).ask(t.Context(), q)
+			if err != nil || strings.Count(got.body, "data: ") != 3 {
+				return fmt.Errorf("%s: after %s: %d %q: %w", e.name, time.Since(begun), got.status, got.body, err)
+			}
+			return nil
+		})
+	}
+	assert.NoError(t, streams.Wait())
 }
 
 // component is one whose pods go on for a while when they are to end, as what leads to them is told of it meanwhile.
@@ -158,9 +190,10 @@ func (m *moved) changeComponents(t *testing.T) {
 	spec(fields{"decoder": nil})
 	m.awaitAnswer(t, m.hostOf("decoder"), "")
 	hosts(false)
-	spec(fields{"router": nil})
-	m.awaitAnswer(t, m.host(), "engine")
 	m.awaitAnswer(t, m.hostOf("engine"), "")
+	m.awaitExposed(t, m.name, m.at.at)
+	spec(fields{"router": nil}) // OME deletes its Service at once: the route has to change before
+	m.awaitAnswer(t, m.host(), "engine")
 	after, err := m.objects(t.Context(), m.name)
 	require.NoError(t, err)
 	assert.ElementsMatch(t, uids(before), uids(after))
