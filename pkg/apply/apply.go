@@ -61,38 +61,45 @@ func New(client dynamic.Interface, manager string) *Applier {
 	return &Applier{client: client, manager: manager}
 }
 
-// Apply makes an object what is wanted. live is how an informer knows it, nil if it does not; neither is changed. What is
-// wanted has a controller reference, no status, and no field that it does not care about.
-func (a *Applier) Apply(ctx context.Context, resource schema.GroupVersionResource, wanted, live *unstructured.Unstructured) (Result, error) {
+// Apply makes an object what is wanted, and returns it as it is then, with its status. live is how an informer knows it, nil if
+// it does not; neither is changed. What is wanted has a controller reference, no status, and no field that it does not care
+// about.
+func (a *Applier) Apply(
+	ctx context.Context, resource schema.GroupVersionResource, wanted, live *unstructured.Unstructured,
+) (*unstructured.Unstructured, Result, error) {
 	if err := Owned(wanted, live); err != nil {
-		return Unchanged, fmt.Errorf("apply %s: %w", describe(wanted), err)
+		return live, Unchanged, fmt.Errorf("apply %s: %w", describe(wanted), err)
 	}
 	if !Differs(wanted, live) {
-		return Unchanged, nil
+		return live, Unchanged, nil
 	}
 	client := a.client.Resource(resource).Namespace(wanted.GetNamespace())
 	next := withHash(wanted)
 	if live != nil {
 		return a.update(ctx, client, next, live)
 	}
-	_, err := client.Create(ctx, next, metav1.CreateOptions{FieldManager: a.manager})
+	stored, err := client.Create(ctx, next, metav1.CreateOptions{FieldManager: a.manager})
 	if !apierrors.IsAlreadyExists(err) {
-		return done(Created, "create", wanted, err)
+		result, err := done(Created, "create", wanted, err)
+		return stored, result, err
 	}
 	if live, err = client.Get(ctx, wanted.GetName(), metav1.GetOptions{}); err != nil {
-		return done(Unchanged, "get", wanted, err)
+		result, err := done(Unchanged, "get", wanted, err)
+		return nil, result, err
 	}
 	return a.Apply(ctx, resource, wanted, live)
 }
 
 // update applies what is wanted, with its hash, to an object that is there and owned.
-func (a *Applier) update(ctx context.Context, client dynamic.ResourceInterface, next, live *unstructured.Unstructured) (Result, error) {
+func (a *Applier) update(ctx context.Context, client dynamic.ResourceInterface, next, live *unstructured.Unstructured) (*unstructured.Unstructured, Result, error) {
 	if err := a.adopt(ctx, client, live); err != nil {
-		return done(Updated, "take over fields of", next, err)
+		result, err := done(Updated, "take over fields of", next, err)
+		return live, result, err
 	}
 	next.SetUID(live.GetUID()) // of one that was made anew meanwhile: a conflict
-	_, err := client.Apply(ctx, next.GetName(), next, metav1.ApplyOptions{FieldManager: a.manager, Force: true})
-	return done(Updated, "apply", next, err)
+	stored, err := client.Apply(ctx, next.GetName(), next, metav1.ApplyOptions{FieldManager: a.manager, Force: true})
+	result, err := done(Updated, "apply", next, err)
+	return stored, result, err
 }
 
 // adopt makes fields that were created by this manager fields that it has applied: else those that are wanted no more would

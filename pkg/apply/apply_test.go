@@ -100,9 +100,11 @@ func TestApply(t *testing.T) {
 	}
 	apply := func(wanted, live *unstructured.Unstructured) Result {
 		before := wanted.DeepCopy()
-		r, err := a.Apply(t.Context(), services, wanted, live)
+		stored, r, err := a.Apply(t.Context(), services, wanted, live)
 		require.NoError(t, err)
 		assert.Empty(t, cmp.Diff(before, wanted), "it is not changed")
+		assert.False(t, Differs(wanted, stored), "it is as it is stored")
+		assert.Contains(t, stored.Object, "status")
 		return r
 	}
 
@@ -140,15 +142,15 @@ func TestApply(t *testing.T) {
 	assert.Empty(t, note())
 
 	// An object of another owner is left as it is, and so is one that took the name of ours.
-	_, err = a.Apply(t.Context(), services, service("another"), live())
+	_, _, err = a.Apply(t.Context(), services, service("another"), live())
 	require.ErrorIs(t, err, ErrForeign)
-	_, err = a.Apply(t.Context(), services, service("another"), nil)
+	_, _, err = a.Apply(t.Context(), services, service("another"), nil)
 	require.ErrorIs(t, err, ErrForeign, "nor is one that no informer sees")
 	require.ErrorIs(t, a.Delete(t.Context(), services, live(), "another"), ErrForeign)
 	stale := live()
 	require.NoError(t, objects.Delete(t.Context(), "chat", metav1.DeleteOptions{}))
 	require.NoError(t, c.Apply(t.Context(), `{apiVersion: v1, kind: Service, metadata: {name: chat, namespace: default}, spec: {ports: [{port: 1}]}}`))
-	_, err = a.Apply(t.Context(), services, service(uid, with("x", "metadata", "labels", "new")), stale)
+	_, _, err = a.Apply(t.Context(), services, service(uid, with("x", "metadata", "labels", "new")), stale)
 	require.Error(t, err)
 	assert.Empty(t, live().GetLabels())
 	require.NoError(t, a.Delete(t.Context(), services, stale, uid), "what was ours is gone")

@@ -1,6 +1,7 @@
 package ome
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -88,14 +89,8 @@ func serviceType(annotations map[string]string) corev1.ServiceType {
 }
 
 // buildDeployment returns the Deployment of a component. Of one on several nodes it has the heads alone.
-func buildDeployment(s *inferenceService, c *component, image string) *appsv1.Deployment {
-	container := c.container()
-	if container.Name == "" {
-		container.Name = containerName
-	}
-	if container.Image == "" {
-		container.Image = image
-	}
+func buildDeployment(s *inferenceService, c *component, o *Options) *appsv1.Deployment {
+	container := c.served(o)
 	pods := merge(c.labels(s), c.selector(), map[string]string{labelApp: c.name, labelRevision: digest(c.componentSpec)})
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
@@ -112,6 +107,21 @@ func buildDeployment(s *inferenceService, c *component, image string) *appsv1.De
 	}
 	deployment.Annotations = map[string]string{annotationHash: digest(deployment)}
 	return deployment
+}
+
+// served is the container of a component, with what it leaves to its runtime: what to run, and when that is ready.
+func (c *component) served(o *Options) corev1.Container {
+	container := c.container()
+	container.Name, container.Image = cmp.Or(container.Name, containerName), cmp.Or(container.Image, o.PodImage)
+	if len(container.Args) == 0 {
+		container.Args = o.PodArgs
+	}
+	if container.ReadinessProbe == nil {
+		container.ReadinessProbe = &corev1.Probe{
+			ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: c.ports()[0].TargetPort}}, PeriodSeconds: 1,
+		}
+	}
+	return container
 }
 
 // rule is a host of an Ingress and the component behind it.

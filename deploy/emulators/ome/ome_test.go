@@ -595,7 +595,7 @@ func revisions(found map[string]corev1.Service, component string) []string {
 
 func TestDeployments(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(o *ome.Options) { o.PodImage = "server:1" })
+	w := newWorld(t, func(o *ome.Options) { o.PodImage, o.PodArgs = "server:1", []string{"--port=8080"} })
 	w.service("name: chat, labels: {team: a}, annotations: {note: one}",
 		"engine: {minReplicas: 2, runner: {name: e, args: [--port=9000], ports: [{containerPort: 9000}]}}, router: {leader: {}, runner: {name: r, image: own:1}}")
 	w.eventually(func(c *assert.CollectT) {
@@ -611,6 +611,9 @@ func TestDeployments(t *testing.T) {
 	assert.Equal(t, "server:1", pods.Spec.Containers[0].Image)
 	assert.Equal(t, "own:1", router.Spec.Template.Spec.Containers[0].Image)
 	assert.Equal(t, []string{"--port=9000"}, pods.Spec.Containers[0].Args)
+	assert.Equal(t, []string{"--port=8080"}, router.Spec.Template.Spec.Containers[0].Args)
+	assert.Equal(t, 9000, pods.Spec.Containers[0].ReadinessProbe.TCPSocket.Port.IntValue())
+	assert.Equal(t, 8080, router.Spec.Template.Spec.Containers[0].ReadinessProbe.TCPSocket.Port.IntValue())
 	assert.EqualValues(t, 2, *engine.Spec.Replicas)
 	assert.Equal(t, "chat", engine.OwnerReferences[0].Name)
 	assert.Equal(t, "a", pods.Labels["team"])

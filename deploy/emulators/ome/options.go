@@ -41,6 +41,7 @@ type Options struct {
 	// PodImage is what the containers of components run that name no image. With it components have Deployments, which say
 	// whether they are ready; without it there are no Deployments, and AnnotationReady says it.
 	PodImage string
+	PodArgs  []string // of containers that have none
 }
 
 // DefaultOptions returns OME 1.2 as it is shipped, without pods.
@@ -55,6 +56,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain, "Domain of Services.")
 	fs.DurationVar(&o.ConfigTTL, "config-ttl", o.ConfigTTL, "How long release 1.3 goes by what it has read of the ConfigMap.")
 	fs.StringVar(&o.PodImage, "pod-image", o.PodImage, "Image of containers that name none; empty makes no Deployments.")
+	fs.StringSliceVar(&o.PodArgs, "pod-args", o.PodArgs, "Arguments of containers that have none, comma-separated.")
 	fs.Var((*roleList)(&o.Runtime), "runtime-components", "Components that the runtime brings to every service in release 1.3, comma-separated.")
 }
 
@@ -69,6 +71,9 @@ func (o *Options) Validate() error {
 	}
 	if o.ConfigTTL < 0 {
 		errs = append(errs, fmt.Errorf("--config-ttl %s is negative", o.ConfigTTL))
+	}
+	if len(o.PodArgs) > 0 && o.PodImage == "" {
+		errs = append(errs, errors.New("--pod-args needs --pod-image"))
 	}
 	if len(o.Runtime) > 0 && o.Release == Release12 {
 		errs = append(errs, fmt.Errorf("--runtime-components needs --release %s", Release13))

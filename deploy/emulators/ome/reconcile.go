@@ -204,7 +204,7 @@ func (r *reconciler) revisions(ctx context.Context, s *inferenceService, c *comp
 func (r *reconciler) readiness(ctx context.Context, s *inferenceService, c *component) (condition, error) {
 	ready := condition{Type: readyCondition(c.role), Status: corev1.ConditionFalse, Reason: reasonInitializing}
 	if r.options.PodImage != "" {
-		deployment, err := r.applyDeployment(ctx, buildDeployment(s, c, r.options.PodImage))
+		deployment, err := r.applyDeployment(ctx, buildDeployment(s, c, &r.options))
 		if err != nil {
 			return ready, err
 		}

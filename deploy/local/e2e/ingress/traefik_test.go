@@ -19,7 +19,7 @@ func TestTraefik(t *testing.T) {
 	g.Go(func() error { return stack.InstallTraefik(gctx, c) })
 	g.Go(func() error { return stack.InstallEcho(gctx, c, tag, server, other) })
 	require.NoError(t, g.Wait())
-	w := newWorld(c)
+	w := newWorld(c, c.Published[0])
 	w.apply(t, "rewrite.yaml")
 	w.await(t, "strip.test", "/p/q/", "/")
 	w.await(t, "regex.test", "/p/q/", "/")

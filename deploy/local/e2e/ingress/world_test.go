@@ -41,15 +41,15 @@ const (
 	nginxPrefix   = "nginx.ingress.kubernetes.io/"
 )
 
-// world is a cluster with Traefik in front of echo servers.
+// world is a cluster with a data plane in front of echo servers.
 type world struct {
 	cluster *cluster.Cluster
 	client  *http.Client
 	base    string
 }
 
-func newWorld(c *cluster.Cluster) *world {
-	return &world{cluster: c, base: "http://" + c.Published[0], client: &http.Client{
+func newWorld(c *cluster.Cluster, address string) *world {
+	return &world{cluster: c, base: "http://" + address, client: &http.Client{
 		Transport:     &http.Transport{},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}

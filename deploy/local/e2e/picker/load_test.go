@@ -2,11 +2,7 @@ package picker_test
 
 import (
 	"cmp"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -65,7 +61,8 @@ func killServer(t *testing.T, c *cluster.Cluster) victim {
 	require.NoError(t, err)
 	require.NotEmpty(t, pods.Items)
 	p := slices.MinFunc(pods.Items, func(a, b corev1.Pod) int { return cmp.Compare(restarts(t, &a), restarts(t, &b)) })
-	pid := processOf(t, p.Name)
+	pid, err := stack.ProcessOf(p.Name)
+	require.NoError(t, err)
 	v := victim{pod: p.Name, address: p.Status.PodIP + ":8000", restarts: restarts(t, &p), killed: time.Now()}
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	return v
@@ -75,25 +72,6 @@ func restarts(t *testing.T, p *corev1.Pod) int32 {
 	t.Helper()
 	require.Len(t, p.Status.ContainerStatuses, 1)
 	return p.Status.ContainerStatuses[0].RestartCount
-}
-
-// processOf finds the process of a pod of ours by its environment: containers are processes of this machine.
-func processOf(t *testing.T, pod string) int {
-	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/environ")
-	require.NoError(t, err)
-	var found []int
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil || !strings.Contains(string(raw), "POD_NAME="+pod+"\x00") {
-			continue // it has ended, is another user's, or is another program
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		require.NoError(t, err)
-		found = append(found, pid)
-	}
-	require.Len(t, found, 1, "processes of pod %s", pod)
-	return found[0]
 }
 
 // waitRestarted waits until a victim has been started again and is ready.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -79,14 +78,7 @@ func (s *Stack) wait(ctx context.Context, condition, object string) error {
 }
 
 func (s *Stack) applyExample(ctx context.Context, name string) error {
-	raw, err := os.ReadFile(filepath.Join(s.root, GatewayExamples, name))
-	if err != nil {
-		return err
-	}
-	if err := s.cluster.Apply(ctx, string(raw)); err != nil {
-		return fmt.Errorf("apply %s: %w", name, err)
-	}
-	return nil
+	return ApplyExample(ctx, s.cluster, GatewayExamples, name)
 }
 
 // installControllers installs Envoy Gateway and Envoy AI Gateway and waits until they are ready: the latter has a webhook

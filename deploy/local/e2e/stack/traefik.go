@@ -3,7 +3,6 @@ package stack
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,12 +48,8 @@ func InstallTraefik(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	for _, name := range traefikManifests {
-		raw, err := os.ReadFile(filepath.Join(root, TraefikExamples, name))
-		if err != nil {
+		if err := ApplyExample(ctx, c, TraefikExamples, name); err != nil {
 			return err
-		}
-		if err := c.Apply(ctx, string(raw)); err != nil {
-			return fmt.Errorf("apply %s: %w", name, err)
 		}
 	}
 	if _, err := c.Kubectl(ctx, "-n", TraefikNamespace, "rollout", "status", "deployment/"+Traefik, "--timeout="+rollTimeout); err != nil {

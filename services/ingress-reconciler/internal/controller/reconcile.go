@@ -34,7 +34,7 @@ type configuration interface {
 
 // applier writes one object.
 type applier interface {
-	Apply(ctx context.Context, resource schema.GroupVersionResource, wanted, live *unstructured.Unstructured) (apply.Result, error)
+	Apply(ctx context.Context, resource schema.GroupVersionResource, wanted, live *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error)
 	Annotate(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, key, value string) error
 	Delete(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, owner types.UID) error
 }
@@ -74,11 +74,14 @@ type Reconciler struct {
 	Params
 
 	reported reported
+	leaving  leaving
 }
 
 // New returns a Reconciler.
 func New(p Params) *Reconciler {
-	return &Reconciler{Params: p, reported: reported{last: map[cache.ObjectName]string{}}}
+	return &Reconciler{
+		Params: p, reported: reported{last: map[cache.ObjectName]string{}}, leaving: leaving{services: map[cache.ObjectName]map[isvc.Role]time.Time{}},
+	}
 }
 
 // lookAgain is when a service is looked at again whose state nobody tells of: a kind that is not served, a stranger's object.
@@ -131,6 +134,7 @@ func (r *Reconciler) forget(name cache.ObjectName) {
 	r.enqueue(others)
 	r.Uses.Set(name, nil)
 	r.reported.forget(name, r.Meter)
+	r.leaving.forget(name)
 }
 
 func (r *Reconciler) enqueue(names []plan.Name) {
@@ -145,6 +149,8 @@ func (r *Reconciler) begin(object *isvc.Object, config settings.Config) *run {
 	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
 	o := r.Observer.Observe(s, config)
 	r.Uses.Set(name, o.Uses)
+	var stays time.Duration
+	o.Input.Leaving, stays = r.leaving.observe(s, r.Clock.Now())
 	p := plan.Build(&o.Input)
 	if len(p.Claims) > 0 || len(p.Keep) == 0 { // else it keeps what it has
 		taken, others := r.Claims.Set(plan.Name(name), s.Created, p.Claims)
@@ -154,7 +160,11 @@ func (r *Reconciler) begin(object *isvc.Object, config settings.Config) *run {
 			p = plan.Build(&o.Input)
 		}
 	}
-	return &run{Reconciler: r, object: object, observed: o, plan: p, hold: config.Document.Hold()}
+	next := &run{Reconciler: r, object: object, observed: o, plan: p, hold: config.Document.Hold()}
+	if stays > 0 {
+		next.lookAgain(stays, "a component is leaving")
+	}
+	return next
 }
 
 // unconfigured is the state of a service while nothing is configured.

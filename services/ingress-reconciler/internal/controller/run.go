@@ -58,8 +58,8 @@ func (r *run) apply(ctx context.Context) {
 	}
 	for _, o := range objects {
 		live := r.live(o.Resource, o.Object.GetName())
-		result, err := r.Applier.Apply(ctx, o.Resource, o.Object, live)
-		w := wanted{Object: o, verdict: r.verdict(&o, live, result, err)}
+		stored, result, err := r.Applier.Apply(ctx, o.Resource, o.Object, live)
+		w := wanted{Object: o, verdict: r.verdict(&o, stored, err)}
 		r.wanted = append(r.wanted, w)
 		r.count(ctx, o.Resource, o.Object.GetName(), string(result), err)
 		if live != nil && err == nil && live.GetAnnotations()[observe.AnnotationSuperseded] != "" { // it is wanted again
@@ -82,8 +82,8 @@ func (r *run) live(resource schema.GroupVersionResource, name string) *unstructu
 	return r.observed.Live[i].Object
 }
 
-// verdict returns what became of an object that was applied.
-func (r *run) verdict(o *render.Object, live *unstructured.Unstructured, result apply.Result, err error) gateway.Verdict {
+// verdict returns what became of an object that was applied. What is said of it lasts while its specification does.
+func (r *run) verdict(o *render.Object, stored *unstructured.Unstructured, err error) gateway.Verdict {
 	switch {
 	case errors.Is(err, apply.ErrForeign):
 		r.lookAgain(lookAgain, errStranger.Error())
@@ -93,10 +93,7 @@ func (r *run) verdict(o *render.Object, live *unstructured.Unstructured, result 
 	case o.Exposure == nil:
 		return gateway.Verdict{Acceptance: gateway.Accepted}
 	}
-	if live != nil && result == apply.Unchanged {
-		return observe.Verdict(o.Resource, live, r.observed.Input.Gateways[gatewayName(o.Exposure)])
-	}
-	return observe.Unseen(o.Resource)
+	return observe.Verdict(o.Resource, stored, r.observed.Input.Gateways[gatewayName(o.Exposure)])
 }
 
 // reasonNotWritten is that of an object which the API server did not take.

@@ -212,25 +212,14 @@ func Verdict(resource schema.GroupVersionResource, live *unstructured.Unstructur
 		return routeVerdict(live, g)
 	case render.Ingresses:
 		if addresses, _, _ := unstructured.NestedSlice(live.Object, "status", "loadBalancer", "ingress"); len(addresses) == 0 {
-			return Unseen(resource)
+			return gateway.Verdict{Reason: ReasonNoAddress, Message: "no controller has given it an address yet"}
 		}
 	}
-	return gateway.Verdict{Acceptance: gateway.Accepted}
+	return gateway.Verdict{Acceptance: gateway.Accepted} // stored is all that a VirtualService can be
 }
 
 // ReasonNoAddress is that of an Ingress that nobody has taken up.
 const ReasonNoAddress = "LoadBalancerPending"
-
-// Unseen returns what is known of a way in that was just written.
-func Unseen(resource schema.GroupVersionResource) gateway.Verdict {
-	switch resource {
-	case render.HTTPRoutes:
-		return gateway.Unseen
-	case render.Ingresses:
-		return gateway.Verdict{Reason: ReasonNoAddress, Message: "no controller has given it an address yet"}
-	}
-	return gateway.Verdict{Acceptance: gateway.Accepted} // stored is all that a VirtualService can be
-}
 
 func routeVerdict(live *unstructured.Unstructured, g gateway.Gateway) gateway.Verdict {
 	var route gatewayv1.HTTPRoute

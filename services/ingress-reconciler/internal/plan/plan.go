@@ -76,6 +76,7 @@ type Input struct {
 	Services    []*corev1.Service          // of its namespace: those that it controls, and that have names of its components
 	Knative     map[isvc.Role]bool         // components that are Knative Services
 	Live        map[Slot][]isvc.Role       // what objects of ours point at now
+	Leaving     map[isvc.Role]bool         // components that the specification has just ceased to name
 	Unserved    map[settings.Strategy]bool // kinds that the API server does not have
 	Gateways    map[types.NamespacedName]gateway.Gateway
 	Labels      map[string]string // of the namespace; nil: not known
@@ -258,9 +259,16 @@ func (b *builder) possible() bool {
 }
 
 // present reports whether a service has a component: by its specification, its status, or a Service that OME has made. The
-// runtime may bring components that the specification does not name.
+// runtime may bring components that the specification does not name. One that is leaving still has all of that, and loses it
+// at any moment: requests are to be elsewhere by then.
 func (b *builder) present(r isvc.Role) bool {
-	if b.Service.Components[r] != nil || b.Service.Reported[r] {
+	if b.Service.Components[r] != nil {
+		return true
+	}
+	if b.Leaving[r] {
+		return false
+	}
+	if b.Service.Reported[r] {
 		return true
 	}
 	_, err := backend.Find(b.Services, b.Service, r)

@@ -1,0 +1,142 @@
+package ingress_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// combinations are the components of services, the one that takes the requests first. OME wants an engine in each.
+var combinations = [][]string{{"engine"}, {"engine", "decoder"}, {"router", "engine"}, {"router", "engine", "decoder"}}
+
+// exposure is a service that is exposed in some way.
+type exposure struct {
+	name     types.NamespacedName
+	roles    []string
+	entrance entrance
+	shared   bool // by a path on a host that services share
+	hosts    bool // of components, too
+	local    bool // it is for the cluster only
+}
+
+// exposures are all combinations of components, entrances and hosts. Those of components are asked for where there are all of
+// them, and not asked for elsewhere.
+func exposures() []exposure {
+	var all []exposure
+	for _, e := range entrances {
+		for _, shared := range []bool{false, true} {
+			for _, roles := range combinations {
+				all = append(all, exposure{roles: roles, entrance: e, shared: shared, hosts: len(roles) == 3})
+			}
+		}
+		all = append(all, exposure{roles: []string{"router", "engine"}, entrance: e, local: true})
+	}
+	for i := range all {
+		all[i].name = types.NamespacedName{Namespace: "entry", Name: fmt.Sprintf("s%d-%s", i, all[i].entrance.name)}
+	}
+	return all
+}
+
+// spec returns that of the service. Only what requests are to reach has pods; what has none is never ready.
+func (e *exposure) spec() fields {
+	spec := fields{}
+	for _, role := range e.roles {
+		component := fields{"minReplicas": 0, "annotations": fields{"ome.io/deploymentMode": "RawDeployment"}}
+		if !e.local && e.serves(role) {
+			component = fields{}
+		}
+		spec[role] = component
+	}
+	return spec
+}
+
+// serves reports whether requests are to reach a component.
+func (e *exposure) serves(role string) bool { return !e.local && (e.hosts || role == e.roles[0]) }
+
+// request returns that for the service, or of one of its components.
+func (e *exposure) request(role string) question {
+	name := strings.TrimSuffix(e.name.Name+"-"+role, "-")
+	q := question{host: name + "." + e.name.Namespace + "." + domain, target: completions, body: strings.NewReader("{}")}
+	if e.shared {
+		q.host, q.target = "llm."+domain, "/"+e.name.Namespace+"/"+name+completions
+	}
+	return q
+}
+
+// wanted returns what a request is answered: by which component with which path, or with a status.
+func (e *exposure) wanted(role string) string {
+	switch {
+	case e.local:
+		return "404"
+	case role == "":
+		return e.roles[0] + " " + completions
+	case e.hosts && slices.Contains(e.roles[1:], role):
+		return role + " " + completions
+	}
+	return "404"
+}
+
+// answer asks and says what was answered.
+func (e *exposure) answer(ctx context.Context, s *system, role string) (string, error) {
+	r, err := e.entrance.plane(s).ask(ctx, e.request(role))
+	if err != nil || r.echo.Name == "" {
+		return r.String(), err
+	}
+	for _, role := range e.roles {
+		if strings.HasPrefix(r.echo.Name, e.name.Name+"-"+role+"-") {
+			return role + " " + r.String(), nil
+		}
+	}
+	return "a stranger: " + r.echo.Name, nil
+}
+
+// assertRequestsReachTheEntry asks for every service, and for each of its components by the name that it would have.
+func assertRequestsReachTheEntry(t *testing.T, s *system) {
+	all := exposures()
+	s.namespace(t, "entry")
+	overrides := map[types.NamespacedName]fields{}
+	for _, e := range all {
+		overrides[e.name] = e.entrance.with(fields{"perISVCSubdomain": !e.shared, "componentHosts": e.hosts})
+	}
+	s.configure(t, usual(0), overrides)
+	var g errgroup.Group
+	g.SetLimit(4)
+	for _, e := range all {
+		labels := map[string]string{}
+		if e.local {
+			labels["networking.knative.dev/visibility"] = "cluster-local"
+		}
+		g.Go(func() error { return s.create(t.Context(), e.name, labels, e.spec()) })
+	}
+	require.NoError(t, g.Wait())
+	for _, e := range all {
+		if e.local {
+			s.awaitReason(t, e.name, "ClusterLocal")
+			continue
+		}
+		s.awaitExposed(t, e.name, e.entrance.at)
+	}
+	for _, e := range all {
+		require.EventuallyWithT(t, func(collect *assert.CollectT) {
+			got, err := e.answer(t.Context(), s, "")
+			require.NoError(collect, err)
+			require.Equal(collect, e.wanted(""), got, "%s %v", e.name, e.roles)
+		}, settle, tick)
+	}
+	for _, e := range all { // all is served: what is not is not to be
+		for _, role := range []string{"router", "engine", "decoder"} {
+			require.EventuallyWithT(t, func(collect *assert.CollectT) {
+				got, err := e.answer(t.Context(), s, role)
+				require.NoError(collect, err)
+				require.Equal(collect, e.wanted(role), got, "%s %v: %s", e.name, e.roles, role)
+			}, settle, tick)
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package ingress_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"fairlead.dev/deploy/local/e2e/stack"
+)
+
+const (
+	leading       = "leading" // the namespace
+	lease         = "fairlead-ingress-reconciler"
+	reconcilerPod = "app.kubernetes.io/instance=" + stack.Reconciler
+	// How long it may take until another replica does what a killed one would have done.
+	takeover = 5 * time.Second
+)
+
+// led are services under load, each by another data plane.
+type led struct {
+	*system
+
+	names []types.NamespacedName
+	loads []*load
+	tag   string // of the release
+}
+
+// assertLeader kills the leader and rolls the release, while services are used.
+func assertLeader(t *testing.T, s *system) {
+	s.namespace(t, leading)
+	l := &led{system: s, tag: tag}
+	overrides := map[types.NamespacedName]fields{}
+	for _, e := range []entrance{envoyRoute, traefikIngress} {
+		name := types.NamespacedName{Namespace: leading, Name: e.name}
+		l.names, overrides[name] = append(l.names, name), e.values
+	}
+	s.configure(t, usual(0), overrides)
+	for i, e := range []entrance{envoyRoute, traefikIngress} {
+		require.NoError(t, s.create(t.Context(), l.names[i], nil, fields{"engine": component()}))
+		s.awaitExposed(t, l.names[i], e.at)
+		l.loads = append(l.loads, startLoad(t, l.names[i].Name+"."+leading+"."+domain, "^"+e.name+"-engine-"))
+		m := &moved{system: s, name: l.names[i], at: e}
+		m.awaitAnswer(t, l.loads[i].host, "engine")
+		l.loads[i].to(e.plane(s))
+	}
+	l.settle(t)
+	t.Run("killed", func(t *testing.T) { l.kill(t) })
+	t.Run("rolled", func(t *testing.T) { l.roll(t) })
+	for _, load := range l.loads {
+		load.finish(t)
+	}
+}
+
+// configurationFlag is the configuration as a value of the chart.
+func (s *system) configurationFlag(t *testing.T) string {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, err := json.Marshal(s.whole())
+	require.NoError(t, err)
+	return "--set-json=config=" + string(text)
+}
+
+// leader returns the pod that has the Lease, empty if there is none.
+func (s *system) leader(ctx context.Context) (string, error) {
+	l, err := s.Clientset().CoordinationV1().Leases(stack.ReconcilerNamespace).Get(ctx, lease, metav1.GetOptions{})
+	if err != nil || l.Spec.HolderIdentity == nil {
+		return "", err
+	}
+	pod, _, _ := strings.Cut(*l.Spec.HolderIdentity, "_")
+	return pod, nil
+}
+
+// settle waits until nothing has been written for a while.
+func (l *led) settle(t *testing.T) {
+	t.Helper()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		require.Empty(collect, objectWrites(l.calls(t, time.Now().Add(-2*time.Second))))
+	}, settle, tick)
+}
+
+// kill kills the leader's process and changes what is said of a service at once.
+func (l *led) kill(t *testing.T) {
+	dead, err := l.leader(t.Context())
+	require.NoError(t, err)
+	changed, other := l.names[0], l.names[1]
+	changes := l.watchChanges(t)
+	before, err := l.objects(t.Context(), changed)
+	require.NoError(t, err)
+	pid, err := stack.ProcessOf(dead)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	killed := time.Now()
+	l.override(t, changed, envoyRoute.with(fields{"additionalIngressDomains": []string{"second.test"}}))
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		now, err := l.objects(t.Context(), changed)
+		require.NoError(collect, err)
+		require.Len(collect, now, len(before)+1)
+	}, settle, tick)
+	took := time.Since(killed)
+	assert.Less(t, took, takeover, "the other replica wrote what had changed")
+	t.Logf("the other replica wrote %s after the kill", took.Round(time.Millisecond))
+	leads, err := l.leader(t.Context())
+	require.NoError(t, err)
+	assert.NotEqual(t, dead, leads)
+	l.awaitExposed(t, changed, envoyRoute.at)
+	l.settle(t)
+
+	seen := changes()
+	for _, o := range seen {
+		assert.NotEqual(t, watch.Deleted, o.event, "%s %s", o.kind, o.name)
+		switch {
+		case o.kind == "InferenceService" && o.name == other.Name:
+			assert.Equal(t, "True", o.exposed, "of %s", o.name)
+		case o.kind != "InferenceService":
+			assert.EqualValues(t, 1, o.generation, "%s %s", o.kind, o.name)
+		}
+	}
+	now, err := l.objects(t.Context(), changed)
+	require.NoError(t, err)
+	assert.Subset(t, uids(now), uids(before))
+}
+
+// roll brings another version, and then another configuration.
+func (l *led) roll(t *testing.T) {
+	l.label(t, "a") // the first change of an object takes its fields over from its creation
+	l.settle(t)
+	begun := time.Now()
+	l.tag = nextTag
+	require.NoError(t, upgrade(t.Context(), l.Cluster, l.tag, l.configurationFlag(t)))
+	l.awaitPods(t)
+	l.settle(t)
+	assert.Empty(t, objectWrites(l.calls(t, begun)), "nothing is to be written that is as it should be")
+
+	changes := l.watchChanges(t)
+	want := l.label(t, "b")
+	l.settle(t)
+	var got []string
+	for _, c := range changes() {
+		assert.Equal(t, watch.Modified, c.event, c.name)
+		got = append(got, c.kind+" "+c.name)
+	}
+	assert.ElementsMatch(t, want, got, "each object changes once, and nothing else does")
+}
+
+// label has all objects labelled by an upgrade of the release, by which what tests have changed in place becomes the release's
+// own, and returns the objects.
+func (l *led) label(t *testing.T, team string) (names []string) {
+	t.Helper()
+	l.mu.Lock()
+	l.document["labels"] = fields{"example.com/team": team}
+	l.mu.Unlock()
+	require.NoError(t, upgrade(t.Context(), l.Cluster, l.tag, l.configurationFlag(t)))
+	for _, name := range l.names {
+		var all []made
+		require.EventuallyWithT(t, func(collect *assert.CollectT) {
+			var err error
+			all, err = l.objects(t.Context(), name)
+			require.NoError(collect, err)
+			for i := range all {
+				require.Equal(collect, team, all[i].GetLabels()["example.com/team"], "%s", all[i].GetName())
+			}
+		}, settle, tick)
+		for i := range all {
+			names = append(names, all[i].GetKind()+" "+all[i].GetName())
+		}
+	}
+	return names
+}
+
+// awaitPods waits until all replicas are of the tag that is to be.
+func (l *led) awaitPods(t *testing.T) {
+	t.Helper()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		pods, err := l.Clientset().CoreV1().Pods(stack.ReconcilerNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: reconcilerPod})
+		require.NoError(collect, err)
+		require.Len(collect, pods.Items, 2)
+		for _, p := range pods.Items {
+			require.True(collect, strings.HasSuffix(p.Spec.Containers[0].Image, ":"+l.tag), p.Name)
+		}
+	}, settle, tick)
+}
+
+// change is what a watch has seen of an object.
+type change struct {
+	event      watch.EventType
+	kind, name string
+	generation int64
+	exposed    string // of an InferenceService
+}
+
+// watchChanges watches the services and what is made for them, until the returned function is called.
+func (l *led) watchChanges(t *testing.T) func() []change {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	var seen []change
+	var watching sync.WaitGroup
+	for _, kind := range append(slices.Clone(written), inferenceServices) {
+		resource := l.client.Resource(kind).Namespace(leading)
+		list, err := resource.List(ctx, metav1.ListOptions{})
+		require.NoError(t, err)
+		w, err := resource.Watch(ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+		require.NoError(t, err)
+		watching.Go(func() {
+			for e := range w.ResultChan() {
+				u, ok := e.Object.(*unstructured.Unstructured)
+				if !ok {
+					continue // the end of the watch
+				}
+				mu.Lock()
+				seen = append(seen, change{event: e.Type, kind: u.GetKind(), name: u.GetName(), generation: u.GetGeneration(), exposed: exposedStatus(u)})
+				mu.Unlock()
+			}
+		})
+	}
+	return func() []change {
+		cancel()
+		watching.Wait()
+		return seen
+	}
+}
+
+// exposedStatus is that of the condition of ours.
+func exposedStatus(u *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") // there may be none
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == exposedCondition {
+			return fmt.Sprint(c["status"])
+		}
+	}
+	return ""
+}
+
+// assertOneLeader checks, over all that was written, that each write was that of the replica that had the Lease.
+func assertOneLeader(t *testing.T, s *system) {
+	leads, terms := "", 0
+	for _, c := range s.calls(t, time.Time{}) {
+		switch {
+		case c.Object.Resource == "leases" && c.writes():
+			if c.Response.Code < 300 && leads != c.pod() {
+				leads = c.pod()
+				terms++
+			}
+		case c.writes() && c.Object.Resource != "events":
+			assert.Equal(t, leads, c.pod(), "%s %s %s at %s", c.Verb, c.resource(), c.Object.Name, c.At)
+		}
+	}
+	assert.Greater(t, terms, 2, "the leader was killed, and rolled")
+}

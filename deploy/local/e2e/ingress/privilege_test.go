@@ -1,0 +1,134 @@
+package ingress_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/deploy/local/e2e/stack"
+)
+
+// seldom are permissions that no test needs, and why they are granted.
+var seldom = map[string]string{
+	"patch events.k8s.io/events": "an Event that comes again within minutes is counted in the one that is there",
+}
+
+// assertLeastPrivilege compares what the chart grants with what has been asked for. Kinds that no other test has made are made
+// here, and lose the label by which they are known to be ours: then they are in the way, and read by name.
+func assertLeastPrivilege(t *testing.T, s *system) {
+	s.namespace(t, "kinds")
+	services := []struct {
+		name    types.NamespacedName
+		values  fields
+		objects int
+	}{
+		{name: types.NamespacedName{Namespace: "kinds", Name: "route"}, values: envoyRoute.values, objects: 1},
+		{name: types.NamespacedName{Namespace: "kinds", Name: "ingress"}, values: traefikIngress.with(fields{"perISVCSubdomain": false}), objects: 2},
+		{name: types.NamespacedName{Namespace: "kinds", Name: "istio"}, values: fields{"strategy": "virtualservice", "ingressGateway": "istio/public"}, objects: 1},
+		{
+			name:   types.NamespacedName{Namespace: "kinds", Name: "pool"},
+			values: envoyRoute.with(fields{"inferencePool": fields{"endpointPickerRef": fields{"name": "picker"}}}), objects: 2,
+		},
+	}
+	overrides := map[types.NamespacedName]fields{}
+	for _, service := range services {
+		overrides[service.name] = service.values
+	}
+	s.configure(t, usual(0), overrides)
+	kinds := map[string]bool{}
+	for _, service := range services {
+		require.NoError(t, s.create(t.Context(), service.name, nil, fields{"engine": fields{}}))
+		found := s.awaitObjects(t, service.name, service.objects)
+		for i := range found {
+			kinds[found[i].GetKind()] = true
+			s.unlabel(t, &found[i])
+		}
+		assert.ElementsMatch(t, uids(found), uids(s.awaitObjects(t, service.name, service.objects)), "%s", service.name)
+	}
+	assert.Len(t, kinds, len(written), "%v", kinds)
+	s.configure(t, fields{"enabled": false}, nil)
+	for _, service := range services {
+		s.awaitObjects(t, service.name, 0)
+	}
+
+	used := map[string]bool{}
+	for _, c := range s.calls(t, time.Time{}) {
+		permission := fmt.Sprintf("%s %s/%s", c.Verb, c.Object.APIGroup, c.resource())
+		assert.NotEqual(t, 403, c.Response.Code, "%s %s/%s", permission, c.Object.Namespace, c.Object.Name)
+		used[permission] = true
+	}
+	granted := s.granted(t)
+	assert.Empty(t, missing(used, granted), "used, and not granted by the chart")
+	for permission := range granted { // a watch begins with a list where the API server does not stream it
+		if of, is := strings.CutPrefix(permission, "list "); is && used["watch "+of] {
+			used[permission] = true
+		}
+	}
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(seldom)), missing(granted, used), "granted, and not used")
+}
+
+// missing returns what of one set is not in another, sorted.
+func missing(from, in map[string]bool) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(from)), func(p string) bool { return in[p] })
+}
+
+// awaitObjects waits until so many objects of ours are there for a service, and returns them.
+func (s *system) awaitObjects(t *testing.T, name types.NamespacedName, want int) (found []made) {
+	t.Helper()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		var err error
+		found, err = s.objects(t.Context(), name)
+		require.NoError(collect, err)
+		require.Len(collect, found, want, "%s", name)
+	}, settle, tick)
+	return found
+}
+
+// unlabel takes away the label by which an object is known to be ours.
+func (s *system) unlabel(t *testing.T, o *made) {
+	t.Helper()
+	for _, kind := range written {
+		if kind.Group == o.GroupVersionKind().Group {
+			s.patch(t, kind, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()},
+				fields{"metadata": fields{"labels": fields{"fairlead.dev/managed-by": nil}}})
+		}
+	}
+}
+
+// granted returns what the release's roles allow: verb group/resource.
+func (s *system) granted(t *testing.T) map[string]bool {
+	t.Helper()
+	rbac, mine := s.Clientset().RbacV1(), metav1.ListOptions{LabelSelector: reconcilerPod}
+	cluster, err := rbac.ClusterRoles().List(t.Context(), mine)
+	require.NoError(t, err)
+	roles, err := rbac.Roles(metav1.NamespaceAll).List(t.Context(), mine)
+	require.NoError(t, err)
+	var rules []rbacv1.PolicyRule
+	for _, r := range cluster.Items {
+		rules = append(rules, r.Rules...)
+	}
+	for _, r := range roles.Items {
+		rules = append(rules, r.Rules...)
+	}
+	granted := map[string]bool{}
+	for _, rule := range rules {
+		for _, verb := range rule.Verbs {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					granted[fmt.Sprintf("%s %s/%s", verb, group, resource)] = true
+				}
+			}
+		}
+	}
+	require.NotEmpty(t, granted, "roles of %s", stack.Reconciler)
+	return granted
+}

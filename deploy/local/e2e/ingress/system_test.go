@@ -1,0 +1,290 @@
+package ingress_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest/cluster"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+)
+
+const (
+	nextTag = "race-next"
+	domain  = "example.test"
+
+	exposedCondition = "fairlead.dev/Exposed"
+	ours             = "fairlead.dev/managed-by=ingress-reconciler"
+	completions      = "/v1/chat/completions"
+)
+
+// Kinds that are read or written here.
+var (
+	inferenceServices = schema.GroupVersionResource{Group: "ome.io", Version: "v1beta1", Resource: "inferenceservices"}
+	httpRoutes        = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
+	ingresses         = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
+	middlewareKind    = schema.GroupVersionResource{Group: "traefik.io", Version: "v1alpha1", Resource: "middlewares"}
+	virtualServices   = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1beta1", Resource: "virtualservices"}
+	inferencePools    = schema.GroupVersionResource{Group: "inference.networking.k8s.io", Version: "v1", Resource: "inferencepools"}
+
+	written = []schema.GroupVersionResource{httpRoutes, ingresses, middlewareKind, virtualServices, inferencePools}
+)
+
+// fields are those of a configuration or of an object.
+type fields map[string]any
+
+// system is all of it: OME's stand-in, the ingress-reconciler, Envoy Gateway and Traefik.
+type system struct {
+	*cluster.Cluster
+
+	client         dynamic.Interface
+	envoy, traefik *world
+
+	mu        sync.Mutex // of the configuration
+	document  fields
+	overrides map[string]fields // by namespace/name
+}
+
+// newSystem installs everything, the ingress-reconciler as its example has it.
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	audited := func(c *clusterapi.Config) { c.Audit = true }
+	c := cluster.Start(t, stack.PublishTraefik("127.0.0.1:0"), stack.PublishGateway("127.0.0.1:0"), audited)
+	kinds, err := os.ReadFile(filepath.Join("testdata", "kinds.yaml"))
+	require.NoError(t, err)
+	require.NoError(t, c.Apply(t.Context(), string(kinds)))
+	g, gctx := errgroup.WithContext(t.Context())
+	g.Go(func() error { return stack.InstallOME(gctx, c, tag) })
+	g.Go(func() error { return upgrade(gctx, c, tag) })
+	g.Go(func() error {
+		if err := stack.InstallTraefik(gctx, c); err != nil {
+			return err
+		}
+		return stack.GiveAddress(gctx, c, types.NamespacedName{Namespace: stack.TraefikNamespace, Name: stack.Traefik}, address)
+	})
+	g.Go(func() error {
+		if err := stack.InstallEnvoyGateway(gctx, c); err != nil {
+			return err
+		}
+		if err := stack.ApplyExample(gctx, c, stack.IngressExamples, "gateway.yaml"); err != nil {
+			return err
+		}
+		_, err := c.Kubectl(gctx, "-n", "gateways", "wait", "--for=condition=Programmed", "gateway/public", "--timeout=2m")
+		return err
+	})
+	require.NoError(t, g.Wait())
+	return &system{
+		Cluster: c, client: dynamic.NewForConfigOrDie(c.RESTConfig()), traefik: newWorld(c, c.Published[0]), envoy: newWorld(c, c.Published[1]),
+		overrides: map[string]fields{},
+	}
+}
+
+// upgrade installs the ingress-reconciler, or rolls it. Its pods say in their environment who they are.
+func upgrade(ctx context.Context, c *cluster.Cluster, tag string, args ...string) error {
+	return stack.UpgradeReconciler(ctx, c, tag, append([]string{
+		"--force-conflicts", // of the configuration, which tests change in place
+		"--set", "env[0].name=POD_NAME", "--set", "env[0].valueFrom.fieldRef.fieldPath=metadata.name",
+	}, args...)...)
+}
+
+// entrance is what exposes a service, and where its requests come in.
+type entrance struct {
+	name   string
+	values fields // of the configuration
+	plane  func(*system) *world
+	at     string // what the condition calls it
+}
+
+func throughEnvoy(s *system) *world   { return s.envoy }
+func throughTraefik(s *system) *world { return s.traefik }
+
+// The entrances.
+var (
+	envoyRoute     = entrance{name: "envoy-route", values: fields{"strategy": "httproute", "omeIngressGateway": "gateways/public"}, plane: throughEnvoy, at: "Gateway gateways/public"}
+	traefikRoute   = entrance{name: "traefik-route", values: fields{"strategy": "httproute", "omeIngressGateway": "traefik/traefik"}, plane: throughTraefik, at: "Gateway traefik/traefik"}
+	traefikIngress = entrance{name: "traefik-class", values: fields{"strategy": "ingress", "ingressClassName": "traefik"}, plane: throughTraefik, at: "IngressClass traefik"}
+	nginxIngress   = entrance{name: "nginx-class", values: fields{"strategy": "ingress", "ingressClassName": "nginx"}, plane: throughTraefik, at: "IngressClass nginx"}
+
+	entrances = []entrance{envoyRoute, traefikRoute, traefikIngress, nginxIngress}
+)
+
+// with returns the values of an entrance and others.
+func (e entrance) with(more fields) fields {
+	all := maps.Clone(e.values)
+	maps.Copy(all, more)
+	return all
+}
+
+// configure replaces the configuration, and what it says of single services.
+func (s *system) configure(t *testing.T, document fields, overrides map[types.NamespacedName]fields) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.document, s.overrides = document, map[string]fields{}
+	for service, values := range overrides {
+		s.overrides[service.String()] = values
+	}
+	s.writeConfiguration(t)
+}
+
+// override replaces what the configuration says of one service.
+func (s *system) override(t *testing.T, service types.NamespacedName, values fields) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.overrides[service.String()] = values
+	s.writeConfiguration(t)
+}
+
+// whole returns the configuration with what it says of single services.
+func (s *system) whole() fields {
+	document := maps.Clone(s.document)
+	overrides := []fields{}
+	for _, service := range slices.Sorted(maps.Keys(s.overrides)) {
+		namespace, name, _ := strings.Cut(service, "/")
+		one := fields{"namespaces": []string{namespace}, "names": []string{name}}
+		maps.Copy(one, s.overrides[service])
+		overrides = append(overrides, one)
+	}
+	document["overrides"] = overrides
+	return document
+}
+
+// writeConfiguration writes it as JSON, which is YAML.
+func (s *system) writeConfiguration(t *testing.T) {
+	t.Helper()
+	text, err := json.Marshal(s.whole())
+	require.NoError(t, err)
+	patch, err := json.Marshal(fields{"data": fields{"config": string(text)}})
+	require.NoError(t, err)
+	_, err = s.Clientset().CoreV1().ConfigMaps(stack.ReconcilerNamespace).Patch(t.Context(), stack.Reconciler, types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
+}
+
+// usual is a configuration under which a service is exposed by what is said of it alone.
+func usual(hold int) fields { return fields{"ingressDomain": domain, "holdSeconds": hold} }
+
+// namespace makes one. The services that a test makes in it end with the test.
+func (s *system) namespace(t *testing.T, name string) {
+	t.Helper()
+	require.NoError(t, s.Apply(t.Context(), "{apiVersion: v1, kind: Namespace, metadata: {name: "+name+"}}"))
+	t.Cleanup(func() {
+		services := s.client.Resource(inferenceServices).Namespace(name)
+		require.NoError(t, services.DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	})
+}
+
+// create makes an InferenceService.
+func (s *system) create(ctx context.Context, name types.NamespacedName, labels map[string]string, spec fields) error {
+	raw, err := json.Marshal(fields{
+		"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "spec": spec,
+		"metadata": fields{"namespace": name.Namespace, "name": name.Name, "labels": labels},
+	})
+	if err != nil {
+		return err
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(raw); err != nil {
+		return err
+	}
+	_, err = s.client.Resource(inferenceServices).Namespace(name.Namespace).Create(ctx, u, metav1.CreateOptions{})
+	return err
+}
+
+// patch changes an object.
+func (s *system) patch(t *testing.T, kind schema.GroupVersionResource, name types.NamespacedName, patch fields) {
+	t.Helper()
+	text, err := json.Marshal(patch)
+	require.NoError(t, err)
+	_, err = s.client.Resource(kind).Namespace(name.Namespace).Patch(t.Context(), name.Name, types.MergePatchType, text, metav1.PatchOptions{})
+	require.NoError(t, err)
+}
+
+// exposed returns the condition of a service.
+func (s *system) exposed(ctx context.Context, name types.NamespacedName) (metav1.Condition, error) {
+	u, err := s.client.Resource(inferenceServices).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	if err != nil {
+		return metav1.Condition{}, err
+	}
+	raw, err := u.MarshalJSON()
+	if err != nil {
+		return metav1.Condition{}, err
+	}
+	var object struct {
+		Status struct{ Conditions []metav1.Condition }
+	}
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return metav1.Condition{}, err
+	}
+	for _, c := range object.Status.Conditions {
+		if c.Type == exposedCondition {
+			return c, nil
+		}
+	}
+	return metav1.Condition{}, fmt.Errorf("%s has no condition %s", name, exposedCondition)
+}
+
+// awaitExposed waits until a service is exposed by an entrance, and returns where.
+func (s *system) awaitExposed(t *testing.T, name types.NamespacedName, at string) (url string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		c, err := s.exposed(t.Context(), name)
+		require.NoError(collect, err)
+		require.Equal(collect, metav1.ConditionTrue, c.Status, "%s: %s: %s", name, c.Reason, c.Message)
+		require.Contains(collect, c.Message, at+": accepted", "%s", name)
+		url, _, _ = strings.Cut(c.Message, ";")
+	}, settle, tick)
+	return url
+}
+
+// awaitReason waits until a service is not exposed, for a reason.
+func (s *system) awaitReason(t *testing.T, name types.NamespacedName, want string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		c, err := s.exposed(t.Context(), name)
+		require.NoError(collect, err)
+		require.Equal(collect, metav1.ConditionFalse, c.Status, "%s", name)
+		require.Equal(collect, want, c.Reason, "%s", name)
+	}, settle, tick)
+}
+
+// made is an object that the ingress-reconciler made.
+type made = unstructured.Unstructured
+
+// objects returns what is made for a service, of all kinds.
+func (s *system) objects(ctx context.Context, name types.NamespacedName) ([]made, error) {
+	var all []made
+	for _, kind := range written {
+		list, err := s.client.Resource(kind).Namespace(name.Namespace).List(ctx, metav1.ListOptions{LabelSelector: ours + ",fairlead.dev/inferenceservice=" + name.Name})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list.Items...)
+	}
+	return all, nil
+}
+
+func uids(objects []made) []types.UID {
+	var all []types.UID
+	for i := range objects {
+		all = append(all, objects[i].GetUID())
+	}
+	return all
+}

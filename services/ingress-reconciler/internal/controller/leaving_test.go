@@ -1,0 +1,46 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+)
+
+func TestLeaving(t *testing.T) {
+	t.Parallel()
+	l := leaving{services: map[cache.ObjectName]map[isvc.Role]time.Time{}}
+	start := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	both, alone := []isvc.Role{isvc.Router, isvc.Engine}, []isvc.Role{isvc.Engine}
+	steps := []struct {
+		name     string
+		at       time.Duration
+		named    []isvc.Role
+		want     map[isvc.Role]bool
+		wantNext time.Duration
+	}{
+		{name: "a router of the runtime never leaves", named: alone},
+		{name: "one that is named stays", at: time.Second, named: both},
+		{name: "until it is not", at: 2 * time.Second, named: alone, want: map[isvc.Role]bool{isvc.Router: true}, wantNext: leavingFor},
+		{name: "for a while", at: 4 * time.Second, named: alone, want: map[isvc.Role]bool{isvc.Router: true}, wantNext: leavingFor - 2*time.Second},
+		{name: "then it is the runtime's", at: 2*time.Second + leavingFor, named: alone},
+		{name: "and goes on to be", at: time.Minute, named: alone},
+		{name: "named again", at: 2 * time.Minute, named: both},
+		{name: "leaving again", at: 2*time.Minute + 1, named: alone, want: map[isvc.Role]bool{isvc.Router: true}, wantNext: leavingFor},
+		{name: "named before the time is over", at: 2*time.Minute + 2, named: both},
+	}
+	for _, tt := range steps {
+		s := &isvc.Service{Namespace: "models", Name: "chat", Components: map[isvc.Role]*isvc.Component{}}
+		for _, r := range tt.named {
+			s.Components[r] = &isvc.Component{}
+		}
+		got, next := l.observe(s, start.Add(tt.at))
+		assert.Equal(t, tt.want, got, tt.name)
+		assert.Equal(t, tt.wantNext, next, tt.name)
+	}
+	l.forget(cache.ObjectName{Namespace: "models", Name: "chat"})
+	assert.Empty(t, l.services)
+}
