@@ -80,31 +80,40 @@ func (_c *mockApplier_Annotate_Call) RunAndReturn(run func(context.Context, sche
 }
 
 // Apply provides a mock function with given fields: ctx, resource, wanted, live
-func (_m *mockApplier) Apply(ctx context.Context, resource schema.GroupVersionResource, wanted *unstructured.Unstructured, live *unstructured.Unstructured) (apply.Result, error) {
+func (_m *mockApplier) Apply(ctx context.Context, resource schema.GroupVersionResource, wanted *unstructured.Unstructured, live *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error) {
 	ret := _m.Called(ctx, resource, wanted, live)
 
 	if len(ret) == 0 {
 		panic("no return value specified for Apply")
 	}
 
-	var r0 apply.Result
-	var r1 error
-	if rf, ok := ret.Get(0).(func(context.Context, schema.GroupVersionResource, *unstructured.Unstructured, *unstructured.Unstructured) (apply.Result, error)); ok {
+	var r0 *unstructured.Unstructured
+	var r1 apply.Result
+	var r2 error
+	if rf, ok := ret.Get(0).(func(context.Context, schema.GroupVersionResource, *unstructured.Unstructured, *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error)); ok {
 		return rf(ctx, resource, wanted, live)
 	}
-	if rf, ok := ret.Get(0).(func(context.Context, schema.GroupVersionResource, *unstructured.Unstructured, *unstructured.Unstructured) apply.Result); ok {
+	if rf, ok := ret.Get(0).(func(context.Context, schema.GroupVersionResource, *unstructured.Unstructured, *unstructured.Unstructured) *unstructured.Unstructured); ok {
 		r0 = rf(ctx, resource, wanted, live)
 	} else {
-		r0 = ret.Get(0).(apply.Result)
+		if ret.Get(0) != nil {
+			r0 = ret.Get(0).(*unstructured.Unstructured)
+		}
 	}
 
-	if rf, ok := ret.Get(1).(func(context.Context, schema.GroupVersionResource, *unstructured.Unstructured, *unstructured.Unstructured) error); ok {
+	if rf, ok := ret.Get(1).(func(context.Context, schema.GroupVersionResource, *unstructured.Unstructured, *unstructured.Unstructured) apply.Result); ok {
 		r1 = rf(ctx, resource, wanted, live)
 	} else {
-		r1 = ret.Error(1)
+		r1 = ret.Get(1).(apply.Result)
 	}
 
-	return r0, r1
+	if rf, ok := ret.Get(2).(func(context.Context, schema.GroupVersionResource, *unstructured.Unstructured, *unstructured.Unstructured) error); ok {
+		r2 = rf(ctx, resource, wanted, live)
+	} else {
+		r2 = ret.Error(2)
+	}
+
+	return r0, r1, r2
 }
 
 // mockApplier_Apply_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Apply'
@@ -128,12 +137,12 @@ func (_c *mockApplier_Apply_Call) Run(run func(ctx context.Context, resource sch
 	return _c
 }
 
-func (_c *mockApplier_Apply_Call) Return(_a0 apply.Result, _a1 error) *mockApplier_Apply_Call {
-	_c.Call.Return(_a0, _a1)
+func (_c *mockApplier_Apply_Call) Return(_a0 *unstructured.Unstructured, _a1 apply.Result, _a2 error) *mockApplier_Apply_Call {
+	_c.Call.Return(_a0, _a1, _a2)
 	return _c
 }
 
-func (_c *mockApplier_Apply_Call) RunAndReturn(run func(context.Context, schema.GroupVersionResource, *unstructured.Unstructured, *unstructured.Unstructured) (apply.Result, error)) *mockApplier_Apply_Call {
+func (_c *mockApplier_Apply_Call) RunAndReturn(run func(context.Context, schema.GroupVersionResource, *unstructured.Unstructured, *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error)) *mockApplier_Apply_Call {
 	_c.Call.Return(run)
 	return _c
 }

@@ -94,7 +94,14 @@ func newRig(t *testing.T, manifests, config string) *rig {
 
 // applies has objects of a kind applied with that result.
 func (r *rig) applies(resource schema.GroupVersionResource, result apply.Result, err error) {
-	r.applier.EXPECT().Apply(mock.Anything, resource, mock.Anything, mock.Anything).Return(result, err)
+	r.applier.EXPECT().Apply(mock.Anything, resource, mock.Anything, mock.Anything).RunAndReturn(stored(result, err))
+}
+
+// stored is an API server that stores an object as it is, or does not.
+func stored(result apply.Result, err error) func(context.Context, schema.GroupVersionResource, *unstructured.Unstructured, *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error) {
+	return func(_ context.Context, _ schema.GroupVersionResource, wanted, _ *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error) {
+		return wanted, result, err
+	}
 }
 
 // says expects the condition to be written once, and returns where its text will be.
@@ -133,8 +140,8 @@ func TestWhatBecomesOfAnObjectThatCannotBeWritten(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, world, "ingressDomain: example.com\nadditionalIngressDomains: [example.org]\n")
-			r.applier.EXPECT().Apply(mock.Anything, render.Ingresses, mock.MatchedBy(ofHost("chat.models.example.com")), mock.Anything).Return(apply.Unchanged, tt.err).Once()
-			r.applier.EXPECT().Apply(mock.Anything, render.Ingresses, mock.MatchedBy(ofHost("chat.models.example.org")), mock.Anything).Return(apply.Created, nil).Once()
+			r.applier.EXPECT().Apply(mock.Anything, render.Ingresses, mock.MatchedBy(ofHost("chat.models.example.com")), mock.Anything).RunAndReturn(stored(apply.Unchanged, tt.err)).Once()
+			r.applier.EXPECT().Apply(mock.Anything, render.Ingresses, mock.MatchedBy(ofHost("chat.models.example.org")), mock.Anything).RunAndReturn(stored(apply.Created, nil)).Once()
 			if tt.err != nil {
 				r.recorder.EXPECT().Event(mock.Anything, "Warning", strings.TrimPrefix(tt.says, "False "), mock.Anything).Once()
 			}
