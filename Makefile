@@ -96,7 +96,7 @@ golden: doctor-go ## Write the golden files anew; read the diff before you commi
 	@$(EACH) golden "$(WORKSPACE_MODULES)" $(CURDIR)/.ci/golden.sh
 
 .PHONY: bench
-bench: doctor-go ## Run the benchmarks (BENCH=regexp, COUNT=1)
+bench: doctor-go local ## Run the benchmarks (BENCH=regexp, COUNT=1)
 	@$(EACH) bench "$(WORKSPACE_MODULES)" $(GO) test -p 1 -run '^$$' -bench '$(or $(BENCH),.)' -count $(or $(COUNT),1) -benchmem ./...
 
 .PHONY: fuzz

@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/controller"
@@ -113,15 +114,25 @@ func unless(skip func(old, current any) bool, h cache.ResourceEventHandler) cach
 func unchanged(old, current any) bool {
 	switch old := old.(type) {
 	case *gatewayv1.Gateway:
-		current, ok := current.(*gatewayv1.Gateway)
-		return ok && old.UID == current.UID && reflect.DeepEqual(old.Spec, current.Spec) &&
-			gateway.Gateway{Gateway: old}.Programmed() == gateway.Gateway{Gateway: current}.Programmed()
+		return alike(old, current, func(a, b *gatewayv1.Gateway) bool {
+			return reflect.DeepEqual(a.Spec, b.Spec) && gateway.Gateway{Gateway: a}.Programmed() == gateway.Gateway{Gateway: b}.Programmed()
+		})
 	case *gatewayv1.GatewayClass:
-		current, ok := current.(*gatewayv1.GatewayClass)
-		return ok && reflect.DeepEqual(old.Spec, current.Spec) && reflect.DeepEqual(old.Status.SupportedFeatures, current.Status.SupportedFeatures)
+		return alike(old, current, func(a, b *gatewayv1.GatewayClass) bool {
+			return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Status.SupportedFeatures, b.Status.SupportedFeatures)
+		})
+	case *inferencev1.InferencePool:
+		return alike(old, current, func(a, b *inferencev1.InferencePool) bool { return reflect.DeepEqual(a.Spec, b.Spec) })
 	case *metav1.PartialObjectMetadata:
-		current, ok := current.(*metav1.PartialObjectMetadata)
-		return ok && old.UID == current.UID && reflect.DeepEqual(old.Labels, current.Labels) && reflect.DeepEqual(old.OwnerReferences, current.OwnerReferences)
+		return alike(old, current, func(a, b *metav1.PartialObjectMetadata) bool {
+			return reflect.DeepEqual(a.Labels, b.Labels) && reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences)
+		})
 	}
 	return false
+}
+
+// alike reports whether two versions of one object are the same to a function.
+func alike[T metav1.Object](old T, current any, same func(a, b T) bool) bool {
+	next, ok := current.(T)
+	return ok && old.GetUID() == next.GetUID() && same(old, next)
 }

@@ -181,8 +181,11 @@ func (r *run) state() condition.State {
 			s.Reasons = append(slices.Clone(s.Reasons), plan.Reason{Reason: w.verdict.Reason, Message: w.verdict.Message})
 		}
 	}
-	if pool := r.plan.Pool; pool != nil {
-		s.Notes = append(s.Notes, fmt.Sprintf("InferencePool %s: %s", pool.Name, pool.Picker.FailureMode))
+	switch {
+	case r.plan.Pool != nil:
+		s.Notes = append(s.Notes, fmt.Sprintf("InferencePool %s: %s", r.plan.Pool.Name, r.plan.Pool.Picker.FailureMode))
+	case r.observed.FailureMode != "" && len(r.plan.Exposures) > 0:
+		s.Notes = append(s.Notes, fmt.Sprintf("InferencePool %s: %s", r.observed.Input.Settings.Pool.Name, r.observed.FailureMode))
 	}
 	for _, reason := range r.plan.Reasons {
 		if reason.Reason == plan.ReasonAPIUnavailable {

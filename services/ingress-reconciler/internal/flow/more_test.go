@@ -61,7 +61,7 @@ overrides:
 	r.service(ns, "named", "engine")
 	r.says("named", "False InferencePoolNotFound: InferencePoolNotFound: there is no InferencePool theirs")
 	r.apply(`{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {name: theirs, namespace: models}, spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: picker, port: {number: 9002}}}}`)
-	r.says("named", fmt.Sprintf(accepted, "named.models.example.com"))
+	r.says("named", fmt.Sprintf(accepted, "named.models.example.com")+"; InferencePool theirs: FailClose")
 	r.has("httproute named.models.example.com/ -> theirs by public")
 
 	r.service(ns, "made", "engine")

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/kube"
@@ -56,7 +57,7 @@ type Set[T any] struct {
 	Gateways          T // *gatewayv1.Gateway
 	GatewayClasses    T // *gatewayv1.GatewayClass
 	Knative           T // *metav1.PartialObjectMetadata
-	Pools             T // *metav1.PartialObjectMetadata, everybody's
+	Pools             T // *inferencev1.InferencePool, everybody's
 
 	// Ours are the objects that are ours, of each kind that is written: *unstructured.Unstructured.
 	Ours map[schema.GroupVersionResource]T
@@ -91,7 +92,7 @@ func Kinds() Set[Kind] {
 		Gateways:          Kind{gateways, "Gateway", "", cache.Indexers{}, transform(func(g *gatewayv1.Gateway) { g.ManagedFields, g.Annotations = nil, nil })},
 		GatewayClasses:    Kind{gatewayClasses, "GatewayClass", "", cache.Indexers{}, transform(func(c *gatewayv1.GatewayClass) { c.ManagedFields, c.Annotations = nil, nil })},
 		Knative:           Kind{knativeServices, "Service", "", owned, transform(trimMetadata)},
-		Pools:             Kind{render.InferencePools, "InferencePool", "", cache.Indexers{}, transform(trimMetadata)},
+		Pools:             Kind{render.InferencePools, "InferencePool", "", cache.Indexers{}, transform(func(p *inferencev1.InferencePool) { p.ManagedFields, p.Annotations = nil, nil })},
 		Ours:              map[schema.GroupVersionResource]Kind{},
 	}
 	for _, resource := range Written {

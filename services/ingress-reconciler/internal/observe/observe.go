@@ -2,6 +2,7 @@
 package observe
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
@@ -36,6 +38,9 @@ type Observation struct {
 	Input plan.Input
 	Live  []Live        // objects that are ours
 	Uses  []uses.Object // what else a change of would matter
+
+	// FailureMode is that of the InferencePool that the settings name: what becomes of requests without its picker.
+	FailureMode string
 }
 
 // Live is an object of ours that is there.
@@ -200,7 +205,11 @@ func (o *Observer) pools(out *Observation) {
 	in.Pools = map[string]bool{}
 	if name := in.Settings.Pool.Name; name != "" {
 		pool := cache.ObjectName{Namespace: in.Service.Namespace, Name: name}
-		_, in.Pools[name] = o.Pools.Get(pool)
+		obj, found := o.Pools.Get(pool)
+		if p, ok := obj.(*inferencev1.InferencePool); ok && p.Spec.EndpointPickerRef != nil {
+			out.FailureMode = cmp.Or(string(p.Spec.EndpointPickerRef.FailureMode), settings.FailClose)
+		}
+		in.Pools[name] = found
 		out.Uses = append(out.Uses, uses.Object{Kind: uses.InferencePool, Name: pool})
 	}
 }
