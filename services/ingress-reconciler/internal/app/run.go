@@ -28,7 +28,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 		return err
 	}
 	reconciler.Handle(p.Informers, p.Uses, p.Queue.Enqueue)
-	p.Configuration.OnChange(p.enqueueAll)
+	p.Configuration.OnChange(p.reconfigure)
 	if err := p.HTTP.Listen(); err != nil {
 		return fmt.Errorf("start http server: %w", err)
 	}
@@ -108,6 +108,14 @@ func (p *parts) lead(ctx, lease context.Context) {
 	defer p.Queue.current.Store(nil)
 	p.enqueueAll()
 	c.Run(ctx, lease)
+}
+
+// reconfigure has every service looked at under another configuration. Who does not lead begins with that anyway.
+func (p *parts) reconfigure() {
+	if p.Queue.current.Load() != nil {
+		p.Reconciler.Prime()
+		p.enqueueAll()
+	}
 }
 
 // enqueueAll has every service looked at.

@@ -87,7 +87,8 @@ func New(p Params) *Reconciler {
 // lookAgain is when a service is looked at again whose state nobody tells of: a kind that is not served, a stranger's object.
 const lookAgain = 20 * time.Second
 
-// Prime takes the claims of all services, before the first of them is reconciled: else a younger one could come first.
+// Prime takes the claims of all services, before the first of them is reconciled, and again when something else is configured:
+// else a younger one could come first. All services are to be reconciled after it.
 func (r *Reconciler) Prime() {
 	config, _ := r.Configuration.Current()
 	if config.Document == nil {
@@ -97,9 +98,17 @@ func (r *Reconciler) Prime() {
 		if s := r.Observer.Service(name); s != nil && s.Service != nil {
 			o := r.Observer.Observe(s.Service, config)
 			p := plan.Build(&o.Input)
-			r.Claims.Set(plan.Name(name), s.Service.Created, p.Claims)
+			r.claim(s.Service, &p)
 		}
 	}
+}
+
+// claim takes the claims of a plan, and returns what others have of them. A plan that is not known leaves them as they are.
+func (r *Reconciler) claim(s *isvc.Service, p *plan.Plan) (taken map[plan.Claim]plan.Name, others []plan.Name) {
+	if len(p.Claims) == 0 && len(p.Keep) > 0 {
+		return nil, nil
+	}
+	return r.Claims.Set(plan.Name{Namespace: s.Namespace, Name: s.Name}, s.Created, p.Claims)
 }
 
 // Reconcile implements controller.Reconciler. Objects that are wanted are applied first; those that are not go when others
@@ -152,13 +161,11 @@ func (r *Reconciler) begin(object *isvc.Object, config settings.Config) *run {
 	var stays time.Duration
 	o.Input.Leaving, stays = r.leaving.observe(s, r.Clock.Now())
 	p := plan.Build(&o.Input)
-	if len(p.Claims) > 0 || len(p.Keep) == 0 { // else it keeps what it has
-		taken, others := r.Claims.Set(plan.Name(name), s.Created, p.Claims)
-		r.enqueue(others)
-		if len(taken) > 0 {
-			o.Input.Taken = taken
-			p = plan.Build(&o.Input)
-		}
+	taken, others := r.claim(s, &p)
+	r.enqueue(others)
+	if len(taken) > 0 {
+		o.Input.Taken = taken
+		p = plan.Build(&o.Input)
 	}
 	next := &run{Reconciler: r, object: object, observed: o, plan: p, hold: config.Document.Hold()}
 	if stays > 0 {
