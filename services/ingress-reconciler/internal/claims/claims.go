@@ -27,6 +27,21 @@ func New() *Registry {
 	}
 }
 
+// Plan builds the plan of a service, takes its claims, and returns the services that Set would. Where an older one has a claim,
+// the plan is one without it. A plan that is not known leaves the claims as they are.
+func (r *Registry) Plan(in *plan.Input) (p plan.Plan, others []plan.Name) {
+	p = plan.Build(in)
+	if len(p.Claims) == 0 && len(p.Keep) > 0 {
+		return p, nil
+	}
+	s := in.Service
+	in.Taken, others = r.Set(plan.Name{Namespace: s.Namespace, Name: s.Name}, s.Created, p.Claims)
+	if len(in.Taken) > 0 {
+		p = plan.Build(in)
+	}
+	return p, others
+}
+
 // Set replaces the claims of a service, nil for none. It returns those that an older service has, by its name, and the other
 // services for which this has changed who has a claim of theirs, sorted.
 func (r *Registry) Set(name plan.Name, created time.Time, claims []plan.Claim) (taken map[plan.Claim]plan.Name, others []plan.Name) {

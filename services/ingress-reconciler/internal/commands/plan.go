@@ -156,8 +156,7 @@ func (p *planner) run() error {
 	for _, name := range p.observer.Names() { // also of those that nobody asked for
 		if s := p.observer.Service(name); s.Service != nil {
 			o := p.observer.Observe(s.Service, p.config)
-			built := plan.Build(&o.Input)
-			p.claims.Set(plan.Name(name), s.Service.Created, built.Claims)
+			p.claims.Plan(&o.Input)
 		}
 	}
 	for _, name := range p.names {
@@ -179,8 +178,7 @@ func (p *planner) plan(name cache.ObjectName) error {
 		return nil
 	}
 	o := p.observer.Observe(object.Service, p.config)
-	o.Input.Taken, _ = p.claims.Set(plan.Name(name), object.Service.Created, plan.Build(&o.Input).Claims)
-	built := plan.Build(&o.Input)
+	built, _ := p.claims.Plan(&o.Input)
 	objects, err := render.Render(&built, render.Params{Service: object.Service, Settings: &o.Input.Settings})
 	if err != nil {
 		return err //nolint:wrapcheck // it says all

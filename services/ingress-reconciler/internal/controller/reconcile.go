@@ -3,7 +3,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -97,18 +96,9 @@ func (r *Reconciler) Prime() {
 	for _, name := range r.Observer.Names() {
 		if s := r.Observer.Service(name); s != nil && s.Service != nil {
 			o := r.Observer.Observe(s.Service, config)
-			p := plan.Build(&o.Input)
-			r.claim(s.Service, &p)
+			r.Claims.Plan(&o.Input)
 		}
 	}
-}
-
-// claim takes the claims of a plan, and returns what others have of them. A plan that is not known leaves them as they are.
-func (r *Reconciler) claim(s *isvc.Service, p *plan.Plan) (taken map[plan.Claim]plan.Name, others []plan.Name) {
-	if len(p.Claims) == 0 && len(p.Keep) > 0 {
-		return nil, nil
-	}
-	return r.Claims.Set(plan.Name{Namespace: s.Namespace, Name: s.Name}, s.Created, p.Claims)
 }
 
 // Reconcile implements controller.Reconciler. Objects that are wanted are applied first; those that are not go when others
@@ -160,13 +150,8 @@ func (r *Reconciler) begin(object *isvc.Object, config settings.Config) *run {
 	r.Uses.Set(name, o.Uses)
 	var stays time.Duration
 	o.Input.Leaving, stays = r.leaving.observe(s, r.Clock.Now())
-	p := plan.Build(&o.Input)
-	taken, others := r.claim(s, &p)
+	p, others := r.Claims.Plan(&o.Input)
 	r.enqueue(others)
-	if len(taken) > 0 {
-		o.Input.Taken = taken
-		p = plan.Build(&o.Input)
-	}
 	next := &run{Reconciler: r, object: object, observed: o, plan: p, hold: config.Document.Hold()}
 	if stays > 0 {
 		next.lookAgain(stays, "a component is leaving")
@@ -179,8 +164,8 @@ func (r *Reconciler) unconfigured(problem string) condition.State {
 	return condition.State{Reasons: []plan.Reason{{Reason: plan.ReasonInvalidConfiguration, Message: problem}}}
 }
 
-// report writes the condition of a service, if it says anything else than before, and an Event if something is wrong now
-// that was not.
+// report writes the condition of a service, if it says anything else than before, and then an Event if something is wrong now
+// that was not: by what is stored, so that a new leader repeats nothing.
 func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state condition.State) error {
 	s := object.Service
 	if s.Deleting || s.Mode == isvc.VirtualDeployment { // OME replaces the whole list of those
@@ -188,9 +173,7 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 	}
 	before := condition.Find(s)
 	next := condition.Build(state, before, r.Clock.Now())
-	if r.reported.set(cache.MetaObjectToName(object), next.Reason, r.Meter) && next.Status == metav1.ConditionFalse {
-		r.Recorder.Event(reference(object), corev1.EventTypeWarning, next.Reason, next.Message)
-	}
+	r.reported.set(cache.MetaObjectToName(object), next.Reason, r.Meter)
 	patch := condition.Patch(s, next)
 	if patch == nil {
 		return nil
@@ -206,6 +189,9 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 		return fmt.Errorf("write condition: %w", err)
 	}
 	r.Meter.Write(isvc.Resource.Resource, "updated")
+	if next.Status == metav1.ConditionFalse && (before == nil || before.Reason != next.Reason) {
+		r.Recorder.Event(reference(object), corev1.EventTypeWarning, next.Reason, next.Message)
+	}
 	return nil
 }
 
@@ -215,6 +201,3 @@ func reference(o *isvc.Object) *corev1.ObjectReference {
 		ResourceVersion: o.ResourceVersion,
 	}
 }
-
-// errStranger is what a service is looked at again for: nobody tells when it is over.
-var errStranger = errors.New("an object of that name belongs to somebody else")

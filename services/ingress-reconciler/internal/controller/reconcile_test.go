@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -188,6 +189,32 @@ func TestOneThatCannotBeReadIsToldOfAndLeftAlone(t *testing.T) {
 	r := newRig(t, strings.Replace(world, "spec: {engine: {}}", "spec: {engine: 7}", 1), "ingressDomain: example.com")
 	r.recorder.EXPECT().Event(mock.Anything, "Warning", "InvalidConfiguration", "read InferenceService: spec.engine is 7, want an object").Once()
 	assert.ErrorContains(t, r.Reconcile(t.Context(), chat), "spec.engine is 7")
+}
+
+func TestWhatIsWrongIsToldOnce(t *testing.T) {
+	t.Parallel()
+	before := `, {type: fairlead.dev/Exposed, status: "False", severity: Info, lastTransitionTime: "2026-01-01T00:00:00Z", reason: NoDomain, message: %s}]`
+	stored := func(message string) string {
+		return strings.Replace(world, `status: "True"}]`, `status: "True"}`+fmt.Sprintf(before, message), 1)
+	}
+	t.Run("and by another leader not at all", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, stored(`"NoDomain: no domain is configured: set ingressDomain"`), "enabled: true")
+		require.NoError(t, r.Reconcile(t.Context(), chat), "nothing is written")
+	})
+	t.Run("nor in other words", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, stored("older"), "enabled: true")
+		r.says(nil)
+		require.NoError(t, r.Reconcile(t.Context(), chat))
+	})
+	t.Run("but again for another reason", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, stored("older"), "enabled: false")
+		r.says(nil)
+		r.recorder.EXPECT().Event(mock.Anything, "Warning", "Disabled", mock.Anything).Once()
+		require.NoError(t, r.Reconcile(t.Context(), chat))
+	})
 }
 
 func TestNothingIsConfigured(t *testing.T) {

@@ -6,20 +6,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// reported remembers the reason of each service's condition, for metrics and to tell of a change once.
+// reported remembers the reason of each service's condition, for metrics.
 type reported struct {
 	mu   sync.Mutex
 	last map[cache.ObjectName]string
 }
 
-// set takes the reason of a service, and reports whether it is another one.
-func (r *reported) set(name cache.ObjectName, reason string, m meter) bool {
+// set takes the reason of a service.
+func (r *reported) set(name cache.ObjectName, reason string, m meter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.last[name]
+	m.Moved(r.last[name], reason)
 	r.last[name] = reason
-	m.Moved(before, reason)
-	return before != reason
 }
 
 func (r *reported) forget(name cache.ObjectName, m meter) {

@@ -86,7 +86,7 @@ func (r *run) live(resource schema.GroupVersionResource, name string) *unstructu
 func (r *run) verdict(o *render.Object, stored *unstructured.Unstructured, err error) gateway.Verdict {
 	switch {
 	case errors.Is(err, apply.ErrForeign):
-		r.lookAgain(lookAgain, errStranger.Error())
+		r.lookAgain(lookAgain, "nobody tells when somebody else's object is gone")
 		return gateway.Verdict{Acceptance: gateway.Refused, Reason: plan.ReasonNameConflict, Message: fmt.Sprintf("%s %s belongs to somebody else", o.Object.GetKind(), o.Object.GetName())}
 	case err != nil:
 		return gateway.Verdict{Acceptance: gateway.Refused, Reason: reasonNotWritten, Message: err.Error()}

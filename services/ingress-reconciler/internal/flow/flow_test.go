@@ -292,7 +292,11 @@ kind: ValidatingAdmissionPolicyBinding
 metadata: {name: no-org}
 spec: {policyName: no-org, validationActions: [Deny]}
 `)
-	time.Sleep(time.Second) // a policy takes a moment to hold
+	refused := `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: try, namespace: models}, spec: {hostnames: [chat.models.example.org]}}`
+	r.eventually(func() (string, bool) { // a policy takes a moment to hold
+		err := r.cluster.Apply(t.Context(), refused)
+		return fmt.Sprint(err), err != nil && strings.Contains(err.Error(), "not here")
+	}, "the policy holds")
 	r.start()
 	r.service(ns, "chat", "engine")
 	r.service(ns, "other", "engine")

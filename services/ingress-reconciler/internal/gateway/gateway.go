@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -19,7 +20,6 @@ const (
 	ReasonListenerNotFound     = "ListenerNotFound"
 	ReasonListenerNotAllowed   = "ListenerNotAllowed"
 	ReasonNoMatchingHostname   = "NoMatchingListenerHostname"
-	ReasonNotAccepted          = "NotAccepted"
 	ReasonProtocolNotSupported = "ListenerProtocol"
 )
 
@@ -186,7 +186,7 @@ func (g Gateway) Programmed() string {
 	if g.Gateway == nil {
 		return ""
 	}
-	c := find(g.Gateway.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed))
+	c := meta.FindStatusCondition(g.Gateway.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed))
 	switch {
 	case c == nil || c.Status == metav1.ConditionUnknown:
 		return ""

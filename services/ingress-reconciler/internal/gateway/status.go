@@ -1,10 +1,11 @@
 package gateway
 
 import (
-	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
@@ -52,11 +53,11 @@ func judge(route *gatewayv1.HTTPRoute, ref *gatewayv1.ParentReference, controlle
 		if !sameParent(route.Namespace, &p.ParentRef, ref) || controller != "" && string(p.ControllerName) != controller {
 			continue
 		}
-		accepted := find(p.Conditions, string(gatewayv1.RouteConditionAccepted))
+		accepted := meta.FindStatusCondition(p.Conditions, string(gatewayv1.RouteConditionAccepted))
 		if accepted == nil {
 			continue
 		}
-		for _, c := range []*metav1.Condition{accepted, find(p.Conditions, string(gatewayv1.RouteConditionResolvedRefs))} {
+		for _, c := range []*metav1.Condition{accepted, meta.FindStatusCondition(p.Conditions, string(gatewayv1.RouteConditionResolvedRefs))} {
 			switch {
 			case c == nil: // not all controllers write ResolvedRefs where there is nothing to say
 			case c.ObservedGeneration < route.Generation:
@@ -72,29 +73,9 @@ func judge(route *gatewayv1.HTTPRoute, ref *gatewayv1.ParentReference, controlle
 	return Unseen
 }
 
-func find(conditions []metav1.Condition, kind string) *metav1.Condition {
-	if i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == kind }); i >= 0 {
-		return &conditions[i]
-	}
-	return nil
-}
-
 // sameParent compares references as the API server completes them.
 func sameParent(namespace string, a, b *gatewayv1.ParentReference) bool {
-	return a.Name == b.Name && value(a.SectionName) == value(b.SectionName) &&
-		or(value(a.Namespace), namespace) == or(value(b.Namespace), namespace) && or(value(a.Kind), "Gateway") == or(value(b.Kind), "Gateway")
-}
-
-func value[T ~string](p *T) string {
-	if p == nil {
-		return ""
-	}
-	return string(*p)
-}
-
-func or(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
+	home, usual := gatewayv1.Namespace(namespace), gatewayv1.Kind("Gateway")
+	return a.Name == b.Name && ptr.Deref(a.SectionName, "") == ptr.Deref(b.SectionName, "") &&
+		ptr.Deref(a.Namespace, home) == ptr.Deref(b.Namespace, home) && ptr.Deref(a.Kind, usual) == ptr.Deref(b.Kind, usual)
 }
