@@ -1,6 +1,6 @@
 // Package claims knows which service a host and path belong to: of several that want them the oldest has them, and the next
 // one when that is gone. Claims do not depend on who is ready, or who came first to the API server: every replica, and every
-// restart, comes to the same.
+// restart, comes to the same. What a service wants when nobody knows it is what its objects were made for.
 package claims
 
 import (
@@ -28,12 +28,9 @@ func New() *Registry {
 }
 
 // Plan builds the plan of a service, takes its claims, and returns the services that Set would. Where an older one has a claim,
-// the plan is one without it. A plan that is not known leaves the claims as they are.
+// the plan is one without it.
 func (r *Registry) Plan(in *plan.Input) (p plan.Plan, others []plan.Name) {
 	p = plan.Build(in)
-	if len(p.Claims) == 0 && len(p.Keep) > 0 {
-		return p, nil
-	}
 	s := in.Service
 	in.Taken, others = r.Set(plan.Name{Namespace: s.Namespace, Name: s.Name}, s.Created, p.Claims)
 	if len(in.Taken) > 0 {

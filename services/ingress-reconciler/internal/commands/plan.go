@@ -153,11 +153,8 @@ type planner struct {
 }
 
 func (p *planner) run() error {
-	for _, name := range p.observer.Names() { // also of those that nobody asked for
-		if s := p.observer.Service(name); s.Service != nil {
-			o := p.observer.Observe(s.Service, p.config)
-			p.claims.Plan(&o.Input)
-		}
+	for o := range p.observer.All(p.config) { // also those that nobody asked for
+		p.claims.Plan(&o.Input)
 	}
 	for _, name := range p.names {
 		if err := p.plan(name); err != nil {
@@ -193,7 +190,9 @@ func (p *planner) plan(name cache.ObjectName) error {
 		if !slices.ContainsFunc(objects, func(w render.Object) bool {
 			return w.Resource == l.Resource && w.Object.GetName() == l.Object.GetName()
 		}) {
-			p.old(name, &l, &built)
+			stays := slices.Contains(built.Keep, l.Slot) && !o.Taken(&l)
+			p.differs = p.differs || !stays
+			fmt.Fprintf(p.log, "%s: %s %s %s\n", name, l.Object.GetKind(), l.Object.GetName(), map[bool]string{true: "stays as it is", false: "is to go"}[stays])
 		}
 	}
 	return nil
@@ -230,16 +229,6 @@ func (p *planner) print(name cache.ObjectName, o *render.Object, live []observe.
 		fmt.Fprintf(p.log, "%s: %s %s is to be changed\n%s", name, o.Object.GetKind(), o.Object.GetName(), diff(live[i].Object, o.Object))
 	}
 	return nil
-}
-
-// old says what becomes of an object that is wanted no more.
-func (p *planner) old(name cache.ObjectName, l *observe.Live, built *plan.Plan) {
-	if slices.Contains(built.Keep, l.Slot) {
-		fmt.Fprintf(p.log, "%s: %s %s stays as it is\n", name, l.Object.GetKind(), l.Object.GetName())
-		return
-	}
-	p.differs = true
-	fmt.Fprintf(p.log, "%s: %s %s is to go\n", name, l.Object.GetKind(), l.Object.GetName())
 }
 
 // world is what was read.

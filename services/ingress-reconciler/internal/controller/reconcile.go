@@ -93,11 +93,8 @@ func (r *Reconciler) Prime() {
 	if config.Document == nil {
 		return
 	}
-	for _, name := range r.Observer.Names() {
-		if s := r.Observer.Service(name); s != nil && s.Service != nil {
-			o := r.Observer.Observe(s.Service, config)
-			r.Claims.Plan(&o.Input)
-		}
+	for o := range r.Observer.All(config) {
+		r.Claims.Plan(&o.Input)
 	}
 }
 

@@ -258,10 +258,29 @@ func TestTheConditionThatCannotBeWritten(t *testing.T) {
 func TestPrimeTakesAllClaimsBeforeTheFirstWrite(t *testing.T) {
 	t.Parallel()
 	younger := strings.NewReplacer("name: chat", "name: other", "uid: chat", "uid: other", "2026-01-01", "2026-01-02", "inferenceservice: chat", "inferenceservice: other").Replace(world)
-	r := newRig(t, younger+"---\n"+world, "ingressDomain: example.com\ndomainTemplate: one.example.com\n")
-	r.Prime()
-	other := cache.ObjectName{Namespace: "models", Name: "other"}
-	r.status.EXPECT().PatchStatus(mock.Anything, other, mock.Anything).Return(nil).Once()
-	r.recorder.EXPECT().Event(mock.Anything, "Warning", "HostConflict", mock.Anything).Once()
-	require.NoError(t, r.Reconcile(t.Context(), other), "it applies nothing")
+	const route = `
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: chat-fairlead-0
+  namespace: models
+  labels: {fairlead.dev/managed-by: ingress-reconciler, fairlead.dev/slot: entry, fairlead.dev/component: engine}
+  annotations: {fairlead.dev/claim: one.example.com/}
+  ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: chat, controller: true}]
+`
+	for name, older := range map[string]string{
+		"which are known":                world,
+		"of one that cannot be read":     strings.Replace(world, "{engine: {}}", "{engine: 7}", 1) + "---" + route,
+		"of one with a wrong annotation": strings.Replace(world, "uid: chat,", `annotations: {ome.io/ingress-domain-template: "{{"}, uid: chat,`, 1) + "---" + route,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, younger+"---\n"+older, "ingressDomain: example.com\ndomainTemplate: one.example.com\n")
+			r.Prime()
+			other := cache.ObjectName{Namespace: "models", Name: "other"}
+			r.status.EXPECT().PatchStatus(mock.Anything, other, mock.Anything).Return(nil).Once()
+			r.recorder.EXPECT().Event(mock.Anything, "Warning", "HostConflict", mock.Anything).Once()
+			require.NoError(t, r.Reconcile(t.Context(), other), "it applies nothing")
+		})
+	}
 }

@@ -93,7 +93,7 @@ func (r *run) verdict(o *render.Object, stored *unstructured.Unstructured, err e
 	case o.Exposure == nil:
 		return gateway.Verdict{Acceptance: gateway.Accepted}
 	}
-	return observe.Verdict(o.Resource, stored, r.observed.Input.Gateways[gatewayName(o.Exposure)])
+	return judge(o.Resource, stored, r.observed.Input.Gateways[gatewayName(o.Exposure)])
 }
 
 // reasonNotWritten is that of an object which the API server did not take.
@@ -121,16 +121,13 @@ func (r *run) release(ctx context.Context) {
 	in := transition.Input{
 		Now: r.Clock.Now(), Hold: r.hold, Keep: r.plan.Keep, Withheld: r.plan.Withheld, Handed: r.plan.Handed,
 	}
-	lost := render.Lost(&r.plan, r.params())
 	var old []observe.Live
 	for _, l := range r.observed.Live {
 		if !slices.ContainsFunc(r.wanted, func(w wanted) bool {
 			return w.Resource == l.Resource && w.Object.Object.GetName() == l.Object.GetName()
 		}) {
 			old = append(old, l)
-			in.Old = append(in.Old, transition.Old{
-				Slot: l.Slot, Superseded: l.Superseded(), Taken: slices.Contains(lost, l.Object.GetName()),
-			})
+			in.Old = append(in.Old, transition.Old{Slot: l.Slot, Superseded: l.Superseded(), Taken: r.observed.Taken(&l)})
 		}
 	}
 	for i := range r.wanted {

@@ -236,7 +236,7 @@ func TestTwoServicesThatWantOneHost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, gatewayAPI+"domainTemplate: one.example.com\n")
 	r.apply(gateway)
-	r.start()
+	stop := r.start()
 	r.service(ns, "old", "engine")
 	r.says("old", fmt.Sprintf(accepted, "one.example.com"))
 	time.Sleep(1100 * time.Millisecond) // ages are in whole seconds
@@ -247,6 +247,18 @@ func TestTwoServicesThatWantOneHost(t *testing.T) {
 	}, "the loser says so")
 	assert.Empty(t, r.ours("others"))
 	r.settles()
+
+	t.Log("what the older one has stays its own when nobody knows any more what it wants, not even after a restart")
+	r.patch(isvc.Resource, ns, "old", `{"metadata":{"annotations":{"ome.io/ingress-domain-template":"{{ .Labels.team }}.example.com"}}}`)
+	r.eventually(func() (string, bool) {
+		got := r.condition(ns, "old")
+		return got, strings.HasPrefix(got, "False InvalidHost")
+	}, "it has a wrong value")
+	stop()
+	r.start()
+	r.settles()
+	assert.Empty(t, r.ours("others"))
+	r.has("httproute one.example.com/ -> old-engine by public")
 
 	r.delete(isvc.Resource, ns, "old")
 	r.eventually(func() (string, bool) {

@@ -3,6 +3,7 @@ package observe
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -10,7 +11,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -62,6 +62,16 @@ func (l *Live) Superseded() time.Time {
 	return t
 }
 
+// Taken reports whether an older service has what an object was made for.
+func (o *Observation) Taken(l *Live) bool {
+	c := render.Claim(l.Object)
+	if c == nil {
+		return false
+	}
+	_, taken := o.Input.Taken[*c]
+	return taken
+}
+
 // Service returns an InferenceService as it was last seen, nil if it is gone.
 func (o *Observer) Service(name cache.ObjectName) *isvc.Object {
 	obj, found := o.InferenceServices.Get(name)
@@ -83,6 +93,26 @@ func (o *Observer) Names() []cache.ObjectName {
 	return names
 }
 
+// All observes every InferenceService. Of one that cannot be read its name and age are known, and its objects.
+func (o *Observer) All(config settings.Config) iter.Seq[Observation] {
+	return func(yield func(Observation) bool) {
+		for _, name := range o.Names() {
+			if object := o.Service(name); object != nil && !yield(o.any(object, config)) {
+				return
+			}
+		}
+	}
+}
+
+func (o *Observer) any(object *isvc.Object, config settings.Config) Observation {
+	if object.Err == nil {
+		return o.Observe(object.Service, config)
+	}
+	out := o.Observe(&isvc.Service{Namespace: object.Namespace, Name: object.Name, UID: object.UID, Created: object.CreationTimestamp.Time}, config)
+	out.Input.SettingsErr = object.Err
+	return out
+}
+
 // Observe gathers what is known of a service, under what is configured.
 func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation {
 	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
@@ -98,7 +128,7 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 			in.Knative[r] = in.Knative[r] || k.Name == backend.Name(s.Name, r) || k.Labels[backend.LabelComponent] == string(r)
 		}
 	}
-	in.Live = slots(out.Live)
+	in.Live, in.Serving = slots(out.Live)
 	in.Unserved = map[settings.Strategy]bool{}
 	for strategy, resource := range render.Routes {
 		in.Unserved[strategy] = !o.Ours[resource].Listed()
@@ -134,7 +164,7 @@ func (o *Observer) strangers(in *plan.Input) {
 	}
 }
 
-// live returns the objects of ours that a service has, sorted.
+// live returns the objects of ours that a service has, by kind.
 func (o *Observer) live(name cache.ObjectName) []Live {
 	var all []Live
 	for _, resource := range informers.Written {
@@ -147,16 +177,24 @@ func (o *Observer) live(name cache.ObjectName) []Live {
 	return all
 }
 
-// slots returns which components the objects of each slot point at.
-func slots(live []Live) map[plan.Slot][]isvc.Role {
-	out := map[plan.Slot][]isvc.Role{}
+// slots returns by slot which components its objects point at, and what they were made for, sorted.
+func slots(live []Live) (roles map[plan.Slot][]isvc.Role, claims map[plan.Slot][]plan.Claim) {
+	roles, claims = map[plan.Slot][]isvc.Role{}, map[plan.Slot][]plan.Claim{}
 	for i := range live {
-		role := isvc.Role(live[i].Object.GetLabels()[render.LabelComponent])
-		if role != "" && !slices.Contains(out[live[i].Slot], role) {
-			out[live[i].Slot] = append(out[live[i].Slot], role)
+		l := &live[i]
+		role := isvc.Role(l.Object.GetLabels()[render.LabelComponent])
+		if role != "" && !slices.Contains(roles[l.Slot], role) {
+			roles[l.Slot] = append(roles[l.Slot], role)
+		}
+		if c := render.Claim(l.Object); c != nil && l.Superseded().IsZero() {
+			claims[l.Slot] = append(claims[l.Slot], *c)
 		}
 	}
-	return out
+	for slot, all := range claims {
+		slices.SortFunc(all, func(a, b plan.Claim) int { return cmp.Compare(a.String(), b.String()) })
+		claims[slot] = slices.Compact(all)
+	}
+	return roles, claims
 }
 
 // labels returns those of a namespace, nil if they are not known.
@@ -212,32 +250,4 @@ func (o *Observer) pools(out *Observation) {
 		in.Pools[name] = found
 		out.Uses = append(out.Uses, uses.Object{Kind: uses.InferencePool, Name: pool})
 	}
-}
-
-// Verdict returns what is known of a way in that is there: whether those who read it have taken it up.
-func Verdict(resource schema.GroupVersionResource, live *unstructured.Unstructured, g gateway.Gateway) gateway.Verdict {
-	switch resource {
-	case render.HTTPRoutes:
-		return routeVerdict(live, g)
-	case render.Ingresses:
-		if addresses, _, _ := unstructured.NestedSlice(live.Object, "status", "loadBalancer", "ingress"); len(addresses) == 0 {
-			return gateway.Verdict{Reason: ReasonNoAddress, Message: "no controller has given it an address yet"}
-		}
-	}
-	return gateway.Verdict{Acceptance: gateway.Accepted} // stored is all that a VirtualService can be
-}
-
-// ReasonNoAddress is that of an Ingress that nobody has taken up.
-const ReasonNoAddress = "LoadBalancerPending"
-
-func routeVerdict(live *unstructured.Unstructured, g gateway.Gateway) gateway.Verdict {
-	var route gatewayv1.HTTPRoute
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, &route); err != nil {
-		return gateway.Verdict{Reason: gateway.ReasonParentStatusNotAvailable, Message: err.Error()}
-	}
-	var controller string
-	if g.Class != nil {
-		controller = string(g.Class.Spec.ControllerName)
-	}
-	return gateway.Judge(&route, controller)
 }

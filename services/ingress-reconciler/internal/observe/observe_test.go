@@ -7,14 +7,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/golden"
-	"fairlead.dev/services/ingress-reconciler/internal/gateway"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
-	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
 func object(t *testing.T, text string) *unstructured.Unstructured {
@@ -44,13 +40,21 @@ func TestSuperseded(t *testing.T) {
 
 func TestSlots(t *testing.T) {
 	t.Parallel()
-	live := func(slot, role string) Live {
-		return Live{Slot: plan.Slot(slot), Object: object(t, "{metadata: {labels: {fairlead.dev/component: '"+role+"'}}}")}
+	live := func(slot, role, annotations string) Live {
+		return Live{Slot: plan.Slot(slot), Object: object(t, "{metadata: {labels: {fairlead.dev/component: '"+role+"'}, annotations: {"+annotations+"}}}")}
 	}
-	assert.Equal(t, map[plan.Slot][]isvc.Role{plan.Entry: {isvc.Router, isvc.Engine}, "decoder": {isvc.Decoder}}, slots([]Live{
-		live("entry", "router"), live("entry", "engine"), live("entry", "router"), live("entry", ""), live("decoder", "decoder"), live("engine", ""),
-	}), "each once, and none of what takes no requests")
-	assert.Empty(t, slots(nil))
+	roles, claims := slots([]Live{
+		live("entry", "router", "fairlead.dev/claim: y.example.com/"), live("entry", "engine", "fairlead.dev/claim: x.example.com/a/"),
+		live("entry", "router", "fairlead.dev/claim: y.example.com/"), live("entry", "", ""), live("decoder", "decoder", "fairlead.dev/claim: what"),
+		live("decoder", "decoder", "fairlead.dev/claim: z.example.com/, fairlead.dev/superseded-at: '2026-05-04T12:00:00Z'"), live("engine", "", ""),
+	})
+	assert.Equal(t, map[plan.Slot][]isvc.Role{plan.Entry: {isvc.Router, isvc.Engine}, "decoder": {isvc.Decoder}}, roles,
+		"each once, and none of what takes no requests")
+	assert.Equal(t, map[plan.Slot][]plan.Claim{plan.Entry: {{Host: "x.example.com", Path: "/a/"}, {Host: "y.example.com", Path: "/"}}}, claims,
+		"sorted, each once, and none of what others have taken the place of")
+	roles, claims = slots(nil)
+	assert.Empty(t, roles)
+	assert.Empty(t, claims)
 }
 
 // What a cache could not read as its type is there, and says nothing.
@@ -59,42 +63,4 @@ func TestList(t *testing.T) {
 	s := &corev1.Service{}
 	assert.Equal(t, []*corev1.Service{s}, list[*corev1.Service]([]any{nil, s, &unstructured.Unstructured{}}))
 	assert.NotNil(t, list[*corev1.Service](nil))
-}
-
-func TestVerdict(t *testing.T) {
-	t.Parallel()
-	const route = "metadata: {namespace: models, generation: 2}, spec: {parentRefs: [{name: public}]}"
-	accepted := "status: {parents: [{parentRef: {name: public}, controllerName: example.com/gateway, conditions: [{type: Accepted, status: 'True', observedGeneration: 2}]}]}"
-	tests := []struct {
-		name       string
-		resource   schema.GroupVersionResource
-		give       string
-		controller string
-		want       gateway.Acceptance
-		reason     string
-	}{
-		{name: "a VirtualService is stored", resource: render.VirtualServices, give: "{}", want: gateway.Accepted},
-		{name: "an Ingress without an address", resource: render.Ingresses, give: "{status: {loadBalancer: {}}}", reason: "LoadBalancerPending"},
-		{name: "an Ingress without a status", resource: render.Ingresses, give: "{}", reason: "LoadBalancerPending"},
-		{name: "an Ingress with an address", resource: render.Ingresses, give: "{status: {loadBalancer: {ingress: [{ip: 10.0.0.1}]}}}", want: gateway.Accepted},
-		{name: "an Ingress of another form", resource: render.Ingresses, give: "{status: {loadBalancer: {ingress: x}}}", reason: "LoadBalancerPending"},
-		{name: "a route that nobody has seen", resource: render.HTTPRoutes, give: "{" + route + "}", reason: "ParentStatusNotAvailable"},
-		{name: "a route that is accepted", resource: render.HTTPRoutes, give: "{" + route + ", " + accepted + "}", want: gateway.Accepted},
-		{name: "by the controller of the class", resource: render.HTTPRoutes, give: "{" + route + ", " + accepted + "}", controller: "example.com/gateway", want: gateway.Accepted},
-		{name: "by another controller", resource: render.HTTPRoutes, give: "{" + route + ", " + accepted + "}", controller: "example.com/other", reason: "ParentStatusNotAvailable"},
-		{name: "a route of another form", resource: render.HTTPRoutes, give: "{spec: {hostnames: x}}", reason: "ParentStatusNotAvailable"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			var g gateway.Gateway
-			if tt.controller != "" {
-				g.Class = &gatewayv1.GatewayClass{Spec: gatewayv1.GatewayClassSpec{ControllerName: gatewayv1.GatewayController(tt.controller)}}
-			}
-			got := Verdict(tt.resource, object(t, tt.give), g)
-			assert.Equal(t, tt.want, got.Acceptance)
-			assert.Equal(t, tt.reason, got.Reason)
-			assert.Equal(t, tt.reason == "", got.Message == "")
-		})
-	}
 }

@@ -23,7 +23,7 @@ import (
 func (b *builder) expose(slot Slot, r isvc.Role, name string) {
 	ways := b.distinct(r, b.ways(slot, r, name))
 	for i := range ways {
-		if c := ways[i].claim(); !slices.Contains(b.plan.Claims, c) {
+		if c := ways[i].Claim(); !slices.Contains(b.plan.Claims, c) {
 			b.plan.Claims = append(b.plan.Claims, c)
 		}
 	}
@@ -35,9 +35,8 @@ func (b *builder) expose(slot Slot, r isvc.Role, name string) {
 	}
 	for _, e := range ways {
 		e.Slot, e.Role, e.Backend, e.Timeout = slot, r, to, b.timeout(r)
-		if winner, taken := b.Taken[e.claim()]; taken {
-			b.say(r, ReasonHostConflict, "%s%s is that of %s, which is older", e.Host, e.Path, winner)
-			b.plan.Lost = append(b.plan.Lost, e)
+		if winner, taken := b.Taken[e.Claim()]; taken {
+			b.say(r, ReasonHostConflict, "%s is that of %s, which is older", e.Claim(), winner)
 			continue
 		}
 		b.plan.Exposures = append(b.plan.Exposures, e)
@@ -48,15 +47,16 @@ func (b *builder) expose(slot Slot, r isvc.Role, name string) {
 func (b *builder) distinct(r isvc.Role, ways []Exposure) []Exposure {
 	others := slices.Clone(b.plan.Claims)
 	return slices.DeleteFunc(ways, func(e Exposure) bool {
-		taken := slices.Contains(others, e.claim())
+		taken := slices.Contains(others, e.Claim())
 		if taken {
-			b.say(r, ReasonHostConflict, "%s%s is that of another component of this service", e.Host, e.Path)
+			b.say(r, ReasonHostConflict, "%s is that of another component of this service", e.Claim())
 		}
 		return taken
 	})
 }
 
-func (e *Exposure) claim() Claim { return Claim{Host: e.Host, Path: e.Path, Model: e.Model} }
+// Claim returns what the service stands for with a way in.
+func (e *Exposure) Claim() Claim { return Claim{Host: e.Host, Path: e.Path, Model: e.Model} }
 
 // backend returns where requests for a component go, or why they cannot for now.
 func (b *builder) backend(slot Slot, r isvc.Role) (to Backend, reason, message string) {
@@ -173,7 +173,7 @@ func (w *ways) add(e Exposure, d domain, not invalid) {
 
 // addOne adds a way in that is not there yet.
 func (w *ways) addOne(e Exposure) {
-	if slices.ContainsFunc(w.all, func(x Exposure) bool { return x.claim() == e.claim() && x.Gateway == e.Gateway }) {
+	if slices.ContainsFunc(w.all, func(x Exposure) bool { return x.Claim() == e.Claim() && x.Gateway == e.Gateway }) {
 		return
 	}
 	var rewrites bool

@@ -76,6 +76,7 @@ type Input struct {
 	Services    []*corev1.Service          // of its namespace: those that it controls, and that have names of its components
 	Knative     map[isvc.Role]bool         // components that are Knative Services
 	Live        map[Slot][]isvc.Role       // what objects of ours point at now
+	Serving     map[Slot][]Claim           // what they have, but for those that others have taken the place of
 	Leaving     map[isvc.Role]bool         // components that the specification has just ceased to name
 	Unserved    map[settings.Strategy]bool // kinds that the API server does not have
 	Gateways    map[types.NamespacedName]gateway.Gateway
@@ -89,14 +90,13 @@ type Input struct {
 type Plan struct {
 	Strategy  settings.Strategy // never auto; empty if there is nothing to expose
 	Exposures []Exposure        // those of the entry first
-	Lost      []Exposure        // what would be, if an older service had not their claims
 	Pool      *Pool             // to be made; nil: none
 	Fallback  *Fallback         // to be made; nil: none
 	Reasons   []Reason          // why something is not exposed, or not as one might expect
 	Keep      []Slot            // slots whose objects stay as they are: what to have instead is not known now
 	Withheld  bool              // somebody wants nothing to be exposed
 	Handed    bool              // and that somebody else exposes it
-	Claims    []Claim           // what the service stands for, be it ready or not
+	Claims    []Claim           // what the service stands for, be it ready or not; an older one may have it
 }
 
 // Exposure is one way in: what one object makes.
@@ -128,12 +128,6 @@ type Backend struct {
 	Knative string // host of a Knative Service, by the gateway of Knative; empty: it is none
 }
 
-// Claim is what two services cannot both have.
-type Claim struct {
-	Host, Path string
-	Model      Model
-}
-
 // Name is that of a service.
 type Name = types.NamespacedName
 
@@ -147,6 +141,7 @@ type Reason struct {
 func Build(in *Input) Plan {
 	b := &builder{Input: in}
 	b.build()
+	b.stand()
 	return b.plan
 }
 

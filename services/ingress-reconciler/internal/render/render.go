@@ -40,7 +40,16 @@ const (
 	Manager = "ingress-reconciler"
 
 	annotationService = "fairlead.dev/inferenceservice" // the name where the label has a hash
+	annotationClaim   = "fairlead.dev/claim"            // of a way in: what stays the service's while its plan is not known
 )
+
+// Claim returns what an object of ours was made for, nil if it is no way in.
+func Claim(o *unstructured.Unstructured) *plan.Claim {
+	if c, ok := plan.ParseClaim(o.GetAnnotations()[annotationClaim]); ok {
+		return &c
+	}
+	return nil
+}
 
 // The kinds of what is made. VirtualServices are of a version that all releases of Istio serve.
 var (
@@ -95,16 +104,6 @@ func Render(p *plan.Plan, in Params) ([]Object, error) {
 	return r.objects, r.err
 }
 
-// Lost returns the names of the objects that the plan would have, if others had not their claims.
-func Lost(p *plan.Plan, in Params) []string {
-	r := &renderer{Params: in}
-	var names []string
-	for i := range p.Lost {
-		names = append(names, r.name(p.Strategy, &p.Lost[i]))
-	}
-	return names
-}
-
 type renderer struct {
 	Params
 
@@ -125,6 +124,7 @@ func (r *renderer) add(resource schema.GroupVersionResource, slot plan.Slot, typ
 	labels, annotations := r.labels(slot), u.GetAnnotations()
 	if e != nil {
 		labels[LabelComponent] = string(e.Role)
+		annotations = with(annotations, map[string]string{annotationClaim: e.Claim().String()})
 	}
 	if labels[LabelService] != r.Service.Name {
 		annotations = with(annotations, map[string]string{annotationService: r.Service.Name})
