@@ -103,8 +103,10 @@ func (p *parts) lead(ctx, lease context.Context) {
 	c := controller.New(controller.Params{
 		Options: p.Config.Work, Name: "inferenceservice", Reconciler: p.Reconciler, Log: p.Log, Metrics: p.Metrics, Clock: clock.RealClock{},
 	})
+	p.Reconciler.Clear() // a change of the configuration may have come in between the end of the last term and this one
 	p.Reconciler.Prime()
 	p.Queue.current.Store(c)
+	defer p.Reconciler.Clear()
 	defer p.Queue.current.Store(nil)
 	p.enqueueAll()
 	c.Run(ctx, lease)

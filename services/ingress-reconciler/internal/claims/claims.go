@@ -22,9 +22,16 @@ type Registry struct {
 
 // New returns a Registry without claims.
 func New() *Registry {
-	return &Registry{
-		by: map[plan.Name][]plan.Claim{}, created: map[plan.Name]time.Time{}, of: map[plan.Claim][]plan.Name{},
-	}
+	r := &Registry{}
+	r.Clear()
+	return r
+}
+
+// Clear drops all claims.
+func (r *Registry) Clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.by, r.created, r.of = map[plan.Name][]plan.Claim{}, map[plan.Name]time.Time{}, map[plan.Claim][]plan.Name{}
 }
 
 // Plan builds the plan of a service, takes its claims, and returns the services that Set would. Where an older one has a claim,

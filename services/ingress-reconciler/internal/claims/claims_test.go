@@ -74,6 +74,16 @@ func TestOfTwoOfOneSecondTheNameDecides(t *testing.T) {
 	assert.Equal(t, service("a/b"), taken[hosts("x")[0]], "the namespace before the name")
 }
 
+func TestClear(t *testing.T) {
+	t.Parallel()
+	r := New()
+	r.Set(service("a/old"), epoch, hosts("x", "y"))
+	r.Clear()
+	assert.Equal(t, New(), r)
+	taken, _ := r.Set(service("a/young"), epoch.Add(time.Hour), hosts("x"))
+	assert.Empty(t, taken)
+}
+
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	r := New()

@@ -59,6 +59,13 @@ func (l *leaving) observe(s *isvc.Service, now time.Time) (roles map[isvc.Role]b
 	return roles, next
 }
 
+// clear drops what is known of all services.
+func (l *leaving) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.services = map[cache.ObjectName]map[isvc.Role]time.Time{}
+}
+
 // forget drops what is known of a service that is gone.
 func (l *leaving) forget(name cache.ObjectName) {
 	l.mu.Lock()

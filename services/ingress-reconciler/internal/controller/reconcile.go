@@ -78,9 +78,18 @@ type Reconciler struct {
 
 // New returns a Reconciler.
 func New(p Params) *Reconciler {
-	return &Reconciler{
-		Params: p, reported: reported{last: map[cache.ObjectName]string{}}, leaving: leaving{services: map[cache.ObjectName]map[isvc.Role]time.Time{}},
-	}
+	r := &Reconciler{Params: p}
+	r.Clear()
+	return r
+}
+
+// Clear forgets what was learnt while this replica led: of services that go while another one does, nobody tells. None is to
+// be reconciled meanwhile.
+func (r *Reconciler) Clear() {
+	r.Claims.Clear()
+	r.Uses.Clear()
+	r.reported.clear(r.Meter)
+	r.leaving.clear()
 }
 
 // lookAgain is when a service is looked at again whose state nobody tells of: a kind that is not served, a stranger's object.

@@ -217,6 +217,22 @@ func TestWhatIsWrongIsToldOnce(t *testing.T) {
 	})
 }
 
+func TestWhatWasLearntIsForgotten(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, world, "enabled: false")
+	r.says(nil)
+	r.recorder.EXPECT().Event(mock.Anything, "Warning", "Disabled", mock.Anything).Once()
+	require.NoError(t, r.Reconcile(t.Context(), chat))
+	require.NotEmpty(t, r.Uses.Users(uses.Object{Kind: uses.IngressClass}))
+	m := newMockMeter(t)
+	m.EXPECT().Moved("Disabled", "").Once()
+	r.Meter = m
+	r.Clear()
+	assert.Equal(t, uses.New(), r.Uses)
+	assert.Equal(t, claims.New(), r.Claims)
+	r.Clear() // nothing is counted twice
+}
+
 func TestNothingIsConfigured(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, world, "")

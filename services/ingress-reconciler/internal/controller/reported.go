@@ -20,6 +20,16 @@ func (r *reported) set(name cache.ObjectName, reason string, m meter) {
 	r.last[name] = reason
 }
 
+// clear drops the reasons of all services.
+func (r *reported) clear(m meter) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, reason := range r.last {
+		m.Moved(reason, "")
+	}
+	r.last = map[cache.ObjectName]string{}
+}
+
 func (r *reported) forget(name cache.ObjectName, m meter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"fairlead.dev/services/ingress-reconciler/internal/config"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
@@ -108,4 +111,37 @@ func TestNamesThatAreLongOrAlike(t *testing.T) {
 	}
 	r.has(want...)
 	r.settles()
+}
+
+func TestALeadThatIsLostAndWonAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, gatewayAPI+"domainTemplate: one.example.com\n")
+	r.apply(gateway)
+	r.start(func(c *config.Config) { c.Leader.Elect, c.Leader.Namespace = true, "fairlead" })
+	r.service(ns, "old", "engine")
+	r.has("httproute one.example.com/ -> old-engine by public")
+	time.Sleep(1100 * time.Millisecond) // ages are in whole seconds
+	r.service("others", "young", "engine")
+	r.eventually(func() (string, bool) {
+		got := r.condition("others", "young")
+		return got, strings.HasPrefix(got, "False HostConflict")
+	}, "the younger one has to wait")
+
+	leases := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+	r.patch(leases, "fairlead", "fairlead-ingress-reconciler", `{"spec":{"holderIdentity":"another","leaseDurationSeconds":3600,"renewTime":"`+time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")+`"}}`)
+	told := func(message string, times int) {
+		r.eventually(func() (string, bool) {
+			n := r.logs.FilterMessage(message).Len()
+			return fmt.Sprint(n), n == times
+		}, "%q is told %d times", message, times)
+	}
+	told("Lost the lead, stands for election again", 1)
+	r.delete(isvc.Resource, ns, "old")
+	r.settles()
+	r.delete(leases, "fairlead", "fairlead-ingress-reconciler")
+	told("Took the lead", 2)
+	r.eventually(func() (string, bool) {
+		got := fmt.Sprint(r.ours("others"))
+		return got, got == "[httproute one.example.com/ -> young-engine by public]"
+	}, "the claims of who has gone meanwhile are nobody's")
 }

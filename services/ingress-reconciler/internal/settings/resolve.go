@@ -20,7 +20,7 @@ const (
 	usualDomainTemplate   = "{{ .Name }}.{{ .Namespace }}.{{ .IngressDomain }}"
 	usualURLScheme        = "http"
 	usualSharedHostPrefix = "llm"
-	usualKnativeGateway   = "knative-local-gateway.istio-system.svc.cluster.local"
+	usualKnativeGateway   = "knative-local-gateway.istio-system.svc." // and the cluster's domain
 	usualModelName        = "{{ .Name }}"
 	usualPickerPort       = 9002
 	usualFallbackSuffix   = "-external"
@@ -224,7 +224,7 @@ func (s *Settings) fill(v *Values) error {
 		s.IngressClass = nil
 	}
 	s.Timeout = time.Duration(value(v.DefaultRouteTimeoutSeconds)) * time.Second
-	s.KnativeGateway = cmp.Or(value(v.KnativeGatewayService), usualKnativeGateway)
+	s.KnativeGateway = cmp.Or(value(v.KnativeGatewayService), usualKnativeGateway+s.ClusterDomain)
 	s.BufferBodies, s.ModelHeader = value(v.BufferBodies), value(v.ModelHeader)
 	s.TLS.Issuer, s.Pool = value(v.TLSIssuer), v.InferencePool.completed()
 	s.Fallback = v.FallbackService.completed()

@@ -41,7 +41,7 @@ func resolve(t *testing.T, ours, omes string, annotations map[string]string) (Se
 	d, warnings, err := Parse([]byte(ours))
 	require.NoError(t, err)
 	require.Empty(t, warnings)
-	c := Config{Document: d}
+	c := Config{Document: d, ClusterDomain: "cluster.local"}
 	if omes != "" {
 		c.Inherited, err = ParseInherited([]byte(omes), "cluster.local")
 		require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestResolveOnTopOfWhatOMEShips(t *testing.T) {
 		Enabled: true, Strategy: Auto, GatewayAPI: true, Domain: "example.com", URLScheme: "http", Subdomain: true, SharedHostPrefix: "llm",
 		Gateways:     []Parent{{GatewayRef: GatewayRef{Namespace: "gateways", Name: "public"}, Domain: "example.com"}},
 		IstioGateway: "knative-serving/knative-ingress-gateway",
-		IngressClass: &class, KnativeGateway: "knative-local-gateway.istio-system.svc.cluster.local",
+		IngressClass: &class, KnativeGateway: "knative-local-gateway.istio-system.svc.cluster.local", ClusterDomain: "cluster.local",
 	}, got)
 }
 
@@ -443,7 +443,7 @@ func FuzzResolve(f *testing.F) {
 		if err != nil {
 			return
 		}
-		c := Config{Document: d}
+		c := Config{Document: d, ClusterDomain: "cluster.local"}
 		c.Inherited, _ = ParseInherited([]byte(omes), "cluster.local")
 		s, err := c.Resolve(&isvc.Service{Namespace: "models", Name: "chat", Annotations: map[string]string{
 			annotationDomainTemplate: template, annotationAdditionalGateways: gateways,

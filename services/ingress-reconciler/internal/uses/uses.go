@@ -30,7 +30,16 @@ type Index struct {
 
 // New returns an Index of nothing.
 func New() *Index {
-	return &Index{by: map[cache.ObjectName][]Object{}, users: map[Object]map[cache.ObjectName]struct{}{}}
+	x := &Index{}
+	x.Clear()
+	return x
+}
+
+// Clear drops what all services use.
+func (x *Index) Clear() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.by, x.users = map[cache.ObjectName][]Object{}, map[Object]map[cache.ObjectName]struct{}{}
 }
 
 // Set replaces what a service uses, nil for nothing.

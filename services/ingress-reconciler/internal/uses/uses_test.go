@@ -44,6 +44,14 @@ func TestUsers(t *testing.T) {
 	assert.Equal(t, New(), x, "nothing is left of those that are gone")
 }
 
+func TestClear(t *testing.T) {
+	t.Parallel()
+	x := New()
+	x.Set(name("a"), []Object{public, class})
+	x.Clear()
+	assert.Equal(t, New(), x)
+}
+
 func TestTheCallersListIsItsOwn(t *testing.T) {
 	t.Parallel()
 	x := New()
