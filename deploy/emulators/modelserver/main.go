@@ -5,41 +5,24 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/pflag"
 
+	"fairlead.dev/deploy/emulators/internal/cli"
 	"fairlead.dev/deploy/emulators/modelserver/internal/app"
 	"fairlead.dev/deploy/emulators/modelserver/internal/config"
 	"fairlead.dev/pkg/logging"
-	"fairlead.dev/pkg/version"
 )
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "modelserver:", err)
-		os.Exit(1)
-	}
-}
+func main() { cli.Main("modelserver", run) }
 
-func run(args []string) error {
+func run(ctx context.Context, args []string) error {
 	cfg := config.Default()
 	fs := pflag.NewFlagSet("modelserver", pflag.ContinueOnError)
 	cfg.AddFlags(fs)
-	showVersion := fs.Bool("version", false, "Print the version and exit.")
-	switch err := fs.Parse(args); {
-	case errors.Is(err, pflag.ErrHelp):
-		return nil
-	case err != nil:
-		return fmt.Errorf("parse flags: %w", err)
-	case fs.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	case *showVersion:
-		fmt.Println(version.String())
-		return nil
+	if done, err := cli.Parse(fs, args, os.Stdout); done {
+		return err
 	}
 	if err := errors.Join(cfg.Complete(), cfg.Validate()); err != nil {
 		return err
@@ -48,8 +31,5 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	return app.Run(ctx, cfg, log)
 }

@@ -7,26 +7,19 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/pflag"
 
 	"fairlead.dev/deploy/emulators/chatload"
-	"fairlead.dev/pkg/version"
+	"fairlead.dev/deploy/emulators/internal/cli"
 )
 
 var errFailures = errors.New("some requests failed")
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "chatload:", err)
-		os.Exit(1)
-	}
-}
+func main() { cli.Main("chatload", run) }
 
-func run(args []string) error {
+func run(ctx context.Context, args []string) error {
 	o := chatload.Options{
 		BaseURL: "http://127.0.0.1:8000", Model: "meta-llama/Llama-3.1-8B-Instruct", Requests: 100, MaxTokens: 100, IgnoreEOS: true, KeepAlive: true,
 		Prompts: chatload.Prompts{Groups: 8, SharedTokens: 512, OwnTokens: 64, Seed: 1},
@@ -36,17 +29,8 @@ func run(args []string) error {
 	addFlags(fs, &o)
 	fs.StringArrayVarP(&headers, "header", "H", nil, "Header to send, as NAME: VALUE; may be given several times.")
 	verbose := fs.BoolP("verbose", "v", false, "Print each request when it ends.")
-	showVersion := fs.Bool("version", false, "Print the version and exit.")
-	switch err := fs.Parse(args); {
-	case errors.Is(err, pflag.ErrHelp):
-		return nil
-	case err != nil:
-		return fmt.Errorf("parse flags: %w", err)
-	case fs.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	case *showVersion:
-		fmt.Println(version.String())
-		return nil
+	if done, err := cli.Parse(fs, args, os.Stdout); done {
+		return err
 	}
 	if !fs.Changed("concurrency") && !fs.Changed("rate") {
 		o.Concurrency = 10
@@ -59,7 +43,7 @@ func run(args []string) error {
 	if *verbose {
 		o.OnResult = printResult
 	}
-	return load(o)
+	return load(ctx, o)
 }
 
 func addFlags(fs *pflag.FlagSet, o *chatload.Options) {
@@ -94,9 +78,7 @@ func parseHeaders(lines []string) (http.Header, error) {
 }
 
 // load runs until a limit or a signal, and prints the table in any case.
-func load(o chatload.Options) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
+func load(ctx context.Context, o chatload.Options) error {
 	report, err := chatload.Run(ctx, o)
 	if err != nil {
 		return err

@@ -33,6 +33,6 @@ func TestParseHeaders(t *testing.T) {
 func TestWrongArguments(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--no-such-flag"}, {"extra"}, {"--header", "x"}, {"--concurrency=1", "--rate=1"}, {"--url=x"}} {
-		require.Error(t, run(args), "%v", args)
+		require.Error(t, run(t.Context(), args), "%v", args)
 	}
 }

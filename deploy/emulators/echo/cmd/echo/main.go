@@ -8,41 +8,22 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"fairlead.dev/deploy/emulators/echo"
-	"fairlead.dev/pkg/version"
+	"fairlead.dev/deploy/emulators/internal/cli"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := run(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "echo:", err)
-		os.Exit(1)
-	}
-}
+func main() { cli.Main("echo", run) }
 
 func run(ctx context.Context, args []string) error {
 	fs := pflag.NewFlagSet("echo", pflag.ContinueOnError)
 	port := fs.Int("port", 8000, "Port to listen on; HTTP/1.1, and HTTP/2 without TLS.")
 	name := fs.String("name", hostName(), "Who it says it is.")
-	showVersion := fs.Bool("version", false, "Print the version and exit.")
-	switch err := fs.Parse(args); {
-	case errors.Is(err, pflag.ErrHelp):
-		return nil
-	case err != nil:
-		return fmt.Errorf("parse flags: %w", err)
-	case fs.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	case *showVersion:
-		fmt.Println(version.String())
-		return nil
+	if done, err := cli.Parse(fs, args, os.Stdout); done {
+		return err
 	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", fmt.Sprintf(":%d", *port))

@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
+	"fairlead.dev/deploy/emulators/internal/cli"
 	"fairlead.dev/deploy/emulators/ome"
 	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/kube"
@@ -20,12 +19,7 @@ import (
 	"fairlead.dev/pkg/version"
 )
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "ome:", err)
-		os.Exit(1)
-	}
-}
+func main() { cli.Main("ome", run) }
 
 // settings is everything that can be set.
 type settings struct {
@@ -53,22 +47,14 @@ func (s *settings) validate() error {
 	return errors.Join(s.ome.Validate(), s.kube.Validate(), s.http.Validate(), s.logging.Validate())
 }
 
-func run(args []string) error {
+func run(ctx context.Context, args []string) error {
 	s := defaults()
 	fs := pflag.NewFlagSet("ome", pflag.ContinueOnError)
 	s.addFlags(fs)
-	showVersion := fs.Bool("version", false, "Print the version and exit.")
-	switch err := fs.Parse(args); {
-	case errors.Is(err, pflag.ErrHelp):
-		return nil
-	case err != nil:
-		return fmt.Errorf("parse flags: %w", err)
-	case fs.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	case *showVersion:
-		fmt.Println(version.String())
-		return nil
-	case s.printManifests:
+	if done, err := cli.Parse(fs, args, os.Stdout); done {
+		return err
+	}
+	if s.printManifests {
 		fmt.Printf("%s---\n%s", ome.CRD(), ome.Config())
 		return nil
 	}
@@ -80,9 +66,6 @@ func run(args []string) error {
 		return err
 	}
 	logging.BridgeKlog(log)
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	return serve(ctx, s, log)
 }
 

@@ -30,7 +30,7 @@ func TestWrongArguments(t *testing.T) {
 		{"--no-such-flag"}, {"extra"}, {"--release=1.1"}, {"--runtime-components=engine"}, {"--release=1.3", "--runtime-components=predictor"},
 		{"--config-namespace="}, {"--config-ttl=-1s"}, {"--pod-args=--port=1"}, {"--health-probe-bind-address=x"}, {"--kubeconfig=/no/such/file"},
 	} {
-		require.Error(t, run(args), "%v", args)
+		require.Error(t, run(t.Context(), args), "%v", args)
 	}
 }
 
