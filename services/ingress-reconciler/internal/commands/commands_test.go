@@ -42,14 +42,14 @@ func TestPlanFromFiles(t *testing.T) {
 		"models/chat: HTTPRoute "+name+" is to be created\n", log)
 	assert.Contains(t, out, "request: 1m30s\n", "YAML of the route")
 
-	t.Run("a difference is shown, and what is to go", func(t *testing.T) {
+	t.Run("a difference is shown, and what is wanted no more", func(t *testing.T) {
 		t.Parallel()
 		live := strings.Replace(out, "request: 1m30s", "request: 5s", 1)
 		old := strings.ReplaceAll(out, name, "chat-fairlead-00000000")
 		_, log, err := run(t, live+old, "plan", "--config", config, "-f", "testdata/world", "-f", "-")
 		require.ErrorIs(t, err, ErrDiffers)
 		assert.Contains(t, log, "-      request: 5s\n+      request: 1m30s\n")
-		assert.Contains(t, log, "models/chat: HTTPRoute chat-fairlead-00000000 is to go\n")
+		assert.Contains(t, log, "models/chat: HTTPRoute chat-fairlead-00000000 is wanted no more\n")
 	})
 }
 

@@ -192,7 +192,7 @@ func (p *planner) plan(name cache.ObjectName) error {
 		}) {
 			stays := slices.Contains(built.Keep, l.Slot) && !o.Taken(&l)
 			p.differs = p.differs || !stays
-			fmt.Fprintf(p.log, "%s: %s %s %s\n", name, l.Object.GetKind(), l.Object.GetName(), map[bool]string{true: "stays as it is", false: "is to go"}[stays])
+			fmt.Fprintf(p.log, "%s: %s %s %s\n", name, l.Object.GetKind(), l.Object.GetName(), map[bool]string{true: "stays as it is", false: "is wanted no more"}[stays])
 		}
 	}
 	return nil

@@ -3,7 +3,7 @@
 //	a ConfigMap                   what is in force
 //	can be read                   what it says
 //	cannot                        what it said before; a log line, an Event and a gauge say so, once for each text
-//	is gone                       what it said before: it may be on its way back
+//	is gone                       what it said before: it may be on its way back; a log line and the gauge say so
 //	was never there: OME's        nothing is inherited, and there is no OME
 //	was never there, or was
 //	never good: ours              nothing: services stay as they are
@@ -38,6 +38,7 @@ const (
 const (
 	ReasonLoaded  = "ConfigurationLoaded"
 	ReasonInvalid = "InvalidConfiguration"
+	ReasonUnknown = "UnknownConfiguration"
 )
 
 // reporter makes Events of the ConfigMaps.
@@ -88,10 +89,10 @@ func New(p Params) *Store {
 	if p.Ours.Name == "" {
 		s.document = &settings.Document{}
 	} else {
-		s.watch(p.Ours, s.loadOurs)
+		s.watch(p.Ours, &s.ours, s.loadOurs)
 	}
 	if p.OME.Name != "" {
-		s.watch(p.OME, s.loadOME)
+		s.watch(p.OME, &s.omes, s.loadOME)
 	}
 	return s
 }
@@ -100,7 +101,7 @@ func New(p Params) *Store {
 func (s *Store) OnChange(f func()) { s.onChange = f }
 
 // watch watches one ConfigMap.
-func (s *Store) watch(name cache.ObjectName, load func(*corev1.ConfigMap)) {
+func (s *Store) watch(name cache.ObjectName, from *source, load func(*corev1.ConfigMap)) {
 	informer := coreinformers.NewFilteredConfigMapInformer(s.p.Client, name.Namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String()
 	})
@@ -109,7 +110,9 @@ func (s *Store) watch(name cache.ObjectName, load func(*corev1.ConfigMap)) {
 			load(cm)
 		}
 	}
-	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(_, obj any) { changed(obj) }})
+	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: changed, UpdateFunc: func(_, obj any) { changed(obj) }, DeleteFunc: func(any) { s.lose(name, from) },
+	})
 	if err != nil {
 		panic(fmt.Sprintf("informer of ConfigMap %s: %v", name, err)) // not reached: it has not ended
 	}
@@ -189,6 +192,25 @@ func (s *Store) load(cm *corev1.ConfigMap, key string, from *source, parse func(
 	problem := from.problem
 	s.mu.Unlock()
 	s.tell(cm, problem, warnings)
+	s.changed()
+}
+
+// lose takes that a ConfigMap is gone.
+func (s *Store) lose(name cache.ObjectName, from *source) {
+	s.mu.Lock()
+	from.seen, from.problem = false, ""
+	if from == &s.ours && s.document != nil || from == &s.omes && s.inherited != nil {
+		from.problem = fmt.Sprintf("ConfigMap %s is gone", name)
+	}
+	problem := from.problem
+	s.mu.Unlock()
+	s.p.Observer.Configured(name.String(), problem)
+	s.p.Log.Warn("A ConfigMap is gone, what was in force stays so", zap.Stringer("configMap", name))
+	s.changed()
+}
+
+// changed tells who waits for changes.
+func (s *Store) changed() {
 	if s.onChange != nil {
 		s.onChange()
 	}
@@ -213,6 +235,7 @@ func (s *Store) tell(cm *corev1.ConfigMap, problem string, warnings []string) {
 	s.p.Observer.Configured(cm.Namespace+"/"+cm.Name, problem)
 	for _, w := range warnings {
 		log.Warn("Passed over a part of the configuration", zap.String("warning", w))
+		s.p.Reporter.Event(about, corev1.EventTypeWarning, ReasonUnknown, "passed over a part of the configuration: "+w)
 	}
 	if problem != "" {
 		log.Warn("Refused a configuration, what was in force stays so", zap.String("problem", problem))

@@ -224,6 +224,11 @@ func TestWhatNobodyKnowsIsAWarning(t *testing.T) {
 	require.Len(t, warnings, 1)
 	assert.Equal(t, `unknown field "ingresClass"`, warnings[0].ContextMap()["warning"])
 	assert.Equal(t, "fairlead/ingress", warnings[0].ContextMap()["configMap"])
+	events, _ := w.told()
+	assert.Equal(t, []string{
+		`ConfigMap fairlead/ingress Warning UnknownConfiguration passed over a part of the configuration: unknown field "ingresClass"`,
+		"ConfigMap fairlead/ingress Normal ConfigurationLoaded the configuration is in force",
+	}, events)
 }
 
 func TestAConfigMapThatIsGone(t *testing.T) {
@@ -233,15 +238,33 @@ func TestAConfigMapThatIsGone(t *testing.T) {
 		require.NoError(t, w.CoreV1().ConfigMaps(name.Namespace).Delete(t.Context(), name.Name, metav1.DeleteOptions{}))
 	}
 	w.eventually(t, func() bool {
-		return len(w.store.informers[0].GetStore().List())+len(w.store.informers[1].GetStore().List()) == 0
+		_, changes := w.told()
+		return changes == 4
 	})
 	assert.Equal(t, "example.com", w.domain(t), "it may be on its way back")
 	c, problem := w.store.Current()
 	assert.True(t, c.Inherited.DisableIngressCreation)
-	assert.Empty(t, problem)
+	assert.Equal(t, "ConfigMap fairlead/ingress is gone", problem)
+	assert.Equal(t, "ConfigMap ome/inferenceservice-config is gone", w.gauges["ome/inferenceservice-config"])
+	assert.Equal(t, 2, w.logs.FilterMessage("A ConfigMap is gone, what was in force stays so").Len())
 
-	w.edit(t, ours, map[string]string{"config": "ingressDomain: example.org"})
-	assert.Equal(t, "example.org", w.domain(t))
+	w.edit(t, omes, map[string]string{"ingress": `{"disableIngressCreation": true}`})
+	w.edit(t, ours, map[string]string{"config": "ingressDomain: example.com"})
+	assert.Equal(t, "example.com", w.domain(t))
+	_, problem = w.store.Current()
+	assert.Empty(t, problem, "with what they said before")
+}
+
+func TestABadConfigMapThatIsGone(t *testing.T) {
+	t.Parallel()
+	w := start(t, both(), configMap(ours, map[string]string{"config": ""}), configMap(omes, map[string]string{"ingress": "{"}))
+	c, _ := w.store.Current()
+	assert.Nil(t, c.Document, "who makes routes is not known")
+	require.NoError(t, w.CoreV1().ConfigMaps(omes.Namespace).Delete(t.Context(), omes.Name, metav1.DeleteOptions{}))
+	w.eventually(t, func() bool {
+		c, problem := w.store.Current()
+		return c.Document != nil && problem == ""
+	})
 }
 
 func TestAConfigMapThatWasNeverThere(t *testing.T) {
