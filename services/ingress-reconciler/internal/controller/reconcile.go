@@ -196,9 +196,17 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 	}
 	r.Meter.Write(isvc.Resource.Resource, "updated")
 	if next.Status == metav1.ConditionFalse && (before == nil || before.Reason != next.Reason) {
-		r.Recorder.Event(reference(object), corev1.EventTypeWarning, next.Reason, next.Message)
+		r.Recorder.Event(reference(object), eventType(next.Reason), next.Reason, next.Message)
 	}
 	return nil
+}
+
+// eventType returns the type of the Event for what keeps a service from being exposed. Every new one waits for its components.
+func eventType(reason string) string {
+	if reason == plan.ReasonServiceNotFound || reason == plan.ReasonComponentNotReady {
+		return corev1.EventTypeNormal
+	}
+	return corev1.EventTypeWarning
 }
 
 func reference(o *isvc.Object) *corev1.ObjectReference {

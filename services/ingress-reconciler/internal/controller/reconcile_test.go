@@ -233,6 +233,15 @@ func TestWhatWasLearntIsForgotten(t *testing.T) {
 	r.Clear() // nothing is counted twice
 }
 
+func TestANewServiceIsNoWarning(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, strings.Replace(world, `conditions: [{type: EngineReady, status: "True"}]`, "conditions: []", 1), "ingressDomain: example.com")
+	said := r.says(nil)
+	r.recorder.EXPECT().Event(mock.Anything, "Normal", "ComponentNotReady", mock.Anything).Once()
+	require.NoError(t, r.Reconcile(t.Context(), chat))
+	assert.Equal(t, "False ComponentNotReady", *said)
+}
+
 func TestNothingIsConfigured(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, world, "")
