@@ -130,6 +130,6 @@ func assertDefaults(t *testing.T, w *world) {
 	w.client.CloseIdleConnections()
 
 	w.await(t, "no-pods-traefik.test", "/", "404")
-	w.await(t, "strip.test", "/p/qx", "/x") // /p/q is a prefix of it, letter by letter
+	w.await(t, "strip.test", "/p/qx", "/x")      // /p/q is a prefix of it, letter by letter
 	w.await(t, "no-pods-nginx.test", "/", "503") // the other class goes on as it did, when its provider has begun
 }
