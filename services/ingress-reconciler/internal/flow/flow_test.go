@@ -208,6 +208,14 @@ func TestWhoWantsNothingExposed(t *testing.T) {
 		r.patch(isvc.Resource, ns, "chat", tt.off)
 		r.has(route)
 	}
+	t.Log("a domain of the cluster's own")
+	r.configure(gatewayAPI + "overrides: [{names: [chat], ingressDomain: svc.cluster.local}]\n")
+	r.says("chat", "False ClusterLocal: ClusterLocal: host chat.models.svc.cluster.local is the cluster's own")
+	r.has()
+	r.settles()
+	r.configure(gatewayAPI)
+	r.has(route)
+
 	t.Log("a wrong value leaves what is there, and is the service's own affair")
 	r.service(ns, "other", "engine")
 	r.configure(gatewayAPI + "overrides: [{names: [chat], domainTemplate: '{{ .Labels.team }}.example.com'}]\n")
