@@ -70,7 +70,8 @@ func ParseGateway(text string) (GatewayRef, error) {
 type Inherited struct {
 	Values
 
-	DisableIngressCreation bool `json:"disableIngressCreation"` // OME makes no routes by itself
+	DisableIngressCreation   bool                         `json:"disableIngressCreation"` // OME makes no routes by itself
+	NamespaceIngressGateways map[string]NamespaceGateways `json:"namespaceIngressGateways,omitempty"`
 }
 
 // ParseInherited reads the key ingress of OME's ConfigMap as OME does: JSON, its keys in any case. What only OME uses may be
@@ -82,8 +83,14 @@ func ParseInherited(text []byte, clusterDomain string) (*Inherited, error) {
 	}
 	in.Strategy = "" // it knows none
 	in.normalize()
-	if d := in.IngressDomain; d != nil && within(*d, "svc."+clusterDomain) {
+	local := func(domain string) bool { return within(domain, "svc."+clusterDomain) }
+	if d := in.IngressDomain; d != nil && local(*d) {
 		in.IngressDomain = nil
+	}
+	for _, g := range in.NamespaceIngressGateways {
+		if g.Primary != nil && local(g.Primary.IngressDomain) {
+			g.Primary.IngressDomain = ""
+		}
 	}
 	return in, nil
 }

@@ -100,7 +100,6 @@ type Parent struct {
 	GatewayRef
 
 	Domain string
-	Class  string // what it is called in addresses
 }
 
 // ClusterLocal reports whether a host is one that only the cluster's own DNS knows.
@@ -125,7 +124,7 @@ func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
 		gatewayAPI = &named
 	}
 	if c.Inherited != nil {
-		v = said.over(c.Inherited.Values)
+		v = said.over(c.Inherited.Values.in(s.Namespace, c.Inherited.NamespaceIngressGateways))
 	}
 	if gatewayAPI == nil {
 		gatewayAPI = v.EnableGatewayAPI
@@ -137,10 +136,7 @@ func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
 // said merges what is said of a service, but for what OME's configuration says.
 func (c *Config) said(s *isvc.Service) (v Values, enabled bool, err error) {
 	d := c.Document
-	v, enabled = d.Values, d.Enabled == nil || *d.Enabled
-	if g, ok := d.NamespaceIngressGateways[s.Namespace]; ok {
-		v = g.values().over(v)
-	}
+	v, enabled = d.Values.in(s.Namespace, d.NamespaceIngressGateways), d.Enabled == nil || *d.Enabled
 	own, err := annotated(s.Annotations)
 	if err != nil {
 		return v, enabled, err
@@ -155,6 +151,14 @@ func (c *Config) said(s *isvc.Service) (v Values, enabled bool, err error) {
 		}
 	}
 	return v, enabled, nil
+}
+
+// in returns what holds in a namespace, which may have gateways of its own.
+func (v Values) in(namespace string, gateways map[string]NamespaceGateways) Values {
+	if g, ok := gateways[namespace]; ok {
+		return g.values().over(v)
+	}
+	return v
 }
 
 // values is what the gateways of a namespace say.
@@ -295,7 +299,7 @@ func (s *Settings) attach(v *Values) error {
 		if err != nil {
 			return fmt.Errorf("omeIngressGateway: %w", err)
 		}
-		s.Gateways = append(s.Gateways, Parent{GatewayRef: ref, Domain: cmp.Or(g.IngressDomain, s.Domain), Class: g.Class})
+		s.Gateways = append(s.Gateways, Parent{GatewayRef: ref, Domain: cmp.Or(g.IngressDomain, s.Domain)})
 	}
 	return nil
 }

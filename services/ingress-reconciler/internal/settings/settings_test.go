@@ -115,8 +115,24 @@ namespaceIngressGateways:
 `, want: func(t *testing.T, s Settings) {
 			assert.Equal(t, []Parent{
 				{GatewayRef: GatewayRef{"own", "gateway", "https"}, Domain: "models.example.com"},
-				{GatewayRef: GatewayRef{"own", "inner", ""}, Domain: "models.example.com", Class: "inner"},
+				{GatewayRef: GatewayRef{"own", "inner", ""}, Domain: "models.example.com"},
 			}, s.Gateways)
+		}},
+		{name: "gateways of a namespace by OME", ours: "ingressDomain: example.com\nenableGatewayAPI: true", omes: `{"omeIngressGateway": "a/b", "namespaceIngressGateways": {
+			"models": {"primary": {"omeIngressGateway": "own/gateway", "ingressDomain": "svc.cluster.local"}, "additional": [{"omeIngressGateway": "own/inner"}]},
+			"others": {"primary": {"omeIngressGateway": "wrong"}}}}`, want: func(t *testing.T, s Settings) {
+			assert.Equal(t, []Parent{
+				{GatewayRef: GatewayRef{"own", "gateway", ""}, Domain: "example.com"}, {GatewayRef: GatewayRef{"own", "inner", ""}, Domain: "example.com"},
+			}, s.Gateways, "what is wrong of others is theirs")
+		}},
+		{name: "gateways of a namespace by OME, and ours", ours: "ingressDomain: example.com\nomeIngressGateway: a/b", omes: `{"namespaceIngressGateways": {
+			"models": {"primary": {"omeIngressGateway": "own/gateway", "ingressDomain": "models.example.com"}}}}`, want: func(t *testing.T, s Settings) {
+			assert.Equal(t, []Parent{{GatewayRef: GatewayRef{"a", "b", ""}, Domain: "example.com"}}, s.Gateways)
+		}},
+		{name: "a domain of a namespace by OME", omes: `{"ingressDomain": "example.com", "namespaceIngressGateways": {
+			"models": {"primary": {"omeIngressGateway": "own/gateway", "ingressDomain": "models.example.com"}}}}`, want: func(t *testing.T, s Settings) {
+			assert.Equal(t, "models.example.com", s.Domain)
+			assert.False(t, s.GatewayAPI)
 		}},
 		{name: "annotations", ours: "ingressDomain: example.com\npathTemplate: /{{ .Name }}/\nadditionalIngressDomains: [a.example.com]", annotations: map[string]string{
 			"ome.io/ingress-domain": "own.example.com", "ome.io/ingress-domain-template": "{{ .Name }}.{{ .IngressDomain }}", "ome.io/ingress-url-scheme": "https",

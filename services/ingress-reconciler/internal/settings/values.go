@@ -2,6 +2,7 @@
 // what is said of one service.
 //
 //	OME's ConfigMap, key ingress      read only, JSON; what is wrong there is OME's to say
+//	its gateways for a namespace
 //	our configuration                 YAML or JSON
 //	its gateways for a namespace
 //	annotations of the service        changing one restarts its pods
@@ -108,7 +109,7 @@ type FallbackService struct {
 type Gateway struct {
 	OMEIngressGateway string `json:"omeIngressGateway"`
 	IngressDomain     string `json:"ingressDomain,omitempty"` // empty: that of the first
-	Class             string `json:"class,omitempty"`
+	Class             string `json:"class,omitempty"`         // what OME calls it in the status; nothing of ours has it
 }
 
 // NamespaceGateways are those of the services of one namespace.
