@@ -68,7 +68,7 @@ func (a *Applier) Apply(
 	ctx context.Context, resource schema.GroupVersionResource, wanted, live *unstructured.Unstructured,
 ) (*unstructured.Unstructured, Result, error) {
 	if err := Owned(wanted, live); err != nil {
-		return live, Unchanged, fmt.Errorf("apply %s: %w", describe(wanted), err)
+		return live, Unchanged, failed("apply", wanted, err)
 	}
 	if !Differs(wanted, live) {
 		return live, Unchanged, nil
@@ -79,13 +79,14 @@ func (a *Applier) Apply(
 		return a.update(ctx, client, next, live)
 	}
 	stored, err := client.Create(ctx, next, metav1.CreateOptions{FieldManager: a.manager})
-	if !apierrors.IsAlreadyExists(err) {
-		result, err := done(Created, "create", wanted, err)
-		return stored, result, err
+	switch {
+	case err == nil:
+		return stored, Created, nil
+	case !apierrors.IsAlreadyExists(err):
+		return nil, Unchanged, failed("create", wanted, err)
 	}
 	if live, err = client.Get(ctx, wanted.GetName(), metav1.GetOptions{}); err != nil {
-		result, err := done(Unchanged, "get", wanted, err)
-		return nil, result, err
+		return nil, Unchanged, failed("get", wanted, err)
 	}
 	return a.Apply(ctx, resource, wanted, live)
 }
@@ -93,13 +94,14 @@ func (a *Applier) Apply(
 // update applies what is wanted, with its hash, to an object that is there and owned.
 func (a *Applier) update(ctx context.Context, client dynamic.ResourceInterface, next, live *unstructured.Unstructured) (*unstructured.Unstructured, Result, error) {
 	if err := a.adopt(ctx, client, live); err != nil {
-		result, err := done(Updated, "take over fields of", next, err)
-		return live, result, err
+		return live, Unchanged, failed("take over fields of", next, err)
 	}
 	next.SetUID(live.GetUID()) // of one that was made anew meanwhile: a conflict
 	stored, err := client.Apply(ctx, next.GetName(), next, metav1.ApplyOptions{FieldManager: a.manager, Force: true})
-	result, err := done(Updated, "apply", next, err)
-	return stored, result, err
+	if err != nil {
+		return live, Unchanged, failed("apply", next, err)
+	}
+	return stored, Updated, nil
 }
 
 // adopt makes fields that were created by this manager fields that it has applied: else those that are wanted no more would
@@ -128,14 +130,13 @@ func (a *Applier) Annotate(ctx context.Context, resource schema.GroupVersionReso
 	}
 	_, err = a.client.Resource(resource).Namespace(live.GetNamespace()).
 		Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: a.manager})
-	_, err = done(Updated, "annotate", live, err)
-	return err
+	return failed("annotate", live, err)
 }
 
 // Delete removes an object that owner controls. It is no error if it is gone, or another one has its name.
 func (a *Applier) Delete(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, owner types.UID) error {
 	if controller := metav1.GetControllerOf(live); controller == nil || controller.UID != owner {
-		return fmt.Errorf("delete %s: %w", describe(live), ErrForeign)
+		return failed("delete", live, ErrForeign)
 	}
 	uid := live.GetUID()
 	err := a.client.Resource(resource).Namespace(live.GetNamespace()).Delete(ctx, live.GetName(), metav1.DeleteOptions{
@@ -144,21 +145,15 @@ func (a *Applier) Delete(ctx context.Context, resource schema.GroupVersionResour
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("delete %s: %w", describe(live), err)
-	}
-	return nil
+	return failed("delete", live, err)
 }
 
-func done(r Result, verb string, object *unstructured.Unstructured, err error) (Result, error) {
-	if err != nil {
-		return Unchanged, fmt.Errorf("%s %s: %w", verb, describe(object), err)
+// failed says of which object an error is; nil of none.
+func failed(verb string, object *unstructured.Unstructured, err error) error {
+	if err == nil {
+		return nil
 	}
-	return r, nil
-}
-
-func describe(object *unstructured.Unstructured) string {
-	return fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName())
+	return fmt.Errorf("%s %s %s/%s: %w", verb, object.GetKind(), object.GetNamespace(), object.GetName(), err)
 }
 
 // Owned returns ErrForeign if the live object is not controlled by who controls the wanted one.

@@ -3,7 +3,6 @@ package ingress_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -124,7 +123,7 @@ func (l *led) kill(t *testing.T) {
 		assert.NotEqual(t, watch.Deleted, o.event, "%s %s", o.kind, o.name)
 		switch {
 		case o.kind == "InferenceService" && o.name == other.Name:
-			assert.Equal(t, "True", o.exposed, "of %s", o.name)
+			assert.Equal(t, metav1.ConditionTrue, o.exposed, "of %s", o.name)
 		case o.kind != "InferenceService":
 			assert.EqualValues(t, 1, o.generation, "%s %s", o.kind, o.name)
 		}
@@ -199,7 +198,7 @@ type change struct {
 	event      watch.EventType
 	kind, name string
 	generation int64
-	exposed    string // of an InferenceService
+	exposed    metav1.ConditionStatus // of an InferenceService
 }
 
 // watchChanges watches the services and what is made for them, until the returned function is called.
@@ -222,7 +221,7 @@ func (l *led) watchChanges(t *testing.T) func() []change {
 					continue // the end of the watch
 				}
 				mu.Lock()
-				seen = append(seen, change{event: e.Type, kind: u.GetKind(), name: u.GetName(), generation: u.GetGeneration(), exposed: exposedStatus(u)})
+				seen = append(seen, change{event: e.Type, kind: u.GetKind(), name: u.GetName(), generation: u.GetGeneration(), exposed: exposedOf(u).Status})
 				mu.Unlock()
 			}
 		})
@@ -232,17 +231,6 @@ func (l *led) watchChanges(t *testing.T) func() []change {
 		watching.Wait()
 		return seen
 	}
-}
-
-// exposedStatus is that of the condition of ours.
-func exposedStatus(u *unstructured.Unstructured) string {
-	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") // there may be none
-	for _, c := range conditions {
-		if c, ok := c.(map[string]any); ok && c["type"] == exposedCondition {
-			return fmt.Sprint(c["status"])
-		}
-	}
-	return ""
 }
 
 // assertOneLeader checks, over all that was written, that each write was that of the replica that had the Lease.

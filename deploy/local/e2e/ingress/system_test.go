@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -223,22 +224,28 @@ func (s *system) exposed(ctx context.Context, name types.NamespacedName) (metav1
 	if err != nil {
 		return metav1.Condition{}, err
 	}
-	raw, err := u.MarshalJSON()
-	if err != nil {
-		return metav1.Condition{}, err
+	if c := exposedOf(u); c.Type != "" {
+		return c, nil
 	}
+	return metav1.Condition{}, fmt.Errorf("%s has no condition %s", name, exposedCondition)
+}
+
+// exposedOf returns the condition of ours, the zero Condition if there is none.
+func exposedOf(u *unstructured.Unstructured) metav1.Condition {
 	var object struct {
-		Status struct{ Conditions []metav1.Condition }
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
 	}
-	if err := json.Unmarshal(raw, &object); err != nil {
-		return metav1.Condition{}, err
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &object); err != nil {
+		return metav1.Condition{} // not one of ours
 	}
 	for _, c := range object.Status.Conditions {
 		if c.Type == exposedCondition {
-			return c, nil
+			return c
 		}
 	}
-	return metav1.Condition{}, fmt.Errorf("%s has no condition %s", name, exposedCondition)
+	return metav1.Condition{}
 }
 
 // awaitExposed waits until a service is exposed by an entrance, and returns where.

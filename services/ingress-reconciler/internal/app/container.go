@@ -43,7 +43,6 @@ type parts struct {
 	Informers     *informers.Informers
 	Configuration *configuration.Store
 	Events        *events.Recorder
-	Observer      *observe.Observer
 	Reconciler    *reconciler.Reconciler
 	Metrics       *controller.Metrics
 	Queue         *queue

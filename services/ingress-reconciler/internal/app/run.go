@@ -104,25 +104,16 @@ func (p *parts) lead(ctx, lease context.Context) {
 		Options: p.Config.Work, Name: "inferenceservice", Reconciler: p.Reconciler, Log: p.Log, Metrics: p.Metrics, Clock: clock.RealClock{},
 	})
 	p.Reconciler.Clear() // a change of the configuration may have come in between the end of the last term and this one
-	p.Reconciler.Prime()
 	p.Queue.current.Store(c)
 	defer p.Reconciler.Clear()
 	defer p.Queue.current.Store(nil)
-	p.enqueueAll()
+	p.Reconciler.ReconcileAll()
 	c.Run(ctx, lease)
 }
 
 // reconfigure has every service looked at under another configuration. Who does not lead begins with that anyway.
 func (p *parts) reconfigure() {
 	if p.Queue.current.Load() != nil {
-		p.Reconciler.Prime()
-		p.enqueueAll()
-	}
-}
-
-// enqueueAll has every service looked at.
-func (p *parts) enqueueAll() {
-	for _, name := range p.Observer.Names() {
-		p.Queue.Enqueue(name)
+		p.Reconciler.ReconcileAll()
 	}
 }

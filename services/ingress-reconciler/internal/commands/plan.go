@@ -153,8 +153,10 @@ type planner struct {
 }
 
 func (p *planner) run() error {
-	for o := range p.observer.All(p.config) { // also those that nobody asked for
-		p.claims.Plan(&o.Input)
+	for _, name := range p.observer.Names() { // also those that nobody asked for
+		if o, found := p.observer.ObserveAny(name, p.config); found {
+			p.claims.Plan(&o.Input)
+		}
 	}
 	for _, name := range p.names {
 		if err := p.plan(name); err != nil {

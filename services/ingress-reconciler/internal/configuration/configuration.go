@@ -79,6 +79,7 @@ type Store struct {
 // source is what is known of one ConfigMap.
 type source struct {
 	seen    bool
+	good    bool              // something of it is in force
 	digest  [sha256.Size]byte // of the text that was told of, and whether there was one
 	problem string            // what is wrong with it now; empty: nothing
 }
@@ -145,7 +146,7 @@ func (s *Store) Current() (c settings.Config, problem string) {
 		problem = fmt.Sprintf("there is no ConfigMap %s", s.p.Ours)
 	}
 	c = settings.Config{Document: s.document, Inherited: s.inherited, ClusterDomain: s.p.ClusterDomain}
-	if s.omes.problem != "" && s.inherited == nil {
+	if s.omes.problem != "" && !s.omes.good {
 		c.Document = nil // who makes routes is not known
 	}
 	return c, problem
@@ -185,7 +186,7 @@ func (s *Store) load(cm *corev1.ConfigMap, key string, from *source, parse func(
 	if found {
 		warnings, err = parse(text)
 	}
-	from.problem = ""
+	from.problem, from.good = "", from.good || err == nil
 	if err != nil {
 		from.problem = fmt.Sprintf("ConfigMap %s/%s: %s", cm.Namespace, cm.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
@@ -199,7 +200,7 @@ func (s *Store) load(cm *corev1.ConfigMap, key string, from *source, parse func(
 func (s *Store) lose(name cache.ObjectName, from *source) {
 	s.mu.Lock()
 	from.seen, from.problem = false, ""
-	if from == &s.ours && s.document != nil || from == &s.omes && s.inherited != nil {
+	if from.good {
 		from.problem = fmt.Sprintf("ConfigMap %s is gone", name)
 	}
 	problem := from.problem

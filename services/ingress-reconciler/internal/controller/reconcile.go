@@ -95,15 +95,19 @@ func (r *Reconciler) Clear() {
 // lookAgain is when a service is looked at again whose state nobody tells of: a kind that is not served, a stranger's object.
 const lookAgain = 20 * time.Second
 
-// Prime takes the claims of all services, before the first of them is reconciled, and again when something else is configured:
-// else a younger one could come first. All services are to be reconciled after it.
-func (r *Reconciler) Prime() {
-	config, _ := r.Configuration.Current()
-	if config.Document == nil {
-		return
+// ReconcileAll has all services reconciled: when this replica has taken the lead, and when something else is configured. Their claims
+// are taken before, else a younger one could come first.
+func (r *Reconciler) ReconcileAll() {
+	names := r.Observer.Names() // of one that goes meanwhile the claims are dropped when its turn comes
+	if config, _ := r.Configuration.Current(); config.Document != nil {
+		for _, name := range names {
+			if o, found := r.Observer.ObserveAny(name, config); found {
+				r.Claims.Plan(&o.Input)
+			}
+		}
 	}
-	for o := range r.Observer.All(config) {
-		r.Claims.Plan(&o.Input)
+	for _, name := range names {
+		r.Enqueue(name)
 	}
 }
 

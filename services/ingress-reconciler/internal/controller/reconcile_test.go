@@ -280,7 +280,7 @@ func TestTheConditionThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-func TestPrimeTakesAllClaimsBeforeTheFirstWrite(t *testing.T) {
+func TestReconcileAllTakesAllClaimsBeforeTheFirstWrite(t *testing.T) {
 	t.Parallel()
 	younger := strings.NewReplacer("name: chat", "name: other", "uid: chat", "uid: other", "2026-01-01", "2026-01-02", "inferenceservice: chat", "inferenceservice: other").Replace(world)
 	const route = `
@@ -301,8 +301,9 @@ metadata:
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, younger+"---\n"+older, "ingressDomain: example.com\ndomainTemplate: one.example.com\n")
-			r.Prime()
+			r.ReconcileAll()
 			other := cache.ObjectName{Namespace: "models", Name: "other"}
+			assert.ElementsMatch(t, []cache.ObjectName{chat, other}, r.enqueued)
 			r.status.EXPECT().PatchStatus(mock.Anything, other, mock.Anything).Return(nil).Once()
 			r.recorder.EXPECT().Event(mock.Anything, "Warning", "HostConflict", mock.Anything).Once()
 			require.NoError(t, r.Reconcile(t.Context(), other), "it applies nothing")

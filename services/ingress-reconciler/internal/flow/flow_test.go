@@ -247,7 +247,7 @@ func TestTwoServicesThatWantOneHost(t *testing.T) {
 	stop := r.start()
 	r.service(ns, "old", "engine")
 	r.says("old", fmt.Sprintf(accepted, "one.example.com"))
-	time.Sleep(1100 * time.Millisecond) // ages are in whole seconds
+	r.aged(ns, "old")
 	r.service("others", "a", "engine")
 	r.eventually(func() (string, bool) {
 		got := r.condition("others", "a")

@@ -120,7 +120,7 @@ func TestALeadThatIsLostAndWonAgain(t *testing.T) {
 	r.start(func(c *config.Config) { c.Leader.Elect, c.Leader.Namespace = true, "fairlead" })
 	r.service(ns, "old", "engine")
 	r.has("httproute one.example.com/ -> old-engine by public")
-	time.Sleep(1100 * time.Millisecond) // ages are in whole seconds
+	r.aged(ns, "old")
 	r.service("others", "young", "engine")
 	r.eventually(func() (string, bool) {
 		got := r.condition("others", "young")

@@ -210,6 +210,15 @@ func (r *rig) object(namespace, name string, spec, annotations map[string]any) {
 	require.NoError(r.t, err)
 }
 
+// aged waits until whatever is made next is younger than a service: ages are in whole seconds.
+func (r *rig) aged(namespace, name string) {
+	r.t.Helper()
+	u, err := r.client.Resource(isvc.Resource).Namespace(namespace).Get(r.t.Context(), name, metav1.GetOptions{})
+	require.NoError(r.t, err)
+	created := u.GetCreationTimestamp()
+	r.eventually(func() (string, bool) { return created.String(), time.Now().Unix() > created.Unix() }, "%s is older", name)
+}
+
 // patch changes an object by a merge patch.
 func (r *rig) patch(resource schema.GroupVersionResource, namespace, name, text string) {
 	r.t.Helper()

@@ -3,7 +3,6 @@ package observe
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 	"time"
 
@@ -93,24 +92,18 @@ func (o *Observer) Names() []cache.ObjectName {
 	return names
 }
 
-// All observes every InferenceService. Of one that cannot be read its name and age are known, and its objects.
-func (o *Observer) All(config settings.Config) iter.Seq[Observation] {
-	return func(yield func(Observation) bool) {
-		for _, name := range o.Names() {
-			if object := o.Service(name); object != nil && !yield(o.any(object, config)) {
-				return
-			}
-		}
+// ObserveAny observes a service that may be gone, or unreadable: then its name and age are known, and its objects.
+func (o *Observer) ObserveAny(name cache.ObjectName, config settings.Config) (out Observation, found bool) {
+	object := o.Service(name)
+	switch {
+	case object == nil:
+		return out, false
+	case object.Err != nil:
+		out = o.Observe(&isvc.Service{Namespace: object.Namespace, Name: object.Name, UID: object.UID, Created: object.CreationTimestamp.Time}, config)
+		out.Input.SettingsErr = object.Err
+		return out, true
 	}
-}
-
-func (o *Observer) any(object *isvc.Object, config settings.Config) Observation {
-	if object.Err == nil {
-		return o.Observe(object.Service, config)
-	}
-	out := o.Observe(&isvc.Service{Namespace: object.Namespace, Name: object.Name, UID: object.UID, Created: object.CreationTimestamp.Time}, config)
-	out.Input.SettingsErr = object.Err
-	return out
+	return o.Observe(object.Service, config), true
 }
 
 // Observe gathers what is known of a service, under what is configured.
