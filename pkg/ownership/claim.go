@@ -1,0 +1,110 @@
+// Package ownership decides who has a host and path that several owners ask for.
+//
+// Two claims of different owners conflict when one request could reach both and the data plane, not the claims, would decide
+// between them. Within one host:
+//
+//	                              conflict
+//	no headers                    if one path is a prefix of the other, by elements
+//	both with a header            likewise, unless they want different values of one header
+//	one with a header             likewise, unless the other's path is the longer one: it wins by its length
+//
+// The last exception does not hold for a data plane that does not compare lengths (Claim.Unordered).
+//
+// Conflicts are decided in this order, and a claim that loses waits until the conflicting claim is gone:
+//
+//  1. Live claims, which an object in the cluster serves: the longest-lived first, as data planes do.
+//  2. Held claims, which were granted and are being written.
+//  3. All others: the oldest owner first, then by name.
+//
+// So the incumbent keeps what it serves, whatever older owners ask for later. The result depends on the cluster's objects
+// and the owners' ages alone, but for claims that are being written: every replica and every restart agree.
+package ownership
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Owner is the namespace and name of an object that asks for claims.
+type Owner = types.NamespacedName
+
+// Claim is a part of the requests for a host.
+type Claim struct {
+	Host string
+	Path string // ends in "/"; stands for itself without the last slash, too, and for everything below
+	// Header and Value restrict the claim to requests with that header. Empty: all requests.
+	Header, Value string
+	// Unordered means that the data plane may prefer this claim's header to another claim's longer path.
+	Unordered bool
+}
+
+const root = "/"
+
+// String returns the claim as Parse reads it: "host/path/", with a header "host/path/ header=value".
+func (c Claim) String() string {
+	text := c.Host + c.Path
+	if c.Header != "" {
+		text += " " + c.Header + "=" + c.Value
+	}
+	return text
+}
+
+// Parse reads what String wrote, and reports false for any other text. Unordered is not part of the text.
+func Parse(text string) (Claim, bool) {
+	where, header, hasHeader := strings.Cut(text, " ")
+	i := strings.Index(where, root)
+	if i < 1 || !strings.HasSuffix(where, root) {
+		return Claim{}, false
+	}
+	c := Claim{Host: where[:i], Path: where[i:]}
+	c.Header, c.Value, _ = strings.Cut(header, "=")
+	return c, !hasHeader || c.Header != "" && c.Value != ""
+}
+
+// Conflicts reports whether one request could reach both claims without an order between them.
+func (c Claim) Conflicts(other Claim) bool {
+	if c.Host != other.Host {
+		return false
+	}
+	switch {
+	case c.Path == other.Path:
+		return conflict(c, other, same)
+	case strings.HasPrefix(c.Path, other.Path):
+		return conflict(c, other, above)
+	case strings.HasPrefix(other.Path, c.Path):
+		return conflict(c, other, below)
+	}
+	return false
+}
+
+// relation says where another claim's path is, as seen from a claim.
+type relation int
+
+const (
+	same relation = iota
+	above
+	below
+)
+
+// conflict decides between claims of one host whose paths are related.
+func conflict(c, other Claim, r relation) bool {
+	switch {
+	case c.Header == "" && other.Header == "":
+		return true
+	case c.Header == "":
+		return r != above || other.Unordered
+	case other.Header == "":
+		return r != below || c.Unordered
+	}
+	return c.Header != other.Header || c.Value == other.Value
+}
+
+// prefixes calls f with each path above a path, the root first.
+func prefixes(path string, f func(string)) {
+	for i := range len(path) - 1 {
+		if path[i] == '/' {
+			f(path[:i+1])
+		}
+	}
+}

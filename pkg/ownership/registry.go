@@ -1,0 +1,282 @@
+package ownership
+
+import (
+	"cmp"
+	"container/heap"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Ask is one claim that an owner asks for.
+type Ask struct {
+	Claim
+
+	// Live is when the oldest object that serves the claim was created; zero if there is none.
+	Live time.Time
+	// Ready means that the owner writes an object as soon as it has the claim. A ready claim that is granted is held until the
+	// owner's next Set.
+	Ready bool
+}
+
+// Conflict is why a claim is refused.
+type Conflict struct {
+	Owner Owner
+	Claim Claim
+}
+
+// Registry holds the claims of all owners.
+type Registry struct {
+	mu     sync.Mutex
+	owners map[Owner]map[Claim]*ask
+	hosts  map[string]*index
+	queue  queue // claims to decide again, in their order
+}
+
+// ask is one claim of one owner.
+type ask struct {
+	Ask
+
+	owner   Owner
+	created time.Time
+	held    bool
+	refused *Conflict // nil: granted
+	queued  bool
+}
+
+// undecided is the answer to a claim that is new.
+var undecided Conflict
+
+// New returns a Registry without claims.
+func New() *Registry {
+	r := &Registry{}
+	r.Clear()
+	return r
+}
+
+// Clear drops all claims.
+func (r *Registry) Clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.owners, r.hosts, r.queue = map[Owner]map[Claim]*ask{}, map[string]*index{}, nil
+}
+
+// Set replaces the claims of an owner, none for an owner that is gone. It returns the claims that are refused, and the other
+// owners whose answer has changed, sorted.
+func (r *Registry) Set(name Owner, created time.Time, asks []Ask) (refused map[Claim]Conflict, changed []Owner) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.replace(name, created, asks)
+	changed = r.decide()
+	for _, a := range r.owners[name] {
+		a.held = a.Ready && a.refused == nil // nobody can lose by this: it conflicts with nothing that is granted
+	}
+	changed = slices.DeleteFunc(changed, func(o Owner) bool { return o == name })
+	return r.refused(name), changed
+}
+
+// Claims are what one owner asks for.
+type Claims struct {
+	Created time.Time
+	Asks    []Ask
+}
+
+// SetAll replaces the claims of many owners at once: no owner has anything before all have asked. Nothing is held.
+func (r *Registry) SetAll(all map[Owner]Claims) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, c := range all {
+		r.replace(name, c.Created, c.Asks)
+	}
+	r.decide()
+}
+
+func (r *Registry) refused(name Owner) map[Claim]Conflict {
+	var refused map[Claim]Conflict
+	for c, a := range r.owners[name] {
+		if a.refused == nil {
+			continue
+		}
+		if refused == nil {
+			refused = map[Claim]Conflict{}
+		}
+		refused[c] = *a.refused
+	}
+	return refused
+}
+
+// replace takes what an owner asks for, and queues the claims whose answer may change.
+func (r *Registry) replace(name Owner, created time.Time, asks []Ask) {
+	wanted := make(map[Claim]Ask, len(asks))
+	for _, a := range asks {
+		wanted[a.Claim] = wanted[a.Claim].merge(a)
+	}
+	known := r.owners[name]
+	for c, a := range known {
+		if _, found := wanted[c]; !found {
+			r.remove(a)
+			delete(known, c)
+		}
+	}
+	if known == nil && len(wanted) > 0 {
+		known = map[Claim]*ask{}
+		r.owners[name] = known
+	}
+	for c, w := range wanted {
+		if a := known[c]; a != nil {
+			r.update(a, w, created)
+			continue
+		}
+		known[c] = &ask{Ask: w, owner: name, created: created, refused: &undecided}
+		r.add(known[c])
+	}
+	if len(known) == 0 {
+		delete(r.owners, name)
+	}
+}
+
+// merge returns one ask for two of the same claim.
+func (a Ask) merge(b Ask) Ask {
+	b.Ready = a.Ready || b.Ready
+	if b.Live.IsZero() || !a.Live.IsZero() && a.Live.Before(b.Live) {
+		b.Live = a.Live
+	}
+	return b
+}
+
+func (r *Registry) add(a *ask) {
+	x := r.hosts[a.Host]
+	if x == nil {
+		x = newIndex()
+		r.hosts[a.Host] = x
+	}
+	x.add(a)
+	r.queue.push(a)
+}
+
+func (r *Registry) remove(a *ask) {
+	x := r.hosts[a.Host]
+	x.conflicting(a, r.queue.push)
+	r.queue.drop(a)
+	if x.remove(a); x.empty() {
+		delete(r.hosts, a.Host)
+	}
+}
+
+// update gives a claim its new place in the order. One that is granted and moves up changes nothing: every claim that conflicts
+// with it is refused already.
+func (r *Registry) update(a *ask, next Ask, created time.Time) {
+	before := *a
+	a.Ask, a.created, a.held = next, created, a.held && next.Ready
+	switch moved := compare(a, &before); {
+	case moved < 0 && a.refused != nil:
+		r.queue.push(a)
+	case moved > 0:
+		r.queue.push(a)
+		r.hosts[a.Host].conflicting(a, r.queue.push)
+	}
+}
+
+// decide decides all queued claims, in their order, and what follows from each. It returns the owners whose answer has changed,
+// sorted.
+func (r *Registry) decide() []Owner {
+	heap.Init(&r.queue)
+	changed := map[Owner]struct{}{}
+	for len(r.queue) > 0 {
+		a := heap.Pop(&r.queue).(*ask) //nolint:forcetypeassert // it holds nothing else
+		a.queued = false
+		x := r.hosts[a.Host]
+		before := a.refused
+		if a.refused = x.winner(a); equal(before, a.refused) {
+			continue
+		}
+		changed[a.owner] = struct{}{}
+		if (before == nil) != (a.refused == nil) {
+			x.conflicting(a, func(other *ask) {
+				if !other.queued && compare(other, a) > 0 {
+					other.queued = true
+					heap.Push(&r.queue, other)
+				}
+			})
+		}
+	}
+	return slices.SortedFunc(maps.Keys(changed), byName)
+}
+
+// winner returns the first claim in the order that is granted and conflicts with one that comes later, nil if there is none.
+func (x *index) winner(a *ask) *Conflict {
+	var first *ask
+	x.conflicting(a, func(other *ask) {
+		if other.refused == nil && compare(other, a) < 0 && (first == nil || compare(other, first) < 0) {
+			first = other
+		}
+	})
+	if first == nil {
+		return nil
+	}
+	return &Conflict{Owner: first.owner, Claim: first.Claim}
+}
+
+func equal(a, b *Conflict) bool {
+	return a == b || a != nil && b != nil && *a == *b
+}
+
+// compare orders claims: live, held, others; see the package comment.
+func compare(a, b *ask) int {
+	return cmp.Or(
+		cmp.Compare(a.rank(), b.rank()),
+		a.Live.Compare(b.Live),
+		a.created.Compare(b.created),
+		byName(a.owner, b.owner),
+		strings.Compare(a.Host, b.Host), strings.Compare(a.Path, b.Path), strings.Compare(a.Header, b.Header), strings.Compare(a.Value, b.Value),
+	)
+}
+
+func (a *ask) rank() int {
+	switch {
+	case !a.Live.IsZero():
+		return 0
+	case a.held:
+		return 1
+	}
+	return 2
+}
+
+func byName(a, b Owner) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// queue is a heap of claims by their order, once decide has made it one.
+type queue []*ask
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return compare(q[i], q[j]) < 0 }
+func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+
+// Push implements heap.Interface.
+func (q *queue) Push(x any) { *q = append(*q, x.(*ask)) } //nolint:forcetypeassert // it is given nothing else
+
+// Pop implements heap.Interface.
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	a := (*q)[last]
+	*q = (*q)[:last]
+	return a
+}
+
+// push queues a claim, once. The heap is made later.
+func (q *queue) push(a *ask) {
+	if !a.queued {
+		a.queued = true
+		*q = append(*q, a)
+	}
+}
+
+// drop takes a claim out that is gone.
+func (q *queue) drop(a *ask) {
+	if i := slices.Index(*q, a); i >= 0 {
+		*q = slices.Delete(*q, i, i+1)
+	}
+}
