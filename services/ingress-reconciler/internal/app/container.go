@@ -19,8 +19,8 @@ import (
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/leader"
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/pkg/version"
-	"fairlead.dev/services/ingress-reconciler/internal/claims"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 	"fairlead.dev/services/ingress-reconciler/internal/configuration"
 	reconciler "fairlead.dev/services/ingress-reconciler/internal/controller"
@@ -80,7 +80,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 
 		// The reconciler.
 		func(i *informers.Informers) *observe.Observer { return observe.New(i.Caches()) },
-		claims.New,
+		ownership.New,
 		uses.New,
 		func() *queue { return &queue{} },
 		func(c dynamic.Interface) *apply.Applier { return apply.New(c, render.Manager) },
@@ -141,7 +141,7 @@ type reconcilerParts struct {
 
 	Observer      *observe.Observer
 	Configuration *configuration.Store
-	Claims        *claims.Registry
+	Ownership     *ownership.Registry
 	Uses          *uses.Index
 	Applier       *apply.Applier
 	Client        dynamic.Interface
@@ -153,7 +153,7 @@ type reconcilerParts struct {
 
 func newReconciler(p reconcilerParts) *reconciler.Reconciler {
 	return reconciler.New(reconciler.Params{
-		Observer: p.Observer, Configuration: p.Configuration, Claims: p.Claims, Uses: p.Uses, Applier: p.Applier,
+		Observer: p.Observer, Configuration: p.Configuration, Ownership: p.Ownership, Uses: p.Uses, Applier: p.Applier,
 		Status: reconciler.NewStatusPatcher(p.Client), Recorder: p.Events, Meter: p.Metrics, Enqueue: p.Queue.Enqueue, Clock: p.Clock,
 	})
 }

@@ -17,9 +17,10 @@ import (
 
 	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/kube"
-	"fairlead.dev/services/ingress-reconciler/internal/claims"
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 	"fairlead.dev/services/ingress-reconciler/internal/configuration"
+	"fairlead.dev/services/ingress-reconciler/internal/controller"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
@@ -74,7 +75,7 @@ func (o *planOptions) run(ctx context.Context, in io.Reader, out, log io.Writer)
 	if err != nil {
 		return fmt.Errorf("read objects: %w", err)
 	}
-	p := &planner{observer: observe.New(caches), config: cfg, claims: claims.New(), out: out, log: log}
+	p := &planner{observer: observe.New(caches), config: cfg, claims: ownership.New(), out: out, log: log}
 	if p.names = o.selected(p.observer.Names()); len(p.names) == 0 {
 		return errors.New("there are no InferenceServices to plan")
 	}
@@ -145,7 +146,7 @@ func (o *planOptions) selected(all []cache.ObjectName) []cache.ObjectName {
 type planner struct {
 	observer *observe.Observer
 	config   settings.Config
-	claims   *claims.Registry
+	claims   *ownership.Registry
 	names    []cache.ObjectName
 	out, log io.Writer
 
@@ -153,11 +154,7 @@ type planner struct {
 }
 
 func (p *planner) run() error {
-	for _, name := range p.observer.Names() { // also those that nobody asked for
-		if o, found := p.observer.ObserveAny(name, p.config); found {
-			p.claims.Plan(&o.Input)
-		}
-	}
+	p.claims.SetAll(controller.AllClaims(p.observer, p.config)) // also of services that are not selected
 	for _, name := range p.names {
 		if err := p.plan(name); err != nil {
 			return fmt.Errorf("plan %s: %w", name, err)
@@ -177,7 +174,9 @@ func (p *planner) plan(name cache.ObjectName) error {
 		return nil
 	}
 	o := p.observer.Observe(object.Service, p.config)
-	built, _ := p.claims.Plan(&o.Input)
+	built := plan.Build(&o.Input)
+	refused, _ := p.claims.Set(ownership.Owner(name), object.Service.Created, built.Asks(p.observer.Claims(name)))
+	built.Refuse(refused)
 	objects, err := render.Render(&built, render.Params{Service: object.Service, Settings: &o.Input.Settings})
 	if err != nil {
 		return err //nolint:wrapcheck // it says all
@@ -192,7 +191,9 @@ func (p *planner) plan(name cache.ObjectName) error {
 		if !slices.ContainsFunc(objects, func(w render.Object) bool {
 			return w.Resource == l.Resource && w.Object.GetName() == l.Object.GetName()
 		}) {
-			stays := slices.Contains(built.Keep, l.Slot) && !o.Taken(&l)
+			claim, _ := l.Claim()
+			_, lost := refused[claim]
+			stays := slices.Contains(built.Keep, l.Slot) && !lost
 			p.differs = p.differs || !stays
 			fmt.Fprintf(p.log, "%s: %s %s %s\n", name, l.Object.GetKind(), l.Object.GetName(), map[bool]string{true: "stays as it is", false: "is wanted no more"}[stays])
 		}

@@ -1,4 +1,4 @@
-// Package controller brings the objects of one service to where its plan wants them: observe, plan, apply, let go, report.
+// Package controller reconciles one InferenceService: observe, plan, ask for claims, apply, delete what is replaced, report.
 package controller
 
 import (
@@ -17,7 +17,7 @@ import (
 
 	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/controller"
-	"fairlead.dev/services/ingress-reconciler/internal/claims"
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
@@ -26,7 +26,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
 
-// configuration is what is configured.
+// configuration returns the configuration in force.
 type configuration interface {
 	Current() (c settings.Config, problem string)
 }
@@ -43,12 +43,12 @@ type statusPatcher interface {
 	PatchStatus(ctx context.Context, name cache.ObjectName, patch []byte) error
 }
 
-// recorder makes Events.
+// recorder creates Events.
 type recorder interface {
 	Event(about *corev1.ObjectReference, kind, reason, message string)
 }
 
-// meter counts what is done.
+// meter counts writes and services.
 type meter interface {
 	Write(resource, result string)
 	Moved(before, now string)
@@ -58,7 +58,7 @@ type meter interface {
 type Params struct {
 	Observer      *observe.Observer
 	Configuration configuration
-	Claims        *claims.Registry
+	Ownership     *ownership.Registry
 	Uses          *uses.Index
 	Applier       applier
 	Status        statusPatcher
@@ -68,12 +68,12 @@ type Params struct {
 	Clock         clock.PassiveClock
 }
 
-// Reconciler brings services to where they should be.
+// Reconciler reconciles InferenceServices.
 type Reconciler struct {
 	Params
 
 	reported reported
-	leaving  leaving
+	removed  removed
 }
 
 // New returns a Reconciler.
@@ -83,53 +83,49 @@ func New(p Params) *Reconciler {
 	return r
 }
 
-// Clear forgets what was learnt while this replica led: of services that go while another one does, nobody tells. None is to
-// be reconciled meanwhile.
+// Clear forgets everything that was learned while this replica led: services that are deleted while another replica leads send
+// no event. Call it only while no worker runs.
 func (r *Reconciler) Clear() {
-	r.Claims.Clear()
+	r.Ownership.Clear()
 	r.Uses.Clear()
 	r.reported.clear(r.Meter)
-	r.leaving.clear()
+	r.removed.clear()
 }
 
-// lookAgain is when a service is looked at again whose state nobody tells of: a kind that is not served, a stranger's object.
-const lookAgain = 20 * time.Second
+// recheckInterval is the time between two reconciles of a service that waits for something that sends no event: a kind that is
+// not served, a foreign object.
+const recheckInterval = 20 * time.Second
 
-// ReconcileAll has all services reconciled: when this replica has taken the lead, and when something else is configured. Their claims
-// are taken before, else a younger one could come first.
+// ReconcileAll enqueues all services: when this replica has become the leader, and when the configuration has changed. It
+// registers the claims of all services first, so that the order of the queue does not decide who has a host.
 func (r *Reconciler) ReconcileAll() {
-	names := r.Observer.Names() // of one that goes meanwhile the claims are dropped when its turn comes
+	names := r.Observer.Names()
 	if config, _ := r.Configuration.Current(); config.Document != nil {
-		for _, name := range names {
-			if o, found := r.Observer.ObserveAny(name, config); found {
-				r.Claims.Plan(&o.Input)
-			}
-		}
+		r.Ownership.SetAll(AllClaims(r.Observer, config))
 	}
 	for _, name := range names {
 		r.Enqueue(name)
 	}
 }
 
-// Reconcile implements controller.Reconciler. Objects that are wanted are applied first; those that are not go when others
-// have taken their place. One that cannot be written keeps neither the others nor the condition from being.
+// Reconcile implements controller.Reconciler. It applies the wanted objects first, and deletes others once the wanted objects have
+// replaced them. An object that cannot be written delays neither the other objects nor the condition.
 func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
 	object := r.Observer.Service(name)
-	switch {
-	case object == nil: // what is ours goes with its owner
+	if object == nil { // the garbage collector removes its objects
 		r.forget(name)
 		return nil
-	case object.Err != nil:
-		r.Recorder.Event(reference(object), corev1.EventTypeWarning, plan.ReasonInvalidConfiguration, object.Err.Error())
-		return controller.Terminal(plan.ReasonInvalidConfiguration, object.Err)
 	}
 	config, problem := r.Configuration.Current()
+	if object.Err != nil {
+		return r.unreadable(name, object, config)
+	}
 	if config.Document == nil {
 		return r.report(ctx, object, r.unconfigured(problem))
 	}
 	run := r.begin(object, config)
 	if problem != "" {
-		run.notes = append(run.notes, "the configuration in force is an older one: "+problem)
+		run.notes = append(run.notes, "an older configuration is in force: "+problem)
 	}
 	run.apply(ctx)
 	run.release(ctx)
@@ -137,19 +133,33 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 	return run.outcome()
 }
 
-// forget drops what is known of a service that is gone, and tells those who waited for what it had.
-func (r *Reconciler) forget(name cache.ObjectName) {
-	_, others := r.Claims.Set(plan.Name(name), time.Time{}, nil)
-	r.enqueue(others)
-	r.Uses.Set(name, nil)
-	r.reported.forget(name, r.Meter)
-	r.leaving.forget(name)
+// unreadable leaves the objects of a service that cannot be read as they are. It creates one Event for each problem.
+func (r *Reconciler) unreadable(name cache.ObjectName, object *isvc.Object, config settings.Config) error {
+	if config.Document != nil {
+		r.claim(ownership.Owner(name), object.CreationTimestamp.Time, r.Observer.Claims(name))
+	}
+	if !r.reported.unreadable(name, object.Err.Error()) {
+		return nil
+	}
+	r.Recorder.Event(reference(object), corev1.EventTypeWarning, plan.ReasonInvalidConfiguration, object.Err.Error())
+	return controller.Terminal(plan.ReasonInvalidConfiguration, object.Err)
 }
 
-func (r *Reconciler) enqueue(names []plan.Name) {
-	for _, n := range names {
-		r.Enqueue(cache.ObjectName(n))
+// forget drops what is known of a service that is gone. Its claims stay as long as its objects.
+func (r *Reconciler) forget(name cache.ObjectName) {
+	r.claim(ownership.Owner(name), time.Time{}, r.Observer.Claims(name))
+	r.Uses.Set(name, nil)
+	r.reported.forget(name, r.Meter)
+	r.removed.forget(name)
+}
+
+// claim asks for claims, and enqueues the services whose answer changes. It returns the claims that are refused.
+func (r *Reconciler) claim(name ownership.Owner, created time.Time, asks []ownership.Ask) map[ownership.Claim]ownership.Conflict {
+	refused, others := r.Ownership.Set(name, created, asks)
+	for _, o := range others {
+		r.Enqueue(cache.ObjectName(o))
 	}
+	return refused
 }
 
 // begin observes and plans.
@@ -158,27 +168,28 @@ func (r *Reconciler) begin(object *isvc.Object, config settings.Config) *run {
 	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
 	o := r.Observer.Observe(s, config)
 	r.Uses.Set(name, o.Uses)
-	var stays time.Duration
-	o.Input.Leaving, stays = r.leaving.observe(s, r.Clock.Now())
-	p, others := r.Claims.Plan(&o.Input)
-	r.enqueue(others)
-	next := &run{Reconciler: r, object: object, observed: o, plan: p, hold: config.Document.Hold()}
-	if stays > 0 {
-		next.lookAgain(stays, "a component is leaving")
+	var recheck time.Duration
+	o.Input.Removed, recheck = r.removed.observe(s, r.Clock.Now())
+	p := plan.Build(&o.Input)
+	refused := r.claim(ownership.Owner(name), s.Created, p.Asks(r.Observer.Claims(name)))
+	p.Refuse(refused)
+	next := &run{Reconciler: r, object: object, observed: o, plan: p, refused: refused, hold: config.Document.Hold()}
+	if recheck > 0 {
+		next.recheck(recheck, "a component was removed from the specification")
 	}
 	return next
 }
 
-// unconfigured is the state of a service while nothing is configured.
+// unconfigured is the state of a service without a configuration.
 func (r *Reconciler) unconfigured(problem string) condition.State {
 	return condition.State{Reasons: []plan.Reason{{Reason: plan.ReasonInvalidConfiguration, Message: problem}}}
 }
 
-// report writes the condition of a service, if it says anything else than before, and then an Event if something is wrong now
-// that was not: by what is stored, so that a new leader repeats nothing.
+// report writes the condition of a service if it has changed, and creates an Event if it has become False for another reason. It
+// compares with the stored condition, so a new leader repeats no Event.
 func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state condition.State) error {
 	s := object.Service
-	if s.Deleting || s.Mode == isvc.VirtualDeployment { // OME replaces the whole list of those
+	if s.Deleting || s.Mode == isvc.VirtualDeployment { // OME replaces all conditions of a VirtualDeployment
 		return nil
 	}
 	before := condition.Find(s)
@@ -191,8 +202,8 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 	err := r.Status.PatchStatus(ctx, cache.MetaObjectToName(object), patch)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // it is gone, and so will be what is ours
-	case apierrors.IsInvalid(err): // conditions have moved since: the patch is tried before the version is looked at
+		return nil // the service is gone
+	case apierrors.IsInvalid(err): // the list of conditions has changed: the API server applies the patch before it checks the version
 		return controller.RequeueAfter(time.Second, "conditions have changed")
 	case err != nil:
 		r.Meter.Write(isvc.Resource.Resource, "failed")
@@ -205,7 +216,7 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 	return nil
 }
 
-// eventType returns the type of the Event for what keeps a service from being exposed. Every new one waits for its components.
+// eventType returns the type of the Event for a reason. Every new service waits for its components: that needs no attention.
 func eventType(reason string) string {
 	if reason == plan.ReasonServiceNotFound || reason == plan.ReasonComponentNotReady {
 		return corev1.EventTypeNormal

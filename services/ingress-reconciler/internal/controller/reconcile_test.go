@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/pkg/apply"
-	"fairlead.dev/services/ingress-reconciler/internal/claims"
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
@@ -86,7 +86,7 @@ func newRig(t *testing.T, manifests, config string) *rig {
 	m.EXPECT().Moved(mock.Anything, mock.Anything).Maybe()
 	r := &rig{applier: newMockApplier(t), status: newMockStatusPatcher(t), recorder: newMockRecorder(t)}
 	r.Reconciler = New(Params{
-		Observer: observe.New(caches), Configuration: f, Claims: claims.New(), Uses: uses.New(), Applier: r.applier, Status: r.status, Recorder: r.recorder,
+		Observer: observe.New(caches), Configuration: f, Ownership: ownership.New(), Uses: uses.New(), Applier: r.applier, Status: r.status, Recorder: r.recorder,
 		Meter: m, Enqueue: func(n cache.ObjectName) { r.enqueued = append(r.enqueued, n) },
 		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
 	})
@@ -229,7 +229,7 @@ func TestWhatWasLearntIsForgotten(t *testing.T) {
 	r.Meter = m
 	r.Clear()
 	assert.Equal(t, uses.New(), r.Uses)
-	assert.Equal(t, claims.New(), r.Claims)
+	assert.Equal(t, ownership.New(), r.Ownership)
 	r.Clear() // nothing is counted twice
 }
 

@@ -15,8 +15,10 @@ import (
 	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
 	"fairlead.dev/services/ingress-reconciler/internal/gateway"
+	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
@@ -32,6 +34,7 @@ type run struct {
 	object   *isvc.Object
 	observed observe.Observation
 	plan     plan.Plan
+	refused  map[ownership.Claim]ownership.Conflict
 	hold     time.Duration
 
 	wanted []wanted
@@ -86,7 +89,7 @@ func (r *run) live(resource schema.GroupVersionResource, name string) *unstructu
 func (r *run) verdict(o *render.Object, stored *unstructured.Unstructured, err error) gateway.Verdict {
 	switch {
 	case errors.Is(err, apply.ErrForeign):
-		r.lookAgain(lookAgain, "nobody tells when somebody else's object is gone")
+		r.recheck(recheckInterval, "nobody tells when somebody else's object is gone")
 		return gateway.Verdict{Acceptance: gateway.Refused, Reason: plan.ReasonNameConflict, Message: fmt.Sprintf("%s %s belongs to somebody else", o.Object.GetKind(), o.Object.GetName())}
 	case err != nil:
 		return gateway.Verdict{Acceptance: gateway.Refused, Reason: reasonNotWritten, Message: err.Error()}
@@ -119,7 +122,7 @@ func (r *run) count(ctx context.Context, resource schema.GroupVersionResource, n
 // release lets go of objects that are wanted no more, when it is time.
 func (r *run) release(ctx context.Context) {
 	in := transition.Input{
-		Now: r.Clock.Now(), Hold: r.hold, Keep: r.plan.Keep, Withheld: r.plan.Withheld, Handed: r.plan.Handed,
+		Now: r.Clock.Now(), Hold: r.hold, Keep: r.plan.Keep, Disabled: r.plan.Disabled, Handed: r.plan.HandedToOME,
 	}
 	var old []observe.Live
 	for _, l := range r.observed.Live {
@@ -127,28 +130,51 @@ func (r *run) release(ctx context.Context) {
 			return w.Resource == l.Resource && w.Object.Object.GetName() == l.Object.GetName()
 		}) {
 			old = append(old, l)
-			in.Old = append(in.Old, transition.Old{Slot: l.Slot, Superseded: l.Superseded(), Taken: r.observed.Taken(&l)})
+			in.Old = append(in.Old, transition.Old{Slot: l.Slot, Superseded: l.Superseded(), Lost: r.lost(&l), Exclusive: r.exclusive(&l)})
 		}
 	}
 	for i := range r.wanted {
 		in.Wanted = append(in.Wanted, transition.Wanted{Slot: r.wanted[i].Slot, Verdict: r.wanted[i].verdict.Acceptance})
 	}
-	fates, next := transition.Decide(in)
+	actions, next := transition.Decide(in)
 	slices.Reverse(old) // routes before what they refer to
-	slices.Reverse(fates)
-	for i, fate := range fates {
+	slices.Reverse(actions)
+	for i, action := range actions {
 		l := &old[i]
-		switch fate {
-		case transition.Marked:
+		switch action {
+		case transition.Mark:
 			r.mark(ctx, l.Resource, l.Object, in.Now.UTC().Format(time.RFC3339))
-		case transition.Goes:
+		case transition.Delete:
 			err := r.Applier.Delete(ctx, l.Resource, l.Object, r.object.UID)
 			r.count(ctx, l.Resource, l.Object.GetName(), "deleted", err)
 		}
 	}
 	if next > 0 {
-		r.lookAgain(next, "objects that are no longer wanted are held")
+		r.recheck(next, "objects that are no longer wanted are held")
 	}
+}
+
+// lost reports whether another service has the host and path of an object.
+func (r *run) lost(l *observe.Live) bool {
+	c, ok := l.Claim()
+	if !ok {
+		return false
+	}
+	_, refused := r.refused[c]
+	return refused
+}
+
+// exclusive reports whether the admission webhook of ingress-nginx refuses OME's Ingress while this one has the host.
+func (r *run) exclusive(l *observe.Live) bool {
+	if l.Resource != render.Ingresses {
+		return false
+	}
+	var name *string
+	if text, found, _ := unstructured.NestedString(l.Object.Object, "spec", "ingressClassName"); found {
+		name = &text
+	}
+	class := ingressclass.Find(r.observed.Input.Classes, name)
+	return class != nil && ingressclass.Known(class.Spec.Controller) == ingressclass.IngressNGINX
 }
 
 // mark writes when an object was superseded; an empty time takes it back.
@@ -158,7 +184,7 @@ func (r *run) mark(ctx context.Context, resource schema.GroupVersionResource, li
 }
 
 // lookAgain has the service looked at again after some time, or before.
-func (r *run) lookAgain(after time.Duration, why string) {
+func (r *run) recheck(after time.Duration, why string) {
 	if r.again == 0 || after < r.again {
 		r.again, r.why = after, why
 	}
@@ -186,7 +212,7 @@ func (r *run) state() condition.State {
 	}
 	for _, reason := range r.plan.Reasons {
 		if reason.Reason == plan.ReasonAPIUnavailable {
-			r.lookAgain(lookAgain, reason.Message)
+			r.recheck(recheckInterval, reason.Message)
 		}
 	}
 	return s

@@ -16,6 +16,7 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/gateway"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
@@ -61,15 +62,8 @@ func (l *Live) Superseded() time.Time {
 	return t
 }
 
-// Taken reports whether an older service has what an object was made for.
-func (o *Observation) Taken(l *Live) bool {
-	c := render.Claim(l.Object)
-	if c == nil {
-		return false
-	}
-	_, taken := o.Input.Taken[*c]
-	return taken
-}
+// Claim returns the host and path that an object serves, and reports false for an object that serves none.
+func (l *Live) Claim() (ownership.Claim, bool) { return render.Claim(l.Resource, l.Object) }
 
 // Service returns an InferenceService as it was last seen, nil if it is gone.
 func (o *Observer) Service(name cache.ObjectName) *isvc.Object {
@@ -90,6 +84,35 @@ func (o *Observer) Names() []cache.ObjectName {
 		}
 	}
 	return names
+}
+
+// Owners returns the names of InferenceServices that have objects of ours, whether they still exist or not.
+func (o *Observer) Owners() []cache.ObjectName {
+	seen := map[cache.ObjectName]bool{}
+	var names []cache.ObjectName
+	for _, resource := range render.Routes {
+		for _, obj := range o.Ours[resource].List() {
+			if name, ok := informers.Owner(obj); ok && !seen[name] {
+				seen[name] = true
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// Claims returns the claims that objects of a service serve, also of a service that is gone: its objects serve until the garbage
+// collector has removed them.
+func (o *Observer) Claims(name cache.ObjectName) []ownership.Ask {
+	var asks []ownership.Ask
+	for _, resource := range render.Routes {
+		for _, u := range list[*unstructured.Unstructured](informers.OwnedBy(o.Ours[resource], name)) {
+			if c, ok := render.Claim(resource, u); ok {
+				asks = append(asks, ownership.Ask{Claim: c, Live: u.GetCreationTimestamp().Time})
+			}
+		}
+	}
+	return asks
 }
 
 // ObserveAny observes a service that may be gone, or unreadable: then its name and age are known, and its objects.
@@ -121,7 +144,7 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 			in.Knative[r] = in.Knative[r] || k.Name == backend.Name(s.Name, r) || k.Labels[backend.LabelComponent] == string(r)
 		}
 	}
-	in.Live, in.Serving = slots(out.Live)
+	in.Live = slots(out.Live)
 	in.Unserved = map[settings.Strategy]bool{}
 	for strategy, resource := range render.Routes {
 		in.Unserved[strategy] = !o.Ours[resource].Listed()
@@ -130,7 +153,9 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 	in.Classes = list[*networkingv1.IngressClass](o.IngressClasses.List())
 	o.gateways(&out)
 	o.pools(&out)
-	out.Uses = append(out.Uses, uses.Object{Kind: uses.IngressClass})
+	if s := &in.Settings; s.Strategy == settings.Ingress || s.Strategy == settings.Auto && !s.GatewayAPI {
+		out.Uses = append(out.Uses, uses.Object{Kind: uses.IngressClass})
+	}
 	return out
 }
 
@@ -170,24 +195,17 @@ func (o *Observer) live(name cache.ObjectName) []Live {
 	return all
 }
 
-// slots returns by slot which components its objects point at, and what they were made for, sorted.
-func slots(live []Live) (roles map[plan.Slot][]isvc.Role, claims map[plan.Slot][]plan.Claim) {
-	roles, claims = map[plan.Slot][]isvc.Role{}, map[plan.Slot][]plan.Claim{}
+// slots returns the components that live objects point at, by slot.
+func slots(live []Live) map[plan.Slot][]isvc.Role {
+	roles := map[plan.Slot][]isvc.Role{}
 	for i := range live {
 		l := &live[i]
 		role := isvc.Role(l.Object.GetLabels()[render.LabelComponent])
 		if role != "" && !slices.Contains(roles[l.Slot], role) {
 			roles[l.Slot] = append(roles[l.Slot], role)
 		}
-		if c := render.Claim(l.Object); c != nil && l.Superseded().IsZero() {
-			claims[l.Slot] = append(claims[l.Slot], *c)
-		}
 	}
-	for slot, all := range claims {
-		slices.SortFunc(all, func(a, b plan.Claim) int { return cmp.Compare(a.String(), b.String()) })
-		claims[slot] = slices.Compact(all)
-	}
-	return roles, claims
+	return roles
 }
 
 // labels returns those of a namespace, nil if they are not known.

@@ -1,14 +1,20 @@
 package observe
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/golden"
+	"fairlead.dev/pkg/ownership"
+	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 )
@@ -40,21 +46,45 @@ func TestSuperseded(t *testing.T) {
 
 func TestSlots(t *testing.T) {
 	t.Parallel()
-	live := func(slot, role, annotations string) Live {
-		return Live{Slot: plan.Slot(slot), Object: object(t, "{metadata: {labels: {fairlead.dev/component: '"+role+"'}, annotations: {"+annotations+"}}}")}
+	live := func(slot, role string) Live {
+		return Live{Slot: plan.Slot(slot), Object: object(t, "{metadata: {labels: {fairlead.dev/component: '"+role+"'}}}")}
 	}
-	roles, claims := slots([]Live{
-		live("entry", "router", "fairlead.dev/claim: y.example.com/"), live("entry", "engine", "fairlead.dev/claim: x.example.com/a/"),
-		live("entry", "router", "fairlead.dev/claim: y.example.com/"), live("entry", "", ""), live("decoder", "decoder", "fairlead.dev/claim: what"),
-		live("decoder", "decoder", "fairlead.dev/claim: z.example.com/, fairlead.dev/superseded-at: '2026-05-04T12:00:00Z'"), live("engine", "", ""),
-	})
-	assert.Equal(t, map[plan.Slot][]isvc.Role{plan.Entry: {isvc.Router, isvc.Engine}, "decoder": {isvc.Decoder}}, roles,
-		"each once, and none of what takes no requests")
-	assert.Equal(t, map[plan.Slot][]plan.Claim{plan.Entry: {{Host: "x.example.com", Path: "/a/"}, {Host: "y.example.com", Path: "/"}}}, claims,
-		"sorted, each once, and none of what others have taken the place of")
-	roles, claims = slots(nil)
-	assert.Empty(t, roles)
-	assert.Empty(t, claims)
+	assert.Equal(t, map[plan.Slot][]isvc.Role{plan.Entry: {isvc.Router, isvc.Engine}, "decoder": {isvc.Decoder}}, slots([]Live{
+		live("entry", "router"), live("entry", "engine"), live("entry", "router"), live("entry", ""), live("decoder", "decoder"), live("engine", ""),
+	}), "each once, and none of an object that takes no requests")
+	assert.Empty(t, slots(nil))
+}
+
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	route := func(kind, name, owner, claim, more string) *unstructured.Unstructured {
+		versions := map[string]string{"HTTPRoute": "gateway.networking.k8s.io/v1", "VirtualService": "networking.istio.io/v1beta1", "Middleware": "traefik.io/v1alpha1"}
+		return object(t, fmt.Sprintf(`{apiVersion: %s, kind: %s, metadata: {namespace: models, name: %s, creationTimestamp: "2026-05-04T12:00:00Z",
+			labels: {fairlead.dev/managed-by: ingress-reconciler}, annotations: {fairlead.dev/claim: %q%s},
+			ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: %s, uid: u, controller: true}]}}`, versions[kind], kind, name, claim, more, owner))
+	}
+	caches, err := informers.Snapshot([]*unstructured.Unstructured{
+		route("HTTPRoute", "a", "chat", "x.example.com/a/", ""),
+		route("HTTPRoute", "b", "chat", "y.example.com/", ", fairlead.dev/superseded-at: '2026-05-04T12:00:00Z'"),
+		route("HTTPRoute", "c", "chat", "no claim", ""),
+		route("HTTPRoute", "d", "gone", "z.example.com/", ""),
+		route("VirtualService", "e", "chat", "x.example.com/ X-Model=chat", ""),
+		route("Middleware", "f", "chat", "w.example.com/", ""),
+	}, func(schema.GroupVersionResource) bool { return true })
+	require.NoError(t, err)
+	o, at := New(caches), time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	got := o.Claims(cache.ObjectName{Namespace: "models", Name: "chat"})
+	for i := range got {
+		assert.True(t, got[i].Live.Equal(at))
+		got[i].Live = time.Time{}
+	}
+	assert.ElementsMatch(t, []ownership.Ask{
+		{Claim: ownership.Claim{Host: "x.example.com", Path: "/a/"}},
+		{Claim: ownership.Claim{Host: "y.example.com", Path: "/"}},
+		{Claim: ownership.Claim{Host: "x.example.com", Path: "/", Header: "X-Model", Value: "chat", Unordered: true}},
+	}, got, "also of objects that wait for their end; Istio orders by age")
+	assert.Len(t, o.Claims(cache.ObjectName{Namespace: "models", Name: "gone"}), 1, "of a service that is gone")
+	assert.ElementsMatch(t, []cache.ObjectName{{Namespace: "models", Name: "chat"}, {Namespace: "models", Name: "gone"}}, o.Owners())
 }
 
 // What a cache could not read as its type is there, and says nothing.

@@ -107,13 +107,13 @@ func (b *builder) fallback(entry isvc.Role) {
 		return
 	}
 	if len(b.Service.Name) > validation.LabelValueMaxLength {
-		b.say(entry, ReasonInvalidConfiguration, "fallbackService: %s", errName)
+		b.addReason(entry, ReasonInvalidConfiguration, "fallbackService: %s", errName)
 		return
 	}
 	service, err := backend.Find(b.Services, b.Service, entry)
 	if err != nil {
-		b.keep(Entry)
-		b.say(entry, missing(err), "%s", err)
+		b.keepSlots(Entry)
+		b.addReason(entry, missing(err), "%s", err)
 		return
 	}
 	b.plan.Fallback = &Fallback{

@@ -1,48 +1,70 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
-	"strings"
+
+	"fairlead.dev/pkg/ownership"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-// Claim is what two services cannot both have.
-type Claim struct {
-	Host, Path string
-	Model      Model
+// Want is a claim that the service wants, whether its component is ready or not.
+type Want struct {
+	ownership.Claim
+
+	Role isvc.Role
 }
 
-// String writes a claim as ParseClaim reads it: "host/path/", and for a model "host/ header=name".
-func (c Claim) String() string {
-	text := c.Host + c.Path
-	if c.Model != (Model{}) {
-		text += " " + c.Model.Header + "=" + c.Model.Name
+// Claim returns the claim of an exposure.
+func (e *Exposure) Claim() ownership.Claim {
+	return ownership.Claim{Host: e.Host, Path: e.Path, Header: e.Model.Header, Value: e.Model.Name, Unordered: e.Unordered}
+}
+
+// Asks returns the claims to ask for: the claims that the plan wants, ready if there are objects to write for them, and those
+// that objects in the cluster serve.
+func (p *Plan) Asks(live []ownership.Ask) []ownership.Ask {
+	ready := map[ownership.Claim]bool{}
+	for i := range p.Exposures {
+		ready[p.Exposures[i].Claim()] = true
 	}
-	return text
-}
-
-// ParseClaim reads what String has written. It reports false of any other text.
-func ParseClaim(text string) (Claim, bool) {
-	where, model, told := strings.Cut(text, " ")
-	i := strings.Index(where, root)
-	if i < 1 || !strings.HasSuffix(where, root) {
-		return Claim{}, false
+	asks := slices.Clone(live)
+	for _, w := range p.Wants {
+		asks = append(asks, ownership.Ask{Claim: w.Claim, Ready: ready[w.Claim]})
 	}
-	c := Claim{Host: where[:i], Path: where[i:]}
-	c.Model.Header, c.Model.Name, _ = strings.Cut(model, "=")
-	return c, !told || c.Model.Header != "" && c.Model.Name != ""
+	return asks
 }
 
-// stand completes what the service stands for: what is kept keeps its claims, unless an older service has them.
-func (b *builder) stand() {
-	for _, slot := range b.plan.Keep {
-		for _, c := range b.Serving[slot] {
-			if slices.Contains(b.plan.Claims, c) {
-				continue
-			}
-			b.plan.Claims = append(b.plan.Claims, c)
-			if winner, taken := b.Taken[c]; taken {
-				b.say("", ReasonHostConflict, "%s is that of %s, which is older", c, winner)
-			}
+// Refuse takes the exposures out of the plan whose claims another service has, and adds why.
+func (p *Plan) Refuse(refused map[ownership.Claim]ownership.Conflict) {
+	if len(refused) == 0 {
+		return
+	}
+	exposed := len(p.Exposures) > 0
+	p.Exposures = slices.DeleteFunc(p.Exposures, func(e Exposure) bool {
+		_, found := refused[e.Claim()]
+		return found
+	})
+	if exposed && len(p.Exposures) == 0 {
+		p.Strategy, p.Pool = "", nil
+	}
+	roles := map[ownership.Claim]isvc.Role{}
+	for _, w := range p.Wants {
+		if _, found := roles[w.Claim]; !found {
+			roles[w.Claim] = w.Role
 		}
 	}
+	var reasons []Reason
+	for claim, conflict := range refused {
+		reasons = append(reasons, Reason{Role: roles[claim], Reason: ReasonHostConflict, Message: conflictMessage(claim, conflict)})
+	}
+	slices.SortFunc(reasons, func(a, b Reason) int { return cmp.Compare(a.Message, b.Message) })
+	p.Reasons = append(p.Reasons, reasons...)
+}
+
+// conflictMessage says who has a claim, or which claim of another service one overlaps.
+func conflictMessage(claim ownership.Claim, conflict ownership.Conflict) string {
+	if claim.String() == conflict.Claim.String() {
+		return claim.String() + " belongs to InferenceService " + conflict.Owner.String()
+	}
+	return claim.String() + " overlaps " + conflict.Claim.String() + ", which belongs to InferenceService " + conflict.Owner.String()
 }

@@ -1,76 +1,66 @@
 package plan
 
 import (
-	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-func TestClaimsAreText(t *testing.T) {
+func at(host string) ownership.Claim { return ownership.Claim{Host: host, Path: "/"} }
+
+func TestAsks(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]Claim{
-		"chat.example.com/":                      {Host: "chat.example.com", Path: "/"},
-		"llm.example.com/models/chat/":           {Host: "llm.example.com", Path: "/models/chat/"},
-		"llm.example.com/ X-Gateway-Model=a=b/c": {Host: "llm.example.com", Path: "/", Model: Model{Header: "X-Gateway-Model", Name: "a=b/c"}},
-	} {
-		assert.Equal(t, text, want.String())
-		got, ok := ParseClaim(text)
-		assert.True(t, ok, text)
-		assert.Equal(t, want, got)
-	}
-	for _, text := range []string{"", "/", "chat.example.com", "/path/", "chat.example.com/path", "chat.example.com/ ", "chat.example.com/ X=", "chat.example.com/ =a"} {
-		_, ok := ParseClaim(text)
-		assert.False(t, ok, text)
-	}
+	live := []ownership.Ask{{Claim: at("old.example.com"), Live: time.Unix(7, 0)}}
+	in := input(t, byGateway+"componentHosts: true\n", isvc.Router, isvc.Engine)
+	in.Service.Conditions = in.Service.Conditions[:1] // the engine is not ready
+	p := build(t, in)
+	assert.Equal(t, []ownership.Ask{
+		live[0], {Claim: at("chat.models.example.com"), Ready: true}, {Claim: at("chat-engine.models.example.com")},
+	}, p.Asks(live), "a component that is not ready asks, and writes nothing")
 }
 
-func FuzzParseClaim(f *testing.F) {
-	for _, seed := range []string{"chat.example.com/", "llm.example.com/a/ X=b", "a/ b", " /"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		if c, ok := ParseClaim(text); ok {
-			require.Equal(t, text, c.String())
-		}
-	})
+func TestWantsDoNotDependOnReadiness(t *testing.T) {
+	t.Parallel()
+	in := input(t, byGateway+"additionalIngressDomains: [example.org]\n", isvc.Engine)
+	want := []Want{{Claim: at("chat.models.example.com"), Role: isvc.Engine}, {Claim: at("chat.models.example.org"), Role: isvc.Engine}}
+	assert.Equal(t, want, build(t, in).Wants)
+	in.Service.Conditions = nil
+	assert.Equal(t, want, build(t, in).Wants, "not ready")
+	in.Services = nil
+	assert.Equal(t, want, build(t, in).Wants, "without a Service")
+	in.Settings.Domains, in.Settings.Restricted = ownership.Domains{"example.com"}, true
+	assert.Equal(t, want[:1], build(t, in).Wants, "a host that is not allowed is not asked for")
 }
 
-func TestWhatIsKeptKeepsItsClaims(t *testing.T) {
+func TestRefuse(t *testing.T) {
 	t.Parallel()
-	here, beside := Claim{Host: "here.example.com", Path: "/"}, Claim{Host: "beside.example.com", Path: "/"}
-	next := Claim{Host: "chat.models.example.com", Path: "/"}
-	serving := map[Slot][]Claim{Entry: {here}, Slot(isvc.Engine): {beside}}
-	broken := errors.New("domainTemplate: broken")
-	tests := []struct {
-		name   string
-		change func(in *Input)
-		want   []Claim
-	}{
-		{name: "what is known is all", change: func(*Input) {}, want: []Claim{next}},
-		{name: "nothing is known", change: func(in *Input) { in.SettingsErr = broken }, want: []Claim{here, beside}},
-		{name: "it is being deleted", change: func(in *Input) { in.Service.Deleting = true }, want: []Claim{here, beside}},
-		{name: "its backend has gone, and the host is another", change: func(in *Input) { in.Services = nil }, want: []Claim{next, here}},
-		{name: "nothing is to be exposed", change: func(in *Input) { in.Settings.Enabled = false }},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			in := input(t, example, isvc.Engine)
-			in.Serving = serving
-			tt.change(in)
-			assert.Equal(t, tt.want, build(t, in).Claims)
-		})
-	}
-	t.Run("unless an older service has them", func(t *testing.T) {
-		t.Parallel()
-		in := input(t, example, isvc.Engine)
-		in.Serving, in.SettingsErr, in.Taken = serving, broken, map[Claim]Name{here: {Namespace: "models", Name: "old"}}
-		got := build(t, in)
-		assert.Equal(t, []string{"InvalidConfiguration", "HostConflict"}, reasons(got))
-		assert.Equal(t, "here.example.com/ is that of models/old, which is older", got.Reasons[1].Message)
+	owner := ownership.Owner{Namespace: "victim", Name: "chat"}
+	in := input(t, byGateway+"additionalIngressDomains: [example.org]\n", isvc.Engine)
+	p := build(t, in)
+	p.Refuse(nil)
+	assert.Len(t, p.Exposures, 2)
+	assert.Empty(t, p.Reasons)
+
+	p.Refuse(map[ownership.Claim]ownership.Conflict{at("chat.models.example.org"): {Owner: owner, Claim: at("chat.models.example.org")}})
+	assert.Equal(t, []string{"chat.models.example.com/ -> chat-engine:8080 by gateways/public"}, lines(p))
+	assert.Equal(t, []Reason{{
+		Role: isvc.Engine, Reason: ReasonHostConflict, Message: "chat.models.example.org/ belongs to InferenceService victim/chat",
+	}}, p.Reasons)
+	assert.NotEmpty(t, p.Strategy)
+
+	p.Reasons = nil
+	p.Refuse(map[ownership.Claim]ownership.Conflict{
+		at("chat.models.example.com"): {Owner: owner, Claim: ownership.Claim{Host: "chat.models.example.com", Path: "/v1/"}},
+		at("old.example.com"):         {Owner: owner, Claim: at("old.example.com")}, // an object has it, the plan does not want it
 	})
+	assert.Empty(t, p.Exposures)
+	assert.Empty(t, p.Strategy)
+	assert.Equal(t, []Reason{
+		{Role: isvc.Engine, Reason: ReasonHostConflict, Message: "chat.models.example.com/ overlaps chat.models.example.com/v1/, which belongs to InferenceService victim/chat"},
+		{Reason: ReasonHostConflict, Message: "old.example.com/ belongs to InferenceService victim/chat"},
+	}, p.Reasons)
 }

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/gateway"
 	"fairlead.dev/services/ingress-reconciler/internal/hostname"
@@ -19,58 +19,62 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// expose adds the ways in to one component, which has that name in hosts and paths.
+// maxRoutes is the number of objects that expose one service. Eight domains at eight Gateways, with a path on each, fit.
+const maxRoutes = 128
+
+// expose adds the exposures of one component, which has that name in hosts and paths.
 func (b *builder) expose(slot Slot, r isvc.Role, name string) {
-	ways := b.distinct(r, b.ways(slot, r, name))
-	for i := range ways {
-		if c := ways[i].Claim(); !slices.Contains(b.plan.Claims, c) {
-			b.plan.Claims = append(b.plan.Claims, c)
+	routes := b.routes(slot, r, name)
+	if n := len(b.plan.Exposures) + len(routes); n > maxRoutes {
+		b.keepSlots(slot)
+		b.addReason(r, ReasonLimitExceeded, "the domains and Gateways of the service make %d routes: at most %d are allowed", n, maxRoutes)
+		return
+	}
+	routes = b.distinct(slot, r, routes)
+	for i := range routes {
+		c := routes[i].Claim()
+		if _, found := b.wanted[c]; !found {
+			b.wanted[c] = slot
+			b.plan.Wants = append(b.plan.Wants, Want{Claim: c, Role: r})
 		}
 	}
 	to, reason, message := b.backend(slot, r)
 	if reason != "" {
-		b.keep(slot)
-		b.say(r, reason, "%s", message)
+		b.keepSlots(slot)
+		b.addReason(r, reason, "%s", message)
 		return
 	}
-	for _, e := range ways {
+	for _, e := range routes {
 		e.Slot, e.Role, e.Backend, e.Timeout = slot, r, to, b.timeout(r)
-		if winner, taken := b.Taken[e.Claim()]; taken {
-			b.say(r, ReasonHostConflict, "%s is that of %s, which is older", e.Claim(), winner)
-			continue
-		}
 		b.plan.Exposures = append(b.plan.Exposures, e)
 	}
 }
 
-// distinct leaves out what another slot of the service has: a template without the name makes one host of all components.
-func (b *builder) distinct(r isvc.Role, ways []Exposure) []Exposure {
-	others := slices.Clone(b.plan.Claims)
-	return slices.DeleteFunc(ways, func(e Exposure) bool {
-		taken := slices.Contains(others, e.Claim())
+// distinct leaves out the claims of other slots of the service: a template without the name gives all components one host.
+func (b *builder) distinct(slot Slot, r isvc.Role, routes []Exposure) []Exposure {
+	return slices.DeleteFunc(routes, func(e Exposure) bool {
+		owner, found := b.wanted[e.Claim()]
+		taken := found && owner != slot
 		if taken {
-			b.say(r, ReasonHostConflict, "%s is that of another component of this service", e.Claim())
+			b.addReason(r, ReasonHostConflict, "%s belongs to another component of this service", e.Claim())
 		}
 		return taken
 	})
 }
 
-// Claim returns what the service stands for with a way in.
-func (e *Exposure) Claim() Claim { return Claim{Host: e.Host, Path: e.Path, Model: e.Model} }
-
-// backend returns where requests for a component go, or why they cannot for now.
+// backend returns the destination of requests for a component, or the reason why it has none for now.
 func (b *builder) backend(slot Slot, r isvc.Role) (to Backend, reason, message string) {
 	service, err := backend.Find(b.Services, b.Service, r)
 	to.Service = service
 	if b.Knative[r] && b.plan.Strategy == settings.VirtualService {
 		to.Knative = backend.Name(b.Service.Name, r)
-		err = nil // Knative's own Service is all that there is
+		err = nil // OME creates no Service of its own beside a Knative Service
 	}
 	switch {
 	case err != nil:
 		return to, missing(err), err.Error()
 	case !b.exposable(slot, r):
-		return to, ReasonComponentNotReady, string(r) + " is not ready"
+		return to, ReasonComponentNotReady, "the " + string(r) + " is not ready"
 	case slot == Entry && b.Settings.Pool != nil:
 		to.Pool, reason, message = b.pool()
 	}
@@ -85,143 +89,212 @@ func missing(err error) string {
 	return ReasonServiceNotFound
 }
 
-// exposable reports whether a slot may point at a component: it is ready, or was there before, or what was there before has
-// gone.
+// exposable reports whether a slot may point at a component: the component is ready, or the slot points at it already, or the
+// components that the slot points at are gone.
 func (b *builder) exposable(slot Slot, r isvc.Role) bool {
 	live := b.Live[slot]
 	return b.Service.Ready(r) || slices.Contains(live, r) || len(live) > 0 && !slices.ContainsFunc(live, b.present)
 }
 
-// root is the path of a host of its own.
+// root is the path of a service with a host to itself.
 const root = "/"
 
-// ways returns the hosts and paths of a component, sorted, each once for each Gateway.
-func (b *builder) ways(slot Slot, r isvc.Role, name string) []Exposure {
-	w := &ways{builder: b, slot: slot, role: r}
+// routes returns the hosts and paths of a component, sorted, one for each Gateway.
+func (b *builder) routes(slot Slot, r isvc.Role, name string) []Exposure {
+	c := &collector{builder: b, slot: slot, role: r, seen: map[identity]bool{}}
 	for _, d := range b.domains() {
-		host, path, err := b.place(name, d.domain)
-		if err == nil {
-			err = hostname.Validate(host)
-		}
-		w.add(Exposure{Host: host, Path: path}, d, invalid{ReasonInvalidHost, "", err})
+		c.addHost(name, d)
 		if b.Settings.Path != nil {
-			path, err := b.path(name, d.domain)
-			w.add(Exposure{Host: d.domain, Path: path}, d, invalid{ReasonInvalidConfiguration, "pathTemplate: ", err})
+			c.addPath(name, d)
 		}
 		if slot == Entry && b.Settings.ModelHeader != "" {
-			model, err := b.model(name, d.domain)
-			w.add(Exposure{Host: b.shared(d.domain), Path: root, Model: model}, d, invalid{ReasonInvalidConfiguration, "modelNameTemplate: ", err})
+			c.addModel(name, d)
 		}
 	}
-	if len(w.all) == 0 && w.unsupported { // what is there serves until it can be
-		b.keep(slot)
+	if len(c.all) == 0 && c.unsupported { // objects of another strategy serve until the data plane can do this one
+		b.keepSlots(slot)
 	}
-	slices.SortFunc(w.all, func(x, y Exposure) int {
+	slices.SortFunc(c.all, func(x, y Exposure) int {
 		return cmp.Or(cmp.Compare(x.Host, y.Host), cmp.Compare(x.Path, y.Path), cmp.Compare(x.Model.Name, y.Model.Name), compareRefs(x.Gateway, y.Gateway))
 	})
-	return w.all
-}
-
-// invalid is why there is no such way in; err is nil if there is.
-type invalid struct {
-	reason, what string
-	err          error
+	return c.all
 }
 
 func compareRefs(x, y settings.GatewayRef) int {
 	return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Listener, y.Listener))
 }
 
-// ways collects the ways in to one component.
-type ways struct {
+// collector collects the exposures of one component.
+type collector struct {
 	*builder
 
 	slot Slot
 	role isvc.Role
 	all  []Exposure
+	seen map[identity]bool
 
-	unsupported bool // one is left out because what serves it cannot do it
+	unsupported bool // an exposure is left out because the data plane cannot serve it
 }
 
-// add adds a way in by each of the Gateways of a domain, or says why there is none. One whose name is wrong leaves what is
-// there as it is.
-func (w *ways) add(e Exposure, d domain, not invalid) {
-	switch {
-	case not.err != nil:
-		w.keep(w.slot)
-		w.say(w.role, not.reason, "%s%s", not.what, not.err)
-		return
-	case w.Settings.ClusterLocal(e.Host):
-		w.say(w.role, ReasonClusterLocal, "host %s is the cluster's own", e.Host)
-		return
-	case !w.Settings.Allows(e.Host):
-		w.say(w.role, ReasonHostNotAllowed, "host %s is not below a domain that namespace %s may use", e.Host, w.Service.Namespace)
-		return
-	case e.Model != Model{} && w.plan.Strategy == settings.Ingress:
-		w.say(w.role, ReasonHeaderMatchUnsupported, "an Ingress cannot tell models apart by header %s", e.Model.Header)
+// identity tells exposures of one component apart.
+type identity struct {
+	claim   ownership.Claim
+	gateway settings.GatewayRef
+}
+
+// chosen says what of a host and path a tenant chose.
+type chosen struct{ host, path bool }
+
+// addHost adds the host of a component below a domain, or its path on the shared host.
+func (c *collector) addHost(name string, d domain) {
+	tenant := &c.Settings.FromTenant
+	if !c.Settings.Subdomain {
+		path := root + c.Service.Namespace + root + name + root
+		c.addHostPath(c.shared(d.name), path, d, chosen{host: d.fromTenant || tenant.SharedHost})
 		return
 	}
-	if w.plan.Strategy != settings.HTTPRoute {
-		w.addOne(e)
+	host, err := c.Settings.Host.Render(c.values(name, d.name))
+	if err != nil {
+		c.invalid(ReasonInvalidHost, "domainTemplate: ", err)
+		return
+	}
+	c.addHostPath(host, root, d, chosen{host: d.fromTenant || tenant.Host})
+}
+
+// addHostPath adds a host and path, if the host is valid.
+func (c *collector) addHostPath(host, path string, d domain, by chosen) {
+	if err := hostname.Validate(host); err != nil {
+		c.invalid(ReasonInvalidHost, "", err)
+		return
+	}
+	c.add(Exposure{Host: host, Path: path}, d, by)
+}
+
+// addPath adds the path of a component on the domain itself.
+func (c *collector) addPath(name string, d domain) {
+	path, err := c.path(name, d.name)
+	if err != nil {
+		c.invalid(ReasonInvalidConfiguration, "pathTemplate: ", err)
+		return
+	}
+	c.add(Exposure{Host: d.name, Path: path}, d, chosen{host: d.fromTenant, path: c.Settings.FromTenant.Path})
+}
+
+// addModel adds the model of the service on the shared host.
+func (c *collector) addModel(name string, d domain) {
+	model, err := c.model(name, d.name)
+	if err != nil {
+		c.invalid(ReasonInvalidConfiguration, "modelNameTemplate: ", err)
+		return
+	}
+	c.add(Exposure{Host: c.shared(d.name), Path: root, Model: model}, d, chosen{host: d.fromTenant || c.Settings.FromTenant.SharedHost})
+}
+
+// invalid adds the reason why there is no such exposure, and leaves existing objects as they are.
+func (c *collector) invalid(reason, key string, err error) {
+	c.keepSlots(c.slot)
+	c.addReason(c.role, reason, "%s%s", key, err)
+}
+
+// add adds an exposure at each of the Gateways of a domain, or the reason why it must not exist.
+func (c *collector) add(e Exposure, d domain, by chosen) {
+	if !c.allowed(&e, by) {
+		return
+	}
+	e.Unordered = c.plan.Strategy == settings.VirtualService && e.Model.Header != "" // Istio orders routes of one host by age
+	if c.plan.Strategy != settings.HTTPRoute {
+		c.addOne(e)
 		return
 	}
 	for _, p := range d.parents {
 		e.Gateway = p.GatewayRef
-		w.addOne(e)
+		c.addOne(e)
 	}
 }
 
-// addOne adds a way in that is not there yet.
-func (w *ways) addOne(e Exposure) {
-	if slices.ContainsFunc(w.all, func(x Exposure) bool { return x.Claim() == e.Claim() && x.Gateway == e.Gateway }) {
+// allowed reports whether the service may have a host and path, and adds the reason if not.
+func (c *collector) allowed(e *Exposure, by chosen) bool {
+	s := &c.Settings
+	switch {
+	case s.ClusterLocal(e.Host):
+		c.addReason(c.role, ReasonClusterLocal, "host %s is inside the cluster domain", e.Host)
+	case (by.host || s.Restricted) && !s.Domains.Contain(e.Host):
+		c.addReason(c.role, ReasonHostNotAllowed, "host %s is outside the domains of namespace %s (%s): an administrator can add it to allowedDomains",
+			e.Host, c.Service.Namespace, cmp.Or(strings.Join(s.Domains, ", "), "none"))
+	case by.path && ownership.FirstElement(e.Path) != c.Service.Namespace:
+		c.addReason(c.role, ReasonPathNotAllowed, "path %s does not begin with /%s/: only an administrator can configure other paths",
+			e.Path, c.Service.Namespace)
+	case e.Model != Model{} && c.plan.Strategy == settings.Ingress:
+		c.addReason(c.role, ReasonHeaderMatchUnsupported, "an Ingress cannot select models by header %s: use HTTPRoutes", e.Model.Header)
+	default:
+		return true
+	}
+	return false
+}
+
+// addOne adds an exposure that is new.
+func (c *collector) addOne(e Exposure) {
+	id := identity{claim: e.Claim(), gateway: e.Gateway}
+	if c.seen[id] {
 		return
 	}
+	c.seen[id] = true
 	var rewrites bool
-	switch w.plan.Strategy {
+	switch c.plan.Strategy {
 	case settings.HTTPRoute:
-		rewrites = w.attach(&e)
+		rewrites = c.attach(&e)
 	case settings.Ingress:
 		var err error
-		if rewrites, err = w.ingress(&e); err != nil { // what ended TLS must not do without
-			w.keep(w.slot)
-			w.say(w.role, ReasonInvalidConfiguration, "tlsSecretName: %s", err)
+		if rewrites, err = c.ingress(&e); err != nil { // without its TLS settings the host must not be served
+			c.invalid(ReasonInvalidConfiguration, "tlsSecretName: ", err)
 			return
 		}
 	default:
 		rewrites = true
-		e.URL = w.Settings.URLScheme + "://" + e.Host + e.Path
+		e.URL = c.Settings.URLScheme + "://" + e.Host + e.Path
 	}
 	if e.Path != root && !rewrites {
-		w.say(w.role, ReasonPathRewriteUnsupported, "%s%s: what serves it cannot take a path away; give the service a host of its own", e.Host, e.Path)
-		w.unsupported = true
+		c.addReason(c.role, ReasonPathRewriteUnsupported, "%s cannot rewrite path %s on host %s: set perISVCSubdomain: true", c.dataPlane(&e), e.Path, e.Host)
+		c.unsupported = true
 		return
 	}
-	if t := w.timeout(w.role); t > 0 && w.plan.Strategy == settings.HTTPRoute && !e.Timeouts {
-		w.say(w.role, ReasonTimeoutUnsupported, "Gateway %s knows no timeouts: %s is left out", e.Gateway, t)
+	if t := c.timeout(c.role); t > 0 && c.plan.Strategy == settings.HTTPRoute && !e.Timeouts {
+		c.addReason(c.role, ReasonTimeoutUnsupported, "Gateway %s does not support timeouts: the timeout of %s has no effect", e.Gateway, t)
 	}
-	w.all = append(w.all, e)
+	c.all = append(c.all, e)
 }
 
-// attach foresees what a Gateway makes of a way in, and reports whether it can rewrite paths.
-func (w *ways) attach(e *Exposure) (rewrites bool) {
-	g := w.Gateways[types.NamespacedName{Namespace: e.Gateway.Namespace, Name: e.Gateway.Name}]
-	e.Attachment = g.Attach(gateway.Route{Namespace: w.Service.Namespace, Labels: w.Labels, Host: e.Host, Listener: e.Gateway.Listener})
+// dataPlane names what serves an exposure.
+func (c *collector) dataPlane(e *Exposure) string {
+	switch {
+	case c.plan.Strategy == settings.HTTPRoute:
+		return "Gateway " + e.Gateway.String()
+	case c.Settings.IngressClass != nil:
+		return "IngressClass " + *c.Settings.IngressClass
+	}
+	return "the default IngressClass"
+}
+
+// attach predicts whether a Gateway accepts an exposure, and reports whether it can rewrite paths.
+func (c *collector) attach(e *Exposure) (rewrites bool) {
+	g := c.Gateways[types.NamespacedName{Namespace: e.Gateway.Namespace, Name: e.Gateway.Name}]
+	e.Attachment = g.Attach(gateway.Route{Namespace: c.Service.Namespace, Labels: c.Labels, Host: e.Host, Listener: e.Gateway.Listener})
 	e.Timeouts = g.Supports(gateway.FeatureRequestTimeout)
 	if e.Attachment.Scheme == "" {
-		e.URL = w.Settings.URLScheme + "://" + e.Host + e.Path
+		e.URL = c.Settings.URLScheme + "://" + e.Host + e.Path
 	} else {
 		e.URL = e.Attachment.URL(e.Host, e.Path)
 	}
 	return g.Supports(gateway.FeaturePathRewrite)
 }
 
-// ingress takes what an Ingress says beyond hosts and paths, and reports whether who reads it can rewrite paths.
-func (w *ways) ingress(e *Exposure) (rewrites bool, err error) {
-	if class := ingressclass.Find(w.Classes, w.Settings.IngressClass); class != nil {
+// ingress sets what an Ingress has beyond host and path, and reports whether its controller can rewrite paths.
+func (c *collector) ingress(e *Exposure) (rewrites bool, err error) {
+	if class := ingressclass.Find(c.Classes, c.Settings.IngressClass); class != nil {
 		e.Controller = ingressclass.Known(class.Spec.Controller)
 	}
-	scheme := w.Settings.URLScheme
-	if e.TLSSecret, err = w.secret(e.Host); err != nil {
+	scheme := c.Settings.URLScheme
+	if e.TLSSecret, err = c.secret(e.Host); err != nil {
 		return false, err
 	}
 	if e.TLSSecret != "" {
@@ -231,13 +304,13 @@ func (w *ways) ingress(e *Exposure) (rewrites bool, err error) {
 	return e.Controller.Rewrites(), nil
 }
 
-// secret returns the Secret with the certificate of a host, empty for none. Of those that an issuer fills each host has its
-// own: of two Ingresses that want one of other hosts, cert-manager serves the first.
-func (w *ways) secret(host string) (name string, err error) {
-	tls := &w.Settings.TLS
+// secret returns the Secret with the certificate of a host, empty for none. With an issuer each host has its own Secret: when
+// two Ingresses ask for one Secret with different hosts, cert-manager serves only the first.
+func (c *collector) secret(host string) (name string, err error) {
+	tls := &c.Settings.TLS
 	switch {
 	case tls.Secret != nil:
-		if name, err = tls.Secret.Render(w.values(w.Service.Name, w.Settings.Domain)); err != nil {
+		if name, err = tls.Secret.Render(c.values(c.Service.Name, c.Settings.Domain)); err != nil {
 			return "", err
 		}
 	case tls.Issuer != "":
@@ -249,90 +322,4 @@ func (w *ways) secret(host string) (name string, err error) {
 		return "", fmt.Errorf("%q: %s", name, problems[0])
 	}
 	return name, nil
-}
-
-// domain is one of those below which a service has a host, and the Gateways that serve it.
-type domain struct {
-	domain  string
-	parents []settings.Parent
-}
-
-// domains returns the domains of a service: its own, those of its Gateways, and the additional ones, which every Gateway
-// serves.
-func (b *builder) domains() []domain {
-	s := &b.Settings
-	var all []domain
-	add := func(name string, parents ...settings.Parent) {
-		i := slices.IndexFunc(all, func(d domain) bool { return d.domain == name })
-		if i < 0 {
-			i, all = len(all), append(all, domain{domain: name})
-		}
-		all[i].parents = append(all[i].parents, parents...)
-	}
-	if b.plan.Strategy != settings.HTTPRoute {
-		for _, name := range append([]string{s.Domain}, s.AdditionalDomains...) {
-			add(name)
-		}
-		return all
-	}
-	for _, p := range s.Gateways {
-		add(p.Domain, p)
-	}
-	for _, name := range s.AdditionalDomains {
-		add(name, s.Gateways...)
-	}
-	return all
-}
-
-func (b *builder) values(name, domain string) hostname.Values {
-	s := b.Service
-	return hostname.Values{Name: name, Namespace: s.Namespace, IngressDomain: domain, Annotations: s.Annotations, Labels: s.Labels}
-}
-
-// place returns where a component is below a domain: on a host of its own, or by a path on one that services share.
-func (b *builder) place(name, domain string) (host, path string, err error) {
-	if b.Settings.Subdomain {
-		host, err = b.Settings.Host.Render(b.values(name, domain))
-		return host, root, err
-	}
-	return b.shared(domain), root + b.Service.Namespace + root + name + root, nil
-}
-
-// segments are what a path may be: all kinds take them, and none reads more into them.
-var segments = regexp.MustCompile(`^/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+$`)
-
-// path returns the path of a component on the domain itself.
-func (b *builder) path(name, domain string) (string, error) {
-	text, err := b.Settings.Path.Render(b.values(name, domain))
-	if err != nil {
-		return "", err
-	}
-	path := root + strings.Trim(text, root) + root
-	if !segments.MatchString(path) {
-		return "", fmt.Errorf("path %q: want elements of letters, digits and ._~- that begin with no dot", text)
-	}
-	return path, nil
-}
-
-// model returns what a component's model is called on a host that models share.
-func (b *builder) model(name, domain string) (Model, error) {
-	text, err := b.Settings.ModelName.Render(b.values(name, domain))
-	if err != nil {
-		return Model{}, err
-	}
-	if !visible.MatchString(text) {
-		return Model{}, fmt.Errorf("name %q: want visible characters alone", text)
-	}
-	return Model{Header: b.Settings.ModelHeader, Name: text}, nil
-}
-
-// visible is what the value of a header may be without anybody changing it on its way.
-var visible = regexp.MustCompile(`^[!-~]+$`)
-
-// shared returns the host that services share below a domain.
-func (b *builder) shared(domain string) string {
-	if b.Settings.SharedHostPrefix == "" {
-		return domain
-	}
-	return b.Settings.SharedHostPrefix + "." + domain
 }

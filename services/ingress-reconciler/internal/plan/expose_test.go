@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/gateway"
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
@@ -219,12 +221,14 @@ func TestModels(t *testing.T) {
 		"chat-engine.models.example.com/ -> chat-engine:8080 by gateways/public",
 	}, lines(got), "for the entry alone")
 	assert.Equal(t, Model{Header: "X-Model", Name: "chat"}, got.Exposures[1].Model)
-	assert.Contains(t, got.Claims, Claim{Host: "llm.example.com", Path: "/", Model: Model{Header: "X-Model", Name: "chat"}})
+	assert.Contains(t, got.Wants, Want{Claim: ownership.Claim{Host: "llm.example.com", Path: "/", Header: "X-Model", Value: "chat"}, Role: isvc.Router})
 
 	got = build(t, input(t, byIstio+models+"modelNameTemplate: '{{ .Namespace }}/{{ .Name }}'\nsharedHostPrefix: ''\n", isvc.Engine))
 	require.Len(t, got.Exposures, 2)
 	assert.Equal(t, Model{Header: "X-Model", Name: "models/chat"}, got.Exposures[1].Model)
 	assert.Equal(t, "example.com", got.Exposures[1].Host)
+	assert.True(t, got.Exposures[1].Claim().Unordered, "Istio orders by age")
+	assert.False(t, got.Exposures[0].Claim().Unordered)
 
 	got = build(t, input(t, example+models, isvc.Engine))
 	assert.Len(t, got.Exposures, 1)
@@ -244,31 +248,161 @@ func TestComponentsDoNotShareAHost(t *testing.T) {
 	got := build(t, in)
 	assert.Equal(t, []string{"chat.example.net/ -> chat-router:8080 by gateways/inner", "chat.example.net/ -> chat-router:8080 by gateways/public"}, lines(got))
 	assert.Equal(t, []string{"engine HostConflict"}, reasons(got))
-	assert.Equal(t, []Claim{{Host: "chat.example.net", Path: "/"}}, got.Claims)
+	assert.Equal(t, []Want{{Claim: ownership.Claim{Host: "chat.example.net", Path: "/"}, Role: isvc.Router}}, got.Wants)
 
 	got = build(t, input(t, byGateway+"pathTemplate: /serving\ncomponentHosts: true\n", isvc.Router, isvc.Engine))
 	assert.Len(t, got.Exposures, 3, "the path is the entry's")
 	assert.Equal(t, []string{"engine HostConflict"}, reasons(got))
 }
 
-func TestWhatOlderServicesHave(t *testing.T) {
-	t.Parallel()
-	in := input(t, byGateway+"additionalIngressDomains: [example.org]\n", isvc.Engine)
-	before := build(t, in)
-	require.Len(t, before.Claims, 2)
-	in.Taken = map[Claim]Name{{Host: "chat.models.example.org", Path: "/"}: {Namespace: "models", Name: "older"}}
-	got := build(t, in)
-	assert.Equal(t, []string{"chat.models.example.com/ -> chat-engine:8080 by gateways/public"}, lines(got))
-	assert.Equal(t, []Reason{{Role: isvc.Engine, Reason: ReasonHostConflict, Message: "chat.models.example.org/ is that of models/older, which is older"}}, got.Reasons)
-	assert.Equal(t, before.Claims, got.Claims, "it waits for what it has not")
-	assert.Empty(t, got.Keep)
+// tenant is a plan of a service with annotations, in a namespace with these allowed domains.
+func tenant(t *testing.T, config string, annotations map[string]string) Plan {
+	t.Helper()
+	in := input(t, byGateway, isvc.Engine)
+	d, _, err := settings.Parse([]byte(config))
+	require.NoError(t, err)
+	in.Service.Annotations, in.Service.Labels = annotations, map[string]string{"host": "label.example.net"}
+	in.Settings, in.SettingsErr = (&settings.Config{Document: d, ClusterDomain: "cluster.local"}).Resolve(in.Service)
+	return build(t, in)
+}
 
-	in.Service.Conditions = nil
-	assert.Equal(t, before.Claims, build(t, in).Claims, "be it ready or not")
-	in.Services = nil
-	assert.Equal(t, before.Claims, build(t, in).Claims, "with a Service or without")
-	in.Settings.AllowedDomains = []string{"example.com"}
-	assert.Equal(t, before.Claims[:1], build(t, in).Claims, "but not for what it must not have")
+// A tenant chooses hosts by annotations, or by what templates of the administrator take from labels and annotations.
+func TestHostsThatATenantMayHave(t *testing.T) {
+	t.Parallel()
+	domain := func(d string) map[string]string { return map[string]string{"ome.io/ingress-domain": d} }
+	tests := []struct {
+		name, config string
+		annotations  map[string]string
+		want         []string
+		reasons      []string
+	}{
+		{name: "the administrator's", want: []string{"chat.models.example.com/"}},
+		{name: "the administrator's, outside of the domain", config: "domainTemplate: '{{ .Name }}.fixed.net'", want: []string{"chat.fixed.net/"}},
+		{name: "a domain below a configured one", annotations: domain("team.example.com"), want: []string{"chat.models.team.example.com/"}},
+		{name: "another domain", annotations: domain("evil.net"), reasons: []string{"engine HostNotAllowed"}},
+		{name: "the end of a name is no domain", annotations: domain("evilexample.com"), reasons: []string{"engine HostNotAllowed"}},
+		{name: "a template", annotations: map[string]string{"ome.io/ingress-domain-template": "www.bank.net"}, reasons: []string{"engine HostNotAllowed"}},
+		{name: "a template below a configured domain", annotations: map[string]string{"ome.io/ingress-domain-template": "www.example.com"}, want: []string{"www.example.com/"}},
+		{name: "a template by the administrator, with a label", config: "domainTemplate: '{{ .Labels.host }}'", reasons: []string{"engine HostNotAllowed"}},
+		{name: "a label by index", config: "domainTemplate: '{{ index .Labels \"host\" }}'", reasons: []string{"engine HostNotAllowed"}},
+		{name: "a label in a condition", config: "domainTemplate: '{{ if eq .Labels.host \"a\" }}a.net{{ else }}b.net{{ end }}'", reasons: []string{"engine HostNotAllowed"}},
+		{name: "additional domains, one of them configured", config: "additionalIngressDomains: [example.org]",
+			annotations: map[string]string{"ome.io/ingress-additional-domains": "example.org, evil.net"},
+			want:        []string{"chat.models.example.com/", "chat.models.example.org/"}, reasons: []string{"engine HostNotAllowed"}},
+		{name: "an additional domain that is the administrator's, too", annotations: map[string]string{"ome.io/ingress-additional-domains": "example.com"}, want: []string{"chat.models.example.com/"}},
+		{name: "Gateways with domains of their own", annotations: map[string]string{
+			"ome.io/ingress-additional-gateways": `[{"omeIngressGateway": "gateways/public", "ingressDomain": "evil.net"}, {"omeIngressGateway": "gateways/public"}]`,
+		}, want: []string{"chat.models.example.com/"}, reasons: []string{"engine HostNotAllowed"}},
+		{name: "a prefix of the shared host", config: "perISVCSubdomain: false", annotations: map[string]string{"ome.io/ingress-shared-host-prefix": "other"}, want: []string{"other.example.com/models/chat/"}},
+		{name: "an override that replaces the annotation", config: "overrides: [{ingressDomain: fixed.net}]", annotations: domain("evil.net"), want: []string{"chat.models.fixed.net/"}},
+		{name: "a domain of an override", config: "overrides: [{additionalIngressDomains: [fixed.net]}]", annotations: domain("fixed.net"), want: []string{"chat.models.fixed.net/"}},
+
+		{name: "allowed", config: "allowedDomains: {models: [team.net]}\ndomainTemplate: chat.team.net", want: []string{"chat.team.net/"}},
+		{name: "allowed, by an annotation", config: "allowedDomains: {models: [team.net]}", annotations: domain("team.net"), want: []string{"chat.models.team.net/"}},
+		{name: "not allowed, though it is the administrator's", config: "allowedDomains: {models: [team.net]}", reasons: []string{"engine HostNotAllowed"}},
+		{name: "allowed to all others", config: "allowedDomains: {'*': [team.net], others: [example.com]}", annotations: domain("team.net"), want: []string{"chat.models.team.net/"}},
+		{name: "no namespace but another", config: "allowedDomains: {others: [example.com]}", reasons: []string{"engine HostNotAllowed"}},
+		{name: "allowed by a template", config: "allowedDomains: {'*': ['{{ .Namespace }}.example.com']}", want: []string{"chat.models.example.com/"}},
+		{name: "not allowed by a template", config: "allowedDomains: {'*': ['{{ .Namespace }}.example.com']}",
+			annotations: map[string]string{"ome.io/ingress-domain-template": "chat.victim.example.com"}, reasons: []string{"engine HostNotAllowed"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := tenant(t, byGateway+tt.config, tt.annotations)
+			var hosts []string
+			for _, e := range got.Exposures {
+				hosts = append(hosts, e.Host+e.Path)
+			}
+			assert.Equal(t, tt.want, hosts)
+			assert.ElementsMatch(t, tt.reasons, reasons(got))
+		})
+	}
+}
+
+// On a host that services share, the first element of a path is the namespace, unless the administrator chose the path.
+func TestPathsThatATenantMayHave(t *testing.T) {
+	t.Parallel()
+	path := func(p string) map[string]string { return map[string]string{"ome.io/ingress-path-template": p} }
+	tests := []struct {
+		name, config string
+		annotations  map[string]string
+		want         string
+	}{
+		{name: "the administrator's", config: "pathTemplate: /v1", want: "example.com/v1/"},
+		{name: "below the namespace", annotations: path("/models/other"), want: "example.com/models/other/"},
+		{name: "the namespace itself", annotations: path("/{{ .Namespace }}"), want: "example.com/models/"},
+		{name: "another namespace", annotations: path("/victim/chat/v1")},
+		{name: "any other path", annotations: path("/v1")},
+		{name: "the beginning of a name is no element", annotations: path("/models-of-others")},
+		{name: "a template of the administrator, with an annotation", config: "pathTemplate: '/{{ .Annotations.path }}'", annotations: map[string]string{"path": "v1"}},
+		{name: "the same, below the namespace", config: "pathTemplate: '/{{ .Annotations.path }}'", annotations: map[string]string{"path": "models"}, want: "example.com/models/"},
+		{name: "an override that replaces the annotation", config: "overrides: [{pathTemplate: /v2}]", annotations: path("/v1"), want: "example.com/v2/"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := tenant(t, byGateway+tt.config, tt.annotations)
+			if tt.want == "" {
+				require.Len(t, got.Exposures, 1)
+				assert.Equal(t, []string{"engine PathNotAllowed"}, reasons(got))
+				return
+			}
+			require.Len(t, got.Exposures, 2)
+			assert.Equal(t, tt.want, got.Exposures[1].Host+got.Exposures[1].Path)
+			assert.Empty(t, reasons(got))
+		})
+	}
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	list := func(n int, format string) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(format, i))
+		}
+		return strings.Join(all, ",")
+	}
+	domains := func(n int) map[string]string {
+		return map[string]string{"ome.io/ingress-additional-domains": list(n, "d%d.example.com")}
+	}
+	gateways := func(n int) map[string]string {
+		return map[string]string{"ome.io/ingress-additional-gateways": "[" + list(n, `{"omeIngressGateway": "gateways/g%d"}`) + "]"}
+	}
+	assert.Len(t, tenant(t, byGateway, domains(16)).Exposures, 17)
+	assert.Len(t, tenant(t, byGateway, gateways(8)).Exposures, 9)
+	for name, annotations := range map[string]map[string]string{"domains": domains(17), "many domains": domains(10_000), "Gateways": gateways(9), "long text": gateways(1000)} {
+		got := tenant(t, byGateway, annotations)
+		assert.Empty(t, got.Exposures, name)
+		assert.Equal(t, []string{"LimitExceeded"}, reasons(got), name)
+		assert.Equal(t, Slots, got.Keep, "%s: what is there stays", name)
+	}
+	many := "[" + list(8, `{omeIngressGateway: gateways/g%d}`) + "]"
+	got := tenant(t, byGateway+"additionalIngressDomains: ["+list(20, "d%d.example.org")+"]\nadditionalIngressGateways: "+many, nil)
+	assert.Empty(t, got.Exposures)
+	assert.Equal(t, []string{"engine LimitExceeded"}, reasons(got))
+	assert.Equal(t, []Slot{Entry}, got.Keep)
+	assert.Contains(t, got.Reasons[0].Message, "189 routes: at most 128")
+}
+
+// BenchmarkRefuseDomains refuses 2 000 domains of one annotation.
+func BenchmarkRefuseDomains(b *testing.B) {
+	var domains []string
+	for i := range 2000 {
+		domains = append(domains, fmt.Sprintf("d%d.example.com", i))
+	}
+	service := &isvc.Service{Namespace: "models", Name: "chat", Annotations: map[string]string{"ome.io/ingress-additional-domains": strings.Join(domains, ",")}}
+	d, _, err := settings.Parse([]byte(byGateway))
+	require.NoError(b, err)
+	config := &settings.Config{Document: d, ClusterDomain: "cluster.local"}
+	for b.Loop() {
+		in := &Input{Service: service}
+		in.Settings, in.SettingsErr = config.Resolve(service)
+		if p := Build(in); len(p.Exposures) > 0 || p.Reasons[0].Reason != ReasonLimitExceeded {
+			b.Fatal(p)
+		}
+	}
 }
 
 func TestKindsThatAreNotServed(t *testing.T) {
@@ -280,7 +414,7 @@ func TestKindsThatAreNotServed(t *testing.T) {
 		assert.Empty(t, got.Exposures, strategy)
 		assert.Equal(t, []string{ReasonAPIUnavailable}, reasons(got), strategy)
 		assert.Equal(t, Slots, got.Keep, strategy)
-		assert.False(t, got.Withheld)
+		assert.False(t, got.Disabled)
 
 		in.Unserved = map[settings.Strategy]bool{settings.HTTPRoute: true, settings.Ingress: true, settings.VirtualService: true}
 		in.Unserved[strategy] = false
@@ -292,13 +426,13 @@ func TestIstioThatIsOff(t *testing.T) {
 	t.Parallel()
 	got := build(t, input(t, byIstio+"disableIstioVirtualHost: true\n", isvc.Engine))
 	assert.Equal(t, []string{ReasonDisabled}, reasons(got))
-	assert.True(t, got.Withheld)
+	assert.True(t, got.Disabled)
 	assert.Empty(t, got.Keep)
 
 	got = build(t, input(t, example+"strategy: virtualservice\n", isvc.Engine))
 	assert.Equal(t, []string{ReasonNoGateway}, reasons(got))
 	assert.Equal(t, Slots, got.Keep)
-	assert.False(t, got.Withheld)
+	assert.False(t, got.Disabled)
 }
 
 // Who takes the requests changes with what there is, and not before the new one is ready.
@@ -374,10 +508,10 @@ func TestOMETakesOver(t *testing.T) {
 	in := input(t, example, isvc.Engine)
 	in.Settings.OMEActs = true
 	got := build(t, in)
-	assert.True(t, got.Withheld)
-	assert.True(t, got.Handed)
+	assert.True(t, got.Disabled)
+	assert.True(t, got.HandedToOME)
 	in.Settings.OMEActs, in.Settings.Enabled = false, false
 	got = build(t, in)
-	assert.True(t, got.Withheld)
-	assert.False(t, got.Handed)
+	assert.True(t, got.Disabled)
+	assert.False(t, got.HandedToOME)
 }

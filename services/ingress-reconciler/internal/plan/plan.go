@@ -1,21 +1,25 @@
-// Package plan decides how one InferenceService is exposed: under which hosts and paths its components are reached, by which
-// kind of objects, and why some are not.
+// Package plan decides how one InferenceService is exposed: the hosts and paths of its components, the kind of objects that
+// make them, and the reason for each component that is not exposed.
 //
-// A plan knows nothing of VirtualServices, Ingresses or HTTPRoutes: the same exposures are rendered as one or the other. It
-// is a function of its input alone, and of the same input always the same.
+// The same exposures are rendered as HTTPRoutes, Ingresses or VirtualServices. A plan is a function of its input: the same
+// input gives the same plan.
 //
-//	components              the entry            hosts of their own, if asked for
+//	components              entry                additional hosts (componentHosts)
 //	engine                  engine               -
 //	engine, decoder         engine, a warning    decoder
 //	router, engine          router               engine
 //	router, engine, decoder router               engine, decoder
 //
-// Who is the entry follows from which components there are, never from whether they are ready: a router that is down is not
-// passed by. Readiness only holds back what was not there before.
+// The entry depends on which components exist, never on their readiness: requests never bypass a router that is down.
+// Readiness only delays the first objects of a component.
+//
+// Build knows one service. What other services own is decided by package ownership: Asks says what the service asks for, and
+// Refuse takes out what it did not get.
 package plan
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,6 +29,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/gateway"
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
@@ -46,6 +51,8 @@ const (
 	ReasonComponentNotReady      = "ComponentNotReady"
 	ReasonInvalidHost            = "InvalidHost"
 	ReasonHostNotAllowed         = "HostNotAllowed"
+	ReasonPathNotAllowed         = "PathNotAllowed"
+	ReasonLimitExceeded          = "LimitExceeded"
 	ReasonHostConflict           = "HostConflict"
 	ReasonNoGateway              = "NoGateway"
 	ReasonAPIUnavailable         = "APIUnavailable"
@@ -58,80 +65,78 @@ const (
 	ReasonDecoderWithoutRouter   = "DecoderWithoutRouter"
 )
 
-// Slot is what a way in is for: the service as a whole, or one of its components. What takes the requests of the whole may
-// change, and its ways in stay the same.
+// Slot is what an exposure is for: the service as a whole, or one of its components. Which component takes the requests of the
+// whole may change; the hosts and paths of the slot stay the same.
 type Slot string
 
-// Entry is the slot of the service as a whole. The others have the names of roles.
+// Entry is the slot of the service as a whole. The other slots are named after roles.
 const Entry Slot = "entry"
 
 // Slots are all of them.
 var Slots = []Slot{Entry, Slot(isvc.Router), Slot(isvc.Engine), Slot(isvc.Decoder)}
 
-// Input is all that a plan follows from.
+// Input is everything that a plan depends on.
 type Input struct {
 	Service     *isvc.Service
 	Settings    settings.Settings
-	SettingsErr error                      // what is wrong with what is said of the service
-	Services    []*corev1.Service          // of its namespace: those that it controls, and that have names of its components
+	SettingsErr error                      // why the settings of the service cannot be used
+	Services    []*corev1.Service          // Services that it controls, and others in its namespace with names of its components
 	Knative     map[isvc.Role]bool         // components that are Knative Services
-	Live        map[Slot][]isvc.Role       // what objects of ours point at now
-	Serving     map[Slot][]Claim           // what they have, but for those that others have taken the place of
-	Leaving     map[isvc.Role]bool         // components that the specification has just ceased to name
-	Unserved    map[settings.Strategy]bool // kinds that the API server does not have
+	Live        map[Slot][]isvc.Role       // components that its objects in the cluster point at
+	Removed     map[isvc.Role]bool         // components that were removed from the specification a moment ago
+	Unserved    map[settings.Strategy]bool // strategies whose kind the API server does not have
 	Gateways    map[types.NamespacedName]gateway.Gateway
 	Labels      map[string]string // of the namespace; nil: not known
 	Classes     []*networkingv1.IngressClass
 	Pools       map[string]bool // InferencePools of its namespace; nil: the kind is not served
-	Taken       map[Claim]Name  // what older services have
 }
 
 // Plan is how a service is exposed.
 type Plan struct {
-	Strategy  settings.Strategy // never auto; empty if there is nothing to expose
-	Exposures []Exposure        // those of the entry first
-	Pool      *Pool             // to be made; nil: none
-	Fallback  *Fallback         // to be made; nil: none
-	Reasons   []Reason          // why something is not exposed, or not as one might expect
-	Keep      []Slot            // slots whose objects stay as they are: what to have instead is not known now
-	Withheld  bool              // somebody wants nothing to be exposed
-	Handed    bool              // and that somebody else exposes it
-	Claims    []Claim           // what the service stands for, be it ready or not; an older one may have it
+	Strategy    settings.Strategy // never auto; empty if nothing is exposed
+	Exposures   []Exposure        // the entry first
+	Pool        *Pool             // the InferencePool to create; nil: none
+	Fallback    *Fallback         // the fallback Service to create; nil: none
+	Reasons     []Reason          // why a component is not exposed, or not as one might expect
+	Keep        []Slot            // slots whose objects stay as they are, because their wanted state is unknown
+	Disabled    bool              // the service must not be exposed
+	HandedToOME bool              // because OME exposes it
+	Wants       []Want            // the claims of the service, also of components that are not ready
 }
 
-// Exposure is one way in: what one object makes.
+// Exposure is one host and path at one Gateway: the content of one object.
 type Exposure struct {
 	Slot    Slot
-	Role    isvc.Role // that takes the requests
+	Role    isvc.Role // the component that takes the requests
 	Host    string
-	Path    string // a prefix that ends in "/"; it is taken away before the backend sees it
+	Path    string // a prefix that ends in "/"; it is removed before the request reaches the backend
 	Model   Model
 	Backend Backend
 	Timeout time.Duration // 0: none
 
 	Gateway    settings.GatewayRef     // of an HTTPRoute
-	Attachment gateway.Attachment      // what the Gateway will make of it
-	Timeouts   bool                    // the Gateway knows timeouts
+	Attachment gateway.Attachment      // whether the Gateway is expected to accept it
+	Timeouts   bool                    // the Gateway supports timeouts
 	Controller ingressclass.Controller // of an Ingress
-	TLSSecret  string                  // likewise; empty: none
-	URL        string                  // where clients find it
+	TLSSecret  string                  // of an Ingress; empty: none
+	URL        string                  // for clients
+
+	// Unordered means that the data plane may prefer the model's header to a longer path.
+	Unordered bool
 }
 
-// Model is what tells models apart that share a host: the zero Model is none.
+// Model selects one of several models on a shared host by a request header. The zero Model selects nothing.
 type Model struct{ Header, Name string }
 
-// Backend is where requests go: to a Service, or to the InferencePool of that name.
+// Backend is the destination of requests: a Service, or an InferencePool.
 type Backend struct {
 	backend.Service
 
 	Pool    string
-	Knative string // host of a Knative Service, by the gateway of Knative; empty: it is none
+	Knative string // name of a Knative Service, reached through Knative's gateway; empty: none
 }
 
-// Name is that of a service.
-type Name = types.NamespacedName
-
-// Reason says why a component is not exposed, or the whole if Role is empty.
+// Reason is why a component is not exposed. An empty Role means the whole service.
 type Reason struct {
 	Role            isvc.Role
 	Reason, Message string
@@ -139,26 +144,27 @@ type Reason struct {
 
 // Build makes the plan of a service.
 func Build(in *Input) Plan {
-	b := &builder{Input: in}
+	b := &builder{Input: in, wanted: map[ownership.Claim]Slot{}}
 	b.build()
-	b.stand()
 	return b.plan
 }
 
 type builder struct {
 	*Input
 
-	plan Plan
+	plan   Plan
+	wanted map[ownership.Claim]Slot // the claims in plan.Wants
 }
 
-func (b *builder) say(r isvc.Role, reason, format string, args ...any) {
-	said := Reason{Role: r, Reason: reason, Message: fmt.Sprintf(format, args...)}
-	if !slices.Contains(b.plan.Reasons, said) {
-		b.plan.Reasons = append(b.plan.Reasons, said)
+func (b *builder) addReason(r isvc.Role, reason, format string, args ...any) {
+	next := Reason{Role: r, Reason: reason, Message: fmt.Sprintf(format, args...)}
+	if !slices.Contains(b.plan.Reasons, next) {
+		b.plan.Reasons = append(b.plan.Reasons, next)
 	}
 }
 
-func (b *builder) keep(slots ...Slot) {
+// keepSlots leaves the objects of slots as they are.
+func (b *builder) keepSlots(slots ...Slot) {
 	for _, s := range slots {
 		if !slices.Contains(b.plan.Keep, s) {
 			b.plan.Keep = append(b.plan.Keep, s)
@@ -167,13 +173,13 @@ func (b *builder) keep(slots ...Slot) {
 }
 
 func (b *builder) build() {
-	if b.withheld() {
+	if b.disabled() {
 		return
 	}
 	entry, found := b.entry()
 	if !found {
-		b.keep(Slots...)
-		b.say("", ReasonNoEntry, "there is neither a router nor an engine")
+		b.keepSlots(Slots...)
+		b.addReason("", ReasonNoEntry, "the service has neither a router nor an engine")
 		return
 	}
 	b.plan.Strategy = b.strategy(entry)
@@ -182,7 +188,7 @@ func (b *builder) build() {
 		return
 	}
 	if entry == isvc.Engine && b.present(isvc.Decoder) {
-		b.say(isvc.Engine, ReasonDecoderWithoutRouter, "requests go to the engine, which has to bring prompts to the decoder by itself")
+		b.addReason(isvc.Engine, ReasonDecoderWithoutRouter, "there is no router: requests go to the engine, which must reach the decoder by itself")
 	}
 	b.expose(Entry, entry, b.Service.Name)
 	if b.Settings.ComponentHosts {
@@ -198,69 +204,77 @@ func (b *builder) build() {
 	}
 }
 
-// withheld reports whether nothing is to be exposed at all, and says why.
-func (b *builder) withheld() bool {
+// disabled reports whether nothing is exposed at all, and adds the reason.
+func (b *builder) disabled() bool {
 	s := &b.Settings
-	b.plan.Withheld = true
+	b.plan.Disabled = true
 	switch {
-	case b.Service.Deleting: // what is ours goes with it
-		b.keep(Slots...)
+	case b.Service.Deleting: // the garbage collector removes its objects
+		b.keepSlots(Slots...)
 	case b.SettingsErr != nil:
-		b.plan.Withheld = false
-		b.keep(Slots...)
-		b.say("", ReasonInvalidConfiguration, "%s", strings.ReplaceAll(b.SettingsErr.Error(), "\n", "; "))
+		b.plan.Disabled = false
+		b.keepSlots(Slots...)
+		b.addReason("", settingsReason(b.SettingsErr), "%s", strings.ReplaceAll(b.SettingsErr.Error(), "\n", "; "))
 	case !s.Enabled:
-		b.say("", ReasonDisabled, "routes are turned off for this service")
+		b.addReason("", ReasonDisabled, "the configuration sets enabled: false for this service")
 	case s.OMEActs:
-		b.plan.Handed = true
-		b.say("", ReasonOMEIngressEnabled, "OME makes routes for this service by itself: set its disableIngressCreation")
+		b.plan.HandedToOME = true
+		b.addReason("", ReasonOMEIngressEnabled, "OME creates routes for this service: set disableIngressCreation: true in OME's configuration to use this controller")
 	case b.Service.Mode == isvc.VirtualDeployment:
-		b.say("", ReasonVirtualDeployment, "the model is served elsewhere")
+		b.addReason("", ReasonVirtualDeployment, "the deployment mode is VirtualDeployment: the model is served outside the cluster")
 	case b.Service.ClusterLocal():
-		b.say("", ReasonClusterLocal, "the service is for the cluster only")
+		b.addReason("", ReasonClusterLocal, "the service has the visibility label cluster-local")
 	case s.Domain == "":
-		b.plan.Withheld = false
-		b.keep(Slots...)
-		b.say("", ReasonNoDomain, "no domain is configured: set ingressDomain")
+		b.plan.Disabled = false
+		b.keepSlots(Slots...)
+		b.addReason("", ReasonNoDomain, "no domain is configured: set ingressDomain")
 	default:
-		b.plan.Withheld = false
+		b.plan.Disabled = false
 		return false
 	}
 	return true
 }
 
-// possible reports whether objects of the strategy can be made, and says why not.
+// settingsReason returns the reason for settings that cannot be used.
+func settingsReason(err error) string {
+	if limit := (*settings.LimitError)(nil); errors.As(err, &limit) {
+		return ReasonLimitExceeded
+	}
+	return ReasonInvalidConfiguration
+}
+
+// possible reports whether objects of the strategy can be written, and adds the reason if not.
 func (b *builder) possible() bool {
 	switch s := b.plan.Strategy; {
 	case s == settings.HTTPRoute && len(b.Settings.Gateways) == 0:
-		b.keep(Slots...)
-		b.say("", ReasonNoGateway, "no Gateway is named: set omeIngressGateway")
+		b.keepSlots(Slots...)
+		b.addReason("", ReasonNoGateway, "no Gateway is configured: set omeIngressGateway")
 	case s == settings.VirtualService && b.Settings.IstioOff:
-		b.plan.Withheld = true
-		b.say("", ReasonDisabled, "VirtualServices are turned off: see disableIstioVirtualHost")
+		b.plan.Disabled = true
+		b.addReason("", ReasonDisabled, "disableIstioVirtualHost is set: no VirtualServices are created")
 	case s == settings.VirtualService && b.Settings.IstioGateway == "":
-		b.keep(Slots...)
-		b.say("", ReasonNoGateway, "no Gateway of Istio is named: set ingressGateway")
+		b.keepSlots(Slots...)
+		b.addReason("", ReasonNoGateway, "no Istio Gateway is configured: set ingressGateway")
 	case b.Unserved[s]:
-		b.keep(Slots...)
-		b.say("", ReasonAPIUnavailable, "the API server has no kind for strategy %s", s)
+		b.keepSlots(Slots...)
+		b.addReason("", ReasonAPIUnavailable, "the kind of strategy %s is not available: install its CRD, or add it to --kinds", s)
 	case s == settings.Ingress && b.Settings.IngressClass != nil && ingressclass.Find(b.Classes, b.Settings.IngressClass) == nil:
-		b.say("", ReasonIngressClassNotFound, "there is no IngressClass %s", *b.Settings.IngressClass)
-		return true // a controller may answer to the name all the same
+		b.addReason("", ReasonIngressClassNotFound, "IngressClass %s does not exist", *b.Settings.IngressClass)
+		return true // a controller may serve a class name without an IngressClass
 	default:
 		return true
 	}
 	return false
 }
 
-// present reports whether a service has a component: by its specification, its status, or a Service that OME has made. The
-// runtime may bring components that the specification does not name. One that is leaving still has all of that, and loses it
-// at any moment: requests are to be elsewhere by then.
+// present reports whether a service has a component, by its specification, its status, or a Service that OME created: a runtime
+// may add components that the specification does not name. A component that was removed from the specification still has a
+// Service for a moment: routes must leave it before OME deletes the Service.
 func (b *builder) present(r isvc.Role) bool {
 	if b.Service.Components[r] != nil {
 		return true
 	}
-	if b.Leaving[r] {
+	if b.Removed[r] {
 		return false
 	}
 	if b.Service.Reported[r] {
@@ -270,7 +284,7 @@ func (b *builder) present(r isvc.Role) bool {
 	return err == nil
 }
 
-// entry returns the component that takes clients' requests.
+// entry returns the component that takes the requests of clients.
 func (b *builder) entry() (isvc.Role, bool) {
 	for _, r := range []isvc.Role{isvc.Router, isvc.Engine} {
 		if b.present(r) {
@@ -280,12 +294,12 @@ func (b *builder) entry() (isvc.Role, bool) {
 	return "", false
 }
 
-// mode infers how a component is run.
+// mode infers the deployment mode of a component.
 func (b *builder) mode(r isvc.Role) isvc.Mode {
 	return b.Service.ComponentMode(r, isvc.Surroundings{Knative: b.Knative[r], Decoder: b.present(isvc.Decoder)})
 }
 
-// strategy returns what the configuration says, or what fits how the entry is run.
+// strategy returns the configured strategy. Auto depends on the deployment mode of the entry.
 func (b *builder) strategy(entry isvc.Role) settings.Strategy {
 	switch {
 	case b.Settings.Strategy != settings.Auto:

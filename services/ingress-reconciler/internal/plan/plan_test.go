@@ -282,7 +282,7 @@ func TestComponentsThatLeave(t *testing.T) {
 	in := input(t, example+"componentHosts: true", isvc.Router, isvc.Engine)
 	in.Live = map[Slot][]isvc.Role{Entry: {isvc.Router}}
 	in.Service.Reported = map[isvc.Role]bool{isvc.Router: true}
-	in.Leaving = map[isvc.Role]bool{isvc.Router: true}
+	in.Removed = map[isvc.Role]bool{isvc.Router: true}
 	assert.Contains(t, lines(build(t, in)), "chat.models.example.com/ -> chat-router:8080", "it is named")
 	delete(in.Service.Components, isvc.Router)
 	assert.Equal(t, []string{"chat.models.example.com/ -> chat-engine:8080"}, lines(build(t, in)), "though all of it is still there")

@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
@@ -43,12 +44,14 @@ const (
 	annotationClaim   = "fairlead.dev/claim"            // of a way in: what stays the service's while its plan is not known
 )
 
-// Claim returns what an object of ours was made for, nil if it is no way in.
-func Claim(o *unstructured.Unstructured) *plan.Claim {
-	if c, ok := plan.ParseClaim(o.GetAnnotations()[annotationClaim]); ok {
-		return &c
+// Claim returns the host and path that a route of ours serves, and reports false for other objects.
+func Claim(resource schema.GroupVersionResource, o *unstructured.Unstructured) (ownership.Claim, bool) {
+	if resource != HTTPRoutes && resource != Ingresses && resource != VirtualServices {
+		return ownership.Claim{}, false
 	}
-	return nil
+	c, ok := ownership.Parse(o.GetAnnotations()[annotationClaim])
+	c.Unordered = resource == VirtualServices && c.Header != ""
+	return c, ok
 }
 
 // The kinds of what is made. VirtualServices are of a version that all releases of Istio serve.

@@ -26,6 +26,61 @@ const (
 	AnnotationPool = "fairlead.dev/inference-pool"
 )
 
+// Limits of what an annotation may say. Each entry becomes objects, for each domain one for each Gateway.
+const (
+	maxDomains  = 16
+	maxGateways = 8
+	maxText     = 8 << 10 // bytes of one annotation: room for 16 names of 253 characters, or 8 Gateways with a domain
+)
+
+// LimitError means that an annotation asks for more than one service may have.
+type LimitError struct {
+	Annotation, What string
+	Count, Limit     int
+}
+
+// Error implements error.
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("annotation %s has %d %s: at most %d are allowed", e.Annotation, e.Count, e.What, e.Limit)
+}
+
+// annotatedDomains reads a list of domains, nil if there is none.
+func annotatedDomains(annotations map[string]string) (*[]string, error) {
+	text, ok := annotations[annotationAdditionalDomains]
+	if !ok {
+		return nil, nil //nolint:nilnil // no list is not an empty list
+	}
+	if n := strings.Count(text, ",") + 1; n > maxDomains {
+		return nil, &LimitError{annotationAdditionalDomains, "domains", n, maxDomains}
+	}
+	domains := []string{}
+	for d := range strings.SplitSeq(text, ",") {
+		if d = strings.TrimSpace(d); d != "" {
+			domains = append(domains, d)
+		}
+	}
+	return &domains, nil
+}
+
+// annotatedGateways reads a list of Gateways, nil if there is none.
+func annotatedGateways(annotations map[string]string) (*[]Gateway, error) {
+	text := annotations[annotationAdditionalGateways]
+	if text == "" {
+		return nil, nil //nolint:nilnil // no list is not an empty list
+	}
+	if len(text) > maxText {
+		return nil, &LimitError{annotationAdditionalGateways, "bytes", len(text), maxText}
+	}
+	var gateways []Gateway
+	if err := json.Unmarshal([]byte(text), &gateways); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", annotationAdditionalGateways, err)
+	}
+	if len(gateways) > maxGateways {
+		return nil, &LimitError{annotationAdditionalGateways, "Gateways", len(gateways), maxGateways}
+	}
+	return &gateways, nil
+}
+
 // annotated reads the annotations of a service as OME does: most are nothing if they are empty, and what is not "true" is
 // false. Unlike OME it says what it cannot read.
 func annotated(annotations map[string]string) (Values, error) {
@@ -54,19 +109,12 @@ func annotated(annotations map[string]string) (Values, error) {
 	v.OMEIngressGateway = text(annotationGateway)
 	v.PathTemplate, v.SharedHostPrefix = present(annotationPathTemplate), present(annotationSharedHostPrefix)
 	v.DisableIstioVirtualHost, v.PerISVCSubdomain = boolean(annotationDisableIstio), boolean(annotationPerISVCSubdomain)
-	if s, ok := annotations[annotationAdditionalDomains]; ok {
-		domains := []string{}
-		for d := range strings.SplitSeq(s, ",") {
-			if d = strings.TrimSpace(d); d != "" {
-				domains = append(domains, d)
-			}
-		}
-		v.AdditionalIngressDomains = &domains
+	var err error
+	if v.AdditionalIngressDomains, err = annotatedDomains(annotations); err != nil {
+		return v, err
 	}
-	if s := annotations[annotationAdditionalGateways]; s != "" {
-		if err := json.Unmarshal([]byte(s), &v.AdditionalIngressGateways); err != nil {
-			return v, fmt.Errorf("annotation %s: %w", annotationAdditionalGateways, err)
-		}
+	if v.AdditionalIngressGateways, err = annotatedGateways(annotations); err != nil {
+		return v, err
 	}
 	if name := annotations[AnnotationPool]; name != "" {
 		v.InferencePool = &InferencePool{Name: name}

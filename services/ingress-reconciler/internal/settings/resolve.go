@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/hostname"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
@@ -74,7 +75,12 @@ type Settings struct {
 	IngressClass      *string // nil: the cluster's default
 	KnativeGateway    string
 	Timeout           time.Duration
-	AllowedDomains    []string // nil: any
+
+	// Domains are where hosts that a tenant chooses must lie: the namespace's allowedDomains, or without that setting the domains
+	// that the administrator configured for the service. Restricted means that allowedDomains is set: then all hosts must lie there.
+	Domains    ownership.Domains
+	Restricted bool
+	FromTenant FromTenant
 
 	MaxBody      int64 // bytes of a request's body; 0: any
 	BufferBodies bool
@@ -87,6 +93,14 @@ type Settings struct {
 	ClusterDomain       string
 	Labels, Annotations map[string]string // of what is made
 	AnnotationPrefixes  []string          // of annotations of the service that routes get
+}
+
+// FromTenant names the settings that a tenant chose: by an annotation of the service that no override replaces, or by labels and
+// annotations that a template of the administrator uses.
+type FromTenant struct {
+	Domain, AdditionalDomains, Gateways bool
+	Host, SharedHost                    bool // the template of the host; the prefix of the shared host
+	Path                                bool
 }
 
 // TLS is how an Ingress ends TLS. Gateways say it for HTTPRoutes and VirtualServices.
@@ -105,43 +119,37 @@ type Parent struct {
 // ClusterLocal reports whether a host is one that only the cluster's own DNS knows.
 func (s *Settings) ClusterLocal(host string) bool { return within(host, "svc."+s.ClusterDomain) }
 
-// Allows reports whether a host may be the service's.
-func (s *Settings) Allows(host string) bool {
-	return s.AllowedDomains == nil || slices.ContainsFunc(s.AllowedDomains, func(d string) bool { return within(host, d) })
-}
-
 // Resolve returns what holds for a service, or what is wrong with what is said of it.
 func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
-	said, enabled, err := c.said(s)
+	own, err := annotated(s.Annotations)
 	if err != nil {
 		return Settings{}, err
 	}
-	v := said
-	out := Settings{Enabled: enabled, OMEActs: c.OMEActs(s), AllowedDomains: c.allowed(s.Namespace), ClusterDomain: c.ClusterDomain}
-	gatewayAPI := said.EnableGatewayAPI
-	if gatewayAPI == nil && value(said.OMEIngressGateway) != "" {
-		named := true
-		gatewayAPI = &named
+	configured, _ := c.merge(s, &Values{}) // as it would be without annotations
+	merged, enabled := c.merge(s, &own)
+	out := Settings{Enabled: enabled, OMEActs: c.OMEActs(s), ClusterDomain: c.ClusterDomain}
+	gatewayAPI := merged.EnableGatewayAPI
+	if gatewayAPI == nil && value(merged.OMEIngressGateway) != "" {
+		gatewayAPI = new(true)
 	}
-	if c.Inherited != nil {
-		v = said.over(c.Inherited.Values.in(s.Namespace, c.Inherited.NamespaceIngressGateways))
-	}
+	configured, merged = c.inherit(s, configured), c.inherit(s, merged)
 	if gatewayAPI == nil {
-		gatewayAPI = v.EnableGatewayAPI
+		gatewayAPI = merged.EnableGatewayAPI
 	}
 	out.GatewayAPI = value(gatewayAPI)
-	return out, out.fill(&v)
+	if err := out.fill(&merged); err != nil {
+		return out, err
+	}
+	out.FromTenant = fromTenant(&merged, &own, out.Host, out.Path)
+	out.Domains, out.Restricted, err = c.domains(s.Namespace, &configured)
+	return out, err
 }
 
-// said merges what is said of a service, but for what OME's configuration says.
-func (c *Config) said(s *isvc.Service) (v Values, enabled bool, err error) {
+// merge returns what our configuration and the annotations of a service say, without what OME's configuration says.
+func (c *Config) merge(s *isvc.Service, annotations *Values) (v Values, enabled bool) {
 	d := c.Document
-	v, enabled = d.Values.in(s.Namespace, d.NamespaceIngressGateways), d.Enabled == nil || *d.Enabled
-	own, err := annotated(s.Annotations)
-	if err != nil {
-		return v, enabled, err
-	}
-	v = own.over(v)
+	v = annotations.over(d.Values.in(s.Namespace, d.NamespaceIngressGateways))
+	enabled = d.Enabled == nil || *d.Enabled
 	for i := range d.Overrides {
 		if o := &d.Overrides[i]; o.matches(s) {
 			v = o.over(v)
@@ -150,7 +158,27 @@ func (c *Config) said(s *isvc.Service) (v Values, enabled bool, err error) {
 			}
 		}
 	}
-	return v, enabled, nil
+	return v, enabled
+}
+
+// inherit fills what is missing from OME's configuration.
+func (c *Config) inherit(s *isvc.Service, v Values) Values {
+	if c.Inherited == nil {
+		return v
+	}
+	return v.over(c.Inherited.Values.in(s.Namespace, c.Inherited.NamespaceIngressGateways))
+}
+
+// fromTenant compares merged values with those of the annotations: a pointer to the same value means that nothing replaced it.
+func fromTenant(merged, own *Values, host, path *hostname.Template) FromTenant {
+	return FromTenant{
+		Domain:            own.IngressDomain != nil && merged.IngressDomain == own.IngressDomain,
+		AdditionalDomains: own.AdditionalIngressDomains != nil && merged.AdditionalIngressDomains == own.AdditionalIngressDomains,
+		Gateways:          own.AdditionalIngressGateways != nil && merged.AdditionalIngressGateways == own.AdditionalIngressGateways,
+		Host:              own.DomainTemplate != nil && merged.DomainTemplate == own.DomainTemplate || host.UsesMetadata(),
+		SharedHost:        own.SharedHostPrefix != nil && merged.SharedHostPrefix == own.SharedHostPrefix,
+		Path:              own.PathTemplate != nil && merged.PathTemplate == own.PathTemplate || path.UsesMetadata(),
+	}
 }
 
 // in returns what holds in a namespace, which may have gateways of its own.
@@ -165,7 +193,9 @@ func (v Values) in(namespace string, gateways map[string]NamespaceGateways) Valu
 func (g *NamespaceGateways) values() Values {
 	var v Values
 	if g.Primary != nil {
-		v.OMEIngressGateway = &g.Primary.OMEIngressGateway
+		if g.Primary.OMEIngressGateway != "" {
+			v.OMEIngressGateway = &g.Primary.OMEIngressGateway
+		}
 		if g.Primary.IngressDomain != "" {
 			v.IngressDomain = &g.Primary.IngressDomain
 		}
@@ -197,16 +227,37 @@ func (c *Config) OMEActs(s *isvc.Service) bool {
 	return c.Inherited != nil && !c.Inherited.DisableIngressCreation
 }
 
-// allowed returns the domains that hosts of a namespace may be below, nil for any.
-func (c *Config) allowed(namespace string) []string {
+// domains returns where hosts of a namespace may lie: allowedDomains, or the domains that are configured.
+func (c *Config) domains(namespace string, configured *Values) (domains ownership.Domains, restricted bool, err error) {
 	if c.Document.AllowedDomains == nil {
-		return nil
+		domains = append(domains, value(configured.AdditionalIngressDomains)...)
+		for _, g := range value(configured.AdditionalIngressGateways) {
+			domains = append(domains, g.IngressDomain)
+		}
+		domains = append(domains, value(configured.IngressDomain))
+		return slices.DeleteFunc(domains, func(d string) bool { return d == "" }), false, nil
 	}
-	domains, ok := c.Document.AllowedDomains[namespace]
+	allowed, ok := c.Document.AllowedDomains[namespace]
 	if !ok {
-		domains = c.Document.AllowedDomains[anyNamespace]
+		allowed = c.Document.AllowedDomains[anyNamespace]
 	}
-	return append([]string{}, domains...) // none is not any
+	for _, text := range allowed {
+		domain, err := allowedDomain(text, namespace)
+		if err != nil {
+			return nil, true, fmt.Errorf("allowedDomains: %w", err)
+		}
+		domains = append(domains, domain)
+	}
+	return domains, true, nil
+}
+
+// allowedDomain returns an entry of allowedDomains for one namespace.
+func allowedDomain(text, namespace string) (string, error) {
+	t, err := hostname.Parse(text)
+	if err != nil {
+		return "", err
+	}
+	return t.Host(hostname.Values{Namespace: namespace})
 }
 
 // fill takes the merged values. What was inherited was not looked at before.

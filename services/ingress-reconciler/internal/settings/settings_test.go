@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/pkg/depcheck"
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/hostname"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
@@ -70,6 +71,7 @@ func TestResolveOnTopOfWhatOMEShips(t *testing.T) {
 		Gateways:     []Parent{{GatewayRef: GatewayRef{Namespace: "gateways", Name: "public"}, Domain: "example.com"}},
 		IstioGateway: "knative-serving/knative-ingress-gateway",
 		IngressClass: &class, KnativeGateway: "knative-local-gateway.istio-system.svc.cluster.local", ClusterDomain: "cluster.local",
+		Domains: ownership.Domains{"example.com"},
 	}, got)
 }
 
@@ -86,7 +88,8 @@ func TestResolve(t *testing.T) {
 			assert.False(t, s.OMEActs, "there is no OME")
 			assert.Nil(t, s.IngressClass, "the cluster's default")
 			assert.Zero(t, s.Timeout)
-			assert.True(t, s.Allows("anything.example.com"))
+			assert.False(t, s.Restricted)
+			assert.Empty(t, s.Domains)
 		}},
 		{name: "a domain within the cluster is none", omes: shipped, want: func(t *testing.T, s Settings) { assert.Empty(t, s.Domain) }},
 		{name: "one of ours within the cluster is meant", ours: "ingressDomain: svc.cluster.local", omes: shipped, want: func(t *testing.T, s Settings) { assert.Equal(t, "svc.cluster.local", s.Domain) }},
@@ -169,13 +172,11 @@ overrides:
 			assert.True(t, s.ComponentHosts)
 		}},
 		{name: "domains that are allowed", ours: "allowedDomains: {models: [example.com], '*': [example.org]}", want: func(t *testing.T, s Settings) {
-			assert.True(t, s.Allows("example.com"))
-			assert.True(t, s.Allows("a.b.example.com"))
-			assert.False(t, s.Allows("badexample.com"))
-			assert.False(t, s.Allows("a.example.org"))
+			assert.True(t, s.Restricted)
+			assert.Equal(t, ownership.Domains{"example.com"}, s.Domains)
 		}},
-		{name: "domains that are allowed to others", ours: "allowedDomains: {others: [example.com]}", want: func(t *testing.T, s Settings) { assert.False(t, s.Allows("a.example.com")) }},
-		{name: "domains that are allowed to any", ours: "allowedDomains: {'*': [example.org]}", want: func(t *testing.T, s Settings) { assert.True(t, s.Allows("a.example.org")) }},
+		{name: "domains that are allowed to others", ours: "allowedDomains: {others: [example.com]}", want: func(t *testing.T, s Settings) { assert.True(t, s.Restricted); assert.Empty(t, s.Domains) }},
+		{name: "domains that are allowed to any", ours: "allowedDomains: {'*': [example.org]}", want: func(t *testing.T, s Settings) { assert.Equal(t, ownership.Domains{"example.org"}, s.Domains) }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -32,7 +32,7 @@ func (d *Document) validate() error {
 		errs = append(errs, validateGateways(path+".additional", g.Additional))
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(d.AllowedDomains)) {
-		errs = append(errs, validateDomains("allowedDomains."+namespace, d.AllowedDomains[namespace]))
+		errs = append(errs, validateAllowedDomains("allowedDomains."+namespace, d.AllowedDomains[namespace]))
 	}
 	for i := range d.Overrides {
 		o, path := &d.Overrides[i], fmt.Sprintf("overrides[%d].", i)
@@ -188,6 +188,17 @@ func validateDomains(path string, domains []string) error {
 	var errs []error
 	for i, d := range domains {
 		errs = append(errs, validateDomain(fmt.Sprintf("%s[%d]", path, i), d))
+	}
+	return errors.Join(errs...)
+}
+
+// validateAllowedDomains checks domains that may be templates with the namespace.
+func validateAllowedDomains(path string, domains []string) error {
+	var errs []error
+	for i, d := range domains {
+		if _, err := allowedDomain(d, "namespace"); err != nil {
+			errs = append(errs, fmt.Errorf("%s[%d]: %w", path, i, err))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -135,7 +135,8 @@ type Document struct {
 
 	Enabled                  *bool                        `json:"enabled,omitempty"` // nil: true
 	NamespaceIngressGateways map[string]NamespaceGateways `json:"namespaceIngressGateways,omitempty"`
-	// AllowedDomains are, by namespace, the domains below which hosts may be; "*" stands for namespaces that are not named.
+	// AllowedDomains are, by namespace, the domains in which hosts may be; "*" stands for namespaces that are not named. An entry
+	// may be a template with the field Namespace.
 	AllowedDomains map[string][]string `json:"allowedDomains,omitempty"`
 	Overrides      []Override          `json:"overrides,omitempty"`
 	// HoldSeconds is how long objects stay after others have taken their place: clients may know old names. nil: 5 minutes.

@@ -1,16 +1,15 @@
-// Package transition decides when objects that are wanted no more go: after those that take their place work.
+// Package transition decides when objects that are no longer wanted are deleted: after the objects that replace them work.
 //
-//	an object that is not wanted any more, of a slot          what becomes of it
-//	whose state is not known now                              it stays; so do objects of no known slot
-//	of a service that is not to be exposed                    it goes; if OME takes over, after the hold
-//	that has no way in any more                               it goes
-//	whose host and path another service has                   it goes: it would take the other's requests
-//	whose new objects are not all accepted, or refused        it stays
-//	whose new objects are accepted                            it is marked with the time, and goes after the hold
+//	an old object of a slot                                     action
+//	whose wanted state is unknown                               keep; so are objects without a known slot
+//	of a service that must not be exposed                       delete; when OME takes over, after the hold
+//	without new objects                                         delete
+//	whose host and path belong to another service               delete: it would take requests of the other service
+//	whose new objects are not all accepted, or refused          keep
+//	whose new objects are accepted                              mark with the time, delete after the hold
 //
-// The hold is for clients that know the old way in, as by DNS. The mark is an annotation of the old object, so that the time
-// outlives a restart and a change of leaders. One that lies ahead, by another replica's clock or somebody's hand, is set anew:
-// else the object could stay for ever.
+// The hold is for clients that resolved the old host before. The mark is an annotation, so the time survives a restart and a
+// change of leaders. A time in the future, from another replica's clock or a user, is replaced: the object could stay forever.
 package transition
 
 import (
@@ -21,78 +20,79 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 )
 
-// Wanted is an object that is to be there.
+// Wanted is an object of the plan.
 type Wanted struct {
 	Slot    plan.Slot
 	Verdict gateway.Acceptance
 }
 
-// Old is an object that is there and not wanted.
+// Old is an object in the cluster that is not in the plan.
 type Old struct {
 	Slot       plan.Slot
-	Superseded time.Time // when others had taken its place; zero: not known to
-	Taken      bool      // another service has its host and path
+	Superseded time.Time // when new objects replaced it; zero: not yet
+	Lost       bool      // its host and path belong to another service
+	Exclusive  bool      // while it exists, OME cannot create its own object for the host
 }
 
-// Input is what the decision follows from.
+// Input is what the decision depends on.
 type Input struct {
 	Now      time.Time
 	Hold     time.Duration
 	Keep     []plan.Slot
-	Withheld bool // nothing is to be exposed
-	Handed   bool // by us: somebody else takes over
+	Disabled bool // the service must not be exposed
+	Handed   bool // because OME exposes it
 	Wanted   []Wanted
 	Old      []Old
 }
 
-// Fate is what becomes of an old object.
-type Fate int
+// Action is what happens to an old object.
+type Action int
 
-// The fates.
+// The actions.
 const (
-	Stays  Fate = iota
-	Marked      // it stays, and gets the time
-	Goes
+	Keep Action = iota
+	Mark        // keep it, and record the time in its annotation
+	Delete
 )
 
-// Decide returns the fate of each old object, in their order, and how long until the next one goes: 0 if none is waiting for
-// the time alone.
-func Decide(in Input) (fates []Fate, next time.Duration) {
+// Decide returns the action for each old object, in their order, and the time until the next one is deleted: 0 if no object waits
+// for the time alone.
+func Decide(in Input) (actions []Action, next time.Duration) {
 	for _, o := range in.Old {
-		fate, wait := in.fate(o)
-		fates = append(fates, fate)
+		action, wait := in.action(o)
+		actions = append(actions, action)
 		if wait > 0 && (next == 0 || wait < next) {
 			next = wait
 		}
 	}
-	return fates, next
+	return actions, next
 }
 
-func (in *Input) fate(o Old) (fate Fate, wait time.Duration) {
+func (in *Input) action(o Old) (action Action, wait time.Duration) {
 	switch {
-	case o.Taken:
-		return Goes, 0
+	case o.Lost:
+		return Delete, 0
 	case in.kept(o.Slot):
-		return Stays, 0
+		return Keep, 0
 	}
 	replaced, accepted := in.replaced(o.Slot)
 	switch {
-	case in.Withheld && !in.Handed, !in.Withheld && !replaced:
-		return Goes, 0
-	case !in.Withheld && !accepted:
-		return Stays, 0
+	case in.Disabled && (!in.Handed || o.Exclusive), !in.Disabled && !replaced:
+		return Delete, 0
+	case !in.Disabled && !accepted:
+		return Keep, 0
 	case in.Hold <= 0:
-		return Goes, 0
+		return Delete, 0
 	case o.Superseded.IsZero(), o.Superseded.After(in.Now):
-		return Marked, in.Hold
+		return Mark, in.Hold
 	}
 	if wait = in.Hold - in.Now.Sub(o.Superseded); wait > 0 {
-		return Stays, wait
+		return Keep, wait
 	}
-	return Goes, 0
+	return Delete, 0
 }
 
-// kept reports whether objects of a slot stay as they are. What has lost the label with its slot may be of any.
+// kept reports whether objects of a slot stay as they are. An object without its slot label could belong to any slot.
 func (in *Input) kept(slot plan.Slot) bool {
 	return slices.Contains(in.Keep, slot) || len(in.Keep) > 0 && !slices.Contains(plan.Slots, slot)
 }

@@ -44,48 +44,48 @@ func TestDecide(t *testing.T) {
 	tests := []struct {
 		name string
 		give Input
-		want []Fate
+		want []Action
 		next time.Duration
 	}{
 		{name: "nothing old"},
-		{name: "kept", give: Input{Hold: hold, Keep: []plan.Slot{plan.Entry}, Old: []Old{unmarked, entry(time.Hour)}}, want: []Fate{Stays, Stays}},
-		{name: "kept, whatever is accepted", give: Input{Hold: hold, Keep: []plan.Slot{plan.Entry}, Wanted: accepted, Old: []Old{entry(time.Hour)}}, want: []Fate{Stays}},
-		{name: "kept, and withheld", give: Input{Hold: hold, Keep: plan.Slots, Withheld: true, Old: []Old{unmarked}}, want: []Fate{Stays}},
-		{name: "of no known slot, while some are kept", give: Input{Hold: hold, Keep: []plan.Slot{engine}, Old: []Old{{Slot: ""}}}, want: []Fate{Stays}},
-		{name: "of no known slot", give: Input{Hold: hold, Old: []Old{{Slot: ""}}}, want: []Fate{Goes}},
+		{name: "kept", give: Input{Hold: hold, Keep: []plan.Slot{plan.Entry}, Old: []Old{unmarked, entry(time.Hour)}}, want: []Action{Keep, Keep}},
+		{name: "kept, whatever is accepted", give: Input{Hold: hold, Keep: []plan.Slot{plan.Entry}, Wanted: accepted, Old: []Old{entry(time.Hour)}}, want: []Action{Keep}},
+		{name: "kept, and withheld", give: Input{Hold: hold, Keep: plan.Slots, Disabled: true, Old: []Old{unmarked}}, want: []Action{Keep}},
+		{name: "of no known slot, while some are kept", give: Input{Hold: hold, Keep: []plan.Slot{engine}, Old: []Old{{Slot: ""}}}, want: []Action{Keep}},
+		{name: "of no known slot", give: Input{Hold: hold, Old: []Old{{Slot: ""}}}, want: []Action{Delete}},
 
-		{name: "withheld", give: Input{Hold: hold, Withheld: true, Old: []Old{unmarked, entry(time.Second)}}, want: []Fate{Goes, Goes}},
-		{name: "handed over", give: Input{Hold: hold, Withheld: true, Handed: true, Old: []Old{unmarked}}, want: []Fate{Marked}, next: hold},
-		{name: "handed over, for a while", give: Input{Hold: hold, Withheld: true, Handed: true, Old: []Old{entry(time.Minute)}}, want: []Fate{Stays}, next: 4 * time.Minute},
-		{name: "handed over, for long enough", give: Input{Hold: hold, Withheld: true, Handed: true, Old: []Old{entry(hold)}}, want: []Fate{Goes}},
-		{name: "handed over, without a hold", give: Input{Withheld: true, Handed: true, Old: []Old{unmarked}}, want: []Fate{Goes}},
+		{name: "withheld", give: Input{Hold: hold, Disabled: true, Old: []Old{unmarked, entry(time.Second)}}, want: []Action{Delete, Delete}},
+		{name: "handed over", give: Input{Hold: hold, Disabled: true, Handed: true, Old: []Old{unmarked}}, want: []Action{Mark}, next: hold},
+		{name: "handed over, for a while", give: Input{Hold: hold, Disabled: true, Handed: true, Old: []Old{entry(time.Minute)}}, want: []Action{Keep}, next: 4 * time.Minute},
+		{name: "handed over, for long enough", give: Input{Hold: hold, Disabled: true, Handed: true, Old: []Old{entry(hold)}}, want: []Action{Delete}},
+		{name: "handed over, without a hold", give: Input{Disabled: true, Handed: true, Old: []Old{unmarked}}, want: []Action{Delete}},
 
-		{name: "no way in any more", give: Input{Hold: hold, Old: []Old{unmarked, entry(time.Second)}}, want: []Fate{Goes, Goes}},
-		{name: "no way in any more, while others have", give: Input{Hold: hold, Wanted: wanted(engine, gateway.Pending), Old: []Old{unmarked}}, want: []Fate{Goes}},
+		{name: "no way in any more", give: Input{Hold: hold, Old: []Old{unmarked, entry(time.Second)}}, want: []Action{Delete, Delete}},
+		{name: "no way in any more, while others have", give: Input{Hold: hold, Wanted: wanted(engine, gateway.Pending), Old: []Old{unmarked}}, want: []Action{Delete}},
 
-		{name: "not accepted yet", give: Input{Hold: hold, Wanted: pending, Old: []Old{unmarked, entry(time.Hour)}}, want: []Fate{Stays, Stays}},
-		{name: "refused", give: Input{Hold: hold, Wanted: refused, Old: []Old{unmarked, entry(time.Hour)}}, want: []Fate{Stays, Stays}},
-		{name: "some not accepted", give: Input{Hold: hold, Wanted: wanted(plan.Entry, gateway.Accepted, gateway.Pending, gateway.Accepted), Old: []Old{entry(time.Hour)}}, want: []Fate{Stays}},
-		{name: "not accepted, without a hold", give: Input{Wanted: pending, Old: []Old{unmarked}}, want: []Fate{Stays}},
+		{name: "not accepted yet", give: Input{Hold: hold, Wanted: pending, Old: []Old{unmarked, entry(time.Hour)}}, want: []Action{Keep, Keep}},
+		{name: "refused", give: Input{Hold: hold, Wanted: refused, Old: []Old{unmarked, entry(time.Hour)}}, want: []Action{Keep, Keep}},
+		{name: "some not accepted", give: Input{Hold: hold, Wanted: wanted(plan.Entry, gateway.Accepted, gateway.Pending, gateway.Accepted), Old: []Old{entry(time.Hour)}}, want: []Action{Keep}},
+		{name: "not accepted, without a hold", give: Input{Wanted: pending, Old: []Old{unmarked}}, want: []Action{Keep}},
 
-		{name: "accepted", give: Input{Hold: hold, Wanted: accepted, Old: []Old{unmarked}}, want: []Fate{Marked}, next: hold},
-		{name: "accepted, all of several", give: Input{Hold: hold, Wanted: wanted(plan.Entry, gateway.Accepted, gateway.Accepted), Old: []Old{unmarked}}, want: []Fate{Marked}, next: hold},
-		{name: "held", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(time.Minute)}}, want: []Fate{Stays}, next: 4 * time.Minute},
-		{name: "held to the last moment", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(hold - 1)}}, want: []Fate{Stays}, next: 1},
-		{name: "held long enough, before a restart", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(time.Hour)}}, want: []Fate{Goes}},
-		{name: "accepted, without a hold", give: Input{Wanted: accepted, Old: []Old{unmarked, entry(time.Second)}}, want: []Fate{Goes, Goes}},
-		{name: "a negative hold is none", give: Input{Hold: -1, Wanted: accepted, Old: []Old{unmarked}}, want: []Fate{Goes}},
-		{name: "marked by a clock that is ahead", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(-time.Second), entry(-24 * time.Hour)}}, want: []Fate{Marked, Marked}, next: hold},
-		{name: "marked now", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(0)}}, want: []Fate{Stays}, next: hold},
+		{name: "accepted", give: Input{Hold: hold, Wanted: accepted, Old: []Old{unmarked}}, want: []Action{Mark}, next: hold},
+		{name: "accepted, all of several", give: Input{Hold: hold, Wanted: wanted(plan.Entry, gateway.Accepted, gateway.Accepted), Old: []Old{unmarked}}, want: []Action{Mark}, next: hold},
+		{name: "held", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(time.Minute)}}, want: []Action{Keep}, next: 4 * time.Minute},
+		{name: "held to the last moment", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(hold - 1)}}, want: []Action{Keep}, next: 1},
+		{name: "held long enough, before a restart", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(time.Hour)}}, want: []Action{Delete}},
+		{name: "accepted, without a hold", give: Input{Wanted: accepted, Old: []Old{unmarked, entry(time.Second)}}, want: []Action{Delete, Delete}},
+		{name: "a negative hold is none", give: Input{Hold: -1, Wanted: accepted, Old: []Old{unmarked}}, want: []Action{Delete}},
+		{name: "marked by a clock that is ahead", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(-time.Second), entry(-24 * time.Hour)}}, want: []Action{Mark, Mark}, next: hold},
+		{name: "marked now", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(0)}}, want: []Action{Keep}, next: hold},
 
-		{name: "several, the next one first", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(time.Minute), entry(4 * time.Minute), unmarked, entry(hold)}}, want: []Fate{Stays, Stays, Marked, Goes}, next: time.Minute},
+		{name: "several, the next one first", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(time.Minute), entry(4 * time.Minute), unmarked, entry(hold)}}, want: []Action{Keep, Keep, Mark, Delete}, next: time.Minute},
 		{name: "taken by another service", give: Input{
-			Now: now, Hold: time.Minute, Keep: []plan.Slot{plan.Entry}, Wanted: []Wanted{{Slot: plan.Entry, Verdict: gateway.Accepted}}, Old: []Old{{Slot: plan.Entry, Taken: true}},
-		}, want: []Fate{Goes}},
+			Now: now, Hold: time.Minute, Keep: []plan.Slot{plan.Entry}, Wanted: []Wanted{{Slot: plan.Entry, Verdict: gateway.Accepted}}, Old: []Old{{Slot: plan.Entry, Lost: true}},
+		}, want: []Action{Delete}},
 		{name: "slots apart", give: Input{
 			Hold: hold, Keep: []plan.Slot{decoder}, Wanted: append(wanted(plan.Entry, gateway.Accepted), wanted(engine, gateway.Refused)...),
 			Old: []Old{entry(hold), {Slot: engine, Superseded: now.Add(-hold)}, {Slot: decoder}},
-		}, want: []Fate{Goes, Stays, Stays}},
+		}, want: []Action{Delete, Keep, Keep}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -105,13 +105,13 @@ func TestAnObjectGoesAfterTheHold(t *testing.T) {
 	for at := time.Duration(0); ; at += 7 * time.Second {
 		in := Input{Now: now.Add(at), Hold: hold, Wanted: wanted(plan.Entry, gateway.Accepted), Old: []Old{old}}
 		fates, next := Decide(in)
-		if fates[0] == Goes {
+		if fates[0] == Delete {
 			assert.GreaterOrEqual(t, at, hold)
 			assert.Less(t, at, hold+7*time.Second)
 			return
 		}
 		assert.Equal(t, hold-at, next)
-		if fates[0] == Marked {
+		if fates[0] == Mark {
 			assert.Zero(t, at, "it is marked once")
 			old.Superseded = in.Now
 		}

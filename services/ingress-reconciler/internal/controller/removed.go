@@ -9,20 +9,20 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-// leavingFor is how long a component is taken to be leaving that the specification does not name any more. One that is still
+// removedFor is how long a component is taken to be removed that the specification does not name any more. One that is still
 // there then is the runtime's.
-const leavingFor = 5 * time.Second
+const removedFor = 5 * time.Second
 
-// leaving remembers which components specifications have ceased to name. OME deletes their Services within milliseconds, and
+// removed remembers which components specifications have ceased to name. OME deletes their Services within milliseconds, and
 // a data plane answers 500 for a route whose Service is gone: the route has to change before. A new leader does not know, and
 // goes by what is there.
-type leaving struct {
+type removed struct {
 	mu       sync.Mutex
-	services map[cache.ObjectName]map[isvc.Role]time.Time // by component: until when it is leaving; zero while it is named
+	services map[cache.ObjectName]map[isvc.Role]time.Time // by component: until when it is removed; zero while it is named
 }
 
-// observe takes what a specification names, and returns the components that are leaving and how long the first of them is.
-func (l *leaving) observe(s *isvc.Service, now time.Time) (roles map[isvc.Role]bool, next time.Duration) {
+// observe takes what a specification names, and returns the components that are removed and how long the first of them is.
+func (l *removed) observe(s *isvc.Service, now time.Time) (roles map[isvc.Role]bool, next time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
@@ -40,7 +40,7 @@ func (l *leaving) observe(s *isvc.Service, now time.Time) (roles map[isvc.Role]b
 		case !was:
 			continue
 		case until.IsZero():
-			until = now.Add(leavingFor)
+			until = now.Add(removedFor)
 			known[r] = until
 		}
 		rest := until.Sub(now)
@@ -60,14 +60,14 @@ func (l *leaving) observe(s *isvc.Service, now time.Time) (roles map[isvc.Role]b
 }
 
 // clear drops what is known of all services.
-func (l *leaving) clear() {
+func (l *removed) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.services = map[cache.ObjectName]map[isvc.Role]time.Time{}
 }
 
 // forget drops what is known of a service that is gone.
-func (l *leaving) forget(name cache.ObjectName) {
+func (l *removed) forget(name cache.ObjectName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.services, name)

@@ -10,9 +10,9 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-func TestLeaving(t *testing.T) {
+func TestRemovedComponents(t *testing.T) {
 	t.Parallel()
-	l := leaving{services: map[cache.ObjectName]map[isvc.Role]time.Time{}}
+	l := removed{services: map[cache.ObjectName]map[isvc.Role]time.Time{}}
 	start := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	both, alone := []isvc.Role{isvc.Router, isvc.Engine}, []isvc.Role{isvc.Engine}
 	steps := []struct {
@@ -24,12 +24,12 @@ func TestLeaving(t *testing.T) {
 	}{
 		{name: "a router of the runtime never leaves", named: alone},
 		{name: "one that is named stays", at: time.Second, named: both},
-		{name: "until it is not", at: 2 * time.Second, named: alone, want: map[isvc.Role]bool{isvc.Router: true}, wantNext: leavingFor},
-		{name: "for a while", at: 4 * time.Second, named: alone, want: map[isvc.Role]bool{isvc.Router: true}, wantNext: leavingFor - 2*time.Second},
-		{name: "then it is the runtime's", at: 2*time.Second + leavingFor, named: alone},
+		{name: "until it is not", at: 2 * time.Second, named: alone, want: map[isvc.Role]bool{isvc.Router: true}, wantNext: removedFor},
+		{name: "for a while", at: 4 * time.Second, named: alone, want: map[isvc.Role]bool{isvc.Router: true}, wantNext: removedFor - 2*time.Second},
+		{name: "then it is the runtime's", at: 2*time.Second + removedFor, named: alone},
 		{name: "and goes on to be", at: time.Minute, named: alone},
 		{name: "named again", at: 2 * time.Minute, named: both},
-		{name: "leaving again", at: 2*time.Minute + 1, named: alone, want: map[isvc.Role]bool{isvc.Router: true}, wantNext: leavingFor},
+		{name: "leaving again", at: 2*time.Minute + 1, named: alone, want: map[isvc.Role]bool{isvc.Router: true}, wantNext: removedFor},
 		{name: "named before the time is over", at: 2*time.Minute + 2, named: both},
 	}
 	for _, tt := range steps {

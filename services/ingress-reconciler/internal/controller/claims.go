@@ -1,0 +1,25 @@
+package controller
+
+import (
+	"fairlead.dev/pkg/ownership"
+	"fairlead.dev/services/ingress-reconciler/internal/observe"
+	"fairlead.dev/services/ingress-reconciler/internal/plan"
+	"fairlead.dev/services/ingress-reconciler/internal/settings"
+)
+
+// AllClaims returns the claims of all services. A service that is gone has claims as long as it has objects.
+func AllClaims(observer *observe.Observer, config settings.Config) map[ownership.Owner]ownership.Claims {
+	all := map[ownership.Owner]ownership.Claims{}
+	for _, name := range observer.Names() {
+		if o, found := observer.ObserveAny(name, config); found {
+			p := plan.Build(&o.Input)
+			all[ownership.Owner(name)] = ownership.Claims{Created: o.Input.Service.Created, Asks: p.Asks(observer.Claims(name))}
+		}
+	}
+	for _, name := range observer.Owners() {
+		if _, found := all[ownership.Owner(name)]; !found {
+			all[ownership.Owner(name)] = ownership.Claims{Asks: observer.Claims(name)}
+		}
+	}
+	return all
+}

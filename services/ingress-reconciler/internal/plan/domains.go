@@ -1,0 +1,92 @@
+package plan
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"fairlead.dev/services/ingress-reconciler/internal/hostname"
+	"fairlead.dev/services/ingress-reconciler/internal/settings"
+)
+
+// domain is a domain of the service, and the Gateways that serve it.
+type domain struct {
+	name       string
+	fromTenant bool
+	parents    []settings.Parent
+}
+
+// domains returns the domains of a service: its own, those of its Gateways, and the additional domains, which every Gateway
+// serves. A domain that both the administrator and the tenant name is the administrator's.
+func (b *builder) domains() []domain {
+	s := &b.Settings
+	var all []domain
+	index := map[string]int{}
+	add := func(name string, fromTenant bool, parents ...settings.Parent) {
+		i, found := index[name]
+		if !found {
+			i, all = len(all), append(all, domain{name: name, fromTenant: true})
+			index[name] = i
+		}
+		all[i].fromTenant = all[i].fromTenant && fromTenant
+		all[i].parents = append(all[i].parents, parents...)
+	}
+	if b.plan.Strategy != settings.HTTPRoute {
+		add(s.Domain, s.FromTenant.Domain)
+		for _, name := range s.AdditionalDomains {
+			add(name, s.FromTenant.AdditionalDomains)
+		}
+		return all
+	}
+	for _, p := range s.Gateways {
+		add(p.Domain, s.FromTenant.Domain && p.Domain == s.Domain || s.FromTenant.Gateways && p.Domain != s.Domain, p)
+	}
+	for _, name := range s.AdditionalDomains {
+		add(name, s.FromTenant.AdditionalDomains, s.Gateways...)
+	}
+	return all
+}
+
+func (b *builder) values(name, domain string) hostname.Values {
+	s := b.Service
+	return hostname.Values{Name: name, Namespace: s.Namespace, IngressDomain: domain, Annotations: s.Annotations, Labels: s.Labels}
+}
+
+// segments are the paths that all kinds accept without a special meaning.
+var segments = regexp.MustCompile(`^/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+$`)
+
+// path returns the path of a component on the domain itself.
+func (b *builder) path(name, domain string) (string, error) {
+	text, err := b.Settings.Path.Render(b.values(name, domain))
+	if err != nil {
+		return "", err
+	}
+	path := root + strings.Trim(text, root) + root
+	if !segments.MatchString(path) {
+		return "", fmt.Errorf("path %q: elements must consist of letters, digits and ._~-, and must not begin with a dot", text)
+	}
+	return path, nil
+}
+
+// model returns the name of a component's model on a host that models share.
+func (b *builder) model(name, domain string) (Model, error) {
+	text, err := b.Settings.ModelName.Render(b.values(name, domain))
+	if err != nil {
+		return Model{}, err
+	}
+	if !visible.MatchString(text) {
+		return Model{}, fmt.Errorf("name %q must consist of visible ASCII characters", text)
+	}
+	return Model{Header: b.Settings.ModelHeader, Name: text}, nil
+}
+
+// visible are header values that no proxy changes.
+var visible = regexp.MustCompile(`^[!-~]+$`)
+
+// shared returns the host that services share below a domain.
+func (b *builder) shared(domain string) string {
+	if b.Settings.SharedHostPrefix == "" {
+		return domain
+	}
+	return b.Settings.SharedHostPrefix + "." + domain
+}
