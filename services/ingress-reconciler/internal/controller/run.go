@@ -14,9 +14,9 @@ import (
 
 	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/controller"
+	gateway "fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
-	"fairlead.dev/services/ingress-reconciler/internal/gateway"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
