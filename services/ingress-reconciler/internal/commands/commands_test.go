@@ -58,7 +58,7 @@ func TestPlanSaysWhyNot(t *testing.T) {
 	tests := []struct{ name, config, want string }{
 		{name: "no domain", config: "omeIngressGateway: gateways/public", want: "models/chat: NoDomain: no domain is configured: set ingressDomain\n"},
 		{name: "another host than the listener's", config: example + "domainTemplate: chat.example.com", want: "models/chat: Gateway gateways/public: NoMatchingListenerHostname: no listener has host chat.example.com: listener https has *.models.example.com\n"},
-		{name: "no such Gateway", config: "ingressDomain: example.com\nomeIngressGateway: gateways/other", want: "models/chat: Gateway gateways/other: GatewayNotFound: there is no such Gateway\n"},
+		{name: "no such Gateway", config: "ingressDomain: example.com\nomeIngressGateway: gateways/other", want: "models/chat: Gateway gateways/other: GatewayNotFound: the Gateway does not exist\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -14,10 +14,10 @@ import (
 
 	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/controller"
+	gateway "fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
-	"fairlead.dev/services/ingress-reconciler/internal/gateway"
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"

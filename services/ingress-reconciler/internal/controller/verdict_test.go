@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	gateway "fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/golden"
-	"fairlead.dev/services/ingress-reconciler/internal/gateway"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 

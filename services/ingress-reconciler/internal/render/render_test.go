@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/pkg/depcheck"
+	gateway "fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/golden"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
-	"fairlead.dev/services/ingress-reconciler/internal/gateway"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"

@@ -16,7 +16,7 @@ import (
 	"slices"
 	"time"
 
-	"fairlead.dev/services/ingress-reconciler/internal/gateway"
+	gateway "fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 )
 

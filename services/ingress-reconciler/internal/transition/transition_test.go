@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"fairlead.dev/pkg/depcheck"
-	"fairlead.dev/services/ingress-reconciler/internal/gateway"
+	gateway "fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 )
 

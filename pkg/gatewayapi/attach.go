@@ -1,0 +1,162 @@
+package gatewayapi
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// Reasons why a Gateway does not take a route.
+const (
+	ReasonGatewayNotFound      = "GatewayNotFound"
+	ReasonListenerNotFound     = "ListenerNotFound"
+	ReasonListenerNotAllowed   = "ListenerNotAllowed"
+	ReasonNoMatchingHostname   = "NoMatchingListenerHostname"
+	ReasonProtocolNotSupported = "ListenerProtocol"
+)
+
+// Features of a GatewayClass that a route can use and does not need.
+const (
+	FeatureRequestTimeout = "HTTPRouteRequestTimeout"
+	FeaturePathRewrite    = "HTTPRoutePathRewrite"
+)
+
+// Gateway is a Gateway with its class. Either is nil if it does not exist.
+type Gateway struct {
+	Gateway *gatewayv1.Gateway
+	Class   *gatewayv1.GatewayClass
+}
+
+// Route has the fields of a planned HTTPRoute that decide whether a listener takes the route.
+type Route struct {
+	Namespace string
+	Labels    map[string]string // of the namespace; nil if they are not known
+	Host      string            // may be a wildcard; empty for any host
+	Listener  string            // sectionName of the parentRef; empty for any listener
+}
+
+// Attachment is the foreseen result of attaching a route to a Gateway.
+type Attachment struct {
+	Scheme  string // http or https; empty if no listener takes the route
+	Port    int32
+	Reason  string // why no listener takes the route; empty if one does
+	Message string
+}
+
+// Attach foresees which listener takes a route. If several do, the result is the one that clients should use: a listener
+// that terminates TLS comes before one that does not, then a listener with the default port of its scheme. If none does, the
+// reason is that of the listener that came closest.
+func (g Gateway) Attach(r Route) Attachment {
+	if g.Gateway == nil {
+		return Attachment{Reason: ReasonGatewayNotFound, Message: "the Gateway does not exist"}
+	}
+	var closest Attachment
+	var taking []*gatewayv1.Listener
+	for i := range g.Gateway.Spec.Listeners {
+		l := &g.Gateway.Spec.Listeners[i]
+		if r.Listener != "" && r.Listener != string(l.Name) {
+			continue
+		}
+		refusal := g.refusal(l, r)
+		switch {
+		case refusal.Reason == "":
+			taking = append(taking, l)
+		case closeness(refusal.Reason) > closeness(closest.Reason):
+			closest = refusal
+		}
+	}
+	switch {
+	case len(taking) > 0:
+		best := slices.MinFunc(taking, func(a, b *gatewayv1.Listener) int { return preference(a) - preference(b) })
+		return Attachment{Scheme: scheme(best), Port: best.Port}
+	case closest.Reason != "":
+		return closest
+	case r.Listener != "":
+		return Attachment{Reason: ReasonListenerNotFound, Message: fmt.Sprintf("the Gateway has no listener %q", r.Listener)}
+	}
+	return Attachment{Reason: ReasonListenerNotFound, Message: "the Gateway has no listeners"}
+}
+
+// refusal returns why a listener does not take a route; its reason is empty if the listener does. A namespace whose labels
+// are not known, and a value of a later release of Gateway API, do not count as a refusal.
+func (g Gateway) refusal(l *gatewayv1.Listener, r Route) Attachment {
+	if l.Protocol != gatewayv1.HTTPProtocolType && l.Protocol != gatewayv1.HTTPSProtocolType {
+		return Attachment{Reason: ReasonProtocolNotSupported, Message: fmt.Sprintf("listener %s is for %s, not HTTP", l.Name, l.Protocol)}
+	}
+	allowed, err := AllowsNamespace(g.Gateway, l, r.Namespace, r.Labels)
+	if !AllowsHTTPRoutes(l) || !allowed && !isUndecided(err) {
+		return Attachment{Reason: ReasonListenerNotAllowed, Message: fmt.Sprintf("listener %s takes no HTTPRoutes of namespace %s: check its allowedRoutes", l.Name, r.Namespace)}
+	}
+	if hostname := ListenerHostname(l); !HostnamesIntersect(hostname, r.Host) {
+		return Attachment{Reason: ReasonNoMatchingHostname, Message: fmt.Sprintf("no listener has host %s: listener %s has %s", r.Host, l.Name, hostname)}
+	}
+	return Attachment{}
+}
+
+// closeness orders reasons by how close a listener came to taking a route.
+func closeness(reason string) int {
+	return slices.Index([]string{"", ReasonProtocolNotSupported, ReasonListenerNotAllowed, ReasonNoMatchingHostname}, reason)
+}
+
+// preference orders listeners: lower is better.
+func preference(l *gatewayv1.Listener) int {
+	p := 0
+	if l.Protocol != gatewayv1.HTTPSProtocolType {
+		p += 2
+	}
+	if l.Port != defaultPort(scheme(l)) {
+		p++
+	}
+	return p
+}
+
+func scheme(l *gatewayv1.Listener) string {
+	if l.Protocol == gatewayv1.HTTPSProtocolType {
+		return "https"
+	}
+	return "http"
+}
+
+func defaultPort(scheme string) int32 {
+	if scheme == "https" {
+		return 443
+	}
+	return 80
+}
+
+// URL returns the URL of a path on a host through the listener.
+func (a Attachment) URL(host, path string) string {
+	url := a.Scheme + "://" + host
+	if a.Port != 0 && a.Port != defaultPort(a.Scheme) {
+		url += fmt.Sprintf(":%d", a.Port)
+	}
+	return url + path
+}
+
+// Programmed returns what the Gateway's controller reports in condition Programmed, as "programmed" or "not programmed:
+// <reason>", or nothing if the controller reports nothing. A Gateway without an address is not programmed and may serve all
+// the same.
+func (g Gateway) Programmed() string {
+	if g.Gateway == nil {
+		return ""
+	}
+	c := meta.FindStatusCondition(g.Gateway.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed))
+	switch {
+	case c == nil || c.Status == metav1.ConditionUnknown:
+		return ""
+	case c.Status == metav1.ConditionTrue:
+		return "programmed"
+	}
+	return "not programmed: " + c.Reason
+}
+
+// Supports reports whether the Gateway's class has a feature. A class that lists no features counts as having all of them.
+func (g Gateway) Supports(feature string) bool {
+	if g.Class == nil || len(g.Class.Status.SupportedFeatures) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(g.Class.Status.SupportedFeatures, func(f gatewayv1.SupportedFeature) bool { return string(f.Name) == feature })
+}
