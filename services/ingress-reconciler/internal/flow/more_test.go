@@ -33,7 +33,7 @@ func TestPathsOnASharedHostSettle(t *testing.T) {
 
 	t.Log("an Ingress needs a controller that can rewrite, and the old objects stay until there is one")
 	r.configure(ingress + shared)
-	r.says("chat", "False PathRewriteUnsupported: PathRewriteUnsupported: llm.example.com/models/chat/: what serves it cannot take a path away; give the service a host of its own")
+	r.says("chat", "False PathRewriteUnsupported: PathRewriteUnsupported: the default IngressClass cannot rewrite path /models/chat/ on host llm.example.com: set perISVCSubdomain: true")
 	r.has("virtualservice llm.example.com/models/chat/ -> chat-engine")
 	for _, tt := range []struct{ controller, want string }{
 		{controller: "traefik.io/ingress-controller", want: "ingress llm.example.com/models/chat -> chat-engine"},
@@ -137,6 +137,7 @@ func TestALeadThatIsLostAndWonAgain(t *testing.T) {
 	}
 	told("Lost the lead, stands for election again", 1)
 	r.delete(isvc.Resource, ns, "old")
+	r.collectGarbage()
 	r.settles()
 	r.delete(leases, "fairlead", "fairlead-ingress-reconciler")
 	told("Took the lead", 2)

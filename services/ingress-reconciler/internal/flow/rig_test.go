@@ -232,6 +232,37 @@ func (r *rig) delete(resource schema.GroupVersionResource, namespace, name strin
 }
 
 // condition returns what ours says of a service: "status reason: message".
+// collectGarbage deletes the objects of ours whose InferenceService is gone, as the garbage collector does, which this cluster lacks.
+func (r *rig) collectGarbage() {
+	r.t.Helper()
+	alive := map[types.UID]bool{}
+	r.eventually(func() (string, bool) {
+		services, err := r.client.Resource(isvc.Resource).List(r.t.Context(), metav1.ListOptions{})
+		require.NoError(r.t, err)
+		clear(alive)
+		for i := range services.Items {
+			if services.Items[i].GetDeletionTimestamp() != nil {
+				return services.Items[i].GetName(), false
+			}
+			alive[services.Items[i].GetUID()] = true
+		}
+		return "", true
+	}, "OME removes its finalizers")
+	for _, resource := range informers.Written {
+		list, err := r.client.Resource(resource).List(r.t.Context(), metav1.ListOptions{LabelSelector: render.LabelManagedBy + "=" + render.Manager})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		require.NoError(r.t, err)
+		for i := range list.Items {
+			o := &list.Items[i]
+			if owner := metav1.GetControllerOf(o); owner != nil && !alive[owner.UID] {
+				r.delete(resource, o.GetNamespace(), o.GetName())
+			}
+		}
+	}
+}
+
 func (r *rig) condition(namespace, name string) string {
 	u, err := r.client.Resource(isvc.Resource).Namespace(namespace).Get(context.Background(), name, metav1.GetOptions{})
 	if err != nil {
