@@ -177,7 +177,7 @@ func (p *planner) plan(name cache.ObjectName) error {
 	built := plan.Build(&o.Input)
 	refused, _ := p.claims.Set(ownership.Owner(name), object.Service.Created, built.Asks(p.observer.Claims(name)))
 	built.Refuse(refused)
-	objects, err := render.Render(&built, render.Params{Service: object.Service, Settings: &o.Input.Settings})
+	objects, err := render.Render(&built, o.RenderParams())
 	if err != nil {
 		return err //nolint:wrapcheck // it says all
 	}

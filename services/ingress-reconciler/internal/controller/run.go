@@ -71,9 +71,9 @@ func (r *run) apply(ctx context.Context) {
 	}
 }
 
-// params are what objects follow from, beside the plan.
+// params returns what the objects follow from, besides the plan.
 func (r *run) params() render.Params {
-	return render.Params{Service: r.object.Service, Settings: &r.observed.Input.Settings}
+	return r.observed.RenderParams()
 }
 
 // live returns an object of ours that is there, nil if there is none.
@@ -164,17 +164,13 @@ func (r *run) lost(l *observe.Live) bool {
 	return refused
 }
 
-// exclusive reports whether the admission webhook of ingress-nginx refuses OME's Ingress while this one has the host.
+// exclusive reports whether the admission webhook of the ingress controller refuses OME's Ingress while this one has the host.
 func (r *run) exclusive(l *observe.Live) bool {
 	if l.Resource != render.Ingresses {
 		return false
 	}
-	var name *string
-	if text, found, _ := unstructured.NestedString(l.Object.Object, "spec", "ingressClassName"); found {
-		name = &text
-	}
-	class := ingressclass.Find(r.observed.Input.Classes, name)
-	return class != nil && ingressclass.Known(class.Spec.Controller) == ingressclass.IngressNGINX
+	c := ingressclass.Of(r.observed.Input.Classes, l.Object).Controller
+	return c != nil && c.RefusesDuplicates
 }
 
 // mark writes when an object was superseded; an empty time takes it back.

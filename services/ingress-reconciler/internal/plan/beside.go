@@ -23,13 +23,13 @@ type Pool struct {
 
 // Fallback is a Service to be made beside OME's.
 type Fallback struct {
-	Name               string
-	Type               string
-	Selector           map[string]string
-	Port               int32
-	TargetPort         backend.Port
-	AppProtocol        string   // empty: the Service of OME says none
-	AnnotationPrefixes []string // of annotations of the InferenceService that it gets
+	Name        string
+	Type        string
+	Selector    map[string]string
+	Port        int32
+	TargetPort  backend.Port
+	AppProtocol string // empty: the Service of OME says none
+	Annotations map[string]string
 }
 
 // PoolName returns the name of the InferencePool that is made for a service. Data planes make labels of it.
@@ -118,6 +118,6 @@ func (b *builder) fallback(entry isvc.Role) {
 	}
 	b.plan.Fallback = &Fallback{
 		Name: FallbackName(b.Service.Name, f.Suffix), Type: f.Type, Selector: b.leaders(entry), Port: service.Port, TargetPort: service.TargetPort,
-		AppProtocol: service.AppProtocol, AnnotationPrefixes: f.AnnotationPrefixes,
+		AppProtocol: service.AppProtocol, Annotations: b.Settings.FallbackAnnotations(),
 	}
 }

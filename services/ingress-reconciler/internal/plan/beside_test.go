@@ -107,8 +107,6 @@ func TestFallback(t *testing.T) {
 	in.Services[0].Spec.Ports[0].TargetPort = intstr.FromString("http1")
 	got := build(t, in)
 	require.NotNil(t, got.Fallback)
-	assert.Contains(t, got.Fallback.AnnotationPrefixes, "oci.oraclecloud.com/")
-	got.Fallback.AnnotationPrefixes = nil
 	assert.Equal(t, &Fallback{
 		Name: "chat-external", Type: "LoadBalancer", Selector: map[string]string{"ome.io/inferenceservice": "chat", "component": "router"},
 		Port: 8080, TargetPort: backend.Port{Name: "http1"},

@@ -259,9 +259,17 @@ func (c *collector) addOne(e Exposure) {
 		return
 	}
 	if t := c.timeout(c.role); t > 0 && c.plan.Strategy == settings.HTTPRoute && !e.Timeouts {
-		c.addReason(c.role, ReasonTimeoutUnsupported, "Gateway %s does not support timeouts: the timeout of %s has no effect", e.Gateway, t)
+		c.addReason(c.role, ReasonTimeoutUnsupported, "%s: the timeout of %s has no effect", c.noTimeouts(e.Gateway), t)
 	}
 	c.all = append(c.all, e)
+}
+
+// noTimeouts says why routes at a Gateway have no timeouts.
+func (c *collector) noTimeouts(g settings.GatewayRef) string {
+	if c.Settings.NoRouteTimeouts {
+		return "disableHTTPRouteTimeout is set"
+	}
+	return fmt.Sprintf("Gateway %s does not support timeouts", g)
 }
 
 // dataPlane names what serves an exposure.
@@ -279,7 +287,7 @@ func (c *collector) dataPlane(e *Exposure) string {
 func (c *collector) attach(e *Exposure) (rewrites bool) {
 	g := c.Gateways[types.NamespacedName{Namespace: e.Gateway.Namespace, Name: e.Gateway.Name}]
 	e.Attachment = g.Attach(gateway.Route{Namespace: c.Service.Namespace, Labels: c.Labels, Host: e.Host, Listener: e.Gateway.Listener})
-	e.Timeouts = g.Supports(gateway.FeatureRequestTimeout)
+	e.Timeouts = !c.Settings.NoRouteTimeouts && g.Supports(gateway.FeatureRequestTimeout)
 	if e.Attachment.Scheme == "" {
 		e.URL = c.Settings.URLScheme + "://" + e.Host + e.Path
 	} else {
@@ -290,9 +298,7 @@ func (c *collector) attach(e *Exposure) (rewrites bool) {
 
 // ingress sets what an Ingress has beyond host and path, and reports whether its controller can rewrite paths.
 func (c *collector) ingress(e *Exposure) (rewrites bool, err error) {
-	if class := ingressclass.Find(c.Classes, c.Settings.IngressClass); class != nil {
-		e.Controller = ingressclass.Known(class.Spec.Controller)
-	}
+	e.Class = ingressclass.Resolve(c.Classes, c.Settings.IngressClass)
 	scheme := c.Settings.URLScheme
 	if e.TLSSecret, err = c.secret(e.Host); err != nil {
 		return false, err
@@ -301,7 +307,7 @@ func (c *collector) ingress(e *Exposure) (rewrites bool, err error) {
 		scheme = "https"
 	}
 	e.URL = scheme + "://" + e.Host + e.Path
-	return e.Controller.Rewrites(), nil
+	return e.Class.Controller.StripsPrefixes(), nil
 }
 
 // secret returns the Secret with the certificate of a host, empty for none. With an issuer each host has its own Secret: when

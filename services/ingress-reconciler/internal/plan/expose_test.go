@@ -91,17 +91,17 @@ func TestPathsByController(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		controller string
-		want       ingressclass.Controller
+		want       *ingressclass.Controller
 		rewrites   bool
 	}{
-		{controller: "k8s.io/ingress-nginx", want: ingressclass.IngressNGINX, rewrites: true},
-		{controller: "nginx.org/ingress-controller", want: ingressclass.NGINX},
-		{controller: "traefik.io/ingress-controller", want: ingressclass.Traefik, rewrites: true},
-		{controller: "haproxy.org/ingress-controller", want: ingressclass.HAProxy, rewrites: true},
-		{controller: "haproxy-ingress.github.io/controller", want: ingressclass.HAProxyIngress, rewrites: true},
-		{controller: "projectcontour.io/contour", want: ingressclass.Contour},
-		{controller: "istio.io/ingress-controller", want: ingressclass.Istio},
-		{controller: "example.com/mine", want: ingressclass.Unknown},
+		{controller: "k8s.io/ingress-nginx", want: &ingressclass.IngressNGINX, rewrites: true},
+		{controller: "nginx.org/ingress-controller", want: &ingressclass.NGINX},
+		{controller: "traefik.io/ingress-controller", want: &ingressclass.Traefik, rewrites: true},
+		{controller: "haproxy.org/ingress-controller", want: &ingressclass.HAProxy, rewrites: true},
+		{controller: "haproxy-ingress.github.io/controller", want: &ingressclass.HAProxyIngress, rewrites: true},
+		{controller: "projectcontour.io/contour", want: &ingressclass.Contour},
+		{controller: "istio.io/ingress-controller", want: &ingressclass.Istio},
+		{controller: "example.com/mine"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.controller, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestPathsByController(t *testing.T) {
 				return
 			}
 			require.Equal(t, []string{"http://llm.example.com/models/chat/"}, urls(got))
-			assert.Equal(t, tt.want, got.Exposures[0].Controller)
+			assert.Same(t, tt.want, got.Exposures[0].Class.Controller)
 		})
 	}
 	in := input(t, example+"perISVCSubdomain: false\n", isvc.Engine)
@@ -129,7 +129,7 @@ func TestIngressClassThatIsMissing(t *testing.T) {
 	got := build(t, in)
 	assert.Len(t, got.Exposures, 1, "a controller may answer to the name all the same")
 	assert.Equal(t, []string{ReasonIngressClassNotFound}, reasons(got))
-	in.Classes = []*networkingv1.IngressClass{{ObjectMeta: metav1.ObjectMeta{Name: "nginx"}}}
+	in.Classes = []*networkingv1.IngressClass{{ObjectMeta: metav1.ObjectMeta{Name: "nginx"}, Spec: networkingv1.IngressClassSpec{Controller: "k8s.io/ingress-nginx"}}}
 	assert.Empty(t, build(t, in).Reasons)
 }
 

@@ -114,12 +114,12 @@ type Exposure struct {
 	Backend Backend
 	Timeout time.Duration // 0: none
 
-	Gateway    settings.GatewayRef     // of an HTTPRoute
-	Attachment gateway.Attachment      // whether the Gateway is expected to accept it
-	Timeouts   bool                    // the Gateway supports timeouts
-	Controller ingressclass.Controller // of an Ingress
-	TLSSecret  string                  // of an Ingress; empty: none
-	URL        string                  // for clients
+	Gateway    settings.GatewayRef // of an HTTPRoute
+	Attachment gateway.Attachment  // whether the Gateway is expected to accept it
+	Timeouts   bool                // the Gateway supports timeouts, and they are not turned off
+	Class      ingressclass.Class  // of an Ingress
+	TLSSecret  string              // of an Ingress; empty: none
+	URL        string              // for clients
 
 	// Unordered means that the data plane may prefer the model's header to a longer path.
 	Unordered bool
@@ -190,6 +190,9 @@ func (b *builder) build() {
 	if entry == isvc.Engine && b.present(isvc.Decoder) {
 		b.addReason(isvc.Engine, ReasonDecoderWithoutRouter, "there is no router: requests go to the engine, which must reach the decoder by itself")
 	}
+	if b.Settings.CopyProblem != "" {
+		b.addReason("", ReasonLimitExceeded, "%s", b.Settings.CopyProblem)
+	}
 	b.expose(Entry, entry, b.Service.Name)
 	if b.Settings.ComponentHosts {
 		for _, r := range isvc.Roles {
@@ -258,7 +261,7 @@ func (b *builder) possible() bool {
 	case b.Unserved[s]:
 		b.keepSlots(Slots...)
 		b.addReason("", ReasonAPIUnavailable, "the kind of strategy %s is not available: install its CRD, or add it to --kinds", s)
-	case s == settings.Ingress && b.Settings.IngressClass != nil && ingressclass.Find(b.Classes, b.Settings.IngressClass) == nil:
+	case s == settings.Ingress && b.Settings.IngressClass != nil && !ingressclass.Resolve(b.Classes, b.Settings.IngressClass).Exists():
 		b.addReason("", ReasonIngressClassNotFound, "IngressClass %s does not exist", *b.Settings.IngressClass)
 		return true // a controller may serve a class name without an IngressClass
 	default:

@@ -48,7 +48,7 @@ func (r *renderer) fallback(f *plan.Fallback) *corev1.Service {
 	}
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: r.meta(f.Name, r.spread(f.AnnotationPrefixes)),
+		ObjectMeta: r.meta(f.Name, f.Annotations),
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceType(f.Type), Selector: f.Selector,
 			Ports: []corev1.ServicePort{{Name: "http", Port: f.Port, TargetPort: target, Protocol: corev1.ProtocolTCP, AppProtocol: ptr.To(cmp.Or(f.AppProtocol, "http"))}},

@@ -12,7 +12,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// httpRoute makes the HTTPRoute of a way in. Its match is by prefix, which all Gateways have to know, never by a regular
+// httpRoute returns the HTTPRoute of an exposure. It matches a path prefix, which every Gateway supports, and never a regular
 // expression.
 func (r *renderer) httpRoute(e *plan.Exposure) *gatewayv1.HTTPRoute {
 	parent := gatewayv1.ParentReference{
@@ -45,7 +45,7 @@ func (r *renderer) httpRoute(e *plan.Exposure) *gatewayv1.HTTPRoute {
 	}
 	return &gatewayv1.HTTPRoute{
 		TypeMeta:   metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: "HTTPRoute"},
-		ObjectMeta: r.meta(r.name(settings.HTTPRoute, e), r.annotations(nil)),
+		ObjectMeta: r.meta(r.name(settings.HTTPRoute, e), r.annotations()),
 		Spec: gatewayv1.HTTPRouteSpec{
 			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{parent}},
 			Hostnames:       []gatewayv1.Hostname{gatewayv1.Hostname(e.Host)},
@@ -75,7 +75,7 @@ func reference(b *plan.Backend) gatewayv1.BackendObjectReference {
 	}
 }
 
-// duration writes a timeout as the Gateway API does (GEP-2257): at most five digits of each unit. None is "0s".
+// duration formats a timeout for the Gateway API (GEP-2257): at most five digits of each unit. "0s" is no timeout.
 func duration(d time.Duration) gatewayv1.Duration {
 	if d == 0 {
 		return "0s"

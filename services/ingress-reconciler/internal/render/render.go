@@ -1,10 +1,11 @@
-// Package render makes of a plan the objects that a cluster is to have: for each way in one HTTPRoute, Ingress or
-// VirtualService, and what these need beside them.
+// Package render turns a plan into the objects that the cluster must have: one HTTPRoute, Ingress or VirtualService for each
+// exposure, and the objects that these refer to.
 //
-// Each object has a name that follows from what it is for: the service, the slot, host, path and Gateway. When one of them
-// changes there is another object, and the old one can stay until the new one works; when anything else changes, such as the
-// component that takes the requests, the object changes in place. Names end in a hash, so that service "a-b" and service "a"
-// never meet, and none is one that OME uses.
+// The name of an object follows from its purpose: the service, the slot, the host and path, and the Gateway or ingress
+// controller that serves it. When one of them changes, the plan asks for another object, and the old one can stay until the
+// new one works. When anything else changes, such as the component that takes the requests, the object changes in place. An
+// object that exists keeps its name as long as its purpose is the same. Names end in a hash, so that the names of service
+// "a-b" and of service "a" never collide, and OME never computes the same name.
 package render
 
 import (
@@ -12,7 +13,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -21,30 +21,30 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/ownership"
+	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// Labels of what is made. None of them is OME's: it deletes what has its own.
+// Labels of the objects. None of them is one of OME's: OME deletes objects with its own labels.
 const (
 	LabelManagedBy = "fairlead.dev/managed-by"
-	LabelService   = "fairlead.dev/inferenceservice" // its name, or a hash of it
+	LabelService   = "fairlead.dev/inferenceservice" // the name of the InferenceService, or a hash of it
 	LabelSlot      = "fairlead.dev/slot"
-	LabelComponent = "fairlead.dev/component" // what takes the requests; none on what takes none
+	LabelComponent = "fairlead.dev/component" // the component that takes the requests, on objects that route them
 
-	// Manager is the value of LabelManagedBy, and the manager of fields.
+	// Manager is the value of LabelManagedBy, and the field manager.
 	Manager = "ingress-reconciler"
 
 	annotationService = "fairlead.dev/inferenceservice" // the name where the label has a hash
-	annotationClaim   = "fairlead.dev/claim"            // of a way in: what stays the service's while its plan is not known
+	annotationClaim   = "fairlead.dev/claim"            // host, path and model that an object serves
 )
 
-// Claim returns the host and path that a route of ours serves, and reports false for other objects.
+// Claim returns the host, path and model that an object serves, and reports false for objects that route no requests.
 func Claim(resource schema.GroupVersionResource, o *unstructured.Unstructured) (ownership.Claim, bool) {
 	if resource != HTTPRoutes && resource != Ingresses && resource != VirtualServices {
 		return ownership.Claim{}, false
@@ -54,44 +54,49 @@ func Claim(resource schema.GroupVersionResource, o *unstructured.Unstructured) (
 	return c, ok
 }
 
-// The kinds of what is made. VirtualServices are of a version that all releases of Istio serve.
+// The resources of the objects. VirtualServices have a version that all releases of Istio serve.
 var (
 	HTTPRoutes      = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "httproutes"}
 	Ingresses       = schema.GroupVersionResource{Group: networkingv1.GroupName, Version: "v1", Resource: "ingresses"}
 	VirtualServices = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1beta1", Resource: "virtualservices"}
-	Middlewares     = schema.GroupVersionResource{Group: "traefik.io", Version: "v1alpha1", Resource: "middlewares"}
+	Middlewares     = ingressclass.Middlewares
 	InferencePools  = schema.GroupVersionResource{Group: "inference.networking.k8s.io", Version: "v1", Resource: "inferencepools"}
 	Services        = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 
-	// Routes are the kinds that make ways in, by strategy.
+	// Routes are the resources that route requests, by strategy.
 	Routes = map[settings.Strategy]schema.GroupVersionResource{
 		settings.HTTPRoute: HTTPRoutes, settings.Ingress: Ingresses, settings.VirtualService: VirtualServices,
 	}
 )
 
-// Kinds are the names of what is made.
+// Kinds are the kinds of the objects.
 var Kinds = map[schema.GroupVersionResource]string{
 	HTTPRoutes: "HTTPRoute", Ingresses: "Ingress", VirtualServices: "VirtualService", Middlewares: "Middleware", InferencePools: "InferencePool",
 	Services: "Service",
 }
 
-// Object is an object that is wanted.
+// Object is one object of a plan.
 type Object struct {
 	Resource schema.GroupVersionResource
 	Slot     plan.Slot
 	Object   *unstructured.Unstructured
-	Exposure *plan.Exposure // what it is a way in for; nil for what stands beside
+	Exposure *plan.Exposure // that it serves; nil for an object that others refer to
 }
 
-// Params is what objects follow from, beside the plan.
+// Params is what the objects follow from, besides the plan.
 type Params struct {
 	Service  *isvc.Service
 	Settings *settings.Settings
+
+	// Live are the objects of the service that exist. They keep their names where they serve the same purpose.
+	Live []*unstructured.Unstructured
+	// Classes are the IngressClasses of the cluster.
+	Classes []*networkingv1.IngressClass
 }
 
-// Render returns the objects of a plan: what others refer to comes first.
+// Render returns the objects of a plan. An object that others refer to comes before them.
 func Render(p *plan.Plan, in Params) ([]Object, error) {
-	r := &renderer{Params: in}
+	r := &renderer{Params: in, live: newLiveObjects(in.Live, in.Service.UID, in.Classes)}
 	r.beside(p)
 	for i := range p.Exposures {
 		e := &p.Exposures[i]
@@ -110,11 +115,12 @@ func Render(p *plan.Plan, in Params) ([]Object, error) {
 type renderer struct {
 	Params
 
+	live    liveObjects
 	objects []Object
 	err     error
 }
 
-// add adds a typed object, with what all objects have.
+// add adds an object, with the labels, annotations and owner that all objects have.
 func (r *renderer) add(resource schema.GroupVersionResource, slot plan.Slot, typed runtime.Object, e *plan.Exposure) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	if err != nil {
@@ -143,7 +149,7 @@ func (r *renderer) add(resource schema.GroupVersionResource, slot plan.Slot, typ
 	r.objects = append(r.objects, Object{Resource: resource, Slot: slot, Object: u, Exposure: e})
 }
 
-// meta is what names an object.
+// meta returns the metadata that differs between objects.
 func (r *renderer) meta(name string, annotations map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: r.Service.Namespace, Name: name, Annotations: annotations}
 }
@@ -157,50 +163,17 @@ func NameLabel(service string) string {
 }
 
 func (r *renderer) labels(slot plan.Slot) map[string]string {
-	labels := map[string]string{}
-	for key, value := range r.Service.Labels {
-		if !private(key) {
-			labels[key] = value
-		}
-	}
-	return with(labels, r.Settings.Labels, map[string]string{
+	return with(map[string]string{}, r.Settings.Copied.Labels, r.Settings.Labels, map[string]string{
 		LabelManagedBy: Manager, LabelService: NameLabel(r.Service.Name), LabelSlot: string(slot),
 	})
 }
 
-// tools are who keeps books in labels and annotations: on objects of ours they would take these for their own, and prune them.
-var tools = []string{
-	"app.kubernetes.io/", "kubectl.kubernetes.io/", "helm.sh/", "meta.helm.sh/", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/",
-	"helm.toolkit.fluxcd.io/", "fleet.cattle.io/",
+// annotations returns the annotations of an HTTPRoute or VirtualService: the administrator's win over copied ones.
+func (r *renderer) annotations() map[string]string {
+	return with(r.Settings.Copied.Annotations, r.Settings.Annotations)
 }
 
-// private reports whether a label or annotation is of who made the InferenceService, or has a meaning on what is OME's.
-func private(key string) bool {
-	return key == "component" || settings.Reserved(key) || strings.HasPrefix(key, "networking.knative.dev/") || hasPrefix(key, tools)
-}
-
-func hasPrefix(text string, prefixes []string) bool {
-	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(text, p) })
-}
-
-// annotations returns those of a route: what is computed, those of the service with the prefixes that are for routes, those
-// that are configured. Of two the later wins.
-func (r *renderer) annotations(computed map[string]string) map[string]string {
-	return with(computed, r.spread(r.Settings.AnnotationPrefixes), r.Settings.Annotations)
-}
-
-// spread returns the annotations of the service with some prefixes.
-func (r *renderer) spread(prefixes []string) map[string]string {
-	said := map[string]string{}
-	for key, value := range r.Service.Annotations {
-		if hasPrefix(key, prefixes) && !private(key) {
-			said[key] = value
-		}
-	}
-	return said
-}
-
-// with returns one map of several. Of values of one key the last one wins.
+// with merges maps into a new one. Of several values of one key the last one wins.
 func with(all ...map[string]string) map[string]string {
 	var out map[string]string
 	for _, m := range all {
@@ -214,17 +187,32 @@ func with(all ...map[string]string) map[string]string {
 
 const maxName = 63
 
-// name returns the name of the object that is a way in. An Ingress is another one if its class is: the address that one has
-// stays when its class changes.
+// name returns the name of the object that serves an exposure. An Ingress of another controller is another object, as is a
+// VirtualService at another Gateway: the address of the old one works until clients know the new one. An Ingress of another
+// class of the same controller is the same object.
 func (r *renderer) name(s settings.Strategy, e *plan.Exposure) string {
+	if live := r.liveObject(s, e); live != nil {
+		return live.GetName()
+	}
 	kind := string(s)
-	if s == settings.Ingress {
-		kind += "/" + ptr.Deref(r.Settings.IngressClass, "")
+	if server := r.server(s, e); server != "" {
+		kind += "/" + server
 	}
 	return Name(r.Service.Name, kind, string(e.Slot), e.Host, e.Path, e.Model.Header, e.Model.Name, e.Gateway.String())
 }
 
-// Name returns the name of an object of a service, of what it is for.
+// server identifies the program that serves an exposure, where the exposure's Gateway does not.
+func (r *renderer) server(s settings.Strategy, e *plan.Exposure) string {
+	switch s {
+	case settings.Ingress:
+		return e.Class.Identity()
+	case settings.VirtualService:
+		return r.Settings.IstioGateway
+	}
+	return ""
+}
+
+// Name returns the name of an object of a service with a purpose.
 func Name(service string, identity ...string) string {
 	suffix := "-fairlead-" + digest(service + "\n" + strings.Join(identity, "\n"))[:8]
 	if most := maxName - len(suffix); len(service) > most {
@@ -238,7 +226,7 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// prefix returns a path as kinds want it that match by elements.
+// prefix returns a path as APIs want it that match path elements.
 func prefix(path string) string {
 	if path == "/" {
 		return path
@@ -246,7 +234,7 @@ func prefix(path string) string {
 	return strings.TrimSuffix(path, "/")
 }
 
-// Headers that tell a backend what it was meant to be. The names are OME's.
+// Headers that tell a backend which InferenceService a request was routed to. The names are OME's.
 const (
 	headerName      = "OMe-Isvc-Name"
 	headerNamespace = "OME-Isvc-Namespace"

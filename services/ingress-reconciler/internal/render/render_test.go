@@ -26,6 +26,7 @@ import (
 	gateway "fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/golden"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
+	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
@@ -43,6 +44,7 @@ type given struct {
 	Ports    map[isvc.Role]corev1.ServicePort `json:"ports"`
 	Knative  []isvc.Role                      `json:"knative"`
 	Class    string                           `json:"class"`     // controller of the default IngressClass
+	Classes  []*networkingv1.IngressClass     `json:"-"`         // instead of it
 	Listener []gatewayv1.Listener             `json:"listeners"` // of Gateway gateways/public
 	Features []gatewayv1.FeatureName          `json:"features"`
 	Pools    []string                         `json:"pools"`
@@ -96,6 +98,7 @@ func (in *given) plan(t *testing.T) (*plan.Plan, Params) {
 			input.Services = append(input.Services, in.service(s, r))
 		}
 	}
+	input.Classes = in.Classes
 	if in.Class != "" {
 		input.Classes = []*networkingv1.IngressClass{{
 			ObjectMeta: metav1.ObjectMeta{Name: "usual", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
@@ -116,7 +119,7 @@ func (in *given) plan(t *testing.T) (*plan.Plan, Params) {
 	input.Settings, err = (&settings.Config{Document: d, ClusterDomain: "cluster.local"}).Resolve(s)
 	require.NoError(t, err)
 	p := plan.Build(input)
-	return &p, Params{Service: s, Settings: &input.Settings}
+	return &p, Params{Service: s, Settings: &input.Settings, Classes: input.Classes}
 }
 
 // service is the Service that OME makes for a component.
@@ -190,16 +193,10 @@ func assertObject(t *testing.T, o *Object, s *isvc.Service) {
 		assert.Empty(t, validation.IsValidLabelValue(value), "%s: %s", key, value)
 		assert.NotEqual(t, "component", key)
 		assert.NotContains(t, key, "ome.io/")
-		for _, tool := range tools {
-			assert.NotContains(t, key, tool)
-		}
 	}
 	for key := range u.GetAnnotations() {
 		assert.Empty(t, validation.IsQualifiedName(strings.ToLower(key)), key)
 		assert.NotContains(t, key, "ome.io/")
-		for _, tool := range tools {
-			assert.NotContains(t, key, tool)
-		}
 	}
 	assert.Equal(t, Manager, u.GetLabels()[LabelManagedBy])
 	assert.Equal(t, NameLabel(s.Name), u.GetLabels()[LabelService])
@@ -331,61 +328,119 @@ func TestANewNameIsANewWayIn(t *testing.T) {
 	assert.NotEqual(t, was[len("HTTPRoute "):], entry("strategy: ingress")[len("Ingress "):])
 }
 
-// Tools keep books by labels and annotations: copies of these would be taken for theirs, and pruned.
-func TestWhatIsNotSpread(t *testing.T) {
+// Every object gets the copied labels, and each kind its own annotations. What is copied is decided in package settings.
+func TestCopiedMetadata(t *testing.T) {
 	t.Parallel()
-	keys := []string{
-		"argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance", "kubectl.kubernetes.io/last-applied-configuration", "meta.helm.sh/release-name", "helm.sh/chart",
-		"kustomize.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "ome.io/inferenceservice",
-		"networking.ome.io/visibility", "networking.knative.dev/visibility", "fairlead.dev/applied", "fairlead.dev/slot", "internal.ome.io/storage-initializer-sourceuri",
-	}
-	all := `annotationPrefixes: [argocd, kubectl, meta, helm, kustomize, app, ome, networking, fairlead, internal, team]
-fallbackService: {enabled: true, annotationPrefixes: [argocd, kubectl, meta, helm, kustomize, app, ome, networking, fairlead, internal, team]}
+	copied := `copyAnnotations: [example.com/route, example.com/both]
+labels: {team: ours}
+annotations: {example.com/both: ours}
+fallbackService: {enabled: true, copyAnnotations: [example.com/lb, example.com/both], annotations: {example.com/both: ours-too}}
 `
-	for _, config := range strategies {
-		objects := serve(t, "chat", all+config, func(in *given) {
-			labels, annotations := map[string]any{"team": "llm", "component": "engine"}, map[string]any{"team": "llm", "other": "x"}
-			for _, key := range keys {
-				labels[key], annotations[key] = "theirs", "theirs"
-			}
+	for strategy, config := range strategies {
+		objects := serve(t, "chat", copied+config, func(in *given) {
 			meta := in.Service["metadata"].(map[string]any)
-			meta["labels"], meta["annotations"] = labels, annotations
+			meta["labels"] = map[string]any{"tier": "gold", "team": "theirs", "component": "engine", "example.com/other": "x"}
+			meta["annotations"] = map[string]any{"example.com/route": "r", "example.com/lb": "l", "example.com/both": "theirs", "other": "x"}
 		})
-		require.Len(t, objects, 4)
+		require.Len(t, objects, 4, strategy)
 		for _, o := range objects {
-			assert.Equal(t, "llm", o.Object.GetLabels()["team"])
-			assert.Equal(t, "llm", o.Object.GetAnnotations()["team"])
-			assert.NotContains(t, o.Object.GetAnnotations(), "other")
-			for _, key := range keys {
-				assert.NotEqual(t, "theirs", o.Object.GetLabels()[key], key)
-				assert.NotEqual(t, "theirs", o.Object.GetAnnotations()[key], key)
+			labels, annotations := o.Object.GetLabels(), o.Object.GetAnnotations()
+			assert.Equal(t, "gold", labels["tier"])
+			assert.Equal(t, "ours", labels["team"], "the administrator's wins")
+			assert.NotContains(t, labels, "component")
+			assert.NotContains(t, labels, "example.com/other")
+			assert.NotContains(t, annotations, "other")
+			if o.Exposure == nil {
+				assert.Equal(t, "l", annotations["example.com/lb"])
+				assert.Equal(t, "ours-too", annotations["example.com/both"], "the administrator's wins")
+				assert.NotContains(t, annotations, "example.com/route")
+				continue
 			}
+			assert.Equal(t, "r", annotations["example.com/route"])
+			assert.Equal(t, "ours", annotations["example.com/both"], "the administrator's wins")
+			assert.NotContains(t, annotations, "example.com/lb")
 		}
 	}
 }
 
-// Of values of one annotation those that are configured win, then the service's, then ours.
-func TestWhoseAnnotationWins(t *testing.T) {
+// An InferenceService that asks for other hosts, priorities, certificates and configuration text gets none of them.
+func TestAnnotationsOfAHostileTenant(t *testing.T) {
 	t.Parallel()
-	const timeout, size, target = "nginx.ingress.kubernetes.io/proxy-read-timeout", "nginx.ingress.kubernetes.io/proxy-body-size", "nginx.ingress.kubernetes.io/rewrite-target"
-	objects := serve(t, "chat", "perISVCSubdomain: false\nannotations: {"+size+": 1g}", func(in *given) {
-		in.Class = "k8s.io/ingress-nginx"
-		in.Service["metadata"].(map[string]any)["annotations"] = map[string]any{timeout: "60", size: "2g", target: "/"}
-	})
-	got := objects[0].Object.GetAnnotations()
-	assert.Equal(t, "60", got[timeout])
-	assert.Equal(t, "1g", got[size])
-	assert.Equal(t, "/$2", got[target], "but for what the path needs")
+	const ours = "cert-manager.io/cluster-issuer"
+	hostile := map[string]any{
+		"nginx.ingress.kubernetes.io/server-alias": "chat.victim.example.com", "nginx.ingress.kubernetes.io/configuration-snippet": "x",
+		"nginx.ingress.kubernetes.io/canary": "true", "nginx.ingress.kubernetes.io/auth-url": "http://evil.example", "konghq.com/host-aliases": "chat.victim.example.com",
+		"haproxy-ingress.github.io/server-alias-regex": ".*", "external-dns.alpha.kubernetes.io/hostname": "login.bank.example",
+		"external-dns.alpha.kubernetes.io/target": "203.0.113.9", ours: "prod", "cert-manager.io/issuer": "prod", "nginx.org/server-snippets": "x",
+		"traefik.ingress.kubernetes.io/router.priority": "99999", "alb.ingress.kubernetes.io/group.name": "victim",
+		"service.beta.kubernetes.io/load-balancer-source-ranges": "0.0.0.0/0", "nginx.ingress.kubernetes.io/limit-rps": "5",
+	}
+	for _, controller := range ingressclass.Controllers() {
+		t.Run(controller.Name, func(t *testing.T) {
+			t.Parallel()
+			objects := serve(t, "eve", "strategy: ingress\ntlsIssuer: ClusterIssuer/ours\nfallbackService: {enabled: true, type: LoadBalancer}", func(in *given) {
+				in.Class = controller.SpecControllers[0]
+				in.Service["metadata"].(map[string]any)["annotations"] = hostile
+			})
+			require.NotEmpty(t, objects)
+			for _, o := range objects {
+				got := o.Object.GetAnnotations()
+				for key := range hostile {
+					switch {
+					case key == "nginx.ingress.kubernetes.io/limit-rps" && o.Exposure != nil:
+						assert.Equal(t, "5", got[key], "this one is safe")
+					case key == ours && o.Exposure != nil:
+						assert.Equal(t, "ours", got[key], "the administrator's issuer")
+					default:
+						assert.NotContains(t, got, key)
+					}
+				}
+			}
+		})
+	}
 }
 
-func TestMiddlewaresOfTheService(t *testing.T) {
+// Of values of one annotation the administrator's wins, then the computed one, then the tenant's.
+func TestPrecedenceOfAnnotations(t *testing.T) {
+	t.Parallel()
+	const prefix = "nginx.ingress.kubernetes.io/"
+	const timeout, size, target, limit = prefix + "proxy-read-timeout", prefix + "proxy-body-size", prefix + "rewrite-target", prefix + "limit-rps"
+	objects := serve(t, "chat", "perISVCSubdomain: false\ncopyAnnotations: [nginx.ingress.kubernetes.io/*]\nannotations: {"+size+": 1g, "+target+": /}", func(in *given) {
+		in.Class = "k8s.io/ingress-nginx"
+		in.Service["metadata"].(map[string]any)["annotations"] = map[string]any{timeout: "60", size: "2g", target: "/x", limit: "5"}
+	})
+	got := objects[0].Object.GetAnnotations()
+	assert.Equal(t, "604800", got[timeout], "the computed one wins over the tenant's")
+	assert.Equal(t, "1g", got[size], "the administrator's wins over the computed one")
+	assert.Equal(t, "/$2", got[target], "but for what the path needs")
+	assert.Equal(t, "5", got[limit])
+}
+
+// cert-manager refuses an Ingress that names an Issuer and a ClusterIssuer.
+func TestTheConfiguredIssuerIsAlone(t *testing.T) {
+	t.Parallel()
+	theirs := map[string]any{
+		"cert-manager.io/issuer": "theirs", "cert-manager.io/issuer-kind": "Their", "cert-manager.io/issuer-group": "their.example.com",
+		"cert-manager.io/cluster-issuer": "theirs", "cert-manager.io/common-name": "theirs",
+	}
+	annotations := func(config string) map[string]string {
+		return serve(t, "chat", "strategy: ingress\ncopyAnnotations: [cert-manager.io/*]\n"+config, func(in *given) {
+			in.Service["metadata"].(map[string]any)["annotations"] = theirs
+		})[0].Object.GetAnnotations()
+	}
+	got := annotations("tlsIssuer: Issuer/ours")
+	delete(got, "fairlead.dev/claim")
+	assert.Equal(t, map[string]string{"cert-manager.io/issuer": "ours", "cert-manager.io/common-name": "theirs"}, got)
+	got = annotations("tlsSecretName: theirs")
+	assert.Equal(t, "theirs", got["cert-manager.io/cluster-issuer"], "without one of ours, what the administrator lets them set")
+}
+
+func TestMiddlewaresOfTheAdministrator(t *testing.T) {
 	t.Parallel()
 	const key = "traefik.ingress.kubernetes.io/router.middlewares"
-	objects := serve(t, "chat", "perISVCSubdomain: false", func(in *given) {
-		in.Service["metadata"].(map[string]any)["annotations"] = map[string]any{key: "models-auth@kubernetescrd"}
-	})
+	objects := serve(t, "chat", "perISVCSubdomain: false\nannotations: {"+key+": auth@file}")
 	require.Equal(t, "Middleware", objects[0].Object.GetKind(), "what others refer to comes first")
-	assert.Equal(t, "models-auth@kubernetescrd,models-"+objects[0].Object.GetName()+"@kubernetescrd", objects[1].Object.GetAnnotations()[key])
+	assert.Equal(t, "auth@file,models-"+objects[0].Object.GetName()+"@kubernetescrd", objects[1].Object.GetAnnotations()[key])
 }
 
 func TestWhatOthersReferToComesFirst(t *testing.T) {

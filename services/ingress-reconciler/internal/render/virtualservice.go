@@ -12,11 +12,11 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// knativePort is where the gateway of Knative Services listens.
+// knativePort is the port of the gateway of Knative Services.
 const knativePort = 80
 
-// virtualService makes the VirtualService of a way in, straight to the Service of the component, or by the gateway of Knative,
-// which tells its Services apart by their hosts.
+// virtualService returns the VirtualService of an exposure. It routes to the Service of the component, or to the gateway of
+// Knative, which selects a Knative Service by its host.
 func (r *renderer) virtualService(e *plan.Exposure) *istiov1beta1.VirtualService {
 	host := func(service string) string {
 		return service + "." + r.Service.Namespace + ".svc." + r.Settings.ClusterDomain
@@ -31,7 +31,7 @@ func (r *renderer) virtualService(e *plan.Exposure) *istiov1beta1.VirtualService
 		Route:   []*istioapi.HTTPRouteDestination{{Destination: to}},
 		Headers: &istioapi.Headers{Request: &istioapi.Headers_HeaderOperations{Set: map[string]string{headerName: r.Service.Name, headerNamespace: r.Service.Namespace}}},
 	}
-	if e.Timeout > 0 { // without one Istio has none, and its CRD refuses 0s
+	if e.Timeout > 0 { // Istio has no timeout by default, and its CRD refuses 0s
 		rule.Timeout = durationpb.New(e.Timeout)
 	}
 	if e.Path != "/" {
@@ -42,15 +42,15 @@ func (r *renderer) virtualService(e *plan.Exposure) *istiov1beta1.VirtualService
 	}
 	return &istiov1beta1.VirtualService{
 		TypeMeta:   metav1.TypeMeta{APIVersion: VirtualServices.GroupVersion().String(), Kind: "VirtualService"},
-		ObjectMeta: r.meta(r.name(settings.VirtualService, e), r.annotations(nil)),
+		ObjectMeta: r.meta(r.name(settings.VirtualService, e), r.annotations()),
 		Spec: istioapi.VirtualService{
 			Hosts: []string{e.Host}, Gateways: []string{r.Settings.IstioGateway}, Http: []*istioapi.HTTPRoute{rule},
 		},
 	}
 }
 
-// uris matches a path and what is below it. A prefix is one of text to Istio: "/a" would be one of "/ab". It wants the names of
-// headers in lower case.
+// uris matches a path and all paths below it. Istio compares a prefix character by character, so that "/a" matches "/ab": the
+// path is matched exactly, and with a slash as a prefix. Istio wants header names in lower case.
 func uris(e *plan.Exposure) []*istioapi.HTTPMatchRequest {
 	match := func(uri *istioapi.StringMatch) *istioapi.HTTPMatchRequest {
 		m := &istioapi.HTTPMatchRequest{Uri: uri}

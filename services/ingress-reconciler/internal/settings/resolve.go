@@ -34,18 +34,6 @@ const (
 	FailOpen  = "FailOpen"
 )
 
-// usualRoutePrefixes are those of annotations that are for who reads routes.
-var usualRoutePrefixes = []string{
-	"external-dns.alpha.kubernetes.io/", "cert-manager.io/", "nginx.ingress.kubernetes.io/", "nginx.org/", "traefik.ingress.kubernetes.io/",
-	"haproxy.org/", "haproxy-ingress.github.io/", "projectcontour.io/", "konghq.com/", "alb.ingress.kubernetes.io/",
-}
-
-// usualAnnotationPrefixes are those of load balancers, of clouds that OME forgets, too.
-var usualAnnotationPrefixes = []string{
-	"service.beta.kubernetes.io/", "service.kubernetes.io/", "cloud.google.com/", "networking.gke.io/", "oci.oraclecloud.com/",
-	"oci-network-load-balancer.oraclecloud.com/", "service.alpha.kubernetes.io/",
-}
-
 // Config is all that is configured.
 type Config struct {
 	Document  *Document
@@ -75,6 +63,7 @@ type Settings struct {
 	IngressClass      *string // nil: the cluster's default
 	KnativeGateway    string
 	Timeout           time.Duration
+	NoRouteTimeouts   bool // leave timeouts out of HTTPRoutes
 
 	// Domains are where hosts that a tenant chooses must lie: the namespace's allowedDomains, or without that setting the domains
 	// that the administrator configured for the service. Restricted means that allowedDomains is set: then all hosts must lie there.
@@ -91,8 +80,9 @@ type Settings struct {
 	Fallback     *FallbackService // nil: none
 
 	ClusterDomain       string
-	Labels, Annotations map[string]string // of what is made
-	AnnotationPrefixes  []string          // of annotations of the service that routes get
+	Labels, Annotations map[string]string // of the objects, by the administrator
+	Copied              Copied            // of the objects, by the InferenceService
+	CopyProblem         string            // why nothing is copied; empty: there is no problem
 }
 
 // FromTenant names the settings that a tenant chose: by an annotation of the service that no override replaces, or by labels and
@@ -140,6 +130,7 @@ func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
 	if err := out.fill(&merged); err != nil {
 		return out, err
 	}
+	out.copyFrom(s, &merged)
 	out.FromTenant = fromTenant(&merged, &own, out.Host, out.Path)
 	out.Domains, out.Restricted, err = c.domains(s.Namespace, &configured)
 	return out, err
@@ -278,15 +269,12 @@ func (s *Settings) fill(v *Values) error {
 	if value(v.IngressClassName) == "" {
 		s.IngressClass = nil
 	}
-	s.Timeout = time.Duration(value(v.DefaultRouteTimeoutSeconds)) * time.Second
+	s.Timeout, s.NoRouteTimeouts = time.Duration(value(v.DefaultRouteTimeoutSeconds))*time.Second, value(v.DisableHTTPRouteTimeout)
 	s.KnativeGateway = cmp.Or(value(v.KnativeGatewayService), usualKnativeGateway+s.ClusterDomain)
 	s.BufferBodies, s.ModelHeader = value(v.BufferBodies), value(v.ModelHeader)
 	s.TLS.Issuer, s.Pool = value(v.TLSIssuer), v.InferencePool.completed()
 	s.Fallback = v.FallbackService.completed()
-	s.Labels, s.Annotations, s.AnnotationPrefixes = value(v.Labels), value(v.Annotations), usualRoutePrefixes
-	if v.AnnotationPrefixes != nil {
-		s.AnnotationPrefixes = *v.AnnotationPrefixes
-	}
+	s.Labels, s.Annotations = value(v.Labels), value(v.Annotations)
 	if text := value(v.MaxRequestBodySize); text != "" {
 		most := resource.MustParse(string(text)) // validated
 		s.MaxBody = most.Value()
@@ -333,8 +321,8 @@ func (f *FallbackService) completed() *FallbackService {
 	}
 	out := *f
 	out.Suffix, out.Type = cmp.Or(f.Suffix, usualFallbackSuffix), cmp.Or(f.Type, "ClusterIP")
-	if f.AnnotationPrefixes == nil {
-		out.AnnotationPrefixes = usualAnnotationPrefixes
+	if f.CopyAnnotations == nil {
+		out.CopyAnnotations = defaultCopyFallbackAnnotations
 	}
 	return &out
 }

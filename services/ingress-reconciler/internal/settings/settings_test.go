@@ -63,15 +63,13 @@ func TestResolveOnTopOfWhatOMEShips(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "chat.models.example.com", host(t, got))
 	got.Host, got.ModelName = nil, nil
-	assert.Contains(t, got.AnnotationPrefixes, "external-dns.alpha.kubernetes.io/")
-	got.AnnotationPrefixes = nil
 	class := "istio"
 	assert.Equal(t, Settings{
 		Enabled: true, Strategy: Auto, GatewayAPI: true, Domain: "example.com", URLScheme: "http", Subdomain: true, SharedHostPrefix: "llm",
 		Gateways:     []Parent{{GatewayRef: GatewayRef{Namespace: "gateways", Name: "public"}, Domain: "example.com"}},
 		IstioGateway: "knative-serving/knative-ingress-gateway",
 		IngressClass: &class, KnativeGateway: "knative-local-gateway.istio-system.svc.cluster.local", ClusterDomain: "cluster.local",
-		Domains: ownership.Domains{"example.com"},
+		Domains: ownership.Domains{"example.com"}, Copied: Copied{Labels: map[string]string{"tier": "gold"}},
 	}, got)
 }
 
@@ -242,8 +240,22 @@ func TestParse(t *testing.T) {
 		{"suffix too long", "fallbackService: {enabled: true, suffix: -abcdefghijklmnopqrst}", `fallbackService.suffix "-abcdefghijklmnopqrst": want a dash`},
 		{"suffix of OME's", "fallbackService: {enabled: true, suffix: -engine}", `fallbackService.suffix "-engine" is that of a Service of OME`},
 		{"type", "fallbackService: {enabled: true, type: ExternalName}", `fallbackService.type: "ExternalName" is none of ClusterIP, NodePort, LoadBalancer`},
-		{"any annotation, of the fallback", "fallbackService: {enabled: true, annotationPrefixes: [a/, '']}", "fallbackService.annotationPrefixes[1] is empty"},
-		{"any annotation", "overrides: [{annotationPrefixes: ['']}]", "overrides[0].annotationPrefixes[0] is empty"},
+		{"a key of earlier releases", "annotationPrefixes: []", "annotationPrefixes is no longer a key: list keys in copyAnnotations, or prefix/* for all keys with a prefix"},
+		{"a key of earlier releases, of some", "overrides: [{annotationPrefixes: [a/]}]", "overrides[0].annotationPrefixes is no longer a key: list keys in overrides[0].copyAnnotations"},
+		{"a key of earlier releases, of the fallback", "fallbackService: {enabled: true, annotationPrefixes: [a/]}", "fallbackService.annotationPrefixes is no longer a key"},
+		{"no key to copy", "copyAnnotations: [a, '']", `copyAnnotations[1] "": want a key, prefix/* or *: `},
+		{"a prefix alone", "copyAnnotations: [example.com/]", `copyAnnotations[0] "example.com/": want a key, prefix/* or *: `},
+		{"part of a prefix", "copyLabels: ['exam*']", `copyLabels[0] "exam*": want a key, prefix/* or *: `},
+		{"part of a name", "fallbackService: {enabled: true, copyAnnotations: [example.com/a*]}", `fallbackService.copyAnnotations[0] "example.com/a*": want a key, prefix/* or *: `},
+		{"OME's keys", "copyAnnotations: [ome.io/*]", `copyAnnotations[0] "ome.io/*": it is never copied: `},
+		{"our keys", "copyLabels: [fairlead.dev/slot]", `copyLabels[0] "fairlead.dev/slot": it is never copied: `},
+		{"a label of OME", "copyLabels: [component]", `copyLabels[0] "component": it is never copied: `},
+		{"keys of a tool", "overrides: [{copyLabels: [app.kubernetes.io/instance]}]", `overrides[0].copyLabels[0] "app.kubernetes.io/instance": it is never copied: `},
+		{"an annotation that is computed", "copyAnnotations: [nginx.ingress.kubernetes.io/proxy-read-timeout]", `copyAnnotations[0] "nginx.ingress.kubernetes.io/proxy-read-timeout": this service sets it: use defaultRouteTimeoutSeconds`},
+		{"a rewrite", "copyAnnotations: [haproxy.org/path-rewrite]", `copyAnnotations[0] "haproxy.org/path-rewrite": this service sets it: `},
+		{"the class", "copyAnnotations: [kubernetes.io/ingress.class]", `copyAnnotations[0] "kubernetes.io/ingress.class": this service sets it: use ingressClassName`},
+		{"the class, of all", "annotations: {kubernetes.io/ingress.class: nginx}", "annotations: kubernetes.io/ingress.class: use ingressClassName"},
+		{"an annotation of the fallback", "fallbackService: {enabled: true, annotations: {'a b': c}}", "fallbackService.annotations: a b: "},
 		{"label", "labels: {'a b': c}", "labels: a b: c: "},
 		{"value of a label", "labels: {a: 'b c'}", "labels: a: b c: "},
 		{"OME's label", "labels: {ome.io/inferenceservice: chat}", "labels: ome.io/inferenceservice: chat: it has a meaning of its own"},
@@ -313,18 +325,22 @@ func TestEveryKeyIsResolved(t *testing.T) {
 		"ingressGateway": "a/b", "localGateway": "a/b", "disableIstioVirtualHost": "true", "ingressClassName": "nginx", "knativeLocalGatewayService": "a.b",
 		"defaultRouteTimeoutSeconds": "1", "maxRequestBodySize": "1Ki", "bufferBodies": "true", "tlsSecretName": "a", "tlsIssuer": "Issuer/a",
 		"inferencePool": "{name: a}", "modelBasedRoutingHeaderName": "X-Model", "modelNameTemplate": "a", "fallbackService": "{enabled: true}",
-		"labels": "{a: b}", "annotations": "{a: b}", "annotationPrefixes": "[a/]",
+		"labels": "{a: b}", "annotations": "{a: b}", "copyLabels": "[]", "copyAnnotations": "[example.com/a]", "disableHTTPRouteTimeout": "true",
 	}
-	nothing, err := resolve(t, "", "", nil)
+	annotations := map[string]string{"example.com/a": "b"}
+	nothing, err := resolve(t, "", "", annotations)
 	require.NoError(t, err)
 	for key := range reflect.TypeFor[Values]().Fields() {
 		name, _, _ := strings.Cut(key.Tag.Get("json"), ",")
+		if name == "annotationPrefixes" { // refused: see TestParseRefuses
+			continue
+		}
 		require.Contains(t, said, name, "say a value of the new key here")
-		got, err := resolve(t, name+": "+said[name], "", nil)
+		got, err := resolve(t, name+": "+said[name], "", annotations)
 		require.NoError(t, err)
 		assert.NotEqual(t, nothing, got, "%s is read, and nothing comes of it", name)
 
-		overridden, err := resolve(t, "overrides: [{names: [chat], "+name+": "+said[name]+"}]", "", nil)
+		overridden, err := resolve(t, "overrides: [{names: [chat], "+name+": "+said[name]+"}]", "", annotations)
 		require.NoError(t, err)
 		assert.Equal(t, got, overridden, "%s says the same of one service", name)
 	}
@@ -358,10 +374,11 @@ func TestResolveWhatStandsBeside(t *testing.T) {
 		{name: "a fallback", ours: "fallbackService: {enabled: true}", want: func(t *testing.T, s Settings) {
 			assert.Equal(t, "-external", s.Fallback.Suffix)
 			assert.Equal(t, "ClusterIP", s.Fallback.Type)
-			assert.Contains(t, s.Fallback.AnnotationPrefixes, "oci.oraclecloud.com/")
+			assert.Nil(t, s.FallbackAnnotations())
 		}},
-		{name: "a fallback in every word", ours: "fallbackService: {enabled: true, suffix: -lb, type: LoadBalancer, annotationPrefixes: []}", want: func(t *testing.T, s Settings) {
-			assert.Equal(t, &FallbackService{Enabled: true, Suffix: "-lb", Type: "LoadBalancer", AnnotationPrefixes: []string{}}, s.Fallback)
+		{name: "a fallback in every word", ours: "fallbackService: {enabled: true, suffix: -lb, type: LoadBalancer, annotations: {a: b}, copyAnnotations: []}", want: func(t *testing.T, s Settings) {
+			assert.Equal(t, &FallbackService{Enabled: true, Suffix: "-lb", Type: "LoadBalancer", Annotations: map[string]string{"a": "b"}, CopyAnnotations: []string{}}, s.Fallback)
+			assert.Equal(t, map[string]string{"a": "b"}, s.FallbackAnnotations())
 		}},
 		{name: "no fallback for some", ours: "fallbackService: {enabled: true}\noverrides: [{names: [chat], fallbackService: {enabled: false}}]", want: func(t *testing.T, s Settings) { assert.Nil(t, s.Fallback) }},
 		{name: "an issuer", ours: "tlsIssuer: ClusterIssuer/letsencrypt", want: func(t *testing.T, s Settings) {
@@ -383,7 +400,6 @@ func TestResolveWhatStandsBeside(t *testing.T) {
 		{name: "annotations are replaced as a whole", ours: "annotations: {a: b, c: d}\noverrides: [{annotations: {e: f}}]", want: func(t *testing.T, s Settings) {
 			assert.Equal(t, map[string]string{"e": "f"}, s.Annotations)
 		}},
-		{name: "no annotations of the service", ours: "annotationPrefixes: []", want: func(t *testing.T, s Settings) { assert.Empty(t, s.AnnotationPrefixes) }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -428,7 +444,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("tlsIssuer: Issuer/a\ntlsSecretName: '{{ .Name }}'\nmaxRequestBodySize: 1Gi\nbufferBodies: true")
 	f.Add("inferencePool: {endpointPickerRef: {name: a}}\nmodelBasedRoutingHeaderName: X-Model\nfallbackService: {enabled: true, suffix: -x}")
 	f.Add("maxRequestBodySize: 1024")
-	f.Add("labels: {a: b}\nannotations: {A/b: c}\nannotationPrefixes: [a/]\noverrides: [{namespaces: [a], enabled: false, selector: {}}]")
+	f.Add("labels: {a: b}\nannotations: {A/b: c}\ncopyAnnotations: [a/b, 'c/*']\ncopyLabels: ['*']\noverrides: [{namespaces: [a], enabled: false, selector: {}}]")
 	f.Add("namespaceIngressGateways: {a: {primary: {omeIngressGateway: a/b}}}\nallowedDomains: {'*': [a.b]}\nholdSeconds: 0")
 	f.Fuzz(func(t *testing.T, text string) {
 		d, _, err := Parse([]byte(text))

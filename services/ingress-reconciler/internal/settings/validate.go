@@ -75,7 +75,8 @@ func (v *Values) validate(path string) error {
 	return errors.Join(append(errs,
 		v.InferencePool.validate(path+"inferencePool."), v.FallbackService.validate(path+"fallbackService."),
 		validateLabels(path+"labels", value(v.Labels)), validateAnnotations(path+"annotations", value(v.Annotations)),
-		validatePrefixes(path+"annotationPrefixes", value(v.AnnotationPrefixes)),
+		validateCopyLabels(path+"copyLabels", value(v.CopyLabels)), validateCopyAnnotations(path+"copyAnnotations", value(v.CopyAnnotations)),
+		validateRemoved(path, v.AnnotationPrefixes != nil),
 		validateDomains(path+"additionalIngressDomains", value(v.AdditionalIngressDomains)),
 		validateGateways(path+"additionalIngressGateways", value(v.AdditionalIngressGateways)),
 		seconds(path+"defaultRouteTimeoutSeconds", v.DefaultRouteTimeoutSeconds),
@@ -121,7 +122,10 @@ func (f *FallbackService) validate(path string) error {
 	if f == nil {
 		return nil
 	}
-	errs := []error{validatePrefixes(path+"annotationPrefixes", f.AnnotationPrefixes)}
+	errs := []error{
+		validateAnnotations(path+"annotations", f.Annotations), validateCopyAnnotations(path+"copyAnnotations", f.CopyAnnotations),
+		validateRemoved(path, f.AnnotationPrefixes != nil),
+	}
 	if f.Suffix != "" {
 		if problems := validation.IsDNS1035Label("a" + f.Suffix); len(problems) > 0 || !strings.HasPrefix(f.Suffix, "-") || len(f.Suffix) > maxSuffix {
 			errs = append(errs, fmt.Errorf("%ssuffix %q: want a dash, and letters and digits after it, %d in all at most", path, f.Suffix, maxSuffix))
@@ -163,6 +167,9 @@ func validateAnnotations(path string, annotations map[string]string) error {
 		if Reserved(key) {
 			problems = append(problems, "it has a meaning of its own")
 		}
+		if key == annotationClass {
+			problems = append(problems, "use ingressClassName")
+		}
 		if len(problems) > 0 {
 			errs = append(errs, fmt.Errorf("%s: %s: %s", path, key, problems[0]))
 		}
@@ -174,14 +181,6 @@ func validateAnnotations(path string, annotations map[string]string) error {
 func Reserved(key string) bool {
 	domain, _, found := strings.Cut(key, "/")
 	return found && (within(domain, "ome.io") || within(domain, "fairlead.dev"))
-}
-
-// validatePrefixes refuses one that all annotations have.
-func validatePrefixes(path string, prefixes []string) error {
-	if i := slices.Index(prefixes, ""); i >= 0 {
-		return fmt.Errorf("%s[%d] is empty", path, i)
-	}
-	return nil
 }
 
 func validateDomains(path string, domains []string) error {

@@ -54,6 +54,7 @@ type Values struct {
 	KnativeGatewayService     *string    `json:"knativeLocalGatewayService,omitempty"` // what takes requests for Knative Services
 
 	DefaultRouteTimeoutSeconds *int64 `json:"defaultRouteTimeoutSeconds,omitempty"` // 0: none
+	DisableHTTPRouteTimeout    *bool  `json:"disableHTTPRouteTimeout,omitempty"`    // leave timeouts out of HTTPRoutes: some Gateways refuse them
 	MaxRequestBodySize         *Size  `json:"maxRequestBodySize,omitempty"`         // 0: any
 	BufferBodies               *bool  `json:"bufferBodies,omitempty"`               // have Ingress controllers take bodies in whole
 
@@ -66,9 +67,12 @@ type Values struct {
 
 	FallbackService *FallbackService `json:"fallbackService,omitempty"`
 
-	Labels             *map[string]string `json:"labels,omitempty"`             // of objects, besides those of the service
-	Annotations        *map[string]string `json:"annotations,omitempty"`        // of routes, besides those of the service
-	AnnotationPrefixes *[]string          `json:"annotationPrefixes,omitempty"` // what of the service's annotations routes get
+	Labels          *map[string]string `json:"labels,omitempty"`          // of all objects; they win over copied ones
+	Annotations     *map[string]string `json:"annotations,omitempty"`     // of routes; they win over copied ones
+	CopyLabels      *[]string          `json:"copyLabels,omitempty"`      // labels of the InferenceService that all objects get: see copy.go
+	CopyAnnotations *[]string          `json:"copyAnnotations,omitempty"` // annotations of the InferenceService that routes get: see copy.go
+
+	AnnotationPrefixes *[]string `json:"annotationPrefixes,omitempty"` // refused: a key of earlier releases
 }
 
 // Size is a quantity, as a text or a number of bytes.
@@ -99,10 +103,14 @@ type EndpointPicker struct {
 
 // FallbackService is a Service beside OME's, for what cannot use routes.
 type FallbackService struct {
-	Enabled            bool     `json:"enabled"`
-	Suffix             string   `json:"suffix,omitempty"` // of its name; empty: -external
-	Type               string   `json:"type,omitempty"`   // ClusterIP, NodePort or LoadBalancer; empty: ClusterIP
-	AnnotationPrefixes []string `json:"annotationPrefixes,omitempty"`
+	Enabled bool   `json:"enabled"`
+	Suffix  string `json:"suffix,omitempty"` // of its name; empty: -external
+	Type    string `json:"type,omitempty"`   // ClusterIP, NodePort or LoadBalancer; empty: ClusterIP
+
+	Annotations     map[string]string `json:"annotations,omitempty"`     // they win over copied ones
+	CopyAnnotations []string          `json:"copyAnnotations,omitempty"` // annotations of the InferenceService that it gets; nil: see copy.go
+
+	AnnotationPrefixes []string `json:"annotationPrefixes,omitempty"` // refused: a key of earlier releases
 }
 
 // Gateway is one more Gateway to attach to.

@@ -1,0 +1,198 @@
+// Package ingressnginx is the admission webhook of ingress-nginx, for tests of what writes Ingresses. It is no data plane.
+//
+// The webhook refuses an Ingress of the controller's classes that
+//
+//	has the host and path of another Ingress, of any namespace, unless exactly one of the two is a canary
+//	has a path of type Exact or Prefix that looks like an expression
+//	has an annotation that ends in "-snippet"
+//
+// with the messages of ingress-nginx 1.15 (CheckIngress in internal/ingress/controller/controller.go). Two paths are the same
+// if their text is, whatever their types are; a Prefix "/a" also has the path "/a/". Annotations are not validated otherwise,
+// and no configuration of nginx is tested.
+//
+// The API server of a test cannot call a webhook in the test's process, as it has a network of its own. So the webhook is a
+// proxy in front of the API server, and answers clients as the API server does whose webhook refuses an object.
+package ingressnginx
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+const (
+	controllerName  = "k8s.io/ingress-nginx"
+	annotationClass = "kubernetes.io/ingress.class"
+	classByName     = "nginx" // value of the annotation that the controller answers to
+	webhookName     = "validate.nginx.ingress.kubernetes.io"
+)
+
+// Proxy is an API server with the admission webhook. Its clients need no credentials: they have those of the Proxy.
+type Proxy struct {
+	client kubernetes.Interface
+	server *http.Server
+	listen net.Listener
+	api    *httputil.ReverseProxy
+	write  sync.Mutex // no Ingress is written between the check of another one and its write
+}
+
+// New returns a Proxy that listens on loopback, and serves during Run.
+func New(config *rest.Config) (*Proxy, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("create client: %w", err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("create transport: %w", err)
+	}
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, fmt.Errorf("parse host of API server: %w", err)
+	}
+	listen, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	p := &Proxy{client: client, listen: listen}
+	p.api = &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1, // watches
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	p.server = &http.Server{Handler: p, ReadHeaderTimeout: 5 * time.Second}
+	return p, nil
+}
+
+// WriteKubeconfig writes a kubeconfig file for clients of the Proxy.
+func (p *Proxy) WriteKubeconfig(path string) error {
+	const name = "ingress-nginx"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: "http://" + p.listen.Addr().String()}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name}
+	config.CurrentContext = name
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// Run serves until the context is done.
+func (p *Proxy) Run(ctx context.Context) error {
+	stopped := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		stopped <- p.server.Close() // watches do not end by themselves
+	}()
+	if err := p.server.Serve(p.listen); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return <-stopped
+}
+
+// ingresses are the paths of writes that the webhook is asked about.
+var ingresses = regexp.MustCompile(`^/apis/networking\.k8s\.io/v1/namespaces/[^/]+/ingresses(/[^/]+)?$`)
+
+// ServeHTTP implements http.Handler.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, r.Method) || !ingresses.MatchString(r.URL.Path) {
+		p.api.ServeHTTP(w, r)
+		return
+	}
+	p.write.Lock()
+	defer p.write.Unlock()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, "the body cannot be read", http.StatusBadRequest)
+		return
+	}
+	result := p.dryRun(r, body)
+	if result.Code/100 == 2 {
+		if err := p.review(r.Context(), result.Body.Bytes()); err != nil {
+			refuse(w, err)
+			return
+		}
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	p.api.ServeHTTP(w, r)
+}
+
+// dryRun returns what the API server answers to a request that changes nothing.
+func (p *Proxy) dryRun(r *http.Request, body []byte) *httptest.ResponseRecorder {
+	dry := r.Clone(r.Context())
+	query := dry.URL.Query()
+	query.Set("dryRun", metav1.DryRunAll)
+	dry.URL.RawQuery = query.Encode()
+	dry.Body = io.NopCloser(bytes.NewReader(body))
+	dry.Header.Set("Accept", "application/json")
+	dry.Header.Del("Accept-Encoding")
+	result := httptest.NewRecorder()
+	p.api.ServeHTTP(result, dry)
+	return result
+}
+
+// refuse answers as the API server does.
+func refuse(w http.ResponseWriter, err error) {
+	status := metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusBadRequest,
+		Reason: metav1.StatusReasonBadRequest, Message: fmt.Sprintf("admission webhook %q denied the request: %s", webhookName, err),
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	_ = json.NewEncoder(w).Encode(status) // the client has closed the connection
+}
+
+// review returns why an Ingress is refused.
+func (p *Proxy) review(ctx context.Context, raw []byte) error {
+	in := &networkingv1.Ingress{}
+	if err := json.Unmarshal(raw, in); err != nil {
+		return fmt.Errorf("decode Ingress: %w", err)
+	}
+	classes, err := p.client.NetworkingV1().IngressClasses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list IngressClasses: %w", err)
+	}
+	if !serves(classes.Items, in) {
+		return nil
+	}
+	all, err := p.client.NetworkingV1().Ingresses(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list Ingresses: %w", err)
+	}
+	var others []*networkingv1.Ingress
+	for i := range all.Items {
+		if serves(classes.Items, &all.Items[i]) {
+			others = append(others, &all.Items[i])
+		}
+	}
+	return Check(in, others)
+}
+
+// serves reports whether the controller serves an Ingress, by its class or the older annotation.
+func serves(classes []networkingv1.IngressClass, in *networkingv1.Ingress) bool {
+	if name := in.Spec.IngressClassName; name != nil {
+		return slices.ContainsFunc(classes, func(c networkingv1.IngressClass) bool {
+			return c.Name == *name && c.Spec.Controller == controllerName
+		})
+	}
+	return in.Annotations[annotationClass] == classByName
+}

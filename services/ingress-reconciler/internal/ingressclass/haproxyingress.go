@@ -1,0 +1,33 @@
+package ingressclass
+
+import (
+	"strconv"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+const prefixHAProxyIngress = "haproxy-ingress.github.io/"
+
+// HAProxyIngress is the HAProxy Ingress of the community.
+var HAProxyIngress = Controller{
+	Name:            "haproxy-ingress",
+	SpecControllers: []string{"haproxy-ingress.github.io/controller"},
+	Streaming: func(s Streaming) map[string]string {
+		annotations := map[string]string{prefixHAProxyIngress + "timeout-server": strconv.Itoa(int(s.timeout()/time.Second)) + "s"}
+		if s.MaxBody > 0 {
+			annotations[prefixHAProxyIngress+"proxy-body-size"] = strconv.FormatInt(s.MaxBody, 10)
+		}
+		return annotations
+	},
+	StripPrefix: func(p Prefix) Stripped {
+		return Stripped{
+			Paths:       []networkingv1.HTTPIngressPath{path(networkingv1.PathTypePrefix, p.bare())},
+			Annotations: map[string]string{prefixHAProxyIngress + "rewrite-target": "/"},
+		}
+	},
+	Safe: []SafeAnnotation{
+		{prefixHAProxyIngress + "maxconn-server", "a number; limits connections to the tenant's own pods"},
+		{prefixHAProxyIngress + "maxqueue-server", "a number; limits the queue of the tenant's own pods"},
+	},
+}

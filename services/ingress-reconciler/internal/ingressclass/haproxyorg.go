@@ -1,0 +1,27 @@
+package ingressclass
+
+import (
+	"regexp"
+	"strconv"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+// HAProxy is the ingress controller of HAProxy Technologies.
+var HAProxy = Controller{
+	Name:            "haproxy.org",
+	SpecControllers: []string{"haproxy.org/ingress-controller", "haproxy.org/ingress-controller/"},
+	Streaming: func(s Streaming) map[string]string {
+		return map[string]string{"haproxy.org/timeout-server": strconv.Itoa(int(s.timeout()/time.Second)) + "s"}
+	},
+	StripPrefix: func(p Prefix) Stripped {
+		return Stripped{
+			Paths:       []networkingv1.HTTPIngressPath{path(networkingv1.PathTypePrefix, p.bare())},
+			Annotations: map[string]string{"haproxy.org/path-rewrite": regexp.QuoteMeta(p.bare()) + `/?(.*) /\1`},
+		}
+	},
+	Safe: []SafeAnnotation{
+		{"haproxy.org/pod-maxconn", "a number; limits connections to the tenant's own pods"},
+	},
+}

@@ -1,0 +1,47 @@
+package ingressclass
+
+import (
+	"regexp"
+	"strconv"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+const prefixIngressNGINX = "nginx.ingress.kubernetes.io/"
+
+// IngressNGINX is the Kubernetes project's ingress-nginx, and programs that read its annotations, such as Traefik's NGINX
+// provider. Its own documentation rates annotations by scope and risk (annotations-risk.md); those that are safe here have
+// the scope of a location or of an own upstream, a low risk, and a number or boolean as value.
+var IngressNGINX = Controller{
+	Name:              "ingress-nginx",
+	SpecControllers:   []string{"k8s.io/ingress-nginx"},
+	RefusesDuplicates: true,
+	Streaming: func(s Streaming) map[string]string {
+		buffer, seconds := "off", strconv.Itoa(int(s.timeout()/time.Second))
+		if s.Buffer {
+			buffer = "on"
+		}
+		return map[string]string{
+			prefixIngressNGINX + "proxy-read-timeout": seconds, prefixIngressNGINX + "proxy-send-timeout": seconds,
+			prefixIngressNGINX + "proxy-body-size": strconv.FormatInt(s.MaxBody, 10),
+			prefixIngressNGINX + "proxy-buffering": buffer, prefixIngressNGINX + "proxy-request-buffering": buffer,
+		}
+	},
+	StripPrefix: func(p Prefix) Stripped {
+		return Stripped{
+			Paths:       []networkingv1.HTTPIngressPath{path(networkingv1.PathTypeImplementationSpecific, regexp.QuoteMeta(p.bare())+"(/|$)(.*)")},
+			Annotations: map[string]string{prefixIngressNGINX + "use-regex": "true", prefixIngressNGINX + "rewrite-target": "/$2"},
+		}
+	},
+	Safe: []SafeAnnotation{
+		{prefixIngressNGINX + "limit-connections", "a number; limits each client of the tenant's own paths"},
+		{prefixIngressNGINX + "limit-rps", "a number; limits each client of the tenant's own paths"},
+		{prefixIngressNGINX + "limit-rpm", "a number; limits each client of the tenant's own paths"},
+		{prefixIngressNGINX + "limit-burst-multiplier", "a number; belongs to the limits"},
+		{prefixIngressNGINX + "proxy-connect-timeout", "a number of seconds; waits for the tenant's own pods"},
+		{prefixIngressNGINX + "proxy-next-upstream-timeout", "a number of seconds; retries on the tenant's own pods"},
+		{prefixIngressNGINX + "proxy-next-upstream-tries", "a number; retries on the tenant's own pods"},
+		{prefixIngressNGINX + "service-upstream", "a boolean; sends to the tenant's own Service instead of its pods"},
+	},
+}

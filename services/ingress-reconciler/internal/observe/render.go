@@ -1,0 +1,12 @@
+package observe
+
+import "fairlead.dev/services/ingress-reconciler/internal/render"
+
+// RenderParams returns what the objects of the service follow from, besides its plan.
+func (o *Observation) RenderParams() render.Params {
+	p := render.Params{Service: o.Input.Service, Settings: &o.Input.Settings, Classes: o.Input.Classes}
+	for i := range o.Live {
+		p.Live = append(p.Live, o.Live[i].Object)
+	}
+	return p
+}
