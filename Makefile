@@ -36,11 +36,15 @@ LDFLAGS  = -X fairlead.dev/pkg/version.version=$(VERSION) -X fairlead.dev/pkg/ve
 # Tools have their version in their names: another pin is another file.
 GOLANGCI_LINT_VERSION := v2.12.0
 MOCKERY_VERSION       := v2.53.7
+HELM_DOCS_VERSION     := v1.14.2
 GOLANGCI_LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 MOCKERY       := $(BIN)/mockery-$(MOCKERY_VERSION)
+HELM_DOCS     := $(BIN)/helm-docs-$(HELM_DOCS_VERSION)
 
 HELM   ?= $(BIN)/localkube helm
 CHARTS := $(patsubst %/Chart.yaml,%,$(wildcard charts/*/Chart.yaml))
+# Charts whose values are described in the form of helm-docs. Their README.md is generated.
+DOCUMENTED_CHARTS := $(patsubst %/README.md.gotmpl,%,$(wildcard charts/*/README.md.gotmpl))
 
 EACH := ./.ci/each.sh
 # What the linter remembers names files by their whole path: each checkout has a memory of its own, beside Go's.
@@ -128,8 +132,12 @@ tidy: doctor-go ## Tidy the go.mod of every module
 
 # In workspace mode: mockery reads the packages of several modules.
 .PHONY: generate
-generate: doctor-go $(MOCKERY) ## Generate mocks
+generate: doctor-go $(MOCKERY) docs-charts ## Generate mocks and the tables of values of the charts
 	@GOWORK=$(CURDIR)/go.work $(MOCKERY) --log-level warn
+
+.PHONY: docs-charts
+docs-charts: $(HELM_DOCS) ## Generate the README.md of the charts from their values.yaml
+	@for chart in $(DOCUMENTED_CHARTS); do $(HELM_DOCS) --chart-search-root $$chart --sort-values-order file --log-level warning; done
 
 .PHONY: verify
 verify: doctor-go doctor-git ## Fail when a module is not listed, or generated files, go.mod or formatting are not up to date
@@ -145,5 +153,8 @@ $(GOLANGCI_LINT): | doctor-go
 
 $(MOCKERY): | doctor-go
 	@./.ci/tool.sh $@ github.com/vektra/mockery/v2@$(MOCKERY_VERSION)
+
+$(HELM_DOCS): | doctor-go
+	@./.ci/tool.sh $@ github.com/norwoodj/helm-docs/cmd/helm-docs@$(HELM_DOCS_VERSION)
 
 include deploy/local/local.mk

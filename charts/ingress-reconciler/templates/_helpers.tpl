@@ -33,12 +33,23 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{/* Of what has no namespace. */}}
+{{/* The name of cluster-scoped objects. */}}
 {{- define "ingress-reconciler.clusterName" -}}
 {{- printf "%s:%s" .Release.Namespace (include "ingress-reconciler.fullname" .) -}}
 {{- end -}}
 
-{{/* The ConfigMap with the configuration: ours, or one that somebody else keeps. */}}
+{{/* The image: repository:tag, repository@digest, or repository:tag@digest if the values set both. */}}
+{{- define "ingress-reconciler.image" -}}
+{{- $tag := .Values.image.tag -}}
+{{- if not .Values.image.digest -}}
+{{- $tag = default .Chart.AppVersion $tag -}}
+{{- end -}}
+{{- .Values.image.repository -}}
+{{- with $tag }}:{{ . }}{{ end -}}
+{{- with .Values.image.digest }}@{{ . }}{{ end -}}
+{{- end -}}
+
+{{/* The ConfigMap with the configuration: the one that the chart creates, or an existing one. */}}
 {{- define "ingress-reconciler.configMapName" -}}
 {{- default (include "ingress-reconciler.fullname" .) .Values.configMap.name -}}
 {{- end -}}
