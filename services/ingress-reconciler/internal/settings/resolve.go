@@ -79,14 +79,17 @@ type Settings struct {
 	MaxBody      int64 // bytes of a request's body; 0: any
 	BufferBodies bool
 	TLS          TLS
-	Pool         *InferencePool // nil: Services
-	ModelHeader  string         // empty: none
+	Pool         *InferencePool     // nil: Services
+	Picker       *hostname.Template // name of the endpoint picker's Service, for pools that are created; nil: none are
+	ModelHeader  string             // empty: none
 	ModelName    *hostname.Template
 	Fallback     *FallbackService // nil: none
 
 	ClusterDomain       string
 	Labels, Annotations map[string]string // of what is made
 	AnnotationPrefixes  []string          // of annotations of the service that routes get
+
+	other hosting // of objects that are not HTTPRoutes: see For
 }
 
 // TLS is how an Ingress ends TLS. Gateways say it for HTTPRoutes and VirtualServices.
@@ -116,16 +119,14 @@ func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
 	if err != nil {
 		return Settings{}, err
 	}
-	v := said
 	out := Settings{Enabled: enabled, OMEActs: c.OMEActs(s), AllowedDomains: c.allowed(s.Namespace), ClusterDomain: c.ClusterDomain}
 	gatewayAPI := said.EnableGatewayAPI
 	if gatewayAPI == nil && value(said.OMEIngressGateway) != "" {
 		named := true
 		gatewayAPI = &named
 	}
-	if c.Inherited != nil {
-		v = said.over(c.Inherited.Values.in(s.Namespace, c.Inherited.NamespaceIngressGateways))
-	}
+	v, other := c.Inherited.under(said, s.Namespace)
+	out.other = other.hosting()
 	if gatewayAPI == nil {
 		gatewayAPI = v.EnableGatewayAPI
 	}
@@ -214,20 +215,14 @@ func (s *Settings) fill(v *Values) error {
 	if err := v.validate(""); err != nil {
 		return err
 	}
-	s.Strategy = cmp.Or(v.Strategy, Auto)
-	s.Domain, s.URLScheme = value(v.IngressDomain), cmp.Or(value(v.URLScheme), usualURLScheme)
+	s.use(v.hosting())
+	s.Strategy, s.URLScheme = cmp.Or(v.Strategy, Auto), cmp.Or(value(v.URLScheme), usualURLScheme)
 	s.AdditionalDomains = value(v.AdditionalIngressDomains)
-	s.Subdomain = v.PerISVCSubdomain == nil || *v.PerISVCSubdomain
-	s.SharedHostPrefix = usualSharedHostPrefix
-	if v.SharedHostPrefix != nil {
-		s.SharedHostPrefix = *v.SharedHostPrefix
-	}
 	s.ComponentHosts, s.IstioOff = value(v.ComponentHosts), value(v.DisableIstioVirtualHost)
 	s.IstioGateway, s.IngressClass = value(v.IngressGateway), v.IngressClassName
 	if value(v.IngressClassName) == "" {
 		s.IngressClass = nil
 	}
-	s.Timeout = time.Duration(value(v.DefaultRouteTimeoutSeconds)) * time.Second
 	s.KnativeGateway = cmp.Or(value(v.KnativeGatewayService), usualKnativeGateway+s.ClusterDomain)
 	s.BufferBodies, s.ModelHeader = value(v.BufferBodies), value(v.ModelHeader)
 	s.TLS.Issuer, s.Pool = value(v.TLSIssuer), v.InferencePool.completed()
@@ -258,6 +253,9 @@ func (s *Settings) templates(v *Values) error {
 	s.Host, s.Path = parse(v.DomainTemplate, usualDomainTemplate), parse(v.PathTemplate, "")
 	s.ModelName = parse(v.ModelNameTemplate, usualModelName)
 	s.TLS.Secret = parse(v.TLSSecretName, "")
+	if s.Pool != nil && s.Pool.EndpointPickerRef != nil {
+		s.Picker = parse(&s.Pool.EndpointPickerRef.Name, "")
+	}
 	return errors.Join(errs...)
 }
 
