@@ -292,7 +292,7 @@ func (b *builder) values(name, domain string) hostname.Values {
 // place returns where a component is below a domain: on a host of its own, or by a path on one that services share.
 func (b *builder) place(name, domain string) (host, path string, err error) {
 	if b.Settings.Subdomain {
-		host, err = b.Settings.Host.Render(b.values(name, domain))
+		host, err = b.Settings.Host.Render(b.values(backend.Truncate(name), domain)) // as OME does
 		return host, root, err
 	}
 	return b.shared(domain), root + b.Service.Namespace + root + name + root, nil

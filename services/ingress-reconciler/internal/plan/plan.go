@@ -24,6 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/gateway"
@@ -54,6 +55,9 @@ const (
 	ReasonIngressClassNotFound   = "IngressClassNotFound"
 	ReasonPoolNotFound           = "InferencePoolNotFound"
 	ReasonPoolUnsupported        = "InferencePoolUnsupported"
+	ReasonPoolMismatch           = "InferencePoolMismatch"
+	ReasonPickerNotFound         = "EndpointPickerNotFound"
+	ReasonWorkersSelected        = "WorkersSelected"
 	ReasonTimeoutUnsupported     = "TimeoutUnsupported"
 	ReasonDecoderWithoutRouter   = "DecoderWithoutRouter"
 )
@@ -82,8 +86,9 @@ type Input struct {
 	Gateways    map[types.NamespacedName]gateway.Gateway
 	Labels      map[string]string // of the namespace; nil: not known
 	Classes     []*networkingv1.IngressClass
-	Pools       map[string]bool // InferencePools of its namespace; nil: the kind is not served
-	Taken       map[Claim]Name  // what older services have
+	Pools       map[string]*inferencev1.InferencePool // of its namespace, by name: those that the settings name; nil: the kind is not served
+	Pickers     map[string]*corev1.Service            // Services of endpoint pickers in its namespace, by name
+	Taken       map[Claim]Name                        // what older services have
 }
 
 // Plan is how a service is exposed.
@@ -131,15 +136,18 @@ type Backend struct {
 // Name is that of a service.
 type Name = types.NamespacedName
 
-// Reason says why a component is not exposed, or the whole if Role is empty.
+// Reason says why a component is not exposed, or the whole if Role is empty. One that is a Warning says that it is exposed in
+// another way than was asked for, or is not served as it should be.
 type Reason struct {
 	Role            isvc.Role
 	Reason, Message string
+	Warning         bool
 }
 
 // Build makes the plan of a service.
 func Build(in *Input) Plan {
-	b := &builder{Input: in}
+	own := *in // settings become those of the strategy
+	b := &builder{Input: &own}
 	b.build()
 	b.stand()
 	return b.plan
@@ -152,7 +160,14 @@ type builder struct {
 }
 
 func (b *builder) say(r isvc.Role, reason, format string, args ...any) {
-	said := Reason{Role: r, Reason: reason, Message: fmt.Sprintf(format, args...)}
+	b.add(Reason{Role: r, Reason: reason, Message: fmt.Sprintf(format, args...)})
+}
+
+func (b *builder) warn(r isvc.Role, reason, format string, args ...any) {
+	b.add(Reason{Role: r, Reason: reason, Message: fmt.Sprintf(format, args...), Warning: true})
+}
+
+func (b *builder) add(said Reason) {
 	if !slices.Contains(b.plan.Reasons, said) {
 		b.plan.Reasons = append(b.plan.Reasons, said)
 	}
@@ -177,6 +192,7 @@ func (b *builder) build() {
 		return
 	}
 	b.plan.Strategy = b.strategy(entry)
+	b.Settings = b.Settings.For(b.plan.Strategy)
 	if !b.possible() {
 		b.plan.Strategy = ""
 		return
@@ -193,6 +209,7 @@ func (b *builder) build() {
 		}
 	}
 	b.fallback(entry)
+	b.warnOfWorkers()
 	if len(b.plan.Exposures) == 0 {
 		b.plan.Strategy = ""
 	}
@@ -232,6 +249,9 @@ func (b *builder) withheld() bool {
 // possible reports whether objects of the strategy can be made, and says why not.
 func (b *builder) possible() bool {
 	switch s := b.plan.Strategy; {
+	case b.Settings.Domain == "": // OME's is for HTTPRoutes only
+		b.keep(Slots...)
+		b.say("", ReasonNoDomain, "no domain is configured: set ingressDomain")
 	case s == settings.HTTPRoute && len(b.Settings.Gateways) == 0:
 		b.keep(Slots...)
 		b.say("", ReasonNoGateway, "no Gateway is named: set omeIngressGateway")

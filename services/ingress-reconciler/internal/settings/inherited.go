@@ -81,8 +81,8 @@ func (s *Settings) use(h hosting) {
 
 // For returns the settings for one kind of objects. Those that Resolve returns are for HTTPRoutes.
 func (s Settings) For(strategy Strategy) Settings {
-	if strategy != HTTPRoute {
-		s.use(s.other)
+	if strategy != HTTPRoute && s.other != nil {
+		s.use(*s.other)
 	}
 	return s
 }

@@ -89,7 +89,7 @@ type Settings struct {
 	Labels, Annotations map[string]string // of what is made
 	AnnotationPrefixes  []string          // of annotations of the service that routes get
 
-	other hosting // of objects that are not HTTPRoutes: see For
+	other *hosting // of objects that are not HTTPRoutes, if it differs: see For
 }
 
 // TLS is how an Ingress ends TLS. Gateways say it for HTTPRoutes and VirtualServices.
@@ -126,7 +126,9 @@ func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
 		gatewayAPI = &named
 	}
 	v, other := c.Inherited.under(said, s.Namespace)
-	out.other = other.hosting()
+	if h := other.hosting(); h != v.hosting() {
+		out.other = &h
+	}
 	if gatewayAPI == nil {
 		gatewayAPI = v.EnableGatewayAPI
 	}

@@ -93,7 +93,6 @@ func TestResolveOnTopOfWhatOMEShips(t *testing.T) {
 		Gateways:     []Parent{{GatewayRef: GatewayRef{Namespace: "gateways", Name: "public"}, Domain: "example.com"}},
 		IstioGateway: "knative-serving/knative-ingress-gateway",
 		IngressClass: &class, KnativeGateway: "knative-local-gateway.istio-system.svc.cluster.local", ClusterDomain: "cluster.local",
-		other: hosting{domain: "example.com", subdomain: true, sharedHostPrefix: "llm"},
 	}, got)
 }
 
