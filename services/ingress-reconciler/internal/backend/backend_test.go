@@ -134,7 +134,7 @@ func TestPortOfAnyService(t *testing.T) {
 	t.Parallel()
 	names := []string{"", "a", "grpc", "http", "http1", "h2c", "http-api", "http-metrics", "metrics", "prometheus", "http-admin"}
 	protocols := []*string{nil, nil, new("http"), new("tcp")}
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test wants the same numbers each time
+	random := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
 		var ports []corev1.ServicePort
 		for i := range 1 + random.IntN(5) {

@@ -74,8 +74,7 @@ func SelectPods(services []*corev1.Service, of *isvc.Service, r isvc.Role) (Pods
 // them selects other pods, too. workers reports whether a revision has workers.
 func revisionLeaders(services []*corev1.Service, of *isvc.Service, r isvc.Role) (leaders map[string]string, workers bool) {
 	for _, s := range services {
-		if s.Namespace != of.Namespace || s.DeletionTimestamp != nil || !metav1.IsControlledBy(s, &metav1.ObjectMeta{UID: of.UID}) ||
-			s.Labels[LabelComponent] != string(r) || s.Labels[labelRevision] == "" || headless(s) {
+		if !routesToRevision(s, of, r) {
 			continue
 		}
 		selected := map[string]string{}
@@ -95,6 +94,12 @@ func revisionLeaders(services []*corev1.Service, of *isvc.Service, r isvc.Role) 
 		return nil, workers
 	}
 	return leaders, workers
+}
+
+// routesToRevision reports whether a Service sends requests to one revision of a component.
+func routesToRevision(s *corev1.Service, of *isvc.Service, r isvc.Role) bool {
+	return s.Namespace == of.Namespace && s.DeletionTimestamp == nil && metav1.IsControlledBy(s, &metav1.ObjectMeta{UID: of.UID}) &&
+		s.Labels[LabelComponent] == string(r) && s.Labels[labelRevision] != "" && !headless(s)
 }
 
 // Match is how the selector of an InferencePool relates to the pods of a component.

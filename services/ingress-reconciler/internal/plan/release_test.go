@@ -79,9 +79,11 @@ func TestNamesLongerThanALabel(t *testing.T) {
 			in.Services[0].Name = backend.Name(tt.service, isvc.Engine)
 			got := build(t, in)
 			require.Empty(t, got.Reasons)
-			require.Len(t, got.Exposures, 2)
-			assert.Equal(t, tt.host+".models.example.com", got.Exposures[0].Host)
-			assert.Equal(t, tt.service, got.Exposures[1].Model.Name)
+			models := map[string]string{}
+			for _, e := range got.Exposures {
+				models[e.Host] = e.Model.Name
+			}
+			assert.Equal(t, map[string]string{tt.host + ".models.example.com": "", "llm.example.com": tt.service}, models)
 
 			in.Settings.Subdomain, in.Settings.ModelHeader = false, ""
 			got = build(t, in)
