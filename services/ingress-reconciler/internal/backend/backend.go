@@ -1,8 +1,9 @@
-// Package backend finds the Services that OME makes for the components of an InferenceService, and their ports.
+// Package backend finds the Services that OME makes for the components of an InferenceService, and chooses their ports.
 //
-// A component's Service has a name that follows from the service's, labels, and the InferenceService as its controller. The
-// labels alone are not enough: OME 1.3 gives them to Services of one revision, too, and to headless ones, which a route must
-// not point at. Nor is the name: InferenceService "a-engine" makes Services that "a" could have made.
+// A component's Service has the name that OME derives from the InferenceService, a component label, and the InferenceService
+// as its controller. No single one of these is enough. OME 1.3 gives the same labels and controller to the Services of single
+// revisions, which routes must not use. A name can match by chance: InferenceService "a-engine" makes Services whose names
+// "a" could have made.
 package backend
 
 import (
@@ -21,74 +22,89 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-// Labels of a component's Service.
+// Labels of a component's Service, and of its pods. On pods the value of LabelService is the name of the InferenceReplica if
+// the user created that one (spec.replicaRefs of OME 1.3).
 const (
-	LabelService   = "ome.io/inferenceservice" // the InferenceService, or others that share its pods: its controller counts
-	LabelComponent = "component"               // its role
+	LabelService   = "ome.io/inferenceservice"
+	LabelComponent = "component"
 )
 
 var (
-	// ErrNotFound means that OME has made no Service for the component yet.
+	// ErrNotFound means that OME has not made a Service for the component yet.
 	ErrNotFound = errors.New("there is no Service")
-	// ErrForeign means that somebody else's Service has the name.
-	ErrForeign = errors.New("the Service of that name belongs to somebody else")
-	// ErrNoPort means that there is a Service without a port for TCP.
+	// ErrForeign means that a Service of this name exists and the InferenceService does not control it.
+	ErrForeign = errors.New("the InferenceService does not control the Service of that name")
+	// ErrNoPort means that the Service has no TCP port.
 	ErrNoPort = errors.New("the Service has no TCP port")
+	// ErrNoSelector means that the Service selects no pods by labels.
+	ErrNoSelector = errors.New("the Service has no selector")
 )
 
-// A Service is where requests for a component go.
+// Service is the Service of a component, with the port of its API.
 type Service struct {
 	Name        string
 	Port        int32
-	PortName    string // empty if it has none
-	AppProtocol string // empty if it says none
-	TargetPort  Port   // of its pods
+	PortName    string // empty: the port has no name
+	AppProtocol string // empty: not set
+	TargetPort  Port   // port of the pods
 }
 
-// Port is a port of pods: by number, or by name if that is 0.
+// Port is a port of pods, by number, or by name if the number is 0.
 type Port struct {
 	Number int32
 	Name   string
 }
 
 const (
-	maxName  = 63 // of a Service
+	maxName  = 63 // characters of a Service's name and of a DNS label
 	hashSize = 8
 )
 
-// Name returns the name that OME gives the Service of a component. One that is too long is cut from the front, and begins
-// with a hash of all of it.
-func Name(service string, r isvc.Role) string {
-	name := service + "-" + string(r)
+// Truncate shortens a name that is longer than a DNS label as OME does: the first 8 characters of the SHA-256 of the whole
+// name (a leading digit becomes "a"), a dash, and the last 54 characters of the name. OME uses this for the names of Services,
+// and for .Name in hosts.
+func Truncate(name string) string {
 	if len(name) <= maxName {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))
 	hash := []byte(hex.EncodeToString(sum[:])[:hashSize])
 	if '0' <= hash[0] && hash[0] <= '9' {
-		hash[0] = 'a' // names of Services begin with a letter
+		hash[0] = 'a' // a Service's name begins with a letter
 	}
 	return string(hash) + "-" + name[len(name)-(maxName-hashSize-1):]
 }
 
-// Find returns the Service of a component among the Services of its namespace: that of OME's name, or else the only one that
-// could be.
+// Name returns the name that OME gives the Service of a component.
+func Name(service string, r isvc.Role) string { return Truncate(service + "-" + string(r)) }
+
+// Find returns the Service of a component among the Services of its namespace: the one with OME's name, or else the only
+// candidate.
 func Find(services []*corev1.Service, of *isvc.Service, r isvc.Role) (Service, error) {
+	s, err := find(services, of, r)
+	if err != nil {
+		return Service{}, err
+	}
+	return apiPort(s)
+}
+
+func find(services []*corev1.Service, of *isvc.Service, r isvc.Role) (*corev1.Service, error) {
 	name := Name(of.Name, r)
 	found, taken := candidates(services, of, r)
 	slices.SortFunc(found, func(a, b *corev1.Service) int { return cmp.Compare(rank(a, name), rank(b, name)) })
 	switch {
 	case len(found) == 0 && taken:
-		return Service{}, fmt.Errorf("%s %s: %w", r, name, ErrForeign)
+		return nil, fmt.Errorf("%s %s: %w", r, name, ErrForeign)
 	case len(found) == 0:
-		return Service{}, fmt.Errorf("%s %s: %w", r, name, ErrNotFound)
+		return nil, fmt.Errorf("%s %s: %w", r, name, ErrNotFound)
 	case len(found) > 1 && found[0].Name != name:
-		return Service{}, fmt.Errorf("%s %s: %w of that name, and %d others could be it", r, name, ErrNotFound, len(found))
+		return nil, fmt.Errorf("%s %s: %w of that name, and %d others could be it", r, name, ErrNotFound, len(found))
 	}
-	return port(found[0])
+	return found[0], nil
 }
 
-// candidates returns the Services that could be that of a component, and whether somebody else has its name.
+// candidates returns the Services that can be the Service of a component. taken reports whether a Service of another owner
+// has the name.
 func candidates(services []*corev1.Service, of *isvc.Service, r isvc.Role) (found []*corev1.Service, taken bool) {
 	name := Name(of.Name, r)
 	for _, s := range services {
@@ -103,7 +119,7 @@ func candidates(services []*corev1.Service, of *isvc.Service, r isvc.Role) (foun
 	return found, taken
 }
 
-// rank puts OME's name first.
+// rank sorts OME's name first.
 func rank(s *corev1.Service, name string) string {
 	if s.Name == name {
 		return ""
@@ -116,25 +132,38 @@ func headless(s *corev1.Service) bool {
 	return s.Spec.ClusterIP == corev1.ClusterIPNone || strings.HasSuffix(s.Name, "-headless")
 }
 
-// revision reports whether a Service is one revision's, as OME 1.3 names them.
+// revision reports whether a Service is that of one revision in OME 1.3. A truncated name has lost "-rev-", but not the label.
 func revision(s *corev1.Service, name string) bool {
-	return s.Name != name && strings.Contains(s.Name, "-rev-")
+	return s.Name != name && (s.Labels[labelRevision] != "" || strings.Contains(s.Name, "-rev-"))
 }
 
-// port chooses the port of the API: by its name, then by its protocol, then the first, as OME takes it from the pod.
-func port(s *corev1.Service) (Service, error) {
-	var ports []corev1.ServicePort
+// apiPort chooses the port of the API among the TCP ports:
+//
+//  1. ports whose names say that they are not the API (metrics, health, ...) are left out, unless there is no other port;
+//  2. the port named http, then http1, then h2c;
+//  3. the first port whose name begins with "http-";
+//  4. the first port whose appProtocol is HTTP;
+//  5. the first port, which OME always takes.
+func apiPort(s *corev1.Service) (Service, error) {
+	var ports, auxiliary []corev1.ServicePort
 	for _, p := range s.Spec.Ports {
-		if p.Protocol == "" || p.Protocol == corev1.ProtocolTCP {
+		switch {
+		case p.Protocol != "" && p.Protocol != corev1.ProtocolTCP:
+		case isAuxiliary(p.Name):
+			auxiliary = append(auxiliary, p)
+		default:
 			ports = append(ports, p)
 		}
+	}
+	if len(ports) == 0 {
+		ports = auxiliary
 	}
 	if len(ports) == 0 {
 		return Service{}, fmt.Errorf("%s: %w", s.Name, ErrNoPort)
 	}
 	p := ports[0]
-	for _, fits := range []func(*corev1.ServicePort) bool{namedHTTP, speaksHTTP} {
-		if i := slices.IndexFunc(ports, func(p corev1.ServicePort) bool { return fits(&p) }); i >= 0 {
+	for _, fits := range []func(corev1.ServicePort) bool{named("http"), named("http1"), named("h2c"), namedHTTP, speaksHTTP} {
+		if i := slices.IndexFunc(ports, fits); i >= 0 {
 			p = ports[i]
 			break
 		}
@@ -146,7 +175,17 @@ func port(s *corev1.Service) (Service, error) {
 	return out, nil
 }
 
-// target returns the port of the pods, which is that of the Service if it says none.
+// auxiliary are words in the names of ports that do not serve the API.
+var auxiliary = []string{"admin", "dashboard", "debug", "health", "healthz", "probe", "prom", "status"}
+
+// isAuxiliary reports whether the name of a port says that it does not serve the API.
+func isAuxiliary(name string) bool {
+	name = strings.ToLower(name)
+	return strings.Contains(name, "metric") || strings.Contains(name, "prometheus") ||
+		slices.ContainsFunc(strings.Split(name, "-"), func(word string) bool { return slices.Contains(auxiliary, word) })
+}
+
+// target returns the port of the pods. It is the port of the Service if none is set.
 func target(p *corev1.ServicePort) Port {
 	if p.TargetPort.Type == intstr.String && p.TargetPort.StrVal != "" {
 		return Port{Name: p.TargetPort.StrVal}
@@ -154,11 +193,13 @@ func target(p *corev1.ServicePort) Port {
 	return Port{Number: cmp.Or(p.TargetPort.IntVal, p.Port)}
 }
 
-func namedHTTP(p *corev1.ServicePort) bool {
-	return p.Name == "http" || p.Name == "http1" || p.Name == "h2c" || strings.HasPrefix(p.Name, "http-")
+func named(name string) func(corev1.ServicePort) bool {
+	return func(p corev1.ServicePort) bool { return p.Name == name }
 }
 
-func speaksHTTP(p *corev1.ServicePort) bool {
+func namedHTTP(p corev1.ServicePort) bool { return strings.HasPrefix(p.Name, "http-") }
+
+func speaksHTTP(p corev1.ServicePort) bool {
 	if p.AppProtocol == nil {
 		return false
 	}

@@ -67,7 +67,7 @@ func Build(s State, before *isvc.Condition, now time.Time) isvc.Condition {
 
 // verdict returns the worst of what is known, of the whole before components, and of the entry before others.
 func (s *State) verdict() (metav1.ConditionStatus, string) {
-	reasons := slices.DeleteFunc(slices.Clone(s.Reasons), func(r plan.Reason) bool { return slices.Contains(warnings, r.Reason) })
+	reasons := slices.DeleteFunc(slices.Clone(s.Reasons), func(r plan.Reason) bool { return r.Warning || slices.Contains(warnings, r.Reason) })
 	if len(reasons) > 0 {
 		return metav1.ConditionFalse, slices.MinFunc(reasons, func(a, b plan.Reason) int {
 			return cmp.Or(cmp.Compare(slices.Index(isvc.Roles, a.Role), slices.Index(isvc.Roles, b.Role)), cmp.Compare(a.Reason, b.Reason))

@@ -76,6 +76,16 @@ func TestBuild(t *testing.T) {
 			status: "True", reason: "Programmed", message: "http://a/; Gateway y: accepted; DecoderWithoutRouter: by itself; note",
 		},
 		{
+			name:   "a reason that is a warning here",
+			give:   State{Ways: []Way{way("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Router, Reason: plan.ReasonPoolUnsupported, Message: "the router has them", Warning: true}}},
+			status: "True", reason: "Programmed", message: "http://a/; Gateway y: accepted; InferencePoolUnsupported: the router has them",
+		},
+		{
+			name:   "the same reason, and nothing is exposed",
+			give:   State{Reasons: []plan.Reason{{Role: isvc.Engine, Reason: plan.ReasonPoolUnsupported, Message: "no"}}},
+			status: "False", reason: "InferencePoolUnsupported", message: "InferencePoolUnsupported: no",
+		},
+		{
 			name:   "a warning, and what is wrong",
 			give:   State{Reasons: []plan.Reason{{Reason: plan.ReasonIngressClassNotFound, Message: "x"}, {Role: isvc.Decoder, Reason: "NameConflict", Message: "y"}}},
 			status: "False", reason: "NameConflict", message: "IngressClassNotFound: x; NameConflict: y",

@@ -3,6 +3,7 @@ package controller
 import (
 	"reflect"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
@@ -20,7 +21,8 @@ import (
 //	an InferenceService                              itself
 //	a Service of a component, a Knative Service,
 //	an object of ours                                its controller
-//	a Gateway, an InferencePool                      those that use it
+//	a Gateway, an InferencePool,
+//	the Service of an endpoint picker                those that use it
 //	a GatewayClass                                   those that use Gateways of it
 //	an IngressClass                                  those that may have an Ingress
 //	a Namespace's labels                             those in it
@@ -30,7 +32,7 @@ func Handle(i *informers.Informers, users *uses.Index, enqueue func(cache.Object
 		informer.AddEventHandler(unless(unchanged, controller.Handler(enqueue, names)))
 	}
 	on(i.InferenceServices, itself)
-	on(i.Services, owner)
+	on(i.Services, func(obj any) []cache.ObjectName { return append(owner(obj), h.named(uses.Service)(obj)...) })
 	on(i.Knative, owner)
 	for _, informer := range i.Ours {
 		on(informer, owner)
@@ -113,6 +115,11 @@ func unless(skip func(old, current any) bool, h cache.ResourceEventHandler) cach
 // 2 000 would concern the others.
 func unchanged(old, current any) bool {
 	switch old := old.(type) {
+	case *corev1.Service:
+		return alike(old, current, func(a, b *corev1.Service) bool {
+			return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Labels, b.Labels) && reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
+				a.DeletionTimestamp.Equal(b.DeletionTimestamp)
+		})
 	case *gatewayv1.Gateway:
 		return alike(old, current, func(a, b *gatewayv1.Gateway) bool {
 			return reflect.DeepEqual(a.Spec, b.Spec) && gateway.Gateway{Gateway: a}.Programmed() == gateway.Gateway{Gateway: b}.Programmed()

@@ -2,8 +2,10 @@ package controller
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -46,6 +48,10 @@ func TestWhatOfAnUpdateNobodyLooksAt(t *testing.T) {
 		}}, want: true},
 		{name: "a namespace's annotation", old: &metav1.PartialObjectMetadata{}, current: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}}, want: true},
 		{name: "a namespace's label", old: &metav1.PartialObjectMetadata{}, current: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}},
+		{name: "a Service's status", old: &corev1.Service{}, current: &corev1.Service{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "2"}}, want: true},
+		{name: "a Service's port", old: &corev1.Service{}, current: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}}},
+		{name: "a Service's selector", old: &corev1.Service{}, current: &corev1.Service{Spec: corev1.ServiceSpec{Selector: map[string]string{"a": "b"}}}},
+		{name: "a Service that is going", old: &corev1.Service{}, current: &corev1.Service{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}}}},
 		{name: "one that could not be read before", old: &metav1.PartialObjectMetadata{}, current: newGateway(func(*gatewayv1.Gateway) {})},
 	}
 	for _, tt := range tests {
@@ -71,13 +77,18 @@ func TestAGatewayConcernsThoseThatUseIt(t *testing.T) {
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	yes := true
-	of := func(kind string) *metav1.PartialObjectMetadata {
+	of := func(version, kind string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "models", OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "chat", Controller: &yes}},
+			Namespace: "models", OwnerReferences: []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: "chat", Controller: &yes}},
 		}}
 	}
-	assert.Equal(t, []cache.ObjectName{chat}, owner(of("InferenceService")))
-	assert.Empty(t, owner(of("Deployment")))
-	assert.Empty(t, owner(&metav1.PartialObjectMetadata{}))
+	assert.Equal(t, []cache.ObjectName{chat}, owner(of("ome.io/v1beta1", "InferenceService")))
+	assert.Equal(t, []cache.ObjectName{chat}, owner(of("ome.io/v2", "InferenceService")))
+	for _, other := range []*metav1.PartialObjectMetadata{
+		of("serving.kserve.io/v1beta1", "InferenceService"), of("v1beta1", "InferenceService"), of("a/b/c", "InferenceService"),
+		of("ome.io/v1beta1", "InferenceReplica"), of("apps/v1", "Deployment"), {},
+	} {
+		assert.Empty(t, owner(other), other.OwnerReferences)
+	}
 	assert.Empty(t, owner("nothing"))
 }

@@ -203,7 +203,7 @@ func (r *run) state() condition.State {
 	switch {
 	case r.plan.Pool != nil:
 		s.Notes = append(s.Notes, fmt.Sprintf("InferencePool %s: %s", r.plan.Pool.Name, r.plan.Pool.Picker.FailureMode))
-	case r.observed.FailureMode != "" && len(r.plan.Exposures) > 0:
+	case r.observed.FailureMode != "" && slices.ContainsFunc(r.plan.Exposures, func(e plan.Exposure) bool { return e.Backend.Pool != "" }):
 		s.Notes = append(s.Notes, fmt.Sprintf("InferencePool %s: %s", r.observed.Input.Settings.Pool.Name, r.observed.FailureMode))
 	}
 	for _, reason := range r.plan.Reasons {

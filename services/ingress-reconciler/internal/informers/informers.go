@@ -51,7 +51,7 @@ var Written = []schema.GroupVersionResource{
 // Set is something for each kind.
 type Set[T any] struct {
 	InferenceServices T // of *isvc.Object
-	Services          T // *corev1.Service, of components
+	Services          T // *corev1.Service
 	Namespaces        T // *metav1.PartialObjectMetadata
 	IngressClasses    T // *networkingv1.IngressClass
 	Gateways          T // *gatewayv1.Gateway
@@ -86,7 +86,7 @@ func Kinds() Set[Kind] {
 	owned := cache.Indexers{byOwner: indexByOwner}
 	kinds := Set[Kind]{
 		InferenceServices: Kind{isvc.Resource, "InferenceService", "", cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc}, isvc.Transform},
-		Services:          Kind{services, "Service", backend.LabelService, owned, transform(trimService)},
+		Services:          Kind{services, "Service", "", owned, transform(trimService)},
 		Namespaces:        Kind{namespaces, "Namespace", "", cache.Indexers{}, transform(trimMetadata)},
 		IngressClasses:    Kind{ingressClasses, "IngressClass", "", cache.Indexers{}, transform(func(*networkingv1.IngressClass) {})},
 		Gateways:          Kind{gateways, "Gateway", "", cache.Indexers{}, transform(func(g *gatewayv1.Gateway) { g.ManagedFields, g.Annotations = nil, nil })},
@@ -205,7 +205,8 @@ func (i *Informers) InNamespace(namespace string) []any {
 	return i.InferenceServices.ByIndex(byNamespace, namespace)
 }
 
-// Owner returns the InferenceService that controls an object.
+// Owner returns the name of the InferenceService of OME that controls an object. InferenceServices of other groups, such as
+// KServe's, are not OME's.
 func Owner(obj any) (cache.ObjectName, bool) {
 	object, ok := obj.(metav1.Object)
 	if !ok {
@@ -213,6 +214,9 @@ func Owner(obj any) (cache.ObjectName, bool) {
 	}
 	ref := metav1.GetControllerOfNoCopy(object)
 	if ref == nil || ref.Kind != "InferenceService" {
+		return cache.ObjectName{}, false
+	}
+	if version, err := schema.ParseGroupVersion(ref.APIVersion); err != nil || version.Group != isvc.Resource.Group {
 		return cache.ObjectName{}, false
 	}
 	return cache.ObjectName{Namespace: object.GetNamespace(), Name: ref.Name}, true
@@ -225,10 +229,15 @@ func indexByOwner(obj any) ([]string, error) {
 	return nil, nil
 }
 
-// trimService leaves what the choice of a backend looks at.
+// trimService keeps what the choice of backends and pods needs. Of Services that are not OME's, which may be endpoint pickers
+// or have the name of a component, it keeps the name and the ports.
 func trimService(s *corev1.Service) {
 	s.ManagedFields, s.Annotations, s.Status = nil, nil, corev1.ServiceStatus{}
-	s.Spec = corev1.ServiceSpec{ClusterIP: s.Spec.ClusterIP, Ports: s.Spec.Ports}
+	if s.Labels[backend.LabelService] == "" {
+		s.Labels, s.OwnerReferences, s.Finalizers, s.Spec = nil, nil, nil, corev1.ServiceSpec{Ports: s.Spec.Ports}
+		return
+	}
+	s.Spec = corev1.ServiceSpec{ClusterIP: s.Spec.ClusterIP, Ports: s.Spec.Ports, Selector: s.Spec.Selector}
 }
 
 func trimMetadata(m *metav1.PartialObjectMetadata) { m.ManagedFields, m.Annotations = nil, nil }

@@ -1,7 +1,7 @@
-// Package isvc reads InferenceServices of OME (ome.io/v1beta1) into what routing wants to know of them.
+// Package isvc reads InferenceServices of OME (ome.io/v1beta1) into the few fields that routing needs.
 //
-// OME's Go module is not imported: what is read here is the same in its releases 1.2 and 1.3, and each object is read by
-// itself, so that one that cannot be is an error of its own. Fields that nobody asks for may have any form.
+// OME's Go module is not imported. The fields that are read mean the same in releases 1.2 and 1.3. Each object is read on its
+// own, so one unreadable object is an error of that object alone. Fields that are not read may have any type.
 package isvc
 
 import (
@@ -12,42 +12,42 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Resource is where InferenceServices are.
+// Resource is the resource of InferenceServices.
 var Resource = schema.GroupVersionResource{Group: "ome.io", Version: "v1beta1", Resource: "inferenceservices"}
 
-// Role is what a component of a service does.
+// Role is the role of a component of a service.
 type Role string
 
-// The roles. What clients send goes to the router, or where there is none to the engine, and never to the decoder: it has
-// no prompts.
+// The roles. Client requests go to the router, or to the engine if there is no router. They never go to the decoder, which
+// cannot process prompts.
 const (
 	Router  Role = "router"
 	Engine  Role = "engine"
 	Decoder Role = "decoder"
 )
 
-// Roles are all of them, the entry before others.
+// Roles are all roles, those that can be the entry first.
 var Roles = []Role{Router, Engine, Decoder}
 
-// Mode is how the pods of a component are run.
+// Mode is a deployment mode of OME: how the pods of a component are run.
 type Mode string
 
-// The modes that OME knows, in one release or the other.
+// The modes of OME 1.2 and 1.3.
 const (
-	Serverless        Mode = "Serverless" // Knative
+	Serverless        Mode = "Serverless" // Knative; release 1.2
 	RawDeployment     Mode = "RawDeployment"
 	MultiNode         Mode = "MultiNode"
-	MultiNodeRayVLLM  Mode = "MultiNodeRayVLLM"
-	OMENative         Mode = "OMENative"
-	VirtualDeployment Mode = "VirtualDeployment" // the model is served elsewhere
+	MultiNodeRayVLLM  Mode = "MultiNodeRayVLLM"  // release 1.2
+	OMENative         Mode = "OMENative"         // release 1.3
+	VirtualDeployment Mode = "VirtualDeployment" // the model is served outside of OME
 )
 
 // Annotations and labels that are read.
 const (
 	ModeAnnotation      = "ome.io/deploymentMode"
-	ModeAnnotationTypo  = "ome.io/deployment-mode" // so in OME's documentation, and never read by it
+	ModeAnnotationTypo  = "ome.io/deployment-mode" // spelling of OME's documentation; OME itself does not read it
 	labelVisibility     = "networking.knative.dev/visibility"
-	labelVisibilityOME  = "networking.ome.io/visibility" // defined by OME, and never read by it
+	labelVisibilityOME  = "networking.ome.io/visibility" // defined by OME, but OME does not read it
 	visibleClusterLocal = "cluster-local"
 )
 
@@ -60,65 +60,69 @@ type Service struct {
 	Deleting            bool
 	Labels, Annotations map[string]string // must not be changed
 
-	Mode       Mode                // of all components, by the specification or an annotation; empty if it does not say
-	Components map[Role]*Component // by the specification
+	Mode       Mode                // of all components, from the specification or an annotation; empty: not set
+	Components map[Role]*Component // declared by the specification
 	Reported   map[Role]bool       // components that OME reports in the status
-	Conditions []Condition         // in their order
+	Serving    map[Role]bool       // components with ready and serving instances, as OME 1.3 reports in the status
+	Conditions []Condition         // in the order of the object
 
 	Version       string // resourceVersion
 	HasStatus     bool   // there is a status
 	HasConditions bool   // there is a list of conditions
 }
 
-// Component is what the specification says of one component.
+// Component is a component that the specification declares.
 type Component struct {
-	Timeout     time.Duration // of a request; 0 if it does not say
-	MinReplicas *int64        // nil if it does not say
-	Nodes       bool          // one replica is on several nodes: a leader and workers
-	Mode        Mode          // by an annotation; empty if it does not say
+	Timeout     time.Duration // of a request; 0: not set
+	MinReplicas *int64        // nil: not set
+	Nodes       bool          // a replica is a leader and workers
+	Mode        Mode          // from an annotation; empty: not set
 }
 
-// Condition is a condition of a service, exactly as OME keeps it: others of its fields would be lost with its next write.
+// Condition is a condition of a service with the six fields that OME keeps. OME drops all others with its next write.
 type Condition struct {
 	Type               string
 	Status             metav1.ConditionStatus
 	Severity           string
-	LastTransitionTime string // as it stands there
+	LastTransitionTime string // text of the object, not parsed
 	Reason, Message    string
 }
 
-// ClusterLocal reports whether the service is to be reached from within the cluster only.
+// ClusterLocal reports whether the service must only be reachable from within the cluster.
 func (s *Service) ClusterLocal() bool {
 	return s.Labels[labelVisibility] == visibleClusterLocal || s.Labels[labelVisibilityOME] == visibleClusterLocal
 }
 
-// Ready reports whether OME says that a component is.
+// Ready reports whether a component can back a route, by the rule of OME 1.3: its condition is True, or it is False while
+// instances of the component are ready and serving. The condition is False, for example, while one of three instances
+// serves and OME wants all three. Release 1.2 does not report instances.
 func (s *Service) Ready(r Role) bool {
-	kind := map[Role]string{Router: "RouterReady", Engine: "EngineReady", Decoder: "DecoderReady"}[r]
+	conditionType := map[Role]string{Router: "RouterReady", Engine: "EngineReady", Decoder: "DecoderReady"}[r]
 	for i := range s.Conditions {
-		if s.Conditions[i].Type == kind {
-			return s.Conditions[i].Status == metav1.ConditionTrue
+		if s.Conditions[i].Type == conditionType {
+			status := s.Conditions[i].Status
+			return status == metav1.ConditionTrue || status == metav1.ConditionFalse && s.Serving[r]
 		}
 	}
 	return false
 }
 
-// Surroundings is what tells, beside the specification, how a component is run.
+// Surroundings are facts outside of the InferenceService that decide the mode of a component.
 type Surroundings struct {
-	Knative bool // there is a Knative Service that is this component
+	Knative bool // the component is a Knative Service
 	Decoder bool // the service has a decoder
 }
 
-// ComponentMode infers how a component is run.
+// ComponentMode infers the mode of a component.
 //
-//	VirtualDeployment of the whole                         VirtualDeployment
-//	Knative has it, and minReplicas 0 or Serverless        Serverless, but for an engine beside a decoder
-//	another mode of the component                          that
-//	another mode of the whole                              that
-//	leader or worker                                       MultiNode
+//	VirtualDeployment for the service                      VirtualDeployment
+//	a Knative Service, and minReplicas 0 or Serverless     Serverless, except for an engine beside a decoder
+//	another mode set on the component                      that mode
+//	another mode set on the service                        that mode
+//	leader or worker                                       MultiNode (in release 1.3 OMENative: routing does not differ)
 //	anything else                                          RawDeployment
 //
-// Without a Knative Service nothing is Serverless, whatever the specification says: OME 1.3 has no Knative.
+// Without a Knative Service no component is Serverless, whatever the specification says: OME 1.3 has no Knative.
 func (s *Service) ComponentMode(r Role, in Surroundings) Mode {
 	if s.Mode == VirtualDeployment {
 		return VirtualDeployment
@@ -141,7 +145,7 @@ func (s *Service) ComponentMode(r Role, in Surroundings) Mode {
 	return RawDeployment
 }
 
-// serverless reports whether OME 1.2 runs a component with Knative. That a mode is given beside minReplicas 0 does not help.
+// serverless reports whether OME 1.2 runs a component with Knative. minReplicas 0 wins over any mode.
 func (s *Service) serverless(c *Component) bool {
 	return c.MinReplicas != nil && *c.MinReplicas == 0 || c.Mode == Serverless || s.Mode == Serverless
 }

@@ -82,6 +82,11 @@ func TestRead(t *testing.T) {
 			name: "lean, its components by the runtime", give: head + "}, spec: {model: {name: llama}}, status: {components: {engine: {url: x}, router: {}, predictor: {}}}}",
 			reported: map[Role]bool{Engine: true, Router: true},
 		},
+		{
+			name: "replicas that the user created", give: head + "}, spec: {replicaRefs: {engine: [qwen-a, qwen-b], router: [front], decoder: []}}}",
+			want: map[Role]*Component{Engine: {Mode: OMENative}, Router: {Mode: OMENative}},
+		},
+		{name: "replicas without an engine: OME ignores them", give: head + "}, spec: {replicaRefs: {router: [front]}}}"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -131,6 +136,51 @@ status:
 	assert.False(t, got.Ready(Decoder))
 }
 
+// The table of OME 1.3: builders/readiness.go, componentCanBackRoute.
+func TestReadyBeforeAllInstancesAre(t *testing.T) {
+	t.Parallel()
+	const (
+		target = "scaleTargetRef: {apiVersion: ome.io/v1beta1, kind: InferenceReplica, name: chat-engine}"
+		counts = "lifecycle: {replicas: 3, readyReplicas: 1, servingReplicas: 1}"
+	)
+	tests := []struct {
+		name, condition, component, spec string
+		want                             bool
+	}{
+		{name: "ready", condition: "True", want: true},
+		{name: "ready, none counted", condition: "True", component: target + ", lifecycle: {replicas: 1}", want: true},
+		{name: "not ready, and one serves", condition: "False", component: target + ", " + counts, want: true},
+		{name: "unknown, and one serves", condition: "Unknown", component: target + ", " + counts},
+		{name: "no condition, and one serves", component: target + ", " + counts},
+		{name: "not ready, as release 1.2 says it", condition: "False", component: "url: http://x"},
+		{name: "ready but not serving", condition: "False", component: target + ", lifecycle: {readyReplicas: 1, servingReplicas: 0}"},
+		{name: "serving but not ready", condition: "False", component: target + ", lifecycle: {servingReplicas: 1}"},
+		{name: "no target: OME has withdrawn the replica", condition: "False", component: counts},
+		{name: "a Deployment", condition: "False", component: "scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: chat-engine}, " + counts},
+		{name: "another replica", condition: "False", component: "scaleTargetRef: {apiVersion: ome.io/v1beta1, kind: InferenceReplica, name: other}, " + counts},
+		{
+			name: "a replica that the user created", condition: "False", spec: "replicaRefs: {engine: [qwen]}", want: true,
+			component: "scaleTargetRef: {apiVersion: ome.io/v1beta1, kind: InferenceReplica, name: qwen}, " + counts,
+		},
+		{name: "the service's own, though it refers to another", condition: "False", spec: "replicaRefs: {engine: [qwen]}", component: target + ", " + counts},
+		{name: "counts of another form", condition: "False", component: target + ", lifecycle: [1]"},
+		{name: "counts of another type", condition: "False", component: target + ", lifecycle: {readyReplicas: x, servingReplicas: 1.5}"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			conditions := ""
+			if tt.condition != "" {
+				conditions = "{type: EngineReady, status: \"" + tt.condition + "\"}"
+			}
+			got, err := Read(parse(t, head+"}, spec: {"+tt.spec+"}, status: {conditions: ["+conditions+"], components: {engine: {"+tt.component+"}}}}"))
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, got.Ready(Engine))
+			assert.False(t, got.Ready(Router))
+		})
+	}
+}
+
 func TestReadSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, give, want string }{
@@ -144,6 +194,9 @@ func TestReadSaysWhatIsWrong(t *testing.T) {
 		{"conditions", head + "}, status: {conditions: {}}}", "status.conditions is an object, want a list"},
 		{"condition", head + "}, status: {conditions: [x]}}", `status.conditions[0] is "x", want an object`},
 		{"condition's reason", head + "}, status: {conditions: [{type: Ready, reason: {}}]}}", "status.conditions[0].reason is an object, want a text"},
+		{"replicas", head + "}, spec: {replicaRefs: []}}", "spec.replicaRefs is a list, want an object"},
+		{"replicas of a role", head + "}, spec: {replicaRefs: {engine: qwen}}}", `spec.replicaRefs.engine is "qwen", want a list`},
+		{"name of a replica", head + "}, spec: {replicaRefs: {engine: [1]}}}", "spec.replicaRefs.engine[0] is 1, want a text"},
 		{"two at once", head + "}, spec: {engine: 1, router: 2}}", "spec.router is 2, want an object; spec.engine is 1, want an object"},
 	}
 	for _, tt := range tests {

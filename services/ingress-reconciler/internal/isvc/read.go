@@ -1,6 +1,7 @@
 package isvc
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,19 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// maxTimeout is the longest timeout that counts; a larger number of seconds is a mistake, or means none.
+// maxTimeout is the longest timeout that is used. A larger number of seconds is a mistake or means "no timeout".
 const maxTimeout = 30 * 24 * time.Hour
 
-// predictor is what engines were called before there were roles. OME makes an engine of it.
+// predictor is the field of the engine in InferenceServices that are older than roles. OME migrates it to an engine.
 const predictor = "predictor"
 
-// Read reads one object. An error names the field that has another type than OME gives it. It keeps maps of the object.
+// Read reads one object. The error names each field that has the wrong type. The Service shares maps with the object.
 func Read(u *unstructured.Unstructured) (*Service, error) {
 	s := &Service{
 		Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), Generation: u.GetGeneration(),
 		Created: u.GetCreationTimestamp().Time, Deleting: u.GetDeletionTimestamp() != nil,
 		Labels: u.GetLabels(), Annotations: u.GetAnnotations(),
-		Components: map[Role]*Component{}, Reported: map[Role]bool{},
+		Components: map[Role]*Component{}, Reported: map[Role]bool{}, Serving: map[Role]bool{},
 	}
 	r := reader{}
 	spec, status := r.object(u.Object, "", "spec"), r.object(u.Object, "", "status")
@@ -38,10 +39,19 @@ func Read(u *unstructured.Unstructured) (*Service, error) {
 			s.Components[Engine] = c
 		}
 	}
+	replicas := r.replicaRefs(spec)
+	for role := range replicas {
+		if s.Components[role] == nil {
+			s.Components[role] = &Component{Mode: OMENative}
+		}
+	}
 	components := r.object(status, "status.", "components")
 	for _, role := range Roles {
 		if components[string(role)] != nil {
 			s.Reported[role] = true
+		}
+		if serving(components[string(role)], cmp.Or(replicas[role], s.Name+"-"+string(role))) {
+			s.Serving[role] = true
 		}
 	}
 	s.Conditions = r.conditions(status)
@@ -52,14 +62,59 @@ func Read(u *unstructured.Unstructured) (*Service, error) {
 	return s, nil
 }
 
-// reader collects what is wrong.
+// replicaRefs reads spec.replicaRefs of OME 1.3, which names for each role an InferenceReplica that the user created. OME
+// ignores all of it unless it names an engine, and uses the first name of each role.
+func (r *reader) replicaRefs(spec map[string]any) map[Role]string {
+	refs := r.object(spec, "spec.", "replicaRefs")
+	names := map[Role]string{}
+	for _, role := range Roles {
+		list, ok := refs[string(role)].([]any)
+		if !ok && refs[string(role)] != nil {
+			r.fail("spec.replicaRefs."+string(role), "a list", refs[string(role)])
+		}
+		if len(list) == 0 {
+			continue
+		}
+		name, ok := list[0].(string)
+		if !ok {
+			r.fail("spec.replicaRefs."+string(role)+"[0]", "a text", list[0])
+			continue
+		}
+		names[role] = name
+	}
+	if names[Engine] == "" {
+		return nil
+	}
+	return names
+}
+
+// inferenceReplica is the kind of the scale target of components that OME 1.3 runs in mode OMENative.
+const inferenceReplica = "InferenceReplica"
+
+// serving reports whether the status of a component counts ready and serving instances of the InferenceReplica of this name.
+// OME 1.3 backs a route under the same conditions. A status of any other form is not an error: OME owns it.
+func serving(component any, replica string) bool {
+	of := func(v any, field string) any {
+		object, _ := v.(map[string]any)
+		return object[field]
+	}
+	target, counts := of(component, "scaleTargetRef"), of(component, "lifecycle")
+	positive := func(v any) bool {
+		n, ok := v.(int64)
+		return ok && n > 0
+	}
+	return of(target, "apiVersion") == Resource.GroupVersion().String() && of(target, "kind") == inferenceReplica && of(target, "name") == replica &&
+		positive(of(counts, "readyReplicas")) && positive(of(counts, "servingReplicas"))
+}
+
+// reader collects the fields that have the wrong type.
 type reader struct{ wrong []string }
 
 func (r *reader) fail(path, want string, got any) {
 	r.wrong = append(r.wrong, fmt.Sprintf("%s is %s, want %s", path, kindOf(got), want))
 }
 
-// kindOf says in JSON's words what a value is.
+// kindOf describes a value in terms of JSON.
 func kindOf(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -74,7 +129,7 @@ func kindOf(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// object returns a field that is an object, nil if there is none.
+// object returns a field that is an object, or nil if the field is absent.
 func (r *reader) object(of map[string]any, path, field string) map[string]any {
 	switch v := of[field].(type) {
 	case nil:
@@ -99,7 +154,7 @@ func (r *reader) text(of map[string]any, path, field string) string {
 	}
 }
 
-// integer returns a field that is a whole number, nil if there is none.
+// integer returns a field that is a whole number, or nil if the field is absent.
 func (r *reader) integer(of map[string]any, path, field string) *int64 {
 	switch v := of[field].(type) {
 	case nil:
@@ -117,7 +172,7 @@ func (r *reader) integer(of map[string]any, path, field string) *int64 {
 	return nil
 }
 
-// mode returns how all components of a service are run, if it says so and it is known.
+// mode returns the mode of the whole service, or "" if it is not set or not known.
 func (r *reader) mode(spec map[string]any, path string, annotations map[string]string) Mode {
 	if m := known(r.text(spec, path+".", "deploymentMode")); m != "" {
 		return m
@@ -125,15 +180,15 @@ func (r *reader) mode(spec map[string]any, path string, annotations map[string]s
 	return annotatedMode(annotations)
 }
 
-// annotatedMode returns the mode that annotations give, if they do and it is known.
+// annotatedMode returns the mode that annotations set, or "" if they set none that is known.
 func annotatedMode(annotations map[string]string) Mode {
-	if m, said := annotations[ModeAnnotation]; said {
+	if m, ok := annotations[ModeAnnotation]; ok {
 		return known(m)
 	}
 	return known(annotations[ModeAnnotationTypo])
 }
 
-// known returns a mode that OME knows, or none.
+// known returns a mode that OME knows, or "".
 func known(mode string) Mode {
 	all := []Mode{Serverless, RawDeployment, MultiNode, MultiNodeRayVLLM, OMENative, VirtualDeployment}
 	if i := slices.Index(all, Mode(mode)); i >= 0 {
@@ -142,7 +197,7 @@ func known(mode string) Mode {
 	return ""
 }
 
-// component reads what the specification says of a component, nil if it has none.
+// component reads a component of the specification, or returns nil if it is not declared.
 func (r *reader) component(spec map[string]any, field string) *Component {
 	raw := r.object(spec, "spec.", field)
 	if raw == nil {
@@ -184,7 +239,7 @@ func (r *reader) conditions(status map[string]any) []Condition {
 	return conditions
 }
 
-// Object is an InferenceService as a cache keeps it: what was read, or why it could not be.
+// Object is a cached InferenceService: the Service, or the error of Read.
 type Object struct {
 	metav1.ObjectMeta
 
@@ -192,11 +247,11 @@ type Object struct {
 	Err     error
 }
 
-// Transform turns what a dynamic informer reads into an Object.
+// Transform is a transform of dynamic informers that makes Objects.
 func Transform(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
-		return obj, nil // it is one already, or the name of one that is gone
+		return obj, nil // an Object already, or the tombstone of a deleted one
 	}
 	s, err := Read(u)
 	return &Object{Service: s, Err: err, ObjectMeta: metav1.ObjectMeta{

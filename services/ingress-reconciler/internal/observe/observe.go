@@ -140,6 +140,9 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 	o.strangers(in)
 	in.Knative = map[isvc.Role]bool{}
 	for _, k := range list[*metav1.PartialObjectMetadata](informers.OwnedBy(o.Knative, name)) {
+		if !metav1.IsControlledBy(k, &metav1.ObjectMeta{UID: s.UID}) { // of an earlier service of this name
+			continue
+		}
 		for _, r := range isvc.Roles {
 			in.Knative[r] = in.Knative[r] || k.Name == backend.Name(s.Name, r) || k.Labels[backend.LabelComponent] == string(r)
 		}
@@ -245,20 +248,32 @@ func (o *Observer) gateway(name cache.ObjectName) gateway.Gateway {
 	return g
 }
 
-// pools adds the InferencePool that the settings name.
+// pools adds the InferencePool that the settings name, and the Service of the endpoint picker.
 func (o *Observer) pools(out *Observation) {
 	in := &out.Input
 	if in.Settings.Pool == nil || !o.Pools.Listed() {
 		return
 	}
-	in.Pools = map[string]bool{}
+	in.Pools = map[string]*inferencev1.InferencePool{}
 	if name := in.Settings.Pool.Name; name != "" {
 		pool := cache.ObjectName{Namespace: in.Service.Namespace, Name: name}
 		obj, found := o.Pools.Get(pool)
-		if p, ok := obj.(*inferencev1.InferencePool); ok && p.Spec.EndpointPickerRef != nil {
-			out.FailureMode = cmp.Or(string(p.Spec.EndpointPickerRef.FailureMode), settings.FailClose)
+		if p, ok := obj.(*inferencev1.InferencePool); ok {
+			in.Pools[name] = p
+			if p.Spec.EndpointPickerRef != nil {
+				out.FailureMode = cmp.Or(string(p.Spec.EndpointPickerRef.FailureMode), settings.FailClose)
+			}
+		} else if found {
+			in.Pools[name] = &inferencev1.InferencePool{} // not readable: its selector and picker are not known
 		}
-		in.Pools[name] = found
 		out.Uses = append(out.Uses, uses.Object{Kind: uses.InferencePool, Name: pool})
+	}
+	if name, ok := plan.PickerService(in); ok {
+		picker := cache.ObjectName{Namespace: in.Service.Namespace, Name: name}
+		obj, _ := o.Services.Get(picker)
+		if s, ok := obj.(*corev1.Service); ok && s.DeletionTimestamp == nil {
+			in.Pickers = map[string]*corev1.Service{name: s}
+		}
+		out.Uses = append(out.Uses, uses.Object{Kind: uses.Service, Name: picker})
 	}
 }

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
+	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
 func object(t *testing.T, text string) *unstructured.Unstructured {
@@ -93,4 +95,71 @@ func TestList(t *testing.T) {
 	s := &corev1.Service{}
 	assert.Equal(t, []*corev1.Service{s}, list[*corev1.Service]([]any{nil, s, &unstructured.Unstructured{}}))
 	assert.NotNil(t, list[*corev1.Service](nil))
+}
+
+// observed returns what is observed of service chat beside these objects.
+func observed(t *testing.T, config string, manifests ...string) Observation {
+	t.Helper()
+	objects := []*unstructured.Unstructured{object(t, "{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: chat, namespace: models, uid: u-1}, spec: {engine: {}}}")}
+	for _, m := range manifests {
+		objects = append(objects, object(t, m))
+	}
+	caches, err := informers.Snapshot(objects, func(schema.GroupVersionResource) bool { return true })
+	require.NoError(t, err)
+	d, _, err := settings.Parse([]byte(config))
+	require.NoError(t, err)
+	o, found := New(caches).ObserveAny(cache.ObjectName{Namespace: "models", Name: "chat"}, settings.Config{Document: d})
+	require.True(t, found)
+	return o
+}
+
+func TestPoolsAndPickers(t *testing.T) {
+	t.Parallel()
+	const (
+		pool   = "{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {name: shared, namespace: models}, spec: {endpointPickerRef: {name: chat-epp, port: {number: 9002}, failureMode: FailOpen}}}"
+		picker = "{apiVersion: v1, kind: Service, metadata: {name: chat-epp, namespace: models}, spec: {ports: [{port: 9002}]}}"
+		going  = "{apiVersion: v1, kind: Service, metadata: {name: chat-epp, namespace: models, deletionTimestamp: '2026-05-04T12:00:00Z'}, spec: {ports: [{port: 9002}]}}"
+		other  = "{apiVersion: v1, kind: Service, metadata: {name: chat-epp, namespace: others}, spec: {ports: [{port: 9002}]}}"
+		broken = "{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {name: shared, namespace: models}, spec: []}"
+	)
+	const named, created = "inferencePool: {name: shared}", "inferencePool: {endpointPickerRef: {name: '{{ .Name }}-epp'}}"
+	uses := func(o Observation) []string {
+		var all []string
+		for _, u := range o.Uses {
+			all = append(all, u.Kind+" "+u.Name.String())
+		}
+		return all
+	}
+	o := observed(t, created, picker)
+	assert.Contains(t, o.Input.Pickers, "chat-epp")
+	assert.Contains(t, uses(o), "Service models/chat-epp")
+	for _, without := range []string{going, other} {
+		o = observed(t, created, without)
+		assert.Empty(t, o.Input.Pickers)
+		assert.Contains(t, uses(o), "Service models/chat-epp", "it may come")
+	}
+
+	o = observed(t, named, pool, picker)
+	assert.Equal(t, "chat-epp", string(o.Input.Pools["shared"].Spec.EndpointPickerRef.Name))
+	assert.Contains(t, o.Input.Pickers, "chat-epp")
+	assert.Equal(t, "FailOpen", o.FailureMode)
+	assert.Subset(t, uses(o), []string{"InferencePool models/shared", "Service models/chat-epp"})
+
+	o = observed(t, named)
+	assert.NotNil(t, o.Input.Pools, "the kind is served")
+	assert.Empty(t, o.Input.Pools)
+	assert.Contains(t, uses(o), "InferencePool models/shared")
+
+	o = observed(t, named, broken)
+	assert.NotNil(t, o.Input.Pools["shared"], "it is there")
+	assert.Empty(t, o.FailureMode)
+}
+
+// A Knative Service of an earlier InferenceService of the same name waits to be collected.
+func TestKnativeServicesAreMatchedByUID(t *testing.T) {
+	t.Parallel()
+	const knative = "{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: chat-engine, namespace: models, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: %, controller: true}]}}"
+	for uid, want := range map[string]bool{"u-1": true, "u-0": false} {
+		assert.Equal(t, want, observed(t, "", strings.Replace(knative, "%", uid, 1)).Input.Knative[isvc.Engine], uid)
+	}
 }

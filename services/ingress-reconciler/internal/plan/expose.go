@@ -153,7 +153,7 @@ func (c *collector) addHost(name string, d domain) {
 		c.addHostPath(c.shared(d.name), path, d, chosen{host: d.fromTenant || tenant.SharedHost})
 		return
 	}
-	host, err := c.Settings.Host.Render(c.values(name, d.name))
+	host, err := c.Settings.Host.Render(c.values(backend.Truncate(name), d.name)) // OME truncates the name
 	if err != nil {
 		c.invalid(ReasonInvalidHost, "domainTemplate: ", err)
 		return

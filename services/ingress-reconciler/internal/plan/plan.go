@@ -28,6 +28,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
 	gateway "fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/ownership"
@@ -61,6 +62,9 @@ const (
 	ReasonIngressClassNotFound   = "IngressClassNotFound"
 	ReasonPoolNotFound           = "InferencePoolNotFound"
 	ReasonPoolUnsupported        = "InferencePoolUnsupported"
+	ReasonPoolMismatch           = "InferencePoolMismatch"
+	ReasonPickerNotFound         = "EndpointPickerNotFound"
+	ReasonWorkersSelected        = "WorkersSelected"
 	ReasonTimeoutUnsupported     = "TimeoutUnsupported"
 	ReasonDecoderWithoutRouter   = "DecoderWithoutRouter"
 )
@@ -88,7 +92,8 @@ type Input struct {
 	Gateways    map[types.NamespacedName]gateway.Gateway
 	Labels      map[string]string // of the namespace; nil: not known
 	Classes     []*networkingv1.IngressClass
-	Pools       map[string]bool // InferencePools of its namespace; nil: the kind is not served
+	Pools       map[string]*inferencev1.InferencePool // of its namespace, by name: those that the settings name; nil: the kind is not served
+	Pickers     map[string]*corev1.Service            // Services of endpoint pickers in its namespace, by name
 }
 
 // Plan is how a service is exposed.
@@ -136,15 +141,18 @@ type Backend struct {
 	Knative string // name of a Knative Service, reached through Knative's gateway; empty: none
 }
 
-// Reason is why a component is not exposed. An empty Role means the whole service.
+// Reason is why a component is not exposed. An empty Role means the whole service. A Warning means that the component is exposed,
+// but not in the way that was asked for.
 type Reason struct {
 	Role            isvc.Role
 	Reason, Message string
+	Warning         bool
 }
 
 // Build makes the plan of a service.
 func Build(in *Input) Plan {
-	b := &builder{Input: in, wanted: map[ownership.Claim]Slot{}}
+	own := *in // For changes the settings
+	b := &builder{Input: &own, wanted: map[ownership.Claim]Slot{}}
 	b.build()
 	return b.plan
 }
@@ -157,7 +165,14 @@ type builder struct {
 }
 
 func (b *builder) addReason(r isvc.Role, reason, format string, args ...any) {
-	next := Reason{Role: r, Reason: reason, Message: fmt.Sprintf(format, args...)}
+	b.add(Reason{Role: r, Reason: reason, Message: fmt.Sprintf(format, args...)})
+}
+
+func (b *builder) addWarning(r isvc.Role, reason, format string, args ...any) {
+	b.add(Reason{Role: r, Reason: reason, Message: fmt.Sprintf(format, args...), Warning: true})
+}
+
+func (b *builder) add(next Reason) {
 	if !slices.Contains(b.plan.Reasons, next) {
 		b.plan.Reasons = append(b.plan.Reasons, next)
 	}
@@ -183,6 +198,7 @@ func (b *builder) build() {
 		return
 	}
 	b.plan.Strategy = b.strategy(entry)
+	b.Settings = b.Settings.For(b.plan.Strategy)
 	if !b.possible() {
 		b.plan.Strategy = ""
 		return
@@ -202,6 +218,7 @@ func (b *builder) build() {
 		}
 	}
 	b.fallback(entry)
+	b.warnOfWorkers()
 	if len(b.plan.Exposures) == 0 {
 		b.plan.Strategy = ""
 	}
@@ -249,6 +266,9 @@ func settingsReason(err error) string {
 // possible reports whether objects of the strategy can be written, and adds the reason if not.
 func (b *builder) possible() bool {
 	switch s := b.plan.Strategy; {
+	case b.Settings.Domain == "": // OME configures a domain for HTTPRoutes only
+		b.keepSlots(Slots...)
+		b.addReason("", ReasonNoDomain, "no domain is configured: set ingressDomain")
 	case s == settings.HTTPRoute && len(b.Settings.Gateways) == 0:
 		b.keepSlots(Slots...)
 		b.addReason("", ReasonNoGateway, "no Gateway is configured: set omeIngressGateway")

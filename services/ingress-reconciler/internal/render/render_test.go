@@ -48,6 +48,8 @@ type given struct {
 	Listener []gatewayv1.Listener             `json:"listeners"` // of Gateway gateways/public
 	Features []gatewayv1.FeatureName          `json:"features"`
 	Pools    []string                         `json:"pools"`
+	Pickers  map[string]int32                 `json:"pickers"`   // Services, and their ports
+	Selector map[isvc.Role]map[string]string  `json:"selectors"` // of OME's Services; empty: by app
 }
 
 // rendered is what comes of it.
@@ -84,7 +86,7 @@ func (in *given) plan(t *testing.T) (*plan.Plan, Params) {
 	s, err := isvc.Read(u)
 	require.NoError(t, err)
 	input := &plan.Input{
-		Service: s, Knative: map[isvc.Role]bool{}, Live: map[plan.Slot][]isvc.Role{}, Pools: map[string]bool{}, Labels: map[string]string{},
+		Service: s, Knative: map[isvc.Role]bool{}, Live: map[plan.Slot][]isvc.Role{}, Pools: map[string]*inferencev1.InferencePool{}, Labels: map[string]string{},
 	}
 	for _, r := range in.Knative {
 		input.Knative[r] = true
@@ -109,7 +111,10 @@ func (in *given) plan(t *testing.T) (*plan.Plan, Params) {
 		input.Gateways = in.gateways()
 	}
 	for _, name := range in.Pools {
-		input.Pools[name] = true
+		input.Pools[name] = &inferencev1.InferencePool{}
+	}
+	for name, port := range in.Pickers {
+		input.Pickers = map[string]*corev1.Service{name: {Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: port}}}}}
 	}
 	text, err := yaml.Marshal(in.Config)
 	require.NoError(t, err)
@@ -128,12 +133,16 @@ func (in *given) service(s *isvc.Service, r isvc.Role) *corev1.Service {
 	if !said {
 		port = corev1.ServicePort{Name: "http1", Port: 8080}
 	}
+	selector := in.Selector[r]
+	if selector == nil {
+		selector = map[string]string{"app": backend.Name(s.Name, r)}
+	}
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.Namespace, Name: backend.Name(s.Name, r), Labels: map[string]string{backend.LabelComponent: string(r)},
+			Namespace: s.Namespace, Name: backend.Name(s.Name, r), Labels: map[string]string{backend.LabelComponent: string(r), backend.LabelService: s.Name},
 			OwnerReferences: []metav1.OwnerReference{{UID: s.UID, Controller: new(true)}},
 		},
-		Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{port}},
+		Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{port}, Selector: selector},
 	}
 }
 
@@ -445,12 +454,15 @@ func TestMiddlewaresOfTheAdministrator(t *testing.T) {
 
 func TestWhatOthersReferToComesFirst(t *testing.T) {
 	t.Parallel()
-	objects := serve(t, "chat", "omeIngressGateway: gateways/public\ninferencePool: {endpointPickerRef: {name: picker}}\nfallbackService: {enabled: true}")
+	objects := serve(t, "chat", "omeIngressGateway: gateways/public\ninferencePool: {endpointPickerRef: {name: picker}}\nfallbackService: {enabled: true}", func(in *given) {
+		in.Pickers = map[string]int32{"picker": 9002}
+		delete(in.Service["spec"].(map[string]any), "router")
+	})
 	var kinds []string
 	for _, o := range objects {
 		kinds = append(kinds, o.Object.GetKind())
 	}
-	assert.Equal(t, []string{"InferencePool", "Service", "HTTPRoute", "HTTPRoute", "HTTPRoute"}, kinds)
+	assert.Equal(t, []string{"InferencePool", "Service", "HTTPRoute", "HTTPRoute"}, kinds)
 }
 
 func TestNothingComesOfNothing(t *testing.T) {

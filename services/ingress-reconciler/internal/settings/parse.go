@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -64,35 +63,6 @@ func ParseGateway(text string) (GatewayRef, error) {
 		ref.Listener = parts[2]
 	}
 	return ref, nil
-}
-
-// Inherited is what OME's ConfigMap says.
-type Inherited struct {
-	Values
-
-	DisableIngressCreation   bool                         `json:"disableIngressCreation"` // OME makes no routes by itself
-	NamespaceIngressGateways map[string]NamespaceGateways `json:"namespaceIngressGateways,omitempty"`
-}
-
-// ParseInherited reads the key ingress of OME's ConfigMap as OME does: JSON, its keys in any case. What only OME uses may be
-// anything. A domain within the cluster is what OME ships where nobody has set one: it counts as none.
-func ParseInherited(text []byte, clusterDomain string) (*Inherited, error) {
-	in := &Inherited{}
-	if err := json.Unmarshal(text, in); err != nil {
-		return nil, fmt.Errorf("parse OME's configuration of ingress: %w", err)
-	}
-	in.Strategy = "" // it knows none
-	in.normalize()
-	local := func(domain string) bool { return within(domain, "svc."+clusterDomain) }
-	if d := in.IngressDomain; d != nil && local(*d) {
-		in.IngressDomain = nil
-	}
-	for _, g := range in.NamespaceIngressGateways {
-		if g.Primary != nil && local(g.Primary.IngressDomain) {
-			g.Primary.IngressDomain = ""
-		}
-	}
-	return in, nil
 }
 
 // within reports whether a name is a domain or below it.

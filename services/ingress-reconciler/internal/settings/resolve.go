@@ -74,8 +74,9 @@ type Settings struct {
 	MaxBody      int64 // bytes of a request's body; 0: any
 	BufferBodies bool
 	TLS          TLS
-	Pool         *InferencePool // nil: Services
-	ModelHeader  string         // empty: none
+	Pool         *InferencePool     // nil: Services
+	Picker       *hostname.Template // name of the endpoint picker's Service, for pools that are created; nil: none are
+	ModelHeader  string             // empty: none
 	ModelName    *hostname.Template
 	Fallback     *FallbackService // nil: none
 
@@ -83,6 +84,8 @@ type Settings struct {
 	Labels, Annotations map[string]string // of the objects, by the administrator
 	Copied              Copied            // of the objects, by the InferenceService
 	CopyProblem         string            // why nothing is copied; empty: there is no problem
+
+	other *hosting // of objects that are not HTTPRoutes, if it differs: see For
 }
 
 // FromTenant names the settings that a tenant chose: by an annotation of the service that no override replaces, or by labels and
@@ -115,14 +118,17 @@ func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
 	if err != nil {
 		return Settings{}, err
 	}
-	configured, _ := c.merge(s, &Values{}) // as it would be without annotations
+	administrators, _ := c.merge(s, &Values{}) // as it would be without annotations
 	merged, enabled := c.merge(s, &own)
 	out := Settings{Enabled: enabled, OMEActs: c.OMEActs(s), ClusterDomain: c.ClusterDomain}
 	gatewayAPI := merged.EnableGatewayAPI
 	if gatewayAPI == nil && value(merged.OMEIngressGateway) != "" {
 		gatewayAPI = new(true)
 	}
-	configured, merged = c.inherit(s, configured), c.inherit(s, merged)
+	merged, other := c.Inherited.under(merged, s.Namespace)
+	if h := other.hosting(); h != merged.hosting() {
+		out.other = &h
+	}
 	if gatewayAPI == nil {
 		gatewayAPI = merged.EnableGatewayAPI
 	}
@@ -132,7 +138,7 @@ func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
 	}
 	out.copyFrom(s, &merged)
 	out.FromTenant = fromTenant(&merged, &own, out.Host, out.Path)
-	out.Domains, out.Restricted, err = c.domains(s.Namespace, &configured)
+	out.Domains, out.Restricted, err = c.domains(s.Namespace, administrators)
 	return out, err
 }
 
@@ -150,14 +156,6 @@ func (c *Config) merge(s *isvc.Service, annotations *Values) (v Values, enabled 
 		}
 	}
 	return v, enabled
-}
-
-// inherit fills what is missing from OME's configuration.
-func (c *Config) inherit(s *isvc.Service, v Values) Values {
-	if c.Inherited == nil {
-		return v
-	}
-	return v.over(c.Inherited.Values.in(s.Namespace, c.Inherited.NamespaceIngressGateways))
 }
 
 // fromTenant compares merged values with those of the annotations: a pointer to the same value means that nothing replaced it.
@@ -218,15 +216,19 @@ func (c *Config) OMEActs(s *isvc.Service) bool {
 	return c.Inherited != nil && !c.Inherited.DisableIngressCreation
 }
 
-// domains returns where hosts of a namespace may lie: allowedDomains, or the domains that are configured.
-func (c *Config) domains(namespace string, configured *Values) (domains ownership.Domains, restricted bool, err error) {
+// domains returns where hosts of a namespace may lie: allowedDomains, or the domains that administrators configured.
+func (c *Config) domains(namespace string, administrators Values) (domains ownership.Domains, restricted bool, err error) {
 	if c.Document.AllowedDomains == nil {
-		domains = append(domains, value(configured.AdditionalIngressDomains)...)
-		for _, g := range value(configured.AdditionalIngressGateways) {
-			domains = append(domains, g.IngressDomain)
+		httpRoute, other := c.Inherited.under(administrators, namespace)
+		for _, v := range []*Values{&httpRoute, &other} {
+			domains = append(domains, value(v.IngressDomain))
+			domains = append(domains, value(v.AdditionalIngressDomains)...)
+			for _, g := range value(v.AdditionalIngressGateways) {
+				domains = append(domains, g.IngressDomain)
+			}
 		}
-		domains = append(domains, value(configured.IngressDomain))
-		return slices.DeleteFunc(domains, func(d string) bool { return d == "" }), false, nil
+		slices.Sort(domains)
+		return slices.DeleteFunc(slices.Compact(domains), func(d string) bool { return d == "" }), false, nil
 	}
 	allowed, ok := c.Document.AllowedDomains[namespace]
 	if !ok {
@@ -256,20 +258,15 @@ func (s *Settings) fill(v *Values) error {
 	if err := v.validate(""); err != nil {
 		return err
 	}
-	s.Strategy = cmp.Or(v.Strategy, Auto)
-	s.Domain, s.URLScheme = value(v.IngressDomain), cmp.Or(value(v.URLScheme), usualURLScheme)
+	s.use(v.hosting())
+	s.Strategy, s.URLScheme = cmp.Or(v.Strategy, Auto), cmp.Or(value(v.URLScheme), usualURLScheme)
 	s.AdditionalDomains = value(v.AdditionalIngressDomains)
-	s.Subdomain = v.PerISVCSubdomain == nil || *v.PerISVCSubdomain
-	s.SharedHostPrefix = usualSharedHostPrefix
-	if v.SharedHostPrefix != nil {
-		s.SharedHostPrefix = *v.SharedHostPrefix
-	}
 	s.ComponentHosts, s.IstioOff = value(v.ComponentHosts), value(v.DisableIstioVirtualHost)
 	s.IstioGateway, s.IngressClass = value(v.IngressGateway), v.IngressClassName
 	if value(v.IngressClassName) == "" {
 		s.IngressClass = nil
 	}
-	s.Timeout, s.NoRouteTimeouts = time.Duration(value(v.DefaultRouteTimeoutSeconds))*time.Second, value(v.DisableHTTPRouteTimeout)
+	s.NoRouteTimeouts = value(v.DisableHTTPRouteTimeout)
 	s.KnativeGateway = cmp.Or(value(v.KnativeGatewayService), usualKnativeGateway+s.ClusterDomain)
 	s.BufferBodies, s.ModelHeader = value(v.BufferBodies), value(v.ModelHeader)
 	s.TLS.Issuer, s.Pool = value(v.TLSIssuer), v.InferencePool.completed()
@@ -297,6 +294,9 @@ func (s *Settings) templates(v *Values) error {
 	s.Host, s.Path = parse(v.DomainTemplate, usualDomainTemplate), parse(v.PathTemplate, "")
 	s.ModelName = parse(v.ModelNameTemplate, usualModelName)
 	s.TLS.Secret = parse(v.TLSSecretName, "")
+	if s.Pool != nil && s.Pool.EndpointPickerRef != nil {
+		s.Picker = parse(&s.Pool.EndpointPickerRef.Name, "")
+	}
 	return errors.Join(errs...)
 }
 

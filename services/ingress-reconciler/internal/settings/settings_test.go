@@ -21,7 +21,7 @@ func TestItIsPure(t *testing.T) {
 	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
 }
 
-// shipped is the configuration that OME's chart installs.
+// shipped is the configuration that the chart of OME 1.2 installs.
 const shipped = `{
   "ingressGateway": "knative-serving/knative-ingress-gateway",
   "ingressService": "istio-ingressgateway.istio-system.svc.cluster.local",
@@ -34,6 +34,29 @@ const shipped = `{
   "disableIstioVirtualHost": false,
   "disableIngressCreation": true,
   "enableGatewayAPI": false
+}`
+
+// shipped13 is the configuration that the chart of OME 1.3 installs (charts/ome-resources, configmap.yaml with values.yaml).
+const shipped13 = `{
+  "disableIstioVirtualHost": false,
+  "ingressGateway" : "istio-system/ingress-gateway",
+  "ingressService" : "istio-ingressgateway.istio-system.svc.cluster.local",
+  "omeIngressGateway" : "",
+  "omeIngressGatewayClass" : "",
+  "consistentHashHeaders": ["x-routing-key","X-SMG-Routing-Key"],
+  "ingressDomain"  : "svc.cluster.local",
+  "ingressClassName" : "istio",
+  "additionalIngressDomains" : null,
+  "domainTemplate": "{{ .Name }}.{{ .Namespace }}.{{ .IngressDomain }}",
+  "urlScheme": "http",
+  "pathTemplate": "",
+  "disableIngressCreation": true,
+  "enableGatewayAPI": false,
+  "perISVCSubdomain": false,
+  "sharedHostPrefix": "llm",
+  "defaultRouteTimeoutSeconds": 0,
+  "additionalIngressGateways": [],
+  "namespaceIngressGateways": {}
 }`
 
 // resolve resolves the settings of service chat in namespace models.
@@ -71,6 +94,63 @@ func TestResolveOnTopOfWhatOMEShips(t *testing.T) {
 		IngressClass: &class, KnativeGateway: "knative-local-gateway.istio-system.svc.cluster.local", ClusterDomain: "cluster.local",
 		Domains: ownership.Domains{"example.com"}, Copied: Copied{Labels: map[string]string{"tier": "gold"}},
 	}, got)
+}
+
+// OME applies the shared host, the timeout and the domains of namespaces to HTTPRoutes only. What our configuration or an
+// annotation sets holds for all kinds.
+func TestWhatOMESetsForHTTPRoutesOnly(t *testing.T) {
+	t.Parallel()
+	const ours = "ingressDomain: example.com\nomeIngressGateway: gateways/public\n"
+	type want struct {
+		domain, prefix string
+		subdomain      bool
+		timeout        time.Duration
+	}
+	own := want{domain: "example.com", prefix: "llm", subdomain: true}
+	tests := []struct {
+		name, ours, omes string
+		annotations      map[string]string
+		routes, others   want
+	}{
+		{name: "release 1.2", ours: ours, omes: shipped, routes: own, others: own},
+		{name: "release 1.3", ours: ours, omes: shipped13, routes: want{domain: "example.com", prefix: "llm"}, others: own},
+		{name: "release 1.3, and ours says otherwise", ours: ours + "perISVCSubdomain: true\n", omes: shipped13, routes: own, others: own},
+		{name: "ours shares", ours: ours + "perISVCSubdomain: false\nsharedHostPrefix: models\n", omes: shipped, routes: want{domain: "example.com", prefix: "models"}, others: want{domain: "example.com", prefix: "models"}},
+		{
+			name: "an annotation shares", ours: ours, omes: shipped13, annotations: map[string]string{"ome.io/ingress-per-isvc-subdomain": "false", "ome.io/ingress-shared-host-prefix": ""},
+			routes: want{domain: "example.com"}, others: want{domain: "example.com"},
+		},
+		{
+			name: "another prefix and a timeout", ours: ours, omes: `{"perISVCSubdomain": true, "sharedHostPrefix": "models", "defaultRouteTimeoutSeconds": 30, "disableIngressCreation": true}`,
+			routes: want{domain: "example.com", prefix: "models", subdomain: true, timeout: 30 * time.Second}, others: own,
+		},
+		{
+			name: "a timeout, and ours", ours: ours + "defaultRouteTimeoutSeconds: 5\n", omes: `{"defaultRouteTimeoutSeconds": 30}`,
+			routes: want{domain: "example.com", prefix: "llm", subdomain: true, timeout: 5 * time.Second}, others: want{domain: "example.com", prefix: "llm", subdomain: true, timeout: 5 * time.Second},
+		},
+		{
+			name: "the domain of a namespace", omes: `{"ingressDomain": "ome.example.com", "namespaceIngressGateways": {"models": {"primary": {"omeIngressGateway": "a/b", "ingressDomain": "models.example.com"}}}}`,
+			routes: want{domain: "models.example.com", prefix: "llm", subdomain: true}, others: want{domain: "ome.example.com", prefix: "llm", subdomain: true},
+		},
+		{
+			name: "ours of a namespace", ours: "namespaceIngressGateways: {models: {primary: {omeIngressGateway: a/b, ingressDomain: models.example.com}}}", omes: shipped13,
+			routes: want{domain: "models.example.com", prefix: "llm"}, others: want{domain: "models.example.com", prefix: "llm", subdomain: true},
+		},
+		{name: "no OME", ours: ours, routes: own, others: own},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := resolve(t, tt.ours, tt.omes, tt.annotations)
+			require.NoError(t, err)
+			of := func(s Settings) want { return want{s.Domain, s.SharedHostPrefix, s.Subdomain, s.Timeout} }
+			assert.Equal(t, tt.routes, of(got.For(HTTPRoute)))
+			for _, strategy := range []Strategy{Ingress, VirtualService} {
+				assert.Equal(t, tt.others, of(got.For(strategy)), strategy)
+			}
+			assert.Equal(t, got, got.For(HTTPRoute))
+		})
+	}
 }
 
 func TestResolve(t *testing.T) {
@@ -234,6 +314,9 @@ func TestParse(t *testing.T) {
 		{"pool of two kinds", "inferencePool: {name: a, endpointPickerRef: {name: b}}", "inferencePool.name and inferencePool.endpointPickerRef: give one of them"},
 		{"pool", "inferencePool: {name: A}", `inferencePool.name "A": `},
 		{"picker", "inferencePool: {endpointPickerRef: {}}", `inferencePool.endpointPickerRef.name "": `},
+		{"picker of a name that is none", "inferencePool: {endpointPickerRef: {name: a.b}}", `inferencePool.endpointPickerRef.name "a.b": `},
+		{"picker of a template that is none", "inferencePool: {endpointPickerRef: {name: '{{ .Nam'}}", "inferencePool.endpointPickerRef.name: parse template"},
+		{"picker of a template that is not allowed", "inferencePool: {endpointPickerRef: {name: '{{ range .Labels }}x{{ end }}'}}", "inferencePool.endpointPickerRef.name: template"},
 		{"picker's port", "inferencePool: {endpointPickerRef: {name: a, port: 65536}}", "inferencePool.endpointPickerRef.port 65536 is not a port"},
 		{"picker's failure", "inferencePool: {endpointPickerRef: {name: a, failureMode: Fail}}", `inferencePool.endpointPickerRef.failureMode: "Fail" is none of FailClose, FailOpen`},
 		{"suffix", "fallbackService: {enabled: true, suffix: external}", `fallbackService.suffix "external": want a dash`},

@@ -106,7 +106,7 @@ func (p *InferencePool) validate(path string) error {
 		return nil // turns off what was said before
 	}
 	ref := p.EndpointPickerRef
-	err := dnsName(path+"endpointPickerRef.name", ref.Name)
+	err := pickerName(path+"endpointPickerRef.name", ref.Name)
 	if ref.Port < 0 || ref.Port > 65535 {
 		err = errors.Join(err, fmt.Errorf("%sendpointPickerRef.port %d is not a port", path, ref.Port))
 	}
@@ -230,6 +230,20 @@ func seconds(path string, n *int64) error {
 func dnsName(path, name string) error {
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		return fmt.Errorf("%s %q: %s", path, name, problems[0])
+	}
+	return nil
+}
+
+// pickerName accepts the name of a Service, or a template that makes one.
+func pickerName(path, name string) error {
+	if !strings.Contains(name, "{{") {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			return fmt.Errorf("%s %q: %s", path, name, problems[0])
+		}
+		return nil
+	}
+	if err := template(name); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }

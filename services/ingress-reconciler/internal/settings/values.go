@@ -88,15 +88,17 @@ func (s *Size) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(s))
 }
 
-// InferencePool is what requests for the entry go to instead of a Service: one that is there, or one that is made.
+// InferencePool is the InferencePool that HTTPRoutes of the entry use instead of a Service: an existing one, or one that is
+// created.
 type InferencePool struct {
-	Name              string          `json:"name,omitempty"` // of one that is there
+	Name              string          `json:"name,omitempty"` // of an existing pool
 	EndpointPickerRef *EndpointPicker `json:"endpointPickerRef,omitempty"`
 }
 
-// EndpointPicker is the Service of the picker of pools that are made, in the namespace of each.
+// EndpointPicker is the Service of the endpoint picker of a pool that is created, in the namespace of the pool. Most pickers
+// serve one pool, so the name is a template.
 type EndpointPicker struct {
-	Name        string `json:"name"`
+	Name        string `json:"name"`                  // a template with the fields of domainTemplate
 	Port        int32  `json:"port,omitempty"`        // 0: 9002
 	FailureMode string `json:"failureMode,omitempty"` // FailClose or FailOpen; empty: FailClose
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Object is what services look at: a Gateway, an IngressClass or an InferencePool.
+// Object is what services look at: a Gateway, an IngressClass, an InferencePool, or the Service of an endpoint picker.
 type Object struct {
 	Kind string
 	Name cache.ObjectName
@@ -18,6 +18,7 @@ type Object struct {
 const (
 	Gateway       = "Gateway"
 	InferencePool = "InferencePool"
+	Service       = "Service"
 	IngressClass  = "IngressClass" // any: which one is the default may change
 )
 

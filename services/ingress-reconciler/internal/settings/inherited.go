@@ -1,0 +1,88 @@
+package settings
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Inherited is what OME's ConfigMap says.
+type Inherited struct {
+	Values
+
+	DisableIngressCreation   bool                         `json:"disableIngressCreation"` // OME makes no routes by itself
+	NamespaceIngressGateways map[string]NamespaceGateways `json:"namespaceIngressGateways,omitempty"`
+}
+
+// ParseInherited reads the key ingress of OME's ConfigMap as OME does: JSON, with keys in any case. Keys that only OME uses
+// may have any value. A domain within the cluster, which OME's chart sets by default, counts as unset.
+func ParseInherited(text []byte, clusterDomain string) (*Inherited, error) {
+	in := &Inherited{}
+	if err := json.Unmarshal(text, in); err != nil {
+		return nil, fmt.Errorf("parse OME's configuration of ingress: %w", err)
+	}
+	in.Strategy = "" // OME has no such key
+	in.normalize()
+	local := func(domain string) bool { return within(domain, "svc."+clusterDomain) }
+	if d := in.IngressDomain; d != nil && local(*d) {
+		in.IngressDomain = nil
+	}
+	for _, g := range in.NamespaceIngressGateways {
+		if g.Primary != nil && local(g.Primary.IngressDomain) {
+			g.Primary.IngressDomain = ""
+		}
+	}
+	return in, nil
+}
+
+// under returns values on top of what OME's configuration says of the services of a namespace: for HTTPRoutes, and for all
+// other kinds of objects.
+//
+// OME 1.3 reads these keys for HTTPRoutes only (builders/httproute_builder.go); its Ingresses have a host for each service
+// and no timeouts, and it has no VirtualServices:
+//
+//	perISVCSubdomain, sharedHostPrefix, defaultRouteTimeoutSeconds
+//	namespaceIngressGateways.<namespace>.primary.ingressDomain
+//
+// Its chart always sets the first three, so that nobody need have chosen a shared host. An Ingress of Contour, F5 or an unknown
+// controller cannot serve one.
+func (in *Inherited) under(values Values, namespace string) (httpRoute, other Values) {
+	if in == nil {
+		return values, values
+	}
+	base := in.Values
+	httpRoute = values.over(base.in(namespace, in.NamespaceIngressGateways))
+	base.PerISVCSubdomain, base.SharedHostPrefix, base.DefaultRouteTimeoutSeconds = nil, nil, nil
+	return httpRoute, values.over(base)
+}
+
+// hosting is the part of Settings that OME's configuration sets for HTTPRoutes only.
+type hosting struct {
+	domain           string
+	subdomain        bool
+	sharedHostPrefix string
+	timeout          time.Duration
+}
+
+func (v *Values) hosting() hosting {
+	h := hosting{
+		domain: value(v.IngressDomain), subdomain: v.PerISVCSubdomain == nil || *v.PerISVCSubdomain,
+		sharedHostPrefix: usualSharedHostPrefix, timeout: time.Duration(value(v.DefaultRouteTimeoutSeconds)) * time.Second,
+	}
+	if v.SharedHostPrefix != nil {
+		h.sharedHostPrefix = *v.SharedHostPrefix
+	}
+	return h
+}
+
+func (s *Settings) use(h hosting) {
+	s.Domain, s.Subdomain, s.SharedHostPrefix, s.Timeout = h.domain, h.subdomain, h.sharedHostPrefix, h.timeout
+}
+
+// For returns the settings for one kind of objects. Those that Resolve returns are for HTTPRoutes.
+func (s Settings) For(strategy Strategy) Settings {
+	if strategy != HTTPRoute && s.other != nil {
+		s.use(*s.other)
+	}
+	return s
+}
