@@ -19,7 +19,7 @@ import (
 
 // seldom are permissions that no test needs, and why they are granted.
 var seldom = map[string]string{
-	"patch events.k8s.io/events": "an Event that comes again within minutes is counted in the one that is there",
+	"patch /events": "an Event that repeats within minutes raises the count of the one that exists",
 }
 
 // assertLeastPrivilege compares what the chart grants with what has been asked for. Kinds that no other test has made are made

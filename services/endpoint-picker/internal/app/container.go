@@ -51,6 +51,7 @@ type parts struct {
 	Store     *datastore.Store
 	RuleWatch ruleWatch
 	Scraper   *modelserver.Scraper
+	Events    *poolEvents
 	Reloader  *reload.Reloader
 	Balancer  *balancer.Balancer
 	ExtProc   *extproc.Server
@@ -93,7 +94,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		newStore,
 		rules.New,
 		newRuleWatch,
-		newReporter,
+		newPoolEvents,
 
 		// The configuration of the plugins.
 		func(r *prometheus.Registry) *metrics.Config { return metrics.NewConfig(r) },

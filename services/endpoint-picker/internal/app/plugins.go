@@ -2,31 +2,34 @@ package app
 
 import (
 	"context"
-	"os"
 
 	"go.uber.org/dig"
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"fairlead.dev/pkg/events"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/events"
 	"fairlead.dev/services/endpoint-picker/internal/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
 	"fairlead.dev/services/endpoint-picker/internal/reload"
 )
 
+// eventController is the reportingController of Events.
+const eventController = "fairlead-endpoint-picker"
+
 // reloaderParts are what newReloader needs.
 type reloaderParts struct {
 	dig.In
 
-	Config   *config.Config
-	Log      *zap.Logger
-	Clients  *clients
-	Metrics  *metrics.Config
-	Reporter eventReporter
-	Clock    clock.RealClock
+	Config  *config.Config
+	Log     *zap.Logger
+	Clients *clients
+	Metrics *metrics.Config
+	Events  *poolEvents
+	Clock   clock.RealClock
 }
 
 func newReloader(p reloaderParts) *reload.Reloader {
@@ -35,7 +38,7 @@ func newReloader(p reloaderParts) *reload.Reloader {
 		Options:  pickerconfig.Options{StaleAfter: p.Config.Scraping.StaleAfter},
 		Log:      p.Log.Named("reload"),
 		Observer: p.Metrics,
-		Reporter: p.Reporter,
+		Reporter: p.Events,
 		Clock:    p.Clock,
 	})
 }
@@ -57,22 +60,32 @@ func configSource(cfg *config.Config, core kubernetes.Interface) reload.Source {
 	return nil
 }
 
-// eventReporter makes Events.
-type eventReporter interface {
-	Report(ctx context.Context, kind, reason, message string) error
+// poolEvents records Events about the InferencePool. Without a pool it records none.
+type poolEvents struct {
+	recorder *events.Recorder
+	pool     func() corev1.ObjectReference
 }
 
-// newReporter makes Events of the InferencePool; where there is none it makes none.
-func newReporter(made *clients, source endpointSource, c clock.RealClock) eventReporter {
-	pools, ok := source.(*clusterSource)
-	if !ok || !pools.HasPool() {
-		return noEvents{}
+func newPoolEvents(made *clients, source endpointSource, log *zap.Logger, c clock.RealClock) *poolEvents {
+	cluster, ok := source.(*clusterSource)
+	if !ok || !cluster.HasPool() {
+		return &poolEvents{}
 	}
-	host, _ := os.Hostname() // of a pod, its name; without one Events are of nobody
-	return events.NewReporter(events.Params{Client: made.core, Pools: pools, Instance: host, Clock: c})
+	recorder := events.New(events.Params{Client: made.core, Controller: eventController, Log: log, Clock: c})
+	return &poolEvents{recorder: recorder, pool: cluster.PoolReference}
 }
 
-// noEvents is for where there is nothing that Events could refer to.
-type noEvents struct{}
+// Event queues an Event.
+func (e *poolEvents) Event(kind, reason, message string) {
+	if e.recorder != nil {
+		about := e.pool()
+		e.recorder.Event(&about, kind, reason, message)
+	}
+}
 
-func (noEvents) Report(context.Context, string, string, string) error { return nil }
+// Run writes Events until ctx ends.
+func (e *poolEvents) Run(ctx context.Context) {
+	if e.recorder != nil {
+		e.recorder.Run(ctx)
+	}
+}

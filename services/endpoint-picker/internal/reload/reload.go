@@ -33,9 +33,6 @@ const (
 // ErrUnusable means that the configuration is not there or cannot be used.
 var ErrUnusable = errors.New("configuration of plugins")
 
-// maxEvent is the length of an Event's message.
-const maxEvent = 1024
-
 // Source is where the text is.
 type Source interface {
 	// Read returns the text as it is now. An error that wraps ErrUnusable will not go away by itself.
@@ -52,9 +49,9 @@ type observer interface {
 	ConfigFailed()
 }
 
-// reporter makes Events for those who edit the text.
+// reporter records Events for those who edit the text.
 type reporter interface {
-	Report(ctx context.Context, kind, reason, message string) error
+	Event(kind, reason, message string)
 }
 
 // Reloader holds the configuration.
@@ -165,19 +162,19 @@ func (r *Reloader) follow(ctx context.Context) {
 	}
 	r.found = now
 	if err != nil {
-		r.fail(ctx, err)
+		r.fail(err)
 		return
 	}
 	made, err := pickerconfig.Load(text, r.options)
 	if err != nil {
-		r.fail(ctx, err)
+		r.fail(err)
 		return
 	}
 	r.publish(made)
 	for _, f := range r.onChange {
 		f(made)
 	}
-	r.report(ctx, corev1.EventTypeNormal, ReasonReloaded, fmt.Sprintf("%s is in force, hash %s", r.source, made.Hash))
+	r.reporter.Event(corev1.EventTypeNormal, ReasonReloaded, fmt.Sprintf("%s is in force, hash %s", r.source, made.Hash))
 }
 
 // publish brings a configuration into force.
@@ -191,25 +188,9 @@ func (r *Reloader) publish(made *pickerconfig.Config) {
 }
 
 // fail says that the last good configuration stays.
-func (r *Reloader) fail(ctx context.Context, err error) {
+func (r *Reloader) fail(err error) {
 	r.observer.ConfigFailed()
 	r.log.Warn("Refused configuration, the last good one stays in force",
 		zap.Stringer("source", r.source), zap.String("hash", r.Current().Hash), zap.Error(err))
-	r.report(ctx, corev1.EventTypeWarning, ReasonInvalid, fmt.Sprintf("%s is refused, the last good one stays in force: %s", r.source, err))
-}
-
-func (r *Reloader) report(ctx context.Context, kind, reason, message string) {
-	if err := r.reporter.Report(ctx, kind, reason, cut(message)); err != nil {
-		r.log.Warn("Lost event", zap.String("reason", reason), zap.Error(err))
-	}
-}
-
-// cut shortens a message to what an Event can hold.
-func cut(message string) string {
-	const end = "..."
-	if len(message) <= maxEvent {
-		return message
-	}
-	runes := bytes.ToValidUTF8([]byte(message[:maxEvent-len(end)]), nil)
-	return string(runes) + end
+	r.reporter.Event(corev1.EventTypeWarning, ReasonInvalid, fmt.Sprintf("%s is refused, the last good one stays in force: %s", r.source, err))
 }

@@ -85,7 +85,7 @@ func TestTextThatChangesComesIntoForceWhenItHasSettled(t *testing.T) {
 
 	var hash string
 	r.observer.EXPECT().ConfigLoaded(mock.Anything).Run(func(h string) { hash = h }).Once()
-	r.reporter.EXPECT().Report(mock.Anything, "Normal", "ConfigurationReloaded", mock.Anything).Return(nil).Once()
+	r.reporter.EXPECT().Event("Normal", "ConfigurationReloaded", mock.Anything).Once()
 	r.read(t.Context(), 2, config("token-load-scorer"), nil)
 	assert.Equal(t, "token-load-scorer", r.scorer())
 	assert.Equal(t, []string{"token-load-scorer"}, r.changes)
@@ -99,12 +99,11 @@ func TestBadTextKeepsTheLastGoodOne(t *testing.T) {
 	good := r.Current()
 
 	var messages []string
-	note := func(_ context.Context, _, _, message string) { messages = append(messages, message) }
+	note := func(_, _, message string) { messages = append(messages, message) }
 	r.observer.EXPECT().ConfigFailed().Times(3)
-	r.reporter.EXPECT().Report(mock.Anything, "Warning", "InvalidConfiguration", mock.Anything).Run(note).Return(nil).Twice()
+	r.reporter.EXPECT().Event("Warning", "InvalidConfiguration", mock.Anything).Run(note).Times(3)
 	r.read(t.Context(), 5, config("queu-scorer"), nil) // said once
 	r.read(t.Context(), 5, "", fmt.Errorf("%w: no such file", ErrUnusable))
-	r.reporter.EXPECT().Report(mock.Anything, "Warning", "InvalidConfiguration", mock.Anything).Run(note).Return(errors.New("forbidden")).Once()
 	r.read(t.Context(), 5, strings.Repeat("ä: [}\n", 1000), nil)
 	assert.Same(t, good, r.Current())
 	assert.Empty(t, r.changes)
@@ -113,10 +112,9 @@ func TestBadTextKeepsTheLastGoodOne(t *testing.T) {
 		`--config-file /c is refused, the last good one stays in force: configuration of plugins: no such file`,
 	}, messages[:2])
 	assert.Len(t, r.logs.FilterMessage("Refused configuration, the last good one stays in force").All(), 3)
-	assert.Len(t, r.logs.FilterMessage("Lost event").All(), 1)
 
 	r.observer.EXPECT().ConfigLoaded(good.Hash).Once()
-	r.reporter.EXPECT().Report(mock.Anything, "Normal", "ConfigurationReloaded", mock.Anything).Return(nil).Once()
+	r.reporter.EXPECT().Event("Normal", "ConfigurationReloaded", mock.Anything).Once()
 	r.read(t.Context(), 2, config("queue-scorer"), nil) // taken back
 }
 
@@ -162,7 +160,7 @@ func TestRunFollowsUntilItEnds(t *testing.T) {
 	r.source.EXPECT().Interval().Return(time.Second)
 	r.source.EXPECT().Read(mock.Anything).Return([]byte(config("load-aware-scorer")), nil)
 	r.observer.EXPECT().ConfigLoaded(mock.Anything).Once()
-	r.reporter.EXPECT().Report(mock.Anything, "Normal", "ConfigurationReloaded", mock.Anything).Return(nil).Once()
+	r.reporter.EXPECT().Event("Normal", "ConfigurationReloaded", mock.Anything).Once()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -185,12 +183,4 @@ func TestDefaultNeedsNoSource(t *testing.T) {
 	require.NoError(t, r.Load(t.Context()))
 	r.Run(t.Context()) // ends at once
 	assert.Equal(t, "predicted-wait-scorer", r.Current().Profile.Scorers[0].Name)
-}
-
-func TestCut(t *testing.T) {
-	t.Parallel()
-	assert.Equal(t, "short", cut("short"))
-	long := cut(strings.Repeat("ä", 1000))
-	assert.Len(t, long, maxEvent-1, "no half letters")
-	assert.True(t, strings.HasSuffix(long, "ä..."))
 }

@@ -17,6 +17,7 @@ import (
 
 	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/controller"
+	"fairlead.dev/pkg/events"
 	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/leader"
 	"fairlead.dev/pkg/ownership"
@@ -24,7 +25,6 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 	"fairlead.dev/services/ingress-reconciler/internal/configuration"
 	reconciler "fairlead.dev/services/ingress-reconciler/internal/controller"
-	"fairlead.dev/services/ingress-reconciler/internal/events"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/metrics"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
@@ -70,7 +70,9 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		},
 		func(c *rest.Config) (kubernetes.Interface, error) { return kubernetes.NewForConfig(c) },
 		func(c *rest.Config) (dynamic.Interface, error) { return dynamic.NewForConfig(c) },
-		func(c kubernetes.Interface) *events.Recorder { return events.New(c, name) },
+		func(c kubernetes.Interface, log *zap.Logger, now clock.RealClock) *events.Recorder {
+			return events.New(events.Params{Client: c, Controller: name, Log: log, Clock: now})
+		},
 
 		// What is watched.
 		func(cfg *config.Config, log *zap.Logger, c kubernetes.Interface, d dynamic.Interface) *informers.Informers {

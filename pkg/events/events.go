@@ -1,0 +1,175 @@
+// Package events writes Events about objects, for the users who act on them.
+//
+// A Recorder queues what it gets and writes it while Run runs. Counting and limits are those of client-go's EventCorrelator:
+// an Event that repeats within minutes raises the count of the one that exists, the eleventh message for one reason within
+// ten minutes is merged into one Event, and about one object a controller writes 25 Events of each type (Normal, Warning) at
+// once and then one in five minutes. So no tenant can have it write without bound. client-go's broadcasters are not used: the one of tools/events
+// shows only the first of several messages with one reason, and that of tools/record logs whole objects.
+package events
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/tools/record/util"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/logging"
+)
+
+const (
+	// maxQueued is the number of Events that wait to be written, about a megabyte; more are dropped. It is what client-go's
+	// broadcasters have.
+	maxQueued = 1000
+	// maxMessage is the length that the API allows. Longer messages are cut.
+	maxMessage = 1024
+	// writeTimeout and maxAttempts bound the time that one Event can hold up the others while the API server is away.
+	writeTimeout = 5 * time.Second
+	maxAttempts  = 4
+	// retryDelay is the time before the second attempt; it doubles with each.
+	retryDelay = time.Second
+)
+
+// Params are the parts of a Recorder.
+type Params struct {
+	Client     kubernetes.Interface
+	Controller string // reportingController of the Events
+	Instance   string // reportingInstance; empty for the host name, which is the name of a pod
+	Log        *zap.Logger
+	Clock      clock.PassiveClock
+}
+
+// Recorder writes Events.
+type Recorder struct {
+	client     kubernetes.Interface
+	log        *zap.Logger
+	clock      clock.PassiveClock
+	source     corev1.EventSource
+	queue      chan *corev1.Event
+	correlator *record.EventCorrelator
+	retryDelay time.Duration
+}
+
+// New returns a Recorder. It writes nothing before Run.
+func New(p Params) *Recorder {
+	host, _ := os.Hostname() // Events without an instance are valid
+	return &Recorder{
+		client: p.Client, log: p.Log.Named("events"), clock: p.Clock,
+		source:     corev1.EventSource{Component: p.Controller, Host: cmp.Or(p.Instance, host)},
+		queue:      make(chan *corev1.Event, maxQueued),
+		correlator: record.NewEventCorrelator(p.Clock),
+		retryDelay: retryDelay,
+	}
+}
+
+// Event queues an Event about an object. kind is Normal or Warning; reason is one of a fixed set. It never blocks.
+func (r *Recorder) Event(about *corev1.ObjectReference, kind, reason, message string) {
+	now := metav1.NewTime(r.clock.Now())
+	event := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cmp.Or(about.Namespace, metav1.NamespaceDefault),
+			Name:      util.GenerateEventName(about.Name, now.UnixNano()),
+		},
+		InvolvedObject: *about, Type: kind, Reason: reason, Message: cut(message), Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		Source: r.source, ReportingController: r.source.Component, ReportingInstance: r.source.Host,
+	}
+	select {
+	case r.queue <- event:
+	default:
+		r.lost(event, errors.New("too many Events wait to be written"))
+	}
+}
+
+// Run writes Events until ctx ends. It runs once.
+func (r *Recorder) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event := <-r.queue:
+			if err := r.record(ctx, event); err != nil && ctx.Err() == nil {
+				r.lost(event, err)
+			}
+		}
+	}
+}
+
+// record writes an Event, or counts it in one that exists.
+func (r *Recorder) record(ctx context.Context, event *corev1.Event) error {
+	next, err := r.correlator.EventCorrelate(event)
+	switch {
+	case err != nil:
+		return fmt.Errorf("correlate Event: %w", err)
+	case next.Skip:
+		return errors.New("too many Events about one object")
+	}
+	for attempt, delay := 1, r.retryDelay; ; attempt, delay = attempt+1, 2*delay {
+		written, err := r.write(ctx, next)
+		switch {
+		case err == nil:
+			r.correlator.UpdateState(written)
+			return nil
+		case attempt == maxAttempts || !isTransient(err):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(delay):
+		}
+	}
+}
+
+// write creates an Event, or patches the one that it repeats, if that still exists: Events expire.
+func (r *Recorder) write(ctx context.Context, next *record.EventCorrelateResult) (*corev1.Event, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	client := r.client.CoreV1().Events(next.Event.Namespace)
+	if next.Event.Count > 1 {
+		written, err := client.Patch(ctx, next.Event.Name, types.StrategicMergePatchType, next.Patch, metav1.PatchOptions{})
+		if !apierrors.IsNotFound(err) {
+			return written, err
+		}
+	}
+	created := *next.Event
+	created.ResourceVersion = ""
+	return client.Create(ctx, &created, metav1.CreateOptions{})
+}
+
+// isTransient reports whether a write may succeed later. An error without a status is one of the connection.
+func isTransient(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsInternalError(err)
+}
+
+func (r *Recorder) lost(event *corev1.Event, err error) {
+	level := zap.WarnLevel
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		level = zap.DebugLevel // the object is about to go
+	}
+	r.log.Log(level, "Dropped Event", zap.String(logging.KeyKind, event.InvolvedObject.Kind),
+		zap.String(logging.KeyNamespace, event.InvolvedObject.Namespace), zap.String(logging.KeyName, event.InvolvedObject.Name),
+		zap.String(logging.KeyReason, event.Reason), zap.Error(err))
+}
+
+// cut shortens a message to the length that the API allows, at the end of a character.
+func cut(message string) string {
+	const ellipsis = "..."
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage-len(ellipsis)], "") + ellipsis
+}
