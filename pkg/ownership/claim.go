@@ -8,7 +8,8 @@
 //	both with a header            likewise, unless they want different values of one header
 //	one with a header             likewise, unless the other's path is the longer one: it wins by its length
 //
-// The last exception does not hold for a data plane that does not compare lengths (Claim.Unordered).
+// The last exception holds neither for a data plane that does not compare lengths (Claim.Unordered), nor for a path that begins
+// with an API version, as in /v1/chat/completions: clients that select a model by a header request such paths.
 //
 // Conflicts are decided in this order, and a claim that loses waits until the conflicting claim is gone:
 //
@@ -93,11 +94,16 @@ func conflict(c, other Claim, r relation) bool {
 	case c.Header == "" && other.Header == "":
 		return true
 	case c.Header == "":
-		return r != above || other.Unordered
+		return r != above || other.Unordered || versioned(c.Path)
 	case other.Header == "":
-		return r != below || c.Unordered
+		return r != below || c.Unordered || versioned(other.Path)
 	}
 	return c.Header != other.Header || c.Value == other.Value
+}
+
+// versioned reports whether the first element of a path is an API version: v, and a digit.
+func versioned(path string) bool {
+	return len(path) > 2 && path[1] == 'v' && '0' <= path[2] && path[2] <= '9'
 }
 
 // prefixes calls f with each path above a path, the root first.

@@ -30,7 +30,7 @@ func (x *index) conflicting(a *ask, f func(*ask)) {
 func put(buckets map[string]*bucket, path string, a *ask) {
 	b := buckets[path]
 	if b == nil {
-		b = &bucket{plain: set{}, unordered: set{}, headers: map[string]values{}}
+		b = &bucket{plain: set{}, versioned: set{}, unordered: set{}, headers: map[string]values{}}
 		buckets[path] = b
 	}
 	b.add(a)
@@ -66,6 +66,7 @@ func (v values) others(a *ask, f func(*ask)) {
 // bucket holds claims whose paths have the same relation to one path.
 type bucket struct {
 	plain     set
+	versioned set               // of those without headers
 	headers   map[string]values // by name
 	unordered set               // of those with headers
 }
@@ -73,6 +74,9 @@ type bucket struct {
 func (b *bucket) add(a *ask) {
 	if a.Header == "" {
 		b.plain[a] = struct{}{}
+		if versioned(a.Path) {
+			b.versioned[a] = struct{}{}
+		}
 		return
 	}
 	v := b.headers[a.Header]
@@ -92,6 +96,7 @@ func (b *bucket) add(a *ask) {
 func (b *bucket) remove(a *ask) {
 	if a.Header == "" {
 		delete(b.plain, a)
+		delete(b.versioned, a)
 		return
 	}
 	v := b.headers[a.Header]
@@ -108,7 +113,7 @@ func (b *bucket) remove(a *ask) {
 func (b *bucket) conflicting(a *ask, r relation, f func(*ask)) {
 	switch {
 	case b == nil:
-	case a.Header == "" && r == above:
+	case a.Header == "" && r == above && !versioned(a.Path):
 		b.plain.others(a, f)
 		b.unordered.others(a, f)
 	case a.Header == "":
@@ -119,6 +124,8 @@ func (b *bucket) conflicting(a *ask, r relation, f func(*ask)) {
 	default:
 		if r != below || a.Unordered {
 			b.plain.others(a, f)
+		} else {
+			b.versioned.others(a, f)
 		}
 		for name, v := range b.headers {
 			if name == a.Header {

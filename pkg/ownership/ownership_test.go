@@ -48,6 +48,8 @@ func TestConflicts(t *testing.T) {
 		{"a header at the path of a whole", plain("/"), header("/", "X-Model", "a"), true},
 		{"a header below the path of a whole", plain("/"), header("/v1/", "X-Model", "a"), true},
 		{"a path that is longer than that of a header", header("/", "X-Model", "a"), plain("/team/"), false},
+		{"a longer path that model clients request", header("/", "X-Model", "a"), plain("/v1/chat/"), true},
+		{"a longer path that begins like a version", header("/", "X-Model", "a"), plain("/vision/"), false},
 		{"the same where lengths do not count", unordered(header("/", "X-Model", "a")), plain("/team/"), true},
 	}
 	for _, tt := range tests {
@@ -162,7 +164,7 @@ func FuzzParse(f *testing.F) {
 
 // randomClaim has few hosts, paths and headers, so that many conflict.
 func randomClaim(rng *rand.Rand) Claim {
-	paths := []string{"/", "/a/", "/a/b/", "/a/b/c/", "/ab/", "/a/c/", "/d/"}
+	paths := []string{"/", "/a/", "/a/b/", "/a/b/c/", "/ab/", "/a/c/", "/d/", "/v1/", "/v1/a/"}
 	c := Claim{Host: fmt.Sprintf("h%d", rng.IntN(2)), Path: paths[rng.IntN(len(paths))]}
 	if rng.IntN(3) == 0 {
 		c.Header, c.Value, c.Unordered = fmt.Sprintf("x%d", rng.IntN(2)), fmt.Sprintf("v%d", rng.IntN(3)), rng.IntN(2) == 0

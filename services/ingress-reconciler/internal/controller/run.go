@@ -194,7 +194,7 @@ func (r *run) state() condition.State {
 		switch {
 		case w.Exposure != nil:
 			s.Ways = append(s.Ways, condition.Way{
-				URL: w.Exposure.URL, At: r.at(w.Exposure), Verdict: foreseen(w), Detail: r.observed.Input.Gateways[gatewayName(w.Exposure)].Programmed(),
+				URL: url(w.Exposure), At: r.at(w.Exposure), Verdict: foreseen(w), Detail: r.observed.Input.Gateways[gatewayName(w.Exposure)].Programmed(),
 			})
 		case w.verdict.Acceptance == gateway.Refused:
 			s.Reasons = append(slices.Clone(s.Reasons), plan.Reason{Reason: w.verdict.Reason, Message: w.verdict.Message})
@@ -221,6 +221,14 @@ func foreseen(w *wanted) gateway.Verdict {
 		return gateway.Verdict{Acceptance: gateway.Refused, Reason: a.Reason, Message: a.Message}
 	}
 	return v
+}
+
+// url returns the URL of an exposure, with the header that selects its model.
+func url(e *plan.Exposure) string {
+	if e.Model == (plan.Model{}) {
+		return e.URL
+	}
+	return fmt.Sprintf("%s (header %s: %s)", e.URL, e.Model.Header, e.Model.Name)
 }
 
 // at names who serves a way in.
