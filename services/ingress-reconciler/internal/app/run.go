@@ -16,7 +16,6 @@ import (
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
-	"fairlead.dev/services/ingress-reconciler/internal/configuration"
 	reconciler "fairlead.dev/services/ingress-reconciler/internal/controller"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 )
@@ -28,7 +27,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 		return err
 	}
 	reconciler.Handle(p.Informers, p.Uses, p.Queue.Enqueue)
-	p.Configuration.OnChange(p.reconfigure)
+	p.ConfigMaps.OnChange(p.reconfigure)
 	if err := p.HTTP.Listen(); err != nil {
 		return fmt.Errorf("start http server: %w", err)
 	}
@@ -46,7 +45,7 @@ func (p *parts) run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, work := errgroup.WithContext(work)
-	for _, part := range []func(context.Context){p.Informers.Run, p.Configuration.Run, p.Events.Run} {
+	for _, part := range []func(context.Context){p.Informers.Run, p.ConfigMaps.Run, p.Events.Run} {
 		group.Go(func() error {
 			part(work)
 			return nil
@@ -74,7 +73,7 @@ const syncInterval = 20 * time.Millisecond
 func (p *parts) waitForCaches(ctx context.Context) bool {
 	ticker := time.NewTicker(syncInterval)
 	defer ticker.Stop()
-	for synced(p.Informers, p.Configuration)(ctx) != nil {
+	for synced(p.Informers, p.ConfigMaps)(ctx) != nil {
 		select {
 		case <-ctx.Done():
 			return false
@@ -85,7 +84,7 @@ func (p *parts) waitForCaches(ctx context.Context) bool {
 }
 
 // synced returns the check that all is known.
-func synced(i *informers.Informers, c *configuration.Store) func(context.Context) error {
+func synced(i *informers.Informers, c *configMaps) func(context.Context) error {
 	return func(context.Context) error {
 		if waiting := i.Unsynced(); len(waiting) > 0 {
 			slices.Sort(waiting)
