@@ -86,6 +86,14 @@ func (s *Store[T]) Run(ctx context.Context) { s.informer.RunWithContext(ctx) }
 // HasSynced reports whether the ConfigMap was read, or does not exist.
 func (s *Store[T]) HasSynced() bool { return s.handler.HasSynced() }
 
+// Unsynced returns the name of the ConfigMap until HasSynced is true, and nothing after that.
+func (s *Store[T]) Unsynced() []string {
+	if s.HasSynced() {
+		return nil
+	}
+	return []string{"ConfigMap " + s.p.Name.String()}
+}
+
 // load takes what a ConfigMap holds now.
 func (s *Store[T]) load(cm *corev1.ConfigMap) {
 	text, found := cm.Data[s.p.Key]

@@ -54,6 +54,7 @@ func start(t *testing.T, text *string) *rig {
 		r.changes++
 	})
 	assert.False(t, r.HasSynced(), "before Run")
+	assert.Equal(t, []string{"ConfigMap fairlead/ingress"}, r.Unsynced())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -62,6 +63,7 @@ func start(t *testing.T, text *string) *rig {
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	r.eventually(t, r.HasSynced)
+	assert.Empty(t, r.Unsynced())
 	r.eventually(t, func() bool { // the fake drops what happens before the watch
 		for _, a := range r.client.Actions() {
 			if a.Matches("watch", "configmaps") {

@@ -22,7 +22,7 @@ type configMaps struct {
 
 	stores []interface {
 		Run(ctx context.Context)
-		HasSynced() bool
+		Unsynced() []string
 		OnChange(f func())
 	}
 }
@@ -78,12 +78,11 @@ func (c *configMaps) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// HasSynced reports whether each ConfigMap was read, or does not exist.
-func (c *configMaps) HasSynced() bool {
+// Unsynced names the ConfigMaps that are not known to be read, or not to exist.
+func (c *configMaps) Unsynced() []string {
+	var names []string
 	for _, s := range c.stores {
-		if !s.HasSynced() {
-			return false
-		}
+		names = append(names, s.Unsynced()...)
 	}
-	return true
+	return names
 }

@@ -34,6 +34,7 @@ func startConfigMaps(t *testing.T, sources config.Sources, client *fake.Clientse
 	cfg.Sources = sources
 	recorder := events.New(events.Params{Client: client, Controller: name, Log: zap.NewNop(), Clock: clock.RealClock{}})
 	c, changes = newConfigMaps(configMapParts{Config: cfg, Log: zap.NewNop(), Client: client, Events: recorder, Metrics: metrics.New(prometheus.NewRegistry())}), &atomic.Int32{}
+	assert.Len(t, c.Unsynced(), len(c.stores))
 	c.OnChange(func() { changes.Add(1) })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -42,7 +43,7 @@ func startConfigMaps(t *testing.T, sources config.Sources, client *fake.Clientse
 		c.Run(ctx)
 	}()
 	t.Cleanup(func() { cancel(); <-done })
-	require.Eventually(t, c.HasSynced, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(c.Unsynced()) == 0 }, 10*time.Second, time.Millisecond)
 	return c, changes
 }
 

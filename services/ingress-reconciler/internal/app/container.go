@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/leader"
 	"fairlead.dev/pkg/ownership"
+	"fairlead.dev/pkg/run"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 	reconciler "fairlead.dev/services/ingress-reconciler/internal/controller"
@@ -43,7 +44,7 @@ type parts struct {
 	Events     *events.Recorder
 	Reconciler *reconciler.Reconciler
 	Metrics    *controller.Metrics
-	Queue      *queue
+	Queue      *run.Queue
 	Uses       *uses.Index
 	Elector    *leader.Elector
 	HTTP       *httpserver.Server
@@ -82,7 +83,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		func(i *informers.Informers) *observe.Observer { return observe.New(i.Caches()) },
 		ownership.New,
 		uses.New,
-		func() *queue { return &queue{} },
+		func() *run.Queue { return &run.Queue{} },
 		func(c dynamic.Interface) *apply.Applier { return apply.New(c, render.Manager) },
 		newReconciler,
 
@@ -140,7 +141,7 @@ type reconcilerParts struct {
 	Client     dynamic.Interface
 	Events     *events.Recorder
 	Metrics    *metrics.Metrics
-	Queue      *queue
+	Queue      *run.Queue
 	Clock      clock.RealClock
 }
 
@@ -155,9 +156,9 @@ func newElector(cfg *config.Config, log *zap.Logger, c kubernetes.Interface, r *
 	return leader.New(leader.Params{Options: cfg.Leader, Name: "fairlead-" + name, Leases: c.CoordinationV1(), Log: log, Metrics: r})
 }
 
-func newHTTPServer(cfg *config.Config, log *zap.Logger, i *informers.Informers, s *configMaps, r *prometheus.Registry) *httpserver.Server {
+func newHTTPServer(cfg *config.Config, log *zap.Logger, i *informers.Informers, c *configMaps, r *prometheus.Registry) *httpserver.Server {
 	return httpserver.New(httpserver.Params{
 		Options: cfg.HTTP, Log: log, Gatherer: r,
-		Ready: []httpserver.Check{{Name: "caches", Probe: synced(i, s)}},
+		Ready: []httpserver.Check{{Name: "caches", Probe: run.Synced(i, c)}},
 	})
 }
