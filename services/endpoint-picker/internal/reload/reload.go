@@ -1,12 +1,12 @@
-// Package reload keeps the configuration of the plugins that is in force, and takes another one when its text changes.
+// Package reload holds the configuration of the plugins, and replaces it when its text changes.
 //
-//	text that can be read       text that cannot
-//	  in force at once,           the last good one stays in force,
-//	  everybody is told           a log line, an Event and a metric say so, once for each text
+//	the text      the configuration in force
+//	is valid      that of the text, at once
+//	is invalid    the last valid one; a log line, an Event and a metric report it, once for each text
 //
-// The text is read again and again: a mounted ConfigMap is a symbolic link that moves, and editors replace files, so that
-// a watch of the file would end with it. A text counts when two reads in a row have found it; one that is being written may
-// be cut off in the middle and be a configuration all the same.
+// The text is polled: a mounted ConfigMap is a symbolic link that moves, and editors replace files, so that a watch of the
+// file would end with it. A text counts when two reads in a row have found it, as half of a text that is being written may be
+// valid.
 package reload
 
 import (
@@ -14,13 +14,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
+	"fairlead.dev/pkg/configmap"
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
 )
 
@@ -30,12 +30,12 @@ const (
 	ReasonInvalid  = "InvalidConfiguration"
 )
 
-// ErrUnusable means that the configuration is not there or cannot be used.
+// ErrUnusable means that the configuration is missing or invalid.
 var ErrUnusable = errors.New("configuration of plugins")
 
-// Source is where the text is.
+// Source has the text.
 type Source interface {
-	// Read returns the text as it is now. An error that wraps ErrUnusable will not go away by itself.
+	// Read returns the present text. An error that wraps ErrUnusable does not go away by itself.
 	Read(ctx context.Context) ([]byte, error)
 	// Interval is the time between two reads, 0 if the text never changes.
 	Interval() time.Duration
@@ -43,7 +43,7 @@ type Source interface {
 	String() string
 }
 
-// observer counts what comes into force and what does not.
+// observer counts configurations that come into force and texts that are invalid.
 type observer interface {
 	ConfigLoaded(hash string)
 	ConfigFailed()
@@ -56,22 +56,20 @@ type reporter interface {
 
 // Reloader holds the configuration.
 type Reloader struct {
+	config   *configmap.LastGood[*pickerconfig.Config]
 	source   Source
-	options  pickerconfig.Options
 	log      *zap.Logger
 	observer observer
 	reporter reporter
 	clock    clock.WithTicker
 
-	current  atomic.Pointer[pickerconfig.Config]
 	onChange []func(*pickerconfig.Config)
-	found    reading // what was acted upon last
-	pending  reading // what the last read found
+	pending  reading // the result of the last read
 }
 
-// Params is what a Reloader is made of.
+// Params are the parts of a Reloader.
 type Params struct {
-	Source   Source // nil for the default
+	Source   Source // nil for the default configuration
 	Options  pickerconfig.Options
 	Log      *zap.Logger
 	Observer observer
@@ -79,7 +77,7 @@ type Params struct {
 	Clock    clock.WithTicker
 }
 
-// reading is what a read found.
+// reading is the result of a read.
 type reading struct {
 	text    []byte
 	problem string
@@ -91,19 +89,29 @@ func (r reading) same(other reading) bool {
 
 // New returns a Reloader with the default configuration. It reads nothing until Load.
 func New(p Params) *Reloader {
-	r := &Reloader{source: p.Source, options: p.Options, log: p.Log, observer: p.Observer, reporter: p.Reporter, clock: p.Clock}
-	r.current.Store(pickerconfig.Default(p.Options))
+	decode := func(text []byte) (*pickerconfig.Config, []string, error) {
+		c, err := pickerconfig.Load(text, p.Options)
+		return c, nil, err // the warnings are part of the configuration
+	}
+	r := &Reloader{
+		config: configmap.NewLastGood(fmt.Sprint(p.Source), decode),
+		source: p.Source, log: p.Log, observer: p.Observer, reporter: p.Reporter, clock: p.Clock,
+	}
+	r.config.Preset(pickerconfig.Default(p.Options))
 	return r
 }
 
-// Current returns the configuration that is in force. It must not be changed.
-func (r *Reloader) Current() *pickerconfig.Config { return r.current.Load() }
+// Current returns the configuration in force. It must not be changed.
+func (r *Reloader) Current() *pickerconfig.Config {
+	c, _, _ := r.config.Current()
+	return c
+}
 
 // OnChange has f called, by one goroutine, with each configuration that comes into force after Load. It must be called
 // before Run.
 func (r *Reloader) OnChange(f func(*pickerconfig.Config)) { r.onChange = append(r.onChange, f) }
 
-// Load reads the text for the first time. One that cannot be used is an error.
+// Load reads the text for the first time. An invalid text is an error.
 func (r *Reloader) Load(ctx context.Context) error {
 	if r.source == nil {
 		r.observer.ConfigLoaded(r.Current().Hash)
@@ -113,13 +121,12 @@ func (r *Reloader) Load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", r.source, err)
 	}
-	made, err := pickerconfig.Load(text, r.options)
-	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrUnusable, r.source, err)
+	update, _ := r.config.Set(text)
+	if update.Err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrUnusable, r.source, update.Err)
 	}
-	r.found = reading{text: text}
-	r.pending = r.found
-	r.publish(made)
+	r.pending = reading{text: text}
+	r.loaded(update.Value)
 	return nil
 }
 
@@ -140,15 +147,15 @@ func (r *Reloader) Run(ctx context.Context) {
 	}
 }
 
-// follow reads the text once more, and acts when it has changed.
+// follow reads the text, and acts when it has settled and differs from the last one.
 func (r *Reloader) follow(ctx context.Context) {
 	var now reading
 	text, err := r.source.Read(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return
-	case err != nil && !errors.Is(err, ErrUnusable): // while the cluster is away, nothing changes
-		r.log.Debug("Read no configuration", zap.Stringer("source", r.source), zap.Error(err))
+	case err != nil && !errors.Is(err, ErrUnusable): // an outage of the cluster changes nothing
+		r.log.Debug("Could not read configuration", zap.Stringer("source", r.source), zap.Error(err))
 		return
 	case err != nil:
 		now.problem = err.Error()
@@ -157,38 +164,39 @@ func (r *Reloader) follow(ctx context.Context) {
 	}
 	settled := now.same(r.pending)
 	r.pending = now
-	if !settled || now.same(r.found) {
+	if !settled {
 		return
 	}
-	r.found = now
 	if err != nil {
-		r.fail(err)
+		if r.config.Reject(err) {
+			r.refused(err)
+		}
 		return
 	}
-	made, err := pickerconfig.Load(text, r.options)
-	if err != nil {
-		r.fail(err)
-		return
+	switch update, changed := r.config.Set(text); {
+	case !changed:
+	case update.Err != nil:
+		r.refused(update.Err)
+	default:
+		r.loaded(update.Value)
+		for _, f := range r.onChange {
+			f(update.Value)
+		}
+		r.reporter.Event(corev1.EventTypeNormal, ReasonReloaded, fmt.Sprintf("%s is in force, hash %s", r.source, update.Value.Hash))
 	}
-	r.publish(made)
-	for _, f := range r.onChange {
-		f(made)
-	}
-	r.reporter.Event(corev1.EventTypeNormal, ReasonReloaded, fmt.Sprintf("%s is in force, hash %s", r.source, made.Hash))
 }
 
-// publish brings a configuration into force.
-func (r *Reloader) publish(made *pickerconfig.Config) {
-	r.current.Store(made)
-	r.observer.ConfigLoaded(made.Hash)
-	r.log.Info("Loaded configuration", zap.Stringer("source", r.source), zap.String("hash", made.Hash))
-	for _, w := range made.Warnings {
+// loaded reports a configuration that came into force.
+func (r *Reloader) loaded(c *pickerconfig.Config) {
+	r.observer.ConfigLoaded(c.Hash)
+	r.log.Info("Loaded configuration", zap.Stringer("source", r.source), zap.String("hash", c.Hash))
+	for _, w := range c.Warnings {
 		r.log.Warn("Configuration is better changed", zap.Stringer("source", r.source), zap.Stringer("warning", w))
 	}
 }
 
-// fail says that the last good configuration stays.
-func (r *Reloader) fail(err error) {
+// refused reports that the last valid configuration stays in force.
+func (r *Reloader) refused(err error) {
 	r.observer.ConfigFailed()
 	r.log.Warn("Refused configuration, the last good one stays in force",
 		zap.Stringer("source", r.source), zap.String("hash", r.Current().Hash), zap.Error(err))

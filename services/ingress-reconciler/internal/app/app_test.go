@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/dig"
 	"go.uber.org/zap"
-	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 )
@@ -25,9 +24,4 @@ func TestPrintGraph(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, PrintGraph(&out))
 	assert.Contains(t, out.String(), "digraph")
-}
-
-func TestAQueueWithoutALeadTakesNothing(t *testing.T) {
-	t.Parallel()
-	assert.NotPanics(t, func() { (&queue{}).Enqueue(cache.ObjectName{Name: "chat"}) })
 }

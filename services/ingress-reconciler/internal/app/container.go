@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/apply"
@@ -21,9 +20,9 @@ import (
 	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/leader"
 	"fairlead.dev/pkg/ownership"
+	"fairlead.dev/pkg/run"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
-	"fairlead.dev/services/ingress-reconciler/internal/configuration"
 	reconciler "fairlead.dev/services/ingress-reconciler/internal/controller"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/metrics"
@@ -38,17 +37,17 @@ const name = "ingress-reconciler"
 type parts struct {
 	dig.In
 
-	Config        *config.Config
-	Log           *zap.Logger
-	Informers     *informers.Informers
-	Configuration *configuration.Store
-	Events        *events.Recorder
-	Reconciler    *reconciler.Reconciler
-	Metrics       *controller.Metrics
-	Queue         *queue
-	Uses          *uses.Index
-	Elector       *leader.Elector
-	HTTP          *httpserver.Server
+	Config     *config.Config
+	Log        *zap.Logger
+	Informers  *informers.Informers
+	ConfigMaps *configMaps
+	Events     *events.Recorder
+	Reconciler *reconciler.Reconciler
+	Metrics    *controller.Metrics
+	Queue      *run.Queue
+	Uses       *uses.Index
+	Elector    *leader.Elector
+	HTTP       *httpserver.Server
 }
 
 // newContainer returns a container that can make every part.
@@ -78,13 +77,13 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		func(cfg *config.Config, log *zap.Logger, c kubernetes.Interface, d dynamic.Interface) *informers.Informers {
 			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Sources.Discovery})
 		},
-		newConfiguration,
+		newConfigMaps,
 
 		// The reconciler.
 		func(i *informers.Informers) *observe.Observer { return observe.New(i.Caches()) },
 		ownership.New,
 		uses.New,
-		func() *queue { return &queue{} },
+		func() *run.Queue { return &run.Queue{} },
 		func(c dynamic.Interface) *apply.Applier { return apply.New(c, render.Manager) },
 		newReconciler,
 
@@ -130,32 +129,25 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-func newConfiguration(cfg *config.Config, log *zap.Logger, c kubernetes.Interface, e *events.Recorder, m *metrics.Metrics) *configuration.Store {
-	return configuration.New(configuration.Params{
-		Log: log, Client: c, Ours: cache.ObjectName(cfg.Sources.Ours), OME: cache.ObjectName(cfg.Sources.OME),
-		ClusterDomain: cfg.Sources.ClusterDomain, Reporter: e, Observer: m,
-	})
-}
-
 // reconcilerParts are what newReconciler needs.
 type reconcilerParts struct {
 	dig.In
 
-	Observer      *observe.Observer
-	Configuration *configuration.Store
-	Ownership     *ownership.Registry
-	Uses          *uses.Index
-	Applier       *apply.Applier
-	Client        dynamic.Interface
-	Events        *events.Recorder
-	Metrics       *metrics.Metrics
-	Queue         *queue
-	Clock         clock.RealClock
+	Observer   *observe.Observer
+	ConfigMaps *configMaps
+	Ownership  *ownership.Registry
+	Uses       *uses.Index
+	Applier    *apply.Applier
+	Client     dynamic.Interface
+	Events     *events.Recorder
+	Metrics    *metrics.Metrics
+	Queue      *run.Queue
+	Clock      clock.RealClock
 }
 
 func newReconciler(p reconcilerParts) *reconciler.Reconciler {
 	return reconciler.New(reconciler.Params{
-		Observer: p.Observer, Configuration: p.Configuration, Ownership: p.Ownership, Uses: p.Uses, Applier: p.Applier,
+		Observer: p.Observer, Configuration: p.ConfigMaps, Ownership: p.Ownership, Uses: p.Uses, Applier: p.Applier,
 		Status: reconciler.NewStatusPatcher(p.Client), Recorder: p.Events, Meter: p.Metrics, Enqueue: p.Queue.Enqueue, Clock: p.Clock,
 	})
 }
@@ -164,9 +156,9 @@ func newElector(cfg *config.Config, log *zap.Logger, c kubernetes.Interface, r *
 	return leader.New(leader.Params{Options: cfg.Leader, Name: "fairlead-" + name, Leases: c.CoordinationV1(), Log: log, Metrics: r})
 }
 
-func newHTTPServer(cfg *config.Config, log *zap.Logger, i *informers.Informers, s *configuration.Store, r *prometheus.Registry) *httpserver.Server {
+func newHTTPServer(cfg *config.Config, log *zap.Logger, i *informers.Informers, c *configMaps, r *prometheus.Registry) *httpserver.Server {
 	return httpserver.New(httpserver.Params{
 		Options: cfg.HTTP, Log: log, Gatherer: r,
-		Ready: []httpserver.Check{{Name: "caches", Probe: synced(i, s)}},
+		Ready: []httpserver.Check{{Name: "caches", Probe: run.Synced(i, c)}},
 	})
 }

@@ -19,7 +19,6 @@ import (
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
-	"fairlead.dev/services/ingress-reconciler/internal/configuration"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
@@ -69,7 +68,7 @@ func (o *adoptOptions) run(ctx context.Context, names []string, out io.Writer) e
 	}
 	a := &adopter{adoptOptions: o, client: client, applier: apply.New(client, render.Manager), out: out}
 	a.config.Document = &settings.Document{}
-	if text, found := w.configMap(cache.ObjectName(o.sources.OME), configuration.KeyOME); found {
+	if text, found := w.configMap(cache.ObjectName(o.sources.OME), settings.KeyOME); found {
 		if a.config.Inherited, err = settings.ParseInherited([]byte(text), o.sources.ClusterDomain); err != nil {
 			return err //nolint:wrapcheck // it says all
 		}

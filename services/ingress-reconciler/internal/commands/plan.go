@@ -19,7 +19,6 @@ import (
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
-	"fairlead.dev/services/ingress-reconciler/internal/configuration"
 	"fairlead.dev/services/ingress-reconciler/internal/controller"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
@@ -108,7 +107,7 @@ func (o *planOptions) configuration(w *world, log io.Writer) (settings.Config, e
 	for _, warning := range warnings {
 		fmt.Fprintln(log, "configuration:", warning)
 	}
-	if omes, found := w.configMap(cache.ObjectName(o.sources.OME), configuration.KeyOME); found {
+	if omes, found := w.configMap(cache.ObjectName(o.sources.OME), settings.KeyOME); found {
 		c.Inherited, err = settings.ParseInherited([]byte(omes), o.sources.ClusterDomain)
 	}
 	return c, err //nolint:wrapcheck // it says all
@@ -126,9 +125,9 @@ func (o *planOptions) ours(w *world) (string, error) {
 	if o.sources.Ours.Name == "" {
 		return "", nil
 	}
-	text, found := w.configMap(cache.ObjectName(o.sources.Ours), configuration.Key)
+	text, found := w.configMap(cache.ObjectName(o.sources.Ours), settings.Key)
 	if !found {
-		return "", fmt.Errorf("there is no ConfigMap %s with key %s: give --config or --config-map", o.sources.Ours.String(), configuration.Key)
+		return "", fmt.Errorf("there is no ConfigMap %s with key %s: give --config or --config-map", o.sources.Ours.String(), settings.Key)
 	}
 	return text, nil
 }

@@ -225,7 +225,7 @@ func TestWhoWantsNothingExposed(t *testing.T) {
 	t.Log("and so does a configuration that cannot be read")
 	r.configure("ingressDomain: [")
 	r.eventually(func() (string, bool) {
-		m := r.logs.FilterMessage("Refused a configuration, what was in force stays so").Len()
+		m := r.logs.FilterMessage("Refused configuration").Len()
 		return fmt.Sprint(m), m == 1
 	}, "a bad edit is told of")
 	r.has(route, "httproute other.models.example.com/ -> other-engine by public")

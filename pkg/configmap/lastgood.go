@@ -1,0 +1,126 @@
+// Package configmap follows configuration that users edit in a ConfigMap.
+//
+//	the text                    the value in force
+//	is valid                    the decoded value
+//	is invalid, or its key
+//	is missing                  the last valid value; a log line, an Event and an observer report it, once for each text
+//	was deleted                 the last valid value, as the ConfigMap may be replaced; a log line and the observer report it
+//	never existed, or
+//	never was valid             none
+//
+// A Store watches one key of one ConfigMap. LastGood is its core, for sources of other kinds.
+package configmap
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// Decode reads a text. Warnings name what it ignored, for example unknown fields. With an error the text is invalid.
+type Decode[T any] func(text []byte) (value T, warnings []string, err error)
+
+// Update is the result of a text that differs from the one before.
+type Update[T any] struct {
+	Value    T // in force, if Err is nil
+	Warnings []string
+	Err      error // why the text is invalid
+}
+
+// LastGood holds the last valid value of a text. Reads take no lock.
+type LastGood[T any] struct {
+	name   string
+	decode Decode[T]
+	state  atomic.Pointer[state[T]]
+
+	mu     sync.Mutex // of writers
+	seen   bool
+	digest [sha256.Size]byte // of the last text or problem
+}
+
+type state[T any] struct {
+	value   T
+	present bool
+	problem string
+}
+
+// NewLastGood returns a LastGood without a value. Its problems begin with the name of the source, for example "ConfigMap
+// fairlead/ingress".
+func NewLastGood[T any](name string, decode Decode[T]) *LastGood[T] {
+	g := &LastGood[T]{name: name, decode: decode}
+	g.state.Store(&state[T]{})
+	return g
+}
+
+// Preset puts a value in force that holds until a text is valid.
+func (g *LastGood[T]) Preset(value T) {
+	g.state.Store(&state[T]{value: value, present: true})
+}
+
+// Current returns the value in force, whether there is one, and why the source has no valid text at present; the problem is
+// one line, and empty if there is none.
+func (g *LastGood[T]) Current() (value T, present bool, problem string) {
+	s := g.state.Load()
+	return s.value, s.present, s.problem
+}
+
+// Set decodes a text and puts its value in force if it is valid. It reports false, and does nothing, if the text is the same
+// as before.
+func (g *LastGood[T]) Set(text []byte) (Update[T], bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.isRepeated("text", text) {
+		return Update[T]{}, false
+	}
+	var u Update[T]
+	u.Value, u.Warnings, u.Err = g.decode(text)
+	if u.Err != nil {
+		g.refuse(u.Err)
+	} else {
+		g.state.Store(&state[T]{value: u.Value, present: true})
+	}
+	return u, true
+}
+
+// Reject records that the source has no text, and why. It reports false, and does nothing, if the reason is the same as
+// before.
+func (g *LastGood[T]) Reject(err error) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.isRepeated("problem", []byte(err.Error())) {
+		return false
+	}
+	g.refuse(err)
+	return true
+}
+
+// Lose records that the source was deleted, which is a problem only if a value is in force. The next text counts as another
+// one, whatever it is.
+func (g *LastGood[T]) Lose() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.seen = false
+	s := *g.state.Load()
+	s.problem = ""
+	if s.present {
+		s.problem = g.name + " was deleted"
+	}
+	g.state.Store(&s)
+}
+
+// refuse keeps the value in force.
+func (g *LastGood[T]) refuse(err error) {
+	s := *g.state.Load()
+	s.problem = g.name + ": " + strings.ReplaceAll(err.Error(), "\n", "; ")
+	g.state.Store(&s)
+}
+
+// isRepeated reports whether the input is the one before, and remembers it.
+func (g *LastGood[T]) isRepeated(kind string, input []byte) bool {
+	digest := sha256.Sum256(fmt.Appendf(nil, "%s:%s", kind, input))
+	repeated := g.seen && g.digest == digest
+	g.seen, g.digest = true, digest
+	return repeated
+}

@@ -1,0 +1,157 @@
+package configmap
+
+import (
+	"context"
+	"fmt"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Reasons of the Events about a ConfigMap.
+const (
+	ReasonLoaded  = "ConfigurationLoaded"
+	ReasonInvalid = "InvalidConfiguration"
+	ReasonUnknown = "UnknownConfiguration"
+)
+
+// maxWarnings bounds the log lines and Events of one text.
+const maxWarnings = 10
+
+// recorder records Events.
+type recorder interface {
+	Event(about *corev1.ObjectReference, kind, reason, message string)
+}
+
+// observer gets the problem of a ConfigMap, empty for none, whenever the ConfigMap was read or deleted.
+type observer interface {
+	Configured(name, problem string)
+}
+
+// Params are the parts of a Store.
+type Params[T any] struct {
+	Log      *zap.Logger
+	Client   kubernetes.Interface
+	Name     cache.ObjectName
+	Key      string
+	Decode   Decode[T]
+	Recorder recorder
+	Observer observer
+}
+
+// Store holds the last valid value of one key of one ConfigMap. It lists and watches that ConfigMap alone.
+type Store[T any] struct {
+	*LastGood[T]
+
+	p        Params[T]
+	informer cache.SharedIndexInformer
+	handler  cache.ResourceEventHandlerRegistration
+	onChange []func()
+}
+
+// NewStore returns a Store without a value. It reads nothing before Run.
+func NewStore[T any](p Params[T]) *Store[T] {
+	s := &Store[T]{LastGood: NewLastGood("ConfigMap "+p.Name.String(), p.Decode), p: p}
+	s.p.Log = p.Log.With(zap.Stringer("configMap", p.Name))
+	s.informer = coreinformers.NewFilteredConfigMapInformer(p.Client, p.Name.Namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, p.Name.Name).String()
+	})
+	set := func(obj any) {
+		if cm, ok := obj.(*corev1.ConfigMap); ok {
+			s.load(cm)
+		}
+	}
+	var err error
+	s.handler, err = s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: set, UpdateFunc: func(_, obj any) { set(obj) }, DeleteFunc: func(any) { s.lose() },
+	})
+	if err != nil {
+		panic(fmt.Sprintf("informer of ConfigMap %s: %v", p.Name, err)) // an informer that has not stopped takes handlers
+	}
+	return s
+}
+
+// OnChange has f called, by one goroutine, after each text that differs from the one before and after a deletion. It must be
+// called before Run.
+func (s *Store[T]) OnChange(f func()) { s.onChange = append(s.onChange, f) }
+
+// Run watches the ConfigMap until ctx ends.
+func (s *Store[T]) Run(ctx context.Context) { s.informer.RunWithContext(ctx) }
+
+// HasSynced reports whether the ConfigMap was read, or does not exist.
+func (s *Store[T]) HasSynced() bool { return s.handler.HasSynced() }
+
+// Unsynced returns the name of the ConfigMap until HasSynced is true, and nothing after that.
+func (s *Store[T]) Unsynced() []string {
+	if s.HasSynced() {
+		return nil
+	}
+	return []string{"ConfigMap " + s.p.Name.String()}
+}
+
+// load takes what a ConfigMap holds now.
+func (s *Store[T]) load(cm *corev1.ConfigMap) {
+	text, found := cm.Data[s.p.Key]
+	var update Update[T]
+	var changed bool
+	if found {
+		update, changed = s.Set([]byte(text))
+	} else {
+		update.Err = fmt.Errorf("key %q is missing", s.p.Key)
+		changed = s.Reject(update.Err)
+	}
+	if changed {
+		s.report(cm, update)
+		s.changed()
+	}
+}
+
+// lose takes that the ConfigMap was deleted.
+func (s *Store[T]) lose() {
+	s.Lose()
+	_, present, problem := s.Current()
+	s.p.Observer.Configured(s.p.Name.String(), problem)
+	s.p.Log.Warn("ConfigMap was deleted", zap.Bool("lastValidInForce", present))
+	s.changed()
+}
+
+func (s *Store[T]) changed() {
+	for _, f := range s.onChange {
+		f()
+	}
+}
+
+// report tells the user who edits the ConfigMap, and the operator of this process.
+func (s *Store[T]) report(cm *corev1.ConfigMap, u Update[T]) {
+	about := &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "ConfigMap", Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion,
+	}
+	_, present, problem := s.Current()
+	s.p.Observer.Configured(s.p.Name.String(), problem)
+	for i, w := range u.Warnings {
+		if i == maxWarnings {
+			w = fmt.Sprintf("and %d more", len(u.Warnings)-maxWarnings)
+		}
+		s.p.Log.Warn("Ignored part of the configuration", zap.String("warning", w))
+		s.p.Recorder.Event(about, corev1.EventTypeWarning, ReasonUnknown, "ignored part of the configuration: "+w)
+		if i == maxWarnings {
+			break
+		}
+	}
+	if u.Err != nil {
+		s.p.Log.Warn("Refused configuration", zap.Bool("lastValidInForce", present), zap.Error(u.Err))
+		consequence := "; the last valid configuration stays in force"
+		if !present {
+			consequence = "; no configuration is in force"
+		}
+		s.p.Recorder.Event(about, corev1.EventTypeWarning, ReasonInvalid, problem+consequence)
+		return
+	}
+	s.p.Log.Info("Loaded configuration")
+	s.p.Recorder.Event(about, corev1.EventTypeNormal, ReasonLoaded, "the configuration is in force")
+}

@@ -1,0 +1,137 @@
+// Package run is the life cycle of a service of which one elected replica writes.
+//
+//	start    the server listens; parts (informers, recorders) run; the replica is ready when its caches have synced
+//	elect    once the caches have synced, the replica stands for election; readiness does not wait for it
+//	lead     in each term a new controller works, through a Queue
+//	drain    in reverse: the term ends and the Lease is released, then the parts end, then the server
+//
+// A run.go of a service builds its parts, registers its handlers and calls Run.
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/version"
+)
+
+// syncInterval is the time between two checks whether the caches have synced: it delays a start by half of it on average, and
+// a check takes microseconds.
+const syncInterval = 20 * time.Millisecond
+
+// Part runs until its context ends.
+type Part interface {
+	Run(ctx context.Context)
+}
+
+// Cache names what it has not read yet.
+type Cache interface {
+	Unsynced() []string
+}
+
+// server serves health and metrics.
+type server interface {
+	Listen() error
+	Run(ctx context.Context) error
+}
+
+// elector calls lead while this replica is elected.
+type elector interface {
+	Run(ctx context.Context, lead func(lease context.Context)) error
+}
+
+// Params are the parts of a service.
+type Params struct {
+	Log     *zap.Logger
+	Server  server
+	Parts   []Part
+	Caches  []Cache
+	Elector elector
+	// Lead works until ctx ends, which asks it to finish what it has in hand, or until lease ends, which asks it to stop at
+	// once. Queue.Lead does both.
+	Lead func(ctx, lease context.Context)
+}
+
+// Run runs a service until ctx ends and the service has drained, or until its server or its election fails.
+func Run(ctx context.Context, p Params) error {
+	if err := p.Server.Listen(); err != nil {
+		return fmt.Errorf("start http server: %w", err)
+	}
+	p.Log.Info("Started", zap.String(logging.KeyVersion, version.String()))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stopServer := start(ctx, func(serving context.Context) error {
+		defer cancel() // a server that fails ends the service
+		return p.Server.Run(serving)
+	})
+	stopParts := start(ctx, func(working context.Context) error {
+		var all sync.WaitGroup
+		for _, part := range p.Parts {
+			all.Go(func() { part.Run(working) })
+		}
+		all.Wait()
+		return nil
+	})
+
+	var err error
+	if waitForCaches(ctx, p.Caches) {
+		err = p.Elector.Run(ctx, func(lease context.Context) { p.Lead(ctx, lease) })
+	}
+	if err := errors.Join(err, stopParts(), stopServer()); err != nil {
+		return err
+	}
+	p.Log.Info("Stopped")
+	return nil
+}
+
+// start runs f, and returns the function that ends its context and waits for it. The context outlives that of the caller.
+func start(ctx context.Context, f func(ctx context.Context) error) (stop func() error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- f(ctx) }()
+	return func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+// waitForCaches waits until the caches have synced, and reports whether they have.
+func waitForCaches(ctx context.Context, caches []Cache) bool {
+	ticker := time.NewTicker(syncInterval)
+	defer ticker.Stop()
+	for len(unsynced(caches)) > 0 {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
+		}
+	}
+	return true
+}
+
+func unsynced(caches []Cache) []string {
+	var names []string
+	for _, c := range caches {
+		names = append(names, c.Unsynced()...)
+	}
+	return names
+}
+
+// Synced returns the probe of a readiness check: an error that names what the caches have not read yet.
+func Synced(caches ...Cache) func(context.Context) error {
+	return func(context.Context) error {
+		if names := unsynced(caches); len(names) > 0 {
+			slices.Sort(names)
+			return fmt.Errorf("not listed yet: %s", strings.Join(names, ", "))
+		}
+		return nil
+	}
+}

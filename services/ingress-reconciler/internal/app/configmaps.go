@@ -1,0 +1,88 @@
+package app
+
+import (
+	"context"
+	"sync"
+
+	"go.uber.org/dig"
+	"go.uber.org/zap"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/configmap"
+	"fairlead.dev/pkg/events"
+	"fairlead.dev/services/ingress-reconciler/internal/config"
+	"fairlead.dev/services/ingress-reconciler/internal/metrics"
+	"fairlead.dev/services/ingress-reconciler/internal/settings"
+)
+
+// configMaps follows the ConfigMaps that the flags name: ours, and OME's, which is read only.
+type configMaps struct {
+	settings.Source
+
+	stores []interface {
+		Run(ctx context.Context)
+		Unsynced() []string
+		OnChange(f func())
+	}
+}
+
+// configMapParts are what newConfigMaps needs.
+type configMapParts struct {
+	dig.In
+
+	Config  *config.Config
+	Log     *zap.Logger
+	Client  kubernetes.Interface
+	Events  *events.Recorder
+	Metrics *metrics.Metrics
+}
+
+func newConfigMaps(p configMapParts) *configMaps {
+	from := &p.Config.Sources
+	made := &configMaps{Source: settings.Source{Name: from.Ours.String(), ClusterDomain: from.ClusterDomain}}
+	if from.Ours.Name != "" {
+		store := configmap.NewStore(configmap.Params[*settings.Document]{
+			Log: p.Log, Client: p.Client, Name: cache.ObjectName(from.Ours), Key: settings.Key, Decode: settings.Parse,
+			Recorder: p.Events, Observer: p.Metrics,
+		})
+		made.Ours, made.stores = store, append(made.stores, store)
+	}
+	if from.OME.Name != "" {
+		decode := func(text []byte) (*settings.Inherited, []string, error) {
+			inherited, err := settings.ParseInherited(text, from.ClusterDomain)
+			return inherited, nil, err
+		}
+		store := configmap.NewStore(configmap.Params[*settings.Inherited]{
+			Log: p.Log, Client: p.Client, Name: cache.ObjectName(from.OME), Key: settings.KeyOME, Decode: decode,
+			Recorder: p.Events, Observer: p.Metrics,
+		})
+		made.OME, made.stores = store, append(made.stores, store)
+	}
+	return made
+}
+
+// OnChange has f called after each change of a ConfigMap. It must be called before Run.
+func (c *configMaps) OnChange(f func()) {
+	for _, s := range c.stores {
+		s.OnChange(f)
+	}
+}
+
+// Run watches until ctx ends.
+func (c *configMaps) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, s := range c.stores {
+		all.Go(func() { s.Run(ctx) })
+	}
+	all.Wait()
+}
+
+// Unsynced names the ConfigMaps that are not known to be read, or not to exist.
+func (c *configMaps) Unsynced() []string {
+	var names []string
+	for _, s := range c.stores {
+		names = append(names, s.Unsynced()...)
+	}
+	return names
+}

@@ -1,0 +1,77 @@
+package settings
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// text is the state of a ConfigMap's text.
+type text[T any] struct {
+	value   T
+	present bool
+	problem string
+}
+
+func (t text[T]) Current() (T, bool, string) { return t.value, t.present, t.problem }
+
+func TestSource(t *testing.T) {
+	t.Parallel()
+	document, inherited := &Document{HoldSeconds: new(int64)}, &Inherited{DisableIngressCreation: true}
+	tests := []struct {
+		name    string
+		ours    text[*Document]
+		ome     text[*Inherited]
+		want    Config
+		problem string
+	}{
+		{
+			name: "both are valid", ours: text[*Document]{value: document, present: true}, ome: text[*Inherited]{value: inherited, present: true},
+			want: Config{Document: document, Inherited: inherited, ClusterDomain: "cluster.local"},
+		},
+		{
+			name: "without OME", ours: text[*Document]{value: document, present: true},
+			want: Config{Document: document, ClusterDomain: "cluster.local"},
+		},
+		{
+			name: "ours does not exist", ome: text[*Inherited]{value: inherited, present: true},
+			want: Config{Inherited: inherited, ClusterDomain: "cluster.local"}, problem: "ConfigMap fairlead/ingress does not exist",
+		},
+		{
+			name: "ours never was valid", ours: text[*Document]{problem: "ours: bad"},
+			want: Config{ClusterDomain: "cluster.local"}, problem: "ours: bad",
+		},
+		{
+			name: "ours is invalid now", ours: text[*Document]{value: document, present: true, problem: "ours: bad"},
+			want: Config{Document: document, ClusterDomain: "cluster.local"}, problem: "ours: bad",
+		},
+		{
+			name: "OME's never was valid", ours: text[*Document]{value: document, present: true}, ome: text[*Inherited]{problem: "ome: bad"},
+			want: Config{ClusterDomain: "cluster.local"}, problem: "ome: bad",
+		},
+		{
+			name: "OME's is invalid now", ours: text[*Document]{value: document, present: true}, ome: text[*Inherited]{value: inherited, present: true, problem: "ome: bad"},
+			want: Config{Document: document, Inherited: inherited, ClusterDomain: "cluster.local"}, problem: "ome: bad",
+		},
+		{
+			name: "both are invalid now", ours: text[*Document]{value: document, present: true, problem: "ours: bad"}, ome: text[*Inherited]{value: inherited, present: true, problem: "ome: bad"},
+			want: Config{Document: document, Inherited: inherited, ClusterDomain: "cluster.local"}, problem: "ours: bad",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := Source{Ours: tt.ours, Name: "fairlead/ingress", OME: tt.ome, ClusterDomain: "cluster.local"}
+			got, problem := s.Current()
+			assert.Equal(t, tt.want, got)
+			assert.Equal(t, tt.problem, problem)
+		})
+	}
+}
+
+func TestSourceWithoutConfigMaps(t *testing.T) {
+	t.Parallel()
+	c, problem := (&Source{ClusterDomain: "cluster.local"}).Current()
+	assert.Equal(t, Config{Document: &Document{}, ClusterDomain: "cluster.local"}, c, "the defaults are in force")
+	assert.Empty(t, problem)
+}
