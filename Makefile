@@ -21,8 +21,8 @@ BIN  := $(CURDIR)/bin
 
 # In go.work, in the order in which they depend on each other.
 WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler deploy/emulators
-# Not in go.work: they link Kubernetes, or test it, and must not raise anybody's versions.
-STANDALONE_MODULES := deploy/local deploy/local/e2e
+# Not in go.work: they link Kubernetes or Prometheus, or test it, and must not raise the versions of other modules.
+STANDALONE_MODULES := deploy/local deploy/local/e2e deploy/charts
 # They hold no code, only the versions of third-party programs that become images.
 IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway traefik traefik/ext)
 MODULES            := $(WORKSPACE_MODULES) $(STANDALONE_MODULES)
@@ -108,14 +108,16 @@ fuzz: doctor-go ## Run each fuzz test for a while (FUZZTIME=5000x)
 	@$(EACH) fuzz "$(WORKSPACE_MODULES)" $(CURDIR)/.ci/fuzz.sh $(or $(FUZZTIME),5000x)
 
 .PHONY: chart
-chart: $(if $(findstring $(BIN)/localkube,$(HELM)),local) ## Check every chart: lint, templates, schema
+chart: $(if $(findstring $(BIN)/localkube,$(HELM)),local) ## Check every chart: lint, templates, schema, roles, alerts, dashboards
 	@for chart in $(CHARTS); do ./.ci/chart.sh "$(HELM)" $$chart; done
+	@# -count=1: the go command does not see changes of files outside of the module.
+	@HELM="$(HELM)" $(EACH) chart deploy/charts $(GO) test -p $(JOBS) -count=1 ./...
 
 ##@ Check and generate
 
 .PHONY: lint
 lint: doctor-go $(GOLANGCI_LINT) ## Lint every module
-	@$(EACH) lint "$(WORKSPACE_MODULES) deploy/local/e2e" env $(LINT) ./...
+	@$(EACH) lint "$(WORKSPACE_MODULES) deploy/local/e2e deploy/charts" env $(LINT) ./...
 	@$(EACH) lint deploy/local env $(LINT) ./internal/...
 	@# Linters that want types would read all of Kubernetes here, in gigabytes and minutes.
 	@$(EACH) lint-mains deploy/local env $(LINT) --fast-only ./cmd/...

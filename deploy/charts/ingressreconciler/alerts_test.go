@@ -66,7 +66,7 @@ var tests = []struct {
 		series: []string{`fairlead_leader{job="other", namespace="n", pod="a"} 0x20`, `fairlead_ingress_config_valid{job="r", namespace="n", pod="b"} 1x20`},
 	},
 	{
-		alert: "IngressReconcilerNoLeader", name: "change of leaders", at: 10 * time.Minute,
+		alert: "IngressReconcilerNoLeader", name: "change of leaders", at: 9 * time.Minute,
 		series: []string{`fairlead_leader{job="r", pod="a"} 1x8 0 1x10`, `fairlead_ingress_config_valid{job="r", pod="a"} 1x20`},
 	},
 	{
@@ -78,8 +78,8 @@ var tests = []struct {
 		want: []string{`{config_map="n/c", job="r"}`},
 	},
 	{
-		alert: "IngressReconcilerConfigInvalid", name: "fixed within minutes", at: 10 * time.Minute,
-		series: []string{`fairlead_ingress_config_valid{job="r", config_map="n/c"} 0x7 1x10`},
+		alert: "IngressReconcilerConfigInvalid", name: "for a moment", at: 10 * time.Minute,
+		series: []string{`fairlead_ingress_config_valid{job="r", config_map="n/c"} 1x7 0x10`},
 	},
 	{
 		alert: "IngressReconcilerServiceNotProgrammed", name: "by reason", at: 30 * time.Minute,
@@ -92,8 +92,8 @@ var tests = []struct {
 		want: []string{`{job="r", reason="HostConflict"}`, `{job="r", reason="ParentStatusNotAvailable"}`},
 	},
 	{
-		alert: "IngressReconcilerServiceNotProgrammed", name: "a new route", at: 30 * time.Minute,
-		series: []string{`fairlead_ingress_services{job="r", reason="ParentStatusNotAvailable"} 0x20 1x5 0x20`},
+		alert: "IngressReconcilerServiceNotProgrammed", name: "a new route", at: 25 * time.Minute,
+		series: []string{`fairlead_ingress_services{job="r", reason="ParentStatusNotAvailable"} 0x20 1x20`},
 	},
 	{
 		alert: "IngressReconcilerServiceNotProgrammed", name: "the leader changes", at: 30 * time.Minute,
@@ -123,6 +123,10 @@ var tests = []struct {
 		series: []string{`fairlead_ingress_writes_total{job="r", resource="ingresses", result="created"} 0+1x40`, `fairlead_ingress_writes_total{job="r", resource="ingresses", result="failed"} 0 1x40`},
 	},
 	{
+		alert: "IngressReconcilerWritesFailing", name: "once", at: 30 * time.Minute,
+		series: []string{`fairlead_ingress_writes_total{job="r", resource="ingresses", result="failed"} 0x26 1x10`},
+	},
+	{
 		alert: "IngressReconcilerReconcileErrors", name: "one of five", at: time.Hour,
 		series: []string{
 			`fairlead_controller_reconcile_duration_seconds_count{job="r", controller="inferenceservice", result="success"} 0+8x70`,
@@ -144,13 +148,20 @@ var tests = []struct {
 		series: []string{`fairlead_controller_reconcile_duration_seconds_count{job="other", controller="variant", result="error"} 0+8x70`},
 	},
 	{
+		alert: "IngressReconcilerReconcileErrors", name: "for minutes", at: time.Hour,
+		series: []string{
+			`fairlead_controller_reconcile_duration_seconds_count{job="r", controller="inferenceservice", result="success"} 0+4x70`,
+			`fairlead_controller_reconcile_duration_seconds_count{job="r", controller="inferenceservice", result="error"} 0x50 8+8x20`,
+		},
+	},
+	{
 		alert: "IngressReconcilerQueueDeep", name: "it does not drain", at: 30 * time.Minute,
 		series: []string{`workqueue_depth{job="r", name="inferenceservice", pod="a"} 150x40`, `workqueue_depth{job="r", name="inferenceservice", pod="b"} 0x40`},
 		want:   []string{`{job="r"}`},
 	},
 	{
 		alert: "IngressReconcilerQueueDeep", name: "a new leader", at: 30 * time.Minute,
-		series: []string{`workqueue_depth{job="r", name="inferenceservice"} 0x20 2000 0x20`, `workqueue_depth{job="other", name="variant"} 2000x40`},
+		series: []string{`workqueue_depth{job="r", name="inferenceservice"} 0x25 2000x20`, `workqueue_depth{job="other", name="variant"} 2000x40`},
 	},
 	{
 		alert: "IngressReconcilerQueueSlow", name: "half of a minute", at: 40 * time.Minute,
@@ -169,6 +180,14 @@ var tests = []struct {
 		},
 	},
 	{
+		alert: "IngressReconcilerQueueSlow", name: "a burst", at: 35 * time.Minute,
+		series: []string{
+			`workqueue_queue_duration_seconds_bucket{job="r", name="inferenceservice", le="8"} 0x50`,
+			`workqueue_queue_duration_seconds_bucket{job="r", name="inferenceservice", le="32"} 0x30 9+9x20`,
+			`workqueue_queue_duration_seconds_bucket{job="r", name="inferenceservice", le="+Inf"} 0x30 9+9x20`,
+		},
+	},
+	{
 		alert: "IngressReconcilerReconcileStuck", name: "on one replica", at: 20 * time.Minute,
 		series: []string{
 			`workqueue_longest_running_processor_seconds{job="r", name="inferenceservice", pod="a"} 0+60x30`,
@@ -178,7 +197,7 @@ var tests = []struct {
 	},
 	{
 		alert: "IngressReconcilerReconcileStuck", name: "a slow one", at: 20 * time.Minute,
-		series: []string{`workqueue_longest_running_processor_seconds{job="r", name="inferenceservice"} 0x17 70 0x30`},
+		series: []string{`workqueue_longest_running_processor_seconds{job="r", name="inferenceservice"} 0x17 70x30`},
 	},
 	{
 		alert: "IngressReconcilerProgrammingSlow", name: "minutes", at: 2 * time.Hour,
@@ -195,13 +214,20 @@ var tests = []struct {
 		},
 	},
 	{
+		alert: "IngressReconcilerProgrammingSlow", name: "a moment ago", at: time.Hour,
+		series: []string{
+			`fairlead_ingress_time_to_programmed_seconds_bucket{job="r", le="30"} 0x70`, `fairlead_ingress_time_to_programmed_seconds_bucket{job="r", le="300"} 0x55 9x20`,
+			`fairlead_ingress_time_to_programmed_seconds_bucket{job="r", le="+Inf"} 0x55 9x20`,
+		},
+	},
+	{
 		alert: "IngressReconcilerObjectsHeld", name: "for hours", at: 2 * time.Hour,
 		series: []string{`fairlead_ingress_held_objects{job="r", pod="a"} 3x130`, `fairlead_ingress_held_objects{job="r", pod="b"} 0x130`},
 		want:   []string{`{job="r"}`},
 	},
 	{
 		alert: "IngressReconcilerObjectsHeld", name: "for minutes", at: 2 * time.Hour,
-		series: []string{`fairlead_ingress_held_objects{job="r"} 0x100 3x5 0x30`},
+		series: []string{`fairlead_ingress_held_objects{job="r"} 0x100 3x30`},
 	},
 }
 

@@ -1,6 +1,7 @@
 // Package helm renders the charts of the repository for tests.
 //
-// It runs the command in the environment variable HELM, by default the helm of bin/localkube, which `make local` builds.
+// It runs the command in the environment variable HELM, by default the helm of bin/localkube, which `make local` builds. A
+// relative path is that of a file in the repository.
 package helm
 
 import (
@@ -65,7 +66,10 @@ func Notes(chart string, values Values) (string, error) {
 func Run(values Values, args ...string) (string, error) {
 	command := strings.Fields(os.Getenv("HELM"))
 	if len(command) == 0 {
-		command = []string{filepath.Join(Repository(), "bin", "localkube"), "helm"}
+		command = []string{"bin/localkube", "helm"}
+	}
+	if program := command[0]; strings.Contains(program, "/") && !filepath.IsAbs(program) {
+		command[0] = filepath.Join(Repository(), program)
 	}
 	raw, err := sigsyaml.Marshal(values)
 	if err != nil {

@@ -63,7 +63,7 @@ func Uses(expr string) ([]Use, error) {
 		}
 		use := Use{Metric: selector.Name}
 		for _, m := range selector.LabelMatchers {
-			if m.Name == labels.MetricName {
+			if m.Name == model.MetricNameLabel {
 				use.Metric = m.Value
 				continue
 			}
