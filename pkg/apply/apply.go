@@ -1,17 +1,19 @@
-// Package apply keeps objects as a controller wants them, one at a time, by server-side apply.
+// Package apply writes single objects by server-side apply, and only if they differ.
 //
-// An object belongs to an owner, its controller reference. What is wanted is compared with what an informer last saw:
+// An object belongs to an owner, its controller reference. The wanted object is compared with the object in an informer:
 //
-//	live object                              what is done
-//	none                                     create; if there is one all the same, the informer is late or does not
-//	                                         see it: look at it, and go on below
-//	with another controller, or none         nothing: ErrForeign
-//	has all that is wanted                   nothing
-//	anything else                            apply, with force, for the uid that was seen
+//	live object                              action
+//	none                                     create; if the name exists, the informer is late or does not see the object:
+//	                                         get it, and go on below
+//	with another controller, or none         none: ErrForeign
+//	equal                                    none
+//	anything else                            apply with force, for the uid in the informer
 //
-// An object has all that is wanted if it has every field with that value, in lists every element in its place, and was
-// applied for the same wish: a field that is wanted no more is in neither, so a hash of the wish is kept in an annotation.
-// What the API server or others add to maps, and further owners, are left alone, and are no difference.
+// A live object is equal if it has every wanted field, in lists every element in its place, and if its annotation
+// HashAnnotation matches. The annotation holds a hash of the wanted object, for fields that are no longer wanted, and the
+// generation that the object had after the apply: if another client changes the specification inside a list, where additions
+// cannot be told from the API server's defaults, the generation differs. Fields that others add to maps, and further owners,
+// are left alone.
 package apply
 
 import (
@@ -21,8 +23,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,13 +39,13 @@ import (
 	"k8s.io/client-go/util/csaupgrade"
 )
 
-// HashAnnotation is where the hash of the wish is kept.
+// HashAnnotation records the last apply: a hash of the wanted object, a hash of its specification, and the generation after it.
 const HashAnnotation = "fairlead.dev/applied"
 
-// ErrForeign means that the object of that name belongs to somebody else. It is left as it is.
-var ErrForeign = errors.New("it belongs to somebody else")
+// ErrForeign means that the object of that name has another owner. It is left as it is.
+var ErrForeign = errors.New("the object has another owner")
 
-// Result is what Apply has done.
+// Result is what Apply did.
 type Result string
 
 // The results.
@@ -61,9 +66,8 @@ func New(client dynamic.Interface, manager string) *Applier {
 	return &Applier{client: client, manager: manager}
 }
 
-// Apply makes an object what is wanted, and returns it as it is then, with its status. live is how an informer knows it, nil if
-// it does not; neither is changed. What is wanted has a controller reference, no status, and no field that it does not care
-// about.
+// Apply creates or updates an object, and returns the stored object with its status. live is the object in an informer, nil for
+// none. Apply changes neither argument. The wanted object has a controller reference, no status, and only fields that matter.
 func (a *Applier) Apply(
 	ctx context.Context, resource schema.GroupVersionResource, wanted, live *unstructured.Unstructured,
 ) (*unstructured.Unstructured, Result, error) {
@@ -74,11 +78,10 @@ func (a *Applier) Apply(
 		return live, Unchanged, nil
 	}
 	client := a.client.Resource(resource).Namespace(wanted.GetNamespace())
-	next := withHash(wanted)
 	if live != nil {
-		return a.update(ctx, client, next, live)
+		return a.update(ctx, client, withRecord(wanted, nextGeneration(wanted, live)), live)
 	}
-	stored, err := client.Create(ctx, next, metav1.CreateOptions{FieldManager: a.manager})
+	stored, err := client.Create(ctx, withRecord(wanted, 1), metav1.CreateOptions{FieldManager: a.manager})
 	switch {
 	case err == nil:
 		return stored, Created, nil
@@ -91,12 +94,12 @@ func (a *Applier) Apply(
 	return a.Apply(ctx, resource, wanted, live)
 }
 
-// update applies what is wanted, with its hash, to an object that is there and owned.
+// update applies the wanted object, with its record, to an object that exists and is owned.
 func (a *Applier) update(ctx context.Context, client dynamic.ResourceInterface, next, live *unstructured.Unstructured) (*unstructured.Unstructured, Result, error) {
 	if err := a.adopt(ctx, client, live); err != nil {
 		return live, Unchanged, failed("take over fields of", next, err)
 	}
-	next.SetUID(live.GetUID()) // of one that was made anew meanwhile: a conflict
+	next.SetUID(live.GetUID()) // a conflict, if the object was created anew meanwhile
 	stored, err := client.Apply(ctx, next.GetName(), next, metav1.ApplyOptions{FieldManager: a.manager, Force: true})
 	if err != nil {
 		return live, Unchanged, failed("apply", next, err)
@@ -104,7 +107,7 @@ func (a *Applier) update(ctx context.Context, client dynamic.ResourceInterface, 
 	return stored, Updated, nil
 }
 
-// adopt makes fields that were created by this manager fields that it has applied: else those that are wanted no more would
+// adopt turns fields that this manager created into fields that it applied: otherwise fields that are no longer wanted would
 // stay.
 func (a *Applier) adopt(ctx context.Context, client dynamic.ResourceInterface, live *unstructured.Unstructured) error {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live.DeepCopy(), sets.New(a.manager), a.manager)
@@ -115,15 +118,15 @@ func (a *Applier) adopt(ctx context.Context, client dynamic.ResourceInterface, l
 	return err
 }
 
-// Annotate gives an object of the version that was seen an annotation, and takes it away if the value is empty. The next
-// Apply leaves it as it is, unless it changes something else.
+// Annotate sets an annotation on the version of an object that an informer has, and removes it if the value is empty. Apply
+// leaves the annotation alone.
 func (a *Applier) Annotate(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, key, value string) error {
-	var said any
+	var annotation any
 	if value != "" {
-		said = value
+		annotation = value
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(), "annotations": map[string]any{key: said},
+		"uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(), "annotations": map[string]any{key: annotation},
 	}})
 	if err != nil {
 		panic(fmt.Sprintf("patch is not JSON: %v", err)) // not reached: it is made of texts
@@ -133,7 +136,7 @@ func (a *Applier) Annotate(ctx context.Context, resource schema.GroupVersionReso
 	return failed("annotate", live, err)
 }
 
-// Delete removes an object that owner controls. It is no error if it is gone, or another one has its name.
+// Delete deletes an object that owner controls. It returns nil if the object is gone, or another one has its name.
 func (a *Applier) Delete(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, owner types.UID) error {
 	if controller := metav1.GetControllerOf(live); controller == nil || controller.UID != owner {
 		return failed("delete", live, ErrForeign)
@@ -148,7 +151,7 @@ func (a *Applier) Delete(ctx context.Context, resource schema.GroupVersionResour
 	return failed("delete", live, err)
 }
 
-// failed says of which object an error is; nil of none.
+// failed adds the verb and the object to an error, and returns nil for nil.
 func failed(verb string, object *unstructured.Unstructured, err error) error {
 	if err == nil {
 		return nil
@@ -156,7 +159,7 @@ func failed(verb string, object *unstructured.Unstructured, err error) error {
 	return fmt.Errorf("%s %s %s/%s: %w", verb, object.GetKind(), object.GetNamespace(), object.GetName(), err)
 }
 
-// Owned returns ErrForeign if the live object is not controlled by who controls the wanted one.
+// Owned returns ErrForeign if the live object does not have the controller of the wanted one.
 func Owned(wanted, live *unstructured.Unstructured) error {
 	if live == nil {
 		return nil
@@ -168,9 +171,9 @@ func Owned(wanted, live *unstructured.Unstructured) error {
 	return nil
 }
 
-// Differs reports whether the live object lacks anything that is wanted, or has what was wanted before.
+// Differs reports whether an apply would change the live object.
 func Differs(wanted, live *unstructured.Unstructured) bool {
-	if live == nil || live.GetAnnotations()[HashAnnotation] != hash(wanted) || !hasOwners(live, wanted) {
+	if live == nil || !recorded(wanted, live) || !hasOwners(live, wanted) {
 		return true
 	}
 	rest := wanted.DeepCopy()
@@ -178,7 +181,7 @@ func Differs(wanted, live *unstructured.Unstructured) bool {
 	return !covers(live.Object, rest.Object)
 }
 
-// hasOwners reports whether the wanted owners are among those of the live object.
+// hasOwners reports whether the live object has the wanted owners.
 func hasOwners(live, wanted *unstructured.Unstructured) bool {
 	have := live.GetOwnerReferences()
 	return !slices.ContainsFunc(wanted.GetOwnerReferences(), func(w metav1.OwnerReference) bool {
@@ -186,29 +189,69 @@ func hasOwners(live, wanted *unstructured.Unstructured) bool {
 	})
 }
 
-// withHash returns what is wanted, with its hash.
-func withHash(wanted *unstructured.Unstructured) *unstructured.Unstructured {
+// withRecord returns the wanted object with the record of its apply.
+func withRecord(wanted *unstructured.Unstructured, generation int64) *unstructured.Unstructured {
 	next := wanted.DeepCopy()
 	annotations := next.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[HashAnnotation] = hash(wanted)
+	annotations[HashAnnotation] = record(wanted, generation)
 	next.SetAnnotations(annotations)
 	return next
 }
 
-// hash stands for what is wanted. JSON has the keys of objects in their order.
-func hash(wanted *unstructured.Unstructured) string {
-	text, err := json.Marshal(wanted.Object)
+// recorded reports whether the last apply was of the same wanted object, and nobody has changed the specification since. Some
+// kinds, such as Service, count no generations.
+func recorded(wanted, live *unstructured.Unstructured) bool {
+	r := live.GetAnnotations()[HashAnnotation]
+	if live.GetGeneration() == 0 {
+		return strings.HasPrefix(r, fingerprint(wanted))
+	}
+	return r == record(wanted, live.GetGeneration())
+}
+
+// record returns the value of HashAnnotation.
+func record(wanted *unstructured.Unstructured, generation int64) string {
+	return fingerprint(wanted) + strconv.FormatInt(generation, 10)
+}
+
+// fingerprint returns the part of a record that does not depend on the live object.
+func fingerprint(wanted *unstructured.Unstructured) string {
+	return hash(wanted.Object) + "." + specHash(wanted) + "."
+}
+
+// nextGeneration predicts the generation of an object after an apply: one more if the specification changes. If the prediction is
+// wrong, the next Apply corrects the record.
+func nextGeneration(wanted, live *unstructured.Unstructured) int64 {
+	parts := strings.Split(live.GetAnnotations()[HashAnnotation], ".")
+	if len(parts) == 3 && parts[1] == specHash(wanted) && covers(specOf(live), specOf(wanted)) {
+		return live.GetGeneration()
+	}
+	return live.GetGeneration() + 1
+}
+
+// specOf returns an object without its metadata and status.
+func specOf(u *unstructured.Unstructured) map[string]any {
+	spec := maps.Clone(u.Object)
+	delete(spec, "metadata")
+	delete(spec, "status")
+	return spec
+}
+
+func specHash(u *unstructured.Unstructured) string { return hash(specOf(u))[:8] }
+
+// hash returns a hash of a value. JSON sorts the keys of objects.
+func hash(value map[string]any) string {
+	text, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Sprintf("unstructured object is not JSON: %v", err)) // not reached: it is made of what JSON has
+		panic(fmt.Sprintf("unstructured object is not JSON: %v", err)) // not reached: it consists of JSON values
 	}
 	sum := sha256.Sum256(text)
 	return base64.RawURLEncoding.EncodeToString(sum[:15])
 }
 
-// covers reports whether a value has all of a wanted one.
+// covers reports whether a value has everything that a wanted value has.
 func covers(live, wanted any) bool {
 	switch wanted := wanted.(type) {
 	case map[string]any:
@@ -238,8 +281,7 @@ func covers(live, wanted any) bool {
 	}
 }
 
-// equal compares values that are neither maps nor lists. Numbers are of one type in what was read from JSON, and of any in
-// what was made by hand.
+// equal compares values that are neither maps nor lists. Numbers have one type after JSON, and any type in objects from code.
 func equal(a, b any) bool {
 	x, numeric := number(a)
 	y, both := number(b)

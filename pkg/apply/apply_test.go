@@ -69,13 +69,16 @@ func TestDiffers(t *testing.T) {
 		{name: "no ports", live: without("spec", "ports"), want: true},
 		{name: "a map has become a text", live: with("app", "spec", "selector"), want: true},
 		{name: "no owner", live: without("metadata", "ownerReferences"), want: true},
+		{name: "another generation", live: func(u *unstructured.Unstructured) { u.SetGeneration(4) }, want: true},
+		{name: "a kind without generations", live: func(u *unstructured.Unstructured) { u.SetGeneration(0) }},
 		{name: "another wish", live: with("older", "metadata", "annotations", HashAnnotation), want: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			wanted := service("uid")
-			live := withHash(wanted)
+			live := withRecord(wanted, 3)
+			live.SetGeneration(3)
 			tt.live(live)
 			assert.Equal(t, tt.want, Differs(wanted, live))
 		})
@@ -160,4 +163,58 @@ func TestApply(t *testing.T) {
 	assert.Equal(t, Created, apply(wanted, nil))
 	require.NoError(t, a.Delete(t.Context(), services, live(), uid))
 	require.NoError(t, a.Delete(t.Context(), services, stale, uid))
+}
+
+// Another client adds a field to an element of a list, as the API server does with defaults.
+func TestApplyRevertsChangesInsideLists(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t, cluster.ControlPlaneOnly)
+	client := dynamic.NewForConfigOrDie(c.RESTConfig())
+	ingresses := schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
+	objects, a := client.Resource(ingresses).Namespace("default"), New(client, "test")
+	wanted := func(secret string) *unstructured.Unstructured {
+		return service("uid", func(u *unstructured.Unstructured) {
+			u.SetAPIVersion("networking.k8s.io/v1")
+			u.SetKind("Ingress")
+			u.Object["spec"] = map[string]any{
+				"defaultBackend": map[string]any{"service": map[string]any{"name": "a", "port": map[string]any{"number": int64(80)}}},
+				"tls":            []any{map[string]any{"secretName": secret}},
+			}
+		})
+	}
+	live := func() *unstructured.Unstructured {
+		u, err := objects.Get(t.Context(), "chat", metav1.GetOptions{})
+		require.NoError(t, err)
+		return u
+	}
+	settles := func(wanted *unstructured.Unstructured) {
+		t.Helper()
+		for range 3 {
+			_, result, err := a.Apply(t.Context(), ingresses, wanted, live())
+			require.NoError(t, err)
+			if result == Unchanged {
+				return
+			}
+		}
+		t.Fatal("Apply does not settle")
+	}
+	first, _, err := a.Apply(t.Context(), ingresses, wanted("a"), nil)
+	require.NoError(t, err)
+	assert.False(t, Differs(wanted("a"), first))
+
+	_, err = objects.Patch(t.Context(), "chat", types.MergePatchType, []byte(`{"spec":{"tls":[{"secretName":"a","hosts":["x.example.com"]}]}}`), metav1.PatchOptions{FieldManager: "kubectl"})
+	require.NoError(t, err)
+	assert.True(t, Differs(wanted("a"), live()))
+	settles(wanted("a"))
+	assert.Equal(t, []any{map[string]any{"secretName": "a"}}, live().Object["spec"].(map[string]any)["tls"])
+
+	_, err = objects.Patch(t.Context(), "chat", types.MergePatchType, []byte(`{"spec":{"ingressClassName":"theirs"}}`), metav1.PatchOptions{FieldManager: "kubectl"})
+	require.NoError(t, err)
+	settles(wanted("a"))
+	assert.Equal(t, "theirs", live().Object["spec"].(map[string]any)["ingressClassName"], "a field that is not wanted")
+
+	second, result, err := a.Apply(t.Context(), ingresses, wanted("b"), live())
+	require.NoError(t, err)
+	assert.Equal(t, Updated, result)
+	assert.False(t, Differs(wanted("b"), second), "one apply is enough for a new specification")
 }
