@@ -1,18 +1,19 @@
-// Package condition says of a service, in one condition of our own on its InferenceService, how it is exposed.
+// Package condition reports how a service is exposed, in one condition on its InferenceService.
 //
 //	status   reason                     message
 //	True     Programmed                 its URLs, then a clause for each Gateway
-//	Unknown  ParentStatusNotAvailable   the same; somebody has yet to take it up, or there is no way in yet
-//	False    why not                    the same, then everything that is not exposed, and why
+//	Unknown  ParentStatusNotAvailable   likewise; a controller has not accepted a route yet, or there is no route yet
+//	False    why not                    likewise, then everything that is not exposed, and why
 //
-// The same state makes the same text to the byte, so that a service that is settled is not written. The condition has the six
-// fields that OME keeps of conditions, and nothing of the status that OME writes is touched.
+// The same state gives the same message to the byte, so that a settled service causes no writes. The condition has the six
+// fields that OME keeps in conditions. No other part of the status changes.
 package condition
 
 import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -36,28 +37,30 @@ const (
 // severity keeps the condition out of what others conclude from a list of them.
 const severity = "Info"
 
-// State is what the condition says.
+// State is what the condition reports.
 type State struct {
-	Ways    []Way
+	Routes  []Route
 	Reasons []plan.Reason
-	Notes   []string // what else to know
+	Notes   []string // further sentences
 }
 
-// Way is one way in, and what became of it.
-type Way struct {
+// Route is one object that exposes the service.
+type Route struct {
 	URL     string
-	At      string // who serves it: a Gateway, an IngressClass
+	Object  string // kind and name
+	At      string // the Gateway or IngressClass that serves it
 	Verdict gateway.Verdict
-	Detail  string // of who serves it; empty: there is nothing to say
+	Detail  string // about the Gateway or the route; empty: nothing
 }
 
-// warnings are reasons that keep nothing from being exposed.
+// warnings are reasons that do not keep the service from being exposed.
 var warnings = []string{plan.ReasonDecoderWithoutRouter, plan.ReasonIngressClassNotFound, plan.ReasonTimeoutUnsupported}
 
-// Build returns the condition of a state. now is its time if the status is another than before.
+// Build returns the condition of a state. Its time is now if the status differs from before.
 func Build(s State, before *isvc.Condition, now time.Time) isvc.Condition {
-	c := isvc.Condition{Type: Type, Severity: severity, Message: s.message()}
+	c := isvc.Condition{Type: Type, Severity: severity}
 	c.Status, c.Reason = s.verdict()
+	c.Message = s.message(c.Reason)
 	c.LastTransitionTime = now.UTC().Format(time.RFC3339)
 	if before != nil && before.Status == c.Status && before.LastTransitionTime != "" {
 		c.LastTransitionTime = before.LastTransitionTime
@@ -65,7 +68,8 @@ func Build(s State, before *isvc.Condition, now time.Time) isvc.Condition {
 	return c
 }
 
-// verdict returns the worst of what is known, of the whole before components, and of the entry before others.
+// verdict returns the status and the reason of the worst problem: problems of the whole service before those of components, those
+// of the entry before those of other components.
 func (s *State) verdict() (metav1.ConditionStatus, string) {
 	reasons := slices.DeleteFunc(slices.Clone(s.Reasons), func(r plan.Reason) bool { return r.Warning || slices.Contains(warnings, r.Reason) })
 	if len(reasons) > 0 {
@@ -79,19 +83,19 @@ func (s *State) verdict() (metav1.ConditionStatus, string) {
 	if reason := s.reason(gateway.Pending); reason != "" {
 		return metav1.ConditionUnknown, reason
 	}
-	if len(s.Ways) == 0 {
+	if len(s.Routes) == 0 {
 		return metav1.ConditionUnknown, ReasonPending
 	}
 	return metav1.ConditionTrue, ReasonProgrammed
 }
 
-// reason returns that of the ways in with an acceptance, of several the first by URL; empty if there are none.
+// reason returns the reason of the first route by URL with an acceptance, empty if there is none.
 func (s *State) reason(a gateway.Acceptance) string {
-	ways := slices.DeleteFunc(slices.Clone(s.Ways), func(w Way) bool { return w.Verdict.Acceptance != a })
-	if len(ways) == 0 {
+	routes := slices.DeleteFunc(slices.Clone(s.Routes), func(r Route) bool { return r.Verdict.Acceptance != a })
+	if len(routes) == 0 {
 		return ""
 	}
-	return slices.MinFunc(ways, func(x, y Way) int {
+	return slices.MinFunc(routes, func(x, y Route) int {
 		return cmp.Or(cmp.Compare(x.URL, y.URL), cmp.Compare(x.At, y.At), cmp.Compare(x.Verdict.Reason, y.Verdict.Reason))
 	}).Verdict.Reason
 }
@@ -99,21 +103,17 @@ func (s *State) reason(a gateway.Acceptance) string {
 // maxMessage keeps a condition readable.
 const maxMessage = 4096
 
-func (s *State) message() string {
-	var urls, clauses []string
-	for _, w := range s.Ways {
-		urls = append(urls, w.URL)
-		clause := strings.TrimSuffix(w.At+": accepted, "+w.Detail, ", ")
-		if w.Verdict.Acceptance != gateway.Accepted {
-			clause = fmt.Sprintf("%s: %s: %s", w.At, w.Verdict.Reason, w.Verdict.Message)
-		}
-		clauses = append(clauses, clause)
+// message returns the URLs, a clause for each Gateway or class, the reasons and the notes. It does not repeat the reason of the
+// condition.
+func (s *State) message(reason string) string {
+	var urls []string
+	for _, r := range s.Routes {
+		urls = append(urls, r.URL)
 	}
-	parts := []string{strings.Join(unique(urls), ", ")}
-	parts = append(parts, unique(clauses)...)
+	parts := append([]string{strings.Join(unique(urls), ", ")}, s.clauses(reason)...)
 	var reasons []string
 	for _, r := range s.Reasons {
-		reasons = append(reasons, strings.TrimSpace(r.Reason+": "+r.Message))
+		reasons = append(reasons, explain(r.Reason, r.Message, reason))
 	}
 	parts = append(append(parts, unique(reasons)...), unique(slices.Clone(s.Notes))...)
 	parts = slices.DeleteFunc(parts, func(p string) bool { return p == "" })
@@ -122,6 +122,31 @@ func (s *State) message() string {
 		message = strings.ToValidUTF8(message[:maxMessage], "") + "..."
 	}
 	return message
+}
+
+// clauses returns what Gateways and classes say of the routes, each with the objects that it is about.
+func (s *State) clauses(reason string) []string {
+	objects := map[string][]string{}
+	for _, r := range s.Routes {
+		clause := r.At + ": " + strings.TrimSuffix("accepted, "+r.Detail, ", ")
+		if r.Verdict.Acceptance != gateway.Accepted {
+			clause = r.At + ": " + explain(r.Verdict.Reason, r.Verdict.Message, reason)
+		}
+		objects[clause] = append(objects[clause], r.Object)
+	}
+	var clauses []string
+	for _, clause := range slices.Sorted(maps.Keys(objects)) {
+		clauses = append(clauses, clause+" ("+strings.Join(unique(objects[clause]), ", ")+")")
+	}
+	return clauses
+}
+
+// explain returns a reason and its message, or the message alone if the condition has the reason.
+func explain(reason, message, known string) string {
+	if reason == known && message != "" {
+		return message
+	}
+	return strings.TrimSuffix(reason+": "+message, ": ")
 }
 
 // unique sorts texts and leaves one of each.

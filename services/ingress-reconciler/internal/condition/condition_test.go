@@ -27,7 +27,10 @@ func TestItIsPure(t *testing.T) {
 
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.FixedZone("", 7200))
 
-func way(url, at string, v gateway.Verdict) Way { return Way{URL: url, At: at, Verdict: v} }
+// route is a route whose object is named after its URL.
+func route(url, at string, v gateway.Verdict) Route {
+	return Route{URL: url, Object: "HTTPRoute " + strings.Trim(strings.TrimPrefix(url, "http:"), "/"), At: at, Verdict: v}
+}
 
 var (
 	accepted = gateway.Verdict{Acceptance: gateway.Accepted}
@@ -44,61 +47,61 @@ func TestBuild(t *testing.T) {
 		reason, message string
 	}{
 		{
-			name: "accepted", give: State{Ways: []Way{way("http://chat.example.com/", "Gateway a/b", accepted)}},
-			status: "True", reason: "Programmed", message: "http://chat.example.com/; Gateway a/b: accepted",
+			name: "accepted", give: State{Routes: []Route{route("http://chat.example.com/", "Gateway a/b", accepted)}},
+			status: "True", reason: "Programmed", message: "http://chat.example.com/; Gateway a/b: accepted (HTTPRoute chat.example.com)",
 		},
 		{
 			name:   "each URL and each Gateway once, sorted",
-			give:   State{Ways: []Way{way("http://b/", "Gateway z", accepted), way("http://a/", "Gateway z", accepted), way("http://b/", "Gateway y", accepted)}},
-			status: "True", reason: "Programmed", message: "http://a/, http://b/; Gateway y: accepted; Gateway z: accepted",
+			give:   State{Routes: []Route{route("http://b/", "Gateway z", accepted), route("http://a/", "Gateway z", accepted), route("http://b/", "Gateway y", accepted)}},
+			status: "True", reason: "Programmed", message: "http://a/, http://b/; Gateway y: accepted (HTTPRoute b); Gateway z: accepted (HTTPRoute a, HTTPRoute b)",
 		},
 		{
-			name: "one is waited for", give: State{Ways: []Way{way("http://a/", "Gateway y", accepted), way("http://a/", "Gateway z", pending)}},
-			status: "Unknown", reason: "ParentStatusNotAvailable", message: "http://a/; Gateway y: accepted; Gateway z: ParentStatusNotAvailable: nobody has looked",
+			name: "one is waited for", give: State{Routes: []Route{route("http://a/", "Gateway y", accepted), route("http://a/", "Gateway z", pending)}},
+			status: "Unknown", reason: "ParentStatusNotAvailable", message: "http://a/; Gateway y: accepted (HTTPRoute a); Gateway z: nobody has looked (HTTPRoute a)",
 		},
 		{
-			name: "one refuses, whoever is waited for", give: State{Ways: []Way{way("http://a/", "Gateway y", pending), way("http://a/", "Gateway z", refused)}},
+			name: "one refuses, whoever is waited for", give: State{Routes: []Route{route("http://a/", "Gateway y", pending), route("http://a/", "Gateway z", refused)}},
 			status: "False", reason: "NotAllowedByListeners",
-			message: "http://a/; Gateway y: ParentStatusNotAvailable: nobody has looked; Gateway z: NotAllowedByListeners: no",
+			message: "http://a/; Gateway y: ParentStatusNotAvailable: nobody has looked (HTTPRoute a); Gateway z: no (HTTPRoute a)",
 		},
 		{
 			name:   "a component is not exposed, whoever accepts the entry",
-			give:   State{Ways: []Way{way("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Engine, Reason: "ServiceNotFound", Message: "engine chat-engine: there is no Service"}}},
-			status: "False", reason: "ServiceNotFound", message: "http://a/; Gateway y: accepted; ServiceNotFound: engine chat-engine: there is no Service",
+			give:   State{Routes: []Route{route("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Engine, Reason: "ServiceNotFound", Message: "engine chat-engine: there is no Service"}}},
+			status: "False", reason: "ServiceNotFound", message: "http://a/; Gateway y: accepted (HTTPRoute a); engine chat-engine: there is no Service",
 		},
 		{
 			name: "a reason without a message", give: State{Reasons: []plan.Reason{{Reason: "Disabled"}}},
-			status: "False", reason: "Disabled", message: "Disabled:",
+			status: "False", reason: "Disabled", message: "Disabled",
 		},
 		{
 			name:   "a warning",
-			give:   State{Ways: []Way{way("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Engine, Reason: plan.ReasonDecoderWithoutRouter, Message: "by itself"}}, Notes: []string{"note"}},
-			status: "True", reason: "Programmed", message: "http://a/; Gateway y: accepted; DecoderWithoutRouter: by itself; note",
+			give:   State{Routes: []Route{route("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Engine, Reason: plan.ReasonDecoderWithoutRouter, Message: "by itself"}}, Notes: []string{"note"}},
+			status: "True", reason: "Programmed", message: "http://a/; Gateway y: accepted (HTTPRoute a); DecoderWithoutRouter: by itself; note",
 		},
 		{
 			name:   "a reason that is a warning here",
-			give:   State{Ways: []Way{way("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Router, Reason: plan.ReasonPoolUnsupported, Message: "the router has them", Warning: true}}},
-			status: "True", reason: "Programmed", message: "http://a/; Gateway y: accepted; InferencePoolUnsupported: the router has them",
+			give:   State{Routes: []Route{route("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Router, Reason: plan.ReasonPoolUnsupported, Message: "the router has them", Warning: true}}},
+			status: "True", reason: "Programmed", message: "http://a/; Gateway y: accepted (HTTPRoute a); InferencePoolUnsupported: the router has them",
 		},
 		{
 			name:   "the same reason, and nothing is exposed",
 			give:   State{Reasons: []plan.Reason{{Role: isvc.Engine, Reason: plan.ReasonPoolUnsupported, Message: "no"}}},
-			status: "False", reason: "InferencePoolUnsupported", message: "InferencePoolUnsupported: no",
+			status: "False", reason: "InferencePoolUnsupported", message: "no",
 		},
 		{
 			name:   "a warning, and what is wrong",
 			give:   State{Reasons: []plan.Reason{{Reason: plan.ReasonIngressClassNotFound, Message: "x"}, {Role: isvc.Decoder, Reason: "NameConflict", Message: "y"}}},
-			status: "False", reason: "NameConflict", message: "IngressClassNotFound: x; NameConflict: y",
+			status: "False", reason: "NameConflict", message: "IngressClassNotFound: x; y",
 		},
 		{
 			name:   "the whole before the router, the router before the engine, the engine before the decoder",
 			give:   State{Reasons: []plan.Reason{{Role: isvc.Decoder, Reason: "A"}, {Role: isvc.Engine, Reason: "B"}, {Role: isvc.Router, Reason: "C"}, {Reason: "D"}}},
-			status: "False", reason: "D", message: "A:; B:; C:; D:",
+			status: "False", reason: "D", message: "A; B; C; D",
 		},
 		{
 			name:   "the router before the engine",
 			give:   State{Reasons: []plan.Reason{{Role: isvc.Decoder, Reason: "A"}, {Role: isvc.Engine, Reason: "B"}, {Role: isvc.Router, Reason: "C"}}},
-			status: "False", reason: "C", message: "A:; B:; C:",
+			status: "False", reason: "C", message: "A; B; C",
 		},
 		{name: "no way in, and nobody says why", status: "Unknown", reason: "ParentStatusNotAvailable"},
 	}
@@ -115,7 +118,7 @@ func TestBuild(t *testing.T) {
 func TestTheTimeIsThatOfTheStatus(t *testing.T) {
 	t.Parallel()
 	const long = "2020-01-01T00:00:00Z"
-	state := State{Ways: []Way{way("http://a/", "Gateway a/b", accepted)}}
+	state := State{Routes: []Route{route("http://a/", "Gateway a/b", accepted)}}
 	tests := []struct {
 		name   string
 		before isvc.Condition
@@ -137,23 +140,23 @@ func TestTheTimeIsThatOfTheStatus(t *testing.T) {
 func TestOrderDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	state := State{
-		Ways: []Way{
-			way("http://a/", "Gateway y", pending), way("http://a/", "Gateway z", refused), way("http://b/", "Gateway y", accepted),
-			way("http://b/", "Gateway x", gateway.Verdict{Acceptance: gateway.Refused, Reason: "Another", Message: "m"}),
+		Routes: []Route{
+			route("http://a/", "Gateway y", pending), route("http://a/", "Gateway z", refused), route("http://b/", "Gateway y", accepted),
+			route("http://b/", "Gateway x", gateway.Verdict{Acceptance: gateway.Refused, Reason: "Another", Message: "m"}),
 		},
 		Reasons: []plan.Reason{
 			{Role: isvc.Engine, Reason: "B", Message: "2"}, {Role: isvc.Engine, Reason: "A", Message: "1"}, {Role: isvc.Engine, Reason: plan.ReasonDecoderWithoutRouter},
 		},
 		Notes: []string{"two", "one"},
 	}
-	for _, s := range []State{state, {Ways: state.Ways}, {Ways: state.Ways, Notes: state.Notes}} {
+	for _, s := range []State{state, {Routes: state.Routes}, {Routes: state.Routes, Notes: state.Notes}} {
 		want := Build(s, nil, now)
 		random := rand.New(rand.NewPCG(1, 2))
 		for range 50 {
-			random.Shuffle(len(s.Ways), func(i, j int) { s.Ways[i], s.Ways[j] = s.Ways[j], s.Ways[i] })
+			random.Shuffle(len(s.Routes), func(i, j int) { s.Routes[i], s.Routes[j] = s.Routes[j], s.Routes[i] })
 			random.Shuffle(len(s.Reasons), func(i, j int) { s.Reasons[i], s.Reasons[j] = s.Reasons[j], s.Reasons[i] })
 			random.Shuffle(len(s.Notes), func(i, j int) { s.Notes[i], s.Notes[j] = s.Notes[j], s.Notes[i] })
-			before := State{Ways: append([]Way{}, s.Ways...), Reasons: append([]plan.Reason{}, s.Reasons...), Notes: append([]string{}, s.Notes...)}
+			before := State{Routes: append([]Route{}, s.Routes...), Reasons: append([]plan.Reason{}, s.Reasons...), Notes: append([]string{}, s.Notes...)}
 			require.Equal(t, want, Build(s, nil, now))
 			require.ElementsMatch(t, before.Notes, s.Notes)
 			if len(s.Notes) > 0 {

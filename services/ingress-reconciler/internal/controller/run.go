@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,19 +40,19 @@ type run struct {
 
 	wanted []wanted
 	notes  []string
-	again  time.Duration // when to look again; 0: when something changes
+	again  time.Duration // when to reconcile again; 0: on the next event
 	why    string
 	errs   []error
 }
 
-// wanted is an object that is to be there, and what became of it.
+// wanted is an object of the plan, and the verdict on it.
 type wanted struct {
 	render.Object
 
 	verdict gateway.Verdict
 }
 
-// apply brings the objects that are wanted to where they should be.
+// apply writes the wanted objects that differ.
 func (r *run) apply(ctx context.Context) {
 	objects, err := render.Render(&r.plan, r.params())
 	if err != nil {
@@ -65,7 +66,7 @@ func (r *run) apply(ctx context.Context) {
 		w := wanted{Object: o, verdict: r.verdict(&o, stored, err)}
 		r.wanted = append(r.wanted, w)
 		r.count(ctx, o.Resource, o.Object.GetName(), string(result), err)
-		if live != nil && err == nil && live.GetAnnotations()[observe.AnnotationSuperseded] != "" { // it is wanted again
+		if live != nil && err == nil && live.GetAnnotations()[observe.AnnotationSuperseded] != "" { // the object is wanted again
 			r.mark(ctx, o.Resource, live, "")
 		}
 	}
@@ -76,7 +77,7 @@ func (r *run) params() render.Params {
 	return r.observed.RenderParams()
 }
 
-// live returns an object of ours that is there, nil if there is none.
+// live returns an object of the service in the cluster, nil if there is none.
 func (r *run) live(resource schema.GroupVersionResource, name string) *unstructured.Unstructured {
 	i := slices.IndexFunc(r.observed.Live, func(l observe.Live) bool { return l.Resource == resource && l.Object.GetName() == name })
 	if i < 0 {
@@ -85,28 +86,32 @@ func (r *run) live(resource schema.GroupVersionResource, name string) *unstructu
 	return r.observed.Live[i].Object
 }
 
-// verdict returns what became of an object that was applied. What is said of it lasts while its specification does.
+// verdict returns the verdict on an object that was applied.
 func (r *run) verdict(o *render.Object, stored *unstructured.Unstructured, err error) gateway.Verdict {
 	switch {
 	case errors.Is(err, apply.ErrForeign):
-		r.recheck(recheckInterval, "nobody tells when somebody else's object is gone")
-		return gateway.Verdict{Acceptance: gateway.Refused, Reason: plan.ReasonNameConflict, Message: fmt.Sprintf("%s %s belongs to somebody else", o.Object.GetKind(), o.Object.GetName())}
+		r.recheck(recheckInterval, "a foreign object with the name sends no event")
+		return gateway.Verdict{Acceptance: gateway.Refused, Reason: plan.ReasonNameConflict, Message: fmt.Sprintf("%s %s exists and has another owner: delete or rename it", o.Object.GetKind(), o.Object.GetName())}
 	case err != nil:
 		return gateway.Verdict{Acceptance: gateway.Refused, Reason: reasonNotWritten, Message: err.Error()}
 	case o.Exposure == nil:
 		return gateway.Verdict{Acceptance: gateway.Accepted}
 	}
-	return judge(o.Resource, stored, r.observed.Input.Gateways[gatewayName(o.Exposure)])
+	v, wait := judge(o, stored, r.observed.Input.Gateways[gatewayName(o.Exposure)], r.Clock.Now())
+	if wait > 0 {
+		r.recheck(wait, v.Message)
+	}
+	return v
 }
 
-// reasonNotWritten is that of an object which the API server did not take.
+// reasonNotWritten is the reason of an object that the API server refused.
 const reasonNotWritten = "NotWritten"
 
 func gatewayName(e *plan.Exposure) types.NamespacedName {
 	return types.NamespacedName{Namespace: e.Gateway.Namespace, Name: e.Gateway.Name}
 }
 
-// count counts a write, or takes its error. That of an object which is somebody else's is data: it is in the condition.
+// count counts a write, or keeps its error. A foreign object is no error: the condition reports it.
 func (r *run) count(ctx context.Context, resource schema.GroupVersionResource, name, result string, err error) {
 	switch {
 	case errors.Is(err, apply.ErrForeign):
@@ -119,7 +124,7 @@ func (r *run) count(ctx context.Context, resource schema.GroupVersionResource, n
 	}
 }
 
-// release lets go of objects that are wanted no more, when it is time.
+// release deletes objects that are no longer wanted, when it is time.
 func (r *run) release(ctx context.Context) {
 	in := transition.Input{
 		Now: r.Clock.Now(), Hold: r.hold, Keep: r.plan.Keep, Disabled: r.plan.Disabled, Handed: r.plan.HandedToOME,
@@ -137,7 +142,7 @@ func (r *run) release(ctx context.Context) {
 		in.Wanted = append(in.Wanted, transition.Wanted{Slot: r.wanted[i].Slot, Verdict: r.wanted[i].verdict.Acceptance})
 	}
 	actions, next := transition.Decide(in)
-	slices.Reverse(old) // routes before what they refer to
+	slices.Reverse(old) // routes before the objects that they refer to
 	slices.Reverse(actions)
 	for i, action := range actions {
 		l := &old[i]
@@ -150,7 +155,7 @@ func (r *run) release(ctx context.Context) {
 		}
 	}
 	if next > 0 {
-		r.recheck(next, "objects that are no longer wanted are held")
+		r.recheck(next, "replaced objects wait out the hold")
 	}
 }
 
@@ -173,7 +178,7 @@ func (r *run) exclusive(l *observe.Live) bool {
 	return c != nil && c.RefusesDuplicates
 }
 
-// mark writes when an object was superseded; an empty time takes it back.
+// mark records when an object was superseded; an empty time removes the record.
 func (r *run) mark(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, at string) {
 	err := r.Applier.Annotate(ctx, resource, live, observe.AnnotationSuperseded, at)
 	r.count(ctx, resource, live.GetName(), "marked", err)
@@ -186,15 +191,16 @@ func (r *run) recheck(after time.Duration, why string) {
 	}
 }
 
-// state is what the condition is to say.
+// state returns what the condition reports.
 func (r *run) state() condition.State {
 	s := condition.State{Reasons: r.plan.Reasons, Notes: r.notes}
 	for i := range r.wanted {
 		w := &r.wanted[i]
 		switch {
 		case w.Exposure != nil:
-			s.Ways = append(s.Ways, condition.Way{
-				URL: url(w.Exposure), At: r.at(w.Exposure), Verdict: foreseen(w), Detail: r.observed.Input.Gateways[gatewayName(w.Exposure)].Programmed(),
+			s.Routes = append(s.Routes, condition.Route{
+				URL: url(w.Exposure), Object: w.Object.Object.GetKind() + " " + w.Object.Object.GetName(), At: r.at(w.Exposure), Verdict: predicted(w),
+				Detail: cmp.Or(r.observed.Input.Gateways[gatewayName(w.Exposure)].Programmed(), w.verdict.Message),
 			})
 		case w.verdict.Acceptance == gateway.Refused:
 			s.Reasons = append(slices.Clone(s.Reasons), plan.Reason{Reason: w.verdict.Reason, Message: w.verdict.Message})
@@ -214,8 +220,8 @@ func (r *run) state() condition.State {
 	return s
 }
 
-// foreseen returns what is known of a way in: what was foreseen of it explains what has not come.
-func foreseen(w *wanted) gateway.Verdict {
+// predicted returns the verdict on a route. If the Gateway has not accepted it, the prediction explains why.
+func predicted(w *wanted) gateway.Verdict {
 	v := w.verdict
 	if a := w.Exposure.Attachment; v.Acceptance != gateway.Accepted && a.Reason != "" && v.Reason != reasonNotWritten && v.Reason != plan.ReasonNameConflict {
 		return gateway.Verdict{Acceptance: gateway.Refused, Reason: a.Reason, Message: a.Message}
@@ -231,7 +237,7 @@ func url(e *plan.Exposure) string {
 	return fmt.Sprintf("%s (header %s: %s)", e.URL, e.Model.Header, e.Model.Name)
 }
 
-// at names who serves a way in.
+// at names the Gateway or IngressClass that serves an exposure.
 func (r *run) at(e *plan.Exposure) string {
 	switch r.plan.Strategy {
 	case settings.HTTPRoute:
@@ -249,7 +255,7 @@ func (r *run) at(e *plan.Exposure) string {
 	return "the default IngressClass"
 }
 
-// outcome is what Reconcile returns.
+// outcome returns the result of Reconcile.
 func (r *run) outcome() error {
 	if r.again > 0 {
 		r.errs = append(r.errs, controller.RequeueAfter(r.again, r.why))

@@ -1,29 +1,49 @@
 package controller
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	gateway "fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// judge returns what is known of a way in that is there: whether those who read it have taken it up.
-func judge(resource schema.GroupVersionResource, live *unstructured.Unstructured, g gateway.Gateway) gateway.Verdict {
-	switch resource {
+// addressTimeout is how long an Ingress may be without an address before it counts as accepted: some controllers never publish
+// one, as on bare metal. Half of it would accept an Ingress while a cloud still provisions its load balancer, which takes up to
+// 90 s; after twice as long old objects would outlive most of a default hold.
+const addressTimeout = 2 * time.Minute
+
+// judge returns whether the data plane has accepted a route, and how long to wait before it is judged again: 0 if an event will
+// tell.
+func judge(o *render.Object, stored *unstructured.Unstructured, g gateway.Gateway, now time.Time) (v gateway.Verdict, wait time.Duration) {
+	switch o.Resource {
 	case render.HTTPRoutes:
-		return judgeRoute(live, g)
+		return judgeRoute(stored, g), 0
 	case render.Ingresses:
-		if addresses, _, _ := unstructured.NestedSlice(live.Object, "status", "loadBalancer", "ingress"); len(addresses) == 0 {
-			return gateway.Verdict{Reason: reasonNoAddress, Message: "no controller has given it an address yet"}
-		}
+		return judgeIngress(stored, now)
 	}
-	return gateway.Verdict{Acceptance: gateway.Accepted} // stored is all that a VirtualService can be
+	return gateway.Verdict{Acceptance: gateway.Accepted}, 0 // no status says more about a VirtualService than that it is stored
 }
 
-// reasonNoAddress is that of an Ingress that nobody has taken up.
+// judgeIngress accepts an Ingress with an address, or one that has existed for some time.
+func judgeIngress(stored *unstructured.Unstructured, now time.Time) (v gateway.Verdict, wait time.Duration) {
+	if addresses, _, _ := unstructured.NestedSlice(stored.Object, "status", "loadBalancer", "ingress"); len(addresses) > 0 {
+		return gateway.Verdict{Acceptance: gateway.Accepted}, 0
+	}
+	created := stored.GetCreationTimestamp().Time
+	if created.IsZero() {
+		created = now
+	}
+	if wait = created.Add(addressTimeout).Sub(now); wait > 0 {
+		return gateway.Verdict{Reason: reasonNoAddress, Message: "the ingress controller has not published an address yet"}, wait
+	}
+	return gateway.Verdict{Acceptance: gateway.Accepted, Message: "its controller publishes no address"}, 0
+}
+
+// reasonNoAddress is the reason of an Ingress without an address.
 const reasonNoAddress = "LoadBalancerPending"
 
 func judgeRoute(live *unstructured.Unstructured, g gateway.Gateway) gateway.Verdict {

@@ -2,8 +2,10 @@ package controller
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -22,14 +24,18 @@ func TestJudge(t *testing.T) {
 		resource   schema.GroupVersionResource
 		give       string
 		controller string
+		age, wait  time.Duration
 		want       gateway.Acceptance
 		reason     string
+		note       bool
 	}{
 		{name: "a VirtualService is stored", resource: render.VirtualServices, give: "{}", want: gateway.Accepted},
-		{name: "an Ingress without an address", resource: render.Ingresses, give: "{status: {loadBalancer: {}}}", reason: "LoadBalancerPending"},
-		{name: "an Ingress without a status", resource: render.Ingresses, give: "{}", reason: "LoadBalancerPending"},
+		{name: "an Ingress without an address", resource: render.Ingresses, give: "{status: {loadBalancer: {}}}", reason: "LoadBalancerPending", wait: 2 * time.Minute},
+		{name: "an Ingress without a status", resource: render.Ingresses, give: "{}", reason: "LoadBalancerPending", wait: 2 * time.Minute},
+		{name: "an Ingress without an address, for a while", resource: render.Ingresses, give: "{}", age: time.Minute, reason: "LoadBalancerPending", wait: time.Minute},
+		{name: "an Ingress whose controller publishes no address", resource: render.Ingresses, give: "{}", age: 2 * time.Minute, want: gateway.Accepted, note: true},
 		{name: "an Ingress with an address", resource: render.Ingresses, give: "{status: {loadBalancer: {ingress: [{ip: 10.0.0.1}]}}}", want: gateway.Accepted},
-		{name: "an Ingress of another form", resource: render.Ingresses, give: "{status: {loadBalancer: {ingress: x}}}", reason: "LoadBalancerPending"},
+		{name: "an Ingress of another form", resource: render.Ingresses, give: "{status: {loadBalancer: {ingress: x}}}", reason: "LoadBalancerPending", wait: 2 * time.Minute},
 		{name: "a route that nobody has seen", resource: render.HTTPRoutes, give: "{" + route + "}", reason: "ParentStatusNotAvailable"},
 		{name: "a route that is accepted", resource: render.HTTPRoutes, give: "{" + route + ", " + accepted + "}", want: gateway.Accepted},
 		{name: "by the controller of the class", resource: render.HTTPRoutes, give: "{" + route + ", " + accepted + "}", controller: "example.com/gateway", want: gateway.Accepted},
@@ -43,10 +49,14 @@ func TestJudge(t *testing.T) {
 			if tt.controller != "" {
 				g.Class = &gatewayv1.GatewayClass{Spec: gatewayv1.GatewayClassSpec{ControllerName: gatewayv1.GatewayController(tt.controller)}}
 			}
-			got := judge(tt.resource, &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(tt.give))}, g)
+			now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+			stored := &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(tt.give))}
+			stored.SetCreationTimestamp(metav1.NewTime(now.Add(-tt.age)))
+			got, wait := judge(&render.Object{Resource: tt.resource}, stored, g, now)
+			assert.Equal(t, tt.wait, wait)
 			assert.Equal(t, tt.want, got.Acceptance)
 			assert.Equal(t, tt.reason, got.Reason)
-			assert.Equal(t, tt.reason == "", got.Message == "")
+			assert.Equal(t, tt.reason == "" && !tt.note, got.Message == "")
 		})
 	}
 }

@@ -75,7 +75,7 @@ func TestOneDomainAndOneGateway(t *testing.T) {
 
 	t.Log("and a service that was never ready gets none")
 	r.object(ns, "late", map[string]any{"engine": map[string]any{}}, map[string]any{ome.AnnotationReady: ""})
-	r.says("late", "False ComponentNotReady: ComponentNotReady: the engine is not ready")
+	r.says("late", "False ComponentNotReady: the engine is not ready")
 	r.patch(isvc.Resource, ns, "late", fmt.Sprintf(`{"metadata":{"annotations":{%q:"engine"}}}`, ome.AnnotationReady))
 	r.says("late", fmt.Sprintf(accepted, "late.models.example.com"))
 }
@@ -164,7 +164,7 @@ func TestOldStaysWhileNewIsRefused(t *testing.T) {
 	r.has(old)
 	r.configure(gatewayAPI)
 	r.has(old, next)
-	r.says("chat", "False NotAllowedByListeners: http://chat.models.example.com/; Gateway gateways/public: NotAllowedByListeners: by the test")
+	r.says("chat", "False NotAllowedByListeners: http://chat.models.example.com/; Gateway gateways/public: by the test")
 	time.Sleep(1500 * time.Millisecond) // longer than the hold
 	r.has(old, next)
 
@@ -189,12 +189,12 @@ func TestWhoWantsNothingExposed(t *testing.T) {
 	r.has(route)
 	tests := []struct{ name, on, off, says string }{
 		{
-			name: "cluster-local", says: "False ClusterLocal: ClusterLocal: the service has the visibility label cluster-local",
+			name: "cluster-local", says: "False ClusterLocal: the service has the visibility label cluster-local",
 			on:  `{"metadata":{"labels":{"networking.knative.dev/visibility":"cluster-local"}}}`,
 			off: `{"metadata":{"labels":{"networking.knative.dev/visibility":null}}}`,
 		},
 		{
-			name: "OME's", says: "False OMEIngressEnabled: OMEIngressEnabled: OME creates routes for this service: set disableIngressCreation: true in OME's configuration to use this controller",
+			name: "OME's", says: "False OMEIngressEnabled: OME creates routes for this service: set disableIngressCreation: true in OME's configuration to use this controller",
 			on:  `{"metadata":{"annotations":{"ome.io/ingress-disable-creation":"false"}}}`,
 			off: `{"metadata":{"annotations":{"ome.io/ingress-disable-creation":null}}}`,
 		},
@@ -210,7 +210,7 @@ func TestWhoWantsNothingExposed(t *testing.T) {
 	}
 	t.Log("a domain of the cluster's own")
 	r.configure(gatewayAPI + "overrides: [{names: [chat], ingressDomain: svc.cluster.local}]\n")
-	r.says("chat", "False ClusterLocal: ClusterLocal: host chat.models.svc.cluster.local is inside the cluster domain")
+	r.says("chat", "False ClusterLocal: host chat.models.svc.cluster.local is inside the cluster domain")
 	r.has()
 	r.settles()
 	r.configure(gatewayAPI)
@@ -219,7 +219,7 @@ func TestWhoWantsNothingExposed(t *testing.T) {
 	t.Log("a wrong value leaves what is there, and is the service's own affair")
 	r.service(ns, "other", "engine")
 	r.configure(gatewayAPI + "overrides: [{names: [chat], domainTemplate: '{{ .Labels.team }}.example.com'}]\n")
-	r.says("chat", `False InvalidHost: InvalidHost: domainTemplate: render template: 1:10: executing "host" at <.Labels.team>: map has no entry for key "team"`)
+	r.says("chat", `False InvalidHost: domainTemplate: render template: 1:10: executing "host" at <.Labels.team>: map has no entry for key "team"`)
 	r.has(route, "httproute other.models.example.com/ -> other-engine by public")
 
 	t.Log("and so does a configuration that cannot be read")
@@ -251,7 +251,7 @@ func TestTwoServicesThatWantOneHost(t *testing.T) {
 	r.service("others", "a", "engine")
 	r.eventually(func() (string, bool) {
 		got := r.condition("others", "a")
-		return got, got == "False HostConflict: HostConflict: one.example.com/ belongs to InferenceService models/old"
+		return got, got == "False HostConflict: one.example.com/ belongs to InferenceService models/old"
 	}, "the loser says so")
 	assert.Empty(t, r.ours("others"))
 	r.settles()
@@ -289,7 +289,7 @@ func TestStrangersObjectsAreLeftAlone(t *testing.T) {
 	r.start()
 	r.service(ns, "chat", "engine")
 	r.service(ns, "other", "engine")
-	r.says("chat", fmt.Sprintf("False NameConflict: http://chat.models.example.com/; Gateway gateways/public: NameConflict: HTTPRoute %s belongs to somebody else", name))
+	r.says("chat", fmt.Sprintf("False NameConflict: http://chat.models.example.com/; Gateway gateways/public: HTTPRoute %s exists and has another owner: delete or rename it", name))
 	r.has("httproute other.models.example.com/ -> other-engine by public")
 	live, err := r.client.Resource(render.HTTPRoutes).Namespace(ns).Get(t.Context(), name, metav1.GetOptions{})
 	require.NoError(t, err)
@@ -338,14 +338,14 @@ func TestKindsThatComeAndGo(t *testing.T) {
 	r.apply(gateway)
 	r.start(func(c *config.Config) { c.Sources.Discovery = 200 * time.Millisecond })
 	r.service(ns, "chat", "engine")
-	r.says("chat", "False APIUnavailable: APIUnavailable: the kind of strategy httproute is not available: install its CRD, or add it to --kinds")
+	r.says("chat", "False APIUnavailable: the kind of strategy httproute is not available: install its CRD, or add it to --kinds")
 	r.settles()
 	r.apply(crds(t)["httproutes"])
 	r.has("httproute chat.models.example.com/ -> chat-engine by public")
 	r.settles()
 	_, err := r.cluster.Kubectl(t.Context(), "delete", "crd", "httproutes.gateway.networking.k8s.io")
 	require.NoError(t, err)
-	r.says("chat", "False APIUnavailable: APIUnavailable: the kind of strategy httproute is not available: install its CRD, or add it to --kinds")
+	r.says("chat", "False APIUnavailable: the kind of strategy httproute is not available: install its CRD, or add it to --kinds")
 }
 
 func TestBesideOMEOfAnotherRelease(t *testing.T) {

@@ -33,7 +33,7 @@ func TestPathsOnASharedHostSettle(t *testing.T) {
 
 	t.Log("an Ingress needs a controller that can rewrite, and the old objects stay until there is one")
 	r.configure(ingress + shared)
-	r.says("chat", "False PathRewriteUnsupported: PathRewriteUnsupported: the default IngressClass cannot rewrite path /models/chat/ on host llm.example.com: set perISVCSubdomain: true")
+	r.says("chat", "False PathRewriteUnsupported: the default IngressClass cannot rewrite path /models/chat/ on host llm.example.com: set perISVCSubdomain: true")
 	r.has("virtualservice llm.example.com/models/chat/ -> chat-engine")
 	for _, tt := range []struct{ controller, want string }{
 		{controller: "traefik.io/ingress-controller", want: "ingress llm.example.com/models/chat -> chat-engine"},
@@ -62,7 +62,7 @@ overrides:
 	r.apply(gateway)
 	r.start()
 	r.service(ns, "named", "engine")
-	r.says("named", "False InferencePoolNotFound: InferencePoolNotFound: there is no InferencePool theirs")
+	r.says("named", "False InferencePoolNotFound: there is no InferencePool theirs: create it, or correct inferencePool.name")
 	r.apply(`{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {name: theirs, namespace: models}, spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: picker, port: {number: 9002}}}}`)
 	r.says("named", fmt.Sprintf(accepted, "named.models.example.com")+"; InferencePool theirs: FailClose")
 	r.has("httproute named.models.example.com/ -> theirs by public")

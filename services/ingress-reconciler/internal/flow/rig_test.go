@@ -273,10 +273,13 @@ func (r *rig) condition(namespace, name string) string {
 		return err.Error()
 	}
 	if c := condition.Find(s); c != nil {
-		return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+		return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, objectNames.ReplaceAllString(c.Message, ""))
 	}
 	return "none"
 }
+
+// objectNames are the names of objects in a condition, which contain hashes.
+var objectNames = regexp.MustCompile(` \([A-Za-z]+ [^()]*-fairlead-[0-9a-f]{8}\)`)
 
 // says waits until the condition of a service is this.
 func (r *rig) says(name, want string) {
