@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/deploy/charts/internal/helm"
+	"fairlead.dev/deploy/charts/internal/source"
 )
 
 var (
@@ -128,6 +129,19 @@ func TestDefaults(t *testing.T) {
 	assert.Empty(t, all[monitoringv1.ServiceMonitor](t, objects))
 	assert.Empty(t, all[monitoringv1.PrometheusRule](t, objects))
 	assert.Len(t, all[corev1.ConfigMap](t, objects), 1, "no dashboard")
+}
+
+// TestFlagsExist compares the arguments of the container with the flags of the program, which ends at an unknown one.
+func TestFlagsExist(t *testing.T) {
+	t.Parallel()
+	flags, err := source.Flags(filepath.Join(service, "internal", "config"), filepath.Join(repository, "pkg"))
+	require.NoError(t, err)
+	require.Contains(t, flags, "config-map")
+	require.Contains(t, flags, "leader-elect")
+	for _, arg := range of[appsv1.Deployment](t, render(t, nil)).Spec.Template.Spec.Containers[0].Args {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		assert.Contains(t, flags, name)
+	}
 }
 
 func TestImage(t *testing.T) {

@@ -46,6 +46,38 @@ func Reasons(dirs ...string) ([]string, error) {
 	})
 }
 
+// Flags returns the names that some folders give to flags of pflag, sorted: the second argument of calls such as BoolVar and Var,
+// a literal or a constant.
+func Flags(dirs ...string) ([]string, error) {
+	constants := map[string]string{}
+	var arguments []ast.Expr
+	_, err := find(dirs, func(node ast.Node, _ func(string)) {
+		switch node := node.(type) {
+		case *ast.ValueSpec:
+			for i, value := range node.Values {
+				constants[node.Names[i].Name] = stringOf(value)
+			}
+		case *ast.CallExpr:
+			method, ok := node.Fun.(*ast.SelectorExpr)
+			if ok && len(node.Args) >= 3 && strings.HasSuffix(method.Sel.Name, "Var") {
+				arguments = append(arguments, node.Args[1])
+			}
+		}
+	})
+	var names []string
+	for _, argument := range arguments {
+		name := stringOf(argument)
+		if constant, ok := argument.(*ast.Ident); ok {
+			name = constants[constant.Name]
+		}
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
+
 // find visits every node of the Go files in some folders and those below, without tests.
 func find(dirs []string, visit func(node ast.Node, add func(string))) ([]string, error) {
 	var found []string
