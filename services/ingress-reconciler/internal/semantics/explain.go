@@ -131,23 +131,27 @@ func (w *World) decide(r *Request) (*request, *result, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("request: %w", err)
 	}
-	e := p.entrance
-	byGateway, byClass, byIstio := e.Gateway != (types.NamespacedName{}), e.IngressClass != "", e.IstioGateway != ""
 	d := &result{}
-	switch {
-	case byGateway && !byClass && !byIstio:
-		err = w.throughGateway(p, d)
-	case byClass && !byGateway && !byIstio && e.Port == 0:
-		err = w.throughIngress(p, d)
-	case byIstio && !byGateway && !byClass && e.Port == 0:
-		err = w.throughIstio(p, d)
-	default:
-		err = fmt.Errorf("entrance %+v is not one Gateway, one IngressClass or one Istio Gateway: %w", e, ErrInvalid)
-	}
-	if err == nil && len(d.contenders) == 0 {
-		err = fmt.Errorf("%s, host %s, path %s: %w", e, p.host, p.path, ErrNoRoute)
+	if err = w.enter(p, d); err == nil && len(d.contenders) == 0 {
+		err = fmt.Errorf("%s, host %s, path %s: %w", p.entrance, p.host, p.path, ErrNoRoute)
 	}
 	return p, d, err
+}
+
+// enter finds the contenders at the entrance of a request.
+func (w *World) enter(p *request, d *result) error {
+	e := p.entrance
+	switch e {
+	case Entrance{Gateway: e.Gateway, Port: e.Port}:
+		if e.Gateway != (types.NamespacedName{}) {
+			return w.throughGateway(p, d)
+		}
+	case Entrance{IngressClass: e.IngressClass}:
+		return w.throughIngress(p, d)
+	case Entrance{IstioGateway: e.IstioGateway}:
+		return w.throughIstio(p, d)
+	}
+	return fmt.Errorf("entrance %+v is not one Gateway, one IngressClass or one Istio Gateway: %w", e, ErrInvalid)
 }
 
 // Entrances returns where requests for a host can enter: Gateways with a listener for the host, and IngressClasses and Istio

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/gatewayapi"
@@ -108,59 +109,70 @@ func takesHTTP(l *gatewayv1.Listener) bool {
 // onPort finds the contenders for a request to one port of a Gateway.
 func (w *World) onPort(g *gatewayv1.Gateway, port int32, r *request, d *result) error {
 	l, err := listenerFor(g, port, r.host)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if l == nil {
+	case l == nil:
 		d.step("no listener of port %d takes host %s", port, r.host)
 		return nil
 	}
 	d.step("listener %s of port %d takes host %s", l.Name, port, r.host)
+	routes, err := w.attachedRoutes(g, l, r.host)
+	if err != nil {
+		return err
+	}
 	var matches []*gatewayMatch
-	seen := map[*gatewayv1.HTTPRoute]bool{}
-	best, attachedRoutes := "", 0 // the most specific hostname of an attached route, whether its rules match or not
+	for _, a := range routes {
+		found, err := gatewayMatches(a.route, a.hostname, r)
+		if err != nil {
+			return fmt.Errorf("%s: %w", identity("HTTPRoute", a.route), err)
+		}
+		matches = append(matches, found...)
+	}
+	d.step("HTTPRoutes attached to it for the host: %d; matches for the request: %d", len(routes), len(matches))
+	slices.SortFunc(matches, func(a, b *gatewayMatch) int { return compareBy(gatewayOrder, a, b) })
+	for _, m := range matches {
+		d.contenders = append(d.contenders, m)
+	}
+	if len(matches) > 0 && compareHostnames(routes[0].hostname, matches[0].hostname) < 0 {
+		return fmt.Errorf("no rule of hostname %q matches, one of %q does: %w", routes[0].hostname, matches[0].hostname, ErrAmbiguous)
+	}
+	return nil
+}
+
+// attachedRoute is a route that is attached to a listener, and its most specific hostname for a host.
+type attachedRoute struct {
+	route    *gatewayv1.HTTPRoute
+	hostname string
+}
+
+// attachedRoutes returns the routes for a host that are attached to a listener, those with the most specific hostname first.
+func (w *World) attachedRoutes(g *gatewayv1.Gateway, l *gatewayv1.Listener, host string) ([]attachedRoute, error) {
+	var all []attachedRoute
 	var failed error
-	w.routes[r.entrance.Gateway].covering(r.host, func(hostname string, routes []*gatewayv1.HTTPRoute) bool {
+	seen := map[*gatewayv1.HTTPRoute]bool{}
+	w.routes[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}].covering(host, func(hostname string, routes []*gatewayv1.HTTPRoute) bool {
+		if hostname == "" { // the route takes the hostname of the listener
+			hostname = strings.ToLower(gatewayapi.ListenerHostname(l))
+		}
 		for _, route := range routes {
 			if seen[route] {
 				continue
 			}
 			seen[route] = true
 			attached, err := w.attached(route, g, l)
-			if err == nil && attached {
-				attachedRoutes++
-				if hostname == "" { // the route takes that of the listener
-					hostname = strings.ToLower(gatewayapi.ListenerHostname(l))
-				}
-				if attachedRoutes == 1 || compareHostnames(hostname, best) < 0 {
-					best = hostname
-				}
-				var found []*gatewayMatch
-				found, err = gatewayMatches(route, hostname, r)
-				matches = append(matches, found...)
-			}
-			if err == nil && attached {
-				err = w.readable("HTTPRoute", route)
-			}
 			if err != nil {
 				failed = fmt.Errorf("%s: %w", identity("HTTPRoute", route), err)
 				return false
 			}
+			if attached {
+				all = append(all, attachedRoute{route, hostname})
+			}
 		}
 		return true
 	})
-	if failed != nil {
-		return failed
-	}
-	d.step("HTTPRoutes attached to it for the host: %d; matches for the request: %d", attachedRoutes, len(matches))
-	slices.SortFunc(matches, func(a, b *gatewayMatch) int { return compareBy(gatewayOrder, a, b) })
-	for _, m := range matches {
-		d.contenders = append(d.contenders, m)
-	}
-	if len(matches) > 0 && compareHostnames(best, matches[0].hostname) < 0 {
-		return fmt.Errorf("no rule of hostname %q matches, one of %q does: %w", best, matches[0].hostname, ErrAmbiguous)
-	}
-	return nil
+	slices.SortStableFunc(all, func(a, b attachedRoute) int { return compareHostnames(a.hostname, b.hostname) })
+	return all, failed
 }
 
 // listenerFor returns the listener of a port with the most specific hostname that covers a host, nil if there is none.
@@ -202,8 +214,10 @@ func (w *World) attached(route *gatewayv1.HTTPRoute, g *gatewayv1.Gateway, l *ga
 		return false, fmt.Errorf("%w: %w", err, ErrNotModeled)
 	case err != nil:
 		return false, fmt.Errorf("%w: %w", err, ErrInvalid)
+	case !allowed:
+		return false, nil
 	}
-	return allowed, nil
+	return true, w.readable("HTTPRoute", route)
 }
 
 // gatewayMatch is one match of a route that a request fits.

@@ -2,7 +2,6 @@ package semantics
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,9 +55,6 @@ func inertOf(c *ingressclass.Controller, but ...string) []string {
 	return keys
 }
 
-// errRedirect means that nginx redirects to the path with a slash at its end.
-var errRedirect = errors.New("ingress-nginx redirects to the path with a slash")
-
 // orderNGINX returns the contenders on which ingress-nginx and Traefik agree.
 func orderNGINX(w *World, x *classIndex, r *request) ([]contender, error) {
 	all := x.locations(r.host)
@@ -66,35 +62,39 @@ func orderNGINX(w *World, x *classIndex, r *request) ([]contender, error) {
 	if err != nil {
 		return nil, err
 	}
-	nginx, err := nginxMatches(servers, all, r.path)
-	if err != nil && !errors.Is(err, errRedirect) {
+	nginx, redirects, err := nginxMatches(servers, all, r.path)
+	if err != nil {
 		return nil, err
 	}
-	byTraefik, traefikErr := traefikNGINXMatches(servers, all, r.path)
-	for _, m := range slices.Concat(nginx, byTraefik) {
+	traefik, err := traefikNGINXMatches(servers, all, r.path)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range slices.Concat(nginx, traefik) {
 		m.request, m.world, m.rewrite, m.loses = r, w, rewriteNGINX, nginxReason
 	}
 	switch {
-	case traefikErr != nil:
-		return nil, traefikErr
-	case err != nil:
-		return nil, fmt.Errorf("%w, Traefik's NGINX provider does not: %w", err, ErrAmbiguous)
-	case len(byTraefik) == 0:
-		return nil, nil
-	case len(nginx) == 0:
-		return nil, fmt.Errorf("path %s has no location with ingress-nginx, and reaches %s with Traefik's NGINX provider: %w", r.path, identity("Ingress", byTraefik[0].ingress), ErrAmbiguous)
+	case redirects:
+		return nil, fmt.Errorf("path %s is redirected to %s/ by ingress-nginx, and not by Traefik's NGINX provider: %w", r.path, r.path, ErrAmbiguous)
+	case len(nginx) == 0 && len(traefik) > 0:
+		return nil, fmt.Errorf("path %s has no location with ingress-nginx, and reaches %s with Traefik's NGINX provider: %w", r.path, identity("Ingress", traefik[0].ingress), ErrAmbiguous)
 	}
-	for _, m := range byTraefik {
-		if m.priority == byTraefik[0].priority && m.location != nginx[0].location && !sameAnswer(m, nginx[0]) {
-			return nil, fmt.Errorf("path %s reaches %s with ingress-nginx, and can reach %s with Traefik's NGINX provider: %w",
-				r.path, identity("Ingress", nginx[0].ingress), identity("Ingress", m.ingress), ErrAmbiguous)
+	var contenders []contender
+	for _, m := range nginx {
+		contenders = append(contenders, m)
+	}
+	return contenders, agree(nginx, traefik)
+}
+
+// agree returns an error if one of the rules with the highest priority of Traefik gives another answer than ingress-nginx.
+func agree(nginx, traefik []*ingressMatch) error {
+	for _, m := range traefik {
+		if m.priority == traefik[0].priority && m.location != nginx[0].location && !sameAnswer(m, nginx[0]) {
+			return fmt.Errorf("path %s reaches path %s of %s with ingress-nginx, and can reach path %s of %s with Traefik's NGINX provider: %w",
+				m.request.path, nginx[0].path, identity("Ingress", nginx[0].ingress), m.path, identity("Ingress", m.ingress), ErrAmbiguous)
 		}
 	}
-	contenders := make([]contender, len(nginx))
-	for i, m := range nginx {
-		contenders[i] = m
-	}
-	return contenders, nil
+	return nil
 }
 
 func nginxReason(loser, winner *ingressMatch) string {
@@ -148,41 +148,40 @@ func isExpression(l *location) (bool, error) {
 }
 
 // nginxMatches returns the locations of the most specific host that take a path, as nginx does
-// (https://nginx.org/en/docs/http/ngx_http_core_module.html#location). The first wins.
-func nginxMatches(s servers, all []*location, path string) ([]*ingressMatch, error) {
+// (https://nginx.org/en/docs/http/ngx_http_core_module.html#location). The first wins. It reports whether nginx redirects to the
+// path with a slash instead.
+func nginxMatches(s servers, all []*location, path string) (found []*ingressMatch, redirects bool, err error) {
 	group := firstHost(all)
 	exact := map[string]bool{} // paths that are Exact
 	for _, l := range group {
 		exact[l.path] = exact[l.path] || l.kind == networkingv1.PathTypeExact
 	}
-	var found []*ingressMatch
-	redirect := 0 // length of a prefix that the path lacks a slash for
+	slash := false // a prefix is the path with a slash
 	for _, l := range oldestOfEach(group) {
-		var fits bool
-		switch {
-		case l.kind == networkingv1.PathTypeExact:
-			fits = l.path == path
-		case s[l.host].nginx:
-			re, err := compile("(?i)^" + l.path)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", identity("Ingress", l.ingress), err)
-			}
-			fits = re.MatchString(path)
-		default:
-			fits = l.path == "/" || strings.HasPrefix(path, strings.TrimSuffix(l.path, "/")+"/") || path == l.path && !exact[path]
-			if path+"/" == l.path {
-				redirect = len(path)
-			}
+		fits, err := nginxFits(s, l, path, exact[path])
+		if err != nil {
+			return nil, false, fmt.Errorf("%s: %w", identity("Ingress", l.ingress), err)
 		}
 		if fits {
 			found = append(found, &ingressMatch{location: l})
 		}
+		slash = slash || l.path == path+"/" && l.kind != networkingv1.PathTypeExact && !s[l.host].nginx
 	}
 	slices.SortFunc(found, compareNGINX)
-	if redirect > 0 && (len(found) == 0 || found[0].kind != networkingv1.PathTypeExact && len(found[0].path) < redirect) {
-		return found, errRedirect
+	longest := len(found) == 0 || found[0].kind != networkingv1.PathTypeExact && len(found[0].path) < len(path)
+	return found, slash && longest, nil
+}
+
+// nginxFits reports whether a location takes a path. A prefix does not take its own path if there is an Exact one.
+func nginxFits(s servers, l *location, path string, exact bool) (bool, error) {
+	switch {
+	case l.kind == networkingv1.PathTypeExact:
+		return l.path == path, nil
+	case s[l.host].nginx:
+		re, err := compile("(?i)^" + l.path)
+		return err == nil && re.MatchString(path), err
 	}
-	return found, nil
+	return strings.HasPrefix(path, strings.TrimSuffix(l.path, "/")+"/") || path == l.path && !exact, nil
 }
 
 // compareNGINX orders locations that take a path: an Exact one first, then the longest, of expressions the last by their text.

@@ -40,7 +40,7 @@ type istioRule struct {
 func (w *World) throughIstio(r *request, d *result) error {
 	gateway := r.entrance.IstioGateway
 	if namespace, name, ok := strings.Cut(gateway, "/"); !ok || namespace == "" || name == "" {
-		return fmt.Errorf("Istio Gateway %q is not a namespace and a name: %w", gateway, ErrInvalid)
+		return fmt.Errorf("gateway %q of Istio is not a namespace and a name: %w", gateway, ErrInvalid)
 	}
 	var all []*istiov1.VirtualService
 	var host string

@@ -102,7 +102,7 @@ func TestWhatIsNeverCopied(t *testing.T) {
 	for _, key := range keys {
 		theirs[key] = "theirs"
 		assert.True(t, neverCopied(key), key)
-		assert.Error(t, validateCopyLabels("copyLabels", []string{key}), "what cannot be obeyed is refused")
+		require.Error(t, validateCopyLabels("copyLabels", []string{key}), "what cannot be obeyed is refused")
 	}
 	var lists []string
 	for _, key := range keys {
