@@ -60,7 +60,7 @@ func TestEachFileIsInTheTable(t *testing.T) {
 			described++
 		}
 	}
-	assert.Equal(t, described, len(Controllers()), "one file for each controller, and one line in the table")
+	assert.Len(t, Controllers(), described, "one file for each controller, and one line in the table")
 }
 
 // What follows holds for every controller, also for one that somebody adds.

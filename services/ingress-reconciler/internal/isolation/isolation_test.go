@@ -334,11 +334,8 @@ func (w *world) ask(p probe) string {
 		r.Header = map[string]string{"X-Model": p.model}
 	}
 	a, err := w.known.Answer(r)
-	switch {
-	case errors.Is(err, semantics.ErrNoRoute):
+	if errors.Is(err, semantics.ErrNoRoute) {
 		return ""
-	case errors.Is(err, semantics.ErrRedirected):
-		return " redirected"
 	}
 	require.NoError(w.t, err, "%s: %v", w.step, p)
 	namespace, name := a.Backend.Namespace, a.Backend.Name

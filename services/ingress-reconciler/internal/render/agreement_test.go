@@ -52,19 +52,15 @@ func newWorld(controller string) *world {
 	}
 }
 
-// strategies are configurations of each strategy, and where its requests come in.
+// strategies are configurations of each strategy, and where its requests come in. They are those that the evaluator models.
 var strategies = []struct {
 	name, config, controller string
 	entrance                 semantics.Entrance
-	unshared                 bool // it cannot have paths on a host that services share
 }{
 	{name: "httproute", config: "omeIngressGateway: gateways/public", entrance: semantics.Entrance{Gateway: types.NamespacedName{Namespace: "gateways", Name: "public"}}},
 	{name: "virtualservice", config: "strategy: virtualservice\ningressGateway: istio/public", entrance: semantics.Entrance{IstioGateway: "istio/public"}},
 	{name: "ingress-nginx", controller: "k8s.io/ingress-nginx", entrance: semantics.Entrance{IngressClass: "usual"}},
-	{name: "nginx", controller: "nginx.org/ingress-controller", entrance: semantics.Entrance{IngressClass: "usual"}, unshared: true},
 	{name: "traefik", controller: "traefik.io/ingress-controller", entrance: semantics.Entrance{IngressClass: "usual"}},
-	{name: "haproxy", controller: "haproxy.org/ingress-controller", entrance: semantics.Entrance{IngressClass: "usual"}},
-	{name: "haproxy-ingress", controller: "haproxy-ingress.github.io/controller", entrance: semantics.Entrance{IngressClass: "usual"}},
 }
 
 // expose renders a service of these components.
@@ -101,8 +97,18 @@ func (w *world) expose(t *testing.T, name, config string, roles []isvc.Role, lab
 	return all
 }
 
-// ask returns where a request goes: "service:port path", or why nowhere.
+// ask returns where a request goes: "service:port path", or why nowhere. The ages of the objects must not matter.
 func (w *world) ask(t *testing.T, objects []*unstructured.Unstructured, request semantics.Request) string {
+	t.Helper()
+	oldestFirst := w.askByAge(t, objects, request)
+	reversed := slices.Clone(objects)
+	slices.Reverse(reversed)
+	assert.Equal(t, oldestFirst, w.askByAge(t, reversed, request), "with the ages reversed")
+	return oldestFirst
+}
+
+// askByAge is ask of objects that were created in their order.
+func (w *world) askByAge(t *testing.T, objects []*unstructured.Unstructured, request semantics.Request) string {
 	t.Helper()
 	objects = slices.Clone(objects)
 	for _, typed := range []runtime.Object{w.gateway, w.class} {
@@ -142,7 +148,7 @@ func TestRequestsReachTheEntry(t *testing.T) {
 									request.Host, request.Path = "llm.example.com", "/models/"+name+request.Path
 								}
 								want := wanted(name, roles, hosts != "")
-								if local != "" || shared != "" && strategy.unshared {
+								if local != "" {
 									want = ""
 								}
 								got := w.ask(t, objects, request)
@@ -202,7 +208,7 @@ func TestStrategiesAgree(t *testing.T) {
 				config := "ingressDomain: example.com\nperISVCSubdomain: false\n" + strategy.config
 				objects := append(w.expose(t, "chat", config, []isvc.Role{isvc.Engine}, nil), w.expose(t, "chat2", config, []isvc.Role{isvc.Engine}, nil)...)
 				got := w.ask(t, objects, semantics.Request{Entrance: strategy.entrance, Host: "llm.example.com", Path: tt.path, Method: http.MethodGet})
-				if tt.want == "" || strategy.unshared {
+				if tt.want == "" {
 					assert.NotContains(t, got, ":8080")
 					return
 				}
@@ -228,5 +234,71 @@ func TestManyModelsOnOneHost(t *testing.T) {
 			}
 			assert.NotContains(t, w.ask(t, objects, semantics.Request{Entrance: strategy.entrance, Host: "llm.example.com", Path: "/v1/completions", Method: http.MethodPost}), ":8080")
 		})
+	}
+}
+
+// TestLongerPathsWin has a model, a path and a longer path on one host. Within one service, the longest path gets the requests,
+// also where the data plane has another order.
+func TestLongerPathsWin(t *testing.T) {
+	t.Parallel()
+	const nested = `
+perISVCSubdomain: false
+sharedHostPrefix: ''
+componentHosts: true
+pathTemplate: '/models/chat/{{ if eq .Name "chat" }}v2{{ else }}v2/{{ .Name }}{{ end }}'
+`
+	tests := []struct{ path, model, want string }{
+		{path: "/models/chat/v1/models", want: "chat-router:8080 /v1/models"},
+		{path: "/models/chat/v2/v1/models", want: "chat-router:8080 /v1/models"},
+		{path: "/models/chat/v2/chat-engine/v1/models", want: "chat-engine:8080 /v1/models"},
+		{path: "/models/chat-engine/v1/models", want: "chat-engine:8080 /v1/models"},
+		{path: "/models/chat/v1/models", model: "chat", want: "chat-router:8080 /v1/models"},
+		{path: "/models/chat/v2/chat-engine/v1/models", model: "chat", want: "chat-engine:8080 /v1/models"},
+		{path: "/v1/models", model: "chat", want: "chat-router:8080 /v1/models"},
+		{path: "/v1/models", model: "other"},
+		{path: "/v1/models"},
+	}
+	for _, strategy := range strategies {
+		config := "ingressDomain: example.com\n" + nested + strategy.config
+		if strategy.controller == "" {
+			config += "\nmodelBasedRoutingHeaderName: X-Gateway-Model-Name"
+		}
+		for _, tt := range tests {
+			if tt.model != "" && strategy.controller != "" {
+				continue // an Ingress cannot select by a header
+			}
+			t.Run(strategy.name+tt.path+tt.model, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(strategy.controller)
+				objects := w.expose(t, "chat", config, []isvc.Role{isvc.Router, isvc.Engine}, nil)
+				request := semantics.Request{Entrance: strategy.entrance, Host: "example.com", Path: tt.path, Method: http.MethodGet, Header: map[string]string{}}
+				if tt.model != "" {
+					request.Header["X-Gateway-Model-Name"] = tt.model
+				}
+				got := w.ask(t, objects, request)
+				if tt.want == "" {
+					assert.NotContains(t, got, ":8080")
+					return
+				}
+				assert.Equal(t, tt.want, got)
+			})
+		}
+	}
+}
+
+// TestModelsBesidePathsOfOthers has services whose models and paths share a host. Gateway API prefers the longer path, whatever
+// the header says.
+func TestModelsBesidePathsOfOthers(t *testing.T) {
+	t.Parallel()
+	w, strategy := newWorld(""), strategies[0]
+	require.Equal(t, "httproute", strategy.name)
+	config := "ingressDomain: example.com\nperISVCSubdomain: false\nmodelBasedRoutingHeaderName: X-Gateway-Model-Name\n" + strategy.config
+	objects := append(w.expose(t, "chat", config, []isvc.Role{isvc.Engine}, nil), w.expose(t, "code", config, []isvc.Role{isvc.Engine}, nil)...)
+	for path, want := range map[string]string{
+		"/v1/models": "chat-engine:8080 /v1/models", "/models/code/v1/models": "code-engine:8080 /v1/models", "/models/chat/v1/models": "chat-engine:8080 /v1/models",
+	} {
+		assert.Equal(t, want, w.ask(t, objects, semantics.Request{
+			Entrance: strategy.entrance, Host: "llm.example.com", Path: path, Header: map[string]string{"X-Gateway-Model-Name": "chat"},
+		}))
 	}
 }

@@ -106,7 +106,7 @@ func Render(p *plan.Plan, in Params) ([]Object, error) {
 		case settings.Ingress:
 			r.ingress(e)
 		case settings.VirtualService:
-			r.add(VirtualServices, e.Slot, r.virtualService(e), e)
+			r.add(VirtualServices, e.Slot, r.virtualService(p, e), e)
 		}
 	}
 	return r.objects, r.err

@@ -1,6 +1,8 @@
 package render
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -15,9 +17,44 @@ import (
 // knativePort is the port of the gateway of Knative Services.
 const knativePort = 80
 
-// virtualService returns the VirtualService of an exposure. It routes to the Service of the component, or to the gateway of
-// Knative, which selects a Knative Service by its host.
-func (r *renderer) virtualService(e *plan.Exposure) *istiov1beta1.VirtualService {
+// virtualService returns the VirtualService of an exposure.
+//
+// Istio tries the VirtualServices of one host in the order of their age, and not in the order of their paths. So each has, before
+// its own rule, the rules of the service's other exposures that are more specific: the answer does not depend on the age.
+func (r *renderer) virtualService(p *plan.Plan, e *plan.Exposure) *istiov1beta1.VirtualService {
+	var rules []*istioapi.HTTPRoute
+	for _, x := range within(p, e) {
+		rules = append(rules, r.istioRule(x, e.Model))
+	}
+	return &istiov1beta1.VirtualService{
+		TypeMeta:   metav1.TypeMeta{APIVersion: VirtualServices.GroupVersion().String(), Kind: "VirtualService"},
+		ObjectMeta: r.meta(r.name(settings.VirtualService, e), r.annotations()),
+		Spec: istioapi.VirtualService{
+			Hosts: []string{e.Host}, Gateways: []string{r.Settings.IstioGateway}, Http: append(rules, r.istioRule(e, e.Model)),
+		},
+	}
+}
+
+// within returns the exposures of a plan whose requests another exposure would match, too, and that have a longer path: the
+// longest first. An exposure of a whole host needs none, as Istio tries such rules last.
+func within(p *plan.Plan, e *plan.Exposure) []*plan.Exposure {
+	if e.Path == "/" && e.Model.Header == "" {
+		return nil
+	}
+	var all []*plan.Exposure
+	for i := range p.Exposures {
+		x := &p.Exposures[i]
+		if x.Host == e.Host && len(x.Path) > len(e.Path) && strings.HasPrefix(x.Path, e.Path) && x.Model.Header == "" {
+			all = append(all, x)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *plan.Exposure) int { return cmp.Compare(len(b.Path), len(a.Path)) })
+	return all
+}
+
+// istioRule returns the rule of an exposure for requests of a model. It routes to the Service of the component, or to the
+// gateway of Knative, which selects a Knative Service by its host.
+func (r *renderer) istioRule(e *plan.Exposure, model plan.Model) *istioapi.HTTPRoute {
 	host := func(service string) string {
 		return service + "." + r.Service.Namespace + ".svc." + r.Settings.ClusterDomain
 	}
@@ -27,7 +64,7 @@ func (r *renderer) virtualService(e *plan.Exposure) *istiov1beta1.VirtualService
 		rewrite.Authority = host(e.Backend.Knative)
 	}
 	rule := &istioapi.HTTPRoute{
-		Match:   uris(e),
+		Match:   uris(e.Path, model),
 		Route:   []*istioapi.HTTPRouteDestination{{Destination: to}},
 		Headers: &istioapi.Headers{Request: &istioapi.Headers_HeaderOperations{Set: map[string]string{headerName: r.Service.Name, headerNamespace: r.Service.Namespace}}},
 	}
@@ -40,28 +77,22 @@ func (r *renderer) virtualService(e *plan.Exposure) *istiov1beta1.VirtualService
 	if rewrite.Uri != "" || rewrite.Authority != "" {
 		rule.Rewrite = rewrite
 	}
-	return &istiov1beta1.VirtualService{
-		TypeMeta:   metav1.TypeMeta{APIVersion: VirtualServices.GroupVersion().String(), Kind: "VirtualService"},
-		ObjectMeta: r.meta(r.name(settings.VirtualService, e), r.annotations()),
-		Spec: istioapi.VirtualService{
-			Hosts: []string{e.Host}, Gateways: []string{r.Settings.IstioGateway}, Http: []*istioapi.HTTPRoute{rule},
-		},
-	}
+	return rule
 }
 
 // uris matches a path and all paths below it. Istio compares a prefix character by character, so that "/a" matches "/ab": the
 // path is matched exactly, and with a slash as a prefix. Istio wants header names in lower case.
-func uris(e *plan.Exposure) []*istioapi.HTTPMatchRequest {
+func uris(path string, model plan.Model) []*istioapi.HTTPMatchRequest {
 	match := func(uri *istioapi.StringMatch) *istioapi.HTTPMatchRequest {
 		m := &istioapi.HTTPMatchRequest{Uri: uri}
-		if e.Model.Header != "" {
-			m.Headers = map[string]*istioapi.StringMatch{strings.ToLower(e.Model.Header): {MatchType: &istioapi.StringMatch_Exact{Exact: e.Model.Name}}}
+		if model.Header != "" {
+			m.Headers = map[string]*istioapi.StringMatch{strings.ToLower(model.Header): {MatchType: &istioapi.StringMatch_Exact{Exact: model.Name}}}
 		}
 		return m
 	}
-	all := []*istioapi.HTTPMatchRequest{match(&istioapi.StringMatch{MatchType: &istioapi.StringMatch_Prefix{Prefix: e.Path}})}
-	if e.Path != "/" {
-		all = append(all, match(&istioapi.StringMatch{MatchType: &istioapi.StringMatch_Exact{Exact: prefix(e.Path)}}))
+	all := []*istioapi.HTTPMatchRequest{match(&istioapi.StringMatch{MatchType: &istioapi.StringMatch_Prefix{Prefix: path}})}
+	if path != "/" {
+		all = append(all, match(&istioapi.StringMatch{MatchType: &istioapi.StringMatch_Exact{Exact: prefix(path)}}))
 	}
 	return all
 }

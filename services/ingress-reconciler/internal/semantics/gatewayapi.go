@@ -8,70 +8,89 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/pkg/gatewayapi"
 )
 
-// The Gateway API, as its specification says (https://gateway-api.sigs.k8s.io/reference/spec/).
+// Gateway API, by its specification (https://gateway-api.sigs.k8s.io/reference/spec/).
 //
-// Of the listeners of a port, the one with the most specific host name takes a request, and no other does (listener
-// isolation). Of the routes that are attached to it, all matches that fit the request compete:
+// Of the listeners of a port, the one with the most specific hostname takes a request, and no other one does (listener
+// isolation). All matches of the routes that are attached to it compete, in the order of criteria below. The place of regular
+// expressions is up to the implementation; this is Istio's. Whether a route of a less specific hostname gets the requests that
+// no rule of the more specific one matches is open, and so ErrAmbiguous.
 //
-//	host name        without a wildcard before one with it, then the longer
-//	path             Exact, then the longest PathPrefix, then RegularExpression
-//	method           one that is given
-//	headers, query   the most of them, headers first
-//	route            the oldest, then by "namespace/name"
-//	rule             the first; all matches of a rule mean the same
-//
-// The place of RegularExpression is the implementation's to choose; this one is Istio's. What the specification leaves open
-// otherwise is ErrAmbiguous: whether a route of a less specific host name gets what the rules of the more specific ones leave.
-//
-// Modelled: filters RequestHeaderModifier and URLRewrite, timeouts.request, backendRefs to Services and to InferencePools of the
-// route's namespace, of which one has a weight. Not: ListenerSets, default Gateways, ReferenceGrants, other filters, filters of
-// backends, retries, session persistence.
+// Modeled: filters RequestHeaderModifier and URLRewrite, timeouts.request, backendRefs to Services and InferencePools of the
+// route's namespace, of which one has a weight. Not modeled: ListenerSets, default Gateways, ReferenceGrants, other filters,
+// filters of backends, retries, session persistence.
 
-// throughGateway answers a request to a Gateway.
-func (w *World) throughGateway(r *request) (*answer, error) {
-	g, err := w.gateway(r)
-	if err != nil {
-		return nil, err
+// gatewayOrder is the precedence of matches.
+var gatewayOrder = []criterion[*gatewayMatch]{
+	{func(a, b *gatewayMatch) int { return compareHostnames(a.hostname, b.hostname) }, "its hostname is less specific"},
+	{func(a, b *gatewayMatch) int { return cmp.Compare(a.rank, b.rank) }, "its type of path match comes later"},
+	{func(a, b *gatewayMatch) int { return cmp.Compare(b.length, a.length) }, "its path is shorter"},
+	{func(a, b *gatewayMatch) int { return cmp.Compare(methods(b.match), methods(a.match)) }, "it does not match the method"},
+	{func(a, b *gatewayMatch) int { return cmp.Compare(len(b.match.Headers), len(a.match.Headers)) }, "it matches fewer headers"},
+	{func(a, b *gatewayMatch) int { return cmp.Compare(len(b.match.QueryParams), len(a.match.QueryParams)) }, "it matches fewer query parameters"},
+	{func(a, b *gatewayMatch) int { return a.route.CreationTimestamp.Compare(b.route.CreationTimestamp.Time) }, "its object is younger"},
+	{func(a, b *gatewayMatch) int {
+		return cmp.Compare(a.route.Namespace+"/"+a.route.Name, b.route.Namespace+"/"+b.route.Name)
+	}, "its object has the same age and comes later by name"},
+	{func(a, b *gatewayMatch) int { return cmp.Compare(a.ruleIndex, b.ruleIndex) }, "its rule comes later in the object"},
+	{func(a, b *gatewayMatch) int { return cmp.Compare(a.matchIndex, b.matchIndex) }, "its match comes later in the rule"},
+}
+
+func methods(m *gatewayv1.HTTPRouteMatch) int {
+	if m.Method == nil {
+		return 0
 	}
-	var found *answer
-	for _, port := range ports(g, r.entrance.Port) {
-		a, err := w.onPort(g, port, r)
-		switch {
-		case errors.Is(err, ErrNoRoute):
-			continue
-		case err != nil:
-			return nil, fmt.Errorf("port %d of %s: %w", port, identity("Gateway", g), err)
-		case found != nil && !reflect.DeepEqual(found, a):
-			return nil, fmt.Errorf("ports of %s: %w", identity("Gateway", g), ErrAmbiguous)
+	return 1
+}
+
+// throughGateway finds the contenders for a request to a Gateway.
+func (w *World) throughGateway(r *request, d *result) error {
+	g := w.gateways[r.entrance.Gateway]
+	if g == nil {
+		return fmt.Errorf("gateway %s: %w", r.entrance.Gateway, ErrNotFound)
+	}
+	if err := cmp.Or(w.readable("Gateway", g), onlyFields(&g.Spec, "GatewayClassName", "Listeners", "Addresses", "Infrastructure", "AllowedListeners", "TLS")); err != nil {
+		return fmt.Errorf("%s: %w", identity("Gateway", g), err)
+	}
+	all := ports(g, r.entrance.Port)
+	if r.entrance.Port != 0 && len(all) == 0 {
+		return fmt.Errorf("%s: port %d: %w", identity("Gateway", g), r.entrance.Port, ErrNotFound)
+	}
+	var first *answer
+	for _, port := range all {
+		on := &result{}
+		if err := w.onPort(g, port, r, on); err != nil {
+			return fmt.Errorf("port %d of %s: %w", port, identity("Gateway", g), err)
 		}
-		found = a
+		if len(on.contenders) == 0 {
+			d.steps = append(d.steps, on.steps...)
+			continue
+		}
+		if len(all) == 1 {
+			*d = *on
+			return nil
+		}
+		a, err := resolve(on.contenders[0])
+		switch {
+		case err != nil:
+			return fmt.Errorf("port %d of %s: %w", port, identity("Gateway", g), err)
+		case first == nil:
+			first = a
+			d.steps, d.contenders = append(d.steps, on.steps...), on.contenders
+		case !reflect.DeepEqual(first, a):
+			return fmt.Errorf("ports of %s give different answers: %w", identity("Gateway", g), ErrAmbiguous)
+		}
 	}
-	if found == nil {
-		return nil, fmt.Errorf("%s: %w", identity("Gateway", g), ErrNoRoute)
-	}
-	return found, nil
+	return nil
 }
 
-func (w *World) gateway(r *request) (*gatewayv1.Gateway, error) {
-	name := r.entrance.Gateway
-	i := slices.IndexFunc(w.Gateways, func(g *gatewayv1.Gateway) bool { return g.Namespace == name.Namespace && g.Name == name.Name })
-	if i < 0 {
-		return nil, fmt.Errorf("gateway %s: %w", name, ErrNotFound)
-	}
-	g := w.Gateways[i]
-	if err := onlyFields(&g.Spec, "GatewayClassName", "Listeners", "Addresses", "Infrastructure", "AllowedListeners", "TLS"); err != nil {
-		return nil, fmt.Errorf("%s: %w", identity("Gateway", g), err)
-	}
-	if r.entrance.Port != 0 && len(ports(g, r.entrance.Port)) == 0 {
-		return nil, fmt.Errorf("%s: port %d: %w", identity("Gateway", g), r.entrance.Port, ErrNotFound)
-	}
-	return g, nil
-}
-
-// ports returns the ports on which a Gateway takes HTTP: one of them, or with 0 all.
+// ports returns the ports of a Gateway for HTTP: the given one, or all for 0.
 func ports(g *gatewayv1.Gateway, port int32) []int32 {
 	var all []int32
 	for i := range g.Spec.Listeners {
@@ -87,148 +106,175 @@ func takesHTTP(l *gatewayv1.Listener) bool {
 	return l.Protocol == gatewayv1.HTTPProtocolType || l.Protocol == gatewayv1.HTTPSProtocolType
 }
 
-// onPort answers a request to one port of a Gateway.
-func (w *World) onPort(g *gatewayv1.Gateway, port int32, r *request) (*answer, error) {
+// onPort finds the contenders for a request to one port of a Gateway.
+func (w *World) onPort(g *gatewayv1.Gateway, port int32, r *request, d *result) error {
 	l, err := listenerFor(g, port, r.host)
+	switch {
+	case err != nil:
+		return err
+	case l == nil:
+		d.step("no listener of port %d takes host %s", port, r.host)
+		return nil
+	}
+	d.step("listener %s of port %d takes host %s", l.Name, port, r.host)
+	routes, err := w.attachedRoutes(g, l, r.host)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var all []*candidate
-	var best *string // the most specific host name, whether its rules fit or not
-	for _, route := range w.HTTPRoutes {
-		attached, err := w.attached(route, g, l)
+	var matches []*gatewayMatch
+	for _, a := range routes {
+		found, err := gatewayMatches(a.route, a.hostname, r)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", identity("HTTPRoute", route), err)
+			return fmt.Errorf("%s: %w", identity("HTTPRoute", a.route), err)
 		}
-		hostname, serves := servedHostname(route, l, r.host)
-		if !attached || !serves {
-			continue
-		}
-		if best == nil || compareHostnames(hostname, *best) < 0 {
-			best = &hostname
-		}
-		found, err := candidates(route, hostname, r)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", identity("HTTPRoute", route), err)
-		}
-		all = append(all, found...)
+		matches = append(matches, found...)
 	}
-	if len(all) == 0 {
-		return nil, ErrNoRoute
+	d.step("HTTPRoutes attached to it for the host: %d; matches for the request: %d", len(routes), len(matches))
+	slices.SortFunc(matches, func(a, b *gatewayMatch) int { return compareBy(gatewayOrder, a, b) })
+	for _, m := range matches {
+		d.contenders = append(d.contenders, m)
 	}
-	first := slices.MinFunc(all, (*candidate).compare)
-	if compareHostnames(*best, first.hostname) < 0 {
-		return nil, fmt.Errorf("no rule of host name %q fits, one of %q does: %w", *best, first.hostname, ErrAmbiguous)
+	if len(matches) > 0 && compareHostnames(routes[0].hostname, matches[0].hostname) < 0 {
+		return fmt.Errorf("no rule of hostname %q matches, one of %q does: %w", routes[0].hostname, matches[0].hostname, ErrAmbiguous)
 	}
-	a, err := first.answer(r)
-	if err != nil {
-		return nil, fmt.Errorf("%s: rule %d: %w", identity("HTTPRoute", first.route), first.ruleIndex, err)
-	}
-	return a, nil
+	return nil
 }
 
-// listenerFor returns the listener of a port whose host name is the most specific of those that cover a host.
+// attachedRoute is a route that is attached to a listener, and its most specific hostname for a host.
+type attachedRoute struct {
+	route    *gatewayv1.HTTPRoute
+	hostname string
+}
+
+// attachedRoutes returns the routes for a host that are attached to a listener, those with the most specific hostname first.
+func (w *World) attachedRoutes(g *gatewayv1.Gateway, l *gatewayv1.Listener, host string) ([]attachedRoute, error) {
+	var all []attachedRoute
+	var failed error
+	seen := map[*gatewayv1.HTTPRoute]bool{}
+	w.routes[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}].covering(host, func(hostname string, routes []*gatewayv1.HTTPRoute) bool {
+		if hostname == "" { // the route takes the hostname of the listener
+			hostname = strings.ToLower(gatewayapi.ListenerHostname(l))
+		}
+		for _, route := range routes {
+			if seen[route] {
+				continue
+			}
+			seen[route] = true
+			attached, err := w.attached(route, g, l)
+			if err != nil {
+				failed = fmt.Errorf("%s: %w", identity("HTTPRoute", route), err)
+				return false
+			}
+			if attached {
+				all = append(all, attachedRoute{route, hostname})
+			}
+		}
+		return true
+	})
+	slices.SortStableFunc(all, func(a, b attachedRoute) int { return compareHostnames(a.hostname, b.hostname) })
+	return all, failed
+}
+
+// listenerFor returns the listener of a port with the most specific hostname that covers a host, nil if there is none.
 func listenerFor(g *gatewayv1.Gateway, port int32, host string) (*gatewayv1.Listener, error) {
 	var found *gatewayv1.Listener
 	for i := range g.Spec.Listeners {
 		l := &g.Spec.Listeners[i]
-		if l.Port != port || !takesHTTP(l) || !listens(l, host) {
+		hostname := strings.ToLower(gatewayapi.ListenerHostname(l))
+		if l.Port != port || !takesHTTP(l) || !gatewayapi.HostnamesIntersect(hostname, host) {
 			continue
 		}
-		if found != nil && listenerHostname(found) == listenerHostname(l) {
-			return nil, fmt.Errorf("listeners %s and %s have one host name: %w", found.Name, l.Name, ErrInvalid)
+		if found != nil {
+			other := strings.ToLower(gatewayapi.ListenerHostname(found))
+			if hostname == other {
+				return nil, fmt.Errorf("listeners %s and %s have the same hostname: %w", found.Name, l.Name, ErrInvalid)
+			}
+			if compareHostnames(hostname, other) > 0 {
+				continue
+			}
 		}
-		if found == nil || compareHostnames(listenerHostname(l), listenerHostname(found)) < 0 {
-			found = l
-		}
-	}
-	if found == nil {
-		return nil, ErrNoRoute
+		found = l
 	}
 	return found, nil
 }
 
-// listenerHostname returns the host name of a listener; that of one for all hosts is empty.
-func listenerHostname(l *gatewayv1.Listener) string {
-	if l.Hostname == nil {
-		return ""
+// attached reports whether a route refers to a listener, and the listener takes the route.
+func (w *World) attached(route *gatewayv1.HTTPRoute, g *gatewayv1.Gateway, l *gatewayv1.Listener) (bool, error) {
+	refers := slices.ContainsFunc(route.Spec.ParentRefs, func(p gatewayv1.ParentReference) bool {
+		return gatewayapi.References(&p, route.Namespace, g, l)
+	})
+	if !refers || !gatewayapi.AllowsHTTPRoutes(l) {
+		return false, nil
 	}
-	return strings.ToLower(string(*l.Hostname))
+	allowed, err := gatewayapi.AllowsNamespace(g, l, route.Namespace, w.namespaces[route.Namespace])
+	switch {
+	case errors.Is(err, gatewayapi.ErrUnknownNamespace):
+		return false, fmt.Errorf("%w: %w", err, ErrNotFound)
+	case errors.Is(err, gatewayapi.ErrUnknownValue):
+		return false, fmt.Errorf("%w: %w", err, ErrNotModeled)
+	case err != nil:
+		return false, fmt.Errorf("%w: %w", err, ErrInvalid)
+	case !allowed:
+		return false, nil
+	}
+	return true, w.readable("HTTPRoute", route)
 }
 
-func listens(l *gatewayv1.Listener, host string) bool {
-	name := listenerHostname(l)
-	return name == "" || covers(name, host)
-}
-
-// servedHostname returns the most specific host name by which a route has a host. A route without host names has those of
-// the listener.
-func servedHostname(route *gatewayv1.HTTPRoute, l *gatewayv1.Listener, host string) (hostname string, serves bool) {
-	if len(route.Spec.Hostnames) == 0 {
-		return listenerHostname(l), true
-	}
-	for _, h := range route.Spec.Hostnames {
-		name := strings.ToLower(string(h))
-		if covers(name, host) && (!serves || compareHostnames(name, hostname) < 0) {
-			hostname, serves = name, true
-		}
-	}
-	return hostname, serves
-}
-
-// candidate is one match of a route that fits the request.
-type candidate struct {
+// gatewayMatch is one match of a route that a request fits.
+type gatewayMatch struct {
+	request      *request
 	route        *gatewayv1.HTTPRoute
 	hostname     string
-	rule         *gatewayv1.HTTPRouteRule
-	ruleIndex    int
+	spec         *gatewayv1.HTTPRouteRule
 	match        *gatewayv1.HTTPRouteMatch
+	ruleIndex    int
+	matchIndex   int
 	rank, length int // of the path
 }
 
-// compare orders candidates, the one that wins first.
-func (c *candidate) compare(d *candidate) int {
-	return cmp.Or(
-		compareHostnames(c.hostname, d.hostname),
-		cmp.Compare(c.rank, d.rank),
-		cmp.Compare(d.length, c.length),
-		cmp.Compare(methods(d.match), methods(c.match)),
-		cmp.Compare(len(d.match.Headers), len(c.match.Headers)),
-		cmp.Compare(len(d.match.QueryParams), len(c.match.QueryParams)),
-		c.route.CreationTimestamp.Compare(d.route.CreationTimestamp.Time),
-		cmp.Compare(c.route.Namespace+"/"+c.route.Name, d.route.Namespace+"/"+d.route.Name),
-		cmp.Compare(c.ruleIndex, d.ruleIndex),
-	)
+func (m *gatewayMatch) object() (string, metav1.Object) { return "HTTPRoute", m.route }
+
+func (m *gatewayMatch) losesBy(winner contender) string {
+	return reasonBy(gatewayOrder, m, winner.(*gatewayMatch)) //nolint:forcetypeassert // of one Gateway
 }
 
-func methods(m *gatewayv1.HTTPRouteMatch) int {
-	if m.Method == nil {
-		return 0
+// rule describes the match.
+func (m *gatewayMatch) rule() string {
+	kind, path := pathOf(m.match)
+	text := fmt.Sprintf("rule %d: %s %s", m.ruleIndex, kind, path)
+	if m.match.Method != nil {
+		text += ", method " + string(*m.match.Method)
 	}
-	return 1
+	for i := range m.match.Headers {
+		text += fmt.Sprintf(", header %s: %s", m.match.Headers[i].Name, m.match.Headers[i].Value)
+	}
+	for i := range m.match.QueryParams {
+		text += fmt.Sprintf(", query %s=%s", m.match.QueryParams[i].Name, m.match.QueryParams[i].Value)
+	}
+	return text
 }
 
-// candidates returns the matches of a route that fit. As API servers do, it takes no rules for one rule, and no matches for
-// one of all paths.
-func candidates(route *gatewayv1.HTTPRoute, hostname string, r *request) ([]*candidate, error) {
+// gatewayMatches returns the matches of a route that a request fits. As in the API server, no rules are one rule, and no
+// matches are one match of all paths.
+func gatewayMatches(route *gatewayv1.HTTPRoute, hostname string, r *request) ([]*gatewayMatch, error) {
 	rules := route.Spec.Rules
 	if len(rules) == 0 {
 		rules = make([]gatewayv1.HTTPRouteRule, 1)
 	}
-	var all []*candidate
+	var all []*gatewayMatch
 	for i := range rules {
 		matches := rules[i].Matches
 		if len(matches) == 0 {
 			matches = make([]gatewayv1.HTTPRouteMatch, 1)
 		}
 		for j := range matches {
-			c := &candidate{route: route, hostname: hostname, rule: &rules[i], ruleIndex: i, match: &matches[j]}
-			fits, err := c.fits(r)
+			m := &gatewayMatch{request: r, route: route, hostname: hostname, spec: &rules[i], match: &matches[j], ruleIndex: i, matchIndex: j}
+			fits, err := m.fits()
 			if err != nil {
 				return nil, fmt.Errorf("rule %d: match %d: %w", i, j, err)
 			}
 			if fits {
-				all = append(all, c)
+				all = append(all, m)
 			}
 		}
 	}

@@ -10,51 +10,50 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// Ranks of paths.
+// Ranks of path matches.
 const (
 	rankExact = iota
 	rankPrefix
 	rankRegularExpression
 )
 
-// fits reports whether the match is one of the request, and notes the rank of its path.
-func (c *candidate) fits(r *request) (bool, error) {
-	m := c.match
-	if err := onlyFields(m, "Path", "Headers", "QueryParams", "Method"); err != nil {
+// fits reports whether the request fits the match, and sets the rank of its path.
+func (m *gatewayMatch) fits() (bool, error) {
+	if err := onlyFields(m.match, "Path", "Headers", "QueryParams", "Method"); err != nil {
 		return false, err
 	}
-	path, err := c.fitsPath(r.path)
+	path, err := m.fitsPath(m.request.path)
 	if err != nil {
 		return false, err
 	}
-	headers, err := fitsHeaders(m.Headers, r)
+	headers, err := fitsHeaders(m.match.Headers, m.request)
 	if err != nil {
 		return false, err
 	}
-	query, err := fitsQuery(m.QueryParams, r)
+	query, err := fitsQuery(m.match.QueryParams, m.request)
 	if err != nil {
 		return false, err
 	}
-	return path && headers && query && (m.Method == nil || string(*m.Method) == r.method), nil
+	return path && headers && query && (m.match.Method == nil || string(*m.match.Method) == m.request.method), nil
 }
 
-func (c *candidate) fitsPath(path string) (bool, error) {
-	kind, want := pathOf(c.match)
+func (m *gatewayMatch) fitsPath(path string) (bool, error) {
+	kind, want := pathOf(m.match)
 	switch kind {
 	case gatewayv1.PathMatchExact:
-		c.rank = rankExact
+		m.rank = rankExact
 		return path == want, nil
 	case gatewayv1.PathMatchPathPrefix:
-		c.rank, c.length = rankPrefix, len(want)
+		m.rank, m.length = rankPrefix, len(strings.TrimSuffix(want, "/"))
 		return hasElements(path, want), nil
 	case gatewayv1.PathMatchRegularExpression:
-		c.rank = rankRegularExpression
+		m.rank = rankRegularExpression
 		return matchesWhole(want, path)
 	}
-	return false, fmt.Errorf("path of type %q: %w", kind, ErrUnsupported)
+	return false, fmt.Errorf("path match of type %q: %w", kind, ErrNotModeled)
 }
 
-// pathOf returns the path of a match; by default it is the prefix of all paths.
+// pathOf returns the path of a match. Without one it is the prefix of all paths.
 func pathOf(m *gatewayv1.HTTPRouteMatch) (gatewayv1.PathMatchType, string) {
 	if m.Path == nil {
 		return gatewayv1.PathMatchPathPrefix, "/"
@@ -62,13 +61,13 @@ func pathOf(m *gatewayv1.HTTPRouteMatch) (gatewayv1.PathMatchType, string) {
 	return value(m.Path.Type, gatewayv1.PathMatchPathPrefix), value(m.Path.Value, "/")
 }
 
-// hasElements reports whether a path begins with the elements of a prefix. A slash at the end of the prefix is nothing.
+// hasElements reports whether a path begins with the elements of a prefix. A slash at the end of the prefix does not count.
 func hasElements(path, prefix string) bool {
 	rest, found := strings.CutPrefix(path, strings.TrimSuffix(prefix, "/"))
 	return found && (rest == "" || rest[0] == '/')
 }
 
-// fitsHeaders reports whether a request has all headers of a match. Of two for one name the first counts.
+// fitsHeaders reports whether a request has all headers of a match. Of two matches for one name the first counts.
 func fitsHeaders(want []gatewayv1.HTTPHeaderMatch, r *request) (bool, error) {
 	seen := map[string]bool{}
 	fits := true
@@ -79,7 +78,7 @@ func fitsHeaders(want []gatewayv1.HTTPHeaderMatch, r *request) (bool, error) {
 		}
 		seen[name] = true
 		if name == "Host" {
-			return false, fmt.Errorf("header %s: %w", name, ErrUnsupported)
+			return false, fmt.Errorf("header %s: %w", name, ErrNotModeled)
 		}
 		got, found := r.header[name]
 		ok, err := fitsValue(string(value(h.Type, gatewayv1.HeaderMatchExact)), h.Value, got)
@@ -91,7 +90,7 @@ func fitsHeaders(want []gatewayv1.HTTPHeaderMatch, r *request) (bool, error) {
 	return fits, nil
 }
 
-// fitsQuery is fitsHeaders for parameters of the query. Which of several values counts is not specified.
+// fitsQuery reports whether a request has all query parameters of a match. Which of several values counts is not specified.
 func fitsQuery(want []gatewayv1.HTTPQueryParamMatch, r *request) (bool, error) {
 	seen := map[gatewayv1.HTTPHeaderName]bool{}
 	fits := true
@@ -102,7 +101,7 @@ func fitsQuery(want []gatewayv1.HTTPQueryParamMatch, r *request) (bool, error) {
 		seen[q.Name] = true
 		got := r.query[string(q.Name)]
 		if len(got) > 1 {
-			return false, fmt.Errorf("query parameter %s: it has %d values: %w", q.Name, len(got), ErrAmbiguous)
+			return false, fmt.Errorf("query parameter %s has %d values: %w", q.Name, len(got), ErrAmbiguous)
 		}
 		ok, err := fitsValue(string(value(q.Type, gatewayv1.QueryParamMatchExact)), q.Value, strings.Join(got, ""))
 		if err != nil {
@@ -120,35 +119,35 @@ func fitsValue(kind, want, got string) (bool, error) {
 	case string(gatewayv1.HeaderMatchRegularExpression):
 		return matchesWhole(want, got)
 	}
-	return false, fmt.Errorf("match of type %q: %w", kind, ErrUnsupported)
+	return false, fmt.Errorf("match of type %q: %w", kind, ErrNotModeled)
 }
 
-// answer does what the rule of the match says.
-func (c *candidate) answer(r *request) (*answer, error) {
-	if err := onlyFields(c.rule, "Name", "Matches", "Filters", "BackendRefs", "Timeouts"); err != nil {
+// resolve applies the filters of the rule, and returns its backend.
+func (m *gatewayMatch) resolve() (*answer, error) {
+	if err := onlyFields(m.spec, "Name", "Matches", "Filters", "BackendRefs", "Timeouts"); err != nil {
 		return nil, err
 	}
-	a := r.answer()
+	a := m.request.answer()
 	seen := map[gatewayv1.HTTPRouteFilterType]bool{}
-	for i := range c.rule.Filters {
-		f := &c.rule.Filters[i]
+	for i := range m.spec.Filters {
+		f := &m.spec.Filters[i]
 		if seen[f.Type] {
-			return nil, fmt.Errorf("filter %s: it is there twice: %w", f.Type, ErrInvalid)
+			return nil, fmt.Errorf("filter %s is there twice: %w", f.Type, ErrInvalid)
 		}
 		seen[f.Type] = true
-		if err := c.filter(f, a); err != nil {
+		if err := m.filter(f, a); err != nil {
 			return nil, fmt.Errorf("filter %s: %w", f.Type, err)
 		}
 	}
 	var err error
-	if a.timeout, err = requestTimeout(c.rule.Timeouts); err != nil {
+	if a.timeout, err = requestTimeout(m.spec.Timeouts); err != nil {
 		return nil, err
 	}
-	a.backend, err = c.backend()
+	a.backend, err = m.backend()
 	return a, err
 }
 
-func (c *candidate) filter(f *gatewayv1.HTTPRouteFilter, a *answer) error {
+func (m *gatewayMatch) filter(f *gatewayv1.HTTPRouteFilter, a *answer) error {
 	switch f.Type {
 	case gatewayv1.HTTPRouteFilterRequestHeaderModifier:
 		if err := onlyFields(f, "Type", "RequestHeaderModifier"); err != nil {
@@ -159,9 +158,9 @@ func (c *candidate) filter(f *gatewayv1.HTTPRouteFilter, a *answer) error {
 		if err := onlyFields(f, "Type", "URLRewrite"); err != nil {
 			return err
 		}
-		return c.rewrite(f.URLRewrite, a)
+		return m.rewrite(f.URLRewrite, a)
 	default:
-		return ErrUnsupported
+		return ErrNotModeled
 	}
 }
 
@@ -171,7 +170,7 @@ func modifyHeaders(f *gatewayv1.HTTPHeaderFilter, a *answer) error {
 	}
 	for _, h := range append(append([]gatewayv1.HTTPHeader{}, f.Set...), f.Add...) {
 		if canonical(string(h.Name)) == "Host" {
-			return fmt.Errorf("header Host: %w", ErrUnsupported)
+			return fmt.Errorf("header Host: %w", ErrNotModeled)
 		}
 	}
 	for _, h := range f.Set {
@@ -186,7 +185,7 @@ func modifyHeaders(f *gatewayv1.HTTPHeaderFilter, a *answer) error {
 	return nil
 }
 
-func (c *candidate) rewrite(f *gatewayv1.HTTPURLRewriteFilter, a *answer) error {
+func (m *gatewayMatch) rewrite(f *gatewayv1.HTTPURLRewriteFilter, a *answer) error {
 	if f == nil {
 		return ErrInvalid
 	}
@@ -200,18 +199,18 @@ func (c *candidate) rewrite(f *gatewayv1.HTTPURLRewriteFilter, a *answer) error 
 		a.path = *f.Path.ReplaceFullPath
 		return nil
 	case f.Path.Type == gatewayv1.PrefixMatchHTTPPathModifier && f.Path.ReplacePrefixMatch != nil && f.Path.ReplaceFullPath == nil:
-		kind, prefix := pathOf(c.match)
-		if kind != gatewayv1.PathMatchPathPrefix || len(c.rule.Matches) > 1 {
-			return fmt.Errorf("prefix of a rule that has not one match by prefix: %w", ErrInvalid)
+		kind, prefix := pathOf(m.match)
+		if kind != gatewayv1.PathMatchPathPrefix || len(m.spec.Matches) > 1 {
+			return fmt.Errorf("a prefix is replaced in a rule that does not have exactly one prefix match: %w", ErrInvalid)
 		}
 		a.path = replacePrefix(a.path, prefix, *f.Path.ReplacePrefixMatch)
 		return nil
 	}
-	return fmt.Errorf("path of type %q: %w", f.Path.Type, ErrInvalid)
+	return fmt.Errorf("path rewrite of type %q: %w", f.Path.Type, ErrInvalid)
 }
 
-// replacePrefix puts elements in the place of those of a prefix. Slashes at the end of either are nothing; what remains has
-// its slashes, and at least one.
+// replacePrefix replaces the elements of a prefix. Slashes at the end of either do not count; the rest of the path keeps its
+// slashes, and the result has at least one.
 func replacePrefix(path, prefix, replacement string) string {
 	path = strings.TrimSuffix(replacement, "/") + strings.TrimPrefix(path, strings.TrimSuffix(prefix, "/"))
 	if path == "" {
@@ -223,13 +222,13 @@ func replacePrefix(path, prefix, replacement string) string {
 // durations are those of the Gateway API (GEP-2257), which are fewer than Go's.
 var durations = regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
 
-// requestTimeout returns the timeout of a request. That of a try is not modelled, unless it says the same.
+// requestTimeout returns the timeout of a request, nil for none. A different timeout of each try is not modeled.
 func requestTimeout(t *gatewayv1.HTTPRouteTimeouts) (*time.Duration, error) {
 	if t == nil {
 		return nil, nil
 	}
 	if t.BackendRequest != nil && (t.Request == nil || *t.BackendRequest != *t.Request) {
-		return nil, fmt.Errorf("timeouts.backendRequest: %w", ErrUnsupported)
+		return nil, fmt.Errorf("timeouts.backendRequest: %w", ErrNotModeled)
 	}
 	if t.Request == nil {
 		return nil, nil
@@ -241,11 +240,11 @@ func requestTimeout(t *gatewayv1.HTTPRouteTimeouts) (*time.Duration, error) {
 	return &d, nil
 }
 
-// backend returns the only one that has a weight.
-func (c *candidate) backend() (Backend, error) {
+// backend returns the only backend with a weight.
+func (m *gatewayMatch) backend() (Backend, error) {
 	var found []*gatewayv1.HTTPBackendRef
-	for i := range c.rule.BackendRefs {
-		if b := &c.rule.BackendRefs[i]; value(b.Weight, 1) > 0 {
+	for i := range m.spec.BackendRefs {
+		if b := &m.spec.BackendRefs[i]; value(b.Weight, 1) > 0 {
 			found = append(found, b)
 		}
 	}
@@ -253,18 +252,18 @@ func (c *candidate) backend() (Backend, error) {
 	case len(found) == 0:
 		return Backend{}, ErrNoBackend
 	case len(found) > 1:
-		return Backend{}, fmt.Errorf("%d backends with a weight: %w", len(found), ErrUnsupported)
+		return Backend{}, fmt.Errorf("%d backends with a weight: %w", len(found), ErrNotModeled)
 	}
-	return backendOf(found[0], c.route.Namespace)
+	return backendOf(found[0], m.route.Namespace)
 }
 
-// backendOf reads a reference of a route in a namespace.
+// backendOf returns the backend that a route of a namespace refers to.
 func backendOf(b *gatewayv1.HTTPBackendRef, namespace string) (Backend, error) {
 	if err := onlyFields(b, "BackendRef"); err != nil {
 		return Backend{}, err
 	}
-	if to := string(value(b.Namespace, gatewayv1.Namespace(namespace))); to != namespace {
-		return Backend{}, fmt.Errorf("backend in namespace %s: %w", to, ErrUnsupported)
+	if other := string(value(b.Namespace, gatewayv1.Namespace(namespace))); other != namespace {
+		return Backend{}, fmt.Errorf("backend in namespace %s: %w", other, ErrNotModeled)
 	}
 	out := Backend{Kind: KindService, Namespace: namespace, Name: string(b.Name), Port: value(b.Port, 0)}
 	switch kind := (schema.GroupKind{Group: string(value(b.Group, "")), Kind: string(value(b.Kind, "Service"))}).String(); kind {
@@ -275,7 +274,7 @@ func backendOf(b *gatewayv1.HTTPBackendRef, namespace string) (Backend, error) {
 	case "InferencePool.inference.networking.k8s.io":
 		out.Kind = KindInferencePool
 	default:
-		return Backend{}, fmt.Errorf("backend of kind %s: %w", kind, ErrUnsupported)
+		return Backend{}, fmt.Errorf("backend of kind %s: %w", kind, ErrNotModeled)
 	}
 	return out, nil
 }

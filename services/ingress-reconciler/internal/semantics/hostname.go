@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// parseHost returns the host name of a Host header, in lower case.
+// parseHost returns the host of a Host header, in lower case and without the port.
 func parseHost(authority string) (string, error) {
 	host := authority
 	if strings.Contains(host, ":") {
@@ -26,35 +26,44 @@ func parseHost(authority string) (string, error) {
 	return host, nil
 }
 
-const wildcard = "*."
+// hostIndex finds things by the hostnames that cover a host: an exact name, "*.domain" for all names below a domain, and ""
+// for all hosts.
+type hostIndex[T any] map[string][]T
 
-// underWildcard reports whether a host is below the domain of a pattern like "*.example.com", by one label or more. The
-// domain itself is not.
-func underWildcard(pattern, host string) bool {
-	return strings.HasPrefix(pattern, wildcard) && strings.HasSuffix(host, pattern[1:])
+func (x hostIndex[T]) add(hostname string, v T) {
+	hostname = strings.ToLower(hostname)
+	if hostname == "*" {
+		hostname = ""
+	}
+	x[hostname] = append(x[hostname], v)
 }
 
-// covers reports whether a host name of the Gateway API or of Istio is that of the request. Names have no case.
-func covers(pattern, host string) bool {
-	pattern = strings.ToLower(pattern)
-	return pattern == host || underWildcard(pattern, host)
+// covering calls f with each hostname that covers a host and has something, the most specific first, until f returns false.
+func (x hostIndex[T]) covering(host string, f func(hostname string, all []T) bool) {
+	hostnames := []string{host}
+	for rest := host; ; {
+		_, domain, found := strings.Cut(rest, ".")
+		if !found {
+			break
+		}
+		hostnames, rest = append(hostnames, "*."+domain), domain
+	}
+	for _, h := range append(hostnames, "") {
+		if all := x[h]; len(all) > 0 && !f(h, all) {
+			return
+		}
+	}
 }
 
-// coversOneLabel is covers for Ingresses, whose wildcards stand for one label.
-func coversOneLabel(pattern, host string) bool {
-	pattern = strings.ToLower(pattern)
-	return pattern == host || underWildcard(pattern, host) && !strings.Contains(strings.TrimSuffix(host, pattern[1:]), ".")
-}
-
-// compareHostnames orders host names that cover the same host, the more specific first: one without a wildcard, then the one
-// with more characters. An empty one is last.
+// compareHostnames orders hostnames that cover one host, the more specific first: an exact one, then the longer wildcard. The
+// hostname for all hosts is last.
 func compareHostnames(a, b string) int {
-	return cmp.Or(cmp.Compare(literalLen(b), literalLen(a)), cmp.Compare(len(b), len(a)))
+	return cmp.Or(cmp.Compare(exactLen(b), exactLen(a)), cmp.Compare(len(b), len(a)))
 }
 
-func literalLen(pattern string) int {
-	if strings.HasPrefix(pattern, "*") {
+func exactLen(hostname string) int {
+	if strings.HasPrefix(hostname, "*") {
 		return 0
 	}
-	return len(pattern)
+	return len(hostname)
 }

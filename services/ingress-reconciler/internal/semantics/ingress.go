@@ -7,204 +7,260 @@ import (
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 )
 
-// Ingresses, as the reference of the API says (https://kubernetes.io/docs/concepts/services-networking/ingress/), and where that
-// leaves it to the controller, as the controller of the class does: see controller.go.
+// Ingresses, by the reference of the API (https://kubernetes.io/docs/concepts/services-networking/ingress/), and where that
+// leaves a choice by the controller of the class.
 //
-// An Ingress is of the class that it names, by its specification or the older annotation, or else of the default class. A host
-// is one name, or all that have one label in the place of the asterisk. The path types are what each controller makes of them.
+// An Ingress belongs to the class that it names, by its specification or the older annotation, or else to the default class.
+// Its hosts are a name, or all names with one label in the place of the asterisk.
 //
-// Modelled: backends that are Services, with the number of a port; a default backend of an Ingress that has nothing else. Not:
-// resources as backends, names of ports, hosts without paths, parameters of classes, and annotations that are not listed.
+// Modeled: backends that are Services with the number of a port; a default backend of an Ingress without rules. Not modeled:
+// resources as backends, names of ports, hosts without paths, parameters of classes, annotations that a controller's file does
+// not list.
 
-const (
-	annotationClass        = "kubernetes.io/ingress.class"
-	annotationDefaultClass = networkingv1.AnnotationIsDefaultIngressClass
-)
+// ingressController is the model of one controller.
+type ingressController struct {
+	prefixes []string // of all annotations that the controller reads
+	known    []string // annotations that the model knows, and that may change the answer
+	inert    []string // annotations that change neither the backend nor the path
+
+	// order returns the locations that take a path, the winner first.
+	order func(w *World, x *classIndex, r *request) ([]contender, error)
+}
+
+// ingressControllers are the models, by the controller that they are for.
+var ingressControllers = map[*ingressclass.Controller]*ingressController{
+	&ingressclass.IngressNGINX: &ingressNGINX,
+	&ingressclass.Traefik:      &traefik,
+}
 
 // location is one path of one Ingress.
 type location struct {
 	ingress *networkingv1.Ingress
-	host    string // as the rule says, in lower case; empty: all
+	index   [2]int // of the rule and of the path
+	host    string // of the rule, in lower case; empty: all
 	path    string
 	kind    networkingv1.PathType
 	backend *networkingv1.IngressBackend
 }
 
-// throughIngress answers a request to the controller of a class.
-func (w *World) throughIngress(r *request) (*answer, error) {
-	class, err := w.class(r.entrance.IngressClass)
-	if err != nil {
-		return nil, err
-	}
-	c := controllers[class.Spec.Controller]
-	if c == nil {
-		return nil, fmt.Errorf("controller %q of %s: %w", class.Spec.Controller, identity("IngressClass", class), ErrUnsupported)
-	}
-	ingresses, err := w.ofClass(class)
-	if err != nil {
-		return nil, err
-	}
-	all, err := locations(ingresses, r.host)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.checkAnnotations(all); err != nil {
-		return nil, err
-	}
-	l, err := c.choose(all, r.path)
-	if err != nil {
-		return nil, fmt.Errorf("class %s: %w", class.Name, err)
-	}
-	if l == nil {
-		return c.otherwise(ingresses, all, r)
-	}
-	a := r.answer()
-	if c.rewrite != nil {
-		err = c.rewrite(w, l, a)
-	}
-	if err == nil {
-		a.backend, err = serviceOf(l.ingress, l.backend)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: path %s: %w", identity("Ingress", l.ingress), l.path, err)
-	}
-	return a, nil
+// classIndex is the Ingresses of one class.
+type classIndex struct {
+	hosts    hostIndex[*location]
+	defaults []*networkingv1.Ingress          // with a default backend and without rules
+	beside   hostIndex[*networkingv1.Ingress] // with a default backend beside rules
 }
 
-func (w *World) class(name string) (*networkingv1.IngressClass, error) {
-	i := slices.IndexFunc(w.IngressClasses, func(c *networkingv1.IngressClass) bool { return c.Name == name })
-	if i < 0 {
-		return nil, fmt.Errorf("IngressClass %s: %w", name, ErrNotFound)
-	}
-	if err := onlyFields(&w.IngressClasses[i].Spec, "Controller"); err != nil {
-		return nil, fmt.Errorf("IngressClass %s: %w", name, err)
-	}
-	return w.IngressClasses[i], nil
+// serves reports whether an Ingress of the class is for a host.
+func (x *classIndex) serves(host string) bool {
+	return len(x.locations(host)) > 0 || len(x.defaults) > 0
 }
 
-// ofClass returns the Ingresses of a class, the oldest first.
-func (w *World) ofClass(class *networkingv1.IngressClass) ([]*networkingv1.Ingress, error) {
-	defaults := 0
-	for _, c := range w.IngressClasses {
-		if c.Annotations[annotationDefaultClass] == "true" {
-			defaults++
-		}
-	}
-	var all []*networkingv1.Ingress
-	for _, i := range w.Ingresses {
-		name, named := i.Annotations[annotationClass]
-		if i.Spec.IngressClassName != nil {
-			name, named = *i.Spec.IngressClassName, true
-		}
-		isDefault := class.Annotations[annotationDefaultClass] == "true"
-		if !named && isDefault && defaults > 1 {
-			return nil, fmt.Errorf("%s: it has no class, and there are %d default classes: %w", identity("Ingress", i), defaults, ErrAmbiguous)
-		}
-		if named && name == class.Name || !named && isDefault {
-			all = append(all, i)
-		}
-	}
-	slices.SortFunc(all, func(a, b *networkingv1.Ingress) int {
-		return cmp.Or(
-			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-			cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name),
-		)
-	})
-	return all, nil
-}
-
-// locations returns the paths of Ingresses for a host, in their order.
-func locations(ingresses []*networkingv1.Ingress, host string) ([]*location, error) {
+// locations returns the locations for a host, those with the most specific host first.
+func (x *classIndex) locations(host string) []*location {
 	var all []*location
-	for _, i := range ingresses {
-		for n := range i.Spec.Rules {
-			rule := &i.Spec.Rules[n]
-			name := strings.ToLower(rule.Host)
-			if name != "" && !coversOneLabel(name, host) {
-				continue
-			}
-			if rule.HTTP == nil {
-				return nil, fmt.Errorf("%s: rule %d has no paths: %w", identity("Ingress", i), n, ErrUnsupported)
-			}
-			for p := range rule.HTTP.Paths {
-				l := &location{ingress: i, host: name, path: rule.HTTP.Paths[p].Path, backend: &rule.HTTP.Paths[p].Backend}
-				l.kind = value(rule.HTTP.Paths[p].PathType, "")
-				if err := l.check(); err != nil {
-					return nil, fmt.Errorf("%s: %w", identity("Ingress", i), err)
-				}
-				all = append(all, l)
-			}
+	x.hosts.covering(host, func(hostname string, found []*location) bool {
+		if oneLabel(hostname, host) {
+			all = append(all, found...)
 		}
-	}
-	return all, nil
+		return true
+	})
+	return all
 }
 
-func (l *location) check() error {
-	switch l.kind {
-	case networkingv1.PathTypeExact, networkingv1.PathTypePrefix, networkingv1.PathTypeImplementationSpecific:
-	default:
-		return fmt.Errorf("path %q of type %q: %w", l.path, l.kind, ErrInvalid)
+// oneLabel reports whether a hostname that covers a host is that of an Ingress: its wildcard stands for one label.
+func oneLabel(hostname, host string) bool {
+	_, parent, _ := strings.Cut(host, ".")
+	return !strings.HasPrefix(hostname, "*.") || hostname == "*."+parent
+}
+
+// addIngress indexes an Ingress by its class.
+func (w *World) addIngress(i *networkingv1.Ingress) {
+	name, named := i.Annotations[annotationClass]
+	if i.Spec.IngressClassName != nil {
+		name, named = *i.Spec.IngressClassName, true
 	}
-	if !strings.HasPrefix(l.path, "/") {
-		return fmt.Errorf("path %q: it is not absolute: %w", l.path, ErrUnsupported)
+	if !named {
+		name = ingressclass.Resolve(w.classes, nil).Name
+	}
+	x := w.byClass[name]
+	if x == nil {
+		x = &classIndex{hosts: hostIndex[*location]{}, beside: hostIndex[*networkingv1.Ingress]{}}
+		w.byClass[name] = x
+	}
+	if i.Spec.DefaultBackend != nil && len(i.Spec.Rules) == 0 {
+		x.defaults = append(x.defaults, i)
+	}
+	for n := range i.Spec.Rules {
+		rule := &i.Spec.Rules[n]
+		if i.Spec.DefaultBackend != nil {
+			x.beside.add(rule.Host, i)
+		}
+		if rule.HTTP == nil {
+			x.hosts.add(rule.Host, &location{ingress: i, index: [2]int{n}, host: strings.ToLower(rule.Host)}) // refused when it is asked for
+			continue
+		}
+		for p := range rule.HTTP.Paths {
+			path := &rule.HTTP.Paths[p]
+			x.hosts.add(rule.Host, &location{
+				ingress: i, index: [2]int{n, p}, host: strings.ToLower(rule.Host), path: path.Path, kind: value(path.PathType, ""), backend: &path.Backend,
+			})
+		}
+	}
+}
+
+const annotationClass = "kubernetes.io/ingress.class"
+
+// throughIngress finds the contenders for a request to the controller of a class.
+func (w *World) throughIngress(r *request, d *result) error {
+	class := ingressclass.Resolve(w.classes, &r.entrance.IngressClass)
+	if !class.Exists() {
+		return fmt.Errorf("IngressClass %s: %w", class.Name, ErrNotFound)
+	}
+	c := ingressControllers[class.Controller]
+	if c == nil {
+		return fmt.Errorf("ingress controller %s of IngressClass %s: %w", class.SpecController, class.Name, ErrNotModeled)
+	}
+	d.step("IngressClass %s belongs to %s", class.Name, class.Controller.Name)
+	x := w.byClass[class.Name]
+	if x == nil {
+		d.step("no Ingress has the class")
+		return nil
+	}
+	all := x.locations(r.host)
+	d.step("paths of its Ingresses for host %s: %d", r.host, len(all))
+	if err := w.check(c, all); err != nil {
+		return err
+	}
+	found, err := c.order(w, x, r)
+	if err != nil {
+		return fmt.Errorf("IngressClass %s: %w", class.Name, err)
+	}
+	if len(found) > 0 {
+		d.contenders = found
+		return nil
+	}
+	return w.defaultBackend(c, x, r, d)
+}
+
+// check returns an error if a location for the host cannot be modeled.
+func (w *World) check(c *ingressController, all []*location) error {
+	seen := map[*networkingv1.Ingress]bool{}
+	for _, l := range all {
+		id := identity("Ingress", l.ingress)
+		switch {
+		case l.backend == nil:
+			return fmt.Errorf("%s: rule %d has no paths: %w", id, l.index[0], ErrNotModeled)
+		case !slices.Contains([]networkingv1.PathType{networkingv1.PathTypeExact, networkingv1.PathTypePrefix, networkingv1.PathTypeImplementationSpecific}, l.kind):
+			return fmt.Errorf("%s: path %q of type %q: %w", id, l.path, l.kind, ErrInvalid)
+		case !strings.HasPrefix(l.path, "/"):
+			return fmt.Errorf("%s: path %q is not absolute: %w", id, l.path, ErrNotModeled)
+		case seen[l.ingress]:
+			continue
+		}
+		seen[l.ingress] = true
+		if err := w.readable("Ingress", l.ingress); err != nil {
+			return err
+		}
+		for _, key := range sortedKeys(l.ingress.Annotations) {
+			if c.reads(key) && !slices.Contains(c.known, key) && !slices.Contains(c.inert, key) {
+				return fmt.Errorf("%s: annotation %s: %w", id, key, ErrNotModeled)
+			}
+		}
 	}
 	return nil
 }
 
-// byHost returns locations of the same host together, the most specific host first.
-func byHost(all []*location) [][]*location {
-	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b *location) int { return compareHostnames(a.host, b.host) })
-	var groups [][]*location
-	for _, l := range all {
-		if n := len(groups); n > 0 && groups[n-1][0].host == l.host {
-			groups[n-1] = append(groups[n-1], l)
-			continue
-		}
-		groups = append(groups, []*location{l})
-	}
-	return groups
+func (c *ingressController) reads(annotation string) bool {
+	return slices.ContainsFunc(c.prefixes, func(p string) bool { return strings.HasPrefix(annotation, p) })
 }
 
-// otherwise answers by the default backend, where no path fits. One that stands beside rules means something else to each
-// controller.
-func (c *controller) otherwise(ingresses []*networkingv1.Ingress, all []*location, r *request) (*answer, error) {
-	var found []*networkingv1.Ingress
-	for _, i := range ingresses {
-		switch {
-		case i.Spec.DefaultBackend == nil:
-		case len(i.Spec.Rules) == 0:
-			found = append(found, i)
-		case slices.ContainsFunc(all, func(l *location) bool { return l.ingress == i }):
-			return nil, fmt.Errorf("%s: default backend beside rules: %w", identity("Ingress", i), ErrUnsupported)
+// defaultBackend finds the default backend for a request that no path takes. A default backend beside rules means something
+// else to each controller.
+func (w *World) defaultBackend(c *ingressController, x *classIndex, r *request, d *result) error {
+	var beside *networkingv1.Ingress
+	x.beside.covering(r.host, func(hostname string, all []*networkingv1.Ingress) bool {
+		if oneLabel(hostname, r.host) {
+			beside = all[0]
+		}
+		return beside == nil
+	})
+	switch {
+	case beside != nil:
+		return fmt.Errorf("%s: a default backend beside rules: %w", identity("Ingress", beside), ErrNotModeled)
+	case len(x.defaults) == 0:
+		return nil
+	case len(x.defaults) > 1:
+		return fmt.Errorf("%d Ingresses have a default backend: %w", len(x.defaults), ErrAmbiguous)
+	case c == &ingressNGINX && len(x.locations(r.host)) > 0:
+		return nil // nginx answers 404 for a host that it knows
+	}
+	i := x.defaults[0]
+	for _, key := range sortedKeys(i.Annotations) {
+		if c.reads(key) && !slices.Contains(c.inert, key) {
+			return fmt.Errorf("%s: annotation %s of a default backend: %w", identity("Ingress", i), key, ErrNotModeled)
 		}
 	}
+	d.contenders = []contender{&ingressMatch{request: r, world: w, location: &location{ingress: i, backend: i.Spec.DefaultBackend}, rewrite: noRewrite}}
+	return nil
+}
+
+// ingressMatch is a location that takes the path of a request.
+type ingressMatch struct {
+	*location
+
+	request *request
+	world   *World
+	rewrite func(w *World, l *location, a *answer) error
+	loses   func(loser, winner *ingressMatch) string
+
+	priority int // of the rule with Traefik; the highest wins
+}
+
+func noRewrite(*World, *location, *answer) error { return nil }
+
+func (m *ingressMatch) object() (string, metav1.Object) { return "Ingress", m.ingress }
+
+func (m *ingressMatch) rule() string {
+	if m.path == "" {
+		return "default backend"
+	}
+	return fmt.Sprintf("rule %d: %s %s on host %s", m.index[0], m.kind, m.path, cmp.Or(m.host, "*"))
+}
+
+func (m *ingressMatch) losesBy(winner contender) string {
+	return m.loses(m, winner.(*ingressMatch)) //nolint:forcetypeassert // of one controller
+}
+
+// resolve rewrites the path, and returns the Service of the location.
+func (m *ingressMatch) resolve() (*answer, error) {
+	a := m.request.answer()
+	if err := m.rewrite(m.world, m.location, a); err != nil {
+		return nil, err
+	}
+	s := m.backend.Service
 	switch {
-	case len(found) == 0 || c.defaults == defaultsOfNoHost && len(all) > 0:
-		return nil, ErrNoRoute
-	case len(found) > 1:
-		return nil, fmt.Errorf("%d default backends: %w", len(found), ErrAmbiguous)
-	case c.defaults == defaultsUnknown || c.annotated(found[0]):
-		return nil, fmt.Errorf("%s: default backend: %w", identity("Ingress", found[0]), ErrUnsupported)
+	case m.backend.Resource != nil:
+		return nil, fmt.Errorf("a resource as backend: %w", ErrNotModeled)
+	case s == nil || s.Name == "":
+		return nil, fmt.Errorf("a backend without a Service: %w", ErrInvalid)
+	case s.Port.Number == 0:
+		return nil, fmt.Errorf("port %q of Service %s: %w", s.Port.Name, s.Name, ErrNotModeled)
 	}
-	a := r.answer()
-	var err error
-	if a.backend, err = serviceOf(found[0], found[0].Spec.DefaultBackend); err != nil {
-		return nil, fmt.Errorf("%s: default backend: %w", identity("Ingress", found[0]), err)
-	}
+	a.backend = Backend{Kind: KindService, Namespace: m.ingress.Namespace, Name: s.Name, Port: s.Port.Number}
 	return a, nil
 }
 
-func serviceOf(i *networkingv1.Ingress, b *networkingv1.IngressBackend) (Backend, error) {
-	switch {
-	case b.Resource != nil:
-		return Backend{}, fmt.Errorf("backend that is a resource: %w", ErrUnsupported)
-	case b.Service == nil || b.Service.Name == "":
-		return Backend{}, fmt.Errorf("backend without a Service: %w", ErrInvalid)
-	case b.Service.Port.Number == 0:
-		return Backend{}, fmt.Errorf("port %q of Service %s: %w", b.Service.Port.Name, b.Service.Name, ErrUnsupported)
+// sortedKeys makes the messages about a map the same each time.
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
 	}
-	return Backend{Kind: KindService, Namespace: i.Namespace, Name: b.Service.Name, Port: b.Service.Port.Number}, nil
+	slices.Sort(keys)
+	return keys
 }

@@ -30,32 +30,62 @@ func parse(tb testing.TB, documents ...string) []*unstructured.Unstructured {
 	return objects
 }
 
-// world makes a world of YAML documents.
-func world(tb testing.TB, documents ...string) *World {
-	tb.Helper()
-	w, err := FromObjects(parse(tb, documents...))
-	require.NoError(tb, err)
-	return w
+// fixture is a World and the objects that it was made of.
+type fixture struct {
+	*World
+
+	objects []*unstructured.Unstructured
 }
 
-// ask returns an answer in words, "namespace/name:port path", or what kind of error it is. The answer must be the same
-// whatever the order of the objects is.
-func ask(tb testing.TB, w *World, r Request) string {
+// world makes a World of YAML documents.
+func world(tb testing.TB, documents ...string) *fixture {
 	tb.Helper()
-	got, err := w.Answer(r)
-	for seed := range uint64(4) {
-		again, errAgain := shuffled(w, seed).Answer(r)
+	f := &fixture{objects: parse(tb, documents...)}
+	var err error
+	f.World, err = FromObjects(f.objects)
+	require.NoError(tb, err)
+	return f
+}
+
+// ask returns an answer as "namespace/name:port path", or the kind of its error. The answer must be the same for any order of
+// the objects, and its explanation must agree with it.
+func ask(tb testing.TB, f *fixture, r Request) string {
+	tb.Helper()
+	got, err := f.Answer(r)
+	explained, explainErr := f.Explain(r)
+	for seed := range uint64(3) {
+		shuffled, worldErr := FromObjects(mixed(rand.New(rand.NewPCG(seed, 0)), f.objects))
+		require.NoError(tb, worldErr)
+		again, againErr := shuffled.Answer(r)
 		require.Equal(tb, got, again)
-		require.Equal(tb, inWords(got, err), inWords(again, errAgain))
+		require.Equal(tb, message(err), message(againErr))
+		explainedAgain, _ := shuffled.Explain(r)
+		require.Equal(tb, explained, explainedAgain)
 	}
+	require.Equal(tb, message(err), message(explainErr))
 	if err != nil {
 		tb.Log(err)
+		return inWords(got, err)
 	}
-	return inWords(got, err)
+	require.Equal(tb, got, explained.Answer)
+	require.NotNil(tb, explained.Winner)
+	require.Equal(tb, got.Backend, explained.Winner.Backend)
+	require.Empty(tb, explained.Winner.Reason)
+	for _, c := range explained.Losers {
+		require.NotEmpty(tb, c.Reason, c)
+	}
+	return inWords(got, nil)
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 func inWords(a Answer, err error) string {
-	for _, kind := range []error{ErrNoRoute, ErrNoBackend, ErrRedirected, ErrRejected, ErrUnsupported, ErrAmbiguous, ErrInvalid, ErrNotFound} {
+	for _, kind := range []error{ErrNoRoute, ErrNoBackend, ErrRejected, ErrNotModeled, ErrAmbiguous, ErrInvalid, ErrNotFound} {
 		if errors.Is(err, kind) {
 			return kind.Error()
 		}
@@ -64,19 +94,6 @@ func inWords(a Answer, err error) string {
 		return "an error of no kind: " + err.Error()
 	}
 	return fmt.Sprintf("%s/%s:%d %s", a.Backend.Namespace, a.Backend.Name, a.Backend.Port, a.Path)
-}
-
-// shuffled is a world with its objects in another order.
-func shuffled(w *World, seed uint64) *World {
-	s := *w
-	random := rand.New(rand.NewPCG(seed, 0))
-	s.Gateways = mixed(random, w.Gateways)
-	s.HTTPRoutes = mixed(random, w.HTTPRoutes)
-	s.Ingresses = mixed(random, w.Ingresses)
-	s.IngressClasses = mixed(random, w.IngressClasses)
-	s.VirtualServices = mixed(random, w.VirtualServices)
-	s.Middlewares = mixed(random, w.Middlewares)
-	return &s
 }
 
 func mixed[T any](random *rand.Rand, all []T) []T {
@@ -101,7 +118,7 @@ func TestItIsPure(t *testing.T) {
 
 func TestRequest(t *testing.T) {
 	t.Parallel()
-	w := world(t, class("haproxy.org/ingress-controller"), ingress("any", "", `
+	w := world(t, class("traefik.io/ingress-controller"), ingress("any", "", `
   rules: [{http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: s, port: {number: 80}}}}]}}]`))
 	ours := Entrance{IngressClass: "ours"}
 	tests := []struct {
@@ -118,13 +135,13 @@ func TestRequest(t *testing.T) {
 		{name: "host with a strange port", give: Request{Entrance: ours, Host: "a.example.com:http", Path: "/"}, want: "invalid"},
 		{name: "host without its port", give: Request{Entrance: ours, Host: "a.example.com:", Path: "/"}, want: "invalid"},
 		{name: "wildcard as a host", give: Request{Entrance: ours, Host: "*.example.com", Path: "/"}, want: "invalid"},
-		{name: "no path", give: Request{Entrance: ours, Host: "a.example.com"}, want: "unsupported"},
-		{name: "relative path", give: Request{Entrance: ours, Host: "a.example.com", Path: "x"}, want: "unsupported"},
-		{name: "empty element", give: Request{Entrance: ours, Host: "a.example.com", Path: "//x"}, want: "unsupported"},
-		{name: "two slashes", give: Request{Entrance: ours, Host: "a.example.com", Path: "//"}, want: "unsupported"},
-		{name: "two slashes at the end", give: Request{Entrance: ours, Host: "a.example.com", Path: "/x//"}, want: "unsupported"},
-		{name: "dots", give: Request{Entrance: ours, Host: "a.example.com", Path: "/x/../y"}, want: "unsupported"},
-		{name: "escape", give: Request{Entrance: ours, Host: "a.example.com", Path: "/%78"}, want: "unsupported"},
+		{name: "no path", give: Request{Entrance: ours, Host: "a.example.com"}, want: "not modeled"},
+		{name: "relative path", give: Request{Entrance: ours, Host: "a.example.com", Path: "x"}, want: "not modeled"},
+		{name: "empty element", give: Request{Entrance: ours, Host: "a.example.com", Path: "//x"}, want: "not modeled"},
+		{name: "two slashes", give: Request{Entrance: ours, Host: "a.example.com", Path: "//"}, want: "not modeled"},
+		{name: "two slashes at the end", give: Request{Entrance: ours, Host: "a.example.com", Path: "/x//"}, want: "not modeled"},
+		{name: "dots", give: Request{Entrance: ours, Host: "a.example.com", Path: "/x/../y"}, want: "not modeled"},
+		{name: "escape", give: Request{Entrance: ours, Host: "a.example.com", Path: "/%78"}, want: "not modeled"},
 		{name: "a header twice", give: Request{Entrance: ours, Host: "a.example.com", Path: "/", Header: map[string]string{"a": "1", "A": "2"}}, want: "invalid"},
 		{name: "host as a header", give: Request{Entrance: ours, Host: "a.example.com", Path: "/", Header: map[string]string{"host": "b"}}, want: "invalid"},
 		{name: "no entrance", give: Request{Host: "a.example.com", Path: "/"}, want: "invalid"},
@@ -133,7 +150,7 @@ func TestRequest(t *testing.T) {
 		{name: "no such class", give: Request{Entrance: Entrance{IngressClass: "other"}, Host: "a.example.com", Path: "/"}, want: "not found"},
 		{name: "no such Gateway", give: Request{Entrance: Entrance{Gateway: types.NamespacedName{Namespace: "g", Name: "x"}}, Host: "a.example.com", Path: "/"}, want: "not found"},
 		{name: "Istio gateway without a namespace", give: Request{Entrance: Entrance{IstioGateway: "mesh"}, Host: "a.example.com", Path: "/"}, want: "invalid"},
-		{name: "Istio gateway of nobody", give: Request{Entrance: Entrance{IstioGateway: "a/b"}, Host: "a.example.com", Path: "/"}, want: "no route"},
+		{name: "Istio Gateway that no object names", give: Request{Entrance: Entrance{IstioGateway: "a/b"}, Host: "a.example.com", Path: "/"}, want: "no route"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -143,53 +160,39 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-func TestCovers(t *testing.T) {
+func TestHostIndex(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		pattern, host string
-		many, one     bool
-	}{
-		{pattern: "a.example.com", host: "a.example.com", many: true, one: true},
-		{pattern: "A.Example.com", host: "a.example.com", many: true, one: true},
-		{pattern: "b.example.com", host: "a.example.com"},
-		{pattern: "*.example.com", host: "a.example.com", many: true, one: true},
-		{pattern: "*.example.com", host: "a.b.example.com", many: true},
-		{pattern: "*.example.com", host: "example.com"},
-		{pattern: "*.example.com", host: "aexample.com"},
-		{pattern: "*.example.com", host: "a.example.org"},
-		{pattern: "*example.com", host: "a.example.com"},
+	x := hostIndex[string]{}
+	for _, h := range []string{"a.b.example.com", "*.b.example.com", "*.example.com", "*.COM", "", "*", "b.example.com", "example.org"} {
+		x.add(h, h)
 	}
-	for _, tt := range tests {
-		t.Run(tt.pattern+" "+tt.host, func(t *testing.T) {
-			t.Parallel()
-			assert.Equal(t, tt.many, covers(tt.pattern, tt.host), "labels")
-			assert.Equal(t, tt.one, coversOneLabel(tt.pattern, tt.host), "one label")
-		})
-	}
+	var got []string
+	x.covering("a.b.example.com", func(hostname string, all []string) bool {
+		got = append(got, fmt.Sprintf("%s%q", hostname, all))
+		return true
+	})
+	assert.Equal(t, []string{`a.b.example.com["a.b.example.com"]`, `*.b.example.com["*.b.example.com"]`, `*.example.com["*.example.com"]`, `*.com["*.COM"]`, `["" "*"]`}, got)
+	got = nil
+	x.covering("b.example.com", func(hostname string, _ []string) bool {
+		got = append(got, hostname)
+		return len(got) < 2
+	})
+	assert.Equal(t, []string{"b.example.com", "*.example.com"}, got, "a wildcard is not its own domain, and two are enough")
 }
 
-func TestWhatNoServerHas(t *testing.T) {
+func TestOneLabel(t *testing.T) {
 	t.Parallel()
-	twice := world(t, class("haproxy.org/ingress-controller"))
-	twice.IngressClasses = append(twice.IngressClasses, twice.IngressClasses[0])
 	tests := []struct {
-		name string
-		give *World
+		hostname, host string
+		want           bool
 	}{
-		{name: "Gateway", give: &World{Gateways: append(world(t).Gateways, nil)}},
-		{name: "HTTPRoute", give: &World{HTTPRoutes: append(world(t).HTTPRoutes, nil)}},
-		{name: "Ingress", give: &World{Ingresses: append(world(t).Ingresses, nil)}},
-		{name: "IngressClass", give: &World{IngressClasses: append(world(t).IngressClasses, nil)}},
-		{name: "VirtualService", give: &World{VirtualServices: append(world(t).VirtualServices, nil)}},
-		{name: "Middleware", give: &World{Middlewares: append(world(t).Middlewares, nil)}},
-		{name: "two of one name", give: twice},
+		{hostname: "a.example.com", host: "a.example.com", want: true},
+		{hostname: "", host: "a.example.com", want: true},
+		{hostname: "*.example.com", host: "a.example.com", want: true},
+		{hostname: "*.example.com", host: "a.b.example.com"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			_, err := tt.give.Answer(get(Entrance{IngressClass: "ours"}, "a.example.com/"))
-			assert.ErrorIs(t, err, ErrInvalid)
-		})
+		assert.Equal(t, tt.want, oneLabel(tt.hostname, tt.host), "%s %s", tt.hostname, tt.host)
 	}
 }
 
@@ -199,12 +202,12 @@ func TestFromObjects(t *testing.T) {
 		name, give string
 		want       error
 	}{
-		{name: "another kind", give: `{apiVersion: v1, kind: Secret, metadata: {name: a}}`, want: ErrUnsupported},
-		{name: "another version", give: `{apiVersion: gateway.networking.k8s.io/v1alpha2, kind: HTTPRoute, metadata: {name: a}}`, want: ErrUnsupported},
-		{name: "an HTTPRoute with a field of nobody", give: `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: a}, spec: {color: red}}`, want: ErrInvalid},
+		{name: "another kind", give: `{apiVersion: v1, kind: Secret, metadata: {name: a}}`},
+		{name: "another version", give: `{apiVersion: gateway.networking.k8s.io/v1alpha2, kind: HTTPRoute, metadata: {name: a}}`, want: ErrNotModeled},
+		{name: "a field of a later release", give: `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: a}, spec: {color: red}}`},
 		{name: "an Ingress of another form", give: `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: a}, spec: {rules: 1}}`, want: ErrInvalid},
-		{name: "a VirtualService with a field of nobody", give: `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: a}, spec: {color: red}}`, want: ErrInvalid},
-		{name: "a VirtualService with a field beside", give: `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: a}, color: red}`, want: ErrInvalid},
+		{name: "a VirtualService of another form", give: `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: a}, spec: {hosts: 1}}`, want: ErrInvalid},
+		{name: "a VirtualService with a field of a later release", give: `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: a}, spec: {color: red}}`},
 		{name: "two namespaces", give: "{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: a}}", want: ErrInvalid},
 		{name: "two Middlewares", give: "{apiVersion: traefik.io/v1alpha1, kind: Middleware, metadata: {name: a}}\n---\n{apiVersion: traefik.io/v1alpha1, kind: Middleware, metadata: {name: a}}", want: ErrInvalid},
 	}
@@ -212,15 +215,52 @@ func TestFromObjects(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			_, err := FromObjects(parse(t, tt.give))
+			if tt.want == nil {
+				assert.NoError(t, err)
+				return
+			}
 			assert.ErrorIs(t, err, tt.want)
 		})
 	}
 	_, err := FromObjects([]*unstructured.Unstructured{nil})
 	require.ErrorIs(t, err, ErrInvalid)
+}
 
-	w := world(t, `{apiVersion: v1, kind: Namespace, metadata: {name: a, labels: {b: c}}}
----
-{apiVersion: networking.istio.io/v1beta1, kind: VirtualService, metadata: {name: a}, spec: {hosts: [h]}, status: {observedGeneration: "1"}}`)
-	assert.Equal(t, map[string]map[string]string{"a": {"b": "c"}}, w.Namespaces)
-	assert.Equal(t, []string{"h"}, w.VirtualServices[0].Spec.Hosts)
+// A field of a later release concerns the requests that could reach its object, and no others.
+func TestFieldsThatAreNotKnown(t *testing.T) {
+	t.Parallel()
+	const rules = `rules: [{backendRefs: [{name: s, port: 80}]}]`
+	f := world(t, gateway(everywhere), route("m/known", `hostnames: [a.example.com], `+rules), route("m/later", `hostnames: [b.example.com], color: red, `+rules),
+		class("k8s.io/ingress-nginx"), ingress("i", "", onHost("a.example.com", at("Prefix", "/", "s"))),
+		ingress("later", "", onHost("b.example.com", at("Prefix", "/", "s"))+"\n  color: red"),
+		virtual("m/known", `hosts: [a.example.com], http: [{`+toHost("s")+`}]`), virtual("m/later", `hosts: [b.example.com], color: red, http: [{`+toHost("s")+`}]`))
+	for _, e := range []Entrance{atThePublicGateway, atOurClass, atTheIstioGateway} {
+		assert.Contains(t, ask(t, f, get(e, "a.example.com/")), "/s:80 /", e)
+		assert.Equal(t, "not modeled", ask(t, f, get(e, "b.example.com/")), e)
+	}
+}
+
+// The time of an answer follows from the rules for its host.
+func TestManyObjects(t *testing.T) { //nolint:paralleltest // it counts allocations
+	build := func(n int) *World {
+		documents := []string{gateway(everywhere), class("k8s.io/ingress-nginx")}
+		for i := range n {
+			host := fmt.Sprintf("h%d.example.com", i)
+			documents = append(documents, route(fmt.Sprintf("m/r%d", i), `hostnames: [`+host+`], rules: [{`+to("s")+`}]`),
+				ingress(fmt.Sprintf("i%d", i), "", onHost(host, at("Prefix", "/", "s"))), virtual(fmt.Sprintf("m/v%d", i), `hosts: [`+host+`], http: [{`+toHost("s")+`}]`))
+		}
+		w, err := FromObjects(parse(t, documents...))
+		require.NoError(t, err)
+		return w
+	}
+	few, many := build(10), build(500)
+	for _, e := range []Entrance{atThePublicGateway, atOurClass, atTheIstioGateway} {
+		allocations := func(w *World) float64 {
+			return testing.AllocsPerRun(20, func() {
+				_, err := w.Answer(get(e, "h7.example.com/"))
+				require.NoError(t, err)
+			})
+		}
+		assert.InDelta(t, allocations(few), allocations(many), 3, e)
+	}
 }

@@ -3,39 +3,102 @@ package semantics
 import (
 	"cmp"
 	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// chooseTraefik takes Prefix and ImplementationSpecific by letters. Each path is a rule of its own, and the longest rule that
-// fits wins: so a Prefix is before an Exact of the same path.
-func chooseTraefik(all []*location, path string) (*location, error) {
-	var fit []*location
-	for _, l := range all {
-		if l.path == path || l.kind != networkingv1.PathTypeExact && strings.HasPrefix(path, l.path) {
-			fit = append(fit, l)
-		}
-	}
-	return only(fit, func(a, b *location) int { return cmp.Compare(len(traefikRule(b)), len(traefikRule(a))) })
+// Traefik's provider for Ingresses, by its source (pkg/provider/kubernetes/ingress, pkg/muxer/http), with its default options.
+//
+// Each path is a rule. Prefix and ImplementationSpecific compare characters: "/a" matches "/ab". Of all rules that match, of all
+// hosts, the one with the highest priority wins: that of the annotation, or else the length of the rule's text. Two rules with
+// one priority are ErrAmbiguous, unless they give the same answer.
+
+const (
+	prefixTraefik         = "traefik.ingress.kubernetes.io/"
+	annotationMiddlewares = prefixTraefik + "router.middlewares"
+	annotationPriority    = prefixTraefik + "router.priority"
+)
+
+var traefik = ingressController{
+	prefixes: []string{prefixTraefik}, known: []string{annotationMiddlewares, annotationPriority},
+	inert: []string{prefixTraefik + "router.entrypoints", prefixTraefik + "router.tls", prefixTraefik + "router.tls.certresolver"},
+	order: orderTraefik,
 }
 
-// traefikRule is the rule that Traefik 3.7 writes for a path.
-func traefikRule(l *location) string {
-	rule := fmt.Sprintf("PathPrefix(%q)", l.path)
+func orderTraefik(w *World, x *classIndex, r *request) ([]contender, error) {
+	var found []*ingressMatch
+	for _, l := range x.locations(r.host) {
+		if l.path != r.path && (l.kind == networkingv1.PathTypeExact || !strings.HasPrefix(r.path, l.path)) {
+			continue
+		}
+		priority, err := traefikPriority(l)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", identity("Ingress", l.ingress), err)
+		}
+		found = append(found, &ingressMatch{location: l, request: r, world: w, rewrite: rewriteTraefik, loses: traefikReason, priority: priority})
+	}
+	slices.SortStableFunc(found, func(a, b *ingressMatch) int { return cmp.Compare(b.priority, a.priority) })
+	contenders := make([]contender, len(found))
+	for i, m := range found {
+		contenders[i] = m
+		if i > 0 && m.priority == found[0].priority && !sameAnswer(found[0], m) {
+			return nil, fmt.Errorf("path %s of %s and path %s of %s have priority %d: %w",
+				found[0].path, identity("Ingress", found[0].ingress), m.path, identity("Ingress", m.ingress), m.priority, ErrAmbiguous)
+		}
+	}
+	return contenders, nil
+}
+
+func traefikReason(loser, winner *ingressMatch) string {
+	if loser.priority == winner.priority {
+		return "it has the same priority and gives the same answer"
+	}
+	return fmt.Sprintf("its priority is %d, and the winner's %d", loser.priority, winner.priority)
+}
+
+func sameAnswer(a, b contender) bool {
+	x, err := a.resolve()
+	if err != nil {
+		return false
+	}
+	y, err := b.resolve()
+	return err == nil && reflect.DeepEqual(x, y)
+}
+
+// traefikPriority returns the priority of a rule.
+func traefikPriority(l *location) (int, error) {
+	if text, found := l.ingress.Annotations[annotationPriority]; found {
+		priority, err := strconv.Atoi(text)
+		if err != nil || priority > math.MaxInt32 {
+			return 0, fmt.Errorf("annotation %s: %q: %w", annotationPriority, text, ErrInvalid)
+		}
+		if priority != 0 {
+			return priority, nil
+		}
+	}
+	matcher := "PathPrefix"
 	if l.kind == networkingv1.PathTypeExact {
-		rule = fmt.Sprintf("Path(%q)", l.path)
+		matcher = "Path"
 	}
+	return len(traefikHost(l)) + len(fmt.Sprintf("%s(%q)", matcher, l.path)), nil
+}
+
+// traefikHost returns the part of a rule that matches the host.
+func traefikHost(l *location) string {
 	if l.host == "" {
-		return rule
+		return ""
 	}
-	return fmt.Sprintf("Host(%q) && %s", l.host, rule)
+	return fmt.Sprintf("Host(%q) && ", l.host)
 }
 
 // rewriteTraefik passes a request through the Middlewares that an Ingress names, in their order.
 func rewriteTraefik(w *World, l *location, a *answer) error {
-	annotation, found := l.ingress.Annotations[annotationTraefikMiddlewares]
+	annotation, found := l.ingress.Annotations[annotationMiddlewares]
 	if !found {
 		return nil
 	}
@@ -43,168 +106,11 @@ func rewriteTraefik(w *World, l *location, a *answer) error {
 		name = strings.TrimSpace(name)
 		m, err := w.middleware(name)
 		if err != nil {
-			return fmt.Errorf("annotation %s: %q: %w", annotationTraefikMiddlewares, name, err)
+			return fmt.Errorf("annotation %s: %q: %w", annotationMiddlewares, name, err)
 		}
 		if err := passMiddleware(m, a); err != nil {
 			return fmt.Errorf("%s: %w", identity("Middleware", m), err)
 		}
 	}
 	return nil
-}
-
-// middleware returns the Middleware of a name "<namespace>-<name>@kubernetescrd", which two of them can have.
-func (w *World) middleware(name string) (*unstructured.Unstructured, error) {
-	name, isObject := strings.CutSuffix(name, "@kubernetescrd")
-	if !isObject {
-		return nil, ErrUnsupported
-	}
-	var found *unstructured.Unstructured
-	for _, m := range w.Middlewares {
-		switch {
-		case m.GetNamespace()+"-"+m.GetName() != name:
-		case found != nil:
-			return nil, ErrAmbiguous
-		default:
-			found = m
-		}
-	}
-	if found == nil {
-		return nil, ErrNotFound
-	}
-	return found, nil
-}
-
-// passMiddleware changes the path as one Middleware does.
-func passMiddleware(m *unstructured.Unstructured, a *answer) error {
-	spec, ok := m.Object["spec"].(map[string]any)
-	if !ok || len(spec) != 1 {
-		return fmt.Errorf("spec does not say one thing: %w", ErrInvalid)
-	}
-	kind := sortedKeys(spec)[0]
-	fields, ok := spec[kind].(map[string]any)
-	if !ok {
-		return fmt.Errorf("%s: %w", kind, ErrInvalid)
-	}
-	var err error
-	switch kind {
-	case "stripPrefix":
-		err = stripPrefix(fields, a)
-	case "stripPrefixRegex":
-		err = stripPrefixRegex(fields, a)
-	case "replacePathRegex":
-		err = replacePathRegex(fields, a)
-	default:
-		err = ErrUnsupported
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", kind, err)
-	}
-	return nil
-}
-
-// stripPrefix takes the first prefix that fits away, by its letters.
-func stripPrefix(fields map[string]any, a *answer) error {
-	prefixes, err := texts(fields, "prefixes")
-	if err != nil {
-		return err
-	}
-	for _, p := range prefixes {
-		if rest, found := strings.CutPrefix(a.path, strings.TrimSpace(p)); found {
-			return a.become(absolute(rest))
-		}
-	}
-	return nil
-}
-
-// stripPrefixRegex takes away the first match that the path begins with.
-func stripPrefixRegex(fields map[string]any, a *answer) error {
-	expressions, err := texts(fields, "regex")
-	if err != nil {
-		return err
-	}
-	for _, x := range expressions {
-		re, err := compile(strings.TrimSpace(x))
-		if err != nil {
-			return err
-		}
-		found := re.FindString(a.path)
-		if rest, isPrefix := strings.CutPrefix(a.path, found); found != "" && isPrefix {
-			return a.become(absolute(rest))
-		}
-	}
-	return nil
-}
-
-// replacePathRegex replaces each match; "$1" and "${1}" are what groups have matched.
-func replacePathRegex(fields map[string]any, a *answer) error {
-	if err := onlyKeys(fields, "regex", "replacement"); err != nil {
-		return err
-	}
-	expression, isText := fields["regex"].(string)
-	replacement, isTextToo := optionalText(fields["replacement"])
-	if !isText || !isTextToo {
-		return ErrInvalid
-	}
-	re, err := compile(strings.TrimSpace(expression))
-	if err != nil {
-		return err
-	}
-	if !re.MatchString(a.path) {
-		return nil
-	}
-	return a.become(re.ReplaceAllString(a.path, strings.TrimSpace(replacement)))
-}
-
-// become makes a path what a Middleware has made of it. Traefik answers 400 where that is not in normal form.
-func (a *answer) become(path string) error {
-	if path == "" {
-		path = "/"
-	}
-	if strings.ContainsAny(path, "%?#") {
-		return fmt.Errorf("path %q: %w", path, ErrUnsupported)
-	}
-	if !plain(path) {
-		return fmt.Errorf("path %q: %w", path, ErrRejected)
-	}
-	a.path = path
-	return nil
-}
-
-func absolute(path string) string {
-	return "/" + strings.TrimPrefix(path, "/")
-}
-
-// texts returns the only field of a Middleware, a list of texts.
-func texts(fields map[string]any, name string) ([]string, error) {
-	if err := onlyKeys(fields, name); err != nil {
-		return nil, err
-	}
-	list, found, err := unstructured.NestedStringSlice(fields, name)
-	if err != nil || !found {
-		return nil, fmt.Errorf("field %s: %w", name, ErrInvalid)
-	}
-	return list, nil
-}
-
-func onlyKeys(fields map[string]any, known ...string) error {
-	rest := map[string]any{}
-	for k, v := range fields {
-		rest[k] = v
-	}
-	for _, k := range known {
-		delete(rest, k)
-	}
-	if len(rest) > 0 {
-		return fmt.Errorf("field %s: %w", sortedKeys(rest)[0], ErrUnsupported)
-	}
-	return nil
-}
-
-// optionalText is a text that may be left out.
-func optionalText(v any) (string, bool) {
-	if v == nil {
-		return "", true
-	}
-	s, ok := v.(string)
-	return s, ok
 }

@@ -181,9 +181,9 @@ func validateCopied(path string, items []string, check func(item string) string)
 	return errors.Join(errs...)
 }
 
-// validateRemoved refuses a key of earlier releases. To ignore it would copy what it kept from being copied.
-func validateRemoved(path string, given bool) error {
-	if given {
+// validateRemoved refuses the list of a key of earlier releases. To ignore it would copy what it kept from being copied.
+func validateRemoved(path string, list []string) error {
+	if list != nil {
 		return fmt.Errorf("%sannotationPrefixes is no longer a key: list keys in %scopyAnnotations, or prefix/* for all keys with a prefix", path, path)
 	}
 	return nil

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -101,7 +102,7 @@ func TestWhatIsNeverCopied(t *testing.T) {
 	for _, key := range keys {
 		theirs[key] = "theirs"
 		assert.True(t, neverCopied(key), key)
-		assert.Error(t, validateCopyLabels("copyLabels", []string{key}), "what cannot be obeyed is refused")
+		require.Error(t, validateCopyLabels("copyLabels", []string{key}), "what cannot be obeyed is refused")
 	}
 	var lists []string
 	for _, key := range keys {
@@ -147,4 +148,15 @@ func TestLimitsOfWhatIsCopied(t *testing.T) {
 	}
 	got := copied(t, "", many(65, 1), nil)
 	assert.Equal(t, "65 labels and annotations with 520 bytes are to be copied, more than 64 or 16384 bytes: none is copied; remove some", got.CopyProblem)
+}
+
+func TestDefaultsAreDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../../docs/services/ingress-reconciler.md")
+	require.NoError(t, err)
+	for _, key := range slices.Concat(defaultCopyAnnotations(), defaultCopyFallbackAnnotations) {
+		prefix, name, _ := strings.Cut(key, "/")
+		assert.Contains(t, string(text), "`"+prefix+"/`", key)
+		assert.Contains(t, string(text), "`"+name+"`", key)
+	}
 }

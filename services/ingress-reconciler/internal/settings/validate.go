@@ -76,7 +76,7 @@ func (v *Values) validate(path string) error {
 		v.InferencePool.validate(path+"inferencePool."), v.FallbackService.validate(path+"fallbackService."),
 		validateLabels(path+"labels", value(v.Labels)), validateAnnotations(path+"annotations", value(v.Annotations)),
 		validateCopyLabels(path+"copyLabels", value(v.CopyLabels)), validateCopyAnnotations(path+"copyAnnotations", value(v.CopyAnnotations)),
-		validateRemoved(path, v.AnnotationPrefixes != nil),
+		validateRemoved(path, value(v.AnnotationPrefixes)),
 		validateDomains(path+"additionalIngressDomains", value(v.AdditionalIngressDomains)),
 		validateGateways(path+"additionalIngressGateways", value(v.AdditionalIngressGateways)),
 		seconds(path+"defaultRouteTimeoutSeconds", v.DefaultRouteTimeoutSeconds),
@@ -124,7 +124,7 @@ func (f *FallbackService) validate(path string) error {
 	}
 	errs := []error{
 		validateAnnotations(path+"annotations", f.Annotations), validateCopyAnnotations(path+"copyAnnotations", f.CopyAnnotations),
-		validateRemoved(path, f.AnnotationPrefixes != nil),
+		validateRemoved(path, f.AnnotationPrefixes),
 	}
 	if f.Suffix != "" {
 		if problems := validation.IsDNS1035Label("a" + f.Suffix); len(problems) > 0 || !strings.HasPrefix(f.Suffix, "-") || len(f.Suffix) > maxSuffix {

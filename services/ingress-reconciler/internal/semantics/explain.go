@@ -1,0 +1,212 @@
+package semantics
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	istiov1 "istio.io/client-go/pkg/apis/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/pkg/gatewayapi"
+)
+
+// Explanation is an Answer with the rules that were considered for it.
+type Explanation struct {
+	Entrance Entrance
+	Answer   Answer
+	Steps    []string // how the winner was found, in order
+	Winner   *Candidate
+	Losers   []Candidate // rules that match, too, in the order in which they would win; at most maxLosers
+}
+
+// maxLosers keeps an explanation readable.
+const maxLosers = 10
+
+// Candidate is a rule that matches a request.
+type Candidate struct {
+	Kind, Namespace, Name string  // of the object
+	Rule                  string  // what matches, such as "rule 0: path prefix /v1"
+	Backend               Backend // zero if it is not known
+	Reason                string  // why the candidate loses to the winner; empty for the winner
+}
+
+// String returns the candidate in one line.
+func (c Candidate) String() string {
+	text := c.Kind + " " + c.Namespace + "/" + c.Name + ", " + c.Rule
+	if c.Backend != (Backend{}) {
+		text += " -> " + c.Backend.String()
+	}
+	if c.Reason != "" {
+		text += ": " + c.Reason
+	}
+	return text
+}
+
+// contender is a rule of an object that matches a request.
+type contender interface {
+	object() (kind string, o metav1.Object)
+	rule() string
+	// resolve returns what the rule does with the request.
+	resolve() (*answer, error)
+	// losesBy says why the contender loses to the winner.
+	losesBy(winner contender) string
+}
+
+// result is the contenders for a request, the winner first, and the steps that led to them.
+type result struct {
+	steps      []string
+	contenders []contender
+}
+
+func (d *result) step(format string, args ...any) {
+	d.steps = append(d.steps, fmt.Sprintf(format, args...))
+}
+
+// Answer returns what happens to a request. Its errors wrap those of this package.
+func (w *World) Answer(r Request) (Answer, error) {
+	p, d, err := w.decide(&r)
+	if err != nil {
+		return Answer{}, err
+	}
+	a, err := resolve(d.contenders[0])
+	if err != nil {
+		return Answer{}, err
+	}
+	return a.finish(p), nil
+}
+
+// Explain returns what happens to a request, and why. With an error it returns what is known all the same.
+func (w *World) Explain(r Request) (Explanation, error) {
+	e := Explanation{Entrance: r.Entrance}
+	p, d, err := w.decide(&r)
+	if d != nil {
+		e.Steps = d.steps
+		e.addCandidates(d.contenders)
+	}
+	if err != nil {
+		return e, err
+	}
+	a, err := resolve(d.contenders[0])
+	if err != nil {
+		return e, err
+	}
+	e.Answer = a.finish(p)
+	return e, nil
+}
+
+func (e *Explanation) addCandidates(all []contender) {
+	for i, c := range all {
+		kind, o := c.object()
+		candidate := Candidate{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), Rule: c.rule()}
+		if a, err := c.resolve(); err == nil {
+			candidate.Backend = a.backend
+		}
+		switch {
+		case i == 0:
+			e.Winner = &candidate
+		case i > maxLosers:
+			return
+		default:
+			candidate.Reason = c.losesBy(all[0])
+			e.Losers = append(e.Losers, candidate)
+		}
+	}
+}
+
+// resolve returns what a contender does with the request; an error names the object and the rule.
+func resolve(c contender) (*answer, error) {
+	a, err := c.resolve()
+	if err != nil {
+		kind, o := c.object()
+		return nil, fmt.Errorf("%s: %s: %w", identity(kind, o), c.rule(), err)
+	}
+	return a, nil
+}
+
+// decide returns the contenders for a request. Without an error there is at least one.
+func (w *World) decide(r *Request) (*request, *result, error) {
+	p, err := parseRequest(r)
+	if err != nil {
+		return nil, nil, fmt.Errorf("request: %w", err)
+	}
+	d := &result{}
+	if err = w.enter(p, d); err == nil && len(d.contenders) == 0 {
+		err = fmt.Errorf("%s, host %s, path %s: %w", p.entrance, p.host, p.path, ErrNoRoute)
+	}
+	return p, d, err
+}
+
+// enter finds the contenders at the entrance of a request.
+func (w *World) enter(p *request, d *result) error {
+	e := p.entrance
+	switch e {
+	case Entrance{Gateway: e.Gateway, Port: e.Port}:
+		if e.Gateway != (types.NamespacedName{}) {
+			return w.throughGateway(p, d)
+		}
+	case Entrance{IngressClass: e.IngressClass}:
+		return w.throughIngress(p, d)
+	case Entrance{IstioGateway: e.IstioGateway}:
+		return w.throughIstio(p, d)
+	}
+	return fmt.Errorf("entrance %+v is not one Gateway, one IngressClass or one Istio Gateway: %w", e, ErrInvalid)
+}
+
+// Entrances returns where requests for a host can enter: Gateways with a listener for the host, and IngressClasses and Istio
+// Gateways with an object for the host. They are sorted by kind and name.
+func (w *World) Entrances(host string) ([]Entrance, error) {
+	host, err := parseHost(host)
+	if err != nil {
+		return nil, err
+	}
+	var all []Entrance
+	for name, g := range w.gateways {
+		for i := range g.Spec.Listeners {
+			if l := &g.Spec.Listeners[i]; takesHTTP(l) && gatewayapi.HostnamesIntersect(gatewayapi.ListenerHostname(l), host) {
+				all = append(all, Entrance{Gateway: name})
+				break
+			}
+		}
+	}
+	for name, x := range w.byClass {
+		if name != "" && x.serves(host) {
+			all = append(all, Entrance{IngressClass: name})
+		}
+	}
+	for name, x := range w.istio {
+		x.covering(host, func(string, []*istiov1.VirtualService) bool {
+			all = append(all, Entrance{IstioGateway: name})
+			return false
+		})
+	}
+	slices.SortFunc(all, func(a, b Entrance) int { return strings.Compare(a.String(), b.String()) })
+	return all, nil
+}
+
+// criterion is one step of an order between contenders.
+type criterion[T any] struct {
+	compare func(a, b T) int
+	reason  string // why the later of two loses
+}
+
+// compareBy orders by criteria, the first that tells two apart.
+func compareBy[T any](criteria []criterion[T], a, b T) int {
+	for _, c := range criteria {
+		if n := c.compare(a, b); n != 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+// reasonBy returns why one loses to another.
+func reasonBy[T any](criteria []criterion[T], loser, winner T) string {
+	for _, c := range criteria {
+		if c.compare(winner, loser) != 0 {
+			return c.reason
+		}
+	}
+	return ""
+}

@@ -1,0 +1,279 @@
+package semantics
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
+)
+
+// ingress-nginx, by the configuration that it writes (internal/ingress/controller) and nginx's search for a location, and
+// Traefik's NGINX provider, which reads the same Ingresses (pkg/provider/kubernetes/ingress-nginx).
+//
+//	                          ingress-nginx                            Traefik
+//	host                      the most specific one decides alone      all compete
+//	Prefix                    by elements                              by elements
+//	ImplementationSpecific    as Prefix                                as Prefix
+//	an expression on a host   all paths of the host but Exact become   likewise
+//	                          expressions, from the first character
+//	                          on, without case and without an end
+//	which path wins           Exact, then the longest; expressions     the rule with the longest text
+//	                          by the length and order of their text
+//	a path of two Ingresses   the older                                either
+//	Prefix "/a/" and "/a"     redirects                                matches
+//	rewrite-target            replaces the whole path                  replaces what the expression matched
+//
+// An answer that depends on a difference is ErrAmbiguous: the class does not tell which of the two serves it.
+
+const (
+	prefixNGINX           = "nginx.ingress.kubernetes.io/"
+	annotationUseRegex    = prefixNGINX + "use-regex"
+	annotationNGINXTarget = prefixNGINX + "rewrite-target"
+)
+
+// ingressNGINX is the model of both.
+var ingressNGINX = ingressController{
+	prefixes: []string{prefixNGINX}, known: []string{annotationUseRegex, annotationNGINXTarget},
+	inert: append(inertOf(&ingressclass.IngressNGINX, annotationUseRegex, annotationNGINXTarget),
+		prefixNGINX+"backend-protocol", prefixNGINX+"client-body-buffer-size", prefixNGINX+"force-ssl-redirect", prefixNGINX+"proxy-http-version",
+		prefixNGINX+"ssl-redirect",
+	),
+	order: orderNGINX,
+}
+
+// inertOf returns the annotations that the renderer writes or copies by default, but for some: none of the others changes the
+// backend or the path.
+func inertOf(c *ingressclass.Controller, but ...string) []string {
+	keys := slices.DeleteFunc(c.ComputedAnnotations(), func(key string) bool { return slices.Contains(but, key) })
+	for _, safe := range c.Safe {
+		keys = append(keys, safe.Key)
+	}
+	return keys
+}
+
+// orderNGINX returns the contenders on which ingress-nginx and Traefik agree.
+func orderNGINX(w *World, x *classIndex, r *request) ([]contender, error) {
+	all := x.locations(r.host)
+	servers, err := newServers(all)
+	if err != nil {
+		return nil, err
+	}
+	nginx, redirects, err := nginxMatches(servers, all, r.path)
+	if err != nil {
+		return nil, err
+	}
+	traefik, err := traefikNGINXMatches(servers, all, r.path)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range slices.Concat(nginx, traefik) {
+		m.request, m.world, m.rewrite, m.loses = r, w, rewriteNGINX, nginxReason
+	}
+	switch {
+	case redirects:
+		return nil, fmt.Errorf("path %s is redirected to %s/ by ingress-nginx, and not by Traefik's NGINX provider: %w", r.path, r.path, ErrAmbiguous)
+	case len(nginx) == 0 && len(traefik) > 0:
+		return nil, fmt.Errorf("path %s has no location with ingress-nginx, and reaches %s with Traefik's NGINX provider: %w", r.path, identity("Ingress", traefik[0].ingress), ErrAmbiguous)
+	}
+	var contenders []contender
+	for _, m := range nginx {
+		contenders = append(contenders, m)
+	}
+	return contenders, agree(nginx, traefik)
+}
+
+// agree returns an error if one of the rules with the highest priority of Traefik gives another answer than ingress-nginx.
+func agree(nginx, traefik []*ingressMatch) error {
+	for _, m := range traefik {
+		if m.priority == traefik[0].priority && m.location != nginx[0].location && !sameAnswer(m, nginx[0]) {
+			return fmt.Errorf("path %s reaches path %s of %s with ingress-nginx, and can reach path %s of %s with Traefik's NGINX provider: %w",
+				m.request.path, nginx[0].path, identity("Ingress", nginx[0].ingress), m.path, identity("Ingress", m.ingress), ErrAmbiguous)
+		}
+	}
+	return nil
+}
+
+func nginxReason(loser, winner *ingressMatch) string {
+	switch {
+	case compareHostnames(loser.host, winner.host) > 0:
+		return "its host is less specific"
+	case winner.kind == networkingv1.PathTypeExact && loser.kind != winner.kind:
+		return "its path is not exact"
+	case len(loser.path) < len(winner.path):
+		return "its path is shorter"
+	}
+	return "its path comes later"
+}
+
+// servers are the hosts of Ingresses.
+type servers map[string]server
+
+// server says who takes the paths of a host for expressions.
+type server struct{ nginx, traefik bool }
+
+// newServers returns the hosts of locations.
+func newServers(all []*location) (servers, error) {
+	s := servers{}
+	for _, l := range all {
+		expression, err := isExpression(l)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", identity("Ingress", l.ingress), err)
+		}
+		h := s[l.host]
+		h.nginx = h.nginx || expression
+		h.traefik = h.traefik || expression || l.ingress.Annotations[annotationNGINXTarget] != ""
+		s[l.host] = h
+	}
+	return s, nil
+}
+
+// isExpression reports whether the path of a location is a regular expression.
+func isExpression(l *location) (bool, error) {
+	switch v := l.ingress.Annotations[annotationUseRegex]; v {
+	case "true":
+		return true, nil
+	case "", "false":
+	default:
+		return false, fmt.Errorf("annotation %s: %q: %w", annotationUseRegex, v, ErrInvalid)
+	}
+	target := l.ingress.Annotations[annotationNGINXTarget]
+	if target != "" && target == l.path && target != "/" {
+		return false, fmt.Errorf("annotation %s is the path: %w", annotationNGINXTarget, ErrNotModeled)
+	}
+	return target != "" && target != l.path, nil
+}
+
+// nginxMatches returns the locations of the most specific host that take a path, as nginx does
+// (https://nginx.org/en/docs/http/ngx_http_core_module.html#location). The first wins. It reports whether nginx redirects to the
+// path with a slash instead.
+func nginxMatches(s servers, all []*location, path string) (found []*ingressMatch, redirects bool, err error) {
+	group := firstHost(all)
+	exact := map[string]bool{} // paths that are Exact
+	for _, l := range group {
+		exact[l.path] = exact[l.path] || l.kind == networkingv1.PathTypeExact
+	}
+	slash := false // a prefix is the path with a slash
+	for _, l := range oldestOfEach(group) {
+		fits, err := nginxFits(s, l, path, exact[path])
+		if err != nil {
+			return nil, false, fmt.Errorf("%s: %w", identity("Ingress", l.ingress), err)
+		}
+		if fits {
+			found = append(found, &ingressMatch{location: l})
+		}
+		slash = slash || l.path == path+"/" && l.kind != networkingv1.PathTypeExact && !s[l.host].nginx
+	}
+	slices.SortFunc(found, compareNGINX)
+	longest := len(found) == 0 || found[0].kind != networkingv1.PathTypeExact && len(found[0].path) < len(path)
+	return found, slash && longest, nil
+}
+
+// nginxFits reports whether a location takes a path. A prefix does not take its own path if there is an Exact one.
+func nginxFits(s servers, l *location, path string, exact bool) (bool, error) {
+	switch {
+	case l.kind == networkingv1.PathTypeExact:
+		return l.path == path, nil
+	case s[l.host].nginx:
+		re, err := compile("(?i)^" + l.path)
+		return err == nil && re.MatchString(path), err
+	}
+	return strings.HasPrefix(path, strings.TrimSuffix(l.path, "/")+"/") || path == l.path && !exact, nil
+}
+
+// compareNGINX orders locations that take a path: an Exact one first, then the longest, of expressions the last by their text.
+func compareNGINX(a, b *ingressMatch) int {
+	exact := func(m *ingressMatch) int {
+		if m.kind == networkingv1.PathTypeExact {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(exact(a), exact(b)), cmp.Compare(len(b.path), len(a.path)), cmp.Compare(b.path, a.path))
+}
+
+// firstHost returns the locations of the most specific host.
+func firstHost(all []*location) []*location {
+	i := slices.IndexFunc(all, func(l *location) bool { return l.host != all[0].host })
+	if i < 0 {
+		return all
+	}
+	return all[:i]
+}
+
+// oldestOfEach returns the location of the oldest Ingress for each path and type. Of Ingresses of one age the last by name
+// counts.
+func oldestOfEach(group []*location) []*location {
+	type key struct {
+		path  string
+		exact bool
+	}
+	group = slices.SortedStableFunc(slices.Values(group), func(a, b *location) int {
+		return cmp.Or(
+			a.ingress.CreationTimestamp.Compare(b.ingress.CreationTimestamp.Time),
+			cmp.Compare(b.ingress.Namespace+"/"+b.ingress.Name, a.ingress.Namespace+"/"+a.ingress.Name),
+		)
+	})
+	seen := map[key]bool{}
+	return slices.DeleteFunc(group, func(l *location) bool {
+		k := key{l.path, l.kind == networkingv1.PathTypeExact}
+		known := seen[k]
+		seen[k] = true
+		return known
+	})
+}
+
+// traefikNGINXMatches returns the locations of all hosts that take a path, the one with the longest rule first.
+func traefikNGINXMatches(s servers, all []*location, path string) ([]*ingressMatch, error) {
+	var found []*ingressMatch
+	for _, l := range all {
+		rule, fits := "", false
+		bare := strings.TrimSuffix(l.path, "/")
+		switch {
+		case l.kind == networkingv1.PathTypeExact:
+			rule, fits = fmt.Sprintf("Path(%q)", l.path), path == l.path
+		case s[l.host].traefik:
+			re, err := compile("(?i)^" + l.path)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", identity("Ingress", l.ingress), err)
+			}
+			rule, fits = fmt.Sprintf("PathRegexp(%q)", "(?i)^"+l.path), re.MatchString(path)
+		case l.path == "/":
+			rule, fits = `PathPrefix("/")`, true
+		default:
+			rule, fits = fmt.Sprintf("(Path(%q) || PathPrefix(%q))", bare, bare+"/"), path == bare || strings.HasPrefix(path, bare+"/")
+		}
+		if fits {
+			found = append(found, &ingressMatch{location: l, priority: len(traefikHost(l) + rule)})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b *ingressMatch) int { return cmp.Compare(b.priority, a.priority) })
+	return found, nil
+}
+
+// rewriteNGINX puts the target in the place of the path, with what the groups of its expression have matched.
+func rewriteNGINX(_ *World, l *location, a *answer) error {
+	target := l.ingress.Annotations[annotationNGINXTarget]
+	if target == "" || target == l.path {
+		return nil
+	}
+	if !strings.HasPrefix(target, "/") || strings.Contains(target, "$0") || strings.ContainsAny(target, " \t\r\n;{}?#'\"\\") {
+		return fmt.Errorf("annotation %s: %q: %w", annotationNGINXTarget, target, ErrNotModeled)
+	}
+	re, err := compile("(?i)" + l.path)
+	if err != nil {
+		return err
+	}
+	at := re.FindStringSubmatchIndex(a.path)
+	if at == nil {
+		return nil
+	}
+	if at[0] > 0 || at[1] < len(a.path) {
+		return fmt.Errorf("path %q matches only part of %s, the rest is lost with ingress-nginx and kept by Traefik's NGINX provider: %w", l.path, a.path, ErrAmbiguous)
+	}
+	a.path, err = expand(target, re.FindStringSubmatch(a.path))
+	return err
+}

@@ -1,0 +1,259 @@
+package semantics
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+	istiov1 "istio.io/client-go/pkg/apis/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// VirtualServices at a Gateway of Istio, by the reference (https://istio.io/latest/docs/reference/config/networking/virtual-service/)
+// and the source of pilot. No Istio runs in the tests of this repository.
+//
+// The most specific host that covers the request decides, and less specific hosts get nothing of what its rules do not match.
+// The VirtualServices of that host are one list of rules: the oldest first, then by name and namespace, each in its own order up
+// to a rule for everything; rules for everything come after all others. The first that fits wins, however long its path is.
+//
+// A uri is compared without the query: exactly, or as a prefix by characters. rewrite.uri replaces the characters of the
+// prefix and no more: prefix "/a" and uri "/" make "//b" of "/a/b".
+//
+// Modeled: matches of uri (exact, prefix), of headers (exact) and of gateways; rewrites of uri and authority; headers that the
+// rule sets on requests; timeout; one destination with a port. Not modeled: everything else, sidecars (mesh), and the hosts of
+// the Gateway itself.
+
+// istioRule is one match of a rule of a VirtualService.
+type istioRule struct {
+	request *request
+	in      *istiov1.VirtualService
+	host    string
+	index   int
+	spec    *networkingv1alpha3.HTTPRoute
+	match   *networkingv1alpha3.HTTPMatchRequest // nil: everything
+}
+
+// throughIstio finds the contenders for a request to a Gateway of Istio.
+func (w *World) throughIstio(r *request, d *result) error {
+	gateway := r.entrance.IstioGateway
+	if namespace, name, ok := strings.Cut(gateway, "/"); !ok || namespace == "" || name == "" {
+		return fmt.Errorf("gateway %q of Istio is not a namespace and a name: %w", gateway, ErrInvalid)
+	}
+	var all []*istiov1.VirtualService
+	var host string
+	w.istio[gateway].covering(r.host, func(hostname string, found []*istiov1.VirtualService) bool {
+		host, all = cmp.Or(hostname, "*"), slices.Clone(found)
+		return false
+	})
+	d.step("VirtualServices of host %s: %d", cmp.Or(host, r.host), len(all))
+	slices.SortFunc(all, func(a, b *istiov1.VirtualService) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
+	})
+	var rules, catchAll []*istioRule
+	for _, v := range slices.Compact(all) {
+		if err := w.checkVirtualService(v); err != nil {
+			return err
+		}
+		for _, rule := range flatten(v, gateway) {
+			rule.request, rule.host = r, host
+			if rule.catchesAll() {
+				catchAll = append(catchAll, rule)
+				break // pilot drops the rules after it
+			}
+			rules = append(rules, rule)
+		}
+	}
+	for _, rule := range append(rules, catchAll...) {
+		fits, err := rule.fits()
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", identity("VirtualService", rule.in), rule.rule(), err)
+		}
+		if fits {
+			d.contenders = append(d.contenders, rule)
+		}
+	}
+	return nil
+}
+
+func (w *World) checkVirtualService(v *istiov1.VirtualService) error {
+	err := cmp.Or(w.readable("VirtualService", v), onlyMessageFields(&v.Spec, "hosts", "gateways", "http", "export_to"))
+	if err == nil && len(v.Spec.ExportTo) > 0 && !slices.Contains(v.Spec.ExportTo, "*") {
+		err = fmt.Errorf("exportTo %q: %w", v.Spec.ExportTo, ErrNotModeled)
+	}
+	for _, h := range v.Spec.Hosts {
+		bare := strings.TrimPrefix(h, "*.")
+		if err == nil && h != "*" && (strings.Contains(bare, "*") || bare == h && !strings.Contains(h, ".")) {
+			err = fmt.Errorf("host %q: %w", h, ErrNotModeled)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", identity("VirtualService", v), err)
+	}
+	return nil
+}
+
+// flatten returns the matches of a VirtualService that hold at a gateway, in their order.
+func flatten(v *istiov1.VirtualService, gateway string) []*istioRule {
+	var rules []*istioRule
+	for i, spec := range v.Spec.Http {
+		if len(spec.GetMatch()) == 0 {
+			rules = append(rules, &istioRule{in: v, index: i, spec: spec})
+		}
+		for _, m := range spec.GetMatch() {
+			at := slices.ContainsFunc(m.GetGateways(), func(g string) bool { return g == gateway || v.Namespace+"/"+g == gateway })
+			if at || len(m.GetGateways()) == 0 {
+				rules = append(rules, &istioRule{in: v, index: i, spec: spec, match: m})
+			}
+		}
+	}
+	return rules
+}
+
+func (i *istioRule) object() (string, metav1.Object) { return "VirtualService", i.in }
+
+func (i *istioRule) rule() string {
+	text := fmt.Sprintf("rule %d: ", i.index)
+	switch m := i.match.GetUri().GetMatchType().(type) {
+	case *networkingv1alpha3.StringMatch_Exact:
+		text += "uri exact " + m.Exact
+	case *networkingv1alpha3.StringMatch_Prefix:
+		text += "uri prefix " + m.Prefix
+	default:
+		text += "any uri"
+	}
+	for _, name := range sortedKeys(i.match.GetHeaders()) {
+		text += fmt.Sprintf(", header %s: %s", name, i.match.GetHeaders()[name].GetExact())
+	}
+	return text
+}
+
+func (i *istioRule) losesBy(winner contender) string {
+	w := winner.(*istioRule) //nolint:forcetypeassert // of one Gateway
+	switch {
+	case i.catchesAll() && !w.catchesAll():
+		return "rules for everything come last"
+	case i.in == w.in:
+		return "its rule comes later in the object"
+	case i.in.CreationTimestamp.Time.After(w.in.CreationTimestamp.Time):
+		return "its object is younger"
+	}
+	return "its object has the same age and comes later by name"
+}
+
+// catchesAll reports whether every request fits.
+func (i *istioRule) catchesAll() bool {
+	m := i.match
+	everywhere := m.GetUri() == nil || m.GetUri().GetPrefix() == "/"
+	return everywhere && onlyMessageFields(m, "name", "uri", "gateways", "stat_prefix") == nil
+}
+
+// fits reports whether the request fits the match.
+func (i *istioRule) fits() (bool, error) {
+	if err := onlyMessageFields(i.match, "name", "uri", "headers", "gateways", "stat_prefix"); err != nil {
+		return false, err
+	}
+	fits := true
+	switch m := i.match.GetUri().GetMatchType().(type) {
+	case nil:
+	case *networkingv1alpha3.StringMatch_Exact:
+		fits = i.request.path == m.Exact
+	case *networkingv1alpha3.StringMatch_Prefix:
+		fits = strings.HasPrefix(i.request.path, m.Prefix)
+	default:
+		return false, fmt.Errorf("uri: %w", ErrNotModeled)
+	}
+	for _, name := range sortedKeys(i.match.GetHeaders()) {
+		want, isExact := i.match.GetHeaders()[name].GetMatchType().(*networkingv1alpha3.StringMatch_Exact)
+		if !isExact || isAuthority(name) || strings.HasPrefix(name, ":") || strings.HasPrefix(name, "@") {
+			return false, fmt.Errorf("header %s: %w", name, ErrNotModeled)
+		}
+		got, found := i.request.header[canonical(name)]
+		fits = fits && found && got == want.Exact
+	}
+	return fits, nil
+}
+
+// resolve rewrites the request, and returns the destination of the rule.
+func (i *istioRule) resolve() (*answer, error) {
+	if err := onlyMessageFields(i.spec, "name", "match", "route", "rewrite", "timeout", "headers"); err != nil {
+		return nil, err
+	}
+	a := i.request.answer()
+	if err := i.rewrite(a); err != nil {
+		return nil, err
+	}
+	if t := i.spec.GetTimeout(); t != nil {
+		d := t.AsDuration()
+		if t.CheckValid() != nil || d < 0 {
+			return nil, fmt.Errorf("timeout %s: %w", t, ErrInvalid)
+		}
+		a.timeout = &d
+	}
+	switch all := i.spec.GetRoute(); {
+	case len(all) == 0:
+		return nil, ErrNoBackend
+	case len(all) > 1:
+		return nil, fmt.Errorf("%d destinations: %w", len(all), ErrNotModeled)
+	default:
+		if err := onlyMessageFields(all[0], "destination", "weight"); err != nil {
+			return nil, err
+		}
+		var err error
+		a.backend, err = i.backend(all[0].GetDestination())
+		return a, err
+	}
+}
+
+// rewrite changes the path, the authority and the headers. A rewrite replaces the prefix of a prefix match, and otherwise the
+// whole path.
+func (i *istioRule) rewrite(a *answer) error {
+	rewrite, headers := i.spec.GetRewrite(), i.spec.GetHeaders()
+	if err := cmp.Or(onlyMessageFields(rewrite, "uri", "authority"), onlyMessageFields(headers, "request"), onlyMessageFields(headers.GetRequest(), "set")); err != nil {
+		return err
+	}
+	if uri := rewrite.GetUri(); uri != "" {
+		prefix := a.path
+		switch m := i.match.GetUri().GetMatchType().(type) {
+		case *networkingv1alpha3.StringMatch_Prefix:
+			prefix = m.Prefix
+		case nil:
+			prefix = "/"
+		}
+		a.path = uri + strings.TrimPrefix(a.path, prefix)
+	}
+	a.host = cmp.Or(rewrite.GetAuthority(), a.host)
+	for name, value := range maps.All(headers.GetRequest().GetSet()) {
+		if isAuthority(name) || strings.HasPrefix(name, ":") {
+			return fmt.Errorf("header %s: %w", name, ErrNotModeled)
+		}
+		a.set(name, value)
+	}
+	return nil
+}
+
+func isAuthority(name string) bool {
+	return strings.EqualFold(name, "host") || strings.EqualFold(name, ":authority")
+}
+
+// backend returns the Service of a destination, or its host if that is not a Service's. A short name is a Service of the
+// VirtualService's namespace.
+func (i *istioRule) backend(d *networkingv1alpha3.Destination) (Backend, error) {
+	if err := onlyMessageFields(d, "host", "port"); err != nil {
+		return Backend{}, err
+	}
+	port := d.GetPort().GetNumber()
+	if d.GetHost() == "" || port == 0 || port > 65535 {
+		return Backend{}, fmt.Errorf("destination %q, port %d: %w", d.GetHost(), port, ErrNotModeled)
+	}
+	b := Backend{Kind: KindService, Namespace: i.in.Namespace, Name: d.GetHost(), Port: int32(port)}
+	switch labels := strings.SplitN(d.GetHost(), ".", 4); {
+	case len(labels) == 4 && labels[2] == "svc":
+		b.Namespace, b.Name = labels[1], labels[0]
+	case len(labels) > 1:
+		b.Kind, b.Namespace = KindHost, ""
+	}
+	return b, nil
+}

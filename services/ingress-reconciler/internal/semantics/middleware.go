@@ -1,0 +1,154 @@
+package semantics
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// middleware returns the Middleware with the name "<namespace>-<name>@kubernetescrd", which two objects can have.
+func (w *World) middleware(name string) (*unstructured.Unstructured, error) {
+	name, isObject := strings.CutSuffix(name, "@kubernetescrd")
+	switch all := w.middlewares[name]; {
+	case !isObject:
+		return nil, ErrNotModeled
+	case len(all) == 0:
+		return nil, ErrNotFound
+	case len(all) > 1:
+		return nil, ErrAmbiguous
+	default:
+		return all[0], nil
+	}
+}
+
+// passMiddleware changes the path as one Middleware does.
+func passMiddleware(m *unstructured.Unstructured, a *answer) error {
+	spec, ok := m.Object["spec"].(map[string]any)
+	if !ok || len(spec) != 1 {
+		return fmt.Errorf("spec does not have exactly one kind: %w", ErrInvalid)
+	}
+	kind := sortedKeys(spec)[0]
+	fields, ok := spec[kind].(map[string]any)
+	if !ok {
+		return fmt.Errorf("%s: %w", kind, ErrInvalid)
+	}
+	var err error
+	switch kind {
+	case "stripPrefix":
+		err = stripPrefix(fields, a)
+	case "stripPrefixRegex":
+		err = stripPrefixRegex(fields, a)
+	case "replacePathRegex":
+		err = replacePathRegex(fields, a)
+	default:
+		err = ErrNotModeled
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", kind, err)
+	}
+	return nil
+}
+
+// stripPrefix removes the first prefix that the path begins with, by characters.
+func stripPrefix(fields map[string]any, a *answer) error {
+	prefixes, err := texts(fields, "prefixes")
+	if err != nil {
+		return err
+	}
+	for _, p := range prefixes {
+		if rest, found := strings.CutPrefix(a.path, strings.TrimSpace(p)); found {
+			return a.become(absolute(rest))
+		}
+	}
+	return nil
+}
+
+// stripPrefixRegex removes the first match that the path begins with.
+func stripPrefixRegex(fields map[string]any, a *answer) error {
+	expressions, err := texts(fields, "regex")
+	if err != nil {
+		return err
+	}
+	for _, x := range expressions {
+		re, err := compile(strings.TrimSpace(x))
+		if err != nil {
+			return err
+		}
+		found := re.FindString(a.path)
+		if rest, isPrefix := strings.CutPrefix(a.path, found); found != "" && isPrefix {
+			return a.become(absolute(rest))
+		}
+	}
+	return nil
+}
+
+// replacePathRegex replaces each match; "$1" and "${1}" are what groups have matched.
+func replacePathRegex(fields map[string]any, a *answer) error {
+	if err := onlyKeys(fields, "regex", "replacement"); err != nil {
+		return err
+	}
+	expression, isText := fields["regex"].(string)
+	replacement, isTextToo := optionalText(fields["replacement"])
+	if !isText || !isTextToo {
+		return ErrInvalid
+	}
+	re, err := compile(strings.TrimSpace(expression))
+	if err != nil {
+		return err
+	}
+	if !re.MatchString(a.path) {
+		return nil
+	}
+	return a.become(re.ReplaceAllString(a.path, strings.TrimSpace(replacement)))
+}
+
+// become sets the path that a Middleware has produced. Traefik answers 400 for one that is not in normal form.
+func (a *answer) become(path string) error {
+	if path == "" {
+		path = "/"
+	}
+	if strings.ContainsAny(path, "%?#") {
+		return fmt.Errorf("path %q: %w", path, ErrNotModeled)
+	}
+	if !plain(path) {
+		return fmt.Errorf("path %q: %w", path, ErrRejected)
+	}
+	a.path = path
+	return nil
+}
+
+func absolute(path string) string { return "/" + strings.TrimPrefix(path, "/") }
+
+// texts returns the only field of a Middleware, a list of strings.
+func texts(fields map[string]any, name string) ([]string, error) {
+	if err := onlyKeys(fields, name); err != nil {
+		return nil, err
+	}
+	list, found, err := unstructured.NestedStringSlice(fields, name)
+	if err != nil || !found {
+		return nil, fmt.Errorf("field %s: %w", name, ErrInvalid)
+	}
+	return list, nil
+}
+
+func onlyKeys(fields map[string]any, known ...string) error {
+	rest := maps.Clone(fields)
+	for _, k := range known {
+		delete(rest, k)
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("field %s: %w", sortedKeys(rest)[0], ErrNotModeled)
+	}
+	return nil
+}
+
+// optionalText returns a string that may be left out.
+func optionalText(v any) (string, bool) {
+	if v == nil {
+		return "", true
+	}
+	s, ok := v.(string)
+	return s, ok
+}
