@@ -3,6 +3,7 @@ package ome
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,20 +12,33 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Names that OME gives and reads.
+// Names that OME writes and reads.
 const (
-	APIVersion = "ome.io/v1beta1"
-	Kind       = "InferenceService"
-	Finalizer  = "inferenceservice.finalizers"
-	ConfigName = "inferenceservice-config"
+	APIVersion  = "ome.io/v1beta1"
+	Kind        = "InferenceService"
+	KindReplica = "InferenceReplica"
+	Finalizer   = "inferenceservice.finalizers"
+	ConfigName  = "inferenceservice-config"
 
-	LabelService    = "ome.io/inferenceservice"
+	LabelService    = "ome.io/inferenceservice" // on pods: name prefix of their InferenceReplica, else the service's name
 	LabelComponent  = "component"
 	labelRuntime    = "serving-runtime"
 	labelModel      = "base-model-name"
 	labelVisibility = "networking.knative.dev/visibility"
 	labelApp        = "app"
 	labelNodeType   = "ray.io/node-type"
+
+	// Labels of mode OMENative (workload/query: labels).
+	LabelManagedBy     = "ome.io/managed-by"
+	LabelRunner        = "ome.io/runner" // default, leader or worker
+	LabelOrdinal       = "ome.io/pod-ordinal"
+	LabelRevision      = "ome.io/revision-hash"
+	labelInstance      = "ome.io/instance-index"
+	labelIncarnation   = "ome.io/instance-incarnation"
+	managedByOMENative = "OMENative"
+	runnerDefault      = "default"
+	runnerLeader       = "leader"
+	runnerWorker       = "worker"
 
 	annotationMode           = "ome.io/deploymentMode"
 	annotationServiceType    = "ome.io/service-type"
@@ -34,31 +48,37 @@ const (
 	annotationScheme         = "ome.io/ingress-url-scheme"
 	annotationDisable        = "ome.io/ingress-disable-creation"
 
-	// componentExternal is what the Service of a service's own name says it is.
+	// componentExternal is the component label of the Service with the service's own name.
 	componentExternal = "external-service"
 	nodeHead          = "head"
 )
 
-// Annotations of an InferenceService by which a test plays what is not emulated.
+// Annotations of an InferenceService by which a test controls what is not emulated.
 const (
-	// AnnotationReady lists the components that are ready; without it all are. It counts where there are no Deployments.
+	// AnnotationReady lists the components that are ready. Without it all are. It has no effect with Options.PodImage.
 	AnnotationReady = "emulator.fairlead.dev/ready"
-	// AnnotationRuntime lists the components that the runtime brings, instead of Options.Runtime.
+	// AnnotationServing lists how many instances of components are ready and serve, as in "engine=1". It is for components in
+	// mode OMENative, which otherwise have all instances ready or none. It has no effect with Options.PodImage.
+	AnnotationServing = "emulator.fairlead.dev/serving"
+	// AnnotationRuntime lists the components that the serving runtime adds, in place of Options.Runtime.
 	AnnotationRuntime = "emulator.fairlead.dev/runtime"
+	// AnnotationRuntimeWorkers lists components for which the serving runtime declares a leader and so many workers, as in
+	// "engine=2".
+	AnnotationRuntimeWorkers = "emulator.fairlead.dev/runtime-workers"
 
-	// labelRevision marks the Services of revisions that OME 1.3 makes.
-	labelRevision = "emulator.fairlead.dev/revision"
 	// annotationHash is the hash of what a Deployment was made from.
 	annotationHash = "emulator.fairlead.dev/template"
+	// labelSet is the selector of a Deployment of mode OMENative. OME has no Deployments there, and no label app on pods.
+	labelSet = "emulator.fairlead.dev/set"
 )
 
-// neverPropagated are annotations that OME keeps from what it makes.
+// neverPropagated are annotations that OME does not copy to the objects that it makes.
 var neverPropagated = []string{
 	"autoscaling.knative.dev/min-scale", "autoscaling.knative.dev/max-scale",
 	"internal.ome.io/storage-initializer-sourceuri", corev1.LastAppliedConfigAnnotation,
 }
 
-// inferenceService is an InferenceService with the fields that OME knows, or as many of them as matter here.
+// inferenceService is an InferenceService with those fields of OME's type that matter here.
 type inferenceService struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -71,11 +91,14 @@ type spec struct {
 	Engine    *componentSpec `json:"engine,omitempty"`
 	Decoder   *componentSpec `json:"decoder,omitempty"`
 	Router    *componentSpec `json:"router,omitempty"`
-	Predictor *predictorSpec `json:"predictor,omitempty"` // what engines were called before there were roles
+	Predictor *predictorSpec `json:"predictor,omitempty"` // the engine of InferenceServices that are older than roles
 
-	Model          *reference `json:"model,omitempty"`
-	Runtime        *reference `json:"runtime,omitempty"`
-	DeploymentMode string     `json:"deploymentMode,omitempty"` // release 1.3
+	Model   *reference `json:"model,omitempty"`
+	Runtime *reference `json:"runtime,omitempty"`
+
+	// Release 1.3.
+	DeploymentMode string            `json:"deploymentMode,omitempty"`
+	ReplicaRefs    map[Role][]string `json:"replicaRefs,omitempty"`
 }
 
 type componentSpec struct {
@@ -85,12 +108,18 @@ type componentSpec struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 	Leader      *podSpec          `json:"leader,omitempty"`
-	Worker      *podSpec          `json:"worker,omitempty"`
+	Worker      *workerSpec       `json:"worker,omitempty"`
 }
 
 type podSpec struct {
 	Runner     *corev1.Container  `json:"runner,omitempty"`
 	Containers []corev1.Container `json:"containers,omitempty"`
+}
+
+type workerSpec struct {
+	podSpec `json:",inline"`
+
+	Size *int32 `json:"size,omitempty"`
 }
 
 type predictorSpec struct {
@@ -103,7 +132,7 @@ type reference struct {
 	Name string `json:"name,omitempty"`
 }
 
-// status has the fields of OME's own type: what others write into the object besides is lost with its next write.
+// status has the fields of OME's type. With each write OME drops all other fields.
 type status struct {
 	ObservedGeneration int64                    `json:"observedGeneration,omitempty"`
 	Conditions         []condition              `json:"conditions,omitempty"`
@@ -138,9 +167,32 @@ type componentStatus struct {
 	PreviousRolledoutRevision string         `json:"previousRolledoutRevision,omitempty"`
 	Traffic                   []any          `json:"traffic,omitempty"`
 	SelectedAccelerator       map[string]any `json:"selectedAccelerator,omitempty"`
+
+	// Release 1.3.
+	ScaleTargetRef *scaleTarget `json:"scaleTargetRef,omitempty"`
+	Lifecycle      *instances   `json:"lifecycle,omitempty"` // mode OMENative
 }
 
-// condition has exactly these fields in OME.
+type scaleTarget struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+}
+
+// instances are the counters of an InferenceReplica, and of a component in mode OMENative.
+type instances struct {
+	ObservedGeneration int64  `json:"observedGeneration,omitempty"`
+	Replicas           int32  `json:"replicas"`
+	ReadyReplicas      int32  `json:"readyReplicas"`
+	ServingReplicas    int32  `json:"servingReplicas"`
+	AvailableReplicas  int32  `json:"availableReplicas"`
+	UpdatedReplicas    int32  `json:"updatedReplicas,omitempty"`
+	CurrentRevision    string `json:"currentRevision,omitempty"`
+	UpdateRevision     string `json:"updateRevision,omitempty"`
+	LabelSelector      string `json:"labelSelector,omitempty"`
+}
+
+// condition has exactly the fields of OME's conditions.
 type condition struct {
 	Type               string                 `json:"type"`
 	Status             corev1.ConditionStatus `json:"status"`
@@ -150,36 +202,83 @@ type condition struct {
 	Message            string                 `json:"message,omitempty"`
 }
 
-// decode reads an object as a release of OME knows it.
+// inferenceReplica is an InferenceReplica of release 1.3: the instances of one component. Those that a user creates have no
+// parent.
+type inferenceReplica struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   replicaSpec `json:"spec,omitempty"`
+	Status instances   `json:"status,omitempty"`
+}
+
+type replicaSpec struct {
+	ParentRef *reference `json:"parentRef,omitempty"`
+	Component Role       `json:"component,omitempty"`
+	Replicas  *int32     `json:"replicas,omitempty"`
+	Runners   []runner   `json:"runners,omitempty"`
+}
+
+type runner struct {
+	Name     string                 `json:"name"`
+	Size     int32                  `json:"size,omitempty"`
+	Template corev1.PodTemplateSpec `json:"template"`
+}
+
+// decode reads an object with the fields that a release of OME knows.
 func decode(u *unstructured.Unstructured, r Release) (*inferenceService, error) {
 	s := &inferenceService{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, s); err != nil {
 		return nil, fmt.Errorf("decode InferenceService: %w", err)
 	}
 	if r == Release12 {
-		s.Spec.DeploymentMode = ""
+		s.Spec.DeploymentMode, s.Spec.ReplicaRefs = "", nil
 		s.Status.Addresses, s.Status.Traffic, s.Status.Canary = nil, nil, nil
+		for role, c := range s.Status.Components {
+			c.ScaleTargetRef, c.Lifecycle = nil, nil
+			s.Status.Components[role] = c
+		}
 	}
 	return s, nil
 }
 
-// owner is what makes the service the controller of an object.
+// owner returns the reference that makes the service the controller of an object.
 func (s *inferenceService) owner() metav1.OwnerReference {
 	yes := true
 	return metav1.OwnerReference{APIVersion: APIVersion, Kind: Kind, Name: s.Name, UID: s.UID, Controller: &yes, BlockOwnerDeletion: &yes}
 }
 
-// clusterLocal reports whether the service is for the inside of the cluster only. OME reads one of its two labels.
+// clusterLocal reports whether the service must only be reachable from within the cluster. OME reads one of its two labels.
 func (s *inferenceService) clusterLocal() bool { return s.Labels[labelVisibility] == "cluster-local" }
 
-// listed reports whether an annotation lists a role, and whether there is one.
-func (s *inferenceService) listed(annotation string, r Role) (in, said bool) {
-	text, said := s.Annotations[annotation]
-	list, _ := parseRoles(text) // others are no roles
-	return slices.Contains(list, r), said
+// referenced returns the name of the InferenceReplica that a user created for a role, or "". OME ignores replicaRefs without
+// an engine, and all names of a role but the first.
+func (s *inferenceService) referenced(r Role) string {
+	if len(s.Spec.ReplicaRefs[Engine]) == 0 || len(s.Spec.ReplicaRefs[r]) == 0 {
+		return ""
+	}
+	return s.Spec.ReplicaRefs[r][0]
 }
 
-// parseRoles reads a comma-separated list. It returns what is a role even if something is not.
+// listed reports whether an annotation lists a role, and whether there is such an annotation.
+func (s *inferenceService) listed(annotation string, r Role) (listed, annotated bool) {
+	text, annotated := s.Annotations[annotation]
+	list, _ := parseRoles(text) // other words are not roles
+	return slices.Contains(list, r), annotated
+}
+
+// number returns the number that an annotation gives a role, as in "engine=2,decoder=1".
+func (s *inferenceService) number(annotation string, r Role) (n int32, given bool) {
+	for field := range strings.SplitSeq(s.Annotations[annotation], ",") {
+		role, text, found := strings.Cut(strings.TrimSpace(field), "=")
+		if parsed, err := strconv.ParseInt(text, 10, 32); found && err == nil && Role(role) == r {
+			n, given = int32(parsed), true
+		}
+	}
+	return n, given
+}
+
+// parseRoles reads a comma-separated list. Beside an error it returns the fields that are roles.
 func parseRoles(s string) ([]Role, error) {
 	var (
 		list []Role

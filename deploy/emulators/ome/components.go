@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -13,7 +14,7 @@ import (
 	"fairlead.dev/pkg/controller"
 )
 
-// mode is how the pods of a component are run.
+// mode is a deployment mode: how the pods of a component are run.
 type mode string
 
 const (
@@ -26,29 +27,40 @@ const (
 )
 
 const (
-	maxName       = 63 // of a Service
+	maxName       = 63 // characters of a Service's name
 	hashSize      = 8
 	defaultPort   = 8080
 	containerName = "ome-container" // of a component that names no container
 )
 
-// component is one component of a service that is to be there.
+// component is a component that OME reconciles.
 type component struct {
 	*componentSpec
 
 	role   Role
 	mode   mode
 	name   string // of its Service and its Deployment
-	legacy bool   // it comes of spec.predictor
+	prefix string // value of LabelService on its pods
+	legacy bool   // from spec.predictor
+
+	// Mode OMENative.
+	replica    string // name of the InferenceReplica
+	referenced bool   // a user created the InferenceReplica
+	workers    int32  // of each leader; 0: an instance is one pod
+	leaderOnly bool   // OME's Service selects leaders
 }
 
 var (
 	errNoEngine = errors.New("there is no engine")
 	errKnative  = errors.New("the deployment mode is Serverless, and there is no Knative")
+	errMode     = errors.New("the deployment mode is not one of a component")
 )
 
-// components returns what a service consists of, the engine first.
+// components returns the components of a service, the engine first. Those from spec.replicaRefs have no specification.
 func components(s *inferenceService, o *Options) ([]component, error) {
+	if s.referenced(Engine) != "" {
+		return referencedComponents(s), nil
+	}
 	found := declared(s)
 	legacy := found[Engine] != s.Spec.Engine
 	if o.Release == Release13 {
@@ -62,21 +74,32 @@ func components(s *inferenceService, o *Options) ([]component, error) {
 		if found[r] == nil {
 			continue
 		}
-		c := component{componentSpec: found[r], role: r, name: truncate(s.Name + "-" + string(r)), legacy: legacy && r == Engine}
+		c := component{componentSpec: found[r], role: r, name: truncate(s.Name + "-" + string(r)), prefix: s.Name, legacy: legacy && r == Engine}
 		if o.Release == Release12 {
 			c.mode = mode12(r, found)
 		} else {
-			c.mode = mode13(s, found[r])
+			c.native(s)
 		}
-		if c.mode == modeServerless {
-			return nil, controller.Terminal("ServerlessModeRejected", errKnative)
+		if err := c.rejected(o.Release); err != nil {
+			return nil, err
 		}
 		list = append(list, c)
 	}
 	return list, nil
 }
 
-// declared returns the components of the specification. A predictor is an engine if there is no other.
+// rejected returns an error if the component cannot have its mode.
+func (c *component) rejected(r Release) error {
+	switch {
+	case c.mode == modeServerless:
+		return controller.Terminal("ServerlessModeRejected", errKnative)
+	case c.mode == modeVirtual, r == Release13 && c.mode == modeMultiNode && c.role == Router:
+		return controller.Terminal("ComponentReconcileError", fmt.Errorf("%s: %w: %s", c.role, errMode, c.mode))
+	}
+	return nil
+}
+
+// declared returns the components of the specification. A predictor is the engine if there is no other.
 func declared(s *inferenceService) map[Role]*componentSpec {
 	found := map[Role]*componentSpec{Engine: s.Spec.Engine, Decoder: s.Spec.Decoder, Router: s.Spec.Router}
 	if found[Engine] == nil && s.Spec.Predictor != nil {
@@ -85,27 +108,40 @@ func declared(s *inferenceService) map[Role]*componentSpec {
 	return found
 }
 
-// addRuntime adds the components that the specification leaves to the runtime.
+// referencedComponents returns the components of a service that only fronts InferenceReplicas of a user.
+func referencedComponents(s *inferenceService) []component {
+	var list []component
+	for _, r := range roles {
+		if name := s.referenced(r); name != "" {
+			list = append(list, component{
+				componentSpec: &componentSpec{}, role: r, mode: modeNative, name: truncate(s.Name + "-" + string(r)), prefix: name, replica: name, referenced: true,
+			})
+		}
+	}
+	return list
+}
+
+// addRuntime adds the components that the specification leaves to the serving runtime.
 func addRuntime(s *inferenceService, o *Options, found map[Role]*componentSpec) {
 	for _, r := range roles {
-		brings, said := s.listed(AnnotationRuntime, r)
-		if !said {
-			brings = slices.Contains(o.Runtime, r)
+		added, annotated := s.listed(AnnotationRuntime, r)
+		if !annotated {
+			added = slices.Contains(o.Runtime, r)
 		}
-		if brings && found[r] == nil {
+		if added && found[r] == nil {
 			found[r] = &componentSpec{}
 		}
 	}
 }
 
-// mode12 is how release 1.2 runs a component. An annotation counts for an engine only, and without replicas everything but a
-// decoder is Serverless; but never an engine beside a decoder.
+// mode12 returns the mode of a component in release 1.2. The annotation is read for an engine only. With minReplicas 0 every
+// component but a decoder is Serverless; an engine beside a decoder never is.
 func mode12(r Role, found map[Role]*componentSpec) mode {
-	c, said := found[r], mode(found[r].Annotations[annotationMode])
+	c, annotated := found[r], mode(found[r].Annotations[annotationMode])
 	m := modeRaw
 	switch {
-	case r == Engine && slices.Contains([]mode{modeServerless, modeRaw, modeMultiNode, modeRay}, said):
-		m = said
+	case r == Engine && slices.Contains([]mode{modeServerless, modeRaw, modeMultiNode, modeRay}, annotated):
+		m = annotated
 	case r != Router && c.nodes():
 		m = modeMultiNode
 	case r != Decoder && c.MinReplicas != nil && *c.MinReplicas == 0:
@@ -117,23 +153,50 @@ func mode12(r Role, found map[Role]*componentSpec) mode {
 	return m
 }
 
-// mode13 is how release 1.3 runs a component. It has no Knative.
-func mode13(s *inferenceService, c *componentSpec) mode {
-	for _, said := range []mode{mode(s.Spec.DeploymentMode), mode(c.Annotations[annotationMode])} {
-		if said == modeNative || said == modeRaw || said == modeMultiNode && c.nodes() {
-			return said
-		}
-	}
-	if c.nodes() {
+// mode13 returns the mode of a component in release 1.3: the component's annotation, else spec.deploymentMode, else OMENative
+// for an engine or decoder with a leader or worker, of the InferenceService or the serving runtime (utils/deployment.go).
+func (c *component) mode13(s *inferenceService, byRuntime int32) mode {
+	annotated, declared := mode(c.Annotations[annotationMode]), mode(s.Spec.DeploymentMode)
+	switch {
+	case slices.Contains([]mode{modeRaw, modeNative, modeMultiNode, modeVirtual}, annotated):
+		return annotated
+	case declared == modeNative || declared == modeRaw:
+		return declared
+	case c.role != Router && (c.nodes() || byRuntime > 0):
 		return modeNative
 	}
 	return modeRaw
 }
 
-// nodes reports whether one replica is on several nodes.
+// native sets the fields of release 1.3: the mode, and what mode OMENative adds. OME's Service selects leaders only if the
+// InferenceService declares the workers: workers of the runtime get requests, too (IsMultiPodComponent).
+func (c *component) native(s *inferenceService) {
+	byRuntime, _ := s.number(AnnotationRuntimeWorkers, c.role)
+	if c.mode = c.mode13(s, byRuntime); c.mode != modeNative {
+		return
+	}
+	c.replica = s.Name + "-" + string(c.role)
+	if c.role == Router {
+		return
+	}
+	c.workers = byRuntime
+	if c.Worker != nil {
+		c.leaderOnly = true
+		switch {
+		case c.Worker.Size != nil:
+			c.workers = *c.Worker.Size
+		case byRuntime == 0:
+			c.workers = 1 // admission fills it in
+		}
+	}
+	c.leaderOnly = c.leaderOnly && c.workers > 0
+}
+
+// nodes reports whether a replica has a leader or workers.
 func (c *componentSpec) nodes() bool { return c.Leader != nil || c.Worker != nil }
 
-// truncate returns the name of a Service. One that is too long is cut from the front, and begins with a hash of all of it.
+// truncate returns the name of a Service (constants.TruncateNameWithMaxLength). A name that is too long loses its beginning,
+// in whose place it has a hash.
 func truncate(name string) string {
 	if len(name) <= maxName {
 		return name
@@ -146,11 +209,19 @@ func truncate(name string) string {
 	return string(hash) + "-" + name[len(name)-(maxName-hashSize-1):]
 }
 
-// container is the first container of the pods that answer requests, one without ports if the specification has none.
-func (c *componentSpec) container() corev1.Container {
-	for _, p := range []*podSpec{&c.podSpec, c.Leader} {
+// container returns the first container of the pods that serve requests, those of the leader if there is one. It has no ports
+// if the specification has none.
+func (c *component) container() corev1.Container {
+	templates := []*podSpec{&c.podSpec}
+	if c.Leader != nil && c.mode != modeRaw {
+		templates = []*podSpec{c.Leader, &c.podSpec}
+	}
+	return firstContainer(templates...)
+}
+
+func firstContainer(templates ...*podSpec) corev1.Container {
+	for _, p := range templates {
 		switch {
-		case p == nil:
 		case p.Runner != nil:
 			return *p.Runner
 		case len(p.Containers) > 0:
@@ -160,7 +231,7 @@ func (c *componentSpec) container() corev1.Container {
 	return corev1.Container{Name: containerName}
 }
 
-// ports are those of the Service: the first container's, or else one that has the container's name.
+// ports returns the ports of the Service: those of the first container, or else one that has the container's name.
 func (c *component) ports() []corev1.ServicePort {
 	container := c.container()
 	var ports []corev1.ServicePort
@@ -183,15 +254,40 @@ func servicePort(name string, number int32, protocol corev1.Protocol) corev1.Ser
 	return corev1.ServicePort{Name: name, Port: number, TargetPort: intstr.FromInt32(number), Protocol: protocol}
 }
 
-// selector is that of the Service. Of pods on several nodes it takes the heads, and those of every service in the namespace.
+// selector returns the selector of the Service. In mode MultiNode it matches the leaders of all services in the namespace.
 func (c *component) selector() map[string]string {
-	if c.mode == modeMultiNode || c.mode == modeRay {
+	switch c.mode {
+	case modeMultiNode, modeRay:
 		return map[string]string{labelNodeType: nodeHead}
+	case modeNative:
+		if c.leaderOnly {
+			return merge(c.instances(), leaders)
+		}
+		return c.instances()
 	}
 	return map[string]string{labelApp: c.name}
 }
 
-// labels are those of what is made for a component, and of its pods.
+// instances returns the labels that all pods of a component in mode OMENative have.
+func (c *component) instances() map[string]string {
+	return map[string]string{LabelService: c.prefix, LabelComponent: string(c.role), LabelManagedBy: managedByOMENative}
+}
+
+// leaders are the labels of leaders. Workers are numbered from 0, too.
+var leaders = map[string]string{LabelRunner: runnerLeader, LabelOrdinal: "0"}
+
+// revision returns the hash of the component's current revision.
+func (c *component) revision() string { return digest(c.componentSpec) }
+
+// desired returns the number of replicas that a component should have.
+func (c *component) desired() int32 {
+	if c.MinReplicas == nil {
+		return 1
+	}
+	return *c.MinReplicas
+}
+
+// labels returns the labels of the objects of a component, and of its pods in modes other than OMENative.
 func (c *component) labels(s *inferenceService) map[string]string {
 	labels := merge(s.Labels, c.Labels)
 	labels[LabelService] = s.Name
@@ -205,7 +301,8 @@ func (c *component) labels(s *inferenceService) map[string]string {
 	return labels
 }
 
-// annotations are, likewise, the service's own: a change of them restarts pods.
+// annotations returns the annotations of the objects of a component, and of its pods: those of the InferenceService are
+// among them, so changing one restarts the pods.
 func (c *component) annotations(s *inferenceService) map[string]string {
 	annotations := merge(s.Annotations, c.Annotations)
 	for _, key := range neverPropagated {

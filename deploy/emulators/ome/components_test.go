@@ -1,6 +1,7 @@
 package ome
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// parse reads an InferenceService of YAML's short form as a release knows it.
+// parse reads an InferenceService in the short form of YAML with the fields that a release knows.
 func parse(tb testing.TB, r Release, metadata, spec string) *inferenceService {
 	tb.Helper()
 	raw, err := yaml.YAMLToJSON([]byte("{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {namespace: models, name: chat" + metadata + "}, spec: {" + spec + "}}"))
@@ -27,6 +28,7 @@ func TestComponents(t *testing.T) {
 	t.Parallel()
 	type modes map[Role]mode
 	const runtime = `, annotations: {emulator.fairlead.dev/runtime: "router, engine"}`
+	const workers = `, annotations: {emulator.fairlead.dev/runtime-workers: "engine=2,router=1"}`
 	tests := []struct {
 		name, metadata, spec string
 		release              Release
@@ -54,7 +56,18 @@ func TestComponents(t *testing.T) {
 		{name: "no replicas, no Knative", release: Release13, spec: "engine: {minReplicas: 0}", want: modes{Engine: modeRaw}},
 		{name: "native", release: Release13, spec: "deploymentMode: OMENative, engine: {}, router: {}", want: modes{Engine: modeNative, Router: modeNative}},
 		{name: "raw, on nodes", release: Release13, spec: "deploymentMode: RawDeployment, engine: {worker: {}}", want: modes{Engine: modeRaw}},
+		{name: "raw, on nodes of one component", release: Release13, spec: "deploymentMode: RawDeployment, engine: {worker: {}, annotations: {ome.io/deploymentMode: OMENative}}", want: modes{Engine: modeNative}},
+		{name: "a mode for all that is none", release: Release13, spec: "deploymentMode: MultiNode, engine: {}", want: modes{Engine: modeRaw}},
 		{name: "native by annotation", release: Release13, spec: "engine: {annotations: {ome.io/deploymentMode: OMENative}}", want: modes{Engine: modeNative}},
+		{name: "nodes by annotation", release: Release13, spec: "engine: {annotations: {ome.io/deploymentMode: MultiNode}, leader: {}}", want: modes{Engine: modeMultiNode}},
+		{name: "nodes of a router by annotation", release: Release13, spec: "engine: {}, router: {annotations: {ome.io/deploymentMode: MultiNode}}", wantErr: errMode},
+		{name: "virtual by a component's annotation", release: Release13, spec: "engine: {annotations: {ome.io/deploymentMode: VirtualDeployment}}", wantErr: errMode},
+		{name: "a router on nodes", release: Release13, spec: "engine: {}, router: {leader: {}}", want: modes{Engine: modeRaw, Router: modeRaw}},
+		{name: "the runtime's workers", metadata: workers, release: Release13, spec: "engine: {}, decoder: {}", want: modes{Engine: modeNative, Decoder: modeRaw}},
+		{name: "the runtime's workers, too early", metadata: workers, release: Release12, spec: "engine: {}", want: modes{Engine: modeRaw}},
+		{name: "replicas of a user", release: Release13, spec: "replicaRefs: {engine: [a], router: [b]}", want: modes{Engine: modeNative, Router: modeNative}},
+		{name: "replicas of a user, too early", release: Release12, spec: "replicaRefs: {engine: [a]}", wantErr: errNoEngine},
+		{name: "replicas of a user without an engine", release: Release13, spec: "replicaRefs: {router: [b]}, engine: {}", want: modes{Engine: modeRaw}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -79,6 +92,7 @@ func TestPorts(t *testing.T) {
 	type ports map[string]int32
 	tests := []struct {
 		name, spec string
+		release    Release
 		want       ports
 	}{
 		{name: "nothing said", spec: "engine: {}", want: ports{"ome-container": 8080}},
@@ -86,12 +100,15 @@ func TestPorts(t *testing.T) {
 		{name: "runner before containers", spec: "engine: {runner: {name: a, ports: [{containerPort: 1, name: x}]}, containers: [{name: b, ports: [{containerPort: 2}]}]}", want: ports{"x": 1}},
 		{name: "first container", spec: "engine: {containers: [{name: a, ports: [{containerPort: 1}, {containerPort: 3, name: m}]}, {name: b, ports: [{containerPort: 2}]}]}", want: ports{"": 1, "m": 3}},
 		{name: "leader", spec: "engine: {leader: {runner: {name: a, ports: [{containerPort: 5, name: l}]}}, worker: {runner: {name: b, ports: [{containerPort: 6}]}}}", want: ports{"l": 5}},
+		{name: "leader beside a container", release: Release13, spec: "engine: {leader: {runner: {name: a, ports: [{containerPort: 5, name: l}]}}, runner: {name: c, ports: [{containerPort: 7}]}}", want: ports{"l": 5}},
+		{name: "raw, beside a leader", release: Release13, spec: "deploymentMode: RawDeployment, engine: {leader: {runner: {name: a, ports: [{containerPort: 5, name: l}]}}, runner: {name: c, ports: [{containerPort: 7, name: r}]}}", want: ports{"r": 7}},
 		{name: "Ray", spec: "engine: {annotations: {ome.io/deploymentMode: MultiNodeRayVLLM}}", want: ports{"ome-container": 8080, "dashboard": 8265, "ray-http": 8000}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			list, err := components(parse(t, Release12, "", tt.spec), &Options{Release: Release12})
+			release := cmp.Or(tt.release, Release12)
+			list, err := components(parse(t, release, "", tt.spec), &Options{Release: release})
 			require.NoError(t, err)
 			got := ports{}
 			for _, p := range list[0].ports() {

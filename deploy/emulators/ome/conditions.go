@@ -15,7 +15,7 @@ const (
 	conditionIngress = "IngressReady"
 )
 
-// Reasons and messages that users and dashboards see.
+// Reasons and messages of OME's conditions.
 const (
 	reasonInitializing = "Initializing"
 	reasonUnavailable  = "MinimumReplicasUnavailable"
@@ -29,16 +29,16 @@ const (
 	messageVirtual     = "InferenceService is in VirtualDeployment mode"
 )
 
-// readyCondition is the type of a component's condition.
+// readyCondition returns the type of a component's condition.
 func readyCondition(r Role) string {
 	return map[Role]string{Engine: "EngineReady", Decoder: "DecoderReady", Router: "RouterReady"}[r]
 }
 
-// required are the conditions that make Ready. A router or decoder that is down does not make the service unready.
+// required are the conditions that Ready depends on. The router and the decoder are not among them.
 var required = []string{readyCondition(Engine), conditionIngress}
 
-// set puts a condition in its place, and what follows from it into Ready. The time of one that says the same stays, and the
-// list is ordered by type once one changes: so do the conditions of others, which are kept.
+// set sets a condition, and Ready if it depends on it. The time of an unchanged condition stays. A change sorts the list by
+// type; conditions of other writers are sorted with it and kept.
 func (s *status) set(c condition, now metav1.Time) {
 	s.put(c, now)
 	if !slices.Contains(required, c.Type) {
@@ -68,7 +68,7 @@ func (s *status) put(c condition, now metav1.Time) {
 	slices.SortStableFunc(s.Conditions, func(a, b condition) int { return cmp.Compare(a.Type, b.Type) })
 }
 
-// unhappy returns what Ready has to say if not all is well: the newest condition that is False, then the newest Unknown.
+// unhappy returns the condition that Ready repeats: the newest that is False, else the newest that is Unknown, else nil.
 func (s *status) unhappy() *condition {
 	var found []condition
 	for _, c := range s.Conditions {
@@ -88,7 +88,7 @@ func (s *status) unhappy() *condition {
 	return nil
 }
 
-// find returns a condition, nil if there is none.
+// find returns a condition, or nil.
 func (s *status) find(kind string) *condition {
 	if i := slices.IndexFunc(s.Conditions, func(c condition) bool { return c.Type == kind }); i >= 0 {
 		return &s.Conditions[i]
@@ -96,13 +96,13 @@ func (s *status) find(kind string) *condition {
 	return nil
 }
 
-// isTrue reports whether there is a condition and it is true.
+// isTrue reports whether a condition exists and is True.
 func (s *status) isTrue(kind string) bool {
 	c := s.find(kind)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// sameStatus reports whether a write would change anything but times.
+// sameStatus reports whether two statuses are equal but for times.
 func sameStatus(a, b *status) bool {
 	return apiequality.Semantic.DeepEqual(a.timeless(), b.timeless())
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// configuration is the part of OME's ConfigMap that matters here. Go's decoder takes the keys in any case.
+// configuration is the part of OME's ConfigMap that matters here. Keys may be in any case.
 type configuration struct {
 	IngressGateway         string  `json:"ingressGateway"`
 	IngressService         string  `json:"ingressService"`
@@ -28,23 +28,41 @@ type configuration struct {
 	URLScheme              string  `json:"urlScheme"`
 	DisableIngressCreation bool    `json:"disableIngressCreation"`
 	EnableGatewayAPI       bool    `json:"enableGatewayAPI"`
+
+	// Release 1.3. These have effect on its HTTPRoutes only, which are not emulated.
+	OMEIngressGatewayClass   string                `json:"omeIngressGatewayClass"`
+	PerISVCSubdomain         bool                  `json:"perISVCSubdomain"`
+	SharedHostPrefix         string                `json:"sharedHostPrefix"`
+	DefaultRouteTimeout      *int64                `json:"defaultRouteTimeoutSeconds"`
+	AdditionalGateways       []gateway             `json:"additionalIngressGateways"`
+	NamespaceGateways        map[string]namespaced `json:"namespaceIngressGateways"`
+	ConsistentHashHeaders    []string              `json:"consistentHashHeaders"`
+	AdditionalIngressDomains []string              `json:"additionalIngressDomains"`
 }
 
-// parseConfig reads the ConfigMap as strictly and as loosely as OME does: JSON only, and the gateways are required even if
-// nothing uses them.
-func parseConfig(data map[string]string) (configuration, error) {
+type gateway struct {
+	OMEIngressGateway string `json:"omeIngressGateway"`
+	IngressDomain     string `json:"ingressDomain"`
+	Class             string `json:"class"`
+}
+
+type namespaced struct {
+	Primary    gateway   `json:"primary"`
+	Additional []gateway `json:"additional"`
+}
+
+// parseConfig reads the ConfigMap like OME: only JSON, and the gateways are required although nothing may use them. Release
+// 1.3 knows no Knative, and checks the class of its Gateway.
+func parseConfig(data map[string]string, r Release) (configuration, error) {
 	c := configuration{}
 	if err := json.Unmarshal([]byte(data["ingress"]), &c); err != nil {
 		return c, fmt.Errorf("parse ingress: %w", err)
 	}
-	deploy := struct {
-		DefaultDeploymentMode string `json:"defaultDeploymentMode"`
-	}{}
-	if err := json.Unmarshal([]byte(data["deploy"]), &deploy); err != nil {
-		return c, fmt.Errorf("parse deploy: %w", err)
+	if err := checkDeploy(data["deploy"], r); err != nil {
+		return c, err
 	}
-	if m := mode(deploy.DefaultDeploymentMode); m != modeRaw && m != modeServerless {
-		return c, fmt.Errorf("deploy has defaultDeploymentMode %q, want %s or %s", m, modeServerless, modeRaw)
+	if errs := validation.IsDNS1123Label(c.OMEIngressGatewayClass); r == Release13 && c.OMEIngressGatewayClass != "" && len(errs) > 0 {
+		return c, fmt.Errorf("ingress has omeIngressGatewayClass %q: %s", c.OMEIngressGatewayClass, errs[0])
 	}
 	if c.IngressGateway == "" || c.IngressService == "" {
 		return c, errors.New("ingress has no ingressGateway or no ingressService")
@@ -61,7 +79,20 @@ func parseConfig(data map[string]string) (configuration, error) {
 	return c, nil
 }
 
-// complete fills in what was left out.
+func checkDeploy(text string, r Release) error {
+	deploy := struct {
+		DefaultDeploymentMode string `json:"defaultDeploymentMode"`
+	}{}
+	if err := json.Unmarshal([]byte(text), &deploy); err != nil {
+		return fmt.Errorf("parse deploy: %w", err)
+	}
+	if m := mode(deploy.DefaultDeploymentMode); m != modeRaw && (m != modeServerless || r == Release13) {
+		return fmt.Errorf("deploy has defaultDeploymentMode %q, want %s", m, map[Release]string{Release12: "Serverless or RawDeployment", Release13: "RawDeployment"}[r])
+	}
+	return nil
+}
+
+// complete fills in defaults.
 func (c *configuration) complete() {
 	if c.IngressDomain == "" {
 		c.IngressDomain = "example.com"
@@ -74,23 +105,24 @@ func (c *configuration) complete() {
 	}
 }
 
-// of returns what holds for one service, by its annotations.
+// of returns the configuration of one service, with its annotations.
 func (c configuration) of(s *inferenceService) configuration {
 	for annotation, value := range map[string]*string{
 		annotationTemplate: &c.DomainTemplate, annotationDomain: &c.IngressDomain, annotationScheme: &c.URLScheme,
 	} {
-		if said := s.Annotations[annotation]; said != "" {
-			*value = said
+		if text := s.Annotations[annotation]; text != "" {
+			*value = text
 		}
 	}
-	if said, ok := s.Annotations[annotationDisable]; ok {
-		c.DisableIngressCreation = said == "true"
+	if text, ok := s.Annotations[annotationDisable]; ok {
+		c.DisableIngressCreation = text == "true"
 	}
 	return c
 }
 
-// host renders the host name of a service or of one of its components.
+// host renders the host name of a service or of one of its components. Names are truncated like those of Services.
 func (c configuration) host(s *inferenceService, name string) (string, error) {
+	name = truncate(name)
 	t, err := template.New("domain").Parse(c.DomainTemplate)
 	if err != nil {
 		return "", fmt.Errorf("parse domain template: %w", err)
@@ -108,12 +140,13 @@ func (c configuration) host(s *inferenceService, name string) (string, error) {
 	return text.String(), nil
 }
 
-// configReader reads the ConfigMap. No release watches it: 1.2 reads it with each reconcile, and 1.3 goes by what it has
-// read for some time. In both, what has settled learns of a change only when something else happens to it, or by a restart.
+// configReader reads the ConfigMap. No release watches it: 1.2 reads it with each reconcile, and 1.3 caches it for some time.
+// With both, a change reaches a settled service only with its next reconcile, or with a restart.
 type configReader struct {
 	store     *store
 	namespace string
-	ttl       time.Duration // 0: reads each time
+	release   Release
+	ttl       time.Duration // 0: it is read each time
 	clock     clock.PassiveClock
 
 	mu   sync.Mutex
@@ -135,7 +168,7 @@ func (r *configReader) get(ctx context.Context) (configuration, error) {
 	if err != nil {
 		return configuration{}, fmt.Errorf("read configuration: %w", err)
 	}
-	c, err := parseConfig(object.Data)
+	c, err := parseConfig(object.Data, r.release)
 	if err != nil {
 		return configuration{}, fmt.Errorf("read configuration: %w", err)
 	}

@@ -1,6 +1,8 @@
 package ome
 
 import (
+	"cmp"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,27 +22,49 @@ const (
 	gateways   = `"ingressGateway": "a/b", "ingressService": "c"`
 )
 
-// shipped returns the ConfigMap that OME ships.
-func shipped(tb testing.TB) *corev1.ConfigMap {
+// shipped returns the ConfigMap that the chart of a release ships.
+func shipped(tb testing.TB, r Release) *corev1.ConfigMap {
 	tb.Helper()
 	c := &corev1.ConfigMap{}
-	require.NoError(tb, yaml.UnmarshalStrict([]byte(Config()), c))
+	require.NoError(tb, yaml.UnmarshalStrict([]byte(Config(r)), c))
 	return c
 }
 
 func TestShippedConfig(t *testing.T) {
 	t.Parallel()
-	c, err := parseConfig(shipped(t).Data)
-	require.NoError(t, err)
-	assert.True(t, c.DisableIngressCreation)
-	assert.Equal(t, "svc.cluster.local", c.IngressDomain)
-	assert.Equal(t, "istio", *c.IngressClassName)
-	assert.False(t, c.EnableGatewayAPI)
+	for _, release := range Releases {
+		t.Run(string(release), func(t *testing.T) {
+			t.Parallel()
+			data := shipped(t, release).Data
+			c, err := parseConfig(data, release)
+			require.NoError(t, err)
+			assert.True(t, c.DisableIngressCreation)
+			assert.Equal(t, "svc.cluster.local", c.IngressDomain)
+			assert.Equal(t, "istio", *c.IngressClassName)
+			assert.False(t, c.EnableGatewayAPI)
+			assert.False(t, c.PerISVCSubdomain)
+			if release == Release12 {
+				assert.Empty(t, c.SharedHostPrefix)
+				assert.NotContains(t, data["ingress"], "perISVCSubdomain", "release 1.2 has no such key")
+				return
+			}
+			assert.Equal(t, "llm", c.SharedHostPrefix)
+			assert.Equal(t, []string{"x-routing-key", "X-SMG-Routing-Key"}, c.ConsistentHashHeaders)
+			for _, key := range []string{`"perISVCSubdomain": false`, `"defaultRouteTimeoutSeconds": 0`, `"additionalIngressGateways": []`, `"namespaceIngressGateways": {}`} {
+				assert.Contains(t, data["ingress"], key)
+			}
+		})
+	}
 }
 
 func TestParseConfig(t *testing.T) {
 	t.Parallel()
-	tests := []struct{ name, ingress, deploy, want string }{
+	const routes = `, "perISVCSubdomain": true, "additionalIngressGateways": [{"omeIngressGateway": "a/b", "ingressDomain": "c.d", "class": "x"}], ` +
+		`"namespaceIngressGateways": {"n": {"primary": {"omeIngressGateway": "a/b"}, "additional": []}}`
+	tests := []struct {
+		name, ingress, deploy, want string
+		release                     Release // all if empty
+	}{
 		{name: "enough", ingress: "{" + gateways + "}", deploy: deployJSON},
 		{name: "another case", ingress: "{" + gateways + `, "enableGatewayApi": true}`, deploy: deployJSON},
 		{name: "YAML", ingress: "ingressGateway: a/b", deploy: deployJSON, want: "parse ingress: invalid character 'i' looking for beginning of value"},
@@ -48,28 +72,41 @@ func TestParseConfig(t *testing.T) {
 		{name: "no gateways", ingress: "{}", deploy: deployJSON, want: "ingress has no ingressGateway or no ingressService"},
 		{name: "path without domain", ingress: "{" + gateways + `, "pathTemplate": "/x"}`, deploy: deployJSON, want: "ingress has a pathTemplate and no ingressDomain"},
 		{name: "path that is none", ingress: "{" + gateways + `, "pathTemplate": "{{"}`, deploy: deployJSON, want: "parse pathTemplate: template: path:1: unclosed action"},
-		{name: "no mode", ingress: "{" + gateways + "}", deploy: "{}", want: `deploy has defaultDeploymentMode "", want Serverless or RawDeployment`},
+		{name: "no mode", ingress: "{" + gateways + "}", deploy: "{}", release: Release12, want: `deploy has defaultDeploymentMode "", want Serverless or RawDeployment`},
+		{name: "no mode, no Knative", ingress: "{" + gateways + "}", deploy: "{}", release: Release13, want: `deploy has defaultDeploymentMode "", want RawDeployment`},
+		{name: "Knative", ingress: "{" + gateways + "}", deploy: `{"defaultDeploymentMode": "Serverless"}`, release: Release12},
+		{name: "Knative in 1.3", ingress: "{" + gateways + "}", deploy: `{"defaultDeploymentMode": "Serverless"}`, release: Release13, want: `deploy has defaultDeploymentMode "Serverless", want RawDeployment`},
+		{name: "routes", ingress: "{" + gateways + routes + "}", deploy: deployJSON},
+		{name: "class", ingress: "{" + gateways + `, "omeIngressGatewayClass": "x_y"}`, deploy: deployJSON, release: Release13, want: `ingress has omeIngressGatewayClass "x_y": a lowercase RFC 1123 label`},
+		{name: "class in 1.2", ingress: "{" + gateways + `, "omeIngressGatewayClass": "x_y"}`, deploy: deployJSON, release: Release12},
 		{name: "no deploy", ingress: "{" + gateways + "}", want: "parse deploy: unexpected end of JSON input"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			c, err := parseConfig(map[string]string{"ingress": tt.ingress, "deploy": tt.deploy})
-			if tt.want != "" {
-				require.EqualError(t, err, tt.want)
-				return
+		for _, release := range Releases {
+			if tt.release != "" && tt.release != release {
+				continue
 			}
-			require.NoError(t, err)
-			assert.Equal(t, "example.com", c.IngressDomain)
-			assert.Equal(t, "http", c.URLScheme)
-			assert.Equal(t, tt.name == "another case", c.EnableGatewayAPI)
-		})
+			t.Run(tt.name+" "+string(release), func(t *testing.T) {
+				t.Parallel()
+				c, err := parseConfig(map[string]string{"ingress": tt.ingress, "deploy": tt.deploy}, release)
+				if tt.want != "" {
+					require.ErrorContains(t, err, tt.want)
+					return
+				}
+				require.NoError(t, err)
+				assert.Equal(t, "example.com", c.IngressDomain)
+				assert.Equal(t, "http", c.URLScheme)
+				assert.Equal(t, tt.name == "another case", c.EnableGatewayAPI)
+				assert.Equal(t, tt.name == "routes", c.PerISVCSubdomain)
+			})
+		}
 	}
 }
 
 func TestHost(t *testing.T) {
 	t.Parallel()
-	tests := []struct{ name, annotations, want, wantErr string }{
+	tests := []struct{ name, annotations, component, want, wantErr string }{
+		{name: "a name that is too long", component: strings.Repeat("c", 57) + "-engine", want: "a8ff3263-" + strings.Repeat("c", 47) + "-engine.models.example.com"},
 		{name: "default", want: "chat-engine.models.example.com"},
 		{name: "domain", annotations: "ome.io/ingress-domain: a.b", want: "chat-engine.models.a.b"},
 		{name: "empty domain", annotations: `ome.io/ingress-domain: ""`, want: "chat-engine.models.example.com"},
@@ -82,9 +119,9 @@ func TestHost(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := parse(t, Release12, ", labels: {team: a}, annotations: {"+tt.annotations+"}", "engine: {}")
-			c := configuration{}
+			var c configuration
 			c.complete()
-			host, err := c.of(s).host(s, "chat-engine")
+			host, err := c.of(s).host(s, cmp.Or(tt.component, "chat-engine"))
 			if tt.wantErr != "" {
 				require.ErrorContains(t, err, tt.wantErr)
 				return
@@ -122,10 +159,10 @@ func TestConfigIsCachedByRelease13(t *testing.T) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, corev1.AddToScheme(scheme))
 	clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
-	client := fake.NewSimpleDynamicClient(scheme, shipped(t))
+	client := fake.NewSimpleDynamicClient(scheme, shipped(t, Release13))
 	store := &store{client: client, ledger: newLedger()}
-	each := &configReader{store: store, namespace: "ome", clock: clock}
-	cached := &configReader{store: store, namespace: "ome", clock: clock, ttl: 30 * time.Second}
+	each := &configReader{store: store, namespace: "ome", release: Release12, clock: clock}
+	cached := &configReader{store: store, namespace: "ome", release: Release13, clock: clock, ttl: 30 * time.Second}
 	disabled := func(r *configReader) bool {
 		c, err := r.get(t.Context())
 		require.NoError(t, err)
@@ -134,7 +171,7 @@ func TestConfigIsCachedByRelease13(t *testing.T) {
 	assert.True(t, disabled(each))
 	assert.True(t, disabled(cached))
 
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(shipped(t))
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(shipped(t, Release13))
 	require.NoError(t, err)
 	changed := &unstructured.Unstructured{Object: content}
 	require.NoError(t, unstructured.SetNestedField(changed.Object, "{"+gateways+"}", "data", "ingress"))
@@ -154,7 +191,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add("{"+gateways+`, "pathTemplate": "/{{ .Name }}", "ingressDomain": "a.b", "ingressClassName": null}`, deployJSON)
 	f.Add(`{"ingressGateway": 1}`, "null")
 	f.Fuzz(func(t *testing.T, ingress, deploy string) {
-		c, err := parseConfig(map[string]string{"ingress": ingress, "deploy": deploy})
+		c, err := parseConfig(map[string]string{"ingress": ingress, "deploy": deploy}, Release13)
 		if err == nil {
 			assert.NotEmpty(t, c.IngressGateway)
 			assert.NotEmpty(t, c.IngressDomain)

@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// exposure makes the way into a service.
+// exposure makes OME's own Ingress, or the Service with the service's name.
 func (r *reconciler) exposure(ctx context.Context, s *inferenceService, list []component, config configuration) error {
 	var err error
 	if config.DisableIngressCreation {
-		// An Ingress that was made before stays, without anybody's label.
+		// An Ingress from before stays. It has no label, so clean-up does not find it.
 		s.Status.set(condition{Type: conditionIngress, Status: corev1.ConditionTrue, Reason: reasonDisabled, Message: messageDisabled}, r.now())
 	} else {
 		err = r.ingress(ctx, s, list, config)
@@ -27,7 +27,7 @@ func (r *reconciler) exposure(ctx context.Context, s *inferenceService, list []c
 	return r.external(ctx, s, entry(list), config)
 }
 
-// entry is the component that answers for the service: the router, or else the engine.
+// entry returns the component that takes client requests: the router, or else the engine.
 func entry(list []component) *component {
 	if router := find(list, Router); router != nil {
 		return router
@@ -35,7 +35,7 @@ func entry(list []component) *component {
 	return find(list, Engine)
 }
 
-// find returns a component, nil if there is none.
+// find returns a component, or nil.
 func find(list []component, r Role) *component {
 	if i := slices.IndexFunc(list, func(c component) bool { return c.role == r }); i >= 0 {
 		return &list[i]
@@ -43,8 +43,8 @@ func find(list []component, r Role) *component {
 	return nil
 }
 
-// external makes the Service of the service's own name if there is no ingress, and deletes it otherwise, without asking whose
-// it is. For a service that is for the cluster alone it fails for ever: the URL is the Service's, which is not made.
+// external makes the Service with the service's name if OME's ingress is disabled, and deletes any Service of that name
+// otherwise, whoever made it. For a cluster-local service it fails forever: the URL is that of the Service, which is not made.
 func (r *reconciler) external(ctx context.Context, s *inferenceService, entry *component, config configuration) error {
 	live := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
 	found, err := r.store.get(ctx, services, live)
@@ -77,8 +77,8 @@ func sameExternal(live, wanted *corev1.Service) bool {
 		live.Spec.Type == wanted.Spec.Type
 }
 
-// ingress makes OME's own Ingress once the component that it waits for is ready, in place of whatever has its name. Later it
-// stays, ready or not.
+// ingress makes OME's own Ingress once the component that it waits for is ready. It replaces any Ingress of its name, and
+// stays when the component is no longer ready.
 func (r *reconciler) ingress(ctx context.Context, s *inferenceService, list []component, config configuration) error {
 	switch {
 	case config.EnableGatewayAPI && r.options.Release == Release12:
@@ -105,7 +105,7 @@ func (r *reconciler) ingress(ctx context.Context, s *inferenceService, list []co
 	return nil
 }
 
-// gate is the component that an Ingress waits for: that of a decoder, although without a router the engine answers.
+// gate returns the component that an Ingress waits for: without a router it is the decoder, although the engine serves.
 func gate(list []component) Role {
 	for _, r := range []Role{Router, Decoder} {
 		if find(list, r) != nil {
@@ -115,7 +115,7 @@ func gate(list []component) Role {
 	return Engine
 }
 
-// addressed is the Service in the address of a service. Release 1.2 names one that does not exist if there is no router.
+// addressed returns the Service in status.address. Without a router, release 1.2 names one that does not exist.
 func (r *reconciler) addressed(s *inferenceService, list []component) string {
 	switch {
 	case find(list, Router) != nil:
@@ -126,7 +126,7 @@ func (r *reconciler) addressed(s *inferenceService, list []component) string {
 	return s.Name
 }
 
-// rulesOf returns the hosts of an Ingress: the service's first, then those of its components if it has several.
+// rulesOf returns the rules of an Ingress: for the service, then for its components if there are several.
 func rulesOf(s *inferenceService, list []component, config configuration) ([]rule, error) {
 	host, err := config.host(s, s.Name)
 	if err != nil {
@@ -149,7 +149,7 @@ func rulesOf(s *inferenceService, list []component, config configuration) ([]rul
 	return rules, nil
 }
 
-// applyIngress looks at the spec alone, and not at the owner.
+// applyIngress compares only the spec, not the owner.
 func (r *reconciler) applyIngress(ctx context.Context, wanted *networkingv1.Ingress) error {
 	live := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: wanted.Namespace, Name: wanted.Name}}
 	found, err := r.store.get(ctx, ingresses, live)

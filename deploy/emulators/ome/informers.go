@@ -3,6 +3,7 @@ package ome
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,29 +21,31 @@ import (
 	"fairlead.dev/pkg/kube"
 )
 
-// labelledKinds are those that are cleaned up, and whose changes concern the service that controls them. An Ingress of OME's
-// own has no label, so nobody notices when it is changed or deleted.
+// labelledKinds are the kinds that are cleaned up, and whose changes cause a reconcile of the service that controls the object.
+// OME's own Ingress has no label, so its changes go unnoticed.
 var labelledKinds = []kind{services, configMaps, deployments, ingresses}
 
-// informers are the caches: InferenceServices, and the metadata of what carries their label.
+// informers are the caches: InferenceServices, and the metadata of objects that have their label.
 type informers struct {
 	services cache.SharedIndexInformer
 	labels   map[kind]cache.SharedIndexInformer
-	virtual  *kube.OptionalInformer
+	optional map[kind]*kube.OptionalInformer // kinds whose CRD may be absent
+	replicas *kube.OptionalInformer          // release 1.3: InferenceReplicas of users have no label
 	synced   []cache.InformerSynced
 }
 
-// clients are those of one API server.
+// clients are the clients of one API server.
 type clients struct {
 	dynamic   dynamic.Interface
 	metadata  metadata.Interface
 	discovery discovery.DiscoveryInterfaceWithContext
 }
 
-func newInformers(c clients, log *zap.Logger, enqueue func(cache.ObjectName)) (*informers, error) {
+func newInformers(c clients, r Release, log *zap.Logger, enqueue func(cache.ObjectName)) (*informers, error) {
 	i := &informers{
 		services: dynamicinformer.NewFilteredDynamicInformer(c.dynamic, inferenceServices.GroupVersionResource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer(),
 		labels:   map[kind]cache.SharedIndexInformer{},
+		optional: map[kind]*kube.OptionalInformer{},
 	}
 	newLabelled := func(k kind) cache.SharedIndexInformer {
 		carries := func(o *metav1.ListOptions) { o.LabelSelector = LabelService }
@@ -52,12 +55,22 @@ func newInformers(c clients, log *zap.Logger, enqueue func(cache.ObjectName)) (*
 	for _, k := range labelledKinds {
 		i.labels[k] = newLabelled(k)
 	}
-	i.virtual = kube.NewOptionalInformer(kube.OptionalInformerParams{
-		Log: log, Discovery: c.discovery, Resource: virtualServices.GroupVersionResource,
-		New: func() cache.SharedIndexInformer { return newLabelled(virtualServices) },
-	})
-	i.virtual.AddEventHandler(controller.Handler(enqueue, controllerOf))
-	i.synced = append(i.synced, i.virtual.HasSynced)
+	newOptional := func(k kind, of func() cache.SharedIndexInformer, names func(any) []cache.ObjectName) *kube.OptionalInformer {
+		informer := kube.NewOptionalInformer(kube.OptionalInformerParams{Log: log, Discovery: c.discovery, Resource: k.GroupVersionResource, New: of})
+		informer.AddEventHandler(controller.Handler(enqueue, names))
+		i.synced = append(i.synced, informer.HasSynced)
+		return informer
+	}
+	optional := []kind{virtualServices}
+	if r == Release13 {
+		optional = append(optional, replicas)
+		i.replicas = newOptional(replicas, func() cache.SharedIndexInformer {
+			return metadatainformer.NewFilteredMetadataInformer(c.metadata, replicas.GroupVersionResource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+		}, i.referencing)
+	}
+	for _, k := range optional {
+		i.optional[k] = newOptional(k, func() cache.SharedIndexInformer { return newLabelled(k) }, controllerOf)
+	}
 	handlers := map[cache.SharedIndexInformer]func(any) []cache.ObjectName{i.services: self}
 	for _, informer := range i.labels {
 		handlers[informer] = controllerOf
@@ -72,7 +85,7 @@ func newInformers(c clients, log *zap.Logger, enqueue func(cache.ObjectName)) (*
 	return i, nil
 }
 
-// run keeps the caches until ctx ends.
+// run updates the caches until ctx ends.
 func (i *informers) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -80,7 +93,12 @@ func (i *informers) run(ctx context.Context) {
 	for _, informer := range i.labels {
 		wg.Go(func() { informer.RunWithContext(ctx) })
 	}
-	wg.Go(func() { i.virtual.Run(ctx) })
+	for _, informer := range i.optional {
+		wg.Go(func() { informer.Run(ctx) })
+	}
+	if i.replicas != nil {
+		wg.Go(func() { i.replicas.Run(ctx) })
+	}
 }
 
 func (i *informers) hasSynced() bool {
@@ -92,7 +110,7 @@ func (i *informers) hasSynced() bool {
 	return true
 }
 
-// waitForSync returns false when ctx ends before the caches are complete.
+// waitForSync returns false if ctx ends before the caches are complete.
 func (i *informers) waitForSync(ctx context.Context) bool {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -107,7 +125,7 @@ func (i *informers) waitForSync(ctx context.Context) bool {
 }
 
 func (i *informers) service(name cache.ObjectName) *unstructured.Unstructured {
-	// The error is for stores whose lookups can fail; an indexer's cannot.
+	// Lookups in an indexer return no errors.
 	object, found, _ := i.services.GetIndexer().GetByKey(name.String())
 	if u, ok := object.(*unstructured.Unstructured); found && ok {
 		return u
@@ -125,14 +143,36 @@ func (i *informers) labelled(name cache.ObjectName) map[kind][]metav1.Object {
 		}
 	}
 	for k, informer := range i.labels {
-		objects, _ := informer.GetIndexer().ByIndex(cache.NamespaceIndex, name.Namespace) // there is that index
+		objects, _ := informer.GetIndexer().ByIndex(cache.NamespaceIndex, name.Namespace) // the index exists
 		add(k, objects)
 	}
-	add(virtualServices, i.virtual.List())
+	for k, informer := range i.optional {
+		add(k, informer.List())
+	}
 	return found
 }
 
-// self is the name of an InferenceService.
+// referencing returns the names of the services that refer to an InferenceReplica of a user.
+func (i *informers) referencing(object any) []cache.ObjectName {
+	replica, ok := object.(metav1.Object)
+	if !ok || metav1.GetControllerOf(replica) != nil {
+		return nil
+	}
+	var names []cache.ObjectName
+	for _, o := range i.services.GetStore().List() {
+		u, ok := o.(*unstructured.Unstructured)
+		if !ok || u.GetNamespace() != replica.GetNamespace() {
+			continue
+		}
+		s, err := decode(u, Release13)
+		if err == nil && slices.ContainsFunc(roles, func(r Role) bool { return s.referenced(r) == replica.GetName() }) {
+			names = append(names, nameOf(s))
+		}
+	}
+	return names
+}
+
+// self returns the name of an InferenceService.
 func self(object any) []cache.ObjectName {
 	o, ok := object.(metav1.Object)
 	if !ok {
@@ -141,7 +181,7 @@ func self(object any) []cache.ObjectName {
 	return []cache.ObjectName{cache.MetaObjectToName(o)}
 }
 
-// controllerOf is the name of the InferenceService that controls an object.
+// controllerOf returns the name of the InferenceService that controls an object.
 func controllerOf(object any) []cache.ObjectName {
 	o, ok := object.(metav1.Object)
 	if !ok {

@@ -14,15 +14,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// externalPrefixes are those of annotations that go from a service to the Service of its name.
+// externalPrefixes are the prefixes of annotations that are copied to the Service with the service's own name.
 var externalPrefixes = []string{"service.beta.kubernetes.io/", "cloud.google.com/", "service.kubernetes.io/"}
 
 // buildService returns the Service of a component.
 func buildService(s *inferenceService, c *component) *corev1.Service {
-	annotations := c.annotations(s)
+	annotations, labels := c.annotations(s), c.labels(s)
+	if c.referenced { // the replica's own labels and annotations stay on its pods
+		annotations, labels = nil, map[string]string{LabelService: s.Name, LabelComponent: string(c.role)}
+	}
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: c.name, Namespace: s.Namespace, Labels: c.labels(s), Annotations: annotations,
+			Name: c.name, Namespace: s.Namespace, Labels: labels, Annotations: annotations,
 			OwnerReferences: []metav1.OwnerReference{s.owner()},
 		},
 		Spec: corev1.ServiceSpec{Type: serviceType(annotations), Ports: c.ports(), Selector: c.selector()},
@@ -33,26 +36,7 @@ func buildService(s *inferenceService, c *component) *corev1.Service {
 	return service
 }
 
-// buildRevisions returns the Services that release 1.3 makes for a component besides, in mode OMENative: that of its
-// revision, which selects the pods of this revision only, and a headless one.
-func buildRevisions(s *inferenceService, c *component) []*corev1.Service {
-	build := func(name, revision string, selector map[string]string) *corev1.Service {
-		service := buildService(s, c)
-		service.Name = truncate(name)
-		service.Labels[labelRevision] = revision
-		service.Spec.Type, service.Spec.LoadBalancerIP, service.Spec.Selector = corev1.ServiceTypeClusterIP, "", selector
-		return service
-	}
-	revision := digest(c.componentSpec)
-	headless := build(c.name+"-headless", "headless", c.selector())
-	headless.Spec.ClusterIP = corev1.ClusterIPNone
-	return []*corev1.Service{
-		build(c.name+"-rev-"+revision, revision, merge(c.selector(), map[string]string{labelRevision: revision})),
-		headless,
-	}
-}
-
-// buildExternal returns the Service by which clients reach a service while OME makes no ingress.
+// buildExternal returns the Service for clients while OME makes no ingress. In mode OMENative it also selects workers.
 func buildExternal(s *inferenceService, entry *component) *corev1.Service {
 	annotations := map[string]string{}
 	for key, value := range s.Annotations {
@@ -62,9 +46,9 @@ func buildExternal(s *inferenceService, entry *component) *corev1.Service {
 			}
 		}
 	}
-	selector := map[string]string{LabelService: s.Name, LabelComponent: string(entry.role)}
+	selector := map[string]string{LabelService: entry.prefix, LabelComponent: string(entry.role)}
 	if entry.legacy {
-		delete(selector, LabelComponent) // pods of before the migration do not have it
+		delete(selector, LabelComponent) // pods from before the migration do not have it
 	}
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -79,7 +63,7 @@ func buildExternal(s *inferenceService, entry *component) *corev1.Service {
 	}
 }
 
-// serviceType is case-sensitive; what is no type is ClusterIP.
+// serviceType reads the type of a Service. It is case-sensitive; any other text means ClusterIP.
 func serviceType(annotations map[string]string) corev1.ServiceType {
 	switch t := corev1.ServiceType(annotations[annotationServiceType]); t {
 	case corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort:
@@ -88,10 +72,11 @@ func serviceType(annotations map[string]string) corev1.ServiceType {
 	return corev1.ServiceTypeClusterIP
 }
 
-// buildDeployment returns the Deployment of a component. Of one on several nodes it has the heads alone.
+// buildDeployment returns the Deployment of a component in a mode other than OMENative. In mode MultiNode, where OME has a
+// LeaderWorkerSet, it has the leaders only.
 func buildDeployment(s *inferenceService, c *component, o *Options) *appsv1.Deployment {
 	container := c.served(o)
-	pods := merge(c.labels(s), c.selector(), map[string]string{labelApp: c.name, labelRevision: digest(c.componentSpec)})
+	pods := merge(c.labels(s), c.selector(), map[string]string{labelApp: c.name})
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: c.name, Namespace: s.Namespace, Labels: c.labels(s), OwnerReferences: []metav1.OwnerReference{s.owner()},
@@ -109,7 +94,7 @@ func buildDeployment(s *inferenceService, c *component, o *Options) *appsv1.Depl
 	return deployment
 }
 
-// served is the container of a component, with what it leaves to its runtime: what to run, and when that is ready.
+// served returns the container of a component, with the image, arguments and readiness that it leaves to its runtime.
 func (c *component) served(o *Options) corev1.Container {
 	container := c.container()
 	container.Name, container.Image = cmp.Or(container.Name, containerName), cmp.Or(container.Image, o.PodImage)
@@ -124,13 +109,13 @@ func (c *component) served(o *Options) corev1.Container {
 	return container
 }
 
-// rule is a host of an Ingress and the component behind it.
+// rule is a host of an Ingress and the component that serves it.
 type rule struct {
 	host    string
 	backend *component
 }
 
-// buildIngress returns the Ingress that OME makes for itself. It has the service's annotations, all of them, and no labels.
+// buildIngress returns OME's own Ingress. It has all annotations of the InferenceService, and no labels.
 func buildIngress(s *inferenceService, c configuration, r Release, rules []rule) *networkingv1.Ingress {
 	prefix := networkingv1.PathTypePrefix
 	ingress := &networkingv1.Ingress{
@@ -140,7 +125,7 @@ func buildIngress(s *inferenceService, c configuration, r Release, rules []rule)
 		Spec: networkingv1.IngressSpec{IngressClassName: c.IngressClassName},
 	}
 	for _, rule := range rules {
-		port := int32(defaultPort) // in release 1.2, whatever the Service has
+		port := int32(defaultPort) // release 1.2 ignores the port of the Service
 		if r == Release13 {
 			port = rule.backend.ports()[0].Port
 		}
@@ -157,7 +142,7 @@ func buildIngress(s *inferenceService, c configuration, r Release, rules []rule)
 	return ingress
 }
 
-// digest is a short hash of what a value is in JSON.
+// digest returns a short hash of the JSON of a value.
 func digest(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

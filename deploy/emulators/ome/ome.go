@@ -1,18 +1,36 @@
-// Package ome is a stand-in for OME's controller, for tests of what lives beside it: an OME that nobody has changed, as it is
-// shipped.
+// Package ome emulates OME's controller, for tests of controllers that run beside an unmodified OME with the configuration that
+// its chart ships.
 //
-// It does to InferenceServices (ome.io/v1beta1) what OME 1.2 or 1.3 does as far as others see it: Services of components
-// with OME's names, labels and owners, the Service of a service's own name, clean-up, conditions and URLs in the status, and
-// its own Ingress where that is switched on. Faults that others have to live with are kept, and told where they are. Models,
-// runtimes, accelerators, scaling, Knative, LeaderWorkerSets and HTTPRoutes are not emulated.
+// It does to InferenceServices (ome.io/v1beta1) what OME 1.2 or 1.3 does, as far as other clients of the API server see it:
+// Services of components with OME's names, labels, selectors and owners; the Service with the service's name; InferenceReplicas
+// and the Services of revisions (1.3); clean-up; conditions and URLs in the status; OME's own Ingress, if it is enabled. Faults
+// that others have to live with are emulated, and marked in comments. Not emulated: models, runtimes, accelerators, scaling,
+// Knative, LeaderWorkerSets, HTTPRoutes, rollouts, admission.
 //
-//	what a test wants                  how
-//	pods that do not exist             nothing: without Options.PodImage all components are ready at once
-//	a component that is not ready      AnnotationReady
-//	components of the runtime (1.3)    AnnotationRuntime, Options.Runtime
-//	revisions and headless ones (1.3)  spec.deploymentMode: OMENative, or a leader or worker
-//	another configuration              change the ConfigMap, and end this and start another, as one does with OME
-//	peace                              Writes stays the same
+//	a test wants                                how
+//	pods that do not exist                      nothing: without Options.PodImage all components are ready at once
+//	a component that is not ready               AnnotationReady
+//	some instances that are ready (1.3)         AnnotationServing
+//	components of the serving runtime (1.3)     AnnotationRuntime, Options.Runtime
+//	workers of the serving runtime (1.3)        AnnotationRuntimeWorkers
+//	InferenceReplicas, revision Services (1.3)  spec.deploymentMode: OMENative, or a leader or worker
+//	InferenceReplicas of a user (1.3)           spec.replicaRefs
+//	another configuration                       change the ConfigMap and restart the emulator, as with OME
+//	a settled cluster                           Writes stays the same
+//
+// The facts were read in OME's source, without copying code: for release 1.2 in sgl-project/ome at 17b77eda (chart 0.1.5), for
+// release 1.3 in ome-projects/ome at 58a57f25. The files of 1.3, below pkg/controller/v1beta1 unless the path says otherwise:
+//
+//	charts/ome-resources: configmap.yaml, values.yaml        the ConfigMap
+//	inferenceservice/utils/deployment.go                     deployment modes, IsMultiPodComponent
+//	inferenceservice/components/base.go                      selectors of Services (ReconcileStableSubresources)
+//	inferenceservice/reconcilers/irprojector                 InferenceReplicas: names, owners, status (roles, projector, status)
+//	inferenceservice/replicarefs (reconcileReferencedReplicas), pkg/validation (ValidateReplicaRefs)   spec.replicaRefs
+//	inferenceservice/reconcilers/omenative/coordination      Services of revisions (services, reconciler)
+//	inferenceservice/reconcilers/external_service            the Service with the service's name
+//	inferenceservice/cleanup.go, inferenceservice/status     clean-up, ready conditions
+//	workload/query (labels, names), workload pod rendering   labels of pods, names
+//	inferencereplica/convert.go                              the headless Service
 package ome
 
 import (
@@ -42,7 +60,7 @@ type Params struct {
 	Registry prometheus.Registerer // nil keeps metrics to itself
 }
 
-// Emulator is a stand-in for OME's controller.
+// Emulator emulates OME's controller.
 type Emulator struct {
 	informers  *informers
 	controller *controller.Controller
@@ -55,7 +73,7 @@ func New(p Params) (*Emulator, error) {
 		return nil, err
 	}
 	config := rest.CopyConfig(p.Config)
-	config.WarningHandlerWithContext = rest.NoWarnings{} // its finalizer is none that the API server likes
+	config.WarningHandlerWithContext = rest.NoWarnings{} // the API server warns of OME's finalizer
 	c, err := newClients(config)
 	if err != nil {
 		return nil, err
@@ -67,12 +85,12 @@ func New(p Params) (*Emulator, error) {
 	if err := p.Registry.Register(e.ledger); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	e.informers, err = newInformers(c, p.Log, func(name cache.ObjectName) { e.controller.Enqueue(name) })
+	e.informers, err = newInformers(c, p.Release, p.Log, func(name cache.ObjectName) { e.controller.Enqueue(name) })
 	if err != nil {
 		return nil, err
 	}
 	store := &store{client: c.dynamic, ledger: e.ledger}
-	reader := &configReader{store: store, namespace: p.Namespace, clock: clock.RealClock{}}
+	reader := &configReader{store: store, namespace: p.Namespace, release: p.Release, clock: clock.RealClock{}}
 	if p.Release == Release13 {
 		reader.ttl = p.ConfigTTL
 	}
@@ -97,7 +115,8 @@ func newClients(config *rest.Config) (clients, error) {
 	return c, nil
 }
 
-// Run acts on InferenceServices until ctx ends, then finishes what is in hand. It runs once. Their CRD may come later.
+// Run reconciles InferenceServices until ctx ends, then finishes the reconciles in progress. It may be called once. The CRD
+// may be created later.
 func (e *Emulator) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -105,12 +124,12 @@ func (e *Emulator) Run(ctx context.Context) error {
 	defer cancel()
 	wg.Go(func() { e.informers.run(ctx) })
 	e.informers.waitForSync(ctx)
-	e.controller.Run(ctx, context.WithoutCancel(ctx)) // if ctx has ended, it ends the queue
+	e.controller.Run(ctx, context.WithoutCancel(ctx)) // it shuts the queue down, also if ctx has ended
 	return nil
 }
 
-// Synced reports whether all that was there when Run began has been seen.
+// Synced reports whether all objects that existed when Run began have been seen.
 func (e *Emulator) Synced() bool { return e.informers.hasSynced() }
 
-// Writes returns how many requests have written, whatever came of them.
+// Writes returns the number of requests that write, successful or not.
 func (e *Emulator) Writes() map[Write]int { return e.ledger.snapshot() }

@@ -9,198 +9,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
-	"go.uber.org/zap/zaptest"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"fairlead.dev/deploy/emulators/ome"
-	"fairlead.dev/pkg/kubetest/cluster"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const (
-	namespace = "models"
-	patience  = 30 * time.Second
-)
-
-// world is a control plane with OME's objects, and an OME in it.
-type world struct {
-	*testing.T
-	cluster *cluster.Cluster
-	kube    kubernetes.Interface
-	isvc    dynamic.ResourceInterface
-	ome     *ome.Emulator
-	stop    func()
-}
-
-// newWorld starts a control plane with the CRD and the ConfigMap, and an emulator.
-func newWorld(t *testing.T, change ...func(*ome.Options)) *world {
-	t.Helper()
-	w := newCluster(t)
-	w.start(change...)
-	return w
-}
-
-// newCluster is newWorld without an emulator yet.
-func newCluster(t *testing.T) *world {
-	t.Helper()
-	c := cluster.Start(t, cluster.ControlPlaneOnly)
-	for _, name := range []string{"ome", namespace} {
-		_, err := c.Kubectl(t.Context(), "create", "namespace", name)
-		require.NoError(t, err)
-	}
-	require.NoError(t, c.Apply(t.Context(), ome.CRD()))
-	require.NoError(t, c.Apply(t.Context(), ome.Config()))
-	_, err := c.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/inferenceservices.ome.io")
-	require.NoError(t, err)
-	gvr := schema.GroupVersionResource{Group: "ome.io", Version: "v1beta1", Resource: "inferenceservices"}
-	return &world{T: t, cluster: c, kube: c.Clientset(), isvc: dynamic.NewForConfigOrDie(c.RESTConfig()).Resource(gvr).Namespace(namespace)}
-}
-
-// start runs an emulator until stop is called or the test ends.
-func (w *world) start(change ...func(*ome.Options)) {
-	w.Helper()
-	options := ome.DefaultOptions()
-	for _, f := range change {
-		f(&options)
-	}
-	e, err := ome.New(ome.Params{Options: options, Config: w.cluster.RESTConfig(), Log: zaptest.NewLogger(w)})
-	require.NoError(w, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx) }()
-	w.ome = e
-	stopped := false
-	w.stop = func() {
-		if !stopped {
-			cancel()
-			assert.NoError(w, <-ended)
-		}
-		stopped = true
-	}
-	w.Cleanup(w.stop)
-	require.Eventually(w, e.Synced, patience, 10*time.Millisecond)
-}
-
-// apply is kubectl apply in the namespace.
-func (w *world) apply(manifest string) {
-	w.Helper()
-	require.NoError(w, w.cluster.Apply(w.Context(), manifest))
-}
-
-// service makes an InferenceService with metadata and spec in YAML's short form.
-func (w *world) service(metadata, spec string) types.UID {
-	w.Helper()
-	w.apply("{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {namespace: models, " + metadata + "}, spec: {" + spec + "}}")
-	live, err := w.isvc.List(w.Context(), metav1.ListOptions{})
-	require.NoError(w, err)
-	return live.Items[0].GetUID()
-}
-
-func (w *world) patch(name, patch string) {
-	w.Helper()
-	_, err := w.isvc.Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	require.NoError(w, err)
-}
-
-func (w *world) patchStatus(name, patch string) {
-	w.Helper()
-	_, err := w.isvc.Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
-	require.NoError(w, err)
-}
-
-// configure changes keys of OME's ingress configuration.
-func (w *world) configure(change map[string]any) {
-	w.Helper()
-	maps := w.kube.CoreV1().ConfigMaps("ome")
-	live, err := maps.Get(w.Context(), ome.ConfigName, metav1.GetOptions{})
-	require.NoError(w, err)
-	values := map[string]any{}
-	require.NoError(w, json.Unmarshal([]byte(live.Data["ingress"]), &values))
-	for key, value := range change {
-		values[key] = value
-	}
-	text, err := json.Marshal(values)
-	require.NoError(w, err)
-	live.Data["ingress"] = string(text)
-	_, err = maps.Update(w.Context(), live, metav1.UpdateOptions{})
-	require.NoError(w, err)
-}
-
-// eventually waits until check asserts nothing that does not hold.
-func (w *world) eventually(check func(*assert.CollectT)) {
-	w.Helper()
-	require.EventuallyWithT(w, check, patience, 20*time.Millisecond)
-}
-
-func (w *world) get(c require.TestingT, name string) *unstructured.Unstructured {
-	u, err := w.isvc.Get(context.Background(), name, metav1.GetOptions{})
-	require.NoError(c, err)
-	return u
-}
-
-// conditions returns status and reason by type.
-func conditions(u *unstructured.Unstructured) map[string]string {
-	found := map[string]string{}
-	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-	for _, item := range list {
-		c := item.(map[string]any)
-		text, _ := c["status"].(string)
-		if reason, ok := c["reason"].(string); ok {
-			text += " " + reason
-		}
-		found[c["type"].(string)] = text
-	}
-	return found
-}
-
-func text(u *unstructured.Unstructured, path ...string) string {
-	s, _, _ := unstructured.NestedString(u.Object, path...)
-	return s
-}
-
-// services returns those of the namespace by name.
-func (w *world) services(c require.TestingT) map[string]corev1.Service {
-	list, err := w.kube.CoreV1().Services(namespace).List(context.Background(), metav1.ListOptions{})
-	require.NoError(c, err)
-	found := map[string]corev1.Service{}
-	for i := range list.Items {
-		found[list.Items[i].Name] = list.Items[i]
-	}
-	return found
-}
-
-func names[V any](m map[string]V) []string {
-	list := make([]string, 0, len(m))
-	for name := range m {
-		list = append(list, name)
-	}
-	return list
-}
-
-// settled waits until nothing has been written for some time, and returns what was by then.
-func (w *world) settled() map[ome.Write]int {
-	w.Helper()
-	const quiet = 500 * time.Millisecond
-	deadline := time.Now().Add(patience)
-	for before := w.ome.Writes(); ; {
-		time.Sleep(quiet)
-		after := w.ome.Writes()
-		if assert.ObjectsAreEqual(before, after) {
-			return after
-		}
-		require.True(w, time.Now().Before(deadline), "it goes on writing: %v, then %v", before, after)
-		before = after
-	}
-}
 
 func TestShippedDefaults(t *testing.T) {
 	t.Parallel()
@@ -258,7 +74,7 @@ func TestStatusIsRewritten(t *testing.T) {
 	w.eventually(ready)
 	live := w.get(t, "chat")
 
-	// A condition of somebody else's, with one field too many, and a field that OME does not know, are no difference.
+	// A condition of another writer, with a field that OME's conditions do not have, and an unknown field are no difference.
 	list, _, err := unstructured.NestedSlice(live.Object, "status", "conditions")
 	require.NoError(t, err)
 	list = append(list, map[string]any{"type": "fairlead.dev/Programmed", "status": "True", "reason": "Programmed", "observedGeneration": int64(1), "lastTransitionTime": "2026-11-01T10:00:00Z"})
@@ -268,7 +84,7 @@ func TestStatusIsRewritten(t *testing.T) {
 	w.patchStatus("chat", string(patch))
 	assert.Equal(t, before, w.settled())
 
-	// The URL is OME's. With it all that OME does not know is lost, and the condition is kept with six fields.
+	// OME restores its URL. With that write unknown fields are lost, and the condition keeps six fields.
 	w.patchStatus("chat", `{"status":{"url":"http://elsewhere","address":{"url":"http://elsewhere"}}}`)
 	w.eventually(func(c *assert.CollectT) {
 		live := w.get(c, "chat")
@@ -283,7 +99,7 @@ func TestStatusIsRewritten(t *testing.T) {
 	assert.Contains(t, list, map[string]any{"type": "fairlead.dev/Programmed", "status": "True", "reason": "Programmed", "lastTransitionTime": "2026-11-01T10:00:00Z"})
 	w.settled()
 
-	// In VirtualDeployment the whole list is OME's.
+	// In mode VirtualDeployment OME replaces the whole list.
 	w.patch("chat", `{"metadata":{"annotations":{"ome.io/deploymentMode":"VirtualDeployment"}}}`)
 	w.eventually(func(c *assert.CollectT) {
 		live := w.get(c, "chat")
@@ -318,7 +134,7 @@ func TestReadiness(t *testing.T) {
 			"Ready": "False MinimumReplicasUnavailable", "IngressReady": "True IngressDisabled",
 			"EngineReady": "False MinimumReplicasUnavailable", "RouterReady": "True",
 		}, conditions(live))
-		assert.NotEmpty(c, text(live, "status", "components", "engine", "url"), "it stays once it is known")
+		assert.NotEmpty(c, text(live, "status", "components", "engine", "url"), "a URL is never removed")
 	})
 	w.settled()
 }
@@ -346,7 +162,7 @@ func TestCleanUp(t *testing.T) {
 		object(kind, "stays-other-owner", ", component: route", "someone")
 		object(kind, "goes-unknown", ", component: route", uid)
 	}
-	object(configMap, "goes-external", ", component: external-service", uid) // only a Service may be that
+	object(configMap, "goes-external", ", component: external-service", uid) // a Service only may have that component
 	w.patch("chat", `{"spec":{"decoder":null}}`)
 	kept := []string{"stays-active", "stays-no-component", "stays-other-owner"}
 	list := func(c require.TestingT, kind string) []string {
@@ -370,20 +186,20 @@ func TestCleanUp(t *testing.T) {
 func TestServiceOfItsName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	somebodys := "{apiVersion: v1, kind: Service, metadata: {namespace: models, name: chat, labels: {theirs: \"1\"}}, spec: {ports: [{port: 80}], selector: {app: theirs}}}"
-	w.apply(somebodys)
+	foreign := "{apiVersion: v1, kind: Service, metadata: {namespace: models, name: chat, labels: {theirs: \"1\"}}, spec: {ports: [{port: 80}], selector: {app: theirs}}}"
+	w.apply(foreign)
 	w.service(`name: chat, annotations: {ome.io/service-type: NodePort}`, "engine: {}")
 
-	// It is taken over, though not owned.
+	// OME replaces the Service, without an owner.
 	w.eventually(func(c *assert.CollectT) {
 		s := w.services(c)["chat"]
 		assert.Equal(c, corev1.ServiceTypeNodePort, s.Spec.Type)
 		assert.Equal(c, "external-service", s.Labels["component"])
 		assert.Equal(c, "engine", s.Spec.Selector["component"])
 		assert.Empty(c, s.OwnerReferences)
-		assert.Equal(c, corev1.ServiceTypeNodePort, w.services(c)["chat-engine"].Spec.Type, "and so has the component's that type")
+		assert.Equal(c, corev1.ServiceTypeNodePort, w.services(c)["chat-engine"].Spec.Type, "the component's Service has that type, too")
 	})
-	// What is given to a port of nodes is a difference with every reconcile, if one that comes to nothing.
+	// The allocated node port is a difference in each reconcile. The update changes nothing.
 	before := w.settled()
 	w.patch("chat", `{"metadata":{"annotations":{"note":"1"}}}`)
 	w.eventually(func(c *assert.CollectT) {
@@ -392,10 +208,10 @@ func TestServiceOfItsName(t *testing.T) {
 	})
 	w.settled()
 
-	// Switched on, OME deletes any Service of that name.
+	// With OME's ingress, OME deletes any Service of that name.
 	w.patch("chat", `{"metadata":{"annotations":{"ome.io/ingress-disable-creation":"false"}}}`)
 	w.eventually(func(c *assert.CollectT) { assert.NotContains(c, w.services(c), "chat") })
-	w.apply(somebodys)
+	w.apply(foreign)
 	w.patch("chat", `{"metadata":{"annotations":{"note":"2"}}}`)
 	w.eventually(func(c *assert.CollectT) { assert.NotContains(c, w.services(c), "chat") })
 }
@@ -413,7 +229,7 @@ func TestIngressOfItsOwn(t *testing.T) {
 	ingresses := w.kube.NetworkingV1().Ingresses(namespace)
 	live, err := ingresses.Get(t.Context(), "chat", metav1.GetOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, "1", live.Labels["theirs"], "nothing is overwritten before its time")
+	assert.Equal(t, "1", live.Labels["theirs"], "OME replaces the Ingress when the component is ready")
 
 	w.patch("chat", `{"metadata":{"annotations":{"emulator.fairlead.dev/ready":null}}}`)
 	w.eventually(func(c *assert.CollectT) {
@@ -432,7 +248,7 @@ func TestIngressOfItsOwn(t *testing.T) {
 	backends := [][2]string{}
 	for _, rule := range live.Spec.Rules {
 		backends = append(backends, [2]string{rule.Host, rule.HTTP.Paths[0].Backend.Service.Name})
-		assert.EqualValues(t, 8080, rule.HTTP.Paths[0].Backend.Service.Port.Number, "whatever the Service has")
+		assert.EqualValues(t, 8080, rule.HTTP.Paths[0].Backend.Service.Port.Number, "release 1.2 ignores the port of the Service")
 	}
 	assert.Equal(t, [][2]string{
 		{"chat.models.example.com", "chat-router"}, {"chat-router.models.example.com", "chat-router"},
@@ -440,7 +256,7 @@ func TestIngressOfItsOwn(t *testing.T) {
 	}, backends)
 	assert.NotContains(t, w.services(t), "chat")
 
-	// The ConfigMap is not watched; a service learns of it when something else happens to it. Its Ingress is left behind.
+	// The ConfigMap is not watched: a change counts with the next reconcile of a service. The Ingress stays.
 	before := w.settled()
 	w.configure(map[string]any{"disableIngressCreation": true})
 	assert.Equal(t, before, w.settled())
@@ -454,7 +270,7 @@ func TestIngressOfItsOwn(t *testing.T) {
 	assert.Equal(t, live, left)
 }
 
-// never looks at a condition for half a second. Unlike require.Never it looks at nothing after it has returned.
+// never checks a condition for half a second. Unlike require.Never it does not check after it has returned.
 func never(t *testing.T, condition func() bool, message string) {
 	t.Helper()
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
@@ -522,149 +338,3 @@ spec:
   versions:
   - {name: v1beta1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
-
-func TestReleasesDiffer(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.service("name: lean, annotations: {emulator.fairlead.dev/runtime: \"engine,router\"}", "model: {name: llama}")
-	w.service("name: scaled-to-zero", "engine: {minReplicas: 0}")
-	w.service("name: native", "deploymentMode: OMENative, engine: {}")
-	w.service("name: nodes", "engine: {leader: {runner: {name: e, ports: [{containerPort: 30000}]}}, worker: {}}")
-	w.service("name: traffic", "engine: {}")
-	w.eventually(func(c *assert.CollectT) {
-		assert.ElementsMatch(c, []string{"native", "native-engine", "nodes", "nodes-engine", "traffic", "traffic-engine"}, names(w.services(c)))
-	})
-	found := w.services(t)
-	assert.Equal(t, map[string]string{"ray.io/node-type": "head"}, found["nodes-engine"].Spec.Selector)
-	assert.EqualValues(t, 30000, found["nodes-engine"].Spec.Ports[0].Port)
-	w.settled()
-	w.stop()
-	w.patchStatus("traffic", `{"status":{"addresses":[{"name":"cluster-local","url":"http://x"}],"url":"http://elsewhere"}}`)
-
-	w.start(func(o *ome.Options) { o.Release = ome.Release13 })
-	var native, nodes []string
-	w.eventually(func(c *assert.CollectT) {
-		found := w.services(c)
-		for _, name := range []string{"lean", "lean-engine", "lean-router", "scaled-to-zero-engine"} {
-			assert.Contains(c, found, name)
-		}
-		native, nodes = revisions(found, "native-engine"), revisions(found, "nodes-engine")
-		assert.Len(c, native, 1)
-		assert.Len(c, nodes, 1)
-		assert.Equal(c, "http://traffic.models.svc.cluster.local:8080", text(w.get(c, "traffic"), "status", "url"))
-		assert.Equal(c, "True", conditions(w.get(c, "lean"))["Ready"])
-	})
-	_, kept, _ := unstructured.NestedSlice(w.get(t, "traffic").Object, "status", "addresses")
-	assert.True(t, kept, "release 1.3 knows that field")
-	found = w.services(t)
-	for _, name := range []string{native[0], "native-engine-headless"} {
-		assert.Equal(t, "native", found[name].Labels["ome.io/inferenceservice"], name)
-		assert.Equal(t, "engine", found[name].Labels["component"], name)
-		assert.Equal(t, "native", found[name].OwnerReferences[0].Name, name)
-	}
-	assert.Equal(t, corev1.ClusterIPNone, found["native-engine-headless"].Spec.ClusterIP)
-	assert.Equal(t, map[string]string{"app": "nodes-engine"}, found["nodes-engine"].Spec.Selector)
-	assert.Empty(t, revisions(found, "traffic-engine"))
-
-	// Another specification is another revision.
-	w.patch("native", `{"spec":{"engine":{"runner":{"name":"e","ports":[{"containerPort":9000}]}}}}`)
-	w.eventually(func(c *assert.CollectT) {
-		found := w.services(c)
-		now := revisions(found, "native-engine")
-		if assert.Len(c, now, 1) {
-			assert.NotEqual(c, native, now)
-			assert.EqualValues(c, 9000, found[now[0]].Spec.Ports[0].Port)
-		}
-	})
-	w.settled()
-
-	// The other release loses what it does not know, with the next thing that it has to say.
-	w.stop()
-	w.patchStatus("traffic", `{"status":{"url":"http://elsewhere"}}`)
-	w.start()
-	w.eventually(func(c *assert.CollectT) {
-		live := w.get(c, "traffic")
-		assert.Equal(c, "http://traffic.models.svc.cluster.local:8080", text(live, "status", "url"))
-		_, kept, _ := unstructured.NestedSlice(live.Object, "status", "addresses")
-		assert.False(c, kept)
-	})
-}
-
-// revisions returns the Services of revisions of a component.
-func revisions(found map[string]corev1.Service, component string) []string {
-	var list []string
-	for name := range found {
-		if strings.HasPrefix(name, component+"-rev-") {
-			list = append(list, name)
-		}
-	}
-	return list
-}
-
-func TestDeployments(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, func(o *ome.Options) { o.PodImage, o.PodArgs = "server:1", []string{"--port=8080"} })
-	w.service("name: chat, labels: {team: a}, annotations: {note: one}",
-		"engine: {minReplicas: 2, runner: {name: e, args: [--port=9000], ports: [{containerPort: 9000}]}}, router: {leader: {}, runner: {name: r, image: own:1}}")
-	w.eventually(func(c *assert.CollectT) {
-		assert.Equal(c, "False Initializing", conditions(w.get(c, "chat"))["EngineReady"])
-		assert.Equal(c, "False Initializing", conditions(w.get(c, "chat"))["RouterReady"])
-	})
-	deployments := w.kube.AppsV1().Deployments(namespace)
-	engine, err := deployments.Get(t.Context(), "chat-engine", metav1.GetOptions{})
-	require.NoError(t, err)
-	router, err := deployments.Get(t.Context(), "chat-router", metav1.GetOptions{})
-	require.NoError(t, err)
-	pods := engine.Spec.Template
-	assert.Equal(t, "server:1", pods.Spec.Containers[0].Image)
-	assert.Equal(t, "own:1", router.Spec.Template.Spec.Containers[0].Image)
-	assert.Equal(t, []string{"--port=9000"}, pods.Spec.Containers[0].Args)
-	assert.Equal(t, []string{"--port=8080"}, router.Spec.Template.Spec.Containers[0].Args)
-	assert.Equal(t, 9000, pods.Spec.Containers[0].ReadinessProbe.TCPSocket.Port.IntValue())
-	assert.Equal(t, 8080, router.Spec.Template.Spec.Containers[0].ReadinessProbe.TCPSocket.Port.IntValue())
-	assert.EqualValues(t, 2, *engine.Spec.Replicas)
-	assert.Equal(t, "chat", engine.OwnerReferences[0].Name)
-	assert.Equal(t, "a", pods.Labels["team"])
-	assert.Equal(t, "one", pods.Annotations["note"])
-	for key, value := range w.services(t)["chat"].Spec.Selector {
-		assert.Equal(t, value, router.Spec.Template.Labels[key], key)
-	}
-	for key, value := range w.services(t)["chat-engine"].Spec.Selector {
-		assert.Equal(t, value, pods.Labels[key], key)
-	}
-
-	// The Deployment says what is ready, and which generation was observed: its own.
-	before := w.settled()
-	_, err = deployments.Patch(t.Context(), "chat-engine", types.MergePatchType, []byte(
-		`{"status":{"observedGeneration":7,"conditions":[{"type":"Available","status":"True","reason":"MinimumReplicasAvailable"}]}}`), metav1.PatchOptions{}, "status")
-	require.NoError(t, err)
-	_, err = deployments.Patch(t.Context(), "chat-router", types.MergePatchType, []byte(
-		`{"status":{"observedGeneration":5,"conditions":[{"type":"Available","status":"False","reason":"MinimumReplicasUnavailable"}]}}`), metav1.PatchOptions{}, "status")
-	require.NoError(t, err)
-	w.eventually(func(c *assert.CollectT) {
-		live := w.get(c, "chat")
-		assert.Equal(c, "True", conditions(live)["EngineReady"])
-		assert.Equal(c, "False MinimumReplicasUnavailable", conditions(live)["RouterReady"])
-		observed, _, _ := unstructured.NestedInt64(live.Object, "status", "observedGeneration")
-		assert.EqualValues(c, 5, observed)
-	})
-	update := ome.Write{Verb: "update", Kind: "Deployment"}
-	assert.Equal(t, before[update], w.settled()[update])
-
-	// An annotation of the service restarts its pods.
-	w.patch("chat", `{"metadata":{"annotations":{"note":"two"}}}`)
-	w.eventually(func(c *assert.CollectT) {
-		engine, err := deployments.Get(context.Background(), "chat-engine", metav1.GetOptions{})
-		require.NoError(c, err)
-		assert.Equal(c, "two", engine.Spec.Template.Annotations["note"])
-	})
-	// A component that is no more takes its Deployment along.
-	w.patch("chat", `{"spec":{"router":null}}`)
-	w.eventually(func(c *assert.CollectT) {
-		_, err := deployments.Get(context.Background(), "chat-router", metav1.GetOptions{})
-		assert.True(c, apierrors.IsNotFound(err), "got %v", err)
-		assert.NotContains(c, w.services(c), "chat-router")
-		assert.Equal(c, "engine", w.services(c)["chat"].Spec.Selector["component"])
-	})
-	w.settled()
-}

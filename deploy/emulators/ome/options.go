@@ -11,13 +11,16 @@ import (
 // Release is a release of OME.
 type Release string
 
-// The releases that can be played.
+// The releases that are emulated.
 const (
 	Release12 Release = "1.2"
 	Release13 Release = "1.3"
 )
 
-// Role is what a component does.
+// Releases are all of them.
+var Releases = []Release{Release12, Release13}
+
+// Role is the role of a component.
 type Role string
 
 // The roles.
@@ -27,40 +30,40 @@ const (
 	Router  Role = "router"
 )
 
-// roles are all of them, in the order in which OME makes them.
+// roles are all roles in the order in which OME reconciles them.
 var roles = []Role{Engine, Decoder, Router}
 
-// Options says which OME is played.
+// Options configure the emulator.
 type Options struct {
 	Release       Release
 	Namespace     string        // of OME's ConfigMap
 	ClusterDomain string        // of Services
-	ConfigTTL     time.Duration // how long release 1.3 goes by what it has read of the ConfigMap
-	Runtime       []Role        // components that the runtime brings to every service in release 1.3
+	ConfigTTL     time.Duration // how long release 1.3 caches the ConfigMap
+	Runtime       []Role        // components that the serving runtime adds to every service in release 1.3
 
-	// PodImage is what the containers of components run that name no image. With it components have Deployments, which say
-	// whether they are ready; without it there are no Deployments, and AnnotationReady says it.
+	// PodImage is the image of containers that name none. If it is set, components have Deployments, whose status decides
+	// readiness. If it is empty, there are no pods, and AnnotationReady decides.
 	PodImage string
 	PodArgs  []string // of containers that have none
 }
 
-// DefaultOptions returns OME 1.2 as it is shipped, without pods.
+// DefaultOptions returns the options of OME 1.2 as it is shipped, without pods.
 func DefaultOptions() Options {
 	return Options{Release: Release12, Namespace: "ome", ClusterDomain: "cluster.local", ConfigTTL: 30 * time.Second}
 }
 
 // AddFlags binds the options to flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar((*string)(&o.Release), "release", string(o.Release), "Release of OME to play: 1.2 or 1.3.")
+	fs.StringVar((*string)(&o.Release), "release", string(o.Release), "Release of OME to emulate: 1.2 or 1.3.")
 	fs.StringVar(&o.Namespace, "config-namespace", o.Namespace, "Namespace of the ConfigMap "+ConfigName+".")
 	fs.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain, "Domain of Services.")
-	fs.DurationVar(&o.ConfigTTL, "config-ttl", o.ConfigTTL, "How long release 1.3 goes by what it has read of the ConfigMap.")
-	fs.StringVar(&o.PodImage, "pod-image", o.PodImage, "Image of containers that name none; empty makes no Deployments.")
+	fs.DurationVar(&o.ConfigTTL, "config-ttl", o.ConfigTTL, "How long release 1.3 caches the ConfigMap.")
+	fs.StringVar(&o.PodImage, "pod-image", o.PodImage, "Image of containers that name none. Empty: no pods.")
 	fs.StringSliceVar(&o.PodArgs, "pod-args", o.PodArgs, "Arguments of containers that have none, comma-separated.")
-	fs.Var((*roleList)(&o.Runtime), "runtime-components", "Components that the runtime brings to every service in release 1.3, comma-separated.")
+	fs.Var((*roleList)(&o.Runtime), "runtime-components", "Components that the serving runtime adds to every service in release 1.3, comma-separated.")
 }
 
-// Validate says what is wrong, all at once.
+// Validate returns all invalid options.
 func (o *Options) Validate() error {
 	var errs []error
 	if o.Release != Release12 && o.Release != Release13 {
@@ -81,7 +84,7 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// roleList is a list of roles that can be a flag.
+// roleList is a list of roles as a flag.
 type roleList []Role
 
 // Set implements pflag.Value.

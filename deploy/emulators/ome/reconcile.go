@@ -26,22 +26,22 @@ var (
 	errRoutes  = errors.New("HTTPRoutes of OME 1.3 are not emulated")
 )
 
-// cluster is what the reconciler reads from caches.
+// cluster is the part of the caches that the reconciler reads.
 type cluster interface {
 	// service returns an InferenceService, which must not be changed, nil if there is none.
 	service(name cache.ObjectName) *unstructured.Unstructured
-	// labelled returns what carries the label of a service, by kind.
+	// labelled returns the objects with the label of a service, by kind.
 	labelled(name cache.ObjectName) map[kind][]metav1.Object
 }
 
-// reconciler does for one service what OME does, in its order:
+// reconciler reconciles a service in OME's order:
 //
-//	finalizer       added first; removed at once when the service goes
-//	components      Service, Deployment and condition of each
-//	ingress         the Ingress, if that is OME's to make
-//	Service <name>  the only way in, if it is not; deleted otherwise, whoever made it
-//	clean-up        what is labelled and owned, of components that are no more
-//	status          once, at the end; an error before that writes none
+//	finalizer       added first; removed at once when the service is deleted
+//	components      Service, pods and condition of each
+//	ingress         OME's own Ingress, if it is enabled
+//	Service <name>  if the Ingress is disabled; else any Service of that name is deleted
+//	clean-up        labelled and owned objects of components that are gone
+//	status          once, at the end; not after an error
 type reconciler struct {
 	options Options
 	cluster cluster
@@ -76,10 +76,10 @@ func (r *reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 		return nil
 	}
 	logging.FromContext(ctx).Info("Updated status")
-	return r.store.updateStatus(ctx, service)
+	return r.store.updateStatus(ctx, inferenceServices, service)
 }
 
-// finalizer adds it to a service that stays, and removes it from one that goes.
+// finalizer adds the finalizer, or removes it from a service that is being deleted.
 func (r *reconciler) finalizer(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	has, wanted := slices.Contains(live.GetFinalizers(), Finalizer), live.GetDeletionTimestamp() == nil
 	if has == wanted {
@@ -94,7 +94,7 @@ func (r *reconciler) finalizer(ctx context.Context, live *unstructured.Unstructu
 	return r.store.updateRaw(ctx, inferenceServices, next)
 }
 
-// virtual is the status of a service whose model is served elsewhere. Conditions of others are lost.
+// virtual sets the status of a service whose model is served outside of OME. Conditions of other writers are lost.
 func (r *reconciler) virtual(s *inferenceService) {
 	url := "http://" + r.inCluster(s, s.Name)
 	s.Status.URL, s.Status.Address = url, &address{URL: url}
@@ -104,7 +104,7 @@ func (r *reconciler) virtual(s *inferenceService) {
 	}}
 }
 
-// reconcile makes everything but the status, which it computes.
+// reconcile makes all objects, and computes the status.
 func (r *reconciler) reconcile(ctx context.Context, s *inferenceService) error {
 	config, err := r.config.get(ctx)
 	if err != nil {
@@ -123,12 +123,22 @@ func (r *reconciler) reconcile(ctx context.Context, s *inferenceService) error {
 	if err := r.exposure(ctx, s, list, config); err != nil {
 		return err
 	}
-	r.cleanUp(ctx, s, list, config)
+	if s.referenced(Engine) == "" { // a service that fronts replicas of a user skips it
+		r.cleanUp(ctx, s, list, config)
+	}
 	return nil
 }
 
-// component makes the Service and the Deployment of a component, and reports it.
+// component makes the objects of a component, and reports it in the status.
 func (r *reconciler) component(ctx context.Context, s *inferenceService, c *component, config configuration) error {
+	if r.options.Release == Release13 && !c.referenced {
+		if err := r.leaveMode(ctx, s, c); err != nil {
+			return err
+		}
+	}
+	if c.mode == modeNative {
+		return r.native(ctx, s, c)
+	}
 	host, err := config.host(s, c.name)
 	if err != nil {
 		return err
@@ -136,27 +146,27 @@ func (r *reconciler) component(ctx context.Context, s *inferenceService, c *comp
 	if err := r.applyService(ctx, buildService(s, c)); err != nil {
 		return err
 	}
-	if err := r.revisions(ctx, s, c); err != nil {
+	if err := r.revisions(ctx, s, c, nil); err != nil {
 		return err
 	}
 	ready, err := r.readiness(ctx, s, c)
 	if err != nil {
 		return err
 	}
-	if s.Status.Components == nil {
-		s.Status.Components = map[Role]componentStatus{}
-	}
 	reported := s.Status.Components[c.role]
 	if ready.Status == corev1.ConditionTrue {
 		reported.URL = "http://" + host
 	}
-	s.Status.Components[c.role] = reported
+	if r.options.Release == Release13 && c.mode == modeRaw {
+		reported.ScaleTargetRef = &scaleTarget{APIVersion: "apps/v1", Kind: "Deployment", Name: c.name}
+	}
+	s.report(c.role, reported)
 	s.Status.set(ready, r.now())
 	return nil
 }
 
-// applyService creates a Service, or takes over the one of that name if its ports or its selector are others. What else may
-// differ stays as it is, its labels and annotations among it.
+// applyService creates a Service, or replaces the Service of that name, whoever made it, if its ports or its selector differ.
+// Other differences, such as labels and annotations, stay.
 func (r *reconciler) applyService(ctx context.Context, wanted *corev1.Service) error {
 	live := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: wanted.Namespace, Name: wanted.Name}}
 	found, err := r.store.get(ctx, services, live)
@@ -171,24 +181,20 @@ func (r *reconciler) applyService(ctx context.Context, wanted *corev1.Service) e
 	return r.store.update(ctx, services, wanted)
 }
 
-// sameService compares as OME does: a port that the cluster has given to nodes is a difference, with every reconcile.
+// sameService compares as OME does: a node port that the cluster has allocated is a difference in each reconcile.
 func sameService(live, wanted *corev1.Service) bool {
 	return apiequality.Semantic.DeepEqual(live.Spec.Ports, wanted.Spec.Ports) && maps.Equal(live.Spec.Selector, wanted.Spec.Selector)
 }
 
-// revisions makes the further Services of a component in mode OMENative, and deletes those of revisions that are no more.
-func (r *reconciler) revisions(ctx context.Context, s *inferenceService, c *component) error {
-	var wanted []*corev1.Service
-	if c.mode == modeNative {
-		wanted = buildRevisions(s, c)
-	}
+// revisions makes the Services of a component's revisions, and deletes those of revisions that are gone.
+func (r *reconciler) revisions(ctx context.Context, s *inferenceService, c *component, wanted []*corev1.Service) error {
 	for _, w := range wanted {
 		if err := r.applyService(ctx, w); err != nil {
 			return err
 		}
 	}
 	for _, o := range r.cluster.labelled(nameOf(s))[services] {
-		if o.GetLabels()[labelRevision] == "" || o.GetLabels()[LabelComponent] != string(c.role) || !owned(o, s) ||
+		if o.GetLabels()[LabelRevision] == "" || o.GetLabels()[LabelComponent] != string(c.role) || !owned(o, s) ||
 			slices.ContainsFunc(wanted, func(w *corev1.Service) bool { return w.Name == o.GetName() }) {
 			continue
 		}
@@ -199,8 +205,8 @@ func (r *reconciler) revisions(ctx context.Context, s *inferenceService, c *comp
 	return nil
 }
 
-// readiness returns the condition of a component: what its Deployment says, or where there are none what an annotation says.
-// One that is not available is initializing until it was available for the first time.
+// readiness returns the condition of a component, from its Deployment, or from an annotation if there are no Deployments. A
+// component is initializing until it is available for the first time.
 func (r *reconciler) readiness(ctx context.Context, s *inferenceService, c *component) (condition, error) {
 	ready := condition{Type: readyCondition(c.role), Status: corev1.ConditionFalse, Reason: reasonInitializing}
 	if r.options.PodImage != "" {
@@ -208,7 +214,7 @@ func (r *reconciler) readiness(ctx context.Context, s *inferenceService, c *comp
 		if err != nil {
 			return ready, err
 		}
-		// Not the service's own generation: so it is in OME, which takes over the last component's.
+		// OME takes the generation of the last component's Deployment, not of the InferenceService.
 		s.Status.ObservedGeneration = deployment.Status.ObservedGeneration
 		for _, d := range deployment.Status.Conditions {
 			if d.Type == appsv1.DeploymentAvailable {
@@ -216,8 +222,8 @@ func (r *reconciler) readiness(ctx context.Context, s *inferenceService, c *comp
 			}
 		}
 	} else {
-		s.Status.ObservedGeneration = 1 // of a Deployment that was never changed
-		if listed, said := s.listed(AnnotationReady, c.role); listed || !said {
+		s.Status.ObservedGeneration = 1 // as of a Deployment that was never changed
+		if listed, annotated := s.listed(AnnotationReady, c.role); listed || !annotated {
 			ready.Status = corev1.ConditionTrue
 		} else if was := s.Status.find(ready.Type); was != nil && was.Reason != reasonInitializing {
 			ready.Reason, ready.Message = reasonUnavailable, messageUnavailable
@@ -229,7 +235,7 @@ func (r *reconciler) readiness(ctx context.Context, s *inferenceService, c *comp
 	return ready, nil
 }
 
-// applyDeployment returns the Deployment as it is.
+// applyDeployment creates or updates a Deployment, and returns it as it was before.
 func (r *reconciler) applyDeployment(ctx context.Context, wanted *appsv1.Deployment) (*appsv1.Deployment, error) {
 	live := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: wanted.Namespace, Name: wanted.Name}}
 	found, err := r.store.get(ctx, deployments, live)
@@ -245,8 +251,8 @@ func (r *reconciler) applyDeployment(ctx context.Context, wanted *appsv1.Deploym
 	return live, r.store.update(ctx, deployments, wanted)
 }
 
-// cleanUp deletes what is labelled as the service's, has it as an owner, and is of a component that is no more; objects that
-// others made are no exception. What cannot be deleted is left for the next time.
+// cleanUp deletes objects with the label of the service and the service as an owner, whoever made them, if their component
+// label names no component of the service. It tries again with the next reconcile if it cannot delete one.
 func (r *reconciler) cleanUp(ctx context.Context, s *inferenceService, list []component, config configuration) {
 	active := map[string]bool{"": true, componentExternal: config.DisableIngressCreation}
 	for i := range list {
@@ -268,24 +274,24 @@ func (r *reconciler) cleanUp(ctx context.Context, s *inferenceService, list []co
 	}
 	for role := range s.Status.Components {
 		if !active[string(role)] {
-			delete(s.Status.Components, role) // and its condition stays
+			delete(s.Status.Components, role) // the condition stays
 		}
 	}
 }
 
-// owned reports whether the service is among an object's owners. It need not be its controller.
+// owned reports whether the service is an owner of an object, its controller or not.
 func owned(o metav1.Object, s *inferenceService) bool {
 	return slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
 		return ref.APIVersion == APIVersion && ref.Kind == Kind && ref.Name == s.Name && ref.UID == s.UID
 	})
 }
 
-// inCluster is the host name of a Service.
+// inCluster returns the host name of a Service within the cluster.
 func (r *reconciler) inCluster(s *inferenceService, name string) string {
 	return fmt.Sprintf("%s.%s.svc.%s", name, s.Namespace, r.options.ClusterDomain)
 }
 
-// now is in whole seconds, as that is what is written.
+// now returns the time in whole seconds, as it is written.
 func (r *reconciler) now() metav1.Time { return metav1.NewTime(r.clock.Now()).Rfc3339Copy() }
 
 func nameOf(s *inferenceService) cache.ObjectName {

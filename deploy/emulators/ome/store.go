@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// manager is the field manager of what is written.
+// manager is the field manager of all writes.
 const manager = "ome"
 
-// kind is one kind of objects.
+// kind is a kind of objects.
 type kind struct {
 	schema.GroupVersionResource
 
@@ -34,6 +34,7 @@ func newKind(group, version, resource, name string) kind {
 // Kinds that are read or written.
 var (
 	inferenceServices = newKind("ome.io", "v1beta1", "inferenceservices", Kind)
+	replicas          = newKind("ome.io", "v1beta1", "inferencereplicas", KindReplica)
 	services          = newKind("", "v1", "services", "Service")
 	configMaps        = newKind("", "v1", "configmaps", "ConfigMap")
 	deployments       = newKind("apps", "v1", "deployments", "Deployment")
@@ -41,10 +42,10 @@ var (
 	virtualServices   = newKind("networking.istio.io", "v1beta1", "virtualservices", "VirtualService")
 )
 
-// Write is what one request did: a verb, and the kind it was about. The verb of a write of the status is "update status".
+// Write is the verb and the kind of a request that writes. The verb of a status update is "update status".
 type Write struct{ Verb, Kind string }
 
-// ledger counts the requests that write, whatever came of them. It is a metric, too.
+// ledger counts requests that write, successful or not. It is also a metric.
 type ledger struct {
 	mu     sync.Mutex
 	counts map[Write]int
@@ -77,10 +78,7 @@ func (l *ledger) Collect(metrics chan<- prometheus.Metric) {
 }
 
 // object is a typed object.
-type object interface {
-	metav1.Object
-	runtime.Object
-}
+type object = metav1.Object
 
 // store reads and writes objects at the API server.
 type store struct {
@@ -92,7 +90,7 @@ func (s *store) in(k kind, namespace string) dynamic.ResourceInterface {
 	return s.client.Resource(k.GroupVersionResource).Namespace(namespace)
 }
 
-// get fills an object that has its name, and reports whether there is one.
+// get reads the object with the name of the given one into it, and reports whether it exists.
 func (s *store) get(ctx context.Context, k kind, into object) (bool, error) {
 	u, err := s.in(k, into.GetNamespace()).Get(ctx, into.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -128,7 +126,7 @@ func (s *store) update(ctx context.Context, k kind, o object) error {
 	return err
 }
 
-// updateRaw is update of an object with fields that have no type here.
+// updateRaw is update for an object with fields that have no type here.
 func (s *store) updateRaw(ctx context.Context, k kind, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	s.ledger.count("update", k)
 	updated, err := s.in(k, u.GetNamespace()).Update(ctx, u, metav1.UpdateOptions{FieldManager: manager})
@@ -138,20 +136,19 @@ func (s *store) updateRaw(ctx context.Context, k kind, u *unstructured.Unstructu
 	return updated, nil
 }
 
-func (s *store) updateStatus(ctx context.Context, service *inferenceService) error {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(service)
+func (s *store) updateStatus(ctx context.Context, k kind, o object) error {
+	u, err := encode(k, o)
 	if err != nil {
-		return fmt.Errorf("encode InferenceService %s: %w", service.Name, err)
+		return err
 	}
-	s.ledger.count("update status", inferenceServices)
-	u := &unstructured.Unstructured{Object: content}
-	if _, err := s.in(inferenceServices, service.Namespace).UpdateStatus(ctx, u, metav1.UpdateOptions{FieldManager: manager}); err != nil {
-		return fmt.Errorf("update status of InferenceService %s: %w", service.Name, err)
+	s.ledger.count("update status", k)
+	if _, err := s.in(k, o.GetNamespace()).UpdateStatus(ctx, u, metav1.UpdateOptions{FieldManager: manager}); err != nil {
+		return fmt.Errorf("update status of %s %s: %w", k.name, o.GetName(), err)
 	}
 	return nil
 }
 
-// delete is no error if the object is gone.
+// delete deletes an object. It is no error if the object does not exist.
 func (s *store) delete(ctx context.Context, k kind, namespace, name string) error {
 	s.ledger.count("delete", k)
 	background := metav1.DeletePropagationBackground

@@ -20,7 +20,7 @@ func InstallOME(ctx context.Context, c *cluster.Cluster, tag string) error {
 	if _, err := c.Kubectl(ctx, "create", "namespace", omeNamespace); err != nil {
 		return err
 	}
-	for _, manifest := range []string{ome.CRD(), ome.Config(), strings.ReplaceAll(omeManifest, "TAG", tag)} {
+	for _, manifest := range []string{ome.CRDs(ome.Release12), ome.Config(ome.Release12), strings.ReplaceAll(omeManifest, "TAG", tag)} {
 		if err := c.Apply(ctx, manifest); err != nil {
 			return err
 		}

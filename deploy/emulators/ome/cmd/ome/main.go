@@ -1,4 +1,4 @@
-// Ome is a stand-in for OME's controller; package ome has what it does. It can install the CRD and OME's ConfigMap itself.
+// Ome emulates OME's controller: see package ome. It can print the CRDs and OME's ConfigMap.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 
 func main() { cli.Main("ome", run) }
 
-// settings is everything that can be set.
+// settings are all settings.
 type settings struct {
 	ome     ome.Options
 	kube    kube.Options
@@ -40,7 +40,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	s.kube.AddFlags(fs)
 	s.http.AddFlags(fs)
 	s.logging.AddFlags(fs)
-	fs.BoolVar(&s.printManifests, "print-manifests", false, "Print the CRD and OME's ConfigMap, for kubectl apply, and exit.")
+	fs.BoolVar(&s.printManifests, "print-manifests", false, "Print the CRDs and OME's ConfigMap of the release, for kubectl apply, and exit.")
 }
 
 func (s *settings) validate() error {
@@ -54,12 +54,12 @@ func run(ctx context.Context, args []string) error {
 	if done, err := cli.Parse(fs, args, os.Stdout); done {
 		return err
 	}
-	if s.printManifests {
-		fmt.Printf("%s---\n%s", ome.CRD(), ome.Config())
-		return nil
-	}
 	if err := s.validate(); err != nil {
 		return err
+	}
+	if s.printManifests {
+		fmt.Printf("%s---\n%s", ome.CRDs(s.ome.Release), ome.Config(s.ome.Release))
+		return nil
 	}
 	log, err := logging.New(s.logging, os.Stderr)
 	if err != nil {
@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string) error {
 	return serve(ctx, s, log)
 }
 
-// serve runs the emulator, and beside it health and metrics, which end last.
+// serve runs the emulator, and the server of health and metrics, which ends last.
 func serve(ctx context.Context, s settings, log *zap.Logger) error {
 	config, err := s.kube.RESTConfig("ome-emulator/" + version.String())
 	if err != nil {
@@ -83,7 +83,7 @@ func serve(ctx context.Context, s settings, log *zap.Logger) error {
 	server := httpserver.New(httpserver.Params{Options: s.http, Log: log, Gatherer: registry, Ready: []httpserver.Check{{
 		Name: "caches", Probe: func(context.Context) error {
 			if !emulator.Synced() {
-				return errors.New("not all has been seen yet")
+				return errors.New("the caches are not synced yet")
 			}
 			return nil
 		},
@@ -91,7 +91,7 @@ func serve(ctx context.Context, s settings, log *zap.Logger) error {
 	if err := server.Listen(); err != nil {
 		return err
 	}
-	log.Info("Started stand-in for OME", zap.String("release", string(s.ome.Release)), zap.String(logging.KeyVersion, version.String()))
+	log.Info("Started emulator of OME", zap.String("release", string(s.ome.Release)), zap.String(logging.KeyVersion, version.String()))
 	return runBoth(ctx, emulator, server)
 }
 
@@ -100,7 +100,7 @@ type runner interface {
 	Run(ctx context.Context) error
 }
 
-// runBoth runs work until ctx ends, and server until work has ended. One that fails ends the other.
+// runBoth runs work until ctx ends, and server until work has ended. If one fails, the other ends.
 func runBoth(ctx context.Context, work, server runner) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
