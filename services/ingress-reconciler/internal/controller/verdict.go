@@ -8,6 +8,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
@@ -25,7 +26,15 @@ func judge(o *render.Object, stored *unstructured.Unstructured, g gateway.Gatewa
 	case render.Ingresses:
 		return judgeIngress(stored, now)
 	}
-	return gateway.Verdict{Acceptance: gateway.Accepted}, 0 // no status says more about a VirtualService than that it is stored
+	return judgeVirtualService(o.Exposure), 0
+}
+
+// judgeVirtualService goes by the prediction: a VirtualService has no status.
+func judgeVirtualService(e *plan.Exposure) gateway.Verdict {
+	if e != nil && e.Attachment.Reason != "" {
+		return gateway.Verdict{Acceptance: gateway.Refused, Reason: e.Attachment.Reason, Message: e.Attachment.Message}
+	}
+	return gateway.Verdict{Acceptance: gateway.Accepted}
 }
 
 // judgeIngress accepts an Ingress with an address, or one that has existed for some time.

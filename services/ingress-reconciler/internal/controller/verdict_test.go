@@ -12,6 +12,7 @@ import (
 
 	gateway "fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/golden"
+	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
@@ -26,10 +27,13 @@ func TestJudge(t *testing.T) {
 		controller string
 		age, wait  time.Duration
 		want       gateway.Acceptance
+		predicted  gateway.Attachment
 		reason     string
 		note       bool
 	}{
 		{name: "a VirtualService is stored", resource: render.VirtualServices, give: "{}", want: gateway.Accepted},
+		{name: "a VirtualService that no Gateway serves", resource: render.VirtualServices, give: "{}", predicted: gateway.Attachment{Reason: "GatewayNotFound", Message: "x"},
+			want: gateway.Refused, reason: "GatewayNotFound"},
 		{name: "an Ingress without an address", resource: render.Ingresses, give: "{status: {loadBalancer: {}}}", reason: "LoadBalancerPending", wait: 2 * time.Minute},
 		{name: "an Ingress without a status", resource: render.Ingresses, give: "{}", reason: "LoadBalancerPending", wait: 2 * time.Minute},
 		{name: "an Ingress without an address, for a while", resource: render.Ingresses, give: "{}", age: time.Minute, reason: "LoadBalancerPending", wait: time.Minute},
@@ -52,7 +56,7 @@ func TestJudge(t *testing.T) {
 			now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 			stored := &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(tt.give))}
 			stored.SetCreationTimestamp(metav1.NewTime(now.Add(-tt.age)))
-			got, wait := judge(&render.Object{Resource: tt.resource}, stored, g, now)
+			got, wait := judge(&render.Object{Resource: tt.resource, Exposure: &plan.Exposure{Attachment: tt.predicted}}, stored, g, now)
 			assert.Equal(t, tt.wait, wait)
 			assert.Equal(t, tt.want, got.Acceptance)
 			assert.Equal(t, tt.reason, got.Reason)

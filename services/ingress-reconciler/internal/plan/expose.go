@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/hostname"
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
+	"fairlead.dev/services/ingress-reconciler/internal/istiogateway"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
@@ -251,7 +252,7 @@ func (c *collector) addOne(e Exposure) {
 		}
 	default:
 		rewrites = true
-		e.URL = c.Settings.URLScheme + "://" + e.Host + e.Path
+		c.attachIstio(&e)
 	}
 	if e.Path != root && !rewrites {
 		c.addReason(c.role, ReasonPathRewriteUnsupported, "%s cannot rewrite path %s on host %s: set perISVCSubdomain: true", c.dataPlane(&e), e.Path, e.Host)
@@ -288,12 +289,25 @@ func (c *collector) attach(e *Exposure) (rewrites bool) {
 	g := c.Gateways[types.NamespacedName{Namespace: e.Gateway.Namespace, Name: e.Gateway.Name}]
 	e.Attachment = g.Attach(gateway.Route{Namespace: c.Service.Namespace, Labels: c.Labels, Host: e.Host, Listener: e.Gateway.Listener})
 	e.Timeouts = !c.Settings.NoRouteTimeouts && g.Supports(gateway.FeatureRequestTimeout)
-	if e.Attachment.Scheme == "" {
-		e.URL = c.Settings.URLScheme + "://" + e.Host + e.Path
-	} else {
-		e.URL = e.Attachment.URL(e.Host, e.Path)
-	}
+	e.URL = c.url(e)
 	return g.Supports(gateway.FeaturePathRewrite)
+}
+
+// attachIstio predicts whether the Istio Gateway serves an exposure. Sidecars serve every host.
+func (c *collector) attachIstio(e *Exposure) {
+	namespace, name := istiogateway.ParseName(c.Settings.IstioGateway, c.Service.Namespace)
+	if c.Istio != nil && c.Settings.IstioGateway != istiogateway.Mesh {
+		e.Attachment = c.Istio[types.NamespacedName{Namespace: namespace, Name: name}].Attach(c.Service.Namespace, e.Host)
+	}
+	e.URL = c.url(e)
+}
+
+// url returns the URL of an exposure, with the configured scheme if no listener is known to serve it.
+func (c *collector) url(e *Exposure) string {
+	if e.Attachment.Scheme == "" {
+		return c.Settings.URLScheme + "://" + e.Host + e.Path
+	}
+	return e.Attachment.URL(e.Host, e.Path)
 }
 
 // ingress sets what an Ingress has beyond host and path, and reports whether its controller can rewrite paths.

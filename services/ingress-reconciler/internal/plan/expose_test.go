@@ -15,6 +15,7 @@ import (
 	gateway "fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
+	"fairlead.dev/services/ingress-reconciler/internal/istiogateway"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
@@ -69,6 +70,27 @@ func TestWhatAGatewayMakesOfAWayIn(t *testing.T) {
 	got = build(t, in)
 	assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(got), "by the listener that is named")
 	assert.Equal(t, "http", got.Exposures[0].Gateway.Listener)
+}
+
+func TestIstioGateway(t *testing.T) {
+	t.Parallel()
+	in := input(t, byIstio, isvc.Engine)
+	got := build(t, in)
+	assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(got), "the kind is not known")
+	assert.Empty(t, got.Exposures[0].Attachment.Reason)
+
+	in.Istio = map[types.NamespacedName]*istiogateway.Gateway{}
+	got = build(t, in)
+	assert.Equal(t, gateway.ReasonGatewayNotFound, got.Exposures[0].Attachment.Reason)
+
+	server := istiogateway.Server{Hosts: []string{"*"}, TLS: &istiogateway.TLS{Mode: "SIMPLE"}}
+	server.Port.Number, server.Port.Protocol = 8443, "HTTPS"
+	in.Istio[types.NamespacedName{Namespace: "istio", Name: "public"}] = &istiogateway.Gateway{Servers: []istiogateway.Server{server}}
+	assert.Equal(t, []string{"https://chat.models.example.com:8443/"}, urls(build(t, in)))
+
+	in = input(t, example+"strategy: virtualservice\ningressGateway: mesh\n", isvc.Engine)
+	in.Istio = map[types.NamespacedName]*istiogateway.Gateway{}
+	assert.Empty(t, build(t, in).Exposures[0].Attachment.Reason, "sidecars are no Gateway")
 }
 
 func TestWhatAGatewayCannotDo(t *testing.T) {

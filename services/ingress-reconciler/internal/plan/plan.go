@@ -34,6 +34,7 @@ import (
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
+	"fairlead.dev/services/ingress-reconciler/internal/istiogateway"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
@@ -90,7 +91,8 @@ type Input struct {
 	Removed     map[isvc.Role]bool         // components that were removed from the specification a moment ago
 	Unserved    map[settings.Strategy]bool // strategies whose kind the API server does not have
 	Gateways    map[types.NamespacedName]gateway.Gateway
-	Labels      map[string]string // of the namespace; nil: not known
+	Istio       map[types.NamespacedName]*istiogateway.Gateway // the Istio Gateway that the settings name; nil: the kind is not known
+	Labels      map[string]string                              // of the namespace; nil: not known
 	Classes     []*networkingv1.IngressClass
 	Pools       map[string]*inferencev1.InferencePool // of its namespace, by name: those that the settings name; nil: the kind is not served
 	Pickers     map[string]*corev1.Service            // Services of endpoint pickers in its namespace, by name

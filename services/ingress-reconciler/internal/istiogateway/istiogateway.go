@@ -1,0 +1,177 @@
+// Package istiogateway predicts whether an Istio Gateway serves the routes of a VirtualService, and under which URL.
+//
+// A VirtualService has no status: without the prediction, a route at a Gateway that does not exist, or that has no server for the
+// host, would look as if it worked. The package reads networking.istio.io Gateways into a small type, so that one malformed object
+// is an error of that object alone.
+package istiogateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"fairlead.dev/pkg/gatewayapi"
+)
+
+// Resource is the kind, in a version that all releases of Istio serve.
+var Resource = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1beta1", Resource: "gateways"}
+
+// Mesh is the reserved name of all sidecars, which is no Gateway.
+const Mesh = "mesh"
+
+// Gateway is an Istio Gateway.
+type Gateway struct {
+	metav1.ObjectMeta
+
+	Servers []Server
+	Err     error // why the object cannot be read
+}
+
+// Server is one server of a Gateway.
+type Server struct {
+	Port struct {
+		Number   int32  `json:"number"`
+		Name     string `json:"name"`
+		Protocol string `json:"protocol"`
+	} `json:"port"`
+	Hosts []string `json:"hosts"`
+	TLS   *TLS     `json:"tls"`
+}
+
+// TLS is how a server handles TLS.
+type TLS struct {
+	HTTPSRedirect bool   `json:"httpsRedirect"`
+	Mode          string `json:"mode"`
+}
+
+// Transform turns an object of a dynamic informer into a Gateway.
+func Transform(obj any) (any, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj, nil // a Gateway already, or the name of a deleted one
+	}
+	g := &Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()}}
+	var typed struct {
+		Spec struct {
+			Servers []Server `json:"servers"`
+		} `json:"spec"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &typed); err != nil {
+		g.Err = fmt.Errorf("read Gateway: %w", err)
+		return g, nil
+	}
+	g.Servers = typed.Spec.Servers
+	return g, nil
+}
+
+// ParseName reads the name of a Gateway in a VirtualService: namespace/name, or name for one in the same namespace.
+func ParseName(text, namespace string) (gatewayNamespace, name string) {
+	if before, after, found := strings.Cut(text, "/"); found {
+		return before, after
+	}
+	return namespace, text
+}
+
+// Attach predicts whether a Gateway serves a host of a VirtualService in a namespace. A nil Gateway does not exist.
+func (g *Gateway) Attach(namespace, host string) gatewayapi.Attachment {
+	switch {
+	case g == nil:
+		return gatewayapi.Attachment{Reason: gatewayapi.ReasonGatewayNotFound, Message: "the Istio Gateway does not exist: create it, or correct ingressGateway"}
+	case g.Err != nil:
+		return gatewayapi.Attachment{} // the prediction is not possible
+	case len(g.Servers) == 0:
+		return gatewayapi.Attachment{Reason: gatewayapi.ReasonListenerNotFound, Message: "the Istio Gateway has no servers"}
+	}
+	var best, closest gatewayapi.Attachment
+	for i := range g.Servers {
+		s := &g.Servers[i]
+		a := g.serve(s, namespace, host)
+		switch {
+		case a.Reason != "":
+			if slices.Index(reasons, a.Reason) > slices.Index(reasons, closest.Reason) {
+				closest = a
+			}
+		case best.Scheme == "" || best.Scheme == "http" && a.Scheme == "https":
+			best = a
+		}
+	}
+	if best.Scheme != "" {
+		return best
+	}
+	return closest
+}
+
+// reasons are ordered by how close a server came to serving the host.
+var reasons = []string{"", gatewayapi.ReasonProtocolNotSupported, gatewayapi.ReasonNoMatchingHostname, gatewayapi.ReasonListenerNotAllowed}
+
+// serve predicts whether one server serves a host.
+func (g *Gateway) serve(s *Server, namespace, host string) gatewayapi.Attachment {
+	scheme := s.scheme()
+	if scheme == "" {
+		return gatewayapi.Attachment{
+			Reason: gatewayapi.ReasonProtocolNotSupported, Message: fmt.Sprintf("server %s does not end HTTP: it has protocol %s", s.name(), s.Port.Protocol),
+		}
+	}
+	matched := false
+	for _, pattern := range s.Hosts {
+		from, dns, found := strings.Cut(pattern, "/")
+		if !found {
+			from, dns = "*", pattern
+		}
+		if !matches(dns, host) {
+			continue
+		}
+		matched = true
+		if from == "*" || from == namespace || from == "." && namespace == g.Namespace {
+			return gatewayapi.Attachment{Scheme: scheme, Port: s.Port.Number}
+		}
+	}
+	if matched {
+		return gatewayapi.Attachment{
+			Reason:  gatewayapi.ReasonListenerNotAllowed,
+			Message: fmt.Sprintf("server %s does not accept VirtualServices of namespace %s: see its hosts", s.name(), namespace),
+		}
+	}
+	return gatewayapi.Attachment{
+		Reason:  gatewayapi.ReasonNoMatchingHostname,
+		Message: fmt.Sprintf("no server has host %s: server %s has %s", host, s.name(), strings.Join(s.Hosts, ", ")),
+	}
+}
+
+// scheme returns the scheme of URLs at a server, empty if it does not route HTTP. A server that redirects to HTTPS serves nothing
+// itself; a server that passes TLS through does not see paths.
+func (s *Server) scheme() string {
+	switch strings.ToUpper(s.Port.Protocol) {
+	case "HTTP", "HTTP2", "GRPC", "GRPC-WEB":
+		if s.TLS != nil && s.TLS.HTTPSRedirect {
+			return ""
+		}
+		return "http"
+	case "HTTPS":
+		if s.TLS != nil && slices.Contains([]string{"SIMPLE", "MUTUAL", "OPTIONAL_MUTUAL", "ISTIO_MUTUAL"}, s.TLS.Mode) {
+			return "https"
+		}
+	}
+	return ""
+}
+
+func (s *Server) name() string {
+	if s.Port.Name != "" {
+		return s.Port.Name
+	}
+	return fmt.Sprintf("on port %d", s.Port.Number)
+}
+
+// matches reports whether a host lies in a pattern: a name, *.domain or *.
+func matches(pattern, host string) bool {
+	pattern = strings.ToLower(pattern)
+	if suffix, wildcard := strings.CutPrefix(pattern, "*"); wildcard {
+		return strings.HasSuffix(host, suffix) && len(host) > len(suffix)
+	}
+	return pattern == host
+}
