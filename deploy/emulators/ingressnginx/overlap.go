@@ -94,17 +94,8 @@ type servers map[string][]*location
 func newServers(all []*networkingv1.Ingress) servers {
 	s := servers{catchAll: {{path: "/", kind: networkingv1.PathTypePrefix, isDefault: true}}}
 	for _, in := range all {
-		if canary, _ := isCanary(in); canary {
-			continue
-		}
-		if d := in.Spec.DefaultBackend; d != nil && d.Service != nil && len(in.Spec.Rules) == 0 && s[catchAll][0].isDefault {
-			*s[catchAll][0] = location{path: "/", kind: networkingv1.PathTypePrefix, ingress: in}
-		}
-		for i := range in.Spec.Rules {
-			host := cmp.Or(in.Spec.Rules[i].Host, catchAll)
-			if _, found := s[host]; !found {
-				s[host] = []*location{{path: "/", kind: networkingv1.PathTypePrefix, isDefault: true, ingress: in}}
-			}
+		if canary, _ := isCanary(in); !canary {
+			s.addHosts(in)
 		}
 	}
 	alternatives := canaryUpstreams(all)
@@ -123,6 +114,20 @@ func newServers(all []*networkingv1.Ingress) servers {
 		s[host] = expand(locations)
 	}
 	return s
+}
+
+// addHosts adds a server for each new host of an Ingress, with a default location. The default backend of an Ingress without
+// rules is the location of all hosts.
+func (s servers) addHosts(in *networkingv1.Ingress) {
+	if d := in.Spec.DefaultBackend; d != nil && d.Service != nil && len(in.Spec.Rules) == 0 && s[catchAll][0].isDefault {
+		*s[catchAll][0] = location{path: "/", kind: networkingv1.PathTypePrefix, ingress: in}
+	}
+	for i := range in.Spec.Rules {
+		host := cmp.Or(in.Spec.Rules[i].Host, catchAll)
+		if _, found := s[host]; !found {
+			s[host] = []*location{{path: "/", kind: networkingv1.PathTypePrefix, isDefault: true, ingress: in}}
+		}
+	}
 }
 
 // add adds a location, unless the server has one of the same path and type. That of the controller gives way.
