@@ -23,6 +23,11 @@ const (
 	// absencesToDrop is how many answers in a row must lack a kind before its objects are dropped: one answer may come
 	// from an API server that has just started.
 	absencesToDrop = 2
+
+	// forbiddenPatience is how long a list may be forbidden before the kind counts as not served. Roles that are created
+	// together with a pod take effect within seconds. Half would be enough on a quiet API server; twice as long would keep a
+	// service with trimmed permissions unready for as long.
+	forbiddenPatience = 10 * time.Second
 )
 
 // ResourceDiscovery is the part of a discovery client that an OptionalInformer needs; every clientset's Discovery() has it.
@@ -40,6 +45,9 @@ type OptionalInformerParams struct {
 	New func() cache.SharedIndexInformer
 	// PollInterval is the time between two looks at discovery, 30 s if zero.
 	PollInterval time.Duration
+	// Required keeps HasSynced false while there is no permission to list the kind. Without it such a kind counts as not
+	// served.
+	Required bool
 }
 
 // OptionalInformer is an informer for a kind whose CRD may be absent, for good or for now. It asks discovery, so it needs
@@ -50,13 +58,16 @@ type OptionalInformerParams struct {
 //	not served              say so once; has synced        the second time in a row: stop it, delete its objects
 //	anything else           try again sooner               keep it and its objects
 //
-// A kind is not served when its CRD was deleted or no longer has this version, or by an answer without its resource.
+// A kind is not served when its CRD was deleted or no longer has this version, or by an answer without its resource. If the
+// kind is served and there is no permission to list it, the informer says so once, has synced after ten seconds without
+// objects (unless it is Required), and goes on trying. If the permission is taken away later, the objects stay.
 type OptionalInformer struct {
 	log       *zap.Logger
 	discovery ResourceDiscovery
 	resource  schema.GroupVersionResource
 	newFunc   func() cache.SharedIndexInformer
 	interval  time.Duration
+	required  bool
 	handlers  []*tracker
 
 	current atomic.Pointer[generation]
@@ -74,6 +85,9 @@ type generation struct {
 	registrations []cache.ResourceEventHandlerRegistration
 	cancel        context.CancelFunc
 	done          chan struct{}
+
+	forbidden atomic.Pointer[time.Time] // when the list was first forbidden; nil: it was not, or is allowed again
+	saidStale bool                      // of the informer's goroutine only
 }
 
 // NewOptionalInformer makes an informer that does nothing until Run.
@@ -87,6 +101,7 @@ func NewOptionalInformer(p OptionalInformerParams) *OptionalInformer {
 		resource:  p.Resource,
 		newFunc:   p.New,
 		interval:  p.PollInterval,
+		required:  p.Required,
 	}
 }
 
@@ -113,12 +128,13 @@ func (o *OptionalInformer) Run(ctx context.Context) {
 }
 
 // HasSynced is true from the moment that the kind was first found absent, or that its objects are listed and every
-// handler was told of them. It stays true: a kind that appears later does not make a ready process unready.
+// handler was told of them, or that the list was forbidden for ten seconds. It stays true: a kind that appears later does
+// not make a ready process unready.
 func (o *OptionalInformer) HasSynced() bool {
 	if o.synced.Load() {
 		return true
 	}
-	if g := o.current.Load(); g != nil && g.hasSynced() {
+	if g := o.current.Load(); g != nil && (g.hasSynced() || !o.required && g.isForbidden()) {
 		o.synced.Store(true)
 	}
 	return o.synced.Load()
@@ -182,6 +198,7 @@ func (o *OptionalInformer) poll(ctx context.Context) time.Duration {
 		if !present {
 			o.start(ctx)
 		}
+		o.sayAllowed()
 	case present:
 		o.absences++
 		if o.absences == absencesToDrop {
@@ -234,6 +251,13 @@ func (o *OptionalInformer) start(ctx context.Context) {
 		}
 		g.registrations = append(g.registrations, registration)
 	}
+	if err := g.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		o.listFailed(ctx, r, g, err)
+	}); err != nil {
+		cancel()
+		o.log.Error("Could not start informer", zap.Error(err))
+		return
+	}
 	// Before the first event: a handler that looks the object up must find it.
 	o.current.Store(g)
 	go func() {
@@ -263,6 +287,41 @@ func (o *OptionalInformer) sayAbsent(message string) {
 		o.log.Info(message)
 		o.saidAbsent = true
 	}
+}
+
+// listFailed is called when a list or a watch has failed, before the informer tries again.
+func (o *OptionalInformer) listFailed(ctx context.Context, r *cache.Reflector, g *generation, err error) {
+	now := time.Now()
+	switch {
+	case !apierrors.IsForbidden(err):
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	case g.informer.HasSynced():
+		if !g.saidStale {
+			o.log.Warn("Kind may no longer be listed and watched, kept its objects", zap.Error(err))
+			g.saidStale = true
+		}
+	case g.forbidden.CompareAndSwap(nil, &now):
+		message := "Kind may not be listed, it counts as not served"
+		if o.required {
+			message = "Kind may not be listed, waiting for the permission"
+		}
+		o.log.Warn(message, zap.Error(err))
+	}
+}
+
+// sayAllowed notices that a list which was forbidden has succeeded.
+func (o *OptionalInformer) sayAllowed() {
+	g := o.current.Load()
+	if g != nil && g.forbidden.Load() != nil && g.informer.HasSynced() {
+		g.forbidden.Store(nil)
+		o.log.Info("Kind may be listed, started to watch it")
+	}
+}
+
+// isForbidden reports whether the list has been forbidden for too long to wait for it.
+func (g *generation) isForbidden() bool {
+	since := g.forbidden.Load()
+	return since != nil && time.Since(*since) >= forbiddenPatience
 }
 
 func (g *generation) hasSynced() bool {

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -103,6 +104,70 @@ func TestKindAppears(t *testing.T) {
 			"info Kind is not served, waiting for it",
 			"info Kind is served, started to watch it",
 		}, w.logLines())
+	})
+}
+
+var errForbidden = apierrors.NewForbidden(pods.GroupResource(), "", errors.New("no role"))
+
+func TestKindThatMayNotBeListed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, answer{resources: []string{"pods"}}, pod("a"))
+		allow := w.forbid()
+		w.run(t)
+		time.Sleep(forbiddenPatience - time.Second)
+		assert.False(t, w.informer.HasSynced(), "roles take a moment to take effect")
+		time.Sleep(2 * time.Second)
+		assert.True(t, w.informer.HasSynced(), "it keeps nobody unready")
+		assert.False(t, w.informer.Listed())
+		assert.Empty(t, w.informer.List())
+
+		time.Sleep(10 * pollInterval)
+		assert.Equal(t, []string{"warn Kind may not be listed, it counts as not served"}, w.logLines(), "once")
+		allow()
+		time.Sleep(3 * pollInterval)
+		assert.True(t, w.informer.Listed(), "the list was tried again")
+		assert.Equal(t, []string{"add a"}, w.handler.calls())
+		assert.Equal(t, "info Kind may be listed, started to watch it", w.logLines()[1])
+	})
+}
+
+func TestRequiredKindThatMayNotBeListed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, answer{resources: []string{"pods"}}, pod("a"))
+		w.informer.required = true
+		allow := w.forbid()
+		w.run(t)
+		time.Sleep(10 * pollInterval)
+		assert.False(t, w.informer.HasSynced(), "without its objects the world looks empty")
+		assert.Equal(t, []string{"warn Kind may not be listed, waiting for the permission"}, w.logLines())
+		allow()
+		time.Sleep(3 * pollInterval)
+		assert.True(t, w.informer.HasSynced())
+	})
+}
+
+func TestPermissionThatIsTakenAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, answer{resources: []string{"pods"}}, pod("a"))
+		watches := make(chan *watch.FakeWatcher, 8)
+		w.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+			fake := watch.NewFake()
+			watches <- fake
+			return true, fake, nil
+		})
+		w.run(t)
+		synctest.Wait()
+		require.True(t, w.informer.Listed())
+		w.forbid()
+		w.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) { return true, nil, errForbidden })
+		(<-watches).Stop()
+		time.Sleep(10 * pollInterval)
+		assert.True(t, w.informer.Listed())
+		assert.Len(t, w.informer.List(), 1, "stale is better than empty")
+		assert.Equal(t, []string{"warn Kind may no longer be listed and watched, kept its objects"}, w.logLines(), "once")
 	})
 }
 
@@ -382,6 +447,15 @@ func newWorld(t *testing.T, first answer, objects ...runtime.Object) *world {
 	})
 	w.informer.AddEventHandler(w.handler)
 	return w
+}
+
+// forbid forbids to list pods, until the function that it returns is called.
+func (w *world) forbid() (allow func()) {
+	var allowed atomic.Bool
+	w.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return !allowed.Load(), nil, errForbidden
+	})
+	return func() { allowed.Store(true) }
 }
 
 func (w *world) newInformer() cache.SharedIndexInformer {

@@ -75,7 +75,9 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 
 		// What is watched.
 		func(cfg *config.Config, log *zap.Logger, c kubernetes.Interface, d dynamic.Interface) *informers.Informers {
-			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Sources.Discovery})
+			return informers.New(informers.Params{
+				Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Sources.Discovery, Writable: cfg.Sources.Kinds,
+			})
 		},
 		newConfigMaps,
 

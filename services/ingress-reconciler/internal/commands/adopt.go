@@ -62,7 +62,7 @@ func (o *adoptOptions) run(ctx context.Context, names []string, out io.Writer) e
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	w, err := readCluster(ctx, cfg, cache.ObjectName(o.sources.OME))
+	w, err := readCluster(ctx, cfg, o.sources.Kinds, cache.ObjectName(o.sources.OME))
 	if err != nil {
 		return err
 	}

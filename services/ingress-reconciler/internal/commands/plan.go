@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/pkg/apply"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
@@ -70,7 +71,7 @@ func (o *planOptions) run(ctx context.Context, in io.Reader, out, log io.Writer)
 	if err != nil {
 		return err
 	}
-	caches, err := informers.Snapshot(w.objects, w.served)
+	caches, err := informers.Snapshot(kit.Snapshot{Objects: w.objects, Served: w.served}, o.sources.Kinds)
 	if err != nil {
 		return fmt.Errorf("read objects: %w", err)
 	}
@@ -90,7 +91,7 @@ func (o *planOptions) read(ctx context.Context, in io.Reader) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readCluster(ctx, cfg, cache.ObjectName(o.sources.Ours), cache.ObjectName(o.sources.OME))
+	return readCluster(ctx, cfg, o.sources.Kinds, cache.ObjectName(o.sources.Ours), cache.ObjectName(o.sources.OME))
 }
 
 // configuration reads what is configured, as the service would.

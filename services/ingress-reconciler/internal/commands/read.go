@@ -78,7 +78,7 @@ func (w *world) decode(name string, in io.Reader) error {
 }
 
 // readCluster lists all that plans follow from, and gets ConfigMaps.
-func readCluster(ctx context.Context, cfg *rest.Config, configMaps ...cache.ObjectName) (*world, error) {
+func readCluster(ctx context.Context, cfg *rest.Config, kinds []string, configMaps ...cache.ObjectName) (*world, error) {
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
@@ -86,7 +86,7 @@ func readCluster(ctx context.Context, cfg *rest.Config, configMaps ...cache.Obje
 	known := map[schema.GroupVersionResource]bool{}
 	w := &world{served: func(resource schema.GroupVersionResource) bool { return known[resource] }}
 	read := map[string]bool{}
-	for _, k := range informers.AllKinds() {
+	for _, k := range informers.AllKinds(kinds) {
 		if key := k.Resource.String() + k.Selector; read[key] {
 			continue
 		} else {

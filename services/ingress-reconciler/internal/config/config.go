@@ -1,10 +1,11 @@
-// Package config holds the flags of the ingress-reconciler. What is configured for services is not here: it is in ConfigMaps,
-// which may change while it runs.
+// Package config holds the flags of the ingress-reconciler. The configuration of services is in ConfigMaps, which may change
+// while the program runs: package settings reads it.
 package config
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 	"fairlead.dev/pkg/logging"
 )
 
-// Config is all that the service is told at its start.
+// Config holds all flags.
 type Config struct {
 	Kube    kube.Options
 	HTTP    httpserver.Options
@@ -29,23 +30,30 @@ type Config struct {
 	Sources Sources
 }
 
-// Sources says where what is configured for services is.
+// Sources holds the flags that plans depend on.
 type Sources struct {
-	Ours, OME     Name
+	Ours, OME     Name // ConfigMaps
 	ClusterDomain string
 	Discovery     time.Duration
+	Kinds         []string // that may be written, as resources
 }
 
-// Default returns what holds where no flag is given.
+// kinds are the kinds that the program can write, as resources.
+var kinds = []string{"httproutes", "ingresses", "virtualservices", "middlewares", "inferencepools", "services"}
+
+// Default returns the defaults of all flags.
 func Default() *Config {
 	return &Config{
 		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
-		Work:    controller.DefaultOptions(),
-		Sources: Sources{OME: Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local", Discovery: 30 * time.Second},
+		Work: controller.DefaultOptions(),
+		Sources: Sources{
+			OME: Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local", Discovery: 30 * time.Second,
+			Kinds: slices.Clone(kinds),
+		},
 	}
 }
 
-// AddFlags binds all that serving needs.
+// AddFlags binds all flags.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Kube.AddFlags(fs)
 	c.HTTP.AddFlags(fs)
@@ -53,16 +61,17 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Leader.AddFlags(fs)
 	c.Sources.AddFlags(fs)
 	fs.DurationVar(&c.Sources.Discovery, "discovery-interval", c.Sources.Discovery,
-		"Time between two looks at which kinds the API server has: CRDs may come and go.")
-	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers, "InferenceServices that are reconciled at a time.")
-	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry, "The longest time between two attempts at one that fails.")
+		"Time between two checks which kinds the API server has. CRDs may be installed and removed while the program runs.")
+	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers, "Number of InferenceServices that are reconciled at the same time.")
+	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry, "Longest time between two attempts to reconcile an InferenceService that fails.")
 }
 
-// AddFlags binds where what is configured is.
+// AddFlags binds the flags that plans depend on.
 func (s *Sources) AddFlags(fs *pflag.FlagSet) {
-	fs.Var(&s.Ours, "config-map", "ConfigMap with the configuration, as namespace/name; its key is config. Empty: OME's alone holds.")
-	fs.Var(&s.OME, "ome-config-map", "OME's ConfigMap, as namespace/name, which is read and never written. Empty: there is none.")
+	fs.Var(&s.Ours, "config-map", "ConfigMap with the configuration, as namespace/name, key config. Empty: OME's configuration and the defaults.")
+	fs.Var(&s.OME, "ome-config-map", "OME's ConfigMap, as namespace/name. It is read and never written. Empty: nothing is inherited.")
 	fs.StringVar(&s.ClusterDomain, "cluster-domain", s.ClusterDomain, "DNS domain of the cluster.")
+	fs.StringSliceVar(&s.Kinds, "kinds", s.Kinds, "Kinds of objects that may be written. Others are neither read nor written, and need no permissions.")
 }
 
 // Validate names the flag with a value that cannot be used.
@@ -84,6 +93,14 @@ func (c *Config) Validate() error {
 func (s *Sources) Validate() error {
 	if problems := validation.IsDNS1123Subdomain(s.ClusterDomain); len(problems) > 0 {
 		return fmt.Errorf("--cluster-domain %q: %s", s.ClusterDomain, problems[0])
+	}
+	if len(s.Kinds) == 0 {
+		return fmt.Errorf("--kinds is empty: name at least one of %s", strings.Join(kinds, ", "))
+	}
+	for _, k := range s.Kinds {
+		if !slices.Contains(kinds, k) {
+			return fmt.Errorf("--kinds: %q is not one of %s", k, strings.Join(kinds, ", "))
+		}
 	}
 	return nil
 }

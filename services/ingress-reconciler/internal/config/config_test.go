@@ -24,18 +24,18 @@ func TestDefault(t *testing.T) {
 	require.NoError(t, err)
 	c.Leader.Namespace = "fairlead" // known within a cluster
 	require.NoError(t, c.Validate())
-	assert.Equal(t, Sources{OME: Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local", Discovery: 30 * time.Second}, c.Sources)
+	assert.Equal(t, Sources{OME: Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local", Discovery: 30 * time.Second, Kinds: kinds}, c.Sources)
 	assert.Positive(t, c.Work.Workers)
 }
 
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	c, err := parse(t, "--workers=7", "--max-retry-delay=2m", "--config-map=fairlead/ingress.settings", "--ome-config-map=", "--cluster-domain=corp.example", "--leader-election-namespace=x")
+	c, err := parse(t, "--workers=7", "--max-retry-delay=2m", "--config-map=fairlead/ingress.settings", "--ome-config-map=", "--cluster-domain=corp.example", "--kinds=httproutes,services", "--leader-election-namespace=x")
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
 	assert.Equal(t, 7, c.Work.Workers)
 	assert.Equal(t, 2*time.Minute, c.Work.LastRetry)
-	assert.Equal(t, Sources{Ours: Name{Namespace: "fairlead", Name: "ingress.settings"}, ClusterDomain: "corp.example", Discovery: 30 * time.Second}, c.Sources)
+	assert.Equal(t, Sources{Ours: Name{Namespace: "fairlead", Name: "ingress.settings"}, ClusterDomain: "corp.example", Discovery: 30 * time.Second, Kinds: []string{"httproutes", "services"}}, c.Sources)
 }
 
 func TestEveryFlagSaysWhatItIsFor(t *testing.T) {
@@ -72,6 +72,8 @@ func TestValidate(t *testing.T) {
 		{name: "retries", flags: []string{"--max-retry-delay=999ms"}, want: []string{"--max-retry-delay 999ms is shorter than a second"}},
 		{name: "domain", flags: []string{"--cluster-domain=Cluster.Local"}, want: []string{`--cluster-domain "Cluster.Local": `}},
 		{name: "no domain", flags: []string{"--cluster-domain="}, want: []string{`--cluster-domain "": `}},
+		{name: "kind", flags: []string{"--kinds=httproutes,gateways"}, want: []string{`--kinds: "gateways" is not one of httproutes, ingresses, `}},
+		{name: "no kind", flags: []string{"--kinds="}, want: []string{"--kinds is empty: name at least one of httproutes, "}},
 		{name: "what other packages need", flags: []string{"--log-level=loud"}, want: []string{"--log-level"}},
 		{name: "all at once", flags: []string{"--workers=-1", "--cluster-domain=_"}, want: []string{"--workers -1", `--cluster-domain "_"`}},
 	}

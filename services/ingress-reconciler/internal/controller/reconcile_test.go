@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/pkg/apply"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
@@ -73,7 +74,7 @@ func newRig(t *testing.T, manifests, config string) *rig {
 		require.NoError(t, yaml.Unmarshal([]byte(text), &u.Object))
 		objects = append(objects, u)
 	}
-	caches, err := informers.Snapshot(objects, func(schema.GroupVersionResource) bool { return true })
+	caches, err := informers.Snapshot(kit.Snapshot{Objects: objects}, nil)
 	require.NoError(t, err)
 	f := fixed{problem: "nothing is configured"}
 	if config != "" {

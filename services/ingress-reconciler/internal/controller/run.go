@@ -61,6 +61,10 @@ func (r *run) apply(ctx context.Context) {
 		r.errs = append(r.errs, err)
 	}
 	for _, o := range objects {
+		if !r.Observer.Available(o.Resource) {
+			r.wanted = append(r.wanted, wanted{Object: o, verdict: r.unavailable(&o)})
+			continue
+		}
 		live := r.live(o.Resource, o.Object.GetName())
 		stored, result, err := r.Applier.Apply(ctx, o.Resource, o.Object, live)
 		w := wanted{Object: o, verdict: r.verdict(&o, stored, err)}
@@ -70,6 +74,13 @@ func (r *run) apply(ctx context.Context) {
 			r.mark(ctx, o.Resource, live, "")
 		}
 	}
+}
+
+// unavailable is the verdict on an object of a kind that cannot be written.
+func (r *run) unavailable(o *render.Object) gateway.Verdict {
+	message := fmt.Sprintf("%s %s cannot be created: install the CRD, or add %s to --kinds", o.Object.GetKind(), o.Object.GetName(), o.Resource.Resource)
+	r.recheck(recheckInterval, message)
+	return gateway.Verdict{Acceptance: gateway.Refused, Reason: plan.ReasonAPIUnavailable, Message: message}
 }
 
 // params returns what the objects follow from, besides the plan.

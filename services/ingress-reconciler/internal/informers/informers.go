@@ -1,13 +1,8 @@
-// Package informers watches all that plans follow from. Each kind is kept as small as plans need it, and those whose CRD may
-// be absent are picked up when they appear.
+// Package informers declares the kinds that plans depend on: which objects are read, and which fields of them are kept.
 package informers
 
 import (
-	"context"
-	"fmt"
-	"maps"
-	"strings"
-	"sync"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -16,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
@@ -43,14 +38,14 @@ const (
 	byNamespace = "namespace" // of an InferenceService
 )
 
-// Written are the kinds that are written, those first that others refer to.
+// Written are the resources of the kinds that are written. A kind that others refer to comes before them.
 var Written = []schema.GroupVersionResource{
 	render.Services, render.InferencePools, render.Middlewares, render.HTTPRoutes, render.Ingresses, render.VirtualServices,
 }
 
-// Set is something for each kind.
+// Set has a value for each kind. The comments name the types of the objects.
 type Set[T any] struct {
-	InferenceServices T // of *isvc.Object
+	InferenceServices T // *isvc.Object
 	Services          T // *corev1.Service
 	Namespaces        T // *metav1.PartialObjectMetadata
 	IngressClasses    T // *networkingv1.IngressClass
@@ -59,11 +54,11 @@ type Set[T any] struct {
 	Knative           T // *metav1.PartialObjectMetadata
 	Pools             T // *inferencev1.InferencePool, everybody's
 
-	// Ours are the objects that are ours, of each kind that is written: *unstructured.Unstructured.
+	// Ours has the objects of this program, for each kind that is written: *unstructured.Unstructured.
 	Ours map[schema.GroupVersionResource]T
 }
 
-// all are what a set has.
+// all returns the values in no order.
 func (s *Set[T]) all() []T {
 	all := []T{s.InferenceServices, s.Services, s.Namespaces, s.IngressClasses, s.Gateways, s.GatewayClasses, s.Knative, s.Pools}
 	for _, resource := range Written {
@@ -72,36 +67,37 @@ func (s *Set[T]) all() []T {
 	return all
 }
 
-// Kind is how a kind is read.
-type Kind struct {
-	Resource  schema.GroupVersionResource
-	Name      string // of the kind
-	Selector  string // of labels; empty: all
-	indexers  cache.Indexers
-	transform cache.TransformFunc
-}
-
-// Kinds are how all kinds are read.
-func Kinds() Set[Kind] {
+// Kinds declares all kinds. Of those that are written, the ones whose resource is not in writable are off, and so are the
+// kinds that are read for them alone. A nil list has all.
+func Kinds(writable []string) Set[kit.Kind] {
 	owned := cache.Indexers{byOwner: indexByOwner}
-	kinds := Set[Kind]{
-		InferenceServices: Kind{isvc.Resource, "InferenceService", "", cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc}, isvc.Transform},
-		Services:          Kind{services, "Service", "", owned, transform(trimService)},
-		Namespaces:        Kind{namespaces, "Namespace", "", cache.Indexers{}, transform(trimMetadata)},
-		IngressClasses:    Kind{ingressClasses, "IngressClass", "", cache.Indexers{}, transform(func(*networkingv1.IngressClass) {})},
-		Gateways:          Kind{gateways, "Gateway", "", cache.Indexers{}, transform(func(g *gatewayv1.Gateway) { g.ManagedFields, g.Annotations = nil, nil })},
-		GatewayClasses:    Kind{gatewayClasses, "GatewayClass", "", cache.Indexers{}, transform(func(c *gatewayv1.GatewayClass) { c.ManagedFields, c.Annotations = nil, nil })},
-		Knative:           Kind{knativeServices, "Service", "", owned, transform(trimMetadata)},
-		Pools:             Kind{render.InferencePools, "InferencePool", "", cache.Indexers{}, transform(func(p *inferencev1.InferencePool) { p.ManagedFields, p.Annotations = nil, nil })},
-		Ours:              map[schema.GroupVersionResource]Kind{},
+	off := func(r schema.GroupVersionResource) bool {
+		return writable != nil && !slices.Contains(writable, r.Resource)
+	}
+	kinds := Set[kit.Kind]{
+		InferenceServices: kit.Kind{
+			Resource: isvc.Resource, Name: "InferenceService", Indexers: cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc},
+			Transform: isvc.Transform, Required: true,
+		},
+		Services:       kit.Kind{Resource: services, Name: "Service", Indexers: owned, Transform: kit.Typed(trimService), Required: true},
+		Namespaces:     kit.Kind{Resource: namespaces, Name: "Namespace", Transform: kit.Metadata()},
+		IngressClasses: kit.Kind{Resource: ingressClasses, Name: "IngressClass", Transform: kit.Typed(func(*networkingv1.IngressClass) {}), Required: true, Off: off(render.Ingresses)},
+		Gateways:       kit.Kind{Resource: gateways, Name: "Gateway", Transform: kit.Typed(trimGateway), Off: off(render.HTTPRoutes)},
+		GatewayClasses: kit.Kind{Resource: gatewayClasses, Name: "GatewayClass", Transform: kit.Typed(trimGatewayClass), Off: off(render.HTTPRoutes)},
+		Knative:        kit.Kind{Resource: knativeServices, Name: "Service", Indexers: owned, Transform: kit.Metadata()},
+		Pools:          kit.Kind{Resource: render.InferencePools, Name: "InferencePool", Transform: kit.Typed(trimPool), Off: off(render.InferencePools)},
+		Ours:           map[schema.GroupVersionResource]kit.Kind{},
 	}
 	for _, resource := range Written {
-		kinds.Ours[resource] = Kind{resource, render.Kinds[resource], render.LabelManagedBy + "=" + render.Manager, owned, keepManager}
+		kinds.Ours[resource] = kit.Kind{
+			Resource: resource, Name: render.Kinds[resource], Selector: render.LabelManagedBy + "=" + render.Manager, Indexers: owned,
+			Transform: keepManager, Off: off(resource),
+		}
 	}
 	return kinds
 }
 
-// each makes a set of another.
+// each makes a Set from another one.
 func each[A, B any](of Set[A], f func(A) B) Set[B] {
 	made := Set[B]{
 		InferenceServices: f(of.InferenceServices), Services: f(of.Services), Namespaces: f(of.Namespaces), IngressClasses: f(of.IngressClasses),
@@ -114,87 +110,55 @@ func each[A, B any](of Set[A], f func(A) B) Set[B] {
 	return made
 }
 
-// AllKinds are how all kinds are read, in no order.
-func AllKinds() []Kind {
-	kinds := Kinds()
-	return kinds.all()
+// AllKinds declares all kinds that are not off, in no order.
+func AllKinds(writable []string) []kit.Kind {
+	kinds := Kinds(writable)
+	return slices.DeleteFunc(kinds.all(), func(k kit.Kind) bool { return k.Off })
 }
 
-// Reader is what was read of a kind.
-type Reader interface {
-	Get(name cache.ObjectName) (any, bool)
-	List() []any
-	ByIndex(index, value string) []any
-	Listed() bool // the kind is served, and all its objects are known
-}
+// Reader has the objects of a kind.
+type Reader = kit.Reader
 
-// Caches are what was read of all kinds.
+// Caches have the objects of all kinds.
 type Caches = Set[Reader]
 
 // Informers watch all kinds.
 type Informers struct {
+	*kit.Group
 	Set[*kube.OptionalInformer]
-
-	names map[*kube.OptionalInformer]string
 }
 
-// Params is what New needs.
+// Params are the parts of Informers.
 type Params struct {
 	Log       *zap.Logger
 	Client    dynamic.Interface
 	Discovery kube.ResourceDiscovery
-	Interval  time.Duration // between two looks at which kinds there are
+	Interval  time.Duration // between two checks which kinds are served
+	Writable  []string      // resources of the kinds that may be written; nil for all
 }
 
 // New returns informers that do nothing until Run.
 func New(p Params) *Informers {
-	i := &Informers{names: map[*kube.OptionalInformer]string{}}
-	i.Set = each(Kinds(), func(k Kind) *kube.OptionalInformer {
-		informer := p.informer(k)
-		i.names[informer] = strings.TrimSpace(k.Resource.GroupResource().String() + " " + k.Selector)
-		return informer
-	})
-	return i
+	group := kit.NewGroup(kit.Params{Log: p.Log, Client: p.Client, Discovery: p.Discovery, Interval: p.Interval})
+	return &Informers{Group: group, Set: each(Kinds(p.Writable), group.Add)}
 }
 
-// Caches returns what the informers read.
+// Caches returns the caches of the informers.
 func (i *Informers) Caches() Caches {
 	return each(i.Set, func(o *kube.OptionalInformer) Reader { return o })
 }
 
-func (p *Params) informer(k Kind) *kube.OptionalInformer {
-	return kube.NewOptionalInformer(kube.OptionalInformerParams{
-		Log: p.Log, Discovery: p.Discovery, Resource: k.Resource, PollInterval: p.Interval,
-		New: func() cache.SharedIndexInformer {
-			informer := dynamicinformer.NewFilteredDynamicInformer(p.Client, k.Resource, metav1.NamespaceAll, 0, maps.Clone(k.indexers), func(o *metav1.ListOptions) {
-				o.LabelSelector = k.Selector
-			}).Informer()
-			if err := informer.SetTransform(k.transform); err != nil {
-				panic(fmt.Sprintf("informer of %s: %v", k.Resource, err)) // not reached: it has not begun
-			}
-			return informer
-		},
-	})
-}
-
-// Run watches until ctx ends.
-func (i *Informers) Run(ctx context.Context) {
-	var all sync.WaitGroup
-	for _, informer := range i.all() {
-		all.Go(func() { informer.Run(ctx) })
-	}
-	all.Wait()
-}
-
-// Unsynced returns what has yet to be listed, nothing once all is.
-func (i *Informers) Unsynced() []string {
-	var names []string
-	for _, informer := range i.all() {
-		if !informer.HasSynced() {
-			names = append(names, i.names[informer])
+// Snapshot returns the caches of a world that was read once. Objects of other kinds are left out.
+func Snapshot(world kit.Snapshot, writable []string) (Caches, error) {
+	var failed error
+	caches := each(Kinds(writable), func(k kit.Kind) Reader {
+		r, err := world.Reader(k)
+		if err != nil {
+			failed = err
 		}
-	}
-	return names
+		return r
+	})
+	return caches, failed
 }
 
 // OwnedBy returns the objects that an InferenceService controls.
@@ -240,4 +204,6 @@ func trimService(s *corev1.Service) {
 	s.Spec = corev1.ServiceSpec{ClusterIP: s.Spec.ClusterIP, Ports: s.Spec.Ports, Selector: s.Spec.Selector}
 }
 
-func trimMetadata(m *metav1.PartialObjectMetadata) { m.ManagedFields, m.Annotations = nil, nil }
+func trimGateway(g *gatewayv1.Gateway)           { g.ManagedFields, g.Annotations = nil, nil }
+func trimGatewayClass(c *gatewayv1.GatewayClass) { c.ManagedFields, c.Annotations = nil, nil }
+func trimPool(p *inferencev1.InferencePool)      { p.ManagedFields, p.Annotations = nil, nil }

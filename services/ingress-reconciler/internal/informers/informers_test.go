@@ -9,10 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/golden"
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
 // read returns the caches of manifests.
@@ -22,7 +23,7 @@ func read(t *testing.T, manifests ...string) Caches {
 	for _, m := range manifests {
 		objects = append(objects, &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(m))})
 	}
-	caches, err := Snapshot(objects, func(schema.GroupVersionResource) bool { return true })
+	caches, err := Snapshot(kit.Snapshot{Objects: objects}, nil)
 	require.NoError(t, err)
 	return caches
 }
@@ -61,5 +62,57 @@ func TestInferenceServicesOfOthers(t *testing.T) {
 	for version, want := range map[string]int{"ome.io/v1beta1": 1, "serving.kserve.io/v1beta1": 0} {
 		caches := read(t, strings.Replace(knative, "%", version, 1))
 		assert.Len(t, OwnedBy(caches.Knative, chat), want, version)
+	}
+}
+
+func TestKindsThatMayNotBeWritten(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name     string
+		writable []string
+		off      []string // as resource or resource and selector
+	}{
+		{name: "all"},
+		{name: "HTTPRoutes alone", writable: []string{"httproutes"}, off: []string{
+			"ingressclasses.networking.k8s.io", "inferencepools.inference.networking.k8s.io",
+			"services ours", "inferencepools.inference.networking.k8s.io ours", "middlewares.traefik.io ours",
+			"ingresses.networking.k8s.io ours", "virtualservices.networking.istio.io ours",
+		}},
+		{name: "all but HTTPRoutes", writable: []string{"ingresses", "virtualservices", "middlewares", "inferencepools", "services"}, off: []string{
+			"gateways.gateway.networking.k8s.io", "gatewayclasses.gateway.networking.k8s.io", "httproutes.gateway.networking.k8s.io ours",
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			kinds := Kinds(tt.writable)
+			var off []string
+			for _, k := range kinds.all() {
+				if k.Off {
+					off = append(off, strings.Replace(k.String(), "fairlead.dev/managed-by=ingress-reconciler", "ours", 1))
+				}
+			}
+			assert.ElementsMatch(t, tt.off, off)
+			assert.Len(t, AllKinds(tt.writable), len(kinds.all())-len(tt.off))
+		})
+	}
+}
+
+// A kind that is off is not served, whatever objects there are.
+func TestSnapshotOfKindsThatMayNotBeWritten(t *testing.T) {
+	t.Parallel()
+	route := golden.Decode[map[string]any](t, []byte(`{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: a, namespace: models, labels: {fairlead.dev/managed-by: ingress-reconciler}}}`))
+	world := kit.Snapshot{Objects: []*unstructured.Unstructured{{Object: route}}}
+	for _, off := range []bool{false, true} {
+		writable := []string{"httproutes"}
+		if off {
+			writable = []string{"ingresses"}
+		}
+		caches, err := Snapshot(world, writable)
+		require.NoError(t, err)
+		ours := caches.Ours[render.HTTPRoutes]
+		assert.Equal(t, !off, ours.Listed())
+		assert.Equal(t, !off, len(ours.List()) == 1)
+		assert.True(t, caches.Services.Listed(), "Services of components are always read")
 	}
 }

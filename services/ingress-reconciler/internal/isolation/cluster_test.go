@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/pkg/apply"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/controller"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
@@ -93,7 +94,7 @@ func (c *cluster) start() {
 
 // refresh gives the caches of the Reconciler the objects as they are now.
 func (c *cluster) refresh() {
-	caches, err := informers.Snapshot(slices.Collect(maps.Values(c.objects)), func(schema.GroupVersionResource) bool { return true })
+	caches, err := informers.Snapshot(kit.Snapshot{Objects: slices.Collect(maps.Values(c.objects))}, nil)
 	require.NoError(c.t, err)
 	*c.observer = *observe.New(caches)
 }

@@ -75,6 +75,11 @@ func (o *Observer) Service(name cache.ObjectName) *isvc.Object {
 	return s
 }
 
+// Available reports whether objects of a kind that is written can be: the API server serves the kind, and --kinds has it.
+func (o *Observer) Available(resource schema.GroupVersionResource) bool {
+	return o.Ours[resource].Listed()
+}
+
 // Names returns the names of all InferenceServices.
 func (o *Observer) Names() []cache.ObjectName {
 	var names []cache.ObjectName
@@ -150,7 +155,7 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 	in.Live = slots(out.Live)
 	in.Unserved = map[settings.Strategy]bool{}
 	for strategy, resource := range render.Routes {
-		in.Unserved[strategy] = !o.Ours[resource].Listed()
+		in.Unserved[strategy] = !o.Available(resource)
 	}
 	in.Labels = o.labels(s.Namespace)
 	in.Classes = list[*networkingv1.IngressClass](o.IngressClasses.List())

@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/golden"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
@@ -65,14 +65,14 @@ func TestClaims(t *testing.T) {
 			labels: {fairlead.dev/managed-by: ingress-reconciler}, annotations: {fairlead.dev/claim: %q%s},
 			ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: %s, uid: u, controller: true}]}}`, versions[kind], kind, name, claim, more, owner))
 	}
-	caches, err := informers.Snapshot([]*unstructured.Unstructured{
+	caches, err := informers.Snapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{
 		route("HTTPRoute", "a", "chat", "x.example.com/a/", ""),
 		route("HTTPRoute", "b", "chat", "y.example.com/", ", fairlead.dev/superseded-at: '2026-05-04T12:00:00Z'"),
 		route("HTTPRoute", "c", "chat", "no claim", ""),
 		route("HTTPRoute", "d", "gone", "z.example.com/", ""),
 		route("VirtualService", "e", "chat", "x.example.com/ X-Model=chat", ""),
 		route("Middleware", "f", "chat", "w.example.com/", ""),
-	}, func(schema.GroupVersionResource) bool { return true })
+	}}, nil)
 	require.NoError(t, err)
 	o, at := New(caches), time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	got := o.Claims(cache.ObjectName{Namespace: "models", Name: "chat"})
@@ -104,7 +104,7 @@ func observed(t *testing.T, config string, manifests ...string) Observation {
 	for _, m := range manifests {
 		objects = append(objects, object(t, m))
 	}
-	caches, err := informers.Snapshot(objects, func(schema.GroupVersionResource) bool { return true })
+	caches, err := informers.Snapshot(kit.Snapshot{Objects: objects}, nil)
 	require.NoError(t, err)
 	d, _, err := settings.Parse([]byte(config))
 	require.NoError(t, err)

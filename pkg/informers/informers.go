@@ -1,0 +1,122 @@
+// Package informers watches the kinds that a controller reads, each as small as the controller needs it.
+//
+// A service declares a Kind for each: which objects it lists, how it indexes them, and what it keeps of them. Group.Add makes
+// an informer of a Kind, for a running service; Snapshot makes a Reader of the same Kind from objects that were read once,
+// for a dry run. The code that reads sees a Reader in both cases:
+//
+//	the kind                                    Reader.Listed    objects
+//	is listed                                   true             all
+//	has no CRD, or no permission to list it     false            none
+//	is off                                      false            none
+//
+// The CRD may be installed, and the permission granted, while the service runs: kube.OptionalInformer notices both.
+package informers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/kube"
+)
+
+// Kind declares how the objects of a kind are read.
+type Kind struct {
+	Resource  schema.GroupVersionResource
+	Name      string // of the kind, for example HTTPRoute
+	Selector  string // of labels; empty for all objects
+	Indexers  cache.Indexers
+	Transform cache.TransformFunc
+	// Off leaves the kind out: it is not listed, and counts as not served.
+	Off bool
+	// Required has a service wait for the permission to list the kind: without its objects the service would take the
+	// world for empty.
+	Required bool
+}
+
+// String names the kind in messages: its resource and its selector.
+func (k *Kind) String() string {
+	return strings.TrimSpace(k.Resource.GroupResource().String() + " " + k.Selector)
+}
+
+// Reader has the objects of a kind, as its Transform returned them. They must not be changed.
+type Reader interface {
+	Get(name cache.ObjectName) (any, bool)
+	List() []any
+	ByIndex(index, value string) []any
+	// Listed reports whether the kind is served and all its objects are known.
+	Listed() bool
+}
+
+// Params are the parts of a Group.
+type Params struct {
+	Log       *zap.Logger
+	Client    dynamic.Interface
+	Discovery kube.ResourceDiscovery
+	Interval  time.Duration // between two checks which kinds are served
+}
+
+// Group is informers that run together.
+type Group struct {
+	p       Params
+	running []member
+}
+
+type member struct {
+	informer *kube.OptionalInformer
+	name     string
+}
+
+// NewGroup returns an empty Group.
+func NewGroup(p Params) *Group { return &Group{p: p} }
+
+// Add returns an informer of a kind that runs with the Group. It must be called before Run. The informer of a kind that is
+// off takes handlers and never has objects.
+func (g *Group) Add(k Kind) *kube.OptionalInformer {
+	informer := kube.NewOptionalInformer(kube.OptionalInformerParams{
+		Log: g.p.Log, Discovery: g.p.Discovery, Resource: k.Resource, PollInterval: g.p.Interval, Required: k.Required,
+		New: func() cache.SharedIndexInformer {
+			made := dynamicinformer.NewFilteredDynamicInformer(g.p.Client, k.Resource, metav1.NamespaceAll, 0, maps.Clone(k.Indexers), func(o *metav1.ListOptions) {
+				o.LabelSelector = k.Selector
+			}).Informer()
+			if err := made.SetTransform(k.Transform); err != nil {
+				panic(fmt.Sprintf("informer of %s: %v", k.Resource, err)) // an informer that has not started takes a transform
+			}
+			return made
+		},
+	})
+	if !k.Off {
+		g.running = append(g.running, member{informer: informer, name: k.String()})
+	}
+	return informer
+}
+
+// Run watches until ctx ends.
+func (g *Group) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, m := range g.running {
+		all.Go(func() { m.informer.Run(ctx) })
+	}
+	all.Wait()
+}
+
+// Unsynced names the kinds that are not listed yet.
+func (g *Group) Unsynced() []string {
+	var names []string
+	for _, m := range g.running {
+		if !m.informer.HasSynced() {
+			names = append(names, m.name)
+		}
+	}
+	return names
+}

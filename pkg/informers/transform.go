@@ -1,0 +1,38 @@
+package informers
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Typed returns a Transform to *T, less what trim removes. One object that does not have the form of T does not fail the
+// list: only its identity is kept, as *metav1.PartialObjectMetadata, so that the object is known to exist.
+func Typed[T any](trim func(*T)) cache.TransformFunc {
+	return func(obj any) (any, error) {
+		u, ok := obj.(*unstructured.Unstructured)
+		if !ok {
+			return obj, nil // it was transformed before, or is the tombstone of a deleted object
+		}
+		typed, ok := convert[T](u)
+		if !ok {
+			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+				Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
+			}}, nil
+		}
+		trim(typed)
+		return typed, nil
+	}
+}
+
+// convert reports false for an object that does not have the form of T.
+func convert[T any](u *unstructured.Unstructured) (*T, bool) {
+	typed := new(T)
+	return typed, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed) == nil
+}
+
+// Metadata returns a Transform that keeps the metadata alone, without annotations and managed fields.
+func Metadata() cache.TransformFunc {
+	return Typed(func(m *metav1.PartialObjectMetadata) { m.ManagedFields, m.Annotations = nil, nil })
+}
