@@ -16,16 +16,16 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
 
-// Handle has the services enqueued that a change of an object concerns, and no others:
+// Handle enqueues the services that a change of an object concerns, and no others:
 //
 //	an InferenceService                              itself
 //	a Service of a component, a Knative Service,
-//	an object of ours                                its controller
-//	a Gateway, an InferencePool,
-//	the Service of an endpoint picker                those that use it
-//	a GatewayClass                                   those that use Gateways of it
-//	an IngressClass                                  those that may have an Ingress
-//	a Namespace's labels                             those in it
+//	an object that this program wrote                its controller
+//	a Gateway, an Istio Gateway, an InferencePool,
+//	the Service of an endpoint picker                the services that use it
+//	a GatewayClass                                   the services that use Gateways of the class
+//	an IngressClass                                  the services that may have an Ingress
+//	the labels of a Namespace                        the services in it
 func Handle(i *informers.Informers, users *uses.Index, enqueue func(cache.ObjectName)) {
 	h := handlers{informers: i, users: users}
 	on := func(informer *kube.OptionalInformer, names func(any) []cache.ObjectName) {
@@ -38,6 +38,7 @@ func Handle(i *informers.Informers, users *uses.Index, enqueue func(cache.Object
 		on(informer, owner)
 	}
 	on(i.Gateways, h.named(uses.Gateway))
+	on(i.IstioGateways, h.named(uses.IstioGateway))
 	on(i.Pools, h.named(uses.InferencePool))
 	on(i.GatewayClasses, h.class)
 	on(i.IngressClasses, func(any) []cache.ObjectName { return users.Users(uses.Object{Kind: uses.IngressClass}) })

@@ -52,6 +52,9 @@ type recorder interface {
 type meter interface {
 	Write(resource, result string)
 	Moved(before, now string)
+	Held(change int)
+	Conflicting(change int)
+	Programmed(after time.Duration)
 }
 
 // Params is what New needs.
@@ -129,6 +132,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 	}
 	run.apply(ctx)
 	run.release(ctx)
+	r.reported.count(name, run.held, len(run.refused), r.Meter)
 	run.errs = append(run.errs, r.report(ctx, object, run.state()))
 	return run.outcome()
 }
@@ -210,10 +214,29 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 		return fmt.Errorf("write condition: %w", err)
 	}
 	r.Meter.Write(isvc.Resource.Resource, "updated")
+	if next.Status == metav1.ConditionTrue && (before == nil || before.Status != metav1.ConditionTrue) {
+		r.Meter.Programmed(r.Clock.Since(readySince(s, before)))
+	}
 	if next.Status == metav1.ConditionFalse && (before == nil || before.Reason != next.Reason) {
 		r.Recorder.Event(reference(object), eventType(next.Reason), next.Reason, next.Message)
 	}
 	return nil
+}
+
+// readySince returns since when a service was ready and not exposed: since its last component became ready, or its condition
+// changed.
+func readySince(s *isvc.Service, before *isvc.Condition) time.Time {
+	since := s.Created
+	for i := range s.Conditions {
+		c := &s.Conditions[i]
+		if c != before && c.Type != "EngineReady" && c.Type != "RouterReady" {
+			continue
+		}
+		if at, err := time.Parse(time.RFC3339, c.LastTransitionTime); err == nil && at.After(since) {
+			since = at
+		}
+	}
+	return since
 }
 
 // eventType returns the type of the Event for a reason. Every new service waits for its components: that needs no attention.

@@ -23,6 +23,7 @@ import (
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
@@ -85,6 +86,8 @@ func newRig(t *testing.T, manifests, config string) *rig {
 	m := newMockMeter(t)
 	m.EXPECT().Write(mock.Anything, mock.Anything).Maybe()
 	m.EXPECT().Moved(mock.Anything, mock.Anything).Maybe()
+	m.EXPECT().Conflicting(mock.Anything).Maybe()
+	m.EXPECT().Held(mock.Anything).Maybe()
 	r := &rig{applier: newMockApplier(t), status: newMockStatusPatcher(t), recorder: newMockRecorder(t)}
 	r.Reconciler = New(Params{
 		Observer: observe.New(caches), Configuration: f, Ownership: ownership.New(), Uses: uses.New(), Applier: r.applier, Status: r.status, Recorder: r.recorder,
@@ -279,6 +282,51 @@ func TestTheConditionThatCannotBeWritten(t *testing.T) {
 			assert.ErrorContains(t, err, tt.want)
 		})
 	}
+}
+
+func TestReadySince(t *testing.T) {
+	t.Parallel()
+	at := func(second int) string { return fmt.Sprintf("2026-05-04T12:00:%02dZ", second) }
+	tests := []struct {
+		name                 string
+		engine, router, ours string
+		want                 int
+	}{
+		{name: "the service has no conditions", want: 1},
+		{name: "the engine", engine: at(5), want: 5},
+		{name: "the last component", engine: at(5), router: at(7), want: 7},
+		{name: "it was exposed before", engine: at(5), router: at(7), ours: at(9), want: 9},
+		{name: "it was not ready before", engine: at(9), ours: at(7), want: 9},
+		{name: "no time", engine: "soon", want: 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := &isvc.Service{Created: time.Date(2026, 5, 4, 12, 0, 1, 0, time.UTC), Conditions: []isvc.Condition{
+				{Type: "EngineReady", LastTransitionTime: tt.engine}, {Type: "RouterReady", LastTransitionTime: tt.router},
+				{Type: "DecoderReady", LastTransitionTime: at(50)}, {Type: "fairlead.dev/Exposed", LastTransitionTime: tt.ours},
+			}}
+			assert.Equal(t, tt.want, readySince(s, &s.Conditions[3]).Second())
+		})
+	}
+}
+
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	var r reported
+	m := newMockMeter(t)
+	r.clear(m)
+	m.EXPECT().Held(2).Once()
+	m.EXPECT().Conflicting(1).Once()
+	r.count(chat, 2, 1, m)
+	r.count(chat, 2, 1, m) // no change
+	m.EXPECT().Held(-1).Twice()
+	r.count(chat, 1, 1, m)
+	m.EXPECT().Conflicting(-1).Once()
+	m.EXPECT().Moved("", "").Once()
+	r.forget(chat, m)
+	assert.Empty(t, r.counts)
+	r.clear(m)
 }
 
 func TestReconcileAllTakesAllClaimsBeforeTheFirstWrite(t *testing.T) {

@@ -6,11 +6,35 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// reported remembers the reason of each service's condition, for metrics, and the problem of each service that cannot be read.
+// reported remembers what metrics count of each service, and the problem of each service that cannot be read.
 type reported struct {
 	mu       sync.Mutex
 	last     map[cache.ObjectName]string
+	counts   map[cache.ObjectName]counts
 	problems map[cache.ObjectName]string
+}
+
+// counts are figures of one service.
+type counts struct{ held, conflicts int }
+
+// count records how many objects of a service wait out the hold, and how many of its claims are refused.
+func (r *reported) count(name cache.ObjectName, held, conflicts int, m meter) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.setCounts(name, counts{held, conflicts}, m)
+}
+
+func (r *reported) setCounts(name cache.ObjectName, next counts, m meter) {
+	before := r.counts[name]
+	if change := next.held - before.held; change != 0 {
+		m.Held(change)
+	}
+	if change := next.conflicts - before.conflicts; change != 0 {
+		m.Conflicting(change)
+	}
+	if r.counts[name] = next; next == (counts{}) {
+		delete(r.counts, name)
+	}
 }
 
 // set records the reason of a service that can be read.
@@ -38,7 +62,10 @@ func (r *reported) clear(m meter) {
 	for _, reason := range r.last {
 		m.Moved(reason, "")
 	}
-	r.last, r.problems = map[cache.ObjectName]string{}, map[cache.ObjectName]string{}
+	for name := range r.counts {
+		r.setCounts(name, counts{}, m)
+	}
+	r.last, r.counts, r.problems = map[cache.ObjectName]string{}, map[cache.ObjectName]counts{}, map[cache.ObjectName]string{}
 }
 
 // forget drops what is known of a service that is gone.
@@ -46,6 +73,7 @@ func (r *reported) forget(name cache.ObjectName, m meter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m.Moved(r.last[name], "")
+	r.setCounts(name, counts{}, m)
 	delete(r.last, name)
 	delete(r.problems, name)
 }

@@ -40,6 +40,7 @@ type run struct {
 
 	wanted []wanted
 	notes  []string
+	held   int           // objects that wait out the hold
 	again  time.Duration // when to reconcile again; 0: on the next event
 	why    string
 	errs   []error
@@ -157,6 +158,9 @@ func (r *run) release(ctx context.Context) {
 	slices.Reverse(actions)
 	for i, action := range actions {
 		l := &old[i]
+		if action == transition.Mark || action == transition.Keep && !l.Superseded().IsZero() {
+			r.held++
+		}
 		switch action {
 		case transition.Mark:
 			r.mark(ctx, l.Resource, l.Object, in.Now.UTC().Format(time.RFC3339))

@@ -18,6 +18,7 @@ import (
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
+	"fairlead.dev/services/ingress-reconciler/internal/istiogateway"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
@@ -51,6 +52,7 @@ type Set[T any] struct {
 	IngressClasses    T // *networkingv1.IngressClass
 	Gateways          T // *gatewayv1.Gateway
 	GatewayClasses    T // *gatewayv1.GatewayClass
+	IstioGateways     T // *istiogateway.Gateway
 	Knative           T // *metav1.PartialObjectMetadata
 	Pools             T // *inferencev1.InferencePool, everybody's
 
@@ -60,7 +62,7 @@ type Set[T any] struct {
 
 // all returns the values in no order.
 func (s *Set[T]) all() []T {
-	all := []T{s.InferenceServices, s.Services, s.Namespaces, s.IngressClasses, s.Gateways, s.GatewayClasses, s.Knative, s.Pools}
+	all := []T{s.InferenceServices, s.Services, s.Namespaces, s.IngressClasses, s.Gateways, s.GatewayClasses, s.IstioGateways, s.Knative, s.Pools}
 	for _, resource := range Written {
 		all = append(all, s.Ours[resource])
 	}
@@ -84,6 +86,7 @@ func Kinds(writable []string) Set[kit.Kind] {
 		IngressClasses: kit.Kind{Resource: ingressClasses, Name: "IngressClass", Transform: kit.Typed(func(*networkingv1.IngressClass) {}), Required: true, Off: off(render.Ingresses)},
 		Gateways:       kit.Kind{Resource: gateways, Name: "Gateway", Transform: kit.Typed(trimGateway), Off: off(render.HTTPRoutes)},
 		GatewayClasses: kit.Kind{Resource: gatewayClasses, Name: "GatewayClass", Transform: kit.Typed(trimGatewayClass), Off: off(render.HTTPRoutes)},
+		IstioGateways:  kit.Kind{Resource: istiogateway.Resource, Name: "Gateway", Transform: istiogateway.Transform, Off: off(render.VirtualServices)},
 		Knative:        kit.Kind{Resource: knativeServices, Name: "Service", Indexers: owned, Transform: kit.Metadata()},
 		Pools:          kit.Kind{Resource: render.InferencePools, Name: "InferencePool", Transform: kit.Typed(trimPool), Off: off(render.InferencePools)},
 		Ours:           map[schema.GroupVersionResource]kit.Kind{},
@@ -101,7 +104,7 @@ func Kinds(writable []string) Set[kit.Kind] {
 func each[A, B any](of Set[A], f func(A) B) Set[B] {
 	made := Set[B]{
 		InferenceServices: f(of.InferenceServices), Services: f(of.Services), Namespaces: f(of.Namespaces), IngressClasses: f(of.IngressClasses),
-		Gateways: f(of.Gateways), GatewayClasses: f(of.GatewayClasses), Knative: f(of.Knative), Pools: f(of.Pools),
+		Gateways: f(of.Gateways), GatewayClasses: f(of.GatewayClasses), IstioGateways: f(of.IstioGateways), Knative: f(of.Knative), Pools: f(of.Pools),
 		Ours: map[schema.GroupVersionResource]B{},
 	}
 	for resource, a := range of.Ours {

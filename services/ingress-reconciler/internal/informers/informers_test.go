@@ -74,7 +74,7 @@ func TestKindsThatMayNotBeWritten(t *testing.T) {
 	}{
 		{name: "all"},
 		{name: "HTTPRoutes alone", writable: []string{"httproutes"}, off: []string{
-			"ingressclasses.networking.k8s.io", "inferencepools.inference.networking.k8s.io",
+			"ingressclasses.networking.k8s.io", "gateways.networking.istio.io", "inferencepools.inference.networking.k8s.io",
 			"services ours", "inferencepools.inference.networking.k8s.io ours", "middlewares.traefik.io ours",
 			"ingresses.networking.k8s.io ours", "virtualservices.networking.istio.io ours",
 		}},

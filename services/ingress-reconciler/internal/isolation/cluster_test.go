@@ -280,6 +280,15 @@ func (c *cluster) Write(string, string) {}
 // Moved does nothing.
 func (c *cluster) Moved(string, string) {}
 
+// Held does nothing.
+func (c *cluster) Held(int) {}
+
+// Conflicting does nothing.
+func (c *cluster) Conflicting(int) {}
+
+// Programmed does nothing.
+func (c *cluster) Programmed(time.Duration) {}
+
 // claims returns what the routes in the cluster serve.
 func (c *cluster) claims() map[ownership.Claim]bool {
 	all := map[ownership.Claim]bool{}

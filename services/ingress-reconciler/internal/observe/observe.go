@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/istiogateway"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
@@ -160,6 +161,7 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 	in.Labels = o.labels(s.Namespace)
 	in.Classes = list[*networkingv1.IngressClass](o.IngressClasses.List())
 	o.gateways(&out)
+	o.istioGateway(&out)
 	o.pools(&out)
 	if s := &in.Settings; s.Strategy == settings.Ingress || s.Strategy == settings.Auto && !s.GatewayAPI {
 		out.Uses = append(out.Uses, uses.Object{Kind: uses.IngressClass})
@@ -237,6 +239,22 @@ func (o *Observer) gateways(out *Observation) {
 		in.Gateways[types.NamespacedName(name)] = o.gateway(name)
 		out.Uses = append(out.Uses, uses.Object{Kind: uses.Gateway, Name: name})
 	}
+}
+
+// istioGateway adds the Istio Gateway that the settings name, if the kind is known.
+func (o *Observer) istioGateway(out *Observation) {
+	in := &out.Input
+	if in.Settings.IstioGateway == "" || !o.IstioGateways.Listed() {
+		return
+	}
+	namespace, name := istiogateway.ParseName(in.Settings.IstioGateway, in.Service.Namespace)
+	key := cache.ObjectName{Namespace: namespace, Name: name}
+	in.Istio = map[types.NamespacedName]*istiogateway.Gateway{}
+	obj, _ := o.IstioGateways.Get(key)
+	if g, ok := obj.(*istiogateway.Gateway); ok {
+		in.Istio[types.NamespacedName(key)] = g
+	}
+	out.Uses = append(out.Uses, uses.Object{Kind: uses.IstioGateway, Name: key})
 }
 
 func (o *Observer) gateway(name cache.ObjectName) gateway.Gateway {

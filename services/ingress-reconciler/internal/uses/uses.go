@@ -17,6 +17,7 @@ type Object struct {
 // The kinds.
 const (
 	Gateway       = "Gateway"
+	IstioGateway  = "IstioGateway"
 	InferencePool = "InferencePool"
 	Service       = "Service"
 	IngressClass  = "IngressClass" // any: which one is the default may change
