@@ -51,7 +51,9 @@ type recorder interface {
 // meter counts writes and services.
 type meter interface {
 	Write(resource, result string)
-	Moved(before, now string)
+	SetReason(service cache.ObjectName, reason string)
+	Forget(service cache.ObjectName)
+	Clear()
 }
 
 // Params is what New needs.
@@ -72,7 +74,7 @@ type Params struct {
 type Reconciler struct {
 	Params
 
-	reported reported
+	problems problems
 	removed  removed
 }
 
@@ -88,7 +90,8 @@ func New(p Params) *Reconciler {
 func (r *Reconciler) Clear() {
 	r.Ownership.Clear()
 	r.Uses.Clear()
-	r.reported.clear(r.Meter)
+	r.Meter.Clear()
+	r.problems.clear()
 	r.removed.clear()
 }
 
@@ -138,7 +141,7 @@ func (r *Reconciler) unreadable(name cache.ObjectName, object *isvc.Object, conf
 	if config.Document != nil {
 		r.claim(ownership.Owner(name), object.CreationTimestamp.Time, r.Observer.Claims(name))
 	}
-	if !r.reported.unreadable(name, object.Err.Error()) {
+	if !r.problems.set(name, object.Err.Error()) {
 		return nil
 	}
 	r.Recorder.Event(reference(object), corev1.EventTypeWarning, plan.ReasonInvalidConfiguration, object.Err.Error())
@@ -149,7 +152,8 @@ func (r *Reconciler) unreadable(name cache.ObjectName, object *isvc.Object, conf
 func (r *Reconciler) forget(name cache.ObjectName) {
 	r.claim(ownership.Owner(name), time.Time{}, r.Observer.Claims(name))
 	r.Uses.Set(name, nil)
-	r.reported.forget(name, r.Meter)
+	r.Meter.Forget(name)
+	r.problems.forget(name)
 	r.removed.forget(name)
 }
 
@@ -194,7 +198,9 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 	}
 	before := condition.Find(s)
 	next := condition.Build(state, before, r.Clock.Now())
-	r.reported.set(cache.MetaObjectToName(object), next.Reason, r.Meter)
+	name := cache.MetaObjectToName(object)
+	r.Meter.SetReason(name, next.Reason)
+	r.problems.forget(name)
 	patch := condition.Patch(s, next)
 	if patch == nil {
 		return nil

@@ -84,7 +84,9 @@ func newRig(t *testing.T, manifests, config string) *rig {
 	}
 	m := newMockMeter(t)
 	m.EXPECT().Write(mock.Anything, mock.Anything).Maybe()
-	m.EXPECT().Moved(mock.Anything, mock.Anything).Maybe()
+	m.EXPECT().SetReason(mock.Anything, mock.Anything).Maybe()
+	m.EXPECT().Forget(mock.Anything).Maybe()
+	m.EXPECT().Clear().Maybe()
 	r := &rig{applier: newMockApplier(t), status: newMockStatusPatcher(t), recorder: newMockRecorder(t)}
 	r.Reconciler = New(Params{
 		Observer: observe.New(caches), Configuration: f, Ownership: ownership.New(), Uses: uses.New(), Applier: r.applier, Status: r.status, Recorder: r.recorder,
@@ -226,12 +228,11 @@ func TestWhatWasLearntIsForgotten(t *testing.T) {
 	require.NoError(t, r.Reconcile(t.Context(), chat))
 	require.NotEmpty(t, r.Uses.Users(uses.Object{Kind: uses.IngressClass}))
 	m := newMockMeter(t)
-	m.EXPECT().Moved("Disabled", "").Once()
+	m.EXPECT().Clear().Once()
 	r.Meter = m
 	r.Clear()
 	assert.Equal(t, uses.New(), r.Uses)
 	assert.Equal(t, ownership.New(), r.Ownership)
-	r.Clear() // nothing is counted twice
 }
 
 func TestANewServiceIsNoWarning(t *testing.T) {
