@@ -11,8 +11,6 @@ package condition
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -20,6 +18,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"fairlead.dev/pkg/conditions"
 	gateway "fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
@@ -61,11 +60,7 @@ func Build(s State, before *isvc.Condition, now time.Time) isvc.Condition {
 	c := isvc.Condition{Type: Type, Severity: severity}
 	c.Status, c.Reason = s.verdict()
 	c.Message = s.message(c.Reason)
-	c.LastTransitionTime = now.UTC().Format(time.RFC3339)
-	if before != nil && before.Status == c.Status && before.LastTransitionTime != "" {
-		c.LastTransitionTime = before.LastTransitionTime
-	}
-	return c
+	return conditions.SetDuck(before, c, now)
 }
 
 // verdict returns the status and the reason of the worst problem: problems of the whole service before those of components, those
@@ -155,45 +150,12 @@ func unique(texts []string) []string {
 	return slices.Compact(texts)
 }
 
-// Patch returns the JSON patch that gives a service a condition, nil if it has it. It is for the version of the object that
-// was read, and leaves the other conditions as they are, whatever they hold.
+// Patch returns the JSON patch that gives a service a condition, nil if the service has it.
 func Patch(s *isvc.Service, c isvc.Condition) []byte {
-	i := slices.IndexFunc(s.Conditions, func(x isvc.Condition) bool { return x.Type == c.Type })
-	if i >= 0 && s.Conditions[i] == c {
-		return nil
-	}
-	value := map[string]any{
-		"type": c.Type, "status": c.Status, "severity": c.Severity, "lastTransitionTime": c.LastTransitionTime, "reason": c.Reason, "message": c.Message,
-	}
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value"`
-	}
-	patch := []operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: s.Version}}
-	switch {
-	case i >= 0:
-		patch = append(patch, operation{Op: "replace", Path: fmt.Sprintf("/status/conditions/%d", i), Value: value})
-	case s.HasConditions:
-		patch = append(patch, operation{Op: "add", Path: "/status/conditions/-", Value: value})
-	case s.HasStatus:
-		patch = append(patch, operation{Op: "add", Path: "/status/conditions", Value: []any{value}})
-	default:
-		patch = append(patch, operation{Op: "add", Path: "/status", Value: map[string]any{"conditions": []any{value}}})
-	}
-	text, err := json.Marshal(patch)
-	if err != nil {
-		panic(fmt.Sprintf("patch is not JSON: %v", err)) // not reached: it is made of texts
-	}
-	return text
+	return conditions.PatchDuck(conditions.Status[conditions.Duck]{
+		ResourceVersion: s.Version, Exists: s.HasStatus, Listed: s.HasConditions, Conditions: s.Conditions,
+	}, c)
 }
 
 // Find returns the condition of a service, nil if it has none.
-func Find(s *isvc.Service) *isvc.Condition {
-	for i := range s.Conditions {
-		if s.Conditions[i].Type == Type {
-			return &s.Conditions[i]
-		}
-	}
-	return nil
-}
+func Find(s *isvc.Service) *isvc.Condition { return conditions.FindDuck(s.Conditions, Type) }

@@ -51,10 +51,11 @@ type recorder interface {
 // meter counts writes and services.
 type meter interface {
 	Write(resource, result string)
-	Moved(before, now string)
-	Held(change int)
-	Conflicting(change int)
+	SetReason(service cache.ObjectName, reason string)
+	SetHeld(service cache.ObjectName, objects int)
 	Programmed(after time.Duration)
+	Forget(service cache.ObjectName)
+	Clear()
 }
 
 // Params is what New needs.
@@ -75,7 +76,7 @@ type Params struct {
 type Reconciler struct {
 	Params
 
-	reported reported
+	problems problems
 	removed  removed
 }
 
@@ -91,7 +92,8 @@ func New(p Params) *Reconciler {
 func (r *Reconciler) Clear() {
 	r.Ownership.Clear()
 	r.Uses.Clear()
-	r.reported.clear(r.Meter)
+	r.Meter.Clear()
+	r.problems.clear()
 	r.removed.clear()
 }
 
@@ -132,7 +134,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 	}
 	run.apply(ctx)
 	run.release(ctx)
-	r.reported.count(name, run.held, len(run.refused), r.Meter)
+	r.Meter.SetHeld(name, run.held)
 	run.errs = append(run.errs, r.report(ctx, object, run.state()))
 	return run.outcome()
 }
@@ -142,7 +144,7 @@ func (r *Reconciler) unreadable(name cache.ObjectName, object *isvc.Object, conf
 	if config.Document != nil {
 		r.claim(ownership.Owner(name), object.CreationTimestamp.Time, r.Observer.Claims(name))
 	}
-	if !r.reported.unreadable(name, object.Err.Error()) {
+	if !r.problems.set(name, object.Err.Error()) {
 		return nil
 	}
 	r.Recorder.Event(reference(object), corev1.EventTypeWarning, plan.ReasonInvalidConfiguration, object.Err.Error())
@@ -153,7 +155,8 @@ func (r *Reconciler) unreadable(name cache.ObjectName, object *isvc.Object, conf
 func (r *Reconciler) forget(name cache.ObjectName) {
 	r.claim(ownership.Owner(name), time.Time{}, r.Observer.Claims(name))
 	r.Uses.Set(name, nil)
-	r.reported.forget(name, r.Meter)
+	r.Meter.Forget(name)
+	r.problems.forget(name)
 	r.removed.forget(name)
 }
 
@@ -198,7 +201,9 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 	}
 	before := condition.Find(s)
 	next := condition.Build(state, before, r.Clock.Now())
-	r.reported.set(cache.MetaObjectToName(object), next.Reason, r.Meter)
+	name := cache.MetaObjectToName(object)
+	r.Meter.SetReason(name, next.Reason)
+	r.problems.forget(name)
 	patch := condition.Patch(s, next)
 	if patch == nil {
 		return nil

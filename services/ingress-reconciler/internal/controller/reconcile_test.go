@@ -85,9 +85,10 @@ func newRig(t *testing.T, manifests, config string) *rig {
 	}
 	m := newMockMeter(t)
 	m.EXPECT().Write(mock.Anything, mock.Anything).Maybe()
-	m.EXPECT().Moved(mock.Anything, mock.Anything).Maybe()
-	m.EXPECT().Conflicting(mock.Anything).Maybe()
-	m.EXPECT().Held(mock.Anything).Maybe()
+	m.EXPECT().SetReason(mock.Anything, mock.Anything).Maybe()
+	m.EXPECT().Forget(mock.Anything).Maybe()
+	m.EXPECT().Clear().Maybe()
+	m.EXPECT().SetHeld(mock.Anything, mock.Anything).Maybe()
 	r := &rig{applier: newMockApplier(t), status: newMockStatusPatcher(t), recorder: newMockRecorder(t)}
 	r.Reconciler = New(Params{
 		Observer: observe.New(caches), Configuration: f, Ownership: ownership.New(), Uses: uses.New(), Applier: r.applier, Status: r.status, Recorder: r.recorder,
@@ -229,12 +230,11 @@ func TestWhatWasLearntIsForgotten(t *testing.T) {
 	require.NoError(t, r.Reconcile(t.Context(), chat))
 	require.NotEmpty(t, r.Uses.Users(uses.Object{Kind: uses.IngressClass}))
 	m := newMockMeter(t)
-	m.EXPECT().Moved("Disabled", "").Once()
+	m.EXPECT().Clear().Once()
 	r.Meter = m
 	r.Clear()
 	assert.Equal(t, uses.New(), r.Uses)
 	assert.Equal(t, ownership.New(), r.Ownership)
-	r.Clear() // nothing is counted twice
 }
 
 func TestANewServiceIsNoWarning(t *testing.T) {
@@ -309,24 +309,6 @@ func TestReadySince(t *testing.T) {
 			assert.Equal(t, tt.want, readySince(s, &s.Conditions[3]).Second())
 		})
 	}
-}
-
-func TestCounts(t *testing.T) {
-	t.Parallel()
-	var r reported
-	m := newMockMeter(t)
-	r.clear(m)
-	m.EXPECT().Held(2).Once()
-	m.EXPECT().Conflicting(1).Once()
-	r.count(chat, 2, 1, m)
-	r.count(chat, 2, 1, m) // no change
-	m.EXPECT().Held(-1).Twice()
-	r.count(chat, 1, 1, m)
-	m.EXPECT().Conflicting(-1).Once()
-	m.EXPECT().Moved("", "").Once()
-	r.forget(chat, m)
-	assert.Empty(t, r.counts)
-	r.clear(m)
 }
 
 func TestReconcileAllTakesAllClaimsBeforeTheFirstWrite(t *testing.T) {

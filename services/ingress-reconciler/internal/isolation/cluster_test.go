@@ -271,20 +271,23 @@ func (c *cluster) PatchStatus(_ context.Context, name cache.ObjectName, patch []
 // Current implements the configuration of the Reconciler.
 func (c *cluster) Current() (settings.Config, string) { return c.config, "" }
 
-// Event, Write and Moved implement the recorder and the meter of the Reconciler.
+// Event, Write, SetReason, Forget and Clear implement the recorder and the meter of the Reconciler.
 func (c *cluster) Event(*corev1.ObjectReference, string, string, string) {}
 
 // Write does nothing.
 func (c *cluster) Write(string, string) {}
 
-// Moved does nothing.
-func (c *cluster) Moved(string, string) {}
+// SetReason does nothing.
+func (c *cluster) SetReason(cache.ObjectName, string) {}
 
-// Held does nothing.
-func (c *cluster) Held(int) {}
+// Forget does nothing.
+func (c *cluster) Forget(cache.ObjectName) {}
 
-// Conflicting does nothing.
-func (c *cluster) Conflicting(int) {}
+// Clear does nothing.
+func (c *cluster) Clear() {}
+
+// SetHeld does nothing.
+func (c *cluster) SetHeld(cache.ObjectName, int) {}
 
 // Programmed does nothing.
 func (c *cluster) Programmed(time.Duration) {}

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/pkg/conditions"
 )
 
 // Resource is the resource of InferenceServices.
@@ -80,13 +82,7 @@ type Component struct {
 }
 
 // Condition is a condition of a service with the six fields that OME keeps. OME drops all others with its next write.
-type Condition struct {
-	Type               string
-	Status             metav1.ConditionStatus
-	Severity           string
-	LastTransitionTime string // text of the object, not parsed
-	Reason, Message    string
-}
+type Condition = conditions.Duck
 
 // ClusterLocal reports whether the service must only be reachable from within the cluster.
 func (s *Service) ClusterLocal() bool {

@@ -1,58 +1,57 @@
-// Package metrics has the collectors of the reconciler, in addition to those of pkg/controller.
+// Package metrics counts what the reconciler does to objects, and the state of services. pkg/controller counts the work of its
+// queue.
 package metrics
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/controller"
 )
 
-// Metrics are the collectors.
+// programmedBuckets are the upper bounds of the time to Programmed, in seconds. Conditions have a resolution of one second, so
+// the first bound is half a second: condition times that are equal. A minute is a slow cloud load balancer; the last bound is
+// the default hold.
+var programmedBuckets = []float64{0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300}
+
+// Metrics are the collectors. All methods can be called at the same time.
 type Metrics struct {
 	configValid *prometheus.GaugeVec
 	writes      *prometheus.CounterVec
-	services    *prometheus.GaugeVec
-	held        prometheus.Gauge
-	conflicts   prometheus.Gauge
+	reasons     *controller.Reasons
 	programmed  prometheus.Histogram
+	held        prometheus.Gauge
+
+	mu     sync.Mutex
+	byName map[cache.ObjectName]int // objects that are held, by service
 }
 
 // New makes the collectors and registers them.
 func New(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		configValid: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "fairlead_ingress_config_valid", Help: "1 if the configuration in a ConfigMap is in force, 0 if it is invalid or gone.",
+			Name: "fairlead_ingress_config_valid", Help: "1 if the text of a ConfigMap is in force, 0 if it is invalid or the ConfigMap was deleted.",
 		}, []string{"config_map"}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_ingress_writes_total", Help: "Writes, by resource and result: created, updated, deleted, marked, failed.",
+			Name: "fairlead_ingress_writes_total", Help: "Writes of objects, by resource and result: created, updated, deleted, marked, failed.",
 		}, []string{"resource", "result"}),
-		services: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "fairlead_ingress_services", Help: "InferenceServices, by the reason of their condition.",
-		}, []string{"reason"}),
-		held: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "fairlead_ingress_held_objects", Help: "Objects that other objects have replaced and that wait out the hold.",
-		}),
-		conflicts: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "fairlead_ingress_conflicts", Help: "Hosts and paths that InferenceServices want and other InferenceServices own.",
-		}),
+		reasons: controller.NewReasons(r, "fairlead_ingress_services", "InferenceServices, by the reason of their condition."),
 		programmed: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "fairlead_ingress_time_to_programmed_seconds",
-			Help:    "Time from the moment that the entry of an InferenceService is ready until all its routes are accepted.",
-			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
+			Help:    "Time from the readiness of a service's entry component until the condition of the service is first True.",
+			Buckets: programmedBuckets,
 		}),
+		held: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "fairlead_ingress_held_objects", Help: "Objects that others have replaced, and that stay until the end of holdSeconds.",
+		}),
+		byName: map[cache.ObjectName]int{},
 	}
-	r.MustRegister(m.configValid, m.writes, m.services, m.held, m.conflicts, m.programmed)
+	r.MustRegister(m.configValid, m.writes, m.programmed, m.held)
 	return m
 }
-
-// Held adds to the number of objects that wait out the hold.
-func (m *Metrics) Held(change int) { m.held.Add(float64(change)) }
-
-// Conflicting adds to the number of claims that are refused.
-func (m *Metrics) Conflicting(change int) { m.conflicts.Add(float64(change)) }
-
-// Programmed records how long a service was ready before it was exposed.
-func (m *Metrics) Programmed(after time.Duration) { m.programmed.Observe(after.Seconds()) }
 
 // Configured records the problem of a ConfigMap, empty for none.
 func (m *Metrics) Configured(name, problem string) {
@@ -66,15 +65,34 @@ func (m *Metrics) Configured(name, problem string) {
 // Write counts one write.
 func (m *Metrics) Write(resource, result string) { m.writes.WithLabelValues(resource, result).Inc() }
 
-// Moved moves a service from one reason to another. An empty reason means that the service is not counted.
-func (m *Metrics) Moved(before, now string) {
-	if before == now {
-		return
+// SetReason records the reason of a service's condition. Services with a conflict have the reason HostConflict.
+func (m *Metrics) SetReason(service cache.ObjectName, reason string) { m.reasons.Set(service, reason) }
+
+// SetHeld records how many objects of a service are held.
+func (m *Metrics) SetHeld(service cache.ObjectName, objects int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held.Add(float64(objects - m.byName[service]))
+	if m.byName[service] = objects; objects == 0 {
+		delete(m.byName, service)
 	}
-	if before != "" {
-		m.services.WithLabelValues(before).Dec()
-	}
-	if now != "" {
-		m.services.WithLabelValues(now).Inc()
-	}
+}
+
+// Programmed counts a service whose condition became True for the first time, some time after its entry component was ready.
+// A negative time, which clocks that differ can give, counts as none.
+func (m *Metrics) Programmed(after time.Duration) { m.programmed.Observe(max(after, 0).Seconds()) }
+
+// Forget drops a service that no longer exists.
+func (m *Metrics) Forget(service cache.ObjectName) {
+	m.reasons.Forget(service)
+	m.SetHeld(service, 0)
+}
+
+// Clear drops the state of all services: a replica that does not lead knows none.
+func (m *Metrics) Clear() {
+	m.reasons.Clear()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.byName)
+	m.held.Set(0)
 }

@@ -8,7 +8,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/tools/cache"
 )
+
+var (
+	chat  = cache.ObjectName{Namespace: "models", Name: "chat"}
+	embed = cache.ObjectName{Namespace: "models", Name: "embed"}
+)
+
+func assertMetrics(t *testing.T, r *prometheus.Registry, want string, names ...string) {
+	t.Helper()
+	require.NoError(t, testutil.GatherAndCompare(r, strings.NewReader(want), names...))
+}
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
@@ -19,34 +30,103 @@ func TestMetrics(t *testing.T) {
 	m.Configured("ome/inferenceservice-config", "it is not JSON")
 	m.Write("httproutes", "created")
 	m.Write("httproutes", "created")
-	m.Moved("", "ParentStatusNotAvailable")
-	m.Moved("", "Programmed")
-	m.Moved("ParentStatusNotAvailable", "Programmed")
-	m.Moved("Programmed", "Programmed")
-	m.Moved("Programmed", "")
-	m.Held(4)
-	m.Held(-1)
-	m.Conflicting(1)
-	m.Programmed(3 * time.Second)
-	require.Equal(t, 1, testutil.CollectAndCount(m.programmed))
-	require.True(t, r.Unregister(m.programmed))
-	require.NoError(t, testutil.GatherAndCompare(r, strings.NewReader(`
-# HELP fairlead_ingress_config_valid 1 if the configuration in a ConfigMap is in force, 0 if it is invalid or gone.
+	m.SetReason(chat, "ParentStatusNotAvailable")
+	m.SetReason(chat, "Programmed")
+	m.SetReason(embed, "HostConflict")
+	assertMetrics(t, r, `
+# HELP fairlead_ingress_config_valid 1 if the text of a ConfigMap is in force, 0 if it is invalid or the ConfigMap was deleted.
 # TYPE fairlead_ingress_config_valid gauge
 fairlead_ingress_config_valid{config_map="fairlead/ingress"} 1
 fairlead_ingress_config_valid{config_map="ome/inferenceservice-config"} 0
-# HELP fairlead_ingress_conflicts Hosts and paths that InferenceServices want and other InferenceServices own.
-# TYPE fairlead_ingress_conflicts gauge
-fairlead_ingress_conflicts 1
-# HELP fairlead_ingress_held_objects Objects that other objects have replaced and that wait out the hold.
-# TYPE fairlead_ingress_held_objects gauge
-fairlead_ingress_held_objects 3
 # HELP fairlead_ingress_services InferenceServices, by the reason of their condition.
 # TYPE fairlead_ingress_services gauge
+fairlead_ingress_services{reason="HostConflict"} 1
 fairlead_ingress_services{reason="ParentStatusNotAvailable"} 0
 fairlead_ingress_services{reason="Programmed"} 1
-# HELP fairlead_ingress_writes_total Writes, by resource and result: created, updated, deleted, marked, failed.
+# HELP fairlead_ingress_writes_total Writes of objects, by resource and result: created, updated, deleted, marked, failed.
 # TYPE fairlead_ingress_writes_total counter
 fairlead_ingress_writes_total{resource="httproutes",result="created"} 2
-`)))
+`, "fairlead_ingress_config_valid", "fairlead_ingress_services", "fairlead_ingress_writes_total")
+}
+
+func TestHeldObjects(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	m := New(r)
+	assertHeld := func(want string) {
+		t.Helper()
+		assertMetrics(t, r, `
+# HELP fairlead_ingress_held_objects Objects that others have replaced, and that stay until the end of holdSeconds.
+# TYPE fairlead_ingress_held_objects gauge
+fairlead_ingress_held_objects `+want+"\n", "fairlead_ingress_held_objects")
+	}
+	assertHeld("0")
+	m.SetHeld(chat, 2)
+	m.SetHeld(embed, 1)
+	m.SetHeld(chat, 3)
+	assertHeld("4")
+	m.SetHeld(chat, 0)
+	assertHeld("1")
+	m.Forget(embed)
+	assertHeld("0")
+	m.SetHeld(chat, 2)
+	m.Clear()
+	assertHeld("0")
+	m.SetHeld(chat, 2)
+	assertHeld("2")
+}
+
+func TestForgetAndClear(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	m := New(r)
+	m.SetReason(chat, "Programmed")
+	m.SetReason(embed, "Programmed")
+	m.Forget(chat)
+	require.InDelta(t, 1, value(t, r, "Programmed"), 0)
+	m.Clear()
+	require.InDelta(t, 0, value(t, r, "Programmed"), 0)
+}
+
+// value returns the number of services with a reason.
+func value(t *testing.T, r *prometheus.Registry, reason string) float64 {
+	t.Helper()
+	families, err := r.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		for _, metric := range f.GetMetric() {
+			if f.GetName() == "fairlead_ingress_services" && metric.GetLabel()[0].GetValue() == reason {
+				return metric.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no series of reason %s", reason)
+	return 0
+}
+
+func TestProgrammed(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	m := New(r)
+	for _, after := range []time.Duration{-time.Second, 0, time.Second, 4 * time.Second, time.Hour} {
+		m.Programmed(after)
+	}
+	assertMetrics(t, r, `
+# HELP fairlead_ingress_time_to_programmed_seconds Time from the readiness of a service's entry component until the condition of the service is first True.
+# TYPE fairlead_ingress_time_to_programmed_seconds histogram
+fairlead_ingress_time_to_programmed_seconds_bucket{le="0.5"} 2
+fairlead_ingress_time_to_programmed_seconds_bucket{le="1"} 3
+fairlead_ingress_time_to_programmed_seconds_bucket{le="2"} 3
+fairlead_ingress_time_to_programmed_seconds_bucket{le="3"} 3
+fairlead_ingress_time_to_programmed_seconds_bucket{le="5"} 4
+fairlead_ingress_time_to_programmed_seconds_bucket{le="10"} 4
+fairlead_ingress_time_to_programmed_seconds_bucket{le="20"} 4
+fairlead_ingress_time_to_programmed_seconds_bucket{le="30"} 4
+fairlead_ingress_time_to_programmed_seconds_bucket{le="60"} 4
+fairlead_ingress_time_to_programmed_seconds_bucket{le="120"} 4
+fairlead_ingress_time_to_programmed_seconds_bucket{le="300"} 4
+fairlead_ingress_time_to_programmed_seconds_bucket{le="+Inf"} 5
+fairlead_ingress_time_to_programmed_seconds_sum 3605
+fairlead_ingress_time_to_programmed_seconds_count 5
+`, "fairlead_ingress_time_to_programmed_seconds")
 }

@@ -1,0 +1,182 @@
+package conditions
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairlead.dev/pkg/depcheck"
+)
+
+func TestPackageIsPure(t *testing.T) {
+	t.Parallel()
+	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
+}
+
+var now = time.Date(2026, 5, 4, 12, 0, 0, 999, time.FixedZone("", 7200))
+
+const (
+	metadata = `"metadata": {"resourceVersion": "7"}`
+	ours     = `{"type":"Exposed","status":"True","severity":"Info","lastTransitionTime":"2026-05-04T10:00:00Z","reason":"Programmed","message":"http://a/ \"b\""}`
+	foreign  = `{"type":"Ready","status":"True","lastTransitionTime":null,"more":{"a":["b"]}}`
+)
+
+// document is an object with conditions.
+type document[C any] struct {
+	Metadata struct{ ResourceVersion string }
+	Status   *struct{ Conditions *[]C }
+}
+
+// read returns what a patch of a document depends on.
+func read[C any](t *testing.T, text string) Status[C] {
+	t.Helper()
+	var d document[C]
+	require.NoError(t, json.Unmarshal([]byte(text), &d))
+	s := Status[C]{ResourceVersion: d.Metadata.ResourceVersion, Exists: d.Status != nil}
+	if s.Exists && d.Status.Conditions != nil {
+		s.Listed, s.Conditions = true, *d.Status.Conditions
+	}
+	return s
+}
+
+// apply applies a patch as the API server does.
+func apply(t *testing.T, text string, patch []byte) string {
+	t.Helper()
+	decoded, err := jsonpatch.DecodePatch(patch)
+	require.NoError(t, err)
+	after, err := decoded.Apply([]byte(text))
+	require.NoError(t, err)
+	return string(after)
+}
+
+func TestPatchDuck(t *testing.T) {
+	t.Parallel()
+	var c Duck
+	require.NoError(t, json.Unmarshal([]byte(ours), &c))
+	tests := []struct{ name, give, want string }{
+		{name: "no status", give: `{` + metadata + `}`, want: `{` + metadata + `, "status": {"conditions": [` + ours + `]}}`},
+		{name: "a null status", give: `{` + metadata + `, "status": null}`, want: `{` + metadata + `, "status": {"conditions": [` + ours + `]}}`},
+		{name: "no conditions", give: `{` + metadata + `, "status": {"url": "http://x"}}`, want: `{` + metadata + `, "status": {"url": "http://x", "conditions": [` + ours + `]}}`},
+		{name: "null conditions", give: `{` + metadata + `, "status": {"conditions": null}}`, want: `{` + metadata + `, "status": {"conditions": [` + ours + `]}}`},
+		{name: "an empty list", give: `{` + metadata + `, "status": {"conditions": []}}`, want: `{` + metadata + `, "status": {"conditions": [` + ours + `]}}`},
+		{name: "other conditions", give: `{` + metadata + `, "status": {"conditions": [` + foreign + `], "components": {}}}`, want: `{` + metadata + `, "status": {"conditions": [` + foreign + `,` + ours + `], "components": {}}}`},
+		{
+			name: "another status and a seventh field",
+			give: `{` + metadata + `, "status": {"conditions": [` + foreign + `,{"type":"Exposed","status":"False","observedGeneration":3},` + foreign + `]}}`,
+			want: `{` + metadata + `, "status": {"conditions": [` + foreign + `,` + ours + `,` + foreign + `]}}`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := apply(t, tt.give, PatchDuck(read[Duck](t, tt.give), c))
+			assert.JSONEq(t, tt.want, got)
+			assert.Nil(t, PatchDuck(read[Duck](t, got), c), "it is written once")
+		})
+	}
+}
+
+func TestPatchDuckWritesEachDifference(t *testing.T) {
+	t.Parallel()
+	c := Duck{Type: "Exposed", Status: "True", Severity: "Info", LastTransitionTime: "2026-05-04T10:00:00Z", Reason: "Programmed", Message: "m"}
+	changes := map[string]func(*Duck){
+		"status": func(c *Duck) { c.Status = "False" }, "severity": func(c *Duck) { c.Severity = "" },
+		"time": func(c *Duck) { c.LastTransitionTime = "2026-05-04T10:00:01Z" }, "reason": func(c *Duck) { c.Reason = "x" },
+		"message": func(c *Duck) { c.Message = "x" },
+	}
+	for field, change := range changes {
+		before := c
+		change(&before)
+		assert.NotNil(t, PatchDuck(Status[Duck]{Conditions: []Duck{before}}, c), field)
+	}
+}
+
+func TestPatchIsForTheVersionThatWasRead(t *testing.T) {
+	t.Parallel()
+	var operations []map[string]any
+	require.NoError(t, json.Unmarshal(PatchDuck(Status[Duck]{ResourceVersion: "41"}, Duck{}), &operations))
+	assert.Equal(t, map[string]any{"op": "replace", "path": "/metadata/resourceVersion", "value": "41"}, operations[0])
+}
+
+func TestSetDuck(t *testing.T) {
+	t.Parallel()
+	const long = "2020-01-01T00:00:00Z"
+	next := Duck{Type: "Exposed", Status: "True", Reason: "Programmed"}
+	tests := []struct {
+		name   string
+		before *Duck
+		want   string
+	}{
+		{name: "no condition before", want: "2026-05-04T10:00:00Z"},
+		{name: "the same status with another reason", before: &Duck{Status: "True", Reason: "Old", LastTransitionTime: long}, want: long},
+		{name: "another status", before: &Duck{Status: "Unknown", Reason: "Programmed", LastTransitionTime: long}, want: "2026-05-04T10:00:00Z"},
+		{name: "the same status without a time", before: &Duck{Status: "True"}, want: "2026-05-04T10:00:00Z"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			want := next
+			want.LastTransitionTime = tt.want
+			assert.Equal(t, want, SetDuck(tt.before, next, now))
+		})
+	}
+}
+
+func TestFindDuck(t *testing.T) {
+	t.Parallel()
+	all := []Duck{{Type: "Ready"}, {Type: "Exposed", Message: "ours"}}
+	assert.Same(t, &all[1], FindDuck(all, "Exposed"))
+	assert.Nil(t, FindDuck(all, "Other"))
+}
+
+func TestPatch(t *testing.T) {
+	t.Parallel()
+	const (
+		accepted = `{"type":"Accepted","status":"True","observedGeneration":3,"lastTransitionTime":"2020-01-01T00:00:00Z","reason":"Accepted","message":""}`
+		older    = `{"type":"Accepted","status":"True","observedGeneration":2,"lastTransitionTime":"2020-01-01T00:00:00Z","reason":"Accepted","message":""}`
+		resolved = `{"type":"ResolvedRefs","status":"False","observedGeneration":3,"lastTransitionTime":"2026-05-04T10:00:00Z","reason":"BackendNotFound","message":"why"}`
+	)
+	tests := []struct{ name, give, want string }{
+		{name: "no status", give: `{` + metadata + `}`, want: `{` + metadata + `, "status": {"conditions": [` + strings.Replace(accepted, "2020-01-01T00:00:00Z", "2026-05-04T10:00:00Z", 1) + `,` + resolved + `]}}`},
+		{name: "an older generation and a new condition", give: `{` + metadata + `, "status": {"conditions": [` + foreign + `,` + older + `]}}`, want: `{` + metadata + `, "status": {"conditions": [` + foreign + `,` + accepted + `,` + resolved + `]}}`},
+		{name: "one of two differs", give: `{` + metadata + `, "status": {"conditions": [` + resolved + `,` + older + `]}}`, want: `{` + metadata + `, "status": {"conditions": [` + resolved + `,` + accepted + `]}}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			status := read[metav1.Condition](t, tt.give)
+			want := func(s Status[metav1.Condition]) []metav1.Condition {
+				next := []metav1.Condition{
+					{Type: "Accepted", Status: "True", ObservedGeneration: 3, Reason: "Accepted"},
+					{Type: "ResolvedRefs", Status: "False", ObservedGeneration: 3, Reason: "BackendNotFound", Message: "why"},
+				}
+				for i := range next {
+					next[i] = Set(meta.FindStatusCondition(s.Conditions, next[i].Type), next[i], now)
+				}
+				return next
+			}
+			got := apply(t, tt.give, Patch(status, want(status)...))
+			assert.JSONEq(t, tt.want, got)
+			status = read[metav1.Condition](t, got)
+			assert.Nil(t, Patch(status, want(status)...), "it is written once")
+		})
+	}
+}
+
+func TestSetCutsLongMessages(t *testing.T) {
+	t.Parallel()
+	for pad := range 3 {
+		message := Set(nil, metav1.Condition{Message: strings.Repeat("a", pad) + strings.Repeat("€", 20000)}, now).Message
+		assert.LessOrEqual(t, len(message), 32768)
+		assert.True(t, strings.HasSuffix(message, "€..."))
+		assert.True(t, utf8.ValidString(message))
+	}
+}

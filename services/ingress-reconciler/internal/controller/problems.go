@@ -1,0 +1,36 @@
+package controller
+
+import (
+	"sync"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+// problems remembers the problem of each service that cannot be read.
+type problems struct {
+	mu     sync.Mutex
+	byName map[cache.ObjectName]string
+}
+
+// set records why a service cannot be read, and reports whether the problem is new.
+func (p *problems) set(name cache.ObjectName, problem string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	isNew := p.byName[name] != problem
+	p.byName[name] = problem
+	return isNew
+}
+
+// clear drops the problems of all services.
+func (p *problems) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.byName = map[cache.ObjectName]string{}
+}
+
+// forget drops the problem of a service that is gone, or can be read.
+func (p *problems) forget(name cache.ObjectName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.byName, name)
+}
