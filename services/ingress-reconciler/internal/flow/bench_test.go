@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"fairlead.dev/deploy/emulators/ome"
+	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
@@ -100,7 +101,7 @@ type benchRig struct {
 
 func newBenchRig(b *testing.B, qps int) *benchRig {
 	b.Helper()
-	r := &benchRig{b: b, qps: qps, rig: newPlainRig(b, gatewayAPI+"overrides: [{selector: {matchLabels: {by: other}}, omeIngressGateway: gateways/other}]\n")}
+	r := &benchRig{b: b, qps: qps, rig: newPlainRig(b, benchCluster(b), ome.Release12, gatewayAPI+"overrides: [{selector: {matchLabels: {by: other}}, omeIngressGateway: gateways/other}]\n")}
 	config := rest.CopyConfig(r.cluster.RESTConfig())
 	config.QPS, config.Burst = float32(qps), qps
 	r.bare = dynamic.NewForConfigOrDie(config)
@@ -127,7 +128,15 @@ func newBenchRig(b *testing.B, qps int) *benchRig {
 	return r
 }
 
-// create makes an InferenceService.
+// benchCluster returns a new cluster: others have had objects before.
+func benchCluster(b *testing.B) *cluster.Cluster {
+	b.Helper()
+	c := cluster.Start(b, cluster.ControlPlaneOnly)
+	prepare(b, c)
+	return c
+}
+
+// create creates an InferenceService.
 func (r *benchRig) create(namespace string, i int, labels map[string]any) *unstructured.Unstructured {
 	return r.must(r.client.Resource(isvc.Resource).Namespace(namespace).Create(r.b.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "spec": map[string]any{"engine": map[string]any{}},

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/deploy/emulators/ingressnginx"
+	"fairlead.dev/deploy/emulators/ome"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
@@ -46,36 +47,39 @@ func (r *rig) uidOf(namespace, name string) types.UID {
 // The webhook refuses a second Ingress of the same host and path: a new one could never replace the old one.
 func TestAClassOfTheSameControllerChangesInPlace(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, ingress)
-	r.start(r.startNginx())
-	r.service(ns, "chat", "engine")
-	r.says("chat", fmt.Sprintf(nginxAllowed, "the default IngressClass"))
-	uid := r.uids()[nginxIngress]
-	for _, tt := range []struct{ config, at, class string }{
-		{config: "ingressClassName: nginx", at: "IngressClass nginx", class: "nginx"},
-		{config: "ingressClassName: nginx-internal", at: "IngressClass nginx-internal", class: "nginx-internal"},
-		{config: "ingressClassName: ''", at: "the default IngressClass", class: "nginx"},
-	} {
-		r.configure("ingressDomain: example.com\nstrategy: ingress\nholdSeconds: 1\n" + tt.config + "\n")
-		r.says("chat", fmt.Sprintf(nginxAllowed, tt.at))
-		r.has(nginxIngress)
-		assert.Equal(t, uid, r.uids()[nginxIngress], tt.config)
-		list, err := r.cluster.Clientset().NetworkingV1().Ingresses(ns).List(t.Context(), metav1.ListOptions{})
-		require.NoError(t, err)
-		require.Len(t, list.Items, 1)
-		require.NotNil(t, list.Items[0].Spec.IngressClassName, "an Ingress without a class is nobody's")
-		assert.Equal(t, tt.class, *list.Items[0].Spec.IngressClassName)
-	}
-	r.settles()
+	onEachRelease(t, func(t *testing.T, release ome.Release) {
+		r := newRig(t, release, ingress)
+		r.start(r.startNginx())
+		r.service(ns, "chat", "engine")
+		r.says("chat", fmt.Sprintf(nginxAllowed, "the default IngressClass"))
+		uid := r.uids()[nginxIngress]
+		for _, tt := range []struct{ config, at, class string }{
+			{config: "ingressClassName: nginx", at: "IngressClass nginx", class: "nginx"},
+			{config: "ingressClassName: nginx-internal", at: "IngressClass nginx-internal", class: "nginx-internal"},
+			{config: "ingressClassName: ''", at: "the default IngressClass", class: "nginx"},
+		} {
+			r.configure("ingressDomain: example.com\nstrategy: ingress\nholdSeconds: 1\n" + tt.config + "\n")
+			r.says("chat", fmt.Sprintf(nginxAllowed, tt.at))
+			r.has(nginxIngress)
+			assert.Equal(t, uid, r.uids()[nginxIngress], tt.config)
+			list, err := r.cluster.Clientset().NetworkingV1().Ingresses(ns).List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			require.Len(t, list.Items, 1)
+			require.NotNil(t, list.Items[0].Spec.IngressClassName, "an Ingress without a class is nobody's")
+			assert.Equal(t, tt.class, *list.Items[0].Spec.IngressClassName)
+		}
+		r.settles()
+	})
 }
 
 // The name is that of a release which had the name of the class in it.
 func TestAnIngressOfAnEarlierReleaseKeepsItsName(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, ingress)
-	nginx := r.startNginx()
-	r.service(ns, "chat", "engine")
-	r.apply(fmt.Sprintf(`
+	onEachRelease(t, func(t *testing.T, release ome.Release) {
+		r := newRig(t, release, ingress)
+		nginx := r.startNginx()
+		r.service(ns, "chat", "engine")
+		r.apply(fmt.Sprintf(`
 apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata:
@@ -88,28 +92,31 @@ spec:
   ingressClassName: nginx
   rules: [{host: chat.models.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: chat-engine, port: {number: 8080}}}}]}}]
 `, r.uidOf(ns, "chat")))
-	uid := r.uids()[nginxIngress]
-	require.NotEmpty(t, uid)
-	r.start(nginx)
-	r.says("chat", fmt.Sprintf(nginxAllowed, "the default IngressClass"))
-	r.has(nginxIngress)
-	assert.Equal(t, uid, r.uids()[nginxIngress])
-	r.settles()
+		uid := r.uids()[nginxIngress]
+		require.NotEmpty(t, uid)
+		r.start(nginx)
+		r.says("chat", fmt.Sprintf(nginxAllowed, "the default IngressClass"))
+		r.has(nginxIngress)
+		assert.Equal(t, uid, r.uids()[nginxIngress])
+		r.settles()
+	})
 }
 
 func TestAnIngressThatTheWebhookRefuses(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, ingress)
-	nginx := r.startNginx()
-	r.apply(`{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: chat, namespace: models}, spec: {ingressClassName: nginx,
+	onEachRelease(t, func(t *testing.T, release ome.Release) {
+		r := newRig(t, release, ingress)
+		nginx := r.startNginx()
+		r.apply(`{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: chat, namespace: models}, spec: {ingressClassName: nginx,
 		rules: [{host: chat.models.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: old, port: {number: 80}}}}]}}]}}`)
-	r.start(nginx)
-	r.service(ns, "chat", "engine")
-	r.eventually(func() (string, bool) {
-		got := r.condition(ns, "chat")
-		return got, assert.Contains(quiet{}, got, "NotWritten") &&
-			assert.Contains(quiet{}, got, `host "chat.models.example.com" and path "/" is already defined in ingress models/chat`)
-	}, "the condition says who has the host")
-	r.delete(render.Ingresses, ns, "chat")
-	r.says("chat", fmt.Sprintf(nginxAllowed, "the default IngressClass"))
+		r.start(nginx)
+		r.service(ns, "chat", "engine")
+		r.eventually(func() (string, bool) {
+			got := r.condition(ns, "chat")
+			return got, assert.Contains(quiet{}, got, "NotWritten") &&
+				assert.Contains(quiet{}, got, `host "chat.models.example.com" and path "/" is already defined in ingress models/chat`)
+		}, "the condition says who has the host")
+		r.delete(render.Ingresses, ns, "chat")
+		r.says("chat", fmt.Sprintf(nginxAllowed, "the default IngressClass"))
+	})
 }

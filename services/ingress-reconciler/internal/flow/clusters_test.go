@@ -1,0 +1,279 @@
+package flow
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"fairlead.dev/deploy/emulators/ome"
+	"fairlead.dev/pkg/kubetest/cluster"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+	"fairlead.dev/services/ingress-reconciler/internal/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+)
+
+// parallel is the number of tests at the same time, and so of shared clusters. Tests spend most of their time waiting.
+const parallel = "5"
+
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", parallel); err != nil { // a flag on the command line wins
+		panic(err)
+	}
+	goleak.VerifyTestMain(suite{m})
+}
+
+// suite is all tests, and the clusters that they share.
+type suite struct{ *testing.M }
+
+// Run implements goleak.TestingM.
+func (s suite) Run() int {
+	code := s.M.Run()
+	shared.stop()
+	return code
+}
+
+// stock has the clusters that no test uses now. A start takes several seconds, so tests share clusters, one after the other.
+type stock struct {
+	mu   sync.Mutex
+	free []*cluster.Cluster
+	dirs []string
+}
+
+var shared = &stock{}
+
+// take returns a cluster without objects of other tests until the test ends.
+func (s *stock) take(t testing.TB) *cluster.Cluster {
+	t.Helper()
+	s.mu.Lock()
+	var c *cluster.Cluster
+	if last := len(s.free) - 1; last >= 0 {
+		c, s.free = s.free[last], s.free[:last]
+	}
+	s.mu.Unlock()
+	if c == nil {
+		c = s.launch(t)
+	}
+	t.Cleanup(func() { s.giveBack(t, c) })
+	return c
+}
+
+func (s *stock) launch(t testing.TB) *cluster.Cluster {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "localkube-")
+	require.NoError(t, err)
+	s.mu.Lock()
+	s.dirs = append(s.dirs, dir)
+	s.mu.Unlock()
+	c, err := cluster.Launch(t.Context(), cluster.Params{Config: clusterapi.Config{Dir: dir, ControlPlaneOnly: true}})
+	require.NoError(t, err)
+	prepare(t, c)
+	return c
+}
+
+// giveBack empties a cluster for the next test. A cluster that cannot be emptied is not used again.
+func (s *stock) giveBack(t testing.TB, c *cluster.Cluster) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if t.Failed() {
+		save(ctx, t, c)
+	}
+	if err := empty(ctx, c); err != nil {
+		assert.NoError(t, err, "empty the cluster")
+		c.Stop()
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, c)
+}
+
+// stop ends all clusters.
+func (s *stock) stop() {
+	for _, c := range s.free {
+		c.Stop()
+	}
+	for _, dir := range s.dirs {
+		_ = os.RemoveAll(dir)
+	}
+}
+
+// save keeps logs and objects of a failed test, as cluster.Start does.
+func save(ctx context.Context, t testing.TB, c *cluster.Cluster) {
+	t.Helper()
+	top := os.Getenv(cluster.ArtifactsEnv)
+	if top == "" {
+		root, err := cluster.Repository()
+		if err != nil {
+			root = os.TempDir()
+		}
+		top = filepath.Join(root, ".local", "failed")
+	}
+	dir := filepath.Join(top, strings.ReplaceAll(t.Name(), "/", "_"))
+	if err := c.Save(ctx, dir); err != nil {
+		t.Logf("Could not save all artifacts: %v", err)
+	}
+	t.Logf("Saved logs, events and objects in %s", dir)
+}
+
+var namespaces = []string{"ome", "fairlead", "gateways", ns, "others"}
+
+// prepare creates the namespaces and all kinds but those that are left out.
+func prepare(t testing.TB, c *cluster.Cluster, without ...schema.GroupVersionResource) {
+	t.Helper()
+	for _, namespace := range namespaces {
+		require.NoError(t, c.Apply(t.Context(), fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", namespace)))
+	}
+	manifests := []string{ome.CRDs(ome.Release12)}
+	for resource, manifest := range crds(t) {
+		if !slices.ContainsFunc(without, func(w schema.GroupVersionResource) bool { return w.Resource == resource }) {
+			manifests = append(manifests, manifest)
+		}
+	}
+	install(t, c, manifests...)
+}
+
+// install applies CRDs, and waits until the API server has their kinds.
+func install(t testing.TB, c *cluster.Cluster, manifests ...string) {
+	t.Helper()
+	require.NoError(t, c.Apply(t.Context(), strings.Join(manifests, "\n---\n")))
+	_, err := c.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+	require.NoError(t, err)
+}
+
+// crds returns the manifests of the kinds that may be absent, by resource.
+var crds = func() func(testing.TB) map[string]string {
+	var (
+		once sync.Once
+		all  map[string]string
+		err  error
+	)
+	return func(t testing.TB) map[string]string {
+		t.Helper()
+		once.Do(func() { all, err = readCRDs(context.Background()) })
+		require.NoError(t, err)
+		return all
+	}
+}()
+
+func readCRDs(ctx context.Context) (map[string]string, error) {
+	all := map[string]string{
+		"middlewares": loose("traefik.io", "v1alpha1", "Middleware"),
+		"services":    loose("serving.knative.dev", "v1", "Service"),
+	}
+	for resource, file := range map[string][2]string{
+		"gatewayclasses":  {"sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_gatewayclasses.yaml"},
+		"gateways":        {"sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_gateways.yaml"},
+		"httproutes":      {"sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"},
+		"inferencepools":  {"sigs.k8s.io/gateway-api-inference-extension", "config/crd/bases/inference.networking.k8s.io_inferencepools.yaml"},
+		"virtualservices": {"istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml"},
+	} {
+		out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", file[0]).Output()
+		if err != nil {
+			return nil, fmt.Errorf("find module %s: %w", file[0], err)
+		}
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), file[1]))
+		if err != nil {
+			return nil, err
+		}
+		for manifest := range strings.SplitSeq(string(text), "\n---\n") {
+			if strings.Contains(manifest, "name: "+resource+".") {
+				all[resource] = manifest
+			}
+		}
+		if all[resource] == "" {
+			return nil, fmt.Errorf("%s of module %s has no CRD of %s", file[1], file[0], resource)
+		}
+	}
+	return all, nil
+}
+
+// loose returns the CRD of a kind that accepts any fields.
+func loose(group, version, kind string) string {
+	plural := strings.ToLower(kind) + "s"
+	return fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %[4]s.%[1]s}, spec: {
+		group: %[1]s, scope: Namespaced, names: {kind: %[3]s, plural: %[4]s}, versions: [{name: %[2]s, served: true, storage: true,
+		schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`, group, version, kind, plural)
+}
+
+var (
+	replicas    = schema.GroupVersionResource{Group: "ome.io", Version: "v1beta1", Resource: "inferencereplicas"}
+	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	leases      = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+
+	gatewayClasses = gateways.GroupVersion().WithResource("gatewayclasses")
+	policies       = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"}
+	bindings       = policies.GroupVersion().WithResource("validatingadmissionpolicybindings")
+)
+
+// empty deletes all objects that a test may have made. InferenceServices are first: they have OME's finalizer.
+func empty(ctx context.Context, c *cluster.Cluster) error {
+	client := dynamic.NewForConfigOrDie(c.RESTConfig())
+	kinds := append([]schema.GroupVersionResource{isvc.Resource, replicas, deployments, configMaps, leases, gateways}, informers.Written...)
+	kinds = append(kinds, gatewayClasses, ingressClasses, bindings, policies)
+	for {
+		left := 0
+		for _, kind := range kinds {
+			n, err := deleteAll(ctx, client, kind)
+			if err != nil {
+				return err
+			}
+			left += n
+		}
+		if left == 0 {
+			return nil
+		}
+		time.Sleep(tick)
+	}
+}
+
+// deleteAll deletes the objects of a kind, and returns how many there were.
+func deleteAll(ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource) (int, error) {
+	list, err := client.Resource(kind).List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return 0, nil // the kind is not installed
+	}
+	if err != nil {
+		return 0, fmt.Errorf("list %s: %w", kind.Resource, err)
+	}
+	n := 0
+	for i := range list.Items {
+		o := &list.Items[i]
+		if o.GetNamespace() != "" && !slices.Contains(namespaces, o.GetNamespace()) {
+			continue
+		}
+		n++
+		if err := remove(ctx, client.Resource(kind).Namespace(o.GetNamespace()), o); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return n, fmt.Errorf("delete %s %s: %w", kind.Resource, o.GetName(), err)
+		}
+	}
+	return n, nil
+}
+
+func remove(ctx context.Context, in dynamic.ResourceInterface, o *unstructured.Unstructured) error {
+	if len(o.GetFinalizers()) > 0 {
+		o.SetFinalizers(nil)
+		if _, err := in.Update(ctx, o, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	return in.Delete(ctx, o.GetName(), metav1.DeleteOptions{})
+}

@@ -1,0 +1,241 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/services/ingress-reconciler/internal/condition"
+	"fairlead.dev/services/ingress-reconciler/internal/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+	"fairlead.dev/services/ingress-reconciler/internal/observe"
+	"fairlead.dev/services/ingress-reconciler/internal/render"
+)
+
+// condition returns the reconciler's condition of a service: "status reason: message".
+func (r *rig) condition(namespace, name string) string {
+	u, err := r.client.Resource(isvc.Resource).Namespace(namespace).Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	s, err := isvc.Read(u)
+	if err != nil {
+		return err.Error()
+	}
+	if c := condition.Find(s); c != nil {
+		return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, objectNames.ReplaceAllString(c.Message, ""))
+	}
+	return "none"
+}
+
+// objectNames are the names of objects in a condition, which contain hashes.
+var objectNames = regexp.MustCompile(` \([A-Za-z]+ [^()]*-fairlead-[0-9a-f]{8}\)`)
+
+// says waits until the condition of a service is the wanted one.
+func (r *rig) says(name, want string) {
+	r.t.Helper()
+	r.eventually(func() (string, bool) {
+		got := r.condition(ns, name)
+		return got, got == want
+	}, "condition of %s: want %s", name, want)
+}
+
+// eventually waits until f returns true. Its failure has the last observation.
+func (r *rig) eventually(f func() (saw string, ok bool), format string, args ...any) {
+	r.t.Helper()
+	var saw string
+	var ok bool
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(tick) {
+		if saw, ok = f(); ok {
+			return
+		}
+	}
+	require.Fail(r.t, fmt.Sprintf(format, args...), "last seen: %s\nlogs:\n%s", saw, r.logged())
+}
+
+// logged returns the last lines of the reconciler's log.
+func (r *rig) logged() string {
+	var lines []string
+	if r.logs != nil {
+		for _, e := range r.logs.All() {
+			lines = append(lines, fmt.Sprintf("%s %s %v", e.Level, e.Message, e.ContextMap()))
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-30):], "\n")
+}
+
+// ours returns the reconciler's objects in a namespace: "resource host/path -> backend", sorted by resource.
+func (r *rig) ours(namespace string) []string {
+	lines := []string{}
+	for _, resource := range informers.Written {
+		list, err := r.client.Resource(resource).Namespace(namespace).List(context.Background(), metav1.ListOptions{LabelSelector: render.LabelManagedBy + "=" + render.Manager})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		require.NoError(r.t, err)
+		for i := range list.Items {
+			lines = append(lines, describe(resource.Resource, &list.Items[i]))
+		}
+	}
+	return lines
+}
+
+// field returns a field of an object as text, empty if there is none.
+func field(u *unstructured.Unstructured, path ...any) string {
+	var v any = u.Object
+	for _, f := range path {
+		switch f := f.(type) {
+		case string:
+			m, _ := v.(map[string]any)
+			v = m[f]
+		case int:
+			l, _ := v.([]any)
+			if len(l) <= f {
+				return ""
+			}
+			v = l[f]
+		}
+	}
+	return fmt.Sprint(v)
+}
+
+// describe returns a line on the effect of an object.
+func describe(resource string, u *unstructured.Unstructured) string {
+	at := func(path ...any) string { return field(u, path...) }
+	switch resource {
+	case "httproutes":
+		rule := []any{"spec", "rules", 0}
+		return fmt.Sprintf("httproute %s%s -> %s by %s", at("spec", "hostnames", 0), at(append(rule, "matches", 0, "path", "value")...),
+			at(append(rule, "backendRefs", 0, "name")...), at("spec", "parentRefs", 0, "name"))
+	case "ingresses":
+		path := []any{"spec", "rules", 0, "http", "paths", 0}
+		return fmt.Sprintf("ingress %s%s -> %s", at("spec", "rules", 0, "host"), at(append(path, "path")...), at(append(path, "backend", "service", "name")...))
+	case "virtualservices":
+		return fmt.Sprintf("virtualservice %s%s -> %s", at("spec", "hosts", 0), at("spec", "http", 0, "match", 0, "uri", "prefix"),
+			strings.SplitN(at("spec", "http", 0, "route", 0, "destination", "host"), ".", 2)[0])
+	}
+	return resource + " " + u.GetName()
+}
+
+// has waits until the reconciler's objects in the namespace are the wanted ones, in any order.
+func (r *rig) has(want ...string) {
+	r.t.Helper()
+	r.eventually(func() (string, bool) {
+		got := r.ours(ns)
+		return strings.Join(got, "\n"), assert.ElementsMatch(quiet{}, want, got)
+	}, "objects of the reconciler: want\n%s", strings.Join(want, "\n"))
+}
+
+// quiet drops the message of an assertion.
+type quiet struct{}
+
+func (quiet) Errorf(string, ...any) {}
+
+var writes = regexp.MustCompile(`(?m)^apiserver_request_total\{([^}]*)\} (\S+)$`)
+
+// writes returns the API server's numbers of writes by verb and kind, without those of Leases and Events.
+func (r *rig) writes() map[string]float64 {
+	r.t.Helper()
+	client, err := httpClient(r)
+	require.NoError(r.t, err)
+	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.cluster.RESTConfig().Host+"/metrics", nil)
+	require.NoError(r.t, err)
+	response, err := client.Do(request)
+	require.NoError(r.t, err)
+	defer func() { assert.NoError(r.t, response.Body.Close()) }()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(r.t, err)
+	counts := map[string]float64{}
+	for _, match := range writes.FindAllStringSubmatch(string(body), -1) {
+		labels := match[1]
+		if !regexp.MustCompile(`verb="(POST|PUT|PATCH|APPLY|DELETE)"`).MatchString(labels) ||
+			!regexp.MustCompile(`resource="(inferenceservices|httproutes|ingresses|virtualservices|middlewares|inferencepools|services|configmaps|inferencereplicas)"`).MatchString(labels) {
+			continue
+		}
+		n, err := strconv.ParseFloat(match[2], 64)
+		require.NoError(r.t, err)
+		counts[labels] = n
+	}
+	return counts
+}
+
+// settles waits until no client has written for longer than the hold. Controllers that disagree write again within
+// milliseconds.
+func (r *rig) settles() {
+	r.t.Helper()
+	const quietFor = 1200 * time.Millisecond
+	before := r.writes()
+	r.eventually(func() (string, bool) {
+		time.Sleep(quietFor)
+		now := r.writes()
+		same := assert.Equal(quiet{}, before, now)
+		before = now
+		return fmt.Sprint(now), same
+	}, "writes never end")
+}
+
+// only returns the one object of a kind.
+func (r *rig) only(resource schema.GroupVersionResource) *unstructured.Unstructured {
+	r.t.Helper()
+	list, err := r.client.Resource(resource).Namespace(ns).List(r.t.Context(), metav1.ListOptions{})
+	require.NoError(r.t, err)
+	require.Len(r.t, list.Items, 1)
+	return &list.Items[0]
+}
+
+// serviceOf waits until OME has created the Service of a component, and returns its name.
+func (r *rig) serviceOf(service, component string) (name string) {
+	r.t.Helper()
+	r.eventually(func() (string, bool) {
+		list, err := r.client.Resource(services).Namespace(ns).List(r.t.Context(), metav1.ListOptions{LabelSelector: "component=" + component + ",ome.io/inferenceservice=" + service})
+		require.NoError(r.t, err)
+		if len(list.Items) == 1 {
+			name = list.Items[0].GetName()
+		}
+		return fmt.Sprint(len(list.Items)), name != ""
+	}, "OME creates the Service of %s %s", component, service)
+	return name
+}
+
+// uids returns the UIDs of the reconciler's objects by description.
+func (r *rig) uids() map[string]types.UID {
+	r.t.Helper()
+	all := map[string]types.UID{}
+	for _, resource := range informers.Written {
+		list, err := r.client.Resource(resource).Namespace(ns).List(r.t.Context(), metav1.ListOptions{LabelSelector: render.LabelManagedBy + "=" + render.Manager})
+		require.NoError(r.t, err)
+		for i := range list.Items {
+			all[describe(resource.Resource, &list.Items[i])] = list.Items[i].GetUID()
+		}
+	}
+	return all
+}
+
+// marked returns the reconciler's objects that others have replaced.
+func (r *rig) marked() []string {
+	r.t.Helper()
+	all := []string{}
+	for _, resource := range informers.Written {
+		list, err := r.client.Resource(resource).Namespace(ns).List(r.t.Context(), metav1.ListOptions{LabelSelector: render.LabelManagedBy + "=" + render.Manager})
+		require.NoError(r.t, err)
+		for i := range list.Items {
+			if list.Items[i].GetAnnotations()[observe.AnnotationSuperseded] != "" {
+				all = append(all, describe(resource.Resource, &list.Items[i]))
+			}
+		}
+	}
+	return all
+}
