@@ -32,10 +32,10 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// What the benchmark's services are.
+// Services of the benchmark.
 const (
 	benchServices = 2000
-	benchElse     = 10 // of them are by another Gateway
+	benchElse     = 10 // services with another Gateway
 	benchWorkers  = 4
 )
 
@@ -128,7 +128,7 @@ func newBenchRig(b *testing.B, qps int) *benchRig {
 	return r
 }
 
-// benchCluster returns a new cluster: others have had objects before.
+// benchCluster returns a cluster that no test has used.
 func benchCluster(b *testing.B) *cluster.Cluster {
 	b.Helper()
 	c := cluster.Start(b, cluster.ControlPlaneOnly)

@@ -1,2 +1,2 @@
-// Package flow holds tests of the whole reconciler on a real API server, beside a stand-in for OME and one for data planes.
+// Package flow has tests of the whole reconciler with a real API server, and with emulators of OME 1.2, OME 1.3 and data planes.
 package flow

@@ -25,20 +25,19 @@ import (
 
 func httpClient(r *rig) (*http.Client, error) { return rest.HTTPClientFor(r.cluster.RESTConfig()) }
 
-// planes are stand-ins for the controllers of data planes: they accept every HTTPRoute and Ingress, but those by whom they
-// are told not to.
+// planes emulate the controllers of data planes. They accept every HTTPRoute and Ingress, except those that a test has refused.
 type planes struct {
 	client dynamic.Interface
 
 	mu      sync.Mutex
 	refused []string // names of Gateways that refuse, and of hosts whose Ingress gets no address
 	seen    map[string]*unstructured.Unstructured
-	hosts   map[string]map[string]bool // objects that serve a host, for who watches
+	hosts   map[string]map[string]bool // keys of objects that serve a host
 	gaps    []string
 	watched string
 }
 
-// watchGaps returns a function that says when nothing has served a host since. Objects that nobody has accepted yet do not.
+// watchGaps returns a function that returns the times since then at which no accepted object served a host.
 func (p *planes) watchGaps(host string) func() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,7 +49,7 @@ func (p *planes) watchGaps(host string) func() []string {
 	}
 }
 
-// serve notes that an object serves its hosts, or does not any more.
+// serve records whether an object serves its hosts.
 func (p *planes) serve(u *unstructured.Unstructured, key string, serves bool) {
 	for _, host := range hostsOf(u) {
 		if p.hosts[host] == nil {
@@ -79,12 +78,13 @@ func hostsOf(u *unstructured.Unstructured) []string {
 	return hosts
 }
 
-// taken reports whether a data plane has taken an object up.
+// taken reports whether a data plane has accepted an object.
 func taken(u *unstructured.Unstructured) bool {
 	parents, _, _ := unstructured.NestedSlice(u.Object, "status", "parents")
 	addresses, _, _ := unstructured.NestedSlice(u.Object, "status", "loadBalancer", "ingress")
 	return u.GetKind() == "VirtualService" || len(parents)+len(addresses) > 0
 }
+
 func startPlanes(t testing.TB, client dynamic.Interface, discovery kube.ResourceDiscovery) *planes {
 	t.Helper()
 	p := &planes{client: client, seen: map[string]*unstructured.Unstructured{}, hosts: map[string]map[string]bool{}}
@@ -130,7 +130,7 @@ func (p *planes) handler(ctx context.Context, act func(context.Context, *unstruc
 	}}
 }
 
-// refuse has these Gateways and hosts refused from now on, and no others.
+// refuse sets the Gateways and hosts that are refused from now on.
 func (p *planes) refuse(ctx context.Context, names ...string) {
 	p.mu.Lock()
 	p.refused = names
@@ -154,7 +154,7 @@ func (p *planes) refuses(name string) bool {
 	return slices.Contains(p.refused, name)
 }
 
-// accept writes the status of a route. A failure is one of the next write's.
+// accept writes the status of a route. After a failure the next event of the route writes it.
 func (p *planes) accept(ctx context.Context, route *unstructured.Unstructured) {
 	parents, _, _ := unstructured.NestedSlice(route.Object, "spec", "parentRefs")
 	var statuses []any
@@ -177,7 +177,7 @@ func (p *planes) accept(ctx context.Context, route *unstructured.Unstructured) {
 	p.status(ctx, route, map[string]any{"parents": statuses})
 }
 
-// address gives an Ingress one.
+// address writes the address of an Ingress.
 func (p *planes) address(ctx context.Context, ingress *unstructured.Unstructured) {
 	rules, _, _ := unstructured.NestedSlice(ingress.Object, "spec", "rules")
 	balancer := map[string]any{}
