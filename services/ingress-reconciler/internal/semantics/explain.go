@@ -2,6 +2,7 @@ package semantics
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -209,4 +210,25 @@ func reasonBy[T any](criteria []criterion[T], loser, winner T) string {
 		}
 	}
 	return ""
+}
+
+// agree returns an error if two data planes choose different rules, and the rules do different things with the request.
+func agree(first contender, by string, other contender, otherBy string) error {
+	name := func(c contender) string {
+		kind, o := c.object()
+		return identity(kind, o) + ", " + c.rule()
+	}
+	if name(first) == name(other) || sameAnswer(first, other) {
+		return nil
+	}
+	return fmt.Errorf("%s %s wins, %s %s: %w", by, name(first), otherBy, name(other), ErrAmbiguous)
+}
+
+func sameAnswer(a, b contender) bool {
+	x, err := a.resolve()
+	if err != nil {
+		return false
+	}
+	y, err := b.resolve()
+	return err == nil && reflect.DeepEqual(x, y)
 }

@@ -15,12 +15,17 @@ import (
 	"fairlead.dev/pkg/gatewayapi"
 )
 
-// Gateway API, by its specification (https://gateway-api.sigs.k8s.io/reference/spec/).
+// Gateway API, by its specification (https://gateway-api.sigs.k8s.io/reference/spec/) and the source of Envoy Gateway.
 //
 // Of the listeners of a port, the one with the most specific hostname takes a request, and no other one does (listener
-// isolation). All matches of the routes that are attached to it compete, in the order of criteria below. The place of regular
-// expressions is up to the implementation; this is Istio's. Whether a route of a less specific hostname gets the requests that
-// no rule of the more specific one matches is open, and so ErrAmbiguous.
+// isolation). All matches of the routes that are attached to it compete, in the order of criteria below. An answer that depends
+// on what is open or handled in another way is ErrAmbiguous:
+//
+//	                                     specification                    Envoy Gateway (internal/gatewayapi/sort.go)
+//	method                               before headers                   counts as one header
+//	regular expressions                  open; here after prefixes        between Exact and prefixes
+//	what no rule of the most specific    open: nobody, or a route of a
+//	hostname matches                     less specific hostname
 //
 // Modeled: filters RequestHeaderModifier and URLRewrite, timeouts.request, backendRefs to Services and InferencePools of the
 // route's namespace, of which one has a weight. Not modeled: ListenerSets, default Gateways, ReferenceGrants, other filters,
@@ -40,6 +45,20 @@ var gatewayOrder = []criterion[*gatewayMatch]{
 	}, "its object has the same age and comes later by name"},
 	{func(a, b *gatewayMatch) int { return cmp.Compare(a.ruleIndex, b.ruleIndex) }, "its rule comes later in the object"},
 	{func(a, b *gatewayMatch) int { return cmp.Compare(a.matchIndex, b.matchIndex) }, "its match comes later in the rule"},
+}
+
+// envoyOrder is the precedence of matches of Envoy Gateway, where it differs. The rest is as in gatewayOrder.
+var envoyOrder = append([]criterion[*gatewayMatch]{
+	gatewayOrder[0],
+	{func(a, b *gatewayMatch) int { return cmp.Compare(envoyRank(a), envoyRank(b)) }, ""},
+	{func(a, b *gatewayMatch) int { return cmp.Compare(b.length, a.length) }, ""},
+	{func(a, b *gatewayMatch) int {
+		return cmp.Compare(len(b.match.Headers)+methods(b.match), len(a.match.Headers)+methods(a.match))
+	}, ""},
+}, gatewayOrder[5:]...)
+
+func envoyRank(m *gatewayMatch) int {
+	return slices.Index([]int{rankExact, rankRegularExpression, rankPrefix}, m.rank)
 }
 
 func methods(m *gatewayv1.HTTPRouteMatch) int {
@@ -134,10 +153,14 @@ func (w *World) onPort(g *gatewayv1.Gateway, port int32, r *request, d *result) 
 	for _, m := range matches {
 		d.contenders = append(d.contenders, m)
 	}
-	if len(matches) > 0 && compareHostnames(routes[0].hostname, matches[0].hostname) < 0 {
+	switch {
+	case len(matches) == 0:
+		return nil
+	case compareHostnames(routes[0].hostname, matches[0].hostname) < 0:
 		return fmt.Errorf("no rule of hostname %q matches, one of %q does: %w", routes[0].hostname, matches[0].hostname, ErrAmbiguous)
 	}
-	return nil
+	byEnvoy := slices.MinFunc(matches, func(a, b *gatewayMatch) int { return compareBy(envoyOrder, a, b) })
+	return agree(matches[0], "by the specification", byEnvoy, "by Envoy Gateway")
 }
 
 // attachedRoute is a route that is attached to a listener, and its most specific hostname for a host.

@@ -119,9 +119,9 @@ func TestGatewayAPIPrecedence(t *testing.T) {
 			give:   Request{Path: "/foo"}, want: "m/foo:80 /foo",
 		},
 		{
-			name:   "prefix before expression",
+			name:   "a prefix and an expression, which Envoy Gateway prefers",
 			routes: []string{route("m/r", `rules: [{matches: [{path: {type: RegularExpression, value: "/f.*"}}], `+to("expression")+`}, {matches: [`+prefix("/")+`], `+to("prefix")+`}]`)},
-			give:   Request{Path: "/foo"}, want: "m/prefix:80 /foo",
+			give:   Request{Path: "/foo"}, want: "ambiguous",
 		},
 		{
 			name:   "an expression is one of the whole path",
@@ -139,8 +139,13 @@ func TestGatewayAPIPrecedence(t *testing.T) {
 			give:   Request{Path: "/foo/bar"}, want: "m/path:80 /foo/bar",
 		},
 		{
-			name:   "a method before headers",
+			name:   "a method and a header, which Envoy Gateway counts alike",
 			routes: []string{route("m/r", `rules: [{matches: [{headers: [{name: a, value: b}]}], `+to("header")+`}, {matches: [{method: POST}], `+to("method")+`}]`)},
+			give:   Request{Path: "/", Method: "POST", Header: map[string]string{"a": "b"}}, want: "ambiguous",
+		},
+		{
+			name:   "a method before fewer headers",
+			routes: []string{route("m/r", `rules: [{matches: [{}], `+to("all")+`}, {matches: [{method: POST}], `+to("method")+`}]`)},
 			give:   Request{Path: "/", Method: "POST", Header: map[string]string{"a": "b"}}, want: "m/method:80 /",
 		},
 		{

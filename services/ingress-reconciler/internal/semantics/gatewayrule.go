@@ -41,13 +41,13 @@ func (m *gatewayMatch) fitsPath(path string) (bool, error) {
 	kind, want := pathOf(m.match)
 	switch kind {
 	case gatewayv1.PathMatchExact:
-		m.rank = rankExact
+		m.rank, m.length = rankExact, len(want)
 		return path == want, nil
 	case gatewayv1.PathMatchPathPrefix:
 		m.rank, m.length = rankPrefix, len(strings.TrimSuffix(want, "/"))
 		return hasElements(path, want), nil
 	case gatewayv1.PathMatchRegularExpression:
-		m.rank = rankRegularExpression
+		m.rank, m.length = rankRegularExpression, len(want)
 		return matchesWhole(want, path)
 	}
 	return false, fmt.Errorf("path match of type %q: %w", kind, ErrNotModeled)

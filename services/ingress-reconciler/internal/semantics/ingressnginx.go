@@ -83,18 +83,15 @@ func orderNGINX(w *World, x *classIndex, r *request) ([]contender, error) {
 	for _, m := range nginx {
 		contenders = append(contenders, m)
 	}
-	return contenders, agree(nginx, traefik)
-}
-
-// agree returns an error if one of the rules with the highest priority of Traefik gives another answer than ingress-nginx.
-func agree(nginx, traefik []*ingressMatch) error {
 	for _, m := range traefik {
-		if m.priority == traefik[0].priority && m.location != nginx[0].location && !sameAnswer(m, nginx[0]) {
-			return fmt.Errorf("path %s reaches path %s of %s with ingress-nginx, and can reach path %s of %s with Traefik's NGINX provider: %w",
-				m.request.path, nginx[0].path, identity("Ingress", nginx[0].ingress), m.path, identity("Ingress", m.ingress), ErrAmbiguous)
+		if m.priority < traefik[0].priority {
+			break
+		}
+		if err := agree(nginx[0], "by ingress-nginx", m, "by Traefik's NGINX provider"); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return contenders, nil
 }
 
 func nginxReason(loser, winner *ingressMatch) string {
@@ -230,23 +227,18 @@ func oldestOfEach(group []*location) []*location {
 func traefikNGINXMatches(s servers, all []*location, path string) ([]*ingressMatch, error) {
 	var found []*ingressMatch
 	for _, l := range all {
-		rule, fits := "", false
-		bare := strings.TrimSuffix(l.path, "/")
+		rule, fits := strictPrefix(l.path)
 		switch {
 		case l.kind == networkingv1.PathTypeExact:
-			rule, fits = fmt.Sprintf("Path(%q)", l.path), path == l.path
+			rule, fits = fmt.Sprintf("Path(%q)", l.path), func(p string) bool { return p == l.path }
 		case s[l.host].traefik:
 			re, err := compile("(?i)^" + l.path)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", identity("Ingress", l.ingress), err)
 			}
-			rule, fits = fmt.Sprintf("PathRegexp(%q)", "(?i)^"+l.path), re.MatchString(path)
-		case l.path == "/":
-			rule, fits = `PathPrefix("/")`, true
-		default:
-			rule, fits = fmt.Sprintf("(Path(%q) || PathPrefix(%q))", bare, bare+"/"), path == bare || strings.HasPrefix(path, bare+"/")
+			rule, fits = fmt.Sprintf("PathRegexp(%q)", "(?i)^"+l.path), re.MatchString
 		}
-		if fits {
+		if fits(path) {
 			found = append(found, &ingressMatch{location: l, priority: len(traefikHost(l) + rule)})
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,11 +11,12 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// Traefik's provider for Ingresses, by its source (pkg/provider/kubernetes/ingress, pkg/muxer/http), with its default options.
+// Traefik's provider for Ingresses, by its source (pkg/provider/kubernetes/ingress, pkg/muxer/http).
 //
-// Each path is a rule. Prefix and ImplementationSpecific compare characters: "/a" matches "/ab". Of all rules that match, of all
-// hosts, the one with the highest priority wins: that of the annotation, or else the length of the rule's text. Two rules with
-// one priority are ErrAmbiguous, unless they give the same answer.
+// Each path is a rule. Of all rules that match, of all hosts, the one with the highest priority wins: that of the annotation, or
+// else the length of the rule's text. Prefix and ImplementationSpecific compare characters by default ("/a" matches "/ab"), and
+// elements with option strictPrefixMatching, which also makes their rules longer. An answer that depends on the option, or on
+// the order of two rules with one priority, is ErrAmbiguous.
 
 const (
 	prefixTraefik         = "traefik.ingress.kubernetes.io/"
@@ -31,27 +31,68 @@ var traefik = ingressController{
 }
 
 func orderTraefik(w *World, x *classIndex, r *request) ([]contender, error) {
+	found, err := traefikMatches(w, x, r, traefikPrefix)
+	if err != nil {
+		return nil, err
+	}
+	strict, err := traefikMatches(w, x, r, strictPrefix)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(found) == 0:
+		return nil, nil // a strict prefix matches less
+	case len(strict) == 0:
+		return nil, fmt.Errorf("path %s reaches path %s of %s, but not with option strictPrefixMatching: %w", r.path, found[0].path, identity("Ingress", found[0].ingress), ErrAmbiguous)
+	}
+	contenders := make([]contender, len(found))
+	for i, m := range found {
+		contenders[i] = m
+	}
+	return contenders, agree(found[0], "without strictPrefixMatching", strict[0], "with it")
+}
+
+// traefikMatches returns the locations that take a path, the one with the highest priority first. Several with that priority must
+// agree.
+func traefikMatches(w *World, x *classIndex, r *request, prefix func(path string) (rule string, fits func(string) bool)) ([]*ingressMatch, error) {
 	var found []*ingressMatch
 	for _, l := range x.locations(r.host) {
-		if l.path != r.path && (l.kind == networkingv1.PathTypeExact || !strings.HasPrefix(r.path, l.path)) {
+		rule, fits := prefix(l.path)
+		if l.kind == networkingv1.PathTypeExact {
+			rule, fits = fmt.Sprintf("Path(%q)", l.path), func(path string) bool { return path == l.path }
+		}
+		if !fits(r.path) {
 			continue
 		}
-		priority, err := traefikPriority(l)
+		priority, err := traefikPriority(l, rule)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", identity("Ingress", l.ingress), err)
 		}
 		found = append(found, &ingressMatch{location: l, request: r, world: w, rewrite: rewriteTraefik, loses: traefikReason, priority: priority})
 	}
 	slices.SortStableFunc(found, func(a, b *ingressMatch) int { return cmp.Compare(b.priority, a.priority) })
-	contenders := make([]contender, len(found))
-	for i, m := range found {
-		contenders[i] = m
-		if i > 0 && m.priority == found[0].priority && !sameAnswer(found[0], m) {
-			return nil, fmt.Errorf("path %s of %s and path %s of %s have priority %d: %w",
-				found[0].path, identity("Ingress", found[0].ingress), m.path, identity("Ingress", m.ingress), m.priority, ErrAmbiguous)
+	for _, m := range found {
+		if m.priority < found[0].priority {
+			break
+		}
+		if err := agree(found[0], "with its priority", m, "with the same one"); err != nil {
+			return nil, err
 		}
 	}
-	return contenders, nil
+	return found, nil
+}
+
+// traefikPrefix returns the rule of a prefix by characters.
+func traefikPrefix(path string) (rule string, fits func(string) bool) {
+	return fmt.Sprintf("PathPrefix(%q)", path), func(p string) bool { return strings.HasPrefix(p, path) }
+}
+
+// strictPrefix returns the rule of a prefix by elements.
+func strictPrefix(path string) (rule string, fits func(string) bool) {
+	bare := strings.TrimSuffix(path, "/")
+	if bare == "" {
+		return traefikPrefix(path)
+	}
+	return fmt.Sprintf("(Path(%q) || PathPrefix(%q))", bare, bare+"/"), func(p string) bool { return p == bare || strings.HasPrefix(p, bare+"/") }
 }
 
 func traefikReason(loser, winner *ingressMatch) string {
@@ -61,17 +102,8 @@ func traefikReason(loser, winner *ingressMatch) string {
 	return fmt.Sprintf("its priority is %d, and the winner's %d", loser.priority, winner.priority)
 }
 
-func sameAnswer(a, b contender) bool {
-	x, err := a.resolve()
-	if err != nil {
-		return false
-	}
-	y, err := b.resolve()
-	return err == nil && reflect.DeepEqual(x, y)
-}
-
-// traefikPriority returns the priority of a rule.
-func traefikPriority(l *location) (int, error) {
+// traefikPriority returns the priority of the rule of a location.
+func traefikPriority(l *location, rule string) (int, error) {
 	if text, found := l.ingress.Annotations[annotationPriority]; found {
 		priority, err := strconv.Atoi(text)
 		if err != nil || priority > math.MaxInt32 {
@@ -81,11 +113,7 @@ func traefikPriority(l *location) (int, error) {
 			return priority, nil
 		}
 	}
-	matcher := "PathPrefix"
-	if l.kind == networkingv1.PathTypeExact {
-		matcher = "Path"
-	}
-	return len(traefikHost(l)) + len(fmt.Sprintf("%s(%q)", matcher, l.path)), nil
+	return len(traefikHost(l) + rule), nil
 }
 
 // traefikHost returns the part of a rule that matches the host.

@@ -4,15 +4,17 @@
 // Request. Its outputs are an Answer, or an Explanation with the rule that wins and the rules that lose to it. The package is
 // pure, and the order of its inputs does not matter.
 //
-//	data plane                          model                               source of the model
-//	Gateway API                         gatewayapi.go, gatewayrule.go       the specification
-//	ingress-nginx, Traefik's NGINX      ingressnginx.go                     source of both; an answer that they do not share
-//	provider                                                                is ErrAmbiguous
-//	Traefik's Ingress provider          traefik.go, middleware.go           source
-//	Istio gateways                      istio.go                            reference and source of pilot
+//	data plane                          file                                source of the model
+//	Gateway API                         gatewayapi.go, gatewayrule.go       the specification, and Envoy Gateway
+//	ingress-nginx, Traefik's NGINX      ingressnginx.go                     both
+//	provider
+//	Traefik's Ingress provider          traefik.go, middleware.go           Traefik, with and without strictPrefixMatching
+//	Istio Gateways                      istio.go                            reference and source of pilot
 //	any other ingress controller        none: ErrNotModeled
 //
-// The whole-system tests of deploy/local compare the answers with Envoy Gateway and Traefik, not with ingress-nginx and Istio.
+// Where two sources give different answers to a request, the answer is ErrAmbiguous: the objects do not say which of them serves.
+//
+// The whole-system test TestConformance compares the answers with Envoy Gateway and Traefik, not with ingress-nginx and Istio.
 // An object that concerns the request and says something that is not modeled is ErrNotModeled, never ignored. Objects that do
 // not concern the request are not looked at. Services, endpoints, TLS, authentication, limits, load balancing and the headers
 // that data planes add by themselves are not modeled: the answer is what they leave to the route.
