@@ -124,19 +124,21 @@ func assertRequestsReachTheEntry(t *testing.T, s *system) {
 		s.awaitExposed(t, e.name, e.entrance.at)
 	}
 	for _, e := range all {
-		require.EventuallyWithT(t, func(collect *assert.CollectT) {
-			got, err := e.answer(t.Context(), s, "")
-			require.NoError(collect, err)
-			require.Equal(collect, e.wanted(""), got, "%s %v", e.name, e.roles)
-		}, settle, tick)
+		e.await(t, s, "")
 	}
-	for _, e := range all { // all is served: what is not is not to be
+	for _, e := range all { // everything is served by now: a host that is not served must not be
 		for _, role := range []string{"router", "engine", "decoder"} {
-			require.EventuallyWithT(t, func(collect *assert.CollectT) {
-				got, err := e.answer(t.Context(), s, role)
-				require.NoError(collect, err)
-				require.Equal(collect, e.wanted(role), got, "%s %v: %s", e.name, e.roles, role)
-			}, settle, tick)
+			e.await(t, s, role)
 		}
 	}
+}
+
+// await waits until a request for the service, or for one of its components, is answered as it should be.
+func (e *exposure) await(t *testing.T, s *system, role string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		got, err := e.answer(t.Context(), s, role)
+		require.NoError(collect, err)
+		require.Equal(collect, e.wanted(role), got, "%s %v %s", e.name, e.roles, role)
+	}, settle, tick)
 }

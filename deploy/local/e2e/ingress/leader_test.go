@@ -28,19 +28,19 @@ const (
 	takeover = 5 * time.Second
 )
 
-// led are services under load, each by another data plane.
+// led are services under load, each at another data plane.
 type led struct {
 	*system
 
-	names []types.NamespacedName
-	loads []*load
-	tag   string // of the release
+	names  []types.NamespacedName
+	loads  []*load
+	values []string // of the release, beside the configuration
 }
 
-// assertLeader kills the leader and rolls the release, while services are used.
+// assertLeader kills the leader and replaces the pods of the release, while services are used.
 func assertLeader(t *testing.T, s *system) {
 	s.namespace(t, leading)
-	l := &led{system: s, tag: tag}
+	l := &led{system: s}
 	overrides := map[types.NamespacedName]fields{}
 	for _, e := range []entrance{envoyRoute, traefikIngress} {
 		name := types.NamespacedName{Namespace: leading, Name: e.name}
@@ -53,7 +53,7 @@ func assertLeader(t *testing.T, s *system) {
 		l.loads = append(l.loads, startLoad(t, l.names[i].Name+"."+leading+"."+domain, "^"+e.name+"-engine-"))
 		m := &moved{system: s, name: l.names[i], at: e}
 		m.awaitAnswer(t, l.loads[i].host, "engine")
-		l.loads[i].to(e.plane(s))
+		l.loads[i].switchTo(e.plane(s))
 	}
 	l.settle(t)
 	t.Run("killed", func(t *testing.T) { l.kill(t) })
@@ -81,14 +81,6 @@ func (s *system) leader(ctx context.Context) (string, error) {
 	}
 	pod, _, _ := strings.Cut(*l.Spec.HolderIdentity, "_")
 	return pod, nil
-}
-
-// settle waits until nothing has been written for a while.
-func (l *led) settle(t *testing.T) {
-	t.Helper()
-	require.EventuallyWithT(t, func(collect *assert.CollectT) {
-		require.Empty(collect, objectWrites(l.calls(t, time.Now().Add(-2*time.Second))))
-	}, settle, tick)
 }
 
 // kill kills the leader's process and changes what is said of a service at once.
@@ -133,16 +125,16 @@ func (l *led) kill(t *testing.T) {
 	assert.Subset(t, uids(now), uids(before))
 }
 
-// roll brings another version, and then another configuration.
+// roll replaces the pods, and then changes the configuration.
 func (l *led) roll(t *testing.T) {
-	l.label(t, "a") // the first change of an object takes its fields over from its creation
+	l.label(t, "a") // the first change of an object takes over the fields from its creation
 	l.settle(t)
-	begun := time.Now()
-	l.tag = nextTag
-	require.NoError(t, upgrade(t.Context(), l.Cluster, l.tag, l.configurationFlag(t)))
-	l.awaitPods(t)
+	begun, old := time.Now(), l.pods(t)
+	l.values = []string{"--set=podAnnotations.rolled=once"}
+	l.upgrade(t)
+	l.awaitReplaced(t, old)
 	l.settle(t)
-	assert.Empty(t, objectWrites(l.calls(t, begun)), "nothing is to be written that is as it should be")
+	assert.Empty(t, objectWrites(l.calls(t, begun)), "new replicas write nothing that is already there")
 
 	changes := l.watchChanges(t)
 	want := l.label(t, "b")
@@ -155,14 +147,19 @@ func (l *led) roll(t *testing.T) {
 	assert.ElementsMatch(t, want, got, "each object changes once, and nothing else does")
 }
 
-// label has all objects labelled by an upgrade of the release, by which what tests have changed in place becomes the release's
-// own, and returns the objects.
+func (l *led) upgrade(t *testing.T) {
+	t.Helper()
+	require.NoError(t, upgrade(t.Context(), l.Cluster, stack.CurrentRelease(tag), append(l.values, l.configurationFlag(t))...))
+}
+
+// label adds a label to all objects by an upgrade of the release, which also makes the configuration that tests have written part
+// of the release, and returns the objects.
 func (l *led) label(t *testing.T, team string) (names []string) {
 	t.Helper()
 	l.mu.Lock()
 	l.document["labels"] = fields{"example.com/team": team}
 	l.mu.Unlock()
-	require.NoError(t, upgrade(t.Context(), l.Cluster, l.tag, l.configurationFlag(t)))
+	l.upgrade(t)
 	for _, name := range l.names {
 		var all []made
 		require.EventuallyWithT(t, func(collect *assert.CollectT) {
@@ -178,19 +175,6 @@ func (l *led) label(t *testing.T, team string) (names []string) {
 		}
 	}
 	return names
-}
-
-// awaitPods waits until all replicas are of the tag that is to be.
-func (l *led) awaitPods(t *testing.T) {
-	t.Helper()
-	require.EventuallyWithT(t, func(collect *assert.CollectT) {
-		pods, err := l.Clientset().CoreV1().Pods(stack.ReconcilerNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: reconcilerPod})
-		require.NoError(collect, err)
-		require.Len(collect, pods.Items, 2)
-		for _, p := range pods.Items {
-			require.True(collect, strings.HasSuffix(p.Spec.Containers[0].Image, ":"+l.tag), p.Name)
-		}
-	}, settle, tick)
 }
 
 // change is what a watch has seen of an object.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -28,8 +29,7 @@ import (
 )
 
 const (
-	nextTag = "race-next"
-	domain  = "example.test"
+	domain = "example.test"
 
 	exposedCondition = "fairlead.dev/Exposed"
 	ours             = "fairlead.dev/managed-by=ingress-reconciler"
@@ -51,19 +51,22 @@ var (
 // fields are those of a configuration or of an object.
 type fields map[string]any
 
-// system is all of it: OME's stand-in, the ingress-reconciler, Envoy Gateway and Traefik.
+// system is a whole system: OME's emulator, the ingress-reconciler and data planes.
 type system struct {
 	*cluster.Cluster
 
 	client         dynamic.Interface
 	envoy, traefik *world
+	upgraded       time.Time // when the release of the working tree ran alone; zero: an earlier release runs
 
-	mu        sync.Mutex // of the configuration
+	mu        sync.Mutex // guards the configuration
 	document  fields
 	overrides map[string]fields // by namespace/name
+	lasting   map[string]fields // overrides that configure does not replace
 }
 
-// newSystem installs everything, the ingress-reconciler as its example has it.
+// newSystem installs OME, the previous release of the ingress-reconciler with the values of its example, Envoy Gateway, Traefik,
+// and the admission webhook of ingress-nginx.
 func newSystem(t *testing.T) *system {
 	t.Helper()
 	audited := func(c *clusterapi.Config) { c.Audit = true }
@@ -73,7 +76,8 @@ func newSystem(t *testing.T) *system {
 	require.NoError(t, c.Apply(t.Context(), string(kinds)))
 	g, gctx := errgroup.WithContext(t.Context())
 	g.Go(func() error { return stack.InstallOME(gctx, c, tag) })
-	g.Go(func() error { return upgrade(gctx, c, tag) })
+	g.Go(func() error { return upgrade(gctx, c, stack.PreviousRelease()) })
+	g.Go(func() error { return stack.InstallIngressNginxAdmission(gctx, c, tag) })
 	g.Go(func() error {
 		if err := stack.InstallTraefik(gctx, c); err != nil {
 			return err
@@ -84,23 +88,28 @@ func newSystem(t *testing.T) *system {
 		if err := stack.InstallEnvoyGateway(gctx, c); err != nil {
 			return err
 		}
-		if err := stack.ApplyExample(gctx, c, stack.IngressExamples, "gateway.yaml"); err != nil {
-			return err
-		}
-		_, err := c.Kubectl(gctx, "-n", "gateways", "wait", "--for=condition=Programmed", "gateway/public", "--timeout=2m")
-		return err
+		return applyGateway(gctx, c)
 	})
 	require.NoError(t, g.Wait())
 	return &system{
 		Cluster: c, client: dynamic.NewForConfigOrDie(c.RESTConfig()), traefik: newWorld(c, c.Published[0]), envoy: newWorld(c, c.Published[1]),
-		overrides: map[string]fields{},
+		overrides: map[string]fields{}, lasting: map[string]fields{},
 	}
 }
 
-// upgrade installs the ingress-reconciler, or rolls it. Its pods say in their environment who they are.
-func upgrade(ctx context.Context, c *cluster.Cluster, tag string, args ...string) error {
-	return stack.UpgradeReconciler(ctx, c, tag, append([]string{
-		"--force-conflicts", // of the configuration, which tests change in place
+// applyGateway creates the Gateway of the example and waits until it is programmed.
+func applyGateway(ctx context.Context, c *cluster.Cluster) error {
+	if err := stack.ApplyExample(ctx, c, stack.IngressExamples, "gateway.yaml"); err != nil {
+		return err
+	}
+	_, err := c.Kubectl(ctx, "-n", "gateways", "wait", "--for=condition=Programmed", "gateway/public", "--timeout=2m")
+	return err
+}
+
+// upgrade installs the ingress-reconciler, or upgrades it. The environment of its pods has their names.
+func upgrade(ctx context.Context, c *cluster.Cluster, release stack.Release, args ...string) error {
+	return stack.UpgradeReconciler(ctx, c, release, append([]string{
+		"--force-conflicts", // over the configuration, which tests change in place
 		"--set", "env[0].name=POD_NAME", "--set", "env[0].valueFrom.fieldRef.fieldPath=metadata.name",
 	}, args...)...)
 }
@@ -133,7 +142,7 @@ func (e entrance) with(more fields) fields {
 	return all
 }
 
-// configure replaces the configuration, and what it says of single services.
+// configure replaces the configuration, and the overrides that are not lasting.
 func (s *system) configure(t *testing.T, document fields, overrides map[types.NamespacedName]fields) {
 	t.Helper()
 	s.mu.Lock()
@@ -145,7 +154,7 @@ func (s *system) configure(t *testing.T, document fields, overrides map[types.Na
 	s.writeConfiguration(t)
 }
 
-// override replaces what the configuration says of one service.
+// override replaces the override of one service.
 func (s *system) override(t *testing.T, service types.NamespacedName, values fields) {
 	t.Helper()
 	s.mu.Lock()
@@ -154,15 +163,26 @@ func (s *system) override(t *testing.T, service types.NamespacedName, values fie
 	s.writeConfiguration(t)
 }
 
-// whole returns the configuration with what it says of single services.
+// overrideForGood sets the override of one service until the end of the cluster.
+func (s *system) overrideForGood(t *testing.T, service types.NamespacedName, values fields) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lasting[service.String()] = values
+	s.writeConfiguration(t)
+}
+
+// whole returns the configuration with the overrides.
 func (s *system) whole() fields {
 	document := maps.Clone(s.document)
 	overrides := []fields{}
-	for _, service := range slices.Sorted(maps.Keys(s.overrides)) {
-		namespace, name, _ := strings.Cut(service, "/")
-		one := fields{"namespaces": []string{namespace}, "names": []string{name}}
-		maps.Copy(one, s.overrides[service])
-		overrides = append(overrides, one)
+	for _, all := range []map[string]fields{s.overrides, s.lasting} {
+		for _, service := range slices.Sorted(maps.Keys(all)) {
+			namespace, name, _ := strings.Cut(service, "/")
+			one := fields{"namespaces": []string{namespace}, "names": []string{name}}
+			maps.Copy(one, all[service])
+			overrides = append(overrides, one)
+		}
 	}
 	document["overrides"] = overrides
 	return document
