@@ -24,7 +24,7 @@ const (
 	leading       = "leading" // the namespace
 	lease         = "fairlead-ingress-reconciler"
 	reconcilerPod = "app.kubernetes.io/instance=" + stack.Reconciler
-	// How long it may take until another replica does what a killed one would have done.
+	// The longest time until another replica writes what a killed leader would have written. A lease lasts 3 s.
 	takeover = 5 * time.Second
 )
 
@@ -63,7 +63,7 @@ func assertLeader(t *testing.T, s *system) {
 	}
 }
 
-// configurationFlag is the configuration as a value of the chart.
+// configurationFlag returns the configuration as a value of the chart.
 func (s *system) configurationFlag(t *testing.T) string {
 	t.Helper()
 	s.mu.Lock()
@@ -73,7 +73,7 @@ func (s *system) configurationFlag(t *testing.T) string {
 	return "--set-json=config=" + string(text)
 }
 
-// leader returns the pod that has the Lease, empty if there is none.
+// leader returns the pod that holds the Lease, empty if there is none.
 func (s *system) leader(ctx context.Context) (string, error) {
 	l, err := s.Clientset().CoordinationV1().Leases(stack.ReconcilerNamespace).Get(ctx, lease, metav1.GetOptions{})
 	if err != nil || l.Spec.HolderIdentity == nil {
@@ -83,7 +83,7 @@ func (s *system) leader(ctx context.Context) (string, error) {
 	return pod, nil
 }
 
-// kill kills the leader's process and changes what is said of a service at once.
+// kill kills the process of the leader, and changes the override of a service at once.
 func (l *led) kill(t *testing.T) {
 	dead, err := l.leader(t.Context())
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func (l *led) kill(t *testing.T) {
 		require.Len(collect, now, len(before)+1)
 	}, settle, tick)
 	took := time.Since(killed)
-	assert.Less(t, took, takeover, "the other replica wrote what had changed")
+	assert.Less(t, took, takeover, "until the other replica wrote the change")
 	t.Logf("the other replica wrote %s after the kill", took.Round(time.Millisecond))
 	leads, err := l.leader(t.Context())
 	require.NoError(t, err)
@@ -177,7 +177,7 @@ func (l *led) label(t *testing.T, team string) (names []string) {
 	return names
 }
 
-// change is what a watch has seen of an object.
+// change is an event of a watch.
 type change struct {
 	event      watch.EventType
 	kind, name string
@@ -185,7 +185,7 @@ type change struct {
 	exposed    metav1.ConditionStatus // of an InferenceService
 }
 
-// watchChanges watches the services and what is made for them, until the returned function is called.
+// watchChanges watches the services and their objects until the returned function is called, which returns the events.
 func (l *led) watchChanges(t *testing.T) func() []change {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -217,7 +217,7 @@ func (l *led) watchChanges(t *testing.T) func() []change {
 	}
 }
 
-// assertOneLeader checks, over all that was written, that each write was that of the replica that had the Lease.
+// assertOneLeader checks that the replica that held the Lease sent each write, in the whole audit log.
 func assertOneLeader(t *testing.T, s *system) {
 	leads, terms := "", 0
 	for _, c := range s.calls(t, time.Time{}) {
@@ -231,5 +231,5 @@ func assertOneLeader(t *testing.T, s *system) {
 			assert.Equal(t, leads, c.pod(), "%s %s %s at %s", c.Verb, c.resource(), c.Object.Name, c.At)
 		}
 	}
-	assert.Greater(t, terms, 2, "the leader was killed, and rolled")
+	assert.Greater(t, terms, 2, "the leader was killed, and replaced")
 }

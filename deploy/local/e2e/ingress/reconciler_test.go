@@ -21,6 +21,7 @@ func TestReconciler(t *testing.T) {
 	t.Run("stock OME", func(t *testing.T) { assertStockOME(t, s) })
 	waitForStreams := s.startLongStreams(t)
 	t.Run("requests reach the entry", func(t *testing.T) { assertRequestsReachTheEntry(t, s) })
+	t.Run("conformance", func(t *testing.T) { assertConformance(t, s) })
 	t.Run("hostile tenant", func(t *testing.T) { assertHostileTenant(t, s) })
 	t.Run("transitions under load", func(t *testing.T) { assertTransitions(t, s) })
 	t.Run("leader", func(t *testing.T) { assertLeader(t, s) })

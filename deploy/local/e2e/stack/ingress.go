@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/pkg/kubetest/cluster"
 )
@@ -91,4 +92,18 @@ func InstallEnvoyGateway(ctx context.Context, c *cluster.Cluster) error {
 		return fmt.Errorf("install Envoy Gateway (make gateways traefik fetches its chart and the kinds): %w", err)
 	}
 	return s.applyClass(ctx)
+}
+
+// InstallPoolPicker installs an endpoint picker for an InferencePool, with values of its chart. It does not wait: a picker is
+// ready when its pool exists.
+func InstallPoolPicker(ctx context.Context, c *cluster.Cluster, tag string, name types.NamespacedName, args ...string) error {
+	root, err := cluster.Repository()
+	if err != nil {
+		return err
+	}
+	_, err = c.Helm(ctx, append([]string{
+		"upgrade", "--install", name.Name, filepath.Join(root, "charts", "endpoint-picker"), "--namespace", name.Namespace,
+		"--set", "image.repository=" + pickerApp, "--set", "image.tag=" + tag,
+	}, args...)...)
+	return err
 }
