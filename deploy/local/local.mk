@@ -17,6 +17,9 @@ IMAGE_SOURCE_ome                := deploy/emulators ./ome/cmd/ome
 IMAGE_TAG  ?= dev
 RACE_TAG   := race
 
+# The commit that upgrades of the ingress-reconciler are tested from: the last one before hosts had owners.
+PREVIOUS := 0db25d6aff596f5c8d7385d7cef36fa7a19d34d5
+
 GAIE_VERSION        := v1.6.0
 GATEWAY_API_VERSION := v1.6.3
 
@@ -52,7 +55,7 @@ $(addprefix image-,$(IMAGE_BINARIES)): image-%:
 	@$(LOCALKUBE) image add --store $(IMAGES) fairlead/$*:$(IMAGE_TAG) $(BIN)/$* >/dev/null
 
 .PHONY: images-race
-images-race: images traefik doctor-cc $(addprefix image-race-,$(IMAGE_BINARIES)) ## Make the images of the whole-system tests, with the race detector
+images-race: images traefik image-previous doctor-cc $(addprefix image-race-,$(IMAGE_BINARIES)) ## Make the images of the whole-system tests, with the race detector
 
 .PHONY: $(addprefix image-race-,$(IMAGE_BINARIES))
 $(addprefix image-race-,$(IMAGE_BINARIES)): image-race-%:
@@ -61,6 +64,11 @@ $(addprefix image-race-,$(IMAGE_BINARIES)): image-race-%:
 		-ldflags "-s -w -linkmode external -extldflags -static $(LDFLAGS)" -o $(BIN)/race/$* $(lastword $(IMAGE_SOURCE_$*))
 	@$(LOCALKUBE) image add --store $(IMAGES) --env GORACE=halt_on_error=1 fairlead/$*:$(RACE_TAG) $(BIN)/race/$* >/dev/null
 	@$(LOCALKUBE) image tag --store $(IMAGES) fairlead/$*:$(RACE_TAG) fairlead/$*:$(RACE_TAG)-next
+
+.PHONY: image-previous
+image-previous: $(BIN)/previous/$(PREVIOUS) ## Make the image of an earlier ingress-reconciler, which tests upgrade
+$(BIN)/previous/$(PREVIOUS): deploy/local/images/previous.sh | local
+	@./deploy/local/images/previous.sh $(BIN) $(PREVIOUS)
 
 .PHONY: image-envoy
 image-envoy: $(ENVOY_IMAGE)

@@ -1,17 +1,3 @@
-// Package ingressnginx is the admission webhook of ingress-nginx, for tests of what writes Ingresses. It is no data plane.
-//
-// The webhook refuses an Ingress of the controller's classes that
-//
-//	has the host and path of another Ingress, of any namespace, unless exactly one of the two is a canary
-//	has a path of type Exact or Prefix that looks like an expression
-//	has an annotation that ends in "-snippet"
-//
-// with the messages of ingress-nginx 1.15 (CheckIngress in internal/ingress/controller/controller.go). Two paths are the same
-// if their text is, whatever their types are; a Prefix "/a" also has the path "/a/". Annotations are not validated otherwise,
-// and no configuration of nginx is tested.
-//
-// The API server of a test cannot call a webhook in the test's process, as it has a network of its own. So the webhook is a
-// proxy in front of the API server, and answers clients as the API server does whose webhook refuses an object.
 package ingressnginx
 
 import (
@@ -31,24 +17,17 @@ import (
 	"sync"
 	"time"
 
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-const (
-	controllerName  = "k8s.io/ingress-nginx"
-	annotationClass = "kubernetes.io/ingress.class"
-	classByName     = "nginx" // value of the annotation that the controller answers to
-	webhookName     = "validate.nginx.ingress.kubernetes.io"
-)
+const webhookName = "validate.nginx.ingress.kubernetes.io"
 
 // Proxy is an API server with the admission webhook. Its clients need no credentials: they have those of the Proxy.
 type Proxy struct {
-	client kubernetes.Interface
+	review *Reviewer
 	server *http.Server
 	listen net.Listener
 	api    *httputil.ReverseProxy
@@ -57,9 +36,9 @@ type Proxy struct {
 
 // New returns a Proxy that listens on loopback, and serves during Run.
 func New(config *rest.Config) (*Proxy, error) {
-	client, err := kubernetes.NewForConfig(config)
+	review, err := NewReviewer(config)
 	if err != nil {
-		return nil, fmt.Errorf("create client: %w", err)
+		return nil, err
 	}
 	transport, err := rest.TransportFor(config)
 	if err != nil {
@@ -73,7 +52,7 @@ func New(config *rest.Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	p := &Proxy{client: client, listen: listen}
+	p := &Proxy{review: review, listen: listen}
 	p.api = &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, // watches
 		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
@@ -127,7 +106,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	result := p.dryRun(r, body)
 	if result.Code/100 == 2 {
-		if err := p.review(r.Context(), result.Body.Bytes()); err != nil {
+		if err := p.review.Review(r.Context(), result.Body.Bytes()); err != nil {
 			refuse(w, err)
 			return
 		}
@@ -159,40 +138,4 @@ func refuse(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusBadRequest)
 	_ = json.NewEncoder(w).Encode(status) // the client has closed the connection
-}
-
-// review returns why an Ingress is refused.
-func (p *Proxy) review(ctx context.Context, raw []byte) error {
-	in := &networkingv1.Ingress{}
-	if err := json.Unmarshal(raw, in); err != nil {
-		return fmt.Errorf("decode Ingress: %w", err)
-	}
-	classes, err := p.client.NetworkingV1().IngressClasses().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("list IngressClasses: %w", err)
-	}
-	if !serves(classes.Items, in) {
-		return nil
-	}
-	all, err := p.client.NetworkingV1().Ingresses(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("list Ingresses: %w", err)
-	}
-	var others []*networkingv1.Ingress
-	for i := range all.Items {
-		if serves(classes.Items, &all.Items[i]) {
-			others = append(others, &all.Items[i])
-		}
-	}
-	return Check(in, others)
-}
-
-// serves reports whether the controller serves an Ingress, by its class or the older annotation.
-func serves(classes []networkingv1.IngressClass, in *networkingv1.Ingress) bool {
-	if name := in.Spec.IngressClassName; name != nil {
-		return slices.ContainsFunc(classes, func(c networkingv1.IngressClass) bool {
-			return c.Name == *name && c.Spec.Controller == controllerName
-		})
-	}
-	return in.Annotations[annotationClass] == classByName
 }

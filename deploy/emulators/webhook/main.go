@@ -1,5 +1,7 @@
-// webhook is a validating admission webhook for tests: it refuses every object that carries the label
-// fairlead.dev/refuse, with the label's value as the reason, and admits all others.
+// webhook is a validating admission webhook for tests. It has two paths:
+//
+//	/validate        refuses every object with the label fairlead.dev/refuse, with the value of the label as the reason
+//	/ingress-nginx   refuses the Ingresses that the webhook of ingress-nginx refuses: see package ingressnginx
 package main
 
 import (
@@ -13,24 +15,35 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+
+	"fairlead.dev/deploy/emulators/ingressnginx"
 )
 
 func main() {
 	address := pflag.String("address", ":8443", "address of the HTTPS server")
 	certificate := pflag.String("cert", "/certs/tls.crt", "file with the certificate")
 	key := pflag.String("key", "/certs/tls.key", "file with its key")
+	nginx := pflag.Bool("ingress-nginx", false, "serve /ingress-nginx; the pod's ServiceAccount must be allowed to list Ingresses and IngressClasses")
 	pflag.Parse()
-	if err := run(*address, *certificate, *key); err != nil {
+	if err := run(*address, *certificate, *key, *nginx); err != nil {
 		fmt.Fprintln(os.Stderr, "webhook:", err)
 		os.Exit(1)
 	}
 }
 
-func run(address, certificate, key string) error {
+func run(address, certificate, key string, nginx bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /validate", review)
+	mux.HandleFunc("POST /validate", answer(refuseLabeled, http.StatusForbidden))
+	if nginx {
+		review, err := newIngressReview()
+		if err != nil {
+			return err
+		}
+		mux.HandleFunc("POST /ingress-nginx", answer(review, http.StatusBadRequest)) // as ingress-nginx
+	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	stopped := make(chan error, 1)
@@ -42,4 +55,17 @@ func run(address, certificate, key string) error {
 		return err
 	}
 	return <-stopped
+}
+
+// newIngressReview returns the review of ingress-nginx with the API server of the cluster that the pod runs in.
+func newIngressReview() (review, error) {
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return nil, fmt.Errorf("configure client: %w", err)
+	}
+	reviewer, err := ingressnginx.NewReviewer(config)
+	if err != nil {
+		return nil, err
+	}
+	return reviewer.Review, nil
 }

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 )
 
@@ -17,12 +20,8 @@ type admissionReview struct {
 }
 
 type request struct {
-	UID    string `json:"uid"`
-	Object struct {
-		Metadata struct {
-			Labels map[string]string `json:"labels"`
-		} `json:"metadata"`
-	} `json:"object"`
+	UID    string          `json:"uid"`
+	Object json.RawMessage `json:"object,omitempty"` // none with a deletion
 }
 
 type response struct {
@@ -36,18 +35,41 @@ type status struct {
 	Message string `json:"message"`
 }
 
-// review answers one AdmissionReview.
-func review(w http.ResponseWriter, r *http.Request) {
-	var in admissionReview
-	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Request == nil {
-		http.Error(w, "the body is no AdmissionReview with a request", http.StatusBadRequest)
-		return
+// review returns why an object, given as JSON, is refused, and nil if it is admitted.
+type review func(ctx context.Context, object []byte) error
+
+// answer answers AdmissionReviews. code is the status of requests with a refused object.
+func answer(review review, code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var in admissionReview
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Request == nil {
+			http.Error(w, "the body is no AdmissionReview with a request", http.StatusBadRequest)
+			return
+		}
+		out := admissionReview{APIVersion: in.APIVersion, Kind: in.Kind, Response: &response{UID: in.Request.UID, Allowed: true}}
+		if object := in.Request.Object; len(object) > 0 {
+			if err := review(r.Context(), object); err != nil {
+				out.Response.Allowed = false
+				out.Response.Status = &status{Code: code, Message: err.Error()}
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(out) // the client has closed the connection
 	}
-	out := admissionReview{APIVersion: in.APIVersion, Kind: in.Kind, Response: &response{UID: in.Request.UID, Allowed: true}}
-	if reason, ok := in.Request.Object.Metadata.Labels[refuseLabel]; ok {
-		out.Response.Allowed = false
-		out.Response.Status = &status{Code: http.StatusForbidden, Message: reason}
+}
+
+// refuseLabeled refuses an object that asks for it.
+func refuseLabeled(_ context.Context, raw []byte) error {
+	var object struct {
+		Metadata struct {
+			Labels map[string]string `json:"labels"`
+		} `json:"metadata"`
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(out) // the API server has gone
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return fmt.Errorf("decode object: %w", err)
+	}
+	if reason, found := object.Metadata.Labels[refuseLabel]; found {
+		return errors.New(reason)
+	}
+	return nil
 }

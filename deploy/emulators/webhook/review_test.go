@@ -29,7 +29,7 @@ func TestReview(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := httptest.NewRecorder()
-			review(w, httptest.NewRequest(http.MethodPost, "/validate", strings.NewReader(tt.giveBody)))
+			answer(refuseLabeled, http.StatusForbidden)(w, httptest.NewRequest(http.MethodPost, "/validate", strings.NewReader(tt.giveBody)))
 			require.Equal(t, tt.wantCode, w.Code)
 			if w.Code != http.StatusOK {
 				return

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"fairlead.dev/deploy/local/e2e/stack"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -64,10 +65,11 @@ webhooks:
 func TestWebhook_ServedByAPodRefuses(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t)
-	certificate, key := selfSigned(t, "webhook.default.svc")
+	certificate, key, err := stack.SelfSigned("webhook.default.svc")
+	require.NoError(t, err)
 	crt := base64.StdEncoding.EncodeToString(certificate)
 	require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(webhookServer, crt, base64.StdEncoding.EncodeToString(key))))
-	_, err := c.Kubectl(t.Context(), "rollout", "status", "deployment/webhook", "--timeout=2m")
+	_, err = c.Kubectl(t.Context(), "rollout", "status", "deployment/webhook", "--timeout=2m")
 	require.NoError(t, err)
 	require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(webhookConfiguration, crt)))
 

@@ -14,7 +14,7 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
-// call is a request of the ingress-reconciler, as the API server's audit log has it.
+// call is a request of the ingress-reconciler in the audit log of the API server.
 type call struct {
 	At   time.Time `json:"requestReceivedTimestamp"`
 	Verb string
@@ -28,7 +28,7 @@ type call struct {
 	Response struct{ Code int } `json:"responseStatus"`
 }
 
-// pod is the replica whose request it was.
+// pod returns the replica that sent the request.
 func (c *call) pod() string {
 	if names := c.User.Extra["authentication.kubernetes.io/pod-name"]; len(names) == 1 {
 		return names[0]
@@ -36,7 +36,7 @@ func (c *call) pod() string {
 	return ""
 }
 
-// resource is what the request was about, with its subresource.
+// resource returns the resource and subresource of the request.
 func (c *call) resource() string {
 	if c.Object.Subresource != "" {
 		return c.Object.Resource + "/" + c.Object.Subresource
@@ -48,7 +48,7 @@ func (c *call) writes() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, c.Verb)
 }
 
-// calls returns what the ingress-reconciler has asked for since a time, in order. Watches are there that have not ended.
+// calls returns the requests of the ingress-reconciler since a time, in order. Watches that have not ended are among them.
 func (s *system) calls(t *testing.T, since time.Time) []call {
 	t.Helper()
 	f, err := os.Open(clusterapi.AuditFile(s.Dir))
@@ -61,7 +61,7 @@ func (s *system) calls(t *testing.T, since time.Time) []call {
 	for lines.Scan() {
 		var c call
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			continue // the last line may be half of one
+			continue // the last line may be incomplete
 		}
 		if c.User.Username == user && c.Object.Resource != "" && !c.At.Before(since) {
 			all = append(all, c)
@@ -72,7 +72,7 @@ func (s *system) calls(t *testing.T, since time.Time) []call {
 	return all
 }
 
-// objectWrites returns the writes that are about what is exposed, and not about replicas among themselves.
+// objectWrites returns the writes of objects and conditions, without Leases and Events.
 func objectWrites(all []call) []call {
 	return slices.DeleteFunc(slices.Clone(all), func(c call) bool {
 		return !c.writes() || slices.Contains([]string{"leases", "events"}, c.Object.Resource)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// combinations are the components of services, the one that takes the requests first. OME wants an engine in each.
+// combinations are the components of services, the entry first. OME requires an engine in each.
 var combinations = [][]string{{"engine"}, {"engine", "decoder"}, {"router", "engine"}, {"router", "engine", "decoder"}}
 
 // exposure is a service that is exposed in some way.
@@ -22,18 +22,20 @@ type exposure struct {
 	roles    []string
 	entrance entrance
 	shared   bool // by a path on a host that services share
-	hosts    bool // of components, too
-	local    bool // it is for the cluster only
+	hosts    bool // components have hosts, too
+	model    bool // also by the model header on the shared host
+	local    bool // only within the cluster
 }
 
-// exposures are all combinations of components, entrances and hosts. Those of components are asked for where there are all of
-// them, and not asked for elsewhere.
+// exposures returns all combinations of components, entrances and hosts. Services with all components have hosts for them.
 func exposures() []exposure {
 	var all []exposure
 	for _, e := range entrances {
 		for _, shared := range []bool{false, true} {
 			for _, roles := range combinations {
-				all = append(all, exposure{roles: roles, entrance: e, shared: shared, hosts: len(roles) == 3})
+				hosts := len(roles) == 3
+				model := shared && hosts && e.values["strategy"] == "httproute"
+				all = append(all, exposure{roles: roles, entrance: e, shared: shared, hosts: hosts, model: model})
 			}
 		}
 		all = append(all, exposure{roles: []string{"router", "engine"}, entrance: e, local: true})
@@ -44,7 +46,16 @@ func exposures() []exposure {
 	return all
 }
 
-// spec returns that of the service. Only what requests are to reach has pods; what has none is never ready.
+// values returns the override of the service.
+func (e *exposure) values() fields {
+	values := e.entrance.with(fields{"perISVCSubdomain": !e.shared, "componentHosts": e.hosts})
+	if e.model {
+		values["modelBasedRoutingHeaderName"] = modelHeader
+	}
+	return values
+}
+
+// spec returns the specification of the service. Only components that requests should reach have pods.
 func (e *exposure) spec() fields {
 	spec := fields{}
 	for _, role := range e.roles {
@@ -57,10 +68,10 @@ func (e *exposure) spec() fields {
 	return spec
 }
 
-// serves reports whether requests are to reach a component.
+// serves reports whether requests should reach a component.
 func (e *exposure) serves(role string) bool { return !e.local && (e.hosts || role == e.roles[0]) }
 
-// request returns that for the service, or of one of its components.
+// request returns a request for the service, or for one of its components.
 func (e *exposure) request(role string) question {
 	name := strings.TrimSuffix(e.name.Name+"-"+role, "-")
 	q := question{host: name + "." + e.name.Namespace + "." + domain, target: completions, body: strings.NewReader("{}")}
@@ -70,7 +81,7 @@ func (e *exposure) request(role string) question {
 	return q
 }
 
-// wanted returns what a request is answered: by which component with which path, or with a status.
+// wanted returns the expected answer: the component and the path that it sees, or a status.
 func (e *exposure) wanted(role string) string {
 	switch {
 	case e.local:
@@ -83,7 +94,7 @@ func (e *exposure) wanted(role string) string {
 	return "404"
 }
 
-// answer asks and says what was answered.
+// answer sends a request and returns the component that answers and the path that it saw, or the status.
 func (e *exposure) answer(ctx context.Context, s *system, role string) (string, error) {
 	r, err := e.entrance.plane(s).ask(ctx, e.request(role))
 	if err != nil || r.echo.Name == "" {
@@ -94,16 +105,16 @@ func (e *exposure) answer(ctx context.Context, s *system, role string) (string, 
 			return role + " " + r.String(), nil
 		}
 	}
-	return "a stranger: " + r.echo.Name, nil
+	return "foreign pod " + r.echo.Name, nil
 }
 
-// assertRequestsReachTheEntry asks for every service, and for each of its components by the name that it would have.
+// assertRequestsReachTheEntry sends requests for every service, and for each component by the host or path that it would have.
 func assertRequestsReachTheEntry(t *testing.T, s *system) {
 	all := exposures()
 	s.namespace(t, "entry")
 	overrides := map[types.NamespacedName]fields{}
 	for _, e := range all {
-		overrides[e.name] = e.entrance.with(fields{"perISVCSubdomain": !e.shared, "componentHosts": e.hosts})
+		overrides[e.name] = e.values()
 	}
 	s.configure(t, usual(0), overrides)
 	var g errgroup.Group
@@ -124,19 +135,25 @@ func assertRequestsReachTheEntry(t *testing.T, s *system) {
 		s.awaitExposed(t, e.name, e.entrance.at)
 	}
 	for _, e := range all {
-		require.EventuallyWithT(t, func(collect *assert.CollectT) {
-			got, err := e.answer(t.Context(), s, "")
-			require.NoError(collect, err)
-			require.Equal(collect, e.wanted(""), got, "%s %v", e.name, e.roles)
-		}, settle, tick)
+		e.await(t, s, "")
 	}
-	for _, e := range all { // all is served: what is not is not to be
+	for _, e := range all { // everything is served by now: a host that is not served must not be
 		for _, role := range []string{"router", "engine", "decoder"} {
-			require.EventuallyWithT(t, func(collect *assert.CollectT) {
-				got, err := e.answer(t.Context(), s, role)
-				require.NoError(collect, err)
-				require.Equal(collect, e.wanted(role), got, "%s %v: %s", e.name, e.roles, role)
-			}, settle, tick)
+			e.await(t, s, role)
 		}
 	}
+	t.Run("explained", func(t *testing.T) {
+		t.Skip("plan has no --request yet")
+		assertExplained(t, s, slices.DeleteFunc(all, func(e exposure) bool { return !e.hosts }))
+	})
+}
+
+// await waits until a request for the service, or for one of its components, is answered as it should be.
+func (e *exposure) await(t *testing.T, s *system, role string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		got, err := e.answer(t.Context(), s, role)
+		require.NoError(collect, err)
+		require.Equal(collect, e.wanted(role), got, "%s %v %s", e.name, e.roles, role)
+	}, settle, tick)
 }

@@ -15,41 +15,48 @@ import (
 )
 
 const (
-	// Of one load, of which two run at a time: 50 requests a second, some of them streams.
+	// Two loads with this interval send 50 requests a second together. At half of it two cores are busy with the requests alone;
+	// at double, a gap of the length of a route's update may fall between two requests.
 	loadInterval = 40 * time.Millisecond
+	// Each fifth request is a stream, of a second and a bit.
 	streamEvery  = 5
 	streamEvents = 6
-	// A model takes its time until it answers. One that answers at once shows a fault of Go's ReverseProxy, and so of Traefik:
-	// it may close the request's body while the last of it is read, and then breaks off the answer.
-	wholeTarget  = completions + "?delay=20ms"
-	streamTarget = wholeTarget + "&events=6&interval=200ms"
-	// An answer takes a second and a bit; what takes longer than this was held up.
+	// A model takes its time until it answers. A server that answers at once shows a fault of Go's ReverseProxy, and so of
+	// Traefik: it may close the request's body while it still reads the body, and then breaks off the answer.
+	wholeQuery  = "?delay=20ms"
+	streamQuery = wholeQuery + "&events=6&interval=200ms"
+	// Far above the length of a stream: a request that takes longer was held up.
 	loadTimeout = 10 * time.Second
 )
 
-// load sends completions to the host of a service without a pause, to one data plane after the other of those that ought to
-// serve it at the time: as a load balancer does, or clients that follow DNS.
+// load sends completions to the host of a service until it is stopped, in turn to the data planes that should serve the host at
+// the time, like a load balancer or clients that follow DNS.
 type load struct {
-	host string
-	from *regexp.Regexp // pods that may answer
+	host, prefix string         // prefix of the path, which the data plane removes
+	from         *regexp.Regexp // names of the pods that may answer
 
 	mu       sync.Mutex
 	planes   []*world
 	sent     int
 	failures []string
-	by       map[*world]int // whole answers
+	answered map[*world]int // complete answers
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
 
-// startLoad begins to send, to nobody as yet. It ends with the test, or with finish.
+// startLoad starts a load without data planes: it sends nothing until switchTo. It ends with the test, or with finish.
 func startLoad(t *testing.T, host, from string) *load {
 	t.Helper()
+	return startLoadOf(t, &load{host: host, from: regexp.MustCompile(from)}, loadInterval)
+}
+
+func startLoadOf(t *testing.T, l *load, interval time.Duration) *load {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &load{host: host, from: regexp.MustCompile(from), by: map[*world]int{}, stop: cancel}
+	l.answered, l.stop = map[*world]int{}, cancel
 	l.running.Go(func() {
-		ticker := time.NewTicker(loadInterval)
+		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
 		for {
 			select {
@@ -64,14 +71,14 @@ func startLoad(t *testing.T, host, from string) *load {
 	return l
 }
 
-// to has requests go to these data planes from now on. Of those that were sent before nothing is taken back.
-func (l *load) to(planes ...*world) {
+// switchTo sends later requests to these data planes. Requests that are under way stay where they are.
+func (l *load) switchTo(planes ...*world) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.planes = planes
 }
 
-// send sends one request to the data plane whose turn it is.
+// send sends one request to the next data plane.
 func (l *load) send(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,21 +93,21 @@ func (l *load) send(ctx context.Context) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if failure != "" {
-			l.failures = append(l.failures, fmt.Sprintf("%s %s: request %d to %s, for %s: %s",
-				begun.Format("15:04:05.000"), l.host, number, plane.base, time.Since(begun).Round(time.Millisecond), failure))
+			l.failures = append(l.failures, fmt.Sprintf("%s %s%s: request %d to %s, for %s: %s",
+				begun.Format("15:04:05.000"), l.host, l.prefix, number, plane.base, time.Since(begun).Round(time.Millisecond), failure))
 			return
 		}
-		l.by[plane]++
+		l.answered[plane]++
 	})
 }
 
-// ask sends a request and says what is wrong with its answer.
+// ask sends a request and returns what is wrong with the answer.
 func (l *load) ask(ctx context.Context, plane *world, stream bool) string {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	q := question{host: l.host, target: wholeTarget, body: strings.NewReader(`{"messages":[]}`)}
+	q := question{host: l.host, target: l.prefix + completions + wholeQuery, body: strings.NewReader(`{"messages":[]}`)}
 	if stream {
-		q.target = streamTarget
+		q.target = l.prefix + completions + streamQuery
 	}
 	got, err := plane.ask(ctx, q)
 	server := got.header.Get("x-served-by")
@@ -112,21 +119,21 @@ func (l *load) ask(ctx context.Context, plane *world, stream bool) string {
 	case !l.from.MatchString(server):
 		return "answered by " + server
 	case stream && strings.Count(got.body, "data: ") != streamEvents:
-		return "not the whole stream: " + got.body
+		return "incomplete stream: " + got.body
 	case !stream && got.echo.Path != completions:
 		return "with path " + got.echo.Path
 	}
 	return ""
 }
 
-// answers is how many requests of a data plane were answered.
+// answers returns the number of requests that a data plane has answered.
 func (l *load) answers(plane *world) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.by[plane]
+	return l.answered[plane]
 }
 
-// failed returns what has failed so far.
+// failed returns the failures so far.
 func (l *load) failed() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,10 +145,11 @@ func (l *load) end() {
 	l.running.Wait()
 }
 
-// finish waits for what is under way and checks that nothing was lost.
+// finish stops the load, waits for the requests under way and checks that none has failed.
 func (l *load) finish(t *testing.T) {
 	t.Helper()
 	l.end()
-	assert.Empty(t, l.failed(), "of %d requests for %s", l.sent, l.host)
-	t.Logf("%s: %d requests", l.host, l.sent)
+	assert.Empty(t, l.failed(), "of %d requests for %s%s", l.sent, l.host, l.prefix)
+	assert.Positive(t, l.sent, "%s%s: the load sent nothing", l.host, l.prefix)
+	t.Logf("%s%s: %d requests", l.host, l.prefix, l.sent)
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,13 +16,14 @@ import (
 	"fairlead.dev/deploy/local/e2e/stack"
 )
 
-// seldom are permissions that no test needs, and why they are granted.
+// seldom are permissions that no test uses, and why the chart grants them.
 var seldom = map[string]string{
 	"patch /events": "an Event that repeats within minutes raises the count of the one that exists",
 }
 
-// assertLeastPrivilege compares what the chart grants with what has been asked for. Kinds that no other test has made are made
-// here, and lose the label by which they are known to be ours: then they are in the way, and read by name.
+// assertLeastPrivilege compares the permissions that the chart grants with the requests in the audit log. It creates objects of
+// every kind, and removes their labels: the program then reads each by its name, as a foreign object in the way. It also runs the
+// sub-command plan in the pod, with the permissions of the pod.
 func assertLeastPrivilege(t *testing.T, s *system) {
 	s.namespace(t, "kinds")
 	services := []struct {
@@ -60,28 +60,39 @@ func assertLeastPrivilege(t *testing.T, s *system) {
 		s.awaitObjects(t, service.name, 0)
 	}
 
+	s.planInPod(t)
 	used := map[string]bool{}
-	for _, c := range s.calls(t, time.Time{}) {
+	for _, c := range s.calls(t, s.upgraded) {
 		permission := fmt.Sprintf("%s %s/%s", c.Verb, c.Object.APIGroup, c.resource())
 		assert.NotEqual(t, 403, c.Response.Code, "%s %s/%s", permission, c.Object.Namespace, c.Object.Name)
 		used[permission] = true
 	}
 	granted := s.granted(t)
-	assert.Empty(t, missing(used, granted), "used, and not granted by the chart")
-	for permission := range granted { // a watch begins with a list where the API server does not stream it
+	assert.Empty(t, missing(used, granted), "used, but not granted by the chart")
+	for permission := range granted { // a watch begins with a list unless the API server streams the list
 		if of, is := strings.CutPrefix(permission, "list "); is && used["watch "+of] {
 			used[permission] = true
 		}
 	}
-	assert.ElementsMatch(t, slices.Collect(maps.Keys(seldom)), missing(granted, used), "granted, and not used")
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(seldom)), missing(granted, used), "granted, but not used")
 }
 
-// missing returns what of one set is not in another, sorted.
+// planInPod runs the sub-command plan in a pod. It ends with exit code 2 as there are differences, which kubectl reports as an error.
+func (s *system) planInPod(t *testing.T) {
+	t.Helper()
+	_, err := s.Kubectl(t.Context(), "-n", stack.ReconcilerNamespace, "exec", "deployment/"+stack.Reconciler, "--", "/"+stack.Reconciler, "plan",
+		"--config-map="+stack.ReconcilerNamespace+"/"+stack.Reconciler)
+	if err != nil {
+		require.ErrorContains(t, err, "exit code 2")
+	}
+}
+
+// missing returns the members of one set that are not in another, sorted.
 func missing(from, in map[string]bool) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(from)), func(p string) bool { return in[p] })
 }
 
-// awaitObjects waits until so many objects of ours are there for a service, and returns them.
+// awaitObjects waits until a service has so many objects, and returns them.
 func (s *system) awaitObjects(t *testing.T, name types.NamespacedName, want int) (found []made) {
 	t.Helper()
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
@@ -93,7 +104,7 @@ func (s *system) awaitObjects(t *testing.T, name types.NamespacedName, want int)
 	return found
 }
 
-// unlabel takes away the label by which an object is known to be ours.
+// unlabel removes the label that marks an object as managed.
 func (s *system) unlabel(t *testing.T, o *made) {
 	t.Helper()
 	for _, kind := range written {
@@ -104,7 +115,7 @@ func (s *system) unlabel(t *testing.T, o *made) {
 	}
 }
 
-// granted returns what the release's roles allow: verb group/resource.
+// granted returns the permissions of the release's roles: verb group/resource.
 func (s *system) granted(t *testing.T) map[string]bool {
 	t.Helper()
 	rbac, mine := s.Clientset().RbacV1(), metav1.ListOptions{LabelSelector: reconcilerPod}

@@ -12,14 +12,20 @@ import (
 	"fairlead.dev/deploy/local/e2e/stack"
 )
 
-// TestReconciler is the ingress-reconciler as its users meet it, beside a stand-in for OME and in front of data planes that do
-// what its objects say.
+// TestReconciler runs the ingress-reconciler like its users do, beside OME's emulator and in front of real data planes. It
+// begins with an earlier release, which the first subtest upgrades.
 func TestReconciler(t *testing.T) {
 	s := newSystem(t)
+	t.Run("upgrade", func(t *testing.T) { assertUpgrade(t, s) })
+	s.install(t)
 	t.Run("stock OME", func(t *testing.T) { assertStockOME(t, s) })
+	waitForStreams := s.startLongStreams(t)
 	t.Run("requests reach the entry", func(t *testing.T) { assertRequestsReachTheEntry(t, s) })
+	t.Run("conformance", func(t *testing.T) { assertConformance(t, s) })
+	t.Run("hostile tenant", func(t *testing.T) { assertHostileTenant(t, s) })
 	t.Run("transitions under load", func(t *testing.T) { assertTransitions(t, s) })
 	t.Run("leader", func(t *testing.T) { assertLeader(t, s) })
+	t.Run("streams of more than a minute", waitForStreams)
 	t.Run("least privilege", func(t *testing.T) { assertLeastPrivilege(t, s) })
 	t.Run("one leader at a time", func(t *testing.T) { assertOneLeader(t, s) })
 }

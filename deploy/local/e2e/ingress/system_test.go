@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -28,15 +29,14 @@ import (
 )
 
 const (
-	nextTag = "race-next"
-	domain  = "example.test"
+	domain = "example.test"
 
 	exposedCondition = "fairlead.dev/Exposed"
-	ours             = "fairlead.dev/managed-by=ingress-reconciler"
+	managed          = "fairlead.dev/managed-by=ingress-reconciler"
 	completions      = "/v1/chat/completions"
 )
 
-// Kinds that are read or written here.
+// Kinds that the tests read or write.
 var (
 	inferenceServices = schema.GroupVersionResource{Group: "ome.io", Version: "v1beta1", Resource: "inferenceservices"}
 	httpRoutes        = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
@@ -48,22 +48,25 @@ var (
 	written = []schema.GroupVersionResource{httpRoutes, ingresses, middlewareKind, virtualServices, inferencePools}
 )
 
-// fields are those of a configuration or of an object.
+// fields are the fields of a configuration or of an object.
 type fields map[string]any
 
-// system is all of it: OME's stand-in, the ingress-reconciler, Envoy Gateway and Traefik.
+// system is a whole system: OME's emulator, the ingress-reconciler and data planes.
 type system struct {
 	*cluster.Cluster
 
 	client         dynamic.Interface
 	envoy, traefik *world
+	upgraded       time.Time // when the release of the working tree ran alone; zero: an earlier release runs
 
-	mu        sync.Mutex // of the configuration
+	mu        sync.Mutex // guards the configuration
 	document  fields
 	overrides map[string]fields // by namespace/name
+	lasting   map[string]fields // overrides that configure does not replace
 }
 
-// newSystem installs everything, the ingress-reconciler as its example has it.
+// newSystem installs OME, the previous release of the ingress-reconciler with the values of its example, Envoy Gateway, Traefik,
+// and the admission webhook of ingress-nginx.
 func newSystem(t *testing.T) *system {
 	t.Helper()
 	audited := func(c *clusterapi.Config) { c.Audit = true }
@@ -72,8 +75,10 @@ func newSystem(t *testing.T) *system {
 	require.NoError(t, err)
 	require.NoError(t, c.Apply(t.Context(), string(kinds)))
 	g, gctx := errgroup.WithContext(t.Context())
-	g.Go(func() error { return stack.InstallOME(gctx, c, tag) })
-	g.Go(func() error { return upgrade(gctx, c, tag) })
+	g.Go(func() error { return stack.InstallOME(gctx, c, stack.EchoOME(tag)) })
+	g.Go(func() error { return upgrade(gctx, c, stack.PreviousRelease()) })
+	g.Go(func() error { return stack.InstallIngressNginxAdmission(gctx, c, tag) })
+	g.Go(func() error { return stack.InstallEcho(gctx, c, tag, server, other) })
 	g.Go(func() error {
 		if err := stack.InstallTraefik(gctx, c); err != nil {
 			return err
@@ -84,33 +89,38 @@ func newSystem(t *testing.T) *system {
 		if err := stack.InstallEnvoyGateway(gctx, c); err != nil {
 			return err
 		}
-		if err := stack.ApplyExample(gctx, c, stack.IngressExamples, "gateway.yaml"); err != nil {
-			return err
-		}
-		_, err := c.Kubectl(gctx, "-n", "gateways", "wait", "--for=condition=Programmed", "gateway/public", "--timeout=2m")
-		return err
+		return applyGateway(gctx, c)
 	})
 	require.NoError(t, g.Wait())
 	return &system{
 		Cluster: c, client: dynamic.NewForConfigOrDie(c.RESTConfig()), traefik: newWorld(c, c.Published[0]), envoy: newWorld(c, c.Published[1]),
-		overrides: map[string]fields{},
+		overrides: map[string]fields{}, lasting: map[string]fields{},
 	}
 }
 
-// upgrade installs the ingress-reconciler, or rolls it. Its pods say in their environment who they are.
-func upgrade(ctx context.Context, c *cluster.Cluster, tag string, args ...string) error {
-	return stack.UpgradeReconciler(ctx, c, tag, append([]string{
-		"--force-conflicts", // of the configuration, which tests change in place
+// applyGateway creates the Gateway of the example and waits until it is programmed.
+func applyGateway(ctx context.Context, c *cluster.Cluster) error {
+	if err := stack.ApplyExample(ctx, c, stack.IngressExamples, "gateway.yaml"); err != nil {
+		return err
+	}
+	_, err := c.Kubectl(ctx, "-n", "gateways", "wait", "--for=condition=Programmed", "gateway/public", "--timeout=2m")
+	return err
+}
+
+// upgrade installs the ingress-reconciler, or upgrades it. The environment of its pods has their names.
+func upgrade(ctx context.Context, c *cluster.Cluster, release stack.Release, args ...string) error {
+	return stack.UpgradeReconciler(ctx, c, release, append([]string{
+		"--force-conflicts", // over the configuration, which tests change in place
 		"--set", "env[0].name=POD_NAME", "--set", "env[0].valueFrom.fieldRef.fieldPath=metadata.name",
 	}, args...)...)
 }
 
-// entrance is what exposes a service, and where its requests come in.
+// entrance is a way to expose a service, and the data plane that serves it.
 type entrance struct {
 	name   string
 	values fields // of the configuration
 	plane  func(*system) *world
-	at     string // what the condition calls it
+	at     string // its name in the condition
 }
 
 func throughEnvoy(s *system) *world   { return s.envoy }
@@ -126,14 +136,14 @@ var (
 	entrances = []entrance{envoyRoute, traefikRoute, traefikIngress, nginxIngress}
 )
 
-// with returns the values of an entrance and others.
+// with returns the values of the entrance and more values.
 func (e entrance) with(more fields) fields {
 	all := maps.Clone(e.values)
 	maps.Copy(all, more)
 	return all
 }
 
-// configure replaces the configuration, and what it says of single services.
+// configure replaces the configuration, and the overrides that are not lasting.
 func (s *system) configure(t *testing.T, document fields, overrides map[types.NamespacedName]fields) {
 	t.Helper()
 	s.mu.Lock()
@@ -145,7 +155,7 @@ func (s *system) configure(t *testing.T, document fields, overrides map[types.Na
 	s.writeConfiguration(t)
 }
 
-// override replaces what the configuration says of one service.
+// override replaces the override of one service.
 func (s *system) override(t *testing.T, service types.NamespacedName, values fields) {
 	t.Helper()
 	s.mu.Lock()
@@ -154,21 +164,32 @@ func (s *system) override(t *testing.T, service types.NamespacedName, values fie
 	s.writeConfiguration(t)
 }
 
-// whole returns the configuration with what it says of single services.
+// overrideForGood sets the override of one service until the end of the cluster.
+func (s *system) overrideForGood(t *testing.T, service types.NamespacedName, values fields) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lasting[service.String()] = values
+	s.writeConfiguration(t)
+}
+
+// whole returns the configuration with the overrides.
 func (s *system) whole() fields {
 	document := maps.Clone(s.document)
 	overrides := []fields{}
-	for _, service := range slices.Sorted(maps.Keys(s.overrides)) {
-		namespace, name, _ := strings.Cut(service, "/")
-		one := fields{"namespaces": []string{namespace}, "names": []string{name}}
-		maps.Copy(one, s.overrides[service])
-		overrides = append(overrides, one)
+	for _, all := range []map[string]fields{s.overrides, s.lasting} {
+		for _, service := range slices.Sorted(maps.Keys(all)) {
+			namespace, name, _ := strings.Cut(service, "/")
+			one := fields{"namespaces": []string{namespace}, "names": []string{name}}
+			maps.Copy(one, all[service])
+			overrides = append(overrides, one)
+		}
 	}
 	document["overrides"] = overrides
 	return document
 }
 
-// writeConfiguration writes it as JSON, which is YAML.
+// writeConfiguration writes the configuration as JSON, which is YAML.
 func (s *system) writeConfiguration(t *testing.T) {
 	t.Helper()
 	text, err := json.Marshal(s.whole())
@@ -179,10 +200,10 @@ func (s *system) writeConfiguration(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// usual is a configuration under which a service is exposed by what is said of it alone.
+// usual returns a configuration in which overrides decide how services are exposed.
 func usual(hold int) fields { return fields{"ingressDomain": domain, "holdSeconds": hold} }
 
-// namespace makes one. The services that a test makes in it end with the test.
+// namespace creates a namespace. Its InferenceServices are deleted at the end of the test.
 func (s *system) namespace(t *testing.T, name string) {
 	t.Helper()
 	require.NoError(t, s.Apply(t.Context(), "{apiVersion: v1, kind: Namespace, metadata: {name: "+name+"}}"))
@@ -192,7 +213,7 @@ func (s *system) namespace(t *testing.T, name string) {
 	})
 }
 
-// create makes an InferenceService.
+// create creates an InferenceService.
 func (s *system) create(ctx context.Context, name types.NamespacedName, labels map[string]string, spec fields) error {
 	raw, err := json.Marshal(fields{
 		"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "spec": spec,
@@ -218,7 +239,7 @@ func (s *system) patch(t *testing.T, kind schema.GroupVersionResource, name type
 	require.NoError(t, err)
 }
 
-// exposed returns the condition of a service.
+// exposed returns the condition fairlead.dev/Exposed of a service.
 func (s *system) exposed(ctx context.Context, name types.NamespacedName) (metav1.Condition, error) {
 	u, err := s.client.Resource(inferenceServices).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if err != nil {
@@ -230,7 +251,7 @@ func (s *system) exposed(ctx context.Context, name types.NamespacedName) (metav1
 	return metav1.Condition{}, fmt.Errorf("%s has no condition %s", name, exposedCondition)
 }
 
-// exposedOf returns the condition of ours, the zero Condition if there is none.
+// exposedOf returns the condition fairlead.dev/Exposed, the zero Condition if there is none.
 func exposedOf(u *unstructured.Unstructured) metav1.Condition {
 	var object struct {
 		Status struct {
@@ -238,7 +259,7 @@ func exposedOf(u *unstructured.Unstructured) metav1.Condition {
 		} `json:"status"`
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &object); err != nil {
-		return metav1.Condition{} // not one of ours
+		return metav1.Condition{} // not an InferenceService
 	}
 	for _, c := range object.Status.Conditions {
 		if c.Type == exposedCondition {
@@ -248,7 +269,7 @@ func exposedOf(u *unstructured.Unstructured) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// awaitExposed waits until a service is exposed by an entrance, and returns where.
+// awaitExposed waits until the condition says that an entrance accepted the service, and returns the URLs.
 func (s *system) awaitExposed(t *testing.T, name types.NamespacedName, at string) (url string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
@@ -261,7 +282,7 @@ func (s *system) awaitExposed(t *testing.T, name types.NamespacedName, at string
 	return url
 }
 
-// awaitReason waits until a service is not exposed, for a reason.
+// awaitReason waits until the condition is False with a reason.
 func (s *system) awaitReason(t *testing.T, name types.NamespacedName, want string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
@@ -272,14 +293,14 @@ func (s *system) awaitReason(t *testing.T, name types.NamespacedName, want strin
 	}, settle, tick)
 }
 
-// made is an object that the ingress-reconciler made.
+// made is an object that the ingress-reconciler created.
 type made = unstructured.Unstructured
 
-// objects returns what is made for a service, of all kinds.
+// objects returns the objects of a service, of all kinds.
 func (s *system) objects(ctx context.Context, name types.NamespacedName) ([]made, error) {
 	var all []made
 	for _, kind := range written {
-		list, err := s.client.Resource(kind).Namespace(name.Namespace).List(ctx, metav1.ListOptions{LabelSelector: ours + ",fairlead.dev/inferenceservice=" + name.Name})
+		list, err := s.client.Resource(kind).Namespace(name.Namespace).List(ctx, metav1.ListOptions{LabelSelector: managed + ",fairlead.dev/inferenceservice=" + name.Name})
 		if err != nil {
 			return nil, err
 		}

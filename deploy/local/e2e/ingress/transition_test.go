@@ -14,7 +14,8 @@ import (
 
 const (
 	hold = 5 * time.Second
-	// A client that goes by an old name does so for the time that is announced. Marks are in whole seconds.
+	// Clients use an old host for the time that is announced, which is the hold. Marks are in whole seconds, so an old object
+	// may be deleted a second earlier.
 	known = hold - 1500*time.Millisecond
 )
 
@@ -27,11 +28,11 @@ type moved struct {
 	load *load
 }
 
-// assertTransitions changes how services are exposed while they are used, in every way.
+// assertTransitions changes in every way how services are exposed, under load.
 func assertTransitions(t *testing.T, s *system) {
 	s.namespace(t, "moving")
 	s.configure(t, usual(int(hold/time.Second)), nil)
-	t.Run("at once", func(t *testing.T) {
+	t.Run("in parallel", func(t *testing.T) {
 		for _, tt := range []struct {
 			name string
 			way  []entrance
@@ -42,19 +43,12 @@ func assertTransitions(t *testing.T, s *system) {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
 				m := s.newMoved(t, tt.name, tt.way[0])
-				for i, next := range tt.way[1:] {
-					if testing.Short() && i > 1 {
-						break
-					}
+				for _, next := range tt.way[1:] {
 					m.move(t, next)
 				}
 				m.load.finish(t)
 			})
 		}
-		t.Run("a stream of over a minute", func(t *testing.T) {
-			t.Parallel()
-			s.assertLongStreams(t)
-		})
 		for _, e := range []entrance{envoyRoute, traefikIngress} {
 			t.Run("components by "+e.name, func(t *testing.T) {
 				if testing.Short() && e.name != envoyRoute.name {
@@ -70,19 +64,29 @@ func assertTransitions(t *testing.T, s *system) {
 	})
 }
 
-// assertLongStreams has answers that say nothing for longer than a minute, by every entrance, while routes of others change.
-func (s *system) assertLongStreams(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes more than a minute")
-	}
-	const pause = 65 * time.Second
+// streamPause is longer than the minute after which ingress-nginx, Traefik and clouds break off streams by default.
+const streamPause = 65 * time.Second
+
+// startLongStreams opens a stream at each entrance that sends nothing for more than a minute. The returned function waits for
+// their ends. Meanwhile other tests change the routes of other services, and replace the configuration and the leader.
+func (s *system) startLongStreams(t *testing.T) (wait func(*testing.T)) {
+	t.Helper()
+	const namespace = "streaming"
+	s.namespace(t, namespace)
+	s.configure(t, usual(0), nil)
 	var streams errgroup.Group
 	for _, e := range entrances {
-		m := s.newMoved(t, "long-"+e.name, e)
-		m.load.to() // the stream is all of it
+		name := types.NamespacedName{Namespace: namespace, Name: e.name}
+		s.overrideForGood(t, name, e.values)
+		require.NoError(t, s.create(t.Context(), name, nil, fields{"engine": component()}))
+	}
+	for _, e := range entrances {
+		m := &moved{system: s, name: types.NamespacedName{Namespace: namespace, Name: e.name}, at: e}
+		s.awaitExposed(t, m.name, e.at)
+		m.awaitAnswer(t, m.host(), "engine")
 		streams.Go(func() error {
 			begun := time.Now()
-			q := question{host: m.host(), target: completions + "?delay=20ms&events=3&pause=" + pause.String(), body: strings.NewReader("{}")}
+			q := question{host: m.host(), target: completions + "?delay=20ms&events=3&pause=" + streamPause.String(), body: strings.NewReader("{}")}
 			got, err := e.plane(s).ask(t.Context(), q)
 			if err != nil || strings.Count(got.body, "data: ") != 3 {
 				return fmt.Errorf("%s: after %s: %d %q: %w", e.name, time.Since(begun), got.status, got.body, err)
@@ -90,15 +94,16 @@ func (s *system) assertLongStreams(t *testing.T) {
 			return nil
 		})
 	}
-	assert.NoError(t, streams.Wait())
+	return func(t *testing.T) { assert.NoError(t, streams.Wait()) }
 }
 
-// component is one whose pods go on for a while when they are to end, as what leads to them is told of it meanwhile.
+// component returns a component whose pods keep serving for some seconds after they are deleted, as data planes learn of the
+// deletion meanwhile.
 func component() fields {
 	return fields{"runner": fields{"name": "server", "lifecycle": fields{"preStop": fields{"sleep": fields{"seconds": 3}}}}}
 }
 
-// newMoved makes a service that is exposed in some way, with a load on it.
+// newMoved creates a service that is exposed in some way, with a load on it.
 func (s *system) newMoved(t *testing.T, name string, at entrance) *moved {
 	t.Helper()
 	m := &moved{system: s, name: types.NamespacedName{Namespace: "moving", Name: name}, at: at}
@@ -107,18 +112,19 @@ func (s *system) newMoved(t *testing.T, name string, at entrance) *moved {
 	s.awaitExposed(t, m.name, at.at)
 	m.load = startLoad(t, m.host(), "^"+name+"-(engine|router)-")
 	m.awaitAnswer(t, m.host(), "engine")
-	m.load.to(at.plane(s))
+	m.load.switchTo(at.plane(s))
 	return m
 }
 
 func (m *moved) host() string { return m.name.Name + "." + m.name.Namespace + "." + domain }
 
-// hostOf is the host of a component.
+// hostOf returns the host of a component.
 func (m *moved) hostOf(role string) string {
 	return m.name.Name + "-" + role + "." + m.name.Namespace + "." + domain
 }
 
-// awaitAnswer waits until a host is answered by a component where the service is exposed now, or by nobody if there is none.
+// awaitAnswer waits until a component answers the requests for a host, at the present entrance of the service. Without a
+// component it waits until nothing serves the host.
 func (m *moved) awaitAnswer(t *testing.T, host, role string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
@@ -133,8 +139,8 @@ func (m *moved) awaitAnswer(t *testing.T, host, role string) {
 	}, settle, tick)
 }
 
-// move has the service exposed by another entrance. Clients know the old one until the hold ends, and the new one once that
-// is said to be and answers.
+// move changes the entrance of the service. Clients use the old entrance until the hold ends, and the new one as soon as the
+// condition names it and it answers.
 func (m *moved) move(t *testing.T, next entrance) {
 	t.Helper()
 	old, err := m.objects(t.Context(), m.name)
@@ -146,15 +152,15 @@ func (m *moved) move(t *testing.T, next entrance) {
 	m.at = next
 	m.awaitAnswer(t, m.host(), "engine")
 	if after := next.plane(m.system); after != before {
-		m.load.to(before, after)
+		m.load.switchTo(before, after)
 		<-expired
-		m.load.to(after)
+		m.load.switchTo(after)
 	}
 	m.awaitGone(t, old)
 	assert.Empty(t, m.load.failed(), "to %s", next.name)
 }
 
-// awaitGone waits until objects have gone.
+// awaitGone waits until objects are deleted.
 func (m *moved) awaitGone(t *testing.T, old []made) {
 	t.Helper()
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
@@ -167,13 +173,13 @@ func (m *moved) awaitGone(t *testing.T, old []made) {
 	}, settle, tick)
 }
 
-// changeComponents adds components to the service and removes them. The object of the service as a whole stays the same.
+// changeComponents adds components to the service and removes them. The object that exposes the entry stays the same.
 func (m *moved) changeComponents(t *testing.T) {
 	t.Helper()
 	before, err := m.objects(t.Context(), m.name)
 	require.NoError(t, err)
 	spec := func(patch fields) { m.patch(t, inferenceServices, m.name, fields{"spec": patch}) }
-	hosts := func(on bool) { m.override(t, m.name, m.at.with(fields{"componentHosts": on})) }
+	hosts := func(enabled bool) { m.override(t, m.name, m.at.with(fields{"componentHosts": enabled})) }
 
 	spec(fields{"router": component()})
 	m.awaitAnswer(t, m.host(), "router")
@@ -192,17 +198,17 @@ func (m *moved) changeComponents(t *testing.T) {
 	hosts(false)
 	m.awaitAnswer(t, m.hostOf("engine"), "")
 	m.awaitExposed(t, m.name, m.at.at)
-	spec(fields{"router": nil}) // OME deletes its Service at once: the route has to change before
+	spec(fields{"router": nil}) // OME deletes the Service of the router at once: the route must change before
 	m.awaitAnswer(t, m.host(), "engine")
 	after, err := m.objects(t.Context(), m.name)
 	require.NoError(t, err)
 	assert.ElementsMatch(t, uids(before), uids(after))
 }
 
-// disable has the service exposed no more, and again. It is not to be served meanwhile.
+// disable turns the service off and on again. No request reaches it meanwhile.
 func (m *moved) disable(t *testing.T) {
 	t.Helper()
-	m.load.to()
+	m.load.switchTo()
 	m.override(t, m.name, m.at.with(fields{"enabled": false}))
 	m.awaitAnswer(t, m.host(), "")
 	left, err := m.objects(t.Context(), m.name)
@@ -211,7 +217,7 @@ func (m *moved) disable(t *testing.T) {
 	m.override(t, m.name, m.at.values)
 	m.awaitExposed(t, m.name, m.at.at)
 	m.awaitAnswer(t, m.host(), "engine")
-	m.load.to(m.at.plane(m.system))
+	m.load.switchTo(m.at.plane(m.system))
 	more := m.load.answers(m.at.plane(m.system)) + streamEvery
 	require.Eventually(t, func() bool { return m.load.answers(m.at.plane(m.system)) >= more }, settle, tick)
 }

@@ -29,7 +29,7 @@ const (
 	server = "a" // the echo server
 	other  = "b" // another
 
-	// Traefik takes what is applied within two seconds.
+	// Traefik applies changes within two seconds.
 	settle = 30 * time.Second
 	tick   = 100 * time.Millisecond
 
@@ -55,21 +55,31 @@ func newWorld(c *cluster.Cluster, address string) *world {
 	}}
 }
 
-// question is a request; GET, and POST with a body.
+// question is a request.
 type question struct {
+	method       string // empty: GET, or POST with a body
 	host, target string
+	header       map[string]string
 	body         io.Reader
 }
 
-// reply is what came back.
+// reply is an answer.
 type reply struct {
 	status int
 	header http.Header
 	body   string
-	echo   echo.Answer // of a server that was reached
+	echo   echo.Answer // of the server, if one was reached
 }
 
-// String is what the server got to see, or the status.
+// withServer returns the name of the server and the path that it saw, or the status.
+func (r reply) withServer() string {
+	if r.status != http.StatusOK {
+		return r.String()
+	}
+	return r.echo.Name + " " + r.String()
+}
+
+// String returns the path that the server saw, or the status.
 func (r reply) String() string {
 	switch {
 	case r.status != http.StatusOK:
@@ -80,21 +90,28 @@ func (r reply) String() string {
 	return r.echo.Path
 }
 
-// send returns an answer whose body has not been read.
+// send sends a request and returns an answer whose body is unread.
 func (w *world) send(ctx context.Context, q question) (*http.Response, error) {
-	method := http.MethodGet
-	if q.body != nil {
+	method := q.method
+	switch {
+	case method != "":
+	case q.body != nil:
 		method = http.MethodPost
+	default:
+		method = http.MethodGet
 	}
 	req, err := http.NewRequestWithContext(ctx, method, w.base+q.target, q.body)
 	if err != nil {
 		return nil, err
 	}
 	req.Host = q.host
+	for name, value := range q.header {
+		req.Header.Set(name, value)
+	}
 	return w.client.Do(req)
 }
 
-// ask returns a whole answer; with an error what there is of it.
+// ask sends a request and returns the whole answer, or the part of it that came before an error.
 func (w *world) ask(ctx context.Context, q question) (reply, error) {
 	resp, err := w.send(ctx, q)
 	if err != nil {
@@ -109,14 +126,14 @@ func (w *world) ask(ctx context.Context, q question) (reply, error) {
 	return r, err
 }
 
-// asked is what became of a question.
+// asked is a reply, or an error, and the time that it took.
 type asked struct {
 	reply
 	err  error
 	took time.Duration
 }
 
-// askAll asks all at once, as each may take its time.
+// askAll sends all requests at the same time.
 func (w *world) askAll(ctx context.Context, questions []question) []asked {
 	out := make([]asked, len(questions))
 	var wg sync.WaitGroup
@@ -131,7 +148,7 @@ func (w *world) askAll(ctx context.Context, questions []question) []asked {
 	return out
 }
 
-// get asks, for what needs nothing but a path.
+// get sends a GET request.
 func (w *world) get(t *testing.T, host, target string) reply {
 	t.Helper()
 	r, err := w.ask(t.Context(), question{host: host, target: target})
@@ -139,7 +156,7 @@ func (w *world) get(t *testing.T, host, target string) reply {
 	return r
 }
 
-// await asks until the answer is as it is to be.
+// await sends GET requests until the answer is as expected.
 func (w *world) await(t *testing.T, host, target, want string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
@@ -157,7 +174,7 @@ func (w *world) apply(t *testing.T, name string) {
 	require.NoError(t, w.cluster.Apply(t.Context(), string(raw)))
 }
 
-// ingress is one with a single path. Its host is its name and .test, unless it has another.
+// ingress is an Ingress with one path. By default its host is its name with the suffix .test.
 type ingress struct {
 	name, class, host string
 	path              string // "" is /
@@ -184,7 +201,7 @@ func (w *world) create(t *testing.T, in ingress) {
 	require.NoError(t, err)
 }
 
-// settled returns when Traefik has seen all Ingresses of a class that were created before.
+// settled waits until Traefik serves all Ingresses of a class that were created before.
 func (w *world) settled(t *testing.T, class string) {
 	t.Helper()
 	name := fmt.Sprintf("settled-%d", time.Now().UnixNano())
@@ -192,7 +209,7 @@ func (w *world) settled(t *testing.T, class string) {
 	w.await(t, name+".test", "/", "/")
 }
 
-// nginx are annotations of ingress-nginx, without their prefix.
+// nginx returns annotations of ingress-nginx, given without their prefix.
 func nginx(annotations map[string]string) map[string]string {
 	out := map[string]string{}
 	for name, value := range annotations {
@@ -201,7 +218,7 @@ func nginx(annotations map[string]string) map[string]string {
 	return out
 }
 
-// loadBalancer are the addresses that an Ingress says it has.
+// loadBalancer returns the addresses in the status of an Ingress.
 func (w *world) loadBalancer(ctx context.Context, name string) ([]string, error) {
 	object, err := w.cluster.Clientset().NetworkingV1().Ingresses(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

@@ -58,10 +58,7 @@ func InstallGateway(ctx context.Context, c *cluster.Cluster, o Options) (*Stack,
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	if err := s.applyExample(ctx, ClassFile); err != nil {
-		return nil, err
-	}
-	if err := s.wait(ctx, "Accepted", "gatewayclass/"+className); err != nil { // else a first Envoy may be of no class
+	if err := s.applyClass(ctx); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{GatewayFile, RouteFile} {
@@ -70,6 +67,28 @@ func InstallGateway(ctx context.Context, c *cluster.Cluster, o Options) (*Stack,
 		}
 	}
 	return s, s.wait(ctx, "Programmed", "gateway/"+gatewayName)
+}
+
+// InstallEnvoyAIGateway installs Envoy Gateway and Envoy AI Gateway, with which HTTPRoutes may have InferencePools as their
+// backends, and waits until their class is accepted.
+func InstallEnvoyAIGateway(ctx context.Context, c *cluster.Cluster) error {
+	s, err := newStack(ctx, c, Options{})
+	if err != nil {
+		return err
+	}
+	if err := s.installControllers(ctx); err != nil {
+		return err
+	}
+	return s.applyClass(ctx)
+}
+
+// applyClass creates the GatewayClass and waits until it is accepted: a Gateway that is created earlier may get an Envoy with the
+// default values.
+func (s *Stack) applyClass(ctx context.Context) error {
+	if err := s.applyExample(ctx, ClassFile); err != nil {
+		return err
+	}
+	return s.wait(ctx, "Accepted", "gatewayclass/"+className)
 }
 
 func (s *Stack) wait(ctx context.Context, condition, object string) error {

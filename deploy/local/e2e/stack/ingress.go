@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/pkg/kubetest/cluster"
 )
@@ -36,16 +37,31 @@ func ApplyExample(ctx context.Context, c *cluster.Cluster, folder, name string) 
 	return nil
 }
 
-// UpgradeReconciler installs the ingress-reconciler as its example has it, or rolls it to another tag or other values, and waits
-// until the old replicas are not counted any more.
-func UpgradeReconciler(ctx context.Context, c *cluster.Cluster, tag string, args ...string) error {
+// Release is a release of the ingress-reconciler: the folder of its chart in the repository, and the tag of its image.
+type Release struct {
+	Chart, Tag string
+}
+
+// CurrentRelease returns the release of the working tree.
+func CurrentRelease(tag string) Release {
+	return Release{Chart: filepath.Join("charts", "ingress-reconciler"), Tag: tag}
+}
+
+// PreviousRelease returns the release of an earlier commit, which `make image-previous` builds.
+func PreviousRelease() Release {
+	return Release{Chart: filepath.Join("bin", "previous", "chart"), Tag: "previous"}
+}
+
+// UpgradeReconciler installs the ingress-reconciler with the values of its example, or upgrades it to another release or other
+// values, and waits until the new replicas have replaced the old ones.
+func UpgradeReconciler(ctx context.Context, c *cluster.Cluster, r Release, args ...string) error {
 	root, err := cluster.Repository()
 	if err != nil {
 		return err
 	}
 	all := append([]string{
-		"upgrade", "--install", Reconciler, filepath.Join(root, "charts", "ingress-reconciler"), "--namespace", ReconcilerNamespace, "--create-namespace",
-		"--values", filepath.Join(root, IngressExamples, "values.yaml"), "--set", "image.tag=" + tag,
+		"upgrade", "--install", Reconciler, filepath.Join(root, r.Chart), "--namespace", ReconcilerNamespace, "--create-namespace",
+		"--values", filepath.Join(root, IngressExamples, "values.yaml"), "--set", "image.tag=" + r.Tag,
 	}, args...)
 	if _, err := c.Helm(ctx, all...); err != nil {
 		return err
@@ -54,8 +70,8 @@ func UpgradeReconciler(ctx context.Context, c *cluster.Cluster, tag string, args
 	return err
 }
 
-// InstallEnvoyGateway installs Envoy Gateway, with nothing beside it and the kinds of the Gateway API in the version that we
-// speak, and waits until its class is accepted.
+// InstallEnvoyGateway installs Envoy Gateway without extensions, with the kinds of the Gateway API in the version that this
+// repository uses, and waits until its class is accepted.
 func InstallEnvoyGateway(ctx context.Context, c *cluster.Cluster) error {
 	root, err := cluster.Repository()
 	if err != nil {
@@ -75,8 +91,19 @@ func InstallEnvoyGateway(ctx context.Context, c *cluster.Cluster) error {
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("install Envoy Gateway (make gateways traefik fetches its chart and the kinds): %w", err)
 	}
-	if err := s.applyExample(ctx, ClassFile); err != nil {
+	return s.applyClass(ctx)
+}
+
+// InstallPoolPicker installs an endpoint picker for an InferencePool, with values of its chart. It does not wait: a picker is
+// ready when its pool exists.
+func InstallPoolPicker(ctx context.Context, c *cluster.Cluster, tag string, name types.NamespacedName, args ...string) error {
+	root, err := cluster.Repository()
+	if err != nil {
 		return err
 	}
-	return s.wait(ctx, "Accepted", "gatewayclass/"+className)
+	_, err = c.Helm(ctx, append([]string{
+		"upgrade", "--install", name.Name, filepath.Join(root, "charts", "endpoint-picker"), "--namespace", name.Namespace,
+		"--set", "image.repository=" + pickerApp, "--set", "image.tag=" + tag,
+	}, args...)...)
+	return err
 }

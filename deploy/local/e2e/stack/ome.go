@@ -3,6 +3,7 @@ package stack
 import (
 	"context"
 	_ "embed"
+	"fmt"
 	"strings"
 
 	"fairlead.dev/deploy/emulators/ome"
@@ -14,13 +15,32 @@ var omeManifest string
 
 const omeNamespace = "ome"
 
-// InstallOME installs the stand-in for OME as OME is shipped, and waits until it is ready. The pods that it makes for
-// components are echo servers that go by the names of their pods.
-func InstallOME(ctx context.Context, c *cluster.Cluster, tag string) error {
+// OME is the emulator of OME to install.
+type OME struct {
+	Release  ome.Release
+	Tag      string   // of the images
+	PodImage string   // fairlead/<name>: what the pods of components run that name no image
+	PodArgs  []string // their arguments
+}
+
+// EchoOME returns an OME of release 1.2. The pods of components are echo servers that answer with the names of their pods.
+func EchoOME(tag string) OME {
+	return OME{Release: ome.Release12, Tag: tag, PodImage: "fairlead/echo", PodArgs: []string{"--port=8080"}}
+}
+
+// ModelOME returns an OME of release 1.3. The pods of components are simulated model servers.
+func ModelOME(tag string, args ...string) OME {
+	return OME{Release: ome.Release13, Tag: tag, PodImage: "fairlead/modelserver", PodArgs: append([]string{"--port=8080", "--model=" + Model}, args...)}
+}
+
+// InstallOME installs the emulator of OME with the ConfigMap that the release ships, and waits until it is ready.
+func InstallOME(ctx context.Context, c *cluster.Cluster, o OME) error {
 	if _, err := c.Kubectl(ctx, "create", "namespace", omeNamespace); err != nil {
 		return err
 	}
-	for _, manifest := range []string{ome.CRDs(ome.Release12), ome.Config(ome.Release12), strings.ReplaceAll(omeManifest, "TAG", tag)} {
+	args := []string{"--release=" + string(o.Release), fmt.Sprintf("--pod-image=%s:%s", o.PodImage, o.Tag), "--pod-args=" + strings.Join(o.PodArgs, ",")}
+	deployment := strings.NewReplacer("TAG", o.Tag, "ARGS", `"`+strings.Join(args, `", "`)+`"`).Replace(omeManifest)
+	for _, manifest := range []string{ome.CRDs(o.Release), ome.Config(o.Release), deployment} {
 		if err := c.Apply(ctx, manifest); err != nil {
 			return err
 		}

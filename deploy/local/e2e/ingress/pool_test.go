@@ -1,0 +1,235 @@
+package ingress_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"fairlead.dev/deploy/emulators/chatload"
+	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest/cluster"
+)
+
+const (
+	modelHeader = "X-Gateway-Model-Name"
+	// The domain of the examples.
+	exampleDomain = "llm.example.com"
+)
+
+// TestInferencePool is the whole path of a completion on OME 1.3: InferenceService, HTTPRoute, the InferencePool that the
+// ingress-reconciler creates, Envoy Gateway with Envoy AI Gateway, our endpoint picker, and model servers as the pods that OME
+// runs. It installs the files of the example.
+func TestInferencePool(t *testing.T) {
+	s := newPoolSystem(t)
+	chat := types.NamespacedName{Namespace: "models", Name: "chat"}
+	t.Run("stock OME 1.3", func(t *testing.T) {
+		require.NoError(t, stack.ApplyExample(t.Context(), s.Cluster, stack.IngressExamples, "service.yaml"))
+		assert.Equal(t, "http://chat.models."+exampleDomain+"/", s.awaitExposed(t, chat, envoyRoute.at))
+		s.awaitCompletion(t, s.completions(chat))
+	})
+	s.enablePools(t, chat)
+	t.Run("streams", func(t *testing.T) { s.assertTokensAreStreamed(t, chat) })
+	t.Run("a roll of the engine", func(t *testing.T) { s.assertRollLosesNothing(t, chat) })
+	t.Run("model header", func(t *testing.T) { s.assertModelHeader(t, chat) })
+	t.Run("leader and workers", func(t *testing.T) { s.assertLeadersServe(t) })
+}
+
+// newPoolSystem installs OME 1.3, the ingress-reconciler with the values of its example, and Envoy Gateway with Envoy AI Gateway.
+// A token takes a twentieth of a second.
+func newPoolSystem(t *testing.T) *system {
+	t.Helper()
+	c := cluster.Start(t, stack.PublishGateway("127.0.0.1:0"))
+	g, gctx := errgroup.WithContext(t.Context())
+	g.Go(func() error {
+		return stack.InstallOME(gctx, c, stack.ModelOME(tag, "--step-base=50ms", "--step-per-seq=0s", "--drain-delay=3s", "--drain-timeout=20s"))
+	})
+	g.Go(func() error { return upgrade(gctx, c, stack.CurrentRelease(tag)) })
+	g.Go(func() error {
+		if err := stack.InstallEnvoyAIGateway(gctx, c); err != nil {
+			return err
+		}
+		return applyGateway(gctx, c)
+	})
+	require.NoError(t, g.Wait())
+	return &system{Cluster: c, client: dynamic.NewForConfigOrDie(c.RESTConfig()), envoy: newWorld(c, c.Published[0])}
+}
+
+// enablePools installs the picker of a service, has the ingress-reconciler create pools, and waits until the picker chooses the
+// pods for the service.
+func (s *system) enablePools(t *testing.T, name types.NamespacedName) {
+	t.Helper()
+	s.installPicker(t, name, "--values", s.example(t, "picker-values.yaml"))
+	require.NoError(t, upgrade(t.Context(), s.Cluster, stack.CurrentRelease(tag), "--values", s.example(t, "pool-values.yaml")))
+	s.awaitPicked(t, name)
+}
+
+// installPicker installs the picker of a service.
+func (s *system) installPicker(t *testing.T, service types.NamespacedName, args ...string) {
+	t.Helper()
+	name := types.NamespacedName{Namespace: service.Namespace, Name: service.Name + "-picker"}
+	require.NoError(t, stack.InstallPoolPicker(t.Context(), s.Cluster, tag, name, args...))
+}
+
+// example returns the path of a file of the ingress-reconciler's example.
+func (s *system) example(t *testing.T, name string) string {
+	t.Helper()
+	root, err := cluster.Repository()
+	require.NoError(t, err)
+	return filepath.Join(root, stack.IngressExamples, name)
+}
+
+// completions returns the options of requests for the host of a service, one at a time.
+func (s *system) completions(service types.NamespacedName) chatload.Options {
+	return s.completionsAt(service.Name + "." + service.Namespace + "." + exampleDomain)
+}
+
+func (s *system) completionsAt(host string) chatload.Options {
+	return chatload.Options{
+		BaseURL: "http://" + host, Model: stack.Model, Concurrency: 1, MaxTokens: 20, IgnoreEOS: true, KeepAlive: true, Timeout: time.Minute,
+		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, s.Published[0])
+		},
+		Prompts: chatload.Prompts{Groups: 8, SharedTokens: 64, Seed: 7},
+	}
+}
+
+// awaitCompletion waits until a completion succeeds.
+func (s *system) awaitCompletion(t *testing.T, o chatload.Options) {
+	t.Helper()
+	o.Requests, o.MaxTokens = 1, 1
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		report, err := chatload.Run(t.Context(), o)
+		require.NoError(collect, err)
+		require.Zero(collect, report.Failed(), "%v", report.Examples)
+	}, settle, tick)
+}
+
+// awaitPicked waits until a service is exposed by its pool and a picker chooses the pods.
+func (s *system) awaitPicked(t *testing.T, service types.NamespacedName) {
+	t.Helper()
+	s.awaitExposed(t, service, envoyRoute.at)
+	o := s.completions(service)
+	o.RequirePicked = true
+	s.awaitCompletion(t, o)
+}
+
+// assertTokensAreStreamed checks that the first token comes when the model server sends it, and not with the last.
+func (s *system) assertTokensAreStreamed(t *testing.T, service types.NamespacedName) {
+	o := s.completions(service)
+	o.RequirePicked, o.Requests, o.MaxTokens = true, 3, 40
+	o.OnResult = func(r chatload.Result) {
+		assert.Greater(t, r.Duration, 2*time.Second, "40 tokens, each a twentieth of a second")
+		assert.Less(t, r.TTFT, time.Second)
+	}
+	report, err := chatload.Run(t.Context(), o)
+	require.NoError(t, err)
+	assert.Zero(t, report.Failed(), "%v %v", report.Failures, report.Examples)
+}
+
+// assertRollLosesNothing replaces all pods of an engine under load.
+func (s *system) assertRollLosesNothing(t *testing.T, service types.NamespacedName) {
+	s.patch(t, inferenceServices, service, fields{"spec": fields{"engine": fields{"minReplicas": 2}}})
+	old := s.awaitEngine(t, service, 2, nil)
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	o := s.completions(service)
+	o.RequirePicked, o.Concurrency, o.Stop = true, 12, stop
+	var report *chatload.Report
+	go func() {
+		var err error
+		report, err = chatload.Run(t.Context(), o)
+		ended <- err
+	}()
+	time.Sleep(time.Second) // some requests are under way
+	s.patch(t, inferenceServices, service, fields{"spec": fields{"engine": fields{"labels": fields{"example.com/rolled": "once"}}}})
+	s.awaitEngine(t, service, 2, old)
+	time.Sleep(time.Second) // and some reach the new pods only
+	close(stop)
+	require.NoError(t, <-ended)
+	assert.Zero(t, report.Failed(), "%v %v", report.Failures, report.Examples)
+	assert.Len(t, report.Servers, 4, "old and new pods")
+	t.Logf("%d completions", report.Total.Requests)
+}
+
+// awaitEngine waits until the engine of a service has exactly so many pods, all ready and none of the old ones, and returns their
+// names.
+func (s *system) awaitEngine(t *testing.T, service types.NamespacedName, want int, old map[string]bool) (names map[string]bool) {
+	t.Helper()
+	selector := labels.Set{"ome.io/inferenceservice": service.Name, "component": "engine"}.String()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		pods, err := s.Clientset().CoreV1().Pods(service.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: selector})
+		require.NoError(collect, err)
+		names = map[string]bool{}
+		for _, p := range pods.Items {
+			require.False(collect, old[p.Name], "%s", p.Name)
+			require.True(collect, isReady(&p), "%s", p.Name)
+			names[p.Name] = true
+		}
+		require.Len(collect, names, want)
+	}, 3*settle, tick)
+	return names
+}
+
+func isReady(p *corev1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue && p.DeletionTimestamp == nil
+		}
+	}
+	return false
+}
+
+// assertModelHeader asks for a model by the header, on the host that all models share.
+func (s *system) assertModelHeader(t *testing.T, service types.NamespacedName) {
+	o := s.completionsAt("llm." + exampleDomain)
+	o.RequirePicked, o.Header = true, http.Header{modelHeader: {service.Name}}
+	s.awaitCompletion(t, o)
+	for _, header := range []http.Header{nil, {modelHeader: {"unknown"}}} {
+		o.Header, o.Requests = header, 1
+		o.OnResult = func(r chatload.Result) { assert.Equal(t, http.StatusNotFound, r.Status, "%v", header) }
+		_, err := chatload.Run(t.Context(), o)
+		require.NoError(t, err)
+	}
+}
+
+// assertLeadersServe exposes an engine of a leader and two workers. The pool selects the leader's pod, and only this pod answers.
+func (s *system) assertLeadersServe(t *testing.T) {
+	service := types.NamespacedName{Namespace: "models", Name: "large"}
+	s.installPicker(t, service, "--set", "fullnameOverride=large-picker", "--set", "pool.name=large-fairlead", "--set", "gateway.reportEndpoint=true")
+	runner := fields{"runner": fields{"name": "server"}}
+	worker := fields{"runner": fields{"name": "server"}, "size": 2}
+	require.NoError(t, s.create(t.Context(), service, nil, fields{"engine": fields{"minReplicas": 1, "leader": runner, "worker": worker}}))
+	s.awaitEngine(t, service, 3, nil)
+	s.awaitPicked(t, service)
+
+	pool, err := s.client.Resource(inferencePools).Namespace(service.Namespace).Get(t.Context(), "large-fairlead", metav1.GetOptions{})
+	require.NoError(t, err)
+	selected, found, err := unstructured.NestedStringMap(pool.Object, "spec", "selector", "matchLabels")
+	require.NoError(t, err)
+	require.True(t, found, "%v", pool.Object)
+	pods, err := s.Clientset().CoreV1().Pods(service.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: labels.Set(selected).String()})
+	require.NoError(t, err)
+	require.Len(t, pods.Items, 1, "%v", selected)
+	leader := pods.Items[0]
+	assert.Equal(t, "leader", leader.Labels["ome.io/runner"])
+
+	o := s.completions(service)
+	o.RequirePicked, o.Concurrency, o.Requests, o.MaxTokens = true, 4, 20, 2
+	report, err := chatload.Run(t.Context(), o)
+	require.NoError(t, err)
+	assert.Zero(t, report.Failed(), "%v %v", report.Failures, report.Examples)
+	require.Len(t, report.Servers, 1)
+	assert.Equal(t, leader.Name, report.Servers[0].Server)
+}

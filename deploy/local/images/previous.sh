@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Makes the image fairlead/ingress-reconciler:previous of an earlier commit of this repository, and puts the chart of that
+# commit into <bin>/previous/chart: tests upgrade from them. The file <bin>/previous/<commit> says that it is done.
+#
+# A shallow clone fetches the commit. Without a history (a source archive), the program and chart are those of the working tree
+# and only the version differs: the upgrade then replaces the pods, but no older code ran before.
+#
+# usage: previous.sh <bin> <commit>
+set -euo pipefail
+bin=$1 commit=$2
+out=$bin/previous
+cd "$(git rev-parse --show-toplevel 2>/dev/null || echo "$(dirname "$0")/../../..")"
+export GOWORK=off CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false'
+
+rm -rf "$out"
+mkdir -p "$out/source"
+parts=(pkg services/ingress-reconciler charts/ingress-reconciler)
+if ! git cat-file -e "$commit^{commit}" 2>/dev/null && ! git fetch --quiet --depth=1 origin "$commit" 2>/dev/null; then
+	echo "previous: commit $commit is not in this clone: upgrades are tested from a build of the working tree" >&2
+	tar -c "${parts[@]}" | tar -x -C "$out/source"
+	commit=unknown
+else
+	git archive "$commit" "${parts[@]}" | tar -x -C "$out/source"
+fi
+version=previous-${commit:0:7}
+(
+	cd "$out/source/services/ingress-reconciler"
+	go build -p "${BUILD_JOBS:-2}" -ldflags "-s -w -X fairlead.dev/pkg/version.version=$version -X fairlead.dev/pkg/version.commit=$commit" \
+		-o "$out/ingress-reconciler" .
+)
+"$bin/localkube" image add --store "$bin/images" fairlead/ingress-reconciler:previous "$out/ingress-reconciler" >/dev/null
+mv "$out/source/charts/ingress-reconciler" "$out/chart"
+rm -rf "$out/source"
+touch "$out/$2"
