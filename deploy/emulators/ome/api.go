@@ -68,8 +68,10 @@ const (
 
 	// annotationHash is the hash of what a Deployment was made from.
 	annotationHash = "emulator.fairlead.dev/template"
-	// labelSet is the selector of a Deployment of mode OMENative. OME has no Deployments there, and no label app on pods.
+	// labelSet is the selector of a Deployment where OME has none, and no label app on pods.
 	labelSet = "emulator.fairlead.dev/set"
+	// workersOfSet is the suffix of the Deployment of the workers of a LeaderWorkerSet.
+	workersOfSet = "-lws-worker"
 )
 
 // neverPropagated are annotations that OME does not copy to the objects that it makes.

@@ -100,7 +100,22 @@ func TestPodsOfLeadersAndWorkers(t *testing.T) {
 	ready("chat-engine-worker", "2")
 	w.eventually(func(c *assert.CollectT) { assert.Equal(c, "True Ready", conditions(w.get(c, "chat"))["EngineReady"]) })
 
-	// A service in another mode has another Deployment.
+	// A service in another mode has other Deployments.
+	w.patch("chat", `{"spec":{"engine":{"annotations":{"ome.io/deploymentMode":"MultiNode"}}}}`)
+	w.eventually(func(c *assert.CollectT) {
+		list, err := deployments.List(context.Background(), metav1.ListOptions{})
+		require.NoError(c, err)
+		var found []string
+		for i := range list.Items {
+			found = append(found, list.Items[i].Name)
+		}
+		assert.ElementsMatch(c, []string{"chat-engine", "chat-engine-lws-worker"}, found)
+	})
+	w.patch("chat", `{"spec":{"engine":{"annotations":null}}}`)
+	w.eventually(func(c *assert.CollectT) {
+		_, err := deployments.Get(context.Background(), "chat-engine-lws-worker", metav1.GetOptions{})
+		gone(c, err)
+	})
 	w.patch("chat", `{"spec":{"deploymentMode":"RawDeployment"}}`)
 	w.eventually(func(c *assert.CollectT) {
 		for _, name := range []string{"chat-engine-leader", "chat-engine-worker"} {

@@ -299,8 +299,8 @@ func (r *reconciler) leaveMode(ctx context.Context, s *inferenceService, c *comp
 	labelled := r.cluster.labelled(nameOf(s))
 	for _, k := range []kind{replicas, deployments} {
 		for _, o := range labelled[k] {
-			native := k == replicas || o.GetName() != c.name
-			if o.GetLabels()[LabelComponent] != string(c.role) || !owned(o, s) || native == (c.mode == modeNative) {
+			kept := k == replicas && c.mode == modeNative || k == deployments && slices.Contains(c.deployments(), o.GetName())
+			if kept || o.GetLabels()[LabelComponent] != string(c.role) || !owned(o, s) {
 				continue
 			}
 			if err := r.store.delete(ctx, k, o.GetNamespace(), o.GetName()); err != nil {

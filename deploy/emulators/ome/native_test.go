@@ -86,6 +86,14 @@ func TestSelectors(t *testing.T) {
 			if tt.runners == nil {
 				assert.Empty(t, c.replica)
 				assert.Subset(t, buildDeployment(s, c, o).Spec.Template.Labels, tt.want)
+				workers := buildWorkers(s, c, o)
+				require.Equal(t, tt.name == "nodes", workers != nil, "only a LeaderWorkerSet with workers has them")
+				if workers != nil {
+					pod := workers.Spec.Template.Labels
+					assert.False(t, labels.SelectorFromSet(tt.want).Matches(labels.Set(pod)))
+					assert.Subset(t, pod, map[string]string{"ome.io/inferenceservice": "chat", "component": "engine"})
+					assert.EqualValues(t, 2, *workers.Spec.Replicas)
+				}
 				return
 			}
 			var runners, selected, revision []string

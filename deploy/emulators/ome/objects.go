@@ -73,7 +73,7 @@ func serviceType(annotations map[string]string) corev1.ServiceType {
 }
 
 // buildDeployment returns the Deployment of a component in a mode other than OMENative. In mode MultiNode, where OME has a
-// LeaderWorkerSet, it has the leaders only.
+// LeaderWorkerSet, it has the leaders.
 func buildDeployment(s *inferenceService, c *component, o *Options) *appsv1.Deployment {
 	container := c.served(o)
 	pods := merge(c.labels(s), c.selector(), map[string]string{labelApp: c.name})
@@ -92,6 +92,46 @@ func buildDeployment(s *inferenceService, c *component, o *Options) *appsv1.Depl
 	}
 	deployment.Annotations = map[string]string{annotationHash: digest(deployment)}
 	return deployment
+}
+
+// buildWorkers returns the Deployment of the workers of a LeaderWorkerSet, nil if there are none. Their pods have the labels of
+// leaders but app and the node type (lws_reconciler.go: createLWS).
+func buildWorkers(s *inferenceService, c *component, o *Options) *appsv1.Deployment {
+	if c.mode != modeMultiNode || c.Worker == nil {
+		return nil
+	}
+	count := c.desired()
+	if c.Worker.Size != nil {
+		count *= *c.Worker.Size
+	}
+	worker := (&component{componentSpec: &componentSpec{podSpec: c.Worker.podSpec}}).served(o)
+	worker.Ports, worker.ReadinessProbe = nil, nil
+	name := c.name + workersOfSet
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace, Labels: c.labels(s), OwnerReferences: []metav1.OwnerReference{s.owner()}},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &count, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{labelSet: name}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: merge(c.labels(s), map[string]string{labelSet: name}), Annotations: c.annotations(s)},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{worker}},
+			},
+		},
+	}
+	deployment.Annotations = map[string]string{annotationHash: digest(deployment)}
+	return deployment
+}
+
+// deployments returns the names of the Deployments of a component.
+func (c *component) deployments() []string {
+	switch {
+	case c.mode == modeNative && c.workers > 0:
+		return []string{c.name + "-" + runnerLeader, c.name + "-" + runnerWorker}
+	case c.mode == modeNative:
+		return []string{c.name + "-" + runnerDefault}
+	case c.mode == modeMultiNode && c.Worker != nil:
+		return []string{c.name, c.name + workersOfSet}
+	}
+	return []string{c.name}
 }
 
 // served returns the container of a component, with the image, arguments and readiness that it leaves to its runtime.

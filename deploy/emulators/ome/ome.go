@@ -5,7 +5,7 @@
 // Services of components with OME's names, labels, selectors and owners; the Service with the service's name; InferenceReplicas
 // and the Services of revisions (1.3); clean-up; conditions and URLs in the status; OME's own Ingress, if it is enabled. Faults
 // that others have to live with are emulated, and marked in comments. Not emulated: models, runtimes, accelerators, scaling,
-// Knative, LeaderWorkerSets, HTTPRoutes, rollouts, admission.
+// Knative, LeaderWorkerSets (a Deployment of leaders and one of workers stand for them), HTTPRoutes, rollouts, admission.
 //
 //	a test wants                                how
 //	pods that do not exist                      nothing: without Options.PodImage all components are ready at once

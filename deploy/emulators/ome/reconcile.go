@@ -214,6 +214,11 @@ func (r *reconciler) readiness(ctx context.Context, s *inferenceService, c *comp
 		if err != nil {
 			return ready, err
 		}
+		if workers := buildWorkers(s, c, &r.options); workers != nil {
+			if _, err := r.applyDeployment(ctx, workers); err != nil {
+				return ready, err
+			}
+		}
 		// OME takes the generation of the last component's Deployment, not of the InferenceService.
 		s.Status.ObservedGeneration = deployment.Status.ObservedGeneration
 		for _, d := range deployment.Status.Conditions {
