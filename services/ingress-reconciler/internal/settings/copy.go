@@ -29,8 +29,10 @@ import (
 // defaultCopyLabels are all labels without a prefix.
 var defaultCopyLabels = []string{"*"}
 
-// defaultCopyAnnotations returns the annotations that each controller declares safe.
-func defaultCopyAnnotations() []string {
+// defaultCopyAnnotations are the annotations that each controller declares safe.
+var defaultCopyAnnotations = safeAnnotations()
+
+func safeAnnotations() []string {
 	var keys []string
 	for _, c := range ingressclass.Controllers() {
 		for _, safe := range c.Safe {
@@ -66,7 +68,7 @@ type Copied struct {
 
 // copyFrom takes the labels and annotations that are copied. Over a limit it takes none of them, and says why in CopyProblem.
 func (s *Settings) copyFrom(service *isvc.Service, v *Values) {
-	labels, annotations := defaultCopyLabels, defaultCopyAnnotations()
+	labels, annotations := defaultCopyLabels, defaultCopyAnnotations
 	if v.CopyLabels != nil {
 		labels = *v.CopyLabels
 	}
@@ -146,6 +148,9 @@ func computed() map[string]string {
 
 // validateCopyAnnotations refuses items that would have no effect.
 func validateCopyAnnotations(path string, items []string) error {
+	if len(items) == 0 {
+		return nil
+	}
 	instead := computed()
 	return validateCopied(path, items, func(item string) string {
 		if setting, found := instead[item]; found {

@@ -72,19 +72,19 @@ func TestWhatIsNotSafe(t *testing.T) {
 		"alias", "snippet", "priority", "group", "issuer", "external-dns", "auth", "mirror", "canary", "redirect", "rewrite", "middlewares", "entrypoints",
 		"hash-by", "vhost", "scheme", "internal", "source-range", "name", "address", "custom-headers", "tls", "ssl", "log", "backend",
 	}
-	for _, key := range slices.Concat(defaultCopyAnnotations(), defaultCopyFallbackAnnotations) {
+	for _, key := range slices.Concat(defaultCopyAnnotations, defaultCopyFallbackAnnotations) {
 		for _, word := range words {
 			assert.NotContains(t, strings.ToLower(key), word)
 		}
 		assert.NotContains(t, key, "*", "keys alone")
 	}
-	assert.NotEmpty(t, defaultCopyAnnotations())
+	assert.NotEmpty(t, defaultCopyAnnotations)
 	for _, c := range ingressclass.Controllers() {
 		for _, safe := range c.Safe {
-			assert.Contains(t, defaultCopyAnnotations(), safe.Key)
+			assert.Contains(t, defaultCopyAnnotations, safe.Key)
 		}
 	}
-	require.NoError(t, validateCopyAnnotations("", defaultCopyAnnotations()))
+	require.NoError(t, validateCopyAnnotations("", defaultCopyAnnotations))
 	require.NoError(t, validateCopyAnnotations("", defaultCopyFallbackAnnotations))
 	require.NoError(t, validateCopyLabels("", defaultCopyLabels))
 }
@@ -154,7 +154,7 @@ func TestDefaultsAreDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/services/ingress-reconciler.md")
 	require.NoError(t, err)
-	for _, key := range slices.Concat(defaultCopyAnnotations(), defaultCopyFallbackAnnotations) {
+	for _, key := range slices.Concat(defaultCopyAnnotations, defaultCopyFallbackAnnotations) {
 		prefix, name, _ := strings.Cut(key, "/")
 		assert.Contains(t, string(text), "`"+prefix+"/`", key)
 		assert.Contains(t, string(text), "`"+name+"`", key)
