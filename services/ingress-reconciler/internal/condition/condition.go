@@ -188,6 +188,14 @@ func Patch(s *isvc.Service, c isvc.Condition) []byte {
 	return text
 }
 
+// URLs returns the URLs in the message of a condition, which begins with them.
+func URLs(message string) []string {
+	first, _, _ := strings.Cut(message, "; ")
+	return slices.DeleteFunc(strings.Split(first, ", "), func(u string) bool {
+		return !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "https://")
+	})
+}
+
 // Find returns the condition of a service, nil if it has none.
 func Find(s *isvc.Service) *isvc.Condition {
 	for i := range s.Conditions {
