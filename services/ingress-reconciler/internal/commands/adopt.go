@@ -109,7 +109,9 @@ type leftOver struct {
 	resource schema.GroupVersionResource
 }
 
-func (l *leftOver) isPolicy() bool { return l.resource == trafficPolicies || l.resource == destinationRules }
+func (l *leftOver) isPolicy() bool {
+	return l.resource == trafficPolicies || l.resource == destinationRules
+}
 
 // adopt deletes left-overs of the chosen services.
 func (o *adoptOptions) adopt(ctx context.Context, client dynamic.Interface, w *world, out, log io.Writer) error {

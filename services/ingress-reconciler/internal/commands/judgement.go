@@ -88,8 +88,9 @@ func (j *judgement) blocked(l *leftOver) string {
 			continue
 		}
 		name := "Ingress " + o.Object.GetName()
+		live := j.live(o)
 		switch {
-		case j.live(o) != nil && !j.differs(o):
+		case live != nil && sharesPath(live.Object, l.Unstructured):
 			return name + " exists, and the controller serves this one for the same host and path"
 		case class.Controller != nil && class.Controller.RefusesDuplicates:
 			return fmt.Sprintf("%s cannot be written: %s refuses a second Ingress for the same host and path", name, class.Controller.Name)

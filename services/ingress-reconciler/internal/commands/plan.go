@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/controller"
@@ -118,6 +117,7 @@ func (o *planOptions) run(ctx context.Context, in io.Reader, names []string, out
 	if err != nil {
 		return err
 	}
+	p.strict = len(o.files) > 0 // in a cluster, services that wait are normal
 	chosen := o.choose(w.objects)
 	if len(chosen) == 0 {
 		return errors.New("there are no InferenceServices to plan")
@@ -171,6 +171,7 @@ type planner struct {
 	config   settings.Config
 	claims   *ownership.Registry
 	log      io.Writer
+	strict   bool
 }
 
 // newPlanner registers the claims of all services: those that are not chosen have their hosts, too.
@@ -240,12 +241,6 @@ func (r *result) others() map[*observe.Live]bool {
 		others[l] = slices.Contains(r.Keep, l.Slot) && !lost
 	}
 	return others
-}
-
-// differs reports whether a planned object differs from the cluster.
-func (r *result) differs(o *render.Object) bool {
-	live := r.live(o)
-	return live == nil || apply.Differs(o.Object, live.Object)
 }
 
 // condition returns the status, reason and message of the condition that the program would write, and false if it writes none.

@@ -12,15 +12,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 
+	"fairlead.dev/pkg/apply"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// print plans services and prints their plans. It returns ErrDiffers if one of them differs from the cluster.
+// print plans services and prints their plans. It returns ErrDiffers if one of them differs from the cluster. If strict, a plan
+// without any object is an error, unless it is intended.
 func (p *planner) print(names []cache.ObjectName, out io.Writer, format string) error {
 	var objects []render.Object
 	var unreadable []error
-	differs := false
+	differs, planned := false, false
 	for _, name := range names {
 		r, err := p.plan(name)
 		if err != nil {
@@ -31,9 +33,13 @@ func (p *planner) print(names []cache.ObjectName, out io.Writer, format string) 
 		p.explain(r)
 		differs = p.compare(r) || differs
 		objects = append(objects, r.objects...)
+		planned = planned || len(r.objects) > 0 || r.Disabled
 	}
 	if len(unreadable) == len(names) {
 		return fmt.Errorf("no InferenceService could be planned: %w", errors.Join(unreadable...))
+	}
+	if !planned && p.strict {
+		return errors.New("no InferenceService could be planned, for the reasons above")
 	}
 	if err := write(out, objects, format); err != nil {
 		return err
@@ -69,7 +75,7 @@ func (p *planner) compare(r *result) bool {
 		switch live := r.live(o); {
 		case live == nil:
 			fmt.Fprintf(p.log, "%s: %s %s would be created\n", r.name, o.Object.GetKind(), o.Object.GetName())
-		case r.differs(o):
+		case apply.Differs(o.Object, live.Object):
 			fmt.Fprintf(p.log, "%s: %s %s would be changed\n%s", r.name, o.Object.GetKind(), o.Object.GetName(), diff(live.Object, o.Object))
 		default:
 			continue

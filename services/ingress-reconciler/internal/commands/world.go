@@ -48,7 +48,9 @@ func isService(u *unstructured.Unstructured) bool {
 }
 
 // isOurs reports whether the program wrote an object.
-func isOurs(u *unstructured.Unstructured) bool { return u.GetLabels()[render.LabelManagedBy] == render.Manager }
+func isOurs(u *unstructured.Unstructured) bool {
+	return u.GetLabels()[render.LabelManagedBy] == render.Manager
+}
 
 // identity tells objects apart, whatever the version of their group.
 type identity struct{ group, kind, namespace, name string }
