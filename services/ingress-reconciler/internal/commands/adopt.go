@@ -6,150 +6,220 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/kube"
-	"fairlead.dev/services/ingress-reconciler/internal/condition"
-	"fairlead.dev/services/ingress-reconciler/internal/config"
+	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
-	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
 // adoptOptions are the flags of adopt.
 type adoptOptions struct {
+	selection
+
 	kube      kube.Options
-	sources   config.Sources
-	namespace string
+	sources   sources
 	dryRun    bool
 	unexposed bool
 }
 
-func newAdopt(out io.Writer) *cobra.Command {
-	o := &adoptOptions{kube: kube.DefaultOptions(), sources: config.Default().Sources, dryRun: true}
+func newAdopt(out, log io.Writer) *cobra.Command {
+	o := &adoptOptions{kube: kube.DefaultOptions(), sources: newSources(), dryRun: true}
 	cmd := &cobra.Command{
 		Use:   "adopt [NAME...]",
-		Short: "Remove routes that OME has left behind",
-		Long: "Remove Ingresses, VirtualServices and HTTPRoutes that OME has made for services which it no longer makes routes for: turned\n" +
-			"off, it leaves them behind, and Ingress controllers refuse others for the same host. What is removed belongs to the service by\n" +
-			"its uid, has a name of OME's, and is none of ours. A service that is not exposed by us yet keeps what it has. By default\n" +
-			"nothing is removed, and it is printed what would be.",
-		RunE: func(cmd *cobra.Command, names []string) error { return o.run(cmd.Context(), names, out) },
+		Short: "Delete routes that OME left behind",
+		Long: "When OME stops to create routes it leaves those that it created: Ingresses, VirtualServices, HTTPRoutes, and in release 1.3\n" +
+			"BackendTrafficPolicies and DestinationRules. adopt deletes them, for services for which OME creates no routes any more.\n" +
+			"It deletes only objects that the InferenceService controls by its uid, that have a name that OME gives, and that this program\n" +
+			"did not write.\n\n" +
+			"adopt compares them with the plan. A left-over goes if the service is exposed by this program, or if it keeps an Ingress of\n" +
+			"the plan from being written or served: ingress controllers refuse a second Ingress for one host and path. The program then\n" +
+			"writes its own at its next attempt, at most --max-retry-delay later. Every other left-over stays.\n\n" +
+			"By default adopt only prints for each object whether it stays or goes, and why.",
+		Example: "  ingress-reconciler adopt --config-map=fairlead/ingress-reconciler\n" +
+			"  ingress-reconciler adopt -n models chat --config-map=fairlead/ingress-reconciler --dry-run=false",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if !cmd.Flags().Changed("config-map") && !cmd.Flags().Changed("config") {
+				return errors.New("adopt compares with the plan: give --config-map or --config (--config-map= if OME's configuration is the only one)")
+			}
+			if err := errors.Join(o.sources.validate(), o.parse(names)); err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), out, log)
+		},
 	}
 	fs := cmd.Flags()
 	o.kube.AddFlags(fs)
-	fs.Var(&o.sources.OME, "ome-config-map", "OME's ConfigMap, as namespace/name: it says whether OME makes routes.")
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "Only of services of one namespace. Empty: all.")
-	fs.BoolVar(&o.dryRun, "dry-run", o.dryRun, "Print what would be removed, and remove nothing.")
-	fs.BoolVar(&o.unexposed, "unexposed", false, "Also of services that are not exposed by us: they may be left without a route.")
+	o.sources.addFlags(fs)
+	o.addFlags(fs)
+	fs.BoolVar(&o.dryRun, "dry-run", o.dryRun, "Print what would be deleted, and delete nothing.")
+	fs.BoolVar(&o.unexposed, "unexposed", false,
+		"Also delete left-overs of services that this program does not expose. Clients then cannot reach these services.")
 	return cmd
 }
 
-func (o *adoptOptions) run(ctx context.Context, names []string, out io.Writer) error {
+func (o *adoptOptions) run(ctx context.Context, out, log io.Writer) error {
 	cfg, err := o.kube.RESTConfig("fairlead-ingress-reconciler-adopt")
 	if err != nil {
-		return err
+		return err //nolint:wrapcheck // it names the problem
 	}
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	w, err := readCluster(ctx, cfg, o.sources.Kinds, cache.ObjectName(o.sources.OME))
+	w, err := readCluster(ctx, cfg, o.sources.Kinds, o.sources.configMaps()...)
 	if err != nil {
 		return err
 	}
-	a := &adopter{adoptOptions: o, client: client, applier: apply.New(client, render.Manager), out: out}
-	a.config.Document = &settings.Document{}
-	if text, found := w.configMap(cache.ObjectName(o.sources.OME), settings.KeyOME); found {
-		if a.config.Inherited, err = settings.ParseInherited([]byte(text), o.sources.ClusterDomain); err != nil {
-			return err //nolint:wrapcheck // it says all
-		}
+	for _, message := range w.skipped {
+		fmt.Fprintln(log, message)
 	}
+	return o.adopt(ctx, client, w, out, log)
+}
+
+// OME's policies in release 1.3. They have no host; they go after the routes.
+var (
+	trafficPolicies  = schema.GroupVersionResource{Group: "gateway.envoyproxy.io", Version: "v1alpha1", Resource: "backendtrafficpolicies"}
+	destinationRules = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1beta1", Resource: "destinationrules"}
+)
+
+// leftOverKinds are the resources of left-overs: routes first.
+var leftOverKinds = []struct {
+	kind     string
+	resource schema.GroupVersionResource
+}{
+	{"Ingress", render.Ingresses}, {"VirtualService", render.VirtualServices}, {"HTTPRoute", render.HTTPRoutes},
+	{"BackendTrafficPolicy", trafficPolicies}, {"DestinationRule", destinationRules},
+}
+
+// leftOver is an object that OME left behind.
+type leftOver struct {
+	*unstructured.Unstructured
+
+	resource schema.GroupVersionResource
+}
+
+func (l *leftOver) isPolicy() bool {
+	return l.resource == trafficPolicies || l.resource == destinationRules
+}
+
+// adopt deletes left-overs of the chosen services.
+func (o *adoptOptions) adopt(ctx context.Context, client dynamic.Interface, w *world, out, log io.Writer) error {
+	config, err := o.sources.read(w, log)
+	if err != nil {
+		return err
+	}
+	p, err := newPlanner(w, config, log)
+	if err != nil {
+		return err
+	}
+	all, err := listLeftOvers(ctx, client, log)
+	if err != nil {
+		return err
+	}
+	a := &adopter{adoptOptions: o, planner: p, applier: apply.New(client, render.Manager), out: out}
 	var errs []error
-	for _, u := range w.objects {
-		if o.selects(u, names) {
-			errs = append(errs, a.service(ctx, u))
-		}
+	for _, name := range o.choose(w.objects) {
+		errs = append(errs, a.service(ctx, name, all))
 	}
 	if a.found == 0 && errors.Join(errs...) == nil {
-		fmt.Fprintln(out, "OME has left nothing behind")
+		fmt.Fprintln(out, "OME left nothing behind")
 	}
 	return errors.Join(errs...)
 }
 
-// selects reports whether an object is a service that was asked for.
-func (o *adoptOptions) selects(u *unstructured.Unstructured, names []string) bool {
-	return u.GetKind() == "InferenceService" && (o.namespace == "" || u.GetNamespace() == o.namespace) &&
-		(len(names) == 0 || slices.Contains(names, u.GetName()))
+// listLeftOvers lists the objects that could be left-overs, by the uid of their controller.
+func listLeftOvers(ctx context.Context, client dynamic.Interface, log io.Writer) (map[types.UID][]leftOver, error) {
+	all := map[types.UID][]leftOver{}
+	for _, k := range leftOverKinds {
+		objects, err := listAll(ctx, client, []schema.GroupVersionResource{k.resource}, "", log)
+		if err != nil {
+			return nil, err
+		}
+		for _, u := range objects {
+			if owner := metav1.GetControllerOf(u); owner != nil && !isOurs(u) && u.GetDeletionTimestamp() == nil {
+				all[owner.UID] = append(all[owner.UID], leftOver{u, k.resource})
+			}
+		}
+	}
+	return all, nil
 }
 
-// adopter removes what OME has left behind of one service after the other.
+// adopter deletes the left-overs of one service after the other.
 type adopter struct {
 	*adoptOptions
 
-	client  dynamic.Interface
+	planner *planner
 	applier *apply.Applier
-	config  settings.Config
 	out     io.Writer
 	found   int
 }
 
-func (a *adopter) service(ctx context.Context, u *unstructured.Unstructured) error {
-	s, err := isvc.Read(u)
-	if err != nil {
-		return fmt.Errorf("%s/%s: %w", u.GetNamespace(), u.GetName(), err)
+func (a *adopter) service(ctx context.Context, name cache.ObjectName, all map[types.UID][]leftOver) error {
+	object := a.planner.observer.Service(name)
+	if object.Err != nil {
+		return fmt.Errorf("%s: %w", name, object.Err)
 	}
-	if a.config.OMEActs(s) {
+	s := object.Service
+	if s.Deleting || a.planner.config.OMEActs(s) {
 		return nil
 	}
-	names := []string{s.Name}
-	for _, r := range isvc.Roles {
-		names = append(names, s.Name+"-"+string(r))
+	candidates := slices.DeleteFunc(slices.Clone(all[s.UID]), func(l leftOver) bool {
+		return l.GetNamespace() != s.Namespace || !namedByOME(&l, s)
+	})
+	if len(candidates) == 0 {
+		return nil
 	}
+	a.found += len(candidates)
+	r, err := a.planner.plan(name)
+	if err != nil {
+		return err
+	}
+	j := judgement{result: r, unexposed: a.unexposed}
 	var errs []error
-	for _, resource := range []schema.GroupVersionResource{render.Ingresses, render.VirtualServices, render.HTTPRoutes} {
-		for _, name := range names {
-			errs = append(errs, a.object(ctx, s, resource, name))
-		}
+	for i := range candidates {
+		goes, why := j.judge(&candidates[i])
+		errs = append(errs, a.object(ctx, &candidates[i], s, goes, why))
 	}
 	return errors.Join(errs...)
 }
 
-// object removes one object, if it is what OME has left of a service.
-func (a *adopter) object(ctx context.Context, s *isvc.Service, resource schema.GroupVersionResource, name string) error {
-	live, err := a.client.Resource(resource).Namespace(s.Namespace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("get %s %s/%s: %w", resource.Resource, s.Namespace, name, err)
+// namedByOME reports whether OME gives an object of a service that name.
+func namedByOME(l *leftOver, s *isvc.Service) bool {
+	if l.isPolicy() && strings.HasPrefix(l.GetName(), s.Name+"-") {
+		return true
 	}
-	owner := metav1.GetControllerOf(live)
-	if owner == nil || owner.UID != s.UID || live.GetLabels()[render.LabelManagedBy] == render.Manager {
-		return nil
+	names := []string{s.Name, backend.Truncate(s.Name)}
+	for _, r := range isvc.Roles {
+		names = append(names, s.Name+"-"+string(r), backend.Name(s.Name, r))
 	}
-	a.found++
-	what := fmt.Sprintf("%s %s/%s", live.GetKind(), s.Namespace, name)
-	c := condition.Find(s)
+	return slices.Contains(names, l.GetName())
+}
+
+// object deletes a left-over that goes, and prints why it stays or goes.
+func (a *adopter) object(ctx context.Context, l *leftOver, s *isvc.Service, goes bool, why string) error {
+	what := fmt.Sprintf("%s %s/%s", l.GetKind(), l.GetNamespace(), l.GetName())
 	switch {
-	case !a.unexposed && (c == nil || c.Status != metav1.ConditionTrue):
-		fmt.Fprintf(a.out, "%s stays: the service is not exposed by us yet\n", what)
+	case !goes:
+		fmt.Fprintf(a.out, "%s stays: %s\n", what, why)
 		return nil
 	case a.dryRun:
-		fmt.Fprintf(a.out, "%s would be removed (--dry-run=false removes it)\n", what)
+		fmt.Fprintf(a.out, "%s would be deleted (--dry-run=false deletes it): %s\n", what, why)
 		return nil
 	}
-	if err := a.applier.Delete(ctx, resource, live, s.UID); err != nil {
-		return err //nolint:wrapcheck // it says all
+	if err := a.applier.Delete(ctx, l.resource, l.Unstructured, s.UID); err != nil {
+		return err //nolint:wrapcheck // it names the object
 	}
-	fmt.Fprintf(a.out, "%s is removed\n", what)
+	fmt.Fprintf(a.out, "%s was deleted: %s\n", what, why)
 	return nil
 }

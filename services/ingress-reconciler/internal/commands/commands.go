@@ -1,5 +1,6 @@
-// Package commands is the command line: without a word after it the program serves; plan prints what it would write; adopt
-// removes what OME has left behind.
+// Package commands is the command line of the program. Without a sub-command the program serves. plan prints the objects that it
+// would write, or explains which backend answers a request. status prints where services are exposed. adopt deletes routes that
+// OME left behind.
 package commands
 
 import (
@@ -15,10 +16,14 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 )
 
-// ErrDiffers means that a cluster is not as a plan wants it.
-var ErrDiffers = errors.New("there are differences")
+var (
+	// ErrDiffers means that the objects in the cluster differ from the plan.
+	ErrDiffers = errors.New("the cluster differs from the plan")
+	// ErrNoRoute means that no route matches a request. It is printed with the results.
+	ErrNoRoute = errors.New("no route matches the request")
+)
 
-// New returns the command line. Results go to out, what is said of them to log.
+// New returns the command line. It writes results to out, and explanations to log.
 func New(out, log io.Writer) *cobra.Command {
 	cfg := config.Default()
 	root := &cobra.Command{
@@ -37,8 +42,8 @@ func New(out, log io.Writer) *cobra.Command {
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.CompletionOptions.DisableDefaultCmd = true
 	cfg.AddFlags(root.Flags())
-	root.AddCommand(newPlan(out, log), newAdopt(out), &cobra.Command{
-		Use: "graph", Hidden: true, Args: cobra.NoArgs, Short: "Print how the parts depend on each other, for Graphviz",
+	root.AddCommand(newPlan(out, log), newStatus(out, log), newAdopt(out, log), &cobra.Command{
+		Use: "graph", Hidden: true, Args: cobra.NoArgs, Short: "Print the dependencies between components, for Graphviz",
 		RunE: func(*cobra.Command, []string) error { return app.PrintGraph(out) },
 	})
 	return root

@@ -39,17 +39,19 @@ func TestPlanFromFiles(t *testing.T) {
 	require.ErrorIs(t, err, ErrDiffers)
 	name := "chat-fairlead-" + strings.TrimSpace(strings.SplitN(strings.SplitN(out, "name: chat-fairlead-", 2)[1], "\n", 2)[0])
 	assert.Equal(t, "models/chat: https://chat.models.example.com:8443/ reaches the router by httproute\n"+
-		"models/chat: HTTPRoute "+name+" is to be created\n", log)
+		"models/chat: condition Unknown ParentStatusNotAvailable: https://chat.models.example.com:8443/; "+
+		"Gateway gateways/public: no controller has reported a status yet (HTTPRoute "+name+")\n"+
+		"models/chat: HTTPRoute "+name+" would be created\n", log)
 	assert.Contains(t, out, "request: 1m30s\n", "YAML of the route")
 
-	t.Run("a difference is shown, and what is wanted no more", func(t *testing.T) {
+	t.Run("a difference is shown, and what is no longer wanted and would be deleted", func(t *testing.T) {
 		t.Parallel()
 		live := strings.Replace(out, "request: 1m30s", "request: 5s", 1)
 		old := strings.ReplaceAll(out, name, "chat-fairlead-00000000")
 		_, log, err := run(t, live+old, "plan", "--config", config, "-f", "testdata/world", "-f", "-")
 		require.ErrorIs(t, err, ErrDiffers)
 		assert.Contains(t, log, "-      request: 5s\n+      request: 1m30s\n")
-		assert.Contains(t, log, "models/chat: HTTPRoute chat-fairlead-00000000 is wanted no more\n")
+		assert.Contains(t, log, "models/chat: HTTPRoute chat-fairlead-00000000 is no longer wanted and would be deleted\n")
 	})
 }
 

@@ -5,23 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/yaml"
+	"k8s.io/utils/clock"
 
-	"fairlead.dev/pkg/apply"
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/ownership"
-	"fairlead.dev/services/ingress-reconciler/internal/config"
 	"fairlead.dev/services/ingress-reconciler/internal/controller"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
@@ -30,116 +25,149 @@ import (
 
 // planOptions are the flags of plan.
 type planOptions struct {
-	kube      kube.Options
-	sources   config.Sources
-	config    string   // a file; empty: the ConfigMap
-	files     []string // instead of a cluster
-	namespace string   // of the services that are planned; empty: all
-	names     []string // likewise
+	selection
+
+	kube    kube.Options
+	sources sources
+	files   []string // instead of a cluster
+	assume  assumptions
+	request requestOptions
+	output  string
 }
 
 func newPlan(out, log io.Writer) *cobra.Command {
-	o := &planOptions{kube: kube.DefaultOptions(), sources: config.Default().Sources}
+	o := &planOptions{kube: kube.DefaultOptions(), sources: newSources(), assume: assumptions{services: true, port: 8080}}
 	cmd := &cobra.Command{
-		Use:   "plan [NAME...]",
-		Short: "Print the objects that would be written, with the reasons and the differences to what is there",
-		Long: "Print the objects that would be written as YAML to stdout; to stderr why each service is exposed so, or is not, and what\n" +
-			"differs from what is there. Nothing is written. Exit 0: no difference, 2: there are differences, 1: an error.",
-		RunE: func(cmd *cobra.Command, names []string) error {
-			o.names = names
-			return o.run(cmd.Context(), cmd.InOrStdin(), out, log)
+		Use:   "plan [NAME...] | plan --request METHOD URL",
+		Short: "Print the objects that would be written, or explain which backend answers a request",
+		Long: "Print the objects that the program would write to stdout. Print to stderr why each service is exposed or not, its\n" +
+			"condition, and the differences from the cluster. plan writes nothing to the cluster.\n" +
+			"Exit codes: 0 no difference, 2 differences, 1 an error, or no InferenceService could be planned.\n\n" +
+			"With --filename plan reads manifests instead of a cluster. It assumes what only a cluster can add, and prints that.\n\n" +
+			"With --request plan explains which object and backend answer a request: in a cluster with the objects that exist now, or\n" +
+			"with --planned with those of the plan; with --filename always with those of the plan.\n" +
+			"Exit codes: 0 a backend answers, 2 no route matches, 1 an error.",
+		Example: "  ingress-reconciler plan -n models chat --config-map=fairlead/ingress-reconciler\n" +
+			"  ingress-reconciler plan -f manifests/ --config values.yaml\n" +
+			"  ingress-reconciler plan --request GET http://chat.models.example.com/v1/models -H 'X-Model: a' -o json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.assume.services = o.assume.services && len(o.files) > 0
+			if err := o.validate(cmd); err != nil {
+				return err
+			}
+			if o.request.method != "" {
+				return o.answer(cmd.Context(), cmd.InOrStdin(), args, out, log)
+			}
+			return o.run(cmd.Context(), cmd.InOrStdin(), args, out, log)
 		},
 	}
 	fs := cmd.Flags()
 	o.kube.AddFlags(fs)
-	o.sources.AddFlags(fs)
-	fs.StringVar(&o.config, "config", "", "File with the configuration, instead of --config-map.")
-	fs.StringSliceVarP(&o.files, "filename", "f", nil, "File or folder of manifests to plan from instead of a cluster, - for stdin; may be repeated.")
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "Plan the services of one namespace. Empty: all.")
+	o.sources.addFlags(fs)
+	o.addFlags(fs)
+	fs.StringSliceVarP(&o.files, "filename", "f", nil, "File or folder of manifests to read instead of a cluster, - for stdin. May be repeated.")
+	fs.BoolVar(&o.assume.services, "assume-services", o.assume.services,
+		"With --filename, assume a ready Service for each component of a specification that has none.")
+	fs.StringSliceVar(&o.assume.components, "assume-components", nil,
+		"With --filename, also assume these components: router, engine, decoder. For specifications whose runtime names the components.")
+	fs.Int32Var(&o.assume.port, "assume-port", o.assume.port, "Port of the assumed Services.")
+	fs.StringVarP(&o.output, "output", "o", "", "Format: yaml (default) or json; with --request text (default) or json.")
+	o.request.addFlags(fs)
 	return cmd
 }
 
-func (o *planOptions) run(ctx context.Context, in io.Reader, out, log io.Writer) error {
-	if err := o.sources.Validate(); err != nil {
-		return fmt.Errorf("flags: %w", err)
+// validate checks the flags, and that no flag is given that would have no effect.
+func (o *planOptions) validate(cmd *cobra.Command) error {
+	changed := cmd.Flags().Changed
+	only := func(condition bool, with string, flags ...string) error {
+		for _, f := range flags {
+			if !condition && changed(f) {
+				return fmt.Errorf("--%s has an effect only %s", f, with)
+			}
+		}
+		return nil
 	}
-	w, err := o.read(ctx, in)
-	if err != nil {
-		return err
+	formats := []string{"", "yaml", "json"}
+	if changed("request") {
+		formats = []string{"", "text", "json"}
 	}
-	cfg, err := o.configuration(w, log)
-	if err != nil {
-		return err
+	err := errors.Join(
+		o.sources.validate(), o.assume.validate(),
+		only(len(o.files) > 0, "with --filename", "assume-services", "assume-components", "assume-port"),
+		only(changed("request"), "with --request", "header", "entrance", "planned"),
+		only(!changed("request"), "without --request, which considers all services", "namespace", "selector"),
+	)
+	if err == nil && !slices.Contains(formats, o.output) {
+		err = fmt.Errorf("--output %q is not one of %s, %s", o.output, formats[1], formats[2])
 	}
-	caches, err := informers.Snapshot(kit.Snapshot{Objects: w.objects, Served: w.served}, o.sources.Kinds)
-	if err != nil {
-		return fmt.Errorf("read objects: %w", err)
+	if changed("request") && o.request.method == "" {
+		err = errors.Join(err, errNoRequest)
 	}
-	p := &planner{observer: observe.New(caches), config: cfg, claims: ownership.New(), out: out, log: log}
-	if p.names = o.selected(p.observer.Names()); len(p.names) == 0 {
-		return errors.New("there are no InferenceServices to plan")
-	}
-	return p.run()
+	return err
 }
 
-// read reads all that plans follow from.
-func (o *planOptions) read(ctx context.Context, in io.Reader) (*world, error) {
-	if len(o.files) > 0 {
-		return readFiles(o.files, in)
+func (o *planOptions) run(ctx context.Context, in io.Reader, names []string, out, log io.Writer) error {
+	if err := o.parse(names); err != nil {
+		return err
 	}
-	cfg, err := o.kube.RESTConfig("fairlead-ingress-reconciler-plan")
+	w, err := o.read(ctx, in, log)
+	if err != nil {
+		return err
+	}
+	p, err := o.planner(w, log)
+	if err != nil {
+		return err
+	}
+	p.strict = len(o.files) > 0 // in a cluster, services that wait are normal
+	chosen := o.choose(w.objects)
+	if len(chosen) == 0 {
+		return errors.New("there are no InferenceServices to plan")
+	}
+	return p.print(chosen, out, o.output)
+}
+
+// read reads all objects that plans depend on.
+func (o *planOptions) read(ctx context.Context, in io.Reader, log io.Writer) (*world, error) {
+	w, err := readWorld(ctx, o.files, in, &o.kube, &o.sources)
 	if err != nil {
 		return nil, err
 	}
-	return readCluster(ctx, cfg, o.sources.Kinds, cache.ObjectName(o.sources.Ours), cache.ObjectName(o.sources.OME))
-}
-
-// configuration reads what is configured, as the service would.
-func (o *planOptions) configuration(w *world, log io.Writer) (settings.Config, error) {
-	c := settings.Config{ClusterDomain: o.sources.ClusterDomain}
-	text, err := o.ours(w)
-	if err != nil {
-		return c, err
+	for _, message := range w.skipped {
+		fmt.Fprintln(log, message)
 	}
-	var warnings []string
-	if c.Document, warnings, err = settings.Parse([]byte(text)); err != nil {
-		return c, err //nolint:wrapcheck // it says all
-	}
-	for _, warning := range warnings {
-		fmt.Fprintln(log, "configuration:", warning)
-	}
-	if omes, found := w.configMap(cache.ObjectName(o.sources.OME), settings.KeyOME); found {
-		c.Inherited, err = settings.ParseInherited([]byte(omes), o.sources.ClusterDomain)
-	}
-	return c, err //nolint:wrapcheck // it says all
-}
-
-// ours returns the text of our configuration.
-func (o *planOptions) ours(w *world) (string, error) {
-	if o.config != "" {
-		text, err := os.ReadFile(o.config)
-		if err != nil {
-			return "", fmt.Errorf("read configuration: %w", err)
+	if len(o.files) > 0 {
+		o.assume.namespace = o.namespace
+		if o.namespace == "" {
+			o.assume.namespace = "default"
 		}
-		return string(text), nil
+		o.assume.complete(w, log)
 	}
-	if o.sources.Ours.Name == "" {
-		return "", nil
-	}
-	text, found := w.configMap(cache.ObjectName(o.sources.Ours), settings.Key)
-	if !found {
-		return "", fmt.Errorf("there is no ConfigMap %s with key %s: give --config or --config-map", o.sources.Ours.String(), settings.Key)
-	}
-	return text, nil
+	return w, nil
 }
 
-// selected returns the services that were asked for, sorted.
-func (o *planOptions) selected(all []cache.ObjectName) []cache.ObjectName {
-	all = slices.DeleteFunc(all, func(n cache.ObjectName) bool {
-		return o.namespace != "" && n.Namespace != o.namespace || len(o.names) > 0 && !slices.Contains(o.names, n.Name)
-	})
-	slices.SortFunc(all, func(a, b cache.ObjectName) int { return strings.Compare(a.String(), b.String()) })
-	return all
+// readWorld reads files, or the cluster if there are none.
+func readWorld(ctx context.Context, files []string, in io.Reader, options *kube.Options, s *sources) (*world, error) {
+	if len(files) > 0 {
+		w, err := readFiles(files, in)
+		if err == nil {
+			w.kinds = s.Kinds
+		}
+		return w, err
+	}
+	cfg, err := options.RESTConfig("fairlead-ingress-reconciler-plan")
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the problem
+	}
+	return readCluster(ctx, cfg, s.Kinds, s.configMaps()...)
+}
+
+// planner returns a planner of a world.
+func (o *planOptions) planner(w *world, log io.Writer) (*planner, error) {
+	cfg, err := o.sources.read(w, log)
+	if err != nil {
+		return nil, err
+	}
+	return newPlanner(w, cfg, log)
 }
 
 // planner plans services one after the other.
@@ -147,106 +175,84 @@ type planner struct {
 	observer *observe.Observer
 	config   settings.Config
 	claims   *ownership.Registry
-	names    []cache.ObjectName
-	out, log io.Writer
-
-	differs bool
+	log      io.Writer
+	strict   bool
 }
 
-func (p *planner) run() error {
-	p.claims.SetAll(controller.AllClaims(p.observer, p.config)) // also of services that are not selected
-	for _, name := range p.names {
-		if err := p.plan(name); err != nil {
-			return fmt.Errorf("plan %s: %w", name, err)
-		}
+// newPlanner registers the claims of all services: those that are not chosen have their hosts, too.
+func newPlanner(w *world, config settings.Config, log io.Writer) (*planner, error) {
+	caches, err := informers.Snapshot(kit.Snapshot{Objects: w.objects, Served: w.served}, w.kinds)
+	if err != nil {
+		return nil, fmt.Errorf("read objects: %w", err)
 	}
-	if p.differs {
-		return ErrDiffers
-	}
-	return nil
+	p := &planner{observer: observe.New(caches), config: config, claims: ownership.New(), log: log}
+	p.claims.SetAll(controller.AllClaims(p.observer, p.config))
+	return p, nil
+}
+
+// result is the plan of one service.
+type result struct {
+	plan.Plan
+
+	name     cache.ObjectName
+	observed observe.Observation
+	objects  []render.Object
+	refused  map[ownership.Claim]ownership.Conflict
 }
 
 // plan plans one service.
-func (p *planner) plan(name cache.ObjectName) error {
+func (p *planner) plan(name cache.ObjectName) (*result, error) {
 	object := p.observer.Service(name)
-	if object.Service == nil {
-		fmt.Fprintf(p.log, "%s: %s\n", name, object.Err)
+	if object == nil {
+		return nil, fmt.Errorf("plan %s: it does not exist", name)
+	}
+	if object.Err != nil {
+		return nil, object.Err
+	}
+	r := &result{name: name, observed: p.observer.Observe(object.Service, p.config)}
+	r.Plan = plan.Build(&r.observed.Input)
+	r.refused, _ = p.claims.Set(ownership.Owner(name), object.Service.Created, r.Asks(p.observer.Claims(name)))
+	r.Refuse(r.refused)
+	var err error
+	if r.objects, err = render.Render(&r.Plan, r.observed.RenderParams()); err != nil {
+		return nil, fmt.Errorf("plan %s: %w", name, err)
+	}
+	return r, nil
+}
+
+// live returns the object in the cluster that a planned object would change, nil if it would be created.
+func (r *result) live(o *render.Object) *observe.Live {
+	i := slices.IndexFunc(r.observed.Live, func(l observe.Live) bool { return sameObject(o, &l) })
+	if i < 0 {
 		return nil
 	}
-	o := p.observer.Observe(object.Service, p.config)
-	built := plan.Build(&o.Input)
-	refused, _ := p.claims.Set(ownership.Owner(name), object.Service.Created, built.Asks(p.observer.Claims(name)))
-	built.Refuse(refused)
-	objects, err := render.Render(&built, o.RenderParams())
-	if err != nil {
-		return err //nolint:wrapcheck // it says all
-	}
-	p.explain(name, &built)
-	for i := range objects {
-		if err := p.print(name, &objects[i], o.Live); err != nil {
-			return err
-		}
-	}
-	for _, l := range o.Live {
-		if !slices.ContainsFunc(objects, func(w render.Object) bool {
-			return w.Resource == l.Resource && w.Object.GetName() == l.Object.GetName()
-		}) {
-			claim, _ := l.Claim()
-			_, lost := refused[claim]
-			stays := slices.Contains(built.Keep, l.Slot) && !lost
-			p.differs = p.differs || !stays
-			fmt.Fprintf(p.log, "%s: %s %s %s\n", name, l.Object.GetKind(), l.Object.GetName(), map[bool]string{true: "stays as it is", false: "is wanted no more"}[stays])
-		}
-	}
-	return nil
+	return &r.observed.Live[i]
 }
 
-// explain says why a service is exposed so, or is not.
-func (p *planner) explain(name cache.ObjectName, built *plan.Plan) {
-	for i := range built.Exposures {
-		e := &built.Exposures[i]
-		fmt.Fprintf(p.log, "%s: %s reaches the %s by %s\n", name, e.URL, e.Role, built.Strategy)
-		if e.Attachment.Reason != "" {
-			fmt.Fprintf(p.log, "%s: Gateway %s/%s: %s: %s\n", name, e.Gateway.Namespace, e.Gateway.Name, e.Attachment.Reason, e.Attachment.Message)
+func sameObject(o *render.Object, l *observe.Live) bool {
+	return o.Resource == l.Resource && o.Object.GetName() == l.Object.GetName()
+}
+
+// others returns the live objects that the plan does not contain, and whether each of them stays.
+func (r *result) others() map[*observe.Live]bool {
+	others := map[*observe.Live]bool{}
+	for i := range r.observed.Live {
+		l := &r.observed.Live[i]
+		if slices.ContainsFunc(r.objects, func(o render.Object) bool { return sameObject(&o, l) }) {
+			continue
 		}
+		claim, _ := l.Claim()
+		_, lost := r.refused[claim]
+		others[l] = slices.Contains(r.Keep, l.Slot) && !lost
 	}
-	for _, r := range built.Reasons {
-		fmt.Fprintf(p.log, "%s: %s: %s\n", name, r.Reason, r.Message)
-	}
+	return others
 }
 
-// print writes one object, and what differs from the one that is there.
-func (p *planner) print(name cache.ObjectName, o *render.Object, live []observe.Live) error {
-	text, err := yaml.Marshal(o.Object.Object)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", o.Object.GetName(), err)
+// condition returns the status, reason and message of the condition that the program would write, and false if it writes none.
+func (r *result) condition() (string, bool) {
+	if s := r.observed.Input.Service; s.Deleting || s.Mode == isvc.VirtualDeployment {
+		return "", false
 	}
-	fmt.Fprintf(p.out, "---\n%s", text)
-	i := slices.IndexFunc(live, func(l observe.Live) bool { return l.Resource == o.Resource && l.Object.GetName() == o.Object.GetName() })
-	switch {
-	case i < 0:
-		p.differs = true
-		fmt.Fprintf(p.log, "%s: %s %s is to be created\n", name, o.Object.GetKind(), o.Object.GetName())
-	case apply.Differs(o.Object, live[i].Object):
-		p.differs = true
-		fmt.Fprintf(p.log, "%s: %s %s is to be changed\n%s", name, o.Object.GetKind(), o.Object.GetName(), diff(live[i].Object, o.Object))
-	}
-	return nil
-}
-
-// world is what was read.
-type world struct {
-	objects []*unstructured.Unstructured
-	served  func(schema.GroupVersionResource) bool
-}
-
-// configMap returns a key of a ConfigMap.
-func (w *world) configMap(name cache.ObjectName, key string) (string, bool) {
-	for _, u := range w.objects {
-		if u.GetAPIVersion() == "v1" && u.GetKind() == "ConfigMap" && u.GetNamespace() == name.Namespace && u.GetName() == name.Name {
-			text, found, err := unstructured.NestedString(u.Object, "data", key)
-			return text, found && err == nil
-		}
-	}
-	return "", false
+	c := controller.Predict(r.observed, r.Plan, r.objects, clock.RealClock{})
+	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message), true
 }

@@ -13,7 +13,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
@@ -54,14 +53,15 @@ func readFiles(paths []string, in io.Reader) (*world, error) {
 func (w *world) decode(name string, in io.Reader) error {
 	decoder := utilyaml.NewYAMLOrJSONDecoder(in, 4096)
 	for {
-		u := &unstructured.Unstructured{}
-		err := decoder.Decode(u)
+		u, err := decodeManifest(decoder)
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
+		case errors.Is(err, errNoManifest):
+			w.skip("%s: skipped a document without apiVersion and kind: it is not a Kubernetes manifest", name)
 		case err != nil:
 			return fmt.Errorf("%s: %w", name, err)
-		case len(u.Object) == 0:
+		case u == nil:
 			continue
 		case u.IsList():
 			list, err := u.ToList()
@@ -84,7 +84,7 @@ func readCluster(ctx context.Context, cfg *rest.Config, kinds []string, configMa
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	known := map[schema.GroupVersionResource]bool{}
-	w := &world{served: func(resource schema.GroupVersionResource) bool { return known[resource] }}
+	w := &world{kinds: kinds, served: func(resource schema.GroupVersionResource) bool { return known[resource] }}
 	read := map[string]bool{}
 	for _, k := range informers.AllKinds(kinds) {
 		if key := k.Resource.String() + k.Selector; read[key] {
@@ -95,6 +95,9 @@ func readCluster(ctx context.Context, cfg *rest.Config, kinds []string, configMa
 		list, err := client.Resource(k.Resource).List(ctx, metav1.ListOptions{LabelSelector: k.Selector})
 		switch {
 		case apierrors.IsNotFound(err):
+			continue
+		case apierrors.IsForbidden(err) && slices.Contains(informers.Written, k.Resource):
+			w.skip("%s: skipped, because this user may not list them; the plan treats the kind as not available", k.Resource.GroupResource())
 			continue
 		case err != nil:
 			return nil, fmt.Errorf("list %s: %w", k.Resource.Resource, err)

@@ -157,5 +157,13 @@ func Patch(s *isvc.Service, c isvc.Condition) []byte {
 	}, c)
 }
 
+// URLs returns the URLs in the message of a condition, which begins with them.
+func URLs(message string) []string {
+	first, _, _ := strings.Cut(message, "; ")
+	return slices.DeleteFunc(strings.Split(first, ", "), func(u string) bool {
+		return !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "https://")
+	})
+}
+
 // Find returns the condition of a service, nil if it has none.
 func Find(s *isvc.Service) *isvc.Condition { return conditions.FindDuck(s.Conditions, Type) }

@@ -57,7 +57,7 @@ type wanted struct {
 func (r *run) apply(ctx context.Context) {
 	objects, err := render.Render(&r.plan, r.params())
 	if err != nil {
-		r.plan.Reasons = append(r.plan.Reasons, plan.Reason{Reason: reasonNotWritten, Message: err.Error()})
+		r.plan.Reasons = append(r.plan.Reasons, plan.Reason{Reason: ReasonNotWritten, Message: err.Error()})
 		r.plan.Keep = plan.Slots
 		r.errs = append(r.errs, err)
 	}
@@ -105,7 +105,7 @@ func (r *run) verdict(o *render.Object, stored *unstructured.Unstructured, err e
 		r.recheck(recheckInterval, "a foreign object with the name sends no event")
 		return gateway.Verdict{Acceptance: gateway.Refused, Reason: plan.ReasonNameConflict, Message: fmt.Sprintf("%s %s exists and has another owner: delete or rename it", o.Object.GetKind(), o.Object.GetName())}
 	case err != nil:
-		return gateway.Verdict{Acceptance: gateway.Refused, Reason: reasonNotWritten, Message: err.Error()}
+		return gateway.Verdict{Acceptance: gateway.Refused, Reason: ReasonNotWritten, Message: err.Error()}
 	case o.Exposure == nil:
 		return gateway.Verdict{Acceptance: gateway.Accepted}
 	}
@@ -116,8 +116,8 @@ func (r *run) verdict(o *render.Object, stored *unstructured.Unstructured, err e
 	return v
 }
 
-// reasonNotWritten is the reason of an object that the API server refused.
-const reasonNotWritten = "NotWritten"
+// ReasonNotWritten is the reason of an object that the API server refused.
+const ReasonNotWritten = "NotWritten"
 
 func gatewayName(e *plan.Exposure) types.NamespacedName {
 	return types.NamespacedName{Namespace: e.Gateway.Namespace, Name: e.Gateway.Name}
@@ -238,7 +238,7 @@ func (r *run) state() condition.State {
 // predicted returns the verdict on a route. If the Gateway has not accepted it, the prediction explains why.
 func predicted(w *wanted) gateway.Verdict {
 	v := w.verdict
-	if a := w.Exposure.Attachment; v.Acceptance != gateway.Accepted && a.Reason != "" && v.Reason != reasonNotWritten && v.Reason != plan.ReasonNameConflict {
+	if a := w.Exposure.Attachment; v.Acceptance != gateway.Accepted && a.Reason != "" && v.Reason != ReasonNotWritten && v.Reason != plan.ReasonNameConflict {
 		return gateway.Verdict{Acceptance: gateway.Refused, Reason: a.Reason, Message: a.Message}
 	}
 	return v

@@ -1,0 +1,110 @@
+package commands
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"fairlead.dev/services/ingress-reconciler/internal/semantics"
+)
+
+// answer is what one entrance does with a request, in the form of -o json.
+type answer struct {
+	Entrance string     `json:"entrance,omitempty"`
+	Object   *reference `json:"object,omitempty"`
+	Backend  *reference `json:"backend,omitempty"`
+	Path     string     `json:"path,omitempty"` // that the backend sees
+	Error    string     `json:"error,omitempty"`
+
+	err         error
+	explanation semantics.Explanation
+}
+
+// reference names an object, or the port of a backend.
+type reference struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Port      int32  `json:"port,omitempty"`
+}
+
+// explained returns the answer of an explanation.
+func explained(e semantics.Explanation, err error) answer {
+	a := answer{Entrance: e.Entrance.String(), err: err, explanation: e}
+	if err != nil {
+		a.Error = err.Error()
+		return a
+	}
+	b := e.Answer.Backend
+	a.Object = &reference{Kind: e.Winner.Kind, Namespace: e.Winner.Namespace, Name: e.Winner.Name}
+	a.Backend = &reference{Kind: string(b.Kind), Namespace: b.Namespace, Name: b.Name, Port: b.Port}
+	a.Path = e.Answer.Path
+	return a
+}
+
+// noEntrance is the answer without an entrance.
+func (o *requestOptions) noEntrance(host string) answer {
+	err := fmt.Errorf("no Gateway, IngressClass or Istio Gateway serves host %s: %w", host, semantics.ErrNoRoute)
+	if o.entrance != "" {
+		err = fmt.Errorf("%s does not serve host %s: %w", o.entrance, host, semantics.ErrNoRoute)
+	}
+	return answer{Error: err.Error(), err: err}
+}
+
+// answers are those of all entrances, at least one.
+type answers []answer
+
+// document is what -o json prints.
+func (all answers) document() any {
+	if len(all) == 1 {
+		return &all[0]
+	}
+	return map[string]any{"entrances": []answer(all)}
+}
+
+// outcome returns nil if a backend answers at one of the entrances. Otherwise it returns ErrNoRoute if no route matches at any of
+// them, and else the other errors.
+func (all answers) outcome() error {
+	var errs []error
+	for i := range all {
+		switch a := &all[i]; {
+		case a.err == nil:
+			return nil
+		case !errors.Is(a.err, semantics.ErrNoRoute):
+			errs = append(errs, a.err)
+		}
+	}
+	if len(errs) == 0 {
+		return ErrNoRoute
+	}
+	return errors.Join(errs...)
+}
+
+// print writes the answers as text.
+func (all answers) print(out io.Writer) {
+	for i := range all {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		all[i].print(out)
+	}
+}
+
+func (a *answer) print(out io.Writer) {
+	if a.Entrance != "" {
+		fmt.Fprintln(out, a.Entrance)
+	}
+	e := &a.explanation
+	if e.Winner != nil {
+		fmt.Fprintf(out, "  winner:  %s\n", e.Winner)
+	}
+	if a.err != nil {
+		fmt.Fprintf(out, "  error:   %s\n", a.Error)
+	} else {
+		fmt.Fprintf(out, "  backend: %s\n", e.Answer.Backend)
+		fmt.Fprintf(out, "  path:    %s\n", e.Answer.Path)
+	}
+	for _, l := range e.Losers {
+		fmt.Fprintf(out, "  loser:   %s\n", l)
+	}
+}

@@ -1,0 +1,139 @@
+package commands
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"fairlead.dev/services/ingress-reconciler/internal/condition"
+	"fairlead.dev/services/ingress-reconciler/internal/controller"
+	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+	"fairlead.dev/services/ingress-reconciler/internal/render"
+)
+
+// judgement decides about the left-overs of one service, by its plan:
+//
+//	a left-over                                                          action
+//	of a service whose planned objects all exist, condition True         delete
+//	Ingress with the host and path of a planned Ingress of its class,
+//	  which the controller refuses or does not serve because of it       delete
+//	any other                                                            keep; delete with --unexposed
+//	policy (BackendTrafficPolicy, DestinationRule)                       keep as long as a route of OME stays
+//
+// Routes are judged before policies.
+type judgement struct {
+	*result
+
+	unexposed bool
+	stays     string // a route that stays
+}
+
+// judge reports whether a left-over goes, and why.
+func (j *judgement) judge(l *leftOver) (goes bool, why string) {
+	missing := j.missing()
+	exposed := missing == ""
+	switch {
+	case l.isPolicy() && j.stays != "":
+		return false, j.stays + " stays"
+	case l.isPolicy():
+		return true, "no route of OME is left that needs it"
+	case exposed:
+		return true, "this program exposes the service"
+	}
+	if why := j.blocked(l); why != "" {
+		return true, why
+	}
+	if j.unexposed {
+		return true, "--unexposed: " + missing
+	}
+	if j.stays == "" {
+		j.stays = fmt.Sprintf("%s %s", l.GetKind(), l.GetName())
+	}
+	return false, missing
+}
+
+// missing returns why the service is not exposed by this program, empty if it is.
+func (j *judgement) missing() string {
+	if len(j.objects) == 0 {
+		for _, r := range j.Reasons {
+			return fmt.Sprintf("the plan exposes nothing: %s: %s", r.Reason, r.Message)
+		}
+		return "the plan exposes nothing"
+	}
+	for i := range j.objects {
+		if o := &j.objects[i]; j.live(o) == nil {
+			return fmt.Sprintf("%s %s is not written yet", o.Object.GetKind(), o.Object.GetName())
+		}
+	}
+	switch c := condition.Find(j.observed.Input.Service); {
+	case c == nil:
+		return "the service has no condition " + condition.Type + " yet"
+	case c.Status != metav1.ConditionTrue:
+		return fmt.Sprintf("the condition is %s %s: %s", c.Status, c.Reason, c.Message)
+	}
+	return ""
+}
+
+// blocked returns why a planned Ingress cannot be written or served because of a left-over, empty if none is affected.
+func (j *judgement) blocked(l *leftOver) string {
+	if l.resource != render.Ingresses {
+		return ""
+	}
+	class := ingressclass.Of(j.observed.Input.Classes, l.Unstructured)
+	for i := range j.objects {
+		o := &j.objects[i]
+		if o.Resource != render.Ingresses || ingressclass.Of(j.observed.Input.Classes, o.Object).Identity() != class.Identity() || !sharesPath(o.Object, l.Unstructured) {
+			continue
+		}
+		name := "Ingress " + o.Object.GetName()
+		live := j.live(o)
+		switch {
+		case live != nil && sharesPath(live.Object, l.Unstructured):
+			return name + " exists, and the controller serves this one for the same host and path"
+		case class.Controller != nil && class.Controller.RefusesDuplicates:
+			return fmt.Sprintf("%s cannot be written: %s refuses a second Ingress for the same host and path", name, class.Controller.Name)
+		case j.notWritten(j.observed.Input.Service):
+			return name + " cannot be written: the condition says " + controller.ReasonNotWritten + ", and this one has the same host and path"
+		}
+	}
+	return ""
+}
+
+// notWritten reports whether the condition says that the API server refused an object.
+func (j *judgement) notWritten(s *isvc.Service) bool {
+	c := condition.Find(s)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == controller.ReasonNotWritten
+}
+
+// sharesPath reports whether two Ingresses have a host and path in common.
+func sharesPath(a, b *unstructured.Unstructured) bool {
+	paths := hostPaths(a)
+	for p := range hostPaths(b) {
+		if paths[p] {
+			return true
+		}
+	}
+	return false
+}
+
+// hostPaths returns the hosts of an Ingress, each with its paths.
+func hostPaths(u *unstructured.Unstructured) map[[2]string]bool {
+	paths := map[[2]string]bool{}
+	rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
+	for _, r := range rules {
+		rule, _ := r.(map[string]any)
+		host, _, _ := unstructured.NestedString(rule, "host")
+		list, _, _ := unstructured.NestedSlice(rule, "http", "paths")
+		for _, p := range list {
+			entry, _ := p.(map[string]any)
+			path, _, _ := unstructured.NestedString(entry, "path")
+			if path == "" {
+				path = "/"
+			}
+			paths[[2]string{host, path}] = true
+		}
+	}
+	return paths
+}

@@ -1,0 +1,56 @@
+package commands
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// replace returns a list of objects as it is after the program has reconciled all services: with the planned objects, and without
+// those that the plans no longer want. A service that cannot be planned keeps its objects.
+func (p *planner) replace(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	gone := map[identity]bool{}
+	var planned []*unstructured.Unstructured
+	names := p.observer.Names()
+	slices.SortFunc(names, compareNames)
+	for _, name := range names {
+		r, err := p.plan(name)
+		if err != nil {
+			fmt.Fprintf(p.log, "%s: %s\n", name, err)
+			continue
+		}
+		for l, stays := range r.others() {
+			if !stays {
+				gone[identityOf(l.Object)] = true
+			}
+		}
+		for i := range r.objects {
+			next := r.objects[i].Object.DeepCopy()
+			next.SetCreationTimestamp(metav1.NewTime(time.Now())) // data planes prefer the older of two routes
+			if live := r.live(&r.objects[i]); live != nil {
+				gone[identityOf(live.Object)] = true // the planned version replaces it
+				next.SetCreationTimestamp(live.Object.GetCreationTimestamp())
+			}
+			planned = append(planned, next)
+		}
+	}
+	var all []*unstructured.Unstructured
+	taken := map[identity]bool{}
+	for _, u := range objects {
+		if id := identityOf(u); !gone[id] {
+			all = append(all, u)
+			taken[id] = true
+		}
+	}
+	for _, u := range planned {
+		if taken[identityOf(u)] {
+			fmt.Fprintf(p.log, "%s/%s: %s %s exists and has another owner: it stays\n", u.GetNamespace(), u.GetName(), u.GetKind(), u.GetName())
+			continue
+		}
+		all = append(all, u)
+	}
+	return all
+}

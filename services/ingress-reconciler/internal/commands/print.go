@@ -1,0 +1,126 @@
+package commands
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/yaml"
+
+	"fairlead.dev/pkg/apply"
+	"fairlead.dev/services/ingress-reconciler/internal/observe"
+	"fairlead.dev/services/ingress-reconciler/internal/render"
+)
+
+// print plans services and prints their plans. It returns ErrDiffers if one of them differs from the cluster. If strict, a plan
+// without any object is an error, unless it is intended.
+func (p *planner) print(names []cache.ObjectName, out io.Writer, format string) error {
+	var objects []render.Object
+	var unreadable []error
+	differs, planned := false, false
+	for _, name := range names {
+		r, err := p.plan(name)
+		if err != nil {
+			fmt.Fprintf(p.log, "%s: %s\n", name, err)
+			unreadable = append(unreadable, fmt.Errorf("%s: %w", name, err))
+			continue
+		}
+		p.explain(r)
+		differs = p.compare(r) || differs
+		objects = append(objects, r.objects...)
+		planned = planned || len(r.objects) > 0 || r.Disabled
+	}
+	if len(unreadable) == len(names) {
+		return fmt.Errorf("no InferenceService could be planned: %w", errors.Join(unreadable...))
+	}
+	if !planned && p.strict {
+		return errors.New("no InferenceService could be planned, for the reasons above")
+	}
+	if err := write(out, objects, format); err != nil {
+		return err
+	}
+	if differs {
+		return ErrDiffers
+	}
+	return nil
+}
+
+// explain prints why a service is exposed or not, and its condition.
+func (p *planner) explain(r *result) {
+	for i := range r.Exposures {
+		e := &r.Exposures[i]
+		fmt.Fprintf(p.log, "%s: %s reaches the %s by %s\n", r.name, e.URL, e.Role, r.Strategy)
+		if e.Attachment.Reason != "" {
+			fmt.Fprintf(p.log, "%s: Gateway %s/%s: %s: %s\n", r.name, e.Gateway.Namespace, e.Gateway.Name, e.Attachment.Reason, e.Attachment.Message)
+		}
+	}
+	for _, reason := range r.Reasons {
+		fmt.Fprintf(p.log, "%s: %s: %s\n", r.name, reason.Reason, reason.Message)
+	}
+	if c, written := r.condition(); written {
+		fmt.Fprintf(p.log, "%s: condition %s\n", r.name, c)
+	}
+}
+
+// compare prints the differences between a plan and the cluster, and reports whether there are any.
+func (p *planner) compare(r *result) bool {
+	differs := false
+	for i := range r.objects {
+		o := &r.objects[i]
+		switch live := r.live(o); {
+		case live == nil:
+			fmt.Fprintf(p.log, "%s: %s %s would be created\n", r.name, o.Object.GetKind(), o.Object.GetName())
+		case apply.Differs(o.Object, live.Object):
+			fmt.Fprintf(p.log, "%s: %s %s would be changed\n%s", r.name, o.Object.GetKind(), o.Object.GetName(), diff(live.Object, o.Object))
+		default:
+			continue
+		}
+		differs = true
+	}
+	others := r.others()
+	for _, l := range slices.SortedFunc(maps.Keys(others), func(a, b *observe.Live) int {
+		return cmp.Or(cmp.Compare(a.Object.GetKind(), b.Object.GetKind()), cmp.Compare(a.Object.GetName(), b.Object.GetName()))
+	}) {
+		what := "stays as it is"
+		if !others[l] {
+			what, differs = "is no longer wanted and would be deleted", true
+		}
+		fmt.Fprintf(p.log, "%s: %s %s %s\n", r.name, l.Object.GetKind(), l.Object.GetName(), what)
+	}
+	return differs
+}
+
+// write writes objects as YAML documents, or as a list in JSON.
+func write(out io.Writer, objects []render.Object, format string) error {
+	if format == "json" {
+		items := []any{}
+		for i := range objects {
+			items = append(items, objects[i].Object.Object)
+		}
+		return writeJSON(out, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+	}
+	for i := range objects {
+		text, err := yaml.Marshal(objects[i].Object.Object)
+		if err != nil {
+			return fmt.Errorf("write %s: %w", objects[i].Object.GetName(), err)
+		}
+		fmt.Fprintf(out, "---\n%s", text)
+	}
+	return nil
+}
+
+// writeJSON writes one document.
+func writeJSON(out io.Writer, document any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(document); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,243 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"fairlead.dev/services/ingress-reconciler/internal/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/render"
+	"fairlead.dev/services/ingress-reconciler/internal/semantics"
+)
+
+// requestOptions are the flags of plan that describe a request.
+type requestOptions struct {
+	method   string // or the method and the URL
+	headers  []string
+	entrance string
+	planned  bool
+}
+
+func (o *requestOptions) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.method, "request", "", "Method of a request whose URL is the argument. Explain which object and backend answer the request.")
+	fs.StringArrayVarP(&o.headers, "header", "H", nil, "With --request, a header as 'Name: value'. May be repeated.")
+	fs.StringVar(&o.entrance, "entrance", "",
+		"With --request, the Gateway or Istio Gateway (namespace/name) or IngressClass (name) that receives the request. Empty: each that serves the host.")
+	fs.BoolVar(&o.planned, "planned", false, "With --request, use the objects of the plan instead of those in the cluster.")
+}
+
+// Limits of a request. Data planes refuse larger ones: Envoy accepts 100 headers and 60 KiB, ingress-nginx 32 KiB.
+const (
+	maxURL     = 8 << 10
+	maxHeaders = 100
+	maxHeader  = 8 << 10
+)
+
+var errNoRequest = errors.New("give --request METHOD URL, such as --request GET http://chat.models.example.com/v1/models")
+
+// parse returns the request, and the port to which it is sent.
+func (o *requestOptions) parse(args []string) (r semantics.Request, port int64, err error) {
+	words := append(strings.Fields(o.method), args...)
+	if len(words) != 2 {
+		return r, 0, errNoRequest
+	}
+	r.Method = words[0]
+	if upper := strings.ToUpper(r.Method); strings.Trim(upper, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		return r, 0, fmt.Errorf("method %q does not consist of letters", r.Method)
+	} else if r.Method != upper {
+		return r, 0, fmt.Errorf("method %s: methods are case-sensitive: use %s", r.Method, upper)
+	}
+	if port, err = parseURL(words[1], &r); err != nil {
+		return r, 0, err
+	}
+	r.Header, err = parseHeaders(o.headers)
+	return r, port, err
+}
+
+func parseURL(text string, r *semantics.Request) (port int64, err error) {
+	if len(text) > maxURL {
+		return 0, fmt.Errorf("the URL has %d bytes: at most %d are allowed", len(text), maxURL)
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return 0, fmt.Errorf("URL: %w", err)
+	}
+	port = map[string]int64{"http": 80, "https": 443}[u.Scheme]
+	switch {
+	case port == 0 || u.Hostname() == "" || u.User != nil || u.Fragment != "":
+		return 0, fmt.Errorf("URL %q is not of the form http://host/path or https://host/path", text)
+	case u.Port() != "":
+		if port, err = strconv.ParseInt(u.Port(), 10, 32); err != nil || port < 1 || port > 65535 {
+			return 0, fmt.Errorf("URL %q: %s is not a port", text, u.Port())
+		}
+	}
+	r.Host, r.Path = u.Host, u.EscapedPath()
+	if r.Path == "" {
+		r.Path = "/"
+	}
+	if u.RawQuery != "" {
+		r.Path += "?" + u.RawQuery
+	}
+	return port, nil
+}
+
+func parseHeaders(lines []string) (map[string]string, error) {
+	if len(lines) > maxHeaders {
+		return nil, fmt.Errorf("%d headers: at most %d are allowed", len(lines), maxHeaders)
+	}
+	headers := map[string]string{}
+	for _, line := range lines {
+		name, value, found := strings.Cut(line, ":")
+		canonical := textproto.CanonicalMIMEHeaderKey(name)
+		switch {
+		case len(line) > maxHeader:
+			return nil, fmt.Errorf("header %.40q has %d bytes: at most %d are allowed", line, len(line), maxHeader)
+		case !found || name == "" || strings.ContainsFunc(name, notToken):
+			return nil, fmt.Errorf("header %q is not of the form 'Name: value'", line)
+		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+			return nil, fmt.Errorf("header %q has a control character", line)
+		case canonical == "Host":
+			return nil, errors.New("header Host: put the host into the URL")
+		}
+		if _, twice := headers[canonical]; twice {
+			return nil, fmt.Errorf("header %s is given twice", canonical)
+		}
+		headers[canonical] = strings.Trim(value, " \t")
+	}
+	return headers, nil
+}
+
+// notToken reports whether a character cannot be part of the name of a header.
+func notToken(r rune) bool {
+	return r <= ' ' || r > '~' || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r)
+}
+
+// answer explains which backends answer the request.
+func (o *planOptions) answer(ctx context.Context, in io.Reader, args []string, out, log io.Writer) error {
+	answers, err := o.explainRequest(ctx, in, args, log)
+	if err != nil {
+		if o.output == "json" {
+			return errors.Join(err, writeJSON(out, &answer{Error: err.Error()}))
+		}
+		return err
+	}
+	if o.output == "json" {
+		err = writeJSON(out, answers.document())
+	} else {
+		answers.print(out)
+	}
+	return errors.Join(err, answers.outcome())
+}
+
+func (o *planOptions) explainRequest(ctx context.Context, in io.Reader, args []string, log io.Writer) (answers, error) {
+	request, port, err := o.request.parse(args)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := o.routingObjects(ctx, in, log)
+	if err != nil {
+		return nil, err
+	}
+	routes, err := semantics.FromObjects(objects)
+	if err != nil {
+		return nil, fmt.Errorf("read routes: %w", err)
+	}
+	entrances, err := routes.Entrances(request.Host)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the host
+	}
+	entrances = slices.DeleteFunc(entrances, func(e semantics.Entrance) bool { return !o.request.chooses(e) })
+	var all answers
+	for _, e := range entrances {
+		request.Entrance = e
+		if e.Gateway.Name != "" && hasListener(objects, e, port) {
+			request.Entrance.Port = int32(port)
+		}
+		all = append(all, explained(routes.Explain(request)))
+	}
+	if len(all) == 0 {
+		all = answers{o.request.noEntrance(request.Host)}
+	}
+	return all, nil
+}
+
+// chooses reports whether the flags choose an entrance, by its name or by the text that the answer has for it.
+func (o *requestOptions) chooses(e semantics.Entrance) bool {
+	gateway := ""
+	if e.Gateway.Name != "" {
+		gateway = e.Gateway.String()
+	}
+	return o.entrance == "" || slices.Contains([]string{e.String(), gateway, e.IngressClass, e.IstioGateway}, o.entrance)
+}
+
+// hasListener reports whether a Gateway has a listener on a port. A URL without it reaches the Gateway through another port, such
+// as that of a load balancer: then all listeners count.
+func hasListener(objects []*unstructured.Unstructured, e semantics.Entrance, port int64) bool {
+	return slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool {
+		if u.GetKind() != "Gateway" || u.GroupVersionKind().Group != render.HTTPRoutes.Group || u.GetNamespace() != e.Gateway.Namespace || u.GetName() != e.Gateway.Name {
+			return false
+		}
+		listeners, _, _ := unstructured.NestedSlice(u.Object, "spec", "listeners")
+		return slices.ContainsFunc(listeners, func(l any) bool {
+			listener, _ := l.(map[string]any)
+			return listener["port"] == port
+		})
+	})
+}
+
+// routeKinds are the kinds that route requests.
+var routeKinds = []schema.GroupVersionResource{render.HTTPRoutes, render.Ingresses, render.VirtualServices, render.Middlewares}
+
+// routingObjects returns the objects that decide about requests.
+func (o *planOptions) routingObjects(ctx context.Context, in io.Reader, log io.Writer) ([]*unstructured.Unstructured, error) {
+	if len(o.files) > 0 {
+		w, err := o.read(ctx, in, log)
+		if err != nil {
+			return nil, err
+		}
+		return o.plannedObjects(w, w.objects, log)
+	}
+	cfg, err := o.kube.RESTConfig("fairlead-ingress-reconciler-plan")
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the problem
+	}
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	resources := slices.Clone(routeKinds)
+	for _, k := range informers.AllKinds(o.sources.Kinds) {
+		if slices.Contains([]string{"Gateway", "IngressClass", "Namespace"}, k.Name) {
+			resources = append(resources, k.Resource)
+		}
+	}
+	objects, err := listAll(ctx, client, resources, "", log)
+	if err != nil || !o.request.planned {
+		return objects, err
+	}
+	w, err := o.read(ctx, in, log)
+	if err != nil {
+		return nil, err
+	}
+	return o.plannedObjects(w, objects, log)
+}
+
+// plannedObjects replaces the objects of the program in a list by those that it would write.
+func (o *planOptions) plannedObjects(w *world, objects []*unstructured.Unstructured, log io.Writer) ([]*unstructured.Unstructured, error) {
+	p, err := o.planner(w, log)
+	if err != nil {
+		return nil, err
+	}
+	return p.replace(objects), nil
+}

@@ -1,0 +1,56 @@
+package commands
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+)
+
+// selection chooses InferenceServices.
+type selection struct {
+	namespace string   // empty: all
+	selector  string   // of labels; empty: all
+	names     []string // none: all
+
+	labels labels.Selector
+}
+
+func (s *selection) addFlags(fs *pflag.FlagSet) {
+	fs.StringVarP(&s.namespace, "namespace", "n", "", "Namespace of the InferenceServices. Empty: all.")
+	fs.StringVarP(&s.selector, "selector", "l", "", "Selector of labels of the InferenceServices, such as team=a. Empty: all.")
+}
+
+// parse checks the flags.
+func (s *selection) parse(names []string) error {
+	var err error
+	if s.labels, err = labels.Parse(s.selector); err != nil {
+		return fmt.Errorf("--selector: %w", err)
+	}
+	s.names = names
+	return nil
+}
+
+// matches reports whether an object is an InferenceService that was chosen.
+func (s *selection) matches(u *unstructured.Unstructured) bool {
+	return isService(u) && (s.namespace == "" || u.GetNamespace() == s.namespace) &&
+		(len(s.names) == 0 || slices.Contains(s.names, u.GetName())) && s.labels.Matches(labels.Set(u.GetLabels()))
+}
+
+// choose returns the names of the InferenceServices that were chosen, sorted.
+func (s *selection) choose(objects []*unstructured.Unstructured) []cache.ObjectName {
+	var names []cache.ObjectName
+	for _, u := range objects {
+		if s.matches(u) {
+			names = append(names, cache.MetaObjectToName(u))
+		}
+	}
+	slices.SortFunc(names, compareNames)
+	return slices.Compact(names)
+}
+
+func compareNames(a, b cache.ObjectName) int { return strings.Compare(a.String(), b.String()) }

@@ -1,0 +1,103 @@
+package commands
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/yaml"
+
+	"fairlead.dev/services/ingress-reconciler/internal/config"
+	"fairlead.dev/services/ingress-reconciler/internal/settings"
+)
+
+// sources are the places of the configuration.
+type sources struct {
+	config.Sources
+
+	file string // instead of the ConfigMap
+}
+
+func newSources() sources { return sources{Sources: config.Default().Sources} }
+
+func (s *sources) addFlags(fs *pflag.FlagSet) {
+	s.AddFlags(fs)
+	fs.StringVar(&s.file, "config", "",
+		"File with the configuration instead of --config-map, or with values of the Helm chart, which have the configuration below config.")
+}
+
+func (s *sources) validate() error {
+	if err := s.Validate(); err != nil {
+		return fmt.Errorf("flags: %w", err)
+	}
+	return nil
+}
+
+// configMaps returns the names of the ConfigMaps.
+func (s *sources) configMaps() []cache.ObjectName {
+	return []cache.ObjectName{cache.ObjectName(s.Ours), cache.ObjectName(s.OME)}
+}
+
+// read reads the configuration as the program does when it serves.
+func (s *sources) read(w *world, log io.Writer) (settings.Config, error) {
+	c := settings.Config{ClusterDomain: s.ClusterDomain}
+	text, err := s.text(w)
+	if err != nil {
+		return c, err
+	}
+	var warnings []string
+	if c.Document, warnings, err = settings.Parse([]byte(text)); err != nil {
+		return c, err //nolint:wrapcheck // it names the problem
+	}
+	for _, warning := range warnings {
+		fmt.Fprintln(log, "configuration:", warning)
+	}
+	if omes, found := w.configMap(cache.ObjectName(s.OME), settings.KeyOME); found {
+		c.Inherited, err = settings.ParseInherited([]byte(omes), s.ClusterDomain)
+	}
+	return c, err //nolint:wrapcheck // it names the problem
+}
+
+// text returns the text of the configuration.
+func (s *sources) text(w *world) (string, error) {
+	if s.file != "" {
+		text, err := os.ReadFile(s.file)
+		if err != nil {
+			return "", fmt.Errorf("read configuration: %w", err)
+		}
+		return fromValues(text)
+	}
+	if s.Ours.Name == "" {
+		return "", nil
+	}
+	text, found := w.configMap(cache.ObjectName(s.Ours), settings.Key)
+	if !found {
+		return "", fmt.Errorf("there is no ConfigMap %s with key %s: give --config or --config-map", s.Ours.String(), settings.Key)
+	}
+	return text, nil
+}
+
+// fromValues returns the configuration in values of the Helm chart, or the text itself if it is not values of the chart: the
+// configuration has no key config.
+func fromValues(text []byte) (string, error) {
+	var values map[string]any
+	if yaml.Unmarshal(text, &values) != nil { // the parser of the configuration reports the problem
+		return string(text), nil
+	}
+	switch below := values["config"].(type) {
+	case nil:
+		return string(text), nil
+	case string:
+		return below, nil
+	case map[string]any:
+		text, err := yaml.Marshal(below)
+		if err != nil {
+			return "", fmt.Errorf("read configuration: %w", err)
+		}
+		return string(text), nil
+	}
+	return "", errors.New("read configuration: config is neither an object nor a text")
+}

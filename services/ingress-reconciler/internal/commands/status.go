@@ -1,0 +1,184 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/services/ingress-reconciler/internal/condition"
+	"fairlead.dev/services/ingress-reconciler/internal/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+)
+
+// statusOptions are the flags of status.
+type statusOptions struct {
+	selection
+
+	kube   kube.Options
+	files  []string
+	output string
+}
+
+func newStatus(out, log io.Writer) *cobra.Command {
+	o := &statusOptions{kube: kube.DefaultOptions()}
+	cmd := &cobra.Command{
+		Use:   "status [NAME...]",
+		Short: "Print where services are exposed, as a table",
+		Long: "Print the condition fairlead.dev/Exposed, the URLs and the objects of each InferenceService. status lists objects and\n" +
+			"needs no other permission. Exit codes: 0, or 1 after an error.",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := o.parse(names); err != nil {
+				return err
+			}
+			if !slices.Contains([]string{"", "wide", "json"}, o.output) {
+				return fmt.Errorf("--output %q is not one of wide, json", o.output)
+			}
+			return o.run(cmd.Context(), cmd.InOrStdin(), out, log)
+		},
+	}
+	fs := cmd.Flags()
+	o.kube.AddFlags(fs)
+	o.addFlags(fs)
+	fs.StringSliceVarP(&o.files, "filename", "f", nil, "File or folder of manifests to read instead of a cluster, - for stdin. May be repeated.")
+	fs.StringVarP(&o.output, "output", "o", "", "Format: wide for a table with the message of the condition, or json. Empty: a table.")
+	return cmd
+}
+
+func (o *statusOptions) run(ctx context.Context, in io.Reader, out, log io.Writer) error {
+	w, err := o.read(ctx, in, log)
+	if err != nil {
+		return err
+	}
+	rows := o.rows(w)
+	if o.output == "json" {
+		return writeJSON(out, rows)
+	}
+	return o.table(rows, out)
+}
+
+func (o *statusOptions) read(ctx context.Context, in io.Reader, log io.Writer) (*world, error) {
+	if len(o.files) > 0 {
+		w, err := readFiles(o.files, in)
+		if err != nil {
+			return nil, err
+		}
+		for _, message := range w.skipped {
+			fmt.Fprintln(log, message)
+		}
+		return w, nil
+	}
+	cfg, err := o.kube.RESTConfig("fairlead-ingress-reconciler-status")
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the problem
+	}
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return listStatus(ctx, client, log)
+}
+
+// listStatus lists InferenceServices and the objects that the program wrote.
+func listStatus(ctx context.Context, client dynamic.Interface, log io.Writer) (*world, error) {
+	list, err := client.Resource(isvc.Resource).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", isvc.Resource.GroupResource(), err)
+	}
+	w := &world{}
+	for i := range list.Items {
+		w.objects = append(w.objects, &list.Items[i])
+	}
+	objects, err := listAll(ctx, client, informers.Written, ourSelector, log)
+	w.objects = append(w.objects, objects...)
+	return w, err
+}
+
+// statusRow is the status of one service, in the form of -o json.
+type statusRow struct {
+	Namespace string   `json:"namespace"`
+	Name      string   `json:"name"`
+	Exposed   string   `json:"exposed"` // the status of the condition; empty: there is none
+	Reason    string   `json:"reason"`
+	Message   string   `json:"message"`
+	URLs      []string `json:"urls"`
+	Objects   []string `json:"objects"`
+}
+
+// rows returns the status of the chosen services, sorted.
+func (o *statusOptions) rows(w *world) []statusRow {
+	objects := map[cache.ObjectName][]string{}
+	services := map[cache.ObjectName]*unstructured.Unstructured{}
+	for _, u := range w.objects {
+		if isService(u) {
+			services[cache.MetaObjectToName(u)] = u
+		} else if owner, found := informers.Owner(u); found && isOurs(u) {
+			objects[owner] = append(objects[owner], u.GetKind()+"/"+u.GetName())
+		}
+	}
+	rows := []statusRow{}
+	for _, name := range o.choose(w.objects) {
+		row := statusRow{Namespace: name.Namespace, Name: name.Name, URLs: []string{}, Objects: []string{}}
+		row.Objects = append(row.Objects, objects[name]...)
+		slices.Sort(row.Objects)
+		row.fill(services[name])
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// fill adds what the condition says.
+func (r *statusRow) fill(u *unstructured.Unstructured) {
+	s, err := isvc.Read(u)
+	if err != nil {
+		r.Message = err.Error()
+		return
+	}
+	c := condition.Find(s)
+	if c == nil {
+		return
+	}
+	r.Exposed, r.Reason, r.Message = string(c.Status), c.Reason, c.Message
+	r.URLs = append(r.URLs, condition.URLs(c.Message)...)
+}
+
+// table writes rows as a table. An empty field is "-", so that columns can be cut.
+func (o *statusOptions) table(rows []statusRow, out io.Writer) error {
+	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	header := []string{"NAMESPACE", "NAME", "EXPOSED", "REASON", "URLS", "OBJECTS"}
+	if o.output == "wide" {
+		header = append(header, "MESSAGE")
+	}
+	fmt.Fprintln(t, strings.Join(header, "\t"))
+	for i := range rows {
+		r := &rows[i]
+		fields := []string{r.Namespace, r.Name, r.Exposed, r.Reason, strings.Join(r.URLs, ","), strings.Join(r.Objects, ","), r.Message}
+		for i, f := range fields {
+			if fields[i] = strings.Map(printable, f); f == "" {
+				fields[i] = "-"
+			}
+		}
+		fmt.Fprintln(t, strings.Join(fields[:len(header)], "\t"))
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("write table: %w", err)
+	}
+	return nil
+}
+
+// printable replaces control characters: tenants can write the status of their services.
+func printable(r rune) rune {
+	if r < ' ' || 0x7f <= r && r < 0xa0 {
+		return '?'
+	}
+	return r
+}
