@@ -192,8 +192,8 @@ func (r *Reconciler) unconfigured(problem string) condition.State {
 	return condition.State{Reasons: []plan.Reason{{Reason: plan.ReasonInvalidConfiguration, Message: problem}}}
 }
 
-// report writes the condition of a service if it has changed, and creates an Event if it has become False for another reason. It
-// compares with the stored condition, so a new leader repeats no Event.
+// report writes the condition of a service if it has changed, and announces the change. It compares with the stored condition, so
+// a new leader repeats no Event.
 func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state condition.State) error {
 	s := object.Service
 	if s.Deleting || s.Mode == isvc.VirtualDeployment { // OME replaces all conditions of a VirtualDeployment
@@ -208,7 +208,7 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 	if patch == nil {
 		return nil
 	}
-	err := r.Status.PatchStatus(ctx, cache.MetaObjectToName(object), patch)
+	err := r.Status.PatchStatus(ctx, name, patch)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil // the service is gone
@@ -219,13 +219,18 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 		return fmt.Errorf("write condition: %w", err)
 	}
 	r.Meter.Write(isvc.Resource.Resource, "updated")
+	r.announce(object, before, next)
+	return nil
+}
+
+// announce counts a service that has become exposed, and creates an Event about a service that is not, once for each reason.
+func (r *Reconciler) announce(object *isvc.Object, before *isvc.Condition, next isvc.Condition) {
 	if next.Status == metav1.ConditionTrue && (before == nil || before.Status != metav1.ConditionTrue) {
-		r.Meter.Programmed(r.Clock.Since(readySince(s, before)))
+		r.Meter.Programmed(r.Clock.Since(readySince(object.Service, before)))
 	}
 	if next.Status == metav1.ConditionFalse && (before == nil || before.Reason != next.Reason) {
 		r.Recorder.Event(reference(object), eventType(next.Reason), next.Reason, next.Message)
 	}
-	return nil
 }
 
 // readySince returns since when a service was ready and not exposed: since its last component became ready, or its condition
