@@ -57,7 +57,7 @@ type system struct {
 
 	client         dynamic.Interface
 	envoy, traefik *world
-	upgraded       time.Time // when the release of the working tree ran alone; zero: an earlier release runs
+	previous       map[string]bool // pods of the previous release
 
 	mu        sync.Mutex // guards the configuration
 	document  fields
@@ -92,10 +92,14 @@ func newSystem(t *testing.T) *system {
 		return applyGateway(gctx, c)
 	})
 	require.NoError(t, g.Wait())
-	return &system{
+	s := &system{
 		Cluster: c, client: dynamic.NewForConfigOrDie(c.RESTConfig()), traefik: newWorld(c, c.Published[0]), envoy: newWorld(c, c.Published[1]),
-		overrides: map[string]fields{}, lasting: map[string]fields{},
+		previous: map[string]bool{}, overrides: map[string]fields{}, lasting: map[string]fields{},
 	}
+	for _, p := range s.pods(t) {
+		s.previous[p.Name] = true
+	}
+	return s
 }
 
 // applyGateway creates the Gateway of the example and waits until it is programmed.
@@ -164,6 +168,17 @@ func (s *system) override(t *testing.T, service types.NamespacedName, values fie
 	s.writeConfiguration(t)
 }
 
+// overrideAll replaces the overrides of several services.
+func (s *system) overrideAll(t *testing.T, values map[types.NamespacedName]fields) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for service, v := range values {
+		s.overrides[service.String()] = v
+	}
+	s.writeConfiguration(t)
+}
+
 // overrideForGood sets the override of one service until the end of the cluster.
 func (s *system) overrideForGood(t *testing.T, service types.NamespacedName, values fields) {
 	t.Helper()
@@ -201,7 +216,9 @@ func (s *system) writeConfiguration(t *testing.T) {
 }
 
 // usual returns a configuration in which overrides decide how services are exposed.
-func usual(hold int) fields { return fields{"ingressDomain": domain, "holdSeconds": hold} }
+func usual(hold time.Duration) fields {
+	return fields{"ingressDomain": domain, "holdSeconds": int(hold / time.Second)}
+}
 
 // namespace creates a namespace. Its InferenceServices are deleted at the end of the test.
 func (s *system) namespace(t *testing.T, name string) {
