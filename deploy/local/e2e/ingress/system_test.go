@@ -125,6 +125,7 @@ type entrance struct {
 	values fields // of the configuration
 	plane  func(*system) *world
 	at     string // its name in the condition
+	object string // the Gateway, or the IngressClass
 }
 
 func throughEnvoy(s *system) *world   { return s.envoy }
@@ -132,10 +133,10 @@ func throughTraefik(s *system) *world { return s.traefik }
 
 // The entrances.
 var (
-	envoyRoute     = entrance{name: "envoy-route", values: fields{"strategy": "httproute", "omeIngressGateway": "gateways/public"}, plane: throughEnvoy, at: "Gateway gateways/public"}
-	traefikRoute   = entrance{name: "traefik-route", values: fields{"strategy": "httproute", "omeIngressGateway": "traefik/traefik"}, plane: throughTraefik, at: "Gateway traefik/traefik"}
-	traefikIngress = entrance{name: "traefik-class", values: fields{"strategy": "ingress", "ingressClassName": "traefik"}, plane: throughTraefik, at: "IngressClass traefik"}
-	nginxIngress   = entrance{name: "nginx-class", values: fields{"strategy": "ingress", "ingressClassName": "nginx"}, plane: throughTraefik, at: "IngressClass nginx"}
+	envoyRoute     = entrance{name: "envoy-route", values: fields{"strategy": "httproute", "omeIngressGateway": "gateways/public"}, plane: throughEnvoy, at: "Gateway gateways/public", object: "gateways/public"}
+	traefikRoute   = entrance{name: "traefik-route", values: fields{"strategy": "httproute", "omeIngressGateway": "traefik/traefik"}, plane: throughTraefik, at: "Gateway traefik/traefik", object: "traefik/traefik"}
+	traefikIngress = entrance{name: "traefik-class", values: fields{"strategy": "ingress", "ingressClassName": "traefik"}, plane: throughTraefik, at: "IngressClass traefik", object: "traefik"}
+	nginxIngress   = entrance{name: "nginx-class", values: fields{"strategy": "ingress", "ingressClassName": "nginx"}, plane: throughTraefik, at: "IngressClass nginx", object: "nginx"}
 
 	entrances = []entrance{envoyRoute, traefikRoute, traefikIngress, nginxIngress}
 )

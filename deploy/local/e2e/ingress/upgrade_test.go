@@ -96,7 +96,7 @@ func (s *system) install(t *testing.T) {
 // version returns the version that the program prints in a pod.
 func (s *system) version(t *testing.T) string {
 	t.Helper()
-	text, err := s.Kubectl(t.Context(), "-n", stack.ReconcilerNamespace, "exec", "deployment/"+stack.Reconciler, "--", "/"+stack.Reconciler, "--version")
+	text, err := s.runInPod(t, "--version")
 	require.NoError(t, err)
 	return strings.TrimSpace(text)
 }
