@@ -116,7 +116,7 @@ func assertRequestsReachTheEntry(t *testing.T, s *system) {
 	for _, e := range all {
 		overrides[e.name] = e.values()
 	}
-	s.configure(t, usual(0), overrides)
+	s.overrideAll(t, overrides)
 	var g errgroup.Group
 	g.SetLimit(4)
 	for _, e := range all {

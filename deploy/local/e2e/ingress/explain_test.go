@@ -29,9 +29,9 @@ type explanation struct {
 	Error string `json:"error"`
 }
 
-// explanationArgs are the arguments that explain a request.
-func explanationArgs(q question) []string {
-	args := []string{"plan", "--request", "GET", "http://" + q.host + q.target, "-o", "json"}
+// explanationArgs returns the arguments that explain a request at an entrance.
+func explanationArgs(e entrance, q question) []string {
+	args := []string{"plan", "--request", "GET", "http://" + q.host + q.target, "--entrance", e.object, "-o", "json"}
 	for name, value := range q.header {
 		args = append(args, "-H", name+": "+value)
 	}
@@ -39,19 +39,19 @@ func explanationArgs(q question) []string {
 }
 
 // explain asks the program which backend answers a request. The exit code may say that no backend does.
-func (s *system) explain(t *testing.T, q question) explanation {
+func (s *system) explain(t *testing.T, e entrance, q question) explanation {
 	t.Helper()
 	root, err := cluster.Repository()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "bin", stack.Reconciler), append(explanationArgs(q), "--kubeconfig", s.Kubeconfig)...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "bin", stack.Reconciler), append(explanationArgs(e, q), "--kubeconfig", s.Kubeconfig)...)
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || len(out) == 0) {
 		require.NoError(t, err, "%s", stderr(exit))
 	}
-	var e explanation
-	require.NoError(t, json.Unmarshal(out, &e), "%s", out)
-	return e
+	var explained explanation
+	require.NoError(t, json.Unmarshal(out, &explained), "%s", out)
+	return explained
 }
 
 func stderr(err *exec.ExitError) string {
@@ -65,7 +65,7 @@ func stderr(err *exec.ExitError) string {
 func assertExplained(t *testing.T, s *system, all []exposure) {
 	for _, e := range all {
 		for _, q := range e.explainable() {
-			want := s.explain(t, q)
+			want := s.explain(t, e.entrance, q)
 			got, err := e.entrance.plane(s).ask(t.Context(), q)
 			require.NoError(t, err)
 			text := fmt.Sprintf("%s: %s%s %v: explained as %+v", e.name, q.host, q.target, q.header, want)
@@ -78,13 +78,18 @@ func assertExplained(t *testing.T, s *system, all []exposure) {
 			assert.True(t, strings.HasPrefix(got.echo.Name, want.Backend.Name+"-"), "%s: answered by %s", text, got.echo.Name)
 		}
 	}
-	// The roles of the chart allow it in the pod, too.
-	out, err := s.Kubectl(t.Context(), append([]string{"-n", stack.ReconcilerNamespace, "exec", "deployment/" + stack.Reconciler, "--", "/" + stack.Reconciler},
-		explanationArgs(all[0].explainable()[0])...)...)
+	first := all[0].explainable()[0] // the roles of the chart allow it in the pod, too
+	out, err := s.runInPod(t, explanationArgs(all[0].entrance, first)...)
 	require.NoError(t, err)
-	var e explanation
-	require.NoError(t, json.Unmarshal([]byte(out), &e), "%s", out)
-	assert.Equal(t, s.explain(t, all[0].explainable()[0]), e)
+	var explained explanation
+	require.NoError(t, json.Unmarshal([]byte(out), &explained), "%s", out)
+	assert.Equal(t, s.explain(t, all[0].entrance, first), explained)
+}
+
+// runInPod runs the program in one of its pods.
+func (s *system) runInPod(t *testing.T, args ...string) (stdout string, err error) {
+	t.Helper()
+	return s.Kubectl(t.Context(), append([]string{"-n", stack.ReconcilerNamespace, "exec", "deployment/" + stack.Reconciler, "--", "/" + stack.Reconciler}, args...)...)
 }
 
 // explainable returns requests whose answers depend on paths, hosts and headers.

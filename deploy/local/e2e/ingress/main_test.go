@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// parallel is the number of subtests at a time, whatever the number of processors: they wait for holds and data planes far longer
-// than they compute.
-const parallel = 8
+// parallel is the number of tests at a time, whatever the number of processors: they wait for holds and data planes far longer than
+// they compute. It is the number of those that there are.
+const parallel = 20
 
 func TestMain(m *testing.M) {
 	flag.Parse()

@@ -15,25 +15,49 @@ import (
 // TestReconciler runs the ingress-reconciler like its users do, beside OME's emulator and in front of real data planes. It
 // begins with an earlier release, which the first subtest upgrades.
 func TestReconciler(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t)
 	t.Run("upgrade", func(t *testing.T) { assertUpgrade(t, s) })
 	s.install(t)
 	t.Run("stock OME", func(t *testing.T) { assertStockOME(t, s) })
+	s.configure(t, usual(hold), nil)
 	waitForStreams := s.startLongStreams(t)
-	t.Run("requests reach the entry", func(t *testing.T) { assertRequestsReachTheEntry(t, s) })
-	t.Run("conformance", func(t *testing.T) { assertConformance(t, s) })
-	t.Run("hostile tenant", func(t *testing.T) { assertHostileTenant(t, s) })
-	t.Run("transitions under load", func(t *testing.T) { assertTransitions(t, s) })
+	t.Run("side by side", func(t *testing.T) { // with one configuration: each subtest has services and overrides of its own
+		for _, tt := range []struct {
+			name   string
+			assert func(*testing.T, *system)
+			long   string // the reason why the short form skips it
+		}{
+			{name: "planes", assert: assertMovesBetweenPlanes},
+			{name: "kinds", assert: assertMovesBetweenKinds},
+			{name: "components by HTTPRoute", assert: func(t *testing.T, s *system) { assertComponents(t, s, envoyRoute) }},
+			{
+				name: "components by Ingress", assert: func(t *testing.T, s *system) { assertComponents(t, s, traefikIngress) },
+				long: "Traefik takes two seconds for each change",
+			},
+			{name: "requests reach the entry", assert: assertRequestsReachTheEntry},
+			{name: "conformance", assert: assertConformance},
+			{name: "hostile tenant", assert: assertHostileTenant},
+		} {
+			t.Run(tt.name, func(t *testing.T) {
+				if testing.Short() && tt.long != "" {
+					t.Skip(tt.long)
+				}
+				t.Parallel()
+				tt.assert(t, s)
+			})
+		}
+	})
 	t.Run("leader", func(t *testing.T) { assertLeader(t, s) })
 	t.Run("streams of more than a minute", waitForStreams)
 	t.Run("least privilege", func(t *testing.T) { assertLeastPrivilege(t, s) })
 	t.Run("one leader at a time", func(t *testing.T) { assertOneLeader(t, s) })
 }
 
-// assertStockOME is the first example of the documentation: OME as it is shipped, one domain, one Gateway.
+// assertStockOME is the first example of the documentation: an unmodified OME, one domain, one Gateway.
 func assertStockOME(t *testing.T, s *system) {
 	require.NoError(t, stack.ApplyExample(t.Context(), s.Cluster, stack.IngressExamples, "service.yaml"))
-	s.namespace(t, "models") // it is there, and ends with the test
+	s.namespace(t, "models") // of the example; its services are deleted with the test
 	found, err := url.Parse(s.awaitExposed(t, types.NamespacedName{Namespace: "models", Name: "chat"}, envoyRoute.at))
 	require.NoError(t, err)
 	assert.Equal(t, "http://chat.models.llm.example.com/", found.String())

@@ -57,7 +57,7 @@ type system struct {
 
 	client         dynamic.Interface
 	envoy, traefik *world
-	upgraded       time.Time // when the release of the working tree ran alone; zero: an earlier release runs
+	previous       map[string]bool // pods of the previous release
 
 	mu        sync.Mutex // guards the configuration
 	document  fields
@@ -92,10 +92,14 @@ func newSystem(t *testing.T) *system {
 		return applyGateway(gctx, c)
 	})
 	require.NoError(t, g.Wait())
-	return &system{
+	s := &system{
 		Cluster: c, client: dynamic.NewForConfigOrDie(c.RESTConfig()), traefik: newWorld(c, c.Published[0]), envoy: newWorld(c, c.Published[1]),
-		overrides: map[string]fields{}, lasting: map[string]fields{},
+		previous: map[string]bool{}, overrides: map[string]fields{}, lasting: map[string]fields{},
 	}
+	for _, p := range s.pods(t) {
+		s.previous[p.Name] = true
+	}
+	return s
 }
 
 // applyGateway creates the Gateway of the example and waits until it is programmed.
@@ -121,6 +125,7 @@ type entrance struct {
 	values fields // of the configuration
 	plane  func(*system) *world
 	at     string // its name in the condition
+	object string // the Gateway, or the IngressClass
 }
 
 func throughEnvoy(s *system) *world   { return s.envoy }
@@ -128,10 +133,10 @@ func throughTraefik(s *system) *world { return s.traefik }
 
 // The entrances.
 var (
-	envoyRoute     = entrance{name: "envoy-route", values: fields{"strategy": "httproute", "omeIngressGateway": "gateways/public"}, plane: throughEnvoy, at: "Gateway gateways/public"}
-	traefikRoute   = entrance{name: "traefik-route", values: fields{"strategy": "httproute", "omeIngressGateway": "traefik/traefik"}, plane: throughTraefik, at: "Gateway traefik/traefik"}
-	traefikIngress = entrance{name: "traefik-class", values: fields{"strategy": "ingress", "ingressClassName": "traefik"}, plane: throughTraefik, at: "IngressClass traefik"}
-	nginxIngress   = entrance{name: "nginx-class", values: fields{"strategy": "ingress", "ingressClassName": "nginx"}, plane: throughTraefik, at: "IngressClass nginx"}
+	envoyRoute     = entrance{name: "envoy-route", values: fields{"strategy": "httproute", "omeIngressGateway": "gateways/public"}, plane: throughEnvoy, at: "Gateway gateways/public", object: "gateways/public"}
+	traefikRoute   = entrance{name: "traefik-route", values: fields{"strategy": "httproute", "omeIngressGateway": "traefik/traefik"}, plane: throughTraefik, at: "Gateway traefik/traefik", object: "traefik/traefik"}
+	traefikIngress = entrance{name: "traefik-class", values: fields{"strategy": "ingress", "ingressClassName": "traefik"}, plane: throughTraefik, at: "IngressClass traefik", object: "traefik"}
+	nginxIngress   = entrance{name: "nginx-class", values: fields{"strategy": "ingress", "ingressClassName": "nginx"}, plane: throughTraefik, at: "IngressClass nginx", object: "nginx"}
 
 	entrances = []entrance{envoyRoute, traefikRoute, traefikIngress, nginxIngress}
 )
@@ -161,6 +166,17 @@ func (s *system) override(t *testing.T, service types.NamespacedName, values fie
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.overrides[service.String()] = values
+	s.writeConfiguration(t)
+}
+
+// overrideAll replaces the overrides of several services.
+func (s *system) overrideAll(t *testing.T, values map[types.NamespacedName]fields) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for service, v := range values {
+		s.overrides[service.String()] = v
+	}
 	s.writeConfiguration(t)
 }
 
@@ -201,7 +217,9 @@ func (s *system) writeConfiguration(t *testing.T) {
 }
 
 // usual returns a configuration in which overrides decide how services are exposed.
-func usual(hold int) fields { return fields{"ingressDomain": domain, "holdSeconds": hold} }
+func usual(hold time.Duration) fields {
+	return fields{"ingressDomain": domain, "holdSeconds": int(hold / time.Second)}
+}
 
 // namespace creates a namespace. Its InferenceServices are deleted at the end of the test.
 func (s *system) namespace(t *testing.T, name string) {

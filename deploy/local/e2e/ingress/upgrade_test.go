@@ -15,6 +15,8 @@ import (
 	"fairlead.dev/deploy/local/e2e/stack"
 )
 
+const upgradeHold = 4 * time.Second
+
 // upgradeInterval is the interval of each of the eight loads during an upgrade: 50 requests a second together.
 const upgradeInterval = 160 * time.Millisecond
 
@@ -36,7 +38,7 @@ func assertUpgrade(t *testing.T, s *system) {
 			overrides[name] = e.with(fields{"perISVCSubdomain": !shared})
 		}
 	}
-	s.configure(t, usual(int(hold/time.Second)), overrides)
+	s.configure(t, usual(upgradeHold), overrides)
 	for _, e := range all {
 		require.NoError(t, s.create(t.Context(), e.name, nil, fields{"engine": component()}))
 	}
@@ -58,7 +60,7 @@ func assertUpgrade(t *testing.T, s *system) {
 	assert.NotEqual(t, oldVersion, newVersion, "the program was not upgraded")
 	t.Logf("upgraded from %s to %s", oldVersion, newVersion)
 	s.settle(t)
-	time.Sleep(hold) // an object that was replaced would be deleted now
+	time.Sleep(upgradeHold) // an object that was replaced would be deleted now
 	s.settle(t)
 	for _, e := range all {
 		s.awaitExposed(t, e.name, e.entrance.at)
@@ -86,16 +88,15 @@ func (s *system) install(t *testing.T) {
 	t.Helper()
 	old := s.pods(t)
 	require.NoError(t, upgrade(t.Context(), s.Cluster, stack.CurrentRelease(tag)))
-	if strings.HasSuffix(old[0].Spec.Containers[0].Image, ":"+stack.PreviousRelease().Tag) { // the subtest of the upgrade did not run
+	if s.previous[old[0].Name] { // the subtest of the upgrade did not run
 		s.awaitReplaced(t, old)
 	}
-	s.upgraded = time.Now()
 }
 
 // version returns the version that the program prints in a pod.
 func (s *system) version(t *testing.T) string {
 	t.Helper()
-	text, err := s.Kubectl(t.Context(), "-n", stack.ReconcilerNamespace, "exec", "deployment/"+stack.Reconciler, "--", "/"+stack.Reconciler, "--version")
+	text, err := s.runInPod(t, "--version")
 	require.NoError(t, err)
 	return strings.TrimSpace(text)
 }
