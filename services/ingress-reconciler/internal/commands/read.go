@@ -96,7 +96,7 @@ func readCluster(ctx context.Context, cfg *rest.Config, kinds []string, configMa
 		switch {
 		case apierrors.IsNotFound(err):
 			continue
-		case apierrors.IsForbidden(err) && slices.Contains(informers.Written, k.Resource):
+		case leftOut(err, k.Resource):
 			w.skip("%s: skipped, because this user may not list them; the plan treats the kind as not available", k.Resource.GroupResource())
 			continue
 		case err != nil:
@@ -121,4 +121,9 @@ func readCluster(ctx context.Context, cfg *rest.Config, kinds []string, configMa
 		}
 	}
 	return w, nil
+}
+
+// leftOut reports whether an error means that the installation leaves out a kind that the program writes.
+func leftOut(err error, resource schema.GroupVersionResource) bool {
+	return apierrors.IsForbidden(err) && slices.Contains(informers.Written, resource)
 }

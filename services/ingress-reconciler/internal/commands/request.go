@@ -65,7 +65,7 @@ func (o *requestOptions) parse(args []string) (r semantics.Request, port int64, 
 	return r, port, err
 }
 
-func parseURL(text string, r *semantics.Request) (port int64, err error) {
+func parseURL(text string, r *semantics.Request) (int64, error) {
 	if len(text) > maxURL {
 		return 0, fmt.Errorf("the URL has %d bytes: at most %d are allowed", len(text), maxURL)
 	}
@@ -73,14 +73,9 @@ func parseURL(text string, r *semantics.Request) (port int64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("URL: %w", err)
 	}
-	port = map[string]int64{"http": 80, "https": 443}[u.Scheme]
-	switch {
-	case port == 0 || u.Hostname() == "" || u.User != nil || u.Fragment != "":
+	usual := map[string]int64{"http": 80, "https": 443}[u.Scheme]
+	if usual == 0 || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
 		return 0, fmt.Errorf("URL %q is not of the form http://host/path or https://host/path", text)
-	case u.Port() != "":
-		if port, err = strconv.ParseInt(u.Port(), 10, 32); err != nil || port < 1 || port > 65535 {
-			return 0, fmt.Errorf("URL %q: %s is not a port", text, u.Port())
-		}
 	}
 	r.Host, r.Path = u.Host, u.EscapedPath()
 	if r.Path == "" {
@@ -88,6 +83,18 @@ func parseURL(text string, r *semantics.Request) (port int64, err error) {
 	}
 	if u.RawQuery != "" {
 		r.Path += "?" + u.RawQuery
+	}
+	return parsePort(u, usual)
+}
+
+// parsePort returns the port of a URL, or the usual one if it has none.
+func parsePort(u *url.URL, usual int64) (int64, error) {
+	if u.Port() == "" {
+		return usual, nil
+	}
+	port, err := strconv.ParseInt(u.Port(), 10, 32)
+	if err != nil || port < 1 || port > 65535 {
+		return 0, fmt.Errorf("URL %q: %s is not a port", u, u.Port())
 	}
 	return port, nil
 }

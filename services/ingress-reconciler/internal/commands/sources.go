@@ -85,7 +85,7 @@ func (s *sources) text(w *world) (string, error) {
 func fromValues(text []byte) (string, error) {
 	var values map[string]any
 	if yaml.Unmarshal(text, &values) != nil { // the parser of the configuration reports the problem
-		return string(text), nil
+		return string(text), nil //nolint:nilerr // see above
 	}
 	switch below := values["config"].(type) {
 	case nil:
