@@ -3,17 +3,16 @@
 // An object belongs to an owner, its controller reference. The wanted object is compared with the object in an informer:
 //
 //	live object                              action
-//	none                                     create; if the name exists, the informer is late or does not see the object:
-//	                                         get it, and go on below
-//	with another controller, or none         none: ErrForeign
+//	not found                                create; if the name exists, the informer is stale or does not watch the object:
+//	                                         get it, and continue below
+//	has another controller, or none          return ErrForeign
 //	equal                                    none
-//	anything else                            apply with force, for the uid in the informer
+//	different                                apply with force, with the uid in the informer
 //
-// A live object is equal if it has every wanted field, in lists every element in its place, and if its annotation
-// HashAnnotation matches. The annotation holds a hash of the wanted object, for fields that are no longer wanted, and the
-// generation that the object had after the apply: if another client changes the specification inside a list, where additions
-// cannot be told from the API server's defaults, the generation differs. Fields that others add to maps, and further owners,
-// are left alone.
+// A live object is equal if it has every wanted field, if its lists have the wanted elements in the same order, and if its
+// annotation HashAnnotation matches. The annotation contains a hash of the wanted object, to detect fields that are no longer
+// wanted, and the generation of the object after the apply, to detect changes by other clients inside lists, where additions
+// look like defaults of the API server. Fields that other clients add to maps, and additional owners, are kept.
 package apply
 
 import (
@@ -42,10 +41,10 @@ import (
 // HashAnnotation records the last apply: a hash of the wanted object, a hash of its specification, and the generation after it.
 const HashAnnotation = "fairlead.dev/applied"
 
-// ErrForeign means that the object of that name has another owner. It is left as it is.
+// ErrForeign means that an object with the same name has another owner, or none. Apply and Delete do not change it.
 var ErrForeign = errors.New("the object has another owner")
 
-// Result is what Apply did.
+// Result is the action that Apply took.
 type Result string
 
 // The results.
@@ -61,13 +60,14 @@ type Applier struct {
 	manager string
 }
 
-// New returns an Applier whose fields have that manager.
+// New returns an Applier that writes with the field manager manager.
 func New(client dynamic.Interface, manager string) *Applier {
 	return &Applier{client: client, manager: manager}
 }
 
-// Apply creates or updates an object, and returns the stored object with its status. live is the object in an informer, nil for
-// none. Apply changes neither argument. The wanted object has a controller reference, no status, and only fields that matter.
+// Apply creates or updates an object, and returns the stored object with its status. live is the object in an informer, or nil.
+// Apply does not modify its arguments. The wanted object must have a controller reference, no status, and only the fields to
+// apply.
 func (a *Applier) Apply(
 	ctx context.Context, resource schema.GroupVersionResource, wanted, live *unstructured.Unstructured,
 ) (*unstructured.Unstructured, Result, error) {
@@ -94,12 +94,12 @@ func (a *Applier) Apply(
 	return a.Apply(ctx, resource, wanted, live)
 }
 
-// update applies the wanted object, with its record, to an object that exists and is owned.
+// update applies next, the wanted object with its record, to an existing object with the same owner.
 func (a *Applier) update(ctx context.Context, client dynamic.ResourceInterface, next, live *unstructured.Unstructured) (*unstructured.Unstructured, Result, error) {
-	if err := a.adopt(ctx, client, live); err != nil {
-		return live, Unchanged, failed("take over fields of", next, err)
+	if err := a.migrateManagedFields(ctx, client, live); err != nil {
+		return live, Unchanged, failed("migrate managed fields of", next, err)
 	}
-	next.SetUID(live.GetUID()) // a conflict, if the object was created anew meanwhile
+	next.SetUID(live.GetUID()) // fails with a conflict if the object was recreated in the meantime
 	stored, err := client.Apply(ctx, next.GetName(), next, metav1.ApplyOptions{FieldManager: a.manager, Force: true})
 	if err != nil {
 		return live, Unchanged, failed("apply", next, err)
@@ -107,9 +107,9 @@ func (a *Applier) update(ctx context.Context, client dynamic.ResourceInterface, 
 	return stored, Updated, nil
 }
 
-// adopt turns fields that this manager created into fields that it applied: otherwise fields that are no longer wanted would
-// stay.
-func (a *Applier) adopt(ctx context.Context, client dynamic.ResourceInterface, live *unstructured.Unstructured) error {
+// migrateManagedFields marks the fields that this manager set by create as set by apply. Otherwise, an apply would not remove
+// those that are no longer wanted.
+func (a *Applier) migrateManagedFields(ctx context.Context, client dynamic.ResourceInterface, live *unstructured.Unstructured) error {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live.DeepCopy(), sets.New(a.manager), a.manager)
 	if err != nil || patch == nil {
 		return err
@@ -118,8 +118,8 @@ func (a *Applier) adopt(ctx context.Context, client dynamic.ResourceInterface, l
 	return err
 }
 
-// Annotate sets an annotation on the version of an object that an informer has, and removes it if the value is empty. Apply
-// leaves the annotation alone.
+// Annotate sets an annotation, or removes it if the value is empty. It fails with a conflict if live is not the latest version.
+// Apply keeps the annotation.
 func (a *Applier) Annotate(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, key, value string) error {
 	var annotation any
 	if value != "" {
@@ -129,14 +129,14 @@ func (a *Applier) Annotate(ctx context.Context, resource schema.GroupVersionReso
 		"uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(), "annotations": map[string]any{key: annotation},
 	}})
 	if err != nil {
-		panic(fmt.Sprintf("patch is not JSON: %v", err)) // not reached: it is made of texts
+		panic(fmt.Sprintf("patch is not JSON: %v", err)) // not reached: the values are strings and nil
 	}
 	_, err = a.client.Resource(resource).Namespace(live.GetNamespace()).
 		Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: a.manager})
 	return failed("annotate", live, err)
 }
 
-// Delete deletes an object that owner controls. It returns nil if the object is gone, or another one has its name.
+// Delete deletes an object that owner controls. It returns nil if the object no longer exists, or was recreated.
 func (a *Applier) Delete(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, owner types.UID) error {
 	if controller := metav1.GetControllerOf(live); controller == nil || controller.UID != owner {
 		return failed("delete", live, ErrForeign)
@@ -201,8 +201,8 @@ func withRecord(wanted *unstructured.Unstructured, generation int64) *unstructur
 	return next
 }
 
-// recorded reports whether the last apply was of the same wanted object, and nobody has changed the specification since. Some
-// kinds, such as Service, count no generations.
+// recorded reports whether the last apply had the same wanted object, and no client has changed the specification since. Some
+// kinds, such as Service, have no generation.
 func recorded(wanted, live *unstructured.Unstructured) bool {
 	r := live.GetAnnotations()[HashAnnotation]
 	if live.GetGeneration() == 0 {
@@ -221,8 +221,8 @@ func fingerprint(wanted *unstructured.Unstructured) string {
 	return hash(wanted.Object) + "." + specHash(wanted) + "."
 }
 
-// nextGeneration predicts the generation of an object after an apply: one more if the specification changes. If the prediction is
-// wrong, the next Apply corrects the record.
+// nextGeneration predicts the generation of an object after an apply, which increments it if the specification changes. If the
+// prediction is wrong, the next Apply corrects the record.
 func nextGeneration(wanted, live *unstructured.Unstructured) int64 {
 	parts := strings.Split(live.GetAnnotations()[HashAnnotation], ".")
 	if len(parts) == 3 && parts[1] == specHash(wanted) && covers(specOf(live), specOf(wanted)) {
@@ -241,7 +241,7 @@ func specOf(u *unstructured.Unstructured) map[string]any {
 
 func specHash(u *unstructured.Unstructured) string { return hash(specOf(u))[:8] }
 
-// hash returns a hash of a value. JSON sorts the keys of objects.
+// hash returns a hash of the JSON encoding, which sorts keys.
 func hash(value map[string]any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -251,7 +251,7 @@ func hash(value map[string]any) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:15])
 }
 
-// covers reports whether a value has everything that a wanted value has.
+// covers reports whether a live value contains the wanted value.
 func covers(live, wanted any) bool {
 	switch wanted := wanted.(type) {
 	case map[string]any:
@@ -281,7 +281,8 @@ func covers(live, wanted any) bool {
 	}
 }
 
-// equal compares values that are neither maps nor lists. Numbers have one type after JSON, and any type in objects from code.
+// equal compares values that are neither maps nor lists. Numbers can have different types: objects in code are not decoded from
+// JSON.
 func equal(a, b any) bool {
 	x, numeric := number(a)
 	y, both := number(b)

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var services = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 
-// service is a wish of an owner.
+// service returns the wanted Service of an owner.
 func service(owner types.UID, change ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Service",
@@ -55,23 +55,23 @@ func TestDiffers(t *testing.T) {
 		live func(*unstructured.Unstructured)
 		want bool
 	}{
-		{name: "nothing", live: func(*unstructured.Unstructured) {}},
+		{name: "no change", live: func(*unstructured.Unstructured) {}},
 		{name: "defaults", live: with("ClusterIP", "spec", "type")},
 		{name: "a default within a list", live: with([]any{map[string]any{"name": "http", "port": int64(80), "protocol": "TCP"}}, "spec", "ports")},
-		{name: "somebody's label", live: with("1", "metadata", "labels", "somebody's")},
+		{name: "label of another client", live: with("1", "metadata", "labels", "other")},
 		{name: "status", live: with("1.2.3.4", "status", "ip")},
-		{name: "one more owner", live: func(u *unstructured.Unstructured) { u.SetOwnerReferences(append(u.GetOwnerReferences(), other)) }},
+		{name: "additional owner", live: func(u *unstructured.Unstructured) { u.SetOwnerReferences(append(u.GetOwnerReferences(), other)) }},
 		{name: "a number of another type", live: with([]any{map[string]any{"name": "http", "port": float64(80)}}, "spec", "ports")},
 		{name: "a label is gone", live: without("metadata", "labels", "app"), want: true},
 		{name: "a label has another value", live: with("back", "metadata", "labels", "tier"), want: true},
 		{name: "a port has another number", live: with([]any{map[string]any{"name": "http", "port": int64(81)}}, "spec", "ports"), want: true},
-		{name: "one port more", live: with([]any{map[string]any{"name": "http", "port": int64(80)}, map[string]any{"name": "more", "port": int64(81)}}, "spec", "ports"), want: true},
+		{name: "additional port", live: with([]any{map[string]any{"name": "http", "port": int64(80)}, map[string]any{"name": "more", "port": int64(81)}}, "spec", "ports"), want: true},
 		{name: "no ports", live: without("spec", "ports"), want: true},
-		{name: "a map has become a text", live: with("app", "spec", "selector"), want: true},
+		{name: "string instead of a map", live: with("app", "spec", "selector"), want: true},
 		{name: "no owner", live: without("metadata", "ownerReferences"), want: true},
 		{name: "another generation", live: func(u *unstructured.Unstructured) { u.SetGeneration(4) }, want: true},
 		{name: "a kind without generations", live: func(u *unstructured.Unstructured) { u.SetGeneration(0) }},
-		{name: "another wish", live: with("older", "metadata", "annotations", HashAnnotation), want: true},
+		{name: "record of another wanted object", live: with("older", "metadata", "annotations", HashAnnotation), want: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -105,23 +105,23 @@ func TestApply(t *testing.T) {
 		before := wanted.DeepCopy()
 		stored, r, err := a.Apply(t.Context(), services, wanted, live)
 		require.NoError(t, err)
-		assert.Empty(t, cmp.Diff(before, wanted), "it is not changed")
-		assert.False(t, Differs(wanted, stored), "it is as it is stored")
+		assert.Empty(t, cmp.Diff(before, wanted), "Apply does not modify wanted")
+		assert.False(t, Differs(wanted, stored), "the stored object is up to date")
 		assert.Contains(t, stored.Object, "status")
 		return r
 	}
 
 	wanted := service(uid)
 	assert.Equal(t, Created, apply(wanted, nil))
-	assert.Equal(t, Unchanged, apply(wanted, nil), "the informer was late")
-	assert.Equal(t, Updated, apply(service(uid, with("back", "metadata", "labels", "tier")), nil), "and what is wanted has changed")
+	assert.Equal(t, Unchanged, apply(wanted, nil), "the informer is stale")
+	assert.Equal(t, Updated, apply(service(uid, with("back", "metadata", "labels", "tier")), nil), "the informer is stale, and the wanted object has changed")
 	assert.Equal(t, Updated, apply(wanted, live()))
 	first := live()
-	assert.Equal(t, Unchanged, apply(wanted, first), "after the server's defaults")
+	assert.Equal(t, Unchanged, apply(wanted, first), "defaults of the API server are no difference")
 
-	// What is wanted no more goes, though it was created and not applied. What others added stays.
-	_, err = objects.Patch(t.Context(), "chat", types.MergePatchType, []byte(`{"metadata":{"labels":{"somebody's":"label"}}}`), metav1.PatchOptions{FieldManager: "kubectl"})
-	require.Error(t, err, "not a label's name")
+	// Apply removes fields that are no longer wanted, even if Create set them, and keeps fields of other clients.
+	_, err = objects.Patch(t.Context(), "chat", types.MergePatchType, []byte(`{"metadata":{"labels":{"not a name":"label"}}}`), metav1.PatchOptions{FieldManager: "kubectl"})
+	require.Error(t, err, "invalid label name")
 	_, err = objects.Patch(t.Context(), "chat", types.MergePatchType, []byte(`{"metadata":{"labels":{"theirs":"1"}}}`), metav1.PatchOptions{FieldManager: "kubectl"})
 	require.NoError(t, err)
 	smaller := service(uid, without("metadata", "labels", "tier"))
@@ -129,26 +129,26 @@ func TestApply(t *testing.T) {
 	assert.Equal(t, map[string]string{"app": "chat", "theirs": "1"}, live().GetLabels())
 	assert.Equal(t, Unchanged, apply(smaller, live()))
 
-	// What others change is changed back.
+	// Apply reverts changes of other clients to wanted fields.
 	_, err = objects.Patch(t.Context(), "chat", types.MergePatchType, []byte(`{"metadata":{"labels":{"app":"theirs"}},"spec":{"selector":{"app":"theirs"}}}`), metav1.PatchOptions{FieldManager: "kubectl"})
 	require.NoError(t, err)
 	assert.Equal(t, Updated, apply(smaller, live()))
 	assert.Equal(t, "chat", live().GetLabels()["app"])
 
-	// An annotation beside what is wanted.
+	// Apply keeps an annotation that Annotate sets.
 	note := func() string { return live().GetAnnotations()["note"] }
 	require.NoError(t, a.Annotate(t.Context(), services, live(), "note", "old"))
 	assert.Equal(t, "old", note())
 	assert.Equal(t, Unchanged, apply(smaller, live()))
-	require.Error(t, a.Annotate(t.Context(), services, first, "note", "older"), "of an older version")
+	require.Error(t, a.Annotate(t.Context(), services, first, "note", "older"), "stale version")
 	require.NoError(t, a.Annotate(t.Context(), services, live(), "note", ""))
 	assert.Empty(t, note())
 
-	// An object of another owner is left as it is, and so is one that took the name of ours.
+	// Apply and Delete do not change an object of another owner, or one that was recreated with the same name.
 	_, _, err = a.Apply(t.Context(), services, service("another"), live())
 	require.ErrorIs(t, err, ErrForeign)
 	_, _, err = a.Apply(t.Context(), services, service("another"), nil)
-	require.ErrorIs(t, err, ErrForeign, "nor is one that no informer sees")
+	require.ErrorIs(t, err, ErrForeign, "also if the informer does not have the object")
 	require.ErrorIs(t, a.Delete(t.Context(), services, live(), "another"), ErrForeign)
 	stale := live()
 	require.NoError(t, objects.Delete(t.Context(), "chat", metav1.DeleteOptions{}))
@@ -156,8 +156,8 @@ func TestApply(t *testing.T) {
 	_, _, err = a.Apply(t.Context(), services, service(uid, with("x", "metadata", "labels", "new")), stale)
 	require.Error(t, err)
 	assert.Empty(t, live().GetLabels())
-	require.NoError(t, a.Delete(t.Context(), services, stale, uid), "what was ours is gone")
-	assert.NotEmpty(t, live().GetUID(), "and the other is there")
+	require.NoError(t, a.Delete(t.Context(), services, stale, uid), "the object no longer exists")
+	assert.NotEmpty(t, live().GetUID(), "the recreated object is kept")
 
 	require.NoError(t, objects.Delete(t.Context(), "chat", metav1.DeleteOptions{}))
 	assert.Equal(t, Created, apply(wanted, nil))
@@ -165,7 +165,7 @@ func TestApply(t *testing.T) {
 	require.NoError(t, a.Delete(t.Context(), services, stale, uid))
 }
 
-// Another client adds a field to an element of a list, as the API server does with defaults.
+// Another client adds a field to an element of a list. In a comparison of fields, it looks like a default of the API server.
 func TestApplyRevertsChangesInsideLists(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.ControlPlaneOnly)
@@ -211,10 +211,10 @@ func TestApplyRevertsChangesInsideLists(t *testing.T) {
 	_, err = objects.Patch(t.Context(), "chat", types.MergePatchType, []byte(`{"spec":{"ingressClassName":"theirs"}}`), metav1.PatchOptions{FieldManager: "kubectl"})
 	require.NoError(t, err)
 	settles(wanted("a"))
-	assert.Equal(t, "theirs", live().Object["spec"].(map[string]any)["ingressClassName"], "a field that is not wanted")
+	assert.Equal(t, "theirs", live().Object["spec"].(map[string]any)["ingressClassName"], "a field of another client is kept")
 
 	second, result, err := a.Apply(t.Context(), ingresses, wanted("b"), live())
 	require.NoError(t, err)
 	assert.Equal(t, Updated, result)
-	assert.False(t, Differs(wanted("b"), second), "one apply is enough for a new specification")
+	assert.False(t, Differs(wanted("b"), second), "a new specification needs only one apply")
 }

@@ -1,16 +1,16 @@
-// Package controller brings objects to where they should be: a queue of names, workers that take them, a Reconciler that
-// handles one at a time, and what becomes of the name after that.
+// Package controller runs a reconcile loop: a queue of object names, workers that call a Reconciler for one name at a time,
+// and retries that depend on the returned error:
 //
-//	Reconcile returns      the name                                      result     log
-//	nil                    is forgotten until its object changes         success    -
-//	RequeueAfter           comes again after that time                   requeue    debug
-//	Terminal               is forgotten until its object changes         terminal   error
-//	a conflict (409)       comes again soon, each time later             conflict   debug
-//	another error          comes again, each time later                  error      error
+//	Reconcile returns      the controller                                  result     log
+//	nil                    waits until the object changes                  success    debug
+//	RequeueAfter           enqueues the name again after that time         requeue    debug
+//	Terminal               waits until the object changes                  terminal   error
+//	a conflict (409)       enqueues the name with exponential backoff      conflict   debug
+//	another error          enqueues the name with exponential backoff      error      error
 //
-// Of an error that joins several the lowest in this table counts, and of several times the shortest. Errors are logged and
-// counted here and nowhere else. A Reconciler is told names, never events: it looks at the world as it is, and does nothing
-// where nothing is to be done.
+// If an error joins several errors, the lowest row of this table applies, and the shortest of several RequeueAfter times.
+// Only this package logs and counts reconcile errors. A Reconciler receives names, not events: it compares the current state
+// with the desired state, and does nothing if they are equal.
 package controller
 
 import (
@@ -26,27 +26,27 @@ import (
 	"fairlead.dev/pkg/logging"
 )
 
-// Reconciler brings one object to where it should be.
+// Reconciler reconciles one object.
 type Reconciler interface {
-	// Reconcile handles one name, which may be that of an object that is gone. It is never called for a name that another
-	// worker has in hand. ctx carries a logger that knows the name, and ends when it is to stop at once.
+	// Reconcile handles one name; the object may no longer exist. Two workers never handle the same name at the same time.
+	// ctx carries a logger with the name. Reconcile must return immediately when ctx is canceled.
 	Reconcile(ctx context.Context, name cache.ObjectName) error
 }
 
-// Options says how much is done at a time.
+// Options configures concurrency, retries and shutdown.
 type Options struct {
 	Workers      int           // 1 or more
-	FirstRetry   time.Duration // after an error; it doubles with each in a row
-	LastRetry    time.Duration // the longest
-	DrainTimeout time.Duration // how long what is in hand may take when Run ends, before its context does
+	FirstRetry   time.Duration // backoff after the first error; it doubles with each consecutive error
+	LastRetry    time.Duration // maximum backoff
+	DrainTimeout time.Duration // time for running reconciles to finish at shutdown, before their context is canceled
 }
 
-// DefaultOptions returns what suits a controller that mostly waits for the API server.
+// DefaultOptions returns options for a controller that spends most of its time waiting for the API server.
 func DefaultOptions() Options {
 	return Options{Workers: 4, FirstRetry: 50 * time.Millisecond, LastRetry: time.Minute, DrainTimeout: 5 * time.Second}
 }
 
-// Params is what New needs.
+// Params holds the arguments of New.
 type Params struct {
 	Options
 
@@ -57,7 +57,7 @@ type Params struct {
 	Clock      clock.WithTicker
 }
 
-// Controller is a queue and its workers.
+// Controller is a queue with workers.
 type Controller struct {
 	name       string
 	options    Options
@@ -68,7 +68,7 @@ type Controller struct {
 	queue      workqueue.TypedRateLimitingInterface[cache.ObjectName]
 }
 
-// New returns a Controller that takes names, and does nothing with them until Run.
+// New returns a Controller. It accepts names immediately, and reconciles them once Run is called.
 func New(p Params) *Controller {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](p.FirstRetry, p.LastRetry)
 	return &Controller{
@@ -84,15 +84,15 @@ func New(p Params) *Controller {
 	}
 }
 
-// Enqueue has a name reconciled as soon as a worker is free. One that waits already comes once.
+// Enqueue schedules a reconcile as soon as a worker is free. A name that is already waiting is reconciled once.
 func (c *Controller) Enqueue(name cache.ObjectName) { c.queue.Add(name) }
 
-// EnqueueAfter is Enqueue after some time.
+// EnqueueAfter calls Enqueue after a delay.
 func (c *Controller) EnqueueAfter(name cache.ObjectName, d time.Duration) { c.queue.AddAfter(name, d) }
 
-// Run reconciles until ctx ends, then finishes what is in hand and returns. It runs once, after all caches that the
-// Reconciler reads have synced. work is what the contexts of Reconcile come from: when it ends, as when another process has
-// taken the lead, all stops at once.
+// Run reconciles until ctx is canceled, then waits for running reconciles and returns. Call it once, after all caches that
+// the Reconciler reads have synced. work is the parent context of all reconciles: if it is canceled, for example because this
+// replica lost leadership, running reconciles are canceled immediately.
 func (c *Controller) Run(ctx, work context.Context) {
 	work, cancel := context.WithCancel(work)
 	defer cancel()
@@ -113,7 +113,8 @@ func (c *Controller) Run(ctx, work context.Context) {
 	workers.Wait()
 }
 
-// next handles one name, and reports whether there may be more. What waits when Run is to end is left to the next process.
+// next handles one name, and reports whether to continue. Names still queued at shutdown are skipped: the next leader
+// enqueues all objects anyway.
 func (c *Controller) next(ctx, work context.Context) bool {
 	name, shutdown := c.queue.Get()
 	if shutdown {
@@ -126,7 +127,7 @@ func (c *Controller) next(ctx, work context.Context) bool {
 	return true
 }
 
-// handle reconciles one name and decides what becomes of it.
+// handle reconciles one name and enqueues it again if necessary.
 func (c *Controller) handle(ctx context.Context, name cache.ObjectName) {
 	log := c.log.With(zap.String(logging.KeyNamespace, name.Namespace), zap.String(logging.KeyName, name.Name),
 		zap.Int(logging.KeyAttempt, c.queue.NumRequeues(name)+1))
@@ -148,14 +149,14 @@ func (c *Controller) handle(ctx context.Context, name cache.ObjectName) {
 	case succeeded:
 		log.Debug("Reconciled")
 	case canceled:
-		log.Info("Left an object as it is, there is no time", zap.Error(context.Cause(ctx)))
+		log.Info("Reconcile canceled: shutting down", zap.Error(context.Cause(ctx)))
 	case requeued:
-		log.Debug("Reconciled, will look again", zap.Duration("after", o.after), zap.String(logging.KeyReason, o.reason))
+		log.Debug("Reconciled, requeued after a delay", zap.Duration("after", o.after), zap.String(logging.KeyReason, o.reason))
 	case conflicted:
-		log.Debug("Met a newer object, will look again", zap.Error(err))
+		log.Debug("Reconcile conflicted with a newer version of an object, requeued with backoff", zap.Error(err))
 	case terminal:
-		log.Error("Gave up until the object changes", zap.String(logging.KeyReason, o.reason), zap.Error(err))
+		log.Error("Reconcile failed, waiting until the object changes", zap.String(logging.KeyReason, o.reason), zap.Error(err))
 	case failed:
-		log.Error("Could not reconcile, will try again", zap.Error(err))
+		log.Error("Reconcile failed, requeued with backoff", zap.Error(err))
 	}
 }

@@ -74,21 +74,21 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// reconcileFunc is a function as a Reconciler.
+// reconcileFunc adapts a function to Reconciler.
 type reconcileFunc func(ctx context.Context, name cache.ObjectName) error
 
 func (f reconcileFunc) Reconcile(ctx context.Context, name cache.ObjectName) error {
 	return f(ctx, name)
 }
 
-// rig is a Controller that runs.
+// rig is a running Controller.
 type rig struct {
 	*Controller
 
 	logs     *observer.ObservedLogs
 	registry *prometheus.Registry
-	stop     func() // and wait
-	abort    func() // work, and wait
+	stop     func() // cancels ctx of Run and waits
+	abort    func() // cancels work of Run and waits
 }
 
 func start(t *testing.T, f reconcileFunc) *rig {
@@ -120,8 +120,8 @@ func start(t *testing.T, f reconcileFunc) *rig {
 	return r
 }
 
-// answers gives the errors of a list one after the other, then nil.
-func answers(errs ...error) (f reconcileFunc, calls func() []cache.ObjectName) {
+// returnErrors returns a Reconciler that returns errs one by one, then nil, and a function that returns the calls so far.
+func returnErrors(errs ...error) (f reconcileFunc, calls func() []cache.ObjectName) {
 	var mu sync.Mutex
 	var seen []cache.ObjectName
 	f = func(_ context.Context, name cache.ObjectName) error {
@@ -146,33 +146,33 @@ func TestWhatBecomesOfAName(t *testing.T) {
 		name   string
 		give   []error
 		calls  int
-		errors []string // messages at the level of errors
+		errors []string // log messages of level error
 	}{
 		{name: "success", calls: 1},
 		{name: "requeue", give: []error{RequeueAfter(time.Millisecond, "soon")}, calls: 2},
-		{name: "terminal", give: []error{Terminal("NoDomain", errRefused)}, calls: 1, errors: []string{"Gave up until the object changes"}},
+		{name: "terminal", give: []error{Terminal("NoDomain", errRefused)}, calls: 1, errors: []string{"Reconcile failed, waiting until the object changes"}},
 		{name: "conflicts", give: []error{errConflict, errConflict}, calls: 3},
-		{name: "errors", give: []error{errRefused, errRefused}, calls: 3, errors: []string{"Could not reconcile, will try again", "Could not reconcile, will try again"}},
+		{name: "errors", give: []error{errRefused, errRefused}, calls: 3, errors: []string{"Reconcile failed, requeued with backoff", "Reconcile failed, requeued with backoff"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			f, calls := answers(tt.give...)
+			f, calls := returnErrors(tt.give...)
 			r := start(t, f)
 			r.Enqueue(a)
 			require.Eventually(t, func() bool { return len(calls()) >= tt.calls }, 5*time.Second, time.Millisecond)
-			r.EnqueueAfter(b, 20*time.Millisecond) // what comes again does so before
+			r.EnqueueAfter(b, 20*time.Millisecond) // any requeue of a runs before
 			require.Eventually(t, func() bool { return slices.Contains(calls(), b) }, 5*time.Second, time.Millisecond)
 			r.stop()
 			assert.Equal(t, append(slices.Repeat([]cache.ObjectName{a}, tt.calls), b), calls())
-			var said []string
+			var messages []string
 			for _, entry := range r.logs.FilterLevelExact(zapcore.ErrorLevel).All() {
-				said = append(said, entry.Message)
+				messages = append(messages, entry.Message)
 				assert.Equal(t, "test", entry.ContextMap()[logging.KeyController])
 				assert.Equal(t, "a", entry.ContextMap()[logging.KeyName])
 			}
-			assert.Equal(t, tt.errors, said)
-			assert.Zero(t, r.queue.NumRequeues(a), "it begins anew the next time")
+			assert.Equal(t, tt.errors, messages)
+			assert.Zero(t, r.queue.NumRequeues(a), "the backoff is reset")
 			count, err := testutil.GatherAndCount(r.registry, "fairlead_controller_reconcile_duration_seconds", "workqueue_depth", "workqueue_adds_total")
 			require.NoError(t, err)
 			assert.GreaterOrEqual(t, count, 3)
@@ -182,7 +182,7 @@ func TestWhatBecomesOfAName(t *testing.T) {
 
 func TestEveryRetryIsCounted(t *testing.T) {
 	t.Parallel()
-	f, calls := answers(errRefused, errConflict)
+	f, calls := returnErrors(errRefused, errConflict)
 	r := start(t, f)
 	r.Enqueue(a)
 	require.Eventually(t, func() bool { return len(calls()) == 3 }, 5*time.Second, time.Millisecond)
@@ -211,12 +211,12 @@ func TestOneNameIsInOneHand(t *testing.T) {
 		r.Enqueue(a)
 	}
 	r.Enqueue(b)
-	assert.Equal(t, b, <-begun, "free workers had the choice")
+	assert.Equal(t, b, <-begun, "free workers take b and not a")
 	assert.Empty(t, begun)
 	close(release)
 	assert.Equal(t, a, <-begun)
 	r.stop()
-	assert.Empty(t, begun, "what waited came once")
+	assert.Empty(t, begun, "waiting duplicates are reconciled once")
 }
 
 func TestRunFinishesWhatIsInHandAndLeavesTheRest(t *testing.T) {
@@ -226,7 +226,7 @@ func TestRunFinishesWhatIsInHandAndLeavesTheRest(t *testing.T) {
 	r := start(t, func(ctx context.Context, _ cache.ObjectName) error {
 		begun <- struct{}{}
 		<-release
-		return ctx.Err() // not yet: there is time to finish
+		return ctx.Err() // nil: the context is not canceled before DrainTimeout
 	})
 	for i := range 10 {
 		r.Enqueue(cache.NewObjectName("default", fmt.Sprint(i)))
@@ -236,7 +236,7 @@ func TestRunFinishesWhatIsInHandAndLeavesTheRest(t *testing.T) {
 	}
 	time.AfterFunc(20*time.Millisecond, func() { close(release) })
 	r.stop()
-	assert.Empty(t, begun, "what waited is left to the next process")
+	assert.Empty(t, begun, "names still queued at shutdown are skipped")
 	assert.Equal(t, workers, r.logs.FilterMessage("Reconciled").Len())
 }
 
@@ -251,7 +251,7 @@ func TestRunDoesNotWaitForEver(t *testing.T) {
 	r.Enqueue(a)
 	<-begun
 	r.stop()
-	assert.Equal(t, 1, r.logs.FilterMessage("Left an object as it is, there is no time").Len())
+	assert.Equal(t, 1, r.logs.FilterMessage("Reconcile canceled: shutting down").Len())
 	assert.Zero(t, r.logs.FilterLevelExact(zapcore.ErrorLevel).Len())
 }
 

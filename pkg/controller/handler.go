@@ -6,8 +6,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Handler returns an informer's handler that enqueues the names that an object concerns: of one that changes, those it
-// concerned before, too. A resync, which changes nothing, is passed over. names must not change the object.
+// Handler returns an event handler for an informer. It enqueues the names that names returns for an object; for an update,
+// those of the old object too. It ignores resyncs, where both objects have the same version. names must not modify the object.
 func Handler(enqueue func(cache.ObjectName), names func(obj any) []cache.ObjectName) cache.ResourceEventHandler {
 	all := func(obj any) {
 		for _, name := range names(obj) {
@@ -17,11 +17,11 @@ func Handler(enqueue func(cache.ObjectName), names func(obj any) []cache.ObjectN
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: all,
 		UpdateFunc: func(old, current any) {
-			if same(old, current) {
+			if sameVersion(old, current) {
 				return
 			}
-			concerned := sets.New(names(old)...).Insert(names(current)...)
-			for name := range concerned { // each once: it may be in hand before it would come again
+			affected := sets.New(names(old)...).Insert(names(current)...)
+			for name := range affected { // each name once: a worker might pick up the first of two
 				enqueue(name)
 			}
 		},
@@ -34,8 +34,8 @@ func Handler(enqueue func(cache.ObjectName), names func(obj any) []cache.ObjectN
 	}
 }
 
-// same reports whether two objects are one version of one object.
-func same(a, b any) bool {
+// sameVersion reports whether two objects have the same, non-empty resource version.
+func sameVersion(a, b any) bool {
 	first, ok := a.(metav1.Object)
 	if !ok {
 		return false

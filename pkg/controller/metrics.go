@@ -7,16 +7,16 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Metrics are the measurements of all controllers of a process. Those of queues have the names that Kubernetes gives them.
+// Metrics holds the metrics of all controllers of a process. Queue metrics have the same names as in Kubernetes components.
 type Metrics struct {
 	duration *prometheus.HistogramVec
 
-	depth, unfinished, longest *prometheus.GaugeVec
-	adds, retries              *prometheus.CounterVec
-	waited, worked             *prometheus.HistogramVec
+	depth, unfinished, longestRunning *prometheus.GaugeVec
+	adds, retries                     *prometheus.CounterVec
+	queueDuration, workDuration       *prometheus.HistogramVec
 }
 
-// NewMetrics makes the collectors and registers them.
+// NewMetrics creates and registers the collectors.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	queue := []string{"name"}
 	seconds := prometheus.ExponentialBuckets(0.0005, 4, 9) // 0.5 ms to 33 s
@@ -31,28 +31,28 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		duration: histogram("fairlead_controller_reconcile_duration_seconds",
-			"Time that one object took, by how it ended: success, requeue, terminal, conflict, error, canceled.", "controller", "result"),
-		depth:      gauge("workqueue_depth", "Objects that wait for a worker."),
-		unfinished: gauge("workqueue_unfinished_work_seconds", "Time that the objects in hand have taken so far, in all."),
-		longest:    gauge("workqueue_longest_running_processor_seconds", "Time that the object longest in hand has taken so far."),
-		adds:       counter("workqueue_adds_total", "Objects that were enqueued."),
-		retries:    counter("workqueue_retries_total", "Objects that were enqueued again after an error or a conflict."),
-		waited:     histogram("workqueue_queue_duration_seconds", "Time that objects waited for a worker.", queue...),
-		worked:     histogram("workqueue_work_duration_seconds", "Time that objects were in hand.", queue...),
+			"Duration of one reconcile, by result: success, requeue, terminal, conflict, error, canceled.", "controller", "result"),
+		depth:          gauge("workqueue_depth", "Objects waiting for a worker."),
+		unfinished:     gauge("workqueue_unfinished_work_seconds", "Total time spent so far on the objects that workers are processing."),
+		longestRunning: gauge("workqueue_longest_running_processor_seconds", "Time spent so far on the object that has been processing for longest."),
+		adds:           counter("workqueue_adds_total", "Objects enqueued."),
+		retries:        counter("workqueue_retries_total", "Objects enqueued again after an error or a conflict."),
+		queueDuration:  histogram("workqueue_queue_duration_seconds", "Time that objects waited in the queue.", queue...),
+		workDuration:   histogram("workqueue_work_duration_seconds", "Time that workers spent on objects.", queue...),
 	}
-	r.MustRegister(m.duration, m.depth, m.unfinished, m.longest, m.adds, m.retries, m.waited, m.worked)
+	r.MustRegister(m.duration, m.depth, m.unfinished, m.longestRunning, m.adds, m.retries, m.queueDuration, m.workDuration)
 	return m
 }
 
-// observe counts one reconcile.
+// observe records one reconcile.
 func (m *Metrics) observe(controller string, r result, took time.Duration) {
 	m.duration.WithLabelValues(controller, r.String()).Observe(took.Seconds())
 }
 
-// queues is what a queue wants its metrics from.
+// queues returns the metrics provider for queues.
 func (m *Metrics) queues() workqueue.MetricsProvider { return queueMetrics{m} }
 
-// queueMetrics hands out the metrics of a queue by its name.
+// queueMetrics implements workqueue.MetricsProvider.
 type queueMetrics struct{ *Metrics }
 
 func (m queueMetrics) NewDepthMetric(name string) workqueue.GaugeMetric {
@@ -64,11 +64,11 @@ func (m queueMetrics) NewAddsMetric(name string) workqueue.CounterMetric {
 }
 
 func (m queueMetrics) NewLatencyMetric(name string) workqueue.HistogramMetric {
-	return m.waited.WithLabelValues(name)
+	return m.queueDuration.WithLabelValues(name)
 }
 
 func (m queueMetrics) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
-	return m.worked.WithLabelValues(name)
+	return m.workDuration.WithLabelValues(name)
 }
 
 func (m queueMetrics) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
@@ -76,7 +76,7 @@ func (m queueMetrics) NewUnfinishedWorkSecondsMetric(name string) workqueue.Sett
 }
 
 func (m queueMetrics) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
-	return m.longest.WithLabelValues(name)
+	return m.longestRunning.WithLabelValues(name)
 }
 
 func (m queueMetrics) NewRetriesMetric(name string) workqueue.CounterMetric {

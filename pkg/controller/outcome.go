@@ -9,13 +9,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// RequeueAfter is what Reconcile returns when all is well and the key is to come again after d, for a reason.
+// RequeueAfter returns an error for Reconcile to return on success, if the name must be reconciled again after d. reason
+// appears in the log.
 func RequeueAfter(d time.Duration, reason string) error {
 	return &requeueError{after: d, reason: reason}
 }
 
-// Terminal is what Reconcile returns when trying again would not help before the object changes, for a reason that
-// conditions and Events have, too. It is nil if err is.
+// Terminal returns an error for Reconcile to return if a retry cannot succeed until the object changes. reason is the same as
+// in conditions and Events. If err is nil, Terminal returns nil.
 func Terminal(reason string, err error) error {
 	if err == nil {
 		return nil
@@ -39,7 +40,7 @@ func (e *terminalError) Error() string { return e.reason + ": " + e.err.Error() 
 
 func (e *terminalError) Unwrap() error { return e.err }
 
-// result is how a reconcile ended. Of several at once the highest counts.
+// result classifies the end of a reconcile. If several apply, the highest wins.
 type result int
 
 const (
@@ -51,19 +52,19 @@ const (
 	canceled
 )
 
-// String returns the value of the label in metrics.
+// String returns the value of the metric label.
 func (r result) String() string {
 	return [...]string{"success", "terminal", "requeue", "conflict", "error", "canceled"}[r]
 }
 
-// outcome is what becomes of a key.
+// outcome is the result of a reconcile with the data for the next attempt.
 type outcome struct {
 	result result
-	after  time.Duration // of requeued: the least
-	reason string        // of requeued and of terminal
+	after  time.Duration // for requeued: the shortest time
+	reason string        // for requeued and terminal
 }
 
-// classify reads what Reconcile returned.
+// classify returns the outcome for an error that Reconcile returned.
 func classify(ctx context.Context, err error) outcome {
 	switch {
 	case err == nil:
@@ -71,13 +72,13 @@ func classify(ctx context.Context, err error) outcome {
 	case ctx.Err() != nil:
 		return outcome{result: canceled}
 	}
-	return read(err)
+	return classifyError(err)
 }
 
-// read goes down an error to what tells the outcome, and into all branches of what errors.Join made.
-func read(err error) outcome {
+// classifyError unwraps an error until a level determines the outcome. It joins the outcomes of all branches of joined errors.
+func classifyError(err error) outcome {
 	for e := err; e != nil; e = errors.Unwrap(e) {
-		switch e := e.(type) { //nolint:errorlint // each level by itself: errors.As would look into branches
+		switch e := e.(type) { //nolint:errorlint // checks one level at a time: errors.As would search all branches
 		case *requeueError:
 			return outcome{result: requeued, after: e.after, reason: e.reason}
 		case *terminalError:
@@ -85,7 +86,7 @@ func read(err error) outcome {
 		case interface{ Unwrap() []error }:
 			var all outcome
 			for _, branch := range e.Unwrap() {
-				all = all.join(read(branch))
+				all = all.join(classifyError(branch))
 			}
 			return all
 		}
@@ -96,7 +97,7 @@ func read(err error) outcome {
 	return outcome{result: failed}
 }
 
-// join returns the outcome of both.
+// join returns the outcome that wins: the higher result, or the shorter of two requeue times.
 func (o outcome) join(other outcome) outcome {
 	if o.result == requeued && other.result == requeued && other.after < o.after || other.result > o.result {
 		return other

@@ -7,8 +7,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Reasons counts the objects of a controller by the reason of their condition. A reason that no object has any more stays
-// with the value 0, so that graphs show its end.
+// Reasons counts the objects of a controller by the reason of their condition. A reason that no object has anymore stays in
+// the gauge with the value 0, so that graphs show the drop.
 type Reasons struct {
 	gauge *prometheus.GaugeVec
 
@@ -16,14 +16,14 @@ type Reasons struct {
 	reasons map[cache.ObjectName]string
 }
 
-// NewReasons returns Reasons without objects, whose gauge has the label reason.
+// NewReasons registers a gauge with the label reason and returns Reasons without objects.
 func NewReasons(r prometheus.Registerer, name, help string) *Reasons {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"reason"})
 	r.MustRegister(gauge)
 	return &Reasons{gauge: gauge, reasons: map[cache.ObjectName]string{}}
 }
 
-// Set records the present reason of an object.
+// Set records the current reason of an object.
 func (r *Reasons) Set(name cache.ObjectName, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +48,7 @@ func (r *Reasons) Forget(name cache.ObjectName) {
 	}
 }
 
-// Clear drops all objects: a replica that does not lead knows none.
+// Clear drops all objects. A replica calls it when it stops leading.
 func (r *Reasons) Clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package depcheck lets a test state what a package must never come to depend on, however indirectly. The linter's
-// depguard sees direct imports only, and is what keeps pure packages off os and the like, which everything imports
-// through fmt.
+// Package depcheck lets a test assert that a package does not depend on other packages, directly or indirectly. The depguard
+// linter checks only direct imports; use depguard to forbid packages such as os, which almost every package imports
+// indirectly through fmt.
 package depcheck
 
 import (
@@ -15,16 +15,16 @@ import (
 	"testing"
 )
 
-// listedPackage is the part of `go list -json` that is read.
+// listedPackage contains the fields of `go list -json` that this package uses.
 type listedPackage struct {
 	ImportPath string
 	Imports    []string
 	DepOnly    bool
 }
 
-// AssertNoDependency fails the test for each package matched by pattern, as `go list` understands it in the folder of the
-// test, that depends on a forbidden package. A forbidden path that ends in "/..." stands for itself and all below it. Test
-// files are left out.
+// AssertNoDependency fails the test for each package matched by pattern that depends on a forbidden package. pattern is
+// an argument of `go list`, relative to the directory of the test. A forbidden path that ends in "/..." matches the path
+// itself and all paths below it. Imports of test files are ignored.
 func AssertNoDependency(tb testing.TB, pattern string, forbidden ...string) {
 	tb.Helper()
 	packages, err := list(tb, pattern)
@@ -46,7 +46,7 @@ func list(tb testing.TB, pattern string) ([]listedPackage, error) {
 	}
 	packages, err := decode(&stdout)
 	if err == nil && len(packages) == 0 {
-		return nil, errors.New("no package matches")
+		return nil, errors.New("no package matches the pattern")
 	}
 	return packages, err
 }
@@ -66,8 +66,8 @@ func decode(r io.Reader) ([]listedPackage, error) {
 	}
 }
 
-// findChains returns, for each matched package and each forbidden package it reaches, one of the shortest chains of
-// imports between them.
+// findChains returns one of the shortest import chains from each matched package to each forbidden package that it depends
+// on.
 func findChains(packages []listedPackage, forbidden []string) [][]string {
 	imports := map[string][]string{}
 	for _, p := range packages {
@@ -82,7 +82,8 @@ func findChains(packages []listedPackage, forbidden []string) [][]string {
 	return chains
 }
 
-// searchFrom is a breadth-first search that does not go on beyond a forbidden package: one finding for each way in.
+// searchFrom is a breadth-first search that stops at forbidden packages, so it does not report the imports of a forbidden
+// package.
 func searchFrom(root string, imports map[string][]string, forbidden []string) [][]string {
 	var chains [][]string
 	seen := map[string]bool{root: true}

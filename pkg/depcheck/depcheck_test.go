@@ -23,7 +23,7 @@ func TestFindChains(t *testing.T) {
 	}{
 		{name: "nothing forbidden is reached", forbidden: []string{"zap", "sdk", "lo", "log/..x"}},
 		{name: "exact path by the shortest chain", forbidden: []string{"sdk/client"}, want: [][]string{{"a", "b", "sdk/client"}}},
-		{name: "tree, only the way in", forbidden: []string{"sdk/..."}, want: [][]string{{"a", "b", "sdk/client"}}},
+		{name: "tree, search stops at its first package", forbidden: []string{"sdk/..."}, want: [][]string{{"a", "b", "sdk/client"}}},
 		{name: "tree includes its root", forbidden: []string{"log/..."}, want: [][]string{{"a", "c", "d", "log"}}},
 		{name: "several", forbidden: []string{"log", "sdk/deep"}, want: [][]string{{"a", "b", "sdk/client", "sdk/deep"}, {"a", "c", "d", "log"}}},
 	}
@@ -43,9 +43,9 @@ func TestAssertNoDependency(t *testing.T) {
 		forbidden string
 		want      []string
 	}{
-		{name: "not there", pattern: ".", forbidden: "k8s.io/..."},
+		{name: "no dependency", pattern: ".", forbidden: "k8s.io/..."},
 		{
-			name: "there", pattern: ".", forbidden: "encoding/json",
+			name: "dependency", pattern: ".", forbidden: "encoding/json",
 			want: []string{"forbidden dependency: fairlead.dev/pkg/depcheck imports encoding/json"},
 		},
 		{name: "no such package", pattern: "./nowhere", want: []string{"list dependencies of ./nowhere: exit status 1: "}},
@@ -69,7 +69,7 @@ func TestPkgKnowsNoServiceAndNoHeavySDK(t *testing.T) {
 		"fairlead.dev/services/...", "fairlead.dev/deploy/...", "k8s.io/kubernetes/...", "sigs.k8s.io/controller-runtime/...")
 }
 
-// recordedTB takes down what a test would have said.
+// recordedTB records error messages.
 type recordedTB struct {
 	testing.TB
 	lines []string
@@ -79,5 +79,5 @@ func (r *recordedTB) Errorf(format string, args ...any) {
 	r.lines = append(r.lines, fmt.Sprintf(format, args...))
 }
 
-// Fatalf does not end the goroutine: the code after it must cope with having nothing.
+// Fatalf does not end the goroutine, so the caller continues with nil packages.
 func (r *recordedTB) Fatalf(format string, args ...any) { r.Errorf(format, args...) }

@@ -1,9 +1,9 @@
-// Package golden compares a pure function with pairs of files: testdata/<case>.in.yaml holds its input, <case>.out.yaml
-// what it must return. A pair is named for the behaviour it shows; `go test -update`, or `make golden`, writes the
-// outputs anew, to be read in the diff before they are committed.
+// Package golden runs a pure function against pairs of files: testdata/<case>.in.yaml contains the input, <case>.out.yaml the
+// expected output. Name a case after the behavior that it shows. `go test -update` or `make golden` rewrites the outputs;
+// review the diff before you commit it.
 //
-// Both files are decoded strictly, so a misspelt field is an error, and every case runs twice, so an output that depends
-// on map order is one too.
+// Both files are decoded strictly, so a misspelled field is an error. Every case runs twice, so an output that depends on map
+// order is an error too.
 package golden
 
 import (
@@ -24,10 +24,10 @@ const (
 	outSuffix = ".out.yaml"
 )
 
-var update = flag.Bool("update", false, "write the .out.yaml files of golden tests anew")
+var update = flag.Bool("update", false, "rewrite the .out.yaml files of golden tests")
 
-// Run runs f on every <case>.in.yaml of dir, each as a parallel subtest named for its case, and compares what it returns
-// with <case>.out.yaml. An output without an input is an error, and so is a folder without cases.
+// Run calls f for every <case>.in.yaml in dir, each in a parallel subtest named after the case, and compares the result with
+// <case>.out.yaml. An output without an input is an error, and so is a directory without cases.
 func Run[In, Out any](t *testing.T, dir string, f func(t *testing.T, in In) Out) {
 	t.Helper()
 	cases, err := findCases(dir)
@@ -48,10 +48,10 @@ func Run[In, Out any](t *testing.T, dir string, f func(t *testing.T, in In) Out)
 	}
 }
 
-// File compares what a file of any kind holds with what it must hold.
+// File compares got with the contents of a file in any format.
 func File(t *testing.T, path string, got []byte) {
 	t.Helper()
-	handle := same
+	handle := checkFile
 	if *update {
 		handle = rewrite
 	}
@@ -60,7 +60,7 @@ func File(t *testing.T, path string, got []byte) {
 	}
 }
 
-// Decode decodes YAML and fails the test for fields that T does not have.
+// Decode decodes YAML and fails the test for unknown fields.
 func Decode[T any](t *testing.T, data []byte) T {
 	t.Helper()
 	v, err := decode[T](data)
@@ -70,7 +70,7 @@ func Decode[T any](t *testing.T, data []byte) T {
 	return v
 }
 
-// findCases returns the paths of the cases in dir, without suffixes, in order.
+// findCases returns the sorted paths of the cases in dir, without suffixes.
 func findCases(dir string) ([]string, error) {
 	inputs, err := filepath.Glob(filepath.Join(dir, "*"+inSuffix))
 	if err != nil {
@@ -96,7 +96,7 @@ func findCases(dir string) ([]string, error) {
 	return cases, nil
 }
 
-// runCase runs f on the input of one case and hands the output on with the path of its file.
+// runCase calls f with the input of one case, and handle with the path of the output file and the output.
 func runCase[In, Out any](path string, f func(In) Out, handle func(path string, got []byte) error) error {
 	in, err := os.ReadFile(path + inSuffix)
 	if err != nil {
@@ -124,7 +124,7 @@ func check[Out any](path string, got []byte) error {
 	return compare(path, want, got)
 }
 
-func same(path string, got []byte) error {
+func checkFile(path string, got []byte) error {
 	want, err := read(path)
 	if err != nil {
 		return err
@@ -135,19 +135,19 @@ func same(path string, got []byte) error {
 func read(path string) ([]byte, error) {
 	want, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("make it with -update: %w", err)
+		return nil, fmt.Errorf("create it with -update: %w", err)
 	}
 	return want, err
 }
 
 func compare(path string, want, got []byte) error {
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		return fmt.Errorf("%s differs (-want +got), -update writes it anew:\n%s", path, diff)
+		return fmt.Errorf("%s differs (-want +got), rewrite it with -update:\n%s", path, diff)
 	}
 	return nil
 }
 
-// run returns the encoded output, the same both times.
+// run returns the encoded output of f, or an error if two calls return different outputs.
 func run[In, Out any](data []byte, f func(In) Out) ([]byte, error) {
 	first, err := runOnce(data, f)
 	if err != nil {
@@ -158,12 +158,12 @@ func run[In, Out any](data []byte, f func(In) Out) ([]byte, error) {
 		return nil, err
 	}
 	if diff := cmp.Diff(string(first), string(second)); diff != "" {
-		return nil, fmt.Errorf("one input gave two outputs (-first +second):\n%s", diff)
+		return nil, fmt.Errorf("output differs between two runs (-first +second):\n%s", diff)
 	}
 	return first, nil
 }
 
-// runOnce decodes an input of its own, as f may change what it is given.
+// runOnce decodes the input for each call, because f can modify it.
 func runOnce[In, Out any](data []byte, f func(In) Out) ([]byte, error) {
 	in, err := decode[In](data)
 	if err != nil {

@@ -37,7 +37,7 @@ func TestCheck(t *testing.T) {
 			name: "different", in: "text: a", out: "counts:\n  a: 2\n", f: countWords,
 			wantErr: []string{"case.out.yaml differs", "-update", "2", "1"},
 		},
-		{name: "no output file", in: "text: a", f: countWords, wantErr: []string{"make it with -update"}},
+		{name: "no output file", in: "text: a", f: countWords, wantErr: []string{"create it with -update"}},
 		{name: "unknown field in input", in: "txt: a", out: "counts: {}\n", f: countWords, wantErr: []string{"case.in.yaml", `unknown field "txt"`}},
 		{name: "unknown field in output", in: "text: a", out: "count: {}\n", f: countWords, wantErr: []string{"case.out.yaml", `unknown field "count"`}},
 		{
@@ -46,10 +46,10 @@ func TestCheck(t *testing.T) {
 				calls++
 				return output{Counts: map[string]int{"a": calls}}
 			},
-			wantErr: []string{"one input gave two outputs"},
+			wantErr: []string{"output differs between two runs"},
 		},
 		{
-			name: "each run has an input of its own", in: "text: a", out: "counts:\n  a: 1\n",
+			name: "each run gets a new input", in: "text: a", out: "counts:\n  a: 1\n",
 			f: func(in *input) output {
 				out := countWords(in)
 				in.Text = ""
@@ -97,7 +97,7 @@ func TestFindCases(t *testing.T) {
 		want    []string
 		wantErr string
 	}{
-		{name: "in order, others left out", files: []string{"b.in.yaml", "a.in.yaml", "a.out.yaml", "c.yaml"}, want: []string{"a", "b"}},
+		{name: "sorted, other files ignored", files: []string{"b.in.yaml", "a.in.yaml", "a.out.yaml", "c.yaml"}, want: []string{"a", "b"}},
 		{name: "no cases", files: []string{"c.yaml"}, wantErr: "no *.in.yaml in"},
 		{name: "output without input", files: []string{"a.in.yaml", "b.out.yaml"}, wantErr: "output without input"},
 	}
@@ -137,7 +137,7 @@ func countWords(in *input) output {
 	return output{Counts: counts}
 }
 
-// write leaves out a file without content.
+// write creates a file, unless content is empty.
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	if content != "" {
@@ -148,8 +148,8 @@ func write(t *testing.T, path, content string) {
 func TestFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "page.html")
-	require.ErrorContains(t, same(path, []byte("a")), "make it with -update")
+	require.ErrorContains(t, checkFile(path, []byte("a")), "create it with -update")
 	require.NoError(t, rewrite(path, []byte("a")))
-	require.ErrorContains(t, same(path, []byte("b")), path+" differs (-want +got)")
+	require.ErrorContains(t, checkFile(path, []byte("b")), path+" differs (-want +got)")
 	File(t, path, []byte("a"))
 }

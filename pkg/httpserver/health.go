@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// probeTimeout bounds one check; the kubelet has given up long before.
+// probeTimeout limits one check. The probe of the kubelet times out earlier, after 1 s by default.
 const probeTimeout = 5 * time.Second
 
-// Check is one condition of being live or ready.
+// Check is one condition for liveness or readiness.
 type Check struct {
 	Name string
-	// Probe returns why the condition does not hold. It is called for each request and for several at a time.
+	// Probe returns an error if the check fails. It is called for each request, also concurrently.
 	Probe func(ctx context.Context) error
 }
 
@@ -29,8 +29,8 @@ func healthMux(p Params) *http.ServeMux {
 	return mux
 }
 
-// checkHandler answers 200 and "ok" when all checks hold, else 503 and a line for each that does not; with ?verbose a
-// line for each check.
+// checkHandler responds with 200 and "ok" if all checks pass, otherwise with 503 and a line for each failed check. With
+// ?verbose, it also writes a line for each passed check.
 func checkHandler(checks []Check) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status := http.StatusOK
@@ -51,7 +51,7 @@ func checkHandler(checks []Check) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(status)
-		// A client that has gone does not need its answer.
+		// A write error means that the client has disconnected.
 		_, _ = w.Write([]byte(body.String()))
 	})
 }

@@ -14,26 +14,26 @@ const (
 	pprofFlag   = "enable-pprof"
 )
 
-// Options says where to listen. An address that is empty or "0" switches its server off.
+// Options sets the listen addresses. An address that is empty or "0" disables its server.
 type Options struct {
 	MetricsAddress string
 	HealthAddress  string
 	EnablePprof    bool
 }
 
-// DefaultOptions returns the ports that all services share, with pprof off.
+// DefaultOptions returns the ports that all services use, with pprof disabled.
 func DefaultOptions() Options {
 	return Options{MetricsAddress: ":9090", HealthAddress: ":8081"}
 }
 
 // AddFlags binds the options to the flags that every service has.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.MetricsAddress, metricsFlag, o.MetricsAddress, `Address of /metrics; "0" switches it off.`)
-	fs.StringVar(&o.HealthAddress, healthFlag, o.HealthAddress, `Address of /healthz and /readyz; "0" switches it off.`)
+	fs.StringVar(&o.MetricsAddress, metricsFlag, o.MetricsAddress, `Listen address for /metrics. "0" disables it.`)
+	fs.StringVar(&o.HealthAddress, healthFlag, o.HealthAddress, `Listen address for /healthz and /readyz. "0" disables it.`)
 	fs.BoolVar(&o.EnablePprof, pprofFlag, o.EnablePprof, "Serve /debug/pprof/ on the metrics address.")
 }
 
-// Validate names the flag with a value that cannot be used.
+// Validate returns an error that names the first flag with an invalid value.
 func (o Options) Validate() error {
 	if err := validateAddress(metricsFlag, o.MetricsAddress); err != nil {
 		return err
@@ -41,14 +41,14 @@ func (o Options) Validate() error {
 	if err := validateAddress(healthFlag, o.HealthAddress); err != nil {
 		return err
 	}
-	if o.EnablePprof && off(o.MetricsAddress) {
-		return errors.New("--" + pprofFlag + " needs --" + metricsFlag)
+	if o.EnablePprof && disabled(o.MetricsAddress) {
+		return errors.New("--" + pprofFlag + " requires --" + metricsFlag)
 	}
 	return nil
 }
 
 func validateAddress(flag, address string) error {
-	if off(address) {
+	if disabled(address) {
 		return nil
 	}
 	if _, err := net.ResolveTCPAddr("tcp", address); err != nil {
@@ -57,6 +57,6 @@ func validateAddress(flag, address string) error {
 	return nil
 }
 
-func off(address string) bool {
+func disabled(address string) bool {
 	return address == "" || address == "0"
 }

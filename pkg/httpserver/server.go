@@ -1,11 +1,11 @@
-// Package httpserver serves what every service shows of itself: /healthz and /readyz on one address, /metrics, on
-// request /debug/pprof/, and a service's own debug pages on another.
+// Package httpserver serves the operational endpoints of a service: /healthz and /readyz on one address, and /metrics,
+// optionally /debug/pprof/, and debug pages of the service on another address.
 //
-// Health is open to all, as probes have no credentials. Who may see the other address is up to the service: Protect stands
-// before all its pages, TLS encrypts it and can ask for certificates; without them it is open too.
+// Health endpoints have no access control, because probes have no credentials. The service can restrict the metrics address:
+// Protect wraps all its handlers, and TLS encrypts it and can require client certificates. By default, it is open too.
 //
-// Listen opens the ports, so that a port in use is an error at start; Run serves until its context ends, which should be
-// the last thing to end, because probes and scrapes go on while a service drains. Every phase of a request has a time limit.
+// Listen opens the ports, so that a port in use is an error at startup. Run serves until its context is canceled. Cancel it
+// last at shutdown, because probes and scrapes continue while a service drains. Every phase of a request has a time limit.
 package httpserver
 
 import (
@@ -28,26 +28,26 @@ import (
 const (
 	readTimeout = 10 * time.Second
 	idleTimeout = 2 * time.Minute
-	// writeTimeout leaves room for a CPU profile or a trace, which pprof refuses to make beyond it.
+	// writeTimeout limits the duration of CPU profiles and traces: pprof rejects longer ones.
 	writeTimeout    = 2 * time.Minute
 	maxHeaderBytes  = 16 << 10
 	shutdownTimeout = 5 * time.Second
 )
 
-// Params is what New needs.
+// Params holds the arguments of New.
 type Params struct {
 	Options
 
 	Log *zap.Logger
-	// Gatherer is shown as /metrics, nil shows none.
+	// Gatherer provides /metrics; if nil, /metrics is not served.
 	Gatherer prometheus.Gatherer
-	// Live and Ready decide /healthz and /readyz.
+	// Live and Ready are the checks of /healthz and /readyz.
 	Live, Ready []Check
-	// Handlers are served beside /metrics, by pattern of http.ServeMux.
+	// Handlers are served on the metrics address; keys are patterns of http.ServeMux.
 	Handlers map[string]http.Handler
-	// Protect puts before all that is served beside health a handler that passes on what may be seen; nil lets everybody see it.
+	// Protect wraps all handlers of the metrics address with access control; nil allows all requests.
 	Protect func(next http.Handler) http.Handler
-	// TLS is for the same address; nil serves it in plaintext.
+	// TLS configures the metrics address; nil serves it in plaintext.
 	TLS *tls.Config
 }
 
@@ -58,7 +58,7 @@ type Server struct {
 	health  *endpoint
 }
 
-// endpoint is one address; its listener is nil before listen and when it is off.
+// endpoint is the server of one address; its listener is nil before listen, and if the address is disabled.
 type endpoint struct {
 	flag     string
 	address  string
@@ -66,11 +66,11 @@ type endpoint struct {
 	listener net.Listener
 }
 
-// New makes a server that opens nothing until Listen.
+// New returns a server. It opens its ports once Listen is called.
 func New(p Params) *Server {
 	errorLog, err := zap.NewStdLogAt(p.Log, zap.DebugLevel)
 	if err != nil {
-		panic(err) // only for a level that zap does not have
+		panic(err) // not reached: zap has this level
 	}
 	serve := func(flag, address string, h http.Handler) *endpoint {
 		return &endpoint{flag: flag, address: address, server: &http.Server{
@@ -92,7 +92,7 @@ func New(p Params) *Server {
 	return s
 }
 
-// Listen opens both addresses or none.
+// Listen opens both addresses. If one fails, neither stays open.
 func (s *Server) Listen() error {
 	if err := s.metrics.listen(); err != nil {
 		return err
@@ -103,8 +103,8 @@ func (s *Server) Listen() error {
 	return nil
 }
 
-// Run serves what Listen opened until ctx ends, then gives requests in hand a few seconds. It returns an error when an
-// address stops being served before that.
+// Run serves the opened addresses until ctx is canceled, then waits a few seconds for running requests. It returns an error if
+// a server stops earlier.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -115,7 +115,7 @@ func (s *Server) Run(ctx context.Context) error {
 			s.log.Info("Started listening", zap.String(logging.KeyAddress, e.listener.Addr().String()), zap.String("flag", e.flag))
 		}
 		go func() {
-			defer cancel() // one that fails ends the other
+			defer cancel() // if one server fails, the other one stops
 			ended <- e.run(ctx)
 		}()
 	}
@@ -126,23 +126,23 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// MetricsAddress returns the address in use after Listen, with the real port; empty when off.
+// MetricsAddress returns the bound address after Listen, with the actual port; it is empty if disabled.
 func (s *Server) MetricsAddress() string {
-	return s.metrics.realAddress()
+	return s.metrics.boundAddress()
 }
 
-// HealthAddress returns the address in use after Listen, with the real port; empty when off.
+// HealthAddress returns the bound address after Listen, with the actual port; it is empty if disabled.
 func (s *Server) HealthAddress() string {
-	return s.health.realAddress()
+	return s.health.boundAddress()
 }
 
 func (e *endpoint) listen() error {
-	if off(e.address) {
+	if disabled(e.address) {
 		return nil
 	}
 	listener, err := net.Listen("tcp", e.address)
 	if err != nil {
-		return fmt.Errorf("open --%s %s: %w", e.flag, e.address, err)
+		return fmt.Errorf("listen on --%s %s: %w", e.flag, e.address, err)
 	}
 	e.listener = listener
 	return nil
@@ -155,7 +155,7 @@ func (e *endpoint) close() error {
 	return e.listener.Close()
 }
 
-// run serves until ctx ends and returns when the server and its requests have ended.
+// run serves until ctx is canceled, and returns after the server and its requests have ended.
 func (e *endpoint) run(ctx context.Context) error {
 	if e.listener == nil {
 		<-ctx.Done()
@@ -168,11 +168,11 @@ func (e *endpoint) run(ctx context.Context) error {
 		return fmt.Errorf("serve --%s %s: %w", e.flag, e.address, err)
 	case <-ctx.Done():
 	}
-	// The parent context has ended; shutting down has its own bound.
+	// ctx is canceled, so Shutdown needs a context with a timeout of its own.
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if e.server.Shutdown(bounded) != nil {
-		// Requests outlived the bound: cut them.
+		// Requests are still running after the timeout: close their connections.
 		_ = e.server.Close()
 	}
 	<-served
@@ -183,10 +183,10 @@ func (e *endpoint) serve() error {
 	if e.server.TLSConfig == nil {
 		return e.server.Serve(e.listener)
 	}
-	return e.server.ServeTLS(e.listener, "", "") // the configuration has the certificate
+	return e.server.ServeTLS(e.listener, "", "") // TLSConfig contains the certificate
 }
 
-func (e *endpoint) realAddress() string {
+func (e *endpoint) boundAddress() string {
 	if e.listener == nil {
 		return ""
 	}
@@ -204,7 +204,7 @@ func metricsHandler(p Params) http.Handler {
 func metricsMux(p Params) *http.ServeMux {
 	mux := http.NewServeMux()
 	if p.Gatherer != nil {
-		// One collector that fails must not hide the others.
+		// A failing collector must not hide the metrics of the others.
 		mux.Handle("GET /metrics", promhttp.HandlerFor(p.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 	}
 	if p.EnablePprof {

@@ -41,7 +41,7 @@ func TestOptions(t *testing.T) {
 		},
 		{name: "metrics address without port", giveArgs: []string{"--metrics-bind-address=localhost"}, wantErr: `--metrics-bind-address "localhost" is not host:port`},
 		{name: "health port too high", giveArgs: []string{"--health-probe-bind-address=:70000"}, wantErr: `--health-probe-bind-address ":70000" is not host:port`},
-		{name: "pprof without its server", giveArgs: []string{"--metrics-bind-address=", "--enable-pprof"}, wantErr: "--enable-pprof needs --metrics-bind-address"},
+		{name: "pprof with the metrics address disabled", giveArgs: []string{"--metrics-bind-address=", "--enable-pprof"}, wantErr: "--enable-pprof requires --metrics-bind-address"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -65,8 +65,8 @@ func TestOptions(t *testing.T) {
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	s := start(t, Params{
-		Live:  []Check{{Name: "loop", Probe: holds}},
-		Ready: []Check{{Name: "caches", Probe: holds}, {Name: "pool", Probe: fails("pool ns/a\nis  not synced")}},
+		Live:  []Check{{Name: "loop", Probe: passing}},
+		Ready: []Check{{Name: "caches", Probe: passing}, {Name: "pool", Probe: failing("pool ns/a\nis  not synced")}},
 	})
 	tests := []struct {
 		name       string
@@ -75,13 +75,13 @@ func TestHealth(t *testing.T) {
 		wantBody   string
 	}{
 		{name: "live", path: "/healthz", wantStatus: 200, wantBody: "ok\n"},
-		{name: "not ready names what fails, in one line", path: "/readyz", wantStatus: 503, wantBody: "[-] pool: pool ns/a is not synced\n"},
+		{name: "not ready lists failed checks, one line each", path: "/readyz", wantStatus: 503, wantBody: "[-] pool: pool ns/a is not synced\n"},
 		{name: "verbose lists all", path: "/readyz?verbose", wantStatus: 503, wantBody: "[+] caches\n[-] pool: pool ns/a is not synced\n"},
 		{name: "verbose and ok", path: "/healthz?verbose", wantStatus: 200, wantBody: "[+] loop\nok\n"},
-		{name: "one check that holds", path: "/readyz/caches", wantStatus: 200, wantBody: "ok\n"},
-		{name: "one check that fails", path: "/readyz/pool", wantStatus: 503, wantBody: "[-] pool: pool ns/a is not synced\n"},
+		{name: "one passing check", path: "/readyz/caches", wantStatus: 200, wantBody: "ok\n"},
+		{name: "one failing check", path: "/readyz/pool", wantStatus: 503, wantBody: "[-] pool: pool ns/a is not synced\n"},
 		{name: "unknown check", path: "/readyz/other", wantStatus: 404, wantBody: "404 page not found\n"},
-		{name: "metrics are elsewhere", path: "/metrics", wantStatus: 404, wantBody: "404 page not found\n"},
+		{name: "no metrics on the health address", path: "/metrics", wantStatus: 404, wantBody: "404 page not found\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -171,12 +171,12 @@ func TestProtectStandsBeforeAllButHealth(t *testing.T) {
 
 func TestMetricsOverTLS(t *testing.T) {
 	t.Parallel()
-	lender := httptest.NewUnstartedServer(nil) // of a certificate and of the client that trusts it
-	lender.StartTLS()
-	defer lender.Close()
-	s := start(t, Params{Gatherer: prometheus.NewRegistry(), TLS: &tls.Config{Certificates: lender.TLS.Certificates}})
+	certificateSource := httptest.NewUnstartedServer(nil) // provides a certificate and a client that trusts it
+	certificateSource.StartTLS()
+	defer certificateSource.Close()
+	s := start(t, Params{Gatherer: prometheus.NewRegistry(), TLS: &tls.Config{Certificates: certificateSource.TLS.Certificates}})
 
-	client := lender.Client()
+	client := certificateSource.Client()
 	defer client.CloseIdleConnections()
 	response, err := client.Get("https://" + s.MetricsAddress() + "/metrics")
 	require.NoError(t, err)
@@ -185,7 +185,7 @@ func TestMetricsOverTLS(t *testing.T) {
 	status, _ := get(t, s.MetricsAddress(), "/metrics")
 	assert.Equal(t, 400, status, "plaintext")
 	status, _ = get(t, s.HealthAddress(), "/healthz")
-	assert.Equal(t, 200, status, "health is for probes")
+	assert.Equal(t, 200, status, "health is always plaintext")
 }
 
 func TestOneFailingCollectorDoesNotHideTheOthers(t *testing.T) {
@@ -213,11 +213,11 @@ func TestListenNamesTheFlagOfAnAddressInUse(t *testing.T) {
 
 	err = s.Listen()
 
-	require.ErrorContains(t, err, "open --health-probe-bind-address "+taken.Addr().String())
+	require.ErrorContains(t, err, "listen on --health-probe-bind-address "+taken.Addr().String())
 	require.ErrorContains(t, err, "address already in use")
 	assert.NotContains(t, err.Error(), "\n")
 	_, err = net.DialTimeout("tcp", s.MetricsAddress(), time.Second)
-	require.Error(t, err, "the other address is closed again")
+	require.Error(t, err, "Listen closes the other address")
 }
 
 func TestServersSwitchedOff(t *testing.T) {
@@ -258,7 +258,7 @@ func TestRunLetsRequestsFinish(t *testing.T) {
 	cancel()
 	select {
 	case <-ended:
-		t.Error("Run returned before the request in hand had its answer")
+		t.Error("Run returned before the running request was answered")
 	case <-time.After(100 * time.Millisecond):
 	}
 	close(release)
@@ -310,10 +310,10 @@ func get(t *testing.T, address, path string) (status int, body string) {
 	return response.StatusCode, string(text)
 }
 
-func holds(context.Context) error { return nil }
+func passing(context.Context) error { return nil }
 
-func fails(why string) func(context.Context) error {
-	return func(context.Context) error { return errors.New(why) }
+func failing(message string) func(context.Context) error {
+	return func(context.Context) error { return errors.New(message) }
 }
 
 type invalidCollector struct{ desc *prometheus.Desc }

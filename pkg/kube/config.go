@@ -1,7 +1,7 @@
-// Package kube connects a service to a Kubernetes API server and watches kinds that may not be there.
+// Package kube connects a service to a Kubernetes API server and watches kinds whose CRDs may be missing.
 //
-// Options becomes a rest.Config from the first source that applies: the flag, KUBECONFIG, the pod's service account, the
-// user's own kubeconfig. An OptionalInformer is an informer for a kind whose CRD may be absent, appear or go away.
+// Options.RESTConfig uses the first source that exists: the flag, KUBECONFIG, the pod's service account, ~/.kube/config. An
+// OptionalInformer is an informer for a kind whose CRD can be absent, installed later or deleted.
 package kube
 
 import (
@@ -15,16 +15,16 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Options says which API server to use and how fast.
+// Options selects the API server and limits the request rate.
 type Options struct {
-	// Kubeconfig is a file; empty means KUBECONFIG, then the service account, then ~/.kube/config.
+	// Kubeconfig is the path of a file. If it is empty: KUBECONFIG, then the service account, then ~/.kube/config.
 	Kubeconfig string
-	// QPS and Burst limit this client's requests; the API server has its own priority and fairness besides.
+	// QPS and Burst limit the requests of this client, in addition to API Priority and Fairness on the server.
 	QPS   float32
 	Burst int
 }
 
-// DefaultOptions returns limits that let a service fill its caches quickly.
+// DefaultOptions returns limits at which a service fills its caches quickly.
 func DefaultOptions() Options {
 	return Options{QPS: 50, Burst: 100}
 }
@@ -32,24 +32,24 @@ func DefaultOptions() Options {
 // AddFlags binds the options to the flags that every service has.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
-		"Kubeconfig file. Empty: KUBECONFIG, the pod's service account, then ~/.kube/config.")
-	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "Requests a second to the Kubernetes API, sustained.")
-	fs.IntVar(&o.Burst, "kube-api-burst", o.Burst, "Requests to the Kubernetes API in one burst.")
+		"Path of the kubeconfig file. Defaults to KUBECONFIG, then the pod's service account, then ~/.kube/config.")
+	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "Sustained limit of requests per second to the Kubernetes API.")
+	fs.IntVar(&o.Burst, "kube-api-burst", o.Burst, "Maximum burst of requests to the Kubernetes API.")
 }
 
-// Validate names the flag with a value that cannot be used.
+// Validate returns an error that names the first flag with an invalid value.
 func (o Options) Validate() error {
 	if o.QPS <= 0 {
-		return fmt.Errorf("--kube-api-qps %v is not greater than zero", o.QPS)
+		return fmt.Errorf("--kube-api-qps %v must be greater than zero", o.QPS)
 	}
 	if o.Burst < 1 {
-		return fmt.Errorf("--kube-api-burst %d is less than one", o.Burst)
+		return fmt.Errorf("--kube-api-burst %d must be at least one", o.Burst)
 	}
 	return nil
 }
 
-// RESTConfig returns the configuration of the first source that applies. A source that applies and is broken is an
-// error: falling through to the next could reach another cluster.
+// RESTConfig returns the configuration of the first source that exists. If that source is invalid, RESTConfig returns an
+// error: falling back to the next source could reach another cluster.
 func (o Options) RESTConfig(userAgent string) (*rest.Config, error) {
 	cfg, err := o.load()
 	if err != nil {
@@ -80,14 +80,14 @@ func (o Options) load() (*rest.Config, error) {
 }
 
 func fromHome() (*rest.Config, error) {
-	// Not clientcmd.RecommendedHomeFile, which is fixed before main.
+	// Not clientcmd.RecommendedHomeFile, which is computed at package initialization.
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return nil, fmt.Errorf("load kubeconfig: --kubeconfig and KUBECONFIG are not set, not in a pod, and: %w", err)
+		return nil, fmt.Errorf("load kubeconfig: --kubeconfig and KUBECONFIG are not set, not running in a pod: %w", err)
 	}
 	path := filepath.Join(home, clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)
 	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("load kubeconfig: --kubeconfig and KUBECONFIG are not set, not in a pod, and: %w", err)
+		return nil, fmt.Errorf("load kubeconfig: --kubeconfig and KUBECONFIG are not set, not running in a pod: %w", err)
 	}
 	return fromFiles(path, &clientcmd.ClientConfigLoadingRules{ExplicitPath: path})
 }
@@ -97,10 +97,10 @@ func fromFiles(source string, rules *clientcmd.ClientConfigLoadingRules) (*rest.
 	if err != nil {
 		return nil, fmt.Errorf("load kubeconfig from %s: %w", source, err)
 	}
-	// Not the deferred loader, which takes the service account when the files are empty.
+	// Not the deferred loader, which falls back to the service account if the files are empty.
 	cfg, err := clientcmd.NewDefaultClientConfig(*files, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, fmt.Errorf("load kubeconfig from %s: no cluster in it", source)
+		return nil, fmt.Errorf("load kubeconfig from %s: file defines no cluster", source)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load kubeconfig from %s: %w", source, err)

@@ -25,8 +25,8 @@ func TestOptions(t *testing.T) {
 			giveArgs: []string{"--kubeconfig=a", "--kube-api-qps=0.5", "--kube-api-burst=1"},
 			want:     Options{Kubeconfig: "a", QPS: 0.5, Burst: 1},
 		},
-		{name: "no requests allowed", giveArgs: []string{"--kube-api-qps=0"}, wantErr: "--kube-api-qps 0 is not"},
-		{name: "no burst allowed", giveArgs: []string{"--kube-api-burst=0"}, wantErr: "--kube-api-burst 0 is less"},
+		{name: "no requests allowed", giveArgs: []string{"--kube-api-qps=0"}, wantErr: "--kube-api-qps 0 must be greater than zero"},
+		{name: "no burst allowed", giveArgs: []string{"--kube-api-burst=0"}, wantErr: "--kube-api-burst 0 must be at least one"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Not parallel, like the next: the environment is the input.
+// Not parallel: this test and the next ones set environment variables.
 func TestRESTConfigTakesFirstSource(t *testing.T) {
 	tests := []struct {
 		name             string
@@ -71,7 +71,7 @@ func TestRESTConfigTakesFirstSource(t *testing.T) {
 				t.Setenv("KUBECONFIG", writeKubeconfig(t, filepath.Join(dir, "env"), "https://env"))
 			}
 			if tt.serviceAccount {
-				// There is no token file here, which is how the test sees that it was looked for.
+				// The token file does not exist, so the error shows that the service account was tried.
 				t.Setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
 				t.Setenv("KUBERNETES_SERVICE_PORT", "443")
 			}
@@ -113,10 +113,10 @@ func TestRESTConfigSaysWhatWasTried(t *testing.T) {
 		flag, env string
 		want      []string
 	}{
-		{name: "nothing there", want: []string{"--kubeconfig", "KUBECONFIG", "not in a pod", filepath.Join(dir, ".kube", "config")}},
+		{name: "nothing there", want: []string{"--kubeconfig", "KUBECONFIG", "not running in a pod", filepath.Join(dir, ".kube", "config")}},
 		{name: "flag names no file", flag: "/nowhere", env: empty, want: []string{"--kubeconfig /nowhere", "no such file"}},
-		{name: "KUBECONFIG names no file", env: "/nowhere", want: []string{"KUBECONFIG /nowhere", "no cluster in it"}},
-		{name: "file is empty", flag: empty, want: []string{"--kubeconfig " + empty, "no cluster in it"}},
+		{name: "KUBECONFIG names no file", env: "/nowhere", want: []string{"KUBECONFIG /nowhere", "file defines no cluster"}},
+		{name: "file is empty", flag: empty, want: []string{"--kubeconfig " + empty, "file defines no cluster"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestRESTConfigSaysWhatWasTried(t *testing.T) {
 	}
 }
 
-// isolate hides the machine's own configuration and returns the new home.
+// isolate hides the kubeconfig of the machine and returns a new home directory.
 func isolate(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -20,47 +20,48 @@ const (
 	pollJitter          = 0.2
 	firstRetry          = 500 * time.Millisecond
 
-	// absencesToDrop is how many answers in a row must lack a kind before its objects are dropped: one answer may come
-	// from an API server that has just started.
+	// absencesToDrop is the number of consecutive discovery responses without the kind after which its objects are dropped.
+	// With 1, a response from an API server that has just started would drop them; with 4, deleting a CRD takes twice as long
+	// to have an effect.
 	absencesToDrop = 2
 
-	// forbiddenPatience is how long a list may be forbidden before the kind counts as not served. Roles that are created
-	// together with a pod take effect within seconds. Half would be enough on a quiet API server; twice as long would keep a
-	// service with trimmed permissions unready for as long.
-	forbiddenPatience = 10 * time.Second
+	// forbiddenTimeout is the time after which a kind whose list is forbidden is treated as not served. A role that is created
+	// together with a pod takes effect within seconds. Half is enough on an idle API server; with twice the time, a service
+	// without the permission becomes ready ten seconds later.
+	forbiddenTimeout = 10 * time.Second
 )
 
-// ResourceDiscovery is the part of a discovery client that an OptionalInformer needs; every clientset's Discovery() has it.
+// ResourceDiscovery is the part of a discovery client that an OptionalInformer uses. The Discovery() of every clientset
+// implements it.
 type ResourceDiscovery interface {
 	ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
 }
 
-// OptionalInformerParams is what NewOptionalInformer needs.
+// OptionalInformerParams holds the arguments of NewOptionalInformer.
 type OptionalInformerParams struct {
 	Log       *zap.Logger
 	Discovery ResourceDiscovery
 	Resource  schema.GroupVersionResource
-	// New makes a fresh informer for each time that the kind appears: an informer runs once, so one that a factory
-	// shares will not do.
+	// New returns a new informer each time that the kind appears. An informer runs only once, so New must not return the
+	// shared informer of a factory.
 	New func() cache.SharedIndexInformer
-	// PollInterval is the time between two looks at discovery, 30 s if zero.
+	// PollInterval is the time between two discovery requests; the default is 30 s.
 	PollInterval time.Duration
-	// Required keeps HasSynced false while there is no permission to list the kind. Without it such a kind counts as not
-	// served.
+	// Required keeps HasSynced false while the permission to list the kind is missing. Otherwise, such a kind is treated as
+	// not served.
 	Required bool
 }
 
-// OptionalInformer is an informer for a kind whose CRD may be absent, for good or for now. It asks discovery, so it needs
-// no right to read CRDs:
+// OptionalInformer is an informer for a kind whose CRD may be absent. It uses discovery, and needs no permission to read CRDs:
 //
-//	discovery says          no informer runs               an informer runs
-//	served                  start one                      -
-//	not served              say so once; has synced        the second time in a row: stop it, delete its objects
-//	anything else           try again sooner               keep it and its objects
+//	discovery response      no informer is running         an informer is running
+//	served                  start an informer              -
+//	not served              log once; HasSynced is true    second consecutive time: stop it and delete its objects
+//	error                   retry sooner                   keep the informer and its objects
 //
-// A kind is not served when its CRD was deleted or no longer has this version, or by an answer without its resource. If the
-// kind is served and there is no permission to list it, the informer says so once, has synced after ten seconds without
-// objects (unless it is Required), and goes on trying. If the permission is taken away later, the objects stay.
+// A kind is not served if discovery returns NotFound for its group version, or a response without its resource. If the kind is
+// served, but the permission to list it is missing, the informer logs it once and retries. After ten seconds, HasSynced is true
+// without objects, unless the kind is Required. If the permission is revoked later, the informer keeps its objects.
 type OptionalInformer struct {
 	log       *zap.Logger
 	discovery ResourceDiscovery
@@ -73,24 +74,24 @@ type OptionalInformer struct {
 	current atomic.Pointer[generation]
 	synced  atomic.Bool
 
-	// Of the goroutine in Run only.
-	absences   int
-	saidAbsent bool
-	retry      *wait.Backoff
+	// Used only by the goroutine of Run.
+	absences     int
+	loggedAbsent bool
+	retry        *wait.Backoff
 }
 
-// generation is one informer, from the kind's appearance to its end.
+// generation is the informer for one period in which the kind is served.
 type generation struct {
 	informer      cache.SharedIndexInformer
 	registrations []cache.ResourceEventHandlerRegistration
 	cancel        context.CancelFunc
 	done          chan struct{}
 
-	forbidden atomic.Pointer[time.Time] // when the list was first forbidden; nil: it was not, or is allowed again
-	saidStale bool                      // of the informer's goroutine only
+	forbidden   atomic.Pointer[time.Time] // time of the first forbidden list; nil if listing is allowed
+	loggedStale bool                      // used only by the goroutine of the informer
 }
 
-// NewOptionalInformer makes an informer that does nothing until Run.
+// NewOptionalInformer returns an informer. It starts once Run is called.
 func NewOptionalInformer(p OptionalInformerParams) *OptionalInformer {
 	if p.PollInterval <= 0 {
 		p.PollInterval = defaultPollInterval
@@ -105,14 +106,14 @@ func NewOptionalInformer(p OptionalInformerParams) *OptionalInformer {
 	}
 }
 
-// AddEventHandler registers h, before Run. Its calls come one at a time, and over all appearances of the kind each object
-// that h was told of is deleted before it is added again. What is added is found by Get and List. When the kind goes away h
-// gets OnDelete with the last known state of every object; when Run ends it gets nothing.
+// AddEventHandler registers h. Call it before Run. Calls to h are sequential, and every added object is deleted before it is
+// added again, even if the kind disappears in between. Get and List return an object before h receives its addition. When the
+// kind disappears, h receives OnDelete with the last known state of every object; when Run ends, h receives nothing.
 func (o *OptionalInformer) AddEventHandler(h cache.ResourceEventHandler) {
 	o.handlers = append(o.handlers, newTracker(h))
 }
 
-// Run looks at discovery until ctx ends, and returns when everything it started has ended. It runs once.
+// Run polls discovery until ctx is canceled, and returns when all goroutines that it started have ended. Call it once.
 func (o *OptionalInformer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		timer := time.NewTimer(o.poll(ctx))
@@ -127,9 +128,9 @@ func (o *OptionalInformer) Run(ctx context.Context) {
 	}
 }
 
-// HasSynced is true from the moment that the kind was first found absent, or that its objects are listed and every
-// handler was told of them, or that the list was forbidden for ten seconds. It stays true: a kind that appears later does
-// not make a ready process unready.
+// HasSynced returns true after discovery has reported the kind as absent, or all handlers have received all listed objects, or
+// the list has been forbidden for ten seconds. It then stays true, so that a kind that appears later does not make a ready
+// process unready.
 func (o *OptionalInformer) HasSynced() bool {
 	if o.synced.Load() {
 		return true
@@ -140,29 +141,29 @@ func (o *OptionalInformer) HasSynced() bool {
 	return o.synced.Load()
 }
 
-// Present is true while the kind is known to be served.
+// Present reports whether the kind is served.
 func (o *OptionalInformer) Present() bool {
 	return o.current.Load() != nil
 }
 
-// Listed is true while the kind is known to be served and Get and List know all its objects.
+// Listed reports whether the kind is served and the initial list is complete.
 func (o *OptionalInformer) Listed() bool {
 	g := o.current.Load()
 	return g != nil && g.informer.HasSynced()
 }
 
-// Get returns the object of that name, which must not be changed. Objects of a cluster-scoped kind have no namespace.
+// Get returns the object with that name; do not modify it. The namespace of a cluster-scoped object is empty.
 func (o *OptionalInformer) Get(name cache.ObjectName) (any, bool) {
 	g := o.current.Load()
 	if g == nil {
 		return nil, false
 	}
-	// The error is for stores whose lookups can fail; an indexer's cannot.
+	// The error is always nil for an indexer.
 	obj, exists, _ := g.informer.GetIndexer().GetByKey(name.String())
 	return obj, exists
 }
 
-// List returns all objects in no particular order; they must not be changed.
+// List returns all objects in no particular order; do not modify them.
 func (o *OptionalInformer) List() []any {
 	g := o.current.Load()
 	if g == nil {
@@ -171,8 +172,8 @@ func (o *OptionalInformer) List() []any {
 	return g.informer.GetIndexer().List()
 }
 
-// ByIndex returns the objects with a value of an index that New's informers have, in no particular order; they must not be
-// changed. An index that is not there is a mistake in the program.
+// ByIndex returns the objects that have a value in an index, in no particular order; do not modify them. It panics if the
+// informers that New returns do not have the index.
 func (o *OptionalInformer) ByIndex(index, value string) []any {
 	g := o.current.Load()
 	if g == nil {
@@ -185,11 +186,11 @@ func (o *OptionalInformer) ByIndex(index, value string) []any {
 	return objects
 }
 
-// poll looks at discovery once, acts on the answer and says when to look again.
+// poll sends one discovery request, handles the response, and returns the time until the next request.
 func (o *OptionalInformer) poll(ctx context.Context) time.Duration {
 	served, err := o.served(ctx)
 	if err != nil {
-		return o.keep(ctx, err)
+		return o.handleOutage(ctx, err)
 	}
 	o.retry = nil
 	switch present := o.Present(); {
@@ -198,14 +199,14 @@ func (o *OptionalInformer) poll(ctx context.Context) time.Duration {
 		if !present {
 			o.start(ctx)
 		}
-		o.sayAllowed()
+		o.noticeAllowed()
 	case present:
 		o.absences++
 		if o.absences == absencesToDrop {
 			o.drop()
 		}
 	default:
-		o.sayAbsent("Kind is not served, waiting for it")
+		o.logAbsent("Kind not served, waiting for its CRD")
 		o.synced.Store(true)
 	}
 	return wait.Jitter(o.interval, pollJitter)
@@ -227,13 +228,13 @@ func (o *OptionalInformer) served(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// keep handles an outage of discovery, which says nothing about the kind.
-func (o *OptionalInformer) keep(ctx context.Context, err error) time.Duration {
+// handleOutage handles a discovery error, which does not reveal whether the kind is served. It returns the backoff.
+func (o *OptionalInformer) handleOutage(ctx context.Context, err error) time.Duration {
 	o.absences = 0
 	if o.retry == nil {
 		o.retry = &wait.Backoff{Duration: min(firstRetry, o.interval), Factor: 2, Jitter: pollJitter, Steps: 32, Cap: o.interval}
 		if ctx.Err() == nil {
-			o.log.Warn("Could not ask whether kind is served, kept its state", zap.Error(err))
+			o.log.Warn("Discovery failed, kept the previous state of the kind", zap.Error(err))
 		}
 	}
 	return o.retry.Step()
@@ -246,7 +247,7 @@ func (o *OptionalInformer) start(ctx context.Context) {
 		registration, err := g.informer.AddEventHandler(h)
 		if err != nil {
 			cancel()
-			o.log.Error("Could not start informer", zap.Error(err))
+			o.log.Error("Failed to start informer", zap.Error(err))
 			return
 		}
 		g.registrations = append(g.registrations, registration)
@@ -255,22 +256,22 @@ func (o *OptionalInformer) start(ctx context.Context) {
 		o.listFailed(ctx, r, g, err)
 	}); err != nil {
 		cancel()
-		o.log.Error("Could not start informer", zap.Error(err))
+		o.log.Error("Failed to start informer", zap.Error(err))
 		return
 	}
-	// Before the first event: a handler that looks the object up must find it.
+	// Store it before the first event, so that handlers can look up the object.
 	o.current.Store(g)
 	go func() {
 		defer close(g.done)
 		g.informer.RunWithContext(ctx)
 	}()
-	if o.saidAbsent {
-		o.log.Info("Kind is served, started to watch it")
-		o.saidAbsent = false
+	if o.loggedAbsent {
+		o.log.Info("Kind now served, started watching it")
+		o.loggedAbsent = false
 	}
 }
 
-// drop ends the informer and deletes its objects: nobody else will, as the watch that would tell is gone.
+// drop stops the informer and calls OnDelete for its objects: the watch is gone, so no delete events arrive.
 func (o *OptionalInformer) drop() {
 	g := o.current.Swap(nil)
 	g.cancel()
@@ -279,49 +280,49 @@ func (o *OptionalInformer) drop() {
 		h.deleteAll()
 	}
 	o.absences = 0
-	o.sayAbsent("Kind is no longer served, dropped its objects")
+	o.logAbsent("Kind no longer served, dropped its objects")
 }
 
-func (o *OptionalInformer) sayAbsent(message string) {
-	if !o.saidAbsent {
+func (o *OptionalInformer) logAbsent(message string) {
+	if !o.loggedAbsent {
 		o.log.Info(message)
-		o.saidAbsent = true
+		o.loggedAbsent = true
 	}
 }
 
-// listFailed is called when a list or a watch has failed, before the informer tries again.
+// listFailed handles a failed list or watch; the informer retries afterwards.
 func (o *OptionalInformer) listFailed(ctx context.Context, r *cache.Reflector, g *generation, err error) {
 	now := time.Now()
 	switch {
 	case !apierrors.IsForbidden(err):
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 	case g.informer.HasSynced():
-		if !g.saidStale {
-			o.log.Warn("Kind may no longer be listed and watched, kept its objects", zap.Error(err))
-			g.saidStale = true
+		if !g.loggedStale {
+			o.log.Warn("Lost permission to list and watch kind, kept its objects: grant list and watch", zap.Error(err))
+			g.loggedStale = true
 		}
 	case g.forbidden.CompareAndSwap(nil, &now):
-		message := "Kind may not be listed, it counts as not served"
+		message := "No permission to list kind, treating it as not served: grant list and watch"
 		if o.required {
-			message = "Kind may not be listed, waiting for the permission"
+			message = "No permission to list required kind, waiting: grant list and watch"
 		}
 		o.log.Warn(message, zap.Error(err))
 	}
 }
 
-// sayAllowed notices that a list which was forbidden has succeeded.
-func (o *OptionalInformer) sayAllowed() {
+// noticeAllowed logs that listing has succeeded after it was forbidden.
+func (o *OptionalInformer) noticeAllowed() {
 	g := o.current.Load()
 	if g != nil && g.forbidden.Load() != nil && g.informer.HasSynced() {
 		g.forbidden.Store(nil)
-		o.log.Info("Kind may be listed, started to watch it")
+		o.log.Info("Gained permission to list kind, started watching it")
 	}
 }
 
-// isForbidden reports whether the list has been forbidden for too long to wait for it.
+// isForbidden reports whether listing has been forbidden for at least forbiddenTimeout.
 func (g *generation) isForbidden() bool {
 	since := g.forbidden.Load()
-	return since != nil && time.Since(*since) >= forbiddenPatience
+	return since != nil && time.Since(*since) >= forbiddenTimeout
 }
 
 func (g *generation) hasSynced() bool {

@@ -54,7 +54,7 @@ func TestKindAbsentFromTheStart(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, tt.answer, pod("a"))
-				assert.False(t, w.informer.HasSynced(), "before Run nothing is known")
+				assert.False(t, w.informer.HasSynced(), "false before Run")
 				w.run(t)
 
 				time.Sleep(10 * pollInterval)
@@ -64,7 +64,7 @@ func TestKindAbsentFromTheStart(t *testing.T) {
 				assert.Empty(t, w.informer.List())
 				_, exists := w.informer.Get(cache.NewObjectName("ns", "a"))
 				assert.False(t, exists)
-				assert.Equal(t, []string{"info Kind is not served, waiting for it"}, w.logLines())
+				assert.Equal(t, []string{"info Kind not served, waiting for its CRD"}, w.logLines())
 			})
 		})
 	}
@@ -84,7 +84,7 @@ func TestKindPresentFromTheStart(t *testing.T) {
 		require.True(t, exists)
 		assert.Equal(t, "a", obj.(*corev1.Pod).Name)
 		assert.ElementsMatch(t, []string{"add a", "add b"}, w.handler.calls())
-		assert.Empty(t, w.logLines(), "the normal case is silent")
+		assert.Empty(t, w.logLines(), "nothing is logged if the kind is served")
 	})
 }
 
@@ -101,8 +101,8 @@ func TestKindAppears(t *testing.T) {
 		assert.True(t, w.informer.Present())
 		assert.Equal(t, []string{"add a"}, w.handler.calls())
 		assert.Equal(t, []string{
-			"info Kind is not served, waiting for it",
-			"info Kind is served, started to watch it",
+			"info Kind not served, waiting for its CRD",
+			"info Kind now served, started watching it",
 		}, w.logLines())
 	})
 }
@@ -115,20 +115,20 @@ func TestKindThatMayNotBeListed(t *testing.T) {
 		w := newWorld(t, answer{resources: []string{"pods"}}, pod("a"))
 		allow := w.forbid()
 		w.run(t)
-		time.Sleep(forbiddenPatience - time.Second)
-		assert.False(t, w.informer.HasSynced(), "roles take a moment to take effect")
+		time.Sleep(forbiddenTimeout - time.Second)
+		assert.False(t, w.informer.HasSynced(), "a new role takes time to take effect")
 		time.Sleep(2 * time.Second)
-		assert.True(t, w.informer.HasSynced(), "it keeps nobody unready")
+		assert.True(t, w.informer.HasSynced(), "the process can become ready")
 		assert.False(t, w.informer.Listed())
 		assert.Empty(t, w.informer.List())
 
 		time.Sleep(10 * pollInterval)
-		assert.Equal(t, []string{"warn Kind may not be listed, it counts as not served"}, w.logLines(), "once")
+		assert.Equal(t, []string{"warn No permission to list kind, treating it as not served: grant list and watch"}, w.logLines(), "logged once")
 		allow()
 		time.Sleep(3 * pollInterval)
-		assert.True(t, w.informer.Listed(), "the list was tried again")
+		assert.True(t, w.informer.Listed(), "the informer retries the list")
 		assert.Equal(t, []string{"add a"}, w.handler.calls())
-		assert.Equal(t, "info Kind may be listed, started to watch it", w.logLines()[1])
+		assert.Equal(t, "info Gained permission to list kind, started watching it", w.logLines()[1])
 	})
 }
 
@@ -140,8 +140,8 @@ func TestRequiredKindThatMayNotBeListed(t *testing.T) {
 		allow := w.forbid()
 		w.run(t)
 		time.Sleep(10 * pollInterval)
-		assert.False(t, w.informer.HasSynced(), "without its objects the world looks empty")
-		assert.Equal(t, []string{"warn Kind may not be listed, waiting for the permission"}, w.logLines())
+		assert.False(t, w.informer.HasSynced(), "a required kind is not synced without its objects")
+		assert.Equal(t, []string{"warn No permission to list required kind, waiting: grant list and watch"}, w.logLines())
 		allow()
 		time.Sleep(3 * pollInterval)
 		assert.True(t, w.informer.HasSynced())
@@ -166,12 +166,12 @@ func TestPermissionThatIsTakenAway(t *testing.T) {
 		(<-watches).Stop()
 		time.Sleep(10 * pollInterval)
 		assert.True(t, w.informer.Listed())
-		assert.Len(t, w.informer.List(), 1, "stale is better than empty")
-		assert.Equal(t, []string{"warn Kind may no longer be listed and watched, kept its objects"}, w.logLines(), "once")
+		assert.Len(t, w.informer.List(), 1, "the stale objects stay")
+		assert.Equal(t, []string{"warn Lost permission to list and watch kind, kept its objects: grant list and watch"}, w.logLines(), "logged once")
 	})
 }
 
-// One round rarely shows the race between the first event and the lookup; some hundreds do.
+// One round rarely shows the race between the first event and the lookup; 300 rounds do.
 func TestHandlerFindsWhatItIsToldOf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -208,23 +208,23 @@ func TestKindGoesAwayAndComesBackAndGoesAgain(t *testing.T) {
 		assert.False(t, w.informer.Present())
 		assert.True(t, w.informer.HasSynced())
 		assert.Empty(t, w.informer.List())
-		assert.ElementsMatch(t, []string{"add a", "add b", "delete a", "delete b"}, w.handler.take())
+		assert.ElementsMatch(t, []string{"add a", "add b", "delete a", "delete b"}, w.handler.drain())
 
 		require.NoError(t, w.client.CoreV1().Pods("ns").Delete(t.Context(), "b", metav1.DeleteOptions{}))
 		w.discovery.set(present)
 		time.Sleep(2 * pollInterval)
 
 		assert.Len(t, w.informer.List(), 1)
-		assert.Equal(t, []string{"add a"}, w.handler.take())
+		assert.Equal(t, []string{"add a"}, w.handler.drain())
 
 		w.discovery.set(absent)
 		time.Sleep(5 * pollInterval)
 
-		assert.Equal(t, []string{"delete a"}, w.handler.take(), "b went with the first time")
+		assert.Equal(t, []string{"delete a"}, w.handler.drain(), "b was deleted when the kind first disappeared")
 		assert.Equal(t, []string{
-			"info Kind is no longer served, dropped its objects",
-			"info Kind is served, started to watch it",
-			"info Kind is no longer served, dropped its objects",
+			"info Kind no longer served, dropped its objects",
+			"info Kind now served, started watching it",
+			"info Kind no longer served, dropped its objects",
 		}, w.logLines())
 	})
 }
@@ -248,19 +248,19 @@ func TestObjectThatWasDeletedIsNotDeletedAgainWithItsKind(t *testing.T) {
 func TestNothingIsDeletedUnlessAbsenceIsCertain(t *testing.T) {
 	t.Parallel()
 	present, absent, outage := answer{resources: []string{"pods"}}, answer{err: errNotFound}, answer{err: errOutage}
-	const said = "warn Could not ask whether kind is served, kept its state"
+	const outageLog = "warn Discovery failed, kept the previous state of the kind"
 	tests := []struct {
 		name     string
 		answers  []answer
 		wantLogs []string
 	}{
 		{name: "one answer without the kind", answers: []answer{absent, present, absent, present}},
-		{name: "outage", answers: []answer{outage, outage, outage}, wantLogs: []string{said}},
-		{name: "two outages", answers: []answer{outage, present, outage}, wantLogs: []string{said, said}},
+		{name: "outage", answers: []answer{outage, outage, outage}, wantLogs: []string{outageLog}},
+		{name: "two outages", answers: []answer{outage, present, outage}, wantLogs: []string{outageLog, outageLog}},
 		{
 			name:     "outage between two answers without the kind",
 			answers:  []answer{absent, outage, absent, present},
-			wantLogs: []string{said},
+			wantLogs: []string{outageLog},
 		},
 	}
 	for _, tt := range tests {
@@ -291,13 +291,13 @@ func TestOutageAtStartIsRetriedSoonAndNotSynced(t *testing.T) {
 		w.run(t)
 		time.Sleep(2 * time.Second)
 		assert.False(t, w.informer.HasSynced())
-		assert.GreaterOrEqual(t, w.discovery.asked(), 2)
+		assert.GreaterOrEqual(t, w.discovery.requestCount(), 2)
 
 		w.discovery.set(answer{resources: []string{"pods"}})
 		time.Sleep(5 * time.Second)
 
 		assert.True(t, w.informer.HasSynced())
-		assert.Equal(t, []string{"warn Could not ask whether kind is served, kept its state"}, w.logLines())
+		assert.Equal(t, []string{"warn Discovery failed, kept the previous state of the kind"}, w.logLines())
 	})
 }
 
@@ -309,7 +309,7 @@ func TestRetriesOfAnOutageSlowDown(t *testing.T) {
 
 		time.Sleep(time.Hour)
 
-		assert.Less(t, w.discovery.asked(), 80, "one look a poll interval and a few more at first")
+		assert.Less(t, w.discovery.requestCount(), 80, "one request per poll interval, and a few more at first")
 	})
 }
 
@@ -319,7 +319,7 @@ func TestHandlerIsToldOfDeletionsThatTheInformerDropped(t *testing.T) {
 		w := newWorld(t, answer{resources: []string{"pods"}}, pod("a"), pod("b"))
 		w.run(t)
 		synctest.Wait()
-		// The deletion of a waits in the handler's queue behind an event that is being handled when the kind goes away.
+		// When the kind disappears, the deletion of a is queued for the handler, which is blocked in an earlier event.
 		release := w.handler.block()
 		_, err := w.client.CoreV1().Pods("ns").Create(t.Context(), pod("c"), metav1.CreateOptions{})
 		require.NoError(t, err)
@@ -344,7 +344,7 @@ func TestHasSyncedWaitsForHandlers(t *testing.T) {
 		release := w.handler.block()
 		w.run(t)
 		time.Sleep(pollInterval)
-		assert.False(t, w.informer.HasSynced(), "the list is there, the handler has not seen it")
+		assert.False(t, w.informer.HasSynced(), "the list is complete, but the handler has not received the objects")
 
 		release()
 		time.Sleep(pollInterval)
@@ -415,11 +415,11 @@ func TestStoppedInformerIsAnError(t *testing.T) {
 		time.Sleep(2 * pollInterval)
 
 		assert.False(t, w.informer.Present())
-		assert.Contains(t, w.logLines(), "error Could not start informer")
+		assert.Contains(t, w.logLines(), "error Failed to start informer")
 	})
 }
 
-// world is an OptionalInformer for pods between a fake discovery, a fake API and a recording handler.
+// world is an OptionalInformer for pods with a fake discovery client, a fake clientset and a recording handler.
 type world struct {
 	client    *fake.Clientset
 	discovery *fakeDiscovery
@@ -449,7 +449,7 @@ func newWorld(t *testing.T, first answer, objects ...runtime.Object) *world {
 	return w
 }
 
-// forbid forbids to list pods, until the function that it returns is called.
+// forbid makes listing pods fail with Forbidden until the returned function is called.
 func (w *world) forbid() (allow func()) {
 	var allowed atomic.Bool
 	w.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -462,7 +462,7 @@ func (w *world) newInformer() cache.SharedIndexInformer {
 	return informers.NewSharedInformerFactory(w.client, 0).Core().V1().Pods().Informer()
 }
 
-// run starts Run; the test's end, or stop, waits for it.
+// run calls Run in a goroutine. stop, and the end of the test, cancel it and wait.
 func (w *world) run(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -514,25 +514,25 @@ func (d *fakeDiscovery) set(a answer) {
 	d.current = a
 }
 
-func (d *fakeDiscovery) asked() int {
+func (d *fakeDiscovery) requestCount() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.count
 }
 
-// expect gives one answer and returns when it was asked for once.
+// expect sets the answer and returns after exactly one request.
 func (d *fakeDiscovery) expect(t *testing.T, a answer) {
 	t.Helper()
-	before := d.asked()
+	before := d.requestCount()
 	d.set(a)
-	for d.asked() == before {
+	for d.requestCount() == before {
 		time.Sleep(100 * time.Millisecond)
 	}
 	synctest.Wait()
-	require.Equal(t, before+1, d.asked())
+	require.Equal(t, before+1, d.requestCount())
 }
 
-// recorder is a handler that writes down its calls, and waits in them while it is blocked.
+// recorder is a handler that records its calls. While blocked, its calls wait.
 type recorder struct {
 	mu      sync.Mutex
 	lines   []string
@@ -574,8 +574,8 @@ func (r *recorder) calls() []string {
 	return slices.Clone(r.lines)
 }
 
-// take returns the calls since the last take.
-func (r *recorder) take() []string {
+// drain returns the calls since the last drain.
+func (r *recorder) drain() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lines := r.lines

@@ -1,9 +1,9 @@
-// Package kubetest runs a controller on fake clientsets with real informers and compares the writes it makes.
+// Package kubetest helps to test controllers with fake clientsets and real informers, and compares their writes.
 //
-// A test loads the world with LoadObjects or Go literals into a generated fake clientset, starts the informers with
-// StartInformers, lets the code under test run and compares with AssertWrites or, where it runs on goroutines,
-// WaitForWrites. FailNext and FailAlways make the API refuse. Reads, lists and watches are not compared. Where a fake is
-// too simple (admission, apply conflicts, real watches), the test belongs on an API server: package cluster below.
+// A test loads objects with LoadObjects or from Go literals into a generated fake clientset, starts the informers with
+// StartInformers, runs the code under test and calls AssertWrites, or WaitForWrites if the code runs in goroutines. FailNext
+// and FailAlways make API calls fail. Get, list and watch calls are not compared. To test behavior that fakes do not have,
+// such as admission, apply conflicts or real watches, use package cluster, which starts an API server.
 package kubetest
 
 import (
@@ -27,19 +27,19 @@ const (
 
 var readVerbs = []string{"get", "list", "watch"}
 
-// Fake is the part that every generated fake clientset and the fake dynamic client share.
+// Fake is implemented by every generated fake clientset and by the fake dynamic client.
 type Fake interface {
 	sync.Locker
 	Actions() []clienttesting.Action
 	PrependReactor(verb, resource string, reaction clienttesting.ReactionFunc)
 }
 
-// Action is what identifies a call. Name is empty for collections.
+// Action identifies an API call. Name is empty for collections.
 type Action struct {
 	Verb, Resource, Subresource, Namespace, Name string
 }
 
-// String returns the action as "update pods/status default/a".
+// String returns the action in the form "update pods/status default/a".
 func (a Action) String() string {
 	s := a.Verb + " " + a.Resource
 	if a.Subresource != "" {
@@ -48,7 +48,7 @@ func (a Action) String() string {
 	return s + " " + a.Namespace + "/" + a.Name
 }
 
-// Writes returns the calls that f has seen so far and that are not reads, in their order.
+// Writes returns the calls to f so far, except reads, in order.
 func Writes(f Fake) []Action {
 	var writes []Action
 	for _, action := range f.Actions() {
@@ -59,8 +59,8 @@ func Writes(f Fake) []Action {
 	return writes
 }
 
-// AssertWrites compares the writes so far with want, in any order: workers race, and what one key does in turn is better
-// asserted on the result.
+// AssertWrites compares the writes so far with want, in any order, because workers run concurrently. To test the order of
+// writes for one object, assert on the resulting object.
 func AssertWrites(tb testing.TB, f Fake, want ...Action) {
 	tb.Helper()
 	if diff := diffWrites(want, Writes(f)); diff != "" {
@@ -68,8 +68,8 @@ func AssertWrites(tb testing.TB, f Fake, want ...Action) {
 	}
 }
 
-// WaitForWrites waits until the writes are want, in any order, and fails with the difference when they are not in time.
-// It does not see writes that come later: assert again after the code under test has ended.
+// WaitForWrites waits until the writes equal want, in any order. After a timeout, it fails the test with the difference. It
+// does not detect later writes: call AssertWrites after the code under test has ended.
 func WaitForWrites(tb testing.TB, f Fake, want ...Action) {
 	tb.Helper()
 	for deadline := time.Now().Add(writesTimeout); time.Now().Before(deadline); time.Sleep(writesInterval) {
@@ -80,21 +80,21 @@ func WaitForWrites(tb testing.TB, f Fake, want ...Action) {
 	AssertWrites(tb, f, want...)
 }
 
-// FailAlways makes f answer calls of this verb and resource ("*" for any) with err.
+// FailAlways makes all calls with this verb and resource ("*" matches any) return err.
 func FailAlways(f Fake, verb, resource string, err error) {
 	prepend(f, verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 }
 
-// FailNext makes f answer the next n calls of this verb and resource ("*" for any) with err.
+// FailNext makes the next n calls with this verb and resource ("*" matches any) return err.
 func FailNext(f Fake, n int, verb, resource string, err error) {
-	// The fake calls reactors under its lock.
+	// n needs no lock: the fake holds its own lock while it calls reactors.
 	prepend(f, verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 		n--
 		return n >= 0, nil, err
 	})
 }
 
-// prepend takes the lock that PrependReactor leaves out, as informers may be running.
+// prepend holds the lock of the fake, which PrependReactor does not, because informers may be running.
 func prepend(f Fake, verb, resource string, reaction clienttesting.ReactionFunc) {
 	f.Lock()
 	defer f.Unlock()
@@ -108,7 +108,7 @@ func identify(action clienttesting.Action) Action {
 		Subresource: action.GetSubresource(),
 		Namespace:   action.GetNamespace(),
 	}
-	// Creates and updates carry an object, the others a name.
+	// Create and update actions have an object, the others have a name.
 	switch action := action.(type) {
 	case interface{ GetName() string }:
 		a.Name = action.GetName()

@@ -8,18 +8,19 @@ import (
 
 const syncTimeout = 30 * time.Second
 
-// InformerFactory is what client-go's, generated and dynamic informer factories share; K is how each names its informers.
+// InformerFactory is implemented by the informer factories of client-go, generated clients and the dynamic client. K is the type
+// that identifies an informer.
 type InformerFactory[K comparable] interface {
 	Start(stop <-chan struct{})
 	WaitForCacheSync(stop <-chan struct{}) map[K]bool
 	Shutdown()
 }
 
-// StartInformers starts the informers that were asked of the factory so far, waits until they have synced, and stops
+// StartInformers starts the informers that were requested from the factory so far, waits until they have synced, and stops
 // them when the test ends.
 func StartInformers[K comparable](tb testing.TB, factory InformerFactory[K]) {
 	tb.Helper()
-	// Not tb.Context(), which ends before the cleanups that stop the code under test.
+	// Not tb.Context(), which is canceled before the cleanups that stop the code under test.
 	ctx, cancel := context.WithCancel(context.Background())
 	tb.Cleanup(func() {
 		cancel()
@@ -31,7 +32,7 @@ func StartInformers[K comparable](tb testing.TB, factory InformerFactory[K]) {
 	defer stop()
 	for informer, synced := range factory.WaitForCacheSync(bounded.Done()) {
 		if !synced {
-			tb.Fatalf("informer of %v did not sync in %s", informer, syncTimeout)
+			tb.Fatalf("informer for %v did not sync within %s", informer, syncTimeout)
 		}
 	}
 }

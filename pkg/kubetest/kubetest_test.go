@@ -72,10 +72,10 @@ func TestAssertWrites(t *testing.T) {
 		want       []Action
 		wantFailed bool
 	}{
-		{name: "the same in another order", want: []Action{createB, createA}},
-		{name: "one too few", want: []Action{createA}, wantFailed: true},
-		{name: "one too many", want: []Action{createA, createB, createB}, wantFailed: true},
-		{name: "another name", want: []Action{createA, {Verb: "create", Resource: "pods", Namespace: "ns", Name: "c"}}, wantFailed: true},
+		{name: "same writes in another order", want: []Action{createB, createA}},
+		{name: "write not in want", want: []Action{createA}, wantFailed: true},
+		{name: "write in want is missing", want: []Action{createA, createB, createB}, wantFailed: true},
+		{name: "different name", want: []Action{createA, {Verb: "create", Resource: "pods", Namespace: "ns", Name: "c"}}, wantFailed: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestDecodeObjectsIsStrict(t *testing.T) {
 	}{
 		{name: "unknown field", give: "apiVersion: v1\nkind: Pod\nspec: {contaners: []}", wantErr: "contaners"},
 		{name: "unknown kind", give: "apiVersion: v1\nkind: Pot", wantErr: "Pot"},
-		{name: "which document", give: "apiVersion: v1\nkind: Pod\n---\napiVersion: v1", wantErr: "document 2"},
+		{name: "number of the invalid document", give: "apiVersion: v1\nkind: Pod\n---\napiVersion: v1", wantErr: "document 2"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -206,7 +206,7 @@ func pod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 }
 
-// recordedTB takes down that a test would have failed.
+// recordedTB records whether Errorf was called.
 type recordedTB struct {
 	testing.TB
 	failed bool

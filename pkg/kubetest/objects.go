@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// LoadObjects reads the YAML documents of a file into objects of scheme, to be given to a fake clientset. It fails the
-// test for unknown kinds and fields.
+// LoadObjects decodes the YAML documents of a file into objects of scheme, for example for a fake clientset. Unknown kinds and
+// fields fail the test.
 func LoadObjects(tb testing.TB, scheme *runtime.Scheme, path string) []runtime.Object {
 	tb.Helper()
 	data, err := os.ReadFile(path)
@@ -53,7 +53,7 @@ func decodeObjects(scheme *runtime.Scheme, data []byte) ([]runtime.Object, error
 	}
 }
 
-// isEmpty is true for a document of nothing but comments.
+// isEmpty reports whether a document contains only comments.
 func isEmpty(document []byte) bool {
 	var content any
 	return yaml.Unmarshal(document, &content) == nil && content == nil

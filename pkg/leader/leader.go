@@ -1,8 +1,8 @@
-// Package leader has one of several replicas do the writing, by a Lease.
+// Package leader elects one of several replicas by a Lease, so that only one replica writes.
 //
-// The others are warm: they take over within LeaseDuration and some RetryPeriods when the leader is gone without a word, and
-// within two RetryPeriods when it ends in order, as it lets go of the Lease last. A replica that cannot renew its Lease stops
-// writing before another may begin, and stands for election again; the process goes on.
+// The other replicas stay warm. They take over within LeaseDuration plus a few RetryPeriods after the leader crashes, and
+// within two RetryPeriods after it shuts down, because it releases the Lease as its last step. A replica that cannot renew its
+// Lease stops writing before another replica can start, and rejoins the election; its process continues.
 package leader
 
 import (
@@ -24,65 +24,65 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// namespaceFile is where a pod finds its namespace.
+// namespaceFile contains the namespace of the pod.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// Options says whether and how replicas elect one. The zero value elects nobody: every replica leads.
+// Options configures leader election. With the zero value, every replica leads.
 type Options struct {
 	Elect         bool
-	Namespace     string        // of the Lease; empty: that of the pod
-	LeaseDuration time.Duration // without a sign of life, before another takes over; whole seconds, as Leases count in them
-	RenewDeadline time.Duration // without renewal, before the leader gives up; less than LeaseDuration
-	RetryPeriod   time.Duration // between renewals, and between attempts of the others; a fraction of RenewDeadline
+	Namespace     string        // of the Lease; empty: the namespace of the pod
+	LeaseDuration time.Duration // time without renewal after which another replica takes over; whole seconds, the unit of Leases
+	RenewDeadline time.Duration // time without renewal after which the leader stops leading; less than LeaseDuration
+	RetryPeriod   time.Duration // time between renewals, and between attempts to acquire the Lease; a fraction of RenewDeadline
 }
 
-// DefaultOptions returns times with which a leader that is killed is replaced within five seconds: another looks every
-// RetryPeriod, drawn out by up to 1.2 times, sees the last renewal that much later, and as much later its end.
+// DefaultOptions returns times that replace a killed leader within five seconds. The other replicas get the Lease every
+// RetryPeriod, with jitter at most every 2.2 RetryPeriods: they see the last renewal, and then its expiry, up to that much late.
 func DefaultOptions() Options {
 	return Options{Elect: true, LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 400 * time.Millisecond}
 }
 
 // AddFlags binds the options to the flags that every service has.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&o.Elect, "leader-elect", o.Elect, "Have one replica of several write, elected by a Lease. Off: each of them does.")
-	fs.StringVar(&o.Namespace, "leader-election-namespace", o.Namespace, "Namespace of the Lease. Empty: that of the pod.")
+	fs.BoolVar(&o.Elect, "leader-elect", o.Elect, "Elect one replica as the leader by a Lease; only the leader writes. If false, every replica writes.")
+	fs.StringVar(&o.Namespace, "leader-election-namespace", o.Namespace, "Namespace of the Lease. Defaults to the namespace of the pod.")
 	fs.DurationVar(&o.LeaseDuration, "leader-election-lease-duration", o.LeaseDuration,
-		"How long the leader may give no sign of life before another replica takes over.")
+		"Time without renewal of the Lease after which another replica takes over.")
 	fs.DurationVar(&o.RenewDeadline, "leader-election-renew-deadline", o.RenewDeadline,
-		"How long the leader tries to renew the Lease before it stops writing.")
-	fs.DurationVar(&o.RetryPeriod, "leader-election-retry-period", o.RetryPeriod, "Time between attempts to renew or to take the Lease.")
+		"Time that the leader retries a failed renewal of the Lease before it stops writing.")
+	fs.DurationVar(&o.RetryPeriod, "leader-election-retry-period", o.RetryPeriod, "Time between attempts to renew or acquire the Lease.")
 }
 
-// Validate names the flag with a value that cannot be used.
+// Validate returns an error that names the first flag with an invalid value.
 func (o Options) Validate() error {
 	switch {
 	case !o.Elect:
 		return nil
 	case o.RetryPeriod < time.Millisecond:
-		return fmt.Errorf("--leader-election-retry-period %s is too short", o.RetryPeriod)
+		return fmt.Errorf("--leader-election-retry-period %s must be at least 1ms", o.RetryPeriod)
 	case float64(o.RenewDeadline) <= leaderelection.JitterFactor*float64(o.RetryPeriod):
-		return fmt.Errorf("--leader-election-renew-deadline %s leaves no time for a second attempt: give more than %g times --leader-election-retry-period %s",
+		return fmt.Errorf("--leader-election-renew-deadline %s must be longer than %g times --leader-election-retry-period %s, to leave time for a second attempt",
 			o.RenewDeadline, leaderelection.JitterFactor, o.RetryPeriod)
 	case o.LeaseDuration%time.Second != 0:
-		return fmt.Errorf("--leader-election-lease-duration %s is not in whole seconds", o.LeaseDuration)
+		return fmt.Errorf("--leader-election-lease-duration %s must be in whole seconds", o.LeaseDuration)
 	case o.LeaseDuration <= o.RenewDeadline:
 		return fmt.Errorf("--leader-election-lease-duration %s must be longer than --leader-election-renew-deadline %s", o.LeaseDuration, o.RenewDeadline)
 	}
 	return nil
 }
 
-// Params is what New needs.
+// Params holds the arguments of New.
 type Params struct {
 	Options
 
 	Name     string // of the Lease
-	Identity string // of this replica; empty: the host's name and something random
+	Identity string // of this replica; empty: the host name and a random suffix
 	Leases   coordinationv1.LeasesGetter
 	Log      *zap.Logger
 	Metrics  prometheus.Registerer
 }
 
-// Elector stands for election.
+// Elector takes part in leader election.
 type Elector struct {
 	options Options
 	name    string
@@ -91,9 +91,9 @@ type Elector struct {
 	leading prometheus.Gauge
 }
 
-// New returns an Elector that does nothing until Run.
+// New returns an Elector. It joins the election once Run is called.
 func New(p Params) (*Elector, error) {
-	leading := prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_leader", Help: "1 while this replica is the one that writes."})
+	leading := prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_leader", Help: "1 while this replica is the leader, 0 otherwise."})
 	e := &Elector{options: p.Options, name: p.Name, log: p.Log, leading: leading}
 	if p.Elect {
 		namespace, err := namespaceOf(p.Options.Namespace, namespaceFile)
@@ -103,9 +103,9 @@ func New(p Params) (*Elector, error) {
 		if p.Identity == "" {
 			host, err := os.Hostname()
 			if err != nil {
-				return nil, fmt.Errorf("find a name for this replica: %w", err)
+				return nil, fmt.Errorf("determine identity of this replica: %w", err)
 			}
-			p.Identity = host + "_" + rand.String(8) // a pod's containers may restart faster than its Lease ends
+			p.Identity = host + "_" + rand.String(8) // random: a restarted container has the same host name, and its previous Lease may still be valid
 		}
 		e.lock = &resourcelock.LeaseLock{
 			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.Name}, Client: p.Leases,
@@ -116,24 +116,24 @@ func New(p Params) (*Elector, error) {
 	return e, nil
 }
 
-// namespaceOf returns where the Lease is.
+// namespaceOf returns the namespace of the Lease.
 func namespaceOf(flag, file string) (string, error) {
 	if flag != "" {
 		return flag, nil
 	}
 	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
-		return "", errors.New("not in a pod: give --leader-election-namespace, or --leader-elect=false")
+		return "", errors.New("not running in a pod: set --leader-election-namespace or --leader-elect=false")
 	}
 	if err != nil {
-		return "", fmt.Errorf("find namespace of the Lease: %w", err)
+		return "", fmt.Errorf("read namespace of the pod: %w", err)
 	}
 	return strings.TrimSpace(string(text)), nil
 }
 
-// Run calls lead whenever this replica is elected, until ctx ends. lead should return soon after ctx has ended, and at once
-// when its own context has, which is as long as the lead: that of ctx's values, but not of its end. When lead returns
-// first, that is the end of Run, too. The Lease is let go after lead has returned.
+// Run calls lead whenever this replica is elected, until ctx is canceled. The context of lead has the values of ctx, but is
+// canceled when leadership is lost. lead must return immediately when its own context is canceled, and soon after ctx is
+// canceled. Run releases the Lease after lead has returned. If lead returns before both, Run returns too.
 func (e *Elector) Run(ctx context.Context, lead func(lease context.Context)) error {
 	defer e.leading.Set(0)
 	if e.lock == nil {
@@ -142,15 +142,16 @@ func (e *Elector) Run(ctx context.Context, lead func(lease context.Context)) err
 		return nil
 	}
 	for ctx.Err() == nil {
-		if ended, err := e.stand(ctx, lead); ended || err != nil {
+		if ended, err := e.runElection(ctx, lead); ended || err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// stand stands for election once, and leads if it is elected, until the lead is lost, or there is no need of it any more.
-func (e *Elector) stand(ctx context.Context, lead func(lease context.Context)) (ended bool, err error) {
+// runElection joins the election once and leads if elected. It returns when leadership is lost or released, and reports
+// whether lead returned by itself.
+func (e *Elector) runElection(ctx context.Context, lead func(lease context.Context)) (ended bool, err error) {
 	term := &term{ctx: ctx, elector: e, lead: lead}
 	election, resign := context.WithCancel(context.WithoutCancel(ctx))
 	defer resign()
@@ -163,26 +164,26 @@ func (e *Elector) stand(ctx context.Context, lead func(lease context.Context)) (
 		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: term.begin, OnStoppedLeading: func() {}},
 	})
 	if err != nil {
-		return false, fmt.Errorf("stand for election: %w", err)
+		return false, fmt.Errorf("join leader election: %w", err)
 	}
 	elector.Run(election)
 	return term.end(), nil
 }
 
-// term is one time of leading, or of waiting for it.
+// term is one participation in the election: waiting to be elected, then leading.
 type term struct {
-	ctx     context.Context //nolint:containedctx // of Run; a term is as long as one call
+	ctx     context.Context //nolint:containedctx // the context of Run; a term lasts for one call
 	elector *Elector
 	lead    func(lease context.Context)
 	resign  context.CancelFunc
 
 	mu      sync.Mutex
-	over    bool          // ctx has ended while nobody led: too late to begin
-	leading chan struct{} // closed when lead has returned; nil before it was called
+	over    bool          // the term ended before begin: do not call lead
+	leading chan struct{} // closed when lead has returned; nil before lead is called
 	done    bool          // lead has returned by itself
 }
 
-// begin leads. It is called in a goroutine of its own.
+// begin calls lead. The election calls begin in a separate goroutine.
 func (t *term) begin(lease context.Context) {
 	t.mu.Lock()
 	if t.over {
@@ -195,19 +196,19 @@ func (t *term) begin(lease context.Context) {
 
 	e := t.elector
 	e.leading.Set(1)
-	e.log.Info("Took the lead", zap.String("lease", e.lock.Describe()))
+	e.log.Info("Became leader", zap.String("lease", e.lock.Describe()))
 	t.lead(lease)
 	e.leading.Set(0)
 	if lease.Err() != nil {
-		e.log.Warn("Lost the lead, stands for election again", zap.String("lease", e.lock.Describe()))
+		e.log.Warn("Lost leadership, rejoining the election", zap.String("lease", e.lock.Describe()))
 		return
 	}
 	t.done = true
-	e.log.Info("Gave up the lead", zap.String("lease", e.lock.Describe()))
+	e.log.Info("Stopped leading, releasing the Lease", zap.String("lease", e.lock.Describe()))
 	t.resign()
 }
 
-// withdraw is called when ctx ends: who leads resigns when he is done.
+// withdraw resigns if lead was not called yet. It runs when ctx is canceled; a leader resigns after lead has returned.
 func (t *term) withdraw() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -217,10 +218,10 @@ func (t *term) withdraw() {
 	}
 }
 
-// end waits for the lead to be over, and reports whether it ended by itself.
+// end waits for lead to return, and reports whether it returned by itself.
 func (t *term) end() bool {
 	t.mu.Lock()
-	t.over = true // elected at the last moment: it is not begun any more
+	t.over = true // a begin that is scheduled but has not started must not call lead
 	leading := t.leading
 	t.mu.Unlock()
 	if leading == nil {

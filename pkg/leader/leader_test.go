@@ -24,22 +24,22 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// quick are times that tests can wait for.
+// quick returns options with short times.
 func quick() Options {
 	return Options{Elect: true, Namespace: "fairlead", LeaseDuration: time.Second, RenewDeadline: 300 * time.Millisecond, RetryPeriod: 20 * time.Millisecond}
 }
 
-// world is what replicas share.
+// world is the state that the replicas share.
 type world struct {
 	*fake.Clientset
 
-	mu              sync.Mutex
-	leaders, crowds int // now; times that there was more than one
+	mu                sync.Mutex
+	leaders, overlaps int // leaders now; times that a second replica became leader
 }
 
 func newWorld() *world { return &world{Clientset: fake.NewClientset()} }
 
-// waitRenewed waits until the Lease was renewed for so long.
+// waitRenewed waits until the renew time of the Lease has advanced by more than d.
 func (w *world) waitRenewed(t *testing.T, d time.Duration) {
 	t.Helper()
 	renewed := func() time.Time {
@@ -51,8 +51,8 @@ func (w *world) waitRenewed(t *testing.T, d time.Duration) {
 	eventually(t, func() bool { return renewed().Sub(first) > d }, "the Lease is renewed")
 }
 
-// looks is how often a replica has looked who leads. Who leads does not look.
-func (w *world) looks() int {
+// leaseGets counts the GET requests for the Lease. Only replicas that do not lead send them.
+func (w *world) leaseGets() int {
 	n := 0
 	for _, a := range w.Actions() {
 		if a.Matches("get", "leases") {
@@ -66,18 +66,18 @@ func (w *world) count(leaders int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.leaders += leaders; w.leaders > 1 {
-		w.crowds++
+		w.overlaps++
 	}
 }
 
-// replica is an Elector that runs.
+// replica is a running Elector.
 type replica struct {
 	*Elector
 
 	world  *world
 	mu     sync.Mutex
-	leads  int // times that it began to
-	now    bool
+	terms  int // times that it became leader
+	leads  bool
 	failed error // of Run
 
 	stop  context.CancelFunc
@@ -87,23 +87,24 @@ type replica struct {
 func (r *replica) isLeading() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.now
-}
-
-func (r *replica) times() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	return r.leads
 }
 
-// atOnce is a drain that takes no time.
+func (r *replica) termCount() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.terms
+}
+
+// atOnce is a drained channel that is already closed.
 var atOnce = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// run starts a replica whose lead lasts until its context ends, or it is stopped and has drained.
+// run starts a replica. Its lead function returns when its context is canceled, or when the replica is stopped and drained is
+// closed.
 func run(t *testing.T, name string, o Options, w *world, drained <-chan struct{}) *replica {
 	t.Helper()
 	elector, err := New(Params{
@@ -132,14 +133,14 @@ func run(t *testing.T, name string, o Options, w *world, drained <-chan struct{}
 	return r
 }
 
-func (r *replica) set(now bool) {
+func (r *replica) set(leads bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.now = now; !now {
+	if r.leads = leads; !leads {
 		r.world.count(-1)
 		return
 	}
-	r.leads++
+	r.terms++
 	r.world.count(1)
 }
 
@@ -156,24 +157,24 @@ func TestOneLeadsAndAnotherFollows(t *testing.T) {
 	eventually(t, a.isLeading, "a leads")
 	b := run(t, "b", quick(), w, atOnce)
 	w.waitRenewed(t, 2*quick().LeaseDuration)
-	assert.True(t, a.isLeading(), "it renews")
+	assert.True(t, a.isLeading(), "a renews its Lease")
 	assert.False(t, b.isLeading())
 	assert.InDelta(t, 1, testutil.ToFloat64(a.leading), 0)
 
 	a.stop()
 	w.waitRenewed(t, quick().RenewDeadline)
-	assert.True(t, a.isLeading(), "it drains, and holds the Lease")
+	assert.True(t, a.isLeading(), "a still drains and holds the Lease")
 	close(drained)
 	eventually(t, func() bool { return !a.isLeading() }, "a has drained")
 	released := time.Now()
-	eventually(t, b.isLeading, "b follows")
-	assert.Less(t, time.Since(released), quick().LeaseDuration, "the Lease was let go")
-	assert.Zero(t, w.crowds)
+	eventually(t, b.isLeading, "b leads")
+	assert.Less(t, time.Since(released), quick().LeaseDuration, "a released the Lease")
+	assert.Zero(t, w.overlaps)
 	<-a.ended
 	assert.Zero(t, testutil.ToFloat64(a.leading))
 }
 
-// refuse makes a client's renewals fail until the returned function is called.
+// refuse makes Lease updates fail until the returned function is called.
 func refuse(client *fake.Clientset) (allow func()) {
 	var mu sync.Mutex
 	refused := true
@@ -200,7 +201,7 @@ func TestWhoCannotRenewStopsAndStandsAgain(t *testing.T) {
 	eventually(t, func() bool { return !a.isLeading() }, "a stops")
 	allow()
 	eventually(t, a.isLeading, "a leads again")
-	assert.Equal(t, 2, a.times())
+	assert.Equal(t, 2, a.termCount())
 }
 
 func TestWhoWaitsEndsAtOnce(t *testing.T) {
@@ -209,11 +210,11 @@ func TestWhoWaitsEndsAtOnce(t *testing.T) {
 	a := run(t, "a", quick(), w, atOnce)
 	eventually(t, a.isLeading, "a leads")
 	b := run(t, "b", quick(), w, atOnce)
-	looks := w.looks()
-	eventually(t, func() bool { return w.looks() > looks+1 }, "b waits")
+	gets := w.leaseGets()
+	eventually(t, func() bool { return w.leaseGets() > gets+1 }, "b waits")
 	b.stop()
 	<-b.ended
-	assert.Zero(t, b.times())
+	assert.Zero(t, b.termCount())
 	assert.True(t, a.isLeading())
 }
 
@@ -241,8 +242,8 @@ func TestNamespaceOfTheLease(t *testing.T) {
 	tests := []struct{ name, flag, file, want, fails string }{
 		{name: "flag", flag: "given", file: file, want: "given"},
 		{name: "pod", file: file, want: "pod-s"},
-		{name: "neither", file: filepath.Join(dir, "absent"), fails: "give --leader-election-namespace, or --leader-elect=false"},
-		{name: "unreadable", file: dir, fails: "find namespace of the Lease"},
+		{name: "neither", file: filepath.Join(dir, "absent"), fails: "set --leader-election-namespace or --leader-elect=false"},
+		{name: "unreadable", file: dir, fails: "read namespace of the pod"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -266,10 +267,10 @@ func TestOptions(t *testing.T) {
 	}{
 		{name: "defaults"},
 		{name: "off, and nonsense", give: []string{"--leader-elect=false", "--leader-election-retry-period=0s"}},
-		{name: "no period", give: []string{"--leader-election-retry-period=0s"}, fails: "--leader-election-retry-period 0s is too short"},
-		{name: "one attempt", give: []string{"--leader-election-renew-deadline=480ms"}, fails: "leaves no time for a second attempt"},
+		{name: "no period", give: []string{"--leader-election-retry-period=0s"}, fails: "--leader-election-retry-period 0s must be at least 1ms"},
+		{name: "one attempt", give: []string{"--leader-election-renew-deadline=480ms"}, fails: "to leave time for a second attempt"},
 		{name: "a lease that ends before its renewal", give: []string{"--leader-election-lease-duration=2s"}, fails: "--leader-election-lease-duration 2s must be longer than --leader-election-renew-deadline 2s"},
-		{name: "a part of a second", give: []string{"--leader-election-lease-duration=3500ms"}, fails: "--leader-election-lease-duration 3.5s is not in whole seconds"},
+		{name: "a part of a second", give: []string{"--leader-election-lease-duration=3500ms"}, fails: "--leader-election-lease-duration 3.5s must be in whole seconds"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -9,12 +9,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// maxKlogLevel is the highest klog verbosity let through, at debug. From 6 on client-go logs every request, from 8 on
-// whole bodies, Secrets among them.
+// maxKlogLevel is the highest klog verbosity that is logged, at level debug. From verbosity 6, client-go logs every request;
+// from 8, it logs whole bodies, including Secrets.
 const maxKlogLevel = 4
 
-// BridgeKlog sends what client-go logs through klog to log, named "klog": V(0) as info, V(1) to V(4) as debug, errors
-// as errors. klog is global and unsynchronized here, so this is called once, at start, before any client is made.
+// BridgeKlog sends the klog output of client-go to log with the name "klog": V(0) as info, V(1) to V(4) as debug, errors as
+// errors. The klog settings are global and not synchronized, so call it once, at startup, before creating any client.
 func BridgeKlog(log *zap.Logger) {
 	sink := klogSink{zapr.NewLoggerWithOptions(log.Named("klog"), zapr.LogInfoLevel("")).GetSink()}
 	verbosity := 0
@@ -22,13 +22,13 @@ func BridgeKlog(log *zap.Logger) {
 		verbosity = maxKlogLevel
 	}
 	var level klog.Level
-	// Set fails on non-numbers only.
+	// Set fails only for non-numbers.
 	_ = level.Set(strconv.Itoa(verbosity))
 	klog.SetLoggerWithOptions(logr.New(sink), klog.ContextualLogger(true))
 }
 
-// klogSink folds klog's open-ended verbosity into zap's one debug level: zapr alone turns V(2) into a level below
-// debug, which no logger of ours shows.
+// klogSink maps all klog verbosities above 0 to the debug level of zap. zapr alone maps V(2) to a level below debug, which New's
+// loggers never print.
 type klogSink struct {
 	logr.LogSink
 }

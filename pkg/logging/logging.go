@@ -1,8 +1,8 @@
-// Package logging makes the one logger of a process and carries it in contexts.
+// Package logging creates the logger of a process and carries loggers in contexts.
 //
-// A service makes its logger from Options with New, hands klog over to it with BridgeKlog, and injects it; nothing
-// here is global but the klog bridge. Lines carry time, level, logger and message, then the fields, whose keys are the
-// constants of this package. There are no stack traces and no callers: an error says where it comes from.
+// A service creates its logger with New, redirects klog to it with BridgeKlog, and injects it. Only BridgeKlog changes global
+// state. A line contains time, level, logger and message, then the fields; their keys are the constants of this package. Lines
+// contain no stack traces and no callers: wrapped errors show their origin.
 package logging
 
 import (
@@ -16,7 +16,7 @@ import (
 
 type contextKey struct{}
 
-// New makes a logger that writes to w, which need not be safe for concurrent use.
+// New returns a logger that writes to w. w does not have to be safe for concurrent use.
 func New(o Options, w io.Writer) (*zap.Logger, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -29,12 +29,12 @@ func New(o Options, w io.Writer) (*zap.Logger, error) {
 	return zap.New(zapcore.NewCore(newEncoder(o.Format), sink, level), zap.ErrorOutput(sink)), nil
 }
 
-// WithContext returns a context that carries log to FromContext.
+// WithContext returns a context from which FromContext returns log.
 func WithContext(ctx context.Context, log *zap.Logger) context.Context {
 	return context.WithValue(ctx, contextKey{}, log)
 }
 
-// FromContext returns the logger that ctx carries, or one that writes nothing.
+// FromContext returns the logger in ctx, or a no-op logger.
 func FromContext(ctx context.Context) *zap.Logger {
 	if log, ok := ctx.Value(contextKey{}).(*zap.Logger); ok {
 		return log

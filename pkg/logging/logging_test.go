@@ -27,7 +27,7 @@ func TestOptions(t *testing.T) {
 		{name: "defaults", want: Options{Level: "info", Format: "json"}},
 		{name: "flags set both", giveArgs: []string{"--log-level=debug", "--log-format=console"}, want: Options{Level: "debug", Format: "console"}},
 		{name: "unknown level", giveArgs: []string{"--log-level=loud"}, wantErr: `--log-level "loud" is not one of debug, info, warn, error`},
-		{name: "level that zap has and we do not", giveArgs: []string{"--log-level=fatal"}, wantErr: "--log-level"},
+		{name: "level of zap that the flag does not accept", giveArgs: []string{"--log-level=fatal"}, wantErr: "--log-level"},
 		{name: "unknown format", giveArgs: []string{"--log-format=xml"}, wantErr: `--log-format "xml" is not one of json, console`},
 	}
 	for _, tt := range tests {
@@ -59,7 +59,7 @@ func TestNewWritesOneJSONObjectPerLine(t *testing.T) {
 	log.Named("scraper").Info("Read metrics", zap.String(KeyPod, "ns/a"), zap.Error(errors.New("late")))
 
 	var line map[string]any
-	require.NoError(t, json.Unmarshal(out.Bytes(), &line), "one object and nothing else")
+	require.NoError(t, json.Unmarshal(out.Bytes(), &line), "exactly one JSON object")
 	assert.NotEmpty(t, line["time"])
 	delete(line, "time")
 	assert.Equal(t, map[string]any{
@@ -82,14 +82,14 @@ func TestContextCarriesLogger(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.InfoLevel)
 
-	FromContext(t.Context()).Info("Nobody listens")
-	FromContext(WithContext(t.Context(), zap.New(core))).Info("Heard")
+	FromContext(t.Context()).Info("Discarded")
+	FromContext(WithContext(t.Context(), zap.New(core))).Info("Recorded")
 
 	require.Equal(t, 1, logs.Len())
-	assert.Equal(t, "Heard", logs.All()[0].Message)
+	assert.Equal(t, "Recorded", logs.All()[0].Message)
 }
 
-// Not parallel, like its parts: klog is global.
+// The test and its subtests are not parallel: klog is global.
 func TestBridgeKlog(t *testing.T) {
 	tests := []struct {
 		name  string

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// FormatJSON writes one JSON object a line, for log collectors.
+	// FormatJSON writes one JSON object per line, for log collectors.
 	FormatJSON = "json"
 	// FormatConsole writes tab-separated text, for people.
 	FormatConsole = "console"
@@ -20,24 +20,24 @@ var (
 	formats = []string{FormatJSON, FormatConsole}
 )
 
-// Options says how much is logged and in which form.
+// Options configures level and format.
 type Options struct {
 	Level  string
 	Format string
 }
 
-// DefaultOptions returns level info in JSON.
+// DefaultOptions returns level info and format json.
 func DefaultOptions() Options {
 	return Options{Level: "info", Format: FormatJSON}
 }
 
 // AddFlags binds the options to the flags that every service has.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Level, "log-level", o.Level, "Lowest level that is logged: "+strings.Join(levels, ", ")+".")
-	fs.StringVar(&o.Format, "log-format", o.Format, "Form of the log lines: "+strings.Join(formats, ", ")+".")
+	fs.StringVar(&o.Level, "log-level", o.Level, "Minimum log level: "+strings.Join(levels, ", ")+".")
+	fs.StringVar(&o.Format, "log-format", o.Format, "Log format: "+strings.Join(formats, ", ")+".")
 }
 
-// Validate names the flag with a value that New would refuse.
+// Validate returns an error that names the first flag with an invalid value.
 func (o Options) Validate() error {
 	if !slices.Contains(levels, o.Level) {
 		return fmt.Errorf("--log-level %q is not one of %s", o.Level, strings.Join(levels, ", "))

@@ -1,5 +1,5 @@
-// Package version says which build is running. A release sets version and commit at link time; any other build falls
-// back to what the Go toolchain recorded, and never to an empty string.
+// Package version returns the version and commit of the running build. A release sets both at link time; other builds use the
+// build info of the Go toolchain, or "unknown".
 package version
 
 import (

@@ -20,8 +20,8 @@ func TestResolve(t *testing.T) {
 		want, wantID string
 	}{
 		{name: "linked values win", linked: "v1.2.3", rev: "abc", info: built, want: "v1.2.3", wantID: "abc"},
-		{name: "build info else", info: built, want: "(devel)", wantID: "f00"},
-		{name: "build info without them", info: &debug.BuildInfo{}, want: "unknown", wantID: "unknown"},
+		{name: "build info without linked values", info: built, want: "(devel)", wantID: "f00"},
+		{name: "empty build info", info: &debug.BuildInfo{}, want: "unknown", wantID: "unknown"},
 		{name: "no build info", want: "unknown", wantID: "unknown"},
 	}
 	for _, tt := range tests {

@@ -1,9 +1,9 @@
-// Package cluster gives a test a Kubernetes of its own: the API server alone or whole nodes that run pods, started within
-// seconds, without containers and without privileges. It executes the localkube binary that `make local` builds, as
-// envtest executes etcd and the API server, so a test that uses it links client-go only.
+// Package cluster starts a Kubernetes cluster for a test: only the API server, or also nodes that run pods. It starts within
+// seconds, and needs neither containers nor privileges. It executes the localkube binary that `make local` builds, as envtest
+// executes etcd and the API server, so tests depend only on client-go.
 //
-// Each cluster has a folder and ports of its own; any number run side by side. A cluster ends with its test, even when the
-// test's process is killed. When the test fails, logs, events and objects are kept and the test says where.
+// Each cluster has its own directory and ports, so any number of clusters can run in parallel. A cluster stops when its test
+// ends, even if the test process is killed. If the test fails, the package saves logs, events and objects, and logs the path.
 package cluster
 
 import (
@@ -31,11 +31,11 @@ import (
 )
 
 const (
-	// BinaryEnv names the localkube binary; without it bin/localkube of the repository is taken.
+	// BinaryEnv overrides the path of the localkube binary. The default is bin/localkube in the repository.
 	BinaryEnv = "FAIRLEAD_LOCALKUBE"
-	// ImagesEnv names the image store; without it bin/images of the repository is taken.
+	// ImagesEnv overrides the path of the image store. The default is bin/images in the repository.
 	ImagesEnv = "FAIRLEAD_IMAGES"
-	// ArtifactsEnv names the folder that gets what a failed test leaves; without it .local/failed of the repository.
+	// ArtifactsEnv overrides the directory for artifacts of failed tests. The default is .local/failed in the repository.
 	ArtifactsEnv = "FAIRLEAD_ARTIFACTS"
 
 	startTimeout = 3 * time.Minute
@@ -43,7 +43,7 @@ const (
 	configFile   = "localkube.yaml"
 )
 
-// Cluster is a running Kubernetes. Its Client makes outages and dials into it.
+// Cluster is a running cluster. Its Client causes outages and dials addresses in the cluster.
 type Cluster struct {
 	*clusterapi.Client
 	clusterapi.Ready
@@ -51,17 +51,17 @@ type Cluster struct {
 	binary string
 	rest   *rest.Config
 	cmd    *exec.Cmd
-	stdin  io.Closer     // the cluster ends when it is closed
-	ended  chan struct{} // closed when the launcher has ended
+	stdin  io.Closer     // closing it stops the cluster
+	ended  chan struct{} // closed after the launcher has exited
 	log    *transcript
 	stop   sync.Once
 }
 
-// Params says what Launch starts.
+// Params holds the arguments of Launch.
 type Params struct {
-	Binary   string            // the localkube binary; "" finds it
-	Config   clusterapi.Config // Images "" finds the store
-	Progress io.Writer         // gets the story of the start, if set
+	Binary   string            // path of the localkube binary; empty: see FindBinary
+	Config   clusterapi.Config // if Images is empty: ImagesEnv, then bin/images
+	Progress io.Writer         // receives the log of the launcher, if set
 }
 
 // Launch starts a cluster and returns when it is ready. Tests use Start.
@@ -109,13 +109,13 @@ func (p *Params) complete() error {
 	return p.Config.Complete()
 }
 
-// start runs the launcher and waits for its word.
+// start executes the launcher and waits until it reports that the cluster is ready.
 func (c *Cluster) start(ctx context.Context, config string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	c.cmd = exec.Command(c.binary, "up", "--config", config, "--until-stdin-closes")
 	c.cmd.Stderr = c.log
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the caller, who then closes stdin
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must reach only the caller, which then closes stdin
 	stdin, err := c.cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (c *Cluster) start(ctx context.Context, config string) error {
 		}
 		ready <- err
 		_, _ = io.Copy(io.Discard, stdout)
-		_ = c.cmd.Wait() // its story is in the log
+		_ = c.cmd.Wait() // the log contains the error
 		close(c.ended)
 	}()
 	select {
@@ -149,30 +149,30 @@ func (c *Cluster) start(ctx context.Context, config string) error {
 	}
 	if err != nil {
 		c.Stop()
-		if errors.Is(err, io.EOF) { // it ended, and has said why
-			return errors.New(c.log.last())
+		if errors.Is(err, io.EOF) { // the launcher exited; its last log line is the error
+			return errors.New(c.log.lastLine())
 		}
-		return fmt.Errorf("start cluster: %w: %s", err, c.log.last())
+		return fmt.Errorf("start cluster: %w: %s", err, c.log.lastLine())
 	}
-	c.rest.QPS = -1 // a test is no tenant
+	c.rest.QPS = -1 // no client-side rate limit
 	return nil
 }
 
-// RESTConfig is an administrator's, without a client-side rate limit.
+// RESTConfig returns a configuration with administrator permissions and without a client-side rate limit.
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.rest) }
 
-// Clientset is an administrator's.
+// Clientset returns a clientset with administrator permissions.
 func (c *Cluster) Clientset() kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(c.RESTConfig())
 }
 
-// LauncherPID is the process whose end is the cluster's.
+// LauncherPID returns the process ID of the launcher. The cluster stops when the launcher exits.
 func (c *Cluster) LauncherPID() int { return c.cmd.Process.Pid }
 
-// Ended is closed when the cluster has ended, wanted or not.
+// Ended returns a channel that is closed after the launcher has exited, whether by Stop or by a failure.
 func (c *Cluster) Ended() <-chan struct{} { return c.ended }
 
-// Stop ends the cluster; nothing of it is left but its folder.
+// Stop stops the cluster. Only its directory remains.
 func (c *Cluster) Stop() {
 	c.stop.Do(func() {
 		c.stdin.Close()
@@ -185,25 +185,25 @@ func (c *Cluster) Stop() {
 	})
 }
 
-// Kubectl runs kubectl as administrator and returns its standard output.
+// Kubectl runs kubectl with administrator permissions and returns its standard output.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.run(ctx, nil, "kubectl", args)
 }
 
-// Apply gives manifests to kubectl apply --server-side.
+// Apply runs kubectl apply --server-side with the manifests.
 func (c *Cluster) Apply(ctx context.Context, manifests string) error {
 	_, err := c.run(ctx, strings.NewReader(manifests), "kubectl", []string{"apply", "--server-side", "-f", "-"})
 	return err
 }
 
-// Helm runs helm as administrator and returns its standard output.
+// Helm runs helm with administrator permissions and returns its standard output.
 func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
 	return c.run(ctx, nil, "helm", args)
 }
 
 func (c *Cluster) run(ctx context.Context, stdin io.Reader, program string, args []string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.binary, append([]string{program}, args...)...)
-	home := filepath.Join(c.Ready.Dir, "home") // caches and settings of whoever runs the test stay out of it
+	home := filepath.Join(c.Ready.Dir, "home") // isolates the run from the user's caches and settings
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Ready.Kubeconfig, "HOME="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
@@ -213,7 +213,7 @@ func (c *Cluster) run(ctx context.Context, stdin io.Reader, program string, args
 	return stdout.String(), nil
 }
 
-// transcript keeps what the launcher says, and passes it on.
+// transcript records the log of the launcher and forwards it.
 type transcript struct {
 	to   io.Writer
 	mu   sync.Mutex
@@ -236,8 +236,8 @@ func (t *transcript) String() string {
 	return t.text.String()
 }
 
-// last is the last line.
-func (t *transcript) last() string {
+// lastLine returns the last line of the log.
+func (t *transcript) lastLine() string {
 	lines := strings.Split(strings.TrimSpace(t.String()), "\n")
 	return lines[len(lines)-1]
 }

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// FindBinary returns the localkube binary, or an error that names the target which builds it.
+// FindBinary returns the path of the localkube binary, or an error that names the make target that builds it.
 func FindBinary() (string, error) {
 	return find(BinaryEnv, filepath.Join("bin", "localkube"), "make local")
 }
@@ -16,11 +16,11 @@ func findImages() (string, error) {
 	return find(ImagesEnv, filepath.Join("bin", "images"), "make images")
 }
 
-// find returns what env names, or the file of the repository that we are in.
+// find returns the path in the environment variable env, or the path of file in the repository of the working directory.
 func find(env, file, target string) (string, error) {
 	if path := os.Getenv(env); path != "" {
 		if _, err := os.Stat(path); err != nil {
-			return "", fmt.Errorf("%s names %s, which is not there: %w", env, path, err)
+			return "", fmt.Errorf("%s is set to %s: %w", env, path, err)
 		}
 		return path, nil
 	}
@@ -35,7 +35,7 @@ func find(env, file, target string) (string, error) {
 	return path, nil
 }
 
-// Repository returns the root of the repository that the working directory is in: the folder with go.work.
+// Repository returns the root of the repository of the working directory: the nearest parent directory with a go.work file.
 func Repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -46,7 +46,7 @@ func Repository() (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", errors.New("the working directory is in no repository with a go.work; set " + BinaryEnv + " and " + ImagesEnv)
+			return "", errors.New("no go.work in the working directory or its parents: set " + BinaryEnv + " and " + ImagesEnv)
 		}
 	}
 }

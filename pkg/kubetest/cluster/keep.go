@@ -23,12 +23,12 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
-// keepTimeout bounds what a failed test waits for its artifacts: the API server may be what failed.
+// keepTimeout limits the time to save artifacts of a failed test: the API server may be down.
 const keepTimeout = 20 * time.Second
 
 var unsafeName = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// keep saves what tells why a test failed, and says where.
+// keep saves the artifacts of a failed test, and logs their path.
 func (c *Cluster) keep(tb testing.TB) {
 	top := os.Getenv(ArtifactsEnv)
 	if top == "" {
@@ -42,12 +42,12 @@ func (c *Cluster) keep(tb testing.TB) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), keepTimeout)
 	defer cancel()
 	if err := c.Save(ctx, dir); err != nil {
-		tb.Logf("cluster: not all of the artifacts could be kept: %v", err)
+		tb.Logf("cluster: failed to save some artifacts: %v", err)
 	}
-	tb.Logf("cluster: logs, events and objects are in %s", dir)
+	tb.Logf("cluster: saved logs, events and objects in %s", dir)
 }
 
-// Save writes the logs of all components and pods and all objects but Secrets into dir, which is emptied first.
+// Save writes the logs of all components and pods, and all objects except Secrets, into dir. It deletes dir first.
 func (c *Cluster) Save(ctx context.Context, dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
@@ -82,10 +82,10 @@ func (c *Cluster) saveStatus(ctx context.Context, file string) error {
 	return os.WriteFile(file, raw, 0o644)
 }
 
-// saveObjects writes a file for each kind that can be listed.
+// saveObjects writes one file for each kind that can be listed, except Secrets.
 func saveObjects(ctx context.Context, cfg *rest.Config, dir string) error {
 	cfg = rest.CopyConfig(cfg)
-	cfg.Timeout, cfg.WarningHandler = keepTimeout/4, rest.NoWarnings{} // deprecated kinds are kept too
+	cfg.Timeout, cfg.WarningHandler = keepTimeout/4, rest.NoWarnings{} // no warnings about deprecated kinds
 	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func saveObjects(ctx context.Context, cfg *rest.Config, dir string) error {
 		return err
 	}
 	lists, err := disco.ServerPreferredResources()
-	errs := []error{err} // of one group; the others are there
+	errs := []error{err} // discovery of some groups can fail; lists has the others
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func saveKind(ctx context.Context, client dynamic.Interface, gvr schema.GroupVer
 	return os.WriteFile(filepath.Join(dir, gvr.GroupResource().String()+".json"), raw, 0o644)
 }
 
-// copyTree copies regular files; links that kubelets make to their own logs are left out.
+// copyTree copies regular files. It skips the symbolic links that kubelets create to their logs.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -7,18 +7,19 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
-// ControlPlaneOnly asks Start for etcd and the API server alone.
+// ControlPlaneOnly makes Start start only etcd and the API server.
 func ControlPlaneOnly(c *clusterapi.Config) { c.ControlPlaneOnly = true }
 
-// FastTimings asks Start for a cluster that notices a dead node within seconds.
+// FastTimings makes Start configure a cluster that detects a dead node within seconds.
 func FastTimings(c *clusterapi.Config) { c.Timings = clusterapi.FastTimings() }
 
-// Nodes asks Start for n nodes.
+// Nodes makes Start start n nodes.
 func Nodes(n int) func(*clusterapi.Config) {
 	return func(c *clusterapi.Config) { c.Nodes = make([]clusterapi.Node, n) }
 }
 
-// Start gives tb a cluster, which ends with it. A missing binary fails the test and names the target that builds it.
+// Start starts a cluster, and stops it when the test ends. If the binary is missing, the test fails with the name of the make
+// target that builds it.
 func Start(tb testing.TB, configure ...func(*clusterapi.Config)) *Cluster {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "localkube-")

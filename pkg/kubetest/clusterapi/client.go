@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// socketName is the steering socket's name in the cluster's folder.
+// socketName is the file name of the control socket in the cluster directory.
 const socketName = "localkube.sock"
 
 // States of components and nodes.
@@ -30,28 +30,28 @@ const (
 
 // Actions on components and nodes.
 const (
-	// ActionKill ends it at once. A component comes back on its data by itself, a node stays dead until it is restarted.
+	// ActionKill sends SIGKILL. A component restarts automatically with its data; a node stays down until ActionRestart.
 	ActionKill = "kill"
-	// ActionStop ends a component with SIGTERM; it stays down until it is started.
+	// ActionStop stops a component with SIGTERM; it stays down until ActionStart.
 	ActionStop = "stop"
 	// ActionStart starts a stopped component.
 	ActionStart = "start"
-	// ActionRestart stops and starts a component; for a node it is a reboot: whatever ran on it is gone.
+	// ActionRestart stops and starts a component. For a node, it is a reboot: all its processes are lost.
 	ActionRestart = "restart"
-	// ActionPause stops all its processes without ending them.
+	// ActionPause suspends all processes of a component or node.
 	ActionPause = "pause"
-	// ActionResume lets paused ones go on.
+	// ActionResume resumes a paused component or node.
 	ActionResume = "resume"
-	// ActionCut loses every packet between a node, its pods included, and the rest. It takes a Direction.
+	// ActionCut drops all packets between a node, including its pods, and the rest of the cluster. It has a Direction.
 	ActionCut = "cut"
-	// ActionHeal ends a cut.
+	// ActionHeal reverts ActionCut.
 	ActionHeal = "heal"
 )
 
-// Direction says which packets a cut loses.
+// Direction selects the packets that a cut drops.
 type Direction string
 
-// Directions of a cut, seen from the node.
+// Directions of a cut, from the perspective of the node.
 const (
 	CutBoth     Direction = "both"
 	CutInbound  Direction = "inbound"
@@ -73,7 +73,7 @@ type ComponentStatus struct {
 	Restarts int    `json:"restarts"`
 }
 
-// NodeStatus is the state of one machine.
+// NodeStatus is the state of one node.
 type NodeStatus struct {
 	Name    string    `json:"name"`
 	Address string    `json:"address"`
@@ -83,13 +83,13 @@ type NodeStatus struct {
 	Boots   int       `json:"boots"`
 }
 
-// Client steers one running cluster.
+// Client controls one running cluster.
 type Client struct {
 	dir  string
 	http *http.Client
 }
 
-// NewClient returns a client for the cluster whose state is in dir.
+// NewClient returns a client for the cluster with the directory dir.
 func NewClient(dir string) *Client {
 	c := &Client{dir: dir}
 	c.http = &http.Client{Transport: &http.Transport{
@@ -99,7 +99,7 @@ func NewClient(dir string) *Client {
 	return c
 }
 
-// Listen opens the steering socket of the cluster in dir.
+// Listen opens the control socket of the cluster in dir.
 func Listen(dir string) (net.Listener, error) {
 	_ = os.Remove(filepath.Join(dir, socketName))
 	var l net.Listener
@@ -108,14 +108,16 @@ func Listen(dir string) (net.Listener, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open steering socket: %w", err)
+		return nil, fmt.Errorf("open control socket: %w", err)
 	}
-	// The listener would remove the short path on Close; the folder's owner removes the socket.
+	// On Close, the listener would try to remove the short path, which is no longer valid. Stopping the cluster removes the
+	// socket.
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	return l, nil
 }
 
-// withShortPath calls f with a name of dir's socket that fits a socket address (108 bytes) however deep dir is.
+// withShortPath calls f with a path of the socket in dir that fits into a socket address (108 bytes), regardless of the
+// length of dir.
 func withShortPath(dir string, f func(path string) error) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -132,22 +134,22 @@ func (c *Client) connect(ctx context.Context) (net.Conn, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("no cluster answers in %s: %w", c.dir, errors.Unwrap(err))
+		return nil, fmt.Errorf("connect to the cluster in %s: %w", c.dir, errors.Unwrap(err))
 	}
 	return conn, nil
 }
 
-// Status asks how the cluster is.
+// Status returns the state of the cluster.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	var s Status
 	if err := c.call(ctx, http.MethodGet, "/v1/status", nil, &s); err != nil {
-		return nil, fmt.Errorf("ask status: %w", err)
+		return nil, fmt.Errorf("get status: %w", err)
 	}
 	return &s, nil
 }
 
-// Component does one of the actions kill, stop, start, restart, pause and resume. All but kill and restart of a dead
-// process return when it is done; start and restart do not wait for the component to answer.
+// Component runs one of the actions kill, stop, start, restart, pause and resume. It returns after the action is done, except
+// for kill, and restart of a dead process. start and restart do not wait until the component is ready.
 func (c *Client) Component(ctx context.Context, name, action string) error {
 	if err := c.call(ctx, http.MethodPost, "/v1/components/"+url.PathEscape(name)+"/"+action, nil, nil); err != nil {
 		return fmt.Errorf("%s %s: %w", action, name, err)
@@ -155,7 +157,7 @@ func (c *Client) Component(ctx context.Context, name, action string) error {
 	return nil
 }
 
-// Node does one of the actions kill, restart, pause, resume and heal.
+// Node runs one of the actions kill, restart, pause, resume and heal.
 func (c *Client) Node(ctx context.Context, name, action string) error {
 	if err := c.call(ctx, http.MethodPost, "/v1/nodes/"+url.PathEscape(name)+"/"+action, nil, nil); err != nil {
 		return fmt.Errorf("%s %s: %w", action, name, err)
@@ -163,7 +165,7 @@ func (c *Client) Node(ctx context.Context, name, action string) error {
 	return nil
 }
 
-// Cut loses the packets of one direction or of both, silently, until the node is healed or restarted.
+// Cut silently drops the packets in one direction or in both, until the node is healed or restarted.
 func (c *Client) Cut(ctx context.Context, name string, d Direction) error {
 	path := "/v1/nodes/" + url.PathEscape(name) + "/" + ActionCut + "?direction=" + url.QueryEscape(string(d))
 	if err := c.call(ctx, http.MethodPost, path, nil, nil); err != nil {
@@ -172,18 +174,18 @@ func (c *Client) Cut(ctx context.Context, name string, d Direction) error {
 	return nil
 }
 
-// snapshotRequest names the file of a snapshot.
+// snapshotRequest contains the path of a snapshot.
 type snapshotRequest struct {
 	File string `json:"file"`
 }
 
-// Snapshot writes a consistent snapshot of etcd to file, while the cluster runs.
+// Snapshot writes a consistent snapshot of etcd to file while the cluster is running.
 func (c *Client) Snapshot(ctx context.Context, file string) error {
 	return c.etcd(ctx, "snapshot", file)
 }
 
-// Restore puts etcd back to a snapshot: the API server and etcd are stopped, the data is replaced, and both start again.
-// Revisions go on from the snapshot's, so watchers must notice that time went back. It returns when the API is ready.
+// Restore restores etcd from a snapshot: it stops the API server and etcd, replaces the data, and starts both again. Revisions
+// continue from the snapshot, so they decrease for existing watchers. Restore returns when the API is ready.
 func (c *Client) Restore(ctx context.Context, file string) error {
 	return c.etcd(ctx, "restore", file)
 }
@@ -214,7 +216,7 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		if uerr := new(url.Error); errors.As(err, &uerr) { // the URL says nothing: everything goes to one socket
+		if uerr := new(url.Error); errors.As(err, &uerr) { // omit the URL: all requests use the same socket
 			err = uerr.Err
 		}
 		return err
@@ -233,8 +235,8 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 	return json.Unmarshal(raw, out)
 }
 
-// Dial connects to an address inside the cluster: service.namespace:port (port by number or name; one of its ready
-// endpoints is taken), node-name:port or ip:port. It sees the cluster as the control plane does.
+// Dial connects to an address inside the cluster: service.namespace:port (the port is a number or a name; Dial uses one of the
+// ready endpoints), node-name:port or ip:port. The connection originates from the network of the control plane.
 func (c *Client) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	conn, err := c.connect(ctx)
 	if err != nil {
@@ -242,7 +244,7 @@ func (c *Client) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	r, err := openTunnel(conn, addr)
-	if !stop() { // the connection has failed, or will, for the context's sake
+	if !stop() { // ctx is canceled: the deadline has broken the connection, or will
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -252,7 +254,7 @@ func (c *Client) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return &tunnel{Conn: conn, r: r}, nil
 }
 
-// openTunnel asks for a connection to addr by an HTTP upgrade: CONNECT would not take a port by name.
+// openTunnel requests a connection to addr by an HTTP upgrade: CONNECT does not support named ports.
 func openTunnel(conn net.Conn, addr string) (*bufio.Reader, error) {
 	req := "GET /v1/dial?target=" + url.QueryEscape(addr) + " HTTP/1.1\r\nHost: localkube\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
 	if _, err := io.WriteString(conn, req); err != nil {
@@ -263,15 +265,15 @@ func openTunnel(conn net.Conn, addr string) (*bufio.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close() // an upgrade has none
+	defer resp.Body.Close() // the response of an upgrade has no body
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		raw, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // what came is enough
+		raw, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // a partial message is sufficient
 		return nil, errors.New(strings.TrimSpace(string(raw)))
 	}
 	return r, nil
 }
 
-// tunnel reads first what came behind the answer.
+// tunnel first reads the data that was buffered with the HTTP response.
 type tunnel struct {
 	net.Conn
 	r *bufio.Reader
@@ -279,5 +281,5 @@ type tunnel struct {
 
 func (t *tunnel) Read(p []byte) (int, error) { return t.r.Read(p) }
 
-// CloseWrite tells the other side that nothing more will come.
+// CloseWrite closes the write side of the connection.
 func (t *tunnel) CloseWrite() error { return t.Conn.(*net.UnixConn).CloseWrite() }

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// serve answers on the steering socket of dir until the test ends.
+// serve serves h on the control socket in dir until the test ends.
 func serve(t *testing.T, dir string, h http.HandlerFunc) {
 	t.Helper()
 	l, err := Listen(dir)
@@ -55,7 +55,7 @@ func TestClient_SendsWhatTheClusterIsToDo(t *testing.T) {
 			want: "POST /v1/nodes/node-2/cut?direction=inbound",
 		},
 		{
-			name: "a name stays one segment of the path",
+			name: "slashes in a name are escaped",
 			do:   func(ctx context.Context, c *Client) error { return c.Node(ctx, "../status", ActionKill) },
 			want: "POST /v1/nodes/..%2Fstatus/kill",
 		},
@@ -97,7 +97,7 @@ func TestClient_FileOfASnapshotIsTheCallers(t *testing.T) {
 		assert.NoError(t, json.NewDecoder(r.Body).Decode(&got))
 	})
 	require.NoError(t, NewClient(dir).Snapshot(t.Context(), "snapshot.db"))
-	assert.Equal(t, filepath.Join(here, "snapshot.db"), got.File, "the cluster's working directory is another")
+	assert.Equal(t, filepath.Join(here, "snapshot.db"), got.File, "the cluster has a different working directory")
 }
 
 func TestStatus_IsWhatTheClusterSays(t *testing.T) {
@@ -118,17 +118,17 @@ func TestClient_ErrorIsTheClustersOwnLine(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	serve(t, dir, func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "there is no such thing", http.StatusNotFound)
+		http.Error(w, "not found", http.StatusNotFound)
 	})
 	c := NewClient(dir)
 	_, err := c.Status(t.Context())
-	require.EqualError(t, err, "ask status: there is no such thing")
-	require.EqualError(t, c.Component(t.Context(), "etdc", ActionKill), "kill etdc: there is no such thing")
-	require.EqualError(t, c.Node(t.Context(), "node-9", ActionHeal), "heal node-9: there is no such thing")
-	require.EqualError(t, c.Cut(t.Context(), "node-9", CutBoth), "cut node-9: there is no such thing")
-	require.EqualError(t, c.Restore(t.Context(), "/x.db"), "etcd restore /x.db: there is no such thing")
+	require.EqualError(t, err, "get status: not found")
+	require.EqualError(t, c.Component(t.Context(), "etdc", ActionKill), "kill etdc: not found")
+	require.EqualError(t, c.Node(t.Context(), "node-9", ActionHeal), "heal node-9: not found")
+	require.EqualError(t, c.Cut(t.Context(), "node-9", CutBoth), "cut node-9: not found")
+	require.EqualError(t, c.Restore(t.Context(), "/x.db"), "etcd restore /x.db: not found")
 	_, err = c.Dial(t.Context(), "web.default:http")
-	require.EqualError(t, err, "dial web.default:http in the cluster: there is no such thing")
+	require.EqualError(t, err, "dial web.default:http in the cluster: not found")
 }
 
 func TestClient_WithoutAClusterSaysWhereItLooked(t *testing.T) {
@@ -137,17 +137,17 @@ func TestClient_WithoutAClusterSaysWhereItLooked(t *testing.T) {
 	l, err := Listen(left)
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	require.FileExists(t, filepath.Join(left, socketName), "the socket of a cluster that was killed")
+	require.FileExists(t, filepath.Join(left, socketName), "the socket of a killed cluster")
 	tests := []struct{ name, dir, want string }{
-		{name: "no socket", dir: empty, want: "no cluster answers in " + empty + ": connect: no such file or directory"},
-		{name: "nobody listens", dir: left, want: "no cluster answers in " + left + ": connect: connection refused"},
-		{name: "no folder", dir: empty + "/x", want: "no cluster answers in " + empty + "/x: no such file or directory"},
+		{name: "no socket", dir: empty, want: "connect to the cluster in " + empty + ": connect: no such file or directory"},
+		{name: "no listener", dir: left, want: "connect to the cluster in " + left + ": connect: connection refused"},
+		{name: "no directory", dir: empty + "/x", want: "connect to the cluster in " + empty + "/x: no such file or directory"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			_, err := NewClient(tt.dir).Status(t.Context())
-			require.EqualError(t, err, "ask status: "+tt.want)
+			require.EqualError(t, err, "get status: "+tt.want)
 			_, err = NewClient(tt.dir).Dial(t.Context(), "web.default:80")
 			require.EqualError(t, err, tt.want)
 		})
@@ -156,7 +156,7 @@ func TestClient_WithoutAClusterSaysWhereItLooked(t *testing.T) {
 
 func TestListen_TakesOverFromAClusterThatWasKilledHoweverDeepItsFolder(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 50)) // a socket's name has 108 bytes
+	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 50)) // the limit of a socket address is 108 bytes
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	l, err := Listen(dir)
 	require.NoError(t, err)
@@ -170,10 +170,10 @@ func TestListen_InAFolderThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	_, err := Listen(filepath.Join(t.TempDir(), "x"))
 	require.ErrorIs(t, err, os.ErrNotExist)
-	require.ErrorContains(t, err, "open steering socket: ")
+	require.ErrorContains(t, err, "open control socket: ")
 }
 
-// upgrade takes the connection over and answers as the cluster does; first is sent in the same packet as the answer.
+// upgrade hijacks the connection and responds like the cluster; it sends first in the same packet as the response.
 func upgrade(w http.ResponseWriter, first string) (net.Conn, error) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

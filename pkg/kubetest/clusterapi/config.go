@@ -1,8 +1,8 @@
-// Package clusterapi is the contract between localkube, the embedded Kubernetes of deploy/local, and those who start
-// and steer one: the tests (package cluster), the demo and localkube's own command line.
+// Package clusterapi defines the API of localkube, the embedded Kubernetes of deploy/local. Its users are package cluster for
+// tests, the demo and the localkube command line.
 //
-// Config is what a cluster is started with, Ready what it says once it stands, and Client steers it while it runs:
-// HTTP on a unix socket in the cluster's folder. Outages made through it are on purpose, so they end only when asked to.
+// Config configures a cluster. localkube prints Ready once the cluster is ready. Client controls a running cluster by HTTP over
+// a Unix socket in the cluster directory. Outages that a Client causes last until a Client ends them.
 package clusterapi
 
 import (
@@ -19,84 +19,84 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Components of the control plane, by the names that Config.Args, Status and Client use.
+// Component names in Config.Args, Status and Client.
 const (
 	Etcd              = "etcd"
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
-	Kubelet           = "kubelet" // one in each node; only Config.Args knows it
+	Kubelet           = "kubelet" // one per node; valid only in Config.Args
 )
 
 const (
-	// MaxNodes is how many nodes the address plan has room for.
+	// MaxNodes is the maximum number of nodes; the address ranges of nodes and pods limit it.
 	MaxNodes = 64
-	// maxPods is how many pods a node has addresses for.
+	// maxPods is the maximum number of pods per node; a node has a /24 of pod addresses.
 	maxPods = 250
 )
 
-// Config says what a cluster is made of. The zero value of a field means its default.
+// Config configures a cluster. Zero values select defaults.
 type Config struct {
-	// Dir holds all state: certificates, etcd, logs, pods. Two clusters never share one.
+	// Dir is the directory for all state: certificates, etcd, logs, pods. Clusters cannot share it.
 	Dir string `json:"dir"`
-	// Images is the image store that the nodes run from; it may be shared.
+	// Images is the directory of the image store. Clusters can share it.
 	Images string `json:"images,omitempty"`
-	// ControlPlaneOnly leaves out controller manager, scheduler and nodes: etcd and the API server alone.
+	// ControlPlaneOnly starts only etcd and the API server, without controller manager, scheduler and nodes.
 	ControlPlaneOnly bool `json:"controlPlaneOnly,omitempty"`
-	// APIAddress is the host address of the API server; port 0 takes a free one.
+	// APIAddress is the host address of the API server; port 0 selects a free port.
 	APIAddress string `json:"apiAddress,omitempty"`
-	// Publish makes addresses inside the cluster reachable on the host.
+	// Publish forwards ports of the host to addresses inside the cluster.
 	Publish []Publish `json:"publish,omitempty"`
-	// Nodes are the machines; none means one node with defaults.
+	// Nodes are the nodes of the cluster. The default is one node with default values.
 	Nodes []Node `json:"nodes,omitempty"`
-	// Timings shorten how long Kubernetes takes to notice and to act on an outage.
+	// Timings configures how fast Kubernetes detects outages and reacts to them.
 	Timings Timings `json:"timings,omitempty"`
-	// Args are further flags by component, put after ours, so that they win; for kubelet: fields of
-	// KubeletConfiguration as name=value.
+	// Args are additional flags by component. They override the flags that localkube sets. For Kubelet: fields of
+	// KubeletConfiguration in the form name=value.
 	Args map[string][]string `json:"args,omitempty"`
-	// Audit writes every request to audit.log in Dir at level Metadata.
+	// Audit logs every request at level Metadata; see AuditFile.
 	Audit bool `json:"audit,omitempty"`
-	// Verbosity is the components' -v.
+	// Verbosity is the -v flag of the components.
 	Verbosity int `json:"verbosity,omitempty"`
 }
 
-// Publish forwards TCP connections from Host, a host address (port 0 takes a free one), to Target, which is what
-// Client.Dial takes: service.namespace:port or ip:port.
+// Publish forwards TCP connections from Host, an address on the host (port 0 selects a free port), to Target, an address in the
+// format of Client.Dial: service.namespace:port or ip:port.
 type Publish struct {
 	Host   string `json:"host"`
 	Target string `json:"target"`
 }
 
-// Node is one machine of the cluster.
+// Node configures one node of the cluster.
 type Node struct {
 	Name   string            `json:"name,omitempty"`
 	Zone   string            `json:"zone,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
-	// CPUs, MemoryGiB and Pods are what the node pretends to have; nothing is limited by them but scheduling.
+	// CPUs, MemoryGiB and Pods are the capacity that the node reports. They limit scheduling, not processes.
 	CPUs      int `json:"cpus,omitempty"`
 	MemoryGiB int `json:"memoryGiB,omitempty"`
 	Pods      int `json:"pods,omitempty"`
-	// Extended resources, for instance nvidia.com/gpu: "8".
+	// Extended resources, for example nvidia.com/gpu: "8".
 	Extended map[string]string `json:"extended,omitempty"`
 }
 
-// Timings are how fast the cluster notices things. Defaults are Kubernetes' own, but for SyncFrequency.
+// Timings configures detection of outages and changes. The defaults are those of Kubernetes, except for SyncFrequency.
 type Timings struct {
-	// LeaseDuration of a node; it is renewed every quarter of it. Default 40 s.
+	// LeaseDuration is the duration of a node lease, which the kubelet renews every quarter of it. Default 40 s.
 	LeaseDuration metav1.Duration `json:"leaseDuration,omitempty"`
-	// MonitorPeriod is how often node health is looked at. Default 5 s.
+	// MonitorPeriod is the interval of node health checks. Default 5 s.
 	MonitorPeriod metav1.Duration `json:"monitorPeriod,omitempty"`
-	// MonitorGracePeriod is how long a silent node stays Ready. Default 50 s.
+	// MonitorGracePeriod is the time for which an unresponsive node stays Ready. Default 50 s.
 	MonitorGracePeriod metav1.Duration `json:"monitorGracePeriod,omitempty"`
-	// TolerationSeconds is how long pods stay on a node that is not ready or unreachable. Default 300.
+	// TolerationSeconds is the time for which pods stay on a node that is not ready or unreachable. Default 300.
 	TolerationSeconds *int64 `json:"tolerationSeconds,omitempty"`
-	// SyncFrequency is how often a kubelet looks at changed ConfigMap volumes. Default 5 s.
+	// SyncFrequency is the interval at which a kubelet updates ConfigMap volumes. Default 5 s.
 	SyncFrequency metav1.Duration `json:"syncFrequency,omitempty"`
-	// CrashBackOffMax caps the crash loop back-off. Default 5 min.
+	// CrashBackOffMax is the maximum crash loop backoff. Default 5 min.
 	CrashBackOffMax metav1.Duration `json:"crashBackOffMax,omitempty"`
 }
 
-// FastTimings see a dead node's pods replaced within 20 s.
+// FastTimings returns timings at which the pods of a dead node are replaced within 20 s.
 func FastTimings() Timings {
 	seconds := int64(2)
 	return Timings{
@@ -109,7 +109,7 @@ func FastTimings() Timings {
 	}
 }
 
-// Complete fills in defaults and makes paths absolute.
+// Complete sets defaults, makes paths absolute and validates the Config.
 func (c *Config) Complete() error {
 	for _, p := range []*string{&c.Dir, &c.Images} {
 		if *p == "" {
@@ -164,14 +164,14 @@ func setDefault[T comparable](v *T, d T) {
 
 var nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$`)
 
-// Validate reports everything that is wrong with a completed Config, one line each.
+// Validate returns all errors of a completed Config, one line each.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Dir == "" {
-		errs = append(errs, errors.New("dir: name the folder that is to hold the cluster's state"))
+		errs = append(errs, errors.New("dir: required, set it to the directory for the state of the cluster"))
 	}
 	if c.Images == "" && !c.ControlPlaneOnly {
-		errs = append(errs, errors.New("images: name the image store (make images fills one)"))
+		errs = append(errs, errors.New("images: required, set it to the image store that `make images` creates"))
 	}
 	return errors.Join(append(errs, c.validateNodes(), c.validateAddresses(), c.validateArgs())...)
 }
@@ -179,22 +179,22 @@ func (c *Config) Validate() error {
 func (c *Config) validateNodes() error {
 	var errs []error
 	if c.ControlPlaneOnly && len(c.Nodes) > 0 {
-		errs = append(errs, errors.New("nodes: a cluster that is its control plane only has none"))
+		errs = append(errs, errors.New("nodes: must be empty if controlPlaneOnly is true"))
 	}
 	if len(c.Nodes) > MaxNodes {
-		errs = append(errs, fmt.Errorf("nodes: %d asked for, there is room for %d", len(c.Nodes), MaxNodes))
+		errs = append(errs, fmt.Errorf("nodes: got %d, the maximum is %d", len(c.Nodes), MaxNodes))
 	}
 	seen := map[string]bool{}
 	for _, n := range c.Nodes {
 		if !nodeName.MatchString(n.Name) {
-			errs = append(errs, fmt.Errorf("nodes: %q is not a name: lower-case letters, digits and dashes, at most 42", n.Name))
+			errs = append(errs, fmt.Errorf("nodes: invalid name %q: use at most 42 lowercase letters, digits and dashes, no dash first or last", n.Name))
 		}
 		if seen[n.Name] {
-			errs = append(errs, fmt.Errorf("nodes: two are called %q", n.Name))
+			errs = append(errs, fmt.Errorf("nodes: duplicate name %q", n.Name))
 		}
 		seen[n.Name] = true
 		if n.Pods < 1 || n.Pods > maxPods {
-			errs = append(errs, fmt.Errorf("nodes: %s wants %d pods; a node has addresses for 1 to %d", n.Name, n.Pods, maxPods))
+			errs = append(errs, fmt.Errorf("nodes: %s: pods is %d, must be 1 to %d", n.Name, n.Pods, maxPods))
 		}
 	}
 	return errors.Join(errs...)
@@ -218,7 +218,7 @@ func (c *Config) validateArgs() error {
 	known := []string{Etcd, APIServer, ControllerManager, Scheduler, Kubelet}
 	for _, name := range slices.Sorted(maps.Keys(c.Args)) {
 		if !slices.Contains(known, name) {
-			errs = append(errs, fmt.Errorf("args: no component is called %q, there are %s", name, strings.Join(known, ", ")))
+			errs = append(errs, fmt.Errorf("args: unknown component %q: use one of %s", name, strings.Join(known, ", ")))
 		}
 	}
 	return errors.Join(errs...)
@@ -232,20 +232,20 @@ func hostPort(s string) error {
 	return nil
 }
 
-// Ready is what localkube prints on stdout, as one line of JSON, once everything that was asked for is up.
+// Ready describes a running cluster. localkube prints it to stdout as one line of JSON once the cluster is ready.
 type Ready struct {
 	Dir        string   `json:"dir"`
 	Kubeconfig string   `json:"kubeconfig"`
 	APIAddress string   `json:"apiAddress"`
 	Published  []string `json:"published,omitempty"` // host addresses, in the order of Config.Publish
-	Seconds    float64  `json:"seconds"`             // since the launcher's start
+	Seconds    float64  `json:"seconds"`             // startup time since the launcher started
 }
 
-// KubeconfigFile is where the administrator's kubeconfig is below a cluster's folder.
+// KubeconfigFile returns the path of the administrator's kubeconfig in a cluster directory.
 func KubeconfigFile(dir string) string { return filepath.Join(dir, "pki", "admin.kubeconfig") }
 
-// LogDir is where the components and nodes write their logs.
+// LogDir returns the directory of the component and node logs.
 func LogDir(dir string) string { return filepath.Join(dir, "log") }
 
-// AuditFile is where the audit log is, when asked for.
+// AuditFile returns the path of the audit log, which exists if Config.Audit is set.
 func AuditFile(dir string) string { return filepath.Join(dir, "log", "audit.log") }

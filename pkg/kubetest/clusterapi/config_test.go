@@ -31,15 +31,15 @@ func TestConfig_ValidateNamesWhatIsWrong(t *testing.T) {
 	tests := []struct {
 		name, give, want string
 	}{
-		{name: "no folder", give: `{images: /i}`, want: "dir: name the folder"},
-		{name: "no images", give: `{dir: /d}`, want: "images: name the image store"},
-		{name: "nodes without the rest", give: `{dir: /d, controlPlaneOnly: true, nodes: [{}]}`, want: "nodes: a cluster that is its control plane only has none"},
-		{name: "a node's name", give: `{dir: /d, images: /i, nodes: [{name: Node_1}]}`, want: `nodes: "Node_1" is not a name`},
-		{name: "two nodes of one name", give: `{dir: /d, images: /i, nodes: [{name: a}, {name: a}]}`, want: `nodes: two are called "a"`},
-		{name: "too many pods", give: `{dir: /d, images: /i, nodes: [{pods: 251}]}`, want: "node-1 wants 251 pods"},
-		{name: "the API server's address", give: `{dir: /d, images: /i, apiAddress: "8080"}`, want: `apiAddress: "8080" is not host:port`},
-		{name: "a published target", give: `{dir: /d, images: /i, publish: [{host: "127.0.0.1:0", target: web}]}`, want: `publish: "web" is not host:port`},
-		{name: "an unknown component", give: `{dir: /d, images: /i, args: {kube-proxy: [--x]}}`, want: `args: no component is called "kube-proxy"`},
+		{name: "no dir", give: `{images: /i}`, want: "dir: required"},
+		{name: "no images", give: `{dir: /d}`, want: "images: required"},
+		{name: "nodes with controlPlaneOnly", give: `{dir: /d, controlPlaneOnly: true, nodes: [{}]}`, want: "nodes: must be empty if controlPlaneOnly is true"},
+		{name: "invalid node name", give: `{dir: /d, images: /i, nodes: [{name: Node_1}]}`, want: `nodes: invalid name "Node_1"`},
+		{name: "duplicate node name", give: `{dir: /d, images: /i, nodes: [{name: a}, {name: a}]}`, want: `nodes: duplicate name "a"`},
+		{name: "too many pods", give: `{dir: /d, images: /i, nodes: [{pods: 251}]}`, want: "node-1: pods is 251, must be 1 to 250"},
+		{name: "invalid API address", give: `{dir: /d, images: /i, apiAddress: "8080"}`, want: `apiAddress: "8080" is not host:port`},
+		{name: "invalid publish target", give: `{dir: /d, images: /i, publish: [{host: "127.0.0.1:0", target: web}]}`, want: `publish: "web" is not host:port`},
+		{name: "unknown component", give: `{dir: /d, images: /i, args: {kube-proxy: [--x]}}`, want: `args: unknown component "kube-proxy"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -138,12 +138,12 @@ func TestLeadershipThatIsLostAndWonAgain(t *testing.T) {
 				return fmt.Sprint(n), n == times
 			}, "the log has %q %d times", message, times)
 		}
-		logged("Lost the lead, stands for election again", 1)
+		logged("Lost leadership, rejoining the election", 1)
 		r.delete(isvc.Resource, ns, "old")
 		r.collectGarbage()
 		r.settles()
 		r.delete(leases, "fairlead", "fairlead-ingress-reconciler")
-		logged("Took the lead", 2)
+		logged("Became leader", 2)
 		r.eventually(func() (string, bool) {
 			got := fmt.Sprint(r.ours("others"))
 			return got, got == "[httproute one.example.com/ -> young-engine by public]"
