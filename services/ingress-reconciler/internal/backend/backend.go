@@ -1,9 +1,9 @@
-// Package backend finds the Services that OME makes for the components of an InferenceService, and chooses their ports.
+// Package backend finds the Services that OME creates for the components of an InferenceService, and selects their API ports.
 //
 // A component's Service has the name that OME derives from the InferenceService, a component label, and the InferenceService
-// as its controller. No single one of these is enough. OME 1.3 gives the same labels and controller to the Services of single
-// revisions, which routes must not use. A name can match by chance: InferenceService "a-engine" makes Services whose names
-// "a" could have made.
+// as its controller. None of these criteria is sufficient alone. OME 1.3 gives the same labels and controller to the Services of single
+// revisions, which routes must not use. Names are ambiguous: a Service of
+// InferenceService "a-engine" can have a name that InferenceService "a" could also use.
 package backend
 
 import (
@@ -22,25 +22,25 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-// Labels of a component's Service, and of its pods. On pods the value of LabelService is the name of the InferenceReplica if
-// the user created that one (spec.replicaRefs of OME 1.3).
+// Labels of a component's Service, and of its pods. With spec.replicaRefs (OME 1.3) the value of LabelService on pods is the name of
+// the InferenceReplica.
 const (
 	LabelService   = "ome.io/inferenceservice"
 	LabelComponent = "component"
 )
 
 var (
-	// ErrNotFound means that OME has not made a Service for the component yet.
-	ErrNotFound = errors.New("there is no Service")
-	// ErrForeign means that a Service of this name exists and the InferenceService does not control it.
+	// ErrNotFound means that OME has not created a Service for the component yet.
+	ErrNotFound = errors.New("the Service does not exist")
+	// ErrForeign means that the InferenceService does not control the Service with the component's name.
 	ErrForeign = errors.New("the InferenceService does not control the Service of that name")
 	// ErrNoPort means that the Service has no TCP port.
 	ErrNoPort = errors.New("the Service has no TCP port")
-	// ErrNoSelector means that the Service selects no pods by labels.
+	// ErrNoSelector means that the Service has no pod selector.
 	ErrNoSelector = errors.New("the Service has no selector")
 )
 
-// Service is the Service of a component, with the port of its API.
+// Service is the Service of a component, with its API port.
 type Service struct {
 	Name        string
 	Port        int32
@@ -49,7 +49,7 @@ type Service struct {
 	TargetPort  Port   // port of the pods
 }
 
-// Port is a port of pods, by number, or by name if the number is 0.
+// Port is a container port: a number, or a name if the number is 0.
 type Port struct {
 	Number int32
 	Name   string
@@ -70,7 +70,7 @@ func Truncate(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	hash := []byte(hex.EncodeToString(sum[:])[:hashSize])
 	if '0' <= hash[0] && hash[0] <= '9' {
-		hash[0] = 'a' // a Service's name begins with a letter
+		hash[0] = 'a' // the name of a Service starts with a letter
 	}
 	return string(hash) + "-" + name[len(name)-(maxName-hashSize-1):]
 }
@@ -98,13 +98,13 @@ func find(services []*corev1.Service, of *isvc.Service, r isvc.Role) (*corev1.Se
 	case len(found) == 0:
 		return nil, fmt.Errorf("%s %s: %w", r, name, ErrNotFound)
 	case len(found) > 1 && found[0].Name != name:
-		return nil, fmt.Errorf("%s %s: %w of that name, and %d others could be it", r, name, ErrNotFound, len(found))
+		return nil, fmt.Errorf("%s %s: %w, and %d other Services match the component", r, name, ErrNotFound, len(found))
 	}
 	return found[0], nil
 }
 
-// candidates returns the Services that can be the Service of a component. taken reports whether a Service of another owner
-// has the name.
+// candidates returns the Services that can be the Service of a component. taken reports whether a Service with the component's name
+// has another owner.
 func candidates(services []*corev1.Service, of *isvc.Service, r isvc.Role) (found []*corev1.Service, taken bool) {
 	name := Name(of.Name, r)
 	for _, s := range services {
@@ -119,7 +119,7 @@ func candidates(services []*corev1.Service, of *isvc.Service, r isvc.Role) (foun
 	return found, taken
 }
 
-// rank sorts OME's name first.
+// rank returns a sort key that puts the Service with OME's name first.
 func rank(s *corev1.Service, name string) string {
 	if s.Name == name {
 		return ""
@@ -127,23 +127,23 @@ func rank(s *corev1.Service, name string) string {
 	return s.Name
 }
 
-// headless reports whether a Service has no address of its own.
+// headless reports whether a Service has no cluster IP.
 func headless(s *corev1.Service) bool {
 	return s.Spec.ClusterIP == corev1.ClusterIPNone || strings.HasSuffix(s.Name, "-headless")
 }
 
-// revision reports whether a Service is that of one revision in OME 1.3. A truncated name has lost "-rev-", but not the label.
+// revision reports whether a Service belongs to one revision in OME 1.3. A truncated name lacks "-rev-", but the Service has the label.
 func revision(s *corev1.Service, name string) bool {
 	return s.Name != name && (s.Labels[labelRevision] != "" || strings.Contains(s.Name, "-rev-"))
 }
 
-// apiPort chooses the port of the API among the TCP ports:
+// apiPort selects the API port among the TCP ports:
 //
-//  1. ports whose names say that they are not the API (metrics, health, ...) are left out, unless there is no other port;
+//  1. ports with names for other purposes (metrics, health, ...) are ignored, unless no other port exists;
 //  2. the port named http, then http1, then h2c;
-//  3. the first port whose name begins with "http-";
+//  3. the first port whose name starts with "http-";
 //  4. the first port whose appProtocol is HTTP;
-//  5. the first port, which OME always takes.
+//  5. the first port, as OME selects it.
 func apiPort(s *corev1.Service) (Service, error) {
 	var ports, auxiliary []corev1.ServicePort
 	for _, p := range s.Spec.Ports {
@@ -175,17 +175,17 @@ func apiPort(s *corev1.Service) (Service, error) {
 	return out, nil
 }
 
-// auxiliary are words in the names of ports that do not serve the API.
+// auxiliary are words in names of ports that do not serve the API.
 var auxiliary = []string{"admin", "dashboard", "debug", "health", "healthz", "probe", "prom", "status"}
 
-// isAuxiliary reports whether the name of a port says that it does not serve the API.
+// isAuxiliary reports whether the name of a port indicates a purpose other than the API.
 func isAuxiliary(name string) bool {
 	name = strings.ToLower(name)
 	return strings.Contains(name, "metric") || strings.Contains(name, "prometheus") ||
 		slices.ContainsFunc(strings.Split(name, "-"), func(word string) bool { return slices.Contains(auxiliary, word) })
 }
 
-// target returns the port of the pods. It is the port of the Service if none is set.
+// target returns the container port, which defaults to the port of the Service.
 func target(p *corev1.ServicePort) Port {
 	if p.TargetPort.Type == intstr.String && p.TargetPort.StrVal != "" {
 		return Port{Name: p.TargetPort.StrVal}

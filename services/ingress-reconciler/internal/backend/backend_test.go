@@ -25,7 +25,7 @@ func TestItIsPure(t *testing.T) {
 
 var chat = &isvc.Service{Namespace: "models", Name: "chat", UID: "chat-uid"}
 
-// service makes the Service of a component of chat.
+// service returns the Service of a component of chat.
 func service(name string, role isvc.Role, change ...func(*corev1.Service)) *corev1.Service {
 	yes := true
 	s := &corev1.Service{
@@ -65,10 +65,10 @@ func TestFind(t *testing.T) {
 			service("a1b2c3d4-xx-engine", isvc.Engine, func(s *corev1.Service) { s.Labels["ome.io/revision-hash"] = "6d5f" }),
 		}, fails: ErrNotFound},
 		{name: "only of a revision", give: []*corev1.Service{service("chat-engine-rev-6d5f", isvc.Engine)}, fails: ErrNotFound},
-		{name: "the only one that could be", give: []*corev1.Service{service("b0ac-engine", isvc.Engine)}, want: "b0ac-engine"},
+		{name: "the only candidate", give: []*corev1.Service{service("b0ac-engine", isvc.Engine)}, want: "b0ac-engine"},
 		{name: "two that could be", give: []*corev1.Service{service("x-engine", isvc.Engine), service("y-engine", isvc.Engine)}, fails: ErrNotFound},
 		{name: "of another InferenceService, chat-engine", give: []*corev1.Service{service("chat-engine", isvc.Engine, ownedBy("other"))}, fails: ErrForeign},
-		{name: "of nobody", give: []*corev1.Service{service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.OwnerReferences = nil })}, fails: ErrForeign},
+		{name: "without an owner", give: []*corev1.Service{service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.OwnerReferences = nil })}, fails: ErrForeign},
 		{name: "of an owner that does not control it", give: []*corev1.Service{service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.OwnerReferences[0].Controller = nil })}, fails: ErrForeign},
 		{name: "of another namespace", give: []*corev1.Service{service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.Namespace = "else" })}, fails: ErrNotFound},
 		{name: "on its way out", give: []*corev1.Service{service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} })}, fails: ErrNotFound},
@@ -108,7 +108,7 @@ func TestPort(t *testing.T) {
 		{name: "https is not it", give: []corev1.ServicePort{{Name: "https", Port: 1}, {Name: "http", Port: 2}}, want: Service{Port: 2, PortName: "http"}},
 		{name: "after UDP", give: []corev1.ServicePort{{Name: "http", Port: 1, Protocol: corev1.ProtocolUDP}, {Name: "b", Port: 2}}, want: Service{Port: 2, PortName: "b"}},
 		{name: "http-metrics is not the API", give: []corev1.ServicePort{{Name: "api", Port: 30000}, {Name: "http-metrics", Port: 9000}}, want: Service{Port: 30000, PortName: "api"}},
-		{name: "a port without a name beside http-metrics", give: []corev1.ServicePort{{Port: 30000}, {Name: "http-metrics", Port: 9000}}, want: Service{Port: 30000}},
+		{name: "a port without a name and http-metrics", give: []corev1.ServicePort{{Port: 30000}, {Name: "http-metrics", Port: 9000}}, want: Service{Port: 30000}},
 		{name: "metrics first", give: []corev1.ServicePort{{Name: "metrics", Port: 9000, AppProtocol: &http}, {Name: "sglang", Port: 30000}}, want: Service{Port: 30000, PortName: "sglang"}},
 		{name: "Prometheus first", give: []corev1.ServicePort{{Name: "http-prometheus", Port: 9000}, {Name: "Prometheus", Port: 9001}, {Name: "x", Port: 2}}, want: Service{Port: 2, PortName: "x"}},
 		{name: "health and administration", give: []corev1.ServicePort{{Name: "http-health", Port: 1}, {Name: "http-admin", Port: 2}, {Name: "main", Port: 3}}, want: Service{Port: 3, PortName: "main"}},
@@ -128,8 +128,8 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// Over random Services: the port exists, is no metrics port if there is another, is OME's first port if no name and no
-// protocol says otherwise, and does not change when metrics ports are added anywhere.
+// For random Services, the port exists, is not a metrics port if another port exists, is the first port unless a name or protocol
+// indicates another port, and does not change when metrics ports are added anywhere.
 func TestPortOfAnyService(t *testing.T) {
 	t.Parallel()
 	names := []string{"", "a", "grpc", "http", "http1", "h2c", "http-api", "http-metrics", "metrics", "prometheus", "http-admin"}
@@ -179,7 +179,7 @@ func TestTargetPort(t *testing.T) {
 		give intstr.IntOrString
 		want Port
 	}{
-		{name: "not said", want: Port{Number: 80}},
+		{name: "not set", want: Port{Number: 80}},
 		{name: "a number", give: intstr.FromInt32(8080), want: Port{Number: 8080}},
 		{name: "a name", give: intstr.FromString("http1"), want: Port{Name: "http1"}},
 	}

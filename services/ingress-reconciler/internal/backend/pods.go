@@ -22,24 +22,24 @@ const (
 	runnerLeader  = "leader"
 )
 
-// Pods says by labels which pods of a component take requests.
+// Pods describes by labels which pods of a component receive requests.
 type Pods struct {
-	// Labels select the pods that take requests, and no pods of other services.
+	// Labels select the pods that receive requests, and no pods of other services.
 	Labels map[string]string
-	// Workers reports whether OME's own Service, and so each route to it, also selects worker pods.
+	// Workers reports whether OME's Service, and therefore each route to it, also selects worker pods.
 	Workers bool
 }
 
-// SelectPods returns the labels of the pods of a component that take requests. They are the selector of OME's own Service, and:
+// SelectPods returns the labels of the pods of a component that receive requests: the selector of OME's Service, plus:
 //
 //   - the component label and the service label. The Service of a LeaderWorkerSet selects by ray.io/node-type=head alone, which
-//     matches the leaders of every LeaderWorkerSet in the namespace. A value that OME's selector has stays: with
+//     matches the leaders of every LeaderWorkerSet in the namespace. Values in OME's selector are kept: with
 //     spec.replicaRefs the service label of pods is the name of the InferenceReplica.
 //   - in mode OMENative the labels of leaders, if the Services of all revisions select leaders only. OME's Service of a
 //     component does so only if the InferenceService itself declares the workers. If a serving runtime declares them, it
-//     also selects the workers, which do not serve the API. The Services of revisions follow the pods that exist.
+//     also selects the workers, which do not serve the API. The Services of revisions match the existing pods.
 //
-// Pools and Services that use other labels select no pods, or the wrong ones: no label is the same in all modes and releases.
+// A pool or Service with other labels selects no pods, or the wrong pods: no label is the same in all modes and releases.
 func SelectPods(services []*corev1.Service, of *isvc.Service, r isvc.Role) (Pods, error) {
 	s, err := find(services, of, r)
 	if err != nil {
@@ -70,8 +70,8 @@ func SelectPods(services []*corev1.Service, of *isvc.Service, r isvc.Role) (Pods
 	return Pods{Labels: labels, Workers: workers}, nil
 }
 
-// revisionLeaders returns the labels by which the Services of all revisions of a component select leaders, none if one of
-// them selects other pods, too. workers reports whether a revision has workers.
+// revisionLeaders returns the labels that the Services of all revisions of a component use to select leaders, nil if one of these
+// Services also selects other pods. workers reports whether a revision has workers.
 func revisionLeaders(services []*corev1.Service, of *isvc.Service, r isvc.Role) (leaders map[string]string, workers bool) {
 	for _, s := range services {
 		if !routesToRevision(s, of, r) {
@@ -102,14 +102,14 @@ func routesToRevision(s *corev1.Service, of *isvc.Service, r isvc.Role) bool {
 		s.Labels[LabelComponent] == string(r) && s.Labels[labelRevision] != "" && !headless(s)
 }
 
-// Match is how the selector of an InferencePool relates to the pods of a component.
+// Match describes how the selector of an InferencePool relates to the pods of a component.
 type Match string
 
-// The relations, as far as labels of the pods are known: those by which OME's Service selects them.
+// Values of Match. Only the labels in the selector of OME's Service are known.
 const (
-	MatchAll     Match = "all"     // it selects every pod that takes requests
-	MatchNone    Match = "none"    // it selects none of them
-	MatchUnknown Match = "unknown" // it uses labels that OME's Service does not
+	MatchAll     Match = "all"     // it selects all pods that receive requests
+	MatchNone    Match = "none"    // it selects none of these pods
+	MatchUnknown Match = "unknown" // it uses other labels than OME's Service
 )
 
 // Match returns how a selector relates to the pods. An empty selector matches all pods of the namespace.
@@ -127,7 +127,7 @@ func (p Pods) Match(selector map[string]string) Match {
 	return match
 }
 
-// IncludesWorkers reports whether a selector that matches all pods that take requests also matches worker pods.
+// IncludesWorkers reports whether a selector matches all pods that receive requests, and worker pods.
 func (p Pods) IncludesWorkers(selector map[string]string) bool {
 	for _, key := range []string{labelRunner, labelNodeType} {
 		if p.Labels[key] != "" && selector[key] == "" {
@@ -137,12 +137,12 @@ func (p Pods) IncludesWorkers(selector map[string]string) bool {
 	return false
 }
 
-// Difference describes the labels of a selector that none of the pods have.
+// Difference describes the labels of a selector that contradict the labels of the pods.
 func (p Pods) Difference(selector map[string]string) string {
 	var differences []string
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
 		if known, ok := p.Labels[key]; ok && known != selector[key] {
-			differences = append(differences, fmt.Sprintf("it wants %s=%s, the pods have %s=%s", key, selector[key], key, known))
+			differences = append(differences, fmt.Sprintf("the selector has %s=%s, the pods have %s=%s", key, selector[key], key, known))
 		}
 	}
 	return strings.Join(differences, ", ")

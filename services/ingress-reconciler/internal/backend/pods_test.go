@@ -14,7 +14,7 @@ import (
 
 type labels = map[string]string
 
-// selecting makes OME's Service of the engine with a selector.
+// selecting returns OME's Service of the engine with a selector.
 func selecting(selector labels, change ...func(*corev1.Service)) *corev1.Service {
 	s := service("chat-engine", isvc.Engine, change...)
 	s.Spec.Selector = selector
@@ -33,7 +33,7 @@ func native(more ...string) labels {
 
 const leader, ordinal = "ome.io/runner=leader", "ome.io/pod-ordinal=0"
 
-// ofRevision makes the Service that OME 1.3 makes for one revision of the engine.
+// ofRevision returns the Service that OME 1.3 creates for one revision of the engine.
 func ofRevision(hash string, more ...string) *corev1.Service {
 	s := service("chat-engine-rev-"+hash, isvc.Engine)
 	s.Labels["ome.io/revision-hash"], s.Spec.Selector = hash, native(append(more, "ome.io/revision-hash="+hash)...)
@@ -97,7 +97,7 @@ func TestSelectPods(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, Pods{Labels: tt.want, Workers: tt.workers}, got)
 			for s, copied := range before {
-				assert.Equal(t, copied, s, "what a cache holds is not changed")
+				assert.Equal(t, copied, s, "cached objects are not changed")
 			}
 		})
 	}
@@ -144,6 +144,6 @@ func TestMatch(t *testing.T) {
 			assert.Equal(t, tt.want == MatchNone, p.Difference(tt.selector) != "")
 		})
 	}
-	assert.Equal(t, "it wants app=x, the pods have app=chat-engine, it wants component=router, the pods have component=engine",
+	assert.Equal(t, "the selector has app=x, the pods have app=chat-engine, the selector has component=router, the pods have component=engine",
 		Pods{Labels: labels{"app": "chat-engine", "component": "engine"}}.Difference(labels{"component": "router", "app": "x", "z": "z"}))
 }

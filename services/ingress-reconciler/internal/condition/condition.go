@@ -1,12 +1,12 @@
 // Package condition reports how a service is exposed, in one condition on its InferenceService.
 //
 //	status   reason                     message
-//	True     Programmed                 its URLs, then a clause for each Gateway
-//	Unknown  ParentStatusNotAvailable   likewise; a controller has not accepted a route yet, or there is no route yet
-//	False    why not                    likewise, then everything that is not exposed, and why
+//	True     Programmed                 the URLs, then a clause for each Gateway
+//	Unknown  ParentStatusNotAvailable   likewise; a controller has not accepted a route yet, or no route exists yet
+//	False    the reason of the problem  likewise, then each component that is not exposed, with its reason
 //
-// The same state gives the same message to the byte, so that a settled service causes no writes. The condition has the six
-// fields that OME keeps in conditions. No other part of the status changes.
+// The same state always results in the same message, so a settled service causes no writes. The condition has the six fields that
+// OME keeps in conditions. The patch changes no other part of the status.
 package condition
 
 import (
@@ -24,19 +24,19 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 )
 
-// Type is that of the condition.
+// Type is the type of the condition.
 const Type = "fairlead.dev/Exposed"
 
-// Reasons that do not come from elsewhere.
+// Reasons that are defined here. Other reasons come from plans and verdicts.
 const (
 	ReasonProgrammed = "Programmed"
 	ReasonPending    = gateway.ReasonParentStatusNotAvailable
 )
 
-// severity keeps the condition out of what others conclude from a list of them.
+// severity excludes the condition from summaries, such as Ready, that tools compute from a list of conditions.
 const severity = "Info"
 
-// State is what the condition reports.
+// State is the state that the condition reports.
 type State struct {
 	Routes  []Route
 	Reasons []plan.Reason
@@ -49,13 +49,13 @@ type Route struct {
 	Object  string // kind and name
 	At      string // the Gateway or IngressClass that serves it
 	Verdict gateway.Verdict
-	Detail  string // about the Gateway or the route; empty: nothing
+	Detail  string // details about the Gateway or the route; may be empty
 }
 
-// warnings are reasons that do not keep the service from being exposed.
+// warnings are reasons that do not prevent the service from being exposed.
 var warnings = []string{plan.ReasonDecoderWithoutRouter, plan.ReasonIngressClassNotFound, plan.ReasonTimeoutUnsupported}
 
-// Build returns the condition of a state. Its time is now if the status differs from before.
+// Build returns the condition for a state. Its transition time is now if the status has changed.
 func Build(s State, before *isvc.Condition, now time.Time) isvc.Condition {
 	c := isvc.Condition{Type: Type, Severity: severity}
 	c.Status, c.Reason = s.verdict()
@@ -84,7 +84,7 @@ func (s *State) verdict() (metav1.ConditionStatus, string) {
 	return metav1.ConditionTrue, ReasonProgrammed
 }
 
-// reason returns the reason of the first route by URL with an acceptance, empty if there is none.
+// reason returns the reason of the first route, by URL, with an acceptance, or "" if no route has it.
 func (s *State) reason(a gateway.Acceptance) string {
 	routes := slices.DeleteFunc(slices.Clone(s.Routes), func(r Route) bool { return r.Verdict.Acceptance != a })
 	if len(routes) == 0 {
@@ -95,7 +95,7 @@ func (s *State) reason(a gateway.Acceptance) string {
 	}).Verdict.Reason
 }
 
-// maxMessage keeps a condition readable.
+// maxMessage limits the message of the condition, in bytes, to keep it readable.
 const maxMessage = 4096
 
 // message returns the URLs, a clause for each Gateway or class, the reasons and the notes. It does not repeat the reason of the
@@ -119,7 +119,7 @@ func (s *State) message(reason string) string {
 	return message
 }
 
-// clauses returns what Gateways and classes say of the routes, each with the objects that it is about.
+// clauses returns a clause for each Gateway or class and verdict, with the names of the routes.
 func (s *State) clauses(reason string) []string {
 	objects := map[string][]string{}
 	for _, r := range s.Routes {
@@ -136,7 +136,7 @@ func (s *State) clauses(reason string) []string {
 	return clauses
 }
 
-// explain returns a reason and its message, or the message alone if the condition has the reason.
+// explain returns a reason and its message, or only the message if the reason is already known.
 func explain(reason, message, known string) string {
 	if reason == known && message != "" {
 		return message
@@ -144,20 +144,20 @@ func explain(reason, message, known string) string {
 	return strings.TrimSuffix(reason+": "+message, ": ")
 }
 
-// unique sorts texts and leaves one of each.
+// unique sorts texts and removes duplicates.
 func unique(texts []string) []string {
 	slices.Sort(texts)
 	return slices.Compact(texts)
 }
 
-// Patch returns the JSON patch that gives a service a condition, nil if the service has it.
+// Patch returns the JSON patch that sets a condition, nil if the service already has it.
 func Patch(s *isvc.Service, c isvc.Condition) []byte {
 	return conditions.PatchDuck(conditions.Status[conditions.Duck]{
 		ResourceVersion: s.Version, Exists: s.HasStatus, Listed: s.HasConditions, Conditions: s.Conditions,
 	}, c)
 }
 
-// URLs returns the URLs in the message of a condition, which begins with them.
+// URLs returns the URLs at the start of a condition's message.
 func URLs(message string) []string {
 	first, _, _ := strings.Cut(message, "; ")
 	return slices.DeleteFunc(strings.Split(first, ", "), func(u string) bool {
@@ -165,5 +165,5 @@ func URLs(message string) []string {
 	})
 }
 
-// Find returns the condition of a service, nil if it has none.
+// Find returns the condition of a service, nil if the service does not have it.
 func Find(s *isvc.Service) *isvc.Condition { return conditions.FindDuck(s.Conditions, Type) }

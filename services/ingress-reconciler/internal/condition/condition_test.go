@@ -34,7 +34,7 @@ func route(url, at string, v gateway.Verdict) Route {
 
 var (
 	accepted = gateway.Verdict{Acceptance: gateway.Accepted}
-	pending  = gateway.Verdict{Reason: "ParentStatusNotAvailable", Message: "nobody has looked"}
+	pending  = gateway.Verdict{Reason: "ParentStatusNotAvailable", Message: "no status"}
 	refused  = gateway.Verdict{Acceptance: gateway.Refused, Reason: "NotAllowedByListeners", Message: "no"}
 )
 
@@ -56,18 +56,18 @@ func TestBuild(t *testing.T) {
 			status: "True", reason: "Programmed", message: "http://a/, http://b/; Gateway y: accepted (HTTPRoute b); Gateway z: accepted (HTTPRoute a, HTTPRoute b)",
 		},
 		{
-			name: "one is waited for", give: State{Routes: []Route{route("http://a/", "Gateway y", accepted), route("http://a/", "Gateway z", pending)}},
-			status: "Unknown", reason: "ParentStatusNotAvailable", message: "http://a/; Gateway y: accepted (HTTPRoute a); Gateway z: nobody has looked (HTTPRoute a)",
+			name: "one is pending", give: State{Routes: []Route{route("http://a/", "Gateway y", accepted), route("http://a/", "Gateway z", pending)}},
+			status: "Unknown", reason: "ParentStatusNotAvailable", message: "http://a/; Gateway y: accepted (HTTPRoute a); Gateway z: no status (HTTPRoute a)",
 		},
 		{
-			name: "one refuses, whoever is waited for", give: State{Routes: []Route{route("http://a/", "Gateway y", pending), route("http://a/", "Gateway z", refused)}},
+			name: "one refuses, another is pending", give: State{Routes: []Route{route("http://a/", "Gateway y", pending), route("http://a/", "Gateway z", refused)}},
 			status: "False", reason: "NotAllowedByListeners",
-			message: "http://a/; Gateway y: ParentStatusNotAvailable: nobody has looked (HTTPRoute a); Gateway z: no (HTTPRoute a)",
+			message: "http://a/; Gateway y: ParentStatusNotAvailable: no status (HTTPRoute a); Gateway z: no (HTTPRoute a)",
 		},
 		{
 			name:   "a component is not exposed, whoever accepts the entry",
-			give:   State{Routes: []Route{route("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Engine, Reason: "ServiceNotFound", Message: "engine chat-engine: there is no Service"}}},
-			status: "False", reason: "ServiceNotFound", message: "http://a/; Gateway y: accepted (HTTPRoute a); engine chat-engine: there is no Service",
+			give:   State{Routes: []Route{route("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Engine, Reason: "ServiceNotFound", Message: "engine chat-engine: the Service does not exist"}}},
+			status: "False", reason: "ServiceNotFound", message: "http://a/; Gateway y: accepted (HTTPRoute a); engine chat-engine: the Service does not exist",
 		},
 		{
 			name: "a reason without a message", give: State{Reasons: []plan.Reason{{Reason: "Disabled"}}},
@@ -89,7 +89,7 @@ func TestBuild(t *testing.T) {
 			status: "False", reason: "InferencePoolUnsupported", message: "no",
 		},
 		{
-			name:   "a warning, and what is wrong",
+			name:   "a warning and a problem",
 			give:   State{Reasons: []plan.Reason{{Reason: plan.ReasonIngressClassNotFound, Message: "x"}, {Role: isvc.Decoder, Reason: "NameConflict", Message: "y"}}},
 			status: "False", reason: "NameConflict", message: "IngressClassNotFound: x; y",
 		},
@@ -103,7 +103,7 @@ func TestBuild(t *testing.T) {
 			give:   State{Reasons: []plan.Reason{{Role: isvc.Decoder, Reason: "A"}, {Role: isvc.Engine, Reason: "B"}, {Role: isvc.Router, Reason: "C"}}},
 			status: "False", reason: "C", message: "A; B; C",
 		},
-		{name: "no way in, and nobody says why", status: "Unknown", reason: "ParentStatusNotAvailable"},
+		{name: "no routes and no reasons", status: "Unknown", reason: "ParentStatusNotAvailable"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestTheTimeIsThatOfTheStatus(t *testing.T) {
 	assert.Equal(t, "2026-05-04T10:00:00Z", Build(State{}, &before, now).LastTransitionTime)
 }
 
-// What is the same in another order must not be written.
+// The same state in another order must not cause a write.
 func TestOrderDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	state := State{
@@ -147,7 +147,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			require.Equal(t, want, Build(s, nil, now))
 			require.ElementsMatch(t, before.Notes, s.Notes)
 			if len(s.Notes) > 0 {
-				require.Equal(t, before.Notes, s.Notes, "what was given is as it was")
+				require.Equal(t, before.Notes, s.Notes, "the input is not changed")
 			}
 		}
 	}
@@ -191,21 +191,21 @@ func apply(t *testing.T, document string, c isvc.Condition) string {
 
 func TestPatch(t *testing.T) {
 	t.Parallel()
-	const ours = `{"type":"fairlead.dev/Exposed","status":"True","severity":"Info","lastTransitionTime":"2026-05-04T10:00:00Z","reason":"Programmed","message":"http://a/ \"b\""}`
+	const exposed = `{"type":"fairlead.dev/Exposed","status":"True","severity":"Info","lastTransitionTime":"2026-05-04T10:00:00Z","reason":"Programmed","message":"http://a/ \"b\""}`
 	var c isvc.Condition
-	require.NoError(t, json.Unmarshal([]byte(ours), &c))
-	const ready = `{"type":"Ready","status":"True","lastTransitionTime":null,"of":{"somebody":["else"]}}`
+	require.NoError(t, json.Unmarshal([]byte(exposed), &c))
+	const ready = `{"type":"Ready","status":"True","lastTransitionTime":null,"of":{"another":["client"]}}`
 	tests := []struct{ name, give, want string }{
-		{name: "no status", give: `{` + metadata + `}`, want: `{` + metadata + `, "status": {"conditions": [` + ours + `]}}`},
-		{name: "a status that is null", give: `{` + metadata + `, "status": null}`, want: `{` + metadata + `, "status": {"conditions": [` + ours + `]}}`},
-		{name: "no conditions", give: `{` + metadata + `, "status": {"url": "http://x"}}`, want: `{` + metadata + `, "status": {"url": "http://x", "conditions": [` + ours + `]}}`},
-		{name: "conditions that are null", give: `{` + metadata + `, "status": {"conditions": null}}`, want: `{` + metadata + `, "status": {"conditions": [` + ours + `]}}`},
-		{name: "an empty list", give: `{` + metadata + `, "status": {"conditions": []}}`, want: `{` + metadata + `, "status": {"conditions": [` + ours + `]}}`},
-		{name: "other conditions", give: `{` + metadata + `, "status": {"conditions": [` + ready + `], "components": {}}}`, want: `{` + metadata + `, "status": {"conditions": [` + ready + `,` + ours + `], "components": {}}}`},
+		{name: "no status", give: `{` + metadata + `}`, want: `{` + metadata + `, "status": {"conditions": [` + exposed + `]}}`},
+		{name: "a status that is null", give: `{` + metadata + `, "status": null}`, want: `{` + metadata + `, "status": {"conditions": [` + exposed + `]}}`},
+		{name: "no conditions", give: `{` + metadata + `, "status": {"url": "http://x"}}`, want: `{` + metadata + `, "status": {"url": "http://x", "conditions": [` + exposed + `]}}`},
+		{name: "conditions that are null", give: `{` + metadata + `, "status": {"conditions": null}}`, want: `{` + metadata + `, "status": {"conditions": [` + exposed + `]}}`},
+		{name: "an empty list", give: `{` + metadata + `, "status": {"conditions": []}}`, want: `{` + metadata + `, "status": {"conditions": [` + exposed + `]}}`},
+		{name: "other conditions", give: `{` + metadata + `, "status": {"conditions": [` + ready + `], "components": {}}}`, want: `{` + metadata + `, "status": {"conditions": [` + ready + `,` + exposed + `], "components": {}}}`},
 		{
 			name: "it is there, with another status and a seventh field",
 			give: `{` + metadata + `, "status": {"conditions": [` + ready + `,{"type":"fairlead.dev/Exposed","status":"False","observedGeneration":3},` + ready + `]}}`,
-			want: `{` + metadata + `, "status": {"conditions": [` + ready + `,` + ours + `,` + ready + `]}}`,
+			want: `{` + metadata + `, "status": {"conditions": [` + ready + `,` + exposed + `,` + ready + `]}}`,
 		},
 	}
 	for _, tt := range tests {
@@ -214,12 +214,12 @@ func TestPatch(t *testing.T) {
 			assert.JSONEq(t, tt.want, apply(t, tt.give, c))
 		})
 	}
-	assert.Empty(t, apply(t, `{`+metadata+`, "status": {"conditions": [`+ready+`,`+ours+`]}}`, c), "it is there")
+	assert.Empty(t, apply(t, `{`+metadata+`, "status": {"conditions": [`+ready+`,`+exposed+`]}}`, c), "the condition exists")
 }
 
 func TestFind(t *testing.T) {
 	t.Parallel()
-	s := &isvc.Service{Conditions: []isvc.Condition{{Type: "Ready"}, {Type: Type, Message: "ours"}}}
-	assert.Equal(t, "ours", Find(s).Message)
+	s := &isvc.Service{Conditions: []isvc.Condition{{Type: "Ready"}, {Type: Type, Message: "exposed"}}}
+	assert.Equal(t, "exposed", Find(s).Message)
 	assert.Nil(t, Find(&isvc.Service{Conditions: s.Conditions[:1]}))
 }

@@ -1,5 +1,5 @@
-// Package config holds the flags of the ingress-reconciler. The configuration of services is in ConfigMaps, which may change
-// while the program runs: package settings reads it.
+// Package config holds the flags of the ingress-reconciler. ConfigMaps configure how services are exposed, and can change at run time:
+// package settings parses them.
 package config
 
 import (
@@ -30,15 +30,15 @@ type Config struct {
 	Sources Sources
 }
 
-// Sources holds the flags that plans depend on.
+// Sources holds the flags that affect plans.
 type Sources struct {
 	Ours, OME     Name // ConfigMaps
 	ClusterDomain string
 	Discovery     time.Duration
-	Kinds         []string // that may be written, as resources
+	Kinds         []string // resources that may be written
 }
 
-// kinds are the kinds that the program can write, as resources.
+// kinds are the resources that the program can write.
 var kinds = []string{"httproutes", "ingresses", "virtualservices", "middlewares", "inferencepools", "services"}
 
 // Default returns the defaults of all flags.
@@ -61,20 +61,20 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Leader.AddFlags(fs)
 	c.Sources.AddFlags(fs)
 	fs.DurationVar(&c.Sources.Discovery, "discovery-interval", c.Sources.Discovery,
-		"Time between two checks which kinds the API server has. CRDs may be installed and removed while the program runs.")
-	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers, "Number of InferenceServices that are reconciled at the same time.")
-	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry, "Longest time between two attempts to reconcile an InferenceService that fails.")
+		"Interval for checking which kinds the API server serves. CRDs can be installed and removed at run time.")
+	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers, "Number of InferenceServices to reconcile concurrently.")
+	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry, "Longest delay between attempts to reconcile an InferenceService after errors.")
 }
 
-// AddFlags binds the flags that plans depend on.
+// AddFlags binds the flags that affect plans.
 func (s *Sources) AddFlags(fs *pflag.FlagSet) {
-	fs.Var(&s.Ours, "config-map", "ConfigMap with the configuration, as namespace/name, key config. Empty: OME's configuration and the defaults.")
-	fs.Var(&s.OME, "ome-config-map", "OME's ConfigMap, as namespace/name. It is read and never written. Empty: nothing is inherited.")
+	fs.Var(&s.Ours, "config-map", "ConfigMap with the configuration in key config, as namespace/name. Empty: use OME's configuration and the defaults.")
+	fs.Var(&s.OME, "ome-config-map", "OME's ConfigMap, as namespace/name. The program never writes to it. Empty: inherit no settings.")
 	fs.StringVar(&s.ClusterDomain, "cluster-domain", s.ClusterDomain, "DNS domain of the cluster.")
-	fs.StringSliceVar(&s.Kinds, "kinds", s.Kinds, "Kinds of objects that may be written. Others are neither read nor written, and need no permissions.")
+	fs.StringSliceVar(&s.Kinds, "kinds", s.Kinds, "Kinds of objects that the program may write. It neither reads nor writes other kinds, and needs no permissions for them.")
 }
 
-// Validate names the flag with a value that cannot be used.
+// Validate returns an error for each flag with an invalid value.
 func (c *Config) Validate() error {
 	errs := []error{c.Kube.Validate(), c.HTTP.Validate(), c.Logging.Validate(), c.Leader.Validate(), c.Sources.Validate()}
 	if c.Work.Workers < 1 {
@@ -89,7 +89,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Validate names the flag with a value that cannot be used.
+// Validate returns an error for each flag with an invalid value.
 func (s *Sources) Validate() error {
 	if problems := validation.IsDNS1123Subdomain(s.ClusterDomain); len(problems) > 0 {
 		return fmt.Errorf("--cluster-domain %q: %s", s.ClusterDomain, problems[0])
@@ -124,7 +124,7 @@ func (n *Name) Set(text string) error {
 	}
 	namespace, name, found := strings.Cut(text, "/")
 	if !found || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return errors.New("want namespace/name")
+		return errors.New("must be namespace/name")
 	}
 	*n = Name{Namespace: namespace, Name: name}
 	return nil

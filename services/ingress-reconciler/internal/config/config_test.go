@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// parse reads flags on top of what holds where there are none.
+// parse parses flags over the defaults.
 func parse(t *testing.T, args ...string) (*Config, error) {
 	t.Helper()
 	c := Default()
@@ -22,7 +22,7 @@ func TestDefault(t *testing.T) {
 	t.Parallel()
 	c, err := parse(t)
 	require.NoError(t, err)
-	c.Leader.Namespace = "fairlead" // known within a cluster
+	c.Leader.Namespace = "fairlead" // the namespace of the pod, inside a cluster
 	require.NoError(t, c.Validate())
 	assert.Equal(t, Sources{OME: Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local", Discovery: 30 * time.Second, Kinds: kinds}, c.Sources)
 	assert.Positive(t, c.Work.Workers)
@@ -51,7 +51,7 @@ func TestNamesOfObjects(t *testing.T) {
 	t.Parallel()
 	for _, wrong := range []string{"name", "/name", "namespace/", "/", "a/b/c", "A/b", "a/B", "a.b/c", " a/b"} {
 		_, err := parse(t, "--config-map="+wrong)
-		require.ErrorContains(t, err, "want namespace/name", wrong)
+		require.ErrorContains(t, err, "must be namespace/name", wrong)
 	}
 	for _, right := range []string{"", "a/b", "a/b.c-d"} {
 		var n Name
@@ -74,7 +74,7 @@ func TestValidate(t *testing.T) {
 		{name: "no domain", flags: []string{"--cluster-domain="}, want: []string{`--cluster-domain "": `}},
 		{name: "kind", flags: []string{"--kinds=httproutes,gateways"}, want: []string{`--kinds: "gateways" is not one of httproutes, ingresses, `}},
 		{name: "no kind", flags: []string{"--kinds="}, want: []string{"--kinds is empty: name at least one of httproutes, "}},
-		{name: "what other packages need", flags: []string{"--log-level=loud"}, want: []string{"--log-level"}},
+		{name: "a flag of another package", flags: []string{"--log-level=loud"}, want: []string{"--log-level"}},
 		{name: "all at once", flags: []string{"--workers=-1", "--cluster-domain=_"}, want: []string{"--workers -1", `--cluster-domain "_"`}},
 	}
 	for _, tt := range tests {

@@ -16,16 +16,16 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
 
-// Handle enqueues the services that a change of an object concerns, and no others:
+// Handle registers event handlers that enqueue only the services that a changed object affects:
 //
-//	an InferenceService                              itself
+//	an InferenceService                              the InferenceService
 //	a Service of a component, a Knative Service,
-//	an object that this program wrote                its controller
+//	an object that this controller wrote             the InferenceService that controls the object
 //	a Gateway, an Istio Gateway, an InferencePool,
-//	the Service of an endpoint picker                the services that use it
-//	a GatewayClass                                   the services that use Gateways of the class
+//	the Service of an endpoint picker                the services that use the object
+//	a GatewayClass                                   the services that use a Gateway of the class
 //	an IngressClass                                  the services that may have an Ingress
-//	the labels of a Namespace                        the services in it
+//	the labels of a Namespace                        the services in the namespace
 func Handle(i *informers.Informers, users *uses.Index, enqueue func(cache.ObjectName)) {
 	h := handlers{informers: i, users: users}
 	on := func(informer *kube.OptionalInformer, names func(any) []cache.ObjectName) {
@@ -45,7 +45,7 @@ func Handle(i *informers.Informers, users *uses.Index, enqueue func(cache.Object
 	on(i.Namespaces, h.namespace)
 }
 
-// handlers map objects to the names of the services that they concern.
+// handlers maps objects to the names of the services that they affect.
 type handlers struct {
 	informers *informers.Informers
 	users     *uses.Index
@@ -100,7 +100,7 @@ func (h handlers) namespace(obj any) []cache.ObjectName {
 	return names
 }
 
-// unless returns a handler without the updates that a function is true of.
+// unless returns a handler that ignores the updates for which skip returns true.
 func unless(skip func(old, current any) bool, h cache.ResourceEventHandler) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: h.OnAdd, DeleteFunc: h.OnDelete,
@@ -112,8 +112,8 @@ func unless(skip func(old, current any) bool, h cache.ResourceEventHandler) cach
 	}
 }
 
-// unchanged reports whether an update is one of what nobody looks at: a Gateway counts its routes in its status, and each of
-// 2 000 would concern the others.
+// unchanged reports whether an update changes no relevant field. For example, the status of a Gateway contains the number of its
+// routes: without this filter each of 2 000 new routes would enqueue all services of the Gateway.
 func unchanged(old, current any) bool {
 	switch old := old.(type) {
 	case *corev1.Service:
@@ -139,7 +139,7 @@ func unchanged(old, current any) bool {
 	return false
 }
 
-// alike reports whether two versions of one object are the same to a function.
+// alike reports whether same returns true for two versions of one object.
 func alike[T metav1.Object](old T, current any, same func(a, b T) bool) bool {
 	next, ok := current.(T)
 	return ok && old.GetUID() == next.GetUID() && same(old, next)

@@ -20,7 +20,7 @@ func newGateway(change func(*gatewayv1.Gateway)) *gatewayv1.Gateway {
 	return g
 }
 
-// A Gateway counts its routes in its status: of 2 000 services each would concern all others.
+// The status of a Gateway contains the number of its routes: each of 2 000 services would enqueue all others.
 func TestWhatOfAnUpdateNobodyLooksAt(t *testing.T) {
 	t.Parallel()
 	condition := func(kind, status string) func(*gatewayv1.Gateway) {
@@ -52,7 +52,7 @@ func TestWhatOfAnUpdateNobodyLooksAt(t *testing.T) {
 		{name: "a Service's port", old: &corev1.Service{}, current: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}}},
 		{name: "a Service's selector", old: &corev1.Service{}, current: &corev1.Service{Spec: corev1.ServiceSpec{Selector: map[string]string{"a": "b"}}}},
 		{name: "a Service that is going", old: &corev1.Service{}, current: &corev1.Service{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}}}},
-		{name: "one that could not be read before", old: &metav1.PartialObjectMetadata{}, current: newGateway(func(*gatewayv1.Gateway) {})},
+		{name: "an object that could not be decoded before", old: &metav1.PartialObjectMetadata{}, current: newGateway(func(*gatewayv1.Gateway) {})},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

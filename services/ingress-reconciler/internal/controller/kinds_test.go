@@ -27,7 +27,7 @@ metadata: {name: traefik, uid: traefik}
 spec: {controller: traefik.io/ingress-controller}
 `
 
-// observerOf returns an Observer of traefikWorld. change may change which kinds are served, and returns those that may be written.
+// observerOf returns an Observer of traefikWorld. change can change the served kinds, and returns the kinds that may be written.
 func observerOf(t *testing.T, change func(s *kit.Snapshot, writable []string) []string) *observe.Observer {
 	t.Helper()
 	var snapshot kit.Snapshot
@@ -67,10 +67,10 @@ func TestKindsThatCannotBeWritten(t *testing.T) {
 						return o, apply.Created, nil
 					}).Maybe()
 				r.recorder.EXPECT().Event(mock.Anything, "Warning", "APIUnavailable", mock.MatchedBy(func(m string) bool { return strings.Contains(m, tt.message) })).Once()
-				said := r.says(nil)
+				status := r.says(nil)
 				err := r.Reconcile(t.Context(), chat)
 				require.ErrorContains(t, err, "requeue after 20s", "no event reports that the kind appears")
-				assert.Equal(t, "False APIUnavailable", *said)
+				assert.Equal(t, "False APIUnavailable", *status)
 				assert.NotContains(t, written, tt.resource)
 			})
 		}

@@ -11,8 +11,8 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// Predict returns the condition that a reconcile would write after it wrote the objects of a plan. It takes verdicts from the
-// objects in the cluster; no data plane has judged the others yet.
+// Predict returns the condition that a reconcile would write after it has written the objects of a plan. It judges existing objects by
+// their status. For new objects no data plane has reported a verdict yet.
 func Predict(observed observe.Observation, p plan.Plan, objects []render.Object, c clock.PassiveClock) isvc.Condition {
 	r := &run{Reconciler: &Reconciler{Params: Params{Clock: c}}, observed: observed, plan: p}
 	for _, o := range objects {
@@ -27,7 +27,7 @@ func Predict(observed observe.Observation, p plan.Plan, objects []render.Object,
 	return condition.Build(r.state(), condition.Find(observed.Input.Service), c.Now())
 }
 
-// unwritten returns the verdict on an object right after it was written.
+// unwritten returns the verdict on an object immediately after its creation.
 func unwritten(o *render.Object) gateway.Verdict {
 	switch {
 	case o.Exposure == nil, o.Resource == render.VirtualServices:

@@ -6,13 +6,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// problems remembers the problem of each service that cannot be read.
+// problems stores the problem of each service that cannot be decoded.
 type problems struct {
 	mu     sync.Mutex
 	byName map[cache.ObjectName]string
 }
 
-// set records why a service cannot be read, and reports whether the problem is new.
+// set records the problem of a service, and reports whether the problem is new.
 func (p *problems) set(name cache.ObjectName, problem string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -28,7 +28,7 @@ func (p *problems) clear() {
 	p.byName = map[cache.ObjectName]string{}
 }
 
-// forget drops the problem of a service that is gone, or can be read.
+// forget drops the problem of a service that was deleted or can be decoded again.
 func (p *problems) forget(name cache.ObjectName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package controller reconciles one InferenceService: observe, plan, ask for claims, apply, delete what is replaced, report.
+// Package controller reconciles InferenceServices: observe, plan, request claims, apply, delete replaced objects, report.
 package controller
 
 import (
@@ -48,7 +48,7 @@ type recorder interface {
 	Event(about *corev1.ObjectReference, kind, reason, message string)
 }
 
-// meter counts writes and services.
+// meter records metrics.
 type meter interface {
 	Write(resource, result string)
 	SetReason(service cache.ObjectName, reason string)
@@ -58,7 +58,7 @@ type meter interface {
 	Clear()
 }
 
-// Params is what New needs.
+// Params holds the dependencies of a Reconciler.
 type Params struct {
 	Observer      *observe.Observer
 	Configuration configuration
@@ -87,8 +87,8 @@ func New(p Params) *Reconciler {
 	return r
 }
 
-// Clear forgets everything that was learned while this replica led: services that are deleted while another replica leads send
-// no event. Call it only while no worker runs.
+// Clear drops the in-memory state of this replica's last term as leader: services that are deleted while another replica leads cause
+// no event here. Call it only while no worker runs.
 func (r *Reconciler) Clear() {
 	r.Ownership.Clear()
 	r.Uses.Clear()
@@ -97,12 +97,12 @@ func (r *Reconciler) Clear() {
 	r.removed.clear()
 }
 
-// recheckInterval is the time between two reconciles of a service that waits for something that sends no event: a kind that is
-// not served, a foreign object.
+// recheckInterval is the time between two reconciles of a service that waits for a change without an event, such as the installation
+// of a CRD or the deletion of a foreign object.
 const recheckInterval = 20 * time.Second
 
-// ReconcileAll enqueues all services: when this replica has become the leader, and when the configuration has changed. It
-// registers the claims of all services first, so that the order of the queue does not decide who has a host.
+// ReconcileAll enqueues all services. Call it when this replica becomes the leader and when the configuration changes. It registers
+// the claims of all services first, so that the order of the queue does not decide which service owns a host.
 func (r *Reconciler) ReconcileAll() {
 	names := r.Observer.Names()
 	if config, _ := r.Configuration.Current(); config.Document != nil {
@@ -113,8 +113,8 @@ func (r *Reconciler) ReconcileAll() {
 	}
 }
 
-// Reconcile implements controller.Reconciler. It applies the wanted objects first, and deletes others once the wanted objects have
-// replaced them. An object that cannot be written delays neither the other objects nor the condition.
+// Reconcile implements controller.Reconciler. It applies the wanted objects first, and deletes old objects after the wanted objects
+// have replaced them. A failed write delays neither other objects nor the condition.
 func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
 	object := r.Observer.Service(name)
 	if object == nil { // the garbage collector removes its objects
@@ -130,7 +130,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 	}
 	run := r.begin(object, config)
 	if problem != "" {
-		run.notes = append(run.notes, "an older configuration is in force: "+problem)
+		run.notes = append(run.notes, "the last valid configuration is in force: "+problem)
 	}
 	run.apply(ctx)
 	run.release(ctx)
@@ -139,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 	return run.outcome()
 }
 
-// unreadable leaves the objects of a service that cannot be read as they are. It creates one Event for each problem.
+// unreadable handles a service that cannot be decoded. It keeps the existing objects, and creates one Event for each problem.
 func (r *Reconciler) unreadable(name cache.ObjectName, object *isvc.Object, config settings.Config) error {
 	if config.Document != nil {
 		r.claim(ownership.Owner(name), object.CreationTimestamp.Time, r.Observer.Claims(name))
@@ -151,7 +151,7 @@ func (r *Reconciler) unreadable(name cache.ObjectName, object *isvc.Object, conf
 	return controller.Terminal(plan.ReasonInvalidConfiguration, object.Err)
 }
 
-// forget drops what is known of a service that is gone. Its claims stay as long as its objects.
+// forget drops the state of a deleted service. Its claims remain until its objects are deleted.
 func (r *Reconciler) forget(name cache.ObjectName) {
 	r.claim(ownership.Owner(name), time.Time{}, r.Observer.Claims(name))
 	r.Uses.Set(name, nil)
@@ -160,7 +160,7 @@ func (r *Reconciler) forget(name cache.ObjectName) {
 	r.removed.forget(name)
 }
 
-// claim asks for claims, and enqueues the services whose answer changes. It returns the claims that are refused.
+// claim requests claims, and enqueues the services whose refused claims change. It returns the claims that are refused.
 func (r *Reconciler) claim(name ownership.Owner, created time.Time, asks []ownership.Ask) map[ownership.Claim]ownership.Conflict {
 	refused, others := r.Ownership.Set(name, created, asks)
 	for _, o := range others {
@@ -169,7 +169,7 @@ func (r *Reconciler) claim(name ownership.Owner, created time.Time, asks []owner
 	return refused
 }
 
-// begin observes and plans.
+// begin observes a service, plans its exposures, and requests its claims.
 func (r *Reconciler) begin(object *isvc.Object, config settings.Config) *run {
 	s := object.Service
 	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
@@ -187,13 +187,13 @@ func (r *Reconciler) begin(object *isvc.Object, config settings.Config) *run {
 	return next
 }
 
-// unconfigured is the state of a service without a configuration.
+// unconfigured returns the state of a service while no configuration is in force.
 func (r *Reconciler) unconfigured(problem string) condition.State {
 	return condition.State{Reasons: []plan.Reason{{Reason: plan.ReasonInvalidConfiguration, Message: problem}}}
 }
 
-// report writes the condition of a service if it has changed, and announces the change. It compares with the stored condition, so
-// a new leader repeats no Event.
+// report writes the condition of a service if it has changed, and announces the change. It compares with the stored condition, so a
+// new leader does not repeat Events.
 func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state condition.State) error {
 	s := object.Service
 	if s.Deleting || s.Mode == isvc.VirtualDeployment { // OME replaces all conditions of a VirtualDeployment
@@ -212,8 +212,8 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil // the service is gone
-	case apierrors.IsInvalid(err): // the list of conditions has changed: the API server applies the patch before it checks the version
-		return controller.RequeueAfter(time.Second, "conditions have changed")
+	case apierrors.IsInvalid(err): // the list of conditions has changed: the API server applies the patch before it checks the resourceVersion
+		return controller.RequeueAfter(time.Second, "another client changed the conditions")
 	case err != nil:
 		r.Meter.Write(isvc.Resource.Resource, "failed")
 		return fmt.Errorf("write condition: %w", err)
@@ -223,7 +223,8 @@ func (r *Reconciler) report(ctx context.Context, object *isvc.Object, state cond
 	return nil
 }
 
-// announce counts a service that has become exposed, and creates an Event about a service that is not, once for each reason.
+// announce records the time to exposure when the condition becomes True, and creates an Event when the status is False and the reason
+// has changed.
 func (r *Reconciler) announce(object *isvc.Object, before *isvc.Condition, next isvc.Condition) {
 	if next.Status == metav1.ConditionTrue && (before == nil || before.Status != metav1.ConditionTrue) {
 		r.Meter.Programmed(r.Clock.Since(readySince(object.Service, before)))
@@ -233,8 +234,8 @@ func (r *Reconciler) announce(object *isvc.Object, before *isvc.Condition, next 
 	}
 }
 
-// readySince returns since when a service was ready and not exposed: since its last component became ready, or its condition
-// changed.
+// readySince returns the time since when a service has been ready but not exposed: the latest time at which a component became ready
+// or the condition changed.
 func readySince(s *isvc.Service, before *isvc.Condition) time.Time {
 	since := s.Created
 	for i := range s.Conditions {
@@ -249,7 +250,7 @@ func readySince(s *isvc.Service, before *isvc.Condition) time.Time {
 	return since
 }
 
-// eventType returns the type of the Event for a reason. Every new service waits for its components: that needs no attention.
+// eventType returns the type of the Event for a reason. Every new service waits for its components, so this wait is not a warning.
 func eventType(reason string) string {
 	if reason == plan.ReasonServiceNotFound || reason == plan.ReasonComponentNotReady {
 		return corev1.EventTypeNormal

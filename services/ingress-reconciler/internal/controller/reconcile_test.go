@@ -49,7 +49,7 @@ metadata:
 spec: {clusterIP: 10.0.0.1, ports: [{name: http1, port: 8080}]}
 `
 
-// rig is a Reconciler of a world that does not change.
+// rig is a Reconciler with a constant cluster state.
 type rig struct {
 	*Reconciler
 
@@ -98,21 +98,21 @@ func newRig(t *testing.T, manifests, config string) *rig {
 	return r
 }
 
-// applies has objects of a kind applied with that result.
+// applies expects Apply for objects of a kind, with the given result.
 func (r *rig) applies(resource schema.GroupVersionResource, result apply.Result, err error) {
 	r.applier.EXPECT().Apply(mock.Anything, resource, mock.Anything, mock.Anything).RunAndReturn(stored(result, err))
 }
 
-// stored is an API server that stores an object as it is, or does not.
+// stored returns the result of Apply: the object or an error.
 func stored(result apply.Result, err error) func(context.Context, schema.GroupVersionResource, *unstructured.Unstructured, *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error) {
 	return func(_ context.Context, _ schema.GroupVersionResource, wanted, _ *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error) {
 		return wanted, result, err
 	}
 }
 
-// says expects the condition to be written once, and returns where its text will be.
+// says expects one write of the condition, and returns a pointer to "status reason".
 func (r *rig) says(err error) *string {
-	var said string
+	var written string
 	r.status.EXPECT().PatchStatus(mock.Anything, chat, mock.Anything).RunAndReturn(func(_ context.Context, _ cache.ObjectName, patch []byte) error {
 		var operations []struct {
 			Path  string
@@ -122,10 +122,10 @@ func (r *rig) says(err error) *string {
 			return err
 		}
 		c, _ := operations[1].Value.(map[string]any)
-		said = c["status"].(string) + " " + c["reason"].(string)
+		written = c["status"].(string) + " " + c["reason"].(string)
 		return err
 	}).Once()
-	return &said
+	return &written
 }
 
 func TestWhatBecomesOfAnObjectThatCannotBeWritten(t *testing.T) {
@@ -140,7 +140,7 @@ func TestWhatBecomesOfAnObjectThatCannotBeWritten(t *testing.T) {
 		{name: "conflict", err: conflict, says: "False NotWritten"},
 		{name: "forbidden", err: apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no")), says: "False NotWritten"},
 		{name: "too many requests", err: apierrors.NewTooManyRequests("later", 1), says: "False NotWritten"},
-		{name: "somebody else's", err: apply.ErrForeign, says: "False NameConflict"},
+		{name: "a foreign object", err: apply.ErrForeign, says: "False NameConflict"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -151,14 +151,14 @@ func TestWhatBecomesOfAnObjectThatCannotBeWritten(t *testing.T) {
 			if tt.err != nil {
 				r.recorder.EXPECT().Event(mock.Anything, "Warning", strings.TrimPrefix(tt.says, "False "), mock.Anything).Once()
 			}
-			said := r.says(nil)
+			written := r.says(nil)
 			err := r.Reconcile(t.Context(), chat)
-			assert.Equal(t, tt.says, *said, "the other object and the condition are written all the same")
+			assert.Equal(t, tt.says, *written, "the other object and the condition are still written")
 			switch {
 			case tt.err == nil:
 				require.EqualError(t, err, "requeue after 2m0s: the ingress controller has not published an address yet")
 			case errors.Is(tt.err, apply.ErrForeign):
-				require.ErrorContains(t, err, "requeue after 20s", "nobody tells when it is gone")
+				require.ErrorContains(t, err, "requeue after 20s", "its deletion causes no event")
 				require.NotErrorIs(t, err, apply.ErrForeign)
 			default:
 				assert.ErrorIs(t, err, tt.err)
@@ -178,8 +178,8 @@ func TestWhatIsNeverWritten(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, manifests, config string }{
 		{name: "a VirtualDeployment", manifests: strings.Replace(world, "spec: {engine: {}}", "spec: {engine: {}, deploymentMode: VirtualDeployment}", 1), config: "ingressDomain: example.com"},
-		{name: "one that is being deleted", manifests: strings.Replace(world, "uid: chat, resource", "uid: chat, deletionTimestamp: \"2026-01-02T00:00:00Z\", resource", 1), config: "ingressDomain: example.com"},
-		{name: "one that is gone", manifests: world[strings.Index(world, "---\n")+4:], config: "ingressDomain: example.com"},
+		{name: "a service that is being deleted", manifests: strings.Replace(world, "uid: chat, resource", "uid: chat, deletionTimestamp: \"2026-01-02T00:00:00Z\", resource", 1), config: "ingressDomain: example.com"},
+		{name: "a deleted service", manifests: world[strings.Index(world, "---\n")+4:], config: "ingressDomain: example.com"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -240,19 +240,19 @@ func TestWhatWasLearntIsForgotten(t *testing.T) {
 func TestANewServiceIsNoWarning(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, strings.Replace(world, `conditions: [{type: EngineReady, status: "True"}]`, "conditions: []", 1), "ingressDomain: example.com")
-	said := r.says(nil)
+	written := r.says(nil)
 	r.recorder.EXPECT().Event(mock.Anything, "Normal", "ComponentNotReady", mock.Anything).Once()
 	require.NoError(t, r.Reconcile(t.Context(), chat))
-	assert.Equal(t, "False ComponentNotReady", *said)
+	assert.Equal(t, "False ComponentNotReady", *written)
 }
 
 func TestNothingIsConfigured(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, world, "")
 	r.recorder.EXPECT().Event(mock.Anything, "Warning", "InvalidConfiguration", mock.Anything).Once()
-	said := r.says(nil)
+	written := r.says(nil)
 	require.NoError(t, r.Reconcile(t.Context(), chat))
-	assert.Equal(t, "False InvalidConfiguration", *said)
+	assert.Equal(t, "False InvalidConfiguration", *written)
 }
 
 func TestTheConditionThatCannotBeWritten(t *testing.T) {
@@ -288,15 +288,15 @@ func TestReadySince(t *testing.T) {
 	t.Parallel()
 	at := func(second int) string { return fmt.Sprintf("2026-05-04T12:00:%02dZ", second) }
 	tests := []struct {
-		name                 string
-		engine, router, ours string
-		want                 int
+		name                    string
+		engine, router, exposed string
+		want                    int
 	}{
 		{name: "the service has no conditions", want: 1},
 		{name: "the engine", engine: at(5), want: 5},
 		{name: "the last component", engine: at(5), router: at(7), want: 7},
-		{name: "it was exposed before", engine: at(5), router: at(7), ours: at(9), want: 9},
-		{name: "it was not ready before", engine: at(9), ours: at(7), want: 9},
+		{name: "it was exposed before", engine: at(5), router: at(7), exposed: at(9), want: 9},
+		{name: "it was not ready before", engine: at(9), exposed: at(7), want: 9},
 		{name: "no time", engine: "soon", want: 1},
 	}
 	for _, tt := range tests {
@@ -304,7 +304,7 @@ func TestReadySince(t *testing.T) {
 			t.Parallel()
 			s := &isvc.Service{Created: time.Date(2026, 5, 4, 12, 0, 1, 0, time.UTC), Conditions: []isvc.Condition{
 				{Type: "EngineReady", LastTransitionTime: tt.engine}, {Type: "RouterReady", LastTransitionTime: tt.router},
-				{Type: "DecoderReady", LastTransitionTime: at(50)}, {Type: "fairlead.dev/Exposed", LastTransitionTime: tt.ours},
+				{Type: "DecoderReady", LastTransitionTime: at(50)}, {Type: "fairlead.dev/Exposed", LastTransitionTime: tt.exposed},
 			}}
 			assert.Equal(t, tt.want, readySince(s, &s.Conditions[3]).Second())
 		})
@@ -325,9 +325,9 @@ metadata:
   ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: chat, controller: true}]
 `
 	for name, older := range map[string]string{
-		"which are known":                world,
-		"of one that cannot be read":     strings.Replace(world, "{engine: {}}", "{engine: 7}", 1) + "---" + route,
-		"of one with a wrong annotation": strings.Replace(world, "uid: chat,", `annotations: {ome.io/ingress-domain-template: "{{"}, uid: chat,`, 1) + "---" + route,
+		"which are known":                         world,
+		"of an unreadable service":                strings.Replace(world, "{engine: {}}", "{engine: 7}", 1) + "---" + route,
+		"of a service with an invalid annotation": strings.Replace(world, "uid: chat,", `annotations: {ome.io/ingress-domain-template: "{{"}, uid: chat,`, 1) + "---" + route,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,19 +9,20 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-// removedFor is how long a component is taken to be removed that the specification does not name any more. One that is still
-// there then is the runtime's.
+// removedFor is how long a component counts as removed after the specification stopped naming it. A component that still exists
+// after this time belongs to the serving runtime.
 const removedFor = 5 * time.Second
 
-// removed remembers which components specifications have ceased to name. OME deletes their Services within milliseconds, and
-// a data plane answers 500 for a route whose Service is gone: the route has to change before. A new leader does not know, and
-// goes by what is there.
+// removed tracks components that were removed from specifications. OME deletes their Services within milliseconds, and a data plane
+// answers 500 for a route without its Service, so the route has to change first. A new leader does not have this state and uses the
+// existing Services.
 type removed struct {
 	mu       sync.Mutex
-	services map[cache.ObjectName]map[isvc.Role]time.Time // by component: until when it is removed; zero while it is named
+	services map[cache.ObjectName]map[isvc.Role]time.Time // end of removedFor by component; zero while the specification names the component
 }
 
-// observe takes what a specification names, and returns the components that are removed and how long the first of them is.
+// observe updates the state from a specification. It returns the removed components, and the time until the first of them no longer
+// counts as removed.
 func (l *removed) observe(s *isvc.Service, now time.Time) (roles map[isvc.Role]bool, next time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,14 +60,14 @@ func (l *removed) observe(s *isvc.Service, now time.Time) (roles map[isvc.Role]b
 	return roles, next
 }
 
-// clear drops what is known of all services.
+// clear drops the state of all services.
 func (l *removed) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.services = map[cache.ObjectName]map[isvc.Role]time.Time{}
 }
 
-// forget drops what is known of a service that is gone.
+// forget drops the state of a deleted service.
 func (l *removed) forget(name cache.ObjectName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -23,7 +23,7 @@ func TestRemovedComponents(t *testing.T) {
 		wantNext time.Duration
 	}{
 		{name: "a router of the runtime never leaves", named: alone},
-		{name: "one that is named stays", at: time.Second, named: both},
+		{name: "a named component stays", at: time.Second, named: both},
 		{name: "until it is not", at: 2 * time.Second, named: alone, want: map[isvc.Role]bool{isvc.Router: true}, wantNext: removedFor},
 		{name: "for a while", at: 4 * time.Second, named: alone, want: map[isvc.Role]bool{isvc.Router: true}, wantNext: removedFor - 2*time.Second},
 		{name: "then it is the runtime's", at: 2*time.Second + removedFor, named: alone},

@@ -40,9 +40,9 @@ type run struct {
 
 	wanted []wanted
 	notes  []string
-	held   int           // objects that wait out the hold
+	held   int           // number of replaced objects that are kept during the hold
 	again  time.Duration // when to reconcile again; 0: on the next event
-	why    string
+	why    string        // the reason for again
 	errs   []error
 }
 
@@ -84,12 +84,12 @@ func (r *run) unavailable(o *render.Object) gateway.Verdict {
 	return gateway.Verdict{Acceptance: gateway.Refused, Reason: plan.ReasonAPIUnavailable, Message: message}
 }
 
-// params returns what the objects follow from, besides the plan.
+// params returns the input of render.Render in addition to the plan.
 func (r *run) params() render.Params {
 	return r.observed.RenderParams()
 }
 
-// live returns an object of the service in the cluster, nil if there is none.
+// live returns an existing object of the service, nil if it does not exist.
 func (r *run) live(resource schema.GroupVersionResource, name string) *unstructured.Unstructured {
 	i := slices.IndexFunc(r.observed.Live, func(l observe.Live) bool { return l.Resource == resource && l.Object.GetName() == name })
 	if i < 0 {
@@ -116,14 +116,14 @@ func (r *run) verdict(o *render.Object, stored *unstructured.Unstructured, err e
 	return v
 }
 
-// ReasonNotWritten is the reason of an object that the API server refused.
+// ReasonNotWritten is the reason for an object that the API server rejected.
 const ReasonNotWritten = "NotWritten"
 
 func gatewayName(e *plan.Exposure) types.NamespacedName {
 	return types.NamespacedName{Namespace: e.Gateway.Namespace, Name: e.Gateway.Name}
 }
 
-// count counts a write, or keeps its error. A foreign object is no error: the condition reports it.
+// count counts a write, or records its error. A foreign object is not an error: the condition reports it.
 func (r *run) count(ctx context.Context, resource schema.GroupVersionResource, name, result string, err error) {
 	switch {
 	case errors.Is(err, apply.ErrForeign):
@@ -136,10 +136,10 @@ func (r *run) count(ctx context.Context, resource schema.GroupVersionResource, n
 	}
 }
 
-// release deletes objects that are no longer wanted, when it is time.
+// release deletes objects that are no longer in the plan, as package transition decides.
 func (r *run) release(ctx context.Context) {
 	in := transition.Input{
-		Now: r.Clock.Now(), Hold: r.hold, Keep: r.plan.Keep, Disabled: r.plan.Disabled, Handed: r.plan.HandedToOME,
+		Now: r.Clock.Now(), Hold: r.hold, Keep: r.plan.Keep, Disabled: r.plan.Disabled, HandedToOME: r.plan.HandedToOME,
 	}
 	var old []observe.Live
 	for _, l := range r.observed.Live {
@@ -170,11 +170,11 @@ func (r *run) release(ctx context.Context) {
 		}
 	}
 	if next > 0 {
-		r.recheck(next, "replaced objects wait out the hold")
+		r.recheck(next, "replaced objects are kept until holdSeconds have passed")
 	}
 }
 
-// lost reports whether another service has the host and path of an object.
+// lost reports whether the host and path of an object belong to another service.
 func (r *run) lost(l *observe.Live) bool {
 	c, ok := l.Claim()
 	if !ok {
@@ -184,7 +184,8 @@ func (r *run) lost(l *observe.Live) bool {
 	return refused
 }
 
-// exclusive reports whether the admission webhook of the ingress controller refuses OME's Ingress while this one has the host.
+// exclusive reports whether the admission webhook of the ingress controller rejects OME's Ingress for the host while this Ingress
+// exists.
 func (r *run) exclusive(l *observe.Live) bool {
 	if l.Resource != render.Ingresses {
 		return false
@@ -193,20 +194,20 @@ func (r *run) exclusive(l *observe.Live) bool {
 	return c != nil && c.RefusesDuplicates
 }
 
-// mark records when an object was superseded; an empty time removes the record.
+// mark records when an object was superseded. An empty time removes the record.
 func (r *run) mark(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, at string) {
 	err := r.Applier.Annotate(ctx, resource, live, observe.AnnotationSuperseded, at)
 	r.count(ctx, resource, live.GetName(), "marked", err)
 }
 
-// lookAgain has the service looked at again after some time, or before.
+// recheck requests another reconcile of the service after the given time at the latest.
 func (r *run) recheck(after time.Duration, why string) {
 	if r.again == 0 || after < r.again {
 		r.again, r.why = after, why
 	}
 }
 
-// state returns what the condition reports.
+// state returns the state that the condition reports.
 func (r *run) state() condition.State {
 	s := condition.State{Reasons: r.plan.Reasons, Notes: r.notes}
 	for i := range r.wanted {

@@ -12,7 +12,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// StatusPatcher patches InferenceServices by the API server.
+// StatusPatcher patches the status of InferenceServices.
 type StatusPatcher struct{ client dynamic.Interface }
 
 // NewStatusPatcher returns a StatusPatcher.
@@ -22,5 +22,5 @@ func NewStatusPatcher(client dynamic.Interface) *StatusPatcher { return &StatusP
 func (p *StatusPatcher) PatchStatus(ctx context.Context, name cache.ObjectName, patch []byte) error {
 	_, err := p.client.Resource(isvc.Resource).Namespace(name.Namespace).
 		Patch(ctx, name.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: render.Manager}, "status")
-	return err //nolint:wrapcheck // its kind decides what comes next
+	return err //nolint:wrapcheck // the caller checks the kind of the API error
 }

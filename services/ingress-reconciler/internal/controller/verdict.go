@@ -12,13 +12,12 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// addressTimeout is how long an Ingress may be without an address before it counts as accepted: some controllers never publish
-// one, as on bare metal. Half of it would accept an Ingress while a cloud still provisions its load balancer, which takes up to
-// 90 s; after twice as long old objects would outlive most of a default hold.
+// addressTimeout is the time after which an Ingress without an address counts as accepted: some controllers, for example on bare
+// metal, never publish an address. Half of it would accept an Ingress while a cloud still provisions its load balancer, which takes
+// up to 90 s. Twice as long would delay the deletion of replaced objects by 4 min, almost the default hold of 5 min.
 const addressTimeout = 2 * time.Minute
 
-// judge returns whether the data plane has accepted a route, and how long to wait before it is judged again: 0 if an event will
-// tell.
+// judge returns whether the data plane has accepted a route, and the time until the next check: 0 if an event reports every change.
 func judge(o *render.Object, stored *unstructured.Unstructured, g gateway.Gateway, now time.Time) (v gateway.Verdict, wait time.Duration) {
 	switch o.Resource {
 	case render.HTTPRoutes:
@@ -29,7 +28,7 @@ func judge(o *render.Object, stored *unstructured.Unstructured, g gateway.Gatewa
 	return judgeVirtualService(o.Exposure), 0
 }
 
-// judgeVirtualService goes by the prediction: a VirtualService has no status.
+// judgeVirtualService uses the prediction of the plan, because a VirtualService has no status.
 func judgeVirtualService(e *plan.Exposure) gateway.Verdict {
 	if e != nil && e.Attachment.Reason != "" {
 		return gateway.Verdict{Acceptance: gateway.Refused, Reason: e.Attachment.Reason, Message: e.Attachment.Message}
@@ -37,7 +36,7 @@ func judgeVirtualService(e *plan.Exposure) gateway.Verdict {
 	return gateway.Verdict{Acceptance: gateway.Accepted}
 }
 
-// judgeIngress accepts an Ingress with an address, or one that has existed for some time.
+// judgeIngress accepts an Ingress that has an address or is older than addressTimeout.
 func judgeIngress(stored *unstructured.Unstructured, now time.Time) (v gateway.Verdict, wait time.Duration) {
 	if addresses, _, _ := unstructured.NestedSlice(stored.Object, "status", "loadBalancer", "ingress"); len(addresses) > 0 {
 		return gateway.Verdict{Acceptance: gateway.Accepted}, 0
@@ -49,10 +48,10 @@ func judgeIngress(stored *unstructured.Unstructured, now time.Time) (v gateway.V
 	if wait = created.Add(addressTimeout).Sub(now); wait > 0 {
 		return gateway.Verdict{Reason: reasonNoAddress, Message: "the ingress controller has not published an address yet"}, wait
 	}
-	return gateway.Verdict{Acceptance: gateway.Accepted, Message: "its controller publishes no address"}, 0
+	return gateway.Verdict{Acceptance: gateway.Accepted, Message: "the ingress controller publishes no address"}, 0
 }
 
-// reasonNoAddress is the reason of an Ingress without an address.
+// reasonNoAddress is the reason for an Ingress without an address.
 const reasonNoAddress = "LoadBalancerPending"
 
 func judgeRoute(live *unstructured.Unstructured, g gateway.Gateway) gateway.Verdict {

@@ -40,7 +40,7 @@ func TestJudge(t *testing.T) {
 		{name: "an Ingress whose controller publishes no address", resource: render.Ingresses, give: "{}", age: 2 * time.Minute, want: gateway.Accepted, note: true},
 		{name: "an Ingress with an address", resource: render.Ingresses, give: "{status: {loadBalancer: {ingress: [{ip: 10.0.0.1}]}}}", want: gateway.Accepted},
 		{name: "an Ingress of another form", resource: render.Ingresses, give: "{status: {loadBalancer: {ingress: x}}}", reason: "LoadBalancerPending", wait: 2 * time.Minute},
-		{name: "a route that nobody has seen", resource: render.HTTPRoutes, give: "{" + route + "}", reason: "ParentStatusNotAvailable"},
+		{name: "a route without status", resource: render.HTTPRoutes, give: "{" + route + "}", reason: "ParentStatusNotAvailable"},
 		{name: "a route that is accepted", resource: render.HTTPRoutes, give: "{" + route + ", " + accepted + "}", want: gateway.Accepted},
 		{name: "by the controller of the class", resource: render.HTTPRoutes, give: "{" + route + ", " + accepted + "}", controller: "example.com/gateway", want: gateway.Accepted},
 		{name: "by another controller", resource: render.HTTPRoutes, give: "{" + route + ", " + accepted + "}", controller: "example.com/other", reason: "ParentStatusNotAvailable"},

@@ -41,16 +41,16 @@ const (
 
 var services = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 
-// BenchmarkServices starts the program beside 2 000 services that have no routes yet, and lets it settle. Its figures:
+// BenchmarkServices starts the program with 2 000 services without routes, and waits until it settles. Its metrics:
 //
-//	cold-ratio         time until all routes and conditions are written, by that of a bare client for the same writes
+//	cold-ratio         time to write all routes and conditions, divided by the time of a bare client for the same writes
 //	settled-writes     writes of the program in the three seconds after that
 //	event-ms           median time from a change of a Service's port to its route
-//	gateway-reconciles reconciles that a change of a Gateway causes, which ten services use
-//	rss-MB, peak-MB    memory of the program after all that, and at its highest
+//	gateway-reconciles reconciles after a change of a Gateway that ten services use
+//	rss-MB, peak-MB    resident memory of the program at the end, and its peak
 //
-// Both clients have the same limits: so many requests a second that the API server can keep up, or none that would matter, and
-// then the program, the API server and etcd share the processor.
+// Both clients have the same rate limit: one that the API server can sustain, or none that has an effect. Without a limit the program,
+// the API server and etcd compete for the CPU.
 func BenchmarkServices(b *testing.B) {
 	for name, qps := range map[string]int{"limited": 200, "unlimited": 5000} {
 		b.Run(name, func(b *testing.B) { benchmarkServices(b, qps) })
@@ -62,7 +62,7 @@ func benchmarkServices(b *testing.B, qps int) {
 	before := r.writeBare()
 	program := r.startProgram()
 	cold := r.untilWritten(program)
-	resume := program.pause() // what it does about the others is not to count
+	resume := program.pause() // exclude its work for the other services
 	after := r.writeBare()
 	resume()
 	b.ReportMetric(2*cold.Seconds()/(before+after).Seconds(), "cold-ratio")
@@ -105,7 +105,7 @@ func newBenchRig(b *testing.B, qps int) *benchRig {
 	config := rest.CopyConfig(r.cluster.RESTConfig())
 	config.QPS, config.Burst = float32(qps), qps
 	r.bare = dynamic.NewForConfigOrDie(config)
-	config.QPS = -1 // what is set up has none
+	config.QPS = -1 // no limit during the setup
 	r.client = dynamic.NewForConfigOrDie(config)
 	r.apply(gateway + "\n---\n" + strings.Replace(gateway[strings.Index(gateway, "---\n")+4:], "name: public", "name: other", 1))
 	r.each(func(i int) {
@@ -169,7 +169,7 @@ func (r *benchRig) each(do func(i int)) {
 	workers.Wait()
 }
 
-// writeBare returns the time that a bare client needs to write what the program will, for services of another namespace.
+// writeBare returns the time that a bare client needs for the program's writes, for services of another namespace.
 func (r *benchRig) writeBare() time.Duration {
 	route := unstructured.Unstructured{}
 	require.NoError(r.b, route.UnmarshalJSON([]byte(benchRoute)))
@@ -196,7 +196,7 @@ const benchRoute = `{"apiVersion":"gateway.networking.k8s.io/v1","kind":"HTTPRou
 	"rules":[{"matches":[{"path":{"type":"PathPrefix","value":"/"}}],"filters":[{"type":"RequestHeaderModifier","requestHeaderModifier":{"set":[{"name":"OMe-Isvc-Name","value":"chat-0000"},{"name":"OME-Isvc-Namespace","value":"models"}]}}],
 	"backendRefs":[{"group":"","kind":"Service","name":"chat-0000-engine","port":8080}],"timeouts":{"request":"0s"}}]}}`
 
-// program is the reconciler as users run it.
+// program is the reconciler as a process.
 type program struct {
 	b       *testing.B
 	pid     int

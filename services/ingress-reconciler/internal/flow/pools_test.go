@@ -40,10 +40,10 @@ func TestNamedPools(t *testing.T) {
 		r.apply(gateway)
 		r.start()
 		r.service(ns, "chat", "engine")
-		r.says("chat", "False InferencePoolNotFound: there is no InferencePool theirs: create it, or correct inferencePool.name")
-		const mismatch = "InferencePoolMismatch: InferencePool theirs selects no pods of the engine: it wants app=other, the pods have app=chat-engine"
+		r.says("chat", "False InferencePoolNotFound: InferencePool theirs does not exist: create it, or correct inferencePool.name")
+		const mismatch = "InferencePoolMismatch: InferencePool theirs selects no pods of the engine: the selector has app=other, the pods have app=chat-engine"
 		r.pool("theirs", "{app: other}")
-		r.says("chat", "False EndpointPickerNotFound: InferencePool theirs: there is no Service picker for the endpoint picker: create it, or correct endpointPickerRef; "+mismatch)
+		r.says("chat", "False EndpointPickerNotFound: InferencePool theirs: Service picker of the endpoint picker does not exist: create it, or correct endpointPickerRef; "+mismatch)
 		r.picker("picker")
 		const url = "http://chat.models.example.com/; Gateway gateways/public: accepted"
 		r.has("httproute chat.models.example.com/ -> theirs by public")
@@ -70,7 +70,7 @@ func TestCreatedPools(t *testing.T) {
 		r.apply(gateway)
 		r.start()
 		r.service(ns, "chat", "engine")
-		const missing = "InferencePool chat-fairlead: there is no Service picker-chat for the endpoint picker: create it, or correct endpointPickerRef"
+		const missing = "InferencePool chat-fairlead: Service picker-chat of the endpoint picker does not exist: create it, or correct endpointPickerRef"
 		r.says("chat", "False EndpointPickerNotFound: "+missing)
 		r.has("services chat-external")
 
@@ -147,7 +147,7 @@ var engines = map[ome.Release][]engine{
 	},
 }
 
-// TestPodsOfPoolsAndFallbackServices creates a pool and a fallback Service for each form of an engine, beside all the others,
+// TestPodsOfPoolsAndFallbackServices creates a pool and a fallback Service for each form of an engine, together with all other forms,
 // and compares their selectors with the labels of pods.
 func TestPodsOfPoolsAndFallbackServices(t *testing.T) {
 	t.Parallel()
@@ -245,7 +245,7 @@ func TestReplicasOfAUser(t *testing.T) {
 	r.apply(gateway)
 	r.start()
 	r.yaml(ns, "front", "{replicaRefs: {engine: [blue]}}", nil)
-	r.says("front", "False ServiceNotFound: engine front-engine: there is no Service")
+	r.says("front", "False ServiceNotFound: engine front-engine: the Service does not exist")
 	r.apply(blue)
 	r.says("front", fmt.Sprintf(accepted, "front.models.example.com"))
 	r.has("httproute front.models.example.com/ -> front-engine by public")

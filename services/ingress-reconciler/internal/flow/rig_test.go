@@ -33,7 +33,7 @@ const (
 	ns       = "models"
 )
 
-// onEachRelease runs a test beside each release of OME.
+// onEachRelease runs a test with each release of OME.
 func onEachRelease(t *testing.T, test func(t *testing.T, release ome.Release)) {
 	t.Helper()
 	for _, release := range ome.Releases {
@@ -55,7 +55,7 @@ type rig struct {
 	logs    *zaptest.ObservedLogs
 }
 
-// newRig returns a rig with OME as a release of it is shipped. With kinds that are left out it has a cluster of its own.
+// newRig returns a rig with the default configuration of an OME release. If kinds are omitted, the rig uses a separate cluster.
 func newRig(t *testing.T, release ome.Release, configuration string, without ...schema.GroupVersionResource) *rig {
 	t.Helper()
 	var c *cluster.Cluster

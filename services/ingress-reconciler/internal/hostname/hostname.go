@@ -1,9 +1,9 @@
-// Package hostname makes host names of templates that cluster administrators and users of a namespace write.
+// Package hostname renders host names from templates that cluster administrators and tenants write.
 //
-// The templates are those of OME and KServe: Go's text/template with the fields Name, Namespace, IngressDomain, Annotations
-// and Labels. As anybody who may annotate a service can write one, only what cannot take long or much is allowed: fields,
-// comparisons, and printf without widths; no loops, no variables, no templates in templates. What comes out is a host name
-// that Kubernetes and DNS take, or an error.
+// The templates are compatible with OME and KServe: Go's text/template with the fields Name, Namespace, IngressDomain,
+// Annotations and Labels. Every user with permission to annotate an InferenceService can supply a template, so the package
+// allows only operations with bounded time and memory: fields, comparisons, and printf without widths. Loops, variables and
+// nested templates are rejected. The output is validated as a host name for Kubernetes and DNS.
 package hostname
 
 import (
@@ -21,10 +21,10 @@ import (
 // Limits.
 const (
 	maxTemplate = 1024 // bytes
-	maxOutput   = 1024 // bytes, before it is looked at as a name
+	maxOutput   = 1024 // bytes, before validation as a host name
 )
 
-// Values are what a template can name.
+// Values are the fields that a template can use.
 type Values struct {
 	Name, Namespace     string
 	IngressDomain       string
@@ -34,7 +34,7 @@ type Values struct {
 // Template is a template that is safe to render.
 type Template struct{ template *template.Template }
 
-// Parse returns the template of a text, or says what is wrong with it or not allowed.
+// Parse parses a template. It returns an error if the text is not a valid template or uses an operation that is not allowed.
 func Parse(text string) (*Template, error) {
 	if len(text) > maxTemplate {
 		return nil, fmt.Errorf("template has %d bytes, more than %d", len(text), maxTemplate)
@@ -44,7 +44,7 @@ func Parse(text string) (*Template, error) {
 		return nil, fmt.Errorf("parse template %q: %w", text, withoutName(err))
 	}
 	if len(t.Templates()) > 1 {
-		return nil, fmt.Errorf("template %q: other templates in it are not allowed", text)
+		return nil, fmt.Errorf("template %q: nested templates are not allowed", text)
 	}
 	if t.Tree == nil || parse.IsEmptyTree(t.Root) {
 		return nil, errors.New("template is empty")
@@ -55,15 +55,15 @@ func Parse(text string) (*Template, error) {
 	return &Template{template: t}, nil
 }
 
-// withoutName takes the name that text/template needs, and nobody knows, from its messages.
+// withoutName removes the internal template name from the error messages of text/template.
 func withoutName(err error) error {
 	return errors.New(strings.TrimPrefix(err.Error(), "template: host:"))
 }
 
-// functions are what can be called: what neither loops nor grows.
+// functions are the allowed functions: their time and output are bounded.
 var functions = []string{"and", "or", "not", "eq", "ne", "index", "print", "printf"}
 
-// check goes through a template and refuses what is not known to be harmless.
+// check walks a template and rejects every node type that is not explicitly allowed.
 func check(node parse.Node) error {
 	switch n := node.(type) {
 	case *parse.ListNode:
@@ -78,7 +78,7 @@ func check(node parse.Node) error {
 		return checkCommand(n)
 	case *parse.IdentifierNode:
 		if !slices.Contains(functions, n.Ident) {
-			return fmt.Errorf("function %s is not allowed: there are %s", n.Ident, strings.Join(functions, ", "))
+			return fmt.Errorf("function %s is not allowed: use one of %s", n.Ident, strings.Join(functions, ", "))
 		}
 		return nil
 	case *parse.TextNode, *parse.CommentNode, *parse.FieldNode, *parse.StringNode, *parse.BoolNode, *parse.NumberNode:
@@ -110,7 +110,7 @@ func checkPipe(n *parse.PipeNode) error {
 	return check(n.Cmds[0])
 }
 
-// verbs are formats of printf that print a value as it is.
+// verbs matches printf formats that print values without width or precision.
 var verbs = regexp.MustCompile(`^([^%]|%[sdv%])*$`)
 
 func checkCommand(n *parse.CommandNode) error {
@@ -128,10 +128,10 @@ func checkCommand(n *parse.CommandNode) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is not allowed: printf wants a text with %%s, %%d and %%v alone", n)
+	return fmt.Errorf("%s is not allowed: the first argument of printf must be a string with no verbs but %%s, %%d and %%v", n)
 }
 
-// Render returns the text that the template makes of values. It need not be a host name: a path's template makes a path.
+// Render returns the output of the template for values. It does not validate the output, so it also serves path templates.
 func (t *Template) Render(v Values) (string, error) {
 	var out limited
 	if err := t.template.Execute(&out, v); err != nil {
@@ -140,7 +140,7 @@ func (t *Template) Render(v Values) (string, error) {
 	return out.String(), nil
 }
 
-// Host returns the host name that the template makes of values.
+// Host returns the host name that the template renders for values.
 func (t *Template) Host(v Values) (string, error) {
 	host, err := t.Render(v)
 	if err != nil {
@@ -152,35 +152,35 @@ func (t *Template) Host(v Values) (string, error) {
 	return host, nil
 }
 
-// limited is a writer that takes so much and no more.
+// limited is a strings.Builder that rejects writes beyond maxOutput.
 type limited struct{ strings.Builder }
 
 func (l *limited) Write(p []byte) (int, error) {
 	if l.Len()+len(p) > maxOutput {
-		return 0, fmt.Errorf("it makes more than %d bytes", maxOutput)
+		return 0, fmt.Errorf("output exceeds %d bytes", maxOutput)
 	}
 	return l.Builder.Write(p)
 }
 
-// Validate returns why a name cannot be the host of a route: it is a fully qualified domain name in lower case, without a
-// wildcard, of labels of at most 63 characters and at most 253 in all.
+// Validate returns an error if a name cannot be the host of a route. A host is a fully qualified domain name in lower case,
+// without a wildcard. It has at most 253 characters, and each label has at most 63.
 func Validate(host string) error {
 	if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 {
 		return fmt.Errorf("host %q: %s", abridged(host), problems[0])
 	}
 	labels := strings.Split(host, ".")
 	if len(labels) < 2 {
-		return fmt.Errorf("host %q: it has no domain", host)
+		return fmt.Errorf("host %q has no domain", host)
 	}
 	for _, label := range labels {
 		if len(label) > validation.DNS1123LabelMaxLength {
-			return fmt.Errorf("host %q: %q has %d characters, more than %d", abridged(host), label, len(label), validation.DNS1123LabelMaxLength)
+			return fmt.Errorf("host %q: label %q has %d characters, more than %d", abridged(host), label, len(label), validation.DNS1123LabelMaxLength)
 		}
 	}
 	return nil
 }
 
-// abridged is a name that is not too long for a message.
+// abridged truncates a name for an error message.
 func abridged(host string) string {
 	const most = 300
 	if len(host) <= most {

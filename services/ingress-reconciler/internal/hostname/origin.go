@@ -5,8 +5,8 @@ import (
 	"text/template/parse"
 )
 
-// UsesMetadata reports whether what the template makes depends on labels or annotations, which the author of a service chooses.
-// It is false for no template.
+// UsesMetadata reports whether the output of the template depends on labels or annotations, which the author of an InferenceService
+// chooses. It returns false for a nil Template.
 func (t *Template) UsesMetadata() bool { return t != nil && usesMetadata(t.template.Root) }
 
 func usesMetadata(node parse.Node) bool {

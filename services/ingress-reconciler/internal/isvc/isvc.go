@@ -1,7 +1,7 @@
 // Package isvc reads InferenceServices of OME (ome.io/v1beta1) into the few fields that routing needs.
 //
-// OME's Go module is not imported. The fields that are read mean the same in releases 1.2 and 1.3. Each object is read on its
-// own, so one unreadable object is an error of that object alone. Fields that are not read may have any type.
+// OME's Go module is not imported. The fields have the same meaning in releases 1.2 and 1.3. Each object is decoded
+// separately, so an unreadable object does not affect other objects. Fields that routing does not need may have any type.
 package isvc
 
 import (
@@ -17,10 +17,10 @@ import (
 // Resource is the resource of InferenceServices.
 var Resource = schema.GroupVersionResource{Group: "ome.io", Version: "v1beta1", Resource: "inferenceservices"}
 
-// Role is the role of a component of a service.
+// Role is the role of a component in an InferenceService.
 type Role string
 
-// The roles. Client requests go to the router, or to the engine if there is no router. They never go to the decoder, which
+// The roles. Client requests go to the router, or to the engine if the service has no router. They never go to the decoder, which
 // cannot process prompts.
 const (
 	Router  Role = "router"
@@ -28,10 +28,10 @@ const (
 	Decoder Role = "decoder"
 )
 
-// Roles are all roles, those that can be the entry first.
+// Roles are all roles. Roles that can be the entry come first.
 var Roles = []Role{Router, Engine, Decoder}
 
-// Mode is a deployment mode of OME: how the pods of a component are run.
+// Mode is a deployment mode of OME: how OME runs the pods of a component.
 type Mode string
 
 // The modes of OME 1.2 and 1.3.
@@ -44,7 +44,7 @@ const (
 	VirtualDeployment Mode = "VirtualDeployment" // the model is served outside of OME
 )
 
-// Annotations and labels that are read.
+// Annotations and labels of an InferenceService that affect routing.
 const (
 	ModeAnnotation      = "ome.io/deploymentMode"
 	ModeAnnotationTypo  = "ome.io/deployment-mode" // spelling of OME's documentation; OME itself does not read it
@@ -60,7 +60,7 @@ type Service struct {
 	Generation          int64
 	Created             time.Time
 	Deleting            bool
-	Labels, Annotations map[string]string // must not be changed
+	Labels, Annotations map[string]string // read-only
 
 	Mode       Mode                // of all components, from the specification or an annotation; empty: not set
 	Components map[Role]*Component // declared by the specification
@@ -81,7 +81,7 @@ type Component struct {
 	Mode        Mode          // from an annotation; empty: not set
 }
 
-// Condition is a condition of a service with the six fields that OME keeps. OME drops all others with its next write.
+// Condition is a condition of a service with the six fields that OME keeps. OME drops other fields with its next write.
 type Condition = conditions.Duck
 
 // ClusterLocal reports whether the service must only be reachable from within the cluster.
@@ -112,13 +112,13 @@ type Surroundings struct {
 // ComponentMode infers the mode of a component.
 //
 //	VirtualDeployment for the service                      VirtualDeployment
-//	a Knative Service, and minReplicas 0 or Serverless     Serverless, except for an engine beside a decoder
+//	a Knative Service, and minReplicas 0 or Serverless     Serverless, except for an engine with a decoder
 //	another mode set on the component                      that mode
 //	another mode set on the service                        that mode
 //	leader or worker                                       MultiNode (in release 1.3 OMENative: routing does not differ)
 //	anything else                                          RawDeployment
 //
-// Without a Knative Service no component is Serverless, whatever the specification says: OME 1.3 has no Knative.
+// Without a Knative Service no component is Serverless, even if the specification says so: OME 1.3 does not support Knative.
 func (s *Service) ComponentMode(r Role, in Surroundings) Mode {
 	if s.Mode == VirtualDeployment {
 		return VirtualDeployment

@@ -67,7 +67,7 @@ func TestRead(t *testing.T) {
 			name: "mode by the specification", give: head + ", annotations: {ome.io/deploymentMode: MultiNode}}, spec: {deploymentMode: OMENative}}", mode: OMENative,
 		},
 		{
-			name: "a mode that nobody knows", give: head + ", annotations: {ome.io/deploymentMode: PDDisaggregated}}, spec: {engine: {annotations: {ome.io/deploymentMode: \"\"}}}}",
+			name: "an unknown mode", give: head + ", annotations: {ome.io/deploymentMode: PDDisaggregated}}, spec: {engine: {annotations: {ome.io/deploymentMode: \"\"}}}}",
 			want: map[Role]*Component{Engine: {}},
 		},
 		{
@@ -75,7 +75,7 @@ func TestRead(t *testing.T) {
 			want: map[Role]*Component{Engine: {}, Router: {}, Decoder: {}},
 		},
 		{
-			name: "what nobody asks for", give: head + "}, spec: {engine: {runner: 7, annotations: {a: 1}}, model: [], runtime: 1.5}, status: {url: 7, address: []}}",
+			name: "irrelevant fields", give: head + "}, spec: {engine: {runner: 7, annotations: {a: 1}}, model: [], runtime: 1.5}, status: {url: 7, address: []}}",
 			want: map[Role]*Component{Engine: {}},
 		},
 		{
@@ -149,10 +149,10 @@ func TestReadyBeforeAllInstancesAre(t *testing.T) {
 	}{
 		{name: "ready", condition: "True", want: true},
 		{name: "ready, none counted", condition: "True", component: target + ", lifecycle: {replicas: 1}", want: true},
-		{name: "not ready, and one serves", condition: "False", component: target + ", " + counts, want: true},
-		{name: "unknown, and one serves", condition: "Unknown", component: target + ", " + counts},
-		{name: "no condition, and one serves", component: target + ", " + counts},
-		{name: "not ready, as release 1.2 says it", condition: "False", component: "url: http://x"},
+		{name: "not ready, and an instance serves", condition: "False", component: target + ", " + counts, want: true},
+		{name: "unknown, and an instance serves", condition: "Unknown", component: target + ", " + counts},
+		{name: "no condition, and an instance serves", component: target + ", " + counts},
+		{name: "not ready, as release 1.2 reports it", condition: "False", component: "url: http://x"},
 		{name: "ready but not serving", condition: "False", component: target + ", lifecycle: {readyReplicas: 1, servingReplicas: 0}"},
 		{name: "serving but not ready", condition: "False", component: target + ", lifecycle: {servingReplicas: 1}"},
 		{name: "no target: OME has withdrawn the replica", condition: "False", component: counts},
@@ -181,22 +181,22 @@ func TestReadyBeforeAllInstancesAre(t *testing.T) {
 	}
 }
 
-func TestReadSaysWhatIsWrong(t *testing.T) {
+func TestReadErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, give, want string }{
 		{"spec", head + "}, spec: []}", "spec is a list, want an object"},
 		{"component", head + "}, spec: {engine: yes}}", "spec.engine is true, want an object"},
-		{"replicas", head + `}, spec: {router: {minReplicas: "1"}}}`, `spec.router.minReplicas is "1", want a whole number`},
-		{"part of a replica", head + `}, spec: {router: {minReplicas: 1.5}}}`, `spec.router.minReplicas is 1.5, want a whole number`},
-		{"mode", head + "}, spec: {deploymentMode: 1}}", "spec.deploymentMode is 1, want a text"},
+		{"replicas", head + `}, spec: {router: {minReplicas: "1"}}}`, `spec.router.minReplicas is "1", want an integer`},
+		{"part of a replica", head + `}, spec: {router: {minReplicas: 1.5}}}`, `spec.router.minReplicas is 1.5, want an integer`},
+		{"mode", head + "}, spec: {deploymentMode: 1}}", "spec.deploymentMode is 1, want a string"},
 		{"annotations", head + "}, spec: {engine: {annotations: []}}}", "spec.engine.annotations is a list, want an object"},
 		{"status", head + "}, status: 1}", "status is 1, want an object"},
 		{"conditions", head + "}, status: {conditions: {}}}", "status.conditions is an object, want a list"},
 		{"condition", head + "}, status: {conditions: [x]}}", `status.conditions[0] is "x", want an object`},
-		{"condition's reason", head + "}, status: {conditions: [{type: Ready, reason: {}}]}}", "status.conditions[0].reason is an object, want a text"},
+		{"condition's reason", head + "}, status: {conditions: [{type: Ready, reason: {}}]}}", "status.conditions[0].reason is an object, want a string"},
 		{"replicas", head + "}, spec: {replicaRefs: []}}", "spec.replicaRefs is a list, want an object"},
 		{"replicas of a role", head + "}, spec: {replicaRefs: {engine: qwen}}}", `spec.replicaRefs.engine is "qwen", want a list`},
-		{"name of a replica", head + "}, spec: {replicaRefs: {engine: [1]}}}", "spec.replicaRefs.engine[0] is 1, want a text"},
+		{"name of a replica", head + "}, spec: {replicaRefs: {engine: [1]}}}", "spec.replicaRefs.engine[0] is 1, want a string"},
 		{"two at once", head + "}, spec: {engine: 1, router: 2}}", "spec.router is 2, want an object; spec.engine is 1, want an object"},
 	}
 	for _, tt := range tests {
@@ -217,7 +217,7 @@ func TestComponentMode(t *testing.T) {
 		in   Surroundings
 		want Mode
 	}{
-		{name: "nothing said", role: Engine, want: RawDeployment},
+		{name: "no mode", role: Engine, want: RawDeployment},
 		{name: "leader", give: Service{Components: map[Role]*Component{Engine: {Nodes: true}}}, role: Engine, want: MultiNode},
 		{name: "no replicas, no Knative", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine, want: RawDeployment},
 		{name: "no replicas, and Knative", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine, in: Surroundings{Knative: true}, want: Serverless},
@@ -225,7 +225,7 @@ func TestComponentMode(t *testing.T) {
 		{name: "no replicas, Knative, though annotated", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0), Mode: RawDeployment}}}, role: Engine, in: Surroundings{Knative: true}, want: Serverless},
 		{name: "annotated, and Knative", give: Service{Components: map[Role]*Component{Engine: {Mode: Serverless}}}, role: Engine, in: Surroundings{Knative: true}, want: Serverless},
 		{name: "annotated, no Knative", give: Service{Components: map[Role]*Component{Engine: {Mode: Serverless, Nodes: true}}}, role: Engine, want: MultiNode},
-		{name: "engine beside a decoder", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine, in: Surroundings{Knative: true, Decoder: true}, want: RawDeployment},
+		{name: "engine with a decoder", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine, in: Surroundings{Knative: true, Decoder: true}, want: RawDeployment},
 		{name: "router before a decoder", give: Service{Components: map[Role]*Component{Router: {MinReplicas: number(0)}}}, role: Router, in: Surroundings{Knative: true, Decoder: true}, want: Serverless},
 		{name: "the component's before the whole's", give: Service{Mode: OMENative, Components: map[Role]*Component{Engine: {Mode: MultiNode}}}, role: Engine, want: MultiNode},
 		{name: "the whole's", give: Service{Mode: OMENative, Components: map[Role]*Component{Engine: {Nodes: true}}}, role: Engine, want: OMENative},

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// maxTimeout is the longest timeout that is used. A larger number of seconds is a mistake or means "no timeout".
+// maxTimeout is the longest supported timeout. A larger number of seconds is a mistake or means "no timeout".
 const maxTimeout = 30 * 24 * time.Hour
 
-// predictor is the field of the engine in InferenceServices that are older than roles. OME migrates it to an engine.
+// predictor is the field for the engine in InferenceServices that predate component roles. OME migrates it to engine.
 const predictor = "predictor"
 
 // Read reads one object. The error names each field that has the wrong type. The Service shares maps with the object.
@@ -77,7 +77,7 @@ func (r *reader) replicaRefs(spec map[string]any) map[Role]string {
 		}
 		name, ok := list[0].(string)
 		if !ok {
-			r.fail("spec.replicaRefs."+string(role)+"[0]", "a text", list[0])
+			r.fail("spec.replicaRefs."+string(role)+"[0]", "a string", list[0])
 			continue
 		}
 		names[role] = name
@@ -114,7 +114,7 @@ func (r *reader) fail(path, want string, got any) {
 	r.wrong = append(r.wrong, fmt.Sprintf("%s is %s, want %s", path, kindOf(got), want))
 }
 
-// kindOf describes a value in terms of JSON.
+// kindOf describes the JSON type of a value.
 func kindOf(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -149,12 +149,12 @@ func (r *reader) text(of map[string]any, path, field string) string {
 	case string:
 		return v
 	default:
-		r.fail(path+field, "a text", v)
+		r.fail(path+field, "a string", v)
 		return ""
 	}
 }
 
-// integer returns a field that is a whole number, or nil if the field is absent.
+// integer returns a field that is an integer, or nil if the field is absent.
 func (r *reader) integer(of map[string]any, path, field string) *int64 {
 	switch v := of[field].(type) {
 	case nil:
@@ -165,14 +165,14 @@ func (r *reader) integer(of map[string]any, path, field string) *int64 {
 		if n := int64(v); float64(n) == v {
 			return &n
 		}
-		r.fail(path+field, "a whole number", v)
+		r.fail(path+field, "an integer", v)
 	default:
-		r.fail(path+field, "a whole number", v)
+		r.fail(path+field, "an integer", v)
 	}
 	return nil
 }
 
-// mode returns the mode of the whole service, or "" if it is not set or not known.
+// mode returns the deployment mode of the whole service, or "" if it is not set or unknown.
 func (r *reader) mode(spec map[string]any, path string, annotations map[string]string) Mode {
 	if m := known(r.text(spec, path+".", "deploymentMode")); m != "" {
 		return m
@@ -180,7 +180,7 @@ func (r *reader) mode(spec map[string]any, path string, annotations map[string]s
 	return annotatedMode(annotations)
 }
 
-// annotatedMode returns the mode that annotations set, or "" if they set none that is known.
+// annotatedMode returns the deployment mode in annotations, or "" if they have no known mode.
 func annotatedMode(annotations map[string]string) Mode {
 	if m, ok := annotations[ModeAnnotation]; ok {
 		return known(m)
@@ -251,7 +251,7 @@ type Object struct {
 func Transform(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
-		return obj, nil // an Object already, or the tombstone of a deleted one
+		return obj, nil // already an Object, or the tombstone of a deleted object
 	}
 	s, err := Read(u)
 	return &Object{Service: s, Err: err, ObjectMeta: metav1.ObjectMeta{

@@ -1,5 +1,4 @@
-// Package metrics counts what the reconciler does to objects, and the state of services. pkg/controller counts the work of its
-// queue.
+// Package metrics provides metrics for writes and for the state of services. pkg/controller provides the metrics of the work queue.
 package metrics
 
 import (
@@ -17,7 +16,7 @@ import (
 // the default hold.
 var programmedBuckets = []float64{0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300}
 
-// Metrics are the collectors. All methods can be called at the same time.
+// Metrics contains the collectors. All methods are safe for concurrent use.
 type Metrics struct {
 	configValid *prometheus.GaugeVec
 	writes      *prometheus.CounterVec
@@ -26,10 +25,10 @@ type Metrics struct {
 	held        prometheus.Gauge
 
 	mu     sync.Mutex
-	byName map[cache.ObjectName]int // objects that are held, by service
+	byName map[cache.ObjectName]int // number of held objects, by service
 }
 
-// New makes the collectors and registers them.
+// New creates and registers the collectors.
 func New(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		configValid: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -45,7 +44,7 @@ func New(r prometheus.Registerer) *Metrics {
 			Buckets: programmedBuckets,
 		}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "fairlead_ingress_held_objects", Help: "Objects that others have replaced, and that stay until the end of holdSeconds.",
+			Name: "fairlead_ingress_held_objects", Help: "Replaced objects that are kept until holdSeconds have passed.",
 		}),
 		byName: map[cache.ObjectName]int{},
 	}
@@ -53,7 +52,7 @@ func New(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Configured records the problem of a ConfigMap, empty for none.
+// Configured records the problem of a ConfigMap. An empty problem means that the ConfigMap is valid.
 func (m *Metrics) Configured(name, problem string) {
 	valid := 0.0
 	if problem == "" {
@@ -78,17 +77,17 @@ func (m *Metrics) SetHeld(service cache.ObjectName, objects int) {
 	}
 }
 
-// Programmed counts a service whose condition became True for the first time, some time after its entry component was ready.
-// A negative time, which clocks that differ can give, counts as none.
+// Programmed records the time from the readiness of a service's entry component until the condition of the service first became
+// True. A negative time, caused by clock skew, counts as zero.
 func (m *Metrics) Programmed(after time.Duration) { m.programmed.Observe(max(after, 0).Seconds()) }
 
-// Forget drops a service that no longer exists.
+// Forget removes a service that no longer exists.
 func (m *Metrics) Forget(service cache.ObjectName) {
 	m.reasons.Forget(service)
 	m.SetHeld(service, 0)
 }
 
-// Clear drops the state of all services: a replica that does not lead knows none.
+// Clear removes the state of all services, because a replica that does not lead has no current state.
 func (m *Metrics) Clear() {
 	m.reasons.Clear()
 	m.mu.Lock()

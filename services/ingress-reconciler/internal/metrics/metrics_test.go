@@ -56,7 +56,7 @@ func TestHeldObjects(t *testing.T) {
 	assertHeld := func(want string) {
 		t.Helper()
 		assertMetrics(t, r, `
-# HELP fairlead_ingress_held_objects Objects that others have replaced, and that stay until the end of holdSeconds.
+# HELP fairlead_ingress_held_objects Replaced objects that are kept until holdSeconds have passed.
 # TYPE fairlead_ingress_held_objects gauge
 fairlead_ingress_held_objects `+want+"\n", "fairlead_ingress_held_objects")
 	}

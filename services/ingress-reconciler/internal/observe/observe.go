@@ -1,4 +1,4 @@
-// Package observe gathers all that the plan of one service follows from. It decides nothing, and reads caches only.
+// Package observe collects the input for the plan of a service from informer caches. It makes no decisions.
 package observe
 
 import (
@@ -28,33 +28,33 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
 
-// Observer reads caches.
+// Observer reads informer caches.
 type Observer struct{ informers.Caches }
 
-// New returns an Observer of these caches.
+// New returns an Observer that reads the given caches.
 func New(c informers.Caches) *Observer { return &Observer{Caches: c} }
 
-// Observation is what is known of one service.
+// Observation is the observed state of one service.
 type Observation struct {
 	Input plan.Input
-	Live  []Live        // objects that are ours
-	Uses  []uses.Object // what else a change of would matter
+	Live  []Live        // existing objects of this controller
+	Uses  []uses.Object // other objects that affect the service
 
-	// FailureMode is that of the InferencePool that the settings name: what becomes of requests without its picker.
+	// FailureMode is the failure mode of the InferencePool that the settings name.
 	FailureMode string
 }
 
-// Live is an object of ours that is there.
+// Live is an existing object of this controller.
 type Live struct {
 	Resource schema.GroupVersionResource
-	Object   *unstructured.Unstructured // must not be changed
+	Object   *unstructured.Unstructured // read-only
 	Slot     plan.Slot
 }
 
-// AnnotationSuperseded is when other objects had taken the place of one.
+// AnnotationSuperseded records when new objects replaced an object.
 const AnnotationSuperseded = "fairlead.dev/superseded-at"
 
-// Superseded returns the time that an object has by its annotation.
+// Superseded returns the time when new objects replaced the object, or the zero time.
 func (l *Live) Superseded() time.Time {
 	t, err := time.Parse(time.RFC3339, l.Object.GetAnnotations()[AnnotationSuperseded])
 	if err != nil {
@@ -63,10 +63,10 @@ func (l *Live) Superseded() time.Time {
 	return t
 }
 
-// Claim returns the host and path that an object serves, and reports false for an object that serves none.
+// Claim returns the host and path that an object serves. It returns false if the object is not a route.
 func (l *Live) Claim() (ownership.Claim, bool) { return render.Claim(l.Resource, l.Object) }
 
-// Service returns an InferenceService as it was last seen, nil if it is gone.
+// Service returns an InferenceService from the cache, nil if it does not exist.
 func (o *Observer) Service(name cache.ObjectName) *isvc.Object {
 	obj, found := o.InferenceServices.Get(name)
 	if !found {
@@ -76,7 +76,7 @@ func (o *Observer) Service(name cache.ObjectName) *isvc.Object {
 	return s
 }
 
-// Available reports whether objects of a kind that is written can be: the API server serves the kind, and --kinds has it.
+// Available reports whether objects of a kind can be written: the API server serves the kind, and --kinds includes it.
 func (o *Observer) Available(resource schema.GroupVersionResource) bool {
 	return o.Ours[resource].Listed()
 }
@@ -92,7 +92,7 @@ func (o *Observer) Names() []cache.ObjectName {
 	return names
 }
 
-// Owners returns the names of InferenceServices that have objects of ours, whether they still exist or not.
+// Owners returns the names of InferenceServices with routes of this controller. They include deleted InferenceServices.
 func (o *Observer) Owners() []cache.ObjectName {
 	seen := map[cache.ObjectName]bool{}
 	var names []cache.ObjectName
@@ -107,8 +107,8 @@ func (o *Observer) Owners() []cache.ObjectName {
 	return names
 }
 
-// Claims returns the claims that objects of a service serve, also of a service that is gone: its objects serve until the garbage
-// collector has removed them.
+// Claims returns the claims of the existing routes of a service. The routes of a deleted service serve requests until the garbage
+// collector removes them, so the service does not have to exist.
 func (o *Observer) Claims(name cache.ObjectName) []ownership.Ask {
 	var asks []ownership.Ask
 	for _, resource := range render.Routes {
@@ -121,7 +121,8 @@ func (o *Observer) Claims(name cache.ObjectName) []ownership.Ask {
 	return asks
 }
 
-// ObserveAny observes a service that may be gone, or unreadable: then its name and age are known, and its objects.
+// ObserveAny observes a service that may not exist or may be unreadable. The observation of an unreadable service has only its
+// metadata and its objects.
 func (o *Observer) ObserveAny(name cache.ObjectName, config settings.Config) (out Observation, found bool) {
 	object := o.Service(name)
 	switch {
@@ -135,7 +136,7 @@ func (o *Observer) ObserveAny(name cache.ObjectName, config settings.Config) (ou
 	return o.Observe(object.Service, config), true
 }
 
-// Observe gathers what is known of a service, under what is configured.
+// Observe collects the observed state of a service under a configuration.
 func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation {
 	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
 	out := Observation{Live: o.live(name)}
@@ -143,10 +144,10 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 	in.Service = s
 	in.Settings, in.SettingsErr = config.Resolve(s)
 	in.Services = list[*corev1.Service](informers.OwnedBy(o.Services, name))
-	o.strangers(in)
+	o.foreignServices(in)
 	in.Knative = map[isvc.Role]bool{}
 	for _, k := range list[*metav1.PartialObjectMetadata](informers.OwnedBy(o.Knative, name)) {
-		if !metav1.IsControlledBy(k, &metav1.ObjectMeta{UID: s.UID}) { // of an earlier service of this name
+		if !metav1.IsControlledBy(k, &metav1.ObjectMeta{UID: s.UID}) { // belongs to a deleted service with this name
 			continue
 		}
 		for _, r := range isvc.Roles {
@@ -169,7 +170,7 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 	return out
 }
 
-// list converts what a cache holds, and leaves out what could not be read.
+// list converts cached objects to a type, and omits objects that could not be decoded.
 func list[T any](objects []any) []T {
 	out := make([]T, 0, len(objects))
 	for _, obj := range objects {
@@ -180,8 +181,8 @@ func list[T any](objects []any) []T {
 	return out
 }
 
-// strangers adds Services that have names of components and belong to somebody else.
-func (o *Observer) strangers(in *plan.Input) {
+// foreignServices adds Services that have the name of a component and another owner.
+func (o *Observer) foreignServices(in *plan.Input) {
 	for _, r := range isvc.Roles {
 		name := cache.ObjectName{Namespace: in.Service.Namespace, Name: backend.Name(in.Service.Name, r)}
 		obj, found := o.Services.Get(name)
@@ -192,7 +193,7 @@ func (o *Observer) strangers(in *plan.Input) {
 	}
 }
 
-// live returns the objects of ours that a service has, by kind.
+// live returns the existing objects of this controller for a service, by kind.
 func (o *Observer) live(name cache.ObjectName) []Live {
 	var all []Live
 	for _, resource := range informers.Written {
@@ -205,7 +206,7 @@ func (o *Observer) live(name cache.ObjectName) []Live {
 	return all
 }
 
-// slots returns the components that live objects point at, by slot.
+// slots returns the components that existing objects route to, by slot.
 func slots(live []Live) map[plan.Slot][]isvc.Role {
 	roles := map[plan.Slot][]isvc.Role{}
 	for i := range live {
@@ -218,7 +219,7 @@ func slots(live []Live) map[plan.Slot][]isvc.Role {
 	return roles
 }
 
-// labels returns those of a namespace, nil if they are not known.
+// labels returns the labels of a namespace, nil if the namespace is not in the cache.
 func (o *Observer) labels(namespace string) map[string]string {
 	obj, found := o.Namespaces.Get(cache.ObjectName{Name: namespace})
 	if n, ok := obj.(*metav1.PartialObjectMetadata); found && ok {
@@ -241,7 +242,7 @@ func (o *Observer) gateways(out *Observation) {
 	}
 }
 
-// istioGateway adds the Istio Gateway that the settings name, if the kind is known.
+// istioGateway adds the Istio Gateway that the settings name, if the API server serves the kind.
 func (o *Observer) istioGateway(out *Observation) {
 	in := &out.Input
 	if in.Settings.IstioGateway == "" || !o.IstioGateways.Listed() {
@@ -287,7 +288,7 @@ func (o *Observer) pools(out *Observation) {
 				out.FailureMode = cmp.Or(string(p.Spec.EndpointPickerRef.FailureMode), settings.FailClose)
 			}
 		} else if found {
-			in.Pools[name] = &inferencev1.InferencePool{} // not readable: its selector and picker are not known
+			in.Pools[name] = &inferencev1.InferencePool{} // unreadable: selector and picker are unknown
 		}
 		out.Uses = append(out.Uses, uses.Object{Kind: uses.InferencePool, Name: pool})
 	}

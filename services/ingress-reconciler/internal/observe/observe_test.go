@@ -89,7 +89,7 @@ func TestClaims(t *testing.T) {
 	assert.ElementsMatch(t, []cache.ObjectName{{Namespace: "models", Name: "chat"}, {Namespace: "models", Name: "gone"}}, o.Owners())
 }
 
-// What a cache could not read as its type is there, and says nothing.
+// An object that a cache could not decode is ignored.
 func TestList(t *testing.T) {
 	t.Parallel()
 	s := &corev1.Service{}
@@ -97,7 +97,7 @@ func TestList(t *testing.T) {
 	assert.NotNil(t, list[*corev1.Service](nil))
 }
 
-// observed returns what is observed of service chat beside these objects.
+// observed returns the observation of service chat with these objects.
 func observed(t *testing.T, config string, manifests ...string) Observation {
 	t.Helper()
 	objects := []*unstructured.Unstructured{object(t, "{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: chat, namespace: models, uid: u-1}, spec: {engine: {}}}")}
@@ -155,7 +155,7 @@ func TestPoolsAndPickers(t *testing.T) {
 	assert.Empty(t, o.FailureMode)
 }
 
-// A Knative Service of an earlier InferenceService of the same name waits to be collected.
+// A Knative Service of an earlier InferenceService of the same name is not garbage-collected yet.
 func TestKnativeServicesAreMatchedByUID(t *testing.T) {
 	t.Parallel()
 	const knative = "{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: chat-engine, namespace: models, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: %, controller: true}]}}"

@@ -2,7 +2,7 @@ package observe
 
 import "fairlead.dev/services/ingress-reconciler/internal/render"
 
-// RenderParams returns what the objects of the service follow from, besides its plan.
+// RenderParams returns the input of render.Render in addition to the plan.
 func (o *Observation) RenderParams() render.Params {
 	p := render.Params{Service: o.Input.Service, Settings: &o.Input.Settings, Classes: o.Input.Classes}
 	for i := range o.Live {

@@ -8,7 +8,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-// Want is a claim that the service wants, whether its component is ready or not.
+// Want is a claim of the service. Its component need not be ready.
 type Want struct {
 	ownership.Claim
 
@@ -20,8 +20,8 @@ func (e *Exposure) Claim() ownership.Claim {
 	return ownership.Claim{Host: e.Host, Path: e.Path, Header: e.Model.Header, Value: e.Model.Name, Unordered: e.Unordered}
 }
 
-// Asks returns the claims to ask for: the claims that the plan wants, ready if there are objects to write for them, and those
-// that objects in the cluster serve.
+// Asks returns the claims to request from the ownership registry: the claims of the plan, ready if the plan has exposures for them,
+// and the claims of existing objects.
 func (p *Plan) Asks(live []ownership.Ask) []ownership.Ask {
 	ready := map[ownership.Claim]bool{}
 	for i := range p.Exposures {
@@ -34,7 +34,7 @@ func (p *Plan) Asks(live []ownership.Ask) []ownership.Ask {
 	return asks
 }
 
-// Refuse takes the exposures out of the plan whose claims another service has, and adds why.
+// Refuse removes the exposures whose claims belong to another service, and adds the reasons.
 func (p *Plan) Refuse(refused map[ownership.Claim]ownership.Conflict) {
 	if len(refused) == 0 {
 		return
@@ -61,7 +61,7 @@ func (p *Plan) Refuse(refused map[ownership.Claim]ownership.Conflict) {
 	p.Reasons = append(p.Reasons, reasons...)
 }
 
-// conflictMessage says who has a claim, or which claim of another service one overlaps.
+// conflictMessage names the InferenceService that owns a claim, or the claim that conflicts.
 func conflictMessage(claim ownership.Claim, conflict ownership.Conflict) string {
 	if claim.String() == conflict.Claim.String() {
 		return claim.String() + " belongs to InferenceService " + conflict.Owner.String()

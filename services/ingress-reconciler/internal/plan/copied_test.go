@@ -20,9 +20,9 @@ func TestTooMuchToCopyIsReported(t *testing.T) {
 
 func TestFallbackAnnotations(t *testing.T) {
 	t.Parallel()
-	in := input(t, example+"fallbackService: {enabled: true, annotations: {a: ours}}\n", isvc.Engine)
-	in.Settings.Copied.FallbackAnnotations = map[string]string{"a": "theirs", "b": "theirs"}
-	assert.Equal(t, map[string]string{"a": "ours", "b": "theirs"}, build(t, in).Fallback.Annotations)
+	in := input(t, example+"fallbackService: {enabled: true, annotations: {a: admin}}\n", isvc.Engine)
+	in.Settings.Copied.FallbackAnnotations = map[string]string{"a": "tenant", "b": "tenant"}
+	assert.Equal(t, map[string]string{"a": "admin", "b": "tenant"}, build(t, in).Fallback.Annotations)
 }
 
 func TestTimeoutsAreLeftOut(t *testing.T) {

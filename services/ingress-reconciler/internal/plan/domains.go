@@ -16,8 +16,8 @@ type domain struct {
 	parents    []settings.Parent
 }
 
-// domains returns the domains of a service: its own, those of its Gateways, and the additional domains, which every Gateway
-// serves. A domain that both the administrator and the tenant name is the administrator's.
+// domains returns the domains of a service: its primary domain, the domains of its Gateways, and the additional domains, which every
+// Gateway serves. A domain that both the administrator and the tenant set counts as set by the administrator.
 func (b *builder) domains() []domain {
 	s := &b.Settings
 	var all []domain
@@ -52,7 +52,7 @@ func (b *builder) values(name, domain string) hostname.Values {
 	return hostname.Values{Name: name, Namespace: s.Namespace, IngressDomain: domain, Annotations: s.Annotations, Labels: s.Labels}
 }
 
-// segments are the paths that all kinds accept without a special meaning.
+// segments matches the paths that all kinds of routes accept literally.
 var segments = regexp.MustCompile(`^/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+$`)
 
 // path returns the path of a component on the domain itself.
@@ -68,7 +68,7 @@ func (b *builder) path(name, domain string) (string, error) {
 	return path, nil
 }
 
-// model returns the name of a component's model on a host that models share.
+// model returns the header match for a component's model on the shared host.
 func (b *builder) model(name, domain string) (Model, error) {
 	text, err := b.Settings.ModelName.Render(b.values(name, domain))
 	if err != nil {
@@ -80,7 +80,7 @@ func (b *builder) model(name, domain string) (Model, error) {
 	return Model{Header: b.Settings.ModelHeader, Name: text}, nil
 }
 
-// visible are header values that no proxy changes.
+// visible matches header values that proxies do not modify.
 var visible = regexp.MustCompile(`^[!-~]+$`)
 
 // shared returns the host that services share below a domain.

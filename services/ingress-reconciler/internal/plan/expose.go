@@ -20,10 +20,10 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// maxRoutes is the number of objects that expose one service. Eight domains at eight Gateways, with a path on each, fit.
+// maxRoutes is the maximum number of routes for one service. It allows eight domains at eight Gateways, with a path on each.
 const maxRoutes = 128
 
-// expose adds the exposures of one component, which has that name in hosts and paths.
+// expose adds the exposures of one component. name is the name of the component in hosts and paths.
 func (b *builder) expose(slot Slot, r isvc.Role, name string) {
 	routes := b.routes(slot, r, name)
 	if n := len(b.plan.Exposures) + len(routes); n > maxRoutes {
@@ -51,7 +51,8 @@ func (b *builder) expose(slot Slot, r isvc.Role, name string) {
 	}
 }
 
-// distinct leaves out the claims of other slots of the service: a template without the name gives all components one host.
+// distinct removes exposures that another slot of the service claims: a template without the name renders the same host for all
+// components.
 func (b *builder) distinct(slot Slot, r isvc.Role, routes []Exposure) []Exposure {
 	return slices.DeleteFunc(routes, func(e Exposure) bool {
 		owner, found := b.wanted[e.Claim()]
@@ -63,13 +64,13 @@ func (b *builder) distinct(slot Slot, r isvc.Role, routes []Exposure) []Exposure
 	})
 }
 
-// backend returns the destination of requests for a component, or the reason why it has none for now.
+// backend returns the destination of requests for a component, or the reason why none is available yet.
 func (b *builder) backend(slot Slot, r isvc.Role) (to Backend, reason, message string) {
 	service, err := backend.Find(b.Services, b.Service, r)
 	to.Service = service
 	if b.Knative[r] && b.plan.Strategy == settings.VirtualService {
 		to.Knative = backend.Name(b.Service.Name, r)
-		err = nil // OME creates no Service of its own beside a Knative Service
+		err = nil // a Knative Service replaces OME's Service
 	}
 	switch {
 	case err != nil:
@@ -90,17 +91,17 @@ func missing(err error) string {
 	return ReasonServiceNotFound
 }
 
-// exposable reports whether a slot may point at a component: the component is ready, or the slot points at it already, or the
-// components that the slot points at are gone.
+// exposable reports whether a slot may route to a component: the component is ready, or the slot already routes to it, or the
+// components that the slot routes to no longer exist.
 func (b *builder) exposable(slot Slot, r isvc.Role) bool {
 	live := b.Live[slot]
 	return b.Service.Ready(r) || slices.Contains(live, r) || len(live) > 0 && !slices.ContainsFunc(live, b.present)
 }
 
-// root is the path of a service with a host to itself.
+// root is the path of a service with its own host.
 const root = "/"
 
-// routes returns the hosts and paths of a component, sorted, one for each Gateway.
+// routes returns the exposures of a component, one for each host, path and Gateway, sorted.
 func (b *builder) routes(slot Slot, r isvc.Role, name string) []Exposure {
 	c := &collector{builder: b, slot: slot, role: r, seen: map[identity]bool{}}
 	for _, d := range b.domains() {
@@ -112,7 +113,7 @@ func (b *builder) routes(slot Slot, r isvc.Role, name string) []Exposure {
 			c.addModel(name, d)
 		}
 	}
-	if len(c.all) == 0 && c.unsupported { // objects of another strategy serve until the data plane can do this one
+	if len(c.all) == 0 && c.unsupported { // keep routes of the previous strategy until the data plane supports this one
 		b.keepSlots(slot)
 	}
 	slices.SortFunc(c.all, func(x, y Exposure) int {
@@ -134,16 +135,16 @@ type collector struct {
 	all  []Exposure
 	seen map[identity]bool
 
-	unsupported bool // an exposure is left out because the data plane cannot serve it
+	unsupported bool // an exposure is omitted because the data plane cannot serve it
 }
 
-// identity tells exposures of one component apart.
+// identity distinguishes the exposures of one component.
 type identity struct {
 	claim   ownership.Claim
 	gateway settings.GatewayRef
 }
 
-// chosen says what of a host and path a tenant chose.
+// chosen records which parts of an exposure a tenant chose.
 type chosen struct{ host, path bool }
 
 // addHost adds the host of a component below a domain, or its path on the shared host.
@@ -191,7 +192,7 @@ func (c *collector) addModel(name string, d domain) {
 	c.add(Exposure{Host: c.shared(d.name), Path: root, Model: model}, d, chosen{host: d.fromTenant || c.Settings.FromTenant.SharedHost})
 }
 
-// invalid adds the reason why there is no such exposure, and leaves existing objects as they are.
+// invalid adds the reason why an exposure cannot be computed, and keeps existing objects.
 func (c *collector) invalid(reason, key string, err error) {
 	c.keepSlots(c.slot)
 	c.addReason(c.role, reason, "%s%s", key, err)
@@ -233,7 +234,7 @@ func (c *collector) allowed(e *Exposure, by chosen) bool {
 	return false
 }
 
-// addOne adds an exposure that is new.
+// addOne adds an exposure, unless it is a duplicate or the data plane cannot serve it.
 func (c *collector) addOne(e Exposure) {
 	id := identity{claim: e.Claim(), gateway: e.Gateway}
 	if c.seen[id] {
@@ -246,7 +247,7 @@ func (c *collector) addOne(e Exposure) {
 		rewrites = c.attach(&e)
 	case settings.Ingress:
 		var err error
-		if rewrites, err = c.ingress(&e); err != nil { // without its TLS settings the host must not be served
+		if rewrites, err = c.ingress(&e); err != nil { // the host must not be served without its TLS settings
 			c.invalid(ReasonInvalidConfiguration, "tlsSecretName: ", err)
 			return
 		}
@@ -265,7 +266,7 @@ func (c *collector) addOne(e Exposure) {
 	c.all = append(c.all, e)
 }
 
-// noTimeouts says why routes at a Gateway have no timeouts.
+// noTimeouts explains why routes at a Gateway have no timeouts.
 func (c *collector) noTimeouts(g settings.GatewayRef) string {
 	if c.Settings.NoRouteTimeouts {
 		return "disableHTTPRouteTimeout is set"
@@ -273,7 +274,7 @@ func (c *collector) noTimeouts(g settings.GatewayRef) string {
 	return fmt.Sprintf("Gateway %s does not support timeouts", g)
 }
 
-// dataPlane names what serves an exposure.
+// dataPlane names the Gateway or IngressClass of an exposure.
 func (c *collector) dataPlane(e *Exposure) string {
 	switch {
 	case c.plan.Strategy == settings.HTTPRoute:
@@ -310,7 +311,7 @@ func (c *collector) url(e *Exposure) string {
 	return e.Attachment.URL(e.Host, e.Path)
 }
 
-// ingress sets what an Ingress has beyond host and path, and reports whether its controller can rewrite paths.
+// ingress sets the class, TLS Secret and URL of an Ingress, and reports whether its controller can rewrite paths.
 func (c *collector) ingress(e *Exposure) (rewrites bool, err error) {
 	e.Class = ingressclass.Resolve(c.Classes, c.Settings.IngressClass)
 	scheme := c.Settings.URLScheme
@@ -324,8 +325,8 @@ func (c *collector) ingress(e *Exposure) (rewrites bool, err error) {
 	return e.Class.Controller.StripsPrefixes(), nil
 }
 
-// secret returns the Secret with the certificate of a host, empty for none. With an issuer each host has its own Secret: when
-// two Ingresses ask for one Secret with different hosts, cert-manager serves only the first.
+// secret returns the Secret with the certificate of a host, or "" if none is configured. With an issuer each host has its own Secret:
+// if two Ingresses request one Secret for different hosts, cert-manager issues a certificate only for the first.
 func (c *collector) secret(host string) (name string, err error) {
 	tls := &c.Settings.TLS
 	switch {

@@ -25,7 +25,7 @@ const (
 	byIstio   = example + "strategy: virtualservice\ningressGateway: istio/public\n"
 )
 
-// public makes the Gateway gateways/public known, with listeners for plain text and TLS, and features if there are any.
+// public adds the Gateway gateways/public with listeners for plain text and TLS, and with optional features.
 func public(in *Input, features ...gatewayv1.FeatureName) {
 	everywhere := &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromAll)}}
 	class := &gatewayv1.GatewayClass{}
@@ -56,9 +56,9 @@ func TestWhatAGatewayMakesOfAWayIn(t *testing.T) {
 	t.Parallel()
 	in := input(t, byGateway, isvc.Engine)
 	got := build(t, in)
-	assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(got), "as configured, while there is no Gateway")
+	assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(got), "the configured scheme, because the Gateway does not exist")
 	assert.Equal(t, gateway.ReasonGatewayNotFound, got.Exposures[0].Attachment.Reason)
-	assert.Empty(t, got.Reasons, "its condition says it of the route")
+	assert.Empty(t, got.Reasons, "the condition reports it for the route")
 
 	public(in)
 	got = build(t, in)
@@ -141,8 +141,8 @@ func TestPathsByController(t *testing.T) {
 		})
 	}
 	in := input(t, example+"perISVCSubdomain: false\n", isvc.Engine)
-	assert.Equal(t, []string{"engine PathRewriteUnsupported"}, reasons(build(t, in)), "nobody knows who reads it")
-	assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(build(t, input(t, example, isvc.Engine))), "a host of its own is for all")
+	assert.Equal(t, []string{"engine PathRewriteUnsupported"}, reasons(build(t, in)), "the class is unknown")
+	assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(build(t, input(t, example, isvc.Engine))), "every data plane supports a separate host")
 }
 
 func TestIngressClassThatIsMissing(t *testing.T) {
@@ -208,7 +208,7 @@ func TestPathTemplate(t *testing.T) {
 		{name: "an escape", template: "/a%2fb"},
 		{name: "a regular expression", template: "/(.*)"},
 		{name: "a line", template: "/a{{ \"\\n\" }}b"},
-		{name: "what there is not", template: "/{{ .Labels.team }}"},
+		{name: "a missing label", template: "/{{ .Labels.team }}"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// A template without the name would make one host of the entry and of its components.
+// A template without the name renders the same host for the entry and the components.
 func TestComponentsDoNotShareAHost(t *testing.T) {
 	t.Parallel()
 	in := input(t, byGateway+"additionalIngressGateways: [{omeIngressGateway: gateways/inner}]\ndomainTemplate: chat.example.net\ncomponentHosts: true\n", isvc.Router, isvc.Engine)
@@ -288,7 +288,7 @@ func tenant(t *testing.T, config string, annotations map[string]string) Plan {
 	return build(t, in)
 }
 
-// A tenant chooses hosts by annotations, or by what templates of the administrator take from labels and annotations.
+// A tenant chooses hosts by annotations, or by labels and annotations that templates of the administrator use.
 func TestHostsThatATenantMayHave(t *testing.T) {
 	t.Parallel()
 	domain := func(d string) map[string]string { return map[string]string{"ome.io/ingress-domain": d} }
@@ -398,7 +398,7 @@ func TestLimits(t *testing.T) {
 		got := tenant(t, byGateway, annotations)
 		assert.Empty(t, got.Exposures, name)
 		assert.Equal(t, []string{"LimitExceeded"}, reasons(got), name)
-		assert.Equal(t, Slots, got.Keep, "%s: what is there stays", name)
+		assert.Equal(t, Slots, got.Keep, "%s: existing objects stay", name)
 	}
 	many := "[" + list(8, `{omeIngressGateway: gateways/g%d}`) + "]"
 	got := tenant(t, byGateway+"additionalIngressDomains: ["+list(20, "d%d.example.org")+"]\nadditionalIngressGateways: "+many, nil)
@@ -457,7 +457,7 @@ func TestIstioThatIsOff(t *testing.T) {
 	assert.False(t, got.Disabled)
 }
 
-// Who takes the requests changes with what there is, and not before the new one is ready.
+// The entry changes with the components of the service, after the new component is ready.
 func TestTheEntryChanges(t *testing.T) {
 	t.Parallel()
 	const toEngine, toRouter = "chat.models.example.com/ -> chat-engine:8080", "chat.models.example.com/ -> chat-router:8080"
@@ -465,7 +465,7 @@ func TestTheEntryChanges(t *testing.T) {
 		name   string
 		there  []isvc.Role
 		ready  []isvc.Role
-		live   []isvc.Role // what objects of the entry point at
+		live   []isvc.Role // components that existing objects of the entry point to
 		want   []string
 		reason []string
 	}{
@@ -489,12 +489,12 @@ func TestTheEntryChanges(t *testing.T) {
 			got := build(t, in)
 			assert.ElementsMatch(t, tt.want, lines(got))
 			assert.ElementsMatch(t, tt.reason, reasons(got))
-			assert.Equal(t, len(tt.want) == 0, len(got.Keep) > 0, "what cannot be changed yet stays")
+			assert.Equal(t, len(tt.want) == 0, len(got.Keep) > 0, "objects stay until they can change")
 		})
 	}
 }
 
-// What becomes of one component is nothing to the others.
+// A problem of one component does not affect the others.
 func TestComponentsAreKeptOneByOne(t *testing.T) {
 	t.Parallel()
 	in := input(t, example+"componentHosts: true\n", isvc.Router, isvc.Engine, isvc.Decoder)
@@ -506,7 +506,7 @@ func TestComponentsAreKeptOneByOne(t *testing.T) {
 
 	in = input(t, example+"componentHosts: true\n", isvc.Router, isvc.Engine)
 	got = build(t, in)
-	assert.Empty(t, got.Keep, "the decoder's objects go, if there are any")
+	assert.Empty(t, got.Keep, "objects of the decoder are deleted")
 }
 
 func TestKnative(t *testing.T) {

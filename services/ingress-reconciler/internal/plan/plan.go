@@ -1,8 +1,7 @@
-// Package plan decides how one InferenceService is exposed: the hosts and paths of its components, the kind of objects that
-// make them, and the reason for each component that is not exposed.
+// Package plan decides how an InferenceService is exposed: the hosts and paths of its components, the kind of routes, and the reason
+// for each component that is not exposed.
 //
-// The same exposures are rendered as HTTPRoutes, Ingresses or VirtualServices. A plan is a function of its input: the same
-// input gives the same plan.
+// The same exposures can be rendered as HTTPRoutes, Ingresses or VirtualServices. Build is a pure function of its input.
 //
 //	components              entry                additional hosts (componentHosts)
 //	engine                  engine               -
@@ -10,11 +9,11 @@
 //	router, engine          router               engine
 //	router, engine, decoder router               engine, decoder
 //
-// The entry depends on which components exist, never on their readiness: requests never bypass a router that is down.
-// Readiness only delays the first objects of a component.
+// The entry depends on which components exist, not on their readiness: requests never bypass a router that is not ready. Readiness
+// only delays the first routes to a component.
 //
-// Build knows one service. What other services own is decided by package ownership: Asks says what the service asks for, and
-// Refuse takes out what it did not get.
+// Build considers one service. Package ownership resolves conflicts between services: Asks returns the claims to request, and Refuse
+// removes the exposures whose claims were refused.
 package plan
 
 import (
@@ -70,65 +69,65 @@ const (
 	ReasonDecoderWithoutRouter   = "DecoderWithoutRouter"
 )
 
-// Slot is what an exposure is for: the service as a whole, or one of its components. Which component takes the requests of the
-// whole may change; the hosts and paths of the slot stay the same.
+// Slot identifies an exposed unit: the service as a whole, or one of its components. The component that receives the requests of the
+// whole service can change; the hosts and paths of the slot stay the same.
 type Slot string
 
 // Entry is the slot of the service as a whole. The other slots are named after roles.
 const Entry Slot = "entry"
 
-// Slots are all of them.
+// Slots are all slots.
 var Slots = []Slot{Entry, Slot(isvc.Router), Slot(isvc.Engine), Slot(isvc.Decoder)}
 
-// Input is everything that a plan depends on.
+// Input is the input of Build.
 type Input struct {
 	Service     *isvc.Service
 	Settings    settings.Settings
-	SettingsErr error                      // why the settings of the service cannot be used
-	Services    []*corev1.Service          // Services that it controls, and others in its namespace with names of its components
+	SettingsErr error                      // error in the settings of the service
+	Services    []*corev1.Service          // Services that the InferenceService controls, and other Services with the names of its components
 	Knative     map[isvc.Role]bool         // components that are Knative Services
-	Live        map[Slot][]isvc.Role       // components that its objects in the cluster point at
-	Removed     map[isvc.Role]bool         // components that were removed from the specification a moment ago
-	Unserved    map[settings.Strategy]bool // strategies whose kind the API server does not have
+	Live        map[Slot][]isvc.Role       // components that existing routes point to
+	Removed     map[isvc.Role]bool         // components that were recently removed from the specification
+	Unserved    map[settings.Strategy]bool // strategies whose kind is not available
 	Gateways    map[types.NamespacedName]gateway.Gateway
-	Istio       map[types.NamespacedName]*istiogateway.Gateway // the Istio Gateway that the settings name; nil: the kind is not known
-	Labels      map[string]string                              // of the namespace; nil: not known
+	Istio       map[types.NamespacedName]*istiogateway.Gateway // the Istio Gateway that the settings name; nil: the kind is not served
+	Labels      map[string]string                              // of the namespace; nil: unknown
 	Classes     []*networkingv1.IngressClass
-	Pools       map[string]*inferencev1.InferencePool // of its namespace, by name: those that the settings name; nil: the kind is not served
-	Pickers     map[string]*corev1.Service            // Services of endpoint pickers in its namespace, by name
+	Pools       map[string]*inferencev1.InferencePool // InferencePools that the settings name, by name; nil: the kind is not served
+	Pickers     map[string]*corev1.Service            // Services of endpoint pickers, by name
 }
 
 // Plan is how a service is exposed.
 type Plan struct {
 	Strategy    settings.Strategy // never auto; empty if nothing is exposed
 	Exposures   []Exposure        // the entry first
-	Pool        *Pool             // the InferencePool to create; nil: none
-	Fallback    *Fallback         // the fallback Service to create; nil: none
-	Reasons     []Reason          // why a component is not exposed, or not as one might expect
-	Keep        []Slot            // slots whose objects stay as they are, because their wanted state is unknown
+	Pool        *Pool             // InferencePool to create; nil: none
+	Fallback    *Fallback         // fallback Service to create; nil: none
+	Reasons     []Reason          // why components are not exposed, or not as configured
+	Keep        []Slot            // slots whose objects must not change because their wanted state is unknown
 	Disabled    bool              // the service must not be exposed
-	HandedToOME bool              // because OME exposes it
-	Wants       []Want            // the claims of the service, also of components that are not ready
+	HandedToOME bool              // OME exposes the service; set only with Disabled
+	Wants       []Want            // claims of the service, including components that are not ready
 }
 
-// Exposure is one host and path at one Gateway: the content of one object.
+// Exposure is one host and path at one Gateway. Each exposure is rendered as one route.
 type Exposure struct {
 	Slot    Slot
-	Role    isvc.Role // the component that takes the requests
+	Role    isvc.Role // the component that receives the requests
 	Host    string
 	Path    string // a prefix that ends in "/"; it is removed before the request reaches the backend
 	Model   Model
 	Backend Backend
-	Timeout time.Duration // 0: none
+	Timeout time.Duration // 0: no timeout
 
 	Gateway    settings.GatewayRef // of an HTTPRoute
 	Attachment gateway.Attachment  // whether the Gateway is expected to accept it
-	Timeouts   bool                // the Gateway supports timeouts, and they are not turned off
+	Timeouts   bool                // the Gateway supports timeouts, and the settings do not disable them
 	Class      ingressclass.Class  // of an Ingress
 	TLSSecret  string              // of an Ingress; empty: none
 	URL        string              // for clients
 
-	// Unordered means that the data plane may prefer the model's header to a longer path.
+	// Unordered means that the data plane may prefer a match of the model's header to a longer path.
 	Unordered bool
 }
 
@@ -143,17 +142,17 @@ type Backend struct {
 	Knative string // name of a Knative Service, reached through Knative's gateway; empty: none
 }
 
-// Reason is why a component is not exposed. An empty Role means the whole service. A Warning means that the component is exposed,
-// but not in the way that was asked for.
+// Reason explains why a component is not exposed. An empty Role means the whole service. A Warning means that the component is
+// exposed, but not as configured.
 type Reason struct {
 	Role            isvc.Role
 	Reason, Message string
 	Warning         bool
 }
 
-// Build makes the plan of a service.
+// Build returns the plan for a service.
 func Build(in *Input) Plan {
-	own := *in // For changes the settings
+	own := *in // b.Settings changes
 	b := &builder{Input: &own, wanted: map[ownership.Claim]Slot{}}
 	b.build()
 	return b.plan
@@ -180,7 +179,7 @@ func (b *builder) add(next Reason) {
 	}
 }
 
-// keepSlots leaves the objects of slots as they are.
+// keepSlots adds slots whose objects must not change.
 func (b *builder) keepSlots(slots ...Slot) {
 	for _, s := range slots {
 		if !slices.Contains(b.plan.Keep, s) {
@@ -265,7 +264,7 @@ func settingsReason(err error) string {
 	return ReasonInvalidConfiguration
 }
 
-// possible reports whether objects of the strategy can be written, and adds the reason if not.
+// possible reports whether routes of the strategy can be created, and adds the reason if not.
 func (b *builder) possible() bool {
 	switch s := b.plan.Strategy; {
 	case b.Settings.Domain == "": // OME configures a domain for HTTPRoutes only
@@ -292,9 +291,9 @@ func (b *builder) possible() bool {
 	return false
 }
 
-// present reports whether a service has a component, by its specification, its status, or a Service that OME created: a runtime
-// may add components that the specification does not name. A component that was removed from the specification still has a
-// Service for a moment: routes must leave it before OME deletes the Service.
+// present reports whether a service has a component, from its specification, its status, or a Service that OME created: a serving
+// runtime can add components that the specification does not name. A component that was removed from the specification keeps its
+// Service for a moment: routes must stop using the Service before OME deletes it.
 func (b *builder) present(r isvc.Role) bool {
 	if b.Service.Components[r] != nil {
 		return true
@@ -309,7 +308,7 @@ func (b *builder) present(r isvc.Role) bool {
 	return err == nil
 }
 
-// entry returns the component that takes the requests of clients.
+// entry returns the component that receives client requests.
 func (b *builder) entry() (isvc.Role, bool) {
 	for _, r := range []isvc.Role{isvc.Router, isvc.Engine} {
 		if b.present(r) {

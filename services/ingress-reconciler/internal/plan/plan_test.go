@@ -20,7 +20,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// input is a service of these components, all of them ready, under a configuration of ours.
+// input returns a service with these components, all of them ready, under a configuration.
 func input(t *testing.T, config string, roles ...isvc.Role) *Input {
 	t.Helper()
 	in := &Input{
@@ -51,7 +51,7 @@ func input(t *testing.T, config string, roles ...isvc.Role) *Input {
 	return in
 }
 
-// build makes the plan, twice.
+// build builds the plan twice and compares the results.
 func build(t *testing.T, in *Input) Plan {
 	t.Helper()
 	p := Build(in)
@@ -59,7 +59,7 @@ func build(t *testing.T, in *Input) Plan {
 	return p
 }
 
-// lines are a plan in words: "host/path -> service:port".
+// lines describes the exposures of a plan: "host/path -> service:port".
 func lines(p Plan) []string {
 	out := []string{}
 	for _, e := range p.Exposures {
@@ -94,7 +94,7 @@ func TestWhoIsTheEntry(t *testing.T) {
 		name           string
 		give           []isvc.Role
 		entry          string
-		hosts          []string // of components, if asked for
+		hosts          []string // of components, with componentHosts
 		reasons        []string
 		exposesNothing bool
 	}{
@@ -148,7 +148,7 @@ func TestStrategy(t *testing.T) {
 			in.Service.Components[isvc.Engine].MinReplicas, in.Knative[isvc.Engine] = &zero, true
 		}, want: settings.VirtualService},
 		{name: "no Knative", change: func(in *Input) { in.Service.Components[isvc.Engine].MinReplicas = &zero }, want: settings.Ingress},
-		{name: "as told", config: "strategy: virtualservice\ningressGateway: istio/public\nomeIngressGateway: a/b", want: settings.VirtualService},
+		{name: "as configured", config: "strategy: virtualservice\ningressGateway: istio/public\nomeIngressGateway: a/b", want: settings.VirtualService},
 		{name: "Gateway API without a Gateway", config: "enableGatewayAPI: true", want: ""},
 	}
 	for _, tt := range tests {
@@ -182,7 +182,7 @@ func TestWhatIsNotExposed(t *testing.T) {
 		{name: "no domain", change: func(in *Input) { in.Settings.Domain = "" }, want: []string{ReasonNoDomain}, keep: Slots},
 		{name: "not ready", change: func(in *Input) { in.Service.Conditions = nil }, want: []string{"router ComponentNotReady"}, keep: []Slot{Entry}},
 		{name: "no Service", change: func(in *Input) { in.Services = in.Services[1:] }, want: []string{"router ServiceNotFound"}, keep: []Slot{Entry}},
-		{name: "somebody's Service", change: func(in *Input) { in.Services[0].OwnerReferences = nil }, want: []string{"router NameConflict"}, keep: []Slot{Entry}},
+		{name: "a foreign Service", change: func(in *Input) { in.Services[0].OwnerReferences = nil }, want: []string{"router NameConflict"}, keep: []Slot{Entry}},
 		{name: "a host too long", config: "domainTemplate: '" + strings.Repeat("a", 64) + ".{{ .IngressDomain }}'", want: []string{"router InvalidHost"}, keep: []Slot{Entry}},
 		{name: "a label that is missing", config: "domainTemplate: '{{ .Labels.team }}.{{ .IngressDomain }}'", want: []string{"router InvalidHost"}, keep: []Slot{Entry}},
 		{name: "a host of the cluster's own", change: func(in *Input) { in.Settings.Domain = "svc.cluster.local" }, want: []string{"router ClusterLocal"}},
@@ -223,7 +223,7 @@ func TestHostsAndPaths(t *testing.T) {
 		{name: "a template", config: example + "domainTemplate: '{{ .Name }}-{{ .Namespace }}.{{ .IngressDomain }}'", want: []string{"chat-models.example.com/"}},
 		{name: "shared", config: example + "perISVCSubdomain: false", want: []string{"llm.example.com/models/chat/"}},
 		{name: "shared, without a prefix", config: example + "perISVCSubdomain: false\nsharedHostPrefix: ''", want: []string{"example.com/models/chat/"}},
-		{name: "a path besides", config: example + "pathTemplate: '/serving/{{ .Namespace }}/{{ .Name }}'", want: []string{"chat.models.example.com/", "example.com/serving/models/chat/"}},
+		{name: "a host and a path", config: example + "pathTemplate: '/serving/{{ .Namespace }}/{{ .Name }}'", want: []string{"chat.models.example.com/", "example.com/serving/models/chat/"}},
 		{name: "more domains", config: example + "additionalIngressDomains: [example.org, example.com]", want: []string{"chat.models.example.com/", "chat.models.example.org/"}},
 		{name: "one host for all domains", config: example + "additionalIngressDomains: [example.org]\ndomainTemplate: chat.example.net", want: []string{"chat.example.net/"}},
 		{name: "Gateways", config: example + "omeIngressGateway: a/b\nadditionalIngressGateways: [{omeIngressGateway: c/d}, {omeIngressGateway: e/f, ingressDomain: example.org}]", want: []string{
@@ -253,7 +253,7 @@ func TestHostsAndPaths(t *testing.T) {
 // class is the cluster's default IngressClass.
 func class(controller string) *networkingv1.IngressClass {
 	return &networkingv1.IngressClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "usual", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
 		Spec:       networkingv1.IngressClassSpec{Controller: controller},
 	}
 }
@@ -274,7 +274,7 @@ func TestComponentsThatTheRuntimeBrings(t *testing.T) {
 	in.Service.Components = map[isvc.Role]*isvc.Component{}
 	assert.Equal(t, []string{"chat.models.example.com/ -> chat-router:8080"}, lines(build(t, in)), "by their Services")
 	in.Services = in.Services[1:]
-	assert.Equal(t, []string{"chat.models.example.com/ -> chat-engine:8080"}, lines(build(t, in)), "there is no router")
+	assert.Equal(t, []string{"chat.models.example.com/ -> chat-engine:8080"}, lines(build(t, in)), "the service has no router")
 	in.Service.Reported = map[isvc.Role]bool{isvc.Router: true}
 	assert.Empty(t, lines(build(t, in)), "there will be")
 }

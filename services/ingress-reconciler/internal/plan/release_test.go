@@ -14,32 +14,32 @@ import (
 )
 
 // inherit resolves settings on top of a ConfigMap of OME.
-func inherit(t *testing.T, in *Input, ours, omes string) {
+func inherit(t *testing.T, in *Input, config, ome string) {
 	t.Helper()
-	d, _, err := settings.Parse([]byte(ours))
+	d, _, err := settings.Parse([]byte(config))
 	require.NoError(t, err)
-	inherited, err := settings.ParseInherited([]byte(omes), "cluster.local")
+	inherited, err := settings.ParseInherited([]byte(ome), "cluster.local")
 	require.NoError(t, err)
 	in.Settings, err = (&settings.Config{Document: d, Inherited: inherited, ClusterDomain: "cluster.local"}).Resolve(in.Service)
 	require.NoError(t, err)
 }
 
-// OME 1.3 has the shared host for HTTPRoutes only, and its chart always sets it.
+// OME 1.3 uses the shared host for HTTPRoutes only, and its chart always sets it.
 func TestTheSharedHostOfOME(t *testing.T) {
 	t.Parallel()
-	const omes = `{"disableIngressCreation": true, "ingressDomain": "svc.cluster.local", "perISVCSubdomain": false, "sharedHostPrefix": "models"}`
-	tests := []struct{ name, ours, want string }{
-		{name: "HTTPRoute", ours: "omeIngressGateway: gateways/public", want: "models.example.com/models/chat/ -> chat-engine:8080 by gateways/public"},
-		{name: "HTTPRoute, and ours", ours: "omeIngressGateway: gateways/public\nperISVCSubdomain: true", want: "chat.models.example.com/ -> chat-engine:8080 by gateways/public"},
-		{name: "Ingress", ours: "strategy: ingress", want: "chat.models.example.com/ -> chat-engine:8080"},
-		{name: "VirtualService", ours: "strategy: virtualservice\ningressGateway: istio/public", want: "chat.models.example.com/ -> chat-engine:8080"},
-		{name: "VirtualService, and ours", ours: "strategy: virtualservice\ningressGateway: istio/public\nperISVCSubdomain: false", want: "llm.example.com/models/chat/ -> chat-engine:8080"},
+	const ome = `{"disableIngressCreation": true, "ingressDomain": "svc.cluster.local", "perISVCSubdomain": false, "sharedHostPrefix": "models"}`
+	tests := []struct{ name, config, want string }{
+		{name: "HTTPRoute", config: "omeIngressGateway: gateways/public", want: "models.example.com/models/chat/ -> chat-engine:8080 by gateways/public"},
+		{name: "HTTPRoute, overridden", config: "omeIngressGateway: gateways/public\nperISVCSubdomain: true", want: "chat.models.example.com/ -> chat-engine:8080 by gateways/public"},
+		{name: "Ingress", config: "strategy: ingress", want: "chat.models.example.com/ -> chat-engine:8080"},
+		{name: "VirtualService", config: "strategy: virtualservice\ningressGateway: istio/public", want: "chat.models.example.com/ -> chat-engine:8080"},
+		{name: "VirtualService, overridden", config: "strategy: virtualservice\ningressGateway: istio/public\nperISVCSubdomain: false", want: "llm.example.com/models/chat/ -> chat-engine:8080"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			in := input(t, example, isvc.Engine)
-			inherit(t, in, example+tt.ours, omes)
+			inherit(t, in, example+tt.config, ome)
 			got := build(t, in)
 			assert.Equal(t, []string{tt.want}, lines(got))
 			assert.Empty(t, got.Reasons)
@@ -47,21 +47,21 @@ func TestTheSharedHostOfOME(t *testing.T) {
 	}
 }
 
-// The domain that OME has for the HTTPRoutes of a namespace is none for Ingresses.
+// OME applies the domain of a namespace to HTTPRoutes, not to Ingresses.
 func TestTheDomainOfANamespaceOfOME(t *testing.T) {
 	t.Parallel()
-	const omes = `{"disableIngressCreation": true, "namespaceIngressGateways": {"models": {"primary": {"omeIngressGateway": "gateways/public", "ingressDomain": "models.example.com"}}}}`
+	const ome = `{"disableIngressCreation": true, "namespaceIngressGateways": {"models": {"primary": {"omeIngressGateway": "gateways/public", "ingressDomain": "models.example.com"}}}}`
 	in := input(t, example, isvc.Engine)
-	inherit(t, in, "strategy: httproute", omes)
+	inherit(t, in, "strategy: httproute", ome)
 	assert.Equal(t, []string{"chat.models.models.example.com/ -> chat-engine:8080 by gateways/public"}, lines(build(t, in)))
-	inherit(t, in, "strategy: ingress", omes)
+	inherit(t, in, "strategy: ingress", ome)
 	got := build(t, in)
 	assert.Empty(t, got.Exposures)
 	assert.Equal(t, []string{ReasonNoDomain}, reasons(got))
 	assert.Equal(t, Slots, got.Keep)
 }
 
-// Hosts have the name as OME truncates it; paths and models have the whole name.
+// Hosts contain the name truncated by OME; paths and models contain the whole name.
 func TestNamesLongerThanALabel(t *testing.T) {
 	t.Parallel()
 	const hash64, hash253 = "ce068a19", "ae5445b7"

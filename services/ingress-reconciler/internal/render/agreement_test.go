@@ -27,7 +27,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// world is what services are exposed in: one Gateway of each kind.
+// world contains one Gateway of each kind.
 type world struct {
 	gateway *gatewayv1.Gateway
 	class   *networkingv1.IngressClass
@@ -46,21 +46,21 @@ func newWorld(controller string) *world {
 		},
 		class: &networkingv1.IngressClass{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass"},
-			ObjectMeta: metav1.ObjectMeta{Name: "usual", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
+			ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
 			Spec:       networkingv1.IngressClassSpec{Controller: controller},
 		},
 	}
 }
 
-// strategies are configurations of each strategy, and where its requests come in. They are those that the evaluator models.
+// strategies are the configurations of each strategy that the evaluator models, and the entrances of their requests.
 var strategies = []struct {
 	name, config, controller string
 	entrance                 semantics.Entrance
 }{
 	{name: "httproute", config: "omeIngressGateway: gateways/public", entrance: semantics.Entrance{Gateway: types.NamespacedName{Namespace: "gateways", Name: "public"}}},
 	{name: "virtualservice", config: "strategy: virtualservice\ningressGateway: istio/public", entrance: semantics.Entrance{IstioGateway: "istio/public"}},
-	{name: "ingress-nginx", controller: "k8s.io/ingress-nginx", entrance: semantics.Entrance{IngressClass: "usual"}},
-	{name: "traefik", controller: "traefik.io/ingress-controller", entrance: semantics.Entrance{IngressClass: "usual"}},
+	{name: "ingress-nginx", controller: "k8s.io/ingress-nginx", entrance: semantics.Entrance{IngressClass: "default"}},
+	{name: "traefik", controller: "traefik.io/ingress-controller", entrance: semantics.Entrance{IngressClass: "default"}},
 }
 
 // expose renders a service of these components.
@@ -97,7 +97,8 @@ func (w *world) expose(t *testing.T, name, config string, roles []isvc.Role, lab
 	return all
 }
 
-// ask returns where a request goes: "service:port path", or why nowhere. The ages of the objects must not matter.
+// ask returns the destination of a request, as "service:port path", or the reason why it has none. It fails if the ages of the
+// objects matter.
 func (w *world) ask(t *testing.T, objects []*unstructured.Unstructured, request semantics.Request) string {
 	t.Helper()
 	oldestFirst := w.askByAge(t, objects, request)
@@ -107,7 +108,7 @@ func (w *world) ask(t *testing.T, objects []*unstructured.Unstructured, request 
 	return oldestFirst
 }
 
-// askByAge is ask of objects that were created in their order.
+// askByAge returns the destination for objects that were created in the order of the list.
 func (w *world) askByAge(t *testing.T, objects []*unstructured.Unstructured, request semantics.Request) string {
 	t.Helper()
 	objects = slices.Clone(objects)
@@ -166,7 +167,7 @@ func TestRequestsReachTheEntry(t *testing.T) {
 	}
 }
 
-// wanted returns the Service that takes the requests of a name, empty for none.
+// wanted returns the Service that receives the requests for a name, empty for none.
 func wanted(name string, roles []isvc.Role, hosts bool) string {
 	entry := isvc.Role("")
 	for _, r := range []isvc.Role{isvc.Router, isvc.Engine} {
@@ -186,7 +187,7 @@ func wanted(name string, roles []isvc.Role, hosts bool) string {
 	return ""
 }
 
-// TestStrategiesAgree asks for paths near those of services whose names begin alike.
+// TestStrategiesAgree requests paths near the paths of services whose names have a common prefix.
 func TestStrategiesAgree(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -286,9 +287,9 @@ pathTemplate: '/models/chat/{{ if eq .Name "chat" }}v2{{ else }}v2/{{ .Name }}{{
 	}
 }
 
-// TestModelsBesidePathsOfOthers has services whose models and paths share a host. Gateway API prefers the longer path, whatever
-// the header says.
-func TestModelsBesidePathsOfOthers(t *testing.T) {
+// TestModelsAndPathsOfOtherServices has services whose models and paths share a host. Gateway API prefers the longer path to the
+// header match.
+func TestModelsAndPathsOfOtherServices(t *testing.T) {
 	t.Parallel()
 	w, strategy := newWorld(""), strategies[0]
 	require.Equal(t, "httproute", strategy.name)

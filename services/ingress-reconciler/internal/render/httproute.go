@@ -75,7 +75,7 @@ func reference(b *plan.Backend) gatewayv1.BackendObjectReference {
 	}
 }
 
-// duration formats a timeout for the Gateway API (GEP-2257): at most five digits of each unit. "0s" is no timeout.
+// duration formats a timeout for the Gateway API (GEP-2257): at most five digits for each unit. "0s" disables the timeout.
 func duration(d time.Duration) gatewayv1.Duration {
 	if d == 0 {
 		return "0s"

@@ -13,9 +13,9 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// ingress adds the Ingress of an exposure, and the companion that its controller needs to strip a path prefix. The class is
-// always written: an Ingress whose class is left out keeps the one that the API server once chose, and loses it with the next
-// server-side apply after the class was written.
+// ingress adds the Ingress for an exposure, and the object that its controller needs to strip a path prefix. It always sets the
+// class: an Ingress without a class in the applied configuration keeps the class that the API server defaulted, but loses the class
+// if an earlier apply had set it.
 func (r *renderer) ingress(e *plan.Exposure) {
 	name, class := r.name(settings.Ingress, e), e.Class.Name
 	if live := r.liveObject(settings.Ingress, e); live != nil && class == "" {
@@ -53,12 +53,12 @@ func (r *renderer) ingress(e *plan.Exposure) {
 	}, e)
 }
 
-// ingressAnnotations returns the annotations of an Ingress, but for those that strip a path. Of two for one key, the
-// administrator's wins over the computed one, and that over the tenant's.
+// ingressAnnotations returns the annotations of an Ingress, except those that strip a path prefix. The administrator's annotations
+// override computed ones, and computed ones override copied ones.
 func (r *renderer) ingressAnnotations(e *plan.Exposure) map[string]string {
 	copied := r.Settings.Copied.Annotations
 	issuer := r.issuer()
-	if issuer != nil { // cert-manager refuses an Ingress that names an Issuer and a ClusterIssuer
+	if issuer != nil { // cert-manager rejects an Ingress with an Issuer and a ClusterIssuer
 		copied = maps.Clone(copied)
 		maps.DeleteFunc(copied, func(key, _ string) bool {
 			return strings.HasPrefix(key, prefixIssuer) || key == annotationClusterIssuer
@@ -71,13 +71,13 @@ func (r *renderer) ingressAnnotations(e *plan.Exposure) map[string]string {
 	return with(copied, streaming, issuer, r.Settings.Annotations)
 }
 
-// Annotations of cert-manager. The prefix is also that of issuer-kind and issuer-group.
+// Annotations of cert-manager. issuer-kind and issuer-group have the same prefix.
 const (
 	prefixIssuer            = "cert-manager.io/issuer"
 	annotationClusterIssuer = "cert-manager.io/cluster-issuer"
 )
 
-// issuer returns the annotation that has cert-manager request certificates of the configured issuer, nil for none.
+// issuer returns the annotation for the configured issuer of cert-manager, nil if no issuer is configured.
 func (r *renderer) issuer() map[string]string {
 	kind, name, _ := strings.Cut(r.Settings.TLS.Issuer, "/")
 	switch kind {

@@ -15,22 +15,23 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// purpose is what an object is for: a claim, and the program that serves it. An object keeps its name as long as its purpose
-// stays the same, also across releases that compute names in another way. The admission webhook of ingress-nginx demands
-// it: it refuses a second Ingress of the same host and path, so a new name could never replace the old one.
+// purpose identifies the claim that an object serves and the data plane that serves it. An object keeps its name while its purpose
+// is unchanged, even if a later release computes names differently. ingress-nginx requires this: its admission webhook rejects a
+// second Ingress with the same host and path, so an Ingress with a new name could never replace the old Ingress.
 type purpose struct {
 	strategy settings.Strategy
 	claim    ownership.Claim
-	server   string // identity of the class of an Ingress, or Gateway of Istio
+	server   string // identity of the class of an Ingress, or name of an Istio Gateway
 }
 
-// liveObjects are the objects of a service that exist, by purpose.
+// liveObjects indexes the existing objects of a service.
 type liveObjects struct {
 	byPurpose map[purpose]*unstructured.Unstructured
 	byClaim   map[ownership.Claim]*unstructured.Unstructured // Ingresses of any class
 }
 
-// newLiveObjects indexes the Ingresses and VirtualServices that an owner controls. Of several for one purpose the oldest counts.
+// newLiveObjects indexes the Ingresses and VirtualServices that an owner controls. If several have the same purpose, it uses the
+// oldest.
 func newLiveObjects(objects []*unstructured.Unstructured, owner types.UID, classes []*networkingv1.IngressClass) liveObjects {
 	l := liveObjects{byPurpose: map[purpose]*unstructured.Unstructured{}, byClaim: map[ownership.Claim]*unstructured.Unstructured{}}
 	for _, o := range objects {
@@ -59,8 +60,8 @@ func newLiveObjects(objects []*unstructured.Unstructured, owner types.UID, class
 	return l
 }
 
-// liveObject returns the object that serves an exposure now, nil if there is none. Without a class, and without a default class
-// in the cluster, that is any Ingress of the claim.
+// liveObject returns the existing object for an exposure, nil if none exists. Without a class, and without a default class in the
+// cluster, any Ingress of the claim matches.
 func (r *renderer) liveObject(s settings.Strategy, e *plan.Exposure) *unstructured.Unstructured {
 	if s == settings.Ingress && e.Class.Name == "" {
 		return r.live.byClaim[e.Claim()]
@@ -79,7 +80,7 @@ func older(a, b *unstructured.Unstructured) bool {
 	return cmp.Or(x.Compare(y.Time), cmp.Compare(a.GetName(), b.GetName())) < 0
 }
 
-// istioGateway returns the only Gateway that a VirtualService names, or nothing.
+// istioGateway returns the Gateway of a VirtualService, or "" unless it names exactly one.
 func istioGateway(o *unstructured.Unstructured) string {
 	if all, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "gateways"); len(all) == 1 {
 		return all[0]

@@ -20,7 +20,7 @@ const (
 	ownerUID        = "6d5f4c1e-0000-4000-8000-000000000000"
 )
 
-// liveIngress is an Ingress of service chat for chat.models.example.com/, as a release before names had the controller called it.
+// liveIngress is an Ingress of service chat for chat.models.example.com/, with the name of a release that did not include the controller in names.
 func liveIngress(change func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
@@ -53,7 +53,7 @@ func ingressClass(name, controller string, isDefault bool) *networkingv1.Ingress
 	return c
 }
 
-// entry renders the object of the entry of service chat beside live objects: its name, and the class of an Ingress.
+// entry renders the entry of service chat with live objects, and returns the name of the route and the class of an Ingress.
 func entry(t *testing.T, config string, classes []*networkingv1.IngressClass, live ...*unstructured.Unstructured) (name, class string) {
 	t.Helper()
 	in := given{
@@ -70,7 +70,7 @@ func entry(t *testing.T, config string, classes []*networkingv1.IngressClass, li
 	return objects[0].Object.GetName(), class
 }
 
-// The admission webhook of ingress-nginx refuses a second Ingress of the same host and path.
+// The admission webhook of ingress-nginx rejects a second Ingress of the same host and path.
 func TestAnIngressOfTheSameControllerKeepsItsName(t *testing.T) {
 	t.Parallel()
 	const old = "chat-fairlead-fcf94e91"
@@ -126,7 +126,7 @@ func TestANewIngressIsNamedAfterItsController(t *testing.T) {
 	assert.NotEqual(t, a, c)
 	assert.NotEqual(t, a, missing)
 	_, class := entry(t, "", classes[1:])
-	assert.Empty(t, class, "nobody knows one")
+	assert.Empty(t, class, "no class is known")
 }
 
 func TestOfSeveralLiveObjectsTheOldestKeepsItsName(t *testing.T) {

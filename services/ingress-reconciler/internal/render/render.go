@@ -1,11 +1,11 @@
-// Package render turns a plan into the objects that the cluster must have: one HTTPRoute, Ingress or VirtualService for each
-// exposure, and the objects that these refer to.
+// Package render turns a plan into Kubernetes objects: one HTTPRoute, Ingress or VirtualService for each exposure, and the objects
+// that they refer to.
 //
 // The name of an object follows from its purpose: the service, the slot, the host and path, and the Gateway or ingress
-// controller that serves it. When one of them changes, the plan asks for another object, and the old one can stay until the
-// new one works. When anything else changes, such as the component that takes the requests, the object changes in place. An
-// object that exists keeps its name as long as its purpose is the same. Names end in a hash, so that the names of service
-// "a-b" and of service "a" never collide, and OME never computes the same name.
+// controller that serves it. A change to one of them creates a new object, and the old object can stay until the new object works.
+// Any other change, such as a change of the component that receives requests, updates the object in place. An existing object
+// keeps its name while its purpose is unchanged. Names end in a hash, so names for service "a-b" and for service "a" never
+// collide, and OME never computes the same name.
 package render
 
 import (
@@ -30,21 +30,21 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// Labels of the objects. None of them is one of OME's: OME deletes objects with its own labels.
+// Labels of the objects. None of them is a label of OME: OME deletes objects with its own labels.
 const (
 	LabelManagedBy = "fairlead.dev/managed-by"
 	LabelService   = "fairlead.dev/inferenceservice" // the name of the InferenceService, or a hash of it
 	LabelSlot      = "fairlead.dev/slot"
-	LabelComponent = "fairlead.dev/component" // the component that takes the requests, on objects that route them
+	LabelComponent = "fairlead.dev/component" // the component that receives requests, on routes
 
 	// Manager is the value of LabelManagedBy, and the field manager.
 	Manager = "ingress-reconciler"
 
-	annotationService = "fairlead.dev/inferenceservice" // the name where the label has a hash
+	annotationService = "fairlead.dev/inferenceservice" // the full name if the label has a hash
 	annotationClaim   = "fairlead.dev/claim"            // host, path and model that an object serves
 )
 
-// Claim returns the host, path and model that an object serves, and reports false for objects that route no requests.
+// Claim returns the host, path and model that an object serves. It returns false for objects that are not routes.
 func Claim(resource schema.GroupVersionResource, o *unstructured.Unstructured) (ownership.Claim, bool) {
 	if resource != HTTPRoutes && resource != Ingresses && resource != VirtualServices {
 		return ownership.Claim{}, false
@@ -54,7 +54,7 @@ func Claim(resource schema.GroupVersionResource, o *unstructured.Unstructured) (
 	return c, ok
 }
 
-// The resources of the objects. VirtualServices have a version that all releases of Istio serve.
+// Resources of the objects. All releases of Istio serve this version of VirtualServices.
 var (
 	HTTPRoutes      = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "httproutes"}
 	Ingresses       = schema.GroupVersionResource{Group: networkingv1.GroupName, Version: "v1", Resource: "ingresses"}
@@ -63,7 +63,7 @@ var (
 	InferencePools  = schema.GroupVersionResource{Group: "inference.networking.k8s.io", Version: "v1", Resource: "inferencepools"}
 	Services        = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 
-	// Routes are the resources that route requests, by strategy.
+	// Routes are the resources of routes, by strategy.
 	Routes = map[settings.Strategy]schema.GroupVersionResource{
 		settings.HTTPRoute: HTTPRoutes, settings.Ingress: Ingresses, settings.VirtualService: VirtualServices,
 	}
@@ -80,24 +80,24 @@ type Object struct {
 	Resource schema.GroupVersionResource
 	Slot     plan.Slot
 	Object   *unstructured.Unstructured
-	Exposure *plan.Exposure // that it serves; nil for an object that others refer to
+	Exposure *plan.Exposure // that the object serves; nil for an object that is not a route
 }
 
-// Params is what the objects follow from, besides the plan.
+// Params is the input of Render in addition to the plan.
 type Params struct {
 	Service  *isvc.Service
 	Settings *settings.Settings
 
-	// Live are the objects of the service that exist. They keep their names where they serve the same purpose.
+	// Live are the existing objects of the service. They keep their names while their purposes are unchanged.
 	Live []*unstructured.Unstructured
 	// Classes are the IngressClasses of the cluster.
 	Classes []*networkingv1.IngressClass
 }
 
-// Render returns the objects of a plan. An object that others refer to comes before them.
+// Render returns the objects of a plan. Each object comes after the objects that it refers to.
 func Render(p *plan.Plan, in Params) ([]Object, error) {
 	r := &renderer{Params: in, live: newLiveObjects(in.Live, in.Service.UID, in.Classes)}
-	r.beside(p)
+	r.extras(p)
 	for i := range p.Exposures {
 		e := &p.Exposures[i]
 		switch p.Strategy {
@@ -120,7 +120,7 @@ type renderer struct {
 	err     error
 }
 
-// add adds an object, with the labels, annotations and owner that all objects have.
+// add adds an object with the labels, annotations and owner reference that all objects have.
 func (r *renderer) add(resource schema.GroupVersionResource, slot plan.Slot, typed runtime.Object, e *plan.Exposure) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	if err != nil {
@@ -168,12 +168,12 @@ func (r *renderer) labels(slot plan.Slot) map[string]string {
 	})
 }
 
-// annotations returns the annotations of an HTTPRoute or VirtualService: the administrator's win over copied ones.
+// annotations returns the annotations of an HTTPRoute or VirtualService. The administrator's annotations override copied ones.
 func (r *renderer) annotations() map[string]string {
 	return with(r.Settings.Copied.Annotations, r.Settings.Annotations)
 }
 
-// with merges maps into a new one. Of several values of one key the last one wins.
+// with merges maps into a new one. Later maps override earlier ones.
 func with(all ...map[string]string) map[string]string {
 	var out map[string]string
 	for _, m := range all {
@@ -187,9 +187,9 @@ func with(all ...map[string]string) map[string]string {
 
 const maxName = 63
 
-// name returns the name of the object that serves an exposure. An Ingress of another controller is another object, as is a
-// VirtualService at another Gateway: the address of the old one works until clients know the new one. An Ingress of another
-// class of the same controller is the same object.
+// name returns the name of the object for an exposure. Another ingress controller, or another Istio Gateway, results in another
+// object: the old address works until clients use the new address. Another IngressClass with the same controller does not change
+// the name.
 func (r *renderer) name(s settings.Strategy, e *plan.Exposure) string {
 	if live := r.liveObject(s, e); live != nil {
 		return live.GetName()
@@ -201,7 +201,7 @@ func (r *renderer) name(s settings.Strategy, e *plan.Exposure) string {
 	return Name(r.Service.Name, kind, string(e.Slot), e.Host, e.Path, e.Model.Header, e.Model.Name, e.Gateway.String())
 }
 
-// server identifies the program that serves an exposure, where the exposure's Gateway does not.
+// server identifies the data plane of an Ingress or VirtualService. The Gateway of the exposure identifies that of an HTTPRoute.
 func (r *renderer) server(s settings.Strategy, e *plan.Exposure) string {
 	switch s {
 	case settings.Ingress:
@@ -212,7 +212,7 @@ func (r *renderer) server(s settings.Strategy, e *plan.Exposure) string {
 	return ""
 }
 
-// Name returns the name of an object of a service with a purpose.
+// Name returns the name for an object of a service. The identity lists everything that distinguishes the object.
 func Name(service string, identity ...string) string {
 	suffix := "-fairlead-" + digest(service + "\n" + strings.Join(identity, "\n"))[:8]
 	if most := maxName - len(suffix); len(service) > most {
@@ -226,7 +226,7 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// prefix returns a path as APIs want it that match path elements.
+// prefix returns a path in the form for APIs that match path elements: without a trailing slash.
 func prefix(path string) string {
 	if path == "/" {
 		return path

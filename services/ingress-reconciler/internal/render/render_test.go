@@ -37,7 +37,7 @@ func TestItIsPure(t *testing.T) {
 	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
 }
 
-// given is the world of a golden test: a service whose components are ready and have Services, and what else there is.
+// given is the input of a golden test: a service whose components are ready and have Services, and other objects.
 type given struct {
 	Config   map[string]any                   `json:"config"`
 	Service  map[string]any                   `json:"service"` // InferenceService; its components are those of the specification
@@ -52,7 +52,7 @@ type given struct {
 	Selector map[isvc.Role]map[string]string  `json:"selectors"` // of OME's Services; empty: by app
 }
 
-// rendered is what comes of it.
+// rendered is the output of a golden test.
 type rendered struct {
 	Reasons []string         `json:"reasons,omitempty"` // why something is not exposed
 	URLs    []string         `json:"urls,omitempty"`
@@ -77,7 +77,7 @@ func TestRender(t *testing.T) {
 	})
 }
 
-// plan makes the plan of what is given.
+// plan builds the plan.
 func (in *given) plan(t *testing.T) (*plan.Plan, Params) {
 	t.Helper()
 	u := &unstructured.Unstructured{Object: in.Service}
@@ -103,7 +103,7 @@ func (in *given) plan(t *testing.T) (*plan.Plan, Params) {
 	input.Classes = in.Classes
 	if in.Class != "" {
 		input.Classes = []*networkingv1.IngressClass{{
-			ObjectMeta: metav1.ObjectMeta{Name: "usual", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
+			ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
 			Spec:       networkingv1.IngressClassSpec{Controller: in.Class},
 		}}
 	}
@@ -129,8 +129,8 @@ func (in *given) plan(t *testing.T) (*plan.Plan, Params) {
 
 // service is the Service that OME makes for a component.
 func (in *given) service(s *isvc.Service, r isvc.Role) *corev1.Service {
-	port, said := in.Ports[r]
-	if !said {
+	port, found := in.Ports[r]
+	if !found {
 		port = corev1.ServicePort{Name: "http1", Port: 8080}
 	}
 	selector := in.Selector[r]
@@ -239,7 +239,7 @@ func assertStrict(t *testing.T, o *Object) {
 		require.NoError(t, protojson.Unmarshal(text, spec))
 		require.False(t, proto.Equal(spec, &istioapi.VirtualService{}))
 	default:
-		require.Equal(t, "Middleware", o.Object.GetKind(), "a kind that nobody checks")
+		require.Equal(t, "Middleware", o.Object.GetKind(), "an unchecked kind")
 	}
 }
 
@@ -282,9 +282,9 @@ func TestNamesOfAnyLength(t *testing.T) {
 				if strategy == "httproute" {
 					config += "inferencePool: {endpointPickerRef: {name: picker}}"
 				}
-				ours, others := names(serve(t, a, config)), names(serve(t, b, config))
-				require.NotEmpty(t, ours)
-				for _, name := range ours {
+				own, others := names(serve(t, a, config)), names(serve(t, b, config))
+				require.NotEmpty(t, own)
+				for _, name := range own {
 					assert.NotContains(t, others, name, "names that begin alike")
 				}
 			})
@@ -318,7 +318,7 @@ func TestServicesNeverMeet(t *testing.T) {
 	}
 }
 
-// What objects are for is in their names; how they do it is not.
+// Names depend on the purpose of an object, not on its backend.
 func TestANewNameIsANewWayIn(t *testing.T) {
 	t.Parallel()
 	entry := func(config string, change ...func(*given)) string {
@@ -333,40 +333,40 @@ func TestANewNameIsANewWayIn(t *testing.T) {
 	assert.Equal(t, was, entry(gateway+"\ndefaultRouteTimeoutSeconds: 7\nannotations: {a: b}\nlabels: {c: d}"))
 	assert.Equal(t, was, entry(gateway, func(in *given) {
 		delete(in.Service["spec"].(map[string]any), "router")
-	}), "whatever takes the requests")
+	}), "the component is not part of the name")
 	assert.NotEqual(t, was[len("HTTPRoute "):], entry("strategy: ingress")[len("Ingress "):])
 }
 
-// Every object gets the copied labels, and each kind its own annotations. What is copied is decided in package settings.
+// Every object gets the copied labels, and each kind its own annotations. Package settings decides what to copy.
 func TestCopiedMetadata(t *testing.T) {
 	t.Parallel()
 	copied := `copyAnnotations: [example.com/route, example.com/both]
-labels: {team: ours}
-annotations: {example.com/both: ours}
-fallbackService: {enabled: true, copyAnnotations: [example.com/lb, example.com/both], annotations: {example.com/both: ours-too}}
+labels: {team: admin}
+annotations: {example.com/both: admin}
+fallbackService: {enabled: true, copyAnnotations: [example.com/lb, example.com/both], annotations: {example.com/both: admin-too}}
 `
 	for strategy, config := range strategies {
 		objects := serve(t, "chat", copied+config, func(in *given) {
 			meta := in.Service["metadata"].(map[string]any)
-			meta["labels"] = map[string]any{"tier": "gold", "team": "theirs", "component": "engine", "example.com/other": "x"}
-			meta["annotations"] = map[string]any{"example.com/route": "r", "example.com/lb": "l", "example.com/both": "theirs", "other": "x"}
+			meta["labels"] = map[string]any{"tier": "gold", "team": "tenant", "component": "engine", "example.com/other": "x"}
+			meta["annotations"] = map[string]any{"example.com/route": "r", "example.com/lb": "l", "example.com/both": "tenant", "other": "x"}
 		})
 		require.Len(t, objects, 4, strategy)
 		for _, o := range objects {
 			labels, annotations := o.Object.GetLabels(), o.Object.GetAnnotations()
 			assert.Equal(t, "gold", labels["tier"])
-			assert.Equal(t, "ours", labels["team"], "the administrator's wins")
+			assert.Equal(t, "admin", labels["team"], "the administrator's wins")
 			assert.NotContains(t, labels, "component")
 			assert.NotContains(t, labels, "example.com/other")
 			assert.NotContains(t, annotations, "other")
 			if o.Exposure == nil {
 				assert.Equal(t, "l", annotations["example.com/lb"])
-				assert.Equal(t, "ours-too", annotations["example.com/both"], "the administrator's wins")
+				assert.Equal(t, "admin-too", annotations["example.com/both"], "the administrator's wins")
 				assert.NotContains(t, annotations, "example.com/route")
 				continue
 			}
 			assert.Equal(t, "r", annotations["example.com/route"])
-			assert.Equal(t, "ours", annotations["example.com/both"], "the administrator's wins")
+			assert.Equal(t, "admin", annotations["example.com/both"], "the administrator's wins")
 			assert.NotContains(t, annotations, "example.com/lb")
 		}
 	}
@@ -375,19 +375,19 @@ fallbackService: {enabled: true, copyAnnotations: [example.com/lb, example.com/b
 // An InferenceService that asks for other hosts, priorities, certificates and configuration text gets none of them.
 func TestAnnotationsOfAHostileTenant(t *testing.T) {
 	t.Parallel()
-	const ours = "cert-manager.io/cluster-issuer"
+	const issuer = "cert-manager.io/cluster-issuer"
 	hostile := map[string]any{
 		"nginx.ingress.kubernetes.io/server-alias": "chat.victim.example.com", "nginx.ingress.kubernetes.io/configuration-snippet": "x",
 		"nginx.ingress.kubernetes.io/canary": "true", "nginx.ingress.kubernetes.io/auth-url": "http://evil.example", "konghq.com/host-aliases": "chat.victim.example.com",
 		"haproxy-ingress.github.io/server-alias-regex": ".*", "external-dns.alpha.kubernetes.io/hostname": "login.bank.example",
-		"external-dns.alpha.kubernetes.io/target": "203.0.113.9", ours: "prod", "cert-manager.io/issuer": "prod", "nginx.org/server-snippets": "x",
+		"external-dns.alpha.kubernetes.io/target": "203.0.113.9", issuer: "prod", "cert-manager.io/issuer": "prod", "nginx.org/server-snippets": "x",
 		"traefik.ingress.kubernetes.io/router.priority": "99999", "alb.ingress.kubernetes.io/group.name": "victim",
 		"service.beta.kubernetes.io/load-balancer-source-ranges": "0.0.0.0/0", "nginx.ingress.kubernetes.io/limit-rps": "5",
 	}
 	for _, controller := range ingressclass.Controllers() {
 		t.Run(controller.Name, func(t *testing.T) {
 			t.Parallel()
-			objects := serve(t, "eve", "strategy: ingress\ntlsIssuer: ClusterIssuer/ours\nfallbackService: {enabled: true, type: LoadBalancer}", func(in *given) {
+			objects := serve(t, "eve", "strategy: ingress\ntlsIssuer: ClusterIssuer/admin\nfallbackService: {enabled: true, type: LoadBalancer}", func(in *given) {
 				in.Class = controller.SpecControllers[0]
 				in.Service["metadata"].(map[string]any)["annotations"] = hostile
 			})
@@ -398,8 +398,8 @@ func TestAnnotationsOfAHostileTenant(t *testing.T) {
 					switch {
 					case key == "nginx.ingress.kubernetes.io/limit-rps" && o.Exposure != nil:
 						assert.Equal(t, "5", got[key], "this one is safe")
-					case key == ours && o.Exposure != nil:
-						assert.Equal(t, "ours", got[key], "the administrator's issuer")
+					case key == issuer && o.Exposure != nil:
+						assert.Equal(t, "admin", got[key], "the administrator's issuer")
 					default:
 						assert.NotContains(t, got, key)
 					}
@@ -409,7 +409,7 @@ func TestAnnotationsOfAHostileTenant(t *testing.T) {
 	}
 }
 
-// Of values of one annotation the administrator's wins, then the computed one, then the tenant's.
+// For one annotation the administrator's wins, then the computed one, then the tenant's.
 func TestPrecedenceOfAnnotations(t *testing.T) {
 	t.Parallel()
 	const prefix = "nginx.ingress.kubernetes.io/"
@@ -421,34 +421,34 @@ func TestPrecedenceOfAnnotations(t *testing.T) {
 	got := objects[0].Object.GetAnnotations()
 	assert.Equal(t, "604800", got[timeout], "the computed one wins over the tenant's")
 	assert.Equal(t, "1g", got[size], "the administrator's wins over the computed one")
-	assert.Equal(t, "/$2", got[target], "but for what the path needs")
+	assert.Equal(t, "/$2", got[target], "the rewrite annotation is always computed")
 	assert.Equal(t, "5", got[limit])
 }
 
-// cert-manager refuses an Ingress that names an Issuer and a ClusterIssuer.
+// cert-manager rejects an Ingress that names an Issuer and a ClusterIssuer.
 func TestTheConfiguredIssuerIsAlone(t *testing.T) {
 	t.Parallel()
-	theirs := map[string]any{
-		"cert-manager.io/issuer": "theirs", "cert-manager.io/issuer-kind": "Their", "cert-manager.io/issuer-group": "their.example.com",
-		"cert-manager.io/cluster-issuer": "theirs", "cert-manager.io/common-name": "theirs",
+	tenants := map[string]any{
+		"cert-manager.io/issuer": "tenant", "cert-manager.io/issuer-kind": "Other", "cert-manager.io/issuer-group": "other.example.com",
+		"cert-manager.io/cluster-issuer": "tenant", "cert-manager.io/common-name": "tenant",
 	}
 	annotations := func(config string) map[string]string {
 		return serve(t, "chat", "strategy: ingress\ncopyAnnotations: [cert-manager.io/*]\n"+config, func(in *given) {
-			in.Service["metadata"].(map[string]any)["annotations"] = theirs
+			in.Service["metadata"].(map[string]any)["annotations"] = tenants
 		})[0].Object.GetAnnotations()
 	}
-	got := annotations("tlsIssuer: Issuer/ours")
+	got := annotations("tlsIssuer: Issuer/admin")
 	delete(got, "fairlead.dev/claim")
-	assert.Equal(t, map[string]string{"cert-manager.io/issuer": "ours", "cert-manager.io/common-name": "theirs"}, got)
-	got = annotations("tlsSecretName: theirs")
-	assert.Equal(t, "theirs", got["cert-manager.io/cluster-issuer"], "without one of ours, what the administrator lets them set")
+	assert.Equal(t, map[string]string{"cert-manager.io/issuer": "admin", "cert-manager.io/common-name": "tenant"}, got)
+	got = annotations("tlsSecretName: other")
+	assert.Equal(t, "tenant", got["cert-manager.io/cluster-issuer"], "without a configured issuer, the copied annotation is kept")
 }
 
 func TestMiddlewaresOfTheAdministrator(t *testing.T) {
 	t.Parallel()
 	const key = "traefik.ingress.kubernetes.io/router.middlewares"
 	objects := serve(t, "chat", "perISVCSubdomain: false\nannotations: {"+key+": auth@file}")
-	require.Equal(t, "Middleware", objects[0].Object.GetKind(), "what others refer to comes first")
+	require.Equal(t, "Middleware", objects[0].Object.GetKind(), "an object comes after the objects that it refers to")
 	assert.Equal(t, "auth@file,models-"+objects[0].Object.GetName()+"@kubernetescrd", objects[1].Object.GetAnnotations()[key])
 }
 

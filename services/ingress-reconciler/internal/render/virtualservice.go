@@ -14,13 +14,13 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// knativePort is the port of the gateway of Knative Services.
+// knativePort is the port of the Knative gateway.
 const knativePort = 80
 
 // virtualService returns the VirtualService of an exposure.
 //
-// Istio tries the VirtualServices of one host in the order of their age, and not in the order of their paths. So each has, before
-// its own rule, the rules of the service's other exposures that are more specific: the answer does not depend on the age.
+// Istio evaluates the VirtualServices of a host in the order of their age, not of their paths. So each VirtualService contains, before
+// its own rule, the rules of the service's more specific exposures: routing does not depend on the age.
 func (r *renderer) virtualService(p *plan.Plan, e *plan.Exposure) *istiov1beta1.VirtualService {
 	var rules []*istioapi.HTTPRoute
 	for _, x := range within(p, e) {
@@ -35,8 +35,8 @@ func (r *renderer) virtualService(p *plan.Plan, e *plan.Exposure) *istiov1beta1.
 	}
 }
 
-// within returns the exposures of a plan whose requests another exposure would match, too, and that have a longer path: the
-// longest first. An exposure of a whole host needs none, as Istio tries such rules last.
+// within returns the exposures of a plan with a longer path inside the path of e, longest path first. An exposure of a whole host
+// needs none, because Istio evaluates such rules last.
 func within(p *plan.Plan, e *plan.Exposure) []*plan.Exposure {
 	if e.Path == "/" && e.Model.Header == "" {
 		return nil
@@ -53,7 +53,7 @@ func within(p *plan.Plan, e *plan.Exposure) []*plan.Exposure {
 }
 
 // istioRule returns the rule of an exposure for requests of a model. It routes to the Service of the component, or to the
-// gateway of Knative, which selects a Knative Service by its host.
+// Knative gateway, which selects a Knative Service by its host.
 func (r *renderer) istioRule(e *plan.Exposure, model plan.Model) *istioapi.HTTPRoute {
 	host := func(service string) string {
 		return service + "." + r.Service.Namespace + ".svc." + r.Settings.ClusterDomain
@@ -68,7 +68,7 @@ func (r *renderer) istioRule(e *plan.Exposure, model plan.Model) *istioapi.HTTPR
 		Route:   []*istioapi.HTTPRouteDestination{{Destination: to}},
 		Headers: &istioapi.Headers{Request: &istioapi.Headers_HeaderOperations{Set: map[string]string{headerName: r.Service.Name, headerNamespace: r.Service.Namespace}}},
 	}
-	if e.Timeout > 0 { // Istio has no timeout by default, and its CRD refuses 0s
+	if e.Timeout > 0 { // Istio has no timeout by default, and its CRD rejects 0s
 		rule.Timeout = durationpb.New(e.Timeout)
 	}
 	if e.Path != "/" {
@@ -80,8 +80,8 @@ func (r *renderer) istioRule(e *plan.Exposure, model plan.Model) *istioapi.HTTPR
 	return rule
 }
 
-// uris matches a path and all paths below it. Istio compares a prefix character by character, so that "/a" matches "/ab": the
-// path is matched exactly, and with a slash as a prefix. Istio wants header names in lower case.
+// uris returns matches for a path and all paths below it. Istio compares prefixes by character, so "/a" would match "/ab". The result
+// therefore has an exact match for "/a" and a prefix match for "/a/". Istio requires header names in lower case.
 func uris(path string, model plan.Model) []*istioapi.HTTPMatchRequest {
 	match := func(uri *istioapi.StringMatch) *istioapi.HTTPMatchRequest {
 		m := &istioapi.HTTPMatchRequest{Uri: uri}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Annotations of OME that say how a service is to be exposed.
+// Annotations of OME that configure how a service is exposed.
 const (
 	prefix = "ome.io/ingress-"
 
@@ -22,18 +22,18 @@ const (
 	annotationPerISVCSubdomain   = prefix + "per-isvc-subdomain"
 	annotationSharedHostPrefix   = prefix + "shared-host-prefix"
 
-	// AnnotationPool names an InferencePool. OME has no word for it.
+	// AnnotationPool names an InferencePool. OME has no such annotation.
 	AnnotationPool = "fairlead.dev/inference-pool"
 )
 
-// Limits of what an annotation may say. Each entry becomes objects, for each domain one for each Gateway.
+// Limits of lists in annotations. Each combination of a domain and a Gateway adds an object.
 const (
 	maxDomains  = 16
 	maxGateways = 8
-	maxText     = 8 << 10 // bytes of one annotation: room for 16 names of 253 characters, or 8 Gateways with a domain
+	maxText     = 8 << 10 // bytes of one annotation: enough for 16 names of 253 characters, or 8 Gateways with a domain
 )
 
-// LimitError means that an annotation asks for more than one service may have.
+// LimitError means that an annotation exceeds a limit for one service.
 type LimitError struct {
 	Annotation, What string
 	Count, Limit     int
@@ -44,11 +44,11 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("annotation %s has %d %s: at most %d are allowed", e.Annotation, e.Count, e.What, e.Limit)
 }
 
-// annotatedDomains reads a list of domains, nil if there is none.
+// annotatedDomains parses the list of domains, nil if the annotation is not set.
 func annotatedDomains(annotations map[string]string) (*[]string, error) {
 	text, ok := annotations[annotationAdditionalDomains]
 	if !ok {
-		return nil, nil //nolint:nilnil // no list is not an empty list
+		return nil, nil //nolint:nilnil // an unset list differs from an empty list
 	}
 	if n := strings.Count(text, ",") + 1; n > maxDomains {
 		return nil, &LimitError{annotationAdditionalDomains, "domains", n, maxDomains}
@@ -62,11 +62,11 @@ func annotatedDomains(annotations map[string]string) (*[]string, error) {
 	return &domains, nil
 }
 
-// annotatedGateways reads a list of Gateways, nil if there is none.
+// annotatedGateways parses the list of Gateways, nil if the annotation is not set.
 func annotatedGateways(annotations map[string]string) (*[]Gateway, error) {
 	text := annotations[annotationAdditionalGateways]
 	if text == "" {
-		return nil, nil //nolint:nilnil // no list is not an empty list
+		return nil, nil //nolint:nilnil // an unset list differs from an empty list
 	}
 	if len(text) > maxText {
 		return nil, &LimitError{annotationAdditionalGateways, "bytes", len(text), maxText}
@@ -81,8 +81,8 @@ func annotatedGateways(annotations map[string]string) (*[]Gateway, error) {
 	return &gateways, nil
 }
 
-// annotated reads the annotations of a service as OME does: most are nothing if they are empty, and what is not "true" is
-// false. Unlike OME it says what it cannot read.
+// annotated parses the annotations of a service as OME does: most empty annotations count as unset, and every value but "true" is
+// false. Unlike OME, it returns an error for an invalid value.
 func annotated(annotations map[string]string) (Values, error) {
 	var v Values
 	text := func(key string) *string {
@@ -91,7 +91,7 @@ func annotated(annotations map[string]string) (Values, error) {
 		}
 		return nil
 	}
-	present := func(key string) *string { // an empty one turns something off
+	present := func(key string) *string { // an empty annotation turns the setting off
 		if s, ok := annotations[key]; ok {
 			return &s
 		}
@@ -119,7 +119,7 @@ func annotated(annotations map[string]string) (Values, error) {
 	if name := annotations[AnnotationPool]; name != "" {
 		v.InferencePool = &InferencePool{Name: name}
 	}
-	if err := v.validate("by annotations, "); err != nil {
+	if err := v.validate("annotations: "); err != nil {
 		return v, err
 	}
 	return v, nil

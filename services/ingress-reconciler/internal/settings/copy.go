@@ -13,18 +13,18 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-// Which labels and annotations of an InferenceService its objects get.
+// This file selects the labels and annotations that objects copy from their InferenceService.
 //
-// A tenant writes them, and data planes, DNS and certificate controllers and deployment tools act on them. So keys are copied
-// from a list: by default the labels without a prefix, which Kubernetes leaves to users, and annotations that concern nothing
-// but the tenant's own paths and pods. An administrator may list others. An item of a list is
+// Tenants write these labels and annotations, and data planes, DNS and certificate controllers and deployment tools act on them.
+// Only listed keys are copied: by default labels without a prefix, which Kubernetes reserves for users, and annotations that affect
+// only the tenant's own paths and pods. An administrator can list other keys. An item of a list is
 //
 //	a key, as in example.com/team
 //	prefix/*, for all keys with that prefix
 //	*, for all keys without a prefix
 //
-// Some keys are never copied, whatever a list says: those of OME and of this service, and those by which tools know their own
-// objects. A copy of the latter would make the tool prune the object.
+// Some keys are never copied, even if a list names them: keys of OME and of this controller, and keys that deployment tools use to
+// identify their objects. A tool would prune an object with a copy of its key.
 
 // defaultCopyLabels are all labels without a prefix.
 var defaultCopyLabels = []string{"*"}
@@ -43,30 +43,30 @@ func safeAnnotations() []string {
 	return keys
 }
 
-// defaultCopyFallbackAnnotations are annotations of load balancers that concern nothing but connections to the Service: how
-// long one may be idle. Responses of models pause for longer than the defaults, which are 60 s to 300 s.
+// defaultCopyFallbackAnnotations are annotations of load balancers that set the idle timeout of connections and affect only the
+// Service. Model responses can pause for longer than the defaults, which are 60 s to 300 s.
 var defaultCopyFallbackAnnotations = []string{
 	"service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout",
 	"service.beta.kubernetes.io/azure-load-balancer-tcp-idle-timeout",
 	"service.beta.kubernetes.io/oci-load-balancer-connection-idle-timeout",
 }
 
-// Limits of what is copied to the objects of one service, all labels and annotations together. A service can have hundreds of
-// objects, and an InferenceService may have 256 KiB of annotations. Real ones copy fewer than ten keys of less than 1 KiB;
-// half of these limits would do for them, too, and twice as much would let a hundred routes take 3 MiB of the API server.
+// Limits of the labels and annotations, in total, that the objects of one service copy. A service can have hundreds of objects, and
+// an InferenceService can have 256 KiB of annotations. Typical services copy fewer than ten keys with less than 1 KiB, so half of
+// these limits would suffice; with twice these limits a hundred routes could take 3 MiB of storage.
 const (
 	maxCopiedKeys  = 64
 	maxCopiedBytes = 16 << 10
 )
 
-// Copied is what the objects of a service get of its labels and annotations.
+// Copied contains the labels and annotations that the objects of a service copy.
 type Copied struct {
 	Labels              map[string]string // of every object
 	Annotations         map[string]string // of routes
 	FallbackAnnotations map[string]string // of the fallback Service
 }
 
-// copyFrom takes the labels and annotations that are copied. Over a limit it takes none of them, and says why in CopyProblem.
+// copyFrom selects the labels and annotations to copy. If they exceed a limit, it selects none and sets CopyProblem.
 func (s *Settings) copyFrom(service *isvc.Service, v *Values) {
 	labels, annotations := defaultCopyLabels, defaultCopyAnnotations
 	if v.CopyLabels != nil {
@@ -87,14 +87,14 @@ func (s *Settings) copyFrom(service *isvc.Service, v *Values) {
 		}
 	}
 	if keys > maxCopiedKeys || bytes > maxCopiedBytes {
-		s.CopyProblem = fmt.Sprintf("%d labels and annotations with %d bytes are to be copied, more than %d or %d bytes: none is copied; remove some",
+		s.CopyProblem = fmt.Sprintf("%d labels and annotations with %d bytes are selected for copying, more than %d or %d bytes: none is copied; remove some",
 			keys, bytes, maxCopiedKeys, maxCopiedBytes)
 		return
 	}
 	s.Copied = c
 }
 
-// selectKeys returns the entries whose keys are in a list, nil if there is none.
+// selectKeys returns the entries whose keys are in a list, nil if no entry matches.
 func selectKeys(all map[string]string, list []string) map[string]string {
 	listed := make(map[string]bool, len(list))
 	for _, item := range list {
@@ -112,7 +112,7 @@ func selectKeys(all map[string]string, list []string) map[string]string {
 	return selected
 }
 
-// wildcardOf returns the item that stands for all keys with the prefix of a key.
+// wildcardOf returns the wildcard item that matches a key.
 func wildcardOf(key string) string {
 	if prefix, _, found := strings.Cut(key, "/"); found {
 		return prefix + "/*"
@@ -120,22 +120,22 @@ func wildcardOf(key string) string {
 	return "*"
 }
 
-// toolPrefixes are of the keys by which tools know their own objects.
+// toolPrefixes are the prefixes of keys that deployment tools use to identify their objects.
 var toolPrefixes = []string{
 	"app.kubernetes.io", "addonmanager.kubernetes.io", "kubectl.kubernetes.io", "helm.sh", "meta.helm.sh", "argocd.argoproj.io",
 	"kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "fleet.cattle.io", "objectset.rio.cattle.io", "kapp.k14s.io", "config.k8s.io",
 }
 
-// neverCopied reports whether a key, or an item for all keys with a prefix, is of OME, of this service, or of a tool.
+// neverCopied reports whether a key, or a wildcard item, belongs to OME, to this controller, or to a deployment tool.
 func neverCopied(key string) bool {
 	prefix, _, found := strings.Cut(key, "/")
 	return key == "component" || Reserved(key) || found && (prefix == "networking.knative.dev" || slices.Contains(toolPrefixes, prefix))
 }
 
-// annotationClass is the older form of spec.ingressClassName; the API server refuses an Ingress with both.
+// annotationClass is the older form of spec.ingressClassName. The API server rejects an Ingress with both.
 const annotationClass = "kubernetes.io/ingress.class"
 
-// computed returns, by key, what to set instead of each annotation that this service computes: a copy would have no effect.
+// computed returns the annotations that this controller computes, with the settings to use instead: a copy would have no effect.
 func computed() map[string]string {
 	keys := map[string]string{annotationClass: "ingressClassName"}
 	for _, c := range ingressclass.Controllers() {
@@ -146,7 +146,7 @@ func computed() map[string]string {
 	return keys
 }
 
-// validateCopyAnnotations refuses items that would have no effect.
+// validateCopyAnnotations rejects items that would have no effect.
 func validateCopyAnnotations(path string, items []string) error {
 	if len(items) == 0 {
 		return nil
@@ -154,7 +154,7 @@ func validateCopyAnnotations(path string, items []string) error {
 	instead := computed()
 	return validateCopied(path, items, func(item string) string {
 		if setting, found := instead[item]; found {
-			return "this service sets it: use " + setting
+			return "this controller sets this annotation: use " + setting
 		}
 		return ""
 	})
@@ -164,7 +164,7 @@ func validateCopyLabels(path string, items []string) error {
 	return validateCopied(path, items, func(string) string { return "" })
 }
 
-// validateCopied refuses items that are no keys, that are never copied, or that a check has a problem with.
+// validateCopied rejects items that are not valid keys, that are never copied, or that fail a check.
 func validateCopied(path string, items []string, check func(item string) string) error {
 	var errs []error
 	for i, item := range items {
@@ -174,10 +174,10 @@ func validateCopied(path string, items []string, check func(item string) string)
 			sample = strings.TrimSuffix(sample, "*") + "any"
 		}
 		if problems := validation.IsQualifiedName(sample); len(problems) > 0 {
-			problem = "want a key, prefix/* or *: " + problems[0]
+			problem = "must be a key, prefix/* or *: " + problems[0]
 		}
 		if neverCopied(item) {
-			problem = "it is never copied: OME, this service or a deployment tool would act on the copy"
+			problem = "this key is never copied: OME, this controller or a deployment tool would act on the copy"
 		}
 		if problem != "" {
 			errs = append(errs, fmt.Errorf("%s[%d] %q: %s", path, i, item, problem))
@@ -186,15 +186,15 @@ func validateCopied(path string, items []string, check func(item string) string)
 	return errors.Join(errs...)
 }
 
-// validateRemoved refuses the list of a key of earlier releases. To ignore it would copy what it kept from being copied.
+// validateRemoved rejects a key of earlier releases. Ignoring the key would copy annotations that its list excluded.
 func validateRemoved(path string, list []string) error {
 	if list != nil {
-		return fmt.Errorf("%sannotationPrefixes is no longer a key: list keys in %scopyAnnotations, or prefix/* for all keys with a prefix", path, path)
+		return fmt.Errorf("%sannotationPrefixes is no longer supported: list keys in %scopyAnnotations, or prefix/* for all keys with a prefix", path, path)
 	}
 	return nil
 }
 
-// FallbackAnnotations returns the annotations of the fallback Service: the administrator's win over copied ones.
+// FallbackAnnotations returns the annotations of the fallback Service. The administrator's annotations override copied ones.
 func (s *Settings) FallbackAnnotations() map[string]string {
 	if s.Fallback == nil {
 		return nil
@@ -202,7 +202,7 @@ func (s *Settings) FallbackAnnotations() map[string]string {
 	return merged(s.Copied.FallbackAnnotations, s.Fallback.Annotations)
 }
 
-// merged returns one map of several. Of values of one key the last one wins.
+// merged merges maps into a new one. Later maps override earlier ones.
 func merged(all ...map[string]string) map[string]string {
 	var out map[string]string
 	for _, m := range all {

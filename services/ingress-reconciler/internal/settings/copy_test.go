@@ -14,7 +14,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-// copied resolves what is copied of a service under a configuration.
+// copied returns the labels and annotations that are copied from a service under a configuration.
 func copied(t *testing.T, config string, labels, annotations map[string]string) Settings {
 	t.Helper()
 	d, warnings, err := Parse([]byte(config))
@@ -28,7 +28,7 @@ func copied(t *testing.T, config string, labels, annotations map[string]string) 
 func TestWhatIsCopied(t *testing.T) {
 	t.Parallel()
 	const idle, limit = "service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout", "nginx.ingress.kubernetes.io/limit-rps"
-	labels := map[string]string{"team": "llm", "example.com/a": "1", "example.com/b": "2", "istio.io/use-waypoint": "theirs"}
+	labels := map[string]string{"team": "llm", "example.com/a": "1", "example.com/b": "2", "istio.io/use-waypoint": "tenant"}
 	annotations := map[string]string{"note": "x", "example.com/a": "1", "example.com/b": "2", limit: "5", idle: "4000"}
 	tests := []struct {
 		name, config string
@@ -89,7 +89,7 @@ func TestWhatIsNotSafe(t *testing.T) {
 	require.NoError(t, validateCopyLabels("", defaultCopyLabels))
 }
 
-// Tools know their objects by these keys: a copy would be taken for one of theirs, and pruned.
+// Tools identify their objects by these keys: they would prune an object with a copied key.
 func TestWhatIsNeverCopied(t *testing.T) {
 	t.Parallel()
 	keys := []string{
@@ -98,17 +98,17 @@ func TestWhatIsNeverCopied(t *testing.T) {
 		"networking.ome.io/visibility", "networking.knative.dev/visibility", "fairlead.dev/applied", "fairlead.dev/slot", "internal.ome.io/storage-initializer-sourceuri",
 		"addonmanager.kubernetes.io/mode", "objectset.rio.cattle.io/hash", "kapp.k14s.io/app", "component",
 	}
-	theirs := map[string]string{"other": "x"}
+	labels := map[string]string{"other": "x"}
 	for _, key := range keys {
-		theirs[key] = "theirs"
+		labels[key] = "x"
 		assert.True(t, neverCopied(key), key)
-		require.Error(t, validateCopyLabels("copyLabels", []string{key}), "what cannot be obeyed is refused")
+		require.Error(t, validateCopyLabels("copyLabels", []string{key}), "a list cannot select these keys")
 	}
 	var lists []string
 	for _, key := range keys {
 		lists = append(lists, wildcardOf(key))
 	}
-	assert.Equal(t, map[string]string{"other": "x"}, selectKeys(theirs, append(lists, keys...)))
+	assert.Equal(t, map[string]string{"other": "x"}, selectKeys(labels, append(lists, keys...)))
 }
 
 func TestLimitsOfWhatIsCopied(t *testing.T) {
@@ -127,12 +127,12 @@ func TestLimitsOfWhatIsCopied(t *testing.T) {
 		exceeded            bool
 	}{
 		{name: "as many labels as may be", labels: many(64, 1)},
-		{name: "one more", labels: many(65, 1), exceeded: true},
+		{name: "one key too many", labels: many(65, 1), exceeded: true},
 		{name: "labels and annotations", config: "copyAnnotations: ['*']", labels: many(32, 1), annotations: many(33, 1), exceeded: true},
 		{name: "annotations of routes and of the fallback Service", config: everything, annotations: many(33, 1), exceeded: true},
 		{name: "as many bytes as may be", config: "copyAnnotations: ['*']", annotations: many(16, 1024-7)},
-		{name: "one more byte", config: "copyAnnotations: ['*']", annotations: many(16, 1024-6), exceeded: true},
-		{name: "what is not copied does not count", labels: many(1, 1), annotations: many(1000, 200)},
+		{name: "one byte too many", config: "copyAnnotations: ['*']", annotations: many(16, 1024-6), exceeded: true},
+		{name: "keys that are not copied do not count", labels: many(1, 1), annotations: many(1000, 200)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestLimitsOfWhatIsCopied(t *testing.T) {
 		})
 	}
 	got := copied(t, "", many(65, 1), nil)
-	assert.Equal(t, "65 labels and annotations with 520 bytes are to be copied, more than 64 or 16384 bytes: none is copied; remove some", got.CopyProblem)
+	assert.Equal(t, "65 labels and annotations with 520 bytes are selected for copying, more than 64 or 16384 bytes: none is copied; remove some", got.CopyProblem)
 }
 
 func TestDefaultsAreDocumented(t *testing.T) {

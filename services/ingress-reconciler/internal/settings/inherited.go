@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Inherited is what OME's ConfigMap says.
+// Inherited is the configuration in OME's ConfigMap.
 type Inherited struct {
 	Values
 
-	DisableIngressCreation   bool                         `json:"disableIngressCreation"` // OME makes no routes by itself
+	DisableIngressCreation   bool                         `json:"disableIngressCreation"` // OME creates no routes
 	NamespaceIngressGateways map[string]NamespaceGateways `json:"namespaceIngressGateways,omitempty"`
 }
 
-// ParseInherited reads the key ingress of OME's ConfigMap as OME does: JSON, with keys in any case. Keys that only OME uses
-// may have any value. A domain within the cluster, which OME's chart sets by default, counts as unset.
+// ParseInherited parses the key ingress of OME's ConfigMap as OME does: JSON, with case-insensitive keys. Keys that only OME uses
+// may have any value. A domain inside the cluster domain, which OME's chart sets by default, counts as unset.
 func ParseInherited(text []byte, clusterDomain string) (*Inherited, error) {
 	in := &Inherited{}
 	if err := json.Unmarshal(text, in); err != nil {
-		return nil, fmt.Errorf("parse OME's configuration of ingress: %w", err)
+		return nil, fmt.Errorf("parse OME's ingress configuration: %w", err)
 	}
 	in.Strategy = "" // OME has no such key
 	in.normalize()
@@ -35,8 +35,8 @@ func ParseInherited(text []byte, clusterDomain string) (*Inherited, error) {
 	return in, nil
 }
 
-// under returns values on top of what OME's configuration says of the services of a namespace: for HTTPRoutes, and for all
-// other kinds of objects.
+// under returns values merged over OME's configuration for the services of a namespace: for HTTPRoutes, and for all other kinds of
+// objects.
 //
 // OME 1.3 reads these keys for HTTPRoutes only (builders/httproute_builder.go); its Ingresses have a host for each service
 // and no timeouts, and it has no VirtualServices:
@@ -44,8 +44,8 @@ func ParseInherited(text []byte, clusterDomain string) (*Inherited, error) {
 //	perISVCSubdomain, sharedHostPrefix, defaultRouteTimeoutSeconds
 //	namespaceIngressGateways.<namespace>.primary.ingressDomain
 //
-// Its chart always sets the first three, so that nobody need have chosen a shared host. An Ingress of Contour, F5 or an unknown
-// controller cannot serve one.
+// OME's chart always sets the first three, so a shared host is not necessarily the choice of an administrator. An Ingress of
+// Contour, F5 or an unknown controller cannot serve a shared host.
 func (in *Inherited) under(values Values, namespace string) (httpRoute, other Values) {
 	if in == nil {
 		return values, values
@@ -67,7 +67,7 @@ type hosting struct {
 func (v *Values) hosting() hosting {
 	h := hosting{
 		domain: value(v.IngressDomain), subdomain: v.PerISVCSubdomain == nil || *v.PerISVCSubdomain,
-		sharedHostPrefix: usualSharedHostPrefix, timeout: time.Duration(value(v.DefaultRouteTimeoutSeconds)) * time.Second,
+		sharedHostPrefix: defaultSharedHostPrefix, timeout: time.Duration(value(v.DefaultRouteTimeoutSeconds)) * time.Second,
 	}
 	if v.SharedHostPrefix != nil {
 		h.sharedHostPrefix = *v.SharedHostPrefix
@@ -79,7 +79,7 @@ func (s *Settings) use(h hosting) {
 	s.Domain, s.Subdomain, s.SharedHostPrefix, s.Timeout = h.domain, h.subdomain, h.sharedHostPrefix, h.timeout
 }
 
-// For returns the settings for one kind of objects. Those that Resolve returns are for HTTPRoutes.
+// For returns the settings for one kind of objects. Resolve returns the settings for HTTPRoutes.
 func (s Settings) For(strategy Strategy) Settings {
 	if strategy != HTTPRoute && s.other != nil {
 		s.use(*s.other)

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Parse reads a configuration of our own. Keys that nobody knows are warnings: a newer release may know them.
+// Parse parses our configuration. Unknown keys cause warnings, not errors, because a newer release may define them.
 func Parse(text []byte) (d *Document, warnings []string, err error) {
 	raw, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -36,10 +36,10 @@ func Parse(text []byte) (d *Document, warnings []string, err error) {
 // GatewayRef names a Gateway, or one of its listeners.
 type GatewayRef struct {
 	Namespace, Name string
-	Listener        string // its sectionName; empty: all that fit
+	Listener        string // sectionName; empty: all listeners that accept the route
 }
 
-// String returns what ParseGateway reads.
+// String returns the format that ParseGateway parses.
 func (g GatewayRef) String() string {
 	text := g.Namespace + "/" + g.Name
 	if g.Listener != "" {
@@ -48,7 +48,7 @@ func (g GatewayRef) String() string {
 	return text
 }
 
-// ParseGateway reads namespace/name, or namespace/name/listener.
+// ParseGateway parses namespace/name or namespace/name/listener.
 func ParseGateway(text string) (GatewayRef, error) {
 	parts := strings.Split(text, "/")
 	valid := (len(parts) == 2 || len(parts) == 3) && len(validation.IsDNS1123Label(parts[0])) == 0
@@ -56,7 +56,7 @@ func ParseGateway(text string) (GatewayRef, error) {
 		valid = valid && len(validation.IsDNS1123Subdomain(p)) == 0
 	}
 	if !valid {
-		return GatewayRef{}, fmt.Errorf("%q is not a Gateway: give namespace/name, or namespace/name/listener", text)
+		return GatewayRef{}, fmt.Errorf("%q is not a Gateway: use namespace/name or namespace/name/listener", text)
 	}
 	ref := GatewayRef{Namespace: parts[0], Name: parts[1]}
 	if len(parts) == 3 {
@@ -65,5 +65,5 @@ func ParseGateway(text string) (GatewayRef, error) {
 	return ref, nil
 }
 
-// within reports whether a name is a domain or below it.
+// within reports whether a name equals a domain or is a subdomain of it.
 func within(name, domain string) bool { return name == domain || strings.HasSuffix(name, "."+domain) }

@@ -16,109 +16,110 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-// What holds where nobody says otherwise.
+// Defaults of settings.
 const (
-	usualDomainTemplate   = "{{ .Name }}.{{ .Namespace }}.{{ .IngressDomain }}"
-	usualURLScheme        = "http"
-	usualSharedHostPrefix = "llm"
-	usualKnativeGateway   = "knative-local-gateway.istio-system.svc." // and the cluster's domain
-	usualModelName        = "{{ .Name }}"
-	usualPickerPort       = 9002
-	usualFallbackSuffix   = "-external"
-	anyNamespace          = "*"
+	defaultDomainTemplate   = "{{ .Name }}.{{ .Namespace }}.{{ .IngressDomain }}"
+	defaultURLScheme        = "http"
+	defaultSharedHostPrefix = "llm"
+	defaultKnativeGateway   = "knative-local-gateway.istio-system.svc." // followed by the cluster domain
+	defaultModelName        = "{{ .Name }}"
+	defaultPickerPort       = 9002
+	defaultFallbackSuffix   = "-external"
+	anyNamespace            = "*"
 )
 
-// What becomes of a request when the picker of a pool cannot be reached: it is refused, or goes anywhere.
+// Failure modes of an InferencePool: if its endpoint picker is unreachable, the data plane rejects requests (FailClose) or sends
+// them to any endpoint (FailOpen).
 const (
 	FailClose = "FailClose"
 	FailOpen  = "FailOpen"
 )
 
-// Config is all that is configured.
+// Config combines all sources of configuration except annotations.
 type Config struct {
 	Document  *Document
-	Inherited *Inherited // nil if OME has no configuration, and so is not there
+	Inherited *Inherited // nil if OME has no configuration and is therefore not installed
 
-	ClusterDomain string // below which Services have their names
+	ClusterDomain string // DNS domain of the cluster
 }
 
-// Settings are what holds for one service.
+// Settings are the effective settings of one service.
 type Settings struct {
 	Enabled bool
-	OMEActs bool // OME makes routes for it: then we make none
+	OMEActs bool // OME creates routes for the service, so this controller creates none
 
 	Strategy          Strategy
-	GatewayAPI        bool // what auto takes for pods without Knative: HTTPRoutes, else Ingress
+	GatewayAPI        bool // with strategy auto and no Knative: create HTTPRoutes instead of Ingresses
 	Domain            string
 	AdditionalDomains []string
 	Host              *hostname.Template
-	Path              *hostname.Template // nil: no paths
+	Path              *hostname.Template // nil: no path routes
 	URLScheme         string
-	Subdomain         bool   // a host of its own, else a path on a shared one
-	SharedHostPrefix  string // empty: the domain itself
+	Subdomain         bool   // each service has its own host; false: a path on a shared host
+	SharedHostPrefix  string // empty: the shared host is the domain
 	ComponentHosts    bool
 	Gateways          []Parent
 	IstioGateway      string
 	IstioOff          bool
-	IngressClass      *string // nil: the cluster's default
+	IngressClass      *string // nil: the cluster's default class
 	KnativeGateway    string
 	Timeout           time.Duration
-	NoRouteTimeouts   bool // leave timeouts out of HTTPRoutes
+	NoRouteTimeouts   bool // omit timeouts from HTTPRoutes
 
-	// Domains are where hosts that a tenant chooses must lie: the namespace's allowedDomains, or without that setting the domains
-	// that the administrator configured for the service. Restricted means that allowedDomains is set: then all hosts must lie there.
+	// Domains contain the hosts that a tenant may choose: the allowedDomains of the namespace, or without that setting the domains
+	// that the administrator configured for the service. If Restricted is true, allowedDomains is set, and applies to all hosts.
 	Domains    ownership.Domains
 	Restricted bool
 	FromTenant FromTenant
 
-	MaxBody      int64 // bytes of a request's body; 0: any
+	MaxBody      int64 // bytes of a request body; 0: no limit
 	BufferBodies bool
 	TLS          TLS
-	Pool         *InferencePool     // nil: Services
-	Picker       *hostname.Template // name of the endpoint picker's Service, for pools that are created; nil: none are
+	Pool         *InferencePool     // nil: route to Services
+	Picker       *hostname.Template // name of the endpoint picker's Service, for pools that this controller creates; nil: creates no pool
 	ModelHeader  string             // empty: none
 	ModelName    *hostname.Template
 	Fallback     *FallbackService // nil: none
 
 	ClusterDomain       string
-	Labels, Annotations map[string]string // of the objects, by the administrator
-	Copied              Copied            // of the objects, by the InferenceService
-	CopyProblem         string            // why nothing is copied; empty: there is no problem
+	Labels, Annotations map[string]string // set by the administrator on the objects
+	Copied              Copied            // copied from the InferenceService to the objects
+	CopyProblem         string            // the reason why nothing is copied; empty: no problem
 
-	other *hosting // of objects that are not HTTPRoutes, if it differs: see For
+	other *hosting // for kinds other than HTTPRoutes, if different: see For
 }
 
 // FromTenant names the settings that a tenant chose: by an annotation of the service that no override replaces, or by labels and
 // annotations that a template of the administrator uses.
 type FromTenant struct {
 	Domain, AdditionalDomains, Gateways bool
-	Host, SharedHost                    bool // the template of the host; the prefix of the shared host
+	Host, SharedHost                    bool // the host template; the prefix of the shared host
 	Path                                bool
 }
 
-// TLS is how an Ingress ends TLS. Gateways say it for HTTPRoutes and VirtualServices.
+// TLS configures TLS termination of an Ingress. For HTTPRoutes and VirtualServices the Gateways configure TLS.
 type TLS struct {
-	Secret *hostname.Template // nil: none, or with an issuer one for each host
-	Issuer string             // kind/name; empty: none
+	Secret *hostname.Template // nil: no Secret, or with an issuer one Secret for each host
+	Issuer string             // kind/name; empty: no issuer
 }
 
-// Parent is a Gateway to attach to.
+// Parent is a Gateway that HTTPRoutes attach to.
 type Parent struct {
 	GatewayRef
 
 	Domain string
 }
 
-// ClusterLocal reports whether a host is one that only the cluster's own DNS knows.
+// ClusterLocal reports whether only the DNS of the cluster resolves a host.
 func (s *Settings) ClusterLocal(host string) bool { return within(host, "svc."+s.ClusterDomain) }
 
-// Resolve returns what holds for a service, or what is wrong with what is said of it.
+// Resolve returns the effective settings of a service, or an error if a value for the service is invalid.
 func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
 	own, err := annotated(s.Annotations)
 	if err != nil {
 		return Settings{}, err
 	}
-	administrators, _ := c.merge(s, &Values{}) // as it would be without annotations
+	administrators, _ := c.merge(s, &Values{}) // the settings without annotations
 	merged, enabled := c.merge(s, &own)
 	out := Settings{Enabled: enabled, OMEActs: c.OMEActs(s), ClusterDomain: c.ClusterDomain}
 	gatewayAPI := merged.EnableGatewayAPI
@@ -142,7 +143,7 @@ func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
 	return out, err
 }
 
-// merge returns what our configuration and the annotations of a service say, without what OME's configuration says.
+// merge returns the values from our configuration and the annotations of a service, without inherited values.
 func (c *Config) merge(s *isvc.Service, annotations *Values) (v Values, enabled bool) {
 	d := c.Document
 	v = annotations.over(d.Values.in(s.Namespace, d.NamespaceIngressGateways))
@@ -170,7 +171,7 @@ func fromTenant(merged, own *Values, host, path *hostname.Template) FromTenant {
 	}
 }
 
-// in returns what holds in a namespace, which may have gateways of its own.
+// in returns the values for a namespace: the gateways of the namespace override the others.
 func (v Values) in(namespace string, gateways map[string]NamespaceGateways) Values {
 	if g, ok := gateways[namespace]; ok {
 		return g.values().over(v)
@@ -178,7 +179,7 @@ func (v Values) in(namespace string, gateways map[string]NamespaceGateways) Valu
 	return v
 }
 
-// values is what the gateways of a namespace say.
+// values returns the gateways of a namespace as Values.
 func (g *NamespaceGateways) values() Values {
 	var v Values
 	if g.Primary != nil {
@@ -195,7 +196,7 @@ func (g *NamespaceGateways) values() Values {
 	return v
 }
 
-// matches reports whether an override is for a service. Its selector is valid.
+// matches reports whether an override applies to a service. Its selector is valid.
 func (o *Override) matches(s *isvc.Service) bool {
 	if len(o.Namespaces) > 0 && !slices.Contains(o.Namespaces, s.Namespace) || len(o.Names) > 0 && !slices.Contains(o.Names, s.Name) {
 		return false
@@ -207,16 +208,16 @@ func (o *Override) matches(s *isvc.Service) bool {
 	return err == nil && selector.Matches(labels.Set(s.Labels))
 }
 
-// OMEActs reports whether OME makes routes for a service by itself: as its configuration says, or an annotation. Where there
-// is no configuration of OME, there is no OME.
+// OMEActs reports whether OME creates routes for a service, from its annotation or from OME's configuration. Without OME's
+// configuration OME is not installed.
 func (c *Config) OMEActs(s *isvc.Service) bool {
-	if disabled, said := s.Annotations[annotationDisableCreation]; said {
+	if disabled, found := s.Annotations[annotationDisableCreation]; found {
 		return disabled != "true"
 	}
 	return c.Inherited != nil && !c.Inherited.DisableIngressCreation
 }
 
-// domains returns where hosts of a namespace may lie: allowedDomains, or the domains that administrators configured.
+// domains returns the domains that may contain hosts of a namespace: allowedDomains, or the domains that administrators configured.
 func (c *Config) domains(namespace string, administrators Values) (domains ownership.Domains, restricted bool, err error) {
 	if c.Document.AllowedDomains == nil {
 		httpRoute, other := c.Inherited.under(administrators, namespace)
@@ -253,13 +254,13 @@ func allowedDomain(text, namespace string) (string, error) {
 	return t.Host(hostname.Values{Namespace: namespace})
 }
 
-// fill takes the merged values. What was inherited was not looked at before.
+// fill sets the fields from merged values. It validates them first, because inherited values have not been validated.
 func (s *Settings) fill(v *Values) error {
 	if err := v.validate(""); err != nil {
 		return err
 	}
 	s.use(v.hosting())
-	s.Strategy, s.URLScheme = cmp.Or(v.Strategy, Auto), cmp.Or(value(v.URLScheme), usualURLScheme)
+	s.Strategy, s.URLScheme = cmp.Or(v.Strategy, Auto), cmp.Or(value(v.URLScheme), defaultURLScheme)
 	s.AdditionalDomains = value(v.AdditionalIngressDomains)
 	s.ComponentHosts, s.IstioOff = value(v.ComponentHosts), value(v.DisableIstioVirtualHost)
 	s.IstioGateway, s.IngressClass = value(v.IngressGateway), v.IngressClassName
@@ -267,7 +268,7 @@ func (s *Settings) fill(v *Values) error {
 		s.IngressClass = nil
 	}
 	s.NoRouteTimeouts = value(v.DisableHTTPRouteTimeout)
-	s.KnativeGateway = cmp.Or(value(v.KnativeGatewayService), usualKnativeGateway+s.ClusterDomain)
+	s.KnativeGateway = cmp.Or(value(v.KnativeGatewayService), defaultKnativeGateway+s.ClusterDomain)
 	s.BufferBodies, s.ModelHeader = value(v.BufferBodies), value(v.ModelHeader)
 	s.TLS.Issuer, s.Pool = value(v.TLSIssuer), v.InferencePool.completed()
 	s.Fallback = v.FallbackService.completed()
@@ -279,11 +280,11 @@ func (s *Settings) fill(v *Values) error {
 	return errors.Join(s.templates(v), s.attach(v))
 }
 
-// templates takes the templates.
+// templates parses the templates.
 func (s *Settings) templates(v *Values) error {
 	var errs []error
-	parse := func(text *string, usual string) *hostname.Template {
-		given := cmp.Or(value(text), usual)
+	parse := func(text *string, defaultText string) *hostname.Template {
+		given := cmp.Or(value(text), defaultText)
 		if given == "" {
 			return nil
 		}
@@ -291,8 +292,8 @@ func (s *Settings) templates(v *Values) error {
 		errs = append(errs, err)
 		return t
 	}
-	s.Host, s.Path = parse(v.DomainTemplate, usualDomainTemplate), parse(v.PathTemplate, "")
-	s.ModelName = parse(v.ModelNameTemplate, usualModelName)
+	s.Host, s.Path = parse(v.DomainTemplate, defaultDomainTemplate), parse(v.PathTemplate, "")
+	s.ModelName = parse(v.ModelNameTemplate, defaultModelName)
 	s.TLS.Secret = parse(v.TLSSecretName, "")
 	if s.Pool != nil && s.Pool.EndpointPickerRef != nil {
 		s.Picker = parse(&s.Pool.EndpointPickerRef.Name, "")
@@ -300,7 +301,7 @@ func (s *Settings) templates(v *Values) error {
 	return errors.Join(errs...)
 }
 
-// completed returns the pool with what it leaves out, nil if there is to be none.
+// completed returns the pool with defaults for unset fields, nil if no pool is configured.
 func (p *InferencePool) completed() *InferencePool {
 	if p == nil || p.Name == "" && p.EndpointPickerRef == nil {
 		return nil
@@ -308,26 +309,26 @@ func (p *InferencePool) completed() *InferencePool {
 	out := *p
 	if p.EndpointPickerRef != nil {
 		ref := *p.EndpointPickerRef
-		ref.Port, ref.FailureMode = cmp.Or(ref.Port, usualPickerPort), cmp.Or(ref.FailureMode, FailClose)
+		ref.Port, ref.FailureMode = cmp.Or(ref.Port, defaultPickerPort), cmp.Or(ref.FailureMode, FailClose)
 		out.EndpointPickerRef = &ref
 	}
 	return &out
 }
 
-// completed returns the Service with what it leaves out, nil if there is to be none.
+// completed returns the Service with defaults for unset fields, nil if it is not enabled.
 func (f *FallbackService) completed() *FallbackService {
 	if f == nil || !f.Enabled {
 		return nil
 	}
 	out := *f
-	out.Suffix, out.Type = cmp.Or(f.Suffix, usualFallbackSuffix), cmp.Or(f.Type, "ClusterIP")
+	out.Suffix, out.Type = cmp.Or(f.Suffix, defaultFallbackSuffix), cmp.Or(f.Type, "ClusterIP")
 	if f.CopyAnnotations == nil {
 		out.CopyAnnotations = defaultCopyFallbackAnnotations
 	}
 	return &out
 }
 
-// attach takes the Gateways.
+// attach parses the Gateways.
 func (s *Settings) attach(v *Values) error {
 	gateways := value(v.AdditionalIngressGateways)
 	if first := value(v.OMEIngressGateway); first != "" {
@@ -343,7 +344,7 @@ func (s *Settings) attach(v *Values) error {
 	return nil
 }
 
-// value is what a pointer points at, or nothing.
+// value returns the value that a pointer points to, or the zero value if it is nil.
 func value[T any](p *T) T {
 	if p == nil {
 		var none T

@@ -28,7 +28,7 @@ type schema struct {
 // chartSchema is the schema of the chart's values.
 type chartSchema struct{ *schema }
 
-// removedKey is a key of earlier releases. The program knows it to say what replaces it; the schema does not.
+// removedKey is a key of earlier releases. Parse reports its replacement; the schema does not contain it.
 const removedKey = "annotationPrefixes"
 
 func readSchema(t *testing.T) chartSchema {
@@ -95,7 +95,7 @@ func (c chartSchema) assertType(t *testing.T, path string, want reflect.Type, s 
 }
 
 // assertFields compares the properties of a schema with the fields of a struct. A key that the schema does not know is an error
-// for helm, and one that Parse does not know has no effect.
+// for helm, and a key that Parse does not know has no effect.
 func (c chartSchema) assertFields(t *testing.T, path string, want reflect.Type, s *schema) {
 	t.Helper()
 	assert.JSONEq(t, "false", string(s.AdditionalProperties), "additionalProperties of %s", path)
@@ -158,7 +158,7 @@ func assertParses(t *testing.T, document map[string]any) {
 	assert.Empty(t, warnings, string(text))
 }
 
-// TestReadmeHasEveryKey looks for each key of the schema in the README's tables.
+// TestReadmeHasEveryKey searches for each key of the schema in the README's tables.
 func TestReadmeHasEveryKey(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
@@ -170,7 +170,7 @@ func TestReadmeHasEveryKey(t *testing.T) {
 	}
 }
 
-// TestEnumsOfTheChartSchema gives Parse each value of an enumeration, and one that is not in it.
+// TestEnumsOfTheChartSchema gives Parse each value of an enumeration, and a value that is not in it.
 func TestEnumsOfTheChartSchema(t *testing.T) {
 	t.Parallel()
 	c := readSchema(t)

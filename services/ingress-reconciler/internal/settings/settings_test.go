@@ -60,14 +60,14 @@ const shipped13 = `{
 }`
 
 // resolve resolves the settings of service chat in namespace models.
-func resolve(t *testing.T, ours, omes string, annotations map[string]string) (Settings, error) {
+func resolve(t *testing.T, config, ome string, annotations map[string]string) (Settings, error) {
 	t.Helper()
-	d, warnings, err := Parse([]byte(ours))
+	d, warnings, err := Parse([]byte(config))
 	require.NoError(t, err)
 	require.Empty(t, warnings)
 	c := Config{Document: d, ClusterDomain: "cluster.local"}
-	if omes != "" {
-		c.Inherited, err = ParseInherited([]byte(omes), "cluster.local")
+	if ome != "" {
+		c.Inherited, err = ParseInherited([]byte(ome), "cluster.local")
 		require.NoError(t, err)
 	}
 	return c.Resolve(&isvc.Service{Namespace: "models", Name: "chat", Labels: map[string]string{"tier": "gold"}, Annotations: annotations})
@@ -96,11 +96,11 @@ func TestResolveOnTopOfWhatOMEShips(t *testing.T) {
 	}, got)
 }
 
-// OME applies the shared host, the timeout and the domains of namespaces to HTTPRoutes only. What our configuration or an
-// annotation sets holds for all kinds.
+// OME applies the shared host, the timeout and the domains of namespaces to HTTPRoutes only. Our configuration and
+// annotations apply to all kinds.
 func TestWhatOMESetsForHTTPRoutesOnly(t *testing.T) {
 	t.Parallel()
-	const ours = "ingressDomain: example.com\nomeIngressGateway: gateways/public\n"
+	const config = "ingressDomain: example.com\nomeIngressGateway: gateways/public\n"
 	type want struct {
 		domain, prefix string
 		subdomain      bool
@@ -108,40 +108,40 @@ func TestWhatOMESetsForHTTPRoutesOnly(t *testing.T) {
 	}
 	own := want{domain: "example.com", prefix: "llm", subdomain: true}
 	tests := []struct {
-		name, ours, omes string
-		annotations      map[string]string
-		routes, others   want
+		name, config, ome string
+		annotations       map[string]string
+		routes, others    want
 	}{
-		{name: "release 1.2", ours: ours, omes: shipped, routes: own, others: own},
-		{name: "release 1.3", ours: ours, omes: shipped13, routes: want{domain: "example.com", prefix: "llm"}, others: own},
-		{name: "release 1.3, and ours says otherwise", ours: ours + "perISVCSubdomain: true\n", omes: shipped13, routes: own, others: own},
-		{name: "ours shares", ours: ours + "perISVCSubdomain: false\nsharedHostPrefix: models\n", omes: shipped, routes: want{domain: "example.com", prefix: "models"}, others: want{domain: "example.com", prefix: "models"}},
+		{name: "release 1.2", config: config, ome: shipped, routes: own, others: own},
+		{name: "release 1.3", config: config, ome: shipped13, routes: want{domain: "example.com", prefix: "llm"}, others: own},
+		{name: "release 1.3, overridden by our configuration", config: config + "perISVCSubdomain: true\n", ome: shipped13, routes: own, others: own},
+		{name: "a shared host in our configuration", config: config + "perISVCSubdomain: false\nsharedHostPrefix: models\n", ome: shipped, routes: want{domain: "example.com", prefix: "models"}, others: want{domain: "example.com", prefix: "models"}},
 		{
-			name: "an annotation shares", ours: ours, omes: shipped13, annotations: map[string]string{"ome.io/ingress-per-isvc-subdomain": "false", "ome.io/ingress-shared-host-prefix": ""},
+			name: "an annotation shares", config: config, ome: shipped13, annotations: map[string]string{"ome.io/ingress-per-isvc-subdomain": "false", "ome.io/ingress-shared-host-prefix": ""},
 			routes: want{domain: "example.com"}, others: want{domain: "example.com"},
 		},
 		{
-			name: "another prefix and a timeout", ours: ours, omes: `{"perISVCSubdomain": true, "sharedHostPrefix": "models", "defaultRouteTimeoutSeconds": 30, "disableIngressCreation": true}`,
+			name: "another prefix and a timeout", config: config, ome: `{"perISVCSubdomain": true, "sharedHostPrefix": "models", "defaultRouteTimeoutSeconds": 30, "disableIngressCreation": true}`,
 			routes: want{domain: "example.com", prefix: "models", subdomain: true, timeout: 30 * time.Second}, others: own,
 		},
 		{
-			name: "a timeout, and ours", ours: ours + "defaultRouteTimeoutSeconds: 5\n", omes: `{"defaultRouteTimeoutSeconds": 30}`,
+			name: "a timeout, overridden by our configuration", config: config + "defaultRouteTimeoutSeconds: 5\n", ome: `{"defaultRouteTimeoutSeconds": 30}`,
 			routes: want{domain: "example.com", prefix: "llm", subdomain: true, timeout: 5 * time.Second}, others: want{domain: "example.com", prefix: "llm", subdomain: true, timeout: 5 * time.Second},
 		},
 		{
-			name: "the domain of a namespace", omes: `{"ingressDomain": "ome.example.com", "namespaceIngressGateways": {"models": {"primary": {"omeIngressGateway": "a/b", "ingressDomain": "models.example.com"}}}}`,
+			name: "the domain of a namespace", ome: `{"ingressDomain": "ome.example.com", "namespaceIngressGateways": {"models": {"primary": {"omeIngressGateway": "a/b", "ingressDomain": "models.example.com"}}}}`,
 			routes: want{domain: "models.example.com", prefix: "llm", subdomain: true}, others: want{domain: "ome.example.com", prefix: "llm", subdomain: true},
 		},
 		{
-			name: "ours of a namespace", ours: "namespaceIngressGateways: {models: {primary: {omeIngressGateway: a/b, ingressDomain: models.example.com}}}", omes: shipped13,
+			name: "gateways of a namespace in our configuration", config: "namespaceIngressGateways: {models: {primary: {omeIngressGateway: a/b, ingressDomain: models.example.com}}}", ome: shipped13,
 			routes: want{domain: "models.example.com", prefix: "llm"}, others: want{domain: "models.example.com", prefix: "llm", subdomain: true},
 		},
-		{name: "no OME", ours: ours, routes: own, others: own},
+		{name: "no OME", config: config, routes: own, others: own},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := resolve(t, tt.ours, tt.omes, tt.annotations)
+			got, err := resolve(t, tt.config, tt.ome, tt.annotations)
 			require.NoError(t, err)
 			of := func(s Settings) want { return want{s.Domain, s.SharedHostPrefix, s.Subdomain, s.Timeout} }
 			assert.Equal(t, tt.routes, of(got.For(HTTPRoute)))
@@ -156,38 +156,38 @@ func TestWhatOMESetsForHTTPRoutesOnly(t *testing.T) {
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		name, ours, omes string
-		annotations      map[string]string
-		want             func(t *testing.T, s Settings)
+		name, config, ome string
+		annotations       map[string]string
+		want              func(t *testing.T, s Settings)
 	}{
 		{name: "nothing", want: func(t *testing.T, s Settings) {
-			assert.Empty(t, s.Domain, "no domain of ours")
+			assert.Empty(t, s.Domain, "no domain")
 			assert.True(t, s.Enabled)
-			assert.False(t, s.OMEActs, "there is no OME")
+			assert.False(t, s.OMEActs, "OME is not installed")
 			assert.Nil(t, s.IngressClass, "the cluster's default")
 			assert.Zero(t, s.Timeout)
 			assert.False(t, s.Restricted)
 			assert.Empty(t, s.Domains)
 		}},
-		{name: "a domain within the cluster is none", omes: shipped, want: func(t *testing.T, s Settings) { assert.Empty(t, s.Domain) }},
-		{name: "one of ours within the cluster is meant", ours: "ingressDomain: svc.cluster.local", omes: shipped, want: func(t *testing.T, s Settings) { assert.Equal(t, "svc.cluster.local", s.Domain) }},
-		{name: "OME's domain", omes: `{"ingressDomain": "ome.example.com", "disableIngressCreation": true}`, want: func(t *testing.T, s Settings) { assert.Equal(t, "ome.example.com", s.Domain) }},
-		{name: "OME acts", omes: `{"ingressDomain": "example.com"}`, want: func(t *testing.T, s Settings) { assert.True(t, s.OMEActs) }},
-		{name: "OME acts for this one", omes: shipped, annotations: map[string]string{"ome.io/ingress-disable-creation": "false"}, want: func(t *testing.T, s Settings) { assert.True(t, s.OMEActs) }},
-		{name: "OME does not act for this one", omes: `{}`, annotations: map[string]string{"ome.io/ingress-disable-creation": "true"}, want: func(t *testing.T, s Settings) { assert.False(t, s.OMEActs) }},
-		{name: "off", ours: "enabled: false", want: func(t *testing.T, s Settings) { assert.False(t, s.Enabled) }},
-		{name: "off but for some", ours: "enabled: false\noverrides: [{names: [chat], enabled: true}]", want: func(t *testing.T, s Settings) { assert.True(t, s.Enabled) }},
-		{name: "Gateway API by OME", omes: `{"enableGatewayApi": true, "omeIngressGateway": "a/b"}`, want: func(t *testing.T, s Settings) {
+		{name: "a domain within the cluster is none", ome: shipped, want: func(t *testing.T, s Settings) { assert.Empty(t, s.Domain) }},
+		{name: "our own domain inside the cluster is kept", config: "ingressDomain: svc.cluster.local", ome: shipped, want: func(t *testing.T, s Settings) { assert.Equal(t, "svc.cluster.local", s.Domain) }},
+		{name: "OME's domain", ome: `{"ingressDomain": "ome.example.com", "disableIngressCreation": true}`, want: func(t *testing.T, s Settings) { assert.Equal(t, "ome.example.com", s.Domain) }},
+		{name: "OME acts", ome: `{"ingressDomain": "example.com"}`, want: func(t *testing.T, s Settings) { assert.True(t, s.OMEActs) }},
+		{name: "OME acts for this service", ome: shipped, annotations: map[string]string{"ome.io/ingress-disable-creation": "false"}, want: func(t *testing.T, s Settings) { assert.True(t, s.OMEActs) }},
+		{name: "OME does not act for this service", ome: `{}`, annotations: map[string]string{"ome.io/ingress-disable-creation": "true"}, want: func(t *testing.T, s Settings) { assert.False(t, s.OMEActs) }},
+		{name: "off", config: "enabled: false", want: func(t *testing.T, s Settings) { assert.False(t, s.Enabled) }},
+		{name: "off, except for some services", config: "enabled: false\noverrides: [{names: [chat], enabled: true}]", want: func(t *testing.T, s Settings) { assert.True(t, s.Enabled) }},
+		{name: "Gateway API by OME", ome: `{"enableGatewayApi": true, "omeIngressGateway": "a/b"}`, want: func(t *testing.T, s Settings) {
 			assert.True(t, s.GatewayAPI, "spelled as KServe does")
 			assert.Equal(t, "b", s.Gateways[0].Name)
 		}},
-		{name: "Gateway API, OME's keys in another case", omes: `{"ENABLEGATEWAYAPI": true, "IngressDomain": "example.com"}`, want: func(t *testing.T, s Settings) {
+		{name: "Gateway API, OME's keys in another case", ome: `{"ENABLEGATEWAYAPI": true, "IngressDomain": "example.com"}`, want: func(t *testing.T, s Settings) {
 			assert.True(t, s.GatewayAPI)
 			assert.Equal(t, "example.com", s.Domain)
 		}},
-		{name: "a Gateway that OME names says nothing of Gateway API", omes: `{"omeIngressGateway": "a/b"}`, want: func(t *testing.T, s Settings) { assert.False(t, s.GatewayAPI) }},
-		{name: "a Gateway, and not Gateway API", ours: "enableGatewayAPI: false\nomeIngressGateway: a/b", omes: `{"enableGatewayAPI": true}`, want: func(t *testing.T, s Settings) { assert.False(t, s.GatewayAPI) }},
-		{name: "gateways of a namespace", ours: `
+		{name: "a Gateway in OME.s configuration does not enable the Gateway API", ome: `{"omeIngressGateway": "a/b"}`, want: func(t *testing.T, s Settings) { assert.False(t, s.GatewayAPI) }},
+		{name: "a Gateway, and not Gateway API", config: "enableGatewayAPI: false\nomeIngressGateway: a/b", ome: `{"enableGatewayAPI": true}`, want: func(t *testing.T, s Settings) { assert.False(t, s.GatewayAPI) }},
+		{name: "gateways of a namespace", config: `
 ingressDomain: example.com
 omeIngressGateway: a/b
 namespaceIngressGateways:
@@ -199,23 +199,23 @@ namespaceIngressGateways:
 				{GatewayRef: GatewayRef{"own", "inner", ""}, Domain: "models.example.com"},
 			}, s.Gateways)
 		}},
-		{name: "gateways of a namespace by OME", ours: "ingressDomain: example.com\nenableGatewayAPI: true", omes: `{"omeIngressGateway": "a/b", "namespaceIngressGateways": {
+		{name: "gateways of a namespace by OME", config: "ingressDomain: example.com\nenableGatewayAPI: true", ome: `{"omeIngressGateway": "a/b", "namespaceIngressGateways": {
 			"models": {"primary": {"omeIngressGateway": "own/gateway", "ingressDomain": "svc.cluster.local"}, "additional": [{"omeIngressGateway": "own/inner"}]},
 			"others": {"primary": {"omeIngressGateway": "wrong"}}}}`, want: func(t *testing.T, s Settings) {
 			assert.Equal(t, []Parent{
 				{GatewayRef: GatewayRef{"own", "gateway", ""}, Domain: "example.com"}, {GatewayRef: GatewayRef{"own", "inner", ""}, Domain: "example.com"},
-			}, s.Gateways, "what is wrong of others is theirs")
+			}, s.Gateways, "errors for other namespaces have no effect")
 		}},
-		{name: "gateways of a namespace by OME, and ours", ours: "ingressDomain: example.com\nomeIngressGateway: a/b", omes: `{"namespaceIngressGateways": {
+		{name: "gateways of a namespace by OME, overridden", config: "ingressDomain: example.com\nomeIngressGateway: a/b", ome: `{"namespaceIngressGateways": {
 			"models": {"primary": {"omeIngressGateway": "own/gateway", "ingressDomain": "models.example.com"}}}}`, want: func(t *testing.T, s Settings) {
 			assert.Equal(t, []Parent{{GatewayRef: GatewayRef{"a", "b", ""}, Domain: "example.com"}}, s.Gateways)
 		}},
-		{name: "a domain of a namespace by OME", omes: `{"ingressDomain": "example.com", "namespaceIngressGateways": {
+		{name: "a domain of a namespace by OME", ome: `{"ingressDomain": "example.com", "namespaceIngressGateways": {
 			"models": {"primary": {"omeIngressGateway": "own/gateway", "ingressDomain": "models.example.com"}}}}`, want: func(t *testing.T, s Settings) {
 			assert.Equal(t, "models.example.com", s.Domain)
 			assert.False(t, s.GatewayAPI)
 		}},
-		{name: "annotations", ours: "ingressDomain: example.com\npathTemplate: /{{ .Name }}/\nadditionalIngressDomains: [a.example.com]", annotations: map[string]string{
+		{name: "annotations", config: "ingressDomain: example.com\npathTemplate: /{{ .Name }}/\nadditionalIngressDomains: [a.example.com]", annotations: map[string]string{
 			"ome.io/ingress-domain": "own.example.com", "ome.io/ingress-domain-template": "{{ .Name }}.{{ .IngressDomain }}", "ome.io/ingress-url-scheme": "https",
 			"ome.io/ingress-path-template": "", "ome.io/ingress-additional-domains": " b.example.com, ,c.example.com", "ome.io/ingress-gateway": "a/b",
 			"ome.io/ingress-additional-gateways": `[{"omeIngressGateway": "c/d"}]`, "ome.io/ingress-per-isvc-subdomain": "no", "ome.io/ingress-shared-host-prefix": "",
@@ -231,11 +231,11 @@ namespaceIngressGateways:
 			assert.True(t, s.IstioOff)
 			assert.True(t, s.GatewayAPI)
 		}},
-		{name: "empty annotations are none", ours: "ingressDomain: example.com", annotations: map[string]string{"ome.io/ingress-domain": "", "ome.io/ingress-gateway": ""}, want: func(t *testing.T, s Settings) {
+		{name: "empty annotations are none", config: "ingressDomain: example.com", annotations: map[string]string{"ome.io/ingress-domain": "", "ome.io/ingress-gateway": ""}, want: func(t *testing.T, s Settings) {
 			assert.Equal(t, "example.com", s.Domain)
 			assert.Empty(t, s.Gateways)
 		}},
-		{name: "overrides", ours: `
+		{name: "overrides", config: `
 ingressDomain: example.com
 overrides:
 - {namespaces: [others], ingressDomain: wrong.example.com}
@@ -249,41 +249,41 @@ overrides:
 			assert.Equal(t, 30*time.Second, s.Timeout)
 			assert.True(t, s.ComponentHosts)
 		}},
-		{name: "domains that are allowed", ours: "allowedDomains: {models: [example.com], '*': [example.org]}", want: func(t *testing.T, s Settings) {
+		{name: "domains that are allowed", config: "allowedDomains: {models: [example.com], '*': [example.org]}", want: func(t *testing.T, s Settings) {
 			assert.True(t, s.Restricted)
 			assert.Equal(t, ownership.Domains{"example.com"}, s.Domains)
 		}},
-		{name: "domains that are allowed to others", ours: "allowedDomains: {others: [example.com]}", want: func(t *testing.T, s Settings) { assert.True(t, s.Restricted); assert.Empty(t, s.Domains) }},
-		{name: "domains that are allowed to any", ours: "allowedDomains: {'*': [example.org]}", want: func(t *testing.T, s Settings) { assert.Equal(t, ownership.Domains{"example.org"}, s.Domains) }},
+		{name: "domains that are allowed to others", config: "allowedDomains: {others: [example.com]}", want: func(t *testing.T, s Settings) { assert.True(t, s.Restricted); assert.Empty(t, s.Domains) }},
+		{name: "domains that are allowed to any", config: "allowedDomains: {'*': [example.org]}", want: func(t *testing.T, s Settings) { assert.Equal(t, ownership.Domains{"example.org"}, s.Domains) }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := resolve(t, tt.ours, tt.omes, tt.annotations)
+			got, err := resolve(t, tt.config, tt.ome, tt.annotations)
 			require.NoError(t, err)
 			tt.want(t, got)
 		})
 	}
 }
 
-func TestResolveSaysWhatIsWrongWithOneService(t *testing.T) {
+func TestResolveErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		name, omes  string
+		name, ome   string
 		annotations map[string]string
 		want        string
 	}{
-		{name: "template", annotations: map[string]string{"ome.io/ingress-domain-template": `{{ printf "%99d" 1 }}`}, want: "by annotations, domainTemplate: template"},
+		{name: "template", annotations: map[string]string{"ome.io/ingress-domain-template": `{{ printf "%99d" 1 }}`}, want: "annotations: domainTemplate: template"},
 		{name: "gateways", annotations: map[string]string{"ome.io/ingress-additional-gateways": "["}, want: "annotation ome.io/ingress-additional-gateways: "},
-		{name: "gateway", annotations: map[string]string{"ome.io/ingress-gateway": "public"}, want: `by annotations, omeIngressGateway: "public" is not a Gateway: give namespace/name, or namespace/name/listener`},
-		{name: "domain", annotations: map[string]string{"ome.io/ingress-additional-domains": "a.example.com,*.b"}, want: `by annotations, additionalIngressDomains[1]: host "*.b"`},
-		{name: "scheme", annotations: map[string]string{"ome.io/ingress-url-scheme": "ftp"}, want: `by annotations, urlScheme: "ftp" is none of http, https`},
-		{name: "OME's", omes: `{"omeIngressGateway": "public", "disableIngressCreation": true}`, want: `omeIngressGateway: "public" is not a Gateway`},
+		{name: "gateway", annotations: map[string]string{"ome.io/ingress-gateway": "public"}, want: `annotations: omeIngressGateway: "public" is not a Gateway: use namespace/name or namespace/name/listener`},
+		{name: "domain", annotations: map[string]string{"ome.io/ingress-additional-domains": "a.example.com,*.b"}, want: `annotations: additionalIngressDomains[1]: host "*.b"`},
+		{name: "scheme", annotations: map[string]string{"ome.io/ingress-url-scheme": "ftp"}, want: `annotations: urlScheme: "ftp" is not one of http, https`},
+		{name: "OME's", ome: `{"omeIngressGateway": "public", "disableIngressCreation": true}`, want: `omeIngressGateway: "public" is not a Gateway`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := resolve(t, "", tt.omes, tt.annotations)
+			_, err := resolve(t, "", tt.ome, tt.annotations)
 			assert.ErrorContains(t, err, tt.want)
 		})
 	}
@@ -295,62 +295,62 @@ func TestParse(t *testing.T) {
 		{"no YAML", "a: [", "parse configuration: "},
 		{"a key twice", "enabled: true\nenabled: false", `key "enabled" already set in map`},
 		{"a type", "enabled: maybe", "cannot unmarshal string"},
-		{"strategy", "strategy: nginx", `strategy: "nginx" is none of auto, httproute, ingress, virtualservice`},
+		{"strategy", "strategy: nginx", `strategy: "nginx" is not one of auto, httproute, ingress, virtualservice`},
 		{"no listener", "omeIngressGateway: a/b/", `omeIngressGateway: "a/b/" is not a Gateway`},
 		{"not a name", "omeIngressGateway: 'a b/c'", `omeIngressGateway: "a b/c" is not a Gateway`},
 		{"too many parts", "omeIngressGateway: a/b/c/d", `omeIngressGateway: "a/b/c/d" is not a Gateway`},
 		{"time beyond all measure", "defaultRouteTimeoutSeconds: 10000000000", "defaultRouteTimeoutSeconds 10000000000 is more than 30 days"},
 		{"hold beyond all measure", "holdSeconds: 10000000000", "holdSeconds 10000000000 is more than 30 days"},
-		{"size", "maxRequestBodySize: many", `maxRequestBodySize: "many" is not a size, as 64Mi is`},
-		{"negative size", "maxRequestBodySize: -1", `maxRequestBodySize: "-1" is not a size, as 64Mi is`},
-		{"size beyond all measure", "maxRequestBodySize: 100E", `maxRequestBodySize: "100E" is not a size, as 64Mi is`},
-		{"a size that is none of both", "maxRequestBodySize: [1]", "parse configuration: "},
+		{"size", "maxRequestBodySize: many", `maxRequestBodySize: "many" is not a size, such as 64Mi`},
+		{"negative size", "maxRequestBodySize: -1", `maxRequestBodySize: "-1" is not a size, such as 64Mi`},
+		{"size beyond all measure", "maxRequestBodySize: 100E", `maxRequestBodySize: "100E" is not a size, such as 64Mi`},
+		{"a size of another type", "maxRequestBodySize: [1]", "parse configuration: "},
 		{"secret", "tlsSecretName: '{{ range }}'", "tlsSecretName: parse template"},
 		{"issuer", "tlsIssuer: letsencrypt", `tlsIssuer: "letsencrypt" is neither Issuer/<name> nor ClusterIssuer/<name>`},
 		{"issuer without a name", "tlsIssuer: Issuer/", `tlsIssuer: "Issuer/" is neither Issuer/<name> nor ClusterIssuer/<name>`},
 		{"issuer of a name that is none", "tlsIssuer: Issuer/a/b", `tlsIssuer: "Issuer/a/b" is neither Issuer/<name> nor ClusterIssuer/<name>`},
 		{"header", "modelBasedRoutingHeaderName: 'X Model'", `modelBasedRoutingHeaderName: "X Model": `},
 		{"model name", "modelNameTemplate: '{{ .Nam'", "modelNameTemplate: parse template"},
-		{"pool of two kinds", "inferencePool: {name: a, endpointPickerRef: {name: b}}", "inferencePool.name and inferencePool.endpointPickerRef: give one of them"},
+		{"pool of two kinds", "inferencePool: {name: a, endpointPickerRef: {name: b}}", "inferencePool.name and inferencePool.endpointPickerRef are both set: set one of them"},
 		{"pool", "inferencePool: {name: A}", `inferencePool.name "A": `},
 		{"picker", "inferencePool: {endpointPickerRef: {}}", `inferencePool.endpointPickerRef.name "": `},
 		{"picker of a name that is none", "inferencePool: {endpointPickerRef: {name: a.b}}", `inferencePool.endpointPickerRef.name "a.b": `},
 		{"picker of a template that is none", "inferencePool: {endpointPickerRef: {name: '{{ .Nam'}}", "inferencePool.endpointPickerRef.name: parse template"},
 		{"picker of a template that is not allowed", "inferencePool: {endpointPickerRef: {name: '{{ range .Labels }}x{{ end }}'}}", "inferencePool.endpointPickerRef.name: template"},
 		{"picker's port", "inferencePool: {endpointPickerRef: {name: a, port: 65536}}", "inferencePool.endpointPickerRef.port 65536 is not a port"},
-		{"picker's failure", "inferencePool: {endpointPickerRef: {name: a, failureMode: Fail}}", `inferencePool.endpointPickerRef.failureMode: "Fail" is none of FailClose, FailOpen`},
-		{"suffix", "fallbackService: {enabled: true, suffix: external}", `fallbackService.suffix "external": want a dash`},
-		{"suffix too long", "fallbackService: {enabled: true, suffix: -abcdefghijklmnopqrst}", `fallbackService.suffix "-abcdefghijklmnopqrst": want a dash`},
-		{"suffix of OME's", "fallbackService: {enabled: true, suffix: -engine}", `fallbackService.suffix "-engine" is that of a Service of OME`},
-		{"type", "fallbackService: {enabled: true, type: ExternalName}", `fallbackService.type: "ExternalName" is none of ClusterIP, NodePort, LoadBalancer`},
-		{"a key of earlier releases", "annotationPrefixes: []", "annotationPrefixes is no longer a key: list keys in copyAnnotations, or prefix/* for all keys with a prefix"},
-		{"a key of earlier releases, of some", "overrides: [{annotationPrefixes: [a/]}]", "overrides[0].annotationPrefixes is no longer a key: list keys in overrides[0].copyAnnotations"},
-		{"a key of earlier releases, of the fallback", "fallbackService: {enabled: true, annotationPrefixes: [a/]}", "fallbackService.annotationPrefixes is no longer a key"},
-		{"no key to copy", "copyAnnotations: [a, '']", `copyAnnotations[1] "": want a key, prefix/* or *: `},
-		{"a prefix alone", "copyAnnotations: [example.com/]", `copyAnnotations[0] "example.com/": want a key, prefix/* or *: `},
-		{"part of a prefix", "copyLabels: ['exam*']", `copyLabels[0] "exam*": want a key, prefix/* or *: `},
-		{"part of a name", "fallbackService: {enabled: true, copyAnnotations: [example.com/a*]}", `fallbackService.copyAnnotations[0] "example.com/a*": want a key, prefix/* or *: `},
-		{"OME's keys", "copyAnnotations: [ome.io/*]", `copyAnnotations[0] "ome.io/*": it is never copied: `},
-		{"our keys", "copyLabels: [fairlead.dev/slot]", `copyLabels[0] "fairlead.dev/slot": it is never copied: `},
-		{"a label of OME", "copyLabels: [component]", `copyLabels[0] "component": it is never copied: `},
-		{"keys of a tool", "overrides: [{copyLabels: [app.kubernetes.io/instance]}]", `overrides[0].copyLabels[0] "app.kubernetes.io/instance": it is never copied: `},
-		{"an annotation that is computed", "copyAnnotations: [nginx.ingress.kubernetes.io/proxy-read-timeout]", `copyAnnotations[0] "nginx.ingress.kubernetes.io/proxy-read-timeout": this service sets it: use defaultRouteTimeoutSeconds`},
-		{"a rewrite", "copyAnnotations: [haproxy.org/path-rewrite]", `copyAnnotations[0] "haproxy.org/path-rewrite": this service sets it: `},
-		{"the class", "copyAnnotations: [kubernetes.io/ingress.class]", `copyAnnotations[0] "kubernetes.io/ingress.class": this service sets it: use ingressClassName`},
+		{"picker's failure", "inferencePool: {endpointPickerRef: {name: a, failureMode: Fail}}", `inferencePool.endpointPickerRef.failureMode: "Fail" is not one of FailClose, FailOpen`},
+		{"suffix", "fallbackService: {enabled: true, suffix: external}", `fallbackService.suffix "external" must be a dash`},
+		{"suffix too long", "fallbackService: {enabled: true, suffix: -abcdefghijklmnopqrst}", `fallbackService.suffix "-abcdefghijklmnopqrst" must be a dash`},
+		{"suffix of OME's", "fallbackService: {enabled: true, suffix: -engine}", `fallbackService.suffix "-engine" is reserved for a Service of OME`},
+		{"type", "fallbackService: {enabled: true, type: ExternalName}", `fallbackService.type: "ExternalName" is not one of ClusterIP, NodePort, LoadBalancer`},
+		{"a key of earlier releases", "annotationPrefixes: []", "annotationPrefixes is no longer supported: list keys in copyAnnotations, or prefix/* for all keys with a prefix"},
+		{"a key of earlier releases, of some", "overrides: [{annotationPrefixes: [a/]}]", "overrides[0].annotationPrefixes is no longer supported: list keys in overrides[0].copyAnnotations"},
+		{"a key of earlier releases, of the fallback", "fallbackService: {enabled: true, annotationPrefixes: [a/]}", "fallbackService.annotationPrefixes is no longer supported"},
+		{"no key to copy", "copyAnnotations: [a, '']", `copyAnnotations[1] "": must be a key, prefix/* or *: `},
+		{"a prefix alone", "copyAnnotations: [example.com/]", `copyAnnotations[0] "example.com/": must be a key, prefix/* or *: `},
+		{"part of a prefix", "copyLabels: ['exam*']", `copyLabels[0] "exam*": must be a key, prefix/* or *: `},
+		{"part of a name", "fallbackService: {enabled: true, copyAnnotations: [example.com/a*]}", `fallbackService.copyAnnotations[0] "example.com/a*": must be a key, prefix/* or *: `},
+		{"OME's keys", "copyAnnotations: [ome.io/*]", `copyAnnotations[0] "ome.io/*": this key is never copied: `},
+		{"our keys", "copyLabels: [fairlead.dev/slot]", `copyLabels[0] "fairlead.dev/slot": this key is never copied: `},
+		{"a label of OME", "copyLabels: [component]", `copyLabels[0] "component": this key is never copied: `},
+		{"keys of a tool", "overrides: [{copyLabels: [app.kubernetes.io/instance]}]", `overrides[0].copyLabels[0] "app.kubernetes.io/instance": this key is never copied: `},
+		{"an annotation that is computed", "copyAnnotations: [nginx.ingress.kubernetes.io/proxy-read-timeout]", `copyAnnotations[0] "nginx.ingress.kubernetes.io/proxy-read-timeout": this controller sets this annotation: use defaultRouteTimeoutSeconds`},
+		{"a rewrite", "copyAnnotations: [haproxy.org/path-rewrite]", `copyAnnotations[0] "haproxy.org/path-rewrite": this controller sets this annotation: `},
+		{"the class", "copyAnnotations: [kubernetes.io/ingress.class]", `copyAnnotations[0] "kubernetes.io/ingress.class": this controller sets this annotation: use ingressClassName`},
 		{"the class, of all", "annotations: {kubernetes.io/ingress.class: nginx}", "annotations: kubernetes.io/ingress.class: use ingressClassName"},
 		{"an annotation of the fallback", "fallbackService: {enabled: true, annotations: {'a b': c}}", "fallbackService.annotations: a b: "},
 		{"label", "labels: {'a b': c}", "labels: a b: c: "},
 		{"value of a label", "labels: {a: 'b c'}", "labels: a: b c: "},
-		{"OME's label", "labels: {ome.io/inferenceservice: chat}", "labels: ome.io/inferenceservice: chat: it has a meaning of its own"},
-		{"OME's other label", "overrides: [{labels: {component: engine}}]", "overrides[0].labels: component: engine: it has a meaning of its own"},
-		{"our label", "labels: {fairlead.dev/slot: entry}", "labels: fairlead.dev/slot: entry: it has a meaning of its own"},
+		{"OME's label", "labels: {ome.io/inferenceservice: chat}", "labels: ome.io/inferenceservice: chat: the key is reserved"},
+		{"OME's other label", "overrides: [{labels: {component: engine}}]", "overrides[0].labels: component: engine: the key is reserved"},
+		{"our label", "labels: {fairlead.dev/slot: entry}", "labels: fairlead.dev/slot: entry: the key is reserved"},
 		{"annotation", "annotations: {'a b': c}", "annotations: a b: "},
-		{"our annotation", "annotations: {fairlead.dev/applied: x}", "annotations: fairlead.dev/applied: it has a meaning of its own"},
+		{"our annotation", "annotations: {fairlead.dev/applied: x}", "annotations: fairlead.dev/applied: the key is reserved"},
 		{"domain", "ingressDomain: '*.example.com'", `ingressDomain: host "*.example.com"`},
 		{"template", "domainTemplate: '{{ .Name'", "domainTemplate: parse template"},
 		{"timeout", "defaultRouteTimeoutSeconds: -1", "defaultRouteTimeoutSeconds -1 is negative"},
 		{"hold", "holdSeconds: -1", "holdSeconds -1 is negative"},
-		{"override", "overrides: [{}, {urlScheme: ftp}]", `overrides[1].urlScheme: "ftp" is none of http, https`},
+		{"override", "overrides: [{}, {urlScheme: ftp}]", `overrides[1].urlScheme: "ftp" is not one of http, https`},
 		{"selector", "overrides: [{selector: {matchExpressions: [{key: a, operator: Like}]}}]", "overrides[0].selector: "},
 		{"gateway of a namespace", "namespaceIngressGateways: {models: {primary: {omeIngressGateway: a}}}", `namespaceIngressGateways.models.primary.omeIngressGateway: "a" is not a Gateway`},
 		{"one more", "namespaceIngressGateways: {models: {additional: [{omeIngressGateway: a/b, ingressDomain: x}]}}", "namespaceIngressGateways.models.additional[0].ingressDomain: "},
@@ -378,11 +378,11 @@ func TestParseInherited(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "a: b", `{"enableGatewayAPI": "true"}`} {
 		_, err := ParseInherited([]byte(text), "cluster.local")
-		assert.ErrorContains(t, err, "parse OME's configuration of ingress: ")
+		assert.ErrorContains(t, err, "parse OME's ingress configuration: ")
 	}
 }
 
-// Every key must be merged, whoever adds one.
+// Every key must be merged, including keys that are added later.
 func TestOver(t *testing.T) {
 	t.Parallel()
 	var all Values
@@ -391,17 +391,17 @@ func TestOver(t *testing.T) {
 		if f := v.Field(i); f.Kind() == reflect.Pointer {
 			f.Set(reflect.New(f.Type().Elem()))
 		} else {
-			f.SetString("said")
+			f.SetString("set")
 		}
 	}
 	assert.Equal(t, all, all.over(Values{}))
 	assert.Equal(t, all, Values{}.over(all))
 }
 
-// Every key must come to something in Settings, whoever adds one.
+// Every key must affect Settings, including keys that are added later.
 func TestEveryKeyIsResolved(t *testing.T) {
 	t.Parallel()
-	said := map[string]string{ // a value of each that is not what holds anyway
+	samples := map[string]string{ // for each key a value that differs from the default
 		"strategy": "httproute", "ingressDomain": "a.example.com", "additionalIngressDomains": "[a.example.com]", "domainTemplate": "'{{ .Name }}.a.b'",
 		"pathTemplate": "/a", "urlScheme": "https", "perISVCSubdomain": "false", "sharedHostPrefix": "a", "componentHosts": "true",
 		"enableGatewayAPI": "true", "enableGatewayApi": "true", "omeIngressGateway": "a/b", "additionalIngressGateways": "[{omeIngressGateway: a/b, class: c}]",
@@ -418,23 +418,23 @@ func TestEveryKeyIsResolved(t *testing.T) {
 		if name == "annotationPrefixes" { // refused: see TestParseRefuses
 			continue
 		}
-		require.Contains(t, said, name, "say a value of the new key here")
-		got, err := resolve(t, name+": "+said[name], "", annotations)
+		require.Contains(t, samples, name, "add a value of the new key here")
+		got, err := resolve(t, name+": "+samples[name], "", annotations)
 		require.NoError(t, err)
-		assert.NotEqual(t, nothing, got, "%s is read, and nothing comes of it", name)
+		assert.NotEqual(t, nothing, got, "%s is parsed, but has no effect", name)
 
-		overridden, err := resolve(t, "overrides: [{names: [chat], "+name+": "+said[name]+"}]", "", annotations)
+		overridden, err := resolve(t, "overrides: [{names: [chat], "+name+": "+samples[name]+"}]", "", annotations)
 		require.NoError(t, err)
-		assert.Equal(t, got, overridden, "%s says the same of one service", name)
+		assert.Equal(t, got, overridden, "%s has the same effect in an override", name)
 	}
 }
 
-func TestResolveWhatStandsBeside(t *testing.T) {
+func TestResolvePoolsAndFallback(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		name, ours  string
-		annotations map[string]string
-		want        func(t *testing.T, s Settings)
+		name, config string
+		annotations  map[string]string
+		want         func(t *testing.T, s Settings)
 	}{
 		{name: "nothing", want: func(t *testing.T, s Settings) {
 			assert.Nil(t, s.Pool)
@@ -444,58 +444,58 @@ func TestResolveWhatStandsBeside(t *testing.T) {
 			assert.Zero(t, s.MaxBody)
 			assert.False(t, s.BufferBodies)
 		}},
-		{name: "a pool that is made", ours: "inferencePool: {endpointPickerRef: {name: picker}}", want: func(t *testing.T, s Settings) {
+		{name: "a pool to create", config: "inferencePool: {endpointPickerRef: {name: picker}}", want: func(t *testing.T, s Settings) {
 			assert.Equal(t, &EndpointPicker{Name: "picker", Port: 9002, FailureMode: "FailClose"}, s.Pool.EndpointPickerRef)
 		}},
-		{name: "a pool that is made, in every word", ours: "inferencePool: {endpointPickerRef: {name: picker, port: 1, failureMode: FailOpen}}", want: func(t *testing.T, s Settings) {
+		{name: "a pool to create, with all fields", config: "inferencePool: {endpointPickerRef: {name: picker, port: 1, failureMode: FailOpen}}", want: func(t *testing.T, s Settings) {
 			assert.Equal(t, &EndpointPicker{Name: "picker", Port: 1, FailureMode: "FailOpen"}, s.Pool.EndpointPickerRef)
 		}},
-		{name: "a pool by an annotation", ours: "inferencePool: {endpointPickerRef: {name: picker}}", annotations: map[string]string{"fairlead.dev/inference-pool": "mine"}, want: func(t *testing.T, s Settings) {
+		{name: "a pool by an annotation", config: "inferencePool: {endpointPickerRef: {name: picker}}", annotations: map[string]string{"fairlead.dev/inference-pool": "mine"}, want: func(t *testing.T, s Settings) {
 			assert.Equal(t, &InferencePool{Name: "mine"}, s.Pool)
 		}},
-		{name: "no pool for some", ours: "inferencePool: {name: a}\noverrides: [{names: [chat], inferencePool: {}}]", want: func(t *testing.T, s Settings) { assert.Nil(t, s.Pool) }},
-		{name: "a fallback", ours: "fallbackService: {enabled: true}", want: func(t *testing.T, s Settings) {
+		{name: "no pool for some", config: "inferencePool: {name: a}\noverrides: [{names: [chat], inferencePool: {}}]", want: func(t *testing.T, s Settings) { assert.Nil(t, s.Pool) }},
+		{name: "a fallback", config: "fallbackService: {enabled: true}", want: func(t *testing.T, s Settings) {
 			assert.Equal(t, "-external", s.Fallback.Suffix)
 			assert.Equal(t, "ClusterIP", s.Fallback.Type)
 			assert.Nil(t, s.FallbackAnnotations())
 		}},
-		{name: "a fallback in every word", ours: "fallbackService: {enabled: true, suffix: -lb, type: LoadBalancer, annotations: {a: b}, copyAnnotations: []}", want: func(t *testing.T, s Settings) {
+		{name: "a fallback with all fields", config: "fallbackService: {enabled: true, suffix: -lb, type: LoadBalancer, annotations: {a: b}, copyAnnotations: []}", want: func(t *testing.T, s Settings) {
 			assert.Equal(t, &FallbackService{Enabled: true, Suffix: "-lb", Type: "LoadBalancer", Annotations: map[string]string{"a": "b"}, CopyAnnotations: []string{}}, s.Fallback)
 			assert.Equal(t, map[string]string{"a": "b"}, s.FallbackAnnotations())
 		}},
-		{name: "no fallback for some", ours: "fallbackService: {enabled: true}\noverrides: [{names: [chat], fallbackService: {enabled: false}}]", want: func(t *testing.T, s Settings) { assert.Nil(t, s.Fallback) }},
-		{name: "an issuer", ours: "tlsIssuer: ClusterIssuer/letsencrypt", want: func(t *testing.T, s Settings) {
-			assert.Nil(t, s.TLS.Secret, "one for each host")
+		{name: "no fallback for some", config: "fallbackService: {enabled: true}\noverrides: [{names: [chat], fallbackService: {enabled: false}}]", want: func(t *testing.T, s Settings) { assert.Nil(t, s.Fallback) }},
+		{name: "an issuer", config: "tlsIssuer: ClusterIssuer/letsencrypt", want: func(t *testing.T, s Settings) {
+			assert.Nil(t, s.TLS.Secret, "one Secret for each host")
 			assert.Equal(t, "ClusterIssuer/letsencrypt", s.TLS.Issuer)
 		}},
-		{name: "a Secret of that name", ours: "tlsIssuer: Issuer/a\ntlsSecretName: wildcard", want: func(t *testing.T, s Settings) {
+		{name: "a Secret of that name", config: "tlsIssuer: Issuer/a\ntlsSecretName: wildcard", want: func(t *testing.T, s Settings) {
 			secret, err := s.TLS.Secret.Render(hostname.Values{Name: "chat"})
 			require.NoError(t, err)
 			assert.Equal(t, "wildcard", secret)
 		}},
-		{name: "sizes", ours: "maxRequestBodySize: 64Mi\nbufferBodies: true", want: func(t *testing.T, s Settings) {
+		{name: "sizes", config: "maxRequestBodySize: 64Mi\nbufferBodies: true", want: func(t *testing.T, s Settings) {
 			assert.Equal(t, int64(64<<20), s.MaxBody)
 			assert.True(t, s.BufferBodies)
 		}},
-		{name: "a size in bytes", ours: "maxRequestBodySize: 1048576", want: func(t *testing.T, s Settings) { assert.Equal(t, int64(1<<20), s.MaxBody) }},
-		{name: "a size in bytes, as a text", ours: "maxRequestBodySize: '1e3'", want: func(t *testing.T, s Settings) { assert.Equal(t, int64(1000), s.MaxBody) }},
-		{name: "any size, for some", ours: "maxRequestBodySize: 1\noverrides: [{maxRequestBodySize: 0}]", want: func(t *testing.T, s Settings) { assert.Zero(t, s.MaxBody) }},
-		{name: "annotations are replaced as a whole", ours: "annotations: {a: b, c: d}\noverrides: [{annotations: {e: f}}]", want: func(t *testing.T, s Settings) {
+		{name: "a size in bytes", config: "maxRequestBodySize: 1048576", want: func(t *testing.T, s Settings) { assert.Equal(t, int64(1<<20), s.MaxBody) }},
+		{name: "a size in bytes, as a text", config: "maxRequestBodySize: '1e3'", want: func(t *testing.T, s Settings) { assert.Equal(t, int64(1000), s.MaxBody) }},
+		{name: "any size, for some", config: "maxRequestBodySize: 1\noverrides: [{maxRequestBodySize: 0}]", want: func(t *testing.T, s Settings) { assert.Zero(t, s.MaxBody) }},
+		{name: "annotations are replaced as a whole", config: "annotations: {a: b, c: d}\noverrides: [{annotations: {e: f}}]", want: func(t *testing.T, s Settings) {
 			assert.Equal(t, map[string]string{"e": "f"}, s.Annotations)
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := resolve(t, tt.ours, "", tt.annotations)
+			got, err := resolve(t, tt.config, "", tt.annotations)
 			require.NoError(t, err)
 			tt.want(t, got)
 		})
 	}
 }
 
-// What is configured for all is not changed by what is resolved for one.
-func TestResolveLeavesTheDocumentAsItIs(t *testing.T) {
+// Resolve does not change the document.
+func TestResolveDoesNotChangeTheDocument(t *testing.T) {
 	t.Parallel()
 	parse := func() *Document {
 		d, _, err := Parse([]byte("ingressDomain: example.com\ninferencePool: {endpointPickerRef: {name: a}}\nfallbackService: {enabled: true}\nomeIngressGateway: a/b\nadditionalIngressGateways: [{omeIngressGateway: c/d}]"))
@@ -514,14 +514,14 @@ func TestErrorsAreInOneOrder(t *testing.T) {
 	const text = "labels: {'a b': c, 'c d': e, 'e f': g}\nannotations: {'a b': c, 'c d': e}\nallowedDomains: {a: [p], b: [q], c: [r]}\n" +
 		"namespaceIngressGateways: {a: {primary: {omeIngressGateway: x}}, b: {primary: {omeIngressGateway: z}}}"
 	_, _, want := Parse([]byte(text))
-	require.ErrorContains(t, want, "omeIngressGateway", "all of them")
+	require.ErrorContains(t, want, "omeIngressGateway", "all errors")
 	for range 30 {
 		_, _, err := Parse([]byte(text))
 		require.EqualError(t, err, want.Error())
 	}
 }
 
-// FuzzParse checks that what can be read can be written and read again, and means the same.
+// FuzzParse checks that a parsed document can be marshaled and parsed again without changes.
 func FuzzParse(f *testing.F) {
 	f.Add("ingressDomain: example.com\nomeIngressGateway: a/b/c")
 	f.Add("tlsIssuer: Issuer/a\ntlsSecretName: '{{ .Name }}'\nmaxRequestBodySize: 1Gi\nbufferBodies: true")
@@ -545,7 +545,7 @@ func FuzzParse(f *testing.F) {
 		require.NoError(t, err)
 		require.JSONEq(t, string(written), string(rewritten))
 		s, err := (&Config{Document: d}).Resolve(&isvc.Service{Namespace: "a", Name: "b"})
-		require.NoError(t, err, "what is valid for all is valid for one")
+		require.NoError(t, err, "a valid document is valid for each service")
 		assert.GreaterOrEqual(t, s.Timeout, time.Duration(0))
 		assert.GreaterOrEqual(t, s.MaxBody, int64(0))
 	})
@@ -554,13 +554,13 @@ func FuzzParse(f *testing.F) {
 func FuzzResolve(f *testing.F) {
 	f.Add("ingressDomain: example.com", shipped, "{{ .Name }}.a.b", "[]")
 	f.Add("overrides: [{selector: {}}]", `{}`, "x", `[{"omeIngressGateway":"a/b"}]`)
-	f.Fuzz(func(t *testing.T, ours, omes, template, gateways string) {
-		d, _, err := Parse([]byte(ours))
+	f.Fuzz(func(t *testing.T, config, ome, template, gateways string) {
+		d, _, err := Parse([]byte(config))
 		if err != nil {
 			return
 		}
 		c := Config{Document: d, ClusterDomain: "cluster.local"}
-		c.Inherited, _ = ParseInherited([]byte(omes), "cluster.local")
+		c.Inherited, _ = ParseInherited([]byte(ome), "cluster.local")
 		s, err := c.Resolve(&isvc.Service{Namespace: "models", Name: "chat", Annotations: map[string]string{
 			annotationDomainTemplate: template, annotationAdditionalGateways: gateways,
 		}})

@@ -2,28 +2,28 @@ package settings
 
 import "fmt"
 
-// Keys of the ConfigMaps: ours, and OME's.
+// Keys in our ConfigMap and in OME's ConfigMap.
 const (
 	Key    = "config"
 	KeyOME = "ingress"
 )
 
-// lastGood returns the last valid value of a text, whether there is one, and what is wrong with the text at present.
+// lastGood returns the last valid value of a text, whether a valid value exists, and the problem of the current text.
 type lastGood[T any] interface {
 	Current() (value T, present bool, problem string)
 }
 
 // Source combines our configuration and OME's.
 type Source struct {
-	Ours          lastGood[*Document]  // nil if there is no ConfigMap of ours: then the defaults and OME's configuration are in force
-	Name          string               // of our ConfigMap, for messages
-	OME           lastGood[*Inherited] // nil if OME's ConfigMap is not read
+	Ours          lastGood[*Document]  // nil if no ConfigMap is configured: the defaults and OME's configuration are in force
+	Name          string               // name of our ConfigMap, for messages
+	OME           lastGood[*Inherited] // nil if OME's ConfigMap is not configured
 	ClusterDomain string
 }
 
-// Current returns the configuration in force, and what is wrong with the one that should be. Without a Document nothing is in
-// force: our ConfigMap does not exist or never was valid, or OME's never was valid, so that it is not known whether OME writes
-// routes. If OME's ConfigMap does not exist, nothing is inherited.
+// Current returns the configuration in force, and the problem of a newer configuration that is not in force. A nil Document means
+// that no configuration is in force: our ConfigMap does not exist or has never been valid, or OME's ConfigMap has never been valid,
+// so it is unknown whether OME creates routes. If OME's ConfigMap does not exist, no values are inherited.
 func (s *Source) Current() (c Config, problem string) {
 	c = Config{Document: &Document{}, ClusterDomain: s.ClusterDomain}
 	if s.Ours != nil {

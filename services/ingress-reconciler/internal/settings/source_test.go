@@ -20,48 +20,48 @@ func TestSource(t *testing.T) {
 	document, inherited := &Document{HoldSeconds: new(int64)}, &Inherited{DisableIngressCreation: true}
 	tests := []struct {
 		name    string
-		ours    text[*Document]
+		config  text[*Document]
 		ome     text[*Inherited]
 		want    Config
 		problem string
 	}{
 		{
-			name: "both are valid", ours: text[*Document]{value: document, present: true}, ome: text[*Inherited]{value: inherited, present: true},
+			name: "both are valid", config: text[*Document]{value: document, present: true}, ome: text[*Inherited]{value: inherited, present: true},
 			want: Config{Document: document, Inherited: inherited, ClusterDomain: "cluster.local"},
 		},
 		{
-			name: "without OME", ours: text[*Document]{value: document, present: true},
+			name: "without OME", config: text[*Document]{value: document, present: true},
 			want: Config{Document: document, ClusterDomain: "cluster.local"},
 		},
 		{
-			name: "ours does not exist", ome: text[*Inherited]{value: inherited, present: true},
+			name: "our configuration does not exist", ome: text[*Inherited]{value: inherited, present: true},
 			want: Config{Inherited: inherited, ClusterDomain: "cluster.local"}, problem: "ConfigMap fairlead/ingress does not exist",
 		},
 		{
-			name: "ours never was valid", ours: text[*Document]{problem: "ours: bad"},
-			want: Config{ClusterDomain: "cluster.local"}, problem: "ours: bad",
+			name: "our configuration has never been valid", config: text[*Document]{problem: "config: bad"},
+			want: Config{ClusterDomain: "cluster.local"}, problem: "config: bad",
 		},
 		{
-			name: "ours is invalid now", ours: text[*Document]{value: document, present: true, problem: "ours: bad"},
-			want: Config{Document: document, ClusterDomain: "cluster.local"}, problem: "ours: bad",
+			name: "our configuration is invalid now", config: text[*Document]{value: document, present: true, problem: "config: bad"},
+			want: Config{Document: document, ClusterDomain: "cluster.local"}, problem: "config: bad",
 		},
 		{
-			name: "OME's never was valid", ours: text[*Document]{value: document, present: true}, ome: text[*Inherited]{problem: "ome: bad"},
+			name: "OME's configuration has never been valid", config: text[*Document]{value: document, present: true}, ome: text[*Inherited]{problem: "ome: bad"},
 			want: Config{ClusterDomain: "cluster.local"}, problem: "ome: bad",
 		},
 		{
-			name: "OME's is invalid now", ours: text[*Document]{value: document, present: true}, ome: text[*Inherited]{value: inherited, present: true, problem: "ome: bad"},
+			name: "OME's configuration is invalid now", config: text[*Document]{value: document, present: true}, ome: text[*Inherited]{value: inherited, present: true, problem: "ome: bad"},
 			want: Config{Document: document, Inherited: inherited, ClusterDomain: "cluster.local"}, problem: "ome: bad",
 		},
 		{
-			name: "both are invalid now", ours: text[*Document]{value: document, present: true, problem: "ours: bad"}, ome: text[*Inherited]{value: inherited, present: true, problem: "ome: bad"},
-			want: Config{Document: document, Inherited: inherited, ClusterDomain: "cluster.local"}, problem: "ours: bad",
+			name: "both are invalid now", config: text[*Document]{value: document, present: true, problem: "config: bad"}, ome: text[*Inherited]{value: inherited, present: true, problem: "ome: bad"},
+			want: Config{Document: document, Inherited: inherited, ClusterDomain: "cluster.local"}, problem: "config: bad",
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := Source{Ours: tt.ours, Name: "fairlead/ingress", OME: tt.ome, ClusterDomain: "cluster.local"}
+			s := Source{Ours: tt.config, Name: "fairlead/ingress", OME: tt.ome, ClusterDomain: "cluster.local"}
 			got, problem := s.Current()
 			assert.Equal(t, tt.want, got)
 			assert.Equal(t, tt.problem, problem)

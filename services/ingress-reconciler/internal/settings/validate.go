@@ -18,10 +18,10 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-// maxSeconds is the longest time that can be said; a longer one is a mistake.
+// maxSeconds is the longest duration that can be configured. A longer duration is a mistake.
 const maxSeconds = int64(30 * 24 * time.Hour / time.Second)
 
-// validate says all that is wrong for every service, in an order that does not change.
+// validate returns all errors in the document, in a stable order.
 func (d *Document) validate() error {
 	errs := []error{d.Values.validate(""), seconds("holdSeconds", d.HoldSeconds)}
 	for _, namespace := range slices.Sorted(maps.Keys(d.NamespaceIngressGateways)) {
@@ -44,7 +44,7 @@ func (d *Document) validate() error {
 	return errors.Join(errs...)
 }
 
-// validate says all that is wrong with what is said, each with its path.
+// validate returns all errors in the values, each with its path.
 func (v *Values) validate(path string) error {
 	var errs []error
 	strategy := string(v.Strategy)
@@ -99,11 +99,11 @@ func (p *InferencePool) validate(path string) error {
 	case p == nil:
 		return nil
 	case p.Name != "" && p.EndpointPickerRef != nil:
-		return fmt.Errorf("%sname and %sendpointPickerRef: give one of them", path, path)
+		return fmt.Errorf("%sname and %sendpointPickerRef are both set: set one of them", path, path)
 	case p.Name != "":
 		return dnsName(path+"name", p.Name)
 	case p.EndpointPickerRef == nil:
-		return nil // turns off what was said before
+		return nil // turns off the pool of a lower level
 	}
 	ref := p.EndpointPickerRef
 	err := pickerName(path+"endpointPickerRef.name", ref.Name)
@@ -128,10 +128,10 @@ func (f *FallbackService) validate(path string) error {
 	}
 	if f.Suffix != "" {
 		if problems := validation.IsDNS1035Label("a" + f.Suffix); len(problems) > 0 || !strings.HasPrefix(f.Suffix, "-") || len(f.Suffix) > maxSuffix {
-			errs = append(errs, fmt.Errorf("%ssuffix %q: want a dash, and letters and digits after it, %d in all at most", path, f.Suffix, maxSuffix))
+			errs = append(errs, fmt.Errorf("%ssuffix %q must be a dash followed by letters and digits, with at most %d characters", path, f.Suffix, maxSuffix))
 		}
 		if slices.ContainsFunc(isvc.Roles, func(r isvc.Role) bool { return f.Suffix == "-"+string(r) }) {
-			errs = append(errs, fmt.Errorf("%ssuffix %q is that of a Service of OME", path, f.Suffix))
+			errs = append(errs, fmt.Errorf("%ssuffix %q is reserved for a Service of OME", path, f.Suffix))
 		}
 	}
 	if f.Type != "" {
@@ -142,16 +142,16 @@ func (f *FallbackService) validate(path string) error {
 	return errors.Join(errs...)
 }
 
-// maxSuffix leaves room for the name of the service in one of 63.
+// maxSuffix leaves at least 43 of the 63 characters of a Service name for the name of the InferenceService.
 const maxSuffix = 20
 
-// validateLabels refuses labels that are not anybody's to give: OME deletes what has its own, and ours say what is ours.
+// validateLabels rejects reserved labels: OME deletes objects with its labels, and our labels identify our objects.
 func validateLabels(path string, labels map[string]string) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		problems := append(content.IsLabelKey(key), content.IsLabelValue(labels[key])...)
 		if key == "component" || Reserved(key) {
-			problems = append(problems, "it has a meaning of its own")
+			problems = append(problems, "the key is reserved")
 		}
 		if len(problems) > 0 {
 			errs = append(errs, fmt.Errorf("%s: %s: %s: %s", path, key, labels[key], problems[0]))
@@ -165,7 +165,7 @@ func validateAnnotations(path string, annotations map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		problems := content.IsLabelKey(strings.ToLower(key))
 		if Reserved(key) {
-			problems = append(problems, "it has a meaning of its own")
+			problems = append(problems, "the key is reserved")
 		}
 		if key == annotationClass {
 			problems = append(problems, "use ingressClassName")
@@ -177,7 +177,7 @@ func validateAnnotations(path string, annotations map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// Reserved reports whether a label or annotation means something to OME or to us.
+// Reserved reports whether OME or this controller defines a label or annotation.
 func Reserved(key string) bool {
 	domain, _, found := strings.Cut(key, "/")
 	return found && (within(domain, "ome.io") || within(domain, "fairlead.dev"))
@@ -191,7 +191,7 @@ func validateDomains(path string, domains []string) error {
 	return errors.Join(errs...)
 }
 
-// validateAllowedDomains checks domains that may be templates with the namespace.
+// validateAllowedDomains validates domains, which may be templates with the field Namespace.
 func validateAllowedDomains(path string, domains []string) error {
 	var errs []error
 	for i, d := range domains {
@@ -234,7 +234,7 @@ func dnsName(path, name string) error {
 	return nil
 }
 
-// pickerName accepts the name of a Service, or a template that makes one.
+// pickerName validates the name of a Service, or a template that renders such a name.
 func pickerName(path, name string) error {
 	if !strings.Contains(name, "{{") {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
@@ -261,7 +261,7 @@ func gatewayName(text string) error {
 func quantity(text string) error {
 	q, err := resource.ParseQuantity(text)
 	if err != nil || q.Sign() < 0 || q.CmpInt64(math.MaxInt64) > 0 {
-		return fmt.Errorf("%q is not a size, as 64Mi is", text)
+		return fmt.Errorf("%q is not a size, such as 64Mi", text)
 	}
 	return nil
 }
@@ -286,6 +286,6 @@ func oneOf(all ...string) func(string) error {
 		if slices.Contains(all, s) {
 			return nil
 		}
-		return fmt.Errorf("%q is none of %s", s, strings.Join(all, ", "))
+		return fmt.Errorf("%q is not one of %s", s, strings.Join(all, ", "))
 	}
 }

@@ -1,15 +1,15 @@
-// Package settings says how services are to be exposed: by our own configuration, by OME's where ours is silent, and by
-// what is said of one service.
+// Package settings resolves how each InferenceService is exposed, from our configuration, the annotations of the service, and OME's
+// configuration for keys that ours does not set.
 //
-//	OME's ConfigMap, key ingress      read only, JSON; what is wrong there is OME's to say
-//	its gateways for a namespace
+//	OME's ConfigMap, key ingress      JSON; read, never written
+//	its namespaceIngressGateways
 //	our configuration                 YAML or JSON
-//	its gateways for a namespace
-//	annotations of the service        changing one restarts its pods
-//	our configuration's overrides     by namespace, name or labels; they do not
+//	its namespaceIngressGateways
+//	annotations of the service        a change restarts the pods of the service
+//	our configuration's overrides     by namespace, name or labels; a change restarts no pods
 //
-// What is lower in this list wins, key by key. The keys have OME's names. A value that cannot be used is a Problem of the
-// services it is for, and of no other.
+// Later entries of this list override earlier ones, key by key. The keys have OME's names. An invalid value in OME's configuration
+// or in an annotation affects only the services that use it.
 package settings
 
 import (
@@ -20,10 +20,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Strategy is what objects expose a service.
+// Strategy is the kind of objects that expose a service.
 type Strategy string
 
-// The strategies. Auto follows the mode of the component that takes the requests.
+// The strategies. Auto chooses by the deployment mode of the component that receives the requests.
 const (
 	Auto           Strategy = "auto"
 	HTTPRoute      Strategy = "httproute"
@@ -31,56 +31,56 @@ const (
 	VirtualService Strategy = "virtualservice"
 )
 
-// Values are keys that may be said at each level. A field that is nil or empty is not said.
+// Values are the keys that every level can set. A nil or empty field is not set.
 type Values struct {
 	Strategy Strategy `json:"strategy,omitempty"`
 
 	IngressDomain            *string   `json:"ingressDomain,omitempty"`
 	AdditionalIngressDomains *[]string `json:"additionalIngressDomains,omitempty"`
 	DomainTemplate           *string   `json:"domainTemplate,omitempty"`
-	PathTemplate             *string   `json:"pathTemplate,omitempty"` // empty turns paths off
+	PathTemplate             *string   `json:"pathTemplate,omitempty"` // empty turns path routes off
 	URLScheme                *string   `json:"urlScheme,omitempty"`
 	PerISVCSubdomain         *bool     `json:"perISVCSubdomain,omitempty"`
 	SharedHostPrefix         *string   `json:"sharedHostPrefix,omitempty"` // empty: the domain itself
-	ComponentHosts           *bool     `json:"componentHosts,omitempty"`   // a host for each component, besides
+	ComponentHosts           *bool     `json:"componentHosts,omitempty"`   // additional hosts, one for each component
 
 	EnableGatewayAPI          *bool      `json:"enableGatewayAPI,omitempty"`
-	EnableGatewayAPIOfKServe  *bool      `json:"enableGatewayApi,omitempty"`  // as KServe spells it; nil after parsing
+	EnableGatewayAPIOfKServe  *bool      `json:"enableGatewayApi,omitempty"`  // KServe's spelling; nil after parsing
 	OMEIngressGateway         *string    `json:"omeIngressGateway,omitempty"` // namespace/name of a Gateway, or namespace/name/listener
 	AdditionalIngressGateways *[]Gateway `json:"additionalIngressGateways,omitempty"`
-	IngressGateway            *string    `json:"ingressGateway,omitempty"` // of Istio
+	IngressGateway            *string    `json:"ingressGateway,omitempty"` // Istio Gateway
 	DisableIstioVirtualHost   *bool      `json:"disableIstioVirtualHost,omitempty"`
 	IngressClassName          *string    `json:"ingressClassName,omitempty"`           // empty: the cluster's default
-	KnativeGatewayService     *string    `json:"knativeLocalGatewayService,omitempty"` // what takes requests for Knative Services
+	KnativeGatewayService     *string    `json:"knativeLocalGatewayService,omitempty"` // host that receives requests for Knative Services
 
-	DefaultRouteTimeoutSeconds *int64 `json:"defaultRouteTimeoutSeconds,omitempty"` // 0: none
-	DisableHTTPRouteTimeout    *bool  `json:"disableHTTPRouteTimeout,omitempty"`    // leave timeouts out of HTTPRoutes: some Gateways refuse them
-	MaxRequestBodySize         *Size  `json:"maxRequestBodySize,omitempty"`         // 0: any
-	BufferBodies               *bool  `json:"bufferBodies,omitempty"`               // have Ingress controllers take bodies in whole
+	DefaultRouteTimeoutSeconds *int64 `json:"defaultRouteTimeoutSeconds,omitempty"` // 0: no timeout
+	DisableHTTPRouteTimeout    *bool  `json:"disableHTTPRouteTimeout,omitempty"`    // omit timeouts from HTTPRoutes: some Gateways reject them
+	MaxRequestBodySize         *Size  `json:"maxRequestBodySize,omitempty"`         // 0: no limit
+	BufferBodies               *bool  `json:"bufferBodies,omitempty"`               // Ingress controllers buffer whole bodies
 
-	TLSSecretName *string `json:"tlsSecretName,omitempty"` // of an Ingress: a template, with the fields of domainTemplate; with an issuer, <host>-tls
+	TLSSecretName *string `json:"tlsSecretName,omitempty"` // for Ingresses: a template with the fields of domainTemplate; default with an issuer: <host>-tls
 	TLSIssuer     *string `json:"tlsIssuer,omitempty"`     // Issuer/<name> or ClusterIssuer/<name> of cert-manager
 
 	InferencePool     *InferencePool `json:"inferencePool,omitempty"`
-	ModelHeader       *string        `json:"modelBasedRoutingHeaderName,omitempty"` // one host for many models, told apart by this header
-	ModelNameTemplate *string        `json:"modelNameTemplate,omitempty"`           // its value, with the fields of domainTemplate
+	ModelHeader       *string        `json:"modelBasedRoutingHeaderName,omitempty"` // this header selects a model on the shared host
+	ModelNameTemplate *string        `json:"modelNameTemplate,omitempty"`           // value of that header: a template with the fields of domainTemplate
 
 	FallbackService *FallbackService `json:"fallbackService,omitempty"`
 
-	Labels          *map[string]string `json:"labels,omitempty"`          // of all objects; they win over copied ones
-	Annotations     *map[string]string `json:"annotations,omitempty"`     // of routes; they win over copied ones
-	CopyLabels      *[]string          `json:"copyLabels,omitempty"`      // labels of the InferenceService that all objects get: see copy.go
-	CopyAnnotations *[]string          `json:"copyAnnotations,omitempty"` // annotations of the InferenceService that routes get: see copy.go
+	Labels          *map[string]string `json:"labels,omitempty"`          // of all objects; override copied labels
+	Annotations     *map[string]string `json:"annotations,omitempty"`     // of routes; override copied annotations
+	CopyLabels      *[]string          `json:"copyLabels,omitempty"`      // labels to copy from the InferenceService to all objects: see copy.go
+	CopyAnnotations *[]string          `json:"copyAnnotations,omitempty"` // annotations to copy from the InferenceService to routes: see copy.go
 
-	AnnotationPrefixes *[]string `json:"annotationPrefixes,omitempty"` // refused: a key of earlier releases
+	AnnotationPrefixes *[]string `json:"annotationPrefixes,omitempty"` // rejected: a key of earlier releases
 }
 
-// Size is a quantity, as a text or a number of bytes.
+// Size is a quantity: a string or a number of bytes.
 type Size string
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *Size) UnmarshalJSON(data []byte) error {
-	var number json.Number // takes texts that are numbers, too
+	var number json.Number // also accepts strings that contain a number
 	if err := json.Unmarshal(data, &number); err == nil {
 		*s = Size(number)
 		return nil
@@ -88,48 +88,48 @@ func (s *Size) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(s))
 }
 
-// InferencePool is the InferencePool that HTTPRoutes of the entry use instead of a Service: an existing one, or one that is
-// created.
+// InferencePool is the backend of the entry's HTTPRoutes instead of a Service: an existing InferencePool, or one that this
+// controller creates.
 type InferencePool struct {
-	Name              string          `json:"name,omitempty"` // of an existing pool
+	Name              string          `json:"name,omitempty"` // name of an existing pool
 	EndpointPickerRef *EndpointPicker `json:"endpointPickerRef,omitempty"`
 }
 
-// EndpointPicker is the Service of the endpoint picker of a pool that is created, in the namespace of the pool. Most pickers
-// serve one pool, so the name is a template.
+// EndpointPicker is the Service of the endpoint picker for a pool that this controller creates, in the namespace of the pool. Most
+// pickers serve one pool, so the name is a template.
 type EndpointPicker struct {
 	Name        string `json:"name"`                  // a template with the fields of domainTemplate
 	Port        int32  `json:"port,omitempty"`        // 0: 9002
 	FailureMode string `json:"failureMode,omitempty"` // FailClose or FailOpen; empty: FailClose
 }
 
-// FallbackService is a Service beside OME's, for what cannot use routes.
+// FallbackService is an additional Service for clients that cannot use routes.
 type FallbackService struct {
 	Enabled bool   `json:"enabled"`
-	Suffix  string `json:"suffix,omitempty"` // of its name; empty: -external
+	Suffix  string `json:"suffix,omitempty"` // suffix of its name; empty: -external
 	Type    string `json:"type,omitempty"`   // ClusterIP, NodePort or LoadBalancer; empty: ClusterIP
 
-	Annotations     map[string]string `json:"annotations,omitempty"`     // they win over copied ones
-	CopyAnnotations []string          `json:"copyAnnotations,omitempty"` // annotations of the InferenceService that it gets; nil: see copy.go
+	Annotations     map[string]string `json:"annotations,omitempty"`     // override copied annotations
+	CopyAnnotations []string          `json:"copyAnnotations,omitempty"` // annotations to copy from the InferenceService; nil: see copy.go
 
-	AnnotationPrefixes []string `json:"annotationPrefixes,omitempty"` // refused: a key of earlier releases
+	AnnotationPrefixes []string `json:"annotationPrefixes,omitempty"` // rejected: a key of earlier releases
 }
 
-// Gateway is one more Gateway to attach to.
+// Gateway is a Gateway that HTTPRoutes attach to.
 type Gateway struct {
 	OMEIngressGateway string `json:"omeIngressGateway"`
-	IngressDomain     string `json:"ingressDomain,omitempty"` // empty: that of the first
-	Class             string `json:"class,omitempty"`         // what OME calls it in the status; nothing of ours has it
+	IngressDomain     string `json:"ingressDomain,omitempty"` // empty: the service's domain
+	Class             string `json:"class,omitempty"`         // name in OME's status; this controller ignores it
 }
 
-// NamespaceGateways are those of the services of one namespace.
+// NamespaceGateways are the Gateways for the services of one namespace.
 type NamespaceGateways struct {
 	Primary    *Gateway  `json:"primary,omitempty"`
 	Additional []Gateway `json:"additional,omitempty"`
 }
 
-// Override says something of some services. It is for those that are in one of the namespaces, and have one of the names,
-// and whose labels match; what is empty matches all.
+// Override sets values for some services: those in one of the namespaces, with one of the names, and with matching labels. An
+// empty criterion matches all services.
 type Override struct {
 	Namespaces []string              `json:"namespaces,omitempty"`
 	Names      []string              `json:"names,omitempty"`
@@ -139,31 +139,31 @@ type Override struct {
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
-// Document is the configuration of our own.
+// Document is our configuration.
 type Document struct {
 	Values `json:",inline"`
 
 	Enabled                  *bool                        `json:"enabled,omitempty"` // nil: true
 	NamespaceIngressGateways map[string]NamespaceGateways `json:"namespaceIngressGateways,omitempty"`
-	// AllowedDomains are, by namespace, the domains in which hosts may be; "*" stands for namespaces that are not named. An entry
+	// AllowedDomains are the domains that hosts may be in, by namespace. "*" applies to namespaces that are not listed. An entry
 	// may be a template with the field Namespace.
 	AllowedDomains map[string][]string `json:"allowedDomains,omitempty"`
 	Overrides      []Override          `json:"overrides,omitempty"`
-	// HoldSeconds is how long objects stay after others have taken their place: clients may know old names. nil: 5 minutes.
+	// HoldSeconds is how long replaced objects are kept: clients may still use old host names. nil: 5 minutes.
 	HoldSeconds *int64 `json:"holdSeconds,omitempty"`
 }
 
-const usualHold = 5 * time.Minute
+const defaultHold = 5 * time.Minute
 
-// Hold returns how long objects stay after others have taken their place.
+// Hold returns how long replaced objects are kept.
 func (d *Document) Hold() time.Duration {
 	if d.HoldSeconds == nil {
-		return usualHold
+		return defaultHold
 	}
 	return time.Duration(*d.HoldSeconds) * time.Second
 }
 
-// normalize leaves one spelling of each key.
+// normalize replaces alternative spellings of keys.
 func (v *Values) normalize() {
 	if v.EnableGatewayAPI == nil {
 		v.EnableGatewayAPI = v.EnableGatewayAPIOfKServe
@@ -171,13 +171,13 @@ func (v *Values) normalize() {
 	v.EnableGatewayAPIOfKServe = nil
 }
 
-// over returns values where what v says wins.
+// over returns the values of base, overridden by the values that v sets.
 func (v Values) over(base Values) Values {
 	merged := reflect.ValueOf(&base).Elem()
-	said := reflect.ValueOf(v)
-	for i := range said.NumField() {
-		if !said.Field(i).IsZero() {
-			merged.Field(i).Set(said.Field(i))
+	overriding := reflect.ValueOf(v)
+	for i := range overriding.NumField() {
+		if !overriding.Field(i).IsZero() {
+			merged.Field(i).Set(overriding.Field(i))
 		}
 	}
 	return base

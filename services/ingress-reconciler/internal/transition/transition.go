@@ -1,15 +1,16 @@
-// Package transition decides when objects that are no longer wanted are deleted: after the objects that replace them work.
+// Package transition decides when to delete objects that are no longer in the plan: after their replacements work.
 //
 //	an old object of a slot                                     action
 //	whose wanted state is unknown                               keep; so are objects without a known slot
-//	of a service that must not be exposed                       delete; when OME takes over, after the hold
+//	of a service that must not be exposed                       delete; if OME exposes the service instead, after the hold
 //	without new objects                                         delete
-//	whose host and path belong to another service               delete: it would take requests of the other service
-//	whose new objects are not all accepted, or refused          keep
-//	whose new objects are accepted                              mark with the time, delete after the hold
+//	whose host and path belong to another service               delete: it would receive requests for the other service
+//	whose new objects are not all accepted                      keep
+//	whose new objects are all accepted                          record the time, delete after the hold
 //
-// The hold is for clients that resolved the old host before. The mark is an annotation, so the time survives a restart and a
-// change of leaders. A time in the future, from another replica's clock or a user, is replaced: the object could stay forever.
+// The hold is for clients that have already resolved the old host. The time is in an annotation, so it survives restarts and leader
+// changes. A time in the future, written by a user or by a replica with a different clock, is replaced: otherwise the object could
+// stay forever.
 package transition
 
 import (
@@ -34,18 +35,18 @@ type Old struct {
 	Exclusive  bool      // while it exists, OME cannot create its own object for the host
 }
 
-// Input is what the decision depends on.
+// Input is the input of Decide.
 type Input struct {
-	Now      time.Time
-	Hold     time.Duration
-	Keep     []plan.Slot
-	Disabled bool // the service must not be exposed
-	Handed   bool // because OME exposes it
-	Wanted   []Wanted
-	Old      []Old
+	Now         time.Time
+	Hold        time.Duration
+	Keep        []plan.Slot
+	Disabled    bool // the service must not be exposed
+	HandedToOME bool // OME exposes the service; set only with Disabled
+	Wanted      []Wanted
+	Old         []Old
 }
 
-// Action is what happens to an old object.
+// Action is the action for an old object.
 type Action int
 
 // The actions.
@@ -55,8 +56,8 @@ const (
 	Delete
 )
 
-// Decide returns the action for each old object, in their order, and the time until the next one is deleted: 0 if no object waits
-// for the time alone.
+// Decide returns the action for each old object, in the order of the input, and the time until the next deletion: 0 if no object
+// waits for the end of the hold.
 func Decide(in Input) (actions []Action, next time.Duration) {
 	for _, o := range in.Old {
 		action, wait := in.action(o)
@@ -77,7 +78,7 @@ func (in *Input) action(o Old) (action Action, wait time.Duration) {
 	}
 	replaced, accepted := in.replaced(o.Slot)
 	switch {
-	case in.Disabled && (!in.Handed || o.Exclusive), !in.Disabled && !replaced:
+	case in.Disabled && (!in.HandedToOME || o.Exclusive), !in.Disabled && !replaced:
 		return Delete, 0
 	case !in.Disabled && !accepted:
 		return Keep, 0

@@ -24,10 +24,10 @@ const (
 
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// entry is an old object of the entry, superseded so long ago.
+// entry is an old object of the entry, superseded the given time ago.
 func entry(ago time.Duration) Old { return Old{Slot: plan.Entry, Superseded: now.Add(-ago)} }
 
-// unmarked is one that nothing had taken the place of.
+// unmarked is an old object without a time.
 var unmarked = Old{Slot: plan.Entry}
 
 func wanted(slot plan.Slot, all ...gateway.Acceptance) []Wanted {
@@ -49,19 +49,19 @@ func TestDecide(t *testing.T) {
 	}{
 		{name: "nothing old"},
 		{name: "kept", give: Input{Hold: hold, Keep: []plan.Slot{plan.Entry}, Old: []Old{unmarked, entry(time.Hour)}}, want: []Action{Keep, Keep}},
-		{name: "kept, whatever is accepted", give: Input{Hold: hold, Keep: []plan.Slot{plan.Entry}, Wanted: accepted, Old: []Old{entry(time.Hour)}}, want: []Action{Keep}},
+		{name: "kept, although new objects are accepted", give: Input{Hold: hold, Keep: []plan.Slot{plan.Entry}, Wanted: accepted, Old: []Old{entry(time.Hour)}}, want: []Action{Keep}},
 		{name: "kept, and withheld", give: Input{Hold: hold, Keep: plan.Slots, Disabled: true, Old: []Old{unmarked}}, want: []Action{Keep}},
 		{name: "of no known slot, while some are kept", give: Input{Hold: hold, Keep: []plan.Slot{engine}, Old: []Old{{Slot: ""}}}, want: []Action{Keep}},
 		{name: "of no known slot", give: Input{Hold: hold, Old: []Old{{Slot: ""}}}, want: []Action{Delete}},
 
 		{name: "withheld", give: Input{Hold: hold, Disabled: true, Old: []Old{unmarked, entry(time.Second)}}, want: []Action{Delete, Delete}},
-		{name: "handed over", give: Input{Hold: hold, Disabled: true, Handed: true, Old: []Old{unmarked}}, want: []Action{Mark}, next: hold},
-		{name: "handed over, for a while", give: Input{Hold: hold, Disabled: true, Handed: true, Old: []Old{entry(time.Minute)}}, want: []Action{Keep}, next: 4 * time.Minute},
-		{name: "handed over, for long enough", give: Input{Hold: hold, Disabled: true, Handed: true, Old: []Old{entry(hold)}}, want: []Action{Delete}},
-		{name: "handed over, without a hold", give: Input{Disabled: true, Handed: true, Old: []Old{unmarked}}, want: []Action{Delete}},
+		{name: "handed over", give: Input{Hold: hold, Disabled: true, HandedToOME: true, Old: []Old{unmarked}}, want: []Action{Mark}, next: hold},
+		{name: "handed over, for a while", give: Input{Hold: hold, Disabled: true, HandedToOME: true, Old: []Old{entry(time.Minute)}}, want: []Action{Keep}, next: 4 * time.Minute},
+		{name: "handed over, for long enough", give: Input{Hold: hold, Disabled: true, HandedToOME: true, Old: []Old{entry(hold)}}, want: []Action{Delete}},
+		{name: "handed over, without a hold", give: Input{Disabled: true, HandedToOME: true, Old: []Old{unmarked}}, want: []Action{Delete}},
 
-		{name: "no way in any more", give: Input{Hold: hold, Old: []Old{unmarked, entry(time.Second)}}, want: []Action{Delete, Delete}},
-		{name: "no way in any more, while others have", give: Input{Hold: hold, Wanted: wanted(engine, gateway.Pending), Old: []Old{unmarked}}, want: []Action{Delete}},
+		{name: "no new objects", give: Input{Hold: hold, Old: []Old{unmarked, entry(time.Second)}}, want: []Action{Delete, Delete}},
+		{name: "no new objects, while other slots have some", give: Input{Hold: hold, Wanted: wanted(engine, gateway.Pending), Old: []Old{unmarked}}, want: []Action{Delete}},
 
 		{name: "not accepted yet", give: Input{Hold: hold, Wanted: pending, Old: []Old{unmarked, entry(time.Hour)}}, want: []Action{Keep, Keep}},
 		{name: "refused", give: Input{Hold: hold, Wanted: refused, Old: []Old{unmarked, entry(time.Hour)}}, want: []Action{Keep, Keep}},
@@ -98,7 +98,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What is marked goes after the hold and not before, whoever decides at any time in between.
+// A marked object is deleted after the hold and not before, even if several replicas decide in between.
 func TestAnObjectGoesAfterTheHold(t *testing.T) {
 	t.Parallel()
 	old := unmarked

@@ -1,4 +1,4 @@
-// Package uses knows which services look at an object, so that a change of it concerns them and no others.
+// Package uses indexes which InferenceServices depend on an object, so that a change to the object enqueues only those services.
 package uses
 
 import (
@@ -8,7 +8,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Object is what services look at: a Gateway, an IngressClass, an InferencePool, or the Service of an endpoint picker.
+// Object identifies an object that services depend on: a Gateway, an IngressClass, an InferencePool, or the Service of an
+// endpoint picker.
 type Object struct {
 	Kind string
 	Name cache.ObjectName
@@ -20,31 +21,31 @@ const (
 	IstioGateway  = "IstioGateway"
 	InferencePool = "InferencePool"
 	Service       = "Service"
-	IngressClass  = "IngressClass" // any: which one is the default may change
+	IngressClass  = "IngressClass" // without a name: the default class may change
 )
 
-// Index knows who uses what.
+// Index maps services to the objects that they use, and objects to the services that use them.
 type Index struct {
 	mu    sync.RWMutex
 	by    map[cache.ObjectName][]Object
 	users map[Object]map[cache.ObjectName]struct{}
 }
 
-// New returns an Index of nothing.
+// New returns an empty Index.
 func New() *Index {
 	x := &Index{}
 	x.Clear()
 	return x
 }
 
-// Clear drops what all services use.
+// Clear removes all services.
 func (x *Index) Clear() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.by, x.users = map[cache.ObjectName][]Object{}, map[Object]map[cache.ObjectName]struct{}{}
 }
 
-// Set replaces what a service uses, nil for nothing.
+// Set replaces the objects that a service uses. With nil it removes the service.
 func (x *Index) Set(service cache.ObjectName, objects []Object) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -26,7 +26,7 @@ func picker(ports ...int32) *corev1.Service {
 	return s
 }
 
-// existing is an InferencePool that somebody else has made.
+// existing returns an InferencePool that a user created.
 func existing(selector map[string]string, change ...func(*inferencev1.InferencePool)) *inferencev1.InferencePool {
 	p := &inferencev1.InferencePool{}
 	p.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{}
@@ -40,7 +40,7 @@ func existing(selector map[string]string, change ...func(*inferencev1.InferenceP
 	return p
 }
 
-// served is an API server with InferencePools, one of which is called shared, and a picker.
+// served adds InferencePools, one of them named shared, and a picker.
 func served(selector map[string]string) func(in *Input) {
 	return func(in *Input) {
 		in.Pools, in.Pickers = map[string]*inferencev1.InferencePool{}, map[string]*corev1.Service{"picker": picker(9002)}
@@ -50,7 +50,7 @@ func served(selector map[string]string) func(in *Input) {
 	}
 }
 
-// then makes one change of several.
+// then combines changes.
 func then(changes ...func(in *Input)) func(in *Input) {
 	return func(in *Input) {
 		for _, f := range changes {
@@ -93,9 +93,9 @@ func TestPoolsThatAreCreated(t *testing.T) {
 			in.Service.Components[isvc.Engine].Mode = isvc.MultiNodeRayVLLM
 			in.Services[0].Spec.Ports[0].TargetPort = intstr.FromInt32(8000)
 		}), want: "chat-fairlead", pool: pool(8000, raw)},
-		{name: "beside a decoder", config: byGateway + namedPool, roles: []isvc.Role{isvc.Decoder, isvc.Engine}, change: none, want: "chat-fairlead,engine DecoderWithoutRouter", pool: pool(8080, raw)},
-		{name: "beside a router", config: byGateway + namedPool, roles: []isvc.Role{isvc.Router, isvc.Engine}, change: none, want: "chat-router,router InferencePoolUnsupported (warning)"},
-		{name: "beside a router and a decoder", config: byGateway + namedPool, roles: []isvc.Role{isvc.Router, isvc.Engine, isvc.Decoder}, change: none, want: "chat-router,router InferencePoolUnsupported (warning)"},
+		{name: "with a decoder", config: byGateway + namedPool, roles: []isvc.Role{isvc.Decoder, isvc.Engine}, change: none, want: "chat-fairlead,engine DecoderWithoutRouter", pool: pool(8080, raw)},
+		{name: "with a router", config: byGateway + namedPool, roles: []isvc.Role{isvc.Router, isvc.Engine}, change: none, want: "chat-router,router InferencePoolUnsupported (warning)"},
+		{name: "with a router and a decoder", config: byGateway + namedPool, roles: []isvc.Role{isvc.Router, isvc.Engine, isvc.Decoder}, change: none, want: "chat-router,router InferencePoolUnsupported (warning)"},
 		{name: "of no engine", config: byGateway + namedPool, roles: []isvc.Role{isvc.Router}, change: none, want: "chat-router,router InferencePoolUnsupported (warning)"},
 		{name: "of an engine without a Service", config: byGateway + namedPool, change: then(none, func(in *Input) { in.Services = nil }), want: "engine ServiceNotFound"},
 		{name: "of a Service without a selector", config: byGateway + namedPool, change: then(none, selected(nil)), want: "engine InferencePoolUnsupported"},
@@ -113,15 +113,15 @@ func TestPoolsThatAreCreated(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, said := plannedPool(t, tt.config, tt.roles, tt.change)
-			assert.Equal(t, tt.want, said)
+			got, summary := plannedPool(t, tt.config, tt.roles, tt.change)
+			assert.Equal(t, tt.want, summary)
 			assert.Equal(t, tt.pool, got.Pool)
-			assert.Equal(t, len(got.Exposures) == 0, len(got.Keep) > 0, "objects stay while what they should be is not known")
+			assert.Equal(t, len(got.Exposures) == 0, len(got.Keep) > 0, "objects stay while their wanted state is unknown")
 		})
 	}
 }
 
-// plannedPool returns a plan, and the backends of its routes and its reasons as a text.
+// plannedPool returns a plan, and the backends of its routes and its reasons as text.
 func plannedPool(t *testing.T, config string, roles []isvc.Role, change func(in *Input)) (Plan, string) {
 	t.Helper()
 	if roles == nil {
@@ -132,20 +132,20 @@ func plannedPool(t *testing.T, config string, roles []isvc.Role, change func(in 
 		change(in)
 	}
 	got := build(t, in)
-	var said []string
+	var summary []string
 	for _, e := range got.Exposures {
-		said = append(said, cmp.Or(e.Backend.Pool, e.Backend.Name))
+		summary = append(summary, cmp.Or(e.Backend.Pool, e.Backend.Name))
 	}
 	for i, text := range reasons(got) {
 		if got.Reasons[i].Warning {
 			text += " (warning)"
 		}
-		said = append(said, text)
+		summary = append(summary, text)
 	}
-	return got, strings.Join(said, ",")
+	return got, strings.Join(summary, ",")
 }
 
-// A pool of the entry's pods is what its user wants, whoever the entry is; one of other pods bypasses the router.
+// A pool of the entry's pods is used for each kind of entry. A pool of other pods would bypass the router.
 func TestPoolsThatExist(t *testing.T) {
 	t.Parallel()
 	both := []isvc.Role{isvc.Router, isvc.Engine}
@@ -170,10 +170,10 @@ func TestPoolsThatExist(t *testing.T) {
 		{name: "of the router", roles: both, change: served(labels{"component": "router", "ome.io/inferenceservice": "chat"}), want: "shared"},
 		{name: "of the router, by OME's selector", roles: both, change: served(labels{"app": "chat-router"}), want: "shared"},
 		{name: "of the router, and labels that are not known", roles: both, change: served(labels{"component": "router", "tier": "gold"}), want: "shared"},
-		{name: "of the engine, beside a router", roles: both, change: served(labels{"component": "engine"}), want: "chat-router,router InferencePoolUnsupported (warning)"},
+		{name: "of the engine, with a router", roles: both, change: served(labels{"component": "engine"}), want: "chat-router,router InferencePoolUnsupported (warning)"},
 		{name: "of both", roles: both, change: served(labels{"ome.io/inferenceservice": "chat"}), want: "chat-router,router InferencePoolUnsupported (warning)"},
-		{name: "of other pods, beside a router", roles: both, change: served(labels{"app": "x"}), want: "chat-router,router InferencePoolUnsupported (warning)"},
-		{name: "by labels that are not known, beside a router", roles: both, change: served(labels{"tier": "gold"}), want: "chat-router,router InferencePoolUnsupported (warning)"},
+		{name: "of other pods, with a router", roles: both, change: served(labels{"app": "x"}), want: "chat-router,router InferencePoolUnsupported (warning)"},
+		{name: "by labels that are not known, with a router", roles: both, change: served(labels{"tier": "gold"}), want: "chat-router,router InferencePoolUnsupported (warning)"},
 		{name: "of a router without an engine", roles: both[:1], change: served(labels{"component": "router"}), want: "shared"},
 		{name: "whose picker is missing", change: then(served(labels{"component": "engine"}), func(in *Input) { in.Pickers = nil }), want: "engine EndpointPickerNotFound"},
 		{name: "whose picker has another port", change: then(served(labels{"component": "engine"}), func(in *Input) { in.Pickers["picker"] = picker(1) }), want: "engine EndpointPickerNotFound"},
@@ -189,8 +189,8 @@ func TestPoolsThatExist(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, said := plannedPool(t, cmp.Or(tt.config, byGateway)+pooled, tt.roles, tt.change)
-			assert.Equal(t, tt.want, said)
+			got, summary := plannedPool(t, cmp.Or(tt.config, byGateway)+pooled, tt.roles, tt.change)
+			assert.Equal(t, tt.want, summary)
 			assert.Nil(t, got.Pool)
 		})
 	}
@@ -211,7 +211,7 @@ func TestPickerOfEachService(t *testing.T) {
 	assert.Equal(t, settings.EndpointPicker{Name: "chat-gold-epp", Port: 9, FailureMode: "FailClose"}, got.Pool.Picker)
 
 	in.Pickers = nil
-	assert.Equal(t, []Reason{{Role: isvc.Engine, Reason: ReasonPickerNotFound, Message: "InferencePool chat-fairlead: there is no Service chat-gold-epp for the endpoint picker: create it, or correct endpointPickerRef"}}, build(t, in).Reasons)
+	assert.Equal(t, []Reason{{Role: isvc.Engine, Reason: ReasonPickerNotFound, Message: "InferencePool chat-fairlead: Service chat-gold-epp of the endpoint picker does not exist: create it, or correct endpointPickerRef"}}, build(t, in).Reasons)
 
 	for tier, want := range map[string]string{
 		"": `inferencePool.endpointPickerRef.name: render template: `, "A": `inferencePool.endpointPickerRef.name: "chat-A-epp" is not the name of a Service: `,
@@ -268,7 +268,7 @@ func TestAPoolIsForTheEntryAlone(t *testing.T) {
 	}, lines(build(t, in)))
 }
 
-// OME 1.3 says that a runtime's workers get requests, too: the warning says what to do.
+// OME 1.3 also sends requests to the workers of a runtime: the warning explains how to prevent it.
 func TestWorkersThatOMEsServiceSelects(t *testing.T) {
 	t.Parallel()
 	native := labels{"ome.io/inferenceservice": "chat", "component": "engine", "ome.io/managed-by": "OMENative"}
@@ -310,14 +310,14 @@ func TestFallback(t *testing.T) {
 
 	in.Service.Conditions = nil
 	got = build(t, in)
-	assert.NotNil(t, got.Fallback, "it waits for pods by itself")
+	assert.NotNil(t, got.Fallback, "the fallback Service does not depend on readiness")
 	assert.Empty(t, got.Exposures)
 
 	in.Services = nil
 	got = build(t, in)
 	assert.Nil(t, got.Fallback)
-	assert.Equal(t, []Slot{Entry}, got.Keep, "what is there stays")
-	assert.Equal(t, []string{"router ServiceNotFound"}, reasons(got), "it is said once")
+	assert.Equal(t, []Slot{Entry}, got.Keep, "existing objects stay")
+	assert.Equal(t, []string{"router ServiceNotFound"}, reasons(got), "the reason is not repeated")
 
 	in = input(t, example+"enabled: false\n"+fallback, isvc.Engine)
 	assert.Nil(t, build(t, in).Fallback)
@@ -334,7 +334,7 @@ func TestAFallbackOfKnativeIsMissed(t *testing.T) {
 	assert.Equal(t, []string{"engine ServiceNotFound"}, reasons(got))
 }
 
-func TestNamesOfWhatStandsBeside(t *testing.T) {
+func TestPoolAndFallbackNames(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "chat-fairlead", PoolName("chat"))
 	assert.Equal(t, "chat-external", FallbackName("chat", "-external"))

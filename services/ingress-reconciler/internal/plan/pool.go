@@ -26,25 +26,24 @@ type Pool struct {
 	Picker     settings.EndpointPicker // with the name of its Service, not a template
 }
 
-// Fallback is a Service to create beside OME's.
+// Fallback is the fallback Service to create.
 type Fallback struct {
 	Name        string
 	Type        string
 	Selector    map[string]string
 	Port        int32
 	TargetPort  backend.Port
-	AppProtocol string // empty: the Service of OME says none
+	AppProtocol string // empty: OME's Service does not set it
 	Annotations map[string]string
 }
 
-// PoolName returns the name of the InferencePool that is created for a service. Data planes use it as the value of a label.
+// PoolName returns the name of the InferencePool to create for a service. Data planes use this name as a label value.
 func PoolName(service string) string { return bounded(service, "-fairlead") }
 
-// FallbackName returns the name of the Service that is created beside OME's.
+// FallbackName returns the name of the fallback Service.
 func FallbackName(service, suffix string) string { return bounded(service, suffix) }
 
-// bounded returns a name with a suffix that fits in a DNS label. A name that is too long is cut and has a hash before the
-// suffix.
+// bounded returns a name with a suffix, truncated to the length of a DNS label. A truncated name has a hash before the suffix.
 func bounded(name, suffix string) string {
 	if len(name)+len(suffix) <= validation.DNS1035LabelMaxLength {
 		return name + suffix
@@ -54,18 +53,18 @@ func bounded(name, suffix string) string {
 	return strings.TrimRight(name[:validation.DNS1035LabelMaxLength-len(hash)-len(suffix)], "-.") + hash + suffix
 }
 
-// pool returns the InferencePool that takes the requests of the entry, or why there is none for now. Without a name and a
-// reason the Service of the entry takes them.
+// pool returns the InferencePool that receives the requests of the entry, or the reason why none can be used yet. If name and reason
+// are empty, the Service of the entry receives the requests.
 //
-// A pool replaces the entry, so it must be a pool of the entry's pods. A pool that is created has the pods of the engine:
-// beside a router it is not created, as it would bypass the router and, with it, the decoder.
+// A pool replaces the Service of the entry, so it must select the entry's pods. A created pool selects the pods of the engine. With a
+// router it is not created, because it would bypass the router and, with it, the decoder.
 func (b *builder) pool() (name, reason, message string) {
 	p := b.Settings.Pool
 	switch {
 	case b.plan.Strategy != settings.HTTPRoute:
 		return "", ReasonPoolUnsupported, fmt.Sprintf("strategy %s has no InferencePools", b.plan.Strategy)
 	case b.Pools == nil:
-		return "", ReasonAPIUnavailable, "the API server has no InferencePools"
+		return "", ReasonAPIUnavailable, "the API server does not serve InferencePools"
 	case p.Name != "":
 		return b.namedPool(p.Name)
 	}
@@ -101,15 +100,15 @@ func (b *builder) createdPool(ref *settings.EndpointPicker) (name, reason, messa
 	return pool, "", ""
 }
 
-// namedPool checks an InferencePool that somebody else has made.
+// namedPool checks an existing InferencePool that the settings name.
 //
-//	the entry is the engine   the pool is used. A warning says if it selects none of the engine's pods, or workers
-//	the entry is the router   the pool is used if its selector names the router's pods and no others: a pool of several router
-//	                          replicas is legitimate. Any other pool bypasses the router: its Service is used, with a warning
+//	the entry is the engine   the pool is used, with a warning if it selects none of the engine's pods, or workers
+//	the entry is the router   the pool is used if its selector matches only the router's pods: a pool of several router replicas
+//	                          is legitimate. Any other pool bypasses the router: the router's Service is used, with a warning
 func (b *builder) namedPool(name string) (pool, reason, message string) {
 	found := b.Pools[name]
 	if found == nil {
-		return "", ReasonPoolNotFound, fmt.Sprintf("there is no InferencePool %s: create it, or correct inferencePool.name", name)
+		return "", ReasonPoolNotFound, fmt.Sprintf("InferencePool %s does not exist: create it, or correct inferencePool.name", name)
 	}
 	entry, _ := b.entry()
 	selector := poolSelector(found)
@@ -132,7 +131,7 @@ func (b *builder) namedPool(name string) (pool, reason, message string) {
 	return name, "", ""
 }
 
-// podsOf returns what is known of the pods of a component.
+// podsOf returns the known labels of the pods of a component.
 func (b *builder) podsOf(r isvc.Role) backend.Pods {
 	pods, err := backend.SelectPods(b.Services, b.Service, r)
 	if err != nil {
@@ -149,7 +148,7 @@ func poolSelector(p *inferencev1.InferencePool) map[string]string {
 	return labels
 }
 
-// pickerOf returns the Service of the endpoint picker of a pool. It reports false if the picker is no Service.
+// pickerOf returns the Service of the endpoint picker of a pool. It returns false if the picker is not a Service.
 func pickerOf(p *inferencev1.InferencePool) (name string, port int32, ok bool) {
 	ref := p.Spec.EndpointPickerRef
 	if ref == nil || ref.Port == nil || ref.Group != nil && *ref.Group != "" || ref.Kind != "" && ref.Kind != "Service" {
@@ -158,7 +157,7 @@ func pickerOf(p *inferencev1.InferencePool) (name string, port int32, ok bool) {
 	return string(ref.Name), int32(ref.Port.Number), true
 }
 
-// pickerName returns the name of the Service of the endpoint picker of a pool that is created.
+// pickerName returns the name of the endpoint picker's Service for a pool to create.
 func pickerName(s *isvc.Service, conf *settings.Settings) (string, error) {
 	name, err := conf.Picker.Render(hostname.Values{
 		Name: s.Name, Namespace: s.Namespace, IngressDomain: conf.Domain, Annotations: s.Annotations, Labels: s.Labels,
@@ -174,8 +173,8 @@ func pickerName(s *isvc.Service, conf *settings.Settings) (string, error) {
 	return name, nil
 }
 
-// PickerService returns the name of the Service of the endpoint picker, in the namespace of the service, that a plan looks up
-// in Input.Pickers. It reports false if there is none to look up.
+// PickerService returns the name of the endpoint picker's Service, in the namespace of the InferenceService, that Build looks up in
+// Input.Pickers. It returns false if Build needs no such Service.
 func PickerService(in *Input) (name string, ok bool) {
 	p := in.Settings.Pool
 	switch {
@@ -191,11 +190,11 @@ func PickerService(in *Input) (name string, ok bool) {
 	return name, err == nil
 }
 
-// pickerProblem returns why the Service of an endpoint picker cannot be used, or "".
+// pickerProblem returns the reason why the Service of an endpoint picker cannot be used, or "".
 func (b *builder) pickerProblem(name string, port int32) string {
 	service := b.Pickers[name]
 	if service == nil {
-		return fmt.Sprintf("there is no Service %s for the endpoint picker: create it, or correct endpointPickerRef", name)
+		return fmt.Sprintf("Service %s of the endpoint picker does not exist: create it, or correct endpointPickerRef", name)
 	}
 	if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
 		return p.Port == port && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP)
@@ -205,7 +204,7 @@ func (b *builder) pickerProblem(name string, port int32) string {
 	return ""
 }
 
-// fallback plans a Service beside OME's, if one is configured and the entry has a Service.
+// fallback plans the fallback Service, if it is configured and the entry has a Service.
 func (b *builder) fallback(entry isvc.Role) {
 	f := b.Settings.Fallback
 	if f == nil {
@@ -229,7 +228,7 @@ func (b *builder) fallback(entry isvc.Role) {
 	}
 }
 
-// warnOfWorkers warns of each component whose requests OME's own Service also sends to worker pods, which do not serve them.
+// warnOfWorkers adds a warning for each component whose Service in OME also selects worker pods, which do not serve requests.
 func (b *builder) warnOfWorkers() {
 	roles := map[isvc.Role]bool{}
 	for i := range b.plan.Exposures {

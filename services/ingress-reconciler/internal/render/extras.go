@@ -12,8 +12,8 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 )
 
-// beside adds what routes point at, and the Service beside OME's.
-func (r *renderer) beside(p *plan.Plan) {
+// extras adds the InferencePool that routes refer to, and the fallback Service.
+func (r *renderer) extras(p *plan.Plan) {
 	if p.Pool != nil {
 		r.add(InferencePools, plan.Entry, r.pool(p.Pool), nil)
 	}
