@@ -77,13 +77,13 @@ func TestWhatCannotBePlanned(t *testing.T) {
 		name, stdin, want string
 		args              []string
 	}{
-		{name: "a wrong configuration", args: []string{"--config", file(t, "strategy: magic"), "-f", "testdata/world"}, want: `configuration: strategy: "magic" is none of auto, httproute, ingress, virtualservice`},
+		{name: "a wrong configuration", args: []string{"--config", file(t, "strategy: magic"), "-f", "testdata/world"}, want: `configuration: strategy: "magic" is not one of auto, httproute, ingress, virtualservice`},
 		{name: "no such file", args: []string{"-f", "testdata/nothing"}, want: "read manifests: lstat testdata/nothing: no such file or directory"},
 		{name: "no YAML", stdin: "a: [", args: []string{"-f", "-"}, want: "stdin: error converting YAML to JSON: yaml: line 1: did not find expected node content"},
 		{name: "no services", args: []string{"-f", "testdata/world/gateway.yaml"}, want: "there are no InferenceServices to plan"},
 		{name: "no such service", args: []string{"-f", "testdata/world", "other"}, want: "there are no InferenceServices to plan"},
 		{name: "no ConfigMap", args: []string{"-f", "testdata/world", "--config-map", "a/b"}, want: "there is no ConfigMap a/b with key config: give --config or --config-map"},
-		{name: "a wrong flag", args: []string{"--config-map", "b"}, want: `invalid argument "b" for "--config-map" flag: want namespace/name`},
+		{name: "a wrong flag", args: []string{"--config-map", "b"}, want: `invalid argument "b" for "--config-map" flag: must be namespace/name`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

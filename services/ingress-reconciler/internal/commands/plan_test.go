@@ -70,7 +70,7 @@ func TestAssumptions(t *testing.T) {
 		},
 		{
 			name: "turned off", manifest: engine, args: []string{"--assume-services=false"}, err: "no InferenceService could be planned, for the reasons above",
-			want: []string{"default/lean: ServiceNotFound: engine lean-engine: there is no Service\n"},
+			want: []string{"default/lean: ServiceNotFound: engine lean-engine: the Service does not exist\n"},
 		},
 		{
 			name: "a status that says otherwise", manifest: strings.TrimSuffix(engine, "}") + ", status: {conditions: [{type: EngineReady, status: 'False'}]}}",
