@@ -143,7 +143,6 @@ func assertRequestsReachTheEntry(t *testing.T, s *system) {
 		}
 	}
 	t.Run("explained", func(t *testing.T) {
-		t.Skip("plan has no --request yet")
 		assertExplained(t, s, slices.DeleteFunc(all, func(e exposure) bool { return !e.hosts }))
 	})
 }

@@ -63,6 +63,7 @@ func stderr(err *exec.ExitError) string {
 
 // assertExplained sends requests through the data planes, and compares the backends and paths with those that the program explains.
 func assertExplained(t *testing.T, s *system, all []exposure) {
+	answered, refused := 0, 0
 	for _, e := range all {
 		for _, q := range e.explainable() {
 			want := s.explain(t, e.entrance, q)
@@ -71,13 +72,16 @@ func assertExplained(t *testing.T, s *system, all []exposure) {
 			text := fmt.Sprintf("%s: %s%s %v: explained as %+v", e.name, q.host, q.target, q.header, want)
 			if want.Error != "" {
 				assert.NotEqual(t, 200, got.status, text)
+				refused++
 				continue
 			}
 			assert.Equal(t, want.Path, got.String(), text)
 			assert.Equal(t, "Service", want.Backend.Kind, text)
 			assert.True(t, strings.HasPrefix(got.echo.Name, want.Backend.Name+"-"), "%s: answered by %s", text, got.echo.Name)
+			answered++
 		}
 	}
+	t.Logf("%d requests that a backend answers, and %d others", answered, refused)
 	first := all[0].explainable()[0] // the roles of the chart allow it in the pod, too
 	out, err := s.runInPod(t, explanationArgs(all[0].entrance, first)...)
 	require.NoError(t, err)

@@ -4,13 +4,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/deploy/local/e2e/stack"
 )
 
 const (
@@ -221,11 +227,39 @@ func (m *moved) changeComponents(t *testing.T) {
 	hosts(false)
 	m.awaitAnswer(t, m.hostOf("engine"), "")
 	m.awaitExposed(t, m.name, m.at.at)
-	spec(fields{"router": nil}) // OME deletes the Service of the router at once: the route must change before
+	// Without the Service of the router, data planes answer 500. OME deletes the Service when the router leaves the specification: the
+	// route must change for that alone, and not when the Service is gone.
+	resume := m.pauseOME(t)
+	spec(fields{"router": nil})
 	m.awaitAnswer(t, m.host(), "engine")
+	resume()
+	m.awaitNoService(t, m.name.Name+"-router")
 	after, err := m.objects(t.Context(), m.name)
 	require.NoError(t, err)
 	assert.ElementsMatch(t, uids(before), uids(after))
+}
+
+// pauseOME stops the process of OME until the returned function is called, or the test ends.
+func (s *system) pauseOME(t *testing.T) (resume func()) {
+	t.Helper()
+	pods, err := s.Clientset().CoreV1().Pods(stack.OMENamespace).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, pods.Items, 1)
+	pid, err := stack.ProcessOf(pods.Items[0].Name)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	resume = sync.OnceFunc(func() { require.NoError(t, syscall.Kill(pid, syscall.SIGCONT)) })
+	t.Cleanup(resume)
+	return resume
+}
+
+// awaitNoService waits until a Service is deleted.
+func (m *moved) awaitNoService(t *testing.T, name string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		_, err := m.Clientset().CoreV1().Services(m.name.Namespace).Get(t.Context(), name, metav1.GetOptions{})
+		require.True(collect, apierrors.IsNotFound(err), "%v", err)
+	}, settle, tick)
 }
 
 // disable turns the service off and on again. No request reaches it meanwhile.

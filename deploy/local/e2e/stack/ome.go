@@ -13,7 +13,8 @@ import (
 //go:embed ome.yaml
 var omeManifest string
 
-const omeNamespace = "ome"
+// OMENamespace is the namespace of OME and its ConfigMap.
+const OMENamespace = "ome"
 
 // OME is the emulator of OME to install.
 type OME struct {
@@ -35,7 +36,7 @@ func ModelOME(tag string, args ...string) OME {
 
 // InstallOME installs the emulator of OME with the ConfigMap that the release ships, and waits until it is ready.
 func InstallOME(ctx context.Context, c *cluster.Cluster, o OME) error {
-	if _, err := c.Kubectl(ctx, "create", "namespace", omeNamespace); err != nil {
+	if _, err := c.Kubectl(ctx, "create", "namespace", OMENamespace); err != nil {
 		return err
 	}
 	args := []string{"--release=" + string(o.Release), fmt.Sprintf("--pod-image=%s:%s", o.PodImage, o.Tag), "--pod-args=" + strings.Join(o.PodArgs, ",")}
@@ -45,6 +46,6 @@ func InstallOME(ctx context.Context, c *cluster.Cluster, o OME) error {
 			return err
 		}
 	}
-	_, err := c.Kubectl(ctx, "-n", omeNamespace, "rollout", "status", "deployment/ome", "--timeout="+rollTimeout)
+	_, err := c.Kubectl(ctx, "-n", OMENamespace, "rollout", "status", "deployment/ome", "--timeout="+rollTimeout)
 	return err
 }

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// ProcessOf finds the process of a pod of ours that has its name in its environment, as POD_NAME: containers are processes of
-// this machine.
+// ProcessOf finds the process of a pod that has its name in its environment, as POD_NAME: containers are processes of this machine.
 func ProcessOf(pod string) (pid int, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
