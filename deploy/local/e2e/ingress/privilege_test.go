@@ -75,7 +75,7 @@ func assertLeastPrivilege(t *testing.T, s *system) {
 	}
 	granted := s.granted(t)
 	assert.Empty(t, missing(used, granted), "used, but not granted by the chart")
-	maps.Copy(used, usedBefore) // one creates the Lease, and the other finds it
+	maps.Copy(used, usedBefore)       // one creates the Lease, and the other finds it
 	for permission := range granted { // a watch begins with a list unless the API server streams the list
 		if of, is := strings.CutPrefix(permission, "list "); is && used["watch "+of] {
 			used[permission] = true
