@@ -22,8 +22,9 @@ const (
 	streamEvery  = 5
 	streamEvents = 6
 	// A model takes its time until it answers. A server that answers at once shows a fault of Go's ReverseProxy, and so of
-	// Traefik: it may close the request's body while it still reads the body, and then breaks off the answer.
-	wholeQuery  = "?delay=20ms"
+	// Traefik: it may close the request's body while it still reads the body, and then breaks off the answer. 20 ms are enough for
+	// a Traefik that has a processor to itself, but not beside other programs.
+	wholeQuery  = "?delay=150ms"
 	streamQuery = wholeQuery + "&events=6&interval=200ms"
 	// Far above the length of a stream: a request that takes longer was held up.
 	loadTimeout = 10 * time.Second

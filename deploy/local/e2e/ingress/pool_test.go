@@ -179,7 +179,7 @@ func (s *system) awaitEngine(t *testing.T, service types.NamespacedName, want in
 			names[p.Name] = true
 		}
 		require.Len(collect, names, want)
-	}, 3*settle, tick)
+	}, settle, tick)
 	return names
 }
 

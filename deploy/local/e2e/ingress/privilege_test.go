@@ -27,7 +27,7 @@ var seldom = map[string]string{
 // sub-commands in the pod, with the permissions of the pod.
 func assertLeastPrivilege(t *testing.T, s *system) {
 	s.namespace(t, "kinds")
-	require.NoError(t, s.Apply(t.Context(), "{apiVersion: v1, kind: Service, metadata: {name: picker, namespace: kinds}, spec: {ports: [{port: 9002}]}}"))
+	s.apply(t, "references.yaml")
 	services := []struct {
 		name    types.NamespacedName
 		values  fields

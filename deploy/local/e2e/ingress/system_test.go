@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -71,9 +69,7 @@ func newSystem(t *testing.T) *system {
 	t.Helper()
 	audited := func(c *clusterapi.Config) { c.Audit = true }
 	c := cluster.Start(t, stack.PublishTraefik("127.0.0.1:0"), stack.PublishGateway("127.0.0.1:0"), audited)
-	kinds, err := os.ReadFile(filepath.Join("testdata", "kinds.yaml"))
-	require.NoError(t, err)
-	require.NoError(t, c.Apply(t.Context(), string(kinds)))
+	apply(t, c, "kinds.yaml")
 	g, gctx := errgroup.WithContext(t.Context())
 	g.Go(func() error { return stack.InstallOME(gctx, c, stack.EchoOME(tag)) })
 	g.Go(func() error { return upgrade(gctx, c, stack.PreviousRelease()) })
@@ -100,6 +96,12 @@ func newSystem(t *testing.T) *system {
 		s.previous[p.Name] = true
 	}
 	return s
+}
+
+// apply applies a file of testdata.
+func (s *system) apply(t *testing.T, name string) {
+	t.Helper()
+	apply(t, s.Cluster, name)
 }
 
 // applyGateway creates the Gateway of the example and waits until it is programmed.
