@@ -88,7 +88,7 @@ func assertStreams(t *testing.T, w *world) {
 		at := w.events(t, question{host: host, target: "/p/q/v1?events=4&interval=200ms", body: strings.NewReader(`{"stream":true}`)})
 		require.Len(t, at, 4, host)
 		for i := 1; i < len(at); i++ {
-			assert.Greater(t, at[i].Sub(at[i-1]), 100*time.Millisecond, "%s: event %d", host, i+1)
+			assert.Greater(t, at[i].Sub(at[i-1]), 50*time.Millisecond, "%s: event %d", host, i+1)
 		}
 	}
 }
