@@ -20,24 +20,30 @@ import (
 	"fairlead.dev/deploy/emulators/ingressnginx"
 )
 
+type options struct {
+	address, certificate, key string
+	ingressNginx              bool
+}
+
 func main() {
-	address := pflag.String("address", ":8443", "address of the HTTPS server")
-	certificate := pflag.String("cert", "/certs/tls.crt", "file with the certificate")
-	key := pflag.String("key", "/certs/tls.key", "file with its key")
-	nginx := pflag.Bool("ingress-nginx", false, "serve /ingress-nginx; the pod's ServiceAccount must be allowed to list Ingresses and IngressClasses")
+	var o options
+	pflag.StringVar(&o.address, "address", ":8443", "address of the HTTPS server")
+	pflag.StringVar(&o.certificate, "cert", "/certs/tls.crt", "file with the certificate")
+	pflag.StringVar(&o.key, "key", "/certs/tls.key", "file with its key")
+	pflag.BoolVar(&o.ingressNginx, "ingress-nginx", false, "serve /ingress-nginx; the pod's ServiceAccount must be allowed to list Ingresses and IngressClasses")
 	pflag.Parse()
-	if err := run(*address, *certificate, *key, *nginx); err != nil {
+	if err := o.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "webhook:", err)
 		os.Exit(1)
 	}
 }
 
-func run(address, certificate, key string, nginx bool) error {
+func (o options) run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /validate", answer(refuseLabeled, http.StatusForbidden))
-	if nginx {
+	if o.ingressNginx {
 		review, err := newIngressReview()
 		if err != nil {
 			return err
@@ -45,13 +51,13 @@ func run(address, certificate, key string, nginx bool) error {
 		mux.HandleFunc("POST /ingress-nginx", answer(review, http.StatusBadRequest)) // as ingress-nginx
 	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Addr: o.address, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
 		stopped <- server.Shutdown(context.WithoutCancel(ctx))
 	}()
-	if err := server.ListenAndServeTLS(certificate, key); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.ListenAndServeTLS(o.certificate, o.key); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return <-stopped
