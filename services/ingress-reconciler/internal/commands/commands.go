@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/memlimit"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/ingress-reconciler/internal/app"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
@@ -59,5 +60,6 @@ func serve(cmd *cobra.Command, cfg *config.Config, out io.Writer) error {
 	}
 	defer func() { _ = log.Sync() }() // stderr need not be a file that can be synced
 	logging.BridgeKlog(log)
+	memlimit.Set(log)
 	return app.Run(cmd.Context(), cfg, log)
 }
