@@ -17,12 +17,8 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 )
 
-var (
-	// ErrDiffers means that the objects in the cluster differ from the plan.
-	ErrDiffers = errors.New("the cluster differs from the plan")
-	// ErrNoRoute means that no route matches a request. It is printed with the results.
-	ErrNoRoute = errors.New("no route matches the request")
-)
+// ErrNoRoute means that no route matches a request. It is printed with the results.
+var ErrNoRoute = errors.New("no route matches the request")
 
 // New returns the command line. It writes results to out, and explanations to log.
 func New(out, log io.Writer) *cobra.Command {
