@@ -11,13 +11,12 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
-	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/memlimit"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/app"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/memlimit"
 	"fairlead.dev/services/endpoint-picker/internal/reload"
 )
 
@@ -59,11 +58,7 @@ func serve(ctx context.Context, cfg *config.Config) error {
 	}
 	defer func() { _ = log.Sync() }() // stderr need not be a file that can be synced
 	logging.BridgeKlog(log)
-	if limit, err := memlimit.Set(memlimit.File); err != nil {
-		log.Warn("Left the memory limit of the container unused", zap.Error(err))
-	} else if limit > 0 {
-		log.Info("Set the soft memory limit", zap.Int64("bytes", limit))
-	}
+	memlimit.Set(log)
 	return app.Run(ctx, cfg, log)
 }
 

@@ -13,13 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/services/ingress-reconciler/internal/commands"
-)
-
-// Exit codes.
-const (
-	exitFailed = 1
-	exitResult = 2 // the cluster differs from the plan, or no route matches the request
 )
 
 // gcPercent halves the memory of a process with 2 000 services: with the default of 100 the heap may grow to twice the size that
@@ -34,11 +29,13 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	root := commands.New(os.Stdout, os.Stderr)
 	cobra.EnableCommandSorting = false
-	switch err := root.ExecuteContext(ctx); {
-	case errors.Is(err, commands.ErrDiffers), errors.Is(err, commands.ErrNoRoute):
-		os.Exit(exitResult)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "ingress-reconciler:", strings.ReplaceAll(err.Error(), "\n", "; "))
-		os.Exit(exitFailed)
+	err := root.ExecuteContext(ctx)
+	code := dryrun.ExitCode(err)
+	if errors.Is(err, commands.ErrNoRoute) {
+		code = dryrun.ExitDiffers
 	}
+	if code == dryrun.ExitFailed { // the results explain the other codes
+		fmt.Fprintln(os.Stderr, "ingress-reconciler:", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	os.Exit(code)
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/apply"
+	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
@@ -69,21 +70,15 @@ func newAdopt(out, log io.Writer) *cobra.Command {
 }
 
 func (o *adoptOptions) run(ctx context.Context, out, log io.Writer) error {
-	cfg, err := o.kube.RESTConfig("fairlead-ingress-reconciler-adopt")
-	if err != nil {
-		return err //nolint:wrapcheck // it names the problem
-	}
-	client, err := dynamic.NewForConfig(cfg)
-	if err != nil {
-		return fmt.Errorf("connect: %w", err)
-	}
-	w, err := readCluster(ctx, cfg, o.sources.Kinds, o.sources.configMaps()...)
+	client, err := connect(&o.kube, "adopt")
 	if err != nil {
 		return err
 	}
-	for _, message := range w.skipped {
-		fmt.Fprintln(log, message)
+	w, err := readCluster(ctx, client, o.sources.Kinds, o.sources.configMaps()...)
+	if err != nil {
+		return err
 	}
+	w.Print(log)
 	return o.adopt(ctx, client, w, out, log)
 }
 
@@ -129,7 +124,7 @@ func (o *adoptOptions) adopt(ctx context.Context, client dynamic.Interface, w *w
 	}
 	a := &adopter{adoptOptions: o, planner: p, applier: apply.New(client, render.Manager), out: out}
 	var errs []error
-	for _, name := range o.choose(w.objects) {
+	for _, name := range o.choose(w.Objects) {
 		errs = append(errs, a.service(ctx, name, all))
 	}
 	if a.found == 0 && errors.Join(errs...) == nil {
@@ -142,11 +137,12 @@ func (o *adoptOptions) adopt(ctx context.Context, client dynamic.Interface, w *w
 func listLeftOvers(ctx context.Context, client dynamic.Interface, log io.Writer) (map[types.UID][]leftOver, error) {
 	all := map[types.UID][]leftOver{}
 	for _, k := range leftOverKinds {
-		objects, err := listAll(ctx, client, []schema.GroupVersionResource{k.resource}, "", log)
+		listed, err := dryrun.List(ctx, client, []schema.GroupVersionResource{k.resource}, "")
 		if err != nil {
-			return nil, err
+			return nil, err //nolint:wrapcheck // it names the kind
 		}
-		for _, u := range objects {
+		listed.Print(log)
+		for _, u := range listed.Objects {
 			if owner := metav1.GetControllerOf(u); owner != nil && !isOurs(u) && u.GetDeletionTimestamp() == nil {
 				all[owner.UID] = append(all[owner.UID], leftOver{u, k.resource})
 			}

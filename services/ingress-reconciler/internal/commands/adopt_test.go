@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/pkg/dryrun"
 )
 
 const (
@@ -34,7 +36,7 @@ func omeIngress(name, class, host string) string {
 func planned(t *testing.T, config, class string) string {
 	t.Helper()
 	out, log, err := run(t, strings.Join([]string{fmt.Sprintf(adoptService, ""), adoptBackend, class}, "\n---\n"), "plan", "--config", config, "-f", "-")
-	require.ErrorIs(t, err, ErrDiffers, log)
+	require.ErrorIs(t, err, dryrun.ErrDiffers, log)
 	return out
 }
 

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// apiServer answers as an API server does for a user with the permissions of the chart: it lists, gets ConfigMaps by name, and
+// apiServer answers as an API server does for a user with the permissions of the chart: it lists, ConfigMaps by name only, and
 // deletes. It knows the kinds of its objects only.
 type apiServer struct {
 	t *testing.T
@@ -30,9 +30,9 @@ type apiServer struct {
 // startAPIServer returns an API server with objects of manifests, and the flag for it.
 func startAPIServer(t *testing.T, forbidden []string, manifests ...string) (*apiServer, string) {
 	t.Helper()
-	w, err := readFiles([]string{"-"}, strings.NewReader(strings.Join(manifests, "\n---\n")))
+	w, err := readFiles([]string{"-"}, strings.NewReader(strings.Join(manifests, "\n---\n")), nil)
 	require.NoError(t, err)
-	a := &apiServer{t: t, objects: w.objects, forbidden: forbidden}
+	a := &apiServer{t: t, objects: w.Objects, forbidden: forbidden}
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
 	return a, "--kubeconfig=" + file(t, fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q}}]}", server.URL))
@@ -43,7 +43,8 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer a.mu.Unlock()
 	group, resource, namespace, name := splitPath(r.URL.Path)
 	a.requests = append(a.requests, r.Method+" "+strings.Trim(resource+" "+name, " "))
-	if slices.Contains(a.forbidden, resource) || r.Method == http.MethodGet && name != "" && resource != "configmaps" {
+	selected, one := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
+	if slices.Contains(a.forbidden, resource) || r.Method == http.MethodGet && name != "" || resource == "configmaps" && !one {
 		a.write(w, http.StatusForbidden, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden})
 		return
 	}
@@ -58,6 +59,9 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		known = true
+		if one && (u.GetName() != selected || u.GetNamespace() != namespace) {
+			continue
+		}
 		if name != "" && (u.GetName() != name || u.GetNamespace() != namespace) || !selector.Matches(labels.Set(u.GetLabels())) {
 			continue
 		}

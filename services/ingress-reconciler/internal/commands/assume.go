@@ -42,13 +42,13 @@ func (a *assumptions) validate() error {
 func (a *assumptions) complete(w *world, log io.Writer) {
 	existing := map[identity]bool{}
 	owned := map[types.UID][]string{} // components that have a Service, by the uid of the InferenceService
-	for _, u := range w.objects {
+	for _, u := range w.Objects {
 		existing[identityOf(u)] = true
 		if owner := metav1.GetControllerOf(u); owner != nil && u.GetAPIVersion() == "v1" && u.GetKind() == "Service" {
 			owned[owner.UID] = append(owned[owner.UID], u.GetLabels()[backend.LabelComponent])
 		}
 	}
-	for _, u := range slices.Clone(w.objects) {
+	for _, u := range slices.Clone(w.Objects) {
 		if isService(u) {
 			a.completeService(w, u, existing, owned, log)
 		}
@@ -77,7 +77,7 @@ func (a *assumptions) completeService(w *world, u *unstructured.Unstructured, ex
 		if existing[identity{kind: "Service", namespace: s.Namespace, name: service}] || slices.Contains(owned[u.GetUID()], string(r)) {
 			continue
 		}
-		w.objects = append(w.objects, a.service(u, r))
+		w.Objects = append(w.Objects, a.service(u, r))
 		ready := "ready"
 		if !setReady(u, s, readyTypes[r]) {
 			ready = "with the readiness that its status reports"

@@ -11,17 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/memlimit"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/ingress-reconciler/internal/app"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 )
 
-var (
-	// ErrDiffers means that the objects in the cluster differ from the plan.
-	ErrDiffers = errors.New("the cluster differs from the plan")
-	// ErrNoRoute means that no route matches a request. It is printed with the results.
-	ErrNoRoute = errors.New("no route matches the request")
-)
+// ErrNoRoute means that no route matches a request. It is printed with the results.
+var ErrNoRoute = errors.New("no route matches the request")
 
 // New returns the command line. It writes results to out, and explanations to log.
 func New(out, log io.Writer) *cobra.Command {
@@ -59,5 +56,6 @@ func serve(cmd *cobra.Command, cfg *config.Config, out io.Writer) error {
 	}
 	defer func() { _ = log.Sync() }() // stderr need not be a file that can be synced
 	logging.BridgeKlog(log)
+	memlimit.Set(log)
 	return app.Run(cmd.Context(), cfg, log)
 }

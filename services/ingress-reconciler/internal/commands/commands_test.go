@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/pkg/dryrun"
 )
 
 // run runs the command line, and returns what it wrote.
@@ -36,7 +38,7 @@ func TestPlanFromFiles(t *testing.T) {
 	t.Parallel()
 	config := file(t, example)
 	out, log, err := run(t, "", "plan", "--config", config, "-f", "testdata/world")
-	require.ErrorIs(t, err, ErrDiffers)
+	require.ErrorIs(t, err, dryrun.ErrDiffers)
 	name := "chat-fairlead-" + strings.TrimSpace(strings.SplitN(strings.SplitN(out, "name: chat-fairlead-", 2)[1], "\n", 2)[0])
 	assert.Equal(t, "models/chat: https://chat.models.example.com:8443/ reaches the router by httproute\n"+
 		"models/chat: condition Unknown ParentStatusNotAvailable: https://chat.models.example.com:8443/; "+
@@ -49,7 +51,7 @@ func TestPlanFromFiles(t *testing.T) {
 		live := strings.Replace(out, "request: 1m30s", "request: 5s", 1)
 		old := strings.ReplaceAll(out, name, "chat-fairlead-00000000")
 		_, log, err := run(t, live+old, "plan", "--config", config, "-f", "testdata/world", "-f", "-")
-		require.ErrorIs(t, err, ErrDiffers)
+		require.ErrorIs(t, err, dryrun.ErrDiffers)
 		assert.Contains(t, log, "-      request: 5s\n+      request: 1m30s\n")
 		assert.Contains(t, log, "models/chat: HTTPRoute chat-fairlead-00000000 is no longer wanted and would be deleted\n")
 	})
@@ -79,9 +81,9 @@ func TestWhatCannotBePlanned(t *testing.T) {
 	}{
 		{name: "a wrong configuration", args: []string{"--config", file(t, "strategy: magic"), "-f", "testdata/world"}, want: `configuration: strategy: "magic" is not one of auto, httproute, ingress, virtualservice`},
 		{name: "no such file", args: []string{"-f", "testdata/nothing"}, want: "read manifests: lstat testdata/nothing: no such file or directory"},
-		{name: "no YAML", stdin: "a: [", args: []string{"-f", "-"}, want: "stdin: error converting YAML to JSON: yaml: line 1: did not find expected node content"},
-		{name: "no services", args: []string{"-f", "testdata/world/gateway.yaml"}, want: "there are no InferenceServices to plan"},
-		{name: "no such service", args: []string{"-f", "testdata/world", "other"}, want: "there are no InferenceServices to plan"},
+		{name: "no YAML", stdin: "a: [", args: []string{"-f", "-"}, want: "read manifests: stdin: error converting YAML to JSON: yaml: line 1: did not find expected node content"},
+		{name: "no services", args: []string{"-f", "testdata/world/gateway.yaml"}, want: "nothing could be planned: there are no InferenceServices to plan"},
+		{name: "no such service", args: []string{"-f", "testdata/world", "other"}, want: "nothing could be planned: there are no InferenceServices to plan"},
 		{name: "no ConfigMap", args: []string{"-f", "testdata/world", "--config-map", "a/b"}, want: "there is no ConfigMap a/b with key config: give --config or --config-map"},
 		{name: "a wrong flag", args: []string{"--config-map", "b"}, want: `invalid argument "b" for "--config-map" flag: must be namespace/name`},
 	}

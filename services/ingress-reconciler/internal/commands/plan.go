@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/controller"
@@ -119,9 +119,9 @@ func (o *planOptions) run(ctx context.Context, in io.Reader, names []string, out
 		return err
 	}
 	p.strict = len(o.files) > 0 // in a cluster, services that wait are normal
-	chosen := o.choose(w.objects)
+	chosen := o.choose(w.Objects)
 	if len(chosen) == 0 {
-		return errors.New("there are no InferenceServices to plan")
+		return fmt.Errorf("%w: there are no InferenceServices to plan", dryrun.ErrNothingPlanned)
 	}
 	return p.print(chosen, out, o.output)
 }
@@ -132,9 +132,7 @@ func (o *planOptions) read(ctx context.Context, in io.Reader, log io.Writer) (*w
 	if err != nil {
 		return nil, err
 	}
-	for _, message := range w.skipped {
-		fmt.Fprintln(log, message)
-	}
+	w.Print(log)
 	if len(o.files) > 0 {
 		o.assume.namespace = o.namespace
 		if o.namespace == "" {
@@ -148,17 +146,13 @@ func (o *planOptions) read(ctx context.Context, in io.Reader, log io.Writer) (*w
 // readWorld reads files, or the cluster if there are none.
 func readWorld(ctx context.Context, files []string, in io.Reader, options *kube.Options, s *sources) (*world, error) {
 	if len(files) > 0 {
-		w, err := readFiles(files, in)
-		if err == nil {
-			w.kinds = s.Kinds
-		}
-		return w, err
+		return readFiles(files, in, s.Kinds)
 	}
-	cfg, err := options.RESTConfig("fairlead-ingress-reconciler-plan")
+	client, err := connect(options, "plan")
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the problem
+		return nil, err
 	}
-	return readCluster(ctx, cfg, s.Kinds, s.configMaps()...)
+	return readCluster(ctx, client, s.Kinds, s.configMaps()...)
 }
 
 // planner returns a planner of a world.
@@ -181,7 +175,7 @@ type planner struct {
 
 // newPlanner registers the claims of all services: those that are not chosen have their hosts, too.
 func newPlanner(w *world, config settings.Config, log io.Writer) (*planner, error) {
-	caches, err := informers.Snapshot(kit.Snapshot{Objects: w.objects, Served: w.served}, w.kinds)
+	caches, err := informers.Snapshot(w.Snapshot, w.kinds)
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/pkg/dryrun"
 )
 
 // examples are the files of the repository for users.
@@ -21,7 +23,7 @@ func TestPlanOfTheExamples(t *testing.T) {
 	t.Parallel()
 	values := filepath.Join(examples, "values.yaml")
 	out, log, err := run(t, "", "plan", "-f", examples, "--config", values)
-	require.ErrorIs(t, err, ErrDiffers)
+	require.ErrorIs(t, err, dryrun.ErrDiffers)
 	const skipped = ": skipped a document without apiVersion and kind: it is not a Kubernetes manifest\n"
 	assert.Contains(t, log, values+skipped)
 	rest := regexp.MustCompile(".*values.yaml"+skipped).ReplaceAllString(log, "")
@@ -33,7 +35,7 @@ func TestPlanOfTheExamples(t *testing.T) {
 	assert.Contains(t, out, "kind: Service\n      name: chat-engine\n      port: 8080\n")
 
 	out, _, err = run(t, "", "plan", "-f", examples, "--config", values, "-o", "json")
-	require.ErrorIs(t, err, ErrDiffers)
+	require.ErrorIs(t, err, dryrun.ErrDiffers)
 	var list struct {
 		Kind  string
 		Items []struct{ Kind string }
@@ -44,7 +46,7 @@ func TestPlanOfTheExamples(t *testing.T) {
 	assert.Equal(t, "HTTPRoute", list.Items[0].Kind)
 
 	_, log, err = run(t, "", "plan", "-f", examples)
-	require.EqualError(t, err, "no InferenceService could be planned, for the reasons above")
+	require.EqualError(t, err, "nothing could be planned, for the reasons above")
 	assert.Contains(t, log, "models/chat: condition False NoDomain: no domain is configured: set ingressDomain\n")
 }
 
@@ -60,34 +62,34 @@ func TestAssumptions(t *testing.T) {
 		wantOut, err   string
 	}{
 		{
-			name: "no component", manifest: lean, err: "no InferenceService could be planned, for the reasons above",
+			name: "no component", manifest: lean, err: "nothing could be planned, for the reasons above",
 			want: []string{"default/lean: assumed namespace default\n", "default/lean: the specification names no component: give --assume-components engine\n"},
 		},
 		{
 			name: "a component by a flag, and a port", manifest: lean, args: []string{"--assume-components=router,engine", "--assume-port=9000", "-n", "team"},
 			want:    []string{"team/lean: assumed Service lean-router port 9000 for the router, ready\n", "team/lean: assumed Service lean-engine port 9000 for the engine, ready\n", "http://lean.team.example.com/ reaches the router"},
-			wantOut: "name: lean-router\n      port: 9000\n", err: ErrDiffers.Error(),
+			wantOut: "name: lean-router\n      port: 9000\n", err: dryrun.ErrDiffers.Error(),
 		},
 		{
-			name: "turned off", manifest: engine, args: []string{"--assume-services=false"}, err: "no InferenceService could be planned, for the reasons above",
+			name: "turned off", manifest: engine, args: []string{"--assume-services=false"}, err: "nothing could be planned, for the reasons above",
 			want: []string{"default/lean: ServiceNotFound: engine lean-engine: the Service does not exist\n"},
 		},
 		{
 			name: "a status that says otherwise", manifest: strings.TrimSuffix(engine, "}") + ", status: {conditions: [{type: EngineReady, status: 'False'}]}}",
 			want: []string{"assumed Service lean-engine port 8080 for the engine, with the readiness that its status reports\n", "ComponentNotReady"},
-			err:  "no InferenceService could be planned, for the reasons above",
+			err:  "nothing could be planned, for the reasons above",
 		},
 		{
 			name: "selected by a label", manifest: engine + "\n---\n" + strings.ReplaceAll(strings.ReplaceAll(engine, "lean", "other"), "team: a", "team: b"),
-			args: []string{"-l", "team=b"}, want: []string{"default/other: HTTPRoute "}, wantOut: "name: other-engine\n", err: ErrDiffers.Error(),
+			args: []string{"-l", "team=b"}, want: []string{"default/other: HTTPRoute "}, wantOut: "name: other-engine\n", err: dryrun.ErrDiffers.Error(),
 		},
 		{
 			name: "one of two is unreadable", manifest: engine + "\n---\n" + strings.Replace(strings.ReplaceAll(engine, "lean", "broken"), "engine: {}", "engine: 1", 1),
-			want: []string{"default/broken: read InferenceService: spec.engine is 1, want an object\n"}, wantOut: "name: lean-engine\n", err: ErrDiffers.Error(),
+			want: []string{"default/broken: read InferenceService: spec.engine is 1, want an object\n"}, wantOut: "name: lean-engine\n", err: dryrun.ErrDiffers.Error(),
 		},
 		{
 			name: "all are unreadable", manifest: strings.Replace(engine, "engine: {}", "engine: 1", 1),
-			err: "no InferenceService could be planned: default/lean: read InferenceService: spec.engine is 1, want an object",
+			err: "nothing could be planned: default/lean: read InferenceService: spec.engine is 1, want an object",
 		},
 	}
 	for _, tt := range tests {
@@ -107,7 +109,7 @@ func TestAssumptions(t *testing.T) {
 func TestNothingIsAssumedThatExists(t *testing.T) {
 	t.Parallel()
 	_, log, err := run(t, "", "plan", "--config", file(t, example), "-f", "testdata/world")
-	require.ErrorIs(t, err, ErrDiffers)
+	require.ErrorIs(t, err, dryrun.ErrDiffers)
 	assert.NotContains(t, log, "assumed")
 }
 
@@ -146,7 +148,7 @@ func TestPlanWithThePermissionsOfThePod(t *testing.T) {
 	route := "{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: x, namespace: y}, spec: {}}"
 	api, kubeconfig := startAPIServer(t, []string{"ingresses", "inferencepools"}, string(text), string(gateway), configMap, route)
 	out, log, err := run(t, "", "plan", kubeconfig, "--config-map", "fairlead/ours")
-	require.ErrorIs(t, err, ErrDiffers, log)
+	require.ErrorIs(t, err, dryrun.ErrDiffers, log)
 	assert.Contains(t, out, "name: chat-router\n")
 	assert.Contains(t, log, "ingresses.networking.k8s.io: skipped, because this user may not list them; the plan treats the kind as not available\n")
 	assert.Zero(t, api.count("DELETE")+api.count("POST")+api.count("PATCH"))

@@ -2,22 +2,22 @@ package commands
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/pkg/apply"
+	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// print plans services and prints their plans. It returns ErrDiffers if one of them differs from the cluster. If strict, a plan
+// print plans services and prints their plans. It returns dryrun.ErrDiffers if one of them differs from the cluster. If strict, a plan
 // without any object is an error, unless it is intended.
 func (p *planner) print(names []cache.ObjectName, out io.Writer, format string) error {
 	var objects []render.Object
@@ -36,16 +36,16 @@ func (p *planner) print(names []cache.ObjectName, out io.Writer, format string) 
 		planned = planned || len(r.objects) > 0 || r.Disabled
 	}
 	if len(unreadable) == len(names) {
-		return fmt.Errorf("no InferenceService could be planned: %w", errors.Join(unreadable...))
+		return fmt.Errorf("%w: %w", dryrun.ErrNothingPlanned, errors.Join(unreadable...))
 	}
 	if !planned && p.strict {
-		return errors.New("no InferenceService could be planned, for the reasons above")
+		return fmt.Errorf("%w, for the reasons above", dryrun.ErrNothingPlanned)
 	}
 	if err := write(out, objects, format); err != nil {
 		return err
 	}
 	if differs {
-		return ErrDiffers
+		return dryrun.ErrDiffers
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func (p *planner) compare(r *result) bool {
 		case live == nil:
 			fmt.Fprintf(p.log, "%s: %s %s would be created\n", r.name, o.Object.GetKind(), o.Object.GetName())
 		case apply.Differs(o.Object, live.Object):
-			fmt.Fprintf(p.log, "%s: %s %s would be changed\n%s", r.name, o.Object.GetKind(), o.Object.GetName(), diff(live.Object, o.Object))
+			fmt.Fprintf(p.log, "%s: %s %s would be changed\n%s", r.name, o.Object.GetKind(), o.Object.GetName(), dryrun.Diff(live.Object, o.Object))
 		default:
 			continue
 		}
@@ -97,30 +97,12 @@ func (p *planner) compare(r *result) bool {
 
 // write writes objects as YAML documents, or as a list in JSON.
 func write(out io.Writer, objects []render.Object, format string) error {
-	if format == "json" {
-		items := []any{}
-		for i := range objects {
-			items = append(items, objects[i].Object.Object)
-		}
-		return writeJSON(out, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
-	}
+	var all []*unstructured.Unstructured
 	for i := range objects {
-		text, err := yaml.Marshal(objects[i].Object.Object)
-		if err != nil {
-			return fmt.Errorf("write %s: %w", objects[i].Object.GetName(), err)
-		}
-		fmt.Fprintf(out, "---\n%s", text)
+		all = append(all, objects[i].Object)
 	}
-	return nil
-}
-
-// writeJSON writes one document.
-func writeJSON(out io.Writer, document any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(document); err != nil {
-		return fmt.Errorf("write JSON: %w", err)
+	if format == "json" {
+		return dryrun.WriteList(out, all...) //nolint:wrapcheck // it says what failed
 	}
-	return nil
+	return dryrun.WriteYAML(out, all...) //nolint:wrapcheck // it says what failed
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
+	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 	"fairlead.dev/services/ingress-reconciler/internal/semantics"
@@ -135,12 +135,12 @@ func (o *planOptions) answer(ctx context.Context, in io.Reader, args []string, o
 	answers, err := o.explainRequest(ctx, in, args, log)
 	if err != nil {
 		if o.output == "json" {
-			return errors.Join(err, writeJSON(out, &answer{Error: err.Error()}))
+			return errors.Join(err, dryrun.WriteJSON(out, &answer{Error: err.Error()}))
 		}
 		return err
 	}
 	if o.output == "json" {
-		err = writeJSON(out, answers.document())
+		err = dryrun.WriteJSON(out, answers.document())
 	} else {
 		answers.print(out)
 	}
@@ -213,15 +213,11 @@ func (o *planOptions) routingObjects(ctx context.Context, in io.Reader, log io.W
 		if err != nil {
 			return nil, err
 		}
-		return o.plannedObjects(w, w.objects, log)
+		return o.plannedObjects(w, w.Objects, log)
 	}
-	cfg, err := o.kube.RESTConfig("fairlead-ingress-reconciler-plan")
+	client, err := connect(&o.kube, "plan")
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the problem
-	}
-	client, err := dynamic.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("connect: %w", err)
+		return nil, err
 	}
 	resources := slices.Clone(routeKinds)
 	for _, k := range informers.AllKinds(o.sources.Kinds) {
@@ -229,15 +225,19 @@ func (o *planOptions) routingObjects(ctx context.Context, in io.Reader, log io.W
 			resources = append(resources, k.Resource)
 		}
 	}
-	objects, err := listAll(ctx, client, resources, "", log)
-	if err != nil || !o.request.planned {
-		return objects, err
+	existing, err := dryrun.List(ctx, client, resources, "")
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the kind
+	}
+	existing.Print(log)
+	if !o.request.planned {
+		return existing.Objects, nil
 	}
 	w, err := o.read(ctx, in, log)
 	if err != nil {
 		return nil, err
 	}
-	return o.plannedObjects(w, objects, log)
+	return o.plannedObjects(w, existing.Objects, log)
 }
 
 // plannedObjects replaces the objects of the program in a list by those that it would write.

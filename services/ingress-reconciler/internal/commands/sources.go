@@ -55,7 +55,7 @@ func (s *sources) read(w *world, log io.Writer) (settings.Config, error) {
 	for _, warning := range warnings {
 		fmt.Fprintln(log, "configuration:", warning)
 	}
-	if omes, found := w.configMap(cache.ObjectName(s.OME), settings.KeyOME); found {
+	if omes, found := w.ConfigMap(cache.ObjectName(s.OME), settings.KeyOME); found {
 		c.Inherited, err = settings.ParseInherited([]byte(omes), s.ClusterDomain)
 	}
 	return c, err //nolint:wrapcheck // it names the problem
@@ -73,7 +73,7 @@ func (s *sources) text(w *world) (string, error) {
 	if s.Ours.Name == "" {
 		return "", nil
 	}
-	text, found := w.configMap(cache.ObjectName(s.Ours), settings.Key)
+	text, found := w.ConfigMap(cache.ObjectName(s.Ours), settings.Key)
 	if !found {
 		return "", fmt.Errorf("there is no ConfigMap %s with key %s: give --config or --config-map", s.Ours.String(), settings.Key)
 	}

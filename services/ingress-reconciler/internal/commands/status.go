@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
@@ -61,29 +62,22 @@ func (o *statusOptions) run(ctx context.Context, in io.Reader, out, log io.Write
 	}
 	rows := o.rows(w)
 	if o.output == "json" {
-		return writeJSON(out, rows)
+		return dryrun.WriteJSON(out, rows)
 	}
 	return o.table(rows, out)
 }
 
 func (o *statusOptions) read(ctx context.Context, in io.Reader, log io.Writer) (*world, error) {
 	if len(o.files) > 0 {
-		w, err := readFiles(o.files, in)
-		if err != nil {
-			return nil, err
+		w, err := readFiles(o.files, in, nil)
+		if err == nil {
+			w.Print(log)
 		}
-		for _, message := range w.skipped {
-			fmt.Fprintln(log, message)
-		}
-		return w, nil
+		return w, err
 	}
-	cfg, err := o.kube.RESTConfig("fairlead-ingress-reconciler-status")
+	client, err := connect(&o.kube, "status")
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the problem
-	}
-	client, err := dynamic.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("connect: %w", err)
+		return nil, err
 	}
 	return listStatus(ctx, client, log)
 }
@@ -94,13 +88,15 @@ func listStatus(ctx context.Context, client dynamic.Interface, log io.Writer) (*
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", isvc.Resource.GroupResource(), err)
 	}
-	w := &world{}
-	for i := range list.Items {
-		w.objects = append(w.objects, &list.Items[i])
+	w, err := dryrun.List(ctx, client, informers.Written, ourSelector)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the kind
 	}
-	objects, err := listAll(ctx, client, informers.Written, ourSelector, log)
-	w.objects = append(w.objects, objects...)
-	return w, err
+	for i := range list.Items {
+		w.Objects = append(w.Objects, &list.Items[i])
+	}
+	w.Print(log)
+	return &world{World: w}, nil
 }
 
 // statusRow is the status of one service, in the form of -o json.
@@ -118,7 +114,7 @@ type statusRow struct {
 func (o *statusOptions) rows(w *world) []statusRow {
 	objects := map[cache.ObjectName][]string{}
 	services := map[cache.ObjectName]*unstructured.Unstructured{}
-	for _, u := range w.objects {
+	for _, u := range w.Objects {
 		if isService(u) {
 			services[cache.MetaObjectToName(u)] = u
 		} else if owner, found := informers.Owner(u); found && isOurs(u) {
@@ -126,7 +122,7 @@ func (o *statusOptions) rows(w *world) []statusRow {
 		}
 	}
 	rows := []statusRow{}
-	for _, name := range o.choose(w.objects) {
+	for _, name := range o.choose(w.Objects) {
 		row := statusRow{Namespace: name.Namespace, Name: name.Name, URLs: []string{}, Objects: []string{}}
 		row.Objects = append(row.Objects, objects[name]...)
 		slices.Sort(row.Objects)

@@ -1,4 +1,4 @@
-package commands
+package dryrun
 
 import (
 	"github.com/pmezard/go-difflib/difflib"
@@ -6,9 +6,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// diff returns what would change of an object, as a unified diff of the fields that are wanted: what others have added is
-// none of it.
-func diff(live, wanted *unstructured.Unstructured) string {
+// contextLines is the number of equal lines before and after a difference, as diff -u has it.
+const contextLines = 3
+
+// Diff returns how an object would change, as a unified diff of the fields that the wanted object has. Fields that other
+// programs or the API server added are left out.
+func Diff(live, wanted *unstructured.Unstructured) string {
 	before, err := yaml.Marshal(project(live.Object, wanted.Object))
 	if err != nil {
 		return err.Error() + "\n"
@@ -18,7 +21,7 @@ func diff(live, wanted *unstructured.Unstructured) string {
 		return err.Error() + "\n"
 	}
 	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-		A: difflib.SplitLines(string(before)), B: difflib.SplitLines(string(after)), FromFile: "live", ToFile: "wanted", Context: 3,
+		A: difflib.SplitLines(string(before)), B: difflib.SplitLines(string(after)), FromFile: "live", ToFile: "wanted", Context: contextLines,
 	})
 	if err != nil {
 		return err.Error() + "\n"
@@ -26,17 +29,17 @@ func diff(live, wanted *unstructured.Unstructured) string {
 	return text
 }
 
-// project returns of a value what the wanted one has, too. Elements of a list are compared one by one.
+// project returns the part of a value that the wanted value has, too. Elements of lists are compared by their index.
 func project(live, wanted any) any {
 	switch wanted := wanted.(type) {
 	case map[string]any:
-		live, ok := live.(map[string]any)
+		object, ok := live.(map[string]any)
 		if !ok {
 			return live
 		}
 		out := map[string]any{}
 		for key, value := range wanted {
-			if v, found := live[key]; found {
+			if v, found := object[key]; found {
 				out[key] = project(v, value)
 			}
 		}
