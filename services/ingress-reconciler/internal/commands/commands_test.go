@@ -57,7 +57,7 @@ func TestPlanFromFiles(t *testing.T) {
 	})
 }
 
-func TestPlanSaysWhyNot(t *testing.T) {
+func TestPlanExplainsReasons(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, config, want string }{
 		{name: "no domain", config: "omeIngressGateway: gateways/public", want: "models/chat: NoDomain: no domain is configured: set ingressDomain\n"},
@@ -73,7 +73,7 @@ func TestPlanSaysWhyNot(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBePlanned(t *testing.T) {
+func TestPlanFails(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, stdin, want string

@@ -52,9 +52,6 @@ type Route struct {
 	Detail  string // details about the Gateway or the route; may be empty
 }
 
-// warnings are reasons that do not prevent the service from being exposed.
-var warnings = []string{plan.ReasonDecoderWithoutRouter, plan.ReasonIngressClassNotFound, plan.ReasonTimeoutUnsupported}
-
 // Build returns the condition for a state. Its transition time is now if the status has changed.
 func Build(s State, before *isvc.Condition, now time.Time) isvc.Condition {
 	c := isvc.Condition{Type: Type, Severity: severity}
@@ -66,7 +63,7 @@ func Build(s State, before *isvc.Condition, now time.Time) isvc.Condition {
 // verdict returns the status and the reason of the worst problem: problems of the whole service before those of components, those
 // of the entry before those of other components.
 func (s *State) verdict() (metav1.ConditionStatus, string) {
-	reasons := slices.DeleteFunc(slices.Clone(s.Reasons), func(r plan.Reason) bool { return r.Warning || slices.Contains(warnings, r.Reason) })
+	reasons := slices.DeleteFunc(slices.Clone(s.Reasons), func(r plan.Reason) bool { return r.Warning })
 	if len(reasons) > 0 {
 		return metav1.ConditionFalse, slices.MinFunc(reasons, func(a, b plan.Reason) int {
 			return cmp.Or(cmp.Compare(slices.Index(isvc.Roles, a.Role), slices.Index(isvc.Roles, b.Role)), cmp.Compare(a.Reason, b.Reason))

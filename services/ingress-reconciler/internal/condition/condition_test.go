@@ -75,7 +75,7 @@ func TestBuild(t *testing.T) {
 		},
 		{
 			name:   "a warning",
-			give:   State{Routes: []Route{route("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Engine, Reason: plan.ReasonDecoderWithoutRouter, Message: "by itself"}}, Notes: []string{"note"}},
+			give:   State{Routes: []Route{route("http://a/", "Gateway y", accepted)}, Reasons: []plan.Reason{{Role: isvc.Engine, Reason: plan.ReasonDecoderWithoutRouter, Message: "by itself", Warning: true}}, Notes: []string{"note"}},
 			status: "True", reason: "Programmed", message: "http://a/; Gateway y: accepted (HTTPRoute a); DecoderWithoutRouter: by itself; note",
 		},
 		{
@@ -90,7 +90,7 @@ func TestBuild(t *testing.T) {
 		},
 		{
 			name:   "a warning and a problem",
-			give:   State{Reasons: []plan.Reason{{Reason: plan.ReasonIngressClassNotFound, Message: "x"}, {Role: isvc.Decoder, Reason: "NameConflict", Message: "y"}}},
+			give:   State{Reasons: []plan.Reason{{Reason: plan.ReasonIngressClassNotFound, Message: "x", Warning: true}, {Role: isvc.Decoder, Reason: "NameConflict", Message: "y"}}},
 			status: "False", reason: "NameConflict", message: "IngressClassNotFound: x; y",
 		},
 		{

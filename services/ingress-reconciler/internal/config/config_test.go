@@ -38,7 +38,7 @@ func TestFlags(t *testing.T) {
 	assert.Equal(t, Sources{Ours: Name{Namespace: "fairlead", Name: "ingress.settings"}, ClusterDomain: "corp.example", Discovery: 30 * time.Second, Kinds: []string{"httproutes", "services"}}, c.Sources)
 }
 
-func TestEveryFlagSaysWhatItIsFor(t *testing.T) {
+func TestFlagsHaveDescriptions(t *testing.T) {
 	t.Parallel()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	Default().AddFlags(fs)

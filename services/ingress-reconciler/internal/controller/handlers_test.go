@@ -21,7 +21,7 @@ func newGateway(change func(*gatewayv1.Gateway)) *gatewayv1.Gateway {
 }
 
 // The status of a Gateway contains the number of its routes: each of 2 000 services would enqueue all others.
-func TestWhatOfAnUpdateNobodyLooksAt(t *testing.T) {
+func TestIgnoredUpdates(t *testing.T) {
 	t.Parallel()
 	condition := func(kind, status string) func(*gatewayv1.Gateway) {
 		return func(g *gatewayv1.Gateway) {

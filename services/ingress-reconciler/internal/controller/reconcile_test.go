@@ -47,6 +47,11 @@ metadata:
   labels: {ome.io/inferenceservice: chat, component: engine}
   ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: chat, controller: true}]
 spec: {clusterIP: 10.0.0.1, ports: [{name: http1, port: 8080}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: IngressClass
+metadata: {name: any, annotations: {ingressclass.kubernetes.io/is-default-class: "true"}}
+spec: {controller: example.com/any}
 `
 
 // rig is a Reconciler with a constant cluster state.
@@ -128,7 +133,7 @@ func (r *rig) says(err error) *string {
 	return &written
 }
 
-func TestWhatBecomesOfAnObjectThatCannotBeWritten(t *testing.T) {
+func TestObjectCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "ingresses"}, "x", errors.New("newer"))
 	tests := []struct {
@@ -174,7 +179,7 @@ func ofHost(host string) func(*unstructured.Unstructured) bool {
 	}
 }
 
-func TestWhatIsNeverWritten(t *testing.T) {
+func TestNeverWritten(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, manifests, config string }{
 		{name: "a VirtualDeployment", manifests: strings.Replace(world, "spec: {engine: {}}", "spec: {engine: {}, deploymentMode: VirtualDeployment}", 1), config: "ingressDomain: example.com"},
@@ -189,14 +194,14 @@ func TestWhatIsNeverWritten(t *testing.T) {
 	}
 }
 
-func TestOneThatCannotBeReadIsToldOfAndLeftAlone(t *testing.T) {
+func TestUnreadableService(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, strings.Replace(world, "spec: {engine: {}}", "spec: {engine: 7}", 1), "ingressDomain: example.com")
 	r.recorder.EXPECT().Event(mock.Anything, "Warning", "InvalidConfiguration", "read InferenceService: spec.engine is 7, want an object").Once()
 	assert.ErrorContains(t, r.Reconcile(t.Context(), chat), "spec.engine is 7")
 }
 
-func TestWhatIsWrongIsToldOnce(t *testing.T) {
+func TestProblemIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	before := `, {type: fairlead.dev/Exposed, status: "False", severity: Info, lastTransitionTime: "2026-01-01T00:00:00Z", reason: NoDomain, message: %s}]`
 	stored := func(message string) string {
@@ -222,7 +227,7 @@ func TestWhatIsWrongIsToldOnce(t *testing.T) {
 	})
 }
 
-func TestWhatWasLearntIsForgotten(t *testing.T) {
+func TestDeletedServiceIsForgotten(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, world, "enabled: false")
 	r.says(nil)

@@ -8,6 +8,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
@@ -23,7 +24,7 @@ func judge(o *render.Object, stored *unstructured.Unstructured, g gateway.Gatewa
 	case render.HTTPRoutes:
 		return judgeRoute(stored, g), 0
 	case render.Ingresses:
-		return judgeIngress(stored, now)
+		return judgeIngress(stored, o.Exposure.Class, now)
 	}
 	return judgeVirtualService(o.Exposure), 0
 }
@@ -36,17 +37,22 @@ func judgeVirtualService(e *plan.Exposure) gateway.Verdict {
 	return gateway.Verdict{Acceptance: gateway.Accepted}
 }
 
-// judgeIngress accepts an Ingress that has an address or is older than addressTimeout.
-func judgeIngress(stored *unstructured.Unstructured, now time.Time) (v gateway.Verdict, wait time.Duration) {
+// judgeIngress accepts an Ingress that has an address. It also accepts one that is older than addressTimeout, if its IngressClass
+// exists: without a class and without an address, nothing shows that any controller serves the Ingress.
+func judgeIngress(stored *unstructured.Unstructured, class ingressclass.Class, now time.Time) (v gateway.Verdict, wait time.Duration) {
 	if addresses, _, _ := unstructured.NestedSlice(stored.Object, "status", "loadBalancer", "ingress"); len(addresses) > 0 {
 		return gateway.Verdict{Acceptance: gateway.Accepted}, 0
+	}
+	pending := gateway.Verdict{Reason: reasonNoAddress, Message: "the ingress controller has not published an address yet"}
+	if !class.Exists() {
+		return pending, 0
 	}
 	created := stored.GetCreationTimestamp().Time
 	if created.IsZero() {
 		created = now
 	}
 	if wait = created.Add(addressTimeout).Sub(now); wait > 0 {
-		return gateway.Verdict{Reason: reasonNoAddress, Message: "the ingress controller has not published an address yet"}, wait
+		return pending, wait
 	}
 	return gateway.Verdict{Acceptance: gateway.Accepted, Message: "the ingress controller publishes no address"}, 0
 }

@@ -12,6 +12,7 @@ import (
 
 	gateway "fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/golden"
+	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
@@ -25,6 +26,7 @@ func TestJudge(t *testing.T) {
 		resource   schema.GroupVersionResource
 		give       string
 		controller string
+		class      string // spec.controller of the IngressClass
 		age, wait  time.Duration
 		want       gateway.Acceptance
 		predicted  gateway.Attachment
@@ -34,12 +36,13 @@ func TestJudge(t *testing.T) {
 		{name: "a VirtualService is stored", resource: render.VirtualServices, give: "{}", want: gateway.Accepted},
 		{name: "a VirtualService that no Gateway serves", resource: render.VirtualServices, give: "{}", predicted: gateway.Attachment{Reason: "GatewayNotFound", Message: "x"},
 			want: gateway.Refused, reason: "GatewayNotFound"},
-		{name: "an Ingress without an address", resource: render.Ingresses, give: "{status: {loadBalancer: {}}}", reason: "LoadBalancerPending", wait: 2 * time.Minute},
-		{name: "an Ingress without a status", resource: render.Ingresses, give: "{}", reason: "LoadBalancerPending", wait: 2 * time.Minute},
-		{name: "an Ingress without an address, for a while", resource: render.Ingresses, give: "{}", age: time.Minute, reason: "LoadBalancerPending", wait: time.Minute},
-		{name: "an Ingress whose controller publishes no address", resource: render.Ingresses, give: "{}", age: 2 * time.Minute, want: gateway.Accepted, note: true},
+		{name: "an Ingress without an address", resource: render.Ingresses, give: "{status: {loadBalancer: {}}}", class: "a", reason: "LoadBalancerPending", wait: 2 * time.Minute},
+		{name: "an Ingress without a status", resource: render.Ingresses, give: "{}", class: "a", reason: "LoadBalancerPending", wait: 2 * time.Minute},
+		{name: "an Ingress without an address, for a while", resource: render.Ingresses, give: "{}", class: "a", age: time.Minute, reason: "LoadBalancerPending", wait: time.Minute},
+		{name: "an Ingress whose controller publishes no address", resource: render.Ingresses, give: "{}", class: "a", age: 2 * time.Minute, want: gateway.Accepted, note: true},
 		{name: "an Ingress with an address", resource: render.Ingresses, give: "{status: {loadBalancer: {ingress: [{ip: 10.0.0.1}]}}}", want: gateway.Accepted},
-		{name: "an Ingress of another form", resource: render.Ingresses, give: "{status: {loadBalancer: {ingress: x}}}", reason: "LoadBalancerPending", wait: 2 * time.Minute},
+		{name: "an Ingress without an address, of a class that does not exist", resource: render.Ingresses, give: "{}", age: time.Hour, reason: "LoadBalancerPending"},
+		{name: "an Ingress of another form", resource: render.Ingresses, give: "{status: {loadBalancer: {ingress: x}}}", class: "a", reason: "LoadBalancerPending", wait: 2 * time.Minute},
 		{name: "a route without status", resource: render.HTTPRoutes, give: "{" + route + "}", reason: "ParentStatusNotAvailable"},
 		{name: "a route that is accepted", resource: render.HTTPRoutes, give: "{" + route + ", " + accepted + "}", want: gateway.Accepted},
 		{name: "by the controller of the class", resource: render.HTTPRoutes, give: "{" + route + ", " + accepted + "}", controller: "example.com/gateway", want: gateway.Accepted},
@@ -56,7 +59,7 @@ func TestJudge(t *testing.T) {
 			now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 			stored := &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(tt.give))}
 			stored.SetCreationTimestamp(metav1.NewTime(now.Add(-tt.age)))
-			got, wait := judge(&render.Object{Resource: tt.resource, Exposure: &plan.Exposure{Attachment: tt.predicted}}, stored, g, now)
+			got, wait := judge(&render.Object{Resource: tt.resource, Exposure: &plan.Exposure{Attachment: tt.predicted, Class: ingressclass.Class{SpecController: tt.class}}}, stored, g, now)
 			assert.Equal(t, tt.wait, wait)
 			assert.Equal(t, tt.want, got.Acceptance)
 			assert.Equal(t, tt.reason, got.Reason)

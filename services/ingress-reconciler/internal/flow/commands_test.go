@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/deploy/emulators/ome"
+	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/services/ingress-reconciler/internal/commands"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
@@ -36,7 +37,7 @@ func TestPlanAndAdopt(t *testing.T) {
 		r.service(ns, "chat", "engine")
 		r.eventually(func() (string, bool) {
 			_, log, err := r.command("plan", "--config-map", "fairlead/ours")
-			return log, errors.Is(err, commands.ErrDiffers) && strings.HasSuffix(log, "would be created\n")
+			return log, errors.Is(err, dryrun.ErrDiffers) && strings.HasSuffix(log, "would be created\n")
 		}, "the plan has an object to create")
 		stop := r.start()
 		r.says("chat", fmt.Sprintf(accepted, "chat.models.example.com"))

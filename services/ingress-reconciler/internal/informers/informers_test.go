@@ -29,7 +29,7 @@ func read(t *testing.T, manifests ...string) Caches {
 }
 
 // A cluster has many Services: of those that are not OME's only what an endpoint picker is checked by is kept.
-func TestWhatIsKeptOfServices(t *testing.T) {
+func TestServiceTransform(t *testing.T) {
 	t.Parallel()
 	const spec = `spec: {clusterIP: 10.0.0.1, type: NodePort, selector: {app: x}, ports: [{name: grpc, port: 9002}]}, status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}`
 	caches := read(t,

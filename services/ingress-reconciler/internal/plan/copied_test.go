@@ -31,7 +31,7 @@ func TestTimeoutsAreLeftOut(t *testing.T) {
 	public(in)
 	got := build(t, in)
 	assert.False(t, got.Exposures[0].Timeouts)
-	assert.Equal(t, []string{"engine " + ReasonTimeoutUnsupported}, reasons(got))
+	assert.Equal(t, []string{"engine TimeoutUnsupported (warning)"}, reasons(got))
 	assert.True(t, strings.HasPrefix(got.Reasons[0].Message, "disableHTTPRouteTimeout is set"), got.Reasons[0].Message)
 	in.Settings.Timeout = 0
 	assert.Empty(t, build(t, in).Reasons)

@@ -261,7 +261,7 @@ func (c *collector) addOne(e Exposure) {
 		return
 	}
 	if t := c.timeout(c.role); t > 0 && c.plan.Strategy == settings.HTTPRoute && !e.Timeouts {
-		c.addReason(c.role, ReasonTimeoutUnsupported, "%s: the timeout of %s has no effect", c.noTimeouts(e.Gateway), t)
+		c.addWarning(c.role, ReasonTimeoutUnsupported, "%s: the timeout of %s has no effect", c.noTimeouts(e.Gateway), t)
 	}
 	c.all = append(c.all, e)
 }

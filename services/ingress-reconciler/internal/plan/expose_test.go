@@ -52,7 +52,7 @@ func urls(p Plan) []string {
 	return all
 }
 
-func TestWhatAGatewayMakesOfAWayIn(t *testing.T) {
+func TestGatewayAttachment(t *testing.T) {
 	t.Parallel()
 	in := input(t, byGateway, isvc.Engine)
 	got := build(t, in)
@@ -93,7 +93,7 @@ func TestIstioGateway(t *testing.T) {
 	assert.Empty(t, build(t, in).Exposures[0].Attachment.Reason, "sidecars are no Gateway")
 }
 
-func TestWhatAGatewayCannotDo(t *testing.T) {
+func TestGatewayFeatures(t *testing.T) {
 	t.Parallel()
 	in := input(t, byGateway+"pathTemplate: /serving/{{ .Name }}\n", isvc.Engine)
 	public(in, gateway.FeatureRequestTimeout)
@@ -150,7 +150,7 @@ func TestIngressClassThatIsMissing(t *testing.T) {
 	in := input(t, example+"ingressClassName: nginx\n", isvc.Engine)
 	got := build(t, in)
 	assert.Len(t, got.Exposures, 1, "a controller may answer to the name all the same")
-	assert.Equal(t, []string{ReasonIngressClassNotFound}, reasons(got))
+	assert.Equal(t, []string{"IngressClassNotFound (warning)"}, reasons(got))
 	in.Classes = []*networkingv1.IngressClass{{ObjectMeta: metav1.ObjectMeta{Name: "nginx"}, Spec: networkingv1.IngressClassSpec{Controller: "k8s.io/ingress-nginx"}}}
 	assert.Empty(t, build(t, in).Reasons)
 }

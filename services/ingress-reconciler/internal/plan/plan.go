@@ -205,7 +205,7 @@ func (b *builder) build() {
 		return
 	}
 	if entry == isvc.Engine && b.present(isvc.Decoder) {
-		b.addReason(isvc.Engine, ReasonDecoderWithoutRouter, "there is no router: requests go to the engine, which must reach the decoder by itself")
+		b.addWarning(isvc.Engine, ReasonDecoderWithoutRouter, "there is no router: requests go to the engine, which must reach the decoder by itself")
 	}
 	if b.Settings.CopyProblem != "" {
 		b.addReason("", ReasonLimitExceeded, "%s", b.Settings.CopyProblem)
@@ -283,7 +283,7 @@ func (b *builder) possible() bool {
 		b.keepSlots(Slots...)
 		b.addReason("", ReasonAPIUnavailable, "the kind of strategy %s is not available: install its CRD, or add it to --kinds", s)
 	case s == settings.Ingress && b.Settings.IngressClass != nil && !ingressclass.Resolve(b.Classes, b.Settings.IngressClass).Exists():
-		b.addReason("", ReasonIngressClassNotFound, "IngressClass %s does not exist", *b.Settings.IngressClass)
+		b.addWarning("", ReasonIngressClassNotFound, "IngressClass %s does not exist", *b.Settings.IngressClass)
 		return true // a controller may serve a class name without an IngressClass
 	default:
 		return true

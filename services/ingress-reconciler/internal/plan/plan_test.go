@@ -75,7 +75,11 @@ func lines(p Plan) []string {
 func reasons(p Plan) []string {
 	out := []string{}
 	for _, r := range p.Reasons {
-		out = append(out, strings.Trim(string(r.Role)+" "+r.Reason, " "))
+		text := strings.Trim(string(r.Role)+" "+r.Reason, " ")
+		if r.Warning {
+			text += " (warning)"
+		}
+		out = append(out, text)
 	}
 	return out
 }
@@ -87,7 +91,7 @@ func TestItIsPure(t *testing.T) {
 	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
 }
 
-func TestWhoIsTheEntry(t *testing.T) {
+func TestEntryComponent(t *testing.T) {
 	t.Parallel()
 	const e, d, r = isvc.Engine, isvc.Decoder, isvc.Router
 	tests := []struct {
@@ -99,7 +103,7 @@ func TestWhoIsTheEntry(t *testing.T) {
 		exposesNothing bool
 	}{
 		{name: "engine", give: []isvc.Role{e}, entry: "chat-engine"},
-		{name: "engine and decoder", give: []isvc.Role{e, d}, entry: "chat-engine", hosts: []string{"decoder"}, reasons: []string{"engine DecoderWithoutRouter"}},
+		{name: "engine and decoder", give: []isvc.Role{e, d}, entry: "chat-engine", hosts: []string{"decoder"}, reasons: []string{"engine DecoderWithoutRouter (warning)"}},
 		{name: "router and engine", give: []isvc.Role{r, e}, entry: "chat-router", hosts: []string{"engine"}},
 		{name: "router, engine and decoder", give: []isvc.Role{r, e, d}, entry: "chat-router", hosts: []string{"engine", "decoder"}},
 		{name: "router alone", give: []isvc.Role{r}, entry: "chat-router"},
@@ -163,7 +167,7 @@ func TestStrategy(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotExposed(t *testing.T) {
+func TestNotExposed(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, config string
@@ -207,7 +211,7 @@ func TestWhatIsNotExposed(t *testing.T) {
 	}
 }
 
-func TestReadinessHoldsBackOnlyWhatIsNew(t *testing.T) {
+func TestReadinessDelaysOnlyNewExposures(t *testing.T) {
 	t.Parallel()
 	in := input(t, example, isvc.Router, isvc.Engine)
 	in.Service.Conditions, in.Live[Entry] = nil, []isvc.Role{isvc.Router}

@@ -93,7 +93,7 @@ func TestPoolsThatAreCreated(t *testing.T) {
 			in.Service.Components[isvc.Engine].Mode = isvc.MultiNodeRayVLLM
 			in.Services[0].Spec.Ports[0].TargetPort = intstr.FromInt32(8000)
 		}), want: "chat-fairlead", pool: pool(8000, raw)},
-		{name: "with a decoder", config: byGateway + namedPool, roles: []isvc.Role{isvc.Decoder, isvc.Engine}, change: none, want: "chat-fairlead,engine DecoderWithoutRouter", pool: pool(8080, raw)},
+		{name: "with a decoder", config: byGateway + namedPool, roles: []isvc.Role{isvc.Decoder, isvc.Engine}, change: none, want: "chat-fairlead,engine DecoderWithoutRouter (warning)", pool: pool(8080, raw)},
 		{name: "with a router", config: byGateway + namedPool, roles: []isvc.Role{isvc.Router, isvc.Engine}, change: none, want: "chat-router,router InferencePoolUnsupported (warning)"},
 		{name: "with a router and a decoder", config: byGateway + namedPool, roles: []isvc.Role{isvc.Router, isvc.Engine, isvc.Decoder}, change: none, want: "chat-router,router InferencePoolUnsupported (warning)"},
 		{name: "of no engine", config: byGateway + namedPool, roles: []isvc.Role{isvc.Router}, change: none, want: "chat-router,router InferencePoolUnsupported (warning)"},
@@ -136,13 +136,7 @@ func plannedPool(t *testing.T, config string, roles []isvc.Role, change func(in 
 	for _, e := range got.Exposures {
 		summary = append(summary, cmp.Or(e.Backend.Pool, e.Backend.Name))
 	}
-	for i, text := range reasons(got) {
-		if got.Reasons[i].Warning {
-			text += " (warning)"
-		}
-		summary = append(summary, text)
-	}
-	return got, strings.Join(summary, ",")
+	return got, strings.Join(append(summary, reasons(got)...), ",")
 }
 
 // A pool of the entry's pods is used for each kind of entry. A pool of other pods would bypass the router.

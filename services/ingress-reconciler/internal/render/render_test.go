@@ -452,7 +452,7 @@ func TestMiddlewaresOfTheAdministrator(t *testing.T) {
 	assert.Equal(t, "auth@file,models-"+objects[0].Object.GetName()+"@kubernetescrd", objects[1].Object.GetAnnotations()[key])
 }
 
-func TestWhatOthersReferToComesFirst(t *testing.T) {
+func TestReferencedObjectsComeFirst(t *testing.T) {
 	t.Parallel()
 	objects := serve(t, "chat", "omeIngressGateway: gateways/public\ninferencePool: {endpointPickerRef: {name: picker}}\nfallbackService: {enabled: true}", func(in *given) {
 		in.Pickers = map[string]int32{"picker": 9002}

@@ -25,7 +25,7 @@ func copied(t *testing.T, config string, labels, annotations map[string]string) 
 	return s
 }
 
-func TestWhatIsCopied(t *testing.T) {
+func TestCopiedKeys(t *testing.T) {
 	t.Parallel()
 	const idle, limit = "service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout", "nginx.ingress.kubernetes.io/limit-rps"
 	labels := map[string]string{"team": "llm", "example.com/a": "1", "example.com/b": "2", "istio.io/use-waypoint": "tenant"}
@@ -66,7 +66,7 @@ func TestWhatIsCopied(t *testing.T) {
 }
 
 // Data planes, DNS and certificate controllers act on these: they can take hosts, paths, certificates and addresses.
-func TestWhatIsNotSafe(t *testing.T) {
+func TestUnsafeKeys(t *testing.T) {
 	t.Parallel()
 	words := []string{
 		"alias", "snippet", "priority", "group", "issuer", "external-dns", "auth", "mirror", "canary", "redirect", "rewrite", "middlewares", "entrypoints",
@@ -90,7 +90,7 @@ func TestWhatIsNotSafe(t *testing.T) {
 }
 
 // Tools identify their objects by these keys: they would prune an object with a copied key.
-func TestWhatIsNeverCopied(t *testing.T) {
+func TestNeverCopied(t *testing.T) {
 	t.Parallel()
 	keys := []string{
 		"argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance", "kubectl.kubernetes.io/last-applied-configuration", "meta.helm.sh/release-name", "helm.sh/chart",
@@ -111,7 +111,7 @@ func TestWhatIsNeverCopied(t *testing.T) {
 	assert.Equal(t, map[string]string{"other": "x"}, selectKeys(labels, append(lists, keys...)))
 }
 
-func TestLimitsOfWhatIsCopied(t *testing.T) {
+func TestCopyLimits(t *testing.T) {
 	t.Parallel()
 	many := func(n, size int) map[string]string {
 		all := map[string]string{}

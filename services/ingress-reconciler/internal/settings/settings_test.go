@@ -80,7 +80,7 @@ func host(t *testing.T, s Settings) string {
 	return h
 }
 
-func TestResolveOnTopOfWhatOMEShips(t *testing.T) {
+func TestResolveWithOMEDefaults(t *testing.T) {
 	t.Parallel()
 	got, err := resolve(t, "ingressDomain: example.com\nomeIngressGateway: gateways/public\n", shipped, nil)
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestResolveOnTopOfWhatOMEShips(t *testing.T) {
 
 // OME applies the shared host, the timeout and the domains of namespaces to HTTPRoutes only. Our configuration and
 // annotations apply to all kinds.
-func TestWhatOMESetsForHTTPRoutesOnly(t *testing.T) {
+func TestOMESettingsForHTTPRoutesOnly(t *testing.T) {
 	t.Parallel()
 	const config = "ingressDomain: example.com\nomeIngressGateway: gateways/public\n"
 	type want struct {
