@@ -1,7 +1,7 @@
 // Package run is the life cycle of a service of which one elected replica writes.
 //
 //	start    the server listens; parts (informers, recorders) run; the replica is ready when its caches have synced
-//	elect    once the caches have synced, the replica stands for election; readiness does not wait for it
+//	elect    once the caches have synced, the replica takes part in the election; readiness does not wait for it
 //	lead     in each term a new controller works, through a Queue
 //	drain    in reverse: the term ends and the Lease is released, then the parts end, then the server
 //

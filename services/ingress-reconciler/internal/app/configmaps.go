@@ -16,7 +16,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// configMaps follows the ConfigMaps that the flags name: ours, and OME's, which is read only.
+// configMaps follows the ConfigMaps that the flags name: that of this program, and OME's, which it only reads.
 type configMaps struct {
 	settings.Source
 
@@ -40,24 +40,24 @@ type configMapParts struct {
 
 func newConfigMaps(p configMapParts) *configMaps {
 	from := &p.Config.Sources
-	made := &configMaps{Source: settings.Source{Name: from.Ours.String(), ClusterDomain: from.ClusterDomain}}
-	if from.Ours.Name != "" {
+	made := &configMaps{Source: settings.Source{Name: from.ConfigMap.String(), ClusterDomain: from.ClusterDomain}}
+	if from.ConfigMap.Name != "" {
 		store := configmap.NewStore(configmap.Params[*settings.Document]{
-			Log: p.Log, Client: p.Client, Name: cache.ObjectName(from.Ours), Key: settings.Key, Decode: settings.Parse,
+			Log: p.Log, Client: p.Client, Name: cache.ObjectName(from.ConfigMap), Key: settings.Key, Decode: settings.Parse,
 			Recorder: p.Events, Observer: p.Metrics,
 		})
-		made.Ours, made.stores = store, append(made.stores, store)
+		made.Document, made.stores = store, append(made.stores, store)
 	}
-	if from.OME.Name != "" {
+	if from.OMEConfigMap.Name != "" {
 		decode := func(text []byte) (*settings.Inherited, []string, error) {
 			inherited, err := settings.ParseInherited(text, from.ClusterDomain)
 			return inherited, nil, err
 		}
 		store := configmap.NewStore(configmap.Params[*settings.Inherited]{
-			Log: p.Log, Client: p.Client, Name: cache.ObjectName(from.OME), Key: settings.KeyOME, Decode: decode,
+			Log: p.Log, Client: p.Client, Name: cache.ObjectName(from.OMEConfigMap), Key: settings.KeyOME, Decode: decode,
 			Recorder: p.Events, Observer: p.Metrics,
 		})
-		made.OME, made.stores = store, append(made.stores, store)
+		made.Inherited, made.stores = store, append(made.stores, store)
 	}
 	return made
 }

@@ -54,7 +54,7 @@ func TestConfigMaps(t *testing.T) {
 		configMap("ome", "inferenceservice-config", "ingress", `{"disableIngressCreation": true, "ingressDomain": "svc.cluster.test"}`),
 	)
 	sources := config.Sources{
-		Ours: config.Name{Namespace: "fairlead", Name: "ingress"}, OME: config.Name{Namespace: "ome", Name: "inferenceservice-config"},
+		ConfigMap: config.Name{Namespace: "fairlead", Name: "ingress"}, OMEConfigMap: config.Name{Namespace: "ome", Name: "inferenceservice-config"},
 		ClusterDomain: "cluster.test",
 	}
 	c, changes := startConfigMaps(t, sources, client)
@@ -69,7 +69,7 @@ func TestConfigMaps(t *testing.T) {
 
 func TestConfigMapsThatDoNotExist(t *testing.T) {
 	t.Parallel()
-	c, _ := startConfigMaps(t, config.Sources{Ours: config.Name{Namespace: "fairlead", Name: "ingress"}, OME: config.Name{Namespace: "ome", Name: "c"}}, fake.NewClientset())
+	c, _ := startConfigMaps(t, config.Sources{ConfigMap: config.Name{Namespace: "fairlead", Name: "ingress"}, OMEConfigMap: config.Name{Namespace: "ome", Name: "c"}}, fake.NewClientset())
 	current, problem := c.Current()
 	assert.Nil(t, current.Document)
 	assert.Nil(t, current.Inherited)

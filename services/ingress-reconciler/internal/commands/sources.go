@@ -38,7 +38,7 @@ func (s *sources) validate() error {
 
 // configMaps returns the names of the ConfigMaps.
 func (s *sources) configMaps() []cache.ObjectName {
-	return []cache.ObjectName{cache.ObjectName(s.Ours), cache.ObjectName(s.OME)}
+	return []cache.ObjectName{cache.ObjectName(s.ConfigMap), cache.ObjectName(s.OMEConfigMap)}
 }
 
 // read reads the configuration as the program does when it serves.
@@ -55,7 +55,7 @@ func (s *sources) read(w *world, log io.Writer) (settings.Config, error) {
 	for _, warning := range warnings {
 		fmt.Fprintln(log, "configuration:", warning)
 	}
-	if omes, found := w.ConfigMap(cache.ObjectName(s.OME), settings.KeyOME); found {
+	if omes, found := w.ConfigMap(cache.ObjectName(s.OMEConfigMap), settings.KeyOME); found {
 		c.Inherited, err = settings.ParseInherited([]byte(omes), s.ClusterDomain)
 	}
 	return c, err //nolint:wrapcheck // it names the problem
@@ -70,12 +70,12 @@ func (s *sources) text(w *world) (string, error) {
 		}
 		return fromValues(text)
 	}
-	if s.Ours.Name == "" {
+	if s.ConfigMap.Name == "" {
 		return "", nil
 	}
-	text, found := w.ConfigMap(cache.ObjectName(s.Ours), settings.Key)
+	text, found := w.ConfigMap(cache.ObjectName(s.ConfigMap), settings.Key)
 	if !found {
-		return "", fmt.Errorf("there is no ConfigMap %s with key %s: give --config or --config-map", s.Ours.String(), settings.Key)
+		return "", fmt.Errorf("there is no ConfigMap %s with key %s: give --config or --config-map", s.ConfigMap.String(), settings.Key)
 	}
 	return text, nil
 }

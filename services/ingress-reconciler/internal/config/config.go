@@ -32,7 +32,8 @@ type Config struct {
 
 // Sources holds the flags that affect plans.
 type Sources struct {
-	Ours, OME     Name // ConfigMaps
+	ConfigMap     Name // with the configuration
+	OMEConfigMap  Name
 	ClusterDomain string
 	Discovery     time.Duration
 	Kinds         []string // resources that may be written
@@ -47,7 +48,7 @@ func Default() *Config {
 		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
 		Work: controller.DefaultOptions(),
 		Sources: Sources{
-			OME: Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local", Discovery: 30 * time.Second,
+			OMEConfigMap: Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local", Discovery: 30 * time.Second,
 			Kinds: slices.Clone(kinds),
 		},
 	}
@@ -68,8 +69,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 
 // AddFlags binds the flags that affect plans.
 func (s *Sources) AddFlags(fs *pflag.FlagSet) {
-	fs.Var(&s.Ours, "config-map", "ConfigMap with the configuration in key config, as namespace/name. Empty: use OME's configuration and the defaults.")
-	fs.Var(&s.OME, "ome-config-map", "OME's ConfigMap, as namespace/name. The program never writes to it. Empty: inherit no settings.")
+	fs.Var(&s.ConfigMap, "config-map", "ConfigMap with the configuration in key config, as namespace/name. Empty: use OME's configuration and the defaults.")
+	fs.Var(&s.OMEConfigMap, "ome-config-map", "OME's ConfigMap, as namespace/name. The program never writes to it. Empty: inherit no settings.")
 	fs.StringVar(&s.ClusterDomain, "cluster-domain", s.ClusterDomain, "DNS domain of the cluster.")
 	fs.StringSliceVar(&s.Kinds, "kinds", s.Kinds, "Kinds of objects that the program may write. It neither reads nor writes other kinds, and needs no permissions for them.")
 }

@@ -24,7 +24,7 @@ func TestDefault(t *testing.T) {
 	require.NoError(t, err)
 	c.Leader.Namespace = "fairlead" // the namespace of the pod, inside a cluster
 	require.NoError(t, c.Validate())
-	assert.Equal(t, Sources{OME: Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local", Discovery: 30 * time.Second, Kinds: kinds}, c.Sources)
+	assert.Equal(t, Sources{OMEConfigMap: Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local", Discovery: 30 * time.Second, Kinds: kinds}, c.Sources)
 	assert.Positive(t, c.Work.Workers)
 }
 
@@ -35,7 +35,7 @@ func TestFlags(t *testing.T) {
 	require.NoError(t, c.Validate())
 	assert.Equal(t, 7, c.Work.Workers)
 	assert.Equal(t, 2*time.Minute, c.Work.LastRetry)
-	assert.Equal(t, Sources{Ours: Name{Namespace: "fairlead", Name: "ingress.settings"}, ClusterDomain: "corp.example", Discovery: 30 * time.Second, Kinds: []string{"httproutes", "services"}}, c.Sources)
+	assert.Equal(t, Sources{ConfigMap: Name{Namespace: "fairlead", Name: "ingress.settings"}, ClusterDomain: "corp.example", Discovery: 30 * time.Second, Kinds: []string{"httproutes", "services"}}, c.Sources)
 }
 
 func TestFlagsHaveDescriptions(t *testing.T) {

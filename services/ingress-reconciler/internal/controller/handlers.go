@@ -34,7 +34,7 @@ func Handle(i *informers.Informers, users *uses.Index, enqueue func(cache.Object
 	on(i.InferenceServices, itself)
 	on(i.Services, func(obj any) []cache.ObjectName { return append(owner(obj), h.named(uses.Service)(obj)...) })
 	on(i.Knative, owner)
-	for _, informer := range i.Ours {
+	for _, informer := range i.Managed {
 		on(informer, owner)
 	}
 	on(i.Gateways, h.named(uses.Gateway))

@@ -132,7 +132,7 @@ func (r *rig) start(changes ...func(*config.Config)) (stop func()) {
 	cfg.Kube.Kubeconfig = r.cluster.Kubeconfig
 	cfg.HTTP.MetricsAddress, cfg.HTTP.HealthAddress = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Leader.Elect = false
-	cfg.Sources.Ours = config.Name{Namespace: "fairlead", Name: "ours"}
+	cfg.Sources.ConfigMap = config.Name{Namespace: "fairlead", Name: "ours"}
 	for _, change := range changes {
 		change(cfg)
 	}

@@ -56,15 +56,15 @@ type Set[T any] struct {
 	Knative           T // *metav1.PartialObjectMetadata
 	Pools             T // *inferencev1.InferencePool, everybody's
 
-	// Ours has the objects of this program, for each kind that is written: *unstructured.Unstructured.
-	Ours map[schema.GroupVersionResource]T
+	// Managed has the objects of this program, for each kind that is written: *unstructured.Unstructured.
+	Managed map[schema.GroupVersionResource]T
 }
 
 // all returns the values in no order.
 func (s *Set[T]) all() []T {
 	all := []T{s.InferenceServices, s.Services, s.Namespaces, s.IngressClasses, s.Gateways, s.GatewayClasses, s.IstioGateways, s.Knative, s.Pools}
 	for _, resource := range Written {
-		all = append(all, s.Ours[resource])
+		all = append(all, s.Managed[resource])
 	}
 	return all
 }
@@ -89,10 +89,10 @@ func Kinds(writable []string) Set[kit.Kind] {
 		IstioGateways:  kit.Kind{Resource: istiogateway.Resource, Name: "Gateway", Transform: istiogateway.Transform, Off: off(render.VirtualServices)},
 		Knative:        kit.Kind{Resource: knativeServices, Name: "Service", Indexers: owned, Transform: kit.Metadata()},
 		Pools:          kit.Kind{Resource: render.InferencePools, Name: "InferencePool", Transform: kit.Typed(trimPool), Off: off(render.InferencePools)},
-		Ours:           map[schema.GroupVersionResource]kit.Kind{},
+		Managed:        map[schema.GroupVersionResource]kit.Kind{},
 	}
 	for _, resource := range Written {
-		kinds.Ours[resource] = kit.Kind{
+		kinds.Managed[resource] = kit.Kind{
 			Resource: resource, Name: render.Kinds[resource], Selector: render.LabelManagedBy + "=" + render.Manager, Indexers: owned,
 			Transform: keepManager, Off: off(resource),
 		}
@@ -105,10 +105,10 @@ func each[A, B any](of Set[A], f func(A) B) Set[B] {
 	made := Set[B]{
 		InferenceServices: f(of.InferenceServices), Services: f(of.Services), Namespaces: f(of.Namespaces), IngressClasses: f(of.IngressClasses),
 		Gateways: f(of.Gateways), GatewayClasses: f(of.GatewayClasses), IstioGateways: f(of.IstioGateways), Knative: f(of.Knative), Pools: f(of.Pools),
-		Ours: map[schema.GroupVersionResource]B{},
+		Managed: map[schema.GroupVersionResource]B{},
 	}
-	for resource, a := range of.Ours {
-		made.Ours[resource] = f(a)
+	for resource, a := range of.Managed {
+		made.Managed[resource] = f(a)
 	}
 	return made
 }

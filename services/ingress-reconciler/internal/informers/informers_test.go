@@ -110,7 +110,7 @@ func TestSnapshotOfKindsThatMayNotBeWritten(t *testing.T) {
 		}
 		caches, err := Snapshot(world, writable)
 		require.NoError(t, err)
-		ours := caches.Ours[render.HTTPRoutes]
+		ours := caches.Managed[render.HTTPRoutes]
 		assert.Equal(t, !off, ours.Listed())
 		assert.Equal(t, !off, len(ours.List()) == 1)
 		assert.True(t, caches.Services.Listed(), "Services of components are always read")

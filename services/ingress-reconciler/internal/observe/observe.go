@@ -78,7 +78,7 @@ func (o *Observer) Service(name cache.ObjectName) *isvc.Object {
 
 // Available reports whether objects of a kind can be written: the API server serves the kind, and --kinds includes it.
 func (o *Observer) Available(resource schema.GroupVersionResource) bool {
-	return o.Ours[resource].Listed()
+	return o.Managed[resource].Listed()
 }
 
 // Names returns the names of all InferenceServices.
@@ -97,7 +97,7 @@ func (o *Observer) Owners() []cache.ObjectName {
 	seen := map[cache.ObjectName]bool{}
 	var names []cache.ObjectName
 	for _, resource := range render.Routes {
-		for _, obj := range o.Ours[resource].List() {
+		for _, obj := range o.Managed[resource].List() {
 			if name, ok := informers.Owner(obj); ok && !seen[name] {
 				seen[name] = true
 				names = append(names, name)
@@ -112,7 +112,7 @@ func (o *Observer) Owners() []cache.ObjectName {
 func (o *Observer) Claims(name cache.ObjectName) []ownership.Ask {
 	var asks []ownership.Ask
 	for _, resource := range render.Routes {
-		for _, u := range list[*unstructured.Unstructured](informers.OwnedBy(o.Ours[resource], name)) {
+		for _, u := range list[*unstructured.Unstructured](informers.OwnedBy(o.Managed[resource], name)) {
 			if c, ok := render.Claim(resource, u); ok {
 				asks = append(asks, ownership.Ask{Claim: c, Live: u.GetCreationTimestamp().Time})
 			}
@@ -197,7 +197,7 @@ func (o *Observer) foreignServices(in *plan.Input) {
 func (o *Observer) live(name cache.ObjectName) []Live {
 	var all []Live
 	for _, resource := range informers.Written {
-		for _, u := range list[*unstructured.Unstructured](informers.OwnedBy(o.Ours[resource], name)) {
+		for _, u := range list[*unstructured.Unstructured](informers.OwnedBy(o.Managed[resource], name)) {
 			if u.GetDeletionTimestamp() == nil {
 				all = append(all, Live{Resource: resource, Object: u, Slot: plan.Slot(u.GetLabels()[render.LabelSlot])})
 			}

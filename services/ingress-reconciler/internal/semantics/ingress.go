@@ -52,7 +52,7 @@ type location struct {
 type classIndex struct {
 	hosts    hostIndex[*location]
 	defaults []*networkingv1.Ingress          // with a default backend and without rules
-	beside   hostIndex[*networkingv1.Ingress] // with a default backend beside rules
+	partial  hostIndex[*networkingv1.Ingress] // with rules and a default backend
 }
 
 // serves reports whether an Ingress of the class is for a host.
@@ -89,7 +89,7 @@ func (w *World) addIngress(i *networkingv1.Ingress) {
 	}
 	x := w.byClass[name]
 	if x == nil {
-		x = &classIndex{hosts: hostIndex[*location]{}, beside: hostIndex[*networkingv1.Ingress]{}}
+		x = &classIndex{hosts: hostIndex[*location]{}, partial: hostIndex[*networkingv1.Ingress]{}}
 		w.byClass[name] = x
 	}
 	if i.Spec.DefaultBackend != nil && len(i.Spec.Rules) == 0 {
@@ -98,7 +98,7 @@ func (w *World) addIngress(i *networkingv1.Ingress) {
 	for n := range i.Spec.Rules {
 		rule := &i.Spec.Rules[n]
 		if i.Spec.DefaultBackend != nil {
-			x.beside.add(rule.Host, i)
+			x.partial.add(rule.Host, i)
 		}
 		if rule.HTTP == nil {
 			x.hosts.add(rule.Host, &location{ingress: i, index: [2]int{n}, host: strings.ToLower(rule.Host)}) // refused when it is asked for
@@ -179,19 +179,19 @@ func (c *ingressController) reads(annotation string) bool {
 	return slices.ContainsFunc(c.prefixes, func(p string) bool { return strings.HasPrefix(annotation, p) })
 }
 
-// defaultBackend finds the default backend for a request that no path takes. A default backend beside rules means something
-// else to each controller.
+// defaultBackend finds the default backend for a request that no path takes. Each controller treats rules and a default backend in one
+// Ingress differently.
 func (w *World) defaultBackend(c *ingressController, x *classIndex, r *request, d *result) error {
-	var beside *networkingv1.Ingress
-	x.beside.covering(r.host, func(hostname string, all []*networkingv1.Ingress) bool {
+	var partial *networkingv1.Ingress
+	x.partial.covering(r.host, func(hostname string, all []*networkingv1.Ingress) bool {
 		if oneLabel(hostname, r.host) {
-			beside = all[0]
+			partial = all[0]
 		}
-		return beside == nil
+		return partial == nil
 	})
 	switch {
-	case beside != nil:
-		return fmt.Errorf("%s: a default backend beside rules: %w", identity("Ingress", beside), ErrNotModeled)
+	case partial != nil:
+		return fmt.Errorf("%s: rules and a default backend: %w", identity("Ingress", partial), ErrNotModeled)
 	case len(x.defaults) == 0:
 		return nil
 	case len(x.defaults) > 1:

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Parse parses our configuration. Unknown keys cause warnings, not errors, because a newer release may define them.
+// Parse parses the configuration of this program. Unknown keys cause warnings, not errors, because a newer release may define them.
 func Parse(text []byte) (d *Document, warnings []string, err error) {
 	raw, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {

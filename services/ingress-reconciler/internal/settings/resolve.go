@@ -143,7 +143,7 @@ func (c *Config) Resolve(s *isvc.Service) (Settings, error) {
 	return out, err
 }
 
-// merge returns the values from our configuration and the annotations of a service, without inherited values.
+// merge returns the values from the configuration and the annotations of a service, without inherited values.
 func (c *Config) merge(s *isvc.Service, annotations *Values) (v Values, enabled bool) {
 	d := c.Document
 	v = annotations.over(d.Values.in(s.Namespace, d.NamespaceIngressGateways))

@@ -2,7 +2,7 @@ package settings
 
 import "fmt"
 
-// Keys in our ConfigMap and in OME's ConfigMap.
+// Keys in the ConfigMap of this program and in OME's ConfigMap.
 const (
 	Key    = "config"
 	KeyOME = "ingress"
@@ -13,30 +13,30 @@ type lastGood[T any] interface {
 	Current() (value T, present bool, problem string)
 }
 
-// Source combines our configuration and OME's.
+// Source combines the configuration of this program and OME's.
 type Source struct {
-	Ours          lastGood[*Document]  // nil if no ConfigMap is configured: the defaults and OME's configuration are in force
-	Name          string               // name of our ConfigMap, for messages
-	OME           lastGood[*Inherited] // nil if OME's ConfigMap is not configured
+	Document      lastGood[*Document]  // nil if no ConfigMap is configured: the defaults and OME's configuration are in force
+	Name          string               // of the ConfigMap, for messages
+	Inherited     lastGood[*Inherited] // nil if OME's ConfigMap is not configured
 	ClusterDomain string
 }
 
 // Current returns the configuration in force, and the problem of a newer configuration that is not in force. A nil Document means
-// that no configuration is in force: our ConfigMap does not exist or has never been valid, or OME's ConfigMap has never been valid,
+// that no configuration is in force: the ConfigMap does not exist or has never been valid, or OME's ConfigMap has never been valid,
 // so it is unknown whether OME creates routes. If OME's ConfigMap does not exist, no values are inherited.
 func (s *Source) Current() (c Config, problem string) {
 	c = Config{Document: &Document{}, ClusterDomain: s.ClusterDomain}
-	if s.Ours != nil {
+	if s.Document != nil {
 		var present bool
-		c.Document, present, problem = s.Ours.Current()
+		c.Document, present, problem = s.Document.Current()
 		if !present && problem == "" {
 			problem = fmt.Sprintf("ConfigMap %s does not exist", s.Name)
 		}
 	}
-	if s.OME == nil {
+	if s.Inherited == nil {
 		return c, problem
 	}
-	inherited, present, problemOME := s.OME.Current()
+	inherited, present, problemOME := s.Inherited.Current()
 	c.Inherited = inherited
 	if !present && problemOME != "" {
 		c.Document = nil

@@ -61,7 +61,7 @@ func TestSource(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := Source{Ours: tt.config, Name: "fairlead/ingress", OME: tt.ome, ClusterDomain: "cluster.local"}
+			s := Source{Document: tt.config, Name: "fairlead/ingress", Inherited: tt.ome, ClusterDomain: "cluster.local"}
 			got, problem := s.Current()
 			assert.Equal(t, tt.want, got)
 			assert.Equal(t, tt.problem, problem)

@@ -145,7 +145,7 @@ func (f *FallbackService) validate(path string) error {
 // maxSuffix leaves at least 43 of the 63 characters of a Service name for the name of the InferenceService.
 const maxSuffix = 20
 
-// validateLabels rejects reserved labels: OME deletes objects with its labels, and our labels identify our objects.
+// validateLabels rejects reserved labels: OME deletes objects with its labels, and the labels of this program identify its objects.
 func validateLabels(path string, labels map[string]string) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(labels)) {

@@ -1,12 +1,12 @@
-// Package settings resolves how each InferenceService is exposed, from our configuration, the annotations of the service, and OME's
-// configuration for keys that ours does not set.
+// Package settings resolves how each InferenceService is exposed, from the configuration of this program, the annotations of the
+// service, and OME's configuration for all other keys.
 //
 //	OME's ConfigMap, key ingress      JSON; read, never written
 //	its namespaceIngressGateways
-//	our configuration                 YAML or JSON
+//	this program's configuration      YAML or JSON
 //	its namespaceIngressGateways
 //	annotations of the service        a change restarts the pods of the service
-//	our configuration's overrides     by namespace, name or labels; a change restarts no pods
+//	overrides in its configuration    by namespace, name or labels; a change restarts no pods
 //
 // Later entries of this list override earlier ones, key by key. The keys have OME's names. An invalid value in OME's configuration
 // or in an annotation affects only the services that use it.
@@ -139,7 +139,7 @@ type Override struct {
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
-// Document is our configuration.
+// Document is the configuration of this program.
 type Document struct {
 	Values `json:",inline"`
 
