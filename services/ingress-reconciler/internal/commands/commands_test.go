@@ -61,8 +61,8 @@ func TestPlanExplainsReasons(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, config, want string }{
 		{name: "no domain", config: "omeIngressGateway: gateways/public", want: "models/chat: NoDomain: no domain is configured: set ingressDomain\n"},
-		{name: "another host than the listener's", config: example + "domainTemplate: chat.example.com", want: "models/chat: Gateway gateways/public: NoMatchingListenerHostname: no listener has host chat.example.com: listener https has *.models.example.com\n"},
-		{name: "no such Gateway", config: "ingressDomain: example.com\nomeIngressGateway: gateways/other", want: "models/chat: Gateway gateways/other: GatewayNotFound: the Gateway does not exist\n"},
+		{name: "another host than the listener's", config: example + "domainTemplate: chat.example.com", want: "condition False NoMatchingListenerHostname: http://chat.example.com/; Gateway gateways/public: no listener has host chat.example.com: listener https has *.models.example.com (HTTPRoute "},
+		{name: "no such Gateway", config: "ingressDomain: example.com\nomeIngressGateway: gateways/other", want: "condition False GatewayNotFound: http://chat.models.example.com/; Gateway gateways/other: the Gateway does not exist (HTTPRoute "},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -188,10 +188,11 @@ func newPlanner(w *world, config settings.Config, log io.Writer) (*planner, erro
 type result struct {
 	plan.Plan
 
-	name     cache.ObjectName
-	observed observe.Observation
-	objects  []render.Object
-	refused  map[ownership.Claim]ownership.Conflict
+	name      cache.ObjectName
+	observed  observe.Observation
+	objects   []render.Object // of kinds that can be written
+	refused   map[ownership.Claim]ownership.Conflict
+	condition string // status, reason and message of the condition that the program would write; empty: it writes none
 }
 
 // plan plans one service.
@@ -207,10 +208,15 @@ func (p *planner) plan(name cache.ObjectName) (*result, error) {
 	r.Plan = plan.Build(&r.observed.Input)
 	r.refused, _ = p.claims.Set(ownership.Owner(name), object.Service.Created, r.Asks(p.observer.Claims(name)))
 	r.Refuse(r.refused)
-	var err error
-	if r.objects, err = render.Render(&r.Plan, r.observed.RenderParams()); err != nil {
+	objects, err := render.Render(&r.Plan, r.observed.RenderParams())
+	if err != nil {
 		return nil, fmt.Errorf("plan %s: %w", name, err)
 	}
+	if s := r.observed.Input.Service; !s.Deleting && s.Mode != isvc.VirtualDeployment {
+		c := controller.Predict(p.observer, r.observed, r.Plan, objects, clock.RealClock{})
+		r.condition = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+	}
+	r.objects = slices.DeleteFunc(objects, func(o render.Object) bool { return !p.observer.Available(o.Resource) })
 	return r, nil
 }
 
@@ -240,13 +246,4 @@ func (r *result) others() map[*observe.Live]bool {
 		others[l] = slices.Contains(r.Keep, l.Slot) && !lost
 	}
 	return others
-}
-
-// condition returns the status, reason and message of the condition that the program would write, and false if it writes none.
-func (r *result) condition() (string, bool) {
-	if s := r.observed.Input.Service; s.Deleting || s.Mode == isvc.VirtualDeployment {
-		return "", false
-	}
-	c := controller.Predict(r.observed, r.Plan, r.objects, clock.RealClock{})
-	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message), true
 }

@@ -136,6 +136,47 @@ func TestFlagsThatHaveNoEffectAreRefused(t *testing.T) {
 	}
 }
 
+// The plan foresees what the program would find: kinds that it may not write, and Gateways that do not exist.
+func TestPlanForeseesTheCondition(t *testing.T) {
+	t.Parallel()
+	const class = "{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: t}, spec: {controller: traefik.io/ingress-controller}}"
+	service := strings.Replace(lean, "spec: {", "spec: {engine: {}, ", 1) + "\n---\n" + class
+	const byPath = "ingressDomain: example.com\nstrategy: ingress\ningressClassName: t\nperISVCSubdomain: false\n"
+	tests := []struct {
+		name, config string
+		args         []string
+		want         string
+		writes       []string // kinds
+	}{
+		{name: "all kinds", config: byPath, want: "condition Unknown LoadBalancerPending: ", writes: []string{"Middleware", "Ingress"}},
+		{
+			name: "without Middlewares", config: byPath, args: []string{"--kinds=ingresses"}, writes: []string{"Ingress"},
+			want: "install the CRD, or add middlewares to --kinds",
+		},
+		{
+			name: "a Gateway of Istio that does not exist", config: "ingressDomain: example.com\nstrategy: virtualservice\ningressGateway: istio/public\n",
+			want: "condition False GatewayNotFound: ", writes: []string{"VirtualService"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			out, log, err := run(t, service, append([]string{"plan", "--config", file(t, tt.config), "-f", "-"}, tt.args...)...)
+			require.ErrorIs(t, err, dryrun.ErrDiffers)
+			assert.Contains(t, log, tt.want)
+			var created, written []string
+			for _, match := range regexp.MustCompile(`(\w+) \S+ would be created`).FindAllStringSubmatch(log, -1) {
+				created = append(created, match[1])
+			}
+			for _, match := range regexp.MustCompile(`(?m)^kind: (\w+)$`).FindAllStringSubmatch(out, -1) {
+				written = append(written, match[1])
+			}
+			assert.Equal(t, tt.writes, created)
+			assert.Equal(t, tt.writes, written)
+		})
+	}
+}
+
 // A pod has the permissions of the chart: no permission for kinds that the chart leaves out, and none to get objects by name
 // but for two ConfigMaps.
 func TestPlanWithThePermissionsOfThePod(t *testing.T) {

@@ -55,15 +55,12 @@ func (p *planner) explain(r *result) {
 	for i := range r.Exposures {
 		e := &r.Exposures[i]
 		fmt.Fprintf(p.log, "%s: %s reaches the %s by %s\n", r.name, e.URL, e.Role, r.Strategy)
-		if e.Attachment.Reason != "" {
-			fmt.Fprintf(p.log, "%s: Gateway %s/%s: %s: %s\n", r.name, e.Gateway.Namespace, e.Gateway.Name, e.Attachment.Reason, e.Attachment.Message)
-		}
 	}
 	for _, reason := range r.Reasons {
 		fmt.Fprintf(p.log, "%s: %s: %s\n", r.name, reason.Reason, reason.Message)
 	}
-	if c, written := r.condition(); written {
-		fmt.Fprintf(p.log, "%s: condition %s\n", r.name, c)
+	if r.condition != "" {
+		fmt.Fprintf(p.log, "%s: condition %s\n", r.name, r.condition)
 	}
 }
 

@@ -13,27 +13,28 @@ import (
 
 // Predict returns the condition that a reconcile would write after it has written the objects of a plan. It judges existing objects by
 // their status. For new objects no data plane has reported a verdict yet.
-func Predict(observed observe.Observation, p plan.Plan, objects []render.Object, c clock.PassiveClock) isvc.Condition {
-	r := &run{Reconciler: &Reconciler{Params: Params{Clock: c}}, observed: observed, plan: p}
+func Predict(observer *observe.Observer, observed observe.Observation, p plan.Plan, objects []render.Object, c clock.PassiveClock) isvc.Condition {
+	r := &run{Reconciler: &Reconciler{Params: Params{Clock: c, Observer: observer}}, observed: observed, plan: p}
 	for _, o := range objects {
-		w := wanted{Object: o}
-		if live := r.live(o.Resource, o.Object.GetName()); live != nil {
-			w.verdict = r.verdict(&o, live, nil)
-		} else {
-			w.verdict = unwritten(&o)
-		}
-		r.wanted = append(r.wanted, w)
+		r.wanted = append(r.wanted, wanted{Object: o, verdict: r.predict(&o)})
 	}
 	return condition.Build(r.state(), condition.Find(observed.Input.Service), c.Now())
 }
 
-// unwritten returns the verdict on an object immediately after its creation.
-func unwritten(o *render.Object) gateway.Verdict {
+// predict returns the verdict on an object immediately after it is written.
+func (r *run) predict(o *render.Object) gateway.Verdict {
+	live := r.live(o.Resource, o.Object.GetName())
 	switch {
-	case o.Exposure == nil, o.Resource == render.VirtualServices:
+	case !r.Observer.Available(o.Resource):
+		return r.unavailable(o)
+	case live != nil:
+		return r.verdict(o, live, nil)
+	case o.Exposure == nil:
 		return gateway.Verdict{Acceptance: gateway.Accepted}
+	case o.Resource == render.VirtualServices:
+		return judgeVirtualService(o.Exposure)
 	case o.Resource == render.Ingresses:
-		return gateway.Verdict{Reason: reasonNoAddress, Message: "the ingress controller has not published an address yet"}
+		return noAddress
 	}
 	return gateway.Unseen
 }

@@ -43,22 +43,21 @@ func judgeIngress(stored *unstructured.Unstructured, class ingressclass.Class, n
 	if addresses, _, _ := unstructured.NestedSlice(stored.Object, "status", "loadBalancer", "ingress"); len(addresses) > 0 {
 		return gateway.Verdict{Acceptance: gateway.Accepted}, 0
 	}
-	pending := gateway.Verdict{Reason: reasonNoAddress, Message: "the ingress controller has not published an address yet"}
 	if !class.Exists() {
-		return pending, 0
+		return noAddress, 0
 	}
 	created := stored.GetCreationTimestamp().Time
 	if created.IsZero() {
 		created = now
 	}
 	if wait = created.Add(addressTimeout).Sub(now); wait > 0 {
-		return pending, wait
+		return noAddress, wait
 	}
 	return gateway.Verdict{Acceptance: gateway.Accepted, Message: "the ingress controller publishes no address"}, 0
 }
 
-// reasonNoAddress is the reason for an Ingress without an address.
-const reasonNoAddress = "LoadBalancerPending"
+// noAddress is the verdict on an Ingress without an address.
+var noAddress = gateway.Verdict{Reason: "LoadBalancerPending", Message: "the ingress controller has not published an address yet"}
 
 func judgeRoute(live *unstructured.Unstructured, g gateway.Gateway) gateway.Verdict {
 	var route gatewayv1.HTTPRoute
