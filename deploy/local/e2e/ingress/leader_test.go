@@ -46,7 +46,7 @@ func assertLeader(t *testing.T, s *system) {
 		name := types.NamespacedName{Namespace: leading, Name: e.name}
 		l.names, overrides[name] = append(l.names, name), e.values
 	}
-	s.configure(t, usual(0), overrides)
+	s.configure(t, baseConfiguration(0), overrides)
 	for i, e := range []entrance{envoyRoute, traefikIngress} {
 		require.NoError(t, s.create(t.Context(), l.names[i], nil, fields{"engine": component()}))
 		s.awaitExposed(t, l.names[i], e.at)

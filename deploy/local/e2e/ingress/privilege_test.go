@@ -45,7 +45,7 @@ func assertLeastPrivilege(t *testing.T, s *system) {
 	for _, service := range services {
 		overrides[service.name] = service.values
 	}
-	s.configure(t, usual(0), overrides)
+	s.configure(t, baseConfiguration(0), overrides)
 	kinds := map[string]bool{}
 	for _, service := range services {
 		require.NoError(t, s.create(t.Context(), service.name, nil, fields{"engine": fields{}}))

@@ -20,7 +20,7 @@ func TestReconciler(t *testing.T) {
 	t.Run("upgrade", func(t *testing.T) { assertUpgrade(t, s) })
 	s.install(t)
 	t.Run("stock OME", func(t *testing.T) { assertStockOME(t, s) })
-	s.configure(t, usual(hold), nil)
+	s.configure(t, baseConfiguration(hold), nil)
 	waitForStreams := s.startLongStreams(t)
 	t.Run("side by side", func(t *testing.T) { // with one configuration: each subtest has services and overrides of its own
 		for _, tt := range []struct {

@@ -218,8 +218,8 @@ func (s *system) writeConfiguration(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// usual returns a configuration in which overrides decide how services are exposed.
-func usual(hold time.Duration) fields {
+// baseConfiguration returns a configuration in which overrides decide how services are exposed.
+func baseConfiguration(hold time.Duration) fields {
 	return fields{"ingressDomain": domain, "holdSeconds": int(hold / time.Second)}
 }
 

@@ -38,7 +38,7 @@ func assertUpgrade(t *testing.T, s *system) {
 			overrides[name] = e.with(fields{"perISVCSubdomain": !shared})
 		}
 	}
-	s.configure(t, usual(upgradeHold), overrides)
+	s.configure(t, baseConfiguration(upgradeHold), overrides)
 	for _, e := range all {
 		require.NoError(t, s.create(t.Context(), e.name, nil, fields{"engine": component()}))
 	}

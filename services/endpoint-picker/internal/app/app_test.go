@@ -430,5 +430,5 @@ func TestRunSaysWhyItCannotStart(t *testing.T) {
 	cfg.GRPC.CertPath = t.TempDir()
 	require.ErrorContains(t, Run(t.Context(), cfg, zap.NewNop()), "load certificate of --cert-path")
 	cfg.GRPC.CertPath = ""
-	require.ErrorContains(t, Run(t.Context(), cfg, zap.NewNop()), "open --health-probe-bind-address")
+	require.ErrorContains(t, Run(t.Context(), cfg, zap.NewNop()), "listen on --health-probe-bind-address")
 }

@@ -51,7 +51,7 @@ func New(p Params) *Server {
 func (s *Server) Listen() error {
 	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(s.port)))
 	if err != nil {
-		return fmt.Errorf("open --%s %d: %w", s.flag, s.port, err)
+		return fmt.Errorf("listen on --%s %d: %w", s.flag, s.port, err)
 	}
 	s.listener, s.server = listener, grpc.NewServer(s.options...)
 	s.service.Register(s.server)

@@ -116,7 +116,7 @@ func TestPortInUse(t *testing.T) {
 	n, err := strconv.Atoi(port)
 	require.NoError(t, err)
 	s := New(Params{Log: zap.NewNop(), Flag: "grpc-port", Port: n, Service: watchable{health.NewServer()}})
-	require.ErrorContains(t, s.Listen(), fmt.Sprintf("open --grpc-port %d:", n))
+	require.ErrorContains(t, s.Listen(), fmt.Sprintf("listen on --grpc-port %d:", n))
 	s.Close()
 }
 
