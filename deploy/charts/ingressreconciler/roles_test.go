@@ -79,7 +79,7 @@ func TestConfigMapsAreReadByName(t *testing.T) {
 		for _, rule := range rules {
 			if slices.Contains(rule.Resources, "configmaps") {
 				require.Len(t, rule.ResourceNames, 1)
-				assert.ElementsMatch(t, []string{"get", "list", "watch"}, rule.Verbs)
+				assert.ElementsMatch(t, []string{"list", "watch"}, rule.Verbs)
 				read = append(read, namespace+"/"+rule.ResourceNames[0])
 			}
 		}
@@ -91,7 +91,7 @@ func TestConfigMapsAreReadByName(t *testing.T) {
 	assert.ElementsMatch(t, []string{"*/inferenceservice-config", "platform/routes"}, read)
 
 	objects = render(t, helm.Values{"ome": helm.Values{"configMap": helm.Values{"name": ""}}})
-	assert.NotContains(t, permissions(of[rbacv1.ClusterRole](t, objects).Rules), "get /configmaps")
+	assert.NotContains(t, permissions(of[rbacv1.ClusterRole](t, objects).Rules), "list /configmaps")
 }
 
 // TestNoWildcards checks that no rule has a wildcard, and that no role grants access to Secrets.

@@ -39,7 +39,7 @@ func newAdopt(out, log io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt [NAME...]",
 		Short: "Delete routes that OME left behind",
-		Long: "When OME stops to create routes it leaves those that it created: Ingresses, VirtualServices, HTTPRoutes, and in release 1.3\n" +
+		Long: "When OME stops creating routes, it leaves the existing ones: Ingresses, VirtualServices, HTTPRoutes, and in release 1.3\n" +
 			"BackendTrafficPolicies and DestinationRules. adopt deletes them, for services for which OME creates no routes any more.\n" +
 			"It deletes only objects that the InferenceService controls by its uid, that have a name that OME gives, and that this program\n" +
 			"did not write.\n\n" +

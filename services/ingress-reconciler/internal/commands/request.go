@@ -73,8 +73,8 @@ func parseURL(text string, r *semantics.Request) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("URL: %w", err)
 	}
-	usual := map[string]int64{"http": 80, "https": 443}[u.Scheme]
-	if usual == 0 || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
+	defaultPort := map[string]int64{"http": 80, "https": 443}[u.Scheme]
+	if defaultPort == 0 || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
 		return 0, fmt.Errorf("URL %q is not of the form http://host/path or https://host/path", text)
 	}
 	r.Host, r.Path = u.Host, u.EscapedPath()
@@ -84,13 +84,13 @@ func parseURL(text string, r *semantics.Request) (int64, error) {
 	if u.RawQuery != "" {
 		r.Path += "?" + u.RawQuery
 	}
-	return parsePort(u, usual)
+	return parsePort(u, defaultPort)
 }
 
-// parsePort returns the port of a URL, or the usual one if it has none.
-func parsePort(u *url.URL, usual int64) (int64, error) {
+// parsePort returns the port of a URL, or defaultPort if it has none.
+func parsePort(u *url.URL, defaultPort int64) (int64, error) {
 	if u.Port() == "" {
-		return usual, nil
+		return defaultPort, nil
 	}
 	port, err := strconv.ParseInt(u.Port(), 10, 32)
 	if err != nil || port < 1 || port > 65535 {

@@ -55,8 +55,8 @@ func (s *sources) read(w *world, log io.Writer) (settings.Config, error) {
 	for _, warning := range warnings {
 		fmt.Fprintln(log, "configuration:", warning)
 	}
-	if omes, found := w.ConfigMap(cache.ObjectName(s.OMEConfigMap), settings.KeyOME); found {
-		c.Inherited, err = settings.ParseInherited([]byte(omes), s.ClusterDomain)
+	if text, found := w.ConfigMap(cache.ObjectName(s.OMEConfigMap), settings.KeyOME); found {
+		c.Inherited, err = settings.ParseInherited([]byte(text), s.ClusterDomain)
 	}
 	return c, err //nolint:wrapcheck // it names the problem
 }
