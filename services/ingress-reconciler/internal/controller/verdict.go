@@ -56,8 +56,11 @@ func judgeIngress(stored *unstructured.Unstructured, class ingressclass.Class, n
 	return gateway.Verdict{Acceptance: gateway.Accepted, Message: "the ingress controller publishes no address"}, 0
 }
 
+// reasonNoAddress is the reason for an Ingress without an address.
+const reasonNoAddress = "LoadBalancerPending"
+
 // noAddress is the verdict on an Ingress without an address.
-var noAddress = gateway.Verdict{Reason: "LoadBalancerPending", Message: "the ingress controller has not published an address yet"}
+var noAddress = gateway.Verdict{Reason: reasonNoAddress, Message: "the ingress controller has not published an address yet"}
 
 func judgeRoute(live *unstructured.Unstructured, g gateway.Gateway) gateway.Verdict {
 	var route gatewayv1.HTTPRoute
