@@ -79,7 +79,7 @@ func (c Claim) Conflicts(other Claim) bool {
 	return false
 }
 
-// relation says where another claim's path is, as seen from a claim.
+// relation is the position of another claim's path relative to a claim's.
 type relation int
 
 const (

@@ -71,7 +71,7 @@ func (r *Registry) Set(name Owner, created time.Time, asks []Ask) (refused map[C
 	r.replace(name, created, asks)
 	changed = r.decide()
 	for _, a := range r.owners[name] {
-		a.held = a.Ready && a.refused == nil // nobody can lose by this: it conflicts with nothing that is granted
+		a.held = a.Ready && a.refused == nil // no owner loses a claim by this: it conflicts with nothing that is granted
 	}
 	changed = slices.DeleteFunc(changed, func(o Owner) bool { return o == name })
 	return r.refused(name), changed
@@ -165,7 +165,7 @@ func (r *Registry) remove(a *ask) {
 	}
 }
 
-// update gives a claim its new place in the order. One that is granted and moves up changes nothing: every claim that conflicts
+// update moves a claim to its new place in the order. A granted claim that moves up changes nothing: every claim that conflicts
 // with it is refused already.
 func (r *Registry) update(a *ask, next Ask, created time.Time) {
 	before := *a

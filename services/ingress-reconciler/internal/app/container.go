@@ -54,7 +54,7 @@ type parts struct {
 func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig.Container, error) {
 	c := dig.New(opts...)
 	for _, constructor := range []any{
-		// What is given.
+		// Configuration and clock.
 		func() (*config.Config, *zap.Logger) { return cfg, log },
 		func() clock.RealClock { return clock.RealClock{} },
 
@@ -73,7 +73,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 			return events.New(events.Params{Client: c, Controller: name, Log: log, Clock: now})
 		},
 
-		// What is watched.
+		// Informers and ConfigMaps.
 		func(cfg *config.Config, log *zap.Logger, c kubernetes.Interface, d dynamic.Interface) *informers.Informers {
 			return informers.New(informers.Params{
 				Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Sources.Discovery, Writable: cfg.Sources.Kinds,
@@ -89,7 +89,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		func(c dynamic.Interface) *apply.Applier { return apply.New(c, render.Manager) },
 		newReconciler,
 
-		// Who writes, and what probes and Prometheus connect to.
+		// Leader election, and the server for probes and Prometheus.
 		newElector,
 		newHTTPServer,
 	} {

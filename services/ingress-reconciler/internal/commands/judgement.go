@@ -101,7 +101,7 @@ func (j *judgement) blocked(l *leftOver) string {
 	return ""
 }
 
-// notWritten reports whether the condition says that the API server refused an object.
+// notWritten reports whether the API server, by the condition, refused an object.
 func (j *judgement) notWritten(s *isvc.Service) bool {
 	c := condition.Find(s)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == controller.ReasonNotWritten

@@ -132,7 +132,7 @@ func (o *statusOptions) rows(w *world) []statusRow {
 	return rows
 }
 
-// fill adds what the condition says.
+// fill adds the fields of the condition.
 func (r *statusRow) fill(u *unstructured.Unstructured) {
 	s, err := isvc.Read(u)
 	if err != nil {

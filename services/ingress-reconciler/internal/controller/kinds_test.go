@@ -67,7 +67,7 @@ func TestKindsThatCannotBeWritten(t *testing.T) {
 						return o, apply.Created, nil
 					}).Maybe()
 				r.recorder.EXPECT().Event(mock.Anything, "Warning", "APIUnavailable", mock.MatchedBy(func(m string) bool { return strings.Contains(m, tt.message) })).Once()
-				status := r.says(nil)
+				status := r.expectStatus(nil)
 				err := r.Reconcile(t.Context(), chat)
 				require.ErrorContains(t, err, "requeue after 20s", "no event reports that the kind appears")
 				assert.Equal(t, "False APIUnavailable", *status)

@@ -115,8 +115,8 @@ func stored(result apply.Result, err error) func(context.Context, schema.GroupVe
 	}
 }
 
-// says expects one write of the condition, and returns a pointer to "status reason".
-func (r *rig) says(err error) *string {
+// expectStatus expects one write of the condition, and returns a pointer to "status reason".
+func (r *rig) expectStatus(err error) *string {
 	var written string
 	r.status.EXPECT().PatchStatus(mock.Anything, chat, mock.Anything).RunAndReturn(func(_ context.Context, _ cache.ObjectName, patch []byte) error {
 		var operations []struct {
@@ -156,7 +156,7 @@ func TestObjectCannotBeWritten(t *testing.T) {
 			if tt.err != nil {
 				r.recorder.EXPECT().Event(mock.Anything, "Warning", strings.TrimPrefix(tt.says, "False "), mock.Anything).Once()
 			}
-			written := r.says(nil)
+			written := r.expectStatus(nil)
 			err := r.Reconcile(t.Context(), chat)
 			assert.Equal(t, tt.says, *written, "the other object and the condition are still written")
 			switch {
@@ -215,13 +215,13 @@ func TestProblemIsReportedOnce(t *testing.T) {
 	t.Run("nor in other words", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, stored("older"), "enabled: true")
-		r.says(nil)
+		r.expectStatus(nil)
 		require.NoError(t, r.Reconcile(t.Context(), chat))
 	})
 	t.Run("but again for another reason", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, stored("older"), "enabled: false")
-		r.says(nil)
+		r.expectStatus(nil)
 		r.recorder.EXPECT().Event(mock.Anything, "Warning", "Disabled", mock.Anything).Once()
 		require.NoError(t, r.Reconcile(t.Context(), chat))
 	})
@@ -230,7 +230,7 @@ func TestProblemIsReportedOnce(t *testing.T) {
 func TestDeletedServiceIsForgotten(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, world, "enabled: false")
-	r.says(nil)
+	r.expectStatus(nil)
 	r.recorder.EXPECT().Event(mock.Anything, "Warning", "Disabled", mock.Anything).Once()
 	require.NoError(t, r.Reconcile(t.Context(), chat))
 	require.NotEmpty(t, r.Uses.Users(uses.Object{Kind: uses.IngressClass}))
@@ -245,7 +245,7 @@ func TestDeletedServiceIsForgotten(t *testing.T) {
 func TestANewServiceIsNoWarning(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, strings.Replace(world, `conditions: [{type: EngineReady, status: "True"}]`, "conditions: []", 1), "ingressDomain: example.com")
-	written := r.says(nil)
+	written := r.expectStatus(nil)
 	r.recorder.EXPECT().Event(mock.Anything, "Normal", "ComponentNotReady", mock.Anything).Once()
 	require.NoError(t, r.Reconcile(t.Context(), chat))
 	assert.Equal(t, "False ComponentNotReady", *written)
@@ -255,7 +255,7 @@ func TestNothingIsConfigured(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, world, "")
 	r.recorder.EXPECT().Event(mock.Anything, "Warning", "InvalidConfiguration", mock.Anything).Once()
-	written := r.says(nil)
+	written := r.expectStatus(nil)
 	require.NoError(t, r.Reconcile(t.Context(), chat))
 	assert.Equal(t, "False InvalidConfiguration", *written)
 }
@@ -278,7 +278,7 @@ func TestTheConditionThatCannotBeWritten(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, world, "ingressDomain: example.com")
 			r.applies(render.Ingresses, apply.Created, nil)
-			r.says(tt.err)
+			r.expectStatus(tt.err)
 			err := r.Reconcile(t.Context(), chat)
 			require.ErrorContains(t, err, "requeue after 2m0s", "the Ingress has no address yet")
 			if tt.want == "" {

@@ -40,7 +40,7 @@ func TestPlanAndAdopt(t *testing.T) {
 			return log, errors.Is(err, dryrun.ErrDiffers) && strings.HasSuffix(log, "would be created\n")
 		}, "the plan has an object to create")
 		stop := r.start()
-		r.says("chat", fmt.Sprintf(accepted, "chat.models.example.com"))
+		r.awaitCondition("chat", fmt.Sprintf(accepted, "chat.models.example.com"))
 		_, log, err := r.command("plan", "--config-map", "fairlead/ours")
 		require.NoError(t, err, log)
 		stop()

@@ -23,7 +23,7 @@ func TestTwoServicesThatWantOneHost(t *testing.T) {
 		r.apply(gateway)
 		stop := r.start()
 		r.service(ns, "old", "engine")
-		r.says("old", fmt.Sprintf(accepted, "one.example.com"))
+		r.awaitCondition("old", fmt.Sprintf(accepted, "one.example.com"))
 		r.aged(ns, "old")
 		r.service("others", "a", "engine")
 		r.eventually(func() (string, bool) {
@@ -67,7 +67,7 @@ func TestForeignObjectsAreNotChanged(t *testing.T) {
 		r.start()
 		r.service(ns, "chat", "engine")
 		r.service(ns, "other", "engine")
-		r.says("chat", fmt.Sprintf("False NameConflict: http://chat.models.example.com/; Gateway gateways/public: HTTPRoute %s exists and has another owner: delete or rename it", name))
+		r.awaitCondition("chat", fmt.Sprintf("False NameConflict: http://chat.models.example.com/; Gateway gateways/public: HTTPRoute %s exists and has another owner: delete or rename it", name))
 		r.has("httproute other.models.example.com/ -> other-engine by public")
 		live, err := r.client.Resource(render.HTTPRoutes).Namespace(ns).Get(t.Context(), name, metav1.GetOptions{})
 		require.NoError(t, err)

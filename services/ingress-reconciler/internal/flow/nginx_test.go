@@ -51,7 +51,7 @@ func TestAClassOfTheSameControllerChangesInPlace(t *testing.T) {
 		r := newRig(t, release, ingress)
 		r.start(r.startNginx())
 		r.service(ns, "chat", "engine")
-		r.says("chat", fmt.Sprintf(nginxAllowed, "the default IngressClass"))
+		r.awaitCondition("chat", fmt.Sprintf(nginxAllowed, "the default IngressClass"))
 		uid := r.uids()[nginxIngress]
 		for _, tt := range []struct{ config, at, class string }{
 			{config: "ingressClassName: nginx", at: "IngressClass nginx", class: "nginx"},
@@ -59,7 +59,7 @@ func TestAClassOfTheSameControllerChangesInPlace(t *testing.T) {
 			{config: "ingressClassName: ''", at: "the default IngressClass", class: "nginx"},
 		} {
 			r.configure("ingressDomain: example.com\nstrategy: ingress\nholdSeconds: 1\n" + tt.config + "\n")
-			r.says("chat", fmt.Sprintf(nginxAllowed, tt.at))
+			r.awaitCondition("chat", fmt.Sprintf(nginxAllowed, tt.at))
 			r.has(nginxIngress)
 			assert.Equal(t, uid, r.uids()[nginxIngress], tt.config)
 			list, err := r.cluster.Clientset().NetworkingV1().Ingresses(ns).List(t.Context(), metav1.ListOptions{})
@@ -95,7 +95,7 @@ spec:
 		uid := r.uids()[nginxIngress]
 		require.NotEmpty(t, uid)
 		r.start(nginx)
-		r.says("chat", fmt.Sprintf(nginxAllowed, "the default IngressClass"))
+		r.awaitCondition("chat", fmt.Sprintf(nginxAllowed, "the default IngressClass"))
 		r.has(nginxIngress)
 		assert.Equal(t, uid, r.uids()[nginxIngress])
 		r.settles()
@@ -117,6 +117,6 @@ func TestAnIngressThatTheWebhookRefuses(t *testing.T) {
 				assert.Contains(quiet{}, got, `host "chat.models.example.com" and path "/" is already defined in ingress models/chat`)
 		}, "the condition says who has the host")
 		r.delete(render.Ingresses, ns, "chat")
-		r.says("chat", fmt.Sprintf(nginxAllowed, "the default IngressClass"))
+		r.awaitCondition("chat", fmt.Sprintf(nginxAllowed, "the default IngressClass"))
 	})
 }

@@ -68,7 +68,7 @@ func TestFirstExample(t *testing.T) {
 		r.apply(file(examples + "gateway.yaml"))
 		r.start()
 		r.apply(file(examples + "service.yaml"))
-		r.says("chat", "True Programmed: "+url)
+		r.awaitCondition("chat", "True Programmed: "+url)
 		r.has("httproute chat.models.llm.example.com/ -> chat-engine by public")
 	})
 }
@@ -81,7 +81,7 @@ func TestOneDomainAndOneGateway(t *testing.T) {
 		r.start()
 		r.service(ns, "chat", "engine")
 		r.has("httproute chat.models.example.com/ -> chat-engine by public")
-		r.says("chat", fmt.Sprintf(accepted, "chat.models.example.com"))
+		r.awaitCondition("chat", fmt.Sprintf(accepted, "chat.models.example.com"))
 		r.settles()
 
 		t.Log("The reconciler repairs objects that others change or delete")
@@ -100,9 +100,9 @@ func TestOneDomainAndOneGateway(t *testing.T) {
 
 		t.Log("A service that has never been ready has no route")
 		r.object(ns, "late", map[string]any{"engine": map[string]any{}}, map[string]any{ome.AnnotationReady: ""})
-		r.says("late", "False ComponentNotReady: the engine is not ready")
+		r.awaitCondition("late", "False ComponentNotReady: the engine is not ready")
 		r.patch(isvc.Resource, ns, "late", fmt.Sprintf(`{"metadata":{"annotations":{%q:"engine"}}}`, ome.AnnotationReady))
-		r.says("late", fmt.Sprintf(accepted, "late.models.example.com"))
+		r.awaitCondition("late", fmt.Sprintf(accepted, "late.models.example.com"))
 	})
 }
 
@@ -161,7 +161,7 @@ func TestServicesThatAreNotExposed(t *testing.T) {
 		for _, tt := range tests {
 			t.Log(tt.name)
 			r.patch(isvc.Resource, ns, "chat", tt.on)
-			r.says("chat", tt.says)
+			r.awaitCondition("chat", tt.says)
 			r.has()
 			r.settles()
 			r.patch(isvc.Resource, ns, "chat", tt.off)
@@ -169,7 +169,7 @@ func TestServicesThatAreNotExposed(t *testing.T) {
 		}
 		t.Log("A domain inside the cluster")
 		r.configure(gatewayAPI + "overrides: [{names: [chat], ingressDomain: svc.cluster.local}]\n")
-		r.says("chat", "False ClusterLocal: host chat.models.svc.cluster.local is inside the cluster domain")
+		r.awaitCondition("chat", "False ClusterLocal: host chat.models.svc.cluster.local is inside the cluster domain")
 		r.has()
 		r.settles()
 		r.configure(gatewayAPI)
@@ -178,7 +178,7 @@ func TestServicesThatAreNotExposed(t *testing.T) {
 		t.Log("An invalid value of one service keeps its objects, and concerns no other service")
 		r.service(ns, "other", "engine")
 		r.configure(gatewayAPI + "overrides: [{names: [chat], domainTemplate: '{{ .Labels.team }}.example.com'}]\n")
-		r.says("chat", `False InvalidHost: domainTemplate: render template: 1:10: executing "host" at <.Labels.team>: map has no entry for key "team"`)
+		r.awaitCondition("chat", `False InvalidHost: domainTemplate: render template: 1:10: executing "host" at <.Labels.team>: map has no entry for key "team"`)
 		r.has(route, "httproute other.models.example.com/ -> other-engine by public")
 
 		t.Log("An invalid configuration keeps all objects")
@@ -212,10 +212,10 @@ func TestConfigurationChangesLive(t *testing.T) {
 		r.configure(`{"ingressDomain": "example.org", "enableGatewayApi": true, "omeIngressGateway": "gateways/public", "holdSeconds": 1}`)
 		inherited := map[ome.Release]string{ome.Release12: "chat.models.example.org/", ome.Release13: "llm.example.org/models/chat"}[release]
 		r.has("httproute " + inherited + " -> chat-engine by public")
-		r.says("chat", fmt.Sprintf(accepted, strings.TrimSuffix(inherited, "/")))
+		r.awaitCondition("chat", fmt.Sprintf(accepted, strings.TrimSuffix(inherited, "/")))
 		r.configure(byGateway + sharedHost + hold)
 		r.has("httproute llm.example.com/models/chat -> chat-engine by public")
-		r.says("chat", fmt.Sprintf(accepted, "llm.example.com/models/chat"))
+		r.awaitCondition("chat", fmt.Sprintf(accepted, "llm.example.com/models/chat"))
 		r.settles()
 	})
 }
@@ -233,7 +233,7 @@ func TestPortOfTheAPI(t *testing.T) {
 			"several": "[{containerPort: 9000, name: grpc}, {containerPort: 9001, name: metrics}, {containerPort: 30000, name: http1}]",
 		} {
 			r.yaml(ns, name, "{engine: {runner: {name: e, ports: "+ports+"}}}", nil)
-			r.says(name, fmt.Sprintf(accepted, name+".models.example.com"))
+			r.awaitCondition(name, fmt.Sprintf(accepted, name+".models.example.com"))
 		}
 		list, err := r.client.Resource(render.HTTPRoutes).Namespace(ns).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
@@ -290,13 +290,13 @@ func TestKindsThatComeAndGo(t *testing.T) {
 		r.apply(gateway)
 		r.start(func(c *config.Config) { c.Sources.Discovery = 200 * time.Millisecond })
 		r.service(ns, "chat", "engine")
-		r.says("chat", "False APIUnavailable: the kind of strategy httproute is not available: install its CRD, or add it to --kinds")
+		r.awaitCondition("chat", "False APIUnavailable: the kind of strategy httproute is not available: install its CRD, or add it to --kinds")
 		r.settles()
 		install(t, r.cluster, crds(t)["httproutes"])
 		r.has("httproute chat.models.example.com/ -> chat-engine by public")
 		r.settles()
 		_, err := r.cluster.Kubectl(t.Context(), "delete", "crd", "httproutes.gateway.networking.k8s.io")
 		require.NoError(t, err)
-		r.says("chat", "False APIUnavailable: the kind of strategy httproute is not available: install its CRD, or add it to --kinds")
+		r.awaitCondition("chat", "False APIUnavailable: the kind of strategy httproute is not available: install its CRD, or add it to --kinds")
 	})
 }

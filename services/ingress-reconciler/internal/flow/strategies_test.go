@@ -68,14 +68,14 @@ func TestOldStaysWhileNewIsRefused(t *testing.T) {
 		r.has(old)
 		r.configure(gatewayAPI)
 		r.has(old, next)
-		r.says("chat", "False NotAllowedByListeners: http://chat.models.example.com/; Gateway gateways/public: by the test")
+		r.awaitCondition("chat", "False NotAllowedByListeners: http://chat.models.example.com/; Gateway gateways/public: by the test")
 		time.Sleep(1500 * time.Millisecond) // longer than the hold
 		r.has(old, next)
 
 		t.Log("The hold begins when the new object is accepted. The mark goes when the old object is wanted again")
 		r.configure(byGateway + subdomain + "holdSeconds: 3600\n")
 		r.planes.refuse(t.Context())
-		r.says("chat", fmt.Sprintf(accepted, "chat.models.example.com"))
+		r.awaitCondition("chat", fmt.Sprintf(accepted, "chat.models.example.com"))
 		r.eventually(func() (string, bool) { m := r.marked(); return fmt.Sprint(m), len(m) == 1 && m[0] == old }, "the old one is marked")
 		r.configure(ingress)
 		r.has(old)
@@ -98,7 +98,7 @@ func TestPathsOnASharedHost(t *testing.T) {
 
 		t.Log("An Ingress needs a controller that can rewrite paths. The old objects stay until there is one")
 		r.configure(ingress + sharedHost)
-		r.says("chat", "False PathRewriteUnsupported: the default IngressClass cannot rewrite path /models/chat/ on host llm.example.com: set perISVCSubdomain: true")
+		r.awaitCondition("chat", "False PathRewriteUnsupported: the default IngressClass cannot rewrite path /models/chat/ on host llm.example.com: set perISVCSubdomain: true")
 		r.has("virtualservice llm.example.com/models/chat/ -> chat-engine")
 		for _, tt := range []struct{ controller, want string }{
 			{controller: "traefik.io/ingress-controller", want: "ingress llm.example.com/models/chat -> chat-engine"},

@@ -44,8 +44,8 @@ func (r *rig) condition(namespace, name string) string {
 // objectNames are the names of objects in a condition, which contain hashes.
 var objectNames = regexp.MustCompile(` \([A-Za-z]+ [^()]*-fairlead-[0-9a-f]{8}\)`)
 
-// says waits until the condition of a service is the wanted one.
-func (r *rig) says(name, want string) {
+// awaitCondition waits until the condition of a service is the wanted one.
+func (r *rig) awaitCondition(name, want string) {
 	r.t.Helper()
 	r.eventually(func() (string, bool) {
 		got := r.condition(ns, name)

@@ -1,6 +1,6 @@
-// Package ingressclass describes the ingress controllers that this service can configure beyond what the Ingress API says.
+// Package ingressclass describes the ingress controllers that this service can configure beyond the Ingress API.
 //
-// A controller is one file with one Controller value, listed in the table controllers. A file says how the controller is
+// A controller is one file with one Controller value, listed in the table controllers. A file defines how the controller is
 // recognized, which annotations give an Ingress its timeouts, body size and buffering, how it strips a path prefix, and
 // which of its annotations a tenant may set. To add a controller, add its file and its line in the table.
 //
@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// controllers lists the known controllers. Any other controller does what the Ingress API says, and no more.
+// controllers lists the known controllers. Any other controller does no more than the Ingress API specifies.
 var controllers = []*Controller{&IngressNGINX, &Traefik, &NGINX, &HAProxy, &HAProxyIngress, &Contour, &Istio}
 
 // Controller describes an ingress controller. A nil Controller is an unknown one.

@@ -51,7 +51,7 @@ type contender interface {
 	rule() string
 	// resolve returns what the rule does with the request.
 	resolve() (*answer, error)
-	// losesBy says why the contender loses to the winner.
+	// losesBy explains why the contender loses to the winner.
 	losesBy(winner contender) string
 }
 

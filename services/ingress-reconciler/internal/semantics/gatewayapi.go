@@ -24,7 +24,7 @@ import (
 //	                                     specification                    Envoy Gateway (internal/gatewayapi/sort.go)
 //	method                               before headers                   counts as one header
 //	regular expressions                  open; here after prefixes        between Exact and prefixes
-//	what no rule of the most specific    open: nobody, or a route of a
+//	no rule of the most specific         open: no route, or one of a
 //	hostname matches                     less specific hostname
 //
 // Modeled: filters RequestHeaderModifier and URLRewrite, timeouts.request, backendRefs to Services and InferencePools of the

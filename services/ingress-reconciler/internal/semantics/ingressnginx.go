@@ -109,7 +109,7 @@ func nginxReason(loser, winner *ingressMatch) string {
 // servers are the hosts of Ingresses.
 type servers map[string]server
 
-// server says who takes the paths of a host for expressions.
+// server records which controllers treat all paths of a host as regular expressions.
 type server struct{ nginx, traefik bool }
 
 // newServers returns the hosts of locations.

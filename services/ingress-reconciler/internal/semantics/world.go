@@ -12,10 +12,10 @@
 //	Istio Gateways                      istio.go                            reference and source of pilot
 //	any other ingress controller        none: ErrNotModeled
 //
-// Where two sources give different answers to a request, the answer is ErrAmbiguous: the objects do not say which of them serves.
+// Where two sources give different answers to a request, the answer is ErrAmbiguous: the objects do not decide between them.
 //
 // The whole-system test TestConformance compares the answers with Envoy Gateway and Traefik, not with ingress-nginx and Istio.
-// An object that concerns the request and says something that is not modeled is ErrNotModeled, never ignored. Objects that do
+// An object that concerns the request and has a field that is not modeled is ErrNotModeled, never ignored. Objects that do
 // not concern the request are not looked at. Services, endpoints, TLS, authentication, limits, load balancing and the headers
 // that data planes add by themselves are not modeled: the answer is what they leave to the route.
 //
