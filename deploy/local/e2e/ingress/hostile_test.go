@@ -116,11 +116,11 @@ func (s *system) awaitRefused(t *testing.T) {
 // deleteLeader deletes the pod that leads, and waits until another one leads.
 func (s *system) deleteLeader(t *testing.T) {
 	t.Helper()
-	old, err := s.leader(t.Context())
+	_, old, err := s.leader(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, s.Clientset().CoreV1().Pods(stack.ReconcilerNamespace).Delete(t.Context(), old, metav1.DeleteOptions{}))
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
-		now, err := s.leader(t.Context())
+		_, now, err := s.leader(t.Context())
 		require.NoError(collect, err)
 		require.NotContains(collect, []string{"", old}, now)
 	}, settle, tick)
