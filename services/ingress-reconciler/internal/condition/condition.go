@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/pkg/conditions"
-	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 )
@@ -30,7 +30,7 @@ const Type = "fairlead.dev/Exposed"
 // Reasons that are defined here. Other reasons come from plans and verdicts.
 const (
 	ReasonProgrammed = "Programmed"
-	ReasonPending    = gateway.ReasonParentStatusNotAvailable
+	ReasonPending    = gatewayapi.ReasonParentStatusNotAvailable
 )
 
 // severity excludes the condition from summaries, such as Ready, that tools compute from a list of conditions.
@@ -48,7 +48,7 @@ type Route struct {
 	URL     string
 	Object  string // kind and name
 	At      string // the Gateway or IngressClass that serves it
-	Verdict gateway.Verdict
+	Verdict gatewayapi.Verdict
 	Detail  string // details about the Gateway or the route; may be empty
 }
 
@@ -69,10 +69,10 @@ func (s *State) verdict() (metav1.ConditionStatus, string) {
 			return cmp.Or(cmp.Compare(slices.Index(isvc.Roles, a.Role), slices.Index(isvc.Roles, b.Role)), cmp.Compare(a.Reason, b.Reason))
 		}).Reason
 	}
-	if reason := s.reason(gateway.Refused); reason != "" {
+	if reason := s.reason(gatewayapi.Refused); reason != "" {
 		return metav1.ConditionFalse, reason
 	}
-	if reason := s.reason(gateway.Pending); reason != "" {
+	if reason := s.reason(gatewayapi.Pending); reason != "" {
 		return metav1.ConditionUnknown, reason
 	}
 	if len(s.Routes) == 0 {
@@ -82,7 +82,7 @@ func (s *State) verdict() (metav1.ConditionStatus, string) {
 }
 
 // reason returns the reason of the first route, by URL, with an acceptance, or "" if no route has it.
-func (s *State) reason(a gateway.Acceptance) string {
+func (s *State) reason(a gatewayapi.Acceptance) string {
 	routes := slices.DeleteFunc(slices.Clone(s.Routes), func(r Route) bool { return r.Verdict.Acceptance != a })
 	if len(routes) == 0 {
 		return ""
@@ -121,7 +121,7 @@ func (s *State) clauses(reason string) []string {
 	objects := map[string][]string{}
 	for _, r := range s.Routes {
 		clause := r.At + ": " + strings.TrimSuffix("accepted, "+r.Detail, ", ")
-		if r.Verdict.Acceptance != gateway.Accepted {
+		if r.Verdict.Acceptance != gatewayapi.Accepted {
 			clause = r.At + ": " + explain(r.Verdict.Reason, r.Verdict.Message, reason)
 		}
 		objects[clause] = append(objects[clause], r.Object)

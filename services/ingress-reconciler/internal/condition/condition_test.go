@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"fairlead.dev/pkg/depcheck"
-	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 )
@@ -28,14 +28,14 @@ func TestItIsPure(t *testing.T) {
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.FixedZone("", 7200))
 
 // route is a route whose object is named after its URL.
-func route(url, at string, v gateway.Verdict) Route {
+func route(url, at string, v gatewayapi.Verdict) Route {
 	return Route{URL: url, Object: "HTTPRoute " + strings.Trim(strings.TrimPrefix(url, "http:"), "/"), At: at, Verdict: v}
 }
 
 var (
-	accepted = gateway.Verdict{Acceptance: gateway.Accepted}
-	pending  = gateway.Verdict{Reason: "ParentStatusNotAvailable", Message: "no status"}
-	refused  = gateway.Verdict{Acceptance: gateway.Refused, Reason: "NotAllowedByListeners", Message: "no"}
+	accepted = gatewayapi.Verdict{Acceptance: gatewayapi.Accepted}
+	pending  = gatewayapi.Verdict{Reason: "ParentStatusNotAvailable", Message: "no status"}
+	refused  = gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: "NotAllowedByListeners", Message: "no"}
 )
 
 func TestBuild(t *testing.T) {
@@ -129,7 +129,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	state := State{
 		Routes: []Route{
 			route("http://a/", "Gateway y", pending), route("http://a/", "Gateway z", refused), route("http://b/", "Gateway y", accepted),
-			route("http://b/", "Gateway x", gateway.Verdict{Acceptance: gateway.Refused, Reason: "Another", Message: "m"}),
+			route("http://b/", "Gateway x", gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: "Another", Message: "m"}),
 		},
 		Reasons: []plan.Reason{
 			{Role: isvc.Engine, Reason: "B", Message: "2"}, {Role: isvc.Engine, Reason: "A", Message: "1"}, {Role: isvc.Engine, Reason: plan.ReasonDecoderWithoutRouter},

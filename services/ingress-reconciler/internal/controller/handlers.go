@@ -10,7 +10,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/controller"
-	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/uses"
@@ -123,7 +123,7 @@ func unchanged(old, current any) bool {
 		})
 	case *gatewayv1.Gateway:
 		return alike(old, current, func(a, b *gatewayv1.Gateway) bool {
-			return reflect.DeepEqual(a.Spec, b.Spec) && gateway.Gateway{Gateway: a}.Programmed() == gateway.Gateway{Gateway: b}.Programmed()
+			return reflect.DeepEqual(a.Spec, b.Spec) && gatewayapi.Gateway{Gateway: a}.Programmed() == gatewayapi.Gateway{Gateway: b}.Programmed()
 		})
 	case *gatewayv1.GatewayClass:
 		return alike(old, current, func(a, b *gatewayv1.GatewayClass) bool {

@@ -3,7 +3,7 @@ package controller
 import (
 	"k8s.io/utils/clock"
 
-	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
@@ -22,7 +22,7 @@ func Predict(observer *observe.Observer, observed observe.Observation, p plan.Pl
 }
 
 // predict returns the verdict on an object immediately after it is written.
-func (r *run) predict(o *render.Object) gateway.Verdict {
+func (r *run) predict(o *render.Object) gatewayapi.Verdict {
 	live := r.live(o.Resource, o.Object.GetName())
 	switch {
 	case !r.Observer.Available(o.Resource):
@@ -30,11 +30,11 @@ func (r *run) predict(o *render.Object) gateway.Verdict {
 	case live != nil:
 		return r.verdict(o, live, nil)
 	case o.Exposure == nil:
-		return gateway.Verdict{Acceptance: gateway.Accepted}
+		return gatewayapi.Verdict{Acceptance: gatewayapi.Accepted}
 	case o.Resource == render.VirtualServices:
 		return judgeVirtualService(o.Exposure)
 	case o.Resource == render.Ingresses:
 		return noAddress
 	}
-	return gateway.Unseen
+	return gatewayapi.Unseen
 }

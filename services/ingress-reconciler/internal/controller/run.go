@@ -15,7 +15,7 @@ import (
 
 	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/controller"
-	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
@@ -50,7 +50,7 @@ type run struct {
 type wanted struct {
 	render.Object
 
-	verdict gateway.Verdict
+	verdict gatewayapi.Verdict
 }
 
 // apply writes the wanted objects that differ.
@@ -78,10 +78,10 @@ func (r *run) apply(ctx context.Context) {
 }
 
 // unavailable is the verdict on an object of a kind that cannot be written.
-func (r *run) unavailable(o *render.Object) gateway.Verdict {
+func (r *run) unavailable(o *render.Object) gatewayapi.Verdict {
 	message := fmt.Sprintf("%s %s cannot be created: install the CRD, or add %s to --kinds", o.Object.GetKind(), o.Object.GetName(), o.Resource.Resource)
 	r.recheck(recheckInterval, message)
-	return gateway.Verdict{Acceptance: gateway.Refused, Reason: plan.ReasonAPIUnavailable, Message: message}
+	return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: plan.ReasonAPIUnavailable, Message: message}
 }
 
 // params returns the input of render.Render in addition to the plan.
@@ -99,15 +99,15 @@ func (r *run) live(resource schema.GroupVersionResource, name string) *unstructu
 }
 
 // verdict returns the verdict on an object that was applied.
-func (r *run) verdict(o *render.Object, stored *unstructured.Unstructured, err error) gateway.Verdict {
+func (r *run) verdict(o *render.Object, stored *unstructured.Unstructured, err error) gatewayapi.Verdict {
 	switch {
 	case errors.Is(err, apply.ErrForeign):
 		r.recheck(recheckInterval, "a foreign object with the name sends no event")
-		return gateway.Verdict{Acceptance: gateway.Refused, Reason: plan.ReasonNameConflict, Message: fmt.Sprintf("%s %s exists and has another owner: delete or rename it", o.Object.GetKind(), o.Object.GetName())}
+		return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: plan.ReasonNameConflict, Message: fmt.Sprintf("%s %s exists and has another owner: delete or rename it", o.Object.GetKind(), o.Object.GetName())}
 	case err != nil:
-		return gateway.Verdict{Acceptance: gateway.Refused, Reason: ReasonNotWritten, Message: err.Error()}
+		return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: ReasonNotWritten, Message: err.Error()}
 	case o.Exposure == nil:
-		return gateway.Verdict{Acceptance: gateway.Accepted}
+		return gatewayapi.Verdict{Acceptance: gatewayapi.Accepted}
 	}
 	v, wait := judge(o, stored, r.observed.Input.Gateways[gatewayName(o.Exposure)], r.Clock.Now())
 	if wait > 0 {
@@ -218,7 +218,7 @@ func (r *run) state() condition.State {
 				URL: url(w.Exposure), Object: w.Object.Object.GetKind() + " " + w.Object.Object.GetName(), At: r.at(w.Exposure), Verdict: predicted(w),
 				Detail: cmp.Or(r.observed.Input.Gateways[gatewayName(w.Exposure)].Programmed(), w.verdict.Message),
 			})
-		case w.verdict.Acceptance == gateway.Refused:
+		case w.verdict.Acceptance == gatewayapi.Refused:
 			s.Reasons = append(slices.Clone(s.Reasons), plan.Reason{Reason: w.verdict.Reason, Message: w.verdict.Message})
 		}
 	}
@@ -237,10 +237,10 @@ func (r *run) state() condition.State {
 }
 
 // predicted returns the verdict on a route. If the Gateway has not accepted it, the prediction explains why.
-func predicted(w *wanted) gateway.Verdict {
+func predicted(w *wanted) gatewayapi.Verdict {
 	v := w.verdict
-	if a := w.Exposure.Attachment; v.Acceptance != gateway.Accepted && a.Reason != "" && v.Reason != ReasonNotWritten && v.Reason != plan.ReasonNameConflict {
-		return gateway.Verdict{Acceptance: gateway.Refused, Reason: a.Reason, Message: a.Message}
+	if a := w.Exposure.Attachment; v.Acceptance != gatewayapi.Accepted && a.Reason != "" && v.Reason != ReasonNotWritten && v.Reason != plan.ReasonNameConflict {
+		return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: a.Reason, Message: a.Message}
 	}
 	return v
 }

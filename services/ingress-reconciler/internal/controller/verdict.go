@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
@@ -19,7 +19,7 @@ import (
 const addressTimeout = 2 * time.Minute
 
 // judge returns whether the data plane has accepted a route, and the time until the next check: 0 if an event reports every change.
-func judge(o *render.Object, stored *unstructured.Unstructured, g gateway.Gateway, now time.Time) (v gateway.Verdict, wait time.Duration) {
+func judge(o *render.Object, stored *unstructured.Unstructured, g gatewayapi.Gateway, now time.Time) (v gatewayapi.Verdict, wait time.Duration) {
 	switch o.Resource {
 	case render.HTTPRoutes:
 		return judgeRoute(stored, g), 0
@@ -30,18 +30,18 @@ func judge(o *render.Object, stored *unstructured.Unstructured, g gateway.Gatewa
 }
 
 // judgeVirtualService uses the prediction of the plan, because a VirtualService has no status.
-func judgeVirtualService(e *plan.Exposure) gateway.Verdict {
+func judgeVirtualService(e *plan.Exposure) gatewayapi.Verdict {
 	if e != nil && e.Attachment.Reason != "" {
-		return gateway.Verdict{Acceptance: gateway.Refused, Reason: e.Attachment.Reason, Message: e.Attachment.Message}
+		return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: e.Attachment.Reason, Message: e.Attachment.Message}
 	}
-	return gateway.Verdict{Acceptance: gateway.Accepted}
+	return gatewayapi.Verdict{Acceptance: gatewayapi.Accepted}
 }
 
 // judgeIngress accepts an Ingress that has an address. It also accepts one that is older than addressTimeout, if its IngressClass
 // exists: without a class and without an address, nothing shows that any controller serves the Ingress.
-func judgeIngress(stored *unstructured.Unstructured, class ingressclass.Class, now time.Time) (v gateway.Verdict, wait time.Duration) {
+func judgeIngress(stored *unstructured.Unstructured, class ingressclass.Class, now time.Time) (v gatewayapi.Verdict, wait time.Duration) {
 	if addresses, _, _ := unstructured.NestedSlice(stored.Object, "status", "loadBalancer", "ingress"); len(addresses) > 0 {
-		return gateway.Verdict{Acceptance: gateway.Accepted}, 0
+		return gatewayapi.Verdict{Acceptance: gatewayapi.Accepted}, 0
 	}
 	if !class.Exists() {
 		return noAddress, 0
@@ -53,23 +53,23 @@ func judgeIngress(stored *unstructured.Unstructured, class ingressclass.Class, n
 	if wait = created.Add(addressTimeout).Sub(now); wait > 0 {
 		return noAddress, wait
 	}
-	return gateway.Verdict{Acceptance: gateway.Accepted, Message: "the ingress controller publishes no address"}, 0
+	return gatewayapi.Verdict{Acceptance: gatewayapi.Accepted, Message: "the ingress controller publishes no address"}, 0
 }
 
 // reasonNoAddress is the reason for an Ingress without an address.
 const reasonNoAddress = "LoadBalancerPending"
 
 // noAddress is the verdict on an Ingress without an address.
-var noAddress = gateway.Verdict{Reason: reasonNoAddress, Message: "the ingress controller has not published an address yet"}
+var noAddress = gatewayapi.Verdict{Reason: reasonNoAddress, Message: "the ingress controller has not published an address yet"}
 
-func judgeRoute(live *unstructured.Unstructured, g gateway.Gateway) gateway.Verdict {
+func judgeRoute(live *unstructured.Unstructured, g gatewayapi.Gateway) gatewayapi.Verdict {
 	var route gatewayv1.HTTPRoute
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, &route); err != nil {
-		return gateway.Verdict{Reason: gateway.ReasonParentStatusNotAvailable, Message: err.Error()}
+		return gatewayapi.Verdict{Reason: gatewayapi.ReasonParentStatusNotAvailable, Message: err.Error()}
 	}
 	var controller string
 	if g.Class != nil {
 		controller = string(g.Class.Spec.ControllerName)
 	}
-	return gateway.Judge(&route, controller)
+	return gatewayapi.Judge(&route, controller)
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/golden"
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
@@ -28,31 +28,31 @@ func TestJudge(t *testing.T) {
 		controller string
 		class      string // spec.controller of the IngressClass
 		age, wait  time.Duration
-		want       gateway.Acceptance
-		predicted  gateway.Attachment
+		want       gatewayapi.Acceptance
+		predicted  gatewayapi.Attachment
 		reason     string
 		note       bool
 	}{
-		{name: "a VirtualService is stored", resource: render.VirtualServices, give: "{}", want: gateway.Accepted},
-		{name: "a VirtualService that no Gateway serves", resource: render.VirtualServices, give: "{}", predicted: gateway.Attachment{Reason: "GatewayNotFound", Message: "x"},
-			want: gateway.Refused, reason: "GatewayNotFound"},
+		{name: "a VirtualService is stored", resource: render.VirtualServices, give: "{}", want: gatewayapi.Accepted},
+		{name: "a VirtualService that no Gateway serves", resource: render.VirtualServices, give: "{}", predicted: gatewayapi.Attachment{Reason: "GatewayNotFound", Message: "x"},
+			want: gatewayapi.Refused, reason: "GatewayNotFound"},
 		{name: "an Ingress without an address", resource: render.Ingresses, give: "{status: {loadBalancer: {}}}", class: "a", reason: "LoadBalancerPending", wait: 2 * time.Minute},
 		{name: "an Ingress without a status", resource: render.Ingresses, give: "{}", class: "a", reason: "LoadBalancerPending", wait: 2 * time.Minute},
 		{name: "an Ingress without an address, for a while", resource: render.Ingresses, give: "{}", class: "a", age: time.Minute, reason: "LoadBalancerPending", wait: time.Minute},
-		{name: "an Ingress whose controller publishes no address", resource: render.Ingresses, give: "{}", class: "a", age: 2 * time.Minute, want: gateway.Accepted, note: true},
-		{name: "an Ingress with an address", resource: render.Ingresses, give: "{status: {loadBalancer: {ingress: [{ip: 10.0.0.1}]}}}", want: gateway.Accepted},
+		{name: "an Ingress whose controller publishes no address", resource: render.Ingresses, give: "{}", class: "a", age: 2 * time.Minute, want: gatewayapi.Accepted, note: true},
+		{name: "an Ingress with an address", resource: render.Ingresses, give: "{status: {loadBalancer: {ingress: [{ip: 10.0.0.1}]}}}", want: gatewayapi.Accepted},
 		{name: "an Ingress without an address, of a class that does not exist", resource: render.Ingresses, give: "{}", age: time.Hour, reason: "LoadBalancerPending"},
 		{name: "an Ingress of another form", resource: render.Ingresses, give: "{status: {loadBalancer: {ingress: x}}}", class: "a", reason: "LoadBalancerPending", wait: 2 * time.Minute},
 		{name: "a route without status", resource: render.HTTPRoutes, give: "{" + route + "}", reason: "ParentStatusNotAvailable"},
-		{name: "a route that is accepted", resource: render.HTTPRoutes, give: "{" + route + ", " + accepted + "}", want: gateway.Accepted},
-		{name: "by the controller of the class", resource: render.HTTPRoutes, give: "{" + route + ", " + accepted + "}", controller: "example.com/gateway", want: gateway.Accepted},
+		{name: "a route that is accepted", resource: render.HTTPRoutes, give: "{" + route + ", " + accepted + "}", want: gatewayapi.Accepted},
+		{name: "by the controller of the class", resource: render.HTTPRoutes, give: "{" + route + ", " + accepted + "}", controller: "example.com/gateway", want: gatewayapi.Accepted},
 		{name: "by another controller", resource: render.HTTPRoutes, give: "{" + route + ", " + accepted + "}", controller: "example.com/other", reason: "ParentStatusNotAvailable"},
 		{name: "a route of another form", resource: render.HTTPRoutes, give: "{spec: {hostnames: x}}", reason: "ParentStatusNotAvailable"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			var g gateway.Gateway
+			var g gatewayapi.Gateway
 			if tt.controller != "" {
 				g.Class = &gatewayv1.GatewayClass{Spec: gatewayv1.GatewayClassSpec{ControllerName: gatewayv1.GatewayController(tt.controller)}}
 			}

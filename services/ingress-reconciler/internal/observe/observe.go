@@ -16,7 +16,7 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
@@ -234,7 +234,7 @@ func (o *Observer) labels(namespace string) map[string]string {
 // gateways adds the Gateways that the settings name.
 func (o *Observer) gateways(out *Observation) {
 	in := &out.Input
-	in.Gateways = map[types.NamespacedName]gateway.Gateway{}
+	in.Gateways = map[types.NamespacedName]gatewayapi.Gateway{}
 	for _, p := range in.Settings.Gateways {
 		name := cache.ObjectName{Namespace: p.Namespace, Name: p.Name}
 		in.Gateways[types.NamespacedName(name)] = o.gateway(name)
@@ -258,8 +258,8 @@ func (o *Observer) istioGateway(out *Observation) {
 	out.Uses = append(out.Uses, uses.Object{Kind: uses.IstioGateway, Name: key})
 }
 
-func (o *Observer) gateway(name cache.ObjectName) gateway.Gateway {
-	var g gateway.Gateway
+func (o *Observer) gateway(name cache.ObjectName) gatewayapi.Gateway {
+	var g gatewayapi.Gateway
 	obj, found := o.Gateways.Get(name)
 	if !found {
 		return g

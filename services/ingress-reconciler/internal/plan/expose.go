@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/hostname"
@@ -288,10 +288,10 @@ func (c *collector) dataPlane(e *Exposure) string {
 // attach predicts whether a Gateway accepts an exposure, and reports whether it can rewrite paths.
 func (c *collector) attach(e *Exposure) (rewrites bool) {
 	g := c.Gateways[types.NamespacedName{Namespace: e.Gateway.Namespace, Name: e.Gateway.Name}]
-	e.Attachment = g.Attach(gateway.Route{Namespace: c.Service.Namespace, Labels: c.Labels, Host: e.Host, Listener: e.Gateway.Listener})
-	e.Timeouts = !c.Settings.NoRouteTimeouts && g.Supports(gateway.FeatureRequestTimeout)
+	e.Attachment = g.Attach(gatewayapi.Route{Namespace: c.Service.Namespace, Labels: c.Labels, Host: e.Host, Listener: e.Gateway.Listener})
+	e.Timeouts = !c.Settings.NoRouteTimeouts && g.Supports(gatewayapi.FeatureRequestTimeout)
 	e.URL = c.url(e)
-	return g.Supports(gateway.FeaturePathRewrite)
+	return g.Supports(gatewayapi.FeaturePathRewrite)
 }
 
 // attachIstio predicts whether the Istio Gateway serves an exposure. Sidecars serve every host.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 	"fairlead.dev/services/ingress-reconciler/internal/istiogateway"
@@ -32,7 +32,7 @@ func public(in *Input, features ...gatewayv1.FeatureName) {
 	for _, f := range features {
 		class.Status.SupportedFeatures = append(class.Status.SupportedFeatures, gatewayv1.SupportedFeature{Name: f})
 	}
-	in.Gateways = map[types.NamespacedName]gateway.Gateway{{Namespace: "gateways", Name: "public"}: {
+	in.Gateways = map[types.NamespacedName]gatewayapi.Gateway{{Namespace: "gateways", Name: "public"}: {
 		Gateway: &gatewayv1.Gateway{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "gateways", Name: "public"},
 			Spec: gatewayv1.GatewaySpec{Listeners: []gatewayv1.Listener{
@@ -57,7 +57,7 @@ func TestGatewayAttachment(t *testing.T) {
 	in := input(t, byGateway, isvc.Engine)
 	got := build(t, in)
 	assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(got), "the configured scheme, because the Gateway does not exist")
-	assert.Equal(t, gateway.ReasonGatewayNotFound, got.Exposures[0].Attachment.Reason)
+	assert.Equal(t, gatewayapi.ReasonGatewayNotFound, got.Exposures[0].Attachment.Reason)
 	assert.Empty(t, got.Reasons, "the condition reports it for the route")
 
 	public(in)
@@ -81,7 +81,7 @@ func TestIstioGateway(t *testing.T) {
 
 	in.Istio = map[types.NamespacedName]*istiogateway.Gateway{}
 	got = build(t, in)
-	assert.Equal(t, gateway.ReasonGatewayNotFound, got.Exposures[0].Attachment.Reason)
+	assert.Equal(t, gatewayapi.ReasonGatewayNotFound, got.Exposures[0].Attachment.Reason)
 
 	server := istiogateway.Server{Hosts: []string{"*"}, TLS: &istiogateway.TLS{Mode: "SIMPLE"}}
 	server.Port.Number, server.Port.Protocol = 8443, "HTTPS"
@@ -96,13 +96,13 @@ func TestIstioGateway(t *testing.T) {
 func TestGatewayFeatures(t *testing.T) {
 	t.Parallel()
 	in := input(t, byGateway+"pathTemplate: /serving/{{ .Name }}\n", isvc.Engine)
-	public(in, gateway.FeatureRequestTimeout)
+	public(in, gatewayapi.FeatureRequestTimeout)
 	got := build(t, in)
 	assert.Equal(t, []string{"https://chat.models.example.com:8443/"}, urls(got), "the path is left out")
 	assert.Equal(t, []string{"engine PathRewriteUnsupported"}, reasons(got))
 	assert.True(t, got.Exposures[0].Timeouts)
 
-	public(in, gateway.FeaturePathRewrite)
+	public(in, gatewayapi.FeaturePathRewrite)
 	got = build(t, in)
 	assert.Equal(t, []string{"https://chat.models.example.com:8443/", "https://example.com:8443/serving/chat/"}, urls(got))
 	assert.False(t, got.Exposures[0].Timeouts)

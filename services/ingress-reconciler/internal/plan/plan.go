@@ -29,7 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
-	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
@@ -89,7 +89,7 @@ type Input struct {
 	Live        map[Slot][]isvc.Role       // components that existing routes point to
 	Removed     map[isvc.Role]bool         // components that were recently removed from the specification
 	Unserved    map[settings.Strategy]bool // strategies whose kind is not available
-	Gateways    map[types.NamespacedName]gateway.Gateway
+	Gateways    map[types.NamespacedName]gatewayapi.Gateway
 	Istio       map[types.NamespacedName]*istiogateway.Gateway // the Istio Gateway that the settings name; nil: the kind is not served
 	Labels      map[string]string                              // of the namespace; nil: unknown
 	Classes     []*networkingv1.IngressClass
@@ -120,12 +120,12 @@ type Exposure struct {
 	Backend Backend
 	Timeout time.Duration // 0: no timeout
 
-	Gateway    settings.GatewayRef // of an HTTPRoute
-	Attachment gateway.Attachment  // whether the Gateway is expected to accept it
-	Timeouts   bool                // the Gateway supports timeouts, and the settings do not disable them
-	Class      ingressclass.Class  // of an Ingress
-	TLSSecret  string              // of an Ingress; empty: none
-	URL        string              // for clients
+	Gateway    settings.GatewayRef   // of an HTTPRoute
+	Attachment gatewayapi.Attachment // whether the Gateway is expected to accept it
+	Timeouts   bool                  // the Gateway supports timeouts, and the settings do not disable them
+	Class      ingressclass.Class    // of an Ingress
+	TLSSecret  string                // of an Ingress; empty: none
+	URL        string                // for clients
 
 	// Unordered means that the data plane may prefer a match of the model's header to a longer path.
 	Unordered bool

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
@@ -70,7 +70,7 @@ func (w *world) expose(t *testing.T, name, config string, roles []isvc.Role, lab
 	s := &isvc.Service{Namespace: "models", Name: name, UID: types.UID(name), Labels: labels, Components: map[isvc.Role]*isvc.Component{}}
 	in := &plan.Input{
 		Service: s, Classes: []*networkingv1.IngressClass{w.class},
-		Gateways: map[types.NamespacedName]gateway.Gateway{{Namespace: "gateways", Name: "public"}: {Gateway: w.gateway}},
+		Gateways: map[types.NamespacedName]gatewayapi.Gateway{{Namespace: "gateways", Name: "public"}: {Gateway: w.gateway}},
 	}
 	for _, r := range roles {
 		s.Components[r] = &isvc.Component{}

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/pkg/depcheck"
-	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/golden"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
@@ -146,12 +146,12 @@ func (in *given) service(s *isvc.Service, r isvc.Role) *corev1.Service {
 	}
 }
 
-func (in *given) gateways() map[types.NamespacedName]gateway.Gateway {
+func (in *given) gateways() map[types.NamespacedName]gatewayapi.Gateway {
 	class := &gatewayv1.GatewayClass{}
 	for _, f := range in.Features {
 		class.Status.SupportedFeatures = append(class.Status.SupportedFeatures, gatewayv1.SupportedFeature{Name: f})
 	}
-	return map[types.NamespacedName]gateway.Gateway{{Namespace: "gateways", Name: "public"}: {
+	return map[types.NamespacedName]gatewayapi.Gateway{{Namespace: "gateways", Name: "public"}: {
 		Gateway: &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "gateways", Name: "public"}, Spec: gatewayv1.GatewaySpec{Listeners: in.Listener}},
 		Class:   class,
 	}}

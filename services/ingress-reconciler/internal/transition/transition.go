@@ -17,14 +17,14 @@ import (
 	"slices"
 	"time"
 
-	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 )
 
 // Wanted is an object of the plan.
 type Wanted struct {
 	Slot    plan.Slot
-	Verdict gateway.Acceptance
+	Verdict gatewayapi.Acceptance
 }
 
 // Old is an object in the cluster that is not in the plan.
@@ -103,7 +103,7 @@ func (in *Input) replaced(slot plan.Slot) (replaced, accepted bool) {
 	accepted = true
 	for _, w := range in.Wanted {
 		if w.Slot == slot {
-			replaced, accepted = true, accepted && w.Verdict == gateway.Accepted
+			replaced, accepted = true, accepted && w.Verdict == gatewayapi.Accepted
 		}
 	}
 	return replaced, accepted

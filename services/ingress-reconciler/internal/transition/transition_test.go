@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"fairlead.dev/pkg/depcheck"
-	gateway "fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
 )
 
@@ -30,7 +30,7 @@ func entry(ago time.Duration) Old { return Old{Slot: plan.Entry, Superseded: now
 // unmarked is an old object without a time.
 var unmarked = Old{Slot: plan.Entry}
 
-func wanted(slot plan.Slot, all ...gateway.Acceptance) []Wanted {
+func wanted(slot plan.Slot, all ...gatewayapi.Acceptance) []Wanted {
 	var w []Wanted
 	for _, a := range all {
 		w = append(w, Wanted{Slot: slot, Verdict: a})
@@ -40,7 +40,7 @@ func wanted(slot plan.Slot, all ...gateway.Acceptance) []Wanted {
 
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	accepted, pending, refused := wanted(plan.Entry, gateway.Accepted), wanted(plan.Entry, gateway.Pending), wanted(plan.Entry, gateway.Refused)
+	accepted, pending, refused := wanted(plan.Entry, gatewayapi.Accepted), wanted(plan.Entry, gatewayapi.Pending), wanted(plan.Entry, gatewayapi.Refused)
 	tests := []struct {
 		name string
 		give Input
@@ -61,15 +61,15 @@ func TestDecide(t *testing.T) {
 		{name: "handed over, without a hold", give: Input{Disabled: true, HandedToOME: true, Old: []Old{unmarked}}, want: []Action{Delete}},
 
 		{name: "no new objects", give: Input{Hold: hold, Old: []Old{unmarked, entry(time.Second)}}, want: []Action{Delete, Delete}},
-		{name: "no new objects, while other slots have some", give: Input{Hold: hold, Wanted: wanted(engine, gateway.Pending), Old: []Old{unmarked}}, want: []Action{Delete}},
+		{name: "no new objects, while other slots have some", give: Input{Hold: hold, Wanted: wanted(engine, gatewayapi.Pending), Old: []Old{unmarked}}, want: []Action{Delete}},
 
 		{name: "not accepted yet", give: Input{Hold: hold, Wanted: pending, Old: []Old{unmarked, entry(time.Hour)}}, want: []Action{Keep, Keep}},
 		{name: "refused", give: Input{Hold: hold, Wanted: refused, Old: []Old{unmarked, entry(time.Hour)}}, want: []Action{Keep, Keep}},
-		{name: "some not accepted", give: Input{Hold: hold, Wanted: wanted(plan.Entry, gateway.Accepted, gateway.Pending, gateway.Accepted), Old: []Old{entry(time.Hour)}}, want: []Action{Keep}},
+		{name: "some not accepted", give: Input{Hold: hold, Wanted: wanted(plan.Entry, gatewayapi.Accepted, gatewayapi.Pending, gatewayapi.Accepted), Old: []Old{entry(time.Hour)}}, want: []Action{Keep}},
 		{name: "not accepted, without a hold", give: Input{Wanted: pending, Old: []Old{unmarked}}, want: []Action{Keep}},
 
 		{name: "accepted", give: Input{Hold: hold, Wanted: accepted, Old: []Old{unmarked}}, want: []Action{Mark}, next: hold},
-		{name: "accepted, all of several", give: Input{Hold: hold, Wanted: wanted(plan.Entry, gateway.Accepted, gateway.Accepted), Old: []Old{unmarked}}, want: []Action{Mark}, next: hold},
+		{name: "accepted, all of several", give: Input{Hold: hold, Wanted: wanted(plan.Entry, gatewayapi.Accepted, gatewayapi.Accepted), Old: []Old{unmarked}}, want: []Action{Mark}, next: hold},
 		{name: "held", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(time.Minute)}}, want: []Action{Keep}, next: 4 * time.Minute},
 		{name: "held to the last moment", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(hold - 1)}}, want: []Action{Keep}, next: 1},
 		{name: "held long enough, before a restart", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(time.Hour)}}, want: []Action{Delete}},
@@ -80,10 +80,10 @@ func TestDecide(t *testing.T) {
 
 		{name: "several, the next one first", give: Input{Hold: hold, Wanted: accepted, Old: []Old{entry(time.Minute), entry(4 * time.Minute), unmarked, entry(hold)}}, want: []Action{Keep, Keep, Mark, Delete}, next: time.Minute},
 		{name: "taken by another service", give: Input{
-			Now: now, Hold: time.Minute, Keep: []plan.Slot{plan.Entry}, Wanted: []Wanted{{Slot: plan.Entry, Verdict: gateway.Accepted}}, Old: []Old{{Slot: plan.Entry, Lost: true}},
+			Now: now, Hold: time.Minute, Keep: []plan.Slot{plan.Entry}, Wanted: []Wanted{{Slot: plan.Entry, Verdict: gatewayapi.Accepted}}, Old: []Old{{Slot: plan.Entry, Lost: true}},
 		}, want: []Action{Delete}},
 		{name: "slots apart", give: Input{
-			Hold: hold, Keep: []plan.Slot{decoder}, Wanted: append(wanted(plan.Entry, gateway.Accepted), wanted(engine, gateway.Refused)...),
+			Hold: hold, Keep: []plan.Slot{decoder}, Wanted: append(wanted(plan.Entry, gatewayapi.Accepted), wanted(engine, gatewayapi.Refused)...),
 			Old: []Old{entry(hold), {Slot: engine, Superseded: now.Add(-hold)}, {Slot: decoder}},
 		}, want: []Action{Delete, Keep, Keep}},
 	}
@@ -103,7 +103,7 @@ func TestAnObjectGoesAfterTheHold(t *testing.T) {
 	t.Parallel()
 	old := unmarked
 	for at := time.Duration(0); ; at += 7 * time.Second {
-		in := Input{Now: now.Add(at), Hold: hold, Wanted: wanted(plan.Entry, gateway.Accepted), Old: []Old{old}}
+		in := Input{Now: now.Add(at), Hold: hold, Wanted: wanted(plan.Entry, gatewayapi.Accepted), Old: []Old{old}}
 		fates, next := Decide(in)
 		if fates[0] == Delete {
 			assert.GreaterOrEqual(t, at, hold)
