@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -312,6 +314,44 @@ func TestReadySince(t *testing.T) {
 				{Type: "DecoderReady", LastTransitionTime: at(50)}, {Type: "fairlead.dev/Exposed", LastTransitionTime: tt.exposed},
 			}}
 			assert.Equal(t, tt.want, readySince(s, &s.Conditions[3]).Second())
+		})
+	}
+}
+
+// A new leader does not know that a router was just removed. It must not send requests back to the router, whose Service OME is about
+// to delete, before removedFor has passed.
+func TestNewLeaderKeepsRequestsAwayFromARemovedRouter(t *testing.T) {
+	t.Parallel()
+	services := world + "---" + strings.ReplaceAll(strings.SplitN(world, "---", 3)[1], "engine", "router")
+	const route = `
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: chat-fairlead-61a3afd9
+  namespace: models
+  labels: {fairlead.dev/inferenceservice: chat, fairlead.dev/managed-by: ingress-reconciler, fairlead.dev/slot: entry, fairlead.dev/component: COMPONENT}
+  annotations: {fairlead.dev/claim: chat.models.example.com/}
+  ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: chat, controller: true}]
+`
+	for name, tt := range map[string]struct{ manifests, backend, requeue string }{
+		"the route goes to the engine":              {services + "---" + strings.Replace(route, "COMPONENT", "engine", 1), "chat-engine", "requeue after 5s"},
+		"the route goes to the runtime's router":    {services + "---" + strings.Replace(route, "COMPONENT", "router", 1), "chat-router", "requeue after 2m0s"},
+		"there is no route to the runtime's router": {services, "chat-router", "requeue after 2m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, strings.Replace(tt.manifests, `status: "True"}]`, `status: "True"}, {type: RouterReady, status: "True"}]`, 1), "ingressDomain: example.com")
+			var backends []string
+			r.applier.EXPECT().Apply(mock.Anything, render.Ingresses, mock.Anything, mock.Anything).RunAndReturn(
+				func(_ context.Context, _ schema.GroupVersionResource, wanted, _ *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error) {
+					var ingress networkingv1.Ingress
+					require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(wanted.Object, &ingress))
+					backends = append(backends, ingress.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name)
+					return wanted, apply.Updated, nil
+				})
+			r.expectStatus(nil)
+			require.ErrorContains(t, r.Reconcile(t.Context(), chat), tt.requeue)
+			assert.Equal(t, []string{tt.backend}, backends)
 		})
 	}
 }

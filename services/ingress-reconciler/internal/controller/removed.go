@@ -1,12 +1,15 @@
 package controller
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
 
+	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+	"fairlead.dev/services/ingress-reconciler/internal/plan"
 )
 
 // removedFor is how long a component counts as removed after the specification stopped naming it. A component that still exists
@@ -14,22 +17,35 @@ import (
 const removedFor = 5 * time.Second
 
 // removed tracks components that were removed from specifications. OME deletes their Services within milliseconds, and a data plane
-// answers 500 for a route without its Service, so the route has to change first. A new leader does not have this state and uses the
-// existing Services.
+// answers 500 for a route without its Service, so the route has to change first. A new leader does not have this state: if existing
+// routes bypass a router, the previous leader may have changed them, so the router counts as removed from the start.
 type removed struct {
 	mu       sync.Mutex
 	services map[cache.ObjectName]map[isvc.Role]time.Time // end of removedFor by component; zero while the specification names the component
 }
 
+// bypassesRouter reports whether the existing routes of a service lead to another component, although its router has a Service.
+func bypassesRouter(in *plan.Input) bool {
+	live := in.Live[plan.Entry]
+	if len(live) == 0 || slices.Contains(live, isvc.Router) {
+		return false
+	}
+	_, err := backend.Find(in.Services, in.Service, isvc.Router)
+	return err == nil
+}
+
 // observe updates the state from a specification. It returns the removed components, and the time until the first of them no longer
-// counts as removed.
-func (l *removed) observe(s *isvc.Service, now time.Time) (roles map[isvc.Role]bool, next time.Duration) {
+// counts as removed. bypassed is the result of bypassesRouter.
+func (l *removed) observe(s *isvc.Service, bypassed bool, now time.Time) (roles map[isvc.Role]bool, next time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
 	known := l.services[name]
 	if known == nil {
 		known = map[isvc.Role]time.Time{}
+		if bypassed {
+			known[isvc.Router] = now.Add(removedFor)
+		}
 		l.services[name] = known
 	}
 	for _, r := range isvc.Roles {
