@@ -176,7 +176,7 @@ func (r *Reconciler) begin(object *isvc.Object, config settings.Config) *run {
 	o := r.Observer.Observe(s, config)
 	r.Uses.Set(name, o.Uses)
 	var recheck time.Duration
-	o.Input.Removed, recheck = r.removed.observe(s, bypassesRouter(&o.Input), r.Clock.Now())
+	o.Input.Removed, recheck = r.removed.observe(s, bypassed(&o.Input), r.Clock.Now())
 	p := plan.Build(&o.Input)
 	refused := r.claim(ownership.Owner(name), s.Created, p.Asks(r.Observer.Claims(name)))
 	p.Refuse(refused)

@@ -24,27 +24,29 @@ type removed struct {
 	services map[cache.ObjectName]map[isvc.Role]time.Time // end of removedFor by component; zero while the specification names the component
 }
 
-// bypassesRouter reports whether the existing routes of a service lead to another component, although its router has a Service.
-func bypassesRouter(in *plan.Input) bool {
+// bypassed returns the router if the existing routes of a service lead to another component, although the router has a Service.
+func bypassed(in *plan.Input) []isvc.Role {
 	live := in.Live[plan.Entry]
 	if len(live) == 0 || slices.Contains(live, isvc.Router) {
-		return false
+		return nil
 	}
-	_, err := backend.Find(in.Services, in.Service, isvc.Router)
-	return err == nil
+	if _, err := backend.Find(in.Services, in.Service, isvc.Router); err != nil {
+		return nil
+	}
+	return []isvc.Role{isvc.Router}
 }
 
 // observe updates the state from a specification. It returns the removed components, and the time until the first of them no longer
-// counts as removed. bypassed is the result of bypassesRouter.
-func (l *removed) observe(s *isvc.Service, bypassed bool, now time.Time) (roles map[isvc.Role]bool, next time.Duration) {
+// counts as removed. The components in bypassed count as removed when the service is new to this replica.
+func (l *removed) observe(s *isvc.Service, bypassed []isvc.Role, now time.Time) (roles map[isvc.Role]bool, next time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
 	known := l.services[name]
 	if known == nil {
 		known = map[isvc.Role]time.Time{}
-		if bypassed {
-			known[isvc.Router] = now.Add(removedFor)
+		for _, r := range bypassed {
+			known[r] = now.Add(removedFor)
 		}
 		l.services[name] = known
 	}

@@ -37,7 +37,7 @@ func TestRemovedComponents(t *testing.T) {
 		for _, r := range tt.named {
 			s.Components[r] = &isvc.Component{}
 		}
-		got, next := l.observe(s, false, start.Add(tt.at))
+		got, next := l.observe(s, nil, start.Add(tt.at))
 		assert.Equal(t, tt.want, got, tt.name)
 		assert.Equal(t, tt.wantNext, next, tt.name)
 	}
@@ -49,17 +49,17 @@ func TestRemovedBeforeThisTerm(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	s := &isvc.Service{Namespace: "models", Name: "chat", Components: map[isvc.Role]*isvc.Component{isvc.Engine: {}}}
-	removedRouter := map[isvc.Role]bool{isvc.Router: true}
+	router, removedRouter := []isvc.Role{isvc.Router}, map[isvc.Role]bool{isvc.Router: true}
 	for at, want := range map[time.Duration]map[isvc.Role]bool{0: removedRouter, removedFor - 1: removedRouter, removedFor: nil} {
 		fresh := removed{services: map[cache.ObjectName]map[isvc.Role]time.Time{}}
-		fresh.observe(s, true, start)
-		got, next := fresh.observe(s, true, start.Add(at))
+		fresh.observe(s, router, start)
+		got, next := fresh.observe(s, router, start.Add(at))
 		assert.Equal(t, want, got, at)
 		assert.Equal(t, max(removedFor-at, 0), next, at)
 	}
 	l := removed{services: map[cache.ObjectName]map[isvc.Role]time.Time{}}
 	named := &isvc.Service{Namespace: "models", Name: "named", Components: map[isvc.Role]*isvc.Component{isvc.Router: {}}}
-	got, next := l.observe(named, true, start)
+	got, next := l.observe(named, router, start)
 	assert.Empty(t, got, "the specification names it")
 	assert.Zero(t, next)
 }
