@@ -56,7 +56,6 @@ func TestFirstExample(t *testing.T) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	assert.Contains(t, file("../../README.md"), url)
 	values := struct {
 		Config map[string]any `json:"config"`
 	}{}
@@ -70,6 +69,9 @@ func TestFirstExample(t *testing.T) {
 		r.apply(file(examples + "service.yaml"))
 		r.awaitCondition("chat", "True Programmed: "+url)
 		r.has("httproute chat.models.llm.example.com/ -> chat-engine by public")
+		table, _, err := r.command("status")
+		require.NoError(t, err)
+		assert.Contains(t, file("../../README.md"), table)
 	})
 }
 
