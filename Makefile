@@ -17,6 +17,10 @@ export CGO_ENABLED := 0
 
 GO   ?= go
 JOBS ?= $(shell nproc)
+# The same for scripts that compile.
+export BUILD_JOBS ?= $(JOBS)
+# Of the gateway of a demo.
+PORT ?= 8080
 BIN  := $(CURDIR)/bin
 
 # In go.work, in the order in which they depend on each other.
@@ -63,13 +67,23 @@ doctor: ## Check what this machine needs, and say how to get what is missing
 	@./.ci/doctor.sh
 
 # The part that a target needs; silent when it is there.
-.PHONY: doctor-go doctor-git doctor-cc doctor-pip doctor-local
-doctor-go doctor-git doctor-cc doctor-pip doctor-local: doctor-%:
-	@./.ci/doctor.sh -q $*
+.PHONY: doctor-go doctor-git doctor-cc doctor-pip doctor-local doctor-port
+doctor-go doctor-git doctor-cc doctor-pip doctor-local doctor-port: doctor-%:
+	@PORT=$(PORT) ./.ci/doctor.sh -q $*
 
 .PHONY: clean
 clean: ## Remove what was built here; the caches of Go stay
 	@rm -rf $(BIN)
+
+##@ Demo
+
+# Modules and packages of the programs of the demo.
+DEMO_PROGRAMS := services/endpoint-picker=. deploy/emulators=./modelserver deploy/emulators=./demo
+
+.PHONY: demo
+demo: doctor-go doctor-port $(ENVOY) ## The endpoint picker, Envoy and three simulated model servers as processes, until Ctrl-C (PORT=8080)
+	@./.ci/demo.sh $(BIN) $(JOBS) $(DEMO_PROGRAMS)
+	@exec $(BIN)/demo --bin $(BIN) --envoy $(ENVOY) --port $(PORT) $(if $(ONCE),--once)
 
 ##@ Build
 
@@ -148,7 +162,7 @@ verify: doctor-go doctor-git ## Fail when a module is not listed, or generated f
 
 .PHONY: ci
 ci: ## What continuous integration runs
-	@for target in verify lint build-standalone test chart "e2e SHORT=1"; do $(MAKE) --no-print-directory $$target; done
+	@./.ci/run
 
 $(GOLANGCI_LINT): | doctor-go
 	@./.ci/tool.sh $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)

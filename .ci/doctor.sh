@@ -2,7 +2,9 @@
 # Checks what a machine needs: with -q says only what is missing, and how to get it. The parts are named as arguments;
 # without any, all are checked.
 #
-# usage: doctor.sh [-q] [go|make|git|cc|pip|local]...
+# usage: doctor.sh [-q] [go|make|git|cc|pip|local|port]...
+#
+# port checks that nothing listens on port $PORT of this machine; it is not among those that are checked without arguments.
 set -u
 
 quiet=false
@@ -33,13 +35,16 @@ has() {
 }
 
 check_go() {
-	need=$(sed -n 's/^go //p' "$root/go.work")
+	# The module that requires the newest Go: images of third-party programs require newer patches than the rest.
+	set -- $(find "$root" -name go.mod -not -path "$root/bin/*" -exec sed -n 's|^go \(.*\)|\1 {}|p' {} \; | sort -V | tail -n 1)
+	need=$1 module=$(dirname "$2")
 	if ! has go; then
 		missing "Go $need" "https://go.dev/dl (distributions are often behind)"
 		return
 	fi
-	# In the repository the go command compares its version itself, and fetches a newer toolchain where that is allowed.
-	if ! version=$(cd "$root" && go env GOVERSION 2>/dev/null); then
+	# In a module the go command is that of the toolchain which it fetched, where that is allowed.
+	version=$(cd "$module" && GOWORK=off go env GOVERSION 2>/dev/null)
+	if [ "$(printf '%s\n' "$need" "${version#go}" | sort -V | head -n 1)" != "$need" ]; then
 		missing "Go $need" "$(cd / && go version) is older: https://go.dev/dl"
 		return
 	fi
@@ -97,6 +102,15 @@ check_local() {
 	fi
 }
 
+# check_port is for a demo. bash connects; a connection means that the port is in use.
+check_port() {
+	if (exec bash -c "exec 3<>/dev/tcp/127.0.0.1/${PORT:-8080}") 2>/dev/null; then
+		missing "port ${PORT:-8080}" "another program uses it: choose another one with PORT="
+	else
+		ok "port ${PORT:-8080}"
+	fi
+}
+
 why_no_namespaces() {
 	if [ "$(sysctl_value user/max_user_namespaces)" = 0 ]; then
 		echo "sysctl -w user.max_user_namespaces=15000"
@@ -123,6 +137,7 @@ for part; do
 	cc) check_cc ;;
 	pip) check_pip ;;
 	local) check_local ;;
+	port) check_port ;;
 	*)
 		echo "doctor: no part $part" >&2
 		exit 2

@@ -24,7 +24,8 @@ progress() {
 			t = elapsed()
 			if (t != last && (tty || t - last >= 15)) {
 				last = t
-				text = sprintf("localkube: %d of about %d packages compiled, %d modules downloaded, %d:%02d", compiled, total, downloads, t / 60, t % 60)
+				text = sprintf("localkube: %d modules downloaded, %d:%02d", downloads, t / 60, t % 60)
+				if (total > 0) text = sprintf("localkube: %d of about %d packages compiled, %d modules downloaded, %d:%02d", compiled, total, downloads, t / 60, t % 60)
 				say(text (compiled + downloads > 50 ? " (8 minutes from nothing)" : ""))
 			}
 			next
@@ -38,8 +39,8 @@ echo "localkube: looking at what there is to build" >&2
 count=$out/cache/localkube-packages
 if [ ! -s "$count" ]; then
 	mkdir -p "$out/cache"
-	go list -deps ./cmd/localkube 2> >(progress 1 >&2) | wc -l >"$count"
+	go list -deps ./cmd/localkube 2> >(progress 0 >&2) | wc -l >"$count"
 fi
 total=$(<"$count")
-go build -v -p "${BUILD_JOBS:-2}" -ldflags "$ldflags" -o "$out/localkube" ./cmd/localkube 2> >(progress "$total" >&2)
+go build -v -p "${BUILD_JOBS:-$(nproc)}" -ldflags "$ldflags" -o "$out/localkube" ./cmd/localkube 2> >(progress "$total" >&2)
 go build -ldflags "-s -w" -o "$out/localkube-shim" ./cmd/localkube-shim

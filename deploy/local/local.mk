@@ -25,6 +25,7 @@ GATEWAY_API_VERSION := v1.6.3
 
 # Third-party programs as images. Their versions are pinned, so what the store has once is not made again.
 ENVOY_VERSION  := 1.40.0
+ENVOY          := $(BIN)/cache/envoy-$(ENVOY_VERSION)
 ENVOY_IMAGE    := $(IMAGES)/refs/envoyproxy/envoy/v$(ENVOY_VERSION)
 # The version that the module of an image requires of what it is made of: <image>,<module>.
 required        = $(shell sed -n 's|^require $(2) \(v[^ ]*\).*|\1|p' deploy/local/images/$(1)/go.mod)
@@ -72,8 +73,11 @@ $(BIN)/previous/$(PREVIOUS): deploy/local/images/previous.sh | local
 
 .PHONY: image-envoy
 image-envoy: $(ENVOY_IMAGE)
-$(ENVOY_IMAGE): deploy/local/images/envoy/image.sh | local doctor-pip
-	@./deploy/local/images/envoy/image.sh $(LOCALKUBE) $(IMAGES) $(BIN)/cache $(ENVOY_VERSION)
+$(ENVOY_IMAGE): deploy/local/images/envoy/image.sh $(ENVOY) | local
+	@./deploy/local/images/envoy/image.sh $(LOCALKUBE) $(IMAGES) $(ENVOY) $(ENVOY_VERSION)
+
+$(ENVOY): | doctor-pip
+	@./.ci/envoy.sh $@ $(ENVOY_VERSION)
 
 .PHONY: gateways
 gateways: $(GATEWAY_IMAGES) $(GATEWAY_CHARTS)/gateway-helm/values.yaml ## Make images and charts of Envoy Gateway and Envoy AI Gateway
@@ -131,10 +135,10 @@ local-down: ## End the cluster of local-up
 		pid=$$(cat $(LOCAL_DIR).pid); if [ "$$(cat /proc/$$pid/comm 2>/dev/null)" = localkube ]; then kill $$pid; while kill -0 $$pid 2>/dev/null; do sleep 0.1; done; fi; \
 		rm -rf $(LOCAL_DIR) $(LOCAL_DIR).pid $(LOCAL_DIR).out $(LOCAL_DIR).log
 
-.PHONY: demo
-demo: images ## Chat completions through a Gateway, an HTTPRoute and an InferencePool, in a cluster that stays until Ctrl-C
-	@cd deploy/local/e2e && GOWORK=off $(GO) build -p $(JOBS) -o $(BIN)/demo ./cmd/demo
-	@exec $(BIN)/demo
+.PHONY: demo-kubernetes
+demo-kubernetes: doctor-port images ## The demo in a cluster: a Gateway, an HTTPRoute and an InferencePool, until Ctrl-C (PORT=8080)
+	@cd deploy/local/e2e && GOWORK=off $(GO) build -p $(JOBS) -o $(BIN)/demo-kubernetes ./cmd/demo
+	@exec $(BIN)/demo-kubernetes --gateway 127.0.0.1:$(PORT)
 
 .PHONY: e2e
 e2e: images-race ## Whole-system tests in the embedded Kubernetes (SHORT=1: their short form; RUN=regexp)

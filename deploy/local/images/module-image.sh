@@ -15,6 +15,6 @@ program=$(sed -n 's/^tool //p' go.mod)
 echo "$name: building $image (minutes from nothing)" >&2
 begun=$SECONDS
 mkdir -p "$bin"
-go build -p "${BUILD_JOBS:-2}" -ldflags "-s -w $*" -o "$bin/$name" "$program"
+go build -p "${BUILD_JOBS:-$(nproc)}" -ldflags "-s -w $*" -o "$bin/$name" "$program"
 "$bin/localkube" image add --store "$bin/images" "$image" --file "$bin/$name=$path" --entrypoint "$path" >/dev/null
 echo "$name: built in $((SECONDS - begun)) s" >&2

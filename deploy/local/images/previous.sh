@@ -25,7 +25,7 @@ fi
 version=previous-${commit:0:7}
 (
 	cd "$out/source/services/ingress-reconciler"
-	go build -p "${BUILD_JOBS:-2}" -ldflags "-s -w -X fairlead.dev/pkg/version.version=$version -X fairlead.dev/pkg/version.commit=$commit" \
+	go build -p "${BUILD_JOBS:-$(nproc)}" -ldflags "-s -w -X fairlead.dev/pkg/version.version=$version -X fairlead.dev/pkg/version.commit=$commit" \
 		-o "$out/ingress-reconciler" .
 )
 "$bin/localkube" image add --store "$bin/images" fairlead/ingress-reconciler:previous "$out/ingress-reconciler" >/dev/null

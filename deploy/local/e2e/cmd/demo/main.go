@@ -1,5 +1,5 @@
 // demo sends chat completions through a Gateway, an HTTPRoute and an InferencePool to simulated model servers, all of it in an
-// embedded Kubernetes, prints where they went, and leaves the stack up until it is interrupted. `make demo` runs it.
+// embedded Kubernetes, prints where they went, and leaves the stack up until it is interrupted. `make demo-kubernetes` runs it.
 package main
 
 import (

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Builds the programs of the demo.
+#
+# usage: demo.sh <bin> <jobs> <module>=<package>...
+set -euo pipefail
+bin=$1 jobs=$2
+shift 2
+export GOWORK=off CGO_ENABLED=0
+
+begun=$SECONDS
+for program; do
+	module=${program%%=*} package=${program#*=}
+	# A program that is up to date takes a second: only the first build is worth a line.
+	name=$(basename "$package")
+	[ "$name" != . ] || name=$(basename "$module")
+	[ -x "$bin/$name" ] || echo "demo: compiling $name" >&2
+	(cd "$module" && go build -p "$jobs" -o "$bin/$name" "$package")
+done
+[ $((SECONDS - begun)) -lt 10 ] || echo "demo: compiled in $((SECONDS - begun)) s" >&2
