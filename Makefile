@@ -41,11 +41,13 @@ LDFLAGS  = -X fairlead.dev/pkg/version.version=$(VERSION) -X fairlead.dev/pkg/ve
 GOLANGCI_LINT_VERSION := v2.12.0
 MOCKERY_VERSION       := v2.53.7
 HELM_DOCS_VERSION     := v1.14.2
+# The version that the local cluster links.
+HELM_VERSION          := $(shell sed -n 's|^\thelm.sh/helm/v4 \(v[^ ]*\).*|\1|p' deploy/local/go.mod)
 GOLANGCI_LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 MOCKERY       := $(BIN)/mockery-$(MOCKERY_VERSION)
 HELM_DOCS     := $(BIN)/helm-docs-$(HELM_DOCS_VERSION)
 
-HELM   ?= $(BIN)/localkube helm
+HELM   := $(BIN)/helm-$(HELM_VERSION)
 CHARTS := $(patsubst %/Chart.yaml,%,$(wildcard charts/*/Chart.yaml))
 # Charts whose values are described in the form of helm-docs. Their README.md is generated.
 DOCUMENTED_CHARTS := $(patsubst %/README.md.gotmpl,%,$(wildcard charts/*/README.md.gotmpl))
@@ -122,7 +124,7 @@ fuzz: doctor-go ## Run each fuzz test for a while (FUZZTIME=5000x)
 	@$(EACH) fuzz "$(WORKSPACE_MODULES)" $(CURDIR)/.ci/fuzz.sh $(or $(FUZZTIME),5000x)
 
 .PHONY: chart
-chart: $(if $(findstring $(BIN)/localkube,$(HELM)),local) ## Check every chart: lint, templates, schema, roles, alerts, dashboards
+chart: doctor-go $(HELM) ## Check every chart: lint, templates, schema, roles, alerts, dashboards
 	@for chart in $(CHARTS); do ./.ci/chart.sh "$(HELM)" $$chart; done
 	@# -count=1: the go command does not see changes of files outside of the module.
 	@HELM="$(HELM)" $(EACH) chart deploy/charts $(GO) test -p $(JOBS) -count=1 ./...
@@ -144,7 +146,12 @@ fmt: doctor-go $(GOLANGCI_LINT) ## Format every module
 .PHONY: tidy
 tidy: doctor-go ## Tidy the go.mod of every module
 	@GOWORK=$(CURDIR)/go.work $(GO) work sync
-	@$(EACH) tidy "$(MODULES) $(IMAGE_MODULES)" $(GO) mod tidy
+	@$(EACH) tidy "$(MODULES)" $(GO) mod tidy
+
+# They hold the whole module graphs of third-party programs: tidying them takes minutes and changes only with their versions.
+.PHONY: tidy-images
+tidy-images: doctor-go ## Tidy the go.mod of every image, after a new version
+	@$(EACH) tidy "$(IMAGE_MODULES)" $(GO) mod tidy
 
 # In workspace mode: mockery reads the packages of several modules.
 .PHONY: generate
@@ -169,6 +176,9 @@ $(GOLANGCI_LINT): | doctor-go
 
 $(MOCKERY): | doctor-go
 	@./.ci/tool.sh $@ github.com/vektra/mockery/v2@$(MOCKERY_VERSION)
+
+$(HELM): | doctor-go
+	@./.ci/tool.sh $@ helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)
 
 $(HELM_DOCS): | doctor-go
 	@./.ci/tool.sh $@ github.com/norwoodj/helm-docs/cmd/helm-docs@$(HELM_DOCS_VERSION)
