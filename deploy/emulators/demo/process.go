@@ -28,7 +28,7 @@ type process struct {
 
 // startProcess starts a program, and sends it to ended when it ends.
 func startProcess(dir, name string, ended chan<- *process, binary string, args ...string) (*process, error) {
-	p := &process{name: name, log: filepath.Join(dir, name+".log"), cmd: exec.Command(binary, args...), done: make(chan struct{})} //nolint:gosec,noctx // of the flags; stop ends it
+	p := &process{name: name, log: filepath.Join(dir, name+".log"), cmd: exec.Command(binary, args...), done: make(chan struct{})}
 	out, err := os.Create(p.log)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

@@ -184,12 +184,18 @@ func address(port int) string { return net.JoinHostPort(localhost, strconv.Itoa(
 // freePorts returns ports that no program uses. All are held until the last one is found, so that they differ.
 func freePorts(n int) ([]int, error) {
 	var free []int
+	var held []net.Listener
+	defer func() {
+		for _, l := range held {
+			l.Close()
+		}
+	}()
 	for range n {
 		l, err := net.Listen("tcp", net.JoinHostPort(localhost, "0"))
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
-		defer l.Close()
+		held = append(held, l)
 		free = append(free, l.Addr().(*net.TCPAddr).Port)
 	}
 	return free, nil
