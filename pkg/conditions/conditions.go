@@ -49,7 +49,7 @@ func SetDuck(before *Duck, next Duck, now time.Time) Duck {
 	return next
 }
 
-// FindDuck returns the condition of a type, nil if there is none.
+// FindDuck returns the condition of a type, or nil.
 func FindDuck(all []Duck, kind string) *Duck {
 	i := slices.IndexFunc(all, func(c Duck) bool { return c.Type == kind })
 	if i < 0 {

@@ -94,7 +94,7 @@ func buildDeployment(s *inferenceService, c *component, o *Options) *appsv1.Depl
 	return deployment
 }
 
-// buildWorkers returns the Deployment of the workers of a LeaderWorkerSet, nil if there are none. Their pods have the labels of
+// buildWorkers returns the Deployment of the workers of a LeaderWorkerSet, or nil. Their pods have the labels of
 // leaders but app and the node type (lws_reconciler.go: createLWS).
 func buildWorkers(s *inferenceService, c *component, o *Options) *appsv1.Deployment {
 	if c.mode != modeMultiNode || c.Worker == nil {

@@ -1,7 +1,7 @@
 // Package helm renders the charts of the repository for tests.
 //
-// It runs the command in the environment variable HELM, by default the helm of bin/localkube, which `make local` builds. A
-// relative path is that of a file in the repository.
+// It runs the command in the environment variable HELM, which `make chart` sets. Without it, it runs the helm of bin/localkube,
+// which `make local` builds. A relative path is that of a file in the repository.
 package helm
 
 import (
@@ -80,7 +80,7 @@ func Run(values Values, args ...string) (string, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(raw), &stdout, &stderr
 	switch err := cmd.Run(); {
 	case errors.Is(err, os.ErrNotExist):
-		return "", fmt.Errorf("%w: run `make local` or set HELM", err)
+		return "", fmt.Errorf("%w: run `make chart`, or `make local` first", err)
 	case err != nil:
 		return "", fmt.Errorf("helm %s: %w: %s", args[0], err, strings.TrimSpace(stderr.String()))
 	}

@@ -73,7 +73,7 @@ func (s *system) configurationFlag(t *testing.T) string {
 	return "--set-json=config=" + string(text)
 }
 
-// leader returns the identity of the process that holds the Lease, and its pod; both are empty if there is none.
+// leader returns the identity of the process that holds the Lease, and its pod; both are empty if no process holds it.
 func (s *system) leader(ctx context.Context) (identity, pod string, err error) {
 	l, err := s.Clientset().CoordinationV1().Leases(stack.ReconcilerNamespace).Get(ctx, lease, metav1.GetOptions{})
 	if err != nil || l.Spec.HolderIdentity == nil {

@@ -164,7 +164,7 @@ func (s *system) assertRollLosesNothing(t *testing.T, service types.NamespacedNa
 	t.Logf("%d completions", report.Total.Requests)
 }
 
-// awaitEngine waits until the engine of a service has exactly so many pods, all ready and none of the old ones, and returns their
+// awaitEngine waits until the engine of a service has exactly the wanted number of pods, all ready and none of the old ones, and returns their
 // names.
 func (s *system) awaitEngine(t *testing.T, service types.NamespacedName, want int, old map[string]bool) (names map[string]bool) {
 	t.Helper()

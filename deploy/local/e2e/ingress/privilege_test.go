@@ -98,7 +98,7 @@ func missing(from, in map[string]bool) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(from)), func(p string) bool { return in[p] })
 }
 
-// awaitObjects waits until a service has so many objects, and returns them.
+// awaitObjects waits until a service has the wanted number of objects, and returns them.
 func (s *system) awaitObjects(t *testing.T, name types.NamespacedName, want int) (found []made) {
 	t.Helper()
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {

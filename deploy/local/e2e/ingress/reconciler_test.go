@@ -33,7 +33,7 @@ func TestReconciler(t *testing.T) {
 			{name: "components by HTTPRoute", assert: func(t *testing.T, s *system) { assertComponents(t, s, envoyRoute) }},
 			{
 				name: "components by Ingress", assert: func(t *testing.T, s *system) { assertComponents(t, s, traefikIngress) },
-				long: "Traefik takes two seconds for each change",
+				long: "it repeats the steps of components by HTTPRoute, and Traefik takes two seconds for each: a minute together",
 			},
 			{name: "requests reach the entry", assert: assertRequestsReachTheEntry},
 			{name: "conformance", assert: assertConformance},

@@ -165,10 +165,7 @@ func (s *system) configure(t *testing.T, document fields, overrides map[types.Na
 // override replaces the override of one service.
 func (s *system) override(t *testing.T, service types.NamespacedName, values fields) {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.overrides[service.String()] = values
-	s.writeConfiguration(t)
+	s.overrideAll(t, map[types.NamespacedName]fields{service: values})
 }
 
 // overrideAll replaces the overrides of several services.
@@ -271,7 +268,7 @@ func (s *system) exposed(ctx context.Context, name types.NamespacedName) (metav1
 	return metav1.Condition{}, fmt.Errorf("%s has no condition %s", name, exposedCondition)
 }
 
-// exposedOf returns the condition fairlead.dev/Exposed, the zero Condition if there is none.
+// exposedOf returns the condition fairlead.dev/Exposed, or the zero Condition.
 func exposedOf(u *unstructured.Unstructured) metav1.Condition {
 	var object struct {
 		Status struct {

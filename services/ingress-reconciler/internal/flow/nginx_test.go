@@ -115,7 +115,7 @@ func TestAnIngressThatTheWebhookRefuses(t *testing.T) {
 			got := r.condition(ns, "chat")
 			return got, assert.Contains(quiet{}, got, "NotWritten") &&
 				assert.Contains(quiet{}, got, `host "chat.models.example.com" and path "/" is already defined in ingress models/chat`)
-		}, "the condition says who has the host")
+		}, "the condition names the owner of the host")
 		r.delete(render.Ingresses, ns, "chat")
 		r.awaitCondition("chat", fmt.Sprintf(nginxAllowed, "the default IngressClass"))
 	})

@@ -93,7 +93,7 @@ func (r *rig) ours(namespace string) []string {
 	return lines
 }
 
-// field returns a field of an object as text, empty if there is none.
+// field returns a field of an object as text, or "" if the object does not have it.
 func field(u *unstructured.Unstructured, path ...any) string {
 	var v any = u.Object
 	for _, f := range path {

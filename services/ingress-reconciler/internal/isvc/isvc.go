@@ -118,7 +118,7 @@ type Surroundings struct {
 //	leader or worker                                       MultiNode (in release 1.3 OMENative: routing does not differ)
 //	anything else                                          RawDeployment
 //
-// Without a Knative Service no component is Serverless, even if the specification says so: OME 1.3 does not support Knative.
+// Without a Knative Service no component is Serverless, even if the specification asks for it: OME 1.3 does not support Knative.
 func (s *Service) ComponentMode(r Role, in Surroundings) Mode {
 	if s.Mode == VirtualDeployment {
 		return VirtualDeployment
