@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	coreinformers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/kube"
 )
 
 // Reasons of the Events about a ConfigMap.
@@ -36,7 +36,7 @@ type observer interface {
 // Params are the parts of a Store.
 type Params[T any] struct {
 	Log      *zap.Logger
-	Client   kubernetes.Interface
+	Client   kube.Clientset
 	Name     cache.ObjectName
 	Key      string
 	Decode   Decode[T]
@@ -58,8 +58,8 @@ type Store[T any] struct {
 func NewStore[T any](p Params[T]) *Store[T] {
 	s := &Store[T]{LastGood: NewLastGood("ConfigMap "+p.Name.String(), p.Decode), p: p}
 	s.p.Log = p.Log.With(zap.Stringer("configMap", p.Name))
-	s.informer = coreinformers.NewFilteredConfigMapInformer(p.Client, p.Name.Namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, p.Name.Name).String()
+	s.informer = kube.NewInformer(p.Client, p.Client.CoreV1().ConfigMaps(p.Name.Namespace), &corev1.ConfigMap{}, kube.InformerOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, p.Name.Name).String(),
 	})
 	set := func(obj any) {
 		if cm, ok := obj.(*corev1.ConfigMap); ok {

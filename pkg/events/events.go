@@ -21,11 +21,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/tools/record/util"
 	"k8s.io/utils/clock"
 
+	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/logging"
 )
 
@@ -44,7 +44,7 @@ const (
 
 // Params are the parts of a Recorder.
 type Params struct {
-	Client     kubernetes.Interface
+	Client     kube.Clientset
 	Controller string // reportingController of the Events
 	Instance   string // reportingInstance; empty for the host name, which is the name of a pod
 	Log        *zap.Logger
@@ -53,7 +53,7 @@ type Params struct {
 
 // Recorder writes Events.
 type Recorder struct {
-	client     kubernetes.Interface
+	client     kube.Clientset
 	log        *zap.Logger
 	clock      clock.PassiveClock
 	source     corev1.EventSource

@@ -14,17 +14,15 @@ package informers
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"strings"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/kube"
@@ -86,13 +84,9 @@ func (g *Group) Add(k Kind) *kube.OptionalInformer {
 	informer := kube.NewOptionalInformer(kube.OptionalInformerParams{
 		Log: g.p.Log, Discovery: g.p.Discovery, Resource: k.Resource, PollInterval: g.p.Interval, Required: k.Required,
 		New: func() cache.SharedIndexInformer {
-			made := dynamicinformer.NewFilteredDynamicInformer(g.p.Client, k.Resource, metav1.NamespaceAll, 0, maps.Clone(k.Indexers), func(o *metav1.ListOptions) {
-				o.LabelSelector = k.Selector
-			}).Informer()
-			if err := made.SetTransform(k.Transform); err != nil {
-				panic(fmt.Sprintf("informer of %s: %v", k.Resource, err)) // an informer that has not started takes a transform
-			}
-			return made
+			return kube.NewInformer(g.p.Client, g.p.Client.Resource(k.Resource), &unstructured.Unstructured{}, kube.InformerOptions{
+				Description: k.Resource.String(), LabelSelector: k.Selector, Indexers: maps.Clone(k.Indexers), Transform: k.Transform,
+			})
 		},
 	})
 	if !k.Off {

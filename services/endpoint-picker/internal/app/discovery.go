@@ -9,10 +9,10 @@ import (
 	"go.uber.org/dig"
 	"go.uber.org/zap"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	inferenceclient "sigs.k8s.io/gateway-api-inference-extension/client-go/clientset/versioned"
 
+	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpointsfile"
@@ -34,7 +34,7 @@ const (
 // clients are those of the cluster; all nil where there is none.
 type clients struct {
 	config    *rest.Config
-	core      kubernetes.Interface
+	core      kube.Clientset
 	inference inferenceclient.Interface
 	dynamic   dynamic.Interface
 }
@@ -44,18 +44,18 @@ func newClients(cfg *config.Config) (*clients, error) {
 	if cfg.Pool.File != "" {
 		return &clients{}, nil
 	}
-	kube, err := cfg.Kube.RESTConfig(userAgent())
+	restConfig, err := cfg.Kube.RESTConfig(userAgent())
 	if err != nil {
 		return nil, err
 	}
-	made := &clients{config: kube}
-	if made.core, err = kubernetes.NewForConfig(kube); err != nil {
+	made := &clients{config: restConfig}
+	if made.core, err = kube.NewClientset(restConfig); err != nil {
 		return nil, err
 	}
-	if made.inference, err = inferenceclient.NewForConfig(kube); err != nil {
+	if made.inference, err = inferenceclient.NewForConfig(restConfig); err != nil {
 		return nil, err
 	}
-	if made.dynamic, err = dynamic.NewForConfig(kube); err != nil {
+	if made.dynamic, err = dynamic.NewForConfig(restConfig); err != nil {
 		return nil, err
 	}
 	return made, nil

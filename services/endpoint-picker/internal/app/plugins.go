@@ -6,11 +6,11 @@ import (
 	"go.uber.org/dig"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/events"
+	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
@@ -44,7 +44,7 @@ func newReloader(p reloaderParts) *reload.Reloader {
 }
 
 // configSource is where the flags say that the configuration is; nil if they do not.
-func configSource(cfg *config.Config, core kubernetes.Interface) reload.Source {
+func configSource(cfg *config.Config, core kube.Clientset) reload.Source {
 	switch from := cfg.Plugins; {
 	case from.File != "":
 		return reload.File(from.File)

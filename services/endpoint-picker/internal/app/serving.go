@@ -9,10 +9,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/metricsauth"
@@ -104,11 +104,11 @@ func newProtection(cfg *config.Config, log *zap.Logger, made *clients, c clock.R
 	if !cfg.Metrics.Auth {
 		return nil, nil
 	}
-	kube := rest.CopyConfig(made.config)
-	kube.QPS, kube.Burst = reviewQPS, reviewBurst
-	client, err := kubernetes.NewForConfig(kube)
+	restConfig := rest.CopyConfig(made.config)
+	restConfig.QPS, restConfig.Burst = reviewQPS, reviewBurst
+	client, err := kube.NewClientset(restConfig)
 	if err != nil {
-		return nil, fmt.Errorf("make client for reviews: %w", err)
+		return nil, fmt.Errorf("reviews of tokens: %w", err)
 	}
 	return metricsauth.New(metricsauth.Params{
 		Log: log.Named("metricsauth"), Tokens: client.AuthenticationV1().TokenReviews(), Access: client.AuthorizationV1().SubjectAccessReviews(), Clock: c,

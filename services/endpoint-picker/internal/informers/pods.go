@@ -5,31 +5,27 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/kube"
 )
 
 // Pods is the cache of all pods of a namespace. Pools that live there can share it.
 type Pods struct {
 	namespace string
-	factory   informers.SharedInformerFactory
 	informer  cache.SharedIndexInformer
 }
 
 // NewPods returns a cache that does nothing until Run.
-func NewPods(core kubernetes.Interface, namespace string) *Pods {
-	factory := informers.NewSharedInformerFactoryWithOptions(core, 0,
-		informers.WithNamespace(namespace), informers.WithTransform(strip))
-	return &Pods{namespace: namespace, factory: factory, informer: factory.Core().V1().Pods().Informer()}
+func NewPods(core kube.Clientset, namespace string) *Pods {
+	return &Pods{
+		namespace: namespace,
+		informer:  kube.NewInformer(core, core.CoreV1().Pods(namespace), &corev1.Pod{}, kube.InformerOptions{Transform: strip}),
+	}
 }
 
 // Run watches until ctx ends, and returns when the watch has ended.
-func (p *Pods) Run(ctx context.Context) {
-	p.factory.StartWithContext(ctx)
-	<-ctx.Done()
-	p.factory.Shutdown()
-}
+func (p *Pods) Run(ctx context.Context) { p.informer.RunWithContext(ctx) }
 
 // onChange has changed called for every event that may make other endpoints, and returns whether it was for all pods
 // that there were at the start.

@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	inferenceclient "sigs.k8s.io/gateway-api-inference-extension/client-go/clientset/versioned"
-	inferenceinformers "sigs.k8s.io/gateway-api-inference-extension/client-go/informers/externalversions/api/v1"
 
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/endpoint-picker/internal/podset"
@@ -58,10 +57,9 @@ func NewPool(p PoolParams) *Informers {
 
 // newPoolInformer watches one object by its name, so that the right to read that one is enough.
 func newPoolInformer(client inferenceclient.Interface, pool cache.ObjectName) cache.SharedIndexInformer {
-	return inferenceinformers.NewFilteredInferencePoolInformer(client, pool.Namespace, 0, cache.Indexers{},
-		func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, pool.Name).String()
-		})
+	return kube.NewInformer(client, client.InferenceV1().InferencePools(pool.Namespace), &inferencev1.InferencePool{}, kube.InformerOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pool.Name).String(),
+	})
 }
 
 // read converts a pool. One without a selector, which the API refuses, selects nothing rather than everything.

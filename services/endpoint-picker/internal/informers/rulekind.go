@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/kube"
@@ -126,10 +125,9 @@ func (k *ruleKind[T]) sayIgnored(from *kube.OptionalInformer) {
 
 // newRuleInformer watches all objects of the namespace: which pool they are for is in their spec.
 func newRuleInformer(p RulesParams, gvr schema.GroupVersionResource) cache.SharedIndexInformer {
-	informer := dynamicinformer.NewFilteredDynamicInformer(p.Dynamic, gvr, p.Pool.Namespace, 0, cache.Indexers{}, nil).Informer()
-	// The error is for informers that run already.
-	_ = informer.SetTransform(stripRule)
-	return informer
+	return kube.NewInformer(p.Dynamic, p.Dynamic.Resource(gvr).Namespace(p.Pool.Namespace), &unstructured.Unstructured{}, kube.InformerOptions{
+		Description: gvr.String(), Transform: stripRule,
+	})
 }
 
 // stripRule keeps what a rule is made of, and who it is.

@@ -10,8 +10,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/kube"
 )
 
 const (
@@ -59,13 +60,13 @@ func (f File) String() string { return "--config-file " + string(f) }
 
 // ConfigMap is a source in the cluster.
 type ConfigMap struct {
-	client kubernetes.Interface
+	client kube.Clientset
 	name   cache.ObjectName
 	key    string
 }
 
 // NewConfigMap returns the source of a ConfigMap's text under a key; an empty key is the only one that there is.
-func NewConfigMap(client kubernetes.Interface, name cache.ObjectName, key string) *ConfigMap {
+func NewConfigMap(client kube.Clientset, name cache.ObjectName, key string) *ConfigMap {
 	return &ConfigMap{client: client, name: name, key: key}
 }
 

@@ -6,11 +6,11 @@ import (
 
 	"go.uber.org/dig"
 	"go.uber.org/zap"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/configmap"
 	"fairlead.dev/pkg/events"
+	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 	"fairlead.dev/services/ingress-reconciler/internal/metrics"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
@@ -33,7 +33,7 @@ type configMapParts struct {
 
 	Config  *config.Config
 	Log     *zap.Logger
-	Client  kubernetes.Interface
+	Client  kube.Clientset
 	Events  *events.Recorder
 	Metrics *metrics.Metrics
 }

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/dig"
 	"go.uber.org/zap"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -18,6 +17,7 @@ import (
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/events"
 	"fairlead.dev/pkg/httpserver"
+	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/leader"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/pkg/run"
@@ -67,14 +67,14 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		func(c *config.Config) (*rest.Config, error) {
 			return c.Kube.RESTConfig("fairlead-" + name + "/" + version.String())
 		},
-		func(c *rest.Config) (kubernetes.Interface, error) { return kubernetes.NewForConfig(c) },
+		func(c *rest.Config) (kube.Clientset, error) { return kube.NewClientset(c) },
 		func(c *rest.Config) (dynamic.Interface, error) { return dynamic.NewForConfig(c) },
-		func(c kubernetes.Interface, log *zap.Logger, now clock.RealClock) *events.Recorder {
+		func(c kube.Clientset, log *zap.Logger, now clock.RealClock) *events.Recorder {
 			return events.New(events.Params{Client: c, Controller: name, Log: log, Clock: now})
 		},
 
 		// Informers and ConfigMaps.
-		func(cfg *config.Config, log *zap.Logger, c kubernetes.Interface, d dynamic.Interface) *informers.Informers {
+		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
 			return informers.New(informers.Params{
 				Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Sources.Discovery, Writable: cfg.Sources.Kinds,
 			})
@@ -154,7 +154,7 @@ func newReconciler(p reconcilerParts) *reconciler.Reconciler {
 	})
 }
 
-func newElector(cfg *config.Config, log *zap.Logger, c kubernetes.Interface, r *prometheus.Registry) (*leader.Elector, error) {
+func newElector(cfg *config.Config, log *zap.Logger, c kube.Clientset, r *prometheus.Registry) (*leader.Elector, error) {
 	return leader.New(leader.Params{Options: cfg.Leader, Name: "fairlead-" + name, Leases: c.CoordinationV1(), Log: log, Metrics: r})
 }
 
