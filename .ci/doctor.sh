@@ -36,8 +36,8 @@ has() {
 
 check_go() {
 	# The module that requires the newest Go: images of third-party programs require newer patches than the rest.
-	set -- $(find "$root" -name go.mod -not -path "$root/bin/*" -exec sed -n 's|^go \(.*\)|\1 {}|p' {} \; | sort -V | tail -n 1)
-	need=$1 module=$(dirname "$2")
+	newest=$(find "$root" -name go.mod -not -path "$root/bin/*" -exec sed -n 's|^go \(.*\)|\1 {}|p' {} \; | sort -V | tail -n 1)
+	need=${newest%% *} module=$(dirname "${newest#* }")
 	if ! has go; then
 		missing "Go $need" "https://go.dev/dl (distributions are often behind)"
 		return

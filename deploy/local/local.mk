@@ -137,4 +137,4 @@ demo-kubernetes: doctor-port images ## The demo in a cluster: a Gateway, an HTTP
 
 .PHONY: e2e
 e2e: images-race ## Whole-system tests in the embedded Kubernetes (SHORT=1: their short form; RUN=regexp)
-	@cd deploy/local/e2e && GOWORK=off CGO_ENABLED=1 $(GO) test -p 1 -parallel $(JOBS) -race -count=1 -timeout 30m $(if $(SHORT),-short) $(if $(RUN),-run '$(RUN)') ./...
+	@cd deploy/local/e2e && GOWORK=off CGO_ENABLED=1 $(GO) test -p 1 -parallel $(JOBS) -race -count=1 -timeout 30m $(if $(SHORT),-short) $(if $(RUN),-run '$(RUN)') $(or $(E2E_PACKAGES),./...)

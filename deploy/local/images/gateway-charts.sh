@@ -25,8 +25,10 @@ cp -r "$charts/ai-gateway-crds-helm" "$charts/ai-gateway-helm" "$new"
 chmod -R u+w "$new"
 
 values=$new/gateway-helm/values
+# shellcheck disable=SC2016 # the variables are those of the chart
 sed -e "s|\${GatewayImage}|docker.io/envoyproxy/gateway:$(version envoy-gateway $gateway)|" \
 	-e 's|${GatewayImagePullPolicy}|IfNotPresent|' "$values.tmpl.yaml" >"$values.yaml"
+# shellcheck disable=SC2016
 if grep -n '\${' "$values.yaml" >&2; then
 	echo "gateway-charts: the values of Envoy Gateway have another variable" >&2
 	exit 1

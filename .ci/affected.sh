@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Prints what the changes since a commit can affect: a line with the steps of .ci/run, then a line for each variable of Make that
+# narrows them. A changed module affects the modules that require it; a file of no part below affects everything.
+#
+# usage: affected.sh <commit>
+#        affected.sh - <file>...    as if these files had changed
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+base=${1:?usage: affected.sh <commit>}
+shift
+if [ "$base" = - ]; then
+	files=("$@")
+else
+	mapfile -t files < <(git diff --name-only "$(git merge-base "$base" HEAD)")
+fi
+
+everything() {
+	echo "doctor verify lint build-standalone test chart demo e2e"
+	exit 0
+}
+
+# make_variable prints a list of the Makefile.
+make_variable() {
+	make --no-print-directory -s -f Makefile -f /dev/stdin print <<<"print:; @echo \$($1)"
+}
+read -ra workspace <<<"$(make_variable WORKSPACE_MODULES)"
+read -ra standalone <<<"$(make_variable STANDALONE_MODULES)"
+
+# What else than its module a file affects: a pattern, and parts. A part is a module, chart, demo, or a folder of whole-system tests.
+declare -A modules=() parts=()
+affect() {
+	local part
+	for part; do
+		case $part in
+		chart | demo | e2e/*) parts[$part]=1 ;;
+		*) modules[$part]=1 ;;
+		esac
+	done
+}
+for file in "${files[@]}"; do
+	case $file in
+	services/endpoint-picker/*) affect services/endpoint-picker chart demo e2e/picker e2e/ingress ;;
+	services/ingress-reconciler/*) affect services/ingress-reconciler chart e2e/ingress ;;
+	pkg/*) affect pkg chart demo e2e/cluster e2e/picker e2e/ingress ;;
+	deploy/emulators/*) affect deploy/emulators demo e2e/cluster e2e/picker e2e/ingress ;;
+	deploy/local/e2e/cluster/*) affect deploy/local/e2e e2e/cluster ;;
+	deploy/local/e2e/picker/*) affect deploy/local/e2e e2e/picker ;;
+	deploy/local/e2e/ingress/*) affect deploy/local/e2e e2e/ingress ;;
+	deploy/local/e2e/*) affect deploy/local/e2e e2e/cluster e2e/picker e2e/ingress ;;
+	deploy/local/*) affect deploy/local deploy/local/e2e e2e/cluster e2e/picker e2e/ingress ;;
+	deploy/charts/*) affect deploy/charts chart ;;
+	deploy/examples/ingress/*) affect e2e/ingress ;;
+	deploy/examples/inference/*) affect demo e2e/picker e2e/ingress ;;
+	charts/endpoint-picker/*) affect chart e2e/picker e2e/ingress ;;
+	charts/ingress-reconciler/*) affect chart e2e/ingress ;;
+	# Documents that tests read.
+	docs/services/* | docs/operations/* | README.md) affect services/ingress-reconciler chart ;;
+	docs/* | *.md | LICENSE | .github/*) ;; # verify and lint read them
+	*) everything ;;
+	esac
+done
+
+# requires prints the modules of this repository that a module requires.
+requires() { sed -n 's|.*fairlead\.dev/\([^ ]*\) v.*|\1|p' "$1/go.mod"; }
+grown=1
+while [ "$grown" = 1 ]; do
+	grown=0
+	for module in "${workspace[@]}" "${standalone[@]}"; do
+		[ -z "${modules[$module]:-}" ] || continue
+		for required in $(requires "$module"); do
+			if [ -n "${modules[$required]:-}" ]; then
+				modules[$module]=1
+				grown=1
+			fi
+		done
+	done
+done
+
+only() { # of the modules given, those that are affected
+	local module made=()
+	for module; do
+		[ -z "${modules[$module]:-}" ] || made+=("$module")
+	done
+	echo "${made[*]}"
+}
+packages=()
+for folder in cluster picker ingress; do
+	[ -z "${parts[e2e/$folder]:-}" ] || packages+=("./$folder/...")
+done
+steps=(doctor verify lint)
+[ ${#modules[@]} = 0 ] || steps+=(build-standalone test)
+[ -z "${parts[chart]:-}" ] || steps+=(chart)
+[ -z "${parts[demo]:-}" ] || steps+=(demo)
+[ ${#packages[@]} = 0 ] || steps+=(e2e)
+echo "${steps[*]}"
+echo "WORKSPACE_MODULES=$(only "${workspace[@]}")"
+echo "STANDALONE_MODULES=$(only "${standalone[@]}")"
+echo "E2E_PACKAGES=${packages[*]}"
