@@ -142,6 +142,12 @@ chart: doctor-go $(HELM) ## Check every chart: lint, templates, schema, roles, a
 	@# -count=1: the go command does not see changes of files outside of the module.
 	@HELM="$(HELM)" $(EACH) chart deploy/charts $(GO) test -p $(JOBS) -count=1 ./...
 
+##@ Release
+
+.PHONY: release
+release: images $(HELM) ## Build a release into bin/release/VERSION, and publish nothing (VERSION=v0.4.0)
+	@./.ci/release.sh $(BIN) $(VERSION) $(HELM) $(CHARTS)
+
 ##@ Check and generate
 
 .PHONY: lint
