@@ -2,6 +2,8 @@
 // seconds, and needs neither containers nor privileges. It executes the localkube binary that `make local` builds, as envtest
 // executes etcd and the API server, so tests depend only on client-go.
 //
+// If KubeconfigEnv is set, tests run in that cluster instead, one after the other: see NeedsOwn.
+//
 // Each cluster has its own directory and ports, so any number of clusters can run in parallel. A cluster stops when its test
 // ends, even if the test process is killed. If the test fails, the package saves logs, events and objects, and logs the path.
 package cluster
@@ -38,6 +40,10 @@ const (
 	// ArtifactsEnv overrides the directory for artifacts of failed tests. The default is .local/failed in the repository.
 	ArtifactsEnv = "FAIRLEAD_ARTIFACTS"
 
+	// KubeconfigEnv has tests use the cluster of a kubeconfig in place of one of their own. Tests that need more than such a cluster
+	// gives are skipped.
+	KubeconfigEnv = "FAIRLEAD_KUBECONFIG"
+
 	startTimeout = 3 * time.Minute
 	stopTimeout  = 20 * time.Second
 	configFile   = "localkube.yaml"
@@ -55,6 +61,8 @@ type Cluster struct {
 	ended  chan struct{} // closed after the launcher has exited
 	log    *transcript
 	stop   sync.Once
+
+	foreign *foreign // nil for a cluster that this package started
 }
 
 // Params holds the arguments of Launch.
@@ -172,8 +180,11 @@ func (c *Cluster) LauncherPID() int { return c.cmd.Process.Pid }
 // Ended returns a channel that is closed after the launcher has exited, whether by Stop or by a failure.
 func (c *Cluster) Ended() <-chan struct{} { return c.ended }
 
-// Stop stops the cluster. Only its directory remains.
+// Stop stops the cluster, if this package started it. Only its directory remains.
 func (c *Cluster) Stop() {
+	if c.foreign != nil {
+		return
+	}
 	c.stop.Do(func() {
 		c.stdin.Close()
 		select {
@@ -201,10 +212,16 @@ func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
 	return c.run(ctx, nil, "helm", args)
 }
 
-func (c *Cluster) run(ctx context.Context, stdin io.Reader, program string, args []string) (string, error) {
+// command returns a run of kubectl or helm, with administrator permissions.
+func (c *Cluster) command(ctx context.Context, program string, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.binary, append([]string{program}, args...)...)
 	home := filepath.Join(c.Ready.Dir, "home") // isolates the run from the user's caches and settings
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Ready.Kubeconfig, "HOME="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	return cmd
+}
+
+func (c *Cluster) run(ctx context.Context, stdin io.Reader, program string, args []string) (string, error) {
+	cmd := c.command(ctx, program, args)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
 	if err := cmd.Run(); err != nil {

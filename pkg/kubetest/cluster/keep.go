@@ -58,7 +58,9 @@ func (c *Cluster) Save(ctx context.Context, dir string) error {
 	errs := []error{
 		os.WriteFile(filepath.Join(dir, "launcher.log"), []byte(c.log.String()), 0o644),
 		copyTree(clusterapi.LogDir(c.Ready.Dir), filepath.Join(dir, "log")),
-		c.saveStatus(ctx, filepath.Join(dir, "status.json")),
+	}
+	if c.foreign == nil {
+		errs = append(errs, c.saveStatus(ctx, filepath.Join(dir, "status.json")))
 	}
 	podLogs, err := filepath.Glob(filepath.Join(c.Ready.Dir, "nodes", "*", "logs"))
 	errs = append(errs, err)

@@ -19,7 +19,7 @@ func Nodes(n int) func(*clusterapi.Config) {
 }
 
 // Start starts a cluster, and stops it when the test ends. If the binary is missing, the test fails with the name of the make
-// target that builds it.
+// target that builds it. With KubeconfigEnv, Start uses the cluster of that kubeconfig, and deletes the test's objects when the test ends.
 func Start(tb testing.TB, configure ...func(*clusterapi.Config)) *Cluster {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "localkube-")
@@ -30,6 +30,9 @@ func Start(tb testing.TB, configure ...func(*clusterapi.Config)) *Cluster {
 	cfg := clusterapi.Config{Dir: dir}
 	for _, f := range configure {
 		f(&cfg)
+	}
+	if kubeconfig := os.Getenv(KubeconfigEnv); kubeconfig != "" && !cfg.ControlPlaneOnly {
+		return startForeign(tb, kubeconfig, &cfg)
 	}
 	c, err := Launch(tb.Context(), Params{Config: cfg})
 	if err != nil {

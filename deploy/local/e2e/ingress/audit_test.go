@@ -51,6 +51,7 @@ func (c *call) writes() bool {
 // calls returns the requests of the ingress-reconciler since a time, in order. Watches that have not ended are among them.
 func (s *system) calls(t *testing.T, since time.Time) []call {
 	t.Helper()
+	s.NeedsOwn(t, "reads the audit log")
 	f, err := os.Open(clusterapi.AuditFile(s.Dir))
 	require.NoError(t, err)
 	defer f.Close()

@@ -85,6 +85,7 @@ func (s *system) leader(ctx context.Context) (identity, pod string, err error) {
 
 // kill kills the process of the leader, and changes the override of a service at once.
 func (l *led) kill(t *testing.T) {
+	l.NeedsOwn(t, "kills a process")
 	dead, pod, err := l.leader(t.Context())
 	require.NoError(t, err)
 	changed, other := l.names[0], l.names[1]

@@ -242,6 +242,7 @@ func (m *moved) changeComponents(t *testing.T) {
 // pauseOME stops the process of OME until the returned function is called, or the test ends.
 func (s *system) pauseOME(t *testing.T) (resume func()) {
 	t.Helper()
+	s.NeedsOwn(t, "pauses a process")
 	pods, err := s.Clientset().CoreV1().Pods(stack.OMENamespace).List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	require.Len(t, pods.Items, 1)

@@ -57,6 +57,7 @@ type victim struct {
 // wait before it starts them again. The pod stays.
 func killServer(t *testing.T, c *cluster.Cluster) victim {
 	t.Helper()
+	c.NeedsOwn(t, "kills a process")
 	pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + stack.Pool})
 	require.NoError(t, err)
 	require.NotEmpty(t, pods.Items)

@@ -1,0 +1,133 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+)
+
+// deleteTimeout limits the time until the objects of a test are gone.
+const deleteTimeout = 2 * time.Minute
+
+// object identifies an object of any kind.
+type object struct {
+	resource schema.GroupVersionResource
+	name     types.NamespacedName
+	uid      types.UID
+	owned    bool // by another object, with which the garbage collector deletes it
+}
+
+// transient reports whether the objects of a resource come and go by themselves.
+func transient(r schema.GroupResource) bool {
+	return r.Resource == "events" || r.Group == "metrics.k8s.io" || r == schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+}
+
+// listObjects returns the objects of all kinds that can be listed and deleted.
+func listObjects(ctx context.Context, config *rest.Config) ([]object, error) {
+	disco, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	lists, err := disco.ServerPreferredResources()
+	if len(lists) == 0 {
+		return nil, err // discovery of some groups can fail; lists has the others
+	}
+	lists = discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, lists)
+	resources, err := discovery.GroupVersionResources(lists)
+	if err != nil {
+		return nil, err
+	}
+	var all []object
+	for r := range resources {
+		if transient(r.GroupResource()) {
+			continue
+		}
+		found, err := client.Resource(r).List(ctx, metav1.ListOptions{})
+		if err != nil && !apierrors.IsNotFound(err) { // not found: its CRD was deleted meanwhile
+			return nil, fmt.Errorf("list %s: %w", r.GroupResource(), err)
+		}
+		for i := range found.Items {
+			m := &found.Items[i]
+			all = append(all, object{
+				resource: r, name: types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, uid: m.UID, owned: len(m.OwnerReferences) > 0,
+			})
+		}
+	}
+	return all, nil
+}
+
+// deleteOthers deletes all objects that are not among those given, and waits until they are gone.
+func deleteOthers(ctx context.Context, config *rest.Config, keep []object) error {
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+	kept := sets.New[types.UID]()
+	for _, o := range keep {
+		kept.Insert(o.uid)
+	}
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	for {
+		all, err := listObjects(ctx, config)
+		if err != nil {
+			return err
+		}
+		others := slices.DeleteFunc(all, func(o object) bool { return kept.Has(o.uid) || remade(o) })
+		if len(others) == 0 {
+			return nil
+		}
+		for _, o := range others {
+			if err := remove(ctx, client, o); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d objects remain, among them %s %s: %w", len(others), others[0].resource.GroupResource(), others[0].name, ctx.Err())
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// remove deletes an object, unless the garbage collector does.
+func remove(ctx context.Context, client metadata.Interface, o object) error {
+	if o.owned {
+		return nil
+	}
+	background := metav1.DeletePropagationBackground
+	err := client.Resource(o.resource).Namespace(o.name.Namespace).Delete(ctx, o.name.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &o.uid}, PropagationPolicy: &background,
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete %s %s: %w", o.resource.GroupResource(), o.name, err)
+	}
+	return nil
+}
+
+// remade reports whether the cluster makes an object again after its deletion.
+func remade(o object) bool {
+	switch o.resource.Resource {
+	case "serviceaccounts":
+		return o.name.Name == "default"
+	case "configmaps":
+		return o.name.Name == "kube-root-ca.crt" || o.name.Name == "istio-ca-root-cert"
+	case "nodes", "csinodes", "endpoints":
+		return true
+	}
+	return false
+}
