@@ -57,7 +57,10 @@ func listObjects(ctx context.Context, config *rest.Config) ([]object, error) {
 			continue
 		}
 		found, err := client.Resource(r).List(ctx, metav1.ListOptions{})
-		if err != nil && !apierrors.IsNotFound(err) { // not found: its CRD was deleted meanwhile
+		if apierrors.IsNotFound(err) {
+			continue // its CRD was deleted meanwhile
+		}
+		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", r.GroupResource(), err)
 		}
 		for i := range found.Items {
