@@ -27,8 +27,8 @@ BIN  := $(CURDIR)/bin
 WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler deploy/emulators
 # Not in go.work: they link Kubernetes or Prometheus, or test it, and must not raise the versions of other modules.
 STANDALONE_MODULES := deploy/local deploy/local/e2e deploy/charts
-# They hold no code, only the versions of third-party programs that become images.
-IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway traefik traefik/ext)
+# They hold no code, only the versions of third-party programs: of images, and of the oldest API server that is supported.
+IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway traefik traefik/ext) deploy/local/oldest
 MODULES            := $(WORKSPACE_MODULES) $(STANDALONE_MODULES)
 BINARY_MODULES     := $(filter services/%,$(WORKSPACE_MODULES)) deploy/emulators
 
@@ -52,6 +52,11 @@ HELM_DOCS     := $(BIN)/helm-docs-$(HELM_DOCS_VERSION)
 ACTIONLINT    := $(BIN)/actionlint-$(ACTIONLINT_VERSION)
 GOVULNCHECK   := $(BIN)/govulncheck-$(GOVULNCHECK_VERSION)
 SHELLCHECK    := $(BIN)/shellcheck-$(SHELLCHECK_VERSION)
+
+# The oldest Kubernetes that the README names, and what its API server has to show.
+OLDEST_KUBERNETES := $(shell sed -n 's|^\tk8s.io/kubernetes \(v[^ ]*\).*|\1|p' deploy/local/oldest/go.mod)
+OLDEST_APISERVER  := $(BIN)/cache/kube-apiserver-$(OLDEST_KUBERNETES)
+OLDEST_FLOWS      := TestFirstExample|TestOneDomainAndOneGateway|TestNamedPools
 
 # Bash and sh, by their first line.
 SCRIPTS = $(shell git grep -lE '^\#!.*(bash|/bin/sh)' -- .ci deploy)
@@ -117,6 +122,14 @@ build-standalone: doctor-go ## Compile and vet each module, tests too, by its ow
 test: doctor-go doctor-cc local ## Run the tests of every module, with the race detector
 	@CGO_ENABLED=1 $(EACH) test "$(WORKSPACE_MODULES)" $(GO) test -p $(JOBS) -race -shuffle=on -timeout 20m ./...
 	@CGO_ENABLED=1 $(EACH) test deploy/local $(GO) test -p $(JOBS) -race -shuffle=on -timeout 20m ./internal/...
+
+# What talks to an API server, with the oldest one that is supported: server-side apply, reviews of tokens, and the routes.
+.PHONY: test-oldest
+test-oldest: doctor-go doctor-cc local $(OLDEST_APISERVER) ## Run the tests that need an API server with the oldest one that is supported
+	@export FAIRLEAD_APISERVER=$(OLDEST_APISERVER) CGO_ENABLED=1; \
+		$(EACH) test-oldest pkg $(GO) test -race -count=1 -run "AnotherVersion|Appl" ./apply ./kubetest/cluster; \
+		$(EACH) test-oldest services/endpoint-picker $(GO) test -race -count=1 ./internal/metricsauth; \
+		$(EACH) test-oldest services/ingress-reconciler $(GO) test -race -count=1 -run '$(OLDEST_FLOWS)' ./internal/flow
 
 .PHONY: cover
 cover: doctor-go local ## Run the tests with coverage: profiles in bin/cover/, totals here
@@ -209,6 +222,10 @@ $(HELM): | doctor-go
 
 $(HELM_DOCS): | doctor-go
 	@./.ci/tool.sh $@ github.com/norwoodj/helm-docs/cmd/helm-docs@$(HELM_DOCS_VERSION)
+
+$(OLDEST_APISERVER): deploy/local/oldest/go.mod | doctor-go
+	@echo "kube-apiserver: compiling Kubernetes $(OLDEST_KUBERNETES) (6 CPU-minutes from nothing)" >&2
+	@cd deploy/local/oldest && GOWORK=off $(GO) build -p $(JOBS) -ldflags "-s -w" -o $@ k8s.io/kubernetes/cmd/kube-apiserver
 
 $(ACTIONLINT): | doctor-go
 	@./.ci/tool.sh $@ github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)

@@ -16,7 +16,7 @@ else
 fi
 
 everything() {
-	echo "doctor verify lint build-standalone test chart demo e2e"
+	echo "doctor verify lint build-standalone test test-oldest chart demo e2e"
 	exit 0
 }
 
@@ -90,6 +90,7 @@ for folder in cluster picker ingress; do
 done
 steps=(doctor verify lint)
 [ ${#modules[@]} = 0 ] || steps+=(build-standalone test)
+[ -z "$(only "${workspace[@]}")" ] || steps+=(test-oldest)
 [ -z "${parts[chart]:-}" ] || steps+=(chart)
 [ -z "${parts[demo]:-}" ] || steps+=(demo)
 [ ${#packages[@]} = 0 ] || steps+=(e2e)

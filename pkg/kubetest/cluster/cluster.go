@@ -37,6 +37,8 @@ const (
 	BinaryEnv = "FAIRLEAD_LOCALKUBE"
 	// ImagesEnv overrides the path of the image store. The default is bin/images in the repository.
 	ImagesEnv = "FAIRLEAD_IMAGES"
+	// APIServerEnv is the path of another kube-apiserver, for the clusters of all tests: see clusterapi.Config.
+	APIServerEnv = "FAIRLEAD_APISERVER"
 	// ArtifactsEnv overrides the directory for artifacts of failed tests. The default is .local/failed in the repository.
 	ArtifactsEnv = "FAIRLEAD_ARTIFACTS"
 
@@ -113,6 +115,9 @@ func (p *Params) complete() error {
 		if p.Config.Images, err = findImages(); err != nil {
 			return err
 		}
+	}
+	if p.Config.APIServer == "" {
+		p.Config.APIServer = os.Getenv(APIServerEnv)
 	}
 	return p.Config.Complete()
 }

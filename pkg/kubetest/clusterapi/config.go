@@ -54,6 +54,8 @@ type Config struct {
 	// Args are additional flags by component. They override the flags that localkube sets. For Kubelet: fields of
 	// KubeletConfiguration in the form name=value.
 	Args map[string][]string `json:"args,omitempty"`
+	// APIServer is the path of another kube-apiserver, for example of an older Kubernetes. The default is the one that localkube links.
+	APIServer string `json:"apiServer,omitempty"`
 	// Audit logs every request at level Metadata; see AuditFile.
 	Audit bool `json:"audit,omitempty"`
 	// Verbosity is the -v flag of the components.

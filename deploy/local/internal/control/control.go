@@ -122,8 +122,12 @@ func (c *cluster) start(ctx context.Context) error {
 	}
 	c.say("namespaces, network and certificates made")
 	for _, name := range components.Control(&c.Config) {
-		c.processes = append(c.processes, supervise.New(c.exe, supervise.Spec{
-			Name: name, Args: append([]string{name}, components.Args(&c.Config, name)...), Env: childEnv(),
+		exe, args := c.exe, append([]string{name}, components.Args(&c.Config, name)...)
+		if name == clusterapi.APIServer && c.Config.APIServer != "" {
+			exe, args = c.Config.APIServer, args[1:]
+		}
+		c.processes = append(c.processes, supervise.New(exe, supervise.Spec{
+			Name: name, Args: args, Env: childEnv(),
 			LogFile: filepath.Join(clusterapi.LogDir(c.Config.Dir), name+".log"),
 			Died:    func(why error) { c.say("%v; it is started again", why) },
 		}))
