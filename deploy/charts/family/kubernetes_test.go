@@ -41,7 +41,9 @@ func TestObjectsAreValid(t *testing.T) {
 					require.NoError(t, err)
 					for _, o := range set {
 						kinds[o.GetKind()] = true
-						assert.NoError(t, validator.Validate(o), "%s, %s", c.name, name)
+						if err := validator.Validate(o); err != nil {
+							t.Errorf("%s, %s: %v", c.name, name, err)
+						}
 					}
 				}
 				for _, kind := range kindsOfTemplates(t, c) {

@@ -126,12 +126,12 @@ func AssertLeastPrivilege(t *testing.T, c *cluster.Cluster, p LeastPrivilege) {
 func granted(t *testing.T, c *cluster.Cluster, p Program) map[string]bool {
 	t.Helper()
 	rbac, mine := c.Clientset().RbacV1(), metav1.ListOptions{LabelSelector: p.Selector}
-	cluster, err := rbac.ClusterRoles().List(t.Context(), mine)
+	clusterRoles, err := rbac.ClusterRoles().List(t.Context(), mine)
 	require.NoError(t, err)
 	roles, err := rbac.Roles(metav1.NamespaceAll).List(t.Context(), mine)
 	require.NoError(t, err)
 	var rules []rbacv1.PolicyRule
-	for _, r := range cluster.Items {
+	for _, r := range clusterRoles.Items {
 		rules = append(rules, r.Rules...)
 	}
 	for _, r := range roles.Items {
