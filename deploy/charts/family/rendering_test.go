@@ -95,6 +95,25 @@ func TestImage(t *testing.T) {
 	})
 }
 
+// TestExampleHasTheSameImageValues checks the chart of simulated model servers, which users install beside those of the services.
+func TestExampleHasTheSameImageValues(t *testing.T) {
+	t.Parallel()
+	example := filepath.Join(helm.Repository(), "deploy", "examples", "inference", "model-servers")
+	tests := []struct {
+		name string
+		give helm.Values
+		want string
+	}{
+		{name: "default", want: "ghcr.io/fairlead/modelserver:0.1.0"},
+		{name: "digest", give: helm.Values{"digest": "sha256:0a"}, want: "ghcr.io/fairlead/modelserver@sha256:0a"},
+		{name: "local store", give: helm.Values{"registry": "", "tag": "dev"}, want: "fairlead/modelserver:dev"},
+	}
+	for _, tt := range tests {
+		set := objects.Render(t, example, helm.Values{"image": tt.give})
+		assert.Equal(t, tt.want, objects.Container(t, set).Image, tt.name)
+	}
+}
+
 func TestPodDisruptionBudget(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, c chart) {

@@ -125,13 +125,15 @@ func TestSharedValues(t *testing.T) {
 		schemas[c.name] = s.Properties
 	}
 	own := []string{"config", "configMap", "ports", "service", "networkPolicy", "serviceMonitor"} // that each program needs in its way
-	picker, reconciler := keys["endpoint-picker"], keys["ingress-reconciler"]
-	shared := common(picker, reconciler)
-	require.Contains(t, shared, "image")
-	assert.Equal(t, shared, common(reconciler, picker), "order in values.yaml")
-	for _, key := range shared {
-		if !slices.Contains(own, key) {
-			assert.Equal(t, schemas["endpoint-picker"][key], schemas["ingress-reconciler"][key], key)
+	const first = "endpoint-picker" // the chart that others are compared with
+	for name := range keys {
+		shared := common(keys[name], keys[first])
+		require.Contains(t, shared, "image")
+		assert.Equal(t, common(keys[first], keys[name]), shared, "order in values.yaml of %s", name)
+		for _, key := range shared {
+			if !slices.Contains(own, key) {
+				assert.Equal(t, schemas[first][key], schemas[name][key], "%s of %s", key, name)
+			}
 		}
 	}
 }
