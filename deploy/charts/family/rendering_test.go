@@ -104,7 +104,7 @@ func TestExampleHasTheSameImageValues(t *testing.T) {
 		give helm.Values
 		want string
 	}{
-		{name: "default", want: "ghcr.io/fairlead/modelserver:0.1.0"},
+		{name: "default", give: helm.Values{}, want: "ghcr.io/fairlead/modelserver:0.1.0"},
 		{name: "digest", give: helm.Values{"digest": "sha256:0a"}, want: "ghcr.io/fairlead/modelserver@sha256:0a"},
 		{name: "local store", give: helm.Values{"registry": "", "tag": "dev"}, want: "fairlead/modelserver:dev"},
 	}

@@ -125,7 +125,7 @@ func TestSharedValues(t *testing.T) {
 		schemas[c.name] = s.Properties
 	}
 	own := []string{"config", "configMap", "ports", "service", "networkPolicy", "serviceMonitor"} // that each program needs in its way
-	const first = "endpoint-picker" // the chart that others are compared with
+	const first = "endpoint-picker"                                                               // the chart that others are compared with
 	for name := range keys {
 		shared := common(keys[name], keys[first])
 		require.Contains(t, shared, "image")
