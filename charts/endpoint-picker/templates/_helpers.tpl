@@ -1,3 +1,5 @@
+{{/* The charts of Fairlead share this file: it differs in the name of the chart alone. _program.tpl has what a chart adds. */}}
+
 {{- define "endpoint-picker.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
@@ -12,17 +14,34 @@
 {{- end -}}
 {{- end -}}
 
+{{/* The name of cluster-scoped objects. */}}
+{{- define "endpoint-picker.clusterName" -}}
+{{- printf "%s:%s" .Release.Namespace (include "endpoint-picker.fullname" .) -}}
+{{- end -}}
+
 {{- define "endpoint-picker.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "endpoint-picker.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{- define "endpoint-picker.labels" -}}
-{{ include "endpoint-picker.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/part-of: fairlead
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- include "endpoint-picker.labelsWith" (list . dict) -}}
+{{- end -}}
+
+{{/* The labels of an object that has labels of its own: a list of the root context and the labels. */}}
+{{- define "endpoint-picker.labelsWith" -}}
+{{- $root := first . -}}
+{{- $standard := include "endpoint-picker.selectorLabels" $root | fromYaml -}}
+{{- $_ := set $standard "app.kubernetes.io/version" $root.Chart.AppVersion -}}
+{{- $_ := set $standard "app.kubernetes.io/managed-by" $root.Release.Service -}}
+{{- $_ := set $standard "app.kubernetes.io/part-of" "fairlead" -}}
+{{- $_ := set $standard "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_") -}}
+{{- merge $standard (last .) $root.Values.commonLabels | toYaml -}}
+{{- end -}}
+
+{{/* Pods have no label with a version: an upgrade of the chart alone does not replace them. */}}
+{{- define "endpoint-picker.podLabels" -}}
+{{- merge (include "endpoint-picker.selectorLabels" . | fromYaml) .Values.podLabels .Values.commonLabels | toYaml -}}
 {{- end -}}
 
 {{- define "endpoint-picker.serviceAccountName" -}}
@@ -33,93 +52,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{- define "endpoint-picker.poolNamespace" -}}
-{{- default .Release.Namespace .Values.pool.namespace -}}
+{{/* The image: registry/repository:tag, with @digest instead of the tag or after it. */}}
+{{- define "endpoint-picker.image" -}}
+{{- $tag := .Values.image.tag -}}
+{{- if not .Values.image.digest -}}
+{{- $tag = default .Chart.AppVersion $tag -}}
 {{- end -}}
-
-{{- define "endpoint-picker.certificatePath" -}}
-/etc/endpoint-picker/tls
-{{- end -}}
-
-{{- define "endpoint-picker.endpointsPath" -}}
-/etc/endpoint-picker/endpoints
-{{- end -}}
-
-{{/* Where endpoints come from: pool, selector or file. Anything but one of them is an error. */}}
-{{- define "endpoint-picker.source" -}}
-{{- $given := list -}}
-{{- if .Values.pool.name -}}{{- $given = append $given "pool" -}}{{- end -}}
-{{- if .Values.endpoints.selector -}}{{- $given = append $given "selector" -}}{{- end -}}
-{{- if .Values.endpoints.configMap -}}{{- $given = append $given "file" -}}{{- end -}}
-{{- if ne (len $given) 1 -}}
-{{- fail "set exactly one of pool.name, endpoints.selector and endpoints.configMap" -}}
-{{- end -}}
-{{- if and .Values.inferencePool.create (not .Values.pool.name) -}}
-{{- fail "inferencePool.create: the pool wants a name; set pool.name, and no other source of endpoints" -}}
-{{- end -}}
-{{- first $given -}}
-{{- end -}}
-
-{{- define "endpoint-picker.metricsCertificatePath" -}}
-/etc/endpoint-picker/metrics-tls
-{{- end -}}
-
-{{/* Of what has no namespace. */}}
-{{- define "endpoint-picker.clusterName" -}}
-{{- printf "%s:%s" .Release.Namespace (include "endpoint-picker.fullname" .) -}}
-{{- end -}}
-
-{{- define "endpoint-picker.configPath" -}}
-/etc/endpoint-picker/config
-{{- end -}}
-
-{{- define "endpoint-picker.configKey" -}}
-config.yaml
-{{- end -}}
-
-{{- define "endpoint-picker.configMapNamespace" -}}
-{{- default (include "endpoint-picker.poolNamespace" .) .Values.configMap.namespace -}}
-{{- end -}}
-
-{{/* The seconds of all phases of a pod's end. */}}
-{{- define "endpoint-picker.gracePeriod" -}}
-{{- $seconds := 0 -}}
-{{- range list .Values.drain.delay .Values.drain.timeout .Values.drain.margin -}}
-{{- range regexFindAll "[0-9]+[hms]" . -1 -}}
-{{- $unit := regexFind "[hms]" . | get (dict "h" 3600 "m" 60 "s" 1) -}}
-{{- $seconds = add $seconds (mul $unit (regexFind "[0-9]+" . | int)) -}}
-{{- end -}}
-{{- end -}}
-{{- $seconds -}}
-{{- end -}}
-
-{{/* What is mounted: the volumes, and where. */}}
-{{- define "endpoint-picker.volumes" -}}
-{{- with .Values.gateway.certificateSecret }}
-- {name: certificate, secret: {secretName: {{ . }}}}
-{{- end }}
-{{- with .Values.metrics.certificateSecret }}
-- {name: metrics-certificate, secret: {secretName: {{ . }}}}
-{{- end }}
-{{- if .Values.config }}
-- {name: config, configMap: {name: {{ include "endpoint-picker.fullname" . }}}}
-{{- end }}
-{{- if eq (include "endpoint-picker.source" .) "file" }}
-- {name: endpoints, configMap: {name: {{ .Values.endpoints.configMap }}}}
-{{- end }}
-{{- end -}}
-
-{{- define "endpoint-picker.volumeMounts" -}}
-{{- if .Values.gateway.certificateSecret }}
-- {name: certificate, mountPath: {{ include "endpoint-picker.certificatePath" . }}, readOnly: true}
-{{- end }}
-{{- if .Values.metrics.certificateSecret }}
-- {name: metrics-certificate, mountPath: {{ include "endpoint-picker.metricsCertificatePath" . }}, readOnly: true}
-{{- end }}
-{{- if .Values.config }}
-- {name: config, mountPath: {{ include "endpoint-picker.configPath" . }}, readOnly: true}
-{{- end }}
-{{- if eq (include "endpoint-picker.source" .) "file" }}
-- {name: endpoints, mountPath: {{ include "endpoint-picker.endpointsPath" . }}, readOnly: true}
-{{- end }}
+{{- with .Values.image.registry }}{{ . }}/{{ end -}}
+{{- .Values.image.repository -}}
+{{- with $tag }}:{{ . }}{{ end -}}
+{{- with .Values.image.digest }}@{{ . }}{{ end -}}
 {{- end -}}

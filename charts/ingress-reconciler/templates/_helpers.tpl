@@ -1,3 +1,5 @@
+{{/* The charts of Fairlead share this file: it differs in the name of the chart alone. _program.tpl has what a chart adds. */}}
+
 {{- define "ingress-reconciler.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
@@ -12,17 +14,34 @@
 {{- end -}}
 {{- end -}}
 
+{{/* The name of cluster-scoped objects. */}}
+{{- define "ingress-reconciler.clusterName" -}}
+{{- printf "%s:%s" .Release.Namespace (include "ingress-reconciler.fullname" .) -}}
+{{- end -}}
+
 {{- define "ingress-reconciler.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "ingress-reconciler.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{- define "ingress-reconciler.labels" -}}
-{{ include "ingress-reconciler.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/part-of: fairlead
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- include "ingress-reconciler.labelsWith" (list . dict) -}}
+{{- end -}}
+
+{{/* The labels of an object that has labels of its own: a list of the root context and the labels. */}}
+{{- define "ingress-reconciler.labelsWith" -}}
+{{- $root := first . -}}
+{{- $standard := include "ingress-reconciler.selectorLabels" $root | fromYaml -}}
+{{- $_ := set $standard "app.kubernetes.io/version" $root.Chart.AppVersion -}}
+{{- $_ := set $standard "app.kubernetes.io/managed-by" $root.Release.Service -}}
+{{- $_ := set $standard "app.kubernetes.io/part-of" "fairlead" -}}
+{{- $_ := set $standard "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_") -}}
+{{- merge $standard (last .) $root.Values.commonLabels | toYaml -}}
+{{- end -}}
+
+{{/* Pods have no label with a version: an upgrade of the chart alone does not replace them. */}}
+{{- define "ingress-reconciler.podLabels" -}}
+{{- merge (include "ingress-reconciler.selectorLabels" . | fromYaml) .Values.podLabels .Values.commonLabels | toYaml -}}
 {{- end -}}
 
 {{- define "ingress-reconciler.serviceAccountName" -}}
@@ -33,30 +52,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{/* The name of cluster-scoped objects. */}}
-{{- define "ingress-reconciler.clusterName" -}}
-{{- printf "%s:%s" .Release.Namespace (include "ingress-reconciler.fullname" .) -}}
-{{- end -}}
-
-{{/* The image: repository:tag, repository@digest, or repository:tag@digest if the values set both. */}}
+{{/* The image: registry/repository:tag, with @digest instead of the tag or after it. */}}
 {{- define "ingress-reconciler.image" -}}
 {{- $tag := .Values.image.tag -}}
 {{- if not .Values.image.digest -}}
 {{- $tag = default .Chart.AppVersion $tag -}}
 {{- end -}}
+{{- with .Values.image.registry }}{{ . }}/{{ end -}}
 {{- .Values.image.repository -}}
 {{- with $tag }}:{{ . }}{{ end -}}
 {{- with .Values.image.digest }}@{{ . }}{{ end -}}
-{{- end -}}
-
-{{/* The ConfigMap with the configuration: the one that the chart creates, or an existing one. */}}
-{{- define "ingress-reconciler.configMapName" -}}
-{{- default (include "ingress-reconciler.fullname" .) .Values.configMap.name -}}
-{{- end -}}
-{{- define "ingress-reconciler.configMapNamespace" -}}
-{{- if .Values.configMap.name -}}
-{{- default .Release.Namespace .Values.configMap.namespace -}}
-{{- else -}}
-{{- .Release.Namespace -}}
-{{- end -}}
 {{- end -}}

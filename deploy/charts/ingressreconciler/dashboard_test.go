@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"fairlead.dev/deploy/charts/internal/helm"
+	"fairlead.dev/deploy/charts/internal/objects"
 	"fairlead.dev/deploy/charts/internal/prom"
 )
 
@@ -153,9 +154,10 @@ func TestPanelsDoNotOverlap(t *testing.T) {
 func TestDashboardConfigMap(t *testing.T) {
 	t.Parallel()
 	_, raw := readDashboard(t)
-	objects := render(t, helm.Values{"dashboards": helm.Values{"enabled": true, "annotations": helm.Values{"grafana_folder": "LLM"}}})
-	found := slices.DeleteFunc(all[corev1.ConfigMap](t, objects), func(c *corev1.ConfigMap) bool { return c.Labels["grafana_dashboard"] != "1" })
+	set := objects.Render(t, chart, helm.Values{"dashboards": helm.Values{"enabled": true, "annotations": helm.Values{"grafana_folder": "LLM"}}})
+	found := slices.DeleteFunc(objects.All[corev1.ConfigMap](t, set), func(c *corev1.ConfigMap) bool { return c.Labels["grafana_dashboard"] != "1" })
 	require.Len(t, found, 1)
 	assert.JSONEq(t, string(raw), found[0].Data["ingress-reconciler.json"])
 	assert.Equal(t, "LLM", found[0].Annotations["grafana_folder"])
+	assert.Len(t, objects.All[corev1.ConfigMap](t, objects.Render(t, chart, nil)), 1, "only the configuration by default")
 }

@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"fairlead.dev/deploy/charts/internal/helm"
+	"fairlead.dev/deploy/charts/internal/objects"
 )
 
 // groups are the kinds that the program can write, and their API groups.
@@ -46,8 +47,8 @@ func TestRolesFollowKinds(t *testing.T) {
 			if tt.give != nil {
 				values["kinds"] = tt.give
 			}
-			objects := render(t, values)
-			granted := permissions(of[rbacv1.ClusterRole](t, objects).Rules)
+			set := objects.Render(t, chart, values)
+			granted := objects.Permissions(objects.The[rbacv1.ClusterRole](t, set).Rules)
 			want := slices.Clone(others)
 			for _, kind := range tt.kinds {
 				for _, verb := range []string{"create", "patch", "delete"} {
@@ -64,7 +65,7 @@ func TestRolesFollowKinds(t *testing.T) {
 				}
 			}
 			assert.Equal(t, tt.istio, slices.Contains(granted, "watch networking.istio.io/gateways"))
-			container := of[appsv1.Deployment](t, objects).Spec.Template.Spec.Containers[0]
+			container := objects.The[appsv1.Deployment](t, set).Spec.Template.Spec.Containers[0]
 			assert.Contains(t, container.Args, "--kinds="+strings.Join(tt.kinds, ","))
 		})
 	}
@@ -73,7 +74,7 @@ func TestRolesFollowKinds(t *testing.T) {
 // TestConfigMapsAreReadByName checks that the program may read its ConfigMaps, for the sub-commands too, and no others.
 func TestConfigMapsAreReadByName(t *testing.T) {
 	t.Parallel()
-	objects := render(t, helm.Values{"configMap": helm.Values{"name": "routes", "namespace": "platform"}})
+	set := objects.Render(t, chart, helm.Values{"configMap": helm.Values{"name": "routes", "namespace": "platform"}})
 	var read []string
 	collect := func(namespace string, rules []rbacv1.PolicyRule) {
 		for _, rule := range rules {
@@ -84,43 +85,14 @@ func TestConfigMapsAreReadByName(t *testing.T) {
 			}
 		}
 	}
-	collect("*", of[rbacv1.ClusterRole](t, objects).Rules)
-	for _, role := range all[rbacv1.Role](t, objects) {
+	collect("*", objects.The[rbacv1.ClusterRole](t, set).Rules)
+	for _, role := range objects.All[rbacv1.Role](t, set) {
 		collect(role.Namespace, role.Rules)
 	}
 	assert.ElementsMatch(t, []string{"*/inferenceservice-config", "platform/routes"}, read)
 
-	objects = render(t, helm.Values{"ome": helm.Values{"configMap": helm.Values{"name": ""}}})
-	assert.NotContains(t, permissions(of[rbacv1.ClusterRole](t, objects).Rules), "list /configmaps")
-}
-
-// TestNoWildcards checks that no rule has a wildcard, and that no role grants access to Secrets.
-func TestNoWildcards(t *testing.T) {
-	t.Parallel()
-	objects := render(t, nil)
-	rules := of[rbacv1.ClusterRole](t, objects).Rules
-	for _, role := range all[rbacv1.Role](t, objects) {
-		rules = append(rules, role.Rules...)
-	}
-	for _, p := range permissions(rules) {
-		assert.NotContains(t, p, "*")
-		assert.NotContains(t, p, "secrets")
-	}
-}
-
-// permissions returns what rules allow, as verb group/resource.
-func permissions(rules []rbacv1.PolicyRule) []string {
-	var granted []string
-	for _, rule := range rules {
-		for _, verb := range rule.Verbs {
-			for _, group := range rule.APIGroups {
-				for _, resource := range rule.Resources {
-					granted = append(granted, verb+" "+group+"/"+resource)
-				}
-			}
-		}
-	}
-	return granted
+	set = objects.Render(t, chart, helm.Values{"ome": helm.Values{"configMap": helm.Values{"name": ""}}})
+	assert.NotContains(t, objects.Permissions(objects.The[rbacv1.ClusterRole](t, set).Rules), "list /configmaps")
 }
 
 // written returns the permissions that change objects.

@@ -1,13 +1,9 @@
 package ingressreconciler_test
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/deploy/charts/internal/helm"
 )
@@ -51,41 +47,4 @@ func TestSchemaRefuses(t *testing.T) {
 			assert.ErrorContains(t, err, tt.want)
 		})
 	}
-}
-
-// schema is the part of JSON Schema that the chart uses.
-type schema struct {
-	Properties map[string]*schema `json:"properties"`
-	Ref        string             `json:"$ref"`
-}
-
-// TestSchemaHasTheValues checks that the schema and values.yaml have the same values.
-func TestSchemaHasTheValues(t *testing.T) {
-	t.Parallel()
-	raw, err := os.ReadFile(filepath.Join(chart, "values.schema.json"))
-	require.NoError(t, err)
-	var s schema
-	require.NoError(t, json.Unmarshal(raw, &s))
-	values, err := helm.ReadValues(filepath.Join(chart, "values.yaml"))
-	require.NoError(t, err)
-	delete(s.Properties, "config") // a test of the program compares it with the keys that the program reads
-	delete(values, "config")
-	assertSameKeys(t, "", &s, values)
-}
-
-func assertSameKeys(t *testing.T, path string, s *schema, values helm.Values) {
-	t.Helper()
-	var known, given []string
-	for key := range s.Properties {
-		known = append(known, path+key)
-	}
-	for key, value := range values {
-		given = append(given, path+key)
-		if below := s.Properties[key]; below != nil && len(below.Properties) > 0 {
-			object, ok := value.(helm.Values)
-			require.True(t, ok, "%s%s", path, key)
-			assertSameKeys(t, path+key+".", below, object)
-		}
-	}
-	assert.ElementsMatch(t, known, given, "keys below %q", path)
 }

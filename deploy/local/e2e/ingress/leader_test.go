@@ -223,13 +223,13 @@ func assertOneLeader(t *testing.T, s *system) {
 	leads, terms := "", 0
 	for _, c := range s.calls(t, time.Time{}) {
 		switch {
-		case c.Object.Resource == "leases" && c.writes():
-			if c.Response.Code < 300 && leads != c.pod() {
-				leads = c.pod()
+		case c.Object.Resource == "leases" && c.Writes():
+			if c.Response.Code < 300 && leads != c.Pod() {
+				leads = c.Pod()
 				terms++
 			}
-		case c.writes() && c.Object.Resource != "events":
-			assert.Equal(t, leads, c.pod(), "%s %s %s at %s", c.Verb, c.resource(), c.Object.Name, c.At)
+		case c.Writes() && c.Object.Resource != "events":
+			assert.Equal(t, leads, c.Pod(), "%s %s %s at %s", c.Verb, c.Object.Resource, c.Object.Name, c.At)
 		}
 	}
 	assert.Greater(t, terms, 2, "the leader was killed, and replaced")

@@ -1,19 +1,13 @@
 package ingress_test
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"fairlead.dev/deploy/local/e2e/audit"
 	"fairlead.dev/deploy/local/e2e/stack"
 )
 
@@ -63,25 +57,7 @@ func assertLeastPrivilege(t *testing.T, s *system) {
 	}
 
 	s.runCommands(t)
-	used, usedBefore := map[string]bool{}, map[string]bool{} // by the release, and by the one before
-	for _, c := range s.calls(t, time.Time{}) {
-		permission := fmt.Sprintf("%s %s/%s", c.Verb, c.Object.APIGroup, c.resource())
-		if s.previous[c.pod()] {
-			usedBefore[permission] = true
-			continue
-		}
-		assert.NotEqual(t, 403, c.Response.Code, "%s %s/%s", permission, c.Object.Namespace, c.Object.Name)
-		used[permission] = true
-	}
-	granted := s.granted(t)
-	assert.Empty(t, missing(used, granted), "used, but not granted by the chart")
-	maps.Copy(used, usedBefore)       // one creates the Lease, and the other finds it
-	for permission := range granted { // a watch begins with a list unless the API server streams the list
-		if of, is := strings.CutPrefix(permission, "list "); is && used["watch "+of] {
-			used[permission] = true
-		}
-	}
-	assert.Subset(t, slices.Collect(maps.Keys(seldom)), missing(granted, used), "granted, but not used")
+	audit.AssertLeastPrivilege(t, s.Cluster, audit.LeastPrivilege{Program: reconciler, Seldom: seldom, Former: s.previous})
 }
 
 // runCommands runs sub-commands in a pod. Those that find differences end with exit code 2, which kubectl reports as an error.
@@ -91,11 +67,6 @@ func (s *system) runCommands(t *testing.T) {
 	if err != nil {
 		require.ErrorContains(t, err, "exit code 2")
 	}
-}
-
-// missing returns the members of one set that are not in another, sorted.
-func missing(from, in map[string]bool) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(from)), func(p string) bool { return in[p] })
 }
 
 // awaitObjects waits until a service has the wanted number of objects, and returns them.
@@ -119,33 +90,4 @@ func (s *system) unlabel(t *testing.T, o *made) {
 				fields{"metadata": fields{"labels": fields{"fairlead.dev/managed-by": nil}}})
 		}
 	}
-}
-
-// granted returns the permissions of the release's roles: verb group/resource.
-func (s *system) granted(t *testing.T) map[string]bool {
-	t.Helper()
-	rbac, mine := s.Clientset().RbacV1(), metav1.ListOptions{LabelSelector: reconcilerPod}
-	cluster, err := rbac.ClusterRoles().List(t.Context(), mine)
-	require.NoError(t, err)
-	roles, err := rbac.Roles(metav1.NamespaceAll).List(t.Context(), mine)
-	require.NoError(t, err)
-	var rules []rbacv1.PolicyRule
-	for _, r := range cluster.Items {
-		rules = append(rules, r.Rules...)
-	}
-	for _, r := range roles.Items {
-		rules = append(rules, r.Rules...)
-	}
-	granted := map[string]bool{}
-	for _, rule := range rules {
-		for _, verb := range rule.Verbs {
-			for _, group := range rule.APIGroups {
-				for _, resource := range rule.Resources {
-					granted[fmt.Sprintf("%s %s/%s", verb, group, resource)] = true
-				}
-			}
-		}
-	}
-	require.NotEmpty(t, granted, "roles of %s", stack.Reconciler)
-	return granted
 }

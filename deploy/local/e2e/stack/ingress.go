@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,19 +38,20 @@ func ApplyExample(ctx context.Context, c *cluster.Cluster, folder, name string) 
 	return nil
 }
 
-// Release is a release of the ingress-reconciler: the folder of its chart in the repository, and the tag of its image.
+// Release is a release of the ingress-reconciler: the folder of its chart in the repository, and the helm values of its image.
 type Release struct {
-	Chart, Tag string
+	Chart string
+	Image []string
 }
 
 // CurrentRelease returns the release of the working tree.
 func CurrentRelease(tag string) Release {
-	return Release{Chart: filepath.Join("charts", "ingress-reconciler"), Tag: tag}
+	return Release{Chart: filepath.Join("charts", "ingress-reconciler"), Image: localImage(Reconciler, tag)}
 }
 
 // PreviousRelease returns the release of an earlier commit, which `make image-previous` builds.
 func PreviousRelease() Release {
-	return Release{Chart: filepath.Join("bin", "previous", "chart"), Tag: "previous"}
+	return Release{Chart: filepath.Join("bin", "previous", "chart"), Image: []string{"--set", "image.tag=previous"}}
 }
 
 // UpgradeReconciler installs the ingress-reconciler with the values of its example, or upgrades it to another release or other
@@ -61,8 +63,8 @@ func UpgradeReconciler(ctx context.Context, c *cluster.Cluster, r Release, args 
 	}
 	all := append([]string{
 		"upgrade", "--install", Reconciler, filepath.Join(root, r.Chart), "--namespace", ReconcilerNamespace, "--create-namespace",
-		"--values", filepath.Join(root, IngressExamples, "values.yaml"), "--set", "image.tag=" + r.Tag,
-	}, args...)
+		"--values", filepath.Join(root, IngressExamples, "values.yaml"),
+	}, append(slices.Clone(r.Image), args...)...)
 	if _, err := c.Helm(ctx, all...); err != nil {
 		return err
 	}
@@ -102,8 +104,7 @@ func InstallPoolPicker(ctx context.Context, c *cluster.Cluster, tag string, name
 		return err
 	}
 	_, err = c.Helm(ctx, append([]string{
-		"upgrade", "--install", name.Name, filepath.Join(root, "charts", "endpoint-picker"), "--namespace", name.Namespace,
-		"--set", "image.repository=" + pickerApp, "--set", "image.tag=" + tag,
-	}, args...)...)
+		"upgrade", "--install", name.Name, filepath.Join(root, "charts", "endpoint-picker"), "--namespace", name.Namespace, "--set", onePicker,
+	}, append(localImage(pickerApp, tag), args...)...)...)
 	return err
 }

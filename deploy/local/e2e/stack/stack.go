@@ -32,7 +32,8 @@ const (
 	PickerMetrics = "picker.default:metrics"
 	EnvoyAdmin    = "envoy.default:admin"
 
-	pickerApp   = "fairlead/endpoint-picker"
+	pickerApp   = "endpoint-picker"
+	onePicker   = "replicas=1" // tests count what one picker does
 	rollTimeout = "2m"
 
 	gatewayTimeout = 30 * time.Second
@@ -148,8 +149,8 @@ func withFilters(manifest, filters string) (string, error) {
 
 // UpgradeServers rolls the model servers to another tag and waits for the new ones; the old ones may still be draining.
 func (s *Stack) UpgradeServers(ctx context.Context, tag string) error {
-	args := []string{"upgrade", "--install", Pool, s.example("model-servers"), "--set", "image.tag=" + tag,
-		"--set", "model=" + Model, "--set", fmt.Sprintf("replicas=%d", s.options.Servers)}
+	args := append([]string{"upgrade", "--install", Pool, s.example("model-servers"), "--set", "model=" + Model,
+		"--set", fmt.Sprintf("replicas=%d", s.options.Servers)}, localImage("modelserver", tag)...)
 	if len(s.options.Model) > 0 {
 		args = append(args, "--set", list("args", s.options.Model))
 	}
@@ -167,7 +168,8 @@ func (s *Stack) UpgradeServers(ctx context.Context, tag string) error {
 // UpgradePicker rolls the endpoint picker to another tag, with further helm values, and waits for the new one.
 func (s *Stack) UpgradePicker(ctx context.Context, tag string, values ...string) error {
 	args := []string{"upgrade", "--install", Picker, filepath.Join(s.root, "charts", "endpoint-picker"),
-		"--values", s.pickerValues, "--set", "image.repository=" + pickerApp, "--set", "image.tag=" + tag}
+		"--values", s.pickerValues, "--set", onePicker}
+	args = append(args, localImage(pickerApp, tag)...)
 	for _, v := range append(append([]string(nil), s.options.Picker...), values...) {
 		args = append(args, "--set", v)
 	}
@@ -175,6 +177,11 @@ func (s *Stack) UpgradePicker(ctx context.Context, tag string, values ...string)
 		return err
 	}
 	return s.rolledOut(ctx, Picker)
+}
+
+// localImage returns the helm values of an image that `make images` puts into the store of the cluster, where names have no registry.
+func localImage(name, tag string) []string {
+	return []string{"--set", "image.registry=", "--set", "image.repository=fairlead/" + name, "--set", "image.tag=" + tag}
 }
 
 func (s *Stack) rolledOut(ctx context.Context, deployments ...string) error {

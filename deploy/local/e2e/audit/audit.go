@@ -1,0 +1,162 @@
+// Package audit compares the permissions that a chart grants to a program with the requests that the audit log of the API server has.
+// It is for clusters with clusterapi.Config.Audit.
+package audit
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/pkg/kubetest/cluster"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+)
+
+// Program is a program whose requests are compared.
+type Program struct {
+	Account  types.NamespacedName // its ServiceAccount
+	Selector string               // the labels of its roles
+}
+
+// Call is a request for a resource in the audit log.
+type Call struct {
+	At   time.Time `json:"requestReceivedTimestamp"`
+	Verb string
+	User struct {
+		Username string
+		Extra    map[string][]string
+	}
+	Object struct {
+		APIGroup, Resource, Subresource, Namespace, Name string
+	} `json:"objectRef"`
+	Response struct{ Code int } `json:"responseStatus"`
+}
+
+// Pod returns the replica that sent the request.
+func (c *Call) Pod() string {
+	if names := c.User.Extra["authentication.kubernetes.io/pod-name"]; len(names) == 1 {
+		return names[0]
+	}
+	return ""
+}
+
+// Permission returns what the request needs: verb group/resource.
+func (c *Call) Permission() string {
+	resource := c.Object.Resource
+	if c.Object.Subresource != "" {
+		resource += "/" + c.Object.Subresource
+	}
+	return permission(c.Verb, c.Object.APIGroup, resource)
+}
+
+// Writes reports whether the request changes objects.
+func (c *Call) Writes() bool {
+	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, c.Verb)
+}
+
+// Calls returns the requests of a program since a time, in order. Watches that have not ended are among them.
+func Calls(t *testing.T, c *cluster.Cluster, p Program, since time.Time) []Call {
+	t.Helper()
+	c.NeedsOwn(t, "reads the audit log")
+	f, err := os.Open(clusterapi.AuditFile(c.Dir))
+	require.NoError(t, err)
+	defer f.Close()
+	user := "system:serviceaccount:" + p.Account.Namespace + ":" + p.Account.Name
+	var all []Call
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var c Call
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			continue // the last line may be incomplete
+		}
+		if c.User.Username == user && c.Object.Resource != "" && !c.At.Before(since) {
+			all = append(all, c)
+		}
+	}
+	require.NoError(t, lines.Err())
+	slices.SortStableFunc(all, func(a, b Call) int { return a.At.Compare(b.At) })
+	return all
+}
+
+// LeastPrivilege is what AssertLeastPrivilege compares.
+type LeastPrivilege struct {
+	Program Program
+	// Seldom are permissions that a test may not use, and why the chart grants them.
+	Seldom map[string]string
+	// Former are pods of an earlier release: their requests need no permission of this one.
+	Former map[string]bool
+}
+
+// AssertLeastPrivilege checks that the API server refused no request of a program, and that its roles grant no permission that it did
+// not use.
+func AssertLeastPrivilege(t *testing.T, c *cluster.Cluster, p LeastPrivilege) {
+	t.Helper()
+	used, formerly := map[string]bool{}, map[string]bool{}
+	for _, call := range Calls(t, c, p.Program, time.Time{}) {
+		if p.Former[call.Pod()] {
+			formerly[call.Permission()] = true
+			continue
+		}
+		assert.NotEqual(t, 403, call.Response.Code, "%s %s/%s", call.Permission(), call.Object.Namespace, call.Object.Name)
+		used[call.Permission()] = true
+	}
+	granted := granted(t, c, p.Program)
+	assert.Empty(t, missing(used, granted), "used, but not granted by the chart")
+	maps.Copy(used, formerly)         // one release creates the Lease, and the other finds it
+	for permission := range granted { // a watch begins with a list unless the API server streams the list
+		if of, is := strings.CutPrefix(permission, "list "); is && used["watch "+of] {
+			used[permission] = true
+		}
+	}
+	assert.Subset(t, slices.Collect(maps.Keys(p.Seldom)), missing(granted, used), "granted, but not used")
+}
+
+// granted returns the permissions of a program's roles.
+func granted(t *testing.T, c *cluster.Cluster, p Program) map[string]bool {
+	t.Helper()
+	rbac, mine := c.Clientset().RbacV1(), metav1.ListOptions{LabelSelector: p.Selector}
+	clusterRoles, err := rbac.ClusterRoles().List(t.Context(), mine)
+	require.NoError(t, err)
+	roles, err := rbac.Roles(metav1.NamespaceAll).List(t.Context(), mine)
+	require.NoError(t, err)
+	var rules []rbacv1.PolicyRule
+	for _, r := range clusterRoles.Items {
+		rules = append(rules, r.Rules...)
+	}
+	for _, r := range roles.Items {
+		rules = append(rules, r.Rules...)
+	}
+	granted := map[string]bool{}
+	for _, rule := range rules {
+		for _, verb := range rule.Verbs {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					granted[permission(verb, group, resource)] = true
+				}
+			}
+		}
+	}
+	require.NotEmpty(t, granted, "roles with the labels %s", p.Selector)
+	return granted
+}
+
+func permission(verb, group, resource string) string {
+	return fmt.Sprintf("%s %s/%s", verb, group, resource)
+}
+
+// missing returns the members of one set that are not in another, sorted.
+func missing(from, in map[string]bool) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(from)), func(p string) bool { return in[p] })
+}

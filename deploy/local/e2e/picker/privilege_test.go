@@ -1,0 +1,111 @@
+package picker_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/deploy/local/e2e/audit"
+	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest/cluster"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+)
+
+// plugins is a ConfigMap with the configuration of the picker. %s is the type of its plugin.
+const plugins = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: plugins}
+data:
+  config.yaml: |
+    apiVersion: llm-d.ai/v1alpha1
+    kind: EndpointPickerConfig
+    plugins: [{type: %s}]
+`
+
+// TestLeastPrivilege compares the permissions that the chart grants with the requests in the audit log, with every feature that needs
+// one: a pool, rules for requests, a configuration in a ConfigMap, and metrics for clients with a token.
+func TestLeastPrivilege(t *testing.T) {
+	c := cluster.Start(t, func(cfg *clusterapi.Config) { cfg.Audit = true })
+	for folder, file := range map[string]string{"bin/crds": "inferencepools.yaml", "deploy/local/e2e/picker/testdata": "kinds.yaml"} {
+		require.NoError(t, stack.ApplyExample(t.Context(), c, folder, file))
+	}
+	_, err := c.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=30s", "--all", "customresourcedefinitions")
+	require.NoError(t, err)
+	require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(plugins, "consistent-hash-scorer")))
+	name := types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: stack.Picker}
+	require.NoError(t, stack.InstallPoolPicker(t.Context(), c, tag, name, "--set", "fullnameOverride="+stack.Picker,
+		"--set", "pool.name="+stack.Pool, "--set", "inferencePool.create=true", "--set", "inferencePool.selector.app="+stack.Pool,
+		"--set", "configMap.name=plugins", "--set", "metrics.auth=true"))
+	_, err = c.Kubectl(t.Context(), "rollout", "status", "deployment/"+stack.Picker, "--timeout=2m")
+	require.NoError(t, err)
+
+	assertMetricsNeedPermission(t, c)
+	require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(plugins, "predicted-wait-scorer")))
+	awaitEvent(t, c, "ConfigurationReloaded")
+	require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(plugins, "unknown-scorer")))
+	awaitEvent(t, c, "InvalidConfiguration")
+
+	audit.AssertLeastPrivilege(t, c, audit.LeastPrivilege{
+		Program: audit.Program{Account: name, Selector: "app.kubernetes.io/instance=" + stack.Picker},
+		Seldom:  map[string]string{"patch /events": "an Event that repeats within minutes raises the count of the one that exists"},
+	})
+}
+
+// assertMetricsNeedPermission fetches the metrics without a token, with the token of a user who may not see them, and with the role
+// that the chart makes for Prometheus.
+func assertMetricsNeedPermission(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	_, err := c.Kubectl(t.Context(), "create", "serviceaccount", "allowed")
+	require.NoError(t, err)
+	_, err = c.Kubectl(t.Context(), "create", "clusterrolebinding", "metrics-reader", "--serviceaccount=default:allowed",
+		"--clusterrole=default:"+stack.Picker+":metrics-reader")
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusUnauthorized, metricsStatus(t, c, ""))
+	assert.Equal(t, http.StatusForbidden, metricsStatus(t, c, token(t, c, "default")))
+	assert.Equal(t, http.StatusOK, metricsStatus(t, c, token(t, c, "allowed")))
+}
+
+// token returns a token of a ServiceAccount.
+func token(t *testing.T, c *cluster.Cluster, account string) string {
+	t.Helper()
+	made, err := c.Clientset().CoreV1().ServiceAccounts(metav1.NamespaceDefault).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	return made.Status.Token
+}
+
+// metricsStatus returns the status of a request for the picker's metrics, with a token if it is not empty.
+func metricsStatus(t *testing.T, c *cluster.Cluster, token string) int {
+	t.Helper()
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx, stack.PickerMetrics) }}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://cluster/metrics", nil)
+	require.NoError(t, err)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	return response.StatusCode
+}
+
+// awaitEvent waits for an Event of the pool.
+func awaitEvent(t *testing.T, c *cluster.Cluster, reason string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		events, err := c.Clientset().CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=" + reason})
+		require.NoError(collect, err)
+		require.NotEmpty(collect, events.Items)
+		require.Equal(collect, stack.Pool, events.Items[0].InvolvedObject.Name)
+	}, settle, tick)
+}
