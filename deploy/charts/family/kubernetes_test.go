@@ -83,7 +83,7 @@ func TestMetadata(t *testing.T) {
 		for _, key := range []string{"description", "home", "sources", "maintainers", "keywords"} {
 			assert.NotEmpty(t, metadata[key], key)
 		}
-		assert.Equal(t, metadata["version"], metadata["appVersion"], "a release replaces both")
+		assert.Equal(t, "v"+metadata["version"].(string), metadata["appVersion"], "a release replaces both")
 		assert.Subset(t, metadata["annotations"], helm.Values{"artifacthub.io/license": "Apache-2.0", "artifacthub.io/category": "networking"})
 		ignored, err := os.ReadFile(filepath.Join(c.path, ".helmignore"))
 		require.NoError(t, err)

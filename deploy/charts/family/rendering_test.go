@@ -42,7 +42,7 @@ func TestDefaults(t *testing.T) {
 		assert.Equal(t, deployment.Spec.Selector, budget.Spec.Selector)
 
 		container := pod.Containers[0]
-		assert.Equal(t, "ghcr.io/fairlead/"+c.name+":0.1.0", container.Image)
+		assert.Equal(t, "ghcr.io/fairlead/"+c.name+":v0.1.0", container.Image)
 		assert.True(t, *pod.SecurityContext.RunAsNonRoot)
 		assert.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, pod.SecurityContext.SeccompProfile.Type)
 		assert.True(t, *container.SecurityContext.ReadOnlyRootFilesystem)
@@ -84,7 +84,7 @@ func TestImage(t *testing.T) {
 		{name: "tag", give: helm.Values{"tag": "v2"}, want: "ghcr.io/fairlead/CHART:v2"},
 		{name: "digest", give: helm.Values{"digest": digest}, want: "ghcr.io/fairlead/CHART@" + digest},
 		{name: "tag and digest", give: helm.Values{"tag": "v2", "digest": digest}, want: "ghcr.io/fairlead/CHART:v2@" + digest},
-		{name: "registry", give: helm.Values{"registry": "registry.example:5000"}, want: "registry.example:5000/fairlead/CHART:0.1.0"},
+		{name: "registry", give: helm.Values{"registry": "registry.example:5000"}, want: "registry.example:5000/fairlead/CHART:v0.1.0"},
 		{name: "no registry", give: helm.Values{"registry": "", "repository": "mine", "tag": "dev"}, want: "mine:dev"},
 	}
 	forEach(t, func(t *testing.T, c chart) {
@@ -104,7 +104,7 @@ func TestExampleHasTheSameImageValues(t *testing.T) {
 		give helm.Values
 		want string
 	}{
-		{name: "default", give: helm.Values{}, want: "ghcr.io/fairlead/modelserver:0.1.0"},
+		{name: "default", give: helm.Values{}, want: "ghcr.io/fairlead/modelserver:v0.1.0"},
 		{name: "digest", give: helm.Values{"digest": "sha256:0a"}, want: "ghcr.io/fairlead/modelserver@sha256:0a"},
 		{name: "local store", give: helm.Values{"registry": "", "tag": "dev"}, want: "fairlead/modelserver:dev"},
 	}
