@@ -6,13 +6,14 @@ CRDS      := $(BIN)/crds
 # Where local-up keeps its state.
 LOCAL_DIR ?= $(CURDIR)/.local/cluster
 # What becomes an image: name = module and package of the binary.
-IMAGE_BINARIES := endpoint-picker ingress-reconciler modelserver webhook echo ome
+IMAGE_BINARIES := endpoint-picker ingress-reconciler modelserver webhook echo ome probe
 IMAGE_SOURCE_endpoint-picker    := services/endpoint-picker .
 IMAGE_SOURCE_ingress-reconciler := services/ingress-reconciler .
 IMAGE_SOURCE_modelserver        := deploy/emulators ./modelserver
 IMAGE_SOURCE_webhook            := deploy/emulators ./webhook
 IMAGE_SOURCE_echo               := deploy/emulators ./echo/cmd/echo
 IMAGE_SOURCE_ome                := deploy/emulators ./ome/cmd/ome
+IMAGE_SOURCE_probe              := deploy/local ./internal/nstest/probe
 # A second set of tags, of binaries with the race detector, for the whole-system tests.
 IMAGE_TAG  ?= dev
 RACE_TAG   := race

@@ -81,6 +81,8 @@ type NodeStatus struct {
 	State   string    `json:"state"`
 	Cut     Direction `json:"cut"`
 	Boots   int       `json:"boots"`
+	// ServiceProxy is ProxyKube or ProxyUserspace.
+	ServiceProxy string `json:"serviceProxy"`
 }
 
 // Client controls one running cluster.

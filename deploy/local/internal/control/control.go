@@ -49,7 +49,8 @@ type cluster struct {
 	exe       string
 	say       func(format string, args ...any)
 	client    kubernetes.Interface
-	directory atomic.Pointer[svcproxy.Directory] // nil until services are served
+	proxy     string                         // the implementation of Services on nodes
+	services  atomic.Pointer[svcproxy.Proxy] // nil until services are served
 	processes []*supervise.Process
 	nodes     []*node
 	ready     chan struct{}
@@ -109,6 +110,9 @@ func (c *cluster) start(ctx context.Context) error {
 	if err := network.SetupControl(); err != nil {
 		return fmt.Errorf("set up network: %w", err)
 	}
+	if err := c.chooseProxy(ctx); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(clusterapi.LogDir(c.Config.Dir), 0o755); err != nil {
 		return err
 	}
@@ -158,7 +162,10 @@ func (c *cluster) startAll(ctx context.Context) error {
 	if c.Config.ControlPlaneOnly {
 		return nil
 	}
-	return c.waitNodes(ctx)
+	if err := c.waitNodes(ctx); err != nil {
+		return err
+	}
+	return c.waitProxies(ctx)
 }
 
 // apiProcesses is how many of the processes are the API: etcd and its server, which all others need.

@@ -64,7 +64,7 @@ func (n *node) boot() error {
 
 // launch starts the machine; n.mu is held.
 func (n *node) launch() error {
-	raw, err := json.Marshal(nodeagent.Machine{Config: n.cluster.Config, Node: n.spec, Index: n.index, Shim: n.cluster.Shim,
+	raw, err := json.Marshal(nodeagent.Machine{Config: n.cluster.Config, Node: n.spec, Index: n.index, Shim: n.cluster.Shim, Proxy: n.cluster.proxy,
 		UserRange: n.cluster.UserRange})
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func (n *node) status() clusterapi.NodeStatus {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := clusterapi.NodeStatus{Name: n.spec.Name, Address: network.NodeIP(n.index), PodCIDR: network.PodCIDR(n.index),
-		State: clusterapi.StateRunning, Cut: n.cut, Boots: n.boots}
+		State: clusterapi.StateRunning, Cut: n.cut, Boots: n.boots, ServiceProxy: n.cluster.proxy}
 	switch {
 	case !n.wanted:
 		s.State = clusterapi.StateStopped

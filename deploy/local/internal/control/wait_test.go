@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -129,6 +131,31 @@ func TestWaitNodes_GoesOnAfterAnErrorOfTheAPI(t *testing.T) {
 		require.NoError(t, (&cluster{client: client}).waitNodes(t.Context()))
 		assert.Equal(t, -1, failures)
 	})
+}
+
+func TestHasSynced(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, give string
+		wantErr    string
+	}{
+		{name: "it has", give: "other 1\n" + proxySynced + "1.7e+09\n"},
+		{name: "not yet", give: proxySynced + "0\n", wantErr: "it has not written its rules yet"},
+		{name: "another family", give: strings.Replace(proxySynced, "IPv4", "IPv6", 1) + "1.7e+09\n", wantErr: "it has not written its rules yet"},
+		{name: "nothing", wantErr: "it has not written its rules yet"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			server := api(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, tt.give) })
+			err := hasSynced(t.Context(), server.URL)
+			if tt.wantErr == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.EqualError(t, err, tt.wantErr)
+		})
+	}
 }
 
 // api is an API server that serves nothing but what h does.

@@ -3,13 +3,21 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
+
+// fetchTimeout is what a server has for its answer.
+const fetchTimeout = 3 * time.Second
 
 // actions take one argument each, which those that need none ignore.
 var actions = map[string]func(arg string) string{
@@ -27,6 +35,9 @@ var actions = map[string]func(arg string) string{
 	"stat":     stat,
 	"status":   status,
 	"exit":     exit,
+	"fetch":    fetch,
+	"serve":    serve,
+	"allocate": allocate,
 	"wait":     wait,
 	"stay":     stay,
 }
@@ -120,6 +131,42 @@ func exit(arg string) string {
 	}
 	return err.Error()
 }
+
+// fetch asks a web server and prints its answer.
+func fetch(arg string) string {
+	client := &http.Client{Timeout: fetchTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(arg)
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return outcome(strings.TrimSpace(string(body)), err)
+}
+
+// serve answers on a port with the address of the caller, until it is killed.
+func serve(arg string) string {
+	err := http.ListenAndServe(":"+arg, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.RemoteAddr)
+		fmt.Fprintln(w, outcome("hello "+host, err))
+	}))
+	return err.Error()
+}
+
+// allocate takes that many MB of memory, and keeps them.
+func allocate(arg string) string {
+	n, err := strconv.Atoi(arg)
+	if err != nil {
+		return err.Error()
+	}
+	for range n {
+		memory = append(memory, bytes.Repeat([]byte{1}, 1<<20))
+	}
+	return "allocated"
+}
+
+// memory is what allocate took.
+var memory [][]byte
 
 // wait waits for SIGTERM or SIGINT.
 func wait(string) string {
