@@ -40,7 +40,7 @@ func Start(tb testing.TB, configure ...func(*clusterapi.Config)) *Cluster {
 	}
 	tb.Cleanup(func() {
 		if tb.Failed() {
-			c.keep(tb)
+			c.Keep(tb)
 		}
 		c.Stop()
 	})

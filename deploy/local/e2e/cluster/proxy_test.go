@@ -41,7 +41,7 @@ func startWithProxy(t *testing.T, proxy string, configure ...func(*clusterapi.Co
 }
 
 // proxied are a Service of two endpoints, one of each node, one of a single endpoint, one of nobody and one of which every second
-// endpoint refuses connections. %s are address and node of the dead endpoint and of the live one.
+// endpoint refuses connections. %s are the addresses of the dead endpoint and of the live one.
 const proxied = `
 apiVersion: v1
 kind: Service
@@ -93,7 +93,7 @@ func TestServices_FromPodsAndNodes(t *testing.T) {
 		host := runProbe(t, c, probeParams{name: "host", args: []string{"stay"}, spec: "nodeName: node-2\n  hostNetwork: true"})
 		server, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), "server-2", metav1.GetOptions{})
 		require.NoError(t, err)
-		require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(proxied, client.Status.PodIP, server.Status.PodIP)))
+		require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(proxied, host.Status.HostIP, server.Status.PodIP)))
 		checkServices(t, c, serviceWorld{proxy: proxy, client: client, host: host})
 	})
 }

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -208,23 +207,6 @@ func withKubeconfig(t *testing.T, server *httptest.Server) *cluster {
 	require.NoError(t, err)
 	require.NoError(t, ca.Kubeconfig(pki.User{Leaf: pki.Leaf{Name: components.UserControl, CommonName: "localkube"}, Server: server.URL}))
 	return c
-}
-
-func TestApplyRootlessPolicy_MakesThePolicyAndItsBinding(t *testing.T) {
-	t.Parallel()
-	made := make(chan string, 3)
-	server := api(t, func(w http.ResponseWriter, r *http.Request) {
-		var o metav1.PartialObjectMetadata
-		assert.NoError(t, json.NewDecoder(r.Body).Decode(&o))
-		made <- r.Method + " " + r.URL.Path + " " + o.Kind + " " + o.Name
-		w.Header().Set("Content-Type", "application/json")
-		assert.NoError(t, json.NewEncoder(w).Encode(o))
-	})
-	require.NoError(t, withKubeconfig(t, server).applyRootlessPolicy(t.Context()))
-	require.Len(t, made, 2)
-	resources := "POST /apis/admissionregistration.k8s.io/v1/"
-	assert.Equal(t, resources+"mutatingadmissionpolicies MutatingAdmissionPolicy rootless-users", <-made)
-	assert.Equal(t, resources+"mutatingadmissionpolicybindings MutatingAdmissionPolicyBinding rootless-users", <-made)
 }
 
 func TestApplyRootlessPolicy_ReportsARefusal(t *testing.T) {
