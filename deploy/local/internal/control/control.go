@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"fairlead.dev/deploy/local/internal/cgroup"
 	"fairlead.dev/deploy/local/internal/components"
 	"fairlead.dev/deploy/local/internal/network"
 	"fairlead.dev/deploy/local/internal/supervise"
@@ -40,6 +41,8 @@ type Handover struct {
 	Published  []string // likewise
 	Shim       string
 	UserRange  bool // the user namespace maps a range of ids
+	Cgroups    *cgroup.Tree
+	NoLimits   string // why there are no cgroups
 	Started    time.Time
 }
 
@@ -125,6 +128,9 @@ func (c *cluster) start(ctx context.Context) error {
 		}
 	}
 	c.say("namespaces, network and certificates made")
+	if c.NoLimits != "" {
+		c.say("limits of containers are not enforced: %s", c.NoLimits)
+	}
 	for _, name := range components.Control(&c.Config) {
 		c.processes = append(c.processes, supervise.New(c.exe, supervise.Spec{
 			Name: name, Args: append([]string{name}, components.Args(&c.Config, name)...), Env: childEnv(),

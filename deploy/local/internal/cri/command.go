@@ -69,6 +69,9 @@ func (r *Runtime) writeSpec(c *container, s *sandbox, argv []string, dir string)
 		UID: u.uid, GID: u.gid, Groups: u.groups, SetUser: r.UserRange,
 		ReadOnlyRoot: sc.GetReadonlyRootfs(), KeepCaps: sc.GetPrivileged(),
 	}
+	if c.cgroup != nil {
+		spec.Cgroups = c.cgroup.Folders()
+	}
 	if _, err := os.Stat(r.CACertificates); err == nil {
 		spec.Mounts = append(spec.Mounts, shim.Mount{Source: r.CACertificates, Target: "/etc/ssl/certs/ca-certificates.crt", ReadOnly: true})
 	}

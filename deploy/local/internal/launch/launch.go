@@ -50,6 +50,8 @@ func Run(ctx context.Context, p Params) error {
 	defer unlock()
 	ids := mappableIDs()
 	h := control.Handover{Config: p.Config, Shim: p.Shim, UserRange: ids > 1, Started: started}
+	tidy := limit(&h)
+	defer tidy()
 	files, err := listen(&h)
 	defer func() {
 		for _, f := range files {

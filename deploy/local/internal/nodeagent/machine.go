@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"fairlead.dev/deploy/local/internal/cgroup"
 	"fairlead.dev/deploy/local/internal/components"
 	"fairlead.dev/deploy/local/internal/kubeproxy"
 	"fairlead.dev/deploy/local/internal/network"
@@ -39,6 +40,7 @@ type Machine struct {
 	// Proxy is the implementation of Services: clusterapi.ProxyKube or clusterapi.ProxyUserspace.
 	Proxy     string
 	UserRange bool
+	Cgroups   *cgroup.Tree // nil where containers cannot be limited
 }
 
 // Dir is the node's disk.

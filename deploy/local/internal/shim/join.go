@@ -30,6 +30,9 @@ func Join(pid, specFile string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := enterCgroups(s); err != nil {
+		return 0, err
+	}
 	if err := enterNamespaces(pid); err != nil {
 		return 0, err
 	}

@@ -20,7 +20,7 @@ func buildRoot(s *Spec) error {
 	if err := unix.Mount("tmpfs", s.Root, "tmpfs", 0, "mode=0755"); err != nil {
 		return fmt.Errorf("mount root tmpfs: %w", err)
 	}
-	steps := []func(*Spec) error{makeSkeleton, bindLayers, writeFiles, makeDevices, mountProc, bindMounts, pivot}
+	steps := []func(*Spec) error{makeSkeleton, bindLayers, writeFiles, makeDevices, mountProc, bindCgroups, bindMounts, pivot}
 	for _, step := range steps {
 		if err := step(s); err != nil {
 			return err
@@ -97,6 +97,30 @@ func makeDevices(s *Spec) error {
 func mountProc(s *Spec) error {
 	if err := unix.Mount("proc", filepath.Join(s.Root, "proc"), "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
+	}
+	return nil
+}
+
+// bindCgroups shows the program its limits, where a program looks for them. What the image has in /sys is covered.
+func bindCgroups(s *Spec) error {
+	if len(s.Cgroups) == 0 {
+		return nil
+	}
+	sys := filepath.Join(s.Root, "sys")
+	if err := os.MkdirAll(sys, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", sys, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755"); err != nil {
+		return fmt.Errorf("mount /sys: %w", err)
+	}
+	for target, dir := range s.Cgroups {
+		if err := bind(s.Root, Mount{Source: dir, Target: target, ReadOnly: true}); err != nil {
+			return err
+		}
+	}
+	flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	if err := unix.Mount("", sys, "", flags, ""); err != nil {
+		return fmt.Errorf("make /sys read-only: %w", err)
 	}
 	return nil
 }

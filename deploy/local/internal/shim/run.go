@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -31,6 +32,9 @@ func Run(specFile string) error {
 		return err
 	}
 	unix.Umask(umask)
+	if err := enterCgroups(s); err != nil {
+		return err
+	}
 	if err := buildRoot(s); err != nil {
 		return err
 	}
@@ -56,6 +60,16 @@ func Run(specFile string) error {
 		return err
 	}
 	return unix.Exec(path, s.Args, s.Env)
+}
+
+// enterCgroups puts the process, and so what it becomes, into its cgroups.
+func enterCgroups(s *Spec) error {
+	for _, dir := range s.Cgroups {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
+			return fmt.Errorf("enter cgroup: %w", err)
+		}
+	}
+	return nil
 }
 
 func enterWorkDir(s *Spec) error {

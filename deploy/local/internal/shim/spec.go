@@ -25,6 +25,7 @@ type Spec struct {
 	Layers   []string          // directories whose entries are bound read-only into the root
 	Files    map[string]string // small files written into the root, by path
 	Mounts   []Mount
+	Cgroups  map[string]string // cgroups that the program is in, and sees read-only, by path
 	Args     []string
 	Env      []string
 	Cwd      string
