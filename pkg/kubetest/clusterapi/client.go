@@ -64,6 +64,8 @@ type Status struct {
 	Ready      bool              `json:"ready"`
 	Components []ComponentStatus `json:"components"`
 	Nodes      []NodeStatus      `json:"nodes,omitempty"`
+	// NoLimits is why limits of containers are not enforced. If it is empty, they are.
+	NoLimits string `json:"noLimits,omitempty"`
 }
 
 // ComponentStatus is the state of one control-plane process.

@@ -33,6 +33,9 @@ func statusCommand() *cobra.Command {
 		for _, n := range s.Nodes {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", n.Name, n.State, n.Cut, n.Boots, n.Address, n.PodCIDR, n.ServiceProxy)
 		}
+		if s.NoLimits != "" {
+			fmt.Fprintf(w, "\nLimits of containers are not enforced: %s\n", s.NoLimits)
+		}
 		return w.Flush()
 	}
 	return cmd

@@ -47,7 +47,7 @@ func answer(f func(*http.Request) error) http.HandlerFunc {
 }
 
 func (c *cluster) getStatus(w http.ResponseWriter, _ *http.Request) {
-	var s clusterapi.Status
+	s := clusterapi.Status{NoLimits: c.NoLimits}
 	select {
 	case <-c.ready:
 		s.Ready = true

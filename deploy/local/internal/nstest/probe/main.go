@@ -38,6 +38,7 @@ var actions = map[string]func(arg string) string{
 	"fetch":    fetch,
 	"serve":    serve,
 	"allocate": allocate,
+	"burn":     burn,
 	"wait":     wait,
 	"stay":     stay,
 }
@@ -163,6 +164,21 @@ func allocate(arg string) string {
 		memory = append(memory, bytes.Repeat([]byte{1}, 1<<20))
 	}
 	return "allocated"
+}
+
+// burn uses the processor for a time and prints how much of it was given.
+func burn(arg string) string {
+	limit, err := time.ParseDuration(arg)
+	if err != nil {
+		return err.Error()
+	}
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+	}
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return err.Error()
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano()).String()
 }
 
 // memory is what allocate took.
