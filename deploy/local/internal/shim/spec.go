@@ -35,7 +35,10 @@ type Spec struct {
 	// SetUser calls setgid and setuid; only where the cluster's user namespace maps a range of ids.
 	SetUser      bool
 	ReadOnlyRoot bool
-	KeepCaps     bool // privileged container
+	Capabilities uint64   // one bit each: what the program may have; as root it has them
+	NoNewPrivs   bool     // not even by set-user-ID programs
+	Masked       []string // paths that the program finds empty
+	ReadOnly     []string // paths that it cannot write to
 }
 
 // Write stores the spec in file, readable by its owner only: it holds the container's environment.
