@@ -119,17 +119,11 @@ $(CRDS)/inferencepools.yaml: services/endpoint-picker/go.mod
 
 .PHONY: local-up
 local-up: images ## Start a cluster that stays until local-down (NODES=1)
-	@mkdir -p $(LOCAL_DIR)
-	@test ! -e $(LOCAL_DIR)/localkube.sock || ! $(LOCALKUBE) status --dir $(LOCAL_DIR) >/dev/null 2>&1 || { echo "a cluster is running in $(LOCAL_DIR) already" >&2; exit 1; }
-	@setsid $(LOCALKUBE) up --dir $(LOCAL_DIR) --images $(IMAGES) --nodes $(or $(NODES),1) </dev/null >$(LOCAL_DIR).out 2>$(LOCAL_DIR).log & echo $$! >$(LOCAL_DIR).pid
-	@until [ -s $(LOCAL_DIR).out ]; do kill -0 $$(cat $(LOCAL_DIR).pid) 2>/dev/null || { cat $(LOCAL_DIR).log >&2; exit 1; }; sleep 0.1; done
-	@cat $(LOCAL_DIR).log
+	@$(LOCALKUBE) up --detach --dir $(LOCAL_DIR) --images $(IMAGES) --nodes $(or $(NODES),1) >/dev/null
 
 .PHONY: local-down
 local-down: ## End the cluster of local-up
-	@test -s $(LOCAL_DIR).pid || { echo "no cluster was started by make local-up"; exit 0; }; \
-		pid=$$(cat $(LOCAL_DIR).pid); if [ "$$(cat /proc/$$pid/comm 2>/dev/null)" = localkube ]; then kill $$pid; while kill -0 $$pid 2>/dev/null; do sleep 0.1; done; fi; \
-		rm -rf $(LOCAL_DIR) $(LOCAL_DIR).pid $(LOCAL_DIR).out $(LOCAL_DIR).log
+	@if [ -x $(LOCALKUBE) ]; then $(LOCALKUBE) down --dir $(LOCAL_DIR); fi
 
 .PHONY: demo-kubernetes
 demo-kubernetes: doctor-port images ## The demo in a cluster: a Gateway, an HTTPRoute and an InferencePool, until Ctrl-C (PORT=8080)
