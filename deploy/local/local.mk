@@ -130,6 +130,11 @@ demo-kubernetes: doctor-port images ## The demo in a cluster: a Gateway, an HTTP
 	@cd deploy/local/e2e && GOWORK=off $(GO) build -p $(JOBS) -o $(BIN)/demo-kubernetes ./cmd/demo
 	@exec $(BIN)/demo-kubernetes --gateway 127.0.0.1:$(PORT)
 
+.PHONY: bench-local
+bench-local: local ## Time and memory that a cluster takes, with bounds that an idle machine must keep
+	@mkdir -p $(IMAGES)
+	@cd deploy/local/e2e && GOWORK=off $(GO) test -p 1 -count=1 -run '^$$' -bench . -benchtime 3x ./cluster
+
 .PHONY: e2e
 e2e: images-race ## Whole-system tests in the embedded Kubernetes (SHORT=1: their short form; RUN=regexp)
 	@cd deploy/local/e2e && GOWORK=off CGO_ENABLED=1 $(GO) test -p 1 -parallel $(JOBS) -race -count=1 -timeout 30m $(if $(SHORT),-short) $(if $(RUN),-run '$(RUN)') ./...

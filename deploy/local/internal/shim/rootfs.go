@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -120,8 +121,10 @@ func hidePaths(s *Spec) error {
 func hide(root, path string, m Mount) error {
 	info, err := os.Stat(filepath.Join(root, path))
 	switch {
-	case err != nil:
+	case errors.Is(err, os.ErrNotExist):
 		return nil
+	case err != nil:
+		return err
 	case info.IsDir() && m.Source == "/dev/null":
 		if err := unix.Mount("tmpfs", filepath.Join(root, path), "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 			return fmt.Errorf("mask %s: %w", path, err)

@@ -1,6 +1,7 @@
 // Package svcproxy makes Services work without kube-proxy and cluster DNS, in one network namespace: a TCP listener for
 // each service address (all of them are local there, see package network), from which a connection is spliced to one
-// ready endpoint, and a DNS server for service names. Each node has its own, and so has the control plane.
+// ready endpoint, and a DNS server for service names. The control plane has both, each node the DNS server, and the proxy where
+// kube-proxy does not work.
 //
 // It goes on with what it knew when the API server is away. UDP services, session affinity and topology are not there.
 package svcproxy
