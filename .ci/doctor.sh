@@ -100,6 +100,12 @@ check_local() {
 	else
 		missing "user namespaces" "$(why_no_namespaces)"
 	fi
+	# Debian keeps it where the PATH of users does not lead.
+	if PATH=$PATH:/usr/sbin:/sbin has nft; then
+		ok "nft (kube-proxy)"
+	elif ! $quiet; then
+		printf 'optional nft: %s; without it the local cluster has a simpler service proxy\n' "$(packages nftables nftables)"
+	fi
 }
 
 # check_port is for a demo. bash connects; a connection means that the port is in use.

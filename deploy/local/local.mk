@@ -6,13 +6,14 @@ CRDS      := $(BIN)/crds
 # Where local-up keeps its state.
 LOCAL_DIR ?= $(CURDIR)/.local/cluster
 # What becomes an image: name = module and package of the binary.
-IMAGE_BINARIES := endpoint-picker ingress-reconciler modelserver webhook echo ome
+IMAGE_BINARIES := endpoint-picker ingress-reconciler modelserver webhook echo ome probe
 IMAGE_SOURCE_endpoint-picker    := services/endpoint-picker .
 IMAGE_SOURCE_ingress-reconciler := services/ingress-reconciler .
 IMAGE_SOURCE_modelserver        := deploy/emulators ./modelserver
 IMAGE_SOURCE_webhook            := deploy/emulators ./webhook
 IMAGE_SOURCE_echo               := deploy/emulators ./echo/cmd/echo
 IMAGE_SOURCE_ome                := deploy/emulators ./ome/cmd/ome
+IMAGE_SOURCE_probe              := deploy/local ./internal/nstest/probe
 # A second set of tags, of binaries with the race detector, for the whole-system tests.
 IMAGE_TAG  ?= dev
 RACE_TAG   := race
@@ -118,22 +119,21 @@ $(CRDS)/inferencepools.yaml: services/endpoint-picker/go.mod
 
 .PHONY: local-up
 local-up: images ## Start a cluster that stays until local-down (NODES=1)
-	@mkdir -p $(LOCAL_DIR)
-	@test ! -e $(LOCAL_DIR)/localkube.sock || ! $(LOCALKUBE) status --dir $(LOCAL_DIR) >/dev/null 2>&1 || { echo "a cluster is running in $(LOCAL_DIR) already" >&2; exit 1; }
-	@setsid $(LOCALKUBE) up --dir $(LOCAL_DIR) --images $(IMAGES) --nodes $(or $(NODES),1) </dev/null >$(LOCAL_DIR).out 2>$(LOCAL_DIR).log & echo $$! >$(LOCAL_DIR).pid
-	@until [ -s $(LOCAL_DIR).out ]; do kill -0 $$(cat $(LOCAL_DIR).pid) 2>/dev/null || { cat $(LOCAL_DIR).log >&2; exit 1; }; sleep 0.1; done
-	@cat $(LOCAL_DIR).log
+	@$(LOCALKUBE) up --detach --dir $(LOCAL_DIR) --images $(IMAGES) --nodes $(or $(NODES),1) >/dev/null
 
 .PHONY: local-down
 local-down: ## End the cluster of local-up
-	@test -s $(LOCAL_DIR).pid || { echo "no cluster was started by make local-up"; exit 0; }; \
-		pid=$$(cat $(LOCAL_DIR).pid); if [ "$$(cat /proc/$$pid/comm 2>/dev/null)" = localkube ]; then kill $$pid; while kill -0 $$pid 2>/dev/null; do sleep 0.1; done; fi; \
-		rm -rf $(LOCAL_DIR) $(LOCAL_DIR).pid $(LOCAL_DIR).out $(LOCAL_DIR).log
+	@if [ -x $(LOCALKUBE) ]; then $(LOCALKUBE) down --dir $(LOCAL_DIR); fi
 
 .PHONY: demo-kubernetes
 demo-kubernetes: doctor-port images ## The demo in a cluster: a Gateway, an HTTPRoute and an InferencePool, until Ctrl-C (PORT=8080)
 	@cd deploy/local/e2e && GOWORK=off $(GO) build -p $(JOBS) -o $(BIN)/demo-kubernetes ./cmd/demo
 	@exec $(BIN)/demo-kubernetes --gateway 127.0.0.1:$(PORT)
+
+.PHONY: bench-local
+bench-local: local ## Time and memory that a cluster takes, with bounds that an idle machine must keep
+	@mkdir -p $(IMAGES)
+	@cd deploy/local/e2e && GOWORK=off $(GO) test -p 1 -count=1 -run '^$$' -bench . -benchtime 3x ./cluster
 
 .PHONY: e2e
 e2e: images-race ## Whole-system tests in the embedded Kubernetes (SHORT=1: their short form; RUN=regexp)

@@ -72,6 +72,9 @@ type Params struct {
 	Binary   string            // path of the localkube binary; empty: see FindBinary
 	Config   clusterapi.Config // if Images is empty: ImagesEnv, then bin/images
 	Progress io.Writer         // receives the log of the launcher, if set
+	// Credential is the user of the cluster's processes, if set. It must be able to read Binary and Config.Images, and to write
+	// Config.Dir.
+	Credential *syscall.Credential
 }
 
 // Launch starts a cluster and returns when it is ready. Tests use Start.
@@ -91,6 +94,9 @@ func Launch(ctx context.Context, p Params) (*Cluster, error) {
 		return nil, err
 	}
 	defer os.Remove(file.Name())
+	if err := file.Chmod(0o644); err != nil { // Credential may be another user
+		return nil, err
+	}
 	if _, err := file.Write(raw); err != nil {
 		return nil, err
 	}
@@ -98,7 +104,7 @@ func Launch(ctx context.Context, p Params) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{Client: clusterapi.NewClient(p.Config.Dir), binary: p.Binary, ended: make(chan struct{}), log: &transcript{to: p.Progress}}
-	if err := c.start(ctx, file.Name()); err != nil {
+	if err := c.start(ctx, file.Name(), p.Credential); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -123,12 +129,12 @@ func (p *Params) complete() error {
 }
 
 // start executes the launcher and waits until it reports that the cluster is ready.
-func (c *Cluster) start(ctx context.Context, config string) error {
+func (c *Cluster) start(ctx context.Context, config string, user *syscall.Credential) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	c.cmd = exec.Command(c.binary, "up", "--config", config, "--until-stdin-closes")
 	c.cmd.Stderr = c.log
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must reach only the caller, which then closes stdin
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: user} // Ctrl-C must reach only the caller, which then closes stdin
 	stdin, err := c.cmd.StdinPipe()
 	if err != nil {
 		return err

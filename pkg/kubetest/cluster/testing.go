@@ -13,6 +13,9 @@ func ControlPlaneOnly(c *clusterapi.Config) { c.ControlPlaneOnly = true }
 // FastTimings makes Start configure a cluster that detects a dead node within seconds.
 func FastTimings(c *clusterapi.Config) { c.Timings = clusterapi.FastTimings() }
 
+// UserspaceProxy makes Start serve Services by the proxy of localkube, even where kube-proxy works.
+func UserspaceProxy(c *clusterapi.Config) { c.ServiceProxy = clusterapi.ProxyUserspace }
+
 // Nodes makes Start start n nodes.
 func Nodes(n int) func(*clusterapi.Config) {
 	return func(c *clusterapi.Config) { c.Nodes = make([]clusterapi.Node, n) }
@@ -40,7 +43,7 @@ func Start(tb testing.TB, configure ...func(*clusterapi.Config)) *Cluster {
 	}
 	tb.Cleanup(func() {
 		if tb.Failed() {
-			c.keep(tb)
+			c.Keep(tb)
 		}
 		c.Stop()
 	})

@@ -64,6 +64,8 @@ type Status struct {
 	Ready      bool              `json:"ready"`
 	Components []ComponentStatus `json:"components"`
 	Nodes      []NodeStatus      `json:"nodes,omitempty"`
+	// NoLimits is why limits of containers are not enforced. If it is empty, they are.
+	NoLimits string `json:"noLimits,omitempty"`
 }
 
 // ComponentStatus is the state of one control-plane process.
@@ -81,6 +83,8 @@ type NodeStatus struct {
 	State   string    `json:"state"`
 	Cut     Direction `json:"cut"`
 	Boots   int       `json:"boots"`
+	// ServiceProxy is ProxyKube or ProxyUserspace.
+	ServiceProxy string `json:"serviceProxy"`
 }
 
 // Client controls one running cluster.

@@ -25,7 +25,16 @@ const (
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
-	Kubelet           = "kubelet" // one per node; valid only in Config.Args
+	Kubelet           = "kubelet"    // one per node; valid only in Config.Args
+	KubeProxy         = "kube-proxy" // one per node; valid only in Config.Args
+)
+
+// Implementations of Services on nodes.
+const (
+	// ProxyKube is kube-proxy in nftables mode. It needs the program nft.
+	ProxyKube = "kube-proxy"
+	// ProxyUserspace is the proxy of localkube: it accepts a connection, and connects to one endpoint.
+	ProxyUserspace = "userspace"
 )
 
 const (
@@ -49,6 +58,8 @@ type Config struct {
 	Publish []Publish `json:"publish,omitempty"`
 	// Nodes are the nodes of the cluster. The default is one node with default values.
 	Nodes []Node `json:"nodes,omitempty"`
+	// ServiceProxy is ProxyKube or ProxyUserspace. The default is ProxyKube where it works, else ProxyUserspace.
+	ServiceProxy string `json:"serviceProxy,omitempty"`
 	// Timings configures how fast Kubernetes detects outages and reacts to them.
 	Timings Timings `json:"timings,omitempty"`
 	// Args are additional flags by component. They override the flags that localkube sets. For Kubelet: fields of
@@ -175,7 +186,7 @@ func (c *Config) Validate() error {
 	if c.Images == "" && !c.ControlPlaneOnly {
 		errs = append(errs, errors.New("images: required, set it to the image store that `make images` creates"))
 	}
-	return errors.Join(append(errs, c.validateNodes(), c.validateAddresses(), c.validateArgs())...)
+	return errors.Join(append(errs, c.validateNodes(), c.validateAddresses(), c.validateArgs(), c.validateServiceProxy())...)
 }
 
 func (c *Config) validateNodes() error {
@@ -217,13 +228,20 @@ func (c *Config) validateAddresses() error {
 
 func (c *Config) validateArgs() error {
 	var errs []error
-	known := []string{Etcd, APIServer, ControllerManager, Scheduler, Kubelet}
+	known := []string{Etcd, APIServer, ControllerManager, Scheduler, Kubelet, KubeProxy}
 	for _, name := range slices.Sorted(maps.Keys(c.Args)) {
 		if !slices.Contains(known, name) {
 			errs = append(errs, fmt.Errorf("args: unknown component %q: use one of %s", name, strings.Join(known, ", ")))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (c *Config) validateServiceProxy() error {
+	if known := []string{"", ProxyKube, ProxyUserspace}; !slices.Contains(known, c.ServiceProxy) {
+		return fmt.Errorf("serviceProxy: unknown proxy %q: use %s or %s", c.ServiceProxy, ProxyKube, ProxyUserspace)
+	}
+	return nil
 }
 
 func hostPort(s string) error {

@@ -39,7 +39,8 @@ func TestConfig_ValidateNamesWhatIsWrong(t *testing.T) {
 		{name: "too many pods", give: `{dir: /d, images: /i, nodes: [{pods: 251}]}`, want: "node-1: pods is 251, must be 1 to 250"},
 		{name: "invalid API address", give: `{dir: /d, images: /i, apiAddress: "8080"}`, want: `apiAddress: "8080" is not host:port`},
 		{name: "invalid publish target", give: `{dir: /d, images: /i, publish: [{host: "127.0.0.1:0", target: web}]}`, want: `publish: "web" is not host:port`},
-		{name: "unknown component", give: `{dir: /d, images: /i, args: {kube-proxy: [--x]}}`, want: `args: unknown component "kube-proxy"`},
+		{name: "unknown component", give: `{dir: /d, images: /i, args: {kube-dns: [--x]}}`, want: `args: unknown component "kube-dns"`},
+		{name: "unknown service proxy", give: `{dir: /d, images: /i, serviceProxy: iptables}`, want: `serviceProxy: unknown proxy "iptables": use kube-proxy or userspace`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

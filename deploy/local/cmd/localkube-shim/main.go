@@ -1,12 +1,19 @@
-// localkube-shim starts or joins one container of the embedded Kubernetes; see package shim.
+// localkube-shim starts or joins one container of the embedded Kubernetes; see package shim. It also removes the cgroups of a
+// cluster whose launcher has ended.
 package main
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"time"
 
+	"fairlead.dev/deploy/local/internal/cgroup"
 	"fairlead.dev/deploy/local/internal/shim"
 )
+
+// tidyTimeout is what the processes of a cluster have to end.
+const tidyTimeout = 15 * time.Second
 
 func main() {
 	switch {
@@ -21,8 +28,14 @@ func main() {
 			code = shim.ExitCannotJoin
 		}
 		os.Exit(code)
+	case len(os.Args) > 2 && os.Args[1] == "tidy":
+		_, _ = io.Copy(io.Discard, os.Stdin) // it ends with the launcher, however that ends
+		if err := cgroup.Tidy(os.Args[2:], tidyTimeout); err != nil {
+			fmt.Fprintln(os.Stderr, "localkube-shim:", err)
+			os.Exit(1)
+		}
 	default:
-		fmt.Fprintln(os.Stderr, "localkube-shim: usage: localkube-shim run SPEC | join PID SPEC (localkube calls it)")
+		fmt.Fprintln(os.Stderr, "localkube-shim: usage: localkube-shim run SPEC | join PID SPEC | tidy CGROUP... (localkube calls it)")
 		os.Exit(2)
 	}
 }

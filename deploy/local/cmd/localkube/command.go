@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,6 +33,7 @@ func newCommand() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(upCommand(), statusCommand(), nodeCommand(), componentCommand(), snapshotCommand(), restoreCommand(), imageCommand(),
+		downCommand(),
 		foreign("kubectl", "Kubernetes' command line"), foreign("helm", "Helm's command line"))
 	return root
 }
@@ -52,6 +54,7 @@ type upOptions struct {
 	publish    []string
 	args       []string
 	untilStdin bool
+	detach     bool
 }
 
 func upCommand() *cobra.Command {
@@ -64,6 +67,9 @@ func upCommand() *cobra.Command {
 			cfg, err := o.complete()
 			if err != nil {
 				return err
+			}
+			if o.detach {
+				return launch.Detach(cfg.Dir, attached(os.Args[1:]), os.Stdout, os.Stderr)
 			}
 			if o.untilStdin {
 				ctx, cancel := context.WithCancel(cmd.Context())
@@ -87,9 +93,34 @@ func upCommand() *cobra.Command {
 	f.BoolVar(&o.fast, "fast-timings", false, "notice a dead node within seconds")
 	f.StringArrayVar(&o.publish, "publish", nil, "HOST:PORT=SERVICE.NAMESPACE:PORT, a service on a host address; repeatable")
 	f.StringArrayVar(&o.args, "arg", nil, "COMPONENT=FLAG, a further flag of a component; repeatable")
+	f.StringVar(&o.config.ServiceProxy, "service-proxy", "", "what serves Services on nodes: kube-proxy or userspace (default kube-proxy where it works)")
 	f.BoolVar(&o.config.Audit, "audit", false, "write an audit log")
 	f.IntVar(&o.config.Verbosity, "verbosity", 0, "log verbosity of the components")
 	f.BoolVar(&o.untilStdin, "until-stdin-closes", false, "end when standard input ends, so that the cluster cannot outlive its caller")
+	f.BoolVar(&o.detach, "detach", false, "return once the cluster is ready; localkube down ends it")
+	cmd.MarkFlagsMutuallyExclusive("detach", "until-stdin-closes")
+	return cmd
+}
+
+// attached are the arguments without --detach.
+func attached(args []string) []string {
+	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "--detach" || arg == "--detach=true" })
+}
+
+func downCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{Use: "down", Short: "End a running cluster and remove its folder", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		if _, err := clientFor(dir); err != nil {
+			return err
+		}
+		err := launch.Stop(cmd.Context(), dir)
+		if errors.Is(err, launch.ErrNotRunning) {
+			fmt.Fprintln(cmd.OutOrStdout(), err)
+			return nil
+		}
+		return err
+	}}
+	addDirFlag(cmd, &dir)
 	return cmd
 }
 
@@ -102,6 +133,7 @@ func (o *upOptions) complete() (clusterapi.Config, error) {
 	override(&c.Dir, o.config.Dir)
 	override(&c.Images, o.config.Images)
 	override(&c.APIAddress, o.config.APIAddress)
+	override(&c.ServiceProxy, o.config.ServiceProxy)
 	override(&c.Verbosity, o.config.Verbosity)
 	override(&c.ControlPlaneOnly, o.config.ControlPlaneOnly)
 	override(&c.Audit, o.config.Audit)

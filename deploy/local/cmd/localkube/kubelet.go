@@ -149,7 +149,7 @@ func kubeletDependencies(ctx context.Context, m *nodeagent.Machine, s *options.K
 		return nil, err
 	}
 	runtime, err := cri.New(cri.Params{Images: imagestore.Open(m.Config.Images), Dir: m.Dir(), Shim: m.Shim, NodeIP: m.IP(), NodeIndex: m.Index,
-		UserRange: m.UserRange, CACertificates: caCertificates()})
+		UserRange: m.UserRange, Cgroups: m.Cgroups, CACertificates: caCertificates()})
 	if err != nil {
 		return nil, fmt.Errorf("make container runtime: %w", err)
 	}

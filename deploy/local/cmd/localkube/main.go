@@ -28,6 +28,7 @@ var programs = map[string]func(args []string) error{
 	"kube-apiserver":          runAPIServer,
 	"kube-controller-manager": runControllerManager,
 	"kube-scheduler":          runScheduler,
+	"kube-proxy":              runProxy,
 	"kubectl":                 runKubectl,
 	"helm":                    runHelm,
 }

@@ -12,6 +12,7 @@ import (
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
@@ -36,6 +37,11 @@ func runControllerManager([]string) error {
 
 func runScheduler([]string) error {
 	os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
+	return nil
+}
+
+func runProxy([]string) error {
+	os.Exit(cli.Run(proxy.NewProxyCommand()))
 	return nil
 }
 

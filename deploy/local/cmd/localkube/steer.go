@@ -29,9 +29,12 @@ func statusCommand() *cobra.Command {
 		for _, p := range s.Components {
 			fmt.Fprintf(w, "%s\t%s\t%d\n", p.Name, p.State, p.Restarts)
 		}
-		fmt.Fprintln(w, "\nNODE\tSTATE\tCUT\tBOOTS\tADDRESS\tPODS")
+		fmt.Fprintln(w, "\nNODE\tSTATE\tCUT\tBOOTS\tADDRESS\tPODS\tSERVICES")
 		for _, n := range s.Nodes {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", n.Name, n.State, n.Cut, n.Boots, n.Address, n.PodCIDR)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", n.Name, n.State, n.Cut, n.Boots, n.Address, n.PodCIDR, n.ServiceProxy)
+		}
+		if s.NoLimits != "" {
+			fmt.Fprintf(w, "\nLimits of containers are not enforced: %s\n", s.NoLimits)
 		}
 		return w.Flush()
 	}

@@ -31,7 +31,7 @@ func TestImages_ByNameAndTagWhateverTheRegistryAndDigest(t *testing.T) {
 	assert.Empty(t, failed, "of %d", asked)
 }
 
-func TestImages_UnknownTagIsErrImagePull(t *testing.T) {
+func TestImages_UnknownTagCannotBePulled(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t)
 	require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(workload, 1, "fairlead/modelserver:no-such-tag")))
@@ -42,7 +42,7 @@ func TestImages_UnknownTagIsErrImagePull(t *testing.T) {
 		require.Len(collect, list.Items[0].Status.ContainerStatuses, 1)
 		waiting := list.Items[0].Status.ContainerStatuses[0].State.Waiting
 		require.NotNil(collect, waiting)
-		require.Equal(collect, "ErrImagePull", waiting.Reason)
+		require.Contains(collect, []string{"ErrImagePull", "ImagePullBackOff"}, waiting.Reason) // they alternate
 		require.Contains(collect, waiting.Message, "image not found: fairlead/modelserver:no-such-tag")
 	}, settle, 50*time.Millisecond)
 }

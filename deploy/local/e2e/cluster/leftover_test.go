@@ -16,10 +16,10 @@ import (
 )
 
 // parents maps each process of the machine to its parent.
-func parents(t *testing.T) map[int]int {
-	t.Helper()
+func parents(tb testing.TB) map[int]int {
+	tb.Helper()
 	entries, err := os.ReadDir("/proc")
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	found := map[int]int{}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
@@ -32,7 +32,7 @@ func parents(t *testing.T) map[int]int {
 		}
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		ppid, err := strconv.Atoi(fields[1])
-		require.NoError(t, err)
+		require.NoError(tb, err)
 		found[pid] = ppid
 	}
 	return found

@@ -28,7 +28,11 @@ func resolve(t *testing.T, c *cluster.Cluster, name string, kind uint16) *dns.Ms
 
 func TestServices_NamesAndAddresses(t *testing.T) {
 	t.Parallel()
-	c := cluster.Start(t, func(cfg *clusterapi.Config) {
+	withEachProxy(t, checkNames)
+}
+
+func checkNames(t *testing.T, proxy string) {
+	c := startWithProxy(t, proxy, func(cfg *clusterapi.Config) {
 		cfg.Publish = []clusterapi.Publish{{Host: "127.0.0.1:0", Target: "web.default:http"}}
 	})
 	deploy(t, c, 2, workloadImage)

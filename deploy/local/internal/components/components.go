@@ -3,6 +3,7 @@ package components
 
 import (
 	"fmt"
+	"net"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -16,6 +17,8 @@ const (
 	etcdClientURL = "http://127.0.0.1:2379"
 	etcdPeerURL   = "http://127.0.0.1:2380"
 	apiPort       = "6443"
+	// KubeProxyMetricsPort is where kube-proxy serves its metrics, on the node's address.
+	KubeProxyMetricsPort = "10249"
 )
 
 // InnerAPI is the API server's URL inside the cluster.
@@ -129,6 +132,16 @@ func scheduler(c *clusterapi.Config) []string { return client(c, "scheduler") }
 func client(c *clusterapi.Config, user string) []string {
 	return []string{verbosity(c), "--kubeconfig=" + Kubeconfig(c.Dir, user), "--leader-elect=false", "--secure-port=0",
 		"--kube-api-qps=300", "--kube-api-burst=600"}
+}
+
+// KubeProxy are the flags of kube-proxy on node index: ours, then the configuration's own, so that those win. It must leave
+// limits of connection tracking alone: they belong to the machine.
+func KubeProxy(c *clusterapi.Config, index int, node string) []string {
+	return append([]string{verbosity(c), "--kubeconfig=" + Kubeconfig(c.Dir, UserProxy), "--hostname-override=" + node,
+		"--proxy-mode=nftables", "--cluster-cidr=" + network.PodsCIDR,
+		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s",
+		"--metrics-bind-address=" + net.JoinHostPort(network.NodeIP(index), KubeProxyMetricsPort),
+	}, c.Args[clusterapi.KubeProxy]...)
 }
 
 func verbosity(c *clusterapi.Config) string { return fmt.Sprintf("--v=%d", c.Verbosity) }

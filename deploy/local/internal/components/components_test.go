@@ -66,3 +66,15 @@ func TestAuditPolicyText_RecordsEveryRequestOnce(t *testing.T) {
 	assert.Equal(t, []auditv1.Stage{auditv1.StageRequestReceived}, p.OmitStages)
 	assert.Equal(t, []auditv1.PolicyRule{{Level: auditv1.LevelMetadata}}, p.Rules, "one rule, without a condition")
 }
+
+func TestKubeProxy_LeavesTheMachineAloneAndTakesFurtherFlagsLast(t *testing.T) {
+	t.Parallel()
+	c := clusterapi.Config{Dir: "/state", Images: "/images", Args: map[string][]string{clusterapi.KubeProxy: {"--v=4"}}}
+	require.NoError(t, c.Complete())
+	flags := KubeProxy(&c, 2, "gpu")
+	for _, want := range []string{"--proxy-mode=nftables", "--hostname-override=gpu", "--cluster-cidr=10.244.0.0/16", "--kubeconfig=/state/pki/node-proxy.kubeconfig",
+		"--conntrack-max-per-core=0", "--metrics-bind-address=10.200.0.12:10249"} {
+		assert.Contains(t, flags, want)
+	}
+	assert.Equal(t, "--v=4", flags[len(flags)-1])
+}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"fairlead.dev/deploy/local/internal/cgroup"
 	"fairlead.dev/deploy/local/internal/components"
 	"fairlead.dev/deploy/local/internal/network"
 	"fairlead.dev/deploy/local/internal/supervise"
@@ -40,6 +41,8 @@ type Handover struct {
 	Published  []string // likewise
 	Shim       string
 	UserRange  bool // the user namespace maps a range of ids
+	Cgroups    *cgroup.Tree
+	NoLimits   string // why there are no cgroups
 	Started    time.Time
 }
 
@@ -49,7 +52,8 @@ type cluster struct {
 	exe       string
 	say       func(format string, args ...any)
 	client    kubernetes.Interface
-	directory atomic.Pointer[svcproxy.Directory] // nil until services are served
+	proxy     string                         // the implementation of Services on nodes
+	services  atomic.Pointer[svcproxy.Proxy] // nil until services are served
 	processes []*supervise.Process
 	nodes     []*node
 	ready     chan struct{}
@@ -109,6 +113,9 @@ func (c *cluster) start(ctx context.Context) error {
 	if err := network.SetupControl(); err != nil {
 		return fmt.Errorf("set up network: %w", err)
 	}
+	if err := c.chooseProxy(ctx); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(clusterapi.LogDir(c.Config.Dir), 0o755); err != nil {
 		return err
 	}
@@ -121,6 +128,9 @@ func (c *cluster) start(ctx context.Context) error {
 		}
 	}
 	c.say("namespaces, network and certificates made")
+	if c.NoLimits != "" {
+		c.say("limits of containers are not enforced: %s", c.NoLimits)
+	}
 	for _, name := range components.Control(&c.Config) {
 		exe, args := c.exe, append([]string{name}, components.Args(&c.Config, name)...)
 		if name == clusterapi.APIServer && c.Config.APIServer != "" {
@@ -162,7 +172,10 @@ func (c *cluster) startAll(ctx context.Context) error {
 	if c.Config.ControlPlaneOnly {
 		return nil
 	}
-	return c.waitNodes(ctx)
+	if err := c.waitNodes(ctx); err != nil {
+		return err
+	}
+	return c.waitProxies(ctx)
 }
 
 // apiProcesses is how many of the processes are the API: etcd and its server, which all others need.

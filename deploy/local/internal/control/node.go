@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fairlead.dev/deploy/local/internal/cgroup"
 	"fairlead.dev/deploy/local/internal/network"
 	"fairlead.dev/deploy/local/internal/nodeagent"
 	"fairlead.dev/deploy/local/internal/proc"
@@ -22,6 +23,9 @@ import (
 
 // rebootDelay is what a machine that died by itself waits before it boots again.
 const rebootDelay = time.Second
+
+// cgroupTimeout is what the processes of an earlier boot have to end.
+const cgroupTimeout = 10 * time.Second
 
 // node is one machine: a process that is the first of its own pid and network namespaces.
 type node struct {
@@ -64,7 +68,14 @@ func (n *node) boot() error {
 
 // launch starts the machine; n.mu is held.
 func (n *node) launch() error {
-	raw, err := json.Marshal(nodeagent.Machine{Config: n.cluster.Config, Node: n.spec, Index: n.index, Shim: n.cluster.Shim,
+	var cgroups *cgroup.Tree
+	if n.cluster.Cgroups != nil {
+		var err error
+		if cgroups, err = n.cluster.Cgroups.Node(n.spec.Name, cgroupTimeout); err != nil {
+			return fmt.Errorf("limit %s: %w", n.spec.Name, err)
+		}
+	}
+	raw, err := json.Marshal(nodeagent.Machine{Cgroups: cgroups, Config: n.cluster.Config, Node: n.spec, Index: n.index, Shim: n.cluster.Shim, Proxy: n.cluster.proxy,
 		UserRange: n.cluster.UserRange})
 	if err != nil {
 		return err
@@ -214,7 +225,7 @@ func (n *node) status() clusterapi.NodeStatus {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := clusterapi.NodeStatus{Name: n.spec.Name, Address: network.NodeIP(n.index), PodCIDR: network.PodCIDR(n.index),
-		State: clusterapi.StateRunning, Cut: n.cut, Boots: n.boots}
+		State: clusterapi.StateRunning, Cut: n.cut, Boots: n.boots, ServiceProxy: n.cluster.proxy}
 	switch {
 	case !n.wanted:
 		s.State = clusterapi.StateStopped

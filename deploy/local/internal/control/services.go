@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"fairlead.dev/deploy/local/internal/components"
+	"fairlead.dev/deploy/local/internal/kubeproxy"
 	"fairlead.dev/deploy/local/internal/network"
 	"fairlead.dev/deploy/local/internal/svcproxy"
+	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
 // forwardAPI joins the host's listener to the API server. Who calls before that answers is reset.
@@ -22,6 +24,25 @@ func (c *cluster) forwardAPI() error {
 		return err
 	}
 	return accept(FirstListener, func(conn net.Conn) { svcproxy.Forward(conn, []string{net.JoinHostPort(network.ControlIP, port)}) })
+}
+
+// chooseProxy decides what serves Services on the nodes, for all of them: they share the kernel.
+func (c *cluster) chooseProxy(ctx context.Context) error {
+	c.proxy = c.Config.ServiceProxy
+	if c.proxy == clusterapi.ProxyUserspace || c.Config.ControlPlaneOnly {
+		return nil
+	}
+	err := kubeproxy.Check(ctx)
+	switch {
+	case err == nil:
+		c.proxy = clusterapi.ProxyKube
+	case c.proxy == clusterapi.ProxyKube:
+		return fmt.Errorf("kube-proxy cannot work here: %w", err)
+	default:
+		c.proxy = clusterapi.ProxyUserspace
+		c.say("services are served by a userspace proxy, as kube-proxy cannot work here: %v", err)
+	}
+	return nil
 }
 
 // serveServices makes service addresses and published ports work from the control plane's side.
@@ -35,8 +56,9 @@ func (c *cluster) serveServices(ctx context.Context) error {
 	if err := directory.WaitForSync(ctx); err != nil {
 		return err
 	}
-	c.directory.Store(directory)
-	go svcproxy.NewProxy(directory, false).Run(life)
+	proxy := svcproxy.NewProxy(directory, false)
+	c.services.Store(proxy)
+	go proxy.Run(life)
 	go func() {
 		if err := svcproxy.NewDNS(directory).Run(life, network.ClusterDNS+":53"); err != nil {
 			c.say("DNS is not served to the control plane: %v", err)
@@ -72,14 +94,14 @@ func (c *cluster) addresses(target string) ([]string, error) {
 		}
 	}
 	name, namespace, ok := strings.Cut(strings.TrimSuffix(host, ".svc.cluster.local"), ".")
-	directory := c.directory.Load()
+	services := c.services.Load()
 	if !ok {
 		return nil, fmt.Errorf("%q names no address, node or service.namespace", host)
 	}
-	if directory == nil {
+	if services == nil {
 		return nil, fmt.Errorf("services are not served yet, %s with them", host)
 	}
-	return directory.Lookup(strings.TrimSuffix(namespace, ".svc"), name, port)
+	return services.Lookup(strings.TrimSuffix(namespace, ".svc"), name, port)
 }
 
 // accept serves an inherited listener for good.

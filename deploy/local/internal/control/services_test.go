@@ -39,7 +39,7 @@ func serve(t *testing.T, c *cluster) {
 	require.NoError(t, err)
 	d.Start(t.Context())
 	require.NoError(t, d.WaitForSync(t.Context()))
-	c.directory.Store(d)
+	c.services.Store(svcproxy.NewProxy(d, false))
 }
 
 func TestAddresses(t *testing.T) {

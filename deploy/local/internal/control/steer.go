@@ -47,7 +47,7 @@ func answer(f func(*http.Request) error) http.HandlerFunc {
 }
 
 func (c *cluster) getStatus(w http.ResponseWriter, _ *http.Request) {
-	var s clusterapi.Status
+	s := clusterapi.Status{NoLimits: c.NoLimits}
 	select {
 	case <-c.ready:
 		s.Ready = true
@@ -207,7 +207,7 @@ func (c *cluster) dial(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	backend, err := svcproxy.DialAny(r.Context(), addrs)
+	backend, err := svcproxy.DialOne(r.Context(), addrs)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return

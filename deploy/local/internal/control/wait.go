@@ -1,11 +1,15 @@
 package control
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"strings"
 	"time"
 
@@ -18,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"fairlead.dev/deploy/local/internal/components"
+	"fairlead.dev/deploy/local/internal/network"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
@@ -77,6 +82,43 @@ func (c *cluster) waitNodes(ctx context.Context) error {
 		return fmt.Errorf("wait for nodes: %w", err)
 	}
 	return nil
+}
+
+// proxySynced is the metric by which kube-proxy says when it last wrote its rules; 0 is never.
+const proxySynced = `kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} `
+
+// waitProxies waits until Services work on every node, as pods that are made next count on them.
+func (c *cluster) waitProxies(ctx context.Context) error {
+	if c.proxy != clusterapi.ProxyKube {
+		return nil
+	}
+	for _, n := range c.nodes {
+		url := "http://" + net.JoinHostPort(network.NodeIP(n.index), components.KubeProxyMetricsPort) + "/metrics"
+		if err := until(ctx, nodesTimeout, func(ctx context.Context) error { return hasSynced(ctx, url) }); err != nil {
+			return fmt.Errorf("wait for %s of %s: %w", clusterapi.KubeProxy, n.spec.Name, err)
+		}
+	}
+	return nil
+}
+
+// hasSynced returns nil when the kube-proxy with that page of metrics has written its rules.
+func hasSynced(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if at, ok := strings.CutPrefix(lines.Text(), proxySynced); ok && at != "0" {
+			return nil
+		}
+	}
+	return cmp.Or(lines.Err(), errors.New("it has not written its rules yet"))
 }
 
 func isReady(n *corev1.Node) bool {

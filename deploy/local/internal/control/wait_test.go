@@ -2,11 +2,12 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -131,6 +132,31 @@ func TestWaitNodes_GoesOnAfterAnErrorOfTheAPI(t *testing.T) {
 	})
 }
 
+func TestHasSynced(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, give string
+		wantErr    string
+	}{
+		{name: "it has", give: "other 1\n" + proxySynced + "1.7e+09\n"},
+		{name: "not yet", give: proxySynced + "0\n", wantErr: "it has not written its rules yet"},
+		{name: "another family", give: strings.Replace(proxySynced, "IPv4", "IPv6", 1) + "1.7e+09\n", wantErr: "it has not written its rules yet"},
+		{name: "nothing", wantErr: "it has not written its rules yet"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			server := api(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, tt.give) })
+			err := hasSynced(t.Context(), server.URL)
+			if tt.wantErr == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.EqualError(t, err, tt.wantErr)
+		})
+	}
+}
+
 // api is an API server that serves nothing but what h does.
 func api(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
@@ -181,23 +207,6 @@ func withKubeconfig(t *testing.T, server *httptest.Server) *cluster {
 	require.NoError(t, err)
 	require.NoError(t, ca.Kubeconfig(pki.User{Leaf: pki.Leaf{Name: components.UserControl, CommonName: "localkube"}, Server: server.URL}))
 	return c
-}
-
-func TestApplyRootlessPolicy_MakesThePolicyAndItsBinding(t *testing.T) {
-	t.Parallel()
-	made := make(chan string, 3)
-	server := api(t, func(w http.ResponseWriter, r *http.Request) {
-		var o metav1.PartialObjectMetadata
-		assert.NoError(t, json.NewDecoder(r.Body).Decode(&o))
-		made <- r.Method + " " + r.URL.Path + " " + o.Kind + " " + o.Name
-		w.Header().Set("Content-Type", "application/json")
-		assert.NoError(t, json.NewEncoder(w).Encode(o))
-	})
-	require.NoError(t, withKubeconfig(t, server).applyRootlessPolicy(t.Context()))
-	require.Len(t, made, 2)
-	resources := "POST /apis/admissionregistration.k8s.io/v1/"
-	assert.Equal(t, resources+"mutatingadmissionpolicies MutatingAdmissionPolicy rootless-users", <-made)
-	assert.Equal(t, resources+"mutatingadmissionpolicybindings MutatingAdmissionPolicyBinding rootless-users", <-made)
 }
 
 func TestApplyRootlessPolicy_ReportsARefusal(t *testing.T) {

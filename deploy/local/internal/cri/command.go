@@ -67,7 +67,18 @@ func (r *Runtime) writeSpec(c *container, s *sandbox, argv []string, dir string)
 		Root: filepath.Join(dir, "root"), Layers: []string{c.image.Root}, Files: baseFiles(u, s.config.DnsConfig),
 		Args: argv, Env: environment(c, s), Cwd: c.config.WorkingDir, Hostname: s.config.Hostname,
 		UID: u.uid, GID: u.gid, Groups: u.groups, SetUser: r.UserRange,
-		ReadOnlyRoot: sc.GetReadonlyRootfs(), KeepCaps: sc.GetPrivileged(),
+		ReadOnlyRoot: sc.GetReadonlyRootfs(), NoNewPrivs: sc.GetNoNewPrivs(),
+		Masked: sc.GetMaskedPaths(), ReadOnly: sc.GetReadonlyPaths(),
+	}
+	var err error
+	if spec.Capabilities, err = capabilities(sc); err != nil {
+		return "", err
+	}
+	if !r.UserRange && u.uid != 0 { // to the kernel this user is root outside of the container's own user namespace, where exec starts
+		spec.Capabilities = 0
+	}
+	if c.cgroup != nil {
+		spec.Cgroups = c.cgroup.Folders()
 	}
 	if _, err := os.Stat(r.CACertificates); err == nil {
 		spec.Mounts = append(spec.Mounts, shim.Mount{Source: r.CACertificates, Target: "/etc/ssl/certs/ca-certificates.crt", ReadOnly: true})

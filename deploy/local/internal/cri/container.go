@@ -16,6 +16,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+
+	"fairlead.dev/deploy/local/internal/cgroup"
 )
 
 // CreateContainer registers a container; nothing runs yet.
@@ -52,6 +55,9 @@ func (r *Runtime) StartContainer(_ context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	if err := r.limit(c); err != nil {
+		return err
+	}
 	cmd, err := r.command(c, s, argv)
 	if err != nil {
 		return err
@@ -80,6 +86,20 @@ func (r *Runtime) StartContainer(_ context.Context, id string) error {
 	defer started.Close()
 	_, _ = started.Read(make([]byte, 1)) // nothing comes but the end
 	return nil
+}
+
+// cgroupTimeout is what the kernel has to let go of a cgroup whose processes have ended.
+const cgroupTimeout = time.Second
+
+// limit makes the container's cgroup.
+func (r *Runtime) limit(c *container) error {
+	if r.Cgroups == nil {
+		return nil
+	}
+	res := c.config.GetLinux().GetResources()
+	var err error
+	c.cgroup, err = r.Cgroups.Container(c.id, cgroup.Limits{MemoryBytes: res.GetMemoryLimitInBytes(), CPUQuota: res.GetCpuQuota(), CPUPeriod: res.GetCpuPeriod()})
+	return err
 }
 
 func (c *container) argv() ([]string, error) {
@@ -139,6 +159,14 @@ func (r *Runtime) wait(c *container, copies *sync.WaitGroup) {
 	c.exitCode, c.reason = code, "Completed"
 	if code != 0 {
 		c.reason = "Error"
+	}
+	if c.cgroup != nil {
+		if code != 0 && c.cgroup.OOMKilled() {
+			c.reason = "OOMKilled"
+		}
+		if err := c.cgroup.Remove(cgroupTimeout); err != nil {
+			klog.ErrorS(err, "Cgroup stays until the node ends")
+		}
 	}
 	c.state, c.ended = runtimeapi.ContainerState_CONTAINER_EXITED, time.Now().UnixNano()
 	close(c.done)

@@ -59,9 +59,10 @@ var runsAs = []struct {
 	name string
 	give *runtimeapi.LinuxContainerSecurityContext
 	want string
+	caps bool // root's
 }{
 	{name: "the-images", want: "65532 65532"},
-	{name: "root", give: &runtimeapi.LinuxContainerSecurityContext{RunAsUser: &runtimeapi.Int64Value{}}, want: "0 0"},
+	{name: "root", give: &runtimeapi.LinuxContainerSecurityContext{RunAsUser: &runtimeapi.Int64Value{}}, want: "0 0", caps: true},
 	{name: "the-pods", give: &runtimeapi.LinuxContainerSecurityContext{RunAsUser: &runtimeapi.Int64Value{Value: 1234},
 		RunAsGroup: &runtimeapi.Int64Value{Value: 5678}}, want: "1234 5678"},
 }
@@ -75,8 +76,49 @@ func checkUsers(t *testing.T, n *node) {
 		got := n.finish(t, p, cfg)
 		require.Len(t, got, 5, "%s: %s", tt.name, got)
 		assert.True(t, strings.HasPrefix(got[0], "stdout F "+tt.want+" ["), "%s: %s", tt.name, got[0])
-		assert.Equal(t, []string{"stdout F CapEff 0000000000000000", "stdout F CapBnd 0000000000000000", "stdout F reopened", "stdout F written"}, got[1:], tt.name)
+		const none, fourteen = "0000000000000000", "00000000a80425fb"
+		effective, bounding := none, none
+		if tt.caps {
+			effective = fourteen
+		}
+		if tt.caps || n.UserRange {
+			bounding = fourteen
+		}
+		assert.Equal(t, []string{"stdout F CapEff " + effective, "stdout F CapBnd " + bounding, "stdout F reopened", "stdout F written"}, got[1:], tt.name)
 	}
+}
+
+func TestContainer_PrivilegesAreThePods(t *testing.T) {
+	t.Parallel()
+	onNode(t, func(t *testing.T, n *node) {
+		root := &runtimeapi.Int64Value{}
+		tests := []struct {
+			name string
+			give *runtimeapi.LinuxContainerSecurityContext
+			want []string
+		}{
+			{name: "default", give: &runtimeapi.LinuxContainerSecurityContext{RunAsUser: root}, want: []string{"CapEff 00000000a80425fb", "NoNewPrivs 0"}},
+			{name: "one-only", give: &runtimeapi.LinuxContainerSecurityContext{RunAsUser: root, NoNewPrivs: true,
+				Capabilities: &runtimeapi.Capability{DropCapabilities: []string{"ALL"}, AddCapabilities: []string{"NET_ADMIN"}}}, want: []string{"CapEff 0000000000001000", "NoNewPrivs 1"}},
+		}
+		p := n.runPod(t, "web")
+		for _, tt := range tests {
+			cfg := containerConfig(tt.name, "status", "CapEff", "status", "NoNewPrivs")
+			cfg.Linux = &runtimeapi.LinuxContainerConfig{SecurityContext: tt.give}
+			assert.Equal(t, []string{"stdout F " + tt.want[0], "stdout F " + tt.want[1]}, n.finish(t, p, cfg), tt.name)
+		}
+	})
+}
+
+func TestContainer_HiddenPaths(t *testing.T) {
+	t.Parallel()
+	onNode(t, func(t *testing.T, n *node) {
+		cfg := containerConfig("app", "cat", "/proc/version", "list", "/proc/sys/kernel", "write", "/proc/sys/net/ipv4/ip_forward:1", "list", "/nowhere")
+		cfg.Linux = &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+			RunAsUser: &runtimeapi.Int64Value{}, MaskedPaths: []string{"/proc/version", "/proc/sys/kernel", "/nowhere"}, ReadonlyPaths: []string{"/proc/sys"}}}
+		assert.Equal(t, []string{"stdout F open /proc/sys/net/ipv4/ip_forward: read-only file system", "stdout F open /nowhere: no such file or directory"},
+			n.finish(t, n.runPod(t, "web"), cfg), "the first two are empty")
+	})
 }
 
 func TestContainer_UserOutOfARange(t *testing.T) {

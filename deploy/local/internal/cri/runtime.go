@@ -1,6 +1,7 @@
 // Package cri is a container runtime inside the kubelet's own process: the CRI's Go interfaces, no socket. A sandbox is a
 // network namespace, a container is one process tree in mount, pid, ipc and uts namespaces of its own, an image is a
-// directory of package imagestore. There are no cgroups, hence no limits, no OOM kills and no quality of service.
+// directory of package imagestore. Where the machine lets us make cgroups, a container has one of its own; pods have none, so there
+// is no quality of service.
 //
 // State is kept in memory: when the runtime's process ends, so do its containers (they live in its pid namespace), and
 // the next one starts with nothing, as a machine after a reboot.
@@ -23,6 +24,7 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming"
 	"k8s.io/klog/v2"
 
+	"fairlead.dev/deploy/local/internal/cgroup"
 	"fairlead.dev/deploy/local/internal/imagestore"
 	"fairlead.dev/deploy/local/internal/network"
 )
@@ -40,6 +42,8 @@ type Params struct {
 	// UserRange says that the user namespace maps a range of ids, so containers get their user by setuid. Where only one
 	// id is mapped, each container gets a nested user namespace that maps its user to that id.
 	UserRange bool
+	// Cgroups is the node's cgroup, below which each container has its own. Without one nothing is limited.
+	Cgroups *cgroup.Tree
 	// CACertificates is a file bound into each container as /etc/ssl/certs/ca-certificates.crt, if it is there.
 	CACertificates string
 }
@@ -72,6 +76,7 @@ type container struct {
 	dir, logPath string
 	config       *runtimeapi.ContainerConfig
 	image        *imagestore.Image
+	cgroup       *cgroup.Tree // nil without limits
 	created      int64
 
 	state          runtimeapi.ContainerState

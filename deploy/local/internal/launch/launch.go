@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -50,6 +51,8 @@ func Run(ctx context.Context, p Params) error {
 	defer unlock()
 	ids := mappableIDs()
 	h := control.Handover{Config: p.Config, Shim: p.Shim, UserRange: ids > 1, Started: started}
+	tidy := limit(&h)
+	defer tidy()
 	files, err := listen(&h)
 	defer func() {
 		for _, f := range files {
@@ -172,12 +175,12 @@ func claim(dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := tryLock(lock); err != nil {
 		lock.Close()
 		return nil, fmt.Errorf("a cluster is running in %s already; stop it, or name another folder", dir)
 	}
 	for _, e := range entries {
-		if e.Name() == lockName {
+		if e.Name() == lockName || e.Name() == logName { // a detached launcher's log is written already
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
@@ -185,11 +188,20 @@ func claim(dir string) (unlock func(), err error) {
 			return nil, fmt.Errorf("remove the earlier cluster: %w", err)
 		}
 	}
-	if err := enoughRoom(dir); err != nil {
+	if err := errors.Join(enoughRoom(dir), sign(lock)); err != nil {
 		lock.Close()
 		return nil, err
 	}
 	return func() { lock.Close() }, nil
+}
+
+// sign writes who holds the lock.
+func sign(lock *os.File) error {
+	if err := lock.Truncate(0); err != nil {
+		return err
+	}
+	_, err := lock.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0)
+	return err
 }
 
 // listen opens the host's listeners, the API server's first, and notes their real addresses.

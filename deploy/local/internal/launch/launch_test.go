@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -30,6 +31,9 @@ import (
 // claimCommand makes the test binary claim a folder and keep it until it is killed.
 const claimCommand = "claim-and-wait"
 
+// upCommand makes the test binary launch a cluster in a folder, whose control process does as it is told.
+const upCommand = "up"
+
 // What a control process of these tests does, by the configuration's image store.
 const (
 	serves = "serve"
@@ -47,6 +51,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case ControlCommand:
 			controlProcess()
+		case upCommand:
+			up(os.Args[2], os.Args[3])
 		case claimCommand:
 			_, err := claim(os.Args[2])
 			fmt.Println("claimed:", err)
@@ -58,6 +64,16 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
+}
+
+func up(dir, what string) {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
+	cfg := clusterapi.Config{Dir: dir, Images: what, ControlPlaneOnly: true, APIAddress: "127.0.0.1:0"}
+	if err := Run(ctx, Params{Config: cfg, Out: os.Stdout, Progress: os.Stderr}); err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
 }
 
 func wait() {

@@ -21,7 +21,7 @@ func SetupControl() error {
 	if err := l.addAddress("lo", ControlIP); err != nil {
 		return err
 	}
-	if err := l.addServiceRange(); err != nil {
+	if err := l.makeLocal(ServiceCIDR); err != nil {
 		return err
 	}
 	return makeRouter()
@@ -126,8 +126,9 @@ func (k *Link) Cut(lost Direction) error {
 	return node.setNeighbour("eth0", net.ParseIP(ControlIP), toControl)
 }
 
-// SetupNode prepares the calling process's network namespace as node index's, after Connect gave it eth0.
-func SetupNode(index int) error {
+// SetupNode prepares the calling process's network namespace as node index's, after Connect gave it eth0. Services, a CIDR, are
+// the service addresses at which processes of the node listen.
+func SetupNode(index int, services string) error {
 	l, err := here()
 	if err != nil {
 		return err
@@ -149,7 +150,7 @@ func SetupNode(index int) error {
 	if err := l.addRoute("eth0", route{via: control}); err != nil {
 		return err
 	}
-	if err := l.addServiceRange(); err != nil {
+	if err := l.makeLocal(services); err != nil {
 		return err
 	}
 	return makeRouter()

@@ -109,19 +109,19 @@ func (l links) setNeighbour(name string, ip net.IP, mac net.HardwareAddr) error 
 	return nil
 }
 
-// addServiceRange makes every service address local (AnyIP), so that a proxy can listen on each.
-func (l links) addServiceRange() error {
+// makeLocal makes every address of a CIDR local (AnyIP), so that a process can listen on each.
+func (l links) makeLocal(cidr string) error {
 	lo, err := l.byName("lo")
 	if err != nil {
 		return err
 	}
-	_, dst, err := net.ParseCIDR(ServiceCIDR)
+	_, dst, err := net.ParseCIDR(cidr)
 	if err != nil {
 		return err
 	}
 	r := &netlink.Route{LinkIndex: lo.Attrs().Index, Dst: dst, Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: netlink.SCOPE_HOST}
 	if err := l.h.RouteReplace(r); err != nil {
-		return fmt.Errorf("make %s local: %w", ServiceCIDR, err)
+		return fmt.Errorf("make %s local: %w", cidr, err)
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func startNode(t *testing.T, index int) *machine {
 	var err error
 	m.link, err = Connect(index, m.cmd.Process.Pid)
 	require.NoError(t, err)
-	require.NoError(t, m.do(func() error { return SetupNode(index) }))
+	require.NoError(t, m.do(func() error { return SetupNode(index, ServiceCIDR) }))
 	return m
 }
 
@@ -486,7 +486,7 @@ func TestDisconnect_MakesRoomForTheNextBoot(t *testing.T) {
 		assert.NotContains(t, first.links(t), "eth0")
 		second.link, err = Connect(1, second.cmd.Process.Pid)
 		require.NoError(t, err)
-		require.NoError(t, second.do(func() error { return SetupNode(1) }))
+		require.NoError(t, second.do(func() error { return SetupNode(1, ServiceCIDR) }))
 		serve(t, second.do, ":80")
 		assert.Equal(t, ControlIP, ask(t, control, "10.200.0.11:80"))
 	})
@@ -515,7 +515,7 @@ func TestConnect_LinkGoesWithItsNode(t *testing.T) {
 func TestSetup_OutsideOfItsPlaceIsAnError(t *testing.T) {
 	t.Parallel()
 	nstest.Inside(t, func(t *testing.T) {
-		require.ErrorContains(t, SetupNode(1), "find link eth0", "nobody has connected it")
+		require.ErrorContains(t, SetupNode(1, ServiceCIDR), "find link eth0", "nobody has connected it")
 		require.NoError(t, SetupControl())
 		require.ErrorContains(t, SetupControl(), "add 10.200.0.1 to lo")
 		_, err := Connect(1, 1<<30)

@@ -7,7 +7,7 @@
 //
 // Everything is routed: the control plane forwards between nodes, each node forwards to its pods. Neighbour entries are
 // permanent, because the kernel's neighbour table is shared by all namespaces of the machine and holds 1024 dynamic
-// entries. Service addresses are local in every node and in the control plane, so that a proxy can listen on each.
+// entries. Service addresses are local in the control plane, so that a proxy can listen on each, and in nodes without kube-proxy.
 //
 // A Link can lose all packets of one direction or of both; it does so by sending to a hardware address that nobody has,
 // so neither side sees anything but silence.
@@ -23,7 +23,8 @@ import (
 const (
 	ControlIP   = "10.200.0.1"
 	ServiceCIDR = "10.96.0.0/16"
-	APIService  = "10.96.0.1" // the first of ServiceCIDR, by Kubernetes' rule
+	PodsCIDR    = "10.244.0.0/16" // of all nodes
+	APIService  = "10.96.0.1"     // the first of ServiceCIDR, by Kubernetes' rule
 	ClusterDNS  = "10.96.0.10"
 )
 

@@ -16,8 +16,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"fairlead.dev/deploy/local/internal/cgroup"
 	"fairlead.dev/deploy/local/internal/components"
+	"fairlead.dev/deploy/local/internal/kubeproxy"
 	"fairlead.dev/deploy/local/internal/network"
+	"fairlead.dev/deploy/local/internal/supervise"
 	"fairlead.dev/deploy/local/internal/svcproxy"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
@@ -30,11 +33,14 @@ const pluggedFD = 3
 
 // Machine is all that a node knows of itself.
 type Machine struct {
-	Config    clusterapi.Config
-	Node      clusterapi.Node
-	Index     int // from 1
-	Shim      string
+	Config clusterapi.Config
+	Node   clusterapi.Node
+	Index  int // from 1
+	Shim   string
+	// Proxy is the implementation of Services: clusterapi.ProxyKube or clusterapi.ProxyUserspace.
+	Proxy     string
 	UserRange bool
+	Cgroups   *cgroup.Tree // nil where containers cannot be limited
 }
 
 // Dir is the node's disk.
@@ -63,10 +69,19 @@ func Boot() (*Machine, error) {
 	if err := unix.Sethostname([]byte(m.Node.Name)); err != nil {
 		return nil, fmt.Errorf("set host name: %w", err)
 	}
-	if err := network.SetupNode(m.Index); err != nil {
+	if err := network.SetupNode(m.Index, m.localServices()); err != nil {
 		return nil, fmt.Errorf("set up network: %w", err)
 	}
 	return &m, os.MkdirAll(m.Dir(), 0o755)
+}
+
+// localServices are the service addresses at which this process listens: with kube-proxy, the kernel serves all but the name
+// server's.
+func (m *Machine) localServices() string {
+	if m.Proxy == clusterapi.ProxyKube {
+		return network.ClusterDNS + "/32"
+	}
+	return network.ServiceCIDR
 }
 
 // mount gives the machine a /proc of its own and a /var/log that it may write to: the kubelet insists on
@@ -100,15 +115,36 @@ func (m *Machine) ServeServices(ctx context.Context) error {
 		return err
 	}
 	directory.Start(ctx)
+	if m.Proxy == clusterapi.ProxyKube {
+		if err := m.startKubeProxy(ctx); err != nil {
+			return err
+		}
+	}
 	go func() {
 		if err := directory.WaitForSync(ctx); err != nil {
 			klog.ErrorS(err, "Services are not served")
 			return
 		}
-		go svcproxy.NewProxy(directory, true).Run(ctx)
+		if m.Proxy != clusterapi.ProxyKube {
+			go svcproxy.NewProxy(directory, true).Run(ctx)
+		}
 		if err := svcproxy.NewDNS(directory).Run(ctx, network.ClusterDNS+":53"); err != nil {
 			klog.ErrorS(err, "DNS is not served")
 		}
 	}()
 	return nil
+}
+
+// startKubeProxy runs kube-proxy as a process of the node, and starts it again when it ends.
+func (m *Machine) startKubeProxy(ctx context.Context) error {
+	if err := kubeproxy.SetupNode(ctx); err != nil {
+		return fmt.Errorf("set up rules beside kube-proxy: %w", err)
+	}
+	p := supervise.New("/proc/self/exe", supervise.Spec{
+		Name: clusterapi.KubeProxy, Args: append([]string{clusterapi.KubeProxy}, components.KubeProxy(&m.Config, m.Index, m.Node.Name)...),
+		Env: kubeproxy.Env(os.Environ()), LogFile: filepath.Join(clusterapi.LogDir(m.Config.Dir), m.Node.Name+"-"+clusterapi.KubeProxy+".log"),
+		Died: func(why error) { klog.ErrorS(why, "Kube-proxy is started again") },
+	})
+	p.Settle()
+	return p.Start()
 }

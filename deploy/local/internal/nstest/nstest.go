@@ -94,6 +94,14 @@ func inside(t *testing.T, ids int, f func(t *testing.T)) {
 		return
 	}
 	t.Logf("in namespaces:\n%s", out)
+	if skipped(string(out), t.Name()) {
+		t.Skip("it skipped in its namespaces, for the reason above")
+	}
+}
+
+// skipped tells whether the output of a verbose run says that a test skipped; its exit code does not.
+func skipped(out, name string) bool {
+	return regexp.MustCompile(`(?m)^\s*--- SKIP: ` + regexp.QuoteMeta(name) + ` \(`).MatchString(out)
 }
 
 // pattern selects one test, or one subtest.

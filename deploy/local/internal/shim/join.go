@@ -30,6 +30,9 @@ func Join(pid, specFile string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := enterCgroups(s); err != nil {
+		return 0, err
+	}
 	if err := enterNamespaces(pid); err != nil {
 		return 0, err
 	}
@@ -45,8 +48,8 @@ func Join(pid, specFile string) (int, error) {
 		return 0, err
 	}
 	dropBoundingSet(s)
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return 0, fmt.Errorf("set no_new_privs: %w", err)
+	if err := setNoNewPrivs(s); err != nil {
+		return 0, err
 	}
 	// No Pdeathsig: Go compares getppid afterwards, which is 0 across pid namespaces, and would kill the child at once.
 	cmd := &exec.Cmd{Path: path, Args: s.Args, Env: s.Env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,

@@ -50,7 +50,7 @@ func TestJoin_EnvironmentDirectoryAndPrivilegesAreTheSpecs(t *testing.T) {
 		c := n.waiting(t)
 		s := n.spec(t, "cat", "/proc/self/environ", "cwd", "", "status", "CapEff", "status", "CapBnd", "status", "NoNewPrivs")
 		s.Args[0] = "probe"
-		s.Env, s.Cwd = []string{"PATH=/app", "A=b"}, "/data"
+		s.Env, s.Cwd, s.NoNewPrivs = []string{"PATH=/app", "A=b"}, "/data", true
 		const none = "0000000000000000"
 		assert.Equal(t, result{out: "PATH=/app\x00A=b\x00\n/data\nCapEff " + none + "\nCapBnd " + none + "\nNoNewPrivs 1\n"}, finish(t, n.joined(t, c, s)))
 	})

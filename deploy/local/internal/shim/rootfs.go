@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,7 +21,7 @@ func buildRoot(s *Spec) error {
 	if err := unix.Mount("tmpfs", s.Root, "tmpfs", 0, "mode=0755"); err != nil {
 		return fmt.Errorf("mount root tmpfs: %w", err)
 	}
-	steps := []func(*Spec) error{makeSkeleton, bindLayers, writeFiles, makeDevices, mountProc, bindMounts, pivot}
+	steps := []func(*Spec) error{makeSkeleton, bindLayers, writeFiles, makeDevices, mountProc, hidePaths, bindCgroups, bindMounts, pivot}
 	for _, step := range steps {
 		if err := step(s); err != nil {
 			return err
@@ -97,6 +98,63 @@ func makeDevices(s *Spec) error {
 func mountProc(s *Spec) error {
 	if err := unix.Mount("proc", filepath.Join(s.Root, "proc"), "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
+	}
+	return nil
+}
+
+// hidePaths keeps the program from the machine's settings in /proc. Not every kernel has all paths that runtimes hide.
+func hidePaths(s *Spec) error {
+	for _, p := range s.ReadOnly {
+		if err := hide(s.Root, p, Mount{Source: filepath.Join(s.Root, p), Target: p, ReadOnly: true}); err != nil {
+			return err
+		}
+	}
+	for _, p := range s.Masked {
+		if err := hide(s.Root, p, Mount{Source: "/dev/null", Target: p, ReadOnly: true}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hide mounts on a path if it is there. A folder that is to be masked gets an empty one.
+func hide(root, path string, m Mount) error {
+	info, err := os.Stat(filepath.Join(root, path))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.IsDir() && m.Source == "/dev/null":
+		if err := unix.Mount("tmpfs", filepath.Join(root, path), "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+			return fmt.Errorf("mask %s: %w", path, err)
+		}
+		return nil
+	default:
+		return bind(root, m)
+	}
+}
+
+// bindCgroups shows the program its limits, where a program looks for them. What the image has in /sys is covered.
+func bindCgroups(s *Spec) error {
+	if len(s.Cgroups) == 0 {
+		return nil
+	}
+	sys := filepath.Join(s.Root, "sys")
+	if err := os.MkdirAll(sys, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", sys, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755"); err != nil {
+		return fmt.Errorf("mount /sys: %w", err)
+	}
+	for target, dir := range s.Cgroups {
+		if err := bind(s.Root, Mount{Source: dir, Target: target, ReadOnly: true}); err != nil {
+			return err
+		}
+	}
+	flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	if err := unix.Mount("", sys, "", flags, ""); err != nil {
+		return fmt.Errorf("make /sys read-only: %w", err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -31,6 +32,9 @@ func Run(specFile string) error {
 		return err
 	}
 	unix.Umask(umask)
+	if err := enterCgroups(s); err != nil {
+		return err
+	}
 	if err := buildRoot(s); err != nil {
 		return err
 	}
@@ -48,14 +52,24 @@ func Run(specFile string) error {
 			return err
 		}
 	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("set no_new_privs: %w", err)
+	if err := setNoNewPrivs(s); err != nil {
+		return err
 	}
 	path, err := lookPath(s)
 	if err != nil {
 		return err
 	}
 	return unix.Exec(path, s.Args, s.Env)
+}
+
+// enterCgroups puts the process, and so what it becomes, into its cgroups.
+func enterCgroups(s *Spec) error {
+	for _, dir := range s.Cgroups {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
+			return fmt.Errorf("enter cgroup: %w", err)
+		}
+	}
+	return nil
 }
 
 func enterWorkDir(s *Spec) error {
@@ -68,14 +82,25 @@ func enterWorkDir(s *Spec) error {
 	return os.Chdir(s.Cwd)
 }
 
+// dropBoundingSet leaves the program the capabilities that it may have: at exec, root gets what is left, and others nothing.
 func dropBoundingSet(s *Spec) {
-	if s.KeepCaps {
-		return
-	}
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if s.Capabilities&(1<<c) != 0 {
+			continue
+		}
 		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) // numbers that the kernel does not know are refused
 	}
 	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+}
+
+func setNoNewPrivs(s *Spec) error {
+	if !s.NoNewPrivs {
+		return nil
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no_new_privs: %w", err)
+	}
+	return nil
 }
 
 func becomeUser(s *Spec) error {

@@ -25,6 +25,7 @@ type Spec struct {
 	Layers   []string          // directories whose entries are bound read-only into the root
 	Files    map[string]string // small files written into the root, by path
 	Mounts   []Mount
+	Cgroups  map[string]string // cgroups that the program is in, and sees read-only, by path
 	Args     []string
 	Env      []string
 	Cwd      string
@@ -34,7 +35,10 @@ type Spec struct {
 	// SetUser calls setgid and setuid; only where the cluster's user namespace maps a range of ids.
 	SetUser      bool
 	ReadOnlyRoot bool
-	KeepCaps     bool // privileged container
+	Capabilities uint64   // one bit each: what the program may have; as root it has them
+	NoNewPrivs   bool     // not even by set-user-ID programs
+	Masked       []string // paths that the program finds empty
+	ReadOnly     []string // paths that it cannot write to
 }
 
 // Write stores the spec in file, readable by its owner only: it holds the container's environment.

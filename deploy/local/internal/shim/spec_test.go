@@ -15,7 +15,8 @@ func TestSpec_IsReadAsItWasWritten(t *testing.T) {
 		Root: "/r", Layers: []string{"/l", "/m"}, Files: map[string]string{"etc/passwd": "root:x:0:0:\n"},
 		Mounts: []Mount{{Source: "/a", Target: "/b"}, {Source: "/c", Target: "/d", ReadOnly: true}},
 		Args:   []string{"/app", "", "<&>\u2028 \"quoted\"\n"}, Env: []string{"A=b=c", "B="}, Cwd: "/w", Hostname: "web-0",
-		UID: 1, GID: 2, Groups: []int{3, 4}, SetUser: true, ReadOnlyRoot: true, KeepCaps: true,
+		UID: 1, GID: 2, Groups: []int{3, 4}, SetUser: true, ReadOnlyRoot: true, Capabilities: 5, NoNewPrivs: true,
+		Masked: []string{"/m"}, ReadOnly: []string{"/n"}, Cgroups: map[string]string{"/sys/fs/cgroup": "/c"},
 	}
 	file := filepath.Join(t.TempDir(), "spec.json")
 	require.NoError(t, want.Write(file))

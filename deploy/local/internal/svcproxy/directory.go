@@ -1,6 +1,7 @@
 // Package svcproxy makes Services work without kube-proxy and cluster DNS, in one network namespace: a TCP listener for
 // each service address (all of them are local there, see package network), from which a connection is spliced to one
-// ready endpoint, and a DNS server for service names. Each node has its own, and so has the control plane.
+// ready endpoint, and a DNS server for service names. The control plane has both, each node the DNS server, and the proxy where
+// kube-proxy does not work.
 //
 // It goes on with what it knew when the API server is away. UDP services, session affinity and topology are not there.
 package svcproxy
@@ -136,21 +137,13 @@ func (d *Directory) backends(namespace, name, port string) []string {
 	return slices.Compact(ready) // for a while an endpoint may be in two slices
 }
 
-// Lookup finds the addresses behind port, by number or name, of a Service.
-func (d *Directory) Lookup(namespace, name, port string) ([]string, error) {
+// service returns a Service, or an error for people.
+func (d *Directory) service(namespace, name string) (*corev1.Service, error) {
 	svc, err := d.services.Services(namespace).Get(name)
 	if err != nil {
 		return nil, fmt.Errorf("no service %s in namespace %s", name, namespace)
 	}
-	for _, p := range svc.Spec.Ports {
-		if p.Name == port || strconv.Itoa(int(p.Port)) == port {
-			if b := d.backends(namespace, name, p.Name); len(b) > 0 {
-				return b, nil
-			}
-			return nil, fmt.Errorf("service %s.%s has no ready endpoint for port %s", name, namespace, port)
-		}
-	}
-	return nil, fmt.Errorf("service %s.%s has no port %s", name, namespace, port)
+	return svc, nil
 }
 
 func headless(svc *corev1.Service) bool {

@@ -143,7 +143,7 @@ func TestLookup(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := d.Lookup(tt.namespace, tt.service, tt.port)
+			got, err := NewProxy(d, false).Lookup(tt.namespace, tt.service, tt.port)
 			if tt.wantErr != "" {
 				require.EqualError(t, err, tt.wantErr)
 				return
@@ -160,7 +160,7 @@ func TestDirectory_FollowsChanges(t *testing.T) {
 	lookup := func(port string, want ...string) {
 		t.Helper()
 		require.EventuallyWithT(t, func(collect *assert.CollectT) {
-			got, err := d.Lookup("default", "web", port)
+			got, err := NewProxy(d, false).Lookup("default", "web", port)
 			require.NoError(collect, err)
 			assert.Equal(collect, want, got)
 		}, patience, tick)
@@ -200,7 +200,7 @@ func TestStart_FillsTheDirectory(t *testing.T) {
 	})
 	d.Start(ctx)
 	require.NoError(t, d.WaitForSync(ctx))
-	_, err = d.Lookup("default", "web", "http")
+	_, err = NewProxy(d, false).Lookup("default", "web", "http")
 	require.ErrorContains(t, err, "no ready endpoint")
 }
 

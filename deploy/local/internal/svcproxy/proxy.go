@@ -3,9 +3,11 @@ package svcproxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -17,19 +19,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-const (
-	// dialTries is how many endpoints a connection tries before its client is told.
-	dialTries = 3
-	// dialTimeout is what each of them gets.
-	dialTimeout = time.Second
-)
+// minSyncPeriod is what lies between two looks at changed services at least, as with kube-proxy's default.
+const minSyncPeriod = time.Second
 
 // Proxy listens on service addresses.
 type Proxy struct {
 	directory *Directory
 	nodePorts bool
 
-	listeners map[string]*listener // by address; only Run touches it
+	mu        sync.Mutex
+	listeners map[string]*listener // by address; only Run changes it
 }
 
 // NewProxy returns a proxy for the directory's services; on nodes it serves node ports too.
@@ -46,12 +45,54 @@ func (p *Proxy) Run(ctx context.Context) {
 	}()
 	for {
 		p.apply(p.wanted())
+		wait := time.NewTimer(minSyncPeriod)
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return
+		case <-wait.C:
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.directory.changed:
 		}
 	}
+}
+
+// Lookup finds the addresses behind port, by number or name, of a Service: those that Run saw last, however dead they are. Where
+// it saw none, those of now, so that nobody waits for the first ones.
+func (p *Proxy) Lookup(namespace, name, port string) ([]string, error) {
+	svc, err := p.directory.service(namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(svc.Spec.Ports, func(sp corev1.ServicePort) bool { return sp.Name == port || strconv.Itoa(int(sp.Port)) == port })
+	if i < 0 {
+		return nil, fmt.Errorf("service %s.%s has no port %s", name, namespace, port)
+	}
+	found := p.serving(clusterAddress(svc, svc.Spec.Ports[i]))
+	if len(found) == 0 {
+		found = p.directory.backends(namespace, name, svc.Spec.Ports[i].Name)
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("service %s.%s has no ready endpoint for port %s", name, namespace, port)
+	}
+	return found, nil
+}
+
+// serving returns the endpoints behind an address on which the proxy listens.
+func (p *Proxy) serving(addr string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.listeners[addr]; l != nil {
+		return l.endpoints()
+	}
+	return nil
+}
+
+func clusterAddress(svc *corev1.Service, port corev1.ServicePort) string {
+	return net.JoinHostPort(svc.Spec.ClusterIP, strconv.Itoa(int(port.Port)))
 }
 
 // wanted is what to listen on, and the endpoints behind it.
@@ -70,7 +111,7 @@ func (p *Proxy) wanted() map[string][]string {
 				continue
 			}
 			backends := p.directory.backends(svc.Namespace, svc.Name, port.Name)
-			want[net.JoinHostPort(svc.Spec.ClusterIP, strconv.Itoa(int(port.Port)))] = backends
+			want[clusterAddress(svc, port)] = backends
 			if port.NodePort != 0 && p.nodePorts {
 				want[net.JoinHostPort("0.0.0.0", strconv.Itoa(int(port.NodePort)))] = backends
 			}
@@ -81,6 +122,8 @@ func (p *Proxy) wanted() map[string][]string {
 
 // apply opens and closes listeners; connections that run are left alone, as kube-proxy does.
 func (p *Proxy) apply(want map[string][]string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for addr, l := range p.listeners {
 		if _, ok := want[addr]; !ok {
 			l.ln.Close()
@@ -130,6 +173,12 @@ func (l *listener) set(backends []string) {
 	l.backends = backends
 }
 
+func (l *listener) endpoints() []string {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.backends
+}
+
 func (l *listener) serve() {
 	for {
 		c, err := l.ln.Accept()
@@ -140,18 +189,13 @@ func (l *listener) serve() {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		go func() {
-			l.mu.RLock()
-			backends := l.backends
-			l.mu.RUnlock()
-			Forward(c, backends)
-		}()
+		go Forward(c, l.endpoints())
 	}
 }
 
-// Forward joins a client to one of backends, by chance; when none takes it, the client is reset, as by a closed port.
+// Forward joins a client to one of backends, by chance; when that one refuses, the client is reset, as by a closed port.
 func Forward(client net.Conn, backends []string) {
-	backend, err := DialAny(context.Background(), backends)
+	backend, err := DialOne(context.Background(), backends)
 	if err != nil {
 		reset(client)
 		return
@@ -162,16 +206,13 @@ func Forward(client net.Conn, backends []string) {
 // ErrNoBackend says that there was nothing to connect to.
 var ErrNoBackend = errors.New("no endpoint")
 
-// DialAny connects to one of a few of the addresses, tried in random order.
-func DialAny(ctx context.Context, addrs []string) (net.Conn, error) {
-	err := ErrNoBackend
-	for _, i := range rand.Perm(len(addrs))[:min(dialTries, len(addrs))] {
-		var c net.Conn
-		if c, err = (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp4", addrs[i]); err == nil {
-			return c, nil
-		}
+// DialOne connects to one of the addresses, by chance, and to no other when that fails: kube-proxy does not try again either. It
+// waits as long as the kernel does.
+func DialOne(ctx context.Context, addrs []string) (net.Conn, error) {
+	if len(addrs) == 0 {
+		return nil, ErrNoBackend
 	}
-	return nil, err
+	return (&net.Dialer{}).DialContext(ctx, "tcp4", addrs[rand.IntN(len(addrs))])
 }
 
 // Splice copies both ways until both are done, passing on half-closes; an error on one side resets the other.

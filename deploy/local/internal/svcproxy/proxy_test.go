@@ -138,16 +138,6 @@ func TestProxy_SpreadsConnectionsOverEndpoints(t *testing.T) {
 	assert.Positive(t, seen["two"])
 }
 
-func TestProxy_PassesByDeadEndpoints(t *testing.T) {
-	t.Parallel()
-	ip := loopback()
-	objects := append(behind("web", deadBackend(t), startBackend(t, says("alive")), deadBackend(t)), service("web", ip, tcp("http", 8080)))
-	startProxy(t, false, objects...)
-	for range 20 {
-		assert.Equal(t, "alive", readAll(t, dial(t, ip+":8080")))
-	}
-}
-
 func TestProxy_ResetsWhenNobodyIsThere(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -335,36 +325,72 @@ func TestProxy_ServesTheOthersWhenAnAddressIsTaken(t *testing.T) {
 	assert.Equal(t, "web", readAll(t, dial(t, free+":8080")))
 }
 
-func TestDialAny(t *testing.T) {
+func TestDialOne(t *testing.T) {
 	t.Parallel()
-	_, err := DialAny(t.Context(), nil)
+	_, err := DialOne(t.Context(), nil)
 	require.ErrorIs(t, err, ErrNoBackend)
 
 	dead := net.JoinHostPort(deadBackend(t).ip, "1")
-	_, err = DialAny(t.Context(), []string{dead})
+	_, err = DialOne(t.Context(), []string{dead})
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = DialAny(ctx, []string{dead})
+	_, err = DialOne(ctx, []string{dead})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestDialAny_TriesAFewOnly(t *testing.T) {
+// Each connection has one chance, as with kube-proxy: half of them fail where one of two endpoints is dead.
+func TestProxy_TriesOneEndpointOnly(t *testing.T) {
 	t.Parallel()
-	alive := startBackend(t, says("alive"))
-	addrs := []string{net.JoinHostPort(alive.ip, strconv.Itoa(int(alive.port)))}
-	for range 9 {
-		addrs = append(addrs, net.JoinHostPort(loopback(), "1"))
-	}
+	ip := loopback()
+	objects := append(behind("web", deadBackend(t), startBackend(t, says("alive"))), service("web", ip, tcp("http", 8080)))
+	startProxy(t, false, objects...)
 	failed := 0
-	for range 100 { // each finds the one of ten with a chance of three tenths
-		c, err := DialAny(t.Context(), addrs)
-		if err != nil {
+	for range 100 {
+		c := dial(t, ip+":8080")
+		if _, err := io.ReadAll(c); err != nil {
+			require.ErrorIs(t, err, syscall.ECONNRESET)
 			failed++
-			continue
 		}
 		c.Close()
 	}
-	assert.InDelta(t, 70, failed, 25)
+	assert.InDelta(t, 50, failed, 25)
+}
+
+// Two changes, one soon after the other: the second is seen a second after the first.
+func TestProxy_SeesChangesInBatches(t *testing.T) {
+	t.Parallel()
+	ip := loopback()
+	objects := append(behind("web", startBackend(t, says("one"))), service("web", ip, tcp("http", 8080)))
+	d, client := newDirectory(t, objects...)
+	p := NewProxy(d, false)
+	live := p.directory.backends("default", "web", "http")
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { p.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	require.Equal(t, "one", readAll(t, dial(t, ip+":8080")))
+	started := time.Now()
+
+	slice := behind("web", startBackend(t, says("two")))[0].(*discoveryv1.EndpointSlice)
+	_, err := client.DiscoveryV1().EndpointSlices("default").Update(t.Context(), slice, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		require.NotEqual(collect, live, p.directory.backends("default", "web", "http"))
+	}, patience, tick)
+	if time.Since(started) < minSyncPeriod/2 { // on a machine that is not too busy to tell
+		got, err := p.Lookup("default", "web", "http")
+		require.NoError(t, err)
+		assert.Equal(t, live, got, "what the proxy saw last")
+	}
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		got, err := p.Lookup("default", "web", "http")
+		require.NoError(collect, err)
+		require.NotEqual(collect, live, got)
+	}, patience, tick)
+	assert.Greater(t, time.Since(started), minSyncPeriod/2)
 }

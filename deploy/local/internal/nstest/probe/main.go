@@ -3,13 +3,22 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
+
+// fetchTimeout is what a server has for its answer.
+const fetchTimeout = 3 * time.Second
 
 // actions take one argument each, which those that need none ignore.
 var actions = map[string]func(arg string) string{
@@ -27,6 +36,10 @@ var actions = map[string]func(arg string) string{
 	"stat":     stat,
 	"status":   status,
 	"exit":     exit,
+	"fetch":    fetch,
+	"serve":    serve,
+	"allocate": allocate,
+	"burn":     burn,
 	"wait":     wait,
 	"stay":     stay,
 }
@@ -120,6 +133,61 @@ func exit(arg string) string {
 	}
 	return err.Error()
 }
+
+// fetch asks a web server and prints its answer.
+func fetch(arg string) string {
+	client := &http.Client{Timeout: fetchTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, arg, nil) //nolint:gosec // the test names the address
+	if err != nil {
+		return err.Error()
+	}
+	resp, err := client.Do(req) //nolint:gosec // likewise
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return outcome(strings.TrimSpace(string(body)), err)
+}
+
+// serve answers on a port with the address of the caller, until it is killed.
+func serve(arg string) string {
+	server := &http.Server{Addr: ":" + arg, ReadHeaderTimeout: fetchTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.RemoteAddr)
+		_, _ = io.WriteString(w, outcome("hello "+host, err)) //nolint:gosec // plain text
+	})}
+	return server.ListenAndServe().Error()
+}
+
+// allocate takes that many MB of memory, and keeps them.
+func allocate(arg string) string {
+	n, err := strconv.Atoi(arg)
+	if err != nil {
+		return err.Error()
+	}
+	for range n {
+		memory = append(memory, bytes.Repeat([]byte{1}, 1<<20))
+	}
+	return "allocated"
+}
+
+// burn uses the processor for a time and prints how much of it was given.
+func burn(arg string) string {
+	limit, err := time.ParseDuration(arg)
+	if err != nil {
+		return err.Error()
+	}
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+	}
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return err.Error()
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano()).String()
+}
+
+// memory is what allocate took.
+var memory [][]byte
 
 // wait waits for SIGTERM or SIGINT.
 func wait(string) string {

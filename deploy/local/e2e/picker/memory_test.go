@@ -1,0 +1,70 @@
+package picker_test
+
+import (
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest/cluster"
+)
+
+const (
+	// pickerMemory is the limit of the picker's container, in bytes: less than what it may hold of bodies by default.
+	pickerMemory = 128 << 20
+	// releaseTag is that of images without the race detector, which needs several times the memory.
+	releaseTag = "dev"
+)
+
+func TestMemory_LargeBodiesDoNotKillThePicker(t *testing.T) {
+	c := cluster.Start(t, stack.Publish("127.0.0.1:0"))
+	stack.NeedLimits(t, c)
+	s, err := stack.Install(t.Context(), c, stack.Options{Tag: releaseTag, Servers: 3,
+		Picker: []string{"resources.limits.memory=" + strconv.Itoa(pickerMemory), "resources.requests.memory=64Mi"}})
+	require.NoError(t, err)
+	require.NoError(t, s.WaitGateway(t.Context()))
+	out, err := c.Kubectl(t.Context(), "logs", "deployment/"+stack.Picker)
+	require.NoError(t, err)
+	assert.Contains(t, out, "Set the soft memory limit")
+	assert.Contains(t, out, strconv.Itoa(pickerMemory*9/10), "90 % of the container's")
+
+	statuses := sendBodies(t, s.Gateway(), 40, 2)
+	assert.Positive(t, statuses[http.StatusOK], "%v", statuses)
+	page, err := stack.Fetch(t.Context(), c, stack.PickerMetrics, "/metrics")
+	require.NoError(t, err)
+	t.Logf("statuses %v, memory at the end %s", statuses, regexp.MustCompile(`(?m)^process_resident_memory_bytes .*$`).FindString(page))
+	pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=" + stack.Picker})
+	require.NoError(t, err)
+	require.Len(t, pods.Items, 1)
+	status := pods.Items[0].Status.ContainerStatuses[0]
+	assert.Zero(t, status.RestartCount, "%v", status.LastTerminationState)
+}
+
+// sendBodies has senders send bodies of 4 MB, several each, and counts the answers by status; 0 is an error.
+func sendBodies(t *testing.T, gateway string, senders, each int) map[int]int {
+	t.Helper()
+	e := exchange{method: http.MethodPost, path: "/tokenize", body: `{"prompt":"` + strings.Repeat("every byte counts, ", 4_000_000/19) + `"}`}
+	statuses := map[int]int{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range senders {
+		wg.Go(func() {
+			client := clientOf(t, &e, nil)
+			for range each {
+				got, _ := e.send(t.Context(), client, gateway, nil) // an error has no status
+				mu.Lock()
+				statuses[got.status]++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return statuses
+}

@@ -1,0 +1,19 @@
+package stack
+
+import (
+	"testing"
+
+	"fairlead.dev/pkg/kubetest/cluster"
+)
+
+// NeedLimits skips a test where the cluster cannot limit containers.
+func NeedLimits(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	s, err := c.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.NoLimits != "" {
+		t.Skipf("limits of containers are not enforced here: %s", s.NoLimits)
+	}
+}
