@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // maxIndexDepth bounds indexes within indexes. Two are usual: the list of a layout, and the platforms of an image.
@@ -65,7 +66,8 @@ func onlyImage(content v1.ImageIndex) (v1.Descriptor, error) {
 	}
 	var found []v1.Descriptor
 	for _, d := range list.Manifests {
-		if d.ArtifactType == "" && (d.MediaType.IsIndex() || d.MediaType.IsImage()) {
+		// An artifact without a type of its own has that of its configuration, which of images is an image's.
+		if d.MediaType.IsIndex() || d.MediaType.IsImage() && (d.ArtifactType == "" || types.MediaType(d.ArtifactType).IsConfig()) {
 			found = append(found, d)
 		}
 	}

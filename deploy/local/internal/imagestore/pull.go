@@ -34,17 +34,16 @@ func (s *Store) Pull(ctx context.Context, ref string, o PullOptions) (*Image, er
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := parse(ref)
-	if err != nil {
-		return nil, err
-	}
-	if host := parsed.Context().RegistryStr(); slices.Contains(o.Insecure, host) {
-		if parsed, err = parse(ref, name.Insecure); err != nil {
-			return nil, err
-		}
-	}
-	if parsed.Context().RegistryStr() == name.DefaultRegistry {
+	if r.registry() == defaultRegistry {
 		return nil, fmt.Errorf("%w: %s (it names no registry to pull from)", ErrNotFound, r)
+	}
+	var options []name.Option
+	if slices.Contains(o.Insecure, r.registry()) {
+		options = append(options, name.Insecure)
+	}
+	parsed, err := name.ParseReference(r.String(), options...)
+	if err != nil {
+		return nil, fmt.Errorf("pull %s: %w", r, err)
 	}
 	base := remote.DefaultTransport.(*http.Transport).Clone()
 	base.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext

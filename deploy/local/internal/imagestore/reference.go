@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/distribution/reference"
 )
 
 // defaultRegistry is the host that a reference without one means.
@@ -26,21 +26,22 @@ func (r Reference) String() string {
 // ParseReference reads an image reference as container runtimes do: no registry means docker.io, one word is in its library,
 // no tag means latest, and a digest decides over a tag beside it.
 func ParseReference(s string) (Reference, error) {
-	parsed, err := parse(s)
+	named, err := reference.ParseNormalizedNamed(s)
 	if err != nil {
-		return Reference{}, err
+		return Reference{}, fmt.Errorf("%q is not an image reference (name:tag): %w", s, err)
 	}
-	repository := parsed.Context().Name()
-	if rest, ok := strings.CutPrefix(repository, name.DefaultRegistry+"/"); ok {
-		repository = defaultRegistry + "/" + rest
+	r := Reference{Repository: named.Name(), Identifier: "latest"}
+	if tagged, ok := named.(reference.Tagged); ok {
+		r.Identifier = tagged.Tag()
 	}
-	return Reference{Repository: repository, Identifier: parsed.Identifier()}, nil
+	if digested, ok := named.(reference.Digested); ok {
+		r.Identifier = digested.Digest().String()
+	}
+	return r, nil
 }
 
-func parse(s string, options ...name.Option) (name.Reference, error) {
-	parsed, err := name.ParseReference(s, append(options, name.WeakValidation)...)
-	if err != nil {
-		return nil, fmt.Errorf("%q is not an image reference (name:tag): %w", s, err)
-	}
-	return parsed, nil
+// registry is the host that the image comes from.
+func (r Reference) registry() string {
+	host, _, _ := strings.Cut(r.Repository, "/")
+	return host
 }

@@ -21,8 +21,8 @@ type Mount struct {
 
 // Spec describes one container's root and program.
 type Spec struct {
-	Root     string            // empty directory; a tmpfs is mounted on it and becomes the new root
-	Layers   []string          // directories whose entries are bound read-only into the root
+	Root     string            // empty directory, on which the container's file system is mounted
+	Image    string            // directory with the files of the image, which stays as it is
 	Files    map[string]string // small files written into the root, by path
 	Mounts   []Mount
 	Args     []string
@@ -35,6 +35,8 @@ type Spec struct {
 	SetUser      bool
 	ReadOnlyRoot bool
 	KeepCaps     bool // privileged container
+
+	old string // where the machine is while the root is built
 }
 
 // Write stores the spec in file, readable by its owner only: it holds the container's environment.
