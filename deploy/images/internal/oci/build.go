@@ -104,9 +104,13 @@ func (p *Params) build(dir string) (v1.Descriptor, error) {
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
+	base, err := p.writeLayer(l, baseEntries())
+	if err != nil {
+		return v1.Descriptor{}, err
+	}
 	images := make([]v1.Descriptor, len(p.Binaries))
 	for i, b := range p.Binaries {
-		if images[i], err = p.writeImage(l, b); err != nil {
+		if images[i], err = p.writeImage(l, base, b); err != nil {
 			return v1.Descriptor{}, fmt.Errorf("build %s for %s: %w", p.Name, b.Platform, err)
 		}
 	}
@@ -127,27 +131,29 @@ func (p *Params) build(dir string) (v1.Descriptor, error) {
 	return index, l.finish(content)
 }
 
-// writeImage stores the image of one platform.
-func (p *Params) writeImage(l *Layout, b Binary) (v1.Descriptor, error) {
+// writeImage stores the image of one platform: the base, which is the same for all, and the program.
+func (p *Params) writeImage(l *Layout, base layer, b Binary) (v1.Descriptor, error) {
 	platform, err := v1.ParsePlatform(b.Platform)
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
-	layers, err := p.writeLayers(l, b)
+	entries, err := p.entries(b)
+	if err != nil {
+		return v1.Descriptor{}, err
+	}
+	program, err := p.writeLayer(l, entries)
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
 	config := v1.ConfigFile{
 		Architecture: platform.Architecture, OS: platform.OS, Variant: platform.Variant, Created: v1.Time{Time: p.Created},
 		Config: v1.Config{Entrypoint: []string{p.Path}, Cmd: p.Cmd, Env: p.Env, User: p.User, WorkingDir: "/", Labels: p.annotations()},
-		RootFS: v1.RootFS{Type: "layers"},
+		RootFS: v1.RootFS{Type: "layers", DiffIDs: []v1.Hash{base.diffID, program.diffID}},
+		History: []v1.History{{Created: v1.Time{Time: p.Created}, CreatedBy: "base: CA certificates, users, /tmp"},
+			{Created: v1.Time{Time: p.Created}, CreatedBy: p.Name}},
 	}
-	manifest := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Annotations: p.annotations()}
-	for i, what := range []string{"base: CA certificates, users, /tmp", p.Name} {
-		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, layers[i].diffID)
-		config.History = append(config.History, v1.History{Created: v1.Time{Time: p.Created}, CreatedBy: what})
-		manifest.Layers = append(manifest.Layers, layers[i].descriptor)
-	}
+	manifest := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Annotations: p.annotations(),
+		Layers: []v1.Descriptor{base.descriptor, program.descriptor}}
 	if manifest.Config, err = l.writeJSON(types.OCIConfigJSON, config); err != nil {
 		return v1.Descriptor{}, err
 	}
@@ -156,8 +162,8 @@ func (p *Params) writeImage(l *Layout, b Binary) (v1.Descriptor, error) {
 	return d, err
 }
 
-// writeLayers stores the base and the program. The base is one blob for all images of a version.
-func (p *Params) writeLayers(l *Layout, b Binary) ([]layer, error) {
+// entries are the program of a platform and the further files.
+func (p *Params) entries(b Binary) ([]entry, error) {
 	program, err := file(b.File, strings.TrimPrefix(p.Path, "/"))
 	if err != nil {
 		return nil, err
@@ -171,16 +177,8 @@ func (p *Params) writeLayers(l *Layout, b Binary) ([]layer, error) {
 		}
 		entries = append(entries, e)
 	}
-	if _, err := withParents(append(baseEntries(), entries...)); err != nil {
-		return nil, err
-	}
-	layers := make([]layer, 2)
-	for i, content := range [][]entry{baseEntries(), entries} {
-		if layers[i], err = l.writeLayer(content, p.Created, p.Compress); err != nil {
-			return nil, err
-		}
-	}
-	return layers, nil
+	_, err = withParents(append(baseEntries(), entries...)) // a layer by itself may hide a file of the one below
+	return entries, err
 }
 
 // annotations are the keys of the OCI specification, as annotations of manifests and as labels of the configuration.

@@ -123,22 +123,22 @@ type layer struct {
 
 // writeLayer stores entries as a layer. Everything that differs between machines is fixed: order, times, owners, modes, and
 // the header of the compressed stream.
-func (l *Layout) writeLayer(entries []entry, created time.Time, compress bool) (layer, error) {
+func (p *Params) writeLayer(l *Layout, entries []entry) (layer, error) {
 	sorted, err := withParents(entries)
 	if err != nil {
 		return layer{}, err
 	}
 	mediaType := types.OCIUncompressedLayer
-	if compress {
+	if p.Compress {
 		mediaType = types.OCILayer
 	}
 	plain := sha256.New()
 	d, err := l.write(mediaType, func(w io.Writer) error {
-		if !compress {
-			return writeTar(io.MultiWriter(w, plain), sorted, created)
+		if !p.Compress {
+			return writeTar(io.MultiWriter(w, plain), sorted, p.Created)
 		}
 		zip := gzip.NewWriter(w)
-		return errors.Join(writeTar(io.MultiWriter(zip, plain), sorted, created), zip.Close())
+		return errors.Join(writeTar(io.MultiWriter(zip, plain), sorted, p.Created), zip.Close())
 	})
 	return layer{descriptor: d, diffID: v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(plain.Sum(nil))}}, err
 }

@@ -2,8 +2,6 @@ package registry
 
 import (
 	"encoding/json"
-	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,7 +24,7 @@ import (
 // serve starts a registry and returns its host. Older registries have no API for referrers.
 func serve(t *testing.T, referrers bool) string {
 	t.Helper()
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(referrers)))
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(referrers)))
 	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://")
 }
@@ -153,7 +151,7 @@ func TestTransport_PlainHTTPBeyondLoopbackOnlyIfAllowed(t *testing.T) {
 	for _, tt := range tests {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tt.url, nil)
 		require.NoError(t, err)
-		_, err = transport{insecure: tt.insecure, base: sent}.RoundTrip(req) //nolint:bodyclose // it has none
+		_, err = transport{insecure: tt.insecure, base: sent}.RoundTrip(req)
 		if tt.wantErr == "" {
 			require.NoError(t, err, tt.url)
 			continue

@@ -1,8 +1,6 @@
 package cri
 
 import (
-	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -87,7 +85,7 @@ func TestImageStatus_User(t *testing.T) {
 
 func TestPullImage_FromARegistryToTheNode(t *testing.T) {
 	t.Parallel()
-	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	handler := registry.New()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if user, password, _ := q.BasicAuth(); q.Method == http.MethodGet && user+password != "usersecret" {
 			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)

@@ -1,8 +1,6 @@
 package imagestore
 
 import (
-	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -33,7 +31,7 @@ type registryServer struct {
 func startRegistry(t *testing.T, password string) *registryServer {
 	t.Helper()
 	r := &registryServer{}
-	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	handler := registry.New()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if _, got, _ := q.BasicAuth(); got != password {
 			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)

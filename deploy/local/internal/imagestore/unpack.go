@@ -50,18 +50,18 @@ type unpacker struct {
 
 // unpack applies the layers of an image to root, which it makes, and returns the size of the files. The content of each layer must
 // have its digest in diffIDs.
-func unpack(root string, img v1.Image, diffIDs []v1.Hash, max limits) (int64, error) {
+func unpack(root string, img v1.Image, diffIDs []v1.Hash, bounds limits) (int64, error) {
 	layers, err := img.Layers()
 	if err != nil {
 		return 0, err
 	}
-	if len(layers) > max.layers {
-		return 0, fmt.Errorf("it has %d layers, more than %d", len(layers), max.layers)
+	if len(layers) > bounds.layers {
+		return 0, fmt.Errorf("it has %d layers, more than %d", len(layers), bounds.layers)
 	}
 	if len(layers) != len(diffIDs) {
 		return 0, fmt.Errorf("it has %d layers, and %d in its configuration", len(layers), len(diffIDs))
 	}
-	u := &unpacker{root: root, left: max, maxBytes: max.bytes}
+	u := &unpacker{root: root, left: bounds, maxBytes: bounds.bytes}
 	if err := u.makeDir(root, 0o755); err != nil {
 		return 0, err
 	}

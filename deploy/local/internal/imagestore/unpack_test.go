@@ -36,7 +36,7 @@ func link(kind byte, name, to string) imagetest.Entry {
 func file(name, content string) imagetest.Entry { return imagetest.File(name, content, 0o644) }
 
 // tree unpacks layers and describes the result: content of files, ends of links, modes of directories.
-func tree(t *testing.T, max limits, layers ...[]imagetest.Entry) (map[string]string, error) {
+func tree(t *testing.T, bounds limits, layers ...[]imagetest.Entry) (map[string]string, error) {
 	t.Helper()
 	list := make([]v1.Layer, len(layers))
 	for i, entries := range layers {
@@ -46,7 +46,7 @@ func tree(t *testing.T, max limits, layers ...[]imagetest.Entry) (map[string]str
 	config, err := img.ConfigFile()
 	require.NoError(t, err)
 	root := filepath.Join(t.TempDir(), "root")
-	if _, err := unpack(root, img, config.RootFS.DiffIDs, max); err != nil {
+	if _, err := unpack(root, img, config.RootFS.DiffIDs, bounds); err != nil {
 		return nil, err
 	}
 	found := map[string]string{}

@@ -199,8 +199,8 @@ func makeMountPoint(src, dst string) error {
 
 // lockedFlags are the mount flags that a remount must repeat, because a user namespace may not take them away.
 func lockedFlags(path string) (uintptr, error) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(path, &fs); err != nil {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
 		return 0, fmt.Errorf("statfs %s: %w", path, err)
 	}
 	var flags uintptr
@@ -208,7 +208,7 @@ func lockedFlags(path string) (uintptr, error) {
 		{unix.ST_NOSUID, unix.MS_NOSUID}, {unix.ST_NODEV, unix.MS_NODEV}, {unix.ST_NOEXEC, unix.MS_NOEXEC},
 		{unix.ST_NOATIME, unix.MS_NOATIME}, {unix.ST_NODIRATIME, unix.MS_NODIRATIME}, {unix.ST_RELATIME, unix.MS_RELATIME},
 	} {
-		if uintptr(fs.Flags)&f.have != 0 {
+		if uintptr(st.Flags)&f.have != 0 {
 			flags |= f.want
 		}
 	}
