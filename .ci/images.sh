@@ -24,7 +24,7 @@ description() {
 }
 
 for image; do
-	IFS== read -r name module package <<<"$image"
+	IFS='=' read -r name module package <<<"$image"
 	binaries=()
 	for platform in "${platforms[@]}"; do
 		file=$bin/${platform%%/*}-${platform#*/}/$name
