@@ -25,10 +25,10 @@ BIN  := $(CURDIR)/bin
 
 # In go.work, in the order in which they depend on each other.
 WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler deploy/emulators
-# Not in go.work: they link Kubernetes or Prometheus, or test it, and must not raise the versions of other modules.
-STANDALONE_MODULES := deploy/local deploy/local/e2e deploy/charts
+# Not in go.work: they link Kubernetes, Prometheus or a client of registries, or test it, and must not raise the versions of other modules.
+STANDALONE_MODULES := deploy/images deploy/local deploy/local/e2e deploy/charts
 # They hold no code, only the versions of third-party programs: of images, and of the oldest API server that is supported.
-IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway traefik traefik/ext) deploy/local/oldest
+IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext) deploy/local/oldest
 MODULES            := $(WORKSPACE_MODULES) $(STANDALONE_MODULES)
 BINARY_MODULES     := $(filter services/%,$(WORKSPACE_MODULES)) deploy/emulators
 
@@ -36,6 +36,14 @@ BINARY_MODULES     := $(filter services/%,$(WORKSPACE_MODULES)) deploy/emulators
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS  = -X fairlead.dev/pkg/version.version=$(VERSION) -X fairlead.dev/pkg/version.commit=$(COMMIT)
+
+# What is released as an image, for which platforms, and where the layouts go.
+RELEASE_IMAGES ?= endpoint-picker ingress-reconciler modelserver
+PLATFORMS      ?= linux/amd64,linux/arm64
+OCI            ?= $(BIN)/oci
+SOURCE_URL     ?= https://fairlead.dev
+# The time of everything in an image: the same commit gives the same digest.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 # Tools have their version in their names: another pin is another file.
 GOLANGCI_LINT_VERSION := v2.12.0
@@ -162,6 +170,21 @@ chart: doctor-go $(HELM) $(SCHEMAS) ## Check every chart: lint, schemas, values,
 	@HELM="$(HELM)" SCHEMAS="$(SCHEMAS)" $(EACH) chart deploy/charts $(GO) test -p $(JOBS) -count=1 ./...
 
 ##@ Release
+
+# image builds layouts of images and pushes them.
+IMAGE := $(BIN)/image
+.PHONY: image-tool
+image-tool: doctor-go
+	@cd deploy/images && GOWORK=off $(GO) build -p $(JOBS) -o $(IMAGE) ./cmd/image
+
+.PHONY: images
+images: image-tool ## Build the images of a release into bin/oci (VERSION=v0.4.0 PLATFORMS=linux/amd64,linux/arm64)
+	@LDFLAGS="-s -w $(LDFLAGS)" SOURCE_URL="$(SOURCE_URL)" ./.ci/images.sh $(BIN) $(OCI) $(VERSION) $(COMMIT) $(PLATFORMS) \
+		$(foreach name,$(RELEASE_IMAGES),$(name)=$(subst $(eval) ,=,$(IMAGE_SOURCE_$(name))))
+
+.PHONY: push
+push: image-tool $(HELM) ## Push the images of bin/oci and the charts (REGISTRY=host/path VERSION=v0.4.0; LATEST=1, INSECURE=1)
+	@LATEST=$(LATEST) INSECURE=$(INSECURE) ./.ci/push.sh $(IMAGE) $(HELM) "$(REGISTRY)" $(VERSION) "$(RELEASE_IMAGES:%=$(OCI)/%)" "$(CHARTS)"
 
 .PHONY: release
 release: images $(HELM) ## Build a release into bin/release/VERSION, and publish nothing (VERSION=v0.4.0)

@@ -99,6 +99,14 @@ check_local() {
 		ok "user namespaces"
 	else
 		missing "user namespaces" "$(why_no_namespaces)"
+		return
+	fi
+	# The root of a container is an overlay over its image.
+	if unshare --user --map-root-user --mount sh -c 'mount -t tmpfs tmpfs /tmp && cd /tmp && mkdir lower upper work merged &&
+		mount -t overlay overlay -o userxattr,lowerdir=lower,upperdir=upper,workdir=work merged' 2>/dev/null; then
+		ok "overlayfs in user namespaces"
+	else
+		missing "overlayfs in user namespaces" "Linux 5.11 or newer, with the module overlay"
 	fi
 	# Debian keeps it where the PATH of users does not lead.
 	if PATH=$PATH:/usr/sbin:/sbin has nft; then

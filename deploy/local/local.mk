@@ -5,7 +5,7 @@ IMAGES    := $(BIN)/images
 CRDS      := $(BIN)/crds
 # Where local-up keeps its state.
 LOCAL_DIR ?= $(CURDIR)/.local/cluster
-# What becomes an image: name = module and package of the binary.
+# What becomes an image for this machine: name = module and package of the binary.
 IMAGE_BINARIES := endpoint-picker ingress-reconciler modelserver webhook echo ome probe
 IMAGE_SOURCE_endpoint-picker    := services/endpoint-picker .
 IMAGE_SOURCE_ingress-reconciler := services/ingress-reconciler .
@@ -14,6 +14,8 @@ IMAGE_SOURCE_webhook            := deploy/emulators ./webhook
 IMAGE_SOURCE_echo               := deploy/emulators ./echo/cmd/echo
 IMAGE_SOURCE_ome                := deploy/emulators ./ome/cmd/ome
 IMAGE_SOURCE_probe              := deploy/local ./internal/nstest/probe
+# What tests roll from one version to the next.
+NEXT_BINARIES  := endpoint-picker ingress-reconciler modelserver
 # A second set of tags, of binaries with the race detector, for the whole-system tests.
 IMAGE_TAG  ?= dev
 RACE_TAG   := race
@@ -25,13 +27,15 @@ GAIE_VERSION        := v1.6.0
 GATEWAY_API_VERSION := v1.6.3
 
 # Third-party programs as images. Their versions are pinned, so what the store has once is not made again.
-ENVOY_IMAGE    := $(IMAGES)/refs/envoyproxy/envoy/v$(ENVOY_VERSION)
+HUB            := $(IMAGES)/refs/docker.io
+ENVOY_IMAGE    := $(HUB)/envoyproxy/envoy/v$(ENVOY_VERSION)
 # The version that the module of an image requires of what it is made of: <image>,<module>.
 required        = $(shell sed -n 's|^require $(2) \(v[^ ]*\).*|\1|p' deploy/local/images/$(1)/go.mod)
 ENVOY_GATEWAY  := $(call required,envoy-gateway,github.com/envoyproxy/gateway)
 AI_GATEWAY     := $(call required,ai-gateway,github.com/envoyproxy/ai-gateway)
 TRAEFIK        := $(call required,traefik,github.com/traefik/traefik/v3)
-GATEWAY_IMAGES := $(IMAGES)/refs/envoyproxy/gateway/$(ENVOY_GATEWAY) $(IMAGES)/refs/envoyproxy/ai-gateway-controller/$(AI_GATEWAY)
+REGISTRY_IMAGE := $(call required,registry,github.com/distribution/distribution/v3)
+GATEWAY_IMAGES := $(HUB)/envoyproxy/gateway/$(ENVOY_GATEWAY) $(HUB)/envoyproxy/ai-gateway-controller/$(AI_GATEWAY)
 GATEWAY_CHARTS := $(BIN)/charts
 
 ##@ Embedded Kubernetes
@@ -40,61 +44,80 @@ GATEWAY_CHARTS := $(BIN)/charts
 local: doctor-go doctor-local ## Build the embedded Kubernetes (8 minutes from nothing, a link after that)
 	@./deploy/local/build.sh $(BIN)
 
-.PHONY: images
-images: local $(addprefix image-,$(IMAGE_BINARIES)) image-envoy gateways $(CRDS)/inferencepools.yaml ## Make all images of the demo
+.PHONY: local-images
+local-images: local $(addprefix image-,$(IMAGE_BINARIES)) image-envoy gateways $(CRDS)/inferencepools.yaml ## Make all images of the demo, for this machine
 
 .PHONY: image
-image: ## Make one image: SERVICE=endpoint-picker [IMAGE_TAG=dev]
+image: ## Make one image for this machine: SERVICE=endpoint-picker [IMAGE_TAG=dev]
 	@test -n "$(filter $(SERVICE),$(IMAGE_BINARIES))" || { echo "make image: say which: SERVICE=<one of $(IMAGE_BINARIES)>" >&2; exit 2; }
 	@$(MAKE) --no-print-directory local image-$(SERVICE)
 
-# Static binaries, so that the empty root is enough for them.
+LOAD_IMAGE := ./deploy/local/images/load.sh $(BIN)
+
 .PHONY: $(addprefix image-,$(IMAGE_BINARIES))
-$(addprefix image-,$(IMAGE_BINARIES)): image-%:
+$(addprefix image-,$(IMAGE_BINARIES)): image-%: image-tool
 	@cd $(firstword $(IMAGE_SOURCE_$*)) && GOWORK=off CGO_ENABLED=0 $(GO) build -p $(JOBS) -ldflags "-s -w $(LDFLAGS)" -o $(BIN)/$* $(lastword $(IMAGE_SOURCE_$*))
-	@$(LOCALKUBE) image add --store $(IMAGES) fairlead/$*:$(IMAGE_TAG) $(BIN)/$* >/dev/null
+	@$(LOAD_IMAGE) fairlead/$*:$(IMAGE_TAG) $(BIN)/$*
 
 .PHONY: images-race
-images-race: images traefik image-previous doctor-cc $(addprefix image-race-,$(IMAGE_BINARIES)) ## Make the images of the whole-system tests, with the race detector
+images-race: local-images traefik image-previous image-registry images-e2e doctor-cc $(addprefix image-race-,$(IMAGE_BINARIES)) $(addprefix image-next-,$(NEXT_BINARIES)) ## Make the images of the whole-system tests, with the race detector
+
+# Static with C too: <output folder>,<name>,<what to add to the version>.
+build_race = mkdir -p $(BIN)/$(1) && cd $(firstword $(IMAGE_SOURCE_$(2))) && GOWORK=off CGO_ENABLED=1 $(GO) build -p $(JOBS) -race -tags netgo,osusergo \
+	-ldflags "-s -w -linkmode external -extldflags -static $(LDFLAGS) -X fairlead.dev/pkg/version.version=$(VERSION)$(3)" -o $(BIN)/$(1)/$(2) $(lastword $(IMAGE_SOURCE_$(2)))
 
 .PHONY: $(addprefix image-race-,$(IMAGE_BINARIES))
-$(addprefix image-race-,$(IMAGE_BINARIES)): image-race-%:
-	@mkdir -p $(BIN)/race
-	@cd $(firstword $(IMAGE_SOURCE_$*)) && GOWORK=off CGO_ENABLED=1 $(GO) build -p $(JOBS) -race -tags netgo,osusergo \
-		-ldflags "-s -w -linkmode external -extldflags -static $(LDFLAGS)" -o $(BIN)/race/$* $(lastword $(IMAGE_SOURCE_$*))
-	@$(LOCALKUBE) image add --store $(IMAGES) --env GORACE=halt_on_error=1 fairlead/$*:$(RACE_TAG) $(BIN)/race/$* >/dev/null
-	@$(LOCALKUBE) image tag --store $(IMAGES) fairlead/$*:$(RACE_TAG) fairlead/$*:$(RACE_TAG)-next
+$(addprefix image-race-,$(IMAGE_BINARIES)): image-race-%: image-tool
+	@$(call build_race,race,$*)
+	@$(LOAD_IMAGE) fairlead/$*:$(RACE_TAG) $(BIN)/race/$* --env GORACE=halt_on_error=1
+
+# Another version, and so another binary: a roll changes what runs.
+.PHONY: $(addprefix image-next-,$(NEXT_BINARIES))
+$(addprefix image-next-,$(NEXT_BINARIES)): image-next-%: image-tool
+	@$(call build_race,race-next,$*,-next)
+	@$(LOAD_IMAGE) fairlead/$*:$(RACE_TAG)-next $(BIN)/race-next/$* --env GORACE=halt_on_error=1
+
+# A release of the services for this machine, which a test pushes and installs.
+.PHONY: images-e2e
+images-e2e: $(HELM)
+	@$(MAKE) --no-print-directory images OCI=$(BIN)/oci-e2e PLATFORMS=linux/$$($(GO) env GOARCH) VERSION=v0.0.0-e2e RELEASE_IMAGES="$(notdir $(CHARTS))" >/dev/null
 
 .PHONY: image-previous
-image-previous: $(BIN)/previous/$(PREVIOUS) ## Make the image of an earlier ingress-reconciler, which tests upgrade
+image-previous: image-tool $(BIN)/previous/$(PREVIOUS) ## Make the image of an earlier ingress-reconciler, which tests upgrade
 $(BIN)/previous/$(PREVIOUS): deploy/local/images/previous.sh | local
 	@./deploy/local/images/previous.sh $(BIN) $(PREVIOUS)
 
 .PHONY: image-envoy
 image-envoy: $(ENVOY_IMAGE)
-$(ENVOY_IMAGE): deploy/local/images/envoy/image.sh $(ENVOY) | local
-	@./deploy/local/images/envoy/image.sh $(LOCALKUBE) $(IMAGES) $(ENVOY) $(ENVOY_VERSION)
+$(ENVOY_IMAGE): deploy/local/images/envoy/image.sh deploy/local/images/load.sh $(ENVOY) | local image-tool
+	@./deploy/local/images/envoy/image.sh $(BIN) $(ENVOY) $(ENVOY_VERSION)
 
 .PHONY: gateways
 gateways: $(GATEWAY_IMAGES) $(GATEWAY_CHARTS)/gateway-helm/values.yaml ## Make images and charts of Envoy Gateway and Envoy AI Gateway
 
-# The name and path of a program in its image are those that the charts count on.
-$(IMAGES)/refs/envoyproxy/gateway/$(ENVOY_GATEWAY): deploy/local/images/envoy-gateway/go.mod deploy/local/images/module-image.sh | local
-	@./deploy/local/images/module-image.sh deploy/local/images/envoy-gateway $(BIN) envoyproxy/gateway:$(ENVOY_GATEWAY) /usr/local/bin/envoy-gateway \
+# The name and path of a program in its image are those that the charts count on, and its user is that of its own image.
+$(HUB)/envoyproxy/gateway/$(ENVOY_GATEWAY): deploy/local/images/envoy-gateway/go.mod deploy/local/images/module-image.sh deploy/local/images/load.sh | local image-tool
+	@./deploy/local/images/module-image.sh deploy/local/images/envoy-gateway $(BIN) envoyproxy/gateway:$(ENVOY_GATEWAY) /usr/local/bin/envoy-gateway 65532:65532 \
 		-X github.com/envoyproxy/gateway/internal/cmd/version.envoyGatewayVersion=$(ENVOY_GATEWAY)
 
-$(IMAGES)/refs/envoyproxy/ai-gateway-controller/$(AI_GATEWAY): deploy/local/images/ai-gateway/go.mod deploy/local/images/module-image.sh | local
-	@./deploy/local/images/module-image.sh deploy/local/images/ai-gateway $(BIN) envoyproxy/ai-gateway-controller:$(AI_GATEWAY) /app
+$(HUB)/envoyproxy/ai-gateway-controller/$(AI_GATEWAY): deploy/local/images/ai-gateway/go.mod deploy/local/images/module-image.sh deploy/local/images/load.sh | local image-tool
+	@./deploy/local/images/module-image.sh deploy/local/images/ai-gateway $(BIN) envoyproxy/ai-gateway-controller:$(AI_GATEWAY) /app 65532:65532
 
 $(GATEWAY_CHARTS)/gateway-helm/values.yaml: deploy/local/images/gateway-charts.sh deploy/local/images/envoy-gateway/go.mod deploy/local/images/ai-gateway/go.mod | doctor-go
 	@./deploy/local/images/gateway-charts.sh $(GATEWAY_CHARTS)
 
 .PHONY: traefik
-traefik: $(IMAGES)/refs/traefik/$(TRAEFIK) $(addprefix $(CRDS)/,gateway-api.yaml traefik.yaml) ## Make Traefik's image and the kinds that it reads
+traefik: $(HUB)/library/traefik/$(TRAEFIK) $(addprefix $(CRDS)/,gateway-api.yaml traefik.yaml) ## Make Traefik's image and the kinds that it reads
 
-$(IMAGES)/refs/traefik/$(TRAEFIK): deploy/local/images/traefik/go.mod deploy/local/images/module-image.sh | local
-	@./deploy/local/images/module-image.sh deploy/local/images/traefik $(BIN) docker.io/traefik:$(TRAEFIK) /usr/local/bin/traefik \
+$(HUB)/library/traefik/$(TRAEFIK): deploy/local/images/traefik/go.mod deploy/local/images/module-image.sh deploy/local/images/load.sh | local image-tool
+	@./deploy/local/images/module-image.sh deploy/local/images/traefik $(BIN) docker.io/traefik:$(TRAEFIK) /usr/local/bin/traefik "" \
 		-X github.com/traefik/traefik/v3/pkg/version.Version=$(TRAEFIK:v%=%)
+
+.PHONY: image-registry
+image-registry: $(HUB)/distribution/distribution/$(REGISTRY_IMAGE:v%=%) ## Make the image of a registry, for tests
+
+$(HUB)/distribution/distribution/$(REGISTRY_IMAGE:v%=%): deploy/local/images/registry/go.mod deploy/local/images/module-image.sh deploy/local/images/load.sh | local image-tool
+	@./deploy/local/images/module-image.sh deploy/local/images/registry $(BIN) distribution/distribution:$(REGISTRY_IMAGE:v%=%) /bin/registry ""
 
 # The kinds of the Gateway API, of its standard channel: in the version that we speak, which is not each gateway's.
 $(CRDS)/gateway-api.yaml: deploy/local/local.mk | doctor-go
@@ -118,7 +141,7 @@ $(CRDS)/inferencepools.yaml: services/endpoint-picker/go.mod
 	@chmod u+w $@
 
 .PHONY: local-up
-local-up: images ## Start a cluster that stays until local-down (NODES=1)
+local-up: local-images ## Start a cluster that stays until local-down (NODES=1)
 	@$(LOCALKUBE) up --detach --dir $(LOCAL_DIR) --images $(IMAGES) --nodes $(or $(NODES),1) >/dev/null
 
 .PHONY: local-down
@@ -126,7 +149,7 @@ local-down: ## End the cluster of local-up
 	@if [ -x $(LOCALKUBE) ]; then $(LOCALKUBE) down --dir $(LOCAL_DIR); fi
 
 .PHONY: demo-kubernetes
-demo-kubernetes: doctor-port images ## The demo in a cluster: a Gateway, an HTTPRoute and an InferencePool, until Ctrl-C (PORT=8080)
+demo-kubernetes: doctor-port local-images ## The demo in a cluster: a Gateway, an HTTPRoute and an InferencePool, until Ctrl-C (PORT=8080)
 	@cd deploy/local/e2e && GOWORK=off $(GO) build -p $(JOBS) -o $(BIN)/demo-kubernetes ./cmd/demo
 	@exec $(BIN)/demo-kubernetes --gateway 127.0.0.1:$(PORT)
 

@@ -19,17 +19,17 @@ func TestLocalBootstrap(t *testing.T) {
 	t.Parallel()
 	manifest, err := os.ReadFile("../../examples/inference/envoy.yaml")
 	require.NoError(t, err)
-	bootstrap, err := localBootstrap(manifest, 8080, ports{picker: 9002, admin: 19000, servers: []int{8001, 8002}})
+	bootstrap, err := localBootstrap(manifest, 8080, ports{picker: 9002, admin: 19000, ready: 19001, servers: []int{8001, 8002}})
 	require.NoError(t, err)
 	text, err := yaml.Marshal(bootstrap)
 	require.NoError(t, err)
 	for _, gone := range []string{"0.0.0.0", "dns", "STRICT_DNS", "address: picker", "address: models"} {
 		assert.NotContains(t, string(text), gone)
 	}
-	for _, port := range []string{"8080", "9002", "19000", "8001", "8002"} {
+	for _, port := range []string{"8080", "9002", "19000", "19001", "8001", "8002"} {
 		assert.Equal(t, 1, strings.Count(string(text), "port_value: "+port+"\n"), port)
 	}
-	assert.Equal(t, 5, strings.Count(string(text), "address: 127.0.0.1\n"))
+	assert.Equal(t, 6, strings.Count(string(text), "address: 127.0.0.1\n"))
 	assert.Equal(t, 2, strings.Count(string(text), "type: STATIC\n"))
 }
 
@@ -38,8 +38,9 @@ func TestLocalBootstrapFails(t *testing.T) {
 	for text, want := range map[string]string{
 		"{":                         "decode: ",
 		"{data: {envoy.yaml: '['}}": "decode envoy.yaml: ",
-		"{data: {other: x}}":        "want one listener and the clusters picker and pool",
-		"{data: {envoy.yaml: '{static_resources: {listeners: [{}], clusters: [{name: picker}, {name: other}]}}'}}": "unknown cluster other",
+		"{data: {other: x}}":        "want the listeners http and ready, and the clusters picker and pool",
+		"{data: {envoy.yaml: '{static_resources: {listeners: [{name: http}, {name: ready}], clusters: [{name: picker}, {name: other}]}}'}}": "unknown cluster other",
+		"{data: {envoy.yaml: '{static_resources: {listeners: [{name: http}, {name: other}], clusters: [{}, {}]}}'}}":                        "unknown listener other",
 	} {
 		_, err := localBootstrap([]byte(text), 1, ports{})
 		assert.ErrorContains(t, err, want, text)

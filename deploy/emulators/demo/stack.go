@@ -23,18 +23,18 @@ type stack struct {
 
 // ports of a stack, in addition to that of the gateway.
 type ports struct {
-	picker, metrics, health, grpcHealth, admin int
-	servers                                    []int
+	picker, metrics, health, grpcHealth, admin, ready int
+	servers                                           []int
 }
 
 // startStack starts all processes and waits until they are ready. It returns the started ones in any case.
 func startStack(ctx context.Context, o options, dir string) (*stack, error) {
 	s := &stack{ended: make(chan *process, o.servers+2)}
-	free, err := freePorts(o.servers + 5)
+	free, err := freePorts(o.servers + 6)
 	if err != nil {
 		return s, err
 	}
-	at := ports{picker: free[0], metrics: free[1], health: free[2], grpcHealth: free[3], admin: free[4], servers: free[5:]}
+	at := ports{picker: free[0], metrics: free[1], health: free[2], grpcHealth: free[3], admin: free[4], ready: free[5], servers: free[6:]}
 	s.metrics = address(at.metrics)
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -51,7 +51,7 @@ func startStack(ctx context.Context, o options, dir string) (*stack, error) {
 	for _, port := range at.servers {
 		urls = append(urls, "http://"+address(port)+"/health")
 	}
-	urls = append(urls, "http://"+address(at.health)+"/readyz", "http://"+address(at.admin)+"/ready")
+	urls = append(urls, "http://"+address(at.health)+"/readyz", "http://"+address(at.ready)+"/ready")
 	for i, p := range s.processes {
 		if err := p.awaitReady(ctx, urls[i]); err != nil {
 			return s, err
@@ -143,12 +143,18 @@ func localBootstrap(manifest []byte, gateway int, at ports) (map[string]any, err
 	resources, _ := bootstrap["static_resources"].(map[string]any)
 	listeners, _ := resources["listeners"].([]any)
 	clusters, _ := resources["clusters"].([]any)
-	if len(listeners) != 1 || len(clusters) != 2 {
-		return nil, errors.New("want one listener and the clusters picker and pool")
+	if len(listeners) != 2 || len(clusters) != 2 {
+		return nil, errors.New("want the listeners http and ready, and the clusters picker and pool")
 	}
 	bootstrap["admin"] = map[string]any{"address": socket(at.admin)}
-	listener, _ := listeners[0].(map[string]any)
-	listener["address"] = socket(gateway)
+	for _, l := range listeners {
+		listener, _ := l.(map[string]any)
+		port, ok := map[any]int{"http": gateway, "ready": at.ready}[listener["name"]]
+		if !ok {
+			return nil, fmt.Errorf("unknown listener %v", listener["name"])
+		}
+		listener["address"] = socket(port)
+	}
 	for _, c := range clusters {
 		cluster, _ := c.(map[string]any)
 		targets := map[any][]int{"picker": {at.picker}, "pool": at.servers}[cluster["name"]]

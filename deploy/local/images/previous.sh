@@ -28,7 +28,7 @@ version=previous-${commit:0:7}
 	go build -p "${BUILD_JOBS:-$(nproc)}" -ldflags "-s -w -X fairlead.dev/pkg/version.version=$version -X fairlead.dev/pkg/version.commit=$commit" \
 		-o "$out/ingress-reconciler" .
 )
-"$bin/localkube" image add --store "$bin/images" fairlead/ingress-reconciler:previous "$out/ingress-reconciler" >/dev/null
+deploy/local/images/load.sh "$bin" fairlead/ingress-reconciler:previous "$out/ingress-reconciler"
 mv "$out/source/charts/ingress-reconciler" "$out/chart"
 rm -rf "$out/source"
 touch "$out/$2"

@@ -13,7 +13,7 @@ func FindBinary() (string, error) {
 }
 
 func findImages() (string, error) {
-	return find(ImagesEnv, filepath.Join("bin", "images"), "make images")
+	return find(ImagesEnv, filepath.Join("bin", "images"), "make local-images")
 }
 
 // find returns the path in the environment variable env, or the path of file in the repository of the working directory.

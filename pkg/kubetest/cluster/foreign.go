@@ -95,7 +95,7 @@ func startForeign(tb testing.TB, kubeconfig string, cfg *clusterapi.Config) *Clu
 	}
 	tb.Cleanup(func() {
 		if tb.Failed() {
-			c.keep(tb)
+			c.Keep(tb)
 		}
 		if err := deleteOthers(context.WithoutCancel(tb.Context()), c.rest, before); err != nil {
 			tb.Errorf("cluster: delete the objects of the test: %v", err)

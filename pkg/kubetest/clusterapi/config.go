@@ -50,6 +50,9 @@ type Config struct {
 	Dir string `json:"dir"`
 	// Images is the directory of the image store. Clusters can share it.
 	Images string `json:"images,omitempty"`
+	// InsecureRegistries are registries, as host:port, from which nodes may pull in plain HTTP. Registries at loopback and private
+	// addresses need no entry.
+	InsecureRegistries []string `json:"insecureRegistries,omitempty"`
 	// ControlPlaneOnly starts only etcd and the API server, without controller manager, scheduler and nodes.
 	ControlPlaneOnly bool `json:"controlPlaneOnly,omitempty"`
 	// APIAddress is the host address of the API server; port 0 selects a free port.
@@ -184,7 +187,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, errors.New("dir: required, set it to the directory for the state of the cluster"))
 	}
 	if c.Images == "" && !c.ControlPlaneOnly {
-		errs = append(errs, errors.New("images: required, set it to the image store that `make images` creates"))
+		errs = append(errs, errors.New("images: required, set it to the image store that `make local-images` creates"))
 	}
 	return errors.Join(append(errs, c.validateNodes(), c.validateAddresses(), c.validateArgs(), c.validateServiceProxy())...)
 }

@@ -86,6 +86,7 @@ func upCommand() *cobra.Command {
 	f.StringVar(&o.file, "config", "", "YAML file with a cluster configuration; flags add to it")
 	f.StringVar(&o.config.Dir, "dir", "", "folder for all state (required here or in --config)")
 	f.StringVar(&o.config.Images, "images", "", "image store")
+	f.StringArrayVar(&o.config.InsecureRegistries, "insecure-registry", nil, "HOST:PORT of a registry that nodes may pull from in plain HTTP, besides private addresses; repeatable")
 	f.StringVar(&o.config.APIAddress, "api", "", "host address of the API server (default 127.0.0.1:0, a free port)")
 	f.IntVar(&o.nodes, "nodes", 0, "number of nodes (default 1)")
 	f.IntVar(&o.gpus, "gpus", 0, "nvidia.com/gpu that each node pretends to have")
@@ -137,6 +138,7 @@ func (o *upOptions) complete() (clusterapi.Config, error) {
 	override(&c.Verbosity, o.config.Verbosity)
 	override(&c.ControlPlaneOnly, o.config.ControlPlaneOnly)
 	override(&c.Audit, o.config.Audit)
+	c.InsecureRegistries = append(c.InsecureRegistries, o.config.InsecureRegistries...)
 	if o.fast {
 		c.Timings = clusterapi.FastTimings()
 	}

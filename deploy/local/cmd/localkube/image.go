@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"path"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -14,7 +12,7 @@ import (
 )
 
 func imageCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "image", Short: "Add, tag, list and remove images of a store"}
+	cmd := &cobra.Command{Use: "image", Short: "Load, tag, list and remove images of a store"}
 	dir := cmd.PersistentFlags().String("store", "", "image store (required)")
 	store := func() (*imagestore.Store, error) {
 		if *dir == "" {
@@ -22,52 +20,26 @@ func imageCommand() *cobra.Command {
 		}
 		return imagestore.Open(*dir), nil
 	}
-	cmd.AddCommand(imageAdd(store), imageTag(store), imageList(store), imageRemove(store), imagePrune(store))
+	cmd.AddCommand(imageLoad(store), imageTag(store), imageList(store), imageRemove(store), imagePrune(store))
 	return cmd
 }
 
 type openStore func() (*imagestore.Store, error)
 
-func imageAdd(open openStore) *cobra.Command {
-	var files, env []string
-	var entrypoint []string
-	var user int
-	cmd := &cobra.Command{Use: "add NAME:TAG [BINARY]", Short: "Make an image of a static binary, or of files",
-		Long: "BINARY becomes /<its name> and the entrypoint. --file adds files or folders; then --entrypoint says what to run.",
-		Args: cobra.RangeArgs(1, 2)}
-	cmd.Flags().StringArrayVar(&files, "file", nil, "SOURCE=/TARGET, a file or folder to add; repeatable")
-	cmd.Flags().StringArrayVar(&entrypoint, "entrypoint", nil, "program and arguments; repeatable, one word each")
-	cmd.Flags().StringArrayVar(&env, "env", nil, "NAME=VALUE; repeatable")
-	cmd.Flags().IntVar(&user, "user", imagestore.DefaultUser, "user id that it runs as")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, err := open()
-		if err != nil {
-			return err
-		}
-		cfg := imagestore.Config{Entrypoint: entrypoint, Env: env, User: &user}
-		var list []imagestore.File
-		if len(args) == 2 {
-			target := path.Join("/", filepath.Base(args[1]))
-			list = append(list, imagestore.File{Source: args[1], Target: target})
-			if len(entrypoint) == 0 {
-				cfg.Entrypoint = []string{target}
+func imageLoad(open openStore) *cobra.Command {
+	return &cobra.Command{Use: "load LAYOUT [NAME:TAG]", Short: "Load an OCI layout, called as its annotations say unless it is named", Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := open()
+			if err != nil {
+				return err
 			}
-		}
-		for _, f := range files {
-			source, target, ok := strings.Cut(f, "=")
-			if !ok {
-				return fmt.Errorf("--file %q is not SOURCE=/TARGET", f)
+			img, err := s.LoadLayout(args[0], strings.Join(args[1:], ""))
+			if err != nil {
+				return err
 			}
-			list = append(list, imagestore.File{Source: source, Target: target})
-		}
-		img, err := s.Add(args[0], list, cfg)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(cmd.OutOrStdout(), img.Digest)
-		return nil
-	}
-	return cmd
+			fmt.Fprintln(cmd.OutOrStdout(), img.ID)
+			return nil
+		}}
 }
 
 func imageTag(open openStore) *cobra.Command {
@@ -92,10 +64,10 @@ func imageList(open openStore) *cobra.Command {
 			return err
 		}
 		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
-		fmt.Fprintln(w, "IMAGE\tDIGEST\tSIZE")
+		fmt.Fprintln(w, "IMAGE\tID\tSIZE")
 		for _, img := range images {
 			for _, r := range img.Refs {
-				fmt.Fprintf(w, "%s\t%.19s\t%d MB\n", r, img.Digest, img.Size>>20)
+				fmt.Fprintf(w, "%s\t%.19s\t%d MB\n", r, img.ID, img.Size>>20)
 			}
 		}
 		return w.Flush()

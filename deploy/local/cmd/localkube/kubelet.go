@@ -148,8 +148,10 @@ func kubeletDependencies(ctx context.Context, m *nodeagent.Machine, s *options.K
 	if err := connectKubelet(ctx, m, s, d); err != nil {
 		return nil, err
 	}
-	runtime, err := cri.New(cri.Params{Images: imagestore.Open(m.Config.Images), Dir: m.Dir(), Shim: m.Shim, NodeIP: m.IP(), NodeIndex: m.Index,
-		UserRange: m.UserRange, Cgroups: m.Cgroups, CACertificates: caCertificates()})
+	runtime, err := cri.New(cri.Params{
+		Images: imagestore.Open(m.Config.Images), Pulled: imagestore.Open(filepath.Join(m.Dir(), "images")), InsecureRegistries: m.Config.InsecureRegistries,
+		Dir: m.Dir(), Shim: m.Shim, NodeIP: m.IP(), NodeIndex: m.Index, UserRange: m.UserRange, Cgroups: m.Cgroups,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("make container runtime: %w", err)
 	}
@@ -199,15 +201,4 @@ func connectKubelet(ctx context.Context, m *nodeagent.Machine, s *options.Kubele
 	runAuth(ctx.Done())
 	d.Auth = auth
 	return nil
-}
-
-// caCertificates is this machine's bundle, at the first of the places where distributions keep it.
-func caCertificates() string {
-	places := []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"}
-	for _, p := range places {
-		if _, err := os.Stat(p); err == nil {
-			return p
-		}
-	}
-	return ""
 }

@@ -104,7 +104,7 @@ func waitRunning(t *testing.T, c *cluster.Cluster, n int) {
 // extProcCounters reads Envoy's counters about the picker, of the Envoy with a bootstrap of its own.
 func extProcCounters(t *testing.T, c *cluster.Cluster) map[string]float64 {
 	t.Helper()
-	page, err := stack.Fetch(t.Context(), c, stack.EnvoyAdmin, "/stats?filter=ext_proc")
+	page, err := stack.EnvoyAdmin(t.Context(), c, "/stats?filter=ext_proc")
 	require.NoError(t, err)
 	found := map[string]float64{}
 	for line := range strings.Lines(page) {

@@ -5,6 +5,7 @@ package stack
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -28,9 +29,8 @@ const (
 	Picker = "picker"
 	Envoy  = "envoy"
 
-	// PickerMetrics and EnvoyAdmin are dialled into the cluster.
+	// PickerMetrics is dialled into the cluster.
 	PickerMetrics = "picker.default:metrics"
-	EnvoyAdmin    = "envoy.default:admin"
 
 	pickerApp   = "endpoint-picker"
 	onePicker   = "replicas=1" // tests count what one picker does
@@ -101,7 +101,7 @@ func newStack(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, error
 	}
 	crd, err := os.ReadFile(filepath.Join(root, "bin", "crds", "inferencepools.yaml"))
 	if err != nil {
-		return nil, fmt.Errorf("read InferencePool CRD (make images fetches it): %w", err)
+		return nil, fmt.Errorf("read InferencePool CRD (make local-images fetches it): %w", err)
 	}
 	if err := c.Apply(ctx, string(crd)); err != nil {
 		return nil, err
@@ -131,13 +131,13 @@ func (s *Stack) applyEnvoy(ctx context.Context) error {
 	return s.rolledOut(ctx, Envoy)
 }
 
-// withFilters puts HTTP filters before those of a bootstrap.
+// withFilters puts HTTP filters before those of a bootstrap, in its first listener.
 func withFilters(manifest, filters string) (string, error) {
-	at := regexp.MustCompile(`(?m)^( *)http_filters:\n`).FindAllStringSubmatchIndex(manifest, -1)
-	if len(at) != 1 {
-		return "", fmt.Errorf("the bootstrap has %d lists of HTTP filters, want 1", len(at))
+	at := regexp.MustCompile(`(?m)^( *)http_filters:\n`).FindStringSubmatchIndex(manifest)
+	if at == nil {
+		return "", errors.New("the bootstrap has no list of HTTP filters")
 	}
-	indent, end := manifest[at[0][2]:at[0][3]], at[0][1]
+	indent, end := manifest[at[2]:at[3]], at[1]
 	var b strings.Builder
 	b.WriteString(manifest[:end])
 	for line := range strings.Lines(filters) {
@@ -179,7 +179,7 @@ func (s *Stack) UpgradePicker(ctx context.Context, tag string, values ...string)
 	return s.rolledOut(ctx, Picker)
 }
 
-// localImage returns the helm values of an image that `make images` puts into the store of the cluster, where names have no registry.
+// localImage returns the helm values of an image of the local store.
 func localImage(name, tag string) []string {
 	return []string{"--set", "image.registry=", "--set", "image.repository=fairlead/" + name, "--set", "image.tag=" + tag}
 }

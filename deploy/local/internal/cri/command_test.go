@@ -11,44 +11,19 @@ import (
 	"fairlead.dev/deploy/local/internal/imagestore"
 )
 
-func securityContext(sc *runtimeapi.LinuxContainerSecurityContext) *runtimeapi.ContainerConfig {
-	return &runtimeapi.ContainerConfig{Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: sc}}
-}
-
-func TestContainer_User(t *testing.T) {
-	t.Parallel()
-	zero := 0
-	tests := []struct {
-		name   string
-		config *runtimeapi.ContainerConfig
-		image  imagestore.Config
-		want   user
-	}{
-		{name: "an image that names none", config: &runtimeapi.ContainerConfig{}, want: user{uid: 65532, gid: 65532}},
-		{name: "the image's", config: &runtimeapi.ContainerConfig{}, image: imagestore.Config{User: &zero}, want: user{}},
-		{name: "the pod's wins, in group 0", config: securityContext(&runtimeapi.LinuxContainerSecurityContext{
-			RunAsUser: &runtimeapi.Int64Value{Value: 1234}}), want: user{uid: 1234}},
-		{name: "with groups", config: securityContext(&runtimeapi.LinuxContainerSecurityContext{RunAsUser: &runtimeapi.Int64Value{Value: 1},
-			RunAsGroup: &runtimeapi.Int64Value{Value: 2}, SupplementalGroups: []int64{3, 4}}), want: user{uid: 1, gid: 2, groups: []int{3, 4}}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			c := &container{config: tt.config, image: &imagestore.Image{Config: tt.image}}
-			assert.Equal(t, tt.want, c.user())
-		})
-	}
-}
-
 func TestContainer_Argv(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		name                      string
-		entrypoint, command, args []string
-		want                      []string
-		wantErr                   string
+		name                           string
+		entrypoint, cmd, command, args []string
+		want                           []string
+		wantErr                        string
 	}{
 		{name: "the image's entrypoint with the pod's arguments", entrypoint: []string{"/app"}, args: []string{"-v"}, want: []string{"/app", "-v"}},
+		{name: "the image's arguments if the pod has none", entrypoint: []string{"/app"}, cmd: []string{"-q"}, want: []string{"/app", "-q"}},
+		{name: "the pod's arguments replace those of the image", entrypoint: []string{"/app"}, cmd: []string{"-q"}, args: []string{"-v"}, want: []string{"/app", "-v"}},
+		{name: "the pod's command replaces both", entrypoint: []string{"/app"}, cmd: []string{"-q"}, command: []string{"/other"}, want: []string{"/other"}},
+		{name: "an image with arguments only", cmd: []string{"/app", "x"}, want: []string{"/app", "x"}},
 		{name: "the pod's command replaces the entrypoint", entrypoint: []string{"/app"}, command: []string{"/other", "x"}, want: []string{"/other", "x"}},
 		{name: "neither", wantErr: "names a command"},
 	}
@@ -56,7 +31,7 @@ func TestContainer_Argv(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := &container{config: &runtimeapi.ContainerConfig{Command: tt.command, Args: tt.args},
-				image: &imagestore.Image{Config: imagestore.Config{Entrypoint: tt.entrypoint}}}
+				image: &imagestore.Image{Config: imagestore.Config{Entrypoint: tt.entrypoint, Cmd: tt.cmd}}}
 			got, err := c.argv()
 			if tt.wantErr != "" {
 				require.ErrorContains(t, err, tt.wantErr)
@@ -68,17 +43,11 @@ func TestContainer_Argv(t *testing.T) {
 	}
 }
 
-func TestBaseFiles(t *testing.T) {
+func TestResolvConf(t *testing.T) {
 	t.Parallel()
-	files := baseFiles(user{uid: 1234}, &runtimeapi.DNSConfig{Servers: []string{"10.96.0.10"},
-		Searches: []string{"default.svc.cluster.local", "svc.cluster.local"}, Options: []string{"ndots:5"}})
-	assert.Equal(t, "nameserver 10.96.0.10\nsearch default.svc.cluster.local svc.cluster.local\noptions ndots:5\n", files["etc/resolv.conf"])
-	assert.Contains(t, files["etc/passwd"], "root:x:0:0:")
-	assert.Contains(t, files["etc/passwd"], "nonroot:x:65532:65532:")
-	assert.Contains(t, files["etc/passwd"], "user:x:1234:1234:")
-	assert.Contains(t, files["etc/group"], "user:x:1234:")
-	assert.NotContains(t, baseFiles(user{}, nil)["etc/passwd"], "user:x")
-	assert.Empty(t, baseFiles(user{}, nil)["etc/resolv.conf"])
+	assert.Equal(t, "nameserver 10.96.0.10\nsearch default.svc.cluster.local svc.cluster.local\noptions ndots:5\n",
+		resolvConf(&runtimeapi.DNSConfig{Servers: []string{"10.96.0.10"}, Searches: []string{"default.svc.cluster.local", "svc.cluster.local"}, Options: []string{"ndots:5"}}))
+	assert.Empty(t, resolvConf(nil))
 }
 
 func TestEnvironment_ThePodsWins(t *testing.T) {
@@ -86,7 +55,8 @@ func TestEnvironment_ThePodsWins(t *testing.T) {
 	c := &container{image: &imagestore.Image{Config: imagestore.Config{Env: []string{"A=image", "B=image"}}},
 		config: &runtimeapi.ContainerConfig{Envs: []*runtimeapi.KeyValue{{Key: "A", Value: []byte("pod")}}}}
 	s := &sandbox{config: &runtimeapi.PodSandboxConfig{Hostname: "web-0"}}
-	assert.Equal(t, []string{"PATH=/usr/local/bin:/usr/bin:/bin:/", "HOSTNAME=web-0", "HOME=/tmp", "A=pod", "B=image"}, environment(c, s))
+	assert.Equal(t, []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOSTNAME=web-0", "HOME=/home/app", "A=pod", "B=image"},
+		environment(c, s, "/home/app"))
 }
 
 func TestStopSignal(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 
 // CreateContainer registers a container; nothing runs yet.
 func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, cfg *runtimeapi.ContainerConfig, pod *runtimeapi.PodSandboxConfig) (string, error) {
-	img, err := r.Images.Resolve(cfg.Image.GetImage())
+	img, err := r.resolve(cfg.Image.GetImage())
 	if err != nil {
 		return "", imageError(err)
 	}
@@ -103,11 +103,14 @@ func (r *Runtime) limit(c *container) error {
 }
 
 func (c *container) argv() ([]string, error) {
-	entry := c.config.Command
+	entry, args := c.config.Command, c.config.Args
 	if len(entry) == 0 {
 		entry = c.image.Config.Entrypoint
+		if len(args) == 0 {
+			args = c.image.Config.Cmd
+		}
 	}
-	argv := append(append([]string(nil), entry...), c.config.Args...)
+	argv := append(append([]string(nil), entry...), args...)
 	if len(argv) == 0 {
 		return nil, errors.New("neither the image nor the container names a command")
 	}
@@ -244,7 +247,7 @@ func (r *Runtime) ListContainers(_ context.Context, f *runtimeapi.ContainerFilte
 			continue
 		}
 		out = append(out, &runtimeapi.Container{Id: c.id, PodSandboxId: c.sandbox, Metadata: c.config.Metadata, Image: c.config.Image,
-			ImageRef: c.image.Digest, ImageId: c.image.Digest, State: c.state, CreatedAt: c.created,
+			ImageRef: c.imageRef(), ImageId: c.image.ID, State: c.state, CreatedAt: c.created,
 			Labels: c.config.Labels, Annotations: c.config.Annotations})
 	}
 	return out, nil
@@ -260,9 +263,17 @@ func (r *Runtime) ContainerStatus(_ context.Context, id string, _ bool) (*runtim
 	}
 	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: c.id, Metadata: c.config.Metadata, State: c.state,
 		CreatedAt: c.created, StartedAt: c.started, FinishedAt: c.ended, ExitCode: c.exitCode, Reason: c.reason,
-		Image: &runtimeapi.ImageSpec{Image: c.config.Image.GetUserSpecifiedImage()}, ImageRef: c.image.Digest, ImageId: c.image.Digest,
+		Image: &runtimeapi.ImageSpec{Image: c.config.Image.GetUserSpecifiedImage()}, ImageRef: c.imageRef(), ImageId: c.image.ID,
 		Labels: c.config.Labels, Annotations: c.config.Annotations, Mounts: c.config.Mounts, LogPath: c.logPath,
 		StopSignal: c.config.StopSignal}}, nil
+}
+
+// imageRef is what a pod's status shows as imageID: the image's digest in its registry.
+func (c *container) imageRef() string {
+	if len(c.image.Digests) > 0 {
+		return c.image.Digests[0]
+	}
+	return c.image.ID
 }
 
 // ReopenContainerLog follows a rotation.

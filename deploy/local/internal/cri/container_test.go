@@ -34,7 +34,7 @@ func TestContainer_StatusFollowsItsLife(t *testing.T) {
 		cfg.StopSignal = runtimeapi.Signal_SIGNAL_SIGINT
 		id := n.create(t, p, cfg)
 		want := &runtimeapi.ContainerStatus{
-			Id: id, Metadata: cfg.Metadata, State: created, Image: &runtimeapi.ImageSpec{Image: probeImage}, ImageRef: n.image.Digest, ImageId: n.image.Digest,
+			Id: id, Metadata: cfg.Metadata, State: created, Image: &runtimeapi.ImageSpec{Image: probeImage}, ImageRef: n.image.Digests[0], ImageId: n.image.ID,
 			Labels: cfg.Labels, Annotations: cfg.Annotations, Mounts: cfg.Mounts, LogPath: filepath.Join(p.config.LogDirectory, "app/0.log"),
 			StopSignal: cfg.StopSignal, CreatedAt: n.status(t, id).CreatedAt,
 		}
@@ -210,7 +210,7 @@ func TestCreateContainer_NeedsItsImage(t *testing.T) {
 		cfg.Image.Image = "local/missing:v1"
 		_, err := n.CreateContainer(t.Context(), p.id, cfg, p.config)
 		assert.Equal(t, codes.NotFound, status.Code(err))
-		require.ErrorContains(t, err, "image not found: local/missing:v1")
+		require.ErrorContains(t, err, "image not found: docker.io/local/missing:v1")
 	})
 }
 
@@ -267,7 +267,7 @@ func TestListContainers_Filters(t *testing.T) {
 		list, err := n.ListContainers(t.Context(), &runtimeapi.ContainerFilter{Id: app})
 		require.NoError(t, err)
 		cfg := containerConfig("app")
-		assert.Equal(t, []*runtimeapi.Container{{Id: app, PodSandboxId: web.id, Metadata: cfg.Metadata, Image: cfg.Image, ImageRef: n.image.Digest,
-			ImageId: n.image.Digest, State: running, CreatedAt: n.status(t, app).CreatedAt, Labels: cfg.Labels, Annotations: cfg.Annotations}}, list)
+		assert.Equal(t, []*runtimeapi.Container{{Id: app, PodSandboxId: web.id, Metadata: cfg.Metadata, Image: cfg.Image, ImageRef: n.image.Digests[0],
+			ImageId: n.image.ID, State: running, CreatedAt: n.status(t, app).CreatedAt, Labels: cfg.Labels, Annotations: cfg.Annotations}}, list)
 	})
 }

@@ -3,8 +3,11 @@ package cri
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -20,30 +23,48 @@ func imageError(err error) error {
 	return err
 }
 
+// resolve finds an image in the store that clusters share, or among those that the node pulled.
+func (r *Runtime) resolve(ref string) (*imagestore.Image, error) {
+	img, err := r.Images.Resolve(ref)
+	if errors.Is(err, imagestore.ErrNotFound) {
+		return r.Pulled.Resolve(ref)
+	}
+	return img, err
+}
+
 func describe(i *imagestore.Image) *runtimeapi.Image {
-	out := &runtimeapi.Image{Id: i.Digest, Size: uint64(i.Size), Uid: &runtimeapi.Int64Value{Value: int64(i.UserID())}, Pinned: true}
+	out := &runtimeapi.Image{Id: i.ID, Size: uint64(i.Size), RepoDigests: i.Digests, Pinned: true}
 	for _, r := range i.Refs {
 		out.RepoTags = append(out.RepoTags, r.String())
+	}
+	// As containerd reports it. An image without a user has neither: the kubelet takes it for root.
+	user, _, _ := strings.Cut(i.Config.User, ":")
+	if uid, err := strconv.ParseInt(user, 10, 64); err == nil {
+		out.Uid = &runtimeapi.Int64Value{Value: uid}
+	} else {
+		out.Username = user
 	}
 	return out
 }
 
-// ListImages lists the store.
+// ListImages lists both stores.
 func (r *Runtime) ListImages(context.Context, *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
-	images, err := r.Images.List()
-	if err != nil {
-		return nil, err
-	}
-	out := make([]*runtimeapi.Image, len(images))
-	for i, img := range images {
-		out[i] = describe(img)
+	var out []*runtimeapi.Image
+	for _, store := range []*imagestore.Store{r.Images, r.Pulled} {
+		images, err := store.List()
+		if err != nil {
+			return nil, err
+		}
+		for _, img := range images {
+			out = append(out, describe(img))
+		}
 	}
 	return out, nil
 }
 
 // ImageStatus describes one image; a missing one is no error but nothing.
 func (r *Runtime) ImageStatus(_ context.Context, s *runtimeapi.ImageSpec, _ bool) (*runtimeapi.ImageStatusResponse, error) {
-	img, err := r.Images.Resolve(s.Image)
+	img, err := r.resolve(s.Image)
 	if errors.Is(err, imagestore.ErrNotFound) {
 		return &runtimeapi.ImageStatusResponse{}, nil
 	}
@@ -53,16 +74,24 @@ func (r *Runtime) ImageStatus(_ context.Context, s *runtimeapi.ImageSpec, _ bool
 	return &runtimeapi.ImageStatusResponse{Image: describe(img)}, nil
 }
 
-// PullImage only looks: the store is on this machine.
-func (r *Runtime) PullImage(_ context.Context, s *runtimeapi.ImageSpec, _ *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+// PullImage returns an image of the store that clusters share, or else pulls it from the registry that its reference names.
+func (r *Runtime) PullImage(ctx context.Context, s *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
 	img, err := r.Images.Resolve(s.Image)
+	if errors.Is(err, imagestore.ErrNotFound) {
+		img, err = r.Pulled.Pull(ctx, s.Image, imagestore.PullOptions{Insecure: r.InsecureRegistries, Auth: credentials(auth)})
+	}
 	if err != nil {
 		return "", imageError(err)
 	}
-	return img.Digest, nil
+	return img.ID, nil
 }
 
-// RemoveImage leaves the store alone: it is not the node's.
+func credentials(auth *runtimeapi.AuthConfig) authn.AuthConfig {
+	return authn.AuthConfig{Username: auth.GetUsername(), Password: auth.GetPassword(), Auth: auth.GetAuth(),
+		IdentityToken: auth.GetIdentityToken(), RegistryToken: auth.GetRegistryToken()}
+}
+
+// RemoveImage keeps images: the one store is not the node's, and what the node pulled ends with its disk.
 func (r *Runtime) RemoveImage(context.Context, *runtimeapi.ImageSpec) error { return nil }
 
 // ImageFsInfo reports that images take no room on the node.

@@ -22,7 +22,7 @@ func TestContainer_EnvironmentIsTheImagesUnderThePods(t *testing.T) {
 		cfg.Envs = []*runtimeapi.KeyValue{{Key: "FROM", Value: []byte("pod")}, {Key: "HOME", Value: []byte("/data")}, {Key: "A", Value: []byte("b")}}
 		got := n.finish(t, n.runPod(t, "web"), cfg)
 		require.Len(t, got, 1)
-		assert.Equal(t, []string{"PATH=/usr/local/bin:/usr/bin:/bin:/", "HOSTNAME=web", "HOME=/data", "FROM=pod", "IMAGE=yes", "A=b", ""},
+		assert.Equal(t, []string{"PATH=" + defaultPath, "HOSTNAME=web", "HOME=/data", "FROM=pod", "IMAGE=yes", "A=b", ""},
 			strings.Split(strings.TrimPrefix(got[0], "stdout F "), "\x00"))
 	})
 }
@@ -32,14 +32,12 @@ func TestContainer_FilesAndVolumes(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		dir := t.TempDir()
 		require.NoError(t, os.Chmod(dir, 0o777)) // the container's user is not ours
-		n.CACertificates = filepath.Join(dir, "bundle")
-		require.NoError(t, os.WriteFile(n.CACertificates, []byte("certificates"), 0o644))
-		cfg := containerConfig("app", "cat", "/etc/resolv.conf", "cat", "/etc/ssl/certs/ca-certificates.crt", "write", "/rw/new:x", "write", "/ro/new:x",
-			"cwd", "", "write", "/etc/ssl/certs/ca-certificates.crt:x", "write", "/tmp/new:x")
+		cfg := containerConfig("app", "cat", "/etc/resolv.conf", "cat", "/etc/hostname", "write", "/rw/new:x", "write", "/ro/new:x",
+			"cwd", "", "write", "/etc/passwd:x", "write", "/tmp/new:x")
 		cfg.WorkingDir = "/srv"
 		cfg.Mounts = []*runtimeapi.Mount{{HostPath: dir, ContainerPath: "/rw"}, {HostPath: dir, ContainerPath: "/ro", Readonly: true}}
-		assert.Equal(t, []string{"stdout F nameserver 10.96.0.10", "stdout F search svc.cluster.local", "stdout F certificates", "stdout F written",
-			"stdout F open /ro/new: read-only file system", "stdout F /srv", "stdout F open /etc/ssl/certs/ca-certificates.crt: read-only file system",
+		assert.Equal(t, []string{"stdout F nameserver 10.96.0.10", "stdout F search svc.cluster.local", "stdout F web", "stdout F written",
+			"stdout F open /ro/new: read-only file system", "stdout F /srv", "stdout F open /etc/passwd: permission denied",
 			"stdout F written"}, n.finish(t, n.runPod(t, "web"), cfg))
 		assert.FileExists(t, filepath.Join(dir, "new"))
 	})
@@ -62,6 +60,7 @@ var runsAs = []struct {
 	caps bool // root's
 }{
 	{name: "the-images", want: "65532 65532"},
+	{name: "the-images-as-the-kubelet-has-it", give: &runtimeapi.LinuxContainerSecurityContext{RunAsUser: &runtimeapi.Int64Value{Value: 65532}}, want: "65532 65532"},
 	{name: "root", give: &runtimeapi.LinuxContainerSecurityContext{RunAsUser: &runtimeapi.Int64Value{}}, want: "0 0", caps: true},
 	{name: "the-pods", give: &runtimeapi.LinuxContainerSecurityContext{RunAsUser: &runtimeapi.Int64Value{Value: 1234},
 		RunAsGroup: &runtimeapi.Int64Value{Value: 5678}}, want: "1234 5678"},
@@ -130,7 +129,7 @@ func TestContainer_UserOutOfARange(t *testing.T) {
 		checkUsers(t, n)
 		cfg := containerConfig("groups", "user")
 		cfg.Linux = &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{SupplementalGroups: []int64{7, 8}}}
-		assert.Equal(t, []string{"stdout F 65532 65532 [7 8]"}, n.finish(t, n.runPod(t, "groups"), cfg))
+		assert.Equal(t, []string{"stdout F 65532 65532 [7 8 50]"}, n.finish(t, n.runPod(t, "groups"), cfg))
 	})
 }
 

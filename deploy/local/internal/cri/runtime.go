@@ -34,9 +34,10 @@ const streamPort = "10350"
 
 // Params says what a Runtime needs.
 type Params struct {
-	Images    *imagestore.Store
-	Dir       string // state: specs, roots, the address pool
-	Shim      string // the localkube-shim binary
+	Images    *imagestore.Store // loaded beforehand; clusters share it
+	Pulled    *imagestore.Store // what this node pulled
+	Dir       string            // state: specs, roots, the address pool
+	Shim      string            // the localkube-shim binary
 	NodeIP    string
 	NodeIndex int
 	// UserRange says that the user namespace maps a range of ids, so containers get their user by setuid. Where only one
@@ -44,8 +45,8 @@ type Params struct {
 	UserRange bool
 	// Cgroups is the node's cgroup, below which each container has its own. Without one nothing is limited.
 	Cgroups *cgroup.Tree
-	// CACertificates is a file bound into each container as /etc/ssl/certs/ca-certificates.crt, if it is there.
-	CACertificates string
+	// InsecureRegistries are hosts, with their ports, that images may be pulled from in plain HTTP.
+	InsecureRegistries []string
 }
 
 // Runtime implements RuntimeService and ImageManagerService of k8s.io/cri-api.

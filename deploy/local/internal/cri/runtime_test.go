@@ -1,12 +1,14 @@
 package cri
 
 import (
+	"archive/tar"
 	"context"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
@@ -16,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"fairlead.dev/deploy/local/internal/imagestore"
+	"fairlead.dev/deploy/local/internal/imagestore/imagetest"
 	"fairlead.dev/deploy/local/internal/network"
 	"fairlead.dev/deploy/local/internal/nstest"
 )
@@ -28,6 +31,7 @@ const (
 	tick = 5 * time.Millisecond
 	// probeImage runs the probe.
 	probeImage = "local/probe:v1"
+	passwd     = "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n"
 )
 
 // node is a machine with a container runtime; its own process is the first, as a kubelet's is.
@@ -63,11 +67,16 @@ func newNode(t *testing.T, shim, probe string) *node {
 	require.NoError(t, netlink.LinkSetUp(lo))
 	require.NoError(t, netlink.AddrAdd(lo, nodeAddress(t)))
 	store := imagestore.Open(t.TempDir())
-	img, err := store.Add(probeImage, []imagestore.File{{Source: probe, Target: "/probe"}},
-		imagestore.Config{Entrypoint: []string{"/probe"}, Env: []string{"FROM=image", "IMAGE=yes"}})
+	program, err := os.ReadFile(probe)
+	require.NoError(t, err)
+	layer := imagetest.Layer(t, imagetest.File("probe", string(program), 0o755), imagetest.File("etc/passwd", passwd, 0o644),
+		imagetest.File("etc/group", "nonroot:x:65532:\nstaff:x:50:nonroot,other\n", 0o644),
+		imagetest.Entry{Header: tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777}})
+	img, err := store.LoadLayout(imagetest.Layout(t, imagetest.Image(t, v1.Config{Entrypoint: []string{"/probe"}, User: "65532",
+		Env: []string{"FROM=image", "IMAGE=yes"}}, layer)), probeImage)
 	require.NoError(t, err)
 	n := &node{image: img}
-	n.boot(t, Params{Images: store, Dir: t.TempDir(), Shim: shim, NodeIP: network.NodeIP(1), NodeIndex: 1, UserRange: nstest.UserRange(t)})
+	n.boot(t, Params{Images: store, Pulled: imagestore.Open(t.TempDir()), Dir: t.TempDir(), Shim: shim, NodeIP: network.NodeIP(1), NodeIndex: 1, UserRange: nstest.UserRange(t)})
 	return n
 }
 

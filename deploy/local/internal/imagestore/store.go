@@ -1,13 +1,15 @@
-// Package imagestore keeps the images of the embedded Kubernetes: a folder in which name:tag leads to a content digest,
-// and a digest to a directory that is the image's root. There are no layers, no registry and no unpacking: a container's
-// root is bound from that directory.
+// Package imagestore keeps the images of the embedded Kubernetes: a folder in which a reference leads to an image, unpacked to one
+// directory. Images come from OCI layouts and from registries. Their content is verified by digest before a reference leads to it.
 //
-//	refs/<name>/<tag>              holds a digest
-//	blobs/<sha256-hex>/root/       the image's files, never changed once there
-//	blobs/<sha256-hex>/config.json what to run
+//	refs/<registry>/<name>/<tag or digest>  holds the image's ID and its digest in the registry
+//	blobs/<sha256-hex of the ID>/root/      the image's files, never changed once there
+//	blobs/<sha256-hex of the ID>/config.json  what to run
 //
-// Adding the same content twice gives the same digest; a changed binary under an old tag gives the tag a new digest, and
-// containers that run from the old one keep it. Several clusters may read one store while images are added.
+// The ID is the digest of the image's configuration. The same image twice is stored once; a changed image under an old tag gives the
+// tag a new ID, and containers that run from the old one keep it. Several clusters may read one store while images are added.
+//
+// The files of an image belong to the owner of the store and can be read by all, as users other than root have no way to give
+// files away.
 package imagestore
 
 import (
@@ -18,11 +20,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 )
 
-// ErrNotFound says that the store has no such image.
+// ErrNotFound says that there is no such image.
 var ErrNotFound = errors.New("image not found")
 
 const digestPrefix = "sha256:"
@@ -31,29 +34,21 @@ var validDigest = regexp.MustCompile(`^` + digestPrefix + `[0-9a-f]{64}$`)
 
 // Config says how a container of the image runs.
 type Config struct {
-	Entrypoint []string `json:"entrypoint"`
+	Entrypoint []string `json:"entrypoint,omitempty"`
+	Cmd        []string `json:"cmd,omitempty"`
 	Env        []string `json:"env,omitempty"`
-	User       *int     `json:"user,omitempty"` // nil: DefaultUser
+	User       string   `json:"user,omitempty"` // name or number, with or without a group; empty: root
+	WorkingDir string   `json:"workingDir,omitempty"`
 }
-
-// DefaultUser runs an image that names none, so that runAsNonRoot holds.
-const DefaultUser = 65532
 
 // Image is one image of the store.
 type Image struct {
-	Digest string // sha256:<hex>
-	Refs   []Reference
-	Config Config
-	Root   string // the directory with its files
-	Size   int64  // bytes
-}
-
-// UserID is the number that the image's processes run as.
-func (i *Image) UserID() int {
-	if i.Config.User != nil {
-		return *i.Config.User
-	}
-	return DefaultUser
+	ID      string // sha256:<hex>
+	Refs    []Reference
+	Digests []string // repository@digest
+	Config  Config
+	Root    string // the directory with its files
+	Size    int64  // bytes
 }
 
 // Store is a folder of images.
@@ -62,34 +57,69 @@ type Store struct{ dir string }
 // Open returns the store in dir, which need not exist yet.
 func Open(dir string) *Store { return &Store{dir: dir} }
 
-func (s *Store) blob(digest string) string {
-	return filepath.Join(s.dir, "blobs", strings.TrimPrefix(digest, digestPrefix))
+func (s *Store) blob(id string) string {
+	return filepath.Join(s.dir, "blobs", strings.TrimPrefix(id, digestPrefix))
 }
 
-func (s *Store) ref(r Reference) string { return filepath.Join(s.dir, "refs", r.Name, r.Tag) }
+func (s *Store) ref(r Reference) string {
+	return filepath.Join(s.dir, "refs", r.Repository, r.Identifier)
+}
 
-// Resolve finds an image by reference or by digest. ErrNotFound tells that there is none.
+// Resolve finds an image by reference or by ID. ErrNotFound tells that there is none.
 func (s *Store) Resolve(ref string) (*Image, error) {
 	if validDigest.MatchString(ref) {
-		return s.load(ref, ref)
+		return s.named(ref, ref)
 	}
 	r, err := ParseReference(ref)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := os.ReadFile(s.ref(r))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, r)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read reference %s: %w", r, err)
-	}
-	img, err := s.load(strings.TrimSpace(string(raw)), r.String())
+	t, err := s.target(r)
 	if err != nil {
 		return nil, err
 	}
-	img.Refs = []Reference{r}
-	return img, nil
+	return s.named(t.id, r.String())
+}
+
+// target is what a reference leads to.
+type target struct{ id, digest string }
+
+func (s *Store) target(r Reference) (target, error) {
+	raw, err := os.ReadFile(s.ref(r))
+	if errors.Is(err, fs.ErrNotExist) {
+		return target{}, fmt.Errorf("%w: %s", ErrNotFound, r)
+	}
+	if err != nil {
+		return target{}, fmt.Errorf("read reference %s: %w", r, err)
+	}
+	words := strings.Fields(string(raw))
+	if len(words) != 2 || !validDigest.MatchString(words[0]) || !validDigest.MatchString(words[1]) {
+		return target{}, fmt.Errorf("%w: %s", ErrNotFound, r) // an earlier version of this package wrote it
+	}
+	return target{id: words[0], digest: words[1]}, nil
+}
+
+// named returns an image with all its references.
+func (s *Store) named(id, asked string) (*Image, error) {
+	img, err := s.load(id, asked)
+	if err != nil {
+		return nil, err
+	}
+	return img, s.walkRefs(func(r Reference, t target) error {
+		if t.id == id {
+			img.add(r, t)
+		}
+		return nil
+	})
+}
+
+func (i *Image) add(r Reference, t target) {
+	if r.Identifier != t.digest {
+		i.Refs = append(i.Refs, r)
+	}
+	if digest := r.Repository + "@" + t.digest; !slices.Contains(i.Digests, digest) {
+		i.Digests = append(i.Digests, digest)
+	}
 }
 
 // record is what the store writes beside an image's files.
@@ -98,8 +128,8 @@ type record struct {
 	Size int64 `json:"size"`
 }
 
-func (s *Store) load(digest, asked string) (*Image, error) {
-	dir := s.blob(digest)
+func (s *Store) load(id, asked string) (*Image, error) {
+	dir := s.blob(id)
 	raw, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, asked)
@@ -111,37 +141,32 @@ func (s *Store) load(digest, asked string) (*Image, error) {
 	if err := json.Unmarshal(raw, &rec); err != nil {
 		return nil, fmt.Errorf("read image %s: %w", asked, err)
 	}
-	return &Image{Digest: digest, Config: rec.Config, Root: filepath.Join(dir, "root"), Size: rec.Size}, nil
+	return &Image{ID: id, Config: rec.Config, Root: filepath.Join(dir, "root"), Size: rec.Size}, nil
 }
 
-// List returns all images that a tag leads to, each with all its references, sorted by the first.
+// List returns all images that a reference leads to, each with all its references, sorted by the first.
 func (s *Store) List() ([]*Image, error) {
-	byDigest := map[string]*Image{}
-	err := s.walkRefs(func(r Reference, digest string) error {
-		img := byDigest[digest]
+	byID := map[string]*Image{}
+	var list []*Image
+	err := s.walkRefs(func(r Reference, t target) error {
+		img := byID[t.id]
 		if img == nil {
 			var err error
-			if img, err = s.load(digest, r.String()); err != nil {
+			if img, err = s.load(t.id, r.String()); err != nil {
 				return err
 			}
-			byDigest[digest] = img
+			byID[t.id] = img
+			list = append(list, img)
 		}
-		img.Refs = append(img.Refs, r)
+		img.add(r, t)
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	list := make([]*Image, 0, len(byDigest))
-	for _, img := range byDigest {
-		list = append(list, img)
-	}
-	sort.Slice(list, func(i, j int) bool { return list[i].Refs[0].String() < list[j].Refs[0].String() })
-	return list, nil
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Digests[0] < list[j].Digests[0] })
+	return list, err
 }
 
 // walkRefs calls f for each reference, in order.
-func (s *Store) walkRefs(f func(Reference, string) error) error {
+func (s *Store) walkRefs(f func(Reference, target) error) error {
 	top := filepath.Join(s.dir, "refs")
 	return filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -150,20 +175,64 @@ func (s *Store) walkRefs(f func(Reference, string) error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		name, err := filepath.Rel(top, filepath.Dir(path))
+		repository, err := filepath.Rel(top, filepath.Dir(path))
 		if err != nil {
 			return err
 		}
-		r := Reference{Name: name, Tag: d.Name()}
-		raw, err := os.ReadFile(s.ref(r))
-		if errors.Is(err, fs.ErrNotExist) {
+		r := Reference{Repository: repository, Identifier: d.Name()}
+		t, err := s.target(r)
+		if errors.Is(err, ErrNotFound) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read reference: %w", err)
+			return err
 		}
-		return f(r, strings.TrimSpace(string(raw)))
+		return f(r, t)
 	})
+}
+
+// Tag makes ref lead to the image that another reference leads to.
+func (s *Store) Tag(existing, ref string) error {
+	old, err := ParseReference(existing)
+	if err != nil {
+		return err
+	}
+	t, err := s.target(old)
+	if err != nil {
+		return err
+	}
+	r, err := ParseReference(ref)
+	if err != nil {
+		return err
+	}
+	return s.tag(r, t)
+}
+
+// tag writes the reference beside and renames it, so that a reader sees the old image or the new one. The digest leads to the
+// image too.
+func (s *Store) tag(r Reference, t target) error {
+	for _, ref := range []Reference{{Repository: r.Repository, Identifier: t.digest}, r} {
+		if err := s.writeRef(s.ref(ref), t); err != nil {
+			return fmt.Errorf("tag %s: %w", r, err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) writeRef(file string, t target) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(s.dir, ".tag-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.WriteString(t.id + " " + t.digest + "\n")
+	if err := errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), file)
 }
 
 // Untag removes a reference; the image stays until Prune.
@@ -179,12 +248,33 @@ func (s *Store) Untag(ref string) error {
 	return err
 }
 
-// Prune removes every image that no tag leads to and returns how many. No cluster that uses the store may be running.
+// Prune removes every image that no tag leads to, with its digests, and returns how many. No cluster that uses the store may be
+// running.
 func (s *Store) Prune() (int, error) {
 	keep := map[string]bool{}
-	if err := s.walkRefs(func(_ Reference, digest string) error { keep[digest] = true; return nil }); err != nil {
+	byDigest := map[Reference]string{}
+	if err := s.walkRefs(func(r Reference, t target) error {
+		if r.Identifier == t.digest {
+			byDigest[r] = t.id
+		} else {
+			keep[t.id] = true
+		}
+		return nil
+	}); err != nil {
 		return 0, err
 	}
+	for r, id := range byDigest {
+		if keep[id] {
+			continue
+		}
+		if err := os.Remove(s.ref(r)); err != nil {
+			return 0, err
+		}
+	}
+	return s.removeBlobs(keep)
+}
+
+func (s *Store) removeBlobs(keep map[string]bool) (int, error) {
 	blobs, err := os.ReadDir(filepath.Join(s.dir, "blobs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err

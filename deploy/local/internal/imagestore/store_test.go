@@ -1,38 +1,30 @@
 package imagestore
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/deploy/local/internal/imagestore/imagetest"
 )
 
-// write makes a file with a mode, and the folders above it.
-func write(t *testing.T, file, content string, mode fs.FileMode) string {
+func runsProgram() v1.Config { return v1.Config{Entrypoint: []string{"/program"}} }
+
+// program returns a layout of an image with one file.
+func program(t *testing.T, content string) string {
 	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
-	require.NoError(t, os.Chmod(file, mode))
-	return file
+	return imagetest.Layout(t, imagetest.Image(t, runsProgram(), imagetest.Layer(t, imagetest.File("program", content, 0o755))))
 }
 
-// program makes a file that can stand for a program.
-func program(t *testing.T, content string) File {
+func load(t *testing.T, s *Store, ref, layout string) *Image {
 	t.Helper()
-	return File{Source: write(t, filepath.Join(t.TempDir(), "program"), content, 0o755), Target: "/program"}
-}
-
-var runsProgram = Config{Entrypoint: []string{"/program"}}
-
-func add(t *testing.T, s *Store, ref string, f File) *Image {
-	t.Helper()
-	img, err := s.Add(ref, []File{f}, runsProgram)
+	img, err := s.LoadLayout(layout, ref)
 	require.NoError(t, err)
 	return img
 }
@@ -52,25 +44,29 @@ func names(t *testing.T, s *Store, dir string) []string {
 	return list
 }
 
-func TestAdd_SameContentTwiceIsOneImage(t *testing.T) {
+func library(name, tag string) Reference { return Reference{"docker.io/library/" + name, tag} }
+
+func TestStore_SameImageTwiceIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	s := Open(filepath.Join(t.TempDir(), "store"))
-	first := add(t, s, "a:1", program(t, "one"))
-	second := add(t, s, "b:1", program(t, "one"))
+	first := load(t, s, "a:1", program(t, "one"))
+	second := load(t, s, "b:1", program(t, "one"))
 
-	assert.Equal(t, first.Digest, second.Digest)
-	assert.Regexp(t, "^sha256:[0-9a-f]{64}$", first.Digest)
+	assert.Equal(t, first.ID, second.ID)
+	assert.Regexp(t, "^sha256:[0-9a-f]{64}$", first.ID)
 	assert.Len(t, names(t, s, "blobs"), 1)
-	assert.Equal(t, []Reference{{"b", "1"}}, second.Refs)
+	assert.Equal(t, []Reference{library("a", "1"), library("b", "1")}, second.Refs)
+	assert.Len(t, second.Digests, 2)
 	assert.Equal(t, int64(3), second.Size)
+	assert.Len(t, names(t, s, ""), 2, "blobs and refs, nothing temporary")
 }
 
-func TestAdd_ChangedProgramUnderTheSameTagIsANewImageAndTheOldOneStays(t *testing.T) {
+func TestStore_ChangedProgramUnderTheSameTagIsANewImageAndTheOldOneStays(t *testing.T) {
 	t.Parallel()
 	s := Open(t.TempDir())
-	before := add(t, s, "a:1", program(t, "one"))
-	after := add(t, s, "a:1", program(t, "two"))
-	require.NotEqual(t, before.Digest, after.Digest)
+	before := load(t, s, "a:1", program(t, "one"))
+	after := load(t, s, "a:1", program(t, "two"))
+	require.NotEqual(t, before.ID, after.ID)
 
 	got, err := s.Resolve("a:1")
 	require.NoError(t, err)
@@ -78,202 +74,36 @@ func TestAdd_ChangedProgramUnderTheSameTagIsANewImageAndTheOldOneStays(t *testin
 	raw, err := os.ReadFile(filepath.Join(before.Root, "program"))
 	require.NoError(t, err, "containers run from it")
 	assert.Equal(t, "one", string(raw))
-	old, err := s.Resolve(before.Digest)
-	require.NoError(t, err)
-	assert.Equal(t, before.Root, old.Root)
-}
-
-func TestAdd_DigestDependsOn(t *testing.T) {
-	t.Parallel()
-	user := 0
-	base := func(string) ([]File, Config) { return []File{{Target: "/a"}}, Config{Entrypoint: []string{"/a"}} }
-	tests := []struct {
-		name string
-		give func(dir string) ([]File, Config)
-		mode fs.FileMode
-	}{
-		{name: "target", mode: 0o755, give: func(string) ([]File, Config) { return []File{{Target: "/b"}}, Config{Entrypoint: []string{"/a"}} }},
-		{name: "mode", mode: 0o700, give: base},
-		{name: "entrypoint", mode: 0o755, give: func(string) ([]File, Config) { return []File{{Target: "/a"}}, Config{Entrypoint: []string{"/a", "b"}} }},
-		{name: "environment", mode: 0o755, give: func(string) ([]File, Config) {
-			return []File{{Target: "/a"}}, Config{Entrypoint: []string{"/a"}, Env: []string{"A=b"}}
-		}},
-		{name: "user", mode: 0o755, give: func(string) ([]File, Config) {
-			return []File{{Target: "/a"}}, Config{Entrypoint: []string{"/a"}, User: &user}
-		}},
-	}
-	s := Open(t.TempDir())
-	digest := func(t *testing.T, give func(string) ([]File, Config), mode fs.FileMode) string {
-		dir := t.TempDir()
-		files, cfg := give(dir)
-		files[0].Source = write(t, filepath.Join(dir, "file"), "x", mode)
-		img, err := s.Add("a:"+filepath.Base(filepath.Dir(dir)), files, cfg)
+	for _, ref := range []string{before.ID, before.Digests[0]} {
+		old, err := s.Resolve(ref)
 		require.NoError(t, err)
-		return img.Digest
+		assert.Equal(t, before.Root, old.Root)
+		assert.Empty(t, old.Refs)
 	}
-	want := digest(t, base, 0o755)
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			assert.NotEqual(t, want, digest(t, tt.give, tt.mode))
-		})
-	}
-}
-
-func TestAdd_ContentThatLooksLikeTheNextFileIsAnotherImage(t *testing.T) {
-	t.Parallel()
-	s := Open(t.TempDir())
-	image := func(contents map[string]string) string {
-		dir, files := t.TempDir(), []File(nil)
-		for name, content := range contents {
-			files = append(files, File{Source: write(t, filepath.Join(dir, name), content, 0o644), Target: "/" + name})
-		}
-		img, err := s.Add("a:1", files, Config{})
-		require.NoError(t, err)
-		return img.Digest
-	}
-	assert.NotEqual(t, image(map[string]string{"a": "1/b\x00644\x002", "c": ""}), image(map[string]string{"a": "1", "b": "2/c\x00644\x00"}))
-}
-
-func TestAdd_OrderOfFilesDoesNotMatter(t *testing.T) {
-	t.Parallel()
-	s := Open(t.TempDir())
-	a, b := program(t, "a"), program(t, "b")
-	a.Target, b.Target = "/a", "/b"
-	one, err := s.Add("a:1", []File{a, b}, runsProgram)
-	require.NoError(t, err)
-	other, err := s.Add("a:1", []File{b, a}, runsProgram)
-	require.NoError(t, err)
-	assert.Equal(t, one.Digest, other.Digest)
-}
-
-// A reference is a file below its name's folder, so a name cannot be a folder and a tag at once.
-func TestAdd_TagInTheWayOfANameIsRefused(t *testing.T) {
-	t.Parallel()
-	s := Open(t.TempDir())
-	add(t, s, "a:b", program(t, "x"))
-	_, err := s.Add("a/b:c", []File{program(t, "x")}, runsProgram)
-	require.ErrorContains(t, err, "tag a/b:c: ")
-	add(t, s, "d/e:f", program(t, "x"))
-	_, err = s.Add("d:e", []File{program(t, "x")}, runsProgram)
-	require.ErrorContains(t, err, "tag d:e: ")
-	assert.Len(t, names(t, s, ""), 2, "blobs and refs, nothing temporary")
-}
-
-func TestAdd_FoldersLinksAndModes(t *testing.T) {
-	t.Parallel()
-	source := t.TempDir()
-	write(t, filepath.Join(source, "bin", "tool"), "#!", 0o750)
-	write(t, filepath.Join(source, "share", "private"), "x", 0o600)
-	require.NoError(t, os.Mkdir(filepath.Join(source, "empty"), 0o700))
-	require.NoError(t, os.Symlink("bin/tool", filepath.Join(source, "link")))
-	require.NoError(t, os.Symlink(filepath.Join(source, "bin"), filepath.Join(source, "absolute")))
-	outer := filepath.Join(t.TempDir(), "outer")
-	require.NoError(t, os.Symlink(filepath.Join(source, "bin", "tool"), outer))
-
-	s := Open(t.TempDir())
-	img, err := s.Add("a:1", []File{{Source: outer, Target: "/usr/bin/tool"}, {Source: source, Target: "/app"}}, Config{})
-	require.NoError(t, err)
-
-	got := map[string]string{}
-	require.NoError(t, filepath.WalkDir(img.Root, func(p string, d fs.DirEntry, err error) error {
-		require.NoError(t, err)
-		info, err := d.Info()
-		require.NoError(t, err)
-		rel, err := filepath.Rel(img.Root, p)
-		got[rel] = info.Mode().String()
-		return err
-	}))
-	assert.Equal(t, map[string]string{
-		".": "drwxr-xr-x", "app": "drwxr-xr-x", "app/bin": "drwxr-xr-x", "app/bin/tool": "-rwxr-xr--", "app/share": "drwxr-xr-x",
-		"app/share/private": "-rw-r--r--", "app/empty": "drwxr-xr-x", "app/link": "Lrwxrwxrwx", "app/absolute": "Lrwxrwxrwx",
-		"usr": "drwxr-xr-x", "usr/bin": "drwxr-xr-x", "usr/bin/tool": "-rwxr-xr--",
-	}, got)
-	link, err := os.Readlink(filepath.Join(img.Root, "app", "absolute"))
-	require.NoError(t, err)
-	assert.Equal(t, filepath.Join(source, "bin"), link)
-}
-
-// The umask is the process's, so this test runs by itself.
-func TestAdd_ContainersReadWhateverTheUmask(t *testing.T) { //nolint:paralleltest // see above
-	defer syscall.Umask(syscall.Umask(0o077))
-	img := add(t, Open(t.TempDir()), "a:1", File{Source: program(t, "x").Source, Target: "/usr/local/bin/program"})
-
-	for name, want := range map[string]fs.FileMode{"..": 0o755, ".": 0o755, "usr": 0o755, "usr/local/bin": 0o755, "usr/local/bin/program": 0o755} {
-		info, err := os.Stat(filepath.Join(img.Root, name))
-		require.NoError(t, err)
-		assert.Equal(t, want, info.Mode().Perm(), name)
-	}
-}
-
-func TestAdd_RefusesAndLeavesNothingBehind(t *testing.T) {
-	t.Parallel()
-	source := t.TempDir()
-	good := write(t, filepath.Join(source, "good"), "x", 0o755)
-	write(t, filepath.Join(source, "rootfs", "etc", "passwd"), "x", 0o644)
-	require.NoError(t, syscall.Mkfifo(filepath.Join(source, "fifo"), 0o644))
-	require.NoError(t, os.Symlink("nowhere", filepath.Join(source, "dangling")))
-	require.NoError(t, os.Mkdir(filepath.Join(source, "away"), 0o755))
-	require.NoError(t, os.Symlink(source, filepath.Join(source, "away", "out")))
-	from := func(name string) string { return filepath.Join(source, name) }
-	tests := []struct {
-		name    string
-		ref     string
-		files   []File
-		wantErr string
-	}{
-		{name: "no file", ref: "a:1", wantErr: "add a:1: an image needs a file"},
-		{name: "no reference", ref: "A:1", files: []File{{good, "/x"}}, wantErr: `"A:1" is not an image reference`},
-		{name: "relative target", ref: "a:1", files: []File{{good, "x"}}, wantErr: `"x" is not an absolute path in the image`},
-		{name: "target with a way up", ref: "a:1", files: []File{{good, "/x/../y"}}, wantErr: `"/x/../y" is not an absolute path`},
-		{name: "reserved file", ref: "a:1", files: []File{{good, "/etc"}}, wantErr: "add a:1: /etc: /etc is made for each container, an image must not bring it"},
-		{name: "file in a reserved folder", ref: "a:1", files: []File{{good, "/tmp/x"}}, wantErr: "/tmp/x: /tmp is made for each container"},
-		{name: "reserved folder in a whole root", ref: "a:1", files: []File{{from("rootfs"), "/"}}, wantErr: "/etc: /etc is made for each container"},
-		{name: "no source", ref: "a:1", files: []File{{good, "/a"}, {from("missing"), "/b"}}, wantErr: "missing: no such file or directory"},
-		{name: "source that is a dangling link", ref: "a:1", files: []File{{good, "/a"}, {from("dangling"), "/b"}}, wantErr: "no such file or directory"},
-		{name: "source that is no file", ref: "a:1", files: []File{{good, "/a"}, {from("fifo"), "/b"}}, wantErr: "fifo is neither file, directory nor link"},
-		{name: "two files at one target", ref: "a:1", files: []File{{good, "/a"}, {good, "/a"}}, wantErr: "file exists"},
-		{name: "way out of the image by a link of its own", ref: "a:1", files: []File{{from("away"), "/a"}, {good, "/a/out/b"}}, wantErr: "path escapes"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s := Open(t.TempDir())
-			_, err := s.Add(tt.ref, tt.files, Config{})
-			require.ErrorContains(t, err, tt.wantErr)
-			assert.Empty(t, names(t, s, "blobs"))
-			assert.Empty(t, names(t, s, "refs"))
-		})
-	}
-	assert.NoFileExists(t, from("b"))
-}
-
-func TestAdd_ReservedNamesMayStandDeeper(t *testing.T) {
-	t.Parallel()
-	img := add(t, Open(t.TempDir()), "a:1", File{Source: program(t, "x").Source, Target: "/app/etc/program"})
-	assert.FileExists(t, filepath.Join(img.Root, "app", "etc", "program"))
 }
 
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	s := Open(t.TempDir())
-	img := add(t, s, "registry.example/team.name/a:1", program(t, "x"))
-	tests := []struct{ name, give string }{
-		{name: "by the name it was added with", give: "registry.example/team.name/a:1"},
-		{name: "by name and tag", give: "a:1"},
-		{name: "by its own reference", give: img.Refs[0].String()},
-		{name: "by name, tag and another digest", give: "a:1@sha256:" + strings.Repeat("0", 64)},
-		{name: "by digest", give: img.Digest},
+	hub := load(t, s, "team-name/a:1", program(t, "x"))
+	other := load(t, s, "registry.example:5000/team-name/a:1", program(t, "y"))
+	tests := []struct {
+		name, give string
+		want       *Image
+	}{
+		{name: "without a registry", give: "team-name/a:1", want: hub},
+		{name: "with the default registry", give: "docker.io/team-name/a:1", want: hub},
+		{name: "by tag and digest", give: "team-name/a:1@" + strings.TrimPrefix(hub.Digests[0], "docker.io/team-name/a@"), want: hub},
+		{name: "by ID", give: hub.ID, want: hub},
+		{name: "another registry", give: "registry.example:5000/team-name/a:1", want: other},
+		{name: "by digest", give: other.Digests[0], want: other},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got, err := s.Resolve(tt.give)
 			require.NoError(t, err)
-			assert.Equal(t, img.Digest, got.Digest)
-			assert.Equal(t, img.Root, got.Root)
-			assert.Equal(t, runsProgram, got.Config)
-			assert.Equal(t, DefaultUser, got.UserID())
+			assert.Equal(t, tt.want, got)
 		})
 	}
 }
@@ -281,16 +111,20 @@ func TestResolve(t *testing.T) {
 func TestResolve_NotFound(t *testing.T) {
 	t.Parallel()
 	s := Open(t.TempDir())
-	img := add(t, s, "a:1", program(t, "x"))
-	gone := add(t, s, "gone:1", program(t, "y"))
+	img := load(t, s, "a:1", program(t, "x"))
+	gone := load(t, s, "gone:1", program(t, "y"))
 	require.NoError(t, os.RemoveAll(filepath.Dir(gone.Root)))
-	write(t, filepath.Join(s.dir, "outside", "config.json"), "{}", 0o644)
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "refs", "docker.io", "library", "a", "old"), []byte(img.ID+"\n"), 0o644))
+	zeros := "sha256:" + strings.Repeat("0", 64)
 	tests := []struct{ name, give, want string }{
-		{name: "tag", give: "a:2", want: "image not found: a:2"},
-		{name: "name", give: "registry.example/b:1", want: "image not found: b:1"},
-		{name: "digest", give: "sha256:" + strings.Repeat("0", 64), want: "image not found: sha256:000"},
-		{name: "image whose files are gone", give: "gone:1", want: "image not found: gone:1"},
-		{name: "folder of tags", give: strings.Replace(img.Refs[0].String(), ":1", "", 1), want: "image not found: a:latest"},
+		{name: "tag", give: "a:2", want: "image not found: docker.io/library/a:2"},
+		{name: "name", give: "registry.example/b:1", want: "image not found: registry.example/b:1"},
+		{name: "the same name in another registry", give: "registry.example/library/a:1", want: "image not found: registry.example/library/a:1"},
+		{name: "ID", give: zeros, want: "image not found: " + zeros},
+		{name: "digest beside a tag that is there", give: "a:1@" + zeros, want: "image not found: docker.io/library/a@" + zeros},
+		{name: "image whose files are gone", give: "gone:1", want: "image not found: docker.io/library/gone:1"},
+		{name: "no tag", give: "a", want: "image not found: docker.io/library/a:latest"},
+		{name: "reference without a digest, as earlier versions wrote it", give: "a:old", want: "image not found: docker.io/library/a:old"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -306,10 +140,32 @@ func TestResolve_NotFound(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
-func TestUserID_IsTheConfigurationsEvenWhenItIsRoot(t *testing.T) {
+// A reference is a file below its name's folder, so a name cannot be a folder and a tag at once.
+func TestTag_InTheWayOfANameIsRefused(t *testing.T) {
 	t.Parallel()
-	root := 0
-	assert.Equal(t, 0, (&Image{Config: Config{User: &root}}).UserID())
+	s := Open(t.TempDir())
+	x := program(t, "x")
+	load(t, s, "h.example/a:b", x)
+	_, err := s.LoadLayout(x, "h.example/a/b:c")
+	require.ErrorContains(t, err, "tag h.example/a/b:c: ")
+	load(t, s, "h.example/d/e:f", x)
+	_, err = s.LoadLayout(x, "h.example/d:e")
+	require.ErrorContains(t, err, "tag h.example/d:e: ")
+	assert.Len(t, names(t, s, ""), 2, "blobs and refs, nothing temporary")
+}
+
+func TestTag(t *testing.T) {
+	t.Parallel()
+	s := Open(t.TempDir())
+	require.ErrorIs(t, s.Tag("a:1", "b:1"), ErrNotFound)
+	img := load(t, s, "a:1", program(t, "x"))
+	require.ErrorContains(t, s.Tag("a:1", "B:1"), "is not an image reference")
+	require.ErrorContains(t, s.Tag("A:1", "b:1"), "is not an image reference")
+	require.NoError(t, s.Tag("a:1", "h.example/b:2"))
+	got, err := s.Resolve("h.example/b:2")
+	require.NoError(t, err)
+	assert.Equal(t, img.ID, got.ID)
+	assert.Equal(t, []Reference{library("a", "1"), {"h.example/b", "2"}}, got.Refs)
 }
 
 func TestList_EachImageOnceWithAllItsReferences(t *testing.T) {
@@ -319,50 +175,33 @@ func TestList_EachImageOnceWithAllItsReferences(t *testing.T) {
 	require.NoError(t, err, "a store that is not there yet is empty")
 	assert.Empty(t, list)
 
-	z := add(t, s, "z:1", program(t, "z"))
-	b := add(t, s, "b/c:1", program(t, "b"))
-	for _, name := range []string{"f", "e", "d", "c"} {
-		add(t, s, name+":1", program(t, name))
-	}
-	require.NoError(t, s.Tag("z:1", "registry.example/a:2"))
-	require.NoError(t, s.Tag(z.Digest, "z:2"))
+	z := load(t, s, "z:1", program(t, "z"))
+	b := load(t, s, "b/c:1", program(t, "b"))
+	require.NoError(t, s.Tag("z:1", "a.example/a:2"))
+	require.NoError(t, s.Tag("z:1", "z:2"))
 
-	for range 20 { // whatever the order of a map
-		list, err = s.List()
-		require.NoError(t, err)
-		var first []string
-		for _, img := range list {
-			first = append(first, img.Refs[0].String())
-		}
-		require.Equal(t, []string{"a:2", "b/c:1", "c:1", "d:1", "e:1", "f:1"}, first)
-	}
-	assert.Equal(t, z.Digest, list[0].Digest)
-	assert.Equal(t, []Reference{{"a", "2"}, {"z", "1"}, {"z", "2"}}, list[0].Refs)
-	assert.Equal(t, b.Digest, list[1].Digest)
-	assert.Equal(t, []Reference{{"b/c", "1"}}, list[1].Refs)
+	list, err = s.List()
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	assert.Equal(t, z.ID, list[0].ID, "a.example comes first")
+	assert.Equal(t, []Reference{{"a.example/a", "2"}, library("z", "1"), library("z", "2")}, list[0].Refs)
+	assert.Equal(t, b.ID, list[1].ID)
+	assert.Equal(t, []Reference{{"docker.io/b/c", "1"}}, list[1].Refs)
 }
 
-func TestTag_RefusesWhatIsNotThere(t *testing.T) {
-	t.Parallel()
-	s := Open(t.TempDir())
-	require.ErrorIs(t, s.Tag("a:1", "b:1"), ErrNotFound)
-	add(t, s, "a:1", program(t, "x"))
-	require.ErrorContains(t, s.Tag("a:1", "B:1"), "is not an image reference")
-}
-
-func TestUntagAndPrune_KeepWhatAReferenceLeadsTo(t *testing.T) {
+func TestUntagAndPrune_KeepWhatATagLeadsTo(t *testing.T) {
 	t.Parallel()
 	s := Open(t.TempDir())
 	n, err := s.Prune()
 	require.NoError(t, err)
 	assert.Zero(t, n)
-	kept := add(t, s, "kept:1", program(t, "kept"))
+	kept := load(t, s, "kept:1", program(t, "kept"))
 	require.NoError(t, s.Tag("kept:1", "kept:2"))
-	dropped := add(t, s, "dropped:1", program(t, "dropped"))
-	replaced := add(t, s, "kept:3", program(t, "replaced"))
-	add(t, s, "kept:3", program(t, "kept"))
+	dropped := load(t, s, "dropped:1", program(t, "dropped"))
+	replaced := load(t, s, "kept:3", program(t, "replaced"))
+	load(t, s, "kept:3", program(t, "kept"))
 	require.NoError(t, s.Untag("kept:1"))
-	require.NoError(t, s.Untag("registry.example/dropped:1"))
+	require.NoError(t, s.Untag("docker.io/library/dropped:1"))
 	require.ErrorIs(t, s.Untag("dropped:1"), ErrNotFound)
 	assert.DirExists(t, dropped.Root, "an image stays until Prune")
 
@@ -372,11 +211,15 @@ func TestUntagAndPrune_KeepWhatAReferenceLeadsTo(t *testing.T) {
 	assert.DirExists(t, kept.Root)
 	assert.NoDirExists(t, dropped.Root)
 	assert.NoDirExists(t, replaced.Root)
-	_, err = s.Resolve("kept:2")
-	require.NoError(t, err)
+	for _, ref := range []string{"kept:2", kept.Digests[0]} {
+		_, err = s.Resolve(ref)
+		require.NoError(t, err)
+	}
+	_, err = s.Resolve(dropped.Digests[0])
+	require.ErrorIs(t, err, ErrNotFound)
 }
 
-// readNow reads an image as a node does that starts a container, and lists the store; it returns digest and content.
+// readNow reads an image as a node does that starts a container, and lists the store; it returns ID and content.
 func readNow(s *Store) (string, error) {
 	img, err := s.Resolve("a:1")
 	if err != nil {
@@ -387,25 +230,24 @@ func readNow(s *Store) (string, error) {
 		return "", err
 	}
 	_, err = s.List()
-	return img.Digest + " " + string(raw), err
+	return img.ID + " " + string(raw), err
 }
 
 func TestStore_IsReadWhileImagesAreAdded(t *testing.T) {
 	t.Parallel()
 	s := Open(t.TempDir())
-	programs := []File{program(t, "zero"), program(t, "one"), program(t, "two")}
+	layouts := []string{program(t, "zero"), program(t, "one"), program(t, "two")}
 	valid := map[string]bool{}
 	for i, content := range []string{"zero", "one", "two"} {
-		other := Open(t.TempDir())
-		valid[add(t, other, "a:1", programs[i]).Digest+" "+content] = true
+		valid[load(t, Open(t.TempDir()), "a:1", layouts[i]).ID+" "+content] = true
 	}
-	add(t, s, "a:1", programs[0])
+	load(t, s, "a:1", layouts[0])
 	var writers, readers sync.WaitGroup
 	done := make(chan struct{})
 	for i := range 3 {
 		writers.Go(func() {
 			for range 20 {
-				if _, err := s.Add("a:1", []File{programs[i]}, runsProgram); err != nil {
+				if _, err := s.LoadLayout(layouts[i], "a:1"); err != nil {
 					t.Error(err)
 				}
 			}

@@ -3,9 +3,11 @@ package shim
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,7 +15,11 @@ import (
 // devices every container has.
 var devices = []string{"null", "zero", "full", "random", "urandom"}
 
-// buildRoot makes the container's file system on s.Root and pivots into it.
+// buildRoot makes the container's file system and enters it: an overlay whose lower directory is the image. What the container
+// writes is in memory and goes with it.
+//
+// Everything but the overlay itself is made after the change of root, when the image's symbolic links lead to the image only. The
+// machine is then below s.old.
 func buildRoot(s *Spec) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make / private: %w", err)
@@ -21,7 +27,7 @@ func buildRoot(s *Spec) error {
 	if err := unix.Mount("tmpfs", s.Root, "tmpfs", 0, "mode=0755"); err != nil {
 		return fmt.Errorf("mount root tmpfs: %w", err)
 	}
-	steps := []func(*Spec) error{makeSkeleton, bindLayers, writeFiles, makeDevices, mountProc, hidePaths, bindCgroups, bindMounts, pivot}
+	steps := []func(*Spec) error{resolveSources, mountOverlay, pivot, makeDevices, mountProc, hidePaths, bindCgroups, writeFiles, bindMounts, leaveOld}
 	for _, step := range steps {
 		if err := step(s); err != nil {
 			return err
@@ -35,43 +41,47 @@ func buildRoot(s *Spec) error {
 	return nil
 }
 
-func makeSkeleton(s *Spec) error {
-	for _, d := range []string{"proc", "dev", "etc", "run", "var/run", "usr/bin"} {
-		if err := os.MkdirAll(filepath.Join(s.Root, d), 0o755); err != nil {
-			return err
-		}
-	}
-	for _, d := range []string{"tmp", "var/tmp", "dev/shm"} { // world-writable, whatever the umask
-		p := filepath.Join(s.Root, d)
-		if err := os.MkdirAll(p, 0o755); err != nil {
-			return err
-		}
-		if err := os.Chmod(p, 0o777|os.ModeSticky); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func bindLayers(s *Spec) error {
-	for _, layer := range s.Layers {
-		entries, err := os.ReadDir(layer)
+// resolveSources follows the symbolic links of this machine: after the change of root they would lead elsewhere.
+func resolveSources(s *Spec) error {
+	for i, m := range s.Mounts {
+		source, err := filepath.EvalSymlinks(m.Source)
 		if err != nil {
-			return fmt.Errorf("read image: %w", err)
+			return fmt.Errorf("read volume of %s: %w", m.Target, err)
 		}
-		for _, e := range entries {
-			if err := bind(s.Root, Mount{Source: filepath.Join(layer, e.Name()), Target: "/" + e.Name(), ReadOnly: true}); err != nil {
-				return err
-			}
-		}
+		s.Mounts[i].Source = source
 	}
 	return nil
 }
 
+func mountOverlay(s *Spec) error {
+	upper, work, merged := filepath.Join(s.Root, "upper"), filepath.Join(s.Root, "work"), filepath.Join(s.Root, "merged")
+	for _, d := range []string{upper, work, merged} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Stat(s.Image); err != nil {
+		return fmt.Errorf("read image: %w", err)
+	}
+	// userxattr: in a user namespace overlayfs may not use its trusted attributes.
+	options := "userxattr,lowerdir=" + overlayEscaper.Replace(s.Image) + ",upperdir=" + overlayEscaper.Replace(upper) + ",workdir=" + overlayEscaper.Replace(work)
+	if err := unix.Mount("overlay", merged, "overlay", 0, options); err != nil {
+		return fmt.Errorf("mount overlay of the image (needs overlayfs in user namespaces, Linux 5.11): %w", err)
+	}
+	s.Root = merged
+	return nil
+}
+
+var overlayEscaper = strings.NewReplacer(`\`, `\\`, ":", `\:`, ",", `\,`)
+
+// writeFiles writes over what the image has, and not through a link that it has there.
 func writeFiles(s *Spec) error {
 	for name, content := range s.Files {
-		p := filepath.Join(s.Root, name)
+		p := filepath.Join("/", name)
 		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			return err
+		}
+		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if err := os.WriteFile(p, []byte(content), 0o644); err != nil {
@@ -81,22 +91,35 @@ func writeFiles(s *Spec) error {
 	return nil
 }
 
+// makeDevices mounts a /dev over what the image has there.
 func makeDevices(s *Spec) error {
+	if err := os.MkdirAll("/dev", 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", "/dev", "tmpfs", unix.MS_NOSUID, "mode=0755"); err != nil {
+		return fmt.Errorf("mount /dev: %w", err)
+	}
 	for _, d := range devices {
-		if err := bind(s.Root, Mount{Source: "/dev/" + d, Target: "/dev/" + d}); err != nil {
+		if err := s.bind(Mount{Source: "/dev/" + d, Target: "/dev/" + d}); err != nil {
 			return err
 		}
 	}
 	for link, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
-		if err := os.Symlink(target, filepath.Join(s.Root, "dev", link)); err != nil {
+		if err := os.Symlink(target, "/dev/"+link); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := os.Mkdir("/dev/shm", 0o755); err != nil {
+		return err
+	}
+	return os.Chmod("/dev/shm", 0o777|os.ModeSticky) // whatever the umask
 }
 
-func mountProc(s *Spec) error {
-	if err := unix.Mount("proc", filepath.Join(s.Root, "proc"), "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+func mountProc(*Spec) error {
+	if err := os.MkdirAll("/proc", 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
 	return nil
@@ -105,33 +128,33 @@ func mountProc(s *Spec) error {
 // hidePaths keeps the program from the machine's settings in /proc. Not every kernel has all paths that runtimes hide.
 func hidePaths(s *Spec) error {
 	for _, p := range s.ReadOnly {
-		if err := hide(s.Root, p, Mount{Source: filepath.Join(s.Root, p), Target: p, ReadOnly: true}); err != nil {
+		if err := hide(p, p); err != nil {
 			return err
 		}
 	}
 	for _, p := range s.Masked {
-		if err := hide(s.Root, p, Mount{Source: "/dev/null", Target: p, ReadOnly: true}); err != nil {
+		if err := hide("/dev/null", p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hide mounts on a path if it is there. A folder that is to be masked gets an empty one.
-func hide(root, path string, m Mount) error {
-	info, err := os.Stat(filepath.Join(root, path))
+// hide mounts a source on a path, read-only, if the path is there. A folder that is masked gets an empty one.
+func hide(source, path string) error {
+	info, err := os.Stat(path)
 	switch {
-	case errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return err
-	case info.IsDir() && m.Source == "/dev/null":
-		if err := unix.Mount("tmpfs", filepath.Join(root, path), "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+	case info.IsDir() && source != path:
+		if err := unix.Mount("tmpfs", path, "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 			return fmt.Errorf("mask %s: %w", path, err)
 		}
 		return nil
 	default:
-		return bind(root, m)
+		return bind(source, path, true)
 	}
 }
 
@@ -140,20 +163,19 @@ func bindCgroups(s *Spec) error {
 	if len(s.Cgroups) == 0 {
 		return nil
 	}
-	sys := filepath.Join(s.Root, "sys")
-	if err := os.MkdirAll(sys, 0o755); err != nil {
+	if err := os.MkdirAll("/sys", 0o755); err != nil {
 		return err
 	}
-	if err := unix.Mount("tmpfs", sys, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755"); err != nil {
+	if err := unix.Mount("tmpfs", "/sys", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755"); err != nil {
 		return fmt.Errorf("mount /sys: %w", err)
 	}
 	for target, dir := range s.Cgroups {
-		if err := bind(s.Root, Mount{Source: dir, Target: target, ReadOnly: true}); err != nil {
+		if err := s.bind(Mount{Source: dir, Target: target, ReadOnly: true}); err != nil {
 			return err
 		}
 	}
 	flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
-	if err := unix.Mount("", sys, "", flags, ""); err != nil {
+	if err := unix.Mount("", "/sys", "", flags, ""); err != nil {
 		return fmt.Errorf("make /sys read-only: %w", err)
 	}
 	return nil
@@ -164,48 +186,55 @@ func bindMounts(s *Spec) error {
 	mounts := slices.Clone(s.Mounts)
 	slices.SortStableFunc(mounts, func(a, b Mount) int { return len(a.Target) - len(b.Target) })
 	for _, m := range mounts {
-		if err := bind(s.Root, m); err != nil {
+		if err := s.bind(m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// pivot enters the root. The name under which the old one stays cannot be known to the image.
 func pivot(s *Spec) error {
-	old := filepath.Join(s.Root, ".old")
-	if err := os.Mkdir(old, 0o700); err != nil {
+	old, err := os.MkdirTemp(s.Root, ".old-")
+	if err != nil {
 		return err
 	}
 	if err := unix.PivotRoot(s.Root, old); err != nil {
 		return fmt.Errorf("pivot_root: %w", err)
 	}
-	if err := os.Chdir("/"); err != nil {
-		return err
-	}
-	if err := unix.Unmount("/.old", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("unmount old root: %w", err)
-	}
-	return os.Remove("/.old")
+	s.old = "/" + filepath.Base(old)
+	return os.Chdir("/")
 }
 
-// bind makes the mount point below root and mounts on it.
-func bind(root string, m Mount) error {
-	dst := filepath.Join(root, m.Target)
-	if err := makeMountPoint(m.Source, dst); err != nil {
+func leaveOld(s *Spec) error {
+	if err := unix.Unmount(s.old, unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("unmount old root: %w", err)
+	}
+	return os.Remove(s.old)
+}
+
+// bind makes the mount point and mounts on it what the machine has at the source.
+func (s *Spec) bind(m Mount) error {
+	source := filepath.Join(s.old, m.Source)
+	if err := makeMountPoint(source, m.Target); err != nil {
 		return fmt.Errorf("make mount point %s: %w", m.Target, err)
 	}
-	if err := unix.Mount(m.Source, dst, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return fmt.Errorf("bind %s on %s: %w", m.Source, m.Target, err)
+	return bind(source, m.Target, m.ReadOnly)
+}
+
+func bind(source, target string, readOnly bool) error {
+	if err := unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("bind %s on %s: %w", source, target, err)
 	}
-	if !m.ReadOnly {
+	if !readOnly {
 		return nil
 	}
-	flags, err := lockedFlags(dst)
+	flags, err := lockedFlags(target)
 	if err != nil {
 		return err
 	}
-	if err := unix.Mount("", dst, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|flags, ""); err != nil {
-		return fmt.Errorf("make %s read-only: %w", m.Target, err)
+	if err := unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|flags, ""); err != nil {
+		return fmt.Errorf("make %s read-only: %w", target, err)
 	}
 	return nil
 }
@@ -230,8 +259,8 @@ func makeMountPoint(src, dst string) error {
 
 // lockedFlags are the mount flags that a remount must repeat, because a user namespace may not take them away.
 func lockedFlags(path string) (uintptr, error) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(path, &fs); err != nil {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
 		return 0, fmt.Errorf("statfs %s: %w", path, err)
 	}
 	var flags uintptr
@@ -239,7 +268,7 @@ func lockedFlags(path string) (uintptr, error) {
 		{unix.ST_NOSUID, unix.MS_NOSUID}, {unix.ST_NODEV, unix.MS_NODEV}, {unix.ST_NOEXEC, unix.MS_NOEXEC},
 		{unix.ST_NOATIME, unix.MS_NOATIME}, {unix.ST_NODIRATIME, unix.MS_NODIRATIME}, {unix.ST_RELATIME, unix.MS_RELATIME},
 	} {
-		if uintptr(fs.Flags)&f.have != 0 {
+		if uintptr(st.Flags)&f.have != 0 {
 			flags |= f.want
 		}
 	}

@@ -28,7 +28,7 @@ const (
 	tick = 5 * time.Millisecond
 )
 
-// node is a machine that has the shim and an image: the probe as /app/probe, and a file beside it.
+// node is a machine that has the shim and an image: the probe as /app/probe, two files and /tmp.
 type node struct{ shim, image string }
 
 // onNode runs f as root of namespaces of their own.
@@ -42,6 +42,8 @@ func onNode(t *testing.T, f func(t *testing.T, n *node)) {
 		n.write(t, "app/probe", string(program), 0o755)
 		n.write(t, "app/data", "from the image", 0o644)
 		n.write(t, "top", "at the top", 0o644)
+		require.NoError(t, os.Mkdir(filepath.Join(n.image, "tmp"), 0o755))
+		require.NoError(t, os.Chmod(filepath.Join(n.image, "tmp"), 0o777|os.ModeSticky))
 		f(t, n)
 	})
 }
@@ -58,7 +60,7 @@ func (n *node) write(t *testing.T, name, content string, mode os.FileMode) {
 // spec is a container of the image in which the probe does what args say.
 func (n *node) spec(t *testing.T, args ...string) *Spec {
 	t.Helper()
-	return &Spec{Root: t.TempDir(), Layers: []string{n.image}, Args: append([]string{"/app/probe"}, args...), Env: []string{"PATH=/app"}}
+	return &Spec{Root: t.TempDir(), Image: n.image, Args: append([]string{"/app/probe"}, args...), Env: []string{"PATH=/app"}}
 }
 
 // command prepares the shim as the container runtime does.

@@ -21,8 +21,8 @@ type Mount struct {
 
 // Spec describes one container's root and program.
 type Spec struct {
-	Root     string            // empty directory; a tmpfs is mounted on it and becomes the new root
-	Layers   []string          // directories whose entries are bound read-only into the root
+	Root     string            // empty directory, on which the container's file system is mounted
+	Image    string            // directory with the files of the image, which stays as it is
 	Files    map[string]string // small files written into the root, by path
 	Mounts   []Mount
 	Cgroups  map[string]string // cgroups that the program is in, and sees read-only, by path
@@ -39,6 +39,8 @@ type Spec struct {
 	NoNewPrivs   bool     // not even by set-user-ID programs
 	Masked       []string // paths that the program finds empty
 	ReadOnly     []string // paths that it cannot write to
+
+	old string // where the machine is while the root is built
 }
 
 // Write stores the spec in file, readable by its owner only: it holds the container's environment.

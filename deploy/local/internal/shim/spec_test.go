@@ -12,7 +12,7 @@ import (
 func TestSpec_IsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	want := &Spec{
-		Root: "/r", Layers: []string{"/l", "/m"}, Files: map[string]string{"etc/passwd": "root:x:0:0:\n"},
+		Root: "/r", Image: "/l", Files: map[string]string{"etc/passwd": "root:x:0:0:\n"},
 		Mounts: []Mount{{Source: "/a", Target: "/b"}, {Source: "/c", Target: "/d", ReadOnly: true}},
 		Args:   []string{"/app", "", "<&>\u2028 \"quoted\"\n"}, Env: []string{"A=b=c", "B="}, Cwd: "/w", Hostname: "web-0",
 		UID: 1, GID: 2, Groups: []int{3, 4}, SetUser: true, ReadOnlyRoot: true, Capabilities: 5, NoNewPrivs: true,

@@ -1,0 +1,52 @@
+// Package attest describes how an image was made: an SPDX document that lists the modules of its program, and the provenance of the
+// build as an in-toto statement with a SLSA predicate. Both follow from their input alone.
+package attest
+
+import (
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"time"
+)
+
+// Media types of the documents.
+const (
+	SBOMType       = "application/spdx+json"
+	ProvenanceType = "application/vnd.in-toto+json"
+)
+
+// Build is what the images of all platforms share.
+type Build struct {
+	Name, Version, Revision, Source, Licenses string
+	Created                                   time.Time
+}
+
+// Program is a Go binary and the image that was made of it.
+type Program struct {
+	Platform string
+	Image    string // sha256 of the image's manifest, in hexadecimal
+	SHA256   string // of the binary
+	Info     *debug.BuildInfo
+}
+
+// ReadProgram reads what the Go toolchain recorded in a binary.
+func ReadProgram(file, platform, image string) (Program, error) {
+	info, err := buildinfo.ReadFile(file)
+	if err != nil {
+		return Program{}, fmt.Errorf("read the build information of %s, which must be a Go program: %w", file, err)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return Program{}, err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return Program{}, err
+	}
+	return Program{Platform: platform, Image: image, SHA256: hex.EncodeToString(sum.Sum(nil)), Info: info}, nil
+}

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Makes an image of a program for this machine's platform, as a release does, and loads it into the store <bin>/images. An image of
+# ours is also called as its releases are, ghcr.io/fairlead/<name>.
+#
+# usage: load.sh <bin> <name:tag> <binary> [flag of image build]...
+set -euo pipefail
+bin=$1 reference=$2 binary=$3
+shift 3
+
+layout=$(mktemp -d "$bin/.layout-XXXXXX")
+trap 'rm -rf "$layout"' EXIT
+name=${reference##*/}
+"$bin/image" build "$layout/oci" --name "${name%%:*}" --version "${name#*:}" --binary "linux/$(go env GOARCH)=$binary" \
+	--compress=false --attest=false "$@" >/dev/null
+"$bin/localkube" image load --store "$bin/images" "$layout/oci" "$reference" >/dev/null
+if [[ $reference = fairlead/* ]]; then
+	"$bin/localkube" image tag --store "$bin/images" "$reference" "ghcr.io/$reference"
+fi
