@@ -50,7 +50,7 @@ spec:
       - name: web
         image: %s
         imagePullPolicy: IfNotPresent
-        args: [--drain-delay=1s, --drain-timeout=2s]
+        args: [--drain-delay=1s, --shutdown-timeout=2]
         ports: [{name: http, containerPort: 8000}]
         readinessProbe: {httpGet: {path: /ready, port: http}, periodSeconds: 1}
 ---
