@@ -62,9 +62,11 @@ type Options struct {
 	Tag     string   // of our images
 	Servers int      // model servers
 	Model   []string // their flags
+	Values  []string // helm values of the model servers, as name=value
 	Odd     []string // flags of one more server; none: there is none
 	Picker  []string // helm values of the picker, as name=value
 	Filters string   // YAML of HTTP filters before the picker's, in the Envoy with a bootstrap of its own
+	Retries bool     // add the example's retry policy to that Envoy
 }
 
 // Stack is what Install or InstallGateway installed.
@@ -120,9 +122,18 @@ func (s *Stack) applyEnvoy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	manifest, err := withFilters(string(raw), s.options.Filters)
+	manifest, err := insertAfter(string(raw), "http_filters:", s.options.Filters)
 	if err != nil {
 		return err
+	}
+	if s.options.Retries {
+		policy, err := os.ReadFile(s.example("retry-policy.yaml"))
+		if err != nil {
+			return err
+		}
+		if manifest, err = insertAfter(manifest, "timeout: 0s", string(policy)); err != nil {
+			return err
+		}
 	}
 	if err := s.cluster.Apply(ctx, manifest); err != nil {
 		return err
@@ -130,16 +141,16 @@ func (s *Stack) applyEnvoy(ctx context.Context) error {
 	return s.rolledOut(ctx, Envoy)
 }
 
-// withFilters puts HTTP filters before those of a bootstrap.
-func withFilters(manifest, filters string) (string, error) {
-	at := regexp.MustCompile(`(?m)^( *)http_filters:\n`).FindAllStringSubmatchIndex(manifest, -1)
+// insertAfter puts YAML after a line of a bootstrap, with the same indentation.
+func insertAfter(manifest, line, text string) (string, error) {
+	at := regexp.MustCompile(`(?m)^( *)`+regexp.QuoteMeta(line)+`\n`).FindAllStringSubmatchIndex(manifest, -1)
 	if len(at) != 1 {
-		return "", fmt.Errorf("the bootstrap has %d lists of HTTP filters, want 1", len(at))
+		return "", fmt.Errorf("the bootstrap has %d lines %q, want 1", len(at), line)
 	}
 	indent, end := manifest[at[0][2]:at[0][3]], at[0][1]
 	var b strings.Builder
 	b.WriteString(manifest[:end])
-	for line := range strings.Lines(filters) {
+	for line := range strings.Lines(text) {
 		b.WriteString(indent + line)
 	}
 	b.WriteString(manifest[end:])
@@ -152,6 +163,9 @@ func (s *Stack) UpgradeServers(ctx context.Context, tag string) error {
 		"--set", "model=" + Model, "--set", fmt.Sprintf("replicas=%d", s.options.Servers)}
 	if len(s.options.Model) > 0 {
 		args = append(args, "--set", list("args", s.options.Model))
+	}
+	for _, v := range s.options.Values {
+		args = append(args, "--set", v)
 	}
 	deployments := []string{Pool}
 	if len(s.options.Odd) > 0 {
