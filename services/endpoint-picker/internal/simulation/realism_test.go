@@ -122,7 +122,7 @@ func TestLostWhileThePageHoldsUpAToken(t *testing.T) {
 func TestForecastKnowsTheLawAndNotTheNoise(t *testing.T) {
 	t.Parallel()
 	realistic := find(t, Standard(), "uniform").Realistic().Servers[0]
-	run := func(noise float64) (forecast, real time.Duration) {
+	run := func(noise float64) (forecast, took time.Duration) {
 		e := realistic
 		e.Law.Noise = noise
 		f := &fleet{timeline: &timeline{}, chooser: &reference{}, seed: 1, contents: contents}
@@ -132,10 +132,10 @@ func TestForecastKnowsTheLawAndNotTheNoise(t *testing.T) {
 		forecast = s.forecast(a)
 		return forecast, serve(s, a)[0].first
 	}
-	forecast, real := run(0)
-	assert.Equal(t, forecast, real)
-	noisy, real := run(0.2)
+	forecast, took := run(0)
+	assert.Equal(t, forecast, took)
+	noisy, took := run(0.2)
 	assert.Equal(t, forecast, noisy)
-	assert.NotEqual(t, forecast, real)
-	assert.InEpsilon(t, forecast, real, 0.5)
+	assert.NotEqual(t, forecast, took)
+	assert.InEpsilon(t, forecast, took, 0.5)
 }

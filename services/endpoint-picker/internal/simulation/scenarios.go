@@ -64,8 +64,8 @@ func (s Scenario) Overlapping() Scenario {
 }
 
 func (s Scenario) like(name string, law steptime.Law) Scenario {
-	// The same requests cost such servers more. With this part of the rate the greedy policy is again at 60 to 75 % of what it
-	// sustains: uniform and slow traffic are the first that it cannot sustain, at 0.75. With 0.3 all policies are alike.
+	// The same requests cost such servers more. With this part of the rate the greedy policy is again at about 70 % of what it
+	// sustains; with one and a half times as much it is at the edge, and its queues grow without end.
 	const rate = 0.55
 	s.Name += "-" + name
 	s.Workload.rate *= rate

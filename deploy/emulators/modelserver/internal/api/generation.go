@@ -188,20 +188,9 @@ func (s *Server) collect(g *generation, elapsed time.Duration, onTokens func(c *
 	done = true
 	for _, c := range g.choices {
 		p := s.Driver.Progress(c.request)
-		seen := c.sent
-		for seen < p.Made && (g.verdict.Stretch == 1 || stretched(p.Times[seen], g) <= elapsed) {
-			seen++
-		}
-		if seen < p.Made {
-			if at := stretched(p.Times[seen], g); next == 0 || at < next {
-				next = at
-			}
-		}
-		if c.sent > 0 && seen-c.sent < s.Habits.StreamInterval && !p.Ended {
-			seen = c.sent // the first token is handed out at once, then so many at a time
-		}
-		if g.verdict.Drop {
-			seen = min(seen, c.sent+max(0, g.verdict.DropAfter-g.emitted))
+		seen, later := g.visible(c, &p, elapsed)
+		if later > 0 && (next == 0 || later < next) {
+			next = later
 		}
 		if seen > c.sent {
 			from := c.sent
@@ -212,6 +201,25 @@ func (s *Server) collect(g *generation, elapsed time.Duration, onTokens func(c *
 		done = done && p.Ended && seen == p.Made
 	}
 	return done, next
+}
+
+// visible returns how many tokens of a choice are to be handed out at this time since the start, and when the next token that
+// exists is to be, if there is one.
+func (g *generation) visible(c *choice, p *engine.Progress, elapsed time.Duration) (seen int, next time.Duration) {
+	seen = c.sent
+	for seen < p.Made && (g.verdict.Stretch == 1 || stretched(p.Times[seen], g) <= elapsed) {
+		seen++
+	}
+	if seen < p.Made {
+		next = stretched(p.Times[seen], g)
+	}
+	if c.sent > 0 && seen-c.sent < g.habits.StreamInterval && !p.Ended {
+		seen = c.sent // the first token is handed out at once, then so many at a time
+	}
+	if g.verdict.Drop {
+		seen = min(seen, c.sent+max(0, g.verdict.DropAfter-g.emitted))
+	}
+	return seen, next
 }
 
 func stretched(at time.Duration, g *generation) time.Duration {

@@ -132,7 +132,7 @@ func (c *Config) NewTokenizer() (tokens.Tokenizer, error) {
 
 // Validate says what is wrong, all at once.
 func (c *Config) Validate() error {
-	errs := []error{c.Engine.Validate(), c.Logging.Validate()}
+	errs := []error{c.Engine.Validate(), c.Logging.Validate(), c.validateHabits()}
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Port < 0 || c.Port > 65535 {
 		fail("port must be between 0 and 65535, got %d", c.Port)
@@ -152,12 +152,6 @@ func (c *Config) Validate() error {
 	}
 	if min(c.StartupDelay, c.DrainDelay, c.ShutdownTimeout, c.KeepAlive, c.Habits.PageTime) < 0 {
 		fail("startup-delay, drain-delay, shutdown-timeout, keep-alive-timeout and metrics-time must not be negative")
-	}
-	if c.Tokenizer != TokenizerFourBytes && c.Tokenizer != TokenizerBPE {
-		fail("tokenizer must be %s or %s, got %q", TokenizerFourBytes, TokenizerBPE, c.Tokenizer)
-	}
-	if c.Habits.StreamInterval < 1 {
-		fail("stream-interval must be at least 1, got %d", c.Habits.StreamInterval)
 	}
 	return errors.Join(errs...)
 }

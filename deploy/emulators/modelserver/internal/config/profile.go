@@ -93,6 +93,16 @@ func (c *Config) addHabitFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&h.StreamInterval, "stream-interval", h.StreamInterval, "Tokens of one event, after the first.")
 }
 
+func (c *Config) validateHabits() error {
+	if c.Tokenizer != TokenizerFourBytes && c.Tokenizer != TokenizerBPE {
+		return fmt.Errorf("tokenizer must be %s or %s, got %q", TokenizerFourBytes, TokenizerBPE, c.Tokenizer)
+	}
+	if c.Habits.StreamInterval < 1 {
+		return fmt.Errorf("stream-interval must be at least 1, got %d", c.Habits.StreamInterval)
+	}
+	return nil
+}
+
 // seconds is a duration that is given as vLLM takes it, in seconds, or with a unit.
 type seconds time.Duration
 

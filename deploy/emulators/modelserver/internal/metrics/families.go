@@ -25,12 +25,12 @@ func (b *builder) schedulerFamilies() {
 	b.gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.",
 		func(s *engine.Stats) float64 { return float64(s.Waiting) })
 	if b.names.recent() {
-		b.split("vllm:num_requests_waiting_by_reason", "gauge", "Number of waiting requests by reason. Reason labels: 'capacity' = waiting for "+
-			"scheduling capacity; 'deferred' = deferred by transient constraints (LoRA budget, KV transfer, blocked status). Sum of all reasons "+
-			"equals vllm:num_requests_waiting.", []part{
+		b.splitGauge(splitFamily{name: "vllm:num_requests_waiting_by_reason", by: "reason", labels: b.labels, help: "Number of waiting requests by reason. Reason labels: 'capacity' = waiting for " +
+			"scheduling capacity; 'deferred' = deferred by transient constraints (LoRA budget, KV transfer, blocked status). Sum of all reasons " +
+			"equals vllm:num_requests_waiting.", parts: []part{
 			{"capacity", func(s *engine.Stats) float64 { return float64(s.Waiting - s.Deferred) }},
 			{"deferred", func(s *engine.Stats) float64 { return float64(s.Deferred) }},
-		})
+		}})
 	}
 	b.sleepState()
 	usage := func(s *engine.Stats) float64 { return float64(s.BlocksUsed) / float64(s.Blocks) }
@@ -82,27 +82,27 @@ func (b *builder) tokenFamilies() {
 	for _, reason := range finishReasons {
 		reasons = append(reasons, part{string(reason), func(s *engine.Stats) float64 { return float64(s.Finished[reason]) }})
 	}
-	b.splitCounter("vllm:request_success", "Count of successfully processed requests.", "finished_reason", b.labels, reasons)
+	b.splitCounter(splitFamily{"vllm:request_success", "Count of successfully processed requests.", "finished_reason", b.labels, reasons})
 	if b.names.recent() {
-		b.splitCounter("vllm:admission_rejections", "Number of admission attempts rejected by a queue limit, by reason.", "reason", b.labels[1:],
-			[]part{{"max_num_queued_reqs", none}, {"max_num_queued_tokens", none}})
+		b.splitCounter(splitFamily{"vllm:admission_rejections", "Number of admission attempts rejected by a queue limit, by reason.", "reason",
+			b.labels[1:], []part{{"max_num_queued_reqs", none}, {"max_num_queued_tokens", none}}})
 	}
 }
 
 // promptSources say where the keys and values of prompts came from.
 func (b *builder) promptSources() {
 	cached := func(s *engine.Stats) float64 { return float64(s.CachedPromptTokens) }
-	b.splitCounter("vllm:prompt_tokens_by_source", "Number of prompt tokens by source.", "source", b.labels, []part{
+	b.splitCounter(splitFamily{"vllm:prompt_tokens_by_source", "Number of prompt tokens by source.", "source", b.labels, []part{
 		{"local_compute", func(s *engine.Stats) float64 { return float64(s.PromptTokens - s.CachedPromptTokens) }},
 		{"local_cache_hit", cached}, {"external_kv_transfer", none},
-	})
+	}})
 	b.counter("vllm:prompt_tokens_cached", "Number of cached prompt tokens (local + external).", cached)
-	b.splitCounter("vllm:prompt_tokens_cached_by_source", "Prefix-cache hit tokens by the cache tier that supplied them: device (local HBM), "+
-		"host (offloaded to DRAM), disk, p2p (transferred from another vLLM instance) or external_unspecified. Counted at admission; sums to "+
+	b.splitCounter(splitFamily{"vllm:prompt_tokens_cached_by_source", "Prefix-cache hit tokens by the cache tier that supplied them: device (local HBM), " +
+		"host (offloaded to DRAM), disk, p2p (transferred from another vLLM instance) or external_unspecified. Counted at admission; sums to " +
 		"vllm:prefix_cache_hits + vllm:external_prefix_cache_hits.", "source", b.labels, []part{
 		{"device", func(s *engine.Stats) float64 { return float64(s.PrefixCacheHits) }},
 		{"host", none}, {"p2p", none}, {"disk", none}, {"external_unspecified", none},
-	})
+	}})
 }
 
 // requestFamilies are the histograms.

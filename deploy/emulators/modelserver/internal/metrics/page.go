@@ -9,6 +9,7 @@ package metrics
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -129,34 +130,44 @@ func (b *builder) counter(name, help string, value func(*engine.Stats) float64) 
 	})
 }
 
-// split adds a family of which each series has one more label, called reason.
-func (b *builder) split(name, kind, help string, parts []part) {
-	b.splitBy(name, kind, help, "reason", b.labels, parts)
+// splitFamily is a family of which each series has one more label.
+type splitFamily struct {
+	name, help string // of a counter, without _total
+	by         string // the label
+	labels     []label
+	parts      []part
 }
 
-// splitCounter adds a counter whose name comes without _total, and of which each series has one more label.
-func (b *builder) splitCounter(name, help, by string, labels []label, parts []part) {
-	b.splitBy(name+"_total", "counter", help, by, labels, parts)
-	created := header(name+"_created", "gauge", help)
-	for _, p := range parts {
-		created += series(name+"_created", append(labels[:len(labels):len(labels)], label{by, p.value})...) + string(b.created) + "\n"
+// splitGauge adds a gauge of which each series has one more label.
+func (b *builder) splitGauge(f splitFamily) { b.addSplit(f, f.name, "gauge") }
+
+// splitCounter adds a counter of which each series has one more label.
+func (b *builder) splitCounter(f splitFamily) {
+	b.addSplit(f, f.name+"_total", "counter")
+	created := header(f.name+"_created", "gauge", f.help)
+	for _, p := range f.parts {
+		created += f.series(f.name+"_created", p) + string(b.created) + "\n"
 	}
 	b.static(created)
 }
 
-func (b *builder) splitBy(name, kind, help, by string, labels []label, parts []part) {
-	head := header(name, kind, help)
+func (b *builder) addSplit(f splitFamily, name, kind string) {
+	head := header(name, kind, f.help)
 	var prefixes []string
-	for _, p := range parts {
-		prefixes = append(prefixes, series(name, append(labels[:len(labels):len(labels)], label{by, p.value})...))
+	for _, p := range f.parts {
+		prefixes = append(prefixes, f.series(name, p))
 	}
 	b.add(func(dst []byte, s *engine.Stats) []byte {
 		dst = append(dst, head...)
-		for i, p := range parts {
+		for i, p := range f.parts {
 			dst = appendSample(dst, prefixes[i], p.get(s))
 		}
 		return dst
 	})
+}
+
+func (f *splitFamily) series(name string, p part) string {
+	return series(name, append(slices.Clone(f.labels), label{f.by, p.value})...)
 }
 
 func (b *builder) histogram(name, help string, get func(*engine.Stats) *engine.Histogram) {
