@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// charsPerToken is what the emulated model server takes for a token.
+// charsPerToken is what a token of prose has, about: a plain model server takes exactly so many for a token, a real tokenizer
+// some more.
 const charsPerToken = 4
 
 // Prompts are conversations of a system message, which all requests of a group share, and a user message of the
@@ -55,14 +56,20 @@ func (p *Prompts) messages(i int) []message {
 
 func (p *Prompts) request(i int) *rand.Rand { return rand.New(rand.NewPCG(p.Seed, uint64(i))) }
 
-// prose makes n characters of words.
+// prose makes n characters of words. The words are common ones: made-up words cost a real tokenizer twice as many tokens.
 func prose(r *rand.Rand, n int) string {
+	words := strings.Fields(`a about after all and any are as at back be because but by can could day do even first for from get give go
+		good have he her him his how I if in into is it its just know like look make many me most my new no not now of on one only or
+		other our out over people say see she so some take than that the their them then there these they thing think this time to two
+		up use want way we well what when which who will with work would year you your available business community company country development
+		different education example experience government history however important including information interest international market
+		minutes morning national necessary nothing number office people perhaps personal policy position possible problem process program
+		public question really reason research results school service several situation social something special students support system
+		together towards understand university usually without working`)
 	var b strings.Builder
 	b.Grow(n + 16)
 	for b.Len() < n {
-		for range 2 + r.IntN(8) {
-			b.WriteByte(byte('a' + r.IntN(26)))
-		}
+		b.WriteString(words[r.IntN(len(words))])
 		b.WriteString([]string{" ", " ", " ", " ", " ", ", ", ". ", "\n"}[r.IntN(8)])
 	}
 	return b.String()[:n]

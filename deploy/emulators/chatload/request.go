@@ -19,6 +19,7 @@ type chatRequest struct {
 	IgnoreEOS     bool          `json:"ignore_eos,omitempty"`
 	Stream        bool          `json:"stream"`
 	StreamOptions streamOptions `json:"stream_options"`
+	ReturnIDs     bool          `json:"return_token_ids"`
 }
 
 type streamOptions struct {
@@ -59,10 +60,11 @@ func (r *runner) exchange(ctx context.Context, result *Result) error {
 	if mediaType, _, err := mime.ParseMediaType(response.Header.Get("Content-Type")); err != nil || mediaType != "text/event-stream" {
 		return malformed("answer is %q, not a stream of events", response.Header.Get("Content-Type"))
 	}
-	stream := chatStream{onToken: func() {
-		if result.Tokens++; result.Tokens == 1 {
+	stream := chatStream{onTokens: func(n int) {
+		if result.Tokens == 0 {
 			result.TTFT = time.Since(result.Start)
 		}
+		result.Tokens += n
 	}}
 	if err := stream.read(response.Body); err != nil {
 		return err
@@ -74,7 +76,7 @@ func (r *runner) exchange(ctx context.Context, result *Result) error {
 func (r *runner) newRequest(ctx context.Context, i int) (*http.Request, error) {
 	body, err := json.Marshal(chatRequest{
 		Model: r.Model, Messages: r.Prompts.messages(i), MaxTokens: r.MaxTokens, IgnoreEOS: r.IgnoreEOS,
-		Stream: true, StreamOptions: streamOptions{IncludeUsage: true},
+		Stream: true, StreamOptions: streamOptions{IncludeUsage: true}, ReturnIDs: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)

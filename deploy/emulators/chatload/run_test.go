@@ -59,7 +59,7 @@ func TestSuccess(t *testing.T) {
 		assert.Equal(t, []string{"POST /v1/chat/completions", "application/json", "chatload-3-0", "yes", "example.com"},
 			[]string{r.Method + " " + r.URL.Path, r.Header.Get("Content-Type"), r.Header.Get("X-Request-Id"), r.Header.Get("X-Extra"), r.Host})
 		assert.Regexp(t, `^{"model":"m","messages":\[{"role":"user","content":".{128,150}"}\],"max_tokens":2,"ignore_eos":true,"stream":true,`+
-			`"stream_options":{"include_usage":true}}$`, string(body))
+			`"stream_options":{"include_usage":true},"return_token_ids":true}$`, string(body))
 		answer(w)
 	}))
 	defer server.Close()

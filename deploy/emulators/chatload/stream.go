@@ -23,7 +23,8 @@ type chunkChoice struct {
 		Role    string `json:"role"`
 		Content string `json:"content"`
 	} `json:"delta"`
-	FinishReason string `json:"finish_reason"`
+	FinishReason string   `json:"finish_reason"`
+	TokenIDs     []uint32 `json:"token_ids"`
 }
 
 type usage struct {
@@ -38,7 +39,7 @@ type usage struct {
 //
 //	role of the assistant, deltas with content, a finish reason with or after the last of them, usage, [DONE], end
 type chatStream struct {
-	onToken func() // called for each delta with content
+	onTokens func(n int) // called for each delta with content
 
 	id       string
 	opened   bool // the role came
@@ -146,11 +147,16 @@ func (s *chatStream) choice(choices []chunkChoice, data []byte) error {
 	s.opened = true
 	s.finished = choice.FinishReason != ""
 	if choice.Delta.Content != "" {
-		s.tokens++
-		s.onToken()
+		n := choice.tokens()
+		s.tokens += n
+		s.onTokens(n)
 	}
 	return nil
 }
+
+// tokens counts the tokens of a delta: one, if the server does not tell their ids. vLLM sends several in one event when the
+// client or the server is late.
+func (c *chunkChoice) tokens() int { return max(1, len(c.TokenIDs)) }
 
 func malformed(format string, args ...any) error {
 	return &classError{ClassMalformed, fmt.Errorf(format, args...)}

@@ -15,6 +15,7 @@ const (
 	role   = `{"id":"a","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`
 	delta  = `{"id":"a","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":" abc"},"finish_reason":null}]}`
 	last   = `{"id":"a","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":" xyz"},"finish_reason":"length"}]}`
+	three  = `{"id":"a","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":" x y z"},"finish_reason":null,"token_ids":[1,2,3]}]}`
 	finish = `{"id":"a","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
 	total  = `{"id":"a","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}}`
 	done   = `[DONE]`
@@ -33,6 +34,7 @@ func TestChatStream(t *testing.T) {
 		{"complete", events(role, delta, last, total, done), 2, ClassNone, ""},
 		{"finish reason by itself", events(role, delta, delta, finish, total, done), 2, ClassNone, ""},
 		{"no usage", events(role, last, done), 1, ClassNone, ""},
+		{"several tokens in an event", events(role, three, last, done), 4, ClassNone, ""},
 		{"no content", events(role, finish, done), 0, ClassNone, ""},
 		{"comments", ": ping\n\n" + events(role) + ": ping\n" + events(last, done), 1, ClassNone, ""},
 
@@ -62,7 +64,7 @@ func TestChatStream(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			seen := 0
-			s := chatStream{onToken: func() { seen++ }}
+			s := chatStream{onTokens: func(n int) { seen += n }}
 			err := s.read(strings.NewReader(tt.give))
 			assert.Equal(t, tt.tokens, s.tokens)
 			assert.Equal(t, tt.tokens, seen)
@@ -78,7 +80,7 @@ func TestBrokenConnectionIsAReset(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("connection reset by peer")
 	for _, before := range []string{"", events(role, delta), events(role) + "data: " + delta + "\n", events(role, last, done)} {
-		s := chatStream{onToken: func() {}}
+		s := chatStream{onTokens: func(int) {}}
 		err := s.read(io.MultiReader(strings.NewReader(before), brokenReader{broken}))
 		require.ErrorIs(t, err, broken, before)
 		assert.Equal(t, ClassReset, classify(t.Context(), err))
@@ -95,12 +97,12 @@ func FuzzChatStream(f *testing.F) {
 	f.Add(": ping\n\n" + events(role, finish, done))
 	f.Add(events(role, delta))
 	f.Fuzz(func(t *testing.T, body string) {
-		s := chatStream{onToken: func() {}}
+		s := chatStream{onTokens: func(int) {}}
 		if err := s.read(strings.NewReader(body)); err != nil {
 			return
 		}
 		require.True(t, s.finished && s.done)
 		require.True(t, strings.HasSuffix(body, "data: [DONE]\n\n"))
-		require.LessOrEqual(t, s.tokens, strings.Count(body, "content"))
+		require.LessOrEqual(t, s.tokens, strings.Count(body, "content")+strings.Count(body, ","))
 	})
 }

@@ -72,7 +72,7 @@ func (s *stack) start(dir, name, binary string, args ...string) error {
 func (s *stack) startServers(o options, dir string, at ports) error {
 	for i, port := range at.servers {
 		if err := s.start(dir, serverName(i), filepath.Join(o.bin, "modelserver"), "--model="+model, "--port="+strconv.Itoa(port),
-			"--pod-name="+serverName(i), "--pod-ip="+localhost, "--drain-delay=0s", "--drain-timeout=0s"); err != nil {
+			"--pod-name="+serverName(i), "--pod-ip="+localhost, "--profile=realistic", "--enable-prompt-tokens-details"); err != nil {
 			return err
 		}
 	}

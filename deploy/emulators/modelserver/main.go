@@ -24,7 +24,7 @@ func run(ctx context.Context, args []string) error {
 	if done, err := cli.Parse(fs, args, os.Stdout); done {
 		return err
 	}
-	if err := errors.Join(cfg.Complete(), cfg.Validate()); err != nil {
+	if err := errors.Join(cfg.Complete(fs), cfg.Validate()); err != nil {
 		return err
 	}
 	log, err := logging.New(cfg.Logging, os.Stderr)

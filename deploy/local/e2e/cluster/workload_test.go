@@ -50,7 +50,7 @@ spec:
       - name: web
         image: %s
         imagePullPolicy: IfNotPresent
-        args: [--drain-delay=3s, --drain-timeout=1s] # kube-proxy needs a second to follow
+        args: [--drain-delay=3s, --shutdown-timeout=1] # kube-proxy needs a second to follow
         ports: [{name: http, containerPort: 8000}]
         readinessProbe: {httpGet: {path: /ready, port: http}, periodSeconds: 1}
 ---

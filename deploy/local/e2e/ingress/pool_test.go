@@ -55,7 +55,7 @@ func newPoolSystem(t *testing.T) *system {
 	c := cluster.Start(t, stack.PublishGateway("127.0.0.1:0"))
 	g, gctx := errgroup.WithContext(t.Context())
 	g.Go(func() error {
-		return stack.InstallOME(gctx, c, stack.ModelOME(tag, "--step-base=50ms", "--step-per-seq=0s", "--drain-delay=3s", "--drain-timeout=20s"))
+		return stack.InstallOME(gctx, c, stack.ModelOME(tag, "--step-base=50ms", "--step-per-seq=0s", "--drain-delay=3s", "--shutdown-timeout=20"))
 	})
 	g.Go(func() error { return upgrade(gctx, c, stack.CurrentRelease(tag)) })
 	g.Go(func() error {

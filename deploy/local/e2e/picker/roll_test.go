@@ -29,9 +29,9 @@ const (
 // slowSteps make a token take a tenth of a second, so that streams are long and cost little.
 var slowSteps = []string{"--step-base=100ms", "--step-per-seq=0s"}
 
-// noDrain are what switches the draining off, for the model servers and for the picker.
+// These helm values switch the draining off, of the model servers and of the picker.
 var (
-	serversNoDrain = []string{"--drain-delay=0s", "--drain-timeout=0s"}
+	serversNoDrain = []string{"drain.preStopSeconds=0", "drain.shutdownTimeoutSeconds=0"}
 	pickerNoDrain  = []string{"drain.delay=0s", "drain.timeout=0s"}
 )
 
@@ -44,7 +44,7 @@ type rolled struct {
 	after   map[string]float64
 }
 
-// rollEverything sends long completions without a pause while the model servers and then the picker are replaced by those
+// rollEverything sends long completions without a pause, through an Envoy that does not retry, while the model servers and then the picker are replaced by those
 // of another tag, until the old ones have gone.
 func rollEverything(t *testing.T, o stack.Options) rolled {
 	t.Helper()
@@ -102,14 +102,14 @@ func TestRoll_WithoutDrainStreamsAreLost(t *testing.T) {
 		give stack.Options
 		long bool // left out of the short form
 	}{
-		{name: "neither picker nor model servers drain", give: stack.Options{Model: serversNoDrain, Picker: pickerNoDrain}},
-		{name: "the picker does not drain", give: stack.Options{Picker: pickerNoDrain}, long: true},
-		{name: "the model servers do not drain", give: stack.Options{Model: serversNoDrain}, long: true},
+		{name: "the model servers do not drain", give: stack.Options{Values: serversNoDrain}},
+		{name: "the picker does not drain", give: stack.Options{Picker: pickerNoDrain}},
+		{name: "neither drains", give: stack.Options{Values: serversNoDrain, Picker: pickerNoDrain}, long: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.long && testing.Short() {
-				t.Skip("the first case shows it in the short form")
+				t.Skip("the other cases show it in the short form")
 			}
 			got := rollEverything(t, tt.give)
 			assert.Positive(t, got.report.Failed(), "nothing was lost: the drain makes no difference")

@@ -40,23 +40,36 @@ const subsetFilter = `- name: envoy.filters.http.header_to_metadata
       remove: true
 `
 
-// TestEnvoy is what an Envoy shows that obeys the picker's list, reports who served and hints subsets.
+// TestEnvoy is what an Envoy shows that goes to the picked address, reports who served and hints subsets.
 func TestEnvoy(t *testing.T) {
 	c := cluster.Start(t, stack.Publish("127.0.0.1:0"))
 	s, err := stack.Install(t.Context(), c, stack.Options{Tag: tag, Servers: 3, Filters: subsetFilter})
 	require.NoError(t, err)
 	require.NoError(t, s.WaitGateway(t.Context()))
 	before := extProcCounters(t, c)
-	all := slices.Concat(exchanges(), exchangesWithDigests())
+	all := slices.Concat(exchanges(), exchangesWithTrailers(), exchangesWithDigests())
 	t.Run("requests of every size and kind", func(t *testing.T) { assertExchanges(t, c, s.Gateway(), all) })
 	t.Run("completions", func(t *testing.T) { assertCompletions(t, s.Gateway()) })
 	t.Run("subset hint", func(t *testing.T) { assertSubset(t, c, s.Gateway()) })
+	t.Run("a server that dies", func(t *testing.T) { assertLittleIsLost(t, c, s.Gateway()) })
+	assertUnderstood(t, before, extProcCounters(t, c), len(all)+100)
+}
+
+// TestEnvoyWithRetries is the same Envoy with the retry policy of the example: it follows the picker's list.
+func TestEnvoyWithRetries(t *testing.T) {
+	c := cluster.Start(t, stack.Publish("127.0.0.1:0"))
+	s, err := stack.Install(t.Context(), c, stack.Options{Tag: tag, Servers: 3, Retries: true})
+	require.NoError(t, err)
+	require.NoError(t, s.WaitGateway(t.Context()))
+	before := extProcCounters(t, c)
+	all := exchangesWithDigests()
+	t.Run("requests with digests", func(t *testing.T) { assertExchanges(t, c, s.Gateway(), all) })
 	t.Run("a server that dies", func(t *testing.T) { assertNothingNewIsLost(t, c, s.Gateway()) })
 	require.NoError(t, s.UpgradePicker(t.Context(), tag, listing...))
 	waitOnePicker(t, c)
 	t.Run("conformance header", func(t *testing.T) { assertForced(t, c, s.Gateway()) })
 	t.Run("a list of endpoints", func(t *testing.T) { assertListIsFollowed(t, c, s.Gateway()) })
-	assertUnderstood(t, before, extProcCounters(t, c), len(all)+100)
+	assertUnderstood(t, before, extProcCounters(t, c), len(all))
 }
 
 // listing are values with which the picker names all endpoints in their order, tells clients which they were, and obeys the

@@ -36,6 +36,8 @@ const (
 	GatewayFile = "gateway.yaml"
 	RouteFile   = "route.yaml"
 	PoolFile    = "pool.yaml"
+
+	TimeoutsFile = "timeouts.yaml"
 )
 
 // InstallGateway installs everything, with Envoy Gateway and Envoy AI Gateway, and waits until the Gateway is programmed.
@@ -61,7 +63,7 @@ func InstallGateway(ctx context.Context, c *cluster.Cluster, o Options) (*Stack,
 	if err := s.applyClass(ctx); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{GatewayFile, RouteFile} {
+	for _, name := range []string{GatewayFile, RouteFile, TimeoutsFile} {
 		if err := s.applyExample(ctx, name); err != nil {
 			return nil, err
 		}

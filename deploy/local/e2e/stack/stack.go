@@ -63,9 +63,11 @@ type Options struct {
 	Tag     string   // of our images
 	Servers int      // model servers
 	Model   []string // their flags
+	Values  []string // helm values of the model servers, as name=value
 	Odd     []string // flags of one more server; none: there is none
 	Picker  []string // helm values of the picker, as name=value
 	Filters string   // YAML of HTTP filters before the picker's, in the Envoy with a bootstrap of its own
+	Retries bool     // add the example's retry policy to that Envoy
 }
 
 // Stack is what Install or InstallGateway installed.
@@ -121,9 +123,18 @@ func (s *Stack) applyEnvoy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	manifest, err := withFilters(string(raw), s.options.Filters)
+	manifest, err := insertAfter(string(raw), "http_filters:", s.options.Filters)
 	if err != nil {
 		return err
+	}
+	if s.options.Retries {
+		policy, err := os.ReadFile(s.example("retry-policy.yaml"))
+		if err != nil {
+			return err
+		}
+		if manifest, err = insertAfter(manifest, "timeout: 0s", string(policy)); err != nil {
+			return err
+		}
 	}
 	if err := s.cluster.Apply(ctx, manifest); err != nil {
 		return err
@@ -131,16 +142,17 @@ func (s *Stack) applyEnvoy(ctx context.Context) error {
 	return s.rolledOut(ctx, Envoy)
 }
 
-// withFilters puts HTTP filters before those of a bootstrap, in its first listener.
-func withFilters(manifest, filters string) (string, error) {
-	at := regexp.MustCompile(`(?m)^( *)http_filters:\n`).FindStringSubmatchIndex(manifest)
+// insertAfter puts YAML after the first such line of a bootstrap, with the same indentation.
+func insertAfter(manifest, line, text string) (string, error) {
+	at := regexp.MustCompile(`(?m)^( *)` + regexp.QuoteMeta(line) + `
+`).FindStringSubmatchIndex(manifest)
 	if at == nil {
-		return "", errors.New("the bootstrap has no list of HTTP filters")
+		return "", fmt.Errorf("the bootstrap has no line %q", line)
 	}
 	indent, end := manifest[at[2]:at[3]], at[1]
 	var b strings.Builder
 	b.WriteString(manifest[:end])
-	for line := range strings.Lines(filters) {
+	for line := range strings.Lines(text) {
 		b.WriteString(indent + line)
 	}
 	b.WriteString(manifest[end:])
@@ -153,6 +165,9 @@ func (s *Stack) UpgradeServers(ctx context.Context, tag string) error {
 		"--set", fmt.Sprintf("replicas=%d", s.options.Servers)}, localImage("modelserver", tag)...)
 	if len(s.options.Model) > 0 {
 		args = append(args, "--set", list("args", s.options.Model))
+	}
+	for _, v := range s.options.Values {
+		args = append(args, "--set", v)
 	}
 	deployments := []string{Pool}
 	if len(s.options.Odd) > 0 {

@@ -1,29 +1,30 @@
 package simulation
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
+
+	"fairlead.dev/pkg/steptime"
 )
 
-// An Engine is the size and speed of a model server. One step of it takes
-//
-//	Slowness × (Base + PerAnswer × answers under way + PerToken × prompt tokens that it computes)
+// An Engine is the size and speed of a model server.
 type Engine struct {
 	Slots  int // requests that run at a time
 	Blocks int // of its cache
 	Batch  int // tokens of one step
 
-	Base, PerAnswer, PerToken time.Duration
+	Law      steptime.Law // time of a step
+	Slowness float64      // factor of it
 
-	Slowness float64
+	StaleGauges bool          // the page shows the state as of the end of the last step
+	PageTime    time.Duration // a page holds up tokens for so long
 }
 
 // UsualEngine returns what resembles a model of 8 billion parameters on one recent GPU.
 func UsualEngine() Engine {
 	return Engine{
-		Slots: 48, Blocks: 4096, Batch: 2048,
-		Base: 6 * time.Millisecond, PerAnswer: 150 * time.Microsecond, PerToken: 40 * time.Microsecond,
-		Slowness: 1,
+		Slots: 48, Blocks: 4096, Batch: 2048, Law: steptime.Linear(), Slowness: 1,
 	}
 }
 
@@ -68,7 +69,10 @@ type memory interface {
 type batch struct {
 	Engine
 
+	noise *rand.Rand // of the law; nil in a forecast, which cannot know it
+
 	waiting, running []*job
+	left             int // jobs that had to wait when the step under way began
 	stepping         bool
 	end              time.Duration // of the step under way
 }
@@ -82,21 +86,31 @@ func (b *batch) begin(now time.Duration, m memory) {
 	if b.stepping = len(b.running) > 0; !b.stepping {
 		return
 	}
-	answers := 0
+	b.left = len(b.waiting)
+	took := b.Law.Time(b.plan())
+	factor := b.Slowness
+	if b.noise != nil {
+		factor *= b.Law.Vary(b.noise)
+	}
+	b.end = now + time.Duration(factor*float64(took))
+}
+
+// plan decides what the step computes: a token of each answer under way, and prompts in the order in which they came.
+func (b *batch) plan() steptime.Step {
+	var step steptime.Step
 	for _, j := range b.running {
 		if j.chunk = -1; j.prompted == 0 {
-			answers++
+			step.Decode(j.prompt + j.out - j.answer)
 		}
 	}
-	budget, tokens := b.Batch-answers, 0
+	budget := b.Batch - step.Sequences
 	for _, j := range b.running {
 		if j.prompted > 0 {
-			j.chunk = min(j.prompted, max(0, budget-tokens))
-			tokens += j.chunk
+			j.chunk = min(j.prompted, max(0, budget-step.Prompt))
+			step.Prefill(j.prompt-j.prompted, j.chunk)
 		}
 	}
-	took := b.Base + time.Duration(answers)*b.PerAnswer + time.Duration(tokens)*b.PerToken
-	b.end = now + time.Duration(b.Slowness*float64(took))
+	return step
 }
 
 // finish ends the step under way. It returns the jobs whose answer began with it, and those whose answer ended.
@@ -123,6 +137,7 @@ func (b *batch) finish(m memory) (began, ended []*job) {
 // ahead is a copy of a batch to look into the future with, and a job more.
 func (b *batch) ahead(more *job) batch {
 	next := *b
+	next.noise = nil
 	next.running, next.waiting = copies(b.running), append(copies(b.waiting), more)
 	return next
 }

@@ -7,12 +7,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/pkg/steptime"
 )
 
 // plain is an engine whose times are easy to add up: a step takes a second, and a millisecond for each prompt token.
 func plain() Engine {
 	return Engine{
-		Slots: 2, Blocks: 100, Batch: 100, Base: time.Second, PerAnswer: 100 * time.Millisecond, PerToken: time.Millisecond,
+		Slots: 2, Blocks: 100, Batch: 100,
+		Law:      steptime.Law{Base: time.Second, PerSeq: 100 * time.Millisecond, PerToken: time.Millisecond},
 		Slowness: 1,
 	}
 }
@@ -161,7 +164,7 @@ func TestGaugesTellTheTruth(t *testing.T) {
 	}
 	require.Len(t, s.running, 1, "the others come when its step has begun")
 	s.timeline.runWhile(func() bool { return s.timeline.now < 2*time.Second })
-	g := s.gauges()
+	g, _ := s.page()
 	assert.EqualValues(t, 1, g.Waiting)
 	assert.EqualValues(t, 2, g.Running)
 	assert.InDelta(t, 0.06, g.KVUsage, 1e-9) // three blocks each, of a hundred

@@ -24,7 +24,11 @@ func policies() []Policy {
 // BenchmarkPolicies prints how all policies fare in all scenarios: the time to the first token to that of the greedy policy,
 // then times in milliseconds.
 func BenchmarkPolicies(b *testing.B) {
-	for _, s := range append(Standard(), Others()...) {
+	scenarios := Standard()
+	for _, s := range Standard() {
+		scenarios = append(scenarios, s.Realistic(), s.Overlapping())
+	}
+	for _, s := range append(scenarios, Others()...) {
 		b.Run(s.Name, func(b *testing.B) {
 			for b.Loop() {
 				printTable(os.Stdout, s)

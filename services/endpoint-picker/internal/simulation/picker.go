@@ -168,8 +168,9 @@ func (r *replica) scrape(m *member) {
 	r.timeline.after(time.Duration((1-jitter+2*jitter*r.random.Float64())*float64(r.interval)), func() { r.scrape(m) })
 	mark := m.endpoint.BeginScrape(r.timeline.Now())
 	r.timeline.after(hop, func() {
-		dead, page := m.server.dead, m.server.gauges()
-		r.timeline.after(hop, func() {
+		dead := m.server.dead
+		page, took := m.server.page()
+		r.timeline.after(took+hop, func() {
 			switch {
 			case m.gone:
 			case dead:

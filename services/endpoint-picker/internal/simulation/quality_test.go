@@ -85,6 +85,41 @@ func TestPickerIsNearGreedy(t *testing.T) {
 	}
 }
 
+// The picker must not need servers that follow its own model. Behind the bounds is what was measured.
+func TestPickerIsNearGreedyUnderOtherLaws(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name                   string
+		realistic, overlapping ratios
+	}{
+		{"uniform", ratios{1.15, 1.3}, ratios{1.4, 5.5}},    // 1.03, 1.05; 1.28, 4.24: a miss is six times the median, and p99 is one of two requests
+		{"zipf", ratios{1.3, 1.5}, ratios{1.45, 1.4}},       // 1.16, 1.22; 1.28, 1.11
+		{"multiturn", ratios{1.15, 1.15}, ratios{1.2, 1.2}}, // 1.01, 0.91; 1.06, 0.96
+		{"mixed", ratios{1.2, 1.4}, ratios{1.15, 1.2}},      // 1.07, 1.19; 1.02, 0.99
+		{"churn", ratios{1.4, 1.5}, ratios{1.45, 2}},        // 1.23, 1.18; 1.29, 1.62
+		{"slow", ratios{1.15, 1}, ratios{1.25, 1.5}},        // 1.03, 0.74; 1.10, 1.23
+	} {
+		s := find(t, Standard(), tt.name)
+		for law, c := range map[string]struct {
+			scenario Scenario
+			bounds   ratios
+		}{"realistic": {s.Realistic(), tt.realistic}, "overlapping": {s.Overlapping(), tt.overlapping}} {
+			t.Run(tt.name+" "+law, func(t *testing.T) {
+				t.Parallel()
+				scenario := c.scenario.shorter(600)
+				var all []ratios
+				for seed := uint64(1); seed <= 3; seed++ {
+					trace := scenario.Trace(seed)
+					got := trace.Run(Picker(1, InTurn))
+					all = append(all, compare(got, trace.Run(Greedy())))
+					assert.Zero(t, got.Failed)
+				}
+				medians(all).assertWithin(t, c.bounds, "one replica to greedy")
+			})
+		}
+	}
+}
+
 // Nothing in the picker may be made for one kind of fleet. Behind the bounds is what was measured: a run is short, so that a
 // few requests make the difference. Scenarios that take long are in the benchmark only.
 func TestPickerIsNearGreedyInOtherFleets(t *testing.T) {

@@ -16,6 +16,8 @@ type server struct {
 	cache    *blockCache
 	number   int
 	dead     bool
+	shown    endpoint.Gauges // on its page, with StaleGauges
+	busy     time.Duration   // until when a page holds up tokens
 }
 
 // requests is how many it has.
@@ -26,10 +28,21 @@ func (s *server) address() netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(s.number >> 8), byte(s.number)}), 8000)
 }
 
-// gauges is what its page says.
-func (s *server) gauges() endpoint.Gauges {
+// page is what its page says, and how long it takes to write.
+func (s *server) page() (endpoint.Gauges, time.Duration) {
+	now := s.timeline.now
+	s.busy = max(s.busy, now) + s.PageTime
+	if !s.StaleGauges {
+		s.shown = s.gauges(len(s.waiting))
+	}
+	s.shown.Blocks = s.Blocks
+	return s.shown, s.busy - now
+}
+
+// gauges are its state, with so many requests that wait.
+func (s *server) gauges(waiting int) endpoint.Gauges {
 	return endpoint.Gauges{
-		Waiting: float64(len(s.waiting)), Running: float64(len(s.running)),
+		Waiting: float64(waiting), Running: float64(len(s.running)),
 		KVUsage: 1 - float64(s.cache.free)/float64(s.Blocks), Blocks: s.Blocks,
 	}
 }
@@ -62,13 +75,29 @@ func (s *server) finishStep() {
 		return
 	}
 	began, ended := s.finish(s)
+	s.shown = s.gauges(min(s.left, len(s.waiting)))
 	s.step()
 	for _, j := range began {
-		j.watcher.began(j)
+		s.send(&j.first, func() {
+			if j.first > 0 { // else it is lost
+				j.watcher.began(j)
+			}
+		})
 	}
 	for _, j := range ended {
-		j.watcher.ended(j)
+		s.send(&j.done, func() { j.watcher.ended(j) })
 	}
+}
+
+// send does at once what tells of a token, or when the page is written that holds it up. It corrects the token's time.
+func (s *server) send(at *time.Duration, tell func()) {
+	late := s.busy - s.timeline.now
+	if late <= 0 {
+		tell()
+		return
+	}
+	*at += late
+	s.timeline.after(late, tell)
 }
 
 // admit takes room for a job that is to run, or reports that there is none. What is cached may be other than when it came.
@@ -88,6 +117,9 @@ func (s *server) kill() {
 	lost := append(slices.Clone(s.running), s.waiting...)
 	s.dead, s.stepping, s.running, s.waiting = true, false, nil, nil
 	for _, j := range lost {
+		if j.first > s.timeline.now {
+			j.first = 0 // the page held it up
+		}
 		j.watcher.lost(j)
 	}
 }

@@ -77,6 +77,7 @@ type Workload struct {
 	rate  float64 // requests a second
 	burst float64 // times the rate in one second of four, when more than 1; less in the others
 	whole float64 // part of the answers that comes in one piece
+	words bool    // tokens are words and parts of words, and some texts are code; else four bytes each
 	fill  func(g *generator)
 }
 
@@ -101,6 +102,7 @@ type generator struct {
 	arrivals  []*arrival
 	contents  map[uint64]int32 // numbers of blocks, by the hash of all up to there
 	scratch   []byte
+	ends      []int
 }
 
 // generate makes the arrivals of a workload, in their order. It returns how many different blocks they have, too.
@@ -116,24 +118,35 @@ func (w Workload) generate(seed uint64, warm, measured time.Duration) (arrivals 
 	return g.arrivals, len(g.contents)
 }
 
-// corpus is what all texts are cut from: words, with punctuation, quotes and line breaks that JSON must escape.
-var corpus = sync.OnceValue(func() string {
+// prose and code are what all texts are cut from: words, with punctuation, quotes and line breaks that JSON must escape.
+var (
+	prose = sync.OnceValue(func() string {
+		return corpus(9, " ", " ", " ", " ", " ", " ", " ", " ", ", ", ". ", "\n", " \"", "\" ", "; ")
+	})
+	code = sync.OnceValue(func() string { return corpus(6, " ", "(", ").", " = ", "\n\t", "[", "\"]", ", ", "->", "_") })
+)
+
+// corpus makes words of up to so many letters.
+func corpus(letters int, ends ...string) string {
 	const size = 1 << 20
 	r := rand.New(rand.NewPCG(7, 7))
-	ends := []string{" ", " ", " ", " ", " ", " ", " ", " ", ", ", ". ", "\n", " \"", "\" ", "; "}
 	var b strings.Builder
 	for b.Len() < size {
-		for range 2 + r.IntN(8) {
+		for range 2 + r.IntN(letters-1) {
 			b.WriteByte(byte('a' + r.IntN(26)))
 		}
 		b.WriteString(ends[r.IntN(len(ends))])
 	}
 	return b.String()
-})
+}
 
-// text is a piece of the corpus of so many tokens.
+// text is a piece of prose or code of so many tokens, as the picker counts them.
 func (g *generator) text(tokens int) string {
-	all := corpus()
+	const codePart = 0.25
+	all := prose()
+	if g.words && g.Float64() < codePart {
+		all = code()
+	}
 	from := g.IntN(len(all) - tokens*charsPerToken)
 	return all[from : from+tokens*charsPerToken]
 }
@@ -180,21 +193,33 @@ func (g *generator) add(d draft) {
 		text = append(append(append(append(text, "<|"...), m.role...), "|>"...), m.text...)
 	}
 	text = append(text, "<|assistant|>"...)
-	prompt := (len(text) + charsPerToken - 1) / charsPerToken
+	asked := len(text)
 	text = append(text, d.answer...)
 	g.scratch = text
-	g.arrivals = append(g.arrivals, &arrival{
-		at: d.at, group: d.group, messages: d.messages, stream: g.Float64() >= g.whole, prompt: prompt, out: d.out,
-		chain: g.chain(text), measured: d.at >= g.warm,
-	})
+	a := &arrival{
+		at: d.at, group: d.group, messages: d.messages, stream: g.Float64() >= g.whole,
+		prompt: (asked + charsPerToken - 1) / charsPerToken, out: d.out, measured: d.at >= g.warm,
+	}
+	if g.words {
+		g.ends = appendWords(g.ends[:0], text[:asked], 0)
+		a.prompt = len(g.ends)
+		g.ends = appendWords(g.ends, text[asked:], asked)
+		a.out = max(1, len(g.ends)-a.prompt)
+	} else {
+		g.ends = appendFours(g.ends[:0], text)
+	}
+	a.chain = g.chain(text, g.ends)
+	g.arrivals = append(g.arrivals, a)
 }
 
-// chain cuts a text into blocks as a model server would, whose tokens are not the picker's, and numbers them.
-func (g *generator) chain(text []byte) []int32 {
-	const size, odd = blockTokens * charsPerToken, 1099511628211
-	made, last := make([]int32, 0, len(text)/size), uint64(0)
-	for ; len(text) >= size; text = text[size:] {
-		last = last*odd + xxhash.Sum64(text[:size])
+// chain cuts a text into blocks as a model server would, and numbers them. It is given where the tokens end.
+func (g *generator) chain(text []byte, ends []int) []int32 {
+	const odd = 1099511628211
+	made, last, from := make([]int32, 0, len(ends)/blockTokens), uint64(0), 0
+	for ; len(ends) >= blockTokens; ends = ends[blockTokens:] {
+		to := ends[blockTokens-1]
+		last = last*odd + xxhash.Sum64(text[from:to])
+		from = to
 		number, known := g.contents[last]
 		if !known {
 			number = int32(len(g.contents))

@@ -22,7 +22,7 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) {
 		if err := s.decode(body, &request, &request.common); err != nil {
 			return nil, err
 		}
-		prompt, err := chatPrompt(request.Messages, request.Tools)
+		prompt, err := s.chatPrompt(request.Messages, request.Tools)
 		if err != nil {
 			return nil, err
 		}
@@ -40,7 +40,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 		if err := s.decode(body, &request, &request.common); err != nil {
 			return nil, err
 		}
-		prompts, err := textPrompts(request.Prompt)
+		prompts, err := s.textPrompts(request.Prompt)
 		if err != nil {
 			return nil, err
 		}
@@ -121,14 +121,15 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, g *generation) er
 		ID: g.id, Object: g.dialect.object(), Created: g.created.Unix(), Model: g.model, SystemFingerprint: s.PodName, Usage: g.usage(),
 	}
 	for _, c := range g.choices {
-		text := tokens.Decode(c.request.Output)
+		text := tokens.Decode(s.Tokenizer, c.request.Output)
 		answer.Choices = append(answer.Choices, g.dialect.choice(c.index, text, c.finishReason(c.sent)))
 	}
 	writeJSON(w, http.StatusOK, answer)
 	return nil
 }
 
-// stream answers with an event for each token at the time at which it is made.
+// stream answers with an event for each token at the time at which it is made, or for all tokens that have gathered since the
+// last event.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, g *generation) error {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.WriteHeader(http.StatusOK)
@@ -155,10 +156,18 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, g *generation) e
 		if c.sent = from; from == 0 {
 			chunks.opening(c.index, running())
 		}
-		for i := from; i < to; i++ {
-			c.sent = i + 1 // what the running usage counts
-			text = tokens.AppendBytes(text[:0], c.request.Output[i])
-			chunks.token(c.index, text, c.finishReason(i+1), running())
+		step := 1
+		if s.Habits.CoalesceEvents {
+			step = to - from
+		}
+		for ; from < to; from += step {
+			c.sent = from + step // what the running usage counts
+			ids := c.request.Output[from:c.sent]
+			text = text[:0]
+			for _, id := range ids {
+				text = s.Tokenizer.AppendBytes(text, id)
+			}
+			chunks.tokens(c.index, text, g.tokenIDs(ids), c.finishReason(c.sent), running())
 		}
 	}, flush)
 	if err != nil {

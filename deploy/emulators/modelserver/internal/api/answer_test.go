@@ -63,29 +63,29 @@ func TestStreams(t *testing.T) {
 			`{"model":"m","messages":[{"role":"user","content":"Hello"}],"max_tokens":2,"stream":true,"stream_options":{"include_usage":true}}`,
 			[]string{
 				chatHead + `{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}`,
-				chatHead + `{"index":0,"delta":{"content":" dab"},"logprobs":null,"finish_reason":null}]}`,
-				chatHead + `{"index":0,"delta":{"content":" woq"},"logprobs":null,"finish_reason":"length","stop_reason":null}]}`,
+				chatHead + `{"index":0,"delta":{"content":" dab"},"logprobs":null,"finish_reason":null,"token_ids":null}]}`,
+				chatHead + `{"index":0,"delta":{"content":" woq"},"logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null}]}`,
 				chatHead + `],"usage":{"prompt_tokens":9,"total_tokens":11,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":0}}}`,
 				`data: [DONE]`,
 			}},
 		{"chat without usage", chat, `{"model":"m","messages":[{"role":"user","content":"Hello"}],"max_tokens":1,"stream":true}`,
 			[]string{
 				chatHead + `{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}`,
-				chatHead + `{"index":0,"delta":{"content":" dab"},"logprobs":null,"finish_reason":"length","stop_reason":null}]}`,
+				chatHead + `{"index":0,"delta":{"content":" dab"},"logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null}]}`,
 				`data: [DONE]`,
 			}},
 		{"text with running usage", text,
 			`{"model":"m","prompt":"Hello","max_tokens":2,"stream":true,"stream_options":{"continuous_usage_stats":true}}`,
 			[]string{
-				textHead + `{"index":0,"text":" pif","logprobs":null,"finish_reason":null,"stop_reason":null}],` +
+				textHead + `{"index":0,"text":" pif","logprobs":null,"finish_reason":null,"stop_reason":null,"token_ids":null}],` +
 					`"usage":{"prompt_tokens":2,"total_tokens":3,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":0}}}`,
-				textHead + `{"index":0,"text":" fez","logprobs":null,"finish_reason":"length","stop_reason":null}],` +
+				textHead + `{"index":0,"text":" fez","logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null}],` +
 					`"usage":{"prompt_tokens":2,"total_tokens":4,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":0}}}`,
 				`data: [DONE]`,
 			}},
 		{"text without usage", text, `{"model":"m","prompt":"Hello","max_tokens":1,"stream":true}`,
 			[]string{
-				textHead + `{"index":0,"text":" pif","logprobs":null,"finish_reason":"length","stop_reason":null}],"usage":null}`,
+				textHead + `{"index":0,"text":" pif","logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null}],"usage":null}`,
 				`data: [DONE]`,
 			}},
 	}
@@ -101,9 +101,25 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+func TestUsageTellsOfTheCacheIfEnabled(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(p *Params) { p.Habits.PromptTokensDetails = false })
+	got := s.post(t, text, `{"model":"m","prompt":"Hello","max_tokens":1}`)
+	assert.Contains(t, got.body, `"usage":{"prompt_tokens":2,"total_tokens":3,"completion_tokens":1}}`)
+}
+
+func TestTokenIDs(t *testing.T) {
+	t.Parallel()
+	s := start(t, unchanged)
+	for _, path := range []string{chat, text} {
+		got := s.post(t, path, `{"model":"m","prompt":"Hello","messages":[{"role":"user","content":"Hello"}],"max_tokens":9,"stream":true,"return_token_ids":true}`)
+		assert.Len(t, regexp.MustCompile(`"token_ids":\[\d+\]`).FindAllString(got.body, -1), 9, got.body)
+	}
+}
+
 func TestRunningUsageCountsEachToken(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(p *Params) { p.Spec.StepBase = time.Microsecond }) // many tokens at once
+	s := start(t, func(p *Params) { p.Spec.Law.Base = time.Microsecond }) // many tokens at once
 	got := s.post(t, text, `{"model":"m","prompt":"Hello","max_tokens":200,"stream":true,"stream_options":{"continuous_usage_stats":true}}`)
 	var counts []string
 	for _, match := range regexp.MustCompile(`"completion_tokens":(\d+)`).FindAllStringSubmatch(got.body, -1) {

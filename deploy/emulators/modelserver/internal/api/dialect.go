@@ -15,7 +15,8 @@ type dialect interface {
 	chunkObject() string
 	// appendOpening appends the chunk that precedes a choice's tokens; nothing if there is none.
 	appendOpening(dst []byte, index int) []byte
-	appendToken(dst []byte, index int, text []byte, finishReason string) []byte
+	// appendTokens appends the text of some tokens, and their ids unless these are nil.
+	appendTokens(dst []byte, index int, text []byte, ids []uint32, finishReason string) []byte
 	// noUsage is what stands in a chunk without usage.
 	noUsage() string
 }
@@ -37,14 +38,15 @@ func (chatDialect) appendOpening(dst []byte, index int) []byte {
 	return append(dst, `,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}`...)
 }
 
-func (chatDialect) appendToken(dst []byte, index int, text []byte, finishReason string) []byte {
+func (chatDialect) appendTokens(dst []byte, index int, text []byte, ids []uint32, finishReason string) []byte {
 	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(index), 10)
 	dst = append(append(dst, `,"delta":{"content":"`...), text...)
+	dst = append(dst, `"},"logprobs":null,"finish_reason":`...)
 	if finishReason == "" {
-		return append(dst, `"},"logprobs":null,"finish_reason":null}`...)
+		return append(appendIDs(append(dst, "null"...), ids), '}')
 	}
-	dst = append(append(dst, `"},"logprobs":null,"finish_reason":"`...), finishReason...)
-	return append(dst, `","stop_reason":null}`...)
+	dst = append(append(append(dst, '"'), finishReason...), `","stop_reason":null`...)
+	return append(appendIDs(dst, ids), '}')
 }
 
 // textDialect is /v1/completions.
@@ -61,15 +63,32 @@ func (textDialect) choice(index int, text, finishReason string) any {
 
 func (textDialect) appendOpening([]byte, int) []byte { return nil }
 
-func (textDialect) appendToken(dst []byte, index int, text []byte, finishReason string) []byte {
+func (textDialect) appendTokens(dst []byte, index int, text []byte, ids []uint32, finishReason string) []byte {
 	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(index), 10)
 	dst = append(append(dst, `,"text":"`...), text...)
 	dst = append(dst, `","logprobs":null,"finish_reason":`...)
 	if finishReason == "" {
-		return append(dst, `null,"stop_reason":null}`...)
+		dst = append(dst, "null"...)
+	} else {
+		dst = append(append(append(dst, '"'), finishReason...), '"')
 	}
-	dst = append(append(append(dst, '"'), finishReason...), '"')
-	return append(dst, `,"stop_reason":null}`...)
+	return append(appendIDs(append(dst, `,"stop_reason":null`...), ids), '}')
+}
+
+// appendIDs appends the field with the ids of tokens. The captured chunks of vLLM 0.32 have token_ids null unless the
+// client sets return_token_ids.
+func appendIDs(dst []byte, ids []uint32) []byte {
+	if ids == nil {
+		return append(dst, `,"token_ids":null`...)
+	}
+	dst = append(dst, `,"token_ids":[`...)
+	for i, id := range ids {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendUint(dst, uint64(id), 10)
+	}
+	return append(dst, ']')
 }
 
 // chunkWriter writes the chunks of one stream as server-sent events.
@@ -96,9 +115,9 @@ func (c *chunkWriter) opening(index int, u *usage) {
 	}
 }
 
-func (c *chunkWriter) token(index int, text []byte, finishReason string, u *usage) {
+func (c *chunkWriter) tokens(index int, text []byte, ids []uint32, finishReason string, u *usage) {
 	c.buf = append(c.buf, c.head...)
-	c.buf = c.dialect.appendToken(c.buf, index, text, finishReason)
+	c.buf = c.dialect.appendTokens(c.buf, index, text, ids, finishReason)
 	c.end(u)
 }
 

@@ -92,6 +92,11 @@ func writeError(w http.ResponseWriter, err error) {
 	writeJSON(w, refused.status, errorResponse{info})
 }
 
+// writeDetail answers a request for which there is no route, as FastAPI does without asking vLLM.
+func writeDetail(w http.ResponseWriter, status int) {
+	writeJSON(w, status, map[string]string{"detail": http.StatusText(status)})
+}
+
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	text, err := json.Marshal(body)
 	if err != nil {

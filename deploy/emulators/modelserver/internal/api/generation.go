@@ -34,6 +34,7 @@ type generation struct {
 	choices []*choice
 	emitted int           // tokens handed to the client, of all choices
 	changed chan struct{} // there may be progress
+	habits  *Habits
 }
 
 type choice struct {
@@ -48,6 +49,7 @@ func (s *Server) newGeneration(d dialect, options common, prompts [][]uint32, ma
 	g := &generation{
 		dialect: d, model: *options.Model, created: time.Now(), options: options,
 		verdict: faults.Verdict{Stretch: 1}, changed: make(chan struct{}, 1),
+		habits: &s.Habits,
 	}
 	n := 1
 	if options.N != nil {
@@ -84,7 +86,7 @@ func (s *Server) newRequest(g *generation, prompt []uint32, maxTokens *int) (*en
 		}
 	}
 	p := engine.Params{
-		Prompt: prompt, Output: tokens.Generate(seed, length), Reason: reason, Salt: g.options.CacheSalt,
+		Prompt: prompt, Output: s.Tokenizer.Generate(seed, length), Reason: reason, Salt: g.options.CacheSalt,
 		Choices: 1, Notify: g.notify,
 	}
 	if g.options.N != nil {
@@ -154,6 +156,7 @@ func (s *Server) run(ctx context.Context, g *generation, onTokens func(c *choice
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		s.loop.pass() // tokens that come meanwhile are handed out with these
 		done, next := s.collect(g, time.Since(start), onTokens)
 		if err := onRound(); err != nil {
 			return err
@@ -185,17 +188,9 @@ func (s *Server) collect(g *generation, elapsed time.Duration, onTokens func(c *
 	done = true
 	for _, c := range g.choices {
 		p := s.Driver.Progress(c.request)
-		seen := c.sent
-		for seen < p.Made && (g.verdict.Stretch == 1 || stretched(p.Times[seen], g) <= elapsed) {
-			seen++
-		}
-		if seen < p.Made {
-			if at := stretched(p.Times[seen], g); next == 0 || at < next {
-				next = at
-			}
-		}
-		if g.verdict.Drop {
-			seen = min(seen, c.sent+max(0, g.verdict.DropAfter-g.emitted))
+		seen, later := g.visible(c, &p, elapsed)
+		if later > 0 && (next == 0 || later < next) {
+			next = later
 		}
 		if seen > c.sent {
 			from := c.sent
@@ -206,6 +201,25 @@ func (s *Server) collect(g *generation, elapsed time.Duration, onTokens func(c *
 		done = done && p.Ended && seen == p.Made
 	}
 	return done, next
+}
+
+// visible returns how many tokens of a choice are to be handed out at this time since the start, and when the next token that
+// exists is to be, if there is one.
+func (g *generation) visible(c *choice, p *engine.Progress, elapsed time.Duration) (seen int, next time.Duration) {
+	seen = c.sent
+	for seen < p.Made && (g.verdict.Stretch == 1 || stretched(p.Times[seen], g) <= elapsed) {
+		seen++
+	}
+	if seen < p.Made {
+		next = stretched(p.Times[seen], g)
+	}
+	if c.sent > 0 && seen-c.sent < g.habits.StreamInterval && !p.Ended {
+		seen = c.sent // the first token is handed out at once, then so many at a time
+	}
+	if g.verdict.Drop {
+		seen = min(seen, c.sent+max(0, g.verdict.DropAfter-g.emitted))
+	}
+	return seen, next
 }
 
 func stretched(at time.Duration, g *generation) time.Duration {
@@ -221,19 +235,30 @@ func (s *Server) abort(g *generation) {
 
 // usage counts the tokens handed out so far.
 func (g *generation) usage() *usage {
-	u := &usage{Details: &usageDetails{}}
+	u, cached := &usage{}, 0
 	var last []uint32
 	for _, c := range g.choices {
 		// The answers to one prompt share it.
 		if prompt := c.request.Prompt; last == nil || &last[0] != &prompt[0] {
 			u.PromptTokens += len(prompt)
-			u.Details.CachedTokens += c.cached
+			cached += c.cached
 			last = prompt
 		}
 		u.CompletionTokens += c.sent
 	}
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	if g.habits.PromptTokensDetails {
+		u.Details = &usageDetails{CachedTokens: cached}
+	}
 	return u
+}
+
+// tokenIDs are the ids to show with the text of some tokens: nil unless the client asks for them.
+func (g *generation) tokenIDs(ids []uint32) []uint32 {
+	if !g.options.ReturnIDs {
+		return nil
+	}
+	return ids
 }
 
 // finishReason is the reason to give with token number n of a choice, counted from 1: none before the last.

@@ -9,7 +9,6 @@ import (
 
 	"fairlead.dev/deploy/emulators/modelserver/internal/faults"
 	"fairlead.dev/deploy/emulators/modelserver/internal/metrics"
-	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
 )
 
 func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) {
@@ -63,13 +62,13 @@ func (s *Server) tokenizeBody(w http.ResponseWriter, r *http.Request) ([]uint32,
 		}
 	}
 	if request.Messages != nil {
-		return chatPrompt(request.Messages, nil)
+		return s.chatPrompt(request.Messages, nil)
 	}
 	text, err := contentText(request.Prompt)
 	if err != nil {
 		return nil, err
 	}
-	return tokens.AppendText([]uint32{}, text), nil
+	return s.Tokenizer.AppendText([]uint32{}, text), nil
 }
 
 // health is vLLM's liveness: nothing while the model loads (here 503, as nobody would listen yet), then 200 to the end.
@@ -109,6 +108,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	}
 	page := s.frozen.Load()
 	if page == nil {
+		s.loop.occupy(s.Habits.PageTime)
 		page = s.page()
 	}
 	w.Header().Set("Content-Type", metrics.ContentType)

@@ -8,12 +8,11 @@ import (
 )
 
 // chatPrompt renders a conversation to tokens. Tools stand before the first message, as chat templates put them.
-func chatPrompt(messages []chatMessage, tools json.RawMessage) ([]uint32, error) {
+func (s *Server) chatPrompt(messages []chatMessage, tools json.RawMessage) ([]uint32, error) {
 	if messages == nil {
 		return nil, missingField("messages")
 	}
 	rendered := make([]tokens.Message, len(messages))
-	size := len(tools)
 	for i, m := range messages {
 		if m.Role == "" {
 			return nil, missingField("role")
@@ -23,10 +22,8 @@ func chatPrompt(messages []chatMessage, tools json.RawMessage) ([]uint32, error)
 			return nil, err
 		}
 		rendered[i] = tokens.Message{Role: m.Role, Content: content + presentText(m.ToolCalls)}
-		size += len(m.Role) + len(rendered[i].Content) + 4*tokens.BytesPerToken
 	}
-	ids := make([]uint32, 0, size/tokens.BytesPerToken+8)
-	return tokens.AppendChat(tokens.AppendText(ids, presentText(tools)), rendered), nil
+	return tokens.AppendChat(s.Tokenizer, s.Tokenizer.AppendText(nil, presentText(tools)), rendered), nil
 }
 
 // contentText is the text of a message, which may come in parts.
@@ -65,19 +62,19 @@ func presentText(raw json.RawMessage) string {
 }
 
 // textPrompts reads the prompt of a text completion: text, token ids, or a list of either.
-func textPrompts(raw json.RawMessage) ([][]uint32, error) {
+func (s *Server) textPrompts(raw json.RawMessage) ([][]uint32, error) {
 	if presentText(raw) == "" {
 		return nil, missingField("prompt")
 	}
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
-		return nonEmpty(tokens.AppendText(nil, text))
+		return nonEmpty(s.Tokenizer.AppendText(nil, text))
 	}
 	var texts []string
 	if json.Unmarshal(raw, &texts) == nil && len(texts) > 0 {
 		prompts := make([][]uint32, len(texts))
 		for i, text := range texts {
-			prompts[i] = tokens.AppendText(nil, text)
+			prompts[i] = s.Tokenizer.AppendText(nil, text)
 		}
 		return nonEmpty(prompts...)
 	}

@@ -21,6 +21,7 @@ type common struct {
 	IgnoreEOS     bool           `json:"ignore_eos"`
 	Seed          *int64         `json:"seed"`
 	CacheSalt     string         `json:"cache_salt"`
+	ReturnIDs     bool           `json:"return_token_ids"`
 }
 
 type chatRequest struct {

@@ -1,8 +1,8 @@
 // Package api is the model server's HTTP side: OpenAI's API as vLLM serves it, probes, the metrics page, and an admin
 // endpoint that makes the server fail.
 //
-// Every answer says who gave it, in the headers x-served-by and x-served-endpoint. A stream carries exactly one event
-// with content for each token, sent at the step that made it, and ends in [DONE]; usage counts those tokens. A client
+// Every answer says who gave it, in the headers x-served-by and x-served-endpoint. A stream carries each token once, sent
+// after the step that made it, and ends in [DONE]; usage counts those tokens. A client
 // that takes trailers gets a digest in one. A client that goes away takes its request out of the engine.
 package api
 
@@ -38,7 +38,9 @@ type Params struct {
 	Seed             uint64
 	Output           tokens.Lengths
 	AllowFaultHeader bool
-	Version          string
+	Version          string // of vLLM
+	Tokenizer        tokens.Tokenizer
+	Habits           Habits
 
 	Spec   engine.Spec
 	Driver *engine.Driver
@@ -65,12 +67,14 @@ type Server struct {
 	released chan struct{} // closed when hung requests are let go
 	release  sync.Once
 	frozen   atomic.Pointer[[]byte] // the metrics page while it is stale
+	loop     eventLoop
 }
 
 // New makes a server.
 func New(p Params) *Server {
 	s := &Server{
 		Params: p, started: time.Now(), mux: http.NewServeMux(), methods: make(map[string][]string), released: make(chan struct{}),
+		loop: newEventLoop(),
 	}
 	s.route("POST", "/v1/chat/completions", s.observed(digested(s.chatCompletions)))
 	s.route("POST", "/v1/completions", s.observed(digested(s.completions)))
@@ -79,7 +83,9 @@ func New(p Params) *Server {
 	s.route("GET", "/health", s.health)
 	s.route("GET", "/ping", s.health)
 	s.route("POST", "/ping", s.health)
-	s.route("GET", "/ready", s.ready)
+	if p.Habits.ReadyPath {
+		s.route("GET", "/ready", s.ready)
+	}
 	s.route("GET", "/version", s.version)
 	s.route("GET", "/metrics", s.metrics)
 	s.route("GET", "/admin/faults", s.getFaults)
@@ -112,6 +118,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	s.loop.pass()
 	s.mux.ServeHTTP(w, r)
 }
 
@@ -144,10 +151,10 @@ func (s *Server) route(method, path string, h http.HandlerFunc) {
 func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	if methods := s.methods[r.URL.Path]; methods != nil {
 		w.Header().Set("Allow", strings.Join(methods, ", "))
-		writeError(w, plainStatus(http.StatusMethodNotAllowed))
+		writeDetail(w, http.StatusMethodNotAllowed)
 		return
 	}
-	writeError(w, plainStatus(http.StatusNotFound))
+	writeDetail(w, http.StatusNotFound)
 }
 
 // observed counts requests to a route in the HTTP families of the metrics page. vLLM leaves probes and the page itself

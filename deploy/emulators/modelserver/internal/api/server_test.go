@@ -21,6 +21,8 @@ import (
 	"fairlead.dev/deploy/emulators/modelserver/internal/engine"
 	"fairlead.dev/deploy/emulators/modelserver/internal/faults"
 	"fairlead.dev/deploy/emulators/modelserver/internal/metrics"
+	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
+	"fairlead.dev/pkg/steptime"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fastSpec is quick enough for tests in real time.
 var fastSpec = engine.Spec{
 	MaxNumSeqs: 8, MaxNumBatchedTokens: 1000, NumBlocks: 1000, BlockSize: 16, MaxModelLen: 1000, MaxLoRAs: 2,
-	StepBase: 200 * time.Microsecond, Speed: 1,
+	Law: steptime.Law{Base: 200 * time.Microsecond}, Speed: 1,
 }
 
 // testServer is a server that is listening.
@@ -41,7 +43,8 @@ type testServer struct {
 func start(t *testing.T, change func(*Params)) *testServer {
 	t.Helper()
 	p := Params{
-		PodName: "pod-a", Models: []string{"m", "m-alias"}, Adapters: []string{"lora-a"}, Seed: 1, Version: "v1",
+		PodName: "pod-a", Models: []string{"m", "m-alias"}, Adapters: []string{"lora-a"}, Seed: 1, Version: "0.32.0",
+		Tokenizer: tokens.FourBytes{}, Habits: Habits{ReadyPath: true, PromptTokensDetails: true},
 		Spec: fastSpec, Faults: faults.NewRegister(1), Log: zap.NewNop(),
 	}
 	change(&p)
@@ -178,7 +181,7 @@ func TestHTTP2WithoutTLS(t *testing.T) {
 func TestClientThatLeavesIsAborted(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []string{"true", "false"} {
-		s := start(t, func(p *Params) { p.Spec.StepBase = 5 * time.Millisecond })
+		s := start(t, func(p *Params) { p.Spec.Law.Base = 5 * time.Millisecond })
 		ctx, cancel := context.WithCancel(t.Context())
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+text,
 			bytes.NewReader([]byte(`{"model":"m","prompt":"Hello","max_tokens":900,"stream":`+stream+`}`)))

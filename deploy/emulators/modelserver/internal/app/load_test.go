@@ -20,7 +20,7 @@ func TestLoadSurvivesADrain(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		cfg := testConfig()
 		cfg.DrainDelay = time.Second
-		cfg.Engine.StepBase = 2 * ms
+		cfg.Engine.Law.Base = 2 * ms
 		cfg.Engine.MaxNumSeqs = 16
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestLoadFailsWithoutADrain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig()
-		cfg.DrainTimeout = 0
+		cfg.ShutdownTimeout = 0
 		s := serve(t, cfg)
 		time.AfterFunc(time.Second, s.stop)
 		report, err := chatload.Run(t.Context(), chatload.Options{

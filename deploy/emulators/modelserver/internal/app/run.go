@@ -3,8 +3,8 @@
 //	loading  -- startup delay -->  serving  -- ctx ends -->  draining  -- drain delay -->  closing  -- all answered -->  end
 //
 // While draining, the server is not ready but takes requests, because a picker and a gateway learn of that later than it
-// happens. While closing, it listens no more and lets running requests finish. What runs longer than the drain timeout
-// is cut off; with a drain timeout of 0, everything is at once.
+// happens. vLLM does not do so: its drain delay is 0. While closing, the server listens no more and lets running requests
+// finish. It aborts those that run longer than the shutdown timeout; with a shutdown timeout of 0, all of them at once.
 package app
 
 import (
@@ -26,6 +26,9 @@ import (
 	"fairlead.dev/pkg/version"
 )
 
+// vllmVersion is the version that the server resembles.
+const vllmVersion = "0.32.0"
+
 // Run serves on the configured port until ctx ends and the drain is over.
 func Run(ctx context.Context, cfg config.Config, log *zap.Logger) error {
 	var lc net.ListenConfig
@@ -38,6 +41,10 @@ func Run(ctx context.Context, cfg config.Config, log *zap.Logger) error {
 
 // Serve is Run on a listener, which it closes.
 func Serve(ctx context.Context, cfg config.Config, l net.Listener, log *zap.Logger) error {
+	tokenizer, err := cfg.NewTokenizer()
+	if err != nil {
+		return fmt.Errorf("make tokenizer: %w", err)
+	}
 	driver := engine.NewDriver(cfg.Engine)
 	server := api.New(api.Params{
 		PodName:          cfg.PodName,
@@ -47,12 +54,16 @@ func Serve(ctx context.Context, cfg config.Config, l net.Listener, log *zap.Logg
 		Seed:             cfg.Seed,
 		Output:           cfg.Output.Lengths,
 		AllowFaultHeader: cfg.AllowFaultHeader,
-		Version:          version.String(),
+		Version:          vllmVersion,
+		Tokenizer:        tokenizer,
+		Habits:           cfg.Habits,
 		Spec:             cfg.Engine,
 		Driver:           driver,
-		Page:             metrics.NewPage(metrics.Params{Model: cfg.Models[0], Spec: cfg.Engine, Started: time.Now()}),
-		Faults:           faults.NewRegister(cfg.Seed),
-		Log:              log,
+		Page: metrics.NewPage(metrics.Params{
+			Model: cfg.Models[0], Spec: cfg.Engine, Started: time.Now(), Names: cfg.Names, LoRA: len(cfg.LoRAModules) > 0,
+		}),
+		Faults: faults.NewRegister(cfg.Seed),
+		Log:    log,
 	})
 	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx)) // it works until the last request is answered
 	engineDone := make(chan struct{})
@@ -80,7 +91,10 @@ func serveAndDrain(ctx context.Context, cfg config.Config, server *api.Server, l
 	} else {
 		defer time.AfterFunc(cfg.StartupDelay, load).Stop()
 	}
-	httpServer := &http.Server{Handler: server, Protocols: protocols(), ReadHeaderTimeout: time.Minute, ErrorLog: zap.NewStdLog(log)}
+	httpServer := &http.Server{
+		Handler: server, Protocols: protocols(cfg.HTTP2), ReadHeaderTimeout: time.Minute, ErrorLog: zap.NewStdLog(log),
+		IdleTimeout: cfg.KeepAlive,
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- httpServer.Serve(l) }()
 
@@ -95,10 +109,10 @@ func serveAndDrain(ctx context.Context, cfg config.Config, server *api.Server, l
 }
 
 // protocols are HTTP/1.1 and, on the same port and without TLS, HTTP/2.
-func protocols() *http.Protocols {
+func protocols(http2 bool) *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
-	p.SetUnencryptedHTTP2(true)
+	p.SetUnencryptedHTTP2(http2)
 	return p
 }
 
@@ -106,14 +120,14 @@ func protocols() *http.Protocols {
 func drain(cfg config.Config, server *api.Server, httpServer *http.Server, log *zap.Logger) error {
 	start := time.Now()
 	server.Drain()
-	if cfg.DrainTimeout == 0 {
+	if cfg.ShutdownTimeout == 0 {
 		log.Info("Stopped model server without a drain")
 		return closeNow(httpServer)
 	}
-	log.Info("Started drain", zap.Duration("delay", cfg.DrainDelay), zap.Duration("timeout", cfg.DrainTimeout))
+	log.Info("Started drain", zap.Duration("delay", cfg.DrainDelay), zap.Duration("timeout", cfg.ShutdownTimeout))
 	time.Sleep(cfg.DrainDelay)
 	server.ReleaseHung()
-	ctx, cancel := context.WithTimeout(context.Background(), cfg.DrainTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), cfg.ShutdownTimeout)
 	defer cancel()
 	err := httpServer.Shutdown(ctx)
 	switch {

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -20,6 +21,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/modelserver/internal/config"
 	"fairlead.dev/deploy/emulators/modelserver/internal/engine"
+	"fairlead.dev/pkg/steptime"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,7 +36,8 @@ func testConfig() config.Config {
 	cfg.AllowFaultHeader = true
 	cfg.Engine = engine.Spec{
 		MaxNumSeqs: 4, MaxNumBatchedTokens: 1000, NumBlocks: 1000, BlockSize: 16, MaxModelLen: 16000, MaxLoRAs: 1,
-		StepBase: 10 * ms, StepPerSeq: ms, PrefillPerToken: 100 * time.Microsecond, Speed: 1,
+		Law:   steptime.Law{Base: 10 * ms, PerSeq: ms, PerToken: 100 * time.Microsecond},
+		Speed: 1,
 	}
 	return cfg
 }
@@ -44,6 +47,9 @@ type memoryListener struct {
 	connections chan net.Conn
 	closed      chan struct{}
 	once        sync.Once
+
+	mu   sync.Mutex
+	made []net.Conn // the servers' ends
 }
 
 func newMemoryListener() *memoryListener {
@@ -70,19 +76,40 @@ func (l *memoryListener) dial(context.Context, string, string) (net.Conn, error)
 	client, server := net.Pipe()
 	select {
 	case l.connections <- server:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.made = append(l.made, server)
 		return client, nil
 	case <-l.closed:
 		return nil, errors.New("connection refused")
 	}
 }
 
+// breakAll closes the listener and all connections.
+func (l *memoryListener) breakAll() {
+	_ = l.Close() // it has no error
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.made {
+		_ = c.Close() // of a pipe, it has none
+	}
+}
+
 // running is a server in a bubble, whose clock starts when it does.
 type running struct {
-	client *http.Client
-	start  time.Time
-	stop   context.CancelFunc // SIGTERM
-	ended  chan struct{}
-	err    error // once ended
+	client   *http.Client
+	listener *memoryListener
+	start    time.Time
+	stop     context.CancelFunc // SIGTERM
+	ended    chan struct{}
+	err      error // once ended
+}
+
+// newFlags binds a configuration to flags.
+func newFlags(cfg *config.Config) *pflag.FlagSet {
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	cfg.AddFlags(fs)
+	return fs
 }
 
 func serve(t *testing.T, cfg config.Config) *running {
@@ -90,7 +117,7 @@ func serve(t *testing.T, cfg config.Config) *running {
 	l := newMemoryListener()
 	ctx, cancel := context.WithCancel(t.Context())
 	transport := &http.Transport{DialContext: l.dial}
-	s := &running{client: &http.Client{Transport: transport}, start: time.Now(), stop: cancel, ended: make(chan struct{})}
+	s := &running{client: &http.Client{Transport: transport}, listener: l, start: time.Now(), stop: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
 		s.err = Serve(ctx, cfg, l, zap.NewNop())
@@ -103,6 +130,9 @@ func serve(t *testing.T, cfg config.Config) *running {
 	synctest.Wait()
 	return s
 }
+
+// kill ends the server as SIGKILL does: its connections break.
+func (s *running) kill() { s.listener.breakAll() }
 
 // wait waits for the end of the server.
 func (s *running) wait() error {
@@ -139,8 +169,9 @@ func (s *running) status(t *testing.T, method, path, body string) int {
 
 // result is what a client saw of a stream, with the times since the server started.
 type result struct {
-	tokens []time.Duration
-	done   bool // [DONE] came
+	tokens []time.Duration // of each event with text
+	texts  []string        // these events
+	done   bool            // [DONE] came
 	end    time.Duration
 	err    error
 }
@@ -164,6 +195,7 @@ func (s *running) stream(t *testing.T, n string, header ...string) <-chan result
 			switch line := lines.Text(); {
 			case strings.Contains(line, `"content":" `):
 				got.tokens = append(got.tokens, s.now())
+				got.texts = append(got.texts, line)
 			case line == "data: [DONE]":
 				got.done = true
 			}
@@ -286,7 +318,7 @@ func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig()
-		cfg.DrainTimeout = 10 * time.Second
+		cfg.ShutdownTimeout = 10 * time.Second
 		s := serve(t, cfg)
 		long := s.stream(t, "3000")
 		time.Sleep(time.Second)
@@ -303,7 +335,7 @@ func TestNoDrain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig()
-		cfg.DrainTimeout = 0
+		cfg.ShutdownTimeout = 0
 		s := serve(t, cfg)
 		cut := s.stream(t, "3000")
 		time.Sleep(time.Second)

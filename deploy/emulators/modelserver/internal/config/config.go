@@ -11,9 +11,12 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fairlead.dev/deploy/emulators/modelserver/internal/api"
 	"fairlead.dev/deploy/emulators/modelserver/internal/engine"
+	"fairlead.dev/deploy/emulators/modelserver/internal/metrics"
 	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/steptime"
 )
 
 // Config is everything that can be set.
@@ -27,15 +30,22 @@ type Config struct {
 	Engine      engine.Spec
 	Output      OutputLengths
 
+	Profile   Profile
+	Tokenizer string
+	Names     metrics.Names
+	Habits    api.Habits
+	KeepAlive time.Duration // of an idle connection; 0: for ever
+	HTTP2     bool
+
 	StartupDelay     time.Duration
 	DrainDelay       time.Duration
-	DrainTimeout     time.Duration
+	ShutdownTimeout  time.Duration
 	AllowFaultHeader bool
 
 	Logging logging.Options
 }
 
-// Default is a server that resembles an 8B model on one recent GPU. Names come from the environment that a pod gets by
+// Default is a plain server that resembles an 8B model on one recent GPU. Names come from the environment that a pod gets by
 // the downward API.
 func Default() Config {
 	return Config{
@@ -45,17 +55,22 @@ func Default() Config {
 		Models:  []string{"meta-llama/Llama-3.1-8B-Instruct"},
 		Engine: engine.Spec{
 			MaxNumSeqs: 48, MaxNumBatchedTokens: 2048, NumBlocks: 4096, BlockSize: 16, MaxModelLen: 16384, MaxLoRAs: 4,
-			StepBase: 6 * time.Millisecond, StepPerSeq: 150 * time.Microsecond, PrefillPerToken: 40 * time.Microsecond, Speed: 1,
+			Law: steptime.Linear(), Speed: 1,
 		},
-		DrainDelay:   5 * time.Second,
-		DrainTimeout: 120 * time.Second,
-		Logging:      logging.DefaultOptions(),
+		Profile:         Plain,
+		Tokenizer:       TokenizerFourBytes,
+		Names:           metrics.NewNames,
+		Habits:          api.Habits{ReadyPath: true, PromptTokensDetails: true, StreamInterval: 1},
+		HTTP2:           true,
+		DrainDelay:      5 * time.Second,
+		ShutdownTimeout: 120 * time.Second,
+		Logging:         logging.DefaultOptions(),
 	}
 }
 
 // AddFlags binds the configuration to flags, whose defaults are its present values.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
-	fs.IntVar(&c.Port, "port", c.Port, "Port for HTTP/1.1 and HTTP/2 without TLS.")
+	fs.IntVar(&c.Port, "port", c.Port, "Port for HTTP without TLS.")
 	fs.StringVar(&c.PodName, "pod-name", c.PodName, "Name in x-served-by and system_fingerprint; default $POD_NAME, else the host's name.")
 	fs.StringVar(&c.PodIP, "pod-ip", c.PodIP, "Address in x-served-endpoint; default $POD_IP, else that of each connection.")
 	fs.StringSliceVar(&c.Models, "model", c.Models, "Names that the model is served under; the first is the one in the metrics.")
@@ -64,9 +79,10 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.Var(&c.Output, "output-tokens", "Length at which answers end by themselves, as N or MIN-MAX; default max_tokens.")
 	fs.DurationVar(&c.StartupDelay, "startup-delay", c.StartupDelay, "How long the model takes to load; until then only probes are answered.")
 	fs.DurationVar(&c.DrainDelay, "drain-delay", c.DrainDelay, "How long new requests are still served after SIGTERM, not being ready.")
-	fs.DurationVar(&c.DrainTimeout, "drain-timeout", c.DrainTimeout, "How long running requests may take after that; 0 stops at once on SIGTERM.")
+	fs.Var((*seconds)(&c.ShutdownTimeout), "shutdown-timeout", "How long running requests may take after that, in seconds; 0 aborts them.")
 	fs.BoolVar(&c.AllowFaultHeader, "allow-fault-header", c.AllowFaultHeader, "Let requests ask for faults with the header x-fault.")
 	c.addEngineFlags(fs)
+	c.addHabitFlags(fs)
 	c.Logging.AddFlags(fs)
 }
 
@@ -78,14 +94,23 @@ func (c *Config) addEngineFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&e.NumBlocks, "num-gpu-blocks", e.NumBlocks, "Blocks of the KV cache.")
 	fs.IntVar(&e.BlockSize, "block-size", e.BlockSize, "Tokens of one block.")
 	fs.IntVar(&e.MaxLoRAs, "max-loras", e.MaxLoRAs, "LoRA adapters that run at once.")
-	fs.DurationVar(&e.StepBase, "step-base", e.StepBase, "Time of a step.")
-	fs.DurationVar(&e.StepPerSeq, "step-per-seq", e.StepPerSeq, "Time of a step more for each decoding request.")
-	fs.DurationVar(&e.PrefillPerToken, "prefill-per-token", e.PrefillPerToken, "Time of a step more for each uncached prompt token.")
 	fs.Float64Var(&e.Speed, "speed", e.Speed, "Factor of the speed: 0.25 is four times slower.")
+	l := &e.Law
+	fs.DurationVar(&l.Base, "step-base", l.Base, "Time of a step.")
+	fs.DurationVar(&l.PerSeq, "step-per-seq", l.PerSeq, "Time of a step more for each decoding request.")
+	fs.DurationVar(&l.PerToken, "prefill-per-token", l.PerToken, "Time of a step more for each uncached prompt token.")
+	fs.DurationVar(&l.PerContext, "step-per-context-token", l.PerContext, "Time of a step more for each token in the KV cache of decoding requests.")
+	fs.DurationVar(&l.PerMegaPair, "prefill-per-megapair", l.PerMegaPair, "Time of a step more for each million pairs of a prompt token and a token it attends to.")
+	fs.Float64Var(&l.Noise, "step-noise", l.Noise, "Standard deviation of the logarithm of a step's time.")
+	fs.BoolVar(&l.Graphs, "cuda-graphs", l.Graphs, "Pad decoding requests to the next batch size with a CUDA graph.")
 }
 
-// Complete fills in what is left to the machine.
-func (c *Config) Complete() error {
+// Complete fills in what the flags leave to the profile and to the machine. The flags are those of AddFlags, parsed.
+func (c *Config) Complete(fs *pflag.FlagSet) error {
+	c.Engine.Seed = c.Seed
+	if err := c.Profile.apply(fs); err != nil {
+		return err
+	}
 	if c.PodName != "" {
 		return nil
 	}
@@ -97,9 +122,17 @@ func (c *Config) Complete() error {
 	return nil
 }
 
+// NewTokenizer returns the configured tokenizer.
+func (c *Config) NewTokenizer() (tokens.Tokenizer, error) {
+	if c.Tokenizer == TokenizerFourBytes {
+		return tokens.FourBytes{}, nil
+	}
+	return tokens.NewBPE()
+}
+
 // Validate says what is wrong, all at once.
 func (c *Config) Validate() error {
-	errs := []error{c.Engine.Validate(), c.Logging.Validate()}
+	errs := []error{c.Engine.Validate(), c.Logging.Validate(), c.validateHabits()}
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Port < 0 || c.Port > 65535 {
 		fail("port must be between 0 and 65535, got %d", c.Port)
@@ -117,8 +150,8 @@ func (c *Config) Validate() error {
 		}
 		seen[name] = true
 	}
-	if c.StartupDelay < 0 || c.DrainDelay < 0 || c.DrainTimeout < 0 {
-		fail("startup-delay, drain-delay and drain-timeout must not be negative")
+	if min(c.StartupDelay, c.DrainDelay, c.ShutdownTimeout, c.KeepAlive, c.Habits.PageTime) < 0 {
+		fail("startup-delay, drain-delay, shutdown-timeout, keep-alive-timeout and metrics-time must not be negative")
 	}
 	return errors.Join(errs...)
 }

@@ -5,19 +5,19 @@
 // and Advance carries out all steps that ended until then. The same calls at the same times give the same result,
 // however late they were made. Driver runs an Engine in real time.
 //
-// One step takes
-//
-//	(StepBase + decoding requests × StepPerSeq + prompt tokens × PrefillPerToken) × slowdown / Speed
-//
-// and makes one token for each request whose prompt has been read. Invariants: never more than MaxNumSeqs requests run;
+// One step takes the time of the Spec's law, times slowdown / Speed, and makes one token for each request whose prompt has
+// been read. Invariants: never more than MaxNumSeqs requests run;
 // a step has at most MaxNumBatchedTokens tokens; a block is free, or held by as many requests as it has references;
 // requests start in the order of their arrival, except that one whose adapter has no place lets others pass.
 package engine
 
 import (
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
+
+	"fairlead.dev/pkg/steptime"
 )
 
 // ErrTooLong is returned for a request that would not fit on an idle server.
@@ -29,22 +29,26 @@ type Engine struct {
 	slowdown float64
 	cache    *blockCache
 	stats    Stats
+	noise    *rand.Rand
+	shown    Gauges // with StaleGauges
 
 	waiting, running []*Request
+	left             int // requests that had to wait when the step under way began
 	stepping         bool
 	stepEnd          time.Duration
 }
 
 // batch is what one step consists of.
 type batch struct {
-	budget       int // tokens left
-	decoding     int
-	promptTokens int
+	budget int // tokens left
+	step   steptime.Step
 }
 
 // New makes an idle engine at time 0.
 func New(spec Spec) *Engine {
-	return &Engine{spec: spec, slowdown: 1, cache: newBlockCache(spec.NumBlocks), stats: newStats(spec)}
+	return &Engine{
+		spec: spec, slowdown: 1, cache: newBlockCache(spec.NumBlocks), stats: newStats(spec), noise: rand.New(rand.NewPCG(spec.Seed, 7)),
+	}
 }
 
 // Submit enqueues a request at time now. An idle engine starts at once; a busy one considers it at its next step.
@@ -73,6 +77,9 @@ func (e *Engine) Abort(now time.Duration, r *Request) {
 	e.waiting = slices.DeleteFunc(e.waiting, same)
 	e.running = slices.DeleteFunc(e.running, same)
 	e.end(r, ReasonAbort)
+	if len(e.waiting)+len(e.running) == 0 {
+		e.shown = e.gauges(0)
+	}
 }
 
 // Advance carries out all steps that end until now.
@@ -92,9 +99,10 @@ func (e *Engine) SetSlowdown(factor float64) { e.slowdown = factor }
 // Stats returns a copy of the counters as they are.
 func (e *Engine) Stats() Stats {
 	s := e.stats
-	s.Running, s.Waiting = len(e.running), len(e.waiting)
-	s.RunningAdapters, s.WaitingAdapters = adapters(e.running), adapters(e.waiting)
-	s.BlocksUsed = e.cache.size() - e.cache.free
+	s.Gauges = e.shown
+	if !e.spec.StaleGauges {
+		s.Gauges = e.gauges(len(e.waiting))
+	}
 	s.Finished = make(map[FinishReason]uint64, len(e.stats.Finished))
 	for reason, n := range e.stats.Finished {
 		s.Finished[reason] = n
@@ -112,7 +120,9 @@ func (e *Engine) beginStep(now time.Duration) {
 	e.admitWaiting(now, &b)
 	e.stepping = len(e.running) > 0
 	if e.stepping {
-		e.stepEnd = now + e.spec.stepTime(b.decoding, b.promptTokens, e.slowdown)
+		took := float64(e.spec.Law.Time(b.step)) * e.spec.Law.Vary(e.noise)
+		e.stepEnd = now + max(1, time.Duration(took*e.slowdown/e.spec.Speed))
+		e.left = len(e.waiting)
 	}
 }
 
@@ -150,6 +160,7 @@ func (e *Engine) preempt(r *Request) {
 	e.running = e.running[:len(e.running)-1]
 	e.waiting = slices.Insert(e.waiting, 0, r)
 	e.releaseBlocks(r)
+	r.preemptions++
 	e.stats.Preemptions++
 }
 
@@ -193,9 +204,9 @@ func (e *Engine) admit(now time.Duration, r *Request, b *batch) bool {
 func (e *Engine) schedule(r *Request, n int, b *batch) {
 	b.budget -= n
 	if r.decoding() {
-		b.decoding++
+		b.step.Decode(r.known())
 	} else {
-		b.promptTokens += n
+		b.step.Prefill(r.computed, n)
 	}
 	r.scheduled = n
 	for full := (r.computed + n) / e.spec.BlockSize; r.published < full; r.published++ {
@@ -230,8 +241,23 @@ func (e *Engine) finishStep() {
 		e.end(r, r.Reason)
 		return true
 	})
+	e.shown = e.gauges(min(e.left, len(e.waiting)))
 	e.stats.Steps++
 	e.stats.IterationTokens.Observe(float64(iterationTokens))
+}
+
+// gauges returns the state of the scheduler; of the requests that wait, those that have been there longest.
+func (e *Engine) gauges(waiting int) Gauges {
+	deferred := 0
+	for _, r := range e.waiting[:waiting] {
+		if !e.adapterHasPlace(r.Adapter) {
+			deferred++
+		}
+	}
+	return Gauges{
+		Running: len(e.running), Waiting: waiting, Deferred: deferred, BlocksUsed: e.cache.size() - e.cache.free,
+		RunningAdapters: adapters(e.running), WaitingAdapters: adapters(e.waiting[:waiting]),
+	}
 }
 
 // makeToken adds a token to the answer and returns how many tokens vLLM counts for that: the prompt's with the first.
@@ -246,6 +272,7 @@ func (e *Engine) makeToken(r *Request) int {
 	}
 	e.stats.TimeToFirstToken.Observe(at.Seconds())
 	e.stats.PromptTokens += uint64(len(r.Prompt))
+	e.stats.CachedPromptTokens += uint64(r.cached)
 	return len(r.Prompt) + 1
 }
 

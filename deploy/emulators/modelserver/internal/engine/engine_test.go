@@ -9,18 +9,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
+	"fairlead.dev/pkg/steptime"
 )
 
 // testSpec has round figures: a step is 10 ms, 1 ms more per decoding request and 0.1 ms more per prompt token.
 var testSpec = Spec{
 	MaxNumSeqs: 4, MaxNumBatchedTokens: 1000, NumBlocks: 100, BlockSize: 16, MaxModelLen: 1600, MaxLoRAs: 2,
-	StepBase: 10 * time.Millisecond, StepPerSeq: time.Millisecond, PrefillPerToken: 100 * time.Microsecond, Speed: 1,
+	Law:   steptime.Law{Base: 10 * time.Millisecond, PerSeq: time.Millisecond, PerToken: 100 * time.Microsecond},
+	Speed: 1,
 }
 
 const ms = time.Millisecond
 
 // text is n tokens that no other seed shares.
-func text(seed, n int) []uint32 { return tokens.Generate(uint64(seed), n) }
+func text(seed, n int) []uint32 { return tokens.FourBytes{}.Generate(uint64(seed), n) }
 
 func newRequest(prompt []uint32, out int) *Request {
 	return NewRequest(Params{Prompt: prompt, Output: text(-1, out), Reason: ReasonLength, Choices: 1}, testSpec.BlockSize)
@@ -285,8 +287,8 @@ func TestValidate(t *testing.T) {
 		change func(*Spec)
 		want   string
 	}{
-		{"no time passes", func(s *Spec) { s.StepBase = 0 }, "step-base must be positive"},
-		{"negative time", func(s *Spec) { s.StepPerSeq = -1 }, "must not be negative"},
+		{"no time passes", func(s *Spec) { s.Law.Base = 0 }, "base time of a step must be positive"},
+		{"negative time", func(s *Spec) { s.Law.PerSeq = -1 }, "must not be negative"},
 		{"no speed", func(s *Spec) { s.Speed = 0 }, "speed must be positive"},
 		{"a batch below the running limit", func(s *Spec) { s.MaxNumBatchedTokens = 3 }, "is below max-num-seqs 4"},
 		{"a request larger than the cache", func(s *Spec) { s.NumBlocks = 99 }, "exceeds the KV cache of 1584 tokens"},

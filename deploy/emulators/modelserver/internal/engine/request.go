@@ -43,6 +43,8 @@ type Request struct {
 	published int // held blocks that others can find
 	cached    int // prompt tokens found in the cache when the request first ran
 
+	preemptions int
+
 	arrived    time.Duration
 	begun      bool          // it ran, if only for a step
 	started    time.Duration // when it first ran

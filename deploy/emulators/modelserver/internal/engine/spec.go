@@ -3,7 +3,8 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"time"
+
+	"fairlead.dev/pkg/steptime"
 )
 
 // Spec is a model server's size and speed. Its fields are named after vLLM's options where it has them.
@@ -15,10 +16,13 @@ type Spec struct {
 	MaxModelLen         int // tokens of one request, prompt and answer together
 	MaxLoRAs            int // distinct adapters running at once
 
-	StepBase        time.Duration // every step
-	StepPerSeq      time.Duration // for each decoding request in a step
-	PrefillPerToken time.Duration // for each uncached prompt token in a step
-	Speed           float64       // divides all three
+	Law   steptime.Law // time of a step
+	Speed float64      // divides it
+	Seed  uint64       // of the law's noise
+
+	// StaleGauges shows in Stats what runs and waits, and the blocks in use, as of the end of the last step. A request that
+	// came since is not there.
+	StaleGauges bool
 }
 
 // Validate says what a server of this size could not run with.
@@ -35,11 +39,8 @@ func (s Spec) Validate() error {
 	positive("block-size", float64(s.BlockSize))
 	positive("max-model-len", float64(s.MaxModelLen))
 	positive("max-loras", float64(s.MaxLoRAs))
-	positive("step-base", s.StepBase.Seconds())
 	positive("speed", s.Speed)
-	if s.StepPerSeq < 0 || s.PrefillPerToken < 0 {
-		errs = append(errs, errors.New("step-per-seq and prefill-per-token must not be negative"))
-	}
+	errs = append(errs, s.Law.Validate())
 	if s.MaxNumBatchedTokens < s.MaxNumSeqs {
 		errs = append(errs, fmt.Errorf("max-num-batched-tokens %d is below max-num-seqs %d", s.MaxNumBatchedTokens, s.MaxNumSeqs))
 	}
@@ -47,12 +48,6 @@ func (s Spec) Validate() error {
 		errs = append(errs, fmt.Errorf("max-model-len %d exceeds the KV cache of %d tokens", s.MaxModelLen, capacity))
 	}
 	return errors.Join(errs...)
-}
-
-// stepTime is how long a step takes that decodes for so many requests and reads so many prompt tokens.
-func (s Spec) stepTime(decoding, promptTokens int, slowdown float64) time.Duration {
-	d := s.StepBase + time.Duration(decoding)*s.StepPerSeq + time.Duration(promptTokens)*s.PrefillPerToken
-	return max(1, time.Duration(float64(d)*slowdown/s.Speed))
 }
 
 func (s Spec) blocksFor(tokens int) int {

@@ -7,11 +7,11 @@ import (
 
 // Stats is what the engine counts, under the names that vLLM gives it. Durations are in seconds of engine time.
 type Stats struct {
-	Running, Waiting                 int
-	RunningAdapters, WaitingAdapters []string // sorted
-	BlocksUsed, Blocks               int
+	Gauges
+	Blocks int
 
 	PromptTokens, GenerationTokens      uint64
+	CachedPromptTokens                  uint64 // of PromptTokens
 	PrefixCacheQueries, PrefixCacheHits uint64 // tokens
 	Preemptions, Steps                  uint64
 	Finished                            map[FinishReason]uint64
@@ -24,6 +24,15 @@ type Stats struct {
 	RequestPromptTokens, RequestComputedTokens  Histogram
 	RequestGenerationTokens, RequestMaxGenerate Histogram
 	RequestN, RequestMaxTokens                  Histogram
+	RequestPreemptions                          Histogram
+}
+
+// Gauges is the state of the scheduler at one time.
+type Gauges struct {
+	Running, Waiting                 int
+	RunningAdapters, WaitingAdapters []string // sorted
+	Deferred                         int      // of the waiting, those whose adapter has no place
+	BlocksUsed                       int      // of the KV cache
 }
 
 // Histogram counts values up to each bound. Counts has one more element than Bounds, for the values above them all.
@@ -33,7 +42,7 @@ type Histogram struct {
 	Sum    float64
 }
 
-// Bucket bounds of vLLM 0.11 (vllm/v1/metrics/loggers.py).
+// Bucket bounds of vLLM 0.32.
 var (
 	requestLatencyBounds = []float64{0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
 	firstTokenBounds     = []float64{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
@@ -41,6 +50,7 @@ var (
 	outputTokenBounds    = []float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
 	iterationTokenBounds = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
 	choiceBounds         = []float64{1, 2, 5, 10, 20}
+	preemptionBounds     = []float64{1, 2, 3, 4, 5, 10, 20}
 )
 
 func newStats(s Spec) Stats {
@@ -63,6 +73,7 @@ func newStats(s Spec) Stats {
 		RequestMaxGenerate:      NewHistogram(lengths),
 		RequestN:                NewHistogram(choiceBounds),
 		RequestMaxTokens:        NewHistogram(lengths),
+		RequestPreemptions:      NewHistogram(preemptionBounds),
 	}
 }
 
@@ -107,7 +118,7 @@ func (s *Stats) histograms() []*Histogram {
 	return []*Histogram{
 		&s.IterationTokens, &s.TimeToFirstToken, &s.InterTokenLatency, &s.TimePerOutputToken, &s.E2ELatency, &s.QueueTime,
 		&s.InferenceTime, &s.PrefillTime, &s.DecodeTime, &s.RequestPromptTokens, &s.RequestComputedTokens,
-		&s.RequestGenerationTokens, &s.RequestMaxGenerate, &s.RequestN, &s.RequestMaxTokens,
+		&s.RequestGenerationTokens, &s.RequestMaxGenerate, &s.RequestN, &s.RequestMaxTokens, &s.RequestPreemptions,
 	}
 }
 
@@ -128,6 +139,7 @@ func (s *Stats) observeEnd(r *Request) {
 	s.RequestGenerationTokens.Observe(float64(r.made))
 	s.RequestMaxGenerate.Observe(float64(r.made))
 	s.RequestN.Observe(float64(r.Choices))
+	s.RequestPreemptions.Observe(float64(r.preemptions))
 	if r.MaxTokens > 0 {
 		s.RequestMaxTokens.Observe(float64(r.MaxTokens))
 	}

@@ -1,13 +1,22 @@
 package metrics
 
 import (
-	"strings"
-
 	"fairlead.dev/deploy/emulators/modelserver/internal/engine"
 )
 
 // finishReasons are the series of vllm:request_success_total, in vLLM's order.
-var finishReasons = []engine.FinishReason{engine.ReasonStop, engine.ReasonLength, engine.ReasonAbort, "error"}
+var finishReasons = []engine.FinishReason{engine.ReasonStop, engine.ReasonLength, engine.ReasonAbort, "error", "repetition"}
+
+func none(*engine.Stats) float64 { return 0 }
+
+// utilizationFamilies estimate how well the GPU is used. vLLM has them on the page whether it estimates or not.
+func (b *builder) utilizationFamilies() {
+	for _, f := range []struct{ name, what string }{
+		{"flops", "floating point operations"}, {"read_bytes", "bytes read from memory"}, {"write_bytes", "bytes written to memory"},
+	} {
+		b.counter("vllm:estimated_"+f.name+"_per_gpu", "Estimated number of "+f.what+" per GPU (for Model Flops Utilization calculations).", none)
+	}
+}
 
 // schedulerFamilies are the state of the scheduler, which endpoint pickers read.
 func (b *builder) schedulerFamilies() {
@@ -15,19 +24,30 @@ func (b *builder) schedulerFamilies() {
 		func(s *engine.Stats) float64 { return float64(s.Running) })
 	b.gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.",
 		func(s *engine.Stats) float64 { return float64(s.Waiting) })
+	if b.names.recent() {
+		b.splitGauge(splitFamily{name: "vllm:num_requests_waiting_by_reason", by: "reason", labels: b.labels, help: "Number of waiting requests by reason. Reason labels: 'capacity' = waiting for " +
+			"scheduling capacity; 'deferred' = deferred by transient constraints (LoRA budget, KV transfer, blocked status). Sum of all reasons " +
+			"equals vllm:num_requests_waiting.", parts: []part{
+			{"capacity", func(s *engine.Stats) float64 { return float64(s.Waiting - s.Deferred) }},
+			{"deferred", func(s *engine.Stats) float64 { return float64(s.Deferred) }},
+		}})
+	}
 	b.sleepState()
 	usage := func(s *engine.Stats) float64 { return float64(s.BlocksUsed) / float64(s.Blocks) }
 	queries := func(s *engine.Stats) float64 { return float64(s.PrefixCacheQueries) }
 	hits := func(s *engine.Stats) float64 { return float64(s.PrefixCacheHits) }
-	b.gauge("vllm:gpu_cache_usage_perc", "GPU KV-cache usage. 1 means 100 percent usage.DEPRECATED: Use vllm:kv_cache_usage_perc instead.", usage)
-	b.counter("vllm:gpu_prefix_cache_queries",
-		"GPU prefix cache queries, in terms of number of queriedtokens. DEPRECATED: Use vllm:prefix_cache_queries instead.", queries)
-	b.counter("vllm:gpu_prefix_cache_hits",
-		"GPU prefix cache hits, in terms of number of cached tokens. DEPRECATED: Use vllm:prefix_cache_hits instead.", hits)
-	b.gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", usage)
-	b.counter("vllm:prefix_cache_queries", "Prefix cache queries, in terms of number of queried tokens.", queries)
-	b.counter("vllm:prefix_cache_hits", "Prefix cache hits, in terms of number of cached tokens.", hits)
-	none := func(*engine.Stats) float64 { return 0 }
+	if b.names.old() {
+		b.gauge("vllm:gpu_cache_usage_perc", "GPU KV-cache usage. 1 means 100 percent usage.DEPRECATED: Use vllm:kv_cache_usage_perc instead.", usage)
+		b.counter("vllm:gpu_prefix_cache_queries",
+			"GPU prefix cache queries, in terms of number of queriedtokens. DEPRECATED: Use vllm:prefix_cache_queries instead.", queries)
+		b.counter("vllm:gpu_prefix_cache_hits",
+			"GPU prefix cache hits, in terms of number of cached tokens. DEPRECATED: Use vllm:prefix_cache_hits instead.", hits)
+	}
+	if b.names.recent() {
+		b.gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", usage)
+		b.counter("vllm:prefix_cache_queries", "Prefix cache queries, in terms of number of queried tokens.", queries)
+		b.counter("vllm:prefix_cache_hits", "Prefix cache hits, in terms of number of cached tokens.", hits)
+	}
 	b.counter("vllm:external_prefix_cache_queries",
 		"External prefix cache queries from KV connector cross-instance cache sharing, in terms of number of queried tokens.", none)
 	b.counter("vllm:external_prefix_cache_hits",
@@ -52,26 +72,37 @@ func (b *builder) sleepState() {
 func (b *builder) tokenFamilies() {
 	b.counter("vllm:prompt_tokens", "Number of prefill tokens processed.",
 		func(s *engine.Stats) float64 { return float64(s.PromptTokens) })
+	if b.names.recent() {
+		b.promptSources()
+	}
 	b.counter("vllm:generation_tokens", "Number of generation tokens processed.",
 		func(s *engine.Stats) float64 { return float64(s.GenerationTokens) })
 
-	const name, help = "vllm:request_success", "Count of successfully processed requests."
-	head := header(name+"_total", "counter", help)
-	var prefixes []string
-	var created strings.Builder
-	created.WriteString(header(name+"_created", "gauge", help))
+	var reasons []part
 	for _, reason := range finishReasons {
-		labels := []label{b.labels[0], {"finished_reason", string(reason)}, b.labels[1]}
-		prefixes = append(prefixes, series(name+"_total", labels...))
-		created.WriteString(series(name+"_created", labels...) + string(b.created) + "\n")
+		reasons = append(reasons, part{string(reason), func(s *engine.Stats) float64 { return float64(s.Finished[reason]) }})
 	}
-	b.add(func(dst []byte, s *engine.Stats) []byte {
-		dst = append(dst, head...)
-		for i, reason := range finishReasons {
-			dst = appendSample(dst, prefixes[i], float64(s.Finished[reason]))
-		}
-		return append(dst, created.String()...)
-	})
+	b.splitCounter(splitFamily{"vllm:request_success", "Count of successfully processed requests.", "finished_reason", b.labels, reasons})
+	if b.names.recent() {
+		b.splitCounter(splitFamily{"vllm:admission_rejections", "Number of admission attempts rejected by a queue limit, by reason.", "reason",
+			b.labels[1:], []part{{"max_num_queued_reqs", none}, {"max_num_queued_tokens", none}}})
+	}
+}
+
+// promptSources say where the keys and values of prompts came from.
+func (b *builder) promptSources() {
+	cached := func(s *engine.Stats) float64 { return float64(s.CachedPromptTokens) }
+	b.splitCounter(splitFamily{"vllm:prompt_tokens_by_source", "Number of prompt tokens by source.", "source", b.labels, []part{
+		{"local_compute", func(s *engine.Stats) float64 { return float64(s.PromptTokens - s.CachedPromptTokens) }},
+		{"local_cache_hit", cached}, {"external_kv_transfer", none},
+	}})
+	b.counter("vllm:prompt_tokens_cached", "Number of cached prompt tokens (local + external).", cached)
+	b.splitCounter(splitFamily{"vllm:prompt_tokens_cached_by_source", "Prefix-cache hit tokens by the cache tier that supplied them: device (local HBM), " +
+		"host (offloaded to DRAM), disk, p2p (transferred from another vLLM instance) or external_unspecified. Counted at admission; sums to " +
+		"vllm:prefix_cache_hits + vllm:external_prefix_cache_hits.", "source", b.labels, []part{
+		{"device", func(s *engine.Stats) float64 { return float64(s.PrefixCacheHits) }},
+		{"host", none}, {"p2p", none}, {"disk", none}, {"external_unspecified", none},
+	}})
 }
 
 // requestFamilies are the histograms.
@@ -79,40 +110,45 @@ func (b *builder) requestFamilies() {
 	for _, h := range []struct {
 		name, help string
 		get        func(*engine.Stats) *engine.Histogram
+		only       func(Names) bool // nil: with all names
 	}{
 		{"request_prompt_tokens", "Number of prefill tokens processed.",
-			func(s *engine.Stats) *engine.Histogram { return &s.RequestPromptTokens }},
+			func(s *engine.Stats) *engine.Histogram { return &s.RequestPromptTokens }, nil},
 		{"request_generation_tokens", "Number of generation tokens processed.",
-			func(s *engine.Stats) *engine.Histogram { return &s.RequestGenerationTokens }},
+			func(s *engine.Stats) *engine.Histogram { return &s.RequestGenerationTokens }, nil},
 		{"iteration_tokens_total", "Histogram of number of tokens per engine_step.",
-			func(s *engine.Stats) *engine.Histogram { return &s.IterationTokens }},
+			func(s *engine.Stats) *engine.Histogram { return &s.IterationTokens }, nil},
 		{"request_max_num_generation_tokens", "Histogram of maximum number of requested generation tokens.",
-			func(s *engine.Stats) *engine.Histogram { return &s.RequestMaxGenerate }},
+			func(s *engine.Stats) *engine.Histogram { return &s.RequestMaxGenerate }, nil},
 		{"request_params_n", "Histogram of the n request parameter.",
-			func(s *engine.Stats) *engine.Histogram { return &s.RequestN }},
+			func(s *engine.Stats) *engine.Histogram { return &s.RequestN }, nil},
 		{"request_params_max_tokens", "Histogram of the max_tokens request parameter.",
-			func(s *engine.Stats) *engine.Histogram { return &s.RequestMaxTokens }},
+			func(s *engine.Stats) *engine.Histogram { return &s.RequestMaxTokens }, nil},
 		{"time_to_first_token_seconds", "Histogram of time to first token in seconds.",
-			func(s *engine.Stats) *engine.Histogram { return &s.TimeToFirstToken }},
+			func(s *engine.Stats) *engine.Histogram { return &s.TimeToFirstToken }, nil},
 		{"time_per_output_token_seconds", "Histogram of time per output token in seconds.DEPRECATED: Use vllm:inter_token_latency_seconds instead.",
-			func(s *engine.Stats) *engine.Histogram { return &s.InterTokenLatency }},
+			func(s *engine.Stats) *engine.Histogram { return &s.InterTokenLatency }, Names.old},
 		{"inter_token_latency_seconds", "Histogram of inter-token latency in seconds.",
-			func(s *engine.Stats) *engine.Histogram { return &s.InterTokenLatency }},
+			func(s *engine.Stats) *engine.Histogram { return &s.InterTokenLatency }, Names.recent},
 		{"request_time_per_output_token_seconds", "Histogram of time_per_output_token_seconds per request.",
-			func(s *engine.Stats) *engine.Histogram { return &s.TimePerOutputToken }},
+			func(s *engine.Stats) *engine.Histogram { return &s.TimePerOutputToken }, nil},
 		{"e2e_request_latency_seconds", "Histogram of e2e request latency in seconds.",
-			func(s *engine.Stats) *engine.Histogram { return &s.E2ELatency }},
+			func(s *engine.Stats) *engine.Histogram { return &s.E2ELatency }, nil},
 		{"request_queue_time_seconds", "Histogram of time spent in WAITING phase for request.",
-			func(s *engine.Stats) *engine.Histogram { return &s.QueueTime }},
+			func(s *engine.Stats) *engine.Histogram { return &s.QueueTime }, nil},
 		{"request_inference_time_seconds", "Histogram of time spent in RUNNING phase for request.",
-			func(s *engine.Stats) *engine.Histogram { return &s.InferenceTime }},
+			func(s *engine.Stats) *engine.Histogram { return &s.InferenceTime }, nil},
 		{"request_prefill_time_seconds", "Histogram of time spent in PREFILL phase for request.",
-			func(s *engine.Stats) *engine.Histogram { return &s.PrefillTime }},
+			func(s *engine.Stats) *engine.Histogram { return &s.PrefillTime }, nil},
 		{"request_decode_time_seconds", "Histogram of time spent in DECODE phase for request.",
-			func(s *engine.Stats) *engine.Histogram { return &s.DecodeTime }},
+			func(s *engine.Stats) *engine.Histogram { return &s.DecodeTime }, nil},
+		{"request_num_preemptions", "Histogram of the number of times a request was preempted.",
+			func(s *engine.Stats) *engine.Histogram { return &s.RequestPreemptions }, Names.recent},
 		{"request_prefill_kv_computed_tokens", "Histogram of new KV tokens computed during prefill (excluding cached tokens).",
-			func(s *engine.Stats) *engine.Histogram { return &s.RequestComputedTokens }},
+			func(s *engine.Stats) *engine.Histogram { return &s.RequestComputedTokens }, nil},
 	} {
-		b.histogram("vllm:"+h.name, h.help, h.get)
+		if h.only == nil || h.only(b.names) {
+			b.histogram("vllm:"+h.name, h.help, h.get)
+		}
 	}
 }

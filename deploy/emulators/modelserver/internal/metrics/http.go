@@ -88,30 +88,51 @@ func (h *httpStats) append(dst []byte) []byte {
 		prefix := series("http_requests_total", label{"handler", key.handler}, label{"method", key.method}, label{"status", key.status})
 		dst = appendSample(dst, prefix, h.requests[key])
 	}
-	dst = appendSizes(dst, "http_request_size_bytes", "Content length of incoming requests by handler. "+
+	dst = append(dst, header("http_requests_created", "gauge", "Total number of requests by method, status and handler.")...)
+	for _, key := range slices.SortedFunc(maps.Keys(h.requests), compareRequests) {
+		dst = h.appendCreated(dst, "http_requests", label{"handler", key.handler}, label{"method", key.method}, label{"status", key.status})
+	}
+	dst = h.appendSizes(dst, "http_request_size_bytes", "Content length of incoming requests by handler. "+
 		"Only value of header is respected. Otherwise ignored. No percentile calculated. ", h.requestSizes)
-	dst = appendSizes(dst, "http_response_size_bytes", "Content length of outgoing responses by handler. "+
+	dst = h.appendSizes(dst, "http_response_size_bytes", "Content length of outgoing responses by handler. "+
 		"Only value of header is respected. Otherwise ignored. No percentile calculated. ", h.responseSizes)
 
 	const help = "Latency with many buckets but no API specific labels. Made for more accurate percentile calculations. "
 	dst = append(dst, header("http_request_duration_highr_seconds", "histogram", help)...)
 	dst = h.layout.append(dst, &h.latency)
 	dst = append(dst, header("http_request_duration_highr_seconds_created", "gauge", help)...)
-	dst = append(append(append(dst, "http_request_duration_highr_seconds_created "...), h.created...), '\n')
+	dst = h.appendCreated(dst, "http_request_duration_highr_seconds")
+	return h.appendRoutes(dst)
+}
 
-	dst = append(dst, header("http_request_duration_seconds", "histogram",
-		"Latency with only few buckets by handler. Made to be only used if aggregation by handler is important. ")...)
-	for _, key := range slices.SortedFunc(maps.Keys(h.routes), compareRoutes) {
+func (h *httpStats) appendRoutes(dst []byte) []byte {
+	const name = "http_request_duration_seconds"
+	const help = "Latency with only few buckets by handler. Made to be only used if aggregation by handler is important. "
+	routes := slices.SortedFunc(maps.Keys(h.routes), compareRoutes)
+	dst = append(dst, header(name, "histogram", help)...)
+	for _, key := range routes {
 		dst = h.routes[key].layout.append(dst, &h.routes[key].latency)
+	}
+	dst = append(dst, header(name+"_created", "gauge", help)...)
+	for _, key := range routes {
+		dst = h.appendCreated(dst, name, label{"handler", key.handler}, label{"method", key.method})
 	}
 	return dst
 }
 
-func appendSizes(dst []byte, name, help string, m map[string]sizes) []byte {
+func (h *httpStats) appendCreated(dst []byte, name string, labels ...label) []byte {
+	return append(append(append(dst, series(name+"_created", labels...)...), h.created...), '\n')
+}
+
+func (h *httpStats) appendSizes(dst []byte, name, help string, m map[string]sizes) []byte {
 	dst = append(dst, header(name, "summary", help)...)
 	for _, handler := range slices.Sorted(maps.Keys(m)) {
 		dst = appendSample(dst, series(name+"_count", label{"handler", handler}), m[handler].count)
 		dst = appendSample(dst, series(name+"_sum", label{"handler", handler}), m[handler].sum)
+	}
+	dst = append(dst, header(name+"_created", "gauge", help)...)
+	for _, handler := range slices.Sorted(maps.Keys(m)) {
+		dst = h.appendCreated(dst, name, label{"handler", handler})
 	}
 	return dst
 }

@@ -1,6 +1,6 @@
-// Package metrics writes the /metrics page of a vLLM server: the families of vllm/v1/metrics/loggers.py with their
-// names, help texts, labels and buckets, the names that vLLM had before and still has readers, and what the Python
-// process and its HTTP instrumentation add.
+// Package metrics writes the /metrics page of a vLLM 0.32 server, or of an older one: the families with their names, help
+// texts, labels and buckets, and what the Python process and its HTTP instrumentation add. The page of a real server was
+// the model.
 //
 // The page is written by hand, not by client_golang, because it stands for a page of Python's client: floats have a
 // point (1.0), a _created gauge follows each counter and histogram, the order is that of registration. All but the
@@ -9,6 +9,7 @@ package metrics
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -17,13 +18,15 @@ import (
 )
 
 // ContentType is the media type of the page.
-const ContentType = "text/plain; version=0.0.4; charset=utf-8"
+const ContentType = "text/plain; version=1.0.0; charset=utf-8"
 
 // Params are what the page says about the server.
 type Params struct {
 	Model   string // name in the labels
 	Spec    engine.Spec
 	Started time.Time
+	Names   Names
+	LoRA    bool // the server has LoRA adapters
 }
 
 // Page is the metrics page of one server. It is safe for concurrent use.
@@ -34,7 +37,7 @@ type Page struct {
 	mu      sync.Mutex
 	http    *httpStats
 	process *processStats
-	lora    *loraHistory
+	lora    *loraHistory // nil without LoRA
 }
 
 // A family appends its lines to a page.
@@ -45,19 +48,26 @@ func NewPage(p Params) *Page {
 	b := builder{
 		labels:  []label{{"engine", "0"}, {"model_name", p.Model}},
 		created: appendFloat(nil, float64(p.Started.UnixMicro())/1e6),
+		names:   p.Names,
 	}
 	b.pythonFamilies()
+	if b.names.recent() {
+		b.utilizationFamilies()
+	}
 	b.schedulerFamilies()
 	b.tokenFamilies()
 	b.requestFamilies()
 	b.cacheConfig(p.Spec)
-	return &Page{
+	page := &Page{
 		families: b.families,
 		size:     48 << 10,
 		http:     newHTTPStats(b.created),
 		process:  newProcessStats(p.Started),
-		lora:     newLoRAHistory(p.Spec.MaxLoRAs),
 	}
+	if p.LoRA {
+		page.lora = newLoRAHistory(p.Spec.MaxLoRAs)
+	}
+	return page
 }
 
 // Append appends the page as of now.
@@ -71,7 +81,9 @@ func (p *Page) Append(dst []byte, s *engine.Stats, now time.Time) []byte {
 	for _, f := range p.families {
 		dst = f(dst, s)
 	}
-	dst = p.lora.append(dst, s, now)
+	if p.lora != nil {
+		dst = p.lora.append(dst, s, now)
+	}
 	dst = p.http.append(dst)
 	p.size = len(dst)
 	return dst
@@ -88,7 +100,14 @@ func (p *Page) ObserveHTTP(r HTTPRequest) {
 type builder struct {
 	labels   []label
 	created  []byte
+	names    Names
 	families []family
+}
+
+// part is a series of a family whose series differ in one label.
+type part struct {
+	value string // of the label
+	get   func(*engine.Stats) float64
 }
 
 func (b *builder) add(f family) { b.families = append(b.families, f) }
@@ -109,6 +128,46 @@ func (b *builder) counter(name, help string, value func(*engine.Stats) float64) 
 	b.add(func(dst []byte, s *engine.Stats) []byte {
 		return append(appendSample(dst, prefix, value(s)), created...)
 	})
+}
+
+// splitFamily is a family of which each series has one more label.
+type splitFamily struct {
+	name, help string // of a counter, without _total
+	by         string // the label
+	labels     []label
+	parts      []part
+}
+
+// splitGauge adds a gauge of which each series has one more label.
+func (b *builder) splitGauge(f splitFamily) { b.addSplit(f, f.name, "gauge") }
+
+// splitCounter adds a counter of which each series has one more label.
+func (b *builder) splitCounter(f splitFamily) {
+	b.addSplit(f, f.name+"_total", "counter")
+	created := header(f.name+"_created", "gauge", f.help)
+	for _, p := range f.parts {
+		created += f.series(f.name+"_created", p) + string(b.created) + "\n"
+	}
+	b.static(created)
+}
+
+func (b *builder) addSplit(f splitFamily, name, kind string) {
+	head := header(name, kind, f.help)
+	var prefixes []string
+	for _, p := range f.parts {
+		prefixes = append(prefixes, f.series(name, p))
+	}
+	b.add(func(dst []byte, s *engine.Stats) []byte {
+		dst = append(dst, head...)
+		for i, p := range f.parts {
+			dst = appendSample(dst, prefixes[i], p.get(s))
+		}
+		return dst
+	})
+}
+
+func (f *splitFamily) series(name string, p part) string {
+	return series(name, append(slices.Clone(f.labels), label{f.by, p.value})...)
 }
 
 func (b *builder) histogram(name, help string, get func(*engine.Stats) *engine.Histogram) {
@@ -135,25 +194,30 @@ func (b *builder) createdLines(name, help string, labels ...label) string {
 // cacheConfig writes the size of the KV cache. Its labels are configuration, not model_name.
 func (b *builder) cacheConfig(spec engine.Spec) {
 	const name = "vllm:cache_config_info"
-	b.static(header(name, "gauge", "Information of the LLMEngine CacheConfig") + series(name,
-		label{"block_size", strconv.Itoa(spec.BlockSize)},
-		label{"cache_dtype", "auto"},
-		label{"calculate_kv_scales", "False"},
-		label{"cpu_kvcache_space_bytes", "None"},
-		label{"cpu_offload_gb", "0"},
-		label{"enable_prefix_caching", "True"},
-		label{"engine", "0"},
-		label{"gpu_memory_utilization", "0.9"},
-		label{"is_attention_free", "False"},
-		label{"kv_cache_memory_bytes", "None"},
-		label{"num_cpu_blocks", "None"},
-		label{"num_gpu_blocks", strconv.Itoa(spec.NumBlocks)},
-		label{"num_gpu_blocks_override", "None"},
-		label{"prefix_caching_hash_algo", "sha256"},
-		label{"sliding_window", "None"},
-		label{"swap_space", "4"},
-		label{"swap_space_bytes", "4294967296"},
-	) + "1.0\n")
+	size, tokens := strconv.Itoa(spec.BlockSize), spec.NumBlocks*spec.BlockSize
+	labels := []label{
+		{"block_size", size}, {"cache_dtype", "auto"}, {"enable_prefix_caching", "True"}, {"engine", "0"}, {"is_attention_free", "False"},
+		{"kv_cache_memory_bytes", "None"}, {"num_cpu_blocks", "None"}, {"num_gpu_blocks", strconv.Itoa(spec.NumBlocks)},
+		{"num_gpu_blocks_override", "None"}, {"prefix_caching_hash_algo", "sha256"}, {"sliding_window", "None"},
+	}
+	if b.names.recent() {
+		labels = append(labels, []label{
+			{"_block_size_resolved", "True"}, {"cache_hit_alignment_tokens", "None"}, {"effective_attention_block_size", size},
+			{"enable_mamba_shared_prefix_checkpoint", "False"}, {"gpu_memory_utilization", "0.92"}, {"hash_block_size", "None"},
+			{"kv_cache_dtype_skip_layers", "[]"}, {"kv_cache_layout", "None"},
+			{"kv_cache_max_concurrency", string(appendFloat(nil, float64(tokens)/float64(spec.MaxModelLen)))},
+			{"kv_cache_size_tokens", strconv.Itoa(tokens)}, {"kv_offloading_backend", "native"}, {"kv_offloading_size", "None"},
+			{"kv_sharing_fast_prefill", "False"}, {"mamba_block_size", "None"}, {"mamba_cache_dtype", "auto"}, {"mamba_cache_mode", "none"},
+			{"mamba_page_size_padded", "None"}, {"mamba_ssm_cache_dtype", "float32"}, {"prefix_cache_retention_interval", "0"},
+			{"prefix_match_unit", "None"}, {"replayssm_buffer_len", "16"}, {"skip_page_size_padded", "None"}, {"swa_bounded_replay", "True"},
+			{"use_kda_recoverssm", "False"}, {"use_replayssm", "False"}, {"user_specified_block_size", "False"},
+		}...)
+	} else {
+		labels = append(labels, []label{
+			{"calculate_kv_scales", "False"}, {"cpu_offload_gb", "0"}, {"gpu_memory_utilization", "0.9"}, {"swap_space", "4"},
+		}...)
+	}
+	b.static(header(name, "gauge", "Information of the LLMEngine CacheConfig") + series(name, labels...) + "1.0\n")
 }
 
 // pythonFamilies are those of the Python interpreter. There is none, so their values stand still.

@@ -2,7 +2,10 @@ package metrics
 
 import (
 	"bytes"
+	"maps"
 	"math"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,19 +19,21 @@ import (
 
 	"fairlead.dev/deploy/emulators/modelserver/internal/engine"
 	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
+	"fairlead.dev/pkg/steptime"
 )
 
 var (
 	testSpec = engine.Spec{
 		MaxNumSeqs: 2, MaxNumBatchedTokens: 1000, NumBlocks: 100, BlockSize: 16, MaxModelLen: 1600, MaxLoRAs: 4,
-		StepBase: 10 * time.Millisecond, StepPerSeq: time.Millisecond, PrefillPerToken: 100 * time.Microsecond, Speed: 1,
+		Law:   steptime.Law{Base: 10 * time.Millisecond, PerSeq: time.Millisecond, PerToken: 100 * time.Microsecond},
+		Speed: 1,
 	}
 	started = time.Unix(1_763_640_000, 250_000_000)
 	now     = started.Add(time.Hour)
 )
 
 func newTestPage() *Page {
-	return NewPage(Params{Model: `a "model"`, Spec: testSpec, Started: started})
+	return NewPage(Params{Model: `a "model"`, Spec: testSpec, Started: started, Names: BothNames, LoRA: true})
 }
 
 // busyEngine has answered a request, cut one off, runs two and lets one wait.
@@ -37,17 +42,17 @@ func busyEngine(t *testing.T) *engine.Engine {
 	e := engine.New(testSpec)
 	submit := func(at time.Duration, prompt []uint32, out int, adapter string) *engine.Request {
 		r := engine.NewRequest(engine.Params{
-			Prompt: prompt, Output: tokens.Generate(1, out), Reason: engine.ReasonStop, MaxTokens: 20, Choices: 1, Adapter: adapter,
+			Prompt: prompt, Output: tokens.FourBytes{}.Generate(1, out), Reason: engine.ReasonStop, MaxTokens: 20, Choices: 1, Adapter: adapter,
 		}, testSpec.BlockSize)
 		require.NoError(t, e.Submit(at, r))
 		return r
 	}
-	shared := tokens.Generate(2, 100)
+	shared := tokens.FourBytes{}.Generate(2, 100)
 	submit(0, shared, 5, "")
 	e.Abort(time.Second, submit(time.Second, shared, 5, ""))
 	submit(2*time.Second, shared, 50, "")
-	submit(2*time.Second, tokens.Generate(3, 50), 50, "lora-b")
-	submit(2*time.Second, tokens.Generate(4, 50), 50, "lora-a")
+	submit(2*time.Second, tokens.FourBytes{}.Generate(3, 50), 50, "lora-b")
+	submit(2*time.Second, tokens.FourBytes{}.Generate(4, 50), 50, "lora-a")
 	e.Advance(2200 * time.Millisecond)
 	return e
 }
@@ -110,7 +115,14 @@ func TestPageSaysWhatTheEngineCounted(t *testing.T) {
 	assert.Equal(t, map[string]float64{
 		`engine=0 finished_reason=stop model_name=a "model"`: 1, `engine=0 finished_reason=length model_name=a "model"`: 0,
 		`engine=0 finished_reason=abort model_name=a "model"`: 1, `engine=0 finished_reason=error model_name=a "model"`: 0,
+		`engine=0 finished_reason=repetition model_name=a "model"`: 0,
 	}, success)
+	waiting := families["vllm:num_requests_waiting_by_reason"].GetMetric()
+	require.Len(t, waiting, 2)
+	assert.Equal(t, []float64{1, 0}, []float64{waiting[0].GetGauge().GetValue(), waiting[1].GetGauge().GetValue()})
+	sources := families["vllm:prompt_tokens_by_source_total"].GetMetric()
+	require.Len(t, sources, 3)
+	assert.Equal(t, []float64{250 - 96, 96}, []float64{sources[0].GetCounter().GetValue(), sources[1].GetCounter().GetValue()})
 }
 
 func TestHistogramsOnThePageAreTheEngines(t *testing.T) {
@@ -134,6 +146,7 @@ func TestHistogramsOnThePageAreTheEngines(t *testing.T) {
 		"request_prefill_time_seconds":          stats.PrefillTime,
 		"request_decode_time_seconds":           stats.DecodeTime,
 		"request_prefill_kv_computed_tokens":    stats.RequestComputedTokens,
+		"request_num_preemptions":               stats.RequestPreemptions,
 	}
 	for name, h := range want {
 		family := families["vllm:"+name]
@@ -189,11 +202,69 @@ func TestInfoFamilies(t *testing.T) {
 	assert.Equal(t, 1_763_640_000.25, families["vllm:prompt_tokens_created"].GetMetric()[0].GetGauge().GetValue())
 }
 
+// The file lists the families of a page that vLLM 0.32.0 wrote, with their types and labels.
+func TestFamiliesAreThoseOfRealVLLM(t *testing.T) {
+	t.Parallel()
+	page := NewPage(Params{Model: "m", Spec: testSpec, Started: started, Names: NewNames})
+	page.ObserveHTTP(HTTPRequest{Handler: "/v1/models", Method: "GET", Status: 200})
+	stats := busyEngine(t).Stats()
+	want, err := os.ReadFile("testdata/vllm-0.32.txt")
+	require.NoError(t, err)
+	labels := map[string]map[string]bool{}
+	kinds := map[string]string{}
+	current := ""
+	for line := range strings.Lines(string(page.Append(nil, &stats, now))) {
+		if fields := strings.Fields(line); fields[0] == "#" {
+			if current = fields[2]; fields[1] == "TYPE" {
+				kinds[current], labels[current] = fields[3], map[string]bool{}
+			}
+			continue
+		}
+		for _, match := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(line, -1) {
+			labels[current][match[1]] = true
+		}
+	}
+	var got strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(kinds)) {
+		got.WriteString(strings.Join(append([]string{name, kinds[name]}, slices.Sorted(maps.Keys(labels[name]))...), " ") + "\n")
+	}
+	assert.Equal(t, string(want), got.String())
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	const oldName, newName = "vllm:gpu_cache_usage_perc", "vllm:kv_cache_usage_perc"
+	const oldLatency, newLatency = "vllm:time_per_output_token_seconds", "vllm:inter_token_latency_seconds"
+	tests := []struct {
+		give    Names
+		want    []string
+		without []string
+	}{
+		{NewNames, []string{newName, newLatency, "vllm:prompt_tokens_cached_total"}, []string{oldName, oldLatency}},
+		{OldNames, []string{oldName, oldLatency}, []string{newName, newLatency, "vllm:prompt_tokens_cached_total"}},
+		{BothNames, []string{oldName, newName, oldLatency, newLatency}, nil},
+	}
+	stats := engine.New(testSpec).Stats()
+	for _, tt := range tests {
+		families := parse(t, NewPage(Params{Model: "m", Spec: testSpec, Started: started, Names: tt.give}).Append(nil, &stats, now))
+		for _, name := range append(tt.want, "vllm:num_requests_running") {
+			assert.Contains(t, families, name, tt.give)
+		}
+		for _, name := range append(tt.without, "vllm:lora_requests_info") {
+			assert.NotContains(t, families, name, tt.give)
+		}
+	}
+	var n Names
+	require.NoError(t, n.Set("old"))
+	assert.Equal(t, OldNames, n)
+	require.ErrorContains(t, n.Set("older"), "is not new, old or both")
+}
+
 func TestLoRASeriesAreBounded(t *testing.T) {
 	t.Parallel()
 	l := newLoRAHistory(1)
 	for i := range 2 * maxLoRASeries {
-		l.append(nil, &engine.Stats{RunningAdapters: []string{string(rune('A' + i))}}, now.Add(time.Duration(i)*time.Second))
+		l.append(nil, &engine.Stats{Gauges: engine.Gauges{RunningAdapters: []string{string(rune('A' + i))}}}, now.Add(time.Duration(i)*time.Second))
 	}
 	require.Len(t, l.series, maxLoRASeries)
 	assert.InDelta(t, float64(now.Unix())+maxLoRASeries, l.series[0].at, 1, "the oldest go first")
@@ -224,13 +295,13 @@ func TestPageIsAsLongAsARealOne(t *testing.T) {
 	spec := testSpec
 	spec.MaxModelLen, spec.NumBlocks = 16384, 4096
 	stats := engine.New(spec).Stats()
-	page := NewPage(Params{Model: "base-model", Spec: spec, Started: started})
+	page := NewPage(Params{Model: "base-model", Spec: spec, Started: started, Names: NewNames})
 	for _, handler := range []string{"/v1/chat/completions", "/v1/completions", "/v1/models"} {
 		page.ObserveHTTP(HTTPRequest{Handler: handler, Method: "POST", Status: 200})
 	}
 	text := page.Append(nil, &stats, now)
-	assert.InDelta(t, 48<<10, len(text), 6<<10)
-	assert.InDelta(t, 600, bytes.Count(text, []byte("\n")), 60)
+	assert.InDelta(t, 52<<10, len(text), 6<<10)
+	assert.InDelta(t, 640, bytes.Count(text, []byte("\n")), 60)
 }
 
 func TestHTTPFamilies(t *testing.T) {

@@ -1,17 +1,24 @@
-// Package tokens is the emulator's tokenizer and its model.
+// Package tokens has the emulator's tokenizers and its answers.
 //
-// Four bytes of UTF-8 text are one token (four characters of ASCII), counted from the start of each text; the last
-// token of a text may be shorter. A token's id is its bytes, little endian, so text and ids map onto each other without
-// a vocabulary. Chat messages are delimited by special tokens, as in real chat templates; therefore the tokens of a
-// conversation's next turn begin with the tokens of the last prompt and of its answer, and a prefix cache can find them.
+// FourBytes needs no vocabulary. BPE is a real tokenizer, whose tokens are words and parts of words. With both, chat messages
+// are delimited by special tokens, as in real chat templates; therefore the tokens of a conversation's next turn begin with
+// the tokens of the last prompt and of its answer, and a prefix cache can find them.
 package tokens
 
 import "math/rand/v2"
 
-// BytesPerToken is how much text one token holds.
-const BytesPerToken = 4
+// Tokenizer turns text into tokens and back, and makes answers.
+type Tokenizer interface {
+	// AppendText appends the tokens of a text.
+	AppendText(dst []uint32, text string) []uint32
+	// AppendBytes appends the text of one token. Special tokens have none.
+	AppendBytes(dst []byte, id uint32) []byte
+	// Generate returns n tokens of an answer. The same seed gives the same answer, and a longer answer begins with the
+	// shorter one. The text needs no escaping in JSON, and its tokens are those of the answer.
+	Generate(seed uint64, n int) []uint32
+}
 
-// The special tokens. No UTF-8 text contains the byte 0xff, so they never collide with text.
+// The special tokens. No tokenizer makes them of text: UTF-8 does not contain the byte 0xff, and vocabularies are smaller.
 const (
 	messageStart uint32 = 0xffffff00
 	messageEnd   uint32 = 0xffffff01
@@ -24,48 +31,23 @@ type Message struct {
 	Role, Content string
 }
 
-// AppendText appends the tokens of s.
-func AppendText(dst []uint32, s string) []uint32 {
-	for ; len(s) >= BytesPerToken; s = s[BytesPerToken:] {
-		dst = append(dst, uint32(s[0])|uint32(s[1])<<8|uint32(s[2])<<16|uint32(s[3])<<24)
-	}
-	if s == "" {
-		return dst
-	}
-	last := uint32(0)
-	for i := range len(s) {
-		last |= uint32(s[i]) << (8 * i)
-	}
-	return append(dst, last)
-}
-
 // AppendChat appends the prompt that a chat template makes of messages, up to where the answer begins.
-func AppendChat(dst []uint32, messages []Message) []uint32 {
+func AppendChat(t Tokenizer, dst []uint32, messages []Message) []uint32 {
 	for _, m := range messages {
 		dst = append(dst, messageStart)
-		dst = AppendText(dst, m.Role)
-		dst = AppendText(dst, m.Content)
+		dst = t.AppendText(dst, m.Role)
+		dst = t.AppendText(dst, m.Content)
 		dst = append(dst, messageEnd)
 	}
-	return AppendText(append(dst, messageStart), assistantRole)
-}
-
-// AppendBytes appends the text of one token; special tokens have none.
-func AppendBytes(dst []byte, id uint32) []byte {
-	if id == messageStart || id == messageEnd {
-		return dst
-	}
-	for ; id != 0; id >>= 8 {
-		dst = append(dst, byte(id))
-	}
-	return dst
+	return t.AppendText(append(dst, messageStart), assistantRole)
 }
 
 // Decode returns the text of ids.
-func Decode(ids []uint32) string {
-	b := make([]byte, 0, len(ids)*BytesPerToken)
+func Decode(t Tokenizer, ids []uint32) string {
+	const usual = 5 // bytes of a token
+	b := make([]byte, 0, len(ids)*usual)
 	for _, id := range ids {
-		b = AppendBytes(b, id)
+		b = t.AppendBytes(b, id)
 	}
 	return string(b)
 }
@@ -83,20 +65,15 @@ func Hash(seed uint64, ids []uint32) uint64 {
 
 // HashText is Hash for a text.
 func HashText(seed uint64, s string) uint64 {
-	return Hash(seed, AppendText(nil, s))
+	return Hash(seed, FourBytes{}.AppendText(nil, s))
 }
 
-// Generate returns n tokens of an answer, each a space and a made-up syllable. The same seed gives the same answer, and
-// a longer answer begins with the shorter one.
-func Generate(seed uint64, n int) []uint32 {
-	const consonants, vowels = "bcdfghjklmnpqrstvwxz", "aeiou"
+// generate draws the tokens of an answer.
+func generate(seed uint64, n int, draw func(r *rand.Rand) uint32) []uint32 {
 	r := rand.New(rand.NewPCG(seed, 4))
 	ids := make([]uint32, n)
 	for i := range ids {
-		ids[i] = uint32(' ') |
-			uint32(consonants[r.IntN(len(consonants))])<<8 |
-			uint32(vowels[r.IntN(len(vowels))])<<16 |
-			uint32(consonants[r.IntN(len(consonants))])<<24
+		ids[i] = draw(r)
 	}
 	return ids
 }

@@ -19,9 +19,9 @@ func TestFourBytesAreOneToken(t *testing.T) {
 		{"", 0}, {"a", 1}, {"abcd", 1}, {"abcde", 2}, {strings.Repeat("x", 4000), 1000}, {"Résumé", 2},
 	}
 	for _, tt := range tests {
-		ids := AppendText(nil, tt.text)
+		ids := FourBytes{}.AppendText(nil, tt.text)
 		assert.Len(t, ids, tt.want, tt.text)
-		assert.Equal(t, tt.text, Decode(ids))
+		assert.Equal(t, tt.text, Decode(FourBytes{}, ids))
 	}
 }
 
@@ -31,38 +31,73 @@ func FuzzTextSurvivesTokens(f *testing.F) {
 		if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
 			t.Skip("JSON carries no other text, and a zero byte has no token of its own")
 		}
-		require.Equal(t, text, Decode(AppendText(nil, text)))
+		require.Equal(t, text, Decode(FourBytes{}, FourBytes{}.AppendText(nil, text)))
 	})
+}
+
+// tokenizers are all there are.
+func tokenizers(t *testing.T) map[string]Tokenizer {
+	t.Helper()
+	bpe, err := NewBPE()
+	require.NoError(t, err)
+	return map[string]Tokenizer{"four bytes": FourBytes{}, "BPE": bpe}
 }
 
 // What makes a prefix cache work in conversations.
 func TestNextTurnBeginsWithPromptAndAnswer(t *testing.T) {
 	t.Parallel()
-	turn := []Message{{"system", "You are terse."}, {"user", "Hello, there"}}
-	answer := Generate(1, 25)
-	prompt := AppendChat(nil, turn)
-	next := AppendChat(nil, append(turn, Message{"assistant", Decode(answer)}, Message{"user", "And?"}))
-	assert.Equal(t, slices.Concat(prompt, answer), next[:len(prompt)+len(answer)])
+	for name, tokenizer := range tokenizers(t) {
+		turn := []Message{{"system", "You are terse."}, {"user", "Hello, there"}}
+		answer := tokenizer.Generate(1, 25)
+		prompt := AppendChat(tokenizer, nil, turn)
+		next := AppendChat(tokenizer, nil, append(turn, Message{"assistant", Decode(tokenizer, answer)}, Message{"user", "And?"}))
+		assert.Equal(t, slices.Concat(prompt, answer), next[:len(prompt)+len(answer)], name)
+	}
 }
 
 func TestMessageBordersAreTokens(t *testing.T) {
 	t.Parallel()
-	a := AppendChat(nil, []Message{{"user", "abcd"}, {"user", "efgh"}})
-	b := AppendChat(nil, []Message{{"user", "abcduserefgh"}})
+	a := AppendChat(FourBytes{}, nil, []Message{{"user", "abcd"}, {"user", "efgh"}})
+	b := AppendChat(FourBytes{}, nil, []Message{{"user", "abcduserefgh"}})
 	assert.NotEqual(t, a, b)
 	assert.Len(t, a, (1+1+1+1)*2+1+3)
-	assert.Equal(t, "userabcduserefghassistant", Decode(a))
+	assert.Equal(t, "userabcduserefghassistant", Decode(FourBytes{}, a))
 }
 
 func TestGenerateIsDeterministicText(t *testing.T) {
 	t.Parallel()
-	ids := Generate(7, 100)
-	assert.Equal(t, ids, Generate(7, 100))
-	assert.Equal(t, ids[:40], Generate(7, 40))
-	assert.NotEqual(t, ids, Generate(8, 100))
-	text := Decode(ids)
-	assert.Regexp(t, `^( [b-z][aeiou][b-z]){100}$`, text)
-	assert.Equal(t, ids, AppendText(nil, text), "an answer that is sent back is the same tokens")
+	for name, tokenizer := range tokenizers(t) {
+		ids := tokenizer.Generate(7, 100)
+		assert.Equal(t, ids, tokenizer.Generate(7, 100), name)
+		assert.Equal(t, ids[:40], tokenizer.Generate(7, 40), name)
+		assert.NotEqual(t, ids, tokenizer.Generate(8, 100), name)
+		text := Decode(tokenizer, ids)
+		assert.Regexp(t, `^( [a-z]{2,}){100}$`, text, name)
+		assert.Equal(t, ids, tokenizer.AppendText(nil, text), "%s: an answer that is sent back is the same tokens", name)
+	}
+}
+
+// The ids are those of OpenAI's tiktoken for cl100k_base.
+func TestBPE(t *testing.T) {
+	t.Parallel()
+	bpe, err := NewBPE()
+	require.NoError(t, err)
+	tests := []struct {
+		text string
+		want []uint32
+	}{
+		{"", nil},
+		{"hello world", []uint32{15339, 1917}},
+		{"tiktoken is great!", []uint32{83, 1609, 5963, 374, 2294, 0}},
+	}
+	for _, tt := range tests {
+		assert.Equal(t, tt.want, bpe.AppendText(nil, tt.text), tt.text)
+	}
+	for _, text := range []string{"Ünïcödé 你好，世界", "func main() {\n\treturn 12345\n}"} {
+		assert.Equal(t, text, Decode(bpe, bpe.AppendText(nil, text)))
+	}
+	assert.Empty(t, bpe.AppendBytes(nil, messageStart))
+	assert.Greater(t, len(bpe.words), 5000)
 }
 
 func TestHashTellsTextsApart(t *testing.T) {
