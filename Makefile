@@ -103,6 +103,10 @@ demo: doctor-go doctor-port $(ENVOY) ## The endpoint picker, Envoy and three sim
 	@./.ci/demo.sh $(BIN) $(JOBS) $(DEMO_PROGRAMS)
 	@exec $(BIN)/demo --bin $(BIN) --envoy $(ENVOY) --port $(PORT) $(if $(ONCE),--once)
 
+.PHONY: screenshot
+screenshot: doctor-go $(ENVOY) ## Write docs/images/pools.png: the status page of the picker during the demo (needs Chromium)
+	@cd deploy/emulators && GOWORK=off $(GO) test -count=1 -run '^TestStatusPage$$' -v ./demo -args -screenshot=$(CURDIR)/docs/images/pools.png
+
 ##@ Build
 
 .PHONY: build

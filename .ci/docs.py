@@ -118,7 +118,7 @@ def on_files(files, config):
 def run_help(service, *command):
     """Returns what a service prints for --help. The go command caches the program."""
     program = ["go", "run", ".", *command, "--help"]
-    environment = {**os.environ, "GOWORK": "off"}
+    environment = {k: v for k, v in os.environ.items() if k != "NAMESPACE"} | {"GOWORK": "off"}  # --pool-namespace has it as its default
     done = subprocess.run(program, cwd=os.path.join(ROOT, "services", service), env=environment, capture_output=True, text=True)
     if done.returncode != 0:
         raise PluginError(f"{' '.join(program)} of {service}: {done.stderr.strip()}")
