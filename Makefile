@@ -73,6 +73,9 @@ SCRIPTS = $(shell git grep -lE '^\#!.*(bash|/bin/sh)' -- .ci deploy)
 ENVOY_VERSION := 1.40.0
 ENVOY         := $(BIN)/cache/envoy-$(ENVOY_VERSION)
 
+# MkDocs and all that it needs, by the hash of docs/requirements.txt.
+MKDOCS_ENVIRONMENT = $(BIN)/mkdocs-$(shell sha256sum docs/requirements.txt | cut -c 1-12)
+
 HELM   := $(BIN)/helm-$(HELM_VERSION)
 CHARTS := $(patsubst %/Chart.yaml,%,$(wildcard charts/*/Chart.yaml))
 # Schemas of what the charts render: those of Kubernetes, and the CRDs in the versions that the modules require.
@@ -118,6 +121,10 @@ DEMO_PROGRAMS := services/endpoint-picker=. deploy/emulators=./modelserver deplo
 demo: doctor-go doctor-port $(ENVOY) ## The endpoint picker, Envoy and three simulated model servers as processes, until Ctrl-C (PORT=8080)
 	@./.ci/demo.sh $(BIN) $(JOBS) $(DEMO_PROGRAMS)
 	@exec $(BIN)/demo --bin $(BIN) --envoy $(ENVOY) --port $(PORT) $(if $(ONCE),--once)
+
+.PHONY: screenshot
+screenshot: doctor-go $(ENVOY) ## Write docs/images/pools.png: the status page of the picker during the demo (needs Chromium)
+	@cd deploy/emulators && GOWORK=off $(GO) test -count=1 -run '^TestStatusPage$$' -v ./demo -args -screenshot=$(CURDIR)/docs/images/pools.png
 
 ##@ Build
 
@@ -224,6 +231,10 @@ generate: doctor-go $(MOCKERY) docs-charts ## Generate mocks and the tables of v
 .PHONY: docs-charts
 docs-charts: $(HELM_DOCS) ## Generate the README.md of the charts from their values.yaml
 	@for chart in $(DOCUMENTED_CHARTS); do $(HELM_DOCS) --chart-search-root $$chart --sort-values-order file --log-level warning; done
+
+.PHONY: docs
+docs: doctor-go doctor-pip ## Build the documentation site into bin/docs; a dead link is an error
+	@./.ci/docs.sh $(MKDOCS_ENVIRONMENT) $(BIN)/docs
 
 .PHONY: verify
 verify: doctor-go doctor-git ## Fail when a module is not listed, or generated files, go.mod or formatting are not up to date

@@ -16,7 +16,7 @@ else
 fi
 
 everything() {
-	echo "doctor verify lint build-standalone test test-oldest chart demo e2e"
+	echo "doctor verify lint docs build-standalone test test-oldest chart demo e2e"
 	exit 0
 }
 
@@ -27,18 +27,22 @@ make_variable() {
 read -ra workspace <<<"$(make_variable WORKSPACE_MODULES)"
 read -ra standalone <<<"$(make_variable STANDALONE_MODULES)"
 
-# What else than its module a file affects: a pattern, and parts. A part is a module, chart, demo, or a folder of whole-system tests.
+# What else than its module a file affects: a pattern, and parts. A part is a module, docs, chart, demo, or a folder of
+# whole-system tests.
 declare -A modules=() parts=()
 affect() {
 	local part
 	for part; do
 		case $part in
-		chart | demo | e2e/*) parts[$part]=1 ;;
+		docs | chart | demo | e2e/*) parts[$part]=1 ;;
 		*) modules[$part]=1 ;;
 		esac
 	done
 }
 for file in "${files[@]}"; do
+	case $file in
+	*.md | docs/* | mkdocs.yml | services/* | pkg/*) affect docs ;; # pages, and programs whose flags they list
+	esac
 	case $file in
 	services/endpoint-picker/*) affect services/endpoint-picker chart demo e2e/picker e2e/ingress ;;
 	services/ingress-reconciler/*) affect services/ingress-reconciler chart e2e/ingress ;;
@@ -56,7 +60,7 @@ for file in "${files[@]}"; do
 	charts/ingress-reconciler/*) affect chart e2e/ingress ;;
 	# Documents that tests read.
 	docs/services/* | docs/operations/* | README.md) affect services/ingress-reconciler chart ;;
-	docs/* | *.md | LICENSE | .github/*) ;; # verify and lint read them
+	docs/* | mkdocs.yml | *.md | LICENSE | .github/*) ;; # verify, lint and docs read them
 	*) everything ;;
 	esac
 done
@@ -89,6 +93,7 @@ for folder in cluster picker ingress; do
 	[ -z "${parts[e2e/$folder]:-}" ] || packages+=("./$folder/...")
 done
 steps=(doctor verify lint)
+[ -z "${parts[docs]:-}" ] || steps+=(docs)
 [ ${#modules[@]} = 0 ] || steps+=(build-standalone test)
 [ -z "$(only "${workspace[@]}")" ] || steps+=(test-oldest)
 [ -z "${parts[chart]:-}" ] || steps+=(chart)

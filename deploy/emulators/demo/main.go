@@ -73,6 +73,14 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
+// load returns the requests of the demo.
+func (o *options) load(gateway string) chatload.Options {
+	return chatload.Options{
+		BaseURL: gateway, Model: model, Requests: o.requests, Concurrency: o.concurrency, MaxTokens: o.tokens, IgnoreEOS: true, KeepAlive: true,
+		RequirePicked: true, Prompts: chatload.Prompts{Groups: 8, SharedTokens: 512, Seed: 1},
+	}
+}
+
 // portFree returns an error if a port is in use.
 func portFree(port int) error {
 	l, err := net.Listen("tcp", net.JoinHostPort(localhost, strconv.Itoa(port)))
@@ -96,10 +104,7 @@ func show(ctx context.Context, o options, dir string, out io.Writer) error {
 	}
 	gateway := "http://" + net.JoinHostPort(localhost, strconv.Itoa(o.port))
 	say("ready; sending %d chat completions of %d tokens, %d at a time, to %s", o.requests, o.tokens, o.concurrency, gateway)
-	report, err := chatload.Run(ctx, chatload.Options{
-		BaseURL: gateway, Model: model, Requests: o.requests, Concurrency: o.concurrency, MaxTokens: o.tokens, IgnoreEOS: true, KeepAlive: true,
-		RequirePicked: true, Prompts: chatload.Prompts{Groups: 8, SharedTokens: 512, Seed: 1},
-	})
+	report, err := chatload.Run(ctx, o.load(gateway))
 	if err != nil {
 		return fmt.Errorf("send requests: %w", err)
 	}

@@ -14,6 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// shownPicks is the number of picks on the picker's status page: they fit on a screen below the endpoints.
+const shownPicks = 20
+
 // stack is the running processes.
 type stack struct {
 	processes []*process
@@ -91,6 +94,7 @@ func (s *stack) startPicker(o options, dir string, at ports) error {
 		return err
 	}
 	return s.start(dir, "endpoint-picker", filepath.Join(o.bin, "endpoint-picker"), "--endpoints-file="+file, "--secure-serving=false", "--report-endpoint",
+		"--debug-picks="+strconv.Itoa(shownPicks),
 		"--grpc-port="+strconv.Itoa(at.picker), "--grpc-health-port="+strconv.Itoa(at.grpcHealth), "--metrics-bind-address="+address(at.metrics),
 		"--health-probe-bind-address="+address(at.health), "--drain-delay=0s", "--drain-timeout=1s")
 }

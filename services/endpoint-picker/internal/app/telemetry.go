@@ -2,6 +2,7 @@ package app
 
 import (
 	"os"
+	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/dig"
@@ -78,9 +79,13 @@ type debugPageParts struct {
 }
 
 func newDebugPage(p debugPageParts) *debugpage.Page {
+	pool := p.Config.Pool.String()
+	if p.Config.Pool.File != "" {
+		pool = filepath.Base(pool)
+	}
 	return debugpage.New(debugpage.Params{
 		Log:        p.Log.Named("debugpage"),
-		Pool:       p.Config.Pool.Name.String(),
+		Pool:       pool,
 		Version:    version.String(),
 		Snapshots:  p.Store,
 		Learner:    p.Learner,

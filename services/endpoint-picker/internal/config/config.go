@@ -178,43 +178,43 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 
 	c.Pool.addFlags(fs)
 
-	fs.IntVar(&c.GRPC.Port, FlagGRPCPort, c.GRPC.Port, "Port where gateways connect (ext_proc).")
-	fs.IntVar(&c.GRPC.HealthPort, FlagGRPCHealthPort, c.GRPC.HealthPort, "Port of gRPC health checks.")
-	fs.BoolVar(&c.GRPC.Secure, flagSecureServing, c.GRPC.Secure, "Serve gateways over TLS.")
-	fs.StringVar(&c.GRPC.CertPath, flagCertPath, c.GRPC.CertPath, "Folder of tls.crt and tls.key. Empty: a self-signed certificate is made.")
+	fs.IntVar(&c.GRPC.Port, FlagGRPCPort, c.GRPC.Port, "Port of the ext_proc server, for gateways.")
+	fs.IntVar(&c.GRPC.HealthPort, FlagGRPCHealthPort, c.GRPC.HealthPort, "Port of the gRPC health server.")
+	fs.BoolVar(&c.GRPC.Secure, flagSecureServing, c.GRPC.Secure, "Serve ext_proc over TLS.")
+	fs.StringVar(&c.GRPC.CertPath, flagCertPath, c.GRPC.CertPath, "Folder with tls.crt and tls.key. Empty: generate a self-signed certificate.")
 
 	fs.Var(&c.ExtProc.BodyMode, flagBodyMode,
-		"How gateways send bodies that do not tell it (protocol_config): full-duplex, streamed, buffered or none.")
-	fs.Var(&c.ExtProc.MaxRequestBody, flagMaxRequestBody, "Largest request body; a larger one is answered 413.")
-	fs.Var(&c.ExtProc.MaxBuffered, flagMaxBuffered, "Most bytes of request bodies that are held at a time; what would go over it is answered 429.")
-	fs.IntVar(&c.ExtProc.MaxStreams, flagMaxStreams, c.ExtProc.MaxStreams, "Most requests that are open at a time; further ones are answered 429.")
+		"Body mode assumed for gateways that do not send protocol_config: full-duplex, streamed, buffered or none.")
+	fs.Var(&c.ExtProc.MaxRequestBody, flagMaxRequestBody, "Maximum size of a request body. Larger requests get 413.")
+	fs.Var(&c.ExtProc.MaxBuffered, flagMaxBuffered, "Maximum total size of the request bodies in memory. Requests beyond it get 429.")
+	fs.IntVar(&c.ExtProc.MaxStreams, flagMaxStreams, c.ExtProc.MaxStreams, "Maximum number of open requests. Further requests get 429.")
 	fs.DurationVar(&c.ExtProc.BodyTimeout, flagBodyTimeout, c.ExtProc.BodyTimeout,
-		"Time that a request body may take to come; what is held of one that takes longer is let go.")
+		"Maximum time to receive a request body. Slower requests get 408, and their memory is freed.")
 	fs.BoolVar(&c.ExtProc.LeaveEarly, flagEarlyClose, c.ExtProc.LeaveEarly,
-		"End each stream when its endpoint is picked, without seeing the response. Cheaper, and blind: speeds are not learnt, endpoints that fail are not noticed.")
+		"End each stream after the pick. This costs less CPU, but the picker sees no response: it learns no speeds and detects no failing endpoints.")
 	fs.BoolVar(&c.ExtProc.ReportEndpoint, flagReportEndpoint, c.ExtProc.ReportEndpoint,
-		"Name the picked endpoint in the response header x-fairlead-picked-endpoint.")
+		"Add the picked endpoint to responses, in the header x-fairlead-picked-endpoint.")
 	fs.BoolVar(&c.ExtProc.EmitScores, flagEmitScores, c.ExtProc.EmitScores,
-		"Tell gateways how the endpoints were rated, in the metadata x-gateway-destination-endpoint-scores.")
+		"Send the scores of the endpoints to the gateway, in the metadata x-gateway-destination-endpoint-scores.")
 	fs.BoolVar(&c.ExtProc.Explain, flagExplain, c.ExtProc.Explain,
-		"Tell clients why their endpoint was picked, in the response header x-fairlead-pick-explained. Names addresses of pods.")
-	fs.BoolVar(&c.ExtProc.IgnoreSubset, flagNoSubsetFilter, c.ExtProc.IgnoreSubset, "Ignore the gateway's hint of which endpoints may be picked.")
+		"Explain the pick to clients, in the response header x-fairlead-pick-explained. The header contains addresses of pods.")
+	fs.BoolVar(&c.ExtProc.IgnoreSubset, flagNoSubsetFilter, c.ExtProc.IgnoreSubset, "Ignore the subset of endpoints that the gateway allows (envoy.lb.subset_hint).")
 
 	addScrapingFlags(fs, &c.Scraping)
 
 	fs.IntVar(&c.Outliers.Failures, flagEjectAfter, c.Outliers.Failures,
-		"Responses 502, 503 or 504 in a row after which an endpoint gets no requests for a while. 0: never.")
+		"Number of consecutive responses 502, 503 or 504 after which an endpoint is ejected. 0: never.")
 	fs.DurationVar(&c.Outliers.Base, flagEjectionTime, c.Outliers.Base,
-		"Time after which one request is sent to such an endpoint to see whether it works. It doubles while that fails.")
-	fs.DurationVar(&c.Outliers.Longest, flagEjectionLongest, c.Outliers.Longest, "Longest such time.")
+		"Time until one request probes an ejected endpoint. It doubles after each failed probe.")
+	fs.DurationVar(&c.Outliers.Longest, flagEjectionLongest, c.Outliers.Longest, "Maximum time until the next probe of an ejected endpoint.")
 
 	c.Plugins.addFlags(fs)
-	fs.Var(&c.Prefixes.MaxBytes, flagPrefixIndex, "Memory for what servers have of which prompts; what was used longest ago is forgotten first.")
+	fs.Var(&c.Prefixes.MaxBytes, flagPrefixIndex, "Memory for the index of prefix caches. The least recently used prefixes are dropped first.")
 
 	fs.DurationVar(&c.Drain.Delay, flagDrainDelay, c.Drain.Delay,
-		"Time after SIGTERM in which the picker is unready and still accepts requests, for the news to spread.")
+		"Time after SIGTERM in which the picker is unready but still accepts requests, until gateways have noticed.")
 	fs.DurationVar(&c.Drain.Timeout, flagDrainTimeout, c.Drain.Timeout,
-		"Time after that in which requests may finish; longer ones are cut. Choose it above the longest response.")
+		"Time after the drain delay for open requests to finish. Longer requests are cut: set it above the duration of the longest response.")
 
 	c.TLS.addFlags(fs)
 	c.Metrics.addFlags(fs)

@@ -55,10 +55,10 @@ func (*ObjectName) Type() string { return "namespace/name" }
 func (p *Plugins) AtStart() bool { return p.File != "" || p.Text != "" }
 
 func (p *Plugins) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&p.File, flagConfigFile, p.File, "File with the EndpointPickerConfig, which is read again when it changes. Without any configuration requests go where the first token is expected first.")
-	fs.StringVar(&p.Text, flagConfigText, p.Text, "The EndpointPickerConfig itself.")
-	fs.Var(&p.Map, flagConfigMap, "ConfigMap with the EndpointPickerConfig, which is read again when it changes. Without a namespace: that of the pool.")
-	fs.StringVar(&p.MapKey, flagConfigMapKey, p.MapKey, "Key of the ConfigMap. Empty: the only one that it has.")
+	fs.StringVar(&p.File, flagConfigFile, p.File, "File with the EndpointPickerConfig. Changes take effect without a restart. Without a configuration, requests go to the endpoint with the earliest expected first token.")
+	fs.StringVar(&p.Text, flagConfigText, p.Text, "EndpointPickerConfig as text.")
+	fs.Var(&p.Map, flagConfigMap, "ConfigMap with the EndpointPickerConfig. Changes take effect without a restart. Without a namespace: the namespace of the pool.")
+	fs.StringVar(&p.MapKey, flagConfigMapKey, p.MapKey, "Key of the ConfigMap. Empty: its only key.")
 }
 
 func (p *Plugins) validate() error {

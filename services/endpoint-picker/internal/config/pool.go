@@ -53,14 +53,14 @@ func defaultPool() Pool {
 
 func (p *Pool) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.Name.Name, flagPoolName, p.Name.Name,
-		"Name of the InferencePool whose endpoints are picked. Exactly one of this, --"+flagSelector+" and --"+flagEndpointsFile+" is required.")
+		"Name of the InferencePool. Exactly one of --pool-name, --"+flagSelector+" and --"+flagEndpointsFile+" is required.")
 	fs.StringVar(&p.Name.Namespace, flagPoolNamespace, p.Name.Namespace,
-		"Namespace of the InferencePool and its pods. By default $NAMESPACE, or else default.")
+		"Namespace of the InferencePool and its pods. Defaults to $NAMESPACE, then to default.")
 	fs.StringVar(&p.Group, flagPoolGroup, p.Group, "API group of the InferencePool.")
 	fs.Var(&p.Selector, flagSelector,
-		"Label selector of the pods whose endpoints are picked, such as app=vllm or 'app in (a,b),!canary': without an InferencePool.")
-	fs.Var(&p.TargetPorts, flagTargetPorts, "Ports of the model servers in each selected pod, separated by commas: 1 to 8.")
-	fs.StringVar(&p.File, flagEndpointsFile, p.File, "File of the endpoints that are picked: without Kubernetes. It is followed when it changes.")
+		"Label selector of the pods of the model servers, instead of an InferencePool. Examples: app=vllm, 'app in (a,b),!canary'.")
+	fs.Var(&p.TargetPorts, flagTargetPorts, "Ports of the model servers in each selected pod: 1 to 8 ports, comma-separated.")
+	fs.StringVar(&p.File, flagEndpointsFile, p.File, "File with the endpoints, for use without Kubernetes. Changes take effect without a restart.")
 }
 
 // Given reports whether the flags say where endpoints come from.

@@ -20,16 +20,16 @@ const (
 
 func addScrapingFlags(fs *pflag.FlagSet, o *modelserver.Options) {
 	fs.DurationVar(&o.Interval.Fastest, flagRefreshInterval, o.Interval.Fastest,
-		"Time between two scrapes of a model server's metrics, at least: while they tell something new.")
+		"Scrape interval of a model server under load.")
 	fs.DurationVar(&o.Interval.Slowest, flagIdleInterval, o.Interval.Slowest,
-		"Time between two scrapes of a model server's metrics, at most: while nothing happens.")
+		"Scrape interval of an idle model server.")
 	fs.Float64Var(&o.Budget, flagRefreshBudget, o.Budget,
-		"Scrapes per second, of all model servers together. Where they want more, all are scraped less often.")
-	fs.DurationVar(&o.Timeout, flagRefreshTimeout, o.Timeout, "Time that one scrape may take.")
+		"Maximum number of scrapes per second of all model servers. Beyond it, every interval grows.")
+	fs.DurationVar(&o.Timeout, flagRefreshTimeout, o.Timeout, "Timeout of one scrape.")
 	fs.DurationVar(&o.StaleAfter, flagStaleness, o.StaleAfter,
-		"Time for which scrapes of a model server have failed after which others are preferred.")
+		"Time of failing scrapes after which the picker prefers other model servers.")
 	fs.DurationVar(&o.LeaseTimeout, flagLeaseTimeout, o.LeaseTimeout,
-		"Time for which a request counts on its endpoint when its stream ended early and no scrape comes.")
+		"Time that a request counts as load of its endpoint if its stream ended early and no scrape succeeds.")
 }
 
 func validateScraping(o modelserver.Options) error {

@@ -26,13 +26,13 @@ type Telemetry struct {
 }
 
 func (t *Telemetry) addFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&t.StreamMetrics, flagStreamMetrics, t.StreamMetrics, "Collect the llm_d_epp_extproc_* metrics.")
+	fs.BoolVar(&t.StreamMetrics, flagStreamMetrics, t.StreamMetrics, "Export the llm_d_epp_extproc_* metrics.")
 	fs.BoolVar(&t.LegacyMetrics, flagLegacyMetrics, t.LegacyMetrics,
-		"Show llm_d_epp_* metrics under their older names too: inference_objective_*, inference_pool_*, inference_extension_*.")
+		"Also export llm_d_epp_* metrics under their older names: inference_objective_*, inference_pool_*, inference_extension_*.")
 	fs.BoolVar(&t.Tracing, flagTracing, t.Tracing,
-		"Trace requests, if OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT say where to.")
-	fs.BoolVar(&t.LogRequests, flagLogRequests, t.LogRequests, "Log each request when it has ended, in one line.")
-	fs.IntVar(&t.DebugPicks, flagDebugPicks, t.DebugPicks, "How many of the last picks /debug/pools shows, with the scores of all candidates.")
+		"Trace requests if OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT is set.")
+	fs.BoolVar(&t.LogRequests, flagLogRequests, t.LogRequests, "Log one line for each request when it ends.")
+	fs.IntVar(&t.DebugPicks, flagDebugPicks, t.DebugPicks, "Number of recent picks on /debug/pools, with the scores of all candidates.")
 }
 
 func (t Telemetry) validate() error {

@@ -52,10 +52,10 @@ func defaultTLS() TLS {
 }
 
 func (t *TLS) addFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&t.Reload, flagCertReload, t.Reload, "Read certificates again when their files change.")
-	fs.StringVar(&t.MinVersion, flagMinVersion, t.MinVersion, "Oldest TLS that is spoken: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13.")
+	fs.BoolVar(&t.Reload, flagCertReload, t.Reload, "Reload certificates when their files change.")
+	fs.StringVar(&t.MinVersion, flagMinVersion, t.MinVersion, "Minimum TLS version: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13.")
 	fs.StringSliceVar(&t.CipherSuites, flagCipherSuites, t.CipherSuites,
-		"Cipher suites of TLS 1.2 and older, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256. Empty: those of Go. TLS 1.3 has no choice.")
+		"Cipher suites of TLS 1.2 and older, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256. Empty: the defaults of Go. The suites of TLS 1.3 cannot be configured.")
 }
 
 // Options returns the same for a server.
@@ -78,10 +78,10 @@ func (t *TLS) validate() error {
 
 func (m *MetricsEndpoint) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&m.Auth, flagMetricsAuth, m.Auth,
-		"Show metrics and debug pages only to those with a bearer token whom the Kubernetes API server lets (get on /metrics).")
-	fs.StringVar(&m.CertDir, flagMetricsCerts, m.CertDir, "Folder of tls.crt and tls.key for the metrics address. Empty: plaintext.")
+		"Require a bearer token for metrics and debug pages, and ask the Kubernetes API server whether its user may get the path.")
+	fs.StringVar(&m.CertDir, flagMetricsCerts, m.CertDir, "Folder with tls.crt and tls.key for the metrics address. Empty: no TLS.")
 	fs.StringVar(&m.ClientCAFile, flagMetricsCA, m.ClientCAFile,
-		"File of authorities, in PEM, of which clients of the metrics address must have a certificate.")
+		"PEM file with certificate authorities. Clients of the metrics address need a certificate from one of them.")
 }
 
 func (m *MetricsEndpoint) validate(p Pool) error {
@@ -95,8 +95,8 @@ func (m *MetricsEndpoint) validate(p Pool) error {
 }
 
 func (m *Messages) addFlags(fs *pflag.FlagSet) {
-	fs.Var(&m.MaxReceive, flagMaxReceive, "Largest gRPC message of a gateway, such as 10MiB. 0 leaves room for the largest request body.")
-	fs.Var(&m.MaxSend, flagMaxSend, "Largest gRPC message to a gateway. 0 does not bound it.")
+	fs.Var(&m.MaxReceive, flagMaxReceive, "Maximum size of a gRPC message from a gateway, such as 10MiB. 0: enough for the largest request body.")
+	fs.Var(&m.MaxSend, flagMaxSend, "Maximum size of a gRPC message to a gateway. 0: no limit.")
 }
 
 func (m *Messages) validate() error {

@@ -40,12 +40,12 @@ var unusedFlags = []struct {
 	name, why string
 	isSwitch  bool
 }{
-	{name: "ha-enable-leader-election", isSwitch: true, why: "all replicas are active side by side, and ready, so there is no leader to elect"},
-	{name: "health-checking", isSwitch: true, why: "gRPC health is always served on --" + FlagGRPCHealthPort},
-	{name: "allow-experimental-plugins", isSwitch: true, why: "every plugin that is built in may be used"},
-	{name: "refresh-prometheus-metrics-interval", why: "metrics are made when they are scraped"},
-	{name: "zap-stacktrace-level", why: "logs have no stack traces: an error says where it comes from"},
-	{name: "zap-time-encoding", why: "times in logs are always RFC 3339 in JSON, and the time of day on a console"},
+	{name: "ha-enable-leader-election", isSwitch: true, why: "all replicas are active and ready, so they elect no leader"},
+	{name: "health-checking", isSwitch: true, why: "the gRPC health server always runs, on --" + FlagGRPCHealthPort},
+	{name: "allow-experimental-plugins", isSwitch: true, why: "all built-in plugins are available"},
+	{name: "refresh-prometheus-metrics-interval", why: "metrics are computed at each scrape"},
+	{name: "zap-stacktrace-level", why: "logs have no stack traces, and errors name their origin"},
+	{name: "zap-time-encoding", why: "log times are RFC 3339 in JSON, and the time of day on a console"},
 }
 
 // refusedFlags named metrics of model servers. What has to be said of them today is said in the configuration; a value
@@ -71,13 +71,13 @@ const (
 
 // addUpstreamFlags adds all of these flags. Their values stay in fs until applyUpstreamFlags.
 func addUpstreamFlags(fs *pflag.FlagSet) {
-	fs.Int(flagMetricsPort, 0, "Port of /metrics: --"+flagMetricsBind+" on all addresses.")
-	fs.IntP(flagVerbosity, flagVerbosity, defaultVerbosity, "Verbosity of logs, where --"+flagLogLevel+" is not given: debug from 4 on, below it info.")
-	fs.String(flagZapLevel, "", "The same as a name, or as a number above 0.")
-	fs.String(flagZapEncoder, "", "Form of the log lines, where --"+flagLogFormat+" is not given: json or console.")
-	fs.Bool(flagZapDevel, false, "Log to a console, where nothing else is said.")
+	fs.Int(flagMetricsPort, 0, "Port of /metrics on all addresses, short for --"+flagMetricsBind+"=:PORT.")
+	fs.IntP(flagVerbosity, flagVerbosity, defaultVerbosity, "Log verbosity if --"+flagLogLevel+" is not set: debug from 4 on, info below.")
+	fs.String(flagZapLevel, "", "Log level if --"+flagLogLevel+" is not set: a name, or a number above 0.")
+	fs.String(flagZapEncoder, "", "Log format if --"+flagLogFormat+" is not set: json or console.")
+	fs.Bool(flagZapDevel, false, "Log in the format console if no other flag sets a format.")
 	for _, f := range unusedFlags {
-		addByKind(fs, f.name, "Accepted, without effect: "+f.why+".", f.isSwitch)
+		addByKind(fs, f.name, "Accepted without effect: "+f.why+".", f.isSwitch)
 	}
 	for _, f := range refusedFlags {
 		addByKind(fs, f.name, "Refused: use "+f.instead+".", f.isSwitch)

@@ -4,10 +4,12 @@
 package debugpage
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"html/template"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +36,7 @@ const maxLength = 256
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
+var pageTemplate = template.Must(template.New("page").Funcs(formats()).Parse(pageText))
 
 // snapshots is where the endpoints come from.
 type snapshots interface {
@@ -49,7 +51,7 @@ type Page struct {
 // Params is what a Page is made of.
 type Params struct {
 	Log        *zap.Logger
-	Pool       string // namespace/name
+	Pool       string // the title: namespace/name, or the selector or file of the endpoints
 	Version    string
 	Snapshots  snapshots
 	Learner    *predict.Learner
@@ -109,6 +111,8 @@ type state struct {
 	Now     time.Time `json:"now"`
 	Version string    `json:"version"`
 	Pools   []pool    `json:"pools"`
+
+	KeepsPicks bool `json:"-"` // for the page, if no pick is shown
 }
 
 type pool struct {
@@ -118,6 +122,15 @@ type pool struct {
 	Prefixes  prefixes       `json:"prefixIndex"`
 	Endpoints []endpointLine `json:"endpoints"` // that may be picked, unless they are ejected
 	Picks     []pickLine     `json:"lastPicks,omitempty"`
+	Totals    totals         `json:"-"`
+}
+
+// totals are the sums over all endpoints, for the page.
+type totals struct {
+	Ready            int // neither stale nor ejected
+	Running, Waiting float64
+	InFlight, Picks  int64
+	KVUsage          float64 // mean
 }
 
 // speed is what was learnt, in seconds.
@@ -186,6 +199,24 @@ type scoreLine struct {
 	Picked   bool    `json:"picked,omitempty"`
 }
 
+// InUse reports whether requests go to the endpoint without reservation.
+func (e endpointLine) InUse() bool { return !e.Stale && !e.Ejected }
+
+func sum(endpoints []endpointLine) totals {
+	var t totals
+	for _, e := range endpoints {
+		if e.InUse() {
+			t.Ready++
+		}
+		t.Running += e.Running
+		t.Waiting += e.Waiting
+		t.InFlight += e.InFlight
+		t.Picks += e.Picks
+		t.KVUsage += e.KVUsage / float64(len(endpoints))
+	}
+	return t
+}
+
 func (p *Page) state() state {
 	snapshot, now := p.Snapshots.Snapshot(), p.Clock.Now()
 	s, x := p.Learner.Speed(), p.Prefixes.Stats()
@@ -201,10 +232,14 @@ func (p *Page) state() state {
 	for _, e := range snapshot.Endpoints {
 		shown.Endpoints = append(shown.Endpoints, p.endpoint(e, now))
 	}
+	slices.SortFunc(shown.Endpoints, func(a, b endpointLine) int {
+		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Address, b.Address))
+	})
 	for _, r := range p.Picks.last() {
 		shown.Picks = append(shown.Picks, pick(r))
 	}
-	return state{Now: now, Version: p.Version, Pools: []pool{shown}}
+	shown.Totals = sum(shown.Endpoints)
+	return state{Now: now, Version: p.Version, Pools: []pool{shown}, KeepsPicks: p.Picks.Enabled()}
 }
 
 func (p *Page) endpoint(e *endpoint.Endpoint, now time.Time) endpointLine {

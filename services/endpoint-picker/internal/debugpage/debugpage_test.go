@@ -113,7 +113,33 @@ func TestPageWithoutPool(t *testing.T) {
 		Picks: NewPicks(0), Clock: clocktesting.NewFakePassiveClock(noon),
 	})
 	assert.Contains(t, get(t, p, "/debug/pools", "").Body.String(), `"problem": "the InferencePool does not exist"`)
-	assert.Contains(t, get(t, p, "/debug/pools.html", "").Body.String(), `<p class="bad">the InferencePool does not exist</p>`)
+	assert.Contains(t, get(t, p, "/debug/pools.html", "").Body.String(), `<p class="problem bad">the InferencePool does not exist</p>`)
+}
+
+func TestEmptyTablesSayWhy(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name      string
+		picks     int
+		wantPicks string
+	}{
+		{name: "picks are not kept", wantPicks: "None are kept. To keep the last 64, set <code>--debug-picks=64</code>"},
+		{name: "no pick yet", picks: 1, wantPicks: "No request yet."},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			source := newMockSnapshots(t)
+			source.EXPECT().Snapshot().Return(&datastore.Snapshot{})
+			p := New(Params{
+				Log: zap.NewNop(), Pool: "ns/chat", Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20),
+				Picks: NewPicks(tt.picks), Clock: clocktesting.NewFakePassiveClock(noon),
+			})
+			body := get(t, p, "/debug/pools.html", "").Body.String()
+			assert.Contains(t, body, "No endpoints.")
+			assert.Contains(t, body, tt.wantPicks)
+		})
+	}
 }
 
 func TestPicksAreTheLastOnes(t *testing.T) {

@@ -1,0 +1,51 @@
+package debugpage
+
+import (
+	"fmt"
+	"html/template"
+	"strconv"
+)
+
+// formats are the functions of the page: values with units that people read at a glance. The JSON has plain numbers.
+func formats() template.FuncMap {
+	return template.FuncMap{"seconds": seconds, "percent": percent, "bytes": byteSize, "count": count}
+}
+
+// seconds returns a duration with three digits and the unit that fits.
+func seconds(s float64) string {
+	switch {
+	case s == 0:
+		return "0"
+	case s < 1e-3:
+		return fmt.Sprintf("%.3g µs", s*1e6)
+	case s < 1:
+		return fmt.Sprintf("%.3g ms", s*1e3)
+	default:
+		return fmt.Sprintf("%.2f s", s)
+	}
+}
+
+func percent(part float64) string { return fmt.Sprintf("%.1f %%", part*100) }
+
+func byteSize(n int) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	default:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+}
+
+// count returns an integer, or a gauge that counts something, with commas between thousands.
+func count(n any) string {
+	digits := fmt.Sprint(n)
+	if gauge, is := n.(float64); is {
+		digits = strconv.FormatFloat(gauge, 'f', 0, 64)
+	}
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
