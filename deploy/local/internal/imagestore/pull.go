@@ -47,6 +47,7 @@ func (s *Store) Pull(ctx context.Context, ref string, o PullOptions) (*Image, er
 	}
 	base := remote.DefaultTransport.(*http.Transport).Clone()
 	base.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	base.Proxy = nil // one of the machine is beyond the node's network
 	defer base.CloseIdleConnections()
 	d, err := remote.Get(parsed, remote.WithContext(ctx), remote.WithTransport(base), remote.WithAuth(authn.FromConfig(o.Auth)), remote.WithPlatform(platform()))
 	if err != nil {
