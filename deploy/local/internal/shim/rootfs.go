@@ -131,7 +131,7 @@ func hide(root, path string, m Mount) error {
 		}
 		return nil
 	default:
-		return bind(root, m)
+		return bindOn(filepath.Join(root, path), m)
 	}
 }
 
@@ -194,6 +194,11 @@ func bind(root string, m Mount) error {
 	if err := makeMountPoint(m.Source, dst); err != nil {
 		return fmt.Errorf("make mount point %s: %w", m.Target, err)
 	}
+	return bindOn(dst, m)
+}
+
+// bindOn mounts on dst, which is there.
+func bindOn(dst string, m Mount) error {
 	if err := unix.Mount(m.Source, dst, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("bind %s on %s: %w", m.Source, m.Target, err)
 	}
