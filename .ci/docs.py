@@ -106,6 +106,8 @@ def expand(items, pages):
 
 def on_files(files, config):
     for page, file in borrowed().items():
+        if own := files.get_file_from_path(page):
+            files.remove(own)  # docs/index.md: the site begins with the README
         files.append(File.generated(config, page, abs_src_path=os.path.join(ROOT, file)))
     for page, write in generated().items():
         files.append(File.generated(config, page, content=write()))
