@@ -71,7 +71,8 @@ spec:
 func TestRelease_IsInstalledFromARegistry(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, func(cfg *clusterapi.Config) {
-		cfg.Images = storeWithRegistry(t)
+		cfg.Images = t.TempDir()
+		addImage(t, cfg.Images, registryImage, "registry", "--path", "/bin/registry", "--user", "")
 		cfg.Publish = []clusterapi.Publish{{Host: "127.0.0.1:0", Target: "registry.default:5000"}}
 	})
 	require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(registryManifest, registryImage, registryPort)))
@@ -85,9 +86,10 @@ func TestRelease_IsInstalledFromARegistry(t *testing.T) {
 		require.NoError(t, c.Apply(t.Context(), manifest))
 	}
 	charts := "oci://" + c.Published[0] + "/fairlead/charts/"
-	images := registryOnNode(t, c) + "/fairlead/"
+	registry := registryOnNode(t, c) + "/fairlead"
 	install := func(chart string, values ...string) {
-		args := []string{"install", chart, charts + chart, "--version", strings.TrimPrefix(releaseVersion, "v"), "--plain-http", "--set", "image.repository=" + images + chart}
+		args := []string{"install", chart, charts + chart, "--version", strings.TrimPrefix(releaseVersion, "v"), "--plain-http",
+			"--set", "image.registry=" + registry, "--set", "image.repository=" + chart}
 		_, err := c.Helm(t.Context(), append(args, values...)...)
 		require.NoError(t, err)
 	}
@@ -98,23 +100,22 @@ func TestRelease_IsInstalledFromARegistry(t *testing.T) {
 	for _, name := range []string{"endpoint-picker", "ingress-reconciler"} {
 		_, err = c.Kubectl(t.Context(), "rollout", "status", "deployment/"+name, "--timeout=2m")
 		require.NoError(t, err)
-		assert.Equal(t, []string{images + name + "@" + pushed[name]}, imageIDs(t, c, name))
+		assert.Equal(t, []string{registry + "/" + name + "@" + pushed[name]}, imageIDs(t, c, name))
 	}
 
-	require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(simplePod, "missing", images+"endpoint-picker:v9.9.9", "")))
+	require.NoError(t, c.Apply(t.Context(), fmt.Sprintf(simplePod, "missing", registry+"/endpoint-picker:v9.9.9", "")))
 	assert.Contains(t, failedPull(t, c, "missing"), "image not found: ")
 }
 
-// storeWithRegistry makes a store whose only image is that of the registry, with the programs of a release.
-func storeWithRegistry(t *testing.T) string {
+// addImage makes an image of a program in bin, with flags of image build, and loads it into a store.
+func addImage(t *testing.T, store, reference, program string, flags ...string) {
 	t.Helper()
 	root, err := cluster.Repository()
 	require.NoError(t, err)
-	bin, layout, store := filepath.Join(root, "bin"), filepath.Join(t.TempDir(), "layout"), t.TempDir()
-	run(t, root, filepath.Join(bin, "image"), "build", layout, "--name", "registry", "--binary", "linux/"+runtime.GOARCH+"="+filepath.Join(bin, "registry"),
-		"--path", "/bin/registry", "--user", "", "--compress=false", "--attest=false")
-	run(t, root, filepath.Join(bin, "localkube"), "image", "load", "--store", store, layout, registryImage)
-	return store
+	bin, layout := filepath.Join(root, "bin"), filepath.Join(t.TempDir(), "layout")
+	build := []string{"build", layout, "--name", program, "--binary", "linux/" + runtime.GOARCH + "=" + filepath.Join(bin, program), "--compress=false", "--attest=false"}
+	run(t, root, filepath.Join(bin, "image"), append(build, flags...)...)
+	run(t, root, filepath.Join(bin, "localkube"), "image", "load", "--store", store, layout, reference)
 }
 
 // push pushes the release to a registry and returns the digests of the images by name.

@@ -1,9 +1,10 @@
 package cluster_test
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -59,11 +60,13 @@ func unprivileged(t *testing.T) cluster.Params {
 	}
 	p := cluster.Params{Binary: filepath.Join(dir, "localkube"), Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	p.Config = clusterapi.Config{Dir: filepath.Join(dir, "state"), Images: filepath.Join(dir, "images")}
-	out, err := exec.CommandContext(t.Context(), p.Binary, "image", "add", "--store", p.Config.Images, probeImage,
-		filepath.Join(filepath.Dir(binary), "probe")).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	addImage(t, p.Config.Images, probeImage, "probe")
 	require.NoError(t, os.Mkdir(p.Config.Dir, 0o755))
-	require.NoError(t, os.Chown(p.Config.Dir, nobody, nobody))
+	for _, top := range []string{p.Config.Dir, p.Config.Images} { // as if that user had made them
+		require.NoError(t, filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
+			return errors.Join(err, os.Lchown(path, nobody, nobody))
+		}))
+	}
 	return p
 }
 
