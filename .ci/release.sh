@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Collects a release in <bin>/release/<version>: the packed charts, the release notes, and the digests of charts and images. Images are
-# in <bin>/oci already. It publishes nothing.
+# Collects a release in <bin>/release/<version>: the packed charts with their checksums, the release notes, and the digests of the images,
+# which are in <bin>/oci already. It publishes nothing.
 #
 # usage: release.sh <bin> <version> <helm> <chart>...
 set -euo pipefail
@@ -26,11 +26,9 @@ printf '%s\n' "$notes" | sed '/./,$!d' >"$out/NOTES.md"
 for chart; do
 	"$helm" package "$chart" --version "${version#v}" --app-version "$version" --destination "$out" >/dev/null
 done
-(
-	cd "$out"
-	sha256sum ./*.tgz | sed 's|\./||'
-	for index in "$bin"/oci/*/index.json; do
-		printf '%s  oci/%s\n' "$(sha256sum "$index" | cut -d ' ' -f 1)" "$(basename "$(dirname "$index")")"
-	done
-) >"$out/SHA256SUMS"
+(cd "$out" && sha256sum -- *.tgz >SHA256SUMS)
+for layout in "$bin"/oci/*/; do
+	digest=$(grep -o 'sha256:[0-9a-f]*' "$layout/index.json" | head -n 1) # of the index over the platforms, which comes first
+	echo "$(basename "$layout"):$version@$digest"
+done >"$out/IMAGES"
 echo "release: $out"
