@@ -158,6 +158,13 @@ bench-local: local ## Time and memory that a cluster takes, with bounds that an 
 	@mkdir -p $(IMAGES)
 	@cd deploy/local/e2e && GOWORK=off $(GO) test -p 1 -count=1 -run '^$$' -bench . -benchtime 3x ./cluster
 
+# Of whole-system tests in a cluster that exists: see CONTRIBUTING.md.
+export FAIRLEAD_KUBECONFIG REGISTRY
+
 .PHONY: e2e
-e2e: images-race ## Whole-system tests in the embedded Kubernetes (SHORT=1: their short form; RUN=regexp)
+e2e: images-race ## Whole-system tests in the embedded Kubernetes, or that of FAIRLEAD_KUBECONFIG (SHORT=1: their short form; RUN=regexp)
 	@cd deploy/local/e2e && GOWORK=off CGO_ENABLED=1 $(GO) test -p 1 -parallel $(JOBS) -race -count=1 -timeout 30m $(if $(SHORT),-short) $(if $(RUN),-run '$(RUN)') $(or $(E2E_PACKAGES),./...)
+
+.PHONY: e2e-push
+e2e-push: images-race ## Push the images of the whole-system tests to REGISTRY=host/path, for e2e with FAIRLEAD_KUBECONFIG (INSECURE=1: plain HTTP)
+	@INSECURE=$(INSECURE) ./deploy/local/images/push.sh $(BIN) "$(REGISTRY)" $(IMAGE_BINARIES) -- $(NEXT_BINARIES)

@@ -43,7 +43,7 @@ func InstallIngressNginxAdmission(ctx context.Context, c *cluster.Cluster, tag s
 	if err != nil {
 		return err
 	}
-	fill := strings.NewReplacer("TAG", tag, "CERTIFICATE", base64.StdEncoding.EncodeToString(certificate), "KEY", base64.StdEncoding.EncodeToString(key))
+	fill := strings.NewReplacer("IMAGE", image("webhook", tag), "CERTIFICATE", base64.StdEncoding.EncodeToString(certificate), "KEY", base64.StdEncoding.EncodeToString(key))
 	if err := c.Apply(ctx, fill.Replace(admissionManifest)); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ var echoManifest string
 func InstallEcho(ctx context.Context, c *cluster.Cluster, tag string, names ...string) error {
 	var manifests []string
 	for _, name := range names {
-		manifests = append(manifests, strings.NewReplacer("NAME", name, "TAG", tag).Replace(echoManifest))
+		manifests = append(manifests, strings.NewReplacer("NAME", name, "IMAGE", image("echo", tag)).Replace(echoManifest))
 	}
 	if err := c.Apply(ctx, strings.Join(manifests, "---\n")); err != nil {
 		return err

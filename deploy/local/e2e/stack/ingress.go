@@ -38,6 +38,9 @@ func ApplyExample(ctx context.Context, c *cluster.Cluster, folder, name string) 
 	return nil
 }
 
+// raceMemory is the limit of a program with the race detector, which takes several times the memory of the program.
+const raceMemory = "1Gi"
+
 // Release is a release of the ingress-reconciler: the folder of its chart in the repository, and the helm values of its image.
 type Release struct {
 	Chart string
@@ -46,12 +49,12 @@ type Release struct {
 
 // CurrentRelease returns the release of the working tree.
 func CurrentRelease(tag string) Release {
-	return Release{Chart: filepath.Join("charts", "ingress-reconciler"), Image: localImage(Reconciler, tag)}
+	return Release{Chart: filepath.Join("charts", "ingress-reconciler"), Image: imageValues(Reconciler, tag)}
 }
 
 // PreviousRelease returns the release of an earlier commit, which `make image-previous` builds.
 func PreviousRelease() Release {
-	return Release{Chart: filepath.Join("bin", "previous", "chart"), Image: []string{"--set", "image.tag=previous"}}
+	return Release{Chart: filepath.Join("bin", "previous", "chart"), Image: []string{"--set", "image.repository=" + registry() + "/" + Reconciler, "--set", "image.tag=previous"}}
 }
 
 // UpgradeReconciler installs the ingress-reconciler with the values of its example, or upgrades it to another release or other
@@ -64,6 +67,7 @@ func UpgradeReconciler(ctx context.Context, c *cluster.Cluster, r Release, args 
 	all := append([]string{
 		"upgrade", "--install", Reconciler, filepath.Join(root, r.Chart), "--namespace", ReconcilerNamespace, "--create-namespace",
 		"--values", filepath.Join(root, IngressExamples, "values.yaml"),
+		"--set", "resources.limits.memory=" + raceMemory,
 	}, append(slices.Clone(r.Image), args...)...)
 	if _, err := c.Helm(ctx, all...); err != nil {
 		return err
@@ -105,6 +109,6 @@ func InstallPoolPicker(ctx context.Context, c *cluster.Cluster, tag string, name
 	}
 	_, err = c.Helm(ctx, append([]string{
 		"upgrade", "--install", name.Name, filepath.Join(root, "charts", "endpoint-picker"), "--namespace", name.Namespace, "--set", onePicker,
-	}, append(localImage(pickerApp, tag), args...)...)...)
+	}, append(imageValues(pickerApp, tag), args...)...)...)
 	return err
 }

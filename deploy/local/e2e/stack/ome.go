@@ -3,7 +3,6 @@ package stack
 import (
 	"context"
 	_ "embed"
-	"fmt"
 	"strings"
 
 	"fairlead.dev/deploy/emulators/ome"
@@ -20,18 +19,18 @@ const OMENamespace = "ome"
 type OME struct {
 	Release  ome.Release
 	Tag      string   // of the images
-	PodImage string   // fairlead/<name>: what the pods of components run that name no image
+	PodImage string   // name of the image that the pods of components run if they name none
 	PodArgs  []string // their arguments
 }
 
 // EchoOME returns an OME of release 1.2. The pods of components are echo servers that answer with the names of their pods.
 func EchoOME(tag string) OME {
-	return OME{Release: ome.Release12, Tag: tag, PodImage: "fairlead/echo", PodArgs: []string{"--port=8080"}}
+	return OME{Release: ome.Release12, Tag: tag, PodImage: "echo", PodArgs: []string{"--port=8080"}}
 }
 
 // ModelOME returns an OME of release 1.3. The pods of components are simulated model servers.
 func ModelOME(tag string, args ...string) OME {
-	return OME{Release: ome.Release13, Tag: tag, PodImage: "fairlead/modelserver", PodArgs: append([]string{"--port=8080", "--model=" + Model}, args...)}
+	return OME{Release: ome.Release13, Tag: tag, PodImage: "modelserver", PodArgs: append([]string{"--port=8080", "--model=" + Model}, args...)}
 }
 
 // InstallOME installs the emulator of OME with the ConfigMap that the release ships, and waits until it is ready.
@@ -39,8 +38,8 @@ func InstallOME(ctx context.Context, c *cluster.Cluster, o OME) error {
 	if _, err := c.Kubectl(ctx, "create", "namespace", OMENamespace); err != nil {
 		return err
 	}
-	args := []string{"--release=" + string(o.Release), fmt.Sprintf("--pod-image=%s:%s", o.PodImage, o.Tag), "--pod-args=" + strings.Join(o.PodArgs, ",")}
-	deployment := strings.NewReplacer("TAG", o.Tag, "ARGS", `"`+strings.Join(args, `", "`)+`"`).Replace(omeManifest)
+	args := []string{"--release=" + string(o.Release), "--pod-image=" + image(o.PodImage, o.Tag), "--pod-args=" + strings.Join(o.PodArgs, ",")}
+	deployment := strings.NewReplacer("IMAGE", image("ome", o.Tag), "ARGS", `"`+strings.Join(args, `", "`)+`"`).Replace(omeManifest)
 	for _, manifest := range []string{ome.CRDs(o.Release), ome.Config(o.Release), deployment} {
 		if err := c.Apply(ctx, manifest); err != nil {
 			return err

@@ -161,7 +161,7 @@ func insertAfter(manifest, line, text string) (string, error) {
 // UpgradeServers rolls the model servers to another tag and waits for the new ones; the old ones may still be draining.
 func (s *Stack) UpgradeServers(ctx context.Context, tag string) error {
 	args := append([]string{"upgrade", "--install", Pool, s.example("model-servers"), "--set", "model=" + Model,
-		"--set", fmt.Sprintf("replicas=%d", s.options.Servers)}, localImage("modelserver", tag)...)
+		"--set", fmt.Sprintf("replicas=%d", s.options.Servers)}, imageValues("modelserver", tag)...)
 	if len(s.options.Model) > 0 {
 		args = append(args, "--set", list("args", s.options.Model))
 	}
@@ -183,7 +183,7 @@ func (s *Stack) UpgradeServers(ctx context.Context, tag string) error {
 func (s *Stack) UpgradePicker(ctx context.Context, tag string, values ...string) error {
 	args := []string{"upgrade", "--install", Picker, filepath.Join(s.root, "charts", "endpoint-picker"),
 		"--values", s.pickerValues, "--set", onePicker}
-	args = append(args, localImage(pickerApp, tag)...)
+	args = append(args, imageValues(pickerApp, tag)...)
 	for _, v := range append(append([]string(nil), s.options.Picker...), values...) {
 		args = append(args, "--set", v)
 	}
@@ -191,11 +191,6 @@ func (s *Stack) UpgradePicker(ctx context.Context, tag string, values ...string)
 		return err
 	}
 	return s.rolledOut(ctx, Picker)
-}
-
-// localImage returns the helm values of an image of the local store.
-func localImage(name, tag string) []string {
-	return []string{"--set", "image.registry=", "--set", "image.repository=fairlead/" + name, "--set", "image.tag=" + tag}
 }
 
 func (s *Stack) rolledOut(ctx context.Context, deployments ...string) error {

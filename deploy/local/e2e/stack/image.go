@@ -1,0 +1,23 @@
+package stack
+
+import "os"
+
+// RegistryEnv names the registry, as host/path, that a cluster pulls the images of the tests from: `make e2e-push` pushes them. Without
+// it they are in the store of the cluster.
+const RegistryEnv = "REGISTRY"
+
+// registry is where the images of the tests are.
+func registry() string {
+	if r := os.Getenv(RegistryEnv); r != "" {
+		return r
+	}
+	return "docker.io/fairlead"
+}
+
+// image returns the reference of an image of the tests.
+func image(name, tag string) string { return registry() + "/" + name + ":" + tag }
+
+// imageValues returns the helm values of an image of the tests.
+func imageValues(name, tag string) []string {
+	return []string{"--set", "image.registry=" + registry(), "--set", "image.repository=" + name, "--set", "image.tag=" + tag}
+}
