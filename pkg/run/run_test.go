@@ -78,12 +78,26 @@ func (p *part) Run(ctx context.Context) {
 type caches struct {
 	mu    sync.Mutex
 	names []string
+	asked int
 }
 
 func (c *caches) Unsynced() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.asked++
 	return slices.Clone(c.names)
+}
+
+// awaitAsked waits until the names were asked for several times more.
+func (c *caches) awaitAsked(t *testing.T) {
+	t.Helper()
+	count := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.asked
+	}
+	before := count()
+	require.Eventually(t, func() bool { return count() > before+3 }, patience, time.Millisecond)
 }
 
 func (c *caches) set(names ...string) {
@@ -175,7 +189,7 @@ func TestRunWaitsForCaches(t *testing.T) {
 	r.caches.set("services")
 	r.start(t)
 	r.diary.await(t, "begin informers")
-	time.Sleep(5 * syncInterval)
+	r.caches.awaitAsked(t)
 	assert.NotContains(t, r.diary.all(), "begin term")
 	r.caches.set()
 	r.diary.await(t, "begin term")

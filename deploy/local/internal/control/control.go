@@ -132,15 +132,7 @@ func (c *cluster) start(ctx context.Context) error {
 		c.say("limits of containers are not enforced: %s", c.NoLimits)
 	}
 	for _, name := range components.Control(&c.Config) {
-		exe, args := c.exe, append([]string{name}, components.Args(&c.Config, name)...)
-		if name == clusterapi.APIServer && c.Config.APIServer != "" {
-			exe, args = c.Config.APIServer, args[1:]
-		}
-		c.processes = append(c.processes, supervise.New(exe, supervise.Spec{
-			Name: name, Args: args, Env: childEnv(),
-			LogFile: filepath.Join(clusterapi.LogDir(c.Config.Dir), name+".log"),
-			Died:    func(why error) { c.say("%v; it is started again", why) },
-		}))
+		c.processes = append(c.processes, c.component(name))
 	}
 	for i, n := range c.Config.Nodes {
 		c.nodes = append(c.nodes, newNode(c, i+1, n))
@@ -149,6 +141,19 @@ func (c *cluster) start(ctx context.Context) error {
 		return err
 	}
 	return c.whileNothingFails(ctx, c.startAll)
+}
+
+// component returns the process of a program of the control plane.
+func (c *cluster) component(name string) *supervise.Process {
+	exe, args := c.exe, append([]string{name}, components.Args(&c.Config, name)...)
+	if name == clusterapi.APIServer && c.Config.APIServer != "" {
+		exe, args = c.Config.APIServer, args[1:]
+	}
+	return supervise.New(exe, supervise.Spec{
+		Name: name, Args: args, Env: childEnv(),
+		LogFile: filepath.Join(clusterapi.LogDir(c.Config.Dir), name+".log"),
+		Died:    func(why error) { c.say("%v; it is started again", why) },
+	})
 }
 
 // startAll starts the programs and waits for them.

@@ -154,7 +154,7 @@ func hide(source, path string) error {
 		}
 		return nil
 	default:
-		return bind(source, path, true)
+		return bindReadOnly(source, path)
 	}
 }
 
@@ -219,15 +219,22 @@ func (s *Spec) bind(m Mount) error {
 	if err := makeMountPoint(source, m.Target); err != nil {
 		return fmt.Errorf("make mount point %s: %w", m.Target, err)
 	}
-	return bind(source, m.Target, m.ReadOnly)
+	if m.ReadOnly {
+		return bindReadOnly(source, m.Target)
+	}
+	return bind(source, m.Target)
 }
 
-func bind(source, target string, readOnly bool) error {
+func bind(source, target string) error {
 	if err := unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("bind %s on %s: %w", source, target, err)
 	}
-	if !readOnly {
-		return nil
+	return nil
+}
+
+func bindReadOnly(source, target string) error {
+	if err := bind(source, target); err != nil {
+		return err
 	}
 	flags, err := lockedFlags(target)
 	if err != nil {

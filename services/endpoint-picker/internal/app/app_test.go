@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -304,9 +305,10 @@ func TestDrainSwitchedOffCutsStreams(t *testing.T) {
 func TestOutageOfTheAPIServerChangesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, config.Drain{Timeout: patience})
+	address := r.api.Listener.Addr().String()
 	r.api.CloseClientConnections()
 	r.api.Close()
-	time.Sleep(200 * time.Millisecond)
+	awaitConnection(t, address) // the picker has noticed
 	stream := r.open(t, r.gateway(t))
 	respond(t, stream, true)
 	require.NoError(t, stream.CloseSend())
@@ -319,6 +321,17 @@ func TestOutageOfTheAPIServerChangesNothing(t *testing.T) {
 	} {
 		assert.Contains(t, metrics, line)
 	}
+}
+
+// awaitConnection waits until somebody connects to an address of this machine, and closes the connection.
+func awaitConnection(t *testing.T, address string) {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
+	require.NoError(t, err)
+	require.NoError(t, listener.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
+	conn, err := listener.Accept()
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(conn.Close(), listener.Close()))
 }
 
 func TestPickerOfASelection(t *testing.T) {

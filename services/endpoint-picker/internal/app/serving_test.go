@@ -133,40 +133,40 @@ func TestServersShowTheCertificatesOfTheirFolders(t *testing.T) {
 // A renewed certificate is for those who connect from then on; streams that are open do not notice.
 func TestRenewedCertificateEndsNoStream(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name   string
-		reload bool
-		want   string
-	}{
-		{name: "reloading", reload: true, want: "renewed"},
-		{name: "not reloading", want: "Acme Co"}, // whose the certificates of test servers are
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			dir, _ := certificateFolder(t)
-			r := newRig(t, config.Drain{Timeout: patience}, func(cfg *config.Config) {
-				cfg.GRPC.Secure, cfg.GRPC.CertPath, cfg.TLS.Reload, cfg.TLS.ReloadEvery = true, dir, tt.reload, time.Millisecond
-			})
-			_, port, err := net.SplitHostPort(r.ExtProcListener.Address())
-			require.NoError(t, err)
-			conn, err := grpc.NewClient("passthrough:127.0.0.1:"+port, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, conn.Close()) })
-			stream := r.open(t, extprocv3.NewExternalProcessorClient(conn))
-			respond(t, stream, false)
+	dir, _ := certificateFolder(t)
+	type picker struct {
+		*rig
 
-			renew(t, dir, "renewed")
-			time.Sleep(50 * time.Millisecond) // many times the interval
-			require.Eventually(t, func() bool {
-				fresh, err := tls.Dial("tcp", "127.0.0.1:"+port, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-				require.NoError(t, err)
-				defer func() { require.NoError(t, fresh.Close()) }()
-				return fresh.ConnectionState().PeerCertificates[0].Subject.Organization[0] == tt.want
-			}, patience, tick)
-			respond(t, stream, true)
-			require.NoError(t, stream.CloseSend())
+		port   string
+		stream extprocv3.ExternalProcessor_ProcessClient
+	}
+	start := func(reload bool) picker {
+		r := newRig(t, config.Drain{Timeout: patience}, func(cfg *config.Config) {
+			cfg.GRPC.Secure, cfg.GRPC.CertPath, cfg.TLS.Reload, cfg.TLS.ReloadEvery = true, dir, reload, time.Millisecond
 		})
+		_, port, err := net.SplitHostPort(r.ExtProcListener.Address())
+		require.NoError(t, err)
+		conn, err := grpc.NewClient("passthrough:127.0.0.1:"+port, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, conn.Close()) })
+		p := picker{rig: r, port: port, stream: r.open(t, extprocv3.NewExternalProcessorClient(conn))}
+		respond(t, p.stream, false)
+		return p
+	}
+	organization := func(p picker) string {
+		fresh, err := tls.Dial("tcp", "127.0.0.1:"+p.port, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, fresh.Close()) }()
+		return fresh.ConnectionState().PeerCertificates[0].Subject.Organization[0]
+	}
+	reloading, other := start(true), start(false)
+
+	renew(t, dir, "renewed")
+	require.Eventually(t, func() bool { return organization(reloading) == "renewed" }, patience, tick)
+	assert.Equal(t, "Acme Co", organization(other), "the certificates of test servers are of that organization")
+	for _, p := range []picker{reloading, other} {
+		respond(t, p.stream, true)
+		require.NoError(t, p.stream.CloseSend())
 	}
 }
 

@@ -308,7 +308,12 @@ func TestFileThatIsReadOnce(t *testing.T) {
 	require.NoError(t, err)
 	store := b.run(t)
 	roles(t, store, map[string]string{"a": ""})
+	other := &bench{path: path}
+	other.source, err = New(Params{Log: zap.NewNop(), Path: path, Interval: time.Millisecond, Observer: &other.outcomes})
+	require.NoError(t, err)
+	follower := other.run(t)
+	roles(t, follower, map[string]string{"a": ""})
 	write(t, path, file("b 10.0.0.2"))
-	time.Sleep(50 * time.Millisecond)
+	roles(t, follower, map[string]string{"b": ""}) // it has seen the change
 	roles(t, store, map[string]string{"a": ""})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -348,12 +349,14 @@ func TestKindThatIsBeingListedKeepsItsRules(t *testing.T) {
 	w.run(t)
 	w.priority(t, "old", 1)
 	release := make(chan struct{})
+	var failed atomic.Int64
 	w.client.Lock()
 	w.client.PrependReactor("list", objectivesResource, func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if a.GetResource().Group == rulesGroup {
 			select {
 			case <-release:
 			default:
+				failed.Add(1)
 				return true, nil, apierrors.NewTimeoutError("later", 0)
 			}
 		}
@@ -362,7 +365,7 @@ func TestKindThatIsBeingListedKeepsItsRules(t *testing.T) {
 	w.client.Unlock()
 	w.set(rulesGroup, true)
 	require.Eventually(t, func() bool { return w.watcher.objectives.current.Present() }, patience, tick)
-	time.Sleep(3 * rulesSpacing)
+	require.Eventually(t, func() bool { return failed.Load() > 1 }, patience, tick)
 	_, found := w.rules.Priority("old")
 	assert.True(t, found, "the new group may have it too, nobody knows yet")
 	close(release)
