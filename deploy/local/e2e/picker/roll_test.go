@@ -3,6 +3,7 @@
 package picker_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -67,7 +68,7 @@ func rollEverything(t *testing.T, o stack.Options) rolled {
 	return out
 }
 
-// waitOnly waits until no pod of ours is of another tag: the old ones have finished what they had.
+// waitOnly waits until all pods with images of the tests have one tag: the old pods have finished their requests.
 func waitOnly(t *testing.T, c *cluster.Cluster, tag string) {
 	t.Helper()
 	client := c.Clientset()
@@ -75,9 +76,8 @@ func waitOnly(t *testing.T, c *cluster.Cluster, tag string) {
 		pods, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
 		require.NoError(collect, err)
 		for _, p := range pods.Items {
-			if p.Labels["app"] != stack.Envoy {
-				require.Contains(collect, p.Spec.Containers[0].Image, ":"+tag, p.Name)
-				require.NotContains(collect, p.Spec.Containers[0].Image, ":"+tag+"-", p.Name)
+			if image, ours := strings.CutPrefix(p.Spec.Containers[0].Image, stack.Registry()+"/"); ours {
+				require.True(collect, strings.HasSuffix(image, ":"+tag), "%s has %s", p.Name, image)
 			}
 		}
 	}, settle, tick)

@@ -6,8 +6,8 @@ import "os"
 // it they are in the store of the cluster.
 const RegistryEnv = "REGISTRY"
 
-// registry is where the images of the tests are.
-func registry() string {
+// Registry is where the images of the tests are.
+func Registry() string {
 	if r := os.Getenv(RegistryEnv); r != "" {
 		return r
 	}
@@ -15,9 +15,9 @@ func registry() string {
 }
 
 // image returns the reference of an image of the tests.
-func image(name, tag string) string { return registry() + "/" + name + ":" + tag }
+func image(name, tag string) string { return Registry() + "/" + name + ":" + tag }
 
 // imageValues returns the helm values of an image of the tests.
 func imageValues(name, tag string) []string {
-	return []string{"--set", "image.registry=" + registry(), "--set", "image.repository=" + name, "--set", "image.tag=" + tag}
+	return []string{"--set", "image.registry=" + Registry(), "--set", "image.repository=" + name, "--set", "image.tag=" + tag}
 }

@@ -54,7 +54,7 @@ func CurrentRelease(tag string) Release {
 
 // PreviousRelease returns the release of an earlier commit, which `make image-previous` builds.
 func PreviousRelease() Release {
-	return Release{Chart: filepath.Join("bin", "previous", "chart"), Image: []string{"--set", "image.repository=" + registry() + "/" + Reconciler, "--set", "image.tag=previous"}}
+	return Release{Chart: filepath.Join("bin", "previous", "chart"), Image: []string{"--set", "image.repository=" + Registry() + "/" + Reconciler, "--set", "image.tag=previous"}}
 }
 
 // UpgradeReconciler installs the ingress-reconciler with the values of its example, or upgrades it to another release or other
