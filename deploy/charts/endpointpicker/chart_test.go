@@ -5,8 +5,6 @@ package endpointpicker_test
 import (
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
@@ -16,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"fairlead.dev/deploy/charts/internal/alerts"
 	"fairlead.dev/deploy/charts/internal/helm"
 	"fairlead.dev/deploy/charts/internal/objects"
 )
@@ -240,12 +239,5 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile(filepath.Join(helm.Repository(), "docs", "operations", "endpoint-picker.md"))
 	require.NoError(t, err)
-	var alerts, headings []string
-	for _, r := range readRules(t) {
-		alerts = append(alerts, r.Alert)
-	}
-	for _, match := range regexp.MustCompile(`(?m)^### (EndpointPicker\w+)$`).FindAllStringSubmatch(string(guide), -1) {
-		headings = append(headings, strings.TrimSpace(match[1]))
-	}
-	assert.ElementsMatch(t, alerts, headings)
+	alerts.AssertRunbooks(t, alerts.Read(t, chart), "EndpointPicker", string(guide))
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/deploy/charts/internal/alerts"
 )
 
 func readGuide(t *testing.T) string {
@@ -36,14 +38,7 @@ func TestEveryReasonHasALine(t *testing.T) {
 // TestEveryAlertHasARunbook compares the alerts with the headings of the operations guide.
 func TestEveryAlertHasARunbook(t *testing.T) {
 	t.Parallel()
-	var alerts, headings []string
-	for _, r := range readRules(t) {
-		alerts = append(alerts, r.Alert)
-	}
-	for _, match := range regexp.MustCompile(`(?m)^### (IngressReconciler\w+)$`).FindAllStringSubmatch(readGuide(t), -1) {
-		headings = append(headings, match[1])
-	}
-	assert.ElementsMatch(t, alerts, headings)
+	alerts.AssertRunbooks(t, alerts.Read(t, chart), "IngressReconciler", readGuide(t))
 }
 
 // TestLinksOfTheGuide checks that links within the guide lead to a heading.

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// charsPerToken is what a token of prose has, about: a plain model server takes exactly so many for a token, a real tokenizer
-// some more.
+// charsPerToken is the number of characters of a token: exact in a plain model server; a real tokenizer takes
+// a few more for prose.
 const charsPerToken = 4
 
 // Prompts are conversations of a system message, which all requests of a group share, and a user message of the

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes an image of a program for this machine's platform, as a release does, and loads it into the store <bin>/images. An image of
-# ours is also called as its releases are, ghcr.io/fairlead/<name>.
+# Makes an image of a program for this machine's platform, as a release does, and loads it into the store <bin>/images. Images
+# of Fairlead also get the name of their releases, ghcr.io/fairlead/<name>.
 #
 # usage: load.sh <bin> <name:tag> <binary> [flag of image build]...
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pushes the images of the whole-system tests to a registry, from which a cluster that is not ours pulls them.
+# Pushes the images of the whole-system tests to a registry, for a cluster that this repository did not start.
 #
 # usage: push.sh <bin> <registry> <name>... -- <name of an image with a next version>...
 set -euo pipefail

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"os/exec"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -70,8 +72,8 @@ func attach(kubeconfig, dir string, publish []clusterapi.Publish) (*Cluster, err
 // startForeign is Start on the cluster of KubeconfigEnv. When the test ends, it deletes the objects that the test made.
 func startForeign(tb testing.TB, kubeconfig string, cfg *clusterapi.Config) *Cluster {
 	tb.Helper()
-	if cfg.Timings != (clusterapi.Timings{}) {
-		tb.Skipf("needs settings of the control plane: not on the cluster of %s", KubeconfigEnv)
+	if needsOwn(cfg) {
+		tb.Skipf("needs settings of its own: not on the cluster of %s", KubeconfigEnv)
 	}
 	foreignLock.Lock()
 	tb.Cleanup(foreignLock.Unlock)
@@ -102,6 +104,15 @@ func startForeign(tb testing.TB, kubeconfig string, cfg *clusterapi.Config) *Clu
 		}
 	})
 	return c
+}
+
+// needsOwn reports whether a configuration has settings that only a cluster of this package obeys. Tests that read the audit log say so
+// by NeedsOwn.
+func needsOwn(cfg *clusterapi.Config) bool {
+	other := *cfg
+	other.Dir, other.Publish, other.Nodes, other.Audit = "", nil, nil, false
+	special := func(n clusterapi.Node) bool { return !reflect.DeepEqual(n, clusterapi.Node{}) }
+	return !reflect.DeepEqual(other, clusterapi.Config{}) || slices.ContainsFunc(cfg.Nodes, special)
 }
 
 // NeedsOwn skips a test in a cluster that this package did not start. why names what the test does to the cluster.

@@ -109,7 +109,7 @@ func describe(name, version, purl string) *v2_3.Package {
 	}
 }
 
-// identifier returns a name in the letters that SPDX allows. A slash becomes two hyphens, which no module path of ours has;
+// identifier returns a name in the letters that SPDX allows. A slash becomes two hyphens, which no path of a required module has;
 // another letter becomes its code.
 func identifier(name string) string {
 	var b strings.Builder

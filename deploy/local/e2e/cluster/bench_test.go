@@ -55,7 +55,7 @@ func BenchmarkStart(b *testing.B) {
 
 func BenchmarkIdleMemory(b *testing.B) {
 	c := cluster.Start(b)
-	time.Sleep(settled) //nolint:forbidigo // nothing tells that it is idle
+	time.Sleep(settled) // a benchmark: no event marks an idle cluster
 	var megabytes int
 	for b.Loop() {
 		megabytes = memoryOf(b, c.LauncherPID()) >> 20
@@ -64,7 +64,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 	assert.Less(b, megabytes, maxIdleMB)
 }
 
-// isIdle tells whether the machine is idle enough for bounds to mean something, and says so where it is not.
+// isIdle reports whether the load of the machine is low enough for bounds of the start time, and logs a high load.
 func isIdle(b *testing.B) bool {
 	b.Helper()
 	raw, err := os.ReadFile("/proc/loadavg")

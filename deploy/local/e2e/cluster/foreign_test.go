@@ -53,6 +53,9 @@ spec:
 	t.Run("needs more", func(t *testing.T) {
 		assert.True(t, skips(t, func(t *testing.T) { cluster.Start(t, cluster.Nodes(2)) }), "it has one node")
 		assert.True(t, skips(t, func(t *testing.T) { cluster.Start(t, cluster.FastTimings) }))
+		assert.True(t, skips(t, func(t *testing.T) { cluster.Start(t, cluster.UserspaceProxy) }))
+		labeled := func(cfg *clusterapi.Config) { cfg.Nodes = []clusterapi.Node{{Zone: "a"}} }
+		assert.True(t, skips(t, func(t *testing.T) { cluster.Start(t, labeled) }))
 		assert.True(t, skips(t, func(t *testing.T) { cluster.Start(t).NeedsOwn(t, "kills a node") }))
 	})
 

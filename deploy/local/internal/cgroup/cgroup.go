@@ -41,7 +41,7 @@ type Tree struct {
 	Dirs    map[string]string `json:"dirs,omitempty"`    // the folders by controller, with v1
 }
 
-// Limits of a container; 0 is none.
+// Limits are the limits of a container; 0 means no limit.
 type Limits struct {
 	MemoryBytes int64
 	// CPUQuota is the CPU time of a CPUPeriod, both in microseconds.

@@ -65,7 +65,7 @@ func (s *Store) ref(r Reference) string {
 	return filepath.Join(s.dir, "refs", r.Repository, r.Identifier)
 }
 
-// Resolve finds an image by reference or by ID. ErrNotFound tells that there is none.
+// Resolve finds an image by reference or by ID. It returns ErrNotFound for an unknown image.
 func (s *Store) Resolve(ref string) (*Image, error) {
 	if validDigest.MatchString(ref) {
 		return s.named(ref, ref)

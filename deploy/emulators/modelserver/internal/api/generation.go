@@ -203,8 +203,8 @@ func (s *Server) collect(g *generation, elapsed time.Duration, onTokens func(c *
 	return done, next
 }
 
-// visible returns how many tokens of a choice are to be handed out at this time since the start, and when the next token that
-// exists is to be, if there is one.
+// visible returns the number of tokens of a choice that the client can see when elapsed has passed since the start, and the time of the
+// next token, if the engine has made one.
 func (g *generation) visible(c *choice, p *engine.Progress, elapsed time.Duration) (seen int, next time.Duration) {
 	seen = c.sent
 	for seen < p.Made && (g.verdict.Stretch == 1 || stretched(p.Times[seen], g) <= elapsed) {
@@ -214,7 +214,7 @@ func (g *generation) visible(c *choice, p *engine.Progress, elapsed time.Duratio
 		next = stretched(p.Times[seen], g)
 	}
 	if c.sent > 0 && seen-c.sent < g.habits.StreamInterval && !p.Ended {
-		seen = c.sent // the first token is handed out at once, then so many at a time
+		seen = c.sent // the first token is sent at once, the others in groups of StreamInterval
 	}
 	if g.verdict.Drop {
 		seen = min(seen, c.sent+max(0, g.verdict.DropAfter-g.emitted))

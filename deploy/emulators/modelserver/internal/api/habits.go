@@ -7,7 +7,7 @@ type Habits struct {
 	ReadyPath           bool          // answer /ready, which vLLM does not have
 	PromptTokensDetails bool          // tell in usage how much of the prompt was cached
 	CoalesceEvents      bool          // tokens that are made while the last event is on its way share the next one
-	StreamInterval      int           // after the first token hand out so many at a time; the rest at the end
+	StreamInterval      int           // tokens of one event, after the first token; the last event has the rest
 	PageTime            time.Duration // how long the metrics page keeps the event loop busy
 }
 
