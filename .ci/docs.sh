@@ -5,7 +5,7 @@
 set -euo pipefail
 environment=$1 site=$2
 
-if [ ! -x "$environment/bin/mkdocs" ]; then
+if ! "$environment/bin/python" -c "import mkdocs" 2>/dev/null; then
 	echo "docs: installing MkDocs" >&2
 	rm -rf "$environment"
 	# Without pip of its own: Debian has that in another package.
@@ -17,4 +17,5 @@ if [ ! -x "$environment/bin/mkdocs" ]; then
 		exit 1
 	}
 fi
-NO_MKDOCS_2_WARNING=1 "$environment/bin/mkdocs" build --strict --site-dir "$site"
+# By the interpreter: the programs of an environment name the folder in which it was made.
+NO_MKDOCS_2_WARNING=1 "$environment/bin/python" -m mkdocs build --strict --site-dir "$site"
