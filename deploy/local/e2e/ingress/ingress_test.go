@@ -93,7 +93,7 @@ spec:
 	served := func(host, path, want string) {
 		t.Helper()
 		require.EventuallyWithT(t, func(collect *assert.CollectT) {
-			got, err := w.ask(t.Context(), question{host: host, target: path})
+			got, err := w.try(t.Context(), question{host: host, target: path})
 			require.NoError(collect, err)
 			require.Equal(collect, want, got.echo.Name, "%s%s", host, path)
 		}, settle, tick)

@@ -21,9 +21,7 @@ const (
 	// Each fifth request is a stream, of a second and a bit.
 	streamEvery  = 5
 	streamEvents = 6
-	// A model takes its time until it answers. A server that answers at once shows a fault of Go's ReverseProxy, and so of
-	// Traefik: it may close the request's body while it still reads the body, and then breaks off the answer. 20 ms are enough for
-	// a Traefik that has a processor to itself, but not beside other programs.
+	// A model takes its time until it answers.
 	wholeQuery  = "?delay=150ms"
 	streamQuery = wholeQuery + "&events=6&interval=200ms"
 	// Far above the length of a stream: a request that takes longer was held up.
@@ -106,7 +104,7 @@ func (l *load) send(ctx context.Context) {
 func (l *load) ask(ctx context.Context, plane *world, stream bool) string {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	q := question{host: l.host, target: l.prefix + completions + wholeQuery, body: strings.NewReader(`{"messages":[]}`)}
+	q := question{host: l.host, target: l.prefix + completions + wholeQuery, body: unsized([]byte(`{"messages":[]}`))}
 	if stream {
 		q.target = l.prefix + completions + streamQuery
 	}

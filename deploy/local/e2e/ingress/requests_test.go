@@ -87,7 +87,7 @@ func assertRewrites(t *testing.T, w *world) {
 func assertStreams(t *testing.T, w *world) {
 	const interval = time.Second
 	for _, host := range ways() {
-		at := w.events(t, question{host: host, target: "/p/q/v1?events=4&interval=" + interval.String(), body: strings.NewReader(`{"stream":true}`)})
+		at := w.events(t, question{host: host, target: "/p/q/v1?events=4&interval=" + interval.String(), body: unsized([]byte(`{"stream":true}`))})
 		require.Len(t, at, 4, host)
 		assert.Greater(t, at[3].Sub(at[0]), interval, "%s: from the first to the last event, which are sent in 3 intervals", host)
 	}
@@ -101,18 +101,22 @@ func (w *world) events(t *testing.T, q question) []time.Time {
 	defer resp.Body.Close()
 	require.Equal(t, http.StatusOK, resp.StatusCode, q.host)
 	var out []time.Time
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "data: ") {
 			out = append(out, time.Now())
 		}
 	}
+	assert.NoError(t, lines.Err(), "%s%s after %d events", q.host, q.target, len(out))
 	return out
 }
 
 // large is a body above every limit that a proxy is known to have by default.
 var large = bytes.Repeat([]byte("20 million of bytes\n"), 1_000_000)
 
-// unsized hides the size of a body: it is sent in chunks.
+// unsized hides the size of a body: it is sent in chunks. Streams through Traefik need such a body here. Go's ReverseProxy reads a body of
+// known size once more after its last byte. If the server has answered by then, which a model server is too slow for, the read fails
+// and the answer is cut: https://github.com/golang/go/issues/40747. Six of a hundred streams of the echo server were.
 func unsized(body []byte) io.Reader { return io.MultiReader(bytes.NewReader(body)) }
 
 func assertBodies(t *testing.T, w *world) {

@@ -126,6 +126,14 @@ func (w *world) ask(ctx context.Context, q question) (reply, error) {
 	return r, err
 }
 
+// try is ask for a request that the caller repeats. It gives up after a while: a connection to the address of a pod that is gone gets
+// no answer at all.
+func (w *world) try(ctx context.Context, q question) (reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return w.ask(ctx, q)
+}
+
 // asked is a reply, or an error, and the time that it took.
 type asked struct {
 	reply
@@ -160,7 +168,7 @@ func (w *world) get(t *testing.T, host, target string) reply {
 func (w *world) await(t *testing.T, host, target, want string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
-		r, err := w.ask(t.Context(), question{host: host, target: target})
+		r, err := w.try(t.Context(), question{host: host, target: target})
 		require.NoError(collect, err)
 		require.Equal(collect, want, r.String(), "%s%s", host, target)
 	}, settle, tick)
