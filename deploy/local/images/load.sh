@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Makes an image of a program for this machine's platform, as a release does, and loads it into the store <bin>/images. Images
-# of Fairlead also get the name of their releases, ghcr.io/fairlead/<name>.
+# Makes an image of a program for this machine's platform, as a release does, and loads it into the store <bin>/images.
 #
 # usage: load.sh <bin> <name:tag> <binary> [flag of image build]...
 set -euo pipefail
@@ -13,6 +12,3 @@ name=${reference##*/}
 "$bin/image" build "$layout/oci" --name "${name%%:*}" --version "${name#*:}" --binary "linux/$(go env GOARCH)=$binary" \
 	--compress=false --attest=false "$@" >/dev/null
 "$bin/localkube" image load --store "$bin/images" "$layout/oci" "$reference" >/dev/null
-if [[ $reference = fairlead/* ]]; then
-	"$bin/localkube" image tag --store "$bin/images" "$reference" "ghcr.io/$reference"
-fi

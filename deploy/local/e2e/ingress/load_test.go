@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// Two loads with this interval send 50 requests a second together. At half of it two cores are busy with the requests alone;
+	// Five loads with this interval send 80 requests a second together. At half of it two cores are busy with the requests alone;
 	// at double, a gap of the length of a route's update may fall between two requests.
-	loadInterval = 40 * time.Millisecond
+	loadInterval = 60 * time.Millisecond
 	// Each fifth request is a stream, of a second and a bit.
 	streamEvery  = 5
 	streamEvents = 6

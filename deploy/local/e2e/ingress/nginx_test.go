@@ -155,13 +155,16 @@ func assertNginxBuffering(t *testing.T, w *world) {
 		{host: "buffered.test", buffered: true},
 	}
 	for _, tt := range tests {
-		got, err := w.ask(t.Context(), question{host: tt.host, target: "/", body: &trickle{wait: wait, ctx: t.Context()}})
-		require.NoError(t, err, tt.host)
-		require.EqualValues(t, 2, got.echo.Body.Bytes, tt.host)
-		assert.Equal(t, tt.buffered, got.echo.Body.Took < wait.Seconds()/2, "%s: the body took %f s", tt.host, got.echo.Body.Took)
-		at := w.events(t, question{host: tt.host, target: "/?events=2&interval=" + wait.String()})
-		require.Len(t, at, 2, tt.host)
-		assert.Equal(t, tt.buffered, at[1].Sub(at[0]) < wait/2, "%s: from the first event to the last", tt.host)
+		t.Run(tt.host, func(t *testing.T) {
+			t.Parallel()
+			got, err := w.ask(t.Context(), question{host: tt.host, target: "/", body: &trickle{wait: wait, ctx: t.Context()}})
+			require.NoError(t, err)
+			require.EqualValues(t, 2, got.echo.Body.Bytes)
+			assert.Equal(t, tt.buffered, got.echo.Body.Took < wait.Seconds()/2, "the body took %f s", got.echo.Body.Took)
+			at := w.events(t, question{host: tt.host, target: "/?events=2&interval=" + wait.String()})
+			require.Len(t, at, 2)
+			assert.Equal(t, tt.buffered, at[1].Sub(at[0]) < wait/2, "from the first event to the last")
+		})
 	}
 }
 

@@ -33,7 +33,7 @@ const (
 // ingress-reconciler creates, Envoy Gateway with Envoy AI Gateway, our endpoint picker, and model servers as the pods that OME
 // runs. It installs the files of the example.
 func TestInferencePool(t *testing.T) {
-	t.Parallel()
+	takeTurn(t)
 	s := newPoolSystem(t)
 	chat := types.NamespacedName{Namespace: "models", Name: "chat"}
 	t.Run("stock OME 1.3", func(t *testing.T) {

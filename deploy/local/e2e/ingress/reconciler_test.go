@@ -28,8 +28,7 @@ func TestReconciler(t *testing.T) {
 			assert func(*testing.T, *system)
 			long   string // the reason why the short form skips it
 		}{
-			{name: "planes", assert: assertMovesBetweenPlanes},
-			{name: "kinds", assert: assertMovesBetweenKinds},
+			{name: "moves", assert: assertMoves},
 			{name: "components by HTTPRoute", assert: func(t *testing.T, s *system) { assertComponents(t, s, envoyRoute) }},
 			{
 				name: "components by Ingress", assert: func(t *testing.T, s *system) { assertComponents(t, s, traefikIngress) },

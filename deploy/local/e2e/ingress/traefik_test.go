@@ -14,6 +14,7 @@ import (
 
 // TestTraefik is one Traefik that reads HTTPRoutes, Ingresses of its own and Ingresses with the annotations of ingress-nginx.
 func TestTraefik(t *testing.T) {
+	takeTurn(t)
 	c := cluster.Start(t, stack.PublishTraefik("127.0.0.1:0"))
 	g, gctx := errgroup.WithContext(t.Context())
 	g.Go(func() error { return stack.InstallTraefik(gctx, c) })

@@ -35,24 +35,26 @@ type moved struct {
 	load *load
 }
 
-// assertMovesBetweenPlanes moves a service between Envoy and each entrance of Traefik, under load.
-func assertMovesBetweenPlanes(t *testing.T, s *system) {
-	s.assertMoves(t, "planes", envoyRoute, traefikIngress, envoyRoute, traefikRoute, envoyRoute, nginxIngress, envoyRoute)
+// moves are the entrances through which services move, one after the other: together from each entrance to each other one.
+var moves = map[string][]entrance{
+	"envoy":         {envoyRoute, traefikIngress, traefikRoute, nginxIngress},
+	"nginx":         {nginxIngress, envoyRoute, traefikRoute, traefikIngress},
+	"traefik-class": {traefikIngress, nginxIngress, traefikIngress, envoyRoute},
+	"traefik-route": {traefikRoute, envoyRoute, nginxIngress, traefikRoute},
 }
 
-// assertMovesBetweenKinds moves a service between the entrances of Traefik, under load.
-func assertMovesBetweenKinds(t *testing.T, s *system) {
-	s.assertMoves(t, "kinds", traefikRoute, traefikIngress, traefikRoute, nginxIngress, traefikIngress, nginxIngress, traefikRoute)
-}
-
-// assertMoves moves a service from one entrance to the next, under load.
-func (s *system) assertMoves(t *testing.T, name string, way ...entrance) {
-	t.Helper()
-	m := s.newMoved(t, name, way[0])
-	for _, next := range way[1:] {
-		m.move(t, next)
+// assertMoves moves services from one entrance to the next, under load.
+func assertMoves(t *testing.T, s *system) {
+	for name, way := range moves {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := s.newMoved(t, name, way[0])
+			for _, next := range way[1:] {
+				m.move(t, next)
+			}
+			m.load.finish(t)
+		})
 	}
-	m.load.finish(t)
 }
 
 // assertComponents adds and removes components of a service, and disables and enables it, under load.

@@ -23,8 +23,9 @@ const noticed = 3 * time.Second
 // TestEnvoyGateway is the picker as the backend of a plain HTTPRoute, behind Envoy Gateway and Envoy AI Gateway. The Envoy that
 // they program goes to the one address that the picker names: there is no subset, no fallback and no retry.
 func TestEnvoyGateway(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Nodes(2), stack.PublishGateway("127.0.0.1:0"))
-	s, err := stack.InstallGateway(t.Context(), c, stack.Options{Tag: tag, Servers: 3})
+	s, err := stack.InstallGateway(t.Context(), c, stack.Options{Tag: tag, Servers: 3, Model: plainTokens})
 	require.NoError(t, err)
 	require.NoError(t, s.WaitGateway(t.Context()))
 	before := gatewayCounters(t, c)

@@ -24,9 +24,10 @@ const (
 )
 
 func TestMemory_LargeBodiesDoNotKillThePicker(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, stack.Publish("127.0.0.1:0"))
 	stack.NeedLimits(t, c)
-	s, err := stack.Install(t.Context(), c, stack.Options{Tag: releaseTag, Servers: 3,
+	s, err := stack.Install(t.Context(), c, stack.Options{Tag: releaseTag, Servers: 3, Model: plainTokens,
 		Picker: []string{"resources.limits.memory=" + strconv.Itoa(pickerMemory), "resources.requests.memory=64Mi"}})
 	require.NoError(t, err)
 	require.NoError(t, s.WaitGateway(t.Context()))

@@ -35,6 +35,7 @@ data:
 // TestLeastPrivilege compares the permissions that the chart grants with the requests in the audit log, with every feature that needs
 // one: a pool, rules for requests, a configuration in a ConfigMap, and metrics for clients with a token.
 func TestLeastPrivilege(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, func(cfg *clusterapi.Config) { cfg.Audit = true })
 	for folder, file := range map[string]string{"bin/crds": "inferencepools.yaml", "deploy/local/e2e/picker/testdata": "kinds.yaml"} {
 		require.NoError(t, stack.ApplyExample(t.Context(), c, folder, file))

@@ -84,6 +84,7 @@ func waitOnly(t *testing.T, c *cluster.Cluster, tag string) {
 }
 
 func TestRoll_NoStreamIsLostWhileEverythingIsReplaced(t *testing.T) {
+	t.Parallel()
 	got := rollEverything(t, stack.Options{})
 	require.Zero(t, got.report.Failed(), "%v %v", got.report.Failures, got.report.Examples)
 	assert.GreaterOrEqual(t, got.report.Total.Requests, 2*streams, "the load did not span the roll")
@@ -97,6 +98,7 @@ func TestRoll_NoStreamIsLostWhileEverythingIsReplaced(t *testing.T) {
 }
 
 func TestRoll_WithoutDrainStreamsAreLost(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		give stack.Options
@@ -111,6 +113,7 @@ func TestRoll_WithoutDrainStreamsAreLost(t *testing.T) {
 			if tt.long && testing.Short() {
 				t.Skip("the other cases show it in the short form")
 			}
+			t.Parallel()
 			got := rollEverything(t, tt.give)
 			assert.Positive(t, got.report.Failed(), "nothing was lost: the drain makes no difference")
 		})

@@ -42,8 +42,9 @@ const subsetFilter = `- name: envoy.filters.http.header_to_metadata
 
 // TestEnvoy is what an Envoy shows that goes to the picked address, reports who served and hints subsets.
 func TestEnvoy(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, stack.Publish("127.0.0.1:0"))
-	s, err := stack.Install(t.Context(), c, stack.Options{Tag: tag, Servers: 3, Filters: subsetFilter})
+	s, err := stack.Install(t.Context(), c, stack.Options{Tag: tag, Servers: 3, Model: plainTokens, Filters: subsetFilter})
 	require.NoError(t, err)
 	require.NoError(t, s.WaitGateway(t.Context()))
 	before := extProcCounters(t, c)
@@ -57,8 +58,9 @@ func TestEnvoy(t *testing.T) {
 
 // TestEnvoyWithRetries is the same Envoy with the retry policy of the example: it follows the picker's list.
 func TestEnvoyWithRetries(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, stack.Publish("127.0.0.1:0"))
-	s, err := stack.Install(t.Context(), c, stack.Options{Tag: tag, Servers: 3, Retries: true})
+	s, err := stack.Install(t.Context(), c, stack.Options{Tag: tag, Servers: 3, Model: plainTokens, Retries: true})
 	require.NoError(t, err)
 	require.NoError(t, s.WaitGateway(t.Context()))
 	before := extProcCounters(t, c)
