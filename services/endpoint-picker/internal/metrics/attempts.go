@@ -27,7 +27,7 @@ type attempt struct {
 func newAttempts() *attempts {
 	return &attempts{
 		known: map[attempt]*atomic.Uint64{},
-		desc: upstreamDesc("scheduler_attempts_total", "Requests for which an endpoint was chosen, or could not be.",
+		desc: upstreamDesc("scheduler_attempts_total", "Attempts to choose an endpoint, by status.",
 			labelStatus, labelTarget, labelEndpoint, labelNamespace, labelPort),
 	}
 }

@@ -5,6 +5,6 @@ import "github.com/prometheus/client_golang/prometheus"
 // RegisterBuffered shows how much of --max-buffered-bytes is in use.
 func RegisterBuffered(r prometheus.Registerer, buffered func() int) {
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "request_bytes_buffered", Help: "Bytes of request bodies that are held until their endpoint is picked.",
+		Namespace: namespace, Name: "request_bytes_buffered", Help: "Bytes of request bodies buffered until their endpoint is picked.",
 	}, func() float64 { return float64(buffered()) }))
 }

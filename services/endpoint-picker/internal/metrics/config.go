@@ -12,9 +12,9 @@ type Config struct {
 func NewConfig(r prometheus.Registerer) *Config {
 	c := &Config{
 		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "config_info", Help: "The configuration of the plugins that is in force, by the hash of its text.",
+			Namespace: namespace, Name: "config_info", Help: "The active configuration of the plugins, by the hash of its text.",
 		}, []string{"hash"}),
-		last: gauge("config_last_reload_successful", "1 if the last text of the configuration is in force, 0 if it was refused."),
+		last: gauge("config_last_reload_successful", "1 if the last text of the configuration is active, 0 if it was rejected."),
 	}
 	r.MustRegister(c.info, c.last)
 	return c

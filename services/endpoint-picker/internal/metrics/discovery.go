@@ -15,7 +15,7 @@ type EndpointsFile struct{ successful prometheus.Gauge }
 // alarm.
 func NewEndpointsFile(r prometheus.Registerer) *EndpointsFile {
 	f := &EndpointsFile{successful: gauge("endpoints_file_last_reload_successful",
-		"1 if the endpoints file could be read when it changed last, 0 if older endpoints stand.")}
+		"1 if the last change of the endpoints file was valid, 0 if older endpoints stay.")}
 	r.MustRegister(f.successful)
 	return f
 }
@@ -35,7 +35,7 @@ type Rules struct{ objects *prometheus.GaugeVec }
 // NewRules returns the gauges, registered. They are for pickers that read such objects.
 func NewRules(r prometheus.Registerer) *Rules {
 	v := &Rules{objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "rule_objects", Help: "InferenceObjectives and InferenceModelRewrites of the pool, and those that cannot be read.",
+		Namespace: namespace, Name: "rule_objects", Help: "InferenceObjectives and InferenceModelRewrites of the pool, by whether they are readable.",
 	}, []string{"resource", "state"})}
 	r.MustRegister(v.objects)
 	return v

@@ -67,20 +67,20 @@ type Metrics struct {
 
 // New returns the collectors, registered.
 func New(r prometheus.Registerer, o Options) *Metrics {
-	picks := counters("picks_total", "Requests for which an endpoint was wanted, by what came of it.", "result")
-	streams := counters("streams_total", "Streams that have ended, by how far they came.", "outcome")
-	scrapes := counters("scrapes_total", "Scrapes of model servers' metrics, by what came of them.", "result")
-	pollErrors := upstreamCounters("datalayer_poll_errors_total", "Scrapes of model servers' metrics that failed.", "source_type")
+	picks := counters("picks_total", "Requests that needed an endpoint, by result.", "result")
+	streams := counters("streams_total", "Finished ext_proc streams, by outcome.", "outcome")
+	scrapes := counters("scrapes_total", "Scrapes of model servers' metrics, by result.", "result")
+	pollErrors := upstreamCounters("datalayer_poll_errors_total", "Failed scrapes of model servers' metrics.", "source_type")
 	m := &Metrics{
 		picks:           children(picks, resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered, resultMalformed),
 		pickDuration:    histogram("pick_duration_seconds", "Time to choose an endpoint.", prometheus.ExponentialBuckets(1e-6, 4, 10)),
-		streamsInFlight: gauge("streams_in_flight", "Requests whose ext_proc stream is open."),
+		streamsInFlight: gauge("streams_in_flight", "Open ext_proc streams."),
 		streams:         children(streams, exchange.Outcomes()...),
 		responses: responses{vec: counters("responses_total",
-			"Responses of model servers that were seen, by status and by whether the picked endpoint served them.", "code", "served")},
+			"Observed responses of model servers, by status and by whether the picked endpoint served them.", "code", "served")},
 		scrapes:   children(scrapes, resultOK, resultError),
-		ejections: counters("ejections_total", "Endpoints that were kept from requests because they fail, by what showed it.", "cause"),
-		scrapeDuration: histogram("scrape_duration_seconds", "Time to get and read one metrics page.",
+		ejections: counters("ejections_total", "Ejections of failing endpoints, by cause.", "cause"),
+		scrapeDuration: histogram("scrape_duration_seconds", "Time to fetch and parse one metrics page.",
 			prometheus.ExponentialBuckets(0.00025, 4, 8)),
 		requests:   newRequests(r),
 		pollErrors: pollErrors.WithLabelValues(sourceMetrics),

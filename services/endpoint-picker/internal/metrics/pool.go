@@ -55,24 +55,24 @@ type learntSeries struct {
 func NewPoolCollector(p PoolParams, r prometheus.Registerer) *PoolCollector {
 	c := &PoolCollector{
 		PoolParams: p,
-		ready:      upstreamDesc("ready_endpoints", "Endpoints that may be picked.", labelPool),
-		queueSize: upstreamDesc("per_endpoint_queue_size", "Requests in the queue of an endpoint, as last scraped.",
+		ready:      upstreamDesc("ready_endpoints", "Endpoints available for picks.", labelPool),
+		queueSize: upstreamDesc("per_endpoint_queue_size", "Requests queued on the endpoint, as of the last scrape.",
 			labelPool, "model_server_endpoint"),
-		saturation: upstreamDesc("flow_control_pool_saturation", "How full the pool is: 1 is full, more is overload.", "inference_pool", "stage"),
-		prefixSize: upstreamDesc("prefix_indexer_size", "Blocks of prefixes that endpoints are believed to have.", labelPlugin, labelPluginType),
+		saturation: upstreamDesc("flow_control_pool_saturation", "Saturation of the pool: 1 is full, more is overload.", "inference_pool", "stage"),
+		prefixSize: upstreamDesc("prefix_indexer_size", "Estimated cached blocks of all endpoints.", labelPlugin, labelPluginType),
 		info:       upstreamDesc("info", "The running build.", "commit", "build_ref"),
 	}
 	for i, figure := range []struct{ name, help string }{
-		{"kv_cache_utilization", "part of the KV cache that is in use"},
-		{"queue_size", "requests in the queue"},
-		{"running_requests", "requests in the batch"},
+		{"kv_cache_utilization", "share of the KV cache in use"},
+		{"queue_size", "queued requests"},
+		{"running_requests", "running requests"},
 	} {
-		c.averages[i] = upstreamDesc("average_"+figure.name, "Mean of the endpoints: "+figure.help+".", labelPool)
-		c.deviations[i] = upstreamDesc("std_dev_"+figure.name, "Standard deviation among the endpoints: "+figure.help+".", labelPool)
+		c.averages[i] = upstreamDesc("average_"+figure.name, "Mean over the endpoints: "+figure.help+".", labelPool)
+		c.deviations[i] = upstreamDesc("std_dev_"+figure.name, "Standard deviation over the endpoints: "+figure.help+".", labelPool)
 	}
 	flow := []string{labelEndpoint, labelNamespace, "producer_name", labelFairness, labelPriority}
-	c.requests = upstreamDesc("inflight_requests", "Requests that this picker has on the endpoint.", flow...)
-	c.tokens = upstreamDesc("inflight_tokens", "Prompt tokens that this picker sent to the endpoint, not cached there and not computed yet.", flow...)
+	c.requests = upstreamDesc("inflight_requests", "Requests of this picker in flight on the endpoint.", flow...)
+	c.tokens = upstreamDesc("inflight_tokens", "Prompt tokens sent by this picker that the endpoint has neither cached nor computed yet.", flow...)
 	c.learnt = learnt()
 	r.MustRegister(c)
 	return c
@@ -80,17 +80,17 @@ func NewPoolCollector(p PoolParams, r prometheus.Registerer) *PoolCollector {
 
 func learnt() []learntSeries {
 	return []learntSeries{
-		{desc("speed_base_seconds", "Least time to a first token, as learnt."),
+		{desc("speed_base_seconds", "Learned minimum time to first token."),
 			func(s *predict.Speed, _ *prefix.Stats) float64 { return s.Base }},
-		{desc("speed_per_decoding_seconds", "What each answer under way adds to the time to a first token, as learnt."),
+		{desc("speed_per_decoding_seconds", "Learned increase of the time to first token per decoding request."),
 			func(s *predict.Speed, _ *prefix.Stats) float64 { return s.PerDecoding }},
-		{desc("speed_per_token_seconds", "What each prompt token to compute adds to the time to a first token, as learnt."),
+		{desc("speed_per_token_seconds", "Learned increase of the time to first token per uncached prompt token."),
 			func(s *predict.Speed, _ *prefix.Stats) float64 { return s.PerToken }},
 		{desc("prefix_index_nodes", "Runs of blocks in the index of prefixes."),
 			func(_ *predict.Speed, x *prefix.Stats) float64 { return float64(x.Nodes) }},
-		{desc("prefix_index_bytes", "Memory of the index of prefixes, about."),
+		{desc("prefix_index_bytes", "Approximate memory of the index of prefixes."),
 			func(_ *predict.Speed, x *prefix.Stats) float64 { return float64(x.Bytes) }},
-		{desc("prefix_index_blocks", "Blocks in caches, all endpoints together, as the index believes."),
+		{desc("prefix_index_blocks", "Estimated cached blocks of all endpoints."),
 			func(_ *predict.Speed, x *prefix.Stats) float64 { return float64(x.Blocks) }},
 	}
 }

@@ -73,30 +73,30 @@ func newRequests(r prometheus.Registerer) *requests {
 	}
 	scheduler := upstreamHistograms("scheduler_e2e_duration_seconds", "Time to choose an endpoint.", schedulerBuckets)
 	processing := upstreamHistograms("request_processing_duration_seconds",
-		"Time from the beginning of a request to the choice of its endpoint, the arrival of its body included.", processingBuckets)
-	ratio := upstreamHistograms("prefix_indexer_hit_ratio", "Part of a prompt that the picked endpoint is expected to have in its cache.",
+		"Time from the start of a request to the choice of its endpoint, including the arrival of its body.", processingBuckets)
+	ratio := upstreamHistograms("prefix_indexer_hit_ratio", "Expected share of a prompt in the cache of the picked endpoint.",
 		hitRatioBuckets, labelPlugin, labelPluginType)
-	hits := upstreamHistograms("prefix_indexer_hit_bytes", "Length of what the picked endpoint is expected to have in its cache of a prompt.",
+	hits := upstreamHistograms("prefix_indexer_hit_bytes", "Expected length of a prompt's prefix in the cache of the picked endpoint.",
 		hitBytesBuckets, labelPlugin, labelPluginType)
 	q := &requests{
-		total:  upstreamCounters("request_total", "Requests that were sent to an endpoint.", common...),
-		errors: upstreamCounters("request_error_total", "Requests that failed, here or at the model server.", append(common[:len(common):len(common)], labelErrorCode)...),
-		rewrites: upstreamCounters("model_rewrite_decisions_total", "Requests whose model an InferenceModelRewrite decided.",
+		total:  upstreamCounters("request_total", "Requests sent to an endpoint.", common...),
+		errors: upstreamCounters("request_error_total", "Requests that failed in the picker or at the model server.", append(common[:len(common):len(common)], labelErrorCode)...),
+		rewrites: upstreamCounters("model_rewrite_decisions_total", "Requests whose model an InferenceModelRewrite selected.",
 			"model_rewrite_name", labelModel, "target_model"),
 		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: upstream, Name: "request_running", Help: "Requests that have an endpoint and have not ended.",
+			Namespace: upstream, Name: "request_running", Help: "Unfinished requests with an endpoint.",
 		}, common),
-		duration:     histograms("request_duration_seconds", "Time from the beginning of a request to the end of its response.", latencyBuckets),
+		duration:     histograms("request_duration_seconds", "Time from the start of a request to the end of its response.", latencyBuckets),
 		requestSize:  histograms("request_size_bytes", "Size of request bodies.", requestSizeBuckets),
 		responseSize: histograms("response_size_bytes", "Size of response bodies.", responseSizeBuckets),
-		input:        histograms("request_input_tokens", "Tokens of the prompt, as the model server counted them.", tokenBuckets),
-		output:       histograms("request_output_tokens", "Tokens of the answer, as the model server counted them.", outputBuckets),
-		cached:       histograms("request_cached_tokens", "Tokens of the prompt that the model server had in its cache, as it said.", tokenBuckets),
-		perToken:     histograms("request_ntpot_seconds", "Duration of a request over the tokens of its answer.", perTokenBuckets),
-		firstToken:   histograms("request_ttft_seconds", "Time from the beginning of a request to the first piece of its response.", firstTokenBuckets, labelStreaming),
-		streamed:     histograms("request_streaming_tpot_seconds", "Time for each token of a streamed answer after the first.", streamedBuckets),
+		input:        histograms("request_input_tokens", "Tokens of the prompt, as reported by the model server.", tokenBuckets),
+		output:       histograms("request_output_tokens", "Tokens of the answer, as reported by the model server.", outputBuckets),
+		cached:       histograms("request_cached_tokens", "Cached tokens of the prompt, as reported by the model server.", tokenBuckets),
+		perToken:     histograms("request_ntpot_seconds", "Duration of a request divided by the tokens of its answer.", perTokenBuckets),
+		firstToken:   histograms("request_ttft_seconds", "Time from the start of a request to the first chunk of its response.", firstTokenBuckets, labelStreaming),
+		streamed:     histograms("request_streaming_tpot_seconds", "Time per token of a streamed answer, after the first token.", streamedBuckets),
 		gaps: &gapsVec{desc: upstreamDesc("request_streaming_itl_seconds",
-			"Time between two pieces of a streamed answer, the mean of each answer.", common...)},
+			"Time between two chunks of a streamed answer, averaged per answer.", common...)},
 		scheduler:   scheduler.WithLabelValues(),
 		processing:  processing.WithLabelValues(),
 		prefixRatio: ratio.WithLabelValues(prefixProducer, prefixProducer),

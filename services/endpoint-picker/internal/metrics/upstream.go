@@ -71,12 +71,12 @@ type extProc struct {
 func newExtProc(r prometheus.Registerer) *extProc {
 	e := &extProc{
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: upstream, Name: "extproc_streams_inflight", Help: "Ext_proc streams that are open.",
+			Namespace: upstream, Name: "extproc_streams_inflight", Help: "Open ext_proc streams.",
 		}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: upstream, Name: "extproc_stream_duration_seconds", Help: "Time for which an ext_proc stream was open.", Buckets: streamBuckets,
+			Namespace: upstream, Name: "extproc_stream_duration_seconds", Help: "Duration of an ext_proc stream.", Buckets: streamBuckets,
 		}),
-		vec: upstreamCounters("extproc_streams_total", "Ext_proc streams that have ended, by gRPC status code.", "code"),
+		vec: upstreamCounters("extproc_streams_total", "Finished ext_proc streams, by gRPC status code.", "code"),
 	}
 	r.MustRegister(e.inFlight, e.duration, e.vec)
 	return e

@@ -24,7 +24,7 @@ type Engine struct {
 
 	Waiting []string // queuedRequestsSpec: requests in the queue
 	Running []string // runningRequestsSpec: requests in the batch
-	KVUsage []string // kvUsageSpec: part of the KV cache that is in use, 0 to 1
+	KVUsage []string // kvUsageSpec: share of the KV cache in use, 0 to 1
 	LoRA    string   // loraSpec: series whose labels list adapters and whose value is the time
 
 	// The size of the KV cache, by labels of a series or by gauges.
