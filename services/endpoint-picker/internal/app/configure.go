@@ -48,7 +48,7 @@ func (p *parts) configure(c *pickerconfig.Config) error {
 // reconfigure is configure for a configuration that came later: what cannot be used of it stays as it was.
 func (p *parts) reconfigure(c *pickerconfig.Config) {
 	if err := p.configure(c); err != nil {
-		p.Log.Warn("Kept the last settings of scraping", zap.Error(err))
+		p.Log.Warn("Kept the last scraping settings", zap.Error(err))
 	}
 }
 

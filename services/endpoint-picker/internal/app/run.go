@@ -94,7 +94,7 @@ func (p *parts) run(ctx context.Context) error {
 func (p *parts) drain(work context.Context) {
 	limits := p.Config.Drain
 	p.Health.Drain()
-	p.Log.Info("Started to drain", zap.Int("streams", p.ExtProc.InFlight()),
+	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()),
 		zap.Duration("delay", limits.Delay), zap.Duration("timeout", limits.Timeout))
 	select {
 	case <-time.After(limits.Delay):
@@ -104,7 +104,7 @@ func (p *parts) drain(work context.Context) {
 	defer cancel()
 	if !p.ExtProcListener.Drain(bounded) {
 		if n := p.ExtProc.InFlight(); n > 0 {
-			p.Log.Warn("Cut streams that were open at the end of the drain", zap.Int("streams", n))
+			p.Log.Warn("Cut streams still open at the end of the drain", zap.Int("streams", n))
 		}
 	}
 	p.ExtProcListener.Close()

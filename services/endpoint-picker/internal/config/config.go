@@ -260,7 +260,7 @@ func (g GRPC) validate() error {
 	case g.Port == g.HealthPort && g.Port != 0:
 		return fmt.Errorf("--%s and --%s are both %d: give each its own", FlagGRPCPort, FlagGRPCHealthPort, g.Port)
 	case g.CertPath != "" && !g.Secure:
-		return fmt.Errorf("--%s has no use with --%s=false: leave one of them out", flagCertPath, flagSecureServing)
+		return fmt.Errorf("--%s has no effect with --%s=false: leave one of them out", flagCertPath, flagSecureServing)
 	}
 	return nil
 }
@@ -270,7 +270,7 @@ func (e ExtProc) validate() error {
 	case e.MaxRequestBody < minBody || e.MaxRequestBody > maxBody:
 		return fmt.Errorf("--%s %s is out of range: give 1Ki to 1Gi", flagMaxRequestBody, e.MaxRequestBody.String())
 	case e.MaxBuffered < e.MaxRequestBody:
-		return fmt.Errorf("--%s %s is too little: give at least --%s, which is %s", flagMaxBuffered, e.MaxBuffered.String(),
+		return fmt.Errorf("--%s %s is too small: give at least --%s, which is %s", flagMaxBuffered, e.MaxBuffered.String(),
 			flagMaxRequestBody, e.MaxRequestBody.String())
 	case e.MaxStreams < 1:
 		return fmt.Errorf("--%s %d is too few: give at least 1", flagMaxStreams, e.MaxStreams)
@@ -282,7 +282,7 @@ func (e ExtProc) validate() error {
 
 func (p Prefixes) validate() error {
 	if p.MaxBytes < minPrefixIndex {
-		return fmt.Errorf("--%s %s is too little: give at least 1Mi", flagPrefixIndex, p.MaxBytes.String())
+		return fmt.Errorf("--%s %s is too small: give at least 1Mi", flagPrefixIndex, p.MaxBytes.String())
 	}
 	return nil
 }
@@ -290,9 +290,9 @@ func (p Prefixes) validate() error {
 func validateOutliers(o outlier.Options) error {
 	switch {
 	case o.Failures < 0:
-		return fmt.Errorf("--%s %d is negative: give 0 to eject nobody", flagEjectAfter, o.Failures)
+		return fmt.Errorf("--%s %d is negative: give 0 to disable ejection", flagEjectAfter, o.Failures)
 	case o.Base <= 0:
-		return fmt.Errorf("--%s %s is not a time: give 1s, for instance", flagEjectionTime, o.Base)
+		return fmt.Errorf("--%s %s is not positive: give a duration such as 1s", flagEjectionTime, o.Base)
 	case o.Longest < o.Base:
 		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagEjectionLongest, o.Longest, flagEjectionTime, o.Base)
 	}
@@ -302,9 +302,9 @@ func validateOutliers(o outlier.Options) error {
 func (d Drain) validate() error {
 	switch {
 	case d.Delay < 0:
-		return fmt.Errorf("--%s %s is negative: give 0 to leave it out", flagDrainDelay, d.Delay)
+		return fmt.Errorf("--%s %s is negative: give 0 for no delay", flagDrainDelay, d.Delay)
 	case d.Timeout < 0:
-		return fmt.Errorf("--%s %s is negative: give 0 to end requests at once", flagDrainTimeout, d.Timeout)
+		return fmt.Errorf("--%s %s is negative: give 0 to cut open requests at once", flagDrainTimeout, d.Timeout)
 	}
 	return nil
 }

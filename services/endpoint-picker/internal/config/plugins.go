@@ -72,7 +72,7 @@ func (p *Plugins) validate() error {
 	case len(given) > 1:
 		return fmt.Errorf("only one of --%s, --%s and --%s can be given: leave the others out", flagConfigFile, flagConfigText, flagConfigMap)
 	case p.MapKey != "" && p.Map.Name == "":
-		return errors.New("--" + flagConfigMapKey + " has no use without --" + flagConfigMap + ": leave it out")
+		return errors.New("--" + flagConfigMapKey + " has no effect without --" + flagConfigMap + ": leave it out")
 	}
 	return nil
 }

@@ -88,15 +88,15 @@ func (p *Pool) validateGiven(given []string) error {
 	case len(given) == 0:
 		return fmt.Errorf("--%s is missing: give the name of the InferencePool to serve, or else --%s or --%s", flagPoolName, flagSelector, flagEndpointsFile)
 	case len(given) > 1:
-		return fmt.Errorf("%s exclude each other: leave all but one of them out", strings.Join(given, " and "))
+		return fmt.Errorf("%s are mutually exclusive: give only one of them", strings.Join(given, " and "))
 	case p.Selector.Selector != nil && len(p.TargetPorts) == 0:
 		return fmt.Errorf("--%s is missing: give the ports of the pods that --%s selects", flagTargetPorts, flagSelector)
 	case p.Selector.Selector == nil && len(p.TargetPorts) > 0:
-		return fmt.Errorf("--%s has no use with %s, which says the ports: leave it out", flagTargetPorts, given[0])
+		return fmt.Errorf("--%s has no effect with %s, which sets the ports: leave it out", flagTargetPorts, given[0])
 	case p.File == "" && p.Name.Namespace == "":
 		return fmt.Errorf("--%s is empty: give the namespace of the InferencePool or the pods, or leave the flag out", flagPoolNamespace)
 	case p.Group != informers.PoolGroup:
-		return fmt.Errorf("--%s %q is not served: only %s is, leave the flag out", flagPoolGroup, p.Group, informers.PoolGroup)
+		return fmt.Errorf("--%s %q is not supported: give %s, or leave the flag out", flagPoolGroup, p.Group, informers.PoolGroup)
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (p *Ports) Set(text string) error {
 		case err != nil || port == 0:
 			return fmt.Errorf("%q is not a port: give ports from 1 to %d, separated by commas", part, maxPort)
 		case slices.Contains(ports, uint16(port)):
-			return fmt.Errorf("port %d is there twice", port)
+			return fmt.Errorf("port %d is listed twice", port)
 		}
 		ports = append(ports, uint16(port))
 	}

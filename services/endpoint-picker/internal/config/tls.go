@@ -86,10 +86,10 @@ func (m *MetricsEndpoint) addFlags(fs *pflag.FlagSet) {
 
 func (m *MetricsEndpoint) validate(p Pool) error {
 	if m.Auth && p.File != "" {
-		return errors.New("--" + flagMetricsAuth + " asks the API server, which --" + flagEndpointsFile + " does without: leave one of them out")
+		return errors.New("--" + flagMetricsAuth + " needs the API server, which --" + flagEndpointsFile + " does not use: leave one of them out")
 	}
 	if m.ClientCAFile != "" && m.CertDir == "" {
-		return errors.New("--" + flagMetricsCA + " has no use without --" + flagMetricsCerts + ": give both")
+		return errors.New("--" + flagMetricsCA + " has no effect without --" + flagMetricsCerts + ": give both")
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (m *Messages) addFlags(fs *pflag.FlagSet) {
 func (m *Messages) validate() error {
 	for flag, size := range map[string]*Size{flagMaxReceive: &m.MaxReceive, flagMaxSend: &m.MaxSend} {
 		if *size < 0 || *size > maxMessage {
-			return fmt.Errorf("--%s %s is out of range: give up to 2Gi-1, or 0 for none of its own", flag, size)
+			return fmt.Errorf("--%s %s is out of range: give up to 2Gi-1, or 0 for the default", flag, size)
 		}
 	}
 	return nil

@@ -111,7 +111,7 @@ func (c *Config) applyMetricsPort(fs *pflag.FlagSet) error {
 	case port < 0 || port > maxPort:
 		return fmt.Errorf("--%s %d is not a port: give one from 1 to %d", flagMetricsPort, port, maxPort)
 	case fs.Changed(flagMetricsBind):
-		return fmt.Errorf("--%s and --%s say the same: leave one of them out", flagMetricsPort, flagMetricsBind)
+		return fmt.Errorf("--%s and --%s set the same address: leave one of them out", flagMetricsPort, flagMetricsBind)
 	}
 	c.HTTP.MetricsAddress = net.JoinHostPort("", strconv.Itoa(port))
 	return nil
@@ -188,7 +188,7 @@ func findUnused(fs *pflag.FlagSet) []UnusedFlag {
 	}
 	for _, f := range refusedFlags {
 		if fs.Changed(f.name) && fs.Lookup(f.name).Value.String() == f.harmless {
-			found = append(found, UnusedFlag{Name: "--" + f.name, Why: "it is so anyway; to say otherwise, use " + f.instead})
+			found = append(found, UnusedFlag{Name: "--" + f.name, Why: "the picker already does this; to change it, use " + f.instead})
 		}
 	}
 	return found
@@ -198,7 +198,7 @@ func findRefused(fs *pflag.FlagSet) error {
 	var errs []error
 	for _, f := range refusedFlags {
 		if fs.Changed(f.name) && fs.Lookup(f.name).Value.String() != f.harmless {
-			errs = append(errs, fmt.Errorf("--%s is not a flag any more: use %s, in the configuration", f.name, f.instead))
+			errs = append(errs, fmt.Errorf("--%s is no longer a flag: use %s in the configuration", f.name, f.instead))
 		}
 	}
 	return errors.Join(errs...)

@@ -72,7 +72,7 @@ func decode(data []byte) (*yaml.Node, error) {
 	}
 	var second yaml.Node
 	if err := decoder.Decode(&second); err == nil {
-		return nil, fmt.Errorf("line %d: a second document: give one", second.Line)
+		return nil, fmt.Errorf("line %d: second document: give only one", second.Line)
 	} else if !errors.Is(err, io.EOF) {
 		return nil, trimmed(err)
 	}
@@ -121,7 +121,7 @@ func (p *parser) fields(mapping *yaml.Node, known ...string) map[string]*yaml.No
 		case key.Kind != yaml.ScalarNode || !slices.Contains(known, name):
 			p.problem(key, "%q is not a known field: known are %s", name, strings.Join(known, ", "))
 		case values[name] != nil:
-			p.problem(key, "%s is there twice", name)
+			p.problem(key, "%s is listed twice", name)
 		default:
 			values[name] = resolve(mapping.Content[i+1])
 		}
@@ -157,9 +157,9 @@ func (p *parser) unique(item *yaml.Node, d endpoint.Description) {
 	name := d.Namespace + "/" + d.Pod
 	switch {
 	case p.names[name] != 0:
-		p.problem(item, "endpoint %s is there twice, first in line %d", name, p.names[name])
+		p.problem(item, "endpoint %s is listed twice, first in line %d", name, p.names[name])
 	case p.addresses[d.Address] != 0:
-		p.problem(item, "address %s is there twice, first in line %d", d.Address, p.addresses[d.Address])
+		p.problem(item, "address %s is listed twice, first in line %d", d.Address, p.addresses[d.Address])
 	default:
 		p.names[name], p.addresses[d.Address] = item.Line, item.Line
 		p.found = append(p.found, d)
@@ -242,7 +242,7 @@ func (p *parser) labels(value *yaml.Node) map[string]string {
 		case key.Kind != yaml.ScalarNode || key.Value == "" || key.Tag == "!!merge":
 			p.problem(key, "a label has no name")
 		case twice:
-			p.problem(key, "label %s is there twice", shortened(key.Value))
+			p.problem(key, "label %s is listed twice", shortened(key.Value))
 		case text.Kind != yaml.ScalarNode || text.Tag == "!!null":
 			p.problem(text, "label %s has not a single value", shortened(key.Value))
 		default:

@@ -7,7 +7,7 @@
 //	  port: 8000            # a number or a string
 //	  labels: {llm-d.ai/role: decode}
 //
-// JSON will do as well. The file is read strictly: what is not known, or is there twice, is refused with its line.
+// JSON will do as well. The file is read strictly: what is not known, or is listed twice, is refused with its line.
 //
 // A file that cannot be used at the start is an error. After that it is read again and again, and a change holds when
 // two readings in a row found the same: a file that is being written is not half read, and its path may be a symbolic

@@ -188,7 +188,7 @@ func (g *Gateway) takeRequestChanges(r *extprocv3.ProcessingResponse, common *ex
 	case !now && set != "":
 		return errors.New("pick without its metadata")
 	case now != common.GetClearRouteCache():
-		return errors.New("the route cache is to be cleared by the pick, and by nothing else")
+		return errors.New("the pick, and nothing else, must clear the route cache")
 	}
 	return nil
 }

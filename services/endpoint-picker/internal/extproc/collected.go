@@ -12,7 +12,7 @@ import (
 const minPiece = 1 << 10
 
 // errBuffered means that the budget is used up.
-var errBuffered = errors.New("too many request bodies are held")
+var errBuffered = errors.New("too many request bodies are buffered")
 
 // A Budget is how many bytes of bodies may be held at a time. A nil Budget has no end.
 type Budget struct {

@@ -100,7 +100,7 @@ func (i *Informers) tell(problems []podset.Problem) {
 		said := p.Value + ": " + p.Message
 		i.told[p.Pod.UID] = said
 		if last[p.Pod.UID] != said {
-			i.log.Warn("Could not follow active ports of pod", zap.String(logging.KeyPod, p.Pod.Namespace+"/"+p.Pod.Name),
+			i.log.Warn("Could not apply active ports of pod", zap.String(logging.KeyPod, p.Pod.Namespace+"/"+p.Pod.Name),
 				zap.String("value", p.Value), zap.String("reason", p.Message))
 		}
 	}

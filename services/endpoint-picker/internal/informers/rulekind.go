@@ -106,7 +106,7 @@ func (k *ruleKind[T]) tell(object *unstructured.Unstructured, note string, err e
 	if err != nil {
 		log.Warn("Could not read object, ignored it", zap.Error(err))
 	} else {
-		log.Warn("Read object, with a reservation", zap.String("reservation", note))
+		log.Warn("Read object with a warning", zap.String("reservation", note))
 	}
 }
 
@@ -117,7 +117,7 @@ func (k *ruleKind[T]) sayIgnored(from *kube.OptionalInformer) {
 		n = len(k.legacy.List())
 	}
 	if n > 0 && !k.ignored {
-		k.log.Warn("Ignored objects of the old group, as the kind is served in the new one",
+		k.log.Warn("Ignored objects of the old group, because the new group serves the kind",
 			zap.String("oldGroup", legacyRulesGroup), zap.String("newGroup", rulesGroup), zap.Int("objects", n))
 	}
 	k.ignored = n > 0

@@ -112,7 +112,7 @@ func (r *Rules) Run(ctx context.Context) {
 	}
 	impatient := time.AfterFunc(r.patience, func() {
 		r.readyOnce.Do(func() {
-			r.log.Warn("Could not read objectives and rewrites in time, went on without them")
+			r.log.Warn("Could not read objectives and rewrites in time, continued without them")
 			close(r.ready)
 		})
 	})

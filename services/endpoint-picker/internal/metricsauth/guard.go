@@ -179,8 +179,8 @@ func (g *Guard) failed(err error) {
 	}
 	g.outage.mu.Unlock()
 	if tell {
-		g.params.Log.Warn("Metrics are shown only to those the API server let in before, as it cannot be asked: this wants create on "+
-			"tokenreviews and subjectaccessreviews, or --metrics-endpoint-auth=false", zap.Error(err))
+		g.params.Log.Warn("Could not ask the API server who may read metrics, kept its last answers: grant create on "+
+			"tokenreviews and subjectaccessreviews, or set --metrics-endpoint-auth=false", zap.Error(err))
 	}
 }
 
@@ -191,7 +191,7 @@ func (g *Guard) recovered() {
 	g.outage.told = false
 	g.outage.mu.Unlock()
 	if told {
-		g.params.Log.Info("The API server says again who may see metrics")
+		g.params.Log.Info("API server authorizes access to metrics again")
 	}
 }
 

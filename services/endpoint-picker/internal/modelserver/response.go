@@ -20,7 +20,7 @@ const (
 
 var (
 	errNotHTTP = errors.New("answer is not HTTP")
-	errHeader  = errors.New("answer has headers that cannot be understood")
+	errHeader  = errors.New("answer has invalid headers")
 )
 
 // head is what matters of a response before its body.

@@ -71,7 +71,7 @@ func (s *Settings) Validate() error {
 func (s *Settings) validateSource() error {
 	var errs []error
 	if s.Scheme != schemeHTTP && s.Scheme != schemeHTTPS {
-		errs = append(errs, fmt.Errorf("scheme %q is not served: give http or https", s.Scheme))
+		errs = append(errs, fmt.Errorf("scheme %q is not supported: give http or https", s.Scheme))
 	}
 	if err := validatePath(s.Path); err != nil {
 		errs = append(errs, err)
@@ -81,7 +81,7 @@ func (s *Settings) validateSource() error {
 	}
 	switch {
 	case s.Interval.Fastest < 0 || s.Interval.Slowest < 0:
-		errs = append(errs, fmt.Errorf("interval %s to %s is negative: leave it out for what the flags say", s.Interval.Fastest, s.Interval.Slowest))
+		errs = append(errs, fmt.Errorf("interval %s to %s is negative: leave it out to use the flags", s.Interval.Fastest, s.Interval.Slowest))
 	case s.Interval.Fastest > 0 && s.Interval.Fastest < MinInterval:
 		errs = append(errs, fmt.Errorf("interval %s is too short: give at least %s", s.Interval.Fastest, MinInterval))
 	}
@@ -92,7 +92,7 @@ func (s *Settings) validateSource() error {
 func validatePath(path string) error {
 	outside := func(c rune) bool { return c <= ' ' || c > '~' || c == '#' }
 	if path != "" && (path[0] != '/' || strings.ContainsFunc(path, outside)) {
-		return fmt.Errorf("path %q is not a path: give %s, for instance, escaped as in a URL", path, usualPath)
+		return fmt.Errorf("path %q is not a path: give one such as %s, escaped as in a URL", path, usualPath)
 	}
 	return nil
 }
@@ -102,9 +102,9 @@ func (s *Settings) validateTLS() error {
 	case (s.ClientCertPath == "") != (s.ClientKeyPath == ""):
 		return errors.New("clientCertPath and clientKeyPath belong together: give both or none")
 	case s.Scheme == schemeHTTP && (s.CACertPath != "" || s.ClientCertPath != ""):
-		return errors.New("caCertPath and clientCertPath have no use with scheme http: set https or leave them out")
+		return errors.New("caCertPath and clientCertPath have no effect with scheme http: set https or leave them out")
 	case s.CACertPath != "" && s.InsecureSkipVerify:
-		return errors.New("caCertPath has no use with insecureSkipVerify: set that to false or leave the path out")
+		return errors.New("caCertPath has no effect with insecureSkipVerify: set insecureSkipVerify to false or leave caCertPath out")
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (s *Settings) validateEngines() error {
 			errs = append(errs, fmt.Errorf("engineConfigs[%d].%w", i, err))
 		}
 		if seen[e.Name] {
-			errs = append(errs, fmt.Errorf("engineConfigs[%d].name %q is there twice", i, e.Name))
+			errs = append(errs, fmt.Errorf("engineConfigs[%d].name %q is listed twice", i, e.Name))
 		}
 		seen[e.Name] = true
 	}
@@ -127,10 +127,10 @@ func (s *Settings) validateEngines() error {
 		known = known || e.Name == s.DefaultEngine
 	}
 	if !known {
-		errs = append(errs, fmt.Errorf("defaultEngine %q is none of the engines", s.DefaultEngine))
+		errs = append(errs, fmt.Errorf("defaultEngine %q is not one of the engines", s.DefaultEngine))
 	}
 	if s.EngineLabel == "" {
-		errs = append(errs, fmt.Errorf("engineLabelKey is empty: give a label, %s for instance", LabelEngine))
+		errs = append(errs, fmt.Errorf("engineLabelKey is empty: give a label such as %s", LabelEngine))
 	}
 	return errors.Join(errs...)
 }
@@ -142,7 +142,7 @@ func (e *Engine) validate() error {
 	case e.Name == engineReserved:
 		return fmt.Errorf("name %q is reserved: set defaultEngine instead", e.Name)
 	case len(e.Waiting) == 0 && len(e.Running) == 0:
-		return errors.New("queuedRequestsSpec is missing, and runningRequestsSpec too: give one of them at least")
+		return errors.New("queuedRequestsSpec and runningRequestsSpec are missing: give at least one of them")
 	case e.CacheInfo != "" && (e.BlockSizeLabel == "" || e.BlocksLabel == ""):
 		return errors.New("cacheInfoSpec needs cacheBlockSizeLabelName and cacheNumBlocksLabelName")
 	}

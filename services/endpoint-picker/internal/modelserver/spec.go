@@ -19,8 +19,8 @@ type label struct {
 
 var (
 	errNoName   = errors.New("does not begin with the name of a metric")
-	errNoBrace  = errors.New("labels must stand in braces to the end")
-	errNoEquals = errors.New("a label is not of the form name=value; other ways to match are not served")
+	errNoBrace  = errors.New("labels must be in braces at the end")
+	errNoEquals = errors.New("a label is not of the form name=value; other matchers are not supported")
 )
 
 // parseSpec reads "name", "name{label=value}" or "name{label="value",other='value'}".

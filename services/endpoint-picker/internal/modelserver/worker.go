@@ -112,7 +112,7 @@ func (w *worker) fail(mark endpoint.Mark, began time.Time, err error) {
 		return
 	}
 	w.said = true
-	w.log.Warn("Lost metrics of endpoint, others are preferred to it", append(w.fields(), zap.Error(err))...)
+	w.log.Warn("Lost metrics of endpoint, preferred other endpoints", append(w.fields(), zap.Error(err))...)
 }
 
 // prepare takes what was configured, or said of the endpoint, since the last scrape.

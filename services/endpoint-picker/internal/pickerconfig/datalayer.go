@@ -189,7 +189,7 @@ func (c *compiler) addParser(path, name string) {
 	}
 	for _, other := range c.parsers {
 		if other == parser {
-			c.errorf(path+".pluginRef", "%s is there twice: leave one", parser)
+			c.errorf(path+".pluginRef", "%s is listed twice: leave one", parser)
 			return
 		}
 		if other == request.ParserPassthrough {

@@ -85,7 +85,7 @@ type duration time.Duration
 func (d *duration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%.100q is no duration: give 200ms or 1m30s, for instance", text)
+		return fmt.Errorf("%.100q is not a duration: give one such as 200ms or 1m30s", text)
 	}
 	*d = duration(parsed)
 	return nil

@@ -165,7 +165,7 @@ func (p *sourceParameters) check(c checker) {
 	c.require(p.Port == nil || *p.Port > 0 && *p.Port <= maxPort, "port", "it is not a port: give one from 1 to %d", maxPort)
 	c.require(p.Interval == 0 || time.Duration(p.Interval) >= minInterval, "interval", "%s is too short: give at least %s", time.Duration(p.Interval), minInterval)
 	c.require((p.ClientCertPath == "") == (p.ClientKeyPath == ""), "clientCertPath", "give clientCertPath and clientKeyPath, or neither")
-	c.require(p.Scheme == "https" || p.CACertPath+p.ClientCertPath == "", "scheme", "certificates have no use with %.100q: use https or leave them out", p.Scheme)
+	c.require(p.Scheme == "https" || p.CACertPath+p.ClientCertPath == "", "scheme", "certificates have no effect with %.100q: use https or leave them out", p.Scheme)
 }
 
 func (p *sourceParameters) source() Source {

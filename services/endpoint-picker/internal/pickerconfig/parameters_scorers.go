@@ -121,7 +121,7 @@ type consistentHashParameters struct {
 }
 
 func (p *consistentHashParameters) check(c checker) {
-	c.require(p.LoadFactor >= 1, "loadFactor", "%v is out of range: give 1 or more times the mean load, 1.25 for instance", p.LoadFactor)
+	c.require(p.LoadFactor >= 1, "loadFactor", "%v is out of range: give a multiple of the mean load from 1 on, such as 1.25", p.LoadFactor)
 }
 
 func (p *consistentHashParameters) scorer() scheduling.Scorer {

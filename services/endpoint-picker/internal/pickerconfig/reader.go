@@ -198,7 +198,7 @@ func (r *reader) fields(path string, n *yaml.Node, f func(at, name string, value
 			r.errorf(path, "the name of a field must be a text")
 		case twice:
 			r.problems = append(r.problems, Problem{
-				Line: key.Line, Column: key.Column, Path: at, Message: fmt.Sprintf("it is there twice, first in line %d: leave one", line),
+				Line: key.Line, Column: key.Column, Path: at, Message: fmt.Sprintf("it is listed twice, first in line %d: leave one", line),
 			})
 		default:
 			first[key.Value] = key.Line

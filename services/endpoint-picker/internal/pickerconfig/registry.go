@@ -123,7 +123,7 @@ const (
 	insteadTopology    = "label-selector-filter keeps to a zone or rack"
 	insteadCluster     = "one picker serves one cluster: use the type without multicluster-"
 	insteadMetrics     = "metrics-data-source with core-metrics-extractor; customMetrics takes any metric of the page"
-	insteadUnneeded    = "the picker does what it is for without it: leave it out"
+	insteadUnneeded    = "the picker does this without the plugin: leave it out"
 	insteadMedia       = "prefix-cache-scorer counts images and sounds of a prompt too"
 )
 

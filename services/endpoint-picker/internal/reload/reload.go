@@ -191,14 +191,14 @@ func (r *Reloader) loaded(c *pickerconfig.Config) {
 	r.observer.ConfigLoaded(c.Hash)
 	r.log.Info("Loaded configuration", zap.Stringer("source", r.source), zap.String("hash", c.Hash))
 	for _, w := range c.Warnings {
-		r.log.Warn("Configuration is better changed", zap.Stringer("source", r.source), zap.Stringer("warning", w))
+		r.log.Warn("Configuration has a warning", zap.Stringer("source", r.source), zap.Stringer("warning", w))
 	}
 }
 
 // refused reports that the last valid configuration stays in force.
 func (r *Reloader) refused(err error) {
 	r.observer.ConfigFailed()
-	r.log.Warn("Refused configuration, the last good one stays in force",
+	r.log.Warn("Rejected configuration, kept the last valid one",
 		zap.Stringer("source", r.source), zap.String("hash", r.Current().Hash), zap.Error(err))
-	r.reporter.Event(corev1.EventTypeWarning, ReasonInvalid, fmt.Sprintf("%s is refused, the last good one stays in force: %s", r.source, err))
+	r.reporter.Event(corev1.EventTypeWarning, ReasonInvalid, fmt.Sprintf("%s is invalid, the last valid one stays in force: %s", r.source, err))
 }

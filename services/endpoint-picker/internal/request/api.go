@@ -93,7 +93,7 @@ func NewParsers(names ...string) (*Parsers, error) {
 	for _, name := range names {
 		apis, ok := parsers[name]
 		if !ok {
-			return nil, fmt.Errorf("parser %q is none of %s", name, strings.Join(AllParsers(), ", "))
+			return nil, fmt.Errorf("parser %q is not one of %s", name, strings.Join(AllParsers(), ", "))
 		}
 		p.others = p.others || name == ParserPassthrough
 		for i := range apis {

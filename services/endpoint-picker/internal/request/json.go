@@ -41,7 +41,7 @@ func (r *Request) join() {
 	}
 }
 
-// field reads one field of the body. Of one that is there twice the last counts, as everywhere.
+// field reads one field of the body. Of one that is listed twice the last counts, as everywhere.
 func (r *Request) field(key []byte) {
 	switch string(key) {
 	case "model":

@@ -146,7 +146,7 @@ func (s *Store) reject(digest [sha256.Size]byte, err error) {
 		return
 	}
 	s.complained = true
-	s.params.Log.Warn("Kept the last good certificate, as the files cannot be used", zap.String("files", s.describe()),
+	s.params.Log.Warn("Could not use certificate files, kept the last valid certificate", zap.String("files", s.describe()),
 		zap.Time("notAfter", s.Expiry()), zap.Error(err))
 }
 

@@ -61,7 +61,7 @@ func FromEnvironment(get func(string) string) (Options, error) {
 // checkOTLP finds what the exporter would not say.
 func checkOTLP(endpoint, protocol string) error {
 	if protocol != "" && protocol != "grpc" {
-		return fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL %q is not served: only grpc is", protocol)
+		return fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL %q is not supported: only grpc is", protocol)
 	}
 	if endpoint != "" && !strings.HasPrefix(endpoint, "http://") && !strings.HasPrefix(endpoint, "https://") {
 		return fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT %q is not a URL: give http://host:4317, or https for TLS", endpoint)
@@ -87,7 +87,7 @@ func (o *Options) readSampler(name, argument string) error {
 		}
 		o.Ratio = ratio
 	default:
-		return fmt.Errorf("OTEL_TRACES_SAMPLER %q is not one of always_on, always_off, traceidratio, with or without parentbased_ before it", name)
+		return fmt.Errorf("OTEL_TRACES_SAMPLER %q is not one of always_on, always_off, traceidratio, optionally prefixed with parentbased_", name)
 	}
 	return nil
 }

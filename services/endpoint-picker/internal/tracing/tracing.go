@@ -68,10 +68,10 @@ func (t *Tracer) Run(ctx context.Context) {
 		return
 	}
 	lasting := context.WithoutCancel(ctx)
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { t.log.Debug("Had trouble with tracing", zap.Error(err)) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { t.log.Debug("Tracing reported an error", zap.Error(err)) }))
 	exporter, err := t.newExporter(lasting)
 	if err != nil {
-		t.log.Warn("Could not start tracing, going on without", zap.Error(err))
+		t.log.Warn("Could not start tracing, continued without it", zap.Error(err))
 		return
 	}
 	described, err := resource.New(lasting, resource.WithAttributes(
@@ -183,7 +183,7 @@ func (r *reporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	err := r.SpanExporter.ExportSpans(ctx, spans)
 	switch {
 	case err != nil && !r.failing.Swap(true):
-		r.log.Warn("Could not export spans, dropping them until it works again", zap.Error(err))
+		r.log.Warn("Could not export spans, dropping them until an export succeeds", zap.Error(err))
 	case err == nil && r.failing.Swap(false):
 		r.log.Info("Exported spans again")
 	}
