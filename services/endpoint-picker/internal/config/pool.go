@@ -23,20 +23,20 @@ const (
 	flagEndpointsFile = "endpoints-file"
 )
 
-// maxTargetPorts is as many as an InferencePool may have.
+// maxTargetPorts is the limit of InferencePools.
 const maxTargetPorts = 8
 
-// Pool says where the endpoints come from: exactly one of an InferencePool, a selector of pods, and a file.
+// Pool names the source of endpoints: exactly one of an InferencePool, a selector of pods, and a file.
 type Pool struct {
 	Group       string
-	Name        cache.ObjectName // the name is empty for the other two
+	Name        cache.ObjectName // the name is empty for the other sources
 	Selector    Selector         // of pods in the namespace
 	TargetPorts Ports            // of the selected pods
-	File        string           // of endpoints; there is no cluster then
+	File        string           // of endpoints, without a cluster
 	Once        bool             // read the file at the start only
 }
 
-// String says which pool it is, for people.
+// String describes the pool for people.
 func (p Pool) String() string {
 	switch {
 	case p.File != "":
@@ -63,10 +63,10 @@ func (p *Pool) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.File, flagEndpointsFile, p.File, "File with the endpoints, for use without Kubernetes. Changes take effect without a restart.")
 }
 
-// Given reports whether the flags say where endpoints come from.
+// Given reports whether the flags name a source of endpoints.
 func (p *Pool) Given() bool { return p.Name.Name != "" || p.Selector.Selector != nil || p.File != "" }
 
-// validate checks the flags. If the configuration of the plugins may say where endpoints come from, they need not.
+// validate checks the flags. The flags need not name a source if the configuration of the plugins may name one.
 func (p *Pool) validate(plugins Plugins) error {
 	var given []string
 	for _, one := range []struct {
@@ -104,7 +104,7 @@ func (p *Pool) validateGiven(given []string) error {
 // Selector is a label selector. It implements pflag.Value; nil is none.
 type Selector struct{ labels.Selector }
 
-// Set parses a selector, which must select something less than everything.
+// Set parses a selector, which must not select everything.
 func (s *Selector) Set(text string) error {
 	parsed, err := labels.Parse(text)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Selector) Set(text string) error {
 	return nil
 }
 
-// String returns the selector as it is parsed.
+// String returns the selector in the format of Set.
 func (s *Selector) String() string {
 	if s == nil || s.Selector == nil {
 		return ""

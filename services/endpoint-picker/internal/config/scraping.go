@@ -42,7 +42,7 @@ func validateIntervals(o modelserver.Options) error {
 		return fmt.Errorf("--%s %s is too short: give at least %s", flagRefreshInterval, fastest, modelserver.MinInterval)
 	case slowest < fastest:
 		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagIdleInterval, slowest, flagRefreshInterval, fastest)
-	case !(o.Budget >= 1): // NaN as well
+	case !(o.Budget >= 1): // also true for NaN
 		return fmt.Errorf("--%s %g is too small: give at least 1", flagRefreshBudget, o.Budget)
 	case o.LeaseTimeout < slowest:
 		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagLeaseTimeout, o.LeaseTimeout, flagIdleInterval, slowest)

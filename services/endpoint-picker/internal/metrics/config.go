@@ -2,13 +2,13 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Config says which configuration of the plugins is in force.
+// Config exports the active configuration of the plugins.
 type Config struct {
 	info *prometheus.GaugeVec
 	last prometheus.Gauge
 }
 
-// NewConfig returns the gauges, registered.
+// NewConfig creates and registers the gauges.
 func NewConfig(r prometheus.Registerer) *Config {
 	c := &Config{
 		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -20,12 +20,12 @@ func NewConfig(r prometheus.Registerer) *Config {
 	return c
 }
 
-// ConfigLoaded says that a configuration is in force, and no other one.
+// ConfigLoaded records the active configuration.
 func (c *Config) ConfigLoaded(hash string) {
 	c.info.Reset()
 	c.info.WithLabelValues(hash).Set(1)
 	c.last.Set(1)
 }
 
-// ConfigFailed says that the last good configuration stays in force.
+// ConfigFailed records that the last valid configuration stays active.
 func (c *Config) ConfigFailed() { c.last.Set(0) }

@@ -8,12 +8,12 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
-// snapshots is where the endpoints come from.
+// snapshots provides the endpoints.
 type snapshots interface {
 	Snapshot() *datastore.Snapshot
 }
 
-// EndpointCollector shows the endpoints of the pool.
+// EndpointCollector exports the endpoints of the pool.
 type EndpointCollector struct {
 	snapshots snapshots
 	clock     clock.PassiveClock
@@ -23,14 +23,14 @@ type EndpointCollector struct {
 	series    []endpointSeries
 }
 
-// endpointSeries is one figure of each endpoint.
+// endpointSeries is one value of each endpoint.
 type endpointSeries struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(s *endpoint.Stats) float64
 }
 
-// NewEndpointCollector returns the collector, registered.
+// NewEndpointCollector creates and registers the collector.
 func NewEndpointCollector(s snapshots, c clock.PassiveClock, r prometheus.Registerer) *EndpointCollector {
 	e := &EndpointCollector{
 		snapshots: s,

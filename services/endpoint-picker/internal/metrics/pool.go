@@ -14,14 +14,13 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
-// What makes an endpoint full, by the llm-d router's defaults.
+// Load at which an endpoint is full, by the llm-d router's defaults.
 const (
 	fullQueue   = 5   // requests
 	fullKVUsage = 0.8 // of the KV cache
 )
 
-// PoolCollector shows the pool as a whole, and its endpoints, under the names of the llm-d router; and what the picker has
-// learnt of it.
+// PoolCollector exports the pool and its endpoints under the names of the llm-d router, and the learned values.
 type PoolCollector struct {
 	PoolParams
 
@@ -33,25 +32,26 @@ type PoolCollector struct {
 	learnt               []learntSeries
 }
 
-// PoolParams is what a PoolCollector is made of.
+// PoolParams are the parameters of NewPoolCollector.
 type PoolParams struct {
 	Pool       string // name of the InferencePool
 	Snapshots  snapshots
-	Metrics    *Metrics // picks by endpoint are shown as long as the endpoint is there
+	Metrics    *Metrics // source of picks by endpoint, for current endpoints
 	Learner    *predict.Learner
 	Prefixes   *prefix.Index
-	StaleAfter time.Duration // of scrapes that fail, an endpoint's figures do not count
+	StaleAfter time.Duration // duration of scrape failures after which an endpoint's values are stale
 	Saturation func() float64
 	Clock      clock.PassiveClock
 }
 
-// learntSeries is one figure of what was learnt.
+// learntSeries is one learned value.
 type learntSeries struct {
 	desc  *prometheus.Desc
 	value func(s *predict.Speed, x *prefix.Stats) float64
 }
 
-// NewPoolCollector returns the collector, registered. Without a Saturation it shows how full the endpoints are on average.
+// NewPoolCollector creates and registers the collector. Without a Saturation it exports the mean saturation of the
+// endpoints.
 func NewPoolCollector(p PoolParams, r prometheus.Registerer) *PoolCollector {
 	c := &PoolCollector{
 		PoolParams: p,
@@ -117,7 +117,7 @@ func (c *PoolCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
 	endpoints, now := c.Snapshots.Snapshot().Endpoints, c.Clock.Now()
-	var figures [3]sample // of the endpoints whose figures are fresh
+	var figures [3]sample // of endpoints with fresh values
 	full := 0.0
 	for _, e := range endpoints {
 		stats := e.Stats(now)
@@ -150,7 +150,7 @@ func (c *PoolCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// saturated is how full the pool is; an empty one is full.
+// saturated returns the saturation of the pool; an empty pool is full.
 func (c *PoolCollector) saturated(sum float64, endpoints int) float64 {
 	switch {
 	case c.Saturation != nil:
@@ -161,7 +161,7 @@ func (c *PoolCollector) saturated(sum float64, endpoints int) float64 {
 	return sum / float64(endpoints)
 }
 
-// fullness is how full an endpoint is. One of which nothing is known is full.
+// fullness returns the saturation of an endpoint. An endpoint without fresh values is full.
 func fullness(s *endpoint.Stats, fresh bool) float64 { //nolint:revive // what is known, not what to do
 	if !fresh {
 		return 1
@@ -169,12 +169,12 @@ func fullness(s *endpoint.Stats, fresh bool) float64 { //nolint:revive // what i
 	return max(s.Gauges.Waiting/fullQueue, s.Gauges.KVUsage/fullKVUsage)
 }
 
-// endpointName is what the llm-d router calls an endpoint.
+// endpointName is the llm-d router's name of an endpoint.
 func endpointName(e *endpoint.Endpoint) string {
 	return e.Identity().Pod + "-rank-" + strconv.Itoa(e.Description().Rank)
 }
 
-// sample gathers mean and deviation in one pass, by Welford's method.
+// sample computes mean and deviation in one pass, with Welford's method.
 type sample struct {
 	n             int
 	mean, squares float64
@@ -187,5 +187,5 @@ func (s *sample) add(v float64) {
 	s.squares += off * (v - s.mean)
 }
 
-// deviation is that of a sample, 0 of a single value.
+// deviation returns the standard deviation, 0 for a single value.
 func (s *sample) deviation() float64 { return math.Sqrt(s.squares / float64(max(s.n-1, 1))) }

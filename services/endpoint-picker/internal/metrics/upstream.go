@@ -6,8 +6,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// upstream is how names of the llm-d router begin. Names, labels and buckets of this set are its own, of August 2026: they are
-// what queries are made of, oddities included.
+// upstream is the prefix of the llm-d router's names. Names, labels and buckets of this set are those of August 2026,
+// oddities included, because existing queries use them.
 const upstream = "llm_d_epp"
 
 // Labels of the llm-d router.
@@ -27,7 +27,7 @@ const (
 	labelPluginType = "plugin_type"
 )
 
-// Values of its labels, of parts that it makes of plugins and we do not.
+// Values of its labels for parts that are plugins there, but not here.
 const (
 	sourceMetrics   = "metrics-data-source"
 	prefixProducer  = "approx-prefix-cache-producer"
