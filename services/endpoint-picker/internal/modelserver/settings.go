@@ -20,50 +20,50 @@ const (
 	usualPath = "/metrics"
 	maxPort   = 65535
 
-	// LabelEngine is the label of a pod that names its engine, labelEngineLegacy the one that older manifests have.
+	// LabelEngine is the label of a pod that names its engine, labelEngineLegacy its older name.
 	LabelEngine       = "llm-d.ai/engine-type"
 	labelEngineLegacy = "inference.networking.k8s.io/engine-type"
 )
 
-// Settings say where model servers' metrics are and what they are called. They are what an EndpointPickerConfig has in
-// the parameters of its metrics-data-source and core-metrics-extractor, which the fields are listed with. They may be
-// changed while the scraper runs.
+// Settings contain the addresses and names of model servers' metrics, from the parameters of the metrics-data-source and the
+// core-metrics-extractor in an EndpointPickerConfig. Each field is listed with its parameter. They may change while the
+// scraper runs.
 type Settings struct {
-	Off bool // there is no metrics-data-source: nothing is scraped
+	Off bool // nothing is scraped, because there is no metrics-data-source
 
 	// Parameters of metrics-data-source.
 	Scheme             string   // scheme: http or https
-	Path               string   // path, and perhaps a query; empty is the engine's own
+	Path               string   // path, with an optional query; empty is the engine's own
 	Port               int      // port, of all endpoints; 0 is each endpoint's own
 	InsecureSkipVerify bool     // insecureSkipVerify
-	CACertPath         string   // caCertPath; whoever sets it wants InsecureSkipVerify off
+	CACertPath         string   // caCertPath; it requires InsecureSkipVerify off
 	ClientCertPath     string   // clientCertPath
 	ClientKeyPath      string   // clientKeyPath
-	Interval           Interval // interval is Fastest. What is zero is as the flags say
+	Interval           Interval // interval is Fastest. Zero values come from the flags
 
 	// Parameters of core-metrics-extractor.
 	EngineLabel   string   // engineLabelKey
-	DefaultEngine string   // defaultEngine: of endpoints whose label is not there or names none
-	Engines       []Engine // engineConfigs: they replace built-in ones of the same name, the others are added
+	DefaultEngine string   // defaultEngine: for endpoints without the label, or with an unknown engine
+	Engines       []Engine // engineConfigs: they replace built-in engines of the same name, or add others
 }
 
-// An Interval is how long an endpoint is left between the starts of two scrapes.
+// An Interval is the time between the starts of two scrapes of an endpoint.
 type Interval struct {
-	Fastest time.Duration // while its pages tell something new
-	Slowest time.Duration // while nothing happens
+	Fastest time.Duration // while its pages have news
+	Slowest time.Duration // without activity
 }
 
-// DefaultSettings returns what suits vLLM in pods of their own.
+// DefaultSettings returns settings for vLLM in its own pods.
 func DefaultSettings() Settings {
 	return Settings{
 		Scheme:             schemeHTTP,
-		InsecureSkipVerify: true, // certificates of pods name no addresses
+		InsecureSkipVerify: true, // certificates of pods contain no addresses
 		EngineLabel:        LabelEngine,
 		DefaultEngine:      EngineVLLM,
 	}
 }
 
-// Validate returns what is wrong, all of it, by the names of the configuration.
+// Validate returns all problems, with the names of the configuration.
 func (s *Settings) Validate() error {
 	return errors.Join(s.validateSource(), s.validateTLS(), s.validateEngines())
 }
@@ -88,7 +88,7 @@ func (s *Settings) validateSource() error {
 	return errors.Join(errs...)
 }
 
-// validatePath refuses what would not stay on the line of the request that it stands on.
+// validatePath refuses paths that would not stay on the request line.
 func validatePath(path string) error {
 	outside := func(c rune) bool { return c <= ' ' || c > '~' || c == '#' }
 	if path != "" && (path[0] != '/' || strings.ContainsFunc(path, outside)) {
@@ -164,7 +164,7 @@ func (e *Engine) validateCustom() error {
 	return nil
 }
 
-// plan is Settings made ready. It is never changed.
+// plan is the prepared form of Settings. It is never changed.
 type plan struct {
 	Settings
 
@@ -172,14 +172,14 @@ type plan struct {
 	engines map[string]*compiled
 }
 
-// compiled is an engine made ready.
+// compiled is the prepared form of an engine.
 type compiled struct {
 	*matcher
 
 	path string
 }
 
-// newPlan checks settings and reads the files that they name.
+// newPlan validates settings and reads the files that they name.
 func newPlan(s Settings) (*plan, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -233,8 +233,7 @@ func (s *Settings) tlsConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// engineOf returns the engine of an endpoint. It reports false if the endpoint's label names one that is not known; then
-// it is the default.
+// engineOf returns the engine of an endpoint. For a label with an unknown engine it returns the default engine and false.
 func (p *plan) engineOf(d *endpoint.Description) (*compiled, bool) {
 	name, labelled := d.Labels[p.EngineLabel]
 	if !labelled && p.EngineLabel == LabelEngine {
@@ -249,7 +248,7 @@ func (p *plan) engineOf(d *endpoint.Description) (*compiled, bool) {
 	return p.engines[p.DefaultEngine], false
 }
 
-// request returns the bytes that ask a server for its page.
+// request returns the bytes of the request for a server's page.
 func (p *plan) request(host string, e *compiled) []byte {
 	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: text/plain;version=0.0.4\r\n\r\n", http.MethodGet, e.path, host, userAgent)
 }

@@ -54,14 +54,14 @@ func (p *byLabelParameters) filter() scheduling.Filter {
 	return scheduling.LabelFilter{Label: p.Label, Values: p.ValidValues, KeepMissing: p.AllowsNoLabel}
 }
 
-// roleParameters are of a filter that has none.
+// roleParameters belong to filters without parameters.
 type roleParameters struct{ role scheduling.LabelFilter }
 
 func (*roleParameters) check(checker) {}
 
 func (p *roleParameters) filter() scheduling.Filter { return p.role }
 
-// testingParameters are of a filter that has none.
+// testingParameters belong to a filter without parameters.
 type testingParameters struct{}
 
 func (*testingParameters) check(checker) {}
@@ -73,7 +73,7 @@ func (*testingParameters) use(c checker) {
 
 func (*testingParameters) filter() scheduling.Filter { return scheduling.TestingFilter{} }
 
-// Where a prefix-cache-affinity-filter takes times from.
+// Sources of the times in a prefix-cache-affinity-filter.
 const (
 	ttftFromLoad      = "prefillThroughput"
 	ttftFromPredictor = "latencyPredictor"
@@ -160,7 +160,7 @@ func (p *utilizationParameters) filter() scheduling.Filter {
 	return f
 }
 
-// Words of an endpoint-attribute-filter.
+// Keywords of an endpoint-attribute-filter.
 const (
 	missingPass = "Pass"
 	missingFail = "Fail"

@@ -128,7 +128,7 @@ func (p *consistentHashParameters) scorer() scheduling.Scorer {
 	return scheduling.ConsistentHashScorer{Bound: p.LoadFactor}
 }
 
-// pickerParameters are those of all pickers.
+// pickerParameters are the parameters of all pickers.
 type pickerParameters struct {
 	MaxNumOfEndpoints int `yaml:"maxNumOfEndpoints"`
 

@@ -14,24 +14,24 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxText is the size that a configuration may have: that of a ConfigMap.
+// maxText is the maximum size of a configuration: that of a ConfigMap.
 const maxText = 1 << 20
 
-// maxShown is how much of a value goes into a message.
+// maxShown limits values in messages.
 const maxShown = 100
 
-// place is where a field is.
+// place is the position of a field.
 type place struct{ line, column int }
 
-// reader reads YAML into structs. It knows no field that the struct does not have, keeps all problems and where each field
-// was, and leaves fields that are missing or null as they are.
+// reader reads YAML into structs. It refuses fields that the struct does not have, collects all problems and the position of
+// each field, and leaves missing or null fields unchanged.
 type reader struct {
 	problems []Problem
 	warnings []Problem
 	places   map[string]place
 }
 
-// parse returns the one document of a text, or nil after a problem.
+// parse returns the only document of a text, or nil after a problem.
 func (r *reader) parse(text []byte) *yaml.Node {
 	if len(text) > maxText {
 		r.problems = append(r.problems, Problem{Message: fmt.Sprintf("it has %d bytes: %d are the most", len(text), maxText)})
@@ -57,7 +57,7 @@ func (r *reader) parse(text []byte) *yaml.Node {
 	return document.Content[0]
 }
 
-// syntaxProblem takes the line out of an error of the parser.
+// syntaxProblem extracts the line from an error of the parser.
 func syntaxProblem(err error) Problem {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	if rest, ok := strings.CutPrefix(message, "line "); ok {
@@ -70,7 +70,7 @@ func syntaxProblem(err error) Problem {
 	return Problem{Message: "it is no YAML: " + message}
 }
 
-// findAliases refuses what would make a small text large.
+// findAliases refuses aliases, which could make a small text large.
 func (r *reader) findAliases(n *yaml.Node) {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
 		r.problems = append(r.problems, Problem{Line: n.Line, Column: n.Column, Message: "anchors and aliases are not read: write the value out"})
@@ -80,12 +80,12 @@ func (r *reader) findAliases(n *yaml.Node) {
 	}
 }
 
-// errorf notes a problem of the field at a path, or of the nearest one that holds it.
+// errorf records a problem of the field at a path, or of its nearest existing parent.
 func (r *reader) errorf(path, format string, args ...any) {
 	r.problems = append(r.problems, r.problem(path, fmt.Sprintf(format, args...)))
 }
 
-// warnf notes a warning.
+// warnf records a warning.
 func (r *reader) warnf(path, format string, args ...any) {
 	r.warnings = append(r.warnings, r.problem(path, fmt.Sprintf(format, args...)))
 }
@@ -99,16 +99,16 @@ func (r *reader) problem(path, message string) Problem {
 	return Problem{Line: at.line, Column: at.column, Path: path, Message: message}
 }
 
-// has reports whether a field was given.
+// has reports whether a field was set.
 func (r *reader) has(path string) bool { return r.places[path].line > 0 }
 
-// raw is a value that is read later.
+// raw is a value for a later read.
 type raw struct{ node *yaml.Node }
 
-// MarshalYAML writes it as it was.
+// MarshalYAML writes the value unchanged.
 func (v raw) MarshalYAML() (any, error) { return v.node, nil }
 
-// IsZero says to the encoder that there is nothing.
+// IsZero tells the encoder whether the value is missing.
 func (v raw) IsZero() bool { return v.node == nil }
 
 var rawType = reflect.TypeFor[raw]()
@@ -142,7 +142,7 @@ func (r *reader) value(path string, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-// text reads a value that knows its own form.
+// text reads a value with its own text format.
 func (r *reader) text(path string, n *yaml.Node, v encoding.TextUnmarshaler) {
 	if n.Kind != yaml.ScalarNode {
 		r.errorf(path, "%s is no text", describe(n))
@@ -242,7 +242,7 @@ func (r *reader) scalar(path string, n *yaml.Node, v reflect.Value) {
 	v.Set(read)
 }
 
-// describe is a value in a message.
+// describe formats a value for a message.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
