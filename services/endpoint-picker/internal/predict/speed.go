@@ -2,9 +2,8 @@
 //
 // A server computes its prompts, except for their cached part, then the first token of each, and at the same time a token
 // for every decoding request. The estimated time to first token is
-// beside that a token for every answer under way. The time of a first token is taken for
 //
-//	base + perDecoding × answers under way + perOther × requests of others + perToken × prompt tokens owed
+//	base + perDecoding × decoding requests + perOther × requests of others + perToken × owed prompt tokens
 //
 // times a factor of the server; owed tokens include the request's own prompt. For requests of other replicas, the server's
 // page contains their number, but not their progress: a part of them is in prefill. The coefficients belong to the pool,
