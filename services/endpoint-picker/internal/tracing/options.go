@@ -106,7 +106,7 @@ func (o Options) newExporter(ctx context.Context) (sdktrace.SpanExporter, error)
 // sampler decides which requests to trace.
 type sampler struct {
 	parentBased bool
-	below       uint64 // sample traces whose ID is below this value of 2^63
+	below       uint64 // sample traces with a lower ID, of 63 bits
 }
 
 func (o Options) sampler() sampler {
