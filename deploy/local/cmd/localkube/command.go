@@ -38,7 +38,7 @@ func newCommand() *cobra.Command {
 	return root
 }
 
-// foreign lists a program in the help; main runs it before cobra is asked.
+// foreign lists a program in the help; main runs it before cobra parses the arguments.
 func foreign(name, short string) *cobra.Command {
 	return &cobra.Command{Use: name, Short: short, DisableFlagParsing: true, RunE: func(*cobra.Command, []string) error {
 		return fmt.Errorf("%s must come first on the command line", name)
@@ -74,7 +74,7 @@ func upCommand() *cobra.Command {
 			if o.untilStdin {
 				ctx, cancel := context.WithCancel(cmd.Context())
 				go func() {
-					_, _ = io.Copy(io.Discard, os.Stdin) // however it ends
+					_, _ = io.Copy(io.Discard, os.Stdin) // until it closes
 					cancel()
 				}()
 				return up(ctx, cfg)
@@ -103,7 +103,7 @@ func upCommand() *cobra.Command {
 	return cmd
 }
 
-// attached are the arguments without --detach.
+// attached returns the arguments without --detach.
 func attached(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "--detach" || arg == "--detach=true" })
 }
@@ -227,7 +227,7 @@ func up(ctx context.Context, cfg clusterapi.Config) error {
 	return launch.Run(ctx, launch.Params{Config: cfg, Shim: shim, Out: os.Stdout, Progress: os.Stderr})
 }
 
-// addDirFlag adds --dir, by which a running cluster is found, to a command and those below it.
+// addDirFlag adds --dir, the folder of a running cluster, to a command and its sub-commands.
 func addDirFlag(cmd *cobra.Command, dir *string) {
 	cmd.PersistentFlags().StringVar(dir, "dir", os.Getenv("LOCALKUBE_DIR"), "folder of the running cluster (or $LOCALKUBE_DIR)")
 }

@@ -103,7 +103,7 @@ func restoreCommand() *cobra.Command {
 	return cmd
 }
 
-// act is a command that does one thing to one object of the cluster in dir.
+// act returns a command with one action on one object of the cluster in dir.
 func act(dir *string, action, object, short string, do func(context.Context, *clusterapi.Client, string) error) *cobra.Command {
 	return &cobra.Command{Use: action + " " + object, Short: short, Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 		c, err := clientFor(*dir)
