@@ -66,7 +66,7 @@ func decode(data []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-		return nil, errors.New("the file is empty: for no endpoints give endpoints: []")
+		return nil, errors.New("the file is empty: without endpoints, give endpoints: []")
 	} else if err != nil {
 		return nil, trimmed(err)
 	}
@@ -103,7 +103,7 @@ func (p *parser) items(root *yaml.Node) []*yaml.Node {
 	list := p.fields(root, fieldEndpoints)[fieldEndpoints]
 	switch {
 	case list == nil:
-		p.problem(root, "%s is missing: for none give an empty list", fieldEndpoints)
+		p.problem(root, "%s is missing: without endpoints, give an empty list", fieldEndpoints)
 	case list.Kind != yaml.SequenceNode:
 		p.problem(list, "%s is not a list", fieldEndpoints)
 	default:
@@ -244,7 +244,7 @@ func (p *parser) labels(value *yaml.Node) map[string]string {
 		case twice:
 			p.problem(key, "label %s is listed twice", shortened(key.Value))
 		case text.Kind != yaml.ScalarNode || text.Tag == "!!null":
-			p.problem(text, "label %s has not a single value", shortened(key.Value))
+			p.problem(text, "the value of label %s is not a single value", shortened(key.Value))
 		default:
 			labels[key.Value] = text.Value
 		}

@@ -96,11 +96,11 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		give string
 		want string
 	}{
-		{name: "empty", want: "the file is empty: for no endpoints give endpoints: []"},
-		{name: "only a comment", give: "# nothing\n", want: "the file is empty: for no endpoints give endpoints: []"},
+		{name: "empty", want: "the file is empty: without endpoints, give endpoints: []"},
+		{name: "only a comment", give: "# nothing\n", want: "the file is empty: without endpoints, give endpoints: []"},
 		{name: "only a mark", give: "---\n", want: "line 2: the file is not a mapping: give a list named endpoints"},
 		{name: "a list", give: "\n- name: a", want: "line 2: the file is not a mapping: give a list named endpoints"},
-		{name: "no list", give: "{}", want: "line 1: endpoints is missing: for none give an empty list"},
+		{name: "no list", give: "{}", want: "line 1: endpoints is missing: without endpoints, give an empty list"},
 		{name: "cut after the first line", give: "endpoints:\n", want: "line 1: endpoints is not a list"},
 		{name: "a mapping of endpoints", give: "endpoints:\n  a: {}", want: "line 2: endpoints is not a list"},
 		{name: "not YAML", give: "endpoints:\n- {name: a", want: "line 1: did not find expected ',' or '}'"},
@@ -132,7 +132,7 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		{name: "a port by name", give: "endpoints: [{name: a, address: 10.0.0.1, port: http}]", want: `line 1: port "http" is not a port: give one from 1 to 65535`},
 		{name: "labels that are a list", give: "endpoints: [{" + good + ", labels: [a]}]", want: "line 1: labels are not a mapping of names to values"},
 		{name: "a label twice", give: "endpoints: [{" + good + ", labels: {r: a, r: b}}]", want: "line 1: label r is listed twice"},
-		{name: "a label without a value", give: "endpoints: [{" + good + ", labels: {r: }}]", want: "line 1: label r has not a single value"},
+		{name: "a label without a value", give: "endpoints: [{" + good + ", labels: {r: }}]", want: "line 1: the value of label r is not a single value"},
 		{name: "one name twice", give: "endpoints:\n- {" + good + "}\n- {name: a, address: 10.0.0.2, port: 1}", want: "line 3: endpoint default/a is listed twice, first in line 2"},
 		{name: "one address twice", give: "endpoints:\n- {" + good + "}\n- {name: b, address: '::ffff:10.0.0.1', port: '1'}", want: "line 3: address 10.0.0.1:1 is listed twice, first in line 2"},
 	}

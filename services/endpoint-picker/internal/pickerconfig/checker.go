@@ -76,7 +76,7 @@ const missingAttribute = "it is missing: give the attributeKey of one of the ext
 // attribute requires the name of a metric that the extractor reads.
 func (c checker) attribute(field, name string) {
 	known := c.made.Scraping.attributes()
-	c.require(slices.Contains(known, name), field, "no extractor takes the metric %.100q: add it to customMetrics of core-metrics-extractor", name)
+	c.require(slices.Contains(known, name), field, "no extractor reads the metric %.100q: add it to customMetrics of core-metrics-extractor", name)
 }
 
 // seconds requires a time between nothing and a century.

@@ -16,7 +16,7 @@ func (c *compiler) compileDataLayer() {
 	}
 	for _, field := range []string{"peerDiscovery", "crossReplicaSyncerPluginRef", "crossReplicaSyncInterval"} {
 		if c.has("dataLayer." + field) {
-			c.warnf("dataLayer."+field, "it has no effect: replicas see each other's requests in what they scrape")
+			c.warnf("dataLayer."+field, "it has no effect: replicas see each other's requests in scraped metrics")
 		}
 	}
 	if len(spec.Sources) > 1 {
@@ -103,10 +103,10 @@ func (c *compiler) compileSaturation() {
 	}
 	if old := c.document.SaturationDetector; old != nil {
 		if spec != nil {
-			c.errorf("saturationDetector", "there is a %s too: leave that one", path)
+			c.errorf("saturationDetector", "%s is set too: keep only that one", path)
 			return
 		}
-		c.warnf("saturationDetector", "its place is %s now", path)
+		c.warnf("saturationDetector", "its new place is %s", path)
 		path, spec = "saturationDetector", old
 	}
 	p := c.saturationDetector(path, spec)
@@ -149,10 +149,10 @@ func (c *compiler) compileParsers() {
 	}
 	if old := c.document.Parser; old != nil {
 		if len(specs) > 0 {
-			c.errorf("parser", "there are %s too: leave those", path)
+			c.errorf("parser", "%s are set too: keep only those", path)
 			return
 		}
-		c.warnf("parser", "its place is %s now", path)
+		c.warnf("parser", "its new place is %s", path)
 		specs = []referenceSpec{*old}
 	}
 	if len(specs) == 0 {
@@ -184,16 +184,16 @@ func (c *compiler) addParser(path, name string) {
 	}
 	parser := p.kind
 	if !slices.Contains(request.AllParsers(), parser) {
-		c.errorf(path+".pluginRef", "%.100q is of type %s, which is no parser", name, p.kind)
+		c.errorf(path+".pluginRef", "%.100q is of type %s, which is not a parser", name, p.kind)
 		return
 	}
 	for _, other := range c.parsers {
 		if other == parser {
-			c.errorf(path+".pluginRef", "%s is listed twice: leave one", parser)
+			c.errorf(path+".pluginRef", "%s is listed twice: keep one", parser)
 			return
 		}
 		if other == request.ParserPassthrough {
-			c.errorf(path+".pluginRef", "%s is never asked: %s takes everything, so put it last", parser, request.ParserPassthrough)
+			c.errorf(path+".pluginRef", "%s is never used: %s accepts everything, so put it last", parser, request.ParserPassthrough)
 			return
 		}
 	}
@@ -209,7 +209,7 @@ func (c *compiler) compilePrefix() {
 			continue
 		}
 		if made != nil {
-			c.errorf(p.path, "there is another %s, %s: the picker has one index of prefixes", p.kind, made.path)
+			c.errorf(p.path, "%s exists already, %s: the picker has only one index of prefixes", p.kind, made.path)
 			return
 		}
 		made = p

@@ -113,7 +113,7 @@ func (c *compiler) checkGates() {
 		case err != nil:
 			c.errorf(at, "%v", err)
 		case !known:
-			c.errorf(at, "there is no feature gate %.100q: %s", name, meant(name, sortedKeys(gates)))
+			c.errorf(at, "unknown feature gate %.100q: %s", name, meant(name, sortedKeys(gates)))
 		case reason != "" && on:
 			c.errorf(at, "this picker has no %s: %s", name, reason)
 		case reason == "":
@@ -132,7 +132,7 @@ func (c *compiler) declare() {
 		}
 		p := &plugin{name: cmp.Or(spec.Name, spec.Type), kind: c.kind(path+".type", spec.Type), path: path, parameters: &none{}}
 		if other, twice := c.declared[p.name]; twice {
-			c.errorf(path, "there is another plugin %.100q, %s: give one of them a name of its own", p.name, other.path)
+			c.errorf(path, "another plugin %.100q exists, %s: rename one of them", p.name, other.path)
 			continue
 		}
 		c.declared[p.name], c.order = p, append(c.order, p)
@@ -140,7 +140,7 @@ func (c *compiler) declare() {
 			continue
 		}
 		if _, known := c.kinds[p.name]; known && p.kind != p.name {
-			c.errorf(path, "%s is the name of another type: give it a name of its own", p.name)
+			c.errorf(path, "%s is the name of another type: rename it", p.name)
 		}
 		p.parameters = c.kinds[p.kind]()
 		if spec.Parameters.node != nil {
@@ -164,11 +164,11 @@ func (c *compiler) reference(path, name string) *plugin {
 		c.errorf(path, "its pluginRef is missing")
 		return nil
 	case !ok:
-		hint := "declare it there"
+		hint := "declare it in plugins"
 		if near := nearest(name, sortedKeys(c.declared)); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		}
-		c.errorf(path+".pluginRef", "there is no %.100q among the plugins: %s", name, hint)
+		c.errorf(path+".pluginRef", "unknown plugin %.100q: %s", name, hint)
 		return nil
 	case p.kind == "":
 		return nil

@@ -101,7 +101,7 @@ func (p *attributeScorerParameters) check(c checker) {
 	c.producer("producer", p.Producer, coreMetricsExtractor)
 	c.oneOf("algorithm.type", p.Algorithm.Type, lowerIsBetter, higherIsBetter)
 	if fixed := p.Algorithm.Normalization.FixedRange; fixed != nil {
-		c.require(p.Algorithm.Normalization.AdaptiveRange == nil, "algorithm.normalization.adaptiveRange", "there is a fixedRange too: leave one")
+		c.require(p.Algorithm.Normalization.AdaptiveRange == nil, "algorithm.normalization.adaptiveRange", "fixedRange is set too: keep one")
 		c.require(fixed.Min < fixed.Max, "algorithm.normalization.fixedRange", "min %v is not below max %v", fixed.Min, fixed.Max)
 	}
 }

@@ -103,7 +103,7 @@ func (c *compiler) place(path string, p *plugin, weight *float64) {
 	case picker:
 		c.warnWeight(path, weight)
 		if c.picker != "" {
-			c.errorf(path, "there are two pickers, %.100q and %.100q: leave one", c.picker, p.name)
+			c.errorf(path, "there are two pickers, %.100q and %.100q: keep one", c.picker, p.name)
 			return
 		}
 		c.picker = p.name
@@ -154,7 +154,7 @@ func whereFor(kind string) string {
 	case strings.HasSuffix(kind, "-parser"):
 		return "refer to it in requestHandler.parsers"
 	default:
-		return "it works without being referred to"
+		return "it works without a reference"
 	}
 }
 

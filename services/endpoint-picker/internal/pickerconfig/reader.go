@@ -34,21 +34,21 @@ type reader struct {
 // parse returns the only document of a text, or nil after a problem.
 func (r *reader) parse(text []byte) *yaml.Node {
 	if len(text) > maxText {
-		r.problems = append(r.problems, Problem{Message: fmt.Sprintf("it has %d bytes: %d are the most", len(text), maxText)})
+		r.problems = append(r.problems, Problem{Message: fmt.Sprintf("it has %d bytes: the maximum is %d", len(text), maxText)})
 		return nil
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, more yaml.Node
 	switch err := decoder.Decode(&document); {
 	case errors.Is(err, io.EOF):
-		r.problems = append(r.problems, Problem{Message: "it is empty: leave the configuration out for the defaults"})
+		r.problems = append(r.problems, Problem{Message: "it is empty: for the defaults, configure no text"})
 		return nil
 	case err != nil:
 		r.problems = append(r.problems, syntaxProblem(err))
 		return nil
 	}
 	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
-		r.problems = append(r.problems, Problem{Line: more.Line, Column: more.Column, Message: "there is more than one document: leave one"})
+		r.problems = append(r.problems, Problem{Line: more.Line, Column: more.Column, Message: "there is more than one document: keep one"})
 		return nil
 	}
 	if r.findAliases(&document); len(r.problems) > 0 {
@@ -63,17 +63,17 @@ func syntaxProblem(err error) Problem {
 	if rest, ok := strings.CutPrefix(message, "line "); ok {
 		if number, what, ok := strings.Cut(rest, ": "); ok {
 			if line, err := strconv.Atoi(number); err == nil {
-				return Problem{Line: line, Column: 1, Message: "it is no YAML: " + what}
+				return Problem{Line: line, Column: 1, Message: "it is not YAML: " + what}
 			}
 		}
 	}
-	return Problem{Message: "it is no YAML: " + message}
+	return Problem{Message: "it is not YAML: " + message}
 }
 
 // findAliases refuses aliases, which could make a small text large.
 func (r *reader) findAliases(n *yaml.Node) {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
-		r.problems = append(r.problems, Problem{Line: n.Line, Column: n.Column, Message: "anchors and aliases are not read: write the value out"})
+		r.problems = append(r.problems, Problem{Line: n.Line, Column: n.Column, Message: "anchors and aliases are not supported: write the value out"})
 	}
 	for _, child := range n.Content {
 		r.findAliases(child)
@@ -145,7 +145,7 @@ func (r *reader) value(path string, n *yaml.Node, v reflect.Value) {
 // text reads a value with its own text format.
 func (r *reader) text(path string, n *yaml.Node, v encoding.TextUnmarshaler) {
 	if n.Kind != yaml.ScalarNode {
-		r.errorf(path, "%s is no text", describe(n))
+		r.errorf(path, "%s is not a string", describe(n))
 		return
 	}
 	if err := v.UnmarshalText([]byte(n.Value)); err != nil {
@@ -169,7 +169,7 @@ func (r *reader) structure(path string, n *yaml.Node, v reflect.Value) {
 			r.value(at, value, field)
 			return
 		}
-		r.errorf(at, "there is no such field: %s", meant(name, names))
+		r.errorf(at, "unknown field: %s", meant(name, names))
 	})
 }
 
@@ -195,10 +195,10 @@ func (r *reader) fields(path string, n *yaml.Node, f func(at, name string, value
 		switch line, twice := first[key.Value]; {
 		case key.Kind != yaml.ScalarNode:
 			r.places[path] = place{key.Line, key.Column}
-			r.errorf(path, "the name of a field must be a text")
+			r.errorf(path, "the name of a field must be a string")
 		case twice:
 			r.problems = append(r.problems, Problem{
-				Line: key.Line, Column: key.Column, Path: at, Message: fmt.Sprintf("it is listed twice, first in line %d: leave one", line),
+				Line: key.Line, Column: key.Column, Path: at, Message: fmt.Sprintf("it is listed twice, first in line %d: keep one", line),
 			})
 		default:
 			first[key.Value] = key.Line
@@ -210,7 +210,7 @@ func (r *reader) fields(path string, n *yaml.Node, f func(at, name string, value
 
 func (r *reader) list(path string, n *yaml.Node, v reflect.Value) {
 	if n.Kind != yaml.SequenceNode {
-		r.errorf(path, "%s is no list", describe(n))
+		r.errorf(path, "%s is not a list", describe(n))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -220,11 +220,11 @@ func (r *reader) list(path string, n *yaml.Node, v reflect.Value) {
 }
 
 func (r *reader) scalar(path string, n *yaml.Node, v reflect.Value) {
-	tag, wanted := n.ShortTag(), "no number"
+	tag, wanted := n.ShortTag(), "not a number"
 	ok := tag == "!!int" || tag == "!!float"
 	switch v.Kind() {
 	case reflect.String:
-		ok, wanted = tag == "!!str", "no text: put it in quotes if it is meant to be"
+		ok, wanted = tag == "!!str", "not a string: put it in quotes if it should be"
 	case reflect.Bool:
 		ok, wanted = tag == "!!bool", "neither true nor false"
 	case reflect.Int:

@@ -117,14 +117,14 @@ var aliases = map[string]string{
 
 const (
 	insteadPredicted   = "predicted-wait-scorer predicts first tokens without a sidecar"
-	insteadApproximate = "prefix-cache-scorer goes by the picker's own index, which needs no events and no tokenizer"
-	insteadSplit       = "prompts and answers are not split over servers in this version: use one profile, and decode-filter to leave prefill servers out"
+	insteadApproximate = "prefix-cache-scorer uses the picker's own index, which needs no events and no tokenizer"
+	insteadSplit       = "this version does not split prefill and decode over servers: use one profile, and decode-filter to exclude prefill servers"
 	insteadFlow        = "flow control comes with a later version; until then a saturation detector sheds requests of negative priority"
-	insteadTopology    = "label-selector-filter keeps to a zone or rack"
+	insteadTopology    = "label-selector-filter restricts requests to a zone or rack"
 	insteadCluster     = "one picker serves one cluster: use the type without multicluster-"
-	insteadMetrics     = "metrics-data-source with core-metrics-extractor; customMetrics takes any metric of the page"
+	insteadMetrics     = "metrics-data-source with core-metrics-extractor; customMetrics accepts any metric of the page"
 	insteadUnneeded    = "the picker does this without the plugin: leave it out"
-	insteadMedia       = "prefix-cache-scorer counts images and sounds of a prompt too"
+	insteadMedia       = "prefix-cache-scorer also counts images and sounds of a prompt"
 )
 
 // rejected maps types of other pickers that this one does not have to their replacements.
@@ -135,7 +135,7 @@ var rejected = map[string]string{
 	"precise-prefix-cache-scorer": insteadApproximate, "precise-prefix-cache-producer": insteadApproximate,
 	"burst-prefix-cache-producer": "predicted-wait-scorer counts each request at once, so bursts need no window", "p2p-source-producer": insteadSplit,
 	"no-hit-lru-scorer":            "predicted-wait-scorer or consistent-hash-scorer place prompts that no server has",
-	"context-length-aware":         "label-selector-filter keeps to servers by their labels",
+	"context-length-aware":         "label-selector-filter selects servers by their labels",
 	"header-label-affinity-scorer": "label-selector-filter or session-affinity-scorer",
 	"mm-embeddings-cache-scorer":   insteadMedia, "mm-embeddings-cache-producer": insteadMedia,
 	"topology-affinity-filter": insteadTopology, "topology-affinity-scorer": insteadTopology, "topology-extractor": insteadTopology,
@@ -151,7 +151,7 @@ var rejected = map[string]string{
 	"sheddable-eviction-filter": insteadFlow, "priority-then-time-eviction-order-policy": insteadFlow,
 	"eviction-sheddable-filter": insteadFlow, "eviction-priority-then-time-ordering": insteadFlow,
 
-	"vertexai-parser": "passthrough-parser", "agent-identity": "sessionIdConfig.sources of session-affinity-filter takes any header",
+	"vertexai-parser": "passthrough-parser", "agent-identity": "sessionIdConfig.sources of session-affinity-filter accepts any header",
 	"request-attribute-reporter": insteadUnneeded, "destination-endpoint-served-verifier": insteadUnneeded,
 	"disaggregatedset-rollout-screener": insteadSplit, "disaggregatedset-rollout-pod-extractor": insteadSplit,
 	"models-data-source": insteadMetrics, "models-data-extractor": insteadMetrics, "dcgm-data-source": insteadMetrics, "dcgm-extractor": insteadMetrics,

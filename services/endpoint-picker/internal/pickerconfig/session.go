@@ -83,7 +83,7 @@ func defaultSession() sessionParameters {
 }
 
 func (p *sessionParameters) check(c checker) {
-	c.require(p.ProfileName == "", "profileName", "there is one profile: leave it out")
+	c.require(p.ProfileName == "", "profileName", "only one profile exists: leave it out")
 	c.oneOf("strategy", string(p.Strategy), string(SessionInHeader), string(SessionByID))
 	p.made = Session{Strategy: p.Strategy}
 	if p.Strategy == SessionInHeader {
@@ -109,10 +109,10 @@ func (c checker) source(at string, s sessionIDSource) SessionSource {
 		return SessionSource{}
 	}
 	c.require(s.Attribute == sessionIDAttribute, at+".attribute",
-		"%.100q is not known: only %s is, of a session-id-producer; other names of sessions are headers", s.Attribute, sessionIDAttribute)
+		"%.100q is unknown: only %s of a session-id-producer is supported; use a header for other names of sessions", s.Attribute, sessionIDAttribute)
 	p, ok := c.declared[cmp.Or(s.Producer, sessionIDProducer)]
 	if !ok || p.kind != sessionIDProducer {
-		c.require(false, at+".attribute", "there is no session-id-producer that finds it: declare one, or give the header")
+		c.require(false, at+".attribute", "no session-id-producer provides it: declare one, or give the header")
 		return SessionSource{}
 	}
 	if producer, ok := p.parameters.(*sessionIDParameters); ok {
@@ -124,7 +124,7 @@ func (c checker) source(at string, s sessionIDSource) SessionSource {
 // session records the setting of a plugin in use. All plugins share one.
 func (c checker) session(s Session) {
 	if c.made.Session != nil && !reflect.DeepEqual(*c.made.Session, s) {
-		c.errorf(c.path, "its sessions are others than those of another plugin: give both the same parameters")
+		c.errorf(c.path, "its sessions differ from those of another plugin: give both the same parameters")
 		return
 	}
 	c.made.Session = &s

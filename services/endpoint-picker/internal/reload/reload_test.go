@@ -137,7 +137,7 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 	r.source.EXPECT().Read(mock.Anything).Return([]byte("a: b\n"), nil).Once()
 	err := r.Load(t.Context())
 	require.ErrorIs(t, err, ErrUnusable)
-	require.ErrorContains(t, err, "configuration of plugins: --config-file /c: line 1, column 1: a: there is no such field")
+	require.ErrorContains(t, err, "configuration of plugins: --config-file /c: line 1, column 1: a: unknown field")
 	r.source.EXPECT().Read(mock.Anything).Return(nil, errors.New("no route")).Once()
 	err = r.Load(t.Context())
 	require.EqualError(t, err, "read --config-file /c: no route")
