@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes an image of a program for this machine's platform, as a release does, and loads it into the store <bin>/images. Images
-# of Fairlead also get the name of their releases, ghcr.io/fairlead/<name>.
+# Builds an image of a program for this machine's platform, like a release, and loads it into the store <bin>/images. Images
+# of Fairlead also get their release name, ghcr.io/fairlead/<name>.
 #
 # usage: load.sh <bin> <name:tag> <binary> [flag of image build]...
 set -euo pipefail
