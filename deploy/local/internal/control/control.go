@@ -127,7 +127,7 @@ func (c *cluster) start(ctx context.Context) error {
 			return err
 		}
 	}
-	c.say("namespaces, network and certificates made")
+	c.say("created namespaces, network and certificates")
 	if c.NoLimits != "" {
 		c.say("limits of containers are not enforced: %s", c.NoLimits)
 	}

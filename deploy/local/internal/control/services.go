@@ -40,7 +40,7 @@ func (c *cluster) chooseProxy(ctx context.Context) error {
 		return fmt.Errorf("kube-proxy cannot work here: %w", err)
 	default:
 		c.proxy = clusterapi.ProxyUserspace
-		c.say("services are served by a userspace proxy, as kube-proxy cannot work here: %v", err)
+		c.say("a userspace proxy serves Services, because kube-proxy cannot work here: %v", err)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func enoughRoom(dir string) error {
 		return err
 	}
 	if free < minFree {
-		return fmt.Errorf("%d MB are free in %s, a cluster needs %d MB; make room, or name another folder", free>>20, dir, minFree>>20)
+		return fmt.Errorf("%d MB are free in %s, a cluster needs %d MB; free disk space, or name another folder", free>>20, dir, minFree>>20)
 	}
 	return nil
 }
@@ -44,7 +44,7 @@ func watchDisk(ctx context.Context, dir string, full chan<- error) {
 			continue
 		}
 		if err == nil {
-			err = fmt.Errorf("the disk is full: %d MB are free in %s, a running cluster needs %d MB; make room and start it again, or name another folder",
+			err = fmt.Errorf("the disk is full: %d MB are free in %s, a running cluster needs %d MB; free disk space and restart it, or name another folder",
 				free>>20, dir, fullBelow>>20)
 		}
 		full <- err
