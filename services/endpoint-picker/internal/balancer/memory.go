@@ -170,9 +170,8 @@ func (m *memory) prompt(e *endpoint.Endpoint) predict.Prompt {
 // and find the prefixes that another replica placed. The share of the prompt that is found there is learned with the speed.
 //
 // The block for this order is not before the end of the first prompt if conversations are expected to continue. So a
-// conversation has the same home in all its turns, and not the home of its system prompt. A history is expected there with
-// certainty, because some replica has placed it; if this replica did, it knows the location. This share is learned
-// separately.
+// conversation has the same home in all its turns, and not the home of its system prompt. A history is probably there, because
+// some replica has placed it; if this replica did, it knows the location. This share is learned separately.
 //
 // Other replicas find a prompt only if it went to its home. sharing is the number of tokens of a new prompt that other
 // replicas will request again and would have to compute again. They request prompts that this replica placed, and that are
