@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Builds localkube and its shim into the folder given as $1, and says how far it is: compiling Kubernetes from nothing
-# takes minutes, after an edit only the link (10 s) is left. The flags are fixed: with others the whole of Kubernetes would
-# be compiled and cached a second time.
+# Builds localkube and its shim into the folder $1, and prints the progress: a clean build of Kubernetes takes minutes, after an
+# edit only linking (10 s) is left. The flags are fixed: other flags would compile and cache all of Kubernetes a second time.
 set -euo pipefail
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 cd "$(dirname "$0")"
@@ -13,7 +12,7 @@ ldflags+=" -X k8s.io/client-go/pkg/version.gitVersion=v$kubernetes -X fairlead.d
 
 tty=0
 [ -t 2 ] && tty=1
-# One line on a terminal, one every 15 s in a log; silence when there is nothing to compile.
+# One line on a terminal, one every 15 s in a log; none when there is nothing to compile.
 progress() {
 	awk -v tty="$tty" -v total="$1" -v start="$(date +%s)" '
 		function say(text) { if (tty) printf "\r%-100s", text > "/dev/stderr"; else print text > "/dev/stderr"; fflush("/dev/stderr") }
@@ -35,7 +34,7 @@ progress() {
 }
 
 echo "localkube: looking at what there is to build" >&2
-# How many packages there are takes a second or two to find out; what it was the last time is near enough.
+# Counting the packages takes a second or two; the last count is a good estimate.
 count=$out/cache/localkube-packages
 if [ ! -s "$count" ]; then
 	mkdir -p "$out/cache"

@@ -129,7 +129,7 @@ func (a *Applier) Annotate(ctx context.Context, resource schema.GroupVersionReso
 		"uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(), "annotations": map[string]any{key: annotation},
 	}})
 	if err != nil {
-		panic(fmt.Sprintf("patch is not JSON: %v", err)) // not reached: the values are strings and nil
+		panic(fmt.Sprintf("patch is not JSON: %v", err)) // unreachable: the values are strings and nil
 	}
 	_, err = a.client.Resource(resource).Namespace(live.GetNamespace()).
 		Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: a.manager})
@@ -245,7 +245,7 @@ func specHash(u *unstructured.Unstructured) string { return hash(specOf(u))[:8] 
 func hash(value map[string]any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Sprintf("unstructured object is not JSON: %v", err)) // not reached: it consists of JSON values
+		panic(fmt.Sprintf("unstructured object is not JSON: %v", err)) // unreachable: it consists of JSON values
 	}
 	sum := sha256.Sum256(text)
 	return base64.RawURLEncoding.EncodeToString(sum[:15])

@@ -1,12 +1,12 @@
 // Package conditions writes conditions into a status that other programs write, too.
 //
-// Server-side apply cannot own one element of a condition list whose type is not declared as a map, and an update would take
-// back what others wrote since. So a condition is written by a JSON patch of its element, which names the version of the object
-// that was read: the API server answers 409 Conflict, or 422 Invalid if the list has become shorter, when the object has
-// changed. Read the object again in both cases. All other conditions stay as they are, whatever fields they have.
+// Server-side apply cannot own one element of a condition list whose type is not declared as a map, and an update would
+// revert later writes of others. So a condition is written by a JSON patch of its element with the resourceVersion of the
+// object that was read. If the object has changed, the API server answers 409 Conflict, or 422 Invalid if the list has
+// become shorter. Read the object again in both cases. All other conditions stay unchanged, with all their fields.
 //
 // Set and Patch are for metav1.Condition, with observedGeneration. SetDuck and PatchDuck are for the six fields of Knative's
-// conditions, which OME and KServe use. The same state gives no patch, so a settled object causes no writes.
+// conditions, which OME and KServe use. An unchanged state gives no patch, so a settled object causes no writes.
 package conditions
 
 import (
@@ -19,14 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxMessage is the length of a message that the validation of metav1.Condition allows.
+// maxMessage is the maximum length of a message in metav1.Condition.
 const maxMessage = 32768
 
-// Status is what a patch of conditions depends on.
+// Status is the input of a patch of conditions.
 type Status[C any] struct {
 	ResourceVersion string // of the object that was read
-	Exists          bool   // the object has a status that is not null
-	Listed          bool   // the status has a list of conditions that is not null
+	Exists          bool   // the object has a non-null status
+	Listed          bool   // the status has a non-null list of conditions
 	Conditions      []C    // in the order of the list
 }
 
@@ -35,12 +35,12 @@ type Duck struct {
 	Type               string                 `json:"type"`
 	Status             metav1.ConditionStatus `json:"status"`
 	Severity           string                 `json:"severity"`
-	LastTransitionTime string                 `json:"lastTransitionTime"` // as the object has it, not parsed
+	LastTransitionTime string                 `json:"lastTransitionTime"` // unparsed, as in the object
 	Reason             string                 `json:"reason"`
 	Message            string                 `json:"message"`
 }
 
-// SetDuck returns next with its time: that of the condition before if the status is the same, else now.
+// SetDuck returns next with its transition time: unchanged if the status is the same as before, else now.
 func SetDuck(before *Duck, next Duck, now time.Time) Duck {
 	next.LastTransitionTime = now.UTC().Format(time.RFC3339)
 	if before != nil && before.Status == next.Status && before.LastTransitionTime != "" {
@@ -58,13 +58,13 @@ func FindDuck(all []Duck, kind string) *Duck {
 	return &all[i]
 }
 
-// PatchDuck returns the JSON patch that gives an object a condition, nil if the object has it.
+// PatchDuck returns the JSON patch that sets a condition, nil if the object already has it.
 func PatchDuck(s Status[Duck], next Duck) []byte {
 	return patch(s, func(a, b *Duck) bool { return a.Type == b.Type }, func(a, b *Duck) bool { return *a == *b }, next)
 }
 
-// Set returns next with its time: that of the condition before if the status is the same, else now. A message that is too long
-// for the API is cut.
+// Set returns next with its transition time: unchanged if the status is the same as before, else now. It truncates a message
+// that is too long for the API.
 func Set(before *metav1.Condition, next metav1.Condition, now time.Time) metav1.Condition {
 	next.LastTransitionTime = metav1.NewTime(now.UTC().Truncate(time.Second))
 	if before != nil && before.Status == next.Status && !before.LastTransitionTime.IsZero() {
@@ -76,7 +76,7 @@ func Set(before *metav1.Condition, next metav1.Condition, now time.Time) metav1.
 	return next
 }
 
-// Patch returns the JSON patch that gives an object conditions, nil if the object has them. A condition with an older
+// Patch returns the JSON patch that sets conditions, nil if the object already has them. A condition with an older
 // observedGeneration differs.
 func Patch(s Status[metav1.Condition], next ...metav1.Condition) []byte {
 	return patch(s, func(a, b *metav1.Condition) bool { return a.Type == b.Type }, equal, next...)
@@ -122,7 +122,7 @@ func patch[C any](s Status[C], same, equal func(a, b *C) bool, next ...C) []byte
 	}
 	text, err := json.Marshal(operations)
 	if err != nil {
-		panic(fmt.Sprintf("patch is not JSON: %v", err)) // conditions consist of texts and numbers
+		panic(fmt.Sprintf("patch is not JSON: %v", err)) // unreachable: conditions consist of strings and numbers
 	}
 	return text
 }

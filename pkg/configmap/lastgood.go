@@ -1,4 +1,4 @@
-// Package configmap follows configuration that users edit in a ConfigMap.
+// Package configmap watches configuration that users edit in a ConfigMap.
 //
 //	the text                    the value in force
 //	is valid                    the decoded value
@@ -19,10 +19,10 @@ import (
 	"sync/atomic"
 )
 
-// Decode reads a text. Warnings name what it ignored, for example unknown fields. With an error the text is invalid.
+// Decode decodes a text. Warnings name ignored parts, for example unknown fields. An error means that the text is invalid.
 type Decode[T any] func(text []byte) (value T, warnings []string, err error)
 
-// Update is the result of a text that differs from the one before.
+// Update is the result of a new text.
 type Update[T any] struct {
 	Value    T // in force, if Err is nil
 	Warnings []string
@@ -35,7 +35,7 @@ type LastGood[T any] struct {
 	decode Decode[T]
 	state  atomic.Pointer[state[T]]
 
-	mu     sync.Mutex // of writers
+	mu     sync.Mutex // serializes writers
 	seen   bool
 	digest [sha256.Size]byte // of the last text or problem
 }
@@ -54,20 +54,19 @@ func NewLastGood[T any](name string, decode Decode[T]) *LastGood[T] {
 	return g
 }
 
-// Preset puts a value in force that holds until a text is valid.
+// Preset sets the value that is in force until a text is valid.
 func (g *LastGood[T]) Preset(value T) {
 	g.state.Store(&state[T]{value: value, present: true})
 }
 
-// Current returns the value in force, whether there is one, and why the source has no valid text at present; the problem is
-// one line, and empty if there is none.
+// Current returns the value in force, whether there is one, and the reason why the source currently has no valid text; the
+// problem is one line, or empty.
 func (g *LastGood[T]) Current() (value T, present bool, problem string) {
 	s := g.state.Load()
 	return s.value, s.present, s.problem
 }
 
-// Set decodes a text and puts its value in force if it is valid. It reports false, and does nothing, if the text is the same
-// as before.
+// Set decodes a text and puts its value in force if it is valid. For an unchanged text it does nothing and returns false.
 func (g *LastGood[T]) Set(text []byte) (Update[T], bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,8 +83,7 @@ func (g *LastGood[T]) Set(text []byte) (Update[T], bool) {
 	return u, true
 }
 
-// Reject records that the source has no text, and why. It reports false, and does nothing, if the reason is the same as
-// before.
+// Reject records the reason why the source has no text. For an unchanged reason it does nothing and returns false.
 func (g *LastGood[T]) Reject(err error) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,8 +94,8 @@ func (g *LastGood[T]) Reject(err error) bool {
 	return true
 }
 
-// Lose records that the source was deleted, which is a problem only if a value is in force. The next text counts as another
-// one, whatever it is.
+// Lose records that the source was deleted, which is a problem only if a value is in force. The next text always counts as
+// new.
 func (g *LastGood[T]) Lose() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -117,7 +115,7 @@ func (g *LastGood[T]) refuse(err error) {
 	g.state.Store(&s)
 }
 
-// isRepeated reports whether the input is the one before, and remembers it.
+// isRepeated reports whether the input is the same as the last one, and stores it.
 func (g *LastGood[T]) isRepeated(kind string, input []byte) bool {
 	digest := sha256.Sum256(fmt.Appendf(nil, "%s:%s", kind, input))
 	repeated := g.seen && g.digest == digest

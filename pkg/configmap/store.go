@@ -20,7 +20,7 @@ const (
 	ReasonUnknown = "UnknownConfiguration"
 )
 
-// maxWarnings bounds the log lines and Events of one text.
+// maxWarnings limits the log lines and Events of one text.
 const maxWarnings = 10
 
 // recorder records Events.
@@ -28,7 +28,7 @@ type recorder interface {
 	Event(about *corev1.ObjectReference, kind, reason, message string)
 }
 
-// observer gets the problem of a ConfigMap, empty for none, whenever the ConfigMap was read or deleted.
+// observer receives the problem of a ConfigMap, empty for none, after each read or deletion of the ConfigMap.
 type observer interface {
 	Configured(name, problem string)
 }
@@ -44,7 +44,7 @@ type Params[T any] struct {
 	Observer observer
 }
 
-// Store holds the last valid value of one key of one ConfigMap. It lists and watches that ConfigMap alone.
+// Store holds the last valid value of one key of one ConfigMap. It lists and watches only that ConfigMap.
 type Store[T any] struct {
 	*LastGood[T]
 
@@ -54,7 +54,7 @@ type Store[T any] struct {
 	onChange []func()
 }
 
-// NewStore returns a Store without a value. It reads nothing before Run.
+// NewStore returns a Store without a value. Run starts it.
 func NewStore[T any](p Params[T]) *Store[T] {
 	s := &Store[T]{LastGood: NewLastGood("ConfigMap "+p.Name.String(), p.Decode), p: p}
 	s.p.Log = p.Log.With(zap.Stringer("configMap", p.Name))
@@ -71,13 +71,12 @@ func NewStore[T any](p Params[T]) *Store[T] {
 		AddFunc: set, UpdateFunc: func(_, obj any) { set(obj) }, DeleteFunc: func(any) { s.lose() },
 	})
 	if err != nil {
-		panic(fmt.Sprintf("informer of ConfigMap %s: %v", p.Name, err)) // an informer that has not stopped takes handlers
+		panic(fmt.Sprintf("informer of ConfigMap %s: %v", p.Name, err)) // only a stopped informer refuses handlers
 	}
 	return s
 }
 
-// OnChange has f called, by one goroutine, after each text that differs from the one before and after a deletion. It must be
-// called before Run.
+// OnChange registers a function to call, from one goroutine, after each new text and after a deletion. Call it before Run.
 func (s *Store[T]) OnChange(f func()) { s.onChange = append(s.onChange, f) }
 
 // Run watches the ConfigMap until ctx ends.
@@ -86,7 +85,7 @@ func (s *Store[T]) Run(ctx context.Context) { s.informer.RunWithContext(ctx) }
 // HasSynced reports whether the ConfigMap was read, or does not exist.
 func (s *Store[T]) HasSynced() bool { return s.handler.HasSynced() }
 
-// Unsynced returns the name of the ConfigMap until HasSynced is true, and nothing after that.
+// Unsynced returns the name of the ConfigMap until HasSynced is true, then nothing.
 func (s *Store[T]) Unsynced() []string {
 	if s.HasSynced() {
 		return nil
@@ -94,7 +93,7 @@ func (s *Store[T]) Unsynced() []string {
 	return []string{"ConfigMap " + s.p.Name.String()}
 }
 
-// load takes what a ConfigMap holds now.
+// load handles the current content of a ConfigMap.
 func (s *Store[T]) load(cm *corev1.ConfigMap) {
 	text, found := cm.Data[s.p.Key]
 	var update Update[T]
@@ -111,7 +110,7 @@ func (s *Store[T]) load(cm *corev1.ConfigMap) {
 	}
 }
 
-// lose takes that the ConfigMap was deleted.
+// lose handles the deletion of the ConfigMap.
 func (s *Store[T]) lose() {
 	s.Lose()
 	_, present, problem := s.Current()
@@ -126,7 +125,7 @@ func (s *Store[T]) changed() {
 	}
 }
 
-// report tells the user who edits the ConfigMap, and the operator of this process.
+// report informs the users who edit the ConfigMap by Events, and the operator of this process by logs.
 func (s *Store[T]) report(cm *corev1.ConfigMap, u Update[T]) {
 	about := &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "ConfigMap", Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion,

@@ -16,15 +16,15 @@ import (
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// ReadCluster lists the objects of kinds that are not off, and ConfigMaps by their names. It only lists, as informers do, so
-// that a command in the pod of a service needs no further permissions. A kind that the cluster does not have is not served, nor
-// is one that this user may not list, which is skipped with a message; that of a Required kind is an error. ConfigMaps with an
-// empty name are left out.
+// ReadCluster lists the objects of kinds that are not off, and ConfigMaps by their names. It only lists, like informers, so
+// a command in the pod of a service needs no further permissions. A kind counts as not served if the cluster does not have
+// it, or if this user may not list it; the latter causes a message, or an error for a Required kind. ReadCluster skips
+// ConfigMaps with an empty name.
 func ReadCluster(ctx context.Context, client dynamic.Interface, kinds []informers.Kind, names ...cache.ObjectName) (*World, error) {
 	served := map[schema.GroupVersionResource]bool{}
 	w := &World{}
 	w.Served = func(resource schema.GroupVersionResource) bool { return served[resource] }
-	read := map[string]bool{} // two kinds may differ in what they keep of the same objects
+	read := map[string]bool{} // two kinds may keep different parts of the same objects
 	for _, k := range kinds {
 		if k.Off || read[k.Resource.String()+k.Selector] {
 			continue
@@ -44,7 +44,7 @@ func ReadCluster(ctx context.Context, client dynamic.Interface, kinds []informer
 		if name.Name == "" {
 			continue
 		}
-		// A GET is another permission than the list that an informer needs.
+		// A GET would need another permission than the list of an informer.
 		selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String()
 		if _, err := w.list(ctx, client.Resource(configMaps).Namespace(name.Namespace), metav1.ListOptions{FieldSelector: selector}); err != nil {
 			return nil, fmt.Errorf("list ConfigMap %s: %w", name, err)
@@ -53,8 +53,8 @@ func ReadCluster(ctx context.Context, client dynamic.Interface, kinds []informer
 	return w, nil
 }
 
-// List lists all objects of resources that a selector of labels matches; an empty one matches all. It leaves out resources that
-// the cluster does not have, and, with a message, those that this user may not list.
+// List lists all objects of resources that a label selector matches; an empty one matches all. It skips resources that the
+// cluster does not have, and, with a message, those that this user may not list.
 func List(ctx context.Context, client dynamic.Interface, resources []schema.GroupVersionResource, selector string) (*World, error) {
 	w := &World{}
 	for _, resource := range resources {

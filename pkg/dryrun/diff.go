@@ -6,11 +6,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// contextLines is the number of equal lines before and after a difference, as diff -u has it.
+// contextLines is the number of equal lines before and after a difference, as in diff -u.
 const contextLines = 3
 
-// Diff returns how an object would change, as a unified diff of the fields that the wanted object has. Fields that other
-// programs or the API server added are left out.
+// Diff returns the changes to an object as a unified diff of the fields in the wanted object. It omits fields that other
+// programs or the API server added.
 func Diff(live, wanted *unstructured.Unstructured) string {
 	before, err := yaml.Marshal(project(live.Object, wanted.Object))
 	if err != nil {
@@ -29,7 +29,7 @@ func Diff(live, wanted *unstructured.Unstructured) string {
 	return text
 }
 
-// project returns the part of a value that the wanted value has, too. Elements of lists are compared by their index.
+// project returns the part of a value that also exists in the wanted value. Elements of lists are compared by index.
 func project(live, wanted any) any {
 	switch wanted := wanted.(type) {
 	case map[string]any:

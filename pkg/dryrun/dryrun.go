@@ -1,14 +1,14 @@
-// Package dryrun is what a sub-command needs that prints what a controller would write, and writes nothing.
+// Package dryrun supports sub-commands that print the objects that a controller would write, and write nothing.
 //
-// ReadFiles and ReadCluster read a World: all objects that a plan depends on, from manifests or from a cluster. A World has the
-// same caches as a running service, by package informers. Write prints objects, Diff prints a difference, and ExitCode turns the
-// result into the exit code of the process:
+// ReadFiles and ReadCluster read a World: all objects that a plan depends on, from manifests or from a cluster. With package
+// informers, a World has the same caches as a running service. Write prints objects, Diff prints a difference, and ExitCode
+// returns the exit code of the process:
 //
 //	0   no difference
 //	2   ErrDiffers: the cluster differs from the plan
 //	1   any other error, ErrNothingPlanned among them: a plan that planned nothing must not pass for one without differences
 //
-// A World has messages about all input that it left out. Print them: a plan from half of the input misleads.
+// A World has messages about all skipped input. Print them: a plan from half of the input misleads.
 package dryrun
 
 import (
@@ -48,18 +48,18 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
-// World is the objects that a command reads.
+// World contains the objects that a command reads.
 type World struct {
 	informers.Snapshot
 
-	Skipped []string // messages about input that was left out
+	Skipped []string // messages about skipped input
 }
 
 func (w *World) skip(format string, args ...any) {
 	w.Skipped = append(w.Skipped, fmt.Sprintf(format, args...))
 }
 
-// Print writes the messages about input that was left out.
+// Print writes the messages about skipped input.
 func (w *World) Print(out io.Writer) {
 	for _, message := range w.Skipped {
 		fmt.Fprintln(out, message)

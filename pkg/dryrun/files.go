@@ -17,13 +17,13 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Stdin is the path that stands for the standard input.
+// Stdin is the path of the standard input.
 const Stdin = "-"
 
-// ReadFiles reads manifests, YAML or JSON, from files, folders and Stdin. Of a folder and its sub-folders it reads the files
-// that end with .yaml, .yml or .json; it leaves out hidden sub-folders, such as those in which the kubelet mounts ConfigMaps.
-// Documents that are not Kubernetes manifests, such as the values of a Helm chart, are skipped with a message. All kinds count as
-// served: there is no cluster to ask.
+// ReadFiles reads manifests, YAML or JSON, from files, folders and Stdin. In a folder and its sub-folders it reads the files
+// that end with .yaml, .yml or .json; it skips hidden sub-folders, such as those in which the kubelet mounts ConfigMaps. It
+// skips documents that are not Kubernetes manifests, such as the values of a Helm chart, with a message. All kinds count as
+// served, because there is no cluster.
 func ReadFiles(paths []string, stdin io.Reader) (*World, error) {
 	w := &World{}
 	for _, path := range paths {

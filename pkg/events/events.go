@@ -1,10 +1,11 @@
-// Package events writes Events about objects, for the users who act on them.
+// Package events writes Events about objects, for users who can act on them.
 //
-// A Recorder queues what it gets and writes it while Run runs. Counting and limits are those of client-go's EventCorrelator:
-// an Event that repeats within minutes raises the count of the one that exists, the eleventh message for one reason within
-// ten minutes is merged into one Event, and about one object a controller writes 25 Events of each type (Normal, Warning) at
-// once and then one in five minutes. So no tenant can have it write without bound. client-go's broadcasters are not used: the one of tools/events
-// shows only the first of several messages with one reason, and that of tools/record logs whole objects.
+// A Recorder queues Events and writes them while Run runs. client-go's EventCorrelator counts and limits them: an Event that
+// repeats within minutes increases the count of the existing one; from the eleventh message for one reason within ten
+// minutes, messages are merged into one Event; and for one object a controller writes a burst of 25 Events of each type
+// (Normal, Warning), then one in five minutes. So no tenant can cause unlimited writes. client-go's broadcasters are not
+// suitable: that of tools/events shows only the first of several messages with one reason, and that of tools/record logs
+// whole objects.
 package events
 
 import (
@@ -30,12 +31,13 @@ import (
 )
 
 const (
-	// maxQueued is the number of Events that wait to be written, about a megabyte; more are dropped. It is what client-go's
-	// broadcasters have.
+	// maxQueued is the maximum number of queued Events, about a megabyte; more are dropped. client-go's broadcasters have
+	// the same limit.
 	maxQueued = 1000
-	// maxMessage is the length that the API allows. Longer messages are cut.
+	// maxMessage is the limit of the API. Longer messages are truncated.
 	maxMessage = 1024
-	// writeTimeout and maxAttempts bound the time that one Event can hold up the others while the API server is away.
+	// writeTimeout and maxAttempts limit the time for which one Event can delay the others while the API server is
+	// unavailable.
 	writeTimeout = 5 * time.Second
 	maxAttempts  = 4
 	// retryDelay is the time before the second attempt; it doubles with each.
@@ -62,7 +64,7 @@ type Recorder struct {
 	retryDelay time.Duration
 }
 
-// New returns a Recorder. It writes nothing before Run.
+// New returns a Recorder. Run starts it.
 func New(p Params) *Recorder {
 	host, _ := os.Hostname() // Events without an instance are valid
 	return &Recorder{
@@ -92,7 +94,7 @@ func (r *Recorder) Event(about *corev1.ObjectReference, kind, reason, message st
 	}
 }
 
-// Run writes Events until ctx ends. It runs once.
+// Run writes Events until ctx ends. Call it once.
 func (r *Recorder) Run(ctx context.Context) {
 	for {
 		select {
@@ -106,7 +108,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	}
 }
 
-// record writes an Event, or counts it in one that exists.
+// record writes an Event, or increases the count of an existing one.
 func (r *Recorder) record(ctx context.Context, event *corev1.Event) error {
 	next, err := r.correlator.EventCorrelate(event)
 	switch {
@@ -148,7 +150,7 @@ func (r *Recorder) write(ctx context.Context, next *record.EventCorrelateResult)
 	return client.Create(ctx, &created, metav1.CreateOptions{})
 }
 
-// isTransient reports whether a write may succeed later. An error without a status is one of the connection.
+// isTransient reports whether a write may succeed later. An error without a status is a connection error.
 func isTransient(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
@@ -165,7 +167,7 @@ func (r *Recorder) lost(event *corev1.Event, err error) {
 		zap.String(logging.KeyReason, event.Reason), zap.Error(err))
 }
 
-// cut shortens a message to the length that the API allows, at the end of a character.
+// cut truncates a message to the limit of the API, after a whole character.
 func cut(message string) string {
 	const ellipsis = "..."
 	if len(message) <= maxMessage {

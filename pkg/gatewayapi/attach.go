@@ -9,7 +9,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// Reasons why a Gateway does not take a route.
+// Reasons why a Gateway does not accept a route.
 const (
 	ReasonGatewayNotFound      = "GatewayNotFound"
 	ReasonListenerNotFound     = "ListenerNotFound"
@@ -18,7 +18,7 @@ const (
 	ReasonProtocolNotSupported = "ListenerProtocol"
 )
 
-// Features of a GatewayClass that a route can use and does not need.
+// Optional features of a GatewayClass that a route can use.
 const (
 	FeatureRequestTimeout = "HTTPRouteRequestTimeout"
 	FeaturePathRewrite    = "HTTPRoutePathRewrite"
@@ -30,25 +30,25 @@ type Gateway struct {
 	Class   *gatewayv1.GatewayClass
 }
 
-// Route has the fields of a planned HTTPRoute that decide whether a listener takes the route.
+// Route has the fields of a planned HTTPRoute that decide whether a listener accepts the route.
 type Route struct {
 	Namespace string
-	Labels    map[string]string // of the namespace; nil if they are not known
+	Labels    map[string]string // of the namespace; nil if unknown
 	Host      string            // may be a wildcard; empty for any host
 	Listener  string            // sectionName of the parentRef; empty for any listener
 }
 
-// Attachment is the foreseen result of attaching a route to a Gateway.
+// Attachment is the predicted result of attaching a route to a Gateway.
 type Attachment struct {
-	Scheme  string // http or https; empty if no listener takes the route
+	Scheme  string // http or https; empty if no listener accepts the route
 	Port    int32
-	Reason  string // why no listener takes the route; empty if one does
+	Reason  string // why no listener accepts the route; empty if one does
 	Message string
 }
 
-// Attach foresees which listener takes a route. If several do, the result is the one that clients should use: a listener
-// that terminates TLS comes before one that does not, then a listener with the default port of its scheme. If none does, the
-// reason is that of the listener that came closest.
+// Attach predicts which listener accepts a route. If several do, it returns the one that clients should use: a listener that
+// terminates TLS is preferred, then one with the default port of its scheme. If none does, the reason is that of the
+// listener that came closest.
 func (g Gateway) Attach(r Route) Attachment {
 	if g.Gateway == nil {
 		return Attachment{Reason: ReasonGatewayNotFound, Message: "the Gateway does not exist"}
@@ -80,8 +80,8 @@ func (g Gateway) Attach(r Route) Attachment {
 	return Attachment{Reason: ReasonListenerNotFound, Message: "the Gateway has no listeners"}
 }
 
-// refusal returns why a listener does not take a route; its reason is empty if the listener does. A namespace whose labels
-// are not known, and a value of a later release of Gateway API, do not count as a refusal.
+// refusal returns why a listener does not accept a route; its reason is empty if the listener accepts it. A namespace with
+// unknown labels, and a value of a later release of Gateway API, do not count as a refusal.
 func (g Gateway) refusal(l *gatewayv1.Listener, r Route) Attachment {
 	if l.Protocol != gatewayv1.HTTPProtocolType && l.Protocol != gatewayv1.HTTPSProtocolType {
 		return Attachment{Reason: ReasonProtocolNotSupported, Message: fmt.Sprintf("listener %s is for %s, not HTTP", l.Name, l.Protocol)}
@@ -96,7 +96,7 @@ func (g Gateway) refusal(l *gatewayv1.Listener, r Route) Attachment {
 	return Attachment{}
 }
 
-// closeness orders reasons by how close a listener came to taking a route.
+// closeness orders reasons by how close a listener came to accepting a route.
 func closeness(reason string) int {
 	return slices.Index([]string{"", ReasonProtocolNotSupported, ReasonListenerNotAllowed, ReasonNoMatchingHostname}, reason)
 }
@@ -136,9 +136,8 @@ func (a Attachment) URL(host, path string) string {
 	return url + path
 }
 
-// Programmed returns what the Gateway's controller reports in condition Programmed, as "programmed" or "not programmed:
-// <reason>", or nothing if the controller reports nothing. A Gateway without an address is not programmed and may serve all
-// the same.
+// Programmed returns the Gateway's condition Programmed as "programmed" or "not programmed: <reason>", or nothing if the
+// controller does not report it. A Gateway without an address is not programmed, but may still serve.
 func (g Gateway) Programmed() string {
 	if g.Gateway == nil {
 		return ""

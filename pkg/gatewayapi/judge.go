@@ -9,7 +9,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// Acceptance is the state of an object at the data plane that serves it.
+// Acceptance is the state of an object in the data plane that serves it.
 type Acceptance int
 
 // A data plane has not decided yet, serves the object, or refuses it.
@@ -26,10 +26,10 @@ type Verdict struct {
 	Message    string
 }
 
-// Unseen is the verdict on an object that no controller has reported about.
+// Unseen is the verdict on an object without a report from a controller.
 var Unseen = Verdict{Reason: ReasonParentStatusNotAvailable, Message: "no controller has reported a status yet"}
 
-// Reasons of verdicts for which the controllers of Gateways have none.
+// Reasons of verdicts for which the Gateways' controllers have no reason.
 const (
 	ReasonParentStatusNotAvailable = "ParentStatusNotAvailable"
 	ReasonStaleParentStatus        = "StaleParentStatus"
@@ -61,8 +61,7 @@ func judgeParent(route *gatewayv1.HTTPRoute, ref *gatewayv1.ParentReference, con
 	return Unseen
 }
 
-// judgeConditions decides by Accepted, then by ResolvedRefs, which some controllers leave out where there is nothing to
-// report.
+// judgeConditions decides by Accepted, then by ResolvedRefs, which some controllers omit if there is nothing to report.
 func judgeConditions(conditions []metav1.Condition, generation int64) Verdict {
 	for _, kind := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
 		c := meta.FindStatusCondition(conditions, string(kind))
@@ -70,7 +69,7 @@ func judgeConditions(conditions []metav1.Condition, generation int64) Verdict {
 		case c == nil:
 		case c.ObservedGeneration < generation:
 			return Verdict{Reason: ReasonStaleParentStatus, Message: "the controller has not reported about the latest generation of the route yet"}
-		case c.Status == metav1.ConditionUnknown: // the controller waits for something, and will decide
+		case c.Status == metav1.ConditionUnknown: // the controller will decide later
 			return Verdict{Reason: c.Reason, Message: strings.TrimSpace(c.Message)}
 		case c.Status != metav1.ConditionTrue:
 			return Verdict{Acceptance: Refused, Reason: c.Reason, Message: strings.TrimSpace(c.Message)}

@@ -12,13 +12,13 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// Errors of AllowsNamespace: the question has no answer.
+// Errors of AllowsNamespace for undecidable questions.
 var (
 	ErrUnknownNamespace = errors.New("labels of the namespace are not known")
 	ErrUnknownValue     = errors.New("value is not known: it may be that of a later release of Gateway API")
 )
 
-// isUndecided reports whether a listener may take routes that AllowsNamespace could not decide about.
+// isUndecided reports whether the error means that the listener may accept the route.
 func isUndecided(err error) bool {
 	return errors.Is(err, ErrUnknownNamespace) || errors.Is(err, ErrUnknownValue)
 }
@@ -33,8 +33,8 @@ func References(ref *gatewayv1.ParentReference, routeNamespace string, g *gatewa
 		(ref.Port == nil || *ref.Port == l.Port)
 }
 
-// AllowsHTTPRoutes reports whether HTTPRoutes are among the route kinds of a listener. A listener that lists no kinds takes
-// those of its protocol.
+// AllowsHTTPRoutes reports whether HTTPRoutes are among the route kinds of a listener. A listener without a list of kinds
+// accepts those of its protocol.
 func AllowsHTTPRoutes(l *gatewayv1.Listener) bool {
 	if l.AllowedRoutes == nil || len(l.AllowedRoutes.Kinds) == 0 {
 		return true
@@ -44,7 +44,7 @@ func AllowsHTTPRoutes(l *gatewayv1.Listener) bool {
 	})
 }
 
-// AllowsNamespace reports whether a listener takes routes of a namespace with these labels: without a setting, those of its
+// AllowsNamespace reports whether a listener accepts routes of a namespace with these labels: by default only those of its
 // Gateway's namespace. It returns ErrUnknownNamespace if the listener selects namespaces and the labels are nil,
 // ErrUnknownValue for a `from` that this package does not know, and another error for an invalid selector.
 func AllowsNamespace(g *gatewayv1.Gateway, l *gatewayv1.Listener, namespace string, namespaceLabels map[string]string) (bool, error) {
@@ -73,14 +73,14 @@ func AllowsNamespace(g *gatewayv1.Gateway, l *gatewayv1.Listener, namespace stri
 	}
 }
 
-// ListenerHostname returns the hostname of a listener, empty if it takes any host.
+// ListenerHostname returns the hostname of a listener, empty if it accepts any host.
 func ListenerHostname(l *gatewayv1.Listener) string {
 	return string(ptr.Deref(l.Hostname, ""))
 }
 
-// HostnamesIntersect reports whether some host is covered by both hostnames. Each is empty (any host), a wildcard
-// ("*.example.com": every host below example.com by one label or more, not example.com itself), or an exact host. Case does
-// not matter.
+// HostnamesIntersect reports whether both hostnames cover a common host. Each is empty (any host), a wildcard
+// ("*.example.com": every host one or more labels below example.com, not example.com itself), or an exact host. The
+// comparison ignores case.
 func HostnamesIntersect(a, b string) bool {
 	if a == "" || b == "" {
 		return true
@@ -99,7 +99,7 @@ func HostnamesIntersect(a, b string) bool {
 	return a == b
 }
 
-// isBelow reports whether a host is below a domain by one label or more.
+// isBelow reports whether a host is one or more labels below a domain.
 func isBelow(host, domain string) bool {
 	prefix, found := strings.CutSuffix(host, "."+domain)
 	return found && prefix != ""

@@ -11,14 +11,14 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Lines of a Markdown file. The table of metrics is between them; .ci/docs.py reads it there.
+// Markers in a Markdown file around the table of metrics. .ci/docs.py uses them, too.
 const (
 	metricsBegin = "<!-- metrics: `make golden` writes this table -->\n"
 	metricsEnd   = "<!-- end of metrics -->\n"
 )
 
-// Metrics compares the table of metrics in a Markdown file with the metrics of a registry, which needs at least one series of each.
-// note returns a sentence that follows the help text of a metric, or nothing.
+// Metrics compares the table of metrics in a Markdown file with the metrics of a registry, which needs at least one series
+// of each. note returns a sentence to append to the help text of a metric, or nothing.
 func Metrics(t *testing.T, path string, r prometheus.Gatherer, note func(metric string) string) {
 	t.Helper()
 	families, err := r.Gather()

@@ -70,7 +70,7 @@ type endpoint struct {
 func New(p Params) *Server {
 	errorLog, err := zap.NewStdLogAt(p.Log, zap.DebugLevel)
 	if err != nil {
-		panic(err) // not reached: zap has this level
+		panic(err) // unreachable: zap has this level
 	}
 	serve := func(flag, address string, h http.Handler) *endpoint {
 		return &endpoint{flag: flag, address: address, server: &http.Server{

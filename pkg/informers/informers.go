@@ -1,15 +1,15 @@
-// Package informers watches the kinds that a controller reads, each as small as the controller needs it.
+// Package informers watches the kinds that a controller reads, and keeps only the needed parts of objects.
 //
-// A service declares a Kind for each: which objects it lists, how it indexes them, and what it keeps of them. Group.Add makes
-// an informer of a Kind, for a running service; Snapshot makes a Reader of the same Kind from objects that were read once,
-// for a dry run. The code that reads sees a Reader in both cases:
+// A service declares a Kind for each: the objects to list, their indexes, and the parts to keep. Group.Add makes an informer
+// of a Kind, for a running service; Snapshot makes a Reader of the same Kind from objects that were read once, for a dry
+// run. Code that reads objects uses a Reader in both cases:
 //
 //	the kind                                    Reader.Listed    objects
 //	is listed                                   true             all
 //	has no CRD, or no permission to list it     false            none
 //	is off                                      false            none
 //
-// The CRD may be installed, and the permission granted, while the service runs: kube.OptionalInformer notices both.
+// The CRD may be installed, and the permission granted, while the service runs: kube.OptionalInformer detects both.
 package informers
 
 import (
@@ -35,19 +35,19 @@ type Kind struct {
 	Selector  string // of labels; empty for all objects
 	Indexers  cache.Indexers
 	Transform cache.TransformFunc
-	// Off leaves the kind out: it is not listed, and counts as not served.
+	// Off disables the kind: it is not listed, and counts as not served.
 	Off bool
-	// Required has a service wait for the permission to list the kind: without its objects the service would take the
-	// world for empty.
+	// Required makes a service wait for the permission to list the kind: without its objects the service would assume that
+	// none exist.
 	Required bool
 }
 
-// String names the kind in messages: its resource and its selector.
+// String names the kind in messages by its resource and its selector.
 func (k *Kind) String() string {
 	return strings.TrimSpace(k.Resource.GroupResource().String() + " " + k.Selector)
 }
 
-// Reader has the objects of a kind, as its Transform returned them. They must not be changed.
+// Reader provides the objects of a kind, as its Transform returned them. They must not be changed.
 type Reader interface {
 	Get(name cache.ObjectName) (any, bool)
 	List() []any
@@ -61,10 +61,10 @@ type Params struct {
 	Log       *zap.Logger
 	Client    dynamic.Interface
 	Discovery kube.ResourceDiscovery
-	Interval  time.Duration // between two checks which kinds are served
+	Interval  time.Duration // interval of checks which kinds are served
 }
 
-// Group is informers that run together.
+// Group is a set of informers that run together.
 type Group struct {
 	p       Params
 	running []member
@@ -78,8 +78,8 @@ type member struct {
 // NewGroup returns an empty Group.
 func NewGroup(p Params) *Group { return &Group{p: p} }
 
-// Add returns an informer of a kind that runs with the Group. It must be called before Run. The informer of a kind that is
-// off takes handlers and never has objects.
+// Add returns an informer of a kind that runs with the Group. Call it before Run. The informer of a kind that is off accepts
+// handlers and never has objects.
 func (g *Group) Add(k Kind) *kube.OptionalInformer {
 	informer := kube.NewOptionalInformer(kube.OptionalInformerParams{
 		Log: g.p.Log, Discovery: g.p.Discovery, Resource: k.Resource, PollInterval: g.p.Interval, Required: k.Required,
@@ -104,7 +104,7 @@ func (g *Group) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// Unsynced names the kinds that are not listed yet.
+// Unsynced returns the names of the kinds that are not listed yet.
 func (g *Group) Unsynced() []string {
 	var names []string
 	for _, m := range g.running {

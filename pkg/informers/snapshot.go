@@ -9,13 +9,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Snapshot is a world that was read once.
+// Snapshot is a set of objects that was read once.
 type Snapshot struct {
 	Objects []*unstructured.Unstructured
 	Served  func(schema.GroupVersionResource) bool // nil: all kinds are
 }
 
-// Reader returns what an informer of a kind would have in this world. Of several objects with one name the last one counts.
+// Reader returns the objects that an informer of the kind would have. The last of several objects with one name counts.
 func (s *Snapshot) Reader(k Kind) (Reader, error) {
 	made := &snapshotReader{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, k.Indexers)}
 	if k.Off || s.Served != nil && !s.Served(k.Resource) {
@@ -49,14 +49,14 @@ type snapshotReader struct {
 }
 
 func (s *snapshotReader) Get(name cache.ObjectName) (any, bool) {
-	obj, found, _ := s.GetByKey(name.String()) // the look-up of an indexer cannot fail
+	obj, found, _ := s.GetByKey(name.String()) // look-ups of an indexer cannot fail
 	return obj, found
 }
 
 func (s *snapshotReader) ByIndex(index, value string) []any {
 	objects, err := s.Indexer.ByIndex(index, value)
 	if err != nil {
-		panic(err) // the index is not one of its Kind: a mistake in the program
+		panic(err) // the Kind does not have this index: a programming error
 	}
 	return objects
 }

@@ -7,13 +7,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Typed returns a Transform to *T, less what trim removes. One object that does not have the form of T does not fail the
-// list: only its identity is kept, as *metav1.PartialObjectMetadata, so that the object is known to exist.
+// Typed returns a Transform to *T, without the parts that trim removes. An object that cannot be converted to T does not
+// fail the list: only its identity is kept, as *metav1.PartialObjectMetadata, so that its existence is known.
 func Typed[T any](trim func(*T)) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		u, ok := obj.(*unstructured.Unstructured)
 		if !ok {
-			return obj, nil // it was transformed before, or is the tombstone of a deleted object
+			return obj, nil // already transformed, or the tombstone of a deleted object
 		}
 		typed, ok := convert[T](u)
 		if !ok {
@@ -26,13 +26,13 @@ func Typed[T any](trim func(*T)) cache.TransformFunc {
 	}
 }
 
-// convert reports false for an object that does not have the form of T.
+// convert returns false for an object that cannot be converted to T.
 func convert[T any](u *unstructured.Unstructured) (*T, bool) {
 	typed := new(T)
 	return typed, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed) == nil
 }
 
-// Metadata returns a Transform that keeps the metadata alone, without annotations and managed fields.
+// Metadata returns a Transform that keeps only the metadata, without annotations and managed fields.
 func Metadata() cache.TransformFunc {
 	return Typed(func(m *metav1.PartialObjectMetadata) { m.ManagedFields, m.Annotations = nil, nil })
 }

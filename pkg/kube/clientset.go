@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// Clientset is the part of client-go's clientset that services use; its fake is one, too. The whole clientset compiles the clients
-// of all groups of Kubernetes, a third of a service's build.
+// Clientset is the part of client-go's clientset that services use; its fake implements it, too. The whole clientset
+// includes the clients of all Kubernetes groups, a third of a service's build time.
 type Clientset interface {
 	AuthenticationV1() authenticationv1.AuthenticationV1Interface
 	AuthorizationV1() authorizationv1.AuthorizationV1Interface
@@ -32,7 +32,7 @@ type clientset struct {
 	discovery      *discovery.DiscoveryClient
 }
 
-// NewClientset returns clients of an API server that share connections and the limit of requests.
+// NewClientset returns clients of an API server that share connections and the rate limit.
 func NewClientset(config *rest.Config) (Clientset, error) {
 	config = rest.CopyConfig(config)
 	if config.RateLimiter == nil && config.QPS > 0 {

@@ -1,9 +1,9 @@
 // Package memlimit sets the soft memory limit of the Go runtime from the memory limit of the container.
 //
-// Without it the heap may grow to twice the live objects, past the limit at which the kernel kills the process. With a soft
-// limit the garbage collector runs more often as the limit comes near. The limit is 90 % of the container's: the rest is for
-// memory that is not Go's, such as socket buffers and the page cache. With 95 % many open connections could exceed the limit;
-// 80 % would collect garbage while a fifth of the memory is unused.
+// Without it the heap may grow to twice the live objects and exceed the limit at which the kernel kills the process. With a
+// soft limit the garbage collector runs more often near the limit. The soft limit is 90 % of the container's: the rest is
+// for memory outside of Go, such as socket buffers and the page cache. With 95 % many open connections could exceed the
+// limit; 80 % would collect garbage while a fifth of the memory is unused.
 package memlimit
 
 import (

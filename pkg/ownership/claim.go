@@ -1,24 +1,24 @@
-// Package ownership decides who has a host and path that several owners ask for.
+// Package ownership decides which of several owners gets a host and path that they claim.
 //
-// Two claims of different owners conflict when one request could reach both and the data plane, not the claims, would decide
-// between them. Within one host:
+// Two claims of different owners conflict if a request could match both, and the data plane would have to choose between
+// them. Within one host:
 //
 //	                              conflict
 //	no headers                    if one path is a prefix of the other, by elements
 //	both with a header            likewise, unless they want different values of one header
 //	one with a header             likewise, unless the other's path is the longer one: it wins by its length
 //
-// The last exception holds neither for a data plane that does not compare lengths (Claim.Unordered), nor for a path that begins
-// with an API version, as in /v1/chat/completions: clients that select a model by a header request such paths.
+// The last exception does not apply to a data plane that does not compare lengths (Claim.Unordered), or to a path that
+// begins with an API version, as in /v1/chat/completions: clients that select a model by a header request such paths.
 //
-// Conflicts are decided in this order, and a claim that loses waits until the conflicting claim is gone:
+// Conflicts are decided in this order. A claim that loses waits until the conflicting claim is gone:
 //
 //  1. Live claims, which an object in the cluster serves: the longest-lived first, as data planes do.
 //  2. Held claims, which were granted and are being written.
 //  3. All others: the oldest owner first, then by name.
 //
-// So the incumbent keeps what it serves, whatever older owners ask for later. The result depends on the cluster's objects
-// and the owners' ages alone, but for claims that are being written: every replica and every restart agree.
+// So the incumbent keeps its claims, whatever older owners claim later. Except for claims that are being written, the result
+// depends only on the cluster's objects and the owners' ages: every replica and every restart agree.
 package ownership
 
 import (
@@ -27,13 +27,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Owner is the namespace and name of an object that asks for claims.
+// Owner is the namespace and name of an object with claims.
 type Owner = types.NamespacedName
 
 // Claim is a part of the requests for a host.
 type Claim struct {
 	Host string
-	Path string // ends in "/"; stands for itself without the last slash, too, and for everything below
+	Path string // ends in "/"; includes itself without the last slash, and everything below it
 	// Header and Value restrict the claim to requests with that header. Empty: all requests.
 	Header, Value string
 	// Unordered means that the data plane may prefer this claim's header to another claim's longer path.
@@ -51,7 +51,7 @@ func (c Claim) String() string {
 	return text
 }
 
-// Parse reads what String wrote, and reports false for any other text. Unordered is not part of the text.
+// Parse parses the output of String, and returns false for any other text. Unordered is not part of the text.
 func Parse(text string) (Claim, bool) {
 	where, header, hasHeader := strings.Cut(text, " ")
 	i := strings.Index(where, root)
@@ -63,7 +63,7 @@ func Parse(text string) (Claim, bool) {
 	return c, !hasHeader || c.Header != "" && c.Value != ""
 }
 
-// Conflicts reports whether one request could reach both claims without an order between them.
+// Conflicts reports whether a request could match both claims without an order between them.
 func (c Claim) Conflicts(other Claim) bool {
 	if c.Host != other.Host {
 		return false
@@ -88,7 +88,7 @@ const (
 	below
 )
 
-// conflict decides between claims of one host whose paths are related.
+// conflict decides for claims of one host whose paths are related.
 func conflict(c, other Claim, r relation) bool {
 	switch {
 	case c.Header == "" && other.Header == "":
@@ -101,12 +101,12 @@ func conflict(c, other Claim, r relation) bool {
 	return c.Header != other.Header || c.Value == other.Value
 }
 
-// versioned reports whether the first element of a path is an API version: v, and a digit.
+// versioned reports whether the first element of a path is an API version: v and a digit.
 func versioned(path string) bool {
 	return len(path) > 2 && path[1] == 'v' && '0' <= path[2] && path[2] <= '9'
 }
 
-// prefixes calls f with each path above a path, the root first.
+// prefixes calls f with each path above a path, from the root.
 func prefixes(path string, f func(string)) {
 	for i := range len(path) - 1 {
 		if path[i] == '/' {

@@ -2,7 +2,7 @@ package ownership
 
 import "strings"
 
-// Domains are the domains that an owner may have hosts in: each domain itself, and every name below it.
+// Domains are the domains in which an owner may have hosts: each domain itself, and every name below it.
 type Domains []string
 
 // Contain reports whether a host lies in one of the domains.

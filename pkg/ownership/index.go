@@ -1,9 +1,9 @@
 package ownership
 
-// index finds the claims of one host that conflict with another one, without a look at those that do not.
+// index finds the claims of one host that conflict with a claim, without checking the others.
 type index struct {
 	at    map[string]*bucket // by path
-	under map[string]*bucket // by each path above
+	under map[string]*bucket // by each parent path
 }
 
 func newIndex() *index { return &index{at: map[string]*bucket{}, under: map[string]*bucket{}} }
@@ -20,7 +20,7 @@ func (x *index) remove(a *ask) {
 
 func (x *index) empty() bool { return len(x.at) == 0 }
 
-// conflicting calls f with each claim of another owner that conflicts with one.
+// conflicting calls f with each claim of another owner that conflicts with a.
 func (x *index) conflicting(a *ask, f func(*ask)) {
 	prefixes(a.Path, func(path string) { x.at[path].conflicting(a, above, f) })
 	x.at[a.Path].conflicting(a, same, f)
@@ -63,12 +63,12 @@ func (v values) others(a *ask, f func(*ask)) {
 	}
 }
 
-// bucket holds claims whose paths have the same relation to one path.
+// bucket contains claims whose paths have the same relation to one path.
 type bucket struct {
 	plain     set
-	versioned set               // of those without headers
+	versioned set               // of claims without headers
 	headers   map[string]values // by name
-	unordered set               // of those with headers
+	unordered set               // of claims with headers
 }
 
 func (b *bucket) add(a *ask) {
@@ -109,7 +109,7 @@ func (b *bucket) remove(a *ask) {
 	delete(b.unordered, a)
 }
 
-// conflicting calls f with each claim of another owner that conflicts with one. It decides as function conflict does.
+// conflicting calls f with each claim of another owner that conflicts with a. It decides like function conflict.
 func (b *bucket) conflicting(a *ask, r relation, f func(*ask)) {
 	switch {
 	case b == nil:

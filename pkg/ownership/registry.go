@@ -10,29 +10,29 @@ import (
 	"time"
 )
 
-// Ask is one claim that an owner asks for.
+// Ask is one claim that an owner requests.
 type Ask struct {
 	Claim
 
-	// Live is when the oldest object that serves the claim was created; zero if there is none.
+	// Live is the creation time of the oldest object that serves the claim; zero if there is none.
 	Live time.Time
-	// Ready means that the owner writes an object as soon as it has the claim. A ready claim that is granted is held until the
+	// Ready means that the owner writes an object as soon as the claim is granted. A granted ready claim is held until the
 	// owner's next Set.
 	Ready bool
 }
 
-// Conflict is why a claim is refused.
+// Conflict is the reason for a refused claim.
 type Conflict struct {
 	Owner Owner
 	Claim Claim
 }
 
-// Registry holds the claims of all owners.
+// Registry contains the claims of all owners.
 type Registry struct {
 	mu     sync.Mutex
 	owners map[Owner]map[Claim]*ask
 	hosts  map[string]*index
-	queue  queue // claims to decide again, in their order
+	queue  queue // claims to decide again, in order
 }
 
 // ask is one claim of one owner.
@@ -46,7 +46,7 @@ type ask struct {
 	queued  bool
 }
 
-// undecided is the answer to a claim that is new.
+// undecided is the answer to a new claim.
 var undecided Conflict
 
 // New returns a Registry without claims.
@@ -63,27 +63,27 @@ func (r *Registry) Clear() {
 	r.owners, r.hosts, r.queue = map[Owner]map[Claim]*ask{}, map[string]*index{}, nil
 }
 
-// Set replaces the claims of an owner, none for an owner that is gone. It returns the claims that are refused, and the other
-// owners whose answer has changed, sorted.
+// Set replaces the claims of an owner, with none for an owner that no longer exists. It returns the refused claims, and the
+// other owners whose answer has changed, sorted.
 func (r *Registry) Set(name Owner, created time.Time, asks []Ask) (refused map[Claim]Conflict, changed []Owner) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.replace(name, created, asks)
 	changed = r.decide()
 	for _, a := range r.owners[name] {
-		a.held = a.Ready && a.refused == nil // no owner loses a claim by this: it conflicts with nothing that is granted
+		a.held = a.Ready && a.refused == nil // no owner loses a claim by this: it conflicts with no granted claim
 	}
 	changed = slices.DeleteFunc(changed, func(o Owner) bool { return o == name })
 	return r.refused(name), changed
 }
 
-// Claims are what one owner asks for.
+// Claims are the claims that one owner requests.
 type Claims struct {
 	Created time.Time
 	Asks    []Ask
 }
 
-// SetAll replaces the claims of many owners at once: no owner has anything before all have asked. Nothing is held.
+// SetAll replaces the claims of many owners at once: it grants nothing before all claims are known. Nothing is held.
 func (r *Registry) SetAll(all map[Owner]Claims) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +107,7 @@ func (r *Registry) refused(name Owner) map[Claim]Conflict {
 	return refused
 }
 
-// replace takes what an owner asks for, and queues the claims whose answer may change.
+// replace stores the claims of an owner, and queues the claims whose answer may change.
 func (r *Registry) replace(name Owner, created time.Time, asks []Ask) {
 	wanted := make(map[Claim]Ask, len(asks))
 	for _, a := range asks {
@@ -137,7 +137,7 @@ func (r *Registry) replace(name Owner, created time.Time, asks []Ask) {
 	}
 }
 
-// merge returns one ask for two of the same claim.
+// merge combines two asks for the same claim.
 func (a Ask) merge(b Ask) Ask {
 	b.Ready = a.Ready || b.Ready
 	if b.Live.IsZero() || !a.Live.IsZero() && a.Live.Before(b.Live) {
@@ -179,13 +179,13 @@ func (r *Registry) update(a *ask, next Ask, created time.Time) {
 	}
 }
 
-// decide decides all queued claims, in their order, and what follows from each. It returns the owners whose answer has changed,
+// decide decides all queued claims in order, and the consequences of each. It returns the owners whose answer has changed,
 // sorted.
 func (r *Registry) decide() []Owner {
 	heap.Init(&r.queue)
 	changed := map[Owner]struct{}{}
 	for len(r.queue) > 0 {
-		a := heap.Pop(&r.queue).(*ask) //nolint:forcetypeassert // it holds nothing else
+		a := heap.Pop(&r.queue).(*ask) //nolint:forcetypeassert // it contains only asks
 		a.queued = false
 		x := r.hosts[a.Host]
 		before := a.refused
@@ -205,7 +205,7 @@ func (r *Registry) decide() []Owner {
 	return slices.SortedFunc(maps.Keys(changed), byName)
 }
 
-// winner returns the first claim in the order that is granted and conflicts with one that comes later, nil if there is none.
+// winner returns the first granted claim in the order that conflicts with a later one, nil if there is none.
 func (x *index) winner(a *ask) *Conflict {
 	var first *ask
 	x.conflicting(a, func(other *ask) {
@@ -248,7 +248,7 @@ func byName(a, b Owner) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// queue is a heap of claims by their order, once decide has made it one.
+// queue is a heap of claims in their order, after decide has built it.
 type queue []*ask
 
 func (q queue) Len() int           { return len(q) }
@@ -256,7 +256,7 @@ func (q queue) Less(i, j int) bool { return compare(q[i], q[j]) < 0 }
 func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
 
 // Push implements heap.Interface.
-func (q *queue) Push(x any) { *q = append(*q, x.(*ask)) } //nolint:forcetypeassert // it is given nothing else
+func (q *queue) Push(x any) { *q = append(*q, x.(*ask)) } //nolint:forcetypeassert // it contains only asks
 
 // Pop implements heap.Interface.
 func (q *queue) Pop() any {
@@ -266,7 +266,7 @@ func (q *queue) Pop() any {
 	return a
 }
 
-// push queues a claim, once. The heap is made later.
+// push queues a claim once. decide builds the heap.
 func (q *queue) push(a *ask) {
 	if !a.queued {
 		a.queued = true
@@ -274,7 +274,7 @@ func (q *queue) push(a *ask) {
 	}
 }
 
-// drop takes a claim out that is gone.
+// drop removes a claim that no longer exists.
 func (q *queue) drop(a *ask) {
 	if i := slices.Index(*q, a); i >= 0 {
 		*q = slices.Delete(*q, i, i+1)

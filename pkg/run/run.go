@@ -1,4 +1,4 @@
-// Package run is the life cycle of a service of which one elected replica writes.
+// Package run is the life cycle of a service in which one elected replica writes.
 //
 //	start    the server listens; parts (informers, recorders) run; the replica is ready when its caches have synced
 //	elect    once the caches have synced, the replica takes part in the election; readiness does not wait for it
@@ -23,8 +23,8 @@ import (
 	"fairlead.dev/pkg/version"
 )
 
-// syncInterval is the time between two checks whether the caches have synced: it delays a start by half of it on average, and
-// a check takes microseconds.
+// syncInterval is the interval of checks whether the caches have synced: it delays a start by half of it on average, and a
+// check takes microseconds.
 const syncInterval = 20 * time.Millisecond
 
 // Part runs until its context ends.
@@ -32,7 +32,7 @@ type Part interface {
 	Run(ctx context.Context)
 }
 
-// Cache names what it has not read yet.
+// Cache names the kinds that it has not read yet.
 type Cache interface {
 	Unsynced() []string
 }
@@ -55,8 +55,8 @@ type Params struct {
 	Parts   []Part
 	Caches  []Cache
 	Elector elector
-	// Lead works until ctx ends, which asks it to finish what it has in hand, or until lease ends, which asks it to stop at
-	// once. Queue.Lead does both.
+	// Lead works until ctx ends, which asks it to finish its current work, or until lease ends, which asks it to stop
+	// immediately. Queue.Lead does both.
 	Lead func(ctx, lease context.Context)
 }
 
@@ -69,7 +69,7 @@ func Run(ctx context.Context, p Params) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stopServer := start(ctx, func(serving context.Context) error {
-		defer cancel() // a server that fails ends the service
+		defer cancel() // a failing server ends the service
 		return p.Server.Run(serving)
 	})
 	stopParts := start(ctx, func(working context.Context) error {
@@ -125,7 +125,7 @@ func unsynced(caches []Cache) []string {
 	return names
 }
 
-// Synced returns the probe of a readiness check: an error that names what the caches have not read yet.
+// Synced returns the probe of a readiness check: an error that names the kinds that the caches have not read yet.
 func Synced(caches ...Cache) func(context.Context) error {
 	return func(context.Context) error {
 		if names := unsynced(caches); len(names) > 0 {

@@ -1,7 +1,7 @@
-// Package steptime computes how long a model server's steps take. The emulated model server and the endpoint picker's
-// simulation share it, so that both run the same laws.
+// Package steptime computes the duration of a model server's steps. The emulated model server and the endpoint picker's
+// simulation share it, so that both use the same laws.
 //
-// A step computes one token for each sequence that decodes, and a part of some prompts. Memory and arithmetic cost time:
+// A step computes one token for each decoding sequence, and a part of some prompts. Memory and arithmetic take time:
 //
 //	memory     = Base + sequences × PerSeq + tokens in their KV cache × PerContext
 //	arithmetic = prompt tokens × PerToken + pairs × PerMegaPair / 10⁶
@@ -17,17 +17,17 @@ import (
 	"time"
 )
 
-// Law is the law of one model on one machine. The zero value of every field but Base leaves its effect out.
+// Law is the law of one model on one machine. A zero field other than Base disables its effect.
 type Law struct {
 	Base        time.Duration // of each step: read the weights, launch the kernels
-	PerSeq      time.Duration // for each sequence that decodes
+	PerSeq      time.Duration // for each decoding sequence
 	PerToken    time.Duration // for each prompt token
-	PerContext  time.Duration // for each token in the KV cache of a sequence that decodes
+	PerContext  time.Duration // for each token in the KV cache of a decoding sequence
 	PerMegaPair time.Duration // for a million pairs
 
 	Noise   float64 // standard deviation of the logarithm of the random factor
-	Graphs  bool    // sequences that decode are padded to the next batch size with a CUDA graph
-	Overlap bool    // arithmetic hides behind memory, or the other way round
+	Graphs  bool    // pad decoding sequences to the next batch size with a CUDA graph
+	Overlap bool    // arithmetic and memory overlap
 }
 
 // Linear returns the law that the endpoint picker assumes, with numbers like those of Realistic for short requests.
@@ -50,7 +50,7 @@ func Realistic() Law {
 	return law
 }
 
-// Validate returns an error for a law that no machine has.
+// Validate returns an error for an impossible law.
 func (l Law) Validate() error {
 	if l.Base <= 0 {
 		return errors.New("the base time of a step must be positive")
@@ -61,21 +61,21 @@ func (l Law) Validate() error {
 	return nil
 }
 
-// Step is what one step computes.
+// Step is the work of one step.
 type Step struct {
-	Sequences int // that decode
+	Sequences int // decoding ones
 	Context   int // tokens in their KV cache
 	Prompt    int // tokens of prompts
 	Pairs     int // of these and the tokens that they attend to
 }
 
-// Decode adds a sequence with so many tokens in its KV cache.
+// Decode adds a decoding sequence with a number of tokens in its KV cache.
 func (s *Step) Decode(context int) {
 	s.Sequences++
 	s.Context += context
 }
 
-// Prefill adds the next tokens of a prompt of which some are in the KV cache.
+// Prefill adds the next tokens of a prompt, after a number of cached ones.
 func (s *Step) Prefill(cached, tokens int) {
 	s.Prompt += tokens
 	s.Pairs += tokens*cached + tokens*(tokens+1)/2
@@ -103,8 +103,8 @@ func (l Law) Vary(r *rand.Rand) float64 {
 	return math.Exp(l.Noise*r.NormFloat64() - l.Noise*l.Noise/2)
 }
 
-// padded returns the batch size of the CUDA graph for so many sequences. vLLM captures graphs for 1, 2 and 4 sequences, then
-// for multiples of 8, and runs more than largest without.
+// padded returns the batch size of the CUDA graph for a number of sequences. vLLM captures graphs for 1, 2 and 4 sequences,
+// then for multiples of 8, and runs more than largest without.
 func padded(sequences int) int {
 	const largest = 512
 	switch {

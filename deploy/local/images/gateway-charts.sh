@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Takes the charts of Envoy Gateway and Envoy AI Gateway out of their modules, into the folder given as $1, and fills in what
-# their releases do: the values of the one are a template, the images of the other are called "latest".
+# Copies the charts of Envoy Gateway and Envoy AI Gateway from their modules to the folder $1, and fills in values as their
+# releases do: the values of the former are a template, the images of the latter have the tag "latest".
 set -euo pipefail
 out=$1
 cd "$(dirname "$0")"

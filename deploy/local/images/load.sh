@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes an image of a program for this machine's platform, as a release does, and loads it into the store <bin>/images.
+# Builds an image of a program for this machine's platform, like a release, and loads it into the store <bin>/images.
 #
 # usage: load.sh <bin> <name:tag> <binary> [flag of image build]...
 set -euo pipefail

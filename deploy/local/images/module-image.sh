@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes an image of the program that the module in a folder has as its tool, in the versions of its go.mod. The program goes
-# to <bin>, under the name of the folder, and into the store <bin>/images. Everything is pinned, so once is enough; from
-# nothing it compiles for minutes. Path and user are those of the program's own image.
+# Builds an image of the tool of the module in a folder, with the versions of its go.mod. The program goes to <bin>, under the
+# name of the folder, and the image to the store <bin>/images. All versions are pinned, so it runs once; a clean build takes
+# minutes. Path and user are those of the program's official image.
 #
 # usage: module-image.sh <folder> <bin> <image> <path in the image> <user> [linker flag]...
 set -euo pipefail

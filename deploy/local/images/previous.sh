@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes the image fairlead/ingress-reconciler:previous of an earlier commit of this repository, and puts the chart of that
-# commit into <bin>/previous/chart: tests upgrade from them. The file <bin>/previous/<commit> says that it is done.
+# Builds the image fairlead/ingress-reconciler:previous from an earlier commit of this repository, and copies the chart of that
+# commit to <bin>/previous/chart: tests upgrade from them. The file <bin>/previous/<commit> marks completion.
 #
 # A shallow clone fetches the commit. Without a history (a source archive), the program and chart are those of the working tree
-# and only the version differs: the upgrade then replaces the pods, but no older code ran before.
+# and only the version differs: the upgrade then replaces the pods, but runs no older code before.
 #
 # usage: previous.sh <bin> <commit>
 set -euo pipefail

@@ -42,8 +42,8 @@ const (
 	// ArtifactsEnv overrides the directory for artifacts of failed tests. The default is .local/failed in the repository.
 	ArtifactsEnv = "FAIRLEAD_ARTIFACTS"
 
-	// KubeconfigEnv has tests use the cluster of a kubeconfig in place of one of their own. Tests that need more than such a cluster
-	// gives are skipped.
+	// KubeconfigEnv makes tests use the cluster of a kubeconfig instead of their own. Tests that need more than such a
+	// cluster provides are skipped.
 	KubeconfigEnv = "FAIRLEAD_KUBECONFIG"
 
 	startTimeout = 3 * time.Minute

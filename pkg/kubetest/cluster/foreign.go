@@ -21,10 +21,10 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
-// foreignLock lets one test at a time use the cluster of KubeconfigEnv: tests install into the same namespaces.
-var foreignLock sync.Mutex //nolint:gochecknoglobals // the cluster is one for the whole process
+// foreignLock allows one test at a time in the cluster of KubeconfigEnv: tests install into the same namespaces.
+var foreignLock sync.Mutex //nolint:gochecknoglobals // the process has only one such cluster
 
-// foreign reaches into a cluster that this package did not start. It runs one kubectl port-forward for each target.
+// foreign connects to a cluster that this package did not start. It runs one kubectl port-forward for each target.
 type foreign struct {
 	kubectl func(ctx context.Context, args ...string) *exec.Cmd
 
@@ -40,7 +40,7 @@ type forward struct {
 	ended   chan struct{}
 }
 
-// attach returns the cluster of a kubeconfig. Each published target gets a listener on this machine.
+// attach returns the cluster of a kubeconfig, with a listener on this machine for each published target.
 func attach(kubeconfig, dir string, publish []clusterapi.Publish) (*Cluster, error) {
 	binary, err := FindBinary() // for its kubectl and helm
 	if err != nil {
@@ -69,7 +69,7 @@ func attach(kubeconfig, dir string, publish []clusterapi.Publish) (*Cluster, err
 	return c, nil
 }
 
-// startForeign is Start on the cluster of KubeconfigEnv. When the test ends, it deletes the objects that the test made.
+// startForeign is Start for the cluster of KubeconfigEnv. When the test ends, it deletes the objects that the test created.
 func startForeign(tb testing.TB, kubeconfig string, cfg *clusterapi.Config) *Cluster {
 	tb.Helper()
 	if needsOwn(cfg) {
@@ -106,8 +106,8 @@ func startForeign(tb testing.TB, kubeconfig string, cfg *clusterapi.Config) *Clu
 	return c
 }
 
-// needsOwn reports whether a configuration has settings that only a cluster of this package obeys. Tests that read the audit log say so
-// by NeedsOwn.
+// needsOwn reports whether a configuration has settings that work only in a cluster of this package. Tests that read the
+// audit log declare it by NeedsOwn.
 func needsOwn(cfg *clusterapi.Config) bool {
 	other := *cfg
 	other.Dir, other.Publish, other.Nodes, other.Audit = "", nil, nil, false
@@ -115,7 +115,7 @@ func needsOwn(cfg *clusterapi.Config) bool {
 	return !reflect.DeepEqual(other, clusterapi.Config{}) || slices.ContainsFunc(cfg.Nodes, special)
 }
 
-// NeedsOwn skips a test in a cluster that this package did not start. why names what the test does to the cluster.
+// NeedsOwn skips a test in a cluster that this package did not start. why names the effect of the test on the cluster.
 func (c *Cluster) NeedsOwn(tb testing.TB, why string) {
 	tb.Helper()
 	if c.foreign != nil {
@@ -123,8 +123,8 @@ func (c *Cluster) NeedsOwn(tb testing.TB, why string) {
 	}
 }
 
-// Dial connects to an address inside the cluster: see clusterapi.Client. In a cluster that this package did not start, the address is
-// service.namespace:port or that of a pod.
+// Dial connects to an address inside the cluster: see clusterapi.Client. In a cluster that this package did not start, the
+// address is service.namespace:port, or a pod's.
 func (c *Cluster) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	if c.foreign == nil {
 		return c.Client.Dial(ctx, addr)
@@ -155,7 +155,8 @@ func (f *foreign) publish(p clusterapi.Publish) (string, error) {
 	return listener.Addr().String(), nil
 }
 
-// relay copies both ways until both sides have ended. The client of a target that nobody serves sees a closed connection.
+// relay copies in both directions until both sides have ended. The client of a target without a server gets a closed
+// connection.
 func (f *foreign) relay(conn net.Conn, target string) {
 	defer conn.Close()
 	to, err := f.dial(context.Background(), target)
@@ -166,7 +167,7 @@ func (f *foreign) relay(conn net.Conn, target string) {
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{conn, to}, {to, conn}} {
 		both.Go(func() {
-			_, _ = io.Copy(way[0], way[1]) // an error ends the copy as the end of data does
+			_, _ = io.Copy(way[0], way[1]) // an error ends the copy like the end of the data
 			if tcp, ok := way[0].(*net.TCPConn); ok {
 				_ = tcp.CloseWrite()
 			}
@@ -184,7 +185,7 @@ func (f *foreign) dial(ctx context.Context, target string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// forwardTo returns the local address of a target, which one kubectl forwards as long as its pod lives.
+// forwardTo returns the local address of a target. One kubectl forwards it during the life of its pod.
 func (f *foreign) forwardTo(ctx context.Context, target string) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -207,7 +208,7 @@ func (f *foreign) forwardTo(ctx context.Context, target string) (string, error) 
 	return made.address, nil
 }
 
-// resource returns what kubectl port-forward calls a target.
+// resource returns the name of a target for kubectl port-forward.
 func (f *foreign) resource(ctx context.Context, target string) ([]string, error) {
 	host, port, err := net.SplitHostPort(target)
 	if err != nil {

@@ -24,10 +24,10 @@ type object struct {
 	resource schema.GroupVersionResource
 	name     types.NamespacedName
 	uid      types.UID
-	owned    bool // by another object, with which the garbage collector deletes it
+	owned    bool // by another object: the garbage collector deletes it
 }
 
-// transient reports whether the objects of a resource come and go by themselves.
+// transient reports whether the objects of a resource appear and disappear on their own.
 func transient(r schema.GroupResource) bool {
 	return r.Resource == "events" || r.Group == "metrics.k8s.io" || r == schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 }
@@ -58,7 +58,7 @@ func listObjects(ctx context.Context, config *rest.Config) ([]object, error) {
 		}
 		found, err := client.Resource(r).List(ctx, metav1.ListOptions{})
 		if apierrors.IsNotFound(err) {
-			continue // its CRD was deleted meanwhile
+			continue // its CRD was deleted in the meantime
 		}
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", r.GroupResource(), err)
@@ -107,7 +107,7 @@ func deleteOthers(ctx context.Context, config *rest.Config, keep []object) error
 	}
 }
 
-// remove deletes an object, unless the garbage collector does.
+// remove deletes an object, unless the garbage collector deletes it.
 func remove(ctx context.Context, client metadata.Interface, o object) error {
 	if o.owned {
 		return nil
@@ -122,7 +122,7 @@ func remove(ctx context.Context, client metadata.Interface, o object) error {
 	return nil
 }
 
-// remade reports whether the cluster makes an object again after its deletion.
+// remade reports whether the cluster recreates an object after its deletion.
 func remade(o object) bool {
 	switch o.resource.Resource {
 	case "serviceaccounts":

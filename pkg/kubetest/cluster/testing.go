@@ -13,7 +13,7 @@ func ControlPlaneOnly(c *clusterapi.Config) { c.ControlPlaneOnly = true }
 // FastTimings makes Start configure a cluster that detects a dead node within seconds.
 func FastTimings(c *clusterapi.Config) { c.Timings = clusterapi.FastTimings() }
 
-// UserspaceProxy makes Start serve Services by the proxy of localkube, even where kube-proxy works.
+// UserspaceProxy makes Start serve Services with the proxy of localkube, even where kube-proxy works.
 func UserspaceProxy(c *clusterapi.Config) { c.ServiceProxy = clusterapi.ProxyUserspace }
 
 // Nodes makes Start start n nodes.

@@ -64,7 +64,7 @@ type Status struct {
 	Ready      bool              `json:"ready"`
 	Components []ComponentStatus `json:"components"`
 	Nodes      []NodeStatus      `json:"nodes,omitempty"`
-	// NoLimits is why limits of containers are not enforced. If it is empty, they are.
+	// NoLimits is the reason why limits of containers are not enforced, empty if they are.
 	NoLimits string `json:"noLimits,omitempty"`
 }
 

@@ -1,5 +1,5 @@
-// Package attest describes how an image was made: an SPDX document that lists the modules of its program, and the provenance of the
-// build as an in-toto statement with a SLSA predicate. Both follow from their input alone.
+// Package attest describes the build of an image: an SPDX document lists the modules of its program, and an in-toto
+// statement with a SLSA predicate contains the provenance of the build. Both depend only on their input.
 package attest
 
 import (
@@ -19,13 +19,13 @@ const (
 	ProvenanceType = "application/vnd.in-toto+json"
 )
 
-// Build is what the images of all platforms share.
+// Build contains the properties that the images of all platforms share.
 type Build struct {
 	Name, Version, Revision, Source, Licenses string
 	Created                                   time.Time
 }
 
-// Program is a Go binary and the image that was made of it.
+// Program is a Go binary and the image with it.
 type Program struct {
 	Platform string
 	Image    string // sha256 of the image's manifest, in hexadecimal
@@ -33,7 +33,7 @@ type Program struct {
 	Info     *debug.BuildInfo
 }
 
-// ReadProgram reads what the Go toolchain recorded in a binary.
+// ReadProgram reads the build information that the Go toolchain recorded in a binary.
 func ReadProgram(file, platform, image string) (Program, error) {
 	info, err := buildinfo.ReadFile(file)
 	if err != nil {

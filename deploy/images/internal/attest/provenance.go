@@ -13,7 +13,7 @@ const (
 	builder       = "https://fairlead.dev/build/make"
 )
 
-// fullCommit is a commit without changes beside it, which is marked as <commit>-dirty.
+// fullCommit matches a commit without uncommitted changes; with them it is <commit>-dirty.
 var fullCommit = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
 type resource struct {
@@ -48,7 +48,7 @@ type externalParameters struct {
 	Revision string `json:"revision"`
 }
 
-// setting is how the program of a platform was compiled.
+// setting contains the build settings of the program of a platform.
 type setting struct {
 	Go       string            `json:"go"`
 	Package  string            `json:"package"`
@@ -63,8 +63,8 @@ type builderID struct {
 	ID string `json:"id"`
 }
 
-// Provenance returns a statement about the index and the images of all platforms. It is not signed: it says what the builder
-// claims, SLSA build level 1. It has no times, as the same build gives the same document.
+// Provenance returns a statement about the index and the images of all platforms. It is unsigned: the builder's claim, SLSA
+// build level 1. It contains no times, so that the same build gives the same document.
 func Provenance(b Build, index string, programs []Program) ([]byte, error) {
 	s := statement{Type: statementType, PredicateType: PredicateType, Subject: []resource{subject(b.Name, index)}}
 	compiled := map[string]setting{}

@@ -78,8 +78,8 @@ func addDependencies(doc *v2_3.Document, b Build, p Program, program *v2_3.Packa
 	return nil
 }
 
-// describeModule describes a module, or what replaces it. A module that a folder replaces belongs to this repository and has the
-// version of the image.
+// describeModule describes a module, or its replacement. A module that a folder replaces belongs to this repository and has
+// the version of the image.
 func describeModule(m *debug.Module, version string) (*v2_3.Package, error) {
 	if m.Replace != nil && m.Replace.Version == "" {
 		return describe(m.Path, version, golangURL(m.Path, version)), nil
@@ -91,7 +91,7 @@ func describeModule(m *debug.Module, version string) (*v2_3.Package, error) {
 	if m.Sum == "" {
 		return p, nil
 	}
-	// go.sum has the SHA-256 of the module's content in base64: https://pkg.go.dev/golang.org/x/mod/sumdb/dirhash.
+	// go.sum contains the SHA-256 of the module's content in base64: https://pkg.go.dev/golang.org/x/mod/sumdb/dirhash.
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:"))
 	if err != nil {
 		return nil, fmt.Errorf("read the checksum of %s: %w", m.Path, err)
@@ -109,8 +109,8 @@ func describe(name, version, purl string) *v2_3.Package {
 	}
 }
 
-// identifier returns a name in the letters that SPDX allows. A slash becomes two hyphens, which no path of a required module has;
-// another letter becomes its code.
+// identifier returns a name in the letters that SPDX allows. A slash becomes two hyphens, which no path of a required module
+// contains; other letters become their codes.
 func identifier(name string) string {
 	var b strings.Builder
 	for _, r := range name {
@@ -126,7 +126,7 @@ func identifier(name string) string {
 	return b.String()
 }
 
-// golangURL returns the package URL of a module. In package URLs names are lower case, and a plus sign would be a space.
+// golangURL returns the package URL of a module. Names in package URLs are lower case, and a plus sign would mean a space.
 func golangURL(path, version string) string {
 	return "pkg:golang/" + strings.ToLower(path) + "@" + strings.ReplaceAll(version, "+", "%2B")
 }

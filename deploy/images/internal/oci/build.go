@@ -54,7 +54,7 @@ type Params struct {
 	Attest bool
 }
 
-// Build writes the layout folder dir, in place of one that is there, and returns the descriptor of the index.
+// Build writes the layout to folder dir, which it replaces, and returns the descriptor of the index.
 func Build(dir string, p Params) (v1.Descriptor, error) {
 	if err := p.complete(); err != nil {
 		return v1.Descriptor{}, err
@@ -66,7 +66,7 @@ func Build(dir string, p Params) (v1.Descriptor, error) {
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
-	defer os.RemoveAll(tmp) // renamed if all goes well
+	defer os.RemoveAll(tmp) // renamed on success
 	index, err := p.build(tmp)
 	if err != nil {
 		return v1.Descriptor{}, err
@@ -131,7 +131,7 @@ func (p *Params) build(dir string) (v1.Descriptor, error) {
 	return index, l.finish(content)
 }
 
-// writeImage stores the image of one platform: the base, which is the same for all, and the program.
+// writeImage stores the image of one platform: the common base, and the program.
 func (p *Params) writeImage(l *Layout, base layer, b Binary) (v1.Descriptor, error) {
 	platform, err := v1.ParsePlatform(b.Platform)
 	if err != nil {
@@ -162,7 +162,7 @@ func (p *Params) writeImage(l *Layout, base layer, b Binary) (v1.Descriptor, err
 	return d, err
 }
 
-// entries are the program of a platform and the further files.
+// entries returns the program of a platform and the further files.
 func (p *Params) entries(b Binary) ([]entry, error) {
 	program, err := file(b.File, strings.TrimPrefix(p.Path, "/"))
 	if err != nil {
@@ -177,11 +177,11 @@ func (p *Params) entries(b Binary) ([]entry, error) {
 		}
 		entries = append(entries, e)
 	}
-	_, err = withParents(append(baseEntries(), entries...)) // a layer by itself may hide a file of the one below
+	_, err = withParents(append(baseEntries(), entries...)) // a layer may hide a file of the one below
 	return entries, err
 }
 
-// annotations are the keys of the OCI specification, as annotations of manifests and as labels of the configuration.
+// annotations returns the keys of the OCI specification, for annotations of manifests and labels of the configuration.
 func (p *Params) annotations() map[string]string {
 	all := map[string]string{
 		"title": p.Name, "description": p.Description, "version": p.Version, "revision": p.Revision, "source": p.Source,

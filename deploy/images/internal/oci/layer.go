@@ -21,8 +21,8 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// Nonroot is the user and group that an image runs as unless it names another one. The base layer has it in /etc/passwd: the
-// kubelet hands only the user to a container runtime, which looks up the group there.
+// Nonroot is the default user and group of an image. The base layer has it in /etc/passwd: the kubelet passes only the user
+// to a container runtime, which looks up the group there.
 const Nonroot = 65532
 
 const (
@@ -49,7 +49,7 @@ func text(name, content string) entry {
 
 func directory(name string, mode int64) entry { return entry{name: name, mode: mode, dir: true} }
 
-// file is a file of this machine. Its mode is reduced to what the owner may execute: the rest depends on the umask.
+// file is a file of this machine. Its mode keeps only the owner's permission to execute: the rest depends on the umask.
 func file(source, name string) (entry, error) {
 	info, err := os.Stat(source)
 	if err != nil {
@@ -65,7 +65,7 @@ func file(source, name string) (entry, error) {
 	return entry{name: name, mode: mode, size: info.Size(), content: func() (io.ReadCloser, error) { return os.Open(source) }}, nil
 }
 
-// baseEntries are what a static binary needs on a real node.
+// baseEntries returns the files that a static binary needs on a real node.
 func baseEntries() []entry {
 	home := directory("home/nonroot", 0o700)
 	home.owner = Nonroot
@@ -75,19 +75,19 @@ func baseEntries() []entry {
 	}
 }
 
-// rootCertificates returns the roots that Mozilla trusts without conditions, as PEM. PEM has no place for a condition, such as
-// "only certificates issued before a date", so the few conditional roots are left out.
+// rootCertificates returns the roots that Mozilla trusts unconditionally, as PEM. PEM cannot contain a condition, such as
+// "only certificates issued before a date", so it omits the few conditional roots.
 func rootCertificates() string {
 	var b bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint == nil {
-			_ = pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a buffer accepts all
+			_ = pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a buffer accepts all writes
 		}
 	}
 	return b.String()
 }
 
-// withParents returns the entries, sorted, with the directories that lead to them.
+// withParents returns the entries and their parent directories, sorted.
 func withParents(entries []entry) ([]entry, error) {
 	known := map[string]entry{}
 	for _, e := range entries {
@@ -121,7 +121,7 @@ type layer struct {
 	diffID     v1.Hash
 }
 
-// writeLayer stores entries as a layer. Everything that differs between machines is fixed: order, times, owners, modes, and
+// writeLayer stores entries as a layer. It fixes everything that differs between machines: order, times, owners, modes, and
 // the header of the compressed stream.
 func (p *Params) writeLayer(l *Layout, entries []entry) (layer, error) {
 	sorted, err := withParents(entries)

@@ -33,14 +33,14 @@ func newLayout(dir string) (*Layout, error) {
 	return &Layout{dir: dir}, os.WriteFile(filepath.Join(dir, "oci-layout"), []byte(layoutFile), 0o644)
 }
 
-// write stores what fill writes as a blob.
+// write stores the output of fill as a blob.
 func (l *Layout) write(mediaType types.MediaType, fill func(io.Writer) error) (v1.Descriptor, error) {
 	blobs := filepath.Join(l.dir, "blobs", "sha256")
 	tmp, err := os.CreateTemp(blobs, ".writing-")
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
-	defer os.Remove(tmp.Name()) // renamed if all goes well
+	defer os.Remove(tmp.Name()) // renamed on success
 	counted := &countingHash{Hash: sha256.New()}
 	err = fill(io.MultiWriter(tmp, counted))
 	if err := errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
@@ -96,7 +96,7 @@ func (l *Layout) attach(a Artifact) (v1.Descriptor, error) {
 	return d, nil
 }
 
-// finish writes the list of what the layout holds.
+// finish writes the list of the layout's contents.
 func (l *Layout) finish(manifests []v1.Descriptor) error {
 	raw, err := json.Marshal(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: manifests})
 	if err != nil {

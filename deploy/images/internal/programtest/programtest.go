@@ -1,4 +1,4 @@
-// Package programtest compiles a Go program for tests. It is small, unlike the program of a test.
+// Package programtest compiles a Go program for tests. It is smaller than the binary of a test.
 package programtest
 
 import (

@@ -18,10 +18,10 @@ import (
 	"fairlead.dev/deploy/images/internal/oci"
 )
 
-// Target says where images go and under which tags.
+// Target is the destination of images, with their tags.
 type Target struct {
 	Registry string // host/path
-	Version  string // the tag, and the version that the images must have; empty: the version of each image
+	Version  string // the tag, and the required version of the images; empty: the version of each image
 	Latest   bool   // the tag latest too
 	Insecure bool   // plain HTTP and unknown certificates, also beyond loopback
 }
@@ -64,7 +64,7 @@ func Push(ctx context.Context, t Target, dir string) (string, error) {
 	return fmt.Sprintf("%s@%s", reference, image.Digest), nil
 }
 
-// split finds the index among what a layout lists.
+// split finds the index in the list of a layout.
 func split(list []v1.Descriptor) (v1.Descriptor, []v1.Descriptor, error) {
 	isIndex := func(d v1.Descriptor) bool { return d.MediaType.IsIndex() && d.ArtifactType == "" }
 	at := slices.IndexFunc(list, isIndex)
@@ -112,7 +112,8 @@ func (t Target) options(ctx context.Context) []remote.Option {
 		remote.WithTransport(transport{insecure: t.Insecure, base: remote.DefaultTransport})}
 }
 
-// transport refuses to send an image, and credentials, in plain text over a network. The library would, to private addresses.
+// transport refuses to send an image, and credentials, in plain text over a network. The library would allow it for private
+// addresses.
 type transport struct {
 	insecure bool
 	base     http.RoundTripper

@@ -12,7 +12,7 @@ import (
 	"fairlead.dev/deploy/local/internal/shim"
 )
 
-// tidyTimeout is what the processes of a cluster have to end.
+// tidyTimeout is the maximum time for the processes of a cluster to end.
 const tidyTimeout = 15 * time.Second
 
 func main() {
@@ -29,7 +29,7 @@ func main() {
 		}
 		os.Exit(code)
 	case len(os.Args) > 2 && os.Args[1] == "tidy":
-		_, _ = io.Copy(io.Discard, os.Stdin) // it ends with the launcher, however that ends
+		_, _ = io.Copy(io.Discard, os.Stdin) // it ends with the launcher, even after SIGKILL
 		if err := cgroup.Tidy(os.Args[2:], tidyTimeout); err != nil {
 			fmt.Fprintln(os.Stderr, "localkube-shim:", err)
 			os.Exit(1)

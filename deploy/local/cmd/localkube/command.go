@@ -38,7 +38,7 @@ func newCommand() *cobra.Command {
 	return root
 }
 
-// foreign lists a program in the help; main runs it before cobra is asked.
+// foreign lists a program in the help; main runs it before cobra parses the arguments.
 func foreign(name, short string) *cobra.Command {
 	return &cobra.Command{Use: name, Short: short, DisableFlagParsing: true, RunE: func(*cobra.Command, []string) error {
 		return fmt.Errorf("%s must come first on the command line", name)
@@ -74,7 +74,7 @@ func upCommand() *cobra.Command {
 			if o.untilStdin {
 				ctx, cancel := context.WithCancel(cmd.Context())
 				go func() {
-					_, _ = io.Copy(io.Discard, os.Stdin) // however it ends
+					_, _ = io.Copy(io.Discard, os.Stdin) // until it closes
 					cancel()
 				}()
 				return up(ctx, cfg)
@@ -83,18 +83,18 @@ func upCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.file, "config", "", "YAML file with a cluster configuration; flags add to it")
+	f.StringVar(&o.file, "config", "", "YAML file with the cluster configuration; flags extend it")
 	f.StringVar(&o.config.Dir, "dir", "", "folder for all state (required here or in --config)")
 	f.StringVar(&o.config.Images, "images", "", "image store")
 	f.StringArrayVar(&o.config.InsecureRegistries, "insecure-registry", nil, "HOST:PORT of a registry that nodes may pull from in plain HTTP, besides private addresses; repeatable")
 	f.StringVar(&o.config.APIAddress, "api", "", "host address of the API server (default 127.0.0.1:0, a free port)")
 	f.IntVar(&o.nodes, "nodes", 0, "number of nodes (default 1)")
-	f.IntVar(&o.gpus, "gpus", 0, "nvidia.com/gpu that each node pretends to have")
+	f.IntVar(&o.gpus, "gpus", 0, "simulated nvidia.com/gpu of each node")
 	f.BoolVar(&o.config.ControlPlaneOnly, "control-plane-only", false, "only etcd and the API server")
-	f.BoolVar(&o.fast, "fast-timings", false, "notice a dead node within seconds")
+	f.BoolVar(&o.fast, "fast-timings", false, "detect a dead node within seconds")
 	f.StringArrayVar(&o.publish, "publish", nil, "HOST:PORT=SERVICE.NAMESPACE:PORT, a service on a host address; repeatable")
 	f.StringArrayVar(&o.args, "arg", nil, "COMPONENT=FLAG, a further flag of a component; repeatable")
-	f.StringVar(&o.config.ServiceProxy, "service-proxy", "", "what serves Services on nodes: kube-proxy or userspace (default kube-proxy where it works)")
+	f.StringVar(&o.config.ServiceProxy, "service-proxy", "", "implementation of Services on nodes: kube-proxy or userspace (default kube-proxy if it works)")
 	f.BoolVar(&o.config.Audit, "audit", false, "write an audit log")
 	f.IntVar(&o.config.Verbosity, "verbosity", 0, "log verbosity of the components")
 	f.BoolVar(&o.untilStdin, "until-stdin-closes", false, "end when standard input ends, so that the cluster cannot outlive its caller")
@@ -103,7 +103,7 @@ func upCommand() *cobra.Command {
 	return cmd
 }
 
-// attached are the arguments without --detach.
+// attached returns the arguments without --detach.
 func attached(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "--detach" || arg == "--detach=true" })
 }
@@ -227,7 +227,7 @@ func up(ctx context.Context, cfg clusterapi.Config) error {
 	return launch.Run(ctx, launch.Params{Config: cfg, Shim: shim, Out: os.Stdout, Progress: os.Stderr})
 }
 
-// addDirFlag adds --dir, by which a running cluster is found, to a command and those below it.
+// addDirFlag adds --dir, the folder of a running cluster, to a command and its sub-commands.
 func addDirFlag(cmd *cobra.Command, dir *string) {
 	cmd.PersistentFlags().StringVar(dir, "dir", os.Getenv("LOCALKUBE_DIR"), "folder of the running cluster (or $LOCALKUBE_DIR)")
 }

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// snapshotTimeout bounds a snapshot; databases here are a few MB.
+// snapshotTimeout limits a snapshot; databases here are a few MB.
 const snapshotTimeout = time.Minute
 
 // snapshotEtcd writes a consistent snapshot of a running etcd to a file.
@@ -32,7 +32,7 @@ func snapshotEtcd(args []string) error {
 	return nil
 }
 
-// restoreEtcd makes a data folder out of a snapshot.
+// restoreEtcd creates a data folder from a snapshot.
 func restoreEtcd(args []string) error {
 	wal.SegmentSizeBytes = walSegment
 	fs := pflag.NewFlagSet("etcd-restore", pflag.ContinueOnError)

@@ -27,7 +27,7 @@ func imageCommand() *cobra.Command {
 type openStore func() (*imagestore.Store, error)
 
 func imageLoad(open openStore) *cobra.Command {
-	return &cobra.Command{Use: "load LAYOUT [NAME:TAG]", Short: "Load an OCI layout, called as its annotations say unless it is named", Args: cobra.RangeArgs(1, 2),
+	return &cobra.Command{Use: "load LAYOUT [NAME:TAG]", Short: "Load an OCI layout, named by its annotations or by NAME:TAG", Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := open()
 			if err != nil {
@@ -85,7 +85,7 @@ func imageRemove(open openStore) *cobra.Command {
 }
 
 func imagePrune(open openStore) *cobra.Command {
-	return &cobra.Command{Use: "prune", Short: "Remove images that no tag leads to; no cluster that uses the store may run", Args: cobra.NoArgs,
+	return &cobra.Command{Use: "prune", Short: "Remove images without a tag, while no cluster uses the store", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := open()
 			if err != nil {

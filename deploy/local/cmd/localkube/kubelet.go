@@ -38,8 +38,8 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
-// runNode is a machine: its services, and the real kubelet with the parts replaced that would want cgroups, a container
-// engine or real root.
+// runNode runs a machine: its services, and the real kubelet with replacements for the parts that would need cgroups, a
+// container engine or real root.
 func runNode([]string) error {
 	m, err := nodeagent.Boot()
 	if err != nil {
@@ -114,7 +114,7 @@ func configureKubelet(m *nodeagent.Machine, c *kubeletconfig.KubeletConfiguratio
 	c.Authentication.X509.ClientCAFile = pki("ca.crt")
 	c.Authentication.Anonymous.Enabled, c.Authentication.Webhook.Enabled = false, true
 	c.Authorization.Mode = kubeletconfig.KubeletAuthorizationModeWebhook
-	// No cgroups: nothing to reserve, to enforce or to evict for.
+	// No cgroups: nothing to reserve, to enforce or to evict.
 	c.CgroupsPerQOS, c.EnforceNodeAllocatable, c.CgroupRoot = false, nil, ""
 	c.EvictionHard, c.EvictionSoft = map[string]string{}, nil
 	c.LocalStorageCapacityIsolation, c.MakeIPTablesUtilChains, c.FailSwapOn = false, false, false
@@ -122,7 +122,7 @@ func configureKubelet(m *nodeagent.Machine, c *kubeletconfig.KubeletConfiguratio
 	c.MaxPods = int32(m.Node.Pods)
 	c.SerializeImagePulls, c.RegistryPullQPS = false, 0
 	c.ResolverConfig, c.ClusterDNS, c.ClusterDomain = "", []string{network.ClusterDNS}, "cluster.local"
-	c.ContainerRuntimeEndpoint = "unix:///in-process" // parsed, never dialled
+	c.ContainerRuntimeEndpoint = "unix:///in-process" // parsed, never dialed
 	t := m.Config.Timings
 	c.NodeStatusUpdateFrequency.Duration = min(10*time.Second, t.MonitorGracePeriod.Duration/2)
 	c.NodeLeaseDurationSeconds = int32(t.LeaseDuration.Seconds())
@@ -139,7 +139,8 @@ func configureKubelet(m *nodeagent.Machine, c *kubeletconfig.KubeletConfiguratio
 	return nil
 }
 
-// kubeletDependencies are the real ones, but for the container manager, cAdvisor, the runtime and the clients.
+// kubeletDependencies returns the real dependencies, except for the container manager, cAdvisor, the runtime and the
+// clients.
 func kubeletDependencies(ctx context.Context, m *nodeagent.Machine, s *options.KubeletServer) (*kubelet.Dependencies, error) {
 	d, err := kubeletapp.UnsecuredDependencies(ctx, s, utilfeature.DefaultFeatureGate)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// machineInfo answers what the kubelet still asks of cAdvisor: how big the machine is, how full its disk.
+// machineInfo answers the kubelet's remaining questions to cAdvisor: the size of the machine and the usage of its disk.
 type machineInfo struct {
 	name   string
 	cores  int
@@ -19,10 +19,10 @@ type machineInfo struct {
 	boot   time.Time
 }
 
-// Start has nothing to start.
+// Start does nothing.
 func (m *machineInfo) Start() error { return nil }
 
-// ContainerInfoV2 gives one sample for whatever cgroup is asked for, which is the root's: there are none.
+// ContainerInfoV2 returns one sample of the root cgroup for any name: there are no others.
 func (m *machineInfo) ContainerInfoV2(name string, _ cadvisorapi.RequestOptions) (map[string]cadvisorapi.ContainerInfo, error) {
 	var si unix.Sysinfo_t
 	if err := unix.Sysinfo(&si); err != nil {
@@ -36,18 +36,19 @@ func (m *machineInfo) ContainerInfoV2(name string, _ cadvisorapi.RequestOptions)
 	}}, nil
 }
 
-// GetRequestedContainersInfo knows of no containers: the runtime reports them.
+// GetRequestedContainersInfo returns no containers: the runtime reports them.
 func (m *machineInfo) GetRequestedContainersInfo(string, cadvisorapi.RequestOptions) (map[string]*cadvisorapi.ContainerInfo, error) {
 	return map[string]*cadvisorapi.ContainerInfo{}, nil
 }
 
-// MachineInfo is what the node pretends to be. The boot id changes with each boot, by which the kubelet sees a reboot.
+// MachineInfo returns the node's simulated properties. The boot ID changes with each boot, so that the kubelet detects
+// reboots.
 func (m *machineInfo) MachineInfo(klog.Logger) (*cadvisorapi.MachineInfo, error) {
 	return &cadvisorapi.MachineInfo{NumCores: m.cores, MemoryCapacity: m.memory, MachineID: m.name, SystemUUID: m.name,
 		BootID: fmt.Sprintf("%s-%d", m.name, m.boot.UnixNano())}, nil
 }
 
-// VersionInfo names the kernel.
+// VersionInfo returns the kernel's version.
 func (m *machineInfo) VersionInfo() (*cadvisorapi.VersionInfo, error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -66,14 +67,14 @@ func (m *machineInfo) disk() (cadvisorapi.FsInfo, error) {
 		Usage: (st.Blocks - st.Bfree) * block, Inodes: &st.Files, InodesFree: &st.Ffree}, nil
 }
 
-// ImagesFsInfo is the node's disk.
+// ImagesFsInfo returns the node's disk.
 func (m *machineInfo) ImagesFsInfo(context.Context) (cadvisorapi.FsInfo, error) { return m.disk() }
 
-// RootFsInfo is the node's disk.
+// RootFsInfo returns the node's disk.
 func (m *machineInfo) RootFsInfo() (cadvisorapi.FsInfo, error) { return m.disk() }
 
-// ContainerFsInfo is the node's disk.
+// ContainerFsInfo returns the node's disk.
 func (m *machineInfo) ContainerFsInfo(context.Context) (cadvisorapi.FsInfo, error) { return m.disk() }
 
-// GetDirFsInfo is the node's disk, whatever the folder.
+// GetDirFsInfo returns the node's disk for any folder.
 func (m *machineInfo) GetDirFsInfo(string) (cadvisorapi.FsInfo, error) { return m.disk() }

@@ -1,5 +1,5 @@
 // localkube is a whole Kubernetes in one binary and one folder: no containers, no images to pull, no privileges. See
-// deploy/local/README.md. It links Kubernetes, and so is a thin main: what can be tested apart is in internal/.
+// deploy/local/README.md. It links Kubernetes, so main is thin: code that can be tested separately is in internal/.
 package main
 
 import (
@@ -14,11 +14,11 @@ import (
 )
 
 func init() {
-	// The cluster dies with the thread that started it (its parent death signal): that must be the first thread.
+	// The cluster dies with the thread that started it (its parent death signal), so use the first thread.
 	runtime.LockOSThread()
 }
 
-// programs are the parts that run as processes of their own, by sub-command.
+// programs are the parts that run as separate processes, by sub-command.
 var programs = map[string]func(args []string) error{
 	launch.ControlCommand:     func([]string) error { return control.Run(os.Stdout, os.Stderr) },
 	"node-agent":              runNode,
@@ -35,12 +35,12 @@ var programs = map[string]func(args []string) error{
 
 func main() {
 	args := os.Args[1:]
-	if name := filepath.Base(os.Args[0]); name == "kubectl" || name == "helm" { // by a link of that name
+	if name := filepath.Base(os.Args[0]); name == "kubectl" || name == "helm" { // a link with that name
 		args = append([]string{name}, args...)
 	}
 	if len(args) > 0 {
 		if run, ok := programs[args[0]]; ok {
-			os.Args = args // what the program takes for its own command line
+			os.Args = args // the program's own command line
 			exit(run(args[1:]))
 		}
 	}
@@ -51,7 +51,7 @@ func exit(err error) {
 	if err == nil {
 		os.Exit(0)
 	}
-	if !errors.Is(err, launch.ErrFailed) { // that one has been told
+	if !errors.Is(err, launch.ErrFailed) { // already reported
 		fmt.Fprintln(os.Stderr, "localkube:", err)
 	}
 	os.Exit(1)

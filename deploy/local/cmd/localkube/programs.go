@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	helmcmd "helm.sh/helm/v4/pkg/cmd"
 	"k8s.io/component-base/cli"
-	_ "k8s.io/component-base/logs/json/register" // --logging-format=json, as upstream's mains have it
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json, as in upstream's main functions
 	kubectlcmd "k8s.io/kubectl/pkg/cmd"
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
@@ -16,7 +16,7 @@ import (
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
-// walSegment keeps etcd from preallocating two files of 64 MB, in bytes.
+// walSegment prevents etcd from preallocating two files of 64 MB, in bytes.
 const walSegment = 8 << 20
 
 func runEtcd([]string) error {
@@ -47,7 +47,7 @@ func runProxy([]string) error {
 
 func runKubectl([]string) error {
 	if err := cli.RunNoErrOutput(kubectlcmd.NewDefaultKubectlCommand()); err != nil {
-		kubectlutil.CheckErr(err) // exits as kubectl does
+		kubectlutil.CheckErr(err) // exits like kubectl
 	}
 	return nil
 }

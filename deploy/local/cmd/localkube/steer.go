@@ -46,21 +46,21 @@ func nodeCommand() *cobra.Command {
 	var dir string
 	addDirFlag(cmd, &dir)
 	for action, short := range map[string]string{
-		clusterapi.ActionKill:    "End the node and everything on it at once; it stays dead",
+		clusterapi.ActionKill:    "Kill the node with all its processes; it stays down",
 		clusterapi.ActionRestart: "Reboot the node, or boot a dead one",
 		clusterapi.ActionPause:   "Stop every process of the node without ending it",
-		clusterapi.ActionResume:  "Let a paused node go on",
-		clusterapi.ActionHeal:    "Pass packets again after a cut",
+		clusterapi.ActionResume:  "Resume a paused node",
+		clusterapi.ActionHeal:    "End a cut",
 	} {
 		cmd.AddCommand(act(&dir, action, "NODE", short, func(ctx context.Context, c *clusterapi.Client, name string) error {
 			return c.Node(ctx, name, action)
 		}))
 	}
 	var direction string
-	cut := act(&dir, clusterapi.ActionCut, "NODE", "Lose every packet between a node and the rest", func(ctx context.Context, c *clusterapi.Client, name string) error {
+	cut := act(&dir, clusterapi.ActionCut, "NODE", "Drop every packet between a node and the rest", func(ctx context.Context, c *clusterapi.Client, name string) error {
 		return c.Cut(ctx, name, clusterapi.Direction(direction))
 	})
-	cut.Flags().StringVar(&direction, "direction", string(clusterapi.CutBoth), "packets to lose, seen from the node: both, inbound or outbound")
+	cut.Flags().StringVar(&direction, "direction", string(clusterapi.CutBoth), "packets to drop, from the perspective of the node: both, inbound or outbound")
 	cmd.AddCommand(cut)
 	return cmd
 }
@@ -71,12 +71,12 @@ func componentCommand() *cobra.Command {
 	var dir string
 	addDirFlag(cmd, &dir)
 	for action, short := range map[string]string{
-		clusterapi.ActionKill:    "End it at once; it comes back on its data by itself",
-		clusterapi.ActionStop:    "End it with SIGTERM; it stays down",
+		clusterapi.ActionKill:    "Kill it; it restarts with its data",
+		clusterapi.ActionStop:    "Stop it with SIGTERM; it stays down",
 		clusterapi.ActionStart:   "Start a stopped one",
 		clusterapi.ActionRestart: "Stop and start it",
 		clusterapi.ActionPause:   "Stop its process without ending it",
-		clusterapi.ActionResume:  "Let a paused one go on",
+		clusterapi.ActionResume:  "Resume a paused one",
 	} {
 		cmd.AddCommand(act(&dir, action, "COMPONENT", short, func(ctx context.Context, c *clusterapi.Client, name string) error {
 			return c.Component(ctx, name, action)
@@ -96,14 +96,14 @@ func snapshotCommand() *cobra.Command {
 
 func restoreCommand() *cobra.Command {
 	var dir string
-	cmd := act(&dir, "restore", "FILE", "Put a running cluster back to a snapshot", func(ctx context.Context, c *clusterapi.Client, file string) error {
+	cmd := act(&dir, "restore", "FILE", "Restore a running cluster from a snapshot", func(ctx context.Context, c *clusterapi.Client, file string) error {
 		return c.Restore(ctx, file)
 	})
 	addDirFlag(cmd, &dir)
 	return cmd
 }
 
-// act is a command that does one thing to one object of the cluster in dir.
+// act returns a command with one action on one object of the cluster in dir.
 func act(dir *string, action, object, short string, do func(context.Context, *clusterapi.Client, string) error) *cobra.Command {
 	return &cobra.Command{Use: action + " " + object, Short: short, Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 		c, err := clientFor(*dir)

@@ -1,5 +1,5 @@
-// Package audit compares the permissions that a chart grants to a program with the requests that the audit log of the API server has.
-// It is for clusters with clusterapi.Config.Audit.
+// Package audit compares the permissions that a chart grants to a program with its requests in the audit log of the API
+// server. It is for clusters with clusterapi.Config.Audit.
 package audit
 
 import (
@@ -23,7 +23,7 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
-// Program is a program whose requests are compared.
+// Program is a program to check.
 type Program struct {
 	Account  types.NamespacedName // its ServiceAccount
 	Selector string               // the labels of its roles
@@ -51,7 +51,7 @@ func (c *Call) Pod() string {
 	return ""
 }
 
-// Permission returns what the request needs: verb group/resource.
+// Permission returns the permission for the request: verb group/resource.
 func (c *Call) Permission() string {
 	resource := c.Object.Resource
 	if c.Object.Subresource != "" {
@@ -65,7 +65,7 @@ func (c *Call) Writes() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, c.Verb)
 }
 
-// Calls returns the requests of a program since a time, in order. Watches that have not ended are among them.
+// Calls returns the requests of a program since a time, in order, including unfinished watches.
 func Calls(t *testing.T, c *cluster.Cluster, p Program, since time.Time) []Call {
 	t.Helper()
 	c.NeedsOwn(t, "reads the audit log")
@@ -90,17 +90,17 @@ func Calls(t *testing.T, c *cluster.Cluster, p Program, since time.Time) []Call 
 	return all
 }
 
-// LeastPrivilege is what AssertLeastPrivilege compares.
+// LeastPrivilege contains the parameters of AssertLeastPrivilege.
 type LeastPrivilege struct {
 	Program Program
-	// Seldom are permissions that a test may not use, and why the chart grants them.
+	// Seldom contains permissions that a test may not use, with the reason why the chart grants them.
 	Seldom map[string]string
-	// Former are pods of an earlier release: their requests need no permission of this one.
+	// Former contains pods of an earlier release: their requests need no permission of this one.
 	Former map[string]bool
 }
 
-// AssertLeastPrivilege checks that the API server refused no request of a program, and that its roles grant no permission that it did
-// not use.
+// AssertLeastPrivilege checks that the API server refused no request of a program, and that its roles grant no unused
+// permission.
 func AssertLeastPrivilege(t *testing.T, c *cluster.Cluster, p LeastPrivilege) {
 	t.Helper()
 	used, formerly := map[string]bool{}, map[string]bool{}
@@ -115,7 +115,7 @@ func AssertLeastPrivilege(t *testing.T, c *cluster.Cluster, p LeastPrivilege) {
 	granted := granted(t, c, p.Program)
 	assert.Empty(t, missing(used, granted), "used, but not granted by the chart")
 	maps.Copy(used, formerly)         // one release creates the Lease, and the other finds it
-	for permission := range granted { // a watch begins with a list unless the API server streams the list
+	for permission := range granted { // a watch begins with a list unless the API server streams it
 		if of, is := strings.CutPrefix(permission, "list "); is && used["watch "+of] {
 			used[permission] = true
 		}

@@ -36,8 +36,8 @@ webhooks:
   - {apiGroups: [networking.k8s.io], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [ingresses]}
 `
 
-// InstallIngressNginxAdmission installs the admission webhook of ingress-nginx and waits until it is ready. It guards the Ingresses
-// of every class whose controller is k8s.io/ingress-nginx, whichever program serves them.
+// InstallIngressNginxAdmission installs the admission webhook of ingress-nginx and waits until it is ready. It validates the
+// Ingresses of every class whose controller is k8s.io/ingress-nginx, whichever program serves them.
 func InstallIngressNginxAdmission(ctx context.Context, c *cluster.Cluster, tag string) error {
 	certificate, key, err := SelfSigned(admission + "." + nginxNamespace + ".svc")
 	if err != nil {

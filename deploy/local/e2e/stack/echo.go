@@ -11,8 +11,8 @@ import (
 //go:embed echo.yaml
 var echoManifest string
 
-// InstallEcho installs echo servers into the default namespace and waits until they are ready: for each name a Deployment of
-// one pod that goes by it, and a Service with port 80.
+// InstallEcho installs echo servers into the default namespace and waits until they are ready: for each name a Deployment
+// with one pod, and a Service with port 80.
 func InstallEcho(ctx context.Context, c *cluster.Cluster, tag string, names ...string) error {
 	var manifests []string
 	for _, name := range names {

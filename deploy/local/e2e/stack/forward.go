@@ -14,8 +14,8 @@ import (
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
-// EnvoyAdmin reads a page of the administration interface of the Envoy with a bootstrap of its own. The interface listens on loopback
-// only, so it is reached as `kubectl port-forward` does.
+// EnvoyAdmin reads a page of the administration interface of the Envoy with its own bootstrap. The interface listens only on
+// loopback, so EnvoyAdmin connects like `kubectl port-forward`.
 func EnvoyAdmin(ctx context.Context, c *cluster.Cluster, path string) (string, error) {
 	list, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "app=" + Envoy})
 	if err != nil {

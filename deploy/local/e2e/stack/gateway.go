@@ -15,7 +15,7 @@ import (
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
-// Where Envoy Gateway and Envoy AI Gateway are, and what they are called.
+// Namespaces and names of Envoy Gateway and Envoy AI Gateway.
 const (
 	gatewaySystem = "envoy-gateway-system"
 	aiSystem      = "envoy-ai-gateway-system"
@@ -27,7 +27,7 @@ const (
 	proxyMetrics = "19001"
 )
 
-// GatewayExamples is the folder with what a user of the Gateway API writes, in the repository.
+// GatewayExamples is the folder with the manifests of a user of the Gateway API, in the repository.
 const GatewayExamples = "deploy/examples/inference/gateway-api"
 
 // Manifests in GatewayExamples.
@@ -42,15 +42,15 @@ const (
 
 // InstallGateway installs everything, with Envoy Gateway and Envoy AI Gateway, and waits until the Gateway is programmed.
 //
-// The order matters: Envoy Gateway looks once, when it starts, whether there are InferencePools, and Envoy AI Gateway's
-// controller does not start without the kinds of both.
+// The order matters: Envoy Gateway checks for InferencePools only when it starts, and Envoy AI Gateway's controller does not
+// start without the kinds of both.
 func InstallGateway(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, error) {
 	s, err := newStack(ctx, c, o)
 	if err != nil {
 		return nil, err
 	}
 	s.pickerValues = filepath.Join(s.root, GatewayExamples, "picker-values.yaml")
-	if err := s.applyExample(ctx, PoolFile); err != nil { // no picker is ready without
+	if err := s.applyExample(ctx, PoolFile); err != nil { // no picker is ready without it
 		return nil, err
 	}
 	g, gctx := errgroup.WithContext(ctx)
@@ -71,7 +71,7 @@ func InstallGateway(ctx context.Context, c *cluster.Cluster, o Options) (*Stack,
 	return s, s.wait(ctx, "Programmed", "gateway/"+gatewayName)
 }
 
-// InstallEnvoyAIGateway installs Envoy Gateway and Envoy AI Gateway, with which HTTPRoutes may have InferencePools as their
+// InstallEnvoyAIGateway installs Envoy Gateway and Envoy AI Gateway, with which HTTPRoutes can have InferencePools as
 // backends, and waits until their class is accepted.
 func InstallEnvoyAIGateway(ctx context.Context, c *cluster.Cluster) error {
 	s, err := newStack(ctx, c, Options{})
@@ -102,9 +102,9 @@ func (s *Stack) applyExample(ctx context.Context, name string) error {
 	return ApplyExample(ctx, s.cluster, GatewayExamples, name)
 }
 
-// installControllers installs Envoy Gateway and Envoy AI Gateway and waits until they are ready: the latter has a webhook
-// without which no pod of an Envoy is made. The kinds of both are there before either starts, so that they can start side by
-// side; helm would make those of a chart first and then wait for what the chart does before its release.
+// installControllers installs Envoy Gateway and Envoy AI Gateway and waits until they are ready: no pod of an Envoy is
+// created without the webhook of the latter. The kinds of both are installed first, so that both can start in parallel; helm
+// would install the kinds of one chart, and then wait for its other objects.
 func (s *Stack) installControllers(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -131,7 +131,7 @@ func (s *Stack) installControllers(ctx context.Context) error {
 	return nil
 }
 
-// chart installs one of the charts that come with the gateways.
+// chart installs one of the charts of the gateways.
 func (s *Stack) chart(ctx context.Context, release, chart, namespace string, args ...string) error {
 	args = append([]string{"install", release, s.chartPath(chart), "--namespace", namespace, "--create-namespace"}, args...)
 	_, err := s.cluster.Helm(ctx, args...)
@@ -142,7 +142,7 @@ func (s *Stack) chartPath(names ...string) string {
 	return filepath.Join(append([]string{s.root, "bin", "charts"}, names...)...)
 }
 
-// GatewayStats reads the metrics page of the Envoy that Envoy Gateway runs, those whose names contain filter.
+// GatewayStats reads the metrics of Envoy Gateway's Envoy whose names contain filter.
 func GatewayStats(ctx context.Context, c *cluster.Cluster, filter string) (string, error) {
 	pods, err := c.Clientset().CoreV1().Pods(gatewaySystem).List(ctx, metav1.ListOptions{LabelSelector: proxyPods})
 	if err != nil {

@@ -2,11 +2,11 @@ package stack
 
 import "os"
 
-// RegistryEnv names the registry, as host/path, that a cluster pulls the images of the tests from: `make e2e-push` pushes them. Without
-// it they are in the store of the cluster.
+// RegistryEnv names the registry, as host/path, from which a cluster pulls the images of the tests: `make e2e-push` pushes
+// them. Without it they are in the store of the cluster.
 const RegistryEnv = "REGISTRY"
 
-// Registry is where the images of the tests are.
+// Registry returns the registry of the tests' images.
 func Registry() string {
 	if r := os.Getenv(RegistryEnv); r != "" {
 		return r

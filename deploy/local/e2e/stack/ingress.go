@@ -13,10 +13,10 @@ import (
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
-// IngressExamples is the folder with what a user of the ingress-reconciler applies, in the repository.
+// IngressExamples is the folder with the manifests of a user of the ingress-reconciler, in the repository.
 const IngressExamples = "deploy/examples/ingress"
 
-// The release of the ingress-reconciler: its Deployment, its ConfigMap and its ServiceAccount go by its name.
+// The release of the ingress-reconciler: its Deployment, its ConfigMap and its ServiceAccount have its name.
 const (
 	Reconciler          = "ingress-reconciler"
 	ReconcilerNamespace = "fairlead"
@@ -38,7 +38,7 @@ func ApplyExample(ctx context.Context, c *cluster.Cluster, folder, name string) 
 	return nil
 }
 
-// raceMemory is the limit of a program with the race detector, which takes several times the memory of the program.
+// raceMemory is the memory limit of a program with the race detector, which needs several times the memory.
 const raceMemory = "1Gi"
 
 // Release is a release of the ingress-reconciler: the folder of its chart in the repository, and the helm values of its image.
@@ -90,7 +90,7 @@ func InstallEnvoyGateway(ctx context.Context, c *cluster.Cluster) error {
 		_, err := c.Kubectl(gctx, "apply", "--server-side", "-f", gatewayAPI, "-f", own)
 		return err
 	})
-	g.Go(func() error { // it waits for the kinds by itself
+	g.Go(func() error { // it waits for the kinds itself
 		return s.chart(gctx, "eg", "gateway-helm", gatewaySystem, "--skip-crds", "--set", "crds.enabled=false",
 			"--set", "deployment.envoyGateway.readinessProbe.periodSeconds=1")
 	})

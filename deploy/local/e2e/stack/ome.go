@@ -19,7 +19,7 @@ const OMENamespace = "ome"
 type OME struct {
 	Release  ome.Release
 	Tag      string   // of the images
-	PodImage string   // name of the image that the pods of components run if they name none
+	PodImage string   // name of the default image of the components' pods
 	PodArgs  []string // their arguments
 }
 
@@ -33,7 +33,7 @@ func ModelOME(tag string, args ...string) OME {
 	return OME{Release: ome.Release13, Tag: tag, PodImage: "modelserver", PodArgs: append([]string{"--port=8080", "--model=" + Model}, args...)}
 }
 
-// InstallOME installs the emulator of OME with the ConfigMap that the release ships, and waits until it is ready.
+// InstallOME installs the emulator of OME with the ConfigMap of the release, and waits until it is ready.
 func InstallOME(ctx context.Context, c *cluster.Cluster, o OME) error {
 	if _, err := c.Kubectl(ctx, "create", "namespace", OMENamespace); err != nil {
 		return err

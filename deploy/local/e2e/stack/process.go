@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ProcessOf finds the process of a pod that has its name in its environment, as POD_NAME: containers are processes of this machine.
+// ProcessOf finds the process of a pod by POD_NAME in its environment: containers are processes of this machine.
 func ProcessOf(pod string) (pid int, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -18,7 +18,7 @@ func ProcessOf(pod string) (pid int, err error) {
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
 		if err != nil || !strings.Contains(string(raw), "POD_NAME="+pod+"\x00") {
-			continue // it has ended, is another user's, or is another program
+			continue // it has ended, belongs to another user, or is another program
 		}
 		found = append(found, filepath.Base(filepath.Dir(file)))
 	}

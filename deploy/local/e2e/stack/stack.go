@@ -1,6 +1,6 @@
-// Package stack installs what the demo and the whole-system tests share: simulated model servers, the endpoint picker and
-// an Envoy that asks it, from the manifests and charts that a user would take, as they are. The Envoy has a bootstrap of its
-// own, or Envoy Gateway with Envoy AI Gateway programs it.
+// Package stack installs the common parts of the demo and the whole-system tests: simulated model servers, the endpoint
+// picker and an Envoy that uses it, from the unmodified manifests and charts for users. The Envoy has its own bootstrap, or
+// Envoy Gateway with Envoy AI Gateway programs it.
 package stack
 
 import (
@@ -21,34 +21,34 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
-// Names of what is installed.
+// Names of the installed objects.
 const (
 	Model  = "fairlead/demo-8b"
 	Pool   = "models"
 	Picker = "picker"
 	Envoy  = "envoy"
 
-	// PickerMetrics is dialled into the cluster.
+	// PickerMetrics is an address for Cluster.Dial.
 	PickerMetrics = "picker.default:metrics"
 
 	pickerApp   = "endpoint-picker"
-	onePicker   = "replicas=1" // tests count what one picker does
+	onePicker   = "replicas=1" // tests count the picks of one picker
 	rollTimeout = "2m"
 
 	gatewayTimeout = 30 * time.Second
 	fetchTimeout   = 5 * time.Second
 )
 
-// What a cluster publishes so that Gateway works.
+// Targets that a cluster publishes so that Gateway works.
 const (
 	envoyTarget   = "envoy.default:http"
 	gatewayTarget = "gateway.envoy-gateway-system:80"
 )
 
-// Publish asks for a host address of the Envoy with a bootstrap of its own; port 0 takes a free one.
+// Publish requests a host address for the Envoy with its own bootstrap; port 0 selects a free one.
 func Publish(host string) func(*clusterapi.Config) { return publish(host, envoyTarget) }
 
-// PublishGateway asks for a host address of the Envoy that Envoy Gateway runs.
+// PublishGateway requests a host address for Envoy Gateway's Envoy.
 func PublishGateway(host string) func(*clusterapi.Config) { return publish(host, gatewayTarget) }
 
 func publish(host, target string) func(*clusterapi.Config) {
@@ -57,15 +57,15 @@ func publish(host, target string) func(*clusterapi.Config) {
 	}
 }
 
-// Options say how the parts are set up.
+// Options configure the parts.
 type Options struct {
 	Tag     string   // of our images
 	Servers int      // model servers
 	Model   []string // their flags
 	Values  []string // helm values of the model servers, as name=value
-	Odd     []string // flags of one more server; none: there is none
+	Odd     []string // flags of one additional server; empty: none
 	Picker  []string // helm values of the picker, as name=value
-	Filters string   // YAML of HTTP filters before the picker's, in the Envoy with a bootstrap of its own
+	Filters string   // YAML of HTTP filters before the picker's, in the Envoy with its own bootstrap
 	Retries bool     // add the example's retry policy to that Envoy
 }
 
@@ -77,7 +77,7 @@ type Stack struct {
 	pickerValues string // among the examples
 }
 
-// Install installs everything, with an Envoy that has a bootstrap of its own, and waits until it is ready.
+// Install installs everything, with an Envoy with its own bootstrap, and waits until it is ready.
 func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, error) {
 	s, err := newStack(ctx, c, o)
 	if err != nil {
@@ -94,7 +94,7 @@ func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, error)
 	return s, nil
 }
 
-// newStack returns the stack of a cluster that knows InferencePools.
+// newStack returns the stack of a cluster with the InferencePool CRD.
 func newStack(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, error) {
 	root, err := cluster.Repository()
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *Stack) applyEnvoy(ctx context.Context) error {
 	return s.rolledOut(ctx, Envoy)
 }
 
-// insertAfter puts YAML after the first such line of a bootstrap, with the same indentation.
+// insertAfter inserts YAML after the first matching line of a bootstrap, with the same indentation.
 func insertAfter(manifest, line, text string) (string, error) {
 	at := regexp.MustCompile(`(?m)^( *)` + regexp.QuoteMeta(line) + `
 `).FindStringSubmatchIndex(manifest)
@@ -214,9 +214,8 @@ func list(name string, items []string) string {
 // Gateway is the base URL of the published gateway.
 func (s *Stack) Gateway() string { return "http://" + s.cluster.Published[0] }
 
-// WaitGateway returns when a request comes through. Each of Envoy, picker and model servers is ready before it is
-// called, but the news of it still spreads: Envoy looks names up now and then, a node's service proxy hears of endpoints
-// a moment later.
+// WaitGateway returns when a request succeeds. Envoy, picker and model servers are ready before the call, but other parts do
+// not know it yet: Envoy resolves names periodically, and a node's service proxy learns endpoints a moment later.
 func (s *Stack) WaitGateway(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, gatewayTimeout)
 	defer cancel()
@@ -233,7 +232,7 @@ func (s *Stack) WaitGateway(ctx context.Context) error {
 	}
 }
 
-// Fetch reads a page from an address inside the cluster, in a form that Cluster.Dial takes.
+// Fetch reads a page from an address inside the cluster, in the format of Cluster.Dial.
 func Fetch(ctx context.Context, c *cluster.Cluster, addr, path string) (string, error) {
 	client := &http.Client{Timeout: fetchTimeout, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx, addr) }}}

@@ -13,7 +13,7 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
-// Where Traefik is, and what it is called: its Deployment, its Service, its Gateway, its GatewayClass and its IngressClass.
+// Namespace and name of Traefik: its Deployment, its Service, its Gateway, its GatewayClass and its IngressClass.
 const (
 	Traefik          = "traefik"
 	TraefikNamespace = "traefik"
@@ -21,19 +21,19 @@ const (
 	TraefikNginxClass = "nginx"
 )
 
-// TraefikExamples is the folder with what a user of Traefik applies, in the repository.
+// TraefikExamples is the folder with the manifests of a user of Traefik, in the repository.
 const TraefikExamples = "deploy/examples/ingress/traefik"
 
 const traefikTarget = Traefik + "." + TraefikNamespace + ":web"
 
-// traefikManifests are in TraefikExamples; the first makes the namespace.
+// traefikManifests are in TraefikExamples; the first creates the namespace.
 var traefikManifests = []string{"rbac.yaml", "classes.yaml", "traefik.yaml", "gateway.yaml"}
 
-// PublishTraefik asks for a host address of Traefik.
+// PublishTraefik requests a host address for Traefik.
 func PublishTraefik(host string) func(*clusterapi.Config) { return publish(host, traefikTarget) }
 
 // InstallTraefik installs Traefik and the kinds that it reads, and waits until it is ready and its Gateway programmed. Its
-// Service waits for the address of a load balancer, as GiveAddress gives.
+// Service waits for the address of a load balancer: see GiveAddress.
 func InstallTraefik(ctx context.Context, c *cluster.Cluster) error {
 	root, err := cluster.Repository()
 	if err != nil {
@@ -59,7 +59,7 @@ func InstallTraefik(ctx context.Context, c *cluster.Cluster) error {
 	return err
 }
 
-// GiveAddress does for a Service of type LoadBalancer what a cloud does.
+// GiveAddress assigns an address to a Service of type LoadBalancer, like a cloud.
 func GiveAddress(ctx context.Context, c *cluster.Cluster, service types.NamespacedName, ip string) error {
 	services := c.Clientset().CoreV1().Services(service.Namespace)
 	s, err := services.Get(ctx, service.Name, metav1.GetOptions{})

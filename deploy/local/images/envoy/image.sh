@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Makes the image envoyproxy/envoy of a version of an Envoy binary, with the C library of this machine, which the binary is linked
-# against. As upstream's image it has no user, so that it runs as root unless the pod says otherwise, and its entrypoint takes the
-# arguments of a pod. Upstream's is a script that leaves root before it starts Envoy; this one is Envoy itself.
+# Builds the image envoyproxy/envoy from an Envoy binary, with the C library of this machine, against which the binary is linked.
+# Like upstream's image it has no user, so it runs as root unless the pod sets another user, and its entrypoint accepts the
+# arguments of a pod. Upstream's entrypoint is a script that drops root before it starts Envoy; this one is Envoy itself.
 #
 # usage: image.sh <bin> <binary> <version>
 set -euo pipefail
 bin=$1 binary=$2 version=$3
 
-# What the dynamic linker names: "libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x...)" and the linker itself.
+# Output of the dynamic linker: "libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x...)" and the linker itself.
 files=()
 while read -r library; do
 	files+=(--file "$library=$library")

@@ -1,5 +1,5 @@
-// Command registry is the registry of the CNCF Distribution project with the storage that tests need: its own program also links the
-// clients of three clouds.
+// Command registry is the registry of the CNCF Distribution project with the storage drivers for tests: its own program also
+// links the clients of three clouds.
 package main
 
 import (

@@ -1,8 +1,8 @@
-// Package cgroup limits memory, CPU time and processes of containers where the machine lets us: in cgroup v1 hierarchies below
-// the caller's own cgroup, or in the nearest cgroup of v2 whose children have the memory controller. A cluster has a tree of its
-// own: one cgroup for the cluster, one for each node in it, one for each container in that.
+// Package cgroup limits memory, CPU time and processes of containers if the machine permits it: in cgroup v1 hierarchies
+// below the caller's own cgroup, or in the nearest v2 cgroup whose children have the memory controller. A cluster has its
+// own tree: one cgroup for the cluster, one for each of its nodes, and in those one for each container.
 //
-// A process enters by writing 0 to cgroup.procs in each of the Folders.
+// A process enters a cgroup by writing 0 to cgroup.procs in each of the Folders.
 package cgroup
 
 import (
@@ -19,20 +19,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Controllers that limit something.
+// Controllers that support limits.
 const (
 	memory = "memory"
 	cpu    = "cpu"
 	pids   = "pids"
 )
 
-// maxProcesses is what a container may have, threads counted. It keeps the machine usable, as the limit of a node's pods does.
+// maxProcesses is the limit of a container's processes and threads. It keeps the machine usable, like the pod limit of a
+// node.
 const maxProcesses = 4096
 
-// clusterShares is the weight of a cluster's containers with a quota, against 1024 of each other process.
+// clusterShares is the CPU weight of a cluster's containers with a quota, compared with 1024 for any other process.
 const clusterShares = 8192
 
-// retryInterval is how often Remove tries again: the kernel lets go of ended processes some time after their end.
+// retryInterval is the interval of attempts to remove a cgroup: the kernel releases it some time after its processes have
+// ended.
 const retryInterval = 10 * time.Millisecond
 
 // Tree is one cgroup, or with v1 one in each hierarchy.
@@ -48,7 +50,7 @@ type Limits struct {
 	CPUQuota, CPUPeriod int64
 }
 
-// New makes the tree of a cluster, or says why there cannot be one.
+// New creates the tree of a cluster, or returns the reason why it cannot.
 func New(name string) (*Tree, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -72,7 +74,7 @@ func New(name string) (*Tree, error) {
 	return t, err
 }
 
-// Container makes the cgroup of a container below that of its node. It has a share of the CPU of its own only with a quota.
+// Container creates the cgroup of a container below its node's. Only with a quota does it have its own share of the CPU.
 func (t *Tree) Container(name string, l Limits) (*Tree, error) {
 	controllers := []string{memory, pids}
 	if l.CPUQuota > 0 {
@@ -91,7 +93,7 @@ func (t *Tree) Container(name string, l Limits) (*Tree, error) {
 	return c, nil
 }
 
-// Node makes the cgroup of a node below that of its cluster. What an earlier boot left there is removed.
+// Node creates the cgroup of a node below its cluster's. It removes remains of an earlier boot.
 func (t *Tree) Node(name string, timeout time.Duration) (*Tree, error) {
 	if err := t.delegate(); err != nil {
 		return nil, err
@@ -103,7 +105,7 @@ func (t *Tree) Node(name string, timeout time.Duration) (*Tree, error) {
 	return n, n.removeChildren(timeout)
 }
 
-// child makes a cgroup below t that has the controllers.
+// child creates a cgroup below t with the controllers.
 func (t *Tree) child(name string, controllers []string) (*Tree, error) {
 	if t.Unified != "" {
 		c := &Tree{Unified: filepath.Join(t.Unified, name)}
@@ -129,7 +131,7 @@ func makeDir(dir string) error {
 	return nil
 }
 
-// delegate gives the controllers of a v2 cgroup to its children, those that it has.
+// delegate makes the available controllers of a v2 cgroup available to its children.
 func (t *Tree) delegate() error {
 	if t.Unified == "" {
 		return nil
@@ -181,7 +183,7 @@ func (t *Tree) limitUnified(l Limits) error {
 		settings = append(settings, [2]string{"cpu.max", fmt.Sprintf("%d %d", l.CPUQuota, l.CPUPeriod)})
 	}
 	for _, s := range settings {
-		// Files of controllers that the machine does not delegate are not there.
+		// Files of controllers that the machine does not delegate are missing.
 		if err := t.write(t.Unified, s[0], s[1]); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -190,7 +192,7 @@ func (t *Tree) limitUnified(l Limits) error {
 }
 
 func (*Tree) write(dir, file, value string) error {
-	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0) // O_CREATE is refused
+	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0) // O_CREATE would be refused
 	if err != nil {
 		return fmt.Errorf("limit cgroup: %w", err)
 	}
@@ -201,7 +203,7 @@ func (*Tree) write(dir, file, value string) error {
 	return nil
 }
 
-// Folders are the folders of the tree by the places where a container sees them.
+// Folders returns the folders of the tree by their paths in a container.
 func (t *Tree) Folders() map[string]string {
 	if t.Unified != "" {
 		return map[string]string{"/sys/fs/cgroup": t.Unified}
@@ -213,7 +215,7 @@ func (t *Tree) Folders() map[string]string {
 	return folders
 }
 
-// OOMKilled tells whether the kernel has killed a process of a container for its memory limit.
+// OOMKilled reports whether the kernel has killed a process of a container because of its memory limit.
 func (t *Tree) OOMKilled() bool {
 	file := filepath.Join(t.Dirs[memory], "memory.oom_control")
 	if t.Unified != "" {
@@ -231,7 +233,7 @@ func (t *Tree) OOMKilled() bool {
 	return false
 }
 
-// Roots are the folders of the tree.
+// Roots returns the folders of the tree.
 func (t *Tree) Roots() []string {
 	if t.Unified != "" {
 		return []string{t.Unified}
@@ -244,7 +246,7 @@ func (t *Tree) Roots() []string {
 	return dirs
 }
 
-// Remove removes the cgroup and all below it, as soon as its processes have ended, which they do within timeout.
+// Remove removes the cgroup and its children after their processes have ended, which it awaits for at most timeout.
 func (t *Tree) Remove(timeout time.Duration) error {
 	return Tidy(t.Roots(), timeout)
 }
@@ -260,7 +262,7 @@ func (t *Tree) removeChildren(timeout time.Duration) error {
 }
 
 func children(dir string) []string {
-	entries, _ := os.ReadDir(dir) // gone is empty
+	entries, _ := os.ReadDir(dir) // a missing folder is empty
 	var dirs []string
 	for _, e := range entries {
 		if e.IsDir() {
@@ -270,7 +272,7 @@ func children(dir string) []string {
 	return dirs
 }
 
-// Tidy removes cgroups that Roots listed, and all below them, as soon as their processes have ended.
+// Tidy removes cgroups from Roots, and their children, after their processes have ended.
 func Tidy(roots []string, timeout time.Duration) error {
 	var errs []error
 	for _, dir := range roots {

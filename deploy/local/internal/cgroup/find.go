@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mount is a hierarchy of cgroups in the file system.
+// mount is a mounted hierarchy of cgroups.
 type mount struct {
-	root, point string // the cgroup that is mounted, and where
+	root, point string // the mounted cgroup, and its mount point
 	kind        string // cgroup (v1) or cgroup2
 	options     []string
 }
 
-// parseMounts reads the mounts of cgroups in a mountinfo file.
+// parseMounts parses the cgroup mounts of a mountinfo file.
 func parseMounts(text string) []mount {
 	var mounts []mount
 	for line := range strings.Lines(text) {
@@ -32,7 +32,7 @@ func parseMounts(text string) []mount {
 	return mounts
 }
 
-// parseOwn reads the caller's cgroups by controller; that of v2 has none.
+// parseOwn parses the caller's cgroups by controller; the v2 cgroup has none.
 func parseOwn(text string) map[string]string {
 	own := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -47,7 +47,8 @@ func parseOwn(text string) map[string]string {
 	return own
 }
 
-// find returns the cgroup below which a cluster may have its own. Memory decides: what cannot limit that is of little use.
+// find returns the cgroup in which a cluster can create its own. It requires the memory controller: without it cgroups are
+// of little use.
 func find(mounts []mount, own map[string]string) (*Tree, error) {
 	t := &Tree{Dirs: map[string]string{}}
 	for _, controller := range []string{memory, cpu, pids} {
@@ -72,17 +73,17 @@ func find(mounts []mount, own map[string]string) (*Tree, error) {
 	return findUnified(mounts[i], own[""])
 }
 
-// folder is where a cgroup is in the file system.
+// folder returns the path of a cgroup in the file system.
 func (m mount) folder(path string) string {
 	below, ok := strings.CutPrefix(path, m.root)
-	if !ok { // the mount is that of another cgroup namespace
+	if !ok { // the mount belongs to another cgroup namespace
 		below = path
 	}
 	return filepath.Join(m.point, below)
 }
 
-// findUnified goes up from the caller's own cgroup, which has processes and so cannot have children with controllers, to one
-// whose children have the memory controller.
+// findUnified searches upward from the caller's own cgroup, which has processes and so cannot have children with
+// controllers, for one whose children have the memory controller.
 func findUnified(m mount, own string) (*Tree, error) {
 	for dir := m.folder(own); strings.HasPrefix(dir, m.point); dir = filepath.Dir(dir) {
 		raw, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
@@ -90,5 +91,5 @@ func findUnified(m mount, own string) (*Tree, error) {
 			return &Tree{Unified: dir}, nil
 		}
 	}
-	return nil, errors.New("no cgroup whose children have the memory controller may be written")
+	return nil, errors.New("no writable cgroup delegates the memory controller")
 }

@@ -11,21 +11,21 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
-// Users with a kubeconfig of their own.
+// Users with their own kubeconfig.
 const (
-	UserAdmin   = "admin"      // for people and tests, by the host address
-	UserControl = "localkube"  // the launcher's own process, inside
+	UserAdmin   = "admin"      // for people and tests, with the host address
+	UserControl = "localkube"  // the launcher's own process, in the cluster
 	UserProxy   = "node-proxy" // each node's service proxy
 )
 
-// serving names of the API server's certificate, beside its host address.
+// apiServerNames are the names in the API server's certificate, besides its host address.
 var apiServerNames = []string{
 	network.ControlIP, network.APIService, "127.0.0.1", "localhost",
 	"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 }
 
-// WriteCertificates makes the cluster's CA, all certificates and all kubeconfigs. apiAddress is the API server's address
-// on the host.
+// WriteCertificates writes the cluster's CA, all certificates and all kubeconfigs. apiAddress is the API server's address on
+// the host.
 func WriteCertificates(c *clusterapi.Config, apiAddress string) error {
 	if err := os.MkdirAll(PKIDir(c.Dir), 0o700); err != nil {
 		return err
@@ -58,7 +58,7 @@ func WriteCertificates(c *clusterapi.Config, apiAddress string) error {
 		{Leaf: pki.Leaf{Name: UserProxy, CommonName: "system:kube-proxy"}, Server: InnerAPI},
 	}
 	for i, n := range c.Nodes {
-		name := "system:node:" + n.Name // as the Node authorizer wants it
+		name := "system:node:" + n.Name // required by the Node authorizer
 		leaves = append(leaves, pki.Leaf{Name: "kubelet-" + n.Name, CommonName: name, Groups: []string{"system:nodes"}, Hosts: []string{network.NodeIP(i + 1), n.Name}})
 		users = append(users, pki.User{Leaf: pki.Leaf{Name: n.Name, CommonName: name, Groups: []string{"system:nodes"}}, Server: InnerAPI})
 	}

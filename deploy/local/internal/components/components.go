@@ -1,4 +1,4 @@
-// Package components knows the command lines of the control plane's programs. It is pure: a configuration in, flags out.
+// Package components computes the command lines of the control plane's programs. It is pure: a configuration in, flags out.
 package components
 
 import (
@@ -17,23 +17,23 @@ const (
 	etcdClientURL = "http://127.0.0.1:2379"
 	etcdPeerURL   = "http://127.0.0.1:2380"
 	apiPort       = "6443"
-	// KubeProxyMetricsPort is where kube-proxy serves its metrics, on the node's address.
+	// KubeProxyMetricsPort is the port of kube-proxy's metrics, on the node's address.
 	KubeProxyMetricsPort = "10249"
 )
 
 // InnerAPI is the API server's URL inside the cluster.
 const InnerAPI = "https://" + network.ControlIP + ":" + apiPort
 
-// EtcdDir is where etcd keeps its data below a cluster's folder.
+// EtcdDir is the folder of etcd's data in a cluster's folder.
 func EtcdDir(dir string) string { return filepath.Join(dir, "etcd") }
 
-// PKIDir is where certificates and kubeconfigs are below a cluster's folder.
+// PKIDir is the folder of certificates and kubeconfigs in a cluster's folder.
 func PKIDir(dir string) string { return filepath.Join(dir, "pki") }
 
-// Kubeconfig is one user's kubeconfig below a cluster's folder.
+// Kubeconfig is the path of a user's kubeconfig in a cluster's folder.
 func Kubeconfig(dir, user string) string { return filepath.Join(PKIDir(dir), user+".kubeconfig") }
 
-// Control lists the control plane's programs in the order of their start.
+// Control lists the control plane's programs in their start order.
 func Control(c *clusterapi.Config) []string {
 	if c.ControlPlaneOnly {
 		return []string{clusterapi.Etcd, clusterapi.APIServer}
@@ -41,7 +41,7 @@ func Control(c *clusterapi.Config) []string {
 	return []string{clusterapi.Etcd, clusterapi.APIServer, clusterapi.ControllerManager, clusterapi.Scheduler}
 }
 
-// Args are the flags of one program: ours, then the configuration's own, so that those win.
+// Args returns the flags of one program: ours, then those of the configuration, which take precedence.
 func Args(c *clusterapi.Config, name string) []string {
 	var args []string
 	switch name {
@@ -60,19 +60,19 @@ func Args(c *clusterapi.Config, name string) []string {
 func etcd(c *clusterapi.Config) []string {
 	return []string{
 		"--data-dir=" + EtcdDir(c.Dir), "--log-level=warn",
-		"--unsafe-no-fsync", // the cluster outlives its processes, not its machine
+		"--unsafe-no-fsync", // data must survive a crash of processes, not of the machine
 		"--listen-client-urls=" + etcdClientURL, "--advertise-client-urls=" + etcdClientURL,
 		"--listen-peer-urls=" + etcdPeerURL, "--initial-advertise-peer-urls=" + etcdPeerURL, "--initial-cluster=default=" + etcdPeerURL,
 		"--auto-compaction-mode=periodic", "--auto-compaction-retention=5m",
 	}
 }
 
-// Snapshot is the call of localkube that writes a snapshot of the running etcd.
+// Snapshot returns the localkube command that writes a snapshot of the running etcd.
 func Snapshot(file string) []string {
 	return []string{"etcd-snapshot", "--endpoint=" + etcdClientURL, "--file=" + file}
 }
 
-// Restore is the call of localkube that makes a data folder from a snapshot.
+// Restore returns the localkube command that creates a data folder from a snapshot.
 func Restore(file, dir string) []string {
 	return []string{"etcd-restore", "--file=" + file, "--data-dir=" + dir, "--peer-url=" + etcdPeerURL}
 }
@@ -96,7 +96,7 @@ func apiServer(c *clusterapi.Config) []string {
 		"--default-not-ready-toleration-seconds=" + strconv.FormatInt(*c.Timings.TolerationSeconds, 10),
 		"--default-unreachable-toleration-seconds=" + strconv.FormatInt(*c.Timings.TolerationSeconds, 10),
 	}
-	if c.ControlPlaneOnly { // nobody makes the service accounts that this plug-in wants to see
+	if c.ControlPlaneOnly { // nothing creates the service accounts that this plug-in requires
 		args = append(args, "--disable-admission-plugins=ServiceAccount")
 	}
 	if c.Audit {
@@ -105,10 +105,10 @@ func apiServer(c *clusterapi.Config) []string {
 	return args
 }
 
-// AuditPolicy is where the audit policy is below a cluster's folder.
+// AuditPolicy is the path of the audit policy in a cluster's folder.
 func AuditPolicy(dir string) string { return filepath.Join(dir, "audit-policy.yaml") }
 
-// AuditPolicyText records who did what to which object, once a request.
+// AuditPolicyText logs the user, verb and object of each request once.
 const AuditPolicyText = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -127,15 +127,15 @@ func controllerManager(c *clusterapi.Config) []string {
 
 func scheduler(c *clusterapi.Config) []string { return client(c, "scheduler") }
 
-// client are the flags of a program that talks to the API server. The default of 20 requests a second costs the
-// controller manager 5 s at its start.
+// client returns the flags of a client of the API server. The default of 20 requests per second would delay the controller
+// manager's start by 5 s.
 func client(c *clusterapi.Config, user string) []string {
 	return []string{verbosity(c), "--kubeconfig=" + Kubeconfig(c.Dir, user), "--leader-elect=false", "--secure-port=0",
 		"--kube-api-qps=300", "--kube-api-burst=600"}
 }
 
-// KubeProxy are the flags of kube-proxy on node index: ours, then the configuration's own, so that those win. It must leave
-// limits of connection tracking alone: they belong to the machine.
+// KubeProxy returns the flags of kube-proxy on node index: ours, then those of the configuration, which take precedence. It
+// must not change limits of connection tracking: they belong to the machine.
 func KubeProxy(c *clusterapi.Config, index int, node string) []string {
 	return append([]string{verbosity(c), "--kubeconfig=" + Kubeconfig(c.Dir, UserProxy), "--hostname-override=" + node,
 		"--proxy-mode=nftables", "--cluster-cidr=" + network.PodsCIDR,

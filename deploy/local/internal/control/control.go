@@ -1,6 +1,6 @@
-// Package control is the first process of a cluster's namespaces. It builds the network and the certificates, starts the
-// control plane's programs and the nodes as its children, keeps them running, and does what it is asked on the steering
-// socket (package clusterapi). When it ends, the kernel ends everything that is left in its pid namespace.
+// Package control is the first process of a cluster's namespaces. It creates the network and the certificates, starts the
+// control plane's programs and the nodes as its children, restarts them, and handles requests on the control socket (package
+// clusterapi). When it ends, the kernel kills all remaining processes of its pid namespace.
 package control
 
 import (
@@ -28,25 +28,25 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
-// Env is the variable in which the launcher hands over a Handover.
+// Env is the environment variable with the launcher's Handover.
 const Env = "LOCALKUBE_HANDOVER"
 
 // FirstListener is the file descriptor of the API server's host listener; the published ones follow.
 const FirstListener = 3
 
-// Handover is what the launcher found out on the host's side.
+// Handover contains the information that the launcher collected on the host.
 type Handover struct {
 	Config     clusterapi.Config
-	APIAddress string   // the host listener's real address
-	Published  []string // likewise
+	APIAddress string   // the host listener's actual address
+	Published  []string // actual addresses
 	Shim       string
 	UserRange  bool // the user namespace maps a range of ids
 	Cgroups    *cgroup.Tree
-	NoLimits   string // why there are no cgroups
+	NoLimits   string // reason why there are no cgroups
 	Started    time.Time
 }
 
-// cluster is the running whole.
+// cluster is the running cluster.
 type cluster struct {
 	Handover
 	exe       string
@@ -59,8 +59,8 @@ type cluster struct {
 	ready     chan struct{}
 }
 
-// Run is the process's main function: it returns when it is told to end by SIGTERM, or when the cluster cannot start.
-// out gets the Ready line, progress the human story.
+// Run is the process's main function. It returns after SIGTERM, or when the cluster cannot start. out receives the Ready
+// line, progress the log for people.
 func Run(out, progress io.Writer) error {
 	c, err := load(progress)
 	if err != nil {
@@ -69,7 +69,7 @@ func Run(out, progress io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if err := c.start(ctx); err != nil {
-		if ctx.Err() != nil { // told to end before it stood
+		if ctx.Err() != nil { // SIGTERM before the cluster was ready
 			return nil
 		}
 		return err
@@ -105,7 +105,7 @@ func load(progress io.Writer) (*cluster, error) {
 	return c, nil
 }
 
-// start brings everything up, in order, and returns when all of it answers.
+// start starts all parts in order, and returns when all of them answer.
 func (c *cluster) start(ctx context.Context) error {
 	if err := privateMounts(); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (c *cluster) start(ctx context.Context) error {
 			return err
 		}
 	}
-	c.say("namespaces, network and certificates made")
+	c.say("created namespaces, network and certificates")
 	if c.NoLimits != "" {
 		c.say("limits of containers are not enforced: %s", c.NoLimits)
 	}
@@ -152,7 +152,7 @@ func (c *cluster) component(name string) *supervise.Process {
 	return supervise.New(exe, supervise.Spec{
 		Name: name, Args: args, Env: childEnv(),
 		LogFile: filepath.Join(clusterapi.LogDir(c.Config.Dir), name+".log"),
-		Died:    func(why error) { c.say("%v; it is started again", why) },
+		Died:    func(why error) { c.say("%v; restarting it", why) },
 	})
 }
 
@@ -183,7 +183,7 @@ func (c *cluster) startAll(ctx context.Context) error {
 	return c.waitProxies(ctx)
 }
 
-// apiProcesses is how many of the processes are the API: etcd and its server, which all others need.
+// apiProcesses is the number of processes of the API: etcd and its server, which all others need.
 const apiProcesses = 2
 
 // startAPI starts etcd and the API server and waits until it answers.
@@ -214,7 +214,7 @@ func (c *cluster) startAPI(ctx context.Context) error {
 	return c.applyRootlessPolicy(ctx)
 }
 
-// whileNothingFails runs f until it ends, or until a child dies at its start, which ends f.
+// whileNothingFails runs f until it ends. If a child dies at its start, it cancels f.
 func (c *cluster) whileNothingFails(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -229,7 +229,7 @@ func (c *cluster) whileNothingFails(ctx context.Context, f func(context.Context)
 	}
 	err := f(ctx)
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause // whatever f made of it: a dead child is not started again before the cluster is ready
+		return cause // whatever f returned: a dead child is not restarted before the cluster is ready
 	}
 	return err
 }
@@ -254,7 +254,7 @@ func (c *cluster) process(name string) *supervise.Process {
 	return nil
 }
 
-// privateMounts keeps our mounts to ourselves and gives the pid namespace its own /proc.
+// privateMounts makes our mounts private and mounts /proc for the pid namespace.
 func privateMounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w%s", err, userNamespaceHint(err))
@@ -265,7 +265,7 @@ func privateMounts() error {
 	return nil
 }
 
-// userNamespaceHint explains a refusal: some systems allow user namespaces but give them no rights.
+// userNamespaceHint explains a refusal: some systems allow user namespaces but no capabilities in them.
 func userNamespaceHint(err error) string {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return " (user namespaces have no rights here: run as root, or sysctl kernel.apparmor_restrict_unprivileged_userns=0)"
@@ -273,7 +273,7 @@ func userNamespaceHint(err error) string {
 	return ""
 }
 
-// childEnv is the environment of the cluster's programs: what they need of ours, and no more.
+// childEnv returns the environment of the cluster's programs: only the variables that they need.
 func childEnv() []string {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
 	for _, name := range []string{"GOGC", "GOMEMLIMIT", "TMPDIR"} {

@@ -21,24 +21,24 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
-// rebootDelay is what a machine that died by itself waits before it boots again.
+// rebootDelay is the delay before a machine reboots that ended unexpectedly.
 const rebootDelay = time.Second
 
-// cgroupTimeout is what the processes of an earlier boot have to end.
+// cgroupTimeout is the maximum time for the processes of an earlier boot to end.
 const cgroupTimeout = 10 * time.Second
 
-// node is one machine: a process that is the first of its own pid and network namespaces.
+// node is a machine: the first process of its own pid and network namespaces.
 type node struct {
 	cluster *cluster
 	index   int // from 1
 	spec    clusterapi.Node
-	failed  chan error // it died before the cluster was ready
+	failed  chan error // receives a death before the cluster was ready
 
 	mu      sync.Mutex
 	cmd     *exec.Cmd
 	exited  chan struct{} // of cmd
 	link    *network.Link
-	wanted  bool // it is to run
+	wanted  bool // should be running
 	paused  bool
 	settled bool
 	cut     clusterapi.Direction
@@ -89,7 +89,7 @@ func (n *node) launch() error {
 	if err != nil {
 		return err
 	}
-	defer plug.Close() // a machine that finds it closed without a byte has no network and ends
+	defer plug.Close() // a machine that finds it closed without a byte has no network and exits
 	cmd := exec.Command(n.cluster.exe, "node-agent")
 	cmd.Env = append(childEnv(), nodeagent.Env+"="+string(raw))
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = out, out, []*os.File{plugged}
@@ -110,10 +110,10 @@ func (n *node) launch() error {
 	return err
 }
 
-// watch waits for the machine's end. One that dies by itself boots again, as behind a watchdog.
+// watch waits for the machine's end. After an unexpected end it reboots the machine, like a watchdog.
 func (n *node) watch(cmd *exec.Cmd, exited chan struct{}) {
 	err := cmd.Wait()
-	// The kernel takes the link away some time after the namespace; a next boot must not meet it.
+	// The kernel removes the link some time after the namespace; the next boot must not find it.
 	network.Disconnect(n.index)
 	close(exited)
 	n.mu.Lock()
@@ -127,7 +127,7 @@ func (n *node) watch(cmd *exec.Cmd, exited chan struct{}) {
 		n.failed <- fmt.Errorf("%s ended while it started: %w", n.spec.Name, why)
 		return
 	}
-	n.cluster.say("%s ended by itself and boots again: %v", n.spec.Name, why)
+	n.cluster.say("%s ended unexpectedly and boots again: %v", n.spec.Name, why)
 	time.AfterFunc(rebootDelay, func() { n.again(cmd) })
 }
 
@@ -137,30 +137,30 @@ func (n *node) again(old *exec.Cmd) {
 	if !n.wanted || n.cmd != old {
 		return
 	}
-	if err := n.launch(); err != nil { // out of processes: try on
+	if err := n.launch(); err != nil { // retry when out of processes
 		n.cluster.say("%s does not boot: %v", n.spec.Name, err)
 		time.AfterFunc(rebootDelay, func() { n.again(old) })
 	}
 }
 
-// kill ends the machine and everything on it at once. It stays dead.
+// kill kills the machine with all its processes. It stays down.
 func (n *node) kill() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.end()
 }
 
-// end kills the machine and waits; n.mu is held.
+// end kills the machine and waits for its end; n.mu is held.
 func (n *node) end() {
 	n.wanted = false
 	if n.cmd == nil {
 		return
 	}
-	_ = n.cmd.Process.Kill() // ended already is as good
+	_ = n.cmd.Process.Kill() // no error if it has already ended
 	<-n.exited
 }
 
-// restart is a reboot: whatever ran on the machine is gone, its disk is there.
+// restart reboots the machine: all its processes are lost, its disk stays.
 func (n *node) restart() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -170,7 +170,7 @@ func (n *node) restart() error {
 
 var errDead = errors.New("the node is dead")
 
-// pause stops every process of the machine; resume lets them go on.
+// pause stops every process of the machine; resume resumes them.
 func (n *node) pause() error { return n.onTree(proc.StopTree, true) }
 
 func (n *node) resume() error { return n.onTree(proc.ResumeTree, false) }
@@ -188,7 +188,7 @@ func (n *node) onTree(f func(root int) error, paused bool) error {
 	return nil
 }
 
-// down tells that the machine has ended, though it may be about to boot again; n.mu is held.
+// down reports whether the machine has ended, even if it is about to reboot; n.mu is held.
 func (n *node) down() bool {
 	if !n.wanted {
 		return true
@@ -201,13 +201,13 @@ func (n *node) down() bool {
 	}
 }
 
-// setCut loses the packets of one direction, of both, or of none.
+// setCut drops the packets in one direction, in both, or in none.
 func (n *node) setCut(d clusterapi.Direction) error {
 	lost, ok := map[clusterapi.Direction]network.Direction{
 		clusterapi.CutBoth: {In: true, Out: true}, clusterapi.CutInbound: {In: true}, clusterapi.CutOutbound: {Out: true}, clusterapi.CutNone: {},
 	}[d]
 	if !ok {
-		return fmt.Errorf("no direction is called %q: there are both, inbound and outbound", d)
+		return fmt.Errorf("unknown direction %q: give both, inbound or outbound", d)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

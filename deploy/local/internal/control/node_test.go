@@ -77,7 +77,7 @@ func TestNode_BootsAgainWhenItDiesByItself(t *testing.T) {
 		awaitLog(t, n.logFile(), "up\n", 2)
 		assert.Equal(t, clusterapi.NodeStatus{Name: "node-1", Address: "10.200.0.11", PodCIDR: "10.244.1.0/24", State: clusterapi.StateRunning,
 			Cut: clusterapi.CutNone, Boots: 2}, n.status())
-		assert.Contains(t, told.text(), "node-1 ended by itself and boots again: signal: killed")
+		assert.Contains(t, told.text(), "node-1 ended unexpectedly and boots again: signal: killed")
 		assert.Empty(t, n.failed)
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
-// forwardAPI joins the host's listener to the API server. Who calls before that answers is reset.
+// forwardAPI forwards the host's listener to the API server. Connections are reset until the API server answers.
 func (c *cluster) forwardAPI() error {
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(components.InnerAPI, "https://"))
 	if err != nil {
@@ -26,7 +26,7 @@ func (c *cluster) forwardAPI() error {
 	return accept(FirstListener, func(conn net.Conn) { svcproxy.Forward(conn, []string{net.JoinHostPort(network.ControlIP, port)}) })
 }
 
-// chooseProxy decides what serves Services on the nodes, for all of them: they share the kernel.
+// chooseProxy selects the implementation of Services for all nodes, because they share the kernel.
 func (c *cluster) chooseProxy(ctx context.Context) error {
 	c.proxy = c.Config.ServiceProxy
 	if c.proxy == clusterapi.ProxyUserspace || c.Config.ControlPlaneOnly {
@@ -40,18 +40,18 @@ func (c *cluster) chooseProxy(ctx context.Context) error {
 		return fmt.Errorf("kube-proxy cannot work here: %w", err)
 	default:
 		c.proxy = clusterapi.ProxyUserspace
-		c.say("services are served by a userspace proxy, as kube-proxy cannot work here: %v", err)
+		c.say("a userspace proxy serves Services, because kube-proxy cannot work here: %v", err)
 	}
 	return nil
 }
 
-// serveServices makes service addresses and published ports work from the control plane's side.
+// serveServices serves service addresses and published ports in the control plane.
 func (c *cluster) serveServices(ctx context.Context) error {
 	directory, err := svcproxy.NewDirectory(c.client)
 	if err != nil {
 		return err
 	}
-	life := context.WithoutCancel(ctx) // ctx is that of the start
+	life := context.WithoutCancel(ctx) // ctx ends with the start
 	directory.Start(life)
 	if err := directory.WaitForSync(ctx); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (c *cluster) serveServices(ctx context.Context) error {
 		err := accept(FirstListener+1+i, func(conn net.Conn) {
 			addrs, err := c.addresses(p.Target)
 			if err != nil {
-				addrs = nil // nobody there: the client is reset
+				addrs = nil // no address: the client's connection is reset
 			}
 			svcproxy.Forward(conn, addrs)
 		})
@@ -99,12 +99,12 @@ func (c *cluster) addresses(target string) ([]string, error) {
 		return nil, fmt.Errorf("%q names no address, node or service.namespace", host)
 	}
 	if services == nil {
-		return nil, fmt.Errorf("services are not served yet, %s with them", host)
+		return nil, fmt.Errorf("cannot resolve %s: services are not served yet", host)
 	}
 	return services.Lookup(strings.TrimSuffix(namespace, ".svc"), name, port)
 }
 
-// accept serves an inherited listener for good.
+// accept serves an inherited listener until the process ends.
 func accept(fd int, serve func(net.Conn)) error {
 	f := os.NewFile(uintptr(fd), "listener-"+strconv.Itoa(fd))
 	ln, err := net.FileListener(f)

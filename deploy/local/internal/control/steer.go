@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
-// serveSteering opens the steering socket; see clusterapi.Client for what can be asked.
+// serveSteering opens the control socket; see clusterapi.Client for its requests.
 func (c *cluster) serveSteering(ctx context.Context) error {
 	ln, err := clusterapi.Listen(c.Config.Dir)
 	if err != nil {
@@ -35,7 +35,7 @@ func (c *cluster) serveSteering(ctx context.Context) error {
 	return nil
 }
 
-// answer turns an error into a response whose body is the message.
+// answer converts an error to a response with the message as its body.
 func answer(f func(*http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := f(r); err != nil {
@@ -60,10 +60,10 @@ func (c *cluster) getStatus(w http.ResponseWriter, _ *http.Request) {
 		s.Nodes = append(s.Nodes, n.status())
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(s) // the caller has gone
+	_ = json.NewEncoder(w).Encode(s) // an error means that the caller has disconnected
 }
 
-// steady refuses outages while the cluster starts: they would end it.
+// steady refuses outages while the cluster starts, because they would end it.
 func (c *cluster) steady() error {
 	select {
 	case <-c.ready:
@@ -77,7 +77,7 @@ func (c *cluster) postComponent(r *http.Request) error {
 	name, action := r.PathValue("name"), r.PathValue("action")
 	p := c.process(name)
 	if p == nil {
-		return fmt.Errorf("no component is called %q here", name)
+		return fmt.Errorf("unknown component %q", name)
 	}
 	if err := c.steady(); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (c *cluster) postComponent(r *http.Request) error {
 	case clusterapi.ActionRestart:
 		return restart(r.Context(), p)
 	}
-	return fmt.Errorf("a component cannot %q: there are kill, stop, start, restart, pause and resume", action)
+	return fmt.Errorf("unknown action %q of a component: give kill, stop, start, restart, pause or resume", action)
 }
 
 func restart(ctx context.Context, p *supervise.Process) error {
@@ -109,7 +109,7 @@ func restart(ctx context.Context, p *supervise.Process) error {
 func (c *cluster) postNode(r *http.Request) error {
 	n := c.node(r.PathValue("name"))
 	if n == nil {
-		return fmt.Errorf("no node is called %q here", r.PathValue("name"))
+		return fmt.Errorf("unknown node %q", r.PathValue("name"))
 	}
 	if err := c.steady(); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (c *cluster) postNode(r *http.Request) error {
 	case clusterapi.ActionHeal:
 		return n.setCut(clusterapi.CutNone)
 	default:
-		return fmt.Errorf("a node cannot %q: there are kill, restart, pause, resume, cut and heal", action)
+		return fmt.Errorf("unknown action %q of a node: give kill, restart, pause, resume, cut or heal", action)
 	}
 }
 
@@ -154,7 +154,7 @@ func (c *cluster) postSnapshot(r *http.Request) error {
 	return c.localkube(r.Context(), components.Snapshot(q.File))
 }
 
-// postRestore replaces etcd's data while nothing that caches it runs, nodes aside.
+// postRestore replaces etcd's data while nothing runs that caches it, except for nodes.
 func (c *cluster) postRestore(r *http.Request) error {
 	var q etcdRequest
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
@@ -189,7 +189,7 @@ func (c *cluster) postRestore(r *http.Request) error {
 	return c.waitAPI(r.Context())
 }
 
-// localkube runs one of our own sub-commands to its end.
+// localkube runs one of our own sub-commands and waits for its end.
 func (c *cluster) localkube(ctx context.Context, args []string) error {
 	cmd := exec.CommandContext(ctx, c.exe, args...)
 	cmd.Env = childEnv()
@@ -200,7 +200,7 @@ func (c *cluster) localkube(ctx context.Context, args []string) error {
 	return nil
 }
 
-// dial joins the caller to an address inside the cluster.
+// dial connects the caller to an address inside the cluster.
 func (c *cluster) dial(w http.ResponseWriter, r *http.Request) {
 	addrs, err := c.addresses(r.URL.Query().Get("target"))
 	if err != nil {
@@ -225,7 +225,7 @@ func (c *cluster) dial(w http.ResponseWriter, r *http.Request) {
 	svcproxy.Splice(&buffered{Conn: conn, r: buf.Reader}, backend)
 }
 
-// buffered reads first what came behind the request.
+// buffered first reads the data that followed the request.
 type buffered struct {
 	net.Conn
 	r io.Reader
@@ -233,5 +233,5 @@ type buffered struct {
 
 func (b *buffered) Read(p []byte) (int, error) { return b.r.Read(p) }
 
-// CloseWrite passes a half-close on.
+// CloseWrite forwards a half-close.
 func (b *buffered) CloseWrite() error { return b.Conn.(*net.UnixConn).CloseWrite() }

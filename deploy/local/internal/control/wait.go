@@ -32,7 +32,7 @@ const (
 	pollInterval = 50 * time.Millisecond
 )
 
-// until calls f until it succeeds, at most for limit; the last error is returned.
+// until calls f until it succeeds or limit has passed; then it returns the last error.
 func until(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -59,7 +59,7 @@ func (c *cluster) waitAPI(ctx context.Context) error {
 	return nil
 }
 
-// waitNodes waits until every node is Ready and pods can be made in the default namespace.
+// waitNodes waits until every node is Ready and pods can be created in the default namespace.
 func (c *cluster) waitNodes(ctx context.Context) error {
 	err := until(ctx, nodesTimeout, func(ctx context.Context) error {
 		nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -84,10 +84,10 @@ func (c *cluster) waitNodes(ctx context.Context) error {
 	return nil
 }
 
-// proxySynced is the metric by which kube-proxy says when it last wrote its rules; 0 is never.
+// proxySynced is kube-proxy's metric with the time of its last written rules; 0 means never.
 const proxySynced = `kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} `
 
-// waitProxies waits until Services work on every node, as pods that are made next count on them.
+// waitProxies waits until Services work on every node, because new pods depend on them.
 func (c *cluster) waitProxies(ctx context.Context) error {
 	if c.proxy != clusterapi.ProxyKube {
 		return nil
@@ -101,7 +101,7 @@ func (c *cluster) waitProxies(ctx context.Context) error {
 	return nil
 }
 
-// hasSynced returns nil when the kube-proxy with that page of metrics has written its rules.
+// hasSynced returns nil when the kube-proxy with this metrics page has written its rules.
 func hasSynced(ctx context.Context, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -130,7 +130,7 @@ func isReady(n *corev1.Node) bool {
 	return false
 }
 
-// rootlessPolicy takes user and group numbers out of pods: where one id is mapped nothing can be given to another.
+// rootlessPolicy removes user and group numbers from pods: with a single mapped ID, files cannot get another owner.
 //
 //go:embed rootless-policy.yaml
 var rootlessPolicy string

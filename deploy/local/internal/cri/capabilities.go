@@ -14,7 +14,7 @@ const (
 	everyCapability = ^uint64(0)
 )
 
-// capabilityNames are those of capabilities(7), by number.
+// capabilityNames are the names in capabilities(7), by number.
 var capabilityNames = []string{
 	"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "LINUX_IMMUTABLE",
 	"NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER", "SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT",
@@ -23,19 +23,19 @@ var capabilityNames = []string{
 	"PERFMON", "BPF", "CHECKPOINT_RESTORE",
 }
 
-// defaultCapabilities are the fourteen that containerd gives to containers.
+// defaultCapabilities are containerd's fourteen default capabilities.
 const defaultCapabilities uint64 = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FSETID | 1<<unix.CAP_FOWNER | 1<<unix.CAP_MKNOD |
 	1<<unix.CAP_NET_RAW | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETFCAP | 1<<unix.CAP_SETPCAP | 1<<unix.CAP_NET_BIND_SERVICE |
 	1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_KILL | 1<<unix.CAP_AUDIT_WRITE
 
-// capabilities are what the processes of a container may have, one bit each. They count within the cluster's user namespace.
+// capabilities returns the capabilities of a container's processes, one bit each, within the cluster's user namespace.
 func capabilities(sc *runtimeapi.LinuxContainerSecurityContext) (uint64, error) {
 	if sc.GetPrivileged() {
 		return everyCapability, nil
 	}
 	set := defaultCapabilities
 	add, drop := sc.GetCapabilities().GetAddCapabilities(), sc.GetCapabilities().GetDropCapabilities()
-	if contains(drop, allCapabilities) { // what is added by name stays
+	if contains(drop, allCapabilities) { // capabilities that are added by name stay
 		set = 0
 	}
 	if contains(add, allCapabilities) {
@@ -58,7 +58,7 @@ func capabilities(sc *runtimeapi.LinuxContainerSecurityContext) (uint64, error) 
 	return set, nil
 }
 
-// capability is the bit of a name; ALL has none of its own.
+// capability returns the bit of a name; ALL has none.
 func capability(name string) (uint64, error) {
 	name = strings.TrimPrefix(strings.ToUpper(name), "CAP_")
 	if name == allCapabilities {
@@ -69,7 +69,7 @@ func capability(name string) (uint64, error) {
 			return 1 << i, nil
 		}
 	}
-	return 0, status.Errorf(codes.InvalidArgument, "no capability is called %s", name)
+	return 0, status.Errorf(codes.InvalidArgument, "unknown capability %s", name)
 }
 
 func contains(names []string, want string) bool {

@@ -46,7 +46,7 @@ func TestCapabilities_UnknownOnesAreRefused(t *testing.T) {
 	for _, c := range []*runtimeapi.Capability{{AddCapabilities: []string{"FLY"}}, {DropCapabilities: []string{"FLY"}}} {
 		_, err := capabilities(&runtimeapi.LinuxContainerSecurityContext{Capabilities: c})
 		assert.Equal(t, codes.InvalidArgument, status.Code(err))
-		require.ErrorContains(t, err, "no capability is called FLY")
+		require.ErrorContains(t, err, "unknown capability FLY")
 	}
 }
 

@@ -14,10 +14,10 @@ import (
 	"fairlead.dev/deploy/local/internal/shim"
 )
 
-// shimCapabilities are what the shim needs to build a root in a nested user namespace.
+// shimCapabilities are the capabilities that the shim needs to build a root in a nested user namespace.
 var shimCapabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE, unix.CAP_SYS_CHROOT, unix.CAP_FOWNER, unix.CAP_CHOWN}
 
-// command prepares the shim for argv in c's namespaces-to-be.
+// command prepares the shim that will run argv in c's new namespaces.
 func (r *Runtime) command(c *container, s *sandbox, argv []string) (*exec.Cmd, error) {
 	u, err := c.user()
 	if err != nil {
@@ -39,10 +39,10 @@ func (r *Runtime) command(c *container, s *sandbox, argv []string) (*exec.Cmd, e
 	return cmd, nil
 }
 
-// shimEnv keeps the short-lived shim from starting threads and collections; the program gets an environment of its own.
+// shimEnv keeps the short-lived shim from starting threads and collections; the program gets its own environment.
 var shimEnv = []string{"GOMAXPROCS=1", "GOGC=off"}
 
-// writeSpec writes what the shim is to do into dir and returns the file's name.
+// writeSpec writes the shim's spec to dir and returns the file's name.
 func (r *Runtime) writeSpec(c *container, s *sandbox, argv []string, dir string) (string, error) {
 	u, err := c.user()
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *Runtime) writeSpec(c *container, s *sandbox, argv []string, dir string)
 	return file, nil
 }
 
-// defaultPath is what container runtimes set for an image without a PATH.
+// defaultPath is the usual default of container runtimes for an image without a PATH.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 func environment(c *container, s *sandbox, home string) []string {
@@ -88,7 +88,7 @@ func environment(c *container, s *sandbox, home string) []string {
 	return lastOfEach(env)
 }
 
-// lastOfEach keeps one value a variable, the last: of two, a program takes the first.
+// lastOfEach keeps the last value of each variable: programs would use the first.
 func lastOfEach(env []string) []string {
 	at := map[string]int{}
 	var out []string

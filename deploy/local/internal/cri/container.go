@@ -21,7 +21,7 @@ import (
 	"fairlead.dev/deploy/local/internal/cgroup"
 )
 
-// CreateContainer registers a container; nothing runs yet.
+// CreateContainer registers a container without starting it.
 func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, cfg *runtimeapi.ContainerConfig, pod *runtimeapi.PodSandboxConfig) (string, error) {
 	img, err := r.resolve(cfg.Image.GetImage())
 	if err != nil {
@@ -42,7 +42,7 @@ func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, cfg *runt
 	return c.id, nil
 }
 
-// StartContainer runs the container's program in its pod's network, and returns when it does.
+// StartContainer starts the container's program in its pod's network, and returns when it runs.
 func (r *Runtime) StartContainer(_ context.Context, id string) error {
 	c, s, err := r.container(id)
 	if err != nil {
@@ -84,14 +84,14 @@ func (r *Runtime) StartContainer(_ context.Context, id string) error {
 	r.mu.Unlock()
 	go r.wait(c, &copies)
 	defer started.Close()
-	_, _ = started.Read(make([]byte, 1)) // nothing comes but the end
+	_, _ = started.Read(make([]byte, 1)) // returns at the end of the file
 	return nil
 }
 
-// cgroupTimeout is what the kernel has to let go of a cgroup whose processes have ended.
+// cgroupTimeout is the maximum time for the kernel to release a cgroup whose processes have ended.
 const cgroupTimeout = time.Second
 
-// limit makes the container's cgroup.
+// limit creates the container's cgroup.
 func (r *Runtime) limit(c *container) error {
 	if r.Cgroups == nil {
 		return nil
@@ -117,7 +117,7 @@ func (c *container) argv() ([]string, error) {
 	return argv, nil
 }
 
-// pipeOutputs sends what the program writes to the container's log. It returns our copies of the pipes' writing ends.
+// pipeOutputs copies the program's output to the container's log. It returns our copies of the pipes' write ends.
 func (c *container) pipeOutputs(cmd *exec.Cmd, copies *sync.WaitGroup) ([]*os.File, error) {
 	var writers []*os.File
 	for _, stream := range []string{"stdout", "stderr"} {
@@ -135,8 +135,8 @@ func (c *container) pipeOutputs(cmd *exec.Cmd, copies *sync.WaitGroup) ([]*os.Fi
 	return writers, nil
 }
 
-// start starts the shim. The file that it returns ends when the program runs: who joined the container earlier, as a hook
-// may, would not be among its files.
+// start starts the shim. The returned file ends when the program runs: a process that joined the container earlier, such as
+// a hook, would not see its files.
 func (r *Runtime) start(s *sandbox, cmd *exec.Cmd) (*os.File, error) {
 	started, end, err := os.Pipe()
 	if err != nil {
@@ -153,7 +153,7 @@ func (r *Runtime) start(s *sandbox, cmd *exec.Cmd) (*os.File, error) {
 
 // wait records the container's end.
 func (r *Runtime) wait(c *container, copies *sync.WaitGroup) {
-	_ = c.cmd.Wait() // the state says it all
+	_ = c.cmd.Wait() // the state contains the result
 	copies.Wait()
 	c.log.close()
 	code := exitCode(c.cmd.ProcessState)
@@ -182,8 +182,8 @@ func exitCode(st *os.ProcessState) int32 {
 	return int32(st.ExitCode())
 }
 
-// StopContainer sends the stop signal, waits up to timeout seconds, then kills; the kernel ends the rest of its pid
-// namespace with its first process. A container that is not there has been stopped.
+// StopContainer sends the stop signal, waits up to timeout seconds, then kills the container. The kernel ends the other
+// processes of its pid namespace with its first process. A missing container counts as stopped.
 func (r *Runtime) StopContainer(ctx context.Context, id string, timeout int64) error {
 	r.mu.Lock()
 	c := r.containers[id]
@@ -221,7 +221,7 @@ func stopSignal(s runtimeapi.Signal) syscall.Signal {
 	return syscall.SIGTERM
 }
 
-// RemoveContainer forgets a container, its files and its log.
+// RemoveContainer removes a container, its files and its log.
 func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	if err := r.StopContainer(ctx, id, 0); err != nil {
 		return err
@@ -253,7 +253,7 @@ func (r *Runtime) ListContainers(_ context.Context, f *runtimeapi.ContainerFilte
 	return out, nil
 }
 
-// ContainerStatus describes one container. Its image is named as the user did: the kubelet compares.
+// ContainerStatus describes one container. Its image has the user's name for it, because the kubelet compares them.
 func (r *Runtime) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -268,7 +268,7 @@ func (r *Runtime) ContainerStatus(_ context.Context, id string, _ bool) (*runtim
 		StopSignal: c.config.StopSignal}}, nil
 }
 
-// imageRef is what a pod's status shows as imageID: the image's digest in its registry.
+// imageRef is the imageID in a pod's status: the image's digest in its registry.
 func (c *container) imageRef() string {
 	if len(c.image.Digests) > 0 {
 		return c.image.Digests[0]
@@ -276,7 +276,7 @@ func (c *container) imageRef() string {
 	return c.image.ID
 }
 
-// ReopenContainerLog follows a rotation.
+// ReopenContainerLog reopens the log after a rotation.
 func (r *Runtime) ReopenContainerLog(_ context.Context, id string) error {
 	c, _, err := r.container(id)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// ExecSync runs argv in the container and returns what it wrote; it is what probes and hooks use.
+// ExecSync runs argv in the container and returns its output, for probes and hooks.
 func (r *Runtime) ExecSync(ctx context.Context, id string, argv []string, timeout time.Duration) ([]byte, []byte, error) {
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -37,7 +37,7 @@ func (r *Runtime) ExecSync(ctx context.Context, id string, argv []string, timeou
 	return stdout.Bytes(), stderr.Bytes(), err
 }
 
-// streams are what a program reads and writes; nil is nothing.
+// streams are the program's input and outputs; nil means none.
 type streams struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
@@ -64,7 +64,7 @@ func (r *Runtime) exec(ctx context.Context, id string, argv []string, std stream
 	cmd := exec.CommandContext(ctx, r.Shim, "join", strconv.Itoa(pid), file)
 	cmd.Env = shimEnv
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	// The program is the shim's child and in its process group: killing the shim alone would leave it running.
+	// The program is the shim's child, in its process group: killing only the shim would leave it running.
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Stdout, cmd.Stderr = std.stdout, std.stderr
 	cmd.WaitDelay = time.Second
@@ -82,7 +82,7 @@ func (r *Runtime) exec(ctx context.Context, id string, argv []string, std stream
 	return err
 }
 
-// pipeInput feeds the program from in. Were that cmd.Stdin, Run would wait for its end, and a terminal outlives the program.
+// pipeInput copies in to the program. If it were cmd.Stdin, Run would wait for its end, and a terminal outlives the program.
 func pipeInput(cmd *exec.Cmd, in io.Reader) error {
 	if in == nil {
 		return nil
@@ -92,18 +92,18 @@ func pipeInput(cmd *exec.Cmd, in io.Reader) error {
 		return err
 	}
 	go func() {
-		_, _ = io.Copy(pipe, in) // a program need not read it all
+		_, _ = io.Copy(pipe, in) // the program need not read all of it
 		pipe.Close()
 	}()
 	return nil
 }
 
-// reap waits for what a killed process group leaves to the node's first process, which is this one. A container does not
-// end while one of its processes is a zombie.
+// reap waits for the processes of a killed process group, which the node's first process, this one, inherits. A container
+// does not end while one of its processes is a zombie.
 func reap(group int) {
 	for {
 		if _, err := unix.Wait4(-group, nil, 0, nil); err != nil && !errors.Is(err, unix.EINTR) {
-			return // there is no child left
+			return // no child is left
 		}
 	}
 }
@@ -117,12 +117,12 @@ func (r *Runtime) runningPID(c *container) (int, error) {
 	return c.cmd.Process.Pid, nil
 }
 
-// Exec returns where to stream a command.
+// Exec returns the URL of a command's stream.
 func (r *Runtime) Exec(_ context.Context, q *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
 	return r.stream.GetExec(q)
 }
 
-// PortForward returns where to stream a port.
+// PortForward returns the URL of a port's stream.
 func (r *Runtime) PortForward(_ context.Context, q *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
 	return r.stream.GetPortForward(q)
 }
@@ -130,19 +130,19 @@ func (r *Runtime) PortForward(_ context.Context, q *runtimeapi.PortForwardReques
 // streamer serves the streams that Exec and PortForward announce.
 type streamer struct{ r *Runtime }
 
-// Exec runs argv with its streams joined to the caller's. There is no terminal.
+// Exec runs argv with its streams connected to the caller's. There is no terminal.
 //
 //nolint:revive // argument-limit: the streaming library's signature
 func (s streamer) Exec(ctx context.Context, id string, argv []string, in io.Reader, stdout, stderr io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
 	return s.r.exec(ctx, id, argv, streams{stdin: in, stdout: stdout, stderr: stderr})
 }
 
-// Attach is not supported: the program's outputs go to its log only.
+// Attach is not supported: the program's output goes only to its log.
 func (s streamer) Attach(context.Context, string, io.Reader, io.WriteCloser, io.WriteCloser, bool, <-chan remotecommand.TerminalSize) error {
 	return errUnimplemented("attach")
 }
 
-// PortForward joins stream to a port on the pod's loopback.
+// PortForward connects the stream to a port on the pod's loopback.
 func (s streamer) PortForward(ctx context.Context, sandboxID string, port int32, stream io.ReadWriteCloser) error {
 	s.r.mu.Lock()
 	b := s.r.sandboxes[sandboxID]

@@ -15,7 +15,7 @@ import (
 	"fairlead.dev/deploy/local/internal/imagestore"
 )
 
-// imageError gives the kubelet the code that it shows as ErrImagePull or InvalidImageName.
+// imageError adds the code that the kubelet shows as ErrImagePull or InvalidImageName.
 func imageError(err error) error {
 	if errors.Is(err, imagestore.ErrNotFound) {
 		return status.Error(codes.NotFound, err.Error())
@@ -23,7 +23,7 @@ func imageError(err error) error {
 	return err
 }
 
-// resolve finds an image in the store that clusters share, or among those that the node pulled.
+// resolve finds an image in the store that clusters share, or among the node's pulled ones.
 func (r *Runtime) resolve(ref string) (*imagestore.Image, error) {
 	img, err := r.Images.Resolve(ref)
 	if errors.Is(err, imagestore.ErrNotFound) {
@@ -37,7 +37,7 @@ func describe(i *imagestore.Image) *runtimeapi.Image {
 	for _, r := range i.Refs {
 		out.RepoTags = append(out.RepoTags, r.String())
 	}
-	// As containerd reports it. An image without a user has neither: the kubelet takes it for root.
+	// As in containerd. An image without a user has neither: the kubelet assumes root.
 	user, _, _ := strings.Cut(i.Config.User, ":")
 	if uid, err := strconv.ParseInt(user, 10, 64); err == nil {
 		out.Uid = &runtimeapi.Int64Value{Value: uid}
@@ -62,7 +62,7 @@ func (r *Runtime) ListImages(context.Context, *runtimeapi.ImageFilter) ([]*runti
 	return out, nil
 }
 
-// ImageStatus describes one image; a missing one is no error but nothing.
+// ImageStatus describes one image; for a missing one it returns nothing, without an error.
 func (r *Runtime) ImageStatus(_ context.Context, s *runtimeapi.ImageSpec, _ bool) (*runtimeapi.ImageStatusResponse, error) {
 	img, err := r.resolve(s.Image)
 	if errors.Is(err, imagestore.ErrNotFound) {
@@ -74,7 +74,7 @@ func (r *Runtime) ImageStatus(_ context.Context, s *runtimeapi.ImageSpec, _ bool
 	return &runtimeapi.ImageStatusResponse{Image: describe(img)}, nil
 }
 
-// PullImage returns an image of the store that clusters share, or else pulls it from the registry that its reference names.
+// PullImage returns an image of the store that clusters share, or pulls it from the registry in its reference.
 func (r *Runtime) PullImage(ctx context.Context, s *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
 	img, err := r.Images.Resolve(s.Image)
 	if errors.Is(err, imagestore.ErrNotFound) {
@@ -91,10 +91,10 @@ func credentials(auth *runtimeapi.AuthConfig) authn.AuthConfig {
 		IdentityToken: auth.GetIdentityToken(), RegistryToken: auth.GetRegistryToken()}
 }
 
-// RemoveImage keeps images: the one store is not the node's, and what the node pulled ends with its disk.
+// RemoveImage keeps images: the shared store does not belong to the node, and pulled images end with the node's disk.
 func (r *Runtime) RemoveImage(context.Context, *runtimeapi.ImageSpec) error { return nil }
 
-// ImageFsInfo reports that images take no room on the node.
+// ImageFsInfo reports that images use no space on the node.
 func (r *Runtime) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
 	u := []*runtimeapi.FilesystemUsage{{Timestamp: time.Now().UnixNano(), FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: r.Dir},
 		UsedBytes: &runtimeapi.UInt64Value{}, InodesUsed: &runtimeapi.UInt64Value{}}}

@@ -18,7 +18,7 @@ type logFile struct {
 	f    *os.File
 }
 
-// Tags of a log line: full, or a part of one that was too long.
+// Tags of a log line: full, or a part of a line that was too long.
 const (
 	tagFull    = "F"
 	tagPartial = "P"
@@ -61,7 +61,7 @@ func (l *logFile) write(stream, tag string, line []byte) {
 	fmt.Fprintf(l.f, "%s %s %s %s\n", time.Now().Format(time.RFC3339Nano), stream, tag, line)
 }
 
-// copy logs what comes until the end. The program is never held up by a full disk: lines are then lost.
+// copy logs a stream to its end. A full disk never blocks the program: lines are lost instead.
 func (l *logFile) copy(stream string, rd io.Reader) {
 	br := bufio.NewReaderSize(rd, maxLogLine)
 	for {

@@ -1,10 +1,10 @@
 // Package cri is a container runtime inside the kubelet's own process: the CRI's Go interfaces, no socket. A sandbox is a
-// network namespace, a container is one process tree in mount, pid, ipc and uts namespaces of its own, an image is a
-// directory of package imagestore. Where the machine lets us make cgroups, a container has one of its own; pods have none, so there
-// is no quality of service.
+// network namespace, a container is one process tree in its own mount, pid, ipc and uts namespaces, an image is a directory
+// of package imagestore. If the machine permits cgroups, each container has its own; pods have none, so there is no quality
+// of service.
 //
-// State is kept in memory: when the runtime's process ends, so do its containers (they live in its pid namespace), and
-// the next one starts with nothing, as a machine after a reboot.
+// State is in memory: when the runtime's process ends, so do its containers (they live in its pid namespace), and the next
+// one starts empty, like a machine after a reboot.
 package cri
 
 import (
@@ -29,23 +29,23 @@ import (
 	"fairlead.dev/deploy/local/internal/network"
 )
 
-// streamPort is where the kubelet finds exec and port-forward streams, on the node's address.
+// streamPort is the port of exec and port-forward streams, on the node's address.
 const streamPort = "10350"
 
-// Params says what a Runtime needs.
+// Params are the parameters of New.
 type Params struct {
-	Images    *imagestore.Store // loaded beforehand; clusters share it
-	Pulled    *imagestore.Store // what this node pulled
+	Images    *imagestore.Store // loaded before the start; clusters share it
+	Pulled    *imagestore.Store // pulled by this node
 	Dir       string            // state: specs, roots, the address pool
 	Shim      string            // the localkube-shim binary
 	NodeIP    string
 	NodeIndex int
-	// UserRange says that the user namespace maps a range of ids, so containers get their user by setuid. Where only one
-	// id is mapped, each container gets a nested user namespace that maps its user to that id.
+	// UserRange means that the user namespace maps a range of IDs, so containers set their user by setuid. If only one ID is
+	// mapped, each container gets a nested user namespace that maps its user to that ID.
 	UserRange bool
-	// Cgroups is the node's cgroup, below which each container has its own. Without one nothing is limited.
+	// Cgroups is the node's cgroup, the parent of the containers' cgroups. Without one nothing is limited.
 	Cgroups *cgroup.Tree
-	// InsecureRegistries are hosts, with their ports, that images may be pulled from in plain HTTP.
+	// InsecureRegistries are host:port of registries that may serve images in plain HTTP.
 	InsecureRegistries []string
 }
 
@@ -60,18 +60,18 @@ type Runtime struct {
 	containers map[string]*container
 }
 
-// sandbox is one pod. Its fields do not change but for ready and net, which the Runtime's lock guards.
+// sandbox is one pod. Only ready and net change; the Runtime's lock guards them.
 type sandbox struct {
 	id      string
 	config  *runtimeapi.PodSandboxConfig
-	created int64 // ns since 1970, as all times here
+	created int64 // ns since 1970, like all times here
 	net     *network.Pod
 	ip      net.IP
 	hostNet bool
 	ready   bool
 }
 
-// container is one container; the Runtime's lock guards what changes.
+// container is one container; the Runtime's lock guards fields that change.
 type container struct {
 	id, sandbox  string
 	dir, logPath string
@@ -91,7 +91,7 @@ type container struct {
 
 // New returns a runtime and starts its stream server.
 func New(p Params) (*Runtime, error) {
-	if err := os.RemoveAll(filepath.Join(p.Dir, "containers")); err != nil { // what an earlier boot left
+	if err := os.RemoveAll(filepath.Join(p.Dir, "containers")); err != nil { // remains of an earlier boot
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Join(p.Dir, "containers"), 0o755); err != nil {
@@ -121,12 +121,12 @@ func newID() string {
 	return hex.EncodeToString(b)
 }
 
-// Version tells the kubelet what it talks to.
+// Version returns the version for the kubelet.
 func (r *Runtime) Version(context.Context, string) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "localkube", RuntimeVersion: "0.1.0", RuntimeApiVersion: "v1"}, nil
 }
 
-// Status is always ready: there is no engine that could be away.
+// Status is always ready: there is no separate engine that could fail.
 func (r *Runtime) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {
 	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 		{Type: runtimeapi.RuntimeReady, Status: true}, {Type: runtimeapi.NetworkReady, Status: true},
@@ -143,7 +143,7 @@ func (r *Runtime) container(id string) (*container, *sandbox, error) {
 	return c, r.sandboxes[c.sandbox], nil
 }
 
-// matches tells whether an object has all the labels that a filter wants.
+// matches reports whether an object has all labels of a filter.
 func matches(have, want map[string]string) bool {
 	for k, v := range want {
 		if have[k] != v {

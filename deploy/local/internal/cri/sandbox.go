@@ -13,7 +13,7 @@ import (
 	"fairlead.dev/deploy/local/internal/network"
 )
 
-// RunPodSandbox makes a pod's network namespace.
+// RunPodSandbox creates a pod's network namespace.
 func (r *Runtime) RunPodSandbox(_ context.Context, cfg *runtimeapi.PodSandboxConfig, _ string) (string, error) {
 	s := &sandbox{id: newID(), config: cfg, created: time.Now().UnixNano(), ready: true}
 	s.hostNet = cfg.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
@@ -44,7 +44,7 @@ func (r *Runtime) plug(s *sandbox) error {
 	return nil
 }
 
-// StopPodSandbox ends the pod's containers at once (the kubelet has given them their time already) and its network.
+// StopPodSandbox kills the pod's containers (the kubelet has already waited for their grace period) and removes its network.
 func (r *Runtime) StopPodSandbox(ctx context.Context, id string) error {
 	for _, c := range r.running(id) {
 		if err := r.StopContainer(ctx, c, 0); err != nil {
@@ -66,7 +66,7 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, id string) error {
 	return nil
 }
 
-// within runs f in the sandbox's network. A stopped one has none, and the node's must not stand in for it.
+// within runs f in the sandbox's network. A stopped sandbox has none, and f must not use the node's instead.
 func (r *Runtime) within(s *sandbox, f func() error) error {
 	r.mu.Lock()
 	ready, pod := s.ready, s.net
@@ -74,7 +74,7 @@ func (r *Runtime) within(s *sandbox, f func() error) error {
 	switch {
 	case !ready:
 		return status.Errorf(codes.FailedPrecondition, "sandbox %s is not ready", s.id)
-	case pod == nil: // on the node's network
+	case pod == nil: // it uses the node's network
 		return f()
 	default:
 		return pod.Do(f)
@@ -93,7 +93,7 @@ func (r *Runtime) running(sandbox string) []string {
 	return ids
 }
 
-// RemovePodSandbox forgets a pod and its containers.
+// RemovePodSandbox removes a pod and its containers.
 func (r *Runtime) RemovePodSandbox(ctx context.Context, id string) error {
 	if err := r.StopPodSandbox(ctx, id); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (r *Runtime) PodSandboxStatus(_ context.Context, id string, _ bool) (*runti
 		Linux: &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{
 			Options: s.config.GetLinux().GetSecurityContext().GetNamespaceOptions(),
 		}}}
-	if !s.hostNet { // for a pod on the host's network the kubelet takes the node's address itself
+	if !s.hostNet { // for a pod on the host's network the kubelet uses the node's address
 		st.Network = &runtimeapi.PodSandboxNetworkStatus{Ip: s.ip.String()}
 	}
 	return &runtimeapi.PodSandboxStatusResponse{Status: st}, nil

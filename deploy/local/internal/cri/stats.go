@@ -36,7 +36,7 @@ func (r *Runtime) ListContainerStats(_ context.Context, f *runtimeapi.ContainerS
 	return out, nil
 }
 
-// stats are those of the container's first process, which is all there is in nearly every image.
+// stats returns the values of the container's first process, which is the only one in nearly every image.
 func (c *container) stats() *runtimeapi.ContainerStats {
 	var u usage
 	if c.state == runtimeapi.ContainerState_CONTAINER_RUNNING {

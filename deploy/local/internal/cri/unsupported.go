@@ -8,7 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// The rest of the CRI: what has no meaning without cgroups succeeds, what a user would miss says so.
+// The rest of the CRI: calls without meaning without cgroups succeed, others that users may need return an error.
 
 func errUnimplemented(what string) error {
 	return status.Errorf(codes.Unimplemented, "the embedded Kubernetes has no %s", what)
@@ -17,10 +17,10 @@ func errUnimplemented(what string) error {
 // UpdateRuntimeConfig succeeds: pod ranges are fixed.
 func (r *Runtime) UpdateRuntimeConfig(context.Context, *runtimeapi.RuntimeConfig) error { return nil }
 
-// Close has nothing to close.
+// Close does nothing.
 func (r *Runtime) Close(context.Context) error { return nil }
 
-// RuntimeConfig has nothing to tell.
+// RuntimeConfig returns no configuration.
 func (r *Runtime) RuntimeConfig(context.Context) (*runtimeapi.RuntimeConfigResponse, error) {
 	return &runtimeapi.RuntimeConfigResponse{}, nil
 }
@@ -55,17 +55,17 @@ func (r *Runtime) RestorePod(context.Context, *runtimeapi.RestorePodRequest) (*r
 	return nil, errUnimplemented("checkpoints")
 }
 
-// GetContainerEvents is not supported; the kubelet lists once a second instead.
+// GetContainerEvents is not supported; the kubelet lists once per second instead.
 func (r *Runtime) GetContainerEvents(context.Context, chan *runtimeapi.ContainerEventResponse, func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
 	return errUnimplemented("container events")
 }
 
-// PodSandboxStats is not supported; the kubelet adds up containers.
+// PodSandboxStats is not supported; the kubelet sums the containers.
 func (r *Runtime) PodSandboxStats(context.Context, string) (*runtimeapi.PodSandboxStats, error) {
 	return nil, errUnimplemented("sandbox statistics")
 }
 
-// ListPodSandboxStats is not supported; the kubelet adds up containers.
+// ListPodSandboxStats is not supported; the kubelet sums the containers.
 func (r *Runtime) ListPodSandboxStats(context.Context, *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
 	return nil, errUnimplemented("sandbox statistics")
 }

@@ -13,15 +13,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// user is who a container's processes are.
+// user is the user and the groups of a container's processes.
 type user struct {
 	uid, gid int
 	groups   []int
 	home     string
 }
 
-// user returns the pod's user, or else the image's. As in containerd the group is that of the pod, or else the user's in the image's
-// /etc/passwd, or else 0; and the groups of /etc/group that list the user are added, unless the pod says Strict.
+// user returns the pod's user, or else the image's. As in containerd, the group is the pod's, or else the user's in the
+// image's /etc/passwd, or else 0. The groups of /etc/group with the user are added, unless the pod sets Strict.
 func (c *container) user() (user, error) {
 	sc := c.config.GetLinux().GetSecurityContext()
 	name, group, _ := strings.Cut(c.image.Config.User, ":")
@@ -56,7 +56,7 @@ func (c *container) user() (user, error) {
 	return u, nil
 }
 
-// lookUpUser finds a user by name or number, and returns its name if the image has one.
+// lookUpUser finds a user by name or number, and returns its name if the image has it.
 func lookUpUser(root, name string) (user, string, error) {
 	if name == "" {
 		name = "0"
@@ -98,7 +98,7 @@ func lookUpGroup(groups [][]string, name string) (int, error) {
 	return 0, fmt.Errorf("the image has no group %s in its /etc/group", name)
 }
 
-// memberOf returns the groups that list a user, but for those in known.
+// memberOf returns the groups that list a user, except those in known.
 func memberOf(groups [][]string, name string, known []int) []int {
 	var list []int
 	for _, row := range groups {
@@ -110,7 +110,8 @@ func memberOf(groups [][]string, name string, known []int) []int {
 	return list
 }
 
-// readTable reads a file of the image in which colons separate columns. Without the file there are no rows. Short rows are ignored.
+// readTable reads a file of the image with columns separated by colons. Without the file there are no rows. It ignores short
+// rows.
 func readTable(root, file string, columns int) ([][]string, error) {
 	name, err := securejoin.SecureJoin(root, file)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// maxIndexDepth bounds indexes within indexes. Two are usual: the list of a layout, and the platforms of an image.
+// maxIndexDepth limits nested indexes. Two levels are usual: the list of a layout, and the platforms of an image.
 const maxIndexDepth = 4
 
 // Keys of the annotations that name the image of a layout.
@@ -24,11 +24,11 @@ const (
 	versionAnnotation = "org.opencontainers.image.version"
 )
 
-// platform is the one that programs of this machine have.
+// platform returns the platform of this machine's programs.
 func platform() v1.Platform { return v1.Platform{OS: "linux", Architecture: runtime.GOARCH} }
 
-// LoadLayout unpacks the image of an OCI layout, for this machine's platform, and makes ref lead to it. Without a ref the image is
-// called as its annotations say, title:version.
+// LoadLayout unpacks the image of an OCI layout, for this machine's platform, and sets ref to it. Without a ref, the name is
+// title:version from its annotations.
 func (s *Store) LoadLayout(dir, ref string) (*Image, error) {
 	path, err := layout.FromPath(dir)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Store) LoadLayout(dir, ref string) (*Image, error) {
 	return s.add(r, img, d.Digest)
 }
 
-// onlyImage finds the image among what a layout lists; the other entries are artifacts that refer to it.
+// onlyImage finds the image in the list of a layout; the other entries are artifacts that refer to it.
 func onlyImage(content v1.ImageIndex) (v1.Descriptor, error) {
 	list, err := content.IndexManifest()
 	if err != nil {
@@ -66,7 +66,7 @@ func onlyImage(content v1.ImageIndex) (v1.Descriptor, error) {
 	}
 	var found []v1.Descriptor
 	for _, d := range list.Manifests {
-		// An artifact without a type of its own has that of its configuration, which of images is an image's.
+		// An artifact without a type has the type of its configuration; for images, that is an image's.
 		if d.MediaType.IsIndex() || d.MediaType.IsImage() && (d.ArtifactType == "" || types.MediaType(d.ArtifactType).IsConfig()) {
 			found = append(found, d)
 		}
@@ -97,7 +97,7 @@ func nameOf(content v1.ImageIndex, d v1.Descriptor) (string, error) {
 	return title + ":" + version, nil
 }
 
-// pick finds the image for a platform. An image for none in particular is for all.
+// pick finds the image for a platform. An image without a platform suits all.
 func pick(index v1.ImageIndex, list []v1.Descriptor, want v1.Platform, depth int) (v1.Image, error) {
 	for _, d := range list {
 		switch {
@@ -125,7 +125,7 @@ func pick(index v1.ImageIndex, list []v1.Descriptor, want v1.Platform, depth int
 	return nil, fmt.Errorf("it has no image for %s", want)
 }
 
-// image returns an image of an index, whose manifest is verified.
+// image returns an image of an index after verifying its manifest.
 func image(index v1.ImageIndex, digest v1.Hash) (v1.Image, error) {
 	img, err := index.Image(digest)
 	if err != nil {
@@ -146,7 +146,7 @@ func verify(digest v1.Hash, raw []byte) error {
 	return err
 }
 
-// add unpacks an image whose manifest is verified, unless the store has it, and makes r lead to it.
+// add unpacks an image with a verified manifest, unless the store has it, and sets r to it.
 func (s *Store) add(r Reference, img v1.Image, digest v1.Hash) (*Image, error) {
 	config, id, err := readConfig(img)
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *Store) add(r Reference, img v1.Image, digest v1.Hash) (*Image, error) {
 	return s.Resolve(r.String())
 }
 
-// readConfig returns the configuration and its digest, which the manifest vouches for.
+// readConfig returns the configuration and its digest, which the manifest verifies.
 func readConfig(img v1.Image) (*v1.ConfigFile, v1.Hash, error) {
 	manifest, err := img.Manifest()
 	if err != nil {
@@ -181,7 +181,7 @@ func readConfig(img v1.Image) (*v1.ConfigFile, v1.Hash, error) {
 	return config, manifest.Config.Digest, err
 }
 
-// fill unpacks an image beside and renames it.
+// fill unpacks an image to a temporary directory and renames it.
 func (s *Store) fill(id v1.Hash, img v1.Image, config *v1.ConfigFile) error {
 	if err := os.MkdirAll(filepath.Join(s.dir, "blobs"), 0o755); err != nil {
 		return err
@@ -190,8 +190,8 @@ func (s *Store) fill(id v1.Hash, img v1.Image, config *v1.ConfigFile) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp)                      // renamed if all goes well
-	if err := os.Chmod(tmp, 0o755); err != nil { // MkdirTemp made it private, and containers have users of their own
+	defer os.RemoveAll(tmp)                      // renamed on success
+	if err := os.Chmod(tmp, 0o755); err != nil { // MkdirTemp made it private, but containers have other users
 		return err
 	}
 	size, err := unpack(filepath.Join(tmp, "root"), img, config.RootFS.DiffIDs, defaultLimits())

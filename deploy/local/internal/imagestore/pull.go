@@ -17,18 +17,20 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// dialTimeout is how long a pull waits for a registry's host. A node has no route to hosts beyond its cluster: nothing answers there.
+// dialTimeout is the timeout of a connection to a registry. A node has no route to hosts outside its cluster: nothing
+// answers there.
 const dialTimeout = 5 * time.Second
 
-// PullOptions say how a registry is reached.
+// PullOptions configure access to registries.
 type PullOptions struct {
-	// Insecure are the hosts, with their ports, that may answer in plain HTTP. Loopback and private addresses always may.
+	// Insecure are host:port of registries that may answer in plain HTTP. Loopback and private addresses always may.
 	Insecure []string
 	Auth     authn.AuthConfig
 }
 
-// Pull takes an image from the registry that ref names, for this machine's platform, and makes ref lead to it. It asks the registry
-// each time and unpacks what the store does not have. References without a registry are ErrNotFound: nothing is pulled from docker.io.
+// Pull pulls an image from the registry in ref, for this machine's platform, and sets ref to it. It contacts the registry
+// each time, and unpacks only missing content. For references without a registry it returns ErrNotFound: nothing is pulled
+// from docker.io.
 func (s *Store) Pull(ctx context.Context, ref string, o PullOptions) (*Image, error) {
 	r, err := ParseReference(ref)
 	if err != nil {
@@ -47,7 +49,7 @@ func (s *Store) Pull(ctx context.Context, ref string, o PullOptions) (*Image, er
 	}
 	base := remote.DefaultTransport.(*http.Transport).Clone()
 	base.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
-	base.Proxy = nil // one of the machine is beyond the node's network
+	base.Proxy = nil // the machine's proxy is outside the node's network
 	defer base.CloseIdleConnections()
 	d, err := remote.Get(parsed, remote.WithContext(ctx), remote.WithTransport(base), remote.WithAuth(authn.FromConfig(o.Auth)), remote.WithPlatform(platform()))
 	if err != nil {
@@ -60,7 +62,7 @@ func (s *Store) Pull(ctx context.Context, ref string, o PullOptions) (*Image, er
 	return s.add(r, img, d.Digest)
 }
 
-// pulledImage returns the image of this machine's platform. The library verified the digest of what the registry sent.
+// pulledImage returns the image of this machine's platform. The library has verified the digest of the registry's response.
 func pulledImage(d *remote.Descriptor) (v1.Image, error) {
 	switch {
 	case d.MediaType.IsIndex():
@@ -87,7 +89,7 @@ func mediaType(t types.MediaType) string {
 	return string(t)
 }
 
-// pullError makes ErrNotFound of the answer of a registry that does not have an image.
+// pullError converts the response of a registry without the image to ErrNotFound.
 func pullError(err error) error {
 	var answer *transport.Error
 	if errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound {

@@ -7,7 +7,7 @@ import (
 	"github.com/distribution/reference"
 )
 
-// defaultRegistry is the host that a reference without one means.
+// defaultRegistry is the host of references without one.
 const defaultRegistry = "docker.io"
 
 // Reference names an image: a repository with its registry, and a tag or a digest.
@@ -23,8 +23,8 @@ func (r Reference) String() string {
 	return r.Repository + ":" + r.Identifier
 }
 
-// ParseReference reads an image reference as container runtimes do: no registry means docker.io, one word is in its library,
-// no tag means latest, and a digest decides over a tag beside it.
+// ParseReference parses an image reference like container runtimes: no registry means docker.io, a single word is in its
+// library, no tag means latest, and a digest takes precedence over a tag.
 func ParseReference(s string) (Reference, error) {
 	named, err := reference.ParseNormalizedNamed(s)
 	if err != nil {
@@ -40,7 +40,7 @@ func ParseReference(s string) (Reference, error) {
 	return r, nil
 }
 
-// registry is the host that the image comes from.
+// registry returns the host of the image's registry.
 func (r Reference) registry() string {
 	host, _, _ := strings.Cut(r.Repository, "/")
 	return host

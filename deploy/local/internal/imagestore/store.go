@@ -1,15 +1,15 @@
-// Package imagestore keeps the images of the embedded Kubernetes: a folder in which a reference leads to an image, unpacked to one
-// directory. Images come from OCI layouts and from registries. Their content is verified by digest before a reference leads to it.
+// Package imagestore stores the images of the embedded Kubernetes: a folder of references and images, each unpacked to one
+// directory. Images come from OCI layouts and from registries. Their content is verified by digest before a reference points
+// to it.
 //
 //	refs/<registry>/<name>/<tag or digest>  holds the image's ID and its digest in the registry
 //	blobs/<sha256-hex of the ID>/root/      the image's files, never changed once there
 //	blobs/<sha256-hex of the ID>/config.json  what to run
 //
-// The ID is the digest of the image's configuration. The same image twice is stored once; a changed image under an old tag gives the
-// tag a new ID, and containers that run from the old one keep it. Several clusters may read one store while images are added.
+// The ID is the digest of the image's configuration. Equal images are stored once; a changed image under an old tag gives
+// the tag a new ID, and containers of the old one keep it. Several clusters may read one store while images are added.
 //
-// The files of an image belong to the owner of the store and can be read by all, as users other than root have no way to give
-// files away.
+// The files of an image belong to the owner of the store and are readable by all, because only root can change owners.
 package imagestore
 
 import (
@@ -25,14 +25,14 @@ import (
 	"strings"
 )
 
-// ErrNotFound says that there is no such image.
+// ErrNotFound means that the image does not exist.
 var ErrNotFound = errors.New("image not found")
 
 const digestPrefix = "sha256:"
 
 var validDigest = regexp.MustCompile(`^` + digestPrefix + `[0-9a-f]{64}$`)
 
-// Config says how a container of the image runs.
+// Config contains the settings for a container of the image.
 type Config struct {
 	Entrypoint []string `json:"entrypoint,omitempty"`
 	Cmd        []string `json:"cmd,omitempty"`
@@ -81,7 +81,7 @@ func (s *Store) Resolve(ref string) (*Image, error) {
 	return s.named(t.id, r.String())
 }
 
-// target is what a reference leads to.
+// target is the image of a reference.
 type target struct{ id, digest string }
 
 func (s *Store) target(r Reference) (target, error) {
@@ -94,7 +94,7 @@ func (s *Store) target(r Reference) (target, error) {
 	}
 	words := strings.Fields(string(raw))
 	if len(words) != 2 || !validDigest.MatchString(words[0]) || !validDigest.MatchString(words[1]) {
-		return target{}, fmt.Errorf("%w: %s", ErrNotFound, r) // an earlier version of this package wrote it
+		return target{}, fmt.Errorf("%w: %s", ErrNotFound, r) // written by an earlier version of this package
 	}
 	return target{id: words[0], digest: words[1]}, nil
 }
@@ -122,7 +122,7 @@ func (i *Image) add(r Reference, t target) {
 	}
 }
 
-// record is what the store writes beside an image's files.
+// record is the metadata next to an image's files.
 type record struct {
 	Config
 	Size int64 `json:"size"`
@@ -144,7 +144,7 @@ func (s *Store) load(id, asked string) (*Image, error) {
 	return &Image{ID: id, Config: rec.Config, Root: filepath.Join(dir, "root"), Size: rec.Size}, nil
 }
 
-// List returns all images that a reference leads to, each with all its references, sorted by the first.
+// List returns all images with references, each with all its references, sorted by the first.
 func (s *Store) List() ([]*Image, error) {
 	byID := map[string]*Image{}
 	var list []*Image
@@ -170,7 +170,7 @@ func (s *Store) walkRefs(f func(Reference, target) error) error {
 	top := filepath.Join(s.dir, "refs")
 	return filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // an empty store, or a tag removed meanwhile
+			return nil // an empty store, or a tag removed in the meantime
 		}
 		if err != nil || d.IsDir() {
 			return err
@@ -191,7 +191,7 @@ func (s *Store) walkRefs(f func(Reference, target) error) error {
 	})
 }
 
-// Tag makes ref lead to the image that another reference leads to.
+// Tag sets ref to the image of another reference.
 func (s *Store) Tag(existing, ref string) error {
 	old, err := ParseReference(existing)
 	if err != nil {
@@ -208,8 +208,8 @@ func (s *Store) Tag(existing, ref string) error {
 	return s.tag(r, t)
 }
 
-// tag writes the reference beside and renames it, so that a reader sees the old image or the new one. The digest leads to the
-// image too.
+// tag writes the reference to a temporary file and renames it, so that a reader sees the old image or the new one. It also
+// sets the digest to the image.
 func (s *Store) tag(r Reference, t target) error {
 	for _, ref := range []Reference{{Repository: r.Repository, Identifier: t.digest}, r} {
 		if err := s.writeRef(s.ref(ref), t); err != nil {
@@ -248,7 +248,7 @@ func (s *Store) Untag(ref string) error {
 	return err
 }
 
-// Prune removes every image that no tag leads to, with its digests, and returns how many. No cluster that uses the store may be
+// Prune removes every image without a tag, with its digests, and returns their number. No cluster with this store may be
 // running.
 func (s *Store) Prune() (int, error) {
 	keep := map[string]bool{}

@@ -19,8 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Whiteouts remove what lower layers have:
-// https://github.com/opencontainers/image-spec/blob/v1.1.1/layer.md#whiteouts.
+// Whiteouts remove files of lower layers: https://github.com/opencontainers/image-spec/blob/v1.1.1/layer.md#whiteouts.
 const (
 	whiteout       = ".wh."
 	opaqueWhiteout = ".wh..wh..opq"
@@ -28,7 +27,7 @@ const (
 
 var errTooLarge = errors.New("the image is too large")
 
-// limits bound what an image may unpack to, however small its archive is.
+// limits bound the unpacked size of an image, independent of the size of its archive.
 type limits struct {
 	layers, entries int
 	bytes           int64
@@ -38,18 +37,19 @@ type limits struct {
 // 20 GB.
 func defaultLimits() limits { return limits{layers: 512, entries: 1 << 20, bytes: 64 << 30} }
 
-// unpacker applies layers to the directory root. Every path is resolved as if root were /, so that no name and no link leads out.
+// unpacker applies layers to the directory root. It resolves every path as if root were /, so that no name or link leaves
+// it.
 type unpacker struct {
 	root     string
 	left     limits
 	maxBytes int64
 	size     int64
-	// added are the paths that the current layer brought, with their directories: its opaque whiteouts spare them.
+	// added contains the paths of the current layer and their directories: its opaque whiteouts keep them.
 	added map[string]bool
 }
 
-// unpack applies the layers of an image to root, which it makes, and returns the size of the files. The content of each layer must
-// have its digest in diffIDs.
+// unpack creates root, applies the layers of an image to it, and returns the size of the files. The content of each layer
+// must have its digest in diffIDs.
 func unpack(root string, img v1.Image, diffIDs []v1.Hash, bounds limits) (int64, error) {
 	layers, err := img.Layers()
 	if err != nil {
@@ -94,7 +94,7 @@ func (u *unpacker) layer(l v1.Layer, want v1.Hash) error {
 			return fmt.Errorf("%q: %w", h.Name, err)
 		}
 	}
-	if _, err := io.Copy(io.Discard, in); err != nil { // what follows the end of the archive has a part in the digest
+	if _, err := io.Copy(io.Discard, in); err != nil { // the digest includes data after the end of the archive
 		return err
 	}
 	if got := hex.EncodeToString(in.sum.Sum(nil)); got != want.Hex {
@@ -103,7 +103,7 @@ func (u *unpacker) layer(l v1.Layer, want v1.Hash) error {
 	return nil
 }
 
-// verifiedReader sums up what is read, and ends with an error when it is too much.
+// verifiedReader hashes and counts the data, and fails when it exceeds its limit.
 type verifiedReader struct {
 	in   io.Reader
 	sum  hash.Hash
@@ -128,7 +128,7 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	}
 	name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
 	if name == "" {
-		return nil // the root has the mode of any other
+		return nil // the mode of the root is fixed
 	}
 	dir, err := u.parent(path.Dir(name))
 	if err != nil {
@@ -143,7 +143,7 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	return u.write(file, h, content)
 }
 
-// parent returns a directory of the image on this machine, and makes it if it is missing.
+// parent returns a directory of the image on this machine. It creates it if it is missing.
 func (u *unpacker) parent(dir string) (string, error) {
 	file, err := securejoin.SecureJoin(u.root, dir)
 	if err != nil {
@@ -163,7 +163,7 @@ func (u *unpacker) parent(dir string) (string, error) {
 	return file, nil
 }
 
-// makeDir makes a directory that all may read, whatever the umask: containers have users of their own.
+// makeDir creates a directory that all can read, independent of the umask: containers have other users.
 func (u *unpacker) makeDir(dir string, mode fs.FileMode) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (u *unpacker) remove(dir, base string) error {
 	return u.removeLower(dir)
 }
 
-// removeLower removes what lower layers brought to a directory.
+// removeLower removes the content of a directory that lower layers added.
 func (u *unpacker) removeLower(dir string) error {
 	done := filepath.Join(dir, opaqueWhiteout)
 	if u.added[done] {
@@ -205,7 +205,7 @@ func (u *unpacker) removeLower(dir string) error {
 	return err
 }
 
-// markAdded notes that the current layer brought a path, with the directories that lead to it.
+// markAdded records that the current layer added a path, with its parent directories.
 func (u *unpacker) markAdded(file string) {
 	for ; file != u.root && !u.added[file]; file = filepath.Dir(file) {
 		u.added[file] = true
@@ -218,7 +218,7 @@ func (u *unpacker) write(file string, h *tar.Header, content io.Reader) error {
 	if err == nil && h.Typeflag == tar.TypeDir && old.IsDir() {
 		return os.Chmod(file, mode|0o555)
 	}
-	// Opened before the old file goes: a link may lead to the file that it replaces.
+	// Open it before removing the old file: a link may point to the file that it replaces.
 	linked, err := u.linked(h)
 	if err != nil {
 		return err
@@ -243,7 +243,7 @@ func (u *unpacker) write(file string, h *tar.Header, content io.Reader) error {
 	}
 }
 
-// linked returns the file that a hard link names; for other entries it is empty.
+// linked returns the target of a hard link, empty for other entries.
 func (u *unpacker) linked(h *tar.Header) (string, error) {
 	if h.Typeflag != tar.TypeLink {
 		return "", nil
@@ -268,7 +268,7 @@ func (u *unpacker) linked(h *tar.Header) (string, error) {
 }
 
 func (u *unpacker) writeFile(file string, h *tar.Header, mode fs.FileMode, content io.Reader) error {
-	if h.Size > u.maxBytes-u.size { // a sparse file takes little room in its archive
+	if h.Size > u.maxBytes-u.size { // a sparse file is small in its archive
 		return errTooLarge
 	}
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)

@@ -1,8 +1,8 @@
-// Package kubeproxy prepares a network namespace for kube-proxy in nftables mode: it finds the nft program, checks that the kernel
-// accepts the rules of kube-proxy, and adds the rules that a node of this cluster needs beside them.
+// Package kubeproxy prepares a network namespace for kube-proxy in nftables mode: it finds the nft program, checks that the
+// kernel accepts the rules of kube-proxy, and adds further rules for a node of this cluster.
 //
-// kube-proxy serves Services in the kernel, where packets of pods pass. The name server of a node is a process on the node itself
-// and has no Service, so kube-proxy must ignore its address.
+// kube-proxy serves Services in the kernel, on the path of the pods' packets. The name server of a node is a process on the
+// node itself and has no Service, so kube-proxy must ignore its address.
 package kubeproxy
 
 import (
@@ -23,7 +23,8 @@ const program = "nft"
 // systemDirs contain nft on Debian and Ubuntu. The PATH of an unprivileged user lacks them.
 var systemDirs = []string{"/usr/sbin", "/sbin", "/usr/local/sbin"}
 
-// checkRules has one rule of each kind that kube-proxy writes. A kernel without one of their modules refuses the whole.
+// checkRules contains one rule of each kind that kube-proxy writes. A kernel without one of their modules refuses all of
+// them.
 const checkRules = `table ip localkube-check {
 	set ips { type ipv4_addr; }
 	set pairs { type ipv4_addr . ipv4_addr . inet_proto . inet_service; }
@@ -41,9 +42,10 @@ const checkRules = `table ip localkube-check {
 }
 `
 
-// nodeRules belong to the node, beside the table of kube-proxy. Packets of the name server stay out of connection tracking: to
-// kube-proxy, which checks new connections only, an address without a Service is a mistake. What still has a service address
-// behind kube-proxy is lost: the default route would carry it to the control plane, whose own proxy would serve it.
+// nodeRules belong to the node, beside the table of kube-proxy. Packets of the name server stay out of connection tracking:
+// kube-proxy, which checks only new connections, rejects an address without a Service. Packets that still have a service
+// address after kube-proxy are dropped: the default route would send them to the control plane, whose own proxy would serve
+// them.
 const nodeRules = `table ip localkube {
 	chain raw-prerouting { type filter hook prerouting priority raw; ip daddr %[1]s notrack; }
 	chain raw-output { type filter hook output priority raw; ip daddr %[1]s notrack; ip saddr %[1]s notrack; }
@@ -55,7 +57,7 @@ const nodeRules = `table ip localkube {
 // Find returns the path of the nft program.
 func Find() (string, error) { return find(systemDirs) }
 
-// find looks on the PATH, then in dirs.
+// find searches the PATH, then dirs.
 func find(dirs []string) (string, error) {
 	if path, err := exec.LookPath(program); err == nil {
 		return path, nil
@@ -68,7 +70,7 @@ func find(dirs []string) (string, error) {
 	return "", errors.New("the program nft is missing: install the package nftables")
 }
 
-// Check returns why kube-proxy cannot work in the network namespace of the caller, or nil.
+// Check returns the reason why kube-proxy cannot work in the network namespace of the caller, or nil.
 func Check(ctx context.Context) error {
 	if err := apply(ctx, checkRules); err != nil {
 		return err
@@ -81,7 +83,7 @@ func SetupNode(ctx context.Context) error {
 	return apply(ctx, fmt.Sprintf(nodeRules, network.ClusterDNS, network.ServiceCIDR))
 }
 
-// Env returns the environment with a PATH on which kube-proxy finds nft.
+// Env returns the environment with a PATH that contains nft.
 func Env(env []string) []string {
 	nft, err := Find()
 	if err != nil {
@@ -94,7 +96,7 @@ func Env(env []string) []string {
 	return append(env, "PATH="+path+filepath.Dir(nft))
 }
 
-// apply runs a transaction: the kernel takes all of the rules or none.
+// apply runs a transaction: the kernel accepts all rules or none.
 func apply(ctx context.Context, rules string) error {
 	nft, err := Find()
 	if err != nil {

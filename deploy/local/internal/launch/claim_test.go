@@ -71,7 +71,7 @@ func TestClaim_RefusesAFolderThatHoldsNoClusterAndLeavesItAlone(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "letters", "one"))
 	_, err := claim(dir)
-	require.EqualError(t, err, dir+" is not empty and holds no cluster; name another folder for the state")
+	require.EqualError(t, err, dir+" is not empty and contains no cluster; name another folder for the state")
 	assert.Equal(t, []string{"letters"}, names(t, dir))
 	assert.Equal(t, []string{"one"}, names(t, filepath.Join(dir, "letters")))
 }

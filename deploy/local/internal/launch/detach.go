@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// logName is the file in a cluster's folder to which a detached launcher tells its story.
+	// logName is the log file of a detached launcher in a cluster's folder.
 	logName = "launcher.log"
-	// stopTimeout is what a launcher has to end.
+	// stopTimeout is the maximum time for a launcher to end.
 	stopTimeout = 30 * time.Second
-	// stopInterval is how often its end is looked for.
+	// stopInterval is the interval of checks whether it has ended.
 	stopInterval = 20 * time.Millisecond
 )
 
-// ErrNotRunning says that there is no cluster to stop.
+// ErrNotRunning means that there is no cluster to stop.
 var ErrNotRunning = errors.New("no cluster is running")
 
-// Detach launches a cluster in dir by calling this program with args, and returns once it is ready; it runs on until Stop. The
-// Ready line goes to out, the story so far to progress.
+// Detach launches a cluster in dir by running this program with args, and returns when it is ready; the cluster runs until
+// Stop. The Ready line goes to out, the log until then to progress.
 func Detach(dir string, args []string, out, progress io.Writer) error {
-	unlock, err := claim(dir) // an error is for the caller, not for the log
+	unlock, err := claim(dir) // an error goes to the caller, not to the log
 	if err != nil {
 		return err
 	}
@@ -61,15 +61,15 @@ func Detach(dir string, args []string, out, progress io.Writer) error {
 		return err
 	}
 	if err != nil { // it has ended
-		_ = cmd.Wait() // and said why
+		_ = cmd.Wait() // it has logged the reason
 		return ErrFailed
 	}
 	_, err = io.WriteString(out, ready)
 	return err
 }
 
-// Stop ends the cluster in dir and removes the folder. It returns ErrNotRunning, and removes what an earlier one left, if there is
-// no cluster.
+// Stop stops the cluster in dir and removes the folder. Without a running cluster it removes the remains of an earlier one
+// and returns ErrNotRunning.
 func Stop(ctx context.Context, dir string) error {
 	lock, err := os.Open(filepath.Join(dir, lockName))
 	if errors.Is(err, os.ErrNotExist) {

@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// minFree is how much disk a cluster wants at its start, in bytes: etcd and logs.
+	// minFree is the minimum free disk space to start a cluster, in bytes: for etcd and logs.
 	minFree = 256 << 20
-	// fullBelow is what etcd cannot do without, in bytes: it claims the next 64 MB of its log at once.
+	// fullBelow is the minimum free disk space for etcd, in bytes: it allocates the next 64 MB of its log at once.
 	fullBelow = 64 << 20
-	// diskPeriod is how often the disk of a running cluster is looked at.
+	// diskPeriod is the interval of checks of the disk of a running cluster.
 	diskPeriod = 2 * time.Second
 )
 
-// enoughRoom refuses a folder whose disk is too full to start with.
+// enoughRoom refuses a folder with too little free disk space.
 func enoughRoom(dir string) error {
 	free, err := freeDisk(dir)
 	if err != nil {
 		return err
 	}
 	if free < minFree {
-		return fmt.Errorf("%d MB are free in %s, a cluster needs %d MB; make room, or name another folder", free>>20, dir, minFree>>20)
+		return fmt.Errorf("%d MB are free in %s, a cluster needs %d MB; free disk space, or name another folder", free>>20, dir, minFree>>20)
 	}
 	return nil
 }
 
-// watchDisk sends an error when the disk below dir is full, unless ctx ends before.
+// watchDisk sends an error when the disk of dir is full, unless ctx ends first.
 func watchDisk(ctx context.Context, dir string, full chan<- error) {
 	tick := time.NewTicker(diskPeriod)
 	defer tick.Stop()
@@ -44,7 +44,7 @@ func watchDisk(ctx context.Context, dir string, full chan<- error) {
 			continue
 		}
 		if err == nil {
-			err = fmt.Errorf("the disk is full: %d MB are free in %s, a running cluster needs %d MB; make room and start it again, or name another folder",
+			err = fmt.Errorf("the disk is full: %d MB are free in %s, a running cluster needs %d MB; free disk space and restart it, or name another folder",
 				free>>20, dir, fullBelow>>20)
 		}
 		full <- err
@@ -52,11 +52,11 @@ func watchDisk(ctx context.Context, dir string, full chan<- error) {
 	}
 }
 
-// freeDisk is what we may still write below dir, in bytes.
+// freeDisk returns the space that we can still use in dir, in bytes.
 func freeDisk(dir string) (uint64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
-		return 0, fmt.Errorf("look at free disk: %w", err)
+		return 0, fmt.Errorf("read free disk space: %w", err)
 	}
 	return fs.Bavail * uint64(fs.Bsize), nil
 }

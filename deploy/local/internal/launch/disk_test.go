@@ -55,7 +55,7 @@ func TestAwait_TellsWhetherTheEndWasMeant(t *testing.T) {
 		return cmd
 	}
 	require.ErrorIs(t, await(t.Context(), start("false"), dir), ErrFailed)
-	require.EqualError(t, await(t.Context(), start("true"), dir), "the cluster ended by itself")
+	require.EqualError(t, await(t.Context(), start("true"), dir), "the cluster ended unexpectedly")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.NoError(t, await(ctx, start("sleep", "600"), dir))

@@ -1,5 +1,5 @@
-// Package launch is the host's side of a cluster: it opens the host's listeners, makes the namespaces and runs the
-// control process (package control) in them, until one of both ends.
+// Package launch is the host's side of a cluster: it opens the host's listeners, creates the namespaces and runs the control
+// process (package control) in them, until one of both ends.
 package launch
 
 import (
@@ -24,24 +24,24 @@ import (
 )
 
 const (
-	// ControlCommand is the sub-command of this binary that is the control process.
+	// ControlCommand is the sub-command of this binary for the control process.
 	ControlCommand = "control"
-	// lockName marks a folder as a cluster's, and is locked while the cluster runs.
+	// lockName is a file that marks a cluster's folder. It is locked while the cluster runs.
 	lockName = ".localkube-lock"
-	// idRange is how many user ids root maps into the cluster.
+	// idRange is the number of user IDs that root maps into the cluster.
 	idRange = 1 << 16
 )
 
-// Params says what to launch and where to tell of it.
+// Params are the parameters of Run.
 type Params struct {
 	Config   clusterapi.Config
 	Shim     string    // the localkube-shim binary
-	Out      io.Writer // gets the Ready line
-	Progress io.Writer // gets the story
+	Out      io.Writer // receives the Ready line
+	Progress io.Writer // receives the log for people
 }
 
-// Run launches a cluster and returns when ctx ends or when it cannot run; either way nothing of it is left but its
-// folder. It must be called on a thread that lives as long as the process: the cluster dies with that thread.
+// Run launches a cluster. It returns when ctx ends or when the cluster cannot run; only the folder remains. Call it on a
+// thread that lives as long as the process: the cluster dies with that thread.
 func Run(ctx context.Context, p Params) error {
 	started := time.Now()
 	unlock, err := claim(p.Config.Dir)
@@ -76,7 +76,7 @@ func Run(ctx context.Context, p Params) error {
 	return await(ctx, cmd, p.Config.Dir)
 }
 
-// await returns when the control process has ended, and ends it when ctx ends or the disk below dir is full.
+// await returns when the control process has ended. It kills it when ctx ends or the disk of dir is full.
 func await(ctx context.Context, cmd *exec.Cmd, dir string) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -94,14 +94,14 @@ func await(ctx context.Context, cmd *exec.Cmd, dir string) error {
 	case err = <-full:
 	case <-ctx.Done():
 	}
-	// Its end is the end of everything in its pid namespace; nothing there is worth waiting for.
+	// Its end also ends all processes of its pid namespace; none of them needs a graceful shutdown.
 	_ = cmd.Process.Kill()
 	<-ended
 	return err
 }
 
-// mappableIDs is how many user ids the cluster can have: a range for root, so that containers can have ids of their own,
-// one for anybody else, and for a root who has no more himself, as in a container without a range.
+// mappableIDs returns the number of user IDs that the cluster can have: a range for root, so that containers can have their
+// own IDs; one for other users, and for a root that has only one, as in a container without a range.
 func mappableIDs() int {
 	if os.Getuid() != 0 {
 		return 1
@@ -115,7 +115,7 @@ func mappableIDs() int {
 	return idRange
 }
 
-// mapsRange tells whether the lines of an id map (first id inside, first id outside, how many) have a whole range from 0.
+// mapsRange reports whether the lines of an ID map (first ID inside, first ID outside, number) contain a whole range from 0.
 func mapsRange(idMap string) bool {
 	for line := range strings.Lines(idMap) {
 		var inside, outside, count int64
@@ -126,7 +126,7 @@ func mapsRange(idMap string) bool {
 	return false
 }
 
-// namespaces are what makes the control process the first of a world of its own, with that many user ids.
+// namespaces returns the attributes that make the control process the first one of new namespaces, with that many user IDs.
 func namespaces(ids int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags:                 unix.CLONE_NEWUSER | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
@@ -134,11 +134,11 @@ func namespaces(ids int) *syscall.SysProcAttr {
 		GidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: ids}},
 		GidMappingsEnableSetgroups: ids > 1,
 		Pdeathsig:                  unix.SIGKILL, // and its pid namespace with it
-		Setpgid:                    true,         // Ctrl-C is for us
+		Setpgid:                    true,         // Ctrl-C must reach only this process
 	}
 }
 
-// explain says what to do where the kernel refuses namespaces.
+// explain adds the fix to an error of a kernel that refuses namespaces.
 func explain(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EUSERS) {
 		return fmt.Errorf("make namespaces: %w: this system forbids user namespaces; run as root, or allow them with "+
@@ -147,18 +147,18 @@ func explain(err error) error {
 	return fmt.Errorf("make namespaces: %w", err)
 }
 
-// outcome is what the control process's end means. It has said itself what went wrong.
+// outcome interprets the control process's end. The control process has logged the cause.
 func outcome(err error) error {
 	if err == nil {
-		return errors.New("the cluster ended by itself")
+		return errors.New("the cluster ended unexpectedly")
 	}
 	return ErrFailed
 }
 
-// ErrFailed says that the cluster failed and has already told why.
+// ErrFailed means that the cluster failed and has already logged the reason.
 var ErrFailed = errors.New("the cluster did not start or ended")
 
-// claim takes a folder for one cluster: it must be empty, or hold an earlier one, which is removed.
+// claim reserves a folder for one cluster: it must be empty, or contain an earlier one, which claim removes.
 func claim(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func claim(dir string) (unlock func(), err error) {
 	}
 	file := filepath.Join(dir, lockName)
 	if _, err := os.Stat(file); len(entries) > 0 && err != nil {
-		return nil, fmt.Errorf("%s is not empty and holds no cluster; name another folder for the state", dir)
+		return nil, fmt.Errorf("%s is not empty and contains no cluster; name another folder for the state", dir)
 	}
 	lock, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -180,7 +180,7 @@ func claim(dir string) (unlock func(), err error) {
 		return nil, fmt.Errorf("a cluster is running in %s already; stop it, or name another folder", dir)
 	}
 	for _, e := range entries {
-		if e.Name() == lockName || e.Name() == logName { // a detached launcher's log is written already
+		if e.Name() == lockName || e.Name() == logName { // a detached launcher has already created its log
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
@@ -195,7 +195,7 @@ func claim(dir string) (unlock func(), err error) {
 	return func() { lock.Close() }, nil
 }
 
-// sign writes who holds the lock.
+// sign writes the holder of the lock into it.
 func sign(lock *os.File) error {
 	if err := lock.Truncate(0); err != nil {
 		return err
@@ -204,7 +204,7 @@ func sign(lock *os.File) error {
 	return err
 }
 
-// listen opens the host's listeners, the API server's first, and notes their real addresses.
+// listen opens the host's listeners, the API server's first, and records their actual addresses.
 func listen(h *control.Handover) ([]*os.File, error) {
 	files, addrs := []*os.File{}, []string{}
 	hosts := []string{h.Config.APIAddress}

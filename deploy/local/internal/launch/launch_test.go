@@ -208,7 +208,7 @@ func TestRun_HandsOverAndLeavesNothingWhenItsContextEnds(t *testing.T) {
 func TestRun_TellsThatTheControlProcessEnded(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, give, want, wantProgress string }{
-		{name: "for no reason", give: exits0, want: "the cluster ended by itself"},
+		{name: "for no reason", give: exits0, want: "the cluster ended unexpectedly"},
 		{name: "with a reason that it gave", give: exits1, want: ErrFailed.Error(), wantProgress: "no room\n"},
 	}
 	for _, tt := range tests {

@@ -10,8 +10,8 @@ import (
 	"fairlead.dev/deploy/local/internal/control"
 )
 
-// limit makes the cluster's cgroups, or notes why there are none. The function that it returns removes them, once the cluster has
-// ended. If this process is killed, a small process does it that waits for nothing else: nobody would be left to do it.
+// limit creates the cluster's cgroups, or records why there are none. The returned function removes them after the cluster
+// has ended. If this process is killed, a small waiting process removes them instead.
 func limit(h *control.Handover) (tidy func()) {
 	nothing := func() {}
 	if h.Config.ControlPlaneOnly {
@@ -24,19 +24,19 @@ func limit(h *control.Handover) (tidy func()) {
 	}
 	cmd := exec.Command(h.Shim, append([]string{"tidy"}, tree.Roots()...)...)
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is for us
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C must reach only this process
 	stdin, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		_ = tree.Remove(0) // nothing is in it yet
+		_ = tree.Remove(0) // it is still empty
 		h.NoLimits = fmt.Sprintf("nothing would remove the cgroups: %v", err)
 		return nothing
 	}
 	h.Cgroups = tree
 	return func() {
 		stdin.Close()
-		_ = cmd.Wait() // it says itself what went wrong
+		_ = cmd.Wait() // it has logged the error
 	}
 }

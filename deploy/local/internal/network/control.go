@@ -8,7 +8,7 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// SetupControl prepares the calling process's network namespace as the control plane's.
+// SetupControl configures the calling process's network namespace for the control plane.
 func SetupControl() error {
 	l, err := here()
 	if err != nil {
@@ -33,11 +33,11 @@ type Link struct {
 	pid   int // a process in the node's network namespace
 }
 
-// Direction of packets on a Link, seen from the node.
+// Direction is a direction of packets on a Link, from the perspective of the node.
 type Direction struct{ In, Out bool }
 
-// Connect joins the node whose first process is pid to the control plane. The node then calls SetupNode.
-// The link goes with the node's namespace.
+// Connect connects the node whose first process is pid to the control plane. The node then calls SetupNode. The link ends
+// with the node's namespace.
 func Connect(index, pid int) (*Link, error) {
 	l, err := here()
 	if err != nil {
@@ -71,7 +71,7 @@ func Connect(index, pid int) (*Link, error) {
 
 func (k *Link) name() string { return fmt.Sprintf("node-%d", k.index) }
 
-// raise sets both ends up, the control plane's first.
+// raise sets both ends up, first the control plane's.
 func (k *Link) raise(control links) error {
 	if err := control.up(k.name()); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (k *Link) raise(control links) error {
 	return control.awaitUp(k.name())
 }
 
-// node works in the node's network namespace.
+// node returns the links of the node's network namespace.
 func (k *Link) node() (links, error) {
 	ns, err := netns.GetFromPid(k.pid)
 	if err != nil {
@@ -101,7 +101,7 @@ func (k *Link) node() (links, error) {
 	return links{h}, nil
 }
 
-// Cut loses the packets of the given directions from now on, and only those.
+// Cut drops the packets of exactly these directions from now on.
 func (k *Link) Cut(lost Direction) error {
 	l, err := here()
 	if err != nil {
@@ -126,8 +126,8 @@ func (k *Link) Cut(lost Direction) error {
 	return node.setNeighbour("eth0", net.ParseIP(ControlIP), toControl)
 }
 
-// SetupNode prepares the calling process's network namespace as node index's, after Connect gave it eth0. Services, a CIDR, are
-// the service addresses at which processes of the node listen.
+// SetupNode configures the calling process's network namespace for node index, after Connect added eth0. services is the
+// CIDR of service addresses at which processes of the node listen.
 func SetupNode(index int, services string) error {
 	l, err := here()
 	if err != nil {
@@ -156,7 +156,7 @@ func SetupNode(index int, services string) error {
 	return makeRouter()
 }
 
-// Disconnect removes what is left of the link to node index, if anything is.
+// Disconnect removes the link to node index, if it still exists.
 func Disconnect(index int) {
 	l, err := here()
 	if err != nil {
@@ -164,6 +164,6 @@ func Disconnect(index int) {
 	}
 	defer l.h.Close()
 	if link, err := l.byName((&Link{index: index}).name()); err == nil {
-		_ = l.h.LinkDel(link) // the kernel was faster
+		_ = l.h.LinkDel(link) // the kernel may have removed it
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// ErrNoAddress says that every pod address of the node is taken.
+// ErrNoAddress means that every pod address of the node is in use.
 var ErrNoAddress = errors.New("no pod address left on this node")
 
 // Pod addresses of a node are .2 to .254 of its range.
@@ -20,8 +20,8 @@ const (
 	lastPodAddress  = 254
 )
 
-// AddressPool hands out one node's pod addresses in a ring, so that a freed one comes last. The place in the ring is kept
-// in a file: after a reboot the pods that are known by old addresses never meet them in new hands.
+// AddressPool allocates one node's pod addresses in a ring, so that a released address is reused last. A file stores the
+// position in the ring: after a reboot, the addresses of earlier pods are not assigned to new ones.
 type AddressPool struct {
 	index int
 	file  string
@@ -31,7 +31,7 @@ type AddressPool struct {
 	taken map[int]bool
 }
 
-// OpenAddressPool returns node index's pool, going on where the file says.
+// OpenAddressPool returns node index's pool, starting at the position in the file.
 func OpenAddressPool(index int, file string) (*AddressPool, error) {
 	p := &AddressPool{index: index, file: file, last: lastPodAddress, taken: map[int]bool{}}
 	raw, err := os.ReadFile(file)
@@ -49,7 +49,7 @@ func OpenAddressPool(index int, file string) (*AddressPool, error) {
 	return p, nil
 }
 
-// Take hands out the next free address.
+// Take allocates the next free address.
 func (p *AddressPool) Take() (net.IP, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *AddressPool) Take() (net.IP, error) {
 	return nil, ErrNoAddress
 }
 
-// save writes the file beside and renames it: a node may be killed at any moment, and must not find an empty one then.
+// save writes a temporary file and renames it: a node may be killed at any time, and must not find an empty file then.
 func (p *AddressPool) save() error {
 	if err := os.WriteFile(p.file+".new", []byte(strconv.Itoa(p.last)), 0o644); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (p *AddressPool) save() error {
 	return os.Rename(p.file+".new", p.file)
 }
 
-// Give returns an address.
+// Give releases an address.
 func (p *AddressPool) Give(ip net.IP) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

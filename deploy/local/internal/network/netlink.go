@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// links is the part of netlink that is the same inside and outside another namespace.
+// links contains the netlink operations that are the same inside and outside another namespace.
 type links struct{ h *netlink.Handle }
 
-// here works in the calling thread's own network namespace.
+// here returns the links of the calling thread's own network namespace.
 func here() (links, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -41,11 +41,11 @@ func (l links) up(name string) error {
 	return nil
 }
 
-// upTimeout is how long awaitUp waits; the kernel needs milliseconds.
+// upTimeout is the timeout of awaitUp; the kernel needs milliseconds.
 const upTimeout = 5 * time.Second
 
-// awaitUp waits until a link sends. The end of a veth pair that was set up first does so some time after the other one:
-// until then the kernel drops its packets without a word, and a lost SYN costs a second.
+// awaitUp waits until a link can send. The end of a veth pair that was set up first becomes ready some time after the other
+// one: until then the kernel silently drops its packets, and a lost SYN costs a second.
 func (l links) awaitUp(name string) error {
 	for deadline := time.Now().Add(upTimeout); ; time.Sleep(time.Millisecond) {
 		link, err := l.byName(name)
@@ -73,7 +73,7 @@ func (l links) addAddress(name, ip string) error {
 	return nil
 }
 
-// route sends dst out of a link, directly or by a gateway that is taken to be on the link; src is the preferred source.
+// route sends dst to a link, directly or by a gateway that is assumed to be on the link; src is the preferred source.
 type route struct {
 	dst      *net.IPNet // nil: default
 	via, src net.IP
@@ -96,7 +96,7 @@ func (l links) addRoute(name string, r route) error {
 	return nil
 }
 
-// setNeighbour makes the hardware address of ip on a link known for good.
+// setNeighbour sets a permanent neighbor entry for ip on a link.
 func (l links) setNeighbour(name string, ip net.IP, mac net.HardwareAddr) error {
 	link, err := l.byName(name)
 	if err != nil {
@@ -109,7 +109,7 @@ func (l links) setNeighbour(name string, ip net.IP, mac net.HardwareAddr) error 
 	return nil
 }
 
-// makeLocal makes every address of a CIDR local (AnyIP), so that a process can listen on each.
+// makeLocal makes all addresses of a CIDR local (AnyIP), so that a process can listen on each.
 func (l links) makeLocal(cidr string) error {
 	lo, err := l.byName("lo")
 	if err != nil {
@@ -128,7 +128,7 @@ func (l links) makeLocal(cidr string) error {
 
 func hostNet(ip net.IP) *net.IPNet { return &net.IPNet{IP: ip, Mask: net.CIDRMask(32, 32)} }
 
-// makeRouter lets the namespace forward packets, whatever way their answers take.
+// makeRouter makes the namespace forward packets, independent of the path of the replies.
 func makeRouter() error {
 	for file, value := range map[string]string{"ip_forward": "1", "conf/all/rp_filter": "0", "conf/default/rp_filter": "0"} {
 		if err := os.WriteFile("/proc/sys/net/ipv4/"+file, []byte(value), 0o644); err != nil {

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pod is one pod's network namespace, joined to its node.
+// Pod is one pod's network namespace, connected to its node.
 type Pod struct {
 	IP   net.IP
-	file *os.File // keeps the namespace while no process is in it
+	file *os.File // keeps the namespace while it has no process
 	link string
 }
 
-// NewPod makes a network namespace on node index with address ip. id names its link and must be unique on the node.
+// NewPod creates a network namespace on node index with address ip. id names its link and must be unique on the node.
 func NewPod(index int, ip net.IP, id string) (*Pod, error) {
 	f, err := newNamespace()
 	if err != nil {
@@ -32,7 +32,7 @@ func NewPod(index int, ip net.IP, id string) (*Pod, error) {
 	return p, nil
 }
 
-// newNamespace opens a fresh network namespace. The thread that made it is never given back: it ends with its goroutine.
+// newNamespace creates a network namespace. Its thread is never reused: it ends with its goroutine.
 func newNamespace() (*os.File, error) {
 	type result struct {
 		f   *os.File
@@ -45,7 +45,7 @@ func newNamespace() (*os.File, error) {
 			ch <- result{nil, err}
 			return
 		}
-		// As containerd: any user may listen on low ports inside a pod.
+		// As in containerd: any user may listen on low ports inside a pod.
 		if err := os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0o644); err != nil {
 			ch <- result{nil, err}
 			return
@@ -70,7 +70,7 @@ func (p *Pod) plug(index int, link string) error {
 	if err := node.h.LinkAdd(veth); err != nil {
 		return fmt.Errorf("add link to pod: %w", err)
 	}
-	p.link = link // from here on it is ours to remove
+	p.link = link // from here on Close removes it
 	if err := node.up(p.link); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (p *Pod) plug(index int, link string) error {
 	if err := node.awaitUp(p.link); err != nil {
 		return err
 	}
-	// The route comes last: once packets find the pod it can answer.
+	// Add the route last: as soon as packets can reach the pod, it can answer.
 	return node.addRoute(p.link, route{dst: hostNet(p.IP), src: net.ParseIP(NodeIP(index))})
 }
 
@@ -111,7 +111,7 @@ func (p *Pod) setupInside(index int) error {
 	return l.addRoute("eth0", route{via: gateway})
 }
 
-// Close takes the pod off the network; processes still in the namespace keep it alive, but cut off.
+// Close disconnects the pod from the network; processes in the namespace keep it alive, but without a network.
 func (p *Pod) Close() {
 	if l, err := here(); err == nil {
 		if link, err := l.byName(p.link); err == nil {
@@ -122,7 +122,7 @@ func (p *Pod) Close() {
 	_ = p.file.Close()
 }
 
-// Do runs f on a thread that is inside the pod's namespace. What f starts or opens stays there.
+// Do runs f on a thread in the pod's namespace. Processes and files that f starts or opens stay there.
 func (p *Pod) Do(f func() error) error {
 	runtime.LockOSThread()
 	self, err := os.Open("/proc/thread-self/ns/net")

@@ -1,4 +1,4 @@
-// Package nodeagent is what runs on a node beside the kubelet: it turns the process's fresh namespaces into a machine
+// Package nodeagent is the part of a node beside the kubelet: it configures the process's new namespaces as a machine
 // (mounts, network) and serves service addresses and DNS there. The kubelet itself, which links Kubernetes, is in the
 // localkube command.
 package nodeagent
@@ -25,13 +25,13 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
-// Env is the variable in which the control process hands over a Machine.
+// Env is the environment variable with the control process's Machine.
 const Env = "LOCALKUBE_NODE"
 
-// pluggedFD is the pipe on which one byte says that eth0 is there.
+// pluggedFD is the pipe that signals with one byte that eth0 exists.
 const pluggedFD = 3
 
-// Machine is all that a node knows of itself.
+// Machine contains the configuration of a node.
 type Machine struct {
 	Config clusterapi.Config
 	Node   clusterapi.Node
@@ -40,16 +40,16 @@ type Machine struct {
 	// Proxy is the implementation of Services: clusterapi.ProxyKube or clusterapi.ProxyUserspace.
 	Proxy     string
 	UserRange bool
-	Cgroups   *cgroup.Tree // nil where containers cannot be limited
+	Cgroups   *cgroup.Tree // nil if containers cannot be limited
 }
 
-// Dir is the node's disk.
+// Dir returns the node's disk.
 func (m *Machine) Dir() string { return filepath.Join(m.Config.Dir, "nodes", m.Node.Name) }
 
-// IP is the node's address.
+// IP returns the node's address.
 func (m *Machine) IP() string { return network.NodeIP(m.Index) }
 
-// Boot reads the machine from the environment, waits for its network link and sets both mounts and network up.
+// Boot reads the machine from the environment, waits for its network link and configures mounts and network.
 func Boot() (*Machine, error) {
 	var m Machine
 	if err := json.Unmarshal([]byte(os.Getenv(Env)), &m); err != nil {
@@ -75,8 +75,8 @@ func Boot() (*Machine, error) {
 	return &m, os.MkdirAll(m.Dir(), 0o755)
 }
 
-// localServices are the service addresses at which this process listens: with kube-proxy, the kernel serves all but the name
-// server's.
+// localServices returns the service addresses at which this process listens: with kube-proxy, the kernel serves all except
+// the name server's.
 func (m *Machine) localServices() string {
 	if m.Proxy == clusterapi.ProxyKube {
 		return network.ClusterDNS + "/32"
@@ -84,8 +84,7 @@ func (m *Machine) localServices() string {
 	return network.ServiceCIDR
 }
 
-// mount gives the machine a /proc of its own and a /var/log that it may write to: the kubelet insists on
-// /var/log/containers.
+// mount mounts a private /proc and a writable /var/log: the kubelet requires /var/log/containers.
 func (m *Machine) mount() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -99,8 +98,8 @@ func (m *Machine) mount() error {
 	return nil
 }
 
-// ServeServices serves service addresses, node ports and DNS until ctx ends. It returns once it was started; the services
-// appear when the API server answers.
+// ServeServices serves service addresses, node ports and DNS until ctx ends. It returns after the start; the services appear
+// when the API server answers.
 func (m *Machine) ServeServices(ctx context.Context) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", components.Kubeconfig(m.Config.Dir, components.UserProxy))
 	if err != nil {
@@ -135,7 +134,7 @@ func (m *Machine) ServeServices(ctx context.Context) error {
 	return nil
 }
 
-// startKubeProxy runs kube-proxy as a process of the node, and starts it again when it ends.
+// startKubeProxy runs kube-proxy as a process of the node, and restarts it when it ends.
 func (m *Machine) startKubeProxy(ctx context.Context) error {
 	if err := kubeproxy.SetupNode(ctx); err != nil {
 		return fmt.Errorf("set up rules beside kube-proxy: %w", err)
@@ -143,7 +142,7 @@ func (m *Machine) startKubeProxy(ctx context.Context) error {
 	p := supervise.New("/proc/self/exe", supervise.Spec{
 		Name: clusterapi.KubeProxy, Args: append([]string{clusterapi.KubeProxy}, components.KubeProxy(&m.Config, m.Index, m.Node.Name)...),
 		Env: kubeproxy.Env(os.Environ()), LogFile: filepath.Join(clusterapi.LogDir(m.Config.Dir), m.Node.Name+"-"+clusterapi.KubeProxy+".log"),
-		Died: func(why error) { klog.ErrorS(why, "Kube-proxy is started again") },
+		Died: func(why error) { klog.ErrorS(why, "Restarting kube-proxy") },
 	})
 	p.Settle()
 	return p.Start()

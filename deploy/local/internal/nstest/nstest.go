@@ -1,8 +1,8 @@
-// Package nstest runs tests as root of namespaces of their own, and builds the programs that such tests need.
+// Package nstest runs tests as root in their own namespaces, and builds the programs that such tests need.
 //
-// Inside runs a test twice: on this machine, where it only starts the test binary again as the first process of fresh
-// user, network, mount, pid, ipc and uts namespaces, and there, where the test does its work. It needs no privileges where
-// user namespaces are allowed, and what a test mounts, plugs or leaves running goes with its namespaces.
+// Inside runs a test twice: on this machine, where it only starts the test binary again as the first process of new user,
+// network, mount, pid, ipc and uts namespaces, and there, where the test does its work. It needs no privileges if user
+// namespaces are allowed, and mounts, links and processes of a test end with its namespaces.
 package nstest
 
 import (
@@ -20,22 +20,22 @@ import (
 )
 
 const (
-	// insideEnv holds the name of the test that runs inside.
+	// insideEnv contains the name of the test that runs inside.
 	insideEnv = "NSTEST_INSIDE"
-	// idRange is how many user ids root maps into the namespaces.
+	// idRange is the number of user IDs that root maps into the namespaces.
 	idRange = 1 << 16
-	// limit is what a test inside may take.
+	// limit is the time limit of a test inside.
 	limit = time.Minute
 )
 
 func init() {
-	// The first thread never ends: one that enters another namespace for good must not be that, so the main goroutine
-	// keeps it, as in localkube itself.
+	// The first thread never ends, so it must not enter another namespace permanently. The main goroutine keeps it, as in
+	// localkube itself.
 	runtime.LockOSThread()
 }
 
-// Inside runs f as the first process of fresh namespaces, with a /proc of its own. As root it maps a range of user ids,
-// as anybody else just one.
+// Inside runs f as the first process of new namespaces, with its own /proc. Root maps a range of user IDs, other users only
+// one.
 func Inside(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	size := 1
@@ -45,20 +45,20 @@ func Inside(t *testing.T, f func(t *testing.T)) {
 	inside(t, size, f)
 }
 
-// InsideWithOneID is Inside as it is for anybody but root.
+// InsideWithOneID is Inside as for users other than root.
 func InsideWithOneID(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	inside(t, 1, f)
 }
 
-// UserRange tells whether a range of user ids is mapped where the caller is.
+// UserRange reports whether the caller's user namespace maps a range of user IDs.
 func UserRange(t *testing.T) bool {
 	t.Helper()
 	raw, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields := strings.Fields(string(raw)) // from, to, how many
+	fields := strings.Fields(string(raw)) // from, to, number
 	if len(fields) < 3 {
 		t.Fatalf("no user ids are mapped: %q", raw)
 	}
@@ -77,7 +77,7 @@ func inside(t *testing.T, ids int, f func(t *testing.T)) {
 		return
 	}
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run="+pattern(t.Name()), "-test.v", "-test.timeout="+limit.String())
-	// The race detector's runtime sleeps a second at each exit, for reports of threads that still run.
+	// The race detector's runtime sleeps for a second at each exit, for reports of running threads.
 	cmd.Env = append(os.Environ(), insideEnv+"="+t.Name(), "GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:                 unix.CLONE_NEWUSER | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
@@ -86,7 +86,7 @@ func inside(t *testing.T, ids int, f func(t *testing.T)) {
 		GidMappingsEnableSetgroups: ids > 1,
 		Pdeathsig:                  unix.SIGKILL,
 	}
-	runtime.LockOSThread() // its end would be the child's
+	runtime.LockOSThread() // the child would end with it
 	defer runtime.UnlockOSThread()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -99,7 +99,7 @@ func inside(t *testing.T, ids int, f func(t *testing.T)) {
 	}
 }
 
-// skipped tells whether the output of a verbose run says that a test skipped; its exit code does not.
+// skipped reports whether the output of a verbose run contains a skipped test; the exit code does not show it.
 func skipped(out, name string) bool {
 	return regexp.MustCompile(`(?m)^\s*--- SKIP: ` + regexp.QuoteMeta(name) + ` \(`).MatchString(out)
 }
@@ -113,7 +113,7 @@ func pattern(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// ownMounts keeps the test's mounts to itself and shows it its own processes.
+// ownMounts makes the test's mounts private and mounts its own /proc.
 func ownMounts(t *testing.T) {
 	t.Helper()
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {

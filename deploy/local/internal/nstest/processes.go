@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Processes lists the command lines that contain a word, of all processes that the caller sees.
+// Processes lists the command lines that contain a word, of all processes visible to the caller.
 func Processes(t *testing.T, word string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -13,22 +13,22 @@ import (
 const (
 	// Shim starts and joins containers.
 	Shim = "fairlead.dev/deploy/local/cmd/localkube-shim"
-	// Probe does in a container what a test tells it to.
+	// Probe runs actions of a test in a container.
 	Probe = "fairlead.dev/deploy/local/internal/nstest/probe"
 )
 
-// programsEnv tells a test inside where its programs are.
+// programsEnv is the environment variable with the programs of a test inside.
 const programsEnv = "NSTEST_PROGRAMS"
 
-// programs are what this process has built.
+// programs are the programs that this process has built.
 var programs struct {
 	sync.Mutex
 	dir  string
-	made map[string]error // by package; how its build ended
+	made map[string]error // by package: the result of the build
 }
 
-// Program builds a main package as a static binary, once in a run, and returns the file. A test that uses it inside calls
-// it ahead of Inside. The package's TestMain must end with Exit.
+// Program builds a main package as a static binary, once per run, and returns the file. A test that uses it inside calls it
+// before Inside. The package's TestMain must end with Exit.
 func Program(t *testing.T, pkg string) string {
 	t.Helper()
 	programs.Lock()
@@ -43,7 +43,7 @@ func Program(t *testing.T, pkg string) string {
 			t.Fatal(err)
 		}
 		programs.dir, programs.made = made, map[string]error{}
-		if err := os.Setenv(programsEnv, made); err != nil { //nolint:usetesting // it is for all tests of the run
+		if err := os.Setenv(programsEnv, made); err != nil { //nolint:usetesting // for all tests of the run
 			t.Fatal(err)
 		}
 	}
@@ -60,7 +60,7 @@ func Program(t *testing.T, pkg string) string {
 func build(t *testing.T, pkg, file string) error {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", file, pkg)
-	// With the flags of build.sh, so that what it compiled is used.
+	// Use the flags of build.sh, to share its build cache.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-trimpath -buildvcs=false")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -69,12 +69,12 @@ func build(t *testing.T, pkg, file string) error {
 	return err
 }
 
-// Exit removes what Program built and ends the process.
+// Exit removes the programs and ends the process.
 func Exit(code int) {
 	programs.Lock()
 	defer programs.Unlock()
 	if programs.dir != "" {
-		_ = os.RemoveAll(programs.dir) // it is temporary anyway
+		_ = os.RemoveAll(programs.dir) // a temporary directory
 	}
 	os.Exit(code)
 }

@@ -1,5 +1,5 @@
-// Package pki makes what a throw-away cluster needs to trust itself: a CA, certificates and kubeconfigs, all in one
-// folder. Keys are ECDSA P-256, certificates last a year and serve clients and servers alike.
+// Package pki creates the keys of a temporary cluster: a CA, certificates and kubeconfigs, all in one folder. Keys are ECDSA
+// P-256. Certificates last a year and are valid for clients and servers.
 package pki
 
 import (
@@ -34,17 +34,17 @@ type CA struct {
 type Leaf struct {
 	Name       string
 	CommonName string
-	Groups     []string // organisations, which Kubernetes reads as groups
+	Groups     []string // organizations, which Kubernetes uses as groups
 	Hosts      []string // addresses and DNS names
 }
 
-// User is a client of an API server, with a kubeconfig Name.kubeconfig that holds all it needs.
+// User is a client of an API server, with a self-contained kubeconfig Name.kubeconfig.
 type User struct {
 	Leaf
 	Server string // URL
 }
 
-// New makes a CA and writes ca.crt and ca.key into dir.
+// New creates a CA and writes ca.crt and ca.key to dir.
 func New(dir string) (*CA, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -76,7 +76,7 @@ func template(commonName string) *x509.Certificate {
 
 func (ca *CA) path(name string) string { return filepath.Join(ca.dir, name) }
 
-// Issue makes a certificate and its key.
+// Issue creates a certificate and its key.
 func (ca *CA) Issue(l Leaf) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -103,7 +103,7 @@ func (ca *CA) Issue(l Leaf) error {
 	return ca.writeKey(l.Name+".key", key)
 }
 
-// Key makes a key without a certificate.
+// Key creates a key without a certificate.
 func (ca *CA) Key(name string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -120,7 +120,7 @@ func (ca *CA) writeKey(name string, key *ecdsa.PrivateKey) error {
 	return os.WriteFile(ca.path(name), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
 }
 
-// Kubeconfig makes a client certificate and a kubeconfig around it.
+// Kubeconfig creates a client certificate and a kubeconfig with it.
 func (ca *CA) Kubeconfig(u User) error {
 	if err := ca.Issue(u.Leaf); err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Package proc stops and resumes processes, alone or with all their descendants, by what /proc tells of them.
+// Package proc stops and resumes processes, alone or with all their descendants, based on /proc.
 package proc
 
 import (
@@ -13,11 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stillTimeout is how long AwaitStill waits; a busy machine needs milliseconds.
+// stillTimeout is the timeout of AwaitStill; a busy machine needs milliseconds.
 const stillTimeout = 5 * time.Second
 
-// StopTree stops a process and all its descendants, those that appear meanwhile included, and returns when they stand
-// still.
+// StopTree stops a process and all its descendants, including new ones, and returns when they have stopped.
 func StopTree(root int) error {
 	stopped, err := signalTree(root, unix.SIGSTOP)
 	if err != nil {
@@ -31,15 +30,14 @@ func StopTree(root int) error {
 	return nil
 }
 
-// ResumeTree lets a process and all its descendants go on.
+// ResumeTree resumes a process and all its descendants.
 func ResumeTree(root int) error {
 	_, err := signalTree(root, unix.SIGCONT)
 	return err
 }
 
-// AwaitStill waits until no thread of a process runs, after SIGSTOP was sent to it. The signal wakes one thread, and
-// it is that one which stops the others: where processors are scarce they work on until it gets one. A process that
-// has ended stands still.
+// AwaitStill waits until no thread of a process runs, after SIGSTOP was sent to it. The signal wakes one thread, which stops
+// the others: if CPUs are scarce, they continue until that thread gets one. A process that has ended counts as stopped.
 func AwaitStill(pid int) error {
 	for deadline := time.Now().Add(stillTimeout); ; time.Sleep(time.Millisecond) {
 		busy, err := busyThread(pid)
@@ -47,12 +45,12 @@ func AwaitStill(pid int) error {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("process %d does not stand still: thread %s", pid, busy)
+			return fmt.Errorf("process %d has not stopped: thread %s", pid, busy)
 		}
 	}
 }
 
-// busyThread names a thread that may still run.
+// busyThread returns a thread that may still run.
 func busyThread(pid int) (string, error) {
 	dir := fmt.Sprintf("/proc/%d/task/", pid)
 	threads, err := os.ReadDir(dir)
@@ -78,7 +76,7 @@ func busyThread(pid int) (string, error) {
 func signalTree(root int, sig unix.Signal) ([]int, error) {
 	var list []int
 	done := map[int]bool{}
-	for { // a process may fork before it is stopped: look again until there is nobody new
+	for { // a process may fork before it stops: repeat until there is no new one
 		tree, err := Tree(root)
 		if err != nil {
 			return nil, err
@@ -145,17 +143,17 @@ func descendants(root int, parents map[int]int) []int {
 	return list
 }
 
-// stat is what we read of /proc/PID/stat.
+// stat contains the needed fields of /proc/PID/stat.
 type stat struct {
 	state  string
 	parent int
 }
 
-// still tells whether a thread executes nothing: it is stopped, has ended, or is in the middle of a system call from
-// which it does not return before it has stopped.
+// still reports whether a thread executes nothing: it has stopped or ended, or is in a system call that does not return
+// before it stops.
 func (s stat) still() bool { return strings.Contains("TtZXD", s.state) }
 
-// parse reads the first two fields behind the command's closing parenthesis.
+// parse parses the first two fields after the command's closing parenthesis.
 func parse(raw []byte) (stat, bool) {
 	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
 	if len(fields) < 2 {

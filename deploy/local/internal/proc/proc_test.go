@@ -101,7 +101,7 @@ func TestStopTree_ReturnsWhenEveryThreadStandsStill(t *testing.T) {
 
 func TestAwaitStill_SaysWhoDoesNot(t *testing.T) {
 	t.Parallel()
-	require.ErrorContains(t, AwaitStill(startBusy(t)), "does not stand still: thread ")
+	require.ErrorContains(t, AwaitStill(startBusy(t)), "has not stopped: thread ")
 }
 
 func TestTree_OfOneThatHasEnded(t *testing.T) {

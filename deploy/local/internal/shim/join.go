@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaces to join; mnt last, because /proc/PID is looked up in ours.
+// namespaces to join; mnt is last, because /proc/PID is resolved in ours.
 var namespaces = []struct {
 	name string
 	flag int
@@ -19,11 +19,11 @@ var namespaces = []struct {
 	{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"net", unix.CLONE_NEWNET}, {"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS},
 }
 
-// Join runs the spec's program inside the running container whose first process is pid: among its files, its /tmp and
-// its processes. It returns the program's exit code.
+// Join runs the spec's program inside the running container whose first process is pid: with its files, its /tmp and its
+// processes. It returns the program's exit code.
 //
-// The program stays in the shim's process group, so that whoever started the shim ends both by killing the group. Process 1
-// then has to reap the program: the container's first process cannot end while one of its namespace is a zombie.
+// The program stays in the shim's process group, so that killing the group ends both. Process 1 then has to reap the
+// program: the container's first process cannot end while its namespace has a zombie.
 func Join(pid, specFile string) (int, error) {
 	runtime.LockOSThread()
 	s, err := Read(specFile)
@@ -40,7 +40,7 @@ func Join(pid, specFile string) (int, error) {
 	if s.Cwd == "" {
 		s.Cwd = "/"
 	}
-	if err := os.Chdir(s.Cwd); err != nil { // before the look for the program, whose path may be relative
+	if err := os.Chdir(s.Cwd); err != nil { // before the search for the program, whose path may be relative
 		return 0, err
 	}
 	path, err := lookPath(s)

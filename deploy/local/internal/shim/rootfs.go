@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices every container has.
+// devices exist in every container.
 var devices = []string{"null", "zero", "full", "random", "urandom"}
 
-// buildRoot makes the container's file system and enters it: an overlay whose lower directory is the image. What the container
-// writes is in memory and goes with it.
+// buildRoot creates the container's file system and enters it: an overlay with the image as its lower directory. The
+// container's writes stay in memory and end with it.
 //
-// Everything but the overlay itself is made after the change of root, when the image's symbolic links lead to the image only. The
+// All steps after the overlay happen after the change of root, when the image's symbolic links lead only to the image. The
 // machine is then below s.old.
 func buildRoot(s *Spec) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -41,7 +41,7 @@ func buildRoot(s *Spec) error {
 	return nil
 }
 
-// resolveSources follows the symbolic links of this machine: after the change of root they would lead elsewhere.
+// resolveSources resolves the symbolic links of this machine, because after the change of root they would lead elsewhere.
 func resolveSources(s *Spec) error {
 	for i, m := range s.Mounts {
 		source, err := filepath.EvalSymlinks(m.Source)
@@ -63,7 +63,7 @@ func mountOverlay(s *Spec) error {
 	if _, err := os.Stat(s.Image); err != nil {
 		return fmt.Errorf("read image: %w", err)
 	}
-	// userxattr: in a user namespace overlayfs may not use its trusted attributes.
+	// userxattr: in a user namespace overlayfs cannot use its trusted attributes.
 	options := "userxattr,lowerdir=" + overlayEscaper.Replace(s.Image) + ",upperdir=" + overlayEscaper.Replace(upper) + ",workdir=" + overlayEscaper.Replace(work)
 	if err := unix.Mount("overlay", merged, "overlay", 0, options); err != nil {
 		return fmt.Errorf("mount overlay of the image (needs overlayfs in user namespaces, Linux 5.11): %w", err)
@@ -74,7 +74,7 @@ func mountOverlay(s *Spec) error {
 
 var overlayEscaper = strings.NewReplacer(`\`, `\\`, ":", `\:`, ",", `\,`)
 
-// writeFiles writes over what the image has, and not through a link that it has there.
+// writeFiles replaces files of the image, without following links in it.
 func writeFiles(s *Spec) error {
 	for name, content := range s.Files {
 		p := filepath.Join("/", name)
@@ -91,7 +91,7 @@ func writeFiles(s *Spec) error {
 	return nil
 }
 
-// makeDevices mounts a /dev over what the image has there.
+// makeDevices mounts a /dev over the image's.
 func makeDevices(s *Spec) error {
 	if err := os.MkdirAll("/dev", 0o755); err != nil {
 		return err
@@ -112,7 +112,7 @@ func makeDevices(s *Spec) error {
 	if err := os.Mkdir("/dev/shm", 0o755); err != nil {
 		return err
 	}
-	return os.Chmod("/dev/shm", 0o777|os.ModeSticky) // whatever the umask
+	return os.Chmod("/dev/shm", 0o777|os.ModeSticky) // independent of the umask
 }
 
 func mountProc(*Spec) error {
@@ -125,7 +125,7 @@ func mountProc(*Spec) error {
 	return nil
 }
 
-// hidePaths keeps the program from the machine's settings in /proc. Not every kernel has all paths that runtimes hide.
+// hidePaths hides the machine's settings in /proc from the program. Not every kernel has all paths that runtimes hide.
 func hidePaths(s *Spec) error {
 	for _, p := range s.ReadOnly {
 		if err := hide(p, p); err != nil {
@@ -140,7 +140,7 @@ func hidePaths(s *Spec) error {
 	return nil
 }
 
-// hide mounts a source on a path, read-only, if the path is there. A folder that is masked gets an empty one.
+// hide mounts a source on a path, read-only, if the path exists. A masked folder is replaced by an empty one.
 func hide(source, path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -158,7 +158,7 @@ func hide(source, path string) error {
 	}
 }
 
-// bindCgroups shows the program its limits, where a program looks for them. What the image has in /sys is covered.
+// bindCgroups shows the program its limits in the usual place. It covers the image's /sys.
 func bindCgroups(s *Spec) error {
 	if len(s.Cgroups) == 0 {
 		return nil
@@ -181,7 +181,7 @@ func bindCgroups(s *Spec) error {
 	return nil
 }
 
-// bindMounts makes the pod's mounts, outer directories before what lies in them.
+// bindMounts creates the pod's mounts, outer directories before inner ones.
 func bindMounts(s *Spec) error {
 	mounts := slices.Clone(s.Mounts)
 	slices.SortStableFunc(mounts, func(a, b Mount) int { return len(a.Target) - len(b.Target) })
@@ -193,7 +193,7 @@ func bindMounts(s *Spec) error {
 	return nil
 }
 
-// pivot enters the root. The name under which the old one stays cannot be known to the image.
+// pivot enters the root. The image cannot know the name of the old one.
 func pivot(s *Spec) error {
 	old, err := os.MkdirTemp(s.Root, ".old-")
 	if err != nil {
@@ -213,7 +213,7 @@ func leaveOld(s *Spec) error {
 	return os.Remove(s.old)
 }
 
-// bind makes the mount point and mounts on it what the machine has at the source.
+// bind creates the mount point and mounts the machine's source on it.
 func (s *Spec) bind(m Mount) error {
 	source := filepath.Join(s.old, m.Source)
 	if err := makeMountPoint(source, m.Target); err != nil {
@@ -264,7 +264,7 @@ func makeMountPoint(src, dst string) error {
 	return f.Close()
 }
 
-// lockedFlags are the mount flags that a remount must repeat, because a user namespace may not take them away.
+// lockedFlags are the mount flags that a remount must repeat, because a user namespace cannot remove them.
 func lockedFlags(path string) (uintptr, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exit codes of a shim that could not start the program, as container runtimes use them.
+// Exit codes of a shim that could not start the program, as in container runtimes.
 const (
 	ExitCannotJoin  = 126
 	ExitCannotStart = 128
 )
 
-// StartedFD is the writing end of a pipe that Run closes, without a word, when it becomes the program or gives up.
+// StartedFD is the write end of a pipe. Run closes it, without writing, when it becomes the program or fails.
 const StartedFD = 3
 
-// umask of a container, whatever that of the machine is: its user must be able to read what root makes there.
+// umask of a container, independent of the machine's: its user must be able to read files that root creates there.
 const umask = 0o022
 
 // Run becomes the container's program. It returns only on error.
@@ -62,7 +62,7 @@ func Run(specFile string) error {
 	return unix.Exec(path, s.Args, s.Env)
 }
 
-// enterCgroups puts the process, and so what it becomes, into its cgroups.
+// enterCgroups moves the process into its cgroups, before it becomes the program.
 func enterCgroups(s *Spec) error {
 	for _, dir := range s.Cgroups {
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
@@ -82,13 +82,13 @@ func enterWorkDir(s *Spec) error {
 	return os.Chdir(s.Cwd)
 }
 
-// dropBoundingSet leaves the program the capabilities that it may have: at exec, root gets what is left, and others nothing.
+// dropBoundingSet keeps only the program's allowed capabilities: at exec, root gets these, and other users none.
 func dropBoundingSet(s *Spec) {
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
 		if s.Capabilities&(1<<c) != 0 {
 			continue
 		}
-		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) // numbers that the kernel does not know are refused
+		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) // the kernel refuses unknown numbers
 	}
 	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 }
@@ -117,13 +117,13 @@ func becomeUser(s *Spec) error {
 	return nil
 }
 
-// ownStreams gives the pipes of stdin, stdout and stderr to the container's user, as runc does: a program may reopen
-// /dev/stdout, and the pipe behind it was made by root with mode 0600. What is no pipe may be the machine's /dev/null.
+// ownStreams makes the container's user the owner of the pipes of stdin, stdout and stderr, like runc: a program may reopen
+// /dev/stdout, and root created its pipe with mode 0600. It skips other files, which may be the machine's /dev/null.
 func ownStreams(s *Spec) {
 	for fd := range 3 {
 		var st unix.Stat_t
 		if err := unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
-			_ = unix.Fchown(fd, s.UID, -1) // not every one can be given away, and few programs mind
+			_ = unix.Fchown(fd, s.UID, -1) // it may fail, and few programs need it
 		}
 	}
 }

@@ -1,10 +1,10 @@
-// Package shim is what happens between the container runtime and a container's program. The runtime writes a Spec to a
-// file and starts the localkube-shim binary in new mount, pid, ipc and uts namespaces; the shim builds the root file
-// system, pivots into it, drops privileges and execs the program, which so becomes process 1. It also joins a running
-// container for kubectl exec, exec probes and hooks.
+// Package shim runs between the container runtime and a container's program. The runtime writes a Spec to a file and starts
+// the localkube-shim binary in new mount, pid, ipc and uts namespaces. The shim builds the root file system, pivots into it,
+// drops privileges and execs the program, which becomes process 1. It also joins a running container for kubectl exec, exec
+// probes and hooks.
 //
-// It imports the standard library and x/sys only: the shim is a binary of its own so that a container starts in
-// milliseconds, which the inits of the Kubernetes packages would not allow.
+// It imports only the standard library and x/sys. The shim is a separate binary so that a container starts in milliseconds,
+// which the init functions of the Kubernetes packages would prevent.
 package shim
 
 import (
@@ -13,7 +13,7 @@ import (
 	"os"
 )
 
-// Mount binds Source, outside, on Target, inside the new root.
+// Mount binds Source, outside, to Target, inside the new root.
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool
@@ -21,29 +21,29 @@ type Mount struct {
 
 // Spec describes one container's root and program.
 type Spec struct {
-	Root     string            // empty directory, on which the container's file system is mounted
-	Image    string            // directory with the files of the image, which stays as it is
+	Root     string            // empty directory, the mount point of the container's file system
+	Image    string            // directory with the files of the image, which stays unchanged
 	Files    map[string]string // small files written into the root, by path
 	Mounts   []Mount
-	Cgroups  map[string]string // cgroups that the program is in, and sees read-only, by path
+	Cgroups  map[string]string // cgroups of the program, which it sees read-only, by path
 	Args     []string
 	Env      []string
 	Cwd      string
 	Hostname string
 	UID, GID int
 	Groups   []int
-	// SetUser calls setgid and setuid; only where the cluster's user namespace maps a range of ids.
+	// SetUser calls setgid and setuid; only if the cluster's user namespace maps a range of IDs.
 	SetUser      bool
 	ReadOnlyRoot bool
-	Capabilities uint64   // one bit each: what the program may have; as root it has them
+	Capabilities uint64   // one bit each: the allowed capabilities of the program, which it has as root
 	NoNewPrivs   bool     // not even by set-user-ID programs
-	Masked       []string // paths that the program finds empty
-	ReadOnly     []string // paths that it cannot write to
+	Masked       []string // paths that are empty for the program
+	ReadOnly     []string // paths that are read-only for the program
 
-	old string // where the machine is while the root is built
+	old string // path of the machine's root during the build
 }
 
-// Write stores the spec in file, readable by its owner only: it holds the container's environment.
+// Write writes the spec to file. Only the owner can read it, because it contains the container's environment.
 func (s *Spec) Write(file string) error {
 	raw, err := json.Marshal(s)
 	if err != nil {

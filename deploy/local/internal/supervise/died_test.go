@@ -69,7 +69,7 @@ func TestDied_TellsOnceOfACrashLoop(t *testing.T) {
 	p.Settle()
 	require.NoError(t, p.Start())
 	awaitStarts(t, p, 3)
-	assert.Equal(t, []string{"child ended by itself: exit status 3: error: no room (all of it in " + p.spec.LogFile + ")"}, d.all())
+	assert.Equal(t, []string{"child ended unexpectedly: exit status 3: error: no room (all of it in " + p.spec.LogFile + ")"}, d.all())
 }
 
 func TestDied_SaysNothingOfWhatWasMeant(t *testing.T) {
@@ -90,5 +90,5 @@ func TestDied_SaysNothingOfWhatWasMeant(t *testing.T) {
 	pid := awaitStarts(t, p, 3)[2].pid
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	awaitStarts(t, p, 4)
-	assert.Equal(t, []string{"child ended by itself: signal: killed (its log is " + p.spec.LogFile + ")"}, d.all(), "that one was not")
+	assert.Equal(t, []string{"child ended unexpectedly: signal: killed (its log is " + p.spec.LogFile + ")"}, d.all(), "that one was not")
 }

@@ -1,5 +1,5 @@
-// Package supervise keeps child processes running: it starts them, starts them again when they die, and ends, pauses and
-// resumes them on purpose. What a process writes is appended to its log file across restarts.
+// Package supervise runs child processes: it starts them, restarts them when they die, and stops, pauses and resumes them on
+// request. The output of a process is appended to its log file across restarts.
 package supervise
 
 import (
@@ -18,20 +18,20 @@ import (
 const (
 	firstBackoff = 100 * time.Millisecond
 	maxBackoff   = 5 * time.Second
-	// steadyAfter is how long a process must have run for its next death to count as the first.
+	// steadyAfter is the run time of a process after which its next death counts as the first.
 	steadyAfter = 10 * time.Second
-	// stopGrace is what a process has between SIGTERM and SIGKILL.
+	// stopGrace is the time between SIGTERM and SIGKILL.
 	stopGrace = 10 * time.Second
 )
 
-// Spec is what to run.
+// Spec describes a process.
 type Spec struct {
 	Name    string
 	Args    []string
 	Env     []string
 	LogFile string
-	// Died, if not nil, hears why the process ended by itself after Settle: of the first death in a row of quick ones. It
-	// must not call the process.
+	// Died, if not nil, receives the reason for an unexpected end after Settle: for the first of consecutive quick deaths.
+	// It must not call methods of the process.
 	Died func(why error)
 }
 
@@ -43,19 +43,19 @@ type Process struct {
 	mu       sync.Mutex
 	cmd      *exec.Cmd
 	exited   chan struct{} // of cmd
-	wanted   bool          // it is to run
+	wanted   bool          // should be running
 	killed   bool          // cmd, by Kill
 	paused   bool
-	settled  bool // past its start: a death is mended
+	settled  bool // it has started: a death causes a restart
 	restarts int
 	backoff  backoff
 	failed   chan error
 }
 
-// backoff is what a process waits before it is started again: longer each time that it did not run for long.
+// backoff is the delay before a restart: it grows with each short run.
 type backoff struct{ next time.Duration }
 
-// after returns the wait that follows a run.
+// after returns the delay after a run.
 func (b *backoff) after(ran time.Duration) time.Duration {
 	if ran > steadyAfter || b.next == 0 {
 		b.next = firstBackoff
@@ -65,26 +65,27 @@ func (b *backoff) after(ran time.Duration) time.Duration {
 	return delay
 }
 
-// New returns a process that is not started. A death before Settle is reported on Failed and not mended: a process that
-// never ran has a wrong flag or no room, and starting it again helps nobody.
+// New returns a process that is not started. A death before Settle is reported on Failed and causes no restart: such a
+// process has a wrong flag or no resources, which a restart does not fix.
 func New(exe string, s Spec) *Process {
 	return &Process{spec: s, exe: exe, failed: make(chan error, 1)}
 }
 
-// Name is the spec's.
+// Name returns the name of the spec.
 func (p *Process) Name() string { return p.spec.Name }
 
-// Failed tells that the process died before it was settled.
+// Failed receives a death before Settle.
 func (p *Process) Failed() <-chan error { return p.failed }
 
-// Settle says that the process came up: from now on its deaths are mended.
+// Settle declares that the process has started: from now on it is restarted.
 func (p *Process) Settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.settled = true
 }
 
-// Start runs the process and keeps it running. One that is being stopped ends first: there are never two of it.
+// Start starts the process and keeps it running. If it is being stopped, Start waits for its end, so that it never runs
+// twice.
 func (p *Process) Start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,12 +123,12 @@ func (p *Process) launch() error {
 	return nil
 }
 
-// watch waits for the child's end and mends it, unless it was meant.
+// watch waits for the child's end and restarts it, unless the end was requested.
 func (p *Process) watch(cmd *exec.Cmd, exited chan struct{}, started time.Time) {
 	err := cmd.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	close(exited) // under the lock: whoever waits for it must not start the next before this death is judged
+	close(exited) // under the lock: a waiting Start must not start the next one before this death is handled
 	p.paused = false
 	if !p.wanted {
 		return
@@ -136,31 +137,31 @@ func (p *Process) watch(cmd *exec.Cmd, exited chan struct{}, started time.Time) 
 		p.wanted = false
 		select {
 		case p.failed <- fmt.Errorf("%s ended while it started: %w", p.spec.Name, Why(err, p.spec.LogFile)):
-		default: // the first one has not been heard of yet
+		default: // the first one is still unread
 		}
 		return
 	}
 	p.restarts++
 	delay := p.backoff.after(time.Since(started))
 	if p.spec.Died != nil && !p.killed && delay == firstBackoff {
-		p.spec.Died(fmt.Errorf("%s ended by itself: %w", p.spec.Name, Why(err, p.spec.LogFile)))
+		p.spec.Died(fmt.Errorf("%s ended unexpectedly: %w", p.spec.Name, Why(err, p.spec.LogFile)))
 	}
 	time.AfterFunc(delay, func() { p.again(cmd) })
 }
 
-// again starts the child anew after the back-off, unless somebody did it meanwhile or it is no longer wanted.
+// again restarts the child after the backoff, unless it was started in the meantime or should not run any more.
 func (p *Process) again(old *exec.Cmd) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.wanted || p.cmd != old {
 		return
 	}
-	if err := p.launch(); err != nil { // out of processes or disk: try on
+	if err := p.launch(); err != nil { // retry when out of processes or disk
 		time.AfterFunc(p.backoff.after(0), func() { p.again(old) })
 	}
 }
 
-// Stop ends the process, with SIGTERM first; it stays down.
+// Stop stops the process, with SIGTERM first; it stays down.
 func (p *Process) Stop(ctx context.Context) error {
 	p.mu.Lock()
 	p.wanted = false
@@ -170,7 +171,7 @@ func (p *Process) Stop(ctx context.Context) error {
 	if cmd == nil {
 		return nil
 	}
-	_ = cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended, which is what is wanted
+	_ = cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
 	if paused {
 		_ = cmd.Process.Signal(syscall.SIGCONT)
 	}
@@ -185,7 +186,7 @@ func (p *Process) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends the process at once, paused or not; it comes back by itself.
+// Kill kills the process at once, paused or not; it is restarted.
 func (p *Process) Kill() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,7 +197,7 @@ func (p *Process) Kill() error {
 	return p.cmd.Process.Kill()
 }
 
-// Pause stops the process without ending it, and returns when it stands still.
+// Pause stops the process without ending it, and returns when all its threads have stopped.
 func (p *Process) Pause() error {
 	if err := p.signal(syscall.SIGSTOP, true); err != nil {
 		return err
@@ -207,7 +208,7 @@ func (p *Process) Pause() error {
 	return proc.AwaitStill(pid)
 }
 
-// Resume lets a paused process go on.
+// Resume resumes a paused process.
 func (p *Process) Resume() error { return p.signal(syscall.SIGCONT, false) }
 
 func (p *Process) signal(sig syscall.Signal, paused bool) error {
@@ -223,7 +224,7 @@ func (p *Process) signal(sig syscall.Signal, paused bool) error {
 	return nil
 }
 
-// Status is how the process is now.
+// Status returns the current state of the process.
 func (p *Process) Status() clusterapi.ComponentStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Why explains a program's end: by what Wait returned and by what its log says, unless it was killed without a word.
+// Why explains a program's end by the result of Wait and, unless it was killed silently, by its log.
 func Why(waited error, logFile string) error {
 	if waited == nil {
 		waited = errors.New("exit status 0")
@@ -24,11 +24,11 @@ func Why(waited error, logFile string) error {
 	return fmt.Errorf("%w: %s (all of it in %s)", waited, lastError(logFile), logFile)
 }
 
-// logTail is how much of a log's end lastError looks at, in bytes.
+// logTail is the length of the log's end that lastError reads, in bytes.
 const logTail = 16 << 10
 
-// lastError finds the line of a component's log that says best why it ended: the last panic, else the last line that
-// speaks of an error, else the last one.
+// lastError returns the line of a component's log that best explains its end: the last panic, else the last line with an
+// error, else the last line.
 func lastError(logFile string) string {
 	raw, err := os.ReadFile(logFile)
 	if err != nil {
@@ -54,11 +54,11 @@ func lastError(logFile string) string {
 	return last
 }
 
-// Weights of log lines: how well they say why a process ended.
+// Weights of log lines: how well they explain a process's end.
 const (
 	plain = iota
 	speaksOfError
-	isPanic // a stack follows, whose function names may speak of errors
+	isPanic // a stack follows, whose function names may contain errors
 )
 
 func weigh(line string) int {

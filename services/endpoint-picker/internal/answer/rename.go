@@ -4,22 +4,21 @@ import "bytes"
 
 const (
 	keyModel = `"model"`
-	// maxBlanks is how much space may be around the colon behind a key. What has more is left as it is.
+	// maxBlanks limits the white space around the colon after a key. A key with more white space is not renamed.
 	maxBlanks = 16
 )
 
-// Renamer gives the model of a response the name that the client used. It changes the value of every key "model" that
-// has the other name, at any depth: the events of some APIs have it inside an object.
+// Renamer replaces the model name in a response with the name that the client used. It changes the value of every key
+// "model" that has the other name, at any depth: the events of some APIs have it inside an object.
 type Renamer struct {
 	from, to []byte // JSON strings, with their quotes
-	held     []byte // what may be the beginning of a key with its value
+	held     []byte // a possible beginning of a key with its value
 }
 
-// NewRenamer returns a Renamer of one body. The names are JSON strings, quotes and all.
+// NewRenamer returns a Renamer for one body. The names are JSON strings, including the quotes.
 func NewRenamer(from, to []byte) *Renamer { return &Renamer{from: from, to: to} }
 
-// Append appends the next piece to out as it should go on. What could be the beginning of a name is held back until
-// that is known.
+// Append appends the next piece, renamed, to out. It holds back a possible beginning of a name until the rest arrives.
 func (r *Renamer) Append(out, piece []byte) []byte {
 	if len(r.held) > 0 {
 		piece = append(r.held, piece...)
@@ -47,14 +46,14 @@ func (r *Renamer) Append(out, piece []byte) []byte {
 	}
 }
 
-// Flush appends what is held back to out: the body has ended.
+// Flush appends the rest that was held back to out, at the end of the body.
 func (r *Renamer) Flush(out []byte) []byte {
 	out = append(out, r.held...)
 	r.held = nil
 	return out
 }
 
-// verdict says what the value of a key is.
+// verdict is the result of checking the value of a key.
 type verdict uint8
 
 const (
@@ -63,7 +62,7 @@ const (
 	undecided // the piece ends too early
 )
 
-// value looks at what follows a key. It returns where the value begins.
+// value checks the text after a key. It returns the position of the value.
 func (r *Renamer) value(rest []byte) (int, verdict) {
 	at, colon := 0, false
 	for ; at < len(rest) && at <= maxBlanks; at++ {
@@ -87,7 +86,7 @@ func (r *Renamer) value(rest []byte) (int, verdict) {
 	return at, undecided
 }
 
-// overlap is how many bytes at the end of the text could be the beginning of the key.
+// overlap returns the number of bytes at the end of the text that could be the beginning of the key.
 func overlap(text []byte, key string) int {
 	for n := min(len(key)-1, len(text)); n > 0; n-- {
 		if string(text[len(text)-n:]) == key[:n] {

@@ -1,9 +1,9 @@
-// Package answer looks at the bodies of responses as they pass: how many tokens the model server says it used, and what
-// it calls its model.
+// Package answer reads the bodies of responses as they pass: the number of tokens that the model server reports, and the
+// name of its model.
 //
-// Bodies come in pieces that are cut anywhere. Both readers know JSON by one fact: inside a string a quote is escaped, so
-// that an unescaped "usage" with a colon behind it is a key, whatever surrounds it. So they need not know whether a
-// body is one object or a stream of events, and go through it by searching.
+// Bodies come in pieces with arbitrary boundaries. Both readers rely on one fact about JSON: quotes inside a string are
+// escaped, so an unescaped "usage" followed by a colon is always a key. So they search the body, and need not know whether
+// it is one object or a stream of events.
 package answer
 
 import (
@@ -13,17 +13,17 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
 )
 
-// Usage is what a model server said it did. Of a response that did not say, Known is false.
+// Usage is the token usage that a model server reported. Known is false if the response reported none.
 type Usage struct {
 	Known  bool
 	Prompt int // tokens
 	Output int // tokens
 	Cached int // tokens of the prompt that were in the cache
 
-	CachedKnown bool // it said how many were cached
+	CachedKnown bool // the server reported the number of cached tokens
 }
 
-// Form is how bodies say their usage.
+// Form is the format of the usage in a body.
 type Form uint8
 
 // The forms.
@@ -33,10 +33,10 @@ const (
 	FormVLLM                 // messages of vLLM's gRPC service
 )
 
-// keys are how objects of usage begin.
+// keys are the keys in front of usage objects.
 var keys = [...][]byte{FormObject: []byte(`"usage"`), FormMetaInfo: []byte(`"meta_info"`)}
 
-// maxUsage is how long an object of usage may be, in bytes.
+// maxUsage is the maximum size of a usage object, in bytes.
 const maxUsage = 4 << 10
 
 // UsageReader finds the usage in a body. The zero value is ready.
@@ -45,23 +45,24 @@ type UsageReader struct {
 
 	frames frames
 	usage  Usage
-	extra  int    // prompt tokens that are counted apart from the prompt's
-	tail   []byte // the last bytes of the pieces before, shorter than the key
-	object []byte // begun and not ended
+	extra  int    // prompt tokens that are counted separately
+	tail   []byte // the last bytes of the previous pieces, shorter than the key
+	object []byte // begun, not complete
 	inside bool   // in an object
 	depth  int
 	quoted bool
 	escape bool
 }
 
-// Usage returns what was found so far. Of several the last counts, field by field: Anthropic's come in two halves.
+// Usage returns the usage found so far. If there are several, the last one counts, field by field: Anthropic's API sends two
+// halves.
 func (r *UsageReader) Usage() Usage {
 	u := r.usage
 	u.Prompt += r.extra
 	return u
 }
 
-// Read looks at the next piece of the body.
+// Read processes the next piece of the body.
 func (r *UsageReader) Read(piece []byte) {
 	if r.Form == FormVLLM {
 		r.frames.read(piece, r.message)
@@ -84,10 +85,10 @@ func (r *UsageReader) Read(piece []byte) {
 	}
 }
 
-// search looks for the key. It returns what follows it.
+// search looks for the key. It returns the text after the key.
 func (r *UsageReader) search(piece []byte) ([]byte, bool) {
 	key := keys[r.Form]
-	if len(r.tail) > 0 { // the key may begin in the pieces before
+	if len(r.tail) > 0 { // the key may begin in the previous pieces
 		joined := append(r.tail, piece[:min(len(piece), len(key)-1)]...)
 		if i := bytes.Index(joined, key); i >= 0 && i < len(r.tail) {
 			rest := piece[i+len(key)-len(r.tail):]
@@ -103,7 +104,7 @@ func (r *UsageReader) search(piece []byte) ([]byte, bool) {
 	return nil, false
 }
 
-// keep keeps the end of a piece, if the key could begin there.
+// keep stores the end of a piece if the key could begin there.
 func (r *UsageReader) keep(piece, key []byte) {
 	room := len(key) - 1
 	if len(piece) >= room {
@@ -119,8 +120,8 @@ func (r *UsageReader) keep(piece, key []byte) {
 	}
 }
 
-// collect goes on with what follows the key: a colon and an object. It returns what follows that, or that it is to go on
-// in the next piece. Anything else than an object is not usage.
+// collect continues after the key: with a colon and an object. It returns the text after the object, or reports that the
+// object continues in the next piece. Any value other than an object is not usage.
 func (r *UsageReader) collect(piece []byte) ([]byte, bool) {
 	for i, c := range piece {
 		switch {
@@ -140,7 +141,7 @@ func (r *UsageReader) collect(piece []byte) ([]byte, bool) {
 	return nil, false
 }
 
-// closes takes one byte of the object and reports whether it is the last.
+// closes consumes one byte of the object and reports whether it is the last one.
 func (r *UsageReader) closes(c byte) bool {
 	switch {
 	case r.escape:
@@ -158,7 +159,7 @@ func (r *UsageReader) closes(c byte) bool {
 	return r.depth == 0
 }
 
-// read takes the figures of the object.
+// read reads the numbers in the object.
 func (r *UsageReader) read() {
 	var s jsonscan.Scanner
 	s.Reset(r.object)
@@ -175,7 +176,7 @@ func (r *UsageReader) read() {
 			found.Output, found.Known = count(&s), true
 		case "cached_tokens":
 			found.Cached, found.CachedKnown = count(&s), true
-		case "cache_read_input_tokens": // Anthropic's input tokens are those that were not cached
+		case "cache_read_input_tokens": // Anthropic's input tokens exclude cached tokens
 			found.Cached, found.CachedKnown = count(&s), true
 			extra = found.Cached
 		case "prompt_tokens_details", "input_tokens_details":
@@ -208,7 +209,7 @@ func details(s *jsonscan.Scanner) (cached int, ok bool) {
 	return cached, ok
 }
 
-// count reads a number of tokens, 0 if it is not one.
+// count reads a number of tokens. It returns 0 if the value is not a number.
 func count(s *jsonscan.Scanner) int {
 	n, err := strconv.Atoi(string(s.Text(s.Value())))
 	if err != nil || n < 0 {

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	frameHead = 5       // bytes: whether a message is compressed, and how long it is
-	maxFrame  = 1 << 20 // longer messages are passed over
+	frameHead = 5       // bytes: compression flag and length of a message
+	maxFrame  = 1 << 20 // longer messages are skipped
 )
 
 // Fields of vLLM's vllm_engine.proto.
@@ -19,15 +19,15 @@ const (
 	vllmOverallUsage = 3 // of GenerateComplete: likewise
 )
 
-// frames puts gRPC messages together.
+// frames reassembles gRPC messages.
 type frames struct {
 	head []byte // of the next message
 	body []byte
-	left int  // bytes of the message that have not come
-	skip bool // the message is not wanted
+	left int  // remaining bytes of the message
+	skip bool // skip the message
 }
 
-// read takes a piece of a body and calls f for each message that is complete.
+// read processes a piece of a body and calls f for each complete message.
 func (r *frames) read(piece []byte, f func(message []byte)) {
 	for len(piece) > 0 {
 		if len(r.head) < frameHead {
@@ -85,7 +85,7 @@ func (r *UsageReader) message(b []byte) {
 	}
 }
 
-// counts reads three numbers, in consecutive fields. A chunk that does not have them does not count.
+// counts reads three numbers in consecutive fields. It ignores a chunk without them.
 func (r *UsageReader) counts(b []byte, first protowire.Number) {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)

@@ -297,7 +297,7 @@ func TestDrainSwitchedOffCutsStreams(t *testing.T) {
 	require.NoError(t, <-r.stopped)
 	_, err := stream.Recv()
 	require.Error(t, err)
-	cut := r.logs.FilterMessage("Cut streams that were open at the end of the drain").All()
+	cut := r.logs.FilterMessage("Cut streams still open at the end of the drain").All()
 	require.Len(t, cut, 1)
 	assert.EqualValues(t, 1, cut[0].ContextMap()["streams"])
 }

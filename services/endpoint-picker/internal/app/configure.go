@@ -13,8 +13,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/reload"
 )
 
-// adoptDiscovery takes the file of endpoints that the configuration of the plugins names, if the flags name no source of
-// endpoints. Where they come from is settled before any part is made, and until the process ends.
+// adoptDiscovery uses the endpoints file that the configuration of the plugins names, if no flag names a source of
+// endpoints. The source is fixed before any part is made, until the process ends.
 func adoptDiscovery(ctx context.Context, cfg *config.Config) error {
 	var source reload.Source
 	switch {
@@ -39,20 +39,20 @@ func adoptDiscovery(ctx context.Context, cfg *config.Config) error {
 	return cfg.UseFile(c.Discovery.Path, !c.Discovery.Watch)
 }
 
-// configure tells the parts that do not look for themselves what a configuration says.
+// configure applies a configuration to the parts that do not read it themselves.
 func (p *parts) configure(c *pickerconfig.Config) error {
 	p.ExtProc.WantHeaders(c.Headers)
 	return p.Scraper.Configure(scraping(&c.Scraping))
 }
 
-// reconfigure is configure for a configuration that came later: what cannot be used of it stays as it was.
+// reconfigure applies a later configuration. Settings that cannot be applied stay unchanged.
 func (p *parts) reconfigure(c *pickerconfig.Config) {
 	if err := p.configure(c); err != nil {
-		p.Log.Warn("Kept the last settings of scraping", zap.Error(err))
+		p.Log.Warn("Kept the last scraping settings", zap.Error(err))
 	}
 }
 
-// scraping says to the scraper what the configuration says. A client certificate's authority is given to be checked.
+// scraping converts the configuration to settings of the scraper. A configured CA certificate enables verification.
 func scraping(s *pickerconfig.Scraping) modelserver.Settings {
 	defaults := modelserver.DefaultSettings()
 	settings := modelserver.Settings{

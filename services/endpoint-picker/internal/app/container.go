@@ -1,5 +1,5 @@
-// Package app puts the picker together and runs it: everything starts at once, and ends in the order in which a
-// request needs it least.
+// Package app assembles and runs the picker. All parts start together, and stop in the order in which requests stop needing
+// them.
 package app
 
 import (
@@ -35,13 +35,13 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/tracing"
 )
 
-// extProcListener and healthListener tell two servers of one type apart.
+// extProcListener and healthListener distinguish two servers of the same type.
 type (
 	extProcListener struct{ *grpcserver.Server }
 	healthListener  struct{ *grpcserver.Server }
 )
 
-// parts are what Run asks the container for: everything.
+// parts contains all parts. Run requests them from the container.
 type parts struct {
 	dig.In
 
@@ -70,7 +70,7 @@ type parts struct {
 func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig.Container, error) {
 	c := dig.New(opts...)
 	for _, constructor := range []any{
-		// What is given.
+		// Inputs.
 		func() (*config.Config, *zap.Logger) { return cfg, log },
 		func() clock.RealClock { return clock.RealClock{} },
 
@@ -88,7 +88,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		newDebugPage,
 		newObservers,
 
-		// Where endpoints and rules come from.
+		// Sources of endpoints and rules.
 		newClients,
 		newEndpointSource,
 		newStore,
@@ -103,7 +103,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		// Model servers.
 		newScraper,
 
-		// The pick.
+		// Picks.
 		predict.NewLearner,
 		func(c *config.Config) *prefix.Index { return prefix.NewIndex(int(c.Prefixes.MaxBytes)) },
 		func() *endpoint.Traffic { return &endpoint.Traffic{} },
@@ -111,7 +111,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		newDetector,
 		newBalancer,
 
-		// What gateways, probes and Prometheus connect to.
+		// Servers for gateways, probes and Prometheus.
 		newCertificates,
 		newProtection,
 		newExtProc,
@@ -127,7 +127,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 	return c, nil
 }
 
-// newParts makes every part. Nothing of it runs yet.
+// newParts makes every part and starts none.
 func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
 	c, err := newContainer(cfg, log)
 	if err != nil {
@@ -140,7 +140,7 @@ func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
 	return &made, nil
 }
 
-// PrintGraph writes how the parts depend on each other, for Graphviz.
+// PrintGraph writes the dependencies between the parts, for Graphviz.
 func PrintGraph(w io.Writer) error {
 	c, err := newContainer(config.Default(), zap.NewNop())
 	if err != nil {
@@ -160,7 +160,7 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-// storeParts are what newStore needs.
+// storeParts are the parameters of newStore.
 type storeParts struct {
 	dig.In
 
@@ -173,12 +173,12 @@ type storeParts struct {
 	Clock    clock.RealClock
 }
 
-// told are those who want to know which endpoints there are.
+// told are the consumers of the endpoint list.
 type told []interface {
 	SetEndpoints(endpoints []*endpoint.Endpoint)
 }
 
-// SetEndpoints tells them all.
+// SetEndpoints passes the endpoints to all consumers.
 func (t told) SetEndpoints(endpoints []*endpoint.Endpoint) {
 	for _, one := range t {
 		one.SetEndpoints(endpoints)
@@ -197,7 +197,7 @@ func newScraper(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, d *outl
 	return modelserver.NewScraper(modelserver.ScraperParams{Options: cfg.Scraping, Log: log.Named("modelserver"), Observer: m, Outliers: d, Clock: c})
 }
 
-// balancerParts are what newBalancer needs.
+// balancerParts are the parameters of newBalancer.
 type balancerParts struct {
 	dig.In
 
@@ -235,7 +235,7 @@ func newDetector(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, c cloc
 	return outlier.New(outlier.Params{Options: cfg.Outliers, Log: log.Named("outlier"), Observer: m, Clock: c})
 }
 
-// extProcParts are what newExtProc needs.
+// extProcParts are the parameters of newExtProc.
 type extProcParts struct {
 	dig.In
 
@@ -292,7 +292,7 @@ func newListener(log *zap.Logger, flag string, port int, s grpcserver.Service, o
 	return grpcserver.New(grpcserver.Params{Log: log.Named("grpc"), Flag: flag, Port: port, Options: options, Service: s})
 }
 
-// httpParts are what newHTTPServer needs.
+// httpParts are the parameters of newHTTPServer.
 type httpParts struct {
 	dig.In
 

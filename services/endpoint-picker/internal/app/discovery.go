@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// kindPollInterval is how soon the kind of the pool is noticed when it is installed after the picker.
+	// kindPollInterval is the interval of checks for the kind of the pool, which may be installed after the picker starts.
 	kindPollInterval = 10 * time.Second
-	// rulePollInterval is the same of objectives and rewrites, which most clusters do not have.
+	// rulePollInterval is the same for objectives and rewrites, which most clusters do not have.
 	rulePollInterval = 30 * time.Second
-	// rulePatience is for how long they may keep the picker unready.
+	// rulePatience is the maximum time that objectives and rewrites keep the picker unready.
 	rulePatience = 10 * time.Second
 )
 
-// clients are those of the cluster; all nil where there is none.
+// clients are the clients of the cluster. All are nil without a cluster.
 type clients struct {
 	config    *rest.Config
 	core      kube.Clientset
@@ -39,7 +39,7 @@ type clients struct {
 	dynamic   dynamic.Interface
 }
 
-// newClients makes no client, and looks for no kubeconfig, when the endpoints come from a file.
+// newClients creates no client, and reads no kubeconfig, when a file contains the endpoints.
 func newClients(cfg *config.Config) (*clients, error) {
 	if cfg.Pool.File != "" {
 		return &clients{}, nil
@@ -61,7 +61,7 @@ func newClients(cfg *config.Config) (*clients, error) {
 	return made, nil
 }
 
-// endpointSource is where the endpoints come from: informers or a file.
+// endpointSource provides the endpoints: informers or a file.
 type endpointSource interface {
 	Pool() (*datastore.Pool, error)
 	WaitForSync(ctx context.Context) bool
@@ -69,7 +69,7 @@ type endpointSource interface {
 	Run(ctx context.Context)
 }
 
-// discoveryParts are what newEndpointSource and newRuleWatch need.
+// discoveryParts are the parameters of newEndpointSource and newRuleWatch.
 type discoveryParts struct {
 	dig.In
 
@@ -80,7 +80,7 @@ type discoveryParts struct {
 	Metrics  *metrics.Metrics
 }
 
-// newEndpointSource returns the one that is configured.
+// newEndpointSource returns the configured source.
 func newEndpointSource(p discoveryParts) (endpointSource, error) {
 	pool := p.Config.Pool
 	if pool.File != "" {
@@ -100,7 +100,7 @@ func newEndpointSource(p discoveryParts) (endpointSource, error) {
 	})}, nil
 }
 
-// clusterSource is a pool with a cache of pods of its own.
+// clusterSource is a pool with its own cache of pods.
 type clusterSource struct {
 	*informers.Informers
 
@@ -115,13 +115,13 @@ func (c *clusterSource) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// ruleWatch keeps the rules of the pool.
+// ruleWatch maintains the rules of the pool.
 type ruleWatch interface {
 	Ready() error
 	Run(ctx context.Context)
 }
 
-// newRuleWatch watches nothing where there is no InferencePool: objectives and rewrites name theirs.
+// newRuleWatch watches nothing without an InferencePool, because objectives and rewrites refer to one.
 func newRuleWatch(p discoveryParts, r *rules.Rules) ruleWatch {
 	if p.Config.Pool.Name.Name == "" {
 		return noRules{}
@@ -132,20 +132,20 @@ func newRuleWatch(p discoveryParts, r *rules.Rules) ruleWatch {
 	})
 }
 
-// noRules is a watch of nothing.
+// noRules watches nothing.
 type noRules struct{}
 
 func (noRules) Ready() error { return nil }
 
 func (noRules) Run(context.Context) {}
 
-// readiness is that of everything that a request needs.
+// readiness combines the readiness of all parts that a request needs.
 type readiness struct {
 	store *datastore.Store
 	rules ruleWatch
 }
 
-// Ready returns what is missing.
+// Ready returns an error for the parts that are not ready.
 func (r readiness) Ready() error {
 	if err := r.store.Ready(); err != nil {
 		return err

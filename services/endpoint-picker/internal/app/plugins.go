@@ -20,7 +20,7 @@ import (
 // eventController is the reportingController of Events.
 const eventController = "fairlead-endpoint-picker"
 
-// reloaderParts are what newReloader needs.
+// reloaderParts are the parameters of newReloader.
 type reloaderParts struct {
 	dig.In
 
@@ -43,7 +43,7 @@ func newReloader(p reloaderParts) *reload.Reloader {
 	})
 }
 
-// configSource is where the flags say that the configuration is; nil if they do not.
+// configSource returns the source of the configuration that the flags name, or nil.
 func configSource(cfg *config.Config, core kube.Clientset) reload.Source {
 	switch from := cfg.Plugins; {
 	case from.File != "":

@@ -14,7 +14,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/reload"
 )
 
-// Run runs the picker until ctx ends and it has drained, or until a part of it fails.
+// Run runs the picker until ctx ends and the picker has drained, or until a part fails.
 func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if err := adoptDiscovery(ctx, cfg); err != nil {
 		return fmt.Errorf("load configuration: %w", err)
@@ -43,7 +43,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	return nil
 }
 
-// listen opens all ports, so that one in use is an error before anything has begun.
+// listen opens all ports before any part starts, so that a port in use is an error at start.
 func (p *parts) listen() error {
 	if err := p.HTTP.Listen(); err != nil {
 		return fmt.Errorf("start http server: %w", err)
@@ -57,8 +57,8 @@ func (p *parts) listen() error {
 	return nil
 }
 
-// run starts every part, waits for ctx, drains, and ends the rest. The work of the parts has a context of its own:
-// requests that are open, or still come in, need endpoints and their load until the last of them is gone.
+// run starts every part, waits for ctx, drains, and stops the other parts. The parts run in a separate context, because open
+// and new requests need endpoints and their load until the last request ends.
 func (p *parts) run(ctx context.Context) error {
 	for _, f := range p.Config.Unused {
 		p.Log.Info("Flag has no effect", zap.String("flag", f.Name), zap.String("reason", f.Why))
@@ -78,7 +78,7 @@ func (p *parts) run(ctx context.Context) error {
 
 	select {
 	case <-ctx.Done():
-	case <-work.Done(): // a part has failed; there is no use in waiting for the others
+	case <-work.Done(): // a part failed: do not wait for the others
 	}
 	p.drain(work)
 	stop()
@@ -94,7 +94,7 @@ func (p *parts) run(ctx context.Context) error {
 func (p *parts) drain(work context.Context) {
 	limits := p.Config.Drain
 	p.Health.Drain()
-	p.Log.Info("Started to drain", zap.Int("streams", p.ExtProc.InFlight()),
+	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()),
 		zap.Duration("delay", limits.Delay), zap.Duration("timeout", limits.Timeout))
 	select {
 	case <-time.After(limits.Delay):
@@ -104,7 +104,7 @@ func (p *parts) drain(work context.Context) {
 	defer cancel()
 	if !p.ExtProcListener.Drain(bounded) {
 		if n := p.ExtProc.InFlight(); n > 0 {
-			p.Log.Warn("Cut streams that were open at the end of the drain", zap.Int("streams", n))
+			p.Log.Warn("Cut streams still open at the end of the drain", zap.Int("streams", n))
 		}
 	}
 	p.ExtProcListener.Close()

@@ -21,12 +21,12 @@ import (
 
 const (
 	commonName = "endpoint-picker"
-	// Reviews have a client of their own: guessed tokens must not use up what informers may ask.
+	// Reviews use a separate client, so that guessed tokens cannot use up the rate limit of the informers.
 	reviewQPS   = 5
 	reviewBurst = 10
 )
 
-// certificates are what the servers show; nil where one speaks plaintext.
+// certificates are the certificates of the servers, nil for plaintext.
 type certificates struct {
 	gateways *servingcert.Store
 	metrics  *servingcert.Store
@@ -64,7 +64,7 @@ func newCertificates(cfg *config.Config, log *zap.Logger, c clock.RealClock, r *
 	return made, nil
 }
 
-// register shows when the certificates end.
+// register exports the expiry of the certificates.
 func (c *certificates) register(r *prometheus.Registry) {
 	for server, store := range map[string]*servingcert.Store{"ext_proc": c.gateways, "metrics": c.metrics} {
 		if store != nil {
@@ -86,7 +86,7 @@ func (c *certificates) settings(s *servingcert.Store) *tls.Config {
 	return s.TLS(c.options)
 }
 
-// Run keeps the certificates true to their files until ctx ends.
+// Run reloads the certificates when their files change, until ctx ends.
 func (c *certificates) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -97,7 +97,7 @@ func (c *certificates) Run(ctx context.Context) {
 	}
 }
 
-// protection stands before metrics; nil lets everybody see them.
+// protection guards the metrics; nil allows everybody.
 type protection func(next http.Handler) http.Handler
 
 func newProtection(cfg *config.Config, log *zap.Logger, made *clients, c clock.RealClock) (protection, error) {

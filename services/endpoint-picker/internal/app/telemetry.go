@@ -21,14 +21,14 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/tracing"
 )
 
-// observers are all that hear of exchanges: the metrics, and what else is switched on.
+// observers receive all exchanges: the metrics, and other telemetry that is enabled.
 type observers struct {
 	*metrics.Metrics
 
 	others []interface{ ObserveExchange(r *exchange.Record) }
 }
 
-// ObserveExchange tells all of them of an exchange that has ended.
+// ObserveExchange passes a finished exchange to all observers.
 func (o *observers) ObserveExchange(r *exchange.Record) {
 	o.Metrics.ObserveExchange(r)
 	for _, other := range o.others {
@@ -65,7 +65,7 @@ func newPicks(cfg *config.Config) *debugpage.Picks {
 	return debugpage.NewPicks(cfg.Telemetry.DebugPicks)
 }
 
-// debugPageParts are what newDebugPage needs.
+// debugPageParts are the parameters of newDebugPage.
 type debugPageParts struct {
 	dig.In
 
@@ -100,7 +100,7 @@ func newMetrics(cfg *config.Config, r *prometheus.Registry) *metrics.Metrics {
 	return metrics.New(r, metrics.Options{Streams: cfg.Telemetry.StreamMetrics})
 }
 
-// poolCollectorParts are what newPoolCollector needs.
+// poolCollectorParts are the parameters of newPoolCollector.
 type poolCollectorParts struct {
 	dig.In
 
@@ -125,7 +125,7 @@ func newPoolCollector(p poolCollectorParts) *metrics.PoolCollector {
 	}, p.Registry)
 }
 
-// newGatherer returns what /metrics shows.
+// newGatherer returns the gatherer for /metrics.
 func newGatherer(cfg *config.Config, r *prometheus.Registry) prometheus.Gatherer {
 	if cfg.Telemetry.LegacyMetrics {
 		return metrics.LegacyNames(r)

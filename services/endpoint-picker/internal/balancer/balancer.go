@@ -1,10 +1,10 @@
-// Package balancer picks the endpoint of a request: it turns the datastore's snapshot into candidates, has a
-// scheduling profile choose among them and counts the request on the one that is chosen.
+// Package balancer picks the endpoint of a request: it converts the snapshot of the datastore to candidates, lets a
+// scheduling profile choose one, and counts the request on that endpoint.
 //
-// A pick reads the request's body for its prompt, asks the index who has how much of it, and estimates for each endpoint
-// when the first token would come. It reads atomics and takes no lock, but for sessions by name; the index is told of the
-// choice when the gateway has been told. Picks that overlap may not see each other's leases; they err by one request for
-// each other core.
+// A pick parses the prompt in the request's body, looks it up in the index of prefixes, and estimates the time to first
+// token for each endpoint. It reads atomics and takes no lock, except for sessions by name. The index learns the choice
+// after the gateway has received it. Concurrent picks may not see each other's leases; the error is at most one request per
+// additional core.
 package balancer
 
 import (
@@ -27,37 +27,38 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/session"
 )
 
-// leastOthers is the part of the traffic below which there are no other replicas, only pages that are a little late.
+// leastOthers is the minimum share of the traffic that counts as other replicas. A lower share comes from slightly outdated
+// pages.
 const leastOthers = 0.15
 
-// leastOurs is the part of the traffic that is ours if hardly any is, so that one request does not stand for too many.
+// leastOurs is the minimum share of the traffic that counts as ours, so that one request does not represent too many.
 const leastOurs = 0.1
 
-// ErrSaturated means that the pool has too much to do for a request that can wait.
+// ErrSaturated means that the pool is saturated and that the request has a negative priority.
 var ErrSaturated = errors.New("the pool is saturated, and the request has a negative priority")
 
-// snapshots is where the endpoints come from.
+// snapshots provides the endpoints.
 type snapshots interface {
 	Snapshot() *datastore.Snapshot
 }
 
-// configs is where the configuration of the plugins comes from, which may be another one for each pick.
+// configs provides the configuration of the plugins, which may change between picks.
 type configs interface {
 	Current() *pickerconfig.Config
 }
 
-// ruleset says what holds for a request by what it asks for.
+// ruleset returns the rules that apply to a request.
 type ruleset interface {
 	Priority(objective string) (priority int, found bool)
 	Rewrite(model string, random uint64) (rules.Rewrite, bool)
 }
 
-// observer takes the measurements of every pick.
+// observer receives the measurements of every pick.
 type observer interface {
 	ObservePick(d time.Duration, err error)
 }
 
-// outliers learns how endpoints respond.
+// outliers receives the status of responses.
 type outliers interface {
 	Responded(e *endpoint.Endpoint, status int)
 }
@@ -81,13 +82,13 @@ type Balancer struct {
 	memories  sync.Pool
 }
 
-// Options says what is told of picks.
+// Options enables explanations of picks.
 type Options struct {
-	Scores  bool // how candidates were rated, in the exchange's record
-	Explain bool // to the client, in a header: why the endpoint was picked
+	Scores  bool // scores of the candidates, in the exchange's record
+	Explain bool // reason of the pick, in a header for the client
 }
 
-// Params is what a Balancer is made of.
+// Params are the parameters of New.
 type Params struct {
 	Options   Options
 	Snapshots snapshots
@@ -121,7 +122,7 @@ func New(p Params) *Balancer {
 	}
 }
 
-// Pick places the request of an exchange, or says why it cannot.
+// Pick places the request of an exchange, or returns the reason why it cannot.
 func (b *Balancer) Pick(x *exchange.Exchange) *exchange.Refusal {
 	m := b.memories.Get().(*memory)
 	err := b.pick(x, m)
@@ -135,7 +136,7 @@ func (b *Balancer) Pick(x *exchange.Exchange) *exchange.Refusal {
 	return nil
 }
 
-// Placed remembers where the request has gone.
+// Placed records the endpoint of the request.
 func (b *Balancer) Placed(x *exchange.Exchange) {
 	m, ok := x.Memory.(*memory)
 	if !ok {
@@ -149,8 +150,8 @@ func (b *Balancer) Placed(x *exchange.Exchange) {
 	b.memories.Put(m)
 }
 
-// Responded learns from the status of the response. If another endpoint than the picked one gave it, the picked one has
-// failed before.
+// Responded records the status of the response. If another endpoint than the picked one responded, the picked one failed
+// before.
 func (b *Balancer) Responded(x *exchange.Exchange) {
 	if !x.Moved() {
 		b.outliers.Responded(x.Endpoint, x.Status)
@@ -165,15 +166,15 @@ func (b *Balancer) Responded(x *exchange.Exchange) {
 	}
 }
 
-// statusFailed is what a gateway would have answered for an endpoint that it gave up.
+// statusFailed is the status that a gateway would have returned for an endpoint after its last attempt.
 const statusFailed = 503
 
-// Ended learns how long the answer was: it is in the server's cache now, and something else is not. Others get answers like
-// ours there, as many as they place requests.
+// Ended records the length of the answer, which is now in the server's cache and has evicted other blocks. Requests of other
+// replicas are assumed to get answers of the same length there.
 func (b *Balancer) Ended(x *exchange.Exchange) {
 	tokens := x.Usage.Output
 	if !x.Usage.Known && x.Streaming {
-		tokens = x.Pieces // each is a token, about
+		tokens = x.Pieces // each is about one token
 	}
 	if cache := x.Endpoint.Cache(); cache >= 0 && tokens >= prefix.BlockTokens {
 		ours := max(1-b.traffic.Others(), leastOurs)
@@ -224,7 +225,7 @@ func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 	return nil
 }
 
-// refusal says to the client why its request goes nowhere.
+// refusal returns the answer for a client whose request is not placed.
 func refusal(err error) *exchange.Refusal {
 	switch {
 	case errors.Is(err, request.ErrMalformed):

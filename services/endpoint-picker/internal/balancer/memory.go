@@ -13,32 +13,32 @@ import (
 )
 
 const (
-	// maxBlocks is how much of a prompt is looked for in caches if the configuration does not say: 128 Ki tokens.
+	// maxBlocks is the default limit on the part of a prompt to look up in caches: 128 Ki tokens.
 	maxBlocks = (128 << 10) / prefix.BlockTokens
-	// beginningBlocks is how much of a prompt stands for its beginning: 128 tokens. What follows may differ from one
-	// request of a kind to the next.
+	// beginningBlocks is the part of a prompt that identifies its kind: 128 tokens. Later tokens may differ between requests
+	// of the same kind.
 	beginningBlocks = 8
 )
 
-// memory is what one pick works with.
+// memory is the working memory of one pick.
 type memory struct {
 	incoming   request.Request
 	chain      prefix.Chain
-	matched    []int              // blocks, by the numbers of caches
+	matched    []int              // blocks, indexed by the number of the cache
 	turns      request.Turns      // in blocks
 	ours       bool               // the last prompt of the conversation was placed by this picker
-	home       *endpoint.Endpoint // where others are expected to send what begins alike
-	sharing    float64            // how much of the prompt they will miss if it goes elsewhere, and find there if not
+	home       *endpoint.Endpoint // where other replicas are expected to send prompts with the same beginning
+	sharing    float64            // tokens of the prompt that other replicas would find there, and would otherwise compute
 	request    scheduling.Request
 	candidates []scheduling.Candidate
 	scheduling scheduling.Scratch
 }
 
-// read understands the request. One of an API that is not known has no prompt.
+// read parses the request. A request of an unknown API has no prompt.
 func (m *memory) read(x *exchange.Exchange, parsers *request.Parsers) error {
 	in, r := &x.Incoming, &m.incoming
 	err := r.Parse(parsers, *in)
-	r.Body = nil // it is the caller's
+	r.Body = nil // the body belongs to the caller
 	if err != nil {
 		return err //nolint:wrapcheck // it says all
 	}
@@ -50,7 +50,7 @@ func (m *memory) read(x *exchange.Exchange, parsers *request.Parsers) error {
 	return nil
 }
 
-// hash cuts the prompt into blocks.
+// hash divides the prompt into blocks and hashes them.
 func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
 	r, body := &m.incoming, x.Incoming.Body
 	text := func(span jsonscan.Span) []byte { return body[span.From:span.To] }
@@ -79,7 +79,7 @@ func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
 	}
 }
 
-// mark notes how long the chain is after so many parts of the prompt.
+// mark records the length of the chain after a number of parts of the prompt.
 func (m *memory) mark(parts int, t request.Turns) {
 	blocks := len(m.chain.Hashes)
 	if parts == t.Opening {
@@ -93,7 +93,7 @@ func (m *memory) mark(parts int, t request.Turns) {
 	}
 }
 
-// opening is how much of the prompt is the same in all turns of its conversation.
+// opening is the length of the part that all turns of a conversation share.
 func (m *memory) opening() int {
 	if m.turns.History == 0 {
 		return len(m.chain.Hashes) // it has one turn so far
@@ -101,7 +101,7 @@ func (m *memory) opening() int {
 	return m.turns.Opening
 }
 
-// describe tells schedulers what is known of the request.
+// describe provides the properties of the request to the scheduler.
 func (m *memory) describe(x *exchange.Exchange, random uint64, session string) {
 	m.request = scheduling.Request{
 		Now: x.Arrived, Random: random, Subset: x.Subset, Model: x.Target, Tokens: x.PromptTokens, Session: session, Headers: x.Incoming.Headers,
@@ -124,7 +124,7 @@ func (m *memory) place(x *exchange.Exchange) *endpoint.Lease {
 	}
 }
 
-// match asks who has how much of the prompt.
+// match looks up the prompt in the caches of all endpoints.
 func (m *memory) match(x *prefix.Index) {
 	n := x.Len()
 	m.matched = slices.Grow(m.matched[:0], n)[:n]
@@ -132,7 +132,7 @@ func (m *memory) match(x *prefix.Index) {
 	x.Match(m.chain.Hashes, m.matched)
 }
 
-// known is how many tokens of the prompt are in some cache.
+// known returns the number of prompt tokens that are in any cache.
 func (m *memory) known() int {
 	blocks := 0
 	for _, n := range m.matched {
@@ -141,7 +141,7 @@ func (m *memory) known() int {
 	return blocks * prefix.BlockTokens
 }
 
-// cached is how many tokens of the prompt an endpoint has.
+// cached returns the number of prompt tokens that an endpoint has cached.
 func (m *memory) cached(e *endpoint.Endpoint) int {
 	cache := e.Cache()
 	if cache < 0 || cache >= len(m.matched) {
@@ -150,13 +150,13 @@ func (m *memory) cached(e *endpoint.Endpoint) int {
 	return m.matched[cache] * prefix.BlockTokens
 }
 
-// prompt is what an endpoint would have to do for the request.
+// prompt describes the work that the request would cause on an endpoint.
 func (m *memory) prompt(e *endpoint.Endpoint) predict.Prompt {
 	cached := m.cached(e)
 	p := predict.Prompt{Tokens: max(m.request.Tokens-cached, 1)}
 	switch {
 	case e != m.home:
-	case m.ours: // whoever has it, we know
+	case m.ours: // the index knows its location
 	case m.turns.History > 0:
 		p.History = max(m.turns.History*prefix.BlockTokens-cached, 0)
 	default:
@@ -165,16 +165,17 @@ func (m *memory) prompt(e *endpoint.Endpoint) predict.Prompt {
 	return p
 }
 
-// expect finds the home of the prompt: the first endpoint in the order of the first block that is not shared by many
-// prompts. Other pickers of the pool find it too, and so did this one before it was restarted: they agree without
-// talking, and what one of them has sent, another one finds. How much of it is found there is learnt with the speed.
+// expect finds the home of the prompt: the first endpoint in the order of the first block that few other prompts share.
+// Other replicas of the picker find the same home, and so does this one after a restart: they agree without communication,
+// and find the prefixes that another replica placed. The share of the prompt that is found there is learned with the speed.
 //
-// Where requests are expected to go on it is not before the end of the first prompt, so that a conversation has the
-// same home in all its turns, and another one than those with the same system prompt. A history is expected rather than
-// hoped for, as somebody has placed it; if that was this picker, it knows. That is learnt apart.
+// The block for this order is not before the end of the first prompt if conversations are expected to continue. So a
+// conversation has the same home in all its turns, and not the home of its system prompt. A history is probably there, because
+// some replica has placed it; if this replica did, it knows the location. This share is learned separately.
 //
-// They find it only if it went there: sharing is how much of a new prompt others will ask for again, which they would
-// have to compute once more. What was placed here, and is in no cache any more, others ask for in the next turn only.
+// Other replicas find a prompt only if it went to its home. sharing is the number of tokens of a new prompt that other
+// replicas will request again and would have to compute again. They request prompts that this replica placed, and that are
+// in no cache any more, only in the next turn.
 func (m *memory) expect(endpoints []*endpoint.Endpoint, others float64, seen *reuse) {
 	m.home, m.sharing = nil, others*seen.again()
 	if m.ours {
@@ -195,8 +196,8 @@ func (m *memory) expect(endpoints []*endpoint.Endpoint, others float64, seen *re
 	}
 }
 
-// shared is how many blocks of the prompt are in so many caches that they say nothing of where its like went: those that
-// a third endpoint has too. A conversation is in one cache, or in two if it had to move.
+// shared returns the number of blocks that are in too many caches to indicate where similar prompts went: those that a third
+// endpoint has too. A conversation is in one cache, or in two if it moved.
 func (m *memory) shared() int {
 	var first, second, third int
 	for _, blocks := range m.matched {
@@ -212,8 +213,8 @@ func (m *memory) shared() int {
 	return third
 }
 
-// collect fills the list of candidates with the endpoints that the gateway allows and that work. If of those that it
-// allows none works, it is all of them.
+// collect fills the list of candidates with the working endpoints that the gateway allows. If none of the allowed endpoints
+// works, all of them are candidates.
 func (m *memory) collect(endpoints []*endpoint.Endpoint, speed *predict.Speed) {
 	m.candidates = m.candidates[:0]
 	skipped := false

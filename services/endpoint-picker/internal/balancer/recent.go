@@ -6,25 +6,25 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
-// recentPrompts is how many are remembered, about. It is a power of 2.
+// recentPrompts is the approximate number of prompts to remember. It is a power of 2.
 const recentPrompts = 1 << 15
 
-// recent knows the prompts that this picker has placed last, by the hashes of all they said. It may forget one for a newer
-// one at any time. All methods may be called at any time by anyone.
+// recent is a set of the prompts that this picker placed last, by the hashes of their content. A newer prompt may replace
+// any of them. It is safe for concurrent use.
 type recent struct {
 	slots [recentPrompts]atomic.Uint64
 }
 
 func (r *recent) slot(prompt uint64) *atomic.Uint64 { return &r.slots[prompt%recentPrompts] }
 
-// add remembers a prompt.
+// add adds a prompt.
 func (r *recent) add(prompt *prefix.Chain) {
 	if n := len(prompt.Hashes); n > 0 {
 		r.slot(prompt.Hashes[n-1]).Store(prompt.Hashes[n-1])
 	}
 }
 
-// placed reports whether the first blocks of a prompt were one.
+// placed reports whether the first blocks of a prompt are a prompt in the set.
 func (r *recent) placed(prompt *prefix.Chain, blocks int) bool {
 	if blocks == 0 {
 		return false

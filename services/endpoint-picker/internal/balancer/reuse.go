@@ -3,21 +3,21 @@ package balancer
 import "fairlead.dev/services/endpoint-picker/internal/fading"
 
 const (
-	// smoothing is how much one request counts in the mean of all.
+	// smoothing is the weight of one request in the means.
 	smoothing = 0.01
-	// leastTurns is the part of the requests that go on with a conversation from which on every request may be one's first.
+	// leastTurns is the share of requests that continue a conversation above which any request may start one.
 	leastTurns = 0.2
 )
 
-// reuse is how much of prompts has come before, as far as this picker has seen it.
+// reuse measures the share of prompts that this picker has seen before.
 type reuse struct {
-	known fading.Mean // tokens of a prompt that are in some cache
+	known fading.Mean // tokens of a prompt in any cache
 	total fading.Mean // tokens of a prompt
-	turns fading.Mean // 1 for each request that goes on with a conversation, else 0
+	turns fading.Mean // 1 for each request that continues a conversation, else 0
 	all   fading.Mean // 1 for each request
 }
 
-// see takes a prompt: how much of it is in some cache, how much is a conversation's history, and how much there is.
+// see records a prompt: the tokens in any cache, the tokens of the conversation's history, and all tokens.
 func (r *reuse) see(known, history, total int) {
 	r.known.See(float64(known), smoothing)
 	r.total.See(float64(total), smoothing)
@@ -29,15 +29,15 @@ func (r *reuse) see(known, history, total int) {
 	r.all.See(1, smoothing)
 }
 
-// again is how many times a token that is new will be missed where it is not expected: once at most, if it comes again at
-// all, and once more if it is said in a conversation, which most likely goes on if most requests go on with one.
+// again estimates how often a new token will be missed if it is not at its home: once if its prompt is repeated, and once
+// more if it belongs to a conversation that will probably continue.
 func (r *reuse) again() float64 {
 	known, total := r.known.Value(), r.total.Value()
 	return min(known/max(total-known, 1), 1) + r.going()
 }
 
-// going is the part of the requests that go on with a conversation, also while few have been seen.
+// going returns the share of requests that continue a conversation, also after few requests.
 func (r *reuse) going() float64 { return r.turns.Value() / max(r.all.Value(), smoothing) }
 
-// conversing reports whether a request is to be expected to go on.
+// conversing reports whether requests are expected to continue as conversations.
 func (r *reuse) conversing() bool { return r.going() > leastTurns }

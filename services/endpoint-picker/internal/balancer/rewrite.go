@@ -8,11 +8,11 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
-// headerAcceptEncoding must not reach the server if its answer is to be read.
+// headerAcceptEncoding must not reach the server if the picker has to read the answer.
 const headerAcceptEncoding = "accept-encoding"
 
-// rule finds out what holds for the request: whose it is, how urgent, and which model takes it. A header that names the
-// model is the client's own wish, and goes before the rules.
+// rule applies the rules for the request: its flow, its priority and its target model. A header that names the model is the
+// client's choice and precedes the rules.
 func (b *Balancer) rule(x *exchange.Exchange, random uint64) {
 	headers := x.Incoming.Headers
 	x.Fairness = headers.First(request.HeaderFairness, request.HeaderFairnessOld)
@@ -20,7 +20,7 @@ func (b *Balancer) rule(x *exchange.Exchange, random uint64) {
 		x.Priority, _ = b.rules.Priority(x.Objective)
 	}
 	if x.Target = x.Model; x.Model == "" {
-		return // a request that names none cannot be made one for another
+		return // a request without a model cannot be rewritten
 	}
 	if name := headers.First(request.HeaderModel, request.HeaderModelOld); name != "" {
 		x.Target = name
@@ -29,14 +29,14 @@ func (b *Balancer) rule(x *exchange.Exchange, random uint64) {
 	}
 }
 
-// rewrite makes a request for one model one for another, and has the answer say the client's name for it again.
+// rewrite replaces the model of a request, and makes the answer contain the client's name for it again.
 func (m *memory) rewrite(x *exchange.Exchange) {
 	if x.Target == x.Model {
 		return
 	}
 	quoted, err := json.Marshal(x.Target)
 	if err != nil {
-		return // not reached: a string can always be written
+		return // unreachable: a string can always be encoded
 	}
 	span := m.incoming.Model
 	asked := x.Incoming.Body[span.From-1 : span.To+1]

@@ -14,7 +14,7 @@ import (
 
 const headerCookie = "cookie"
 
-// find returns the server that the session of a request is bound to, and the name of the session, if it has one.
+// findSession returns the server that the session of a request is bound to, and the name of the session, if any.
 func findSession(c *pickerconfig.Session, t *session.Table, x *exchange.Exchange) (server, id string) {
 	switch {
 	case c == nil:
@@ -22,7 +22,7 @@ func findSession(c *pickerconfig.Session, t *session.Table, x *exchange.Exchange
 	case c.Strategy == pickerconfig.SessionInHeader:
 		name, err := base64.StdEncoding.DecodeString(x.Incoming.Headers.Get(c.Header))
 		if err != nil {
-			return "", "" // not ours; it will get another
+			return "", "" // not ours: the client gets a new one
 		}
 		return string(name), ""
 	}
@@ -32,7 +32,7 @@ func findSession(c *pickerconfig.Session, t *session.Table, x *exchange.Exchange
 	return t.Server(id, x.Arrived, c.TTL), id
 }
 
-// bindSession has the following requests of a session find the server that was picked.
+// bindSession binds a session to the picked server, for later requests.
 func bindSession(c *pickerconfig.Session, t *session.Table, x *exchange.Exchange, id string) {
 	switch name := x.Endpoint.Server().Name; {
 	case c == nil:
@@ -43,7 +43,7 @@ func bindSession(c *pickerconfig.Session, t *session.Table, x *exchange.Exchange
 	}
 }
 
-// sessionID returns the name that a request gives its session.
+// sessionID returns the name of the session in a request.
 func sessionID(sources []pickerconfig.SessionSource, headers request.Headers) string {
 	for _, s := range sources {
 		id := headers.Get(s.Header)
@@ -57,7 +57,7 @@ func sessionID(sources []pickerconfig.SessionSource, headers request.Headers) st
 	return ""
 }
 
-// cookie returns the value of one cookie.
+// cookie returns the value of a cookie.
 func cookie(header, name string) string {
 	for pair := range strings.SplitSeq(header, ";") {
 		if key, value, ok := strings.Cut(strings.TrimSpace(pair), "="); ok && key == name {
@@ -67,10 +67,10 @@ func cookie(header, name string) string {
 	return ""
 }
 
-// sweepInterval is how often it is looked for sessions to forget if the configuration does not say.
+// sweepInterval is the default interval between removals of expired sessions.
 const sweepInterval = 10 * time.Second
 
-// Run forgets sessions until ctx ends.
+// Run removes expired sessions until ctx ends.
 func (b *Balancer) Run(ctx context.Context) {
 	for {
 		wait := sweepInterval

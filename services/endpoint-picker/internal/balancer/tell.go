@@ -12,11 +12,11 @@ import (
 
 const (
 	headerExplained = "x-fairlead-pick-explained"
-	// mostExplained is how many candidates the header has.
+	// mostExplained is the number of candidates in the header.
 	mostExplained = 5
 )
 
-// destination names the endpoint that was chosen, and behind it those to try when it fails.
+// destination names the chosen endpoint, followed by fallbacks.
 func (m *memory) destination(endpoints []*endpoint.Endpoint) string {
 	candidates, places := m.scheduling.Candidates(), m.scheduling.Places()
 	first := endpoints[candidates[places[0]].Index].Address()
@@ -30,7 +30,7 @@ func (m *memory) destination(endpoints []*endpoint.Endpoint) string {
 	return strings.Join(list, ",")
 }
 
-// tell says how candidates were rated, to those who want to know.
+// tell records the scores of the candidates, if enabled.
 func (b *Balancer) tell(x *exchange.Exchange, m *memory, endpoints []*endpoint.Endpoint) {
 	if !b.options.Scores && !b.options.Explain {
 		return
@@ -47,8 +47,8 @@ func (b *Balancer) tell(x *exchange.Exchange, m *memory, endpoints []*endpoint.E
 	}
 }
 
-// explain writes the best candidates out: how they were rated, when their first token was expected, and what they have
-// of the prompt.
+// explain formats the best candidates: their scores, the estimated times to first token, and their cached part of the
+// prompt.
 func (m *memory) explain(destination string) string {
 	candidates, totals := m.scheduling.Candidates(), m.scheduling.Totals()
 	order := make([]int, len(candidates))

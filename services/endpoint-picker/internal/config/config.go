@@ -1,5 +1,4 @@
-// Package config has everything that can be set about the picker: one struct, its defaults, its flags, and the rules
-// that values must keep.
+// Package config contains the configuration of the picker: one struct, its defaults, its flags and their validation.
 package config
 
 import (
@@ -20,7 +19,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
-// Names of the flags that messages name.
+// Names of flags in messages.
 const (
 	FlagGRPCPort       = "grpc-port"
 	FlagGRPCHealthPort = "grpc-health-port"
@@ -53,17 +52,17 @@ const (
 	maxBody           = 1 << 30
 )
 
-// A Command is what the process is to do.
+// A Command is the action of the process.
 type Command string
 
-// The commands. The graph, of how parts depend on each other, is for developers.
+// The commands. CommandGraph, which prints the dependencies between parts, is for developers.
 const (
 	CommandServe   Command = ""
 	CommandVersion Command = "version"
 	CommandGraph   Command = "graph"
 )
 
-// Config is everything that can be set.
+// Config contains all settings.
 type Config struct {
 	Command   Command
 	Logging   logging.Options
@@ -82,10 +81,10 @@ type Config struct {
 	Messages  Messages
 	Telemetry Telemetry
 
-	Unused []UnusedFlag // that were given
+	Unused []UnusedFlag // flags that have no effect
 }
 
-// GRPC says where gateways and health checks connect, and how.
+// GRPC configures the servers for gateways and health checks.
 type GRPC struct {
 	Port       int
 	HealthPort int
@@ -93,7 +92,7 @@ type GRPC struct {
 	CertPath   string
 }
 
-// ExtProc says how streams are answered.
+// ExtProc configures the handling of streams.
 type ExtProc struct {
 	BodyMode       extproc.BodyMode
 	MaxRequestBody Size
@@ -107,18 +106,18 @@ type ExtProc struct {
 	Explain        bool
 }
 
-// Prefixes says how much is remembered of which server has what of prompts.
+// Prefixes configures the index of cached prefixes.
 type Prefixes struct {
 	MaxBytes Size
 }
 
-// Drain says how long the picker stays after it was told to end. Both zero: it ends at once.
+// Drain configures the time from SIGTERM to the exit. Both zero: the process exits at once.
 type Drain struct {
-	Delay   time.Duration // unready, and still accepting requests
-	Timeout time.Duration // accepting nothing, and finishing what is open
+	Delay   time.Duration // unready, but accepting requests
+	Timeout time.Duration // finishing open requests, accepting none
 }
 
-// Default returns what holds without flags.
+// Default returns the configuration without flags.
 func Default() *Config {
 	return &Config{
 		Logging: logging.DefaultOptions(),
@@ -139,8 +138,7 @@ func Default() *Config {
 	}
 }
 
-// Parse reads the command line. Help goes to w; after help the error is pflag.ErrHelp. Whatever is wrong is said with
-// how to mend it.
+// Parse reads the command line. Help goes to w; after help the error is pflag.ErrHelp. Errors contain the fix.
 func Parse(args []string, w io.Writer) (*Config, error) {
 	c := Default()
 	fs := pflag.NewFlagSet("endpoint-picker", pflag.ContinueOnError)
@@ -155,7 +153,7 @@ func Parse(args []string, w io.Writer) (*Config, error) {
 	}
 	c.Metrics.asked = fs.Changed(flagMetricsAuth)
 	if c.Pool.File != "" && !c.Metrics.asked {
-		c.Metrics.Auth = false // there is nobody to ask
+		c.Metrics.Auth = false // no API server to ask
 	}
 	switch {
 	case *showVersion:
@@ -223,14 +221,14 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	addUpstreamFlags(fs)
 }
 
-// UseFile takes the endpoints from a file, as if the flags had said so.
+// UseFile uses the endpoints of a file, like the flags.
 func (c *Config) UseFile(path string, once bool) error {
 	c.Pool.File, c.Pool.Once = path, once
 	c.Metrics.Auth = c.Metrics.Auth && c.Metrics.asked
 	return c.Metrics.validate(c.Pool)
 }
 
-// Validate returns what is wrong, all of it, and how to mend it.
+// Validate returns all problems with their fixes.
 func (c *Config) Validate() error {
 	return errors.Join(
 		c.Logging.Validate(),
@@ -260,7 +258,7 @@ func (g GRPC) validate() error {
 	case g.Port == g.HealthPort && g.Port != 0:
 		return fmt.Errorf("--%s and --%s are both %d: give each its own", FlagGRPCPort, FlagGRPCHealthPort, g.Port)
 	case g.CertPath != "" && !g.Secure:
-		return fmt.Errorf("--%s has no use with --%s=false: leave one of them out", flagCertPath, flagSecureServing)
+		return fmt.Errorf("--%s has no effect with --%s=false: leave one of them out", flagCertPath, flagSecureServing)
 	}
 	return nil
 }
@@ -270,7 +268,7 @@ func (e ExtProc) validate() error {
 	case e.MaxRequestBody < minBody || e.MaxRequestBody > maxBody:
 		return fmt.Errorf("--%s %s is out of range: give 1Ki to 1Gi", flagMaxRequestBody, e.MaxRequestBody.String())
 	case e.MaxBuffered < e.MaxRequestBody:
-		return fmt.Errorf("--%s %s is too little: give at least --%s, which is %s", flagMaxBuffered, e.MaxBuffered.String(),
+		return fmt.Errorf("--%s %s is too small: give at least --%s, which is %s", flagMaxBuffered, e.MaxBuffered.String(),
 			flagMaxRequestBody, e.MaxRequestBody.String())
 	case e.MaxStreams < 1:
 		return fmt.Errorf("--%s %d is too few: give at least 1", flagMaxStreams, e.MaxStreams)
@@ -282,7 +280,7 @@ func (e ExtProc) validate() error {
 
 func (p Prefixes) validate() error {
 	if p.MaxBytes < minPrefixIndex {
-		return fmt.Errorf("--%s %s is too little: give at least 1Mi", flagPrefixIndex, p.MaxBytes.String())
+		return fmt.Errorf("--%s %s is too small: give at least 1Mi", flagPrefixIndex, p.MaxBytes.String())
 	}
 	return nil
 }
@@ -290,9 +288,9 @@ func (p Prefixes) validate() error {
 func validateOutliers(o outlier.Options) error {
 	switch {
 	case o.Failures < 0:
-		return fmt.Errorf("--%s %d is negative: give 0 to eject nobody", flagEjectAfter, o.Failures)
+		return fmt.Errorf("--%s %d is negative: give 0 to disable ejection", flagEjectAfter, o.Failures)
 	case o.Base <= 0:
-		return fmt.Errorf("--%s %s is not a time: give 1s, for instance", flagEjectionTime, o.Base)
+		return fmt.Errorf("--%s %s is not positive: give a duration such as 1s", flagEjectionTime, o.Base)
 	case o.Longest < o.Base:
 		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagEjectionLongest, o.Longest, flagEjectionTime, o.Base)
 	}
@@ -302,9 +300,9 @@ func validateOutliers(o outlier.Options) error {
 func (d Drain) validate() error {
 	switch {
 	case d.Delay < 0:
-		return fmt.Errorf("--%s %s is negative: give 0 to leave it out", flagDrainDelay, d.Delay)
+		return fmt.Errorf("--%s %s is negative: give 0 for no delay", flagDrainDelay, d.Delay)
 	case d.Timeout < 0:
-		return fmt.Errorf("--%s %s is negative: give 0 to end requests at once", flagDrainTimeout, d.Timeout)
+		return fmt.Errorf("--%s %s is negative: give 0 to cut open requests at once", flagDrainTimeout, d.Timeout)
 	}
 	return nil
 }

@@ -16,18 +16,18 @@ const (
 	flagConfigMapKey = "config-map-key"
 )
 
-// Plugins says where the configuration of the plugins is; nowhere for the default.
+// Plugins names the source of the configuration of the plugins; empty for the default configuration.
 type Plugins struct {
 	File   string
 	Text   string
 	Map    ObjectName
-	MapKey string // empty for the only one
+	MapKey string // empty for the only key
 }
 
 // ObjectName is the name of an object: namespace/name, or the name alone for the pool's namespace.
 type ObjectName struct{ cache.ObjectName }
 
-// Set takes a name.
+// Set parses a name.
 func (n *ObjectName) Set(text string) error {
 	namespace, name, both := strings.Cut(text, "/")
 	if !both {
@@ -40,7 +40,7 @@ func (n *ObjectName) Set(text string) error {
 	return nil
 }
 
-// String returns the name as it is set.
+// String returns the name in the format of Set.
 func (n *ObjectName) String() string {
 	if n.Name == "" {
 		return ""
@@ -48,10 +48,10 @@ func (n *ObjectName) String() string {
 	return strings.TrimPrefix(n.ObjectName.String(), "/")
 }
 
-// Type says to the flag's help what a value is.
+// Type names the value in help.
 func (*ObjectName) Type() string { return "namespace/name" }
 
-// AtStart reports whether a configuration can be read before anything else is there: it may say where endpoints come from.
+// AtStart reports whether the configuration can be read before any part is made. It may then name the source of endpoints.
 func (p *Plugins) AtStart() bool { return p.File != "" || p.Text != "" }
 
 func (p *Plugins) addFlags(fs *pflag.FlagSet) {
@@ -72,7 +72,7 @@ func (p *Plugins) validate() error {
 	case len(given) > 1:
 		return fmt.Errorf("only one of --%s, --%s and --%s can be given: leave the others out", flagConfigFile, flagConfigText, flagConfigMap)
 	case p.MapKey != "" && p.Map.Name == "":
-		return errors.New("--" + flagConfigMapKey + " has no use without --" + flagConfigMap + ": leave it out")
+		return errors.New("--" + flagConfigMapKey + " has no effect without --" + flagConfigMap + ": leave it out")
 	}
 	return nil
 }

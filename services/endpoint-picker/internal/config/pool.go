@@ -23,20 +23,20 @@ const (
 	flagEndpointsFile = "endpoints-file"
 )
 
-// maxTargetPorts is as many as an InferencePool may have.
+// maxTargetPorts is the limit of InferencePools.
 const maxTargetPorts = 8
 
-// Pool says where the endpoints come from: exactly one of an InferencePool, a selector of pods, and a file.
+// Pool names the source of endpoints: exactly one of an InferencePool, a selector of pods, and a file.
 type Pool struct {
 	Group       string
-	Name        cache.ObjectName // the name is empty for the other two
+	Name        cache.ObjectName // the name is empty for the other sources
 	Selector    Selector         // of pods in the namespace
 	TargetPorts Ports            // of the selected pods
-	File        string           // of endpoints; there is no cluster then
+	File        string           // of endpoints, without a cluster
 	Once        bool             // read the file at the start only
 }
 
-// String says which pool it is, for people.
+// String describes the pool for people.
 func (p Pool) String() string {
 	switch {
 	case p.File != "":
@@ -63,10 +63,10 @@ func (p *Pool) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.File, flagEndpointsFile, p.File, "File with the endpoints, for use without Kubernetes. Changes take effect without a restart.")
 }
 
-// Given reports whether the flags say where endpoints come from.
+// Given reports whether the flags name a source of endpoints.
 func (p *Pool) Given() bool { return p.Name.Name != "" || p.Selector.Selector != nil || p.File != "" }
 
-// validate checks the flags. If the configuration of the plugins may say where endpoints come from, they need not.
+// validate checks the flags. The flags need not name a source if the configuration of the plugins may name one.
 func (p *Pool) validate(plugins Plugins) error {
 	var given []string
 	for _, one := range []struct {
@@ -88,15 +88,15 @@ func (p *Pool) validateGiven(given []string) error {
 	case len(given) == 0:
 		return fmt.Errorf("--%s is missing: give the name of the InferencePool to serve, or else --%s or --%s", flagPoolName, flagSelector, flagEndpointsFile)
 	case len(given) > 1:
-		return fmt.Errorf("%s exclude each other: leave all but one of them out", strings.Join(given, " and "))
+		return fmt.Errorf("%s are mutually exclusive: give only one of them", strings.Join(given, " and "))
 	case p.Selector.Selector != nil && len(p.TargetPorts) == 0:
 		return fmt.Errorf("--%s is missing: give the ports of the pods that --%s selects", flagTargetPorts, flagSelector)
 	case p.Selector.Selector == nil && len(p.TargetPorts) > 0:
-		return fmt.Errorf("--%s has no use with %s, which says the ports: leave it out", flagTargetPorts, given[0])
+		return fmt.Errorf("--%s has no effect with %s, which sets the ports: leave it out", flagTargetPorts, given[0])
 	case p.File == "" && p.Name.Namespace == "":
 		return fmt.Errorf("--%s is empty: give the namespace of the InferencePool or the pods, or leave the flag out", flagPoolNamespace)
 	case p.Group != informers.PoolGroup:
-		return fmt.Errorf("--%s %q is not served: only %s is, leave the flag out", flagPoolGroup, p.Group, informers.PoolGroup)
+		return fmt.Errorf("--%s %q is not supported: give %s, or leave the flag out", flagPoolGroup, p.Group, informers.PoolGroup)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (p *Pool) validateGiven(given []string) error {
 // Selector is a label selector. It implements pflag.Value; nil is none.
 type Selector struct{ labels.Selector }
 
-// Set parses a selector, which must select something less than everything.
+// Set parses a selector, which must not select everything.
 func (s *Selector) Set(text string) error {
 	parsed, err := labels.Parse(text)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Selector) Set(text string) error {
 	return nil
 }
 
-// String returns the selector as it is parsed.
+// String returns the selector in the format of Set.
 func (s *Selector) String() string {
 	if s == nil || s.Selector == nil {
 		return ""
@@ -140,7 +140,7 @@ func (p *Ports) Set(text string) error {
 		case err != nil || port == 0:
 			return fmt.Errorf("%q is not a port: give ports from 1 to %d, separated by commas", part, maxPort)
 		case slices.Contains(ports, uint16(port)):
-			return fmt.Errorf("port %d is there twice", port)
+			return fmt.Errorf("port %d is listed twice", port)
 		}
 		ports = append(ports, uint16(port))
 	}

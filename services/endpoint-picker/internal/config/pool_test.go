@@ -39,14 +39,14 @@ func TestEndpointsComeFromExactlyOnePlace(t *testing.T) {
 		give []string
 		want string
 	}{
-		{name: "pool and selector", give: []string{"--pool-name=p", selector, ports}, want: "--pool-name and --endpoint-selector exclude each other: leave all but one of them out"},
-		{name: "pool and file", give: []string{"--pool-name=p", "--endpoints-file=/f"}, want: "--pool-name and --endpoints-file exclude each other: leave all but one of them out"},
-		{name: "all three", give: []string{"--pool-name=p", "--endpoints-file=/f", selector}, want: "--pool-name and --endpoint-selector and --endpoints-file exclude each other: leave all but one of them out"},
+		{name: "pool and selector", give: []string{"--pool-name=p", selector, ports}, want: "--pool-name and --endpoint-selector are mutually exclusive: give only one of them"},
+		{name: "pool and file", give: []string{"--pool-name=p", "--endpoints-file=/f"}, want: "--pool-name and --endpoints-file are mutually exclusive: give only one of them"},
+		{name: "all three", give: []string{"--pool-name=p", "--endpoints-file=/f", selector}, want: "--pool-name and --endpoint-selector and --endpoints-file are mutually exclusive: give only one of them"},
 		{name: "only ports", give: []string{ports}, want: "--pool-name is missing: give the name of the InferencePool to serve, or else --endpoint-selector or --endpoints-file"},
 		{name: "selector without ports", give: []string{selector}, want: "--endpoint-target-ports is missing: give the ports of the pods that --endpoint-selector selects"},
-		{name: "pool with ports", give: []string{"--pool-name=p", ports}, want: "--endpoint-target-ports has no use with --pool-name, which says the ports: leave it out"},
-		{name: "file and metrics for some", give: []string{"--endpoints-file=/f", "--metrics-endpoint-auth"}, want: "--metrics-endpoint-auth asks the API server, which --endpoints-file does without: leave one of them out"},
-		{name: "file with ports", give: []string{"--endpoints-file=/f", ports}, want: "--endpoint-target-ports has no use with --endpoints-file, which says the ports: leave it out"},
+		{name: "pool with ports", give: []string{"--pool-name=p", ports}, want: "--endpoint-target-ports has no effect with --pool-name, which sets the ports: leave it out"},
+		{name: "file and metrics for some", give: []string{"--endpoints-file=/f", "--metrics-endpoint-auth"}, want: "--metrics-endpoint-auth needs the API server, which --endpoints-file does not use: leave one of them out"},
+		{name: "file with ports", give: []string{"--endpoints-file=/f", ports}, want: "--endpoint-target-ports has no effect with --endpoints-file, which sets the ports: leave it out"},
 		{name: "selector without namespace", give: []string{selector, ports, "--pool-namespace="}, want: "--pool-namespace is empty: give the namespace of the InferencePool or the pods, or leave the flag out"},
 		{name: "no selector", give: []string{"--endpoint-selector=", ports}, want: invalid("endpoint-selector", "", "it is empty and would select every pod: give one such as app=vllm")},
 		{name: "malformed selector", give: []string{"--endpoint-selector=app==", "--endpoint-target-ports=0"}, want: invalid("endpoint-target-ports", "0", `"0" is not a port: give ports from 1 to 65535, separated by commas`)},
@@ -54,7 +54,7 @@ func TestEndpointsComeFromExactlyOnePlace(t *testing.T) {
 		{name: "a port by name", give: []string{selector, "--endpoint-target-ports=8000,http"}, want: invalid("endpoint-target-ports", "8000,http", `"http" is not a port: give ports from 1 to 65535, separated by commas`)},
 		{name: "a large port", give: []string{selector, "--endpoint-target-ports=65536"}, want: invalid("endpoint-target-ports", "65536", `"65536" is not a port: give ports from 1 to 65535, separated by commas`)},
 		{name: "no port", give: []string{selector, "--endpoint-target-ports="}, want: invalid("endpoint-target-ports", "", `"" is not a port: give ports from 1 to 65535, separated by commas`)},
-		{name: "a port twice", give: []string{selector, "--endpoint-target-ports=1,2,1"}, want: invalid("endpoint-target-ports", "1,2,1", "port 1 is there twice")},
+		{name: "a port twice", give: []string{selector, "--endpoint-target-ports=1,2,1"}, want: invalid("endpoint-target-ports", "1,2,1", "port 1 is listed twice")},
 		{name: "nine ports", give: []string{selector, "--endpoint-target-ports=1,2,3,4,5,6,7,8,9"}, want: invalid("endpoint-target-ports", "1,2,3,4,5,6,7,8,9", "it has 9 ports: give at most 8")},
 	}
 	for _, tt := range tests {

@@ -42,8 +42,8 @@ func validateIntervals(o modelserver.Options) error {
 		return fmt.Errorf("--%s %s is too short: give at least %s", flagRefreshInterval, fastest, modelserver.MinInterval)
 	case slowest < fastest:
 		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagIdleInterval, slowest, flagRefreshInterval, fastest)
-	case !(o.Budget >= 1): // NaN as well
-		return fmt.Errorf("--%s %g is too little: give 1 at least", flagRefreshBudget, o.Budget)
+	case !(o.Budget >= 1): // also true for NaN
+		return fmt.Errorf("--%s %g is too small: give at least 1", flagRefreshBudget, o.Budget)
 	case o.LeaseTimeout < slowest:
 		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagLeaseTimeout, o.LeaseTimeout, flagIdleInterval, slowest)
 	}
@@ -53,7 +53,7 @@ func validateIntervals(o modelserver.Options) error {
 func validateScrapingTimes(o modelserver.Options) error {
 	switch {
 	case o.Timeout <= 0:
-		return fmt.Errorf("--%s %s is not a time: give 1s, for instance", flagRefreshTimeout, o.Timeout)
+		return fmt.Errorf("--%s %s is not positive: give a duration such as 1s", flagRefreshTimeout, o.Timeout)
 	case o.StaleAfter < 2*o.Interval.Fastest:
 		return fmt.Errorf("--%s %s is too short: give at least twice --%s, which is %s", flagStaleness, o.StaleAfter, flagRefreshInterval, o.Interval.Fastest)
 	}

@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Size is a number of bytes, written as Kubernetes quantities are: 32Mi, 500k, 1048576; also 32MiB.
+// Size is a number of bytes in the format of Kubernetes quantities: 32Mi, 500k, 1048576; also 32MiB.
 type Size int
 
 // String returns the size as a quantity.
 func (s *Size) String() string { return resource.NewQuantity(int64(*s), resource.BinarySI).String() }
 
-// Set takes a size.
+// Set parses a size.
 func (s *Size) Set(text string) error {
 	q, err := resource.ParseQuantity(strings.TrimSuffix(text, "B"))
 	if err != nil {
@@ -23,5 +23,5 @@ func (s *Size) Set(text string) error {
 	return nil
 }
 
-// Type says to the flag's help what a value is.
+// Type names the value in help.
 func (*Size) Type() string { return "size" }

@@ -16,11 +16,11 @@ const (
 	maxDebugPicks = 10_000
 )
 
-// Telemetry says what the picker tells of requests, beyond its metrics.
+// Telemetry configures telemetry of requests, beyond metrics.
 type Telemetry struct {
 	StreamMetrics bool
 	LegacyMetrics bool
-	Tracing       bool // if the environment says where to
+	Tracing       bool // if the environment configures an exporter
 	LogRequests   bool
 	DebugPicks    int
 }

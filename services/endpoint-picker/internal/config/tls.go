@@ -21,27 +21,27 @@ const (
 	flagMetricsCA     = "metrics-client-ca-file"
 	flagMetricsCerts  = "metrics-cert-dir"
 	defaultMinVersion = "VersionTLS12"
-	maxMessage        = math.MaxInt32 // as much as a frame of gRPC can say, and more than anybody wants
+	maxMessage        = math.MaxInt32 // the limit of a gRPC frame
 )
 
-// TLS says how servers encrypt.
+// TLS configures the encryption of servers.
 type TLS struct {
 	Reload       bool          // certificates when their files change
-	ReloadEvery  time.Duration // how soon that is noticed; not a flag, as the kubelet takes longer to bring the files
+	ReloadEvery  time.Duration // check interval; not a flag, because the kubelet updates files more slowly
 	MinVersion   string
 	CipherSuites []string
 }
 
-// MetricsEndpoint says who may see metrics, and how they are encrypted.
+// MetricsEndpoint configures access to metrics, and their encryption.
 type MetricsEndpoint struct {
 	Auth         bool   // ask the API server
 	asked        bool   // the flag was given
-	ClientCAFile string // authorities of which clients must have a certificate
-	CertDir      string // folder of tls.crt and tls.key; empty serves in plaintext
+	ClientCAFile string // authorities of required client certificates
+	CertDir      string // folder with tls.crt and tls.key; empty: plaintext
 }
 
-// Messages bounds the messages of gateways, in bytes. Zero leaves room for the largest request body, and does not bound
-// what is sent.
+// Messages limits the size of messages from and to gateways, in bytes. Zero: enough for the largest request body, and no
+// limit for replies.
 type Messages struct {
 	MaxReceive Size
 	MaxSend    Size
@@ -58,7 +58,7 @@ func (t *TLS) addFlags(fs *pflag.FlagSet) {
 		"Cipher suites of TLS 1.2 and older, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256. Empty: the defaults of Go. The suites of TLS 1.3 cannot be configured.")
 }
 
-// Options returns the same for a server.
+// Options returns the settings for a server.
 func (t *TLS) Options() (servingcert.Options, error) {
 	version, err := servingcert.ParseVersion(t.MinVersion)
 	if err != nil {
@@ -86,10 +86,10 @@ func (m *MetricsEndpoint) addFlags(fs *pflag.FlagSet) {
 
 func (m *MetricsEndpoint) validate(p Pool) error {
 	if m.Auth && p.File != "" {
-		return errors.New("--" + flagMetricsAuth + " asks the API server, which --" + flagEndpointsFile + " does without: leave one of them out")
+		return errors.New("--" + flagMetricsAuth + " needs the API server, which --" + flagEndpointsFile + " does not use: leave one of them out")
 	}
 	if m.ClientCAFile != "" && m.CertDir == "" {
-		return errors.New("--" + flagMetricsCA + " has no use without --" + flagMetricsCerts + ": give both")
+		return errors.New("--" + flagMetricsCA + " has no effect without --" + flagMetricsCerts + ": give both")
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (m *Messages) addFlags(fs *pflag.FlagSet) {
 func (m *Messages) validate() error {
 	for flag, size := range map[string]*Size{flagMaxReceive: &m.MaxReceive, flagMaxSend: &m.MaxSend} {
 		if *size < 0 || *size > maxMessage {
-			return fmt.Errorf("--%s %s is out of range: give up to 2Gi-1, or 0 for none of its own", flag, size)
+			return fmt.Errorf("--%s %s is out of range: give up to 2Gi-1, or 0 for the default", flag, size)
 		}
 	}
 	return nil

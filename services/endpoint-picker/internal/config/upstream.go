@@ -13,8 +13,8 @@ import (
 	"fairlead.dev/pkg/logging"
 )
 
-// The flags of the llm-d router, of the Gateway API Inference Extension's own pickers, and of the charts for them, as far
-// as they are not ours too: other names of our settings, flags that change nothing here, and flags that are refused.
+// Flags of the llm-d router, of the pickers of the Gateway API Inference Extension, and of their charts that are not flags
+// of this picker: other names of settings, flags without effect, and refused flags.
 
 const (
 	flagMetricsPort  = "metrics-port"
@@ -26,16 +26,16 @@ const (
 	flagLogFormat    = "log-format"
 	flagMetricsBind  = "metrics-bind-address"
 	defaultVerbosity = 2
-	debugVerbosity   = 4 // the first that upstream calls debug
+	debugVerbosity   = 4 // upstream's lowest debug verbosity
 )
 
-// An UnusedFlag was given and changes nothing.
+// An UnusedFlag was given but has no effect.
 type UnusedFlag struct {
 	Name string
 	Why  string
 }
 
-// unusedFlags change nothing here, whatever they are set to.
+// unusedFlags have no effect, whatever their value.
 var unusedFlags = []struct {
 	name, why string
 	isSwitch  bool
@@ -48,8 +48,8 @@ var unusedFlags = []struct {
 	{name: "zap-time-encoding", why: "log times are RFC 3339 in JSON, and the time of day on a console"},
 }
 
-// refusedFlags named metrics of model servers. What has to be said of them today is said in the configuration; a value
-// that holds anyway (KServe's charts have one) changes nothing and is let pass.
+// refusedFlags named metrics of model servers, which the configuration names now. A value that equals the built-in behavior
+// (as in KServe's charts) has no effect and is accepted.
 var refusedFlags = []struct {
 	name, harmless, instead string
 	isSwitch                bool
@@ -69,7 +69,7 @@ const (
 	insteadOfSource = " of the plugin metrics-data-source"
 )
 
-// addUpstreamFlags adds all of these flags. Their values stay in fs until applyUpstreamFlags.
+// addUpstreamFlags adds these flags. Their values stay in fs until applyUpstreamFlags.
 func addUpstreamFlags(fs *pflag.FlagSet) {
 	fs.Int(flagMetricsPort, 0, "Port of /metrics on all addresses, short for --"+flagMetricsBind+"=:PORT.")
 	fs.IntP(flagVerbosity, flagVerbosity, defaultVerbosity, "Log verbosity if --"+flagLogLevel+" is not set: debug from 4 on, info below.")
@@ -85,7 +85,7 @@ func addUpstreamFlags(fs *pflag.FlagSet) {
 	}
 }
 
-// addByKind adds a flag whose value nobody needs.
+// addByKind adds a flag whose value is not stored.
 func addByKind(fs *pflag.FlagSet, name, usage string, isSwitch bool) { //nolint:revive // flag-parameter: it is data, from the tables above
 	if isSwitch {
 		fs.Bool(name, false, usage)
@@ -94,7 +94,8 @@ func addByKind(fs *pflag.FlagSet, name, usage string, isSwitch bool) { //nolint:
 	fs.String(name, "", usage)
 }
 
-// applyUpstreamFlags takes over what was given, and notes what changes nothing. Our own names come first.
+// applyUpstreamFlags applies the values of these flags, and records those without effect. The picker's own flags take
+// precedence.
 func (c *Config) applyUpstreamFlags(fs *pflag.FlagSet) error {
 	c.Unused = findUnused(fs)
 	return errors.Join(c.applyMetricsPort(fs), c.applyLogLevel(fs), c.applyLogFormat(fs), findRefused(fs))
@@ -111,7 +112,7 @@ func (c *Config) applyMetricsPort(fs *pflag.FlagSet) error {
 	case port < 0 || port > maxPort:
 		return fmt.Errorf("--%s %d is not a port: give one from 1 to %d", flagMetricsPort, port, maxPort)
 	case fs.Changed(flagMetricsBind):
-		return fmt.Errorf("--%s and --%s say the same: leave one of them out", flagMetricsPort, flagMetricsBind)
+		return fmt.Errorf("--%s and --%s set the same address: leave one of them out", flagMetricsPort, flagMetricsBind)
 	}
 	c.HTTP.MetricsAddress = net.JoinHostPort("", strconv.Itoa(port))
 	return nil
@@ -160,7 +161,7 @@ func (c *Config) applyLogFormat(fs *pflag.FlagSet) error {
 	return nil
 }
 
-// zapLevel returns our level for one of controller-runtime's.
+// zapLevel returns the log level for one of controller-runtime's.
 func zapLevel(text string) (string, bool) {
 	switch text = strings.ToLower(text); text {
 	case zap.DebugLevel.String(), zap.InfoLevel.String(), zap.ErrorLevel.String():
@@ -188,7 +189,7 @@ func findUnused(fs *pflag.FlagSet) []UnusedFlag {
 	}
 	for _, f := range refusedFlags {
 		if fs.Changed(f.name) && fs.Lookup(f.name).Value.String() == f.harmless {
-			found = append(found, UnusedFlag{Name: "--" + f.name, Why: "it is so anyway; to say otherwise, use " + f.instead})
+			found = append(found, UnusedFlag{Name: "--" + f.name, Why: "the picker already does this; to change it, use " + f.instead})
 		}
 	}
 	return found
@@ -198,7 +199,7 @@ func findRefused(fs *pflag.FlagSet) error {
 	var errs []error
 	for _, f := range refusedFlags {
 		if fs.Changed(f.name) && fs.Lookup(f.name).Value.String() != f.harmless {
-			errs = append(errs, fmt.Errorf("--%s is not a flag any more: use %s, in the configuration", f.name, f.instead))
+			errs = append(errs, fmt.Errorf("--%s is no longer a flag: use %s in the configuration", f.name, f.instead))
 		}
 	}
 	return errors.Join(errs...)

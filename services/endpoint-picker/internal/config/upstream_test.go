@@ -201,7 +201,7 @@ func TestLoggingByUpstreamsFlags(t *testing.T) {
 
 func TestUpstreamsFlagsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	const metric = " is not a flag any more: use engineConfigs of the plugin core-metrics-extractor, in the configuration"
+	const metric = " is no longer a flag: use engineConfigs of the plugin core-metrics-extractor in the configuration"
 	tests := []struct {
 		name string
 		give []string
@@ -214,17 +214,17 @@ func TestUpstreamsFlagsThatAreRefused(t *testing.T) {
 		{name: "cache configuration", give: []string{"--cache-info-metric=c"}, want: "--cache-info-metric" + metric},
 		{
 			name: "scheme", give: []string{"--model-server-metrics-scheme", "https", "--model-server-metrics-https-insecure-skip-verify"},
-			want: "--model-server-metrics-scheme is not a flag any more: use scheme of the plugin metrics-data-source, in the configuration",
+			want: "--model-server-metrics-scheme is no longer a flag: use scheme of the plugin metrics-data-source in the configuration",
 		},
 		{name: "port", give: []string{"--metrics-port=70000"}, want: "--metrics-port 70000 is not a port: give one from 1 to 65535"},
-		{name: "one port by two names", give: []string{"--metrics-port=1", "--metrics-bind-address=:2"}, want: "--metrics-port and --metrics-bind-address say the same: leave one of them out"},
+		{name: "one port by two names", give: []string{"--metrics-port=1", "--metrics-bind-address=:2"}, want: "--metrics-port and --metrics-bind-address set the same address: leave one of them out"},
 		{name: "level", give: []string{"--zap-log-level=0"}, want: `--zap-log-level "0" is not one of debug, info, error, panic, or a number above 0`},
 		{name: "encoder", give: []string{"--zap-encoder=xml"}, want: `--zap-encoder "xml" is not one of json, console`},
 		{name: "switch", give: []string{"--health-checking=maybe"}, want: `invalid argument "maybe" for "--health-checking" flag: strconv.ParseBool: parsing "maybe": invalid syntax: see --help`},
 		{name: "version of TLS", give: []string{"--tls-min-version=1.2"}, want: `--tls-min-version "1.2" is not one of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13`},
-		{name: "client authorities in plaintext", give: []string{"--metrics-client-ca-file=/ca"}, want: "--metrics-client-ca-file has no use without --metrics-cert-dir: give both"},
-		{name: "message", give: []string{"--grpc-max-recv-msg-size=-1"}, want: "--grpc-max-recv-msg-size -1 is out of range: give up to 2Gi-1, or 0 for none of its own"},
-		{name: "large message", give: []string{"--grpc-max-send-msg-size=2Gi"}, want: "--grpc-max-send-msg-size 2Gi is out of range: give up to 2Gi-1, or 0 for none of its own"},
+		{name: "client authorities in plaintext", give: []string{"--metrics-client-ca-file=/ca"}, want: "--metrics-client-ca-file has no effect without --metrics-cert-dir: give both"},
+		{name: "message", give: []string{"--grpc-max-recv-msg-size=-1"}, want: "--grpc-max-recv-msg-size -1 is out of range: give up to 2Gi-1, or 0 for the default"},
+		{name: "large message", give: []string{"--grpc-max-send-msg-size=2Gi"}, want: "--grpc-max-send-msg-size 2Gi is out of range: give up to 2Gi-1, or 0 for the default"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,14 +1,14 @@
 // Package datastore holds the endpoints of the pool.
 //
-// Input is a source: an InferencePool and its pods, the pods of a selector, or a file. Which of them, a Store does not
-// know. Output is an immutable Snapshot that is replaced whole, so that the pick path reads it without a lock.
+// The input is a source: an InferencePool and its pods, the pods of a selector, or a file. A Store does not know which. The
+// output is an immutable Snapshot that is replaced as a whole, so the pick path reads it without a lock.
 //
-// An endpoint lives as long as its source describes it by the same identity: it keeps its load from one snapshot to
-// the next, and a pod that comes back under the same address is a new endpoint. Only changes of the source change a
-// snapshot: while the API server is away the last one stands. The first snapshot is made when the source has synced.
+// An endpoint lives as long as its source describes it by the same identity: it keeps its load from one snapshot to the
+// next, and a new pod with the same address is a new endpoint. Only changes of the source change a snapshot: while the API
+// server is unavailable, the last one stays. The first snapshot is made when the source has synced.
 //
-// Changes come in herds (a rollout, a relist): the first is followed at once, those that come within rebuildSpacing of
-// it in one more rebuild.
+// Changes come in bursts (a rollout, a relist). The first change causes a rebuild at once; changes within rebuildSpacing
+// after it cause one more rebuild.
 package datastore
 
 import (
@@ -25,43 +25,43 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
-// Reasons for which there is nothing to choose from yet.
+// Reasons why there are no endpoints yet.
 var (
 	ErrNotSynced = errors.New("informers have not synced yet")
 	ErrNoPool    = errors.New("the InferencePool does not exist")
 )
 
-// rebuildSpacing is the least time between two rebuilds.
+// rebuildSpacing is the minimum time between two rebuilds.
 const rebuildSpacing = 20 * time.Millisecond
 
-// A Pool is what a source knows of the pool at one moment.
+// A Pool is the state of the pool in a source.
 type Pool struct {
-	AppProtocol string                 // http, kubernetes.io/h2c, or empty if nobody said
-	Endpoints   []endpoint.Description // of model servers that take requests, each identity once
+	AppProtocol string                 // http, kubernetes.io/h2c, or empty if unknown
+	Endpoints   []endpoint.Description // of model servers that accept requests; identities are unique
 }
 
-// A Snapshot is the pool at one moment. It is never changed.
+// A Snapshot is the state of the pool at one moment. It is never changed.
 type Snapshot struct {
-	Err         error // why there is no pool, nil if there is one
+	Err         error // reason why there is no pool, nil if there is one
 	AppProtocol string
 	Endpoints   []*endpoint.Endpoint
 }
 
-// source is where the pool comes from. It says by Store.Changed that it has something new.
+// source provides the pool. It calls Store.Changed after changes.
 type source interface {
-	// Pool returns the pool, or nil if there is none. An error means that it cannot tell now.
+	// Pool returns the pool, or nil if it does not exist. An error means that the source cannot tell now.
 	Pool() (*Pool, error)
-	// WaitForSync returns when Pool knows all, or false when ctx ends before.
+	// WaitForSync returns true when Pool is complete, or false when ctx ends first.
 	WaitForSync(ctx context.Context) bool
 }
 
-// factory makes endpoints, and hears of those that have gone.
+// factory makes endpoints, and is notified of removed ones.
 type factory interface {
 	New(d endpoint.Description, since time.Time) *endpoint.Endpoint
 	Forget(e *endpoint.Endpoint)
 }
 
-// observer learns of each new snapshot, from one goroutine.
+// observer receives each new snapshot, from one goroutine.
 type observer interface {
 	SetEndpoints(endpoints []*endpoint.Endpoint)
 }
@@ -80,10 +80,10 @@ type Store struct {
 	known    map[endpoint.Identity]*endpoint.Endpoint
 }
 
-// Params is what a Store is made of.
+// Params are the parameters of New.
 type Params struct {
 	Log      *zap.Logger
-	Pool     string // its name, for people
+	Pool     string // its name, for messages
 	Source   source
 	Factory  factory
 	Observer observer
@@ -109,7 +109,7 @@ func New(p Params) *Store {
 // Snapshot returns the current snapshot.
 func (s *Store) Snapshot() *Snapshot { return s.snapshot.Load() }
 
-// Ready returns why requests cannot be placed: the pool is not known. A pool without endpoints is ready.
+// Ready returns an error while the pool is unknown. A pool without endpoints is ready.
 func (s *Store) Ready() error {
 	if err := s.Snapshot().Err; err != nil {
 		return fmt.Errorf("inference pool %s: %w", s.pool, err)
@@ -117,11 +117,11 @@ func (s *Store) Ready() error {
 	return nil
 }
 
-// Changed says that the source has something new. It returns at once.
+// Changed announces a change of the source. It returns at once.
 func (s *Store) Changed() {
 	select {
 	case s.dirty <- struct{}{}:
-	default: // a rebuild is due already and will see this change too
+	default: // a pending rebuild will include this change
 	}
 }
 
@@ -145,7 +145,7 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// rebuild makes a snapshot of what the source has.
+// rebuild makes a snapshot from the source.
 func (s *Store) rebuild() {
 	pool, err := s.source.Pool()
 	switch {
@@ -158,7 +158,7 @@ func (s *Store) rebuild() {
 	}
 }
 
-// publish replaces the snapshot and tells the observer.
+// publish replaces the snapshot and notifies the observer.
 func (s *Store) publish(pool *Pool, err error) {
 	known := make(map[endpoint.Identity]*endpoint.Endpoint, len(pool.Endpoints))
 	endpoints := make([]*endpoint.Endpoint, 0, len(pool.Endpoints))
@@ -188,7 +188,7 @@ func (s *Store) publish(pool *Pool, err error) {
 	}
 }
 
-// report logs what a new snapshot changed.
+// report logs the changes of a new snapshot.
 func (s *Store) report(last *Snapshot, err error, added, removed int) {
 	if !errors.Is(last.Err, err) {
 		if err != nil {

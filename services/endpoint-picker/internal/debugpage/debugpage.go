@@ -1,6 +1,6 @@
-// Package debugpage shows people what the picker knows at this moment, as JSON and as a page: the pool, its endpoints with
-// their load, the index of prefixes, the speeds that were learnt, and the last picks with the scores of all candidates.
-// Nothing of prompts and answers is in it.
+// Package debugpage shows the current state of the picker, as JSON and as a page: the pool, its endpoints with their load,
+// the index of prefixes, the learned speeds, and the last picks with the scores of all candidates. It contains no text of
+// prompts and answers.
 package debugpage
 
 import (
@@ -23,14 +23,14 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
-// Where the page is.
+// The paths of the page.
 const (
 	pathBoth = "/debug/pools"
 	pathHTML = "/debug/pools.html"
 	pathJSON = "/debug/pools.json"
 )
 
-// maxLength is how much of a string that clients choose is shown.
+// maxLength limits strings that clients choose.
 const maxLength = 256
 
 //go:embed page.html
@@ -38,7 +38,7 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(formats()).Parse(pageText))
 
-// snapshots is where the endpoints come from.
+// snapshots provides the endpoints.
 type snapshots interface {
 	Snapshot() *datastore.Snapshot
 }
@@ -48,7 +48,7 @@ type Page struct {
 	Params
 }
 
-// Params is what a Page is made of.
+// Params are the parameters of New.
 type Params struct {
 	Log        *zap.Logger
 	Pool       string // the title: namespace/name, or the selector or file of the endpoints
@@ -56,7 +56,7 @@ type Params struct {
 	Snapshots  snapshots
 	Learner    *predict.Learner
 	Prefixes   *prefix.Index
-	StaleAfter time.Duration // of scrapes that fail, an endpoint's figures do not count
+	StaleAfter time.Duration // duration of scrape failures after which an endpoint's values are stale
 	Picks      *Picks
 	Clock      clock.PassiveClock
 }
@@ -64,12 +64,12 @@ type Params struct {
 // New returns a Page.
 func New(p Params) *Page { return &Page{Params: p} }
 
-// Handlers returns what is to be served, by pattern of http.ServeMux.
+// Handlers returns the handlers by pattern of http.ServeMux.
 func (p *Page) Handlers() map[string]http.Handler {
 	return map[string]http.Handler{
 		"GET " + pathBoth: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Vary", "Accept")
-			if strings.Contains(r.Header.Get("Accept"), "text/html") { // as browsers do, and nobody else
+			if strings.Contains(r.Header.Get("Accept"), "text/html") { // only browsers send this
 				p.writeHTML(w)
 				return
 			}
@@ -93,7 +93,7 @@ func (p *Page) writeHTML(w http.ResponseWriter) {
 	p.wrote(pageTemplate.Execute(w, p.state()))
 }
 
-// wrote takes the end of an answer. Who asked has seen its beginning and can be told no more.
+// wrote logs an error of writing an answer. The client has received the beginning, so it cannot get an error.
 func (p *Page) wrote(err error) {
 	if err != nil {
 		p.Log.Debug("Could not write debug page", zap.Error(err))
@@ -106,7 +106,7 @@ func header(w http.ResponseWriter, contentType string) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 }
 
-// state is what is shown.
+// state is the content of the page.
 type state struct {
 	Now     time.Time `json:"now"`
 	Version string    `json:"version"`
@@ -120,7 +120,7 @@ type pool struct {
 	Problem   string         `json:"problem,omitempty"` // why requests cannot be placed
 	Speed     speed          `json:"speed"`
 	Prefixes  prefixes       `json:"prefixIndex"`
-	Endpoints []endpointLine `json:"endpoints"` // that may be picked, unless they are ejected
+	Endpoints []endpointLine `json:"endpoints"` // ready endpoints, including ejected ones
 	Picks     []pickLine     `json:"lastPicks,omitempty"`
 	Totals    totals         `json:"-"`
 }
@@ -133,7 +133,7 @@ type totals struct {
 	KVUsage          float64 // mean
 }
 
-// speed is what was learnt, in seconds.
+// speed contains the learned values, in seconds.
 type speed struct {
 	Base        float64 `json:"baseSeconds"`
 	PerDecoding float64 `json:"perDecodingSeconds"`
@@ -154,7 +154,7 @@ type endpointLine struct {
 	Pod      string            `json:"pod"`
 	Rank     int               `json:"rank"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	Stale    bool              `json:"stale,omitempty"` // its figures are too old to count
+	Stale    bool              `json:"stale,omitempty"` // its values are too old to use
 	Ejected  bool              `json:"ejected,omitempty"`
 	Age      float64           `json:"sampleAgeSeconds"`
 	Failures int64             `json:"scrapeFailures"`
@@ -165,7 +165,7 @@ type endpointLine struct {
 	Tokens   int64             `json:"promptTokensOwed"`
 	Picks    int64             `json:"picks"`
 	Factor   float64           `json:"waitFactor"`
-	Blocks   int               `json:"cacheBlocksHeld"` // as the index believes
+	Blocks   int               `json:"cacheBlocksHeld"` // estimate of the index
 	Capacity int               `json:"cacheBlocks"`
 }
 
@@ -199,7 +199,7 @@ type scoreLine struct {
 	Picked   bool    `json:"picked,omitempty"`
 }
 
-// InUse reports whether requests go to the endpoint without reservation.
+// InUse reports whether the endpoint is neither stale nor ejected.
 func (e endpointLine) InUse() bool { return !e.Stale && !e.Ejected }
 
 func sum(endpoints []endpointLine) totals {

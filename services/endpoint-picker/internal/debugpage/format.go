@@ -6,12 +6,12 @@ import (
 	"strconv"
 )
 
-// formats are the functions of the page: values with units that people read at a glance. The JSON has plain numbers.
+// formats are the functions of the page: they format values with units for people. The JSON has plain numbers.
 func formats() template.FuncMap {
 	return template.FuncMap{"seconds": seconds, "percent": percent, "bytes": byteSize, "count": count}
 }
 
-// seconds returns a duration with three digits and the unit that fits.
+// seconds formats a duration with three digits and a suitable unit.
 func seconds(s float64) string {
 	switch {
 	case s == 0:
@@ -38,7 +38,7 @@ func byteSize(n int) string {
 	}
 }
 
-// count returns an integer, or a gauge that counts something, with commas between thousands.
+// count formats an integer, or a gauge that counts, with commas between thousands.
 func count(n any) string {
 	digits := fmt.Sprint(n)
 	if gauge, is := n.(float64); is {

@@ -1,17 +1,17 @@
-// Package endpoint holds what the picker knows of one model server: who it is and how much it has to do.
+// Package endpoint holds the state of one model server: its identity and its load.
 //
-// Load comes from two sources. A Sample is what the server's own metrics page said at one moment; it sees all
-// traffic, and it is old. Leases are the requests that this picker has placed; they are known at once, and they are
-// not all traffic. Load joins the two:
+// Load comes from two sources. A Sample is the content of the server's metrics page at one moment: it covers all traffic,
+// but is old. Leases are the requests that this picker has placed: they are current, but not all traffic. Load combines
+// both:
 //
 //	requests = waiting + running of the last sample
 //	         + leases acquired since that sample began
 //	         - leases released since that sample began
 //	         and never less than the leases that are open
 //
-// A lease whose stream ended before the response did (the gateway closes early, or never shows the response) is
-// abandoned: its request goes on, unseen. It stays counted until a sample that began after it was acquired, because
-// that sample contains it, or until a time limit when no sample comes.
+// A lease whose stream ended before the response did (the gateway closes early, or never shows the response) is abandoned:
+// its request continues unobserved. The lease counts until a sample that began after its acquisition, because that sample
+// contains the request, or until a time limit if no sample comes.
 //
 //	            Acquire                  Release
 //	(nothing) ----------->  open  ---------------------->  (nothing)   counts as released
@@ -21,9 +21,8 @@
 //	                                        |  time limit
 //	                                        +----------->  (nothing)   counts as released
 //
-// A sample holds until the next: an endpoint where nothing happens is scraped seldom, and its last sample is as true as
-// it was. What makes an endpoint doubtful is a scrape that fails, so it is from the first of those since the last sample
-// that its age is counted (Load.Failing).
+// A sample is valid until the next: an endpoint without activity is scraped rarely, and its last sample stays correct. Only
+// failing scrapes make an endpoint doubtful, so its age counts from the first failure since the last sample (Load.Failing).
 //
 // All methods may be called from any goroutine; those of the pick path take no lock.
 package endpoint
@@ -39,28 +38,28 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// An Identity names one port of one pod for as long as the pod lives: a pod that comes back under the same name or
-// address is another endpoint.
+// An Identity names one port of one pod during the life of the pod: a new pod with the same name or address is another
+// endpoint.
 type Identity struct {
 	Namespace, Pod string
 	UID            string // of the pod
 	Address        netip.AddrPort
 }
 
-// A Description is who an endpoint is, and what is said of it, which may change while it lives.
+// A Description is the identity of an endpoint and its properties, which may change during its life.
 type Description struct {
 	Identity
 
-	Rank   int               // of its port among those of its pod, from 0
-	Labels map[string]string // of its pod; nobody changes them
+	Rank   int               // index of its port among the ports of its pod, from 0
+	Labels map[string]string // of its pod; read-only
 }
 
-// said is a description and what follows from it.
+// said is a description and values derived from it.
 type said struct {
 	Description
 
 	server scheduling.Server
-	hash   uint64 // of its name and port
+	hash   uint64 // of the name and port
 }
 
 // An Endpoint is one model server.
@@ -72,16 +71,16 @@ type Endpoint struct {
 
 	health   Health
 	server   *predict.Server
-	prefixes *prefix.Index // nil if there is none
-	cache    int           // its number there
-	traffic  *Traffic      // nil if nobody wants to know
-	blocks   atomic.Int64  // of the cache, as its page said last
+	prefixes *prefix.Index // nil if prefixes are not tracked
+	cache    int           // its number in the index
+	traffic  *Traffic      // nil if not needed
+	blocks   atomic.Int64  // size of the cache on the last page
 
-	acquired atomic.Int64 // leases, ever
-	released atomic.Int64 // leases, ever
-	open     atomic.Int64 // leases, now, the abandoned included
-	failures atomic.Int64 // scrapes that failed, ever
-	refusals atomic.Int64 // scrapes in a row for which there was no connection to be had
+	acquired atomic.Int64 // leases since the start
+	released atomic.Int64 // leases since the start
+	open     atomic.Int64 // open leases, including abandoned ones
+	failures atomic.Int64 // failed scrapes since the start
+	refusals atomic.Int64 // consecutive scrapes without a connection
 	failing  atomic.Pointer[time.Time]
 	sample   atomic.Pointer[sample]
 
@@ -89,42 +88,42 @@ type Endpoint struct {
 	abandoned []abandoned
 }
 
-// Gauges are the figures of one metrics page.
+// Gauges are the values of one metrics page.
 type Gauges struct {
 	Waiting float64          // requests in the queue
 	Running float64          // requests in the batch
-	KVUsage float64          // part of the KV cache in use, 0 to 1
-	Blocks  int              // that the KV cache has, of prefix.BlockTokens each; 0 if that was not said
-	Page    *scheduling.Page // what else was asked for, nil if there was nothing
+	KVUsage float64          // share of the KV cache in use, 0 to 1
+	Blocks  int              // size of the KV cache in blocks of prefix.BlockTokens; 0 if unknown
+	Page    *scheduling.Page // other requested values, nil if none
 }
 
-// A Mark is the moment at which a scrape began.
+// A Mark is the start of a scrape.
 type Mark struct {
 	at                       time.Time
 	acquired, released, open int64
 }
 
-// sample is what a scrape said, and when it began.
+// sample is the result of a scrape, and its start.
 type sample struct {
 	Gauges
 	Mark
 
-	taken bool    // it is not the one that stands for none
-	rate  float64 // requests that end in a second, of ours and others', fading; 0 before any has
+	taken bool    // false for the initial value
+	rate  float64 // finished requests per second of all clients, as a moving average; 0 before the first one
 }
 
-// others is how many requests of the page we have not placed.
+// others returns the number of requests on the page that other clients placed.
 func (s *sample) others() float64 {
 	return max(s.Waiting+s.Running-float64(s.acquired-s.released), 0)
 }
 
-// abandoned is a lease whose request goes on unseen.
+// abandoned is a lease whose request continues unobserved.
 type abandoned struct {
 	acquired int64 // its place in the order of acquisition
 	at       time.Time
 }
 
-// New returns an endpoint without load that is known since the given time, whose prefixes are not remembered.
+// New returns an endpoint without load, discovered at the given time. Its prefixes are not tracked.
 func New(d Description, since time.Time, server *predict.Server) *Endpoint {
 	e := &Endpoint{identity: d.Identity, address: d.Address.String(), since: since, server: server, cache: -1}
 	e.Describe(d)
@@ -132,25 +131,25 @@ func New(d Description, since time.Time, server *predict.Server) *Endpoint {
 	return e
 }
 
-// Identity returns who the endpoint is.
+// Identity returns the identity of the endpoint.
 func (e *Endpoint) Identity() Identity { return e.identity }
 
-// Describe takes a newer description of the endpoint.
+// Describe sets a newer description of the endpoint.
 func (e *Endpoint) Describe(d Description) {
 	server := scheduling.Server{Name: d.Namespace + "/" + d.Pod, Address: d.Address, Labels: d.Labels}
 	e.said.Store(&said{Description: d, server: server, hash: server.Hash()})
 }
 
-// Description returns what was last said of the endpoint. It must not be changed.
+// Description returns the last description of the endpoint. It must not be changed.
 func (e *Endpoint) Description() *Description { return &e.said.Load().Description }
 
-// Server returns the same, as schedulers want it. It must not be changed.
+// Server returns the description in the form that schedulers need. It must not be changed.
 func (e *Endpoint) Server() *scheduling.Server { return &e.said.Load().server }
 
-// Health says whether the endpoint works.
+// Health returns the health of the endpoint.
 func (e *Endpoint) Health() *Health { return &e.health }
 
-// Hash stands for the endpoint's name and port. It is the same in all pickers.
+// Hash returns a hash of the endpoint's name and port. It is the same in all pickers.
 func (e *Endpoint) Hash() uint64 { return e.said.Load().hash }
 
 // Address returns "ip:port", an IPv6 address in brackets.
@@ -162,22 +161,22 @@ func (e *Endpoint) Acquire() *Lease {
 	return &Lease{endpoint: e, acquired: e.acquired.Add(1), probe: e.health.Placed()}
 }
 
-// Place is Acquire for a request whose answer will be seen to begin.
+// Place is Acquire for a request whose answer will be observed from its beginning.
 func (e *Endpoint) Place(now time.Time, p predict.Prompt) *Lease {
 	l := e.Acquire()
 	l.request = e.server.Begin(now, p, e.sample.Load().others())
 	return l
 }
 
-// PlaceUnseen is Acquire for a request whose answer will come in one piece.
+// PlaceUnseen is Acquire for a request whose answer comes in one piece.
 func (e *Endpoint) PlaceUnseen(now time.Time, p predict.Prompt) *Lease {
 	l := e.Acquire()
 	l.request = e.server.BeginUnseen(now, p)
 	return l
 }
 
-// Wait estimates the seconds to the first token of a request that is placed now. What the last sample has more than we
-// placed is the work of others. Where there was a queue, what came since is in it.
+// Wait estimates the time to first token of a request placed now, in seconds. Requests in the last sample beyond our own are
+// the work of others. If there was a queue, it contains the requests that came later.
 func (e *Endpoint) Wait(now time.Time, speed *predict.Speed, p predict.Prompt) float64 {
 	s := e.sample.Load()
 	since := float64((e.acquired.Load() - s.acquired) - (e.released.Load() - s.released))
@@ -193,15 +192,15 @@ func (e *Endpoint) Wait(now time.Time, speed *predict.Speed, p predict.Prompt) f
 // Cache returns the number of the endpoint's cache in the index of prefixes, -1 if there is none.
 func (e *Endpoint) Cache() int { return e.cache }
 
-// Factor is how much slower the endpoint is than its pool.
+// Factor returns the slowdown of the endpoint relative to its pool.
 func (e *Endpoint) Factor() float64 { return e.server.Factor() }
 
-// BeginScrape returns the mark that Record wants. It must be called before the page is asked for.
+// BeginScrape returns the mark for Record. Call it before requesting the page.
 func (e *Endpoint) BeginScrape(now time.Time) Mark {
 	return Mark{at: now, acquired: e.acquired.Load(), released: e.released.Load(), open: e.open.Load()}
 }
 
-// Record takes the result of the scrape that began at the mark.
+// Record stores the result of the scrape that began at the mark.
 func (e *Endpoint) Record(m Mark, g Gauges) {
 	e.resize(g.Blocks)
 	e.server.See(g.Running, g.Waiting)
@@ -231,12 +230,12 @@ func (e *Endpoint) Record(m Mark, g Gauges) {
 	e.abandoned = kept
 }
 
-// rate estimates how many requests end in a second, all that the page tells of: as many more than ours as there are more.
+// rate estimates the finished requests per second of all clients: our own, scaled by the share of others on the page.
 func (e *Endpoint) rate(m Mark, g Gauges) float64 {
 	last := e.sample.Load()
 	seconds, ended := m.at.Sub(last.at).Seconds(), float64(m.released-last.released)
 	if seconds <= 0 || last.Running == 0 {
-		return last.rate // it was idle: that says nothing of how fast it can be
+		return last.rate // it was idle, which does not show its speed
 	}
 	if ours := float64(m.acquired - m.released); ours > 0 {
 		ended *= max((g.Waiting+g.Running)/ours, 1)
@@ -249,28 +248,27 @@ func (e *Endpoint) rate(m Mark, g Gauges) float64 {
 	return last.rate + weight*(ended/seconds-last.rate)
 }
 
-// resize tells the index how large the cache is.
+// resize passes the size of the cache to the index.
 func (e *Endpoint) resize(blocks int) {
 	if e.prefixes != nil && blocks > 0 && e.blocks.Swap(int64(blocks)) != int64(blocks) {
 		e.prefixes.Resize(e.cache, blocks)
 	}
 }
 
-// fill tells the index that so many tokens have come into the cache that we know nothing else of: they push out what was
-// there.
+// fill tells the index that the cache received tokens with unknown content, which evict older blocks.
 func (e *Endpoint) fill(tokens float64) {
 	if e.prefixes != nil {
 		e.prefixes.Fill(e.cache, int(tokens/prefix.BlockTokens))
 	}
 }
 
-// RecordFailure counts the scrape that began at the mark and brought nothing.
+// RecordFailure counts a failure of the scrape that began at the mark.
 func (e *Endpoint) RecordFailure(m Mark) {
 	e.refusals.Store(0)
 	e.fail(m)
 }
 
-// RecordRefusal is RecordFailure for a scrape whose connection was refused: nobody listens there.
+// RecordRefusal is RecordFailure for a refused connection.
 func (e *Endpoint) RecordRefusal(m Mark) {
 	e.refusals.Add(1)
 	e.fail(m)
@@ -283,22 +281,22 @@ func (e *Endpoint) fail(m Mark) {
 	}
 }
 
-// Refusals returns how many scrapes in a row were refused, up to the last one.
+// Refusals returns the number of consecutive refused scrapes, including the last one.
 func (e *Endpoint) Refusals() int64 { return e.refusals.Load() }
 
-// Movements returns how many leases have begun and how many have ended, together, ever. When it stands still, so does
-// all that this picker does to the endpoint.
+// Movements returns the number of leases that began or ended, since the start. While it is constant, this picker does not
+// change the load of the endpoint.
 func (e *Endpoint) Movements() int64 { return e.acquired.Load() + e.released.Load() }
 
-// Foresee returns what a page that is asked for at the mark would say if nothing but our own leases had begun and ended
-// since the last sample: the requests it would have, and the figures of that sample. It reports false if there is none.
+// Foresee predicts a page requested at the mark, if only our own leases began and ended since the last sample: its number of
+// requests, and the gauges of that sample. It returns false without a sample.
 func (e *Endpoint) Foresee(m Mark) (requests float64, last Gauges, ok bool) {
 	s := e.sample.Load()
 	since := (m.acquired - s.acquired) - (m.released - s.released)
 	return max(s.Waiting+s.Running+float64(since), float64(m.open), 0), s.Gauges, s.taken
 }
 
-// ExpireAbandoned lets go of the leases that were abandoned before the given time and that no sample has replaced.
+// ExpireAbandoned releases leases that were abandoned before the given time and that no sample has replaced.
 func (e *Endpoint) ExpireAbandoned(before time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -313,7 +311,7 @@ func (e *Endpoint) ExpireAbandoned(before time.Time) {
 	e.abandoned = kept
 }
 
-// Load returns what the endpoint has to do now.
+// Load returns the current load of the endpoint.
 func (e *Endpoint) Load() scheduling.Load {
 	s, open := e.sample.Load(), e.open.Load()
 	since := (e.acquired.Load() - s.acquired) - (e.released.Load() - s.released)
@@ -330,7 +328,7 @@ func (e *Endpoint) Load() scheduling.Load {
 	}
 }
 
-// failingSince returns when scrapes began to fail, the zero time if the last one was good.
+// failingSince returns when scrapes began to fail, or the zero time if the last one succeeded.
 func (e *Endpoint) failingSince() time.Time {
 	if since := e.failing.Load(); since != nil {
 		return *since
@@ -338,25 +336,25 @@ func (e *Endpoint) failingSince() time.Time {
 	return time.Time{}
 }
 
-// Stats are the figures of an endpoint for its metrics.
+// Stats are the values of an endpoint for its metrics.
 type Stats struct {
 	Pod, Address   string
 	Gauges         Gauges  // of the last scrape
-	InFlight       int64   // leases that are open
-	Picks          int64   // leases, ever
-	Tokens         int64   // of prompts that were placed here and are not computed yet, but for cached ones
-	Factor         float64 // how much slower it is than its pool
-	ScrapeFailures int64   // ever
+	InFlight       int64   // open leases
+	Picks          int64   // leases since the start
+	Tokens         int64   // uncached tokens of prompts placed here that are not computed yet
+	Factor         float64 // slowdown relative to the pool
+	ScrapeFailures int64   // since the start
 	SampleAge      time.Duration
-	Failing        time.Duration // for how long scrapes have failed
-	Sampled        bool          // there was a good scrape
-	Ejected        bool          // no requests go there for now
+	Failing        time.Duration // time since scrapes began to fail
+	Sampled        bool          // a scrape has succeeded
+	Ejected        bool          // receives no requests for now
 }
 
-// Stale reports whether there are no figures, or scrapes have failed for longer than that.
+// Stale reports whether there is no sample, or scrapes have failed for longer than the given time.
 func (s *Stats) Stale(after time.Duration) bool { return !s.Sampled || s.Failing > after }
 
-// Stats returns the figures of the endpoint at the given time.
+// Stats returns the values of the endpoint at the given time.
 func (e *Endpoint) Stats(now time.Time) Stats {
 	failing := time.Duration(0)
 	if since := e.failing.Load(); since != nil {

@@ -6,20 +6,19 @@ import (
 	"time"
 )
 
-// Health says whether requests should go to an endpoint. Its owner is package outlier; the pick path reads it, without
-// a lock.
+// Health says whether requests should go to an endpoint. Package outlier writes it; the pick path reads it without a lock.
 type Health struct {
-	until   atomic.Int64 // of the ejection, in Unix nanoseconds; 0 if the endpoint is in use
-	probed  atomic.Bool  // a request has gone there since that time, and nothing is known of it yet
-	failing atomic.Bool  // there is something to forget
+	until   atomic.Int64 // end of the ejection, in Unix nanoseconds; 0 if the endpoint is in use
+	probed  atomic.Bool  // a probe is running since then
+	failing atomic.Bool  // there are failures to reset
 
 	mu       sync.Mutex
-	failures int // in a row
-	times    int // ejected in a row
+	failures int // consecutive failures
+	times    int // consecutive ejections
 	cause    string
 }
 
-// Ejected tells whether the endpoint is not in use. One that is due to be probed is not.
+// Ejected reports whether the endpoint is not in use. This includes an endpoint that waits for its probe.
 func (h *Health) Ejected() bool { return h.until.Load() != 0 }
 
 // Until returns when the ejection ends; zero if the endpoint is in use.
@@ -30,28 +29,28 @@ func (h *Health) Until() time.Time {
 	return time.Time{}
 }
 
-// Cause returns why the endpoint was ejected last.
+// Cause returns the cause of the last ejection.
 func (h *Health) Cause() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.cause
 }
 
-// Usable tells whether a request may go to the endpoint now: it is in use, or is to be probed.
+// Usable reports whether a request may go to the endpoint now: it is in use, or its probe is due.
 func (h *Health) Usable(now time.Time) bool {
 	until := h.until.Load()
 	return until == 0 || now.UnixNano() >= until && !h.probed.Load()
 }
 
-// Placed says that a request goes there. If the endpoint is to be probed it is the probe.
+// Placed records that a request goes to the endpoint. If a probe is due, the request is the probe.
 func (h *Health) Placed() (probe bool) {
 	return h.until.Load() != 0 && !h.probed.Swap(true)
 }
 
-// Unknown says that nothing will be known of a probe.
+// Unknown records that the result of a probe will not be known.
 func (h *Health) Unknown() { h.probed.Store(false) }
 
-// Succeed forgets all failures. It reports whether the endpoint was ejected until now.
+// Succeed resets all failures. It reports whether the endpoint was ejected until now.
 func (h *Health) Succeed() bool {
 	if !h.failing.Load() {
 		return false
@@ -64,7 +63,8 @@ func (h *Health) Succeed() bool {
 	return h.until.Swap(0) != 0
 }
 
-// Fail counts a failure. It returns how many there were in a row, and whether it was one after the end of an ejection.
+// Fail counts a failure. It returns the number of consecutive failures, and whether this one came after the end of an
+// ejection.
 func (h *Health) Fail() (failures int, probe bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,7 +73,7 @@ func (h *Health) Fail() (failures int, probe bool) {
 	return h.failures, h.probed.Load()
 }
 
-// Eject keeps requests from the endpoint until a time, which may depend on how many times in a row it was ejected.
+// Eject ejects the endpoint until a time, which may depend on the number of consecutive ejections.
 func (h *Health) Eject(cause string, until func(times int) time.Time) (times int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

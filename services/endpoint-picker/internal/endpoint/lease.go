@@ -7,12 +7,12 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 )
 
-// A Lease is one request on an endpoint. It ends once, by Release or Abandon; what comes after that does nothing.
+// A Lease is one request on an endpoint. It ends once, by Release or Abandon; later calls do nothing.
 type Lease struct {
 	endpoint *Endpoint
 	acquired int64 // its place in the order of acquisition
 	ended    atomic.Bool
-	probe    bool // the endpoint is ejected, and this is to show whether it works again
+	probe    bool // the endpoint is ejected, and this request probes it
 	request  predict.Request
 }
 
@@ -22,14 +22,14 @@ func (l *Lease) Address() string { return l.endpoint.address }
 // Endpoint returns the endpoint that the lease is on.
 func (l *Lease) Endpoint() *Endpoint { return l.endpoint }
 
-// First says that the answer has begun.
+// First records that the answer has begun.
 func (l *Lease) First(now time.Time) {
 	if !l.ended.Load() {
 		l.request.First(now)
 	}
 }
 
-// Release ends the lease: the request has ended too.
+// Release ends the lease together with its request.
 func (l *Lease) Release() {
 	if !l.ended.Swap(true) {
 		l.end()
@@ -37,15 +37,15 @@ func (l *Lease) Release() {
 	}
 }
 
-// end is what both ends have in common.
+// end is the common part of Release and Abandon.
 func (l *Lease) end() {
 	l.request.End()
 	if l.probe {
-		l.endpoint.health.Unknown() // unless it is known
+		l.endpoint.health.Unknown() // without effect if the result is known
 	}
 }
 
-// Abandon ends the lease while the request may go on.
+// Abandon ends the lease while the request may continue.
 func (l *Lease) Abandon(now time.Time) {
 	if l.ended.Swap(true) {
 		return
@@ -55,7 +55,7 @@ func (l *Lease) Abandon(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.sample.Load().acquired >= l.acquired {
-		e.open.Add(-1) // the last sample has the request
+		e.open.Add(-1) // the last sample contains the request
 		return
 	}
 	e.abandoned = append(e.abandoned, abandoned{acquired: l.acquired, at: now})

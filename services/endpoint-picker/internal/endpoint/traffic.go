@@ -6,21 +6,20 @@ import (
 	"sync/atomic"
 )
 
-// fading is how much of what was seen is left after one more page: the last few hundred count.
+// fading is the weight that older pages keep after each page: the last few hundred pages count.
 const fading = 0.995
 
-// Traffic is how much of what the endpoints of a pool have to do was not placed by this picker: by its other replicas,
-// as a rule.
+// Traffic is the share of the load of a pool that this picker did not place. Usually its other replicas did.
 type Traffic struct {
 	mu            sync.Mutex
-	others, total float64 // requests on pages, fading
+	others, total float64 // requests on pages, with decay
 	share         atomic.Uint64
 }
 
-// see takes the requests of one page, and how many of them are others'.
+// see records the requests of one page, and how many of them others placed.
 func (t *Traffic) see(others, total float64) {
 	if total <= 0 {
-		return // it says nothing
+		return // an empty page has no information
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -29,5 +28,5 @@ func (t *Traffic) see(others, total float64) {
 	t.share.Store(math.Float64bits(t.others / t.total))
 }
 
-// Others returns the part that others have placed, 0 to 1.
+// Others returns the share that others placed, 0 to 1.
 func (t *Traffic) Others() float64 { return math.Float64frombits(t.share.Load()) }

@@ -16,14 +16,14 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
-// MaxBytes is the largest file that is read.
+// MaxBytes is the maximum size of the file.
 const MaxBytes = 1 << 20
 
 const (
 	defaultNamespace = "default"
 	maxName          = 253
 	maxPort          = 65535
-	maxProblems      = 10 // that one error names
+	maxProblems      = 10 // limit for one error
 )
 
 // Fields of the file.
@@ -36,8 +36,8 @@ const (
 	fieldLabels    = "labels"
 )
 
-// Parse reads a file: all of it or nothing. The endpoints are sorted by address. An error names every problem with its
-// line.
+// Parse reads a file completely or returns an error that names every problem with its line. The endpoints are sorted by
+// address.
 func Parse(data []byte) ([]endpoint.Description, error) {
 	root, err := decode(data)
 	if err != nil {
@@ -58,7 +58,7 @@ func Parse(data []byte) ([]endpoint.Description, error) {
 	return p.found, nil
 }
 
-// decode returns the one document of the file.
+// decode returns the only document of the file.
 func decode(data []byte) (*yaml.Node, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("the file has more than %d bytes", MaxBytes)
@@ -66,28 +66,28 @@ func decode(data []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-		return nil, errors.New("the file is empty: for no endpoints give endpoints: []")
+		return nil, errors.New("the file is empty: without endpoints, give endpoints: []")
 	} else if err != nil {
 		return nil, trimmed(err)
 	}
 	var second yaml.Node
 	if err := decoder.Decode(&second); err == nil {
-		return nil, fmt.Errorf("line %d: a second document: give one", second.Line)
+		return nil, fmt.Errorf("line %d: second document: give only one", second.Line)
 	} else if !errors.Is(err, io.EOF) {
 		return nil, trimmed(err)
 	}
 	return document.Content[0], nil
 }
 
-// trimmed is an error of the YAML parser without its prefix: that it is YAML is said elsewhere.
+// trimmed removes the prefix of an error of the YAML parser, because the message already names the format.
 func trimmed(err error) error { return errors.New(strings.TrimPrefix(err.Error(), "yaml: ")) }
 
 // parser collects endpoints and problems.
 type parser struct {
 	found     []endpoint.Description
 	problems  []error
-	names     map[string]int         // and the lines where they are
-	addresses map[netip.AddrPort]int // likewise
+	names     map[string]int         // and their lines
+	addresses map[netip.AddrPort]int // and their lines
 }
 
 func (p *parser) problem(n *yaml.Node, format string, args ...any) {
@@ -103,7 +103,7 @@ func (p *parser) items(root *yaml.Node) []*yaml.Node {
 	list := p.fields(root, fieldEndpoints)[fieldEndpoints]
 	switch {
 	case list == nil:
-		p.problem(root, "%s is missing: for none give an empty list", fieldEndpoints)
+		p.problem(root, "%s is missing: without endpoints, give an empty list", fieldEndpoints)
 	case list.Kind != yaml.SequenceNode:
 		p.problem(list, "%s is not a list", fieldEndpoints)
 	default:
@@ -112,7 +112,7 @@ func (p *parser) items(root *yaml.Node) []*yaml.Node {
 	return nil
 }
 
-// fields returns the values of a mapping by their names, of which only these are known.
+// fields returns the values of a mapping by name. Only the known names are allowed.
 func (p *parser) fields(mapping *yaml.Node, known ...string) map[string]*yaml.Node {
 	values := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
@@ -121,7 +121,7 @@ func (p *parser) fields(mapping *yaml.Node, known ...string) map[string]*yaml.No
 		case key.Kind != yaml.ScalarNode || !slices.Contains(known, name):
 			p.problem(key, "%q is not a known field: known are %s", name, strings.Join(known, ", "))
 		case values[name] != nil:
-			p.problem(key, "%s is there twice", name)
+			p.problem(key, "%s is listed twice", name)
 		default:
 			values[name] = resolve(mapping.Content[i+1])
 		}
@@ -129,7 +129,7 @@ func (p *parser) fields(mapping *yaml.Node, known ...string) map[string]*yaml.No
 	return values
 }
 
-// add takes one endpoint.
+// add reads one endpoint.
 func (p *parser) add(item *yaml.Node) {
 	item = resolve(item)
 	if item.Kind != yaml.MappingNode {
@@ -152,21 +152,21 @@ func (p *parser) add(item *yaml.Node) {
 	p.unique(item, d)
 }
 
-// unique adds the endpoint unless there is one of its name or address.
+// unique adds the endpoint unless its name or address is already in use.
 func (p *parser) unique(item *yaml.Node, d endpoint.Description) {
 	name := d.Namespace + "/" + d.Pod
 	switch {
 	case p.names[name] != 0:
-		p.problem(item, "endpoint %s is there twice, first in line %d", name, p.names[name])
+		p.problem(item, "endpoint %s is listed twice, first in line %d", name, p.names[name])
 	case p.addresses[d.Address] != 0:
-		p.problem(item, "address %s is there twice, first in line %d", d.Address, p.addresses[d.Address])
+		p.problem(item, "address %s is listed twice, first in line %d", d.Address, p.addresses[d.Address])
 	default:
 		p.names[name], p.addresses[d.Address] = item.Line, item.Line
 		p.found = append(p.found, d)
 	}
 }
 
-// text returns the value of a field that must be there, as it is written.
+// text returns the value of a required field, unconverted.
 func (p *parser) text(item *yaml.Node, field string, value *yaml.Node) (string, bool) {
 	switch {
 	case value == nil:
@@ -181,7 +181,7 @@ func (p *parser) text(item *yaml.Node, field string, value *yaml.Node) (string, 
 	return "", false
 }
 
-// name reads a name, which must be fit for logs and metrics.
+// name reads a name, which must be suitable for logs and metrics.
 func (p *parser) name(item *yaml.Node, field string, value *yaml.Node) string {
 	text, ok := p.text(item, field, value)
 	if !ok {
@@ -225,7 +225,7 @@ func (p *parser) port(item, value *yaml.Node) uint16 {
 	return uint16(port)
 }
 
-// labels reads labels, whose values may be written without quotes, numbers and true included.
+// labels reads labels. Their values need no quotes, even numbers and true.
 func (p *parser) labels(value *yaml.Node) map[string]string {
 	switch {
 	case value == nil || value.Tag == "!!null":
@@ -242,9 +242,9 @@ func (p *parser) labels(value *yaml.Node) map[string]string {
 		case key.Kind != yaml.ScalarNode || key.Value == "" || key.Tag == "!!merge":
 			p.problem(key, "a label has no name")
 		case twice:
-			p.problem(key, "label %s is there twice", shortened(key.Value))
+			p.problem(key, "label %s is listed twice", shortened(key.Value))
 		case text.Kind != yaml.ScalarNode || text.Tag == "!!null":
-			p.problem(text, "label %s has not a single value", shortened(key.Value))
+			p.problem(text, "the value of label %s is not a single value", shortened(key.Value))
 		default:
 			labels[key.Value] = text.Value
 		}
@@ -252,7 +252,7 @@ func (p *parser) labels(value *yaml.Node) map[string]string {
 	return labels
 }
 
-// resolve follows an alias. The file has but four levels, so nothing grows by them.
+// resolve follows an alias. The file has only four levels, so aliases cannot make it grow.
 func resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		return n.Alias
@@ -260,7 +260,7 @@ func resolve(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// shortened is text for a message.
+// shortened limits text for a message.
 func shortened(text string) string {
 	const most = 60
 	if len(text) <= most {

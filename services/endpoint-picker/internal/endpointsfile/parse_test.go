@@ -96,24 +96,24 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		give string
 		want string
 	}{
-		{name: "empty", want: "the file is empty: for no endpoints give endpoints: []"},
-		{name: "only a comment", give: "# nothing\n", want: "the file is empty: for no endpoints give endpoints: []"},
+		{name: "empty", want: "the file is empty: without endpoints, give endpoints: []"},
+		{name: "only a comment", give: "# nothing\n", want: "the file is empty: without endpoints, give endpoints: []"},
 		{name: "only a mark", give: "---\n", want: "line 2: the file is not a mapping: give a list named endpoints"},
 		{name: "a list", give: "\n- name: a", want: "line 2: the file is not a mapping: give a list named endpoints"},
-		{name: "no list", give: "{}", want: "line 1: endpoints is missing: for none give an empty list"},
+		{name: "no list", give: "{}", want: "line 1: endpoints is missing: without endpoints, give an empty list"},
 		{name: "cut after the first line", give: "endpoints:\n", want: "line 1: endpoints is not a list"},
 		{name: "a mapping of endpoints", give: "endpoints:\n  a: {}", want: "line 2: endpoints is not a list"},
 		{name: "not YAML", give: "endpoints:\n- {name: a", want: "line 1: did not find expected ',' or '}'"},
 		{name: "not text", give: "endpoints: \x01", want: "control characters are not allowed"},
-		{name: "two documents", give: "endpoints: []\n---\nendpoints: []", want: "line 2: a second document: give one"},
+		{name: "two documents", give: "endpoints: []\n---\nendpoints: []", want: "line 2: second document: give only one"},
 		{name: "another field", give: "endpoints: []\nendpoint: []", want: `line 2: "endpoint" is not a known field: known are endpoints`},
-		{name: "the list twice", give: "endpoints: []\nendpoints: []", want: "line 2: endpoints is there twice"},
+		{name: "the list twice", give: "endpoints: []\nendpoints: []", want: "line 2: endpoints is listed twice"},
 		{name: "an endpoint that is a word", give: "endpoints:\n- 10.0.0.1:8000", want: "line 2: an endpoint is not a mapping of name, address and port"},
 		{
 			name: "a misspelt field", give: "endpoints:\n- {" + good + "}\n- {name: b, ip: 10.0.0.1, port: 1}",
 			want: "line 3: \"ip\" is not a known field: known are name, namespace, address, port, labels\nline 3: address is missing",
 		},
-		{name: "a field twice", give: "endpoints: [{" + good + ", port: 2}]", want: "line 1: port is there twice"},
+		{name: "a field twice", give: "endpoints: [{" + good + ", port: 2}]", want: "line 1: port is listed twice"},
 		{name: "a merge", give: "endpoints: [{<<: {name: a}, address: 10.0.0.1, port: 1}]", want: "line 1: \"<<\" is not a known field: known are name, namespace, address, port, labels\nline 1: name is missing"},
 		{name: "no name", give: "endpoints: [{name: '', address: 10.0.0.1, port: 1}]", want: "line 1: name is empty"},
 		{name: "null", give: "endpoints: [{name: null, address: ~, port: }]", want: "line 1: name is empty\nline 1: address is empty\nline 1: port is empty"},
@@ -131,10 +131,10 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		{name: "a port with a fraction", give: "endpoints: [{name: a, address: 10.0.0.1, port: 80.0}]", want: `line 1: port "80.0" is not a port: give one from 1 to 65535`},
 		{name: "a port by name", give: "endpoints: [{name: a, address: 10.0.0.1, port: http}]", want: `line 1: port "http" is not a port: give one from 1 to 65535`},
 		{name: "labels that are a list", give: "endpoints: [{" + good + ", labels: [a]}]", want: "line 1: labels are not a mapping of names to values"},
-		{name: "a label twice", give: "endpoints: [{" + good + ", labels: {r: a, r: b}}]", want: "line 1: label r is there twice"},
-		{name: "a label without a value", give: "endpoints: [{" + good + ", labels: {r: }}]", want: "line 1: label r has not a single value"},
-		{name: "one name twice", give: "endpoints:\n- {" + good + "}\n- {name: a, address: 10.0.0.2, port: 1}", want: "line 3: endpoint default/a is there twice, first in line 2"},
-		{name: "one address twice", give: "endpoints:\n- {" + good + "}\n- {name: b, address: '::ffff:10.0.0.1', port: '1'}", want: "line 3: address 10.0.0.1:1 is there twice, first in line 2"},
+		{name: "a label twice", give: "endpoints: [{" + good + ", labels: {r: a, r: b}}]", want: "line 1: label r is listed twice"},
+		{name: "a label without a value", give: "endpoints: [{" + good + ", labels: {r: }}]", want: "line 1: the value of label r is not a single value"},
+		{name: "one name twice", give: "endpoints:\n- {" + good + "}\n- {name: a, address: 10.0.0.2, port: 1}", want: "line 3: endpoint default/a is listed twice, first in line 2"},
+		{name: "one address twice", give: "endpoints:\n- {" + good + "}\n- {name: b, address: '::ffff:10.0.0.1', port: '1'}", want: "line 3: address 10.0.0.1:1 is listed twice, first in line 2"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

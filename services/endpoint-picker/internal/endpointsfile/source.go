@@ -1,4 +1,4 @@
-// Package endpointsfile has the endpoints in a file, for a picker without Kubernetes:
+// Package endpointsfile reads endpoints from a file, for a picker without Kubernetes:
 //
 //	endpoints:
 //	- name: vllm-0          # unique in its namespace
@@ -7,12 +7,12 @@
 //	  port: 8000            # a number or a string
 //	  labels: {llm-d.ai/role: decode}
 //
-// JSON will do as well. The file is read strictly: what is not known, or is there twice, is refused with its line.
+// JSON works as well. Parsing is strict: unknown and duplicate fields are errors with their line.
 //
-// A file that cannot be used at the start is an error. After that it is read again and again, and a change holds when
-// two readings in a row found the same: a file that is being written is not half read, and its path may be a symbolic
-// link that is turned to another file, as Kubernetes does with ConfigMaps. A file that has become unusable, or has gone,
-// changes nothing: the last good endpoints stand, and the observer and the log say so.
+// An unusable file at the start is an error. Later the file is polled, and a change takes effect when two consecutive reads
+// are equal. So a partially written file is not used, and the path may be a symbolic link that changes, as in volumes of
+// ConfigMaps. A file that becomes unusable, or is deleted, changes nothing: the last valid endpoints stay, and the observer
+// and the log report it.
 package endpointsfile
 
 import (
@@ -31,17 +31,17 @@ import (
 
 const defaultInterval = 500 * time.Millisecond
 
-// observer learns what came of each new state of the file.
+// observer receives the result of reading each new state of the file.
 type observer interface {
 	ObserveEndpointsFile(err error)
 }
 
-// Params is what New needs.
+// Params are the parameters of New.
 type Params struct {
 	Log      *zap.Logger
 	Path     string
-	Once     bool          // the file is read at the start only
-	Interval time.Duration // between two looks, half a second if zero
+	Once     bool          // read the file only at the start
+	Interval time.Duration // between two reads, half a second if zero
 	Observer observer
 }
 
@@ -55,22 +55,22 @@ type Source struct {
 	changed  []func()
 	pool     atomic.Pointer[datastore.Pool]
 
-	// Of the goroutine in Run only.
-	settled state // what holds, or was refused
-	seen    state // what the last look found
+	// Used only by the goroutine in Run.
+	settled state // the state that was used or rejected
+	seen    state // the state of the last read
 }
 
-// state is what a look at the file found.
+// state is the result of reading the file.
 type state struct {
 	data    []byte
-	problem string // why there are no data
+	problem string // why there is no data
 }
 
 func (s state) equal(other state) bool {
 	return s.problem == other.problem && bytes.Equal(s.data, other.data)
 }
 
-// New reads the file. An error says why it cannot be used.
+// New reads the file. An error means that the file is unusable.
 func New(p Params) (*Source, error) {
 	if p.Interval <= 0 {
 		p.Interval = defaultInterval
@@ -89,13 +89,13 @@ func New(p Params) (*Source, error) {
 	return s, nil
 }
 
-// OnChange has changed called, before Run, whenever there are other endpoints.
+// OnChange registers a function to call when the endpoints change. Call it before Run.
 func (s *Source) OnChange(changed func()) error {
 	s.changed = append(s.changed, changed)
 	return nil
 }
 
-// Run follows the file until ctx ends.
+// Run polls the file until ctx ends.
 func (s *Source) Run(ctx context.Context) {
 	if s.once {
 		<-ctx.Done()
@@ -116,10 +116,10 @@ func (s *Source) Run(ctx context.Context) {
 // WaitForSync returns at once: the file was read at the start.
 func (s *Source) WaitForSync(context.Context) bool { return true }
 
-// Pool returns the last good endpoints. They must not be changed.
+// Pool returns the last valid endpoints. They must not be changed.
 func (s *Source) Pool() (*datastore.Pool, error) { return s.pool.Load(), nil }
 
-// look reads the file, and takes what it finds when it is new and the same as at the last look.
+// look reads the file, and uses a new state that is the same as in the last read.
 func (s *Source) look() {
 	now := state{}
 	data, err := readFile(s.path)
@@ -158,9 +158,9 @@ func (s *Source) use(data []byte) error {
 	return nil
 }
 
-// readFile returns the content of a regular file, of which one byte too many is enough.
+// readFile returns the content of a regular file, up to one byte more than MaxBytes.
 func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path) // before opening: that waits for ever on a pipe
+	info, err := os.Stat(path) // before opening, which would block forever on a pipe
 	if err != nil {
 		return nil, err
 	}

@@ -147,7 +147,7 @@ func TestBadEditsKeepTheLastEndpoints(t *testing.T) {
 		{
 			name: "emptied",
 			do:   func(t *testing.T, path string) { t.Helper(); write(t, path, "") },
-			want: "the file is empty: for no endpoints give endpoints: []",
+			want: "the file is empty: without endpoints, give endpoints: []",
 		},
 		{
 			name: "removed",

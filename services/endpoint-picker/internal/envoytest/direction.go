@@ -16,12 +16,12 @@ import (
 type direction struct {
 	mode              filterv3.ProcessingMode_BodySendMode
 	fields            Fields
-	headers, trailers bool   // were sent
-	headersEnd        bool   // the headers ended it
-	body              []byte // up to the end, duplicates left out
-	want              []byte // what goes on instead of body; nil if body does
-	free              bool   // whatever may go on
-	end               bool   // the body ended it
+	headers, trailers bool   // sent
+	headersEnd        bool   // the headers ended the message
+	body              []byte // up to the end, without duplicates
+	want              []byte // expected instead of body; nil: body
+	free              bool   // any body is allowed
+	end               bool   // the body ended the message
 	pieces            int    // body messages up to the end
 
 	gotHeaders, gotTrailers, gotEnd bool
@@ -29,7 +29,7 @@ type direction struct {
 	gotPieces                       int
 }
 
-// change is what becomes of a header.
+// change is the change of a header: set or removed.
 type change bool
 
 const (
@@ -60,7 +60,7 @@ func (d *direction) sentBody(b *extprocv3.HttpBody) {
 	}
 }
 
-// change changes the headers as Envoy does: what is removed goes first.
+// change changes the headers as Envoy does: it removes headers first.
 func (d *direction) change(m *extprocv3.HeaderMutation, allowed func(name string, how change) bool) error {
 	touched := map[string]bool{}
 	for _, name := range m.GetRemoveHeaders() {
@@ -88,7 +88,7 @@ func (d *direction) change(m *extprocv3.HeaderMutation, allowed func(name string
 	return nil
 }
 
-// wanted is the body that should go on, as far as it is known.
+// wanted is the expected body so far.
 func (d *direction) wanted() []byte {
 	if d.want != nil {
 		return d.want
@@ -123,7 +123,7 @@ func (d *direction) takeBody(r *extprocv3.CommonResponse) error {
 	return d.takeWhole(r.GetBodyMutation())
 }
 
-// takeWhole checks what becomes of a piece in a mode in which the gateway has it and waits.
+// takeWhole checks the reply to a piece in a mode in which the gateway keeps it and waits.
 func (d *direction) takeWhole(m *extprocv3.BodyMutation) error {
 	if d.want == nil && !d.free {
 		if m != nil {
@@ -154,7 +154,7 @@ func (d *direction) takeStreamed(b *extprocv3.StreamedBodyResponse) error {
 	return d.takeEnd()
 }
 
-// takeEnd checks a body that has come to its end.
+// takeEnd checks a complete body.
 func (d *direction) takeEnd() error {
 	switch {
 	case !d.end:

@@ -1,6 +1,6 @@
-// Package envoytest is Envoy's side of an ext_proc stream, for tests: a Gateway is shown what goes to the picker and what
-// comes back, and refuses every reply that Envoy would refuse, and some that it would let pass. It knows the protocol
-// from Envoy's generated code alone, and nothing of the picker's own.
+// Package envoytest is Envoy's side of an ext_proc stream, for tests. A Gateway checks the messages to and from the picker.
+// It refuses every reply that Envoy would refuse, and some that Envoy would accept. It uses only Envoy's generated code, and
+// none of the picker's.
 package envoytest
 
 import (
@@ -13,7 +13,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 )
 
-// MaxChunk is how much a streamed body reply may have, in bytes: some gateways refuse messages of more than 64 KiB.
+// MaxChunk is the maximum size of a streamed body reply, in bytes: some gateways refuse messages of more than 64 KiB.
 const MaxChunk = 62000
 
 // Names of the protocol of the Gateway API Inference Extension, and of HTTP.
@@ -28,22 +28,22 @@ const (
 	headerLength = "content-length"
 )
 
-// Fields are headers, all values of each, by names in lower case as HTTP/2 has them.
+// Fields are headers: all values by name, in lower case as in HTTP/2.
 type Fields map[string][]string
 
-// Rules are what an exchange may do besides what all may. The zero value lets bodies through as they are.
+// Rules are what an exchange may do beyond the defaults. The zero value requires unchanged bodies.
 type Rules struct {
-	Allowed   func(endpoint string) bool // of each address of the pick; nil allows all
-	Fallbacks int                        // how many addresses there must be behind the first
-	Upstream  []byte                     // what must go on of the request's body, if that is not what was sent
-	Client    []byte                     // what must go on of the response's body, likewise
-	Free      bool                       // any body of the request may go on; Upstream tells which did
-	Set       []string                   // headers of the request that may be set, besides those of a pick
-	Remove    []string                   // headers of the request that may be removed
-	Reply     []string                   // headers of the response that may be set
+	Allowed   func(endpoint string) bool // checks each address of the pick; nil allows all
+	Fallbacks int                        // minimum number of addresses after the first
+	Upstream  []byte                     // expected request body, if it differs from the sent one
+	Client    []byte                     // expected response body, if it differs from the sent one
+	Free      bool                       // allow any request body; Upstream returns it
+	Set       []string                   // request headers that may be set, besides those of a pick
+	Remove    []string                   // request headers that may be removed
+	Reply     []string                   // response headers that may be set
 }
 
-// A Gateway is one stream. It is told of messages by Sent and of replies by Take; Finish says whether all was answered.
+// A Gateway is one stream. Sent records messages and Take replies; Finish checks that all messages were answered.
 type Gateway struct {
 	rules             Rules
 	request, response direction
@@ -60,15 +60,15 @@ func New(r Rules) *Gateway {
 	return g
 }
 
-// SetModes says how bodies are sent, of a gateway that does not tell the picker. They are full duplex by default.
+// SetModes sets the body modes of a gateway that does not send them to the picker. The default is full duplex.
 func (g *Gateway) SetModes(request, response filterv3.ProcessingMode_BodySendMode) {
 	g.request.mode, g.response.mode = request, response
 }
 
-// Picked returns the destination of the request, empty as long as there is none.
+// Picked returns the destination of the request, or empty before the pick.
 func (g *Gateway) Picked() string { return g.picked }
 
-// Scores returns how endpoints were rated, nil if the picker did not say.
+// Scores returns the scores of the endpoints, nil if the picker did not send them.
 func (g *Gateway) Scores() map[string]float64 { return g.scores }
 
 // Immediate returns the picker's own response, nil if there is none.
@@ -80,16 +80,16 @@ func (g *Gateway) RequestHeaders() Fields { return g.request.fields }
 // ResponseHeaders returns the headers that the client gets.
 func (g *Gateway) ResponseHeaders() Fields { return g.response.fields }
 
-// Upstream returns as much of the request's body as has gone on in full duplex, or was replaced.
+// Upstream returns the part of the request's body that was forwarded in full duplex, or replaced.
 func (g *Gateway) Upstream() string { return string(g.request.got) }
 
-// RequestEnded tells whether the request was sent to its end.
+// RequestEnded reports whether the request was sent completely.
 func (g *Gateway) RequestEnded() bool { return g.request.complete() }
 
-// ResponseHeadersAnswered tells whether the response's headers went on to the client.
+// ResponseHeadersAnswered reports whether the response's headers were forwarded to the client.
 func (g *Gateway) ResponseHeadersAnswered() bool { return g.response.gotHeaders }
 
-// Sent takes note of a message that goes to the picker.
+// Sent records a message to the picker.
 func (g *Gateway) Sent(m *extprocv3.ProcessingRequest) {
 	if c := m.GetProtocolConfig(); c != nil {
 		g.SetModes(c.GetRequestBodyMode(), c.GetResponseBodyMode())
@@ -146,7 +146,7 @@ func (g *Gateway) takePart(r *extprocv3.ProcessingResponse) error {
 	}
 }
 
-// takeChanges checks what a reply changes besides the body.
+// takeChanges checks the changes of a reply other than the body.
 func (g *Gateway) takeChanges(r *extprocv3.ProcessingResponse) error {
 	switch {
 	case r.GetImmediateResponse() != nil:
@@ -188,12 +188,12 @@ func (g *Gateway) takeRequestChanges(r *extprocv3.ProcessingResponse, common *ex
 	case !now && set != "":
 		return errors.New("pick without its metadata")
 	case now != common.GetClearRouteCache():
-		return errors.New("the route cache is to be cleared by the pick, and by nothing else")
+		return errors.New("the pick, and nothing else, must clear the route cache")
 	}
 	return nil
 }
 
-// takeDestination checks the metadata of a reply, which only the pick has.
+// takeDestination checks the metadata of a reply. Only the pick has metadata.
 func (g *Gateway) takeDestination(r *extprocv3.ProcessingResponse) error {
 	if r.GetDynamicMetadata() == nil {
 		return nil
@@ -227,7 +227,7 @@ func (g *Gateway) takeDestination(r *extprocv3.ProcessingResponse) error {
 	return nil
 }
 
-// allowRequest says whether a header of the request may be changed. A client's own destination may go before the pick.
+// allowRequest reports whether a request header may be changed. A client's own destination may be removed before the pick.
 func (g *Gateway) allowRequest(name string, how change) bool {
 	if how == removed {
 		return name == HeaderDestination && g.picked == "" || slices.Contains(g.rules.Remove, name)
@@ -235,7 +235,7 @@ func (g *Gateway) allowRequest(name string, how change) bool {
 	return name == HeaderDestination || name == headerLength || slices.Contains(g.rules.Set, name)
 }
 
-// allowReply says the same of the response. One that is rewritten will have another length.
+// allowReply reports whether a response header may be changed. A rewritten response has another length.
 func (g *Gateway) allowReply(name string, how change) bool {
 	if how == removed {
 		return name == headerLength && g.rules.Client != nil
@@ -243,12 +243,12 @@ func (g *Gateway) allowReply(name string, how change) bool {
 	return slices.Contains(g.rules.Reply, name)
 }
 
-// Finish says what is still unanswered of an exchange that was sent in full.
+// Finish returns an error for messages of a completely sent exchange that are still unanswered.
 func (g *Gateway) Finish() error {
 	if g.immediate != nil {
 		return nil
 	}
-	// A full-duplex request that the gateway broke off, to answer it itself, waits for nothing.
+	// A full-duplex request that the gateway aborted, to answer it itself, waits for nothing.
 	if !g.request.fullDuplex() || g.request.complete() {
 		if err := g.request.finish(); err != nil {
 			return fmt.Errorf("request: %w", err)

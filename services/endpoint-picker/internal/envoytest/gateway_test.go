@@ -139,7 +139,7 @@ func TestRepliesThatAreRefused(t *testing.T) {
 		{name: "no metadata", give: []reply{pick(func(_ *extprocv3.CommonResponse, r reply) { r.DynamicMetadata = nil })}, want: "pick without its metadata"},
 		{name: "no header", give: []reply{pick(func(c *extprocv3.CommonResponse, _ reply) { c.HeaderMutation = nil })}, want: `header "" and metadata "10.0.0.1:8000" differ`},
 		{name: "another header", give: []reply{pick(func(_ *extprocv3.CommonResponse, r reply) { r.DynamicMetadata = metadata("10.0.0.2:8000") })}, want: `header "10.0.0.1:8000" and metadata "10.0.0.2:8000" differ`},
-		{name: "route cache kept", give: []reply{pick(func(c *extprocv3.CommonResponse, _ reply) { c.ClearRouteCache = false })}, want: "the route cache is to be cleared by the pick, and by nothing else"},
+		{name: "route cache kept", give: []reply{pick(func(c *extprocv3.CommonResponse, _ reply) { c.ClearRouteCache = false })}, want: "the pick, and nothing else, must clear the route cache"},
 		{name: "a list", give: []reply{pick(func(_ *extprocv3.CommonResponse, r reply) { r.DynamicMetadata = metadata("a,b") })}, want: `picked "a,b"`},
 		{name: "outside", rules: Rules{Allowed: func(string) bool { return false }}, give: []reply{pick()}, want: `picked "10.0.0.1:8000", which may not be`},
 		{name: "other metadata", give: []reply{pick(func(_ *extprocv3.CommonResponse, r reply) { r.DynamicMetadata.Fields["x"] = structpb.NewNullValue() })}, want: "metadata "},

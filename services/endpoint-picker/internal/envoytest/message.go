@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Headers makes a HeaderMap as Envoy puts it, of names and values in turns.
+// Headers makes a HeaderMap in Envoy's format from alternating names and values.
 func Headers(pairs ...string) *corev3.HeaderMap {
 	m := &corev3.HeaderMap{}
 	for pair := range slices.Chunk(pairs, 2) {
@@ -17,7 +17,7 @@ func Headers(pairs ...string) *corev3.HeaderMap {
 	return m
 }
 
-// Metadata makes metadata of one value.
+// Metadata makes metadata with one value.
 func Metadata(namespace, key string, v *structpb.Value) *corev3.Metadata {
 	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{namespace: {Fields: map[string]*structpb.Value{key: v}}}}
 }

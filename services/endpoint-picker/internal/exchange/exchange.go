@@ -8,38 +8,38 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// An Exchange is one HTTP exchange on its way. The stream fills in what the gateway shows, the pick what is to be done
-// about it. It is used by one goroutine.
+// An Exchange is one HTTP exchange in progress. The stream fills in what the gateway sends, the pick fills in its decisions.
+// Only one goroutine uses it.
 type Exchange struct {
 	Record
 	Placement
 
-	Incoming request.Incoming   // its body is there during the pick only
+	Incoming request.Incoming   // its body is set only during the pick
 	Subset   *scheduling.Subset // what the gateway allows; nil allows everything
 }
 
-// Placement is what a pick decides.
+// Placement contains the decisions of a pick.
 type Placement struct {
 	Lease       *endpoint.Lease
-	Destination string          // "ip:port", or several separated by commas: where to go if the ones before fail
+	Destination string          // "ip:port", or several separated by commas: fallbacks for failures
 	Set         request.Headers // on the request
 	Remove      []string        // headers of the request
 	Edit        Edit            // of the request's body
-	Restore     *answer.Renamer // gives the model of the response its name back, nil if it has it
-	UsageForm   answer.Form     // in which the response says its usage
+	Restore     *answer.Renamer // restores the model name in the response, nil if not needed
+	UsageForm   answer.Form     // format of the usage in the response
 	Reply       request.Headers // to set on the response
-	Conformance bool            // say in the response which endpoint served, as conformance tests of gateways want it
-	Memory      any             // the picker's own
+	Conformance bool            // report the endpoint that served in the response, for conformance tests of gateways
+	Memory      any             // working memory of the picker
 }
 
-// An Edit replaces a part of a body. One without a text changes nothing.
+// An Edit replaces a part of a body. An empty one changes nothing.
 type Edit struct {
 	jsonscan.Span
 
 	With []byte
 }
 
-// Growth is how many bytes longer the body becomes.
+// Growth returns the number of bytes that the body grows by.
 func (e Edit) Growth() int {
 	if e.With == nil {
 		return 0

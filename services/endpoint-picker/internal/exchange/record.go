@@ -1,5 +1,5 @@
-// Package exchange has what is known of one HTTP exchange when it has ended: the request that a gateway showed, where it
-// went, and what was seen of the response. Metrics, traces, the request log and the detection of outliers are made of it.
+// Package exchange contains the record of a finished HTTP exchange: the request from the gateway, its endpoint, and the
+// observed response. Metrics, traces, the request log and outlier detection use it.
 package exchange
 
 import (
@@ -11,82 +11,82 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
-// Outcome says how far the stream of an exchange came. Its values are those of a metric's label.
+// Outcome is how far the stream of an exchange came. Its values are values of a metric's label.
 type Outcome string
 
 // The outcomes of a stream.
 const (
-	Completed   Outcome = "completed"   // the end of the response was seen
-	Interrupted Outcome = "interrupted" // the stream ended in the middle of the response
-	Unseen      Outcome = "unseen"      // an endpoint was picked, and the response was not shown
-	Unpicked    Outcome = "unpicked"    // the request ended before its endpoint could be picked
-	Refused     Outcome = "refused"     // it was answered here
-	Failed      Outcome = "failed"      // the gateway broke the protocol, or sent what cannot be received
+	Completed   Outcome = "completed"   // the end of the response was observed
+	Interrupted Outcome = "interrupted" // the stream ended during the response
+	Unseen      Outcome = "unseen"      // an endpoint was picked, but the gateway did not send the response
+	Unpicked    Outcome = "unpicked"    // the request ended before the pick
+	Refused     Outcome = "refused"     // the picker answered the request
+	Failed      Outcome = "failed"      // the gateway violated the protocol, or a message could not be received
 )
 
-// Outcomes are all of them.
+// Outcomes returns all outcomes.
 func Outcomes() []Outcome {
 	return []Outcome{Completed, Interrupted, Unseen, Unpicked, Refused, Failed}
 }
 
-// A Record is one exchange that has ended.
+// A Record is one finished exchange.
 type Record struct {
 	Outcome     Outcome
 	RequestID   string
 	TraceParent string // W3C trace context of the request; empty if it had none
 	Path        string
 
-	Model     string // that the client asked for; empty if that is not known
-	Target    string // that the server was asked for
-	Rewrite   string // "namespace/name" of the InferenceModelRewrite that made the difference
-	Fairness  string // whose request it was, as the gateway said
-	Objective string // its InferenceObjective, as the gateway said
+	Model     string // requested by the client; empty if unknown
+	Target    string // requested from the server
+	Rewrite   string // "namespace/name" of the InferenceModelRewrite that changed the model
+	Fairness  string // flow of the request, from the gateway
+	Objective string // its InferenceObjective, from the gateway
 	Priority  int
-	Streaming bool // the answer was asked for, or came, piece by piece
+	Streaming bool // the client requested a stream, or the answer was one
 
-	Endpoint *endpoint.Endpoint // that was picked, nil if none was
-	Served   string             // "ip:port" that served, as the gateway said; empty if it did not
-	Status   int                // of the response, ours if refused; 0 if it was not seen
+	Endpoint *endpoint.Endpoint // the picked endpoint, nil if none
+	Served   string             // "ip:port" that served, from the gateway; empty if unknown
+	Status   int                // of the response, ours if refused; 0 if unobserved
 	Reason   string             // why the request was refused, for clients
 
-	Began    time.Time     // its stream
-	Arrived  time.Time     // the end of its body: when the pick began; zero if it did not come
-	PickTook time.Duration // from there to the choice
+	Began    time.Time     // start of the stream
+	Arrived  time.Time     // end of the request's body, when the pick began; zero if it did not arrive
+	PickTook time.Duration // time from Arrived to the choice
 	First    time.Time     // the first piece of the response's body; zero if there was none
 	Ended    time.Time
 
-	RequestBytes  int // of bodies
+	RequestBytes  int // size of the bodies
 	ResponseBytes int
-	PromptTokens  int // estimated from the body; 0 if there is no prompt
-	MatchedTokens int // of those, in the cache of the picked server, as far as is known
-	Pieces        int // of the response's body that were not empty
+	PromptTokens  int // estimated from the body; 0 without a prompt
+	MatchedTokens int // tokens of the prompt in the cache of the picked server, estimated
+	Pieces        int // non-empty pieces of the response's body
 	Usage         Usage
 
-	Placed bool       // observers were told of the pick when it was made
-	Code   codes.Code // that its stream ended with
+	Placed bool       // observers were notified at the time of the pick
+	Code   codes.Code // final status of the stream
 	Span   Span
-	Scores []Score // of the candidates, if somebody wants to see them
+	Scores []Score // of the candidates, if enabled
 }
 
-// A Span is the part of a trace that an exchange is. Its ID is zero as long as nobody has decided whether it is traced.
+// A Span is the exchange's part of a trace. Its ID is zero until the decision whether to trace it.
 type Span struct {
 	Trace   [16]byte
 	ID      [8]byte
 	Sampled bool
 }
 
-// A Score is how one candidate was rated when the endpoint was picked.
+// A Score is the rating of one candidate of a pick.
 type Score struct {
 	Endpoint *endpoint.Endpoint
 	Total    float64 // of all scorers, weighted
-	Wait     float64 // seconds to the first token that were expected of it
+	Wait     float64 // expected seconds to the first token
 	Matched  int     // tokens of the prompt in its cache
 }
 
-// Usage is what the model server said it did.
+// Usage is the token usage that the model server reported.
 type Usage = answer.Usage
 
-// Moved tells whether another endpoint than the picked one served the response.
+// Moved reports whether another endpoint than the picked one served the response.
 func (r *Record) Moved() bool {
 	return r.Endpoint != nil && r.Served != "" && r.Served != r.Endpoint.Address()
 }

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// Reasons for which a request was dropped, as clients are told in a header.
+// Reasons for dropped requests, in a header for clients.
 const (
 	ReasonNoEndpoints = "rejected-no-endpoints"
 	ReasonSaturated   = "rejected-saturated"
 )
 
-// A Refusal is an HTTP response that takes the place of a model server's.
+// A Refusal is an HTTP response instead of a model server's.
 type Refusal struct {
 	Code       int
 	Reason     string        // why the request was dropped; may be empty
 	Text       string        // of its body
-	RetryAfter time.Duration // whole seconds; zero if it is not known whether that helps
+	RetryAfter time.Duration // whole seconds; zero if a retry may not help
 }
 
-// BadRequest refuses what cannot be understood.
+// BadRequest refuses an invalid request.
 func BadRequest(text string) *Refusal {
 	return &Refusal{Code: http.StatusBadRequest, Text: "inference error: BadRequest - " + text}
 }
 
-// TooLarge refuses a body of more bytes than the limit.
+// TooLarge refuses a body that exceeds the limit in bytes.
 func TooLarge(limit int) *Refusal {
 	return &Refusal{
 		Code: http.StatusRequestEntityTooLarge,
@@ -33,7 +33,7 @@ func TooLarge(limit int) *Refusal {
 	}
 }
 
-// Unavailable refuses what nothing can take now.
+// Unavailable refuses a request because no endpoint can take it now.
 func Unavailable(err error) *Refusal {
 	return &Refusal{
 		Code:       http.StatusServiceUnavailable,
@@ -43,7 +43,7 @@ func Unavailable(err error) *Refusal {
 	}
 }
 
-// Exhausted refuses what there is no room for.
+// Exhausted refuses a request because a limit is reached.
 func Exhausted(err error) *Refusal {
 	return &Refusal{
 		Code:       http.StatusTooManyRequests,
@@ -53,7 +53,7 @@ func Exhausted(err error) *Refusal {
 	}
 }
 
-// TimedOut refuses a body that took too long to come.
+// TimedOut refuses a body that took too long to arrive.
 func TimedOut() *Refusal {
 	return &Refusal{Code: http.StatusRequestTimeout, Text: "inference error: RequestTimeout - the request body took too long to come"}
 }

@@ -11,7 +11,7 @@ var bodyModeNames = []string{FullDuplex: "full-duplex", Chunked: "streamed", Buf
 // String returns the mode's name.
 func (m *BodyMode) String() string { return bodyModeNames[*m] }
 
-// Set takes a mode by its name.
+// Set parses the name of a mode.
 func (m *BodyMode) Set(name string) error {
 	for mode, n := range bodyModeNames {
 		if n == name {
@@ -22,5 +22,5 @@ func (m *BodyMode) Set(name string) error {
 	return fmt.Errorf("%q is not one of %s", name, strings.Join(bodyModeNames, ", "))
 }
 
-// Type says to the flag's help what a value is.
+// Type names the value in help.
 func (*BodyMode) Type() string { return "mode" }

@@ -9,19 +9,19 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// codec moves messages between gRPC and the wire without the code that is generated for them: in Unmarshal into a
-// *Message, in Marshal from a *Reply. Whatever else is served beside is left to gRPC's own codec.
+// codec encodes messages for gRPC without generated code: Unmarshal fills a *Message, Marshal encodes a *Reply. Other
+// services of the server use gRPC's own codec.
 type codec struct {
 	decoder
 	generated encoding.CodecV2
 }
 
-// ServerOption makes a gRPC server able to serve s. It must be given to the server that s is registered with.
+// ServerOption returns the option for a gRPC server that serves s. Pass it to the server that s is registered with.
 func (s *Server) ServerOption() grpc.ServerOption {
 	return grpc.ForceServerCodecV2(codec{decoder: s.decoder, generated: encoding.GetCodecV2(proto.Name)})
 }
 
-// Name is the one that gateways know.
+// Name returns the name that gateways know.
 func (codec) Name() string { return proto.Name }
 
 // Marshal writes a reply. gRPC frees the result.
@@ -29,14 +29,14 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if r, ok := v.(*Reply); ok {
 		return encode(r), nil
 	}
-	return c.generated.Marshal(v) //nolint:wrapcheck // it is gRPC's own
+	return c.generated.Marshal(v) //nolint:wrapcheck // it is gRPC's own error
 }
 
 // Unmarshal reads a message. gRPC frees the data.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	m, ok := v.(*Message)
 	if !ok {
-		return c.generated.Unmarshal(data, v) //nolint:wrapcheck // it is gRPC's own
+		return c.generated.Unmarshal(data, v) //nolint:wrapcheck // it is gRPC's own error
 	}
 	in := data.MaterializeToBuffer(bufferPool)
 	defer in.Free()

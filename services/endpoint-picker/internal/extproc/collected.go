@@ -7,20 +7,20 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// minPiece is how long a piece must be to be kept as it came, in bytes. Each that is holds memory of its own: a gateway
-// that sends single bytes could else hold many times its body.
+// minPiece is the minimum length of a piece to be stored as it came, in bytes. Each stored piece has memory overhead: a
+// gateway that sends single bytes could otherwise use many times the size of its body.
 const minPiece = 1 << 10
 
 // errBuffered means that the budget is used up.
-var errBuffered = errors.New("too many request bodies are held")
+var errBuffered = errors.New("too many request bodies are buffered")
 
-// A Budget is how many bytes of bodies may be held at a time. A nil Budget has no end.
+// A Budget limits the bytes of bodies in memory. A nil Budget has no limit.
 type Budget struct {
 	limit int64
 	used  atomic.Int64
 }
 
-// NewBudget returns a Budget of so many bytes; of 0 it is nil.
+// NewBudget returns a Budget of limit bytes, or nil for 0.
 func NewBudget(limit int) *Budget {
 	if limit == 0 {
 		return nil
@@ -28,7 +28,7 @@ func NewBudget(limit int) *Budget {
 	return &Budget{limit: int64(limit)}
 }
 
-// Used returns how many bytes are held.
+// Used returns the number of bytes in memory.
 func (b *Budget) Used() int {
 	if b == nil {
 		return 0
@@ -50,16 +50,16 @@ func (b *Budget) give(n int) {
 	}
 }
 
-// collected is what has come of a request's body.
+// collected is the received part of a request's body.
 type collected struct {
 	pieces mem.BufferSlice
-	tail   mem.SliceBuffer // behind pieces: small ones, joined
+	tail   mem.SliceBuffer // small pieces after pieces, joined
 	size   int             // bytes
 	budget *Budget
-	owed   int // bytes of the budget, also of what was taken
+	owed   int // bytes of the budget, including taken ones
 }
 
-// add takes a piece over, which may be nil. It reports whether there was room for it.
+// add takes over a piece, which may be nil. It reports whether the budget allows it.
 func (b *collected) add(piece mem.Buffer) bool {
 	if piece == nil {
 		return true
@@ -81,7 +81,7 @@ func (b *collected) add(piece mem.Buffer) bool {
 	return true
 }
 
-// close makes the tail a piece.
+// close converts the tail to a piece.
 func (b *collected) close() {
 	if len(b.tail) > 0 {
 		b.pieces = append(b.pieces, b.tail)
@@ -89,7 +89,7 @@ func (b *collected) close() {
 	}
 }
 
-// bytes returns the body, which stays where it is. It is nil if nothing came.
+// bytes returns the body without moving it, or nil if it is empty.
 func (b *collected) bytes() []byte {
 	b.close()
 	switch len(b.pieces) {
@@ -104,7 +104,7 @@ func (b *collected) bytes() []byte {
 	return b.pieces[0].ReadOnlyData()
 }
 
-// take returns the body in one piece, nil if it is empty, and forgets it. It still counts until it is released.
+// take removes and returns the body in one piece, nil if it is empty. It counts until release.
 func (b *collected) take() mem.Buffer {
 	var whole mem.Buffer
 	if b.bytes() != nil {
@@ -114,20 +114,20 @@ func (b *collected) take() mem.Buffer {
 	return whole
 }
 
-// release says that what was taken is no longer held.
+// release returns the bytes of the taken body to the budget.
 func (b *collected) release() {
 	b.budget.give(b.owed - b.size)
 	b.owed = b.size
 }
 
-// drop forgets the body.
+// drop discards the body.
 func (b *collected) drop() {
 	b.pieces.Free()
 	b.pieces, b.tail, b.size = nil, nil, 0
 	b.release()
 }
 
-// size is how many bytes of a body the message has.
+// size returns the length of the body in the message.
 func (m *Message) size() int {
 	if m.Body == nil {
 		return 0
@@ -135,7 +135,7 @@ func (m *Message) size() int {
 	return m.Body.Len()
 }
 
-// take hands the message's body over.
+// take transfers the message's body to the caller.
 func (m *Message) take() mem.Buffer {
 	b := m.Body
 	m.Body = nil

@@ -13,18 +13,18 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// errMalformed means that what came is not a message of the protocol.
+// errMalformed means that the input is not a message of the protocol.
 var errMalformed = errors.New("malformed message")
 
-// decoder reads a gateway's messages as they are on the wire. What is not wanted is stepped over, and a body is not
-// copied: it stays in the buffer that its message came in.
+// decoder reads a gateway's messages in the wire format. It skips unneeded fields, and does not copy bodies: they stay in
+// the buffer of their message.
 type decoder struct {
-	bodyMode     BodyMode // of gateways that do not tell theirs
+	bodyMode     BodyMode // of gateways that do not send protocol_config
 	ignoreSubset bool
 	wanted       *atomic.Pointer[wanted]
 }
 
-// decode reads a ProcessingRequest. A body that it has is the receiver's to free.
+// decode reads a ProcessingRequest. The receiver must free its body.
 func (d decoder) decode(in mem.Buffer, m *Message) error {
 	*m = Message{Modes: Modes{Request: d.bodyMode, Response: d.bodyMode}}
 	var part, metadata []byte
@@ -34,7 +34,7 @@ func (d decoder) decode(in mem.Buffer, m *Message) error {
 		switch {
 		case f.tag < tag(len(inKinds)) && inKinds[f.tag] != 0:
 			if m.Kind != 0 {
-				return errMalformed // a message is about one part of the exchange
+				return errMalformed // a message contains one part of the exchange
 			}
 			m.Kind, part, at = inKinds[f.tag], f.bytes, f.at
 		case f.tag == inMetadataContext:
@@ -63,11 +63,11 @@ func (d decoder) decode(in mem.Buffer, m *Message) error {
 	return nil
 }
 
-// decodeModes reads a ProtocolConfiguration. What is zero there is not on the wire.
+// decodeModes reads a ProtocolConfiguration. Zero values are not on the wire.
 func decodeModes(whole []byte) Modes {
 	m := Modes{Request: bodyModes[0], Response: bodyModes[0]}
 	for f := (fields{whole: whole}); f.more(); {
-		mode := FullDuplex // what modes newer than this program are most like
+		mode := FullDuplex // the default for modes newer than this program
 		if f.number < uint64(len(bodyModes)) {
 			mode = bodyModes[f.number]
 		}
@@ -97,7 +97,7 @@ func (d decoder) decodeHeaders(whole []byte, m *Message) error {
 	return f.err()
 }
 
-// readHeaders reads a HeaderMap for the headers that are wanted.
+// readHeaders reads the needed headers of a HeaderMap.
 func (d decoder) readHeaders(whole []byte, m *Message) error {
 	f := fields{whole: whole}
 	for f.more() {
@@ -117,7 +117,7 @@ func (d decoder) readHeaders(whole []byte, m *Message) error {
 	return f.err()
 }
 
-// readRequestHeader reads one header. Of the gateway's own that come several times the first counts.
+// readRequestHeader reads one header. If one of the gateway's own headers is repeated, the first counts.
 func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 	switch {
 	case r.Path == "" && isHeader(key, headerPath):
@@ -143,7 +143,7 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 func (r *Response) readHeader(key, value []byte) {
 	switch {
 	case r.Status == 0 && isHeader(key, headerStatus):
-		r.Status, _ = strconv.Atoi(string(value)) // none is 0
+		r.Status, _ = strconv.Atoi(string(value)) // 0 if there is none
 	case isHeader(key, headerContentType):
 		r.Events = bytes.HasPrefix(value, []byte(contentEvents))
 	case isHeader(key, headerContentEncoding):
@@ -176,7 +176,7 @@ func isHeader(key []byte, name string) bool {
 	return len(key) == len(name) && (string(key) == name || bytes.EqualFold(key, []byte(name)))
 }
 
-// decodeBody reads an HttpBody that begins at a place in the buffer of its message.
+// decodeBody reads an HttpBody that begins at an offset in the buffer of its message.
 func decodeBody(in mem.Buffer, whole []byte, at int, m *Message) error {
 	var from, to int
 	f := fields{whole: whole}
@@ -197,7 +197,7 @@ func decodeBody(in mem.Buffer, whole []byte, at int, m *Message) error {
 	return nil
 }
 
-// decodeSubset reads the gateway's hint, nil if there is none. One that is there allows nothing that it does not name.
+// decodeSubset reads the gateway's hint, nil if there is none. A hint allows only the endpoints that it names.
 func decodeSubset(metadata []byte) *scheduling.Subset {
 	hint := lookupMetadata(metadata, subsetNamespace, keySubset)
 	if hint == nil {
@@ -219,12 +219,12 @@ func decodeSubset(metadata []byte) *scheduling.Subset {
 	return scheduling.ParseSubset(entries)
 }
 
-// lookupMetadata returns one Value of the metadata, nil if it is not there.
+// lookupMetadata returns one Value of the metadata, or nil.
 func lookupMetadata(whole []byte, namespace, key string) []byte {
 	return lookup(lookup(whole, namespace), key)
 }
 
-// decodeText returns the text of a Value, if it is one.
+// decodeText returns the text of a Value, if it is a string.
 func decodeText(whole []byte) []byte {
 	var text []byte
 	for f := (fields{whole: whole}); f.more(); {

@@ -11,7 +11,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// plain are the replies that say nothing but "go on", by kind. They are sent as they are: nobody writes to them.
+// plain are the constant replies that only mean "continue", by kind. They are shared and read-only.
 var plain = func() [len(outTags)]mem.BufferSlice {
 	var all [len(outTags)]mem.BufferSlice
 	for kind, t := range outTags {
@@ -27,7 +27,7 @@ var plain = func() [len(outTags)]mem.BufferSlice {
 
 func buffers(b []byte) mem.BufferSlice { return mem.BufferSlice{mem.SliceBuffer(b)} }
 
-// encode turns a reply into a ProcessingResponse on the wire. The reply's body goes over into it.
+// encode converts a reply to a ProcessingResponse in the wire format. It takes over the reply's body.
 func encode(r *Reply) mem.BufferSlice {
 	switch {
 	case r.Kind == Immediate:
@@ -40,9 +40,9 @@ func encode(r *Reply) mem.BufferSlice {
 	return encodeChanges(r)
 }
 
-// encodeChanges writes a reply that changes something. The endpoint that was picked is in a header, which replaces the
-// client's own of that name, and in metadata, for gateways that go by it. On trailers it is in metadata alone, as
-// headers set there would be trailers.
+// encodeChanges encodes a reply with changes. The picked endpoint is in a header, which replaces the client's own header of
+// that name, and in metadata, for gateways that use it. On trailers it is only in metadata, because headers set there would
+// become trailers.
 func encodeChanges(r *Reply) mem.BufferSlice {
 	out := make([]byte, 0, 320)
 	if r.Kind == RequestTrailers {
@@ -98,12 +98,12 @@ func encodeMetadata(r *Reply) []byte {
 	return appendField(nil, structFields, makeEntry(lbNamespace, appendField(nil, valueStruct, endpoint)))
 }
 
-// appendNumber appends a Value that is a number.
+// appendNumber appends a number as a Value.
 func appendNumber(b []byte, v float64) []byte {
 	return binary.LittleEndian.AppendUint64(append(b, byte(valueNumber)), math.Float64bits(v))
 }
 
-// encodeWhole makes a BodyMutation that replaces a body, or a piece of one, and frees what it was made of.
+// encodeWhole makes a BodyMutation that replaces a body, or a piece, and frees its input.
 func encodeWhole(body mem.Buffer) []byte {
 	if body == nil {
 		return appendField(nil, mutationWhole, nil)
@@ -112,7 +112,8 @@ func encodeWhole(body mem.Buffer) []byte {
 	return appendField(make([]byte, 0, body.Len()+8), mutationWhole, body.ReadOnlyData())
 }
 
-// encodeStreamed passes a piece of a body on, by reference. Its end goes before it on the wire, so that nothing follows.
+// encodeStreamed forwards a piece of a body by reference. The end-of-stream field precedes it on the wire, so that nothing
+// follows.
 func encodeStreamed(r *Reply) mem.BufferSlice {
 	size := 0
 	if r.Body != nil {
@@ -162,7 +163,7 @@ func encodeRefusal(r *exchange.Refusal) mem.BufferSlice {
 	return buffers(appendField(nil, outImmediateResponse, out))
 }
 
-// appendSetHeader appends to a HeaderMutation that a header is set, whatever it was.
+// appendSetHeader appends a replacement of a header to a HeaderMutation.
 func appendSetHeader(b []byte, key, value string) []byte {
 	header := appendText(make([]byte, 0, 64), headerKey, key)
 	header = appendText(header, headerRaw, value)
@@ -171,7 +172,7 @@ func appendSetHeader(b []byte, key, value string) []byte {
 	return appendField(b, mutationSet, option)
 }
 
-// makeEntry makes an entry of a map from text to messages, as a field's value.
+// makeEntry encodes an entry of a map from text to messages as a field's value.
 func makeEntry(key string, value []byte) []byte {
 	return appendField(appendText(nil, entryKey, key), entryValue, value)
 }

@@ -1,16 +1,16 @@
 package extproc
 
-// tag is a field's number and its kind on the wire, as it stands before the field's value.
+// tag is a field's number and wire type, as encoded before the field's value.
 type tag uint64
 
-// Kinds of fields.
+// Wire types of fields.
 const (
 	integer tag = 0 // varint: numbers, enums, bools
 	fixed64 tag = 1 // doubles
 	message tag = 2 // text, bytes, messages, with their length
 )
 
-// Fields of the messages that are read and written, by the message that has them. They are those of
+// Fields of the messages to read and write, grouped by message. They come from
 // envoy/service/ext_proc/v3/external_processor.proto, envoy/config/core/v3/base.proto and google/protobuf/struct.proto.
 const (
 	// ProcessingRequest
@@ -85,17 +85,17 @@ const (
 	entryValue   = 2<<3 | message
 )
 
-// inKinds are the parts of an exchange by their fields in a ProcessingRequest.
+// inKinds maps fields of a ProcessingRequest to parts of an exchange.
 var inKinds = [...]Kind{
 	inRequestHeaders: RequestHeaders, inRequestBody: RequestBody, inRequestTrailers: RequestTrailers,
 	inResponseHeaders: ResponseHeaders, inResponseBody: ResponseBody, inResponseTrailers: ResponseTrailers,
 }
 
-// outTags are the fields of a ProcessingResponse by the parts of an exchange.
+// outTags maps parts of an exchange to fields of a ProcessingResponse.
 var outTags = [...]tag{
 	RequestHeaders: outRequestHeaders, RequestBody: outRequestBody, RequestTrailers: outRequestTrailers,
 	ResponseHeaders: outResponseHeaders, ResponseBody: outResponseBody, ResponseTrailers: outResponseTrailers,
 }
 
-// bodyModes are ours by the values of ProcessingMode.BodySendMode.
+// bodyModes maps values of ProcessingMode.BodySendMode to body modes.
 var bodyModes = [...]BodyMode{0: None, 1: Chunked, 2: Buffered, 3: Buffered, 4: FullDuplex, 5: FullDuplex}

@@ -2,8 +2,8 @@ package extproc
 
 import "fairlead.dev/services/endpoint-picker/internal/request"
 
-// clean answers headers before the pick. What must not get through goes now: if trailers come instead of a body, the reply that
-// carries the pick can change no headers, and the gateway would go where the client says.
+// clean answers headers before the pick. It removes forbidden headers now: if trailers come instead of a body, the reply
+// with the pick cannot change headers any more, and the gateway would use the client's destination.
 func (m *Machine) clean(r *Request) Reply {
 	reply := Reply{Kind: RequestHeaders}
 	remove := r.Private
@@ -16,7 +16,7 @@ func (m *Machine) clean(r *Request) Reply {
 	return reply
 }
 
-// trace makes the request a part of its trace, and has the model server be a part of that.
+// trace begins the request's span, and makes it the parent of the model server's spans.
 func (m *Machine) trace() {
 	x := &m.exchange
 	span, header := m.options.Tracer.Begin(x.TraceParent)
@@ -26,7 +26,7 @@ func (m *Machine) trace() {
 	}
 }
 
-// change returns the changes to headers, to be added to.
+// change returns the header changes of the reply. It creates them if necessary.
 func (r *Reply) change() *Headers {
 	if r.Headers == nil {
 		r.Headers = &Headers{}

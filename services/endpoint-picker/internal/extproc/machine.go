@@ -14,28 +14,28 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
-// maxChunk is the largest streamed body reply: gateways refuse messages of more than 64 KiB.
+// maxChunk is the maximum size of a streamed body reply: gateways refuse messages of more than 64 KiB.
 const maxChunk = 62000
 
-// errOrder means that the gateway sent what cannot come at this place.
+// errOrder means that the gateway sent a message that is not allowed in this state.
 var errOrder = errors.New("message out of order")
 
-// errStreams means that there are as many streams as there may be.
+// errStreams means that the number of open streams has reached its limit.
 var errStreams = errors.New("too many requests are open")
 
-// picker decides about requests.
+// picker decides where requests go.
 type picker interface {
-	// Pick places the request of an exchange, or says why it cannot.
+	// Pick places the request of an exchange, or returns the reason why it cannot.
 	Pick(x *exchange.Exchange) *exchange.Refusal
-	// Placed is called when the gateway has been told where a request goes.
+	// Placed is called after the gateway has received the pick.
 	Placed(x *exchange.Exchange)
 	// Responded is called when the status of the response is known.
 	Responded(x *exchange.Exchange)
-	// Ended is called when the end of the response was seen.
+	// Ended is called at the end of the response.
 	Ended(x *exchange.Exchange)
 }
 
-// requestState is how far the request's side of a stream has come; see the table in the package's comment.
+// requestState is the state of the request's side of a stream; see the table in the package comment.
 type requestState uint8
 
 const (
@@ -47,50 +47,50 @@ const (
 	requestRefused
 )
 
-// responseState is how far the response's side of a stream has come.
+// responseState is the state of the response's side of a stream.
 type responseState uint8
 
 const (
 	responseFresh responseState = iota
 	responseOpen
-	responseWhole // a buffered body has come; trailers may follow
+	responseWhole // a buffered body has arrived; trailers may follow
 	responseDone
 )
 
-// MachineOptions is what all streams have in common.
+// MachineOptions are the options that all streams share.
 type MachineOptions struct {
-	MaxBody        int     // bytes of a request body
-	Buffered       *Budget // of bytes of all bodies that are held
+	MaxBody        int     // maximum size of a request body, in bytes
+	Buffered       *Budget // budget of the bodies of all streams
 	ReportEndpoint bool    // name the picked endpoint in the response's headers
-	LeaveEarly     bool    // end the stream when the request has been answered
-	EmitScores     bool    // tell the gateway how candidates were rated
-	Tracer         tracer  // nil if nothing is traced
+	LeaveEarly     bool    // end the stream after the pick
+	EmitScores     bool    // send the scores of candidates to the gateway
+	Tracer         tracer  // nil if tracing is disabled
 	Now            func() time.Time
 }
 
-// tracer makes requests parts of traces.
+// tracer adds requests to traces.
 type tracer interface {
-	// Begin returns the part that a request is, and its traceparent to go on with, empty if it stays as it is.
+	// Begin returns the span of a request, and the traceparent to forward, empty if it stays unchanged.
 	Begin(traceparent string) (exchange.Span, string)
 }
 
-// A Machine is one stream, without I/O. Expire may be called by anybody, the rest by one goroutine.
+// A Machine is one stream, without I/O. Expire is safe for concurrent use; one goroutine calls the other methods.
 type Machine struct {
 	options MachineOptions
 	picker  picker
 
-	mu       sync.Mutex // a Step and an Expire come one after the other
+	mu       sync.Mutex // serializes Step and Expire
 	request  requestState
 	response responseState
 	modes    Modes
 	exchange exchange.Exchange
 	body     collected
 	expired  bool
-	told     bool // the picker knows that the gateway was told
+	told     bool // the picker was notified that the gateway has the pick
 	usage    answer.UsageReader
 }
 
-// NewMachine returns a Machine at the start of its stream.
+// NewMachine returns a Machine for a new stream.
 func NewMachine(p picker, o MachineOptions) *Machine {
 	m := &Machine{options: o, picker: p}
 	m.exchange.Began = o.Now()
@@ -98,8 +98,8 @@ func NewMachine(p picker, o MachineOptions) *Machine {
 	return m
 }
 
-// Step takes one message and appends the replies to it, which are to be sent in their order. After an error the
-// stream must be ended; after an immediate reply it should be.
+// Step processes one message and appends the replies, which must be sent in order. After an error the stream must be ended;
+// after an immediate reply it should be.
 func (m *Machine) Step(in *Message, out []Reply) ([]Reply, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -113,11 +113,11 @@ func (m *Machine) Step(in *Message, out []Reply) ([]Reply, error) {
 	case ResponseHeaders, ResponseBody, ResponseTrailers:
 		return m.responseMessage(in, out)
 	}
-	return out, nil // a message about nothing, such as a window update
+	return out, nil // a message without content, such as a window update
 }
 
-// Sent says that the replies of the last Step have been sent. It reports whether one of them was the pick, and whether the
-// stream is to be ended.
+// Sent records that the replies of the last Step were sent. It reports whether one of them was the pick, and whether to end
+// the stream.
 func (m *Machine) Sent() (placed, done bool) {
 	if m.exchange.Lease == nil {
 		return false, false
@@ -130,8 +130,7 @@ func (m *Machine) Sent() (placed, done bool) {
 	return placed, m.options.LeaveEarly && m.request == requestDone
 }
 
-// Expire gives up on a request body that has not come to its end: what is held of it is let go. The gateway hears of it
-// when it sends more.
+// Expire gives up on an incomplete request body and frees its memory. The gateway gets the refusal when it sends more.
 func (m *Machine) Expire() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -141,13 +140,13 @@ func (m *Machine) Expire() {
 	}
 }
 
-// Overloaded refuses the request before anything of it was seen.
+// Overloaded refuses the request before its first message.
 func (m *Machine) Overloaded() []Reply { return m.refuse(nil, exchange.Exhausted(errStreams)) }
 
-// Collecting tells whether the end of a body is waited for.
+// Collecting reports whether the stream waits for the end of a body.
 func (m *Machine) Collecting() bool { return m.request == requestCollecting }
 
-// Close says that the stream has ended, and returns what became of it. It is called once.
+// Close ends the stream and returns its record. It is called once.
 func (m *Machine) Close(now time.Time) *exchange.Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,7 +157,7 @@ func (m *Machine) Close(now time.Time) *exchange.Record {
 			m.picker.Placed(x)
 		}
 		if m.response == responseOpen && m.modes.Response != None {
-			x.Lease.Release() // in the middle of the response: whoever wanted it has gone
+			x.Lease.Release() // during the response: the client has gone
 		} else {
 			x.Lease.Abandon(now) // unless released at the response's end
 		}
@@ -257,7 +256,7 @@ func (m *Machine) requestTrailers(out []Reply) []Reply {
 	return out
 }
 
-// keep keeps one piece of a body, or says why it cannot be kept.
+// keep stores a piece of a body, or returns the reason why it cannot.
 func (m *Machine) keep(in *Message) *exchange.Refusal {
 	if m.expired {
 		return exchange.TimedOut()
@@ -272,7 +271,7 @@ func (m *Machine) keep(in *Message) *exchange.Refusal {
 	return nil
 }
 
-// collect keeps one piece of a full-duplex body. At its end everything that was held back goes out.
+// collect stores a piece of a full-duplex body. At the end of the body it sends everything that was held back.
 func (m *Machine) collect(in *Message, out []Reply) []Reply {
 	if r := m.keep(in); r != nil {
 		return m.refuse(out, r)
@@ -283,14 +282,14 @@ func (m *Machine) collect(in *Message, out []Reply) []Reply {
 	if out = m.pick(out, Reply{Kind: RequestHeaders}, requestDone); m.request == requestRefused {
 		return out
 	}
-	if m.body.size > 0 { // now it is known
+	if m.body.size > 0 { // now the length is known
 		length := strconv.Itoa(m.body.size + m.exchange.Edit.Growth())
 		out[len(out)-1].change().Set = append(m.exchange.Set, request.Header{Name: headerContentLength, Value: length})
 	}
 	return m.sendBody(out, atTheEnd)
 }
 
-// buffered takes a body that comes whole.
+// buffered handles a body that comes as a whole.
 func (m *Machine) buffered(in *Message, out []Reply, next requestState) []Reply {
 	if r := m.keep(in); r != nil {
 		return m.refuse(out, r)
@@ -306,11 +305,11 @@ func (m *Machine) buffered(in *Message, out []Reply, next requestState) []Reply 
 		edited = append(append(append(edited, whole[:edit.From]...), edit.With...), whole[edit.To:]...)
 		last.Content, last.Body = Replaced, edited
 	}
-	m.body.drop() // the gateway has it
+	m.body.drop() // the gateway has the body
 	return out
 }
 
-// pick appends the reply with the endpoint that was picked, or a refusal.
+// pick appends the reply with the picked endpoint, or a refusal.
 func (m *Machine) pick(out []Reply, reply Reply, next requestState) []Reply {
 	x := &m.exchange
 	x.Arrived = m.options.Now()
@@ -334,7 +333,7 @@ func (m *Machine) pick(out []Reply, reply Reply, next requestState) []Reply {
 	return append(out, reply)
 }
 
-// position says whether more of a body follows.
+// position is the position of a piece in a body: the last one, or not.
 type position bool
 
 const (
@@ -342,7 +341,7 @@ const (
 	atTheEnd    position = true
 )
 
-// sendBody appends the collected body, as the pick has edited it.
+// sendBody appends the collected body with the edits of the pick.
 func (m *Machine) sendBody(out []Reply, at position) []Reply {
 	body := m.body.take()
 	if edit := m.exchange.Edit; edit.With != nil && body != nil {
@@ -361,8 +360,8 @@ func (m *Machine) refuse(out []Reply, r *exchange.Refusal) []Reply {
 	return append(out, Reply{Kind: Immediate, Refusal: r})
 }
 
-// appendPiece appends one piece of a body, which it takes over, in chunks that gateways accept. An empty piece is one
-// empty chunk.
+// appendPiece appends a piece of a body in chunks that gateways accept. It takes over the piece. An empty piece is one empty
+// chunk.
 func appendPiece(out []Reply, kind Kind, piece mem.Buffer, at position) []Reply {
 	if piece == nil || piece.Len() <= maxChunk {
 		return append(out, Reply{Kind: kind, Content: Streamed, Body: piece, EndOfStream: bool(at)})

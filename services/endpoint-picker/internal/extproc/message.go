@@ -8,10 +8,10 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// Kind says what part of an HTTP exchange a message or a reply is about.
+// Kind is the part of an HTTP exchange that a message or a reply contains.
 type Kind uint8
 
-// The parts of an exchange. Immediate is a reply only: the end of the exchange, made here.
+// The parts of an exchange. Immediate occurs only in replies: the picker answers the request itself.
 const (
 	RequestHeaders Kind = iota + 1
 	RequestBody
@@ -22,14 +22,14 @@ const (
 	Immediate
 )
 
-// BodyMode says how the gateway sends a body, and so how it wants it answered.
+// BodyMode is how the gateway sends a body, and how it expects replies to it.
 type BodyMode uint8
 
 // The body modes.
 const (
-	FullDuplex BodyMode = iota // in pieces, answered by other pieces whenever the picker likes
-	Chunked                    // in pieces, each held until it is answered
-	Buffered                   // whole, held until it is answered
+	FullDuplex BodyMode = iota // in pieces; the reply may have other pieces at other times
+	Chunked                    // in pieces; each waits for its reply
+	Buffered                   // as a whole; it waits for the reply
 	None                       // not at all
 )
 
@@ -38,57 +38,57 @@ type Modes struct {
 	Request, Response BodyMode
 }
 
-// A Message is what a gateway shows. Fields that its kind does not have are zero.
+// A Message is a message of a gateway. Fields that its kind does not have are zero.
 type Message struct {
 	Kind        Kind
-	EndOfStream bool       // of headers and bodies: nothing of this direction follows
-	Body        mem.Buffer // of bodies, nil if empty; whoever takes it sets it to nil, and frees it
+	EndOfStream bool       // of headers and bodies: the last message of this direction
+	Body        mem.Buffer // of bodies, nil if empty; a function that takes it over sets it to nil and frees it
 	Modes       Modes      // of request headers
 	Request     Request    // of request headers
 	Response    Response   // of response headers
 }
 
-// A Request is what is wanted of a request's headers.
+// A Request contains the needed parts of a request's headers.
 type Request struct {
 	Subset      *scheduling.Subset
-	Path        string // with its query
+	Path        string // including the query
 	ID          string
 	TraceParent string
-	Headers     request.Headers // those that the decoder was asked for
-	Private     []string        // names of headers that the model server must not get
-	Destined    bool            // the client itself says where it is to go
+	Headers     request.Headers // requested from the decoder
+	Private     []string        // names of headers to hide from the model server
+	Destined    bool            // the client set a destination itself
 }
 
-// A Response is what is wanted of a response's headers.
+// A Response contains the needed parts of a response's headers.
 type Response struct {
 	Status int
-	Served string // the endpoint that served, if the gateway says
-	// Balanced says that the gateway has told of its load balancing at all.
+	Served string // the endpoint that served, if the gateway reports it
+	// Balanced means that the gateway reported its load balancing.
 	Balanced bool
 	Events   bool // its body is a stream of events
 	Encoded  bool // its body is compressed
 }
 
-// A Reply is one answer to the gateway.
+// A Reply is a reply to the gateway.
 type Reply struct {
 	Kind        Kind
-	Destination string            // set on the reply that carries the pick
-	Scores      []exchange.Score  // beside it, if they are wanted
-	Headers     *Headers          // to change; nil if none
+	Destination string            // set on the reply with the pick
+	Scores      []exchange.Score  // sent with the destination, if enabled
+	Headers     *Headers          // changes; nil if none
 	Content     Content           // of bodies
 	EndOfStream bool              // of streamed bodies
-	Body        mem.Buffer        // of bodies, nil if empty; whoever sends the reply frees it
+	Body        mem.Buffer        // of bodies, nil if empty; the sender of the reply frees it
 	Refusal     *exchange.Refusal // of immediate replies
 }
 
-// Content says what becomes of a body that the gateway has sent.
+// Content is the result for a body that the gateway has sent.
 type Content uint8
 
-// What can become of it.
+// The possible results.
 const (
-	Same     Content = iota // it goes on as it is
-	Streamed                // Body and EndOfStream are what goes on: the full-duplex mode
-	Replaced                // Body is what goes on: the other modes
+	Same     Content = iota // forward unchanged
+	Streamed                // forward Body and EndOfStream: the full-duplex mode
+	Replaced                // forward Body: the other modes
 )
 
 // Headers are changes to headers.

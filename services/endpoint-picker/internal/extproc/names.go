@@ -1,9 +1,9 @@
 package extproc
 
-// ServiceName is the gRPC service, under which its health is asked for as well.
+// ServiceName is the name of the gRPC service, also in health checks.
 const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// Names that the protocol of the Gateway API Inference Extension fixes.
+// Names in the protocol of the Gateway API Inference Extension.
 const (
 	headerDestination   = "x-gateway-destination-endpoint" // also a key of lbNamespace
 	headerDroppedReason = "x-llm-d-request-dropped-reason"
@@ -14,7 +14,7 @@ const (
 	keyScores           = "x-gateway-destination-endpoint-scores" // of lbNamespace
 )
 
-// Names of HTTP, as Envoy has them.
+// Names of HTTP headers in Envoy's form.
 const (
 	headerPath      = ":path"
 	headerStatus    = ":status"
@@ -30,8 +30,8 @@ const (
 	encodingNone  = "identity"
 )
 
-// headerConformance names the endpoint that served, for conformance tests of gateways.
+// headerConformance is the header with the endpoint that served, for conformance tests of gateways.
 const headerConformance = "x-conformance-test-served-endpoint"
 
-// headerPicked is ours: the picked endpoint, for clients, if that is asked for.
+// headerPicked is the header with the picked endpoint for clients, if enabled.
 const headerPicked = "x-fairlead-picked-endpoint"

@@ -13,7 +13,7 @@ func (m *Machine) responseMessage(in *Message, out []Reply) ([]Reply, error) {
 	if m.request == requestRefused || m.response == responseDone {
 		return out, nil
 	}
-	if m.exchange.Lease == nil { // the gateway's own response: there will be no request
+	if m.exchange.Lease == nil { // the gateway's own response: no request follows
 		m.body.drop()
 		m.request = requestDone
 	}
@@ -49,7 +49,7 @@ func (m *Machine) responseHeaders(in *Response) Reply {
 	x.Status, x.Served = in.Status, in.Served
 	x.Streaming = x.Streaming || in.Events
 	if in.Encoded {
-		x.Restore = nil // it cannot be read
+		x.Restore = nil // a compressed body cannot be rewritten
 	}
 	r := Reply{Kind: ResponseHeaders}
 	if x.Lease == nil {
@@ -65,7 +65,7 @@ func (m *Machine) responseHeaders(in *Response) Reply {
 	}
 	var remove []string
 	if x.Restore != nil && m.modes.Response != None {
-		remove = []string{headerContentLength} // it will be another
+		remove = []string{headerContentLength} // the length changes
 	}
 	if len(set) > 0 || len(remove) > 0 {
 		r.Headers = &Headers{Set: set, Remove: remove}
@@ -73,7 +73,7 @@ func (m *Machine) responseHeaders(in *Response) Reply {
 	return r
 }
 
-// conformance is what the conformance tests of gateways want to read.
+// conformance returns the value of the header for the conformance tests of gateways.
 func conformance(in *Response) string {
 	switch {
 	case !in.Balanced:
@@ -115,7 +115,7 @@ func (m *Machine) responseBody(in *Message, out []Reply) []Reply {
 	return appendPiece(out, ResponseBody, restored, position(in.EndOfStream))
 }
 
-// restore gives the model its name back in a piece of the response.
+// restore restores the model name in a piece of the response.
 func (m *Machine) restore(piece mem.Buffer, at position) mem.Buffer {
 	var restored []byte
 	if piece != nil {
@@ -131,7 +131,7 @@ func (m *Machine) restore(piece mem.Buffer, at position) mem.Buffer {
 	return mem.SliceBuffer(restored)
 }
 
-// responseTrailers lets go of what is held back of the body, which has come to its end.
+// responseTrailers sends the part of the body that was held back, because the body has ended.
 func (m *Machine) responseTrailers(out []Reply) []Reply {
 	if m.exchange.Restore != nil && m.modes.Response == FullDuplex && m.response == responseOpen {
 		if rest := m.restore(nil, atTheEnd); rest != nil {

@@ -17,23 +17,23 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// Options says how streams are answered.
+// Options configures the handling of streams.
 type Options struct {
-	BodyMode       BodyMode // of gateways that do not tell theirs
+	BodyMode       BodyMode // of gateways that do not send protocol_config
 	MaxRequestBody int      // bytes
-	MaxBuffered    int      // bytes of all request bodies that are held; 0 for no limit
-	MaxStreams     int      // at a time; 0 for no limit
+	MaxBuffered    int      // total size of request bodies in memory; 0 for no limit
+	MaxStreams     int      // concurrent streams; 0 for no limit
 	BodyTimeout    time.Duration
 	ReportEndpoint bool // name the picked endpoint in the response's headers
-	IgnoreSubset   bool // pick from the whole pool whatever the gateway allows
-	LeaveEarly     bool // end streams when the request has been answered
-	EmitScores     bool // tell gateways how candidates were rated
+	IgnoreSubset   bool // ignore the subset hint of the gateway
+	LeaveEarly     bool // end streams after the pick
+	EmitScores     bool // send the scores of candidates to gateways
 }
 
-// observer takes the measurements of every stream.
+// observer receives the measurements of every stream.
 type observer interface {
 	StreamStarted()
-	// RequestPlaced is called when an endpoint was picked, with what is known then.
+	// RequestPlaced is called after a pick, with the information known then.
 	RequestPlaced(r *exchange.Record)
 	// ObserveExchange is called at the end of each stream.
 	ObserveExchange(r *exchange.Record)
@@ -55,17 +55,17 @@ type Server struct {
 	waiting     waiting
 }
 
-// Params is what a Server is made of.
+// Params are the parameters of NewServer.
 type Params struct {
 	Options  Options
 	Log      *zap.Logger
 	Picker   picker
 	Observer observer
-	Tracer   tracer // nil if nothing is traced
+	Tracer   tracer // nil if tracing is disabled
 	Clock    clock.WithTicker
 }
 
-// NewServer returns a Server that is yet to be registered.
+// NewServer returns a Server. It serves after Register.
 func NewServer(p Params) *Server {
 	s := &Server{
 		log:      p.Log,
@@ -85,10 +85,10 @@ func NewServer(p Params) *Server {
 	return s
 }
 
-// WantHeaders says which headers of requests, in lower case, the picker wants to see besides those of every pick.
+// WantHeaders sets the request headers, in lower case, that the picker needs besides those for every pick.
 func (s *Server) WantHeaders(names []string) { s.wanted.Store(newWanted(names)) }
 
-// processor is what a gRPC server calls.
+// processor is the interface for the gRPC server.
 type processor interface {
 	process(stream grpc.ServerStream) error
 }
@@ -102,22 +102,22 @@ var service = grpc.ServiceDesc{
 		ServerStreams: true,
 		ClientStreams: true,
 		Handler: func(srv any, stream grpc.ServerStream) error {
-			return srv.(processor).process(stream) //nolint:forcetypeassert // gRPC has seen to it
+			return srv.(processor).process(stream) //nolint:forcetypeassert // gRPC has checked it
 		},
 	}},
 	Metadata: "envoy/service/ext_proc/v3/external_processor.proto",
 }
 
-// Register adds the service to a gRPC server, which must have been made with ServerOption.
+// Register adds the service to a gRPC server, which must use ServerOption.
 func (s *Server) Register(r grpc.ServiceRegistrar) { r.RegisterService(&service, s) }
 
-// InFlight returns how many streams are open.
+// InFlight returns the number of open streams.
 func (s *Server) InFlight() int { return int(s.inFlight.Load()) }
 
-// Buffered returns how many bytes of request bodies are held.
+// Buffered returns the bytes of request bodies in memory.
 func (s *Server) Buffered() int { return s.machine.Buffered.Used() }
 
-// process answers one stream, until the gateway ends it or nothing more is to be said.
+// process handles one stream, until the gateway or the picker ends it.
 func (s *Server) process(stream grpc.ServerStream) error {
 	open := s.inFlight.Add(1)
 	defer s.inFlight.Add(-1)
@@ -143,7 +143,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 func (s *Server) serve(stream grpc.ServerStream, m *Machine) error {
 	var message Message
 	var replies []Reply
-	var held *list.Element // among those that wait
+	var held *list.Element // its element in waiting, if any
 	defer func() {
 		if held != nil {
 			s.waiting.remove(held)
@@ -155,7 +155,7 @@ func (s *Server) serve(stream grpc.ServerStream, m *Machine) error {
 			return ended(err)
 		}
 		replies, err = m.Step(&message, replies[:0])
-		if message.Body != nil { // nobody wanted it
+		if message.Body != nil { // nobody took it over
 			message.take().Free()
 		}
 		if err != nil {
@@ -174,7 +174,7 @@ func (s *Server) serve(stream grpc.ServerStream, m *Machine) error {
 	}
 }
 
-// watch puts a stream among those that wait for the end of a body while it does.
+// watch keeps a stream in the waiting list while it waits for the end of a body.
 func (s *Server) watch(m *Machine, held *list.Element) *list.Element {
 	switch collecting := m.Collecting(); {
 	case collecting && held == nil:
@@ -186,7 +186,7 @@ func (s *Server) watch(m *Machine, held *list.Element) *list.Element {
 	return held
 }
 
-// sent tells everybody of a pick that has gone out. It reports whether the stream is to be ended.
+// sent notifies the observers of a sent pick. It reports whether to end the stream.
 func (s *Server) sent(m *Machine) (done bool) {
 	placed, done := m.Sent()
 	if placed {
@@ -198,15 +198,15 @@ func (s *Server) sent(m *Machine) (done bool) {
 
 func (s *Server) debug() bool { return s.log.Core().Enabled(zap.DebugLevel) }
 
-// logPick logs, at debug, where a request goes.
+// logPick logs the destination of a request at debug level.
 func (s *Server) logPick(m *Machine, replies []Reply) {
 	if s.debug() && len(replies) > 0 && replies[0].Destination != "" {
 		s.log.Debug("Picked endpoint", zap.String(logging.KeyRequestID, m.exchange.RequestID), zap.String(logging.KeyEndpoint, replies[0].Destination))
 	}
 }
 
-// send sends replies in their order and reports whether one of them was an immediate response, after which the
-// stream is to be closed.
+// send sends replies in order and reports whether one of them was an immediate response, after which the stream must be
+// closed.
 func send(stream grpc.ServerStream, replies []Reply) (refused bool, err error) {
 	for i := range replies {
 		if err := stream.SendMsg(&replies[i]); err != nil {
@@ -217,8 +217,8 @@ func send(stream grpc.ServerStream, replies []Reply) (refused bool, err error) {
 	return refused, nil
 }
 
-// ended is the result of a stream: none if the gateway has ended it, by a half-close, by going away, or in Canceled as
-// Envoy does with a stream that is done.
+// ended returns the result of a stream: nil if the gateway ended it, by a half-close, by a disconnect, or with Canceled as
+// Envoy does with a finished stream.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil

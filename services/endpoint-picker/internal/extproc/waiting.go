@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// sweepInterval is how often it is looked for bodies that take too long.
+// sweepInterval is the interval of checks for bodies that take too long.
 const sweepInterval = time.Second
 
-// waiting are the streams that wait for the end of a body, the oldest first. It is what keeps a gateway that goes silent
-// from holding memory for ever.
+// waiting contains the streams that wait for the end of a body, oldest first. It prevents a silent gateway from holding
+// memory forever.
 type waiting struct {
 	mu    sync.Mutex
 	since list.List // of waiter
@@ -28,14 +28,14 @@ func (w *waiting) add(m *Machine, now time.Time) *list.Element {
 	return w.since.PushBack(waiter{m, now})
 }
 
-// remove takes one out, if it is still there.
+// remove removes a stream, if it is still in the list.
 func (w *waiting) remove(e *list.Element) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.since.Remove(e)
 }
 
-// expire ends the wait of all that have waited since before the given time.
+// expire expires all streams that began to wait before the given time.
 func (w *waiting) expire(before time.Time) {
 	for {
 		m := w.oldest(before)
@@ -46,7 +46,7 @@ func (w *waiting) expire(before time.Time) {
 	}
 }
 
-// oldest takes out the one that has waited longest, if that is long enough.
+// oldest removes and returns the oldest stream, if it began to wait before the given time.
 func (w *waiting) oldest(before time.Time) *Machine {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,7 +58,7 @@ func (w *waiting) oldest(before time.Time) *Machine {
 	return e.Value.(waiter).machine
 }
 
-// Run gives up on bodies that take too long, until ctx ends.
+// Run expires bodies that take too long, until ctx ends.
 func (s *Server) Run(ctx context.Context) {
 	ticker := s.clock.NewTicker(sweepInterval)
 	defer ticker.Stop()

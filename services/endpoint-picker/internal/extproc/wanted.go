@@ -6,13 +6,13 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
-// wanted are the headers of requests that are kept. What else comes is most of them, and is passed over by its length.
+// wanted is the set of request headers to keep. It skips most other headers by their length.
 type wanted struct {
-	lengths uint64 // bit n is set if there is a name of n bytes
+	lengths uint64 // bit n is set if a name has n bytes
 	names   map[string]request.Control
 }
 
-// newWanted returns the headers that every pick wants, and these.
+// newWanted returns the set of the headers for every pick, and further ones.
 func newWanted(further []string) *wanted {
 	w := &wanted{names: map[string]request.Control{}}
 	for _, name := range further {
@@ -29,7 +29,7 @@ func (w *wanted) add(c request.Control) {
 	w.names[c.Name] = c
 }
 
-// find returns the header of that name, in whatever case it is written.
+// find returns the header with the given name in any case.
 func (w *wanted) find(key []byte) (request.Control, bool) {
 	if w.lengths>>(len(key)&63)&1 == 0 {
 		return request.Control{}, false

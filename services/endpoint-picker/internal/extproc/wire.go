@@ -2,19 +2,19 @@ package extproc
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// fields goes through a message on the wire, one field at a time.
+// fields iterates over the fields of a message in the wire format.
 type fields struct {
 	whole []byte
-	next  int // place of the next field
+	next  int // offset of the next field
 
 	tag    tag
 	number uint64 // of an integer field
 	bytes  []byte // of a message field, part of whole
-	at     int    // place of bytes in whole
-	broken bool   // what follows is not a field
+	at     int    // offset of bytes in whole
+	broken bool   // the rest is not a valid field
 }
 
-// more goes to the next field. It returns false at the end of the message, or where it is broken.
+// more advances to the next field. It returns false at the end of the message, or at an invalid field.
 func (f *fields) more() bool {
 	if f.next == len(f.whole) || f.broken {
 		return false
@@ -44,7 +44,7 @@ func (f *fields) more() bool {
 	return true
 }
 
-// err says whether the message was broken.
+// err returns an error if the message was invalid.
 func (f *fields) err() error {
 	if f.broken {
 		return errMalformed
@@ -52,7 +52,7 @@ func (f *fields) err() error {
 	return nil
 }
 
-// lookup returns the value of a map's entry, nil if there is none. Of several the last one counts.
+// lookup returns the value of a map's entry, nil if there is none. The last of several counts.
 func lookup(whole []byte, key string) []byte {
 	var found []byte
 	for f := (fields{whole: whole}); f.more(); {
@@ -66,7 +66,7 @@ func lookup(whole []byte, key string) []byte {
 	return found
 }
 
-// entry reads one entry of a map. A value that is not there is an empty message.
+// entry reads one entry of a map. A missing value is an empty message.
 func entry(whole []byte) (key, value []byte) {
 	value = []byte{}
 	for f := (fields{whole: whole}); f.more(); {
@@ -95,10 +95,10 @@ func appendInteger(b []byte, t tag, value uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendVarint(b, uint64(t)), value)
 }
 
-// appendOpening appends the start of a message field whose value, of so many bytes, is to follow.
+// appendOpening appends the start of a message field whose value, of size bytes, follows.
 func appendOpening(b []byte, t tag, size int) []byte { return appendInteger(b, t, uint64(size)) }
 
-// fieldSize is how long a message field is, with its opening.
+// fieldSize returns the length of a message field, including its opening.
 func fieldSize(t tag, size int) int {
 	return protowire.SizeVarint(uint64(t)) + protowire.SizeBytes(size)
 }

@@ -1,4 +1,4 @@
-// Package fading has means in which what was long ago counts little.
+// Package fading provides a concurrent exponentially weighted moving average.
 package fading
 
 import (
@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Mean is a mean of values, each of which counts less with every one that comes after it. It begins at 0. All methods may
-// be called at any time by anyone and take no lock; of two values that are seen at once one may be lost.
+// Mean is an exponentially weighted moving average. It starts at 0. All methods are safe for concurrent use and take no
+// lock; one of two concurrent values may be lost.
 type Mean struct {
 	bits atomic.Uint64 // of a float
 }
@@ -15,10 +15,10 @@ type Mean struct {
 // Value returns the mean.
 func (m *Mean) Value() float64 { return math.Float64frombits(m.bits.Load()) }
 
-// Set begins anew at a value.
+// Set resets the mean to a value.
 func (m *Mean) Set(value float64) { m.bits.Store(math.Float64bits(value)) }
 
-// See takes a value, of which the mean is to have that part: 0 to 1.
+// See adds a value with the given weight, 0 to 1.
 func (m *Mean) See(value, weight float64) {
 	last := m.Value()
 	m.Set(last + weight*(value-last))

@@ -12,39 +12,40 @@ import (
 )
 
 const (
-	// maxStreams is for gateways that put all their requests on one connection.
+	// maxStreams allows gateways to send all requests on one connection.
 	maxStreams = 1 << 20
-	// bodyRoom times the largest body, and messageRoom for headers and metadata, is what a message may have: a body
-	// over the limit is to be answered 413, where gRPC itself would break the stream.
+	// bodyRoom is a factor of the largest body, and messageRoom is for headers and metadata. Their sum limits a message: a
+	// body over its own limit must get 413, where gRPC itself would break the stream.
 	bodyRoom    = 2
 	messageRoom = 1 << 20
 
-	// workers run the handlers of streams, one after the other, so that a handler finds a stack that has grown already;
-	// what comes while all are busy gets a goroutine of its own.
+	// workers run the handlers of streams one after the other, so that a handler starts with a grown stack. While all are
+	// busy, new streams get their own goroutines.
 	workers = 64
-	// streamWindow and connWindow are what a gateway may send ahead of a handler, and of the connection's reader. Windows
-	// that do not adapt spare a ping for nearly every message, by which gRPC measures the connection.
+	// streamWindow and connWindow limit the data that a gateway may send before a handler, or the connection's reader, reads
+	// it. With fixed windows gRPC does not send a ping for nearly every message to measure the connection.
 	streamWindow = 256 << 10
 	connWindow   = 4 << 20
 
-	// minPing is how often gateways may ping; Envoy's shortest interval that makes sense is a second.
+	// minPing is the minimum interval of gateways' pings; Envoy's shortest useful interval is a second.
 	minPing = 500 * time.Millisecond
-	// greetTimeout is what a new connection has for TLS and the first words of HTTP/2. One that says nothing holds up a drain.
+	// greetTimeout is the maximum time for TLS and the HTTP/2 preface of a new connection. A silent connection delays a
+	// drain.
 	greetTimeout = 10 * time.Second
-	// pingAfter and pingTimeout find gateways that went away without a word, so that their streams end.
+	// pingAfter and pingTimeout detect gateways that disappeared, so that their streams end.
 	pingAfter   = 30 * time.Second
 	pingTimeout = 20 * time.Second
 )
 
-// Options says how gateways connect.
+// Options configures the connections of gateways.
 type Options struct {
-	TLS            *tls.Config // nil is plaintext. ALPN (h2) is added by gRPC
-	MaxRequestBody int         // bytes of an HTTP body, which may come in one message
-	MaxReceive     int         // bytes of a message from a gateway; zero leaves room for the largest body
-	MaxSend        int         // bytes of a message to a gateway; zero has no limit
+	TLS            *tls.Config // nil for plaintext. gRPC adds ALPN (h2)
+	MaxRequestBody int         // size of an HTTP body, which may come in one message
+	MaxReceive     int         // maximum size of a message from a gateway; 0: enough for the largest body
+	MaxSend        int         // maximum size of a message to a gateway; 0: no limit
 }
 
-// ServerOptions returns what gRPC needs for gateways.
+// ServerOptions returns the gRPC options for gateways.
 func (o Options) ServerOptions() []grpc.ServerOption {
 	creds := insecure.NewCredentials()
 	if o.TLS != nil {

@@ -1,7 +1,7 @@
-// Package grpcserver runs the picker's gRPC servers: it opens their ports, secures them, and lets them drain.
+// Package grpcserver runs the picker's gRPC servers: it opens their ports, secures them, and drains them.
 //
-// A server that drains accepts nothing new and tells each gateway to use another connection for its next requests
-// (HTTP/2 GOAWAY), while the streams that are open go on to their end, within a bound.
+// A draining server accepts nothing new and makes each gateway use another connection for its next requests (HTTP/2 GOAWAY),
+// while open streams continue to their end, within a time limit.
 package grpcserver
 
 import (
@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/pkg/logging"
 )
 
-// Service is something that a gRPC server can serve.
+// Service is a service of a gRPC server.
 type Service interface {
 	Register(r grpc.ServiceRegistrar)
 }
@@ -29,20 +29,20 @@ type Server struct {
 	port     int
 	options  []grpc.ServerOption
 	service  Service
-	server   *grpc.Server // nil until Listen, as it has goroutines
+	server   *grpc.Server // nil until Listen, because it starts goroutines
 	listener net.Listener
 }
 
-// Params is what a Server is made of.
+// Params are the parameters of New.
 type Params struct {
 	Log     *zap.Logger
-	Flag    string // that the port came from, for people
+	Flag    string // flag that sets the port, for messages
 	Port    int
 	Options []grpc.ServerOption
 	Service Service
 }
 
-// New returns a Server that opens nothing until Listen.
+// New returns a Server. Listen opens its port.
 func New(p Params) *Server {
 	return &Server{log: p.Log, flag: p.Flag, port: p.Port, options: append(p.Options, grpc.WaitForHandlers(true)), service: p.Service}
 }
@@ -58,10 +58,10 @@ func (s *Server) Listen() error {
 	return nil
 }
 
-// Address returns where the server listens.
+// Address returns the address of the server.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Run serves until Drain or Close, which may come first.
+// Run serves until Drain or Close, which may be called first.
 func (s *Server) Run() error {
 	s.log.Info("Started listening", zap.String(logging.KeyAddress, s.Address()), zap.String("flag", s.flag))
 	if err := s.server.Serve(s.listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
@@ -70,8 +70,8 @@ func (s *Server) Run() error {
 	return nil
 }
 
-// Drain accepts nothing new and returns when the last stream has ended, or when ctx ends: then it is false, and Close
-// will cut what is open.
+// Drain stops accepting and returns true when the last stream has ended, or false when ctx ends first. Then Close cuts the
+// open streams.
 func (s *Server) Drain(ctx context.Context) bool {
 	done := make(chan struct{})
 	go func() {
@@ -86,7 +86,7 @@ func (s *Server) Drain(ctx context.Context) bool {
 	}
 }
 
-// Close ends the server, cuts what is open and returns when all handlers have.
+// Close stops the server, cuts open streams and returns when all handlers have returned.
 func (s *Server) Close() {
 	if s.server == nil {
 		return

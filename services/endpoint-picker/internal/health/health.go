@@ -20,19 +20,19 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// Names under which health is asked for, besides the ext_proc service's.
+// Names in health checks, besides the ext_proc service's.
 const (
 	Liveness  = "liveness"
 	Readiness = "readiness"
 	chartName = "inference-extension"
 )
 
-// refreshInterval is how soon a change is told to those who watch; checks between two refreshes may be that much late.
+// refreshInterval is the maximum delay of a change for watchers and checks.
 const refreshInterval = 100 * time.Millisecond
 
 var errDraining = errors.New("the picker is draining")
 
-// readiness says why requests cannot be placed, if so.
+// readiness returns the reason why requests cannot be placed, if any.
 type readiness interface {
 	Ready() error
 }
@@ -41,14 +41,14 @@ type readiness interface {
 type Server struct {
 	readiness readiness
 	server    *health.Server
-	names     []string // that follow readiness
+	names     []string // names that follow readiness
 	draining  atomic.Bool
 
-	refreshing sync.Mutex // so that the later of two refreshes knows more
+	refreshing sync.Mutex // so that the last refresh has the newest state
 }
 
-// NewServer returns a Server that is yet to be registered. The names of the services whose health is the picker's
-// readiness are added to the fixed ones.
+// NewServer returns a Server. It serves after Register. The names of the services whose health is the picker's readiness are
+// added to the fixed ones.
 func NewServer(r readiness, services ...string) *Server {
 	s := &Server{readiness: r, server: health.NewServer(), names: append([]string{"", Readiness, chartName}, services...)}
 	s.server.SetServingStatus(Liveness, healthv1.HealthCheckResponse_SERVING)
@@ -59,7 +59,7 @@ func NewServer(r readiness, services ...string) *Server {
 // Register adds the service to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) { healthv1.RegisterHealthServer(r, s.server) }
 
-// Ready returns why no more requests should come, nil if they should.
+// Ready returns the reason why the picker should not get requests, nil if it should.
 func (s *Server) Ready() error {
 	if s.draining.Load() {
 		return errDraining
@@ -67,13 +67,13 @@ func (s *Server) Ready() error {
 	return s.readiness.Ready()
 }
 
-// Drain makes the picker unready, for good.
+// Drain makes the picker unready permanently.
 func (s *Server) Drain() {
 	s.draining.Store(true)
 	s.refresh()
 }
 
-// Run keeps the answers true until ctx ends.
+// Run refreshes the answers until ctx ends.
 func (s *Server) Run(ctx context.Context) {
 	ticker := time.NewTicker(refreshInterval)
 	defer ticker.Stop()
@@ -87,7 +87,7 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
-// refresh tells the state.
+// refresh updates the health of all names.
 func (s *Server) refresh() {
 	s.refreshing.Lock()
 	defer s.refreshing.Unlock()

@@ -1,5 +1,5 @@
-// Package hermetic tests the whole picker, as its command line starts it, on one machine and without a cluster: a small
-// API server or a file names its endpoints, small model servers show it vLLM's pages, and a strict Envoy asks it over gRPC
-// and refuses whatever Envoy would refuse. At the end of each test nothing may be counted any more: no stream, no request,
-// no byte of a body.
+// Package hermetic tests the whole picker through its command line, on one machine and without a cluster. A small API server
+// or a file provides its endpoints, small model servers have vLLM's pages, and a strict Envoy sends requests over gRPC and
+// refuses whatever Envoy would refuse. At the end of each test all counters must be zero: streams, requests, and bytes of
+// bodies.
 package hermetic

@@ -42,7 +42,7 @@ func TestBodiesOverTheBudget(t *testing.T) {
 	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--max-request-body=1Mi", "--max-buffered-bytes=1Mi"}})
 	slow := r.ask(request{body: longBody(900 << 10), continuous: true})
 	r.await(func() bool { return r.metrics().sum("fairlead_picker_request_bytes_buffered") == 900<<10 }, "held")
-	assert.Equal(t, exhausted("too many request bodies are held"), r.ask(request{body: longBody(200 << 10)}).refused())
+	assert.Equal(t, exhausted("too many request bodies are buffered"), r.ask(request{body: longBody(200 << 10)}).refused())
 	r.serve(request{body: longBody(100 << 10)}, response{})
 
 	slow.send(envoytest.RequestBody(whole("")))

@@ -291,6 +291,6 @@ func TestRollingOver(t *testing.T) {
 	close(end)
 	running.Wait()
 	assert.Zero(t, failed.Load())
-	assert.Empty(t, old.logs.FilterMessage("Cut streams that were open at the end of the drain").All())
+	assert.Empty(t, old.logs.FilterMessage("Cut streams still open at the end of the drain").All())
 	next.settle()
 }

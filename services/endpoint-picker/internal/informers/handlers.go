@@ -11,7 +11,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/podset"
 )
 
-// strip keeps what an endpoint is made of. Of anything else, tombstones included, it keeps everything.
+// strip keeps only the fields of a pod that endpoints need. It does not change other objects, including tombstones.
 func strip(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -43,7 +43,7 @@ func strip(object any) (any, error) {
 	return kept, nil
 }
 
-// samePod reports whether two states of a pod are the same to us.
+// samePod reports whether two states of a pod are equal for the picker.
 func samePod(a, b *corev1.Pod) bool {
 	readyA, readyB := readiness(a), readiness(b)
 	portsA, saidA := podset.AnnotatedPorts(a)
@@ -57,12 +57,12 @@ func samePod(a, b *corev1.Pod) bool {
 		maps.Equal(a.Labels, b.Labels)
 }
 
-// samePool reports whether two states of a pool are the same to us: its status does not count.
+// samePool reports whether two states of a pool are equal for the picker: it ignores the status.
 func samePool(a, b *inferencev1.InferencePool) bool {
 	return a.UID == b.UID && a.Generation == b.Generation
 }
 
-// onChange calls changed for every event but updates that leave the object the same.
+// onChange calls changed for every event except updates without a relevant change.
 func onChange[T any](changed func(), same func(a, b T) bool) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { changed() },

@@ -1,13 +1,13 @@
-// Package informers watches what the picker reads of a cluster: pods, the InferencePool that selects them, and the
-// objects that say what holds for requests (see Rules).
+// Package informers watches the objects that the picker reads from a cluster: pods, the InferencePool that selects them, and
+// the rules for requests (see Rules).
 //
-// Pods are watched in the whole namespace and matched here, instead of by a selector sent to the API server: the
-// pool's selector may change at any time, and a watch that carries it would have to be replaced then, with an old and
-// a new set of pods in between. What other pods cost is bounded by the transform, which keeps a few fields of each,
-// and by the handler, which looks away when none of those changed.
+// It watches the pods of the whole namespace and matches them itself, instead of sending a selector to the API server: the
+// pool's selector may change at any time. A watch with the selector would then have to be replaced, with an old and a new
+// set of pods in between. Two measures limit the cost of other pods: the transform keeps only a few fields, and the handler
+// ignores events that change none of them.
 //
-// The kinds may be absent: then there is no pool, or there are no rules, until they appear. With a fixed selection
-// there is no InferencePool, and nothing of its API is asked for.
+// The kinds may be missing: then the pool or the rules do not exist until the kinds appear. With a fixed selection there is
+// no InferencePool, and the package does not use its API.
 package informers
 
 import (
@@ -23,27 +23,27 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/podset"
 )
 
-// spec is what is said of a pool.
+// spec is the specification of a pool.
 type spec struct {
 	podset.Selection
 
 	appProtocol string
 }
 
-// Informers are the caches of one pool, and who is told when they change.
+// Informers are the caches of one pool, and the functions to call after changes.
 type Informers struct {
 	log    *zap.Logger
 	pods   *Pods
 	pools  *kube.OptionalInformer // nil if the selection is fixed
 	name   cache.ObjectName       // of the pool
-	spec   func() *spec           // nil if there is no pool
+	spec   func() *spec           // nil if the pool does not exist
 	synced []cache.InformerSynced
 
-	// Of the goroutine that calls Pool only: the annotations that were complained of.
+	// Used only by the goroutine that calls Pool: the reported problems of annotations.
 	told map[types.UID]string
 }
 
-// NewFixed returns informers of the pods of a selection, which needs no InferencePool.
+// NewFixed returns informers for the pods of a selection, without an InferencePool.
 func NewFixed(log *zap.Logger, pods *Pods, s podset.Selection) *Informers {
 	i := newInformers(log, pods)
 	i.spec = func() *spec { return &spec{Selection: s} }
@@ -54,7 +54,7 @@ func newInformers(log *zap.Logger, pods *Pods) *Informers {
 	return &Informers{log: log, pods: pods, told: map[types.UID]string{}}
 }
 
-// OnChange has changed called, before Run, whenever there may be other endpoints.
+// OnChange registers a function to call when the endpoints may have changed. Call it before Run.
 func (i *Informers) OnChange(changed func()) error {
 	if i.pools != nil {
 		i.pools.AddEventHandler(onChange(changed, samePool))
@@ -67,7 +67,7 @@ func (i *Informers) OnChange(changed func()) error {
 	return nil
 }
 
-// Run watches the pool until ctx ends, and returns when the watch has ended. The cache of pods runs by itself.
+// Run watches the pool until ctx ends, and returns when the watch has ended. The cache of pods runs separately.
 func (i *Informers) Run(ctx context.Context) {
 	if i.pools == nil {
 		<-ctx.Done()
@@ -76,12 +76,12 @@ func (i *Informers) Run(ctx context.Context) {
 	i.pools.Run(ctx)
 }
 
-// WaitForSync returns when the caches are complete, or false when ctx ends before.
+// WaitForSync returns true when the caches are complete, or false when ctx ends first.
 func (i *Informers) WaitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), i.synced...)
 }
 
-// Pool returns the pool, or nil if there is none. It is called by one goroutine.
+// Pool returns the pool, or nil if it does not exist. Only one goroutine may call it.
 func (i *Informers) Pool() (*datastore.Pool, error) {
 	s := i.spec()
 	if s == nil {
@@ -92,7 +92,7 @@ func (i *Informers) Pool() (*datastore.Pool, error) {
 	return &datastore.Pool{AppProtocol: s.appProtocol, Endpoints: endpoints}, nil
 }
 
-// tell logs each problem once, for as long as it lasts.
+// tell logs each problem once while it lasts.
 func (i *Informers) tell(problems []podset.Problem) {
 	last := i.told
 	i.told = make(map[types.UID]string, len(problems))
@@ -100,7 +100,7 @@ func (i *Informers) tell(problems []podset.Problem) {
 		said := p.Value + ": " + p.Message
 		i.told[p.Pod.UID] = said
 		if last[p.Pod.UID] != said {
-			i.log.Warn("Could not follow active ports of pod", zap.String(logging.KeyPod, p.Pod.Namespace+"/"+p.Pod.Name),
+			i.log.Warn("Could not apply active ports of pod", zap.String(logging.KeyPod, p.Pod.Namespace+"/"+p.Pod.Name),
 				zap.String("value", p.Value), zap.String("reason", p.Message))
 		}
 	}

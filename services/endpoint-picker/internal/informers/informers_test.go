@@ -221,7 +221,7 @@ func TestActivePortsComeAndGo(t *testing.T) {
 	_, err := w.core.CoreV1().Pods("ns").Create(ctx, pod("ns", "b", "10.0.0.2", model), metav1.CreateOptions{})
 	require.NoError(t, err)
 	w.eventually(t, "another pod", "10.0.0.1:8000", "10.0.0.1:8001", "10.0.0.2:8000", "10.0.0.2:8001")
-	complaints := w.logs.FilterMessage("Could not follow active ports of pod").All()
+	complaints := w.logs.FilterMessage("Could not apply active ports of pod").All()
 	require.Len(t, complaints, 2, "each value is complained of once, however often it is read")
 	assert.Equal(t, map[string]any{"pod": "ns/a", "value": "", "reason": "names no port, taken for all ports of the pool"}, complaints[1].ContextMap())
 }

@@ -10,13 +10,13 @@ import (
 	"fairlead.dev/pkg/kube"
 )
 
-// Pods is the cache of all pods of a namespace. Pools that live there can share it.
+// Pods is the cache of all pods of a namespace. Pools in the namespace can share it.
 type Pods struct {
 	namespace string
 	informer  cache.SharedIndexInformer
 }
 
-// NewPods returns a cache that does nothing until Run.
+// NewPods returns a cache. Run starts it.
 func NewPods(core kube.Clientset, namespace string) *Pods {
 	return &Pods{
 		namespace: namespace,
@@ -27,8 +27,8 @@ func NewPods(core kube.Clientset, namespace string) *Pods {
 // Run watches until ctx ends, and returns when the watch has ended.
 func (p *Pods) Run(ctx context.Context) { p.informer.RunWithContext(ctx) }
 
-// onChange has changed called for every event that may make other endpoints, and returns whether it was for all pods
-// that there were at the start.
+// onChange registers a function to call for every event that may change the endpoints. It returns a function that reports
+// whether it was called for all initial pods.
 func (p *Pods) onChange(changed func()) (cache.InformerSynced, error) {
 	registration, err := p.informer.AddEventHandler(onChange(changed, samePod))
 	if err != nil {

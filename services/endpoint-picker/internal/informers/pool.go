@@ -16,23 +16,23 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/podset"
 )
 
-// PoolGroup is the API group of the kind that is watched.
+// PoolGroup is the API group of the watched kind.
 const PoolGroup = inferencev1.GroupName
 
 const poolResource = "inferencepools"
 
-// PoolParams is what NewPool needs.
+// PoolParams are the parameters of NewPool.
 type PoolParams struct {
 	Log       *zap.Logger
 	Pods      *Pods // of the pool's namespace
 	Discovery kube.ResourceDiscovery
 	Inference inferenceclient.Interface
 	Pool      cache.ObjectName
-	// PollInterval is the time between two looks for the kind of the pool.
+	// PollInterval is the interval of checks for the kind of the pool.
 	PollInterval time.Duration
 }
 
-// NewPool returns informers of one InferencePool and its pods that do nothing until Run.
+// NewPool returns informers of one InferencePool and its pods. Run starts them.
 func NewPool(p PoolParams) *Informers {
 	pools := kube.NewOptionalInformer(kube.OptionalInformerParams{
 		Log:          p.Log,
@@ -55,14 +55,14 @@ func NewPool(p PoolParams) *Informers {
 	return i
 }
 
-// newPoolInformer watches one object by its name, so that the right to read that one is enough.
+// newPoolInformer watches one object by name, so that permission for this object is enough.
 func newPoolInformer(client inferenceclient.Interface, pool cache.ObjectName) cache.SharedIndexInformer {
 	return kube.NewInformer(client, client.InferenceV1().InferencePools(pool.Namespace), &inferencev1.InferencePool{}, kube.InformerOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pool.Name).String(),
 	})
 }
 
-// read converts a pool. One without a selector, which the API refuses, selects nothing rather than everything.
+// read converts a pool. A pool without a selector, which the API refuses, selects nothing instead of everything.
 func read(pool *inferencev1.InferencePool) *spec {
 	set := labels.Set{}
 	for key, value := range pool.Spec.Selector.MatchLabels {

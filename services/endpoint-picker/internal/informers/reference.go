@@ -5,10 +5,10 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 )
 
-// HasPool tells whether there can be an InferencePool.
+// HasPool reports whether the endpoints come from an InferencePool.
 func (i *Informers) HasPool() bool { return i.pools != nil }
 
-// PoolReference returns what Events refer to; without a UID if the pool is not known.
+// PoolReference returns the reference for Events; without a UID if the pool is unknown.
 func (i *Informers) PoolReference() corev1.ObjectReference {
 	reference := corev1.ObjectReference{
 		APIVersion: inferencev1.GroupVersion.String(), Kind: "InferencePool", Namespace: i.name.Namespace, Name: i.name.Name,

@@ -15,8 +15,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 )
 
-// ruleKind is one kind of rules, which moved from one group to another, and the last reading of its objects. But for
-// its informers it belongs to one goroutine.
+// ruleKind is one kind of rules, which moved from one group to another, and the last reading of its objects. Only one
+// goroutine uses it, except for its informers.
 type ruleKind[T any] struct {
 	log             *zap.Logger
 	resource        string
@@ -25,8 +25,8 @@ type ruleKind[T any] struct {
 	observer        rulesObserver
 
 	last    []T
-	told    map[types.UID]string // the versions of objects of which something was said
-	ignored bool                 // objects of the old group, and that was said
+	told    map[types.UID]string // the reported versions of objects
+	ignored bool                 // objects of the old group are ignored, and this was logged
 }
 
 func newRuleKind[T any](p RulesParams, changed func(), resource string, convert func(rules.Object) (*T, string, error)) *ruleKind[T] {
@@ -52,7 +52,7 @@ func (k *ruleKind[T]) informers() []*kube.OptionalInformer {
 	return []*kube.OptionalInformer{k.current, k.legacy}
 }
 
-// read reads all objects. While they are being listed it keeps the last reading, as a part of a list says nothing, and
+// read reads all objects. During the initial list it keeps the last reading, because a partial list has no meaning, and
 // returns false.
 func (k *ruleKind[T]) read() bool {
 	from := k.legacy
@@ -97,7 +97,7 @@ func (k *ruleKind[T]) convertObject(object *unstructured.Unstructured) (made *T,
 	return k.convert(o)
 }
 
-// tell logs what is to be said of an object, once for each of its versions.
+// tell logs the problems of an object, once for each of its versions.
 func (k *ruleKind[T]) tell(object *unstructured.Unstructured, note string, err error) {
 	if k.told[object.GetUID()] == object.GetResourceVersion() {
 		return
@@ -106,31 +106,31 @@ func (k *ruleKind[T]) tell(object *unstructured.Unstructured, note string, err e
 	if err != nil {
 		log.Warn("Could not read object, ignored it", zap.Error(err))
 	} else {
-		log.Warn("Read object, with a reservation", zap.String("reservation", note))
+		log.Warn("Read object with a warning", zap.String("reservation", note))
 	}
 }
 
-// sayIgnored says that there are objects of the old group which have no effect.
+// sayIgnored logs that objects of the old group have no effect.
 func (k *ruleKind[T]) sayIgnored(from *kube.OptionalInformer) {
 	n := 0
 	if from == k.current {
 		n = len(k.legacy.List())
 	}
 	if n > 0 && !k.ignored {
-		k.log.Warn("Ignored objects of the old group, as the kind is served in the new one",
+		k.log.Warn("Ignored objects of the old group, because the new group serves the kind",
 			zap.String("oldGroup", legacyRulesGroup), zap.String("newGroup", rulesGroup), zap.Int("objects", n))
 	}
 	k.ignored = n > 0
 }
 
-// newRuleInformer watches all objects of the namespace: which pool they are for is in their spec.
+// newRuleInformer watches all objects of the namespace, because only their spec names their pool.
 func newRuleInformer(p RulesParams, gvr schema.GroupVersionResource) cache.SharedIndexInformer {
 	return kube.NewInformer(p.Dynamic, p.Dynamic.Resource(gvr).Namespace(p.Pool.Namespace), &unstructured.Unstructured{}, kube.InformerOptions{
 		Description: gvr.String(), Transform: stripRule,
 	})
 }
 
-// stripRule keeps what a rule is made of, and who it is.
+// stripRule keeps the identity and the needed fields of a rule.
 func stripRule(item any) (any, error) {
 	object, ok := item.(*unstructured.Unstructured)
 	if !ok {
@@ -142,7 +142,7 @@ func stripRule(item any) (any, error) {
 	return object, nil
 }
 
-// sameRule reports whether two states of an object are the same to us: its status does not count.
+// sameRule reports whether two states of an object are equal for the picker: it ignores the status.
 func sameRule(a, b *unstructured.Unstructured) bool {
 	if a.GetResourceVersion() == b.GetResourceVersion() {
 		return true

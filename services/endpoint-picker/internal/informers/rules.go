@@ -14,7 +14,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 )
 
-// The kinds that have rules, in the group that they moved to and in the one that they came from.
+// The kinds of rules, in their current group and in their old one.
 const (
 	rulesGroup       = "llm-d.ai"
 	legacyRulesGroup = "inference.networking.x-k8s.io"
@@ -24,39 +24,39 @@ const (
 	rewritesResource   = "inferencemodelrewrites"
 )
 
-// rulesSpacing is the least time between two readings of all objects.
+// rulesSpacing is the minimum time between two readings of all objects.
 const rulesSpacing = 100 * time.Millisecond
 
-// listInterval is the time between two looks whether a list is complete.
+// listInterval is the interval of checks whether a list is complete.
 const listInterval = time.Second
 
-// ErrRulesNotRead is why requests should not come yet.
+// ErrRulesNotRead means that the picker is not ready for requests yet.
 var ErrRulesNotRead = errors.New("objectives and rewrites have not been read yet")
 
-// rulesObserver learns how many objects of a kind hold, and how many cannot be read.
+// rulesObserver receives the numbers of valid and of unreadable objects of a kind.
 type rulesObserver interface {
 	ObserveRules(resource string, read, malformed int)
 }
 
-// RulesParams is what NewRules needs.
+// RulesParams are the parameters of NewRules.
 type RulesParams struct {
 	Log       *zap.Logger
 	Discovery kube.ResourceDiscovery
 	Dynamic   dynamic.Interface
-	Pool      cache.ObjectName // whose rules are wanted
-	Rules     *rules.Rules     // where they go
+	Pool      cache.ObjectName // owner of the rules
+	Rules     *rules.Rules     // receives the rules
 	Observer  rulesObserver
-	Models    func(names ...string) // told of the models that rewrites speak of; may be nil
-	// Patience is for how long, from Run, the picker is unready because the objects have not been read: a request
-	// that comes too early meets no rule. After that it goes without them, as it must where it may not read them.
+	Models    func(names ...string) // receives the models that rewrites name; may be nil
+	// Patience is the maximum time, from Run, that the picker is unready because it has not read the objects: no rule would
+	// apply to earlier requests. After that it works without rules, as it does without permission to read them.
 	Patience time.Duration
-	// PollInterval is the time between two looks for the kinds.
+	// PollInterval is the interval of checks for the kinds.
 	PollInterval time.Duration
 }
 
-// Rules watches the InferenceObjectives and InferenceModelRewrites of one pool. Their kinds may be absent and may
-// appear; where a kind is served in both its groups the old one is ignored. An object that cannot be read is said so
-// once for each of its versions, and takes nothing from the others.
+// Rules watches the InferenceObjectives and InferenceModelRewrites of one pool. Their kinds may be missing and may appear
+// later. If both groups serve a kind, the old group is ignored. An unreadable object is reported once for each of its
+// versions, and does not affect the others.
 type Rules struct {
 	log        *zap.Logger
 	rules      *rules.Rules
@@ -70,7 +70,7 @@ type Rules struct {
 	readyOnce  sync.Once
 }
 
-// NewRules returns informers that do nothing until Run.
+// NewRules returns informers. Run starts them.
 func NewRules(p RulesParams) *Rules {
 	r := &Rules{
 		log:      p.Log,
@@ -112,7 +112,7 @@ func (r *Rules) Run(ctx context.Context) {
 	}
 	impatient := time.AfterFunc(r.patience, func() {
 		r.readyOnce.Do(func() {
-			r.log.Warn("Could not read objectives and rewrites in time, went on without them")
+			r.log.Warn("Could not read objectives and rewrites in time, continued without them")
 			close(r.ready)
 		})
 	})
@@ -123,8 +123,8 @@ func (r *Rules) Run(ctx context.Context) {
 	r.follow(ctx)
 }
 
-// follow reads all objects, and again whenever some have changed. That a kind without objects came or went is no event,
-// so it looks from time to time as well.
+// follow reads all objects at the start and after changes. It also polls, because no event reports that a kind without
+// objects was installed or removed.
 func (r *Rules) follow(ctx context.Context) {
 	for {
 		again := r.interval
@@ -149,11 +149,11 @@ func (r *Rules) follow(ctx context.Context) {
 func (r *Rules) changed() {
 	select {
 	case r.dirty <- struct{}{}:
-	default: // a reading is due already and will see this change too
+	default: // a pending reading will include this change
 	}
 }
 
-// read compiles what there is, and reports whether it is all.
+// read compiles the current objects, and reports whether they are complete.
 func (r *Rules) read() bool {
 	objectives, rewrites := r.objectives.read(), r.rewrites.read()
 	compiled := rules.Compile(r.objectives.last, r.rewrites.last)

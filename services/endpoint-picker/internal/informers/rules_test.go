@@ -258,7 +258,7 @@ func TestOfTwoGroupsTheOldOneIsIgnored(t *testing.T) {
 	_, found := w.rules.Priority("old")
 	assert.False(t, found)
 	warnings := func() int {
-		return w.logs.FilterMessage("Ignored objects of the old group, as the kind is served in the new one").Len()
+		return w.logs.FilterMessage("Ignored objects of the old group, because the new group serves the kind").Len()
 	}
 	require.Eventually(t, func() bool { return warnings() == 1 }, patience, tick)
 
@@ -307,7 +307,7 @@ func TestMalformedObjectTakesNothingFromOthers(t *testing.T) {
 	const wrong = "spec.priority is wrong (string): give a whole number from -2147483648 to 2147483647"
 	assert.Equal(t, []string{wrong}, complaints("bad"), "once, however often it is read")
 	assert.Equal(t, []string{"spec.rules[0].targets is empty"}, complaints("worse"))
-	reservations := w.logs.FilterMessage("Read object, with a reservation").All()
+	reservations := w.logs.FilterMessage("Read object with a warning").All()
 	require.Len(t, reservations, 1)
 	assert.Equal(t, "spec.rules[0].targets: some have no weight, they count as 1", reservations[0].ContextMap()["reservation"])
 
@@ -339,7 +339,7 @@ func TestRulesThatMayNotBeReadDoNotHoldThePickerUp(t *testing.T) {
 	w.run(t)
 	require.ErrorIs(t, w.watcher.Ready(), ErrRulesNotRead)
 	require.Eventually(t, func() bool { return w.watcher.Ready() == nil }, patience, tick)
-	assert.Equal(t, 1, w.logs.FilterMessage("Could not read objectives and rewrites in time, went on without them").Len())
+	assert.Equal(t, 1, w.logs.FilterMessage("Could not read objectives and rewrites in time, continued without them").Len())
 }
 
 func TestKindThatIsBeingListedKeepsItsRules(t *testing.T) {

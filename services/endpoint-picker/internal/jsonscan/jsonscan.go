@@ -1,10 +1,10 @@
-// Package jsonscan reads a few fields out of a JSON text without decoding it.
+// Package jsonscan reads a few fields of a JSON text without decoding it.
 //
-// A Scanner goes through the text once, from front to back. Who uses it opens objects and arrays, looks at the keys,
-// takes the values it wants and skips the others. Every byte is checked, as encoding/json does: a text that has been
-// gone through to its end is valid JSON. Nothing is copied or allocated, but for keys that are written with escapes.
+// A Scanner reads the text once, from start to end. Callers open objects and arrays, check the keys, read the values that
+// they need and skip the others. The Scanner validates every byte like encoding/json: a text that was read to its end is
+// valid JSON. It copies and allocates nothing, except for keys with escapes.
 //
-// The first error stays: all that follows does nothing, and Err tells of it.
+// After the first error all methods do nothing, and Err returns it.
 package jsonscan
 
 import (
@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// maxDepth is how deep values may be nested, as in encoding/json.
+// maxDepth is the maximum nesting depth, as in encoding/json.
 const maxDepth = 10000
 
 var (
@@ -26,7 +26,7 @@ var (
 	errEscape  = errors.New("invalid escape in a string")
 )
 
-// Kind is what a value is.
+// Kind is the kind of a value.
 type Kind uint8
 
 // Kinds of values.
@@ -40,33 +40,33 @@ const (
 	Object
 )
 
-// A Span is a part of the text.
+// A Span is a range of the text.
 type Span struct{ From, To int }
 
-// Scanner goes through one text.
+// Scanner scans one text.
 type Scanner struct {
 	text  []byte
 	at    int
-	stack []byte // closing brackets of what is open
-	fresh bool   // the innermost has just been opened
+	stack []byte // closing brackets of open objects and arrays
+	fresh bool   // the innermost one has just been opened
 	err   error
 }
 
-// Reset puts the scanner at the start of a text, which it refers to.
+// Reset starts a scan of a text. The Scanner keeps a reference to it.
 func (s *Scanner) Reset(text []byte) {
 	*s = Scanner{text: text, stack: s.stack[:0]}
 }
 
-// Err returns what is wrong with the text, as far as it was gone through.
+// Err returns the first error so far.
 func (s *Scanner) Err() error { return s.err }
 
-// At returns the place in the text.
+// At returns the offset in the text.
 func (s *Scanner) At() int { return s.at }
 
-// Text returns a part of the text.
+// Text returns a range of the text.
 func (s *Scanner) Text(p Span) []byte { return s.text[p.From:p.To] }
 
-// End checks that nothing but space follows.
+// End checks that only white space follows.
 func (s *Scanner) End() error {
 	if s.peek(); s.err == nil && s.at < len(s.text) {
 		s.fail(errors.New("text after the value"))
@@ -74,7 +74,7 @@ func (s *Scanner) End() error {
 	return s.err
 }
 
-// Next tells what the next value is.
+// Next returns the kind of the next value.
 func (s *Scanner) Next() Kind {
 	switch c := s.peek(); {
 	case s.err != nil:
@@ -96,7 +96,7 @@ func (s *Scanner) Next() Kind {
 	return Invalid
 }
 
-// Open enters the next value, which must be an object or an array. It returns false if it is something else.
+// Open enters the next value, which must be an object or an array. It returns false for other values.
 func (s *Scanner) Open() bool {
 	switch s.peek() {
 	case '{':
@@ -109,11 +109,11 @@ func (s *Scanner) Open() bool {
 	return s.err == nil
 }
 
-// More goes to the next element of the innermost array. At its end it leaves the array and returns false.
+// More advances to the next element of the innermost array. At the end it leaves the array and returns false.
 func (s *Scanner) More() bool { return s.separator() }
 
-// Key goes to the next member of the innermost object and returns its key, which is valid until the next call. At
-// the end of the object it leaves that and returns false.
+// Key advances to the next member of the innermost object and returns its key, which is valid until the next call. At the
+// end it leaves the object and returns false.
 func (s *Scanner) Key() ([]byte, bool) {
 	if !s.separator() {
 		return nil, false
@@ -130,7 +130,7 @@ func (s *Scanner) Key() ([]byte, bool) {
 	if escaped {
 		var plain string
 		if err := json.Unmarshal(s.text[span.From-1:span.To+1], &plain); err != nil {
-			s.fail(err) // not reached: it has been checked
+			s.fail(err) // unreachable: already checked
 			return nil, false
 		}
 		key = []byte(plain)
@@ -138,13 +138,13 @@ func (s *Scanner) Key() ([]byte, bool) {
 	return key, true
 }
 
-// String reads a string and returns what is between its quotes, as it is written, and whether that has escapes.
+// String reads a string. It returns the range between its quotes, unconverted, and whether it contains escapes.
 func (s *Scanner) String() (span Span, escaped bool) {
 	s.peek()
 	return s.string()
 }
 
-// Value skips the next value and returns where it is.
+// Value skips the next value and returns its range.
 func (s *Scanner) Value() Span {
 	s.peek()
 	from, depth := s.at, len(s.stack)
@@ -156,7 +156,7 @@ func (s *Scanner) Value() Span {
 	return Span{from, s.at}
 }
 
-// next goes to the next value of the innermost, or leaves it.
+// next advances to the next value of the innermost object or array, or leaves it.
 func (s *Scanner) next() bool {
 	if s.stack[len(s.stack)-1] == '}' {
 		return s.member()
@@ -164,7 +164,7 @@ func (s *Scanner) next() bool {
 	return s.separator()
 }
 
-// member goes to the value of the next member, whatever its key.
+// member advances to the value of the next member, whatever its key.
 func (s *Scanner) member() bool {
 	if !s.separator() {
 		return false
@@ -200,7 +200,7 @@ func (s *Scanner) one() {
 	}
 }
 
-// separator goes to the next thing inside the innermost, past a comma, or leaves it.
+// separator advances past a comma to the next item of the innermost object or array, or leaves it.
 func (s *Scanner) separator() bool {
 	c := s.peek()
 	if s.err != nil {
@@ -234,7 +234,7 @@ func (s *Scanner) push(closing byte) {
 	s.fresh = true
 }
 
-// peek goes past space and returns the next byte, 0 at the end.
+// peek skips white space and returns the next byte, 0 at the end.
 func (s *Scanner) peek() byte {
 	for s.err == nil && s.at < len(s.text) {
 		switch c := s.text[s.at]; c {
@@ -276,12 +276,11 @@ func (s *Scanner) string() (span Span, escaped bool) {
 	}
 }
 
-// special returns the place of the next byte that is a quote, a backslash or below space, or the end.
+// special returns the offset of the next quote, backslash or control character, or the end.
 //
-// It looks at eight bytes at a time. A byte is zero where taking 1 from it borrows from a high bit that was not set,
-// and below space where taking 0x20 does; what was found may be followed by bytes that only seem to be, through the
-// borrow, so the first one counts. One pass is less work than a search for each of the three: in escaped text there is
-// one of them every few words.
+// It checks eight bytes at a time. A byte is zero if subtracting 1 borrows from a high bit that was not set, and a control
+// character if subtracting 0x20 does. The borrow may cause false matches after a match, so only the first match counts. One
+// pass is faster than three searches: escaped text contains one of these bytes every few words.
 func special(text []byte, at int) int {
 	const (
 		ones   = 0x0101010101010101
@@ -305,7 +304,7 @@ func special(text []byte, at int) int {
 	return at
 }
 
-// escapeLen is how long the escape is that a text begins with, 0 if it is not one.
+// escapeLen returns the length of the escape at the start of a text, 0 if it is invalid.
 func escapeLen(b []byte) int {
 	if len(b) < 2 {
 		return 0
@@ -343,7 +342,7 @@ func (s *Scanner) literal(word string) {
 	s.at += len(word)
 }
 
-// number reads a number of JSON's grammar.
+// number reads a number.
 func (s *Scanner) number() {
 	if s.err != nil {
 		return
@@ -361,7 +360,7 @@ func (s *Scanner) number() {
 	}
 }
 
-// accept goes past the next byte if it is one of these.
+// accept skips the next byte if it is one of these.
 func (s *Scanner) accept(these string) bool {
 	if s.at == len(s.text) || strings.IndexByte(these, s.text[s.at]) < 0 {
 		return false
@@ -370,7 +369,7 @@ func (s *Scanner) accept(these string) bool {
 	return true
 }
 
-// digits reads one or more.
+// digits reads one or more digits.
 func (s *Scanner) digits() bool {
 	from := s.at
 	for s.at < len(s.text) && '0' <= s.text[s.at] && s.text[s.at] <= '9' {
@@ -383,7 +382,7 @@ func (s *Scanner) digits() bool {
 	return true
 }
 
-// unexpected fails at the byte that is next.
+// unexpected fails at the next byte.
 func (s *Scanner) unexpected() {
 	if s.at >= len(s.text) {
 		s.fail(errEnd)
@@ -392,7 +391,7 @@ func (s *Scanner) unexpected() {
 	s.fail(fmt.Errorf("unexpected %q", s.text[s.at]))
 }
 
-// fail keeps the first error.
+// fail stores the first error.
 func (s *Scanner) fail(err error) {
 	if s.err == nil {
 		s.err = fmt.Errorf("at byte %d: %w", s.at, err)

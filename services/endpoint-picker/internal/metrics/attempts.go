@@ -10,7 +10,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
-// attempts counts picks by the model and the endpoint. Those of an endpoint that has gone are forgotten at the next scrape.
+// attempts counts picks by model and endpoint. It drops the counters of removed endpoints at the next scrape.
 type attempts struct {
 	desc *prometheus.Desc
 
@@ -18,7 +18,7 @@ type attempts struct {
 	known map[attempt]*atomic.Uint64
 }
 
-// attempt is what picks are told apart by. Its endpoint is nil if none could be picked.
+// attempt contains the labels of a pick. Its endpoint is nil if the pick failed.
 type attempt struct {
 	target   string // a label's value
 	endpoint *endpoint.Endpoint
@@ -27,7 +27,7 @@ type attempt struct {
 func newAttempts() *attempts {
 	return &attempts{
 		known: map[attempt]*atomic.Uint64{},
-		desc: upstreamDesc("scheduler_attempts_total", "Requests for which an endpoint was chosen, or could not be.",
+		desc: upstreamDesc("scheduler_attempts_total", "Attempts to choose an endpoint, by status.",
 			labelStatus, labelTarget, labelEndpoint, labelNamespace, labelPort),
 	}
 }
@@ -47,7 +47,7 @@ func (a *attempts) count(key attempt) {
 	n.Add(1)
 }
 
-// collect writes the attempts on endpoints that are there, and those that failed.
+// collect writes the attempts on current endpoints, and the failed ones.
 func (a *attempts) collect(out chan<- prometheus.Metric, endpoints []*endpoint.Endpoint) {
 	there := make(map[*endpoint.Endpoint]bool, len(endpoints)+1)
 	there[nil] = true

@@ -14,16 +14,16 @@ func TestConfig(t *testing.T) {
 	c.ConfigLoaded("0123456789ab")
 	c.ConfigFailed()
 	assertMetrics(t, r, `
-# HELP fairlead_picker_config_info The configuration of the plugins that is in force, by the hash of its text.
+# HELP fairlead_picker_config_info The active configuration of the plugins, by the hash of its text.
 # TYPE fairlead_picker_config_info gauge
 fairlead_picker_config_info{hash="0123456789ab"} 1
-# HELP fairlead_picker_config_last_reload_successful 1 if the last text of the configuration is in force, 0 if it was refused.
+# HELP fairlead_picker_config_last_reload_successful 1 if the last text of the configuration is active, 0 if it was rejected.
 # TYPE fairlead_picker_config_last_reload_successful gauge
 fairlead_picker_config_last_reload_successful 0
 `)
 	c.ConfigLoaded("0123456789ab")
 	assertMetrics(t, r, `
-# HELP fairlead_picker_config_last_reload_successful 1 if the last text of the configuration is in force, 0 if it was refused.
+# HELP fairlead_picker_config_last_reload_successful 1 if the last text of the configuration is active, 0 if it was rejected.
 # TYPE fairlead_picker_config_last_reload_successful gauge
 fairlead_picker_config_last_reload_successful 1
 `, "fairlead_picker_config_last_reload_successful")

@@ -2,25 +2,25 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// States of the objects that have rules.
+// States of objects with rules.
 const (
 	stateRead      = "read"
 	stateMalformed = "malformed"
 )
 
-// EndpointsFile shows whether the endpoints file could be read when it changed last.
+// EndpointsFile exports whether the last change of the endpoints file was valid.
 type EndpointsFile struct{ successful prometheus.Gauge }
 
-// NewEndpointsFile returns the gauge, registered. It is for pickers that have such a file: for others it would be an
+// NewEndpointsFile creates and registers the gauge. Pickers without such a file must not export it, because its 0 is an
 // alarm.
 func NewEndpointsFile(r prometheus.Registerer) *EndpointsFile {
 	f := &EndpointsFile{successful: gauge("endpoints_file_last_reload_successful",
-		"1 if the endpoints file could be read when it changed last, 0 if older endpoints stand.")}
+		"1 if the last change of the endpoints file was valid, 0 if older endpoints stay.")}
 	r.MustRegister(f.successful)
 	return f
 }
 
-// ObserveEndpointsFile takes the outcome of reading the file.
+// ObserveEndpointsFile records the result of reading the file.
 func (f *EndpointsFile) ObserveEndpointsFile(err error) {
 	if err != nil {
 		f.successful.Set(0)
@@ -29,19 +29,19 @@ func (f *EndpointsFile) ObserveEndpointsFile(err error) {
 	f.successful.Set(1)
 }
 
-// Rules shows how many objects say what holds for requests.
+// Rules exports the numbers of objects with rules for requests.
 type Rules struct{ objects *prometheus.GaugeVec }
 
-// NewRules returns the gauges, registered. They are for pickers that read such objects.
+// NewRules creates and registers the gauges, for pickers that read such objects.
 func NewRules(r prometheus.Registerer) *Rules {
 	v := &Rules{objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "rule_objects", Help: "InferenceObjectives and InferenceModelRewrites of the pool, and those that cannot be read.",
+		Namespace: namespace, Name: "rule_objects", Help: "InferenceObjectives and InferenceModelRewrites of the pool, by whether they are readable.",
 	}, []string{"resource", "state"})}
 	r.MustRegister(v.objects)
 	return v
 }
 
-// ObserveRules takes the figures of one kind.
+// ObserveRules records the numbers of one kind.
 func (v *Rules) ObserveRules(resource string, read, malformed int) {
 	v.objects.WithLabelValues(resource, stateRead).Set(float64(read))
 	v.objects.WithLabelValues(resource, stateMalformed).Set(float64(malformed))

@@ -27,7 +27,7 @@ func TestRules(t *testing.T) {
 	v.ObserveRules("inferenceobjectives", 3, 1)
 	v.ObserveRules("inferenceobjectives", 4, 0)
 	require.NoError(t, testutil.GatherAndCompare(r, strings.NewReader(`
-# HELP fairlead_picker_rule_objects InferenceObjectives and InferenceModelRewrites of the pool, and those that cannot be read.
+# HELP fairlead_picker_rule_objects InferenceObjectives and InferenceModelRewrites of the pool, by whether they are readable.
 # TYPE fairlead_picker_rule_objects gauge
 fairlead_picker_rule_objects{resource="inferenceobjectives",state="malformed"} 0
 fairlead_picker_rule_objects{resource="inferenceobjectives",state="read"} 4

@@ -8,12 +8,12 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
-// snapshots is where the endpoints come from.
+// snapshots provides the endpoints.
 type snapshots interface {
 	Snapshot() *datastore.Snapshot
 }
 
-// EndpointCollector shows the endpoints of the pool.
+// EndpointCollector exports the endpoints of the pool.
 type EndpointCollector struct {
 	snapshots snapshots
 	clock     clock.PassiveClock
@@ -23,20 +23,20 @@ type EndpointCollector struct {
 	series    []endpointSeries
 }
 
-// endpointSeries is one figure of each endpoint.
+// endpointSeries is one value of each endpoint.
 type endpointSeries struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(s *endpoint.Stats) float64
 }
 
-// NewEndpointCollector returns the collector, registered.
+// NewEndpointCollector creates and registers the collector.
 func NewEndpointCollector(s snapshots, c clock.PassiveClock, r prometheus.Registerer) *EndpointCollector {
 	e := &EndpointCollector{
 		snapshots: s,
 		clock:     c,
 		poolFound: desc("pool_found", "1 if the InferencePool is known."),
-		ready:     desc("endpoints_ready", "Endpoints that may be picked."),
+		ready:     desc("endpoints_ready", "Endpoints available for picks."),
 	}
 	gaugeOf := func(name, help string, value func(s *endpoint.Stats) float64) {
 		e.series = append(e.series, endpointSeries{desc(name, help, "endpoint", "pod"), prometheus.GaugeValue, value})
@@ -45,21 +45,21 @@ func NewEndpointCollector(s snapshots, c clock.PassiveClock, r prometheus.Regist
 		e.series = append(e.series, endpointSeries{desc(name, help, "endpoint", "pod"), prometheus.CounterValue, value})
 	}
 	counterOf("endpoint_picks_total", "Requests sent to the endpoint.", func(s *endpoint.Stats) float64 { return float64(s.Picks) })
-	counterOf("endpoint_scrape_failures_total", "Scrapes of the endpoint that failed.",
+	counterOf("endpoint_scrape_failures_total", "Failed scrapes of the endpoint.",
 		func(s *endpoint.Stats) float64 { return float64(s.ScrapeFailures) })
-	gaugeOf("endpoint_requests_in_flight", "Requests that this picker has on the endpoint.",
+	gaugeOf("endpoint_requests_in_flight", "Requests of this picker in flight on the endpoint.",
 		func(s *endpoint.Stats) float64 { return float64(s.InFlight) })
-	gaugeOf("endpoint_requests_waiting", "Requests in the endpoint's queue, as last scraped.",
+	gaugeOf("endpoint_requests_waiting", "Requests queued on the endpoint, as of the last scrape.",
 		func(s *endpoint.Stats) float64 { return s.Gauges.Waiting })
-	gaugeOf("endpoint_requests_running", "Requests in the endpoint's batch, as last scraped.",
+	gaugeOf("endpoint_requests_running", "Requests running on the endpoint, as of the last scrape.",
 		func(s *endpoint.Stats) float64 { return s.Gauges.Running })
-	gaugeOf("endpoint_kv_cache_usage", "Part of the endpoint's KV cache in use, as last scraped.",
+	gaugeOf("endpoint_kv_cache_usage", "Share of the endpoint's KV cache in use, as of the last scrape.",
 		func(s *endpoint.Stats) float64 { return s.Gauges.KVUsage })
-	gaugeOf("endpoint_prompt_tokens_owed", "Prompt tokens that this picker sent to the endpoint, not cached there and not computed yet.",
+	gaugeOf("endpoint_prompt_tokens_owed", "Prompt tokens sent by this picker that the endpoint has neither cached nor computed yet.",
 		func(s *endpoint.Stats) float64 { return float64(s.Tokens) })
-	gaugeOf("endpoint_wait_factor", "How much slower than its pool the endpoint is, as learnt.",
+	gaugeOf("endpoint_wait_factor", "Learned slowdown of the endpoint relative to its pool.",
 		func(s *endpoint.Stats) float64 { return s.Factor })
-	gaugeOf("endpoint_sample_age_seconds", "Time since the last good scrape of the endpoint, or since it came.",
+	gaugeOf("endpoint_sample_age_seconds", "Time since the last successful scrape of the endpoint, or since its discovery.",
 		func(s *endpoint.Stats) float64 { return s.SampleAge.Seconds() })
 	r.MustRegister(e)
 	return e

@@ -6,7 +6,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// errorCode is why a request failed, in the words of the llm-d router.
+// errorCode is the reason why a request failed, with the llm-d router's names.
 type errorCode int
 
 const (
@@ -21,7 +21,7 @@ const (
 	serviceUnavailable
 	modelServerError
 	unknownError
-	errorCodes // how many there are
+	errorCodes // number of codes
 )
 
 func (c errorCode) String() string {
@@ -31,7 +31,7 @@ func (c errorCode) String() string {
 	}[c]
 }
 
-// errorOf says whether an exchange failed, and why.
+// errorOf returns the reason why an exchange failed, or noError.
 func errorOf(r *exchange.Record) errorCode {
 	switch {
 	case r.Outcome == exchange.Failed:

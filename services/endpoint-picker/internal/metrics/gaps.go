@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// gapsVec is a histogram of the gaps between the pieces of answers. Of an answer only the mean gap is known, and how many
-// there were: it is counted so many times, at once. So count and sum are those of all gaps; the buckets tell answers apart,
-// not the gaps of one.
+// gapsVec is a histogram of the gaps between the pieces of answers. Only the mean gap and the number of gaps of an answer
+// are known, so all its gaps are counted with the mean, at once. Count and sum are exact for all gaps; the buckets
+// distinguish answers, not the gaps of one answer.
 type gapsVec struct {
 	desc *prometheus.Desc
 
@@ -19,14 +19,14 @@ type gapsVec struct {
 	children []*gaps
 }
 
-// gaps are those of one set of labels.
+// gaps is the histogram for one set of labels.
 type gaps struct {
 	labels []string
-	counts []atomic.Uint64 // of each bucket, the last has no bound
+	counts []atomic.Uint64 // by bucket; the last has no bound
 	sum    atomic.Uint64   // bits of a float
 }
 
-// with returns the gaps of a set of labels that has none yet.
+// with returns the histogram for a new set of labels.
 func (v *gapsVec) with(labels []string) *gaps {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -35,7 +35,7 @@ func (v *gapsVec) with(labels []string) *gaps {
 	return g
 }
 
-// observe counts n gaps that together took so many seconds.
+// observe counts n gaps with a total duration in seconds.
 func (g *gaps) observe(seconds float64, n int) {
 	mean := seconds / float64(n)
 	at, _ := slices.BinarySearch(gapBuckets, mean)

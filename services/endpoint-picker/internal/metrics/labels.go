@@ -5,18 +5,18 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of what clients can do to the number of series and to their size.
+// Limits on the number and size of series that clients can cause.
 const (
-	maxValues = 1000 // of a label
+	maxValues = 1000 // per label
 	maxSeries = 1000 // sets of labels; each has about two hundred series
 	maxLength = 256  // bytes of a value
 	otherName = "other"
 )
 
-// limiter bounds the values of a label that clients choose. It is not safe for concurrent use.
+// limiter limits the values of a label that clients choose. It is not safe for concurrent use.
 type limiter struct {
 	most   int
-	seen   map[string]string // each to itself: callers' strings may be parts of something large
+	seen   map[string]string // maps each value to its own copy: callers' strings may be parts of large ones
 	pinned map[string]string
 }
 
@@ -24,14 +24,14 @@ func newLimiter(most int) *limiter {
 	return &limiter{most: most, seen: map[string]string{}, pinned: map[string]string{}}
 }
 
-// pin says that a value is always allowed.
+// pin makes a value always allowed.
 func (l *limiter) pin(v string) {
 	v = strings.Clone(printable(v))
 	l.pinned[v] = v
 }
 
-// bound returns the value, as a label can have it, or "other" if there are too many. What it has once returned it returns
-// again. The result refers to nothing that the caller has.
+// bound returns the value in the form of a label, or "other" if there are too many values. A returned value stays allowed.
+// The result does not refer to memory of the caller.
 func (l *limiter) bound(v string) string {
 	if v == "" {
 		return ""
@@ -51,7 +51,7 @@ func (l *limiter) bound(v string) string {
 	return v
 }
 
-// printable returns what a label can have of a string: valid UTF-8, and not more than so much of it.
+// printable returns valid UTF-8 of limited length.
 func printable(v string) string {
 	if len(v) > maxLength {
 		end := maxLength

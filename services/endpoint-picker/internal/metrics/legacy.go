@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Prefixes that names of the llm-d router had before.
+// Prefixes of the llm-d router's older names.
 const (
 	objectivePrefix = "inference_objective_"
 	poolPrefix      = "inference_pool_"
@@ -18,10 +18,10 @@ const (
 	schedulerPrefix = "llm_d_inference_scheduler_"
 )
 
-// older is what a metric was called before.
+// older is the older name of a metric.
 type older struct {
 	name   string
-	labels map[string]string // today's to those of then; what is missing here was not there
+	labels map[string]string // current labels to older ones; others did not exist
 }
 
 func same(labels ...string) map[string]string {
@@ -32,7 +32,7 @@ func same(labels ...string) map[string]string {
 	return m
 }
 
-// olderNames are all of them, by the names of today without their prefix.
+// olderNames contains all older names, by the current names without prefix.
 var olderNames = map[string]older{
 	"request_total":            {objectivePrefix + "request_total", same(labelModel, labelTarget, labelPriority)},
 	"request_error_total":      {objectivePrefix + "request_error_total", same(labelModel, labelTarget, labelErrorCode)},
@@ -72,11 +72,11 @@ var olderNames = map[string]older{
 	"datalayer_poll_errors_total": {schedulerPrefix + "datalayer_poll_errors_total", same("source_type")},
 }
 
-// LegacyNames shows what a gatherer has, and its llm_d_epp_* metrics under their older names once more, with the labels of
-// then: what those did not tell apart is added up. Nothing is measured twice.
+// LegacyNames returns a gatherer that adds the llm_d_epp_* metrics of g under their older names, with the older labels: it
+// sums series that these do not distinguish. Nothing is measured twice.
 func LegacyNames(g prometheus.Gatherer) prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
-		families, err := g.Gather() // with an error there is still what could be gathered
+		families, err := g.Gather() // an error may come with a partial result
 		all := slices.Clone(families)
 		for _, f := range families {
 			name, found := strings.CutPrefix(f.GetName(), upstream+"_")
@@ -89,7 +89,7 @@ func LegacyNames(g prometheus.Gatherer) prometheus.Gatherer {
 	})
 }
 
-// family is a metric under its older name.
+// family returns a metric under its older name.
 func (o older) family(f *dto.MetricFamily) *dto.MetricFamily {
 	made := &dto.MetricFamily{Name: proto.String(o.name), Help: proto.String("Deprecated: use " + f.GetName() + "."), Type: f.Type}
 	places := map[string]*dto.Metric{}
@@ -106,7 +106,7 @@ func (o older) family(f *dto.MetricFamily) *dto.MetricFamily {
 	return made
 }
 
-// relabel returns the labels of then, in their order, and a string that stands for them.
+// relabel returns the older labels, sorted, and a string key for them.
 func (o older) relabel(labels []*dto.LabelPair) (made []*dto.LabelPair, key string) {
 	for _, l := range labels {
 		if name, kept := o.labels[l.GetName()]; kept {
@@ -117,7 +117,7 @@ func (o older) relabel(labels []*dto.LabelPair) (made []*dto.LabelPair, key stri
 	var b strings.Builder
 	for _, l := range made {
 		b.WriteString(l.GetValue())
-		b.WriteByte(0xff) // in no valid UTF-8
+		b.WriteByte(0xff) // never part of valid UTF-8
 	}
 	return made, b.String()
 }

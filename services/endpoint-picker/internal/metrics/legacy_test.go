@@ -53,7 +53,7 @@ inference_objective_running_requests{model_name="chat"} 0
 # HELP inference_pool_per_pod_queue_size Deprecated: use llm_d_epp_per_endpoint_queue_size.
 # TYPE inference_pool_per_pod_queue_size gauge
 inference_pool_per_pod_queue_size{model_server_pod="a-rank-1",name="chat"} 0
-# HELP llm_d_epp_request_total Requests that were sent to an endpoint.
+# HELP llm_d_epp_request_total Requests sent to an endpoint.
 # TYPE llm_d_epp_request_total counter
 llm_d_epp_request_total{fairness_id="another",model_name="chat",priority="0",target_model_name="chat-v2"} 1
 llm_d_epp_request_total{fairness_id="tenant",model_name="chat",priority="2",target_model_name="chat-v2"} 1

@@ -1,13 +1,13 @@
-// Package metrics has the metrics of the picker, in two sets.
+// Package metrics contains the metrics of the picker, in two sets.
 //
-// Those named fairlead_picker_* are its own. Those named llm_d_epp_* have the names, labels, units and buckets of the llm-d
-// router, so that dashboards and autoscalers made for it work unchanged; LegacyNames shows them under its older names too.
+// fairlead_picker_* are its own. llm_d_epp_* have the names, labels, units and buckets of the llm-d router, so that
+// dashboards and autoscalers made for it work unchanged; LegacyNames adds its older names.
 //
-// Metrics collects what happens. Most of it is taken from the record of an exchange that has ended; nothing is allocated and
-// no lock taken for labels that were seen before. EndpointCollector and PoolCollector show, at each scrape, what there is at
-// that moment; the series of an endpoint that has left the pool are gone with it.
+// Metrics counts events. It takes most values from the record of a finished exchange, and neither allocates nor locks for
+// labels that it has seen before. EndpointCollector and PoolCollector export the current state at each scrape, so the series
+// of an endpoint disappear with it.
 //
-// Label values that clients choose are limited in length and in number: what is beyond is "other".
+// Label values that clients choose are limited in length and number: further values are "other".
 package metrics
 
 import (
@@ -23,7 +23,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// Values of labels that are not someone else's.
+// Values of the picker's own labels.
 const (
 	resultPicked       = "picked"
 	resultNoEndpoints  = "no_endpoints"
@@ -38,18 +38,18 @@ const (
 
 const namespace = "fairlead_picker"
 
-// Status codes that are labels of their own.
+// Status codes with their own label value.
 const (
 	leastCode = 100
 	mostCode  = 599
 )
 
-// Options says what is collected beyond the usual.
+// Options enables optional metrics.
 type Options struct {
 	Streams bool // llm_d_epp_extproc_*
 }
 
-// Metrics are the collectors that events go to.
+// Metrics contains the collectors for events.
 type Metrics struct {
 	picks           map[string]prometheus.Counter
 	pickDuration    prometheus.Histogram
@@ -62,25 +62,25 @@ type Metrics struct {
 
 	requests   *requests
 	pollErrors prometheus.Counter
-	extProc    *extProc // nil if not wanted
+	extProc    *extProc // nil if disabled
 }
 
-// New returns the collectors, registered.
+// New creates and registers the collectors.
 func New(r prometheus.Registerer, o Options) *Metrics {
-	picks := counters("picks_total", "Requests for which an endpoint was wanted, by what came of it.", "result")
-	streams := counters("streams_total", "Streams that have ended, by how far they came.", "outcome")
-	scrapes := counters("scrapes_total", "Scrapes of model servers' metrics, by what came of them.", "result")
-	pollErrors := upstreamCounters("datalayer_poll_errors_total", "Scrapes of model servers' metrics that failed.", "source_type")
+	picks := counters("picks_total", "Requests that needed an endpoint, by result.", "result")
+	streams := counters("streams_total", "Finished ext_proc streams, by outcome.", "outcome")
+	scrapes := counters("scrapes_total", "Scrapes of model servers' metrics, by result.", "result")
+	pollErrors := upstreamCounters("datalayer_poll_errors_total", "Failed scrapes of model servers' metrics.", "source_type")
 	m := &Metrics{
 		picks:           children(picks, resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered, resultMalformed),
 		pickDuration:    histogram("pick_duration_seconds", "Time to choose an endpoint.", prometheus.ExponentialBuckets(1e-6, 4, 10)),
-		streamsInFlight: gauge("streams_in_flight", "Requests whose ext_proc stream is open."),
+		streamsInFlight: gauge("streams_in_flight", "Open ext_proc streams."),
 		streams:         children(streams, exchange.Outcomes()...),
 		responses: responses{vec: counters("responses_total",
-			"Responses of model servers that were seen, by status and by whether the picked endpoint served them.", "code", "served")},
+			"Observed responses of model servers, by status and by whether the picked endpoint served them.", "code", "served")},
 		scrapes:   children(scrapes, resultOK, resultError),
-		ejections: counters("ejections_total", "Endpoints that were kept from requests because they fail, by what showed it.", "cause"),
-		scrapeDuration: histogram("scrape_duration_seconds", "Time to get and read one metrics page.",
+		ejections: counters("ejections_total", "Ejections of failing endpoints, by cause.", "cause"),
+		scrapeDuration: histogram("scrape_duration_seconds", "Time to fetch and parse one metrics page.",
 			prometheus.ExponentialBuckets(0.00025, 4, 8)),
 		requests:   newRequests(r),
 		pollErrors: pollErrors.WithLabelValues(sourceMetrics),
@@ -92,7 +92,7 @@ func New(r prometheus.Registerer, o Options) *Metrics {
 	return m
 }
 
-// Pin says that these models are configured: they keep their names as labels however many others there are.
+// Pin makes configured models keep their names as labels, independent of the number of other models.
 func (m *Metrics) Pin(models ...string) { m.requests.pin(models) }
 
 // ObservePick counts a pick.
@@ -101,7 +101,7 @@ func (m *Metrics) ObservePick(d time.Duration, err error) {
 	m.picks[pickResult(err)].Inc()
 }
 
-// StreamStarted counts a stream that has begun.
+// StreamStarted counts a new stream.
 func (m *Metrics) StreamStarted() {
 	m.streamsInFlight.Inc()
 	if m.extProc != nil {
@@ -109,11 +109,11 @@ func (m *Metrics) StreamStarted() {
 	}
 }
 
-// RequestPlaced counts a request whose endpoint has just been picked: the record has what is known then. Who calls it sets
-// the record's Placed, and calls ObserveExchange with the same record when it has ended.
+// RequestPlaced counts a request whose endpoint has just been picked, with the information known then. The caller sets the
+// record's Placed, and calls ObserveExchange with the same record at its end.
 func (m *Metrics) RequestPlaced(r *exchange.Record) { m.requests.place(r) }
 
-// ObserveExchange takes all that is to be known of an exchange that has ended. It is called once for each StreamStarted.
+// ObserveExchange records a finished exchange. Call it once for each StreamStarted.
 func (m *Metrics) ObserveExchange(r *exchange.Record) {
 	m.streamEnded(r.Outcome)
 	if r.Outcome != exchange.Refused {
@@ -125,7 +125,7 @@ func (m *Metrics) ObserveExchange(r *exchange.Record) {
 	}
 }
 
-// ObserveEjection counts an endpoint that is kept from requests.
+// ObserveEjection counts an ejection.
 func (m *Metrics) ObserveEjection(cause string) { m.ejections.WithLabelValues(cause).Inc() }
 
 // ObserveScrape counts a scrape.
@@ -154,7 +154,7 @@ type responses struct {
 }
 
 func (s *responses) count(code int, moved bool) { //nolint:revive // what happened, not what to do
-	if code == 0 { // it was not seen
+	if code == 0 { // the response was not observed
 		return
 	}
 	at, served, place := code-leastCode, servedPicked, 0
@@ -167,7 +167,7 @@ func (s *responses) count(code int, moved bool) { //nolint:revive // what happen
 	s.made[at][place].get(func() prometheus.Counter { return s.vec.WithLabelValues(statusCode(code), served) }).Inc()
 }
 
-// lazy is something that is made when it is first wanted. Making it twice must give the same.
+// lazy creates a value at its first use. Creating it twice must give the same value.
 type lazy[T any] struct{ made atomic.Pointer[T] }
 
 func (l *lazy[T]) get(create func() T) T {
@@ -193,7 +193,7 @@ func pickResult(err error) string {
 	return resultNoEndpoints
 }
 
-// statusCode is a label of which there can be but so many.
+// statusCode returns a label value from a limited set.
 func statusCode(code int) string {
 	if code < leastCode || code > mostCode {
 		return "other"
@@ -201,7 +201,7 @@ func statusCode(code int) string {
 	return strconv.Itoa(code)
 }
 
-// children makes the counters of all values of the one label of a vec, so that none of them is absent.
+// children creates the counters for all values of a vec's label, so that none is missing.
 func children[T ~string](vec *prometheus.CounterVec, values ...T) map[T]prometheus.Counter {
 	made := make(map[T]prometheus.Counter, len(values))
 	for _, v := range values {

@@ -38,7 +38,7 @@ func TestPicksByResult(t *testing.T) {
 	m.ObservePick(time.Microsecond, scheduling.ErrFiltered)
 	m.ObservePick(time.Microsecond, fmt.Errorf("%w: at byte 7", request.ErrMalformed))
 	assertMetrics(t, r, `
-# HELP fairlead_picker_picks_total Requests for which an endpoint was wanted, by what came of it.
+# HELP fairlead_picker_picks_total Requests that needed an endpoint, by result.
 # TYPE fairlead_picker_picks_total counter
 fairlead_picker_picks_total{result="filtered"} 1
 fairlead_picker_picks_total{result="malformed"} 1
@@ -63,15 +63,15 @@ func TestStreams(t *testing.T) {
 	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 503})
 	m.ObserveExchange(&exchange.Record{Outcome: exchange.Unseen})
 	assertMetrics(t, r, `
-# HELP fairlead_picker_responses_total Responses of model servers that were seen, by status and by whether the picked endpoint served them.
+# HELP fairlead_picker_responses_total Observed responses of model servers, by status and by whether the picked endpoint served them.
 # TYPE fairlead_picker_responses_total counter
 fairlead_picker_responses_total{code="200",served="other"} 1
 fairlead_picker_responses_total{code="200",served="picked"} 1
 fairlead_picker_responses_total{code="other",served="picked"} 1
-# HELP fairlead_picker_streams_in_flight Requests whose ext_proc stream is open.
+# HELP fairlead_picker_streams_in_flight Open ext_proc streams.
 # TYPE fairlead_picker_streams_in_flight gauge
 fairlead_picker_streams_in_flight 1
-# HELP fairlead_picker_streams_total Streams that have ended, by how far they came.
+# HELP fairlead_picker_streams_total Finished ext_proc streams, by outcome.
 # TYPE fairlead_picker_streams_total counter
 fairlead_picker_streams_total{outcome="completed"} 2
 fairlead_picker_streams_total{outcome="failed"} 0
@@ -90,7 +90,7 @@ func TestScrapes(t *testing.T) {
 	m.ObserveScrape(time.Millisecond, errors.New("refused"))
 	m.ObserveScrape(time.Millisecond, errors.New("refused"))
 	assertMetrics(t, r, `
-# HELP fairlead_picker_scrapes_total Scrapes of model servers' metrics, by what came of them.
+# HELP fairlead_picker_scrapes_total Scrapes of model servers' metrics, by result.
 # TYPE fairlead_picker_scrapes_total counter
 fairlead_picker_scrapes_total{result="error"} 2
 fairlead_picker_scrapes_total{result="ok"} 1
@@ -111,34 +111,34 @@ func TestEndpointsOfTheMoment(t *testing.T) {
 
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{e}}).Once()
 	assertMetrics(t, r, `
-# HELP fairlead_picker_endpoint_kv_cache_usage Part of the endpoint's KV cache in use, as last scraped.
+# HELP fairlead_picker_endpoint_kv_cache_usage Share of the endpoint's KV cache in use, as of the last scrape.
 # TYPE fairlead_picker_endpoint_kv_cache_usage gauge
 fairlead_picker_endpoint_kv_cache_usage{endpoint="10.0.0.1:8000",pod="a"} 0.5
 # HELP fairlead_picker_endpoint_picks_total Requests sent to the endpoint.
 # TYPE fairlead_picker_endpoint_picks_total counter
 fairlead_picker_endpoint_picks_total{endpoint="10.0.0.1:8000",pod="a"} 2
-# HELP fairlead_picker_endpoint_prompt_tokens_owed Prompt tokens that this picker sent to the endpoint, not cached there and not computed yet.
+# HELP fairlead_picker_endpoint_prompt_tokens_owed Prompt tokens sent by this picker that the endpoint has neither cached nor computed yet.
 # TYPE fairlead_picker_endpoint_prompt_tokens_owed gauge
 fairlead_picker_endpoint_prompt_tokens_owed{endpoint="10.0.0.1:8000",pod="a"} 0
-# HELP fairlead_picker_endpoint_requests_in_flight Requests that this picker has on the endpoint.
+# HELP fairlead_picker_endpoint_requests_in_flight Requests of this picker in flight on the endpoint.
 # TYPE fairlead_picker_endpoint_requests_in_flight gauge
 fairlead_picker_endpoint_requests_in_flight{endpoint="10.0.0.1:8000",pod="a"} 1
-# HELP fairlead_picker_endpoint_requests_running Requests in the endpoint's batch, as last scraped.
+# HELP fairlead_picker_endpoint_requests_running Requests running on the endpoint, as of the last scrape.
 # TYPE fairlead_picker_endpoint_requests_running gauge
 fairlead_picker_endpoint_requests_running{endpoint="10.0.0.1:8000",pod="a"} 2
-# HELP fairlead_picker_endpoint_requests_waiting Requests in the endpoint's queue, as last scraped.
+# HELP fairlead_picker_endpoint_requests_waiting Requests queued on the endpoint, as of the last scrape.
 # TYPE fairlead_picker_endpoint_requests_waiting gauge
 fairlead_picker_endpoint_requests_waiting{endpoint="10.0.0.1:8000",pod="a"} 1
-# HELP fairlead_picker_endpoint_sample_age_seconds Time since the last good scrape of the endpoint, or since it came.
+# HELP fairlead_picker_endpoint_sample_age_seconds Time since the last successful scrape of the endpoint, or since its discovery.
 # TYPE fairlead_picker_endpoint_sample_age_seconds gauge
 fairlead_picker_endpoint_sample_age_seconds{endpoint="10.0.0.1:8000",pod="a"} 2
-# HELP fairlead_picker_endpoint_scrape_failures_total Scrapes of the endpoint that failed.
+# HELP fairlead_picker_endpoint_scrape_failures_total Failed scrapes of the endpoint.
 # TYPE fairlead_picker_endpoint_scrape_failures_total counter
 fairlead_picker_endpoint_scrape_failures_total{endpoint="10.0.0.1:8000",pod="a"} 1
-# HELP fairlead_picker_endpoint_wait_factor How much slower than its pool the endpoint is, as learnt.
+# HELP fairlead_picker_endpoint_wait_factor Learned slowdown of the endpoint relative to its pool.
 # TYPE fairlead_picker_endpoint_wait_factor gauge
 fairlead_picker_endpoint_wait_factor{endpoint="10.0.0.1:8000",pod="a"} 1
-# HELP fairlead_picker_endpoints_ready Endpoints that may be picked.
+# HELP fairlead_picker_endpoints_ready Endpoints available for picks.
 # TYPE fairlead_picker_endpoints_ready gauge
 fairlead_picker_endpoints_ready 1
 # HELP fairlead_picker_pool_found 1 if the InferencePool is known.
@@ -148,7 +148,7 @@ fairlead_picker_pool_found 1
 
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Err: datastore.ErrNoPool}).Once()
 	assertMetrics(t, r, `
-# HELP fairlead_picker_endpoints_ready Endpoints that may be picked.
+# HELP fairlead_picker_endpoints_ready Endpoints available for picks.
 # TYPE fairlead_picker_endpoints_ready gauge
 fairlead_picker_endpoints_ready 0
 # HELP fairlead_picker_pool_found 1 if the InferencePool is known.

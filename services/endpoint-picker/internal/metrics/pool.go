@@ -14,14 +14,13 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
-// What makes an endpoint full, by the llm-d router's defaults.
+// Load at which an endpoint is full, by the llm-d router's defaults.
 const (
 	fullQueue   = 5   // requests
 	fullKVUsage = 0.8 // of the KV cache
 )
 
-// PoolCollector shows the pool as a whole, and its endpoints, under the names of the llm-d router; and what the picker has
-// learnt of it.
+// PoolCollector exports the pool and its endpoints under the names of the llm-d router, and the learned values.
 type PoolCollector struct {
 	PoolParams
 
@@ -33,46 +32,47 @@ type PoolCollector struct {
 	learnt               []learntSeries
 }
 
-// PoolParams is what a PoolCollector is made of.
+// PoolParams are the parameters of NewPoolCollector.
 type PoolParams struct {
 	Pool       string // name of the InferencePool
 	Snapshots  snapshots
-	Metrics    *Metrics // picks by endpoint are shown as long as the endpoint is there
+	Metrics    *Metrics // source of picks by endpoint, for current endpoints
 	Learner    *predict.Learner
 	Prefixes   *prefix.Index
-	StaleAfter time.Duration // of scrapes that fail, an endpoint's figures do not count
+	StaleAfter time.Duration // duration of scrape failures after which an endpoint's values are stale
 	Saturation func() float64
 	Clock      clock.PassiveClock
 }
 
-// learntSeries is one figure of what was learnt.
+// learntSeries is one learned value.
 type learntSeries struct {
 	desc  *prometheus.Desc
 	value func(s *predict.Speed, x *prefix.Stats) float64
 }
 
-// NewPoolCollector returns the collector, registered. Without a Saturation it shows how full the endpoints are on average.
+// NewPoolCollector creates and registers the collector. Without a Saturation it exports the mean saturation of the
+// endpoints.
 func NewPoolCollector(p PoolParams, r prometheus.Registerer) *PoolCollector {
 	c := &PoolCollector{
 		PoolParams: p,
-		ready:      upstreamDesc("ready_endpoints", "Endpoints that may be picked.", labelPool),
-		queueSize: upstreamDesc("per_endpoint_queue_size", "Requests in the queue of an endpoint, as last scraped.",
+		ready:      upstreamDesc("ready_endpoints", "Endpoints available for picks.", labelPool),
+		queueSize: upstreamDesc("per_endpoint_queue_size", "Requests queued on the endpoint, as of the last scrape.",
 			labelPool, "model_server_endpoint"),
-		saturation: upstreamDesc("flow_control_pool_saturation", "How full the pool is: 1 is full, more is overload.", "inference_pool", "stage"),
-		prefixSize: upstreamDesc("prefix_indexer_size", "Blocks of prefixes that endpoints are believed to have.", labelPlugin, labelPluginType),
+		saturation: upstreamDesc("flow_control_pool_saturation", "Saturation of the pool: 1 is full, more is overload.", "inference_pool", "stage"),
+		prefixSize: upstreamDesc("prefix_indexer_size", "Estimated cached blocks of all endpoints.", labelPlugin, labelPluginType),
 		info:       upstreamDesc("info", "The running build.", "commit", "build_ref"),
 	}
 	for i, figure := range []struct{ name, help string }{
-		{"kv_cache_utilization", "part of the KV cache that is in use"},
-		{"queue_size", "requests in the queue"},
-		{"running_requests", "requests in the batch"},
+		{"kv_cache_utilization", "share of the KV cache in use"},
+		{"queue_size", "queued requests"},
+		{"running_requests", "running requests"},
 	} {
-		c.averages[i] = upstreamDesc("average_"+figure.name, "Mean of the endpoints: "+figure.help+".", labelPool)
-		c.deviations[i] = upstreamDesc("std_dev_"+figure.name, "Standard deviation among the endpoints: "+figure.help+".", labelPool)
+		c.averages[i] = upstreamDesc("average_"+figure.name, "Mean over the endpoints: "+figure.help+".", labelPool)
+		c.deviations[i] = upstreamDesc("std_dev_"+figure.name, "Standard deviation over the endpoints: "+figure.help+".", labelPool)
 	}
 	flow := []string{labelEndpoint, labelNamespace, "producer_name", labelFairness, labelPriority}
-	c.requests = upstreamDesc("inflight_requests", "Requests that this picker has on the endpoint.", flow...)
-	c.tokens = upstreamDesc("inflight_tokens", "Prompt tokens that this picker sent to the endpoint, not cached there and not computed yet.", flow...)
+	c.requests = upstreamDesc("inflight_requests", "Requests of this picker in flight on the endpoint.", flow...)
+	c.tokens = upstreamDesc("inflight_tokens", "Prompt tokens sent by this picker that the endpoint has neither cached nor computed yet.", flow...)
 	c.learnt = learnt()
 	r.MustRegister(c)
 	return c
@@ -80,17 +80,17 @@ func NewPoolCollector(p PoolParams, r prometheus.Registerer) *PoolCollector {
 
 func learnt() []learntSeries {
 	return []learntSeries{
-		{desc("speed_base_seconds", "Least time to a first token, as learnt."),
+		{desc("speed_base_seconds", "Learned minimum time to first token."),
 			func(s *predict.Speed, _ *prefix.Stats) float64 { return s.Base }},
-		{desc("speed_per_decoding_seconds", "What each answer under way adds to the time to a first token, as learnt."),
+		{desc("speed_per_decoding_seconds", "Learned increase of the time to first token per decoding request."),
 			func(s *predict.Speed, _ *prefix.Stats) float64 { return s.PerDecoding }},
-		{desc("speed_per_token_seconds", "What each prompt token to compute adds to the time to a first token, as learnt."),
+		{desc("speed_per_token_seconds", "Learned increase of the time to first token per uncached prompt token."),
 			func(s *predict.Speed, _ *prefix.Stats) float64 { return s.PerToken }},
 		{desc("prefix_index_nodes", "Runs of blocks in the index of prefixes."),
 			func(_ *predict.Speed, x *prefix.Stats) float64 { return float64(x.Nodes) }},
-		{desc("prefix_index_bytes", "Memory of the index of prefixes, about."),
+		{desc("prefix_index_bytes", "Approximate memory of the index of prefixes."),
 			func(_ *predict.Speed, x *prefix.Stats) float64 { return float64(x.Bytes) }},
-		{desc("prefix_index_blocks", "Blocks in caches, all endpoints together, as the index believes."),
+		{desc("prefix_index_blocks", "Estimated cached blocks of all endpoints."),
 			func(_ *predict.Speed, x *prefix.Stats) float64 { return float64(x.Blocks) }},
 	}
 }
@@ -117,7 +117,7 @@ func (c *PoolCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
 	endpoints, now := c.Snapshots.Snapshot().Endpoints, c.Clock.Now()
-	var figures [3]sample // of the endpoints whose figures are fresh
+	var figures [3]sample // of endpoints with fresh values
 	full := 0.0
 	for _, e := range endpoints {
 		stats := e.Stats(now)
@@ -150,7 +150,7 @@ func (c *PoolCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// saturated is how full the pool is; an empty one is full.
+// saturated returns the saturation of the pool; an empty pool is full.
 func (c *PoolCollector) saturated(sum float64, endpoints int) float64 {
 	switch {
 	case c.Saturation != nil:
@@ -161,7 +161,7 @@ func (c *PoolCollector) saturated(sum float64, endpoints int) float64 {
 	return sum / float64(endpoints)
 }
 
-// fullness is how full an endpoint is. One of which nothing is known is full.
+// fullness returns the saturation of an endpoint. An endpoint without fresh values is full.
 func fullness(s *endpoint.Stats, fresh bool) float64 { //nolint:revive // what is known, not what to do
 	if !fresh {
 		return 1
@@ -169,12 +169,12 @@ func fullness(s *endpoint.Stats, fresh bool) float64 { //nolint:revive // what i
 	return max(s.Gauges.Waiting/fullQueue, s.Gauges.KVUsage/fullKVUsage)
 }
 
-// endpointName is what the llm-d router calls an endpoint.
+// endpointName is the llm-d router's name of an endpoint.
 func endpointName(e *endpoint.Endpoint) string {
 	return e.Identity().Pod + "-rank-" + strconv.Itoa(e.Description().Rank)
 }
 
-// sample gathers mean and deviation in one pass, by Welford's method.
+// sample computes mean and deviation in one pass, with Welford's method.
 type sample struct {
 	n             int
 	mean, squares float64
@@ -187,5 +187,5 @@ func (s *sample) add(v float64) {
 	s.squares += off * (v - s.mean)
 }
 
-// deviation is that of a sample, 0 of a single value.
+// deviation returns the standard deviation, 0 for a single value.
 func (s *sample) deviation() float64 { return math.Sqrt(s.squares / float64(max(s.n-1, 1))) }

@@ -55,32 +55,32 @@ func TestPoolAsAutoscalersReadIt(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	poolOf(t, r, a, b, silent)
 	assertMetrics(t, r, `
-# HELP llm_d_epp_average_kv_cache_utilization Mean of the endpoints: part of the KV cache that is in use.
+# HELP llm_d_epp_average_kv_cache_utilization Mean over the endpoints: share of the KV cache in use.
 # TYPE llm_d_epp_average_kv_cache_utilization gauge
 llm_d_epp_average_kv_cache_utilization{name="chat"} 0.5
-# HELP llm_d_epp_average_queue_size Mean of the endpoints: requests in the queue.
+# HELP llm_d_epp_average_queue_size Mean over the endpoints: queued requests.
 # TYPE llm_d_epp_average_queue_size gauge
 llm_d_epp_average_queue_size{name="chat"} 2.5
-# HELP llm_d_epp_average_running_requests Mean of the endpoints: requests in the batch.
+# HELP llm_d_epp_average_running_requests Mean over the endpoints: running requests.
 # TYPE llm_d_epp_average_running_requests gauge
 llm_d_epp_average_running_requests{name="chat"} 6
-# HELP llm_d_epp_flow_control_pool_saturation How full the pool is: 1 is full, more is overload.
+# HELP llm_d_epp_flow_control_pool_saturation Saturation of the pool: 1 is full, more is overload.
 # TYPE llm_d_epp_flow_control_pool_saturation gauge
 llm_d_epp_flow_control_pool_saturation{inference_pool="chat",stage="effective"} 0.75
-# HELP llm_d_epp_inflight_requests Requests that this picker has on the endpoint.
+# HELP llm_d_epp_inflight_requests Requests of this picker in flight on the endpoint.
 # TYPE llm_d_epp_inflight_requests gauge
 llm_d_epp_inflight_requests{endpoint_name="a-rank-1",fairness_id="",namespace="ns",priority="",producer_name="inflight-load-producer"} 1
 llm_d_epp_inflight_requests{endpoint_name="b-rank-1",fairness_id="",namespace="ns",priority="",producer_name="inflight-load-producer"} 0
 llm_d_epp_inflight_requests{endpoint_name="silent-rank-1",fairness_id="",namespace="ns",priority="",producer_name="inflight-load-producer"} 0
-# HELP llm_d_epp_per_endpoint_queue_size Requests in the queue of an endpoint, as last scraped.
+# HELP llm_d_epp_per_endpoint_queue_size Requests queued on the endpoint, as of the last scrape.
 # TYPE llm_d_epp_per_endpoint_queue_size gauge
 llm_d_epp_per_endpoint_queue_size{model_server_endpoint="a-rank-1",name="chat"} 1
 llm_d_epp_per_endpoint_queue_size{model_server_endpoint="b-rank-1",name="chat"} 4
 llm_d_epp_per_endpoint_queue_size{model_server_endpoint="silent-rank-1",name="chat"} 0
-# HELP llm_d_epp_ready_endpoints Endpoints that may be picked.
+# HELP llm_d_epp_ready_endpoints Endpoints available for picks.
 # TYPE llm_d_epp_ready_endpoints gauge
 llm_d_epp_ready_endpoints{name="chat"} 3
-# HELP llm_d_epp_std_dev_queue_size Standard deviation among the endpoints: requests in the queue.
+# HELP llm_d_epp_std_dev_queue_size Standard deviation over the endpoints: queued requests.
 # TYPE llm_d_epp_std_dev_queue_size gauge
 llm_d_epp_std_dev_queue_size{name="chat"} 2.1213203435596424
 `, "llm_d_epp_average_kv_cache_utilization", "llm_d_epp_average_queue_size", "llm_d_epp_average_running_requests",
@@ -123,7 +123,7 @@ func TestPicksOfAnEndpointEndWithIt(t *testing.T) {
 	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 503, Model: "chat"})
 	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 400, Model: "chat"})
 	assertMetrics(t, r, `
-# HELP llm_d_epp_scheduler_attempts_total Requests for which an endpoint was chosen, or could not be.
+# HELP llm_d_epp_scheduler_attempts_total Attempts to choose an endpoint, by status.
 # TYPE llm_d_epp_scheduler_attempts_total counter
 llm_d_epp_scheduler_attempts_total{endpoint_name="",namespace="",port="",status="failure",target_model_name="chat"} 1
 llm_d_epp_scheduler_attempts_total{endpoint_name="a",namespace="ns",port="8200",status="success",target_model_name="chat-v2"} 2

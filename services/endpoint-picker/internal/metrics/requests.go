@@ -15,10 +15,10 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// bytesPerToken turns tokens into bytes of text, about.
+// bytesPerToken is the approximate length of a token.
 const bytesPerToken = 4
 
-// labels tell the requests of the llm-d router's metrics apart.
+// labels are the labels of the llm-d router's request metrics.
 type labels struct {
 	model, target, fairness string
 	priority                int
@@ -40,7 +40,7 @@ type requests struct {
 	attempts                                       *attempts
 
 	known    atomic.Pointer[map[labels]*series] // replaced, never changed
-	mu       sync.Mutex                         // of what follows, and of replacing known
+	mu       sync.Mutex                         // protects the following fields, and replacing known
 	models   *limiter
 	fairness *limiter
 }
@@ -55,9 +55,9 @@ type series struct {
 	input, output, cached               prometheus.Observer
 	perToken, streamed                  prometheus.Observer
 	gaps                                *gaps
-	firstToken                          [2]lazy[prometheus.Observer] // of whole answers, of streamed ones
+	firstToken                          [2]lazy[prometheus.Observer] // for whole and for streamed answers
 	errors                              [errorCodes]lazy[prometheus.Counter]
-	rewrite                             atomic.Pointer[rewrite] // the last one that led here
+	rewrite                             atomic.Pointer[rewrite] // the last rewrite with these labels
 }
 
 // rewrite counts the decisions of one InferenceModelRewrite.
@@ -73,30 +73,30 @@ func newRequests(r prometheus.Registerer) *requests {
 	}
 	scheduler := upstreamHistograms("scheduler_e2e_duration_seconds", "Time to choose an endpoint.", schedulerBuckets)
 	processing := upstreamHistograms("request_processing_duration_seconds",
-		"Time from the beginning of a request to the choice of its endpoint, the arrival of its body included.", processingBuckets)
-	ratio := upstreamHistograms("prefix_indexer_hit_ratio", "Part of a prompt that the picked endpoint is expected to have in its cache.",
+		"Time from the start of a request to the choice of its endpoint, including the arrival of its body.", processingBuckets)
+	ratio := upstreamHistograms("prefix_indexer_hit_ratio", "Expected share of a prompt in the cache of the picked endpoint.",
 		hitRatioBuckets, labelPlugin, labelPluginType)
-	hits := upstreamHistograms("prefix_indexer_hit_bytes", "Length of what the picked endpoint is expected to have in its cache of a prompt.",
+	hits := upstreamHistograms("prefix_indexer_hit_bytes", "Expected length of a prompt's prefix in the cache of the picked endpoint.",
 		hitBytesBuckets, labelPlugin, labelPluginType)
 	q := &requests{
-		total:  upstreamCounters("request_total", "Requests that were sent to an endpoint.", common...),
-		errors: upstreamCounters("request_error_total", "Requests that failed, here or at the model server.", append(common[:len(common):len(common)], labelErrorCode)...),
-		rewrites: upstreamCounters("model_rewrite_decisions_total", "Requests whose model an InferenceModelRewrite decided.",
+		total:  upstreamCounters("request_total", "Requests sent to an endpoint.", common...),
+		errors: upstreamCounters("request_error_total", "Requests that failed in the picker or at the model server.", append(common[:len(common):len(common)], labelErrorCode)...),
+		rewrites: upstreamCounters("model_rewrite_decisions_total", "Requests whose model an InferenceModelRewrite selected.",
 			"model_rewrite_name", labelModel, "target_model"),
 		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: upstream, Name: "request_running", Help: "Requests that have an endpoint and have not ended.",
+			Namespace: upstream, Name: "request_running", Help: "Unfinished requests with an endpoint.",
 		}, common),
-		duration:     histograms("request_duration_seconds", "Time from the beginning of a request to the end of its response.", latencyBuckets),
+		duration:     histograms("request_duration_seconds", "Time from the start of a request to the end of its response.", latencyBuckets),
 		requestSize:  histograms("request_size_bytes", "Size of request bodies.", requestSizeBuckets),
 		responseSize: histograms("response_size_bytes", "Size of response bodies.", responseSizeBuckets),
-		input:        histograms("request_input_tokens", "Tokens of the prompt, as the model server counted them.", tokenBuckets),
-		output:       histograms("request_output_tokens", "Tokens of the answer, as the model server counted them.", outputBuckets),
-		cached:       histograms("request_cached_tokens", "Tokens of the prompt that the model server had in its cache, as it said.", tokenBuckets),
-		perToken:     histograms("request_ntpot_seconds", "Duration of a request over the tokens of its answer.", perTokenBuckets),
-		firstToken:   histograms("request_ttft_seconds", "Time from the beginning of a request to the first piece of its response.", firstTokenBuckets, labelStreaming),
-		streamed:     histograms("request_streaming_tpot_seconds", "Time for each token of a streamed answer after the first.", streamedBuckets),
+		input:        histograms("request_input_tokens", "Tokens of the prompt, as reported by the model server.", tokenBuckets),
+		output:       histograms("request_output_tokens", "Tokens of the answer, as reported by the model server.", outputBuckets),
+		cached:       histograms("request_cached_tokens", "Cached tokens of the prompt, as reported by the model server.", tokenBuckets),
+		perToken:     histograms("request_ntpot_seconds", "Duration of a request divided by the tokens of its answer.", perTokenBuckets),
+		firstToken:   histograms("request_ttft_seconds", "Time from the start of a request to the first chunk of its response.", firstTokenBuckets, labelStreaming),
+		streamed:     histograms("request_streaming_tpot_seconds", "Time per token of a streamed answer, after the first token.", streamedBuckets),
 		gaps: &gapsVec{desc: upstreamDesc("request_streaming_itl_seconds",
-			"Time between two pieces of a streamed answer, the mean of each answer.", common...)},
+			"Time between two chunks of a streamed answer, averaged per answer.", common...)},
 		scheduler:   scheduler.WithLabelValues(),
 		processing:  processing.WithLabelValues(),
 		prefixRatio: ratio.WithLabelValues(prefixProducer, prefixProducer),
@@ -111,7 +111,7 @@ func newRequests(r prometheus.Registerer) *requests {
 	return q
 }
 
-// pin keeps the names of models.
+// pin keeps the names of models as labels.
 func (q *requests) pin(models []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -120,14 +120,14 @@ func (q *requests) pin(models []string) {
 	}
 }
 
-// place counts a request that has its endpoint and goes on.
+// place counts a request with an endpoint that continues.
 func (q *requests) place(r *exchange.Record) {
 	s := q.of(r)
 	s.running.Inc()
 	q.picked(s, r)
 }
 
-// observe takes an exchange that has ended.
+// observe records a finished exchange.
 func (q *requests) observe(r *exchange.Record) {
 	s := q.of(r)
 	switch {
@@ -148,7 +148,7 @@ func (q *requests) observe(r *exchange.Record) {
 	}
 }
 
-// picked takes what is known when the endpoint is.
+// picked records the information that is known at the time of the pick.
 func (q *requests) picked(s *series, r *exchange.Record) {
 	s.total.Inc()
 	s.requestSize.Observe(float64(r.RequestBytes))
@@ -166,8 +166,8 @@ func (q *requests) picked(s *series, r *exchange.Record) {
 	}
 }
 
-// completed takes a response that was seen to its end. What a server says of its tokens is taken as it is; what it does not
-// say is not taken for nothing. How long an error took says nothing of how fast tokens come.
+// completed records a response that was observed to its end. It trusts the token counts of the server, and skips missing
+// ones. It skips the durations of errors, which do not show the speed of tokens.
 func (q *requests) completed(s *series, r *exchange.Record) {
 	took := r.Ended.Sub(r.Began)
 	s.duration.Observe(took.Seconds())
@@ -186,7 +186,7 @@ func (q *requests) completed(s *series, r *exchange.Record) {
 	}
 }
 
-// used takes what the model server said of its tokens.
+// used records the token counts from the model server.
 func (s *series) used(r *exchange.Record, took time.Duration) {
 	u := &r.Usage
 	if u.Prompt > 0 {
@@ -215,7 +215,7 @@ func (q *requests) firstTokens(s *series, streaming bool) prometheus.Observer { 
 	})
 }
 
-// rewritten returns the counter of an InferenceModelRewrite, of which two seldom lead to the same labels.
+// rewritten returns the counter of an InferenceModelRewrite. Two rewrites rarely lead to the same labels.
 func (s *series) rewritten(q *requests, name string) prometheus.Counter {
 	if last := s.rewrite.Load(); last != nil && last.name == name {
 		return last.Counter
@@ -230,7 +230,7 @@ func (s *series) rewritten(q *requests, name string) prometheus.Counter {
 	return made.Counter
 }
 
-// of returns the metrics that an exchange goes to.
+// of returns the metrics for an exchange.
 func (q *requests) of(r *exchange.Record) *series {
 	l := labels{model: r.Model, target: cmp.Or(r.Target, r.Model), fairness: cmp.Or(r.Fairness, defaultFairness), priority: r.Priority}
 	if s := (*q.known.Load())[l]; s != nil {
@@ -239,7 +239,7 @@ func (q *requests) of(r *exchange.Record) *series {
 	return q.bounded(l)
 }
 
-// bounded is of for labels that are new, or that are not what a label may have.
+// bounded is of for labels that are new, or exceed limits.
 func (q *requests) bounded(l labels) *series {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -261,7 +261,7 @@ func (q *requests) bounded(l labels) *series {
 	return s
 }
 
-// folded is the name of a model when there are too many sets of labels.
+// folded returns the label for a model when there are too many sets of labels.
 func (q *requests) folded(model string) string {
 	if _, known := q.models.pinned[model]; known || model == "" {
 		return model

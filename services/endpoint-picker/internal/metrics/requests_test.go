@@ -104,7 +104,7 @@ func TestBucketsAreThoseThatDashboardsKnow(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	New(r, Options{}).ObserveExchange(streamed(newEndpoint("a")))
 	assertMetrics(t, r, `
-# HELP llm_d_epp_request_streaming_itl_seconds Time between two pieces of a streamed answer, the mean of each answer.
+# HELP llm_d_epp_request_streaming_itl_seconds Time between two chunks of a streamed answer, averaged per answer.
 # TYPE llm_d_epp_request_streaming_itl_seconds histogram
 llm_d_epp_request_streaming_itl_seconds_bucket{fairness_id="tenant",model_name="chat",priority="2",target_model_name="chat-v2",le="0.001"} 0
 llm_d_epp_request_streaming_itl_seconds_bucket{fairness_id="tenant",model_name="chat",priority="2",target_model_name="chat-v2",le="0.005"} 0
@@ -240,7 +240,7 @@ func TestRequestsThatFail(t *testing.T) {
 	m.ObserveExchange(&exchange.Record{Outcome: exchange.Unpicked, Model: "m"})
 	const set = `fairness_id="default-flow",model_name="m",priority="0",target_model_name="m"`
 	assertMetrics(t, r, `
-# HELP llm_d_epp_request_error_total Requests that failed, here or at the model server.
+# HELP llm_d_epp_request_error_total Requests that failed in the picker or at the model server.
 # TYPE llm_d_epp_request_error_total counter
 llm_d_epp_request_error_total{error_code="BadRequest",`+set+`} 2
 llm_d_epp_request_error_total{error_code="Forbidden",`+set+`} 1
@@ -252,7 +252,7 @@ llm_d_epp_request_error_total{error_code="ResourceExhausted",`+set+`} 1
 llm_d_epp_request_error_total{error_code="ServiceUnavailable",`+set+`} 1
 llm_d_epp_request_error_total{error_code="Unauthorized",`+set+`} 1
 llm_d_epp_request_error_total{error_code="Unknown",`+set+`} 2
-# HELP llm_d_epp_request_total Requests that were sent to an endpoint.
+# HELP llm_d_epp_request_total Requests sent to an endpoint.
 # TYPE llm_d_epp_request_total counter
 llm_d_epp_request_total{`+set+`} 1
 `, "llm_d_epp_request_error_total", "llm_d_epp_request_total")

@@ -6,8 +6,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// upstream is how names of the llm-d router begin. Names, labels and buckets of this set are its own, of August 2026: they are
-// what queries are made of, oddities included.
+// upstream is the prefix of the llm-d router's names. Names, labels and buckets of this set are those of August 2026,
+// oddities included, because existing queries use them.
 const upstream = "llm_d_epp"
 
 // Labels of the llm-d router.
@@ -27,7 +27,7 @@ const (
 	labelPluginType = "plugin_type"
 )
 
-// Values of its labels, of parts that it makes of plugins and we do not.
+// Values of its labels for parts that are plugins there, but not here.
 const (
 	sourceMetrics   = "metrics-data-source"
 	prefixProducer  = "approx-prefix-cache-producer"
@@ -71,12 +71,12 @@ type extProc struct {
 func newExtProc(r prometheus.Registerer) *extProc {
 	e := &extProc{
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: upstream, Name: "extproc_streams_inflight", Help: "Ext_proc streams that are open.",
+			Namespace: upstream, Name: "extproc_streams_inflight", Help: "Open ext_proc streams.",
 		}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: upstream, Name: "extproc_stream_duration_seconds", Help: "Time for which an ext_proc stream was open.", Buckets: streamBuckets,
+			Namespace: upstream, Name: "extproc_stream_duration_seconds", Help: "Duration of an ext_proc stream.", Buckets: streamBuckets,
 		}),
-		vec: upstreamCounters("extproc_streams_total", "Ext_proc streams that have ended, by gRPC status code.", "code"),
+		vec: upstreamCounters("extproc_streams_total", "Finished ext_proc streams, by gRPC status code.", "code"),
 	}
 	r.MustRegister(e.inFlight, e.duration, e.vec)
 	return e

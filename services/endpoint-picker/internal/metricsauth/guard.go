@@ -1,13 +1,13 @@
-// Package metricsauth lets those see metrics whom Kubernetes lets: it has the API server check the bearer token of a
-// request (TokenReview), and whether its user may do what the request does to its path (SubjectAccessReview of a
-// non-resource URL, such as get on /metrics).
+// Package metricsauth restricts access to metrics with the permissions of Kubernetes: the API server checks the bearer token
+// of a request (TokenReview), and whether its user may use the verb on the path (SubjectAccessReview of a non-resource URL,
+// such as get on /metrics).
 //
 //	no token, or not a token        401
 //	a user who may not              403
 //	the API server cannot say       503, unless it said yes to the same request a short while ago
 //
-// What the API server says is kept for a while, so that a scrape costs it little, and for longer while it is away:
-// an outage is when metrics are wanted most. Tokens are kept as digests only.
+// Answers of the API server are cached, so that a scrape costs little, and for longer while it is unavailable: metrics are
+// needed most in an outage. Tokens are stored only as digests.
 package metricsauth
 
 import (
@@ -29,25 +29,25 @@ import (
 )
 
 const (
-	allowedFor = time.Minute      // before the API server is asked again
-	deniedFor  = 10 * time.Second // a role that was just granted holds soon
-	outageFor  = 10 * time.Minute // that a yes holds while the API server is away
+	allowedFor = time.Minute      // time until the API server is asked again
+	deniedFor  = 10 * time.Second // short, so that a new role takes effect soon
+	outageFor  = 10 * time.Minute // time that a yes stays valid while the API server is unavailable
 	maxKept    = 1024
-	askTimeout = 5 * time.Second // of both reviews together
-	tellAgain  = time.Minute     // after an outage, before one more is told of
+	askTimeout = 5 * time.Second // timeout of both reviews together
+	tellAgain  = time.Minute     // minimum time between messages about outages
 )
 
-// tokenReviewer says whose a token is.
+// tokenReviewer finds the user of a token.
 type tokenReviewer interface {
 	Create(ctx context.Context, review *authenticationv1.TokenReview, o metav1.CreateOptions) (*authenticationv1.TokenReview, error)
 }
 
-// accessReviewer says what a user may.
+// accessReviewer checks the permissions of a user.
 type accessReviewer interface {
 	Create(ctx context.Context, review *authorizationv1.SubjectAccessReview, o metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error)
 }
 
-// Params is what a Guard is made of.
+// Params are the parameters of New.
 type Params struct {
 	Log    *zap.Logger
 	Tokens tokenReviewer
@@ -55,39 +55,39 @@ type Params struct {
 	Clock  clock.PassiveClock
 }
 
-// Guard stands before HTTP handlers.
+// Guard protects HTTP handlers.
 type Guard struct {
 	params Params
 	kept   *cache.LRUExpireCache
 	outage outage
 }
 
-// outage is what was said of questions without an answer. Clients can cause them, by asking too much: they must not fill the log.
+// outage limits messages about questions without an answer, so that clients who ask too much cannot fill the log.
 type outage struct {
 	mu     sync.Mutex
 	told   bool
 	toldAt time.Time
 }
 
-// question is what the API server is asked. The path and verb are those of the request, as Kubernetes writes them.
+// question is a question for the API server. Path and verb are those of the request, in Kubernetes' form.
 type question struct {
 	token      [sha256.Size]byte
 	verb, path string
 }
 
-// answer is what came of it.
+// answer is the answer to a question.
 type answer struct {
 	status  int
 	text    string // for the client
 	askedAt time.Time
 }
 
-// New returns a Guard that has asked nothing.
+// New returns a Guard with an empty cache.
 func New(p Params) *Guard {
 	return &Guard{params: p, kept: cache.NewLRUExpireCacheWithClock(maxKept, p.Clock)}
 }
 
-// Protect returns a handler that passes on to next what may be seen.
+// Protect returns a handler that passes authorized requests to next.
 func (g *Guard) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := g.decide(r)
@@ -102,7 +102,7 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// decide answers from what is kept, or asks.
+// decide answers from the cache, or asks.
 func (g *Guard) decide(r *http.Request) answer {
 	token := bearer(r.Header.Get("Authorization"))
 	if token == "" {
@@ -123,7 +123,7 @@ func (g *Guard) decide(r *http.Request) answer {
 		a.askedAt = now
 		g.kept.Add(q, a, keep(a))
 		return a
-	case errors.Is(r.Context().Err(), context.Canceled): // the client has gone, which says nothing of the API server
+	case errors.Is(r.Context().Err(), context.Canceled): // the client disconnected, which is no outage
 	default:
 		g.failed(err)
 	}
@@ -142,7 +142,7 @@ func (g *Guard) lastAnswer(q question) (answer, bool) {
 	return a, ok
 }
 
-// ask has the API server answer.
+// ask asks the API server.
 func (g *Guard) ask(ctx context.Context, token string, q question) (answer, error) {
 	review, err := g.params.Tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
@@ -169,7 +169,7 @@ func (g *Guard) ask(ctx context.Context, token string, q question) (answer, erro
 	return answer{status: http.StatusOK}, nil
 }
 
-// failed tells of the first question without an answer.
+// failed logs the start of an outage.
 func (g *Guard) failed(err error) {
 	now := g.params.Clock.Now()
 	g.outage.mu.Lock()
@@ -179,23 +179,23 @@ func (g *Guard) failed(err error) {
 	}
 	g.outage.mu.Unlock()
 	if tell {
-		g.params.Log.Warn("Metrics are shown only to those the API server let in before, as it cannot be asked: this wants create on "+
-			"tokenreviews and subjectaccessreviews, or --metrics-endpoint-auth=false", zap.Error(err))
+		g.params.Log.Warn("Could not ask the API server who may read metrics, kept its last answers: grant create on "+
+			"tokenreviews and subjectaccessreviews, or set --metrics-endpoint-auth=false", zap.Error(err))
 	}
 }
 
-// recovered tells of the end of an outage that was told of.
+// recovered logs the end of an outage whose start was logged.
 func (g *Guard) recovered() {
 	g.outage.mu.Lock()
 	told := g.outage.told
 	g.outage.told = false
 	g.outage.mu.Unlock()
 	if told {
-		g.params.Log.Info("The API server says again who may see metrics")
+		g.params.Log.Info("API server authorizes access to metrics again")
 	}
 }
 
-// fresh is how long an answer holds.
+// fresh returns the time until an answer is asked for again.
 func fresh(a answer) time.Duration {
 	if a.status == http.StatusOK {
 		return allowedFor
@@ -203,7 +203,7 @@ func fresh(a answer) time.Duration {
 	return deniedFor
 }
 
-// keep is how long an answer is remembered.
+// keep returns the time until an answer is forgotten.
 func keep(a answer) time.Duration {
 	if a.status == http.StatusOK {
 		return outageFor
@@ -220,7 +220,7 @@ func bearer(header string) string {
 	return strings.TrimSpace(token)
 }
 
-// extra is the same in the words of the other group.
+// extra converts the values to the type of the other API group.
 func extra(of map[string]authenticationv1.ExtraValue) map[string]authorizationv1.ExtraValue {
 	if len(of) == 0 {
 		return nil

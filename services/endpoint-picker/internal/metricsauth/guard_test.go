@@ -222,7 +222,7 @@ func TestOutageOfTheAPIServer(t *testing.T) {
 	assert.Equal(t, 503, r.status("good"), "not for ever")
 	r.set(func(r *rig) { r.away = nil })
 	assert.Equal(t, 200, r.status("good"))
-	assert.Equal(t, 1, r.logs.FilterMessage("The API server says again who may see metrics").Len())
+	assert.Equal(t, 1, r.logs.FilterMessage("API server authorizes access to metrics again").Len())
 }
 
 func TestOutagesDoNotFillTheLog(t *testing.T) {

@@ -8,20 +8,20 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// Labels of the series that lists LoRA adapters. vLLM writes a new series whenever a list changes, and leaves the old
-// ones on the page.
+// Labels of the series that lists LoRA adapters. When a list changes, vLLM writes a new series and leaves the old ones on
+// the page.
 const (
 	labelMaxLoRA         = "max_lora"
 	labelRunningAdapters = "running_lora_adapters"
 	labelWaitingAdapters = "waiting_lora_adapters"
 )
 
-// lora is the newest of the series that list adapters. Its value is the time.
+// lora is the newest of the series that list adapters. The value of the series is its time.
 type lora struct {
 	seen             bool
 	at               float64
 	most             int
-	running, waiting []byte // as on the page; the memory is kept from page to page
+	running, waiting []byte // as on the page; the memory is reused for the next page
 }
 
 func (l *lora) take(labels []byte, at float64) {
@@ -34,15 +34,14 @@ func (l *lora) take(labels []byte, at float64) {
 	l.waiting = append(l.waiting[:0], labelValue(labels, labelWaitingAdapters)...)
 }
 
-// pageMemory is the last scheduling.Page of an endpoint and what it was made of. As long as pages say the same, it is
-// handed out again.
+// pageMemory is the last scheduling.Page of an endpoint and its input. It is returned again while the input stays the same.
 type pageMemory struct {
 	made *scheduling.Page
 	lora lora
 	of   []slot // of the custom metrics
 }
 
-// page returns what a reading has beside gauges, nil if there is nothing.
+// page returns the values of a reading other than gauges, nil if there are none.
 func (m *pageMemory) page(r *reading) *scheduling.Page {
 	if m.same(r) {
 		return m.made
@@ -69,7 +68,7 @@ func (m *pageMemory) same(r *reading) bool {
 		bytes.Equal(m.lora.running, r.lora.running) && bytes.Equal(m.lora.waiting, r.lora.waiting)
 }
 
-// newPage makes the page of the figures that were read.
+// newPage makes a page from the reading.
 func (r *reading) newPage() *scheduling.Page {
 	p := &scheduling.Page{}
 	if r.lora.seen {
@@ -90,7 +89,8 @@ func (r *reading) newPage() *scheduling.Page {
 	return p
 }
 
-// adapters reads the lists. vLLM puts every adapter that has requests into both; one that runs is not waited for.
+// adapters parses the lists. vLLM puts every adapter with requests into both lists; a running adapter does not count as
+// waiting.
 func (l *lora) adapters() *scheduling.Adapters {
 	a := &scheduling.Adapters{Max: l.most, Running: splitNames(l.running)}
 	for _, name := range splitNames(l.waiting) {
@@ -101,7 +101,7 @@ func (l *lora) adapters() *scheduling.Adapters {
 	return a
 }
 
-// splitNames returns the names of a list, each once.
+// splitNames returns the distinct names of a list.
 func splitNames(list []byte) []string {
 	var names []string
 	for name := range strings.SplitSeq(unescaper.Replace(string(list)), ",") {

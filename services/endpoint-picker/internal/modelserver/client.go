@@ -18,24 +18,24 @@ import (
 
 const (
 	userAgent  = "fairlead-endpoint-picker"
-	readBuffer = 32 << 10 // a page of usual size comes in two reads
+	readBuffer = 32 << 10 // two reads for a page of usual size
 )
 
-// ErrRefused means that nobody listens where the metrics page should be: the server has ended, or is about to start.
+// ErrRefused means that no server listens for the metrics page: it has ended, or is about to start.
 var ErrRefused = errors.New("connection refused")
 
 // errSilent means that a connection ended before it answered.
 var errSilent = errors.New("connection ended without an answer")
 
-// A connection asks one server for its page again and again. net/http can do that too, with two goroutines for each
-// connection, a dozen allocations and half a dozen wake-ups for each page: nearly twice the time.
+// A connection fetches the page of one server repeatedly. net/http needs nearly twice the time: two goroutines for each
+// connection, and a dozen allocations and half a dozen wake-ups for each page.
 type connection struct {
 	net.Conn
 
-	stop func() bool // no longer ends it with its context
+	stop func() bool // detaches it from its context
 }
 
-// buffers are the memory of one scrape.
+// buffers is the memory of one scrape.
 type buffers struct {
 	response *bufio.Reader
 	lines    []byte
@@ -79,8 +79,8 @@ func (c *connection) close() {
 	_ = c.Close()
 }
 
-// ask asks for the page and reads it. It reports whether the connection can be used again. The error is errSilent if it
-// ended before it answered, as one does that the server had closed before it was asked.
+// ask fetches and reads the page. It reports whether the connection can be used again. The error is errSilent if the
+// connection ended without an answer, as it does if the server had closed it before.
 func (c *connection) ask(request []byte, r *reading, deadline time.Time) (endpoint.Gauges, bool, error) {
 	if err := c.SetDeadline(deadline); err != nil {
 		return endpoint.Gauges{}, false, fmt.Errorf("%w: %w", errSilent, err)
@@ -101,7 +101,7 @@ func (c *connection) ask(request []byte, r *reading, deadline time.Time) (endpoi
 	return readResponse(b, r)
 }
 
-// readResponse reads the page out of a response. It reports whether another may follow.
+// readResponse reads the page of a response. It reports whether another response may follow.
 func readResponse(b *buffers, r *reading) (endpoint.Gauges, bool, error) {
 	h, err := readHead(b.response)
 	if err != nil {

@@ -1,20 +1,19 @@
-// Package modelserver reads how busy model servers are from their metrics pages.
+// Package modelserver reads the load of model servers from their metrics pages.
 //
-// A Scraper is told which endpoints there are. One goroutine, the scheduler, wakes up in short beats and starts the
-// scrapes that are due, each in a goroutine that lasts as long as the scrape: a server that answers slowly, or not at
-// all, delays nobody else. What a page says is recorded in the endpoint; a page that fails is counted there, and after a
-// while said once.
+// A Scraper gets the list of endpoints. One goroutine, the scheduler, wakes up in short beats and starts the due scrapes,
+// each in its own goroutine: a slow or silent server does not delay others. The endpoint records the values of a page. It
+// counts failures; continued failures are logged once.
 //
-// How often an endpoint is scraped follows from what its pages are good for:
+// The scrape interval of an endpoint depends on the information in its pages:
 //
-//	pages tell what our own leases did not foresee      the fastest interval
-//	pages confirm what we know                          doubling, up to the slowest
+//	pages have news that our leases did not predict     the fastest interval
+//	pages confirm known values                          doubling, up to the slowest
 //	no request was placed anywhere for a while          the slowest
 //	scrapes fail                                        the fastest, doubling, up to a second
 //
-// and all endpoints share a budget of scrapes a second, which grows with nothing. Picks do not tell the scheduler: it
-// looks at the endpoints' counters at every beat.
+// All endpoints share a budget of scrapes per second, independent of their number. Picks do not notify the scheduler: it
+// reads the endpoints' counters at every beat.
 //
-// Engine says what is wanted of the pages of one kind of server. It is compiled once; a page is scanned as it arrives for
-// the lines that are wanted; it is never built, and a scan allocates nothing.
+// Engine names the needed metrics of one kind of server. It is compiled once. A page is scanned for these lines as it
+// arrives, without storing the page; a scan allocates nothing.
 package modelserver

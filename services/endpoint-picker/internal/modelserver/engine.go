@@ -1,6 +1,6 @@
 package modelserver
 
-// Names of the engines that are known without configuration.
+// Names of the built-in engines.
 const (
 	EngineVLLM         = "vllm"
 	EngineSGLang       = "sglang"
@@ -8,23 +8,23 @@ const (
 	EngineTritonTRTLLM = "triton-tensorrt-llm"
 	EngineTriton       = "triton"
 
-	engineReserved = "default" // no engine may have it: upstream's name of whichever is the default
+	engineReserved = "default" // reserved: upstream's name of the default engine
 )
 
-// An Engine says where the figures are on the metrics page of one kind of model server. Each is named by a metric, as
-// "name" or "name{label=value}", quotes optional. Where there is a list, the first that the page has counts: so pages of
-// old and new versions are both understood, and those of the time in between that have both names.
+// An Engine names the metrics of one kind of model server. A metric is "name" or "name{label=value}", quotes optional. The
+// first metric of a list that the page has counts: so pages of old and new versions work, and those of versions in between
+// that have both names.
 //
-// Of a server with several engines, requests and blocks are summed; of KV caches the fullest counts.
+// For a server with several engines, requests and blocks are summed; the fullest KV cache counts.
 //
-// Fields that a core-metrics-extractor's engineConfigs has too are listed with the parameter that they come from.
+// Fields that also exist in engineConfigs of a core-metrics-extractor are listed with that parameter.
 type Engine struct {
 	Name string // name
 	Path string // of the page, if Settings has none; empty is /metrics
 
 	Waiting []string // queuedRequestsSpec: requests in the queue
 	Running []string // runningRequestsSpec: requests in the batch
-	KVUsage []string // kvUsageSpec: part of the KV cache that is in use, 0 to 1
+	KVUsage []string // kvUsageSpec: share of the KV cache in use, 0 to 1
 	LoRA    string   // loraSpec: series whose labels list adapters and whose value is the time
 
 	// The size of the KV cache, by labels of a series or by gauges.
@@ -34,22 +34,21 @@ type Engine struct {
 	BlockSize      string // cacheBlockSizeSpec: tokens
 	Blocks         string // cacheNumBlocksSpec
 	Tokens         string // instead of blocks, if the page has none
-	HostTokens     string // more of them, in the host's memory
+	HostTokens     string // additional tokens in the host's memory
 
 	Custom []CustomMetric // customMetrics
 }
 
-// A CustomMetric is a figure that goes into scheduling.Page.Attributes. Of several series the greatest counts.
+// A CustomMetric is a value for scheduling.Page.Attributes. The greatest of several series counts.
 type CustomMetric struct {
 	Attribute string // attributeKey
 	Metric    string // metricSpec
 }
 
-// builtinEngines returns the engines that are known without configuration.
+// builtinEngines returns the built-in engines.
 //
-// Triton's own metrics have no gauge of what is running: nv_inference_exec_count, which upstream takes for one, counts
-// executions since the server began, so that a server would look busier the older it is. Requests that run there are
-// known from our own leases, which is all that is true.
+// Triton's own metrics have no gauge of running requests: nv_inference_exec_count, which upstream uses, counts executions
+// since the server began, so an older server would look busier. Only our own leases are known to run there.
 func builtinEngines() []Engine {
 	return []Engine{
 		{
@@ -96,7 +95,8 @@ func builtinEngines() []Engine {
 	}
 }
 
-// mergeEngines returns the built-in engines, those replaced that have the name of one of the user's, and the user's others.
+// mergeEngines returns the built-in engines and the user's engines. A user's engine replaces a built-in one with the same
+// name.
 func mergeEngines(users []Engine) []Engine {
 	all := builtinEngines()
 	for _, u := range users {

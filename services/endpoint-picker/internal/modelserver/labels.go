@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// splitSeries splits what follows a metric's name into the inside of its labels' braces and what comes after them.
+// splitSeries splits the text after a metric's name into the labels inside the braces and the rest.
 func splitSeries(b []byte) (labels, rest []byte, ok bool) {
 	b = trimBlanks(b)
 	if len(b) == 0 || b[0] != '{' {
@@ -19,8 +19,8 @@ func splitSeries(b []byte) (labels, rest []byte, ok bool) {
 	return b[1 : end-1], b[end:], true
 }
 
-// number reads a value, behind which a timestamp may stand. What is not a number is refused, and so are Go's own
-// notations, which the format does not have.
+// number parses a value, which a timestamp may follow. It refuses invalid numbers, and notations of Go that the format does
+// not have.
 func number(b []byte) (float64, bool) {
 	b = trimBlanks(b)
 	if i := bytes.IndexAny(b, " \t"); i >= 0 {
@@ -33,7 +33,7 @@ func number(b []byte) (float64, bool) {
 	return v, err == nil && !math.IsNaN(v) && !math.IsInf(v, 0)
 }
 
-// labelValue returns the value of a label, as it stands between its quotes; nothing if it is not there.
+// labelValue returns the raw value of a label between its quotes, or nil.
 func labelValue(labels []byte, name string) []byte {
 	for {
 		i := bytes.IndexByte(labels, '=')
@@ -56,7 +56,7 @@ func labelValue(labels []byte, name string) []byte {
 	}
 }
 
-// labelNumber returns the value of a label that is a number, 0 if it is not or is not there.
+// labelNumber returns the numeric value of a label, 0 if it is missing or not a number.
 func labelNumber(labels []byte, name string) int {
 	n, err := strconv.Atoi(string(labelValue(labels, name)))
 	if err != nil || n < 0 || n > maxCount {
@@ -65,7 +65,7 @@ func labelNumber(labels []byte, name string) int {
 	return n
 }
 
-// valueEnd returns the place of the quote that closes the value with which b begins, or -1.
+// valueEnd returns the offset of the closing quote of the value at the start of b, or -1.
 func valueEnd(b []byte) int {
 	for i := 1; i < len(b); i++ {
 		j := bytes.IndexByte(b[i:], '"')
@@ -84,8 +84,8 @@ func valueEnd(b []byte) int {
 	return -1
 }
 
-// labelsEnd returns the length of the label set with which b begins, or -1 if it does not end. Braces inside quoted
-// label values do not count.
+// labelsEnd returns the length of the label set at the start of b, or -1 if it is incomplete. It ignores braces inside
+// quoted label values.
 func labelsEnd(b []byte) int {
 	for i := 1; i < len(b); i++ {
 		switch b[i] {
@@ -102,7 +102,7 @@ func labelsEnd(b []byte) int {
 	return -1
 }
 
-// trimBlanks cuts the blanks at the start.
+// trimBlanks removes leading blanks.
 func trimBlanks(b []byte) []byte {
 	for len(b) > 0 && blank(b[0]) {
 		b = b[1:]

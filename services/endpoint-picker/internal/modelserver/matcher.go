@@ -5,33 +5,33 @@ import (
 	"fmt"
 )
 
-// role is what a metric is wanted for.
+// role is the use of a metric.
 type role uint8
 
 const (
 	asCount  role = iota // a number of requests, blocks or tokens
 	asShare              // of the KV cache
-	asInfo               // its labels have the size of the KV cache
-	asLoRA               // its labels have the adapters
-	asFigure             // whatever the configuration wants it for
+	asInfo               // its labels contain the size of the KV cache
+	asLoRA               // its labels contain the adapters
+	asFigure             // a custom metric
 )
 
-// wanted is a metric that is looked for.
+// wanted is a metric to look for.
 type wanted struct {
 	spec
 
 	role role
-	slot int // where its values are collected
+	slot int // index of its collected values
 }
 
-// group is the wanted metrics whose names begin with the same byte.
+// group contains the wanted metrics whose names begin with the same byte.
 type group struct {
-	prefix string    // that their names share
-	next   [256]bool // the bytes that may follow it
+	prefix string    // common prefix of their names
+	next   [256]bool // the bytes that may follow the prefix
 	wanted []wanted
 }
 
-// A matcher finds the lines of a page that an engine's metrics are on. It is never changed.
+// A matcher finds the lines of a page with an engine's metrics. It is never changed.
 type matcher struct {
 	engine string
 	groups [256]*group // by the first byte of the name
@@ -45,7 +45,7 @@ type matcher struct {
 	attributes                  []string // of custom
 }
 
-// newMatcher compiles an engine. Its error names the field as the configuration does.
+// newMatcher compiles an engine. Its error names the field of the configuration.
 func newMatcher(e *Engine) (*matcher, error) {
 	c := compiler{m: &matcher{engine: e.Name, blockSizeLabel: e.BlockSizeLabel, blocksLabel: e.BlocksLabel}}
 	c.m.waiting = c.add("queuedRequestsSpec", asCount, e.Waiting...)
@@ -78,7 +78,7 @@ type compiler struct {
 	err error
 }
 
-// add makes the metrics wanted and returns their slots. Empty ones are left out.
+// add adds metrics and returns their slots. It skips empty ones.
 func (c *compiler) add(field string, r role, metrics ...string) []int {
 	var slots []int
 	for _, text := range metrics {
@@ -102,7 +102,7 @@ func (c *compiler) add(field string, r role, metrics ...string) []int {
 	return slots
 }
 
-// close finds out what the names of the group share.
+// close computes the common prefix of the group.
 func (g *group) close() {
 	g.prefix = g.wanted[0].name
 	for _, w := range g.wanted {
@@ -121,7 +121,7 @@ func (g *group) close() {
 	}
 }
 
-// may reports whether a line, without blanks at its start, may be of a wanted metric.
+// may reports whether a line, without leading blanks, may belong to a wanted metric.
 func (m *matcher) may(line []byte) (*group, bool) {
 	if len(line) == 0 {
 		return nil, false
@@ -133,7 +133,7 @@ func (m *matcher) may(line []byte) (*group, bool) {
 	return g, g.next[line[len(g.prefix)]] && string(line[:len(g.prefix)]) == g.prefix
 }
 
-// of reports whether a line is of the metric, and returns what follows its name.
+// of reports whether a line belongs to the metric, and returns the text after its name.
 func (w *wanted) of(line []byte) ([]byte, bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(w.name))
 	if !ok || len(rest) == 0 || (rest[0] != '{' && !blank(rest[0])) {

@@ -9,31 +9,31 @@ import (
 )
 
 const (
-	jitter     = 0.1         // of the interval, either way, so that replicas of the picker do not come in step
-	recovery   = time.Second // within which an endpoint that answers again is seen to, about
-	movedTimes = 2           // the fastest interval is how often figures are read that our own leases move
+	jitter     = 0.1         // share of the interval, in both directions, so that replicas of the picker do not scrape in step
+	recovery   = time.Second // approximate time until a recovered endpoint is noticed
+	movedTimes = 2           // values that our own leases change are read at this multiple of the fastest interval
 
-	// What a page may differ from what was foreseen without being news: requests are on their way to the server, or have
-	// ended there and not here.
+	// Allowed difference between a page and its prediction: requests are on their way to the server, or have ended there and
+	// not here.
 	newsRequests = 2
 	newsShare    = 0.125
 	newsKVUsage  = 0.05
 )
 
-// attention is how much anybody wants to know of an endpoint.
+// attention is the current need for an endpoint's values.
 type attention uint8
 
 const (
-	unwatched attention = iota // nobody has asked for an endpoint for a while
-	watched                    // somebody has
-	moved                      // our own leases on it have begun or ended since the last scrape began
+	unwatched attention = iota // no request asked for an endpoint for a while
+	watched                    // requests ask for endpoints
+	moved                      // our own leases on it began or ended since the start of the last scrape
 )
 
-// pace is how often one endpoint is scraped. It begins at the fastest interval, goes back to it with every page that
-// tells something new, and doubles it with every page that does not.
+// pace determines the scrape interval of one endpoint. It starts at the fastest interval, returns to it after a page with
+// news, and doubles after each page without.
 type pace struct {
 	failing bool
-	streak  int // scrapes that failed in a row; or else, pages in a row that told nothing new
+	streak  int // consecutive failed scrapes, or else consecutive pages without news
 }
 
 func (p *pace) news() { *p = pace{} }
@@ -54,13 +54,13 @@ func (p *pace) failed() {
 	p.streak++
 }
 
-// interval returns the time from the start of the last scrape to that of the next.
+// interval returns the time between the starts of the last and the next scrape.
 //
 //	failing                 the fastest, doubling up to a second
-//	unwatched               the slowest: whatever a page says, nobody would act on it
+//	unwatched               the slowest: no request would use the values
 //	news                    the fastest
-//	no news                 doubling up to the slowest; where our leases move, twice the fastest at most, as the
-//	                        split into waiting and running and the KV cache move with them
+//	no news                 doubling up to the slowest; while our leases change, at most twice the fastest, because
+//	                        the split into waiting and running and the KV cache change with them
 func (p *pace) interval(i Interval, a attention) time.Duration {
 	if a == unwatched && !p.failing {
 		return i.Slowest
@@ -75,16 +75,16 @@ func (p *pace) interval(i Interval, a attention) time.Duration {
 	return min(i.Fastest<<min(p.streak, 10), limit)
 }
 
-// vary returns a factor by which an interval is varied.
+// vary returns a random factor for an interval.
 func vary() float64 { return 1 - jitter + 2*jitter*rand.Float64() }
 
-// foresight is what a page is compared with.
+// foresight is the prediction of a page.
 type foresight struct {
 	requests float64
 	last     endpoint.Gauges
 }
 
-// surprised reports whether a page tells what was not foreseen: others' requests, or how ours fare.
+// surprised reports whether a page differs from its prediction: by others' requests, or the progress of ours.
 func (f *foresight) surprised(g *endpoint.Gauges) bool {
 	return differ(f.requests, g.Waiting+g.Running) || differ(f.last.Waiting, g.Waiting) ||
 		math.Abs(f.last.KVUsage-g.KVUsage) > newsKVUsage

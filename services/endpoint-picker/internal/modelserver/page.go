@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	maxLine  = 16 << 10 // longer lines are left out: none of those wanted comes near it
-	maxPage  = 16 << 20 // a page that goes on longer is not one
-	maxCount = 1 << 30  // of requests, blocks, tokens: more is a mistake of the page
+	maxLine  = 16 << 10 // longer lines are skipped: no wanted line is nearly as long
+	maxPage  = 16 << 20 // limit of a page
+	maxCount = 1 << 30  // of requests, blocks, tokens: larger values are errors of the page
 )
 
-// ErrNoGauges means that a page says nothing of requests: the endpoint's engine is another one.
+// ErrNoGauges means that a page has no gauges of requests: the endpoint's engine is a different one.
 var ErrNoGauges = errors.New("page without the request gauges")
 
 // slot collects the values of a metric's series.
@@ -25,13 +25,13 @@ type slot struct {
 	seen          bool
 }
 
-// A reading collects what is wanted from one page after the other, while the lines go by. Pages are not built, and
-// reading one that has nothing new allocates nothing.
+// A reading collects the wanted values of consecutive pages, line by line. It does not store pages, and allocates nothing
+// for a page without news.
 type reading struct {
 	*matcher
 
 	slots []slot
-	cache float64 // tokens, by labels
+	cache float64 // tokens, from labels
 	lora  lora
 	last  pageMemory
 }
@@ -40,12 +40,12 @@ func newReading(m *matcher) *reading {
 	return &reading{matcher: m, slots: make([]slot, m.slots)}
 }
 
-// read reads a metrics page in the Prometheus text format, through a buffer that it is lent. It does not judge the lines
-// it does not want.
+// read reads a metrics page in the Prometheus text format, with the given buffer. It does not validate lines that it does
+// not need.
 func (r *reading) read(page io.Reader, buf []byte) (endpoint.Gauges, error) {
 	r.reset()
-	var held, total int // bytes at the start of buf that await the end of their line; bytes read
-	skipping := false   // in the middle of a line that is too long
+	var held, total int // bytes of an incomplete line at the start of buf; bytes read
+	skipping := false   // inside a line that is too long
 	for {
 		n, err := page.Read(buf[held:])
 		total += n
@@ -80,7 +80,7 @@ func (r *reading) reset() {
 	r.lora.seen = false
 }
 
-// lines takes the lines that are complete and returns the rest.
+// lines processes the complete lines and returns the rest.
 func (r *reading) lines(b []byte) []byte {
 	for {
 		i := bytes.IndexByte(b, '\n')
@@ -92,7 +92,7 @@ func (r *reading) lines(b []byte) []byte {
 	}
 }
 
-// line takes one line, without its end.
+// line processes one line, without its end.
 func (r *reading) line(line []byte) {
 	if len(line) > 0 && blank(line[0]) {
 		line = trimBlanks(line)
@@ -108,7 +108,7 @@ func (r *reading) line(line []byte) {
 	}
 }
 
-// take takes a series of a wanted metric.
+// take processes a series of a wanted metric.
 func (r *reading) take(w *wanted, series []byte) {
 	labels, rest, ok := splitSeries(series)
 	if !ok {
@@ -140,7 +140,7 @@ func (r *reading) take(w *wanted, series []byte) {
 	s.seen = true
 }
 
-// gauges returns what the page said.
+// gauges returns the values of the page.
 func (r *reading) gauges() (endpoint.Gauges, error) {
 	waiting, running := r.first(r.waiting), r.first(r.running)
 	if !waiting.seen && !running.seen {
@@ -155,7 +155,7 @@ func (r *reading) gauges() (endpoint.Gauges, error) {
 	}, nil
 }
 
-// cacheTokens returns the size of the KV cache, 0 if it is not said.
+// cacheTokens returns the size of the KV cache, 0 if unknown.
 func (r *reading) cacheTokens() float64 {
 	tokens := r.cache
 	if tokens == 0 {
@@ -165,12 +165,12 @@ func (r *reading) cacheTokens() float64 {
 		tokens = r.first(r.tokens).sum
 	}
 	if tokens == 0 {
-		return 0 // what the host has is beside something that is not known
+		return 0 // the host's part alone is no size
 	}
 	return tokens + r.first(r.hostTokens).sum
 }
 
-// first returns the first of these slots that the page filled.
+// first returns the first of the slots with values.
 func (r *reading) first(slots []int) slot {
 	for _, i := range slots {
 		if r.slots[i].seen {

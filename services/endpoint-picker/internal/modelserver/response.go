@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	maxHeader = 64 << 10 // of a response, all lines
-	maxHeads  = 5        // responses before the one that counts (1xx)
+	maxHeader = 64 << 10 // of a response, in total
+	maxHeads  = 5        // responses before the final one (1xx)
 
 	lengthUnknown = -1 // until the connection ends
 )
 
 var (
 	errNotHTTP = errors.New("answer is not HTTP")
-	errHeader  = errors.New("answer has headers that cannot be understood")
+	errHeader  = errors.New("answer has invalid headers")
 )
 
-// head is what matters of a response before its body.
+// head contains the needed part of a response's header.
 type head struct {
 	status  int
-	length  int64 // lengthUnknown if it is not said
+	length  int64 // lengthUnknown if missing
 	chunked bool
-	last    bool // the connection ends with the response
+	last    bool // the connection ends after the response
 }
 
 // readHead reads a response up to its body.
@@ -68,7 +68,7 @@ func readOneHead(r *bufio.Reader, left *int) (head, error) {
 	}
 }
 
-// headerLine reads a line and cuts its end.
+// headerLine reads a line and removes its end.
 func headerLine(r *bufio.Reader, left *int) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	*left -= len(line)
@@ -83,7 +83,7 @@ func headerLine(r *bufio.Reader, left *int) ([]byte, error) {
 	return bytes.TrimSuffix(line[:len(line)-1], []byte{'\r'}), nil
 }
 
-// parseStatus reads "HTTP/1.1 200 OK".
+// parseStatus parses a line such as "HTTP/1.1 200 OK".
 func parseStatus(line []byte) (head, error) {
 	rest, ok := bytes.CutPrefix(line, []byte("HTTP/1."))
 	if !ok || len(rest) < 5 || (rest[0] != '0' && rest[0] != '1') || rest[1] != ' ' || (len(rest) > 5 && rest[5] != ' ') {
@@ -93,10 +93,10 @@ func parseStatus(line []byte) (head, error) {
 	if err != nil || status < 100 || status == http.StatusSwitchingProtocols {
 		return head{}, errNotHTTP
 	}
-	return head{status: int(status), length: lengthUnknown, last: rest[0] == '0'}, nil // the old version keeps no connection
+	return head{status: int(status), length: lengthUnknown, last: rest[0] == '0'}, nil // HTTP/1.0 does not keep connections
 }
 
-// add takes one header.
+// add processes one header.
 func (h *head) add(line []byte) error {
 	name, value, ok := bytes.Cut(line, []byte{':'})
 	if !ok || len(name) == 0 || bytes.ContainsAny(name, " \t") {
@@ -110,7 +110,7 @@ func (h *head) add(line []byte) error {
 	case bytes.EqualFold(name, []byte("transfer-encoding")):
 		understood = !h.chunked && bytes.EqualFold(value, []byte("chunked"))
 		h.chunked = true
-	case bytes.EqualFold(name, []byte("content-encoding")): // it was not asked for
+	case bytes.EqualFold(name, []byte("content-encoding")): // it was not requested
 		understood = bytes.EqualFold(value, []byte("identity"))
 	case bytes.EqualFold(name, []byte("connection")):
 		for token := range bytes.SplitSeq(value, []byte{','}) {
@@ -123,7 +123,7 @@ func (h *head) add(line []byte) error {
 	return nil
 }
 
-// setLength reports false for what is not a length, or another one than before.
+// setLength returns false for an invalid or a second, different length.
 func (h *head) setLength(value []byte) bool {
 	n, err := strconv.ParseUint(string(value), 10, 63)
 	if err != nil || (h.length != lengthUnknown && h.length != int64(n)) {
@@ -133,11 +133,11 @@ func (h *head) setLength(value []byte) bool {
 	return true
 }
 
-// body is a response's body, which ends in io.EOF where the response does.
+// body is a response's body. It returns io.EOF at the end of the response.
 type body struct {
 	buffered *bufio.Reader
-	chunks   io.Reader // nil if there are none
-	left     int64     // bytes, if there are no chunks; lengthUnknown
+	chunks   io.Reader // nil if not chunked
+	left     int64     // bytes, if not chunked; lengthUnknown
 }
 
 func newBody(r *bufio.Reader, h head) *body {
@@ -172,7 +172,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// skipTrailers reads what comes behind the last chunk.
+// skipTrailers reads the trailers after the last chunk.
 func (b *body) skipTrailers() error {
 	for left := maxHeader; ; {
 		line, err := headerLine(b.buffered, &left)

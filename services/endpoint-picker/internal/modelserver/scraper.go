@@ -14,26 +14,26 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
-// MinInterval is the shortest interval that can be configured.
+// MinInterval is the minimum configurable interval.
 const MinInterval = 10 * time.Millisecond
 
 const (
-	beatsInInterval = 2 // the fastest
+	beatsInInterval = 2 // of the fastest interval
 	shortestBeat    = 5 * time.Millisecond
 	longestBeat     = 50 * time.Millisecond
-	burstBeats      = 2 // of budget that can be saved up
+	burstBeats      = 2 // beats whose budget can accumulate
 )
 
-// Options says how model servers are scraped.
+// Options configures the scraping of model servers.
 type Options struct {
 	Interval     Interval      // between the starts of two scrapes of an endpoint
-	Budget       float64       // scrapes a second, of all endpoints together
+	Budget       float64       // scrapes per second, for all endpoints together
 	Timeout      time.Duration // of one scrape
-	StaleAfter   time.Duration // of scrapes that fail, an endpoint's figures are no longer believed
-	LeaseTimeout time.Duration // limit of leases that were abandoned and that no page replaces
+	StaleAfter   time.Duration // time of failing scrapes after which an endpoint's values are stale
+	LeaseTimeout time.Duration // time limit of abandoned leases that no page replaces
 }
 
-// DefaultOptions returns what suits vLLM: its page costs it a millisecond or two.
+// DefaultOptions returns options for vLLM, where a page takes a millisecond or two.
 func DefaultOptions() Options {
 	return Options{
 		Interval: Interval{Fastest: 100 * time.Millisecond, Slowest: time.Second}, Budget: 400,
@@ -41,12 +41,12 @@ func DefaultOptions() Options {
 	}
 }
 
-// observer takes the measurements of every scrape. Refused connections are ErrRefused.
+// observer receives the measurements of every scrape. Refused connections are ErrRefused.
 type observer interface {
 	ObserveScrape(d time.Duration, err error)
 }
 
-// outliers learns where nothing listens, and where something does.
+// outliers is notified of refused and of successful scrapes.
 type outliers interface {
 	ScrapeRefused(e *endpoint.Endpoint)
 	Scraped(e *endpoint.Endpoint)
@@ -60,16 +60,16 @@ type Scraper struct {
 	outliers outliers
 	clock    clock.Clock
 
-	wanted chan []*endpoint.Endpoint // holds the last set only
+	wanted chan []*endpoint.Endpoint // contains only the last set
 	plan   atomic.Pointer[plan]
-	asked  atomic.Int64 // when figures were last asked for, in Unix nanoseconds
+	asked  atomic.Int64 // time of the last call of Hurry, in Unix nanoseconds
 
-	// The scheduler's own.
+	// Used only by the scheduler.
 	workers   []*worker
 	scrapes   sync.WaitGroup
 	movements int64     // of all leases, at the last beat
 	busyAt    time.Time // when they last moved
-	allowance float64   // scrapes that may be started now
+	allowance float64   // scrapes allowed now
 	beatAt    time.Time
 	due       []dueWorker
 }
@@ -80,7 +80,7 @@ type dueWorker struct {
 	at time.Time
 }
 
-// ScraperParams is what a Scraper is made of.
+// ScraperParams are the parameters of NewScraper.
 type ScraperParams struct {
 	Options  Options
 	Log      *zap.Logger
@@ -89,7 +89,7 @@ type ScraperParams struct {
 	Clock    clock.Clock
 }
 
-// NewScraper returns a Scraper without endpoints and with the default settings. It does nothing until Run.
+// NewScraper returns a Scraper without endpoints and with the default settings. Run starts it.
 func NewScraper(p ScraperParams) *Scraper {
 	s := &Scraper{
 		options:  p.Options,
@@ -105,8 +105,8 @@ func NewScraper(p ScraperParams) *Scraper {
 	return s
 }
 
-// Configure takes other settings. They hold from the next scrape of each endpoint on; what they need of files is read
-// now. If they cannot be used, the last ones stand.
+// Configure changes the settings. They apply from the next scrape of each endpoint; Configure reads the files that they
+// name. On an error the previous settings stay.
 func (s *Scraper) Configure(settings Settings) error {
 	p, err := newPlan(settings)
 	if err != nil {
@@ -123,16 +123,16 @@ func (s *Scraper) Configure(settings Settings) error {
 	return nil
 }
 
-// SetEndpoints says which endpoints there are from now on. It is called by one goroutine.
+// SetEndpoints sets the list of endpoints. Only one goroutine may call it.
 func (s *Scraper) SetEndpoints(endpoints []*endpoint.Endpoint) {
 	select {
-	case <-s.wanted: // nobody has looked at the last set yet
+	case <-s.wanted: // the last set is still unread
 	default:
 	}
 	s.wanted <- endpoints
 }
 
-// Hurry says that somebody waits for figures without placing requests. Requests that are placed need not say so.
+// Hurry announces a reader of values that places no requests. Placed requests need no announcement.
 func (s *Scraper) Hurry() { s.asked.Store(s.clock.Now().UnixNano()) }
 
 // Run scrapes until ctx ends, and returns when every scrape has ended.
@@ -164,7 +164,7 @@ func (s *Scraper) period() time.Duration {
 	return min(max(s.plan.Load().Interval.Fastest/beatsInInterval, shortestBeat), longestBeat)
 }
 
-// apply makes workers of endpoints that are new and ends those of endpoints that are gone.
+// apply creates workers for new endpoints and ends those of removed ones.
 func (s *Scraper) apply(ctx context.Context, endpoints []*endpoint.Endpoint) {
 	gone := make(map[*endpoint.Endpoint]*worker, len(s.workers))
 	for _, w := range s.workers {
@@ -185,15 +185,15 @@ func (s *Scraper) apply(ctx context.Context, endpoints []*endpoint.Endpoint) {
 	}
 }
 
-// beat starts the scrapes that are due.
+// beat starts the due scrapes.
 func (s *Scraper) beat(now time.Time) {
 	for _, w := range s.choose(now) {
 		s.start(w.worker, now)
 	}
 }
 
-// choose returns the workers that are to scrape now, the longest overdue first, as far as the budget goes. A wake-up costs
-// more than a scrape, so those that would be due before the next beat are taken with it.
+// choose returns the workers to start now, the longest overdue first, within the budget. A wake-up costs more than a scrape,
+// so it includes scrapes that are due before the next beat.
 func (s *Scraper) choose(now time.Time) []dueWorker {
 	if s.plan.Load().Off {
 		return nil
@@ -219,7 +219,7 @@ func (s *Scraper) choose(now time.Time) []dueWorker {
 	return chosen
 }
 
-// attention says whether anybody has placed a request lately, or waits to.
+// attention returns whether requests were placed recently, or wait to be placed.
 func (s *Scraper) attention(now time.Time) attention {
 	var movements int64
 	for _, w := range s.workers {
@@ -235,7 +235,7 @@ func (s *Scraper) attention(now time.Time) attention {
 	return watched
 }
 
-// start lets a worker scrape, in a goroutine of its own: one that hears nothing delays nobody.
+// start starts a worker's scrape in its own goroutine, so that a silent server does not delay others.
 func (s *Scraper) start(w *worker, now time.Time) {
 	w.busy.Store(true)
 	w.begin(now)

@@ -153,7 +153,7 @@ func TestFailingPagesAreCountedAndSaidOnce(t *testing.T) {
 			require.Eventually(t, func() bool { return e.Stats(time.Now()).ScrapeFailures > said+5 }, patience, tick)
 			require.Len(t, logs.All(), 1)
 			entry := logs.All()[0]
-			assert.Equal(t, "Lost metrics of endpoint, others are preferred to it", entry.Message)
+			assert.Equal(t, "Lost metrics of endpoint, preferred other endpoints", entry.Message)
 			assert.Equal(t, "ns/pod", entry.ContextMap()["pod"])
 			assert.Contains(t, entry.ContextMap()["error"], tt.want)
 

@@ -20,50 +20,50 @@ const (
 	usualPath = "/metrics"
 	maxPort   = 65535
 
-	// LabelEngine is the label of a pod that names its engine, labelEngineLegacy the one that older manifests have.
+	// LabelEngine is the label of a pod that names its engine, labelEngineLegacy its older name.
 	LabelEngine       = "llm-d.ai/engine-type"
 	labelEngineLegacy = "inference.networking.k8s.io/engine-type"
 )
 
-// Settings say where model servers' metrics are and what they are called. They are what an EndpointPickerConfig has in
-// the parameters of its metrics-data-source and core-metrics-extractor, which the fields are listed with. They may be
-// changed while the scraper runs.
+// Settings contain the addresses and names of model servers' metrics, from the parameters of the metrics-data-source and the
+// core-metrics-extractor in an EndpointPickerConfig. Each field is listed with its parameter. They may change while the
+// scraper runs.
 type Settings struct {
-	Off bool // there is no metrics-data-source: nothing is scraped
+	Off bool // nothing is scraped, because there is no metrics-data-source
 
 	// Parameters of metrics-data-source.
 	Scheme             string   // scheme: http or https
-	Path               string   // path, and perhaps a query; empty is the engine's own
+	Path               string   // path, with an optional query; empty is the engine's own
 	Port               int      // port, of all endpoints; 0 is each endpoint's own
 	InsecureSkipVerify bool     // insecureSkipVerify
-	CACertPath         string   // caCertPath; whoever sets it wants InsecureSkipVerify off
+	CACertPath         string   // caCertPath; it requires InsecureSkipVerify off
 	ClientCertPath     string   // clientCertPath
 	ClientKeyPath      string   // clientKeyPath
-	Interval           Interval // interval is Fastest. What is zero is as the flags say
+	Interval           Interval // interval is Fastest. Zero values come from the flags
 
 	// Parameters of core-metrics-extractor.
 	EngineLabel   string   // engineLabelKey
-	DefaultEngine string   // defaultEngine: of endpoints whose label is not there or names none
-	Engines       []Engine // engineConfigs: they replace built-in ones of the same name, the others are added
+	DefaultEngine string   // defaultEngine: for endpoints without the label, or with an unknown engine
+	Engines       []Engine // engineConfigs: they replace built-in engines of the same name, or add others
 }
 
-// An Interval is how long an endpoint is left between the starts of two scrapes.
+// An Interval is the time between the starts of two scrapes of an endpoint.
 type Interval struct {
-	Fastest time.Duration // while its pages tell something new
-	Slowest time.Duration // while nothing happens
+	Fastest time.Duration // while its pages have news
+	Slowest time.Duration // without activity
 }
 
-// DefaultSettings returns what suits vLLM in pods of their own.
+// DefaultSettings returns settings for vLLM in its own pods.
 func DefaultSettings() Settings {
 	return Settings{
 		Scheme:             schemeHTTP,
-		InsecureSkipVerify: true, // certificates of pods name no addresses
+		InsecureSkipVerify: true, // certificates of pods contain no addresses
 		EngineLabel:        LabelEngine,
 		DefaultEngine:      EngineVLLM,
 	}
 }
 
-// Validate returns what is wrong, all of it, by the names of the configuration.
+// Validate returns all problems, with the names of the configuration.
 func (s *Settings) Validate() error {
 	return errors.Join(s.validateSource(), s.validateTLS(), s.validateEngines())
 }
@@ -71,7 +71,7 @@ func (s *Settings) Validate() error {
 func (s *Settings) validateSource() error {
 	var errs []error
 	if s.Scheme != schemeHTTP && s.Scheme != schemeHTTPS {
-		errs = append(errs, fmt.Errorf("scheme %q is not served: give http or https", s.Scheme))
+		errs = append(errs, fmt.Errorf("scheme %q is not supported: give http or https", s.Scheme))
 	}
 	if err := validatePath(s.Path); err != nil {
 		errs = append(errs, err)
@@ -81,18 +81,18 @@ func (s *Settings) validateSource() error {
 	}
 	switch {
 	case s.Interval.Fastest < 0 || s.Interval.Slowest < 0:
-		errs = append(errs, fmt.Errorf("interval %s to %s is negative: leave it out for what the flags say", s.Interval.Fastest, s.Interval.Slowest))
+		errs = append(errs, fmt.Errorf("interval %s to %s is negative: leave it out to use the flags", s.Interval.Fastest, s.Interval.Slowest))
 	case s.Interval.Fastest > 0 && s.Interval.Fastest < MinInterval:
 		errs = append(errs, fmt.Errorf("interval %s is too short: give at least %s", s.Interval.Fastest, MinInterval))
 	}
 	return errors.Join(errs...)
 }
 
-// validatePath refuses what would not stay on the line of the request that it stands on.
+// validatePath refuses paths that would not stay on the request line.
 func validatePath(path string) error {
 	outside := func(c rune) bool { return c <= ' ' || c > '~' || c == '#' }
 	if path != "" && (path[0] != '/' || strings.ContainsFunc(path, outside)) {
-		return fmt.Errorf("path %q is not a path: give %s, for instance, escaped as in a URL", path, usualPath)
+		return fmt.Errorf("path %q is not a path: give one such as %s, escaped as in a URL", path, usualPath)
 	}
 	return nil
 }
@@ -102,9 +102,9 @@ func (s *Settings) validateTLS() error {
 	case (s.ClientCertPath == "") != (s.ClientKeyPath == ""):
 		return errors.New("clientCertPath and clientKeyPath belong together: give both or none")
 	case s.Scheme == schemeHTTP && (s.CACertPath != "" || s.ClientCertPath != ""):
-		return errors.New("caCertPath and clientCertPath have no use with scheme http: set https or leave them out")
+		return errors.New("caCertPath and clientCertPath have no effect with scheme http: set https or leave them out")
 	case s.CACertPath != "" && s.InsecureSkipVerify:
-		return errors.New("caCertPath has no use with insecureSkipVerify: set that to false or leave the path out")
+		return errors.New("caCertPath has no effect with insecureSkipVerify: set insecureSkipVerify to false or leave caCertPath out")
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (s *Settings) validateEngines() error {
 			errs = append(errs, fmt.Errorf("engineConfigs[%d].%w", i, err))
 		}
 		if seen[e.Name] {
-			errs = append(errs, fmt.Errorf("engineConfigs[%d].name %q is there twice", i, e.Name))
+			errs = append(errs, fmt.Errorf("engineConfigs[%d].name %q is listed twice", i, e.Name))
 		}
 		seen[e.Name] = true
 	}
@@ -127,10 +127,10 @@ func (s *Settings) validateEngines() error {
 		known = known || e.Name == s.DefaultEngine
 	}
 	if !known {
-		errs = append(errs, fmt.Errorf("defaultEngine %q is none of the engines", s.DefaultEngine))
+		errs = append(errs, fmt.Errorf("defaultEngine %q is not one of the engines", s.DefaultEngine))
 	}
 	if s.EngineLabel == "" {
-		errs = append(errs, fmt.Errorf("engineLabelKey is empty: give a label, %s for instance", LabelEngine))
+		errs = append(errs, fmt.Errorf("engineLabelKey is empty: give a label such as %s", LabelEngine))
 	}
 	return errors.Join(errs...)
 }
@@ -142,7 +142,7 @@ func (e *Engine) validate() error {
 	case e.Name == engineReserved:
 		return fmt.Errorf("name %q is reserved: set defaultEngine instead", e.Name)
 	case len(e.Waiting) == 0 && len(e.Running) == 0:
-		return errors.New("queuedRequestsSpec is missing, and runningRequestsSpec too: give one of them at least")
+		return errors.New("queuedRequestsSpec and runningRequestsSpec are missing: give at least one of them")
 	case e.CacheInfo != "" && (e.BlockSizeLabel == "" || e.BlocksLabel == ""):
 		return errors.New("cacheInfoSpec needs cacheBlockSizeLabelName and cacheNumBlocksLabelName")
 	}
@@ -164,7 +164,7 @@ func (e *Engine) validateCustom() error {
 	return nil
 }
 
-// plan is Settings made ready. It is never changed.
+// plan is the prepared form of Settings. It is never changed.
 type plan struct {
 	Settings
 
@@ -172,14 +172,14 @@ type plan struct {
 	engines map[string]*compiled
 }
 
-// compiled is an engine made ready.
+// compiled is the prepared form of an engine.
 type compiled struct {
 	*matcher
 
 	path string
 }
 
-// newPlan checks settings and reads the files that they name.
+// newPlan validates settings and reads the files that they name.
 func newPlan(s Settings) (*plan, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -233,8 +233,7 @@ func (s *Settings) tlsConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// engineOf returns the engine of an endpoint. It reports false if the endpoint's label names one that is not known; then
-// it is the default.
+// engineOf returns the engine of an endpoint. For a label with an unknown engine it returns the default engine and false.
 func (p *plan) engineOf(d *endpoint.Description) (*compiled, bool) {
 	name, labelled := d.Labels[p.EngineLabel]
 	if !labelled && p.EngineLabel == LabelEngine {
@@ -249,7 +248,7 @@ func (p *plan) engineOf(d *endpoint.Description) (*compiled, bool) {
 	return p.engines[p.DefaultEngine], false
 }
 
-// request returns the bytes that ask a server for its page.
+// request returns the bytes of the request for a server's page.
 func (p *plan) request(host string, e *compiled) []byte {
 	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: text/plain;version=0.0.4\r\n\r\n", http.MethodGet, e.path, host, userAgent)
 }

@@ -26,21 +26,21 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		give func(*Settings)
 		want string
 	}{
-		{name: "scheme", give: func(s *Settings) { s.Scheme = "ftp" }, want: `scheme "ftp" is not served: give http or https`},
-		{name: "path", give: func(s *Settings) { s.Path = "metrics" }, want: `path "metrics" is not a path: give /metrics, for instance, escaped as in a URL`},
-		{name: "path over two lines", give: func(s *Settings) { s.Path = "/m\r\nHost: x" }, want: `path "/m\r\nHost: x" is not a path: give /metrics, for instance, escaped as in a URL`},
+		{name: "scheme", give: func(s *Settings) { s.Scheme = "ftp" }, want: `scheme "ftp" is not supported: give http or https`},
+		{name: "path", give: func(s *Settings) { s.Path = "metrics" }, want: `path "metrics" is not a path: give one such as /metrics, escaped as in a URL`},
+		{name: "path over two lines", give: func(s *Settings) { s.Path = "/m\r\nHost: x" }, want: `path "/m\r\nHost: x" is not a path: give one such as /metrics, escaped as in a URL`},
 		{name: "port", give: func(s *Settings) { s.Port = 70000 }, want: "port 70000 is not a port: give one from 1 to 65535, or 0 for each endpoint's own"},
 		{name: "interval", give: func(s *Settings) { s.Interval.Fastest = time.Millisecond }, want: "interval 1ms is too short: give at least 10ms"},
-		{name: "negative interval", give: func(s *Settings) { s.Interval.Slowest = -1 }, want: "interval 0s to -1ns is negative: leave it out for what the flags say"},
+		{name: "negative interval", give: func(s *Settings) { s.Interval.Slowest = -1 }, want: "interval 0s to -1ns is negative: leave it out to use the flags"},
 		{name: "half a certificate", give: func(s *Settings) { s.Scheme, s.ClientCertPath = schemeHTTPS, "/c" }, want: "clientCertPath and clientKeyPath belong together: give both or none"},
-		{name: "CA for http", give: func(s *Settings) { s.CACertPath = "/c" }, want: "caCertPath and clientCertPath have no use with scheme http: set https or leave them out"},
-		{name: "CA that is not used", give: func(s *Settings) { s.Scheme, s.CACertPath = schemeHTTPS, "/c" }, want: "caCertPath has no use with insecureSkipVerify: set that to false or leave the path out"},
-		{name: "label", give: func(s *Settings) { s.EngineLabel = "" }, want: "engineLabelKey is empty: give a label, llm-d.ai/engine-type for instance"},
-		{name: "default engine", give: func(s *Settings) { s.DefaultEngine = "tgi" }, want: `defaultEngine "tgi" is none of the engines`},
+		{name: "CA for http", give: func(s *Settings) { s.CACertPath = "/c" }, want: "caCertPath and clientCertPath have no effect with scheme http: set https or leave them out"},
+		{name: "CA that is not used", give: func(s *Settings) { s.Scheme, s.CACertPath = schemeHTTPS, "/c" }, want: "caCertPath has no effect with insecureSkipVerify: set insecureSkipVerify to false or leave caCertPath out"},
+		{name: "label", give: func(s *Settings) { s.EngineLabel = "" }, want: "engineLabelKey is empty: give a label such as llm-d.ai/engine-type"},
+		{name: "default engine", give: func(s *Settings) { s.DefaultEngine = "tgi" }, want: `defaultEngine "tgi" is not one of the engines`},
 		{name: "engine without a name", give: func(s *Settings) { s.Engines = []Engine{{Waiting: queue}} }, want: "engineConfigs[0].name is missing"},
 		{name: "reserved name", give: func(s *Settings) { s.Engines = []Engine{{Name: "default", Waiting: queue}} }, want: `engineConfigs[0].name "default" is reserved: set defaultEngine instead`},
-		{name: "name twice", give: func(s *Settings) { s.Engines = []Engine{{Name: "a", Waiting: queue}, {Name: "a", Waiting: queue}} }, want: `engineConfigs[1].name "a" is there twice`},
-		{name: "nothing of requests", give: func(s *Settings) { s.Engines = []Engine{{Name: "a"}} }, want: "engineConfigs[0].queuedRequestsSpec is missing, and runningRequestsSpec too: give one of them at least"},
+		{name: "name twice", give: func(s *Settings) { s.Engines = []Engine{{Name: "a", Waiting: queue}, {Name: "a", Waiting: queue}} }, want: `engineConfigs[1].name "a" is listed twice`},
+		{name: "nothing of requests", give: func(s *Settings) { s.Engines = []Engine{{Name: "a"}} }, want: "engineConfigs[0].queuedRequestsSpec and runningRequestsSpec are missing: give at least one of them"},
 		{name: "metric", give: func(s *Settings) { s.Engines = []Engine{{Name: "a", Waiting: queue, KVUsage: []string{"sum(x)"}}} }, want: `engineConfigs[0].kvUsageSpec: metric "sum(x)": does not begin with the name of a metric`},
 		{name: "cache info without labels", give: func(s *Settings) { s.Engines = []Engine{{Name: "a", Waiting: queue, CacheInfo: "x"}} }, want: "engineConfigs[0].cacheInfoSpec needs cacheBlockSizeLabelName and cacheNumBlocksLabelName"},
 		{name: "attribute", give: func(s *Settings) {
@@ -51,10 +51,10 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		}, want: "engineConfigs[0].customMetrics[1] needs an attributeKey of its own and a metricSpec"},
 		{name: "custom metric", give: func(s *Settings) {
 			s.Engines = []Engine{{Name: "a", Waiting: queue, Custom: []CustomMetric{{"k", "x{"}}}}
-		}, want: `engineConfigs[0].customMetrics[0].metricSpec: metric "x{": labels must stand in braces to the end`},
-		{name: "engine's path", give: func(s *Settings) { s.Engines = []Engine{{Name: "a", Waiting: queue, Path: "x"}} }, want: `engineConfigs[0].path "x" is not a path: give /metrics, for instance, escaped as in a URL`},
-		{name: "all of it at once", give: func(s *Settings) { s.Scheme, s.Port, s.DefaultEngine = "", -1, "" }, want: "scheme \"\" is not served: give http or https\n" +
-			"port -1 is not a port: give one from 1 to 65535, or 0 for each endpoint's own\ndefaultEngine \"\" is none of the engines"},
+		}, want: `engineConfigs[0].customMetrics[0].metricSpec: metric "x{": labels must be in braces at the end`},
+		{name: "engine's path", give: func(s *Settings) { s.Engines = []Engine{{Name: "a", Waiting: queue, Path: "x"}} }, want: `engineConfigs[0].path "x" is not a path: give one such as /metrics, escaped as in a URL`},
+		{name: "all of it at once", give: func(s *Settings) { s.Scheme, s.Port, s.DefaultEngine = "", -1, "" }, want: "scheme \"\" is not supported: give http or https\n" +
+			"port -1 is not a port: give one from 1 to 65535, or 0 for each endpoint's own\ndefaultEngine \"\" is not one of the engines"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

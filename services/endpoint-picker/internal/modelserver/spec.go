@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// A spec names series of a metrics page: those of one metric that have certain labels, and perhaps others.
+// A spec names series of a metrics page: those of one metric that have the given labels, and perhaps others.
 type spec struct {
 	name   string
 	labels []label
 }
 
-// label is a name and the value it must have, as it stands between the quotes of a page.
+// label is a name and its required value, as written between quotes on a page.
 type label struct {
 	name, value string
 }
 
 var (
 	errNoName   = errors.New("does not begin with the name of a metric")
-	errNoBrace  = errors.New("labels must stand in braces to the end")
-	errNoEquals = errors.New("a label is not of the form name=value; other ways to match are not served")
+	errNoBrace  = errors.New("labels must be in braces at the end")
+	errNoEquals = errors.New("a label is not of the form name=value; other matchers are not supported")
 )
 
-// parseSpec reads "name", "name{label=value}" or "name{label="value",other='value'}".
+// parseSpec parses "name", "name{label=value}" or "name{label="value",other='value'}".
 func parseSpec(text string) (spec, error) {
 	s, err := splitSpec(strings.TrimSpace(text))
 	if err != nil {
@@ -54,7 +54,7 @@ func splitSpec(text string) (spec, error) {
 	return s, nil
 }
 
-// cutLabel takes the first label off a list.
+// cutLabel removes the first label from a list.
 func cutLabel(text string) (l label, rest string, ok bool) {
 	name, rest, ok := strings.Cut(text, "=")
 	name, rest = strings.TrimSpace(name), strings.TrimSpace(rest)
@@ -83,7 +83,7 @@ func cutLabel(text string) (l label, rest string, ok bool) {
 	return label{name, escaper.Replace(value)}, strings.TrimSpace(strings.TrimPrefix(rest, ",")), true
 }
 
-// cutQuoted takes a value up to its closing quote off a text.
+// cutQuoted removes a value up to its closing quote from a text.
 func cutQuoted(text string, quote byte) (value, rest string, ok bool) {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -102,13 +102,13 @@ func cutQuoted(text string, quote byte) (value, rest string, ok bool) {
 	return "", "", false
 }
 
-// escaper writes a value as pages do.
+// escaper escapes a value as pages do.
 var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// unescaper reads it.
+// unescaper reverses escaper.
 var unescaper = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\n`, "\n")
 
-// isName reports whether a text is the name of a label, or of a metric, which may have colons.
+// isName reports whether a text is a valid name of a label, or of a metric, which may contain colons.
 func isName(text string, metric bool) bool {
 	for i := range len(text) {
 		switch c := text[i]; {

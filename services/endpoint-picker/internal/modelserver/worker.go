@@ -14,20 +14,20 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
-// worker is what is kept of one endpoint. It belongs to the scheduler, and while it is busy to the scrape.
+// worker is the state of one endpoint. It belongs to the scheduler, and during a scrape to the scrape.
 type worker struct {
 	*Scraper
 
 	endpoint *endpoint.Endpoint
-	ctx      context.Context //nolint:containedctx // the endpoint's life, which scrapes and connections end with
+	ctx      context.Context //nolint:containedctx // ends with the endpoint, and ends its scrapes and connections
 	cancel   context.CancelFunc
 	busy     atomic.Bool
 
 	// The next scrape.
 	pace      pace
-	began     time.Time // the last one
-	varied    float64   // what the interval is multiplied with until the next
-	movements int64     // of leases, when the last one began
+	began     time.Time // start of the last one
+	varied    float64   // factor of the interval until the next
+	movements int64     // of leases, at the start of the last one
 
 	// How to scrape.
 	plan      *plan
@@ -39,13 +39,13 @@ type worker struct {
 	conn      *connection
 
 	failingSince time.Time
-	said         bool // that there are no good pages
+	said         bool // the lack of valid pages was logged
 }
 
-// dueAt returns when the worker is to scrape next.
+// dueAt returns the time of the next scrape.
 func (w *worker) dueAt(i Interval, a attention) time.Time {
 	if w.began.IsZero() {
-		return w.began // never scraped: at once
+		return w.began // first scrape: now
 	}
 	if a == watched && w.endpoint.Movements() != w.movements {
 		a = moved
@@ -53,18 +53,18 @@ func (w *worker) dueAt(i Interval, a attention) time.Time {
 	return w.began.Add(time.Duration(w.varied * float64(w.pace.interval(i, a))))
 }
 
-// begin notes that a scrape begins.
+// begin records the start of a scrape.
 func (w *worker) begin(now time.Time) {
 	w.began, w.varied, w.movements = now, vary(), w.endpoint.Movements()
 }
 
-// scrape gets one page and records what it says.
+// scrape fetches one page and records its values.
 func (w *worker) scrape(began time.Time) {
 	w.prepare()
 	mark := w.endpoint.BeginScrape(began)
 	gauges, err := w.get()
 	if w.ctx.Err() != nil {
-		return // the endpoint is gone: no news of it
+		return // the endpoint was removed
 	}
 	now := w.clock.Now()
 	w.observer.ObserveScrape(now.Sub(began), err)
@@ -79,7 +79,7 @@ func (w *worker) scrape(began time.Time) {
 func (w *worker) record(mark endpoint.Mark, g *endpoint.Gauges) {
 	requests, last, sampled := w.endpoint.Foresee(mark)
 	if len(w.engine.running) == 0 {
-		requests = g.Waiting // what runs there is not told
+		requests = g.Waiting // the page does not report running requests
 	}
 	foreseen := foresight{requests: requests, last: last}
 	if !sampled || foreseen.surprised(g) {
@@ -96,7 +96,7 @@ func (w *worker) record(mark endpoint.Mark, g *endpoint.Gauges) {
 	}
 }
 
-// fail counts a failure, and logs once that an endpoint's figures are no longer believed.
+// fail counts a failure, and logs once when an endpoint's values become stale.
 func (w *worker) fail(mark endpoint.Mark, began time.Time, err error) {
 	w.pace.failed()
 	if errors.Is(err, ErrRefused) {
@@ -112,10 +112,10 @@ func (w *worker) fail(mark endpoint.Mark, began time.Time, err error) {
 		return
 	}
 	w.said = true
-	w.log.Warn("Lost metrics of endpoint, others are preferred to it", append(w.fields(), zap.Error(err))...)
+	w.log.Warn("Lost metrics of endpoint, preferred other endpoints", append(w.fields(), zap.Error(err))...)
 }
 
-// prepare takes what was configured, or said of the endpoint, since the last scrape.
+// prepare applies changes of the configuration and of the endpoint's description since the last scrape.
 func (w *worker) prepare() {
 	p, d := w.Scraper.plan.Load(), w.endpoint.Description()
 	if p == w.plan && d == w.described {
@@ -141,7 +141,7 @@ func (w *worker) prepare() {
 	w.request = p.request(w.target.String(), engine)
 }
 
-// get reads the page, over the connection that there is or over a new one.
+// get reads the page, over the existing connection or a new one.
 func (w *worker) get() (endpoint.Gauges, error) {
 	deadline := time.Now().Add(w.options.Timeout)
 	for {
@@ -161,13 +161,13 @@ func (w *worker) get() (endpoint.Gauges, error) {
 		case err == nil:
 			return gauges, nil
 		case reused && errors.Is(err, errSilent):
-			continue // the server had closed it meanwhile
+			continue // the server had closed it
 		}
 		return endpoint.Gauges{}, fmt.Errorf("get metrics page: %w", err)
 	}
 }
 
-// hangUp ends the connection, if there is one.
+// hangUp closes the connection, if there is one.
 func (w *worker) hangUp() {
 	if w.conn != nil {
 		w.conn.close()

@@ -1,4 +1,4 @@
-// Package outlier finds endpoints that fail and keeps requests from them for a while.
+// Package outlier detects failing endpoints and ejects them for a while.
 //
 //	           N failures in a row, or a refused scrape
 //	in use  ------------------------------------------->  ejected
@@ -8,12 +8,12 @@
 //	                                                         |  it failed
 //	                                                         +--> ejected, for twice as long
 //
-// A failure is a response 502, 503 or 504, which is also what gateways make of a connection that was refused or reset.
-// A probe is one request, of those that come anyway. An endpoint that was ejected because a scrape was refused comes
-// back with the next scrape that is not, too.
+// A failure is a response 502, 503 or 504, which gateways also return for a refused or reset connection. A probe is one of
+// the regular requests. An endpoint that was ejected because of a refused scrape also returns with the next scrape that is
+// not refused.
 //
-// At most half of the endpoints are ejected at a time, and never the last: where most fail the fault is likely
-// elsewhere, and to spread what is left over fewer would only move it.
+// At most half of the endpoints are ejected at a time, and never the last one: if most endpoints fail, the cause is probably
+// elsewhere, and sending all requests to fewer endpoints would only move the failures.
 package outlier
 
 import (
@@ -28,14 +28,14 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
-// Options says when endpoints are ejected, and for how long.
+// Options configures when endpoints are ejected, and for how long.
 type Options struct {
-	Failures int           // in a row; 0 ejects nobody
-	Base     time.Duration // of the first ejection; each that follows a failed probe is twice as long
+	Failures int           // consecutive ones; 0 disables ejection
+	Base     time.Duration // of the first ejection; it doubles after each failed probe
 	Longest  time.Duration
 }
 
-// DefaultOptions returns what is quick to notice and quick to forgive.
+// DefaultOptions returns options that eject quickly and end ejections quickly.
 func DefaultOptions() Options {
 	return Options{Failures: 5, Base: time.Second, Longest: 30 * time.Second}
 }
@@ -45,7 +45,7 @@ type observer interface {
 	ObserveEjection(cause string)
 }
 
-// Causes of ejections, as a metric's label has them.
+// Causes of ejections, as label values of a metric.
 const (
 	CauseResponses = "responses"
 	CauseScrape    = "scrape"
@@ -59,11 +59,11 @@ type Detector struct {
 	observer observer
 	clock    clock.PassiveClock
 
-	mu        sync.Mutex // one ejection at a time, so that they are counted
+	mu        sync.Mutex // serializes ejections, so that they are counted correctly
 	endpoints []*endpoint.Endpoint
 }
 
-// Params is what a Detector is made of.
+// Params are the parameters of New.
 type Params struct {
 	Options  Options
 	Log      *zap.Logger
@@ -71,24 +71,24 @@ type Params struct {
 	Clock    clock.PassiveClock
 }
 
-// New returns a Detector that has seen nothing.
+// New returns a Detector without history.
 func New(p Params) *Detector {
 	return &Detector{options: p.Options, log: p.Log, observer: p.Observer, clock: p.Clock}
 }
 
-// SetEndpoints says which endpoints there are from now on.
+// SetEndpoints sets the list of endpoints.
 func (d *Detector) SetEndpoints(endpoints []*endpoint.Endpoint) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.endpoints = endpoints
 }
 
-// Failure reports whether a status is one that a broken server causes.
+// Failure reports whether a status indicates a broken server.
 func Failure(status int) bool {
 	return status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
 }
 
-// Responded takes the status of a response of the endpoint. Statuses below 100 say nothing.
+// Responded records the status of a response of the endpoint. It ignores statuses below 100.
 func (d *Detector) Responded(e *endpoint.Endpoint, status int) {
 	if d.options.Failures == 0 || status < 100 {
 		return
@@ -109,21 +109,21 @@ func (d *Detector) Responded(e *endpoint.Endpoint, status int) {
 	}
 }
 
-// ScrapeRefused says that nothing listens where the endpoint should be. An ejection that is over begins anew.
+// ScrapeRefused records that no server listens at the endpoint. It restarts an ejection that is over.
 func (d *Detector) ScrapeRefused(e *endpoint.Endpoint) {
 	if d.options.Failures > 0 && !d.clock.Now().Before(e.Health().Until()) {
 		d.eject(e, CauseScrape)
 	}
 }
 
-// Scraped says that the endpoint has answered a scrape.
+// Scraped records that the endpoint has answered a scrape.
 func (d *Detector) Scraped(e *endpoint.Endpoint) {
 	if h := e.Health(); h.Ejected() && h.Cause() == CauseScrape && h.Succeed() {
 		d.restored(e)
 	}
 }
 
-// eject keeps requests from the endpoint, if enough others are left.
+// eject ejects the endpoint, if enough others remain.
 func (d *Detector) eject(e *endpoint.Endpoint, cause string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,7 +140,7 @@ func (d *Detector) eject(e *endpoint.Endpoint, cause string) {
 	}
 }
 
-// room tells whether one more may be ejected.
+// room reports whether another endpoint may be ejected.
 func (d *Detector) room() bool {
 	ejected := 1
 	for _, e := range d.endpoints {

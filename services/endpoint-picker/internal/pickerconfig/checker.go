@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// checker notes what is wrong with the parameters of one plugin.
+// checker records problems with the parameters of one plugin.
 type checker struct {
 	*compiler
 	path string // of the parameters
@@ -21,40 +21,40 @@ func (c checker) at(field string) string {
 	return c.path + "." + field
 }
 
-// require notes a problem of a field unless it is in order.
+// require records a problem of a field unless ok is true.
 func (c checker) require(ok bool, field, format string, args ...any) { //nolint:revive // as in testify
 	if !ok {
 		c.errorf(c.at(field), format, args...)
 	}
 }
 
-// share wants a number from 0 to 1.
+// share requires a number from 0 to 1.
 func (c checker) share(field string, value float64) {
 	c.require(value >= 0 && value <= 1, field, "%v is out of range: give 0 to 1", value)
 }
 
-// positive wants a number above 0.
+// positive requires a number above 0.
 func (c checker) positive(field string, value float64) {
 	c.require(value > 0, field, "%v is out of range: give more than 0", value)
 }
 
-// notNegative wants a number of 0 or more.
+// notNegative requires a number of 0 or more.
 func (c checker) notNegative(field string, value float64) {
 	c.require(value >= 0, field, "%v is out of range: give 0 or more", value)
 }
 
-// count wants a number of tokens or blocks, of which a product fits into an integer.
+// count requires a number of tokens or blocks. The limit avoids overflows of products.
 func (c checker) count(field string, value, least int) {
 	const most = 1 << 30
 	c.require(value >= least && value <= most, field, "%d is out of range: give %d to %d", value, least, most)
 }
 
-// oneOf wants one of some words.
+// oneOf requires one of the given words.
 func (c checker) oneOf(field, value string, words ...string) {
 	c.require(slices.Contains(words, value), field, "%.100q is not known: %s", value, meant(value, words))
 }
 
-// header wants the name of a header, and returns it as it is compared.
+// header requires the name of a header, and returns it in the form for comparisons.
 func (c checker) header(field, name string) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~"
 	name = strings.ToLower(name)
@@ -62,7 +62,7 @@ func (c checker) header(field, name string) string {
 	return name
 }
 
-// producer wants the name of a plugin of a type, or nothing. That type's own name is always there.
+// producer requires the name of a plugin of a type, or nothing. The type's own name is always valid.
 func (c checker) producer(field, name, kind string) {
 	if name == "" || name == kind {
 		return
@@ -73,13 +73,13 @@ func (c checker) producer(field, name, kind string) {
 
 const missingAttribute = "it is missing: give the attributeKey of one of the extractor's customMetrics"
 
-// attribute wants the name of a metric that the extractor takes.
+// attribute requires the name of a metric that the extractor reads.
 func (c checker) attribute(field, name string) {
 	known := c.made.Scraping.attributes()
-	c.require(slices.Contains(known, name), field, "no extractor takes the metric %.100q: add it to customMetrics of core-metrics-extractor", name)
+	c.require(slices.Contains(known, name), field, "no extractor reads the metric %.100q: add it to customMetrics of core-metrics-extractor", name)
 }
 
-// seconds wants a time of more than nothing and less than a century.
+// seconds requires a time between nothing and a century.
 func (c checker) seconds(field string, value float64) {
 	const most = 3e9
 	c.require(value > 0 && value < most, field, "%v is out of range: give more than 0 seconds", value)

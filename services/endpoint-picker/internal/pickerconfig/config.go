@@ -1,9 +1,10 @@
-// Package pickerconfig reads the EndpointPickerConfig: which plugins choose endpoints, and how, and what is scraped for them.
+// Package pickerconfig reads the EndpointPickerConfig: the plugins that choose endpoints, their parameters, and the metrics
+// to scrape.
 //
-// Load turns a text into a Config or into all that is wrong with it, each with its line and how to mend it. The form is that
-// of the llm-d router, in both of its apiVersions, and read strictly: an unknown field is an error, so is a plugin that this
-// picker has not, with what to use instead. What is accepted is compiled: names are resolved, defaults are filled in, and
-// every plugin is a value of package scheduling. A Config never changes.
+// Load converts a text to a Config or to all its problems, each with its line and its fix. The format is that of the llm-d
+// router, in both of its apiVersions. Parsing is strict: an unknown field is an error, and so is a plugin that this picker
+// does not have, with its replacement. An accepted text is compiled: names are resolved, defaults are filled in, and every
+// plugin is a value of package scheduling. A Config never changes.
 //
 // The package is pure: it reads no files and has no clock. The same text gives the same Config.
 package pickerconfig
@@ -16,48 +17,47 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// Options are settings from outside that configurations build on.
+// Options are external settings for configurations.
 type Options struct {
-	StaleAfter time.Duration // without a good sample, an endpoint's figures are no longer believed
+	StaleAfter time.Duration // time without a valid sample after which an endpoint's values are stale
 }
 
-// A Config is a configuration that can be used. It must not be changed.
+// A Config is a valid configuration. It must not be changed.
 type Config struct {
-	Hash       string              // of the text, in hexadecimal; "default" of the default
+	Hash       string              // of the text, in hexadecimal; "default" for the default
 	Profile    *scheduling.Profile // how endpoints are chosen
-	Session    *Session            // nil if no plugin goes by sessions
-	Saturation scheduling.Detector // when requests of negative priority are refused: at 1 and more
+	Session    *Session            // nil if no plugin uses sessions
+	Saturation scheduling.Detector // requests of negative priority are refused at 1 or more
 	Prefix     Prefix
 	Scraping   Scraping
 	Discovery  *FileDiscovery   // nil if the endpoints are the InferencePool's
 	Parsers    *request.Parsers // of bodies
-	Headers    []string         // of requests that plugins read, in lower case, sorted
-	Warnings   []Problem        // what has no effect, or has another name now
+	Headers    []string         // request headers that plugins read, in lower case, sorted
+	Warnings   []Problem        // settings without effect, and renamed ones
 
 	summary []byte
 }
 
-// Summary returns the configuration written out, with all that was left to defaults. It is itself a text that Load takes,
-// and means the same.
+// Summary returns the configuration with all defaults written out. Load accepts it, with the same result.
 func (c *Config) Summary() []byte { return slices.Clone(c.summary) }
 
-// Prefix says what is remembered of prompts.
+// Prefix configures the index of prefixes.
 type Prefix struct {
-	MaxTokens      int  // of a prompt that are looked for; 0 for all
-	CapacityTokens int  // of a server's cache, as long as that is not known or not asked
+	MaxTokens      int  // length of a prompt to look up; 0 for all
+	CapacityTokens int  // of a server's cache, while it is unknown or not read
 	AutoTune       bool // take the capacity from the server's metrics page
 }
 
-// Scraping says what is taken from model servers' metrics.
+// Scraping configures the metrics of model servers.
 type Scraping struct {
 	Enabled       bool
 	Source        Source
-	EngineLabel   string // of pods, that says which engine their server is
-	DefaultEngine string // of pods without the label
+	EngineLabel   string // label of pods that names the engine of their server
+	DefaultEngine string // for pods without the label
 	Engines       []Engine
 }
 
-// attributes are the names of custom metrics, of any engine.
+// attributes returns the names of custom metrics of all engines.
 func (s *Scraping) attributes() []string {
 	var names []string
 	for _, e := range s.Engines {
@@ -68,20 +68,20 @@ func (s *Scraping) attributes() []string {
 	return names
 }
 
-// A Source is where metrics pages are.
+// A Source is the address of metrics pages.
 type Source struct {
 	Scheme             string
 	Path               string
-	Port               int // 0 for that of the endpoint
+	Port               int // 0 for the endpoint's port
 	InsecureSkipVerify bool
 	CACertPath         string
 	ClientCertPath     string
 	ClientKeyPath      string
-	Interval           time.Duration // 0 for that of the flag
+	Interval           time.Duration // 0 for the flag's value
 }
 
-// An Engine is how one kind of model server names its metrics. A spec is name{label=value,...}; what is empty is not read.
-// An engine takes the place of a built-in one of its name.
+// An Engine names the metrics of one kind of model server. A spec is name{label=value,...}; an empty one is not read. An
+// engine replaces a built-in one with its name.
 type Engine struct {
 	Name                    string         `yaml:"name"`
 	QueuedRequestsSpec      string         `yaml:"queuedRequestsSpec,omitempty"`
@@ -96,7 +96,7 @@ type Engine struct {
 	CustomMetrics           []CustomMetric `yaml:"customMetrics,omitempty"`
 }
 
-// A CustomMetric is a figure of the page that plugins refer to.
+// A CustomMetric is a value of the page that plugins refer to.
 type CustomMetric struct {
 	AttributeKey string `yaml:"attributeKey"`
 	MetricSpec   string `yaml:"metricSpec"`
@@ -108,7 +108,7 @@ type FileDiscovery struct {
 	Watch bool
 }
 
-// defaultText is the configuration that holds without any.
+// defaultText is the default configuration.
 const defaultText = `apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 plugins:

@@ -8,7 +8,7 @@ import (
 
 const concurrencyDetector = "concurrency-detector"
 
-// compileDataLayer says what is scraped and where endpoints come from.
+// compileDataLayer compiles the scraping and the source of endpoints.
 func (c *compiler) compileDataLayer() {
 	spec := c.document.DataLayer
 	if spec == nil {
@@ -16,7 +16,7 @@ func (c *compiler) compileDataLayer() {
 	}
 	for _, field := range []string{"peerDiscovery", "crossReplicaSyncerPluginRef", "crossReplicaSyncInterval"} {
 		if c.has("dataLayer." + field) {
-			c.warnf("dataLayer."+field, "it has no effect: replicas see each other's requests in what they scrape")
+			c.warnf("dataLayer."+field, "it has no effect: replicas see each other's requests in scraped metrics")
 		}
 	}
 	if len(spec.Sources) > 1 {
@@ -34,7 +34,7 @@ func (c *compiler) compileDataLayer() {
 	}
 }
 
-// standardSource is what there is without any, unless that is not wanted.
+// standardSource returns the default source and extractor, unless they are disabled.
 func (c *compiler) standardSource(spec *dataLayerSpec) (source, extractor *plugin) {
 	if len(spec.Sources) > 0 || spec.InjectDefaults != nil && !*spec.InjectDefaults {
 		return nil, nil
@@ -42,7 +42,7 @@ func (c *compiler) standardSource(spec *dataLayerSpec) (source, extractor *plugi
 	return c.standard(metricsDataSource), c.standard(coreMetricsExtractor)
 }
 
-// source resolves the source that is given.
+// source resolves a configured source.
 func (c *compiler) source(spec sourceSpec) (source, extractor *plugin) {
 	const path = "dataLayer.sources[0]"
 	source = c.kindOf(path, spec.PluginRef, metricsDataSource)
@@ -55,7 +55,7 @@ func (c *compiler) source(spec sourceSpec) (source, extractor *plugin) {
 	return source, c.kindOf(path+".extractors[0]", spec.Extractors[0].PluginRef, coreMetricsExtractor)
 }
 
-// kindOf is reference for a plugin that must be of one kind.
+// kindOf is reference for a plugin of a required kind.
 func (c *compiler) kindOf(path, name, kind string) *plugin {
 	p := c.reference(path, name)
 	if p != nil && p.kind != kind {
@@ -94,7 +94,7 @@ func (c *compiler) compileDiscovery(spec *referenceSpec) {
 	c.written.discovery(p)
 }
 
-// compileSaturation takes the detector from its place or, with a warning, from its old one.
+// compileSaturation reads the detector from its field or, with a warning, from its old one.
 func (c *compiler) compileSaturation() {
 	c.checkFlowControl()
 	path, spec := "flowControl.saturationDetector", (*referenceSpec)(nil)
@@ -103,10 +103,10 @@ func (c *compiler) compileSaturation() {
 	}
 	if old := c.document.SaturationDetector; old != nil {
 		if spec != nil {
-			c.errorf("saturationDetector", "there is a %s too: leave that one", path)
+			c.errorf("saturationDetector", "%s is set too: keep only that one", path)
 			return
 		}
-		c.warnf("saturationDetector", "its place is %s now", path)
+		c.warnf("saturationDetector", "its new place is %s", path)
 		path, spec = "saturationDetector", old
 	}
 	p := c.saturationDetector(path, spec)
@@ -129,7 +129,7 @@ func (c *compiler) saturationDetector(path string, spec *referenceSpec) *plugin 
 	return c.reference(path, spec.PluginRef)
 }
 
-// checkFlowControl warns of settings that nothing reads, as upstream does while its gate is off.
+// checkFlowControl warns of unused settings, as upstream does while its gate is off.
 func (c *compiler) checkFlowControl() {
 	for _, field := range []string{
 		"maxBytes", "maxRequests", "defaultRequestTTL", "noEndpointRequestTTL", "defaultPriorityBand", "defaultNegativePriorityBand", "priorityBands",
@@ -141,7 +141,7 @@ func (c *compiler) checkFlowControl() {
 	}
 }
 
-// compileParsers makes the list of parsers, from its place or from the old one of a single parser.
+// compileParsers makes the list of parsers, from its field or from the old one for a single parser.
 func (c *compiler) compileParsers() {
 	path, specs := "requestHandler.parsers", []referenceSpec(nil)
 	if c.document.RequestHandler != nil {
@@ -149,10 +149,10 @@ func (c *compiler) compileParsers() {
 	}
 	if old := c.document.Parser; old != nil {
 		if len(specs) > 0 {
-			c.errorf("parser", "there are %s too: leave those", path)
+			c.errorf("parser", "%s are set too: keep only those", path)
 			return
 		}
-		c.warnf("parser", "its place is %s now", path)
+		c.warnf("parser", "its new place is %s", path)
 		specs = []referenceSpec{*old}
 	}
 	if len(specs) == 0 {
@@ -169,12 +169,12 @@ func (c *compiler) compileParsers() {
 	}
 	parsers, err := request.NewParsers(c.parsers...)
 	if err != nil {
-		c.errorf(path, "%s", err) // not reached: they are known
+		c.errorf(path, "%s", err) // unreachable: the parsers are known
 	}
 	c.made.Parsers = parsers
 }
 
-// addParser adds one. Parsers need not be declared.
+// addParser adds a parser. Parsers need not be declared.
 func (c *compiler) addParser(path, name string) {
 	var p *plugin
 	if _, declared := c.declared[name]; !declared && slices.Contains(request.AllParsers(), name) {
@@ -184,16 +184,16 @@ func (c *compiler) addParser(path, name string) {
 	}
 	parser := p.kind
 	if !slices.Contains(request.AllParsers(), parser) {
-		c.errorf(path+".pluginRef", "%.100q is of type %s, which is no parser", name, p.kind)
+		c.errorf(path+".pluginRef", "%.100q is of type %s, which is not a parser", name, p.kind)
 		return
 	}
 	for _, other := range c.parsers {
 		if other == parser {
-			c.errorf(path+".pluginRef", "%s is there twice: leave one", parser)
+			c.errorf(path+".pluginRef", "%s is listed twice: keep one", parser)
 			return
 		}
 		if other == request.ParserPassthrough {
-			c.errorf(path+".pluginRef", "%s is never asked: %s takes everything, so put it last", parser, request.ParserPassthrough)
+			c.errorf(path+".pluginRef", "%s is never used: %s accepts everything, so put it last", parser, request.ParserPassthrough)
 			return
 		}
 	}
@@ -201,7 +201,7 @@ func (c *compiler) addParser(path, name string) {
 	c.written.parser(p)
 }
 
-// compilePrefix takes the one producer of prefixes.
+// compilePrefix compiles the one producer of prefixes.
 func (c *compiler) compilePrefix() {
 	var made *plugin
 	for _, p := range c.order {
@@ -209,7 +209,7 @@ func (c *compiler) compilePrefix() {
 			continue
 		}
 		if made != nil {
-			c.errorf(p.path, "there is another %s, %s: the picker has one index of prefixes", p.kind, made.path)
+			c.errorf(p.path, "%s exists already, %s: the picker has only one index of prefixes", p.kind, made.path)
 			return
 		}
 		made = p
@@ -224,7 +224,7 @@ func (c *compiler) compilePrefix() {
 	c.written.add(made)
 }
 
-// warnOfUnused warns of plugins that do nothing as nobody refers to them.
+// warnOfUnused warns of plugins without effect, because nothing refers to them.
 func (c *compiler) warnOfUnused() {
 	for _, p := range c.order {
 		switch {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// What a configuration says it is.
+// API versions and kind of a configuration.
 const (
 	apiVersion       = "llm-d.ai/v1alpha1"
 	legacyAPIVersion = "inference.networking.x-k8s.io/v1alpha1"
 	kindName         = "EndpointPickerConfig"
 )
 
-// document is an EndpointPickerConfig as it is written.
+// document is an EndpointPickerConfig in its written form.
 type document struct {
 	APIVersion         string         `yaml:"apiVersion"`
 	Kind               string         `yaml:"kind"`
@@ -64,7 +64,7 @@ type handlerSpec struct {
 	Parsers []referenceSpec `yaml:"parsers,omitempty"`
 }
 
-// flowSpec is flow control, of which there is the saturation detector only.
+// flowSpec is the flow control section. Only its saturation detector is supported.
 type flowSpec struct {
 	SaturationDetector          *referenceSpec `yaml:"saturationDetector,omitempty"`
 	MaxBytes                    raw            `yaml:"maxBytes,omitempty"`
@@ -78,18 +78,18 @@ type flowSpec struct {
 	EnableEviction              raw            `yaml:"enableEviction,omitempty"`
 }
 
-// duration is a time such as 50ms or 1m30s.
+// duration is a duration such as 50ms or 1m30s.
 type duration time.Duration
 
-// UnmarshalText reads it.
+// UnmarshalText parses a duration.
 func (d *duration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%.100q is no duration: give 200ms or 1m30s, for instance", text)
+		return fmt.Errorf("%.100q is not a duration: give one such as 200ms or 1m30s", text)
 	}
 	*d = duration(parsed)
 	return nil
 }
 
-// MarshalText writes it.
+// MarshalText formats a duration.
 func (d duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }

@@ -9,7 +9,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// plugin is one that is declared, or there by default.
+// plugin is a declared or a default plugin.
 type plugin struct {
 	name       string
 	kind       string
@@ -18,7 +18,7 @@ type plugin struct {
 	used       bool
 }
 
-// compiler turns a document into a Config.
+// compiler converts a document to a Config.
 type compiler struct {
 	reader
 
@@ -35,7 +35,7 @@ type compiler struct {
 	written  written
 }
 
-// Load reads a configuration. What is wrong with it is an a LoadError.
+// Load reads a configuration. Its error is a LoadError.
 func Load(text []byte, o Options) (*Config, error) {
 	c := newCompiler(o)
 	node := c.parse(text)
@@ -52,7 +52,7 @@ func Load(text []byte, o Options) (*Config, error) {
 	return c.finish()
 }
 
-// Default returns the configuration that holds without a text: requests go where the first token is expected first.
+// Default returns the default configuration: requests go to the endpoint with the earliest expected first token.
 func Default(o Options) *Config {
 	made, err := Load([]byte(defaultText), o)
 	if err != nil {
@@ -69,7 +69,7 @@ func newCompiler(o Options) *compiler {
 	}
 }
 
-// compile checks the document, part by part. Problems of one do not hide those of another.
+// compile compiles the document, part by part. Problems of one part do not hide those of another.
 func (c *compiler) compile() {
 	c.checkHead()
 	c.checkGates()
@@ -95,7 +95,7 @@ func (c *compiler) checkHead() {
 	}
 }
 
-// gates are the switches of upstream, and what becomes of them here. The empty text accepts a switch either way.
+// gates are the feature gates of upstream, and their required values. The empty text accepts both.
 var gates = map[string]string{
 	"flowControl":                  insteadFlow,
 	"haPopulateNonLeaderDatastore": "",
@@ -113,7 +113,7 @@ func (c *compiler) checkGates() {
 		case err != nil:
 			c.errorf(at, "%v", err)
 		case !known:
-			c.errorf(at, "there is no feature gate %.100q: %s", name, meant(name, sortedKeys(gates)))
+			c.errorf(at, "unknown feature gate %.100q: %s", name, meant(name, sortedKeys(gates)))
 		case reason != "" && on:
 			c.errorf(at, "this picker has no %s: %s", name, reason)
 		case reason == "":
@@ -122,7 +122,7 @@ func (c *compiler) checkGates() {
 	}
 }
 
-// declare reads the plugins and their parameters, then checks them: they may refer to each other.
+// declare reads the plugins and their parameters, then validates them, because they may refer to each other.
 func (c *compiler) declare() {
 	for i, spec := range c.document.Plugins {
 		path := indexed("plugins", i)
@@ -132,7 +132,7 @@ func (c *compiler) declare() {
 		}
 		p := &plugin{name: cmp.Or(spec.Name, spec.Type), kind: c.kind(path+".type", spec.Type), path: path, parameters: &none{}}
 		if other, twice := c.declared[p.name]; twice {
-			c.errorf(path, "there is another plugin %.100q, %s: give one of them a name of its own", p.name, other.path)
+			c.errorf(path, "another plugin %.100q exists, %s: rename one of them", p.name, other.path)
 			continue
 		}
 		c.declared[p.name], c.order = p, append(c.order, p)
@@ -140,7 +140,7 @@ func (c *compiler) declare() {
 			continue
 		}
 		if _, known := c.kinds[p.name]; known && p.kind != p.name {
-			c.errorf(path, "%s is the name of another type: give it a name of its own", p.name)
+			c.errorf(path, "%s is the name of another type: rename it", p.name)
 		}
 		p.parameters = c.kinds[p.kind]()
 		if spec.Parameters.node != nil {
@@ -156,7 +156,7 @@ func (c *compiler) checker(p *plugin) checker {
 	return checker{compiler: c, path: p.path + ".parameters"}
 }
 
-// reference returns the plugin of a name, or nil after a problem. One that is refused has had its own.
+// reference returns the plugin with a name, or nil after a problem. An invalid plugin already has its own problem.
 func (c *compiler) reference(path, name string) *plugin {
 	p, ok := c.declared[name]
 	switch {
@@ -164,11 +164,11 @@ func (c *compiler) reference(path, name string) *plugin {
 		c.errorf(path, "its pluginRef is missing")
 		return nil
 	case !ok:
-		hint := "declare it there"
+		hint := "declare it in plugins"
 		if near := nearest(name, sortedKeys(c.declared)); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		}
-		c.errorf(path+".pluginRef", "there is no %.100q among the plugins: %s", name, hint)
+		c.errorf(path+".pluginRef", "unknown plugin %.100q: %s", name, hint)
 		return nil
 	case p.kind == "":
 		return nil
@@ -177,7 +177,7 @@ func (c *compiler) reference(path, name string) *plugin {
 	return p
 }
 
-// standard returns the plugin that is there even if nobody declares it.
+// standard returns a plugin that exists without a declaration.
 func (c *compiler) standard(kind string) *plugin {
 	if p, ok := c.declared[kind]; ok && p.kind == kind {
 		p.used = true
@@ -188,7 +188,7 @@ func (c *compiler) standard(kind string) *plugin {
 	return p
 }
 
-// finish fills in what depends on all of the rest.
+// finish sets the fields that depend on the other parts.
 func (c *compiler) finish() (*Config, error) {
 	sortByLine(c.warnings)
 	c.made.Warnings = c.warnings
@@ -201,7 +201,7 @@ func (c *compiler) finish() (*Config, error) {
 	return &c.made, nil
 }
 
-// staleness is what every profile begins with.
+// staleness is the first filter of every profile.
 func (c *compiler) staleness() scheduling.Filter {
 	return scheduling.StalenessFilter{After: c.options.StaleAfter}
 }

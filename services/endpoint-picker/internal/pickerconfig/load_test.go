@@ -121,14 +121,14 @@ func TestLoadTellsTextsApart(t *testing.T) {
 func TestLoadRefusesTextsThatAreNone(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, give, want string }{
-		{name: "nothing", give: "", want: "it is empty: leave the configuration out for the defaults"},
-		{name: "comments", give: "# nothing\n", want: "it is empty: leave the configuration out for the defaults"},
-		{name: "no YAML", give: "apiVersion: [a\nkind: b", want: "line 1, column 1: it is no YAML: did not find expected ',' or ']'"},
-		{name: "a tab", give: "a:\n\t- b", want: "line 2, column 1: it is no YAML: found character that cannot start any token"},
-		{name: "two documents", give: defaultText + "---\n" + defaultText, want: "line 9, column 1: there is more than one document: leave one"},
+		{name: "nothing", give: "", want: "it is empty: for the defaults, configure no text"},
+		{name: "comments", give: "# nothing\n", want: "it is empty: for the defaults, configure no text"},
+		{name: "no YAML", give: "apiVersion: [a\nkind: b", want: "line 1, column 1: it is not YAML: did not find expected ',' or ']'"},
+		{name: "a tab", give: "a:\n\t- b", want: "line 2, column 1: it is not YAML: found character that cannot start any token"},
+		{name: "two documents", give: defaultText + "---\n" + defaultText, want: "line 9, column 1: there is more than one document: keep one"},
 		{name: "a list", give: "- a", want: "line 1, column 1: a list has no fields\nline 1, column 1: apiVersion: it is missing: give llm-d.ai/v1alpha1\nline 1, column 1: kind: \"\" is not EndpointPickerConfig"},
-		{name: "aliases", give: "apiVersion: &a [x]\nkind: *a", want: "line 1, column 13: anchors and aliases are not read: write the value out\nline 2, column 7: anchors and aliases are not read: write the value out"},
-		{name: "too large", give: strings.Repeat("#", maxText+1), want: "it has 1048577 bytes: 1048576 are the most"},
+		{name: "aliases", give: "apiVersion: &a [x]\nkind: *a", want: "line 1, column 13: anchors and aliases are not supported: write the value out\nline 2, column 7: anchors and aliases are not supported: write the value out"},
+		{name: "too large", give: strings.Repeat("#", maxText+1), want: "it has 1048577 bytes: the maximum is 1048576"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

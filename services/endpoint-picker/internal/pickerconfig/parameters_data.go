@@ -91,7 +91,7 @@ func (p *prefixProducerParameters) check(c checker) {
 	}
 	c.count("blockSizeTokens", p.BlockSizeTokens, 1)
 	if p.BlockSizeTokens != blockTokens {
-		c.warnf(c.at("blockSizeTokens"), "blocks have %d tokens, as those of model servers; capacities are converted", blockTokens)
+		c.warnf(c.at("blockSizeTokens"), "blocks always have %d tokens, like those of model servers; capacities are converted", blockTokens)
 	}
 	c.count("maxPrefixBlocksToMatch", p.MaxPrefixBlocksToMatch, 0)
 	c.count("maxPrefixTokensToMatch", p.MaxPrefixTokensToMatch, 0)
@@ -115,7 +115,7 @@ type tokenProducerParameters struct {
 
 func (p *tokenProducerParameters) check(c checker) {
 	for _, field := range []string{"modelName", "vllm", "udsTokenizerConfig"} {
-		c.require(!c.has(c.at(field)), field, "the picker asks no tokenizer, it estimates tokens: leave it out")
+		c.require(!c.has(c.at(field)), field, "the picker uses no tokenizer, it estimates tokens: leave it out")
 	}
 	if p.Estimate.node != nil && len(p.Estimate.node.Content) > 0 {
 		c.warnf(c.at("estimate"), "it has no effect: the picker has its own estimate of images and sounds")
@@ -136,10 +136,10 @@ func (p *inflightParameters) check(c checker) {
 	c.notNegative("maxEstimatedOutputTokens", float64(p.MaxEstimatedOutputTokens))
 	c.producer("prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, approxPrefixProducer)
 	if p.AddEstimatedOutputTokens {
-		c.warnf(c.at("addEstimatedOutputTokens"), "it has no effect: the tokens in flight are those of prompts")
+		c.warnf(c.at("addEstimatedOutputTokens"), "it has no effect: only prompt tokens count as tokens in flight")
 	}
 	if p.SyncCrossReplicaState {
-		c.warnf(c.at("syncCrossReplicaState"), "it has no effect: replicas see each other's requests in what they scrape")
+		c.warnf(c.at("syncCrossReplicaState"), "it has no effect: replicas see each other's requests in scraped metrics")
 	}
 }
 
@@ -165,7 +165,7 @@ func (p *sourceParameters) check(c checker) {
 	c.require(p.Port == nil || *p.Port > 0 && *p.Port <= maxPort, "port", "it is not a port: give one from 1 to %d", maxPort)
 	c.require(p.Interval == 0 || time.Duration(p.Interval) >= minInterval, "interval", "%s is too short: give at least %s", time.Duration(p.Interval), minInterval)
 	c.require((p.ClientCertPath == "") == (p.ClientKeyPath == ""), "clientCertPath", "give clientCertPath and clientKeyPath, or neither")
-	c.require(p.Scheme == "https" || p.CACertPath+p.ClientCertPath == "", "scheme", "certificates have no use with %.100q: use https or leave them out", p.Scheme)
+	c.require(p.Scheme == "https" || p.CACertPath+p.ClientCertPath == "", "scheme", "certificates have no effect with %.100q: use https or leave them out", p.Scheme)
 }
 
 func (p *sourceParameters) source() Source {
@@ -198,13 +198,13 @@ func (p *extractorParameters) check(c checker) {
 	for i, e := range p.EngineConfigs {
 		at := indexed("engineConfigs", i)
 		c.require(e.Name != "" && e.Name != reservedName, at+".name", "give the engine a name other than %q", reservedName)
-		c.require(!names[e.Name], at+".name", "there are two engines %.100q: leave one", e.Name)
+		c.require(!names[e.Name], at+".name", "engine %.100q is listed twice: keep one", e.Name)
 		names[e.Name] = true
 		attributes := map[string]bool{}
 		for j, m := range e.CustomMetrics {
 			metric := indexed(at+".customMetrics", j)
 			c.require(m.AttributeKey != "" && m.MetricSpec != "", metric, "give both attributeKey and metricSpec")
-			c.require(!attributes[m.AttributeKey], metric+".attributeKey", "there are two metrics %.100q: leave one", m.AttributeKey)
+			c.require(!attributes[m.AttributeKey], metric+".attributeKey", "metric %.100q is listed twice: keep one", m.AttributeKey)
 			attributes[m.AttributeKey] = true
 		}
 	}

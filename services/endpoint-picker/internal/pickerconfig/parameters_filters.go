@@ -30,8 +30,8 @@ func (p *selectorParameters) check(c checker) {
 	}
 	var err error
 	p.selector, err = metav1.LabelSelectorAsSelector(&selector)
-	c.require(err == nil, "", "it is no label selector: %v", err)
-	c.require(len(p.MatchLabels)+len(p.MatchExpressions) > 0, "", "nothing is selected by: give matchLabels or matchExpressions")
+	c.require(err == nil, "", "it is not a label selector: %v", err)
+	c.require(len(p.MatchLabels)+len(p.MatchExpressions) > 0, "", "it is empty: give matchLabels or matchExpressions")
 }
 
 func (p *selectorParameters) filter() scheduling.Filter {
@@ -46,34 +46,34 @@ type byLabelParameters struct {
 }
 
 func (p *byLabelParameters) check(c checker) {
-	c.require(p.Label != "", "label", "it is missing: give the label to go by")
-	c.require(len(p.ValidValues) > 0 || p.AllowsNoLabel, "validValues", "no endpoint would be left: give the values to keep")
+	c.require(p.Label != "", "label", "it is missing: give the label to compare")
+	c.require(len(p.ValidValues) > 0 || p.AllowsNoLabel, "validValues", "it is empty and would keep no endpoint: give the values to keep")
 }
 
 func (p *byLabelParameters) filter() scheduling.Filter {
 	return scheduling.LabelFilter{Label: p.Label, Values: p.ValidValues, KeepMissing: p.AllowsNoLabel}
 }
 
-// roleParameters are of a filter that has none.
+// roleParameters belong to filters without parameters.
 type roleParameters struct{ role scheduling.LabelFilter }
 
 func (*roleParameters) check(checker) {}
 
 func (p *roleParameters) filter() scheduling.Filter { return p.role }
 
-// testingParameters are of a filter that has none.
+// testingParameters belong to a filter without parameters.
 type testingParameters struct{}
 
 func (*testingParameters) check(checker) {}
 
 func (*testingParameters) use(c checker) {
 	c.headers[scheduling.TestingHeader] = true
-	c.warnf(c.path, "clients choose endpoints by the header %s: for tests alone", scheduling.TestingHeader)
+	c.warnf(c.path, "clients choose endpoints by the header %s: use it only for tests", scheduling.TestingHeader)
 }
 
 func (*testingParameters) filter() scheduling.Filter { return scheduling.TestingFilter{} }
 
-// Where a prefix-cache-affinity-filter takes times from.
+// Sources of the times in a prefix-cache-affinity-filter.
 const (
 	ttftFromLoad      = "prefillThroughput"
 	ttftFromPredictor = "latencyPredictor"
@@ -142,7 +142,7 @@ func (p *utilizationParameters) check(c checker) {
 		c.oneOf(at+".metric", condition.Metric, sortedKeys(metricNames)...)
 		switch {
 		case condition.MaxValue == nil:
-			c.require(false, at+".maxValue", "it is missing: give the most that the metric may be")
+			c.require(false, at+".maxValue", "it is missing: give the maximum of the metric")
 		case condition.Metric == "kv-cache-utilization":
 			c.share(at+".maxValue", *condition.MaxValue)
 		default:
@@ -160,7 +160,7 @@ func (p *utilizationParameters) filter() scheduling.Filter {
 	return f
 }
 
-// Words of an endpoint-attribute-filter.
+// Keywords of an endpoint-attribute-filter.
 const (
 	missingPass = "Pass"
 	missingFail = "Fail"

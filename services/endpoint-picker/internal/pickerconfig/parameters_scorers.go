@@ -101,7 +101,7 @@ func (p *attributeScorerParameters) check(c checker) {
 	c.producer("producer", p.Producer, coreMetricsExtractor)
 	c.oneOf("algorithm.type", p.Algorithm.Type, lowerIsBetter, higherIsBetter)
 	if fixed := p.Algorithm.Normalization.FixedRange; fixed != nil {
-		c.require(p.Algorithm.Normalization.AdaptiveRange == nil, "algorithm.normalization.adaptiveRange", "there is a fixedRange too: leave one")
+		c.require(p.Algorithm.Normalization.AdaptiveRange == nil, "algorithm.normalization.adaptiveRange", "fixedRange is set too: keep one")
 		c.require(fixed.Min < fixed.Max, "algorithm.normalization.fixedRange", "min %v is not below max %v", fixed.Min, fixed.Max)
 	}
 }
@@ -121,14 +121,14 @@ type consistentHashParameters struct {
 }
 
 func (p *consistentHashParameters) check(c checker) {
-	c.require(p.LoadFactor >= 1, "loadFactor", "%v is out of range: give 1 or more times the mean load, 1.25 for instance", p.LoadFactor)
+	c.require(p.LoadFactor >= 1, "loadFactor", "%v is out of range: give a multiple of the mean load from 1 on, such as 1.25", p.LoadFactor)
 }
 
 func (p *consistentHashParameters) scorer() scheduling.Scorer {
 	return scheduling.ConsistentHashScorer{Bound: p.LoadFactor}
 }
 
-// pickerParameters are those of all pickers.
+// pickerParameters are the parameters of all pickers.
 type pickerParameters struct {
 	MaxNumOfEndpoints int `yaml:"maxNumOfEndpoints"`
 

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// A Problem is something in a configuration that cannot be used, or (as a warning) that is better done otherwise.
+// A Problem is an error in a configuration, or (as a warning) a setting that should change.
 type Problem struct {
-	Line, Column int    // from 1; 0 if the problem is of no one place
-	Path         string // of the field, such as plugins[2].type; empty for the whole
-	Message      string // what is wrong and how to mend it
+	Line, Column int    // from 1; 0 without a single place
+	Path         string // of the field, such as plugins[2].type; empty for the whole text
+	Message      string // the problem and its fix
 }
 
-// String returns the problem in one line.
+// String formats the problem on one line.
 func (p Problem) String() string {
 	var s strings.Builder
 	if p.Line > 0 {
@@ -26,10 +26,10 @@ func (p Problem) String() string {
 	return s.String() + p.Message
 }
 
-// LoadError is all that is wrong with a configuration, in the order of its lines.
+// LoadError contains all problems of a configuration, in the order of its lines.
 type LoadError []Problem
 
-// Error returns a line for each.
+// Error returns a line for each problem.
 func (e LoadError) Error() string {
 	lines := make([]string, 0, len(e))
 	for _, problem := range e {
@@ -44,7 +44,7 @@ func sortByLine(problems []Problem) {
 	})
 }
 
-// nearest returns the name that a misspelt one was probably meant to be, or nothing.
+// nearest returns the most similar name to a misspelled one, or nothing.
 func nearest(misspelt string, names []string) string {
 	best, least := "", max(2, len(misspelt)/3)+1
 	for _, name := range names {
@@ -55,7 +55,7 @@ func nearest(misspelt string, names []string) string {
 	return best
 }
 
-// meant is a hint at the nearest name, or at all of them if none is near.
+// meant returns a hint at the most similar name, or at all names if none is similar.
 func meant(misspelt string, names []string) string {
 	if name := nearest(misspelt, names); name != "" {
 		return fmt.Sprintf("did you mean %q?", name)
@@ -66,7 +66,8 @@ func meant(misspelt string, names []string) string {
 	return "use one of " + strings.Join(names, ", ")
 }
 
-// distance is how many letters must be changed, added or left out to make one word the other, or the limit if more.
+// distance returns the number of letters to change, add or remove to convert one word to the other, or the limit if it is
+// more.
 func distance(a, b string, limit int) int {
 	if max(len(a)-len(b), len(b)-len(a)) >= limit {
 		return limit

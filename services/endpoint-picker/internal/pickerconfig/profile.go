@@ -10,7 +10,7 @@ import (
 
 const profileName = "default"
 
-// compileProfile makes the profile: the one that there is, or one of all plugins that can be in it.
+// compileProfile compiles the configured profile, or one of all suitable plugins.
 func (c *compiler) compileProfile() {
 	profile := profileSpec{Name: profileName}
 	switch specs := c.document.SchedulingProfiles; len(specs) {
@@ -45,7 +45,8 @@ func (c *compiler) compileProfile() {
 	c.written.add(c.standard(singleProfileHandler))
 }
 
-// everyPlugin are the references of a profile that is not written, or those of the default if there are no plugins either.
+// everyPlugin returns the references of a profile that is not configured, or those of the default if there are no plugins
+// either.
 func (c *compiler) everyPlugin() []profilePlugin {
 	var refs []profilePlugin
 	for _, p := range c.order {
@@ -61,7 +62,7 @@ func (c *compiler) everyPlugin() []profilePlugin {
 	return refs
 }
 
-// inProfiles reports whether a plugin is of a kind that profiles have.
+// inProfiles reports whether the plugin's kind belongs in profiles.
 func (p *plugin) inProfiles() bool {
 	switch p.parameters.(type) {
 	case filterer, scorer, picker:
@@ -70,7 +71,7 @@ func (p *plugin) inProfiles() bool {
 	return false
 }
 
-// firstPicker is the picker of a profile that names none.
+// firstPicker returns the picker of a profile that names none.
 func (c *compiler) firstPicker() *plugin {
 	for _, p := range c.order {
 		if _, ok := p.parameters.(picker); ok {
@@ -81,7 +82,7 @@ func (c *compiler) firstPicker() *plugin {
 	return c.standard(maxScorePicker)
 }
 
-// place puts a plugin where it belongs in the profile. One whose parameters are wrong has had its problem.
+// place adds a plugin to the right part of the profile. A plugin with invalid parameters already has its own problem.
 func (c *compiler) place(path string, p *plugin, weight *float64) {
 	if u, ok := p.parameters.(user); ok {
 		u.use(c.checker(p))
@@ -102,7 +103,7 @@ func (c *compiler) place(path string, p *plugin, weight *float64) {
 	case picker:
 		c.warnWeight(path, weight)
 		if c.picker != "" {
-			c.errorf(path, "there are two pickers, %.100q and %.100q: leave one", c.picker, p.name)
+			c.errorf(path, "there are two pickers, %.100q and %.100q: keep one", c.picker, p.name)
 			return
 		}
 		c.picker = p.name
@@ -141,7 +142,7 @@ func (c *compiler) warnNoScorers() {
 	c.warnf("schedulingProfiles[0]", "it has no scorer: endpoints are picked at random; %s is the scorer of the default", predictedWaitScorer)
 }
 
-// whereFor says where a plugin belongs that is not of a profile.
+// whereFor returns the right section for a plugin that does not belong in a profile.
 func whereFor(kind string) string {
 	switch {
 	case kind == metricsDataSource:
@@ -153,11 +154,11 @@ func whereFor(kind string) string {
 	case strings.HasSuffix(kind, "-parser"):
 		return "refer to it in requestHandler.parsers"
 	default:
-		return "it works without being referred to"
+		return "it works without a reference"
 	}
 }
 
-// parseGate reads "name" or "name=true".
+// parseGate parses "name" or "name=true".
 func parseGate(text string) (name string, on bool, err error) {
 	name, value, given := strings.Cut(text, "=")
 	if !given {

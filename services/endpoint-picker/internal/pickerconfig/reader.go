@@ -14,41 +14,41 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxText is the size that a configuration may have: that of a ConfigMap.
+// maxText is the maximum size of a configuration: that of a ConfigMap.
 const maxText = 1 << 20
 
-// maxShown is how much of a value goes into a message.
+// maxShown limits values in messages.
 const maxShown = 100
 
-// place is where a field is.
+// place is the position of a field.
 type place struct{ line, column int }
 
-// reader reads YAML into structs. It knows no field that the struct does not have, keeps all problems and where each field
-// was, and leaves fields that are missing or null as they are.
+// reader reads YAML into structs. It refuses fields that the struct does not have, collects all problems and the position of
+// each field, and leaves missing or null fields unchanged.
 type reader struct {
 	problems []Problem
 	warnings []Problem
 	places   map[string]place
 }
 
-// parse returns the one document of a text, or nil after a problem.
+// parse returns the only document of a text, or nil after a problem.
 func (r *reader) parse(text []byte) *yaml.Node {
 	if len(text) > maxText {
-		r.problems = append(r.problems, Problem{Message: fmt.Sprintf("it has %d bytes: %d are the most", len(text), maxText)})
+		r.problems = append(r.problems, Problem{Message: fmt.Sprintf("it has %d bytes: the maximum is %d", len(text), maxText)})
 		return nil
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, more yaml.Node
 	switch err := decoder.Decode(&document); {
 	case errors.Is(err, io.EOF):
-		r.problems = append(r.problems, Problem{Message: "it is empty: leave the configuration out for the defaults"})
+		r.problems = append(r.problems, Problem{Message: "it is empty: for the defaults, configure no text"})
 		return nil
 	case err != nil:
 		r.problems = append(r.problems, syntaxProblem(err))
 		return nil
 	}
 	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
-		r.problems = append(r.problems, Problem{Line: more.Line, Column: more.Column, Message: "there is more than one document: leave one"})
+		r.problems = append(r.problems, Problem{Line: more.Line, Column: more.Column, Message: "there is more than one document: keep one"})
 		return nil
 	}
 	if r.findAliases(&document); len(r.problems) > 0 {
@@ -57,35 +57,35 @@ func (r *reader) parse(text []byte) *yaml.Node {
 	return document.Content[0]
 }
 
-// syntaxProblem takes the line out of an error of the parser.
+// syntaxProblem extracts the line from an error of the parser.
 func syntaxProblem(err error) Problem {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	if rest, ok := strings.CutPrefix(message, "line "); ok {
 		if number, what, ok := strings.Cut(rest, ": "); ok {
 			if line, err := strconv.Atoi(number); err == nil {
-				return Problem{Line: line, Column: 1, Message: "it is no YAML: " + what}
+				return Problem{Line: line, Column: 1, Message: "it is not YAML: " + what}
 			}
 		}
 	}
-	return Problem{Message: "it is no YAML: " + message}
+	return Problem{Message: "it is not YAML: " + message}
 }
 
-// findAliases refuses what would make a small text large.
+// findAliases refuses aliases, which could make a small text large.
 func (r *reader) findAliases(n *yaml.Node) {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
-		r.problems = append(r.problems, Problem{Line: n.Line, Column: n.Column, Message: "anchors and aliases are not read: write the value out"})
+		r.problems = append(r.problems, Problem{Line: n.Line, Column: n.Column, Message: "anchors and aliases are not supported: write the value out"})
 	}
 	for _, child := range n.Content {
 		r.findAliases(child)
 	}
 }
 
-// errorf notes a problem of the field at a path, or of the nearest one that holds it.
+// errorf records a problem of the field at a path, or of its nearest existing parent.
 func (r *reader) errorf(path, format string, args ...any) {
 	r.problems = append(r.problems, r.problem(path, fmt.Sprintf(format, args...)))
 }
 
-// warnf notes a warning.
+// warnf records a warning.
 func (r *reader) warnf(path, format string, args ...any) {
 	r.warnings = append(r.warnings, r.problem(path, fmt.Sprintf(format, args...)))
 }
@@ -99,16 +99,16 @@ func (r *reader) problem(path, message string) Problem {
 	return Problem{Line: at.line, Column: at.column, Path: path, Message: message}
 }
 
-// has reports whether a field was given.
+// has reports whether a field was set.
 func (r *reader) has(path string) bool { return r.places[path].line > 0 }
 
-// raw is a value that is read later.
+// raw is a value for a later read.
 type raw struct{ node *yaml.Node }
 
-// MarshalYAML writes it as it was.
+// MarshalYAML writes the value unchanged.
 func (v raw) MarshalYAML() (any, error) { return v.node, nil }
 
-// IsZero says to the encoder that there is nothing.
+// IsZero tells the encoder whether the value is missing.
 func (v raw) IsZero() bool { return v.node == nil }
 
 var rawType = reflect.TypeFor[raw]()
@@ -142,10 +142,10 @@ func (r *reader) value(path string, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-// text reads a value that knows its own form.
+// text reads a value with its own text format.
 func (r *reader) text(path string, n *yaml.Node, v encoding.TextUnmarshaler) {
 	if n.Kind != yaml.ScalarNode {
-		r.errorf(path, "%s is no text", describe(n))
+		r.errorf(path, "%s is not a string", describe(n))
 		return
 	}
 	if err := v.UnmarshalText([]byte(n.Value)); err != nil {
@@ -169,7 +169,7 @@ func (r *reader) structure(path string, n *yaml.Node, v reflect.Value) {
 			r.value(at, value, field)
 			return
 		}
-		r.errorf(at, "there is no such field: %s", meant(name, names))
+		r.errorf(at, "unknown field: %s", meant(name, names))
 	})
 }
 
@@ -195,10 +195,10 @@ func (r *reader) fields(path string, n *yaml.Node, f func(at, name string, value
 		switch line, twice := first[key.Value]; {
 		case key.Kind != yaml.ScalarNode:
 			r.places[path] = place{key.Line, key.Column}
-			r.errorf(path, "the name of a field must be a text")
+			r.errorf(path, "the name of a field must be a string")
 		case twice:
 			r.problems = append(r.problems, Problem{
-				Line: key.Line, Column: key.Column, Path: at, Message: fmt.Sprintf("it is there twice, first in line %d: leave one", line),
+				Line: key.Line, Column: key.Column, Path: at, Message: fmt.Sprintf("it is listed twice, first in line %d: keep one", line),
 			})
 		default:
 			first[key.Value] = key.Line
@@ -210,7 +210,7 @@ func (r *reader) fields(path string, n *yaml.Node, f func(at, name string, value
 
 func (r *reader) list(path string, n *yaml.Node, v reflect.Value) {
 	if n.Kind != yaml.SequenceNode {
-		r.errorf(path, "%s is no list", describe(n))
+		r.errorf(path, "%s is not a list", describe(n))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -220,11 +220,11 @@ func (r *reader) list(path string, n *yaml.Node, v reflect.Value) {
 }
 
 func (r *reader) scalar(path string, n *yaml.Node, v reflect.Value) {
-	tag, wanted := n.ShortTag(), "no number"
+	tag, wanted := n.ShortTag(), "not a number"
 	ok := tag == "!!int" || tag == "!!float"
 	switch v.Kind() {
 	case reflect.String:
-		ok, wanted = tag == "!!str", "no text: put it in quotes if it is meant to be"
+		ok, wanted = tag == "!!str", "not a string: put it in quotes if it should be"
 	case reflect.Bool:
 		ok, wanted = tag == "!!bool", "neither true nor false"
 	case reflect.Int:
@@ -242,7 +242,7 @@ func (r *reader) scalar(path string, n *yaml.Node, v reflect.Value) {
 	v.Set(read)
 }
 
-// describe is a value in a message.
+// describe formats a value for a message.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

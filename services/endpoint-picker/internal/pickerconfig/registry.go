@@ -9,7 +9,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// Types of plugins that the rest of a configuration refers to, or that are there without being declared.
+// Types of plugins that other parts of a configuration refer to, or that exist without a declaration.
 const (
 	maxScorePicker       = "max-score-picker"
 	singleProfileHandler = "single-profile-handler"
@@ -23,12 +23,12 @@ const (
 	tokenProducer        = "token-producer"
 )
 
-// parameters are those of one plugin, with defaults until they were read.
+// parameters are the parameters of one plugin, with defaults until they are read.
 type parameters interface {
 	check(c checker)
 }
 
-// What a plugin may be in a profile or a saturation detector.
+// The roles of a plugin in a profile or a saturation detector.
 type (
 	filterer interface{ filter() scheduling.Filter }
 	scorer   interface{ scorer() scheduling.Scorer }
@@ -36,15 +36,15 @@ type (
 	detector interface{ detector() scheduling.Detector }
 )
 
-// A user is told that a profile uses it.
+// user is notified that a profile uses the plugin.
 type user interface{ use(c checker) }
 
-// none are the parameters of a plugin that has none.
+// none is for plugins without parameters.
 type none struct{}
 
 func (none) check(checker) {}
 
-// kinds are the types of plugins that there are. Each call makes parameters of their own.
+// kinds returns the supported types of plugins. Each call of a function creates separate parameters.
 func kinds(o Options) map[string]func() parameters {
 	return map[string]func() parameters{
 		"label-selector-filter":        func() parameters { return &selectorParameters{} },
@@ -106,10 +106,10 @@ func kinds(o Options) map[string]func() parameters {
 	}
 }
 
-// byLabel is the one old type whose parameters are others than those of the new one.
+// byLabel is the only old type whose parameters differ from those of the new one.
 const byLabel = "by-label"
 
-// aliases are old names of types, and what they are called now.
+// aliases maps old names of types to current ones.
 var aliases = map[string]string{
 	"by-label-selector": "label-selector-filter",
 	"tokenizer":         tokenProducer,
@@ -117,17 +117,17 @@ var aliases = map[string]string{
 
 const (
 	insteadPredicted   = "predicted-wait-scorer predicts first tokens without a sidecar"
-	insteadApproximate = "prefix-cache-scorer goes by the picker's own index, which needs no events and no tokenizer"
-	insteadSplit       = "prompts and answers are not split over servers in this version: use one profile, and decode-filter to leave prefill servers out"
+	insteadApproximate = "prefix-cache-scorer uses the picker's own index, which needs no events and no tokenizer"
+	insteadSplit       = "this version does not split prefill and decode over servers: use one profile, and decode-filter to exclude prefill servers"
 	insteadFlow        = "flow control comes with a later version; until then a saturation detector sheds requests of negative priority"
-	insteadTopology    = "label-selector-filter keeps to a zone or rack"
+	insteadTopology    = "label-selector-filter restricts requests to a zone or rack"
 	insteadCluster     = "one picker serves one cluster: use the type without multicluster-"
-	insteadMetrics     = "metrics-data-source with core-metrics-extractor; customMetrics takes any metric of the page"
-	insteadUnneeded    = "the picker does what it is for without it: leave it out"
-	insteadMedia       = "prefix-cache-scorer counts images and sounds of a prompt too"
+	insteadMetrics     = "metrics-data-source with core-metrics-extractor; customMetrics accepts any metric of the page"
+	insteadUnneeded    = "the picker does this without the plugin: leave it out"
+	insteadMedia       = "prefix-cache-scorer also counts images and sounds of a prompt"
 )
 
-// rejected are types of other pickers that this one has not, and what to use.
+// rejected maps types of other pickers that this one does not have to their replacements.
 var rejected = map[string]string{
 	"predicted-latency-producer": insteadPredicted, "latency-scorer": insteadPredicted, "slo-headroom-tier-filter": insteadPredicted,
 	"latency-slo-admitter": insteadPredicted, "probabilistic-admitter": insteadFlow,
@@ -135,7 +135,7 @@ var rejected = map[string]string{
 	"precise-prefix-cache-scorer": insteadApproximate, "precise-prefix-cache-producer": insteadApproximate,
 	"burst-prefix-cache-producer": "predicted-wait-scorer counts each request at once, so bursts need no window", "p2p-source-producer": insteadSplit,
 	"no-hit-lru-scorer":            "predicted-wait-scorer or consistent-hash-scorer place prompts that no server has",
-	"context-length-aware":         "label-selector-filter keeps to servers by their labels",
+	"context-length-aware":         "label-selector-filter selects servers by their labels",
 	"header-label-affinity-scorer": "label-selector-filter or session-affinity-scorer",
 	"mm-embeddings-cache-scorer":   insteadMedia, "mm-embeddings-cache-producer": insteadMedia,
 	"topology-affinity-filter": insteadTopology, "topology-affinity-scorer": insteadTopology, "topology-extractor": insteadTopology,
@@ -151,7 +151,7 @@ var rejected = map[string]string{
 	"sheddable-eviction-filter": insteadFlow, "priority-then-time-eviction-order-policy": insteadFlow,
 	"eviction-sheddable-filter": insteadFlow, "eviction-priority-then-time-ordering": insteadFlow,
 
-	"vertexai-parser": "passthrough-parser", "agent-identity": "sessionIdConfig.sources of session-affinity-filter takes any header",
+	"vertexai-parser": "passthrough-parser", "agent-identity": "sessionIdConfig.sources of session-affinity-filter accepts any header",
 	"request-attribute-reporter": insteadUnneeded, "destination-endpoint-served-verifier": insteadUnneeded,
 	"disaggregatedset-rollout-screener": insteadSplit, "disaggregatedset-rollout-pod-extractor": insteadSplit,
 	"models-data-source": insteadMetrics, "models-data-extractor": insteadMetrics, "dcgm-data-source": insteadMetrics, "dcgm-extractor": insteadMetrics,
@@ -164,7 +164,7 @@ var rejected = map[string]string{
 	"multicluster-metrics-extractor": insteadCluster, "multicluster-file-discovery": insteadCluster,
 }
 
-// kind returns the name by which a type goes now, or nothing after a problem.
+// kind returns the current name of a type, or nothing after a problem.
 func (c *compiler) kind(path, name string) string {
 	if instead, ok := rejected[name]; ok {
 		c.errorf(path, "this picker has no %s: %s", name, instead)
@@ -184,7 +184,7 @@ func (c *compiler) kind(path, name string) string {
 	return name
 }
 
-// meantType hints at a type, be it one that there is not.
+// meantType returns a hint at a type, including unsupported ones.
 func meantType(name string, known map[string]func() parameters) string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(known)), maps.Keys(rejected))
 	slices.Sort(names)

@@ -9,27 +9,27 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// A SessionStrategy is where it is kept which server a session is on.
+// A SessionStrategy is the place that stores the server of a session.
 type SessionStrategy string
 
 // The strategies.
 const (
-	// SessionInHeader has the client keep it: each response says it in a header that the next request repeats.
+	// SessionInHeader stores it at the client: each response contains it in a header that the next request repeats.
 	SessionInHeader SessionStrategy = "encoded_endpoint_header"
-	// SessionByID has the picker keep it, under a name that the client gives the session.
+	// SessionByID stores it in the picker, by a name that the client gives the session.
 	SessionByID SessionStrategy = "session_id"
 )
 
-// Session says how requests of one session find the server that had the last one.
+// Session configures how requests of one session find the server of the last one.
 type Session struct {
 	Strategy SessionStrategy
 	Header   string          // of SessionInHeader, in requests and responses: base64 of "namespace/pod"
-	Sources  []SessionSource // of SessionByID: the first one that a request has names its session
-	TTL      time.Duration   // of SessionByID: how long a session is remembered that nobody uses
-	Sweep    time.Duration   // of SessionByID: how often sessions are forgotten
+	Sources  []SessionSource // of SessionByID: the first one in a request names its session
+	TTL      time.Duration   // of SessionByID: time until an unused session is forgotten
+	Sweep    time.Duration   // of SessionByID: interval of removals
 }
 
-// A SessionSource is where a request names its session: one of the two.
+// A SessionSource is the place of a session's name in a request: one of the two fields.
 type SessionSource struct {
 	Header string
 	Cookie string
@@ -42,10 +42,10 @@ const (
 	defaultSessionSweep  = 10
 
 	cookieHeader       = "cookie"
-	sessionIDAttribute = "SessionIDDataKey" // what a session-id-producer makes
+	sessionIDAttribute = "SessionIDDataKey" // attribute of a session-id-producer
 )
 
-// sessionParameters are those of both plugins that go by sessions.
+// sessionParameters are the parameters of both session plugins.
 type sessionParameters struct {
 	Strategy    SessionStrategy `yaml:"strategy"`
 	ProfileName string          `yaml:"profileName,omitempty"`
@@ -83,7 +83,7 @@ func defaultSession() sessionParameters {
 }
 
 func (p *sessionParameters) check(c checker) {
-	c.require(p.ProfileName == "", "profileName", "there is one profile: leave it out")
+	c.require(p.ProfileName == "", "profileName", "only one profile exists: leave it out")
 	c.oneOf("strategy", string(p.Strategy), string(SessionInHeader), string(SessionByID))
 	p.made = Session{Strategy: p.Strategy}
 	if p.Strategy == SessionInHeader {
@@ -99,7 +99,7 @@ func (p *sessionParameters) check(c checker) {
 	p.made.TTL, p.made.Sweep = seconds(p.ByID.EvictionTTLSeconds), seconds(p.ByID.EvictionSweepSeconds)
 }
 
-// source reads one place of a session's name. An attribute is what a session-id-producer finds.
+// source reads one source of a session's name. An attribute is the result of a session-id-producer.
 func (c checker) source(at string, s sessionIDSource) SessionSource {
 	c.require((s.Header == "") != (s.Attribute == ""), at, "give either a header or an attribute")
 	switch {
@@ -109,10 +109,10 @@ func (c checker) source(at string, s sessionIDSource) SessionSource {
 		return SessionSource{}
 	}
 	c.require(s.Attribute == sessionIDAttribute, at+".attribute",
-		"%.100q is not known: only %s is, of a session-id-producer; other names of sessions are headers", s.Attribute, sessionIDAttribute)
+		"%.100q is unknown: only %s of a session-id-producer is supported; use a header for other names of sessions", s.Attribute, sessionIDAttribute)
 	p, ok := c.declared[cmp.Or(s.Producer, sessionIDProducer)]
 	if !ok || p.kind != sessionIDProducer {
-		c.require(false, at+".attribute", "there is no session-id-producer that finds it: declare one, or give the header")
+		c.require(false, at+".attribute", "no session-id-producer provides it: declare one, or give the header")
 		return SessionSource{}
 	}
 	if producer, ok := p.parameters.(*sessionIDParameters); ok {
@@ -121,10 +121,10 @@ func (c checker) source(at string, s sessionIDSource) SessionSource {
 	return SessionSource{}
 }
 
-// session notes the setting of a plugin that is used. There is one for all.
+// session records the setting of a plugin in use. All plugins share one.
 func (c checker) session(s Session) {
 	if c.made.Session != nil && !reflect.DeepEqual(*c.made.Session, s) {
-		c.errorf(c.path, "its sessions are others than those of another plugin: give both the same parameters")
+		c.errorf(c.path, "its sessions differ from those of another plugin: give both the same parameters")
 		return
 	}
 	c.made.Session = &s
@@ -158,7 +158,7 @@ func (*sessionScorerParameters) scorer() scheduling.Scorer { return scheduling.S
 
 func (p *sessionScorerParameters) use(c checker) { c.session(p.made) }
 
-// sessionIDParameters are where a session-id-producer looks.
+// sessionIDParameters are the sources of a session-id-producer.
 type sessionIDParameters struct {
 	HeaderName string `yaml:"headerName,omitempty"`
 	CookieName string `yaml:"cookieName,omitempty"`

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// written is the configuration with everything written out.
+// written is the configuration with all defaults.
 type written struct {
 	APIVersion  string           `yaml:"apiVersion"`
 	Kind        string           `yaml:"kind"`
@@ -86,7 +86,7 @@ func (w *written) parser(p *plugin) {
 	w.Handler.Parsers = append(w.Handler.Parsers, referenceSpec{PluginRef: p.name})
 }
 
-// text is the whole.
+// text returns the whole configuration.
 func (w *written) text() ([]byte, error) {
 	w.APIVersion, w.Kind = apiVersion, kindName
 	var out bytes.Buffer

@@ -1,7 +1,7 @@
-// Package podset says which endpoints the pods of a pool make: each port of each ready pod that the pool selects. It is
-// pure; what is wrong with a pod comes back as a Problem, for the caller to tell.
+// Package podset computes the endpoints of a pool's pods: each port of each ready pod that the pool selects. It is pure. It
+// returns problems of pods, for the caller to report.
 //
-// A pod may say that only some of the pool's ports are active, by an annotation:
+// An annotation of a pod can restrict it to some of the pool's ports:
 //
 //	llm-d.ai/active-ports           endpoints
 //	absent                          all ports of the pool
@@ -9,8 +9,8 @@
 //	"9999", not one of the pool's   none, and a Problem: the pod said clearly that its ports are others
 //	"", or no number in it          all, and a Problem
 //
-// The last line is a choice between two evils. A port that does not listen costs the requests that are sent there, and
-// they are seen to fail; a slip in a template that is taken for "none" empties a pool whose pods are all ready.
+// The last line is the lesser evil. A port without a listener fails only the requests that are sent there, which the picker
+// detects. If an error in a template meant "none", it would empty a pool of ready pods.
 package podset
 
 import (
@@ -26,33 +26,33 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
-// Annotations by which a pod restricts its ports. Of both the first holds.
+// Annotations that restrict a pod's ports. The first takes precedence.
 const (
 	ActivePorts       = "llm-d.ai/active-ports"
 	LegacyActivePorts = "inference.networking.k8s.io/active-ports"
 )
 
-// A Selection is which pods of a namespace are a pool's, and where they listen.
+// A Selection selects the pods of a pool in a namespace, and their ports.
 type Selection struct {
 	Selector labels.Selector // of its pods; nil selects none
 	Ports    []uint16        // of its model servers, one for each server in a pod
 }
 
-// A Problem is what is wrong with the annotation of one pod.
+// A Problem is a problem with a pod's annotation.
 type Problem struct {
 	Pod     *corev1.Pod
 	Value   string // of the annotation
-	Message string // what it is taken for
+	Message string // how the annotation is interpreted
 }
 
-// owner is whose an address is.
+// owner is the pod of an address.
 type owner struct {
 	pod  *corev1.Pod
 	rank int
 }
 
-// Build returns the endpoints of the selected pods, sorted by address. Of two pods that claim one address, as they may
-// for a moment while an address changes hands, the younger has it.
+// Build returns the endpoints of the selected pods, sorted by address. If two pods have the same address, as they may while
+// an address is reassigned, the younger one gets it.
 func Build(s Selection, pods []*corev1.Pod) ([]endpoint.Description, []Problem) {
 	byAddress := map[netip.AddrPort]owner{}
 	var problems []Problem
@@ -81,7 +81,7 @@ func Build(s Selection, pods []*corev1.Pod) ([]endpoint.Description, []Problem) 
 	return describe(byAddress), problems
 }
 
-// AnnotatedPorts returns what the pod says of its ports, and whether it says anything.
+// AnnotatedPorts returns the pod's annotation of its ports, and whether it exists.
 func AnnotatedPorts(pod *corev1.Pod) (value string, said bool) {
 	if value, said = pod.Annotations[ActivePorts]; said {
 		return value, true
@@ -100,7 +100,7 @@ func describe(byAddress map[netip.AddrPort]owner) []endpoint.Description {
 	return all
 }
 
-// restriction is the ports that are active; nil are all.
+// restriction is the list of active ports; nil means all.
 type restriction []uint16
 
 func (r restriction) has(port uint16) bool { return r == nil || slices.Contains(r, port) }
@@ -131,7 +131,7 @@ func activePorts(pod *corev1.Pod, ports []uint16) (restriction, *Problem) {
 	return active, nil
 }
 
-// ready reports whether the pod takes requests: its readiness gates hold and it is not about to go.
+// ready reports whether the pod accepts requests: it is ready and not being deleted.
 func ready(pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp != nil {
 		return false

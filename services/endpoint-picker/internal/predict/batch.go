@@ -6,20 +6,20 @@ import (
 	"sync/atomic"
 )
 
-// sureOf is how many pages must say the same of a full batch: a server that is busy with a long prompt lets others wait too,
-// and then takes them all.
+// sureOf is the number of pages that must show the same full batch: a server that is busy with a long prompt also lets
+// requests wait, and then runs all of them.
 const sureOf = 10
 
-// batch learns how many requests a server computes at once, at most: as many as it was ever seen to, if it was seen so often
-// enough while others waited there. Where memory is what is short, that is another number each time, and stays unknown.
+// batch learns the maximum number of requests that a server runs at once: the most that it was seen to run, if it was seen
+// with that number often enough while requests waited. Where memory is the limit, the number changes, and stays unknown.
 type batch struct {
-	mu    sync.Mutex // of who writes
+	mu    sync.Mutex // serializes writers
 	times int
-	most  atomic.Uint64 // bits of a float: requests that it was seen to run
-	size  atomic.Uint64 // likewise, and more it cannot; 0 if that is not known
+	most  atomic.Uint64 // bits of a float: maximum of running requests so far
+	size  atomic.Uint64 // bits of a float: learned size of the batch; 0 if unknown
 }
 
-// see takes what a page says.
+// see records the values of a page.
 func (b *batch) see(running, waiting float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,7 +36,7 @@ func (b *batch) see(running, waiting float64) {
 	}
 }
 
-// over is how many of so many requests have no place in the batch; 0 as long as it is not known.
+// over returns the number of requests without a place in the batch; 0 while its size is unknown.
 func (b *batch) over(requests float64) float64 {
 	size := math.Float64frombits(b.size.Load())
 	if size == 0 {
@@ -45,5 +45,5 @@ func (b *batch) over(requests float64) float64 {
 	return max(requests-size, 0)
 }
 
-// full reports whether a server that runs so many runs as many as it was ever seen to.
+// full reports whether the server runs at least as many requests as it was ever seen to run.
 func (b *batch) full(running float64) bool { return running >= math.Float64frombits(b.most.Load()) }

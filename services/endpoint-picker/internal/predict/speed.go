@@ -1,17 +1,18 @@
-// Package predict estimates when a model server would give the first token of a request.
+// Package predict estimates the time to first token of a request on a model server.
 //
-// A server computes the prompts that it was sent, but for what its cache has of them, then the first token of each, and
-// beside that a token for every answer under way. The time of a first token is taken for
+// A server computes its prompts, except for their cached part, then the first token of each, and at the same time a token
+// for every decoding request. The estimated time to first token is
 //
-//	base + perDecoding × answers under way + perOther × requests of others + perToken × prompt tokens owed
+//	base + perDecoding × decoding requests + perOther × requests of others + perToken × owed prompt tokens
 //
-// times a factor of the server; the request's own prompt is owed too. Of what others have placed the server's page says how much
-// there is, and not how far it has come: a part is being computed. The coefficients are those of the pool: servers of one pool
-// run one model. They are learnt from every first token that is seen, by least squares with a fading memory; nothing is to be
-// configured. The factor is what a server took over what it should have taken; it tells a slow server from a fast one.
+// times a factor of the server; owed tokens include the request's own prompt. For requests of other replicas, the server's
+// page contains their number, but not their progress: a part of them is in prefill. The coefficients belong to the pool,
+// because its servers run one model. They are learned from every observed first token, by least squares with exponential
+// forgetting, and need no configuration. The factor is the ratio of the observed and the expected times of a server; it
+// distinguishes slow servers from fast ones.
 //
-// What is owed is known from the requests that were placed here and whose first token has not come. A server that is
-// late, because it waits for room or has gone, gets later with it: how much it is overdue is added to its estimate.
+// Owed tokens belong to requests that were placed here and have no first token yet. If a server is late, because it waits
+// for KV cache or has died, its delay so far is added to its estimate.
 package predict
 
 import (
@@ -23,24 +24,24 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/fading"
 )
 
-// Speed is how long servers take, in seconds.
+// Speed contains the learned times of servers, in seconds.
 type Speed struct {
-	Base        float64 // of a first token, at least
-	PerDecoding float64 // more for each answer under way
-	PerOther    float64 // more for each request that others have placed
-	PerToken    float64 // more for each prompt token to compute
-	Found       float64 // part of the tokens that are expected in a cache that is found there
-	Kept        float64 // likewise, of the tokens of a history
+	Base        float64 // minimum time to first token
+	PerDecoding float64 // increase per decoding request
+	PerOther    float64 // increase per request of other replicas
+	PerToken    float64 // increase per uncached prompt token
+	Found       float64 // share of the tokens expected in a cache that is found there
+	Kept        float64 // the same for tokens of a history
 }
 
-// A Prompt is what a server has to do for a request before its first token.
+// A Prompt is the work for a request before its first token.
 type Prompt struct {
-	Tokens   int // that are not known to be in the server's cache
-	Expected int // of them, in its cache if others have sent there what they should have
-	History  int // of them, likewise; and they were a prompt before, and its answer
+	Tokens   int // not known to be in the server's cache
+	Expected int // of them, in its cache if other replicas sent their requests to the expected server
+	History  int // the same, for tokens of a previous prompt and its answer
 }
 
-// Uncached estimates how many tokens of a prompt are to be computed: the last one at least.
+// Uncached estimates the number of prompt tokens to compute: at least one.
 func (s *Speed) Uncached(p Prompt) float64 {
 	return max(s.uncached(float64(p.Tokens), float64(p.Expected), float64(p.History)), 1)
 }
@@ -49,33 +50,33 @@ func (s *Speed) uncached(tokens, expected, history float64) float64 {
 	return tokens - s.Found*expected - s.Kept*history
 }
 
-// first is the time of the first token when so many tokens are owed.
+// first returns the time to first token for a number of owed tokens.
 func (s *Speed) first(decoding, others, tokens float64) float64 {
 	return s.Base + s.PerDecoding*decoding + s.PerOther*others + s.PerToken*tokens
 }
 
-// prior is what is believed before anything was seen: a model of 8 billion parameters on one recent GPU. A few dozen first
-// tokens outweigh it.
+// prior is the estimate without observations: a model of 8 billion parameters on one recent GPU. A few dozen first tokens
+// outweigh it.
 var prior = Speed{Base: 0.010, PerDecoding: 0.0001, PerOther: 0.0001, PerToken: 50e-6, Kept: 0.5}
 
 const (
 	terms = 6 // of a Speed
-	// priorWeight is how many first tokens the prior is worth, each with so many answers under way and tokens as below.
+	// priorWeight is the weight of the prior in first tokens, each with this many decoding requests and tokens.
 	priorWeight   = 2
 	priorDecoding = 10
 	priorTokens   = 300
-	// doubtTokens is the same for what is expected in caches: a few long prompts show it, many short ones do not.
+	// doubtTokens is the same for tokens expected in caches: a few long prompts are evidence, many short ones are not.
 	doubtTokens = 7000
-	// historyTokens is the same for histories, which are found more often than not.
+	// historyTokens is the same for histories, which are usually found.
 	historyTokens = 1000
 
-	forget       = 0.999 // of the pool's memory, for each first token
-	forgetServer = 0.99  // of a server's
-	factorWeight = 20    // first tokens that a factor of 1 is worth
-	usualTokens  = 300   // of a request that is not in the cache, before any was seen
-	smoothTokens = 0.01  // of their mean
-	late         = 5     // times as long as expected counts as so many: it waited for room, not for the processor
-	smoothing    = 0.01  // of the mean time of a first token
+	forget       = 0.999 // weight of the pool's memory after each first token
+	forgetServer = 0.99  // weight of a server's memory
+	factorWeight = 20    // weight of a factor of 1 in first tokens
+	usualTokens  = 300   // initial estimate of the uncached tokens of a request
+	smoothTokens = 0.01  // weight in their mean
+	late         = 5     // limit of observed over expected time: beyond it, the request waited for KV cache, not for compute
+	smoothing    = 0.01  // weight in the mean time to first token
 	leastBase    = 0.001 // seconds
 	leastToken   = 1e-6  // seconds
 )
@@ -86,12 +87,12 @@ type Learner struct {
 
 	mu   sync.Mutex
 	sums [terms][terms + 1]float64 // normal equations
-	mean float64                   // seconds to a first token
+	mean float64                   // mean seconds to a first token
 
-	usual fading.Mean // tokens of a request that are not in the cache
+	usual fading.Mean // uncached tokens of a request
 }
 
-// NewLearner returns a Learner that has seen nothing.
+// NewLearner returns a Learner without observations.
 func NewLearner() *Learner {
 	l := &Learner{mean: prior.first(priorDecoding, 0, priorTokens)}
 	l.usual.Set(usualTokens)
@@ -99,10 +100,10 @@ func NewLearner() *Learner {
 	return l
 }
 
-// Speed returns what is believed now. It must not be changed.
+// Speed returns the current estimate. It must not be changed.
 func (l *Learner) Speed() *Speed { return l.speed.Load() }
 
-// learn takes one observation: the seconds that a step of a server with that factor took.
+// learn adds an observation: the duration of a step in seconds, on a server with the given factor.
 func (l *Learner) learn(o observation, took, factor float64) (mean float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +119,7 @@ func (l *Learner) learn(o observation, took, factor float64) (mean float64) {
 	return l.mean
 }
 
-// solve finds the coefficients with the least squares of errors, drawn to the prior as by some observations of it.
+// solve computes the coefficients with the least squares of errors. The prior counts as some observations.
 func (l *Learner) solve() *Speed {
 	m := l.sums
 	for i, p := range [terms]struct{ scale, value float64 }{
@@ -129,7 +130,7 @@ func (l *Learner) solve() *Speed {
 		m[i][i] += priorWeight * p.scale
 		m[i][terms] += priorWeight * p.scale * p.value
 	}
-	for i := range terms { // Gauss and Jordan; the prior keeps the pivots positive
+	for i := range terms { // Gauss-Jordan elimination; the prior keeps the pivots positive
 		pivot := m[i][i]
 		for j := i; j <= terms; j++ {
 			m[i][j] /= pivot
@@ -151,57 +152,57 @@ func (l *Learner) solve() *Speed {
 	}
 }
 
-// Server is what is known of one server.
+// Server is the state of one server.
 type Server struct {
 	learner *Learner
 	batch   batch
 
 	owed     atomic.Int64  // prompt tokens of requests without a first token
 	waiting  atomic.Int64  // those requests
-	decoding atomic.Int64  // requests with one
-	mark     atomic.Int64  // when the work on what is owed began or last got on, in Unix nanoseconds
+	decoding atomic.Int64  // requests with a first token
+	mark     atomic.Int64  // time when the owed work began or last progressed, in Unix nanoseconds
 	factor   atomic.Uint64 // bits of a float
-	freeAt   atomic.Int64  // when the prompts are computed whose first tokens are not seen, in Unix nanoseconds
+	freeAt   atomic.Int64  // expected end of prompts without an observed first token, in Unix nanoseconds
 
 	mu                 sync.Mutex
-	observed, expected float64 // seconds, fading
+	observed, expected float64 // seconds, with exponential forgetting
 	step               step
 }
 
-// step is the first tokens that came at once, of requests that were computed together.
+// step contains first tokens that came at the same time, from requests that were computed together.
 type step struct {
-	before       time.Time // the end of the one before it
+	before       time.Time // the end of the previous step
 	began, ended time.Time
 	observation
 }
 
-// observation is what a step was about.
+// observation contains the work of a step.
 type observation struct {
 	decoding, others, tokens, expected, history float64
 }
 
-// NewServer returns a server that has nothing to do.
+// NewServer returns a server without load.
 func (l *Learner) NewServer() *Server {
 	s := &Server{learner: l}
 	s.factor.Store(math.Float64bits(1))
 	return s
 }
 
-// Page is what a server's metrics say, of all its requests.
+// Page contains a server's metrics, for all its requests.
 type Page struct {
-	Others  float64 // requests that were not placed here
-	All     float64 // requests, with those that began since, and without those that ended
+	Others  float64 // requests of other replicas
+	All     float64 // all requests, updated with our own that began or ended since
 	Waiting float64 // requests in its queue
 	Running float64 // requests in its batch
-	KVUsage float64 // part of its memory in use
-	Rate    float64 // requests that end in a second; 0 if that is not known
+	KVUsage float64 // share of its KV cache in use
+	Rate    float64 // finished requests per second; 0 if unknown
 }
 
-// Wait estimates the seconds to the first token of a request that is sent now, and where there is a queue, what it costs
-// others: its prompt holds up those who come later, and while a queue lasts as many come as are in it.
+// Wait estimates the seconds to first token of a request that is sent now. If there is a queue, it adds the cost for others:
+// the prompt delays later requests, and while a queue lasts as many requests arrive as are in it.
 func (s *Server) Wait(now time.Time, speed *Speed, p Prompt, page Page) float64 {
 	owed, waiting, decoding := float64(s.owed.Load()), float64(s.waiting.Load()), float64(s.decoding.Load())
-	queued := max(page.Waiting-waiting, 0) // of others, or of ours of which we see nothing
+	queued := max(page.Waiting-waiting, 0) // of other replicas, or of our unobserved requests
 	factor, own := s.Factor(), speed.Uncached(p)
 	later := max(waiting, page.Waiting, 1) - 1
 	work := factor*(speed.first(decoding, page.Others, owed+own)+later*speed.PerToken*own) + s.unseenWork(now)
@@ -209,18 +210,18 @@ func (s *Server) Wait(now time.Time, speed *Speed, p Prompt, page Page) float64 
 	if waiting <= 0 {
 		return work + room
 	}
-	// The one that is next is as large as the mean. Of the time since the last sign of progress part has gone into it, as
-	// its step may have begun later; what is beyond its time is delay, and may go on as long again.
+	// The next prompt has the mean size. It has been computed for a part of the time since the last progress, as its step
+	// may have begun later. Time beyond its expected duration is delay, which may last as long again.
 	const credit = 0.75
 	next := factor * speed.first(decoding, page.Others, owed/waiting)
 	elapsed := max(now.Sub(time.Unix(0, s.mark.Load())).Seconds(), 0)
 	return work - credit*min(elapsed, next) + max(elapsed-next, room)
 }
 
-// room is the seconds until there is room in the batch for one more. Who waits for room waits for the end of another; a queue in
-// front of a batch that could take more waits for the prompts before it, and those are counted.
+// room estimates the seconds until the batch has room for one more request. A request without room waits for the end of
+// another one. A queue in front of a batch with room waits for the prefill of earlier prompts, which is counted separately.
 func (s *Server) room(queued float64, page Page) float64 {
-	const crowded = 0.8 // memory: what is free may be too little for one more
+	const crowded = 0.8 // share of memory: the free rest may be too little for one more request
 	if page.Rate <= 0 {
 		return 0
 	}
@@ -230,18 +231,18 @@ func (s *Server) room(queued float64, page Page) float64 {
 	return max(queued, s.batch.over(page.All+1)) / page.Rate
 }
 
-// See takes what the server's page says of its requests.
+// See records requests on the server's page.
 func (s *Server) See(running, waiting float64) { s.batch.see(running, waiting) }
 
-// unseenWork is the seconds that the prompts still take whose first tokens are not seen.
+// unseenWork returns the remaining seconds for prompts without an observed first token.
 func (s *Server) unseenWork(now time.Time) float64 {
 	return max(time.Unix(0, s.freeAt.Load()).Sub(now).Seconds(), 0)
 }
 
-// Owed returns how many prompt tokens the server has to compute, of requests that were placed here.
+// Owed returns the number of uncomputed prompt tokens of requests that were placed here.
 func (s *Server) Owed() float64 { return float64(s.owed.Load()) }
 
-// Factor is how much slower the server is than its pool.
+// Factor returns the slowdown of the server relative to its pool.
 func (s *Server) Factor() float64 { return math.Float64frombits(s.factor.Load()) }
 
 // Request is one request on a server. Its methods are called in order, by one goroutine: First at most once, End once.
@@ -250,11 +251,11 @@ type Request struct {
 	began  time.Time
 	prompt Prompt
 	owed   int64
-	others float64 // requests of others, when it began
+	others float64 // requests of other replicas at its start
 	first  bool
 }
 
-// Begin counts a request that is sent now, where others have so many.
+// Begin counts a request that is sent now, with the given number of other replicas' requests.
 func (s *Server) Begin(now time.Time, p Prompt, others float64) Request {
 	owed := int64(s.learner.Speed().Uncached(p))
 	if s.waiting.Load() == 0 {
@@ -266,22 +267,22 @@ func (s *Server) Begin(now time.Time, p Prompt, others float64) Request {
 	return Request{server: s, began: now, prompt: p, owed: owed, others: others}
 }
 
-// Found takes note of requests that others have placed, and that were not there at the last scrape: their prompts are
-// likely being computed. It returns how many tokens that is, if they are like ours.
+// Found records new requests of other replicas since the last scrape: their prompts are probably being computed. It returns
+// the estimated number of their tokens, assuming the size of ours.
 func (s *Server) Found(now time.Time, requests float64) float64 {
 	tokens := requests * s.learner.usual.Value()
 	s.owe(now, tokens)
 	return tokens
 }
 
-// owe adds prompt tokens whose end will not be seen.
+// owe adds prompt tokens whose completion is not observed.
 func (s *Server) owe(now time.Time, tokens float64) {
 	work := s.Factor() * s.learner.Speed().PerToken * tokens * float64(time.Second)
-	s.freeAt.Store(max(s.freeAt.Load(), now.UnixNano()) + int64(work)) // of two at once one may be missed
+	s.freeAt.Store(max(s.freeAt.Load(), now.UnixNano()) + int64(work)) // one of two concurrent additions may be lost
 }
 
-// BeginUnseen counts a request whose first token will not be seen, as its answer comes in one piece. It counts as under way
-// at once, and its prompt for as long as it should take.
+// BeginUnseen counts a request without an observable first token, because its answer comes in one piece. It counts as
+// decoding at once, and its prompt counts for its expected duration.
 func (s *Server) BeginUnseen(now time.Time, p Prompt) Request {
 	tokens := s.learner.Speed().Uncached(p)
 	s.learner.usual.See(tokens, smoothTokens)
@@ -290,7 +291,7 @@ func (s *Server) BeginUnseen(now time.Time, p Prompt) Request {
 	return Request{server: s, first: true}
 }
 
-// First says that the first token has come.
+// First records the first token.
 func (r *Request) First(now time.Time) {
 	if r.first || r.server == nil {
 		return
@@ -304,7 +305,7 @@ func (r *Request) First(now time.Time) {
 	s.observe(r, now, decoding)
 }
 
-// End says that the request has ended, or that nothing more will be heard of it.
+// End records the end of the request, or that its end will not be observed.
 func (r *Request) End() {
 	s := r.server
 	if s == nil {
@@ -319,8 +320,8 @@ func (r *Request) End() {
 	s.waiting.Add(-1)
 }
 
-// observe takes a first token into account. Those that come close together are of one step: it is learnt from when the
-// next one comes.
+// observe records a first token. First tokens that come close together belong to one step, which is learned when the next
+// step ends.
 func (s *Server) observe(r *Request, now time.Time, decoding int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -343,9 +344,9 @@ func (s *Server) observe(r *Request, now time.Time, decoding int64) {
 // learn learns from the last step, if there was one.
 func (s *Server) learn() {
 	began := s.step.began
-	if began.Before(s.step.before) { // the server was busy with that one
+	if began.Before(s.step.before) { // the server was busy with the previous step
 		if s.step.others >= 1 {
-			return // and with prompts of others in between: a step took as long as any, whatever of ours was in it
+			return // with prompts of other replicas in between, the duration of a step does not depend on our part
 		}
 		began = s.step.before
 	}

@@ -1,11 +1,11 @@
-// Package prefix remembers which model servers have which beginnings of prompts in their caches.
+// Package prefix tracks which model servers have which prefixes of prompts in their caches.
 //
-// A prompt is cut into blocks, as the engines cut it, and each block gets a hash that stands for it and for all before
-// it: a Chain. The Index is told which server was sent which chain, and so what is in its cache now: as many blocks as
-// the cache has room for, those that were used longest ago given up first, and of one prompt the end before the start.
-// It then says how much of the beginning of another chain each server has.
+// A prompt is divided into blocks, like in the engines, and each block gets a hash of itself and of all blocks before it: a
+// Chain. The Index records which server received which chain, and so the content of its cache: as many blocks as the cache
+// has room for, evicting the least recently used first, and the end of a prompt before its start. For another chain it
+// returns the length of the prefix that each server has.
 //
-// It is an estimate: engines may have been asked by others, and give blocks up in an order that is a little different.
+// It is an estimate: other clients may use the engines, and their order of eviction differs a little.
 package prefix
 
 import (
@@ -15,29 +15,28 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// BlockTokens is how many tokens a block has. Caches that are counted in others are converted.
+// BlockTokens is the number of tokens in a block. Sizes of caches with other blocks are converted.
 const BlockTokens = 16
 
-// bytesPerToken is what a token of text is taken for. It is fixed, because blocks that are cut elsewhere are other
-// blocks.
+// bytesPerToken is the estimated length of a token of text. It is fixed, because other boundaries would make other blocks.
 const bytesPerToken = 4
 
 const blockBytes = BlockTokens * bytesPerToken
 
-// A Chain is the hashes of a prompt's blocks. It can be used for one prompt after the other.
+// A Chain contains the hashes of a prompt's blocks. It can be reused for other prompts.
 type Chain struct {
 	Hashes []uint64
-	limit  int    // of blocks
-	last   uint64 // hash of all that came
-	rest   []byte // bytes that are not a block yet
+	limit  int    // maximum number of blocks
+	last   uint64 // hash of all complete blocks
+	rest   []byte // bytes of an incomplete block
 }
 
-// Reset starts a prompt of so many blocks at most. Prompts of different seeds share nothing.
+// Reset starts a prompt with a limit of blocks. Prompts with different seeds share nothing.
 func (c *Chain) Reset(seed uint64, limit int) {
 	*c = Chain{Hashes: c.Hashes[:0], limit: limit, last: seed, rest: c.rest[:0]}
 }
 
-// Write goes on with text.
+// Write appends text.
 func (c *Chain) Write(text []byte) {
 	if len(c.rest) > 0 {
 		n := min(blockBytes-len(c.rest), len(text))
@@ -56,7 +55,7 @@ func (c *Chain) Write(text []byte) {
 	c.rest = append(c.rest, text...)
 }
 
-// WriteIDs goes on with token ids, given as a JSON list.
+// WriteIDs appends token ids, given as a JSON list.
 func (c *Chain) WriteIDs(list []byte) {
 	var id uint32
 	inside := false
@@ -75,12 +74,12 @@ func (c *Chain) WriteIDs(list []byte) {
 	}
 }
 
-// WritePacked goes on with token ids, given as packed varints.
+// WritePacked appends token ids, given as packed varints.
 func (c *Chain) WritePacked(ids []byte) {
 	for len(ids) > 0 {
 		id, n := binary.Uvarint(ids)
 		if n <= 0 {
-			return // not a list: it was written by nobody who speaks the format
+			return // invalid encoding
 		}
 		c.writeID(uint32(id))
 		ids = ids[n:]
@@ -97,13 +96,13 @@ func (c *Chain) block(b []byte) {
 	if len(c.Hashes) == c.limit {
 		return
 	}
-	const odd = 0x9e3779b97f4a7c15 // 2^64 by the golden ratio
+	const odd = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
 	c.last = (bits.RotateLeft64(c.last, 27)*odd ^ xxhash.Sum64(b)) * odd
 	c.Hashes = append(c.Hashes, c.last)
 }
 
-// Seed is a seed of what prompts of different models, or of different salts, must not share.
+// Seed returns a seed for a model and a salt. Prompts with different models or salts must not share blocks.
 func Seed(model string, salt []byte) uint64 {
-	const odd = 0xc2b2ae3d27d4eb4f // a prime near 2^64 by the golden ratio, as in xxhash
+	const odd = 0xc2b2ae3d27d4eb4f // a prime near 2^64 divided by the golden ratio, as in xxhash
 	return xxhash.Sum64String(model)*odd ^ xxhash.Sum64(salt)
 }

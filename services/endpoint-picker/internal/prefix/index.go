@@ -6,36 +6,36 @@ import (
 	"sync/atomic"
 )
 
-// Index knows which holders have which prefixes. Match and Len may be called at any time by anyone and take no lock; all
-// other methods exclude each other.
+// Index maps prefixes to holders. Match and Len are safe for concurrent use and take no lock; all other methods exclude each
+// other.
 type Index struct {
 	table atomic.Pointer[table]
 
 	size    atomic.Int64 // of holders
 	mu      sync.Mutex
-	holders []*holder // by number, nil where there is none
+	holders []*holder // by number, nil if unused
 	bytes   int
-	limit   int // of bytes
+	limit   int // in bytes
 	clock   uint64
 }
 
-// holder is what is known of one cache, apart from what the nodes say.
+// holder is the state of one cache, except for the data in the nodes.
 type holder struct {
 	capacity int // blocks
-	blocks   int // it has
+	blocks   int // current number of blocks
 	used     queue
 }
 
-// node is a run of blocks that so far always came together, in the tree of all prefixes. It is found by the hash of its
-// first block, which stands for all before it too.
+// node is a run of blocks in the tree of all prefixes that so far always occurred together. Its key is the hash of its first
+// block, which includes all blocks before it.
 type node struct {
 	first uint64
 	run   atomic.Pointer[run]
-	last  []uint64 // when each of the run's holds was last used
-	rest  *node    // what was split off: a use of this node from before is one of that too
+	last  []uint64 // time of the last use of each of the run's holds
+	rest  *node    // the part that was split off: an earlier use of this node is also a use of that part
 }
 
-// run is what a node is made of. It is never changed, but replaced.
+// run is the content of a node. It is replaced, never changed.
 type run struct {
 	hashes []uint64
 	holds  []hold
@@ -47,23 +47,23 @@ type hold struct {
 	blocks uint32
 }
 
-// bytesOf is about what a run takes, with its node, its place in the table and in the queues.
+// bytesOf returns the approximate memory of a run, including its node and its places in the table and in the queues.
 func bytesOf(hashes, holds int) int {
 	const fixed, perHash, perHold = 160, 8, 40
 	return fixed + perHash*hashes + perHold*holds
 }
 
-// DefaultMaxBytes is what an index may take if nobody says otherwise: 30 million tokens in prompts of a thousand.
+// DefaultMaxBytes is the default limit of an index: 30 million tokens in prompts of a thousand.
 const DefaultMaxBytes = 20 << 20
 
-// NewIndex returns an empty index that takes about as many bytes at most.
+// NewIndex returns an empty index with an approximate limit in bytes.
 func NewIndex(limit int) *Index {
 	x := &Index{limit: limit}
 	x.table.Store(newTable(minTable))
 	return x
 }
 
-// Add makes room for the prefixes of one more cache, of so many blocks, and returns its number.
+// Add adds a cache with a capacity in blocks, and returns its number.
 func (x *Index) Add(capacity int) int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -77,7 +77,7 @@ func (x *Index) Add(capacity int) int {
 	return len(x.holders) - 1
 }
 
-// Remove forgets a cache and all that it held.
+// Remove removes a cache and its content.
 func (x *Index) Remove(number int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -85,7 +85,7 @@ func (x *Index) Remove(number int) {
 	x.holders[number] = nil
 }
 
-// Resize says that a cache has another capacity.
+// Resize changes the capacity of a cache.
 func (x *Index) Resize(number, capacity int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -97,15 +97,15 @@ func (x *Index) Resize(number, capacity int) {
 	x.evict(number, h.blocks-h.capacity)
 }
 
-// Len returns how many caches there can be: their numbers are below it.
+// Len returns the upper bound of the caches' numbers.
 func (x *Index) Len() int { return int(x.size.Load()) }
 
-// Stats are the figures of an index.
+// Stats are the sizes of an index.
 type Stats struct {
 	Nodes, Bytes, Blocks int
 }
 
-// Stats returns the figures of now.
+// Stats returns the current sizes.
 func (x *Index) Stats() Stats {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -118,7 +118,7 @@ func (x *Index) Stats() Stats {
 	return s
 }
 
-// Holds returns how many blocks a cache is believed to have, and how many it has room for; 0 of one that is not there.
+// Holds returns the estimated blocks of a cache and its capacity; 0 for an unknown cache.
 func (x *Index) Holds(number int) (blocks, capacity int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -129,8 +129,8 @@ func (x *Index) Holds(number int) (blocks, capacity int) {
 	return h.blocks, h.capacity
 }
 
-// Match sets, for each cache by its number, how many blocks of the chain it has from the first on. matched must be zero;
-// caches whose numbers are beyond its end are left out.
+// Match sets, for each cache by its number, the number of blocks that it has from the start of the chain. matched must be
+// zero; caches with numbers beyond its end are skipped.
 func (x *Index) Match(chain []uint64, matched []int) {
 	t := x.table.Load()
 	for at := 0; at < len(chain); {
@@ -140,7 +140,7 @@ func (x *Index) Match(chain []uint64, matched []int) {
 		}
 		r := n.run.Load()
 		same := common(r.hashes, chain[at:])
-		whole := false // somebody has all of it
+		whole := false // a cache has all of it
 		for _, h := range r.holds {
 			if int(h.holder) >= len(matched) || matched[h.holder] != at {
 				continue
@@ -156,14 +156,14 @@ func (x *Index) Match(chain []uint64, matched []int) {
 	}
 }
 
-// common is how many blocks two runs with the same first block share. A hash stands for all blocks up to its own, so
-// that where two are the same all before them are.
+// common returns the number of blocks that two runs with the same first block share. A hash includes all earlier blocks, so
+// equal hashes have equal predecessors.
 func common(a, b []uint64) int {
 	n := min(len(a), len(b))
 	if a[n-1] == b[n-1] {
 		return n
 	}
-	low, high := 1, n-1 // [0, low) is the same, high is not
+	low, high := 1, n-1 // [0, low) is equal, high is not
 	for low < high {
 		if mid := (low + high) / 2; a[mid] == b[mid] {
 			low = mid + 1
@@ -174,7 +174,7 @@ func common(a, b []uint64) int {
 	return low
 }
 
-// Use says that a cache has all blocks of the chain from now on, and that they were its last use.
+// Use records that a cache has, and has just used, all blocks of the chain.
 func (x *Index) Use(number int, chain []uint64) {
 	if len(chain) == 0 {
 		return
@@ -183,7 +183,7 @@ func (x *Index) Use(number int, chain []uint64) {
 	defer x.mu.Unlock()
 	h := x.holders[number]
 	if h == nil {
-		return // it went while its request was on its way
+		return // the cache was removed during its request
 	}
 	var path []*node
 	for at := 0; at < len(chain); {
@@ -200,7 +200,7 @@ func (x *Index) Use(number int, chain []uint64) {
 		path = append(path, n)
 		at += same
 	}
-	// The end of a prefix is given up before its start: it is the older in the queue.
+	// The end of a prefix is evicted before its start: it is older in the queue.
 	for _, n := range slices.Backward(path) {
 		x.touch(n, number)
 	}
@@ -208,8 +208,7 @@ func (x *Index) Use(number int, chain []uint64) {
 	x.shrink()
 }
 
-// Fill says that a cache has so many further blocks that no prefix is known of: answers, or what others
-// have asked.
+// Fill records further blocks of a cache without a known prefix: answers, or prompts of others.
 func (x *Index) Fill(number, blocks int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -234,7 +233,7 @@ func (x *Index) insert(r *run) *node {
 	return n
 }
 
-// split makes two nodes of one: the first blocks stay.
+// split divides a node in two: the first blocks stay.
 func (x *Index) split(n *node, at int) {
 	r := n.run.Load()
 	head, tail := &run{hashes: r.hashes[:at:at]}, &run{hashes: r.hashes[at:]}
@@ -246,8 +245,8 @@ func (x *Index) split(n *node, at int) {
 			last = append(last, n.last[i])
 		}
 	}
-	if len(tail.holds) > 0 { // else everybody has given it up
-		second := x.insert(tail) // before the first is cut, so that nobody misses it
+	if len(tail.holds) > 0 { // else all holders have evicted it
+		second := x.insert(tail) // before the first is cut, so that concurrent readers find it
 		second.last, second.rest = last, n.rest
 		n.rest = second
 	}
@@ -279,14 +278,14 @@ func (r *run) find(number int) int {
 	return slices.IndexFunc(r.holds, func(h hold) bool { return int(h.holder) == number })
 }
 
-// touch notes that a holder has just used a node.
+// touch records that a holder has just used a node.
 func (x *Index) touch(n *node, number int) {
 	x.clock++
 	n.last[n.run.Load().find(number)] = x.clock
 	x.holders[number].used.push(use{node: n, at: x.clock})
 }
 
-// evict takes so many blocks from a cache, those that were used longest ago first, and of one use the last first.
+// evict removes blocks from a cache, least recently used first, and within one use from the end.
 func (x *Index) evict(number, blocks int) {
 	h := x.holders[number]
 	blocks = min(blocks, h.blocks)
@@ -300,7 +299,7 @@ func (x *Index) evict(number, blocks int) {
 			taken = x.take(n, i, blocks)
 		}
 		if taken > 0 {
-			h.used.unpop(u) // there may be more of it
+			h.used.unpop(u) // more of it may remain
 		}
 		h.blocks -= taken
 		blocks -= taken
@@ -311,8 +310,8 @@ func (x *Index) evict(number, blocks int) {
 	})
 }
 
-// oldest returns the last node that a use was the last use of, and the place of the cache's hold there; nil if all of
-// them have been used again, or were given up.
+// oldest returns the last node whose last use is u, and the index of the cache's hold in it; nil if all nodes were used
+// again or evicted.
 func oldest(u use, number int) (*node, int) {
 	var found *node
 	at := -1
@@ -324,7 +323,7 @@ func oldest(u use, number int) (*node, int) {
 	return found, at
 }
 
-// take takes up to so many of the last blocks of a hold and returns how many it took.
+// take removes up to the given number of blocks from the end of a hold and returns their number.
 func (x *Index) take(n *node, i, blocks int) int {
 	r := n.run.Load()
 	has := int(r.holds[i].blocks)
@@ -338,7 +337,7 @@ func (x *Index) take(n *node, i, blocks int) int {
 	return blocks
 }
 
-// drop removes one holder of a node, and the node with the last of them.
+// drop removes a holder of a node, and the node with its last holder.
 func (x *Index) drop(n *node, i int) {
 	r := n.run.Load()
 	next := &run{hashes: r.hashes, holds: slices.Delete(slices.Clone(r.holds), i, i+1)}
@@ -351,7 +350,7 @@ func (x *Index) drop(n *node, i int) {
 	}
 }
 
-// shrink takes blocks from all caches alike until the index is within its limit.
+// shrink evicts blocks from all caches evenly until the index is within its limit.
 func (x *Index) shrink() {
 	for x.bytes > x.limit {
 		some := false

@@ -1,23 +1,23 @@
 package prefix
 
-// use is one use of a node by a cache, or blocks that belong to no node.
+// use is one use of a node by a cache, or blocks without a node.
 type use struct {
 	node   *node
 	at     uint64
 	blocks int
 }
 
-// queue holds a cache's uses, the oldest first. A node that is used again is put in again, and not taken out where it
-// was: who pops it sees by its time that it is no longer the last.
+// queue contains a cache's uses, oldest first. A further use of a node is appended, and the earlier one stays: its time
+// shows that it is not the last one.
 type queue struct {
-	uses  []use // from first on
+	uses  []use // valid from first on
 	first int
-	kept  int // how many compact left
+	kept  int // number of uses after the last compact
 }
 
 func (q *queue) push(u use) { q.uses = append(q.uses, u) }
 
-// pop returns the oldest. There must be one.
+// pop removes and returns the oldest use. The queue must not be empty.
 func (q *queue) pop() use {
 	u := q.uses[q.first]
 	q.uses[q.first] = use{}
@@ -25,13 +25,13 @@ func (q *queue) pop() use {
 	return u
 }
 
-// unpop puts back what was popped last.
+// unpop puts back the use of the last pop.
 func (q *queue) unpop(u use) {
 	q.first--
 	q.uses[q.first] = u
 }
 
-// compact removes uses that no longer count when they are as many as those that do.
+// compact removes obsolete uses when they are as many as the current ones.
 func (q *queue) compact(counts func(use) bool) {
 	const least = 64
 	if len(q.uses) < 2*q.kept+least {

@@ -2,17 +2,17 @@ package prefix
 
 import "sync/atomic"
 
-// minTable is how many places the smallest table has; all have a power of two.
+// minTable is the minimum number of places of a table. The number is always a power of two.
 const minTable = 1 << 10
 
-// table finds nodes by the hash of their first block: open addressing, one writer, readers without a lock.
+// table finds nodes by the hash of their first block: open addressing, one writer, lock-free readers.
 type table struct {
 	places []atomic.Pointer[node]
 	live   int
-	gone   int // places of nodes that were removed
+	gone   int // places of removed nodes
 }
 
-// gone stands where a node was, so that those behind it are still found.
+// gone replaces a removed node, so that nodes after it are still found.
 var gone = &node{}
 
 func newTable(size int) *table { return &table{places: make([]atomic.Pointer[node], size)} }
@@ -29,10 +29,10 @@ func (t *table) find(hash uint64) *node {
 	}
 }
 
-// full tells whether one more would make searches long.
+// full reports whether another node would make searches long.
 func (t *table) full() bool { return 4*(t.live+t.gone+1) > 3*len(t.places) }
 
-// grown returns a table of the same nodes with room for as many again.
+// grown returns a table with the same nodes and room for as many more.
 func (t *table) grown() *table {
 	size := minTable
 	for size < 4*(t.live+1) {
@@ -47,7 +47,7 @@ func (t *table) grown() *table {
 	return next
 }
 
-// insert adds a node that is not there.
+// insert adds a new node.
 func (t *table) insert(n *node) {
 	mask := uint64(len(t.places) - 1)
 	for i := n.first & mask; ; i = (i + 1) & mask {
@@ -64,7 +64,7 @@ func (t *table) insert(n *node) {
 	}
 }
 
-// remove takes a node out that is there.
+// remove removes an existing node.
 func (t *table) remove(n *node) {
 	mask := uint64(len(t.places) - 1)
 	for i := n.first & mask; ; i = (i + 1) & mask {

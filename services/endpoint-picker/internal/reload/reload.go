@@ -33,9 +33,9 @@ const (
 // ErrUnusable means that the configuration is missing or invalid.
 var ErrUnusable = errors.New("configuration of plugins")
 
-// Source has the text.
+// Source provides the text.
 type Source interface {
-	// Read returns the present text. An error that wraps ErrUnusable does not go away by itself.
+	// Read returns the current text. An error that wraps ErrUnusable is permanent until the text changes.
 	Read(ctx context.Context) ([]byte, error)
 	// Interval is the time between two reads, 0 if the text never changes.
 	Interval() time.Duration
@@ -43,13 +43,13 @@ type Source interface {
 	String() string
 }
 
-// observer counts configurations that come into force and texts that are invalid.
+// observer counts new configurations and invalid texts.
 type observer interface {
 	ConfigLoaded(hash string)
 	ConfigFailed()
 }
 
-// reporter records Events for those who edit the text.
+// reporter records Events for editors of the text.
 type reporter interface {
 	Event(kind, reason, message string)
 }
@@ -107,8 +107,7 @@ func (r *Reloader) Current() *pickerconfig.Config {
 	return c
 }
 
-// OnChange has f called, by one goroutine, with each configuration that comes into force after Load. It must be called
-// before Run.
+// OnChange registers a function to call, from one goroutine, with each new configuration after Load. Call it before Run.
 func (r *Reloader) OnChange(f func(*pickerconfig.Config)) { r.onChange = append(r.onChange, f) }
 
 // Load reads the text for the first time. An invalid text is an error.
@@ -130,7 +129,7 @@ func (r *Reloader) Load(ctx context.Context) error {
 	return nil
 }
 
-// Run follows the text until ctx ends.
+// Run polls the text until ctx ends.
 func (r *Reloader) Run(ctx context.Context) {
 	if r.source == nil || r.source.Interval() == 0 {
 		return
@@ -147,7 +146,7 @@ func (r *Reloader) Run(ctx context.Context) {
 	}
 }
 
-// follow reads the text, and acts when it has settled and differs from the last one.
+// follow reads the text, and processes it when it has settled and differs from the last one.
 func (r *Reloader) follow(ctx context.Context) {
 	var now reading
 	text, err := r.source.Read(ctx)
@@ -186,19 +185,19 @@ func (r *Reloader) follow(ctx context.Context) {
 	}
 }
 
-// loaded reports a configuration that came into force.
+// loaded reports a new configuration.
 func (r *Reloader) loaded(c *pickerconfig.Config) {
 	r.observer.ConfigLoaded(c.Hash)
 	r.log.Info("Loaded configuration", zap.Stringer("source", r.source), zap.String("hash", c.Hash))
 	for _, w := range c.Warnings {
-		r.log.Warn("Configuration is better changed", zap.Stringer("source", r.source), zap.Stringer("warning", w))
+		r.log.Warn("Configuration has a warning", zap.Stringer("source", r.source), zap.Stringer("warning", w))
 	}
 }
 
 // refused reports that the last valid configuration stays in force.
 func (r *Reloader) refused(err error) {
 	r.observer.ConfigFailed()
-	r.log.Warn("Refused configuration, the last good one stays in force",
+	r.log.Warn("Rejected configuration, kept the last valid one",
 		zap.Stringer("source", r.source), zap.String("hash", r.Current().Hash), zap.Error(err))
-	r.reporter.Event(corev1.EventTypeWarning, ReasonInvalid, fmt.Sprintf("%s is refused, the last good one stays in force: %s", r.source, err))
+	r.reporter.Event(corev1.EventTypeWarning, ReasonInvalid, fmt.Sprintf("%s is invalid, the last valid one stays in force: %s", r.source, err))
 }

@@ -108,10 +108,10 @@ func TestBadTextKeepsTheLastGoodOne(t *testing.T) {
 	assert.Same(t, good, r.Current())
 	assert.Empty(t, r.changes)
 	assert.Equal(t, []string{
-		`--config-file /c is refused, the last good one stays in force: line 3, column 18: plugins[0].type: "queu-scorer" is not a type of plugin: did you mean "queue-scorer"?`,
-		`--config-file /c is refused, the last good one stays in force: configuration of plugins: no such file`,
+		`--config-file /c is invalid, the last valid one stays in force: line 3, column 18: plugins[0].type: "queu-scorer" is not a type of plugin: did you mean "queue-scorer"?`,
+		`--config-file /c is invalid, the last valid one stays in force: configuration of plugins: no such file`,
 	}, messages[:2])
-	assert.Len(t, r.logs.FilterMessage("Refused configuration, the last good one stays in force").All(), 3)
+	assert.Len(t, r.logs.FilterMessage("Rejected configuration, kept the last valid one").All(), 3)
 
 	r.observer.EXPECT().ConfigLoaded(good.Hash).Once()
 	r.reporter.EXPECT().Event("Normal", "ConfigurationReloaded", mock.Anything).Once()
@@ -137,7 +137,7 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 	r.source.EXPECT().Read(mock.Anything).Return([]byte("a: b\n"), nil).Once()
 	err := r.Load(t.Context())
 	require.ErrorIs(t, err, ErrUnusable)
-	require.ErrorContains(t, err, "configuration of plugins: --config-file /c: line 1, column 1: a: there is no such field")
+	require.ErrorContains(t, err, "configuration of plugins: --config-file /c: line 1, column 1: a: unknown field")
 	r.source.EXPECT().Read(mock.Anything).Return(nil, errors.New("no route")).Once()
 	err = r.Load(t.Context())
 	require.EqualError(t, err, "read --config-file /c: no route")
@@ -148,7 +148,7 @@ func TestWarningsAreLogged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.load(t, config("by-label-selector, parameters: {matchLabels: {a: b}}")+"featureGates: [dataLayer]\n")
-	assert.Len(t, r.logs.FilterMessage("Configuration is better changed").All(), 2)
+	assert.Len(t, r.logs.FilterMessage("Configuration has a warning").All(), 2)
 }
 
 func TestRunFollowsUntilItEnds(t *testing.T) {

@@ -20,10 +20,10 @@ const (
 	configMapInterval = 5 * time.Second
 	configMapTimeout  = 10 * time.Second
 
-	maxBytes = 1<<20 + 1 // one more than a configuration may have, so that it is refused as too large
+	maxBytes = 1<<20 + 1 // one more than the limit of configurations, so that they are refused as too large
 )
 
-// Text is a source that never changes.
+// Text is a constant source.
 type Text string
 
 // Read returns the text.
@@ -35,7 +35,7 @@ func (Text) Interval() time.Duration { return 0 }
 // String names the flag.
 func (Text) String() string { return "--config-text" }
 
-// File is a source by its path.
+// File is the source at a path.
 type File string
 
 // Read returns the file's text.
@@ -44,7 +44,7 @@ func (f File) Read(context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // opened only for reading
 	text, err := io.ReadAll(io.LimitReader(file, maxBytes))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
@@ -65,12 +65,12 @@ type ConfigMap struct {
 	key    string
 }
 
-// NewConfigMap returns the source of a ConfigMap's text under a key; an empty key is the only one that there is.
+// NewConfigMap returns the source of a ConfigMap's text under a key; an empty key means the only key.
 func NewConfigMap(client kube.Clientset, name cache.ObjectName, key string) *ConfigMap {
 	return &ConfigMap{client: client, name: name, key: key}
 }
 
-// Read asks the API server.
+// Read gets the text from the API server.
 func (m *ConfigMap) Read(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, configMapTimeout)
 	defer cancel()

@@ -9,37 +9,37 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 )
 
-// form is what the bodies of an API are.
+// form is the format of an API's bodies.
 type form uint8
 
 const (
-	formJSON   form = iota // an object; fields of one name mean one thing in all APIs
+	formJSON   form = iota // an object; fields with the same name mean the same in all APIs
 	formVLLM               // a framed GenerateRequest or EmbedRequest of vLLM's gRPC service
-	formOpaque             // it does not matter
+	formOpaque             // ignored
 )
 
-// An API is what is known of the requests to the paths with one end.
+// An API contains the properties of requests to the paths with one suffix.
 type API struct {
 	suffix    string
 	form      form
-	needModel bool // of the object; without one nothing can be served
-	// Generates says that the model runs: it computes the prompt, and so has it in its cache afterwards.
+	needModel bool // of the object; requests without a model cannot be served
+	// Generates means that the model computes the prompt, and so has it in its cache afterwards.
 	Generates bool
-	// Usage is how answers say their usage.
+	// Usage is the format of usage in answers.
 	Usage answer.Form
 }
 
-// APIs of no parser.
+// APIs without a parser.
 var (
-	unknown  = &API{form: formOpaque, Generates: true} // of paths that nobody claims, and of bodies that cannot be read
-	bodiless = &API{form: formOpaque}                  // of requests that are headers only
-	pathless = &API{Generates: true}                   // of gateways that do not show paths
+	unknown  = &API{form: formOpaque, Generates: true} // for unclaimed paths, and unreadable bodies
+	bodiless = &API{form: formOpaque}                  // for requests without a body
+	pathless = &API{Generates: true}                   // for gateways that do not send paths
 )
 
-// parsers are the APIs by the names of the parsers that upstream's configuration has for them.
+// parsers contains the APIs by the names of their parsers in upstream's configuration.
 var parsers = map[string][]API{
 	ParserOpenAI: {
-		{suffix: "/completions", needModel: true, Generates: true}, // chat completions too
+		{suffix: "/completions", needModel: true, Generates: true}, // also chat completions
 		{suffix: "/embeddings", needModel: true, Generates: true},
 		{suffix: "/responses", needModel: true, Generates: true},
 		{suffix: "/images/generations", needModel: true, Generates: true},
@@ -73,27 +73,27 @@ const (
 	ParserPassthrough = "passthrough-parser"
 )
 
-// AllParsers are the names of all parsers.
+// AllParsers returns the names of all parsers.
 func AllParsers() []string {
 	return []string{ParserOpenAI, ParserAnthropic, ParserVLLM, ParserVLLMGRPC, ParserSGLang, ParserPassthrough}
 }
 
 var errNoParser = errors.New("no parser for its path")
 
-// Parsers say which API a path belongs to. They are never changed.
+// Parsers maps paths to APIs. They are never changed.
 type Parsers struct {
 	names  []string
-	apis   []*API // the longest suffix first
-	others bool   // paths that nobody claims are let through
+	apis   []*API // longest suffix first
+	others bool   // accept paths without a parser
 }
 
-// NewParsers returns those of that names. Without the passthrough parser bodies of other paths are refused.
+// NewParsers returns the parsers with the given names. Without the passthrough parser, bodies of other paths are refused.
 func NewParsers(names ...string) (*Parsers, error) {
 	p := &Parsers{names: slices.Clone(names)}
 	for _, name := range names {
 		apis, ok := parsers[name]
 		if !ok {
-			return nil, fmt.Errorf("parser %q is none of %s", name, strings.Join(AllParsers(), ", "))
+			return nil, fmt.Errorf("parser %q is not one of %s", name, strings.Join(AllParsers(), ", "))
 		}
 		p.others = p.others || name == ParserPassthrough
 		for i := range apis {
@@ -104,10 +104,10 @@ func NewParsers(names ...string) (*Parsers, error) {
 	return p, nil
 }
 
-// Names returns what the parsers are called.
+// Names returns the names of the parsers.
 func (p *Parsers) Names() []string { return slices.Clone(p.names) }
 
-// find returns the API of a path, nil if bodies of it are refused.
+// find returns the API of a path, or nil if its bodies are refused.
 func (p *Parsers) find(path string) *API {
 	path, _, _ = strings.Cut(path, "?")
 	for _, api := range p.apis {
@@ -121,7 +121,7 @@ func (p *Parsers) find(path string) *API {
 	return nil
 }
 
-// Parse takes a request and reads its body as its path says.
+// Parse reads the body of a request in the format of its path.
 func (r *Request) Parse(p *Parsers, in Incoming) error {
 	r.Reset(in.Body)
 	if r.API = bodiless; len(in.Body) == 0 {

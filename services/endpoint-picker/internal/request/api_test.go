@@ -98,7 +98,7 @@ func TestParse(t *testing.T) {
 func TestParsersAreKnownByName(t *testing.T) {
 	t.Parallel()
 	_, err := NewParsers("openai-parser", "vertexai-parser")
-	require.EqualError(t, err, `parser "vertexai-parser" is none of openai-parser, anthropic-parser, vllmhttp-parser, `+
+	require.EqualError(t, err, `parser "vertexai-parser" is not one of openai-parser, anthropic-parser, vllmhttp-parser, `+
 		`vllmgrpc-parser, sglanghttp-parser, passthrough-parser`)
 }
 

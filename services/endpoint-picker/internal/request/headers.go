@@ -1,31 +1,31 @@
 package request
 
-// Headers that steer a pick. Of a pair the second is the older name of the first.
+// Headers that control a pick. The second of a pair is the older name of the first.
 const (
-	HeaderFairness     = "x-llm-d-inference-fairness-id" // whose request it is
+	HeaderFairness     = "x-llm-d-inference-fairness-id" // flow of the request
 	HeaderFairnessOld  = "x-gateway-inference-fairness-id"
 	HeaderObjective    = "x-llm-d-inference-objective" // name of an InferenceObjective
 	HeaderObjectiveOld = "x-gateway-inference-objective"
-	HeaderModel        = "x-llm-d-model-name-rewrite" // the model to ask the server for
+	HeaderModel        = "x-llm-d-model-name-rewrite" // the model to request from the server
 	HeaderModelOld     = "x-gateway-model-name-rewrite"
-	HeaderSelection    = "test-epp-endpoint-selection" // endpoints among which to pick, for tests of gateways
+	HeaderSelection    = "test-epp-endpoint-selection" // endpoints to pick from, for tests of gateways
 )
 
-// Headers that only say where a request was meant to go, for gateways that do not show :path.
+// Headers with the original destination of a request, for gateways that do not send :path.
 const (
 	headerOriginalPath  = "x-original-path"
 	headerForwardedPath = "x-forwarded-path"
 )
 
-// A Control is a header that is wanted of every request.
+// A Control is a header that every pick reads.
 type Control struct {
 	Name string
-	// Private headers are for pickers, or from them to the proxies beside model servers. A client's own must not get
-	// through: those proxies would connect wherever it says.
+	// Private headers are for pickers, or from them to the proxies beside model servers. A client's own must be removed:
+	// those proxies would connect to any address in it.
 	Private bool
 }
 
-// Controls returns all of them.
+// Controls returns all control headers.
 func Controls() []Control {
 	return []Control{
 		{HeaderFairness, true},
@@ -50,7 +50,7 @@ func Controls() []Control {
 	}
 }
 
-// First returns the first value under one of several names; empty if there is none.
+// First returns the first value of several names; empty if there is none.
 func (h Headers) First(names ...string) string {
 	for _, name := range names {
 		if v := h.Get(name); v != "" {

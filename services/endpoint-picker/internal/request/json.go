@@ -7,12 +7,12 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
 )
 
-// readJSON reads the body of any API that takes a JSON object: their fields go by the same names where they mean the
-// same. What is there in a form that no API takes is left to the model server to refuse.
+// readJSON reads the body of any API that takes a JSON object: fields with the same name have the same meaning in all of
+// them. The model server refuses values of the wrong type.
 func (r *Request) readJSON() error {
 	s := &r.scanner
 	s.Reset(r.Body)
-	defer s.Reset(nil) // the body is the caller's: it must not be kept
+	defer s.Reset(nil) // the body belongs to the caller and must not be kept
 	if kind := s.Next(); s.Err() == nil && kind != jsonscan.Object {
 		return errNotObject
 	}
@@ -27,7 +27,7 @@ func (r *Request) readJSON() error {
 	return nil
 }
 
-// join puts the prompt together.
+// join assembles the prompt.
 func (r *Request) join() {
 	r.Prompt = r.main
 	if len(r.head) > 0 {
@@ -41,7 +41,7 @@ func (r *Request) join() {
 	}
 }
 
-// field reads one field of the body. Of one that is there twice the last counts, as everywhere.
+// field reads one field of the body. The last of duplicate fields counts, as usual.
 func (r *Request) field(key []byte) {
 	switch string(key) {
 	case "model":
@@ -52,7 +52,7 @@ func (r *Request) field(key []byte) {
 		r.Stream = string(r.Text(r.scanner.Value())) == "true"
 	case "max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens":
 		r.MaxTokens = r.count()
-	case "sampling_params": // of vLLM's and SGLang's own APIs
+	case "sampling_params": // in vLLM's and SGLang's own APIs
 		r.members(func(key []byte) {
 			switch string(key) {
 			case "max_tokens", "max_new_tokens":
@@ -74,7 +74,7 @@ func (r *Request) field(key []byte) {
 	}
 }
 
-// text reads a string that is wanted for what it says. Anything else is as good as none.
+// text reads a string. Other values count as missing.
 func (r *Request) text() jsonscan.Span {
 	if r.scanner.Next() != jsonscan.String {
 		r.scanner.Value()
@@ -84,7 +84,7 @@ func (r *Request) text() jsonscan.Span {
 	return span
 }
 
-// count reads a number of tokens, 0 if it is not one.
+// count reads a number of tokens, 0 if it is not a number.
 func (r *Request) count() int {
 	n, err := strconv.Atoi(string(r.Text(r.scanner.Value())))
 	if err != nil || n < 0 {
@@ -93,7 +93,7 @@ func (r *Request) count() int {
 	return n
 }
 
-// members goes through the next value if it is an object, past it if not. f must read or skip each value.
+// members iterates over the next value if it is an object, and skips it if not. f must read or skip each value.
 func (r *Request) members(f func(key []byte)) {
 	if r.scanner.Next() != jsonscan.Object {
 		r.scanner.Value()
@@ -114,7 +114,7 @@ func (r *Request) part(parts []Part) []Part {
 	return append(parts, Part{Span: r.scanner.Value()})
 }
 
-// messages reads a conversation: a text, or a list of messages or of their contents.
+// messages reads a conversation: a text, a list of messages, or a list of their contents.
 func (r *Request) messages() {
 	if r.scanner.Next() != jsonscan.Array {
 		r.main = r.part(r.main)
@@ -130,7 +130,7 @@ func (r *Request) messages() {
 	}
 }
 
-// message reads one message, or one of several contents of one: what is said, and what else goes into the prompt.
+// message reads a message, or one of several contents of a message: its text, and other parts of the prompt.
 func (r *Request) message() {
 	from, answer := len(r.main), false
 	r.scanner.Open()
@@ -160,7 +160,7 @@ func (r *Request) prompts() {
 	}
 	from := r.scanner.At()
 	r.scanner.Open()
-	ids := false // the list is of token ids, and so one prompt
+	ids := false // the list contains token ids, so it is one prompt
 	for first := true; r.scanner.More(); first = false {
 		kind := r.scanner.Next()
 		if first {
@@ -183,7 +183,7 @@ func (r *Request) prompts() {
 	}
 }
 
-// ids is the part of a list of token ids.
+// ids returns the part for a list of token ids.
 func (r *Request) ids(list jsonscan.Span) Part {
 	return Part{Span: list, IDs: bytes.Count(r.Text(list), []byte{','}) + 1}
 }

@@ -9,7 +9,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
 )
 
-// Fields of vLLM's vllm_engine.proto. GenerateRequest and EmbedRequest have tokenized in one place.
+// Fields of vLLM's vllm_engine.proto. GenerateRequest and EmbedRequest use the same number for tokenized.
 const (
 	vllmTokenized = 2 // of GenerateRequest, EmbedRequest
 	vllmText      = 3
@@ -21,7 +21,7 @@ const (
 	vllmHashes    = 6 // of MultimodalInputs
 )
 
-// frameHead is what is before a message in gRPC: whether it is compressed, and how long it is.
+// frameHead is the length of the header of a gRPC message: a compression flag and the length of the message.
 const frameHead = 5
 
 var (
@@ -29,7 +29,7 @@ var (
 	errProto = errors.New("it is not a protobuf message")
 )
 
-// readVLLM reads a body of vLLM's gRPC service. A compressed one is let through unread.
+// readVLLM reads a body of vLLM's gRPC service. It accepts compressed bodies unread.
 func (r *Request) readVLLM() error {
 	if len(r.Body) < frameHead || int(binary.BigEndian.Uint32(r.Body[1:])) != len(r.Body)-frameHead {
 		return errFrame
@@ -94,14 +94,14 @@ func (r *Request) tokenized(f wire) {
 	}
 }
 
-// wire goes through a message in protobuf's format.
+// wire iterates over a message in protobuf's format.
 type wire struct {
 	rest []byte
-	at   int // place of rest in the body
+	at   int // offset of rest in the body
 
 	number protowire.Number
-	value  uint64 // of a number
-	bytes  []byte // of what has a length
+	value  uint64 // of a number field
+	bytes  []byte // of a field with a length
 	broken bool
 }
 
@@ -133,8 +133,8 @@ func (w *wire) more() bool {
 	return true
 }
 
-// span is where the bytes are.
+// span returns the position of the bytes.
 func (w *wire) span() jsonscan.Span { return jsonscan.Span{From: w.at - len(w.bytes), To: w.at} }
 
-// inside goes through the bytes.
+// inside iterates over the bytes.
 func (w *wire) inside() wire { return wire{rest: w.bytes, at: w.at - len(w.bytes)} }

@@ -1,5 +1,5 @@
-// Package requestlog writes one line for each exchange that has ended: who asked for what, where it went, what came of it
-// and how long that took. Nothing that a prompt or an answer says is in it, and no line is left out.
+// Package requestlog writes one line for each finished exchange: the request, its endpoint, the result and the durations. It
+// logs every exchange, and no text of prompts or answers.
 package requestlog
 
 import (
@@ -12,23 +12,23 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// Keys of this log alone.
+// Keys of this log only.
 const (
 	keyStreaming     = "streaming"
-	keyServed        = "served" // the endpoint that served, if it is another than the picked one
+	keyServed        = "served" // the endpoint that served, if it differs from the picked one
 	keyRewrite       = "rewrite"
 	keyPick          = "pick"       // seconds to choose the endpoint
-	keyFirst         = "firstToken" // seconds from the beginning
+	keyFirst         = "firstToken" // seconds from the start
 	keyRequestBytes  = "requestBytes"
 	keyResponseBytes = "responseBytes"
-	keyPromptTokens  = "promptTokens"  // as estimated here
-	keyMatchedTokens = "matchedTokens" // of those, in the cache of the picked server, as believed here
-	keyInputTokens   = "inputTokens"   // these three as the model server said
+	keyPromptTokens  = "promptTokens"  // estimated by the picker
+	keyMatchedTokens = "matchedTokens" // of them, in the cache of the picked server, estimated by the picker
+	keyInputTokens   = "inputTokens"   // these three are reported by the model server
 	keyOutputTokens  = "outputTokens"
 	keyCachedTokens  = "cachedTokens"
 )
 
-// maxLength is how much of a string that clients choose is written.
+// maxLength limits strings that clients choose.
 const maxLength = 256
 
 // Log is the log of requests.
@@ -39,7 +39,7 @@ type Log struct {
 // New returns a Log.
 func New(log *zap.Logger) *Log { return &Log{log: log} }
 
-// ObserveExchange writes the line of an exchange that has ended.
+// ObserveExchange writes the line of a finished exchange.
 func (l *Log) ObserveExchange(r *exchange.Record) {
 	entry := l.log.Check(zap.InfoLevel, "Handled request")
 	if entry == nil {
@@ -52,7 +52,7 @@ func (l *Log) ObserveExchange(r *exchange.Record) {
 	entry.Write(f...)
 }
 
-// fields are those of a line. What is not known is left out.
+// fields are the fields of a line. Unknown values are omitted.
 type fields []zap.Field
 
 func (f *fields) text(key, value string) {
@@ -68,7 +68,7 @@ func (f *fields) number(key string, value int) {
 }
 
 func (f *fields) request(r *exchange.Record) {
-	path, _, _ := strings.Cut(r.Path, "?") // what is behind may be secret
+	path, _, _ := strings.Cut(r.Path, "?") // the query may contain secrets
 	f.text(logging.KeyRequestID, r.RequestID)
 	if r.Span.Sampled {
 		f.text(logging.KeyTraceID, hex.EncodeToString(r.Span.Trace[:]))

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// What a poolRef names. Its group may be left out; llm-d's CRDs then put their own group there, which has no pools, so
-// that is the same.
+// Values in a poolRef. Its group may be empty. The defaults of llm-d's CRDs then set their own group, which has no pools, so
+// it means the same.
 const (
 	poolKind      = "InferencePool"
 	poolGroup     = "inference.networking.k8s.io"
@@ -19,7 +19,7 @@ const (
 
 const matchExact = "Exact"
 
-// An Object is one of any kind, as it was fetched.
+// An Object is an object of any kind, in the form from the API server.
 type Object struct {
 	Name    string
 	Created time.Time
@@ -61,7 +61,7 @@ type targetSpec struct {
 	Weight *int32 `json:"weight"`
 }
 
-// ReadObjective reads an InferenceObjective; nil if it is another pool's.
+// ReadObjective reads an InferenceObjective. It returns nil for another pool's.
 func ReadObjective(pool string, o Object) (*Objective, error) {
 	var spec objectiveSpec
 	if ours, err := read(pool, o, &spec, &spec.PoolRef); !ours || err != nil {
@@ -74,8 +74,9 @@ func ReadObjective(pool string, o Object) (*Objective, error) {
 	return objective, nil
 }
 
-// ReadRewrite reads an InferenceModelRewrite; nil if it is another pool's. All of it holds or nothing: a rule that was
-// left out would hand its models to the next rule. The note is for people: what about the object they may not expect.
+// ReadRewrite reads an InferenceModelRewrite. It returns nil for another pool's. An object is valid as a whole or not at
+// all: if one rule were skipped, the next rule would get its models. The note tells users about unexpected effects of the
+// object.
 func ReadRewrite(pool string, o Object) (object *RewriteObject, note string, err error) {
 	var spec rewriteSpec
 	if ours, err := read(pool, o, &spec, &spec.PoolRef); !ours || err != nil {
@@ -95,7 +96,7 @@ func ReadRewrite(pool string, o Object) (object *RewriteObject, note string, err
 	return object, note, nil
 }
 
-// read decodes a spec, and reports whether its poolRef, which is a part of it, names the pool.
+// read decodes a spec, and reports whether its poolRef names the pool.
 func read(pool string, o Object, spec any, ref *poolRef) (ours bool, err error) {
 	if len(o.Spec) == 0 {
 		return false, errors.New("spec is missing")
@@ -115,7 +116,7 @@ func read(pool string, o Object, spec any, ref *poolRef) (ours bool, err error) 
 		slices.Contains([]string{"", poolGroup, defaultsGroup}, ref.Group), nil
 }
 
-// kindOf is what a field wants, in words.
+// kindOf returns the required type of a field in words.
 func kindOf(e *json.UnmarshalTypeError) string {
 	switch e.Type.Kind().String() {
 	case "int32":
@@ -128,7 +129,7 @@ func kindOf(e *json.UnmarshalTypeError) string {
 	return e.Type.Kind().String()
 }
 
-// read converts a rule, and reports whether some targets have weights and some have none.
+// read converts a rule, and reports whether only some of its targets have weights.
 func (r ruleSpec) read() (rule Rule, mixed bool, err error) {
 	for i, m := range r.Matches {
 		switch {

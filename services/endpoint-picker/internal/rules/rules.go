@@ -1,19 +1,18 @@
-// Package rules says what holds for a request by what it asks for: its priority, by the name of an InferenceObjective,
-// and the model that takes it, by the rules of InferenceModelRewrites. It is pure: it reads objects that others have
-// fetched, and a caller brings the randomness.
+// Package rules determines the settings of a request from its headers and model: its priority, by the name of an
+// InferenceObjective, and its target model, by the rules of InferenceModelRewrites. It is pure: callers provide the objects
+// and the randomness.
 //
-// Read makes an object of a kind's spec, or says what is wrong with it; Compile makes a Snapshot of all objects, in
-// which every question is one look into a map; Rules holds the Snapshot of the moment. Nothing here allocates when it
-// is asked.
+// Read converts an object, or returns its problems. Compile makes a Snapshot of all objects, in which every query is one map
+// look-up. Rules holds the current Snapshot. Queries do not allocate.
 //
-// Which rewrite a model gets:
+// The order of rewrites for a model:
 //
 //	a rule that names the model      before   a rule that names none, which is for all models
 //	the rule of an older object      before   that of a younger one; of equally old ones that of the first name
 //	an earlier rule of an object     before   a later one
 //
-// Among the targets of the rule one is drawn by weight. Weights are relative; targets without one count as 1, so that
-// none of them starves beside those that have weights; if all are 0 the draw is even.
+// A target of the rule is drawn by weight. Weights are relative. Targets without a weight count as 1 if other targets have
+// weights; if all weights are 0, all targets have the same chance.
 package rules
 
 import (
@@ -24,51 +23,51 @@ import (
 	"time"
 )
 
-// An Objective is what is read of an InferenceObjective.
+// An Objective is the needed part of an InferenceObjective.
 type Objective struct {
 	Name     string
 	Priority int
 }
 
-// A RewriteObject is what is read of an InferenceModelRewrite.
+// A RewriteObject is the needed part of an InferenceModelRewrite.
 type RewriteObject struct {
 	Name    string
 	Created time.Time
 	Rules   []Rule
 }
 
-// A Rule says where requests for some models go.
+// A Rule contains the targets for requests to some models.
 type Rule struct {
 	Models  []string // empty: all
 	Targets []Target // at least one
 }
 
-// A Target is a model that takes requests.
+// A Target is a target model.
 type Target struct {
 	Model  string
 	Weight uint32
 }
 
-// A Rewrite is the outcome of a rule.
+// A Rewrite is the result of a rule.
 type Rewrite struct {
-	Object string // the InferenceModelRewrite that says so
-	Target string // the model that takes the request
+	Object string // the InferenceModelRewrite with the rule
+	Target string // the target model
 }
 
-// Snapshot is all rules at one moment. It is never changed. The zero Snapshot has none.
+// Snapshot contains all rules at one moment. It is never changed. The zero Snapshot is empty.
 type Snapshot struct {
 	priorities map[string]int
 	exact      map[string]*draw
 	generic    *draw
 }
 
-// draw is a rule that is ready to be asked.
+// draw is a prepared rule.
 type draw struct {
 	outcomes []Rewrite
-	sums     []uint64 // of the weights up to each outcome
+	sums     []uint64 // cumulative weights of the outcomes
 }
 
-// Compile makes a Snapshot, which keeps nothing of its input.
+// Compile makes a Snapshot. It does not refer to its input.
 func Compile(objectives []Objective, rewrites []RewriteObject) *Snapshot {
 	s := &Snapshot{priorities: make(map[string]int, len(objectives)), exact: map[string]*draw{}}
 	for _, o := range objectives {
@@ -86,13 +85,13 @@ func Compile(objectives []Objective, rewrites []RewriteObject) *Snapshot {
 	return s
 }
 
-// Priority returns the priority of the objective of that name, if there is one.
+// Priority returns the priority of the objective with a name, if it exists.
 func (s *Snapshot) Priority(objective string) (priority int, found bool) {
 	priority, found = s.priorities[objective]
 	return priority, found
 }
 
-// Rewrite returns what the model is rewritten to, if it is. The number decides among several targets.
+// Rewrite returns the rewrite for a model, if there is one. The random number selects one of several targets.
 func (s *Snapshot) Rewrite(model string, random uint64) (Rewrite, bool) {
 	d := s.exact[model]
 	if d == nil {
@@ -104,7 +103,7 @@ func (s *Snapshot) Rewrite(model string, random uint64) (Rewrite, bool) {
 	return d.pick(random), true
 }
 
-// Models returns the names of all models that rewrites speak of, each once, sorted.
+// Models returns the distinct names of all models in rewrites, sorted.
 func (s *Snapshot) Models() []string {
 	named := map[string]bool{}
 	for model, d := range s.exact {
@@ -117,7 +116,7 @@ func (s *Snapshot) Models() []string {
 	return slices.Sorted(maps.Keys(named))
 }
 
-// add takes a rule, which is later than all that were added before.
+// add adds a rule, which comes after all rules that were added before.
 func (s *Snapshot) add(object string, rule Rule) {
 	d := newDraw(object, rule.Targets)
 	if len(rule.Models) == 0 && s.generic == nil {
@@ -157,7 +156,7 @@ func newDraw(object string, targets []Target) *draw {
 	return d
 }
 
-// pick draws an outcome. The bias of a division of 2^64 by weights of at most a few millions is nothing.
+// pick draws an outcome. The bias of dividing 2^64 by weights of at most a few millions is negligible.
 func (d *draw) pick(random uint64) Rewrite {
 	if len(d.outcomes) == 1 {
 		return d.outcomes[0]
@@ -170,18 +169,18 @@ func (d *draw) pick(random uint64) Rewrite {
 	return d.outcomes[i]
 }
 
-// Rules holds the Snapshot of the moment, for readers on any goroutine. The zero Rules has none.
+// Rules holds the current Snapshot. It is safe for concurrent use. The zero Rules is empty.
 type Rules struct {
 	current atomic.Pointer[Snapshot]
 }
 
-// New returns Rules without any.
+// New returns empty Rules.
 func New() *Rules { return &Rules{} }
 
 // Set replaces the Snapshot.
 func (r *Rules) Set(s *Snapshot) { r.current.Store(s) }
 
-// Snapshot returns the current Snapshot, for questions that belong together.
+// Snapshot returns the current Snapshot, for consistent queries.
 func (r *Rules) Snapshot() *Snapshot {
 	if s := r.current.Load(); s != nil {
 		return s
@@ -191,12 +190,12 @@ func (r *Rules) Snapshot() *Snapshot {
 
 var none Snapshot
 
-// Priority asks the current Snapshot.
+// Priority queries the current Snapshot.
 func (r *Rules) Priority(objective string) (priority int, found bool) {
 	return r.Snapshot().Priority(objective)
 }
 
-// Rewrite asks the current Snapshot.
+// Rewrite queries the current Snapshot.
 func (r *Rules) Rewrite(model string, random uint64) (Rewrite, bool) {
 	return r.Snapshot().Rewrite(model, random)
 }

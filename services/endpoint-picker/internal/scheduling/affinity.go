@@ -2,17 +2,17 @@ package scheduling
 
 import "slices"
 
-// PrefixAffinityFilter keeps requests on the endpoints that have their prompt in the cache, as long as those are not much
-// busier than others.
+// PrefixAffinityFilter keeps requests on the endpoints with their prompt in the cache, unless those are much busier than
+// others.
 type PrefixAffinityFilter struct {
-	Threshold   float64 // part of the prompt that must be in the cache
-	Exploration float64 // part of the requests for which every endpoint is considered all the same
-	MaxPenalty  float64 // seconds that a first token may come later for the cache's sake; 0 has no limit
-	// TokensPerSecond is how fast an endpoint computes prompts. 0 takes the predicted wait instead of an estimate by it.
+	Threshold   float64 // minimum share of the prompt in the cache
+	Exploration float64 // share of the requests that may go to every endpoint
+	MaxPenalty  float64 // maximum delay of the first token for the cache, in seconds; 0 for no limit
+	// TokensPerSecond is the prefill speed of an endpoint for estimates of the wait. 0: use the predicted wait.
 	TokensPerSecond float64
 }
 
-// Filter keeps the candidates that have enough of the prompt, or all if there is none or those are too busy.
+// Filter keeps the candidates with enough of the prompt, or all if there is none or those are too busy.
 func (f PrefixAffinityFilter) Filter(r *Request, candidates []Candidate) []Candidate {
 	if r.Tokens <= 0 || f.Exploration > 0 && unit(r.draw(streamExplore, 0)) < f.Exploration {
 		return candidates
@@ -23,8 +23,8 @@ func (f PrefixAffinityFilter) Filter(r *Request, candidates []Candidate) []Candi
 	return prefer(candidates, func(c *Candidate) bool { return cached(r, c) >= f.Threshold })
 }
 
-// penalty is how much later the first token comes from the best endpoint that has the prompt than from the best one that
-// has not. There is none if all have it, or none has.
+// penalty returns the additional delay of the first token of the best endpoint with the prompt, compared with the best one
+// without. It is 0 if all endpoints have the prompt, or none.
 func (f PrefixAffinityFilter) penalty(r *Request, candidates []Candidate) float64 {
 	var best [2]float64 // without and with the prompt
 	var found [2]bool
@@ -43,7 +43,7 @@ func (f PrefixAffinityFilter) penalty(r *Request, candidates []Candidate) float6
 	return best[1] - best[0]
 }
 
-// wait is the seconds to a first token.
+// wait returns the expected seconds to the first token.
 func (f PrefixAffinityFilter) wait(c *Candidate) float64 {
 	if f.TokensPerSecond <= 0 {
 		return c.Load.Wait
@@ -51,15 +51,15 @@ func (f PrefixAffinityFilter) wait(c *Candidate) float64 {
 	return c.Load.Tokens / f.TokensPerSecond
 }
 
-// PrefixScorer rates an endpoint by how much of the prompt is in its cache.
+// PrefixScorer rates an endpoint by the part of the prompt in its cache.
 type PrefixScorer struct {
-	// LengthWeight is the part of the score that grows with the square of the length in the cache, up to Scale tokens; the
-	// rest is the part of the prompt.
+	// LengthWeight is the weight of the score that grows with the square of the cached length, up to Scale tokens. The rest
+	// is the weight of the cached share of the prompt.
 	LengthWeight float64
 	Scale        float64
 }
 
-// Score sets the part of the prompt, or a mean of it and of the length.
+// Score sets the cached share of the prompt, or a weighted mean of it and of the length.
 func (s PrefixScorer) Score(r *Request, candidates []Candidate, scores []float64) {
 	for i := range candidates {
 		c := &candidates[i]
@@ -71,7 +71,7 @@ func (s PrefixScorer) Score(r *Request, candidates []Candidate, scores []float64
 	}
 }
 
-// cached is the part of the prompt that a candidate has.
+// cached returns the share of the prompt that a candidate has.
 func cached(r *Request, c *Candidate) float64 {
 	if r.Tokens <= 0 {
 		return 0
@@ -79,10 +79,10 @@ func cached(r *Request, c *Candidate) float64 {
 	return min(float64(c.Matched)/float64(r.Tokens), 1)
 }
 
-// SessionFilter keeps a session on its endpoint while that is among the candidates.
+// SessionFilter keeps a session on its endpoint while that is a candidate.
 type SessionFilter struct{}
 
-// Filter keeps the session's endpoint, or all if it has none here.
+// Filter keeps the session's endpoint, or all if it is not a candidate.
 func (SessionFilter) Filter(r *Request, candidates []Candidate) []Candidate {
 	if r.Session == "" {
 		return candidates
@@ -105,17 +105,17 @@ func (SessionScorer) Score(r *Request, candidates []Candidate, scores []float64)
 	}
 }
 
-// Scores of an endpoint by what it would have to do for an adapter.
+// Scores of an endpoint by the work to serve an adapter.
 const (
 	adapterLoaded = 1.0
 	adapterFits   = 0.8
 	adapterComing = 0.6
 )
 
-// AdapterScorer prefers endpoints that have the request's LoRA adapter loaded, then those that have room for it.
+// AdapterScorer prefers endpoints that have the request's LoRA adapter loaded, then those with room for it.
 type AdapterScorer struct{}
 
-// Score sets 1 where the adapter is in use, 0.8 where another one fits, 0.6 where it waits for room, else 0.
+// Score sets 1 if the adapter is running, 0.8 if another one fits, 0.6 if the adapter waits for room, else 0.
 func (AdapterScorer) Score(r *Request, candidates []Candidate, scores []float64) {
 	for i := range candidates {
 		page := candidates[i].Load.Page

@@ -2,14 +2,14 @@ package scheduling
 
 import "time"
 
-// StalenessFilter prefers endpoints whose scrapes have not been failing for longer than After: one whose metrics page
-// fails again and again is likely to fail requests too, and nothing is known of its queue. When every endpoint is stale
-// it keeps them all, so that a pool without metrics is still served, by what is in flight alone.
+// StalenessFilter prefers endpoints whose scrapes have not been failing for longer than After: an endpoint whose metrics
+// page fails repeatedly will probably fail requests too, and its queue is unknown. If every endpoint is stale it keeps all,
+// so that a pool without metrics is still served, based only on requests in flight.
 type StalenessFilter struct {
 	After time.Duration
 }
 
-// Filter keeps the candidates that are not stale, or all if there is none.
+// Filter keeps the candidates that are not stale, or all if there are none.
 func (f StalenessFilter) Filter(r *Request, candidates []Candidate) []Candidate {
 	fresh := 0
 	for i := range candidates {
@@ -17,14 +17,14 @@ func (f StalenessFilter) Filter(r *Request, candidates []Candidate) []Candidate 
 			fresh++
 		}
 	}
-	if fresh == 0 || fresh == len(candidates) { // as a rule; prefer takes longer to see it
+	if fresh == 0 || fresh == len(candidates) { // the usual case; prefer is slower
 		return candidates
 	}
 	return keep(candidates, func(c *Candidate) bool { return !c.Load.Stale(r.Now, f.After) })
 }
 
-// TestingFilter keeps the candidates that the request itself names, in the header of the conformance tests of gateways:
-// a list of "ip:port" or "ip". Not for pools whose clients are not trusted.
+// TestingFilter keeps the candidates that the request names in the header of the gateways' conformance tests: a list of
+// "ip:port" or "ip". Do not use it with untrusted clients.
 type TestingFilter struct{}
 
 // TestingHeader is the header that names the endpoints.
@@ -40,7 +40,7 @@ func (TestingFilter) Filter(r *Request, candidates []Candidate) []Candidate {
 	return keep(candidates, func(c *Candidate) bool { return subset.Contains(c.Server.Address) })
 }
 
-// keep leaves in the candidates that f accepts.
+// keep keeps the candidates that f accepts.
 func keep(candidates []Candidate, accepts func(*Candidate) bool) []Candidate {
 	kept := candidates[:0]
 	for i := range candidates {
@@ -51,7 +51,7 @@ func keep(candidates []Candidate, accepts func(*Candidate) bool) []Candidate {
 	return kept
 }
 
-// prefer leaves in the candidates that f accepts, or all if it accepts none.
+// prefer keeps the candidates that f accepts, or all if it accepts none.
 func prefer(candidates []Candidate, accepts func(*Candidate) bool) []Candidate {
 	accepted := 0
 	for i := range candidates {

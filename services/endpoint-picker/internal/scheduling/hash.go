@@ -6,21 +6,21 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// rankedPlaces is how many endpoints of a prompt's order are told apart. The load bound rules out the first ones only under
-// load, and after so many of them it matters little who has the prompt.
+// rankedPlaces is the number of ranked endpoints in a prompt's order. The load bound excludes the first ones only under
+// load, and after this many endpoints the choice matters little.
 const rankedPlaces = 8
 
-// ConsistentHashScorer sends requests with one beginning to one endpoint, and on to the next when that has too much to do.
+// ConsistentHashScorer sends requests with the same beginning to one endpoint, or to the next one if that has too much load.
 //
-// Each beginning has an order of endpoints of its own: that of a hash of both, so an endpoint that comes or goes moves only
-// the requests that it takes or had (rendezvous hashing). Nothing is remembered: pickers that see the same endpoints agree,
-// also after a restart. An endpoint has too much when it would have more than Bound times the mean; so a beginning that
-// everybody sends spreads over as many endpoints as it needs.
+// Each beginning has its own order of endpoints, by a hash of both, so a new or removed endpoint moves only its own requests
+// (rendezvous hashing). No state is stored: pickers with the same endpoints agree, even after a restart. An endpoint has too
+// much load if it would have more than Bound times the mean, so a popular beginning spreads over as many endpoints as it
+// needs.
 type ConsistentHashScorer struct {
 	Bound float64 // 1 or more
 }
 
-// Score sets 1 for the first in the prompt's order that has room, 1/2 for the next, 1/3 and so on for some more.
+// Score sets 1 for the first endpoint in the prompt's order with room, 1/2 for the next, 1/3 and so on for some more.
 func (s ConsistentHashScorer) Score(r *Request, candidates []Candidate, scores []float64) {
 	if r.Prefix == 0 {
 		return
@@ -51,7 +51,8 @@ func (s ConsistentHashScorer) Score(r *Request, candidates []Candidate, scores [
 	}
 }
 
-// limit is the most requests that an endpoint may have, this one among them. The least busy one is always below.
+// limit returns the maximum number of requests of an endpoint, including this one. The least loaded endpoint is always below
+// it.
 func (s ConsistentHashScorer) limit(candidates []Candidate) float64 {
 	requests := 1.0
 	for i := range candidates {
@@ -60,13 +61,13 @@ func (s ConsistentHashScorer) limit(candidates []Candidate) float64 {
 	return math.Ceil(s.Bound * requests / float64(len(candidates)))
 }
 
-// Hash stands for the endpoint. The port tells the endpoints of one pod apart; the address does not count, as a pod that
-// comes back under its name has another.
+// Hash returns a hash of the endpoint. The port distinguishes the endpoints of one pod. The address is not included, because
+// it changes when a pod of the same name is recreated.
 func (s *Server) Hash() uint64 { return mix(xxhash.Sum64String(s.Name) + uint64(s.Address.Port())) }
 
-// rendezvous is the endpoint's place in the order of a prompt's beginning: the highest is the first.
+// rendezvous returns the endpoint's rank for a prompt's beginning: the highest is first.
 func rendezvous(beginning uint64, server *Server) uint64 { return Rendezvous(beginning, server.Hash()) }
 
-// Rendezvous is the place of a server, by its hash, in the order of servers that a prompt has, by a hash of it: the
-// highest is the first. Pickers that see the same servers agree on it.
+// Rendezvous returns the rank of a server for a prompt, from their hashes: the highest is first. Pickers with the same
+// servers agree on it.
 func Rendezvous(prompt, server uint64) uint64 { return mix(server ^ mix(prompt)) }

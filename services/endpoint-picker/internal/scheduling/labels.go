@@ -6,42 +6,42 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// RoleLabel is the label of pods that says which part of the work a model server does.
+// RoleLabel is the label of pods with the role of a model server.
 const RoleLabel = "llm-d.ai/role"
 
-// SelectorFilter keeps the candidates whose labels the selector matches.
+// SelectorFilter keeps the candidates with labels that the selector matches.
 type SelectorFilter struct {
 	Selector labels.Selector
 }
 
-// Filter keeps those that match.
+// Filter keeps the matching candidates.
 func (f SelectorFilter) Filter(_ *Request, candidates []Candidate) []Candidate {
 	return keep(candidates, func(c *Candidate) bool { return f.Selector.Matches(labels.Set(c.Server.Labels)) })
 }
 
-// LabelFilter keeps the candidates that have one of some values under a label.
+// LabelFilter keeps the candidates with one of the values of a label.
 type LabelFilter struct {
 	Label       string
 	Values      []string
-	KeepMissing bool // and those without the label
+	KeepMissing bool // keep candidates without the label, too
 }
 
-// DecodeFilter returns the filter that keeps servers which generate answers: those that say so, and those that say nothing.
+// DecodeFilter returns the filter for servers that generate answers: those with such a role, or without a role.
 func DecodeFilter() LabelFilter {
 	return LabelFilter{Label: RoleLabel, Values: []string{"decode", "prefill-decode", "both", "encode-prefill-decode"}, KeepMissing: true}
 }
 
-// PrefillFilter returns the filter that keeps servers which compute prompts and say so.
+// PrefillFilter returns the filter for servers with a prefill role.
 func PrefillFilter() LabelFilter {
 	return LabelFilter{Label: RoleLabel, Values: []string{"prefill", "encode-prefill", "prefill-decode", "both", "encode-prefill-decode"}}
 }
 
-// EncodeFilter returns the filter that keeps servers which encode images and sounds and say so.
+// EncodeFilter returns the filter for servers with a role that encodes images and sounds.
 func EncodeFilter() LabelFilter {
 	return LabelFilter{Label: RoleLabel, Values: []string{"encode", "encode-prefill", "encode-prefill-decode"}}
 }
 
-// Filter keeps those that have one of the values.
+// Filter keeps the candidates with one of the values.
 func (f LabelFilter) Filter(_ *Request, candidates []Candidate) []Candidate {
 	return keep(candidates, func(c *Candidate) bool {
 		value, ok := c.Server.Labels[f.Label]

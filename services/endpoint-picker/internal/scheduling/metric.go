@@ -2,18 +2,18 @@ package scheduling
 
 import "math"
 
-// A Metric is one figure of an endpoint's load.
+// A Metric is one value of an endpoint's load.
 type Metric int
 
 // The metrics.
 const (
-	ActiveRequests Metric = iota // requests that it has now, as far as is known
+	ActiveRequests Metric = iota // estimated current requests
 	RunningRequests
 	WaitingRequests
 	KVCacheUsage
 )
 
-// of returns the figure.
+// of returns the value of the metric.
 func (m Metric) of(l *Load) float64 {
 	switch m {
 	case RunningRequests:
@@ -27,19 +27,19 @@ func (m Metric) of(l *Load) float64 {
 	}
 }
 
-// A Limit is the most that a metric may be.
+// A Limit is the maximum of a metric.
 type Limit struct {
 	Metric Metric
 	Max    float64
 }
 
-// UtilizationFilter keeps the endpoints that are within all of some limits.
+// UtilizationFilter keeps the endpoints within all limits.
 type UtilizationFilter struct {
 	Limits          []Limit
-	FallbackOnEmpty bool // keep all if none is
+	FallbackOnEmpty bool // keep all if no endpoint is within them
 }
 
-// Filter keeps those within the limits.
+// Filter keeps the endpoints within the limits.
 func (f UtilizationFilter) Filter(_ *Request, candidates []Candidate) []Candidate {
 	within := func(c *Candidate) bool {
 		for _, limit := range f.Limits {
@@ -68,7 +68,7 @@ const (
 	NotEqual
 )
 
-// holds reports whether the comparison is true.
+// holds evaluates the comparison.
 func (o Operator) holds(a, b float64) bool {
 	switch o {
 	case Less:
@@ -86,16 +86,16 @@ func (o Operator) holds(a, b float64) bool {
 	}
 }
 
-// AttributeFilter keeps the endpoints of which a comparison of one attribute is true.
+// AttributeFilter keeps the endpoints for which a comparison of one attribute is true.
 type AttributeFilter struct {
 	Attribute       string
 	Operator        Operator
 	Value           float64
-	KeepMissing     bool // and those without the attribute
-	FallbackOnEmpty bool // keep all if none is left
+	KeepMissing     bool // keep endpoints without the attribute, too
+	FallbackOnEmpty bool // keep all if none remains
 }
 
-// Filter keeps those of which it is true.
+// Filter keeps the candidates for which the comparison is true.
 func (f AttributeFilter) Filter(_ *Request, candidates []Candidate) []Candidate {
 	holds := func(c *Candidate) bool {
 		value, ok := c.Load.attribute(f.Attribute)
@@ -110,16 +110,16 @@ func (f AttributeFilter) Filter(_ *Request, candidates []Candidate) []Candidate 
 	return keep(candidates, holds)
 }
 
-// AttributeScorer rates an endpoint by where one attribute is in a range.
+// AttributeScorer rates an endpoint by the position of an attribute in a range.
 type AttributeScorer struct {
 	Attribute      string
 	HigherIsBetter bool
-	// Min and Max are the range. Both 0, it is that of the candidates.
+	// Min and Max are the range. If both are 0, it is the range of the candidates.
 	Min, Max float64
 }
 
-// Score sets 1 at the good end of the range, 0 at the other and where the attribute is missing; of candidates that do not
-// differ all are at the good end.
+// Score sets 1 at the good end of the range, and 0 at the other end or if the attribute is missing. Candidates with equal
+// values get 1.
 func (s AttributeScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
 	least, most := s.Min, s.Max
 	if least == most {
@@ -144,7 +144,7 @@ func (s AttributeScorer) Score(_ *Request, candidates []Candidate, scores []floa
 	}
 }
 
-// attribute returns one of the figures that the configuration asks for.
+// attribute returns one of the custom metrics of the configuration.
 func (l *Load) attribute(name string) (value float64, ok bool) {
 	if l.Page == nil {
 		return 0, false

@@ -1,11 +1,11 @@
 package scheduling
 
-// MaxScorePicker takes the best candidates; between equals the request's random number decides.
+// MaxScorePicker picks the best candidates; the request's random number decides between equal ones.
 type MaxScorePicker struct {
-	Most int // how many; less than 1 is 1
+	Most int // number of picks; less than 1 means 1
 }
 
-// Pick appends the places of the highest scores.
+// Pick appends the indexes of the highest scores.
 func (p MaxScorePicker) Pick(r *Request, scores []float64, places []int) []int {
 	if p.Most <= 1 {
 		return append(places, highest(scores, r.Random))
@@ -20,7 +20,7 @@ func (p MaxScorePicker) Pick(r *Request, scores []float64, places []int) []int {
 			case score > scores[rest[best]]:
 				best, equals = j, 1
 			case score == scores[rest[best]]:
-				// Each of k equals must win with 1/k.
+				// Each of k equal candidates must win with probability 1/k.
 				if equals++; r.draw(streamPick, i*len(scores)+j)%equals == 0 {
 					best = j
 				}
@@ -31,7 +31,7 @@ func (p MaxScorePicker) Pick(r *Request, scores []float64, places []int) []int {
 	return places[:most]
 }
 
-// highest returns the place of the highest score, of equals one that the random number decides.
+// highest returns the index of the highest score. The random number decides between equal ones.
 func highest(scores []float64, random uint64) int {
 	best, equals := scores[0], uint64(0)
 	for _, score := range scores {
@@ -55,12 +55,12 @@ func highest(scores []float64, random uint64) int {
 	return 0
 }
 
-// RandomPicker takes any candidates.
+// RandomPicker picks candidates at random.
 type RandomPicker struct {
-	Most int // how many; less than 1 is 1
+	Most int // number of picks; less than 1 means 1
 }
 
-// Pick appends places, each order of them as likely as any other.
+// Pick appends indexes. All orders are equally likely.
 func (p RandomPicker) Pick(r *Request, scores []float64, places []int) []int {
 	if p.Most <= 1 {
 		return append(places, int(r.draw(streamPick, 0)%uint64(len(scores))))
@@ -75,13 +75,13 @@ func (p RandomPicker) Pick(r *Request, scores []float64, places []int) []int {
 	return places[:most]
 }
 
-// WeightedRandomPicker takes candidates as often as their scores are high: one of twice the score twice as often. Those
-// with a score of 0 come last, in any order.
+// WeightedRandomPicker picks candidates with probabilities proportional to their scores. Candidates with a score of 0 come
+// last, in any order.
 type WeightedRandomPicker struct {
-	Most int // how many; less than 1 is 1
+	Most int // number of picks; less than 1 means 1
 }
 
-// Pick appends places, each drawn from those that are left.
+// Pick appends indexes, each drawn from the remaining ones.
 func (p WeightedRandomPicker) Pick(r *Request, scores []float64, places []int) []int {
 	places = allPlaces(len(scores), places)
 	most := max(min(p.Most, len(places)), 1)
@@ -93,7 +93,7 @@ func (p WeightedRandomPicker) Pick(r *Request, scores []float64, places []int) [
 	return places[:most]
 }
 
-// weighted draws one of some places by their scores.
+// weighted draws one of the indexes by score.
 func weighted(scores []float64, places []int, random uint64) int {
 	sum := 0.0
 	for _, place := range places {
@@ -107,7 +107,7 @@ func weighted(scores []float64, places []int, random uint64) int {
 		if scores[place] <= 0 {
 			continue
 		}
-		drawn = j // the last one, if rounding leaves a little
+		drawn = j // the last one, because of rounding
 		if left -= scores[place]; left < 0 {
 			break
 		}
@@ -115,7 +115,7 @@ func weighted(scores []float64, places []int, random uint64) int {
 	return drawn
 }
 
-// allPlaces appends the places 0 to n-1.
+// allPlaces appends the indexes 0 to n-1.
 func allPlaces(n int, places []int) []int {
 	for i := range n {
 		places = append(places, i)

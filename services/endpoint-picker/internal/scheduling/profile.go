@@ -1,44 +1,44 @@
 package scheduling
 
-// A WeightedScorer is a Scorer and how much it counts beside the others.
+// A WeightedScorer is a Scorer and its weight.
 type WeightedScorer struct {
-	Name   string // for those who read its scores
+	Name   string // for readers of its scores
 	Scorer Scorer
 	Weight float64
 }
 
-// A Profile is a way to choose: filters in order, the weighted sum of the scorers, a picker.
+// A Profile chooses an endpoint: filters in order, the weighted sum of the scorers, a picker.
 type Profile struct {
 	Filters []Filter
 	Scorers []WeightedScorer
 	Picker  Picker
 }
 
-// Scratch holds the intermediate figures of one call, so that the next call need not allocate them. The zero value
-// is ready; it must not be shared by calls that overlap. What it returns is that of the last call, and gone with the next.
+// Scratch contains the intermediate values of one call, to avoid allocations in the next. The zero value is ready.
+// Concurrent calls must not share it. Its methods return values of the last call, which the next call overwrites.
 type Scratch struct {
 	candidates []Candidate
-	scores     []float64 // of one scorer after the other
+	scores     []float64 // by scorer
 	totals     []float64
 	places     []int
 }
 
-// Candidates returns those that the filters left.
+// Candidates returns the candidates that the filters kept.
 func (s *Scratch) Candidates() []Candidate { return s.candidates }
 
-// Places returns where the chosen ones are among the candidates: first the choice, then those to try when it fails.
+// Places returns the indexes of the chosen candidates: first the choice, then the fallbacks.
 func (s *Scratch) Places() []int { return s.places }
 
 // Totals returns the weighted sums of the candidates' scores.
 func (s *Scratch) Totals() []float64 { return s.totals }
 
-// Scores returns the candidates' scores by the profile's i-th scorer, before they were weighted.
+// Scores returns the unweighted scores of the profile's i-th scorer.
 func (s *Scratch) Scores(i int) []float64 {
 	n := len(s.candidates)
 	return s.scores[i*n : (i+1)*n]
 }
 
-// SoonestFirst returns the profile that sends each request to the endpoint that is expected to begin its answer first, of
+// SoonestFirst returns the profile that sends each request to the endpoint with the earliest expected first token, among
 // those that the staleness filter prefers.
 func SoonestFirst(staleness StalenessFilter) *Profile {
 	return &Profile{
@@ -48,7 +48,7 @@ func SoonestFirst(staleness StalenessFilter) *Profile {
 	}
 }
 
-// Schedule returns the candidate that the profile chooses. The list of candidates is used up: filters may reorder it.
+// Schedule returns the candidate that the profile chooses. It may reorder the list of candidates.
 func (p *Profile) Schedule(r *Request, candidates []Candidate, s *Scratch) (*Candidate, error) {
 	s.take(nil, 0)
 	if len(candidates) == 0 {
@@ -69,7 +69,7 @@ func (p *Profile) Schedule(r *Request, candidates []Candidate, s *Scratch) (*Can
 	return &candidates[s.places[0]], nil
 }
 
-// emptied is why a filter has left nothing: it may help to come again when it goes by load.
+// emptied returns the error for a filter that kept no candidate: a retry may help if the filter depends on load.
 func emptied(f Filter) error {
 	switch f.(type) {
 	case UtilizationFilter, ConcurrencyDetector:
@@ -88,7 +88,7 @@ func (w *WeightedScorer) add(scores, totals []float64) {
 	}
 }
 
-// take makes room for the figures of these candidates, all zero.
+// take allocates zeros for the values of these candidates.
 func (s *Scratch) take(candidates []Candidate, scorers int) {
 	n := len(candidates)
 	s.candidates, s.places = candidates, s.places[:0]
@@ -96,7 +96,7 @@ func (s *Scratch) take(candidates []Candidate, scorers int) {
 	s.totals = zeros(s.totals, n)
 }
 
-// zeros returns a slice of n zeros, in the memory of the given one if that is enough.
+// zeros returns a slice of n zeros. It reuses the memory of s if possible.
 func zeros(s []float64, n int) []float64 {
 	if cap(s) < n {
 		return make([]float64, n)
@@ -106,14 +106,14 @@ func zeros(s []float64, n int) []float64 {
 	return s
 }
 
-// clamp keeps one scorer from outvoting the others by leaving the scale.
+// clamp limits a score to the scale, so that one scorer cannot dominate the others.
 func clamp(score float64) float64 {
 	switch {
 	case score >= 0 && score <= 1:
 		return score
 	case score > 1:
 		return 1
-	default: // or no number
+	default: // or NaN
 		return 0
 	}
 }

@@ -2,25 +2,25 @@ package scheduling
 
 import "time"
 
-// A Detector says how full a pool is: 0 when it is idle, 1 when it should take no more than it must. A pool without
+// A Detector returns the saturation of a pool: 0 when it is idle, 1 when it should take only urgent requests. A pool without
 // endpoints is full.
 type Detector interface {
 	Saturation(r *Request, candidates []Candidate) float64
 }
 
-// staleCapacity is how many requests an endpoint is taken for that says nothing of itself.
+// staleCapacity is the assumed capacity, in requests, of an endpoint without current metrics.
 const staleCapacity = 100
 
-// UtilizationDetector goes by what endpoints say: the queue or the KV cache, whichever is fuller. One whose sample is stale
-// counts by what this picker has on it: a page that is late is no reason to refuse requests.
+// UtilizationDetector uses the metrics of endpoints: the queue or the KV cache, whichever is fuller. For an endpoint with a
+// stale sample it uses this picker's requests: a late page is no reason to refuse requests.
 type UtilizationDetector struct {
-	QueueDepth float64 // requests in the queue of an endpoint that is full
-	KVUsage    float64 // of an endpoint that is full
+	QueueDepth float64 // queue length of a full endpoint
+	KVUsage    float64 // of a full endpoint
 	StaleAfter time.Duration
-	Headroom   float64 // how much fuller an endpoint may be before the filter leaves it out: 0.2 is a fifth
+	Headroom   float64 // how much fuller an endpoint may be before the filter removes it: 0.2 is a fifth
 }
 
-// Saturation returns the mean of the endpoints.
+// Saturation returns the mean over the endpoints.
 func (d UtilizationDetector) Saturation(r *Request, candidates []Candidate) float64 {
 	if len(candidates) == 0 {
 		return 1
@@ -44,15 +44,15 @@ func (d UtilizationDetector) of(l *Load, now time.Time) float64 {
 	return max(l.Waiting/d.QueueDepth, l.KVUsage/d.KVUsage)
 }
 
-// ConcurrencyDetector goes by what endpoints have to do, sampled or placed by this picker. A capacity of 0 does not count.
+// ConcurrencyDetector uses the load of endpoints, from samples and from this picker's requests. A capacity of 0 is ignored.
 type ConcurrencyDetector struct {
-	Requests float64 // of an endpoint that is full
-	Tokens   float64 // likewise, of prompts that are not computed yet
-	Headroom float64 // as that of the UtilizationDetector
+	Requests float64 // of a full endpoint
+	Tokens   float64 // uncomputed prompt tokens of a full endpoint
+	Headroom float64 // as in the UtilizationDetector
 }
 
-// Saturation returns the load over the capacity of the pool; where requests and tokens count, the mean of the endpoints by
-// that of which they have more, so that one does not hide the other.
+// Saturation returns the load divided by the capacity of the pool. If requests and tokens count, it is the mean of each
+// endpoint's higher value, so that one does not hide the other.
 func (d ConcurrencyDetector) Saturation(_ *Request, candidates []Candidate) float64 {
 	if len(candidates) == 0 {
 		return 1

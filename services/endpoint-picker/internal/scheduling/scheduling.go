@@ -1,11 +1,11 @@
 // Package scheduling decides which of several endpoints takes a request.
 //
-// Input is a Request and a list of Candidates, plain values both; output is one of the candidates or an error
-// that says why none can be had. A Profile runs its Filters, then its Scorers, then its Picker.
+// The input is a Request and a list of Candidates, both plain values. The output is one of the candidates, or an error with
+// the reason why none is suitable. A Profile runs its Filters, then its Scorers, then its Picker.
 //
-// The package is pure: time and randomness arrive in the Request, nothing is kept between two calls, and the same
-// input gives the same choice. So every stage is an ordinary function of values that a table can test, and one
-// profile serves any number of goroutines.
+// The package is pure: time and randomness are in the Request, calls share no state, and the same input gives the same
+// choice. So every stage is an ordinary function that a table test can check, and any number of goroutines can share a
+// profile.
 package scheduling
 
 import (
@@ -16,91 +16,91 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
-// Reasons for which no endpoint can be picked.
+// Reasons why no endpoint can be picked.
 var (
-	// ErrNoEndpoints means that the pool has no ready endpoint at all.
+	// ErrNoEndpoints means that the pool has no ready endpoint.
 	ErrNoEndpoints = errors.New("no ready endpoints in the pool")
-	// ErrNoneInSubset means that the gateway allows only endpoints that are not ready in this pool.
+	// ErrNoneInSubset means that no endpoint that the gateway allows is ready in this pool.
 	ErrNoneInSubset = errors.New("no ready endpoint in the subset that the gateway allows")
-	// ErrFiltered means that a filter left no candidate.
+	// ErrFiltered means that a filter kept no candidate.
 	ErrFiltered = errors.New("no endpoint fits the request")
-	// ErrNoCapacity means that a filter that goes by load left no candidate.
+	// ErrNoCapacity means that a filter by load kept no candidate.
 	ErrNoCapacity = errors.New("no endpoint has room for the request")
 )
 
-// A Request is what is known of the request when its endpoint is picked.
+// A Request contains the properties of a request for the pick of its endpoint.
 type Request struct {
 	Now     time.Time
-	Random  uint64          // decides between equals
+	Random  uint64          // decides between equal candidates
 	Subset  *Subset         // what the gateway allows; nil allows everything
-	Model   string          // that the server is asked for, which may be an adapter; empty if it is not known
-	Tokens  int             // of the prompt, about
-	Prefix  uint64          // stands for the prompt's beginning; 0 if there is no prompt
-	Session string          // name of the server that the request's session is bound to; empty if it is not
-	Headers request.Headers // those that plugins have asked for
+	Model   string          // requested from the server, possibly an adapter; empty if unknown
+	Tokens  int             // of the prompt, approximately
+	Prefix  uint64          // hash of the prompt's beginning; 0 without a prompt
+	Session string          // name of the server that the request's session is bound to; empty if unbound
+	Headers request.Headers // those that plugins requested
 }
 
-// A Server is what is known of an endpoint apart from how busy it is. It is never changed.
+// A Server contains the properties of an endpoint other than its load. It is never changed.
 type Server struct {
 	Name    string // "namespace/pod"
 	Address netip.AddrPort
 	Labels  map[string]string // of its pod
 }
 
-// A Candidate is one endpoint that may be picked.
+// A Candidate is an endpoint to choose from.
 type Candidate struct {
-	Index   int // the caller's own, untouched
+	Index   int // for the caller; unchanged
 	Server  *Server
 	Load    Load
-	Matched int // tokens of the prompt that are in its cache, from the first on
+	Matched int // tokens of the prompt in its cache, from the start
 }
 
-// Load is how busy an endpoint is.
+// Load is the load of an endpoint.
 type Load struct {
-	Requests float64   // that it has now: the last sample, corrected by what was picked and finished since
-	Open     float64   // of them placed by this picker
-	Tokens   float64   // of their prompts that this picker has placed and that are not computed yet, but for cached ones
-	Waiting  float64   // requests in its queue, as last sampled
-	Running  float64   // requests in its batch, as last sampled
-	KVUsage  float64   // part of its KV cache that is taken, 0 to 1, as last sampled
-	Wait     float64   // seconds to the first token of the request, if it came here; at least a little
-	Sampled  time.Time // the last sample, or the endpoint's arrival if there was none yet
-	Failing  time.Time // the first scrape that failed since then, zero if none has
-	Page     *Page     // what else was sampled, nil if there was nothing
+	Requests float64   // current requests: the last sample, corrected by requests picked and finished since
+	Open     float64   // the part of them that this picker placed
+	Tokens   float64   // uncached, uncomputed tokens of prompts that this picker placed
+	Waiting  float64   // requests in its queue, as of the last sample
+	Running  float64   // requests in its batch, as of the last sample
+	KVUsage  float64   // share of its KV cache in use, 0 to 1, as of the last sample
+	Wait     float64   // expected seconds to the first token of the request on this endpoint; above 0
+	Sampled  time.Time // time of the last sample, or of the endpoint's discovery if there is none
+	Failing  time.Time // time of the first failed scrape since then, zero if none
+	Page     *Page     // other sampled values, nil if there are none
 }
 
-// Stale reports whether samples have been missing for longer than that. The age of the last one says nothing: where
-// nothing happens, samples are taken seldom, and they hold.
+// Stale reports whether scrapes have failed for longer than the given time. The age of the last sample does not matter: idle
+// endpoints are sampled rarely, and their samples stay valid.
 func (l *Load) Stale(now time.Time, after time.Duration) bool {
 	return !l.Failing.IsZero() && now.Sub(l.Failing) > after
 }
 
-// A Page is what not every metrics page has. It is never changed.
+// A Page contains optional values of a metrics page. It is never changed.
 type Page struct {
-	Adapters   *Adapters          // nil if the server does not say
-	Attributes map[string]float64 // figures that the configuration asks for, by its names
+	Adapters   *Adapters          // nil if the server does not report them
+	Attributes map[string]float64 // custom metrics of the configuration, by name
 }
 
 // Adapters are the LoRA adapters of a server.
 type Adapters struct {
-	Max     int      // that fit at once
+	Max     int      // maximum number at the same time
 	Running []string // with requests in the batch
 	Waiting []string // with requests in the queue only
 }
 
-// A Filter leaves out candidates. It keeps the order of those it leaves in, may reuse the slice it was given, and
-// returns that slice as it was when it has nothing to say.
+// A Filter removes candidates. It keeps the order of the others, may reuse the given slice, and returns it unchanged if it
+// does not apply.
 type Filter interface {
 	Filter(r *Request, candidates []Candidate) []Candidate
 }
 
-// A Scorer rates candidates: it sets scores[i] for candidates[i], 1 for the best that can be and 0 for the worst.
+// A Scorer rates candidates: it sets scores[i] for candidates[i], from 0 for the worst to 1 for the best possible.
 type Scorer interface {
 	Score(r *Request, candidates []Candidate, scores []float64)
 }
 
-// A Picker chooses among rated candidates, of which there is at least one. It appends the places of those it chooses to
-// the empty list it is given, the best first, and at least one.
+// A Picker chooses among rated candidates; there is at least one. It appends the indexes of its choices, at least one, to
+// the given empty list, best first.
 type Picker interface {
 	Pick(r *Request, scores []float64, places []int) []int
 }

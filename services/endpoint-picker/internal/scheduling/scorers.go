@@ -1,10 +1,9 @@
 package scheduling
 
-// PredictedWaitScorer rates an endpoint by how soon the first token would come: 1 where it is soonest, a half where it takes
-// twice as long.
+// PredictedWaitScorer rates an endpoint by its expected time to first token: 1 for the shortest, 0.5 for twice as long.
 type PredictedWaitScorer struct{}
 
-// Score sets least/wait.
+// Score sets shortest/wait.
 func (PredictedWaitScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
 	least := candidates[0].Load.Wait
 	for i := range candidates {
@@ -15,7 +14,7 @@ func (PredictedWaitScorer) Score(_ *Request, candidates []Candidate, scores []fl
 	}
 }
 
-// QueueScorer rates an endpoint by how short its queue is among the candidates'.
+// QueueScorer rates an endpoint by the length of its queue relative to the other candidates.
 type QueueScorer struct{}
 
 // Score sets 1 for the shortest queue and 0 for the longest; 1 for all if they are equal.
@@ -23,7 +22,7 @@ func (QueueScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
 	scoreFewest(WaitingRequests, candidates, scores)
 }
 
-// RunningScorer rates an endpoint by how few requests its batch has among the candidates'.
+// RunningScorer rates an endpoint by the size of its batch relative to the other candidates.
 type RunningScorer struct{}
 
 // Score sets 1 for the smallest batch and 0 for the largest; 1 for all if they are equal.
@@ -31,7 +30,7 @@ func (RunningScorer) Score(_ *Request, candidates []Candidate, scores []float64)
 	scoreFewest(RunningRequests, candidates, scores)
 }
 
-// scoreFewest sets 1 where the metric is least and 0 where it is most; 1 for all if they are equal.
+// scoreFewest sets 1 for the least value of the metric and 0 for the greatest; 1 for all if they are equal.
 func scoreFewest(m Metric, candidates []Candidate, scores []float64) {
 	least, most := m.of(&candidates[0].Load), m.of(&candidates[0].Load)
 	for i := range candidates {
@@ -46,30 +45,30 @@ func scoreFewest(m Metric, candidates []Candidate, scores []float64) {
 	}
 }
 
-// KVCacheScorer rates an endpoint by how much of its KV cache is free.
+// KVCacheScorer rates an endpoint by the free part of its KV cache.
 type KVCacheScorer struct{}
 
-// Score sets the part that is free.
+// Score sets the free share.
 func (KVCacheScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
 	for i := range candidates {
 		scores[i] = 1 - candidates[i].Load.KVUsage
 	}
 }
 
-// TokenLoadScorer rates an endpoint by how few prompt tokens it has to compute.
+// TokenLoadScorer rates an endpoint by the number of prompt tokens that it has to compute.
 type TokenLoadScorer struct {
 	Threshold float64 // tokens at which the score is 0
 }
 
-// Score sets what is left below the threshold.
+// Score sets the remaining share below the threshold.
 func (s TokenLoadScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
 	for i := range candidates {
 		scores[i] = 1 - min(candidates[i].Load.Tokens/s.Threshold, 1)
 	}
 }
 
-// QueueLimitScorer rates an endpoint by how far its queue is below a limit. One half is the best that it gives, so it says
-// less than scorers of affinity.
+// QueueLimitScorer rates an endpoint by the distance of its queue from a limit. Its best score is one half, so it counts
+// less than affinity scorers.
 type QueueLimitScorer struct {
 	Threshold float64 // requests in the queue at which the score is 0
 }
@@ -81,13 +80,13 @@ func (s QueueLimitScorer) Score(_ *Request, candidates []Candidate, scores []flo
 	}
 }
 
-// ActiveScorer rates an endpoint by how few requests it has now.
+// ActiveScorer rates an endpoint by its current number of requests.
 type ActiveScorer struct {
-	Idle     float64 // requests with which it is still idle
-	BusyBest float64 // the best score of one that is not
+	Idle     float64 // maximum requests of an idle endpoint
+	BusyBest float64 // the best score of a busy one
 }
 
-// Score sets 1 for idle endpoints; others get less the closer they are to the one with most.
+// Score sets 1 for idle endpoints. Others get less the closer they are to the busiest one.
 func (s ActiveScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
 	most := 0.0
 	for i := range candidates {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// A Subset is the endpoints among which the gateway wants the choice made: "ip:port", or an address alone for all of
-// its ports. Entries that are neither allow nothing.
+// A Subset contains the endpoints that the gateway allows: "ip:port", or an address for all of its ports. Other entries
+// allow nothing.
 type Subset struct {
 	endpoints []netip.AddrPort
 	addresses []netip.Addr
 }
 
-// ParseSubset reads a list of entries, each of which may itself be a list separated by commas.
+// ParseSubset parses a list of entries, each of which may be a comma-separated list.
 func ParseSubset(entries []string) *Subset {
 	s := &Subset{}
 	for _, entry := range entries {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Options says which TLS a server speaks.
+// Options configures the TLS settings of a server.
 type Options struct {
 	MinVersion   uint16   // of crypto/tls; zero is TLS 1.2
-	CipherSuites []uint16 // up to TLS 1.2; empty are those of crypto/tls. TLS 1.3 has no choice
+	CipherSuites []uint16 // up to TLS 1.2; empty: the defaults of crypto/tls. Those of TLS 1.3 are fixed
 }
 
-// ParseVersion returns the version of TLS that Kubernetes' components know by a name such as VersionTLS12.
+// ParseVersion returns the TLS version with a name of Kubernetes components, such as VersionTLS12.
 func ParseVersion(name string) (uint16, error) {
 	versions := map[string]uint16{
 		"VersionTLS10": tls.VersionTLS10, "VersionTLS11": tls.VersionTLS11, "VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13,
@@ -26,11 +26,11 @@ func ParseVersion(name string) (uint16, error) {
 	return v, nil
 }
 
-// ParseCipherSuites returns the cipher suites that Kubernetes' components know by names such as
+// ParseCipherSuites returns the cipher suites with names of Kubernetes components, such as
 // TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256.
 func ParseCipherSuites(names []string) ([]uint16, error) {
 	suites := map[string]uint16{
-		// As they were called before RFC 7905.
+		// Names from before RFC 7905.
 		"TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305":   tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 		"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
 	}

@@ -18,12 +18,12 @@ import (
 
 const (
 	selfSignedLifetime = 10 * 365 * 24 * time.Hour
-	clockSkew          = time.Hour // that clients may be behind
+	clockSkew          = time.Hour // by which clients' clocks may be behind
 	rsaBits            = 2048
 )
 
-// SelfSigned returns a Store with a new certificate, for clients that encrypt and do not ask who they talk to. Its key is
-// of a kind that the cipher suites of o can use.
+// SelfSigned returns a Store with a new certificate, for clients that encrypt without verifying the server. The cipher
+// suites of o determine the kind of its key.
 func SelfSigned(commonName string, o Options, now time.Time) (*Store, error) {
 	key, err := newKey(o)
 	if err != nil {
@@ -55,7 +55,7 @@ func SelfSigned(commonName string, o Options, now time.Time) (*Store, error) {
 	return s, nil
 }
 
-// newKey returns a P-256 key, or an RSA key where TLS 1.2 is left with suites that need one.
+// newKey returns a P-256 key, or an RSA key if the suites of TLS 1.2 require one.
 func newKey(o Options) (crypto.Signer, error) {
 	usable := func(id uint16) bool { return strings.Contains(tls.CipherSuiteName(id), "_ECDSA_") }
 	if len(o.CipherSuites) > 0 && !slices.ContainsFunc(o.CipherSuites, usable) {

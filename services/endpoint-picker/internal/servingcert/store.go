@@ -1,9 +1,9 @@
-// Package servingcert has the certificate that a server shows, and keeps it true to its files.
+// Package servingcert provides a server's certificate, and reloads it when its files change.
 //
-// A Store comes from files (Load) or is made on the spot (SelfSigned); TLS gives a server its settings. While Run runs,
-// the files are read again and again: Kubernetes replaces those of a Secret by turning a symlink, of which not every file
-// system sends word, and two small files cost nothing to read. A set of files is used as a whole or not at all: one that
-// does not fit keeps the last good one in use, and is complained of once.
+// A Store reads files (Load) or creates a certificate (SelfSigned). TLS returns the settings for a server. While Run runs,
+// it polls the files: Kubernetes replaces those of a Secret by changing a symlink, which not every file system reports, and
+// reading two small files is cheap. A set of files is used as a whole or not at all: after an invalid set the last valid one
+// stays in use, and one warning is logged.
 package servingcert
 
 import (
@@ -29,28 +29,28 @@ const (
 	KeyFile         = "tls.key"
 )
 
-// readAttempts is how often files are read that change while they are read.
+// readAttempts is the number of attempts to read files that change during the read.
 const readAttempts = 3
 
 var errNoClientCertificate = errors.New("the client has no certificate")
 
-// Params says where a Store's files are.
+// Params contains the paths of a Store's files.
 type Params struct {
 	Log *zap.Logger
 	// Dir is the folder of tls.crt and tls.key.
 	Dir string
-	// ClientCAFile has the authorities in PEM of which clients must have a certificate. Empty: clients need none.
+	// ClientCAFile contains the authorities, in PEM, for required client certificates. Empty: clients need none.
 	ClientCAFile string
-	// Interval is the time between two looks at the files; zero never looks again.
+	// Interval is the time between two reads of the files. Zero: read once.
 	Interval time.Duration
 }
 
-// Store holds what a server shows to its clients, and asks of them.
+// Store holds a server's certificate and the authorities of its clients.
 type Store struct {
 	params  Params
 	current atomic.Pointer[material]
 
-	// What Run has seen of files that do not fit.
+	// Invalid files that Run has read.
 	rejected   [sha256.Size]byte
 	complained bool
 }
@@ -58,11 +58,11 @@ type Store struct {
 // material is one set of files, parsed.
 type material struct {
 	certificate tls.Certificate
-	clientCAs   *x509.CertPool // nil when clients need no certificate
+	clientCAs   *x509.CertPool // nil if clients need no certificate
 	digest      [sha256.Size]byte
 }
 
-// Load returns a Store of files, which must fit.
+// Load returns a Store of files, which must be valid.
 func Load(p Params) (*Store, error) {
 	s := &Store{params: p}
 	content, err := s.read()
@@ -77,7 +77,7 @@ func Load(p Params) (*Store, error) {
 	return s, nil
 }
 
-// TLS returns the settings for a server. Clients that come later are shown the certificate of that moment.
+// TLS returns the settings for a server. New connections use the current certificate.
 func (s *Store) TLS(o Options) *tls.Config {
 	config := &tls.Config{
 		MinVersion:   cmp.Or(o.MinVersion, tls.VersionTLS12),
@@ -87,17 +87,17 @@ func (s *Store) TLS(o Options) *tls.Config {
 		},
 	}
 	if s.params.ClientCAFile != "" {
-		// Verified here and not by crypto/tls, which would ask the authorities of the start, and none when a session is resumed.
+		// crypto/tls would use the authorities from the start, and none when a session is resumed. So verify here.
 		config.ClientAuth = tls.RequireAnyClientCert
 		config.VerifyConnection = s.verifyClient
 	}
 	return config
 }
 
-// Expiry returns until when the certificate is valid.
+// Expiry returns the end of the certificate's validity.
 func (s *Store) Expiry() time.Time { return s.current.Load().certificate.Leaf.NotAfter }
 
-// Run keeps the Store true to its files until ctx ends.
+// Run reloads the files when they change, until ctx ends.
 func (s *Store) Run(ctx context.Context) {
 	if s.params.Interval == 0 {
 		<-ctx.Done()
@@ -115,7 +115,7 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// reload looks at the files once.
+// reload reads the files once.
 func (s *Store) reload() {
 	content, err := s.read()
 	if err != nil {
@@ -136,7 +136,8 @@ func (s *Store) reload() {
 	s.params.Log.Info("Reloaded certificate", zap.String("files", s.describe()), zap.Time("notAfter", s.Expiry()))
 }
 
-// reject keeps what is in use. Files may be seen half written: only what is seen a second time is complained of, once.
+// reject keeps the current files in use. A read may see partially written files, so only files that are read twice are
+// reported, once.
 func (s *Store) reject(digest [sha256.Size]byte, err error) {
 	if digest != s.rejected {
 		s.rejected, s.complained = digest, false
@@ -146,11 +147,11 @@ func (s *Store) reject(digest [sha256.Size]byte, err error) {
 		return
 	}
 	s.complained = true
-	s.params.Log.Warn("Kept the last good certificate, as the files cannot be used", zap.String("files", s.describe()),
+	s.params.Log.Warn("Could not use certificate files, kept the last valid certificate", zap.String("files", s.describe()),
 		zap.Time("notAfter", s.Expiry()), zap.Error(err))
 }
 
-// verifyClient takes clients with a certificate of one of the authorities of the moment.
+// verifyClient accepts clients with a certificate of one of the current authorities.
 func (s *Store) verifyClient(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return errNoClientCertificate
@@ -177,14 +178,14 @@ func (s *Store) describe() string {
 	return s.params.Dir + ", " + s.params.ClientCAFile
 }
 
-// files are what was read, unparsed.
+// files contains the unparsed files.
 type files struct {
 	certificate, key, clientCAs []byte
 	askClients                  bool
 }
 
-// read reads the files so that they belong together, also when they are replaced meanwhile: the certificate is the same
-// before and after the others were read.
+// read reads a consistent set of files, even while they are replaced: the certificate is equal before and after reading the
+// others.
 func (s *Store) read() (*files, error) {
 	certificate := filepath.Join(s.params.Dir, CertificateFile)
 	f := &files{askClients: s.params.ClientCAFile != ""}

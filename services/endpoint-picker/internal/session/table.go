@@ -1,8 +1,7 @@
-// Package session remembers which model server the requests of a session go to, under a name that its clients give it.
+// Package session stores the model server of each session, by a name that clients give the session.
 //
-// A session is forgotten when nobody has used it for a while, and the one that was used longest ago when there are too
-// many. Nothing is shared between pickers: a session whose requests come through several of them should carry its server
-// itself, in a header.
+// A session expires when it has not been used for a while. When there are too many, the least recently used one is removed.
+// Pickers share nothing: a session with requests through several pickers should carry its server itself, in a header.
 package session
 
 import (
@@ -11,14 +10,14 @@ import (
 	"time"
 )
 
-// most is how many sessions are remembered: a few tens of megabytes.
+// most is the maximum number of sessions: a few tens of megabytes.
 const most = 100_000
 
-// Table is the sessions of a pool.
+// Table contains the sessions of a pool.
 type Table struct {
 	mu    sync.Mutex
 	byID  map[string]*list.Element
-	order list.List // of *entry, the one used longest ago first
+	order list.List // of *entry, least recently used first
 }
 
 type entry struct {
@@ -26,10 +25,10 @@ type entry struct {
 	used       time.Time
 }
 
-// NewTable returns a Table without sessions.
+// NewTable returns an empty Table.
 func NewTable() *Table { return &Table{byID: map[string]*list.Element{}} }
 
-// Server returns where a session goes that was used within the time to live; empty if it is not known.
+// Server returns the server of a session that was used within the time to live; empty if unknown.
 func (t *Table) Server(id string, now time.Time, ttl time.Duration) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,7 +44,7 @@ func (t *Table) Server(id string, now time.Time, ttl time.Duration) string {
 	return s.server
 }
 
-// Bind says where a session goes from now on.
+// Bind sets the server of a session.
 func (t *Table) Bind(id, server string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -60,7 +59,7 @@ func (t *Table) Bind(id, server string, now time.Time) {
 	t.byID[id] = t.order.PushBack(&entry{id, server, now})
 }
 
-// Sweep forgets the sessions that were last used before the given time.
+// Sweep removes the sessions that were last used before the given time.
 func (t *Table) Sweep(before time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +68,7 @@ func (t *Table) Sweep(before time.Time) {
 	}
 }
 
-// Len returns how many sessions are remembered.
+// Len returns the number of sessions.
 func (t *Table) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

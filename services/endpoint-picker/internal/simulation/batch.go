@@ -8,20 +8,20 @@ import (
 	"fairlead.dev/pkg/steptime"
 )
 
-// An Engine is the size and speed of a model server.
+// An Engine contains the size and speed of a model server.
 type Engine struct {
-	Slots  int // requests that run at a time
-	Blocks int // of its cache
-	Batch  int // tokens of one step
+	Slots  int // maximum number of running requests
+	Blocks int // of the cache
+	Batch  int // maximum tokens of one step
 
-	Law      steptime.Law // time of a step
-	Slowness float64      // factor of it
+	Law      steptime.Law // duration of a step
+	Slowness float64      // factor of the duration
 
 	StaleGauges bool          // the page shows the state as of the end of the last step
-	PageTime    time.Duration // a page holds up tokens for so long
+	PageTime    time.Duration // time for which a page delays tokens
 }
 
-// UsualEngine returns what resembles a model of 8 billion parameters on one recent GPU.
+// UsualEngine returns an engine like a model of 8 billion parameters on one recent GPU.
 func UsualEngine() Engine {
 	return Engine{
 		Slots: 48, Blocks: 4096, Batch: 2048, Law: steptime.Linear(), Slowness: 1,
@@ -34,50 +34,50 @@ type job struct {
 
 	watcher watcher
 
-	first, done time.Duration // when its first and its last token came, 0 as long as they have not
+	first, done time.Duration // times of its first and its last token, 0 before them
 	hit         int           // tokens of the prompt that were in the cache
 
-	prompted int // tokens of the prompt that are still to be computed
-	answer   int // tokens of the answer that are still to come
-	chunk    int // prompt tokens of the step under way, -1 if it is one of the answer
-	need     int // blocks that it does not share with others, as seen when it came
+	prompted int // uncomputed tokens of the prompt
+	answer   int // remaining tokens of the answer
+	chunk    int // prompt tokens in the current step, -1 for a token of the answer
+	need     int // blocks that it does not share with others, as of its arrival
 	held     []int32
 }
 
-// watcher is told how a job fares.
+// watcher is notified of a job's progress.
 type watcher interface {
 	began(j *job)
 	ended(j *job)
-	lost(j *job) // with its server
+	lost(j *job) // together with its server
 }
 
-// expect sets what is to be done if so many blocks of the prompt are cached.
+// expect sets the work for a job with cached blocks of its prompt.
 func (j *job) expect(blocks int) {
 	j.hit = blocks * blockTokens
 	j.prompted, j.answer = j.prompt-j.hit, j.out
 }
 
-// memory is where the requests of a batch have their blocks.
+// memory contains the blocks of a batch's requests.
 type memory interface {
-	// admit takes room for a job, or reports that there is none.
+	// admit reserves blocks for a job, or returns false.
 	admit(j *job) bool
 	release(j *job)
 }
 
-// batch decides what a server computes when: continuous batching with chunked prefill, first come first served. It is a
-// state machine: a step is planned, and at its end finished.
+// batch schedules a server's work: continuous batching with chunked prefill, first come first served. It is a state machine:
+// each step is planned, then finished at its end.
 type batch struct {
 	Engine
 
 	noise *rand.Rand // of the law; nil in a forecast, which cannot know it
 
 	waiting, running []*job
-	left             int // jobs that had to wait when the step under way began
+	left             int // jobs that had to wait when the current step began
 	stepping         bool
-	end              time.Duration // of the step under way
+	end              time.Duration // of the current step
 }
 
-// begin plans a step, if there is anything to do.
+// begin plans a step, if there is work.
 func (b *batch) begin(now time.Duration, m memory) {
 	for len(b.waiting) > 0 && len(b.running) < b.Slots && m.admit(b.waiting[0]) {
 		b.running = append(b.running, b.waiting[0])
@@ -95,7 +95,7 @@ func (b *batch) begin(now time.Duration, m memory) {
 	b.end = now + time.Duration(factor*float64(took))
 }
 
-// plan decides what the step computes: a token of each answer under way, and prompts in the order in which they came.
+// plan decides the content of the step: a token of each decoding request, and prompts in the order of their arrival.
 func (b *batch) plan() steptime.Step {
 	var step steptime.Step
 	for _, j := range b.running {
@@ -113,7 +113,7 @@ func (b *batch) plan() steptime.Step {
 	return step
 }
 
-// finish ends the step under way. It returns the jobs whose answer began with it, and those whose answer ended.
+// finish ends the current step. It returns the jobs whose answer began with it, and those whose answer ended.
 func (b *batch) finish(m memory) (began, ended []*job) {
 	b.running = slices.DeleteFunc(b.running, func(j *job) bool {
 		if j.chunk >= 0 {
@@ -134,7 +134,7 @@ func (b *batch) finish(m memory) (began, ended []*job) {
 	return began, ended
 }
 
-// ahead is a copy of a batch to look into the future with, and a job more.
+// ahead returns a copy of the batch with another job, to simulate the future.
 func (b *batch) ahead(more *job) batch {
 	next := *b
 	next.noise = nil
@@ -151,7 +151,7 @@ func copies(jobs []*job) []*job {
 	return made
 }
 
-// room is the memory of a batch that is run ahead: how many blocks there are, not which.
+// room is the memory of a simulated batch: the number of blocks without their identity.
 type room struct {
 	batch *batch
 	free  int

@@ -2,29 +2,29 @@ package simulation
 
 import "slices"
 
-// blockTokens is how many tokens a block of a cache has.
+// blockTokens is the number of tokens in a block of a cache.
 const blockTokens = 16
 
-// blockCache is the memory of one model server, with prefix caching as vLLM does it: a block that no request holds keeps
-// its content until it is the one that was used longest ago and its place is needed.
+// blockCache is the memory of one model server, with prefix caching as in vLLM: a block without a holder keeps its content
+// until it is evicted, least recently used first.
 type blockCache struct {
-	places []int32 // by content: the block that has it, or nowhere
-	blocks []block // the last one heads the ring of those that are free, the oldest first
+	places []int32 // by content: its block, or nowhere
+	blocks []block // the last one is the head of the ring of free blocks, oldest first
 	free   int
 }
 
 type block struct {
 	content        int32 // or nothing
 	holders        int
-	previous, next int32 // in the ring, if it is free
+	previous, next int32 // in the ring, if free
 }
 
 const (
 	nowhere = -1
-	nothing = -1 // that is worth keeping
+	nothing = -1 // no content to keep
 )
 
-// newBlockCache returns a cache of so many blocks for so many contents.
+// newBlockCache returns a cache with a number of blocks and of possible contents.
 func newBlockCache(size, contents int) *blockCache {
 	c := &blockCache{places: slices.Repeat([]int32{nowhere}, contents), blocks: make([]block, size+1), free: size}
 	for i := range c.blocks {
@@ -33,10 +33,10 @@ func newBlockCache(size, contents int) *blockCache {
 	return c
 }
 
-// head is the place of the ring's head.
+// head returns the index of the ring's head.
 func (c *blockCache) head() int32 { return int32(len(c.blocks) - 1) }
 
-// match returns how many blocks of a chain are there, from the first on.
+// match returns the number of cached blocks of a chain, from the start.
 func (c *blockCache) match(chain []int32) int {
 	for i, content := range chain {
 		if c.places[content] == nowhere {
@@ -46,8 +46,8 @@ func (c *blockCache) match(chain []int32) int {
 	return len(chain)
 }
 
-// acquire takes so many blocks for a request whose prompt has this chain. It returns the blocks and how many of them had
-// the right content already. It takes none if there is no room.
+// acquire allocates blocks for a request with this prompt chain. It returns the blocks, and how many of them already had the
+// right content. It allocates none if there is not enough room.
 func (c *blockCache) acquire(chain []int32, total int) (held []int32, hit int, ok bool) {
 	held = make([]int32, 0, total)
 	need := total
@@ -80,8 +80,8 @@ func (c *blockCache) acquire(chain []int32, total int) (held []int32, hit int, o
 	return held, hit, true
 }
 
-// release gives blocks back, the last first, so that the beginning of a prompt outlives what follows it. Now that the
-// answer is there too, the chain of both can be found.
+// release frees blocks, the last first, so that the start of a prompt outlives its end. From now on the chain of prompt and
+// answer can be found.
 func (c *blockCache) release(held []int32, chain []int32) {
 	for i := len(held) - 1; i >= 0; i-- {
 		b := &c.blocks[held[i]]
@@ -98,7 +98,7 @@ func (c *blockCache) release(held []int32, chain []int32) {
 	}
 }
 
-// hold takes one block, out of the ring if it is there.
+// hold takes one block, out of the ring if it is free.
 func (c *blockCache) hold(at int32) {
 	b := &c.blocks[at]
 	if b.holders++; b.holders == 1 {
@@ -107,7 +107,7 @@ func (c *blockCache) hold(at int32) {
 	}
 }
 
-// keep notes the content of a block, unless another has the same.
+// keep records the content of a block, unless another block has the same.
 func (c *blockCache) keep(at, content int32) {
 	if c.places[content] == nowhere {
 		c.places[content], c.blocks[at].content = at, content

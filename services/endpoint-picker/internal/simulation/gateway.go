@@ -6,21 +6,21 @@ import (
 )
 
 const (
-	hop        = 250 * time.Microsecond // from one process to another
-	retryAfter = 50 * time.Millisecond  // what no server took
-	giveUp     = 30 * time.Second       // on a request
+	hop        = 250 * time.Microsecond // between two processes
+	retryAfter = 50 * time.Millisecond  // for requests that no server accepted
+	giveUp     = 30 * time.Second       // time limit of a request
 )
 
-// gateway takes requests to the servers that a policy chooses, and tries again what a dead one refused. A request keeps
-// the time at which it first came, so that none drops out of the figures.
+// gateway sends requests to the servers that a policy chooses, and retries those that a dead server refused. A request keeps
+// the time of its arrival, so the results include all requests.
 type gateway struct {
 	timeline *timeline
 	chooser  chooser
-	open     int // requests that have not come to their end
+	open     int // unfinished requests
 	result   *Result
 }
 
-// try asks for a server and sends the request there.
+// try asks the policy for a server and sends the request there.
 func (g *gateway) try(a *arrival) {
 	p, ok := g.chooser.choose(a)
 	if !ok {
@@ -38,20 +38,21 @@ func (g *gateway) try(a *arrival) {
 	})
 }
 
-// fail gives a request up.
+// fail gives up a request.
 func (g *gateway) fail() {
 	g.result.Failed++
 	g.open--
 }
 
-// visit is one try of one request.
+// visit is one attempt of a request.
 type visit struct {
 	*gateway
 
 	placement placement
 }
 
-// began hears of the first token. A gateway shows the answer's beginning, unless it comes in one piece.
+// began handles the first token. The gateway sends the beginning of the answer to the policy, unless the answer comes in one
+// piece.
 func (v *visit) began(j *job) {
 	if j.stream {
 		v.timeline.after(hop, v.show)
@@ -63,7 +64,7 @@ func (v *visit) show() {
 	v.placement.piece()
 }
 
-// ended hears of the last token.
+// ended handles the last token.
 func (v *visit) ended(j *job) {
 	v.timeline.after(hop, func() {
 		if !j.stream {
@@ -74,7 +75,7 @@ func (v *visit) ended(j *job) {
 	})
 }
 
-// lost hears that the server has died. If the client has seen nothing yet the request can be sent to another.
+// lost handles the death of the server. If the client has received nothing, the request can be sent to another server.
 func (v *visit) lost(j *job) {
 	if j.first == 0 || !j.stream {
 		v.refused(j.arrival)
@@ -86,7 +87,7 @@ func (v *visit) lost(j *job) {
 	})
 }
 
-// refused makes an error of the gateway of it, and tries again.
+// refused converts the refusal to an error of the gateway, and retries.
 func (v *visit) refused(a *arrival) {
 	v.timeline.after(hop, func() {
 		v.placement.responded(http.StatusServiceUnavailable)
@@ -100,7 +101,7 @@ func (v *visit) refused(a *arrival) {
 	})
 }
 
-// settle counts a request that has had an answer, or a part of one.
+// settle counts a request with a complete or partial answer.
 func (v *visit) settle(j *job) {
 	v.open--
 	v.result.add(j)

@@ -23,16 +23,16 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 )
 
-// A Split is how requests are spread over the replicas of a picker.
+// A Split is the distribution of requests to the replicas of a picker.
 type Split uint8
 
-// The ways to spread them.
+// The distributions.
 const (
 	InTurn Split = iota
 	AtRandom
 )
 
-// Picker is the endpoint picker itself, in so many replicas that know nothing of each other.
+// Picker is the real endpoint picker, with a number of independent replicas.
 func Picker(replicas int, split Split) Policy {
 	name := fmt.Sprintf("picker x%d", replicas)
 	if split == AtRandom {
@@ -47,7 +47,7 @@ func Picker(replicas int, split Split) Policy {
 	}}
 }
 
-// picker is all replicas.
+// picker contains all replicas.
 type picker struct {
 	replicas []*replica
 	split    Split
@@ -75,7 +75,7 @@ func (p *picker) leave(s *server) {
 	}
 }
 
-// replica is one picker: all of its parts that decide, with what they are told played to them.
+// replica is one picker: all parts that decide, with simulated input.
 type replica struct {
 	timeline *timeline
 	random   *rand.Rand
@@ -84,13 +84,13 @@ type replica struct {
 	detector *outlier.Detector
 	balancer *balancer.Balancer
 	interval time.Duration // between scrapes
-	body     []byte        // of the request that is picked for
+	body     []byte        // of the current request
 
 	members  []*member
 	snapshot *datastore.Snapshot
 }
 
-// member is a server as a replica knows it.
+// member is a server in the view of a replica.
 type member struct {
 	server   *server
 	endpoint *endpoint.Endpoint
@@ -119,13 +119,13 @@ func newReplica(f *fleet, random *rand.Rand) *replica {
 	return r
 }
 
-// unobserved takes measurements of what is measured otherwise here.
+// unobserved discards measurements, because the simulation measures in another way.
 type unobserved struct{}
 
 func (unobserved) ObservePick(time.Duration, error) {}
 func (unobserved) ObserveEjection(string)           {}
 
-// Snapshot returns the endpoints that are known.
+// Snapshot returns the known endpoints.
 func (r *replica) Snapshot() *datastore.Snapshot { return r.snapshot }
 
 // Current returns the configuration.
@@ -159,9 +159,9 @@ func (r *replica) publish() {
 	r.detector.SetEndpoints(next.Endpoints)
 }
 
-// scrape reads the page of a server, and again when the interval is over.
+// scrape reads a server's page, and repeats it after the interval.
 func (r *replica) scrape(m *member) {
-	const jitter = 0.1 // as the scraper has it
+	const jitter = 0.1 // as in the scraper
 	if m.gone {
 		return
 	}
@@ -184,7 +184,7 @@ func (r *replica) scrape(m *member) {
 	})
 }
 
-// choose shows the request to the picker, as the stream of a gateway does.
+// choose passes the request to the picker, like a gateway's stream.
 func (r *replica) choose(a *arrival) (placement, bool) {
 	r.body = a.appendBody(r.body[:0])
 	x := &exchange.Exchange{Incoming: request.Incoming{Path: path, Body: r.body}}
@@ -198,7 +198,7 @@ func (r *replica) choose(a *arrival) (placement, bool) {
 	return &pick{replica: r, exchange: x, on: r.members[i].server}, true
 }
 
-// pick is what the picker has chosen for one request.
+// pick is the picker's choice for one request.
 type pick struct {
 	replica  *replica
 	exchange *exchange.Exchange
@@ -221,7 +221,7 @@ func (p *pick) piece() {
 	}
 }
 
-// ended hears of the whole answer, of a request or of an error. Streams do not say their usage, as nobody has asked for it.
+// ended passes the whole answer, or an error. Streams do not contain their usage, because no client requests it.
 func (p *pick) ended(a *arrival) {
 	x := p.exchange
 	x.Lease.Release()

@@ -8,17 +8,17 @@ type Policy struct {
 	start func(f *fleet) chooser
 }
 
-// chooser is a policy at work.
+// chooser is an active policy.
 type chooser interface {
-	// choose finds a server for a request, or reports that it cannot.
+	// choose returns a server for a request, or false.
 	choose(a *arrival) (placement, bool)
-	// join and leave say that a server is listed from now on, or no longer.
+	// join and leave announce that a server was added to the list, or removed.
 	join(s *server)
 	leave(s *server)
 }
 
-// placement is what was chosen for one request. It is told what a gateway sees of the answer, in this order; lost instead
-// of the rest if the answer broke off.
+// placement is the choice for one request. It receives the events that a gateway sees, in this order; lost replaces the
+// remaining ones if the answer breaks off.
 type placement interface {
 	server() *server
 	responded(status int)
@@ -27,7 +27,7 @@ type placement interface {
 	lost()
 }
 
-// reference is a policy that sees the fleet as it is, which no picker can.
+// reference is a policy that knows the true state of the fleet, which no picker can.
 type reference struct {
 	fleet  *fleet
 	random *rand.Rand
@@ -40,7 +40,7 @@ func newReference(name string, cost func(f *fleet) func(s *server, a *arrival) f
 	}}
 }
 
-// choose takes the living server of the least cost, any of several.
+// choose returns the living server with the lowest cost.
 func (r *reference) choose(a *arrival) (placement, bool) {
 	var best *server
 	low := 0.0
@@ -59,7 +59,7 @@ func (r *reference) choose(a *arrival) (placement, bool) {
 func (*reference) join(*server)  {}
 func (*reference) leave(*server) {}
 
-// chosen is a placement that nobody learns from.
+// chosen is a placement without feedback.
 type chosen struct{ on *server }
 
 func (c chosen) server() *server { return c.on }
@@ -68,10 +68,10 @@ func (chosen) piece()            {}
 func (chosen) ended(*arrival)    {}
 func (chosen) lost()             {}
 
-// Greedy takes the earliest first token, as the future will be. It is a strong reference, and not the best that can be:
-// it gives no thought to those that come after.
+// Greedy chooses the earliest first token, with knowledge of the future. It is a strong reference, but not optimal: it
+// ignores later requests.
 func Greedy() Policy {
-	const perRequest = 1e-6 // seconds: between equals, the one with fewer
+	const perRequest = 1e-6 // seconds: prefers fewer requests between equal servers
 	return newReference("greedy", func(*fleet) func(*server, *arrival) float64 {
 		return func(s *server, a *arrival) float64 {
 			return s.forecast(a).Seconds() + perRequest*float64(s.requests())
@@ -79,21 +79,21 @@ func Greedy() Policy {
 	})
 }
 
-// LeastLoad takes the fewest requests.
+// LeastLoad chooses the server with the fewest requests.
 func LeastLoad() Policy {
 	return newReference("leastload", func(*fleet) func(*server, *arrival) float64 {
 		return func(s *server, _ *arrival) float64 { return float64(s.requests()) }
 	})
 }
 
-// Random takes any.
+// Random chooses any server.
 func Random() Policy {
 	return newReference("random", func(*fleet) func(*server, *arrival) float64 {
 		return func(*server, *arrival) float64 { return 0 }
 	})
 }
 
-// Pin takes the same for all requests of a group, as long as it lives.
+// Pin chooses the same server for all requests of a group, while it lives.
 func Pin() Policy {
 	return newReference("pin", func(f *fleet) func(*server, *arrival) float64 {
 		return func(s *server, a *arrival) float64 {

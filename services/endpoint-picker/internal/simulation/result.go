@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// A Result is what one run came to. Times are of the requests that came after the warm-up.
+// A Result contains the measurements of one run, for requests after the warm-up.
 type Result struct {
 	ttft, total []time.Duration // to the first token, and to the last
 	prompt, hit int             // tokens
 
-	Rejected int // tries that met a dead server
+	Rejected int // attempts at a dead server
 	Lost     int // answers that broke off
 	Failed   int // requests without an answer
 }
 
-// add counts a request that has ended.
+// add counts a finished request.
 func (r *Result) add(j *job) {
 	if j.done == 0 {
 		r.Lost++
@@ -30,7 +30,7 @@ func (r *Result) add(j *job) {
 	}
 }
 
-// Requests returns how many were measured.
+// Requests returns the number of measured requests.
 func (r *Result) Requests() int { return len(r.ttft) }
 
 // TTFT returns the times to the first token.
@@ -39,10 +39,10 @@ func (r *Result) TTFT() Times { return newTimes(r.ttft) }
 // Total returns the times to the last token.
 func (r *Result) Total() Times { return newTimes(r.total) }
 
-// HitRate returns the part of all prompt tokens that was in a cache.
+// HitRate returns the share of prompt tokens that were in a cache.
 func (r *Result) HitRate() float64 { return float64(r.hit) / float64(max(r.prompt, 1)) }
 
-// Times sums up how long many things took.
+// Times summarizes durations.
 type Times struct {
 	Mean, P50, P90, P99 time.Duration
 }

@@ -14,10 +14,10 @@ var (
 	chatty = Prefixes{Count: 32, Tokens: 1024, Own: 256, Answer: 1000}
 )
 
-// usualServers is how many servers the rates of traffic are meant for.
+// usualServers is the number of servers for the rates of the workloads.
 const usualServers = 8
 
-// usual is a scenario of servers that are alike.
+// usual returns a scenario with equal servers.
 func usual(name string, w Workload) Scenario {
 	return Scenario{
 		Name: name, Workload: w, Servers: slices.Repeat([]Engine{UsualEngine()}, usualServers),
@@ -25,14 +25,14 @@ func usual(name string, w Workload) Scenario {
 	}
 }
 
-// Standard returns the six kinds of traffic that pickers are compared with. In these as in the others the rate is about
-// 70 % of what the greedy policy sustains.
+// Standard returns the six common workloads for comparisons of pickers. As in the other scenarios, the rate is about 70 % of
+// the maximum for the greedy policy.
 func Standard() []Scenario {
 	churn, slow := usual("churn", skewed.Workload(95)), usual("slow", even.Workload(105))
 	churn.Churn = true
 	slow.Servers[0].Slowness = 2
 	multiturn := usual("multiturn", Conversations(26))
-	multiturn.Measured *= 2 // it has few requests, and among them some that are long
+	multiturn.Measured *= 2 // it has few requests, some of them long
 	return []Scenario{
 		usual("uniform", even.Workload(110)),
 		usual("zipf", skewed.Workload(100)),
@@ -43,7 +43,7 @@ func Standard() []Scenario {
 	}
 }
 
-// Others returns what a picker that was made for the standard ones alone would fail at.
+// Others returns scenarios in which a picker fails that was made only for the standard ones.
 func Others() []Scenario {
 	return slices.Concat(sizes(), speeds(), costs(), answers(), []Scenario{
 		usual("zipf-bursts", skewed.Workload(80).inBursts(3)),
@@ -51,12 +51,11 @@ func Others() []Scenario {
 	})
 }
 
-// Realistic returns a scenario whose servers behave like vLLM on an H100: the law of steptime.Realistic, a tokenizer whose
-// tokens are not the picker's, gauges as old as the last step, and pages that hold up tokens.
+// Realistic returns a scenario whose servers behave like vLLM on an H100: the law of steptime.Realistic, a tokenizer that
+// differs from the picker's, gauges as of the last step, and pages that delay tokens.
 func (s Scenario) Realistic() Scenario { return s.like("realistic", steptime.Realistic()) }
 
-// Overlapping returns the same with another form of the law: arithmetic and memory take the longer of both times, not the
-// sum.
+// Overlapping returns the same with another law: the longer of the times for arithmetic and memory, instead of their sum.
 func (s Scenario) Overlapping() Scenario {
 	law := steptime.Realistic()
 	law.Overlap = true
@@ -64,8 +63,8 @@ func (s Scenario) Overlapping() Scenario {
 }
 
 func (s Scenario) like(name string, law steptime.Law) Scenario {
-	// The same requests cost such servers more. With this part of the rate the greedy policy is again at about 70 % of what it
-	// sustains; with one and a half times as much it is at the edge, and its queues grow without end.
+	// The same requests cost such servers more. At this factor of the rate, the greedy policy is again at about 70 % of its
+	// maximum; at 1.5 times as much its queues grow without limit.
 	const rate = 0.55
 	s.Name += "-" + name
 	s.Workload.rate *= rate
@@ -76,7 +75,7 @@ func (s Scenario) like(name string, law steptime.Law) Scenario {
 	})
 }
 
-// sizes are other fleet sizes.
+// sizes returns other fleet sizes.
 func sizes() []Scenario {
 	var made []Scenario
 	for _, s := range []Scenario{
@@ -87,20 +86,20 @@ func sizes() []Scenario {
 		usual("zipf-32-servers", skewed.Workload(100)).of(32),
 		usual("multiturn-32-servers", Conversations(26)).of(32),
 	} {
-		s.Measured = min(s.Measured, s.Measured*2*usualServers/time.Duration(len(s.Servers))) // as many requests are enough
+		s.Measured = min(s.Measured, s.Measured*2*usualServers/time.Duration(len(s.Servers))) // the same number of requests is enough
 		made = append(made, s)
 	}
 	return made
 }
 
-// of changes the number of servers, and the rate with it.
+// of changes the number of servers and scales the rate.
 func (s Scenario) of(servers int) Scenario {
 	s.Servers = slices.Repeat(s.Servers[:1], servers)
 	s.Workload.rate *= float64(servers) / usualServers
 	return s
 }
 
-// speeds are fleets of one slow server, and of some fast ones.
+// speeds returns fleets with one slow server, and with some fast ones.
 func speeds() []Scenario {
 	made := []Scenario{
 		usual("zipf-speeds", skewed.Workload(140)), usual("multiturn-speeds", Conversations(36)), usual("mixed-speeds", Mixed(100)),
@@ -115,12 +114,12 @@ func speeds() []Scenario {
 	return made
 }
 
-// costs are other models and other machines.
+// costs returns other models and machines.
 func costs() []Scenario {
 	slowPrefill, fastPrefill := func(e *Engine) { e.Law.PerToken *= 10 }, func(e *Engine) { e.Law.PerToken /= 10 }
 	slowAnswers, smallCache := func(e *Engine) { e.Law.PerSeq *= 10 }, func(e *Engine) { e.Blocks = 1536 }
 	zipf, multiturn := usual("zipf-slow-prefill", skewed.Workload(34)), usual("multiturn-slow-prefill", Conversations(8))
-	zipf.Warm, multiturn.Warm = 26*time.Second, 26*time.Second // greedy, too, takes so long to fill the caches
+	zipf.Warm, multiturn.Warm = 26*time.Second, 26*time.Second // even the greedy policy takes this long to fill the caches
 	return []Scenario{
 		zipf.with(slowPrefill),
 		multiturn.with(slowPrefill),
@@ -142,7 +141,7 @@ func (s Scenario) with(change func(e *Engine)) Scenario {
 	return s
 }
 
-// answers are answers that come in one piece, or that are long.
+// answers returns scenarios with unstreamed or long answers.
 func answers() []Scenario {
 	return []Scenario{
 		usual("zipf-whole", skewed.Workload(100).inOnePiece(1)),

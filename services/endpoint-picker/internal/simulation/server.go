@@ -17,18 +17,18 @@ type server struct {
 	number   int
 	dead     bool
 	shown    endpoint.Gauges // on its page, with StaleGauges
-	busy     time.Duration   // until when a page holds up tokens
+	busy     time.Duration   // end of the delay by a page
 }
 
-// requests is how many it has.
+// requests returns the number of its requests.
 func (s *server) requests() int { return len(s.waiting) + len(s.running) }
 
-// address is where it listens.
+// address returns its address.
 func (s *server) address() netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(s.number >> 8), byte(s.number)}), 8000)
 }
 
-// page is what its page says, and how long it takes to write.
+// page returns the content of its page, and the time to write it.
 func (s *server) page() (endpoint.Gauges, time.Duration) {
 	now := s.timeline.now
 	s.busy = max(s.busy, now) + s.PageTime
@@ -39,7 +39,7 @@ func (s *server) page() (endpoint.Gauges, time.Duration) {
 	return s.shown, s.busy - now
 }
 
-// gauges are its state, with so many requests that wait.
+// gauges returns its state with a number of waiting requests.
 func (s *server) gauges(waiting int) endpoint.Gauges {
 	return endpoint.Gauges{
 		Waiting: float64(waiting), Running: float64(len(s.running)),
@@ -47,7 +47,7 @@ func (s *server) gauges(waiting int) endpoint.Gauges {
 	}
 }
 
-// enqueue takes a request.
+// enqueue accepts a request.
 func (s *server) enqueue(j *job) {
 	s.size(j)
 	s.waiting = append(s.waiting, j)
@@ -56,14 +56,14 @@ func (s *server) enqueue(j *job) {
 	}
 }
 
-// size sets what a job would cost as things stand.
+// size sets the current cost of a job.
 func (s *server) size(j *job) {
 	hit := s.cache.match(j.promptChain())
 	j.expect(hit)
 	j.need = j.blocks() - hit
 }
 
-// step goes on computing, if there is anything to compute.
+// step starts the next step, if there is work.
 func (s *server) step() {
 	if s.begin(s.timeline.now, s); s.stepping {
 		s.timeline.at(s.end, s.finishStep)
@@ -89,7 +89,7 @@ func (s *server) finishStep() {
 	}
 }
 
-// send does at once what tells of a token, or when the page is written that holds it up. It corrects the token's time.
+// send calls tell for a token now, or when the page that delays it is written. It corrects the token's time.
 func (s *server) send(at *time.Duration, tell func()) {
 	late := s.busy - s.timeline.now
 	if late <= 0 {
@@ -100,7 +100,7 @@ func (s *server) send(at *time.Duration, tell func()) {
 	s.timeline.after(late, tell)
 }
 
-// admit takes room for a job that is to run, or reports that there is none. What is cached may be other than when it came.
+// admit reserves memory for a job, or returns false. The cache may differ from the time of its arrival.
 func (s *server) admit(j *job) bool {
 	held, hit, ok := s.cache.acquire(j.promptChain(), j.blocks())
 	if ok {
@@ -112,20 +112,20 @@ func (s *server) admit(j *job) bool {
 
 func (s *server) release(j *job) { s.cache.release(j.held, j.chain) }
 
-// kill ends it, and all that is on it.
+// kill ends the server and all its requests.
 func (s *server) kill() {
 	lost := append(slices.Clone(s.running), s.waiting...)
 	s.dead, s.stepping, s.running, s.waiting = true, false, nil, nil
 	for _, j := range lost {
 		if j.first > s.timeline.now {
-			j.first = 0 // the page held it up
+			j.first = 0 // the page delayed it
 		}
 		j.watcher.lost(j)
 	}
 }
 
-// forecast returns when a request would have its first token if it came now. It knows the true queue, the true cache and
-// how long all answers will be, which nobody can.
+// forecast returns the time of the first token of a request that arrives now. It knows the true queue, the true cache and
+// the length of all answers, which no picker can.
 func (s *server) forecast(a *arrival) time.Duration {
 	j := &job{arrival: a}
 	s.size(j)

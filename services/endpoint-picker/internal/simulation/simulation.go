@@ -1,22 +1,21 @@
-// Package simulation runs fleets of model servers in virtual time, with the endpoint picker in front of them, so that
-// tests can say how well it chooses and people can see at once what a change of it is worth.
+// Package simulation runs fleets of model servers in virtual time behind the endpoint picker, so that tests can measure the
+// quality of its picks and developers can see the effect of a change.
 //
-// A Scenario is a fleet and the traffic that comes to it. Its Trace is the requests of one seed. A Trace is run under a
-// Policy, which is the picker in one or several replicas, or one of those to compare it with; the Result is how long
-// requests took.
+// A Scenario is a fleet and its traffic. Its Trace contains the requests for one seed. A Trace runs with a Policy: the
+// picker in one or several replicas, or another policy for comparison. The Result contains the durations of the requests.
 //
 //	arrivals ----> gateway ----> policy: which server?
 //	                  |    <----   the picker hears what a gateway sees of the answer, and scrapes
 //	                  +--------> server: batches, and a cache of blocks
 //
-// The picker is the real one from the body of a request to the choice; what is played to it are the gateway's stream, the
-// metrics pages and the list of endpoints. Servers are state machines. Nothing waits, so that half a minute of a
-// fleet takes a fraction of a second, and the same seed gives the same figures.
+// The picker is the real one, from the body of a request to the choice. The gateway's stream, the metrics pages and the list
+// of endpoints are simulated. Servers are state machines. Nothing waits, so half a minute of a fleet takes a fraction of a
+// second, and the same seed gives the same result.
 //
-// What it leaves out: the picker's own time, requests that are picked at the same time, and all that is not text.
+// The simulation omits the picker's own time, concurrent picks, and everything except text.
 //
-// Servers follow a law of package steptime. With Linear, and a token for each four bytes, the picker's model is exact but for
-// its numbers. Realistic and Overlapping have other laws and habits, which no parameter of the picker's model can express.
+// Servers follow a law of package steptime. With Linear, and a token for each four bytes, the picker's model is exact except
+// for its coefficients. Realistic and Overlapping follow other laws, which no parameters of the picker's model can express.
 package simulation
 
 import (
@@ -24,31 +23,31 @@ import (
 	"time"
 )
 
-// A Scenario is a fleet of model servers and what happens to it.
+// A Scenario is a fleet of model servers and its events.
 type Scenario struct {
 	Name     string
 	Servers  []Engine
 	Workload Workload
-	Warm     time.Duration // before anything is measured
+	Warm     time.Duration // time before measurements
 	Measured time.Duration
-	Churn    bool // a server dies after a third of the time, and another comes after half
+	Churn    bool // a server dies after a third of the time, and a new one starts after half
 }
 
-// A Trace is the requests of one run of a scenario. It is never changed, so that several policies can run at a time.
+// A Trace contains the requests for one run of a scenario. It is never changed, so several policies can use it concurrently.
 type Trace struct {
 	scenario Scenario
 	seed     uint64
 	arrivals []*arrival
-	contents int // different blocks of all of them
+	contents int // number of different blocks
 }
 
-// Trace makes the requests of a seed.
+// Trace creates the requests for a seed.
 func (s Scenario) Trace(seed uint64) *Trace {
 	arrivals, contents := s.Workload.generate(seed, s.Warm, s.Measured)
 	return &Trace{scenario: s, seed: seed, arrivals: arrivals, contents: contents}
 }
 
-// Run runs the requests under a policy, from the first to the end of the last.
+// Run runs the requests with a policy, from the first to the end of the last.
 func (t *Trace) Run(p Policy) Result {
 	f := &fleet{timeline: &timeline{}, seed: t.seed, contents: t.contents}
 	f.chooser = p.start(f)
@@ -67,13 +66,13 @@ func (t *Trace) Run(p Policy) Result {
 	return *result
 }
 
-// fleet is the servers of one run.
+// fleet contains the servers of one run.
 type fleet struct {
 	timeline *timeline
 	chooser  chooser
 	seed     uint64
 	contents int
-	servers  []*server // by number, the dead too
+	servers  []*server // by number, including dead ones
 }
 
 func (f *fleet) add(e Engine) {
@@ -83,7 +82,7 @@ func (f *fleet) add(e Engine) {
 	f.chooser.join(s)
 }
 
-// churn has a server die, which is noticed by those who list servers a little later, and one more come.
+// churn makes a server die, which the list of servers shows a little later, and adds another.
 func (f *fleet) churn(warm, measured time.Duration) {
 	const listed = 2 * time.Second
 	dying := f.servers[f.seed%uint64(len(f.servers))]

@@ -5,34 +5,34 @@ import (
 	"time"
 )
 
-// epoch is when every run begins.
+// epoch is the start of every run.
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// timeline is a clock that goes from one thing that happens to the next. Things that happen at the same time happen in
-// the order in which they were asked for, so that a run can be repeated.
+// timeline is a clock that jumps from one event to the next. Events at the same time happen in the order of their
+// scheduling, so a run can be repeated.
 type timeline struct {
 	now     time.Duration // since the epoch
 	pending pending
 	asked   int
 }
 
-// happening is something that is to be done at its time.
+// happening is an event.
 type happening struct {
 	at    time.Duration
 	order int
 	do    func()
 }
 
-// at has something done at a time, which is not before now.
+// at schedules an event at a time, which must not be in the past.
 func (t *timeline) at(when time.Duration, do func()) {
 	t.asked++
 	heap.Push(&t.pending, happening{at: when, order: t.asked, do: do})
 }
 
-// after has something done when a time has passed.
+// after schedules an event after a duration.
 func (t *timeline) after(d time.Duration, do func()) { t.at(t.now+d, do) }
 
-// runWhile lets time pass as long as it should.
+// runWhile advances time while should returns true.
 func (t *timeline) runWhile(should func() bool) {
 	for len(t.pending) > 0 && should() {
 		next := heap.Pop(&t.pending).(happening)
@@ -41,15 +41,15 @@ func (t *timeline) runWhile(should func() bool) {
 	}
 }
 
-// Now and Since make it a clock for those who want one.
+// Now and Since implement a clock.
 
-// Now returns what time it is.
+// Now returns the current time.
 func (t *timeline) Now() time.Time { return epoch.Add(t.now) }
 
-// Since returns how long ago a time was.
+// Since returns the time since then.
 func (t *timeline) Since(then time.Time) time.Duration { return t.Now().Sub(then) }
 
-// pending is a heap of what is to happen, the first on top.
+// pending is a heap of events, the next on top.
 type pending []happening
 
 func (p pending) Len() int { return len(p) }

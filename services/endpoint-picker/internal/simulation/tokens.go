@@ -2,7 +2,7 @@ package simulation
 
 import "github.com/cespare/xxhash/v2"
 
-// appendFours appends where the tokens of a text end that have four bytes each, as the picker takes it.
+// appendFours appends the ends of the tokens in a text, four bytes each, as the picker assumes.
 func appendFours(ends []int, text []byte) []int {
 	for end := charsPerToken; end <= len(text); end += charsPerToken {
 		ends = append(ends, end)
@@ -10,10 +10,10 @@ func appendFours(ends []int, text []byte) []int {
 	return ends
 }
 
-// appendWords appends where the tokens of a text end, which begins at some byte of a longer one. As with the vocabularies of
-// real models, most words are one token with the space before them, some are several, and anything else is one token for each
-// byte. Prose has 4.4 bytes a token, code 2.3. Beginnings of a text have the tokens that they would have alone, if they do not
-// end in a word.
+// appendWords appends the ends of the tokens in a text, which starts at an offset of a longer one. As in the vocabularies of
+// real models, most words are one token with the preceding space, some are several, and other characters are one token per
+// byte. Prose has 4.4 bytes per token, code 2.3. A prefix of a text has the same tokens as part of it, unless it ends in a
+// word.
 func appendWords(ends []int, text []byte, at int) []int {
 	for i := 0; i < len(text); {
 		end := i + 1
@@ -28,7 +28,7 @@ func appendWords(ends []int, text []byte, at int) []int {
 	return ends
 }
 
-// appendPieces appends where the tokens of one word end. One word in twenty is not in the vocabulary.
+// appendPieces appends the ends of the tokens in one word. One word in twenty is not in the vocabulary.
 func appendPieces(ends []int, word []byte, at int) []int {
 	const rare, piece = 20, 3
 	end := at + len(word)

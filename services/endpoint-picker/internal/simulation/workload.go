@@ -20,10 +20,10 @@ const (
 	path          = "/v1/chat/completions"
 )
 
-// message is what one side says.
+// message is a message of one side.
 type message struct {
 	role, text string
-	json       []byte // of the whole
+	json       []byte // of the whole message
 }
 
 func newMessage(role, text string) message {
@@ -32,12 +32,12 @@ func newMessage(role, text string) message {
 		Content string `json:"content"`
 	}{role, text})
 	if err != nil {
-		panic(err) // not reached: it is all text
+		panic(err) // unreachable: it is all text
 	}
 	return message{role: role, text: text, json: made}
 }
 
-// arrival is one request: what is asked, when, and what the answer will be. It is never changed.
+// arrival is one request: its content, its time and its answer. It is never changed.
 type arrival struct {
 	at          time.Duration
 	number      int
@@ -45,17 +45,17 @@ type arrival struct {
 	messages    []message
 	stream      bool
 	prompt, out int     // tokens
-	chain       []int32 // numbers of the blocks of prompt and answer: the same where all up to there is the same
+	chain       []int32 // numbers of the blocks of prompt and answer: equal if everything up to there is equal
 	measured    bool
 }
 
-// promptChain is that of the blocks that may be found in a cache. The last token is always computed, so it is never all.
+// promptChain returns the blocks that can be found in a cache. The last token is always computed, so they are never all.
 func (a *arrival) promptChain() []int32 { return a.chain[:(a.prompt-1)/blockTokens] }
 
-// blocks is how many prompt and answer take.
+// blocks returns the number of blocks of prompt and answer.
 func (a *arrival) blocks() int { return (a.prompt + a.out + blockTokens - 1) / blockTokens }
 
-// appendBody appends the request as a client of OpenAI's API writes it. The model comes now first, now last.
+// appendBody appends the request in the format of OpenAI's API. The position of the model varies.
 func (a *arrival) appendBody(body []byte) []byte {
 	const model = `"model":"` + modelName + `"`
 	first, last := model, fmt.Sprintf(`"max_tokens":512,"stream":%t`, a.stream)
@@ -74,38 +74,38 @@ func (a *arrival) appendBody(body []byte) []byte {
 
 // A Workload is a kind of traffic.
 type Workload struct {
-	rate  float64 // requests a second
-	burst float64 // times the rate in one second of four, when more than 1; less in the others
-	whole float64 // part of the answers that comes in one piece
+	rate  float64 // requests per second
+	burst float64 // factor of the rate in one second of four, if above 1; less in the others
+	whole float64 // share of unstreamed answers
 	words bool    // tokens are words and parts of words, and some texts are code; else four bytes each
 	fill  func(g *generator)
 }
 
-// inBursts has the traffic come in bursts of so many times its rate.
+// inBursts makes traffic come in bursts with a factor of its rate.
 func (w Workload) inBursts(burst float64) Workload {
 	w.burst = burst
 	return w
 }
 
-// inOnePiece has a part of the answers not streamed.
+// inOnePiece makes a share of the answers unstreamed.
 func (w Workload) inOnePiece(part float64) Workload {
 	w.whole = part
 	return w
 }
 
-// generator makes the arrivals of one workload from one seed.
+// generator creates the arrivals of one workload from one seed.
 type generator struct {
 	*rand.Rand
 	Workload
 
 	warm, end time.Duration
 	arrivals  []*arrival
-	contents  map[uint64]int32 // numbers of blocks, by the hash of all up to there
+	contents  map[uint64]int32 // numbers of blocks, by the hash of everything up to there
 	scratch   []byte
 	ends      []int
 }
 
-// generate makes the arrivals of a workload, in their order. It returns how many different blocks they have, too.
+// generate returns the arrivals of a workload in order, and their number of different blocks.
 func (w Workload) generate(seed uint64, warm, measured time.Duration) (arrivals []*arrival, contents int) {
 	g := &generator{
 		Rand: rand.New(rand.NewPCG(seed, 0)), Workload: w, warm: warm, end: warm + measured, contents: map[uint64]int32{},
@@ -118,7 +118,7 @@ func (w Workload) generate(seed uint64, warm, measured time.Duration) (arrivals 
 	return g.arrivals, len(g.contents)
 }
 
-// prose and code are what all texts are cut from: words, with punctuation, quotes and line breaks that JSON must escape.
+// prose and code are the source of all texts: words, with punctuation, quotes and line breaks that JSON must escape.
 var (
 	prose = sync.OnceValue(func() string {
 		return corpus(9, " ", " ", " ", " ", " ", " ", " ", " ", ", ", ". ", "\n", " \"", "\" ", "; ")
@@ -126,7 +126,7 @@ var (
 	code = sync.OnceValue(func() string { return corpus(6, " ", "(", ").", " = ", "\n\t", "[", "\"]", ", ", "->", "_") })
 )
 
-// corpus makes words of up to so many letters.
+// corpus generates words of up to a number of letters.
 func corpus(letters int, ends ...string) string {
 	const size = 1 << 20
 	r := rand.New(rand.NewPCG(7, 7))
@@ -140,7 +140,7 @@ func corpus(letters int, ends ...string) string {
 	return b.String()
 }
 
-// text is a piece of prose or code of so many tokens, as the picker counts them.
+// text returns a piece of prose or code with a number of tokens, as the picker counts them.
 func (g *generator) text(tokens int) string {
 	const codePart = 0.25
 	all := prose()
@@ -151,8 +151,8 @@ func (g *generator) text(tokens int) string {
 	return all[from : from+tokens*charsPerToken]
 }
 
-// poisson calls back at each arrival of a Poisson process. One whose rate changes is one of its highest rate of which some
-// arrivals are left out.
+// poisson calls arrive at each arrival of a Poisson process. For a changing rate it uses the highest rate and skips some
+// arrivals.
 func (g *generator) poisson(rate float64, from time.Duration, arrive func(at time.Duration)) {
 	most := max(g.burst, 1)
 	for t := from; ; {
@@ -166,7 +166,7 @@ func (g *generator) poisson(rate float64, from time.Duration, arrive func(at tim
 	}
 }
 
-// swing is what the rate is multiplied with in a burst, or between two, so that its mean stays.
+// swing returns the factor of the rate in a burst, or between two. The mean rate stays the same.
 func (g *generator) swing(t time.Duration) float64 {
 	const period = 4 * time.Second
 	if t%period < period/4 {
@@ -175,7 +175,7 @@ func (g *generator) swing(t time.Duration) float64 {
 	return (4 - g.burst) / 3
 }
 
-// draft is what is said of an arrival.
+// draft contains the properties of an arrival.
 type draft struct {
 	at         time.Duration
 	group, out int
@@ -212,7 +212,7 @@ func (g *generator) add(d draft) {
 	g.arrivals = append(g.arrivals, a)
 }
 
-// chain cuts a text into blocks as a model server would, and numbers them. It is given where the tokens end.
+// chain divides a text into blocks like a model server, and numbers them. ends are the ends of the tokens.
 func (g *generator) chain(text []byte, ends []int) []int32 {
 	const odd = 1099511628211
 	made, last, from := make([]int32, 0, len(ends)/blockTokens), uint64(0), 0
@@ -230,16 +230,16 @@ func (g *generator) chain(text []byte, ends []int) []int32 {
 	return made
 }
 
-// Prefixes are beginnings that requests share, each followed by a part of its own.
+// Prefixes are shared beginnings of requests, each followed by its own part.
 type Prefixes struct {
 	Count  int
 	Skew   float64 // 0 if all are equally popular, else the exponent of Zipf's law
-	Tokens int     // of each
-	Own    int     // tokens that follow, in the mean
-	Answer int     // tokens, in the mean
+	Tokens int     // of each prefix
+	Own    int     // mean number of tokens that follow
+	Answer int     // mean number of tokens
 }
 
-// Workload returns requests that begin so.
+// Workload returns requests with these prefixes.
 func (p Prefixes) Workload(rate float64) Workload { return Workload{rate: rate, fill: p.fill} }
 
 func (p Prefixes) fill(g *generator) {
@@ -250,7 +250,7 @@ func (p Prefixes) fill(g *generator) {
 		sum += math.Pow(float64(i+1), -p.Skew)
 		upTo[i] = sum
 	}
-	groups := g.Perm(p.Count) // the hottest must not be neighbours for a policy that counts
+	groups := g.Perm(p.Count) // the most popular must not be neighbors for a policy that counts
 	g.poisson(g.rate, 0, func(at time.Duration) {
 		i, _ := slices.BinarySearch(upTo, g.Float64()*sum)
 		out := p.Answer/4 + g.IntN(p.Answer*3/2)
@@ -260,14 +260,15 @@ func (p Prefixes) fill(g *generator) {
 	})
 }
 
-// Conversations returns requests that repeat all that was said before. They come at fixed times, whatever the policy does.
+// Conversations returns requests that repeat the previous conversation. They arrive at fixed times, independent of the
+// policy.
 func Conversations(rate float64) Workload { return Workload{rate: rate, fill: converse} }
 
 func converse(g *generator) {
 	const (
 		meanTurns = 9
 		gap       = 4 * time.Second
-		perToken  = 15 * time.Millisecond // of an answer that somebody reads
+		perToken  = 15 * time.Millisecond // of an answer that a person reads
 	)
 	var system []message
 	for range 4 {
@@ -288,8 +289,8 @@ func converse(g *generator) {
 	})
 }
 
-// Mixed returns prompts of 200 to 16 000 tokens with answers of 16 to 512, most of them short. One in four has a prefix
-// that it shares.
+// Mixed returns prompts of 200 to 16 000 tokens with answers of 16 to 512, most of them short. One in four has a shared
+// prefix.
 func Mixed(rate float64) Workload { return Workload{rate: rate, fill: mix} }
 
 func mix(g *generator) {
@@ -310,7 +311,7 @@ func mix(g *generator) {
 	})
 }
 
-// pareto draws from a heavy tail that is cut off.
+// pareto draws from a truncated heavy tail.
 func (g *generator) pareto(low, high, alpha float64) int {
 	l, h := math.Pow(low, alpha), math.Pow(high, alpha)
 	u := g.Float64()

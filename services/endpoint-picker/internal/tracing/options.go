@@ -24,19 +24,19 @@ const (
 	defaultRatio   = 0.1
 )
 
-// Options says whether and what is traced, and where to.
+// Options configures tracing and its exporter.
 type Options struct {
 	Exporter    string  // otlp, console or none
-	Local       bool    // nothing says where to: a collector on this machine, in plaintext
-	ParentBased bool    // what the request's traceparent says is done
-	Ratio       float64 // of all others
+	Local       bool    // no endpoint is configured: use a collector on this machine, in plaintext
+	ParentBased bool    // follow the decision in the request's traceparent
+	Ratio       float64 // of all other requests
 }
 
-// Off returns options of a Tracer that does nothing.
+// Off returns options that disable tracing.
 func Off() Options { return Options{Exporter: exporterNone} }
 
-// FromEnvironment reads OpenTelemetry's variables. Without an exporter and without an endpoint nothing is traced. What the
-// exporter itself reads (headers, certificates, timeouts, names of the service) is not read here.
+// FromEnvironment reads OpenTelemetry's variables. Without an exporter and an endpoint, tracing is disabled. The exporter
+// itself reads its own variables (headers, certificates, timeouts, names of the service).
 func FromEnvironment(get func(string) string) (Options, error) {
 	endpoint := cmp.Or(get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), get("OTEL_EXPORTER_OTLP_ENDPOINT"))
 	o := Options{Exporter: get("OTEL_TRACES_EXPORTER"), Local: endpoint == ""}
@@ -58,10 +58,10 @@ func FromEnvironment(get func(string) string) (Options, error) {
 	return o, o.readSampler(get("OTEL_TRACES_SAMPLER"), get("OTEL_TRACES_SAMPLER_ARG"))
 }
 
-// checkOTLP finds what the exporter would not say.
+// checkOTLP detects errors that the exporter would not report.
 func checkOTLP(endpoint, protocol string) error {
 	if protocol != "" && protocol != "grpc" {
-		return fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL %q is not served: only grpc is", protocol)
+		return fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL %q is not supported: only grpc is", protocol)
 	}
 	if endpoint != "" && !strings.HasPrefix(endpoint, "http://") && !strings.HasPrefix(endpoint, "https://") {
 		return fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT %q is not a URL: give http://host:4317, or https for TLS", endpoint)
@@ -87,7 +87,7 @@ func (o *Options) readSampler(name, argument string) error {
 		}
 		o.Ratio = ratio
 	default:
-		return fmt.Errorf("OTEL_TRACES_SAMPLER %q is not one of always_on, always_off, traceidratio, with or without parentbased_ before it", name)
+		return fmt.Errorf("OTEL_TRACES_SAMPLER %q is not one of always_on, always_off, traceidratio, optionally prefixed with parentbased_", name)
 	}
 	return nil
 }
@@ -103,17 +103,17 @@ func (o Options) newExporter(ctx context.Context) (sdktrace.SpanExporter, error)
 	return otlptracegrpc.New(ctx, options...)
 }
 
-// sampler decides which requests are traced.
+// sampler decides which requests to trace.
 type sampler struct {
 	parentBased bool
-	below       uint64 // of 2^63, what of a trace's identity counts as sampled
+	below       uint64 // sample traces with a lower ID, of 63 bits
 }
 
 func (o Options) sampler() sampler {
 	return sampler{parentBased: o.ParentBased, below: uint64(o.Ratio * (1 << 63))}
 }
 
-// sample decides as every OpenTelemetry SDK does with the same settings, so that those along a request's way agree.
+// sample decides like every OpenTelemetry SDK with the same settings, so that all services on a request's path agree.
 func (s sampler) sample(trace [16]byte, p parent, known bool) bool { //nolint:revive // whether there is a parent
 	if s.parentBased && known {
 		return p.sampled

@@ -14,7 +14,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// Names of spans, those of the llm-d router.
+// Names of spans, from the llm-d router.
 const (
 	spanRequest       = "gateway.request"
 	spanOrchestration = "gateway.request_orchestration"
@@ -22,7 +22,7 @@ const (
 	eventFirst        = "gen_ai.first_token"
 )
 
-// Names of attributes: OpenTelemetry's, the llm-d router's, and ours.
+// Names of attributes, from OpenTelemetry, from the llm-d router, and our own.
 const (
 	keyServiceName    = "service.name"
 	keyServiceVersion = "service.version"
@@ -56,7 +56,7 @@ const (
 	keyMatched   = "fairlead.matched_tokens"
 )
 
-// write makes the spans of an exchange.
+// write creates the spans of an exchange.
 func write(tracer trace.Tracer, span exchange.Span, r *exchange.Record) {
 	ctx := context.WithValue(context.Background(), spanKey{}, span)
 	if parent, known := parse(r.TraceParent); known {
@@ -78,7 +78,7 @@ func write(tracer trace.Tracer, span exchange.Span, r *exchange.Record) {
 	request.End(trace.WithTimestamp(r.Ended))
 }
 
-// writePick makes the spans of what happened up to the choice of the endpoint.
+// writePick creates the spans up to the choice of the endpoint.
 func writePick(tracer trace.Tracer, request trace.Span, r *exchange.Record) {
 	chosen := r.Arrived.Add(r.PickTook)
 	child := func(parent trace.Span, name string, began time.Time, attributes []attribute.KeyValue) trace.Span {
@@ -99,7 +99,7 @@ func writePick(tracer trace.Tracer, request trace.Span, r *exchange.Record) {
 }
 
 func requestAttributes(r *exchange.Record) []attribute.KeyValue {
-	path, _, _ := strings.Cut(r.Path, "?") // what is behind may be secret
+	path, _, _ := strings.Cut(r.Path, "?") // the query may contain secrets
 	a := attributes{attribute.String(keyOutcome, string(r.Outcome)), attribute.Bool(keyStreaming, r.Streaming)}
 	a.add(keyMethodPath, path)
 	a.add(keyRequestID, r.RequestID)
@@ -133,7 +133,7 @@ func pickAttributes(r *exchange.Record) []attribute.KeyValue {
 	return a
 }
 
-// failure says why an exchange failed, if it did. What a client did wrong is not a failure of the server's span.
+// failure returns the reason why an exchange failed, if it did. Clients' errors are not failures of the server's span.
 func failure(r *exchange.Record) string {
 	switch {
 	case r.Outcome == exchange.Failed:
@@ -146,7 +146,7 @@ func failure(r *exchange.Record) string {
 	return fmt.Sprintf("%d %s", r.Status, http.StatusText(r.Status))
 }
 
-// attributes are those of a span. What is not known is left out.
+// attributes are the attributes of a span. Unknown values are omitted.
 type attributes []attribute.KeyValue
 
 func (a *attributes) add(key, value string) {
@@ -161,8 +161,8 @@ func (a *attributes) addNumber(key string, value int) {
 	}
 }
 
-// text is a string that can be sent: protocol buffers have valid UTF-8 only, and a batch with anything else is lost whole.
-// Clients choose some of them, so they are short, and copies.
+// text returns a string that can be exported: protocol buffers accept only valid UTF-8, and an invalid string loses the
+// whole batch. Clients choose some of the strings, so text limits their length and copies them.
 func text(s string) string {
 	const most = 256
 	return strings.Clone(strings.ToValidUTF8(s[:min(len(s), most)], "?"))

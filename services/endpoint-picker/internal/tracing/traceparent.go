@@ -6,21 +6,21 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// parent is what a traceparent says.
+// parent is the content of a traceparent.
 type parent struct {
 	trace   [16]byte
 	span    [8]byte
 	sampled bool
 }
 
-// Places in a traceparent, "00-<trace>-<span>-<flags>" in lower case hexadecimal.
+// Offsets in a traceparent, "00-<trace>-<span>-<flags>" in lower case hexadecimal.
 const (
 	traceAt, spanAt, flagsAt = 3, 36, 53
 	length                   = 55
 	flagSampled              = 1
 )
 
-// parse reads a traceparent of W3C's trace context, or tells that it is none.
+// parse parses a traceparent of W3C's trace context.
 func parse(s string) (p parent, valid bool) {
 	if len(s) < length || s[traceAt-1] != '-' || s[spanAt-1] != '-' || s[flagsAt-1] != '-' {
 		return parent{}, false
@@ -36,7 +36,7 @@ func parse(s string) (p parent, valid bool) {
 	return p, true
 }
 
-// ends tells whether a traceparent of that version may go on like that: later ones may have more, after another dash.
+// ends reports whether the rest of a traceparent is valid for its version: later versions may have more, after another dash.
 func ends(version byte, rest string) bool {
 	switch version {
 	case 0:
@@ -47,7 +47,7 @@ func ends(version byte, rest string) bool {
 	return rest == "" || rest[0] == '-'
 }
 
-// decode fills b from the beginning of s, which is long enough.
+// decode decodes the beginning of s, which is long enough, into b.
 func decode(b []byte, s string) bool {
 	for i := range b {
 		high, low := digit(s[2*i]), digit(s[2*i+1])
@@ -59,7 +59,7 @@ func decode(b []byte, s string) bool {
 	return true
 }
 
-// digit is the value of a hexadecimal digit, above 15 of anything else: upper case is not allowed.
+// digit returns the value of a hexadecimal digit, or more than 15 for other characters, including upper case.
 func digit(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':
@@ -70,7 +70,7 @@ func digit(c byte) byte {
 	return 0xff
 }
 
-// format returns the traceparent that names a span that is sampled.
+// format returns the traceparent of a sampled span.
 func format(s exchange.Span) string {
 	b := make([]byte, 0, length)
 	b = append(b, "00-"...)

@@ -1,14 +1,14 @@
-// Package tracing makes OpenTelemetry spans of exchanges that have ended:
+// Package tracing creates OpenTelemetry spans of finished exchanges:
 //
 //	gateway.request                 the whole stream, a child of what the request's traceparent names
 //	  gateway.request_orchestration from its beginning to the choice of the endpoint, the arrival of the body included
 //	    llm_d.epp.scoring           the choice
 //
-// Their names are the llm-d router's. Nothing is measured for them: they are made of the record when it is complete, so a
-// request costs a few random numbers until then, and nothing more if it is not sampled. When tracing is off, nobody calls.
+// The names are the llm-d router's. The spans come from the complete record without further measurements. Until then a
+// request costs a few random numbers, and nothing more if it is not sampled. If tracing is off, the package is not called.
 //
-// Whether a request is sampled is decided once, by Begin, at the latest when its endpoint is picked: the traceparent that
-// the model server gets has to name a span that will exist.
+// Begin decides once whether a request is sampled, at the latest at the pick: the traceparent for the model server must name
+// a span that will exist.
 package tracing
 
 import (
@@ -27,7 +27,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// flushTimeout is how long the last spans may take when the picker ends.
+// flushTimeout limits the export of the last spans at shutdown.
 const flushTimeout = 5 * time.Second
 
 const scope = "fairlead.dev/services/endpoint-picker"
@@ -44,14 +44,14 @@ type Tracer struct {
 	tracer atomic.Pointer[trace.Tracer] // nil while it does not run
 }
 
-// Params is what a Tracer is made of.
+// Params are the parameters of New.
 type Params struct {
 	Options Options
 	Log     *zap.Logger
 	Version string
 }
 
-// New returns a Tracer that does nothing until it runs.
+// New returns a Tracer. Run starts it.
 func New(p Params) *Tracer {
 	return &Tracer{
 		log: p.Log, options: p.Options, version: p.Version,
@@ -59,30 +59,30 @@ func New(p Params) *Tracer {
 	}
 }
 
-// Enabled tells whether there is anything to trace for.
+// Enabled reports whether an exporter is configured.
 func (t *Tracer) Enabled() bool { return t.options.Exporter != exporterNone }
 
-// Run exports spans until ctx ends, and then what is left, for a few seconds at most.
+// Run exports spans until ctx ends, and then the remaining ones, within flushTimeout.
 func (t *Tracer) Run(ctx context.Context) {
 	if !t.Enabled() {
 		return
 	}
 	lasting := context.WithoutCancel(ctx)
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { t.log.Debug("Had trouble with tracing", zap.Error(err)) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { t.log.Debug("Tracing reported an error", zap.Error(err)) }))
 	exporter, err := t.newExporter(lasting)
 	if err != nil {
-		t.log.Warn("Could not start tracing, going on without", zap.Error(err))
+		t.log.Warn("Could not start tracing, continued without it", zap.Error(err))
 		return
 	}
 	described, err := resource.New(lasting, resource.WithAttributes(
 		attribute.String(keyServiceName, defaultService), attribute.String(keyServiceVersion, t.version),
 	), resource.WithFromEnv())
-	if err != nil { // what could be read stands
+	if err != nil { // the readable part is used
 		t.log.Warn("Could not read all of OTEL_RESOURCE_ATTRIBUTES", zap.Error(err))
 	}
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(&reporter{SpanExporter: exporter, log: t.log}),
-		sdktrace.WithSampler(sdktrace.AlwaysSample()), // what is not sampled does not get here
+		sdktrace.WithSampler(sdktrace.AlwaysSample()), // spans of unsampled requests are never created
 		sdktrace.WithIDGenerator(ids{}),
 		sdktrace.WithResource(described),
 	)
@@ -98,8 +98,8 @@ func (t *Tracer) Run(ctx context.Context) {
 	}
 }
 
-// Begin decides whether a request is traced, by its traceparent, which may be empty or nonsense. It returns the span that
-// the record is to have, and what the model server is to get as its traceparent: nothing if the request's own is to stay.
+// Begin decides whether a request is traced, by its traceparent, which may be empty or invalid. It returns the span for the
+// record, and the traceparent for the model server, empty to keep the request's own.
 func (t *Tracer) Begin(traceParent string) (span exchange.Span, header string) {
 	parent, known := parse(traceParent)
 	span.Trace = parent.trace
@@ -113,7 +113,7 @@ func (t *Tracer) Begin(traceParent string) (span exchange.Span, header string) {
 	return span, header
 }
 
-// ObserveExchange exports the spans of an exchange that has ended, if it is sampled. If nobody has decided that, it does.
+// ObserveExchange exports the spans of a finished exchange, if it is sampled. If that is undecided, it decides.
 func (t *Tracer) ObserveExchange(r *exchange.Record) {
 	tracer := t.tracer.Load()
 	if tracer == nil {
@@ -150,10 +150,10 @@ func putRandom(b []byte) {
 	}
 }
 
-// spanKey is where a context has the span that its first one is to be.
+// spanKey is the context key of the span that the first one will be.
 type spanKey struct{}
 
-// ids gives a span the identity that was promised to the model server.
+// ids gives a span the ID that the model server has received.
 type ids struct{}
 
 func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
@@ -170,7 +170,7 @@ func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	return newSpanID()
 }
 
-// reporter says once that spans cannot be exported, and once that they can again.
+// reporter logs once that the export fails, and once that it works again.
 type reporter struct {
 	sdktrace.SpanExporter
 
@@ -178,12 +178,12 @@ type reporter struct {
 	failing atomic.Bool
 }
 
-// ExportSpans exports spans. Those that cannot be are lost: there is no use in telling the caller too.
+// ExportSpans exports spans. It drops those that fail, and returns no error, because the caller cannot use it.
 func (r *reporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := r.SpanExporter.ExportSpans(ctx, spans)
 	switch {
 	case err != nil && !r.failing.Swap(true):
-		r.log.Warn("Could not export spans, dropping them until it works again", zap.Error(err))
+		r.log.Warn("Could not export spans, dropping them until an export succeeds", zap.Error(err))
 	case err == nil && r.failing.Swap(false):
 		r.log.Info("Exported spans again")
 	}

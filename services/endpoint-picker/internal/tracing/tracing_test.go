@@ -324,10 +324,10 @@ func TestFromEnvironmentSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, value, want string }{
 		{"OTEL_TRACES_EXPORTER", "zipkin", `OTEL_TRACES_EXPORTER "zipkin" is not one of otlp, console, none`},
-		{"OTEL_TRACES_SAMPLER", "jaeger_remote", `OTEL_TRACES_SAMPLER "jaeger_remote" is not one of always_on, always_off, traceidratio, with or without parentbased_ before it`},
+		{"OTEL_TRACES_SAMPLER", "jaeger_remote", `OTEL_TRACES_SAMPLER "jaeger_remote" is not one of always_on, always_off, traceidratio, optionally prefixed with parentbased_`},
 		{"OTEL_TRACES_SAMPLER_ARG", "NaN", `OTEL_TRACES_SAMPLER_ARG "NaN" is not a ratio: give 0 to 1`},
 		{"OTEL_TRACES_SAMPLER_ARG", "10", `OTEL_TRACES_SAMPLER_ARG "10" is not a ratio: give 0 to 1`},
-		{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf", `OTEL_EXPORTER_OTLP_PROTOCOL "http/protobuf" is not served: only grpc is`},
+		{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf", `OTEL_EXPORTER_OTLP_PROTOCOL "http/protobuf" is not supported: only grpc is`},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317", `OTEL_EXPORTER_OTLP_ENDPOINT "collector:4317" is not a URL: give http://host:4317, or https for TLS`},
 	}
 	for _, tt := range tests {
@@ -355,7 +355,7 @@ func TestExporterThatCannotBeMade(t *testing.T) {
 	tr := New(Params{Options: always(), Log: zap.New(core)})
 	tr.newExporter = func(context.Context) (sdktrace.SpanExporter, error) { return nil, errors.New("no certificate") }
 	tr.Run(t.Context())
-	assert.Equal(t, 1, logs.FilterMessage("Could not start tracing, going on without").Len())
+	assert.Equal(t, 1, logs.FilterMessage("Could not start tracing, continued without it").Len())
 }
 
 func TestFailingExportIsSaidOnce(t *testing.T) {
@@ -374,7 +374,7 @@ func TestFailingExportIsSaidOnce(t *testing.T) {
 	for _, l := range logs.All() {
 		said = append(said, l.Level.String()+" "+l.Message)
 	}
-	assert.Equal(t, []string{"warn Could not export spans, dropping them until it works again", "info Exported spans again"}, said)
+	assert.Equal(t, []string{"warn Could not export spans, dropping them until an export succeeds", "info Exported spans again"}, said)
 }
 
 // sink is a collector that keeps the names of spans.

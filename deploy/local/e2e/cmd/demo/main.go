@@ -1,5 +1,6 @@
-// demo sends chat completions through a Gateway, an HTTPRoute and an InferencePool to simulated model servers, all of it in an
-// embedded Kubernetes, prints where they went, and leaves the stack up until it is interrupted. `make demo-kubernetes` runs it.
+// demo sends chat completions through a Gateway, an HTTPRoute and an InferencePool to simulated model servers in an embedded
+// Kubernetes. It prints a table of their destinations, and runs the stack until it is interrupted. `make demo-kubernetes`
+// runs it.
 package main
 
 import (
@@ -42,7 +43,7 @@ func main() {
 	pflag.BoolVar(&o.once, "once", false, "end after the table")
 	pflag.Parse()
 	if pflag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "demo: no argument is known, got %q; see demo --help\n", pflag.Args())
+		fmt.Fprintf(os.Stderr, "demo: unexpected arguments %q: see demo --help\n", pflag.Args())
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -108,7 +109,7 @@ func show(ctx context.Context, c *cluster.Cluster, o options, say func(string, .
 	if err != nil {
 		return err
 	}
-	say("ready; what a user writes is %s, %s and %s in %s\n\n%s", stack.GatewayFile, stack.RouteFile, stack.PoolFile, stack.GatewayExamples, objects)
+	say("ready; the manifests of a user are %s, %s and %s in %s\n\n%s", stack.GatewayFile, stack.RouteFile, stack.PoolFile, stack.GatewayExamples, objects)
 	say("sending %d chat completions of %d tokens, %d at a time, to %s", o.requests, o.tokens, o.concurrency, s.Gateway())
 	report, err := chatload.Run(ctx, chatload.Options{
 		BaseURL: s.Gateway(), Model: stack.Model, Requests: o.requests, Concurrency: o.concurrency, MaxTokens: o.tokens, IgnoreEOS: true, KeepAlive: true,
@@ -127,7 +128,7 @@ func show(ctx context.Context, c *cluster.Cluster, o options, say func(string, .
 	return nil
 }
 
-// keep saves what tells why the demo failed; an interrupted one has not.
+// keep saves artifacts of a failed demo, unless it was interrupted.
 func keep(ctx context.Context, c *cluster.Cluster, dir string) error {
 	if ctx.Err() != nil {
 		return nil

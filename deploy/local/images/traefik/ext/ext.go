@@ -1,9 +1,9 @@
-// Package ext stands in for a module inside Traefik's repository that Traefik requires and that is not published: what is
-// added to the configuration of HTTP. Nothing uses a field of these structs.
+// Package ext replaces a module inside Traefik's repository that Traefik requires and that is not published: additions to
+// the configuration of HTTP. Nothing uses a field of these structs.
 package ext
 
-// HTTP is what is added to the whole.
+// HTTP contains additions to the HTTP configuration.
 type HTTP struct{}
 
-// Router is what is added to a router.
+// Router contains additions to a router.
 type Router struct{}

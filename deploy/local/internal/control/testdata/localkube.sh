@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stands in for localkube: components and nodes that do nothing, and etcd's snapshots as plain files.
+# Replaces localkube in tests: components and nodes do nothing, and etcd's snapshots are plain files.
 value() { # of a flag
 	name=$1
 	shift

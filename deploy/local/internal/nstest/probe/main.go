@@ -1,5 +1,5 @@
-// probe is the program of containers in tests: it does what its arguments say, a word and its argument after the other,
-// and prints what came of it, one line each.
+// probe is the program of containers in tests: it runs its arguments, pairs of an action and its argument, and prints the
+// result of each on a line.
 package main
 
 import (
@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// fetchTimeout is what a server has for its answer.
+// fetchTimeout is the timeout of a server's answer.
 const fetchTimeout = 3 * time.Second
 
-// actions take one argument each, which those that need none ignore.
+// actions take one argument each; some ignore it.
 var actions = map[string]func(arg string) string{
 	"print":    func(arg string) string { return arg },
 	"complain": complain,
@@ -73,7 +73,7 @@ func complain(arg string) string {
 	return ""
 }
 
-// fill prints a line of arg bytes and does not end it.
+// fill prints an unterminated line of arg bytes.
 func fill(arg string) string {
 	n, err := strconv.Atoi(arg)
 	if err == nil {
@@ -92,7 +92,7 @@ func cat(arg string) string {
 	return outcome(strings.TrimSuffix(string(raw), "\n"), err)
 }
 
-// write puts the text behind the file's name and a colon into the file.
+// write writes the text after the file's name and a colon to the file.
 func write(arg string) string {
 	name, text, _ := strings.Cut(arg, ":")
 	return outcome("written", os.WriteFile(name, []byte(text), 0o644))
@@ -115,7 +115,7 @@ func stat(arg string) string {
 	return info.Mode().String()
 }
 
-// status is a field of /proc/self/status.
+// status returns a field of /proc/self/status.
 func status(arg string) string {
 	raw, err := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(raw)) {
@@ -134,7 +134,7 @@ func exit(arg string) string {
 	return err.Error()
 }
 
-// fetch asks a web server and prints its answer.
+// fetch requests a URL and prints the answer.
 func fetch(arg string) string {
 	client := &http.Client{Timeout: fetchTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, arg, nil) //nolint:gosec // the test names the address
@@ -150,7 +150,7 @@ func fetch(arg string) string {
 	return outcome(strings.TrimSpace(string(body)), err)
 }
 
-// serve answers on a port with the address of the caller, until it is killed.
+// serve serves the caller's address on a port, until it is killed.
 func serve(arg string) string {
 	server := &http.Server{Addr: ":" + arg, ReadHeaderTimeout: fetchTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -159,7 +159,7 @@ func serve(arg string) string {
 	return server.ListenAndServe().Error()
 }
 
-// allocate takes that many MB of memory, and keeps them.
+// allocate allocates that many MB of memory, and keeps them.
 func allocate(arg string) string {
 	n, err := strconv.Atoi(arg)
 	if err != nil {
@@ -171,7 +171,7 @@ func allocate(arg string) string {
 	return "allocated"
 }
 
-// burn uses the processor for a time and prints how much of it was given.
+// burn uses the CPU for a time and prints the CPU time that it got.
 func burn(arg string) string {
 	limit, err := time.ParseDuration(arg)
 	if err != nil {
@@ -186,7 +186,7 @@ func burn(arg string) string {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano()).String()
 }
 
-// memory is what allocate took.
+// memory is the memory of allocate.
 var memory [][]byte
 
 // wait waits for SIGTERM or SIGINT.
@@ -197,12 +197,12 @@ func wait(string) string {
 	return (<-c).String()
 }
 
-// stay waits and hears of nothing but SIGKILL.
+// stay waits and ignores all signals except SIGKILL.
 func stay(string) string {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
 	fmt.Println("staying")
-	for range c { // heard, and ignored
+	for range c { // ignored
 	}
 	return ""
 }
