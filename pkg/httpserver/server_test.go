@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -233,38 +235,87 @@ func TestServersSwitchedOff(t *testing.T) {
 
 func TestRunLetsRequestsFinish(t *testing.T) {
 	t.Parallel()
-	started, release := make(chan struct{}), make(chan struct{})
-	slow := func(context.Context) error {
-		close(started)
-		<-release
-		return nil
+	tests := []struct {
+		name     string
+		give     time.Duration // from the shutdown to the end of the request
+		want     time.Duration // duration of the shutdown
+		answered bool
+	}{
+		{name: "a request that ends in time", give: shutdownTimeout - 2*time.Second, want: shutdownTimeout - 2*time.Second, answered: true},
+		{name: "a request that ends too late", give: time.Hour, want: shutdownTimeout},
 	}
-	s := New(Params{Options: anyPort(), Log: zap.NewNop(), Ready: []Check{{Name: "slow", Probe: slow}}})
-	require.NoError(t, s.Listen())
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	answered := make(chan error, 1)
-	go func() {
-		response, err := http.Get("http://" + s.HealthAddress() + "/readyz")
-		if err == nil {
-			response.Body.Close()
-		}
-		answered <- err
-	}()
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				started := make(chan struct{})
+				slow := func(context.Context) error {
+					close(started)
+					time.Sleep(tt.give)
+					return nil
+				}
+				s := New(Params{Options: Options{MetricsAddress: "0"}, Log: zap.NewNop(), Ready: []Check{{Name: "slow", Probe: slow}}})
+				memory := &memoryListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+				s.health.listener = memory
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ended := make(chan time.Time, 1)
+				go func() {
+					assert.NoError(t, s.Run(ctx))
+					ended <- time.Now()
+				}()
+				answered := make(chan error, 1)
+				go func() { answered <- memory.get("/readyz") }()
 
-	<-started
-	cancel()
+				<-started
+				began := time.Now()
+				cancel()
+				assert.Equal(t, tt.answered, <-answered == nil)
+				// Shutdown looks at its connections at intervals of up to half a second.
+				assert.InDelta(t, tt.want, (<-ended).Sub(began), float64(time.Second))
+				time.Sleep(tt.give) // the probe ends
+			})
+		})
+	}
+}
+
+// memoryListener accepts connections within the process, which a synctest bubble can wait for.
+type memoryListener struct {
+	conns  chan net.Conn
+	close  sync.Once
+	closed chan struct{}
+}
+
+func (l *memoryListener) Accept() (net.Conn, error) {
 	select {
-	case <-ended:
-		t.Error("Run returned before the running request was answered")
-	case <-time.After(100 * time.Millisecond):
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
 	}
-	close(release)
+}
 
-	require.NoError(t, <-answered)
-	require.NoError(t, <-ended)
+func (l *memoryListener) Close() error {
+	l.close.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *memoryListener) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }
+
+// get sends one request and returns after its response.
+func (l *memoryListener) get(path string) error {
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		l.conns <- server
+		return client, nil
+	}
+	client := http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	response, err := client.Get("http://memory" + path)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	return errors.Join(err, response.Body.Close())
 }
 
 func TestRunEndsWhenOneServerFails(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -270,26 +269,20 @@ func TestIngressOfItsOwn(t *testing.T) {
 	assert.Equal(t, live, left)
 }
 
-// never checks a condition for half a second. Unlike require.Never it does not check after it has returned.
-func never(t *testing.T, condition func() bool, message string) {
-	t.Helper()
-	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		require.False(t, condition(), message)
-	}
-}
-
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.service("name: chat, labels: {networking.knative.dev/visibility: cluster-local}", "engine: {}")
 	w.eventually(func(c *assert.CollectT) { assert.Contains(c, w.services(c), "chat-engine") })
-	never(t, func() bool { return len(conditions(w.get(t, "chat"))) > 0 }, "the status is never written")
+	w.fails("chat", "there is no Service chat")
+	assert.Empty(t, conditions(w.get(t, "chat")), "the status is not written after an error")
 	assert.NotContains(t, w.services(t), "chat")
 
 	w.patch("chat", `{"metadata":{"labels":{"networking.knative.dev/visibility":null}}}`)
 	w.eventually(func(c *assert.CollectT) { assert.Equal(c, "True", conditions(w.get(c, "chat"))["Ready"]) })
 
 	// With a value that is not JSON, OME does nothing at all.
+	w.settled()
 	maps := w.kube.CoreV1().ConfigMaps("ome")
 	live, err := maps.Get(t.Context(), ome.ConfigName, metav1.GetOptions{})
 	require.NoError(t, err)
@@ -297,7 +290,8 @@ func TestFailures(t *testing.T) {
 	_, err = maps.Update(t.Context(), live, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	w.patch("chat", `{"spec":{"router":{}}}`)
-	never(t, func() bool { _, ok := w.services(t)["chat-router"]; return ok }, "no Service is made")
+	w.fails("chat", "parse ingress")
+	assert.NotContains(t, w.services(t), "chat-router", "no Service is made")
 }
 
 func TestDeletion(t *testing.T) {

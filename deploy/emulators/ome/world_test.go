@@ -3,13 +3,19 @@ package ome_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
+	"go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +26,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/ome"
 	"fairlead.dev/pkg/kubetest/cluster"
+	"fairlead.dev/pkg/logging"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,8 +43,13 @@ type world struct {
 	kube     kubernetes.Interface
 	isvc     dynamic.ResourceInterface
 	replicas dynamic.ResourceInterface
+	release  ome.Release
 	ome      *ome.Emulator
 	stop     func()
+
+	registry *prometheus.Registry   // of the emulator
+	logs     *observer.ObservedLogs // of the emulator
+	markers  int
 }
 
 // newWorld starts a control plane with the CRD and the ConfigMap, and an emulator.
@@ -84,10 +96,15 @@ func (w *world) start(change ...func(*ome.Options)) {
 	for _, f := range change {
 		f(&options)
 	}
-	if options.Release == ome.Release13 {
+	w.release = options.Release
+	if w.release == ome.Release13 {
 		w.install(ome.Release13)
 	}
-	e, err := ome.New(ome.Params{Options: options, Config: w.cluster.RESTConfig(), Log: zaptest.NewLogger(w)})
+	var observed zapcore.Core
+	observed, w.logs = observer.New(zap.DebugLevel)
+	w.registry = prometheus.NewRegistry()
+	log := zap.New(zapcore.NewTee(observed, zaptest.NewLogger(w).Core()))
+	e, err := ome.New(ome.Params{Options: options, Config: w.cluster.RESTConfig(), Log: log, Registry: w.registry})
 	require.NoError(w, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -201,13 +218,13 @@ func names[V any](m map[string]V) []string {
 	return list
 }
 
-// settled waits until nothing has been written for some time, and returns the counts of writes.
+// settled waits until the emulator has processed all events, and none of its reconciles has written. It returns the counts of
+// writes.
 func (w *world) settled() map[ome.Write]int {
 	w.Helper()
-	const quiet = 500 * time.Millisecond
 	deadline := time.Now().Add(patience)
 	for before := w.ome.Writes(); ; {
-		time.Sleep(quiet)
+		w.processed()
 		after := w.ome.Writes()
 		if assert.ObjectsAreEqual(before, after) {
 			return after
@@ -215,4 +232,83 @@ func (w *world) settled() map[ome.Write]int {
 		require.True(w, time.Now().Before(deadline), "the emulator goes on writing: %v, then %v", before, after)
 		before = after
 	}
+}
+
+// processed waits until the emulator has processed all events that have happened so far, and no name is left in its queue. It
+// creates an object of each kind that the emulator watches and writes: its event follows those of that kind so far.
+func (w *world) processed() {
+	w.Helper()
+	w.markers++
+	var names, manifests []string
+	for kind, manifest := range map[string]string{
+		// A spec that cannot be decoded keeps the emulator from writing.
+		"InferenceService": "{apiVersion: ome.io/v1beta1, spec: {engine: undecodable}, metadata: {finalizers: [" + ome.Finalizer + "], ",
+		"InferenceReplica": "{apiVersion: ome.io/v1beta1, spec: {}, metadata: {",
+		"Service":          "{apiVersion: v1, spec: {ports: [{port: 80}]}, metadata: {",
+		"ConfigMap":        "{apiVersion: v1, metadata: {",
+		"Deployment":       "{apiVersion: apps/v1, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}}, metadata: {",
+		"Ingress":          "{apiVersion: networking.k8s.io/v1, spec: {defaultBackend: {service: {name: a, port: {number: 80}}}}, metadata: {",
+	} {
+		if kind == ome.KindReplica && w.release != ome.Release13 {
+			continue
+		}
+		name := fmt.Sprintf("marker-%d-%s", w.markers, strings.ToLower(kind))
+		if kind != ome.Kind { // the owner does not exist
+			manifest += fmt.Sprintf("labels: {%s: %s}, ownerReferences: [{apiVersion: %s, kind: %s, name: %s, uid: none, controller: true}], ",
+				ome.LabelService, name, ome.APIVersion, ome.Kind, name)
+		}
+		manifests = append(manifests, manifest+fmt.Sprintf("namespace: ome, name: %s}, kind: %s}", name, kind))
+		names = append(names, "ome/"+name)
+	}
+	w.apply(strings.Join(manifests, "\n---\n"))
+	w.eventually(func(c *assert.CollectT) {
+		last, count := w.outcomes()
+		for _, name := range names {
+			assert.Contains(c, last, name)
+		}
+		for name, message := range last {
+			assert.NotContains(c, message, "requeued", name)
+		}
+		assert.InDelta(c, count, counter(c, w.registry, "workqueue_adds_total"), 0, "the queue is empty")
+	})
+}
+
+// fails waits until three reconciles of a service have ended with an error.
+func (w *world) fails(name, text string) {
+	w.Helper()
+	w.eventually(func(c *assert.CollectT) {
+		failures := w.logs.FilterField(zap.String(logging.KeyName, name)).Filter(func(entry observer.LoggedEntry) bool {
+			err, _ := entry.ContextMap()["error"].(string)
+			return strings.Contains(err, text)
+		})
+		assert.GreaterOrEqual(c, failures.Len(), 3)
+	})
+}
+
+// outcomes returns the last outcome of each name, and the number of reconciles.
+func (w *world) outcomes() (last map[string]string, count int) {
+	last = map[string]string{}
+	for _, entry := range w.logs.All() {
+		fields := entry.ContextMap()
+		if _, ended := fields[logging.KeyDuration]; !ended {
+			continue
+		}
+		count++
+		last[fmt.Sprint(fields[logging.KeyNamespace], "/", fields[logging.KeyName])] = entry.Message
+	}
+	return last, count
+}
+
+// counter returns the value of a counter with one series.
+func counter(t require.TestingT, r *prometheus.Registry, name string) float64 {
+	families, err := r.Gather()
+	require.NoError(t, err)
+	for _, family := range families {
+		if family.GetName() == name {
+			require.Len(t, family.GetMetric(), 1)
+			return family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	require.Fail(t, "no metric "+name)
+	return 0
 }

@@ -253,7 +253,7 @@ func respond(t *testing.T, stream extprocv3.ExternalProcessor_ProcessClient, end
 
 func TestPickerFromStartToDrain(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, config.Drain{Delay: 300 * time.Millisecond, Timeout: patience})
+	r := newRig(t, config.Drain{Delay: time.Second, Timeout: patience})
 	require.Eventually(t, func() bool { return r.serving(t) }, patience, tick)
 	before := r.gateway(t)
 	stream := r.open(t, before)
@@ -263,7 +263,7 @@ func TestPickerFromStartToDrain(t *testing.T) {
 	require.Eventually(t, func() bool { return !r.serving(t) }, patience, tick, "unready at once")
 	assert.Contains(t, r.get(t, r.HTTP.HealthAddress(), "/readyz"), "the picker is draining")
 	assert.Equal(t, "ok\n", r.get(t, r.HTTP.HealthAddress(), "/healthz"), "and alive")
-	late := r.open(t, before) // the news has yet to spread
+	late := r.open(t, before) // in the delay: the news has yet to spread
 
 	require.Eventually(t, func() bool {
 		conn, err := net.DialTimeout("tcp", r.ExtProcListener.Address(), time.Second)
@@ -278,11 +278,12 @@ func TestPickerFromStartToDrain(t *testing.T) {
 	}
 	respond(t, stream, true)
 	require.NoError(t, stream.CloseSend())
-	select {
-	case <-r.stopped:
-		t.Fatal("ended with a stream open")
-	case <-time.After(100 * time.Millisecond):
+	require.Eventually(t, func() bool { return r.ExtProc.InFlight() < 2 }, patience, tick, "one of the two has ended")
+	for range 10 {
+		respond(t, late, false) // would be cut at the end of the drain
 	}
+	assert.Contains(t, r.get(t, r.HTTP.HealthAddress(), "/readyz"), "the picker is draining")
+	assert.Empty(t, r.stopped, "a stream is open")
 	respond(t, late, true)
 	require.NoError(t, late.CloseSend())
 	require.NoError(t, <-r.stopped)

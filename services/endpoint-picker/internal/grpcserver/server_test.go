@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -23,6 +24,7 @@ import (
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 )
 
 const patience = 10 * time.Second
@@ -39,13 +41,18 @@ func start(t *testing.T, options ...grpc.ServerOption) *Server {
 	t.Helper()
 	s := New(Params{Log: zap.NewNop(), Flag: "grpc-port", Options: options, Service: watchable{health.NewServer()}})
 	require.NoError(t, s.Listen())
+	run(t, s)
+	return s
+}
+
+func run(t *testing.T, s *Server) {
+	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- s.Run() }()
 	t.Cleanup(func() {
 		s.Close()
 		require.NoError(t, <-done)
 	})
-	return s
 }
 
 func connect(t *testing.T, s *Server, creds credentials.TransportCredentials) healthv1.HealthClient {
@@ -70,38 +77,53 @@ func watch(t *testing.T, client healthv1.HealthClient) (healthv1.Health_WatchCli
 	return stream, cancel
 }
 
+// memory runs a server and a client of it within the process, so that a synctest bubble can wait for both.
+func memory(t *testing.T) (*Server, *bufconn.Listener, healthv1.HealthClient) {
+	t.Helper()
+	s := New(Params{Log: zap.NewNop(), Service: watchable{health.NewServer()}})
+	listener := bufconn.Listen(1 << 16)
+	s.listener, s.server = listener, grpc.NewServer(s.options...)
+	s.service.Register(s.server)
+	run(t, s)
+	conn, err := grpc.NewClient("passthrough:memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	return s, listener, healthv1.NewHealthClient(conn)
+}
+
 func TestDrainWaitsForStreams(t *testing.T) {
 	t.Parallel()
-	s := start(t)
-	client := connect(t, s, insecure.NewCredentials())
-	_, endStream := watch(t, client)
+	synctest.Test(t, func(t *testing.T) {
+		s, listener, client := memory(t)
+		_, endStream := watch(t, client)
 
-	drained := make(chan bool, 1)
-	go func() { drained <- s.Drain(t.Context()) }()
-	require.Eventually(t, func() bool {
-		_, err := net.DialTimeout("tcp", s.Address(), time.Second)
-		return err != nil
-	}, patience, time.Millisecond, "nothing new is accepted")
-	select {
-	case <-drained:
-		t.Fatal("drained with a stream open")
-	case <-time.After(100 * time.Millisecond):
-	}
-	endStream()
-	assert.True(t, <-drained)
+		drained := make(chan bool, 1)
+		go func() { drained <- s.Drain(t.Context()) }()
+		time.Sleep(patience / 2)
+		_, err := listener.Dial()
+		require.Error(t, err, "nothing new is accepted")
+		assert.Empty(t, drained, "a stream is open")
+		endStream()
+		assert.True(t, <-drained)
+	})
 }
 
 func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
-	s := start(t)
-	stream, _ := watch(t, connect(t, s, insecure.NewCredentials()))
+	synctest.Test(t, func(t *testing.T) {
+		s, _, client := memory(t)
+		stream, _ := watch(t, client)
 
-	bounded, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	assert.False(t, s.Drain(bounded))
-	s.Close()
-	_, err := stream.Recv()
-	require.Error(t, err, "the stream was cut")
+		began := time.Now()
+		bounded, cancel := context.WithTimeout(t.Context(), patience/2)
+		defer cancel()
+		assert.False(t, s.Drain(bounded))
+		assert.Equal(t, patience/2, time.Since(began))
+		s.Close()
+		_, err := stream.Recv()
+		assert.Equal(t, codes.Unavailable, status.Code(err), "the stream was cut")
+	})
 }
 
 func TestDrainOfAnIdleServer(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -77,46 +78,58 @@ func readinessNames() []string { return []string{"", Readiness, chartName, extPr
 
 func TestHealthFollowsReadiness(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	eventually := func(want bool) {
-		for _, name := range readinessNames() {
-			require.Eventually(t, func() bool { return r.serving(t, name) == want }, 10*time.Second, time.Millisecond, name)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		has := func(want bool) {
+			for _, name := range readinessNames() {
+				assert.Equal(t, want, r.serving(t, name), name)
+			}
+			assert.True(t, r.serving(t, Liveness), "liveness never depends on it")
 		}
-		assert.True(t, r.serving(t, Liveness), "liveness never depends on it")
-	}
-	eventually(false)
-	require.ErrorIs(t, r.Ready(), errNotReady)
-	r.ready.Store(true)
-	eventually(true)
-	require.NoError(t, r.Ready())
-	r.ready.Store(false)
-	eventually(false)
+		has(false)
+		require.ErrorIs(t, r.Ready(), errNotReady)
+		for _, ready := range []bool{true, false} {
+			r.ready.Store(ready)
+			time.Sleep(refreshInterval)
+			synctest.Wait()
+			has(ready)
+			assert.Equal(t, ready, r.Ready() == nil)
+		}
+	})
 }
 
 func TestDrainIsAtOnceAndForGood(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.ready.Store(true)
-	require.Eventually(t, func() bool { return r.serving(t, Readiness) }, 10*time.Second, time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.ready.Store(true)
+		time.Sleep(refreshInterval)
+		synctest.Wait()
 
-	watch, err := r.client.Watch(t.Context(), &healthv1.HealthCheckRequest{Service: extProc})
-	require.NoError(t, err)
-	first, err := watch.Recv()
-	require.NoError(t, err)
-	assert.Equal(t, healthv1.HealthCheckResponse_SERVING, first.GetStatus())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		watch, err := r.client.Watch(ctx, &healthv1.HealthCheckRequest{Service: extProc})
+		require.NoError(t, err)
+		first, err := watch.Recv()
+		require.NoError(t, err)
+		assert.Equal(t, healthv1.HealthCheckResponse_SERVING, first.GetStatus())
 
-	r.Drain()
-	for _, name := range readinessNames() {
-		assert.False(t, r.serving(t, name), name)
-	}
-	assert.True(t, r.serving(t, Liveness))
-	require.ErrorIs(t, r.Ready(), errDraining)
-	second, err := watch.Recv()
-	require.NoError(t, err)
-	assert.Equal(t, healthv1.HealthCheckResponse_NOT_SERVING, second.GetStatus(), "those who watch are told")
+		began := time.Now()
+		r.Drain()
+		for _, name := range readinessNames() {
+			assert.False(t, r.serving(t, name), name)
+		}
+		assert.True(t, r.serving(t, Liveness))
+		require.ErrorIs(t, r.Ready(), errDraining)
+		second, err := watch.Recv()
+		require.NoError(t, err)
+		assert.Equal(t, healthv1.HealthCheckResponse_NOT_SERVING, second.GetStatus(), "those who watch are told")
+		assert.Zero(t, time.Since(began), "before the next refresh")
 
-	time.Sleep(3 * refreshInterval)
-	assert.False(t, r.serving(t, Readiness), "a pool that is there changes nothing")
+		time.Sleep(3 * refreshInterval)
+		synctest.Wait()
+		assert.False(t, r.serving(t, Readiness), "a pool that is there changes nothing")
+	})
 }
 
 func TestUnknownServiceIsSaidToBe(t *testing.T) {

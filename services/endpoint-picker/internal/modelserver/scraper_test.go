@@ -3,6 +3,7 @@ package modelserver
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -32,18 +33,28 @@ const (
 type modelServer struct {
 	*httptest.Server
 
-	scrapes atomic.Int64
-	page    atomic.Pointer[http.HandlerFunc]
+	scrapes     atomic.Int64
+	connections atomic.Int64 // that are open
+	page        atomic.Pointer[http.HandlerFunc]
 }
 
 func newModelServer(t *testing.T, page http.HandlerFunc) *modelServer {
 	t.Helper()
 	s := &modelServer{}
 	s.page.Store(&page)
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.scrapes.Add(1)
 		(*s.page.Load())(w, r)
 	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			s.connections.Add(1)
+		case http.StateClosed:
+			s.connections.Add(-1)
+		}
+	}
+	s.Start()
 	t.Cleanup(s.Close)
 	return s
 }
@@ -176,14 +187,11 @@ func TestScraperFollowsTheSetOfEndpoints(t *testing.T) {
 	require.Eventually(t, func() bool { return second.Load().Requests == 2 }, patience, tick)
 
 	s.SetEndpoints([]*endpoint.Endpoint{second})
-	settled := func() bool {
-		before := a.scrapes.Load()
-		time.Sleep(50 * time.Millisecond)
-		return a.scrapes.Load() == before
-	}
-	require.Eventually(t, settled, patience, tick, "the first is scraped no more")
-	seen := b.scrapes.Load()
-	require.Eventually(t, func() bool { return b.scrapes.Load() > seen }, patience, tick)
+	require.Eventually(t, func() bool { return a.connections.Load() == 0 }, patience, tick, "the connection to the first ends with it")
+	before, seen := a.scrapes.Load(), b.scrapes.Load()
+	require.Eventually(t, func() bool { return b.scrapes.Load() > seen+5 }, patience, tick)
+	assert.Equal(t, before, a.scrapes.Load(), "the first is scraped no more")
+	assert.Zero(t, a.connections.Load())
 }
 
 func TestSetEndpointsBeforeRunKeepsTheLastSet(t *testing.T) {

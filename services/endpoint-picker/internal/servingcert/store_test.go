@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -171,10 +172,12 @@ func TestFilesAreReadOnceWithoutAnInterval(t *testing.T) {
 	m.issue(t, a, "old")
 	s, _ := load(t, Params{Dir: m.dir})
 	m.issue(t, a, "new")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	s.Run(ctx)
-	require.Error(t, ctx.Err(), "it runs until it is told to end")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+		defer cancel()
+		s.Run(ctx)
+		require.Error(t, ctx.Err(), "it runs until it is told to end")
+	})
 	assert.Equal(t, "old", shown(t, s))
 }
 

@@ -251,6 +251,8 @@ func TestReplicasOfAUser(t *testing.T) {
 	r.has("httproute front.models.example.com/ -> front-engine by public")
 	r.settles()
 	r.delete(replicas, ns, "blue")
+	r.awaitOME("front", "EngineReady", "False")
+	r.notices()
 	r.settles()
 	r.has("httproute front.models.example.com/ -> front-engine by public") // as for each engine that is no longer ready
 }

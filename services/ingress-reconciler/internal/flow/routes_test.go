@@ -97,6 +97,8 @@ func TestOneDomainAndOneGateway(t *testing.T) {
 
 		t.Log("A component that is no longer ready keeps its route")
 		r.patch(isvc.Resource, ns, "chat", fmt.Sprintf(`{"metadata":{"annotations":{%q:""}}}`, ome.AnnotationReady))
+		r.awaitOME("chat", "EngineReady", "False")
+		r.notices()
 		r.settles()
 		r.has("httproute chat.models.example.com/ -> chat-engine by public")
 
@@ -125,6 +127,8 @@ func TestEntryChangesInPlace(t *testing.T) {
 
 		t.Log("A router that is not ready takes no requests")
 		r.patch(isvc.Resource, ns, "chat", fmt.Sprintf(`{"metadata":{"annotations":{%q:"engine,decoder"}},"spec":{"router":{}}}`, ome.AnnotationReady))
+		r.awaitOME("chat", "RouterReady", "False")
+		r.notices()
 		r.settles()
 		r.has(engine, ofEngine, ofDecoder)
 		r.patch(isvc.Resource, ns, "chat", fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, ome.AnnotationReady))

@@ -6,18 +6,22 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"fairlead.dev/deploy/emulators/ome"
+	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
@@ -185,6 +189,35 @@ func (r *rig) settles() {
 		before = now
 		return fmt.Sprint(now), same
 	}, "writes never end")
+}
+
+// notices waits until the reconciler has seen all changes of InferenceServices so far: it complains about one that cannot be decoded,
+// whose event and whose place in the queue are behind theirs. With the finalizer OME does not write it.
+func (r *rig) notices() {
+	r.t.Helper()
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "spec": map[string]any{"engine": "undecodable"},
+		"metadata": map[string]any{"generateName": "marker-", "namespace": "ome", "finalizers": []any{ome.Finalizer}},
+	}}
+	u, err := r.client.Resource(isvc.Resource).Namespace("ome").Create(r.t.Context(), u, metav1.CreateOptions{})
+	require.NoError(r.t, err)
+	r.eventually(func() (string, bool) {
+		n := r.logs.FilterField(zap.String(logging.KeyName, u.GetName())).Len()
+		return fmt.Sprint(n), n > 0
+	}, "the reconciler notices %s", u.GetName())
+}
+
+// awaitOME waits until OME has written the status of one of its conditions.
+func (r *rig) awaitOME(name, condition, status string) {
+	r.t.Helper()
+	r.eventually(func() (string, bool) {
+		list, _, err := unstructured.NestedSlice(r.get(isvc.Resource, name).Object, "status", "conditions")
+		require.NoError(r.t, err)
+		return fmt.Sprint(list), slices.ContainsFunc(list, func(c any) bool {
+			fields := c.(map[string]any)
+			return fields["type"] == condition && fields["status"] == status
+		})
+	}, "%s of %s is %s", condition, name, status)
 }
 
 // only returns the one object of a kind.
