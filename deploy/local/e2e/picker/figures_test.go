@@ -146,6 +146,25 @@ func assertUnderstood(t *testing.T, before, after map[string]float64, streams in
 	assert.GreaterOrEqual(t, after["streams_started"]-before["streams_started"], float64(streams), "streams_started")
 }
 
+// Metrics of the picker about one endpoint.
+const (
+	picks    = "fairlead_picker_endpoint_picks_total"
+	inFlight = "fairlead_picker_endpoint_requests_in_flight"
+)
+
+// ofEndpoint returns the value of a metric of the picker, of one endpoint.
+func ofEndpoint(ctx context.Context, t require.TestingT, c *cluster.Cluster, metric, address string) float64 {
+	page, err := stack.Fetch(ctx, c, stack.PickerMetrics, "/metrics")
+	require.NoError(t, err)
+	var total float64
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, metric+`{endpoint="`+address+`"`) {
+			total += sum(line, metric)
+		}
+	}
+	return total
+}
+
 // servedByOthers is how many responses came from another endpoint than the picked one, as the picker was told.
 func servedByOthers(t *testing.T, c *cluster.Cluster) float64 {
 	t.Helper()

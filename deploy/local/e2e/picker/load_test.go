@@ -51,11 +51,53 @@ type victim struct {
 	pod, address string
 	killed       time.Time
 	restarts     int32 // of its container before
+	pid          int
 }
 
-// killServer kills a model server's process, as a crash does: of all the one that was killed least, as the kubelet lets others
-// wait before it starts them again. The pod stays.
+func (v *victim) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	require.NoError(t, syscall.Kill(v.pid, s))
+}
+
+// kill ends the server as a crash does, also one that is suspended.
+func (v *victim) kill(t *testing.T) {
+	t.Helper()
+	v.killed = time.Now()
+	v.signal(t, syscall.SIGKILL)
+}
+
+// suspend stops all model servers, which keep what is sent to them. resume lets those go on that live.
+func suspend(t *testing.T, c *cluster.Cluster) (resume func()) {
+	t.Helper()
+	c.NeedsOwn(t, "suspends processes")
+	var pids []int
+	resume = func() {
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+	}
+	t.Cleanup(resume)
+	pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + stack.Pool})
+	require.NoError(t, err)
+	for _, p := range pods.Items {
+		pid, err := stack.ProcessOf(p.Name)
+		require.NoError(t, err)
+		require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+		pids = append(pids, pid)
+	}
+	return resume
+}
+
+// killServer kills a model server's process, as a crash does. The pod stays.
 func killServer(t *testing.T, c *cluster.Cluster) victim {
+	t.Helper()
+	v := victimOf(t, c)
+	v.kill(t)
+	return v
+}
+
+// victimOf returns the model server that was killed least, as the kubelet lets others wait before it starts them again.
+func victimOf(t *testing.T, c *cluster.Cluster) victim {
 	t.Helper()
 	c.NeedsOwn(t, "kills a process")
 	pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + stack.Pool})
@@ -64,9 +106,7 @@ func killServer(t *testing.T, c *cluster.Cluster) victim {
 	p := slices.MinFunc(pods.Items, func(a, b corev1.Pod) int { return cmp.Compare(restarts(t, &a), restarts(t, &b)) })
 	pid, err := stack.ProcessOf(p.Name)
 	require.NoError(t, err)
-	v := victim{pod: p.Name, address: p.Status.PodIP + ":8000", restarts: restarts(t, &p), killed: time.Now()}
-	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	return v
+	return victim{pod: p.Name, address: p.Status.PodIP + ":8000", restarts: restarts(t, &p), pid: pid}
 }
 
 func restarts(t *testing.T, p *corev1.Pod) int32 {

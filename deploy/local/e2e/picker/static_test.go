@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -60,7 +61,7 @@ func TestEnvoy(t *testing.T) {
 func TestEnvoyWithRetries(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, stack.Publish("127.0.0.1:0"))
-	s, err := stack.Install(t.Context(), c, stack.Options{Tag: tag, Servers: 3, Model: plainTokens, Retries: true})
+	s, err := stack.Install(t.Context(), c, stack.Options{Tag: tag, Servers: 3, Model: plainTokens, Retries: true, Filters: subsetFilter})
 	require.NoError(t, err)
 	require.NoError(t, s.WaitGateway(t.Context()))
 	before := extProcCounters(t, c)
@@ -117,47 +118,48 @@ func assertForced(t *testing.T, c *cluster.Cluster, gateway string) {
 	require.Empty(t, got.header.Get("x-conformance-test-served-endpoint"), "nobody asked")
 }
 
-// assertListIsFollowed kills the model server that is the first of a list. The requests that were sent to it are answered by
-// the second.
+// assertListIsFollowed kills a model server that has requests which it cannot have begun to answer. The second of their lists
+// answers them. All servers are suspended, so that each gets its share.
 func assertListIsFollowed(t *testing.T, c *cluster.Cluster, gateway string) {
-	const senders = 4
-	stop, seconds := make(chan struct{}), atomic.Int64{}
+	const requests = 12
+	addresses, v := serverAddresses(t, c), victimOf(t, c)
+	resume := suspend(t, c)
+	before := ofEndpoint(t.Context(), t, c, picks, v.address)
 	var wg sync.WaitGroup
-	finish := sync.OnceFunc(func() {
-		close(stop)
-		wg.Wait()
-	})
-	defer finish() // also when the test is given up
-	for range senders {
+	seconds := atomic.Int64{}
+	for range requests {
 		wg.Go(func() {
 			e := exchange{method: http.MethodPost, path: "/tokenize", body: `{"prompt":"hello"}`}
-			client := clientOf(t, &e, nil)
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				got, err := e.send(t.Context(), client, gateway, nil)
-				if err != nil || got.status != http.StatusOK {
-					t.Errorf("status %d, error %v: %s", got.status, err, got.body)
-					return
-				}
-				named, _, _ := strings.Cut(got.header.Get("x-fairlead-pick-explained"), " of ")
-				list := strings.Split(named, ",")
-				if got.served == list[0] {
-					continue
-				}
-				if !assert.Greater(t, len(list), 1, "it was the only one: %v", got.header) || !assert.Equal(t, list[1], got.served, "of %v", list) {
-					return
-				}
+			got, err := e.send(t.Context(), clientOf(t, &e, nil), gateway, nil)
+			if !assert.NoError(t, err) || !assert.Equal(t, http.StatusOK, got.status, got.body) {
+				return
+			}
+			named, _, _ := strings.Cut(got.header.Get("x-fairlead-pick-explained"), " of ")
+			list := strings.Split(named, ",")
+			if list[0] != v.address {
+				assert.Equal(t, list[0], got.served)
+				return
+			}
+			if assert.Greater(t, len(list), 1, "it was the only one: %v", got.header) {
+				assert.Equal(t, list[1], got.served, "of %v", list)
 				seconds.Add(1)
 			}
 		})
 	}
-	waitRestarted(t, c, killServer(t, c))
-	finish()
-	assert.Positive(t, seconds.Load(), "no request met the dead server: the test shows nothing")
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		total := 0.0
+		for _, address := range addresses {
+			total += ofEndpoint(t.Context(), collect, c, inFlight, address)
+		}
+		require.InDelta(collect, requests, total, 0, "all are picked")
+	}, settle, tick)
+	sent := ofEndpoint(t.Context(), t, c, picks, v.address) - before
+	require.Positive(t, sent, "the victim has its share")
+	v.kill(t)
+	resume()
+	wg.Wait()
+	assert.EqualValues(t, sent, seconds.Load())
+	waitRestarted(t, c, v)
 }
 
 // assertSubset sends requests with hints and looks at who answers.
@@ -220,37 +222,45 @@ func encodeList(t *testing.T, items []string) string {
 }
 
 // assertNothingNewIsLost kills a model server under load. Answers that it had begun are lost, as nobody can end them. Every
-// other request is answered by another server, whether it was in its queue or sent when it was dead, and the picker is told.
+// other request is answered by another server, whether it was in its queue or sent when it was dead, and the picker is told. One
+// request is sure to be in its hands: it is pinned to the server by a hint while the server is suspended.
 func assertNothingNewIsLost(t *testing.T, c *cluster.Cluster, gateway string) {
-	moved := func() float64 { return servedByOthers(t, c) }
-	before := moved()
+	before := servedByOthers(t, c)
 	finish := startLoad(t, shortStreams(gateway))
 	waitRunning(t, c, 8)
-	dead := map[string]victim{} // by address
-	for range 2 {
-		v := killServer(t, c)
-		dead[v.address] = v
-		waitRestarted(t, c, v)
-		if moved() > before {
-			break
-		} // else it was noticed before any request met it: once more
-	}
+	v := victimOf(t, c)
+	v.signal(t, syscall.SIGSTOP)
+	picked := ofEndpoint(t.Context(), t, c, picks, v.address)
+	pinned := make(chan answered, 1)
+	go func() {
+		e := exchange{method: http.MethodPost, path: "/tokenize", body: `{"prompt":"hello"}`}
+		got, err := e.send(t.Context(), clientOf(t, &e, nil), gateway, http.Header{http.CanonicalHeaderKey(subsetText): {v.address}})
+		assert.NoError(t, err)
+		pinned <- got
+	}()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		require.Greater(collect, ofEndpoint(t.Context(), collect, c, picks, v.address), picked)
+	}, settle, tick, "a request is sent to the suspended server")
+	v.kill(t)
+	waitRestarted(t, c, v)
+	got := <-pinned
 	_, results := finish()
+	assert.Equal(t, http.StatusOK, got.status, got.body)
+	assert.Equal(t, v.address, got.picked)
+	assert.NotEqual(t, v.address, got.served)
 
-	elsewhere := 0
+	elsewhere := 1 // the pinned one
 	for _, r := range results {
 		switch r.Class {
 		case chatload.ClassNone:
 		case chatload.ClassPicked: // a whole answer, by another server than the picked one
 			elsewhere++
-			assert.Contains(t, dead, r.PickedEndpoint)
+			assert.Equal(t, v.address, r.PickedEndpoint)
 		default:
 			assert.Contains(t, []chatload.Class{chatload.ClassReset, chatload.ClassTruncated}, r.Class, "%v", r.Err)
-			assert.Contains(t, dead, r.ServedEndpoint)
-			killed := dead[r.ServedEndpoint].killed
-			assert.True(t, r.Start.Before(killed), "request %d began %s after the kill", r.Index, r.Start.Sub(killed))
+			assert.Equal(t, v.address, r.ServedEndpoint)
+			assert.True(t, r.Start.Before(v.killed), "request %d began %s after the kill", r.Index, r.Start.Sub(v.killed))
 		}
 	}
-	assert.Positive(t, elsewhere, "no request met the dead server: the test shows nothing")
-	assert.InDelta(t, elsewhere, moved()-before, 0, "what Envoy tells the picker")
+	assert.InDelta(t, elsewhere, servedByOthers(t, c)-before, 0, "what Envoy tells the picker")
 }
