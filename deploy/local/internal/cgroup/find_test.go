@@ -59,7 +59,7 @@ func TestFind(t *testing.T) {
 			files: map[string]string{control(""): "cpu memory pids", control("user"): "memory", control("user/app"): "cpu\n", control("user/app/terminal"): ""},
 			want:  Tree{Unified: "DIR/user"},
 		},
-		{name: "v2: none has memory", mounts: v2Mounts, own: "0::/a\n", files: map[string]string{control(""): "cpu", control("a"): "hugetlb"}, wantErr: "no cgroup whose children have the memory controller"},
+		{name: "v2: none has memory", mounts: v2Mounts, own: "0::/a\n", files: map[string]string{control(""): "cpu", control("a"): "hugetlb"}, wantErr: "no writable cgroup delegates the memory controller"},
 		{name: "neither", mounts: "24 1 0:21 / / rw - ext4 /dev/vda rw\n", own: "0::/\n", wantErr: "cgroups are not mounted"},
 	}
 	for _, tt := range tests {

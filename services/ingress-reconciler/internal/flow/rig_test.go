@@ -29,7 +29,7 @@ import (
 
 const (
 	patience = 30 * time.Second
-	tick     = 20 * time.Millisecond
+	tick     = 100 * time.Millisecond
 	ns       = "models"
 )
 

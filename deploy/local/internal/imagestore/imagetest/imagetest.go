@@ -4,6 +4,7 @@ package imagetest
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"io"
 	"runtime"
 	"testing"
@@ -38,7 +39,9 @@ func Layer(t testing.TB, entries ...Entry) v1.Layer {
 		require.NoError(t, err)
 	}
 	require.NoError(t, w.Close())
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
+	// The race detector makes a compressor slow, and a program has megabytes.
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil },
+		tarball.WithCompressionLevel(gzip.NoCompression))
 	require.NoError(t, err)
 	return l
 }
