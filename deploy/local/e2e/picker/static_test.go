@@ -131,7 +131,8 @@ func assertListIsFollowed(t *testing.T, c *cluster.Cluster, gateway string) {
 		wg.Go(func() {
 			e := exchange{method: http.MethodPost, path: "/tokenize", body: `{"prompt":"hello"}`}
 			got, err := e.send(t.Context(), clientOf(t, &e, nil), gateway, nil)
-			if !assert.NoError(t, err) || !assert.Equal(t, http.StatusOK, got.status, got.body) {
+			if err != nil || got.status != http.StatusOK {
+				t.Errorf("status %d, error %v: %s", got.status, err, got.body)
 				return
 			}
 			named, _, _ := strings.Cut(got.header.Get("x-fairlead-pick-explained"), " of ")
