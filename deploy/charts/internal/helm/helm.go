@@ -62,8 +62,8 @@ func Notes(chart string, values Values) (string, error) {
 	return notes, nil
 }
 
-// Run runs helm with a file of values and returns its output.
-func Run(values Values, args ...string) (string, error) {
+// Command returns the command of helm and its first arguments: HELM in the environment, or the helm of the local cluster.
+func Command() []string {
 	command := strings.Fields(os.Getenv("HELM"))
 	if len(command) == 0 {
 		command = []string{"bin/localkube", "helm"}
@@ -71,6 +71,12 @@ func Run(values Values, args ...string) (string, error) {
 	if program := command[0]; strings.Contains(program, "/") && !filepath.IsAbs(program) {
 		command[0] = filepath.Join(Repository(), program)
 	}
+	return command
+}
+
+// Run runs helm with a file of values and returns its output.
+func Run(values Values, args ...string) (string, error) {
+	command := Command()
 	raw, err := sigsyaml.Marshal(values)
 	if err != nil {
 		return "", fmt.Errorf("encode values: %w", err)
