@@ -116,6 +116,8 @@ func (s *system) awaitRefused(t *testing.T) {
 // deleteLeader deletes the pod that leads, and waits until another one leads.
 func (s *system) deleteLeader(t *testing.T) {
 	t.Helper()
+	s.term.Lock()
+	defer s.term.Unlock()
 	_, old, err := s.leader(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, s.Clientset().CoreV1().Pods(stack.ReconcilerNamespace).Delete(t.Context(), old, metav1.DeleteOptions{}))

@@ -56,6 +56,7 @@ type system struct {
 	client         dynamic.Interface
 	envoy, traefik *world
 	previous       map[string]bool // pods of the previous release
+	term           sync.Mutex      // held by tests that replace the leader, or need the same one for a while
 
 	mu        sync.Mutex // guards the configuration
 	document  fields

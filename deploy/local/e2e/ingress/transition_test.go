@@ -226,19 +226,27 @@ func (m *moved) changeComponents(t *testing.T) {
 	m.awaitAnswer(t, m.hostOf("decoder"), "decoder")
 	spec(fields{"decoder": nil})
 	m.awaitAnswer(t, m.hostOf("decoder"), "")
-	hosts(false)
-	m.awaitAnswer(t, m.hostOf("engine"), "")
-	m.awaitExposed(t, m.name, m.at.at)
-	// Without the Service of the router, data planes answer 500. OME deletes the Service when the router leaves the specification: the
-	// route must change for that alone, and not when the Service is gone.
-	resume := m.pauseOME(t)
-	spec(fields{"router": nil})
-	m.awaitAnswer(t, m.host(), "engine")
-	resume()
+	m.removeRouter(t)
 	m.awaitNoService(t, m.name.Name+"-router")
 	after, err := m.objects(t.Context(), m.name)
 	require.NoError(t, err)
 	assert.ElementsMatch(t, uids(before), uids(after))
+}
+
+// removeRouter removes the hosts of components, and then the router while OME is paused. Without the Service of the router, data planes answer 500. OME deletes the Service
+// when the router leaves the specification: the route must change for that alone, and not when the Service is gone. Only a leader that
+// saw the router in the specification knows that it left: the one that removes the hosts.
+func (m *moved) removeRouter(t *testing.T) {
+	t.Helper()
+	m.term.Lock()
+	defer m.term.Unlock()
+	m.override(t, m.name, m.at.with(fields{"componentHosts": false}))
+	m.awaitAnswer(t, m.hostOf("engine"), "")
+	m.awaitExposed(t, m.name, m.at.at)
+	resume := m.pauseOME(t)
+	m.patch(t, inferenceServices, m.name, fields{"spec": fields{"router": nil}})
+	m.awaitAnswer(t, m.host(), "engine")
+	resume()
 }
 
 // pauseOME stops the process of OME until the returned function is called, or the test ends.
