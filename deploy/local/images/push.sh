@@ -27,4 +27,7 @@ for name; do
 	fi
 	push "$name" "$tag" "$bin/$tag/$name" --env GORACE=halt_on_error=1
 done
+for name in endpoint-picker modelserver; do # without the race detector, which needs too much memory for a test of limits
+	push "$name" dev "$bin/$name"
+done
 push ingress-reconciler previous "$bin/previous/ingress-reconciler"

@@ -16,8 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// deleteTimeout limits the time until the objects of a test are gone.
-const deleteTimeout = 2 * time.Minute
+// deleteTimeout limits the time until the objects of a test are gone. Kubernetes looks at a namespace again after half of the longest grace
+// period of its pods, and the proxies of Envoy Gateway have six minutes.
+const deleteTimeout = 7 * time.Minute
 
 // object identifies an object of any kind.
 type object struct {
