@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,6 +20,8 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
+
+	"fairlead.dev/pkg/memnet"
 )
 
 func TestMain(m *testing.M) {
@@ -255,7 +256,7 @@ func TestRunLetsRequestsFinish(t *testing.T) {
 					return nil
 				}
 				s := New(Params{Options: Options{MetricsAddress: "0"}, Log: zap.NewNop(), Ready: []Check{{Name: "slow", Probe: slow}}})
-				memory := &memoryListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+				memory := memnet.Listen()
 				s.health.listener = memory
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -265,7 +266,7 @@ func TestRunLetsRequestsFinish(t *testing.T) {
 					ended <- time.Now()
 				}()
 				answered := make(chan error, 1)
-				go func() { answered <- memory.get("/readyz") }()
+				go func() { answered <- ask(memory, "/readyz") }()
 
 				<-started
 				began := time.Now()
@@ -279,37 +280,9 @@ func TestRunLetsRequestsFinish(t *testing.T) {
 	}
 }
 
-// memoryListener accepts connections within the process, which a synctest bubble can wait for.
-type memoryListener struct {
-	conns  chan net.Conn
-	close  sync.Once
-	closed chan struct{}
-}
-
-func (l *memoryListener) Accept() (net.Conn, error) {
-	select {
-	case conn := <-l.conns:
-		return conn, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *memoryListener) Close() error {
-	l.close.Do(func() { close(l.closed) })
-	return nil
-}
-
-func (l *memoryListener) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }
-
-// get sends one request and returns after its response.
-func (l *memoryListener) get(path string) error {
-	dial := func(context.Context, string, string) (net.Conn, error) {
-		client, server := net.Pipe()
-		l.conns <- server
-		return client, nil
-	}
-	client := http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+// ask sends one request and returns after its response.
+func ask(memory *memnet.Listener, path string) error {
+	client := http.Client{Transport: &http.Transport{DialContext: memory.Dial, DisableKeepAlives: true}}
 	response, err := client.Get("http://memory" + path)
 	if err != nil {
 		return err

@@ -223,8 +223,8 @@ func encodeList(t *testing.T, items []string) string {
 }
 
 // assertNothingNewIsLost kills a model server under load. Answers that it had begun are lost, as nobody can end them. Every
-// other request is answered by another server, whether it was in its queue or sent when it was dead, and the picker is told. One
-// request is sure to be in its hands: it is pinned to the server by a hint while the server is suspended.
+// other request is answered by another server, whether it was in its queue or sent when it was dead, and Envoy reports it to
+// the picker. A hint pins one request to the server while the server is suspended, so that at least one meets its death.
 func assertNothingNewIsLost(t *testing.T, c *cluster.Cluster, gateway string) {
 	before := servedByOthers(t, c)
 	finish := startLoad(t, shortStreams(gateway))

@@ -123,7 +123,7 @@ func TestDrainIsAtOnceAndForGood(t *testing.T) {
 		require.ErrorIs(t, r.Ready(), errDraining)
 		second, err := watch.Recv()
 		require.NoError(t, err)
-		assert.Equal(t, healthv1.HealthCheckResponse_NOT_SERVING, second.GetStatus(), "those who watch are told")
+		assert.Equal(t, healthv1.HealthCheckResponse_NOT_SERVING, second.GetStatus(), "a watch gets the change")
 		assert.Zero(t, time.Since(began), "before the next refresh")
 
 		time.Sleep(3 * refreshInterval)

@@ -112,7 +112,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := serve(t, vllmConfig())
-				connection, err := s.listener.dial(t.Context(), "", "")
+				connection, err := s.listener.Dial(t.Context(), "", "")
 				require.NoError(t, err)
 				defer func() { require.NoError(t, connection.Close()) }()
 				answers := bufio.NewReader(connection)

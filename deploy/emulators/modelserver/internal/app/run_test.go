@@ -3,12 +3,10 @@ package app
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +19,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/modelserver/internal/config"
 	"fairlead.dev/deploy/emulators/modelserver/internal/engine"
+	"fairlead.dev/pkg/memnet"
 	"fairlead.dev/pkg/steptime"
 )
 
@@ -42,63 +41,10 @@ func testConfig() config.Config {
 	return cfg
 }
 
-// memoryListener is a network in memory, so that a whole server can run on a test's own clock.
-type memoryListener struct {
-	connections chan net.Conn
-	closed      chan struct{}
-	once        sync.Once
-
-	mu   sync.Mutex
-	made []net.Conn // the servers' ends
-}
-
-func newMemoryListener() *memoryListener {
-	return &memoryListener{connections: make(chan net.Conn), closed: make(chan struct{})}
-}
-
-func (l *memoryListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.connections:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *memoryListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return nil
-}
-
-func (l *memoryListener) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }
-
-func (l *memoryListener) dial(context.Context, string, string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case l.connections <- server:
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.made = append(l.made, server)
-		return client, nil
-	case <-l.closed:
-		return nil, errors.New("connection refused")
-	}
-}
-
-// breakAll closes the listener and all connections.
-func (l *memoryListener) breakAll() {
-	_ = l.Close() // it has no error
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, c := range l.made {
-		_ = c.Close() // of a pipe, it has none
-	}
-}
-
 // running is a server in a bubble, whose clock starts when it does.
 type running struct {
 	client   *http.Client
-	listener *memoryListener
+	listener *memnet.Listener
 	start    time.Time
 	stop     context.CancelFunc // SIGTERM
 	ended    chan struct{}
@@ -114,9 +60,9 @@ func newFlags(cfg *config.Config) *pflag.FlagSet {
 
 func serve(t *testing.T, cfg config.Config) *running {
 	t.Helper()
-	l := newMemoryListener()
+	l := memnet.Listen()
 	ctx, cancel := context.WithCancel(t.Context())
-	transport := &http.Transport{DialContext: l.dial}
+	transport := &http.Transport{DialContext: l.Dial}
 	s := &running{client: &http.Client{Transport: transport}, listener: l, start: time.Now(), stop: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
@@ -132,7 +78,7 @@ func serve(t *testing.T, cfg config.Config) *running {
 }
 
 // kill ends the server as SIGKILL does: its connections break.
-func (s *running) kill() { s.listener.breakAll() }
+func (s *running) kill() { s.listener.Break() }
 
 // wait waits for the end of the server.
 func (s *running) wait() error {
@@ -373,7 +319,7 @@ func TestRunNeedsItsPort(t *testing.T) {
 
 func TestServeFailsWithItsListener(t *testing.T) {
 	t.Parallel()
-	l := newMemoryListener()
+	l := memnet.Listen()
 	require.NoError(t, l.Close())
 	require.ErrorContains(t, Serve(t.Context(), testConfig(), l, zap.NewNop()), "serve HTTP: ")
 }
