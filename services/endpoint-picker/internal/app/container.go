@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/grpcserver"
 	"fairlead.dev/services/endpoint-picker/internal/health"
@@ -262,7 +263,7 @@ func newExtProc(p extProcParts) *extproc.Server {
 			LeaveEarly:     cfg.ExtProc.LeaveEarly,
 			EmitScores:     cfg.ExtProc.EmitScores,
 		},
-		Log: p.Log.Named("extproc"), Picker: p.Balancer, Observer: p.Observers, Clock: p.Clock,
+		Log: p.Log.Named("extproc"), Pools: onePool{p.Balancer}, Observer: p.Observers, Clock: p.Clock,
 	}
 	if p.Tracer.Enabled() {
 		params.Tracer = p.Tracer
@@ -271,6 +272,12 @@ func newExtProc(p extProcParts) *extproc.Server {
 	metrics.RegisterBuffered(p.Registry, s.Buffered)
 	return s
 }
+
+// onePool is the pool of all streams.
+type onePool struct{ exchange.Pool }
+
+// Find returns the pool.
+func (p onePool) Find(context.Context) exchange.Pool { return p.Pool }
 
 func newHealth(s *datastore.Store, w ruleWatch) *health.Server {
 	return health.NewServer(readiness{store: s, rules: w}, extproc.ServiceName)

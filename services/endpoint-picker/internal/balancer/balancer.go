@@ -9,7 +9,6 @@ package balancer
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -33,9 +32,6 @@ const leastOthers = 0.15
 
 // leastOurs is the minimum share of the traffic that counts as ours, so that one request does not represent too many.
 const leastOurs = 0.1
-
-// ErrSaturated means that the pool is saturated and that the request has a negative priority.
-var ErrSaturated = errors.New("the pool is saturated, and the request has a negative priority")
 
 // snapshots provides the endpoints.
 type snapshots interface {
@@ -122,32 +118,29 @@ func New(p Params) *Balancer {
 	}
 }
 
-// Pick places the request of an exchange, or returns the reason why it cannot.
-func (b *Balancer) Pick(x *exchange.Exchange) *exchange.Refusal {
-	m := b.memories.Get().(*memory)
-	err := b.pick(x, m)
-	x.PickTook = b.clock.Since(x.Arrived)
-	b.observer.ObservePick(x.PickTook, err)
-	if err != nil {
-		b.memories.Put(m)
-		return refusal(err)
+// Prepare reads the request of an exchange: its model, its prompt, its rules and its session.
+func (b *Balancer) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refusal) {
+	m, _ := b.memories.Get().(*memory)
+	m.balancer, m.exchange, m.config, m.random = b, x, b.configs.Current(), b.random()
+	if err := m.read(x, m.config.Parsers); err != nil {
+		m.Discard()
+		return nil, refusal(err)
 	}
-	x.Memory = m
-	return nil
+	b.rule(x, m.random)
+	m.hash(x, m.config.Prefix.MaxTokens)
+	server, session := findSession(m.config.Session, b.sessions, x)
+	m.session = session
+	m.describe(x, m.random, server)
+	return m, nil
 }
 
-// Placed records the endpoint of the request.
-func (b *Balancer) Placed(x *exchange.Exchange) {
-	m, ok := x.Memory.(*memory)
-	if !ok {
-		return
+// Picked measures a pick.
+func (b *Balancer) Picked(x *exchange.Exchange, refusal *exchange.Refusal) {
+	var err error
+	if refusal != nil {
+		err = refusal
 	}
-	x.Memory = nil
-	if cache := x.Endpoint.Cache(); cache >= 0 {
-		b.prefixes.Use(cache, m.chain.Hashes)
-	}
-	b.recent.add(&m.chain)
-	b.memories.Put(m)
+	b.observer.ObservePick(x.PickTook, err)
 }
 
 // Responded records the status of the response. If another endpoint than the picked one responded, the picked one failed
@@ -182,55 +175,12 @@ func (b *Balancer) Ended(x *exchange.Exchange) {
 	}
 }
 
-func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
-	config, random := b.configs.Current(), b.random()
-	if err := m.read(x, config.Parsers); err != nil {
-		return err
-	}
-	b.rule(x, random)
-	m.hash(x, config.Prefix.MaxTokens)
-	snapshot := b.snapshots.Snapshot()
-	if snapshot.Err != nil {
-		return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, snapshot.Err)
-	}
-	if len(snapshot.Endpoints) == 0 {
-		return scheduling.ErrNoEndpoints
-	}
-	server, id := findSession(config.Session, b.sessions, x)
-	m.describe(x, random, server)
-	m.match(b.prefixes)
-	b.reuse.see(m.known(), m.turns.History*prefix.BlockTokens, x.PromptTokens)
-	m.home, m.ours = nil, false
-	if others := b.traffic.Others(); others > leastOthers {
-		m.ours = b.recent.placed(&m.chain, m.turns.Asked)
-		m.expect(snapshot.Endpoints, others, &b.reuse)
-	}
-	if m.collect(snapshot.Endpoints, b.learner.Speed()); len(m.candidates) == 0 {
-		return scheduling.ErrNoneInSubset
-	}
-	if x.Priority < 0 && config.Saturation.Saturation(&m.request, m.candidates) >= 1 {
-		return ErrSaturated
-	}
-	chosen, err := config.Profile.Schedule(&m.request, m.candidates, &m.scheduling)
-	if err != nil {
-		return err //nolint:wrapcheck // it says all
-	}
-	x.Endpoint, x.MatchedTokens = snapshot.Endpoints[chosen.Index], chosen.Matched
-	x.Lease = m.place(x)
-	x.Destination = m.destination(snapshot.Endpoints)
-	x.Conformance = in(config.Headers, request.HeaderSelection) && x.Incoming.Headers.Get(request.HeaderSelection) != ""
-	m.rewrite(x)
-	bindSession(config.Session, b.sessions, x, id)
-	b.tell(x, m, snapshot.Endpoints)
-	return nil
-}
-
 // refusal returns the answer for a client whose request is not placed.
 func refusal(err error) *exchange.Refusal {
 	switch {
 	case errors.Is(err, request.ErrMalformed):
-		return exchange.BadRequest(err.Error())
-	case errors.Is(err, ErrSaturated), errors.Is(err, scheduling.ErrNoCapacity):
+		return exchange.BadRequest(err)
+	case errors.Is(err, scheduling.ErrSaturated), errors.Is(err, scheduling.ErrNoCapacity):
 		return exchange.Exhausted(err)
 	}
 	return exchange.Unavailable(err)

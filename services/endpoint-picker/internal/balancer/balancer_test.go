@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,13 +96,19 @@ func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 	return r
 }
 
+// decide has the exchange of a request decided at noon.
+func (b *Balancer) decide(x *exchange.Exchange) *exchange.Refusal {
+	x.Begin(b, &exchange.Options{Now: func() time.Time { return noon }})
+	return x.Decide(context.Background(), x.Incoming.Body)
+}
+
 // pick places a request; the gateway hears of it.
 func (b *Balancer) placed(t *testing.T, in request.Incoming) *exchange.Exchange {
 	t.Helper()
 	x := &exchange.Exchange{Incoming: in}
 	x.Arrived = noon
-	require.Nil(t, b.Pick(x))
-	b.Placed(x)
+	require.Nil(t, b.decide(x))
+	x.Sent()
 	return x
 }
 
@@ -161,10 +168,9 @@ func TestSlowEndpointGetsItsShare(t *testing.T) {
 func (r *rig) refused(t *testing.T, x *exchange.Exchange, err error) *exchange.Refusal {
 	t.Helper()
 	r.observed.EXPECT().ObservePick(mock.Anything, mock.MatchedBy(func(got error) bool { return errors.Is(got, err) })).Once()
-	refusal := r.Pick(x)
+	refusal := r.decide(x)
 	require.NotNil(t, refusal)
 	assert.Nil(t, x.Lease)
-	r.Placed(x) // as a stream that ends does not know
 	return refusal
 }
 
@@ -174,7 +180,7 @@ func TestPickKeepsToTheSubset(t *testing.T) {
 	b.Record(b.BeginScrape(noon), running(50))
 	r := newRig(t, snapshotOf(a, b))
 	x := &exchange.Exchange{Subset: scheduling.ParseSubset([]string{"10.0.0.1:8001"})}
-	require.Nil(t, r.Pick(x))
+	require.Nil(t, r.decide(x))
 	assert.Equal(t, "10.0.0.1:8001", x.Destination)
 
 	refusal := r.refused(t, &exchange.Exchange{Subset: scheduling.ParseSubset(nil)}, scheduling.ErrNoneInSubset)
@@ -236,10 +242,10 @@ func BenchmarkPick(b *testing.B) {
 				for b.Loop() {
 					x := &exchange.Exchange{Incoming: in}
 					x.Arrived = noon
-					if balancer.Pick(x) != nil {
+					if balancer.decide(x) != nil {
 						b.Fatal("refused")
 					}
-					balancer.Placed(x)
+					x.Sent()
 					x.Lease.Release()
 				}
 			})
@@ -358,7 +364,7 @@ func TestEjectedEndpointsGetNothingUnlessNoOtherIsAllowed(t *testing.T) {
 		assert.Same(t, b, r.placed(t, request.Incoming{}).Endpoint)
 	}
 	x := &exchange.Exchange{Subset: scheduling.ParseSubset([]string{a.Address()})}
-	require.Nil(t, r.Pick(x))
+	require.Nil(t, r.decide(x))
 	assert.Same(t, a, x.Endpoint)
 }
 
@@ -455,15 +461,15 @@ func TestSaturatedPoolShedsWhatCanWait(t *testing.T) {
 		x.Arrived = noon
 		return x
 	}
-	refusal := r.refused(t, with("batch"), ErrSaturated)
+	refusal := r.refused(t, with("batch"), scheduling.ErrSaturated)
 	assert.Equal(t, 429, refusal.Code)
 	assert.Equal(t, exchange.ReasonSaturated, refusal.Reason)
 	assert.Equal(t, time.Second, refusal.RetryAfter)
-	require.Nil(t, r.Pick(with("urgent")))
-	require.Nil(t, r.Pick(with("")))
+	require.Nil(t, r.decide(with("urgent")))
+	require.Nil(t, r.decide(with("")))
 
 	full.Record(full.BeginScrape(noon), endpoint.Gauges{})
-	require.Nil(t, r.Pick(with("batch")), "idle again")
+	require.Nil(t, r.decide(with("batch")), "idle again")
 }
 
 func TestFilterThatGoesByLoadRefusesWithARetry(t *testing.T) {

@@ -3,9 +3,11 @@ package balancer
 import (
 	"slices"
 
+	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/request"
@@ -20,8 +22,15 @@ const (
 	beginningBlocks = 8
 )
 
-// memory is the working memory of one pick.
+// memory is the working memory of one pick. It implements exchange.Pick.
 type memory struct {
+	balancer *Balancer
+	exchange *exchange.Exchange
+	config   *pickerconfig.Config // in force when the pick began
+	random   uint64
+	snapshot *datastore.Snapshot
+	session  string // its identifier, if the request has one
+
 	incoming   request.Request
 	chain      prefix.Chain
 	matched    []int              // blocks, indexed by the number of the cache

@@ -1,6 +1,10 @@
 package exchange
 
 import (
+	"context"
+	"net/http"
+	"time"
+
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
@@ -8,14 +12,64 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// An Exchange is one HTTP exchange in progress. The stream fills in what the gateway sends, the pick fills in its decisions.
-// Only one goroutine uses it.
+const (
+	// HeaderTrace is the header of the W3C trace context.
+	HeaderTrace = "traceparent"
+	// HeaderServed is the response header that conformance tests of gateways read: the endpoint that served.
+	HeaderServed = "x-conformance-test-served-endpoint"
+	// headerEcho makes the echo server of these tests set a response header, "name:value".
+	headerEcho = "x-echo-set-header"
+)
+
+// A Pool decides which model server gets a request, and learns from the response.
+type Pool interface {
+	// Prepare reads a request. It does not wait.
+	Prepare(x *Exchange) (Pick, *Refusal)
+	// Picked is called after each pick, successful or not.
+	Picked(x *Exchange, refusal *Refusal)
+	// Responded is called when the status of the response is known.
+	Responded(x *Exchange)
+	// Ended is called at the end of the response.
+	Ended(x *Exchange)
+}
+
+// A Pick is the placement of one prepared request. Its methods are called in order; after Sent or Discard, none is.
+type Pick interface {
+	// Admit returns when the request may be placed. It may wait until ctx ends.
+	Admit(ctx context.Context) *Refusal
+	// Place picks an endpoint and counts the request there.
+	Place() *Refusal
+	// Sent is called when the sender of the request has the endpoint.
+	Sent()
+	// Discard is called in place of the remaining methods if the request is not sent.
+	Discard()
+}
+
+// A Tracer adds requests to traces.
+type Tracer interface {
+	// Begin returns the span of a request, and the traceparent to forward, empty if it stays unchanged.
+	Begin(traceparent string) (Span, string)
+}
+
+// Options are the options that all exchanges share.
+type Options struct {
+	Tracer Tracer // nil if tracing is disabled
+	Now    func() time.Time
+}
+
+// An Exchange is one HTTP exchange in progress. It is not safe for concurrent use.
 type Exchange struct {
 	Record
 	Placement
 
 	Incoming request.Incoming   // its body is set only during the pick
 	Subset   *scheduling.Subset // what the gateway allows; nil allows everything
+
+	options *Options
+	pool    Pool
+	pick    Pick // until it is sent
+	stage   stage
+	usage   answer.UsageReader
 }
 
 // Placement contains the decisions of a pick.
@@ -28,8 +82,7 @@ type Placement struct {
 	Restore     *answer.Renamer // restores the model name in the response, nil if not needed
 	UsageForm   answer.Form     // format of the usage in the response
 	Reply       request.Headers // to set on the response
-	Conformance bool            // report the endpoint that served in the response, for conformance tests of gateways
-	Memory      any             // working memory of the picker
+	Conformance bool            // report endpoints as the conformance tests of gateways expect
 }
 
 // An Edit replaces a part of a body. An empty one changes nothing.
@@ -45,4 +98,184 @@ func (e Edit) Growth() int {
 		return 0
 	}
 	return len(e.With) - (e.To - e.From)
+}
+
+// A Request contains the needed parts of a request's headers.
+type Request struct {
+	Subset      *scheduling.Subset
+	Path        string // including the query
+	ID          string
+	TraceParent string
+	Headers     request.Headers // the ones that picks need
+	Private     []string        // names of headers to hide from the model server
+}
+
+// A Response contains the needed parts of a response's headers.
+type Response struct {
+	Status  int
+	Served  string // the endpoint that served, if the gateway reports it
+	Events  bool   // the body is a stream of events
+	Encoded bool   // the body is compressed
+	Hidden  bool   // the gateway does not show the body
+}
+
+// stage is the progress of an exchange; see the package comment.
+type stage uint8
+
+const (
+	receiving stage = iota
+	refused
+	placed
+	responding
+	completed
+)
+
+// Begin begins the exchange of a request for a pool.
+func (x *Exchange) Begin(p Pool, o *Options) {
+	x.pool, x.options, x.Began = p, o, o.Now()
+}
+
+// Receive takes over the request's headers.
+func (x *Exchange) Receive(r *Request) {
+	x.Path, x.RequestID, x.TraceParent, x.Subset = r.Path, r.ID, r.TraceParent, r.Subset
+	x.Incoming = request.Incoming{Path: r.Path, Headers: r.Headers}
+	x.Remove = r.Private
+}
+
+// Decide places the request after its whole body has arrived, or refuses it. It may wait until ctx ends. It keeps no
+// reference to the body.
+func (x *Exchange) Decide(ctx context.Context, body []byte) *Refusal {
+	x.Arrived = x.options.Now()
+	x.Incoming.Body = body
+	pick, refusal := x.decide(ctx)
+	x.Incoming = request.Incoming{}
+	x.PickTook = x.options.Now().Sub(x.Arrived)
+	x.pool.Picked(x, refusal)
+	if refusal != nil {
+		return x.Refuse(refusal)
+	}
+	x.pick, x.stage, x.usage.Form = pick, placed, x.UsageForm
+	if x.Conformance {
+		x.Set = append(x.Set, request.Header{Name: headerEcho, Value: HeaderServed + ":" + x.Lease.Address()})
+	}
+	if x.options.Tracer != nil {
+		x.trace()
+	}
+	return nil
+}
+
+func (x *Exchange) decide(ctx context.Context) (Pick, *Refusal) {
+	pick, refusal := x.pool.Prepare(x)
+	if refusal != nil {
+		return nil, refusal
+	}
+	if refusal = pick.Admit(ctx); refusal == nil {
+		refusal = pick.Place()
+	}
+	if refusal != nil {
+		pick.Discard()
+	}
+	return pick, refusal
+}
+
+// trace begins the request's span, and makes it the parent of the model server's spans.
+func (x *Exchange) trace() {
+	span, header := x.options.Tracer.Begin(x.TraceParent)
+	x.Span = span
+	if header != "" {
+		x.Set = append(x.Set, request.Header{Name: HeaderTrace, Value: header})
+	}
+}
+
+// Refuse records that the picker answers the request itself. It returns the refusal.
+func (x *Exchange) Refuse(r *Refusal) *Refusal {
+	x.stage, x.Status, x.Reason = refused, r.Code, r.Reason
+	return r
+}
+
+// Sent records that the sender of the request has the pick. It reports whether this is news.
+func (x *Exchange) Sent() bool {
+	if x.pick == nil {
+		return false
+	}
+	x.pick.Sent()
+	x.pick, x.Placed = nil, true
+	return true
+}
+
+// Respond records the headers of the response. A response to a request that was not placed comes from the gateway itself.
+func (x *Exchange) Respond(r *Response) {
+	x.Status, x.Served = r.Status, r.Served
+	x.Streaming = x.Streaming || r.Events
+	if r.Encoded || r.Hidden {
+		x.Restore = nil // a body that is compressed, or not shown, cannot be rewritten
+	}
+	if x.Lease == nil {
+		return
+	}
+	x.pool.Responded(x)
+	if !r.Hidden {
+		x.stage = responding
+	}
+}
+
+// Chunk records a chunk of the response's body.
+func (x *Exchange) Chunk(chunk []byte) {
+	if len(chunk) == 0 || x.Lease == nil {
+		return
+	}
+	x.ResponseBytes += len(chunk)
+	x.Pieces++
+	if x.First.IsZero() {
+		x.First = x.options.Now()
+		if x.Status == http.StatusOK {
+			x.Lease.First(x.First)
+		}
+	}
+	x.usage.Read(chunk)
+}
+
+// Complete records the end of the response.
+func (x *Exchange) Complete() {
+	if x.Lease != nil {
+		x.stage = completed
+		x.Lease.Release()
+	}
+}
+
+// End ends the exchange and returns its record. It is called once.
+func (x *Exchange) End() *Record {
+	x.Ended, x.Usage, x.Outcome = x.options.Now(), x.usage.Usage(), x.stage.outcome()
+	unsent := x.pick != nil
+	if unsent {
+		x.pick.Discard()
+		x.pick = nil
+	}
+	switch {
+	case x.Lease == nil:
+	case x.stage == placed && !unsent:
+		x.Lease.Abandon(x.Ended) // the server has the request, and its end is unknown
+	default: // the server does not get the request, the client has gone, or the response is complete
+		x.Lease.Release()
+	}
+	if x.Outcome == Completed {
+		x.pool.Ended(x)
+	}
+	return &x.Record
+}
+
+// outcome returns the outcome of an exchange that ends at this stage.
+func (s stage) outcome() Outcome {
+	switch s {
+	case refused:
+		return Refused
+	case placed:
+		return Unseen
+	case responding:
+		return Interrupted
+	case completed:
+		return Completed
+	default:
+		return Unpicked
+	}
 }

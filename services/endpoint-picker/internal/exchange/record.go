@@ -1,5 +1,18 @@
-// Package exchange contains the record of a finished HTTP exchange: the request from the gateway, its endpoint, and the
-// observed response. Metrics, traces, the request log and outlier detection use it.
+// Package exchange contains the life of one HTTP exchange at the picker, whatever carries it: a stream of ext_proc, the
+// proxy's listener, or a simulation. The carrier calls the methods of an Exchange in this order:
+//
+//	method                      stage       outcome if it ends here
+//	Begin, Receive              receiving   unpicked
+//	Refuse                      refused     refused
+//	Decide, Sent                placed      unseen: the lease is abandoned, because the server still has the request
+//	Respond, Chunk, ...         responding  interrupted
+//	Complete                    completed   completed
+//	End                                     the record
+//
+// A request that the gateway answers itself is not placed: its exchange stays receiving. If the gateway does not show the
+// body of the response, the exchange stays placed until its end is known.
+//
+// The Record of a finished exchange is the input of metrics, traces, the request log and the debug page.
 package exchange
 
 import (

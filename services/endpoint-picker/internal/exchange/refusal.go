@@ -18,11 +18,19 @@ type Refusal struct {
 	Reason     string        // why the request was dropped; may be empty
 	Text       string        // of its body
 	RetryAfter time.Duration // whole seconds; zero if a retry may not help
+
+	cause error // of a refused pick, for errors.Is
 }
 
+// Error returns the text for the client.
+func (r *Refusal) Error() string { return r.Text }
+
+// Unwrap returns the reason why the pick failed, nil if the request was refused before it.
+func (r *Refusal) Unwrap() error { return r.cause }
+
 // BadRequest refuses an invalid request.
-func BadRequest(text string) *Refusal {
-	return &Refusal{Code: http.StatusBadRequest, Text: "inference error: BadRequest - " + text}
+func BadRequest(err error) *Refusal {
+	return &Refusal{Code: http.StatusBadRequest, Text: "inference error: BadRequest - " + err.Error(), cause: err}
 }
 
 // TooLarge refuses a body that exceeds the limit in bytes.
@@ -40,6 +48,7 @@ func Unavailable(err error) *Refusal {
 		Reason:     ReasonNoEndpoints,
 		Text:       "inference error: ServiceUnavailable - " + err.Error(),
 		RetryAfter: time.Second,
+		cause:      err,
 	}
 }
 
@@ -50,6 +59,7 @@ func Exhausted(err error) *Refusal {
 		Reason:     ReasonSaturated,
 		Text:       "inference error: ResourceExhausted - " + err.Error(),
 		RetryAfter: time.Second,
+		cause:      err,
 	}
 }
 

@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -30,18 +31,18 @@ func BenchmarkMachine(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				picker.asked, picker.shown = picker.asked[:0], picker.shown[:0]
-				m := NewMachine(picker, MachineOptions{MaxBody: 1 << 20, Now: now})
+				m := NewMachine(picker, &MachineOptions{MaxBody: 1 << 20, Options: life})
 				for i := range pieces {
 					var err error
 					in := pieces[i] // the machine takes its body
-					if replies, err = m.Step(&in, replies[:0]); err != nil {
+					if replies, err = m.Step(context.Background(), &in, replies[:0]); err != nil {
 						b.Fatal(err)
 					}
 					for j := range replies {
 						encode(&replies[j]).Free()
 					}
 				}
-				m.Close(noon)
+				m.Close()
 			}
 		})
 	}
@@ -53,7 +54,7 @@ func BenchmarkStream(b *testing.B) {
 		b.Run(fmt.Sprintf("body=%d/tokens=%d", bench.body, bench.tokens), func(b *testing.B) {
 			picker := newOne()
 			client := dial(b, NewServer(Params{
-				Options: Options{MaxRequestBody: maxBodyHere}, Log: zap.NewNop(), Picker: picker, Observer: deaf{},
+				Options: Options{MaxRequestBody: maxBodyHere}, Log: zap.NewNop(), Pools: picker, Observer: deaf{},
 				Clock: clocktesting.NewFakeClock(noon),
 			}), maxBodyHere+room)
 			first, begin, token, last := headers(FullDuplex), reply(), piece("data: {\"choices\":[{\"delta\":{\"content\":\"word\"}}]}\n\n"), pieceEnd("data: [DONE]\n\n")

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/mem"
 
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -53,9 +54,7 @@ func (d decoder) decode(in mem.Buffer, m *Message) error {
 		}
 		return d.decodeHeaders(part, m)
 	case ResponseHeaders:
-		lb := lookup(metadata, lbNamespace)
-		m.Response.Balanced = lb != nil
-		m.Response.Served = string(decodeText(lookup(lb, keyServed)))
+		m.Response.Served = string(decodeText(lookupMetadata(metadata, lbNamespace, keyServed)))
 		return d.decodeHeaders(part, m)
 	case RequestBody, ResponseBody:
 		return decodeBody(in, part, at, m)
@@ -111,7 +110,7 @@ func (d decoder) readHeaders(whole []byte, m *Message) error {
 		if m.Kind == RequestHeaders {
 			d.readRequestHeader(key, value, &m.Request)
 		} else {
-			m.Response.readHeader(key, value)
+			readResponseHeader(key, value, &m.Response)
 		}
 	}
 	return f.err()
@@ -140,7 +139,7 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 	}
 }
 
-func (r *Response) readHeader(key, value []byte) {
+func readResponseHeader(key, value []byte, r *exchange.Response) {
 	switch {
 	case r.Status == 0 && isHeader(key, headerStatus):
 		r.Status, _ = strconv.Atoi(string(value)) // 0 if there is none

@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"context"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -38,21 +39,21 @@ func FuzzExchange(f *testing.F) {
 		if s.random.IntN(8) == 0 {
 			picker.refusal = exchange.Unavailable(scheduling.ErrNoEndpoints)
 		}
-		m := NewMachine(picker, MachineOptions{MaxBody: 1 << 18, Now: now})
+		m := NewMachine(picker, &MachineOptions{MaxBody: 1 << 18, Options: life})
 		g := strictGateway()
 		for i := range messages {
 			if g.Immediate() != nil {
 				break // the stream is closed
 			}
 			g.Sent(toEnvoy(&messages[i]))
-			replies, err := m.Step(&messages[i], nil)
+			replies, err := m.Step(context.Background(), &messages[i], nil)
 			require.NoError(t, err)
 			deliver(t, g, replies)
 		}
 		if len(messages) == len(s.list) {
 			require.NoError(t, g.Finish())
 		}
-		outcome := m.Close(noon)
+		outcome := m.Close()
 		require.Equal(t, outcome.Outcome == exchange.Refused, g.Immediate() != nil)
 		settle(t, picker)
 	})
@@ -66,14 +67,14 @@ func FuzzAnyOrder(f *testing.F) {
 	f.Add([]byte{6, 2, 2, 8, 3, 12}, uint8(3))
 	f.Fuzz(func(t *testing.T, program []byte, mode uint8) {
 		picker := newOne()
-		m := NewMachine(picker, MachineOptions{MaxBody: 1 << 10, Now: now})
+		m := NewMachine(picker, &MachineOptions{MaxBody: 1 << 10, Options: life})
 		var headerReplies, immediates, ends int
 		for _, op := range program {
 			in := Message{
 				Kind: Kind(op % 7), EndOfStream: op&8 != 0, Body: buffer(strings.Repeat(string(rune(op%128)), int(op))),
 				Modes: Modes{Request: BodyMode(mode % 4), Response: BodyMode(mode / 4 % 4)},
 			}
-			replies, err := m.Step(&in, nil)
+			replies, err := m.Step(context.Background(), &in, nil)
 			for i := range replies {
 				require.Zero(t, immediates, "nothing follows an immediate response")
 				require.LessOrEqual(t, len(content(replies[i].Body)), maxChunk)
@@ -94,7 +95,7 @@ func FuzzAnyOrder(f *testing.F) {
 		require.LessOrEqual(t, headerReplies, 1)
 		require.LessOrEqual(t, ends, 1)
 		require.LessOrEqual(t, len(picker.asked), 1)
-		m.Close(noon)
+		m.Close()
 		settle(t, picker)
 	})
 }

@@ -1,15 +1,13 @@
 package extproc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
-	"time"
 
 	"google.golang.org/grpc/mem"
 
-	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
@@ -17,23 +15,13 @@ import (
 // maxChunk is the maximum size of a streamed body reply: gateways refuse messages of more than 64 KiB.
 const maxChunk = 62000
 
-// errOrder means that the gateway sent a message that is not allowed in this state.
-var errOrder = errors.New("message out of order")
-
-// errStreams means that the number of open streams has reached its limit.
-var errStreams = errors.New("too many requests are open")
-
-// picker decides where requests go.
-type picker interface {
-	// Pick places the request of an exchange, or returns the reason why it cannot.
-	Pick(x *exchange.Exchange) *exchange.Refusal
-	// Placed is called after the gateway has received the pick.
-	Placed(x *exchange.Exchange)
-	// Responded is called when the status of the response is known.
-	Responded(x *exchange.Exchange)
-	// Ended is called at the end of the response.
-	Ended(x *exchange.Exchange)
-}
+// Errors of gateways.
+var (
+	errOrder         = errors.New("message out of order") // not allowed in this state
+	errBodyFirst     = errors.New("request body before the request headers")
+	errTrailersFirst = errors.New("request trailers before the request headers")
+	errStreams       = errors.New("too many requests are open")
+)
 
 // requestState is the state of the request's side of a stream; see the table in the package comment.
 type requestState uint8
@@ -59,57 +47,43 @@ const (
 
 // MachineOptions are the options that all streams share.
 type MachineOptions struct {
+	exchange.Options
+
 	MaxBody        int     // maximum size of a request body, in bytes
 	Buffered       *Budget // budget of the bodies of all streams
 	ReportEndpoint bool    // name the picked endpoint in the response's headers
 	LeaveEarly     bool    // end the stream after the pick
 	EmitScores     bool    // send the scores of candidates to the gateway
-	Tracer         tracer  // nil if tracing is disabled
-	Now            func() time.Time
 }
 
-// tracer adds requests to traces.
-type tracer interface {
-	// Begin returns the span of a request, and the traceparent to forward, empty if it stays unchanged.
-	Begin(traceparent string) (exchange.Span, string)
-}
-
-// A Machine is one stream, without I/O. Expire is safe for concurrent use; one goroutine calls the other methods.
+// A Machine is one stream, without I/O. It is not safe for concurrent use.
 type Machine struct {
-	options MachineOptions
-	picker  picker
-
-	mu       sync.Mutex // serializes Step and Expire
+	options  *MachineOptions
 	request  requestState
 	response responseState
 	modes    Modes
 	exchange exchange.Exchange
 	body     collected
-	expired  bool
-	told     bool // the picker was notified that the gateway has the pick
-	usage    answer.UsageReader
 }
 
-// NewMachine returns a Machine for a new stream.
-func NewMachine(p picker, o MachineOptions) *Machine {
-	m := &Machine{options: o, picker: p}
-	m.exchange.Began = o.Now()
+// NewMachine returns a Machine for a new stream to a pool.
+func NewMachine(p exchange.Pool, o *MachineOptions) *Machine {
+	m := &Machine{options: o}
+	m.exchange.Begin(p, &o.Options)
 	m.body.budget = o.Buffered
 	return m
 }
 
-// Step processes one message and appends the replies, which must be sent in order. After an error the stream must be ended;
-// after an immediate reply it should be.
-func (m *Machine) Step(in *Message, out []Reply) ([]Reply, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// Step processes one message and appends the replies, which must be sent in order. It may wait for a place until ctx ends.
+// After an error the stream must be ended; after an immediate reply it should be.
+func (m *Machine) Step(ctx context.Context, in *Message, out []Reply) ([]Reply, error) {
 	switch in.Kind {
 	case RequestHeaders:
-		return m.requestHeaders(in, out)
+		return m.requestHeaders(ctx, in, out)
 	case RequestBody:
-		return m.requestBody(in, out), nil
+		return m.requestBody(ctx, in, out), nil
 	case RequestTrailers:
-		return m.requestTrailers(out), nil
+		return m.requestTrailers(ctx, out), nil
 	case ResponseHeaders, ResponseBody, ResponseTrailers:
 		return m.responseMessage(in, out)
 	}
@@ -119,71 +93,27 @@ func (m *Machine) Step(in *Message, out []Reply) ([]Reply, error) {
 // Sent records that the replies of the last Step were sent. It reports whether one of them was the pick, and whether to end
 // the stream.
 func (m *Machine) Sent() (placed, done bool) {
-	if m.exchange.Lease == nil {
-		return false, false
-	}
-	if placed = !m.told; placed {
-		m.told = true
+	if placed = m.exchange.Sent(); placed {
 		m.body.release()
-		m.picker.Placed(&m.exchange)
 	}
-	return placed, m.options.LeaveEarly && m.request == requestDone
+	return placed, m.options.LeaveEarly && m.request == requestDone && m.exchange.Lease != nil
 }
 
-// Expire gives up on an incomplete request body and frees its memory. The gateway gets the refusal when it sends more.
-func (m *Machine) Expire() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.request == requestCollecting {
-		m.expired = true
-		m.body.drop()
-	}
+// Refuse answers the request, for a reason outside the Machine. It returns the replies.
+func (m *Machine) Refuse(r *exchange.Refusal) []Reply { return m.refuse(nil, r) }
+
+// Waiting reports whether the stream waits for the rest of a request.
+func (m *Machine) Waiting() bool {
+	return m.request == requestFresh || m.request == requestCollecting || m.request == requestAwaiting
 }
-
-// Overloaded refuses the request before its first message.
-func (m *Machine) Overloaded() []Reply { return m.refuse(nil, exchange.Exhausted(errStreams)) }
-
-// Collecting reports whether the stream waits for the end of a body.
-func (m *Machine) Collecting() bool { return m.request == requestCollecting }
 
 // Close ends the stream and returns its record. It is called once.
-func (m *Machine) Close(now time.Time) *exchange.Record {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (m *Machine) Close() *exchange.Record {
 	m.body.drop()
-	x := &m.exchange
-	if x.Lease != nil {
-		if !m.told {
-			m.picker.Placed(x)
-		}
-		if m.response == responseOpen && m.modes.Response != None {
-			x.Lease.Release() // during the response: the client has gone
-		} else {
-			x.Lease.Abandon(now) // unless released at the response's end
-		}
-	}
-	x.Outcome, x.Ended, x.Usage = m.outcome(), now, m.usage.Usage()
-	if x.Outcome == exchange.Completed {
-		m.picker.Ended(x)
-	}
-	return &x.Record
+	return m.exchange.End()
 }
 
-func (m *Machine) outcome() exchange.Outcome {
-	switch {
-	case m.request == requestRefused:
-		return exchange.Refused
-	case m.exchange.Lease == nil:
-		return exchange.Unpicked
-	case m.response >= responseWhole:
-		return exchange.Completed
-	case m.response == responseOpen && m.modes.Response != None:
-		return exchange.Interrupted
-	}
-	return exchange.Unseen
-}
-
-func (m *Machine) requestHeaders(in *Message, out []Reply) ([]Reply, error) {
+func (m *Machine) requestHeaders(ctx context.Context, in *Message, out []Reply) ([]Reply, error) {
 	switch {
 	case m.request == requestRefused:
 		return out, nil
@@ -191,55 +121,45 @@ func (m *Machine) requestHeaders(in *Message, out []Reply) ([]Reply, error) {
 		return out, fmt.Errorf("request headers: %w", errOrder)
 	}
 	m.modes = in.Modes
-	x, r := &m.exchange, &in.Request
-	x.Path, x.RequestID, x.TraceParent, x.Subset = r.Path, r.ID, r.TraceParent, r.Subset
-	x.Incoming = request.Incoming{Path: r.Path, Headers: r.Headers}
-	x.Remove = r.Private
+	m.exchange.Receive(&in.Request.Request)
 	switch {
 	case in.EndOfStream:
-		return m.pick(out, Reply{Kind: RequestHeaders}, requestDone), nil
+		return m.pick(ctx, out, Reply{Kind: RequestHeaders}, requestDone), nil
 	case m.modes.Request == FullDuplex:
 		m.request = requestCollecting
 		return out, nil
 	case m.modes.Request == Buffered:
 		m.request = requestAwaiting
-		return append(out, m.clean(r)), nil
+		return append(out, m.clean(&in.Request)), nil
 	default:
-		return m.pick(out, Reply{Kind: RequestHeaders}, requestOpen), nil
+		return m.pick(ctx, out, Reply{Kind: RequestHeaders}, requestOpen), nil
 	}
 }
 
-func (m *Machine) requestBody(in *Message, out []Reply) []Reply {
-	next := requestOpen
-	if in.EndOfStream {
-		next = requestDone
-	}
+func (m *Machine) requestBody(ctx context.Context, in *Message, out []Reply) []Reply {
 	switch m.request {
 	case requestFresh:
-		return m.refuse(out, exchange.BadRequest("request body before the request headers"))
+		return m.refuse(out, exchange.BadRequest(errBodyFirst))
 	case requestCollecting:
-		return m.collect(in, out)
+		return m.collect(ctx, in, out)
 	case requestAwaiting:
-		return m.buffered(in, out, next)
+		return m.buffered(ctx, in, out)
 	case requestOpen:
 		m.exchange.RequestBytes += in.size()
-		m.request = next
+		m.request = after(in)
 		return append(out, Reply{Kind: RequestBody})
 	case requestDone, requestRefused:
 	}
 	return out
 }
 
-func (m *Machine) requestTrailers(out []Reply) []Reply {
+func (m *Machine) requestTrailers(ctx context.Context, out []Reply) []Reply {
 	reply := Reply{Kind: RequestTrailers}
 	switch m.request {
 	case requestFresh:
-		return m.refuse(out, exchange.BadRequest("request trailers before the request headers"))
+		return m.refuse(out, exchange.BadRequest(errTrailersFirst))
 	case requestCollecting:
-		if m.expired {
-			return m.refuse(out, exchange.TimedOut())
-		}
-		if out = m.pick(out, Reply{Kind: RequestHeaders}, requestDone); m.request == requestRefused {
+		if out = m.pick(ctx, out, Reply{Kind: RequestHeaders}, requestDone); m.request == requestRefused {
 			return out
 		}
 		if m.body.size > 0 {
@@ -247,7 +167,7 @@ func (m *Machine) requestTrailers(out []Reply) []Reply {
 		}
 		return append(out, reply)
 	case requestAwaiting:
-		return m.pick(out, reply, requestDone)
+		return m.pick(ctx, out, reply, requestDone)
 	case requestOpen:
 		m.request = requestDone
 		return append(out, reply)
@@ -258,9 +178,6 @@ func (m *Machine) requestTrailers(out []Reply) []Reply {
 
 // keep stores a piece of a body, or returns the reason why it cannot.
 func (m *Machine) keep(in *Message) *exchange.Refusal {
-	if m.expired {
-		return exchange.TimedOut()
-	}
 	if m.body.size+in.size() > m.options.MaxBody {
 		return exchange.TooLarge(m.options.MaxBody)
 	}
@@ -272,14 +189,14 @@ func (m *Machine) keep(in *Message) *exchange.Refusal {
 }
 
 // collect stores a piece of a full-duplex body. At the end of the body it sends everything that was held back.
-func (m *Machine) collect(in *Message, out []Reply) []Reply {
+func (m *Machine) collect(ctx context.Context, in *Message, out []Reply) []Reply {
 	if r := m.keep(in); r != nil {
 		return m.refuse(out, r)
 	}
 	if !in.EndOfStream {
 		return out
 	}
-	if out = m.pick(out, Reply{Kind: RequestHeaders}, requestDone); m.request == requestRefused {
+	if out = m.pick(ctx, out, Reply{Kind: RequestHeaders}, requestDone); m.request == requestRefused {
 		return out
 	}
 	if m.body.size > 0 { // now the length is known
@@ -290,12 +207,12 @@ func (m *Machine) collect(in *Message, out []Reply) []Reply {
 }
 
 // buffered handles a body that comes as a whole.
-func (m *Machine) buffered(in *Message, out []Reply, next requestState) []Reply {
+func (m *Machine) buffered(ctx context.Context, in *Message, out []Reply) []Reply {
 	if r := m.keep(in); r != nil {
 		return m.refuse(out, r)
 	}
 	reply := Reply{Kind: RequestBody}
-	if out = m.pick(out, reply, next); m.request == requestRefused {
+	if out = m.pick(ctx, out, reply, after(in)); m.request == requestRefused {
 		return out
 	}
 	if edit := m.exchange.Edit; edit.With != nil {
@@ -309,20 +226,21 @@ func (m *Machine) buffered(in *Message, out []Reply, next requestState) []Reply 
 	return out
 }
 
+// after returns the state after a piece of a body that follows the pick, or brings it.
+func after(in *Message) requestState {
+	if in.EndOfStream {
+		return requestDone
+	}
+	return requestOpen
+}
+
 // pick appends the reply with the picked endpoint, or a refusal.
-func (m *Machine) pick(out []Reply, reply Reply, next requestState) []Reply {
+func (m *Machine) pick(ctx context.Context, out []Reply, reply Reply, next requestState) []Reply {
 	x := &m.exchange
-	x.Arrived = m.options.Now()
-	x.Incoming.Body = m.body.bytes()
-	refusal := m.picker.Pick(x)
-	x.Incoming = request.Incoming{}
-	if refusal != nil {
+	if refusal := x.Decide(ctx, m.body.bytes()); refusal != nil {
 		return m.refuse(out, refusal)
 	}
-	m.request, m.usage.Form = next, x.UsageForm
-	if m.options.Tracer != nil {
-		m.trace()
-	}
+	m.request = next
 	reply.Destination = x.Destination
 	if m.options.EmitScores {
 		reply.Scores = x.Scores
@@ -356,8 +274,8 @@ func (m *Machine) sendBody(out []Reply, at position) []Reply {
 
 func (m *Machine) refuse(out []Reply, r *exchange.Refusal) []Reply {
 	m.body.drop()
-	m.request, m.exchange.Status, m.exchange.Reason = requestRefused, r.Code, r.Reason
-	return append(out, Reply{Kind: Immediate, Refusal: r})
+	m.request = requestRefused
+	return append(out, Reply{Kind: Immediate, Refusal: m.exchange.Refuse(r)})
 }
 
 // appendPiece appends a piece of a body in chunks that gateways accept. It takes over the piece. An empty piece is one empty

@@ -2,6 +2,8 @@ package extproc
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -45,27 +47,49 @@ func newOne() *one {
 	return &one{endpoint: endpoint.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort(address)}}, noon, predict.NewLearner().NewServer())}
 }
 
-func (o *one) Pick(x *exchange.Exchange) *exchange.Refusal {
+// Find returns itself.
+func (o *one) Find(context.Context) exchange.Pool { return o }
+
+// Prepare returns the pick of a request.
+func (o *one) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refusal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.asked = append(o.asked, x.Subset)
 	o.shown = append(o.shown, x.Incoming.Path+" "+string(x.Incoming.Body))
 	o.headers = append(o.headers, x.Incoming.Headers)
 	if o.refusal != nil {
-		return o.refusal
+		return nil, o.refusal
 	}
-	private := x.Remove
-	x.Placement = o.placement
+	return &onePick{one: o, exchange: x}, nil
+}
+
+func (o *one) Picked(*exchange.Exchange, *exchange.Refusal) {}
+
+// onePick is the pick of one request.
+type onePick struct {
+	*one
+
+	exchange *exchange.Exchange
+}
+
+func (*onePick) Admit(context.Context) *exchange.Refusal { return nil }
+
+func (p *onePick) Place() *exchange.Refusal {
+	x, private := p.exchange, p.exchange.Remove
+	x.Placement = p.placement
 	x.Remove = append(private, x.Remove...)
-	x.Endpoint, x.Lease, x.Destination, x.Scores = o.endpoint, o.endpoint.Place(noon, predict.Prompt{Tokens: 1000}), o.endpoint.Address(), o.scores
+	x.Endpoint, x.Lease = p.endpoint, p.endpoint.Place(noon, predict.Prompt{Tokens: 1000})
+	x.Destination, x.Scores = p.endpoint.Address(), p.scores
 	return nil
 }
 
-func (o *one) Placed(*exchange.Exchange) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.placed++
+func (p *onePick) Sent() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.placed++
 }
+
+func (*onePick) Discard() {}
 
 func (o *one) Responded(x *exchange.Exchange) {
 	o.mu.Lock()
@@ -84,7 +108,7 @@ func (o *one) inFlight() int { return int(o.endpoint.Stats(noon).InFlight) }
 // Messages, short.
 func reply() Message { return answered(200) }
 func answered(code int) Message {
-	return Message{Kind: ResponseHeaders, Response: Response{Status: code}}
+	return Message{Kind: ResponseHeaders, Response: exchange.Response{Status: code}}
 }
 func headers(m BodyMode) Message    { return Message{Kind: RequestHeaders, Modes: Modes{m, m}} }
 func headersEnd(m BodyMode) Message { h := headers(m); h.EndOfStream = true; return h }
@@ -113,7 +137,10 @@ func refused(r *exchange.Refusal) []Reply { return []Reply{{Kind: Immediate, Ref
 // none is the list of no replies.
 var none []Reply
 
-func options() MachineOptions { return MachineOptions{MaxBody: 100, Now: now} }
+// life are the options of exchanges at noon.
+var life = exchange.Options{Now: now}
+
+func options() *MachineOptions { return &MachineOptions{MaxBody: 100, Options: life} }
 
 func now() time.Time { return noon }
 
@@ -222,7 +249,7 @@ func TestMachine(t *testing.T) {
 		}},
 		{name: "response without a body", want: completed, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{Message{Kind: ResponseHeaders, Response: Response{Status: 200}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
+			{Message{Kind: ResponseHeaders, Response: exchange.Response{Status: 200}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
 		}},
 		{name: "streamed response", want: completed, steps: []step{
 			{headersEnd(Chunked), []Reply{picked(RequestHeaders)}},
@@ -252,11 +279,11 @@ func TestMachine(t *testing.T) {
 		}},
 		{name: "another endpoint served", want: result{Outcome: exchange.Completed, Status: 502, Moved: true}, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{Message{Kind: ResponseHeaders, Response: Response{Status: 502, Served: "10.0.0.2:8000"}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
+			{Message{Kind: ResponseHeaders, Response: exchange.Response{Status: 502, Served: "10.0.0.2:8000"}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
 		}},
 		{name: "the picked endpoint served", want: result{Outcome: exchange.Completed, Status: 200}, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{Message{Kind: ResponseHeaders, Response: Response{Status: 200, Served: address}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
+			{Message{Kind: ResponseHeaders, Response: exchange.Response{Status: 200, Served: address}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
 		}},
 		{name: "the gateway's own response, before the pick", want: result{Outcome: exchange.Unpicked, Status: 408}, steps: []step{
 			{headers(FullDuplex), none},
@@ -285,10 +312,10 @@ func TestMachine(t *testing.T) {
 			{bodyEnd(string(make([]byte, 101))), refused(exchange.TooLarge(100))},
 		}},
 		{name: "body first", want: result{Outcome: exchange.Refused, Status: 400}, steps: []step{
-			{bodyEnd("abc"), refused(exchange.BadRequest("request body before the request headers"))},
+			{bodyEnd("abc"), refused(exchange.BadRequest(errBodyFirst))},
 		}},
 		{name: "trailers first", want: result{Outcome: exchange.Refused, Status: 400}, steps: []step{
-			{trailers, refused(exchange.BadRequest("request trailers before the request headers"))},
+			{trailers, refused(exchange.BadRequest(errTrailersFirst))},
 		}},
 		{name: "response first", want: result{Outcome: exchange.Unpicked, Status: 200}, steps: []step{
 			{reply(), []Reply{goOn(ResponseHeaders)}},
@@ -320,12 +347,13 @@ func TestMachine(t *testing.T) {
 			for i, s := range tt.steps {
 				require.NoError(t, err)
 				var got []Reply
-				got, err = m.Step(&s.give, nil)
+				got, err = m.Step(context.Background(), &s.give, nil)
 				require.Equal(t, s.want, got, "step %d", i+1)
+				m.Sent()
 			}
 			require.ErrorIs(t, err, tt.wantErr)
-			assert.Equal(t, tt.want, resultOf(m.Close(noon)))
-			assert.Equal(t, picker.inFlight() > 0 || m.exchange.Lease != nil, picker.placed == 1, "the picker hears once of each pick")
+			assert.Equal(t, tt.want, resultOf(m.Close()))
+			assert.Equal(t, m.exchange.Lease != nil, picker.placed == 1, "the picker hears once of each pick")
 			picker.endpoint.Record(picker.endpoint.BeginScrape(noon), endpoint.Gauges{})
 			assert.Zero(t, picker.inFlight(), "at rest nothing is counted")
 		})
@@ -356,12 +384,12 @@ func TestRefusedPicks(t *testing.T) {
 			var got []Reply
 			for _, s := range tt.steps {
 				var err error
-				got, err = m.Step(&s, got)
+				got, err = m.Step(context.Background(), &s, got)
 				require.NoError(t, err)
 			}
 			assert.Equal(t, tt.want, got)
 			assert.Len(t, picker.asked, 1)
-			assert.Equal(t, result{Outcome: exchange.Refused, Status: 503}, resultOf(m.Close(noon)))
+			assert.Equal(t, result{Outcome: exchange.Refused, Status: 503}, resultOf(m.Close()))
 		})
 	}
 }
@@ -370,10 +398,10 @@ func TestLargeMessagesAreCut(t *testing.T) {
 	t.Parallel()
 	pool := &leakPool{}
 	large := bytes.Repeat([]byte("x"), 2*maxChunk+1)
-	m := NewMachine(newOne(), MachineOptions{MaxBody: 1 << 20, Now: now})
-	_, err := m.Step(&Message{Kind: RequestHeaders}, nil)
+	m := NewMachine(newOne(), &MachineOptions{MaxBody: 1 << 20, Options: life})
+	_, err := m.Step(context.Background(), &Message{Kind: RequestHeaders}, nil)
 	require.NoError(t, err)
-	got, err := m.Step(&Message{Kind: RequestBody, Body: pool.copy(large), EndOfStream: true}, nil)
+	got, err := m.Step(context.Background(), &Message{Kind: RequestBody, Body: pool.copy(large), EndOfStream: true}, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []Reply{
 		pickedFor(len(large)),
@@ -386,7 +414,7 @@ func TestLargeMessagesAreCut(t *testing.T) {
 	sendAll(got)
 	assert.Zero(t, pool.lent())
 
-	got, err = m.Step(&Message{Kind: ResponseBody, Body: pool.copy(large[:maxChunk+1]), EndOfStream: true}, nil)
+	got, err = m.Step(context.Background(), &Message{Kind: ResponseBody, Body: pool.copy(large[:maxChunk+1]), EndOfStream: true}, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []Reply{
 		{Kind: ResponseBody, Content: Streamed, Body: mem.SliceBuffer(large[:maxChunk])},
@@ -398,17 +426,17 @@ func TestLargeMessagesAreCut(t *testing.T) {
 
 func TestMachineReportsTheEndpointOnRequest(t *testing.T) {
 	t.Parallel()
-	m := NewMachine(newOne(), MachineOptions{ReportEndpoint: true, Now: now})
+	m := NewMachine(newOne(), &MachineOptions{ReportEndpoint: true, Options: life})
 	for _, in := range []Message{headersEnd(FullDuplex), reply()} {
-		got, err := m.Step(&in, nil)
+		got, err := m.Step(context.Background(), &in, nil)
 		require.NoError(t, err)
 		if in.Kind == ResponseHeaders {
 			assert.Equal(t, []Reply{{Kind: ResponseHeaders, Headers: &Headers{Set: request.Headers{{Name: headerPicked, Value: address}}}}}, got)
 		}
 	}
-	m = NewMachine(newOne(), MachineOptions{ReportEndpoint: true, Now: now})
+	m = NewMachine(newOne(), &MachineOptions{ReportEndpoint: true, Options: life})
 	in := reply()
-	got, err := m.Step(&in, nil)
+	got, err := m.Step(context.Background(), &in, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []Reply{goOn(ResponseHeaders)}, got, "nothing was picked")
 }
@@ -418,9 +446,9 @@ func TestMachineAsksWithTheSubset(t *testing.T) {
 	subset := scheduling.ParseSubset([]string{address})
 	picker := newOne()
 	m := NewMachine(picker, options())
-	_, err := m.Step(&Message{Kind: RequestHeaders, Request: Request{Subset: subset}}, nil)
+	_, err := m.Step(context.Background(), &Message{Kind: RequestHeaders, Request: Request{Request: exchange.Request{Subset: subset}}}, nil)
 	require.NoError(t, err)
-	_, err = m.Step(&Message{Kind: RequestBody, EndOfStream: true}, nil)
+	_, err = m.Step(context.Background(), &Message{Kind: RequestBody, EndOfStream: true}, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []*scheduling.Subset{subset}, picker.asked)
 }
@@ -447,7 +475,7 @@ func TestMachineShowsPathAndBodyToThePicker(t *testing.T) {
 				if s.Kind == RequestHeaders {
 					s.Request.Path = "/v1/completions"
 				}
-				_, err := m.Step(&s, nil)
+				_, err := m.Step(context.Background(), &s, nil)
 				require.NoError(t, err)
 			}
 			assert.Equal(t, []string{tt.want}, picker.shown)
@@ -458,12 +486,12 @@ func TestMachineShowsPathAndBodyToThePicker(t *testing.T) {
 func TestMachineRefusesABodyThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	picker := newOne()
-	picker.refusal = exchange.BadRequest("at byte 1")
+	picker.refusal = exchange.BadRequest(errors.New("at byte 1"))
 	m := NewMachine(picker, options())
-	_, err := m.Step(&Message{Kind: RequestHeaders}, nil)
+	_, err := m.Step(context.Background(), &Message{Kind: RequestHeaders}, nil)
 	require.NoError(t, err)
 	in := bodyEnd("{")
-	got, err := m.Step(&in, nil)
+	got, err := m.Step(context.Background(), &in, nil)
 	require.NoError(t, err)
 	assert.Equal(t, refused(picker.refusal), got)
 }
@@ -489,7 +517,7 @@ func TestFirstPieceOfAnAnswerIsItsFirstToken(t *testing.T) {
 				return picker.endpoint.Wait(noon, predict.NewLearner().Speed(), predict.Prompt{Tokens: 1})
 			}
 			for _, s := range append([]Message{headersEnd(FullDuplex)}, tt.steps...) {
-				_, err := m.Step(&s, nil)
+				_, err := m.Step(context.Background(), &s, nil)
 				require.NoError(t, err)
 			}
 			assert.Equal(t, tt.want, wait() < 0.03, "1000 tokens are owed until it comes")
@@ -517,11 +545,12 @@ func TestLeaseOfAStream(t *testing.T) {
 			picker := newOne()
 			m := NewMachine(picker, options())
 			for _, s := range tt.steps {
-				_, err := m.Step(&s, nil)
+				_, err := m.Step(context.Background(), &s, nil)
 				require.NoError(t, err)
+				m.Sent()
 			}
 			assert.Equal(t, tt.open, picker.inFlight())
-			m.Close(noon)
+			m.Close()
 			assert.Equal(t, tt.abandoned, picker.inFlight())
 		})
 	}
@@ -533,13 +562,13 @@ func TestCoreIsWithoutIO(t *testing.T) {
 }
 
 // play steps a machine through messages and returns what it replied, and the machine.
-func play(t *testing.T, p picker, o MachineOptions, messages ...Message) ([]Reply, *Machine) {
+func play(t *testing.T, p exchange.Pool, o *MachineOptions, messages ...Message) ([]Reply, *Machine) {
 	t.Helper()
 	m := NewMachine(p, o)
 	var all []Reply
 	for i := range messages {
 		var err error
-		all, err = m.Step(&messages[i], all)
+		all, err = m.Step(context.Background(), &messages[i], all)
 		require.NoError(t, err)
 		m.Sent()
 	}
@@ -551,7 +580,7 @@ func TestPickerHearsWhenTheGatewayWasTold(t *testing.T) {
 	picker := newOne()
 	m := NewMachine(picker, options())
 	in := headersEnd(FullDuplex)
-	_, err := m.Step(&in, nil)
+	_, err := m.Step(context.Background(), &in, nil)
 	require.NoError(t, err)
 	assert.Zero(t, picker.placed)
 	for i := range 3 {
@@ -559,7 +588,7 @@ func TestPickerHearsWhenTheGatewayWasTold(t *testing.T) {
 		assert.Equal(t, i == 0, placed)
 		assert.False(t, done)
 	}
-	m.Close(noon)
+	m.Close()
 	assert.Equal(t, 1, picker.placed)
 }
 
@@ -579,12 +608,12 @@ func TestEarlyLeaveEndsTheStreamAfterTheRequest(t *testing.T) {
 	for _, steps := range [][]Message{{headersEnd(FullDuplex)}, {headers(FullDuplex), bodyEnd("a")}, {headers(FullDuplex), body("a"), trailers}} {
 		m := NewMachine(newOne(), o)
 		for i, in := range steps {
-			_, err := m.Step(&in, nil)
+			_, err := m.Step(context.Background(), &in, nil)
 			require.NoError(t, err)
 			_, done := m.Sent()
 			assert.Equal(t, i == len(steps)-1, done)
 		}
-		assert.Equal(t, exchange.Unseen, m.Close(noon).Outcome)
+		assert.Equal(t, exchange.Unseen, m.Close().Outcome)
 	}
 }
 
@@ -640,7 +669,7 @@ func TestRequestIsEdited(t *testing.T) {
 			tt.steps[0].Request.Private = []string{"x-private"}
 			got, m := play(t, picker, options(), tt.steps...)
 			assert.Equal(t, tt.want, readable(got))
-			assert.Equal(t, len(askedBody), m.Close(noon).RequestBytes)
+			assert.Equal(t, len(askedBody), m.Close().RequestBytes)
 		})
 	}
 }
@@ -654,9 +683,9 @@ func TestClientsOwnHeadersGoBeforeABodyIsAwaited(t *testing.T) {
 		want *Headers
 	}{
 		{name: "none"},
-		{name: "private", give: Request{Private: []string{"x-private"}}, want: &Headers{Remove: []string{"x-private"}}},
+		{name: "private", give: Request{Request: exchange.Request{Private: []string{"x-private"}}}, want: &Headers{Remove: []string{"x-private"}}},
 		{name: "destination", give: Request{Destined: true}, want: &Headers{Remove: []string{headerDestination}}},
-		{name: "both", give: Request{Private: []string{"x-private"}, Destined: true}, want: &Headers{Remove: []string{"x-private", headerDestination}}},
+		{name: "both", give: Request{Request: exchange.Request{Private: []string{"x-private"}}, Destined: true}, want: &Headers{Remove: []string{"x-private", headerDestination}}},
 	}
 	for _, tt := range tests {
 		for _, end := range []Message{trailers, bodyEnd("a")} {
@@ -707,7 +736,7 @@ func TestModelOfTheResponseIsTheOneAskedFor(t *testing.T) {
 
 func TestCompressedResponseStaysAsItIs(t *testing.T) {
 	t.Parallel()
-	compressed := Message{Kind: ResponseHeaders, Response: Response{Status: 200, Encoded: true}}
+	compressed := Message{Kind: ResponseHeaders, Response: exchange.Response{Status: 200, Encoded: true}}
 	got, _ := play(t, edited(), options(), headersEnd(FullDuplex), compressed, pieceEnd(editedBody))
 	assert.Empty(t, got[1].Headers.Remove)
 	assert.Equal(t, passedEnd(editedBody), readable(got)[2])
@@ -722,16 +751,16 @@ func TestRecordOfAnExchange(t *testing.T) {
 		return noon.Add(ticks)
 	}
 	first := headers(FullDuplex)
-	first.Request = Request{Path: "/v1/completions", ID: "id", TraceParent: "00-1-2-01"}
+	first.Request = Request{Request: exchange.Request{Path: "/v1/completions", ID: "id", TraceParent: "00-1-2-01"}}
 	_, m := play(t, newOne(), o, first, body("ab"), bodyEnd("c"),
-		Message{Kind: ResponseHeaders, Response: Response{Status: 200, Events: true, Served: address}},
+		Message{Kind: ResponseHeaders, Response: exchange.Response{Status: 200, Events: true, Served: address}},
 		piece("data: {}\n\n"), piece(""), pieceEnd(`data: {"usage":{"prompt_tokens":3,"completion_tokens":4}}`))
-	r := m.Close(noon.Add(time.Hour))
+	r := m.Close()
 	assert.Same(t, m.exchange.Endpoint, r.Endpoint)
 	r.Endpoint = nil
 	assert.Equal(t, &exchange.Record{
 		Outcome: exchange.Completed, RequestID: "id", TraceParent: "00-1-2-01", Path: "/v1/completions", Streaming: true, Served: address, Status: 200,
-		Began: noon.Add(time.Second), Arrived: noon.Add(2 * time.Second), First: noon.Add(3 * time.Second), Ended: noon.Add(time.Hour),
+		Began: noon.Add(time.Second), Arrived: noon.Add(2 * time.Second), PickTook: time.Second, First: noon.Add(4 * time.Second), Ended: noon.Add(5 * time.Second), Placed: true,
 		RequestBytes: 3, ResponseBytes: 67, Pieces: 2, Usage: answer.Usage{Known: true, Prompt: 3, Output: 4},
 	}, r)
 }
@@ -743,49 +772,47 @@ func TestBodiesKeepToTheBudget(t *testing.T) {
 	_, first := play(t, newOne(), o, headers(FullDuplex), body(string(make([]byte, 100))))
 	got, second := play(t, newOne(), o, headers(FullDuplex), body(string(make([]byte, 51))))
 	assert.Equal(t, refused(exchange.Exhausted(errBuffered)), got)
-	assert.Equal(t, exchange.ReasonSaturated, second.Close(noon).Reason)
+	assert.Equal(t, exchange.ReasonSaturated, second.Close().Reason)
 	assert.Equal(t, 100, o.Buffered.Used())
 
 	in := bodyEnd("")
-	_, err := first.Step(&in, nil)
+	_, err := first.Step(context.Background(), &in, nil)
 	require.NoError(t, err)
 	assert.Equal(t, 100, o.Buffered.Used(), "until it was sent")
 	first.Sent()
 	assert.Zero(t, o.Buffered.Used())
-	first.Close(noon)
+	first.Close()
 	assert.Zero(t, o.Buffered.Used())
 }
 
-func TestExpiredBodyIsLetGo(t *testing.T) {
+func TestRefusedStreamLetsItsBodyGo(t *testing.T) {
 	t.Parallel()
-	for _, last := range []Message{body("b"), bodyEnd("b"), trailers} {
+	for _, late := range []Message{body("b"), bodyEnd("b"), trailers} {
 		o := options()
 		o.Buffered = NewBudget(1000)
 		picker := newOne()
 		_, m := play(t, picker, o, headers(FullDuplex), body("a"))
-		m.Expire()
+		assert.Equal(t, refused(exchange.TimedOut()), m.Refuse(exchange.TimedOut()))
 		assert.Zero(t, o.Buffered.Used())
-		got, err := m.Step(&last, nil)
+		got, err := m.Step(context.Background(), &late, nil)
 		require.NoError(t, err)
-		assert.Equal(t, refused(exchange.TimedOut()), got)
+		assert.Empty(t, got)
 		assert.Empty(t, picker.asked)
-		assert.Equal(t, 408, m.Close(noon).Status)
+		assert.Equal(t, 408, m.Close().Status)
 	}
-	_, m := play(t, newOne(), options(), headers(FullDuplex), bodyEnd("a"))
-	m.Expire()
-	assert.Equal(t, exchange.Unseen, m.Close(noon).Outcome, "too late to expire")
 }
 
-func TestConformanceTestsLearnWhoServed(t *testing.T) {
+func TestConformanceTestsOfGatewaysGetTheEndpointThatServed(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		give Response
-		want string
+		give exchange.Response
+		want *Headers
 	}{
-		{name: "no metadata", give: Response{Status: 200}, want: "fail: missing envoy lb metadata"},
-		{name: "no endpoint", give: Response{Status: 200, Balanced: true}, want: "fail: missing destination endpoint served metadata"},
-		{name: "served", give: Response{Status: 200, Balanced: true, Served: address}, want: address},
+		{name: "gateway does not report it", give: exchange.Response{Status: 200}},
+		{name: "gateway reports it", give: exchange.Response{Status: 200, Served: address}, want: &Headers{
+			Set: request.Headers{{Name: "x-conformance-test-served-endpoint", Value: address}},
+		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -793,7 +820,8 @@ func TestConformanceTestsLearnWhoServed(t *testing.T) {
 			picker := newOne()
 			picker.placement.Conformance = true
 			got, _ := play(t, picker, options(), headersEnd(FullDuplex), Message{Kind: ResponseHeaders, Response: tt.give})
-			assert.Equal(t, request.Headers{{Name: "x-conformance-test-served-endpoint", Value: tt.want}}, got[1].Headers.Set)
+			assert.Equal(t, request.Headers{{Name: "x-echo-set-header", Value: "x-conformance-test-served-endpoint:" + address}}, got[0].Headers.Set)
+			assert.Equal(t, tt.want, got[1].Headers)
 		})
 	}
 }
@@ -827,7 +855,7 @@ func TestModelServerIsPartOfTheTrace(t *testing.T) {
 	first.Request.TraceParent = "theirs"
 	got, m := play(t, newOne(), o, first)
 	assert.Equal(t, request.Headers{{Name: "traceparent", Value: "theirs-ours"}}, got[0].Headers.Set)
-	assert.True(t, m.Close(noon).Span.Sampled)
+	assert.True(t, m.Close().Span.Sampled)
 }
 
 func TestScoresAreToldToGatewaysThatWantThem(t *testing.T) {

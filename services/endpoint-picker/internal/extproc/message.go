@@ -5,7 +5,6 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/request"
-	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
 // Kind is the part of an HTTP exchange that a message or a reply contains.
@@ -41,32 +40,18 @@ type Modes struct {
 // A Message is a message of a gateway. Fields that its kind does not have are zero.
 type Message struct {
 	Kind        Kind
-	EndOfStream bool       // of headers and bodies: the last message of this direction
-	Body        mem.Buffer // of bodies, nil if empty; a function that takes it over sets it to nil and frees it
-	Modes       Modes      // of request headers
-	Request     Request    // of request headers
-	Response    Response   // of response headers
+	EndOfStream bool              // of headers and bodies: the last message of this direction
+	Body        mem.Buffer        // of bodies, nil if empty; a function that takes it over sets it to nil and frees it
+	Modes       Modes             // of request headers
+	Request     Request           // of request headers
+	Response    exchange.Response // of response headers
 }
 
 // A Request contains the needed parts of a request's headers.
 type Request struct {
-	Subset      *scheduling.Subset
-	Path        string // including the query
-	ID          string
-	TraceParent string
-	Headers     request.Headers // requested from the decoder
-	Private     []string        // names of headers to hide from the model server
-	Destined    bool            // the client set a destination itself
-}
+	exchange.Request
 
-// A Response contains the needed parts of a response's headers.
-type Response struct {
-	Status int
-	Served string // the endpoint that served, if the gateway reports it
-	// Balanced means that the gateway reported its load balancing.
-	Balanced bool
-	Events   bool // its body is a stream of events
-	Encoded  bool // its body is compressed
+	Destined bool // the client set a destination itself
 }
 
 // A Reply is a reply to the gateway.

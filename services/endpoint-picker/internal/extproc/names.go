@@ -1,5 +1,7 @@
 package extproc
 
+import "fairlead.dev/services/endpoint-picker/internal/exchange"
+
 // ServiceName is the name of the gRPC service, also in health checks.
 const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
@@ -19,7 +21,7 @@ const (
 	headerPath      = ":path"
 	headerStatus    = ":status"
 	headerRequestID = "x-request-id"
-	headerTrace     = "traceparent"
+	headerTrace     = exchange.HeaderTrace
 
 	headerContentLength   = "content-length"
 	headerContentType     = "content-type"
@@ -29,9 +31,6 @@ const (
 	contentEvents = "text/event-stream"
 	encodingNone  = "identity"
 )
-
-// headerConformance is the header with the endpoint that served, for conformance tests of gateways.
-const headerConformance = "x-conformance-test-served-endpoint"
 
 // headerPicked is the header with the picked endpoint for clients, if enabled.
 const headerPicked = "x-fairlead-picked-endpoint"

@@ -2,10 +2,10 @@ package extproc
 
 import (
 	"fmt"
-	"net/http"
 
 	"google.golang.org/grpc/mem"
 
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
@@ -38,33 +38,29 @@ func (m *Machine) responseMessage(in *Message, out []Reply) ([]Reply, error) {
 	default:
 		m.response = responseOpen
 	}
-	if m.exchange.Lease != nil && m.response >= responseWhole {
-		m.exchange.Lease.Release()
+	if m.response >= responseWhole {
+		m.exchange.Complete()
 	}
 	return out, nil
 }
 
-func (m *Machine) responseHeaders(in *Response) Reply {
+func (m *Machine) responseHeaders(in *exchange.Response) Reply {
 	x := &m.exchange
-	x.Status, x.Served = in.Status, in.Served
-	x.Streaming = x.Streaming || in.Events
-	if in.Encoded {
-		x.Restore = nil // a compressed body cannot be rewritten
-	}
+	in.Hidden = m.modes.Response == None
+	x.Respond(in)
 	r := Reply{Kind: ResponseHeaders}
 	if x.Lease == nil {
 		return r
 	}
-	m.picker.Responded(x)
 	set := x.Reply
 	if m.options.ReportEndpoint {
 		set = append(set, request.Header{Name: headerPicked, Value: x.Lease.Address()})
 	}
-	if x.Conformance {
-		set = append(set, request.Header{Name: headerConformance, Value: conformance(in)})
+	if x.Conformance && in.Served != "" { // else the echo server's own header stays
+		set = append(set, request.Header{Name: exchange.HeaderServed, Value: in.Served})
 	}
 	var remove []string
-	if x.Restore != nil && m.modes.Response != None {
+	if x.Restore != nil {
 		remove = []string{headerContentLength} // the length changes
 	}
 	if len(set) > 0 || len(remove) > 0 {
@@ -73,29 +69,10 @@ func (m *Machine) responseHeaders(in *Response) Reply {
 	return r
 }
 
-// conformance returns the value of the header for the conformance tests of gateways.
-func conformance(in *Response) string {
-	switch {
-	case !in.Balanced:
-		return "fail: missing envoy lb metadata"
-	case in.Served == "":
-		return "fail: missing destination endpoint served metadata"
-	}
-	return in.Served
-}
-
 func (m *Machine) responseBody(in *Message, out []Reply) []Reply {
 	x := &m.exchange
-	if size := in.size(); size > 0 && x.Lease != nil {
-		x.ResponseBytes += size
-		x.Pieces++
-		if x.First.IsZero() {
-			x.First = m.options.Now()
-			if x.Status == http.StatusOK {
-				x.Lease.First(x.First)
-			}
-		}
-		m.usage.Read(in.Body.ReadOnlyData())
+	if in.Body != nil {
+		x.Chunk(in.Body.ReadOnlyData())
 	}
 	body := in.take()
 	if x.Restore == nil {

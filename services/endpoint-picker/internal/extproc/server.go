@@ -1,7 +1,7 @@
 package extproc
 
 import (
-	"container/list"
+	"context"
 	"errors"
 	"io"
 	"sync/atomic"
@@ -30,6 +30,12 @@ type Options struct {
 	EmitScores     bool // send the scores of candidates to gateways
 }
 
+// pools finds the pool of a stream.
+type pools interface {
+	// Find returns the pool that a stream is for, by its context. It returns a pool that refuses all requests if there is none.
+	Find(ctx context.Context) exchange.Pool
+}
+
 // observer receives the measurements of every stream.
 type observer interface {
 	StreamStarted()
@@ -42,7 +48,7 @@ type observer interface {
 // Server answers the streams of gateways.
 type Server struct {
 	log      *zap.Logger
-	picker   picker
+	pools    pools
 	observer observer
 	clock    clock.WithTicker
 	decoder  decoder
@@ -59,9 +65,9 @@ type Server struct {
 type Params struct {
 	Options  Options
 	Log      *zap.Logger
-	Picker   picker
+	Pools    pools
 	Observer observer
-	Tracer   tracer // nil if tracing is disabled
+	Tracer   exchange.Tracer // nil if tracing is disabled
 	Clock    clock.WithTicker
 }
 
@@ -69,13 +75,13 @@ type Params struct {
 func NewServer(p Params) *Server {
 	s := &Server{
 		log:      p.Log,
-		picker:   p.Picker,
+		pools:    p.Pools,
 		observer: p.Observer,
 		clock:    p.Clock,
 		machine: MachineOptions{
+			Options: exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now},
 			MaxBody: p.Options.MaxRequestBody, Buffered: NewBudget(p.Options.MaxBuffered),
 			ReportEndpoint: p.Options.ReportEndpoint, LeaveEarly: p.Options.LeaveEarly, EmitScores: p.Options.EmitScores,
-			Tracer: p.Tracer, Now: p.Clock.Now,
 		},
 		maxStreams:  int64(p.Options.MaxStreams),
 		bodyTimeout: p.Options.BodyTimeout,
@@ -118,18 +124,18 @@ func (s *Server) InFlight() int { return int(s.inFlight.Load()) }
 func (s *Server) Buffered() int { return s.machine.Buffered.Used() }
 
 // process handles one stream, until the gateway or the picker ends it.
-func (s *Server) process(stream grpc.ServerStream) error {
+func (s *Server) process(gs grpc.ServerStream) error {
 	open := s.inFlight.Add(1)
 	defer s.inFlight.Add(-1)
 	s.observer.StreamStarted()
-	m := NewMachine(s.picker, s.machine)
+	m := NewMachine(s.pools.Find(gs.Context()), &s.machine)
 	var err error
 	if s.maxStreams > 0 && open > s.maxStreams {
-		_, err = send(stream, m.Overloaded())
+		_, err = send(gs, m.Refuse(exchange.Exhausted(errStreams)))
 	} else {
-		err = s.serve(stream, m)
+		err = s.serve(&stream{ServerStream: gs, machine: m})
 	}
-	record := m.Close(s.clock.Now())
+	record := m.Close()
 	if err != nil {
 		record.Outcome = exchange.Failed
 		s.log.Debug("Ended stream with an error", zap.Error(err))
@@ -139,58 +145,49 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	return err
 }
 
-// serve moves messages between the stream and its machine.
-func (s *Server) serve(stream grpc.ServerStream, m *Machine) error {
+// serve moves messages between a stream and its machine.
+func (s *Server) serve(t *stream) error {
 	var message Message
 	var replies []Reply
-	var held *list.Element // its element in waiting, if any
-	defer func() {
-		if held != nil {
-			s.waiting.remove(held)
-		}
-	}()
+	defer s.waiting.remove(t)
 	for {
-		err := stream.RecvMsg(&message)
+		s.watch(t)
+		err := t.receive(&message)
 		if err != nil {
 			return ended(err)
 		}
-		replies, err = m.Step(&message, replies[:0])
+		replies, err = t.machine.Step(t.Context(), &message, replies[:0])
 		if message.Body != nil { // nobody took it over
 			message.take().Free()
 		}
 		if err != nil {
 			return status.Error(codes.InvalidArgument, err.Error())
 		}
-		held = s.watch(m, held)
-		refused, err := send(stream, replies)
+		refused, err := send(t, replies)
 		if err != nil || refused {
 			return ended(err)
 		}
-		s.logPick(m, replies)
+		s.logPick(t.machine, replies)
 		clear(replies) // they refer to bodies
-		if s.sent(m) {
+		if s.sent(t.machine) {
 			return nil
 		}
 	}
 }
 
-// watch keeps a stream in the waiting list while it waits for the end of a body.
-func (s *Server) watch(m *Machine, held *list.Element) *list.Element {
-	switch collecting := m.Collecting(); {
-	case collecting && held == nil:
-		return s.waiting.add(m, s.clock.Now())
-	case !collecting && held != nil:
-		s.waiting.remove(held)
-		return nil
+// watch limits the time that a stream may wait for the rest of a request.
+func (s *Server) watch(t *stream) {
+	if t.machine.Waiting() {
+		s.waiting.add(t, s.clock.Now())
+	} else {
+		s.waiting.remove(t)
 	}
-	return held
 }
 
 // sent notifies the observers of a sent pick. It reports whether to end the stream.
 func (s *Server) sent(m *Machine) (done bool) {
 	placed, done := m.Sent()
 	if placed {
-		m.exchange.Placed = true
 		s.observer.RequestPlaced(&m.exchange.Record)
 	}
 	return done
@@ -205,11 +202,12 @@ func (s *Server) logPick(m *Machine, replies []Reply) {
 	}
 }
 
-// send sends replies in order and reports whether one of them was an immediate response, after which the stream must be
-// closed.
+// send sends replies in order, and frees those that cannot be sent. It reports whether one of them was an immediate response,
+// after which the stream must be closed.
 func send(stream grpc.ServerStream, replies []Reply) (refused bool, err error) {
 	for i := range replies {
 		if err := stream.SendMsg(&replies[i]); err != nil {
+			free(replies[i+1:])
 			return refused, err
 		}
 		refused = refused || replies[i].Kind == Immediate
@@ -217,10 +215,19 @@ func send(stream grpc.ServerStream, replies []Reply) (refused bool, err error) {
 	return refused, nil
 }
 
+// free frees the bodies of replies.
+func free(replies []Reply) {
+	for i := range replies {
+		if body := replies[i].Body; body != nil {
+			body.Free()
+		}
+	}
+}
+
 // ended returns the result of a stream: nil if the gateway ended it, by a half-close, by a disconnect, or with Canceled as
 // Envoy does with a finished stream.
 func ended(err error) error {
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, errExpired) {
 		return nil
 	}
 	switch status.Code(err) {

@@ -98,7 +98,7 @@ func newRig(t testing.TB, o Options) *rig {
 	}
 	r := &rig{picker: newOne(), observer: &recorder{}, logs: logs}
 	r.Server = NewServer(Params{
-		Options: o, Log: zap.New(core), Picker: r.picker, Observer: r.observer, Clock: clocktesting.NewFakeClock(noon),
+		Options: o, Log: zap.New(core), Pools: r.picker, Observer: r.observer, Clock: clocktesting.NewFakeClock(noon),
 	})
 	r.client = dial(t, r.Server, o.MaxRequestBody+room)
 	return r
@@ -478,7 +478,7 @@ func TestServedEndpointAndStatus(t *testing.T) {
 	g := r.open(t)
 	g.send(headersEnd(FullDuplex))
 	g.receive(1)
-	g.send(Message{Kind: ResponseHeaders, Response: Response{Served: "10.0.0.9:8000"}, EndOfStream: true})
+	g.send(Message{Kind: ResponseHeaders, Response: exchange.Response{Served: "10.0.0.9:8000"}, EndOfStream: true})
 	out, err := g.stream.Recv()
 	require.NoError(t, err)
 	set := out.GetResponseHeaders().GetResponse().GetHeaderMutation().GetSetHeaders()
@@ -555,7 +555,13 @@ type brokenStream struct {
 
 var errBroken = errors.New("connection broke")
 
-func (b *brokenStream) SendMsg(any) error { return errBroken }
+func (b *brokenStream) Context() context.Context { return context.Background() }
+
+// SendMsg fails, after gRPC has freed the message.
+func (b *brokenStream) SendMsg(reply any) error {
+	encode(reply.(*Reply)).Free() //nolint:forcetypeassert // as the codec
+	return errBroken
+}
 
 func (b *brokenStream) RecvMsg(m any) error {
 	*m.(*Message) = b.in[0] //nolint:forcetypeassert // as the codec
@@ -563,12 +569,21 @@ func (b *brokenStream) RecvMsg(m any) error {
 	return nil
 }
 
+func TestConnectionThatBreaks_FreesTheReplies(t *testing.T) {
+	t.Parallel()
+	pool := &leakPool{}
+	s := NewServer(Params{Options: Options{MaxRequestBody: 1 << 20}, Log: zap.NewNop(), Pools: newOne(), Observer: deaf{}, Clock: clocktesting.NewFakeClock(noon)})
+	in := []Message{headers(FullDuplex), {Kind: RequestBody, Body: pool.copy(noise(3 * maxChunk)), EndOfStream: true}}
+	require.ErrorIs(t, s.process(&brokenStream{in: in}), errBroken)
+	assert.Zero(t, pool.lent())
+}
+
 func TestConnectionThatBreaks(t *testing.T) {
 	t.Parallel()
 	picker, observed := newOne(), newMockObserver(t)
 	observed.EXPECT().StreamStarted().Once()
 	observed.EXPECT().ObserveExchange(mock.MatchedBy(func(r *exchange.Record) bool { return r.Outcome == exchange.Failed })).Once()
-	s := NewServer(Params{Log: zap.NewNop(), Picker: picker, Observer: observed, Clock: clocktesting.NewFakeClock(noon)})
+	s := NewServer(Params{Log: zap.NewNop(), Pools: picker, Observer: observed, Clock: clocktesting.NewFakeClock(noon)})
 	require.ErrorIs(t, s.process(&brokenStream{in: []Message{headersEnd(FullDuplex)}}), errBroken)
 	settle(t, picker)
 }

@@ -10,52 +10,63 @@ import (
 // sweepInterval is the interval of checks for bodies that take too long.
 const sweepInterval = time.Second
 
-// waiting contains the streams that wait for the end of a body, oldest first. It prevents a silent gateway from holding
-// memory forever.
+// waiting contains the streams that wait for the rest of a request, oldest first.
 type waiting struct {
 	mu    sync.Mutex
 	since list.List // of waiter
 }
 
 type waiter struct {
-	machine *Machine
-	since   time.Time
+	stream *stream
+	since  time.Time
 }
 
-func (w *waiting) add(m *Machine, now time.Time) *list.Element {
+// add adds a stream, unless it waits already.
+func (w *waiting) add(s *stream, now time.Time) {
+	if s.waiting != nil {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.since.PushBack(waiter{m, now})
+	s.waiting = w.since.PushBack(waiter{s, now})
 }
 
-// remove removes a stream, if it is still in the list.
-func (w *waiting) remove(e *list.Element) {
+// remove removes a stream, if it waits.
+func (w *waiting) remove(s *stream) {
+	if s.waiting == nil {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.since.Remove(e)
+	w.since.Remove(s.waiting)
+	s.waiting = nil
 }
 
 // expire expires all streams that began to wait before the given time.
 func (w *waiting) expire(before time.Time) {
 	for {
-		m := w.oldest(before)
-		if m == nil {
+		s := w.oldest(before)
+		if s == nil {
 			return
 		}
-		m.Expire()
+		s.expire()
 	}
 }
 
-// oldest removes and returns the oldest stream, if it began to wait before the given time.
-func (w *waiting) oldest(before time.Time) *Machine {
+// oldest takes the oldest stream out of the list, if it began to wait before the given time.
+func (w *waiting) oldest(before time.Time) *stream {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := w.since.Front()
-	if e == nil || !e.Value.(waiter).since.Before(before) {
+	if e == nil {
+		return nil
+	}
+	oldest, _ := e.Value.(waiter)
+	if !oldest.since.Before(before) {
 		return nil
 	}
 	w.since.Remove(e)
-	return e.Value.(waiter).machine
+	return oldest.stream
 }
 
 // Run expires bodies that take too long, until ctx ends.

@@ -41,7 +41,6 @@ func referenceDecode(d decoder, in *extprocv3.ProcessingRequest) Message {
 	case *extprocv3.ProcessingRequest_ResponseHeaders:
 		m.Kind, m.EndOfStream = ResponseHeaders, r.ResponseHeaders.GetEndOfStream()
 		m.Response = referenceResponse(r.ResponseHeaders.GetHeaders())
-		_, m.Response.Balanced = in.GetMetadataContext().GetFilterMetadata()[lbNamespace]
 		m.Response.Served = in.GetMetadataContext().GetFilterMetadata()[lbNamespace].GetFields()[keyServed].GetStringValue()
 	case *extprocv3.ProcessingRequest_ResponseBody:
 		m.Kind, m.EndOfStream, m.Body = ResponseBody, r.ResponseBody.GetEndOfStream(), buffer(string(r.ResponseBody.GetBody()))
@@ -92,8 +91,8 @@ func referenceRequest(headers *corev3.HeaderMap) Request {
 	return r
 }
 
-func referenceResponse(headers *corev3.HeaderMap) Response {
-	r := Response{}
+func referenceResponse(headers *corev3.HeaderMap) exchange.Response {
+	r := exchange.Response{}
 	for _, h := range headers.GetHeaders() {
 		value := headerValue(h)
 		switch strings.ToLower(h.GetKey()) {
@@ -149,7 +148,7 @@ func seeds() []*extprocv3.ProcessingRequest {
 	style.MetadataContext = envoytest.Metadata(subsetNamespace, keySubset, structpb.NewStringValue("[2001:db8::1]:8000"))
 	all := []*extprocv3.ProcessingRequest{first, style, compressed, {}}
 	for kind := RequestHeaders; kind < Immediate; kind++ {
-		all = append(all, toEnvoy(&Message{Kind: kind, EndOfStream: kind%2 == 0, Body: buffer("{}"), Response: Response{Served: "10.0.0.1:8000"}}))
+		all = append(all, toEnvoy(&Message{Kind: kind, EndOfStream: kind%2 == 0, Body: buffer("{}"), Response: exchange.Response{Served: "10.0.0.1:8000"}}))
 	}
 	return all
 }

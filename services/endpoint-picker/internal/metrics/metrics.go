@@ -30,6 +30,8 @@ const (
 	resultNoneInSubset = "none_in_subset"
 	resultFiltered     = "filtered"
 	resultMalformed    = "malformed"
+	resultShed         = "shed"
+	resultNoCapacity   = "no_capacity"
 	resultOK           = "ok"
 	resultError        = "error"
 	servedPicked       = "picked"
@@ -72,7 +74,7 @@ func New(r prometheus.Registerer, o Options) *Metrics {
 	scrapes := counters("scrapes_total", "Scrapes of model servers' metrics, by result.", "result")
 	pollErrors := upstreamCounters("datalayer_poll_errors_total", "Failed scrapes of model servers' metrics.", "source_type")
 	m := &Metrics{
-		picks:           children(picks, resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered, resultMalformed),
+		picks:           children(picks, resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered, resultMalformed, resultShed, resultNoCapacity),
 		pickDuration:    histogram("pick_duration_seconds", "Time to choose an endpoint.", prometheus.ExponentialBuckets(1e-6, 4, 10)),
 		streamsInFlight: gauge("streams_in_flight", "Open ext_proc streams."),
 		streams:         children(streams, exchange.Outcomes()...),
@@ -189,6 +191,10 @@ func pickResult(err error) string {
 		return resultFiltered
 	case errors.Is(err, request.ErrMalformed):
 		return resultMalformed
+	case errors.Is(err, scheduling.ErrSaturated):
+		return resultShed
+	case errors.Is(err, scheduling.ErrNoCapacity):
+		return resultNoCapacity
 	}
 	return resultNoEndpoints
 }

@@ -24,6 +24,8 @@ var (
 	ErrNoneInSubset = errors.New("no ready endpoint in the subset that the gateway allows")
 	// ErrFiltered means that a filter kept no candidate.
 	ErrFiltered = errors.New("no endpoint fits the request")
+	// ErrSaturated means that the pool is saturated and that the request has a negative priority.
+	ErrSaturated = errors.New("the pool is saturated, and the request has a negative priority")
 	// ErrNoCapacity means that a filter by load kept no candidate.
 	ErrNoCapacity = errors.New("no endpoint has room for the request")
 )

@@ -1,15 +1,14 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
-	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/balancer"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
@@ -19,7 +18,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 )
 
@@ -187,13 +185,14 @@ func (r *replica) scrape(m *member) {
 // choose passes the request to the picker, like a gateway's stream.
 func (r *replica) choose(a *arrival) (placement, bool) {
 	r.body = a.appendBody(r.body[:0])
-	x := &exchange.Exchange{Incoming: request.Incoming{Path: path, Body: r.body}}
-	x.Began, x.Arrived = r.timeline.Now(), r.timeline.Now()
-	if r.balancer.Pick(x) != nil {
+	x := &exchange.Exchange{}
+	x.Begin(r.balancer, &exchange.Options{Now: r.timeline.Now})
+	x.Receive(&exchange.Request{Path: path})
+	if x.Decide(context.Background(), r.body) != nil {
+		x.End()
 		return nil, false
 	}
-	x.Incoming = request.Incoming{}
-	r.balancer.Placed(x)
+	x.Sent()
 	i := slices.IndexFunc(r.members, func(m *member) bool { return m.endpoint == x.Endpoint })
 	return &pick{replica: r, exchange: x, on: r.members[i].server}, true
 }
@@ -207,33 +206,23 @@ type pick struct {
 
 func (p *pick) server() *server { return p.on }
 
-func (p *pick) responded(status int) {
-	p.exchange.Status = status
-	p.replica.balancer.Responded(p.exchange)
-}
+func (p *pick) responded(status int) { p.exchange.Respond(&exchange.Response{Status: status}) }
 
-func (p *pick) piece() {
-	x := p.exchange
-	x.Pieces++
-	x.First = p.replica.timeline.Now()
-	if x.Status == http.StatusOK {
-		x.Lease.First(x.First)
-	}
-}
+// piece passes the first piece of an answer.
+func (p *pick) piece() { p.exchange.Chunk([]byte("data: {}\n\n")) }
 
 // ended passes the whole answer, or an error. Streams do not contain their usage, because no client requests it.
 func (p *pick) ended(a *arrival) {
 	x := p.exchange
-	x.Lease.Release()
-	x.Outcome, x.Ended = exchange.Completed, p.replica.timeline.Now()
 	switch {
 	case a == nil:
 	case a.stream:
 		x.Pieces = a.out
 	default:
-		x.Usage = answer.Usage{Known: true, Prompt: a.prompt, Output: a.out}
+		x.Chunk(fmt.Appendf(nil, `{"usage":{"prompt_tokens":%d,"completion_tokens":%d}}`, a.prompt, a.out))
 	}
-	p.replica.balancer.Ended(x)
+	x.Complete()
+	x.End()
 }
 
-func (p *pick) lost() { p.exchange.Lease.Release() }
+func (p *pick) lost() { p.exchange.End() }

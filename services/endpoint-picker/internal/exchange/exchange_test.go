@@ -1,0 +1,213 @@
+package exchange
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+	"fairlead.dev/services/endpoint-picker/internal/request"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// fakePool has one endpoint. It records the calls of an exchange.
+type fakePool struct {
+	endpoint *endpoint.Endpoint
+	calls    []string
+	refuse   string // the call that refuses the request
+	admitted context.Context
+	body     string // of the last request
+}
+
+var errRefused = errors.New("not today")
+
+func newFakePool() *fakePool {
+	id := endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}
+	return &fakePool{endpoint: endpoint.New(endpoint.Description{Identity: id}, noon, predict.NewLearner().NewServer())}
+}
+
+func (p *fakePool) call(name string) *Refusal {
+	p.calls = append(p.calls, name)
+	if name == p.refuse {
+		return Exhausted(errRefused)
+	}
+	return nil
+}
+
+func (p *fakePool) Prepare(x *Exchange) (Pick, *Refusal) {
+	p.body = x.Incoming.Path + " " + string(x.Incoming.Body)
+	return &fakePick{p, x}, p.call("Prepare")
+}
+
+func (p *fakePool) Picked(_ *Exchange, refusal *Refusal) {
+	name := "Picked"
+	if refusal != nil {
+		name = "Refused"
+	}
+	p.call(name)
+}
+
+func (p *fakePool) Responded(*Exchange) { p.call("Responded") }
+func (p *fakePool) Ended(*Exchange)     { p.call("Ended") }
+
+// fakePick is the pick of one request.
+type fakePick struct {
+	*fakePool
+
+	exchange *Exchange
+}
+
+func (p *fakePick) Admit(ctx context.Context) *Refusal {
+	p.admitted = ctx
+	return p.call("Admit")
+}
+
+func (p *fakePick) Place() *Refusal {
+	if r := p.call("Place"); r != nil {
+		return r
+	}
+	p.exchange.Endpoint, p.exchange.Lease = p.endpoint, p.endpoint.Place(noon, predict.Prompt{Tokens: 10})
+	return nil
+}
+
+func (p *fakePick) Sent()    { p.call("Sent") }
+func (p *fakePick) Discard() { p.call("Discard") }
+
+func begin(p Pool) *Exchange {
+	x := &Exchange{}
+	x.Begin(p, &Options{Now: func() time.Time { return noon }})
+	return x
+}
+
+// TestExchange_End ends exchanges at every stage.
+func TestExchange_End(t *testing.T) {
+	t.Parallel()
+	decide := func(x *Exchange) { x.Decide(context.Background(), nil) }
+	sent := func(x *Exchange) { x.Sent() }
+	respond := func(x *Exchange) { x.Respond(&Response{Status: 200}) }
+	picked := []string{"Prepare", "Admit", "Place", "Picked"}
+	tests := []struct {
+		name      string
+		steps     []func(x *Exchange)
+		want      Outcome
+		wantCalls []string
+		wantOpen  int64 // leases that count until a scrape shows the request
+	}{
+		{name: "nothing", want: Unpicked},
+		{name: "response of the gateway", steps: []func(x *Exchange){respond, (*Exchange).Complete}, want: Unpicked},
+		{name: "refused", steps: []func(x *Exchange){func(x *Exchange) { x.Refuse(TooLarge(1)) }}, want: Refused},
+		{name: "pick was not sent", steps: []func(x *Exchange){decide}, want: Unseen, wantCalls: append(picked, "Discard")},
+		{name: "no response", steps: []func(x *Exchange){decide, sent, sent}, want: Unseen, wantCalls: append(picked, "Sent"), wantOpen: 1},
+		{
+			name: "response without its body", want: Unseen, wantOpen: 1,
+			steps:     []func(x *Exchange){decide, sent, func(x *Exchange) { x.Respond(&Response{Status: 200, Hidden: true}) }},
+			wantCalls: append(picked, "Sent", "Responded"),
+		},
+		{
+			name: "end of a response without its body", want: Completed,
+			steps:     []func(x *Exchange){decide, sent, func(x *Exchange) { x.Respond(&Response{Status: 200, Hidden: true}) }, (*Exchange).Complete},
+			wantCalls: append(picked, "Sent", "Responded", "Ended"),
+		},
+		{name: "during the response", steps: []func(x *Exchange){decide, sent, respond}, want: Interrupted, wantCalls: append(picked, "Sent", "Responded")},
+		{
+			name: "complete", steps: []func(x *Exchange){decide, sent, respond, (*Exchange).Complete}, want: Completed,
+			wantCalls: append(picked, "Sent", "Responded", "Ended"),
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			pool := newFakePool()
+			x := begin(pool)
+			for _, step := range tt.steps {
+				step(x)
+			}
+			r := x.End()
+			assert.Equal(t, tt.want, r.Outcome)
+			assert.Equal(t, tt.wantCalls, pool.calls)
+			assert.Equal(t, tt.wantOpen, pool.endpoint.Stats(noon).InFlight)
+		})
+	}
+}
+
+func TestExchange_DecideRefuses(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		refuse string
+		want   []string
+	}{
+		{refuse: "Prepare", want: []string{"Prepare", "Refused"}},
+		{refuse: "Admit", want: []string{"Prepare", "Admit", "Discard", "Refused"}},
+		{refuse: "Place", want: []string{"Prepare", "Admit", "Place", "Discard", "Refused"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.refuse, func(t *testing.T) {
+			t.Parallel()
+			pool := newFakePool()
+			pool.refuse = tt.refuse
+			x := begin(pool)
+			refusal := x.Decide(context.Background(), nil)
+			require.ErrorIs(t, refusal, errRefused)
+			assert.False(t, x.Sent())
+			r := x.End()
+			assert.Equal(t, tt.want, pool.calls)
+			assert.Equal(t, Refused, r.Outcome)
+			assert.Equal(t, 429, r.Status)
+			assert.Equal(t, ReasonSaturated, r.Reason)
+		})
+	}
+}
+
+func TestExchange_DecideShowsTheBodyOnlyToThePick(t *testing.T) {
+	t.Parallel()
+	pool := newFakePool()
+	x := begin(pool)
+	x.Receive(&Request{Path: "/v1/completions", Private: []string{"x-private"}})
+	type key struct{}
+	ctx := context.WithValue(context.Background(), key{}, 1)
+	require.Nil(t, x.Decide(ctx, []byte("body")))
+	assert.Equal(t, "/v1/completions body", pool.body)
+	assert.Equal(t, ctx, pool.admitted, "a pick that waits sees the end of the stream")
+	assert.Equal(t, request.Incoming{}, x.Incoming)
+	assert.Equal(t, []string{"x-private"}, x.Remove)
+}
+
+func TestExchange_Chunk(t *testing.T) {
+	t.Parallel()
+	ticks := noon
+	pool, x := newFakePool(), &Exchange{}
+	x.Begin(pool, &Options{Now: func() time.Time { ticks = ticks.Add(time.Second); return ticks }})
+	x.Chunk([]byte("of the gateway itself"))
+	require.Nil(t, x.Decide(context.Background(), nil))
+	x.Sent()
+	x.Respond(&Response{Status: 200, Events: true})
+	x.Chunk(nil)
+	x.Chunk([]byte(`data: {"usage":{"prompt_tokens":3,`))
+	x.Chunk([]byte(`"completion_tokens":4}}`))
+	x.Complete()
+	r := x.End()
+	assert.Equal(t, answer.Usage{Known: true, Prompt: 3, Output: 4}, r.Usage)
+	assert.Equal(t, 2, r.Pieces)
+	assert.Equal(t, 57, r.ResponseBytes)
+	assert.True(t, r.Streaming)
+	assert.Equal(t, noon.Add(4*time.Second), r.First)
+	assert.Equal(t, time.Second, r.PickTook)
+}
+
+func TestExchange_RestoreIsDroppedIfTheBodyCannotBeRewritten(t *testing.T) {
+	t.Parallel()
+	for _, r := range []Response{{Encoded: true}, {Hidden: true}} {
+		x := begin(newFakePool())
+		x.Restore = answer.NewRenamer([]byte(`"a"`), []byte(`"b"`))
+		x.Respond(&r)
+		assert.Nil(t, x.Restore)
+	}
+}
