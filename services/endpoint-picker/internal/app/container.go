@@ -202,16 +202,16 @@ func newScraper(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, d *outl
 type balancerParts struct {
 	dig.In
 
-	Config   *config.Config
-	Reloader *reload.Reloader
-	Store    *datastore.Store
-	Learner  *predict.Learner
-	Prefixes *prefix.Index
-	Traffic  *endpoint.Traffic
-	Rules    *rules.Rules
-	Outliers *outlier.Detector
-	Metrics  *metrics.Metrics
-	Clock    clock.RealClock
+	Config    *config.Config
+	Reloader  *reload.Reloader
+	Store     *datastore.Store
+	Learner   *predict.Learner
+	Prefixes  *prefix.Index
+	Traffic   *endpoint.Traffic
+	Rules     *rules.Rules
+	Outliers  *outlier.Detector
+	Observers *observers
+	Clock     clock.RealClock
 }
 
 func newBalancer(p balancerParts) *balancer.Balancer {
@@ -226,7 +226,7 @@ func newBalancer(p balancerParts) *balancer.Balancer {
 		Rules:     p.Rules,
 		Configs:   p.Reloader,
 		Outliers:  p.Outliers,
-		Observer:  p.Metrics,
+		Observer:  p.Observers,
 		Clock:     p.Clock,
 		Random:    rand.Uint64,
 	})
@@ -240,13 +240,12 @@ func newDetector(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, c cloc
 type extProcParts struct {
 	dig.In
 
-	Config    *config.Config
-	Log       *zap.Logger
-	Balancer  *balancer.Balancer
-	Observers *observers
-	Tracer    *tracing.Tracer
-	Registry  *prometheus.Registry
-	Clock     clock.RealClock
+	Config   *config.Config
+	Log      *zap.Logger
+	Balancer *balancer.Balancer
+	Tracer   *tracing.Tracer
+	Registry *prometheus.Registry
+	Clock    clock.RealClock
 }
 
 func newExtProc(p extProcParts) *extproc.Server {
@@ -263,7 +262,7 @@ func newExtProc(p extProcParts) *extproc.Server {
 			LeaveEarly:     cfg.ExtProc.LeaveEarly,
 			EmitScores:     cfg.ExtProc.EmitScores,
 		},
-		Log: p.Log.Named("extproc"), Pools: onePool{p.Balancer}, Observer: p.Observers, Clock: p.Clock,
+		Log: p.Log.Named("extproc"), Pools: onePool{p.Balancer}, Clock: p.Clock,
 	}
 	if p.Tracer.Enabled() {
 		params.Tracer = p.Tracer

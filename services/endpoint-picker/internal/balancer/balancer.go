@@ -49,9 +49,14 @@ type ruleset interface {
 	Rewrite(model string, random uint64) (rules.Rewrite, bool)
 }
 
-// observer receives the measurements of every pick.
+// observer receives the measurements of every exchange.
 type observer interface {
+	StreamStarted()
 	ObservePick(d time.Duration, err error)
+	// RequestPlaced is called after a pick, with the information known then.
+	RequestPlaced(r *exchange.Record)
+	// ObserveExchange is called at the end of each exchange.
+	ObserveExchange(r *exchange.Record)
 }
 
 // outliers receives the status of responses.
@@ -118,6 +123,12 @@ func New(p Params) *Balancer {
 	}
 }
 
+// Began counts an exchange.
+func (b *Balancer) Began() { b.observer.StreamStarted() }
+
+// Sent counts a request that its sender has placed.
+func (b *Balancer) Sent(r *exchange.Record) { b.observer.RequestPlaced(r) }
+
 // Prepare reads the request of an exchange: its model, its prompt, its rules and its session.
 func (b *Balancer) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refusal) {
 	m, _ := b.memories.Get().(*memory)
@@ -162,9 +173,17 @@ func (b *Balancer) Responded(x *exchange.Exchange) {
 // statusFailed is the status that a gateway would have returned for an endpoint after its last attempt.
 const statusFailed = 503
 
-// Ended records the length of the answer, which is now in the server's cache and has evicted other blocks. Requests of other
-// replicas are assumed to get answers of the same length there.
+// Ended records a finished exchange.
 func (b *Balancer) Ended(x *exchange.Exchange) {
+	if x.Outcome == exchange.Completed {
+		b.fill(x)
+	}
+	b.observer.ObserveExchange(&x.Record)
+}
+
+// fill records the length of an answer, which is now in the server's cache and has evicted other blocks. Requests of other
+// replicas are assumed to get answers of the same length there.
+func (b *Balancer) fill(x *exchange.Exchange) {
 	tokens := x.Usage.Output
 	if !x.Usage.Known && x.Streaming {
 		tokens = x.Pieces // each is about one token

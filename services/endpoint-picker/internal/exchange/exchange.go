@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"google.golang.org/grpc/status"
+
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
@@ -21,15 +23,19 @@ const (
 	headerEcho = "x-echo-set-header"
 )
 
-// A Pool decides which model server gets a request, and learns from the response.
+// A Pool decides which model server gets a request. It observes every exchange.
 type Pool interface {
+	// Began is called at the start of an exchange.
+	Began()
 	// Prepare reads a request. It does not wait.
 	Prepare(x *Exchange) (Pick, *Refusal)
 	// Picked is called after each pick, successful or not.
 	Picked(x *Exchange, refusal *Refusal)
+	// Sent is called when the sender of the request has the endpoint. The record changes after the call.
+	Sent(r *Record)
 	// Responded is called when the status of the response is known.
 	Responded(x *Exchange)
-	// Ended is called at the end of the response.
+	// Ended is called once at the end of each exchange.
 	Ended(x *Exchange)
 }
 
@@ -133,6 +139,7 @@ const (
 // Begin begins the exchange of a request for a pool.
 func (x *Exchange) Begin(p Pool, o *Options) {
 	x.pool, x.options, x.Began = p, o, o.Now()
+	p.Began()
 }
 
 // Receive takes over the request's headers.
@@ -193,14 +200,14 @@ func (x *Exchange) Refuse(r *Refusal) *Refusal {
 	return r
 }
 
-// Sent records that the sender of the request has the pick. It reports whether this is news.
-func (x *Exchange) Sent() bool {
+// Sent records that the sender of the request has the pick. It does nothing before the pick, and the second time.
+func (x *Exchange) Sent() {
 	if x.pick == nil {
-		return false
+		return
 	}
 	x.pick.Sent()
 	x.pick, x.Placed = nil, true
-	return true
+	x.pool.Sent(&x.Record)
 }
 
 // Respond records the headers of the response. A response to a request that was not placed comes from the gateway itself.
@@ -243,9 +250,12 @@ func (x *Exchange) Complete() {
 	}
 }
 
-// End ends the exchange and returns its record. It is called once.
-func (x *Exchange) End() *Record {
-	x.Ended, x.Usage, x.Outcome = x.options.Now(), x.usage.Usage(), x.stage.outcome()
+// End ends the exchange, with the error of its carrier, if any. It is called once.
+func (x *Exchange) End(err error) {
+	x.Ended, x.Usage, x.Outcome, x.Code = x.options.Now(), x.usage.Usage(), x.stage.outcome(), status.Code(err)
+	if err != nil {
+		x.Outcome = Failed
+	}
 	unsent := x.pick != nil
 	if unsent {
 		x.pick.Discard()
@@ -258,10 +268,7 @@ func (x *Exchange) End() *Record {
 	default: // the server does not get the request, the client has gone, or the response is complete
 		x.Lease.Release()
 	}
-	if x.Outcome == Completed {
-		x.pool.Ended(x)
-	}
-	return &x.Record
+	x.pool.Ended(x)
 }
 
 // outcome returns the outcome of an exchange that ends at this stage.

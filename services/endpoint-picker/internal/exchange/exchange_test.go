@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
@@ -55,8 +57,15 @@ func (p *fakePool) Picked(_ *Exchange, refusal *Refusal) {
 	p.call(name)
 }
 
+func (*fakePool) Began()                {}
 func (p *fakePool) Responded(*Exchange) { p.call("Responded") }
-func (p *fakePool) Ended(*Exchange)     { p.call("Ended") }
+func (p *fakePool) Ended(x *Exchange)   { p.call(string(x.Outcome)) }
+
+func (p *fakePool) Sent(r *Record) {
+	if r.Placed {
+		p.call("placed")
+	}
+}
 
 // fakePick is the pick of one request.
 type fakePick struct {
@@ -105,21 +114,21 @@ func TestExchange_End(t *testing.T) {
 		{name: "response of the gateway", steps: []func(x *Exchange){respond, (*Exchange).Complete}, want: Unpicked},
 		{name: "refused", steps: []func(x *Exchange){func(x *Exchange) { x.Refuse(TooLarge(1)) }}, want: Refused},
 		{name: "pick was not sent", steps: []func(x *Exchange){decide}, want: Unseen, wantCalls: append(picked, "Discard")},
-		{name: "no response", steps: []func(x *Exchange){decide, sent, sent}, want: Unseen, wantCalls: append(picked, "Sent"), wantOpen: 1},
+		{name: "no response", steps: []func(x *Exchange){decide, sent, sent}, want: Unseen, wantCalls: append(picked, "Sent", "placed"), wantOpen: 1},
 		{
 			name: "response without its body", want: Unseen, wantOpen: 1,
 			steps:     []func(x *Exchange){decide, sent, func(x *Exchange) { x.Respond(&Response{Status: 200, Hidden: true}) }},
-			wantCalls: append(picked, "Sent", "Responded"),
+			wantCalls: append(picked, "Sent", "placed", "Responded"),
 		},
 		{
 			name: "end of a response without its body", want: Completed,
 			steps:     []func(x *Exchange){decide, sent, func(x *Exchange) { x.Respond(&Response{Status: 200, Hidden: true}) }, (*Exchange).Complete},
-			wantCalls: append(picked, "Sent", "Responded", "Ended"),
+			wantCalls: append(picked, "Sent", "placed", "Responded"),
 		},
-		{name: "during the response", steps: []func(x *Exchange){decide, sent, respond}, want: Interrupted, wantCalls: append(picked, "Sent", "Responded")},
+		{name: "during the response", steps: []func(x *Exchange){decide, sent, respond}, want: Interrupted, wantCalls: append(picked, "Sent", "placed", "Responded")},
 		{
 			name: "complete", steps: []func(x *Exchange){decide, sent, respond, (*Exchange).Complete}, want: Completed,
-			wantCalls: append(picked, "Sent", "Responded", "Ended"),
+			wantCalls: append(picked, "Sent", "placed", "Responded"),
 		},
 	}
 	for _, tt := range tests {
@@ -130,12 +139,23 @@ func TestExchange_End(t *testing.T) {
 			for _, step := range tt.steps {
 				step(x)
 			}
-			r := x.End()
-			assert.Equal(t, tt.want, r.Outcome)
-			assert.Equal(t, tt.wantCalls, pool.calls)
+			x.End(nil)
+			assert.Equal(t, append(tt.wantCalls, string(tt.want)), pool.calls)
 			assert.Equal(t, tt.wantOpen, pool.endpoint.Stats(noon).InFlight)
 		})
 	}
+}
+
+func TestExchange_EndWithAnError(t *testing.T) {
+	t.Parallel()
+	pool := newFakePool()
+	x := begin(pool)
+	require.Nil(t, x.Decide(context.Background(), nil))
+	x.Sent()
+	x.End(status.Error(codes.InvalidArgument, "message out of order"))
+	assert.Equal(t, Failed, x.Outcome)
+	assert.Equal(t, codes.InvalidArgument, x.Code)
+	assert.EqualValues(t, 1, pool.endpoint.Stats(noon).InFlight, "the server may still have the request")
 }
 
 func TestExchange_DecideRefuses(t *testing.T) {
@@ -156,12 +176,11 @@ func TestExchange_DecideRefuses(t *testing.T) {
 			x := begin(pool)
 			refusal := x.Decide(context.Background(), nil)
 			require.ErrorIs(t, refusal, errRefused)
-			assert.False(t, x.Sent())
-			r := x.End()
-			assert.Equal(t, tt.want, pool.calls)
-			assert.Equal(t, Refused, r.Outcome)
-			assert.Equal(t, 429, r.Status)
-			assert.Equal(t, ReasonSaturated, r.Reason)
+			x.Sent()
+			x.End(nil)
+			assert.Equal(t, append(tt.want, "refused"), pool.calls)
+			assert.Equal(t, 429, x.Status)
+			assert.Equal(t, ReasonSaturated, x.Reason)
 		})
 	}
 }
@@ -193,7 +212,8 @@ func TestExchange_Chunk(t *testing.T) {
 	x.Chunk([]byte(`data: {"usage":{"prompt_tokens":3,`))
 	x.Chunk([]byte(`"completion_tokens":4}}`))
 	x.Complete()
-	r := x.End()
+	x.End(nil)
+	r := &x.Record
 	assert.Equal(t, answer.Usage{Known: true, Prompt: 3, Output: 4}, r.Usage)
 	assert.Equal(t, 2, r.Pieces)
 	assert.Equal(t, 57, r.ResponseBytes)

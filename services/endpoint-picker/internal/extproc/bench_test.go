@@ -9,16 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	clocktesting "k8s.io/utils/clock/testing"
-
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
-
-// deaf takes measurements and forgets them.
-type deaf struct{}
-
-func (deaf) StreamStarted()                   {}
-func (deaf) RequestPlaced(*exchange.Record)   {}
-func (deaf) ObserveExchange(*exchange.Record) {}
 
 // BenchmarkMachine is what a request costs without gRPC and without the wire.
 func BenchmarkMachine(b *testing.B) {
@@ -42,7 +33,7 @@ func BenchmarkMachine(b *testing.B) {
 						encode(&replies[j]).Free()
 					}
 				}
-				m.Close()
+				m.Close(nil)
 			}
 		})
 	}
@@ -54,7 +45,7 @@ func BenchmarkStream(b *testing.B) {
 		b.Run(fmt.Sprintf("body=%d/tokens=%d", bench.body, bench.tokens), func(b *testing.B) {
 			picker := newOne()
 			client := dial(b, NewServer(Params{
-				Options: Options{MaxRequestBody: maxBodyHere}, Log: zap.NewNop(), Pools: picker, Observer: deaf{},
+				Options: Options{MaxRequestBody: maxBodyHere}, Log: zap.NewNop(), Pools: picker,
 				Clock: clocktesting.NewFakeClock(noon),
 			}), maxBodyHere+room)
 			first, begin, token, last := headers(FullDuplex), reply(), piece("data: {\"choices\":[{\"delta\":{\"content\":\"word\"}}]}\n\n"), pieceEnd("data: [DONE]\n\n")

@@ -45,7 +45,7 @@ func (b *Budget) take(n int) bool {
 }
 
 func (b *Budget) give(n int) {
-	if b != nil {
+	if b != nil && n > 0 {
 		b.used.Add(int64(-n))
 	}
 }

@@ -53,7 +53,7 @@ func FuzzExchange(f *testing.F) {
 		if len(messages) == len(s.list) {
 			require.NoError(t, g.Finish())
 		}
-		outcome := m.Close()
+		outcome := m.close()
 		require.Equal(t, outcome.Outcome == exchange.Refused, g.Immediate() != nil)
 		settle(t, picker)
 	})
@@ -95,7 +95,7 @@ func FuzzAnyOrder(f *testing.F) {
 		require.LessOrEqual(t, headerReplies, 1)
 		require.LessOrEqual(t, ends, 1)
 		require.LessOrEqual(t, len(picker.asked), 1)
-		m.Close()
+		m.Close(nil)
 		settle(t, picker)
 	})
 }

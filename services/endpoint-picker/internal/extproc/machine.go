@@ -90,13 +90,14 @@ func (m *Machine) Step(ctx context.Context, in *Message, out []Reply) ([]Reply, 
 	return out, nil // a message without content, such as a window update
 }
 
-// Sent records that the replies of the last Step were sent. It reports whether one of them was the pick, and whether to end
-// the stream.
-func (m *Machine) Sent() (placed, done bool) {
-	if placed = m.exchange.Sent(); placed {
-		m.body.release()
+// Sent records that the replies of the last Step were sent. It reports whether to end the stream.
+func (m *Machine) Sent() (done bool) {
+	if m.exchange.Lease == nil {
+		return false
 	}
-	return placed, m.options.LeaveEarly && m.request == requestDone && m.exchange.Lease != nil
+	m.exchange.Sent()
+	m.body.release()
+	return m.options.LeaveEarly && m.request == requestDone
 }
 
 // Refuse answers the request, for a reason outside the Machine. It returns the replies.
@@ -107,10 +108,10 @@ func (m *Machine) Waiting() bool {
 	return m.request == requestFresh || m.request == requestCollecting || m.request == requestAwaiting
 }
 
-// Close ends the stream and returns its record. It is called once.
-func (m *Machine) Close() *exchange.Record {
+// Close ends the stream, with its error, if any. It is called once.
+func (m *Machine) Close(err error) {
 	m.body.drop()
-	return m.exchange.End()
+	m.exchange.End(err)
 }
 
 func (m *Machine) requestHeaders(ctx context.Context, in *Message, out []Reply) ([]Reply, error) {

@@ -38,9 +38,10 @@ type one struct {
 	asked     []*scheduling.Subset
 	shown     []string // path and body
 	headers   []request.Headers
+	began     int
 	placed    int
 	responded []int
-	ended     int
+	records   []*exchange.Record // of finished exchanges
 }
 
 func newOne() *one {
@@ -83,12 +84,7 @@ func (p *onePick) Place() *exchange.Refusal {
 	return nil
 }
 
-func (p *onePick) Sent() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.placed++
-}
-
+func (*onePick) Sent()    {}
 func (*onePick) Discard() {}
 
 func (o *one) Responded(x *exchange.Exchange) {
@@ -97,10 +93,28 @@ func (o *one) Responded(x *exchange.Exchange) {
 	o.responded = append(o.responded, x.Status)
 }
 
-func (o *one) Ended(*exchange.Exchange) {
+func (o *one) Began() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.ended++
+	o.began++
+}
+
+func (o *one) Sent(*exchange.Record) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.placed++
+}
+
+func (o *one) Ended(x *exchange.Exchange) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.records = append(o.records, &x.Record)
+}
+
+// close ends the stream of a machine and returns its record.
+func (m *Machine) close() *exchange.Record {
+	m.Close(nil)
+	return &m.exchange.Record
 }
 
 func (o *one) inFlight() int { return int(o.endpoint.Stats(noon).InFlight) }
@@ -352,7 +366,7 @@ func TestMachine(t *testing.T) {
 				m.Sent()
 			}
 			require.ErrorIs(t, err, tt.wantErr)
-			assert.Equal(t, tt.want, resultOf(m.Close()))
+			assert.Equal(t, tt.want, resultOf(m.close()))
 			assert.Equal(t, m.exchange.Lease != nil, picker.placed == 1, "the picker hears once of each pick")
 			picker.endpoint.Record(picker.endpoint.BeginScrape(noon), endpoint.Gauges{})
 			assert.Zero(t, picker.inFlight(), "at rest nothing is counted")
@@ -389,7 +403,7 @@ func TestRefusedPicks(t *testing.T) {
 			}
 			assert.Equal(t, tt.want, got)
 			assert.Len(t, picker.asked, 1)
-			assert.Equal(t, result{Outcome: exchange.Refused, Status: 503}, resultOf(m.Close()))
+			assert.Equal(t, result{Outcome: exchange.Refused, Status: 503}, resultOf(m.close()))
 		})
 	}
 }
@@ -550,7 +564,7 @@ func TestLeaseOfAStream(t *testing.T) {
 				m.Sent()
 			}
 			assert.Equal(t, tt.open, picker.inFlight())
-			m.Close()
+			m.close()
 			assert.Equal(t, tt.abandoned, picker.inFlight())
 		})
 	}
@@ -583,12 +597,10 @@ func TestPickerHearsWhenTheGatewayWasTold(t *testing.T) {
 	_, err := m.Step(context.Background(), &in, nil)
 	require.NoError(t, err)
 	assert.Zero(t, picker.placed)
-	for i := range 3 {
-		placed, done := m.Sent()
-		assert.Equal(t, i == 0, placed)
-		assert.False(t, done)
+	for range 3 {
+		assert.False(t, m.Sent())
 	}
-	m.Close()
+	m.close()
 	assert.Equal(t, 1, picker.placed)
 }
 
@@ -610,10 +622,9 @@ func TestEarlyLeaveEndsTheStreamAfterTheRequest(t *testing.T) {
 		for i, in := range steps {
 			_, err := m.Step(context.Background(), &in, nil)
 			require.NoError(t, err)
-			_, done := m.Sent()
-			assert.Equal(t, i == len(steps)-1, done)
+			assert.Equal(t, i == len(steps)-1, m.Sent())
 		}
-		assert.Equal(t, exchange.Unseen, m.Close().Outcome)
+		assert.Equal(t, exchange.Unseen, m.close().Outcome)
 	}
 }
 
@@ -669,7 +680,7 @@ func TestRequestIsEdited(t *testing.T) {
 			tt.steps[0].Request.Private = []string{"x-private"}
 			got, m := play(t, picker, options(), tt.steps...)
 			assert.Equal(t, tt.want, readable(got))
-			assert.Equal(t, len(askedBody), m.Close().RequestBytes)
+			assert.Equal(t, len(askedBody), m.close().RequestBytes)
 		})
 	}
 }
@@ -755,7 +766,7 @@ func TestRecordOfAnExchange(t *testing.T) {
 	_, m := play(t, newOne(), o, first, body("ab"), bodyEnd("c"),
 		Message{Kind: ResponseHeaders, Response: exchange.Response{Status: 200, Events: true, Served: address}},
 		piece("data: {}\n\n"), piece(""), pieceEnd(`data: {"usage":{"prompt_tokens":3,"completion_tokens":4}}`))
-	r := m.Close()
+	r := m.close()
 	assert.Same(t, m.exchange.Endpoint, r.Endpoint)
 	r.Endpoint = nil
 	assert.Equal(t, &exchange.Record{
@@ -772,7 +783,7 @@ func TestBodiesKeepToTheBudget(t *testing.T) {
 	_, first := play(t, newOne(), o, headers(FullDuplex), body(string(make([]byte, 100))))
 	got, second := play(t, newOne(), o, headers(FullDuplex), body(string(make([]byte, 51))))
 	assert.Equal(t, refused(exchange.Exhausted(errBuffered)), got)
-	assert.Equal(t, exchange.ReasonSaturated, second.Close().Reason)
+	assert.Equal(t, exchange.ReasonSaturated, second.close().Reason)
 	assert.Equal(t, 100, o.Buffered.Used())
 
 	in := bodyEnd("")
@@ -781,7 +792,7 @@ func TestBodiesKeepToTheBudget(t *testing.T) {
 	assert.Equal(t, 100, o.Buffered.Used(), "until it was sent")
 	first.Sent()
 	assert.Zero(t, o.Buffered.Used())
-	first.Close()
+	first.close()
 	assert.Zero(t, o.Buffered.Used())
 }
 
@@ -798,7 +809,7 @@ func TestRefusedStreamLetsItsBodyGo(t *testing.T) {
 		require.NoError(t, err)
 		assert.Empty(t, got)
 		assert.Empty(t, picker.asked)
-		assert.Equal(t, 408, m.Close().Status)
+		assert.Equal(t, 408, m.close().Status)
 	}
 }
 
@@ -855,7 +866,7 @@ func TestModelServerIsPartOfTheTrace(t *testing.T) {
 	first.Request.TraceParent = "theirs"
 	got, m := play(t, newOne(), o, first)
 	assert.Equal(t, request.Headers{{Name: "traceparent", Value: "theirs-ours"}}, got[0].Headers.Set)
-	assert.True(t, m.Close().Span.Sampled)
+	assert.True(t, m.close().Span.Sampled)
 }
 
 func TestScoresAreToldToGatewaysThatWantThem(t *testing.T) {

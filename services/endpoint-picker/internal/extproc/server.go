@@ -36,24 +36,14 @@ type pools interface {
 	Find(ctx context.Context) exchange.Pool
 }
 
-// observer receives the measurements of every stream.
-type observer interface {
-	StreamStarted()
-	// RequestPlaced is called after a pick, with the information known then.
-	RequestPlaced(r *exchange.Record)
-	// ObserveExchange is called at the end of each stream.
-	ObserveExchange(r *exchange.Record)
-}
-
 // Server answers the streams of gateways.
 type Server struct {
-	log      *zap.Logger
-	pools    pools
-	observer observer
-	clock    clock.WithTicker
-	decoder  decoder
-	wanted   atomic.Pointer[wanted]
-	machine  MachineOptions
+	log     *zap.Logger
+	pools   pools
+	clock   clock.WithTicker
+	decoder decoder
+	wanted  atomic.Pointer[wanted]
+	machine MachineOptions
 
 	maxStreams  int64
 	bodyTimeout time.Duration
@@ -63,21 +53,19 @@ type Server struct {
 
 // Params are the parameters of NewServer.
 type Params struct {
-	Options  Options
-	Log      *zap.Logger
-	Pools    pools
-	Observer observer
-	Tracer   exchange.Tracer // nil if tracing is disabled
-	Clock    clock.WithTicker
+	Options Options
+	Log     *zap.Logger
+	Pools   pools
+	Tracer  exchange.Tracer // nil if tracing is disabled
+	Clock   clock.WithTicker
 }
 
 // NewServer returns a Server. It serves after Register.
 func NewServer(p Params) *Server {
 	s := &Server{
-		log:      p.Log,
-		pools:    p.Pools,
-		observer: p.Observer,
-		clock:    p.Clock,
+		log:   p.Log,
+		pools: p.Pools,
+		clock: p.Clock,
 		machine: MachineOptions{
 			Options: exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now},
 			MaxBody: p.Options.MaxRequestBody, Buffered: NewBudget(p.Options.MaxBuffered),
@@ -127,7 +115,6 @@ func (s *Server) Buffered() int { return s.machine.Buffered.Used() }
 func (s *Server) process(gs grpc.ServerStream) error {
 	open := s.inFlight.Add(1)
 	defer s.inFlight.Add(-1)
-	s.observer.StreamStarted()
 	m := NewMachine(s.pools.Find(gs.Context()), &s.machine)
 	var err error
 	if s.maxStreams > 0 && open > s.maxStreams {
@@ -135,13 +122,10 @@ func (s *Server) process(gs grpc.ServerStream) error {
 	} else {
 		err = s.serve(&stream{ServerStream: gs, machine: m})
 	}
-	record := m.Close()
+	m.Close(err)
 	if err != nil {
-		record.Outcome = exchange.Failed
 		s.log.Debug("Ended stream with an error", zap.Error(err))
 	}
-	record.Code = status.Code(err)
-	s.observer.ObserveExchange(record)
 	return err
 }
 
@@ -169,7 +153,7 @@ func (s *Server) serve(t *stream) error {
 		}
 		s.logPick(t.machine, replies)
 		clear(replies) // they refer to bodies
-		if s.sent(t.machine) {
+		if t.machine.Sent() {
 			return nil
 		}
 	}
@@ -182,15 +166,6 @@ func (s *Server) watch(t *stream) {
 	} else {
 		s.waiting.remove(t)
 	}
-}
-
-// sent notifies the observers of a sent pick. It reports whether to end the stream.
-func (s *Server) sent(m *Machine) (done bool) {
-	placed, done := m.Sent()
-	if placed {
-		s.observer.RequestPlaced(&m.exchange.Record)
-	}
-	return done
 }
 
 func (s *Server) debug() bool { return s.log.Core().Enabled(zap.DebugLevel) }

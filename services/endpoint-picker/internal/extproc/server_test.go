@@ -15,7 +15,6 @@ import (
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -46,48 +45,25 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type rig struct {
 	*Server
 
-	picker   *one
-	observer *recorder
-	logs     *zaptest.ObservedLogs
-	client   extprocv3.ExternalProcessorClient
+	picker *one
+	logs   *zaptest.ObservedLogs
+	client extprocv3.ExternalProcessorClient
 }
 
-// recorder keeps what streams came to.
-type recorder struct {
-	mu       sync.Mutex
-	open     int
-	placed   int
-	outcomes []result
-}
-
-func (r *recorder) StreamStarted() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.open++
-}
-
-func (r *recorder) RequestPlaced(*exchange.Record) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.placed++
-}
-
-func (r *recorder) ObserveExchange(o *exchange.Record) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.open--
-	r.outcomes = append(r.outcomes, resultOf(o))
-}
-
-// ended returns the outcomes once no stream is open.
-func (r *recorder) ended(t *testing.T, n int) []result {
+// ended returns the results of all streams once none is open.
+func (o *one) ended(t *testing.T, n int) []result {
 	t.Helper()
+	var results []result
 	require.Eventually(t, func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.open == 0 && len(r.outcomes) == n
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		results = nil
+		for _, r := range o.records {
+			results = append(results, resultOf(r))
+		}
+		return o.began == n && len(results) == n
 	}, patience, time.Millisecond)
-	return r.outcomes
+	return results
 }
 
 func newRig(t testing.TB, o Options) *rig {
@@ -96,9 +72,9 @@ func newRig(t testing.TB, o Options) *rig {
 	if o.MaxRequestBody == 0 {
 		o.MaxRequestBody = maxBodyHere
 	}
-	r := &rig{picker: newOne(), observer: &recorder{}, logs: logs}
+	r := &rig{picker: newOne(), logs: logs}
 	r.Server = NewServer(Params{
-		Options: o, Log: zap.New(core), Pools: r.picker, Observer: r.observer, Clock: clocktesting.NewFakeClock(noon),
+		Options: o, Log: zap.New(core), Pools: r.picker, Clock: clocktesting.NewFakeClock(noon),
 	})
 	r.client = dial(t, r.Server, o.MaxRequestBody+room)
 	return r
@@ -272,7 +248,7 @@ func TestBodiesComeBackByteForByte(t *testing.T) {
 			g.receiveAll()
 			assert.Equal(t, address, g.Picked())
 			g.end()
-			assert.Equal(t, []result{{Outcome: exchange.Completed, Status: 200}}, r.observer.ended(t, 1))
+			assert.Equal(t, []result{{Outcome: exchange.Completed, Status: 200}}, r.picker.ended(t, 1))
 			assert.Zero(t, r.picker.inFlight())
 		})
 	}
@@ -304,7 +280,7 @@ func TestEndOfAStream(t *testing.T) {
 				g.receiveAll()
 			}
 			tt.end(g)
-			assert.Equal(t, tt.want, r.observer.ended(t, 1)[0].Outcome)
+			assert.Equal(t, tt.want, r.picker.ended(t, 1)[0].Outcome)
 			assert.Zero(t, r.InFlight())
 			settle(t, r.picker)
 		})
@@ -365,7 +341,7 @@ func TestRefusals(t *testing.T) {
 			assert.Equal(t, tt.reason, reason)
 			_, err := g.stream.Recv()
 			require.ErrorIs(t, err, io.EOF, "closed cleanly")
-			assert.Equal(t, exchange.Refused, r.observer.ended(t, 1)[0].Outcome)
+			assert.Equal(t, exchange.Refused, r.picker.ended(t, 1)[0].Outcome)
 		})
 	}
 }
@@ -377,7 +353,7 @@ func TestMessageThatCannotBeReceivedEndsTheStream(t *testing.T) {
 	g.send(headers(FullDuplex), bodyEnd(string(make([]byte, maxBodyHere+2*room))))
 	_, err := g.stream.Recv()
 	assert.Equal(t, codes.ResourceExhausted, status.Code(err))
-	assert.Equal(t, exchange.Failed, r.observer.ended(t, 1)[0].Outcome)
+	assert.Equal(t, exchange.Failed, r.picker.ended(t, 1)[0].Outcome)
 }
 
 func TestBrokenProtocolEndsTheStream(t *testing.T) {
@@ -390,7 +366,7 @@ func TestBrokenProtocolEndsTheStream(t *testing.T) {
 	_, err := g.stream.Recv()
 	assert.Equal(t, codes.InvalidArgument, status.Code(err))
 	assert.Contains(t, err.Error(), "request headers: message out of order")
-	assert.Equal(t, exchange.Failed, r.observer.ended(t, 1)[0].Outcome)
+	assert.Equal(t, exchange.Failed, r.picker.ended(t, 1)[0].Outcome)
 	settle(t, r.picker)
 }
 
@@ -486,7 +462,7 @@ func TestServedEndpointAndStatus(t *testing.T) {
 	assert.Equal(t, headerPicked, set[0].GetHeader().GetKey())
 	assert.Equal(t, address, string(set[0].GetHeader().GetRawValue()))
 	g.end()
-	assert.Equal(t, []result{{Outcome: exchange.Completed, Status: 200, Moved: true}}, r.observer.ended(t, 1))
+	assert.Equal(t, []result{{Outcome: exchange.Completed, Status: 200, Moved: true}}, r.picker.ended(t, 1))
 }
 
 func TestPicksAreLoggedAtDebugOnly(t *testing.T) {
@@ -496,7 +472,7 @@ func TestPicksAreLoggedAtDebugOnly(t *testing.T) {
 	g.send(headers(FullDuplex), bodyEnd("abc"))
 	g.receiveAll()
 	g.end()
-	r.observer.ended(t, 1)
+	r.picker.ended(t, 1)
 	require.Len(t, r.logs.All(), 1)
 	entry := r.logs.All()[0]
 	assert.Equal(t, zap.DebugLevel, entry.Level)
@@ -520,12 +496,12 @@ func TestManyStreamsAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for _, o := range r.observer.ended(t, streams) {
+	for _, o := range r.picker.ended(t, streams) {
 		assert.Equal(t, exchange.Completed, o.Outcome)
 	}
 	assert.Zero(t, r.picker.inFlight())
 	assert.Zero(t, r.InFlight())
-	assert.Equal(t, []int{streams, streams, streams}, []int{r.picker.placed, len(r.picker.responded), r.picker.ended})
+	assert.Equal(t, []int{streams, streams}, []int{r.picker.placed, len(r.picker.responded)})
 }
 
 func TestBodyModeNames(t *testing.T) {
@@ -572,7 +548,7 @@ func (b *brokenStream) RecvMsg(m any) error {
 func TestConnectionThatBreaks_FreesTheReplies(t *testing.T) {
 	t.Parallel()
 	pool := &leakPool{}
-	s := NewServer(Params{Options: Options{MaxRequestBody: 1 << 20}, Log: zap.NewNop(), Pools: newOne(), Observer: deaf{}, Clock: clocktesting.NewFakeClock(noon)})
+	s := NewServer(Params{Options: Options{MaxRequestBody: 1 << 20}, Log: zap.NewNop(), Pools: newOne(), Clock: clocktesting.NewFakeClock(noon)})
 	in := []Message{headers(FullDuplex), {Kind: RequestBody, Body: pool.copy(noise(3 * maxChunk)), EndOfStream: true}}
 	require.ErrorIs(t, s.process(&brokenStream{in: in}), errBroken)
 	assert.Zero(t, pool.lent())
@@ -580,10 +556,10 @@ func TestConnectionThatBreaks_FreesTheReplies(t *testing.T) {
 
 func TestConnectionThatBreaks(t *testing.T) {
 	t.Parallel()
-	picker, observed := newOne(), newMockObserver(t)
-	observed.EXPECT().StreamStarted().Once()
-	observed.EXPECT().ObserveExchange(mock.MatchedBy(func(r *exchange.Record) bool { return r.Outcome == exchange.Failed })).Once()
-	s := NewServer(Params{Log: zap.NewNop(), Pools: picker, Observer: observed, Clock: clocktesting.NewFakeClock(noon)})
+	picker := newOne()
+	s := NewServer(Params{Log: zap.NewNop(), Pools: picker, Clock: clocktesting.NewFakeClock(noon)})
 	require.ErrorIs(t, s.process(&brokenStream{in: []Message{headersEnd(FullDuplex)}}), errBroken)
-	settle(t, picker)
+	assert.Equal(t, exchange.Failed, picker.ended(t, 1)[0].Outcome)
+	assert.Zero(t, picker.placed, "the gateway does not have the pick")
+	assert.Zero(t, picker.inFlight())
 }

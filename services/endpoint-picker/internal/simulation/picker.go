@@ -120,7 +120,10 @@ func newReplica(f *fleet, random *rand.Rand) *replica {
 // unobserved discards measurements, because the simulation measures in another way.
 type unobserved struct{}
 
+func (unobserved) StreamStarted()                   {}
 func (unobserved) ObservePick(time.Duration, error) {}
+func (unobserved) RequestPlaced(*exchange.Record)   {}
+func (unobserved) ObserveExchange(*exchange.Record) {}
 func (unobserved) ObserveEjection(string)           {}
 
 // Snapshot returns the known endpoints.
@@ -189,7 +192,7 @@ func (r *replica) choose(a *arrival) (placement, bool) {
 	x.Begin(r.balancer, &exchange.Options{Now: r.timeline.Now})
 	x.Receive(&exchange.Request{Path: path})
 	if x.Decide(context.Background(), r.body) != nil {
-		x.End()
+		x.End(nil)
 		return nil, false
 	}
 	x.Sent()
@@ -222,7 +225,7 @@ func (p *pick) ended(a *arrival) {
 		x.Chunk(fmt.Appendf(nil, `{"usage":{"prompt_tokens":%d,"completion_tokens":%d}}`, a.prompt, a.out))
 	}
 	x.Complete()
-	x.End()
+	x.End(nil)
 }
 
-func (p *pick) lost() { p.exchange.End() }
+func (p *pick) lost() { p.exchange.End(nil) }
