@@ -1,0 +1,102 @@
+// Package pools finds the pool of a stream in a process that serves several pools.
+//
+// Gateways do not send the name of a pool. They reach the picker through the Service and port of the pool's
+// endpointPickerRef, and send these as the :authority of the stream. So pools of one picker have different Services, which
+// select the same pods, or different ports of one Service.
+package pools
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+const headerAuthority = ":authority"
+
+// A Member is one pool.
+type Member struct {
+	Name    string    // "namespace/name"
+	Created time.Time // of the InferencePool
+	Address Address   // of its endpointPickerRef; zero if it is unknown
+	Pool    exchange.Pool
+}
+
+// Set contains the pools of a process. It is safe for concurrent use.
+type Set struct {
+	missing exchange.Pool
+	current atomic.Pointer[table]
+}
+
+// table finds pools by all forms of their addresses. It is never changed. The pool of an ambiguous form is nil.
+type table map[Address]exchange.Pool
+
+// NewSet returns an empty Set. Streams for none of its pools get the pool missing.
+func NewSet(missing exchange.Pool) *Set {
+	s := &Set{missing: missing}
+	s.current.Store(&table{})
+	return s
+}
+
+// Replace replaces the members. If several have the same address, the oldest one serves it, because its users came first.
+// Replace returns the names of the others, sorted.
+func (s *Set) Replace(members []Member) (shadowed []string) {
+	members = slices.Clone(members)
+	slices.SortFunc(members, func(a, b Member) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+	})
+	next := table{}
+	owned := map[Address]bool{}
+	for _, m := range members {
+		if m.Address == (Address{}) {
+			continue
+		}
+		if owned[m.Address] {
+			shadowed = append(shadowed, m.Name)
+			continue
+		}
+		owned[m.Address] = true
+		for _, form := range m.Address.forms() {
+			next.add(form, m.Pool)
+		}
+	}
+	s.current.Store(&next)
+	slices.Sort(shadowed)
+	return shadowed
+}
+
+// add adds a form of an address. A form that several pools have finds none of them.
+func (t table) add(a Address, p exchange.Pool) {
+	if _, ambiguous := t[a]; ambiguous {
+		p = nil
+	}
+	t[a] = p
+}
+
+// forms returns the forms in which gateways may name an address. A form without the port does not find a pool at another
+// port, and a form without the Service does not find a pool of another Service, because the pool of that address may be gone.
+func (a Address) forms() []Address {
+	return []Address{
+		a,
+		{Namespace: a.Namespace, Service: a.Service},
+		{Service: a.Service, Port: a.Port},
+		{Service: a.Service},
+		{Port: a.Port},
+	}
+}
+
+// Find returns the pool of a stream, by its context.
+func (s *Set) Find(ctx context.Context) exchange.Pool {
+	if values := metadata.ValueFromIncomingContext(ctx, headerAuthority); len(values) == 1 {
+		if p := (*s.current.Load())[ParseAuthority(values[0])]; p != nil {
+			return p
+		}
+	}
+	return s.missing
+}

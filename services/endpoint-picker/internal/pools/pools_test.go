@@ -1,0 +1,139 @@
+package pools
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc/metadata"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+func TestParseAuthority(t *testing.T) {
+	t.Parallel()
+	whole := Address{Namespace: "team-a", Service: "epp", Port: 9002}
+	tests := []struct {
+		name, give string
+		want       Address
+	}{
+		{name: "Envoy AI Gateway", give: "epp.team-a.svc:9002", want: whole},
+		{name: "cluster domain", give: "epp.team-a.svc.cluster.local:9002", want: whole},
+		{name: "fully qualified", give: "epp.team-a.svc.cluster.local.:9002", want: whole},
+		{name: "Istio", give: "outbound|9002||epp.team-a.svc.cluster.local", want: whole},
+		{name: "Istio, with a subset", give: "outbound|9002|v1|epp.team-a.svc.cluster.local", want: whole},
+		{name: "namespace alone", give: "epp.team-a:9002", want: whole},
+		{name: "no namespace", give: "epp:9002", want: Address{Service: "epp", Port: 9002}},
+		{name: "no port", give: "epp.team-a.svc", want: Address{Namespace: "team-a", Service: "epp"}},
+		{name: "IPv4", give: "127.0.0.1:9002", want: Address{Port: 9002}},
+		{name: "IPv6", give: "[::1]:9002", want: Address{Port: 9002}},
+		{name: "another host", give: "epp.example.com:9002", want: Address{Port: 9002}},
+		{name: "port out of range", give: "epp.team-a.svc:90020", want: Address{Namespace: "team-a", Service: "epp"}},
+		{name: "port is not a number", give: "epp.team-a.svc:grpc", want: Address{Namespace: "team-a", Service: "epp"}},
+		{name: "inbound", give: "inbound|9002||", want: Address{Service: "inbound|9002||"}},
+		{name: "empty"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			assert.Equal(t, tt.want, ParseAuthority(tt.give))
+		})
+	}
+}
+
+func FuzzParseAuthority(f *testing.F) {
+	f.Add("epp.team-a.svc:9002")
+	f.Add("outbound|9002||epp.team-a.svc.cluster.local")
+	f.Add("[::1]:9002")
+	f.Fuzz(func(t *testing.T, text string) {
+		a := ParseAuthority(text)
+		assert.GreaterOrEqual(t, a.Port, 0)
+		assert.LessOrEqual(t, a.Port, 65535)
+		assert.LessOrEqual(t, len(a.Service)+len(a.Namespace), len(text))
+		if a.Namespace != "" {
+			assert.Equal(t, a, ParseAuthority(a.Service+"."+a.Namespace+".svc:"+strconv.Itoa(a.Port)))
+		}
+	})
+}
+
+// namedPool is a pool that is known by its name.
+type namedPool struct {
+	exchange.Pool
+
+	name string
+}
+
+func member(name, service string, port int, created time.Time) Member {
+	return Member{
+		Name: "team-a/" + name, Created: created, Pool: namedPool{name: name},
+		Address: Address{Namespace: "team-a", Service: service, Port: port},
+	}
+}
+
+// find returns the name of the pool of a stream.
+func (s *Set) find(authority string) string {
+	ctx := metadata.NewIncomingContext(context.Background(), metadata.MD{":authority": {authority}})
+	p, _ := s.Find(ctx).(namedPool)
+	return p.name
+}
+
+func TestSet_Find(t *testing.T) {
+	t.Parallel()
+	old, young := time.Unix(1, 0), time.Unix(2, 0)
+	s := NewSet(namedPool{name: "missing"})
+	assert.Equal(t, "missing", s.find("epp-a.team-a.svc:9002"))
+	assert.Empty(t, s.Replace([]Member{
+		member("a", "epp-a", 9002, old), member("b", "epp-b", 9002, young), member("c", "epp-b", 9003, young),
+		{Name: "team-a/unknown", Pool: namedPool{name: "unknown"}},
+	}))
+	tests := []struct{ name, give, want string }{
+		{name: "by Service", give: "epp-a.team-a.svc:9002", want: "a"},
+		{name: "by Service, without the port", give: "epp-a.team-a.svc", want: "a"},
+		{name: "by port of a Service", give: "epp-b.team-a.svc:9003", want: "c"},
+		{name: "ambiguous without the port", give: "epp-b.team-a.svc", want: "missing"},
+		{name: "without the namespace", give: "epp-b:9002", want: "b"},
+		{name: "by port alone", give: "10.0.0.1:9003", want: "c"},
+		{name: "ambiguous port alone", give: "10.0.0.1:9002", want: "missing"},
+		{name: "another namespace", give: "epp-a.team-b.svc:9002", want: "missing"},
+		{name: "another port", give: "epp-a.team-a.svc:9003", want: "missing"},
+		{name: "another Service", give: "epp-d.team-a.svc:9003", want: "missing"},
+		{name: "empty", give: "", want: "missing"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			assert.Equal(t, tt.want, s.find(tt.give))
+		})
+	}
+	assert.Equal(t, namedPool{name: "missing"}, s.Find(context.Background()))
+}
+
+func TestSet_PoolThatIsGoneDoesNotLeaveItsStreamsToAnother(t *testing.T) {
+	t.Parallel()
+	s := NewSet(namedPool{name: "missing"})
+	s.Replace([]Member{member("a", "epp-a", 9002, time.Unix(1, 0))})
+	assert.Equal(t, "a", s.find("epp-a.team-a.svc:9002"))
+	assert.Equal(t, "missing", s.find("epp-b.team-a.svc:9002"))
+}
+
+func TestSet_OldestPoolOwnsAnAddress(t *testing.T) {
+	t.Parallel()
+	s := NewSet(namedPool{name: "missing"})
+	shadowed := s.Replace([]Member{
+		member("young", "epp", 9002, time.Unix(2, 0)), member("old-b", "epp", 9002, time.Unix(1, 0)), member("old-a", "epp", 9002, time.Unix(1, 0)),
+	})
+	assert.Equal(t, []string{"team-a/old-b", "team-a/young"}, shadowed)
+	assert.Equal(t, "old-a", s.find("epp.team-a.svc:9002"))
+}
+
+func BenchmarkFind(b *testing.B) {
+	s := NewSet(namedPool{})
+	s.Replace([]Member{member("a", "epp-a", 9002, time.Unix(1, 0))})
+	ctx := metadata.NewIncomingContext(context.Background(), metadata.MD{":authority": {"epp-a.team-a.svc:9002"}})
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Find(ctx)
+	}
+}
