@@ -62,19 +62,28 @@ func samePool(a, b *inferencev1.InferencePool) bool {
 	return a.UID == b.UID && a.Generation == b.Generation
 }
 
-// onChange calls changed for every event except updates without a relevant change.
-func onChange[T any](changed func(), same func(a, b T) bool) cache.ResourceEventHandler {
+// onChange calls changed with the old and the new state of an object, for every event except updates without a relevant
+// change. A missing or unknown state is nil.
+func onChange[T any](changed func(before, after *T), same func(a, b *T) bool) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { changed() },
+		AddFunc: func(object any) { changed(nil, objectOf[T](object)) },
 		UpdateFunc: func(a, b any) {
-			before, okBefore := a.(T)
-			after, okAfter := b.(T)
-			if !okBefore || !okAfter || !same(before, after) {
-				changed()
+			before, after := objectOf[T](a), objectOf[T](b)
+			if before == nil || after == nil || !same(before, after) {
+				changed(before, after)
 			}
 		},
-		DeleteFunc: func(any) { changed() },
+		DeleteFunc: func(object any) { changed(objectOf[T](object), nil) },
 	}
+}
+
+// objectOf returns the object of an event, or nil. A tombstone has the last known state.
+func objectOf[T any](object any) *T {
+	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = tombstone.Obj
+	}
+	typed, _ := object.(*T)
+	return typed
 }
 
 func readiness(pod *corev1.Pod) *corev1.PodCondition {

@@ -75,28 +75,40 @@ func newWorld(t *testing.T) *world {
 // serveKind installs the kind of the pool.
 func (w *world) serveKind() { w.served.Store(true) }
 
-// run follows the pool until the test ends.
-func (w *world) run(t *testing.T) {
+// namespace returns the caches of the namespace of the test.
+func (w *world) namespace(t *testing.T, p NamespaceParams) *Namespace {
 	t.Helper()
 	core, logs := zaptest.New(zap.WarnLevel)
 	w.logs = logs
-	pods := NewPods(w.core, "ns")
-	w.follow(t, pods, NewPool(PoolParams{
-		Log: zap.New(core), Pods: pods, Discovery: w.core.Discovery(), Inference: w.inference,
-		Pool: cache.NewObjectName("ns", "pool"), PollInterval: 10 * time.Millisecond,
-	}))
+	p.Log, p.Core, p.Namespace, p.PollInterval = zap.New(core), w.core, "ns", 10*time.Millisecond
+	n, err := NewNamespace(p)
+	require.NoError(t, err)
+	return n
 }
 
-func (w *world) follow(t *testing.T, pods *Pods, i *Informers) {
+// run follows the pool until the test ends.
+func (w *world) run(t *testing.T) {
+	t.Helper()
+	n := w.namespace(t, NamespaceParams{Inference: w.inference, Pool: "pool"})
+	w.follow(t, n, n.Pool("pool"))
+}
+
+func (w *world) follow(t *testing.T, n *Namespace, s *Source) {
 	t.Helper()
 	w.store = datastore.New(datastore.Params{
-		Log: zap.NewNop(), Pool: "ns/pool", Source: i, Observer: nobody{}, Clock: clock.RealClock{},
+		Log: zap.NewNop(), Pool: "ns/pool", Source: s, Observer: nobody{}, Clock: clock.RealClock{},
 		Factory: endpoint.NewFactory(predict.NewLearner(), prefix.NewIndex(1<<20), &endpoint.Traffic{}),
 	})
-	require.NoError(t, i.OnChange(w.store.Changed))
+	s.OnChange(w.store.Changed)
+	w.start(t, n.Run, w.store.Run)
+}
+
+// start runs functions until the test ends.
+func (*world) start(t *testing.T, functions ...func(context.Context)) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	for _, run := range []func(context.Context){pods.Run, i.Run, w.store.Run} {
+	for _, run := range functions {
 		running.Go(func() { run(ctx) })
 	}
 	t.Cleanup(func() {
@@ -234,8 +246,8 @@ func TestFixedSelectionNeedsNoPool(t *testing.T) {
 	}
 	selector, err := labels.Parse("app in (model, spare)")
 	require.NoError(t, err)
-	pods := NewPods(w.core, "ns")
-	w.follow(t, pods, NewFixed(zap.NewNop(), pods, podset.Selection{Selector: selector, Ports: []uint16{8000, 8001}}))
+	n := w.namespace(t, NamespaceParams{})
+	w.follow(t, n, n.Fixed(podset.Selection{Selector: selector, Ports: []uint16{8000, 8001}}))
 	w.eventually(t, "start", "10.0.0.1:8000", "10.0.0.1:8001")
 
 	_, err = w.core.CoreV1().Pods("ns").Update(t.Context(), pod("ns", "b", "10.0.0.2", map[string]string{"app": "spare"}), metav1.UpdateOptions{})
@@ -252,11 +264,10 @@ func TestPoolsOfANamespaceShareItsPods(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, w.core.Tracker().Add(pod("ns", "a", "10.0.0.1", model)))
 	require.NoError(t, w.core.Tracker().Add(pod("ns", "b", "10.0.0.2", other)))
-	pods := NewPods(w.core, "ns")
-	one := NewFixed(zap.NewNop(), pods, podset.Selection{Selector: labels.SelectorFromSet(model), Ports: []uint16{8000}})
-	two := NewFixed(zap.NewNop(), pods, podset.Selection{Selector: labels.SelectorFromSet(other), Ports: []uint16{9000}})
-	require.NoError(t, two.OnChange(func() {}))
-	w.follow(t, pods, one)
+	n := w.namespace(t, NamespaceParams{})
+	one := n.Fixed(podset.Selection{Selector: labels.SelectorFromSet(model), Ports: []uint16{8000}})
+	two := n.Fixed(podset.Selection{Selector: labels.SelectorFromSet(other), Ports: []uint16{9000}})
+	w.follow(t, n, one)
 	w.eventually(t, "start", "10.0.0.1:8000")
 	require.True(t, two.WaitForSync(t.Context()))
 	second, err := two.Pool()
@@ -270,6 +281,67 @@ func TestPoolsOfANamespaceShareItsPods(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1, lists)
+}
+
+// TestNamespace_EventsReachThePoolsThatTheyConcern counts the events of two pools.
+func TestNamespace_EventsReachThePoolsThatTheyConcern(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	w := newWorld(t)
+	w.serveKind()
+	second := pool(other, 9000)
+	second.Name, second.UID = "second", "second"
+	require.NoError(t, w.inference.Tracker().Add(pool(model, 8000)))
+	require.NoError(t, w.inference.Tracker().Add(second))
+	require.NoError(t, w.core.Tracker().Add(pod("ns", "a", "10.0.0.1", model)))
+	require.NoError(t, w.core.Tracker().Add(pod("ns", "b", "10.0.0.2", other)))
+	var pools, first, others atomic.Int64
+	n := w.namespace(t, NamespaceParams{Inference: w.inference, Changed: func() { pools.Add(1) }})
+	one, two := n.Pool("pool"), n.Pool("second")
+	one.OnChange(func() { first.Add(1) })
+	two.OnChange(func() { others.Add(1) })
+	w.start(t, n.Run)
+	require.True(t, one.WaitForSync(ctx))
+	assert.Len(t, n.Pools(), 2)
+	for _, s := range []*Source{one, two} {
+		p, err := s.Pool()
+		require.NoError(t, err)
+		require.Len(t, p.Endpoints, 1)
+	}
+	require.Eventually(t, func() bool { return pools.Load() == 2 }, patience, tick)
+	first.Store(0)
+	others.Store(0)
+
+	pods := w.core.CoreV1().Pods("ns")
+	require.NoError(t, pods.Delete(ctx, "a", metav1.DeleteOptions{}))
+	require.Eventually(t, func() bool { return first.Load() == 1 }, patience, tick, "a pod of the first pool went")
+	moved := pod("ns", "b", "10.0.0.2", model)
+	_, err := pods.Update(ctx, moved, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return first.Load() == 2 && others.Load() == 1 }, patience, tick, "a pod changed its pool")
+	require.NoError(t, w.inference.InferenceV1().InferencePools("ns").Delete(ctx, "second", metav1.DeleteOptions{}))
+	require.Eventually(t, func() bool { return others.Load() == 2 && pools.Load() == 3 }, patience, tick, "the second pool was deleted")
+	p, err := two.Pool()
+	require.NoError(t, err)
+	assert.Nil(t, p)
+	assert.EqualValues(t, 2, first.Load())
+
+	one.Close()
+	require.NoError(t, pods.Delete(ctx, "b", metav1.DeleteOptions{}))
+	require.NoError(t, w.inference.InferenceV1().InferencePools("ns").Delete(ctx, "pool", metav1.DeleteOptions{}))
+	require.Eventually(t, func() bool { return pools.Load() == 4 }, patience, tick)
+	assert.EqualValues(t, 2, first.Load(), "a closed source is not notified")
+}
+
+func TestNamespace_UnknownEventsReachAllPools(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	n := w.namespace(t, NamespaceParams{Inference: w.inference})
+	calls := 0
+	n.Pool("pool").OnChange(func() { calls++ })
+	n.podChanged(nil, nil)
+	n.poolChanged(nil, nil)
+	assert.Equal(t, 2, calls)
 }
 
 func TestPoolKindThatComesLater(t *testing.T) {
@@ -374,7 +446,7 @@ func TestHandlerLooksAwayWhenNothingChanged(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			calls := 0
-			handler := onChange(func() { calls++ }, samePod)
+			handler := onChange(func(_, _ *corev1.Pod) { calls++ }, samePod)
 			changed := base()
 			tt.change(changed)
 			handler.OnUpdate(base(), changed)
@@ -389,7 +461,7 @@ func TestHandlerLooksAwayWhenNothingChanged(t *testing.T) {
 func TestHandlerTellsOfOtherEvents(t *testing.T) {
 	t.Parallel()
 	calls := 0
-	handler := onChange(func() { calls++ }, samePool)
+	handler := onChange(func(_, _ *inferencev1.InferencePool) { calls++ }, samePool)
 	handler.OnAdd(pool(model), true)
 	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/pool"})
 	handler.OnUpdate("not", "a pool")

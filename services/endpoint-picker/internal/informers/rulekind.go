@@ -16,17 +16,17 @@ import (
 )
 
 // ruleKind is one kind of rules, which moved from one group to another, and the last reading of its objects. Only one
-// goroutine uses it, except for its informers.
+// goroutine at a time uses it, except for its informers.
 type ruleKind[T any] struct {
 	log             *zap.Logger
 	resource        string
 	current, legacy *kube.OptionalInformer
-	convert         func(rules.Object) (made *T, note string, err error) // nil: another pool's
+	convert         func(rules.Object) (made *T, note string, err error)
 	observer        rulesObserver
 
-	last    []T
-	told    map[types.UID]string // the reported versions of objects
-	ignored bool                 // objects of the old group are ignored, and this was logged
+	last     map[string][]T       // by pool
+	reported map[types.UID]string // versions of objects
+	ignored  bool                 // objects of the old group are ignored, and this was logged
 }
 
 func newRuleKind[T any](p RulesParams, changed func(), resource string, convert func(rules.Object) (*T, string, error)) *ruleKind[T] {
@@ -39,7 +39,7 @@ func newRuleKind[T any](p RulesParams, changed func(), resource string, convert 
 			New:          func() cache.SharedIndexInformer { return newRuleInformer(p, gvr) },
 			PollInterval: p.PollInterval,
 		})
-		o.AddEventHandler(onChange(changed, sameRule))
+		o.AddEventHandler(onChange(func(_, _ *unstructured.Unstructured) { changed() }, sameRule))
 		return o
 	}
 	return &ruleKind[T]{
@@ -52,9 +52,9 @@ func (k *ruleKind[T]) informers() []*kube.OptionalInformer {
 	return []*kube.OptionalInformer{k.current, k.legacy}
 }
 
-// read reads all objects. During the initial list it keeps the last reading, because a partial list has no meaning, and
-// returns false.
-func (k *ruleKind[T]) read() bool {
+// read reads the objects of the given pools. During the initial list it keeps the last reading, because a partial list has no
+// meaning, and returns false.
+func (k *ruleKind[T]) read(pools map[string]*poolRules) bool {
 	from := k.legacy
 	if k.current.Present() {
 		from = k.current
@@ -62,56 +62,61 @@ func (k *ruleKind[T]) read() bool {
 	if from.Present() && !from.Listed() {
 		return false
 	}
-	k.sayIgnored(from)
-	var made []T
-	malformed, told := 0, map[types.UID]string{}
+	k.reportIgnored(from)
+	made, read, malformed, reported := map[string][]T{}, 0, 0, map[types.UID]string{}
 	for _, item := range from.List() {
 		object, ok := item.(*unstructured.Unstructured)
 		if !ok || object.GetDeletionTimestamp() != nil {
 			continue
 		}
-		one, note, err := k.convertObject(object)
+		pool, one, note, err := k.convertObject(object, pools)
 		switch {
 		case err != nil:
 			malformed++
 		case one != nil:
-			made = append(made, *one)
+			made[pool] = append(made[pool], *one)
+			read++
 		}
 		if err != nil || note != "" {
-			k.tell(object, note, err)
-			told[object.GetUID()] = object.GetResourceVersion()
+			k.report(object, note, err)
+			reported[object.GetUID()] = object.GetResourceVersion()
 		}
 	}
-	k.last, k.told = made, told
-	k.observer.ObserveRules(k.resource, len(made), malformed)
+	k.last, k.reported = made, reported
+	k.observer.ObserveRules(k.resource, read, malformed)
 	return true
 }
 
-func (k *ruleKind[T]) convertObject(object *unstructured.Unstructured) (made *T, note string, err error) {
+// convertObject converts an object of one of the pools. It returns nil for an object of another pool.
+func (k *ruleKind[T]) convertObject(object *unstructured.Unstructured, pools map[string]*poolRules) (pool string, made *T, note string, err error) {
 	o := rules.Object{Name: object.GetName(), Created: object.GetCreationTimestamp().Time}
 	if spec := object.Object["spec"]; spec != nil {
 		if o.Spec, err = json.Marshal(spec); err != nil {
-			return nil, "", fmt.Errorf("encode spec: %w", err)
+			return "", nil, "", fmt.Errorf("encode spec: %w", err)
 		}
 	}
-	return k.convert(o)
+	if pool, err = rules.PoolOf(o); pools[pool] == nil || err != nil {
+		return "", nil, "", err
+	}
+	made, note, err = k.convert(o)
+	return pool, made, note, err
 }
 
-// tell logs the problems of an object, once for each of its versions.
-func (k *ruleKind[T]) tell(object *unstructured.Unstructured, note string, err error) {
-	if k.told[object.GetUID()] == object.GetResourceVersion() {
+// report logs the problems of an object, once for each of its versions.
+func (k *ruleKind[T]) report(object *unstructured.Unstructured, note string, err error) {
+	if k.reported[object.GetUID()] == object.GetResourceVersion() {
 		return
 	}
 	log := k.log.With(zap.String(logging.KeyNamespace, object.GetNamespace()), zap.String(logging.KeyName, object.GetName()))
 	if err != nil {
 		log.Warn("Could not read object, ignored it", zap.Error(err))
 	} else {
-		log.Warn("Read object with a warning", zap.String("reservation", note))
+		log.Warn("Read object with a warning", zap.String("warning", note))
 	}
 }
 
-// sayIgnored logs that objects of the old group have no effect.
-func (k *ruleKind[T]) sayIgnored(from *kube.OptionalInformer) {
+// reportIgnored logs that objects of the old group have no effect.
+func (k *ruleKind[T]) reportIgnored(from *kube.OptionalInformer) {
 	n := 0
 	if from == k.current {
 		n = len(k.legacy.List())
@@ -125,7 +130,7 @@ func (k *ruleKind[T]) sayIgnored(from *kube.OptionalInformer) {
 
 // newRuleInformer watches all objects of the namespace, because only their spec names their pool.
 func newRuleInformer(p RulesParams, gvr schema.GroupVersionResource) cache.SharedIndexInformer {
-	return kube.NewInformer(p.Dynamic, p.Dynamic.Resource(gvr).Namespace(p.Pool.Namespace), &unstructured.Unstructured{}, kube.InformerOptions{
+	return kube.NewInformer(p.Dynamic, p.Dynamic.Resource(gvr).Namespace(p.Namespace), &unstructured.Unstructured{}, kube.InformerOptions{
 		Description: gvr.String(), Transform: stripRule,
 	})
 }

@@ -43,10 +43,8 @@ type RulesParams struct {
 	Log       *zap.Logger
 	Discovery kube.ResourceDiscovery
 	Dynamic   dynamic.Interface
-	Pool      cache.ObjectName // owner of the rules
-	Rules     *rules.Rules     // receives the rules
+	Namespace string
 	Observer  rulesObserver
-	Models    func(names ...string) // receives the models that rewrites name; may be nil
 	// Patience is the maximum time, from Run, that the picker is unready because it has not read the objects: no rule would
 	// apply to earlier requests. After that it works without rules, as it does without permission to read them.
 	Patience time.Duration
@@ -54,13 +52,11 @@ type RulesParams struct {
 	PollInterval time.Duration
 }
 
-// Rules watches the InferenceObjectives and InferenceModelRewrites of one pool. Their kinds may be missing and may appear
-// later. If both groups serve a kind, the old group is ignored. An unreadable object is reported once for each of its
-// versions, and does not affect the others.
+// Rules watches the InferenceObjectives and InferenceModelRewrites of the pools of a namespace. Their kinds may be missing and
+// may appear later. If both groups serve a kind, the old group is ignored. An unreadable object is reported once for each of
+// its versions, and does not affect the others.
 type Rules struct {
 	log        *zap.Logger
-	rules      *rules.Rules
-	models     func(names ...string)
 	patience   time.Duration
 	interval   time.Duration
 	objectives *ruleKind[rules.Objective]
@@ -68,27 +64,51 @@ type Rules struct {
 	dirty      chan struct{}
 	ready      chan struct{}
 	readyOnce  sync.Once
+
+	mu    sync.Mutex            // protects the kinds and the pools
+	pools map[string]*poolRules // by name
+}
+
+// poolRules receives the rules of one pool.
+type poolRules struct {
+	rules  *rules.Rules
+	models func(names ...string) // receives the models that rewrites name
 }
 
 // NewRules returns informers. Run starts them.
 func NewRules(p RulesParams) *Rules {
 	r := &Rules{
 		log:      p.Log,
-		rules:    p.Rules,
-		models:   p.Models,
 		patience: p.Patience,
 		interval: p.PollInterval,
 		dirty:    make(chan struct{}, 1),
 		ready:    make(chan struct{}),
+		pools:    map[string]*poolRules{},
 	}
 	r.objectives = newRuleKind(p, r.changed, objectivesResource, func(o rules.Object) (*rules.Objective, string, error) {
-		objective, err := rules.ReadObjective(p.Pool.Name, o)
+		objective, err := rules.ReadObjective(o)
 		return objective, "", err
 	})
-	r.rewrites = newRuleKind(p, r.changed, rewritesResource, func(o rules.Object) (*rules.RewriteObject, string, error) {
-		return rules.ReadRewrite(p.Pool.Name, o)
-	})
+	r.rewrites = newRuleKind(p, r.changed, rewritesResource, rules.ReadRewrite)
 	return r
+}
+
+// Add follows the rules of a pool, and the models that its rewrites name. If the rules of other pools have been read, those
+// of this pool are in force when Add returns.
+func (r *Rules) Add(pool string, to *rules.Rules, models func(names ...string)) {
+	r.mu.Lock()
+	r.pools[pool] = &poolRules{rules: to, models: models}
+	r.mu.Unlock()
+	if r.Ready() == nil {
+		r.read()
+	}
+}
+
+// Remove ends Add.
+func (r *Rules) Remove(pool string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.pools, pool)
 }
 
 // Ready returns ErrRulesNotRead until the objects have been read, or the patience is over.
@@ -153,13 +173,15 @@ func (r *Rules) changed() {
 	}
 }
 
-// read compiles the current objects, and reports whether they are complete.
+// read compiles the current objects of every pool, and reports whether they are complete.
 func (r *Rules) read() bool {
-	objectives, rewrites := r.objectives.read(), r.rewrites.read()
-	compiled := rules.Compile(r.objectives.last, r.rewrites.last)
-	r.rules.Set(compiled)
-	if r.models != nil {
-		r.models(compiled.Models()...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	objectives, rewrites := r.objectives.read(r.pools), r.rewrites.read(r.pools)
+	for name, pool := range r.pools {
+		compiled := rules.Compile(r.objectives.last[name], r.rewrites.last[name])
+		pool.rules.Set(compiled)
+		pool.models(compiled.Models()...)
 	}
 	return objectives && rewrites
 }

@@ -97,9 +97,10 @@ func newRulesWorld(t *testing.T, groups ...string) *rulesWorld {
 		w.set(group, true)
 	}
 	w.watcher = NewRules(RulesParams{
-		Log: zap.New(core), Discovery: w.served, Dynamic: w.client, Pool: cache.NewObjectName("ns", "pool"), Rules: w.rules,
+		Log: zap.New(core), Discovery: w.served, Dynamic: w.client, Namespace: "ns",
 		Observer: &w.counted, Patience: patience, PollInterval: soon,
 	})
+	w.watcher.Add("pool", w.rules, func(...string) {})
 	return w
 }
 
@@ -234,6 +235,33 @@ func (f fakeReads) Actions() []clienttesting.Action {
 	return reads
 }
 
+func TestRules_OfAPoolThatComesLaterApplyAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newRulesWorld(t, rulesGroup)
+	w.apply(t, objective(rulesGroup, "gold", int64(10)))
+	others := objective(rulesGroup, "silver", int64(3))
+	others.Object["spec"].(map[string]any)["poolRef"].(map[string]any)["name"] = "other"
+	w.apply(t, others)
+	renamed := rewrite(rulesGroup, "r", "m", map[string]any{"modelRewrite": "m-v2"})
+	renamed.Object["spec"].(map[string]any)["poolRef"].(map[string]any)["name"] = "other"
+	w.apply(t, renamed)
+	w.run(t)
+	w.priority(t, "gold", 10)
+
+	other, models := rules.New(), []string{}
+	w.watcher.Add("other", other, func(names ...string) { models = names })
+	priority, _ := other.Priority("silver")
+	assert.Equal(t, 3, priority)
+	_, found := other.Priority("gold")
+	assert.False(t, found, "belongs to the first pool")
+	assert.Equal(t, []string{"m", "m-v2"}, models)
+
+	w.watcher.Remove("other")
+	w.apply(t, at(2, objective(rulesGroup, "gold", int64(20))))
+	w.priority(t, "gold", 20)
+	assert.Equal(t, [2]int{1, 0}, w.counted.of(objectivesResource))
+}
+
 func TestRulesOfKindsThatComeLater(t *testing.T) {
 	t.Parallel()
 	w := newRulesWorld(t)
@@ -309,7 +337,7 @@ func TestMalformedObjectTakesNothingFromOthers(t *testing.T) {
 	assert.Equal(t, []string{"spec.rules[0].targets is empty"}, complaints("worse"))
 	reservations := w.logs.FilterMessage("Read object with a warning").All()
 	require.Len(t, reservations, 1)
-	assert.Equal(t, "spec.rules[0].targets: some have no weight, they count as 1", reservations[0].ContextMap()["reservation"])
+	assert.Equal(t, "spec.rules[0].targets: some have no weight, they count as 1", reservations[0].ContextMap()["warning"])
 
 	w.apply(t, at(2, objective(rulesGroup, "bad", "higher")))
 	require.Eventually(t, func() bool { return len(complaints("bad")) == 2 }, patience, tick, "again for another version")

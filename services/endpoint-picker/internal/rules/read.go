@@ -33,13 +33,11 @@ type poolRef struct {
 }
 
 type objectiveSpec struct {
-	PoolRef  poolRef `json:"poolRef"`
-	Priority *int32  `json:"priority"`
+	Priority *int32 `json:"priority"`
 }
 
 type rewriteSpec struct {
-	PoolRef poolRef    `json:"poolRef"`
-	Rules   []ruleSpec `json:"rules"`
+	Rules []ruleSpec `json:"rules"`
 }
 
 type ruleSpec struct {
@@ -61,10 +59,28 @@ type targetSpec struct {
 	Weight *int32 `json:"weight"`
 }
 
-// ReadObjective reads an InferenceObjective. It returns nil for another pool's.
-func ReadObjective(pool string, o Object) (*Objective, error) {
+// PoolOf returns the name of the InferencePool that an object belongs to, empty if its poolRef names another kind.
+func PoolOf(o Object) (string, error) {
+	var spec struct {
+		PoolRef poolRef `json:"poolRef"`
+	}
+	if err := decode(o, &spec); err != nil {
+		return "", err
+	}
+	ref := spec.PoolRef
+	switch {
+	case ref.Name == "":
+		return "", errors.New("spec.poolRef.name is missing")
+	case !slices.Contains([]string{"", poolKind}, ref.Kind), !slices.Contains([]string{"", poolGroup, defaultsGroup}, ref.Group):
+		return "", nil
+	}
+	return ref.Name, nil
+}
+
+// ReadObjective reads an InferenceObjective.
+func ReadObjective(o Object) (*Objective, error) {
 	var spec objectiveSpec
-	if ours, err := read(pool, o, &spec, &spec.PoolRef); !ours || err != nil {
+	if err := decode(o, &spec); err != nil {
 		return nil, err
 	}
 	objective := &Objective{Name: o.Name}
@@ -74,12 +90,11 @@ func ReadObjective(pool string, o Object) (*Objective, error) {
 	return objective, nil
 }
 
-// ReadRewrite reads an InferenceModelRewrite. It returns nil for another pool's. An object is valid as a whole or not at
-// all: if one rule were skipped, the next rule would get its models. The note tells users about unexpected effects of the
-// object.
-func ReadRewrite(pool string, o Object) (object *RewriteObject, note string, err error) {
+// ReadRewrite reads an InferenceModelRewrite. An object is valid as a whole or not at all: if one rule were skipped, the next
+// rule would get its models. The note warns users about unexpected effects of the object.
+func ReadRewrite(o Object) (object *RewriteObject, note string, err error) {
 	var spec rewriteSpec
-	if ours, err := read(pool, o, &spec, &spec.PoolRef); !ours || err != nil {
+	if err := decode(o, &spec); err != nil {
 		return nil, "", err
 	}
 	object = &RewriteObject{Name: o.Name, Created: o.Created}
@@ -96,24 +111,19 @@ func ReadRewrite(pool string, o Object) (object *RewriteObject, note string, err
 	return object, note, nil
 }
 
-// read decodes a spec, and reports whether its poolRef names the pool.
-func read(pool string, o Object, spec any, ref *poolRef) (ours bool, err error) {
+// decode decodes a spec.
+func decode(o Object, spec any) error {
 	if len(o.Spec) == 0 {
-		return false, errors.New("spec is missing")
+		return errors.New("spec is missing")
 	}
-	if err := json.Unmarshal(o.Spec, spec); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
-			return false, fmt.Errorf("spec.%s is wrong (%s): give a %s", wrong.Field, wrong.Value, kindOf(wrong))
-		}
-		return false, fmt.Errorf("spec cannot be read: %w", err)
+	err := json.Unmarshal(o.Spec, spec)
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+		return fmt.Errorf("spec.%s is wrong (%s): give a %s", wrong.Field, wrong.Value, kindOf(wrong))
 	}
-	if ref.Name == "" {
-		return false, errors.New("spec.poolRef.name is missing")
+	if err != nil {
+		return fmt.Errorf("spec cannot be read: %w", err)
 	}
-	return ref.Name == pool &&
-		slices.Contains([]string{"", poolKind}, ref.Kind) &&
-		slices.Contains([]string{"", poolGroup, defaultsGroup}, ref.Group), nil
+	return nil
 }
 
 // kindOf returns the required type of a field in words.

@@ -36,7 +36,12 @@ func TestReadObjective(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := ReadObjective("pool", Object{Name: "o", Spec: []byte(tt.spec)})
+			var got *Objective
+			o := Object{Name: "o", Spec: []byte(tt.spec)}
+			pool, err := PoolOf(o)
+			if err == nil && pool == "pool" {
+				got, err = ReadObjective(o)
+			}
 			if tt.error != "" {
 				require.EqualError(t, err, tt.error)
 			} else {
@@ -89,7 +94,13 @@ func TestReadRewrite(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, note, err := ReadRewrite("pool", Object{Name: "r", Created: noon, Spec: []byte(tt.spec)})
+			var got *RewriteObject
+			var note string
+			o := Object{Name: "r", Created: noon, Spec: []byte(tt.spec)}
+			pool, err := PoolOf(o)
+			if err == nil && pool == "pool" {
+				got, note, err = ReadRewrite(o)
+			}
 			assert.Equal(t, tt.note, note)
 			if tt.error != "" {
 				require.EqualError(t, err, tt.error)
@@ -111,7 +122,7 @@ func FuzzReadRewrite(f *testing.F) {
 	f.Add([]byte(`{"poolRef": {"name": "pool"}, "rules": [{"matches": [{"model": {"value": "a"}}], "targets": [{"modelRewrite": "x", "weight": 0}]}]}`), uint64(7))
 	f.Add([]byte(`{"poolRef": {"name": "pool"}, "rules": [{"targets": [{"modelRewrite": "x", "weight": 2147483647}, {"modelRewrite": "y"}]}]}`), uint64(1<<63))
 	f.Fuzz(func(t *testing.T, spec []byte, random uint64) {
-		object, _, err := ReadRewrite("pool", Object{Name: "r", Spec: spec})
+		object, _, err := ReadRewrite(Object{Name: "r", Spec: spec})
 		if err != nil {
 			require.Nil(t, object)
 			return
