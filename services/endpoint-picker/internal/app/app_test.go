@@ -34,7 +34,6 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/informers"
 	"fairlead.dev/services/endpoint-picker/internal/reload"
 )
@@ -317,8 +316,9 @@ func TestOutageOfTheAPIServerChangesNothing(t *testing.T) {
 
 	metrics := r.get(t, r.HTTP.MetricsAddress(), "/metrics")
 	for _, line := range []string{
-		`fairlead_picker_picks_total{result="picked"} 1`, "fairlead_picker_endpoints_ready 1", "fairlead_picker_pool_found 1",
-		fmt.Sprintf("fairlead_picker_endpoint_picks_total{endpoint=%q,pod=\"model-0\"} 1", r.target),
+		`fairlead_picker_picks_total{pool="ns/pool",result="picked"} 1`, `fairlead_picker_endpoints_ready{pool="ns/pool"} 1`,
+		`fairlead_picker_pool_found{pool="ns/pool"} 1`,
+		fmt.Sprintf("fairlead_picker_endpoint_picks_total{endpoint=%q,pod=\"model-0\",pool=\"ns/pool\"} 1", r.target),
 	} {
 		assert.Contains(t, metrics, line)
 	}
@@ -404,16 +404,13 @@ func TestPickerWithoutKubernetes(t *testing.T) {
 
 func TestPickerWaitsForItsRules(t *testing.T) {
 	t.Parallel()
-	store := datastore.New(datastore.Params{Log: zap.NewNop(), Pool: "ns/pool"})
-	require.ErrorIs(t, readiness{store: store, rules: noRules{}}.Ready(), datastore.ErrNotSynced)
 	r := newRig(t, config.Drain{})
-	require.NoError(t, readiness{store: r.Store, rules: noRules{}}.Ready())
-	require.EqualError(t, readiness{store: r.Store, rules: noneYet{}}.Ready(), informers.ErrRulesNotRead.Error())
+	one, ok := r.Finder.(*onePool)
+	require.True(t, ok)
+	require.NoError(t, one.Ready())
+	waiting := &onePool{runningPool: one.runningPool, rules: informers.NewRules(informers.RulesParams{Log: zap.NewNop()})}
+	require.ErrorIs(t, waiting.Ready(), informers.ErrRulesNotRead)
 }
-
-type noneYet struct{ noRules }
-
-func (noneYet) Ready() error { return informers.ErrRulesNotRead }
 
 func TestRunSaysWhyItCannotStart(t *testing.T) {
 	t.Parallel()

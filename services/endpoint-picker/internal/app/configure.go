@@ -42,7 +42,7 @@ func adoptDiscovery(ctx context.Context, cfg *config.Config) error {
 // configure applies a configuration to the parts that do not read it themselves.
 func (p *parts) configure(c *pickerconfig.Config) error {
 	p.ExtProc.WantHeaders(c.Headers)
-	return p.Scraper.Configure(scraping(&c.Scraping))
+	return p.Pools.Configure(scraping(&c.Scraping))
 }
 
 // reconfigure applies a later configuration. Settings that cannot be applied stay unchanged.

@@ -70,7 +70,7 @@ func TestPickerByAConfigurationAlone(t *testing.T) {
 	cfg.Plugins.Text = head + "plugins: [{type: file-discovery, parameters: {path: " + endpoints + "}}]\ndataLayer: {discovery: {pluginRef: file-discovery}}"
 	require.NoError(t, adoptDiscovery(t.Context(), cfg))
 	r.start(t, cfg)
-	require.Eventually(t, func() bool { return len(r.Store.Snapshot().Endpoints) == 1 }, patience, tick)
+	require.Eventually(t, func() bool { return len(r.Pools.list()[0].Store.Snapshot().Endpoints) == 1 }, patience, tick)
 }
 
 func TestScrapingIsAsTheConfigurationSays(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -17,22 +16,13 @@ import (
 
 	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/version"
-	"fairlead.dev/services/endpoint-picker/internal/balancer"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/debugpage"
-	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/grpcserver"
 	"fairlead.dev/services/endpoint-picker/internal/health"
 	"fairlead.dev/services/endpoint-picker/internal/metrics"
-	"fairlead.dev/services/endpoint-picker/internal/modelserver"
-	"fairlead.dev/services/endpoint-picker/internal/outlier"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/reload"
-	"fairlead.dev/services/endpoint-picker/internal/rules"
 	"fairlead.dev/services/endpoint-picker/internal/tracing"
 )
 
@@ -46,20 +36,15 @@ type (
 type parts struct {
 	dig.In
 
-	Config    *config.Config
-	Log       *zap.Logger
-	Source    endpointSource
-	Store     *datastore.Store
-	RuleWatch ruleWatch
-	Scraper   *modelserver.Scraper
-	Events    *poolEvents
-	Reloader  *reload.Reloader
-	Balancer  *balancer.Balancer
-	ExtProc   *extproc.Server
-	Health    *health.Server
-	Endpoints *metrics.EndpointCollector
-	Pool      *metrics.PoolCollector
-	Tracer    *tracing.Tracer
+	Config   *config.Config
+	Log      *zap.Logger
+	Pools    *runningPools
+	Finder   finder
+	Events   *poolEvents
+	Reloader *reload.Reloader
+	ExtProc  *extproc.Server
+	Health   *health.Server
+	Tracer   *tracing.Tracer
 
 	Certificates    *certificates
 	HTTP            *httpserver.Server
@@ -75,42 +60,20 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		func() (*config.Config, *zap.Logger) { return cfg, log },
 		func() clock.RealClock { return clock.RealClock{} },
 
-		// Metrics.
+		// Metrics, traces and debug pages.
 		newRegistry,
-		newMetrics,
-		func(s *datastore.Store, c clock.RealClock, r *prometheus.Registry) *metrics.EndpointCollector {
-			return metrics.NewEndpointCollector(s, c, r)
-		},
-		newPoolCollector,
-
-		// Traces, logs and debug pages.
 		newTracer,
-		newPicks,
 		newDebugPage,
-		newObservers,
-
-		// Sources of endpoints and rules.
-		newClients,
-		newEndpointSource,
-		newStore,
-		rules.New,
-		newRuleWatch,
-		newPoolEvents,
 
 		// The configuration of the plugins.
+		newClients,
+		newPoolEvents,
 		func(r *prometheus.Registry) *metrics.Config { return metrics.NewConfig(r) },
 		newReloader,
 
-		// Model servers.
-		newScraper,
-
-		// Picks.
-		predict.NewLearner,
-		func(c *config.Config) *prefix.Index { return prefix.NewIndex(int(c.Prefixes.MaxBytes)) },
-		func() *endpoint.Traffic { return &endpoint.Traffic{} },
-		endpoint.NewFactory,
-		newDetector,
-		newBalancer,
+		// The pools.
+		newRunningPools,
+		newFinder,
 
 		// Servers for gateways, probes and Prometheus.
 		newCertificates,
@@ -138,6 +101,7 @@ func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
 	if err := c.Invoke(func(p parts) { made = p }); err != nil {
 		return nil, dig.RootCause(err)
 	}
+	made.Events.pools = made.Pools.References // pools report Events, and Events are about pools
 	return &made, nil
 }
 
@@ -161,88 +125,13 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-// storeParts are the parameters of newStore.
-type storeParts struct {
-	dig.In
-
-	Config   *config.Config
-	Log      *zap.Logger
-	Source   endpointSource
-	Factory  *endpoint.Factory
-	Scraper  *modelserver.Scraper
-	Outliers *outlier.Detector
-	Clock    clock.RealClock
-}
-
-// told are the consumers of the endpoint list.
-type told []interface {
-	SetEndpoints(endpoints []*endpoint.Endpoint)
-}
-
-// SetEndpoints passes the endpoints to all consumers.
-func (t told) SetEndpoints(endpoints []*endpoint.Endpoint) {
-	for _, one := range t {
-		one.SetEndpoints(endpoints)
-	}
-}
-
-func newStore(p storeParts) (*datastore.Store, error) {
-	s := datastore.New(datastore.Params{
-		Log: p.Log.Named("datastore"), Pool: p.Config.Pool.String(), Source: p.Source, Factory: p.Factory,
-		Observer: told{p.Scraper, p.Outliers}, Clock: p.Clock,
-	})
-	return s, p.Source.OnChange(s.Changed)
-}
-
-func newScraper(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, d *outlier.Detector, c clock.RealClock) *modelserver.Scraper {
-	return modelserver.NewScraper(modelserver.ScraperParams{Options: cfg.Scraping, Log: log.Named("modelserver"), Observer: m, Outliers: d, Clock: c})
-}
-
-// balancerParts are the parameters of newBalancer.
-type balancerParts struct {
-	dig.In
-
-	Config    *config.Config
-	Reloader  *reload.Reloader
-	Store     *datastore.Store
-	Learner   *predict.Learner
-	Prefixes  *prefix.Index
-	Traffic   *endpoint.Traffic
-	Rules     *rules.Rules
-	Outliers  *outlier.Detector
-	Observers *observers
-	Clock     clock.RealClock
-}
-
-func newBalancer(p balancerParts) *balancer.Balancer {
-	return balancer.New(balancer.Params{
-		Options: balancer.Options{
-			Scores: p.Config.ExtProc.EmitScores || p.Config.Telemetry.DebugPicks > 0, Explain: p.Config.ExtProc.Explain,
-		},
-		Snapshots: p.Store,
-		Learner:   p.Learner,
-		Prefixes:  p.Prefixes,
-		Traffic:   p.Traffic,
-		Rules:     p.Rules,
-		Configs:   p.Reloader,
-		Outliers:  p.Outliers,
-		Observer:  p.Observers,
-		Clock:     p.Clock,
-		Random:    rand.Uint64,
-	})
-}
-
-func newDetector(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, c clock.RealClock) *outlier.Detector {
-	return outlier.New(outlier.Params{Options: cfg.Outliers, Log: log.Named("outlier"), Observer: m, Clock: c})
-}
-
 // extProcParts are the parameters of newExtProc.
 type extProcParts struct {
 	dig.In
 
 	Config   *config.Config
 	Log      *zap.Logger
-	Balancer *balancer.Balancer
+	Finder   finder
 	Tracer   *tracing.Tracer
 	Registry *prometheus.Registry
 	Clock    clock.RealClock
@@ -262,7 +151,7 @@ func newExtProc(p extProcParts) *extproc.Server {
 			LeaveEarly:     cfg.ExtProc.LeaveEarly,
 			EmitScores:     cfg.ExtProc.EmitScores,
 		},
-		Log: p.Log.Named("extproc"), Pools: onePool{p.Balancer}, Clock: p.Clock,
+		Log: p.Log.Named("extproc"), Pools: p.Finder, Clock: p.Clock,
 	}
 	if p.Tracer.Enabled() {
 		params.Tracer = p.Tracer
@@ -272,15 +161,7 @@ func newExtProc(p extProcParts) *extproc.Server {
 	return s
 }
 
-// onePool is the pool of all streams.
-type onePool struct{ exchange.Pool }
-
-// Find returns the pool.
-func (p onePool) Find(context.Context) exchange.Pool { return p.Pool }
-
-func newHealth(s *datastore.Store, w ruleWatch) *health.Server {
-	return health.NewServer(readiness{store: s, rules: w}, extproc.ServiceName)
-}
+func newHealth(f finder) *health.Server { return health.NewServer(f, extproc.ServiceName) }
 
 func newExtProcListener(cfg *config.Config, log *zap.Logger, s *extproc.Server, c *certificates) extProcListener {
 	options := grpcserver.Options{
@@ -304,7 +185,7 @@ type httpParts struct {
 
 	Config       *config.Config
 	Log          *zap.Logger
-	Registry     *prometheus.Registry
+	Pools        *runningPools
 	Health       *health.Server
 	Certificates *certificates
 	Protection   protection
@@ -315,7 +196,7 @@ func newHTTPServer(p httpParts) *httpserver.Server {
 	return httpserver.New(httpserver.Params{
 		Options:  p.Config.HTTP,
 		Log:      p.Log.Named("http"),
-		Gatherer: newGatherer(p.Config, p.Registry),
+		Gatherer: newGatherer(p.Config, p.Pools),
 		Handlers: p.Debug.Handlers(),
 		Ready:    []httpserver.Check{{Name: "pool", Probe: func(context.Context) error { return p.Health.Ready() }}},
 		Protect:  p.Protection,

@@ -1,25 +1,21 @@
 package app
 
 import (
-	"context"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/dig"
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	inferenceclient "sigs.k8s.io/gateway-api-inference-extension/client-go/clientset/versioned"
 
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpointsfile"
 	"fairlead.dev/services/endpoint-picker/internal/informers"
 	"fairlead.dev/services/endpoint-picker/internal/metrics"
-	"fairlead.dev/services/endpoint-picker/internal/podset"
-	"fairlead.dev/services/endpoint-picker/internal/rules"
 )
 
 const (
@@ -61,15 +57,7 @@ func newClients(cfg *config.Config) (*clients, error) {
 	return made, nil
 }
 
-// endpointSource provides the endpoints: informers or a file.
-type endpointSource interface {
-	Pool() (*datastore.Pool, error)
-	WaitForSync(ctx context.Context) bool
-	OnChange(changed func()) error
-	Run(ctx context.Context)
-}
-
-// discoveryParts are the parameters of newEndpointSource and newRuleWatch.
+// discoveryParts are the parameters of newFinder.
 type discoveryParts struct {
 	dig.In
 
@@ -77,78 +65,38 @@ type discoveryParts struct {
 	Log      *zap.Logger
 	Clients  *clients
 	Registry *prometheus.Registry
-	Metrics  *metrics.Metrics
+	Pools    *runningPools
+	Events   *poolEvents
 }
 
-// newEndpointSource returns the configured source.
-func newEndpointSource(p discoveryParts) (endpointSource, error) {
-	pool := p.Config.Pool
-	if pool.File != "" {
-		return endpointsfile.New(endpointsfile.Params{
-			Log: p.Log.Named("endpointsfile"), Path: pool.File, Once: pool.Once, Observer: metrics.NewEndpointsFile(p.Registry),
-		})
+// newFinder returns the finder for the configured source of endpoints.
+func newFinder(p discoveryParts) (finder, error) {
+	switch from := p.Config.Pool; {
+	case from.Several():
+		return newServedPools(p)
+	case from.File != "":
+		return newFilePool(p)
+	default:
+		return newOnePool(p)
 	}
-	log := p.Log.Named("informers")
-	pods := informers.NewPods(p.Clients.core, pool.Name.Namespace)
-	if pool.Selector.Selector != nil {
-		selection := podset.Selection{Selector: pool.Selector.Selector, Ports: pool.TargetPorts}
-		return &clusterSource{Informers: informers.NewFixed(log, pods, selection), pods: pods}, nil
-	}
-	return &clusterSource{pods: pods, Informers: informers.NewPool(informers.PoolParams{
-		Log: log, Pods: pods, Discovery: p.Clients.core.Discovery(), Inference: p.Clients.inference, Pool: pool.Name,
-		PollInterval: kindPollInterval,
-	})}, nil
 }
 
-// clusterSource is a pool with its own cache of pods.
-type clusterSource struct {
-	*informers.Informers
-
-	pods *informers.Pods
+// newNamespace returns the caches of a namespace.
+func (p discoveryParts) newNamespace(params informers.NamespaceParams) (*informers.Namespace, error) {
+	params.Log, params.Core, params.PollInterval = p.Log.Named("informers"), p.Clients.core, kindPollInterval
+	return informers.NewNamespace(params)
 }
 
-// Run watches until ctx ends.
-func (c *clusterSource) Run(ctx context.Context) {
-	var running sync.WaitGroup
-	running.Go(func() { c.pods.Run(ctx) })
-	c.Informers.Run(ctx)
-	running.Wait()
-}
-
-// ruleWatch maintains the rules of the pool.
-type ruleWatch interface {
-	Ready() error
-	Run(ctx context.Context)
-}
-
-// newRuleWatch watches nothing without an InferencePool, because objectives and rewrites refer to one.
-func newRuleWatch(p discoveryParts, r *rules.Rules) ruleWatch {
-	if p.Config.Pool.Name.Name == "" {
-		return noRules{}
-	}
+// newRules returns the caches of the rules in a namespace.
+func (p discoveryParts) newRules(namespace string, observer *metrics.Rules) *informers.Rules {
 	return informers.NewRules(informers.RulesParams{
-		Log: p.Log.Named("rules"), Discovery: p.Clients.core.Discovery(), Dynamic: p.Clients.dynamic, Pool: p.Config.Pool.Name,
-		Rules: r, Observer: metrics.NewRules(p.Registry), Models: p.Metrics.Pin, Patience: rulePatience, PollInterval: rulePollInterval,
+		Log: p.Log.Named("rules"), Discovery: p.Clients.core.Discovery(), Dynamic: p.Clients.dynamic, Namespace: namespace,
+		Observer: observer, Patience: rulePatience, PollInterval: rulePollInterval,
 	})
 }
 
-// noRules watches nothing.
-type noRules struct{}
+// fileSource is the source of a file, which has no InferencePool.
+type fileSource struct{ *endpointsfile.Source }
 
-func (noRules) Ready() error { return nil }
-
-func (noRules) Run(context.Context) {}
-
-// readiness combines the readiness of all parts that a request needs.
-type readiness struct {
-	store *datastore.Store
-	rules ruleWatch
-}
-
-// Ready returns an error for the parts that are not ready.
-func (r readiness) Ready() error {
-	if err := r.store.Ready(); err != nil {
-		return err
-	}
-	return r.rules.Ready()
-}
+// Reference returns nothing.
+func (fileSource) Reference() (corev1.ObjectReference, bool) { return corev1.ObjectReference{}, false }

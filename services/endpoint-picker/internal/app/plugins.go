@@ -60,26 +60,33 @@ func configSource(cfg *config.Config, core kube.Clientset) reload.Source {
 	return nil
 }
 
-// poolEvents records Events about the InferencePool. Without a pool it records none.
+// poolEvents records Events about InferencePools. Without a cluster it records none.
 type poolEvents struct {
 	recorder *events.Recorder
-	pool     func() corev1.ObjectReference
+	pools    func() []corev1.ObjectReference // those that Event is about; nil before Run
 }
 
-func newPoolEvents(made *clients, source endpointSource, log *zap.Logger, c clock.RealClock) *poolEvents {
-	cluster, ok := source.(*clusterSource)
-	if !ok || !cluster.HasPool() {
+func newPoolEvents(made *clients, log *zap.Logger, c clock.RealClock) *poolEvents {
+	if made.core == nil {
 		return &poolEvents{}
 	}
-	recorder := events.New(events.Params{Client: made.core, Controller: eventController, Log: log, Clock: c})
-	return &poolEvents{recorder: recorder, pool: cluster.PoolReference}
+	return &poolEvents{recorder: events.New(events.Params{Client: made.core, Controller: eventController, Log: log, Clock: c})}
 }
 
-// Event queues an Event.
+// Event queues an Event about every pool.
 func (e *poolEvents) Event(kind, reason, message string) {
+	if e.pools == nil {
+		return
+	}
+	for _, about := range e.pools() {
+		e.about(&about, kind, reason, message)
+	}
+}
+
+// about queues an Event about one pool.
+func (e *poolEvents) about(pool *corev1.ObjectReference, kind, reason, message string) {
 	if e.recorder != nil {
-		about := e.pool()
-		e.recorder.Event(&about, kind, reason, message)
+		e.recorder.Event(pool, kind, reason, message)
 	}
 }
 

@@ -13,16 +13,18 @@ import (
 	zaptest "go.uber.org/zap/zaptest/observer"
 
 	"fairlead.dev/services/endpoint-picker/internal/config"
+	"fairlead.dev/services/endpoint-picker/internal/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/metrics"
 )
 
 func TestPoolIsShown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, config.Drain{})
-	metrics := r.get(t, r.HTTP.MetricsAddress(), "/metrics")
-	assert.Contains(t, metrics, `llm_d_epp_ready_endpoints{name="pool"} 1`)
-	assert.Contains(t, metrics, "fairlead_picker_speed_base_seconds 0.01")
-	assert.NotContains(t, metrics, "inference_pool_")
+	page := r.get(t, r.HTTP.MetricsAddress(), "/metrics")
+	assert.Contains(t, page, `llm_d_epp_ready_endpoints{name="pool"} 1`)
+	assert.Contains(t, page, `fairlead_picker_speed_base_seconds{pool="ns/pool"} 0.01`)
+	assert.NotContains(t, page, "inference_pool_")
 	assert.Contains(t, r.get(t, r.HTTP.MetricsAddress(), "/debug/pools"), `"pod": "ns/model-0"`)
 	assert.Contains(t, r.get(t, r.HTTP.MetricsAddress(), "/debug/pools.html"), "<td>ns/model-0")
 	assert.Equal(t, "ok\n", r.get(t, r.HTTP.HealthAddress(), "/healthz"))
@@ -34,7 +36,7 @@ func TestOlderNamesIfWanted(t *testing.T) {
 		cfg := config.Default()
 		cfg.Telemetry.LegacyMetrics = legacy
 		registry := prometheus.NewRegistry()
-		newMetrics(cfg, registry)
+		metrics.New(registry, metrics.Options{})
 		families, err := newGatherer(cfg, registry).Gather()
 		require.NoError(t, err)
 		shown := false
@@ -45,7 +47,7 @@ func TestOlderNamesIfWanted(t *testing.T) {
 	}
 }
 
-// Who is told of exchanges: the metrics always, others if they are switched on.
+// TestObservers counts the observers of exchanges besides the metrics.
 func TestObservers(t *testing.T) { //nolint:paralleltest // it sets the environment
 	tests := []struct {
 		name        string
@@ -77,21 +79,15 @@ func TestObservers(t *testing.T) { //nolint:paralleltest // it sets the environm
 				tt.change(cfg)
 			}
 			core, logs := zaptest.New(zap.InfoLevel)
-			registry := prometheus.NewRegistry()
 			tracer, err := newTracer(cfg, zap.New(core))
 			require.NoError(t, err)
-			o := newObservers(cfg, zap.New(core), newMetrics(cfg, registry), tracer, newPicks(cfg))
-			o.StreamStarted()
-			o.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: http.StatusServiceUnavailable, Began: time.Now(), Ended: time.Now()})
-			assert.Len(t, o.others, tt.wantOthers)
-			assert.Equal(t, tt.wantLines, logs.FilterMessage("Handled request").Len())
-			families, err := registry.Gather()
-			require.NoError(t, err)
-			for _, f := range families {
-				if f.GetName() == "llm_d_epp_request_error_total" {
-					assert.Equal(t, 1.0, f.GetMetric()[0].GetCounter().GetValue())
-				}
+			pools := newRunningPools(poolParts{Config: cfg, Log: zap.New(core), Tracer: tracer})
+			enabled := pools.observers(debugpage.NewPicks(cfg.Telemetry.DebugPicks))
+			assert.Len(t, enabled, tt.wantOthers)
+			for _, o := range enabled {
+				o.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: http.StatusServiceUnavailable, Began: time.Now(), Ended: time.Now()})
 			}
+			assert.Equal(t, tt.wantLines, logs.FilterMessage("Handled request").Len())
 		})
 	}
 }

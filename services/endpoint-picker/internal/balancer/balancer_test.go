@@ -93,6 +93,9 @@ func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 		Outliers: r.outliers, Observer: r.observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 	r.observed.EXPECT().ObservePick(mock.Anything, nil).Maybe()
+	r.observed.EXPECT().StreamStarted().Maybe()
+	r.observed.EXPECT().RequestPlaced(mock.Anything).Maybe()
+	r.observed.EXPECT().ObserveExchange(mock.Anything).Maybe()
 	return r
 }
 
@@ -211,7 +214,10 @@ func TestPickWithoutEndpoints(t *testing.T) {
 // silent takes measurements and forgets them.
 type silent struct{}
 
+func (silent) StreamStarted()                    {}
 func (silent) ObservePick(time.Duration, error)  {}
+func (silent) RequestPlaced(*exchange.Record)    {}
+func (silent) ObserveExchange(*exchange.Record)  {}
 func (silent) Responded(*endpoint.Endpoint, int) {}
 
 // fixed is a snapshot that never changes.
@@ -616,7 +622,7 @@ func TestAnswersTakeRoomInTheCache(t *testing.T) {
 	r.prefixes = prefixes
 	ended := func(usage exchange.Usage, pieces int) {
 		x := &exchange.Exchange{}
-		x.Endpoint, x.Usage, x.Pieces, x.Streaming = e, usage, pieces, true
+		x.Endpoint, x.Usage, x.Pieces, x.Streaming, x.Outcome = e, usage, pieces, true, exchange.Completed
 		r.Ended(x)
 	}
 	ended(exchange.Usage{}, 15)

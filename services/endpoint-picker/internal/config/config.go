@@ -151,6 +151,7 @@ func Parse(args []string, w io.Writer) (*Config, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("%w: see --help", err)
 	}
+	c.Pool.complete()
 	c.Metrics.asked = fs.Changed(flagMetricsAuth)
 	if c.Pool.File != "" && !c.Metrics.asked {
 		c.Metrics.Auth = false // no API server to ask

@@ -88,7 +88,7 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "delay", give: []string{"--pool-name=p", "--drain-delay=-1s"}, want: "--drain-delay -1s is negative: give 0 for no delay"},
 		{name: "drain", give: []string{"--pool-name=p", "--drain-timeout=-1s"}, want: "--drain-timeout -1s is negative: give 0 to cut open requests at once"},
 		{name: "picks", give: []string{"--pool-name=p", "--debug-picks=-1"}, want: "--debug-picks -1 is out of range: give 0 to 10000"},
-		{name: "unknown flag", give: []string{"--pool"}, want: "unknown flag: --pool: see --help"},
+		{name: "unknown flag", give: []string{"--pools"}, want: "unknown flag: --pools: see --help"},
 		{name: "argument", give: []string{"--pool-name=p", "serve"}, want: `unexpected argument "serve": all settings are flags, see --help`},
 		{name: "log level", give: []string{"--pool-name=p", "--log-level=loud"}, want: `--log-level "loud" is not one of debug, info, warn, error`},
 		{name: "two configurations", give: []string{"--pool-name=p", "--config-file=/c", "--config-map=c"}, want: "only one of --config-file, --config-text and --config-map can be given: leave the others out"},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,6 +19,8 @@ const (
 	flagPoolName      = "pool-name"
 	flagPoolNamespace = "pool-namespace"
 	flagPoolGroup     = "pool-group"
+	flagPool          = "pool"
+	flagPickerService = "picker-service"
 	flagSelector      = "endpoint-selector"
 	flagTargetPorts   = "endpoint-target-ports"
 	flagEndpointsFile = "endpoints-file"
@@ -26,10 +29,16 @@ const (
 // maxTargetPorts is the limit of InferencePools.
 const maxTargetPorts = 8
 
-// Pool names the source of endpoints: exactly one of an InferencePool, a selector of pods, and a file.
+// maxPools is the maximum number of --pool. A pool without endpoints takes less than 1 MiB.
+const maxPools = 1000
+
+// Pool names the source of endpoints: exactly one of an InferencePool, several of them, those that refer to a Service, a
+// selector of pods, and a file.
 type Pool struct {
 	Group       string
 	Name        cache.ObjectName // the name is empty for the other sources
+	Names       ObjectNames      // of several InferencePools
+	Service     ObjectName       // in the endpointPickerRef of the InferencePools
 	Selector    Selector         // of pods in the namespace
 	TargetPorts Ports            // of the selected pods
 	File        string           // of endpoints, without a cluster
@@ -43,6 +52,10 @@ func (p Pool) String() string {
 		return p.File
 	case p.Selector.Selector != nil:
 		return p.Name.Namespace + "/" + p.Selector.String()
+	case len(p.Names) > 0:
+		return p.Names.String()
+	case p.Service.Name != "":
+		return "pools of Service " + p.Service.String()
 	}
 	return p.Name.String()
 }
@@ -53,10 +66,15 @@ func defaultPool() Pool {
 
 func (p *Pool) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.Name.Name, flagPoolName, p.Name.Name,
-		"Name of the InferencePool. Exactly one of --pool-name, --"+flagSelector+" and --"+flagEndpointsFile+" is required.")
+		"Name of the InferencePool. Exactly one of --pool-name, --"+flagPool+", --"+flagPickerService+", --"+flagSelector+" and --"+
+			flagEndpointsFile+" is required.")
 	fs.StringVar(&p.Name.Namespace, flagPoolNamespace, p.Name.Namespace,
 		"Namespace of the InferencePool and its pods. Defaults to $NAMESPACE, then to default.")
 	fs.StringVar(&p.Group, flagPoolGroup, p.Group, "API group of the InferencePool.")
+	fs.Var(&p.Names, flagPool, "An InferencePool, by its name or namespace/name. Repeat the flag to serve several pools: the :authority of "+
+		"a stream, the Service and port of a pool's endpointPickerRef, selects one of them.")
+	fs.Var(&p.Service, flagPickerService, "The Service of this picker, by its name or namespace/name, to serve all InferencePools of its "+
+		"namespace whose endpointPickerRef names it.")
 	fs.Var(&p.Selector, flagSelector,
 		"Label selector of the pods of the model servers, instead of an InferencePool. Examples: app=vllm, 'app in (a,b),!canary'.")
 	fs.Var(&p.TargetPorts, flagTargetPorts, "Ports of the model servers in each selected pod: 1 to 8 ports, comma-separated.")
@@ -64,7 +82,22 @@ func (p *Pool) addFlags(fs *pflag.FlagSet) {
 }
 
 // Given reports whether the flags name a source of endpoints.
-func (p *Pool) Given() bool { return p.Name.Name != "" || p.Selector.Selector != nil || p.File != "" }
+func (p *Pool) Given() bool {
+	return p.Name.Name != "" || p.Several() || p.Selector.Selector != nil || p.File != ""
+}
+
+// Several reports whether the picker serves the pools that streams select.
+func (p *Pool) Several() bool { return len(p.Names) > 0 || p.Service.Name != "" }
+
+// complete adds the namespace to names without one.
+func (p *Pool) complete() {
+	for i := range p.Names {
+		p.Names[i].Namespace = cmp.Or(p.Names[i].Namespace, p.Name.Namespace)
+	}
+	if p.Service.Name != "" {
+		p.Service.Namespace = cmp.Or(p.Service.Namespace, p.Name.Namespace)
+	}
+}
 
 // validate checks the flags. The flags need not name a source if the configuration of the plugins may name one.
 func (p *Pool) validate(plugins Plugins) error {
@@ -72,7 +105,7 @@ func (p *Pool) validate(plugins Plugins) error {
 	for _, one := range []struct {
 		flag  string
 		given bool
-	}{{flagPoolName, p.Name.Name != ""}, {flagSelector, p.Selector.Selector != nil}, {flagEndpointsFile, p.File != ""}} {
+	}{{flagPoolName, p.Name.Name != ""}, {flagPool, len(p.Names) > 0}, {flagPickerService, p.Service.Name != ""}, {flagSelector, p.Selector.Selector != nil}, {flagEndpointsFile, p.File != ""}} {
 		if one.given {
 			given = append(given, "--"+one.flag)
 		}
@@ -95,10 +128,52 @@ func (p *Pool) validateGiven(given []string) error {
 		return fmt.Errorf("--%s has no effect with %s, which sets the ports: leave it out", flagTargetPorts, given[0])
 	case p.File == "" && p.Name.Namespace == "":
 		return fmt.Errorf("--%s is empty: give the namespace of the InferencePool or the pods, or leave the flag out", flagPoolNamespace)
+	case p.repeated() != "":
+		return fmt.Errorf("--%s %s is given twice: leave one of them out", flagPool, p.repeated())
 	case p.Group != informers.PoolGroup:
 		return fmt.Errorf("--%s %q is not supported: give %s, or leave the flag out", flagPoolGroup, p.Group, informers.PoolGroup)
 	}
 	return nil
+}
+
+// ObjectNames are several names, each once. It implements pflag.Value.
+type ObjectNames []ObjectName
+
+// Set adds a name.
+func (n *ObjectNames) Set(text string) error {
+	var name ObjectName
+	if err := name.Set(text); err != nil {
+		return err
+	}
+	if len(*n) == maxPools {
+		return fmt.Errorf("there are more than %d: use --%s", maxPools, flagPickerService)
+	}
+	*n = append(*n, name)
+	return nil
+}
+
+// String returns the names, separated by commas.
+func (n *ObjectNames) String() string {
+	var names []string
+	for i := range *n {
+		names = append(names, (*n)[i].String())
+	}
+	return strings.Join(names, ",")
+}
+
+// Type names the value in help.
+func (*ObjectNames) Type() string { return "namespace/name" }
+
+// repeated returns a name that is given twice, empty if there is none.
+func (p *Pool) repeated() string {
+	given := map[cache.ObjectName]bool{}
+	for i := range p.Names {
+		if given[p.Names[i].ObjectName] {
+			return p.Names[i].String()
+		}
+		given[p.Names[i].ObjectName] = true
+	}
+	return ""
 }
 
 // Selector is a label selector. It implements pflag.Value; nil is none.

@@ -43,21 +43,27 @@ type snapshots interface {
 	Snapshot() *datastore.Snapshot
 }
 
-// Page shows one pool.
+// Page shows the pools.
 type Page struct {
 	Params
+}
+
+// A Pool provides the state of one pool.
+type Pool struct {
+	Title     string // namespace/name, or the selector or file of the endpoints
+	Snapshots snapshots
+	Learner   *predict.Learner
+	Prefixes  *prefix.Index
+	Picks     *Picks
 }
 
 // Params are the parameters of New.
 type Params struct {
 	Log        *zap.Logger
-	Pool       string // the title: namespace/name, or the selector or file of the endpoints
 	Version    string
-	Snapshots  snapshots
-	Learner    *predict.Learner
-	Prefixes   *prefix.Index
+	Pools      func() []Pool
 	StaleAfter time.Duration // duration of scrape failures after which an endpoint's values are stale
-	Picks      *Picks
+	KeepsPicks bool          // Picks are enabled
 	Clock      clock.PassiveClock
 }
 
@@ -218,33 +224,40 @@ func sum(endpoints []endpointLine) totals {
 }
 
 func (p *Page) state() state {
-	snapshot, now := p.Snapshots.Snapshot(), p.Clock.Now()
-	s, x := p.Learner.Speed(), p.Prefixes.Stats()
+	shown := state{Now: p.Clock.Now(), Version: p.Version, Pools: []pool{}, KeepsPicks: p.KeepsPicks}
+	for _, one := range p.Pools() {
+		shown.Pools = append(shown.Pools, p.pool(one, shown.Now))
+	}
+	return shown
+}
+
+func (p *Page) pool(one Pool, now time.Time) pool {
+	snapshot := one.Snapshots.Snapshot()
 	shown := pool{
-		Name:      p.Pool,
-		Speed:     speed(*s),
-		Prefixes:  prefixes(x),
+		Name:      one.Title,
+		Speed:     speed(*one.Learner.Speed()),
+		Prefixes:  prefixes(one.Prefixes.Stats()),
 		Endpoints: make([]endpointLine, 0, len(snapshot.Endpoints)),
 	}
 	if snapshot.Err != nil {
 		shown.Problem = snapshot.Err.Error()
 	}
 	for _, e := range snapshot.Endpoints {
-		shown.Endpoints = append(shown.Endpoints, p.endpoint(e, now))
+		shown.Endpoints = append(shown.Endpoints, p.endpoint(e, one.Prefixes, now))
 	}
 	slices.SortFunc(shown.Endpoints, func(a, b endpointLine) int {
 		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Address, b.Address))
 	})
-	for _, r := range p.Picks.last() {
+	for _, r := range one.Picks.last() {
 		shown.Picks = append(shown.Picks, pick(r))
 	}
 	shown.Totals = sum(shown.Endpoints)
-	return state{Now: now, Version: p.Version, Pools: []pool{shown}, KeepsPicks: p.Picks.Enabled()}
+	return shown
 }
 
-func (p *Page) endpoint(e *endpoint.Endpoint, now time.Time) endpointLine {
+func (p *Page) endpoint(e *endpoint.Endpoint, x *prefix.Index, now time.Time) endpointLine {
 	stats, described := e.Stats(now), e.Description()
-	blocks, capacity := p.Prefixes.Holds(e.Cache())
+	blocks, capacity := x.Holds(e.Cache())
 	return endpointLine{
 		Address: stats.Address, Pod: podOf(e), Rank: described.Rank, Labels: described.Labels,
 		Stale: stats.Stale(p.StaleAfter), Ejected: stats.Ejected,

@@ -59,8 +59,11 @@ func newPage(t *testing.T) *Page {
 	source := newMockSnapshots(t)
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{a, b}})
 	return New(Params{
-		Log: zap.NewNop(), Pool: "ns/chat", Version: "v1.2.3", Snapshots: source, Learner: learner, Prefixes: index, StaleAfter: 2 * time.Second,
-		Picks: picks, Clock: clocktesting.NewFakePassiveClock(after(3 * time.Second)),
+		Log: zap.NewNop(), Version: "v1.2.3", StaleAfter: 2 * time.Second, KeepsPicks: picks.Enabled(),
+		Pools: func() []Pool {
+			return []Pool{{Title: "ns/chat", Snapshots: source, Learner: learner, Prefixes: index, Picks: picks}}
+		},
+		Clock: clocktesting.NewFakePassiveClock(after(3 * time.Second)),
 	})
 }
 
@@ -109,8 +112,10 @@ func TestPageWithoutPool(t *testing.T) {
 	source := newMockSnapshots(t)
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Err: datastore.ErrNoPool})
 	p := New(Params{
-		Log: zap.NewNop(), Pool: "ns/chat", Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20),
-		Picks: NewPicks(0), Clock: clocktesting.NewFakePassiveClock(noon),
+		Log: zap.NewNop(), Clock: clocktesting.NewFakePassiveClock(noon),
+		Pools: func() []Pool {
+			return []Pool{{Title: "ns/chat", Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Picks: NewPicks(0)}}
+		},
 	})
 	assert.Contains(t, get(t, p, "/debug/pools", "").Body.String(), `"problem": "the InferencePool does not exist"`)
 	assert.Contains(t, get(t, p, "/debug/pools.html", "").Body.String(), `<p class="problem bad">the InferencePool does not exist</p>`)
@@ -132,8 +137,12 @@ func TestEmptyTablesSayWhy(t *testing.T) {
 			source := newMockSnapshots(t)
 			source.EXPECT().Snapshot().Return(&datastore.Snapshot{})
 			p := New(Params{
-				Log: zap.NewNop(), Pool: "ns/chat", Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20),
-				Picks: NewPicks(tt.picks), Clock: clocktesting.NewFakePassiveClock(noon),
+				Log: zap.NewNop(), KeepsPicks: tt.picks > 0, Clock: clocktesting.NewFakePassiveClock(noon),
+				Pools: func() []Pool {
+					return []Pool{{
+						Title: "ns/chat", Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Picks: NewPicks(tt.picks),
+					}}
+				},
 			})
 			body := get(t, p, "/debug/pools.html", "").Body.String()
 			assert.Contains(t, body, "No endpoints.")

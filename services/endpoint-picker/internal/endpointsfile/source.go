@@ -90,9 +90,8 @@ func New(p Params) (*Source, error) {
 }
 
 // OnChange registers a function to call when the endpoints change. Call it before Run.
-func (s *Source) OnChange(changed func()) error {
+func (s *Source) OnChange(changed func()) {
 	s.changed = append(s.changed, changed)
-	return nil
 }
 
 // Run polls the file until ctx ends.

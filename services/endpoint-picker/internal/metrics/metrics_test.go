@@ -37,14 +37,18 @@ func TestPicksByResult(t *testing.T) {
 	m.ObservePick(time.Microsecond, scheduling.ErrNoneInSubset)
 	m.ObservePick(time.Microsecond, scheduling.ErrFiltered)
 	m.ObservePick(time.Microsecond, fmt.Errorf("%w: at byte 7", request.ErrMalformed))
+	m.ObservePick(time.Microsecond, exchange.Exhausted(scheduling.ErrSaturated))
+	m.ObservePick(time.Microsecond, exchange.Exhausted(scheduling.ErrNoCapacity))
 	assertMetrics(t, r, `
 # HELP fairlead_picker_picks_total Requests that needed an endpoint, by result.
 # TYPE fairlead_picker_picks_total counter
 fairlead_picker_picks_total{result="filtered"} 1
 fairlead_picker_picks_total{result="malformed"} 1
+fairlead_picker_picks_total{result="no_capacity"} 1
 fairlead_picker_picks_total{result="no_endpoints"} 1
 fairlead_picker_picks_total{result="none_in_subset"} 1
 fairlead_picker_picks_total{result="picked"} 2
+fairlead_picker_picks_total{result="shed"} 1
 `, "fairlead_picker_picks_total")
 	assert.Equal(t, 1, testutil.CollectAndCount(m.pickDuration))
 }

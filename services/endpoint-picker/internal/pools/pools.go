@@ -8,6 +8,7 @@ package pools
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -100,3 +101,28 @@ func (s *Set) Find(ctx context.Context) exchange.Pool {
 	}
 	return s.missing
 }
+
+// Missing is the pool of streams for none of the pools. It refuses all requests.
+type Missing struct{}
+
+var errMissing = errors.New("the picker serves no InferencePool at this address")
+
+// Began does nothing.
+func (Missing) Began() {}
+
+// Prepare refuses the request.
+func (Missing) Prepare(*exchange.Exchange) (exchange.Pick, *exchange.Refusal) {
+	return nil, exchange.Unavailable(errMissing)
+}
+
+// Picked does nothing.
+func (Missing) Picked(*exchange.Exchange, *exchange.Refusal) {}
+
+// Sent does nothing.
+func (Missing) Sent(*exchange.Record) {}
+
+// Responded does nothing.
+func (Missing) Responded(*exchange.Exchange) {}
+
+// Ended does nothing.
+func (Missing) Ended(*exchange.Exchange) {}

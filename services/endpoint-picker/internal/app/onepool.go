@@ -1,0 +1,78 @@
+package app
+
+import (
+	"context"
+	"sync"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpointsfile"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/informers"
+	"fairlead.dev/services/endpoint-picker/internal/metrics"
+	"fairlead.dev/services/endpoint-picker/internal/podset"
+)
+
+// onePool is the pool of all streams.
+type onePool struct {
+	*runningPool
+
+	source interface{ Run(ctx context.Context) }
+	rules  *informers.Rules // nil without an InferencePool, because objectives and rewrites refer to one
+}
+
+// newFilePool returns the pool of an endpoints file.
+func newFilePool(p discoveryParts) (*onePool, error) {
+	from := p.Config.Pool
+	source, err := endpointsfile.New(endpointsfile.Params{
+		Log: p.Log.Named("endpointsfile"), Path: from.File, Once: from.Once, Observer: metrics.NewEndpointsFile(p.Registry),
+	})
+	if err != nil {
+		return nil, err
+	}
+	made, err := p.Pools.add(from.String(), "", fileSource{source})
+	return &onePool{runningPool: made, source: source}, err
+}
+
+// newOnePool returns the pool of an InferencePool, or of a selector of pods.
+func newOnePool(p discoveryParts) (*onePool, error) {
+	from, params := p.Config.Pool, informers.NamespaceParams{Namespace: p.Config.Pool.Name.Namespace}
+	if from.Selector.Selector == nil {
+		params.Inference, params.Pool = p.Clients.inference, from.Name.Name
+	}
+	namespace, err := p.newNamespace(params)
+	if err != nil {
+		return nil, err
+	}
+	if from.Selector.Selector != nil {
+		made, err := p.Pools.add(from.String(), "", namespace.Fixed(podset.Selection{Selector: from.Selector.Selector, Ports: from.TargetPorts}))
+		return &onePool{runningPool: made, source: namespace}, err
+	}
+	made, err := p.Pools.add(from.String(), from.Name.Name, namespace.Pool(from.Name.Name))
+	if err != nil {
+		return nil, err
+	}
+	rules := p.newRules(from.Name.Namespace, metrics.NewRules(p.Registry))
+	rules.Add(from.Name.Name, made.Rules, made.Metrics.Pin)
+	return &onePool{runningPool: made, source: namespace, rules: rules}, nil
+}
+
+// Find returns the pool.
+func (o *onePool) Find(context.Context) exchange.Pool { return o }
+
+// Ready returns an error while the pool or its rules are unknown.
+func (o *onePool) Ready() error {
+	if err := o.Store.Ready(); err != nil || o.rules == nil {
+		return err
+	}
+	return o.rules.Ready()
+}
+
+// Run runs the pool until ctx ends.
+func (o *onePool) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { o.source.Run(ctx) })
+	if o.rules != nil {
+		running.Go(func() { o.rules.Run(ctx) })
+	}
+	o.Pool.Run(ctx)
+	running.Wait()
+}

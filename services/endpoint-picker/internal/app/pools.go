@@ -1,0 +1,193 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/dig"
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/version"
+	"fairlead.dev/services/endpoint-picker/internal/balancer"
+	"fairlead.dev/services/endpoint-picker/internal/config"
+	"fairlead.dev/services/endpoint-picker/internal/debugpage"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/metrics"
+	"fairlead.dev/services/endpoint-picker/internal/modelserver"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
+	"fairlead.dev/services/endpoint-picker/internal/reload"
+	"fairlead.dev/services/endpoint-picker/internal/requestlog"
+	"fairlead.dev/services/endpoint-picker/internal/tracing"
+)
+
+// poolParts are the parts that pools need.
+type poolParts struct {
+	dig.In
+
+	Config   *config.Config
+	Log      *zap.Logger
+	Registry *prometheus.Registry
+	Reloader *reload.Reloader
+	Tracer   *tracing.Tracer
+	Clock    clock.RealClock
+}
+
+// runningPools contains the pools of the process, by title. It is safe for concurrent use.
+type runningPools struct {
+	parts poolParts
+
+	mu       sync.RWMutex
+	settings *modelserver.Settings // of scraping, nil before Configure
+	members  map[string]*runningPool
+}
+
+// runningPool is one pool, and what else belongs to it.
+type runningPool struct {
+	*pool.Pool
+
+	picks     *debugpage.Picks
+	reference func() (corev1.ObjectReference, bool) // of the InferencePool, if there is one
+}
+
+func newRunningPools(p poolParts) *runningPools {
+	return &runningPools{parts: p, members: map[string]*runningPool{}}
+}
+
+// poolSource provides the endpoints of one pool.
+type poolSource interface {
+	pool.Source
+
+	// Reference returns the reference to the InferencePool, if there is one.
+	Reference() (corev1.ObjectReference, bool)
+}
+
+// add makes a pool. Its title is unique. The caller runs it.
+func (r *runningPools) add(title, name string, from poolSource) (*runningPool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	picks := debugpage.NewPicks(r.parts.Config.Telemetry.DebugPicks)
+	made := &runningPool{picks: picks, reference: from.Reference}
+	made.Pool = pool.New(pool.Params{
+		Options: pool.Options{
+			Picks: balancer.Options{
+				Scores:  r.parts.Config.ExtProc.EmitScores || r.parts.Config.Telemetry.DebugPicks > 0,
+				Explain: r.parts.Config.ExtProc.Explain,
+			},
+			Scraping: r.parts.Config.Scraping, Outliers: r.parts.Config.Outliers, PrefixBytes: int(r.parts.Config.Prefixes.MaxBytes),
+			StreamMetrics: r.parts.Config.Telemetry.StreamMetrics,
+		},
+		Title: title, Name: name, Source: from, Configs: r.parts.Reloader, Observers: r.observers(picks), Log: r.parts.Log, Clock: r.parts.Clock,
+	})
+	if r.settings != nil {
+		if err := made.Configure(*r.settings); err != nil {
+			return nil, fmt.Errorf("pool %s: %w", title, err)
+		}
+	}
+	r.members[title] = made
+	return made, nil
+}
+
+// remove forgets a pool.
+func (r *runningPools) remove(title string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.members, title)
+}
+
+// observers returns the enabled observers of a pool's exchanges.
+func (r *runningPools) observers(picks *debugpage.Picks) []pool.Observer {
+	var enabled []pool.Observer
+	if r.parts.Tracer.Enabled() {
+		enabled = append(enabled, r.parts.Tracer)
+	}
+	if picks.Enabled() {
+		enabled = append(enabled, picks)
+	}
+	if r.parts.Config.Telemetry.LogRequests {
+		enabled = append(enabled, requestlog.New(r.parts.Log.Named("requests")))
+	}
+	return enabled
+}
+
+// list returns the pools, sorted by title.
+func (r *runningPools) list() []*runningPool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var sorted []*runningPool
+	for _, title := range slices.Sorted(maps.Keys(r.members)) {
+		sorted = append(sorted, r.members[title])
+	}
+	return sorted
+}
+
+// Configure changes the settings of scraping of all pools, present and future.
+func (r *runningPools) Configure(s modelserver.Settings) error {
+	var errs []error
+	for _, one := range r.list() {
+		errs = append(errs, one.Configure(s))
+	}
+	r.mu.Lock()
+	r.settings = &s
+	r.mu.Unlock()
+	return errors.Join(errs...)
+}
+
+// Gather returns the metrics of the process and of all pools.
+func (r *runningPools) Gather() ([]*dto.MetricFamily, error) {
+	gatherers, labeled := prometheus.Gatherers{r.parts.Registry}, metrics.OwnMetrics
+	if r.parts.Config.Pool.Several() {
+		labeled = metrics.AllMetrics
+	}
+	for _, one := range r.list() {
+		gatherers = append(gatherers, metrics.WithPool(one.Registry, one.Title, labeled))
+	}
+	return gatherers.Gather()
+}
+
+// Views returns the pools for the debug page.
+func (r *runningPools) Views() []debugpage.Pool {
+	var views []debugpage.Pool
+	for _, one := range r.list() {
+		title := one.Title
+		if r.parts.Config.Pool.File != "" {
+			title = filepath.Base(title)
+		}
+		views = append(views, debugpage.Pool{Title: title, Snapshots: one.Store, Learner: one.Learner, Prefixes: one.Prefixes, Picks: one.picks})
+	}
+	return views
+}
+
+// References returns the references to the InferencePools.
+func (r *runningPools) References() []corev1.ObjectReference {
+	var found []corev1.ObjectReference
+	for _, one := range r.list() {
+		if reference, ok := one.reference(); ok {
+			found = append(found, reference)
+		}
+	}
+	return found
+}
+
+// finder finds the pool of a stream, and runs the pools.
+type finder interface {
+	Find(ctx context.Context) exchange.Pool
+	// Ready returns an error while requests cannot be placed for a reason that passes.
+	Ready() error
+	Run(ctx context.Context)
+}
+
+func newDebugPage(cfg *config.Config, log *zap.Logger, r *runningPools, c clock.RealClock) *debugpage.Page {
+	return debugpage.New(debugpage.Params{
+		Log: log.Named("debugpage"), Version: version.String(), Pools: r.Views, StaleAfter: cfg.Scraping.StaleAfter,
+		KeepsPicks: cfg.Telemetry.DebugPicks > 0, Clock: c,
+	})
+}

@@ -1,0 +1,45 @@
+package metrics
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+)
+
+func TestWithPool(t *testing.T) {
+	t.Parallel()
+	registry := func(value float64) *prometheus.Registry {
+		r := prometheus.NewRegistry()
+		own := counters("a_total", "Own.", "result", "zone")
+		own.WithLabelValues("ok", "z").Add(value)
+		theirs := upstreamCounters("b_total", "Upstream's.", "name")
+		theirs.WithLabelValues("n").Add(value)
+		r.MustRegister(own, theirs)
+		return r
+	}
+	one := registry(1)
+	for range 2 { // the collectors keep their labels
+		require.NoError(t, testutil.GatherAndCompare(WithPool(one, "ns/a", OwnMetrics), strings.NewReader(`
+# HELP fairlead_picker_a_total Own.
+# TYPE fairlead_picker_a_total counter
+fairlead_picker_a_total{pool="ns/a",result="ok",zone="z"} 1
+# HELP llm_d_epp_b_total Upstream's.
+# TYPE llm_d_epp_b_total counter
+llm_d_epp_b_total{name="n"} 1
+`)))
+	}
+	several := prometheus.Gatherers{WithPool(one, "ns/a", AllMetrics), WithPool(registry(2), "ns/b", AllMetrics)}
+	require.NoError(t, testutil.GatherAndCompare(several, strings.NewReader(`
+# HELP fairlead_picker_a_total Own.
+# TYPE fairlead_picker_a_total counter
+fairlead_picker_a_total{pool="ns/a",result="ok",zone="z"} 1
+fairlead_picker_a_total{pool="ns/b",result="ok",zone="z"} 2
+# HELP llm_d_epp_b_total Upstream's.
+# TYPE llm_d_epp_b_total counter
+llm_d_epp_b_total{name="n",pool="ns/a"} 1
+llm_d_epp_b_total{name="n",pool="ns/b"} 2
+`)))
+}

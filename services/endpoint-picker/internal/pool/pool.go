@@ -1,0 +1,148 @@
+// Package pool assembles one pool of model servers: its endpoints and their load, the rules for its requests, its metrics, and
+// the picks. A process may run many pools; they share nothing but the configuration of the plugins.
+package pool
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/endpoint-picker/internal/balancer"
+	"fairlead.dev/services/endpoint-picker/internal/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/metrics"
+	"fairlead.dev/services/endpoint-picker/internal/modelserver"
+	"fairlead.dev/services/endpoint-picker/internal/outlier"
+	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
+	"fairlead.dev/services/endpoint-picker/internal/predict"
+	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/rules"
+)
+
+// A Source provides the endpoints.
+type Source interface {
+	Pool() (*datastore.Pool, error)
+	WaitForSync(ctx context.Context) bool
+	// OnChange registers a function to call after changes.
+	OnChange(changed func())
+}
+
+// configs provides the configuration of the plugins.
+type configs interface {
+	Current() *pickerconfig.Config
+}
+
+// An Observer receives finished exchanges, besides the metrics.
+type Observer interface {
+	ObserveExchange(r *exchange.Record)
+}
+
+// Options are the options that all pools of a process share.
+type Options struct {
+	Picks         balancer.Options
+	Scraping      modelserver.Options
+	Outliers      outlier.Options
+	PrefixBytes   int  // memory for the index of prefixes
+	StreamMetrics bool // llm_d_epp_extproc_*
+}
+
+// Params are the parameters of New.
+type Params struct {
+	Options   Options
+	Title     string // for people: namespace/name, or the selector or file of the endpoints
+	Name      string // of the InferencePool, empty if there is none
+	Source    Source
+	Configs   configs
+	Observers []Observer
+	Log       *zap.Logger
+	Clock     clock.WithTicker
+}
+
+// A Pool is one pool. It implements exchange.Pool. All its fields may be read while it runs.
+type Pool struct {
+	*balancer.Balancer
+
+	Title    string
+	Rules    *rules.Rules
+	Store    *datastore.Store
+	Learner  *predict.Learner
+	Prefixes *prefix.Index
+	Metrics  *metrics.Metrics
+	Registry *prometheus.Registry // of the pool's metrics
+
+	scraper *modelserver.Scraper
+}
+
+// New returns a Pool without endpoints. Run starts it.
+func New(p Params) *Pool {
+	made := &Pool{
+		Title: p.Title, Rules: rules.New(), Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(p.Options.PrefixBytes),
+		Registry: prometheus.NewRegistry(),
+	}
+	made.Metrics = metrics.New(made.Registry, metrics.Options{Streams: p.Options.StreamMetrics})
+	outliers := outlier.New(outlier.Params{Options: p.Options.Outliers, Log: p.Log.Named("outlier"), Observer: made.Metrics, Clock: p.Clock})
+	made.scraper = modelserver.NewScraper(modelserver.ScraperParams{
+		Options: p.Options.Scraping, Log: p.Log.Named("modelserver"), Observer: made.Metrics, Outliers: outliers, Clock: p.Clock,
+	})
+	traffic := &endpoint.Traffic{}
+	made.Store = datastore.New(datastore.Params{
+		Log: p.Log.Named("datastore"), Pool: p.Title, Source: p.Source, Factory: endpoint.NewFactory(made.Learner, made.Prefixes, traffic),
+		Observer: consumers{made.scraper, outliers}, Clock: p.Clock,
+	})
+	p.Source.OnChange(made.Store.Changed)
+	made.Balancer = balancer.New(balancer.Params{
+		Options: p.Options.Picks, Snapshots: made.Store, Configs: p.Configs, Rules: made.Rules, Learner: made.Learner,
+		Prefixes: made.Prefixes, Traffic: traffic, Outliers: outliers, Observer: &observers{made.Metrics, p.Observers}, Clock: p.Clock,
+		Random: rand.Uint64,
+	})
+	metrics.NewEndpointCollector(made.Store, p.Clock, made.Registry)
+	metrics.NewPoolCollector(metrics.PoolParams{
+		Pool: p.Name, Snapshots: made.Store, Metrics: made.Metrics, Learner: made.Learner, Prefixes: made.Prefixes,
+		StaleAfter: p.Options.Scraping.StaleAfter, Clock: p.Clock,
+	}, made.Registry)
+	return made
+}
+
+// Configure changes the settings of scraping. On an error the previous settings stay.
+func (p *Pool) Configure(s modelserver.Settings) error { return p.scraper.Configure(s) }
+
+// Run follows the endpoints and their load until ctx ends.
+func (p *Pool) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, run := range []func(context.Context){p.Store.Run, p.scraper.Run, p.Balancer.Run} {
+		running.Go(func() { run(ctx) })
+	}
+	running.Wait()
+}
+
+// consumers receive the list of endpoints.
+type consumers []interface {
+	SetEndpoints(endpoints []*endpoint.Endpoint)
+}
+
+// SetEndpoints passes the endpoints to all consumers.
+func (c consumers) SetEndpoints(endpoints []*endpoint.Endpoint) {
+	for _, one := range c {
+		one.SetEndpoints(endpoints)
+	}
+}
+
+// observers receive all exchanges: the metrics, and others that are enabled.
+type observers struct {
+	*metrics.Metrics
+
+	others []Observer
+}
+
+// ObserveExchange passes a finished exchange to all observers.
+func (o *observers) ObserveExchange(r *exchange.Record) {
+	o.Metrics.ObserveExchange(r)
+	for _, other := range o.others {
+		other.ObserveExchange(r)
+	}
+}
