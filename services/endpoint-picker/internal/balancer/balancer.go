@@ -15,13 +15,13 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/internal/session"
@@ -129,7 +129,7 @@ func (b *Balancer) Pick(x *exchange.Exchange) *exchange.Refusal {
 	x.PickTook = b.clock.Since(x.Arrived)
 	b.observer.ObservePick(x.PickTook, err)
 	if err != nil {
-		b.memories.Put(m)
+		b.release(m)
 		return refusal(err)
 	}
 	x.Memory = m
@@ -147,6 +147,12 @@ func (b *Balancer) Placed(x *exchange.Exchange) {
 		b.prefixes.Use(cache, m.chain.Hashes)
 	}
 	b.recent.add(&m.chain)
+	b.release(m)
+}
+
+// release returns the memory of a pick to the pool.
+func (b *Balancer) release(m *memory) {
+	m.forget()
 	b.memories.Put(m)
 }
 
@@ -184,7 +190,7 @@ func (b *Balancer) Ended(x *exchange.Exchange) {
 
 func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 	config, random := b.configs.Current(), b.random()
-	if err := m.read(x, config.Parsers); err != nil {
+	if err := m.read(x, config); err != nil {
 		return err
 	}
 	b.rule(x, random)
@@ -218,7 +224,7 @@ func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 	x.Endpoint, x.MatchedTokens = snapshot.Endpoints[chosen.Index], chosen.Matched
 	x.Lease = m.place(x)
 	x.Destination = m.destination(snapshot.Endpoints)
-	x.Conformance = in(config.Headers, request.HeaderSelection) && x.Incoming.Headers.Get(request.HeaderSelection) != ""
+	x.Conformance = in(config.Headers, api.HeaderSelection) && x.Incoming.Headers.Get(api.HeaderSelection) != ""
 	m.rewrite(x)
 	bindSession(config.Session, b.sessions, x, id)
 	b.tell(x, m, snapshot.Endpoints)
@@ -228,7 +234,7 @@ func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 // refusal returns the answer for a client whose request is not placed.
 func refusal(err error) *exchange.Refusal {
 	switch {
-	case errors.Is(err, request.ErrMalformed):
+	case errors.Is(err, api.ErrMalformed):
 		return exchange.BadRequest(err.Error())
 	case errors.Is(err, ErrSaturated), errors.Is(err, scheduling.ErrNoCapacity):
 		return exchange.Exhausted(err)

@@ -2,9 +2,9 @@ package exchange
 
 import (
 	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -14,7 +14,7 @@ type Exchange struct {
 	Record
 	Placement
 
-	Incoming request.Incoming   // its body is set only during the pick
+	Incoming api.Incoming       // its body is set only during the pick
 	Subset   *scheduling.Subset // what the gateway allows; nil allows everything
 }
 
@@ -22,12 +22,12 @@ type Exchange struct {
 type Placement struct {
 	Lease       *endpoint.Lease
 	Destination string          // "ip:port", or several separated by commas: fallbacks for failures
-	Set         request.Headers // on the request
+	Set         api.Headers     // on the request
 	Remove      []string        // headers of the request
 	Edit        Edit            // of the request's body
 	Restore     *answer.Renamer // restores the model name in the response, nil if not needed
 	UsageForm   answer.Form     // format of the usage in the response
-	Reply       request.Headers // to set on the response
+	Reply       api.Headers     // to set on the response
 	Conformance bool            // report the endpoint that served in the response, for conformance tests of gateways
 	Memory      any             // working memory of the picker
 }

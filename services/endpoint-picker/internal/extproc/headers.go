@@ -1,6 +1,6 @@
 package extproc
 
-import "fairlead.dev/services/endpoint-picker/internal/request"
+import "fairlead.dev/services/endpoint-picker/internal/api"
 
 // clean answers headers before the pick. It removes forbidden headers now: if trailers come instead of a body, the reply
 // with the pick cannot change headers any more, and the gateway would use the client's destination.
@@ -22,7 +22,7 @@ func (m *Machine) trace() {
 	span, header := m.options.Tracer.Begin(x.TraceParent)
 	x.Span = span
 	if header != "" {
-		x.Set = append(x.Set, request.Header{Name: headerTrace, Value: header})
+		x.Set = append(x.Set, api.Header{Name: headerTrace, Value: header})
 	}
 }
 

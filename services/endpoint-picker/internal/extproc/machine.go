@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // maxChunk is the maximum size of a streamed body reply: gateways refuse messages of more than 64 KiB.
@@ -193,7 +193,7 @@ func (m *Machine) requestHeaders(in *Message, out []Reply) ([]Reply, error) {
 	m.modes = in.Modes
 	x, r := &m.exchange, &in.Request
 	x.Path, x.RequestID, x.TraceParent, x.Subset = r.Path, r.ID, r.TraceParent, r.Subset
-	x.Incoming = request.Incoming{Path: r.Path, Headers: r.Headers}
+	x.Incoming = api.Incoming{Path: r.Path, Headers: r.Headers}
 	x.Remove = r.Private
 	switch {
 	case in.EndOfStream:
@@ -284,7 +284,7 @@ func (m *Machine) collect(in *Message, out []Reply) []Reply {
 	}
 	if m.body.size > 0 { // now the length is known
 		length := strconv.Itoa(m.body.size + m.exchange.Edit.Growth())
-		out[len(out)-1].change().Set = append(m.exchange.Set, request.Header{Name: headerContentLength, Value: length})
+		out[len(out)-1].change().Set = append(m.exchange.Set, api.Header{Name: headerContentLength, Value: length})
 	}
 	return m.sendBody(out, atTheEnd)
 }
@@ -315,7 +315,7 @@ func (m *Machine) pick(out []Reply, reply Reply, next requestState) []Reply {
 	x.Arrived = m.options.Now()
 	x.Incoming.Body = m.body.bytes()
 	refusal := m.picker.Pick(x)
-	x.Incoming = request.Incoming{}
+	x.Incoming = api.Incoming{}
 	if refusal != nil {
 		return m.refuse(out, refusal)
 	}

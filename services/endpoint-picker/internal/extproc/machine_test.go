@@ -14,11 +14,11 @@ import (
 
 	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -35,7 +35,7 @@ type one struct {
 	scores    []exchange.Score
 	asked     []*scheduling.Subset
 	shown     []string // path and body
-	headers   []request.Headers
+	headers   []api.Headers
 	placed    int
 	responded []int
 	ended     int
@@ -101,7 +101,7 @@ var (
 // Replies, short.
 func picked(k Kind) Reply { return Reply{Kind: k, Destination: address} }
 func pickedFor(size int) Reply {
-	return Reply{Kind: RequestHeaders, Destination: address, Headers: &Headers{Set: request.Headers{{Name: "content-length", Value: strconv.Itoa(size)}}}}
+	return Reply{Kind: RequestHeaders, Destination: address, Headers: &Headers{Set: api.Headers{{Name: "content-length", Value: strconv.Itoa(size)}}}}
 }
 func goOn(k Kind) Reply                   { return Reply{Kind: k} }
 func echo(s string) Reply                 { return Reply{Kind: RequestBody, Content: Streamed, Body: buffer(s)} }
@@ -403,7 +403,7 @@ func TestMachineReportsTheEndpointOnRequest(t *testing.T) {
 		got, err := m.Step(&in, nil)
 		require.NoError(t, err)
 		if in.Kind == ResponseHeaders {
-			assert.Equal(t, []Reply{{Kind: ResponseHeaders, Headers: &Headers{Set: request.Headers{{Name: headerPicked, Value: address}}}}}, got)
+			assert.Equal(t, []Reply{{Kind: ResponseHeaders, Headers: &Headers{Set: api.Headers{{Name: headerPicked, Value: address}}}}}, got)
 		}
 	}
 	m = NewMachine(newOne(), MachineOptions{ReportEndpoint: true, Now: now})
@@ -592,11 +592,11 @@ func TestEarlyLeaveEndsTheStreamAfterTheRequest(t *testing.T) {
 func edited() *one {
 	picker := newOne()
 	picker.placement = exchange.Placement{
-		Set:     request.Headers{{Name: "x-a", Value: "b"}},
+		Set:     api.Headers{{Name: "x-a", Value: "b"}},
 		Remove:  []string{"accept-encoding"},
-		Reply:   request.Headers{{Name: "x-session-token", Value: "token"}},
+		Reply:   api.Headers{{Name: "x-session-token", Value: "token"}},
 		Edit:    exchange.Edit{Span: jsonscan.Span{From: 10, To: 15}, With: []byte("base-v2")},
-		Restore: answer.NewRenamer([]byte(`"base-v2"`), []byte(`"asked"`)),
+		Restore: answer.NewRenamer("base-v2", []byte(`"asked"`)),
 	}
 	return picker
 }
@@ -608,7 +608,7 @@ const (
 
 func TestRequestIsEdited(t *testing.T) {
 	t.Parallel()
-	set := request.Headers{{Name: "x-a", Value: "b"}}
+	set := api.Headers{{Name: "x-a", Value: "b"}}
 	tests := []struct {
 		name  string
 		steps []Message
@@ -617,7 +617,7 @@ func TestRequestIsEdited(t *testing.T) {
 		{name: "full duplex", steps: []Message{headers(FullDuplex), body(askedBody[:12]), bodyEnd(askedBody[12:])}, want: []Reply{
 			{
 				Kind: RequestHeaders, Destination: address,
-				Headers: &Headers{Set: append(set[:1:1], request.Header{Name: "content-length", Value: "25"}), Remove: []string{"x-private", "accept-encoding"}},
+				Headers: &Headers{Set: append(set[:1:1], api.Header{Name: "content-length", Value: "25"}), Remove: []string{"x-private", "accept-encoding"}},
 			},
 			echo(askedBody[:10]), echo("base-v2"), echoEnd(askedBody[15:]),
 		}},
@@ -699,7 +699,7 @@ func TestModelOfTheResponseIsTheOneAskedFor(t *testing.T) {
 			t.Parallel()
 			got, _ := play(t, edited(), options(), append([]Message{headersEnd(tt.mode), reply()}, tt.steps...)...)
 			assert.Equal(t, []string{"content-length"}, got[1].Headers.Remove, "it would be wrong")
-			assert.Equal(t, request.Headers{{Name: "x-session-token", Value: "token"}}, got[1].Headers.Set)
+			assert.Equal(t, api.Headers{{Name: "x-session-token", Value: "token"}}, got[1].Headers.Set)
 			assert.Equal(t, tt.want, readable(got[2:]))
 		})
 	}
@@ -793,7 +793,7 @@ func TestConformanceTestsLearnWhoServed(t *testing.T) {
 			picker := newOne()
 			picker.placement.Conformance = true
 			got, _ := play(t, picker, options(), headersEnd(FullDuplex), Message{Kind: ResponseHeaders, Response: tt.give})
-			assert.Equal(t, request.Headers{{Name: "x-conformance-test-served-endpoint", Value: tt.want}}, got[1].Headers.Set)
+			assert.Equal(t, api.Headers{{Name: "x-conformance-test-served-endpoint", Value: tt.want}}, got[1].Headers.Set)
 		})
 	}
 }
@@ -826,7 +826,7 @@ func TestModelServerIsPartOfTheTrace(t *testing.T) {
 	first := headersEnd(FullDuplex)
 	first.Request.TraceParent = "theirs"
 	got, m := play(t, newOne(), o, first)
-	assert.Equal(t, request.Headers{{Name: "traceparent", Value: "theirs-ours"}}, got[0].Headers.Set)
+	assert.Equal(t, api.Headers{{Name: "traceparent", Value: "theirs-ours"}}, got[0].Headers.Set)
 	assert.True(t, m.Close(noon).Span.Sampled)
 }
 

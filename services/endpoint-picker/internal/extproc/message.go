@@ -3,8 +3,8 @@ package extproc
 import (
 	"google.golang.org/grpc/mem"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -54,9 +54,9 @@ type Request struct {
 	Path        string // including the query
 	ID          string
 	TraceParent string
-	Headers     request.Headers // requested from the decoder
-	Private     []string        // names of headers to hide from the model server
-	Destined    bool            // the client set a destination itself
+	Headers     api.Headers // requested from the decoder
+	Private     []string    // names of headers to hide from the model server
+	Destined    bool        // the client set a destination itself
 }
 
 // A Response contains the needed parts of a response's headers.
@@ -93,6 +93,6 @@ const (
 
 // Headers are changes to headers.
 type Headers struct {
-	Set    request.Headers
+	Set    api.Headers
 	Remove []string
 }

@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/grpc/mem"
 
-	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/api"
 )
 
 func (m *Machine) responseMessage(in *Message, out []Reply) ([]Reply, error) {
@@ -58,10 +58,10 @@ func (m *Machine) responseHeaders(in *Response) Reply {
 	m.picker.Responded(x)
 	set := x.Reply
 	if m.options.ReportEndpoint {
-		set = append(set, request.Header{Name: headerPicked, Value: x.Lease.Address()})
+		set = append(set, api.Header{Name: headerPicked, Value: x.Lease.Address()})
 	}
 	if x.Conformance {
-		set = append(set, request.Header{Name: headerConformance, Value: conformance(in)})
+		set = append(set, api.Header{Name: headerConformance, Value: conformance(in)})
 	}
 	var remove []string
 	if x.Restore != nil && m.modes.Response != None {

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/balancer"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
@@ -19,7 +20,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 )
 
@@ -187,12 +187,12 @@ func (r *replica) scrape(m *member) {
 // choose passes the request to the picker, like a gateway's stream.
 func (r *replica) choose(a *arrival) (placement, bool) {
 	r.body = a.appendBody(r.body[:0])
-	x := &exchange.Exchange{Incoming: request.Incoming{Path: path, Body: r.body}}
+	x := &exchange.Exchange{Incoming: api.Incoming{Path: path, Body: r.body}}
 	x.Began, x.Arrived = r.timeline.Now(), r.timeline.Now()
 	if r.balancer.Pick(x) != nil {
 		return nil, false
 	}
-	x.Incoming = request.Incoming{}
+	x.Incoming = api.Incoming{}
 	r.balancer.Placed(x)
 	i := slices.IndexFunc(r.members, func(m *member) bool { return m.endpoint == x.Endpoint })
 	return &pick{replica: r, exchange: x, on: r.members[i].server}, true
