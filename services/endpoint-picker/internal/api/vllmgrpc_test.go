@@ -72,9 +72,9 @@ func FuzzReadVLLM(f *testing.F) {
 	f.Add(field(3, []byte("hello")))
 	f.Add(field(2, field(2, []byte{1, 2, 0x80})))
 	f.Add(field(7, field(6, []byte("h"))))
-	for _, body := range apitest.Hostile(200) {
-		if body.Path == apitest.VLLMGRPC {
-			f.Add(body.Text[frameHead:])
+	for _, shape := range apitest.Shapes() {
+		if shape.Path == apitest.VLLMGRPC {
+			f.Add(shape.Body(200)[frameHead:])
 		}
 	}
 	f.Fuzz(func(t *testing.T, message []byte) {

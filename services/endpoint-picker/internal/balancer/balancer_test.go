@@ -349,6 +349,60 @@ func TestPickAsksForAnotherModel(t *testing.T) {
 	}
 }
 
+func TestRewriteKnowsAModelHoweverItIsSpelled(t *testing.T) {
+	t.Parallel()
+	const name, target = "org/modèle&1", "org/cible&2"
+	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
+	r.rules.(*rules.Rules).Set(rules.Compile(nil, []rules.RewriteObject{
+		{Name: "canary", Rules: []rules.Rule{{Models: []string{name}, Targets: []rules.Target{{Model: target, Weight: 1}}}}},
+	}))
+	for _, asked := range []string{`org/modèle&1`, `org\/mod\u00e8le\u00261`, `\u006frg/modèle&1`} {
+		body := `{"model": "` + asked + `", "prompt": "a"}`
+		x := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(body)})
+		assert.Equal(t, name, x.Model)
+		assert.Equal(t, target, x.Target)
+		assert.JSONEq(t, `{"model": "`+target+`", "prompt": "a"}`, body[:x.Edit.From]+string(x.Edit.With)+body[x.Edit.To:])
+		for _, served := range []string{`org/cible&2`, `org\/cible&2`, `org/cible\u00262`} {
+			assert.Equal(t, `{"model": "`+asked+`"}`, string(x.Restore.Append(nil, []byte(`{"model": "`+served+`"}`))), served)
+		}
+	}
+	x := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org\/cible&2"}`)})
+	assert.Nil(t, x.Edit.With, "it is the target already")
+}
+
+func TestPromptIsTheSameHoweverTheModelIsSpelled(t *testing.T) {
+	t.Parallel()
+	b := replica()
+	prompt := strings.Repeat("word ", 1000)
+	first := b.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org/m", "prompt": "` + prompt + `"}`)})
+	first.Lease.First(noon)
+	first.Lease.Release()
+	again := b.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org\/m", "prompt": "` + prompt + `"}`)})
+	assert.Equal(t, first.Destination, again.Destination)
+	assert.Greater(t, again.MatchedTokens, 1200)
+}
+
+func TestMediaTakeTheirTokensInTheIndex(t *testing.T) {
+	t.Parallel()
+	image := strings.Repeat("A", 500<<10)
+	with := func(question string) api.Incoming {
+		return api.Incoming{Path: "/v1/chat/completions", Body: []byte(`{"model": "m", "stream": true, "messages": [{"role": "user", "content": [` +
+			`{"type": "image_url", "image_url": {"url": "data:image/png;base64,` + image + `"}}, {"type": "text", "text": "` + question + `"}]}]}`)}
+	}
+	b := replica()
+	before := b.prefixes.Stats().Blocks
+	x := b.placed(t, with("What is it?"))
+	assert.InDelta(t, 583, x.PromptTokens, 5)
+	assert.Equal(t, x.PromptTokens/prefix.BlockTokens, b.prefixes.Stats().Blocks-before)
+
+	owed := x.Endpoint.Stats(noon).Tokens
+	y := &exchange.Exchange{Incoming: with(strings.Repeat("a new and long document ", 2000)), Subset: scheduling.ParseSubset([]string{x.Destination})}
+	y.Arrived = noon
+	require.Nil(t, b.Pick(y))
+	assert.InDelta(t, 576, y.MatchedTokens, prefix.BlockTokens, "the image")
+	assert.InDelta(t, 12_000, y.Endpoint.Stats(noon).Tokens-owed, 50, "the document")
+}
+
 func TestEjectedEndpointsGetNothingUnlessNoOtherIsAllowed(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")

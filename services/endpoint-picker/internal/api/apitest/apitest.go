@@ -2,7 +2,9 @@
 package apitest
 
 import (
+	"bytes"
 	"encoding/binary"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -20,37 +22,28 @@ const (
 	VLLMGRPC    = "/vllm.grpc.engine.VllmEngine/Generate"
 )
 
-// A Body is the body of a request to a path.
-type Body struct {
+// A Shape is a kind of hostile body: as many pieces of one kind as fit in its size.
+type Shape struct {
 	Name string
 	Path string
-	Text []byte
-}
 
-// shape is a body of any size: a beginning, pieces, and an end.
-type shape struct {
-	name, path        string
 	begin, piece, end string
+	framed            bool // as a gRPC message
 }
 
-// Hostile returns bodies of about the given size, each with as many pieces of one kind as fit. All are valid for their path,
-// except for those with too long names of models.
-func Hostile(size int) []Body {
-	var bodies []Body
-	for _, s := range append(shapes(), deepShapes()...) {
-		bodies = append(bodies, Body{Name: s.name, Path: s.path, Text: s.text(size)})
-	}
-	return append(bodies, framedBodies(size)...)
+// Shapes returns all shapes. The bodies are valid for their paths, except for too long names of models.
+func Shapes() []Shape {
+	return slices.Concat(flatShapes(), deepShapes(), framedShapes())
 }
 
-func (s shape) text(size int) []byte {
+// Body returns a body of about the given size. It has at least one piece.
+func (s Shape) Body(size int) []byte {
 	n := max((size-len(s.begin)-len(s.end))/len(s.piece), 1)
-	text := make([]byte, 0, len(s.begin)+n*len(s.piece)+len(s.end))
-	text = append(text, s.begin...)
-	for range n {
-		text = append(text, s.piece...)
+	text := slices.Concat([]byte(s.begin), bytes.Repeat([]byte(s.piece), n), []byte(s.end))
+	if s.framed {
+		return Frame(text)
 	}
-	return append(text, s.end...)
+	return text
 }
 
 const (
@@ -59,8 +52,9 @@ const (
 	message = chat + `{"role":"user","content":`
 )
 
-func shapes() []shape {
-	return []shape{
+func flatShapes() []Shape {
+	shapes := []Shape{}
+	for _, s := range [][5]string{
 		{"messages that are numbers", Chat, chat, `1,`, `1]}`},
 		{"messages that are texts", Chat, chat, `"a",`, `"a"]}`},
 		{"messages that are empty", Chat, chat, `{},`, `{}]}`},
@@ -98,40 +92,42 @@ func shapes() []shape {
 		{"lists of media", SGLang, `{"text":"a","image_data":[`, `[""],`, `[]]}`},
 		{"repeated features", VLLM, `{"token_ids":[1],`, `"features":{"mm_hashes":1},`, `"a":1}`},
 		{"an object without a path", "", `{`, `"prompt":[1],"text":"a",`, `"a":1}`},
+	} {
+		shapes = append(shapes, Shape{Name: s[0], Path: s[1], begin: s[2], piece: s[3], end: s[4]})
 	}
+	return shapes
 }
 
 // deepest is less than the maximum depth of JSON, for the levels around it.
 const deepest = 9_000
 
-func deepShapes() []shape {
-	list := strings.Repeat("[", deepest) + strings.Repeat("]", deepest) + ","
+func deepShapes() []Shape {
+	lists := strings.Repeat("[", deepest) + strings.Repeat("]", deepest) + ","
 	contents := strings.Repeat(`{"content":[`, deepest/2) + strings.Repeat(`]}`, deepest/2) + ","
-	open := strings.Repeat(`{"content":`, deepest/2) + "1" + strings.Repeat(`}`, deepest/2) + ","
-	return []shape{
-		{"deep lists", Chat, chat, list, `1]}`},
-		{"deep contents", Chat, chat, contents, `1]}`},
-		{"deep objects", Chat, chat, open, `1]}`},
-		{"deep prompts", Completions, model + `"prompt":[`, list, `1]}`},
-		{"deep tools", Chat, model + `"tools":[`, list, `1]}`},
+	objects := strings.Repeat(`{"content":`, deepest) + "1" + strings.Repeat(`}`, deepest) + ","
+	return []Shape{
+		{Name: "deep lists", Path: Chat, begin: chat, piece: lists, end: `1]}`},
+		{Name: "deep contents", Path: Chat, begin: chat, piece: contents, end: `1]}`},
+		{Name: "deep objects", Path: Chat, begin: chat, piece: objects, end: `1]}`},
+		{Name: "deep prompts", Path: Completions, begin: model + `"prompt":[`, piece: lists, end: `1]}`},
+		{Name: "deep tools", Path: Chat, begin: model + `"tools":[`, piece: lists, end: `1]}`},
 	}
 }
 
-func framedBodies(size int) []Body {
-	field := func(number protowire.Number, value []byte) []byte {
-		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), value)
+func framedShapes() []Shape {
+	field := func(number protowire.Number, value string) string {
+		return string(protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), value))
 	}
-	repeated := func(piece []byte) []byte { return []byte(strings.Repeat(string(piece), max(size/len(piece), 1))) }
-	body := func(name string, message []byte) Body {
-		return Body{Name: name, Path: VLLMGRPC, Text: Frame(message)}
+	shape := func(name, piece string) Shape {
+		return Shape{Name: "gRPC: " + name, Path: VLLMGRPC, piece: piece, framed: true}
 	}
-	return []Body{
-		body("gRPC: token ids", field(2, field(2, repeated([]byte{1})))),
-		body("gRPC: tokenized inputs", repeated(field(2, field(2, []byte{1})))),
-		body("gRPC: lists of token ids", field(2, repeated(field(2, []byte{1})))),
-		body("gRPC: hashes of images", field(7, repeated(field(6, nil)))),
-		body("gRPC: texts", repeated(field(3, nil))),
-		body("gRPC: unknown fields", repeated(field(100, nil))),
+	return []Shape{
+		shape("tokenized inputs", field(2, field(2, "\x01"))),
+		shape("token ids", field(2, field(2, strings.Repeat("\x01", 1<<10)))),
+		shape("lists of token ids", field(2, strings.Repeat(field(2, "\x01"), 1<<10))),
+		shape("hashes of images", field(7, strings.Repeat(field(6, ""), 1<<10))),
+		shape("texts", field(3, "")),
+		shape("unknown fields", field(100, "")),
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"strings"
 )
 
 const (
@@ -353,35 +352,37 @@ func (s *Scanner) number() {
 	if s.err != nil {
 		return
 	}
-	s.accept("-")
-	if !s.accept("0") && !s.digits() {
+	s.accept('-')
+	if !s.accept('0') && !s.digits() {
 		return
 	}
-	if s.accept(".") && !s.digits() {
+	if s.accept('.') && !s.digits() {
 		return
 	}
-	if s.accept("eE") {
-		s.accept("+-")
+	if s.accept('e') || s.accept('E') {
+		if !s.accept('+') {
+			s.accept('-')
+		}
 		s.digits()
 	}
 }
 
-// accept skips the next byte if it is one of these.
-func (s *Scanner) accept(these string) bool {
-	if s.at == len(s.text) || strings.IndexByte(these, s.text[s.at]) < 0 {
-		return false
+// accept skips the next byte if it is this one.
+func (s *Scanner) accept(c byte) bool {
+	if s.at < len(s.text) && s.text[s.at] == c {
+		s.at++
+		return true
 	}
-	s.at++
-	return true
+	return false
 }
 
 // digits reads one or more digits.
 func (s *Scanner) digits() bool {
-	from := s.at
-	for s.at < len(s.text) && '0' <= s.text[s.at] && s.text[s.at] <= '9' {
-		s.at++
+	from, at := s.at, s.at
+	for at < len(s.text) && '0' <= s.text[at] && s.text[at] <= '9' {
+		at++
 	}
-	if s.at == from {
+	if s.at = at; at == from {
 		s.unexpected()
 		return false
 	}
