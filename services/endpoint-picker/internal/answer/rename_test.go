@@ -59,8 +59,9 @@ func TestRenamer_KnowsANameHoweverTheServerSpellsIt(t *testing.T) {
 		`\u0061\u0026b\u003c\u002fc>\u0022é\u005c😀`, // anything
 	} {
 		body := `{"model": "` + spelling + `", "text": "\"model\": \"a\""}`
+		want := `{"model": "asked", "text": "\"model\": \"a\""}`
 		for size := 1; size <= len(body); size++ {
-			assert.Equal(t, `{"model": "asked", "text": "\"model\": \"a\""}`, rename(name, `"asked"`, body, size), "%s in pieces of %d", spelling, size)
+			assert.Equal(t, want, rename(name, `"asked"`, body, size), "%s in pieces of %d", spelling, size)
 		}
 	}
 }

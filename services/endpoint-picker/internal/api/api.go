@@ -144,14 +144,14 @@ type Request struct {
 	Turns     Turns
 	Tokens    int // of all prompts, estimated; including the parts that were not collected
 
-	body    []byte
-	scanner jsonscan.Scanner
-	escaped bool // the model is written with escapes
-	tools   Part // of the head
-	system  Part // of the head
-	head    collected
-	main    collected
-	others  count // of the prompts after the first
+	body         []byte
+	scanner      jsonscan.Scanner
+	modelEscaped bool // the model is written with escapes
+	tools        Part // of the head
+	system       Part // of the head
+	head         collected
+	main         collected
+	otherPrompts count // after the first
 }
 
 // Parse reads the body of a request in the format of its path. The caller uses the first maxTokens tokens of the prompt, so
@@ -197,7 +197,7 @@ func (r *Request) parse(p *Parsers, in Incoming) error {
 	if err := r.API.read(r); err != nil {
 		return err
 	}
-	r.join()
+	r.joinPrompt()
 	return nil
 }
 
@@ -209,15 +209,15 @@ func isObject(body []byte) bool {
 // discardPrompt discards the prompt without its head. Of several fields with a prompt, the last counts.
 func (r *Request) discardPrompt() {
 	r.main.reset(r.main.maxTokens, r.main.maxParts)
-	r.others, r.Turns = count{}, Turns{}
+	r.otherPrompts, r.Turns = count{}, Turns{}
 }
 
-// join completes the prompt.
-func (r *Request) join() {
+// joinPrompt completes the prompt.
+func (r *Request) joinPrompt() {
 	r.head.add(r.tools)
 	r.head.add(r.system)
 	r.Head, r.Prompt = r.head.parts, r.main.parts
-	r.Tokens = tokens(r.head.count, r.main.count, r.others)
+	r.Tokens = estimateTokens(r.head.count, r.main.count, r.otherPrompts)
 }
 
 // DropLarge releases the memory of a large prompt, so that a pool does not keep it.

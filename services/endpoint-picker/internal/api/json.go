@@ -49,7 +49,7 @@ func (r *Request) decodeModel() error {
 	if len(raw) > jsonscan.MaxEscape*MaxModel {
 		return errLongModel
 	}
-	if r.escaped {
+	if r.modelEscaped {
 		raw = jsonscan.Unescape(nil, raw)
 	}
 	switch {
@@ -73,7 +73,7 @@ func (r *Request) readString() (span jsonscan.Span, escaped bool) {
 	return r.scanner.String()
 }
 
-func (r *Request) readModel()     { r.ModelSpan, r.escaped = r.readString() }
+func (r *Request) readModel()     { r.ModelSpan, r.modelEscaped = r.readString() }
 func (r *Request) readCacheSalt() { r.CacheSalt, _ = r.readString() }
 func (r *Request) readStream()    { r.Stream = string(r.text(r.scanner.Value())) == "true" }
 func (r *Request) readTools()     { r.tools = r.readText() }
@@ -93,8 +93,8 @@ func (r *Request) readText() Part {
 	}
 }
 
-// members calls f for each key of the next value if it is an object, and skips it if not. f must read or skip the key's value.
-func (r *Request) members(f func(key []byte)) {
+// eachMember calls f for each key of the next value if it is an object, and skips it if not. f must read or skip the key's value.
+func (r *Request) eachMember(f func(key []byte)) {
 	if r.scanner.Next() != jsonscan.Object {
 		r.scanner.Value()
 		return
@@ -105,9 +105,9 @@ func (r *Request) members(f func(key []byte)) {
 	}
 }
 
-// elements calls f for each element of the next value if it is a list, and once if it is another value. f must read or skip
+// eachElement calls f for each element of the next value if it is a list, and once if it is another value. f must read or skip
 // the element.
-func (r *Request) elements(f func()) {
+func (r *Request) eachElement(f func()) {
 	if r.scanner.Next() != jsonscan.Array {
 		f()
 		return
@@ -130,12 +130,12 @@ func (r *Request) readPrompts() {
 		return
 	}
 	first := true
-	r.elements(func() {
+	r.eachElement(func() {
 		p := r.readPrompt()
 		if first {
 			r.main.add(p)
 		} else {
-			r.others.add(p)
+			r.otherPrompts.add(p)
 		}
 		first = false
 	})

@@ -164,6 +164,10 @@ func TestReadJSON(t *testing.T) {
 		{name: "an escaped key", path: apitest.SGLang, give: `{"mod\u0065l": "m"}`, want: seen{model: "m"}},
 		{name: "a rendered chat has no prompt", path: "/v1/chat/completions/render", give: `{"model": "m", "messages": ["a"]}`, want: seen{model: "m"}},
 		{
+			name: "roles of contents are no turns", path: apitest.Chat, give: `{"model": "m", "messages": [{"role": "user", "content": "a"}, {"content": ["b", {"role": "assistant"}], "role": "assistant"}]}`,
+			want: seen{model: "m", tokens: 6, prompt: []string{"user", "a", "b", "assistant", "assistant"}, turns: Turns{2, 2, 5}},
+		},
+		{
 			name: "deep contents are text", path: apitest.Chat, give: `{"model": "m", "messages": [{"content": [{"content": [{"content": [{"content": [{"content": "a"}]}]}]}]}]}`,
 			want: seen{model: "m", tokens: 4, prompt: []string{`{"content": "a"}`}},
 		},
@@ -228,6 +232,7 @@ func FuzzReadJSON(f *testing.F) {
 	f.Add(uint8(2), `{"prompt": [[1, 2], [3]], "cache_salt": "s", "model": "m"}`)
 	f.Add(uint8(6), `{"text": ["a", {"b": 1}], "image_data": [null, "a"], "model": "\ud83d\ude00\/"}`)
 	f.Add(uint8(3), `{"input": [1, "a", [2], {"content": {"content": []}}], "model": null}`)
+	f.Add(uint8(1), `{"model": "m", "messages": [{"role": "assistant", "content": [{"text": "a"}, {"role": "assistant"}]}]}`)
 	for i, path := range jsonPaths() {
 		for _, shape := range apitest.Shapes() {
 			if body := shape.Body(200); shape.Path == path && len(body) < 1000 {
@@ -243,19 +248,20 @@ func FuzzReadJSON(f *testing.F) {
 		}
 		var r Request
 		err := r.Parse(parsers, Incoming{Path: path, Body: []byte(text)}, enough)
-		var want map[string]any
+		var want map[string]json.RawMessage // a number may be too large for Go
 		if wrong := json.Unmarshal([]byte(text), &want); text != "" && (wrong != nil || want == nil) {
 			require.Error(t, err)
 			return
 		}
-		model, _ := want["model"].(string)
+		var model string
+		_ = json.Unmarshal(want["model"], &model) // other values are no model
 		if text != "" && (len(model) > MaxModel || model == "" && r.API.needModel) {
 			require.ErrorIs(t, err, ErrMalformed)
 			return
 		}
 		require.NoError(t, err)
 		require.Equal(t, model, r.Model)
-		stream, _ := want["stream"].(bool)
+		stream := string(want["stream"]) == "true"
 		require.Equal(t, stream && path != apitest.Embeddings, r.Stream)
 		checkParts(t, &r, []byte(text))
 

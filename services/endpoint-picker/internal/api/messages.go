@@ -31,7 +31,7 @@ func (r *Request) readMessages() {
 
 // readContents reads a conversation, or the contents of a message: a text, or a list of texts and objects.
 func (r *Request) readContents(nesting int) {
-	r.elements(func() {
+	r.eachElement(func() {
 		if nesting > 0 && r.scanner.Next() == jsonscan.Object {
 			r.readMessage(nesting)
 		} else {
@@ -51,14 +51,14 @@ func (r *Request) addText() Part {
 // template: name, tool_calls, reasoning, arguments, output.
 func (r *Request) readMessage(nesting int) {
 	from, answer, source := len(r.main.parts), false, Part{Kind: Media, Tokens: imageTokens}
-	r.members(func(key []byte) {
+	r.eachMember(func(key []byte) {
 		switch string(key) {
 		case "role":
-			answer = r.is(r.addText(), "assistant")
+			answer = r.isText(r.addText(), "assistant")
 		case "content":
 			r.readContents(nesting - 1)
 		case "type":
-			if r.is(r.addText(), "document") {
+			if r.isText(r.addText(), "document") {
 				source.Tokens = fileTokens
 			}
 		case "source": // of an image or a document in Anthropic's API
@@ -69,13 +69,13 @@ func (r *Request) readMessage(nesting int) {
 			r.readPart(key)
 		}
 	})
-	if answer {
+	if answer && nesting == maxNesting { // contents are no turns
 		r.Turns.answered(from, len(r.main.parts))
 	}
 }
 
-// is reports whether a part is this text.
-func (r *Request) is(p Part, text string) bool { return string(r.text(p.Span)) == text }
+// isText reports whether a part is this text.
+func (r *Request) isText(p Part, text string) bool { return string(r.text(p.Span)) == text }
 
 // readPart reads a medium or a text.
 func (r *Request) readPart(key []byte) {
@@ -99,7 +99,7 @@ func (r *Request) readMedium(tokens uint32) Part {
 func (r *Request) readSource(p Part) Part {
 	r.scanner.Next()
 	p.Span.From = r.scanner.At()
-	r.members(func(key []byte) {
+	r.eachMember(func(key []byte) {
 		if span, _ := r.readString(); string(key) == "type" && string(r.text(span)) == "text" {
 			p.Kind, p.Tokens = Text, 0
 		}

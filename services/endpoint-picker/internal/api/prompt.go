@@ -48,7 +48,7 @@ type Kind uint8
 
 // The kinds of parts.
 const (
-	Text      Kind = iota // as it is in the JSON body, without its quotes
+	Text      Kind = iota // as it is written in the body, without quotes
 	IDs                   // token ids, as a JSON list
 	PackedIDs             // token ids in protobuf's format
 	Media                 // an image, a sound, a video or a file
@@ -90,8 +90,8 @@ func (c *count) add(p Part) {
 	c.tokens += int(p.Tokens)
 }
 
-// tokens estimates the number of tokens.
-func tokens(counts ...count) int {
+// estimateTokens estimates the number of tokens.
+func estimateTokens(counts ...count) int {
 	sum := count{}
 	for _, c := range counts {
 		sum.text += c.text
@@ -117,7 +117,7 @@ func (c *collected) add(p Part) {
 	if p.Kind == Text && p.Span.From == p.Span.To {
 		return
 	}
-	if len(c.parts) < c.maxParts && tokens(c.count) < c.maxTokens {
+	if len(c.parts) < c.maxParts && estimateTokens(c.count) < c.maxTokens {
 		if n := len(c.parts); n == cap(c.parts) { // append would allocate more than the limit, and five times as much in all
 			c.parts = append(make([]Part, 0, min(max(2*n, freeParts), c.maxParts)), c.parts...)
 		}

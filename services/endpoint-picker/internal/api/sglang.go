@@ -26,5 +26,5 @@ func (r *Request) readVideo()  { r.readMedia(videoTokens) }
 
 // readMedia reads one medium or a list. They come first in the prompt: their places in it are the same for all media.
 func (r *Request) readMedia(tokens uint32) {
-	r.elements(func() { r.head.add(r.readMedium(tokens)) })
+	r.eachElement(func() { r.head.add(r.readMedium(tokens)) })
 }

@@ -309,33 +309,6 @@ func special(text []byte, at int) int {
 	return at
 }
 
-// escapeLen returns the length of the escape at the start of a text, 0 if it is invalid.
-func escapeLen(b []byte) int {
-	if len(b) < 2 {
-		return 0
-	}
-	switch b[1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return 2
-	case 'u':
-		const n = 6
-		if len(b) < n {
-			return 0
-		}
-		for _, c := range b[2:n] {
-			if !isHex(c) {
-				return 0
-			}
-		}
-		return n
-	}
-	return 0
-}
-
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
-}
-
 func (s *Scanner) literal(word string) {
 	if s.err != nil {
 		return

@@ -67,3 +67,29 @@ func codeUnit(escape []byte) rune {
 	n, _ := strconv.ParseUint(string(escape[shortEscape:longEscape]), 16, 16) // they are hexadecimal digits
 	return rune(n)
 }
+
+// escapeLen returns the length of the escape at the start of a text, 0 if it is invalid.
+func escapeLen(b []byte) int {
+	if len(b) < shortEscape {
+		return 0
+	}
+	switch b[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return shortEscape
+	case 'u':
+		if len(b) < longEscape {
+			return 0
+		}
+		for _, c := range b[shortEscape:longEscape] {
+			if !isHex(c) {
+				return 0
+			}
+		}
+		return longEscape
+	}
+	return 0
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
