@@ -1,6 +1,10 @@
 package answer
 
-import "bytes"
+import (
+	"bytes"
+
+	"fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
+)
 
 const (
 	keyModel = `"model"`
@@ -9,14 +13,17 @@ const (
 )
 
 // Renamer replaces the model name in a response with the name that the client used. It changes the value of every key
-// "model" that has the other name, at any depth: the events of some APIs have it inside an object.
+// "model" that has the other name, at any depth: the events of some APIs have it inside an object. Servers escape names in
+// different ways (&, /, other scripts), so it compares them without escapes.
 type Renamer struct {
-	from, to []byte // JSON strings, with their quotes
-	held     []byte // a possible beginning of a key with its value
+	from []byte // without escapes
+	to   []byte // a JSON string, with its quotes
+	held []byte // a possible beginning of a key with its value
+	name []byte // the last name with escapes, without them
 }
 
-// NewRenamer returns a Renamer for one body. The names are JSON strings, including the quotes.
-func NewRenamer(from, to []byte) *Renamer { return &Renamer{from: from, to: to} }
+// NewRenamer returns a Renamer for one body. from is the name that the server uses; to is a JSON string, including the quotes.
+func NewRenamer(from string, to []byte) *Renamer { return &Renamer{from: []byte(from), to: to} }
 
 // Append appends the next piece, renamed, to out. It holds back a possible beginning of a name until the rest arrives.
 func (r *Renamer) Append(out, piece []byte) []byte {
@@ -32,7 +39,7 @@ func (r *Renamer) Append(out, piece []byte) []byte {
 			return append(out, piece[:at]...)
 		}
 		key := at + len(keyModel)
-		value, found := r.value(piece[key:])
+		value, end, found := r.value(piece[key:])
 		switch found {
 		case undecided:
 			r.held = append(r.held, piece[at:]...)
@@ -41,7 +48,7 @@ func (r *Renamer) Append(out, piece []byte) []byte {
 			out, piece = append(out, piece[:key]...), piece[key:]
 		case same:
 			out = append(append(out, piece[:key+value]...), r.to...)
-			piece = piece[key+value+len(r.from):]
+			piece = piece[key+end:]
 		}
 	}
 }
@@ -62,28 +69,54 @@ const (
 	undecided // the piece ends too early
 )
 
-// value checks the text after a key. It returns the position of the value.
-func (r *Renamer) value(rest []byte) (int, verdict) {
+// value checks the text after a key. It returns the position of the value, if it is the name.
+func (r *Renamer) value(rest []byte) (from, to int, v verdict) {
 	at, colon := 0, false
 	for ; at < len(rest) && at <= maxBlanks; at++ {
 		switch c := rest[at]; {
 		case c == ':' && !colon:
 			colon = true
 		case c == ' ', c == '\t', c == '\r', c == '\n':
+		case c == '"' && colon:
+			size, v := r.compare(rest[at+1:])
+			return at, at + 1 + size, v
 		default:
-			if colon && bytes.HasPrefix(rest[at:], r.from) {
-				return at, same
-			}
-			if colon && bytes.HasPrefix(r.from, rest[at:]) {
-				return at, undecided
-			}
-			return at, other
+			return 0, 0, other
 		}
 	}
 	if at > maxBlanks {
-		return at, other
+		return 0, 0, other
 	}
-	return at, undecided
+	return 0, 0, undecided
+}
+
+// compare compares the string after a quote with the name. It returns the length up to and including the closing quote.
+func (r *Renamer) compare(rest []byte) (int, verdict) {
+	longest := jsonscan.MaxEscape * len(r.from) // as a server may write it
+	escaped := false
+	for at := 0; at < len(rest); at++ {
+		switch {
+		case at > longest:
+			return 0, other
+		case rest[at] == '\\':
+			escaped = true
+			at++ // an escaped quote is not the end
+		case rest[at] == '"':
+			name := rest[:at]
+			if escaped {
+				r.name = jsonscan.Unescape(r.name[:0], name)
+				name = r.name
+			}
+			if bytes.Equal(name, r.from) {
+				return at + 1, same
+			}
+			return 0, other
+		}
+	}
+	if len(rest) > longest+1 {
+		return 0, other
+	}
+	return 0, undecided
 }
 
 // overlap returns the number of bytes at the end of the text that could be the beginning of the key.

@@ -2,14 +2,15 @@ package answer
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 )
 
-// rename passes a body through a Renamer, in pieces.
+// rename passes a body through a Renamer, in pieces. from is a name, to a JSON string.
 func rename(from, to, body string, size int) string {
-	r := NewRenamer([]byte(from), []byte(to))
+	r := NewRenamer(from, []byte(to))
 	var out []byte
 	for at := 0; at < len(body); at += size {
 		out = r.Append(out, []byte(body[at:min(at+size, len(body))]))
@@ -31,21 +32,43 @@ func TestRenamer(t *testing.T) {
 		{name: "in a text", give: `{"content":"\"model\":\"base-v2\""}`, want: `{"content":"\"model\":\"base-v2\""}`},
 		{name: "not a text", give: `{"model":null,"model":"base-v2"}`, want: `{"model":null,"model":"asked"}`},
 		{name: "cut off", give: `{"model":"base-`, want: `{"model":"base-`},
+		{name: "cut off in an escape", give: `{"model":"base\u00`, want: `{"model":"base\u00`},
+		{name: "an invalid escape", give: `{"model":"base\u00","model":"base-v2"}`, want: `{"model":"base\u00","model":"asked"}`},
+		{name: "escaped", give: `{"model":"\u0062ase-v2","model":"\u0062ase-v3"}`, want: `{"model":"asked","model":"\u0062ase-v3"}`},
+		{name: "longer than any spelling", give: `{"model":"` + strings.Repeat(`\u0062`, 100) + `","model":"base-v2"}`, want: `{"model":"` + strings.Repeat(`\u0062`, 100) + `","model":"asked"}`},
 		{name: "a key as a value", give: `{"a":"model","model":"base-v2"}`, want: `{"a":"model","model":"asked"}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for size := 1; size <= len(tt.give)+1; size++ {
-				assert.Equal(t, tt.want, rename(`"base-v2"`, `"asked"`, tt.give, size), "in pieces of %d", size)
+				assert.Equal(t, tt.want, rename("base-v2", `"asked"`, tt.give, size), "in pieces of %d", size)
 			}
 		})
 	}
 }
 
+func TestRenamer_KnowsANameHoweverTheServerSpellsIt(t *testing.T) {
+	t.Parallel()
+	const name = `a&b</c>"é\😀`
+	for _, spelling := range []string{
+		`a&b</c>\"é\\😀`,                             // Python's orjson
+		`a&b</c>\"\u00e9\\\ud83d\ude00`,             // Python's json
+		`a\u0026b\u003c/c\u003e\"é\\😀`,              // Go
+		`a&b<\/c>\"\u00E9\\\uD83D\uDE00`,            // PHP
+		`\u0061\u0026b\u003c\u002fc>\u0022é\u005c😀`, // anything
+	} {
+		body := `{"model": "` + spelling + `", "text": "\"model\": \"a\""}`
+		want := `{"model": "asked", "text": "\"model\": \"a\""}`
+		for size := 1; size <= len(body); size++ {
+			assert.Equal(t, want, rename(name, `"asked"`, body, size), "%s in pieces of %d", spelling, size)
+		}
+	}
+}
+
 func TestRenamerHoldsLittleBack(t *testing.T) {
 	t.Parallel()
-	r := NewRenamer([]byte(`"base"`), []byte(`"asked"`))
+	r := NewRenamer("base", []byte(`"asked"`))
 	out := r.Append(nil, []byte("data: {\"choices\":[]}\n\n"))
 	assert.Equal(t, "data: {\"choices\":[]}\n\n", string(out), "a whole event goes on at once")
 	out = r.Append(nil, append([]byte(`"model"`), bytes.Repeat([]byte(" "), 100)...))
@@ -55,8 +78,12 @@ func TestRenamerHoldsLittleBack(t *testing.T) {
 func FuzzRenamer(f *testing.F) {
 	f.Add(`{"model":"a"}`, uint8(1))
 	f.Add(`"model":"model":"a"`, uint8(2))
+	f.Add(`"model":"\u0061","model":"\u006`, uint8(3))
+	f.Add(`"model":"\a\\"model":"a"`, uint8(4))
 	f.Fuzz(func(t *testing.T, body string, size uint8) {
-		assert.Equal(t, rename(`"a"`, `"bcd"`, body, len(body)+1), rename(`"a"`, `"bcd"`, body, int(size)+1))
-		assert.Equal(t, body, rename(`"a"`, `"a"`, body, int(size)+1))
+		assert.Equal(t, rename("a", `"bcd"`, body, len(body)+1), rename("a", `"bcd"`, body, int(size)+1))
+		if !strings.Contains(body, `\`) {
+			assert.Equal(t, body, rename("a", `"a"`, body, int(size)+1))
+		}
 	})
 }

@@ -3,7 +3,7 @@ package answer
 import (
 	"encoding/binary"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	"fairlead.dev/services/endpoint-picker/internal/protoscan"
 )
 
 const (
@@ -13,10 +13,11 @@ const (
 
 // Fields of vLLM's vllm_engine.proto.
 const (
-	vllmChunk        = 1 // of GenerateResponse: a GenerateStreamChunk
-	vllmComplete     = 2 // of GenerateResponse: a GenerateComplete; of EmbedResponse, as a number: the prompt's tokens
-	vllmChunkUsage   = 2 // of GenerateStreamChunk: prompt, output, cached in this order
-	vllmOverallUsage = 3 // of GenerateComplete: likewise
+	vllmChunk        = 1<<3 | protoscan.Bytes  // of GenerateResponse: a GenerateStreamChunk
+	vllmComplete     = 2<<3 | protoscan.Bytes  // of GenerateResponse: a GenerateComplete
+	vllmEmbedPrompt  = 2<<3 | protoscan.Varint // of EmbedResponse: tokens of the prompt
+	vllmChunkUsage   = 2<<3 | protoscan.Varint // of GenerateStreamChunk: prompt, output, cached in this order
+	vllmOverallUsage = 3<<3 | protoscan.Varint // of GenerateComplete: likewise
 )
 
 // frames reassembles gRPC messages.
@@ -57,56 +58,29 @@ func (r *frames) read(piece []byte, f func(message []byte)) {
 
 // message reads the usage of a GenerateResponse or an EmbedResponse.
 func (r *UsageReader) message(b []byte) {
-	for len(b) > 0 {
-		number, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return
+	for f := protoscan.Read(b); f.Next(); {
+		switch f.Tag {
+		case vllmChunk:
+			r.counts(f.Bytes, vllmChunkUsage)
+		case vllmComplete:
+			r.counts(f.Bytes, vllmOverallUsage)
+		case vllmEmbedPrompt:
+			r.usage.Known, r.usage.Prompt = true, int(f.Value)
 		}
-		b = b[n:]
-		switch {
-		case kind == protowire.BytesType && number <= vllmComplete:
-			inside, size := protowire.ConsumeBytes(b)
-			if size < 0 {
-				return
-			}
-			first := protowire.Number(vllmChunkUsage)
-			if number == vllmComplete {
-				first = vllmOverallUsage
-			}
-			r.counts(inside, first)
-		case kind == protowire.VarintType && number == vllmComplete:
-			prompt, _ := protowire.ConsumeVarint(b)
-			r.usage.Known, r.usage.Prompt = true, int(prompt)
-		}
-		if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
-			return
-		}
-		b = b[n:]
 	}
 }
 
 // counts reads three numbers in consecutive fields. It ignores a chunk without them.
-func (r *UsageReader) counts(b []byte, first protowire.Number) {
-	for len(b) > 0 {
-		number, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return
+func (r *UsageReader) counts(b []byte, first protoscan.Tag) {
+	const next = 1 << 3 // from the tag of a field to that of the next
+	for f := protoscan.Read(b); f.Next(); {
+		switch f.Tag {
+		case first:
+			r.usage.Known, r.usage.Prompt = true, int(f.Value)
+		case first + next:
+			r.usage.Known, r.usage.Output = true, int(f.Value)
+		case first + 2*next:
+			r.usage.Cached, r.usage.CachedKnown = int(f.Value), true
 		}
-		b = b[n:]
-		if kind == protowire.VarintType {
-			v, _ := protowire.ConsumeVarint(b)
-			switch number {
-			case first:
-				r.usage.Known, r.usage.Prompt = true, int(v)
-			case first + 1:
-				r.usage.Known, r.usage.Output = true, int(v)
-			case first + 2:
-				r.usage.Cached, r.usage.CachedKnown = int(v), true
-			}
-		}
-		if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
-			return
-		}
-		b = b[n:]
 	}
 }

@@ -14,13 +14,13 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/internal/session"
@@ -133,7 +133,7 @@ func (b *Balancer) Sent(r *exchange.Record) { b.observer.RequestPlaced(r) }
 func (b *Balancer) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refusal) {
 	m, _ := b.memories.Get().(*memory)
 	m.balancer, m.exchange, m.config, m.random = b, x, b.configs.Current(), b.random()
-	if err := m.read(x, m.config.Parsers); err != nil {
+	if err := m.read(x, m.config); err != nil {
 		m.Discard()
 		return nil, refusal(err)
 	}
@@ -197,7 +197,7 @@ func (b *Balancer) fill(x *exchange.Exchange) {
 // refusal returns the answer for a client whose request is not placed.
 func refusal(err error) *exchange.Refusal {
 	switch {
-	case errors.Is(err, request.ErrMalformed):
+	case errors.Is(err, api.ErrMalformed):
 		return exchange.BadRequest(err)
 	case errors.Is(err, scheduling.ErrSaturated), errors.Is(err, scheduling.ErrNoCapacity):
 		return exchange.Exhausted(err)

@@ -18,13 +18,13 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -106,7 +106,7 @@ func (b *Balancer) decide(x *exchange.Exchange) *exchange.Refusal {
 }
 
 // pick places a request; the gateway hears of it.
-func (b *Balancer) placed(t *testing.T, in request.Incoming) *exchange.Exchange {
+func (b *Balancer) placed(t *testing.T, in api.Incoming) *exchange.Exchange {
 	t.Helper()
 	x := &exchange.Exchange{Incoming: in}
 	x.Arrived = noon
@@ -121,10 +121,10 @@ func TestPickTakesTheLeastLoadedAndCountsIt(t *testing.T) {
 	a.Record(a.BeginScrape(noon), running(2))
 	r := newRig(t, snapshotOf(a, b))
 	for range 2 {
-		assert.Equal(t, "10.0.0.2:8000", r.placed(t, request.Incoming{}).Destination)
+		assert.Equal(t, "10.0.0.2:8000", r.placed(t, api.Incoming{}).Destination)
 	}
 	a.Record(a.BeginScrape(noon), running(1))
-	x := r.placed(t, request.Incoming{})
+	x := r.placed(t, api.Incoming{})
 	assert.Equal(t, "10.0.0.1:8000", x.Destination)
 	assert.Same(t, a, x.Endpoint)
 	assert.EqualValues(t, 2, b.Stats(noon).InFlight)
@@ -134,7 +134,7 @@ func TestBurstBetweenTwoScrapesIsSpread(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000")))
 	for range 300 {
-		r.placed(t, request.Incoming{})
+		r.placed(t, api.Incoming{})
 	}
 	for _, e := range r.endpoints {
 		assert.EqualValues(t, 100, e.Stats(noon).InFlight)
@@ -147,7 +147,7 @@ func TestSlowEndpointGetsItsShare(t *testing.T) {
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000")))
 	queues := map[*endpoint.Endpoint][]*endpoint.Lease{}
 	place := func() {
-		x := r.placed(t, request.Incoming{})
+		x := r.placed(t, api.Incoming{})
 		queues[x.Endpoint] = append(queues[x.Endpoint], x.Lease)
 	}
 	for range 30 {
@@ -240,7 +240,7 @@ func BenchmarkPick(b *testing.B) {
 				balancer := New(Params{
 					Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Traffic: &endpoint.Traffic{}, Configs: soonestFirst(), Rules: rules.New(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
 				})
-				in := request.Incoming{Path: "/v1/chat/completions"}
+				in := api.Incoming{Path: "/v1/chat/completions"}
 				if size > 0 {
 					in.Body = []byte(`{"model": "m", "stream": true, "messages": [{"role": "user", "content": "` + strings.Repeat("word ", size/5) + `"}]}`)
 				}
@@ -268,10 +268,10 @@ func newSoonestFirst(snapshot *datastore.Snapshot, learner *predict.Learner, pre
 }
 
 // chat is a request whose prompt begins with one of a few long texts.
-func chat(text string, own int) request.Incoming {
+func chat(text string, own int) api.Incoming {
 	body := fmt.Sprintf(`{"model": "m", "stream": true, "messages": [{"role": "system", "content": %q}, {"role": "user", "content": %q}]}`,
 		strings.Repeat(text+" ", 2000), strings.Repeat(fmt.Sprint(own, " "), 100))
-	return request.Incoming{Path: "/v1/chat/completions", Body: []byte(body)}
+	return api.Incoming{Path: "/v1/chat/completions", Body: []byte(body)}
 }
 
 func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
@@ -312,8 +312,8 @@ func TestPickRefusesABodyThatItCannotRead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
 	for _, body := range []string{"{", "{}"} {
-		x := &exchange.Exchange{Incoming: request.Incoming{Path: "/v1/completions", Body: []byte(body)}}
-		refusal := r.refused(t, x, request.ErrMalformed)
+		x := &exchange.Exchange{Incoming: api.Incoming{Path: "/v1/completions", Body: []byte(body)}}
+		refusal := r.refused(t, x, api.ErrMalformed)
 		assert.Equal(t, 400, refusal.Code)
 		assert.Contains(t, refusal.Text, "inference error: BadRequest - parse request body: ")
 	}
@@ -327,13 +327,13 @@ func TestPickAsksForAnotherModel(t *testing.T) {
 		want                string // empty: the body stays as it is
 	}{
 		{name: "no header"},
-		{name: "the same model", header: request.HeaderModel, value: "asked"},
+		{name: "the same model", header: api.HeaderModel, value: "asked"},
 		{
-			name: "another model", header: request.HeaderModel, value: "base-v2",
+			name: "another model", header: api.HeaderModel, value: "base-v2",
 			want: `{"max_tokens": 1, "model": "base-v2", "prompt": "\"model\": \"asked\""}`,
 		},
 		{
-			name: "the older header, and a name that needs escapes", header: request.HeaderModelOld, value: `a"b`,
+			name: "the older header, and a name that needs escapes", header: api.HeaderModelOld, value: `a"b`,
 			want: `{"max_tokens": 1, "model": "a\"b", "prompt": "\"model\": \"asked\""}`,
 		},
 	}
@@ -341,7 +341,7 @@ func TestPickAsksForAnotherModel(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-			in := request.Incoming{Path: "/v1/completions", Body: []byte(body), Headers: request.Headers{{Name: tt.header, Value: tt.value}}}
+			in := api.Incoming{Path: "/v1/completions", Body: []byte(body), Headers: api.Headers{{Name: tt.header, Value: tt.value}}}
 			x := r.placed(t, in)
 			assert.Equal(t, "asked", x.Model)
 			if tt.want == "" {
@@ -361,13 +361,66 @@ func TestPickAsksForAnotherModel(t *testing.T) {
 	}
 }
 
+func TestRewriteKnowsAModelHoweverItIsSpelled(t *testing.T) {
+	t.Parallel()
+	const name, target = "org/modèle&1", "org/cible&2"
+	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
+	r.rules.(*rules.Rules).Set(rules.Compile(nil, []rules.RewriteObject{
+		{Name: "canary", Rules: []rules.Rule{{Models: []string{name}, Targets: []rules.Target{{Model: target, Weight: 1}}}}},
+	}))
+	for _, asked := range []string{`org/modèle&1`, `org\/mod\u00e8le\u00261`, `\u006frg/modèle&1`} {
+		body := `{"model": "` + asked + `", "prompt": "a"}`
+		x := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(body)})
+		assert.Equal(t, name, x.Model)
+		assert.Equal(t, target, x.Target)
+		assert.JSONEq(t, `{"model": "`+target+`", "prompt": "a"}`, body[:x.Edit.From]+string(x.Edit.With)+body[x.Edit.To:])
+		for _, served := range []string{`org/cible&2`, `org\/cible&2`, `org/cible\u00262`} {
+			assert.Equal(t, `{"model": "`+asked+`"}`, string(x.Restore.Append(nil, []byte(`{"model": "`+served+`"}`))), served)
+		}
+	}
+	x := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org\/cible&2"}`)})
+	assert.Nil(t, x.Edit.With, "it is the target already")
+}
+
+func TestPromptIsTheSameHoweverTheModelIsSpelled(t *testing.T) {
+	t.Parallel()
+	b := replica()
+	prompt := strings.Repeat("word ", 1000)
+	first := b.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org/m", "prompt": "` + prompt + `"}`)})
+	again := &exchange.Exchange{Incoming: api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org\/m", "prompt": "` + prompt + `"}`)}}
+	again.Subset = scheduling.ParseSubset([]string{first.Destination})
+	require.Nil(t, b.decide(again))
+	assert.Greater(t, again.MatchedTokens, 1200)
+}
+
+func TestMediaTakeTheirTokensInTheIndex(t *testing.T) {
+	t.Parallel()
+	image := strings.Repeat("A", 500<<10)
+	with := func(question string) api.Incoming {
+		return api.Incoming{Path: "/v1/chat/completions", Body: []byte(`{"model": "m", "stream": true, "messages": [{"role": "user", "content": [` +
+			`{"type": "image_url", "image_url": {"url": "data:image/png;base64,` + image + `"}}, {"type": "text", "text": "` + question + `"}]}]}`)}
+	}
+	b := replica()
+	before := b.prefixes.Stats().Blocks
+	x := b.placed(t, with("What is it?"))
+	assert.InDelta(t, 583, x.PromptTokens, 5)
+	assert.Equal(t, x.PromptTokens/prefix.BlockTokens, b.prefixes.Stats().Blocks-before)
+
+	owed := x.Endpoint.Stats(noon).Tokens
+	y := &exchange.Exchange{Incoming: with(strings.Repeat("a new and long document ", 2000)), Subset: scheduling.ParseSubset([]string{x.Destination})}
+	y.Arrived = noon
+	require.Nil(t, b.decide(y))
+	assert.InDelta(t, 576, y.MatchedTokens, prefix.BlockTokens, "the image")
+	assert.InDelta(t, 12_000, y.Endpoint.Stats(noon).Tokens-owed, 50, "the document")
+}
+
 func TestEjectedEndpointsGetNothingUnlessNoOtherIsAllowed(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
 	r := newRig(t, snapshotOf(a, b))
 	a.Health().Eject("responses", func(int) time.Time { return noon.Add(time.Second) })
 	for range 10 {
-		assert.Same(t, b, r.placed(t, request.Incoming{}).Endpoint)
+		assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
 	}
 	x := &exchange.Exchange{Subset: scheduling.ParseSubset([]string{a.Address()})}
 	require.Nil(t, r.decide(x))
@@ -380,11 +433,11 @@ func TestEndpointIsProbedByOneRequestAtATime(t *testing.T) {
 	r := newRig(t, snapshotOf(a, b))
 	b.Record(b.BeginScrape(noon), running(100))
 	a.Health().Eject("responses", func(int) time.Time { return noon })
-	probe := r.placed(t, request.Incoming{})
+	probe := r.placed(t, api.Incoming{})
 	assert.Same(t, a, probe.Endpoint)
-	assert.Same(t, b, r.placed(t, request.Incoming{}).Endpoint)
+	assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
 	probe.Lease.Release() // and nothing was learnt
-	assert.Same(t, a, r.placed(t, request.Incoming{}).Endpoint)
+	assert.Same(t, a, r.placed(t, api.Incoming{}).Endpoint)
 }
 
 func TestRespondedSaysWhoHasFailed(t *testing.T) {
@@ -422,7 +475,7 @@ func TestRulesHoldUnlessTheClientNamesTheModel(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name         string
-		headers      request.Headers
+		headers      api.Headers
 		body         string
 		wantTarget   string
 		wantRewrite  string
@@ -431,15 +484,15 @@ func TestRulesHoldUnlessTheClientNamesTheModel(t *testing.T) {
 	}{
 		{name: "rewrite", body: askedBody, wantTarget: "base-v2", wantRewrite: "canary"},
 		{name: "no rule", body: `{"model": "other", "prompt": "a"}`, wantTarget: "other"},
-		{name: "header", body: askedBody, headers: request.Headers{{Name: request.HeaderModel, Value: "mine"}}, wantTarget: "mine"},
-		{name: "no body", headers: request.Headers{{Name: request.HeaderModel, Value: "mine"}}},
+		{name: "header", body: askedBody, headers: api.Headers{{Name: api.HeaderModel, Value: "mine"}}, wantTarget: "mine"},
+		{name: "no body", headers: api.Headers{{Name: api.HeaderModel, Value: "mine"}}},
 		{
 			name: "objective and tenant", body: askedBody, wantTarget: "base-v2", wantRewrite: "canary", wantPriority: 10, wantFairness: "tenant",
-			headers: request.Headers{{Name: request.HeaderObjectiveOld, Value: "urgent"}, {Name: request.HeaderFairness, Value: "tenant"}},
+			headers: api.Headers{{Name: api.HeaderObjectiveOld, Value: "urgent"}, {Name: api.HeaderFairness, Value: "tenant"}},
 		},
 		{
 			name: "unknown objective", body: askedBody, wantTarget: "base-v2", wantRewrite: "canary",
-			headers: request.Headers{{Name: request.HeaderObjective, Value: "nothing"}},
+			headers: api.Headers{{Name: api.HeaderObjective, Value: "nothing"}},
 		},
 	}
 	for _, tt := range tests {
@@ -447,7 +500,7 @@ func TestRulesHoldUnlessTheClientNamesTheModel(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
 			r.rules = holds()
-			x := r.placed(t, request.Incoming{Path: "/v1/completions", Body: []byte(tt.body), Headers: tt.headers})
+			x := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(tt.body), Headers: tt.headers})
 			assert.Equal(t, tt.wantTarget, x.Target)
 			assert.Equal(t, tt.wantRewrite, x.Rewrite)
 			assert.Equal(t, tt.wantPriority, x.Priority)
@@ -463,7 +516,7 @@ func TestSaturatedPoolShedsWhatCanWait(t *testing.T) {
 	r := newRig(t, snapshotOf(full))
 	r.rules = holds()
 	with := func(objective string) *exchange.Exchange {
-		x := &exchange.Exchange{Incoming: request.Incoming{Headers: request.Headers{{Name: request.HeaderObjective, Value: objective}}}}
+		x := &exchange.Exchange{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: objective}}}}
 		x.Arrived = noon
 		return x
 	}
@@ -494,14 +547,14 @@ func TestSessionGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, parameters string
-		headers          func(last *exchange.Exchange) request.Headers
+		headers          func(last *exchange.Exchange) api.Headers
 	}{
-		{name: "in the client's header", parameters: `{}`, headers: func(last *exchange.Exchange) request.Headers {
+		{name: "in the client's header", parameters: `{}`, headers: func(last *exchange.Exchange) api.Headers {
 			return last.Reply // the client sends back what it got
 		}},
 		{
 			name: "by a name in a header", parameters: `{strategy: session_id, sessionIdConfig: {sources: [{header: X-Chat}]}}`,
-			headers: func(*exchange.Exchange) request.Headers { return request.Headers{{Name: "x-chat", Value: "7"}} },
+			headers: func(*exchange.Exchange) api.Headers { return api.Headers{{Name: "x-chat", Value: "7"}} },
 		},
 	}
 	for _, tt := range tests {
@@ -512,9 +565,9 @@ func TestSessionGoesOnWhereItWas(t *testing.T) {
 plugins:
 - {type: session-affinity-filter, parameters: `+tt.parameters+`}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: session-affinity-filter}]}]`)
-			first := r.placed(t, request.Incoming{Headers: tt.headers(&exchange.Exchange{})})
+			first := r.placed(t, api.Incoming{Headers: tt.headers(&exchange.Exchange{})})
 			for range 20 {
-				assert.Same(t, first.Endpoint, r.placed(t, request.Incoming{Headers: tt.headers(first)}).Endpoint)
+				assert.Same(t, first.Endpoint, r.placed(t, api.Incoming{Headers: tt.headers(first)}).Endpoint)
 			}
 		})
 	}
@@ -525,13 +578,13 @@ func TestSessionIDFromACookie(t *testing.T) {
 	sources := []pickerconfig.SessionSource{{Header: "x-chat"}, {Cookie: "chat"}}
 	tests := []struct {
 		name string
-		give request.Headers
+		give api.Headers
 		want string
 	}{
 		{name: "nothing"},
-		{name: "cookie", give: request.Headers{{Name: "cookie", Value: "a=b; chat=7; c=d"}}, want: "7"},
-		{name: "the first source counts", give: request.Headers{{Name: "cookie", Value: "chat=7"}, {Name: "x-chat", Value: "8"}}, want: "8"},
-		{name: "another cookie", give: request.Headers{{Name: "cookie", Value: "chats=7; chat"}}},
+		{name: "cookie", give: api.Headers{{Name: "cookie", Value: "a=b; chat=7; c=d"}}, want: "7"},
+		{name: "the first source counts", give: api.Headers{{Name: "cookie", Value: "chat=7"}, {Name: "x-chat", Value: "8"}}, want: "8"},
+		{name: "another cookie", give: api.Headers{{Name: "cookie", Value: "chats=7; chat"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -552,7 +605,7 @@ plugins:
 - {type: running-requests-size-scorer}
 - {type: max-score-picker, parameters: {maxNumOfEndpoints: 3}}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: running-requests-size-scorer}, {pluginRef: max-score-picker}]}]`)
-	x := r.placed(t, request.Incoming{})
+	x := r.placed(t, api.Incoming{})
 	assert.Equal(t, "10.0.0.1:8000,[2001:db8::3]:8000,10.0.0.2:8000", x.Destination)
 	assert.Same(t, a, x.Endpoint)
 	assert.EqualValues(t, 0, b.Stats(noon).InFlight, "only the first is counted")
@@ -563,10 +616,10 @@ func TestPickIsExplainedToThoseWhoAsk(t *testing.T) {
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
 	b.Record(b.BeginScrape(noon), running(1))
 	r := newRig(t, snapshotOf(a, b))
-	assert.Nil(t, r.placed(t, request.Incoming{}).Scores)
-	assert.Nil(t, r.placed(t, request.Incoming{}).Reply)
+	assert.Nil(t, r.placed(t, api.Incoming{}).Scores)
+	assert.Nil(t, r.placed(t, api.Incoming{}).Reply)
 	r.options = Options{Scores: true, Explain: true}
-	x := r.placed(t, request.Incoming{})
+	x := r.placed(t, api.Incoming{})
 	require.Len(t, x.Scores, 2)
 	assert.Same(t, b, x.Scores[1].Endpoint)
 	assert.InDelta(t, 0.45, x.Scores[1].Total, 1e-9)
@@ -580,7 +633,7 @@ func TestForcedSelectionIsReportedOnlyIfItIsConfigured(t *testing.T) {
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
 	b.Record(b.BeginScrape(noon), running(100))
 	r := newRig(t, snapshotOf(a, b))
-	in := request.Incoming{Headers: request.Headers{{Name: request.HeaderSelection, Value: "10.0.0.2"}}}
+	in := api.Incoming{Headers: api.Headers{{Name: api.HeaderSelection, Value: "10.0.0.2"}}}
 	x := r.placed(t, in)
 	assert.Same(t, a, x.Endpoint)
 	assert.False(t, x.Conformance)
@@ -591,7 +644,7 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: header-based-testing-
 	x = r.placed(t, in)
 	assert.Same(t, b, x.Endpoint)
 	assert.True(t, x.Conformance)
-	assert.False(t, r.placed(t, request.Incoming{}).Conformance)
+	assert.False(t, r.placed(t, api.Incoming{}).Conformance)
 }
 
 func TestConsistentHashKeepsOneBeginningTogetherAndAgreesWithOthers(t *testing.T) {

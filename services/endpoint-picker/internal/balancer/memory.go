@@ -3,14 +3,13 @@ package balancer
 import (
 	"slices"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -31,10 +30,10 @@ type memory struct {
 	snapshot *datastore.Snapshot
 	session  string // its identifier, if the request has one
 
-	incoming   request.Request
+	incoming   api.Request
 	chain      prefix.Chain
 	matched    []int              // blocks, indexed by the number of the cache
-	turns      request.Turns      // in blocks
+	turns      api.Turns          // in blocks
 	ours       bool               // the last prompt of the conversation was placed by this picker
 	home       *endpoint.Endpoint // where other replicas are expected to send prompts with the same beginning
 	sharing    float64            // tokens of the prompt that other replicas would find there, and would otherwise compute
@@ -44,52 +43,68 @@ type memory struct {
 }
 
 // read parses the request. A request of an unknown API has no prompt.
-func (m *memory) read(x *exchange.Exchange, parsers *request.Parsers) error {
-	in, r := &x.Incoming, &m.incoming
-	err := r.Parse(parsers, *in)
-	r.Body = nil // the body belongs to the caller
-	if err != nil {
+func (m *memory) read(x *exchange.Exchange, config *pickerconfig.Config) error {
+	r := &m.incoming
+	if err := r.Parse(config.Parsers, x.Incoming, lookupBlocks(config.Prefix.MaxTokens)*prefix.BlockTokens); err != nil {
 		return err //nolint:wrapcheck // it says all
 	}
-	x.Model = string(in.Body[r.Model.From:r.Model.To])
+	x.Model = r.Model
 	x.Streaming, x.UsageForm, x.PromptTokens = r.Stream, r.API.Usage, 0
 	if r.API.Generates {
-		x.PromptTokens = r.Tokens()
+		x.PromptTokens = r.Tokens
 	}
 	return nil
 }
 
+// lookupBlocks returns the maximum number of blocks of a prompt to look up in caches. 0 tokens mean the default.
+func lookupBlocks(maxTokens int) int {
+	if maxTokens > 0 {
+		return maxTokens / prefix.BlockTokens
+	}
+	return maxBlocks
+}
+
 // hash divides the prompt into blocks and hashes them.
 func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
-	r, body := &m.incoming, x.Incoming.Body
-	text := func(span jsonscan.Span) []byte { return body[span.From:span.To] }
-	most := maxBlocks
-	if maxTokens > 0 {
-		most = maxTokens / prefix.BlockTokens
-	}
+	r, body, blocks := &m.incoming, x.Incoming.Body, lookupBlocks(maxTokens)
 	if x.PromptTokens == 0 {
-		most = 0
+		blocks = 0
 	}
-	m.turns = request.Turns{}
-	m.chain.Reset(prefix.Seed(x.Target, text(r.CacheSalt)), most)
-	if most == 0 {
+	m.turns = api.Turns{}
+	m.chain.Reset(prefix.Seed(x.Target, body[r.CacheSalt.From:r.CacheSalt.To]), blocks)
+	if blocks == 0 {
 		return
 	}
+	for _, p := range r.Head {
+		m.write(body, p)
+	}
+	m.mark(0, r.Turns)
 	for i, p := range r.Prompt {
-		switch {
-		case p.Packed:
-			m.chain.WritePacked(text(p.Span))
-		case p.IDs > 0:
-			m.chain.WriteIDs(text(p.Span))
-		default:
-			m.chain.Write(text(p.Span))
-		}
+		m.write(body, p)
 		m.mark(i+1, r.Turns)
 	}
 }
 
+// write appends a part of the prompt to the chain.
+func (m *memory) write(body []byte, p api.Part) {
+	content := body[p.Span.From:p.Span.To]
+	switch p.Kind {
+	case api.Text:
+		m.chain.Write(content)
+	case api.IDs:
+		m.chain.WriteIDs(content)
+	case api.PackedIDs:
+		m.chain.WritePacked(content)
+	case api.Media:
+		m.chain.WriteMedia(content, int(p.Tokens))
+	}
+}
+
 // mark records the length of the chain after a number of parts of the prompt.
-func (m *memory) mark(parts int, t request.Turns) {
+func (m *memory) mark(parts int, t api.Turns) {
+	if t.History == 0 {
+		return
+	}
 	blocks := len(m.chain.Hashes)
 	if parts == t.Opening {
 		m.turns.Opening = blocks
@@ -100,6 +115,15 @@ func (m *memory) mark(parts int, t request.Turns) {
 	if parts == t.History {
 		m.turns.History = blocks
 	}
+}
+
+// forget discards what a pool must not keep: the values of the request, which are as long as its client likes, and large
+// buffers. The other buffers have the size of the pool of endpoints.
+func (m *memory) forget() {
+	m.incoming.DropLarge()
+	m.chain.DropLarge()
+	m.balancer, m.exchange, m.config, m.snapshot, m.session = nil, nil, nil, nil, ""
+	m.request = scheduling.Request{}
 }
 
 // opening is the length of the part that all turns of a conversation share.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -68,7 +68,7 @@ func (m *memory) schedule() error {
 	x.Endpoint, x.MatchedTokens = endpoints[chosen.Index], chosen.Matched
 	x.Lease = m.place(x)
 	x.Destination = m.destination(endpoints)
-	x.Conformance = in(config.Headers, request.HeaderSelection) && x.Incoming.Headers.Get(request.HeaderSelection) != ""
+	x.Conformance = in(config.Headers, api.HeaderSelection) && x.Incoming.Headers.Get(api.HeaderSelection) != ""
 	m.rewrite(x)
 	bindSession(config.Session, b.sessions, x, m.session)
 	b.tell(x, m, endpoints)
@@ -87,6 +87,6 @@ func (m *memory) Sent() {
 // Discard makes the memory available to other picks.
 func (m *memory) Discard() {
 	b := m.balancer
-	m.balancer, m.exchange, m.config, m.snapshot = nil, nil, nil, nil
+	m.forget()
 	b.memories.Put(m)
 }

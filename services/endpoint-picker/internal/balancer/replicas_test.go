@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // replica is a Balancer of a pool whose pages say that most of the requests are others'.
@@ -32,10 +32,10 @@ func replica() *Balancer {
 }
 
 // turn is what a conversation asks for after so many answers.
-func turn(conversation, answers int) request.Incoming { return turnUnder("", conversation, answers) }
+func turn(conversation, answers int) api.Incoming { return turnUnder("", conversation, answers) }
 
 // turnUnder is the same where the conversation has a system prompt.
-func turnUnder(system string, conversation, answers int) request.Incoming {
+func turnUnder(system string, conversation, answers int) api.Incoming {
 	said := func(role string, n int) string {
 		return fmt.Sprintf(`{"role": %q, "content": %q}`, role, strings.Repeat(fmt.Sprint(role, conversation, "-", n, " "), 60))
 	}
@@ -44,7 +44,7 @@ func turnUnder(system string, conversation, answers int) request.Incoming {
 		messages = append(messages, said("assistant", n), said("user", n+1))
 	}
 	body := `{"model": "m", "stream": true, "messages": [` + strings.Join(messages, ", ") + `]}`
-	return request.Incoming{Path: "/v1/chat/completions", Body: []byte(body)}
+	return api.Incoming{Path: "/v1/chat/completions", Body: []byte(body)}
 }
 
 func TestReplicasAgreeOnWhereAConversationIs(t *testing.T) {
@@ -68,11 +68,11 @@ func TestReplicasAgreeOnWhereAConversationIs(t *testing.T) {
 }
 
 // expected returns what a replica thinks of a request before it places it.
-func expected(t *testing.T, b *Balancer, in request.Incoming) *memory {
+func expected(t *testing.T, b *Balancer, in api.Incoming) *memory {
 	t.Helper()
 	x, m := &exchange.Exchange{Incoming: in}, &memory{}
 	x.Arrived, x.Target = noon, "m"
-	require.NoError(t, m.read(x, b.configs.Current().Parsers))
+	require.NoError(t, m.read(x, b.configs.Current()))
 	m.hash(x, 0)
 	m.describe(x, 0, "")
 	m.match(b.prefixes)

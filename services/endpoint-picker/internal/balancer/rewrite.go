@@ -1,11 +1,13 @@
 package balancer
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // headerAcceptEncoding must not reach the server if the picker has to read the answer.
@@ -15,14 +17,14 @@ const headerAcceptEncoding = "accept-encoding"
 // client's choice and precedes the rules.
 func (b *Balancer) rule(x *exchange.Exchange, random uint64) {
 	headers := x.Incoming.Headers
-	x.Fairness = headers.First(request.HeaderFairness, request.HeaderFairnessOld)
-	if x.Objective = headers.First(request.HeaderObjective, request.HeaderObjectiveOld); x.Objective != "" {
+	x.Fairness = headers.First(api.HeaderFairness, api.HeaderFairnessOld)
+	if x.Objective = headers.First(api.HeaderObjective, api.HeaderObjectiveOld); x.Objective != "" {
 		x.Priority, _ = b.rules.Priority(x.Objective)
 	}
 	if x.Target = x.Model; x.Model == "" {
 		return // a request without a model cannot be rewritten
 	}
-	if name := headers.First(request.HeaderModel, request.HeaderModelOld); name != "" {
+	if name := headers.First(api.HeaderModel, api.HeaderModelOld); name != "" {
 		x.Target = name
 	} else if r, ok := b.rules.Rewrite(x.Model, random); ok {
 		x.Target, x.Rewrite = r.Target, r.Object
@@ -38,9 +40,10 @@ func (m *memory) rewrite(x *exchange.Exchange) {
 	if err != nil {
 		return // unreachable: a string can always be encoded
 	}
-	span := m.incoming.Model
-	asked := x.Incoming.Body[span.From-1 : span.To+1]
-	x.Edit = exchange.Edit{Span: span, With: quoted[1 : len(quoted)-1]}
-	x.Restore = answer.NewRenamer(quoted, append([]byte(nil), asked...))
+	target := quoted[1 : len(quoted)-1]
+	span := m.incoming.ModelSpan
+	asked := bytes.Clone(x.Incoming.Body[span.From-1 : span.To+1])
+	x.Edit = exchange.Edit{Span: span, With: target}
+	x.Restore = answer.NewRenamer(string(jsonscan.Unescape(nil, target)), asked)
 	x.Remove = append(x.Remove, headerAcceptEncoding)
 }

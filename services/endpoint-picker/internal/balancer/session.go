@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/session"
 )
 
@@ -37,14 +37,14 @@ func bindSession(c *pickerconfig.Session, t *session.Table, x *exchange.Exchange
 	switch name := x.Endpoint.Server().Name; {
 	case c == nil:
 	case c.Strategy == pickerconfig.SessionInHeader:
-		x.Reply = append(x.Reply, request.Header{Name: c.Header, Value: base64.StdEncoding.EncodeToString([]byte(name))})
+		x.Reply = append(x.Reply, api.Header{Name: c.Header, Value: base64.StdEncoding.EncodeToString([]byte(name))})
 	case id != "":
 		t.Bind(id, name, x.Arrived)
 	}
 }
 
 // sessionID returns the name of the session in a request.
-func sessionID(sources []pickerconfig.SessionSource, headers request.Headers) string {
+func sessionID(sources []pickerconfig.SessionSource, headers api.Headers) string {
 	for _, s := range sources {
 		id := headers.Get(s.Header)
 		if s.Cookie != "" {

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 const (
@@ -36,7 +36,7 @@ func (b *Balancer) tell(x *exchange.Exchange, m *memory, endpoints []*endpoint.E
 		return
 	}
 	if b.options.Explain {
-		x.Reply = append(x.Reply, request.Header{Name: headerExplained, Value: m.explain(x.Destination)})
+		x.Reply = append(x.Reply, api.Header{Name: headerExplained, Value: m.explain(x.Destination)})
 	}
 	if !b.options.Scores {
 		return

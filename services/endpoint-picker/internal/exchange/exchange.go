@@ -8,9 +8,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -68,7 +68,7 @@ type Exchange struct {
 	Record
 	Placement
 
-	Incoming request.Incoming   // its body is set only during the pick
+	Incoming api.Incoming       // its body is set only during the pick
 	Subset   *scheduling.Subset // what the gateway allows; nil allows everything
 
 	options *Options
@@ -82,12 +82,12 @@ type Exchange struct {
 type Placement struct {
 	Lease       *endpoint.Lease
 	Destination string          // "ip:port", or several separated by commas: fallbacks for failures
-	Set         request.Headers // on the request
+	Set         api.Headers     // on the request
 	Remove      []string        // headers of the request
 	Edit        Edit            // of the request's body
 	Restore     *answer.Renamer // restores the model name in the response, nil if not needed
 	UsageForm   answer.Form     // format of the usage in the response
-	Reply       request.Headers // to set on the response
+	Reply       api.Headers     // to set on the response
 	Conformance bool            // report endpoints as the conformance tests of gateways expect
 }
 
@@ -112,8 +112,8 @@ type Request struct {
 	Path        string // including the query
 	ID          string
 	TraceParent string
-	Headers     request.Headers // the ones that picks need
-	Private     []string        // names of headers to hide from the model server
+	Headers     api.Headers // the ones that picks need
+	Private     []string    // names of headers to hide from the model server
 }
 
 // A Response contains the needed parts of a response's headers.
@@ -145,7 +145,7 @@ func (x *Exchange) Begin(p Pool, o *Options) {
 // Receive takes over the request's headers.
 func (x *Exchange) Receive(r *Request) {
 	x.Path, x.RequestID, x.TraceParent, x.Subset = r.Path, r.ID, r.TraceParent, r.Subset
-	x.Incoming = request.Incoming{Path: r.Path, Headers: r.Headers}
+	x.Incoming = api.Incoming{Path: r.Path, Headers: r.Headers}
 	x.Remove = r.Private
 }
 
@@ -155,7 +155,7 @@ func (x *Exchange) Decide(ctx context.Context, body []byte) *Refusal {
 	x.Arrived = x.options.Now()
 	x.Incoming.Body = body
 	pick, refusal := x.decide(ctx)
-	x.Incoming = request.Incoming{}
+	x.Incoming = api.Incoming{}
 	x.PickTook = x.options.Now().Sub(x.Arrived)
 	x.pool.Picked(x, refusal)
 	if refusal != nil {
@@ -163,7 +163,7 @@ func (x *Exchange) Decide(ctx context.Context, body []byte) *Refusal {
 	}
 	x.pick, x.stage, x.usage.Form = pick, placed, x.UsageForm
 	if x.Conformance {
-		x.Set = append(x.Set, request.Header{Name: headerEcho, Value: HeaderServed + ":" + x.Lease.Address()})
+		x.Set = append(x.Set, api.Header{Name: headerEcho, Value: HeaderServed + ":" + x.Lease.Address()})
 	}
 	if x.options.Tracer != nil {
 		x.trace()
@@ -190,7 +190,7 @@ func (x *Exchange) trace() {
 	span, header := x.options.Tracer.Begin(x.TraceParent)
 	x.Span = span
 	if header != "" {
-		x.Set = append(x.Set, request.Header{Name: HeaderTrace, Value: header})
+		x.Set = append(x.Set, api.Header{Name: HeaderTrace, Value: header})
 	}
 }
 

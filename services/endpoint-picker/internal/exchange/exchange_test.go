@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -195,7 +195,7 @@ func TestExchange_DecideShowsTheBodyOnlyToThePick(t *testing.T) {
 	require.Nil(t, x.Decide(ctx, []byte("body")))
 	assert.Equal(t, "/v1/completions body", pool.body)
 	assert.Equal(t, ctx, pool.admitted, "a pick that waits sees the end of the stream")
-	assert.Equal(t, request.Incoming{}, x.Incoming)
+	assert.Equal(t, api.Incoming{}, x.Incoming)
 	assert.Equal(t, []string{"x-private"}, x.Remove)
 }
 
@@ -226,7 +226,7 @@ func TestExchange_RestoreIsDroppedIfTheBodyCannotBeRewritten(t *testing.T) {
 	t.Parallel()
 	for _, r := range []Response{{Encoded: true}, {Hidden: true}} {
 		x := begin(newFakePool())
-		x.Restore = answer.NewRenamer([]byte(`"a"`), []byte(`"b"`))
+		x.Restore = answer.NewRenamer("a", []byte(`"b"`))
 		x.Respond(&r)
 		assert.Nil(t, x.Restore)
 	}

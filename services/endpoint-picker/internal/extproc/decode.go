@@ -2,20 +2,20 @@ package extproc
 
 import (
 	"bytes"
-	"errors"
 	"slices"
 	"strconv"
 	"sync/atomic"
 
 	"google.golang.org/grpc/mem"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/protoscan"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
 // errMalformed means that the input is not a message of the protocol.
-var errMalformed = errors.New("malformed message")
+var errMalformed = protoscan.ErrMalformed
 
 // decoder reads a gateway's messages in the wire format. It skips unneeded fields, and does not copy bodies: they stay in
 // the buffer of their message.
@@ -30,21 +30,21 @@ func (d decoder) decode(in mem.Buffer, m *Message) error {
 	*m = Message{Modes: Modes{Request: d.bodyMode, Response: d.bodyMode}}
 	var part, metadata []byte
 	var at int
-	f := fields{whole: in.ReadOnlyData()}
-	for f.more() {
+	f := protoscan.Read(in.ReadOnlyData())
+	for f.Next() {
 		switch {
-		case f.tag < tag(len(inKinds)) && inKinds[f.tag] != 0:
+		case f.Tag < tag(len(inKinds)) && inKinds[f.Tag] != 0:
 			if m.Kind != 0 {
 				return errMalformed // a message contains one part of the exchange
 			}
-			m.Kind, part, at = inKinds[f.tag], f.bytes, f.at
-		case f.tag == inMetadataContext:
-			metadata = f.bytes
-		case f.tag == inProtocolConfig:
-			m.Modes = decodeModes(f.bytes)
+			m.Kind, part, at = inKinds[f.Tag], f.Bytes, f.At
+		case f.Tag == inMetadataContext:
+			metadata = f.Bytes
+		case f.Tag == inProtocolConfig:
+			m.Modes = decodeModes(f.Bytes)
 		}
 	}
-	if err := f.err(); err != nil {
+	if err := f.Err(); err != nil {
 		return err
 	}
 	switch m.Kind {
@@ -65,12 +65,12 @@ func (d decoder) decode(in mem.Buffer, m *Message) error {
 // decodeModes reads a ProtocolConfiguration. Zero values are not on the wire.
 func decodeModes(whole []byte) Modes {
 	m := Modes{Request: bodyModes[0], Response: bodyModes[0]}
-	for f := (fields{whole: whole}); f.more(); {
+	for f := protoscan.Read(whole); f.Next(); {
 		mode := FullDuplex // the default for modes newer than this program
-		if f.number < uint64(len(bodyModes)) {
-			mode = bodyModes[f.number]
+		if f.Value < uint64(len(bodyModes)) {
+			mode = bodyModes[f.Value]
 		}
-		switch f.tag {
+		switch f.Tag {
 		case configRequestBody:
 			m.Request = mode
 		case configResponseBody:
@@ -82,28 +82,28 @@ func decodeModes(whole []byte) Modes {
 
 // decodeHeaders reads HttpHeaders.
 func (d decoder) decodeHeaders(whole []byte, m *Message) error {
-	f := fields{whole: whole}
-	for f.more() {
-		switch f.tag {
+	f := protoscan.Read(whole)
+	for f.Next() {
+		switch f.Tag {
 		case headersMap:
-			if err := d.readHeaders(f.bytes, m); err != nil {
+			if err := d.readHeaders(f.Bytes, m); err != nil {
 				return err
 			}
 		case headersEndOfStream:
-			m.EndOfStream = f.number != 0
+			m.EndOfStream = f.Value != 0
 		}
 	}
-	return f.err()
+	return f.Err()
 }
 
 // readHeaders reads the needed headers of a HeaderMap.
 func (d decoder) readHeaders(whole []byte, m *Message) error {
-	f := fields{whole: whole}
-	for f.more() {
-		if f.tag != mapHeaders {
+	f := protoscan.Read(whole)
+	for f.Next() {
+		if f.Tag != mapHeaders {
 			continue
 		}
-		key, value, ok := decodeHeader(f.bytes)
+		key, value, ok := decodeHeader(f.Bytes)
 		if !ok {
 			return errMalformed
 		}
@@ -113,7 +113,7 @@ func (d decoder) readHeaders(whole []byte, m *Message) error {
 			readResponseHeader(key, value, &m.Response)
 		}
 	}
-	return f.err()
+	return f.Err()
 }
 
 // readRequestHeader reads one header. If one of the gateway's own headers is repeated, the first counts.
@@ -132,7 +132,7 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 		if !ok {
 			return
 		}
-		r.Headers = append(r.Headers, request.Header{Name: c.Name, Value: string(value)})
+		r.Headers = append(r.Headers, api.Header{Name: c.Name, Value: string(value)})
 		if c.Private && !slices.Contains(r.Private, c.Name) {
 			r.Private = append(r.Private, c.Name)
 		}
@@ -153,21 +153,21 @@ func readResponseHeader(key, value []byte, r *exchange.Response) {
 // decodeHeader reads a HeaderValue. Envoy sends raw values; not every gateway does.
 func decodeHeader(whole []byte) (key, value []byte, ok bool) {
 	var text []byte
-	f := fields{whole: whole}
-	for f.more() {
-		switch f.tag {
+	f := protoscan.Read(whole)
+	for f.Next() {
+		switch f.Tag {
 		case headerKey:
-			key = f.bytes
+			key = f.Bytes
 		case headerText:
-			text = f.bytes
+			text = f.Bytes
 		case headerRaw:
-			value = f.bytes
+			value = f.Bytes
 		}
 	}
 	if len(value) == 0 {
 		value = text
 	}
-	return key, value, !f.broken
+	return key, value, f.Err() == nil
 }
 
 // isHeader compares a header's key. Envoy sends lower case; not every gateway does.
@@ -178,16 +178,16 @@ func isHeader(key []byte, name string) bool {
 // decodeBody reads an HttpBody that begins at an offset in the buffer of its message.
 func decodeBody(in mem.Buffer, whole []byte, at int, m *Message) error {
 	var from, to int
-	f := fields{whole: whole}
-	for f.more() {
-		switch f.tag {
+	f := protoscan.Read(whole)
+	for f.Next() {
+		switch f.Tag {
 		case bodyBytes:
-			from, to = at+f.at, at+f.at+len(f.bytes)
+			from, to = at+f.At, at+f.At+len(f.Bytes)
 		case bodyEndOfStream:
-			m.EndOfStream = f.number != 0
+			m.EndOfStream = f.Value != 0
 		}
 	}
-	if err := f.err(); err != nil {
+	if err := f.Err(); err != nil {
 		return err
 	}
 	if to > from {
@@ -203,14 +203,14 @@ func decodeSubset(metadata []byte) *scheduling.Subset {
 		return nil
 	}
 	var entries []string
-	for f := (fields{whole: hint}); f.more(); {
-		switch f.tag {
+	for f := protoscan.Read(hint); f.Next(); {
+		switch f.Tag {
 		case valueText:
-			entries = append(entries, string(f.bytes))
+			entries = append(entries, string(f.Bytes))
 		case valueList:
-			for l := (fields{whole: f.bytes}); l.more(); {
-				if l.tag == listValues {
-					entries = append(entries, string(decodeText(l.bytes)))
+			for l := protoscan.Read(f.Bytes); l.Next(); {
+				if l.Tag == listValues {
+					entries = append(entries, string(decodeText(l.Bytes)))
 				}
 			}
 		}
@@ -226,9 +226,9 @@ func lookupMetadata(whole []byte, namespace, key string) []byte {
 // decodeText returns the text of a Value, if it is a string.
 func decodeText(whole []byte) []byte {
 	var text []byte
-	for f := (fields{whole: whole}); f.more(); {
-		if f.tag == valueText {
-			text = f.bytes
+	for f := protoscan.Read(whole); f.Next(); {
+		if f.Tag == valueText {
+			text = f.Bytes
 		}
 	}
 	return text

@@ -1,13 +1,15 @@
 package extproc
 
+import "fairlead.dev/services/endpoint-picker/internal/protoscan"
+
 // tag is a field's number and wire type, as encoded before the field's value.
-type tag uint64
+type tag = protoscan.Tag
 
 // Wire types of fields.
 const (
-	integer tag = 0 // varint: numbers, enums, bools
-	fixed64 tag = 1 // doubles
-	message tag = 2 // text, bytes, messages, with their length
+	integer = protoscan.Varint
+	fixed64 = protoscan.Fixed64
+	message = protoscan.Bytes
 )
 
 // Fields of the messages to read and write, grouped by message. They come from

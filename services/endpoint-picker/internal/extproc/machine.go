@@ -8,8 +8,8 @@ import (
 
 	"google.golang.org/grpc/mem"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // maxChunk is the maximum size of a streamed body reply: gateways refuse messages of more than 64 KiB.
@@ -202,7 +202,7 @@ func (m *Machine) collect(ctx context.Context, in *Message, out []Reply) []Reply
 	}
 	if m.body.size > 0 { // now the length is known
 		length := strconv.Itoa(m.body.size + m.exchange.Edit.Growth())
-		out[len(out)-1].change().Set = append(m.exchange.Set, request.Header{Name: headerContentLength, Value: length})
+		out[len(out)-1].change().Set = append(m.exchange.Set, api.Header{Name: headerContentLength, Value: length})
 	}
 	return m.sendBody(out, atTheEnd)
 }

@@ -16,11 +16,11 @@ import (
 
 	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -37,7 +37,7 @@ type one struct {
 	scores    []exchange.Score
 	asked     []*scheduling.Subset
 	shown     []string // path and body
-	headers   []request.Headers
+	headers   []api.Headers
 	began     int
 	placed    int
 	responded []int
@@ -139,7 +139,7 @@ var (
 // Replies, short.
 func picked(k Kind) Reply { return Reply{Kind: k, Destination: address} }
 func pickedFor(size int) Reply {
-	return Reply{Kind: RequestHeaders, Destination: address, Headers: &Headers{Set: request.Headers{{Name: "content-length", Value: strconv.Itoa(size)}}}}
+	return Reply{Kind: RequestHeaders, Destination: address, Headers: &Headers{Set: api.Headers{{Name: "content-length", Value: strconv.Itoa(size)}}}}
 }
 func goOn(k Kind) Reply                   { return Reply{Kind: k} }
 func echo(s string) Reply                 { return Reply{Kind: RequestBody, Content: Streamed, Body: buffer(s)} }
@@ -445,7 +445,7 @@ func TestMachineReportsTheEndpointOnRequest(t *testing.T) {
 		got, err := m.Step(context.Background(), &in, nil)
 		require.NoError(t, err)
 		if in.Kind == ResponseHeaders {
-			assert.Equal(t, []Reply{{Kind: ResponseHeaders, Headers: &Headers{Set: request.Headers{{Name: headerPicked, Value: address}}}}}, got)
+			assert.Equal(t, []Reply{{Kind: ResponseHeaders, Headers: &Headers{Set: api.Headers{{Name: headerPicked, Value: address}}}}}, got)
 		}
 	}
 	m = NewMachine(newOne(), &MachineOptions{ReportEndpoint: true, Options: life})
@@ -632,11 +632,11 @@ func TestEarlyLeaveEndsTheStreamAfterTheRequest(t *testing.T) {
 func edited() *one {
 	picker := newOne()
 	picker.placement = exchange.Placement{
-		Set:     request.Headers{{Name: "x-a", Value: "b"}},
+		Set:     api.Headers{{Name: "x-a", Value: "b"}},
 		Remove:  []string{"accept-encoding"},
-		Reply:   request.Headers{{Name: "x-session-token", Value: "token"}},
+		Reply:   api.Headers{{Name: "x-session-token", Value: "token"}},
 		Edit:    exchange.Edit{Span: jsonscan.Span{From: 10, To: 15}, With: []byte("base-v2")},
-		Restore: answer.NewRenamer([]byte(`"base-v2"`), []byte(`"asked"`)),
+		Restore: answer.NewRenamer("base-v2", []byte(`"asked"`)),
 	}
 	return picker
 }
@@ -648,7 +648,7 @@ const (
 
 func TestRequestIsEdited(t *testing.T) {
 	t.Parallel()
-	set := request.Headers{{Name: "x-a", Value: "b"}}
+	set := api.Headers{{Name: "x-a", Value: "b"}}
 	tests := []struct {
 		name  string
 		steps []Message
@@ -657,7 +657,7 @@ func TestRequestIsEdited(t *testing.T) {
 		{name: "full duplex", steps: []Message{headers(FullDuplex), body(askedBody[:12]), bodyEnd(askedBody[12:])}, want: []Reply{
 			{
 				Kind: RequestHeaders, Destination: address,
-				Headers: &Headers{Set: append(set[:1:1], request.Header{Name: "content-length", Value: "25"}), Remove: []string{"x-private", "accept-encoding"}},
+				Headers: &Headers{Set: append(set[:1:1], api.Header{Name: "content-length", Value: "25"}), Remove: []string{"x-private", "accept-encoding"}},
 			},
 			echo(askedBody[:10]), echo("base-v2"), echoEnd(askedBody[15:]),
 		}},
@@ -739,7 +739,7 @@ func TestModelOfTheResponseIsTheOneAskedFor(t *testing.T) {
 			t.Parallel()
 			got, _ := play(t, edited(), options(), append([]Message{headersEnd(tt.mode), reply()}, tt.steps...)...)
 			assert.Equal(t, []string{"content-length"}, got[1].Headers.Remove, "it would be wrong")
-			assert.Equal(t, request.Headers{{Name: "x-session-token", Value: "token"}}, got[1].Headers.Set)
+			assert.Equal(t, api.Headers{{Name: "x-session-token", Value: "token"}}, got[1].Headers.Set)
 			assert.Equal(t, tt.want, readable(got[2:]))
 		})
 	}
@@ -822,7 +822,7 @@ func TestConformanceTestsOfGatewaysGetTheEndpointThatServed(t *testing.T) {
 	}{
 		{name: "gateway does not report it", give: exchange.Response{Status: 200}},
 		{name: "gateway reports it", give: exchange.Response{Status: 200, Served: address}, want: &Headers{
-			Set: request.Headers{{Name: "x-conformance-test-served-endpoint", Value: address}},
+			Set: api.Headers{{Name: "x-conformance-test-served-endpoint", Value: address}},
 		}},
 	}
 	for _, tt := range tests {
@@ -831,7 +831,7 @@ func TestConformanceTestsOfGatewaysGetTheEndpointThatServed(t *testing.T) {
 			picker := newOne()
 			picker.placement.Conformance = true
 			got, _ := play(t, picker, options(), headersEnd(FullDuplex), Message{Kind: ResponseHeaders, Response: tt.give})
-			assert.Equal(t, request.Headers{{Name: "x-echo-set-header", Value: "x-conformance-test-served-endpoint:" + address}}, got[0].Headers.Set)
+			assert.Equal(t, api.Headers{{Name: "x-echo-set-header", Value: "x-conformance-test-served-endpoint:" + address}}, got[0].Headers.Set)
 			assert.Equal(t, tt.want, got[1].Headers)
 		})
 	}
@@ -865,7 +865,7 @@ func TestModelServerIsPartOfTheTrace(t *testing.T) {
 	first := headersEnd(FullDuplex)
 	first.Request.TraceParent = "theirs"
 	got, m := play(t, newOne(), o, first)
-	assert.Equal(t, request.Headers{{Name: "traceparent", Value: "theirs-ours"}}, got[0].Headers.Set)
+	assert.Equal(t, api.Headers{{Name: "traceparent", Value: "theirs-ours"}}, got[0].Headers.Set)
 	assert.True(t, m.close().Span.Sampled)
 }
 

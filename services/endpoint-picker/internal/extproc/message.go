@@ -3,8 +3,8 @@ package extproc
 import (
 	"google.golang.org/grpc/mem"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // Kind is the part of an HTTP exchange that a message or a reply contains.
@@ -78,6 +78,6 @@ const (
 
 // Headers are changes to headers.
 type Headers struct {
-	Set    request.Headers
+	Set    api.Headers
 	Remove []string
 }

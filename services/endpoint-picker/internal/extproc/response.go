@@ -5,8 +5,8 @@ import (
 
 	"google.golang.org/grpc/mem"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 func (m *Machine) responseMessage(in *Message, out []Reply) ([]Reply, error) {
@@ -54,10 +54,10 @@ func (m *Machine) responseHeaders(in *exchange.Response) Reply {
 	}
 	set := x.Reply
 	if m.options.ReportEndpoint {
-		set = append(set, request.Header{Name: headerPicked, Value: x.Lease.Address()})
+		set = append(set, api.Header{Name: headerPicked, Value: x.Lease.Address()})
 	}
 	if x.Conformance && in.Served != "" { // else the echo server's own header stays
-		set = append(set, request.Header{Name: exchange.HeaderServed, Value: in.Served})
+		set = append(set, api.Header{Name: exchange.HeaderServed, Value: in.Served})
 	}
 	var remove []string
 	if x.Restore != nil {

@@ -1,65 +1,19 @@
 package extproc
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"google.golang.org/protobuf/encoding/protowire"
 
-// fields iterates over the fields of a message in the wire format.
-type fields struct {
-	whole []byte
-	next  int // offset of the next field
-
-	tag    tag
-	number uint64 // of an integer field
-	bytes  []byte // of a message field, part of whole
-	at     int    // offset of bytes in whole
-	broken bool   // the rest is not a valid field
-}
-
-// more advances to the next field. It returns false at the end of the message, or at an invalid field.
-func (f *fields) more() bool {
-	if f.next == len(f.whole) || f.broken {
-		return false
-	}
-	rest := f.whole[f.next:]
-	number, kind, n := protowire.ConsumeTag(rest)
-	if n < 0 {
-		f.broken = true
-		return false
-	}
-	f.tag = tag(protowire.EncodeTag(number, kind))
-	var size int
-	switch kind {
-	case protowire.VarintType:
-		f.number, size = protowire.ConsumeVarint(rest[n:])
-	case protowire.BytesType:
-		f.bytes, size = protowire.ConsumeBytes(rest[n:])
-		f.at = f.next + n + size - len(f.bytes)
-	default:
-		size = protowire.ConsumeFieldValue(number, kind, rest[n:])
-	}
-	if size < 0 {
-		f.broken = true
-		return false
-	}
-	f.next += n + size
-	return true
-}
-
-// err returns an error if the message was invalid.
-func (f *fields) err() error {
-	if f.broken {
-		return errMalformed
-	}
-	return nil
-}
+	"fairlead.dev/services/endpoint-picker/internal/protoscan"
+)
 
 // lookup returns the value of a map's entry, nil if there is none. The last of several counts.
 func lookup(whole []byte, key string) []byte {
 	var found []byte
-	for f := (fields{whole: whole}); f.more(); {
-		if f.tag != mapEntry {
+	for f := protoscan.Read(whole); f.Next(); {
+		if f.Tag != mapEntry {
 			continue
 		}
-		if name, value := entry(f.bytes); string(name) == key {
+		if name, value := entry(f.Bytes); string(name) == key {
 			found = value
 		}
 	}
@@ -69,12 +23,12 @@ func lookup(whole []byte, key string) []byte {
 // entry reads one entry of a map. A missing value is an empty message.
 func entry(whole []byte) (key, value []byte) {
 	value = []byte{}
-	for f := (fields{whole: whole}); f.more(); {
-		switch f.tag {
+	for f := protoscan.Read(whole); f.Next(); {
+		switch f.Tag {
 		case entryKey:
-			key = f.bytes
+			key = f.Bytes
 		case entryValue:
-			value = f.bytes
+			value = f.Bytes
 		}
 	}
 	return key, value

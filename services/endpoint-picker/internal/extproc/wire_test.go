@@ -17,9 +17,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/envoytest"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -79,9 +79,9 @@ func referenceRequest(headers *corev3.HeaderMap) Request {
 		case key == headerDestination:
 			r.Destined = true
 		}
-		for _, c := range request.Controls() {
+		for _, c := range api.Controls() {
 			if c.Name == key {
-				r.Headers = append(r.Headers, request.Header{Name: key, Value: value})
+				r.Headers = append(r.Headers, api.Header{Name: key, Value: value})
 				if c.Private && !slices.Contains(r.Private, key) {
 					r.Private = append(r.Private, key)
 				}
@@ -210,7 +210,7 @@ func FuzzEncode(f *testing.F) {
 			}
 		}
 		if flags&4 != 0 && r.Kind != RequestTrailers && r.Kind != ResponseTrailers {
-			r.Headers = &Headers{Set: request.Headers{{Name: name, Value: text}}, Remove: []string{name}}
+			r.Headers = &Headers{Set: api.Headers{{Name: name, Value: text}}, Remove: []string{name}}
 		}
 		switch {
 		case r.Kind == Immediate:

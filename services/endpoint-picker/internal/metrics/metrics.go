@@ -18,8 +18,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -189,7 +189,7 @@ func pickResult(err error) string {
 		return resultNoneInSubset
 	case errors.Is(err, scheduling.ErrFiltered):
 		return resultFiltered
-	case errors.Is(err, request.ErrMalformed):
+	case errors.Is(err, api.ErrMalformed):
 		return resultMalformed
 	case errors.Is(err, scheduling.ErrSaturated):
 		return resultShed

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -36,7 +36,7 @@ func TestPicksByResult(t *testing.T) {
 	m.ObservePick(time.Microsecond, fmt.Errorf("%w: no pool", scheduling.ErrNoEndpoints))
 	m.ObservePick(time.Microsecond, scheduling.ErrNoneInSubset)
 	m.ObservePick(time.Microsecond, scheduling.ErrFiltered)
-	m.ObservePick(time.Microsecond, fmt.Errorf("%w: at byte 7", request.ErrMalformed))
+	m.ObservePick(time.Microsecond, fmt.Errorf("%w: at byte 7", api.ErrMalformed))
 	m.ObservePick(time.Microsecond, exchange.Exhausted(scheduling.ErrSaturated))
 	m.ObservePick(time.Microsecond, exchange.Exhausted(scheduling.ErrNoCapacity))
 	assertMetrics(t, r, `

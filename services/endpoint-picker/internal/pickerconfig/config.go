@@ -13,7 +13,7 @@ import (
 	"slices"
 	"time"
 
-	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -30,10 +30,10 @@ type Config struct {
 	Saturation scheduling.Detector // requests of negative priority are refused at 1 or more
 	Prefix     Prefix
 	Scraping   Scraping
-	Discovery  *FileDiscovery   // nil if the endpoints are the InferencePool's
-	Parsers    *request.Parsers // of bodies
-	Headers    []string         // request headers that plugins read, in lower case, sorted
-	Warnings   []Problem        // settings without effect, and renamed ones
+	Discovery  *FileDiscovery // nil if the endpoints are the InferencePool's
+	Parsers    *api.Parsers   // of bodies
+	Headers    []string       // request headers that plugins read, in lower case, sorted
+	Warnings   []Problem      // settings without effect, and renamed ones
 
 	summary []byte
 }

@@ -3,7 +3,7 @@ package pickerconfig
 import (
 	"slices"
 
-	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/api"
 )
 
 const concurrencyDetector = "concurrency-detector"
@@ -156,7 +156,7 @@ func (c *compiler) compileParsers() {
 		specs = []referenceSpec{*old}
 	}
 	if len(specs) == 0 {
-		for _, parser := range request.AllParsers() {
+		for _, parser := range api.AllParsers() {
 			specs = append(specs, referenceSpec{PluginRef: parser})
 		}
 	}
@@ -167,7 +167,7 @@ func (c *compiler) compileParsers() {
 		}
 		c.addParser(at, spec.PluginRef)
 	}
-	parsers, err := request.NewParsers(c.parsers...)
+	parsers, err := api.NewParsers(c.parsers...)
 	if err != nil {
 		c.errorf(path, "%s", err) // unreachable: the parsers are known
 	}
@@ -177,13 +177,13 @@ func (c *compiler) compileParsers() {
 // addParser adds a parser. Parsers need not be declared.
 func (c *compiler) addParser(path, name string) {
 	var p *plugin
-	if _, declared := c.declared[name]; !declared && slices.Contains(request.AllParsers(), name) {
+	if _, declared := c.declared[name]; !declared && slices.Contains(api.AllParsers(), name) {
 		p = c.standard(name)
 	} else if p = c.reference(path, name); p == nil {
 		return
 	}
 	parser := p.kind
-	if !slices.Contains(request.AllParsers(), parser) {
+	if !slices.Contains(api.AllParsers(), parser) {
 		c.errorf(path+".pluginRef", "%.100q is of type %s, which is not a parser", name, p.kind)
 		return
 	}
@@ -192,8 +192,8 @@ func (c *compiler) addParser(path, name string) {
 			c.errorf(path+".pluginRef", "%s is listed twice: keep one", parser)
 			return
 		}
-		if other == request.ParserPassthrough {
-			c.errorf(path+".pluginRef", "%s is never used: %s accepts everything, so put it last", parser, request.ParserPassthrough)
+		if other == api.ParserPassthrough {
+			c.errorf(path+".pluginRef", "%s is never used: %s accepts everything, so put it last", parser, api.ParserPassthrough)
 			return
 		}
 	}

@@ -66,9 +66,29 @@ func see(c *Config, err error) loaded {
 	if c.Discovery != nil {
 		show("discovery", *c.Discovery)
 	}
-	show("parsers", c.Parsers.Names())
+	show("parsers", summarizedParsers(c))
 	show("headers", c.Headers)
 	return l
+}
+
+// summarizedParsers returns the types of the parsers in the summary.
+func summarizedParsers(c *Config) []string {
+	var summary struct {
+		Plugins        []struct{ Name, Type string }
+		RequestHandler struct{ Parsers []struct{ PluginRef string } }
+	}
+	if err := yaml.Unmarshal(c.Summary(), &summary); err != nil {
+		return []string{err.Error()}
+	}
+	types := map[string]string{}
+	for _, p := range summary.Plugins {
+		types[p.Name] = p.Type
+	}
+	var parsers []string
+	for _, p := range summary.RequestHandler.Parsers {
+		parsers = append(parsers, types[p.PluginRef])
+	}
+	return parsers
 }
 
 func TestLoad(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -95,12 +95,12 @@ func kinds(o Options) map[string]func() parameters {
 		},
 		"file-discovery": func() parameters { return &fileDiscoveryParameters{} },
 
-		request.ParserOpenAI:      func() parameters { return &none{} },
-		request.ParserAnthropic:   func() parameters { return &none{} },
-		request.ParserVLLM:        func() parameters { return &none{} },
-		request.ParserVLLMGRPC:    func() parameters { return &none{} },
-		request.ParserSGLang:      func() parameters { return &none{} },
-		request.ParserPassthrough: func() parameters { return &none{} },
+		api.ParserOpenAI:      func() parameters { return &none{} },
+		api.ParserAnthropic:   func() parameters { return &none{} },
+		api.ParserVLLM:        func() parameters { return &none{} },
+		api.ParserVLLMGRPC:    func() parameters { return &none{} },
+		api.ParserSGLang:      func() parameters { return &none{} },
+		api.ParserPassthrough: func() parameters { return &none{} },
 
 		byLabel: func() parameters { return &byLabelParameters{} },
 	}

@@ -23,6 +23,16 @@ const bytesPerToken = 4
 
 const blockBytes = BlockTokens * bytesPerToken
 
+// pooledBlocks is the capacity of a chain that may stay in a pool, 64 KiB: the hashes of 128 Ki tokens. At half, prompts of
+// more than 64 Ki tokens allocate memory each time; at double, the pool keeps twice the memory.
+const pooledBlocks = 8 << 10
+
+// minBlocks is the initial capacity of a chain: 512 bytes, for a prompt of 1024 tokens.
+const minBlocks = 64
+
+// placeholder is the content of a block of media.
+var placeholder [blockBytes]byte
+
 // A Chain contains the hashes of a prompt's blocks. It can be reused for other prompts.
 type Chain struct {
 	Hashes []uint64
@@ -36,8 +46,21 @@ func (c *Chain) Reset(seed uint64, limit int) {
 	*c = Chain{Hashes: c.Hashes[:0], limit: limit, last: seed, rest: c.rest[:0]}
 }
 
+// DropLarge releases the memory of a long chain, so that a pool does not keep it.
+func (c *Chain) DropLarge() {
+	if cap(c.Hashes) > pooledBlocks {
+		c.Hashes = nil
+	}
+}
+
+// full reports whether the chain has reached its limit.
+func (c *Chain) full() bool { return len(c.Hashes) >= c.limit }
+
 // Write appends text.
 func (c *Chain) Write(text []byte) {
+	if c.full() {
+		return
+	}
 	if len(c.rest) > 0 {
 		n := min(blockBytes-len(c.rest), len(text))
 		c.rest = append(c.rest, text[:n]...)
@@ -48,11 +71,23 @@ func (c *Chain) Write(text []byte) {
 		c.block(c.rest)
 		c.rest = c.rest[:0]
 	}
-	for len(text) >= blockBytes {
+	for len(text) >= blockBytes && !c.full() {
 		c.block(text[:blockBytes])
 		text = text[blockBytes:]
 	}
-	c.rest = append(c.rest, text...)
+	c.rest = append(c.rest, text[:min(len(text), blockBytes)]...)
+}
+
+// WriteMedia appends an image or another medium, which takes the given number of tokens whatever the size of its data. All
+// blocks from here on depend on a digest of the data.
+func (c *Chain) WriteMedia(data []byte, tokens int) {
+	if c.full() {
+		return
+	}
+	c.last = mix(c.last, xxhash.Sum64(data))
+	for size := tokens * bytesPerToken; size > 0 && !c.full(); size -= blockBytes {
+		c.Write(placeholder[:min(size, blockBytes)])
+	}
 }
 
 // WriteIDs appends token ids, given as a JSON list.
@@ -60,6 +95,9 @@ func (c *Chain) WriteIDs(list []byte) {
 	var id uint32
 	inside := false
 	for _, b := range list {
+		if c.full() {
+			return
+		}
 		if '0' <= b && b <= '9' {
 			id, inside = id*10+uint32(b-'0'), true
 			continue
@@ -76,7 +114,7 @@ func (c *Chain) WriteIDs(list []byte) {
 
 // WritePacked appends token ids, given as packed varints.
 func (c *Chain) WritePacked(ids []byte) {
-	for len(ids) > 0 {
+	for len(ids) > 0 && !c.full() {
 		id, n := binary.Uvarint(ids)
 		if n <= 0 {
 			return // invalid encoding
@@ -93,12 +131,17 @@ func (c *Chain) writeID(id uint32) {
 }
 
 func (c *Chain) block(b []byte) {
-	if len(c.Hashes) == c.limit {
-		return
+	c.last = mix(c.last, xxhash.Sum64(b))
+	if n := len(c.Hashes); n == cap(c.Hashes) { // append would allocate more than the limit, and five times as much in all
+		c.Hashes = append(make([]uint64, 0, min(max(2*n, minBlocks), c.limit)), c.Hashes...)
 	}
-	const odd = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
-	c.last = (bits.RotateLeft64(c.last, 27)*odd ^ xxhash.Sum64(b)) * odd
 	c.Hashes = append(c.Hashes, c.last)
+}
+
+// mix returns the hash of a chain that continues with a block.
+func mix(last, block uint64) uint64 {
+	const odd = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
+	return (bits.RotateLeft64(last, 27)*odd ^ block) * odd
 }
 
 // Seed returns a seed for a model and a salt. Prompts with different models or salts must not share blocks.

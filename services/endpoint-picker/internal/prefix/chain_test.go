@@ -61,6 +61,71 @@ func TestChain_OfTokenIDs(t *testing.T) {
 	assert.Empty(t, hashes(1, 10, func(c *Chain) { c.WriteIDs([]byte("[]")) }))
 }
 
+func TestChain_MediaTakeTheirTokensNotTheirBytes(t *testing.T) {
+	t.Parallel()
+	text := []byte(strings.Repeat("a", 100))
+	with := func(image string, tokens int) []uint64 {
+		return hashes(1, 1000, func(c *Chain) {
+			c.Write(text)
+			c.WriteMedia([]byte(image), tokens)
+			c.Write(text)
+			c.Write(text)
+		})
+	}
+	large, other, none := with(strings.Repeat("A", 500<<10), 576), with("B", 576), with("C", 0)
+	assert.Len(t, large, (3*100+4*576)/64)
+	assert.Len(t, other, len(large), "whatever their size")
+	assert.Len(t, none, 3*100/64)
+	assert.Equal(t, large, with(strings.Repeat("A", 500<<10), 576))
+	assert.Equal(t, large[0], other[0], "the text before")
+	for i := range large[1:] {
+		assert.NotEqual(t, large[1+i], other[1+i])
+	}
+	assert.NotEqual(t, none[1], hashes(1, 1000, func(c *Chain) { c.Write(text); c.Write(text) })[1], "media without tokens count, too")
+	assert.Equal(t, large[:10], hashes(1, 10, func(c *Chain) { c.Write(text); c.WriteMedia([]byte(strings.Repeat("A", 500<<10)), 576) }))
+}
+
+func TestChain_StopsAtItsLimit(t *testing.T) {
+	t.Parallel()
+	ids := []byte(strings.Repeat("1,", 1<<20))
+	for name, write := range map[string]func(c *Chain){
+		"text":   func(c *Chain) { c.Write(ids) },
+		"ids":    func(c *Chain) { c.WriteIDs(ids) },
+		"packed": func(c *Chain) { c.WritePacked(ids) },
+		"media":  func(c *Chain) { c.WriteMedia(ids, 1<<20) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var c Chain
+			for range 2 {
+				c.Reset(1, 1000)
+				write(&c)
+				write(&c)
+				assert.Len(t, c.Hashes, 1000)
+				assert.Equal(t, 1000, cap(c.Hashes))
+				assert.LessOrEqual(t, cap(c.rest), 2*blockBytes)
+			}
+			c.Reset(1, 0)
+			write(&c)
+			assert.Empty(t, c.Hashes)
+		})
+	}
+}
+
+func TestChain_DropsOnlyLargeMemory(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ limit, want int }{{limit: pooledBlocks, want: pooledBlocks}, {limit: pooledBlocks + 1}} {
+		var c Chain
+		c.Reset(1, tt.limit)
+		c.Write(make([]byte, 1<<20))
+		c.DropLarge()
+		assert.Equal(t, tt.want, cap(c.Hashes))
+		c.Reset(1, 10)
+		c.Write(make([]byte, 1<<20))
+		assert.Len(t, c.Hashes, 10)
+	}
+}
+
 func TestSeed(t *testing.T) {
 	t.Parallel()
 	assert.NotEqual(t, Seed("a", []byte("bc")), Seed("ab", []byte("c")))

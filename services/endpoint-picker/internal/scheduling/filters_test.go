@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/api"
 )
 
 // servers returns idle candidates on pods ns/a, ns/b and so on, each with one of the sets of labels.
@@ -40,7 +40,7 @@ func TestFilters(t *testing.T) {
 	roles := servers(nil, role("decode"), role("prefill"), role("encode"), role("both"), role("prefill-decode"), role("encode-prefill"), role("encode-prefill-decode"), role("other"))
 	temperatures := pages(map[string]float64{"t": 10}, map[string]float64{"t": 20}, map[string]float64{"t": 30})
 	session := func(s string) *Request { return &Request{Session: s} }
-	header := func(v string) *Request { return &Request{Headers: request.Headers{{Name: TestingHeader, Value: v}}} }
+	header := func(v string) *Request { return &Request{Headers: api.Headers{{Name: TestingHeader, Value: v}}} }
 	queues := busy(Load{Waiting: 5}, Load{Waiting: 4.9}, Load{KVUsage: 0.8}, Load{KVUsage: 0.79}, Load{Waiting: 50, Failing: noon.Add(-time.Hour), Open: 99})
 
 	tests := []struct {

@@ -13,7 +13,7 @@ import (
 	"net/netip"
 	"time"
 
-	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/api"
 )
 
 // Reasons why no endpoint can be picked.
@@ -33,13 +33,13 @@ var (
 // A Request contains the properties of a request for the pick of its endpoint.
 type Request struct {
 	Now     time.Time
-	Random  uint64          // decides between equal candidates
-	Subset  *Subset         // what the gateway allows; nil allows everything
-	Model   string          // requested from the server, possibly an adapter; empty if unknown
-	Tokens  int             // of the prompt, approximately
-	Prefix  uint64          // hash of the prompt's beginning; 0 without a prompt
-	Session string          // name of the server that the request's session is bound to; empty if unbound
-	Headers request.Headers // those that plugins requested
+	Random  uint64      // decides between equal candidates
+	Subset  *Subset     // what the gateway allows; nil allows everything
+	Model   string      // requested from the server, possibly an adapter; empty if unknown
+	Tokens  int         // of the prompt, approximately
+	Prefix  uint64      // hash of the prompt's beginning; 0 without a prompt
+	Session string      // name of the server that the request's session is bound to; empty if unbound
+	Headers api.Headers // those that plugins requested
 }
 
 // A Server contains the properties of an endpoint other than its load. It is never changed.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/api"
 )
 
 const (
@@ -149,7 +149,7 @@ func TestAnswersComeInOnePieceIfSo(t *testing.T) {
 // The body is JSON as clients write it, of about as many tokens for the picker as for the server.
 func TestBodyIsARequest(t *testing.T) {
 	t.Parallel()
-	parsers, err := request.NewParsers(request.AllParsers()...)
+	parsers, err := api.NewParsers(api.AllParsers()...)
 	require.NoError(t, err)
 	first := 0
 	for _, w := range []Workload{even.Workload(5), Conversations(5), Mixed(5).inOnePiece(0.5)} {
@@ -168,11 +168,11 @@ func TestBodyIsARequest(t *testing.T) {
 				assert.Equal(t, m.text, read.Messages[i].Content)
 				assert.Equal(t, m.role, read.Messages[i].Role)
 			}
-			var r request.Request
-			require.NoError(t, r.Parse(parsers, request.Incoming{Path: path, Body: body}))
-			assert.Equal(t, modelName, string(body[r.Model.From:r.Model.To]))
+			var r api.Request
+			require.NoError(t, r.Parse(parsers, api.Incoming{Path: path, Body: body}, 1<<20))
+			assert.Equal(t, modelName, r.Model)
 			assert.Equal(t, a.stream, r.Stream)
-			assert.InEpsilon(t, a.prompt, r.Tokens(), 0.15)
+			assert.InEpsilon(t, a.prompt, r.Tokens, 0.15)
 			if strings.HasPrefix(string(body), `{"model"`) {
 				first++
 			}

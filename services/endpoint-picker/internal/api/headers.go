@@ -1,4 +1,32 @@
-package request
+package api
+
+// A Header is one header field. Its name is in lower case.
+type Header struct {
+	Name, Value string
+}
+
+// Headers are header fields in their original order.
+type Headers []Header
+
+// Get returns the first value of a name in lower case; empty if there is none.
+func (h Headers) Get(name string) string {
+	for i := range h {
+		if h[i].Name == name {
+			return h[i].Value
+		}
+	}
+	return ""
+}
+
+// First returns the first value of several names; empty if there is none.
+func (h Headers) First(names ...string) string {
+	for _, name := range names {
+		if v := h.Get(name); v != "" {
+			return v
+		}
+	}
+	return ""
+}
 
 // Headers that control a pick. The second of a pair is the older name of the first.
 const (
@@ -48,14 +76,4 @@ func Controls() []Control {
 		{headerOriginalPath, false},
 		{headerForwardedPath, false},
 	}
-}
-
-// First returns the first value of several names; empty if there is none.
-func (h Headers) First(names ...string) string {
-	for _, name := range names {
-		if v := h.Get(name); v != "" {
-			return v
-		}
-	}
-	return ""
 }

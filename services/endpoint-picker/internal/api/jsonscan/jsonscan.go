@@ -2,22 +2,27 @@
 //
 // A Scanner reads the text once, from start to end. Callers open objects and arrays, check the keys, read the values that
 // they need and skip the others. The Scanner validates every byte like encoding/json: a text that was read to its end is
-// valid JSON. It copies and allocates nothing, except for keys with escapes.
+// valid JSON. It allocates nothing but the stack of open objects and arrays, and a buffer for keys with escapes; both have
+// fixed limits.
 //
 // After the first error all methods do nothing, and Err returns it.
 package jsonscan
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/bits"
-	"strings"
 )
 
-// maxDepth is the maximum nesting depth, as in encoding/json.
-const maxDepth = 10000
+const (
+	// maxDepth is the maximum nesting depth, as in encoding/json.
+	maxDepth = 10000
+	// maxEscapedKey is the maximum length of a key to unescape, in bytes as written. An escape is at most MaxEscape times as
+	// long as its character, so this allows names of at least 42 bytes; the longest that a caller knows has 14. Twice as much
+	// would allow longer names, half as much names of 21 bytes.
+	maxEscapedKey = 256
+)
 
 var (
 	errEnd     = errors.New("unexpected end")
@@ -25,6 +30,9 @@ var (
 	errControl = errors.New("control character in a string")
 	errEscape  = errors.New("invalid escape in a string")
 )
+
+// Blanks is the white space between the tokens of a JSON text.
+const Blanks = " \t\r\n"
 
 // Kind is the kind of a value.
 type Kind uint8
@@ -48,13 +56,14 @@ type Scanner struct {
 	text  []byte
 	at    int
 	stack []byte // closing brackets of open objects and arrays
+	key   []byte // the last key with escapes, without them
 	fresh bool   // the innermost one has just been opened
 	err   error
 }
 
 // Reset starts a scan of a text. The Scanner keeps a reference to it.
 func (s *Scanner) Reset(text []byte) {
-	*s = Scanner{text: text, stack: s.stack[:0]}
+	*s = Scanner{text: text, stack: s.stack[:0], key: s.key[:0]}
 }
 
 // Err returns the first error so far.
@@ -113,7 +122,7 @@ func (s *Scanner) Open() bool {
 func (s *Scanner) More() bool { return s.separator() }
 
 // Key advances to the next member of the innermost object and returns its key, which is valid until the next call. At the
-// end it leaves the object and returns false.
+// end it leaves the object and returns false. Very long keys with escapes, which no caller can know, are returned as written.
 func (s *Scanner) Key() ([]byte, bool) {
 	if !s.separator() {
 		return nil, false
@@ -127,13 +136,9 @@ func (s *Scanner) Key() ([]byte, bool) {
 	}
 	s.at++
 	key := s.Text(span)
-	if escaped {
-		var plain string
-		if err := json.Unmarshal(s.text[span.From-1:span.To+1], &plain); err != nil {
-			s.fail(err) // unreachable: already checked
-			return nil, false
-		}
-		key = []byte(plain)
+	if escaped && len(key) <= maxEscapedKey {
+		s.key = Unescape(s.key[:0], key)
+		key = s.key
 	}
 	return key, true
 }
@@ -304,33 +309,6 @@ func special(text []byte, at int) int {
 	return at
 }
 
-// escapeLen returns the length of the escape at the start of a text, 0 if it is invalid.
-func escapeLen(b []byte) int {
-	if len(b) < 2 {
-		return 0
-	}
-	switch b[1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return 2
-	case 'u':
-		const n = 6
-		if len(b) < n {
-			return 0
-		}
-		for _, c := range b[2:n] {
-			if !isHex(c) {
-				return 0
-			}
-		}
-		return n
-	}
-	return 0
-}
-
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
-}
-
 func (s *Scanner) literal(word string) {
 	if s.err != nil {
 		return
@@ -347,35 +325,37 @@ func (s *Scanner) number() {
 	if s.err != nil {
 		return
 	}
-	s.accept("-")
-	if !s.accept("0") && !s.digits() {
+	s.accept('-')
+	if !s.accept('0') && !s.digits() {
 		return
 	}
-	if s.accept(".") && !s.digits() {
+	if s.accept('.') && !s.digits() {
 		return
 	}
-	if s.accept("eE") {
-		s.accept("+-")
+	if s.accept('e') || s.accept('E') {
+		if !s.accept('+') {
+			s.accept('-')
+		}
 		s.digits()
 	}
 }
 
-// accept skips the next byte if it is one of these.
-func (s *Scanner) accept(these string) bool {
-	if s.at == len(s.text) || strings.IndexByte(these, s.text[s.at]) < 0 {
-		return false
+// accept skips the next byte if it is this one.
+func (s *Scanner) accept(c byte) bool {
+	if s.at < len(s.text) && s.text[s.at] == c {
+		s.at++
+		return true
 	}
-	s.at++
-	return true
+	return false
 }
 
 // digits reads one or more digits.
 func (s *Scanner) digits() bool {
-	from := s.at
-	for s.at < len(s.text) && '0' <= s.text[s.at] && s.text[s.at] <= '9' {
-		s.at++
+	from, at := s.at, s.at
+	for at < len(s.text) && '0' <= s.text[at] && s.text[at] <= '9' {
+		at++
 	}
-	if s.at == from {
+	if s.at = at; at == from {
 		s.unexpected()
 		return false
 	}

@@ -154,6 +154,86 @@ func TestScanner_ReadsAgainWithoutAllocation(t *testing.T) {
 	}))
 }
 
+func TestScanner_UnescapesKeysWithoutAllocation(t *testing.T) {
+	text := []byte(`{` + strings.Repeat(`"\u006dod\u0065l": 1, `, 100) + `"x": 1}`)
+	var s Scanner
+	known := 0
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		s.Reset(text)
+		s.Open()
+		known = 0
+		for key, ok := s.Key(); ok; key, ok = s.Key() {
+			if string(key) == "model" {
+				known++
+			}
+			s.Value()
+		}
+	}))
+	assert.Equal(t, 100, known)
+}
+
+func TestScanner_LeavesVeryLongKeysAsWritten(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		n    int // escapes
+		want string
+	}{
+		{name: "longest that is unescaped", n: maxEscapedKey / longEscape, want: strings.Repeat("a", maxEscapedKey/longEscape)},
+		{name: "longer", n: maxEscapedKey/longEscape + 1, want: strings.Repeat(`\u0061`, maxEscapedKey/longEscape+1)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var s Scanner
+			s.Reset([]byte(`{"` + strings.Repeat(`\u0061`, tt.n) + `": 1}`))
+			s.Open()
+			key, ok := s.Key()
+			require.True(t, ok)
+			assert.Equal(t, tt.want, string(key))
+			assert.LessOrEqual(t, cap(s.key), 2*maxEscapedKey)
+		})
+	}
+}
+
+func TestUnescape(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, give, want string }{
+		{name: "nothing"},
+		{name: "plain", give: "meta-llama/Llama-3", want: "meta-llama/Llama-3"},
+		{name: "slash", give: `meta-llama\/Llama-3`, want: "meta-llama/Llama-3"},
+		{name: "short escapes", give: `\"\\\/\b\f\n\r\t`, want: "\"\\/\b\f\n\r\t"},
+		{name: "long escapes, in either case", give: `\u00e9\u00E9\u0026\u4e2d`, want: "éé&中"},
+		{name: "surrogate pair", give: `a\ud83d\ude00b`, want: "a😀b"},
+		{name: "first half alone", give: `\ud83d`, want: "\uFFFD"},
+		{name: "first half before other text", give: `\ud83dxu0041`, want: "\uFFFDxu0041"},
+		{name: "first half before another escape", give: `\ud83d\u0041\n`, want: "\uFFFDA\n"},
+		{name: "invalid escapes", give: `\x\u00g0\ud83d\u12\`, want: `\x\u00g0` + "\uFFFD" + `\u12\`},
+		{name: "second half alone", give: `\ude00\ud83d`, want: "\uFFFD\uFFFD"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			assert.Equal(t, tt.want, string(Unescape(nil, []byte(tt.give))))
+			assert.Equal(t, "before "+tt.want, string(Unescape([]byte("before "), []byte(tt.give))))
+		})
+	}
+}
+
+// FuzzUnescape checks that a string has the text that encoding/json finds.
+func FuzzUnescape(f *testing.F) {
+	f.Add(`a\/b\u00e9\ud83d\ude00\ud83d\n`)
+	f.Add(`\u0026\\u0026`)
+	f.Fuzz(func(t *testing.T, raw string) {
+		var want string
+		got := Unescape(nil, []byte(raw))
+		if strings.ToValidUTF8(raw, "") != raw || json.Unmarshal([]byte(`"`+raw+`"`), &want) != nil {
+			return
+		}
+		require.Equal(t, want, string(got))
+		require.LessOrEqual(t, len(raw), MaxEscape*max(len(got), 1))
+	})
+}
+
 func BenchmarkValue(b *testing.B) {
 	random := rand.New(rand.NewPCG(1, 1))
 	var words strings.Builder

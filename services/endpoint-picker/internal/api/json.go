@@ -1,0 +1,160 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
+)
+
+// MaxModel is the maximum length of a model's name, in bytes. Names are kept in records, log lines, labels of metrics and
+// headers, so a client must not choose their size. The longest real names are paths of local files. At half those of deep
+// directories are refused; twice as much allows twice the memory in each of those places.
+const MaxModel = 1024
+
+var (
+	errNotObject = errors.New("it is not an object")
+	errNoModel   = errors.New("model not found in request body")
+	errLongModel = fmt.Errorf("the name of the model is longer than %d bytes", MaxModel)
+)
+
+// fields are the top-level fields of a JSON object that an API reads, with the methods that read or skip their values. The
+// last of duplicate fields counts, as usual. The model server refuses values of the wrong type; they count as missing here.
+type fields map[string]func(*Request)
+
+// readJSON reads a JSON object.
+func (r *Request) readJSON() error {
+	s := &r.scanner
+	if kind := s.Next(); s.Err() == nil && kind != jsonscan.Object {
+		return errNotObject
+	}
+	s.Open()
+	for key, ok := s.Key(); ok; key, ok = s.Key() {
+		if read, known := r.API.fields[string(key)]; known {
+			read(r)
+		} else {
+			s.Value()
+		}
+	}
+	if err := s.End(); err != nil {
+		return err //nolint:wrapcheck // it says all
+	}
+	return r.decodeModel()
+}
+
+// decodeModel sets the name of the model, without escapes.
+func (r *Request) decodeModel() error {
+	raw := r.text(r.ModelSpan)
+	if len(raw) > jsonscan.MaxEscape*MaxModel {
+		return errLongModel
+	}
+	if r.modelEscaped {
+		raw = jsonscan.Unescape(nil, raw)
+	}
+	switch {
+	case len(raw) > MaxModel:
+		return errLongModel
+	case len(raw) == 0 && r.API.needModel:
+		return errNoModel
+	}
+	r.Model = string(raw)
+	return nil
+}
+
+func (r *Request) text(span jsonscan.Span) []byte { return r.body[span.From:span.To] }
+
+// readString reads a string. Other values count as missing.
+func (r *Request) readString() (span jsonscan.Span, escaped bool) {
+	if r.scanner.Next() != jsonscan.String {
+		r.scanner.Value()
+		return jsonscan.Span{}, false
+	}
+	return r.scanner.String()
+}
+
+func (r *Request) readModel()     { r.ModelSpan, r.modelEscaped = r.readString() }
+func (r *Request) readCacheSalt() { r.CacheSalt, _ = r.readString() }
+func (r *Request) readStream()    { r.Stream = string(r.text(r.scanner.Value())) == "true" }
+func (r *Request) readTools()     { r.tools = r.readText() }
+func (r *Request) readSystem()    { r.system = r.readText() }
+
+// readText reads a string, or a list or an object as it is written. Other values are no text.
+func (r *Request) readText() Part {
+	switch r.scanner.Next() {
+	case jsonscan.String:
+		span, _ := r.scanner.String()
+		return Part{Span: span}
+	case jsonscan.Array, jsonscan.Object:
+		return Part{Span: r.scanner.Value()}
+	default:
+		r.scanner.Value()
+		return Part{}
+	}
+}
+
+// eachMember calls f for each key of the next value if it is an object, and skips it if not. f must read or skip the key's value.
+func (r *Request) eachMember(f func(key []byte)) {
+	if r.scanner.Next() != jsonscan.Object {
+		r.scanner.Value()
+		return
+	}
+	r.scanner.Open()
+	for key, ok := r.scanner.Key(); ok; key, ok = r.scanner.Key() {
+		f(key)
+	}
+}
+
+// eachElement calls f for each element of the next value if it is a list, and once if it is another value. f must read or skip
+// the element.
+func (r *Request) eachElement(f func()) {
+	if r.scanner.Next() != jsonscan.Array {
+		f()
+		return
+	}
+	r.scanner.Open()
+	for r.scanner.More() {
+		f()
+	}
+}
+
+// readPrompts reads the prompts of a completion: a text, token ids, or a list of either. An object is not a prompt.
+func (r *Request) readPrompts() {
+	if r.scanner.Next() == jsonscan.Object {
+		r.scanner.Value()
+		return
+	}
+	r.discardPrompt()
+	if r.atIDs() {
+		r.main.add(r.readPrompt())
+		return
+	}
+	first := true
+	r.eachElement(func() {
+		p := r.readPrompt()
+		if first {
+			r.main.add(p)
+		} else {
+			r.otherPrompts.add(p)
+		}
+		first = false
+	})
+}
+
+// readPrompt reads one prompt.
+func (r *Request) readPrompt() Part {
+	if !r.atIDs() {
+		return r.readText()
+	}
+	span := r.scanner.Value()
+	return Part{Span: span, Kind: IDs, Tokens: uint32(bytes.Count(r.text(span), []byte{','}) + 1)}
+}
+
+// atIDs reports whether the next value is a list of numbers, by its first element.
+func (r *Request) atIDs() bool {
+	if r.scanner.Next() != jsonscan.Array {
+		return false
+	}
+	inside := bytes.TrimLeft(r.body[r.scanner.At()+1:], jsonscan.Blanks)
+	return len(inside) > 0 && '0' <= inside[0] && inside[0] <= '9'
+}

@@ -1,0 +1,52 @@
+package api
+
+// openAI are the APIs of OpenAI, as vLLM and SGLang serve them: https://platform.openai.com/docs/api-reference.
+var openAI = []API{
+	{suffix: "/chat/completions", read: (*Request).readJSON, fields: chatFields, needModel: true, Generates: true},
+	{suffix: "/completions", read: (*Request).readJSON, fields: completionFields, needModel: true, Generates: true},
+	{suffix: "/responses", read: (*Request).readJSON, fields: responseFields, needModel: true, Generates: true},
+	{suffix: "/embeddings", read: (*Request).readJSON, fields: embeddingFields, needModel: true, Generates: true},
+	{suffix: "/images/generations", read: (*Request).readJSON, fields: completionFields, needModel: true, Generates: true},
+	{suffix: "/completions/render", read: (*Request).readJSON, fields: modelFields, needModel: true}, // also of chats
+	{suffix: "/conversations", read: (*Request).readJSON, fields: modelFields},
+}
+
+// modelFields are for requests whose prompt is not computed.
+var modelFields = fields{
+	"model": (*Request).readModel,
+}
+
+var chatFields = fields{
+	"model":      (*Request).readModel,
+	"stream":     (*Request).readStream,
+	"cache_salt": (*Request).readCacheSalt, // vLLM, SGLang
+	"extra_key":  (*Request).readCacheSalt, // SGLang
+	"tools":      (*Request).readTools,
+	"messages":   (*Request).readMessages,
+}
+
+var completionFields = fields{
+	"model":      (*Request).readModel,
+	"stream":     (*Request).readStream,
+	"cache_salt": (*Request).readCacheSalt,
+	"extra_key":  (*Request).readCacheSalt,
+	"prompt":     (*Request).readPrompts,
+}
+
+// responseFields lack text, the format of the answer, and prompt, a reference to a stored template.
+var responseFields = fields{
+	"model":        (*Request).readModel,
+	"stream":       (*Request).readStream,
+	"cache_salt":   (*Request).readCacheSalt,
+	"tools":        (*Request).readTools,
+	"instructions": (*Request).readSystem,
+	"input":        (*Request).readMessages,
+}
+
+// embeddingFields have messages, with which vLLM embeds conversations and images.
+var embeddingFields = fields{
+	"model":      (*Request).readModel,
+	"cache_salt": (*Request).readCacheSalt,
+	"input":      (*Request).readPrompts,
+	"messages":   (*Request).readMessages,
+}

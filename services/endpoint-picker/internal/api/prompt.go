@@ -1,0 +1,133 @@
+package api
+
+import "fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
+
+// bytesPerToken is the estimated length of a token of text. It is that of package prefix, and the usual value in English; code
+// has about 3. Half of it doubles all estimates of tokens, twice as much halves them.
+const bytesPerToken = 4
+
+// Estimated tokens of media, whatever their size: neither their length in bytes nor their address tells it. vLLM and SGLang
+// ignore OpenAI's detail: low. An estimate at half or double of the truth is a wrong load of as many tokens, and as many blocks
+// too few or too many in the index of prefixes.
+const (
+	// imageTokens is 24 x 24 patches: CLIP at 336 pixels, as in LLaVA 1.5. A megapixel is 1300 in Qwen2-VL.
+	imageTokens = 576
+	// audioTokens is 30 seconds of Qwen2-Audio, which has 25 tokens a second.
+	audioTokens = 750
+	// videoTokens is 10 seconds of two frames of 225 tokens (640 x 360 pixels), as in the defaults of the llm-d router.
+	videoTokens = 4500
+	// fileTokens is one page of a PDF, for which Anthropic's documentation names 1500 to 3000 tokens.
+	fileTokens = 2250
+)
+
+// Limits on the parts of one prompt.
+const (
+	// mostParts is the maximum number of parts, 384 KiB. With parts of at least 32 bytes on average it is no further limit, as
+	// 128 Ki tokens are 512 KiB. At half, long chats of very short messages match less of their caches; at double, a body of
+	// that shape takes twice the memory.
+	mostParts = 1 << 14
+	// minBytesPerPart limits the memory for parts to that of the body: a part has 24 bytes. The smallest message of a chat,
+	// {"role":"user","content":"hi"}, has two parts in 31 bytes. At double the shortest messages count no longer; at half the
+	// memory is up to three times the body.
+	minBytesPerPart = 16
+	// freeParts is the number of parts that the smallest body may have, 1.5 KiB.
+	freeParts = 64
+	// maxHead is the maximum number of parts before the first message, 6 KiB: tools, a system prompt and images. Requests have
+	// at most dozens of images.
+	maxHead = 256
+	// pooledParts is the capacity of a list that may stay in a pool, 48 KiB. Chats of 1000 messages fit in. At half they
+	// allocate memory each time; at double the pool keeps twice the memory.
+	pooledParts = 2048
+)
+
+// maxParts returns the maximum number of parts of a body.
+func maxParts(body []byte) int { return min(freeParts+len(body)/minBytesPerPart, mostParts) }
+
+// Kind is the kind of a part.
+type Kind uint8
+
+// The kinds of parts.
+const (
+	Text      Kind = iota // as it is written in the body, without quotes
+	IDs                   // token ids, as a JSON list
+	PackedIDs             // token ids in protobuf's format
+	Media                 // an image, a sound, a video or a file
+)
+
+// A Part is a piece of a prompt.
+type Part struct {
+	Span   jsonscan.Span // in the body
+	Tokens uint32        // of other kinds than text; 0 for media whose tokens are in another part
+	Kind   Kind
+}
+
+// Turns contains the positions of a conversation's turns, as numbers of parts of Request.Prompt. All are 0 before the model's
+// first answer. Turns that were not collected are at the end.
+type Turns struct {
+	Opening int // up to the model's first answer: the first prompt of the conversation
+	Asked   int // up to its last answer: the last prompt
+	History int // up to the end of its last answer
+}
+
+// answered records the parts of an answer.
+func (t *Turns) answered(from, to int) {
+	if t.History == 0 {
+		t.Opening = from
+	}
+	t.Asked, t.History = from, to
+}
+
+// count is the size of a part of a prompt.
+type count struct {
+	text   int // bytes
+	tokens int // in addition
+}
+
+func (c *count) add(p Part) {
+	if p.Kind == Text {
+		c.text += p.Span.To - p.Span.From
+	}
+	c.tokens += int(p.Tokens)
+}
+
+// estimateTokens estimates the number of tokens.
+func estimateTokens(counts ...count) int {
+	sum := count{}
+	for _, c := range counts {
+		sum.text += c.text
+		sum.tokens += c.tokens
+	}
+	return sum.tokens + sum.text/bytesPerToken
+}
+
+// collected contains the parts at the start of a prompt, up to its limits, and the size of all of it.
+type collected struct {
+	parts []Part
+	count
+	maxTokens int
+	maxParts  int
+}
+
+func (c *collected) reset(maxTokens, maxParts int) {
+	*c = collected{parts: c.parts[:0], maxTokens: maxTokens, maxParts: maxParts}
+}
+
+// add counts a part, and collects it if it is within the limits. It ignores empty texts.
+func (c *collected) add(p Part) {
+	if p.Kind == Text && p.Span.From == p.Span.To {
+		return
+	}
+	if len(c.parts) < c.maxParts && estimateTokens(c.count) < c.maxTokens {
+		if n := len(c.parts); n == cap(c.parts) { // append would allocate more than the limit, and five times as much in all
+			c.parts = append(make([]Part, 0, min(max(2*n, freeParts), c.maxParts)), c.parts...)
+		}
+		c.parts = append(c.parts, p)
+	}
+	c.count.add(p)
+}
+
+func (c *collected) dropLarge() {
+	if cap(c.parts) > pooledParts {
+		c.parts = nil
+	}
+}

@@ -1,0 +1,24 @@
+package api
+
+// vllm is vLLM's own API: GenerateRequest in vllm/entrypoints/serve/disagg/protocol.py.
+var vllm = []API{
+	{suffix: "/inference/v1/generate", read: (*Request).readJSON, fields: vllmFields, Generates: true},
+}
+
+var vllmFields = fields{
+	"model":      (*Request).readModel,
+	"stream":     (*Request).readStream,
+	"cache_salt": (*Request).readCacheSalt,
+	"token_ids":  (*Request).readPrompts,
+	"features":   (*Request).readFeatures,
+}
+
+// readFeatures reads the hashes of media. Their tokens are among the token ids, and the same for all media.
+func (r *Request) readFeatures() {
+	r.eachMember(func(key []byte) {
+		span := r.scanner.Value()
+		if string(key) == "mm_hashes" {
+			r.head.add(Part{Span: span, Kind: Media})
+		}
+	})
+}

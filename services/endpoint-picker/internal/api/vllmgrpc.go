@@ -1,0 +1,91 @@
+package api
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/protoscan"
+)
+
+// vllmGRPC is vLLM's gRPC service: vllm_engine.proto. Its requests name no model.
+var vllmGRPC = []API{
+	{suffix: "/vllm.grpc.engine.VllmEngine/Generate", read: (*Request).readVLLM, Generates: true, Usage: answer.FormVLLM},
+	{suffix: "/vllm.grpc.engine.VllmEngine/Embed", read: (*Request).readVLLM, Generates: true, Usage: answer.FormVLLM},
+}
+
+// Fields of vllm_engine.proto. GenerateRequest and EmbedRequest use the same number for tokenized.
+const (
+	vllmTokenized = 2<<3 | protoscan.Bytes // of GenerateRequest, EmbedRequest
+	vllmText      = 3<<3 | protoscan.Bytes
+	vllmStream    = 5<<3 | protoscan.Varint
+	vllmMedia     = 7<<3 | protoscan.Bytes
+	vllmIDs       = 2<<3 | protoscan.Bytes // of TokenizedInput
+	vllmHashes    = 6<<3 | protoscan.Bytes // of MultimodalInputs
+)
+
+// frameHead is the length of the header of a gRPC message: a compression flag and the length of the message.
+const frameHead = 5
+
+var (
+	errFrame = errors.New("it is not a gRPC message")
+	errProto = errors.New("it is not a protobuf message")
+)
+
+// readVLLM reads a body of vLLM's gRPC service. It accepts compressed bodies unread.
+func (r *Request) readVLLM() error {
+	if len(r.body) < frameHead || int(binary.BigEndian.Uint32(r.body[1:])) != len(r.body)-frameHead {
+		return errFrame
+	}
+	if r.body[0] != 0 {
+		r.API = unknown
+		return nil
+	}
+	f := protoscan.Read(r.body[frameHead:])
+	for f.Next() {
+		at := frameHead + f.At
+		switch f.Tag {
+		case vllmTokenized:
+			r.readTokenized(f.Bytes, at)
+		case vllmText:
+			r.discardPrompt()
+			r.main.add(Part{Span: jsonscan.Span{From: at, To: at + len(f.Bytes)}})
+		case vllmStream:
+			r.Stream = f.Value != 0
+		case vllmMedia:
+			r.readHashes(f.Bytes, at)
+		}
+	}
+	if f.Err() != nil {
+		return errProto
+	}
+	return nil
+}
+
+// readTokenized reads a TokenizedInput at an offset in the body.
+func (r *Request) readTokenized(message []byte, at int) {
+	for f := protoscan.Read(message); f.Next(); {
+		if f.Tag != vllmIDs {
+			continue
+		}
+		ids := uint32(0)
+		for _, b := range f.Bytes {
+			if b < 0x80 { // the last byte of an id
+				ids++
+			}
+		}
+		r.discardPrompt()
+		r.main.add(Part{Span: jsonscan.Span{From: at + f.At, To: at + f.At + len(f.Bytes)}, Kind: PackedIDs, Tokens: ids})
+	}
+}
+
+// readHashes reads the hashes of MultimodalInputs at an offset in the body. They come first in the prompt, because the tokens
+// of all images are the same; those are among the token ids.
+func (r *Request) readHashes(message []byte, at int) {
+	for f := protoscan.Read(message); f.Next(); {
+		if f.Tag == vllmHashes {
+			r.head.add(Part{Span: jsonscan.Span{From: at + f.At, To: at + f.At + len(f.Bytes)}, Kind: Media})
+		}
+	}
+}

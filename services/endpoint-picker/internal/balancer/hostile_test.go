@@ -1,0 +1,128 @@
+package balancer
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+const (
+	// perByte is the maximum memory of a pick, as a multiple of its body.
+	perByte = 4
+	// perPick is the maximum memory of a pick, however large its body is.
+	perPick = 1 << 20
+	// leastPerPick is the memory that a pick may take for the smallest body: its hashes, which an image has many of in a few
+	// bytes, and the candidates.
+	leastPerPick = 160 << 10
+	// pooledPerPick is the maximum memory of a pick that may stay in the pool.
+	pooledPerPick = 160 << 10
+)
+
+// cost is the memory of one pick.
+type cost struct {
+	allocated int // in all, also what was free again before the end
+	stack     int // of its goroutine
+	pooled    int // what stays
+}
+
+// measure picks an endpoint for a body with fresh memory. It must not run in parallel with other tests.
+func measure(b *Balancer, shape apitest.Shape, size int) cost {
+	var before, during, after runtime.MemStats
+	m := &memory{}
+	b.memories = sync.Pool{New: func() any { return m }}
+	collect := func(s *runtime.MemStats) {
+		runtime.GC()
+		runtime.ReadMemStats(s)
+	}
+	collect(&before)
+	kept := int(before.HeapAlloc)
+	body := shape.Body(size)
+	collect(&before)
+	picked, measured := make(chan *exchange.Exchange), make(chan bool)
+	go func() {
+		x := &exchange.Exchange{Incoming: api.Incoming{Path: shape.Path, Body: body}}
+		_ = b.decide(x) // a refusal costs no less
+		picked <- x
+		<-measured
+	}()
+	x := <-picked
+	runtime.ReadMemStats(&during)
+	measured <- true
+	x.End(nil)
+	body, x = nil, nil
+	collect(&after)
+	runtime.KeepAlive(m)
+	return cost{
+		allocated: int(during.TotalAlloc - before.TotalAlloc), stack: int(during.StackInuse) - int(before.StackInuse),
+		pooled: int(after.HeapAlloc) - kept,
+	}
+}
+
+func TestPickOfAHostileBodyTakesLittleMemory(t *testing.T) {
+	sizes := []int{1 << 10, 64 << 10, 1 << 20}
+	if !raceDetector() { // with it, a gigabyte takes minutes
+		sizes = append(sizes, 8<<20, 32<<20)
+	}
+	b := replica()
+	for _, size := range sizes {
+		most := cost{}
+		for _, shape := range apitest.Shapes() {
+			c := measure(b, shape, size)
+			name := fmt.Sprintf("%s, %d KiB", shape.Name, size>>10)
+			assert.LessOrEqual(t, c.allocated, min(perByte*size+leastPerPick, perPick), "%s: allocated", name)
+			assert.LessOrEqual(t, c.stack, 64<<10, "%s: stack", name)
+			assert.LessOrEqual(t, c.pooled, pooledPerPick, "%s: pooled", name)
+			most = cost{max(most.allocated, c.allocated), max(most.stack, c.stack), max(most.pooled, c.pooled)}
+		}
+		t.Logf("%d KiB: at most %+v", size>>10, most)
+	}
+}
+
+// raceDetector reports whether the test was built with the race detector.
+func raceDetector() bool {
+	info, _ := debug.ReadBuildInfo()
+	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+// BenchmarkPickOfAHostileBody fails above 50 ms of CPU time per MiB.
+func BenchmarkPickOfAHostileBody(b *testing.B) {
+	const size = 8 << 20
+	balancer := replica()
+	for _, shape := range apitest.Shapes() {
+		b.Run(shape.Name, func(b *testing.B) {
+			body := shape.Body(size)
+			b.SetBytes(int64(len(body)))
+			before := cpuTime(b)
+			for b.Loop() {
+				x := &exchange.Exchange{Incoming: api.Incoming{Path: shape.Path, Body: body}}
+				if balancer.decide(x) == nil {
+					x.Sent()
+					x.Lease.Release()
+				}
+			}
+			perMiB := float64(cpuTime(b)-before) / float64(time.Millisecond) / float64(b.N) / (float64(len(body)) / (1 << 20))
+			b.ReportMetric(perMiB, "ms/MiB")
+			require.Less(b, perMiB, 50.0)
+		})
+	}
+}
+
+// cpuTime returns the processor time of the process, which does not depend on the load of the machine.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
