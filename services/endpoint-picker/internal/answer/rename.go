@@ -113,9 +113,6 @@ func (r *Renamer) compare(rest []byte) (int, verdict) {
 			return 0, other
 		}
 	}
-	if len(rest) > longest+1 {
-		return 0, other
-	}
 	return 0, undecided
 }
 

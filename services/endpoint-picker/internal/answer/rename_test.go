@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
 )
 
 // rename passes a body through a Renamer, in pieces. from is a name, to a JSON string.
@@ -73,6 +75,9 @@ func TestRenamerHoldsLittleBack(t *testing.T) {
 	assert.Equal(t, "data: {\"choices\":[]}\n\n", string(out), "a whole event goes on at once")
 	out = r.Append(nil, append([]byte(`"model"`), bytes.Repeat([]byte(" "), 100)...))
 	assert.Len(t, out, len(`"model"`)+100)
+	r = NewRenamer("base", []byte(`"asked"`))
+	long := `"model":"` + strings.Repeat("x", jsonscan.MaxEscape*len("base")+2)
+	assert.Equal(t, long, string(r.Append(nil, []byte(long))), "a name that is longer than any spelling")
 }
 
 func FuzzRenamer(f *testing.F) {

@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
 const (
@@ -88,6 +89,29 @@ func TestPickOfAHostileBodyTakesLittleMemory(t *testing.T) {
 		}
 		t.Logf("%d KiB: at most %+v", size>>10, most)
 	}
+}
+
+func TestPoolKeepsNoValuesOfARequest(t *testing.T) {
+	t.Parallel()
+	b, m := replica(), &memory{}
+	x := &exchange.Exchange{Incoming: chat("text", 0), Subset: &scheduling.Subset{}}
+	x.Incoming.Headers = api.Headers{{Name: api.HeaderFairness, Value: strings.Repeat("a", 1<<20)}}
+	require.ErrorIs(t, b.pick(x, m), scheduling.ErrNoneInSubset)
+	m.forget()
+	assert.Equal(t, scheduling.Request{}, m.request)
+	assert.Empty(t, m.incoming.Prompt)
+}
+
+func TestPoolKeepsNoValuesOfARequest(t *testing.T) {
+	t.Parallel()
+	b, m := replica(), &memory{}
+	b.memories = sync.Pool{New: func() any { return m }}
+	x := &exchange.Exchange{Incoming: chat("text", 0), Subset: &scheduling.Subset{}}
+	x.Incoming.Headers = api.Headers{{Name: api.HeaderFairness, Value: strings.Repeat("a", 1<<20)}}
+	require.ErrorIs(t, b.decide(x), scheduling.ErrNoneInSubset)
+	assert.Equal(t, scheduling.Request{}, m.request)
+	assert.Empty(t, m.incoming.Prompt)
+	assert.Nil(t, m.exchange)
 }
 
 // raceDetector reports whether the test was built with the race detector.
