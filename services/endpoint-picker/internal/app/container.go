@@ -22,14 +22,13 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/grpcserver"
 	"fairlead.dev/services/endpoint-picker/internal/health"
 	"fairlead.dev/services/endpoint-picker/internal/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/outlier"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/reload"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 	"fairlead.dev/services/endpoint-picker/internal/tracing"
@@ -51,6 +50,7 @@ type parts struct {
 	Store     *datastore.Store
 	RuleWatch ruleWatch
 	Scraper   *modelserver.Scraper
+	Expirer   *endpoint.Expirer
 	Events    *poolEvents
 	Reloader  *reload.Reloader
 	Balancer  *balancer.Balancer
@@ -104,10 +104,8 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		newScraper,
 
 		// Picks.
-		predict.NewLearner,
-		func(c *config.Config) *prefix.Index { return prefix.NewIndex(int(c.Prefixes.MaxBytes)) },
-		func() *endpoint.Traffic { return &endpoint.Traffic{} },
-		endpoint.NewFactory,
+		func(c *config.Config) *estimate.Estimator { return estimate.New(int(c.Prefixes.MaxBytes)) },
+		func(c *config.Config) *endpoint.Expirer { return endpoint.NewExpirer(c.Leases.Timeout) },
 		newDetector,
 		newBalancer,
 
@@ -167,9 +165,10 @@ type storeParts struct {
 	Config   *config.Config
 	Log      *zap.Logger
 	Source   endpointSource
-	Factory  *endpoint.Factory
+	Factory  *estimate.Estimator
 	Scraper  *modelserver.Scraper
 	Outliers *outlier.Detector
+	Expirer  *endpoint.Expirer
 	Clock    clock.RealClock
 }
 
@@ -188,7 +187,7 @@ func (t told) SetEndpoints(endpoints []*endpoint.Endpoint) {
 func newStore(p storeParts) (*datastore.Store, error) {
 	s := datastore.New(datastore.Params{
 		Log: p.Log.Named("datastore"), Pool: p.Config.Pool.String(), Source: p.Source, Factory: p.Factory,
-		Observer: told{p.Scraper, p.Outliers}, Clock: p.Clock,
+		Observer: told{p.Scraper, p.Outliers, p.Expirer}, Clock: p.Clock,
 	})
 	return s, p.Source.OnChange(s.Changed)
 }
@@ -201,16 +200,14 @@ func newScraper(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, d *outl
 type balancerParts struct {
 	dig.In
 
-	Config   *config.Config
-	Reloader *reload.Reloader
-	Store    *datastore.Store
-	Learner  *predict.Learner
-	Prefixes *prefix.Index
-	Traffic  *endpoint.Traffic
-	Rules    *rules.Rules
-	Outliers *outlier.Detector
-	Metrics  *metrics.Metrics
-	Clock    clock.RealClock
+	Config    *config.Config
+	Reloader  *reload.Reloader
+	Store     *datastore.Store
+	Estimator *estimate.Estimator
+	Rules     *rules.Rules
+	Outliers  *outlier.Detector
+	Metrics   *metrics.Metrics
+	Clock     clock.RealClock
 }
 
 func newBalancer(p balancerParts) *balancer.Balancer {
@@ -219,9 +216,7 @@ func newBalancer(p balancerParts) *balancer.Balancer {
 			Scores: p.Config.ExtProc.EmitScores || p.Config.Telemetry.DebugPicks > 0, Explain: p.Config.ExtProc.Explain,
 		},
 		Snapshots: p.Store,
-		Learner:   p.Learner,
-		Prefixes:  p.Prefixes,
-		Traffic:   p.Traffic,
+		Estimator: p.Estimator,
 		Rules:     p.Rules,
 		Configs:   p.Reloader,
 		Outliers:  p.Outliers,

@@ -66,7 +66,7 @@ func (p *parts) run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, work := errgroup.WithContext(work)
-	for _, part := range []func(context.Context){p.Source.Run, p.RuleWatch.Run, p.Store.Run, p.Scraper.Run, p.Health.Run, p.ExtProc.Run, p.Events.Run, p.Reloader.Run, p.Balancer.Run, p.Certificates.Run, p.Tracer.Run} {
+	for _, part := range []func(context.Context){p.Source.Run, p.RuleWatch.Run, p.Store.Run, p.Scraper.Run, p.Expirer.Run, p.Health.Run, p.ExtProc.Run, p.Events.Run, p.Reloader.Run, p.Balancer.Run, p.Certificates.Run, p.Tracer.Run} {
 		group.Go(func() error {
 			part(work)
 			return nil

@@ -13,10 +13,9 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/debugpage"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/metrics"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/requestlog"
 	"fairlead.dev/services/endpoint-picker/internal/tracing"
 )
@@ -69,13 +68,12 @@ func newPicks(cfg *config.Config) *debugpage.Picks {
 type debugPageParts struct {
 	dig.In
 
-	Config   *config.Config
-	Log      *zap.Logger
-	Store    *datastore.Store
-	Learner  *predict.Learner
-	Prefixes *prefix.Index
-	Picks    *debugpage.Picks
-	Clock    clock.RealClock
+	Config    *config.Config
+	Log       *zap.Logger
+	Store     *datastore.Store
+	Estimator *estimate.Estimator
+	Picks     *debugpage.Picks
+	Clock     clock.RealClock
 }
 
 func newDebugPage(p debugPageParts) *debugpage.Page {
@@ -88,8 +86,7 @@ func newDebugPage(p debugPageParts) *debugpage.Page {
 		Pool:       pool,
 		Version:    version.String(),
 		Snapshots:  p.Store,
-		Learner:    p.Learner,
-		Prefixes:   p.Prefixes,
+		Estimator:  p.Estimator,
 		StaleAfter: p.Config.Scraping.StaleAfter,
 		Picks:      p.Picks,
 		Clock:      p.Clock,
@@ -104,13 +101,12 @@ func newMetrics(cfg *config.Config, r *prometheus.Registry) *metrics.Metrics {
 type poolCollectorParts struct {
 	dig.In
 
-	Config   *config.Config
-	Registry *prometheus.Registry
-	Store    *datastore.Store
-	Metrics  *metrics.Metrics
-	Learner  *predict.Learner
-	Prefixes *prefix.Index
-	Clock    clock.RealClock
+	Config    *config.Config
+	Registry  *prometheus.Registry
+	Store     *datastore.Store
+	Metrics   *metrics.Metrics
+	Estimator *estimate.Estimator
+	Clock     clock.RealClock
 }
 
 func newPoolCollector(p poolCollectorParts) *metrics.PoolCollector {
@@ -118,8 +114,7 @@ func newPoolCollector(p poolCollectorParts) *metrics.PoolCollector {
 		Pool:       p.Config.Pool.Name.Name,
 		Snapshots:  p.Store,
 		Metrics:    p.Metrics,
-		Learner:    p.Learner,
-		Prefixes:   p.Prefixes,
+		Estimator:  p.Estimator,
 		StaleAfter: p.Config.Scraping.StaleAfter,
 		Clock:      p.Clock,
 	}, p.Registry)

@@ -17,22 +17,14 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/internal/session"
 )
-
-// leastOthers is the minimum share of the traffic that counts as other replicas. A lower share comes from slightly outdated
-// pages.
-const leastOthers = 0.15
-
-// leastOurs is the minimum share of the traffic that counts as ours, so that one request does not represent too many.
-const leastOurs = 0.1
 
 // ErrSaturated means that the pool is saturated and that the request has a negative priority.
 var ErrSaturated = errors.New("the pool is saturated, and the request has a negative priority")
@@ -69,11 +61,7 @@ type Balancer struct {
 	snapshots snapshots
 	configs   configs
 	rules     ruleset
-	learner   *predict.Learner
-	prefixes  *prefix.Index
-	traffic   *endpoint.Traffic
-	reuse     reuse
-	recent    recent
+	estimator *estimate.Estimator
 	sessions  *session.Table
 	outliers  outliers
 	observer  observer
@@ -94,9 +82,7 @@ type Params struct {
 	Snapshots snapshots
 	Configs   configs
 	Rules     ruleset
-	Learner   *predict.Learner
-	Prefixes  *prefix.Index
-	Traffic   *endpoint.Traffic
+	Estimator *estimate.Estimator
 	Outliers  outliers
 	Observer  observer
 	Clock     clock.PassiveClock
@@ -110,9 +96,7 @@ func New(p Params) *Balancer {
 		snapshots: p.Snapshots,
 		configs:   p.Configs,
 		rules:     p.Rules,
-		learner:   p.Learner,
-		prefixes:  p.Prefixes,
-		traffic:   p.Traffic,
+		estimator: p.Estimator,
 		sessions:  session.NewTable(),
 		outliers:  p.Outliers,
 		observer:  p.Observer,
@@ -143,43 +127,59 @@ func (b *Balancer) Placed(x *exchange.Exchange) {
 		return
 	}
 	x.Memory = nil
-	if cache := x.Endpoint.Cache(); cache >= 0 {
-		b.prefixes.Use(cache, m.chain.Hashes)
+	if len(m.chain.Hashes) > 0 {
+		x.Memory = b.estimator.Placed(&m.prompt, x.Endpoint)
 	}
-	b.recent.add(&m.chain)
 	b.memories.Put(m)
 }
 
 // Responded records the status of the response. If another endpoint than the picked one responded, the picked one failed
-// before.
+// before, and the request belongs to the other one: its load, its first token, and its prompt in the prefix cache.
 func (b *Balancer) Responded(x *exchange.Exchange) {
 	if !x.Moved() {
 		b.outliers.Responded(x.Endpoint, x.Status)
+		b.served(x, x.Endpoint)
 		return
 	}
 	b.outliers.Responded(x.Endpoint, statusFailed)
+	served := b.endpointAt(x.Served)
+	if served == nil { // it has left the pool: what is known of the request stays with the picked endpoint
+		b.served(x, x.Endpoint)
+		return
+	}
+	b.outliers.Responded(served, x.Status)
+	x.Lease.MoveTo(served, b.clock.Now())
+	b.served(x, served)
+}
+
+// served records which endpoint has the prompt in its cache now.
+func (b *Balancer) served(x *exchange.Exchange, by *endpoint.Endpoint) {
+	if placed, ok := x.Memory.(*estimate.Placement); ok {
+		x.Memory = nil
+		b.estimator.Served(placed, by)
+	}
+}
+
+// endpointAt returns the endpoint with an address, or nil.
+func (b *Balancer) endpointAt(address string) *endpoint.Endpoint {
 	for _, e := range b.snapshots.Snapshot().Endpoints {
-		if e.Address() == x.Served {
-			b.outliers.Responded(e, x.Status)
-			return
+		if e.Address() == address {
+			return e
 		}
 	}
+	return nil
 }
 
 // statusFailed is the status that a gateway would have returned for an endpoint after its last attempt.
 const statusFailed = 503
 
-// Ended records the length of the answer, which is now in the server's cache and has evicted other blocks. Requests of other
-// replicas are assumed to get answers of the same length there.
+// Ended records the length of the answer, which is now in the cache of the server that served it.
 func (b *Balancer) Ended(x *exchange.Exchange) {
 	tokens := x.Usage.Output
 	if !x.Usage.Known && x.Streaming {
 		tokens = x.Pieces // each is about one token
 	}
-	if cache := x.Endpoint.Cache(); cache >= 0 && tokens >= prefix.BlockTokens {
-		ours := max(1-b.traffic.Others(), leastOurs)
-		b.prefixes.Fill(cache, int(float64(tokens)/ours)/prefix.BlockTokens)
-	}
+	b.estimator.Answered(x.Lease.Endpoint(), tokens)
 }
 
 func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
@@ -198,14 +198,8 @@ func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 	}
 	server, id := findSession(config.Session, b.sessions, x)
 	m.describe(x, random, server)
-	m.match(b.prefixes)
-	b.reuse.see(m.known(), m.turns.History*prefix.BlockTokens, x.PromptTokens)
-	m.home, m.ours = nil, false
-	if others := b.traffic.Others(); others > leastOthers {
-		m.ours = b.recent.placed(&m.chain, m.turns.Asked)
-		m.expect(snapshot.Endpoints, others, &b.reuse)
-	}
-	if m.collect(snapshot.Endpoints, b.learner.Speed()); len(m.candidates) == 0 {
+	m.lookup(b.estimator, snapshot.Endpoints)
+	if m.collect(snapshot.Endpoints); len(m.candidates) == 0 {
 		return scheduling.ErrNoneInSubset
 	}
 	if x.Priority < 0 && config.Saturation.Saturation(&m.request, m.candidates) >= 1 {

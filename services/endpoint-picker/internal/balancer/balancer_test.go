@@ -19,10 +19,10 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
@@ -31,7 +31,7 @@ import (
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newEndpoint(address string) *endpoint.Endpoint {
-	return endpoint.New(endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}, noon, predict.NewLearner().NewServer())
+	return estimate.New(1<<20).New(endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}, noon)
 }
 
 func snapshotOf(endpoints ...*endpoint.Endpoint) *datastore.Snapshot {
@@ -88,7 +88,7 @@ func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 	source.EXPECT().Snapshot().Return(s).Maybe()
 	r := &rig{endpoints: s.Endpoints, outliers: newMockOutliers(t), observed: newMockObserver(t)}
 	r.Balancer = New(Params{
-		Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Traffic: &endpoint.Traffic{}, Configs: leastLoaded(), Rules: rules.New(),
+		Snapshots: source, Estimator: estimate.New(1 << 20), Configs: leastLoaded(), Rules: rules.New(),
 		Outliers: r.outliers, Observer: r.observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 	r.observed.EXPECT().ObservePick(mock.Anything, nil).Maybe()
@@ -217,16 +217,15 @@ func BenchmarkPick(b *testing.B) {
 	for _, n := range []int{8, 64, 256} {
 		for _, size := range []int{0, 5_000, 67_000} {
 			b.Run(fmt.Sprintf("endpoints=%d/body=%d", n, size), func(b *testing.B) {
-				learner, prefixes := predict.NewLearner(), prefix.NewIndex(24<<20)
-				factory, snapshot := endpoint.NewFactory(learner, prefixes, &endpoint.Traffic{}), &datastore.Snapshot{}
+				estimator, snapshot := estimate.New(24<<20), &datastore.Snapshot{}
 				for i := range n {
 					address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 1)}), 8000)
-					e := factory.New(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
+					e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
 					e.Record(e.BeginScrape(noon), running(float64(i%7)))
 					snapshot.Endpoints = append(snapshot.Endpoints, e)
 				}
 				balancer := New(Params{
-					Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Traffic: &endpoint.Traffic{}, Configs: soonestFirst(), Rules: rules.New(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
+					Snapshots: fixed{snapshot}, Estimator: estimator, Configs: soonestFirst(), Rules: rules.New(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
 				})
 				in := request.Incoming{Path: "/v1/chat/completions"}
 				if size > 0 {
@@ -248,9 +247,9 @@ func BenchmarkPick(b *testing.B) {
 }
 
 // newSoonestFirst returns a Balancer of the default configuration, at noon.
-func newSoonestFirst(snapshot *datastore.Snapshot, learner *predict.Learner, prefixes *prefix.Index, traffic *endpoint.Traffic) *Balancer {
+func newSoonestFirst(snapshot *datastore.Snapshot, estimator *estimate.Estimator) *Balancer {
 	return New(Params{
-		Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Traffic: traffic, Configs: soonestFirst(), Rules: rules.New(),
+		Snapshots: fixed{snapshot}, Estimator: estimator, Configs: soonestFirst(), Rules: rules.New(),
 		Outliers: silent{}, Observer: silent{}, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 }
@@ -264,14 +263,13 @@ func chat(text string, own int) request.Incoming {
 
 func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 	t.Parallel()
-	learner, prefixes := predict.NewLearner(), prefix.NewIndex(1<<20)
-	factory := endpoint.NewFactory(learner, prefixes, &endpoint.Traffic{})
+	estimator := estimate.New(1 << 20)
 	snapshot := &datastore.Snapshot{}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"} {
 		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
-		snapshot.Endpoints = append(snapshot.Endpoints, factory.New(d, noon))
+		snapshot.Endpoints = append(snapshot.Endpoints, estimator.New(d, noon))
 	}
-	b := newSoonestFirst(snapshot, learner, prefixes, &endpoint.Traffic{})
+	b := newSoonestFirst(snapshot, estimator)
 	homes := map[string]string{}
 	for _, text := range []string{"one", "two", "three"} {
 		first := b.placed(t, chat(text, 0))
@@ -381,7 +379,7 @@ func TestRespondedSaysWhoHasFailed(t *testing.T) {
 	r := newRig(t, snapshotOf(a, b))
 	respond := func(served string, status int) {
 		x := &exchange.Exchange{}
-		x.Endpoint, x.Served, x.Status = a, served, status
+		x.Endpoint, x.Lease, x.Served, x.Status = a, a.Acquire(), served, status
 		r.Responded(x)
 	}
 	r.outliers.EXPECT().Responded(a, 200).Once()
@@ -392,6 +390,65 @@ func TestRespondedSaysWhoHasFailed(t *testing.T) {
 	r.outliers.EXPECT().Responded(b, 200).Once()
 	respond(b.Address(), 200)
 	respond("10.0.0.9:8000", 200)
+}
+
+// The gateway fell back to the second server: from then on the request is its load, its backlog and its cached prompt.
+func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
+	t.Parallel()
+	estimator, snapshot := estimate.New(1<<20), &datastore.Snapshot{}
+	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000"} {
+		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
+		snapshot.Endpoints = append(snapshot.Endpoints, estimator.New(d, noon))
+	}
+	tests := []struct {
+		name   string
+		served func(other *endpoint.Endpoint) string
+		moved  bool
+	}{
+		{name: "fallback", served: (*endpoint.Endpoint).Address, moved: true},
+		{name: "no fallback", served: func(*endpoint.Endpoint) string { return "" }},
+		{name: "server that left the pool", served: func(*endpoint.Endpoint) string { return "10.0.0.9:8000" }},
+	}
+	for i, tt := range tests {
+		b := newSoonestFirst(snapshot, estimator)
+		in := chat(tt.name, i)
+		x := b.placed(t, in)
+		picked, other := x.Endpoint, snapshot.Endpoints[0]
+		if picked == other {
+			other = snapshot.Endpoints[1]
+		}
+		inFlight := func() [2]int64 { return [2]int64{picked.Stats(noon).InFlight, other.Stats(noon).InFlight} }
+		backlog := func() [2]bool { return [2]bool{picked.Stats(noon).Backlog > 0, other.Stats(noon).Backlog > 0} }
+		blocks := func(e *endpoint.Endpoint) int { n, _ := estimator.CacheSize(e); return n }
+		assert.Equal(t, [2]int64{1, 0}, inFlight(), tt.name)
+		before, prompt := blocks(other), x.PromptTokens/prefixindex.BlockTokens
+
+		x.Served, x.Status = tt.served(other), 200
+		b.Responded(x)
+		assert.Equal(t, picked, x.Endpoint, "the record keeps the pick")
+		want, serving := [2]int64{1, 0}, picked
+		if tt.moved {
+			want, serving = [2]int64{0, 1}, other
+			assert.InDelta(t, prompt, blocks(other)-before, 1, tt.name)
+			assert.Zero(t, blocks(picked), tt.name)
+		}
+		assert.Equal(t, want, inFlight(), tt.name)
+		assert.Equal(t, [2]bool{!tt.moved, tt.moved}, backlog(), tt.name)
+		assert.Same(t, serving, x.Lease.Endpoint(), tt.name)
+
+		x.Lease.First(noon)
+		assert.Equal(t, [2]bool{}, backlog(), tt.name)
+		before = blocks(serving)
+		x.Usage = exchange.Usage{Known: true, Output: 160}
+		b.Ended(x)
+		assert.Equal(t, 10, blocks(serving)-before, tt.name)
+		x.Lease.Release()
+		assert.Equal(t, [2]int64{}, inFlight(), tt.name)
+
+		next := b.placed(t, in)
+		assert.Same(t, serving, next.Endpoint, "the prompt is there: %s", tt.name)
+		next.Lease.Release()
+	}
 }
 
 // holds are rules of one objective each for two priorities, and of one rewrite.
@@ -604,33 +661,33 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: consistent-hash-score
 
 func TestAnswersTakeRoomInTheCache(t *testing.T) {
 	t.Parallel()
-	learner, prefixes := predict.NewLearner(), prefix.NewIndex(1<<20)
-	e := endpoint.NewFactory(learner, prefixes, &endpoint.Traffic{}).New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+	estimator := estimate.New(1 << 20)
+	e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	r := newRig(t, snapshotOf(e))
-	r.prefixes = prefixes
+	r.estimator = estimator
 	ended := func(usage exchange.Usage, pieces int) {
 		x := &exchange.Exchange{}
-		x.Endpoint, x.Usage, x.Pieces, x.Streaming = e, usage, pieces, true
+		x.Endpoint, x.Lease, x.Usage, x.Pieces, x.Streaming = e, e.Acquire(), usage, pieces, true
 		r.Ended(x)
 	}
 	ended(exchange.Usage{}, 15)
-	assert.Zero(t, prefixes.Stats().Blocks, "less than a block")
+	assert.Zero(t, estimator.IndexStats().Blocks, "less than a block")
 	ended(exchange.Usage{}, 33)
-	assert.Equal(t, 2, prefixes.Stats().Blocks, "a token a piece, about")
+	assert.Equal(t, 2, estimator.IndexStats().Blocks, "a token a piece, about")
 	ended(exchange.Usage{Known: true, Output: 160}, 2)
-	assert.Equal(t, 12, prefixes.Stats().Blocks)
+	assert.Equal(t, 12, estimator.IndexStats().Blocks)
 }
 
 func TestNothingIsRememberedOfRequestsThatGenerateNothing(t *testing.T) {
 	t.Parallel()
-	prefixes := prefix.NewIndex(1 << 20)
-	e := endpoint.NewFactory(predict.NewLearner(), prefixes, &endpoint.Traffic{}).New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+	estimator := estimate.New(1 << 20)
+	e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	r := newRig(t, snapshotOf(e))
-	r.prefixes = prefixes
+	r.estimator = estimator
 	in := chat("text", 0)
 	in.Path = "/v1/messages/count_tokens"
 	x := r.placed(t, in)
-	assert.Zero(t, prefixes.Stats().Blocks)
+	assert.Zero(t, estimator.IndexStats().Blocks)
 	assert.Zero(t, x.PromptTokens)
 	assert.EqualValues(t, 1, e.Stats(noon).InFlight)
 }

@@ -18,9 +18,8 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
 // The paths of the page.
@@ -54,8 +53,7 @@ type Params struct {
 	Pool       string // the title: namespace/name, or the selector or file of the endpoints
 	Version    string
 	Snapshots  snapshots
-	Learner    *predict.Learner
-	Prefixes   *prefix.Index
+	Estimator  *estimate.Estimator
 	StaleAfter time.Duration // duration of scrape failures after which an endpoint's values are stale
 	Picks      *Picks
 	Clock      clock.PassiveClock
@@ -118,7 +116,7 @@ type state struct {
 type pool struct {
 	Name      string         `json:"name"`
 	Problem   string         `json:"problem,omitempty"` // why requests cannot be placed
-	Speed     speed          `json:"speed"`
+	Costs     costs          `json:"speed"`
 	Prefixes  prefixes       `json:"prefixIndex"`
 	Endpoints []endpointLine `json:"endpoints"` // ready endpoints, including ejected ones
 	Picks     []pickLine     `json:"lastPicks,omitempty"`
@@ -133,14 +131,14 @@ type totals struct {
 	KVUsage          float64 // mean
 }
 
-// speed contains the learned values, in seconds.
-type speed struct {
-	Base        float64 `json:"baseSeconds"`
-	PerDecoding float64 `json:"perDecodingSeconds"`
-	PerOther    float64 `json:"perOtherSeconds"`
-	PerToken    float64 `json:"perTokenSeconds"`
-	Found       float64 `json:"expectedFound"`
-	Kept        float64 `json:"historyFound"`
+// costs contains the learned costs, in seconds, and hit rates.
+type costs struct {
+	Base            float64 `json:"baseSeconds"`
+	PerDecoding     float64 `json:"perDecodingSeconds"`
+	PerOther        float64 `json:"perOtherSeconds"`
+	PerToken        float64 `json:"perTokenSeconds"`
+	ExpectedHitRate float64 `json:"expectedFound"`
+	HistoryHitRate  float64 `json:"historyFound"`
 }
 
 type prefixes struct {
@@ -219,11 +217,10 @@ func sum(endpoints []endpointLine) totals {
 
 func (p *Page) state() state {
 	snapshot, now := p.Snapshots.Snapshot(), p.Clock.Now()
-	s, x := p.Learner.Speed(), p.Prefixes.Stats()
 	shown := pool{
 		Name:      p.Pool,
-		Speed:     speed(*s),
-		Prefixes:  prefixes(x),
+		Costs:     costs(*p.Estimator.Costs()),
+		Prefixes:  prefixes(p.Estimator.IndexStats()),
 		Endpoints: make([]endpointLine, 0, len(snapshot.Endpoints)),
 	}
 	if snapshot.Err != nil {
@@ -244,13 +241,13 @@ func (p *Page) state() state {
 
 func (p *Page) endpoint(e *endpoint.Endpoint, now time.Time) endpointLine {
 	stats, described := e.Stats(now), e.Description()
-	blocks, capacity := p.Prefixes.Holds(e.Cache())
+	blocks, capacity := p.Estimator.CacheSize(e)
 	return endpointLine{
 		Address: stats.Address, Pod: podOf(e), Rank: described.Rank, Labels: described.Labels,
 		Stale: stats.Stale(p.StaleAfter), Ejected: stats.Ejected,
 		Age: stats.SampleAge.Seconds(), Failures: stats.ScrapeFailures,
 		Waiting: stats.Gauges.Waiting, Running: stats.Gauges.Running, KVUsage: stats.Gauges.KVUsage,
-		InFlight: stats.InFlight, Tokens: stats.Tokens, Picks: stats.Picks, Factor: stats.Factor,
+		InFlight: stats.InFlight, Tokens: stats.Backlog, Picks: stats.Picks, Factor: stats.Slowdown,
 		Blocks: blocks, Capacity: capacity,
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -42,7 +42,7 @@ type one struct {
 }
 
 func newOne() *one {
-	return &one{endpoint: endpoint.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort(address)}}, noon, predict.NewLearner().NewServer())}
+	return &one{endpoint: estimate.New(1<<20).New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort(address)}}, noon)}
 }
 
 func (o *one) Pick(x *exchange.Exchange) *exchange.Refusal {
@@ -57,7 +57,7 @@ func (o *one) Pick(x *exchange.Exchange) *exchange.Refusal {
 	private := x.Remove
 	x.Placement = o.placement
 	x.Remove = append(private, x.Remove...)
-	x.Endpoint, x.Lease, x.Destination, x.Scores = o.endpoint, o.endpoint.Place(noon, predict.Prompt{Tokens: 1000}), o.endpoint.Address(), o.scores
+	x.Endpoint, x.Lease, x.Destination, x.Scores = o.endpoint, estimate.ServerOf(o.endpoint).Place(o.endpoint, noon, estimate.Prefill{Tokens: 1000}), o.endpoint.Address(), o.scores
 	return nil
 }
 
@@ -485,14 +485,15 @@ func TestFirstPieceOfAnAnswerIsItsFirstToken(t *testing.T) {
 			t.Parallel()
 			picker := newOne()
 			m := NewMachine(picker, options())
-			wait := func() float64 {
-				return picker.endpoint.Wait(noon, predict.NewLearner().Speed(), predict.Prompt{Tokens: 1})
-			}
 			for _, s := range append([]Message{headersEnd(FullDuplex)}, tt.steps...) {
 				_, err := m.Step(&s, nil)
 				require.NoError(t, err)
 			}
-			assert.Equal(t, tt.want, wait() < 0.03, "1000 tokens are owed until it comes")
+			want := int64(1000)
+			if tt.want {
+				want = 0
+			}
+			assert.Equal(t, want, picker.endpoint.Stats(noon).Backlog, "the prompt is backlog until it comes")
 		})
 	}
 }

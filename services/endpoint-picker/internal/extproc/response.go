@@ -58,7 +58,7 @@ func (m *Machine) responseHeaders(in *Response) Reply {
 	m.picker.Responded(x)
 	set := x.Reply
 	if m.options.ReportEndpoint {
-		set = append(set, request.Header{Name: headerPicked, Value: x.Lease.Address()})
+		set = append(set, request.Header{Name: headerPicked, Value: x.Endpoint.Address()})
 	}
 	if x.Conformance {
 		set = append(set, request.Header{Name: headerConformance, Value: conformance(in)})

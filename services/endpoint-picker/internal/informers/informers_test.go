@@ -30,9 +30,8 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/podset"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
 const (
@@ -91,7 +90,7 @@ func (w *world) follow(t *testing.T, pods *Pods, i *Informers) {
 	t.Helper()
 	w.store = datastore.New(datastore.Params{
 		Log: zap.NewNop(), Pool: "ns/pool", Source: i, Observer: nobody{}, Clock: clock.RealClock{},
-		Factory: endpoint.NewFactory(predict.NewLearner(), prefix.NewIndex(1<<20), &endpoint.Traffic{}),
+		Factory: estimate.New(1 << 20),
 	})
 	require.NoError(t, i.OnChange(w.store.Changed))
 	ctx, cancel := context.WithCancel(context.Background())

@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
 const (
@@ -150,7 +150,7 @@ func (r *reading) gauges() (endpoint.Gauges, error) {
 		Waiting: waiting.sum,
 		Running: running.sum,
 		KVUsage: min(r.first(r.kvUsage).greatest, 1),
-		Blocks:  int(min(r.cacheTokens()/prefix.BlockTokens, maxCount)),
+		Blocks:  int(min(r.cacheTokens()/prefixindex.BlockTokens, maxCount)),
 		Page:    r.last.page(r),
 	}, nil
 }
