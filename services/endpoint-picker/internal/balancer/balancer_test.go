@@ -451,6 +451,40 @@ func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 	}
 }
 
+// A pod is replaced while a stream on it is still open. When the stream ends, minutes later, its server's place in the prefix
+// index belongs to the new pod, whose account must not change.
+func TestRollingRestartUnderALongStream(t *testing.T) {
+	t.Parallel()
+	estimator, snapshot := estimate.New(1<<20), &datastore.Snapshot{}
+	newPod := func(uid string) *endpoint.Endpoint {
+		id := endpoint.Identity{Pod: "vllm-0", UID: uid, Address: netip.MustParseAddrPort("10.0.0.1:8000")}
+		return estimator.New(endpoint.Description{Identity: id}, noon)
+	}
+	old := newPod("old")
+	snapshot.Endpoints = []*endpoint.Endpoint{old}
+	b := newSoonestFirst(snapshot, estimator)
+	long := b.placed(t, chat("long", 1))
+
+	estimator.Forget(old)
+	replacement := newPod("new")
+	replacement.Record(replacement.BeginScrape(noon), endpoint.Gauges{Blocks: 2000})
+	snapshot.Endpoints = []*endpoint.Endpoint{replacement}
+	fresh := b.placed(t, chat("fresh", 3))
+	fresh.Lease.Release()
+	blocks, capacity := estimator.CacheSize(replacement)
+	assert.Positive(t, blocks)
+	assert.Equal(t, 2000, capacity)
+
+	long.Status, long.Usage = 200, exchange.Usage{Known: true, Output: 100_000}
+	b.Responded(long)
+	long.Lease.Release()
+	b.Ended(long) // a hundred thousand tokens would evict everything
+	old.Record(old.BeginScrape(noon), endpoint.Gauges{Blocks: 1, Running: 1000})
+	after, capacity := estimator.CacheSize(replacement)
+	assert.Equal(t, []int{blocks, 2000}, []int{after, capacity})
+	assert.Equal(t, fresh.PromptTokens/prefixindex.BlockTokens, b.placed(t, chat("fresh", 3)).MatchedTokens/prefixindex.BlockTokens)
+}
+
 // holds are rules of one objective each for two priorities, and of one rewrite.
 func holds() *rules.Rules {
 	r := rules.New()
