@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
@@ -127,7 +128,7 @@ func (b *Balancer) Placed(x *exchange.Exchange) {
 		return
 	}
 	x.Memory = nil
-	if len(m.chain.Hashes) > 0 {
+	if m.estimated && len(m.chain.Hashes) > 0 {
 		x.Memory = b.estimator.Placed(&m.prompt, x.Endpoint)
 	}
 	b.memories.Put(m)
@@ -179,7 +180,9 @@ func (b *Balancer) Ended(x *exchange.Exchange) {
 	if !x.Usage.Known && x.Streaming {
 		tokens = x.Pieces // each is about one token
 	}
-	b.estimator.Answered(x.Lease.Endpoint(), tokens)
+	if !b.configs.Current().Profile.WithoutEstimates {
+		b.estimator.Answered(x.Lease.Endpoint(), tokens)
+	}
 }
 
 func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
@@ -188,7 +191,8 @@ func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 		return err
 	}
 	b.rule(x, random)
-	m.hash(x, config.Prefix.MaxTokens)
+	m.estimated = !config.Profile.WithoutEstimates
+	m.hash(x, hashedTokens(config))
 	snapshot := b.snapshots.Snapshot()
 	if snapshot.Err != nil {
 		return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, snapshot.Err)
@@ -217,6 +221,14 @@ func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 	bindSession(config.Session, b.sessions, x, id)
 	b.tell(x, m, snapshot.Endpoints)
 	return nil
+}
+
+// hashedTokens returns the number of prompt tokens to hash; 0 is the default. Without estimates only the beginning counts.
+func hashedTokens(c *pickerconfig.Config) int {
+	if c.Profile.WithoutEstimates {
+		return beginningBlocks * prefixindex.BlockTokens
+	}
+	return c.Prefix.MaxTokens
 }
 
 // refusal returns the answer for a client whose request is not placed.

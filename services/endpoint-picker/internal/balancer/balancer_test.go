@@ -213,7 +213,17 @@ type fixed struct{ snapshot *datastore.Snapshot }
 
 func (f fixed) Snapshot() *datastore.Snapshot { return f.snapshot }
 
-func BenchmarkPick(b *testing.B) {
+func BenchmarkPick(b *testing.B) { benchmarkPick(b, soonestFirst()) }
+
+// BenchmarkPickWithoutEstimates has a profile that reads no estimates.
+func BenchmarkPickWithoutEstimates(b *testing.B) {
+	c := *leastLoaded().config
+	profile := *c.Profile
+	profile.WithoutEstimates, c.Profile = true, &profile
+	benchmarkPick(b, always{&c})
+}
+
+func benchmarkPick(b *testing.B, configs always) {
 	for _, n := range []int{8, 64, 256} {
 		for _, size := range []int{0, 5_000, 67_000} {
 			b.Run(fmt.Sprintf("endpoints=%d/body=%d", n, size), func(b *testing.B) {
@@ -225,7 +235,7 @@ func BenchmarkPick(b *testing.B) {
 					snapshot.Endpoints = append(snapshot.Endpoints, e)
 				}
 				balancer := New(Params{
-					Snapshots: fixed{snapshot}, Estimator: estimator, Configs: soonestFirst(), Rules: rules.New(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
+					Snapshots: fixed{snapshot}, Estimator: estimator, Configs: configs, Rules: rules.New(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
 				})
 				in := request.Incoming{Path: "/v1/chat/completions"}
 				if size > 0 {
@@ -483,6 +493,42 @@ func TestRollingRestartUnderALongStream(t *testing.T) {
 	after, capacity := estimator.CacheSize(replacement)
 	assert.Equal(t, []int{blocks, 2000}, []int{after, capacity})
 	assert.Equal(t, fresh.PromptTokens/prefixindex.BlockTokens, b.placed(t, chat("fresh", 3)).MatchedTokens/prefixindex.BlockTokens)
+}
+
+// A profile that reads no estimates does not pay for them: no prompt is looked up or kept. Its requests count as load.
+func TestProfileWithoutEstimatesKeepsNoPrompts(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		scorer string
+		want   bool // prompts are kept
+	}{
+		{scorer: "queue-scorer"},
+		{scorer: "consistent-hash-scorer"},
+		{scorer: "prefix-cache-scorer", want: true},
+		{scorer: "token-load-scorer", want: true},
+		{scorer: "predicted-wait-scorer", want: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.scorer, func(t *testing.T) {
+			t.Parallel()
+			estimator := estimate.New(1 << 20)
+			e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+			b := newSoonestFirst(snapshotOf(e), estimator)
+			b.configs = configured(t, `
+plugins: [{type: `+tt.scorer+`}]
+schedulingProfiles: [{name: default, plugins: [{pluginRef: `+tt.scorer+`}]}]`)
+			x := b.placed(t, chat("one", 1))
+			assert.Positive(t, x.PromptTokens)
+			assert.InDelta(t, x.PromptTokens, e.Stats(noon).Backlog, 0)
+			x.Status, x.Usage = 200, exchange.Usage{Known: true, Output: 1000}
+			b.Responded(x)
+			x.Lease.First(noon)
+			x.Lease.Release()
+			b.Ended(x)
+			assert.Equal(t, tt.want, estimator.IndexStats().Blocks > 0)
+			assert.Equal(t, tt.want, b.placed(t, chat("one", 1)).MatchedTokens > 0)
+		})
+	}
 }
 
 // holds are rules of one objective each for two priorities, and of one rewrite.

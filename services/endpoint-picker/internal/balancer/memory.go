@@ -24,6 +24,7 @@ type memory struct {
 	chain      prefixindex.Chain
 	turns      request.Turns   // in blocks
 	prompt     estimate.Prompt // the same for the estimator
+	estimated  bool            // the profile reads estimates
 	request    scheduling.Request
 	candidates []scheduling.Candidate
 	scheduling scheduling.Scratch
@@ -101,6 +102,10 @@ func (m *memory) describe(x *exchange.Exchange, random uint64, session string) {
 // lookup provides the prompt to the estimator.
 func (m *memory) lookup(x *estimate.Estimator, endpoints []*endpoint.Endpoint) {
 	m.prompt.Chain, m.prompt.Tokens = &m.chain, m.request.Tokens
+	if !m.estimated {
+		m.prompt.SkipLookup()
+		return
+	}
 	m.prompt.Conversation = estimate.Conversation{Opening: m.turns.Opening, Asked: m.turns.Asked, History: m.turns.History}
 	x.Lookup(&m.prompt, endpoints, m.request.Now)
 }
@@ -144,7 +149,10 @@ func (m *memory) collect(endpoints []*endpoint.Endpoint) {
 // candidate describes an endpoint from one reading of its load.
 func (m *memory) candidate(i int, e *endpoint.Endpoint) scheduling.Candidate {
 	load := e.Load()
-	estimated := m.prompt.Estimate(e, &load)
+	var estimated estimate.Estimate
+	if m.estimated {
+		estimated = m.prompt.Estimate(e, &load)
+	}
 	return scheduling.Candidate{
 		Index: i, Server: e.Server(), Matched: estimated.Cached,
 		Load: scheduling.Load{

@@ -44,6 +44,11 @@ func (x *Estimator) Lookup(p *Prompt, endpoints []*endpoint.Endpoint, now time.T
 	}
 }
 
+// SkipLookup replaces Lookup if nobody needs estimates: the prompt counts as uncached wherever it is placed.
+func (p *Prompt) SkipLookup() {
+	p.matched, p.owner, p.placedHere, p.sharing = p.matched[:0], nil, false, 0
+}
+
 // match looks up the prompt in all caches. A pick whose snapshot still has a removed endpoint may, for that endpoint, see the
 // blocks of the cache that got its slot since.
 func (p *Prompt) match(index *prefixindex.Index) {
