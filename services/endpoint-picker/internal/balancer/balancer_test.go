@@ -249,6 +249,7 @@ func benchmarkPick(b *testing.B, configs always) {
 						b.Fatal("refused")
 					}
 					balancer.Placed(x)
+					balancer.Responded(x)
 					x.Lease.Release()
 				}
 			})

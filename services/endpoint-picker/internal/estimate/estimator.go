@@ -53,15 +53,14 @@ type Placement struct {
 	used     prefixindex.Stamp
 }
 
-// Placed records that the prompt was sent to an endpoint: from now on it counts as cached there. It takes over the prompt's
-// chain.
+// Placed records that the prompt was sent to an endpoint: from now on it counts as cached there.
 func (x *Estimator) Placed(p *Prompt, e *endpoint.Endpoint) *Placement {
-	s, chain := ServerOf(e), p.Chain.Hashes
-	x.recent.add(chain)
+	s := ServerOf(e)
 	placed := x.placements.Get().(*Placement)
-	free := placed.chain[:0]
-	*placed = Placement{endpoint: e, chain: chain, had: p.cachedBlocks(s), used: x.index.Use(s.cache, chain)}
-	p.Chain.Hashes = free
+	placed.endpoint, placed.had = e, p.cachedBlocks(s)
+	placed.chain = append(placed.chain[:0], p.Chain.Hashes...)
+	placed.used = x.index.Use(s.cache, placed.chain)
+	x.recent.add(placed.chain)
 	return placed
 }
 

@@ -124,7 +124,7 @@ func (r *reading) take(w *wanted, series []byte) {
 	case !ok:
 		return
 	case w.role == asInfo:
-		r.cache += float64(labelNumber(labels, r.blockSizeLabel)) * float64(labelNumber(labels, r.blocksLabel))
+		r.cache += r.infoTokens(labels)
 		return
 	case w.role == asLoRA:
 		r.lora.take(labels, value)
@@ -138,6 +138,16 @@ func (r *reading) take(w *wanted, series []byte) {
 		s.greatest = value
 	}
 	s.seen = true
+}
+
+// infoTokens returns the size of the KV cache according to the labels of a series.
+func (r *reading) infoTokens(labels []byte) float64 {
+	if r.tokensLabel != "" {
+		if tokens := labelNumber(labels, r.tokensLabel); tokens > 0 {
+			return float64(tokens)
+		}
+	}
+	return float64(labelNumber(labels, r.blockSizeLabel)) * float64(labelNumber(labels, r.blocksLabel))
 }
 
 // gauges returns the values of the page.
