@@ -82,7 +82,8 @@ func (r *runningPools) add(title, name string, from poolSource) (*runningPool, e
 				Scores:  r.parts.Config.ExtProc.EmitScores || r.parts.Config.Telemetry.DebugPicks > 0,
 				Explain: r.parts.Config.ExtProc.Explain,
 			},
-			Scraping: r.parts.Config.Scraping, Outliers: r.parts.Config.Outliers, PrefixBytes: int(r.parts.Config.Prefixes.MaxBytes),
+			Scraping: r.parts.Config.Scraping, Outliers: r.parts.Config.Outliers, LeaseTimeout: r.parts.Config.Leases.Timeout,
+			PrefixBytes:   int(r.parts.Config.Prefixes.MaxBytes),
 			StreamMetrics: r.parts.Config.Telemetry.StreamMetrics,
 		},
 		Title: title, Name: name, Source: from, Configs: r.parts.Reloader, Observers: r.observers(picks), Log: r.parts.Log, Clock: r.parts.Clock,
@@ -161,7 +162,7 @@ func (r *runningPools) Views() []debugpage.Pool {
 		if r.parts.Config.Pool.File != "" {
 			title = filepath.Base(title)
 		}
-		views = append(views, debugpage.Pool{Title: title, Snapshots: one.Store, Learner: one.Learner, Prefixes: one.Prefixes, Picks: one.picks})
+		views = append(views, debugpage.Pool{Title: title, Snapshots: one.Store, Estimator: one.Estimator, Picks: one.picks})
 	}
 	return views
 }

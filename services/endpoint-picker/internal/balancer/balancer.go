@@ -17,10 +17,10 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/internal/session"
@@ -70,11 +70,7 @@ type Balancer struct {
 	snapshots snapshots
 	configs   configs
 	rules     ruleset
-	learner   *predict.Learner
-	prefixes  *prefix.Index
-	traffic   *endpoint.Traffic
-	reuse     reuse
-	recent    recent
+	estimator *estimate.Estimator
 	sessions  *session.Table
 	outliers  outliers
 	observer  observer
@@ -95,9 +91,7 @@ type Params struct {
 	Snapshots snapshots
 	Configs   configs
 	Rules     ruleset
-	Learner   *predict.Learner
-	Prefixes  *prefix.Index
-	Traffic   *endpoint.Traffic
+	Estimator *estimate.Estimator
 	Outliers  outliers
 	Observer  observer
 	Clock     clock.PassiveClock
@@ -111,9 +105,7 @@ func New(p Params) *Balancer {
 		snapshots: p.Snapshots,
 		configs:   p.Configs,
 		rules:     p.Rules,
-		learner:   p.Learner,
-		prefixes:  p.Prefixes,
-		traffic:   p.Traffic,
+		estimator: p.Estimator,
 		sessions:  session.NewTable(),
 		outliers:  p.Outliers,
 		observer:  p.Observer,
@@ -138,7 +130,8 @@ func (b *Balancer) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refus
 		return nil, refusal(err)
 	}
 	b.rule(x, m.random)
-	m.hash(x, m.config.Prefix.MaxTokens)
+	m.estimated = !m.config.Profile.WithoutEstimates
+	m.hash(x, hashedTokens(m.config))
 	server, session := findSession(m.config.Session, b.sessions, x)
 	m.session = session
 	m.describe(x, m.random, server)
@@ -154,45 +147,8 @@ func (b *Balancer) Picked(x *exchange.Exchange, refusal *exchange.Refusal) {
 	b.observer.ObservePick(x.PickTook, err)
 }
 
-// Responded records the status of the response. If another endpoint than the picked one responded, the picked one failed
-// before.
-func (b *Balancer) Responded(x *exchange.Exchange) {
-	if !x.Moved() {
-		b.outliers.Responded(x.Endpoint, x.Status)
-		return
-	}
-	b.outliers.Responded(x.Endpoint, statusFailed)
-	for _, e := range b.snapshots.Snapshot().Endpoints {
-		if e.Address() == x.Served {
-			b.outliers.Responded(e, x.Status)
-			return
-		}
-	}
-}
-
-// statusFailed is the status that a gateway would have returned for an endpoint after its last attempt.
-const statusFailed = 503
-
 // Ended records a finished exchange.
-func (b *Balancer) Ended(x *exchange.Exchange) {
-	if x.Outcome == exchange.Completed {
-		b.fill(x)
-	}
-	b.observer.ObserveExchange(&x.Record)
-}
-
-// fill records the length of an answer, which is now in the server's cache and has evicted other blocks. Requests of other
-// replicas are assumed to get answers of the same length there.
-func (b *Balancer) fill(x *exchange.Exchange) {
-	tokens := x.Usage.Output
-	if !x.Usage.Known && x.Streaming {
-		tokens = x.Pieces // each is about one token
-	}
-	if cache := x.Endpoint.Cache(); cache >= 0 && tokens >= prefix.BlockTokens {
-		ours := max(1-b.traffic.Others(), leastOurs)
-		b.prefixes.Fill(cache, int(float64(tokens)/ours)/prefix.BlockTokens)
-	}
-}
+func (b *Balancer) Ended(x *exchange.Exchange) { b.observer.ObserveExchange(&x.Record) }
 
 // refusal returns the answer for a client whose request is not placed.
 func refusal(err error) *exchange.Refusal {
@@ -203,4 +159,12 @@ func refusal(err error) *exchange.Refusal {
 		return exchange.Exhausted(err)
 	}
 	return exchange.Unavailable(err)
+}
+
+// hashedTokens returns the number of prompt tokens to hash; 0 is the default. Without estimates only the beginning counts.
+func hashedTokens(c *pickerconfig.Config) int {
+	if c.Profile.WithoutEstimates {
+		return beginningBlocks * prefixindex.BlockTokens
+	}
+	return c.Prefix.MaxTokens
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,10 +22,10 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -32,7 +33,7 @@ import (
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newEndpoint(address string) *endpoint.Endpoint {
-	return endpoint.New(endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}, noon, predict.NewLearner().NewServer())
+	return estimate.New(1<<20).New(endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}, noon)
 }
 
 func snapshotOf(endpoints ...*endpoint.Endpoint) *datastore.Snapshot {
@@ -89,7 +90,7 @@ func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 	source.EXPECT().Snapshot().Return(s).Maybe()
 	r := &rig{endpoints: s.Endpoints, outliers: newMockOutliers(t), observed: newMockObserver(t)}
 	r.Balancer = New(Params{
-		Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Traffic: &endpoint.Traffic{}, Configs: leastLoaded(), Rules: rules.New(),
+		Snapshots: source, Estimator: estimate.New(1 << 20), Configs: leastLoaded(), Rules: rules.New(),
 		Outliers: r.outliers, Observer: r.observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 	r.observed.EXPECT().ObservePick(mock.Anything, nil).Maybe()
@@ -225,20 +226,29 @@ type fixed struct{ snapshot *datastore.Snapshot }
 
 func (f fixed) Snapshot() *datastore.Snapshot { return f.snapshot }
 
-func BenchmarkPick(b *testing.B) {
+func BenchmarkPick(b *testing.B) { benchmarkPick(b, soonestFirst()) }
+
+// BenchmarkPickWithoutEstimates has a profile that reads no estimates.
+func BenchmarkPickWithoutEstimates(b *testing.B) {
+	c := *leastLoaded().config
+	profile := *c.Profile
+	profile.WithoutEstimates, c.Profile = true, &profile
+	benchmarkPick(b, always{&c})
+}
+
+func benchmarkPick(b *testing.B, configs always) {
 	for _, n := range []int{8, 64, 256} {
 		for _, size := range []int{0, 5_000, 67_000} {
 			b.Run(fmt.Sprintf("endpoints=%d/body=%d", n, size), func(b *testing.B) {
-				learner, prefixes := predict.NewLearner(), prefix.NewIndex(24<<20)
-				factory, snapshot := endpoint.NewFactory(learner, prefixes, &endpoint.Traffic{}), &datastore.Snapshot{}
+				estimator, snapshot := estimate.New(24<<20), &datastore.Snapshot{}
 				for i := range n {
 					address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 1)}), 8000)
-					e := factory.New(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
+					e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
 					e.Record(e.BeginScrape(noon), running(float64(i%7)))
 					snapshot.Endpoints = append(snapshot.Endpoints, e)
 				}
 				balancer := New(Params{
-					Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Traffic: &endpoint.Traffic{}, Configs: soonestFirst(), Rules: rules.New(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
+					Snapshots: fixed{snapshot}, Estimator: estimator, Configs: configs, Rules: rules.New(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
 				})
 				in := api.Incoming{Path: "/v1/chat/completions"}
 				if size > 0 {
@@ -260,9 +270,9 @@ func BenchmarkPick(b *testing.B) {
 }
 
 // newSoonestFirst returns a Balancer of the default configuration, at noon.
-func newSoonestFirst(snapshot *datastore.Snapshot, learner *predict.Learner, prefixes *prefix.Index, traffic *endpoint.Traffic) *Balancer {
+func newSoonestFirst(snapshot *datastore.Snapshot, estimator *estimate.Estimator) *Balancer {
 	return New(Params{
-		Snapshots: fixed{snapshot}, Learner: learner, Prefixes: prefixes, Traffic: traffic, Configs: soonestFirst(), Rules: rules.New(),
+		Snapshots: fixed{snapshot}, Estimator: estimator, Configs: soonestFirst(), Rules: rules.New(),
 		Outliers: silent{}, Observer: silent{}, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 }
@@ -276,14 +286,13 @@ func chat(text string, own int) api.Incoming {
 
 func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 	t.Parallel()
-	learner, prefixes := predict.NewLearner(), prefix.NewIndex(1<<20)
-	factory := endpoint.NewFactory(learner, prefixes, &endpoint.Traffic{})
+	estimator := estimate.New(1 << 20)
 	snapshot := &datastore.Snapshot{}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"} {
 		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
-		snapshot.Endpoints = append(snapshot.Endpoints, factory.New(d, noon))
+		snapshot.Endpoints = append(snapshot.Endpoints, estimator.New(d, noon))
 	}
-	b := newSoonestFirst(snapshot, learner, prefixes, &endpoint.Traffic{})
+	b := newSoonestFirst(snapshot, estimator)
 	homes := map[string]string{}
 	for _, text := range []string{"one", "two", "three"} {
 		first := b.placed(t, chat(text, 0))
@@ -401,17 +410,17 @@ func TestMediaTakeTheirTokensInTheIndex(t *testing.T) {
 			`{"type": "image_url", "image_url": {"url": "data:image/png;base64,` + image + `"}}, {"type": "text", "text": "` + question + `"}]}]}`)}
 	}
 	b := replica()
-	before := b.prefixes.Stats().Blocks
+	before := b.estimator.IndexStats().Blocks
 	x := b.placed(t, with("What is it?"))
 	assert.InDelta(t, 583, x.PromptTokens, 5)
-	assert.Equal(t, x.PromptTokens/prefix.BlockTokens, b.prefixes.Stats().Blocks-before)
+	assert.Equal(t, x.PromptTokens/prefixindex.BlockTokens, b.estimator.IndexStats().Blocks-before)
 
-	owed := x.Endpoint.Stats(noon).Tokens
+	backlog := x.Endpoint.Stats(noon).Backlog
 	y := &exchange.Exchange{Incoming: with(strings.Repeat("a new and long document ", 2000)), Subset: scheduling.ParseSubset([]string{x.Destination})}
 	y.Arrived = noon
 	require.Nil(t, b.decide(y))
-	assert.InDelta(t, 576, y.MatchedTokens, prefix.BlockTokens, "the image")
-	assert.InDelta(t, 12_000, y.Endpoint.Stats(noon).Tokens-owed, 50, "the document")
+	assert.InDelta(t, 576, y.MatchedTokens, prefixindex.BlockTokens, "the image")
+	assert.InDelta(t, 12_000, y.Endpoint.Stats(noon).Backlog-backlog, 50, "the document")
 }
 
 func TestEjectedEndpointsGetNothingUnlessNoOtherIsAllowed(t *testing.T) {
@@ -443,11 +452,13 @@ func TestEndpointIsProbedByOneRequestAtATime(t *testing.T) {
 func TestRespondedSaysWhoHasFailed(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	b.Record(b.BeginScrape(noon), running(100))
 	r := newRig(t, snapshotOf(a, b))
 	respond := func(served string, status int) {
-		x := &exchange.Exchange{}
-		x.Endpoint, x.Served, x.Status = a, served, status
-		r.Responded(x)
+		x := r.placed(t, api.Incoming{})
+		require.Same(t, a, x.Endpoint)
+		x.Respond(&exchange.Response{Status: status, Served: served})
+		x.End(nil)
 	}
 	r.outliers.EXPECT().Responded(a, 200).Once()
 	respond("", 200)
@@ -457,6 +468,132 @@ func TestRespondedSaysWhoHasFailed(t *testing.T) {
 	r.outliers.EXPECT().Responded(b, 200).Once()
 	respond(b.Address(), 200)
 	respond("10.0.0.9:8000", 200)
+}
+
+// The gateway fell back to the second server: from then on the request is its load, its backlog and its cached prompt.
+func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
+	t.Parallel()
+	estimator, snapshot := estimate.New(1<<20), &datastore.Snapshot{}
+	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000"} {
+		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
+		snapshot.Endpoints = append(snapshot.Endpoints, estimator.New(d, noon))
+	}
+	tests := []struct {
+		name   string
+		served func(other *endpoint.Endpoint) string
+		moved  bool
+	}{
+		{name: "fallback", served: (*endpoint.Endpoint).Address, moved: true},
+		{name: "no fallback", served: func(*endpoint.Endpoint) string { return "" }},
+		{name: "server that left the pool", served: func(*endpoint.Endpoint) string { return "10.0.0.9:8000" }},
+	}
+	for i, tt := range tests {
+		b := newSoonestFirst(snapshot, estimator)
+		in := chat(tt.name, i)
+		x := b.placed(t, in)
+		picked, other := x.Endpoint, snapshot.Endpoints[0]
+		if picked == other {
+			other = snapshot.Endpoints[1]
+		}
+		inFlight := func() [2]int64 { return [2]int64{picked.Stats(noon).InFlight, other.Stats(noon).InFlight} }
+		backlog := func() [2]bool { return [2]bool{picked.Stats(noon).Backlog > 0, other.Stats(noon).Backlog > 0} }
+		blocks := func(e *endpoint.Endpoint) int { n, _ := estimator.CacheSize(e); return n }
+		assert.Equal(t, [2]int64{1, 0}, inFlight(), tt.name)
+		before, prompt := blocks(other), x.PromptTokens/prefixindex.BlockTokens
+
+		x.Respond(&exchange.Response{Status: 200, Served: tt.served(other)})
+		assert.Equal(t, picked, x.Endpoint, "the record keeps the pick")
+		want, serving := [2]int64{1, 0}, picked
+		if tt.moved {
+			want, serving = [2]int64{0, 1}, other
+			assert.InDelta(t, prompt, blocks(other)-before, 1, tt.name)
+			assert.Zero(t, blocks(picked), tt.name)
+		}
+		assert.Equal(t, want, inFlight(), tt.name)
+		assert.Equal(t, [2]bool{!tt.moved, tt.moved}, backlog(), tt.name)
+		assert.Same(t, serving, x.Lease.Endpoint(), tt.name)
+
+		x.Chunk([]byte(`{"usage":{"completion_tokens":160}}`))
+		assert.Equal(t, [2]bool{}, backlog(), tt.name)
+		before = blocks(serving)
+		x.Complete()
+		x.End(nil)
+		assert.Equal(t, 10, blocks(serving)-before, tt.name)
+		assert.Equal(t, [2]int64{}, inFlight(), tt.name)
+
+		next := b.placed(t, in)
+		assert.Same(t, serving, next.Endpoint, "the prompt is there: %s", tt.name)
+		next.Lease.Release()
+	}
+}
+
+// A pod is replaced while a stream on it is still open. When the stream ends, minutes later, its server's place in the prefix
+// index belongs to the new pod, whose account must not change.
+func TestRollingRestartUnderALongStream(t *testing.T) {
+	t.Parallel()
+	estimator, snapshot := estimate.New(1<<20), &datastore.Snapshot{}
+	newPod := func(uid string) *endpoint.Endpoint {
+		id := endpoint.Identity{Pod: "vllm-0", UID: uid, Address: netip.MustParseAddrPort("10.0.0.1:8000")}
+		return estimator.New(endpoint.Description{Identity: id}, noon)
+	}
+	old := newPod("old")
+	snapshot.Endpoints = []*endpoint.Endpoint{old}
+	b := newSoonestFirst(snapshot, estimator)
+	long := b.placed(t, chat("long", 1))
+
+	estimator.Forget(old)
+	replacement := newPod("new")
+	replacement.Record(replacement.BeginScrape(noon), endpoint.Gauges{Blocks: 2000})
+	snapshot.Endpoints = []*endpoint.Endpoint{replacement}
+	fresh := b.placed(t, chat("fresh", 3))
+	fresh.Lease.Release()
+	blocks, capacity := estimator.CacheSize(replacement)
+	assert.Positive(t, blocks)
+	assert.Equal(t, 2000, capacity)
+
+	long.Respond(&exchange.Response{Status: 200})
+	long.Chunk([]byte(`{"usage":{"completion_tokens":100000}}`)) // they would evict everything
+	long.Complete()
+	long.End(nil)
+	old.Record(old.BeginScrape(noon), endpoint.Gauges{Blocks: 1, Running: 1000})
+	after, capacity := estimator.CacheSize(replacement)
+	assert.Equal(t, []int{blocks, 2000}, []int{after, capacity})
+	assert.Equal(t, fresh.PromptTokens/prefixindex.BlockTokens, b.placed(t, chat("fresh", 3)).MatchedTokens/prefixindex.BlockTokens)
+}
+
+// A profile that reads no estimates does not pay for them: no prompt is looked up or kept. Its requests count as load.
+func TestProfileWithoutEstimatesKeepsNoPrompts(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		scorer string
+		want   bool // prompts are kept
+	}{
+		{scorer: "queue-scorer"},
+		{scorer: "consistent-hash-scorer"},
+		{scorer: "prefix-cache-scorer", want: true},
+		{scorer: "token-load-scorer", want: true},
+		{scorer: "predicted-wait-scorer", want: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.scorer, func(t *testing.T) {
+			t.Parallel()
+			estimator := estimate.New(1 << 20)
+			e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+			b := newSoonestFirst(snapshotOf(e), estimator)
+			b.configs = configured(t, `
+plugins: [{type: `+tt.scorer+`}]
+schedulingProfiles: [{name: default, plugins: [{pluginRef: `+tt.scorer+`}]}]`)
+			x := b.placed(t, chat("one", 1))
+			assert.Positive(t, x.PromptTokens)
+			assert.InDelta(t, x.PromptTokens, e.Stats(noon).Backlog, 0)
+			x.Respond(&exchange.Response{Status: 200})
+			x.Chunk([]byte(`{"usage":{"completion_tokens":1000}}`))
+			x.Complete()
+			x.End(nil)
+			assert.Equal(t, tt.want, estimator.IndexStats().Blocks > 0)
+			assert.Equal(t, tt.want, b.placed(t, chat("one", 1)).MatchedTokens > 0)
+		})
+	}
 }
 
 // holds are rules of one objective each for two priorities, and of one rewrite.
@@ -669,33 +806,38 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: consistent-hash-score
 
 func TestAnswersTakeRoomInTheCache(t *testing.T) {
 	t.Parallel()
-	learner, prefixes := predict.NewLearner(), prefix.NewIndex(1<<20)
-	e := endpoint.NewFactory(learner, prefixes, &endpoint.Traffic{}).New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+	estimator := estimate.New(1 << 20)
+	e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	r := newRig(t, snapshotOf(e))
-	r.prefixes = prefixes
-	ended := func(usage exchange.Usage, pieces int) {
-		x := &exchange.Exchange{}
-		x.Endpoint, x.Usage, x.Pieces, x.Streaming, x.Outcome = e, usage, pieces, true, exchange.Completed
-		r.Ended(x)
+	r.estimator = estimator
+	answer := func(chunks ...string) {
+		x := r.placed(t, api.Incoming{})
+		x.Respond(&exchange.Response{Status: 200, Events: true})
+		for _, c := range chunks {
+			x.Chunk([]byte(c))
+		}
+		x.Complete()
+		x.End(nil)
 	}
-	ended(exchange.Usage{}, 15)
-	assert.Zero(t, prefixes.Stats().Blocks, "less than a block")
-	ended(exchange.Usage{}, 33)
-	assert.Equal(t, 2, prefixes.Stats().Blocks, "a token a piece, about")
-	ended(exchange.Usage{Known: true, Output: 160}, 2)
-	assert.Equal(t, 12, prefixes.Stats().Blocks)
+	r.outliers.EXPECT().Responded(e, 200)
+	answer(slices.Repeat([]string{"a"}, 15)...)
+	assert.Zero(t, estimator.IndexStats().Blocks, "less than a block")
+	answer(slices.Repeat([]string{"a"}, 33)...)
+	assert.Equal(t, 2, estimator.IndexStats().Blocks, "a token a piece, about")
+	answer("a", `{"usage":{"completion_tokens":160}}`)
+	assert.Equal(t, 12, estimator.IndexStats().Blocks)
 }
 
 func TestNothingIsRememberedOfRequestsThatGenerateNothing(t *testing.T) {
 	t.Parallel()
-	prefixes := prefix.NewIndex(1 << 20)
-	e := endpoint.NewFactory(predict.NewLearner(), prefixes, &endpoint.Traffic{}).New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+	estimator := estimate.New(1 << 20)
+	e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	r := newRig(t, snapshotOf(e))
-	r.prefixes = prefixes
+	r.estimator = estimator
 	in := chat("text", 0)
 	in.Path = "/v1/messages/count_tokens"
 	x := r.placed(t, in)
-	assert.Zero(t, prefixes.Stats().Blocks)
+	assert.Zero(t, estimator.IndexStats().Blocks)
 	assert.Zero(t, x.PromptTokens)
 	assert.EqualValues(t, 1, e.Stats(noon).InFlight)
 }

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -89,17 +90,6 @@ func TestPickOfAHostileBodyTakesLittleMemory(t *testing.T) {
 		}
 		t.Logf("%d KiB: at most %+v", size>>10, most)
 	}
-}
-
-func TestPoolKeepsNoValuesOfARequest(t *testing.T) {
-	t.Parallel()
-	b, m := replica(), &memory{}
-	x := &exchange.Exchange{Incoming: chat("text", 0), Subset: &scheduling.Subset{}}
-	x.Incoming.Headers = api.Headers{{Name: api.HeaderFairness, Value: strings.Repeat("a", 1<<20)}}
-	require.ErrorIs(t, b.pick(x, m), scheduling.ErrNoneInSubset)
-	m.forget()
-	assert.Equal(t, scheduling.Request{}, m.request)
-	assert.Empty(t, m.incoming.Prompt)
 }
 
 func TestPoolKeepsNoValuesOfARequest(t *testing.T) {

@@ -1,21 +1,19 @@
 package balancer
 
 import (
-	"slices"
-
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
 const (
 	// maxBlocks is the default limit on the part of a prompt to look up in caches: 128 Ki tokens.
-	maxBlocks = (128 << 10) / prefix.BlockTokens
+	maxBlocks = (128 << 10) / prefixindex.BlockTokens
 	// beginningBlocks is the part of a prompt that identifies its kind: 128 tokens. Later tokens may differ between requests
 	// of the same kind.
 	beginningBlocks = 8
@@ -31,12 +29,10 @@ type memory struct {
 	session  string // its identifier, if the request has one
 
 	incoming   api.Request
-	chain      prefix.Chain
-	matched    []int              // blocks, indexed by the number of the cache
-	turns      api.Turns          // in blocks
-	ours       bool               // the last prompt of the conversation was placed by this picker
-	home       *endpoint.Endpoint // where other replicas are expected to send prompts with the same beginning
-	sharing    float64            // tokens of the prompt that other replicas would find there, and would otherwise compute
+	chain      prefixindex.Chain
+	turns      api.Turns       // in blocks
+	prompt     estimate.Prompt // the same for the estimator
+	estimated  bool            // the profile reads estimates
 	request    scheduling.Request
 	candidates []scheduling.Candidate
 	scheduling scheduling.Scratch
@@ -45,7 +41,7 @@ type memory struct {
 // read parses the request. A request of an unknown API has no prompt.
 func (m *memory) read(x *exchange.Exchange, config *pickerconfig.Config) error {
 	r := &m.incoming
-	if err := r.Parse(config.Parsers, x.Incoming, lookupBlocks(config.Prefix.MaxTokens)*prefix.BlockTokens); err != nil {
+	if err := r.Parse(config.Parsers, x.Incoming, lookupBlocks(config.Prefix.MaxTokens)*prefixindex.BlockTokens); err != nil {
 		return err //nolint:wrapcheck // it says all
 	}
 	x.Model = r.Model
@@ -59,7 +55,7 @@ func (m *memory) read(x *exchange.Exchange, config *pickerconfig.Config) error {
 // lookupBlocks returns the maximum number of blocks of a prompt to look up in caches. 0 tokens mean the default.
 func lookupBlocks(maxTokens int) int {
 	if maxTokens > 0 {
-		return maxTokens / prefix.BlockTokens
+		return maxTokens / prefixindex.BlockTokens
 	}
 	return maxBlocks
 }
@@ -71,7 +67,7 @@ func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
 		blocks = 0
 	}
 	m.turns = api.Turns{}
-	m.chain.Reset(prefix.Seed(x.Target, body[r.CacheSalt.From:r.CacheSalt.To]), blocks)
+	m.chain.Reset(prefixindex.Seed(x.Target, body[r.CacheSalt.From:r.CacheSalt.To]), blocks)
 	if blocks == 0 {
 		return
 	}
@@ -126,14 +122,6 @@ func (m *memory) forget() {
 	m.request = scheduling.Request{}
 }
 
-// opening is the length of the part that all turns of a conversation share.
-func (m *memory) opening() int {
-	if m.turns.History == 0 {
-		return len(m.chain.Hashes) // it has one turn so far
-	}
-	return m.turns.Opening
-}
-
 // describe provides the properties of the request to the scheduler.
 func (m *memory) describe(x *exchange.Exchange, random uint64, session string) {
 	m.request = scheduling.Request{
@@ -144,111 +132,32 @@ func (m *memory) describe(x *exchange.Exchange, random uint64, session string) {
 	}
 }
 
-// place counts the request on its endpoint.
-func (m *memory) place(x *exchange.Exchange) *endpoint.Lease {
-	e := x.Endpoint
-	switch {
-	case !m.incoming.API.Generates:
-		return e.Acquire()
-	case m.incoming.Stream:
-		return e.Place(x.Arrived, m.prompt(e))
-	default:
-		return e.PlaceUnseen(x.Arrived, m.prompt(e))
-	}
-}
-
-// match looks up the prompt in the caches of all endpoints.
-func (m *memory) match(x *prefix.Index) {
-	n := x.Len()
-	m.matched = slices.Grow(m.matched[:0], n)[:n]
-	clear(m.matched)
-	x.Match(m.chain.Hashes, m.matched)
-}
-
-// known returns the number of prompt tokens that are in any cache.
-func (m *memory) known() int {
-	blocks := 0
-	for _, n := range m.matched {
-		blocks = max(blocks, n)
-	}
-	return blocks * prefix.BlockTokens
-}
-
-// cached returns the number of prompt tokens that an endpoint has cached.
-func (m *memory) cached(e *endpoint.Endpoint) int {
-	cache := e.Cache()
-	if cache < 0 || cache >= len(m.matched) {
-		return 0
-	}
-	return m.matched[cache] * prefix.BlockTokens
-}
-
-// prompt describes the work that the request would cause on an endpoint.
-func (m *memory) prompt(e *endpoint.Endpoint) predict.Prompt {
-	cached := m.cached(e)
-	p := predict.Prompt{Tokens: max(m.request.Tokens-cached, 1)}
-	switch {
-	case e != m.home:
-	case m.ours: // the index knows its location
-	case m.turns.History > 0:
-		p.History = max(m.turns.History*prefix.BlockTokens-cached, 0)
-	default:
-		p.Expected = p.Tokens
-	}
-	return p
-}
-
-// expect finds the home of the prompt: the first endpoint in the order of the first block that few other prompts share.
-// Other replicas of the picker find the same home, and so does this one after a restart: they agree without communication,
-// and find the prefixes that another replica placed. The share of the prompt that is found there is learned with the speed.
-//
-// The block for this order is not before the end of the first prompt if conversations are expected to continue. So a
-// conversation has the same home in all its turns, and not the home of its system prompt. A history is probably there, because
-// some replica has placed it; if this replica did, it knows the location. This share is learned separately.
-//
-// Other replicas find a prompt only if it went to its home. sharing is the number of tokens of a new prompt that other
-// replicas will request again and would have to compute again. They request prompts that this replica placed, and that are
-// in no cache any more, only in the next turn.
-func (m *memory) expect(endpoints []*endpoint.Endpoint, others float64, seen *reuse) {
-	m.home, m.sharing = nil, others*seen.again()
-	if m.ours {
-		m.sharing = others * seen.going()
-	}
-	shared := m.shared()
-	if seen.conversing() {
-		shared = max(shared, m.opening()-1)
-	}
-	if shared >= len(m.chain.Hashes) {
+// lookup provides the prompt to the estimator.
+func (m *memory) lookup(x *estimate.Estimator, endpoints []*endpoint.Endpoint) {
+	m.prompt.Chain, m.prompt.Tokens = &m.chain, m.request.Tokens
+	if !m.estimated {
+		m.prompt.SkipLookup()
 		return
 	}
-	block, highest := m.chain.Hashes[shared], uint64(0)
-	for _, e := range endpoints {
-		if place := scheduling.Rendezvous(block, e.Hash()); place >= highest && e.Health().Usable(m.request.Now) {
-			m.home, highest = e, place
-		}
-	}
+	m.prompt.Conversation = estimate.Conversation{Opening: m.turns.Opening, Asked: m.turns.Asked, History: m.turns.History}
+	x.Lookup(&m.prompt, endpoints, m.request.Now)
 }
 
-// shared returns the number of blocks that are in too many caches to indicate where similar prompts went: those that a third
-// endpoint has too. A conversation is in one cache, or in two if it moved.
-func (m *memory) shared() int {
-	var first, second, third int
-	for _, blocks := range m.matched {
-		switch {
-		case blocks > first:
-			first, second, third = blocks, first, second
-		case blocks > second:
-			second, third = blocks, second
-		case blocks > third:
-			third = blocks
-		}
+// place counts the request on its endpoint.
+func (m *memory) place(x *exchange.Exchange) *endpoint.Lease {
+	switch {
+	case !m.incoming.API.Generates:
+		return x.Endpoint.Acquire()
+	case m.incoming.Stream:
+		return m.prompt.Place(x.Endpoint, x.Arrived, estimate.Streamed)
+	default:
+		return m.prompt.Place(x.Endpoint, x.Arrived, estimate.Whole)
 	}
-	return third
 }
 
 // collect fills the list of candidates with the working endpoints that the gateway allows. If none of the allowed endpoints
 // works, all of them are candidates.
-func (m *memory) collect(endpoints []*endpoint.Endpoint, speed *predict.Speed) {
+func (m *memory) collect(endpoints []*endpoint.Endpoint) {
 	m.candidates = m.candidates[:0]
 	skipped := false
 	for i, e := range endpoints {
@@ -257,7 +166,7 @@ func (m *memory) collect(endpoints []*endpoint.Endpoint, speed *predict.Speed) {
 		case !e.Health().Usable(m.request.Now):
 			skipped = true
 		default:
-			m.candidates = append(m.candidates, m.candidate(i, e, speed))
+			m.candidates = append(m.candidates, m.candidate(i, e))
 		}
 	}
 	if len(m.candidates) > 0 || !skipped {
@@ -265,17 +174,35 @@ func (m *memory) collect(endpoints []*endpoint.Endpoint, speed *predict.Speed) {
 	}
 	for i, e := range endpoints {
 		if m.request.Subset.Contains(e.Identity().Address) {
-			m.candidates = append(m.candidates, m.candidate(i, e, speed))
+			m.candidates = append(m.candidates, m.candidate(i, e))
 		}
 	}
 }
 
-func (m *memory) candidate(i int, e *endpoint.Endpoint, speed *predict.Speed) scheduling.Candidate {
-	load, cached := e.Load(), m.cached(e)
-	p := m.prompt(e)
-	load.Wait = e.Wait(m.request.Now, speed, p)
-	if e == m.home {
-		load.Wait = max(load.Wait-e.Factor()*speed.PerToken*m.sharing*float64(p.Tokens), speed.Base)
+// candidate describes an endpoint from one reading of its load.
+func (m *memory) candidate(i int, e *endpoint.Endpoint) scheduling.Candidate {
+	load := e.Load()
+	c := candidateOf(i, e, &load)
+	if m.estimated {
+		estimated := m.prompt.Estimate(e, &load)
+		c.Matched, c.Load.Tokens, c.Load.Wait = estimated.Cached, estimated.Backlog, estimated.TTFT
 	}
-	return scheduling.Candidate{Index: i, Server: e.Server(), Load: load, Matched: cached}
+	return c
+}
+
+// candidateOf describes an endpoint without estimates for a request.
+func candidateOf(i int, e *endpoint.Endpoint, load *endpoint.Load) scheduling.Candidate {
+	return scheduling.Candidate{
+		Index: i, Server: e.Server(),
+		Load: scheduling.Load{
+			Requests: load.Requests,
+			Open:     load.Open,
+			Waiting:  load.Waiting,
+			Running:  load.Running,
+			KVUsage:  load.KVUsage,
+			Sampled:  load.At,
+			Failing:  load.Failing,
+			Page:     load.Page,
+		},
+	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -36,7 +35,8 @@ func (m *memory) admit() error {
 func (m *memory) loads() []scheduling.Candidate {
 	m.candidates = m.candidates[:0]
 	for i, e := range m.snapshot.Endpoints {
-		m.candidates = append(m.candidates, scheduling.Candidate{Index: i, Server: e.Server(), Load: e.Load()})
+		load := e.Load()
+		m.candidates = append(m.candidates, candidateOf(i, e, &load))
 	}
 	return m.candidates
 }
@@ -51,14 +51,8 @@ func (m *memory) Place() *exchange.Refusal {
 
 func (m *memory) schedule() error {
 	b, x, config, endpoints := m.balancer, m.exchange, m.config, m.snapshot.Endpoints
-	m.match(b.prefixes)
-	b.reuse.see(m.known(), m.turns.History*prefix.BlockTokens, x.PromptTokens)
-	m.home, m.ours = nil, false
-	if others := b.traffic.Others(); others > leastOthers {
-		m.ours = b.recent.placed(&m.chain, m.turns.Asked)
-		m.expect(endpoints, others, &b.reuse)
-	}
-	if m.collect(endpoints, b.learner.Speed()); len(m.candidates) == 0 {
+	m.lookup(b.estimator, endpoints)
+	if m.collect(endpoints); len(m.candidates) == 0 {
 		return scheduling.ErrNoneInSubset
 	}
 	chosen, err := config.Profile.Schedule(&m.request, m.candidates, &m.scheduling)
@@ -76,12 +70,13 @@ func (m *memory) schedule() error {
 }
 
 // Sent records the endpoint of the request.
-func (m *memory) Sent() {
-	if cache := m.exchange.Endpoint.Cache(); cache >= 0 {
-		m.balancer.prefixes.Use(cache, m.chain.Hashes)
+func (m *memory) Sent() exchange.Follower {
+	f := &follower{balancer: m.balancer, exchange: m.exchange, estimated: m.estimated}
+	if m.estimated && len(m.chain.Hashes) > 0 {
+		f.placement = m.balancer.estimator.Placed(&m.prompt, m.exchange.Endpoint)
 	}
-	m.balancer.recent.add(&m.chain)
 	m.Discard()
+	return f
 }
 
 // Discard makes the memory available to other picks.

@@ -3,32 +3,28 @@ package balancer
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/api"
 )
 
 // replica is a Balancer of a pool whose pages say that most of the requests are others'.
 func replica() *Balancer {
-	learner, prefixes, traffic := predict.NewLearner(), prefix.NewIndex(1<<20), &endpoint.Traffic{}
-	factory, snapshot := endpoint.NewFactory(learner, prefixes, traffic), &datastore.Snapshot{}
+	estimator, snapshot := estimate.New(1<<20), &datastore.Snapshot{}
 	for i := range 8 {
 		address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + i)}), 8000)
-		e := factory.New(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
+		e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
 		e.Record(e.BeginScrape(noon), running(2))
 		snapshot.Endpoints = append(snapshot.Endpoints, e)
 	}
-	return newSoonestFirst(snapshot, learner, prefixes, traffic)
+	return newSoonestFirst(snapshot, estimator)
 }
 
 // turn is what a conversation asks for after so many answers.
@@ -65,86 +61,4 @@ func TestReplicasAgreeOnWhereAConversationIs(t *testing.T) {
 		}
 	}
 	assert.Greater(t, len(places), 4, "conversations are spread")
-}
-
-// expected returns what a replica thinks of a request before it places it.
-func expected(t *testing.T, b *Balancer, in api.Incoming) *memory {
-	t.Helper()
-	x, m := &exchange.Exchange{Incoming: in}, &memory{}
-	x.Arrived, x.Target = noon, "m"
-	require.NoError(t, m.read(x, b.configs.Current()))
-	m.hash(x, 0)
-	m.describe(x, 0, "")
-	m.match(b.prefixes)
-	m.ours = b.recent.placed(&m.chain, m.turns.Asked)
-	m.expect(b.snapshots.Snapshot().Endpoints, b.traffic.Others(), &b.reuse)
-	require.NotNil(t, m.home)
-	return m
-}
-
-func TestHomeOfWhatBeginsAlike(t *testing.T) {
-	t.Parallel()
-	system := strings.Repeat("You are an assistant. ", 20)
-	homes := func(b *Balancer, answers int) (homes []string) {
-		for conversation := range 30 {
-			homes = append(homes, expected(t, b, turnUnder(system, conversation, answers)).home.Address())
-		}
-		return homes
-	}
-	different := func(homes []string) int { return len(slices.Compact(slices.Sorted(slices.Values(homes)))) }
-
-	a, b := replica(), replica()
-	assert.Equal(t, 1, different(homes(a, 0)), "what is shared goes together")
-
-	for range 10 {
-		a.reuse.see(900, 800, 1000)
-		b.reuse.see(900, 800, 1000)
-	}
-	opening := homes(a, 0)
-	assert.Greater(t, different(opening), 4, "conversations are spread, though few servers have been seen to have their system prompt")
-	assert.Equal(t, opening, homes(a, 1), "they stay at home")
-	assert.Equal(t, opening, homes(b, 3))
-}
-
-func TestWhatWasPlacedHereIsNotExpectedOfOthers(t *testing.T) {
-	t.Parallel()
-	a, b := replica(), replica()
-	for range 10 {
-		a.reuse.see(900, 800, 1000)
-		b.reuse.see(900, 800, 1000)
-	}
-	x := a.placed(t, turn(1, 0))
-	a.prefixes.Resize(x.Endpoint.Cache(), 0) // it is pushed out
-	next, unseen := expected(t, a, turn(1, 1)), expected(t, a, turn(1, 2))
-	assert.Zero(t, next.known())
-	assert.Zero(t, next.prompt(next.home).History, "nobody else has placed it since")
-	assert.NotZero(t, unseen.prompt(unseen.home).History, "somebody has placed its second turn")
-	assert.Less(t, next.sharing, unseen.sharing, "others ask for it in the next turn only")
-	other := expected(t, b, turn(1, 1))
-	assert.Equal(t, x.Destination, other.home.Address())
-	assert.NotZero(t, other.prompt(other.home).History, "somebody has placed it")
-}
-
-func TestReuse(t *testing.T) {
-	t.Parallel()
-	var r reuse
-	assert.Zero(t, r.again(), "nothing was seen")
-	for range 1000 {
-		r.see(100, 0, 1000)
-	}
-	assert.False(t, r.conversing())
-	assert.InDelta(t, 100.0/900, r.again(), 0.01)
-	for range 1000 {
-		r.see(900, 800, 1000)
-	}
-	assert.InDelta(t, 2, r.again(), 0.01, "each time once, and the conversation goes on")
-	assert.True(t, r.conversing())
-
-	var young reuse
-	young.see(0, 0, 1000)
-	assert.False(t, young.conversing())
-	for range 2 {
-		young.see(0, 500, 1000)
-	}
-	assert.True(t, young.conversing(), "few requests are enough to see it")
 }

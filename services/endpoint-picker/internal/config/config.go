@@ -16,7 +16,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/outlier"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
 // Names of flags in messages.
@@ -73,6 +73,7 @@ type Config struct {
 	ExtProc   ExtProc
 	Scraping  modelserver.Options
 	Outliers  outlier.Options
+	Leases    Leases
 	Plugins   Plugins
 	Prefixes  Prefixes
 	Drain     Drain
@@ -106,6 +107,11 @@ type ExtProc struct {
 	Explain        bool
 }
 
+// Leases configures the requests in flight that count as load.
+type Leases struct {
+	Timeout time.Duration // of a lease whose stream ended early, if no sample contains its request
+}
+
 // Prefixes configures the index of cached prefixes.
 type Prefixes struct {
 	MaxBytes Size
@@ -130,7 +136,8 @@ func Default() *Config {
 		},
 		Scraping:  modelserver.DefaultOptions(),
 		Outliers:  outlier.DefaultOptions(),
-		Prefixes:  Prefixes{MaxBytes: prefix.DefaultMaxBytes},
+		Leases:    Leases{Timeout: time.Minute},
+		Prefixes:  Prefixes{MaxBytes: prefixindex.DefaultMaxBytes},
 		Drain:     Drain{Delay: 5 * time.Second, Timeout: 2 * time.Minute},
 		TLS:       defaultTLS(),
 		Metrics:   MetricsEndpoint{Auth: true},
@@ -200,6 +207,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.ExtProc.IgnoreSubset, flagNoSubsetFilter, c.ExtProc.IgnoreSubset, "Ignore the subset of endpoints that the gateway allows (envoy.lb.subset_hint).")
 
 	addScrapingFlags(fs, &c.Scraping)
+	fs.DurationVar(&c.Leases.Timeout, flagLeaseTimeout, c.Leases.Timeout,
+		"Time that a request counts as load of its endpoint if its stream ended early and no scrape succeeds.")
 
 	fs.IntVar(&c.Outliers.Failures, flagEjectAfter, c.Outliers.Failures,
 		"Number of consecutive responses 502, 503 or 504 after which an endpoint is ejected. 0: never.")
@@ -239,6 +248,7 @@ func (c *Config) Validate() error {
 		c.GRPC.validate(),
 		c.ExtProc.validate(),
 		validateScraping(c.Scraping),
+		c.Leases.validate(c.Scraping),
 		validateOutliers(c.Outliers),
 		c.Plugins.validate(),
 		c.Prefixes.validate(),

@@ -47,8 +47,9 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, outlier.Options{Failures: 3, Base: 2 * time.Second, Longest: time.Minute}, c.Outliers)
 	assert.Equal(t, modelserver.Options{
 		Interval: modelserver.Interval{Fastest: time.Second, Slowest: 4 * time.Second}, Budget: 50, Timeout: 3 * time.Second,
-		StaleAfter: 5 * time.Second, LeaseTimeout: 2 * time.Minute,
+		StaleAfter: 5 * time.Second,
 	}, c.Scraping)
+	assert.Equal(t, Leases{Timeout: 2 * time.Minute}, c.Leases)
 	assert.Equal(t, Prefixes{MaxBytes: 100 << 20}, c.Prefixes)
 	assert.Equal(t, Drain{Timeout: 10 * time.Minute}, c.Drain)
 	assert.Equal(t, Telemetry{StreamMetrics: true, LegacyMetrics: true, LogRequests: true, DebugPicks: 64}, c.Telemetry)

@@ -28,8 +28,6 @@ func addScrapingFlags(fs *pflag.FlagSet, o *modelserver.Options) {
 	fs.DurationVar(&o.Timeout, flagRefreshTimeout, o.Timeout, "Timeout of one scrape.")
 	fs.DurationVar(&o.StaleAfter, flagStaleness, o.StaleAfter,
 		"Time of failing scrapes after which the picker prefers other model servers.")
-	fs.DurationVar(&o.LeaseTimeout, flagLeaseTimeout, o.LeaseTimeout,
-		"Time that a request counts as load of its endpoint if its stream ended early and no scrape succeeds.")
 }
 
 func validateScraping(o modelserver.Options) error {
@@ -44,8 +42,6 @@ func validateIntervals(o modelserver.Options) error {
 		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagIdleInterval, slowest, flagRefreshInterval, fastest)
 	case !(o.Budget >= 1): // also true for NaN
 		return fmt.Errorf("--%s %g is too small: give at least 1", flagRefreshBudget, o.Budget)
-	case o.LeaseTimeout < slowest:
-		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagLeaseTimeout, o.LeaseTimeout, flagIdleInterval, slowest)
 	}
 	return nil
 }
@@ -56,6 +52,13 @@ func validateScrapingTimes(o modelserver.Options) error {
 		return fmt.Errorf("--%s %s is not positive: give a duration such as 1s", flagRefreshTimeout, o.Timeout)
 	case o.StaleAfter < 2*o.Interval.Fastest:
 		return fmt.Errorf("--%s %s is too short: give at least twice --%s, which is %s", flagStaleness, o.StaleAfter, flagRefreshInterval, o.Interval.Fastest)
+	}
+	return nil
+}
+
+func (l Leases) validate(o modelserver.Options) error {
+	if slowest := o.Interval.Slowest; l.Timeout < slowest {
+		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagLeaseTimeout, l.Timeout, flagIdleInterval, slowest)
 	}
 	return nil
 }

@@ -21,8 +21,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -38,19 +38,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type harness struct {
 	*Store
 
-	source   *mockSource
-	observer *mockObserver
-	prefixes *prefix.Index
-	logs     *zaptest.ObservedLogs
-	told     [][]*endpoint.Endpoint
+	source    *mockSource
+	observer  *mockObserver
+	estimator *estimate.Estimator
+	logs      *zaptest.ObservedLogs
+	told      [][]*endpoint.Endpoint
 }
 
 func newHarness(t *testing.T, level zapcore.Level) *harness {
 	t.Helper()
 	core, logs := zaptest.New(level)
-	h := &harness{source: newMockSource(t), observer: newMockObserver(t), prefixes: prefix.NewIndex(1 << 20), logs: logs}
+	h := &harness{source: newMockSource(t), observer: newMockObserver(t), estimator: estimate.New(1 << 20), logs: logs}
 	h.Store = New(Params{
-		Log: zap.New(core), Pool: "ns/pool", Source: h.source, Factory: endpoint.NewFactory(predict.NewLearner(), h.prefixes, &endpoint.Traffic{}),
+		Log: zap.New(core), Pool: "ns/pool", Source: h.source, Factory: h.estimator,
 		Observer: h.observer, Clock: clocktesting.NewFakePassiveClock(noon),
 	})
 	h.observer.EXPECT().SetEndpoints(mock.Anything).Run(func(e []*endpoint.Endpoint) { h.told = append(h.told, e) }).Maybe()
@@ -309,13 +309,15 @@ func TestStoreForgetsThePrefixesOfPodsThatHaveGone(t *testing.T) {
 	h := newHarness(t, zap.InfoLevel)
 	h.see(somePool(server("a", "10.0.0.1"), server("b", "10.0.0.2")))
 	a, b := h.Snapshot().Endpoints[0], h.Snapshot().Endpoints[1]
-	h.prefixes.Use(a.Cache(), []uint64{1, 2, 3})
-	h.prefixes.Use(b.Cache(), []uint64{1, 2})
+	place := func(e *endpoint.Endpoint, chain ...uint64) {
+		h.estimator.Placed(&estimate.Prompt{Chain: &prefixindex.Chain{Hashes: chain}}, e)
+	}
+	place(a, 1, 2, 3)
+	place(b, 1, 2)
 	h.see(somePool(server("b", "10.0.0.2")))
-	matched := make([]int, h.prefixes.Len())
-	h.prefixes.Match([]uint64{1, 2, 3}, matched)
-	assert.Zero(t, matched[a.Cache()])
-	assert.Equal(t, 2, matched[b.Cache()])
+	gone, _ := h.estimator.CacheSize(a)
+	assert.Zero(t, gone)
+	assert.Equal(t, 2, h.estimator.IndexStats().Blocks)
 	h.see(nil)
-	assert.Equal(t, prefix.Stats{}, h.prefixes.Stats())
+	assert.Equal(t, prefixindex.Stats{}, h.estimator.IndexStats())
 }

@@ -18,9 +18,8 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
 // The paths of the page.
@@ -52,8 +51,7 @@ type Page struct {
 type Pool struct {
 	Title     string // namespace/name, or the selector or file of the endpoints
 	Snapshots snapshots
-	Learner   *predict.Learner
-	Prefixes  *prefix.Index
+	Estimator *estimate.Estimator
 	Picks     *Picks
 }
 
@@ -124,7 +122,7 @@ type state struct {
 type pool struct {
 	Name      string         `json:"name"`
 	Problem   string         `json:"problem,omitempty"` // why requests cannot be placed
-	Speed     speed          `json:"speed"`
+	Costs     costs          `json:"speed"`
 	Prefixes  prefixes       `json:"prefixIndex"`
 	Endpoints []endpointLine `json:"endpoints"` // ready endpoints, including ejected ones
 	Picks     []pickLine     `json:"lastPicks,omitempty"`
@@ -139,14 +137,14 @@ type totals struct {
 	KVUsage          float64 // mean
 }
 
-// speed contains the learned values, in seconds.
-type speed struct {
-	Base        float64 `json:"baseSeconds"`
-	PerDecoding float64 `json:"perDecodingSeconds"`
-	PerOther    float64 `json:"perOtherSeconds"`
-	PerToken    float64 `json:"perTokenSeconds"`
-	Found       float64 `json:"expectedFound"`
-	Kept        float64 `json:"historyFound"`
+// costs contains the learned costs, in seconds, and hit rates.
+type costs struct {
+	Base            float64 `json:"baseSeconds"`
+	PerDecoding     float64 `json:"perDecodingSeconds"`
+	PerOther        float64 `json:"perOtherSeconds"`
+	PerToken        float64 `json:"perTokenSeconds"`
+	ExpectedHitRate float64 `json:"expectedFound"`
+	HistoryHitRate  float64 `json:"historyFound"`
 }
 
 type prefixes struct {
@@ -235,15 +233,15 @@ func (p *Page) pool(one Pool, now time.Time) pool {
 	snapshot := one.Snapshots.Snapshot()
 	shown := pool{
 		Name:      one.Title,
-		Speed:     speed(*one.Learner.Speed()),
-		Prefixes:  prefixes(one.Prefixes.Stats()),
+		Costs:     costs(*one.Estimator.Costs()),
+		Prefixes:  prefixes(one.Estimator.IndexStats()),
 		Endpoints: make([]endpointLine, 0, len(snapshot.Endpoints)),
 	}
 	if snapshot.Err != nil {
 		shown.Problem = snapshot.Err.Error()
 	}
 	for _, e := range snapshot.Endpoints {
-		shown.Endpoints = append(shown.Endpoints, p.endpoint(e, one.Prefixes, now))
+		shown.Endpoints = append(shown.Endpoints, p.endpoint(e, one.Estimator, now))
 	}
 	slices.SortFunc(shown.Endpoints, func(a, b endpointLine) int {
 		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Address, b.Address))
@@ -255,15 +253,15 @@ func (p *Page) pool(one Pool, now time.Time) pool {
 	return shown
 }
 
-func (p *Page) endpoint(e *endpoint.Endpoint, x *prefix.Index, now time.Time) endpointLine {
+func (p *Page) endpoint(e *endpoint.Endpoint, x *estimate.Estimator, now time.Time) endpointLine {
 	stats, described := e.Stats(now), e.Description()
-	blocks, capacity := x.Holds(e.Cache())
+	blocks, capacity := x.CacheSize(e)
 	return endpointLine{
 		Address: stats.Address, Pod: podOf(e), Rank: described.Rank, Labels: described.Labels,
 		Stale: stats.Stale(p.StaleAfter), Ejected: stats.Ejected,
 		Age: stats.SampleAge.Seconds(), Failures: stats.ScrapeFailures,
 		Waiting: stats.Gauges.Waiting, Running: stats.Gauges.Running, KVUsage: stats.Gauges.KVUsage,
-		InFlight: stats.InFlight, Tokens: stats.Tokens, Picks: stats.Picks, Factor: stats.Factor,
+		InFlight: stats.InFlight, Tokens: stats.Backlog, Picks: stats.Picks, Factor: stats.Slowdown,
 		Blocks: blocks, Capacity: capacity,
 	}
 }

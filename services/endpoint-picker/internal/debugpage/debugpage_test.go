@@ -18,9 +18,9 @@ import (
 	"fairlead.dev/pkg/golden"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -30,18 +30,17 @@ func after(d time.Duration) time.Time { return noon.Add(d) }
 // newPage returns a page of two endpoints, one of which is stale and ejected, and of two picks.
 func newPage(t *testing.T) *Page {
 	t.Helper()
-	learner, index := predict.NewLearner(), prefix.NewIndex(1<<20)
-	factory := endpoint.NewFactory(learner, index, &endpoint.Traffic{})
+	estimator := estimate.New(1 << 20)
 	describe := func(pod, address string, rank int) endpoint.Description {
 		return endpoint.Description{
 			Identity: endpoint.Identity{Namespace: "ns", Pod: pod, Address: netip.MustParseAddrPort(address)}, Rank: rank,
 			Labels: map[string]string{"app": "vllm", "role": "<script>"},
 		}
 	}
-	a, b := factory.New(describe("a", "10.0.0.1:8000", 0), noon), factory.New(describe("b", "[2001:db8::1]:8001", 1), noon)
+	a, b := estimator.New(describe("a", "10.0.0.1:8000", 0), noon), estimator.New(describe("b", "[2001:db8::1]:8001", 1), noon)
 	a.Record(a.BeginScrape(after(2500*time.Millisecond)), endpoint.Gauges{Waiting: 1, Running: 4, KVUsage: 0.25, Blocks: 1000})
-	index.Use(a.Cache(), []uint64{1, 2, 3})
-	a.Place(noon, predict.Prompt{Tokens: 200})
+	estimator.Placed(&estimate.Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3}}}, a)
+	estimate.ServerOf(a).Place(a, noon, estimate.Prefill{Tokens: 200})
 	b.RecordFailure(b.BeginScrape(noon))
 	b.Health().Eject("responses", func(int) time.Time { return noon.Add(time.Hour) })
 	picks := NewPicks(2)
@@ -61,7 +60,7 @@ func newPage(t *testing.T) *Page {
 	return New(Params{
 		Log: zap.NewNop(), Version: "v1.2.3", StaleAfter: 2 * time.Second, KeepsPicks: picks.Enabled(),
 		Pools: func() []Pool {
-			return []Pool{{Title: "ns/chat", Snapshots: source, Learner: learner, Prefixes: index, Picks: picks}}
+			return []Pool{{Title: "ns/chat", Snapshots: source, Estimator: estimator, Picks: picks}}
 		},
 		Clock: clocktesting.NewFakePassiveClock(after(3 * time.Second)),
 	})
@@ -114,7 +113,7 @@ func TestPageWithoutPool(t *testing.T) {
 	p := New(Params{
 		Log: zap.NewNop(), Clock: clocktesting.NewFakePassiveClock(noon),
 		Pools: func() []Pool {
-			return []Pool{{Title: "ns/chat", Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Picks: NewPicks(0)}}
+			return []Pool{{Title: "ns/chat", Snapshots: source, Estimator: estimate.New(1 << 20), Picks: NewPicks(0)}}
 		},
 	})
 	assert.Contains(t, get(t, p, "/debug/pools", "").Body.String(), `"problem": "the InferencePool does not exist"`)
@@ -140,7 +139,7 @@ func TestEmptyTablesSayWhy(t *testing.T) {
 				Log: zap.NewNop(), KeepsPicks: tt.picks > 0, Clock: clocktesting.NewFakePassiveClock(noon),
 				Pools: func() []Pool {
 					return []Pool{{
-						Title: "ns/chat", Snapshots: source, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20), Picks: NewPicks(tt.picks),
+						Title: "ns/chat", Snapshots: source, Estimator: estimate.New(1 << 20), Picks: NewPicks(tt.picks),
 					}}
 				},
 			})

@@ -9,16 +9,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newEndpoint(t testing.TB) *Endpoint {
 	t.Helper()
-	return New(Description{Identity: Identity{Namespace: "ns", Pod: "a", UID: "1", Address: netip.MustParseAddrPort("[2001:db8::1]:8000")}}, noon, predict.NewLearner().NewServer())
+	return New(Description{Identity: Identity{Namespace: "ns", Pod: "a", UID: "1", Address: netip.MustParseAddrPort("[2001:db8::1]:8000")}}, noon, nil)
 }
 
 func after(d time.Duration) time.Time { return noon.Add(d) }
@@ -32,8 +29,8 @@ func TestNewEndpointIsIdleAndFresh(t *testing.T) {
 	assert.Equal(t, "[2001:db8::1]:8000", e.Address())
 	load := e.Load()
 	assert.Zero(t, load.Requests)
-	assert.Equal(t, noon, load.Sampled)
-	assert.Equal(t, Stats{Pod: "a", Address: e.Address(), Factor: 1, SampleAge: time.Minute}, e.Stats(after(time.Minute)))
+	assert.Equal(t, noon, load.At)
+	assert.Equal(t, Stats{Pod: "a", Address: e.Address(), Estimates: Estimates{Slowdown: 1}, SampleAge: time.Minute}, e.Stats(after(time.Minute)))
 }
 
 func TestLoadJoinsSampleAndLeases(t *testing.T) {
@@ -113,7 +110,7 @@ func TestLoadShowsTheLastSample(t *testing.T) {
 	load := e.Load()
 	assert.InDelta(t, 2, load.Waiting, 0)
 	assert.InDelta(t, 0.5, load.KVUsage, 0)
-	assert.Equal(t, after(time.Second), load.Sampled)
+	assert.Equal(t, after(time.Second), load.At)
 	assert.EqualValues(t, 1, e.Stats(noon).ScrapeFailures)
 }
 
@@ -146,30 +143,30 @@ func TestRefusalsInARow(t *testing.T) {
 	assert.Zero(t, e.Refusals())
 }
 
-func TestForesee(t *testing.T) {
+func TestPredictPage(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
-	foreseen := func() float64 {
-		requests, _, _ := e.Foresee(e.BeginScrape(noon))
+	predicted := func() float64 {
+		requests, _, _ := e.PredictPage(e.BeginScrape(noon))
 		return requests
 	}
-	_, _, ok := e.Foresee(e.BeginScrape(noon))
+	_, _, ok := e.PredictPage(e.BeginScrape(noon))
 	assert.False(t, ok, "nothing was sampled yet")
 
 	scrape(e, noon, Gauges{Waiting: 1, Running: 3, KVUsage: 0.5})
-	assert.InDelta(t, 4, foreseen(), 0)
+	assert.InDelta(t, 4, predicted(), 0)
 	first := e.Acquire()
 	second := e.Acquire()
-	assert.InDelta(t, 6, foreseen(), 0)
+	assert.InDelta(t, 6, predicted(), 0)
 	first.Release()
-	assert.InDelta(t, 5, foreseen(), 0)
+	assert.InDelta(t, 5, predicted(), 0)
 	assert.EqualValues(t, 3, e.Movements())
 
 	scrape(e, noon, Gauges{})
-	assert.InDelta(t, 1, foreseen(), 0, "what is open is there")
+	assert.InDelta(t, 1, predicted(), 0, "what is open is there")
 	second.Release()
-	assert.InDelta(t, 0, foreseen(), 0)
-	_, last, ok := e.Foresee(e.BeginScrape(noon))
+	assert.InDelta(t, 0, predicted(), 0)
+	_, last, ok := e.PredictPage(e.BeginScrape(noon))
 	assert.True(t, ok)
 	assert.Equal(t, Gauges{}, last)
 }
@@ -305,104 +302,4 @@ func TestEndpointUnderConcurrency(t *testing.T) {
 	e.ExpireAbandoned(after(time.Hour))
 	assert.Zero(t, e.Stats(noon).InFlight)
 	assert.EqualValues(t, 16000, e.Stats(noon).Picks)
-}
-
-func TestWaitSeesTheRequestsOfOthers(t *testing.T) {
-	t.Parallel()
-	learner := predict.NewLearner()
-	e := New(Description{Identity: Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon, learner.NewServer())
-	wait := func() float64 { return e.Wait(noon, learner.Speed(), predict.Prompt{Tokens: 100}) }
-	idle := wait()
-	scrape(e, noon, Gauges{Running: 20})
-	running := wait()
-	assert.Greater(t, running, idle)
-	scrape(e, noon, Gauges{Running: 20})
-	assert.InDelta(t, running, wait(), 1e-9, "they were there already")
-	assert.InDelta(t, idle+20*learner.Speed().PerOther, e.Wait(after(time.Minute), learner.Speed(), predict.Prompt{Tokens: 100}), 1e-9,
-		"their prompts have been computed")
-	scrape(e, noon, Gauges{})
-	e.Acquire()
-	scrape(e, noon, Gauges{Running: 1})
-	assert.InDelta(t, running-20*learner.Speed().PerOther, wait(), 1e-9, "that is ours")
-}
-
-func TestWaitSeesOurRequests(t *testing.T) {
-	t.Parallel()
-	learner := predict.NewLearner()
-	e := New(Description{Identity: Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon, learner.NewServer())
-	wait := func() float64 { return e.Wait(noon, learner.Speed(), predict.Prompt{Tokens: 100}) }
-	idle := wait()
-	placed := e.Place(noon, predict.Prompt{Tokens: 1000})
-	owed := wait()
-	assert.Greater(t, owed, idle)
-	scrape(e, noon, Gauges{Waiting: 1})
-	assert.InDelta(t, owed, wait(), 0, "the page has what we know")
-	placed.First(noon)
-	answering := wait()
-	assert.Less(t, answering, owed)
-	placed.Release()
-	placed.First(noon)
-	assert.InDelta(t, idle, wait(), 1e-9)
-	e.PlaceUnseen(noon, predict.Prompt{}).Abandon(noon)
-	e.Place(noon, predict.Prompt{Tokens: 1000}).Abandon(noon)
-	scrape(e, after(time.Second), Gauges{})
-	assert.InDelta(t, idle, e.Wait(after(time.Minute), learner.Speed(), predict.Prompt{Tokens: 100}), 1e-9)
-	assert.InDelta(t, 1, e.Factor(), 1e-9)
-}
-
-func TestQueueIsLongerWhereRequestsEndSlowly(t *testing.T) {
-	t.Parallel()
-	learner := predict.NewLearner()
-	ending := func(perSecond int) float64 {
-		e := New(Description{Identity: Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon, learner.NewServer())
-		var open []*Lease
-		for range 100 {
-			open = append(open, e.PlaceUnseen(noon, predict.Prompt{}))
-		}
-		for second := range 5 {
-			scrape(e, after(time.Duration(second)*time.Second), Gauges{Running: 48, Waiting: 52})
-			for _, l := range open[:perSecond] {
-				l.Release()
-			}
-			open = open[perSecond:]
-		}
-		scrape(e, after(5*time.Second), Gauges{Running: 48, Waiting: float64(len(open) - 48)})
-		return e.Wait(after(5*time.Second), learner.Speed(), predict.Prompt{Tokens: 100})
-	}
-	fast, slow := ending(10), ending(5)
-	assert.InDelta(t, 2./10, fast, 0.1)
-	assert.InDelta(t, 27./5, slow, 0.6)
-}
-
-// holding returns an endpoint whose cache has these blocks of a prompt, and what tells how many of them it still has.
-func holding(chain ...uint64) (e *Endpoint, matched func() int) {
-	x := prefix.NewIndex(1 << 20)
-	e = NewFactory(predict.NewLearner(), x, &Traffic{}).New(Description{Identity: Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
-	x.Use(e.Cache(), chain)
-	return e, func() int {
-		m := make([]int, x.Len())
-		x.Match(chain, m)
-		return m[e.Cache()]
-	}
-}
-
-func TestPageTellsTheIndexHowLargeTheCacheIs(t *testing.T) {
-	t.Parallel()
-	e, matched := holding(1, 2, 3, 4)
-	scrape(e, noon, Gauges{})
-	assert.Equal(t, 4, matched(), "nothing is said of it")
-	scrape(e, noon, Gauges{Blocks: 3})
-	assert.Equal(t, 3, matched())
-}
-
-func TestRequestsOfOthersPushOursOutOfTheCache(t *testing.T) {
-	t.Parallel()
-	e, matched := holding(1, 2, 3, 4)
-	scrape(e, noon, Gauges{Blocks: 20})
-	scrape(e, noon, Gauges{Blocks: 20, Running: 1}) // of 300 tokens, as usual: 18 whole blocks
-	assert.Equal(t, 2, matched())
-	scrape(e, noon, Gauges{Blocks: 20, Running: 1})
-	assert.Equal(t, 2, matched(), "it is still the same one")
-	scrape(e, noon, Gauges{Blocks: 20, Running: 1, Waiting: 1})
-	assert.Zero(t, matched())
 }

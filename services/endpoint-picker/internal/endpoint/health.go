@@ -4,13 +4,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 )
 
 // Health says whether requests should go to an endpoint. Package outlier writes it; the pick path reads it without a lock.
 type Health struct {
-	until   atomic.Int64 // end of the ejection, in Unix nanoseconds; 0 if the endpoint is in use
-	probed  atomic.Bool  // a probe is running since then
-	failing atomic.Bool  // there are failures to reset
+	until   monotonic.Atomic // end of the ejection; unset if the endpoint is in use
+	probed  atomic.Bool      // a probe is running since then
+	failing atomic.Bool      // there are failures to reset
 
 	mu       sync.Mutex
 	failures int // consecutive failures
@@ -19,12 +21,12 @@ type Health struct {
 }
 
 // Ejected reports whether the endpoint is not in use. This includes an endpoint that waits for its probe.
-func (h *Health) Ejected() bool { return h.until.Load() != 0 }
+func (h *Health) Ejected() bool { return h.until.Load().IsSet() }
 
 // Until returns when the ejection ends; zero if the endpoint is in use.
 func (h *Health) Until() time.Time {
-	if until := h.until.Load(); until != 0 {
-		return time.Unix(0, until)
+	if until := h.until.Load(); until.IsSet() {
+		return until.Time()
 	}
 	return time.Time{}
 }
@@ -39,12 +41,12 @@ func (h *Health) Cause() string {
 // Usable reports whether a request may go to the endpoint now: it is in use, or its probe is due.
 func (h *Health) Usable(now time.Time) bool {
 	until := h.until.Load()
-	return until == 0 || now.UnixNano() >= until && !h.probed.Load()
+	return !until.IsSet() || monotonic.From(now) >= until && !h.probed.Load()
 }
 
 // Placed records that a request goes to the endpoint. If a probe is due, the request is the probe.
 func (h *Health) Placed() (probe bool) {
-	return h.until.Load() != 0 && !h.probed.Swap(true)
+	return h.until.Load().IsSet() && !h.probed.Swap(true)
 }
 
 // Unknown records that the result of a probe will not be known.
@@ -60,7 +62,7 @@ func (h *Health) Succeed() bool {
 	h.failing.Store(false)
 	h.failures, h.times = 0, 0
 	h.probed.Store(false)
-	return h.until.Swap(0) != 0
+	return h.until.Swap(0).IsSet()
 }
 
 // Fail counts a failure. It returns the number of consecutive failures, and whether this one came after the end of an
@@ -80,7 +82,7 @@ func (h *Health) Eject(cause string, until func(times int) time.Time) (times int
 	h.failing.Store(true)
 	h.times++
 	h.cause = cause
-	h.until.Store(until(h.times).UnixNano())
+	h.until.Store(monotonic.From(until(h.times)))
 	h.probed.Store(false)
 	return h.times
 }

@@ -1,62 +1,143 @@
 package endpoint
 
 import (
-	"sync/atomic"
+	"sync"
 	"time"
-
-	"fairlead.dev/services/endpoint-picker/internal/predict"
 )
 
-// A Lease is one request on an endpoint. It ends once, by Release or Abandon; later calls do nothing.
+// A Lease is one request on an endpoint. It ends once, by Release or Abandon.
+//
+// A lease whose stream ends before the response does (the gateway closes early, or never shows the response) is abandoned:
+// its request continues unobserved. It counts until a sample that began after its acquisition, because that sample contains
+// the request, or until a time limit if no sample comes.
+//
+//	            Acquire                  Release
+//	(nothing) ----------->  open  ---------------------->  (nothing)   counts as released
+//	                        |  ^|
+//	                 MoveTo +--+| Abandon           newer sample
+//	                            +-------> abandoned ------->  (nothing)   the sample has it
+//	                                          |  time limit (Expirer)
+//	                                          +----------->  (nothing)   counts as released
+//
+// All methods may be called from any goroutine, in any order and number: calls after the end have no effect. They take the
+// lease's own lock, which nobody else waits for in the usual case: a compare-and-swap each for the end of a request, and none
+// for its pick.
 type Lease struct {
+	mu       sync.Mutex
 	endpoint *Endpoint
-	acquired int64 // its place in the order of acquisition
-	ended    atomic.Bool
-	probe    bool // the endpoint is ejected, and this request probes it
-	request  predict.Request
+	tracker  Tracker // nil if there is none
+	acquired int64   // its place in the order of acquisition
+	probe    bool    // the endpoint is ejected, and this request probes it
+	first    bool    // the answer has begun
+	ended    bool
+}
+
+// A Tracker follows the request of a lease. Its methods are called one at a time: First at most once, Moved before it if at
+// all, End last.
+type Tracker interface {
+	// First records that the answer has begun.
+	First(now time.Time)
+	// Moved records that another endpoint serves the request.
+	Moved(to *Endpoint, now time.Time)
+	// End records the end of the request, or that its end will not be observed.
+	End()
+}
+
+// Acquire counts one request that is about to be sent to the endpoint.
+func (e *Endpoint) Acquire() *Lease {
+	l := &Lease{}
+	e.AcquireInto(l, nil)
+	return l
+}
+
+// AcquireInto is Acquire for a new lease in the caller's memory, and with a tracker, which has begun already.
+func (e *Endpoint) AcquireInto(l *Lease, t Tracker) {
+	e.open.Add(1)
+	l.endpoint, l.tracker, l.acquired, l.probe = e, t, e.acquired.Add(1), e.health.Placed()
 }
 
 // Address returns the endpoint's "ip:port".
-func (l *Lease) Address() string { return l.endpoint.address }
+func (l *Lease) Address() string { return l.Endpoint().address }
 
 // Endpoint returns the endpoint that the lease is on.
-func (l *Lease) Endpoint() *Endpoint { return l.endpoint }
+func (l *Lease) Endpoint() *Endpoint {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.endpoint
+}
 
 // First records that the answer has begun.
 func (l *Lease) First(now time.Time) {
-	if !l.ended.Load() {
-		l.request.First(now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended || l.first {
+		return
+	}
+	l.first = true
+	if l.tracker != nil {
+		l.tracker.First(now)
+	}
+}
+
+// MoveTo moves the lease to the endpoint that serves the request, after the gateway's attempt at the previous one failed.
+// From now on it is load of that endpoint. It has no effect once the answer has begun.
+func (l *Lease) MoveTo(served *Endpoint, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended || l.first || served == l.endpoint {
+		return
+	}
+	l.endProbe()
+	l.endpoint.finish()
+	served.open.Add(1)
+	served.arrived.Add(1)
+	l.endpoint, l.acquired = served, served.acquired.Add(1)
+	if l.tracker != nil {
+		l.tracker.Moved(served, now)
 	}
 }
 
 // Release ends the lease together with its request.
 func (l *Lease) Release() {
-	if !l.ended.Swap(true) {
-		l.end()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.end() {
 		l.endpoint.finish()
-	}
-}
-
-// end is the common part of Release and Abandon.
-func (l *Lease) end() {
-	l.request.End()
-	if l.probe {
-		l.endpoint.health.Unknown() // without effect if the result is known
 	}
 }
 
 // Abandon ends the lease while the request may continue.
 func (l *Lease) Abandon(now time.Time) {
-	if l.ended.Swap(true) {
-		return
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.end() {
+		l.endpoint.abandon(abandonedLease{acquired: l.acquired, at: now})
 	}
-	l.end()
-	e := l.endpoint
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.sample.Load().acquired >= l.acquired {
-		e.open.Add(-1) // the last sample contains the request
-		return
+}
+
+// end is the common part of Release and Abandon. It reports whether the lease was open.
+func (l *Lease) end() bool {
+	if l.ended {
+		return false
 	}
-	e.abandoned = append(e.abandoned, abandoned{acquired: l.acquired, at: now})
+	l.ended = true
+	if l.tracker != nil {
+		l.tracker.End()
+	}
+	l.endProbe()
+	return true
+}
+
+// endProbe allows the next probe. It has no effect if the result of this one is known.
+func (l *Lease) endProbe() {
+	if l.probe {
+		l.probe = false
+		l.endpoint.health.Unknown()
+	}
+}
+
+// finish counts the end of one request.
+func (e *Endpoint) finish() {
+	e.released.Add(1)
+	e.open.Add(-1)
 }

@@ -20,8 +20,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 )
 
 const (
@@ -219,7 +218,7 @@ func (b *bench) run(t *testing.T) *datastore.Store {
 	t.Helper()
 	store := datastore.New(datastore.Params{
 		Log: zap.NewNop(), Pool: b.path, Source: b.source, Observer: nobody{}, Clock: clock.RealClock{},
-		Factory: endpoint.NewFactory(predict.NewLearner(), prefix.NewIndex(1<<20), &endpoint.Traffic{}),
+		Factory: estimate.New(1 << 20),
 	})
 	b.source.OnChange(store.Changed)
 	ctx, cancel := context.WithCancel(context.Background())

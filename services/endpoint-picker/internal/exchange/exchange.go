@@ -33,8 +33,6 @@ type Pool interface {
 	Picked(x *Exchange, refusal *Refusal)
 	// Sent is called when the sender of the request has the endpoint. The record changes after the call.
 	Sent(r *Record)
-	// Responded is called when the status of the response is known.
-	Responded(x *Exchange)
 	// Ended is called once at the end of each exchange.
 	Ended(x *Exchange)
 }
@@ -46,9 +44,17 @@ type Pick interface {
 	// Place picks an endpoint and counts the request there.
 	Place() *Refusal
 	// Sent is called when the sender of the request has the endpoint.
-	Sent()
+	Sent() Follower
 	// Discard is called in place of the remaining methods if the request is not sent.
 	Discard()
+}
+
+// A Follower learns from the response to a placed request.
+type Follower interface {
+	// Responded is called when the status of the response is known.
+	Responded()
+	// Completed is called at the end of the response.
+	Completed()
 }
 
 // A Tracer adds requests to traces.
@@ -71,11 +77,12 @@ type Exchange struct {
 	Incoming api.Incoming       // its body is set only during the pick
 	Subset   *scheduling.Subset // what the gateway allows; nil allows everything
 
-	options *Options
-	pool    Pool
-	pick    Pick // until it is sent
-	stage   stage
-	usage   answer.UsageReader
+	options  *Options
+	pool     Pool
+	pick     Pick     // until it is sent
+	follower Follower // after that
+	stage    stage
+	usage    answer.UsageReader
 }
 
 // Placement contains the decisions of a pick.
@@ -163,7 +170,7 @@ func (x *Exchange) Decide(ctx context.Context, body []byte) *Refusal {
 	}
 	x.pick, x.stage, x.usage.Form = pick, placed, x.UsageForm
 	if x.Conformance {
-		x.Set = append(x.Set, api.Header{Name: headerEcho, Value: HeaderServed + ":" + x.Lease.Address()})
+		x.Set = append(x.Set, api.Header{Name: headerEcho, Value: HeaderServed + ":" + x.Endpoint.Address()})
 	}
 	if x.options.Tracer != nil {
 		x.trace()
@@ -205,7 +212,7 @@ func (x *Exchange) Sent() {
 	if x.pick == nil {
 		return
 	}
-	x.pick.Sent()
+	x.follower = x.pick.Sent()
 	x.pick, x.Placed = nil, true
 	x.pool.Sent(&x.Record)
 }
@@ -220,7 +227,8 @@ func (x *Exchange) Respond(r *Response) {
 	if x.Lease == nil {
 		return
 	}
-	x.pool.Responded(x)
+	x.Sent() // whoever has a response has sent the request
+	x.follower.Responded()
 	if !r.Hidden {
 		x.stage = responding
 	}
@@ -245,6 +253,7 @@ func (x *Exchange) Chunk(chunk []byte) {
 // Complete records the end of the response.
 func (x *Exchange) Complete() {
 	if x.Lease != nil {
+		x.Sent()
 		x.stage = completed
 		x.Lease.Release()
 	}
@@ -267,6 +276,9 @@ func (x *Exchange) End(err error) {
 		x.Lease.Abandon(x.Ended) // the server has the request, and its end is unknown
 	default: // the server does not get the request, the client has gone, or the response is complete
 		x.Lease.Release()
+	}
+	if x.Outcome == Completed {
+		x.follower.Completed()
 	}
 	x.pool.Ended(x)
 }

@@ -15,7 +15,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -33,7 +32,7 @@ var errRefused = errors.New("not today")
 
 func newFakePool() *fakePool {
 	id := endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}
-	return &fakePool{endpoint: endpoint.New(endpoint.Description{Identity: id}, noon, predict.NewLearner().NewServer())}
+	return &fakePool{endpoint: endpoint.New(endpoint.Description{Identity: id}, noon, nil)}
 }
 
 func (p *fakePool) call(name string) *Refusal {
@@ -58,7 +57,6 @@ func (p *fakePool) Picked(_ *Exchange, refusal *Refusal) {
 }
 
 func (*fakePool) Began()                {}
-func (p *fakePool) Responded(*Exchange) { p.call("Responded") }
 func (p *fakePool) Ended(x *Exchange)   { p.call(string(x.Outcome)) }
 
 func (p *fakePool) Sent(r *Record) {
@@ -83,11 +81,18 @@ func (p *fakePick) Place() *Refusal {
 	if r := p.call("Place"); r != nil {
 		return r
 	}
-	p.exchange.Endpoint, p.exchange.Lease = p.endpoint, p.endpoint.Place(noon, predict.Prompt{Tokens: 10})
+	p.exchange.Endpoint, p.exchange.Lease = p.endpoint, p.endpoint.Acquire()
 	return nil
 }
 
-func (p *fakePick) Sent()    { p.call("Sent") }
+func (p *fakePick) Sent() Follower {
+	p.call("Sent")
+	return p
+}
+
+func (p *fakePick) Responded() { p.call("Responded") }
+func (p *fakePick) Completed() { p.call("Completed") }
+
 func (p *fakePick) Discard() { p.call("Discard") }
 
 func begin(p Pool) *Exchange {
@@ -123,12 +128,12 @@ func TestExchange_End(t *testing.T) {
 		{
 			name: "end of a response without its body", want: Completed,
 			steps:     []func(x *Exchange){decide, sent, func(x *Exchange) { x.Respond(&Response{Status: 200, Hidden: true}) }, (*Exchange).Complete},
-			wantCalls: append(picked, "Sent", "placed", "Responded"),
+			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
 		},
 		{name: "during the response", steps: []func(x *Exchange){decide, sent, respond}, want: Interrupted, wantCalls: append(picked, "Sent", "placed", "Responded")},
 		{
 			name: "complete", steps: []func(x *Exchange){decide, sent, respond, (*Exchange).Complete}, want: Completed,
-			wantCalls: append(picked, "Sent", "placed", "Responded"),
+			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
 		},
 	}
 	for _, tt := range tests {

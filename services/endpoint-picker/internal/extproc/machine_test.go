@@ -19,8 +19,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -45,7 +45,7 @@ type one struct {
 }
 
 func newOne() *one {
-	return &one{endpoint: endpoint.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort(address)}}, noon, predict.NewLearner().NewServer())}
+	return &one{endpoint: estimate.New(1<<20).New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort(address)}}, noon)}
 }
 
 // Find returns itself.
@@ -79,18 +79,19 @@ func (p *onePick) Place() *exchange.Refusal {
 	x, private := p.exchange, p.exchange.Remove
 	x.Placement = p.placement
 	x.Remove = append(private, x.Remove...)
-	x.Endpoint, x.Lease = p.endpoint, p.endpoint.Place(noon, predict.Prompt{Tokens: 1000})
+	x.Endpoint, x.Lease = p.endpoint, estimate.ServerOf(p.endpoint).Place(p.endpoint, noon, estimate.Prefill{Tokens: 1000})
 	x.Destination, x.Scores = p.endpoint.Address(), p.scores
 	return nil
 }
 
-func (*onePick) Sent()    {}
-func (*onePick) Discard() {}
+func (p *onePick) Sent() exchange.Follower { return p }
+func (*onePick) Discard()                  {}
+func (*onePick) Completed()                {}
 
-func (o *one) Responded(x *exchange.Exchange) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.responded = append(o.responded, x.Status)
+func (p *onePick) Responded() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.responded = append(p.responded, p.exchange.Status)
 }
 
 func (o *one) Began() {
@@ -527,14 +528,15 @@ func TestFirstPieceOfAnAnswerIsItsFirstToken(t *testing.T) {
 			t.Parallel()
 			picker := newOne()
 			m := NewMachine(picker, options())
-			wait := func() float64 {
-				return picker.endpoint.Wait(noon, predict.NewLearner().Speed(), predict.Prompt{Tokens: 1})
-			}
 			for _, s := range append([]Message{headersEnd(FullDuplex)}, tt.steps...) {
 				_, err := m.Step(context.Background(), &s, nil)
 				require.NoError(t, err)
 			}
-			assert.Equal(t, tt.want, wait() < 0.03, "1000 tokens are owed until it comes")
+			want := int64(1000)
+			if tt.want {
+				want = 0
+			}
+			assert.Equal(t, want, picker.endpoint.Stats(noon).Backlog, "the prompt is backlog until it comes")
 		})
 	}
 }

@@ -54,7 +54,7 @@ func (m *Machine) responseHeaders(in *exchange.Response) Reply {
 	}
 	set := x.Reply
 	if m.options.ReportEndpoint {
-		set = append(set, api.Header{Name: headerPicked, Value: x.Lease.Address()})
+		set = append(set, api.Header{Name: headerPicked, Value: x.Endpoint.Address()})
 	}
 	if x.Conformance && in.Served != "" { // else the echo server's own header stays
 		set = append(set, api.Header{Name: exchange.HeaderServed, Value: in.Served})

@@ -30,9 +30,8 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/podset"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
 const (
@@ -97,7 +96,7 @@ func (w *world) follow(t *testing.T, n *Namespace, s *Source) {
 	t.Helper()
 	w.store = datastore.New(datastore.Params{
 		Log: zap.NewNop(), Pool: "ns/pool", Source: s, Observer: nobody{}, Clock: clock.RealClock{},
-		Factory: endpoint.NewFactory(predict.NewLearner(), prefix.NewIndex(1<<20), &endpoint.Traffic{}),
+		Factory: estimate.New(1 << 20),
 	})
 	s.OnChange(w.store.Changed)
 	w.start(t, n.Run, w.store.Run)

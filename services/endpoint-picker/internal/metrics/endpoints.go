@@ -56,9 +56,9 @@ func NewEndpointCollector(s snapshots, c clock.PassiveClock, r prometheus.Regist
 	gaugeOf("endpoint_kv_cache_usage", "Share of the endpoint's KV cache in use, as of the last scrape.",
 		func(s *endpoint.Stats) float64 { return s.Gauges.KVUsage })
 	gaugeOf("endpoint_prompt_tokens_owed", "Prompt tokens sent by this picker that the endpoint has neither cached nor computed yet.",
-		func(s *endpoint.Stats) float64 { return float64(s.Tokens) })
+		func(s *endpoint.Stats) float64 { return float64(s.Backlog) })
 	gaugeOf("endpoint_wait_factor", "Learned slowdown of the endpoint relative to its pool.",
-		func(s *endpoint.Stats) float64 { return s.Factor })
+		func(s *endpoint.Stats) float64 { return s.Slowdown })
 	gaugeOf("endpoint_sample_age_seconds", "Time since the last successful scrape of the endpoint, or since its discovery.",
 		func(s *endpoint.Stats) float64 { return s.SampleAge.Seconds() })
 	r.MustRegister(e)

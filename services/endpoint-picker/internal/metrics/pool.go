@@ -10,8 +10,8 @@ import (
 
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
 // Load at which an endpoint is full, by the llm-d router's defaults.
@@ -37,8 +37,7 @@ type PoolParams struct {
 	Pool       string // name of the InferencePool
 	Snapshots  snapshots
 	Metrics    *Metrics // source of picks by endpoint, for current endpoints
-	Learner    *predict.Learner
-	Prefixes   *prefix.Index
+	Estimator  *estimate.Estimator
 	StaleAfter time.Duration // duration of scrape failures after which an endpoint's values are stale
 	Saturation func() float64
 	Clock      clock.PassiveClock
@@ -47,7 +46,7 @@ type PoolParams struct {
 // learntSeries is one learned value.
 type learntSeries struct {
 	desc  *prometheus.Desc
-	value func(s *predict.Speed, x *prefix.Stats) float64
+	value func(c *estimate.Costs, x *prefixindex.Stats) float64
 }
 
 // NewPoolCollector creates and registers the collector. Without a Saturation it exports the mean saturation of the
@@ -81,17 +80,17 @@ func NewPoolCollector(p PoolParams, r prometheus.Registerer) *PoolCollector {
 func learnt() []learntSeries {
 	return []learntSeries{
 		{desc("speed_base_seconds", "Learned minimum time to first token."),
-			func(s *predict.Speed, _ *prefix.Stats) float64 { return s.Base }},
+			func(c *estimate.Costs, _ *prefixindex.Stats) float64 { return c.Base }},
 		{desc("speed_per_decoding_seconds", "Learned increase of the time to first token per decoding request."),
-			func(s *predict.Speed, _ *prefix.Stats) float64 { return s.PerDecoding }},
+			func(c *estimate.Costs, _ *prefixindex.Stats) float64 { return c.PerDecoding }},
 		{desc("speed_per_token_seconds", "Learned increase of the time to first token per uncached prompt token."),
-			func(s *predict.Speed, _ *prefix.Stats) float64 { return s.PerToken }},
+			func(c *estimate.Costs, _ *prefixindex.Stats) float64 { return c.PerToken }},
 		{desc("prefix_index_nodes", "Runs of blocks in the index of prefixes."),
-			func(_ *predict.Speed, x *prefix.Stats) float64 { return float64(x.Nodes) }},
+			func(_ *estimate.Costs, x *prefixindex.Stats) float64 { return float64(x.Nodes) }},
 		{desc("prefix_index_bytes", "Approximate memory of the index of prefixes."),
-			func(_ *predict.Speed, x *prefix.Stats) float64 { return float64(x.Bytes) }},
+			func(_ *estimate.Costs, x *prefixindex.Stats) float64 { return float64(x.Bytes) }},
 		{desc("prefix_index_blocks", "Estimated cached blocks of all endpoints."),
-			func(_ *predict.Speed, x *prefix.Stats) float64 { return float64(x.Blocks) }},
+			func(_ *estimate.Costs, x *prefixindex.Stats) float64 { return float64(x.Blocks) }},
 	}
 }
 
@@ -131,7 +130,7 @@ func (c *PoolCollector) Collect(out chan<- prometheus.Metric) {
 		name, space := endpointName(e), e.Identity().Namespace
 		gauge(c.queueSize, stats.Gauges.Waiting, c.Pool, name)
 		gauge(c.requests, float64(stats.InFlight), name, space, loadProducer, "", "")
-		gauge(c.tokens, float64(stats.Tokens), name, space, loadProducer, "", "")
+		gauge(c.tokens, float64(stats.Backlog), name, space, loadProducer, "", "")
 	}
 	gauge(c.ready, float64(len(endpoints)), c.Pool)
 	gauge(c.saturation, c.saturated(full, len(endpoints)), c.Pool, stageEffective)
@@ -142,11 +141,11 @@ func (c *PoolCollector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	c.Metrics.requests.attempts.collect(out, endpoints)
-	speed, index := c.Learner.Speed(), c.Prefixes.Stats()
+	costs, index := c.Estimator.Costs(), c.Estimator.IndexStats()
 	gauge(c.prefixSize, float64(index.Blocks), prefixProducer, prefixProducer)
 	gauge(c.info, 1, version.Commit(), version.String())
 	for _, s := range c.learnt {
-		gauge(s.desc, s.value(speed, &index))
+		gauge(s.desc, s.value(costs, &index))
 	}
 }
 

@@ -11,9 +11,8 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
 )
 
 // poolOf registers all collectors over these endpoints, three seconds after noon.
@@ -23,7 +22,7 @@ func poolOf(t *testing.T, r prometheus.Registerer, endpoints ...*endpoint.Endpoi
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: endpoints})
 	m := New(r, Options{Streams: true})
 	NewPoolCollector(PoolParams{
-		Pool: "chat", Snapshots: source, Metrics: m, Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20),
+		Pool: "chat", Snapshots: source, Metrics: m, Estimator: estimate.New(1 << 20),
 		StaleAfter: 2 * time.Second, Clock: clocktesting.NewFakePassiveClock(after(3 * time.Second)),
 	}, r)
 	return m
@@ -104,7 +103,7 @@ func TestSaturationOfSomebodyElse(t *testing.T) {
 	source := newMockSnapshots(t)
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{})
 	NewPoolCollector(PoolParams{
-		Pool: "chat", Snapshots: source, Metrics: New(r, Options{}), Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(1 << 20),
+		Pool: "chat", Snapshots: source, Metrics: New(r, Options{}), Estimator: estimate.New(1 << 20),
 		Saturation: func() float64 { return 1.25 }, Clock: clocktesting.NewFakePassiveClock(noon),
 	}, r)
 	assert.Equal(t, "llm_d_epp_flow_control_pool_saturation{inference_pool=chat,stage=effective} 1.25\n", sums(t, r, upstream+"_flow"))
@@ -114,7 +113,7 @@ func TestPicksOfAnEndpointEndWithIt(t *testing.T) {
 	t.Parallel()
 	e := endpoint.New(endpoint.Description{
 		Identity: endpoint.Identity{Namespace: "ns", Pod: "a", Address: netip.MustParseAddrPort("[2001:db8::1]:8200")},
-	}, noon, predict.NewLearner().NewServer())
+	}, noon, nil)
 	r := prometheus.NewPedanticRegistry()
 	m := poolOf(t, r, e)
 	m.ObserveExchange(streamed(e))

@@ -21,13 +21,12 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
 )
 
 func newEndpoint(pod string) *endpoint.Endpoint {
 	return endpoint.New(endpoint.Description{
 		Identity: endpoint.Identity{Namespace: "ns", Pod: pod, Address: netip.MustParseAddrPort("10.0.0.1:8000")}, Rank: 1,
-	}, noon, predict.NewLearner().NewServer())
+	}, noon, nil)
 }
 
 func after(d time.Duration) time.Time { return noon.Add(d) }

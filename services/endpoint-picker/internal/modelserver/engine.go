@@ -31,6 +31,7 @@ type Engine struct {
 	CacheInfo      string // cacheInfoSpec
 	BlockSizeLabel string // cacheBlockSizeLabelName: tokens
 	BlocksLabel    string // cacheNumBlocksLabelName
+	TokensLabel    string // instead of blocks, if the series has it: blocks of hybrid models hold fewer tokens than their size
 	BlockSize      string // cacheBlockSizeSpec: tokens
 	Blocks         string // cacheNumBlocksSpec
 	Tokens         string // instead of blocks, if the page has none
@@ -60,6 +61,7 @@ func builtinEngines() []Engine {
 			CacheInfo:      "vllm:cache_config_info",
 			BlockSizeLabel: "block_size",
 			BlocksLabel:    "num_gpu_blocks",
+			TokensLabel:    "kv_cache_size_tokens",
 		},
 		{ //nolint:gosec // its tokens are no secrets
 			Name:       EngineSGLang,

@@ -41,13 +41,13 @@ type matcher struct {
 	waiting, running, kvUsage                     []int
 	blockSize, blocks, tokens, hostTokens, custom []int
 
-	blockSizeLabel, blocksLabel string
-	attributes                  []string // of custom
+	blockSizeLabel, blocksLabel, tokensLabel string
+	attributes                               []string // of custom
 }
 
 // newMatcher compiles an engine. Its error names the field of the configuration.
 func newMatcher(e *Engine) (*matcher, error) {
-	c := compiler{m: &matcher{engine: e.Name, blockSizeLabel: e.BlockSizeLabel, blocksLabel: e.BlocksLabel}}
+	c := compiler{m: &matcher{engine: e.Name, blockSizeLabel: e.BlockSizeLabel, blocksLabel: e.BlocksLabel, tokensLabel: e.TokensLabel}}
 	c.m.waiting = c.add("queuedRequestsSpec", asCount, e.Waiting...)
 	c.m.running = c.add("runningRequestsSpec", asCount, e.Running...)
 	c.m.kvUsage = c.add("kvUsageSpec", asShare, e.KVUsage...)

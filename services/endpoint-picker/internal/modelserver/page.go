@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
 const (
@@ -124,7 +124,7 @@ func (r *reading) take(w *wanted, series []byte) {
 	case !ok:
 		return
 	case w.role == asInfo:
-		r.cache += float64(labelNumber(labels, r.blockSizeLabel)) * float64(labelNumber(labels, r.blocksLabel))
+		r.cache += r.infoTokens(labels)
 		return
 	case w.role == asLoRA:
 		r.lora.take(labels, value)
@@ -140,6 +140,16 @@ func (r *reading) take(w *wanted, series []byte) {
 	s.seen = true
 }
 
+// infoTokens returns the size of the KV cache according to the labels of a series.
+func (r *reading) infoTokens(labels []byte) float64 {
+	if r.tokensLabel != "" {
+		if tokens := labelNumber(labels, r.tokensLabel); tokens > 0 {
+			return float64(tokens)
+		}
+	}
+	return float64(labelNumber(labels, r.blockSizeLabel)) * float64(labelNumber(labels, r.blocksLabel))
+}
+
 // gauges returns the values of the page.
 func (r *reading) gauges() (endpoint.Gauges, error) {
 	waiting, running := r.first(r.waiting), r.first(r.running)
@@ -150,7 +160,7 @@ func (r *reading) gauges() (endpoint.Gauges, error) {
 		Waiting: waiting.sum,
 		Running: running.sum,
 		KVUsage: min(r.first(r.kvUsage).greatest, 1),
-		Blocks:  int(min(r.cacheTokens()/prefix.BlockTokens, maxCount)),
+		Blocks:  int(min(r.cacheTokens()/prefixindex.BlockTokens, maxCount)),
 		Page:    r.last.page(r),
 	}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -99,6 +100,16 @@ func TestReadPage(t *testing.T) {
 			give: "vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"None\"} 1.0\nvllm:cache_config_info 1.0\n",
 			want: endpoint.Gauges{Running: 1},
 		},
+		{
+			name: "size of the KV cache in tokens: that of a hybrid model is not blocks times block size",
+			give: "vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"128\",kv_cache_size_tokens=\"8192\",num_gpu_blocks=\"256\"} 1.0\n",
+			want: endpoint.Gauges{Running: 1, Blocks: 512},
+		},
+		{
+			name: "size of the KV cache in tokens that is not said",
+			give: "vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"16\",kv_cache_size_tokens=\"None\",num_gpu_blocks=\"8\"} 1.0\n",
+			want: endpoint.Gauges{Running: 1, Blocks: 8},
+		},
 		{name: "another server's page", give: "sglang:num_running_reqs 3\n", wantError: ErrNoGauges},
 		{name: "KV usage alone says nothing of requests", give: "vllm:kv_cache_usage_perc 0.5\n", wantError: ErrNoGauges},
 		{name: "empty page", give: "", wantError: ErrNoGauges},
@@ -117,6 +128,16 @@ func TestReadPage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A page of vLLM 0.32.0 with a model of one kind of layer.
+func TestReadPageOfVLLM(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("testdata/vllm-0.32.0.txt")
+	require.NoError(t, err)
+	got, err := vllm(t).read(bytes.NewReader(page), make([]byte, maxLine))
+	require.NoError(t, err)
+	assert.Equal(t, endpoint.Gauges{Blocks: 2048}, got, "256 blocks of 128 tokens")
 }
 
 func TestReadPageSkipsLinesLongerThanItsBuffer(t *testing.T) {
@@ -156,6 +177,7 @@ func FuzzReadPage(f *testing.F) {
 	f.Add([]byte("# HELP vllm:num_requests_running x\nvllm:num_requests_running 1\nvllm:num_requests_running 1e3\n"), uint8(1))
 	f.Add([]byte("vllm:num_requests_waiting{} NaN\nvllm:kv_cache_usage_perc\t-1\n"), uint8(0))
 	f.Add([]byte(" vllm:num_requests_waiting\t{b=\"1\",} 0x10\n\n"), uint8(7))
+	f.Add([]byte("vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"8\",kv_cache_size_tokens=\"64\"} 1\n"), uint8(9))
 	f.Add([]byte("vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"8\"} 1\n"+
 		"vllm:lora_requests_info{max_lora=\"4\",running_lora_adapters=\"a,b\\\\,\",waiting_lora_adapters=\"b,c\"} 1.5e9\n"), uint8(5))
 	buf, fresh := make([]byte, maxLine), vllm(f)
@@ -223,7 +245,11 @@ func oracle(families map[string]*dto.MetricFamily) (endpoint.Gauges, bool) {
 	tokens := 0.0
 	for _, m := range families["vllm:cache_config_info"].GetMetric() {
 		if v := value(m); !math.IsNaN(v) && !math.IsInf(v, 0) {
-			tokens += count(m, "block_size") * count(m, "num_gpu_blocks")
+			if n := count(m, "kv_cache_size_tokens"); n > 0 {
+				tokens += n
+			} else {
+				tokens += count(m, "block_size") * count(m, "num_gpu_blocks")
+			}
 		}
 	}
 	g.Blocks = int(min(tokens/16, maxCount))

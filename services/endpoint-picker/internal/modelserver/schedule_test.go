@@ -11,7 +11,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -35,7 +34,7 @@ func simulate(o Options, n int) *simulation {
 
 func anEndpoint() *endpoint.Endpoint {
 	id := endpoint.Identity{Namespace: "ns", Pod: "pod", UID: "1", Address: netip.MustParseAddrPort("10.0.0.1:8000")}
-	return endpoint.New(endpoint.Description{Identity: id}, noon, predict.NewLearner().NewServer())
+	return endpoint.New(endpoint.Description{Identity: id}, noon, nil)
 }
 
 // run lets a time pass. Before each beat the traffic comes, and each scrape ends as told.

@@ -26,18 +26,17 @@ const (
 
 // Options configures the scraping of model servers.
 type Options struct {
-	Interval     Interval      // between the starts of two scrapes of an endpoint
-	Budget       float64       // scrapes per second, for all endpoints together
-	Timeout      time.Duration // of one scrape
-	StaleAfter   time.Duration // time of failing scrapes after which an endpoint's values are stale
-	LeaseTimeout time.Duration // time limit of abandoned leases that no page replaces
+	Interval   Interval      // between the starts of two scrapes of an endpoint
+	Budget     float64       // scrapes per second, for all endpoints together
+	Timeout    time.Duration // of one scrape
+	StaleAfter time.Duration // time of failing scrapes after which an endpoint's values are stale
 }
 
 // DefaultOptions returns options for vLLM, where a page takes a millisecond or two.
 func DefaultOptions() Options {
 	return Options{
 		Interval: Interval{Fastest: 100 * time.Millisecond, Slowest: time.Second}, Budget: 400,
-		Timeout: time.Second, StaleAfter: 2 * time.Second, LeaseTimeout: time.Minute,
+		Timeout: time.Second, StaleAfter: 2 * time.Second,
 	}
 }
 

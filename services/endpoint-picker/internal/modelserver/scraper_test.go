@@ -21,7 +21,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
 )
 
 const (
@@ -61,7 +60,7 @@ func newModelServer(t *testing.T, page http.HandlerFunc) *modelServer {
 
 func (s *modelServer) endpoint() *endpoint.Endpoint {
 	address := netip.MustParseAddrPort(strings.TrimPrefix(s.URL, "http://"))
-	return endpoint.New(endpoint.Description{Identity: endpoint.Identity{Namespace: "ns", Pod: "pod", UID: "1", Address: address}}, time.Now(), predict.NewLearner().NewServer())
+	return endpoint.New(endpoint.Description{Identity: endpoint.Identity{Namespace: "ns", Pod: "pod", UID: "1", Address: address}}, time.Now(), nil)
 }
 
 func text(page string) http.HandlerFunc {
@@ -97,7 +96,7 @@ func start(t *testing.T, o Options, endpoints ...*endpoint.Endpoint) (*Scraper, 
 }
 
 func quick() Options {
-	return Options{Interval: Interval{Fastest: 5 * time.Millisecond, Slowest: 10 * time.Millisecond}, Budget: 1000, Timeout: time.Second, StaleAfter: 50 * time.Millisecond, LeaseTimeout: 50 * time.Millisecond}
+	return Options{Interval: Interval{Fastest: 5 * time.Millisecond, Slowest: 10 * time.Millisecond}, Budget: 1000, Timeout: time.Second, StaleAfter: 50 * time.Millisecond}
 }
 
 func TestScraperFollowsAPage(t *testing.T) {
@@ -201,15 +200,6 @@ func TestSetEndpointsBeforeRunKeepsTheLastSet(t *testing.T) {
 	s.SetEndpoints([]*endpoint.Endpoint{server.endpoint(), server.endpoint()})
 	s.SetEndpoints(nil)
 	assert.Empty(t, <-s.wanted)
-}
-
-func TestAbandonedLeasesExpireOnSilentEndpoints(t *testing.T) {
-	t.Parallel()
-	server := newModelServer(t, status(http.StatusServiceUnavailable))
-	e := server.endpoint()
-	e.Acquire().Abandon(time.Now())
-	start(t, quick(), e)
-	require.Eventually(t, func() bool { return e.Stats(time.Now()).InFlight == 0 }, patience, tick)
 }
 
 func TestEveryScrapeIsObserved(t *testing.T) {

@@ -66,18 +66,16 @@ func (w *worker) scrape(began time.Time) {
 	if w.ctx.Err() != nil {
 		return // the endpoint was removed
 	}
-	now := w.clock.Now()
-	w.observer.ObserveScrape(now.Sub(began), err)
+	w.observer.ObserveScrape(w.clock.Now().Sub(began), err)
 	if err != nil {
 		w.fail(mark, began, err)
-	} else {
-		w.record(mark, &gauges)
+		return
 	}
-	w.endpoint.ExpireAbandoned(now.Add(-w.options.LeaseTimeout))
+	w.record(mark, &gauges)
 }
 
 func (w *worker) record(mark endpoint.Mark, g *endpoint.Gauges) {
-	requests, last, sampled := w.endpoint.Foresee(mark)
+	requests, last, sampled := w.endpoint.PredictPage(mark)
 	if len(w.engine.running) == 0 {
 		requests = g.Waiting // the page does not report running requests
 	}

@@ -13,7 +13,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -34,7 +33,7 @@ func newRig(t *testing.T, n int) *rig {
 	r := &rig{clock: clocktesting.NewFakePassiveClock(noon), logs: logs}
 	for i := range n {
 		id := endpoint.Identity{Namespace: "ns", Pod: fmt.Sprint("pod-", i), Address: netip.MustParseAddrPort(fmt.Sprintf("10.0.0.%d:8000", i+1))}
-		r.endpoints = append(r.endpoints, endpoint.New(endpoint.Description{Identity: id}, noon, predict.NewLearner().NewServer()))
+		r.endpoints = append(r.endpoints, endpoint.New(endpoint.Description{Identity: id}, noon, nil))
 	}
 	observed := newMockObserver(t)
 	observed.EXPECT().ObserveEjection(mock.Anything).Run(func(cause string) { r.causes = append(r.causes, cause) }).Maybe()

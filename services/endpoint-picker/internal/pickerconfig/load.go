@@ -193,6 +193,7 @@ func (c *compiler) finish() (*Config, error) {
 	sortByLine(c.warnings)
 	c.made.Warnings = c.warnings
 	c.made.Headers = sortedKeys(c.headers)
+	c.made.Profile.SetEstimates(c.made.Saturation)
 	summary, err := c.written.text()
 	if err != nil {
 		return nil, fmt.Errorf("write summary of configuration: %w", err)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -14,13 +15,12 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/balancer"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 )
 
@@ -47,8 +47,9 @@ type Options struct {
 	Picks         balancer.Options
 	Scraping      modelserver.Options
 	Outliers      outlier.Options
-	PrefixBytes   int  // memory for the index of prefixes
-	StreamMetrics bool // llm_d_epp_extproc_*
+	LeaseTimeout  time.Duration // of abandoned leases
+	PrefixBytes   int           // memory for the index of prefixes
+	StreamMetrics bool          // llm_d_epp_extproc_*
 }
 
 // Params are the parameters of New.
@@ -67,42 +68,40 @@ type Params struct {
 type Pool struct {
 	*balancer.Balancer
 
-	Title    string
-	Rules    *rules.Rules
-	Store    *datastore.Store
-	Learner  *predict.Learner
-	Prefixes *prefix.Index
-	Metrics  *metrics.Metrics
-	Registry *prometheus.Registry // of the pool's metrics
+	Title     string
+	Rules     *rules.Rules
+	Store     *datastore.Store
+	Estimator *estimate.Estimator
+	Metrics   *metrics.Metrics
+	Registry  *prometheus.Registry // of the pool's metrics
 
 	scraper *modelserver.Scraper
+	expirer *endpoint.Expirer
 }
 
 // New returns a Pool without endpoints. Run starts it.
 func New(p Params) *Pool {
 	made := &Pool{
-		Title: p.Title, Rules: rules.New(), Learner: predict.NewLearner(), Prefixes: prefix.NewIndex(p.Options.PrefixBytes),
-		Registry: prometheus.NewRegistry(),
+		Title: p.Title, Rules: rules.New(), Estimator: estimate.New(p.Options.PrefixBytes), Registry: prometheus.NewRegistry(),
+		expirer: endpoint.NewExpirer(p.Options.LeaseTimeout),
 	}
 	made.Metrics = metrics.New(made.Registry, metrics.Options{Streams: p.Options.StreamMetrics})
 	outliers := outlier.New(outlier.Params{Options: p.Options.Outliers, Log: p.Log.Named("outlier"), Observer: made.Metrics, Clock: p.Clock})
 	made.scraper = modelserver.NewScraper(modelserver.ScraperParams{
 		Options: p.Options.Scraping, Log: p.Log.Named("modelserver"), Observer: made.Metrics, Outliers: outliers, Clock: p.Clock,
 	})
-	traffic := &endpoint.Traffic{}
 	made.Store = datastore.New(datastore.Params{
-		Log: p.Log.Named("datastore"), Pool: p.Title, Source: p.Source, Factory: endpoint.NewFactory(made.Learner, made.Prefixes, traffic),
-		Observer: consumers{made.scraper, outliers}, Clock: p.Clock,
+		Log: p.Log.Named("datastore"), Pool: p.Title, Source: p.Source, Factory: made.Estimator,
+		Observer: consumers{made.scraper, outliers, made.expirer}, Clock: p.Clock,
 	})
 	p.Source.OnChange(made.Store.Changed)
 	made.Balancer = balancer.New(balancer.Params{
-		Options: p.Options.Picks, Snapshots: made.Store, Configs: p.Configs, Rules: made.Rules, Learner: made.Learner,
-		Prefixes: made.Prefixes, Traffic: traffic, Outliers: outliers, Observer: &observers{made.Metrics, p.Observers}, Clock: p.Clock,
-		Random: rand.Uint64,
+		Options: p.Options.Picks, Snapshots: made.Store, Configs: p.Configs, Rules: made.Rules,
+		Estimator: made.Estimator, Outliers: outliers, Observer: &observers{made.Metrics, p.Observers}, Clock: p.Clock, Random: rand.Uint64,
 	})
 	metrics.NewEndpointCollector(made.Store, p.Clock, made.Registry)
 	metrics.NewPoolCollector(metrics.PoolParams{
-		Pool: p.Name, Snapshots: made.Store, Metrics: made.Metrics, Learner: made.Learner, Prefixes: made.Prefixes,
+		Pool: p.Name, Snapshots: made.Store, Metrics: made.Metrics, Estimator: made.Estimator,
 		StaleAfter: p.Options.Scraping.StaleAfter, Clock: p.Clock,
 	}, made.Registry)
 	return made
@@ -114,7 +113,7 @@ func (p *Pool) Configure(s modelserver.Settings) error { return p.scraper.Config
 // Run follows the endpoints and their load until ctx ends.
 func (p *Pool) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	for _, run := range []func(context.Context){p.Store.Run, p.scraper.Run, p.Balancer.Run} {
+	for _, run := range []func(context.Context){p.Store.Run, p.scraper.Run, p.expirer.Run, p.Balancer.Run} {
 		running.Go(func() { run(ctx) })
 	}
 	running.Wait()

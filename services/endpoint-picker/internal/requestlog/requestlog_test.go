@@ -14,7 +14,6 @@ import (
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -24,7 +23,7 @@ func after(d time.Duration) time.Time { return noon.Add(d) }
 func TestLine(t *testing.T) {
 	t.Parallel()
 	e := endpoint.New(endpoint.Description{Identity: endpoint.Identity{Namespace: "ns", Pod: "a", Address: netip.MustParseAddrPort("10.0.0.1:8000")}},
-		noon, predict.NewLearner().NewServer())
+		noon, nil)
 	tests := []struct {
 		name string
 		give exchange.Record

@@ -3,7 +3,7 @@ package scheduling
 import (
 	"math"
 
-	"github.com/cespare/xxhash/v2"
+	"fairlead.dev/services/endpoint-picker/internal/rendezvous"
 )
 
 // rankedPlaces is the number of ranked endpoints in a prompt's order. The load bound excludes the first ones only under
@@ -36,7 +36,7 @@ func (s ConsistentHashScorer) Score(r *Request, candidates []Candidate, scores [
 		if c.Load.Requests+1 > limit {
 			continue
 		}
-		hash, at := rendezvous(r.Prefix, c.Server), min(ranked, rankedPlaces-1)
+		hash, at := rendezvous.Rank(r.Prefix, c.Server.Hash()), min(ranked, rankedPlaces-1)
 		if ranked == rankedPlaces && hash <= best.hashes[at] {
 			continue
 		}
@@ -60,14 +60,3 @@ func (s ConsistentHashScorer) limit(candidates []Candidate) float64 {
 	}
 	return math.Ceil(s.Bound * requests / float64(len(candidates)))
 }
-
-// Hash returns a hash of the endpoint. The port distinguishes the endpoints of one pod. The address is not included, because
-// it changes when a pod of the same name is recreated.
-func (s *Server) Hash() uint64 { return mix(xxhash.Sum64String(s.Name) + uint64(s.Address.Port())) }
-
-// rendezvous returns the endpoint's rank for a prompt's beginning: the highest is first.
-func rendezvous(beginning uint64, server *Server) uint64 { return Rendezvous(beginning, server.Hash()) }
-
-// Rendezvous returns the rank of a server for a prompt, from their hashes: the highest is first. Pickers with the same
-// servers agree on it.
-func Rendezvous(prompt, server uint64) uint64 { return mix(server ^ mix(prompt)) }

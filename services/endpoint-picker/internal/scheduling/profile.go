@@ -12,6 +12,10 @@ type Profile struct {
 	Filters []Filter
 	Scorers []WeightedScorer
 	Picker  Picker
+
+	// WithoutEstimates says that no plugin reads Candidate.Matched, Load.Tokens or Load.Wait, so that callers need not compute
+	// them.
+	WithoutEstimates bool
 }
 
 // Scratch contains the intermediate values of one call, to avoid allocations in the next. The zero value is ready.

@@ -1,19 +1,15 @@
 package scheduling
 
+import "fairlead.dev/services/endpoint-picker/internal/rendezvous"
+
 // Streams of random numbers from the one number of a request, so that draws are independent.
 const (
 	streamExplore uint64 = iota + 1
 	streamPick
 )
 
-// mix scrambles a number: the last step of splitmix64.
-func mix(x uint64) uint64 {
-	x ^= x >> 30
-	x *= 0xbf58476d1ce4e5b9
-	x ^= x >> 27
-	x *= 0x94d049bb133111eb
-	return x ^ x>>31
-}
+// mix scrambles a number.
+func mix(x uint64) uint64 { return rendezvous.Mix(x) }
 
 // draw returns the i-th random number of a stream.
 func (r *Request) draw(stream uint64, i int) uint64 {

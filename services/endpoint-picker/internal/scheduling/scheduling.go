@@ -10,10 +10,10 @@ package scheduling
 
 import (
 	"errors"
-	"net/netip"
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
 // Reasons why no endpoint can be picked.
@@ -42,12 +42,15 @@ type Request struct {
 	Headers api.Headers // those that plugins requested
 }
 
-// A Server contains the properties of an endpoint other than its load. It is never changed.
-type Server struct {
-	Name    string // "namespace/pod"
-	Address netip.AddrPort
-	Labels  map[string]string // of its pod
-}
+// Inputs that belong to package endpoint: values that are never changed.
+type (
+	// A Server contains the properties of an endpoint other than its load.
+	Server = endpoint.Server
+	// A Page contains optional values of a metrics page.
+	Page = endpoint.Page
+	// Adapters are the LoRA adapters of a server.
+	Adapters = endpoint.Adapters
+)
 
 // A Candidate is an endpoint to choose from.
 type Candidate struct {
@@ -75,19 +78,6 @@ type Load struct {
 // endpoints are sampled rarely, and their samples stay valid.
 func (l *Load) Stale(now time.Time, after time.Duration) bool {
 	return !l.Failing.IsZero() && now.Sub(l.Failing) > after
-}
-
-// A Page contains optional values of a metrics page. It is never changed.
-type Page struct {
-	Adapters   *Adapters          // nil if the server does not report them
-	Attributes map[string]float64 // custom metrics of the configuration, by name
-}
-
-// Adapters are the LoRA adapters of a server.
-type Adapters struct {
-	Max     int      // maximum number at the same time
-	Running []string // with requests in the batch
-	Waiting []string // with requests in the queue only
 }
 
 // A Filter removes candidates. It keeps the order of the others, may reuse the given slice, and returns it unchanged if it

@@ -12,12 +12,12 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/balancer"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
-	"fairlead.dev/services/endpoint-picker/internal/prefix"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 )
 
@@ -78,7 +78,7 @@ type replica struct {
 	timeline *timeline
 	random   *rand.Rand
 	config   *pickerconfig.Config
-	factory  *endpoint.Factory
+	factory  *estimate.Estimator
 	detector *outlier.Detector
 	balancer *balancer.Balancer
 	interval time.Duration // between scrapes
@@ -97,13 +97,12 @@ type member struct {
 
 func newReplica(f *fleet, random *rand.Rand) *replica {
 	scraping := modelserver.DefaultOptions()
-	learner, prefixes := predict.NewLearner(), prefix.NewIndex(prefix.DefaultMaxBytes)
-	traffic := &endpoint.Traffic{}
+	estimator := estimate.New(prefixindex.DefaultMaxBytes)
 	r := &replica{
 		timeline: f.timeline,
 		random:   random,
 		config:   pickerconfig.Default(pickerconfig.Options{StaleAfter: scraping.StaleAfter}),
-		factory:  endpoint.NewFactory(learner, prefixes, traffic),
+		factory:  estimator,
 		detector: outlier.New(outlier.Params{
 			Options: outlier.DefaultOptions(), Log: zap.NewNop(), Observer: unobserved{}, Clock: f.timeline,
 		}),
@@ -111,7 +110,7 @@ func newReplica(f *fleet, random *rand.Rand) *replica {
 		snapshot: &datastore.Snapshot{},
 	}
 	r.balancer = balancer.New(balancer.Params{
-		Snapshots: r, Configs: r, Rules: rules.New(), Learner: learner, Prefixes: prefixes, Traffic: traffic,
+		Snapshots: r, Configs: r, Rules: rules.New(), Estimator: estimator,
 		Outliers: r.detector, Observer: unobserved{}, Clock: f.timeline, Random: random.Uint64,
 	})
 	return r

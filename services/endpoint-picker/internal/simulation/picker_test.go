@@ -82,7 +82,7 @@ func TestPickerHearsOfTheEndOfAllRequests(t *testing.T) {
 				for _, m := range r.members {
 					stats := m.endpoint.Stats(line.Now())
 					assert.Zero(t, stats.InFlight)
-					assert.Zero(t, stats.Tokens)
+					assert.Zero(t, stats.Backlog)
 					assert.True(t, stats.Sampled)
 					assert.Equal(t, endpoint.Gauges{Blocks: UsualEngine().Blocks}, stats.Gauges)
 					assert.Less(t, stats.SampleAge, 2*r.interval)
@@ -135,7 +135,7 @@ func TestPickerLearnsSpeedsFromAnswers(t *testing.T) {
 	s.Trace(1).Run(w.Policy)
 	members := w.replicas[0].members
 	for _, m := range members[1:] {
-		assert.Greater(t, members[0].endpoint.Factor(), 1.3*m.endpoint.Factor(), "of the one that is half as fast")
+		assert.Greater(t, members[0].endpoint.Stats(epoch).Slowdown, 1.3*m.endpoint.Stats(epoch).Slowdown, "of the one that is half as fast")
 	}
 }
 

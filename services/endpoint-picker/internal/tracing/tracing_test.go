@@ -27,7 +27,6 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/predict"
 )
 
 const (
@@ -94,7 +93,7 @@ func always() Options { return Options{Exporter: exporterOTLP, ParentBased: true
 
 func newEndpoint() *endpoint.Endpoint {
 	return endpoint.New(endpoint.Description{Identity: endpoint.Identity{Namespace: "ns", Pod: "a", Address: netip.MustParseAddrPort("[2001:db8::1]:8000")}},
-		noon, predict.NewLearner().NewServer())
+		noon, nil)
 }
 
 func streamed() *exchange.Record {

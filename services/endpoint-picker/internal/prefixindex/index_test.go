@@ -1,4 +1,4 @@
-package prefix
+package prefixindex
 
 import (
 	"math/rand/v2"
@@ -28,15 +28,30 @@ func (m *model) add(capacity int) {
 	m.holders = append(m.holders, &modelHolder{capacity: capacity, used: map[uint64]int{}})
 }
 
-func (m *model) use(number int, chain []uint64) {
+func (m *model) use(number int, chain []uint64) (stamp int) {
 	for _, hash := range slices.Backward(chain) {
 		m.clock++
 		m.holders[number].used[hash] = m.clock
 	}
+	stamp = m.clock
 	m.evict(number)
+	return stamp
 }
 
-func (m *model) fill(number, blocks int) {
+func (m *model) withdraw(number int, chain []uint64, had, stamp int) {
+	used := m.holders[number].used
+	for i, hash := range chain {
+		at, ok := used[hash]
+		if !ok {
+			return
+		}
+		if i >= had && at <= stamp {
+			delete(used, hash)
+		}
+	}
+}
+
+func (m *model) occupy(number, blocks int) {
 	h := m.holders[number]
 	for range blocks {
 		m.clock++
@@ -92,7 +107,7 @@ func chains(r *rand.Rand, n int) [][]uint64 {
 }
 
 func match(x *Index, chain []uint64) []int {
-	matched := make([]int, x.Len())
+	matched := make([]int, x.Slots())
 	x.Match(chain, matched)
 	return matched
 }
@@ -105,32 +120,52 @@ func FuzzIndex(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64, capacity uint8) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		list := chains(r, 30)
-		x, m := NewIndex(plenty), &model{}
+		x, m := New(plenty), &model{}
+		var caches []Handle
 		for i := range 4 {
 			room := int(capacity)/4 + 10*i
-			require.Equal(t, i, x.Add(room))
+			caches = append(caches, x.Add(room))
 			m.add(room)
+		}
+		var last struct { // a use to withdraw
+			number, had int
+			chain       []uint64
+			stamp       Stamp
+			modelStamp  int
 		}
 		for range 300 {
 			number := r.IntN(4)
 			switch r.IntN(20) {
 			case 0:
 				blocks := r.IntN(8)
-				x.Fill(number, blocks)
-				m.fill(number, blocks)
+				x.Occupy(caches[number], blocks)
+				m.occupy(number, blocks)
 			case 1:
 				room := r.IntN(60)
-				x.Resize(number, room)
+				x.Resize(caches[number], room)
 				m.holders[number].capacity = room
 				m.evict(number)
 			case 2:
-				x.Remove(number)
-				require.Equal(t, number, x.Add(40))
+				stale := caches[number]
+				x.Remove(stale)
+				caches[number] = x.Add(40)
+				require.Equal(t, number, caches[number].Slot(), "the slot is used again")
 				m.holders[number] = &modelHolder{capacity: 40, used: map[uint64]int{}}
+				x.Use(stale, list[0])
+				x.Occupy(stale, 5)
+				x.Resize(stale, 0)
+				x.Remove(stale)
+				last.chain = nil
+			case 3:
+				if last.chain != nil {
+					x.Withdraw(caches[last.number], last.chain, last.had, last.stamp)
+					m.withdraw(last.number, last.chain, last.had, last.modelStamp)
+				}
 			default:
 				c := list[r.IntN(len(list))]
-				x.Use(number, c)
-				m.use(number, c)
+				had := match(x, c)[number]
+				last.number, last.chain, last.had = number, c, had
+				last.stamp, last.modelStamp = x.Use(caches[number], c), m.use(number, c)
 			}
 			c := list[r.IntN(len(list))]
 			require.Equal(t, m.match(c), match(x, c))
@@ -140,8 +175,8 @@ func FuzzIndex(f *testing.F) {
 			blocks += len(h.used)
 		}
 		require.Equal(t, blocks, x.Stats().Blocks)
-		for number := range 4 {
-			x.Remove(number)
+		for _, c := range caches {
+			x.Remove(c)
 		}
 		require.Equal(t, Stats{}, x.Stats())
 	})
@@ -151,7 +186,7 @@ func TestIndex_StaysWithinItsBytes(t *testing.T) {
 	t.Parallel()
 	const limit = 100_000
 	r := rand.New(rand.NewPCG(1, 1))
-	x := NewIndex(limit)
+	x := New(limit)
 	a, b := x.Add(plenty), x.Add(plenty)
 	for range 20_000 {
 		c := []uint64{r.Uint64(), r.Uint64(), r.Uint64()}
@@ -165,19 +200,87 @@ func TestIndex_StaysWithinItsBytes(t *testing.T) {
 	assert.LessOrEqual(t, places, 8*minTable, "what went leaves no places behind")
 }
 
-func TestIndex_ForgetsNothingThatIsNotAsked(t *testing.T) {
+// A stream can end long after its server was replaced. Its handle must not be taken for the next cache's.
+func TestIndex_HandleOfARemovedCacheHasNoEffect(t *testing.T) {
 	t.Parallel()
-	x := NewIndex(plenty)
-	a := x.Add(100)
+	x := New(plenty)
+	stale := x.Add(100)
+	stamp := x.Use(stale, []uint64{1, 2, 3})
+	x.Remove(stale)
+	use := func() {
+		x.Use(stale, []uint64{7, 8})
+		x.Occupy(stale, 99)
+		x.Resize(stale, 1)
+		x.Withdraw(stale, []uint64{1, 2, 3}, 0, stamp)
+		x.Remove(stale)
+	}
+	use()
+	assert.Equal(t, Stats{}, x.Stats(), "its slot is free")
+
+	next := x.Add(100)
+	require.Equal(t, stale.Slot(), next.Slot())
+	x.Use(next, []uint64{1, 2, 3})
+	use()
+	assert.Equal(t, []int{3}, match(x, []uint64{1, 2, 3}))
+	assert.Equal(t, []int{0}, match(x, []uint64{7, 8}))
+	blocks, capacity := x.CacheSize(next)
+	assert.Equal(t, []int{3, 100}, []int{blocks, capacity})
+	blocks, capacity = x.CacheSize(stale)
+	assert.Zero(t, blocks+capacity)
+}
+
+func TestIndex_ZeroHandleIsNoCache(t *testing.T) {
+	t.Parallel()
+	x := New(plenty)
+	x.Use(Handle{}, []uint64{1})
+	first := x.Add(100)
+	x.Use(Handle{}, []uint64{1})
+	x.Occupy(Handle{}, 5)
+	x.Remove(Handle{})
+	assert.Equal(t, Stats{}, x.Stats())
+	x.Use(first, []uint64{1})
+	assert.Equal(t, []int{1}, match(x, []uint64{1}))
+}
+
+func TestIndex_WithdrawTakesBackAUse(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		had  []uint64 // before
+		then []uint64 // after the use
+		want []int    // blocks of the chain
+	}{
+		{name: "nothing was there", want: []int{0}},
+		{name: "a part was there", had: []uint64{1, 2}, want: []int{2}},
+		{name: "all was there", had: []uint64{1, 2, 3, 4, 5}, want: []int{4}},
+		{name: "a part came again", then: []uint64{1, 2, 9}, want: []int{2}},
+		{name: "all came again", had: []uint64{1}, then: []uint64{1, 2, 3, 4}, want: []int{4}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			chain := []uint64{1, 2, 3, 4}
+			x := New(plenty)
+			c := x.Add(100)
+			x.Use(c, tt.had)
+			had := match(x, chain)[0]
+			stamp := x.Use(c, chain)
+			x.Use(c, tt.then)
+			x.Withdraw(c, chain, had, stamp)
+			assert.Equal(t, tt.want, match(x, chain))
+			blocks, _ := x.CacheSize(c)
+			assert.Equal(t, x.Stats().Blocks, blocks)
+		})
+	}
+}
+
+func TestIndex_EmptyChainsAndShortResults(t *testing.T) {
+	t.Parallel()
+	x := New(plenty)
+	a, b := x.Add(100), x.Add(100)
 	x.Use(a, nil)
+	assert.Equal(t, Stats{}, x.Stats())
 	x.Use(a, []uint64{1, 2, 3})
-	x.Remove(a)
-	x.Use(a, []uint64{1, 2, 3})
-	x.Fill(a, 3)
-	assert.Equal(t, Stats{}, x.Stats(), "it went while its request was on its way")
-	assert.Equal(t, a, x.Add(100))
-	x.Use(a, []uint64{1, 2, 3})
-	b := x.Add(100)
 	x.Match([]uint64{1, 2, 3}, nil)
 	matched := make([]int, 1)
 	x.Use(b, []uint64{1, 2})
@@ -187,9 +290,10 @@ func TestIndex_ForgetsNothingThatIsNotAsked(t *testing.T) {
 
 func TestIndex_IsReadWhileItChanges(t *testing.T) {
 	t.Parallel()
-	x := NewIndex(200_000)
+	x := New(200_000)
+	var caches []Handle
 	for range 8 {
-		x.Add(500)
+		caches = append(caches, x.Add(500))
 	}
 	list := chains(rand.New(rand.NewPCG(3, 3)), 200)
 	var wg sync.WaitGroup
@@ -203,7 +307,7 @@ func TestIndex_IsReadWhileItChanges(t *testing.T) {
 				for _, n := range matched {
 					assert.LessOrEqual(t, n, len(c))
 				}
-				x.Use(r.IntN(8), c)
+				x.Use(caches[r.IntN(8)], c)
 			}
 		})
 	}
@@ -221,9 +325,10 @@ func BenchmarkIndex(b *testing.B) {
 		}
 		heads = append(heads, head)
 	}
-	x := NewIndex(32 << 20)
+	x := New(32 << 20)
+	var caches []Handle
 	for range servers {
-		x.Add(8192)
+		caches = append(caches, x.Add(8192))
 	}
 	chain := func() []uint64 {
 		c := slices.Clone(heads[r.IntN(len(heads))])
@@ -233,7 +338,7 @@ func BenchmarkIndex(b *testing.B) {
 		return c
 	}
 	for range 20_000 {
-		x.Use(r.IntN(servers), chain())
+		x.Use(caches[r.IntN(servers)], chain())
 	}
 	matched := make([]int, servers)
 	b.Run("match", func(b *testing.B) {
@@ -247,24 +352,27 @@ func BenchmarkIndex(b *testing.B) {
 	b.Run("use", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			x.Use(r.IntN(servers), chain())
+			x.Use(caches[r.IntN(servers)], chain())
 		}
 	})
 }
 
-func TestWhatACacheHolds(t *testing.T) {
+func TestCacheSize(t *testing.T) {
 	t.Parallel()
-	x := NewIndex(1 << 20)
+	x := New(1 << 20)
 	a, b := x.Add(100), x.Add(10)
 	x.Use(a, []uint64{1, 2, 3})
-	x.Fill(b, 4)
+	x.Occupy(b, 4)
 	x.Use(b, []uint64{1})
-	for _, tt := range []struct{ number, blocks, capacity int }{{a, 3, 100}, {b, 5, 10}, {-1, 0, 0}, {2, 0, 0}} {
-		blocks, capacity := x.Holds(tt.number)
-		assert.Equal(t, tt.blocks, blocks, tt.number)
-		assert.Equal(t, tt.capacity, capacity, tt.number)
+	for _, tt := range []struct {
+		cache            Handle
+		blocks, capacity int
+	}{{a, 3, 100}, {b, 5, 10}, {Handle{}, 0, 0}, {Handle{slot: 9, generation: 1}, 0, 0}} {
+		blocks, capacity := x.CacheSize(tt.cache)
+		assert.Equal(t, tt.blocks, blocks, tt.cache)
+		assert.Equal(t, tt.capacity, capacity, tt.cache)
 	}
 	x.Remove(a)
-	blocks, capacity := x.Holds(a)
+	blocks, capacity := x.CacheSize(a)
 	assert.Zero(t, blocks+capacity)
 }

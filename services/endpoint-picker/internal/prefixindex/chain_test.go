@@ -1,4 +1,4 @@
-package prefix
+package prefixindex
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package prefix
+package prefixindex
 
 // use is one use of a node by a cache, or blocks without a node.
 type use struct {

@@ -1,0 +1,90 @@
+package endpoint
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// abandonedLease is a lease whose request continues unobserved.
+type abandonedLease struct {
+	acquired int64 // its place in the order of acquisition
+	at       time.Time
+}
+
+// abandon keeps a lease until a sample has its request, or its time is over.
+func (e *Endpoint) abandon(l abandonedLease) {
+	e.leases.Lock()
+	defer e.leases.Unlock()
+	if e.sample.Load().Acquired >= l.acquired {
+		e.open.Add(-1) // the last sample contains the request
+		return
+	}
+	e.abandoned = append(e.abandoned, l)
+}
+
+// replaceSample stores the sample and ends the abandoned leases that it contains.
+func (e *Endpoint) replaceSample(next *Sample) {
+	e.leases.Lock()
+	defer e.leases.Unlock()
+	e.sample.Store(next)
+	kept := e.abandoned[:0]
+	for _, l := range e.abandoned {
+		if l.acquired <= next.Acquired {
+			e.open.Add(-1)
+		} else {
+			kept = append(kept, l)
+		}
+	}
+	e.abandoned = kept
+}
+
+// ExpireAbandoned releases leases that were abandoned before the given time and that no sample has replaced.
+func (e *Endpoint) ExpireAbandoned(before time.Time) {
+	e.leases.Lock()
+	defer e.leases.Unlock()
+	kept := e.abandoned[:0]
+	for _, l := range e.abandoned {
+		if l.at.Before(before) {
+			e.finish()
+		} else {
+			kept = append(kept, l)
+		}
+	}
+	e.abandoned = kept
+}
+
+// expiryInterval is the time between two looks at the abandoned leases, so a lease may outlive its time limit by as much. The
+// limit is a minute unless configured. Half the interval doubles the wake-ups of an idle picker; double is 2 s late.
+const expiryInterval = time.Second
+
+// An Expirer ends the abandoned leases of a pool that no sample replaces in time. It does not depend on scrapes: without
+// them, leases of gateways that close streams early would be load forever.
+type Expirer struct {
+	limit     time.Duration
+	endpoints atomic.Pointer[[]*Endpoint]
+}
+
+// NewExpirer returns an Expirer without endpoints, with the time limit of an abandoned lease. Run starts it.
+func NewExpirer(limit time.Duration) *Expirer { return &Expirer{limit: limit} }
+
+// SetEndpoints sets the list of endpoints.
+func (x *Expirer) SetEndpoints(endpoints []*Endpoint) { x.endpoints.Store(&endpoints) }
+
+// Run ends leases until ctx ends.
+func (x *Expirer) Run(ctx context.Context) {
+	ticker := time.NewTicker(expiryInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			if endpoints := x.endpoints.Load(); endpoints != nil {
+				for _, e := range *endpoints {
+					e.ExpireAbandoned(now.Add(-x.limit))
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package endpoint
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// tracker counts the calls of a lease.
+type tracker struct {
+	firsts, moves, ends int
+	at                  *Endpoint
+}
+
+func (r *tracker) First(time.Time)                 { r.firsts++ }
+func (r *tracker) Moved(to *Endpoint, _ time.Time) { r.moves, r.at = r.moves+1, to }
+func (r *tracker) End()                            { r.ends++ }
+
+// acquire returns a lease with a tracker.
+func acquire(e *Endpoint) (*Lease, *tracker) {
+	l, r := &Lease{}, &tracker{at: e}
+	e.AcquireInto(l, r)
+	return l, r
+}
+
+func TestLeaseMovesToTheServerThatServes(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint(t), newEndpoint(t)
+	l, r := acquire(a)
+	l.MoveTo(b, noon)
+	l.MoveTo(b, noon)
+	assert.Same(t, b, l.Endpoint())
+	assert.Equal(t, tracker{moves: 1, at: b}, *r)
+	assert.Zero(t, a.Load().Requests)
+	assert.InDelta(t, 1, b.Load().Requests, 0)
+	assert.Equal(t, []int64{0, 1, 1, 0}, []int64{a.Stats(noon).InFlight, a.Stats(noon).Picks, b.Stats(noon).InFlight, b.Stats(noon).Picks}, "it was picked once")
+
+	l.First(noon)
+	l.First(noon)
+	l.MoveTo(a, noon)
+	assert.Same(t, b, l.Endpoint(), "the answer has begun")
+	l.Release()
+	l.MoveTo(a, noon)
+	l.Abandon(noon)
+	assert.Equal(t, tracker{firsts: 1, moves: 1, ends: 1, at: b}, *r)
+	assert.Zero(t, a.Load().Requests+b.Load().Requests)
+	assert.Zero(t, a.Stats(noon).InFlight+b.Stats(noon).InFlight)
+}
+
+func TestAbandonedLeaseWaitsForASampleOfItsNewServer(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint(t), newEndpoint(t)
+	l := a.Acquire()
+	scrape(a, after(1), Gauges{Running: 1})
+	l.MoveTo(b, after(2))
+	l.Abandon(after(3))
+	assert.Zero(t, a.Stats(noon).InFlight)
+	assert.EqualValues(t, 1, b.Stats(noon).InFlight, "no sample of this server has it")
+	scrape(b, after(4), Gauges{Running: 1})
+	assert.Zero(t, b.Stats(noon).InFlight)
+	assert.InDelta(t, 1, b.Load().Requests, 0)
+}
+
+func TestMovedProbeAllowsTheNext(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint(t), newEndpoint(t)
+	a.Health().Eject("responses", func(int) time.Time { return noon })
+	l := a.Acquire()
+	assert.False(t, a.Health().Usable(noon), "it is being probed")
+	l.MoveTo(b, noon)
+	assert.True(t, a.Health().Usable(noon))
+	assert.True(t, a.Acquire().probe)
+	l.Release()
+	assert.False(t, a.Health().Usable(noon), "the first lease has nothing to do with it any more")
+}
+
+func TestLeaseIsSafeForConcurrentCalls(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint(t), newEndpoint(t)
+	for range 500 {
+		l, r := acquire(a)
+		var wg sync.WaitGroup
+		for _, call := range []func(){
+			func() { l.First(noon) }, func() { l.First(noon) }, func() { l.MoveTo(b, noon) }, func() { l.MoveTo(a, noon) },
+			l.Release, l.Release, func() { l.Abandon(noon) }, func() { _ = l.Address() }, func() { scrape(b, noon, Gauges{}) },
+		} {
+			wg.Go(call)
+		}
+		wg.Wait()
+		assert.Equal(t, 1, r.ends)
+		assert.LessOrEqual(t, r.firsts, 1)
+		assert.Same(t, l.Endpoint(), r.at)
+	}
+	for _, e := range []*Endpoint{a, b} {
+		scrape(e, noon, Gauges{})
+		assert.Zero(t, e.Stats(noon).InFlight)
+		assert.Zero(t, e.Load().Requests)
+	}
+}
+
+// Without scrapes, abandoned leases end by their own clock.
+func TestExpirer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, gone := newEndpoint(t), newEndpoint(t)
+		x := NewExpirer(time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { x.Run(ctx) })
+		time.Sleep(10 * time.Second)
+		x.SetEndpoints([]*Endpoint{e, gone})
+		e.Acquire().Abandon(time.Now())
+		time.Sleep(30 * time.Second)
+		e.Acquire().Abandon(time.Now())
+		open := e.Acquire()
+		gone.Acquire().Abandon(time.Now())
+		x.SetEndpoints([]*Endpoint{e})
+
+		time.Sleep(29 * time.Second)
+		assert.EqualValues(t, 3, e.Stats(noon).InFlight)
+		time.Sleep(time.Second + 2*expiryInterval)
+		assert.EqualValues(t, 2, e.Stats(noon).InFlight)
+		time.Sleep(30 * time.Second)
+		assert.EqualValues(t, 1, e.Stats(noon).InFlight)
+		assert.InDelta(t, 1, e.Load().Requests, 0)
+		time.Sleep(time.Hour)
+		assert.EqualValues(t, 1, e.Stats(noon).InFlight, "an open lease has no limit")
+		open.Release()
+		assert.Zero(t, e.Load().Requests)
+		cancel()
+		running.Wait()
+	})
+}

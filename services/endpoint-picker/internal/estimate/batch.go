@@ -1,0 +1,65 @@
+package estimate
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+)
+
+// batchSize learns the maximum number of requests that a server runs at once: the highest running count seen, on at least
+// batchPages pages that also showed a queue. If KV cache memory is the limit, the count varies, and no size is learned.
+type batchSize struct {
+	mu      sync.Mutex // serializes writers
+	pages   int        // that showed most and a queue
+	queues  int        // pages with a queue since the highest count was last confirmed or lowered
+	highest float64    // on those pages
+	most    atomicFloat
+	size    atomicFloat // learned size of the batch; 0 if unknown
+}
+
+// atomicFloat is a number that is safe for concurrent use.
+type atomicFloat struct{ bits atomic.Uint64 }
+
+func (f *atomicFloat) Load() float64   { return math.Float64frombits(f.bits.Load()) }
+func (f *atomicFloat) Store(v float64) { f.bits.Store(math.Float64bits(v)) }
+
+// observe records the values of a page.
+func (b *batchSize) observe(running, waiting float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	most := b.most.Load()
+	switch {
+	case running > most:
+		b.reset(running)
+	case waiting <= 0:
+	case running == most:
+		b.queues, b.highest = 0, 0
+		if b.pages++; b.pages == batchPages {
+			b.size.Store(most)
+		}
+	default: // the engine may have been restarted with a smaller batch, or the highest count was an error of a page
+		b.highest = max(b.highest, running)
+		if b.queues++; b.queues == batchMemory {
+			b.reset(b.highest)
+		}
+	}
+}
+
+// reset begins to learn with another highest count.
+func (b *batchSize) reset(most float64) {
+	b.pages, b.queues, b.highest = 0, 0, 0
+	b.most.Store(most)
+	b.size.Store(0)
+}
+
+// excess returns the number of requests without a place in the batch; 0 while its size is unknown.
+func (b *batchSize) excess(requests float64) float64 {
+	size := b.size.Load()
+	if size == 0 {
+		return 0
+	}
+	return max(requests-size, 0)
+}
+
+// full reports whether the server runs at least as many requests as it was ever seen to run.
+func (b *batchSize) full(running float64) bool { return running >= b.most.Load() }

@@ -1,0 +1,33 @@
+// Package estimate predicts the time to first token (TTFT) of a request on each server of a pool.
+//
+// A server prefills its prompts, except for their part in the KV cache, then produces the first token of each, and at the same
+// time a token for every decoding request. The estimated TTFT is
+//
+//	base + perDecoding × decoding requests + perOther × requests of others + perToken × backlog
+//
+// times the slowdown of the server. The backlog is the prompt tokens to compute of requests that were placed there and have
+// no first token yet, and of the request itself. For requests of other replicas the server's page contains their number, but
+// not their progress: a part of them is in prefill. If a server is late, because it waits for KV cache or has died, its delay
+// so far is added to its estimate.
+//
+//	ttft.go      the TTFT of a request on a server, from its costs and the server's load
+//	learner.go   the costs, in seconds per unit, learned from first tokens; they belong to the pool, because its servers run
+//	             one model
+//	server.go    the state of one server: backlog, decoding requests, slowdown, completion rate
+//	sequence.go  one request on a server, from its placement to its end, and the steps that first tokens belong to
+//	batch.go     the learned batch size of a server
+//	owner.go     where a prompt is, or is expected to be: prefix index, rendezvous owner
+//	reuse.go     how often prompts recur and conversations continue
+//	recent.go    the prompts that this replica placed
+//	traffic.go   the share of the load that other replicas placed
+//	constants.go every tunable number
+//
+// An Estimator belongs to one pool. The pick path (Lookup, Prompt.Estimate, Server.Place) takes no lock. The locks of other
+// methods, in the order in which they are taken:
+//
+//	endpoint.Lease.mu        ->  Server.mu  ->  Learner.mu
+//	endpoint.Endpoint.pages  ->  batchSize.mu, Share.mu, prefixindex.Index.mu (one at a time)
+//
+// Averages that several goroutines update without a lock may lose one of two concurrent values (package ewma), and so may the
+// times of Server. Such an error lasts until the next value.
+package estimate

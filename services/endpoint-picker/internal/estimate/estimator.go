@@ -1,0 +1,85 @@
+package estimate
+
+import (
+	"sync"
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+)
+
+// Estimator is the estimator of one pool, and the factory of its endpoints.
+type Estimator struct {
+	learner    *Learner
+	index      *prefixindex.Index
+	share      share
+	reuse      reuse
+	recent     recent
+	placements sync.Pool // of *Placement
+}
+
+// New returns an Estimator without observations. Its index of prefixes has an approximate limit in bytes.
+func New(indexBytes int) *Estimator {
+	return &Estimator{
+		learner: newLearner(), index: prefixindex.New(indexBytes),
+		placements: sync.Pool{New: func() any { return &Placement{} }},
+	}
+}
+
+// New returns an endpoint discovered at the given time.
+func (x *Estimator) New(d endpoint.Description, since time.Time) *endpoint.Endpoint {
+	return endpoint.New(d, since, newServer(x, x.index.Add(usualBlocks)))
+}
+
+// Forget removes the prefixes of a removed endpoint. Requests that are still on it have no effect on other endpoints.
+func (x *Estimator) Forget(e *endpoint.Endpoint) { x.index.Remove(ServerOf(e).cache) }
+
+// Costs returns the learned costs. They must not be changed.
+func (x *Estimator) Costs() *Costs { return x.learner.Costs() }
+
+// IndexStats returns the sizes of the index of prefixes.
+func (x *Estimator) IndexStats() prefixindex.Stats { return x.index.Stats() }
+
+// CacheSize returns the estimated blocks in an endpoint's KV cache, and its capacity.
+func (x *Estimator) CacheSize(e *endpoint.Endpoint) (blocks, capacity int) {
+	return x.index.CacheSize(ServerOf(e).cache)
+}
+
+// A Placement is a prompt that was sent to an endpoint, until it is known which endpoint served it.
+type Placement struct {
+	endpoint *endpoint.Endpoint
+	chain    []uint64
+	had      int // blocks in the endpoint's cache before
+	used     prefixindex.Stamp
+}
+
+// Placed records that the prompt was sent to an endpoint: from now on it counts as cached there.
+func (x *Estimator) Placed(p *Prompt, e *endpoint.Endpoint) *Placement {
+	s := ServerOf(e)
+	placed := x.placements.Get().(*Placement)
+	placed.endpoint, placed.had = e, p.cachedBlocks(s)
+	placed.chain = append(placed.chain[:0], p.Chain.Hashes...)
+	placed.used = x.index.Use(s.cache, placed.chain)
+	x.recent.add(placed.chain)
+	return placed
+}
+
+// Served records which endpoint served a placed prompt, and ends the placement. If another one than intended did, the prompt
+// is in its cache instead.
+func (x *Estimator) Served(placed *Placement, by *endpoint.Endpoint) {
+	if by != placed.endpoint {
+		x.index.Withdraw(ServerOf(placed.endpoint).cache, placed.chain, placed.had, placed.used)
+		x.index.Use(ServerOf(by).cache, placed.chain)
+	}
+	placed.endpoint = nil
+	x.placements.Put(placed)
+}
+
+// Answered records the length of an answer, which is now in the endpoint's cache and has evicted other blocks. Requests of
+// other replicas are assumed to get answers of the same length there.
+func (x *Estimator) Answered(e *endpoint.Endpoint, tokens int) {
+	if tokens >= prefixindex.BlockTokens {
+		ours := max(1-x.share.placedByOthers(), minOurs)
+		x.index.Occupy(ServerOf(e).cache, int(float64(tokens)/ours)/prefixindex.BlockTokens)
+	}
+}

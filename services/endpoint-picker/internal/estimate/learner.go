@@ -1,0 +1,88 @@
+package estimate
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"fairlead.dev/services/endpoint-picker/internal/ewma"
+)
+
+const terms = 6 // of Costs
+
+// Learner learns the costs of a pool from every observed first token, by least squares with exponential forgetting.
+type Learner struct {
+	costs atomic.Pointer[Costs]
+
+	mu       sync.Mutex
+	sums     [terms][terms + 1]float64 // normal equations
+	meanTTFT ewma.Mean                 // seconds
+
+	tokens ewma.Mean // uncached tokens of a request
+}
+
+func newLearner() *Learner {
+	l := &Learner{}
+	l.meanTTFT.Set(priorCosts.ttft(priorDecoding, 0, priorTokens))
+	l.tokens.Set(usualTokens)
+	l.costs.Store(solve(l.sums))
+	return l
+}
+
+// Costs returns the current estimate. It must not be changed.
+func (l *Learner) Costs() *Costs { return l.costs.Load() }
+
+// observation is the work of one step.
+type observation struct {
+	decoding, others, tokens, expected, history float64
+}
+
+// observe adds the duration of a step in seconds, on a server with the given slowdown. It returns the mean TTFT.
+func (l *Learner) observe(o observation, took, slowdown float64) (meanTTFT float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	x := [terms]float64{1, o.decoding, o.others, o.tokens, -o.expected, -o.history}
+	for i := range terms {
+		for j := range terms {
+			l.sums[i][j] = l.sums[i][j]*costMemory + x[i]*x[j]
+		}
+		l.sums[i][terms] = l.sums[i][terms]*costMemory + x[i]*took/slowdown
+	}
+	l.meanTTFT.Observe(took, meanTTFTWeight)
+	l.costs.Store(solve(l.sums))
+	return l.meanTTFT.Value()
+}
+
+// solve computes the coefficients with the least squares of errors. The prior counts as some observations.
+func solve(m [terms][terms + 1]float64) *Costs {
+	for i, p := range [terms]struct{ scale, value float64 }{
+		{1, priorCosts.Base},
+		{priorDecoding * priorDecoding, priorCosts.PerDecoding},
+		{priorDecoding * priorDecoding, priorCosts.PerOther},
+		{priorTokens * priorTokens, priorCosts.PerToken},
+		{priorExpected * priorExpected, priorCosts.ExpectedHitRate * priorCosts.PerToken},
+		{priorHistory * priorHistory, priorCosts.HistoryHitRate * priorCosts.PerToken},
+	} {
+		m[i][i] += priorWeight * p.scale
+		m[i][terms] += priorWeight * p.scale * p.value
+	}
+	for i := range terms { // Gauss-Jordan elimination; the prior keeps the pivots positive
+		pivot := m[i][i]
+		for j := i; j <= terms; j++ {
+			m[i][j] /= pivot
+		}
+		for k := range terms {
+			if k == i {
+				continue
+			}
+			q := m[k][i]
+			for j := i; j <= terms; j++ {
+				m[k][j] -= q * m[i][j]
+			}
+		}
+	}
+	perToken := max(m[3][terms], minToken)
+	return &Costs{
+		Base: max(m[0][terms], minBase), PerDecoding: max(m[1][terms], 0), PerOther: max(m[2][terms], 0), PerToken: perToken,
+		ExpectedHitRate: min(max(m[4][terms]/perToken, 0), 1), HistoryHitRate: min(max(m[5][terms]/perToken, 0), 1),
+	}
+}

@@ -1,0 +1,165 @@
+package estimate
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// engine is a server that computes one prompt after the other, at these costs.
+type engine struct {
+	*Server
+
+	costs    Costs
+	slowdown float64
+	idleAt   float64 // seconds after noon
+}
+
+// serve places a request and answers it.
+func (e *engine) serve(now float64, tokens int) {
+	q := e.begin(after(now), Prefill{Tokens: tokens}, 0)
+	e.idleAt = max(e.idleAt, now) + e.slowdown*e.costs.ttft(float64(e.decoding.Load()), 0, float64(tokens))
+	q.First(after(e.idleAt))
+	q.End()
+}
+
+func TestLearner_FindsTheCosts(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		give Costs
+	}{
+		{name: "the prior", give: priorCosts},
+		{name: "ten times slower", give: Costs{Base: 0.1, PerDecoding: 0.001, PerToken: 500e-6}},
+		{name: "slow prefill", give: Costs{Base: 0.005, PerToken: 1e-3}},
+		{name: "fast prefill", give: Costs{Base: 0.03, PerDecoding: 0.0005, PerToken: 5e-6}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(1, 1))
+			x := New(1 << 20)
+			e := &engine{Server: x.addServer(), costs: tt.give, slowdown: 1}
+			for range 3000 {
+				e.decoding.Store(random.Int64N(40))
+				e.serve(e.idleAt+random.ExpFloat64(), random.IntN(4000))
+			}
+			for _, decoding := range []float64{0, 20, 40} {
+				for _, tokens := range []float64{10, 300, 4000} {
+					assert.InEpsilon(t, tt.give.ttft(decoding, 0, tokens), x.Costs().ttft(decoding, 0, tokens)*e.Slowdown(), 0.1,
+						"%v decoding, %v tokens", decoding, tokens)
+				}
+			}
+		})
+	}
+}
+
+func TestLearner_FindsTheHitRates(t *testing.T) {
+	t.Parallel()
+	for _, expected := range []float64{0, 0.3, 0.9} {
+		random := rand.New(rand.NewPCG(3, 3))
+		x := New(1 << 20)
+		e := &engine{Server: x.addServer(), costs: Costs{Base: 0.01, PerToken: 40e-6}, slowdown: 1}
+		history := 1 - expected
+		for i := range 4500 {
+			p := Prefill{Tokens: random.IntN(4000)}
+			switch i % 3 {
+			case 0:
+				p.Expected = p.Tokens
+			case 1:
+				p.History = p.Tokens
+			}
+			cached := 0 // all of it, or nothing
+			if random.Float64() < expected {
+				cached = p.Expected
+			}
+			if random.Float64() < history {
+				cached += p.History
+			}
+			q := e.begin(after(e.idleAt+1), p, 0)
+			e.idleAt += 1 + e.costs.ttft(0, 0, float64(p.Tokens-cached))
+			q.First(after(e.idleAt))
+			q.End()
+		}
+		c := x.Costs()
+		assert.InDelta(t, expected, c.ExpectedHitRate, 0.12)
+		assert.InDelta(t, history, c.HistoryHitRate, 0.12)
+		assert.InDelta(t, 1000-1000*c.ExpectedHitRate, c.Uncached(Prefill{Tokens: 1000, Expected: 1000}), 1e-9)
+		assert.InDelta(t, 1000-800*c.HistoryHitRate, c.Uncached(Prefill{Tokens: 1000, History: 800}), 1e-9)
+	}
+}
+
+func TestLearner_FindsTheCostOfOtherReplicasRequests(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(4, 4))
+	x := New(1 << 20)
+	e := &engine{Server: x.addServer(), costs: Costs{Base: 0.01, PerOther: 0.007, PerToken: 40e-6}, slowdown: 1}
+	for range 2000 {
+		others, tokens := float64(random.IntN(10)), float64(random.IntN(2000))
+		q := e.begin(after(e.idleAt+1), Prefill{Tokens: int(tokens)}, others)
+		e.idleAt += 1 + e.costs.ttft(0, others, tokens)
+		q.First(after(e.idleAt))
+		q.End()
+	}
+	assert.InEpsilon(t, 0.007, x.Costs().PerOther, 0.05)
+	few, many := e.ttftAfter(e.idleAt, x.Costs(), 1, serverLoad{}), e.ttftAfter(e.idleAt, x.Costs(), 1, serverLoad{others: 10})
+	assert.InEpsilon(t, 0.07, many-few, 0.1)
+}
+
+func TestLearner_IsUsableFromTheFirstRequestOn(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	assert.InDelta(t, priorCosts.Base, x.Costs().Base, 1e-9)
+	e := &engine{Server: x.addServer(), costs: Costs{Base: 1, PerToken: 1e-3}, slowdown: 1}
+	for range 30 {
+		e.serve(e.idleAt+1, 500)
+		c := x.Costs()
+		for _, cost := range []float64{c.Base, c.PerDecoding, c.PerToken} {
+			require.False(t, math.IsNaN(cost) || math.IsInf(cost, 0) || cost < 0, "%+v", c)
+		}
+	}
+}
+
+func TestLearner_LimitsObservationsOfRequestsThatWaitedForMemory(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	e := &engine{Server: x.addServer(), costs: priorCosts, slowdown: 1}
+	for i := range 200 {
+		if i == 100 {
+			e.slowdown = 10_000
+		}
+		e.serve(e.idleAt+1, 300)
+		e.slowdown = 1
+	}
+	assert.InEpsilon(t, priorCosts.ttft(0, 0, 300), e.Slowdown()*x.Costs().ttft(0, 0, 300), 0.2)
+}
+
+func TestSlowdown(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(2, 2))
+	x := New(1 << 20)
+	var engines []*engine
+	for _, slowdown := range []float64{1, 1, 1, 4} {
+		engines = append(engines, &engine{Server: x.addServer(), costs: priorCosts, slowdown: slowdown})
+	}
+	for range 500 {
+		for _, e := range engines {
+			e.serve(e.idleAt+random.ExpFloat64(), random.IntN(1000))
+		}
+	}
+	slow, fast := engines[3], engines[0]
+	assert.InEpsilon(t, 4, slow.Slowdown()/fast.Slowdown(), 0.25, "the prior draws it a little towards 1")
+	assert.InEpsilon(t, 1, engines[1].Slowdown()/fast.Slowdown(), 0.15)
+	assert.InDelta(t, slow.Slowdown()/fast.Slowdown(), slow.ttftAfter(0, x.Costs(), 100, serverLoad{})/fast.ttftAfter(0, x.Costs(), 100, serverLoad{}), 1e-9)
+}
+
+func BenchmarkObserve(b *testing.B) {
+	e := &engine{Server: newTestServer(), costs: priorCosts, slowdown: 1}
+	b.ReportAllocs()
+	for b.Loop() {
+		e.serve(e.idleAt+1, 300)
+	}
+}

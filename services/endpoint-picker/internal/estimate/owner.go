@@ -1,0 +1,183 @@
+package estimate
+
+import (
+	"slices"
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/monotonic"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/rendezvous"
+)
+
+// A Conversation contains lengths of a prompt's parts, in blocks.
+type Conversation struct {
+	Opening int // up to the end of its first prompt; 0 if it has one turn
+	Asked   int // up to the end of the last prompt before this one
+	History int // the same, and its answer; 0 if it has one turn
+}
+
+// A Prompt is the prompt of one pick in the view of the estimator. The caller sets the exported fields before Lookup. It can be
+// reused.
+type Prompt struct {
+	Chain  *prefixindex.Chain
+	Tokens int // of the prompt, approximately
+	Conversation
+
+	now        monotonic.Time
+	costs      *Costs
+	matched    []int              // blocks, indexed by the slot of the cache
+	placedHere bool               // the last prompt of the conversation was placed by this picker
+	owner      *endpoint.Endpoint // where other replicas are expected to send prompts with the same beginning
+	sharing    float64            // fraction of the tokens that other replicas recompute if the prompt is not on its owner
+}
+
+// Lookup finds the servers with the prompt in their caches, and the owner of the prompt.
+func (x *Estimator) Lookup(p *Prompt, endpoints []*endpoint.Endpoint, now time.Time) {
+	p.now, p.costs = monotonic.From(now), x.learner.Costs()
+	p.match(x.index)
+	x.reuse.observe(p.longestMatch()*prefixindex.BlockTokens, p.History*prefixindex.BlockTokens, p.Tokens)
+	p.owner, p.placedHere, p.sharing = nil, false, 0
+	if others := x.share.placedByOthers(); others > minOthers {
+		p.placedHere = x.recent.contains(p.Chain.Hashes, p.Asked)
+		p.findOwner(endpoints, others, &x.reuse, now)
+	}
+}
+
+// SkipLookup replaces Lookup if nobody needs estimates: the prompt counts as uncached wherever it is placed.
+func (p *Prompt) SkipLookup() {
+	p.matched, p.owner, p.placedHere, p.sharing = p.matched[:0], nil, false, 0
+}
+
+// match looks up the prompt in all caches. A pick whose snapshot still has a removed endpoint may, for that endpoint, see the
+// blocks of the cache that got its slot since.
+func (p *Prompt) match(index *prefixindex.Index) {
+	n := index.Slots()
+	p.matched = slices.Grow(p.matched[:0], n)[:n]
+	clear(p.matched)
+	index.Match(p.Chain.Hashes, p.matched)
+}
+
+// longestMatch returns the number of the prompt's blocks that are in any cache.
+func (p *Prompt) longestMatch() int {
+	blocks := 0
+	for _, n := range p.matched {
+		blocks = max(blocks, n)
+	}
+	return blocks
+}
+
+// cachedBlocks returns the number of the prompt's blocks that a server has cached.
+func (p *Prompt) cachedBlocks(s *Server) int {
+	if slot := s.cache.Slot(); slot < len(p.matched) {
+		return p.matched[slot]
+	}
+	return 0
+}
+
+// findOwner finds the owner of the prompt: the first endpoint in the rendezvous order of the first block that few other
+// prompts share. Other replicas of the picker find the same owner, and so does this one after a restart: they agree without
+// communication, and find the prefixes that another replica placed. The hit rate there is learned with the costs.
+//
+// The block for this order is not before the end of the first prompt if conversations are expected to continue. So a
+// conversation has the same owner in all its turns, and not the owner of its system prompt. A history is probably there,
+// because some replica has placed it; if this replica did, it knows the location. This hit rate is learned separately.
+//
+// Other replicas find a prompt only if it went to its owner. They request prompts that this replica placed, and that are in
+// no cache any more, only in the next turn.
+func (p *Prompt) findOwner(endpoints []*endpoint.Endpoint, others float64, r *reuse, now time.Time) {
+	p.sharing = others * r.recomputations()
+	if p.placedHere {
+		p.sharing = others * r.continuation()
+	}
+	chain, shared := p.Chain.Hashes, p.sharedBlocks()
+	if r.conversational() {
+		shared = max(shared, p.openingBlocks()-1)
+	}
+	if shared >= len(chain) {
+		return
+	}
+	block, highest := chain[shared], uint64(0)
+	for _, e := range endpoints {
+		if rank := rendezvous.Rank(block, e.Hash()); rank >= highest && e.Health().Usable(now) {
+			p.owner, highest = e, rank
+		}
+	}
+}
+
+// openingBlocks is the length of the part that all turns of a conversation share.
+func (p *Prompt) openingBlocks() int {
+	if p.History == 0 {
+		return len(p.Chain.Hashes) // it has one turn so far
+	}
+	return p.Opening
+}
+
+// sharedBlocks returns the number of blocks that are in too many caches to indicate where similar prompts went: those that a
+// third endpoint has too. A conversation is in one cache, or in two if it moved.
+func (p *Prompt) sharedBlocks() int {
+	var first, second, third int
+	for _, blocks := range p.matched {
+		switch {
+		case blocks > first:
+			first, second, third = blocks, first, second
+		case blocks > second:
+			second, third = blocks, second
+		case blocks > third:
+			third = blocks
+		}
+	}
+	return third
+}
+
+// An Estimate is the prediction for a prompt on one endpoint.
+type Estimate struct {
+	TTFT    float64 // expected seconds to first token; above 0
+	Cached  int     // tokens of the prompt in its KV cache
+	Backlog float64 // uncached prompt tokens placed there that are not computed yet
+}
+
+// Estimate returns the prediction for an endpoint with the given load, after Lookup.
+func (p *Prompt) Estimate(e *endpoint.Endpoint, l *endpoint.Load) Estimate {
+	s := ServerOf(e)
+	cached := p.cachedBlocks(s) * prefixindex.BlockTokens
+	prefill := p.prefill(e, cached)
+	ttft := s.TTFT(p.now, p.costs, prefill, l)
+	if e == p.owner {
+		ttft = max(ttft-s.Slowdown()*p.costs.PerToken*p.sharing*float64(prefill.Tokens), p.costs.Base)
+	}
+	return Estimate{TTFT: ttft, Cached: cached, Backlog: float64(s.Backlog())}
+}
+
+// prefill describes the work for the prompt on an endpoint with a part of it in its cache.
+func (p *Prompt) prefill(e *endpoint.Endpoint, cached int) Prefill {
+	f := Prefill{Tokens: max(p.Tokens-cached, 1)}
+	switch {
+	case e != p.owner:
+	case p.placedHere: // the index knows its location
+	case p.History > 0:
+		f.History = max(p.History*prefixindex.BlockTokens-cached, 0)
+	default:
+		f.Expected = f.Tokens
+	}
+	return f
+}
+
+// Observation is what a gateway shows of an answer.
+type Observation uint8
+
+// The observations.
+const (
+	Streamed Observation = iota // its first piece is its first token
+	Whole                       // it comes in one piece
+)
+
+// Place counts the request of the prompt on an endpoint, after Lookup.
+func (p *Prompt) Place(e *endpoint.Endpoint, now time.Time, answer Observation) *endpoint.Lease {
+	s := ServerOf(e)
+	prefill := p.prefill(e, p.cachedBlocks(s)*prefixindex.BlockTokens)
+	if answer == Whole {
+		return s.PlaceUnobserved(e, now, prefill)
+	}
+	return s.Place(e, now, prefill)
+}

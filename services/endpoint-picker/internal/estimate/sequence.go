@@ -1,0 +1,162 @@
+package estimate
+
+import (
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/monotonic"
+)
+
+// sequence is one request on a server, from its placement to its end: the Tracker of its lease, which serializes the calls of
+// its methods.
+type sequence struct {
+	lease endpoint.Lease // here, so that both are one allocation
+
+	server   *Server
+	placed   time.Time
+	prefill  Prefill
+	backlog  int64   // uncached tokens, as counted in the server's backlog
+	others   float64 // requests of other replicas at its placement
+	phase    phase
+	observed bool // its first token is observable
+	moved    bool // to another server, at an unknown time
+}
+
+// phase is the state of a sequence.
+type phase uint8
+
+const (
+	phasePrefill phase = iota
+	phaseDecode
+)
+
+// Place counts a request on an endpoint whose answer will be observed from its beginning.
+func (s *Server) Place(e *endpoint.Endpoint, now time.Time, p Prefill) *endpoint.Lease {
+	q := &sequence{server: s, placed: now, prefill: p, others: e.Sample().Others(), observed: true}
+	q.begin(now)
+	e.AcquireInto(&q.lease, q)
+	return &q.lease
+}
+
+// PlaceUnobserved counts a request on an endpoint whose answer comes in one piece. It counts as decoding at once, and its
+// prompt counts for its expected duration.
+func (s *Server) PlaceUnobserved(e *endpoint.Endpoint, now time.Time, p Prefill) *endpoint.Lease {
+	q := &sequence{server: s, placed: now, prefill: p}
+	q.begin(now)
+	e.AcquireInto(&q.lease, q)
+	return &q.lease
+}
+
+// begin counts the sequence on its server.
+func (q *sequence) begin(now time.Time) {
+	s := q.server
+	learner := s.estimator.learner
+	tokens := learner.Costs().Uncached(q.prefill)
+	q.backlog = int64(tokens)
+	if !q.observed {
+		learner.tokens.Observe(tokens, usualTokensWeight)
+		q.phase = phaseDecode
+		s.addUnobserved(now, tokens)
+		s.unobserved.Add(q.backlog)
+		s.decoding.Add(1)
+		return
+	}
+	if s.prefills.Load() == 0 {
+		s.lastProgress.Store(monotonic.From(now))
+	}
+	s.prefills.Add(1)
+	s.backlog.Add(q.backlog)
+	learner.tokens.Observe(float64(q.backlog), usualTokensWeight)
+}
+
+// First implements endpoint.Tracker.
+func (q *sequence) First(now time.Time) {
+	if q.phase == phaseDecode {
+		return
+	}
+	q.phase = phaseDecode
+	s := q.server
+	decoding := s.decoding.Add(1) - 1
+	s.backlog.Add(-q.backlog)
+	s.prefills.Add(-1)
+	s.lastProgress.Store(monotonic.From(now))
+	s.observeFirst(q, now, decoding)
+}
+
+// Moved implements endpoint.Tracker. From now on the sequence is on the server that serves it. When the gateway's attempt
+// there began is unknown, so its first token shows progress, but teaches no time.
+func (q *sequence) Moved(to *endpoint.Endpoint, now time.Time) {
+	q.End()
+	q.server, q.placed, q.moved, q.phase, q.others = ServerOf(to), now, true, phasePrefill, to.Sample().Others()
+	q.begin(now)
+}
+
+// End implements endpoint.Tracker.
+func (q *sequence) End() {
+	s := q.server
+	switch {
+	case !q.observed:
+		s.unobserved.Add(-q.backlog)
+		s.decoding.Add(-1)
+	case q.phase == phaseDecode:
+		s.decoding.Add(-1)
+	default:
+		s.backlog.Add(-q.backlog)
+		s.prefills.Add(-1)
+	}
+}
+
+// step is the prompts whose first tokens came at the same time: the engine computed them together.
+type step struct {
+	observation
+
+	before       time.Time // the end of the previous step
+	began, ended time.Time
+	moved        bool // its first sequence moved here, so its begin is unknown
+}
+
+// observeFirst records a first token. First tokens that come close together belong to one step, which is learned when the
+// next step ends.
+func (s *Server) observeFirst(q *sequence, now time.Time, decoding int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.step.ended.IsZero() && now.Sub(s.step.ended).Seconds() < sameStep*s.estimator.learner.Costs().Base*s.Slowdown() {
+		s.step.tokens += float64(q.prefill.Tokens)
+		s.step.expected += float64(q.prefill.Expected)
+		s.step.history += float64(q.prefill.History)
+		if q.placed.Before(s.step.began) {
+			s.step.began = q.placed
+		}
+		return
+	}
+	s.learnStep()
+	s.step = step{before: s.step.ended, began: q.placed, ended: now, moved: q.moved, observation: observation{
+		decoding: float64(decoding), others: q.others, tokens: float64(q.prefill.Tokens), expected: float64(q.prefill.Expected),
+		history: float64(q.prefill.History),
+	}}
+}
+
+// learnStep learns from the last step, if there was one.
+func (s *Server) learnStep() {
+	began := s.step.began
+	if began.Before(s.step.before) { // the server was busy with the previous step
+		if s.step.others >= soloOthers {
+			return // with prompts of other replicas in between, the duration of a step does not depend on our part
+		}
+		began = s.step.before
+	} else if s.step.moved {
+		return
+	}
+	took := s.step.ended.Sub(began).Seconds()
+	if took <= 0 {
+		return
+	}
+	o, learner := s.step.observation, s.estimator.learner
+	costs := learner.Costs()
+	want := costs.ttft(o.decoding, o.others, costs.uncached(o.tokens, o.expected, o.history))
+	took = min(took, maxOverrun*want)
+	prior := slowdownPrior * learner.observe(o, took, s.Slowdown())
+	s.observed.Observe(took, slowdownWeight)
+	s.expected.Observe(want, slowdownWeight)
+	s.slowdown.Store((s.observed.Value() + prior) / (s.expected.Value() + prior))
+}

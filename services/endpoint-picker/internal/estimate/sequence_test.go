@@ -1,0 +1,207 @@
+package estimate
+
+import (
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/monotonic"
+)
+
+// addEndpoint adds an endpoint with a number.
+func (x *Estimator) addEndpoint(number byte) *endpoint.Endpoint {
+	address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, number}), 8000)
+	return x.New(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
+}
+
+// counts are requests in prefill, their backlog, and decoding requests.
+func (s *Server) counts() [3]int64 {
+	return [3]int64{s.prefills.Load(), s.backlog.Load(), s.decoding.Load()}
+}
+
+func TestSequence_CountsOnce(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	e := x.addEndpoint(1)
+	s := ServerOf(e)
+	l := s.Place(e, noon, Prefill{Tokens: 7})
+	assert.Equal(t, [3]int64{1, 7, 0}, s.counts())
+	l.First(after(1))
+	l.First(after(2))
+	assert.Equal(t, [3]int64{0, 0, 1}, s.counts())
+	l.Release()
+	l.Release()
+	l.First(after(3))
+	assert.Equal(t, [3]int64{}, s.counts())
+
+	l = s.Place(e, noon, Prefill{Tokens: 7})
+	l.Abandon(noon)
+	l.Release()
+	assert.Equal(t, [3]int64{}, s.counts(), "ended before its first token")
+
+	l = s.PlaceUnobserved(e, noon, Prefill{Tokens: 7})
+	assert.Equal(t, int64(7), s.unobserved.Load())
+	l.First(noon)
+	assert.Equal(t, [3]int64{0, 0, 1}, s.counts(), "it decodes from the beginning")
+	l.Release()
+	assert.Equal(t, [3]int64{}, s.counts())
+	assert.Zero(t, s.unobserved.Load())
+}
+
+// After a fallback the request is the work of the server that serves it.
+func TestSequence_MovesWithItsLease(t *testing.T) {
+	t.Parallel()
+	for _, observed := range []bool{true, false} {
+		x := New(1 << 20)
+		from, to := x.addEndpoint(1), x.addEndpoint(2)
+		a, b := ServerOf(from), ServerOf(to)
+		place, want := a.Place, [3]int64{1, 100, 0}
+		if !observed {
+			place, want = a.PlaceUnobserved, [3]int64{0, 0, 1}
+		}
+		l := place(from, noon, Prefill{Tokens: 100})
+		assert.Equal(t, want, a.counts())
+		l.MoveTo(to, after(1))
+		assert.Equal(t, [3]int64{}, a.counts())
+		assert.Equal(t, want, b.counts())
+		l.First(after(2))
+		assert.Equal(t, [3]int64{0, 0, 1}, b.counts())
+		l.Release()
+		assert.Equal(t, [3]int64{}, b.counts())
+		assert.Zero(t, a.unobserved.Load()+b.unobserved.Load())
+	}
+}
+
+// The picker does not know when the gateway's attempt at the second server began, so the time of the first token must not make
+// either server look slow.
+func TestSequence_FallbackTeachesNoTime(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	from, to := x.addEndpoint(1), x.addEndpoint(2)
+	costs := *x.Costs()
+	for i := range 20 {
+		start := float64(100 * i)
+		l := ServerOf(from).Place(from, after(start), Prefill{Tokens: 300})
+		l.MoveTo(to, after(start+30))
+		l.First(after(start + 31))
+		l.Release()
+	}
+	assert.InDelta(t, 1, ServerOf(from).Slowdown(), 0)
+	assert.InDelta(t, 1, ServerOf(to).Slowdown(), 0)
+	assert.Equal(t, costs, *x.Costs())
+	assert.Equal(t, monotonic.From(after(1931)), ServerOf(to).lastProgress.Load(), "but it shows progress")
+}
+
+// In the middle of other steps the begin of the step is known from the step before.
+func TestSequence_FallbackTeachesTheTimeOfABusyServer(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	from, to := x.addEndpoint(1), x.addEndpoint(2)
+	s := ServerOf(to)
+	other := s.Place(to, noon, Prefill{Tokens: 300})
+	l := ServerOf(from).Place(from, noon, Prefill{Tokens: 300})
+	l.MoveTo(to, after(0.010))
+	other.First(after(0.020))
+	l.First(after(0.035))
+	before := s.observed.Value()
+	s.learnStep()
+	assert.InDelta(t, slowdownWeight*0.015, s.observed.Value()-before*(1-slowdownWeight), 1e-9)
+}
+
+func TestStep_JoinsFirstTokensThatComeTogether(t *testing.T) {
+	t.Parallel()
+	s := newTestServer()
+	first := s.begin(noon, Prefill{Tokens: 1000}, 0)
+	second := s.begin(after(0.010), Prefill{Tokens: 500}, 0)
+	first.First(after(0.100))
+	second.First(after(0.1005)) // computed in the same step
+	assert.Equal(t, step{began: noon, ended: after(0.100), observation: observation{tokens: 1500}}, s.step)
+	third := s.begin(after(0.020), Prefill{Tokens: 100}, 0)
+	third.First(after(0.150))
+	assert.Equal(t, step{before: after(0.100), began: after(0.020), ended: after(0.150), observation: observation{tokens: 100, decoding: 2}}, s.step)
+	fourth := s.begin(after(1), Prefill{Tokens: 1}, 0)
+	observed := s.observed.Value()
+	fourth.First(after(1.1))
+	assert.InDelta(t, slowdownWeight*0.050, s.observed.Value()-observed*(1-slowdownWeight), 1e-9, "the third was computed after the second")
+}
+
+func TestStep_SharedWithOtherReplicasTeachesNothing(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	s := x.addServer()
+	now := 0.0
+	serve := func(others float64) { // prompts of all lengths take the same time, because others' prompts fill up the step
+		for i := range 200 {
+			q := s.begin(after(now-1), Prefill{Tokens: 100 * (i % 20)}, others)
+			now += 0.8
+			q.First(after(now))
+			q.End()
+		}
+	}
+	serve(1)
+	shared := x.Costs().Base
+	assert.Less(t, shared, 0.3, "the first one began on an idle server")
+	serve(0)
+	assert.Greater(t, x.Costs().Base, shared+0.2)
+}
+
+func TestServer_IsSafeForConcurrentUse(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	a, b := x.addEndpoint(1), x.addEndpoint(2)
+	s := ServerOf(a)
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(worker), 0))
+			for i := range 1000 {
+				now := after(float64(i) / 100)
+				l := s.Place(a, now, Prefill{Tokens: random.IntN(100)})
+				load := a.Load()
+				assert.False(t, math.IsNaN(s.TTFT(monotonic.From(now), x.Costs(), Prefill{Tokens: 10}, &load)))
+				switch random.IntN(4) {
+				case 0:
+				case 1:
+					l.MoveTo(b, now)
+				default:
+					l.First(now.Add(time.Duration(random.IntN(int(time.Second)))))
+				}
+				l.Release()
+			}
+		})
+	}
+	wg.Wait()
+	assert.Equal(t, [3]int64{}, s.counts())
+	assert.Equal(t, [3]int64{}, ServerOf(b).counts())
+}
+
+// Any number of goroutines may end, answer or move one request.
+func TestLease_IsSafeForConcurrentCalls(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	a, b := x.addEndpoint(1), x.addEndpoint(2)
+	for range 300 {
+		l := ServerOf(a).Place(a, noon, Prefill{Tokens: 100})
+		var wg sync.WaitGroup
+		for _, call := range []func(){
+			func() { l.First(after(1)) }, func() { l.First(after(1)) }, func() { l.MoveTo(b, noon) }, func() { l.MoveTo(a, noon) },
+			l.Release, l.Release, func() { l.Abandon(noon) }, func() { _ = l.Address() },
+		} {
+			wg.Go(call)
+		}
+		wg.Wait()
+		l.Release()
+	}
+	for _, e := range []*endpoint.Endpoint{a, b} {
+		e.Record(e.BeginScrape(noon), endpoint.Gauges{}) // ends abandoned leases
+		assert.Equal(t, [3]int64{}, ServerOf(e).counts())
+		assert.Zero(t, e.Stats(noon).InFlight)
+		assert.Zero(t, e.Load().Requests)
+	}
+}

@@ -1,0 +1,120 @@
+package estimate
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/ewma"
+	"fairlead.dev/services/endpoint-picker/internal/monotonic"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+)
+
+// Server is the estimator's state of one endpoint: its Observer.
+type Server struct {
+	estimator *Estimator
+	cache     prefixindex.Handle
+	batch     batchSize
+
+	backlog         atomic.Int64     // uncached prompt tokens of requests in prefill
+	prefills        atomic.Int64     // requests in prefill: placed here, and without a first token
+	decoding        atomic.Int64     // requests with a first token
+	lastProgress    monotonic.Atomic // when the backlog began or last got a first token
+	slowdown        atomicFloat      // relative to the pool
+	completions     ewma.Mean        // finished requests per second of all clients; 0 before the first page
+	unobservedUntil monotonic.Atomic // expected end of prefills without an observed first token
+	unobserved      atomic.Int64     // prompt tokens of our own requests without an observed first token
+
+	mu                 sync.Mutex
+	observed, expected ewma.Mean // seconds to first token
+	step               step
+
+	// Used only by ObservePage.
+	requests, others float64 // on the last page, within plausible bounds
+	blocks           int     // of the cache, on the last page
+}
+
+func newServer(x *Estimator, cache prefixindex.Handle) *Server {
+	s := &Server{estimator: x, cache: cache}
+	s.slowdown.Store(1)
+	return s
+}
+
+// ServerOf returns the estimator's state of an endpoint that the estimator has made.
+func ServerOf(e *endpoint.Endpoint) *Server { return e.Observer().(*Server) }
+
+// Slowdown returns the slowdown of the server relative to its pool: 1 is the pool's mean, 2 takes twice as long.
+func (s *Server) Slowdown() float64 { return s.slowdown.Load() }
+
+// Backlog returns the number of uncomputed prompt tokens of requests that were placed here.
+func (s *Server) Backlog() int64 { return s.backlog.Load() }
+
+// Estimates implements endpoint.Observer.
+func (s *Server) Estimates() endpoint.Estimates {
+	return endpoint.Estimates{Backlog: s.Backlog(), Slowdown: s.Slowdown()}
+}
+
+// ObservePage implements endpoint.Observer. What one page can claim is bounded: at most maxNewRequests more requests than the
+// last page, and no more unobserved work than its requests can have.
+func (s *Server) ObservePage(last, next *endpoint.Sample) {
+	if next.Blocks > 0 && next.Blocks != s.blocks {
+		s.blocks = next.Blocks
+		s.estimator.index.Resize(s.cache, next.Blocks)
+	}
+	requests := min(next.Requests(), s.requests+maxNewRequests)
+	others := max(requests-next.Ours(), 0)
+	s.batch.observe(min(next.Running, requests), next.Waiting)
+	s.observeCompletions(last, next, requests)
+	if found := others - s.others; found > 0 {
+		tokens := found * s.estimator.learner.tokens.Value()
+		s.addUnobserved(next.At, tokens)
+		s.estimator.index.Occupy(s.cache, int(tokens/prefixindex.BlockTokens))
+	}
+	s.boundUnobserved(next.At, others)
+	s.requests, s.others = requests, others
+	s.estimator.share.observe(others, requests)
+}
+
+// observeCompletions estimates the finished requests per second of all clients: our own, scaled by the share of others on the
+// page.
+func (s *Server) observeCompletions(last, next *endpoint.Sample, requests float64) {
+	seconds, ended := next.At.Sub(last.At).Seconds(), float64(next.Released-last.Released)
+	if seconds <= 0 || last.Running == 0 {
+		return // it was idle, which does not show its speed
+	}
+	if ours := next.Ours(); ours > 0 {
+		ended *= max(requests/ours, 1)
+	}
+	weight := min(seconds/completionSeconds, 1)
+	if s.completions.Value() == 0 {
+		weight = 1
+	}
+	s.completions.Observe(ended/seconds, weight)
+}
+
+// unobservedBacklog returns the remaining time for prompts without an observed first token.
+func (s *Server) unobservedBacklog(now monotonic.Time) time.Duration {
+	return max(s.unobservedUntil.Load().Sub(now), 0)
+}
+
+// addUnobserved adds prompt tokens whose completion is not observed. Of two concurrent additions one may be lost.
+func (s *Server) addUnobserved(now time.Time, tokens float64) {
+	begin := max(s.unobservedUntil.Load(), monotonic.From(now))
+	s.unobservedUntil.Store(begin.Add(s.prefillTime(tokens)))
+}
+
+// boundUnobserved limits the unobserved backlog to what the requests on a page can have: others of them, and our own. An
+// engine that has finished them faster than expected, or a page that claimed too many, leaves no backlog behind.
+func (s *Server) boundUnobserved(now time.Time, others float64) {
+	tokens := others*s.estimator.learner.tokens.Value() + float64(s.unobserved.Load())
+	until := monotonic.From(now).Add(s.prefillTime(backlogSlack * tokens))
+	if s.unobservedUntil.Load() > until {
+		s.unobservedUntil.Store(until)
+	}
+}
+
+// prefillTime returns the time to compute prompt tokens.
+func (s *Server) prefillTime(tokens float64) time.Duration {
+	return time.Duration(s.Slowdown() * s.estimator.learner.Costs().PerToken * tokens * float64(time.Second))
+}

@@ -1,0 +1,34 @@
+package estimate
+
+import (
+	"sync"
+
+	"fairlead.dev/services/endpoint-picker/internal/ewma"
+)
+
+// share is the share of the load of a pool that this picker did not place. Usually its other replicas did.
+type share struct {
+	mu            sync.Mutex // serializes writers, so that both means have the same weights
+	others, total ewma.Mean  // requests on pages
+}
+
+// observe records the requests of one page, and how many of them others placed.
+func (s *share) observe(others, total float64) {
+	if total <= 0 {
+		return // an empty page has no information
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.others.Observe(others, shareWeight)
+	s.total.Observe(total, shareWeight)
+}
+
+// placedByOthers returns the share that others placed, 0 to 1. Between two stores of a writer it is one page old in one of
+// its means, which does not matter.
+func (s *share) placedByOthers() float64 {
+	total := s.total.Value()
+	if total <= 0 {
+		return 0
+	}
+	return min(s.others.Value()/total, 1)
+}

@@ -1,0 +1,90 @@
+package estimate
+
+import (
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/monotonic"
+)
+
+// Costs are the learned costs of a pool's model: seconds per unit, and hit rates of cached tokens that are only expected.
+type Costs struct {
+	Base            float64 // minimum TTFT
+	PerDecoding     float64 // increase per decoding request
+	PerOther        float64 // increase per request of other replicas
+	PerToken        float64 // increase per uncached prompt token
+	ExpectedHitRate float64 // share of the tokens expected at the owner that is in its cache
+	HistoryHitRate  float64 // the same for tokens of a conversation's history
+}
+
+// A Prefill is the work for a request before its first token.
+type Prefill struct {
+	Tokens   int // not known to be in the server's cache
+	Expected int // of them, in its cache if other replicas sent their requests to the owner
+	History  int // the same, for tokens of a previous prompt and its answer
+}
+
+// Uncached estimates the number of prompt tokens to compute: at least one.
+func (c *Costs) Uncached(p Prefill) float64 {
+	return max(c.uncached(float64(p.Tokens), float64(p.Expected), float64(p.History)), 1)
+}
+
+func (c *Costs) uncached(tokens, expected, history float64) float64 {
+	return tokens - c.ExpectedHitRate*expected - c.HistoryHitRate*history
+}
+
+// ttft returns the TTFT for a backlog in tokens, without a slowdown.
+func (c *Costs) ttft(decoding, others, backlog float64) float64 {
+	return c.Base + c.PerDecoding*decoding + c.PerOther*others + c.PerToken*backlog
+}
+
+// serverLoad is the load of a server according to its page, for all its requests.
+type serverLoad struct {
+	others  float64 // requests of other replicas
+	all     float64 // all requests, updated with our own that began or ended since
+	waiting float64 // requests in its queue, if there was a queue; updated in the same way
+	running float64 // requests in its batch
+	kvUsage float64 // share of its KV cache in use
+	rate    float64 // finished requests per second; 0 if unknown
+}
+
+// TTFT estimates the seconds to first token of a request that is placed now.
+func (s *Server) TTFT(now monotonic.Time, c *Costs, p Prefill, l *endpoint.Load) float64 {
+	load := serverLoad{
+		others: l.Others(), all: max(l.Sample.Requests()+l.Since, 0), running: l.Running, kvUsage: l.KVUsage,
+		rate: s.completions.Value(),
+	}
+	if l.Waiting > 0 {
+		load.waiting = max(l.Waiting+l.Since, 0)
+	}
+	return s.ttft(now, c, p, load)
+}
+
+// ttft is TTFT. If there is a queue, it adds the cost for others: the prompt delays later requests, and while a queue lasts as
+// many requests arrive as are in it.
+func (s *Server) ttft(now monotonic.Time, c *Costs, p Prefill, l serverLoad) float64 {
+	backlog, prefills, decoding := float64(s.backlog.Load()), float64(s.prefills.Load()), float64(s.decoding.Load())
+	queued := max(l.waiting-prefills, 0) // of other replicas, or of our unobserved requests
+	slowdown, own := s.Slowdown(), c.Uncached(p)
+	later := max(prefills, l.waiting, 1) - 1
+	compute := slowdown*(c.ttft(decoding, l.others, backlog+own)+later*c.PerToken*own) + s.unobservedBacklog(now).Seconds()
+	room := s.secondsToRoom(queued, l)
+	if prefills <= 0 {
+		return compute + room
+	}
+	// Assume that the next prompt has the mean size. Credit a part of the time since the last first token as progress on it.
+	// Time beyond its expected duration is delay, which may last as long again.
+	next := slowdown * c.ttft(decoding, l.others, backlog/prefills)
+	elapsed := max(now.Sub(s.lastProgress.Load()).Seconds(), 0)
+	return compute - progressCredit*min(elapsed, next) + max(elapsed-next, room)
+}
+
+// secondsToRoom estimates the seconds until the batch has room for one more request. A request without room waits for the end
+// of another one. A queue in front of a batch with room waits for the prefill of earlier prompts, which is counted separately.
+func (s *Server) secondsToRoom(queued float64, l serverLoad) float64 {
+	if l.rate <= 0 {
+		return 0
+	}
+	if l.kvUsage < crowdedCache && !s.batch.full(l.running) {
+		queued = 0
+	}
+	return max(queued, s.batch.excess(l.all+1)) / l.rate
+}

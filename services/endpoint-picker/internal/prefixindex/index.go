@@ -1,0 +1,291 @@
+package prefixindex
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Index maps prefixes to the caches that hold them.
+//
+// Match and Slots are safe for concurrent use and take no lock. All other methods are safe for concurrent use, too, and
+// exclude each other by mu, which is a leaf: no other lock is taken while it is held.
+//
+// Invariants, under mu:
+//
+//   - node.lastUses is parallel to run.holds of the node's current run: the i-th entry is the time of the last use of the
+//     i-th hold. Whoever replaces a run changes lastUses in the same step. Readers of Match load the run without mu, and so
+//     must not read lastUses.
+//   - holder.blocks is the sum of the holder's holds in all nodes and of its occupied blocks in the queue.
+//   - A slot is given to the next cache only after all holds of the previous one are gone.
+type Index struct {
+	table atomic.Pointer[table]
+	slots atomic.Int64 // length of holders
+
+	mu          sync.Mutex
+	holders     []*holder // by slot, nil if unused
+	generations uint32    // caches added so far
+	bytes       int
+	maxBytes    int
+	clock       uint64 // counts uses
+}
+
+// A Handle identifies one cache during its life. The slot of a removed cache is given to the next one, but the generation is
+// not: a handle of a removed cache has no effect any more, so a stream that ends long after its server was replaced does not
+// change the account of the new server. The zero Handle identifies no cache.
+type Handle struct {
+	slot, generation uint32
+}
+
+// holder is the state of one cache, except for the data in the nodes.
+type holder struct {
+	generation uint32
+	capacity   int // blocks
+	blocks     int // current number of blocks
+	uses       queue
+}
+
+// node is a run of blocks in the tree of all prefixes that so far always occurred together. Its key is the hash of its first
+// block, which includes all blocks before it.
+type node struct {
+	first    uint64
+	run      atomic.Pointer[run]
+	lastUses []uint64 // time of the last use of each of the run's holds; guarded by Index.mu
+	tail     *node    // the node split off this one; uses in queues that are older than the split refer to both
+}
+
+// run is the content of a node. It is replaced, never changed.
+type run struct {
+	hashes []uint64
+	holds  []hold
+}
+
+// hold says that the cache in a slot has the first blocks of a run.
+type hold struct {
+	slot   uint32
+	blocks uint32
+}
+
+// bytesOf returns the approximate memory of a run, including its node and its places in the table and in the queues.
+func bytesOf(hashes, holds int) int {
+	const fixed, perHash, perHold = 160, 8, 40
+	return fixed + perHash*hashes + perHold*holds
+}
+
+// DefaultMaxBytes is the default limit of an index: 30 million tokens in prompts of a thousand. That is the KV cache of 64
+// servers of an 8B model on one recent GPU. With less, the index forgets prefixes that servers still have; more is only
+// memory.
+const DefaultMaxBytes = 20 << 20
+
+// New returns an empty index with an approximate limit in bytes.
+func New(maxBytes int) *Index {
+	x := &Index{maxBytes: maxBytes}
+	x.table.Store(newTable(minTable))
+	return x
+}
+
+// Add adds a cache with a capacity in blocks.
+func (x *Index) Add(capacity int) Handle {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.generations++
+	h := &holder{generation: x.generations, capacity: capacity}
+	slot := slices.Index(x.holders, nil)
+	if slot < 0 {
+		slot = len(x.holders)
+		x.holders = append(x.holders, nil)
+		x.slots.Store(int64(len(x.holders)))
+	}
+	x.holders[slot] = h
+	return Handle{slot: uint32(slot), generation: h.generation}
+}
+
+// holderOf returns the holder of a handle, or nil if its cache was removed.
+func (x *Index) holderOf(c Handle) *holder {
+	if int(c.slot) >= len(x.holders) {
+		return nil
+	}
+	if h := x.holders[c.slot]; h != nil && h.generation == c.generation {
+		return h
+	}
+	return nil
+}
+
+// Remove removes a cache and its content.
+func (x *Index) Remove(c Handle) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if h := x.holderOf(c); h != nil {
+		x.evict(c.slot, h.blocks)
+		x.holders[c.slot] = nil
+	}
+}
+
+// Resize changes the capacity of a cache.
+func (x *Index) Resize(c Handle, capacity int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if h := x.holderOf(c); h != nil {
+		h.capacity = capacity
+		x.evict(c.slot, h.blocks-h.capacity)
+	}
+}
+
+// Slots returns the upper bound of the slots of caches.
+func (x *Index) Slots() int { return int(x.slots.Load()) }
+
+// Slot returns the position of the cache in the result of Match.
+func (c Handle) Slot() int { return int(c.slot) }
+
+// Stats are the sizes of an index.
+type Stats struct {
+	Nodes, Bytes, Blocks int
+}
+
+// Stats returns the current sizes.
+func (x *Index) Stats() Stats {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := Stats{Nodes: x.table.Load().live, Bytes: x.bytes}
+	for _, h := range x.holders {
+		if h != nil {
+			s.Blocks += h.blocks
+		}
+	}
+	return s
+}
+
+// CacheSize returns the estimated blocks of a cache and its capacity; 0 for a removed cache.
+func (x *Index) CacheSize(c Handle) (blocks, capacity int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if h := x.holderOf(c); h != nil {
+		return h.blocks, h.capacity
+	}
+	return 0, 0
+}
+
+// Match sets, for each cache by its slot, the number of blocks that it has from the start of the chain. matched must be
+// zero; caches with slots beyond its end are skipped.
+func (x *Index) Match(chain []uint64, matched []int) {
+	t := x.table.Load()
+	for at := 0; at < len(chain); {
+		n := t.find(chain[at])
+		if n == nil {
+			return
+		}
+		r := n.run.Load()
+		same := commonLength(r.hashes, chain[at:])
+		whole := false // a cache has all of it
+		for _, h := range r.holds {
+			if int(h.slot) >= len(matched) || matched[h.slot] != at {
+				continue
+			}
+			got := min(int(h.blocks), same)
+			matched[h.slot] = at + got
+			whole = whole || got == same
+		}
+		if !whole || same < len(r.hashes) {
+			return
+		}
+		at += same
+	}
+}
+
+// commonLength returns the number of blocks that two runs with the same first block share. A hash includes all earlier
+// blocks, so equal hashes have equal predecessors.
+func commonLength(a, b []uint64) int {
+	n := min(len(a), len(b))
+	if a[n-1] == b[n-1] {
+		return n
+	}
+	low, high := 1, n-1 // [0, low) is equal, high is not
+	for low < high {
+		if mid := (low + high) / 2; a[mid] == b[mid] {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+// A Stamp is the time of a use, for Withdraw.
+type Stamp uint64
+
+// Use records that a cache has, and has just used, all blocks of the chain.
+func (x *Index) Use(c Handle, chain []uint64) Stamp {
+	if len(chain) == 0 {
+		return 0
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	h := x.holderOf(c)
+	if h == nil {
+		return 0 // the cache was removed while the request was on its way
+	}
+	var path []*node
+	for at := 0; at < len(chain); {
+		rest := chain[at:]
+		n := x.table.Load().find(rest[0])
+		if n == nil {
+			n = x.insert(&run{hashes: slices.Clone(rest)})
+		}
+		same := commonLength(n.run.Load().hashes, rest)
+		if same < len(n.run.Load().hashes) {
+			x.split(n, same)
+		}
+		x.addHold(n, c.slot, same)
+		path = append(path, n)
+		at += same
+	}
+	// The end of a prefix is evicted before its start: it is older in the queue.
+	for _, n := range slices.Backward(path) {
+		x.recordUse(n, c.slot)
+	}
+	stamp := Stamp(x.clock)
+	x.evict(c.slot, h.blocks-h.capacity)
+	x.enforceLimit()
+	return stamp
+}
+
+// Withdraw takes back a Use: the cache did not get the chain. Its first blocks, which it had before, stay, and so do blocks
+// with a later use.
+func (x *Index) Withdraw(c Handle, chain []uint64, had int, used Stamp) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	h := x.holderOf(c)
+	if h == nil {
+		return
+	}
+	for at := 0; at < len(chain); {
+		n := x.table.Load().find(chain[at])
+		if n == nil {
+			return
+		}
+		r := n.run.Load()
+		same := commonLength(r.hashes, chain[at:])
+		i := r.find(c.slot)
+		if i < 0 {
+			return
+		}
+		if excess := at + int(r.holds[i].blocks) - max(at, had); excess > 0 && n.lastUses[i] <= uint64(used) {
+			h.blocks -= x.cutHold(n, i, excess)
+		}
+		if int(r.holds[i].blocks) < len(r.hashes) {
+			return // it has no more of the chain
+		}
+		at += same
+	}
+}
+
+// Occupy records further blocks of a cache without a known prefix: answers, or prompts that others placed.
+func (x *Index) Occupy(c Handle, blocks int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if h := x.holderOf(c); h != nil && blocks > 0 {
+		h.blocks += blocks
+		h.uses.push(use{blocks: blocks})
+		x.evict(c.slot, h.blocks-h.capacity)
+	}
+}
