@@ -1,0 +1,233 @@
+package peers
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/experimental"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+)
+
+// The refusals of streams before their handler runs. They have no body, so that they need no flow control window of a peer.
+var (
+	errTooManyStreams = status.Error(codes.ResourceExhausted, "too many open streams")
+	errNoConnection   = status.Error(codes.Internal, "the credentials of the server hide the connection")
+	errNotReading     = status.Error(codes.ResourceExhausted, "the connection does not read")
+)
+
+// A peer is one gateway, by its IP address. It has a gRPC server of its own, so that limits and the buffer pool of gRPC apply
+// to this peer alone.
+type peer struct {
+	server  *Server
+	address netip.Addr
+	used    [resourceCount]atomic.Int64
+
+	mu      sync.Mutex // guards the following
+	conns   map[*conn]struct{}
+	streams []*Stream // with a handler, or with replies that the peer has not read; see Stream.index
+	opened  uint64    // number of streams so far
+
+	instance *instance // guarded by server.mu; nil while the peer has none
+	overtime overtime
+	idle     int // sweeps without connections
+}
+
+// An instance is the gRPC server of a peer, while the peer has connections and a little longer.
+type instance struct {
+	grpc     *grpc.Server
+	listener *handover
+}
+
+// remotePeer returns the address that identifies the peer of a connection. Networks in memory have one peer, the zero address.
+// Hosts behind one address translation are one peer, too.
+func remotePeer(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr().Unmap().WithZone("")
+}
+
+func newPeer(s *Server, address netip.Addr) *peer {
+	return &peer{server: s, address: address, conns: map[*conn]struct{}{}}
+}
+
+// start starts the gRPC server of the peer. The caller holds server.mu.
+func (p *peer) start(local net.Addr) *instance {
+	params := &p.server.params
+	options := append(slices.Clip(params.Options), experimental.BufferPool(bufferPool{p}), grpc.InTapHandle(p.tap), grpc.WaitForHandlers(true))
+	if params.Codec != nil {
+		options = append(options, grpc.ForceServerCodecV2(codec{params.Codec}))
+	}
+	i := &instance{grpc: grpc.NewServer(options...), listener: newHandover(local)}
+	params.Register(i.grpc)
+	p.server.work.Go(func() { _ = i.grpc.Serve(i.listener) }) // it ends with Stop
+	return i
+}
+
+// tap runs before the handler of each stream. It makes the stream cancelable, and drops the HTTP/2 headers, which nobody
+// reads: they would stay in memory as long as the stream.
+func (p *peer) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if p.mustRefuse() {
+		p.server.counters.refusedStreams.Add(1)
+		return ctx, errTooManyStreams
+	}
+	c := connOf(ctx)
+	switch {
+	case c == nil:
+		return ctx, errNoConnection
+	case c.blockedFor() > maxBlocked:
+		p.server.counters.refusedStreams.Add(1)
+		return ctx, errNotReading
+	}
+	clear(info.Header)
+	s := &Stream{peer: p, conn: c}
+	ctx, s.cancel = context.WithCancelCause(ctx)
+	return context.WithValue(ctx, streamKey{}, s), nil
+}
+
+// add changes the peer's use of a resource.
+func (p *peer) add(r resource, n int64) {
+	p.used[r].Add(n)
+	p.server.limits[r].total.Add(n)
+}
+
+// beyondShare reports whether a limit is exceeded and the peer uses more than its fair share of it, plus a margin.
+func (p *peer) beyondShare(r resource, margin func(level int64) int64) bool {
+	limit := &p.server.limits[r]
+	if !limit.full() {
+		return false
+	}
+	level := limit.fairLevel(func() []int64 { return p.server.uses(r) })
+	return p.used[r].Load() > level+margin(level)
+}
+
+func noMargin(int64) int64 { return 0 }
+
+// refusalMargin is for streams whose handlers refuse them. At half the value a burst of streams beyond the limit gets fewer
+// answers with a reason, at double a peer that does not read these answers holds twice as many.
+func refusalMargin(level int64) int64 { return level/8 + 64 }
+
+// mustRefuse reports whether even the refusals of the peer's streams are too many.
+func (p *peer) mustRefuse() bool { return p.beyondShare(streams, refusalMargin) }
+
+// mustPause reports whether the peer holds so much memory that its connections must not be read.
+func (p *peer) mustPause() bool {
+	limit := &p.server.limits[heldBytes]
+	return limit.full() && limit.total.Load() > limit.limit+limit.limit/pauseFraction && p.beyondShare(heldBytes, noMargin)
+}
+
+func (p *peer) addConn(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns[c] = struct{}{}
+	p.add(connections, 1)
+}
+
+// removeConn forgets a closed connection. Replies that it has not sent are lost, so its streams do not wait for them.
+func (p *peer) removeConn(c *conn) {
+	var unsent []*Stream
+	p.mu.Lock()
+	delete(p.conns, c)
+	c.gone = true
+	for _, s := range p.streams {
+		if s.conn == c && s.handled {
+			unsent = append(unsent, s)
+		}
+	}
+	p.mu.Unlock()
+	p.add(connections, -1)
+	for _, s := range unsent {
+		s.leave()
+	}
+}
+
+// closeConns closes all connections of the peer.
+func (p *peer) closeConns() {
+	for _, c := range p.allConns() {
+		_ = c.Close()
+	}
+}
+
+func (p *peer) allConns() []*conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]*conn, 0, len(p.conns))
+	for c := range p.conns {
+		all = append(all, c)
+	}
+	return all
+}
+
+func (p *peer) allStreams(into []*Stream) []*Stream {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append(into, p.streams...)
+}
+
+func (p *peer) addStream(s *Stream) {
+	p.mu.Lock()
+	p.opened++
+	s.index, s.opened = len(p.streams), p.opened
+	p.streams = append(p.streams, s)
+	p.mu.Unlock()
+	p.add(streams, 1)
+}
+
+func (p *peer) removeStream(s *Stream) {
+	p.mu.Lock()
+	last := len(p.streams) - 1
+	p.streams[s.index] = p.streams[last]
+	p.streams[s.index].index = s.index
+	p.streams[last] = nil
+	p.streams = p.streams[:last]
+	p.mu.Unlock()
+	p.add(streams, -1)
+}
+
+// A handover is the listener of one peer's server. It gets connections from the listener of all.
+type handover struct {
+	address net.Addr
+	conns   chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
+}
+
+func newHandover(a net.Addr) *handover {
+	return &handover{address: a, conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// deliver passes a connection on, or closes it if the server has stopped.
+func (h *handover) deliver(c net.Conn) {
+	select {
+	case h.conns <- c:
+	case <-h.closed:
+		_ = c.Close()
+	}
+}
+
+// Accept implements net.Listener.
+func (h *handover) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (h *handover) Close() error {
+	h.once.Do(func() { close(h.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (h *handover) Addr() net.Addr { return h.address }
