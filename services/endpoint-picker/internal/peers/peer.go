@@ -15,6 +15,11 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
+// maxRefused is the number of streams of one peer that are being refused by their handlers. Further ones are refused without a
+// reason for clients. A stream takes about 10 KiB. At half the value a burst of streams beyond the limit gets fewer reasons, at
+// double a peer that does not read them holds twice as much.
+const maxRefused = 256
+
 // The refusals of streams before their handler runs. They have no body, so that they need no flow control window of a peer.
 var (
 	errTooManyStreams = status.Error(codes.ResourceExhausted, "too many open streams")
@@ -31,12 +36,14 @@ type peer struct {
 
 	mu      sync.Mutex // guards the following
 	conns   map[*conn]struct{}
-	streams []*Stream // with a handler, or with replies that the peer has not read; see Stream.index
+	streams []*Stream // that have not left; see Stream.index
 	opened  uint64    // number of streams so far
+	refused int       // streams that their handlers have to refuse
 
 	instance *instance // guarded by server.mu; nil while the peer has none
-	overtime overtime
-	idle     int // sweeps without connections
+
+	idle        atomic.Int32 // sweeps since there was a connection
+	beyondSince int64        // when the peer went beyond its share of bytes, on the server's clock; 0 if it is within. Of the sweeper
 }
 
 // An instance is the gRPC server of a peer, while the peer has connections and a little longer.
@@ -72,13 +79,10 @@ func (p *peer) start(local net.Addr) *instance {
 	return i
 }
 
-// tap runs before the handler of each stream. It makes the stream cancelable, and drops the HTTP/2 headers, which nobody
-// reads: they would stay in memory as long as the stream.
+// tap runs before the handler of each stream. It counts the stream, makes it cancelable, and drops the HTTP/2 headers, which
+// nobody reads: they would stay in memory as long as the stream.
 func (p *peer) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
-	if p.mustRefuse() {
-		p.server.counters.refusedStreams.Add(1)
-		return ctx, errTooManyStreams
-	}
+	clear(info.Header)
 	c := connOf(ctx)
 	switch {
 	case c == nil:
@@ -87,10 +91,12 @@ func (p *peer) tap(ctx context.Context, info *tap.Info) (context.Context, error)
 		p.server.counters.refusedStreams.Add(1)
 		return ctx, errNotReading
 	}
-	clear(info.Header)
-	s := &Stream{peer: p, conn: c}
-	ctx, s.cancel = context.WithCancelCause(ctx)
-	return context.WithValue(ctx, streamKey{}, s), nil
+	s := newStream(ctx, p, c)
+	if !p.addStream(s) {
+		p.server.counters.refusedStreams.Add(1)
+		return ctx, errTooManyStreams
+	}
+	return s.ctx, nil
 }
 
 // add changes the peer's use of a resource.
@@ -99,29 +105,16 @@ func (p *peer) add(r resource, n int64) {
 	p.server.limits[r].total.Add(n)
 }
 
-// beyondShare reports whether a limit is exceeded and the peer uses more than its fair share of it, plus a margin.
-func (p *peer) beyondShare(r resource, margin func(level int64) int64) bool {
+// beyondShare reports whether a limit is exceeded and the peer uses more than its fair share of it.
+func (p *peer) beyondShare(r resource) bool {
 	limit := &p.server.limits[r]
-	if !limit.full() {
-		return false
-	}
-	level := limit.fairLevel(func() []int64 { return p.server.uses(r) })
-	return p.used[r].Load() > level+margin(level)
+	return limit.full() && p.used[r].Load() > limit.fairLevel(func() []int64 { return p.server.uses(r) })
 }
-
-func noMargin(int64) int64 { return 0 }
-
-// refusalMargin is for streams whose handlers refuse them. At half the value a burst of streams beyond the limit gets fewer
-// answers with a reason, at double a peer that does not read these answers holds twice as many.
-func refusalMargin(level int64) int64 { return level/8 + 64 }
-
-// mustRefuse reports whether even the refusals of the peer's streams are too many.
-func (p *peer) mustRefuse() bool { return p.beyondShare(streams, refusalMargin) }
 
 // mustPause reports whether the peer holds so much memory that its connections must not be read.
 func (p *peer) mustPause() bool {
 	limit := &p.server.limits[heldBytes]
-	return limit.full() && limit.total.Load() > limit.limit+limit.limit/pauseFraction && p.beyondShare(heldBytes, noMargin)
+	return limit.full() && limit.total.Load() > limit.limit+limit.limit/pauseFraction && p.beyondShare(heldBytes)
 }
 
 func (p *peer) addConn(c *conn) {
@@ -129,6 +122,7 @@ func (p *peer) addConn(c *conn) {
 	defer p.mu.Unlock()
 	p.conns[c] = struct{}{}
 	p.add(connections, 1)
+	p.idle.Store(0)
 }
 
 // removeConn forgets a closed connection. Replies that it has not sent are lost, so its streams do not wait for them.
@@ -172,24 +166,42 @@ func (p *peer) allStreams(into []*Stream) []*Stream {
 	return append(into, p.streams...)
 }
 
-func (p *peer) addStream(s *Stream) {
-	p.mu.Lock()
-	p.opened++
-	s.index, s.opened = len(p.streams), p.opened
-	p.streams = append(p.streams, s)
-	p.mu.Unlock()
+// addStream adds a stream to the peer. If the peer has too many, the handler must refuse the stream. It returns false if the
+// peer has too many of those, too.
+func (p *peer) addStream(s *Stream) bool {
 	p.add(streams, 1)
+	s.refused = p.beyondShare(streams)
+	if s.refused {
+		p.add(streams, -1)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.refused {
+		if p.refused >= maxRefused {
+			return false
+		}
+		p.refused++
+	}
+	p.opened++
+	s.index, s.position = len(p.streams), p.opened
+	p.streams = append(p.streams, s)
+	return true
 }
 
 func (p *peer) removeStream(s *Stream) {
+	if !s.refused {
+		p.add(streams, -1)
+	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.refused {
+		p.refused--
+	}
 	last := len(p.streams) - 1
 	p.streams[s.index] = p.streams[last]
 	p.streams[s.index].index = s.index
 	p.streams[last] = nil
 	p.streams = p.streams[:last]
-	p.mu.Unlock()
-	p.add(streams, -1)
 }
 
 // A handover is the listener of one peer's server. It gets connections from the listener of all.

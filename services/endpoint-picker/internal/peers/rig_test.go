@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -19,8 +20,10 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 )
 
@@ -77,9 +80,15 @@ func (s *service) register(r grpc.ServiceRegistrar) {
 		HandlerType: (*any)(nil),
 		Streams: []grpc.StreamDesc{{StreamName: "Stream", ServerStreams: true, ClientStreams: true, Handler: func(_ any, stream grpc.ServerStream) error {
 			err := s.handle(stream)
+			if status.Code(err) == codes.Canceled { // the gateway has what it wants
+				err = nil
+			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.results = append(s.results, err)
+			if _, ok := status.FromError(err); ok {
+				return err
+			}
 			return nil
 		}}},
 	}, nil)
@@ -140,7 +149,7 @@ func (s *service) handle(stream grpc.ServerStream) error {
 
 // refuse tells the gateway why a stream ends.
 func refuse(st *Stream, err error) error {
-	_ = st.Send("refused: " + err.Error())
+	_ = st.Refuse("refused: " + err.Error())
 	return err
 }
 
@@ -260,13 +269,16 @@ func (r *rig) gateway(t testing.TB, from string) *gateway {
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.dial(ctx, from) }),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(1<<30)))
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, conn.Close()) })
-	return &gateway{t, conn}
+	g := &gateway{t, conn}
+	t.Cleanup(g.close)
+	return g
 }
+
+func (g *gateway) close() { _ = g.conn.Close() } // once is enough
 
 func (g *gateway) open() (grpc.ClientStream, context.CancelFunc) {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // perhaps on the clock of a bubble
 	s, err := g.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, streamPath)
 	require.NoError(g.t, err)
 	g.t.Cleanup(cancel)
@@ -316,6 +328,7 @@ type raw struct {
 	t      testing.TB
 	net    net.Conn
 	framer *http2.Framer
+	write  chan struct{} // serializes writes of the framer; in a bubble, goroutines that wait for a mutex are not blocked
 	header bytes.Buffer
 	hpack  *hpack.Encoder
 	next   uint32
@@ -327,6 +340,7 @@ type raw struct {
 	windows map[uint32]int // of streams
 	replies map[uint32]int // bytes
 	ended   map[uint32]bool
+	codes   map[uint32]codes.Code
 	broken  error
 }
 
@@ -337,8 +351,9 @@ func (r *rig) dialRaw(t testing.TB, from string, window uint32) *raw {
 	defer cancel()
 	c, err := r.dial(ctx, from)
 	require.NoError(t, err)
-	x := &raw{t: t, net: c, framer: http2.NewFramer(c, c), next: 1, conn: http2Window, initial: http2Window,
-		windows: map[uint32]int{}, replies: map[uint32]int{}, ended: map[uint32]bool{}}
+	x := &raw{t: t, net: c, framer: http2.NewFramer(c, c), write: make(chan struct{}, 1), next: 1, conn: http2Window, initial: http2Window,
+		windows: map[uint32]int{}, replies: map[uint32]int{}, ended: map[uint32]bool{}, codes: map[uint32]codes.Code{}}
+	x.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	x.changed = sync.NewCond(&x.mu)
 	x.hpack = hpack.NewEncoder(&x.header)
 	_, err = c.Write([]byte(http2.ClientPreface))
@@ -390,11 +405,22 @@ func (x *raw) handle(f http2.Frame) {
 	case *http2.DataFrame:
 		x.replies[id] += len(f.Data())
 		x.ended[id] = x.ended[id] || f.StreamEnded()
-	case *http2.HeadersFrame:
+	case *http2.MetaHeadersFrame:
 		x.ended[id] = x.ended[id] || f.StreamEnded()
+		for _, h := range f.Fields {
+			if n, err := strconv.Atoi(h.Value); err == nil && h.Name == "grpc-status" {
+				x.codes[id] = codes.Code(n)
+			}
+		}
 	case *http2.RSTStreamFrame:
 		x.ended[id] = true
 	}
+}
+
+func (x *raw) code(id uint32) codes.Code {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.codes[id]
 }
 
 // until waits for a condition.
@@ -416,17 +442,21 @@ func (x *raw) until(what string, cond func() bool) {
 }
 
 // open opens a stream. The server may have closed the connection.
-func (x *raw) open() uint32 {
+func (x *raw) open(headers ...[2]string) uint32 {
 	id := x.next
 	x.next += 2
 	x.mu.Lock()
 	x.windows[id] = x.initial
 	x.mu.Unlock()
+	x.write <- struct{}{}
+	defer func() { <-x.write }()
 	x.header.Reset()
-	for _, h := range [][2]string{
+	for _, h := range append([][2]string{
 		{":method", "POST"}, {":scheme", "http"}, {":path", streamPath}, {":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"},
-	} {
-		_ = x.hpack.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
+	}, headers...) {
+		if h[0] != "" {
+			_ = x.hpack.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
+		}
 	}
 	_ = x.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: x.header.Bytes(), EndHeaders: true})
 	return id
@@ -437,11 +467,21 @@ func head(n int) []byte { return binary.BigEndian.AppendUint32([]byte{0}, uint32
 
 func message(text string) []byte { return append(head(len(text)), text...) }
 
+func (x *raw) data(id uint32, data []byte) error {
+	x.write <- struct{}{}
+	defer func() { <-x.write }()
+	return x.framer.WriteData(id, false, data)
+}
+
 // send sends bytes in frames of a size, without waiting for windows.
 func (x *raw) send(id uint32, data []byte, frame int) {
 	for len(data) > 0 {
 		n := min(len(data), frame)
-		if x.framer.WriteData(id, false, data[:n]) != nil {
+		x.mu.Lock()
+		x.conn -= n
+		x.windows[id] -= n
+		x.mu.Unlock()
+		if x.data(id, data[:n]) != nil {
 			return
 		}
 		data = data[n:]
@@ -460,7 +500,7 @@ func (x *raw) sendInWindow(id uint32, data []byte) {
 		x.windows[id] -= n
 		over := x.broken != nil || x.ended[id]
 		x.mu.Unlock()
-		if over || x.framer.WriteData(id, false, data[:n]) != nil {
+		if over || x.data(id, data[:n]) != nil {
 			return
 		}
 		data = data[n:]

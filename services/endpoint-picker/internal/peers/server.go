@@ -47,15 +47,16 @@ type Params struct {
 
 // A Server serves gRPC to many peers, with a gRPC server for each of them. Serve starts it, and GracefulStop or Stop end it.
 type Server struct {
-	params   Params
-	limits   [resourceCount]fairLimit
-	perPeer  int64 // limit of the connections of one peer
-	counters counters
-	began    time.Time
-	now      atomic.Int64 // nanoseconds since began, as of the last sweep; at least 1
-	work     sync.WaitGroup
-	stopped  chan struct{}
-	stopOnce sync.Once
+	params    Params
+	limits    [resourceCount]fairLimit
+	perPeer   int64 // limit of the connections of one peer
+	counters  counters
+	began     time.Time
+	now       atomic.Int64 // nanoseconds since began, as of the last sweep; at least 1
+	collected int64        // when garbage was collected last, on the same clock; of the sweeper
+	work      sync.WaitGroup
+	stopped   chan struct{}
+	stopOnce  sync.Once
 
 	all       atomic.Pointer[[]*peer] // the peers, to be read without mu
 	mu        sync.Mutex              // guards the following, and peer.instance
@@ -143,7 +144,7 @@ func (s *Server) admit(raw net.Conn, local net.Addr) (*conn, *instance) {
 		return nil, nil
 	}
 	p := s.peerOf(remotePeer(raw.RemoteAddr()))
-	if p.used[connections].Load() >= s.perPeer || p.beyondShare(connections, noMargin) {
+	if p.used[connections].Load() >= s.perPeer || p.beyondShare(connections) {
 		s.counters.refusedConnections.Add(1)
 		return nil, nil
 	}

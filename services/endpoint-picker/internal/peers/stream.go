@@ -30,6 +30,12 @@ const (
 	// for each), at double a peer exceeds its share by twice as much.
 	pieceSize = 128 << 10
 
+	// discardTimeout is the time for a peer to notice a refusal. At half the value, slow gateways leave frames behind, at double
+	// hostile peers keep refused streams open for twice as long.
+	discardTimeout = time.Second
+
+	discardSize = 16 << 10 // a frame
+
 	lengthPrefix = 5 // a byte for compression and four for the length: PROTOCOL-HTTP2.md of gRPC
 )
 
@@ -83,6 +89,7 @@ type Stream struct {
 	transport transportStream
 	peer      *peer
 	conn      *conn
+	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	reply     reply
 	head      [lengthPrefix]byte
@@ -90,13 +97,36 @@ type Stream struct {
 	state    atomic.Pointer[State]
 	deadline atomic.Int64 // on the server's clock; 0 for none
 	waits    atomic.Int64 // of the handler, and of each reply that was not sent
-	left     atomic.Bool
-	opened   uint64 // position among the streams of the peer
+	phase    atomic.Int32
+	refused  bool   // the limit was exceeded when the stream began
+	position uint64 // among all streams of the peer
 	held     int64  // of Hold
 
 	// guarded by peer.mu
 	index   int  // in peer.streams
 	handled bool // the handler has returned
+}
+
+// The phases of a stream:
+//
+//	pending -> open -> left
+//	pending ---------> left    gRPC refused the stream, for example because of its compression
+const (
+	pending int32 = iota
+	open
+	left
+)
+
+// starting is the state of a stream before Open.
+var starting = &State{Name: "start"}
+
+func newStream(ctx context.Context, p *peer, c *conn) *Stream {
+	s := &Stream{peer: p, conn: c}
+	ctx, s.cancel = context.WithCancelCause(ctx)
+	s.ctx = context.WithValue(ctx, streamKey{}, s)
+	s.waits.Store(1)
+	s.Enter(starting)
+	return s
 }
 
 // Open returns the Stream of a handler, in its first state. The handler must call Close when it returns. The server must have a
@@ -110,11 +140,11 @@ func Open(stream grpc.ServerStream, first *State) (*Stream, error) {
 	if e := transport.RecvCompress(); e != "" && e != encoding.Identity {
 		return nil, status.Error(codes.Unimplemented, "compressed messages are not supported")
 	}
-	s.inner, s.transport = stream, transport
-	s.reply.stream = s
-	s.waits.Store(1)
+	s.inner, s.transport, s.reply.stream = stream, transport, s
+	if !s.phase.CompareAndSwap(pending, open) {
+		return nil, status.FromContextError(context.Cause(s.ctx)).Err()
+	}
 	s.Enter(first)
-	s.peer.addStream(s)
 	return s, nil
 }
 
@@ -133,16 +163,23 @@ func (s *Stream) Close() {
 	}
 }
 
-// leave removes the stream from its peer.
+// leave removes an open stream from its peer.
 func (s *Stream) leave() {
-	if s.left.CompareAndSwap(false, true) {
+	if s.phase.CompareAndSwap(open, left) {
 		s.peer.removeStream(s)
 		s.peer.add(heldBytes, -s.held)
 	}
 }
 
+// leaveUnopened removes a stream that has ended without a handler.
+func (s *Stream) leaveUnopened() {
+	if s.phase.Load() == pending && s.ctx.Err() != nil && s.phase.CompareAndSwap(pending, left) {
+		s.peer.removeStream(s)
+	}
+}
+
 // Context returns the context of the stream. context.Cause returns the reason why it was canceled.
-func (s *Stream) Context() context.Context { return s.inner.Context() }
+func (s *Stream) Context() context.Context { return s.ctx }
 
 // Peer returns the address of the peer.
 func (s *Stream) Peer() string { return s.peer.address.String() }
@@ -156,9 +193,9 @@ func (s *Stream) Hold(n int) {
 	s.peer.add(heldBytes, int64(n))
 }
 
-// AdmitStream returns ErrTooManyStreams if the stream must be refused.
+// AdmitStream returns ErrTooManyStreams if the handler must refuse the stream.
 func (s *Stream) AdmitStream() error {
-	if s.peer.beyondShare(streams, noMargin) {
+	if s.refused {
 		return ErrTooManyStreams
 	}
 	return nil
@@ -166,7 +203,7 @@ func (s *Stream) AdmitStream() error {
 
 // AdmitBytes returns ErrTooManyBytes if the peer must not hold more.
 func (s *Stream) AdmitBytes() error {
-	if s.peer.beyondShare(heldBytes, noMargin) {
+	if s.peer.beyondShare(heldBytes) {
 		return ErrTooManyBytes
 	}
 	return nil
@@ -264,7 +301,7 @@ func (s *Stream) readPiece(left int) (mem.BufferSlice, error) {
 // reason returns why the stream was ended, if this server ended it, and otherwise err.
 func (s *Stream) reason(err error) error {
 	var timeout *TimeoutError
-	cause := context.Cause(s.Context())
+	cause := context.Cause(s.ctx)
 	switch {
 	case errors.As(cause, &timeout), errors.Is(cause, ErrTooManyBytes):
 		return cause
@@ -291,6 +328,26 @@ func (s *Stream) Send(message any) error {
 		return s.reason(err)
 	}
 	return nil
+}
+
+// discarding is the state of a stream after a refusal.
+var discarding = &State{Name: "end after a refusal", Timeout: discardTimeout}
+
+// Refuse sends the last reply to a peer that may still send its request, and discards that until the peer stops, for a second
+// at most. Without this, gRPC would leave the frames that arrived in the meantime to the garbage collector, and they would
+// count as long.
+func (s *Stream) Refuse(reply any) error {
+	if err := s.Send(reply); err != nil {
+		return err
+	}
+	s.Enter(discarding)
+	for {
+		frames, err := s.transport.Read(discardSize)
+		if err != nil {
+			return nil //nolint:nilerr // the peer, or the timeout, has ended the stream: the refusal was sent before
+		}
+		frames.Free()
+	}
 }
 
 // end ends the stream for a reason.

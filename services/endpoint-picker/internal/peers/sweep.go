@@ -30,21 +30,18 @@ const (
 	// new bodies since, so these streams do not make progress. It loses its connections after closeAfter, because then gRPC
 	// holds the memory for streams that have ended. At half the values, gateways that recover from an overload lose streams.
 	// At double, a hostile peer causes refusals for others that are beyond their share for twice as long.
-	evictAfter   = time.Second
-	collectAfter = 4 * time.Second
-	closeAfter   = 5 * time.Second
+	evictAfter = time.Second
+	closeAfter = 5 * time.Second
+	// collectInterval is the minimum time between two garbage collections that free lost buffers of peers beyond their share.
+	// Without them a gateway would be refused for buffers that nobody uses. At half the value an overload costs twice the CPU
+	// for them (0.1 s for a heap of 300 MiB), at double refusals last longer than the overload.
+	collectInterval = time.Second
 
 	// idleSweeps is the number of sweeps after which the server of a peer without connections is stopped: 30 s. Some gateways
 	// open a connection for each request. At half the value they cause more starts of servers (40 us for each), at double the
 	// servers of peers that have gone take memory for twice as long.
 	idleSweeps = 120
 )
-
-// An overtime is the time for which a peer has been beyond its share of bytes. Only the sweeper uses it.
-type overtime struct {
-	since     int64 // on the server's clock; 0 if it is within its share
-	collected bool  // garbage was collected since
-}
 
 // sweepUntilStopped checks deadlines and shares until the server has stopped.
 func (s *Server) sweepUntilStopped() {
@@ -79,9 +76,13 @@ func (s *Server) sweep(scratch []*Stream) []*Stream {
 func (s *Server) expire(all []*Stream) {
 	now := s.now.Load()
 	for _, stream := range all {
+		stream.leaveUnopened()
 		if d := stream.deadline.Load(); d != 0 && d <= now && stream.deadline.CompareAndSwap(d, 0) {
-			s.counters.expired.Add(1)
-			stream.end(&TimeoutError{State: stream.state.Load().Name})
+			state := stream.state.Load()
+			if state != discarding {
+				s.counters.expired.Add(1)
+			}
+			stream.end(&TimeoutError{State: state.Name})
 		}
 	}
 }
@@ -98,22 +99,23 @@ func (s *Server) closeBlockedConns(p *peer) {
 
 // enforceShare makes a peer that is beyond its share of bytes return memory.
 func (s *Server) enforceShare(p *peer, all []*Stream) {
-	if !p.beyondShare(heldBytes, noMargin) {
-		p.overtime = overtime{}
+	if !p.beyondShare(heldBytes) {
+		p.beyondSince = 0
 		return
 	}
-	if p.overtime.since == 0 {
-		p.overtime.since = s.now.Load()
+	now := s.now.Load()
+	if p.beyondSince == 0 {
+		p.beyondSince = now
 	}
-	held := time.Duration(s.now.Load() - p.overtime.since)
-	if held >= evictAfter || p.mustPause() {
+	if time.Duration(now-s.collected) >= collectInterval {
+		s.collected = now
+		runtime.GC() // the frames of ended streams, which nobody returns
+	}
+	beyond := time.Duration(now - p.beyondSince)
+	if beyond >= evictAfter || p.mustPause() {
 		s.evict(p, all)
 	}
-	if held >= collectAfter && !p.overtime.collected {
-		p.overtime.collected = true
-		runtime.GC() // frames of ended streams that nobody returns
-	}
-	if held >= closeAfter {
+	if beyond >= closeAfter {
 		s.closePeer(p)
 	}
 }
@@ -121,9 +123,9 @@ func (s *Server) enforceShare(p *peer, all []*Stream) {
 // evict ends as many evictable streams of a peer as it takes to return to its share if all hold the same, oldest first.
 func (s *Server) evict(p *peer, all []*Stream) {
 	evictable := slices.DeleteFunc(all, func(stream *Stream) bool {
-		return !stream.state.Load().Evictable || stream.Context().Err() != nil
+		return !stream.state.Load().Evictable || stream.ctx.Err() != nil
 	})
-	slices.SortFunc(evictable, func(a, b *Stream) int { return cmp.Compare(a.opened, b.opened) })
+	slices.SortFunc(evictable, func(a, b *Stream) int { return cmp.Compare(a.position, b.position) })
 	used := p.used[heldBytes].Load()
 	level := s.limits[heldBytes].fairLevel(func() []int64 { return s.uses(heldBytes) })
 	if used <= level {
@@ -142,17 +144,17 @@ func (s *Server) closePeer(p *peer) {
 	s.params.Log.Warn("Closed the connections of a gateway that held too much memory and did not return it",
 		zap.String("peer", p.address.String()), zap.Int64("bytes", p.used[heldBytes].Load()),
 		zap.Int64("bytesOfAllPeers", s.limits[heldBytes].total.Load()), zap.Int64("limit", s.limits[heldBytes].limit))
-	p.overtime = overtime{}
+	p.beyondSince = 0
 	p.closeConns()
 }
 
 // retire stops the server of a peer that has had no connections for a while, and forgets the peer when it holds nothing.
 func (s *Server) retire(p *peer) {
 	if p.used[connections].Load() > 0 {
-		p.idle = 0
+		p.idle.Store(0)
 		return
 	}
-	if p.idle++; p.idle < idleSweeps {
+	if p.idle.Add(1) < idleSweeps {
 		return
 	}
 	s.mu.Lock()
@@ -160,7 +162,7 @@ func (s *Server) retire(p *peer) {
 	if s.stopping || p.used[connections].Load() > 0 { // a connection was accepted just now
 		return
 	}
-	p.idle = 0
+	p.idle.Store(0)
 	if i := p.instance; i != nil {
 		p.instance = nil
 		delete(s.instances, i)
