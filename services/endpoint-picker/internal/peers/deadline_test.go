@@ -164,7 +164,7 @@ func TestReaderThatStops(t *testing.T) {
 		assert.Equal(t, 1, stats.Streams, "gRPC keeps the stream for its unread replies")
 		assert.Greater(t, stats.Bytes, 100<<10, "and the first of them")
 		assert.Less(t, stats.Bytes, 200<<10, "but not those that were not sent")
-		require.NoError(t, x.framer.WriteRSTStream(id, 8))
+		x.reset(id)
 		time.Sleep(time.Second)
 		assert.Zero(t, r.Stats().Streams)
 		assert.Zero(t, r.Stats().Bytes)
@@ -211,5 +211,20 @@ func TestNoDeadline(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Len(t, r.service.ended(), 1)
 		assert.False(t, errors.As(r.service.ended()[0], new(*TimeoutError)), "the gateway canceled the stream")
+	})
+}
+
+// TestClockOfAStalledProcess has a process that got no CPU for a minute: its peers are not to blame.
+func TestClockOfAStalledProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Params{})
+		s.sweep(nil)
+		time.Sleep(sweepInterval)
+		s.sweep(nil)
+		assert.Equal(t, 1+int64(sweepInterval), s.now.Load())
+		time.Sleep(time.Minute)
+		s.sweep(nil)
+		assert.Equal(t, 1+int64(sweepInterval+maxTick), s.now.Load())
 	})
 }

@@ -356,9 +356,8 @@ func (r *rig) dialRaw(t testing.TB, from string, window uint32) *raw {
 	x.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	x.changed = sync.NewCond(&x.mu)
 	x.hpack = hpack.NewEncoder(&x.header)
-	_, err = c.Write([]byte(http2.ClientPreface))
-	require.NoError(t, err)
-	require.NoError(t, x.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}))
+	_, _ = c.Write([]byte(http2.ClientPreface)) // the server may have closed it
+	_ = x.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window})
 	t.Cleanup(func() { _ = c.Close() })
 	return x
 }
@@ -471,6 +470,12 @@ func (x *raw) data(id uint32, data []byte) error {
 	x.write <- struct{}{}
 	defer func() { <-x.write }()
 	return x.framer.WriteData(id, false, data)
+}
+
+func (x *raw) reset(id uint32) {
+	x.write <- struct{}{}
+	defer func() { <-x.write }()
+	_ = x.framer.WriteRSTStream(id, http2.ErrCodeCancel)
 }
 
 // send sends bytes in frames of a size, without waiting for windows.

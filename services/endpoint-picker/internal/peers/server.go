@@ -51,9 +51,9 @@ type Server struct {
 	limits    [resourceCount]fairLimit
 	perPeer   int64 // limit of the connections of one peer
 	counters  counters
-	began     time.Time
-	now       atomic.Int64 // nanoseconds since began, as of the last sweep; at least 1
-	collected int64        // when garbage was collected last, on the same clock; of the sweeper
+	now       atomic.Int64 // the clock of deadlines: nanoseconds since the start, as of the last sweep; at least 1
+	swept     time.Time    // of the sweeper: when it was last advanced
+	collected int64        // of the sweeper: when garbage was last collected, on this clock
 	work      sync.WaitGroup
 	stopped   chan struct{}
 	stopOnce  sync.Once
@@ -69,7 +69,7 @@ type Server struct {
 // New returns a Server.
 func New(p Params) *Server {
 	s := &Server{
-		params: p, perPeer: maxConnectionsOfPeer, began: time.Now(), stopped: make(chan struct{}),
+		params: p, perPeer: maxConnectionsOfPeer, swept: time.Now(), stopped: make(chan struct{}),
 		peers: map[netip.Addr]*peer{}, instances: map[*instance]struct{}{},
 	}
 	s.limits[connections].limit = maxConnections
