@@ -12,16 +12,21 @@ import (
 )
 
 const (
-	// maxStreams allows gateways to send all requests on one connection.
+	// maxStreams allows gateways to send all requests on one connection. Package peers limits the streams of a gateway.
 	maxStreams = 1 << 20
-	// bodyRoom is a factor of the largest body, and messageRoom is for headers and metadata. Their sum limits a message: a
-	// body over its own limit must get 413, where gRPC itself would break the stream.
-	bodyRoom    = 2
+	// messageRoom is for headers and metadata beside the largest body. Handlers that do not use peers.Stream get no larger
+	// message: for a body that is larger than that, gRPC breaks the stream, so a gateway gets no 413. At half the value that
+	// happens for bodies that are 512 KiB too large. At double, half a message can hold a megabyte more.
 	messageRoom = 1 << 20
+	// maxHeaderList limits the HTTP/2 headers of a stream; those of HTTP requests are in messages. gRPC's default is 16 MiB. At
+	// half the value, gateways that add metadata such as tokens do not fit. At double, a stream can cost twice the memory
+	// until its handler starts.
+	maxHeaderList = 16 << 10
 
 	// workers run the handlers of streams one after the other, so that a handler starts with a grown stack. While all are
-	// busy, new streams get their own goroutines.
-	workers = 64
+	// busy, new streams get their own goroutines. Each gateway has its own workers, which take 40 KiB while they are idle. At
+	// half the number, bursts pay for growing stacks. At double, an idle gateway takes 40 KiB more.
+	workers = 16
 	// streamWindow and connWindow limit the data that a gateway may send before a handler, or the connection's reader, reads
 	// it. With fixed windows gRPC does not send a ping for nearly every message to measure the connection.
 	streamWindow = 256 << 10
@@ -39,7 +44,7 @@ const (
 
 // Options configures the connections of gateways.
 type Options struct {
-	TLS            *tls.Config // nil for plaintext. gRPC adds ALPN (h2)
+	TLS            *tls.Config // nil for plaintext. Its verification of clients applies. gRPC adds ALPN (h2)
 	MaxRequestBody int         // size of an HTTP body, which may come in one message
 	MaxReceive     int         // maximum size of a message from a gateway; 0: enough for the largest body
 	MaxSend        int         // maximum size of a message to a gateway; 0: no limit
@@ -58,7 +63,8 @@ func (o Options) ServerOptions() []grpc.ServerOption {
 		grpc.NumStreamWorkers(workers),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
-		grpc.MaxRecvMsgSize(cmp.Or(o.MaxReceive, bodyRoom*o.MaxRequestBody+messageRoom)),
+		grpc.MaxRecvMsgSize(cmp.Or(o.MaxReceive, o.MaxRequestBody+messageRoom)),
+		grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
 	}

@@ -1,20 +1,21 @@
 // Package grpcserver runs the picker's gRPC servers: it opens their ports, secures them, and drains them.
 //
 // A draining server accepts nothing new and makes each gateway use another connection for its next requests (HTTP/2 GOAWAY),
-// while open streams continue to their end, within a time limit.
+// while open streams continue to their end, within a time limit. Package peers keeps gateways from hurting each other.
 package grpcserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
 
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/peers"
 )
 
 // Service is a service of a gRPC server.
@@ -27,10 +28,8 @@ type Server struct {
 	log      *zap.Logger
 	flag     string
 	port     int
-	options  []grpc.ServerOption
-	service  Service
-	server   *grpc.Server // nil until Listen, because it starts goroutines
-	listener net.Listener
+	server   *peers.Server
+	listener net.Listener // nil until Listen
 }
 
 // Params are the parameters of New.
@@ -39,12 +38,16 @@ type Params struct {
 	Flag    string // flag that sets the port, for messages
 	Port    int
 	Options []grpc.ServerOption
+	Limits  peers.Options
+	Codec   encoding.CodecV2 // of handlers that use peers.Stream; nil if Service has none
 	Service Service
 }
 
 // New returns a Server. Listen opens its port.
 func New(p Params) *Server {
-	return &Server{log: p.Log, flag: p.Flag, port: p.Port, options: append(p.Options, grpc.WaitForHandlers(true)), service: p.Service}
+	return &Server{log: p.Log, flag: p.Flag, port: p.Port, server: peers.New(peers.Params{
+		Log: p.Log, Limits: p.Limits, Options: p.Options, Codec: p.Codec, Register: p.Service.Register,
+	})}
 }
 
 // Listen opens the port.
@@ -53,8 +56,7 @@ func (s *Server) Listen() error {
 	if err != nil {
 		return fmt.Errorf("listen on --%s %d: %w", s.flag, s.port, err)
 	}
-	s.listener, s.server = listener, grpc.NewServer(s.options...)
-	s.service.Register(s.server)
+	s.listener = listener
 	return nil
 }
 
@@ -64,7 +66,7 @@ func (s *Server) Address() string { return s.listener.Addr().String() }
 // Run serves until Drain or Close, which may be called first.
 func (s *Server) Run() error {
 	s.log.Info("Started listening", zap.String(logging.KeyAddress, s.Address()), zap.String("flag", s.flag))
-	if err := s.server.Serve(s.listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.server.Serve(s.listener); err != nil {
 		return fmt.Errorf("serve --%s %d: %w", s.flag, s.port, err)
 	}
 	return nil
@@ -88,9 +90,11 @@ func (s *Server) Drain(ctx context.Context) bool {
 
 // Close stops the server, cuts open streams and returns when all handlers have returned.
 func (s *Server) Close() {
-	if s.server == nil {
-		return
-	}
 	s.server.Stop()
-	_ = s.listener.Close() // a server that ran has closed it
+	if s.listener != nil {
+		_ = s.listener.Close() // a server that ran has closed it
+	}
 }
+
+// Stats returns figures of the server and its gateways.
+func (s *Server) Stats() peers.Stats { return s.server.Stats() }

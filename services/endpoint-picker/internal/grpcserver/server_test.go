@@ -82,8 +82,7 @@ func memory(t *testing.T) (*Server, *bufconn.Listener, healthv1.HealthClient) {
 	t.Helper()
 	s := New(Params{Log: zap.NewNop(), Service: watchable{health.NewServer()}})
 	listener := bufconn.Listen(1 << 16)
-	s.listener, s.server = listener, grpc.NewServer(s.options...)
-	s.service.Register(s.server)
+	s.listener = listener
 	run(t, s)
 	conn, err := grpc.NewClient("passthrough:memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))

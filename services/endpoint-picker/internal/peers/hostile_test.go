@@ -1,0 +1,354 @@
+package peers
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+)
+
+const served = "ok"
+
+// bothNetworks runs a test on the clock of a bubble, and with real connections.
+func bothNetworks(t *testing.T, o Options, test func(t *testing.T, r *rig)) {
+	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) { test(t, overMemory(t, o)) })
+	})
+	t.Run("loopback", func(t *testing.T) {
+		t.Parallel()
+		test(t, overLoopback(t, o))
+	})
+}
+
+// eventually waits on the clock of a bubble or the real one.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for began := time.Now(); !cond(); time.Sleep(5 * time.Millisecond) {
+		require.Less(t, time.Since(began), patience, what)
+	}
+}
+
+// holdStreams opens streams that stay open.
+func (g *gateway) holdStreams(n int) (replies []string) {
+	g.t.Helper()
+	for range n {
+		s, _ := g.open()
+		send(g.t, s, "headers", "end")
+		reply, _ := receive(s)
+		replies = append(replies, reply)
+	}
+	return replies
+}
+
+func TestSilentStreamsDoNotStopOthers(t *testing.T) {
+	t.Parallel()
+	const limit = 100
+	bothNetworks(t, Options{MaxStreams: limit}, func(t *testing.T, r *rig) {
+		x := r.dialRaw(t, hostile, http2Window)
+		x.read()
+		for range 3 * limit {
+			x.open()
+		}
+		eventually(t, "refusals", func() bool { return len(r.service.ended()) == 2*limit })
+		for _, err := range r.service.ended() {
+			require.ErrorIs(t, err, ErrTooManyStreams)
+		}
+		assert.Equal(t, limit, r.Stats().Streams)
+
+		g := r.gateway(t, good)
+		for i, reply := range g.holdStreams(limit / 2) {
+			require.Equal(t, served, reply, i)
+		}
+		time.Sleep(levelAge)
+		assert.Equal(t, "refused: "+ErrTooManyStreams.Error(), g.holdStreams(2)[1], "it has its half now")
+		assert.LessOrEqual(t, r.Stats().Streams, limit+limit/2+2, "limit x (1 + 1/2)")
+	})
+}
+
+// TestStreamsOfManyPeers checks the bound of the total: limit x (1 + 1/2 + ... + 1/n).
+func TestStreamsOfManyPeers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 60
+		r := overMemory(t, Options{MaxStreams: limit})
+		bound := 0
+		for n := range 5 {
+			g := r.gateway(t, fmt.Sprintf("10.0.0.%d", n+1))
+			got := 0
+			for range limit + 1 {
+				time.Sleep(levelAge)
+				if g.holdStreams(1)[0] == served {
+					got++
+				}
+			}
+			assert.GreaterOrEqual(t, got, limit/(n+1), "peer %d", n)
+			bound += limit/(n+1) + 1
+			assert.LessOrEqual(t, r.Stats().Streams, bound)
+		}
+	})
+}
+
+// TestUnreadRefusalsEnd has a peer that does not read refusals, which stay in memory then.
+func TestUnreadRefusalsEnd(t *testing.T) {
+	t.Parallel()
+	const limit, n = 50, 1000
+	bothNetworks(t, Options{MaxStreams: limit}, func(t *testing.T, r *rig) {
+		x := r.dialRaw(t, hostile, 0)
+		x.read()
+		for range n {
+			x.open()
+		}
+		eventually(t, "refusals without a body", func() bool { return r.Stats().RefusedStreams == n-limit-maxRefused })
+		assert.Equal(t, limit, r.Stats().Streams)
+		eventually(t, "refusals by handlers", func() bool { return len(r.service.ended()) == maxRefused })
+		x.open()
+		eventually(t, "a refusal", func() bool { return r.Stats().RefusedStreams == n-limit-maxRefused+1 })
+		assert.Equal(t, served, r.gateway(t, good).ask(10))
+		require.NoError(t, x.net.Close())
+		eventually(t, "the end of streams that wait for nobody", func() bool { return r.Stats().Streams == 0 })
+		assert.Equal(t, served, r.gateway(t, hostile).ask(10))
+	})
+}
+
+var zeros = make([]byte, 30<<20)
+
+// halfMessages sends messages without their last byte on n streams, as far as the server reads them.
+func halfMessages(t *testing.T, x *raw, n, size, frame int) {
+	t.Helper()
+	for range n {
+		id := x.open()
+		x.send(id, message("headers"), 100)
+		x.sendInWindow(id, head(size))
+		go func() {
+			if frame > 0 {
+				x.send(id, zeros[:size-1], frame)
+				return
+			}
+			x.sendInWindow(id, zeros[:size-1])
+		}()
+	}
+}
+
+// maxHeld is the bound of the bytes of all peers: the limit and a quarter, where reading pauses, what was read then, and what
+// a good peer holds.
+func maxHeld(limit, conns, perConn, others int) int {
+	return limit + limit/pauseFraction + conns*perConn + others
+}
+
+func TestHalfMessagesDoNotStopOthers(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		limit   int
+		streams int
+		size    int
+		frame   int
+		perConn int // bytes of a read, and the overhead of its frames
+	}{
+		{name: "large messages", limit: 8 << 20, streams: 64, size: maxBody, perConn: 64 << 10},
+		{name: "small messages", limit: 8 << 20, streams: 400, size: 60 << 10, perConn: 64 << 10},
+		{name: "frames of one byte", limit: 2 << 20, streams: 200, size: 2000, frame: 1, perConn: (32 << 10) / 10 * (64 + blockOverhead)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := overLoopback(t, Options{MaxBytes: tt.limit, MessageTimeout: time.Minute})
+			g := r.gateway(t, good)
+			body := tt.limit / 8
+			require.Equal(t, served, g.ask(body))
+			const conns = 4
+			for range conns {
+				x := r.dialRaw(t, hostile, http2Window)
+				x.read()
+				halfMessages(t, x, tt.streams/conns, tt.size, tt.frame)
+			}
+			largest := 0
+			for began := time.Now(); time.Since(began) < 2*time.Second; time.Sleep(time.Millisecond) {
+				largest = max(largest, r.Stats().Bytes)
+				if time.Since(began) > time.Second/2 {
+					require.Equal(t, served, g.ask(body))
+				}
+			}
+			assert.Greater(t, largest, tt.limit/2, "the attack is one")
+			assert.LessOrEqual(t, largest, maxHeld(tt.limit, conns, tt.perConn, 3*body))
+			for _, err := range r.service.ended() {
+				if err != nil {
+					require.ErrorIs(t, err, ErrTooManyBytes)
+				}
+			}
+		})
+	}
+}
+
+// TestHalfMessagesInTheHeap looks at the heap: nothing is held beside the count.
+func TestHalfMessagesInTheHeap(t *testing.T) {
+	const limit = 16 << 20
+	r := overLoopback(t, Options{MaxBytes: limit})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	x := r.dialRaw(t, hostile, http2Window)
+	x.read()
+	halfMessages(t, x, 32, 30<<20, 0) // the state does not allow these
+	halfMessages(t, x, 700, 60<<10, 0)
+	eventually(t, "the attack", func() bool { return r.Stats().Bytes > limit/2 })
+	time.Sleep(time.Second)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(2*limit))
+}
+
+// TestSmallFramesCount has frames of one byte. gRPC's pool does not see them, unless poolingThreshold is in effect.
+func TestSmallFramesCount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := overMemory(t, Options{})
+		x := r.dialRaw(t, hostile, http2Window)
+		x.read()
+		const n = 5000
+		id := x.open()
+		x.send(id, append(message("headers"), head(n+1)...), 100)
+		for range n {
+			x.send(id, []byte{1}, 1)
+			synctest.Wait() // gRPC joins frames that nobody reads
+		}
+		assert.Equal(t, n*(64+blockOverhead), r.Stats().Bytes)
+	})
+}
+
+// TestEvictionTakesTheOldest has half messages that the check within messages does not see.
+func TestEvictionTakesTheOldest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit, size, n = 4 << 20, 32 << 10, 140 // less than what pauses
+		r := overMemory(t, Options{MaxBytes: limit})
+		responding := r.gateway(t, hostile)
+		require.Equal(t, []string{served}, responding.holdStreams(1))
+		x := r.dialRaw(t, hostile, http2Window)
+		x.read()
+		var ids []uint32
+		for range n {
+			id := x.open()
+			ids = append(ids, id)
+			x.send(id, append(message("headers"), append(head(size), make([]byte, size-1)...)...), 16<<10)
+			time.Sleep(time.Millisecond)
+		}
+		assert.Greater(t, r.Stats().Bytes, limit)
+		assert.Zero(t, r.Stats().EvictedStreams)
+		g := r.gateway(t, good)
+		assert.Equal(t, served, g.ask(maxBody))
+		time.Sleep(evictAfter + 2*sweepInterval)
+		assert.Equal(t, served, g.ask(maxBody))
+
+		synctest.Wait()
+		stats := r.Stats()
+		assert.LessOrEqual(t, stats.Bytes, limit)
+		evicted := int(stats.EvictedStreams)
+		assert.GreaterOrEqual(t, evicted, 8, "what is beyond the share")
+		assert.Less(t, evicted, n/2)
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		for i, id := range ids {
+			assert.Equal(t, i < evicted, x.ended[id], "stream %d", i)
+		}
+		for _, err := range r.service.ended() {
+			if err != nil {
+				assert.ErrorIs(t, err, ErrTooManyBytes)
+			}
+		}
+		assert.Zero(t, stats.ClosedPeers)
+		assert.Equal(t, n-evicted+1, stats.Streams, "and the stream that waits for a response")
+	})
+}
+
+// TestPeerThatDoesNotReturnMemoryIsClosed has a peer that sends bodies and does not read the replies.
+func TestPeerThatDoesNotReturnMemoryIsClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 4 << 20
+		r := overMemory(t, Options{MaxBytes: limit, SendTimeout: time.Minute})
+		g := r.gateway(t, good)
+		waiting, _ := g.open()
+		send(t, waiting, "headers", "end")
+		x := r.dialRaw(t, hostile, 0)
+		x.read()
+		for range 6 { // 3.4 MiB, which the limit allows
+			id := x.open()
+			x.send(id, message("headers"), 100)
+			go func() {
+				for range 9 {
+					x.sendInWindow(id, message(strings.Repeat("a", 60<<10)))
+				}
+				x.sendInWindow(id, message("end"))
+			}()
+		}
+		time.Sleep(time.Second)
+		assert.Greater(t, r.Stats().Bytes, limit/2)
+		slow, _ := g.open()
+		send(t, slow, "headers", strings.Repeat("a", maxBody))
+		time.Sleep(time.Second)
+		assert.Greater(t, r.Stats().Bytes, limit)
+		for range 20 {
+			require.Equal(t, served, g.ask(100<<10))
+			time.Sleep(closeAfter / 16)
+		}
+		send(t, slow, "end")
+		_, err := receive(slow)
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+
+		assert.Equal(t, int64(1), r.Stats().ClosedPeers)
+		x.mu.Lock()
+		assert.Error(t, x.broken, "the connection was closed")
+		x.mu.Unlock()
+		entries := r.logs.FilterLevelExact(zap.WarnLevel).All()
+		require.Len(t, entries, 1)
+		assert.Equal(t, hostile, entries[0].ContextMap()["peer"])
+
+		var reply string
+		reply, err = receive(waiting)
+		require.NoError(t, err, "streams of others stay open")
+		assert.Equal(t, served, reply)
+		assert.Equal(t, served, g.ask(maxBody))
+		assert.Equal(t, served, r.gateway(t, hostile).ask(10), "the peer may connect again")
+		collected(t, func() bool { return r.Stats().Bytes == 0 })
+	})
+}
+
+// TestOnePeerOverload has a single good gateway with too many bodies: it gets refusals, and neither pauses nor cut streams.
+func TestOnePeerOverload(t *testing.T) {
+	t.Parallel()
+	r := overLoopback(t, Options{MaxBytes: 4 * maxBody})
+	g := r.gateway(t, good)
+	var mu sync.Mutex
+	results := map[string]int{}
+	var requests sync.WaitGroup
+	for range 20 {
+		requests.Go(func() {
+			for range 3 {
+				got := g.ask(maxBody)
+				mu.Lock()
+				results[strings.TrimSuffix(got, " EOF")]++
+				mu.Unlock()
+			}
+		})
+	}
+	requests.Wait()
+	assert.Positive(t, results[served])
+	refused := results["refused: "+ErrTooManyBytes.Error()]
+	assert.Equal(t, 60, results[served]+refused, results)
+	assert.Zero(t, r.Stats().ClosedPeers)
+	assert.Equal(t, served, g.ask(maxBody))
+	for _, err := range r.service.ended() {
+		assert.True(t, err == nil || errors.Is(err, ErrTooManyBytes), err)
+	}
+}

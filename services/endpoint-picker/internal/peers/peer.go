@@ -1,0 +1,245 @@
+package peers
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/experimental"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+)
+
+// maxRefused is the number of streams of one peer that are being refused by their handlers. Further ones are refused without a
+// reason for clients. A stream takes about 10 KiB. At half the value a burst of streams beyond the limit gets fewer reasons, at
+// double a peer that does not read them holds twice as much.
+const maxRefused = 256
+
+// The refusals of streams before their handler runs. They have no body, so that they need no flow control window of a peer.
+var (
+	errTooManyStreams = status.Error(codes.ResourceExhausted, "too many open streams")
+	errNoConnection   = status.Error(codes.Internal, "the credentials of the server hide the connection")
+	errNotReading     = status.Error(codes.ResourceExhausted, "the connection does not read")
+)
+
+// A peer is one gateway, by its IP address. It has a gRPC server of its own, so that limits and the buffer pool of gRPC apply
+// to this peer alone.
+type peer struct {
+	server  *Server
+	address netip.Addr
+	used    [resourceCount]atomic.Int64
+
+	mu      sync.Mutex // guards the following
+	conns   map[*conn]struct{}
+	streams []*Stream // that have not left; see Stream.index
+	opened  uint64    // number of streams so far
+	refused int       // streams that their handlers have to refuse
+
+	instance *instance // guarded by server.mu; nil while the peer has none
+
+	idle        atomic.Int32 // sweeps since there was a connection
+	beyondSince int64        // when the peer went beyond its share of bytes, on the server's clock; 0 if it is within. Of the sweeper
+}
+
+// An instance is the gRPC server of a peer, while the peer has connections and a little longer.
+type instance struct {
+	grpc     *grpc.Server
+	listener *handover
+}
+
+// remotePeer returns the address that identifies the peer of a connection. Networks in memory have one peer, the zero address.
+// Hosts behind one address translation are one peer, too.
+func remotePeer(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr().Unmap().WithZone("")
+}
+
+func newPeer(s *Server, address netip.Addr) *peer {
+	return &peer{server: s, address: address, conns: map[*conn]struct{}{}}
+}
+
+// start starts the gRPC server of the peer. The caller holds server.mu.
+func (p *peer) start(local net.Addr) *instance {
+	params := &p.server.params
+	options := append(slices.Clip(params.Options), experimental.BufferPool(bufferPool{p}), grpc.InTapHandle(p.tap), grpc.WaitForHandlers(true))
+	if params.Codec != nil {
+		options = append(options, grpc.ForceServerCodecV2(codec{params.Codec}))
+	}
+	i := &instance{grpc: grpc.NewServer(options...), listener: newHandover(local)}
+	params.Register(i.grpc)
+	p.server.work.Go(func() { _ = i.grpc.Serve(i.listener) }) // it ends with Stop
+	return i
+}
+
+// tap runs before the handler of each stream. It counts the stream, makes it cancelable, and drops the HTTP/2 headers, which
+// nobody reads: they would stay in memory as long as the stream.
+func (p *peer) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	clear(info.Header)
+	c := connOf(ctx)
+	switch {
+	case c == nil:
+		return ctx, errNoConnection
+	case c.blockedFor() > maxBlocked:
+		p.server.counters.refusedStreams.Add(1)
+		return ctx, errNotReading
+	}
+	s := newStream(ctx, p, c)
+	if !p.addStream(s) {
+		p.server.counters.refusedStreams.Add(1)
+		return ctx, errTooManyStreams
+	}
+	return s.ctx, nil
+}
+
+// add changes the peer's use of a resource.
+func (p *peer) add(r resource, n int64) {
+	p.used[r].Add(n)
+	p.server.limits[r].total.Add(n)
+}
+
+// beyondShare reports whether a limit is exceeded and the peer uses more than its fair share of it.
+func (p *peer) beyondShare(r resource) bool {
+	limit := &p.server.limits[r]
+	return limit.full() && p.used[r].Load() > limit.fairLevel(func() []int64 { return p.server.uses(r) })
+}
+
+// mustPause reports whether the peer holds so much memory that its connections must not be read.
+func (p *peer) mustPause() bool {
+	limit := &p.server.limits[heldBytes]
+	return limit.full() && limit.total.Load() > limit.limit+limit.limit/pauseFraction && p.beyondShare(heldBytes)
+}
+
+func (p *peer) addConn(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns[c] = struct{}{}
+	p.add(connections, 1)
+	p.idle.Store(0)
+}
+
+// removeConn forgets a closed connection. Replies that it has not sent are lost, so its streams do not wait for them.
+func (p *peer) removeConn(c *conn) {
+	var unsent []*Stream
+	p.mu.Lock()
+	delete(p.conns, c)
+	c.gone = true
+	for _, s := range p.streams {
+		if s.conn == c && s.handled {
+			unsent = append(unsent, s)
+		}
+	}
+	p.mu.Unlock()
+	p.add(connections, -1)
+	for _, s := range unsent {
+		s.leave()
+	}
+}
+
+// closeConns closes all connections of the peer.
+func (p *peer) closeConns() {
+	for _, c := range p.allConns() {
+		_ = c.Close()
+	}
+}
+
+func (p *peer) allConns() []*conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]*conn, 0, len(p.conns))
+	for c := range p.conns {
+		all = append(all, c)
+	}
+	return all
+}
+
+func (p *peer) allStreams(into []*Stream) []*Stream {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append(into, p.streams...)
+}
+
+// addStream adds a stream to the peer. If the peer has too many, the handler must refuse the stream. It returns false if the
+// peer has too many of those, too.
+func (p *peer) addStream(s *Stream) bool {
+	p.add(streams, 1)
+	s.refused = p.beyondShare(streams)
+	if s.refused {
+		p.add(streams, -1)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.refused {
+		if p.refused >= maxRefused {
+			return false
+		}
+		p.refused++
+	}
+	p.opened++
+	s.index, s.position = len(p.streams), p.opened
+	p.streams = append(p.streams, s)
+	return true
+}
+
+func (p *peer) removeStream(s *Stream) {
+	if !s.refused {
+		p.add(streams, -1)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.refused {
+		p.refused--
+	}
+	last := len(p.streams) - 1
+	p.streams[s.index] = p.streams[last]
+	p.streams[s.index].index = s.index
+	p.streams[last] = nil
+	p.streams = p.streams[:last]
+}
+
+// A handover is the listener of one peer's server. It gets connections from the listener of all.
+type handover struct {
+	address net.Addr
+	conns   chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
+}
+
+func newHandover(a net.Addr) *handover {
+	return &handover{address: a, conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// deliver passes a connection on, or closes it if the server has stopped.
+func (h *handover) deliver(c net.Conn) {
+	select {
+	case h.conns <- c:
+	case <-h.closed:
+		_ = c.Close()
+	}
+}
+
+// Accept implements net.Listener.
+func (h *handover) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (h *handover) Close() error {
+	h.once.Do(func() { close(h.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (h *handover) Addr() net.Addr { return h.address }

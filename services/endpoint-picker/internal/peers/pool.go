@@ -1,0 +1,91 @@
+package peers
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// classSizes are the sizes of pooled buffers. A frame has at most 16 KiB. gRPC's own pool has no sizes between 32 KiB and
+// 1 MiB, and clears whole buffers when it takes them back: a body of 67 kB would use a megabyte, and the time to clear it.
+// Larger buffers are allocated and left to the garbage collector: the pool would keep memory for the largest body ever seen.
+var classSizes = [...]int{1 << 6, 1 << 8, 1 << 10, 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16, 96 << 10, 1 << 17, 1 << 18, 1 << 19, 1 << 20}
+
+// blockOverhead is the memory of a block besides its bytes: block, lease, the mem.Buffer around it and its place in gRPC's
+// queues. A peer that sends single bytes in frames of their own uses 224 bytes for each. At half the value such a peer could
+// use 1.5 times its share, at double its streams would be restricted at 60 % of it. Bodies come in frames of 16 KiB, where it
+// is 1 %.
+const blockOverhead = 160
+
+// classes contain the blocks that nobody uses, for all servers of the process.
+var classes [len(classSizes)]sync.Pool
+
+// A block is a buffer. Its lease says who has it.
+type block struct {
+	lent  []byte // the part that was asked for. The first field, so that Put can find the block
+	whole []byte
+	class *sync.Pool // nil if it is not pooled
+	lease *lease
+}
+
+// A lease is the part of a block that outlives it. Buffers get lost: gRPC does not return the unread frames of a stream that
+// ended. They count until the garbage collector has freed them.
+type lease struct {
+	holder atomic.Pointer[peer]
+	charge int64
+}
+
+// end returns the bytes to the peer's account, once.
+func (l *lease) end() bool {
+	p := l.holder.Swap(nil)
+	if p == nil {
+		return false
+	}
+	p.add(heldBytes, -l.charge)
+	return true
+}
+
+// A bufferPool is the mem.BufferPool of one peer: it counts the bytes that gRPC and the handlers hold for this peer. The
+// buffers come from the classes of all peers. They are not cleared.
+type bufferPool struct{ peer *peer }
+
+// Get returns a buffer.
+func (p bufferPool) Get(length int) *[]byte {
+	b := newBlock(length)
+	b.lent = b.whole[:length]
+	b.lease.holder.Store(p.peer)
+	p.peer.add(heldBytes, b.lease.charge)
+	return &b.lent
+}
+
+// Put takes back a buffer of Get.
+func (bufferPool) Put(buffer *[]byte) {
+	b := (*block)(unsafe.Pointer(buffer)) //nolint:gosec // Get returned the address of the block's first field
+	if !b.lease.end() {
+		return
+	}
+	b.lent = nil
+	if b.class != nil {
+		b.class.Put(b)
+	}
+}
+
+// newBlock returns a block of at least length bytes that nobody uses.
+func newBlock(length int) *block {
+	size, class := length, (*sync.Pool)(nil)
+	for i := range classSizes {
+		if length <= classSizes[i] {
+			size, class = classSizes[i], &classes[i]
+			break
+		}
+	}
+	if class != nil {
+		if b, ok := class.Get().(*block); ok {
+			return b
+		}
+	}
+	b := &block{whole: make([]byte, size), class: class, lease: &lease{charge: int64(size + blockOverhead)}}
+	runtime.AddCleanup(b, func(l *lease) { l.end() }, b.lease)
+	return b
+}

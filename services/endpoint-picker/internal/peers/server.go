@@ -1,0 +1,264 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+)
+
+const (
+	// maxConnections is the number of connections beyond which peers get no more than their share. An idle connection takes
+	// about 40 KiB with TLS. At half the value a fleet of 128 gateways with 16 workers each does not fit. At double,
+	// connections can take 320 MiB.
+	maxConnections = 4096
+	// maxConnectionsOfPeer is the number of connections of one peer. Envoy opens one for each worker. At half the value, many
+	// gateways behind one address translation may not get enough. At double, one peer can take 80 MiB.
+	maxConnectionsOfPeer = 1024
+
+	maxAcceptBackoff = time.Second
+)
+
+// Options are the limits of a Server. Each limit is for all peers together, and is shared fairly when it is exceeded.
+type Options struct {
+	MaxBytes       int           // messages, collected bodies and unread replies in memory; 0 for no limit
+	MaxStreams     int           // open streams; 0 for no limit
+	MessageTimeout time.Duration // maximum time from the head of a message to its end; 0 for no limit
+	SendTimeout    time.Duration // maximum time that a reply waits for the gateway to read; 0 for no limit
+}
+
+// Params are the parameters of New.
+type Params struct {
+	Log     *zap.Logger
+	Limits  Options
+	Options []grpc.ServerOption // of the servers of all peers
+	// Codec encodes the replies of Streams. Handlers that do not use Streams need none, and set theirs in Options.
+	Codec encoding.CodecV2
+	// Register adds the services to the server of a peer.
+	Register func(grpc.ServiceRegistrar)
+}
+
+// A Server serves gRPC to many peers, with a gRPC server for each of them. Serve starts it, and GracefulStop or Stop end it.
+type Server struct {
+	params    Params
+	limits    [resourceCount]fairLimit
+	perPeer   int64 // limit of the connections of one peer
+	counters  counters
+	now       atomic.Int64 // the clock of deadlines: nanoseconds since the start, as of the last sweep; at least 1
+	swept     time.Time    // of the sweeper: when it was last advanced
+	collected int64        // of the sweeper: when garbage was last collected, on this clock
+	work      sync.WaitGroup
+	stopped   chan struct{}
+	stopOnce  sync.Once
+
+	all       atomic.Pointer[[]*peer] // the peers, to be read without mu
+	mu        sync.Mutex              // guards the following, and peer.instance
+	peers     map[netip.Addr]*peer
+	instances map[*instance]struct{} // that were not stopped
+	listener  net.Listener
+	stopping  bool
+}
+
+// New returns a Server.
+func New(p Params) *Server {
+	s := &Server{
+		params: p, perPeer: maxConnectionsOfPeer, swept: time.Now(), stopped: make(chan struct{}),
+		peers: map[netip.Addr]*peer{}, instances: map[*instance]struct{}{},
+	}
+	s.limits[connections].limit = maxConnections
+	s.limits[streams].limit = int64(p.Limits.MaxStreams)
+	s.limits[heldBytes].limit = int64(p.Limits.MaxBytes)
+	s.all.Store(&[]*peer{})
+	s.now.Store(1)
+	return s
+}
+
+// Serve accepts connections until Stop or GracefulStop has ended, and returns nil then.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	if s.stopping {
+		s.mu.Unlock()
+		_ = l.Close()
+		return nil
+	}
+	s.listener = l
+	s.work.Go(s.sweepUntilStopped)
+	s.mu.Unlock()
+
+	err := s.accept(l)
+	s.mu.Lock()
+	stopping := s.stopping
+	s.mu.Unlock()
+	if !stopping {
+		return err
+	}
+	<-s.stopped
+	return nil
+}
+
+// accept distributes connections. It waits if the process has too many open files.
+func (s *Server) accept(l net.Listener) error {
+	var wait time.Duration
+	for {
+		c, err := l.Accept()
+		var temporary interface{ Temporary() bool }
+		switch {
+		case err == nil:
+			wait = 0
+			s.dispatch(c, l.Addr())
+			continue
+		case !errors.As(err, &temporary) || !temporary.Temporary():
+			return err
+		}
+		wait = min(max(2*wait, 5*time.Millisecond), maxAcceptBackoff)
+		select {
+		case <-time.After(wait):
+		case <-s.stopped:
+			return err
+		}
+	}
+}
+
+// dispatch passes a connection to the gRPC server of its peer.
+func (s *Server) dispatch(raw net.Conn, local net.Addr) {
+	c, i := s.admit(raw, local)
+	if c == nil {
+		_ = raw.Close()
+		return
+	}
+	i.listener.deliver(c)
+}
+
+// admit adds a connection to its peer. It returns nil if the peer has too many.
+func (s *Server) admit(raw net.Conn, local net.Addr) (*conn, *instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping {
+		return nil, nil
+	}
+	p := s.peerOf(remotePeer(raw.RemoteAddr()))
+	if p.used[connections].Load() >= s.perPeer || p.beyondShare(connections) {
+		s.counters.refusedConnections.Add(1)
+		return nil, nil
+	}
+	if p.instance == nil {
+		p.instance = p.start(local)
+		s.instances[p.instance] = struct{}{}
+	}
+	c := newConn(raw, p)
+	p.addConn(c)
+	return c, p.instance
+}
+
+// peerOf returns the peer with an address. The caller holds mu.
+func (s *Server) peerOf(a netip.Addr) *peer {
+	p := s.peers[a]
+	if p == nil {
+		p = newPeer(s, a)
+		s.peers[a] = p
+		s.publish()
+	}
+	return p
+}
+
+// publish makes the peers known to readers without mu. The caller holds it.
+func (s *Server) publish() {
+	all := make([]*peer, 0, len(s.peers))
+	for _, p := range s.peers {
+		all = append(all, p)
+	}
+	s.all.Store(&all)
+}
+
+// uses returns what each peer uses of a resource.
+func (s *Server) uses(r resource) []int64 {
+	all := *s.all.Load()
+	uses := make([]int64, len(all))
+	for i, p := range all {
+		uses[i] = p.used[r].Load()
+	}
+	return uses
+}
+
+// GracefulStop accepts no connections, asks peers to use other ones for new streams, and returns when the last stream has
+// ended. Stop shortens it.
+func (s *Server) GracefulStop() { s.stop((*grpc.Server).GracefulStop) }
+
+// Stop closes all connections and returns when all handlers have returned.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	s.stopping = true
+	s.mu.Unlock()
+	for _, p := range *s.all.Load() {
+		p.closeConns()
+	}
+	s.stop((*grpc.Server).Stop)
+}
+
+func (s *Server) stop(end func(*grpc.Server)) {
+	s.mu.Lock()
+	s.stopping = true
+	if s.listener != nil {
+		_ = s.listener.Close()
+	}
+	var ending sync.WaitGroup
+	for i := range s.instances {
+		ending.Go(func() { end(i.grpc) })
+	}
+	s.mu.Unlock()
+	ending.Wait()
+	s.stopOnce.Do(func() { close(s.stopped) })
+	s.work.Wait()
+}
+
+// Stats are figures of a Server. The counters only rise.
+type Stats struct {
+	Peers       int
+	Connections int
+	Streams     int // open, or ended with replies that the gateway has not read
+	Bytes       int // held for all peers
+
+	RefusedConnections int64 // beyond a peer's share
+	RefusedStreams     int64 // before their handler ran
+	ExpiredStreams     int64 // ended at a deadline
+	EvictedStreams     int64 // ended for their memory
+	BlockedConnections int64 // closed because the peer did not read
+	ClosedPeers        int64 // peers whose connections were closed for their memory
+}
+
+type counters struct {
+	refusedConnections, refusedStreams, expired, evicted, blocked, closedPeers atomic.Int64
+}
+
+// Stats returns the current figures.
+func (s *Server) Stats() Stats {
+	c := &s.counters
+	return Stats{
+		Peers:       len(*s.all.Load()),
+		Connections: int(s.limits[connections].total.Load()),
+		Streams:     int(s.limits[streams].total.Load()),
+		Bytes:       int(s.limits[heldBytes].total.Load()),
+
+		RefusedConnections: c.refusedConnections.Load(),
+		RefusedStreams:     c.refusedStreams.Load(),
+		ExpiredStreams:     c.expired.Load(),
+		EvictedStreams:     c.evicted.Load(),
+		BlockedConnections: c.blocked.Load(),
+		ClosedPeers:        c.closedPeers.Load(),
+	}
+}
+
+// streamKey is the key of the Stream in the context of a stream.
+type streamKey struct{}
+
+func streamOf(ctx context.Context) *Stream {
+	s, _ := ctx.Value(streamKey{}).(*Stream)
+	return s
+}

@@ -1,0 +1,463 @@
+package peers
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+)
+
+func TestRemotePeer(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		give net.Addr
+		want string
+	}{
+		{give: &net.TCPAddr{IP: net.ParseIP("10.0.0.1"), Port: 1}, want: "10.0.0.1"},
+		{give: &net.TCPAddr{IP: net.ParseIP("::ffff:10.0.0.1"), Port: 2}, want: "10.0.0.1"},
+		{give: &net.TCPAddr{IP: net.ParseIP("fd00::1")}, want: "fd00::1"},
+		{give: &net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0"}, want: "fe80::1"},
+		{give: &net.UnixAddr{Name: "memory"}, want: "invalid IP"},
+	}
+	for _, tt := range tests {
+		assert.Equal(t, tt.want, remotePeer(tt.give).String())
+	}
+}
+
+// TestManyConnections has a hostile peer with many connections.
+func TestManyConnections(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name           string
+		total, perPeer int64
+		want           int // connections of the hostile peer
+	}{
+		{name: "limit of a peer", total: maxConnections, perPeer: 20, want: 20},
+		{name: "limit of all", total: 30, perPeer: maxConnectionsOfPeer, want: 31},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := overMemory(t, Options{})
+				r.limits[connections].limit, r.perPeer = tt.total, tt.perPeer
+				var conns []*raw
+				for range 60 {
+					x := r.dialRaw(t, hostile, http2Window)
+					x.read()
+					conns = append(conns, x)
+					time.Sleep(levelAge)
+				}
+				assert.Equal(t, tt.want, r.Stats().Connections)
+				assert.Equal(t, int64(60-tt.want), r.Stats().RefusedConnections)
+				for i, x := range conns {
+					x.mu.Lock()
+					assert.Equal(t, i >= tt.want, x.broken != nil, "connection %d", i)
+					x.mu.Unlock()
+				}
+				for range 10 {
+					assert.Equal(t, served, r.gateway(t, good).ask(10))
+				}
+				_ = conns[0].net.Close()
+				_ = conns[1].net.Close()
+				time.Sleep(levelAge)
+				x := r.dialRaw(t, hostile, http2Window)
+				x.read()
+				id := x.open()
+				x.send(id, message("headers"), 100)
+				time.Sleep(time.Second)
+				x.mu.Lock()
+				defer x.mu.Unlock()
+				assert.Equal(t, tt.total == 30, x.broken != nil, "with the good peer there is one place less than before")
+			})
+		})
+	}
+}
+
+// TestPeerThatDoesNotReadItsConnection has replies that do not leave the server's socket.
+func TestPeerThatDoesNotReadItsConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := overMemory(t, Options{})
+		x := r.dialRaw(t, hostile, 1<<30) // and x.read() is not called
+		for range 5 {
+			id := x.open()
+			x.send(id, message("headers"), 100)
+			x.send(id, message(strings.Repeat("a", 40<<10)), 16<<10) // below the windows that x did not read about
+			x.send(id, message("end"), 100)
+			synctest.Wait()
+			time.Sleep(sweepInterval)
+		}
+		assert.Zero(t, r.Stats().RefusedStreams)
+		time.Sleep(2 * maxBlocked)
+		streamsBefore := r.Stats().Streams
+		assert.Positive(t, streamsBefore)
+		for range 10 {
+			x.open()
+		}
+		synctest.Wait()
+		assert.Equal(t, int64(10), r.Stats().RefusedStreams)
+		assert.Equal(t, streamsBefore, r.Stats().Streams)
+		assert.Equal(t, served, r.gateway(t, good).ask(1000))
+		assert.Equal(t, served, r.gateway(t, hostile).ask(1000), "other connections of the peer are served")
+
+		time.Sleep(closeBlocked)
+		assert.Equal(t, int64(1), r.Stats().BlockedConnections)
+		assert.Zero(t, r.Stats().Streams)
+		assert.Error(t, x.data(1, make([]byte, pipeSize+1)), "the connection is closed")
+	})
+}
+
+// TestIdlePeers checks that the servers of peers without connections end.
+func TestIdlePeers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := overMemory(t, Options{})
+		instances := func() int {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return len(r.instances)
+		}
+		for n := range 10 {
+			x := r.dialRaw(t, fmt.Sprintf("10.0.0.%d", n), http2Window)
+			x.read()
+		}
+		g := r.gateway(t, good)
+		assert.Equal(t, served, g.ask(0))
+		assert.Equal(t, 11, r.Stats().Peers)
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, 11, instances(), "connected peers stay")
+		g.close()
+		time.Sleep((idleSweeps - 2) * sweepInterval)
+		assert.Equal(t, 11, instances())
+		time.Sleep(4 * sweepInterval)
+		assert.Equal(t, 10, instances())
+		assert.Equal(t, 10, r.Stats().Peers)
+		assert.Equal(t, served, r.gateway(t, good).ask(0))
+		assert.Equal(t, 11, r.Stats().Peers)
+	})
+}
+
+// TestConnectionForEachRequest is how some gateways do it: their server stays.
+func TestConnectionForEachRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := overMemory(t, Options{})
+		var first *instance
+		for range 100 {
+			g := r.gateway(t, good)
+			assert.Equal(t, served, g.ask(10))
+			r.mu.Lock()
+			for i := range r.instances {
+				if first == nil {
+					first = i
+				}
+				assert.Same(t, first, i)
+			}
+			r.mu.Unlock()
+			g.close()
+			time.Sleep(time.Second)
+			assert.Zero(t, r.Stats().Connections)
+			assert.Zero(t, r.Stats().Streams)
+		}
+	})
+}
+
+func TestMessageSizes(t *testing.T) {
+	t.Parallel()
+	r := overLoopback(t, Options{})
+	g := r.gateway(t, good)
+	tests := []struct {
+		name string
+		give []string
+		want string
+	}{
+		{name: "empty message", give: []string{"", "end"}, want: served},
+		{
+			name: "headers too large", give: []string{strings.Repeat("a", MaxHeadersMessage+1)},
+			want: "refused: message of 262145 bytes exceeds the limit of 262144 bytes",
+		},
+		{name: "largest headers", give: []string{strings.Repeat("a", MaxHeadersMessage), "headers", "end"}, want: strings.Repeat("a", MaxHeadersMessage)},
+		{name: "body in one message", give: []string{"headers", strings.Repeat("a", maxBody), "end"}, want: strings.Repeat("a", maxBody)},
+		{name: "odd body", give: []string{"headers", strings.Repeat("a", 3*pieceSize+1), "end"}, want: strings.Repeat("a", 3*pieceSize+1)},
+		{
+			name: "body too large", give: []string{"headers", strings.Repeat("a", maxBody+bodyMessageRoom+1)},
+			want: "refused: message of 1310721 bytes exceeds the limit of 1310720 bytes",
+		},
+		{
+			name: "body far too large", give: []string{"headers", strings.Repeat("a", 10*maxBody)},
+			want: "refused: message of 10485760 bytes exceeds the limit of 1310720 bytes",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, cancel := g.open()
+			defer cancel()
+			send(t, s, tt.give...)
+			reply, err := receive(s)
+			require.NoError(t, err)
+			assert.True(t, reply == tt.want, "got %.100q", reply)
+			require.NoError(t, s.CloseSend())
+			for err == nil {
+				_, err = receive(s)
+			}
+			assert.ErrorIs(t, err, io.EOF)
+		})
+	}
+	eventually(t, "nothing is held", func() bool { return r.Stats().Streams == 0 && r.Stats().Bytes == 0 })
+}
+
+func TestBrokenMessages(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		header [2]string
+		give   []byte
+		want   codes.Code
+	}{
+		{name: "compressed stream", header: [2]string{"grpc-encoding", "gzip"}, give: message("headers"), want: codes.Unimplemented},
+		{name: "unknown compression", header: [2]string{"grpc-encoding", "nonsense"}, give: message("headers"), want: codes.Unimplemented},
+		{name: "identity", header: [2]string{"grpc-encoding", "identity"}, give: message("headers"), want: codes.OK},
+		{name: "compressed message", give: append([]byte{1}, message("headers")[1:]...), want: codes.Unimplemented},
+		{name: "end within a message", give: message("headers")[:8], want: codes.Internal},
+		{name: "end within a length", give: message("headers")[:3], want: codes.Internal},
+		{name: "end", want: codes.OK},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := overMemory(t, Options{})
+				x := r.dialRaw(t, hostile, http2Window)
+				x.read()
+				id := x.open(tt.header)
+				x.send(id, tt.give, 100)
+				require.NoError(t, x.framer.WriteData(id, true, nil))
+				x.until("end of the stream", func() bool { return x.ended[id] })
+				assert.Equal(t, tt.want, x.code(id))
+				time.Sleep(time.Second)
+				assert.Zero(t, r.Stats().Streams)
+				collected(t, func() bool { return r.Stats().Bytes == 0 })
+			})
+		})
+	}
+}
+
+// TestStreamsWithoutAHandler end, too, though nobody opens them.
+func TestStreamsWithoutAHandler(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := overMemory(t, Options{})
+		g := r.gateway(t, good)
+		for _, method := range []string{"/test.Service/Unknown", "/unknown/Stream", "nonsense"} {
+			err := g.conn.Invoke(t.Context(), method, "a", new([]byte))
+			assert.Equal(t, codes.Unimplemented, status.Code(err), method)
+		}
+		time.Sleep(2 * sweepInterval)
+		assert.Zero(t, r.Stats().Streams)
+	})
+}
+
+func TestOpenOfOtherStreams(t *testing.T) {
+	t.Parallel()
+	_, err := Open(plainStream{ctx: t.Context()}, awaitingHeaders)
+	assert.Equal(t, codes.Internal, status.Code(err))
+	p := newTestPeer()
+	_, err = p.tap(t.Context(), &tap.Info{Header: metadata.MD{}})
+	assert.Equal(t, codes.Internal, status.Code(err), "without a connection")
+	assert.Zero(t, p.used[streams].Load())
+
+	s := newStream(t.Context(), p, nil)
+	ctx := grpc.NewContextWithServerTransportStream(s.ctx, fakeTransport{})
+	_, err = Open(plainStream{ctx: ctx}, awaitingHeaders)
+	assert.Equal(t, codes.Internal, status.Code(err), "without a codec")
+	p.server.params.Codec = rawCodec{}
+	s.cancel(context.Canceled)
+	require.True(t, p.addStream(s))
+	s.leaveUnopened()
+	assert.Zero(t, p.used[streams].Load())
+	_, err = Open(plainStream{ctx: ctx}, awaitingHeaders)
+	assert.Equal(t, codes.Canceled, status.Code(err), "after the end")
+}
+
+type plainStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (p plainStream) Context() context.Context { return p.ctx }
+
+type fakeTransport struct {
+	transportStream
+	grpc.ServerTransportStream
+}
+
+func (fakeTransport) RecvCompress() string { return "" }
+
+func TestHold(t *testing.T) {
+	t.Parallel()
+	p := newTestPeer()
+	s := newStream(t.Context(), p, newConn(nil, p))
+	require.True(t, p.addStream(s))
+	s.phase.Store(open)
+	s.Hold(1000)
+	s.Hold(24)
+	assert.Equal(t, int64(1024), p.used[heldBytes].Load())
+	s.Close()
+	assert.Zero(t, p.used[heldBytes].Load())
+	assert.Zero(t, p.used[streams].Load())
+	assert.Equal(t, "invalid IP", s.Peer())
+}
+
+// TestTLS checks that the connection of a stream is known through TLS.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	lender := httptest.NewUnstartedServer(nil)
+	lender.StartTLS()
+	defer lender.Close()
+	creds := credentials.NewTLS(&tls.Config{Certificates: lender.TLS.Certificates, MinVersion: tls.VersionTLS12})
+	r := overLoopback(t, Options{}, grpc.Creds(creds))
+	conn, err := grpc.NewClient("passthrough:server", grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.dial(ctx, good) }),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(1<<30)))
+	require.NoError(t, err)
+	g := &gateway{t, conn}
+	assert.Equal(t, served, g.ask(maxBody))
+	require.NoError(t, conn.Close())
+	eventually(t, "nothing is held", func() bool { return r.Stats() == Stats{Peers: 1} })
+}
+
+// brokenListener fails to accept with some errors first.
+type brokenListener struct {
+	net.Listener
+	errs chan error
+}
+
+func (l brokenListener) Accept() (net.Conn, error) {
+	select {
+	case err := <-l.errs:
+		return nil, err
+	default:
+		return l.Listener.Accept()
+	}
+}
+
+func TestAcceptErrors(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		l := brokenListener{n, make(chan error, 100)}
+		for range 10 {
+			l.errs <- &net.OpError{Op: "accept", Err: syscall.EMFILE}
+		}
+		began := time.Now()
+		r := newRig(t, l, Options{})
+		r.dial = n.dial
+		assert.Equal(t, served, r.gateway(t, good).ask(0))
+		assert.InDelta(t, 3.275, time.Since(began).Seconds(), 0.01, "5 ms, 10 ms, ... 1 s")
+	})
+	broken := errors.New("broken")
+	l := brokenListener{newNetwork(), make(chan error, 1)}
+	l.errs <- broken
+	s := New(Params{Log: zap.NewNop()})
+	require.ErrorIs(t, s.Serve(l), broken)
+	s.Stop()
+}
+
+func TestStopBeforeServe(t *testing.T) {
+	t.Parallel()
+	s := New(Params{Log: zap.NewNop()})
+	s.Stop()
+	s.GracefulStop()
+	l := newNetwork()
+	require.NoError(t, s.Serve(l))
+	_, err := l.Accept()
+	assert.ErrorIs(t, err, net.ErrClosed)
+}
+
+// TestStopWhilePaused stops a server that does not read a peer.
+func TestStopWhilePaused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := overMemory(t, Options{MaxBytes: 1 << 20})
+		x := r.dialRaw(t, hostile, http2Window)
+		x.read()
+		halfMessages(t, x, 40, 40<<10, 0)
+		synctest.Wait()
+		assert.Greater(t, r.Stats().Bytes, 1<<20)
+		r.dialRaw(t, hostile, http2Window) // does not get past the preface
+		synctest.Wait()
+		began := time.Now()
+		r.Stop()
+		assert.Zero(t, time.Since(began))
+	})
+}
+
+// TestGracefulStop has open streams of several peers.
+func TestGracefulStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := overMemory(t, Options{})
+		var waiting []grpc.ClientStream
+		for _, from := range []string{good, hostile} {
+			s, _ := r.gateway(t, from).open()
+			send(t, s, "headers")
+			waiting = append(waiting, s)
+		}
+		synctest.Wait()
+		stopped := make(chan struct{})
+		go func() { defer close(stopped); r.GracefulStop() }()
+		time.Sleep(time.Second)
+		_, err := r.dial(t.Context(), good)
+		require.Error(t, err, "nothing new is accepted")
+		for _, s := range waiting {
+			select {
+			case <-stopped:
+				t.Fatal("a stream is open")
+			default:
+			}
+			send(t, s, "end")
+			reply, err := receive(s)
+			require.NoError(t, err)
+			assert.Equal(t, served, reply)
+			require.NoError(t, s.CloseSend())
+			synctest.Wait()
+		}
+		<-stopped
+	})
+}
+
+func TestStopShortensGracefulStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := overMemory(t, Options{})
+		s, _ := r.gateway(t, good).open()
+		send(t, s, "headers")
+		synctest.Wait()
+		stopped := make(chan struct{})
+		go func() { defer close(stopped); r.GracefulStop() }()
+		time.Sleep(time.Second)
+		r.Stop()
+		<-stopped
+		_, err := receive(s)
+		assert.Equal(t, codes.Unavailable, status.Code(err))
+	})
+}

@@ -1,0 +1,354 @@
+package peers
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// MaxHeadersMessage is the maximum size of a message with the headers of a request or a response. Envoy accepts 60 KiB of
+	// headers by default; the rest is for metadata, such as the addresses of a subset (128 KiB for 6000 of them). At half the
+	// value, large subsets do not fit. At double, a stream can hold twice as much before its body.
+	MaxHeadersMessage = 256 << 10
+	// bodyMessageRoom is for the metadata and attributes of a message with a body. At half the value, gateways that add the
+	// metadata of large subsets to each message are refused with 413. Double has no effect on good gateways.
+	bodyMessageRoom = 256 << 10
+
+	// pieceSize is the part of a message after which the peer's share is checked. It is half of the smallest window that
+	// gateways are offered, so that gRPC does not enlarge the window. At half the value large bodies cost more checks (20 ns
+	// for each), at double a peer exceeds its share by twice as much.
+	pieceSize = 128 << 10
+
+	// discardTimeout is the time for a peer to notice a refusal. At half the value, slow gateways leave frames behind, at double
+	// hostile peers keep refused streams open for twice as long.
+	discardTimeout = time.Second
+
+	discardSize = 16 << 10 // a frame
+
+	lengthPrefix = 5 // a byte for compression and four for the length: PROTOCOL-HTTP2.md of gRPC
+)
+
+// Results of the Stream's methods. After each of them the stream can still send a reply, and must end then.
+var (
+	// ErrTooManyStreams means that the limit of open streams is exceeded, and the peer has more than its share.
+	ErrTooManyStreams = errors.New("too many open requests")
+	// ErrTooManyBytes means that the limit of bytes is exceeded, and the peer holds more than its share.
+	ErrTooManyBytes = errors.New("too many bytes of requests in memory")
+)
+
+// A TimeoutError means that a stream was in a state for too long.
+type TimeoutError struct{ State string }
+
+// Error implements error.
+func (e *TimeoutError) Error() string { return "timeout of " + e.State }
+
+// A MessageSizeError means that the next message is larger than the state allows. The message was not read.
+type MessageSizeError struct{ Size, Limit int }
+
+// Error implements error.
+func (e *MessageSizeError) Error() string {
+	return fmt.Sprintf("message of %d bytes exceeds the limit of %d bytes", e.Size, e.Limit)
+}
+
+// A State is a state of streams.
+type State struct {
+	Name       string        // for errors, such as "request headers"
+	Timeout    time.Duration // maximum time in the state; 0 for no limit
+	MaxMessage int           // maximum size of a message received in the state
+	// Evictable allows to end the stream if its peer holds more memory than its share and does not return it. Streams that wait
+	// for a request are evictable, those that wait for a response are not.
+	Evictable bool
+}
+
+// MaxBodyMessage returns the maximum size of a message with a body of at most size bytes.
+func MaxBodyMessage(size int) int { return size + bodyMessageRoom }
+
+// transportStream contains the methods of gRPC's own streams that Streams need.
+type transportStream interface {
+	ReadMessageHeader(header []byte) error
+	Read(n int) (mem.BufferSlice, error)
+	RecvCompress() string
+}
+
+// A Stream is a stream of a peer with deadlines. Its methods may be called by one goroutine, except that Context is for all.
+// When a deadline passes, or the stream is evicted, its context is canceled and the method that waits returns the reason
+// (TimeoutError or ErrTooManyBytes). The handler can still send a reply then, unless the peer did not read the one before.
+type Stream struct {
+	inner     grpc.ServerStream
+	transport transportStream
+	peer      *peer
+	conn      *conn
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	reply     reply
+	head      [lengthPrefix]byte
+
+	state    atomic.Pointer[State]
+	deadline atomic.Int64 // on the server's clock; 0 for none
+	waits    atomic.Int64 // of the handler, and of each reply that was not sent
+	phase    atomic.Int32
+	refused  bool   // the limit was exceeded when the stream began
+	position uint64 // among all streams of the peer
+	held     int64  // of Hold
+
+	// guarded by peer.mu
+	index   int  // in peer.streams
+	handled bool // the handler has returned
+}
+
+// The phases of a stream:
+//
+//	pending -> open -> left
+//	pending ---------> left    gRPC refused the stream, for example because of its compression
+const (
+	pending int32 = iota
+	open
+	left
+)
+
+// starting is the state of a stream before Open.
+var starting = &State{Name: "start"}
+
+func newStream(ctx context.Context, p *peer, c *conn) *Stream {
+	s := &Stream{peer: p, conn: c}
+	ctx, s.cancel = context.WithCancelCause(ctx)
+	s.ctx = context.WithValue(ctx, streamKey{}, s)
+	s.waits.Store(1)
+	s.Enter(starting)
+	return s
+}
+
+// Open returns the Stream of a handler, in its first state. The handler must call Close when it returns. The server must have a
+// codec.
+func Open(stream grpc.ServerStream, first *State) (*Stream, error) {
+	s := streamOf(stream.Context())
+	transport, ok := grpc.ServerTransportStreamFromContext(stream.Context()).(transportStream)
+	if s == nil || !ok || s.peer.server.params.Codec == nil {
+		return nil, status.Error(codes.Internal, "the stream does not belong to a server of package peers with a codec")
+	}
+	if e := transport.RecvCompress(); e != "" && e != encoding.Identity {
+		return nil, status.Error(codes.Unimplemented, "compressed messages are not supported")
+	}
+	s.inner, s.transport, s.reply.stream = stream, transport, s
+	if !s.phase.CompareAndSwap(pending, open) {
+		return nil, status.FromContextError(context.Cause(s.ctx)).Err()
+	}
+	s.Enter(first)
+	return s, nil
+}
+
+// Close must be called at the end of the handler. The stream counts for its peer until the last reply is sent.
+func (s *Stream) Close() {
+	if s.waits.Add(-1) == 0 {
+		s.leave()
+		return
+	}
+	s.peer.mu.Lock()
+	s.handled = true
+	lost := s.conn.gone
+	s.peer.mu.Unlock()
+	if lost {
+		s.leave()
+	}
+}
+
+// leave removes an open stream from its peer.
+func (s *Stream) leave() {
+	if s.phase.CompareAndSwap(open, left) {
+		s.peer.removeStream(s)
+		s.peer.add(heldBytes, -s.held)
+	}
+}
+
+// leaveUnopened removes a stream that has ended without a handler.
+func (s *Stream) leaveUnopened() {
+	if s.phase.Load() == pending && s.ctx.Err() != nil && s.phase.CompareAndSwap(pending, left) {
+		s.peer.removeStream(s)
+	}
+}
+
+// Context returns the context of the stream. context.Cause returns the reason why it was canceled.
+func (s *Stream) Context() context.Context { return s.ctx }
+
+// Peer returns the address of the peer.
+func (s *Stream) Peer() string { return s.peer.address.String() }
+
+// Pool returns the pool for buffers that the handler needs for the peer, such as those of bodies. They count for the peer.
+func (s *Stream) Pool() mem.BufferPool { return bufferPool{s.peer} }
+
+// Hold counts n more bytes for the peer until the end of the stream, for what the handler keeps elsewhere.
+func (s *Stream) Hold(n int) {
+	s.held += int64(n)
+	s.peer.add(heldBytes, int64(n))
+}
+
+// AdmitStream returns ErrTooManyStreams if the handler must refuse the stream.
+func (s *Stream) AdmitStream() error {
+	if s.refused {
+		return ErrTooManyStreams
+	}
+	return nil
+}
+
+// AdmitBytes returns ErrTooManyBytes if the peer must not hold more.
+func (s *Stream) AdmitBytes() error {
+	if s.peer.beyondShare(heldBytes) {
+		return ErrTooManyBytes
+	}
+	return nil
+}
+
+// Enter changes the state of the stream, and restarts its deadline.
+func (s *Stream) Enter(state *State) {
+	s.state.Store(state)
+	s.deadline.Store(s.deadlineAfter(state.Timeout))
+}
+
+// deadlineAfter returns the deadline after a timeout, on the server's clock, which is late by up to one interval. 0 is for no
+// deadline.
+func (s *Stream) deadlineAfter(timeout time.Duration) int64 {
+	if timeout <= 0 {
+		return 0
+	}
+	return s.peer.server.now.Load() + int64(timeout+sweepInterval)
+}
+
+// Recv waits for the next message and returns its bytes, which the caller must free. It returns io.EOF after the last one.
+func (s *Stream) Recv() (mem.Buffer, error) {
+	if err := s.transport.ReadMessageHeader(s.head[:]); err != nil {
+		return nil, s.reason(err)
+	}
+	if s.head[0] != 0 {
+		return nil, status.Error(codes.Unimplemented, "compressed messages are not supported")
+	}
+	size, limit := int(binary.BigEndian.Uint32(s.head[1:])), s.state.Load().MaxMessage
+	if size > limit {
+		return nil, &MessageSizeError{Size: size, Limit: limit}
+	}
+	ofState := s.deadline.Load()
+	if ofMessage := s.deadlineAfter(s.peer.server.params.Limits.MessageTimeout); ofMessage != 0 && (ofState == 0 || ofMessage < ofState) {
+		s.deadline.Store(ofMessage)
+	}
+	message, err := s.read(size)
+	s.deadline.Store(ofState)
+	if err != nil {
+		return nil, s.reason(err)
+	}
+	return message, nil
+}
+
+// read reads the rest of a message.
+func (s *Stream) read(size int) (mem.Buffer, error) {
+	if size > pieceSize {
+		return s.readLarge(size)
+	}
+	frames, err := s.transport.Read(size)
+	if err != nil {
+		return nil, err
+	}
+	defer frames.Free()
+	return frames.MaterializeToBuffer(s.Pool()), nil
+}
+
+// readLarge reads a message in pieces. It allocates the whole message when half of it is there: a peer that announces a large
+// message and sends little of it gets no memory for it, and the memory is at most 1.5 times the message.
+func (s *Stream) readLarge(size int) (mem.Buffer, error) {
+	var pieces mem.BufferSlice
+	defer func() { pieces.Free() }()
+	n := 0
+	for n < size/2 {
+		piece, err := s.readPiece(size - n)
+		if err != nil {
+			return nil, err
+		}
+		n += piece.Len()
+		pieces = append(pieces, piece...)
+	}
+	whole := s.Pool().Get(size)
+	pieces.CopyTo(*whole)
+	pieces.Free()
+	pieces = nil
+	for n < size {
+		piece, err := s.readPiece(size - n)
+		if err != nil {
+			s.Pool().Put(whole)
+			return nil, err
+		}
+		n += piece.CopyTo((*whole)[n:])
+		piece.Free()
+	}
+	return mem.NewBuffer(whole, s.Pool()), nil
+}
+
+func (s *Stream) readPiece(left int) (mem.BufferSlice, error) {
+	if err := s.AdmitBytes(); err != nil {
+		return nil, err
+	}
+	return s.transport.Read(min(left, pieceSize))
+}
+
+// reason returns why the stream was ended, if this server ended it, and otherwise err.
+func (s *Stream) reason(err error) error {
+	var timeout *TimeoutError
+	cause := context.Cause(s.ctx)
+	switch {
+	case errors.As(cause, &timeout), errors.Is(cause, ErrTooManyBytes):
+		return cause
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return status.Error(codes.Internal, err.Error())
+	}
+	return err
+}
+
+// sending is the state of a stream while Send waits.
+var sending = &State{Name: "unread reply"}
+
+// Send sends a reply. It waits while the peer does not read the replies before.
+func (s *Stream) Send(message any) error {
+	state, ofState := s.state.Load(), s.deadline.Load()
+	s.state.Store(sending)
+	s.deadline.Store(s.deadlineAfter(s.peer.server.params.Limits.SendTimeout))
+	s.reply.message = message
+	err := s.inner.SendMsg(&s.reply)
+	s.reply.message = nil
+	s.deadline.Store(ofState)
+	s.state.Store(state)
+	if err != nil {
+		return s.reason(err)
+	}
+	return nil
+}
+
+// discarding is the state of a stream after a refusal.
+var discarding = &State{Name: "end after a refusal", Timeout: discardTimeout}
+
+// Refuse sends the last reply to a peer that may still send its request, and discards that until the peer stops, for a second
+// at most. Without this, gRPC would leave the frames that arrived in the meantime to the garbage collector, and they would
+// count as long.
+func (s *Stream) Refuse(reply any) error {
+	if err := s.Send(reply); err != nil {
+		return err
+	}
+	s.Enter(discarding)
+	for {
+		frames, err := s.transport.Read(discardSize)
+		if err != nil {
+			return nil //nolint:nilerr // the peer, or the timeout, has ended the stream: the refusal was sent before
+		}
+		frames.Free()
+	}
+}
+
+// end ends the stream for a reason.
+func (s *Stream) end(reason error) { s.cancel(reason) }

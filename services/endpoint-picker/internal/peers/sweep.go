@@ -1,0 +1,186 @@
+package peers
+
+import (
+	"cmp"
+	"runtime"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// sweepInterval is the interval of checks of all deadlines, and the precision of the clock for them. A sweep of 10,000
+	// streams takes 0.3 ms. At half the value it costs twice the CPU. At double, deadlines are up to a second late.
+	sweepInterval = 250 * time.Millisecond
+	// maxTick is the maximum progress of the clock in one sweep. A process that got no CPU for a while must not blame its peers
+	// for it. At half the value the clock is slow when a ticker is a little late. At double, the clock exceeds maxBlocked in
+	// one sweep.
+	maxTick = 2 * sweepInterval
+
+	// maxBlocked is how long a write may be blocked by a peer before new streams of its connection are refused. At half the
+	// value, a gateway that is paused for a moment loses streams. At double, a peer that does not read can make gRPC queue
+	// replies for twice as long.
+	maxBlocked = time.Second
+	// closeBlocked is how long a write may be blocked before the connection is closed. It is gRPC's keepalive timeout. One
+	// write has at most 32 KiB.
+	closeBlocked = 20 * time.Second
+
+	// pauseFraction is the part of the byte limit by which the limit is exceeded before peers beyond their share are no longer
+	// read: a quarter. At half of the quarter, gateways with requests of many sizes are paused in an overload that refusals
+	// alone would end. At double, hostile peers can hold 1.5 times the limit.
+	pauseFraction = 4
+	// A peer that is beyond its share loses its evictable streams after evictAfter, oldest first: its handlers have refused
+	// new bodies since, so these streams do not make progress. It loses its connections after closeAfter, because then gRPC
+	// holds the memory for streams that have ended. At half the values, gateways that recover from an overload lose streams.
+	// At double, a hostile peer causes refusals for others that are beyond their share for twice as long.
+	evictAfter = time.Second
+	closeAfter = 5 * time.Second
+	// collectInterval is the minimum time between two garbage collections that free lost buffers of peers beyond their share.
+	// Without them a gateway would be refused for buffers that nobody uses. At half the value an overload costs twice the CPU
+	// for them (0.1 s for a heap of 300 MiB), at double refusals last longer than the overload.
+	collectInterval = time.Second
+
+	// idleSweeps is the number of sweeps after which the server of a peer without connections is stopped: 30 s. Some gateways
+	// open a connection for each request. At half the value they cause more starts of servers (40 us for each), at double the
+	// servers of peers that have gone take memory for twice as long.
+	idleSweeps = 120
+)
+
+// sweepUntilStopped checks deadlines and shares until the server has stopped.
+func (s *Server) sweepUntilStopped() {
+	ticker := time.NewTicker(sweepInterval)
+	defer ticker.Stop()
+	var scratch []*Stream
+	for {
+		select {
+		case <-s.stopped:
+			return
+		case <-ticker.C:
+			scratch = s.sweep(scratch)
+		}
+	}
+}
+
+// sweep checks everything once.
+func (s *Server) sweep(scratch []*Stream) []*Stream {
+	s.tick()
+	for _, p := range *s.all.Load() {
+		scratch = p.allStreams(scratch[:0])
+		s.expire(scratch)
+		s.closeBlockedConns(p)
+		s.enforceShare(p, scratch)
+		s.retire(p)
+		clear(scratch)
+	}
+	return scratch
+}
+
+// tick advances the clock.
+func (s *Server) tick() {
+	now := time.Now()
+	s.now.Add(int64(min(now.Sub(s.swept), maxTick)))
+	s.swept = now
+}
+
+// expire ends the streams whose deadline has passed.
+func (s *Server) expire(all []*Stream) {
+	now := s.now.Load()
+	for _, stream := range all {
+		stream.leaveUnopened()
+		if d := stream.deadline.Load(); d != 0 && d <= now && stream.deadline.CompareAndSwap(d, 0) {
+			state := stream.state.Load()
+			if state != discarding {
+				s.counters.expired.Add(1)
+			}
+			stream.end(&TimeoutError{State: state.Name})
+		}
+	}
+}
+
+// closeBlockedConns closes the connections of a peer that does not read them.
+func (s *Server) closeBlockedConns(p *peer) {
+	for _, c := range p.allConns() {
+		if c.blockedFor() > closeBlocked {
+			s.counters.blocked.Add(1)
+			_ = c.Close()
+		}
+	}
+}
+
+// enforceShare makes a peer that is beyond its share of bytes return memory.
+func (s *Server) enforceShare(p *peer, all []*Stream) {
+	if !p.beyondShare(heldBytes) {
+		p.beyondSince = 0
+		return
+	}
+	now := s.now.Load()
+	if p.beyondSince == 0 {
+		p.beyondSince = now
+	}
+	if time.Duration(now-s.collected) >= collectInterval {
+		s.collected = now
+		runtime.GC() // the frames of ended streams, which nobody returns
+	}
+	beyond := time.Duration(now - p.beyondSince)
+	if beyond >= evictAfter || p.mustPause() {
+		s.evict(p, all)
+	}
+	if beyond >= closeAfter {
+		s.closePeer(p)
+	}
+}
+
+// evict ends as many evictable streams of a peer as it takes to return to its share if all hold the same, oldest first.
+func (s *Server) evict(p *peer, all []*Stream) {
+	evictable := slices.DeleteFunc(all, func(stream *Stream) bool {
+		return !stream.state.Load().Evictable || stream.ctx.Err() != nil
+	})
+	slices.SortFunc(evictable, func(a, b *Stream) int { return cmp.Compare(a.position, b.position) })
+	used := p.used[heldBytes].Load()
+	level := s.limits[heldBytes].fairLevel(func() []int64 { return s.uses(heldBytes) })
+	if used <= level {
+		return
+	}
+	part := 1 - float64(level)/float64(used)
+	for _, stream := range evictable[:min(len(evictable), int(part*float64(len(evictable)))+1)] {
+		s.counters.evicted.Add(1)
+		stream.end(ErrTooManyBytes)
+	}
+}
+
+// closePeer closes all connections of a peer.
+func (s *Server) closePeer(p *peer) {
+	s.counters.closedPeers.Add(1)
+	s.params.Log.Warn("Closed the connections of a gateway that held too much memory and did not return it",
+		zap.String("peer", p.address.String()), zap.Int64("bytes", p.used[heldBytes].Load()),
+		zap.Int64("bytesOfAllPeers", s.limits[heldBytes].total.Load()), zap.Int64("limit", s.limits[heldBytes].limit))
+	p.beyondSince = 0
+	p.closeConns()
+}
+
+// retire stops the server of a peer that has had no connections for a while, and forgets the peer when it holds nothing.
+func (s *Server) retire(p *peer) {
+	if p.used[connections].Load() > 0 {
+		p.idle.Store(0)
+		return
+	}
+	if p.idle.Add(1) < idleSweeps {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping || p.used[connections].Load() > 0 { // a connection was accepted just now
+		return
+	}
+	p.idle.Store(0)
+	if i := p.instance; i != nil {
+		p.instance = nil
+		delete(s.instances, i)
+		s.work.Go(i.grpc.Stop)
+	}
+	if p.used[streams].Load() == 0 && p.used[heldBytes].Load() == 0 {
+		delete(s.peers, p.address)
+		s.publish()
+	}
+}
