@@ -28,7 +28,7 @@ WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler d
 # Not in go.work: they link Kubernetes, Prometheus or a client of registries, or test it, and must not raise the versions of other modules.
 STANDALONE_MODULES := deploy/images deploy/local deploy/local/e2e deploy/charts
 # They hold no code, only the versions of third-party programs: of images, and of the oldest API server that is supported.
-IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext) deploy/local/oldest
+IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext conformance) deploy/local/oldest
 MODULES            := $(WORKSPACE_MODULES) $(STANDALONE_MODULES)
 BINARY_MODULES     := $(filter services/%,$(WORKSPACE_MODULES)) deploy/emulators
 
@@ -143,6 +143,7 @@ build-standalone: doctor-go ## Compile and vet each module, tests too, by its ow
 test: doctor-go doctor-cc local ## Run the tests of every module, with the race detector
 	@CGO_ENABLED=1 $(EACH) test "$(WORKSPACE_MODULES)" $(GO) test -p $(JOBS) -race -shuffle=on -timeout 20m ./...
 	@CGO_ENABLED=1 $(EACH) test deploy/local $(GO) test -p $(JOBS) -race -shuffle=on -timeout 20m ./internal/...
+	@CGO_ENABLED=1 $(EACH) test deploy/local/e2e $(GO) test -p $(JOBS) -race -shuffle=on -timeout 20m ./conformance
 
 # What talks to an API server, with the oldest one that is supported: server-side apply, reviews of tokens, and the routes.
 .PHONY: test-oldest

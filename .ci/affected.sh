@@ -51,6 +51,8 @@ for file in "${files[@]}"; do
 	deploy/local/e2e/cluster/*) affect deploy/local/e2e e2e/cluster ;;
 	deploy/local/e2e/picker/*) affect deploy/local/e2e e2e/picker ;;
 	deploy/local/e2e/ingress/*) affect deploy/local/e2e e2e/ingress ;;
+	deploy/local/e2e/conformance/* | deploy/local/e2e/cmd/conformance/*) affect deploy/local/e2e ;;
+	deploy/local/images/conformance/*) ;; # the nightly run reads it
 	deploy/local/e2e/*) affect deploy/local/e2e e2e/cluster e2e/picker e2e/ingress ;;
 	deploy/local/*) affect deploy/local deploy/local/e2e e2e/cluster e2e/picker e2e/ingress ;;
 	deploy/charts/*) affect deploy/charts chart ;;

@@ -38,6 +38,11 @@ REGISTRY_IMAGE := $(call required,registry,github.com/distribution/distribution/
 GATEWAY_IMAGES := $(HUB)/envoyproxy/gateway/$(ENVOY_GATEWAY) $(HUB)/envoyproxy/ai-gateway-controller/$(AI_GATEWAY)
 GATEWAY_CHARTS := $(BIN)/charts
 
+# The conformance suite, and the images that its manifests name.
+CONFORMANCE        := $(call required,conformance,sigs.k8s.io/gateway-api-inference-extension/conformance)
+CONFORMANCE_ECHO   := gcr.io/k8s-staging-gateway-api/echo-basic:v20251106-v1.3.0-263-g47c3435c
+CONFORMANCE_PICKER := registry.k8s.io/gateway-api-inference-extension/lwepp:$(CONFORMANCE)
+
 ##@ Embedded Kubernetes
 
 .PHONY: local
@@ -119,6 +124,15 @@ image-registry: $(HUB)/distribution/distribution/$(REGISTRY_IMAGE:v%=%) ## Make 
 $(HUB)/distribution/distribution/$(REGISTRY_IMAGE:v%=%): deploy/local/images/registry/go.mod deploy/local/images/module-image.sh deploy/local/images/load.sh | local image-tool
 	@./deploy/local/images/module-image.sh deploy/local/images/registry $(BIN) distribution/distribution:$(REGISTRY_IMAGE:v%=%) /bin/registry ""
 
+.PHONY: images-conformance
+images-conformance: $(HUB)/fairlead/conformance-suite/$(CONFORMANCE) image-endpoint-picker image-echo
+	@# The manifests give lwepp no configuration, because it always obeys the header of the tests. Our picker obeys it only with a filter.
+	@$(LOAD_IMAGE) $(CONFORMANCE_PICKER) $(BIN)/endpoint-picker --path /endpoint-picker --file deploy/local/images/conformance/testing-filter.yaml=/testing-filter.yaml \
+		--arg --config-file=/testing-filter.yaml --arg --report-endpoint
+
+$(HUB)/fairlead/conformance-suite/$(CONFORMANCE): $(addprefix deploy/local/images/,conformance/go.mod conformance/suite_test.go conformance/images.sh load.sh) | local image-tool
+	@./deploy/local/images/conformance/images.sh $(BIN) fairlead/conformance-suite:$(CONFORMANCE) $(CONFORMANCE_ECHO) $(CONFORMANCE_PICKER)
+
 # The kinds of the Gateway API, of its standard channel: in the version that we speak, which is not each gateway's.
 $(CRDS)/gateway-api.yaml: deploy/local/local.mk | doctor-go
 	@mkdir -p $(CRDS)
@@ -168,3 +182,8 @@ e2e: images-race ## Whole-system tests in the embedded Kubernetes, or that of FA
 .PHONY: e2e-push
 e2e-push: images-race ## Push the images of the whole-system tests to REGISTRY=host/path, for e2e with FAIRLEAD_KUBECONFIG (INSECURE=1: plain HTTP)
 	@INSECURE=$(INSECURE) ./deploy/local/images/push.sh $(BIN) "$(REGISTRY)" $(IMAGE_BINARIES) -- $(NEXT_BINARIES)
+
+.PHONY: conformance
+conformance: local images-conformance image-envoy gateways $(CRDS)/inferencepools.yaml ## The conformance suite of the Gateway API Inference Extension, in 15 minutes: bin/conformance/report.yaml (RUN=test)
+	@cd deploy/local/e2e && GOWORK=off $(GO) build -p $(JOBS) -o $(BIN)/conformance/run ./cmd/conformance
+	@exec $(BIN)/conformance/run --suite fairlead/conformance-suite:$(CONFORMANCE) --version $(VERSION) --out $(BIN)/conformance $(if $(RUN),--test $(RUN))

@@ -40,9 +40,10 @@ type Binary struct{ Platform, File string }
 type Params struct {
 	Name     string
 	Binaries []Binary
-	Path     string // of the program in the image; empty: /<Name>
-	Files    []File // further files, the same for each platform
-	Cmd      []string
+	Path     string   // of the program in the image; empty: /<Name>
+	Files    []File   // further files, the same for each platform
+	Args     []string // of the program, before those of a pod: part of the entrypoint
+	Cmd      []string // default arguments, which those of a pod replace
 	Env      []string
 	User     string // empty: root
 
@@ -147,7 +148,7 @@ func (p *Params) writeImage(l *Layout, base layer, b Binary) (v1.Descriptor, err
 	}
 	config := v1.ConfigFile{
 		Architecture: platform.Architecture, OS: platform.OS, Variant: platform.Variant, Created: v1.Time{Time: p.Created},
-		Config: v1.Config{Entrypoint: []string{p.Path}, Cmd: p.Cmd, Env: p.Env, User: p.User, WorkingDir: "/", Labels: p.annotations()},
+		Config: v1.Config{Entrypoint: append([]string{p.Path}, p.Args...), Cmd: p.Cmd, Env: p.Env, User: p.User, WorkingDir: "/", Labels: p.annotations()},
 		RootFS: v1.RootFS{Type: "layers", DiffIDs: []v1.Hash{base.diffID, program.diffID}},
 		History: []v1.History{{Created: v1.Time{Time: p.Created}, CreatedBy: "base: CA certificates, users, /tmp"},
 			{Created: v1.Time{Time: p.Created}, CreatedBy: p.Name}},

@@ -41,7 +41,7 @@ func params(t *testing.T) Params {
 		Name:     "app",
 		Binaries: []Binary{{"linux/amd64", write(t, "for amd64", 0o755)}, {"linux/arm64", write(t, "for arm64", 0o755)}},
 		Files:    []File{{write(t, "one", 0o644), "/etc/app/one"}, {write(t, "two", 0o755), "/usr/bin/two"}},
-		Cmd:      []string{"-v"}, Env: []string{"A=b"}, User: "65532:65532",
+		Args:     []string{"--config=/etc/app/one"}, Cmd: []string{"-v"}, Env: []string{"A=b"}, User: "65532:65532",
 		Description: "An app", Version: "v1.2.3", Revision: "abc", Source: "https://fairlead.dev", Licenses: "Apache-2.0",
 		Created: created,
 	}
@@ -103,7 +103,8 @@ func TestBuild_DigestDependsOnWhatMatters(t *testing.T) {
 		{name: "platform", change: func(p *Params) { p.Binaries[0].Platform = "linux/s390x" }},
 		{name: "path", change: func(p *Params) { p.Path = "/usr/bin/app" }},
 		{name: "target of a file", change: func(p *Params) { p.Files[0].Target = "/etc/app/other" }},
-		{name: "arguments", change: func(p *Params) { p.Cmd = nil }},
+		{name: "arguments of the entrypoint", change: func(p *Params) { p.Args = nil }},
+		{name: "default arguments", change: func(p *Params) { p.Cmd = nil }},
 		{name: "environment", change: func(p *Params) { p.Env = nil }},
 		{name: "user", change: func(p *Params) { p.User = "" }},
 		{name: "version", change: func(p *Params) { p.Version = "v1.2.4" }},
@@ -146,7 +147,7 @@ func TestBuild_IndexAndConfiguration(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, arch, config.Architecture)
 		assert.Equal(t, created, config.Created.Time)
-		assert.Equal(t, v1.Config{Entrypoint: []string{"/app"}, Cmd: []string{"-v"}, Env: []string{"A=b"}, User: "65532:65532", WorkingDir: "/", Labels: annotations}, config.Config)
+		assert.Equal(t, v1.Config{Entrypoint: []string{"/app", "--config=/etc/app/one"}, Cmd: []string{"-v"}, Env: []string{"A=b"}, User: "65532:65532", WorkingDir: "/", Labels: annotations}, config.Config)
 		image, err := img.Manifest()
 		require.NoError(t, err)
 		assert.Equal(t, annotations, image.Annotations)

@@ -74,7 +74,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	defer os.RemoveAll(dir)
 	defer c.Stop()
 	if err := show(ctx, c, o, say, out); err != nil {
-		return errors.Join(err, keep(ctx, c, filepath.Join(root, ".local", "failed", "demo")))
+		return errors.Join(err, stack.SaveFailed(ctx, c, "demo"))
 	}
 	if o.once {
 		return nil
@@ -126,17 +126,4 @@ func show(ctx context.Context, c *cluster.Cluster, o options, say func(string, .
 		return fmt.Errorf("%d of %d requests failed", n, report.Total.Requests)
 	}
 	return nil
-}
-
-// keep saves artifacts of a failed demo, unless it was interrupted.
-func keep(ctx context.Context, c *cluster.Cluster, dir string) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	if err := c.Save(ctx, dir); err != nil {
-		return fmt.Errorf("keep logs: %w", err)
-	}
-	return fmt.Errorf("logs, events and objects are in %s", dir)
 }
