@@ -224,6 +224,10 @@ tidy: doctor-go ## Tidy the go.mod of every module
 tidy-images: doctor-go ## Tidy the go.mod of every image, after a new version
 	@$(EACH) tidy "$(IMAGE_MODULES)" $(GO) mod tidy
 
+.PHONY: download
+download: doctor-go ## Download the Go modules of everything that is built here
+	@$(EACH) download "$(MODULES) $(IMAGE_MODULES)" $(GO) mod download
+
 # In workspace mode: mockery reads the packages of several modules.
 .PHONY: generate
 generate: doctor-go $(MOCKERY) docs-charts ## Generate mocks and the tables of values of the charts

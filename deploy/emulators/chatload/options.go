@@ -10,31 +10,31 @@ import (
 	"time"
 )
 
-// Options say what load is made. BaseURL, Model, MaxTokens and one of Concurrency and Rate are required.
+// Options describe a load. BaseURL, Model, MaxTokens, and either Concurrency or Rate are required.
 type Options struct {
 	BaseURL string      // such as http://127.0.0.1:8080; /v1/chat/completions is appended
 	Model   string      // in each request
 	Header  http.Header // sent with each request
 
-	Client    *http.Client // nil: one is made of the next three
-	Dial      DialFunc     // nil: the network's
-	KeepAlive bool         // use connections again; otherwise each request has its own
+	Client    *http.Client // nil: Run creates one from the next three fields
+	Dial      DialFunc     // nil: net.Dialer
+	KeepAlive bool         // reuse connections; otherwise each request opens one
 	HTTP2     bool         // HTTP/2 without TLS
 
-	Concurrency int     // closed loop: so many requests at any time
-	Rate        float64 // open loop: so many requests a second on average, a Poisson process, however many are under way
+	Concurrency int     // closed loop: number of concurrent requests
+	Rate        float64 // open loop: average number of requests per second, a Poisson process that does not wait for answers
 
-	Requests int             // start no more than these; 0: no limit
-	Duration time.Duration   // start none after this; 0: no limit
-	Stop     <-chan struct{} // start none once it is closed; nil: no limit
+	Requests int             // maximum number of requests; 0: no limit
+	Duration time.Duration   // time after which no request starts; 0: no limit
+	Stop     <-chan struct{} // after it is closed, no request starts; nil: no limit
 	Timeout  time.Duration   // of one request; 0: 10 minutes
 
 	MaxTokens     int
-	IgnoreEOS     bool // ask for exactly MaxTokens tokens, and fail requests that bring another number
-	RequirePicked bool // fail requests whose answer does not say which endpoint was picked and which one served
+	IgnoreEOS     bool // request exactly MaxTokens tokens; an answer with another number is a failure
+	RequirePicked bool // an answer without the headers of the picked and the serving endpoint is a failure
 	Prompts       Prompts
 
-	OnResult func(Result) // called for each request when it ends, for one at a time
+	OnResult func(Result) // called when a request ends, never concurrently
 }
 
 // DialFunc connects to an address.
@@ -49,10 +49,10 @@ func (o *Options) validate() error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if u, err := url.Parse(o.BaseURL); err != nil || u.Host == "" {
-		fail("base URL %q has no host", o.BaseURL)
+		fail("base URL %q has no host: give a URL such as http://127.0.0.1:8080", o.BaseURL)
 	}
 	if o.Model == "" {
-		fail("no model is named")
+		fail("model is empty: give the name of a model")
 	}
 	if (o.Concurrency > 0) == (o.Rate > 0) || o.Concurrency < 0 || o.Rate < 0 {
 		fail("one of concurrency and rate must be positive, got %d and %v", o.Concurrency, o.Rate)
@@ -69,7 +69,7 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// client returns what sends the requests, and what lets go of its connections.
+// client returns the HTTP client, and a function that closes its idle connections.
 func (o *Options) client() (*http.Client, func()) {
 	if o.Client != nil {
 		return o.Client, func() {}
@@ -94,7 +94,7 @@ func (o *Options) client() (*http.Client, func()) {
 	return client, transport.CloseIdleConnections
 }
 
-// dialError is a failure to connect, whatever the dialer's own errors are.
+// dialError marks an error of any dialer as a failure to connect.
 type dialError struct{ err error }
 
 func (e *dialError) Error() string { return e.err.Error() }

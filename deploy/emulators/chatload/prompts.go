@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// charsPerToken is the number of characters of a token: exact in a plain model server; a real tokenizer takes
-// a few more for prose.
+// charsPerToken is the number of characters of a token. It is exact for a model server with the plain profile; the tokens of a
+// real tokenizer have slightly more characters of prose.
 const charsPerToken = 4
 
-// Prompts are conversations of a system message, which all requests of a group share, and a user message of the
-// request's own. Seed and number of a request decide its group and its text.
+// Prompts describe conversations of a system message, which all requests of a group share, and a user message, which is different
+// in each request. The seed and the number of a request determine its group and its text.
 type Prompts struct {
 	Groups       int // 0: one
-	SharedTokens int // of the system message; 0: there is none
+	SharedTokens int // of the system message; 0: no system message
 	OwnTokens    int // of the user message; 0: 32
 	Seed         uint64
 }
@@ -33,12 +33,12 @@ func (p *Prompts) validate() error {
 	return nil
 }
 
-// Group returns which group request number i belongs to.
+// Group returns the group of request number i.
 func (p *Prompts) Group(i int) int {
 	return p.request(i).IntN(max(p.Groups, 1))
 }
 
-// messages is the conversation of request number i.
+// messages returns the conversation of request number i.
 func (p *Prompts) messages(i int) []message {
 	r := p.request(i)
 	group := r.IntN(max(p.Groups, 1))
@@ -56,7 +56,7 @@ func (p *Prompts) messages(i int) []message {
 
 func (p *Prompts) request(i int) *rand.Rand { return rand.New(rand.NewPCG(p.Seed, uint64(i))) }
 
-// prose makes n characters of words. The words are common ones: made-up words cost a real tokenizer twice as many tokens.
+// prose returns n characters of common English words. A real tokenizer would need twice as many tokens for made-up words.
 func prose(r *rand.Rand, n int) string {
 	words := strings.Fields(`a about after all and any are as at back be because but by can could day do even first for from get give go
 		good have he her him his how I if in into is it its just know like look make many me most my new no not now of on one only or

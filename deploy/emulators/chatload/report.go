@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// maxExamples is how many failures a report keeps.
+// maxExamples is the maximum number of failed requests in a report.
 const maxExamples = 5
 
-// Report sums up a run.
+// Report summarizes a run.
 type Report struct {
 	Total    ServerReport
-	Servers  []ServerReport // by name; requests without an answer are under the empty name
+	Servers  []ServerReport // by name; the empty name is for requests without an answer
 	Failures map[Class]int
 	Examples []Result // the first few failures
-	Canceled int      // requests broken off by the caller, which are counted nowhere else
+	Canceled int      // requests that the caller canceled; the other numbers do not include them
 	Elapsed  time.Duration
 }
 
-// ServerReport sums up the requests that one server answered.
+// ServerReport summarizes the requests that one server answered.
 type ServerReport struct {
 	Server       string
-	Requests     int     // failed ones included
+	Requests     int     // including failed requests
 	Share        float64 // of all requests
 	Failures     int
 	Tokens       int
@@ -34,15 +34,15 @@ type ServerReport struct {
 	Latency      Quantiles // of requests that succeeded
 }
 
-// Quantiles of durations: the smallest value that so much of the values do not exceed.
+// Quantiles are quantiles of durations: the smallest of the values that at least 50 % or 95 % of all values do not exceed.
 type Quantiles struct {
 	P50, P95 time.Duration
 }
 
-// Failed is how many requests failed.
+// Failed returns the number of failed requests.
 func (r *Report) Failed() int { return r.Total.Failures }
 
-// Server returns the report about one server; the zero value when it answered nothing.
+// Server returns the report about one server. If the server answered no request, only the name is set.
 func (r *Report) Server(name string) ServerReport {
 	i := slices.IndexFunc(r.Servers, func(s ServerReport) bool { return s.Server == name })
 	if i < 0 {
@@ -51,7 +51,7 @@ func (r *Report) Server(name string) ServerReport {
 	return r.Servers[i]
 }
 
-// A collector takes in results.
+// A collector collects results.
 type collector struct {
 	servers  map[string]*samples
 	failures map[Class]int

@@ -95,7 +95,7 @@ func TestPrompts(t *testing.T) {
 		require.Len(t, messages, 2)
 		assert.Equal(t, []string{"system", "user"}, []string{messages[0].Role, messages[1].Role})
 		assert.Equal(t, []int{400, 80}, []int{len(messages[0].Content), len(messages[1].Content)})
-		assert.Equal(t, messages, p.messages(i), "the same whenever it is made")
+		assert.Equal(t, messages, p.messages(i), "messages are deterministic")
 		group := p.Group(i)
 		if shared[group] == "" {
 			shared[group] = messages[0].Content

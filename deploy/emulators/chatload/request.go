@@ -47,14 +47,14 @@ func (r *runner) exchange(ctx context.Context, result *Result) error {
 	if err != nil {
 		return fmt.Errorf("send request: %w", err)
 	}
-	defer func() { _ = response.Body.Close() }() // it was read to its end, or failed
+	defer func() { _ = response.Body.Close() }() // an error of reading was already returned
 
 	result.Status = response.StatusCode
 	result.ServedBy = response.Header.Get(headerServedBy)
 	result.ServedEndpoint = response.Header.Get(headerServedEndpoint)
 	result.PickedEndpoint = response.Header.Get(headerPickedEndpoint)
 	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 300)) // what there is of it
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 300)) // a part of the text is enough
 		return &classError{ClassStatus, fmt.Errorf("status %d: %s", response.StatusCode, bytes.TrimSpace(text))}
 	}
 	if mediaType, _, err := mime.ParseMediaType(response.Header.Get("Content-Type")); err != nil || mediaType != "text/event-stream" {
@@ -72,7 +72,7 @@ func (r *runner) exchange(ctx context.Context, result *Result) error {
 	return r.check(result, stream.usage)
 }
 
-// newRequest makes a request that net/http will not send twice: one without GetBody cannot be repeated.
+// newRequest returns a request without GetBody, so that net/http cannot send it twice.
 func (r *runner) newRequest(ctx context.Context, i int) (*http.Request, error) {
 	body, err := json.Marshal(chatRequest{
 		Model: r.Model, Messages: r.Prompts.messages(i), MaxTokens: r.MaxTokens, IgnoreEOS: r.IgnoreEOS,
@@ -83,7 +83,7 @@ func (r *runner) newRequest(ctx context.Context, i int) (*http.Request, error) {
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(r.BaseURL, "/")+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("make request: %w", err)
+		return nil, fmt.Errorf("create request: %w", err)
 	}
 	request.GetBody = nil
 	for name, values := range r.Header {
@@ -98,7 +98,7 @@ func (r *runner) newRequest(ctx context.Context, i int) (*http.Request, error) {
 	return request, nil
 }
 
-// check compares what a complete answer says about itself.
+// check compares the tokens and the endpoints of a complete answer.
 func (r *runner) check(result *Result, u *usage) error {
 	mismatch := func(format string, args ...any) error { return &classError{ClassTokens, fmt.Errorf(format, args...)} }
 	if u == nil {
@@ -110,13 +110,13 @@ func (r *runner) check(result *Result, u *usage) error {
 	}
 	switch {
 	case result.Tokens != u.CompletionTokens:
-		return mismatch("received %d tokens, server counts %d", result.Tokens, u.CompletionTokens)
+		return mismatch("received %d tokens, but the server reports %d", result.Tokens, u.CompletionTokens)
 	case result.Tokens > r.MaxTokens, r.IgnoreEOS && result.Tokens != r.MaxTokens:
-		return mismatch("received %d tokens, asked for %d", result.Tokens, r.MaxTokens)
+		return mismatch("received %d tokens, but requested %d", result.Tokens, r.MaxTokens)
 	}
 	picked, served := result.PickedEndpoint, result.ServedEndpoint
 	if both := picked != "" && served != ""; picked != served && both || !both && r.RequirePicked {
-		return &classError{ClassPicked, fmt.Errorf("endpoint %q was picked, %q served", picked, served)}
+		return &classError{ClassPicked, fmt.Errorf("picked endpoint is %q, but %q answered", picked, served)}
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The headers that tell where a request went.
+// Headers of answers with the picked endpoint and the server.
 const (
 	headerServedBy       = "x-served-by"
 	headerServedEndpoint = "x-served-endpoint"
@@ -17,42 +17,42 @@ const (
 // Class is the kind of a failure.
 type Class string
 
-// The classes. A request has the first that fits, in the order of what happens to it.
+// Classes of failures. The first failure of a request determines its class. A timeout while connecting is ClassTimeout.
 const (
-	ClassNone      Class = ""                     // it succeeded
-	ClassConnect   Class = "connect"              // no connection was made
-	ClassStatus    Class = "status"               // the answer was not 200
+	ClassNone      Class = ""                     // the request succeeded
+	ClassConnect   Class = "connect"              // the connection failed
+	ClassStatus    Class = "status"               // the status is not 200
 	ClassReset     Class = "reset"                // the connection broke
-	ClassTimeout   Class = "timeout"              // it took longer than Options.Timeout
-	ClassTruncated Class = "truncated"            // the stream ended in order, but without [DONE]
-	ClassMalformed Class = "malformed"            // the stream was not what a chat completion is
-	ClassTokens    Class = "token-mismatch"       // tokens received, counted by the server and asked for are not the same
-	ClassPicked    Class = "picked-is-not-served" // the picker named another endpoint than the one that answered
+	ClassTimeout   Class = "timeout"              // the request took longer than Options.Timeout
+	ClassTruncated Class = "truncated"            // the stream ended cleanly, but without [DONE]
+	ClassMalformed Class = "malformed"            // the answer is not a valid stream of a chat completion
+	ClassTokens    Class = "token-mismatch"       // the numbers of received, reported and requested tokens differ
+	ClassPicked    Class = "picked-is-not-served" // the endpoint that answered is not the picked one
 	ClassCanceled  Class = "canceled"             // the caller's context ended; not a failure
 )
 
-// Result is what became of one request.
+// Result is the result of one request.
 type Result struct {
 	Index int // its number, from 0
 	Group int // of its prompt
 	Start time.Time
 
-	Status         int    // 0: there was no answer
+	Status         int    // 0: no answer
 	ServedBy       string // pod name
 	ServedEndpoint string // ip:port
 	PickedEndpoint string // ip:port
 
-	TTFT         time.Duration // from Start to the first token; 0: there was none
+	TTFT         time.Duration // from Start to the first token; 0: no token
 	Duration     time.Duration // from Start to the end
 	Tokens       int           // received
-	PromptTokens int           // as the server counts them
-	CachedTokens int           // those of them that came from its cache
+	PromptTokens int           // reported by the server
+	CachedTokens int           // of the prompt tokens, those from the server's cache
 
 	Class Class
 	Err   error // nil when Class is ClassNone
 }
 
-// A classError is an error whose class is known where it is found.
+// A classError is an error with its class.
 type classError struct {
 	class Class
 	err   error

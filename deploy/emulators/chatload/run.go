@@ -1,9 +1,9 @@
-// Package chatload drives streaming chat completions against an OpenAI-compatible server, and reports who answered them,
-// how fast, and what went wrong.
+// Package chatload sends streaming chat completions to an OpenAI-compatible server, and reports the servers that answered, the
+// durations, and the failures.
 //
-// It is for demos and whole-system tests, so it forgives nothing: a stream has to be a complete and well-formed chat
-// completion that ends in [DONE], with exactly the tokens that the server counts and, with ignore_eos, that were asked
-// for. Nothing is ever sent twice. Request number i is the same in every run with the same seed.
+// The package is for demos and whole-system tests, so its checks are strict: a stream must be a complete and well-formed chat
+// completion that ends in [DONE]. The number of tokens must equal the server's usage and, with ignore_eos, the requested number.
+// The package never retries a request. Request number i is the same in every run with the same seed.
 package chatload
 
 import (
@@ -24,9 +24,9 @@ type runner struct {
 	results collector
 }
 
-// Run makes the load that o describes until one of its limits is reached, and waits for the requests under way. When ctx
-// ends, these are broken off and not counted as failures. The error is about the options only; what happens to requests
-// is in the report.
+// Run sends the load that o describes until it reaches one of the limits, and waits for running requests. When ctx ends, Run
+// aborts running requests, and does not count them as failures. An error means that the options are invalid; the report contains
+// the failures of requests.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (r *runner) openLoop(ctx context.Context) {
 	}
 }
 
-// next returns the number of the next request, or false when no more are to be started.
+// next returns the number of the next request, or false if a limit is reached.
 func (r *runner) next(ctx context.Context) (int, bool) {
 	select {
 	case <-r.Stop:

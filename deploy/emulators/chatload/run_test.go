@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// answer writes a good stream of two tokens.
+// answer writes a stream. The default is a valid stream of two tokens.
 func answer(w http.ResponseWriter, data ...string) {
 	if len(data) == 0 {
 		data = []string{role, delta, last, total, done}
@@ -29,7 +29,7 @@ func answer(w http.ResponseWriter, data ...string) {
 	_, _ = io.WriteString(w, events(data...))
 }
 
-// waitForClient returns when the client has gone, which net/http notices only once the request is read.
+// waitForClient waits until the client disconnects. It reads the request first, because net/http detects a disconnection only then.
 func waitForClient(r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
@@ -79,7 +79,7 @@ func TestSuccess(t *testing.T) {
 	assert.Equal(t, 0, report.Failed())
 }
 
-// A request that fails on a connection that was used before is what net/http would send again.
+// TestNothingIsSentTwice fails requests on reused connections, which net/http would retry if it could.
 func TestNothingIsSentTwice(t *testing.T) {
 	t.Parallel()
 	var received atomic.Int64
@@ -177,7 +177,7 @@ func (f *fakeServer) leave() {
 	f.underWay--
 }
 
-// onFakeServer runs f in a bubble with a server that takes a second for each request.
+// onFakeServer runs f in a synctest bubble with a server that takes a second for each request.
 func onFakeServer(t *testing.T, f func(t *testing.T, server *fakeServer, o Options)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -270,11 +270,11 @@ func TestOpenLoopArrivesAtItsRate(t *testing.T) {
 			o.Concurrency, o.Rate, o.Duration = 0, 50, 20*time.Second
 			report, _ := run(t, o)
 			assert.InDelta(t, 1000, report.Total.Requests, 100)
-			assert.Greater(t, server.peak, 55, "arrivals do not wait for answers, and come in bursts")
+			assert.Greater(t, server.peak, 55, "arrivals do not wait for answers, and have bursts")
 			if first == nil {
 				first = server.arrivals
 			}
-			assert.Equal(t, first, server.arrivals, "the same in every run")
+			assert.Equal(t, first, server.arrivals, "arrivals are the same in every run")
 		})
 	}
 }
@@ -287,7 +287,7 @@ func TestWrongOptions(t *testing.T) {
 		want   string
 	}{
 		{"no server", func(o *Options) { o.BaseURL = "server" }, `base URL "server" has no host`},
-		{"no model", func(o *Options) { o.Model = "" }, "no model"},
+		{"no model", func(o *Options) { o.Model = "" }, "model is empty"},
 		{"neither loop", func(o *Options) { o.Concurrency = 0 }, "one of concurrency and rate"},
 		{"both loops", func(o *Options) { o.Rate = 1 }, "one of concurrency and rate"},
 		{"negative concurrency", func(o *Options) { o.Concurrency, o.Rate = -1, 1 }, "one of concurrency and rate"},

@@ -35,22 +35,22 @@ type usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
-// A chatStream reads the events of one streamed chat completion and insists on their order:
+// A chatStream reads the events of one streamed chat completion, and requires this order:
 //
-//	role of the assistant, deltas with content, a finish reason with or after the last of them, usage, [DONE], end
+//	role of the assistant, deltas with content, a finish reason with or after the last delta, usage, [DONE], end
 type chatStream struct {
 	onTokens func(n int) // called for each delta with content
 
 	id       string
-	opened   bool // the role came
-	finished bool // the finish reason came
-	done     bool // [DONE] came
+	opened   bool // received the role
+	finished bool // received the finish reason
+	done     bool // received [DONE]
 	comment  bool // the last line was a comment
 	tokens   int
 	usage    *usage
 }
 
-// read reads to the end of the stream.
+// read reads the stream to its end.
 func (s *chatStream) read(body io.Reader) error {
 	lines := bufio.NewReader(body)
 	for {
@@ -98,28 +98,28 @@ func (s *chatStream) event(line []byte, lines *bufio.Reader) error {
 	return s.chunk(c, data)
 }
 
-// isComment tells the comments by which proxies keep connections alive, and the empty line after one.
+// isComment reports whether a line is a comment, which proxies send to keep connections alive, or the empty line after a comment.
 func (s *chatStream) isComment(line []byte) bool {
 	afterComment := s.comment
 	s.comment = line[0] == ':' && !s.done
 	return s.comment || afterComment && line[0] == '\n'
 }
 
-// cutOff is the error for a stream that ends in the middle of an event.
+// cutOff returns the error for a stream that ends inside an event.
 func (s *chatStream) cutOff(err error) error {
 	class := ClassReset
 	if errors.Is(err, io.EOF) {
 		class = ClassTruncated
 	}
-	return &classError{class, fmt.Errorf("stream broke off in an event after %d tokens: %w", s.tokens, err)}
+	return &classError{class, fmt.Errorf("stream ended inside an event after %d tokens: %w", s.tokens, err)}
 }
 
 func (s *chatStream) chunk(c chunk, data []byte) error {
 	switch {
 	case c.Error != nil:
-		return malformed("server reports in the stream: %s", c.Error)
+		return malformed("server sent an error in the stream: %s", c.Error)
 	case c.Object != "chat.completion.chunk" || c.ID == "" || s.id != "" && s.id != c.ID:
-		return malformed("event is of another answer: %q", data)
+		return malformed("event belongs to another answer: %q", data)
 	}
 	s.id = c.ID
 	if c.Usage != nil {
@@ -142,7 +142,7 @@ func (s *chatStream) choice(choices []chunkChoice, data []byte) error {
 	case s.finished:
 		return malformed("choice after the finish_reason: %q", data)
 	case !s.opened && choice.Delta.Role != "assistant":
-		return malformed("first delta has not the role of the assistant: %q", data)
+		return malformed("first delta does not have the role of the assistant: %q", data)
 	}
 	s.opened = true
 	s.finished = choice.FinishReason != ""
@@ -154,8 +154,8 @@ func (s *chatStream) choice(choices []chunkChoice, data []byte) error {
 	return nil
 }
 
-// tokens counts the tokens of a delta: one, if the server does not tell their ids. vLLM sends several in one event when the
-// client or the server is late.
+// tokens returns the number of tokens of a delta: one, if the server does not send token ids. vLLM sends several tokens in one
+// event when the client or the server is late.
 func (c *chunkChoice) tokens() int { return max(1, len(c.TokenIDs)) }
 
 func malformed(format string, args ...any) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Events of a good stream.
+// Events of a valid stream.
 const (
 	role   = `{"id":"a","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`
 	delta  = `{"id":"a","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":" abc"},"finish_reason":null}]}`
@@ -41,7 +41,7 @@ func TestChatStream(t *testing.T) {
 		{"nothing", "", 0, ClassTruncated, "after 0 tokens without [DONE]"},
 		{"no [DONE]", events(role, delta, last, total), 2, ClassTruncated, "after 2 tokens without [DONE]"},
 		{"cut in a line", events(role, delta) + "data: {", 1, ClassTruncated, "after 1 tokens without [DONE]"},
-		{"cut after a line", events(role) + "data: " + delta + "\n", 0, ClassTruncated, "broke off in an event"},
+		{"cut after a line", events(role) + "data: " + delta + "\n", 0, ClassTruncated, "ended inside an event"},
 
 		{"no finish reason", events(role, delta, done), 1, ClassMalformed, "no finish_reason"},
 		{"event after [DONE]", events(role, last, done, delta), 1, ClassMalformed, "unexpected line"},
@@ -91,7 +91,7 @@ type brokenReader struct{ err error }
 
 func (r brokenReader) Read([]byte) (int, error) { return 0, r.err }
 
-// Whatever is read, success means that a finish reason and [DONE] came, in this order and last.
+// FuzzChatStream tests that read succeeds only for a stream with a finish reason that ends in [DONE].
 func FuzzChatStream(f *testing.F) {
 	f.Add(events(role, delta, last, total, done))
 	f.Add(": ping\n\n" + events(role, finish, done))

@@ -13,8 +13,8 @@ import (
 
 var columns = []string{"server", "requests", "share", "p50", "p95", "ttft p50", "ttft p95", "tokens", "cached", "failures"}
 
-// WriteTable writes the report as text: a row for each server and the total, then one line that ends in the number of
-// failures, then what they were.
+// WriteTable writes the report as text: a row for each server and the total, then a line that ends in the number of failures,
+// then the failures by class, and examples.
 func (r *Report) WriteTable(w io.Writer) error {
 	rows := [][]string{columns}
 	for _, s := range r.Servers {
@@ -57,7 +57,7 @@ func (s ServerReport) row() []string {
 
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
-// formatDuration writes three digits or so.
+// formatDuration formats a duration with about three digits.
 func formatDuration(d time.Duration) string {
 	switch {
 	case d == 0:
@@ -73,7 +73,7 @@ func formatDuration(d time.Duration) string {
 	}
 }
 
-// writeAligned writes rows in columns, the first aligned left, the others right.
+// writeAligned writes rows in columns. It aligns the first column left, and the others right.
 func writeAligned(b *strings.Builder, rows [][]string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {

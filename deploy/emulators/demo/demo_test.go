@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The bootstrap of the example must not lead to names and addresses of a cluster.
+// TestLocalBootstrap tests that the bootstrap has no names and addresses of a Kubernetes cluster.
 func TestLocalBootstrap(t *testing.T) {
 	t.Parallel()
 	manifest, err := os.ReadFile("../../examples/inference/envoy.yaml")
@@ -38,7 +38,7 @@ func TestLocalBootstrapFails(t *testing.T) {
 	for text, want := range map[string]string{
 		"{":                         "decode: ",
 		"{data: {envoy.yaml: '['}}": "decode envoy.yaml: ",
-		"{data: {other: x}}":        "want the listeners http and ready, and the clusters picker and pool",
+		"{data: {other: x}}":        "bootstrap must have the listeners http and ready, and the clusters picker and pool",
 		"{data: {envoy.yaml: '{static_resources: {listeners: [{name: http}, {name: ready}], clusters: [{name: picker}, {name: other}]}}'}}": "unknown cluster other",
 		"{data: {envoy.yaml: '{static_resources: {listeners: [{name: http}, {name: other}], clusters: [{}, {}]}}'}}":                        "unknown listener other",
 	} {

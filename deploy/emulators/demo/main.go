@@ -25,8 +25,8 @@ const (
 	localhost = "127.0.0.1"
 	model     = "meta-llama/Llama-3.1-8B-Instruct"
 
-	// startTimeout limits the time until a process is ready. They need less than a second: half of it is enough on a busy machine,
-	// twice as long would only delay the error.
+	// startTimeout limits the time until all processes are ready. They need less than a second. Half of this limit is enough on
+	// a busy machine; twice as long would only delay the error.
 	startTimeout = 20 * time.Second
 )
 
@@ -39,8 +39,8 @@ type options struct {
 	once                  bool
 }
 
-// The kernel kills the processes when the thread that started them ends: with the main thread they end with the demo.
-func init() { runtime.LockOSThread() } //nolint:gochecknoinits // only init runs on the main thread for certain
+// The kernel kills the processes when the thread that started them ends. The main thread starts them and ends with the demo.
+func init() { runtime.LockOSThread() } //nolint:gochecknoinits // only init certainly runs on the main thread
 
 func main() { cli.Main("demo", run) }
 
@@ -113,7 +113,7 @@ func show(ctx context.Context, o options, dir string, out io.Writer) error {
 		return fmt.Errorf("print table: %w", err)
 	}
 	if n := report.Failed(); n > 0 {
-		return fmt.Errorf("%d of %d requests failed; the logs say why:\n%s", n, report.Total.Requests, s.logs())
+		return fmt.Errorf("%d of %d requests failed: see the logs:\n%s", n, report.Total.Requests, s.logs())
 	}
 	if o.once {
 		return nil

@@ -24,7 +24,7 @@ import (
 
 var screenshot = flag.String("screenshot", "", "PNG file of the status page to write")
 
-// Repository is the path of the repository from this package.
+// repository is the path of the repository from this package.
 const repository = "../../.."
 
 // TestStatusPage opens the picker's status page in Chromium after the requests of a demo, and compares it with their report.
@@ -111,7 +111,7 @@ func findBrowser(t *testing.T) browser {
 			return browser(path)
 		}
 	}
-	t.Skip("no Chromium on PATH: apt-get install chromium")
+	t.Skip("no Chromium on PATH: run apt-get install chromium")
 	return ""
 }
 
@@ -119,7 +119,7 @@ func findBrowser(t *testing.T) browser {
 func (b browser) run(t *testing.T, args ...string) []byte {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	// Without sandbox, as root cannot have one: the only page is ours.
+	// Without a sandbox, because root cannot use one. The browser opens only the picker's page.
 	cmd := exec.CommandContext(t.Context(), string(b), append([]string{
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars", "--user-data-dir=" + t.TempDir(),
 	}, args...)...)
@@ -139,7 +139,7 @@ func (b browser) open(t *testing.T, url string) page {
 // page is the DOM of a page.
 type page struct{ root *html.Node }
 
-// headings returns the texts of the first level.
+// headings returns the texts of the headings of the first level.
 func (p page) headings() []string {
 	var found []string
 	for n := range p.root.Descendants() {
@@ -212,7 +212,7 @@ func attribute(n *html.Node, name string) string {
 	return ""
 }
 
-// keep returns the texts with one of some endings.
+// keep returns the texts with one of the given endings.
 func keep(texts []string, endings ...string) []string {
 	var kept []string
 	for _, text := range texts {
@@ -230,7 +230,7 @@ func findEnvoy(t *testing.T) string {
 	found, err := filepath.Glob(filepath.Join(repository, "bin", "cache", "envoy-*"))
 	require.NoError(t, err)
 	if len(found) == 0 {
-		t.Skip("no bin/cache/envoy-*: make demo and make screenshot download it")
+		t.Skip("no bin/cache/envoy-*: run make demo or make screenshot to download Envoy")
 	}
 	return found[len(found)-1]
 }
@@ -242,7 +242,7 @@ func buildPrograms(t *testing.T) string {
 	for module, program := range map[string]string{"services/endpoint-picker": ".", "deploy/emulators": "./modelserver"} {
 		cmd := exec.CommandContext(t.Context(), "go", "build", "-o", bin+"/", program)
 		cmd.Dir = filepath.Join(repository, filepath.FromSlash(module))
-		cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0") // as make demo does: with the same build cache
+		cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0") // as in make demo, to use the same build cache
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s: %s", module, out)
 	}
@@ -256,7 +256,7 @@ func freePort(t *testing.T) int {
 	return free[0]
 }
 
-// awaitPicks waits until the picker has made some picks, and knows the end of each.
+// awaitPicks waits until the picker has made a number of picks.
 func awaitPicks(t *testing.T, s *stack, want int) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {

@@ -26,16 +26,16 @@ type process struct {
 	done      chan struct{} // closed when it has ended
 }
 
-// startProcess starts a program, and sends it to ended when it ends.
+// startProcess starts a program. When the program ends, it sends the process to ended.
 func startProcess(dir, name string, ended chan<- *process, binary string, args ...string) (*process, error) {
 	p := &process{name: name, log: filepath.Join(dir, name+".log"), cmd: exec.Command(binary, args...), done: make(chan struct{})}
 	out, err := os.Create(p.log)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	defer out.Close() // the process has its own
+	defer out.Close() // the process has its own descriptor
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	// A group of its own: Ctrl-C reaches the demo only, which stops the processes in order.
+	// In its own process group, so that Ctrl-C reaches only the demo, which stops the processes in order.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -48,7 +48,7 @@ func startProcess(dir, name string, ended chan<- *process, binary string, args .
 	return p, nil
 }
 
-// failure is the error of a process that ended too early, with the end of its log.
+// failure returns the error for a process that ended too early, with the end of its log.
 func (p *process) failure() error {
 	return fmt.Errorf("%s ended: %s\n%s", p.name, p.cmd.ProcessState, p.tail())
 }
@@ -92,7 +92,7 @@ func answers(ctx context.Context, url string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// stop asks the process to end, and kills it if it does not.
+// stop terminates the process, and kills it after stopTimeout.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {

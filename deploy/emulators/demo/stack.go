@@ -17,20 +17,20 @@ import (
 // shownPicks is the number of picks on the picker's status page: they fit on a screen below the endpoints.
 const shownPicks = 20
 
-// stack is the running processes.
+// stack has the running processes.
 type stack struct {
 	processes []*process
 	ended     chan *process
 	metrics   string // address of the picker's metrics and status page
 }
 
-// ports of a stack, in addition to that of the gateway.
+// ports are the ports of a stack, except the port of the gateway.
 type ports struct {
 	picker, metrics, health, grpcHealth, admin, ready int
 	servers                                           []int
 }
 
-// startStack starts all processes and waits until they are ready. It returns the started ones in any case.
+// startStack starts all processes and waits until they are ready. With an error it also returns the started processes.
 func startStack(ctx context.Context, o options, dir string) (*stack, error) {
 	s := &stack{ended: make(chan *process, o.servers+2)}
 	free, err := freePorts(o.servers + 6)
@@ -115,14 +115,14 @@ func (s *stack) startEnvoy(o options, dir string, at ports) error {
 	return s.start(dir, "envoy", o.envoy, "-c", file, "--concurrency", "1", "--disable-hot-restart", "--log-level", "warn")
 }
 
-// stop ends all processes: those that send requests before those that serve them.
+// stop ends all processes in reverse order: Envoy, the picker, the model servers.
 func (s *stack) stop() {
 	for _, p := range slices.Backward(s.processes) {
 		p.stop()
 	}
 }
 
-// logs returns the ends of all logs.
+// logs returns the end of each log.
 func (s *stack) logs() string {
 	var text strings.Builder
 	for _, p := range s.processes {
@@ -148,7 +148,7 @@ func localBootstrap(manifest []byte, gateway int, at ports) (map[string]any, err
 	listeners, _ := resources["listeners"].([]any)
 	clusters, _ := resources["clusters"].([]any)
 	if len(listeners) != 2 || len(clusters) != 2 {
-		return nil, errors.New("want the listeners http and ready, and the clusters picker and pool")
+		return nil, errors.New("bootstrap must have the listeners http and ready, and the clusters picker and pool")
 	}
 	bootstrap["admin"] = map[string]any{"address": socket(at.admin)}
 	for _, l := range listeners {
@@ -170,7 +170,7 @@ func localBootstrap(manifest []byte, gateway int, at ports) (map[string]any, err
 	return bootstrap, nil
 }
 
-// setTargets replaces the addresses of a cluster, which are names in a cluster of Kubernetes.
+// setTargets replaces the addresses of an Envoy cluster, which are DNS names in a Kubernetes cluster.
 func setTargets(cluster map[string]any, targets []int) {
 	for _, dns := range []string{"dns_lookup_family", "dns_refresh_rate", "dns_failure_refresh_rate"} {
 		delete(cluster, dns)
@@ -191,7 +191,7 @@ func socket(port int) map[string]any {
 
 func address(port int) string { return net.JoinHostPort(localhost, strconv.Itoa(port)) }
 
-// freePorts returns ports that no program uses. All are held until the last one is found, so that they differ.
+// freePorts returns n different ports that no program uses. It holds all of them until it has found the last one.
 func freePorts(n int) ([]int, error) {
 	var free []int
 	var held []net.Listener

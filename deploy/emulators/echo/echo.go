@@ -1,6 +1,6 @@
-// Package echo is a server whose answers say what reached it: a test that sends a request through a gateway reads there what
-// the gateway made of it. Query parameters, which gateways pass on, choose the status, when the answer begins, and whether it
-// is a stream of server-sent events.
+// Package echo provides a server whose answers describe the received request. A test sends a request through a gateway, and reads
+// the changes of the gateway in the answer. Query parameters, which gateways pass on, select the status, the delay of the answer,
+// and whether the answer is a stream of server-sent events.
 package echo
 
 import (
@@ -14,29 +14,29 @@ import (
 	"time"
 )
 
-// NameHeader is in every answer.
+// NameHeader is the header of every answer with the server's name.
 const NameHeader = "X-Served-By"
 
-// Answer is what an answer says in JSON.
+// Answer is the JSON of an answer.
 type Answer struct {
 	Name     string      `json:"name"`
 	Protocol string      `json:"protocol"` // HTTP/1.1 or HTTP/2.0
 	Method   string      `json:"method"`
 	Host     string      `json:"host"`
-	Path     string      `json:"path"`  // as it was sent, not unescaped
-	Query    string      `json:"query"` // likewise
+	Path     string      `json:"path"`  // with its escapes, as received
+	Query    string      `json:"query"` // with its escapes, as received
 	Headers  http.Header `json:"headers"`
 	Body     Body        `json:"body"`
 }
 
-// Body is what is left of a request's body.
+// Body describes a request's body.
 type Body struct {
 	Bytes  int64   `json:"bytes"`
 	SHA256 string  `json:"sha256"`
-	Took   float64 `json:"took"` // seconds from the end of the header to the end of the body
+	Took   float64 `json:"took"` // seconds from the start to the end of reading
 }
 
-// Event is what an event of a stream says in JSON.
+// Event is the JSON of one event of a stream.
 type Event struct {
 	Name  string `json:"name"`
 	Index int    `json:"index"` // from 1
@@ -45,10 +45,10 @@ type Event struct {
 // Server answers any method on any path.
 type Server struct{ name string }
 
-// New returns a server that goes by a name.
+// New returns a server with the given name.
 func New(name string) *Server { return &Server{name: name} }
 
-// ServeHTTP reads the whole request, waits if it is to, and answers.
+// ServeHTTP reads the whole request, waits as the query requests, and answers.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(NameHeader, s.name)
 	p, err := parse(r.URL.RawQuery)
@@ -75,7 +75,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(p.status)
 	_ = json.NewEncoder(w).Encode(Answer{Name: s.name, Protocol: r.Proto, Method: r.Method, Host: r.Host, Path: path, Query: query,
-		Headers: r.Header, Body: body}) // an error says that the client has gone
+		Headers: r.Header, Body: body}) // fails only if the client has disconnected
 }
 
 func read(r io.Reader) (Body, error) {
@@ -84,7 +84,7 @@ func read(r io.Reader) (Body, error) {
 	return Body{Bytes: n, SHA256: hex.EncodeToString(digest.Sum(nil)), Took: time.Since(begun).Seconds()}, err
 }
 
-// stream sends the header at once, then event after event, each by itself.
+// stream sends the header immediately, then flushes each event.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, p params) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -97,14 +97,14 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, p params) {
 		if !wait(r, p.before(i)) {
 			return
 		}
-		raw, _ := json.Marshal(Event{Name: s.name, Index: i}) // of a text and a number
+		raw, _ := json.Marshal(Event{Name: s.name, Index: i}) // never fails for a string and a number
 		if _, err := fmt.Fprintf(w, "data: %s\n\n", raw); err != nil || out.Flush() != nil {
 			return
 		}
 	}
 }
 
-// wait tells whether the client is still there after it.
+// wait waits, and reports whether the client is still connected.
 func wait(r *http.Request, d time.Duration) bool {
 	if d == 0 {
 		return true

@@ -63,7 +63,7 @@ func TestServer_HoldsABodyBack(t *testing.T) {
 		body, client := io.Pipe()
 		begun, w := time.Now(), httptest.NewRecorder()
 		go func() {
-			_, _ = client.Write([]byte("x")) // returns when it is read
+			_, _ = client.Write([]byte("x")) // returns when the server has read it
 			assert.Equal(t, 3*time.Second, time.Since(begun))
 			client.Close()
 		}()
@@ -71,7 +71,7 @@ func TestServer_HoldsABodyBack(t *testing.T) {
 		var got echo.Answer
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
 		assert.EqualValues(t, 1, got.Body.Bytes)
-		assert.Zero(t, got.Body.Took, "it was there")
+		assert.Zero(t, got.Body.Took, "the body was complete")
 	})
 }
 
@@ -82,7 +82,7 @@ func TestServer_StatusAndDelay(t *testing.T) {
 		echo.New("a").ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?status=503&delay=70s", nil))
 		assert.Equal(t, http.StatusServiceUnavailable, w.Code)
 		assert.Equal(t, 70*time.Second, time.Since(begun))
-		assert.Contains(t, w.Body.String(), `"name":"a"`, "an answer, whatever its status")
+		assert.Contains(t, w.Body.String(), `"name":"a"`, "the status does not change the answer")
 	})
 }
 
@@ -122,8 +122,8 @@ func TestServer_StreamsEventByEvent(t *testing.T) {
 func TestServer_ClientThatGoesEndsItsAnswer(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, give string }{
-		{name: "before it is read", give: "/?hold=1h"},
-		{name: "before it began", give: "/?delay=1h"},
+		{name: "before the server reads the request", give: "/?hold=1h"},
+		{name: "before the answer", give: "/?delay=1h"},
 		{name: "in the middle of a stream", give: "/?events=2&interval=1h"},
 	}
 	for _, tt := range tests {

@@ -18,23 +18,23 @@ const (
 	paramPause    = "pause"
 )
 
-// Bounds of what can be asked for.
+// Limits of the parameters.
 const (
 	maxEvents = 1_000_000
 	maxWait   = time.Hour
 )
 
-// params are how one request is to be answered.
+// params control the answer to one request.
 type params struct {
 	status   int
 	hold     time.Duration // before the body of the request is read
 	delay    time.Duration // before the header of the answer
 	events   int           // 0: no stream
-	interval time.Duration // before each event but the first
-	pause    time.Duration // before the last event, besides the interval
+	interval time.Duration // before each event except the first
+	pause    time.Duration // before the last event, in addition to the interval
 }
 
-// before is how long an event waits.
+// before returns the time to wait before an event.
 func (p params) before(event int) time.Duration {
 	var d time.Duration
 	if event > 1 {
@@ -46,9 +46,9 @@ func (p params) before(event int) time.Duration {
 	return d
 }
 
-// parse reads a query. What it does not know may be of any form, as a gateway's tests send all sorts of queries.
+// parse parses a query. Other parameters, even malformed ones, are not errors, because tests of gateways send them.
 func parse(query string) (params, error) {
-	values, _ := url.ParseQuery(query) // what can be read of it
+	values, _ := url.ParseQuery(query) // with an error it returns the valid parameters
 	p := params{status: http.StatusOK}
 	for name, to := range map[string]*time.Duration{paramHold: &p.hold, paramDelay: &p.delay, paramInterval: &p.interval, paramPause: &p.pause} {
 		if err := parseWait(values, name, to); err != nil {
@@ -67,7 +67,7 @@ func parseWait(values url.Values, name string, to *time.Duration) error {
 	}
 	d, err := time.ParseDuration(values.Get(name))
 	if err != nil || d < 0 || d > maxWait {
-		return fmt.Errorf("%s=%q is no duration from 0s to %v", name, values.Get(name), maxWait)
+		return fmt.Errorf("%s=%q is invalid: give a duration from 0s to %v", name, values.Get(name), maxWait)
 	}
 	*to = d
 	return nil
@@ -79,7 +79,7 @@ func parseNumber(values url.Values, name string, least, most int, to *int) error
 	}
 	n, err := strconv.Atoi(values.Get(name))
 	if err != nil || n < least || n > most {
-		return fmt.Errorf("%s=%q is no number from %d to %d", name, values.Get(name), least, most)
+		return fmt.Errorf("%s=%q is invalid: give a number from %d to %d", name, values.Get(name), least, most)
 	}
 	*to = n
 	return nil

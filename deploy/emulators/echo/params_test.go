@@ -15,10 +15,10 @@ func TestParse(t *testing.T) {
 		give string
 		want params
 	}{
-		{name: "nothing is asked for", want: params{status: 200}},
+		{name: "empty query", want: params{status: 200}},
 		{name: "everything", give: "status=503&hold=2s&delay=1s&events=3&interval=20ms&pause=1m10s", want: params{status: 503, hold: 2 * time.Second, delay: time.Second, events: 3, interval: 20 * time.Millisecond, pause: 70 * time.Second}},
-		{name: "the first of two counts", give: "status=201&status=202", want: params{status: 201}},
-		{name: "what else there is does not count", give: "a=1;b=2&%zz&status=204&x", want: params{status: 204}},
+		{name: "the first of two values", give: "status=201&status=202", want: params{status: 201}},
+		{name: "other parameters are ignored", give: "a=1;b=2&%zz&status=204&x", want: params{status: 204}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -33,12 +33,12 @@ func TestParse(t *testing.T) {
 func TestParse_RefusesNonsense(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ give, want string }{
-		{give: "status=100", want: `status="100" is no number from 200 to 599`},
-		{give: "events=many", want: `events="many" is no number`},
-		{give: "events=-1", want: `events="-1" is no number`},
-		{give: "delay=5", want: `delay="5" is no duration`},
-		{give: "interval=-1s", want: `interval="-1s" is no duration`},
-		{give: "pause=2h", want: `pause="2h" is no duration from 0s to 1h0m0s`},
+		{give: "status=100", want: `status="100" is invalid: give a number from 200 to 599`},
+		{give: "events=many", want: `events="many" is invalid: give a number`},
+		{give: "events=-1", want: `events="-1" is invalid: give a number`},
+		{give: "delay=5", want: `delay="5" is invalid: give a duration`},
+		{give: "interval=-1s", want: `interval="-1s" is invalid: give a duration`},
+		{give: "pause=2h", want: `pause="2h" is invalid: give a duration from 0s to 1h0m0s`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.give, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestBefore(t *testing.T) {
 	p := params{events: 3, interval: time.Second, pause: time.Minute}
 	assert.Equal(t, []time.Duration{0, time.Second, time.Minute + time.Second}, []time.Duration{p.before(1), p.before(2), p.before(3)})
 	p.events = 1
-	assert.Equal(t, time.Minute, p.before(1), "the only one is the last")
+	assert.Equal(t, time.Minute, p.before(1), "the only event is also the last")
 }
 
 func FuzzParse(f *testing.F) {

@@ -23,8 +23,8 @@ const (
 // catchAll is the name of the server for all hosts.
 const catchAll = "_"
 
-// Check returns why the admission webhook refuses an Ingress, nil if it admits it. others are the Ingresses of the controller
-// that exist; one with the namespace and name of the Ingress is not looked at.
+// Check returns the reason why the admission webhook refuses an Ingress, or nil if the webhook admits the Ingress. others are the
+// existing Ingresses of the controller. Check ignores the one with the same namespace and name.
 func Check(in *networkingv1.Ingress, others []*networkingv1.Ingress) error {
 	if in.DeletionTimestamp != nil {
 		return nil
@@ -38,7 +38,7 @@ func Check(in *networkingv1.Ingress, others []*networkingv1.Ingress) error {
 		}
 	}
 	all := slices.DeleteFunc(slices.Clone(others), func(o *networkingv1.Ingress) bool { return sameName(o, in) })
-	slices.SortFunc(all, func(a, b *networkingv1.Ingress) int { // of one age the last by name comes first
+	slices.SortFunc(all, func(a, b *networkingv1.Ingress) int { // oldest first; with equal ages, the last name first
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(key(b), key(a)))
 	})
 	return checkOverlap(in, newServers(append(all, in)))
@@ -48,7 +48,7 @@ func key(i *networkingv1.Ingress) string { return i.Namespace + "/" + i.Name }
 
 func sameName(a, b *networkingv1.Ingress) bool { return key(a) == key(b) }
 
-// plainPath is what a path of type Exact or Prefix may be.
+// plainPath matches the valid paths of types Exact and Prefix.
 var plainPath = regexp.MustCompile(`(?i)^/[[:alnum:]._\-/]*$`)
 
 func checkPathTypes(in *networkingv1.Ingress) error {
@@ -83,14 +83,14 @@ func eachPath(in *networkingv1.Ingress, f func(host string, p *networkingv1.HTTP
 type location struct {
 	path      string
 	kind      networkingv1.PathType
-	isDefault bool // what the controller adds by itself
+	isDefault bool // added by the controller itself
 	ingress   *networkingv1.Ingress
 }
 
-// servers are the hosts of a configuration with their locations.
+// servers has the locations of each host of a configuration.
 type servers map[string][]*location
 
-// newServers builds what the controller configures of Ingresses, the oldest first.
+// newServers returns the configuration that the controller builds from Ingresses, which are sorted by age, oldest first.
 func newServers(all []*networkingv1.Ingress) servers {
 	s := servers{catchAll: {{path: "/", kind: networkingv1.PathTypePrefix, isDefault: true}}}
 	for _, in := range all {
@@ -117,7 +117,7 @@ func newServers(all []*networkingv1.Ingress) servers {
 }
 
 // addHosts adds a server for each new host of an Ingress, with a default location. The default backend of an Ingress without
-// rules is the location of all hosts.
+// rules becomes the location of the server for all hosts.
 func (s servers) addHosts(in *networkingv1.Ingress) {
 	if d := in.Spec.DefaultBackend; d != nil && d.Service != nil && len(in.Spec.Rules) == 0 && s[catchAll][0].isDefault {
 		*s[catchAll][0] = location{path: "/", kind: networkingv1.PathTypePrefix, ingress: in}
@@ -130,7 +130,7 @@ func (s servers) addHosts(in *networkingv1.Ingress) {
 	}
 }
 
-// add adds a location, unless the server has one of the same path and type. That of the controller gives way.
+// add adds a location, unless the server already has a location with the same path and type. It replaces a default location.
 func (s servers) add(host string, l location) {
 	for _, known := range s[host] {
 		switch {
@@ -148,7 +148,7 @@ func (s servers) add(host string, l location) {
 	s[host] = append(s[host], &l)
 }
 
-// kindOf returns the type of a path. The controller takes ImplementationSpecific for Prefix.
+// kindOf returns the type of a path. The controller treats ImplementationSpecific as Prefix.
 func kindOf(p *networkingv1.HTTPIngressPath) networkingv1.PathType {
 	if p.PathType == nil || *p.PathType == networkingv1.PathTypeImplementationSpecific {
 		return networkingv1.PathTypePrefix
@@ -156,8 +156,8 @@ func kindOf(p *networkingv1.HTTPIngressPath) networkingv1.PathType {
 	return *p.PathType
 }
 
-// expand gives a prefix that is no expression two locations: one for the paths below it, and one for itself if there is no
-// such exact path.
+// expand replaces each prefix that is not a regular expression by two locations: one for the paths below the prefix, and one for
+// the prefix itself, unless an Exact path has the same text.
 func expand(locations []*location) []*location {
 	exact := map[string]bool{}
 	for _, l := range locations {
@@ -181,7 +181,7 @@ func expand(locations []*location) []*location {
 	return out
 }
 
-// rewrites reports whether the path of a location is an expression.
+// rewrites reports whether the path of a location is a regular expression.
 func rewrites(l *location) bool {
 	if l.ingress == nil {
 		return false
@@ -191,12 +191,12 @@ func rewrites(l *location) bool {
 	return regex || target != "" && target != l.path
 }
 
-// upstream names the backend of a path.
+// upstream returns the name of the backend of a path.
 func upstream(namespace string, s *networkingv1.IngressServiceBackend) string {
 	return fmt.Sprintf("%s-%s-%s%d", namespace, s.Name, s.Port.Name, s.Port.Number)
 }
 
-// canaryUpstreams returns the backends that only serve as alternatives to others: no location is made of them.
+// canaryUpstreams returns the backends that are only alternatives to other backends. The controller adds no locations for them.
 func canaryUpstreams(all []*networkingv1.Ingress) map[string]bool {
 	upstreams := map[string]bool{}
 	for _, in := range all {
@@ -217,14 +217,15 @@ func canaryUpstreams(all []*networkingv1.Ingress) map[string]bool {
 	return upstreams
 }
 
-// isCanary reports whether an Ingress is a canary, and whether it says so or not at all.
+// isCanary reports whether an Ingress is a canary, and whether it has the canary annotation, with any value.
 func isCanary(in *networkingv1.Ingress) (canary, given bool) {
 	text, given := in.Annotations[annotationCanary]
 	canary, err := strconv.ParseBool(text)
 	return canary && err == nil, given
 }
 
-// checkOverlap refuses an Ingress with a host and path of another one, unless exactly one of them is a canary.
+// checkOverlap refuses an Ingress with a host and path of another Ingress, if both are canaries or neither has the canary
+// annotation.
 func checkOverlap(in *networkingv1.Ingress, s servers) error {
 	canary, given := isCanary(in)
 	var refused error

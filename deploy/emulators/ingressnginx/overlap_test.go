@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ingress is "namespace/name" with a host and paths "type path service", and annotations of ingress-nginx "key=value".
+// ingress returns an Ingress. The name is "namespace/name", each path is "type path service", and each annotation of ingress-nginx
+// is "key=value".
 func ingress(name, host, paths string, annotations ...string) *networkingv1.Ingress {
 	in := &networkingv1.Ingress{}
 	in.Namespace, in.Name, _ = strings.Cut(name, "/")
@@ -70,10 +71,10 @@ func TestCheck(t *testing.T) {
 		{name: "a canary", give: ingress("ns/two", host, "Prefix / canary", "canary=true"), others: []*networkingv1.Ingress{one}},
 		{name: "beside a canary", give: one, others: []*networkingv1.Ingress{ingress("ns/two", host, "Prefix / canary", "canary=true")}},
 		{
-			name: "two canaries that have the Service of another Ingress", give: ingress("ns/three", host, "Prefix / s", "canary=true"),
+			name: "two canaries for the Service of another Ingress", give: ingress("ns/three", host, "Prefix / s", "canary=true"),
 			others: []*networkingv1.Ingress{ingress("ns/zero", "other.example.com", "Prefix / s"), ingress("ns/two", host, "Prefix / s", "canary=true")},
 		},
-		{name: "what says that it is no canary", give: ingress("ns/two", host, "Prefix / s", "canary=false"), others: []*networkingv1.Ingress{one}},
+		{name: "annotated as no canary", give: ingress("ns/two", host, "Prefix / s", "canary=false"), others: []*networkingv1.Ingress{one}},
 		{name: "the first of several paths", give: ingress("ns/two", host, "Prefix /a s, Prefix / s"), others: []*networkingv1.Ingress{one}, want: `host "a.example.com" and path "/" is already defined in ingress ns/one`},
 		{name: "deleted", give: deleting, others: []*networkingv1.Ingress{one}},
 		{name: "a snippet", give: ingress("ns/two", host, "Prefix / s", "configuration-snippet=x"), want: "nginx.ingress.kubernetes.io/configuration-snippet annotation cannot be used. Snippet directives are disabled by the Ingress administrator"},
@@ -91,7 +92,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Of two that have a path already, as they came with another controller, the older one is named.
+// TestCheckNamesTheOldest tests the message if two existing Ingresses have the path, as after a change of the controller. It names
+// the older one, or the last by name if both have the same age.
 func TestCheckNamesTheOldest(t *testing.T) {
 	t.Parallel()
 	at := func(name string, second int64) *networkingv1.Ingress {
@@ -117,7 +119,7 @@ func TestServes(t *testing.T) {
 	}{
 		{name: "a class of the controller", give: "spec: {ingressClassName: inner}", want: true},
 		{name: "a class of another controller", give: "spec: {ingressClassName: traefik}"},
-		{name: "a class that is not there", give: "spec: {ingressClassName: nginx}"},
+		{name: "a missing class", give: "spec: {ingressClassName: nginx}"},
 		{name: "none", give: "spec: {}"},
 		{name: "the annotation", give: "metadata: {annotations: {kubernetes.io/ingress.class: nginx}}", want: true},
 		{name: "the annotation of another", give: "metadata: {annotations: {kubernetes.io/ingress.class: inner}}"},

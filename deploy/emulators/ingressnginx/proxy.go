@@ -25,16 +25,16 @@ import (
 
 const webhookName = "validate.nginx.ingress.kubernetes.io"
 
-// Proxy is an API server with the admission webhook. Its clients need no credentials: they have those of the Proxy.
+// Proxy forwards requests to an API server, and adds the admission webhook. Clients need no credentials: the Proxy has its own.
 type Proxy struct {
 	review *Reviewer
 	server *http.Server
 	listen net.Listener
 	api    *httputil.ReverseProxy
-	write  sync.Mutex // no Ingress is written between the check of another one and its write
+	write  sync.Mutex // makes the check of an Ingress and its write atomic
 }
 
-// New returns a Proxy that listens on loopback, and serves during Run.
+// New returns a Proxy that listens on the loopback interface. Run serves requests.
 func New(config *rest.Config) (*Proxy, error) {
 	review, err := NewReviewer(config)
 	if err != nil {
@@ -75,12 +75,12 @@ func (p *Proxy) WriteKubeconfig(path string) error {
 	return nil
 }
 
-// Run serves until the context is done.
+// Run serves requests until ctx ends.
 func (p *Proxy) Run(ctx context.Context) error {
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
-		stopped <- p.server.Close() // watches do not end by themselves
+		stopped <- p.server.Close() // Shutdown would wait for watches, which do not end
 	}()
 	if err := p.server.Serve(p.listen); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve: %w", err)
@@ -88,7 +88,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	return <-stopped
 }
 
-// ingresses are the paths of writes that the webhook is asked about.
+// ingresses matches the paths of the writes that the webhook reviews.
 var ingresses = regexp.MustCompile(`^/apis/networking\.k8s\.io/v1/namespaces/[^/]+/ingresses(/[^/]+)?$`)
 
 // ServeHTTP implements http.Handler.
@@ -101,7 +101,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer p.write.Unlock()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		http.Error(w, "the body cannot be read", http.StatusBadRequest)
+		http.Error(w, "cannot read the body of the request", http.StatusBadRequest)
 		return
 	}
 	result := p.dryRun(r, body)
@@ -115,7 +115,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.api.ServeHTTP(w, r)
 }
 
-// dryRun returns what the API server answers to a request that changes nothing.
+// dryRun returns the answer of the API server to the request as a dry run.
 func (p *Proxy) dryRun(r *http.Request, body []byte) *httptest.ResponseRecorder {
 	dry := r.Clone(r.Context())
 	query := dry.URL.Query()
@@ -129,7 +129,7 @@ func (p *Proxy) dryRun(r *http.Request, body []byte) *httptest.ResponseRecorder 
 	return result
 }
 
-// refuse answers as the API server does.
+// refuse answers like an API server whose webhook refuses an object.
 func refuse(w http.ResponseWriter, err error) {
 	status := metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusBadRequest,
@@ -137,5 +137,5 @@ func refuse(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusBadRequest)
-	_ = json.NewEncoder(w).Encode(status) // the client has closed the connection
+	_ = json.NewEncoder(w).Encode(status) // fails only if the client has disconnected
 }

@@ -49,7 +49,7 @@ func TestProxy(t *testing.T) {
 	err = create("second", "nginx", "a.example.com")
 	require.EqualError(t, err, `admission webhook "validate.nginx.ingress.kubernetes.io" denied the request: host "a.example.com" and path "/" is already defined in ingress default/first`)
 	require.True(t, apierrors.IsBadRequest(err))
-	require.NoError(t, create("third", "other", "a.example.com"), "another controller's")
+	require.NoError(t, create("third", "other", "a.example.com"), "the class of another controller")
 	require.NoError(t, create("fourth", "nginx", "b.example.com"))
 	require.True(t, apierrors.IsAlreadyExists(create("fourth", "nginx", "b.example.com")), "the API server's own errors come first")
 
@@ -61,12 +61,12 @@ func TestProxy(t *testing.T) {
 	require.ErrorContains(t, patch("new", types.ApplyPatchType, `{"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "new"}, "spec": {
 		"ingressClassName": "nginx", "rules": [{"host": "b.example.com", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "s", "port": {"number": 80}}}}]}}]}}`,
 		new(true)), "already defined in ingress default/fourth")
-	require.NoError(t, patch("first", types.MergePatchType, `{"metadata": {"labels": {"a": "b"}}}`, nil), "itself")
+	require.NoError(t, patch("first", types.MergePatchType, `{"metadata": {"labels": {"a": "b"}}}`, nil), "an Ingress may overlap itself")
 
-	for range 4 { // three that were created, and one that was changed
+	for range 4 { // three creations and one update
 		require.NotEmpty(t, (<-watch.ResultChan()).Type)
 	}
 	all, err := c.Clientset().NetworkingV1().Ingresses("default").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
-	require.Len(t, all.Items, 3, "what was refused is not there")
+	require.Len(t, all.Items, 3, "refused Ingresses do not exist")
 }

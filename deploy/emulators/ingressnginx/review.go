@@ -1,18 +1,19 @@
-// Package ingressnginx is the admission webhook of ingress-nginx, for tests of what writes Ingresses. It is no data plane.
+// Package ingressnginx emulates the admission webhook of ingress-nginx, for tests of controllers that write Ingresses. It does
+// not serve traffic.
 //
 // The webhook refuses an Ingress of the controller's classes that
 //
-//	has the host and path of another Ingress, of any namespace, unless exactly one of the two is a canary
-//	has a path of type Exact or Prefix that looks like an expression
+//	has the host and path of another Ingress in any namespace, if both are canaries or neither has the canary annotation
+//	has a path of type Exact or Prefix that looks like a regular expression
 //	has an annotation that ends in "-snippet"
 //
-// with the messages of ingress-nginx 1.15 (CheckIngress in internal/ingress/controller/controller.go). Two paths are the same
-// if their text is, whatever their types are; a Prefix "/a" also has the path "/a/". Annotations are not validated otherwise,
-// and no configuration of nginx is tested.
+// The messages are those of ingress-nginx 1.15 (CheckIngress in internal/ingress/controller/controller.go). Two paths with the
+// same text are equal, even if their types differ; a Prefix "/a" also covers the path "/a/". The webhook does not validate other
+// annotations, and does not test the configuration of nginx.
 //
-// A cluster with nodes runs it as a webhook (command webhook, path /ingress-nginx). An API server alone cannot call a webhook in
-// the test's process, as it has a network of its own: there, Proxy stands in front of the API server and answers clients as the
-// API server does whose webhook refuses an object.
+// In a cluster with nodes, command webhook serves it at the path /ingress-nginx. An API server without nodes has its own network
+// and cannot call a webhook in the test's process. There, Proxy stands in front of the API server, and answers clients like an
+// API server whose webhook refuses an object.
 package ingressnginx
 
 import (
@@ -30,7 +31,7 @@ import (
 const (
 	controllerName  = "k8s.io/ingress-nginx"
 	annotationClass = "kubernetes.io/ingress.class"
-	classByName     = "nginx" // value of the annotation that the controller answers to
+	classByName     = "nginx" // value of the annotation that selects the controller
 )
 
 // Reviewer decides whether the webhook admits an Ingress. It reads the other Ingresses from the API server.
@@ -47,7 +48,7 @@ func NewReviewer(config *rest.Config) (*Reviewer, error) {
 	return &Reviewer{client: client}, nil
 }
 
-// Review returns why the webhook refuses an Ingress, given as JSON, and nil if it admits it.
+// Review returns the reason why the webhook refuses an Ingress, given as JSON, or nil if the webhook admits the Ingress.
 func (r *Reviewer) Review(ctx context.Context, raw []byte) error {
 	in := &networkingv1.Ingress{}
 	if err := json.Unmarshal(raw, in); err != nil {

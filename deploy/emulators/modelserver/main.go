@@ -1,5 +1,5 @@
-// Modelserver looks like a vLLM server: OpenAI's API, vLLM's metrics, and the timing of continuous batching with a prefix
-// cache, without a model or a GPU.
+// Modelserver emulates a vLLM server without a model or a GPU: OpenAI's API, vLLM's metrics, and the timing of continuous batching
+// with a prefix cache.
 package main
 
 import (

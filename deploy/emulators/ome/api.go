@@ -20,7 +20,7 @@ const (
 	Finalizer   = "inferenceservice.finalizers"
 	ConfigName  = "inferenceservice-config"
 
-	LabelService    = "ome.io/inferenceservice" // on pods: name prefix of their InferenceReplica, else the service's name
+	LabelService    = "ome.io/inferenceservice" // the service's name; on pods of spec.replicaRefs, the InferenceReplica's name
 	LabelComponent  = "component"
 	labelRuntime    = "serving-runtime"
 	labelModel      = "base-model-name"
@@ -53,34 +53,34 @@ const (
 	nodeHead          = "head"
 )
 
-// Annotations of an InferenceService by which a test controls what is not emulated.
+// Annotations of an InferenceService with which a test controls parts of OME that are not emulated.
 const (
-	// AnnotationReady lists the components that are ready. Without it all are. It has no effect with Options.PodImage.
+	// AnnotationReady lists the ready components. Without it all components are ready. It has no effect with Options.PodImage.
 	AnnotationReady = "emulator.fairlead.dev/ready"
-	// AnnotationServing lists how many instances of components are ready and serve, as in "engine=1". It is for components in
-	// mode OMENative, which otherwise have all instances ready or none. It has no effect with Options.PodImage.
+	// AnnotationServing lists the number of ready and serving instances of components in mode OMENative, as in "engine=1". Without
+	// it either all instances are ready or none. It has no effect with Options.PodImage.
 	AnnotationServing = "emulator.fairlead.dev/serving"
-	// AnnotationRuntime lists the components that the serving runtime adds, in place of Options.Runtime.
+	// AnnotationRuntime lists the components that the serving runtime adds, instead of Options.Runtime.
 	AnnotationRuntime = "emulator.fairlead.dev/runtime"
-	// AnnotationRuntimeWorkers lists components for which the serving runtime declares a leader and so many workers, as in
-	// "engine=2".
+	// AnnotationRuntimeWorkers lists the components for which the serving runtime declares a leader, with the number of their
+	// workers, as in "engine=2".
 	AnnotationRuntimeWorkers = "emulator.fairlead.dev/runtime-workers"
 
-	// annotationHash is the hash of what a Deployment was made from.
+	// annotationHash is the hash of the generated Deployment.
 	annotationHash = "emulator.fairlead.dev/template"
-	// labelSet is the selector of a Deployment where OME has none, and no label app on pods.
+	// labelSet is the selector of Deployments that OME does not have. The pods of these Deployments have no label app.
 	labelSet = "emulator.fairlead.dev/set"
 	// workersOfSet is the suffix of the Deployment of the workers of a LeaderWorkerSet.
 	workersOfSet = "-lws-worker"
 )
 
-// neverPropagated are annotations that OME does not copy to the objects that it makes.
+// neverPropagated are annotations that OME does not copy to the objects that it creates.
 var neverPropagated = []string{
 	"autoscaling.knative.dev/min-scale", "autoscaling.knative.dev/max-scale",
 	"internal.ome.io/storage-initializer-sourceuri", corev1.LastAppliedConfigAnnotation,
 }
 
-// inferenceService is an InferenceService with those fields of OME's type that matter here.
+// inferenceService is an InferenceService with the fields that the emulator uses.
 type inferenceService struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -93,7 +93,7 @@ type spec struct {
 	Engine    *componentSpec `json:"engine,omitempty"`
 	Decoder   *componentSpec `json:"decoder,omitempty"`
 	Router    *componentSpec `json:"router,omitempty"`
-	Predictor *predictorSpec `json:"predictor,omitempty"` // the engine of InferenceServices that are older than roles
+	Predictor *predictorSpec `json:"predictor,omitempty"` // the engine in the older API without roles
 
 	Model   *reference `json:"model,omitempty"`
 	Runtime *reference `json:"runtime,omitempty"`
@@ -134,7 +134,7 @@ type reference struct {
 	Name string `json:"name,omitempty"`
 }
 
-// status has the fields of OME's type. With each write OME drops all other fields.
+// status has the fields of OME's type. Each write of OME removes all other fields.
 type status struct {
 	ObservedGeneration int64                    `json:"observedGeneration,omitempty"`
 	Conditions         []condition              `json:"conditions,omitempty"`
@@ -204,7 +204,7 @@ type condition struct {
 	Message            string                 `json:"message,omitempty"`
 }
 
-// inferenceReplica is an InferenceReplica of release 1.3: the instances of one component. Those that a user creates have no
+// inferenceReplica is an InferenceReplica of release 1.3: the instances of one component. InferenceReplicas of a user have no
 // parent.
 type inferenceReplica struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -227,7 +227,7 @@ type runner struct {
 	Template corev1.PodTemplateSpec `json:"template"`
 }
 
-// decode reads an object with the fields that a release of OME knows.
+// decode decodes an object with the fields that a release of OME has.
 func decode(u *unstructured.Unstructured, r Release) (*inferenceService, error) {
 	s := &inferenceService{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, s); err != nil {
@@ -250,11 +250,12 @@ func (s *inferenceService) owner() metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: APIVersion, Kind: Kind, Name: s.Name, UID: s.UID, Controller: &yes, BlockOwnerDeletion: &yes}
 }
 
-// clusterLocal reports whether the service must only be reachable from within the cluster. OME reads one of its two labels.
+// clusterLocal reports whether the service must be reachable only inside the cluster. OME reads only one of its two labels for
+// this.
 func (s *inferenceService) clusterLocal() bool { return s.Labels[labelVisibility] == "cluster-local" }
 
 // referenced returns the name of the InferenceReplica that a user created for a role, or "". OME ignores replicaRefs without
-// an engine, and all names of a role but the first.
+// an engine, and all names of a role except the first.
 func (s *inferenceService) referenced(r Role) string {
 	if len(s.Spec.ReplicaRefs[Engine]) == 0 || len(s.Spec.ReplicaRefs[r]) == 0 {
 		return ""
@@ -262,14 +263,14 @@ func (s *inferenceService) referenced(r Role) string {
 	return s.Spec.ReplicaRefs[r][0]
 }
 
-// listed reports whether an annotation lists a role, and whether there is such an annotation.
+// listed reports whether an annotation lists a role, and whether the annotation exists.
 func (s *inferenceService) listed(annotation string, r Role) (listed, annotated bool) {
 	text, annotated := s.Annotations[annotation]
-	list, _ := parseRoles(text) // other words are not roles
+	list, _ := parseRoles(text) // ignores other words
 	return slices.Contains(list, r), annotated
 }
 
-// number returns the number that an annotation gives a role, as in "engine=2,decoder=1".
+// number returns the number for a role in an annotation such as "engine=2,decoder=1".
 func (s *inferenceService) number(annotation string, r Role) (n int32, given bool) {
 	for field := range strings.SplitSeq(s.Annotations[annotation], ",") {
 		role, text, found := strings.Cut(strings.TrimSpace(field), "=")
@@ -280,7 +281,7 @@ func (s *inferenceService) number(annotation string, r Role) (n int32, given boo
 	return n, given
 }
 
-// parseRoles reads a comma-separated list. Beside an error it returns the fields that are roles.
+// parseRoles parses a comma-separated list. With an error it also returns the valid roles of the list.
 func parseRoles(s string) ([]Role, error) {
 	var (
 		list []Role

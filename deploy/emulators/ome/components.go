@@ -14,7 +14,7 @@ import (
 	"fairlead.dev/pkg/controller"
 )
 
-// mode is a deployment mode: how the pods of a component are run.
+// mode is a deployment mode: the way in which OME runs the pods of a component.
 type mode string
 
 const (
@@ -30,7 +30,7 @@ const (
 	maxName       = 63 // characters of a Service's name
 	hashSize      = 8
 	defaultPort   = 8080
-	containerName = "ome-container" // of a component that names no container
+	containerName = "ome-container" // default name
 )
 
 // component is a component that OME reconciles.
@@ -51,12 +51,13 @@ type component struct {
 }
 
 var (
-	errNoEngine = errors.New("there is no engine")
-	errKnative  = errors.New("the deployment mode is Serverless, and there is no Knative")
-	errMode     = errors.New("the deployment mode is not one of a component")
+	errNoEngine = errors.New("the InferenceService has no engine: set spec.engine")
+	errKnative  = errors.New("deployment mode Serverless requires Knative, which is not emulated: choose another mode")
+	errMode     = errors.New("invalid deployment mode")
 )
 
-// components returns the components of a service, the engine first. Those from spec.replicaRefs have no specification.
+// components returns the components of a service, the engine first. Components from spec.replicaRefs have an empty
+// specification.
 func components(s *inferenceService, o *Options) ([]component, error) {
 	if s.referenced(Engine) != "" {
 		return referencedComponents(s), nil
@@ -99,7 +100,7 @@ func (c *component) rejected(r Release) error {
 	return nil
 }
 
-// declared returns the components of the specification. A predictor is the engine if there is no other.
+// declared returns the components of the specification. If spec.engine is not set, the predictor is the engine.
 func declared(s *inferenceService) map[Role]*componentSpec {
 	found := map[Role]*componentSpec{Engine: s.Spec.Engine, Decoder: s.Spec.Decoder, Router: s.Spec.Router}
 	if found[Engine] == nil && s.Spec.Predictor != nil {
@@ -108,7 +109,7 @@ func declared(s *inferenceService) map[Role]*componentSpec {
 	return found
 }
 
-// referencedComponents returns the components of a service that only fronts InferenceReplicas of a user.
+// referencedComponents returns the components of a service with replicaRefs, which exposes InferenceReplicas of a user.
 func referencedComponents(s *inferenceService) []component {
 	var list []component
 	for _, r := range roles {
@@ -121,7 +122,7 @@ func referencedComponents(s *inferenceService) []component {
 	return list
 }
 
-// addRuntime adds the components that the specification leaves to the serving runtime.
+// addRuntime adds the components that the specification omits and the serving runtime declares.
 func addRuntime(s *inferenceService, o *Options, found map[Role]*componentSpec) {
 	for _, r := range roles {
 		added, annotated := s.listed(AnnotationRuntime, r)
@@ -134,8 +135,9 @@ func addRuntime(s *inferenceService, o *Options, found map[Role]*componentSpec) 
 	}
 }
 
-// mode12 returns the mode of a component in release 1.2. The annotation is read for an engine only. With minReplicas 0 every
-// component but a decoder is Serverless; an engine beside a decoder never is.
+// mode12 returns the mode of a component in release 1.2: the annotation of an engine, else MultiNode for an engine or decoder with
+// a leader or worker, else Serverless for an engine or router with minReplicas 0, else RawDeployment. An engine with a decoder is
+// never Serverless.
 func mode12(r Role, found map[Role]*componentSpec) mode {
 	c, annotated := found[r], mode(found[r].Annotations[annotationMode])
 	m := modeRaw
@@ -154,7 +156,8 @@ func mode12(r Role, found map[Role]*componentSpec) mode {
 }
 
 // mode13 returns the mode of a component in release 1.3: the component's annotation, else spec.deploymentMode, else OMENative
-// for an engine or decoder with a leader or worker, of the InferenceService or the serving runtime (utils/deployment.go).
+// for an engine or decoder for which the InferenceService or the serving runtime declares a leader or worker, else
+// RawDeployment (utils/deployment.go).
 func (c *component) mode13(s *inferenceService, byRuntime int32) mode {
 	annotated, declared := mode(c.Annotations[annotationMode]), mode(s.Spec.DeploymentMode)
 	switch {
@@ -168,8 +171,8 @@ func (c *component) mode13(s *inferenceService, byRuntime int32) mode {
 	return modeRaw
 }
 
-// native sets the fields of release 1.3: the mode, and what mode OMENative adds. OME's Service selects leaders only if the
-// InferenceService declares the workers: workers of the runtime get requests, too (IsMultiPodComponent).
+// native sets the fields of release 1.3: the mode, and the fields of mode OMENative. OME's Service selects only leaders if the
+// InferenceService declares the workers. Workers that the serving runtime declares also receive requests (IsMultiPodComponent).
 func (c *component) native(s *inferenceService) {
 	byRuntime, _ := s.number(AnnotationRuntimeWorkers, c.role)
 	if c.mode = c.mode13(s, byRuntime); c.mode != modeNative {
@@ -186,7 +189,7 @@ func (c *component) native(s *inferenceService) {
 		case c.Worker.Size != nil:
 			c.workers = *c.Worker.Size
 		case byRuntime == 0:
-			c.workers = 1 // admission fills it in
+			c.workers = 1 // the default of OME's admission
 		}
 	}
 	c.leaderOnly = c.leaderOnly && c.workers > 0
@@ -195,8 +198,8 @@ func (c *component) native(s *inferenceService) {
 // nodes reports whether a replica has a leader or workers.
 func (c *componentSpec) nodes() bool { return c.Leader != nil || c.Worker != nil }
 
-// truncate returns the name of a Service (constants.TruncateNameWithMaxLength). A name that is too long loses its beginning,
-// in whose place it has a hash.
+// truncate returns the name of a Service (constants.TruncateNameWithMaxLength). If the name is too long, a hash replaces its
+// beginning.
 func truncate(name string) string {
 	if len(name) <= maxName {
 		return name
@@ -209,8 +212,8 @@ func truncate(name string) string {
 	return string(hash) + "-" + name[len(name)-(maxName-hashSize-1):]
 }
 
-// container returns the first container of the pods that serve requests, those of the leader if there is one. It has no ports
-// if the specification has none.
+// container returns the first container of the pods that serve requests: the leader's pods, unless there is no leader or the mode
+// is RawDeployment. It has only the ports of the specification.
 func (c *component) container() corev1.Container {
 	templates := []*podSpec{&c.podSpec}
 	if c.Leader != nil && c.mode != modeRaw {
@@ -231,7 +234,8 @@ func firstContainer(templates ...*podSpec) corev1.Container {
 	return corev1.Container{Name: containerName}
 }
 
-// ports returns the ports of the Service: those of the first container, or else one that has the container's name.
+// ports returns the ports of the Service: the ports of the first container, or the default port with the container's name. Mode
+// MultiNodeRayVLLM adds the ports of Ray.
 func (c *component) ports() []corev1.ServicePort {
 	container := c.container()
 	var ports []corev1.ServicePort
@@ -268,18 +272,18 @@ func (c *component) selector() map[string]string {
 	return map[string]string{labelApp: c.name}
 }
 
-// instances returns the labels that all pods of a component in mode OMENative have.
+// instances returns the labels that all pods of a component have in mode OMENative.
 func (c *component) instances() map[string]string {
 	return map[string]string{LabelService: c.prefix, LabelComponent: string(c.role), LabelManagedBy: managedByOMENative}
 }
 
-// leaders are the labels of leaders. Workers are numbered from 0, too.
+// leaders are the labels of leaders. The ordinal alone does not identify a leader: the ordinals of workers also start at 0.
 var leaders = map[string]string{LabelRunner: runnerLeader, LabelOrdinal: "0"}
 
 // revision returns the hash of the component's current revision.
 func (c *component) revision() string { return digest(c.componentSpec) }
 
-// desired returns the number of replicas that a component should have.
+// desired returns the desired number of replicas.
 func (c *component) desired() int32 {
 	if c.MinReplicas == nil {
 		return 1
@@ -287,7 +291,7 @@ func (c *component) desired() int32 {
 	return *c.MinReplicas
 }
 
-// labels returns the labels of the objects of a component, and of its pods in modes other than OMENative.
+// labels returns the labels of the objects of a component and of its pods. Pods in mode OMENative have more: see buildSets.
 func (c *component) labels(s *inferenceService) map[string]string {
 	labels := merge(s.Labels, c.Labels)
 	labels[LabelService] = s.Name
@@ -301,8 +305,8 @@ func (c *component) labels(s *inferenceService) map[string]string {
 	return labels
 }
 
-// annotations returns the annotations of the objects of a component, and of its pods: those of the InferenceService are
-// among them, so changing one restarts the pods.
+// annotations returns the annotations of the objects of a component and of its pods. They include the annotations of the
+// InferenceService, so a change of one restarts the pods.
 func (c *component) annotations(s *inferenceService) map[string]string {
 	annotations := merge(s.Annotations, c.Annotations)
 	for _, key := range neverPropagated {

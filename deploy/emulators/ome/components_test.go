@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// parse reads an InferenceService in the short form of YAML with the fields that a release knows.
+// parse decodes an InferenceService in YAML's flow style with the fields that a release has.
 func parse(tb testing.TB, r Release, metadata, spec string) *inferenceService {
 	tb.Helper()
 	raw, err := yaml.YAMLToJSON([]byte("{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {namespace: models, name: chat" + metadata + "}, spec: {" + spec + "}}"))
@@ -40,14 +40,14 @@ func TestComponents(t *testing.T) {
 		{name: "all", release: Release12, spec: "engine: {}, decoder: {}, router: {}", want: modes{Engine: modeRaw, Decoder: modeRaw, Router: modeRaw}},
 		{name: "predictor", release: Release12, spec: "predictor: {model: {name: m}}", want: modes{Engine: modeRaw}},
 		{name: "no engine", release: Release12, spec: "router: {}", wantErr: errNoEngine},
-		{name: "the runtime's, too early", metadata: runtime, release: Release12, wantErr: errNoEngine},
+		{name: "the runtime's in 1.2", metadata: runtime, release: Release12, wantErr: errNoEngine},
 		{name: "nodes", release: Release12, spec: "engine: {leader: {}}, decoder: {worker: {}}, router: {leader: {}}", want: modes{Engine: modeMultiNode, Decoder: modeMultiNode, Router: modeRaw}},
 		{name: "annotated", release: Release12, spec: "engine: {leader: {}, annotations: {ome.io/deploymentMode: MultiNodeRayVLLM}}", want: modes{Engine: modeRay}},
-		{name: "annotated wrongly", release: Release12, spec: "engine: {annotations: {ome.io/deploymentMode: PDDisaggregated}}", want: modes{Engine: modeRaw}},
+		{name: "invalid annotation", release: Release12, spec: "engine: {annotations: {ome.io/deploymentMode: PDDisaggregated}}", want: modes{Engine: modeRaw}},
 		{name: "no replicas", release: Release12, spec: "engine: {minReplicas: 0}", wantErr: errKnative},
 		{name: "no replicas of a router", release: Release12, spec: "engine: {}, router: {minReplicas: 0}", wantErr: errKnative},
 		{name: "no replicas beside a decoder", release: Release12, spec: "engine: {minReplicas: 0}, decoder: {minReplicas: 0}", want: modes{Engine: modeRaw, Decoder: modeRaw}},
-		{name: "a mode that is not known yet", release: Release12, spec: "deploymentMode: OMENative, engine: {}", want: modes{Engine: modeRaw}},
+		{name: "a mode of 1.3 in 1.2", release: Release12, spec: "deploymentMode: OMENative, engine: {}", want: modes{Engine: modeRaw}},
 
 		{name: "the runtime's", metadata: runtime, release: Release13, want: modes{Engine: modeRaw, Router: modeRaw}},
 		{name: "every runtime's", release: Release13, option: []Role{Engine, Decoder}, want: modes{Engine: modeRaw, Decoder: modeRaw}},
@@ -57,16 +57,16 @@ func TestComponents(t *testing.T) {
 		{name: "native", release: Release13, spec: "deploymentMode: OMENative, engine: {}, router: {}", want: modes{Engine: modeNative, Router: modeNative}},
 		{name: "raw, on nodes", release: Release13, spec: "deploymentMode: RawDeployment, engine: {worker: {}}", want: modes{Engine: modeRaw}},
 		{name: "raw, on nodes of one component", release: Release13, spec: "deploymentMode: RawDeployment, engine: {worker: {}, annotations: {ome.io/deploymentMode: OMENative}}", want: modes{Engine: modeNative}},
-		{name: "a mode for all that is none", release: Release13, spec: "deploymentMode: MultiNode, engine: {}", want: modes{Engine: modeRaw}},
+		{name: "invalid mode for all", release: Release13, spec: "deploymentMode: MultiNode, engine: {}", want: modes{Engine: modeRaw}},
 		{name: "native by annotation", release: Release13, spec: "engine: {annotations: {ome.io/deploymentMode: OMENative}}", want: modes{Engine: modeNative}},
 		{name: "nodes by annotation", release: Release13, spec: "engine: {annotations: {ome.io/deploymentMode: MultiNode}, leader: {}}", want: modes{Engine: modeMultiNode}},
 		{name: "nodes of a router by annotation", release: Release13, spec: "engine: {}, router: {annotations: {ome.io/deploymentMode: MultiNode}}", wantErr: errMode},
 		{name: "virtual by a component's annotation", release: Release13, spec: "engine: {annotations: {ome.io/deploymentMode: VirtualDeployment}}", wantErr: errMode},
 		{name: "a router on nodes", release: Release13, spec: "engine: {}, router: {leader: {}}", want: modes{Engine: modeRaw, Router: modeRaw}},
 		{name: "the runtime's workers", metadata: workers, release: Release13, spec: "engine: {}, decoder: {}", want: modes{Engine: modeNative, Decoder: modeRaw}},
-		{name: "the runtime's workers, too early", metadata: workers, release: Release12, spec: "engine: {}", want: modes{Engine: modeRaw}},
+		{name: "the runtime's workers in 1.2", metadata: workers, release: Release12, spec: "engine: {}", want: modes{Engine: modeRaw}},
 		{name: "replicas of a user", release: Release13, spec: "replicaRefs: {engine: [a], router: [b]}", want: modes{Engine: modeNative, Router: modeNative}},
-		{name: "replicas of a user, too early", release: Release12, spec: "replicaRefs: {engine: [a]}", wantErr: errNoEngine},
+		{name: "replicas of a user in 1.2", release: Release12, spec: "replicaRefs: {engine: [a]}", wantErr: errNoEngine},
 		{name: "replicas of a user without an engine", release: Release13, spec: "replicaRefs: {router: [b]}, engine: {}", want: modes{Engine: modeRaw}},
 	}
 	for _, tt := range tests {
@@ -95,7 +95,7 @@ func TestPorts(t *testing.T) {
 		release    Release
 		want       ports
 	}{
-		{name: "nothing said", spec: "engine: {}", want: ports{"ome-container": 8080}},
+		{name: "empty", spec: "engine: {}", want: ports{"ome-container": 8080}},
 		{name: "runner without ports", spec: "engine: {runner: {name: sglang}}", want: ports{"sglang": 8080}},
 		{name: "runner before containers", spec: "engine: {runner: {name: a, ports: [{containerPort: 1, name: x}]}, containers: [{name: b, ports: [{containerPort: 2}]}]}", want: ports{"x": 1}},
 		{name: "first container", spec: "engine: {containers: [{name: a, ports: [{containerPort: 1}, {containerPort: 3, name: m}]}, {name: b, ports: [{containerPort: 2}]}]}", want: ports{"": 1, "m": 3}},
@@ -167,7 +167,7 @@ func TestLoadBalancers(t *testing.T) {
 	assert.Equal(t, corev1.ServiceTypeLoadBalancer, external.Spec.Type)
 	assert.Empty(t, external.Spec.LoadBalancerIP)
 	assert.Equal(t, map[string]string{"cloud.google.com/x": "1"}, external.Annotations)
-	assert.Equal(t, map[string]string{LabelService: "chat"}, external.Spec.Selector, "a predictor's pods have no component")
+	assert.Equal(t, map[string]string{LabelService: "chat"}, external.Spec.Selector, "the pods of a predictor have no component label")
 }
 
 func TestIngressRules(t *testing.T) {

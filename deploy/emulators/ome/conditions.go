@@ -34,11 +34,11 @@ func readyCondition(r Role) string {
 	return map[Role]string{Engine: "EngineReady", Decoder: "DecoderReady", Router: "RouterReady"}[r]
 }
 
-// required are the conditions that Ready depends on. The router and the decoder are not among them.
+// required are the conditions that determine Ready. The router and the decoder do not affect it.
 var required = []string{readyCondition(Engine), conditionIngress}
 
-// set sets a condition, and Ready if it depends on it. The time of an unchanged condition stays. A change sorts the list by
-// type; conditions of other writers are sorted with it and kept.
+// set sets a condition, and also Ready if the condition is required. An unchanged condition keeps its transition time. A change
+// sorts the list by type, including the conditions of other writers.
 func (s *status) set(c condition, now metav1.Time) {
 	s.put(c, now)
 	if !slices.Contains(required, c.Type) {
@@ -68,7 +68,8 @@ func (s *status) put(c condition, now metav1.Time) {
 	slices.SortStableFunc(s.Conditions, func(a, b condition) int { return cmp.Compare(a.Type, b.Type) })
 }
 
-// unhappy returns the condition that Ready repeats: the newest that is False, else the newest that is Unknown, else nil.
+// unhappy returns the condition that Ready copies: the newest required condition that is False, else the newest that is Unknown,
+// else an Unknown condition if a required one is missing, else nil.
 func (s *status) unhappy() *condition {
 	var found []condition
 	for _, c := range s.Conditions {
@@ -102,7 +103,7 @@ func (s *status) isTrue(kind string) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// sameStatus reports whether two statuses are equal but for times.
+// sameStatus reports whether two statuses are equal except for transition times.
 func sameStatus(a, b *status) bool {
 	return apiequality.Semantic.DeepEqual(a.timeless(), b.timeless())
 }

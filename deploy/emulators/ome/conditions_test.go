@@ -60,7 +60,7 @@ func TestSetKeepsWhatIsNotItsOwn(t *testing.T) {
 		{Type: "RouterReady", Status: corev1.ConditionTrue, Severity: "Info", LastTransitionTime: at(1)},
 		theirs,
 	}, s.Conditions)
-	assert.True(t, sameStatus(&before, &s), "times are no difference")
+	assert.True(t, sameStatus(&before, &s), "transition times are ignored")
 	s.set(condition{Type: "RouterReady", Status: corev1.ConditionTrue, Reason: "Other"}, at(4))
 	assert.False(t, sameStatus(&before, &s))
 	assert.Equal(t, at(4), s.find("RouterReady").LastTransitionTime)

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// configuration is the part of OME's ConfigMap that matters here. Keys may be in any case.
+// configuration is the part of OME's ConfigMap that the emulator uses. Keys are not case-sensitive.
 type configuration struct {
 	IngressGateway         string  `json:"ingressGateway"`
 	IngressService         string  `json:"ingressService"`
@@ -29,7 +29,7 @@ type configuration struct {
 	DisableIngressCreation bool    `json:"disableIngressCreation"`
 	EnableGatewayAPI       bool    `json:"enableGatewayAPI"`
 
-	// Release 1.3. These have effect on its HTTPRoutes only, which are not emulated.
+	// Release 1.3. These fields affect only HTTPRoutes, which are not emulated.
 	OMEIngressGatewayClass   string                `json:"omeIngressGatewayClass"`
 	PerISVCSubdomain         bool                  `json:"perISVCSubdomain"`
 	SharedHostPrefix         string                `json:"sharedHostPrefix"`
@@ -51,8 +51,8 @@ type namespaced struct {
 	Additional []gateway `json:"additional"`
 }
 
-// parseConfig reads the ConfigMap like OME: only JSON, and the gateways are required although nothing may use them. Release
-// 1.3 knows no Knative, and checks the class of its Gateway.
+// parseConfig parses the ConfigMap like OME: values must be JSON, and the gateways are required even if OME does not use them.
+// Release 1.3 does not support Knative, and validates the class of its Gateway.
 func parseConfig(data map[string]string, r Release) (configuration, error) {
 	c := configuration{}
 	if err := json.Unmarshal([]byte(data["ingress"]), &c); err != nil {
@@ -65,14 +65,14 @@ func parseConfig(data map[string]string, r Release) (configuration, error) {
 		return c, fmt.Errorf("ingress has omeIngressGatewayClass %q: %s", c.OMEIngressGatewayClass, errs[0])
 	}
 	if c.IngressGateway == "" || c.IngressService == "" {
-		return c, errors.New("ingress has no ingressGateway or no ingressService")
+		return c, errors.New("ingress has no ingressGateway or no ingressService: set both")
 	}
 	if c.PathTemplate != "" {
 		if _, err := template.New("path").Parse(c.PathTemplate); err != nil {
 			return c, fmt.Errorf("parse pathTemplate: %w", err)
 		}
 		if c.IngressDomain == "" {
-			return c, errors.New("ingress has a pathTemplate and no ingressDomain")
+			return c, errors.New("ingress has a pathTemplate and no ingressDomain: set both or none")
 		}
 	}
 	c.complete()
@@ -120,7 +120,7 @@ func (c configuration) of(s *inferenceService) configuration {
 	return c
 }
 
-// host renders the host name of a service or of one of its components. Names are truncated like those of Services.
+// host renders the host name of a service or of one of its components. It truncates names like those of Services.
 func (c configuration) host(s *inferenceService, name string) (string, error) {
 	name = truncate(name)
 	t, err := template.New("domain").Parse(c.DomainTemplate)
@@ -140,13 +140,13 @@ func (c configuration) host(s *inferenceService, name string) (string, error) {
 	return text.String(), nil
 }
 
-// configReader reads the ConfigMap. No release watches it: 1.2 reads it with each reconcile, and 1.3 caches it for some time.
-// With both, a change reaches a settled service only with its next reconcile, or with a restart.
+// configReader reads the ConfigMap. OME does not watch it: release 1.2 reads it in each reconcile, and release 1.3 caches it for
+// ttl. In both releases a change affects a settled service only in its next reconcile, or after a restart.
 type configReader struct {
 	store     *store
 	namespace string
 	release   Release
-	ttl       time.Duration // 0: it is read each time
+	ttl       time.Duration // 0: no cache
 	clock     clock.PassiveClock
 
 	mu   sync.Mutex
@@ -163,7 +163,7 @@ func (r *configReader) get(ctx context.Context) (configuration, error) {
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: ConfigName}}
 	found, err := r.store.get(ctx, configMaps, object)
 	if err == nil && !found {
-		err = fmt.Errorf("there is no ConfigMap %s/%s", r.namespace, ConfigName)
+		err = fmt.Errorf("ConfigMap %s/%s does not exist", r.namespace, ConfigName)
 	}
 	if err != nil {
 		return configuration{}, fmt.Errorf("read configuration: %w", err)

@@ -22,7 +22,7 @@ const (
 	gateways   = `"ingressGateway": "a/b", "ingressService": "c"`
 )
 
-// shipped returns the ConfigMap that the chart of a release ships.
+// shipped returns the ConfigMap of the chart of a release.
 func shipped(tb testing.TB, r Release) *corev1.ConfigMap {
 	tb.Helper()
 	c := &corev1.ConfigMap{}
@@ -71,7 +71,7 @@ func TestParseConfig(t *testing.T) {
 		{name: "nothing", deploy: deployJSON, want: "parse ingress: unexpected end of JSON input"},
 		{name: "no gateways", ingress: "{}", deploy: deployJSON, want: "ingress has no ingressGateway or no ingressService"},
 		{name: "path without domain", ingress: "{" + gateways + `, "pathTemplate": "/x"}`, deploy: deployJSON, want: "ingress has a pathTemplate and no ingressDomain"},
-		{name: "path that is none", ingress: "{" + gateways + `, "pathTemplate": "{{"}`, deploy: deployJSON, want: "parse pathTemplate: template: path:1: unclosed action"},
+		{name: "invalid path", ingress: "{" + gateways + `, "pathTemplate": "{{"}`, deploy: deployJSON, want: "parse pathTemplate: template: path:1: unclosed action"},
 		{name: "no mode", ingress: "{" + gateways + "}", deploy: "{}", release: Release12, want: `deploy has defaultDeploymentMode "", want Serverless or RawDeployment`},
 		{name: "no mode, no Knative", ingress: "{" + gateways + "}", deploy: "{}", release: Release13, want: `deploy has defaultDeploymentMode "", want RawDeployment`},
 		{name: "Knative", ingress: "{" + gateways + "}", deploy: `{"defaultDeploymentMode": "Serverless"}`, release: Release12},
@@ -184,7 +184,7 @@ func TestConfigIsCachedByRelease13(t *testing.T) {
 	assert.False(t, disabled(cached))
 
 	_, err = (&configReader{store: store, namespace: "elsewhere", clock: clock}).get(t.Context())
-	require.EqualError(t, err, "read configuration: there is no ConfigMap elsewhere/inferenceservice-config")
+	require.EqualError(t, err, "read configuration: ConfigMap elsewhere/inferenceservice-config does not exist")
 }
 
 func FuzzParseConfig(f *testing.F) {

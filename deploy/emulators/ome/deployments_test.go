@@ -46,7 +46,7 @@ func TestDeployments(t *testing.T) {
 		assert.Equal(t, value, pods.Labels[key], key)
 	}
 
-	// Readiness and observedGeneration are those of Deployments.
+	// Readiness and observedGeneration come from Deployments.
 	before := w.settled()
 	_, err = deployments.Patch(t.Context(), "chat-engine", types.MergePatchType, []byte(
 		`{"status":{"observedGeneration":7,"conditions":[{"type":"Available","status":"True","reason":"MinimumReplicasAvailable"}]}}`), metav1.PatchOptions{}, "status")
@@ -96,7 +96,7 @@ func TestPodsOfLeadersAndWorkers(t *testing.T) {
 	ready("chat-engine-leader", "1")
 	ready("chat-engine-worker", "1")
 	w.settled()
-	assert.Equal(t, "False InsufficientAvailable", conditions(w.get(t, "chat"))["EngineReady"], "an instance is ready with all its workers")
+	assert.Equal(t, "False InsufficientAvailable", conditions(w.get(t, "chat"))["EngineReady"], "an instance includes its workers")
 	ready("chat-engine-worker", "2")
 	w.eventually(func(c *assert.CollectT) { assert.Equal(c, "True Ready", conditions(w.get(c, "chat"))["EngineReady"]) })
 

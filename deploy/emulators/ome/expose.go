@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// exposure makes OME's own Ingress, or the Service with the service's name.
+// exposure applies OME's own Ingress, or the Service with the service's name.
 func (r *reconciler) exposure(ctx context.Context, s *inferenceService, list []component, config configuration) error {
 	var err error
 	if config.DisableIngressCreation {
-		// An Ingress from before stays. It has no label, so clean-up does not find it.
+		// An existing Ingress stays: it has no label, so clean-up does not find it.
 		s.Status.set(condition{Type: conditionIngress, Status: corev1.ConditionTrue, Reason: reasonDisabled, Message: messageDisabled}, r.now())
 	} else {
 		err = r.ingress(ctx, s, list, config)
@@ -27,7 +27,7 @@ func (r *reconciler) exposure(ctx context.Context, s *inferenceService, list []c
 	return r.external(ctx, s, entry(list), config)
 }
 
-// entry returns the component that takes client requests: the router, or else the engine.
+// entry returns the component that receives client requests: the router, or the engine without a router.
 func entry(list []component) *component {
 	if router := find(list, Router); router != nil {
 		return router
@@ -43,8 +43,9 @@ func find(list []component, r Role) *component {
 	return nil
 }
 
-// external makes the Service with the service's name if OME's ingress is disabled, and deletes any Service of that name
-// otherwise, whoever made it. For a cluster-local service it fails forever: the URL is that of the Service, which is not made.
+// external applies the Service with the service's name if OME's ingress is disabled. Otherwise it deletes any Service with that
+// name, regardless of the owner. For a cluster-local service with the ingress disabled it always fails: the URL requires the
+// Service, which OME does not create.
 func (r *reconciler) external(ctx context.Context, s *inferenceService, entry *component, config configuration) error {
 	live := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
 	found, err := r.store.get(ctx, services, live)
@@ -56,7 +57,7 @@ func (r *reconciler) external(ctx context.Context, s *inferenceService, entry *c
 			err = r.store.delete(ctx, services, s.Namespace, s.Name)
 		}
 		if err == nil && config.DisableIngressCreation {
-			err = fmt.Errorf("set URL of the external Service: there is no Service %s", s.Name)
+			err = fmt.Errorf("set URL of the external Service: Service %s does not exist", s.Name)
 		}
 		return err
 	}
@@ -77,8 +78,8 @@ func sameExternal(live, wanted *corev1.Service) bool {
 		live.Spec.Type == wanted.Spec.Type
 }
 
-// ingress makes OME's own Ingress once the component that it waits for is ready. It replaces any Ingress of its name, and
-// stays when the component is no longer ready.
+// ingress applies OME's own Ingress once the component of gate is ready. It replaces any Ingress with the service's name. The
+// Ingress stays when the component is no longer ready.
 func (r *reconciler) ingress(ctx context.Context, s *inferenceService, list []component, config configuration) error {
 	switch {
 	case config.EnableGatewayAPI && r.options.Release == Release12:
@@ -105,7 +106,8 @@ func (r *reconciler) ingress(ctx context.Context, s *inferenceService, list []co
 	return nil
 }
 
-// gate returns the component that an Ingress waits for: without a router it is the decoder, although the engine serves.
+// gate returns the component that must be ready before OME creates the Ingress: the router, else the decoder, although the
+// engine receives the requests, else the engine.
 func gate(list []component) Role {
 	for _, r := range []Role{Router, Decoder} {
 		if find(list, r) != nil {
@@ -115,7 +117,7 @@ func gate(list []component) Role {
 	return Engine
 }
 
-// addressed returns the Service in status.address. Without a router, release 1.2 names one that does not exist.
+// addressed returns the name of the Service in status.address. Without a router, release 1.2 names a missing Service.
 func (r *reconciler) addressed(s *inferenceService, list []component) string {
 	switch {
 	case find(list, Router) != nil:
@@ -126,7 +128,7 @@ func (r *reconciler) addressed(s *inferenceService, list []component) string {
 	return s.Name
 }
 
-// rulesOf returns the rules of an Ingress: for the service, then for its components if there are several.
+// rulesOf returns the rules of an Ingress: one for the service, then one for each component if there are several.
 func rulesOf(s *inferenceService, list []component, config configuration) ([]rule, error) {
 	host, err := config.host(s, s.Name)
 	if err != nil {
@@ -149,7 +151,7 @@ func rulesOf(s *inferenceService, list []component, config configuration) ([]rul
 	return rules, nil
 }
 
-// applyIngress compares only the spec, not the owner.
+// applyIngress creates or updates an Ingress. It compares only the spec, not the owner.
 func (r *reconciler) applyIngress(ctx context.Context, wanted *networkingv1.Ingress) error {
 	live := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: wanted.Namespace, Name: wanted.Name}}
 	found, err := r.store.get(ctx, ingresses, live)

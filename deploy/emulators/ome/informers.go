@@ -21,11 +21,11 @@ import (
 	"fairlead.dev/pkg/kube"
 )
 
-// labelledKinds are the kinds that are cleaned up, and whose changes cause a reconcile of the service that controls the object.
-// OME's own Ingress has no label, so its changes go unnoticed.
+// labelledKinds are the built-in kinds that the emulator watches and cleans up. A change of an object with LabelService causes a
+// reconcile of the service that controls the object. OME's own Ingress has no label, so its changes cause no reconcile.
 var labelledKinds = []kind{services, configMaps, deployments, ingresses}
 
-// informers are the caches: InferenceServices, and the metadata of objects that have their label.
+// informers are the caches: InferenceServices, and the metadata of objects with LabelService.
 type informers struct {
 	services cache.SharedIndexInformer
 	labels   map[kind]cache.SharedIndexInformer
@@ -125,7 +125,7 @@ func (i *informers) waitForSync(ctx context.Context) bool {
 }
 
 func (i *informers) service(name cache.ObjectName) *unstructured.Unstructured {
-	// Lookups in an indexer return no errors.
+	// GetByKey of an indexer never returns an error.
 	object, found, _ := i.services.GetIndexer().GetByKey(name.String())
 	if u, ok := object.(*unstructured.Unstructured); found && ok {
 		return u
@@ -152,7 +152,7 @@ func (i *informers) labelled(name cache.ObjectName) map[kind][]metav1.Object {
 	return found
 }
 
-// referencing returns the names of the services that refer to an InferenceReplica of a user.
+// referencing returns the names of the services whose spec.replicaRefs name an InferenceReplica of a user.
 func (i *informers) referencing(object any) []cache.ObjectName {
 	replica, ok := object.(metav1.Object)
 	if !ok || metav1.GetControllerOf(replica) != nil {

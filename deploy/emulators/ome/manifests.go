@@ -15,8 +15,8 @@ var (
 	config13 string
 )
 
-// CRDs returns the manifest of the CRDs of a release. That of InferenceServices has the small form that OME ships: spec and
-// status accept any fields, and server-side apply replaces each as a whole. Release 1.3 adds InferenceReplicas.
+// CRDs returns the manifest of the CRDs of a release. The CRD of InferenceServices has the small form that OME ships: spec and
+// status accept any fields, and server-side apply replaces each of them as a whole. Release 1.3 adds InferenceReplicas.
 func CRDs(r Release) string {
 	if r == Release13 {
 		return serviceCRD + "---\n" + replicaCRD
@@ -24,9 +24,9 @@ func CRDs(r Release) string {
 	return serviceCRD
 }
 
-// Config returns the manifest of OME's ConfigMap with the values that the chart of a release ships. It is for namespace ome,
-// which must exist. OME makes no ingresses by these values, and its domain is that of the cluster. Keys other than ingress and
-// deploy, which have nothing to do with routes, are left out.
+// Config returns the manifest of OME's ConfigMap with the values of the chart of a release. Its namespace is ome, which must
+// exist. With these values OME creates no Ingresses, and uses the domain of the cluster. The manifest has only the keys ingress
+// and deploy, because the other keys do not affect routes.
 func Config(r Release) string {
 	if r == Release13 {
 		return config13

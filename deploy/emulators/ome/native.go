@@ -25,7 +25,7 @@ const (
 	messageNoReplicas = "Component has no desired Instances"
 )
 
-// buildReplica returns the InferenceReplica that a service makes for a component.
+// buildReplica returns the InferenceReplica that OME creates for a component of a service.
 func buildReplica(s *inferenceService, c *component, o *Options) *inferenceReplica {
 	replicas := c.desired()
 	replica := &inferenceReplica{
@@ -44,7 +44,7 @@ func buildReplica(s *inferenceService, c *component, o *Options) *inferenceRepli
 		return replica
 	}
 	add(runnerLeader, 1, served)
-	worker := served // of a runtime that says nothing else
+	worker := served // unless the specification has a container for workers
 	if c.Worker != nil && (c.Worker.Runner != nil || len(c.Worker.Containers) > 0) {
 		worker = (&component{componentSpec: &componentSpec{podSpec: c.Worker.podSpec}}).served(o)
 	}
@@ -53,7 +53,8 @@ func buildReplica(s *inferenceService, c *component, o *Options) *inferenceRepli
 	return replica
 }
 
-// buildHeadless returns the headless Service of an InferenceReplica, which controls it. It has all pods, workers among them.
+// buildHeadless returns the headless Service of an InferenceReplica, which is its controller. The Service selects all pods,
+// including workers.
 func buildHeadless(replica *inferenceReplica, c *component) *corev1.Service {
 	yes := true
 	return &corev1.Service{
@@ -65,8 +66,9 @@ func buildHeadless(replica *inferenceReplica, c *component) *corev1.Service {
 	}
 }
 
-// buildRevisions returns the Services of a component's revision (coordination/services.go): one with the port that is named
-// http, else the first, which selects the leaders if the pods have leaders, and a headless one without ports.
+// buildRevisions returns the Services of a component's revision (coordination/services.go). If the container declares ports,
+// the first Service has the port with the name http, else the first port, and selects only leaders if there are workers. The
+// last Service is headless, without ports.
 func buildRevisions(s *inferenceService, c *component) []*corev1.Service {
 	labels := merge(c.instances(), map[string]string{LabelRevision: c.revision()})
 	build := func(suffix string, spec corev1.ServiceSpec) *corev1.Service {
@@ -78,7 +80,7 @@ func buildRevisions(s *inferenceService, c *component) []*corev1.Service {
 	headless := build("-headless", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true, Selector: labels})
 	declared := c.container().Ports
 	if len(declared) == 0 {
-		return []*corev1.Service{headless} // OME does not invent a port here
+		return []*corev1.Service{headless} // OME has no default port here
 	}
 	selector := labels
 	if c.workers > 0 {
@@ -92,8 +94,8 @@ func buildRevisions(s *inferenceService, c *component) []*corev1.Service {
 	return []*corev1.Service{build("", corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: selector, Ports: []corev1.ServicePort{port}}), headless}
 }
 
-// buildSets returns the Deployments that stand for the pods of an InferenceReplica: one for each runner. Their pods have the
-// labels of OME's pods, but for the index, which is 0 on all.
+// buildSets returns the Deployments for the pods of an InferenceReplica, one for each runner. Their pods have the labels of
+// OME's pods, except that the instance index and the pod ordinal are 0 on all pods.
 func buildSets(replica *inferenceReplica, c *component) []*appsv1.Deployment {
 	var sets []*appsv1.Deployment
 	for i := range replica.Spec.Runners {
@@ -119,7 +121,8 @@ func buildSets(replica *inferenceReplica, c *component) []*appsv1.Deployment {
 	return sets
 }
 
-// instancesOf makes all objects of a component in mode OMENative but its Service, and returns the counters of its instances.
+// instancesOf applies the headless Service and the pods of an InferenceReplica. It writes the counters of the instances to the
+// status of the InferenceReplica, and returns them.
 func (r *reconciler) instancesOf(ctx context.Context, s *inferenceService, c *component, replica *inferenceReplica) (instances, error) {
 	counts := instances{
 		ObservedGeneration: replica.Generation, Replicas: *replica.Spec.Replicas, CurrentRevision: fmt.Sprintf("%s-%s-%s", c.prefix, c.role, c.revision()),
@@ -141,7 +144,8 @@ func (r *reconciler) instancesOf(ctx context.Context, s *inferenceService, c *co
 	return counts, r.store.updateStatus(ctx, replicas, replica)
 }
 
-// readyInstances returns the number of instances that are ready: those whose pods all are, or what annotations say.
+// readyInstances applies the Deployments, and returns the number of instances whose pods are all ready. Without
+// Options.PodImage it returns the number in annotations.
 func (r *reconciler) readyInstances(ctx context.Context, s *inferenceService, c *component, replica *inferenceReplica) (int32, error) {
 	desired := *replica.Spec.Replicas
 	if r.options.PodImage == "" {
@@ -166,7 +170,7 @@ func (r *reconciler) readyInstances(ctx context.Context, s *inferenceService, c 
 	return ready, nil
 }
 
-// applyReplica creates or updates the InferenceReplica of a component, and returns it as it is then.
+// applyReplica creates or updates the InferenceReplica of a component, and returns its new state.
 func (r *reconciler) applyReplica(ctx context.Context, wanted *inferenceReplica) (*inferenceReplica, error) {
 	live := &inferenceReplica{ObjectMeta: metav1.ObjectMeta{Namespace: wanted.Namespace, Name: wanted.Name}}
 	found, err := r.store.get(ctx, replicas, live)
@@ -197,7 +201,7 @@ func (r *reconciler) native(ctx context.Context, s *inferenceService, c *compone
 	}
 	reported := s.Status.Components[c.role]
 	if problem != nil {
-		reported.ScaleTargetRef = nil // route builders stop counting on it
+		reported.ScaleTargetRef = nil // the builders of routes must not use it
 		s.report(c.role, reported)
 		s.Status.set(*problem, r.now())
 		return nil
@@ -210,7 +214,7 @@ func (r *reconciler) native(ctx context.Context, s *inferenceService, c *compone
 		return err
 	}
 	var wanted []*corev1.Service
-	if !c.referenced && counts.Replicas > 0 { // Services of revisions go with their last pods
+	if !c.referenced && counts.Replicas > 0 { // without instances OME deletes the Services of revisions
 		wanted = buildRevisions(s, c)
 	}
 	if err := r.revisions(ctx, s, c, wanted); err != nil {
@@ -223,7 +227,8 @@ func (r *reconciler) native(ctx context.Context, s *inferenceService, c *compone
 	return nil
 }
 
-// replicaOf returns the InferenceReplica of a component. One that a user was to create may be missing or unfit.
+// replicaOf returns the InferenceReplica of a component. If spec.replicaRefs names a missing or invalid InferenceReplica, it
+// returns the condition that reports this.
 func (r *reconciler) replicaOf(ctx context.Context, s *inferenceService, c *component) (*inferenceReplica, *condition, error) {
 	if !c.referenced {
 		replica, err := r.applyReplica(ctx, buildReplica(s, c, &r.options))
@@ -250,8 +255,8 @@ func (r *reconciler) replicaOf(ctx context.Context, s *inferenceService, c *comp
 	return nil, problem, nil
 }
 
-// adopt takes the pod templates of an InferenceReplica of a user: the Service has the ports of its leader, and selects leaders
-// if there are any.
+// adopt copies the specification of an InferenceReplica of a user: the Service has the ports of the leader and selects only
+// leaders, if there is a leader.
 func (c *component) adopt(replica *inferenceReplica) {
 	if replica.Spec.Replicas == nil {
 		one := int32(1)
@@ -270,7 +275,7 @@ func (c *component) adopt(replica *inferenceReplica) {
 	}
 }
 
-// readyOf returns the ready condition of a component by the counters of its instances. All of them must serve.
+// readyOf returns the ready condition of a component from the counters of its instances. All instances must be ready.
 func readyOf(role Role, counts *instances) condition {
 	ready := condition{Type: readyCondition(role), Status: corev1.ConditionFalse}
 	switch {
@@ -293,7 +298,7 @@ func (s *inferenceService) report(r Role, reported componentStatus) {
 	s.Status.Components[r] = reported
 }
 
-// leaveMode deletes the objects that a component had in the mode that it had before, as release 1.3 does
+// leaveMode deletes the InferenceReplica or the Deployments of a component's previous mode, like release 1.3
 // (cleanup.go: cleanupReplacedBackends).
 func (r *reconciler) leaveMode(ctx context.Context, s *inferenceService, c *component) error {
 	labelled := r.cluster.labelled(nameOf(s))

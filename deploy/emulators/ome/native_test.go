@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// engineOf returns the engine of a service of release 1.3.
+// engineOf returns the engine of a service in release 1.3.
 func engineOf(tb testing.TB, s *inferenceService) *component {
 	tb.Helper()
 	list, err := components(s, &Options{Release: Release13})
@@ -28,7 +28,7 @@ func stable(service, component string, more ...string) map[string]string {
 	return selector
 }
 
-// TestSelectors has the selector of OME's Service of the engine, and the pods of those runners that it selects.
+// TestSelectors tests the selector of the engine's Service, and the runners whose pods it selects.
 func TestSelectors(t *testing.T) {
 	t.Parallel()
 	const byRuntime = `, annotations: {emulator.fairlead.dev/runtime-workers: "engine=2"}`
@@ -87,7 +87,7 @@ func TestSelectors(t *testing.T) {
 				assert.Empty(t, c.replica)
 				assert.Subset(t, buildDeployment(s, c, o).Spec.Template.Labels, tt.want)
 				workers := buildWorkers(s, c, o)
-				require.Equal(t, tt.name == "nodes", workers != nil, "only a LeaderWorkerSet with workers has them")
+				require.Equal(t, tt.name == "nodes", workers != nil, "only a LeaderWorkerSet with workers has a Deployment of workers")
 				if workers != nil {
 					pod := workers.Spec.Template.Labels
 					assert.False(t, labels.SelectorFromSet(tt.want).Matches(labels.Set(pod)))
@@ -146,7 +146,7 @@ func TestRevisions(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, container string
-		want            []corev1.ServicePort // nil: there is only the headless Service
+		want            []corev1.ServicePort // nil: only the headless Service exists
 	}{
 		{name: "no ports", container: "name: e"},
 		{name: "first port", container: "name: e, ports: [{containerPort: 1}, {containerPort: 2, name: metrics}]", want: []corev1.ServicePort{servicePort("", 1, "")}},
@@ -178,7 +178,7 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// named returns a port whose target has its name.
+// named returns a port whose target port is its name.
 func named(p corev1.ServicePort) corev1.ServicePort {
 	p.TargetPort.Type, p.TargetPort.IntVal, p.TargetPort.StrVal = 1, 0, p.Name
 	return p

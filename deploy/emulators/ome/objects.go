@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// externalPrefixes are the prefixes of annotations that are copied to the Service with the service's own name.
+// externalPrefixes are the prefixes of annotations that OME copies to the Service with the service's own name.
 var externalPrefixes = []string{"service.beta.kubernetes.io/", "cloud.google.com/", "service.kubernetes.io/"}
 
 // buildService returns the Service of a component.
@@ -36,7 +36,7 @@ func buildService(s *inferenceService, c *component) *corev1.Service {
 	return service
 }
 
-// buildExternal returns the Service for clients while OME makes no ingress. In mode OMENative it also selects workers.
+// buildExternal returns the Service for clients while OME's ingress is disabled. In mode OMENative it also selects workers.
 func buildExternal(s *inferenceService, entry *component) *corev1.Service {
 	annotations := map[string]string{}
 	for key, value := range s.Annotations {
@@ -48,7 +48,7 @@ func buildExternal(s *inferenceService, entry *component) *corev1.Service {
 	}
 	selector := map[string]string{LabelService: entry.prefix, LabelComponent: string(entry.role)}
 	if entry.legacy {
-		delete(selector, LabelComponent) // pods from before the migration do not have it
+		delete(selector, LabelComponent) // pods created before the migration do not have this label
 	}
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -63,7 +63,7 @@ func buildExternal(s *inferenceService, entry *component) *corev1.Service {
 	}
 }
 
-// serviceType reads the type of a Service. It is case-sensitive; any other text means ClusterIP.
+// serviceType returns the type of a Service from its annotation. The annotation is case-sensitive; any other text means ClusterIP.
 func serviceType(annotations map[string]string) corev1.ServiceType {
 	switch t := corev1.ServiceType(annotations[annotationServiceType]); t {
 	case corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort:
@@ -72,8 +72,8 @@ func serviceType(annotations map[string]string) corev1.ServiceType {
 	return corev1.ServiceTypeClusterIP
 }
 
-// buildDeployment returns the Deployment of a component in a mode other than OMENative. In mode MultiNode, where OME has a
-// LeaderWorkerSet, it has the leaders.
+// buildDeployment returns the Deployment of a component in a mode other than OMENative. In mode MultiNode it replaces the leaders
+// of OME's LeaderWorkerSet.
 func buildDeployment(s *inferenceService, c *component, o *Options) *appsv1.Deployment {
 	container := c.served(o)
 	pods := merge(c.labels(s), c.selector(), map[string]string{labelApp: c.name})
@@ -94,8 +94,8 @@ func buildDeployment(s *inferenceService, c *component, o *Options) *appsv1.Depl
 	return deployment
 }
 
-// buildWorkers returns the Deployment of the workers of a LeaderWorkerSet, or nil. Their pods have the labels of
-// leaders but app and the node type (lws_reconciler.go: createLWS).
+// buildWorkers returns the Deployment that replaces the workers of a LeaderWorkerSet, or nil. Its pods have the labels of
+// leaders, except app and the node type, and labelSet (lws_reconciler.go: createLWS).
 func buildWorkers(s *inferenceService, c *component, o *Options) *appsv1.Deployment {
 	if c.mode != modeMultiNode || c.Worker == nil {
 		return nil
@@ -134,7 +134,7 @@ func (c *component) deployments() []string {
 	return []string{c.name}
 }
 
-// served returns the container of a component, with the image, arguments and readiness that it leaves to its runtime.
+// served returns the container of a component. It adds the image, arguments and readiness probe that the specification omits.
 func (c *component) served(o *Options) corev1.Container {
 	container := c.container()
 	container.Name, container.Image = cmp.Or(container.Name, containerName), cmp.Or(container.Image, o.PodImage)
@@ -186,7 +186,7 @@ func buildIngress(s *inferenceService, c configuration, r Release, rules []rule)
 func digest(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("API object is not JSON: %v", err)) // not reached: it came as JSON
+		panic(fmt.Sprintf("API object is not JSON: %v", err)) // unreachable: API objects consist of JSON values
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])[:hashSize]

@@ -1,25 +1,26 @@
-// Package ome emulates OME's controller, for tests of controllers that run beside an unmodified OME with the configuration that
-// its chart ships.
+// Package ome emulates OME's controller, for tests of controllers that run beside an unmodified OME with the configuration of
+// OME's chart.
 //
-// It does to InferenceServices (ome.io/v1beta1) what OME 1.2 or 1.3 does, as far as other clients of the API server see it:
+// The emulator reconciles InferenceServices (ome.io/v1beta1) like OME 1.2 or 1.3, as other clients of the API server see it:
 // Services of components with OME's names, labels, selectors and owners; the Service with the service's name; InferenceReplicas
-// and the Services of revisions (1.3); clean-up; conditions and URLs in the status; OME's own Ingress, if it is enabled. Faults
-// that others have to live with are emulated, and marked in comments. Not emulated: models, runtimes, accelerators, scaling,
-// Knative, LeaderWorkerSets (a Deployment of leaders and one of workers stand for them), HTTPRoutes, rollouts, admission.
+// and the Services of revisions (1.3); clean-up; conditions and URLs in the status; OME's own Ingress, if it is enabled. The
+// emulator also has the faults of OME that affect other controllers; comments describe them. Not emulated: models, runtimes,
+// accelerators, scaling, Knative, LeaderWorkerSets (two Deployments, of leaders and of workers, replace one), HTTPRoutes,
+// rollouts, admission.
 //
-//	a test wants                                how
-//	pods that do not exist                      nothing: without Options.PodImage all components are ready at once
+//	a test needs                                how
+//	no pods                                     default: without Options.PodImage all components are ready immediately
 //	a component that is not ready               AnnotationReady
-//	some instances that are ready (1.3)         AnnotationServing
+//	some ready instances (1.3)                  AnnotationServing
 //	components of the serving runtime (1.3)     AnnotationRuntime, Options.Runtime
 //	workers of the serving runtime (1.3)        AnnotationRuntimeWorkers
 //	InferenceReplicas, revision Services (1.3)  spec.deploymentMode: OMENative, or a leader or worker
 //	InferenceReplicas of a user (1.3)           spec.replicaRefs
 //	another configuration                       change the ConfigMap and restart the emulator, as with OME
-//	a settled cluster                           Writes stays the same
+//	a settled cluster                           wait until Writes stays the same
 //
-// The facts were read in OME's source, without copying code: for release 1.2 in sgl-project/ome at 17b77eda (chart 0.1.5), for
-// release 1.3 in ome-projects/ome at 58a57f25. The files of 1.3, below pkg/controller/v1beta1 unless the path says otherwise:
+// The behavior follows OME's source; no code is copied. Release 1.2 is sgl-project/ome at 17b77eda (chart 0.1.5), and release 1.3
+// is ome-projects/ome at 58a57f25. These are the files of 1.3, below pkg/controller/v1beta1 unless the path says otherwise:
 //
 //	charts/ome-resources: configmap.yaml, values.yaml        the ConfigMap
 //	inferenceservice/utils/deployment.go                     deployment modes, IsMultiPodComponent
@@ -51,13 +52,13 @@ import (
 	"fairlead.dev/pkg/controller"
 )
 
-// Params is what New needs.
+// Params are the parameters of New.
 type Params struct {
 	Options
 
 	Config   *rest.Config
 	Log      *zap.Logger
-	Registry prometheus.Registerer // nil keeps metrics to itself
+	Registry prometheus.Registerer // nil: metrics are not exported
 }
 
 // Emulator emulates OME's controller.
@@ -67,13 +68,13 @@ type Emulator struct {
 	ledger     *ledger
 }
 
-// New returns an Emulator that does nothing until Run.
+// New returns an Emulator. Run starts it.
 func New(p Params) (*Emulator, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
 	config := rest.CopyConfig(p.Config)
-	config.WarningHandlerWithContext = rest.NoWarnings{} // the API server warns of OME's finalizer
+	config.WarningHandlerWithContext = rest.NoWarnings{} // the API server warns about OME's finalizer
 	c, err := newClients(config)
 	if err != nil {
 		return nil, err
@@ -110,13 +111,13 @@ func newClients(config *rest.Config) (clients, error) {
 	c.metadata, errs[1] = metadata.NewForConfig(config)
 	c.discovery, errs[2] = discovery.NewDiscoveryClientForConfig(config)
 	if err := errors.Join(errs[:]...); err != nil {
-		return clients{}, fmt.Errorf("make clients: %w", err)
+		return clients{}, fmt.Errorf("create clients: %w", err)
 	}
 	return c, nil
 }
 
-// Run reconciles InferenceServices until ctx ends, then finishes the reconciles in progress. It may be called once. The CRD
-// may be created later.
+// Run reconciles InferenceServices until ctx ends, then finishes the reconciles in progress. Call it once. The CRD of
+// InferenceServices can be created later.
 func (e *Emulator) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -124,12 +125,12 @@ func (e *Emulator) Run(ctx context.Context) error {
 	defer cancel()
 	wg.Go(func() { e.informers.run(ctx) })
 	e.informers.waitForSync(ctx)
-	e.controller.Run(ctx, context.WithoutCancel(ctx)) // it shuts the queue down, also if ctx has ended
+	e.controller.Run(ctx, context.WithoutCancel(ctx)) // shuts the queue down even if ctx has ended
 	return nil
 }
 
-// Synced reports whether all objects that existed when Run began have been seen.
+// Synced reports whether the caches contain all objects that existed when Run started.
 func (e *Emulator) Synced() bool { return e.informers.hasSynced() }
 
-// Writes returns the number of requests that write, successful or not.
+// Writes returns the numbers of write requests, successful or not.
 func (e *Emulator) Writes() map[Write]int { return e.ledger.snapshot() }

@@ -73,7 +73,7 @@ func TestStatusIsRewritten(t *testing.T) {
 	w.eventually(ready)
 	live := w.get(t, "chat")
 
-	// A condition of another writer, with a field that OME's conditions do not have, and an unknown field are no difference.
+	// OME ignores a condition of another writer, a field that OME's conditions do not have, and an unknown field.
 	list, _, err := unstructured.NestedSlice(live.Object, "status", "conditions")
 	require.NoError(t, err)
 	list = append(list, map[string]any{"type": "fairlead.dev/Programmed", "status": "True", "reason": "Programmed", "observedGeneration": int64(1), "lastTransitionTime": "2026-11-01T10:00:00Z"})
@@ -83,7 +83,7 @@ func TestStatusIsRewritten(t *testing.T) {
 	w.patchStatus("chat", string(patch))
 	assert.Equal(t, before, w.settled())
 
-	// OME restores its URL. With that write unknown fields are lost, and the condition keeps six fields.
+	// OME restores its URL. This write removes unknown fields, and the condition keeps only six fields.
 	w.patchStatus("chat", `{"status":{"url":"http://elsewhere","address":{"url":"http://elsewhere"}}}`)
 	w.eventually(func(c *assert.CollectT) {
 		live := w.get(c, "chat")
@@ -133,7 +133,7 @@ func TestReadiness(t *testing.T) {
 			"Ready": "False MinimumReplicasUnavailable", "IngressReady": "True IngressDisabled",
 			"EngineReady": "False MinimumReplicasUnavailable", "RouterReady": "True",
 		}, conditions(live))
-		assert.NotEmpty(c, text(live, "status", "components", "engine", "url"), "a URL is never removed")
+		assert.NotEmpty(c, text(live, "status", "components", "engine", "url"), "OME never removes a URL")
 	})
 	w.settled()
 }
@@ -161,7 +161,7 @@ func TestCleanUp(t *testing.T) {
 		object(kind, "stays-other-owner", ", component: route", "someone")
 		object(kind, "goes-unknown", ", component: route", uid)
 	}
-	object(configMap, "goes-external", ", component: external-service", uid) // a Service only may have that component
+	object(configMap, "goes-external", ", component: external-service", uid) // only a Service can have this component
 	w.patch("chat", `{"spec":{"decoder":null}}`)
 	kept := []string{"stays-active", "stays-no-component", "stays-other-owner"}
 	list := func(c require.TestingT, kind string) []string {
@@ -177,7 +177,7 @@ func TestCleanUp(t *testing.T) {
 		live := w.get(c, "chat")
 		components, _, _ := unstructured.NestedMap(live.Object, "status", "components")
 		assert.NotContains(c, components, "decoder")
-		assert.Equal(c, "True", conditions(live)["DecoderReady"], "conditions are never removed")
+		assert.Equal(c, "True", conditions(live)["DecoderReady"], "OME never removes conditions")
 	})
 	w.settled()
 }
@@ -189,16 +189,16 @@ func TestServiceOfItsName(t *testing.T) {
 	w.apply(foreign)
 	w.service(`name: chat, annotations: {ome.io/service-type: NodePort}`, "engine: {}")
 
-	// OME replaces the Service, without an owner.
+	// OME replaces the Service, but does not become its owner.
 	w.eventually(func(c *assert.CollectT) {
 		s := w.services(c)["chat"]
 		assert.Equal(c, corev1.ServiceTypeNodePort, s.Spec.Type)
 		assert.Equal(c, "external-service", s.Labels["component"])
 		assert.Equal(c, "engine", s.Spec.Selector["component"])
 		assert.Empty(c, s.OwnerReferences)
-		assert.Equal(c, corev1.ServiceTypeNodePort, w.services(c)["chat-engine"].Spec.Type, "the component's Service has that type, too")
+		assert.Equal(c, corev1.ServiceTypeNodePort, w.services(c)["chat-engine"].Spec.Type, "the component's Service also has this type")
 	})
-	// The allocated node port is a difference in each reconcile. The update changes nothing.
+	// The allocated node port is a difference in each reconcile. OME's update changes nothing.
 	before := w.settled()
 	w.patch("chat", `{"metadata":{"annotations":{"note":"1"}}}`)
 	w.eventually(func(c *assert.CollectT) {
@@ -207,7 +207,7 @@ func TestServiceOfItsName(t *testing.T) {
 	})
 	w.settled()
 
-	// With OME's ingress, OME deletes any Service of that name.
+	// If its ingress is enabled, OME deletes any Service with that name.
 	w.patch("chat", `{"metadata":{"annotations":{"ome.io/ingress-disable-creation":"false"}}}`)
 	w.eventually(func(c *assert.CollectT) { assert.NotContains(c, w.services(c), "chat") })
 	w.apply(foreign)
@@ -228,7 +228,7 @@ func TestIngressOfItsOwn(t *testing.T) {
 	ingresses := w.kube.NetworkingV1().Ingresses(namespace)
 	live, err := ingresses.Get(t.Context(), "chat", metav1.GetOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, "1", live.Labels["theirs"], "OME replaces the Ingress when the component is ready")
+	assert.Equal(t, "1", live.Labels["theirs"], "OME replaces the Ingress only when the component is ready")
 
 	w.patch("chat", `{"metadata":{"annotations":{"emulator.fairlead.dev/ready":null}}}`)
 	w.eventually(func(c *assert.CollectT) {
@@ -255,7 +255,7 @@ func TestIngressOfItsOwn(t *testing.T) {
 	}, backends)
 	assert.NotContains(t, w.services(t), "chat")
 
-	// The ConfigMap is not watched: a change counts with the next reconcile of a service. The Ingress stays.
+	// OME does not watch the ConfigMap: a change takes effect in the next reconcile of a service. The Ingress stays.
 	before := w.settled()
 	w.configure(map[string]any{"disableIngressCreation": true})
 	assert.Equal(t, before, w.settled())
@@ -274,14 +274,14 @@ func TestFailures(t *testing.T) {
 	w := newWorld(t)
 	w.service("name: chat, labels: {networking.knative.dev/visibility: cluster-local}", "engine: {}")
 	w.eventually(func(c *assert.CollectT) { assert.Contains(c, w.services(c), "chat-engine") })
-	w.fails("chat", "there is no Service chat")
-	assert.Empty(t, conditions(w.get(t, "chat")), "the status is not written after an error")
+	w.fails("chat", "Service chat does not exist")
+	assert.Empty(t, conditions(w.get(t, "chat")), "OME does not write the status after an error")
 	assert.NotContains(t, w.services(t), "chat")
 
 	w.patch("chat", `{"metadata":{"labels":{"networking.knative.dev/visibility":null}}}`)
 	w.eventually(func(c *assert.CollectT) { assert.Equal(c, "True", conditions(w.get(c, "chat"))["Ready"]) })
 
-	// With a value that is not JSON, OME does nothing at all.
+	// If a value is not JSON, OME does nothing.
 	w.settled()
 	maps := w.kube.CoreV1().ConfigMaps("ome")
 	live, err := maps.Get(t.Context(), ome.ConfigName, metav1.GetOptions{})
@@ -291,7 +291,7 @@ func TestFailures(t *testing.T) {
 	require.NoError(t, err)
 	w.patch("chat", `{"spec":{"router":{}}}`)
 	w.fails("chat", "parse ingress")
-	assert.NotContains(t, w.services(t), "chat-router", "no Service is made")
+	assert.NotContains(t, w.services(t), "chat-router", "OME creates no Service")
 }
 
 func TestDeletion(t *testing.T) {

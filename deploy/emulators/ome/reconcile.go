@@ -28,19 +28,19 @@ var (
 
 // cluster is the part of the caches that the reconciler reads.
 type cluster interface {
-	// service returns an InferenceService, which must not be changed, nil if there is none.
+	// service returns an InferenceService, or nil if it does not exist. Callers must not change it.
 	service(name cache.ObjectName) *unstructured.Unstructured
-	// labelled returns the objects with the label of a service, by kind.
+	// labelled returns the objects with LabelService for a service, by kind.
 	labelled(name cache.ObjectName) map[kind][]metav1.Object
 }
 
 // reconciler reconciles a service in OME's order:
 //
-//	finalizer       added first; removed at once when the service is deleted
+//	finalizer       added first; removed immediately when the service is deleted
 //	components      Service, pods and condition of each
 //	ingress         OME's own Ingress, if it is enabled
-//	Service <name>  if the Ingress is disabled; else any Service of that name is deleted
-//	clean-up        labelled and owned objects of components that are gone
+//	Service <name>  if the Ingress is disabled; otherwise any Service with that name is deleted
+//	clean-up        labeled and owned objects of removed components
 //	status          once, at the end; not after an error
 type reconciler struct {
 	options Options
@@ -94,7 +94,7 @@ func (r *reconciler) finalizer(ctx context.Context, live *unstructured.Unstructu
 	return r.store.updateRaw(ctx, inferenceServices, next)
 }
 
-// virtual sets the status of a service whose model is served outside of OME. Conditions of other writers are lost.
+// virtual sets the status of a service whose model runs outside of OME. It removes the conditions of other writers.
 func (r *reconciler) virtual(s *inferenceService) {
 	url := "http://" + r.inCluster(s, s.Name)
 	s.Status.URL, s.Status.Address = url, &address{URL: url}
@@ -104,7 +104,7 @@ func (r *reconciler) virtual(s *inferenceService) {
 	}}
 }
 
-// reconcile makes all objects, and computes the status.
+// reconcile applies all objects and computes the status.
 func (r *reconciler) reconcile(ctx context.Context, s *inferenceService) error {
 	config, err := r.config.get(ctx)
 	if err != nil {
@@ -123,13 +123,13 @@ func (r *reconciler) reconcile(ctx context.Context, s *inferenceService) error {
 	if err := r.exposure(ctx, s, list, config); err != nil {
 		return err
 	}
-	if s.referenced(Engine) == "" { // a service that fronts replicas of a user skips it
+	if s.referenced(Engine) == "" { // OME skips the clean-up for a service with replicaRefs
 		r.cleanUp(ctx, s, list, config)
 	}
 	return nil
 }
 
-// component makes the objects of a component, and reports it in the status.
+// component applies the objects of a component, and reports the component in the status.
 func (r *reconciler) component(ctx context.Context, s *inferenceService, c *component, config configuration) error {
 	if r.options.Release == Release13 && !c.referenced {
 		if err := r.leaveMode(ctx, s, c); err != nil {
@@ -165,8 +165,8 @@ func (r *reconciler) component(ctx context.Context, s *inferenceService, c *comp
 	return nil
 }
 
-// applyService creates a Service, or replaces the Service of that name, whoever made it, if its ports or its selector differ.
-// Other differences, such as labels and annotations, stay.
+// applyService creates a Service. It replaces an existing Service with that name, regardless of the owner, if the ports or the
+// selector differ. Other differences alone, such as labels and annotations, cause no update.
 func (r *reconciler) applyService(ctx context.Context, wanted *corev1.Service) error {
 	live := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: wanted.Namespace, Name: wanted.Name}}
 	found, err := r.store.get(ctx, services, live)
@@ -181,12 +181,12 @@ func (r *reconciler) applyService(ctx context.Context, wanted *corev1.Service) e
 	return r.store.update(ctx, services, wanted)
 }
 
-// sameService compares as OME does: a node port that the cluster has allocated is a difference in each reconcile.
+// sameService compares Services like OME: a node port that the cluster has allocated is a difference in each reconcile.
 func sameService(live, wanted *corev1.Service) bool {
 	return apiequality.Semantic.DeepEqual(live.Spec.Ports, wanted.Spec.Ports) && maps.Equal(live.Spec.Selector, wanted.Spec.Selector)
 }
 
-// revisions makes the Services of a component's revisions, and deletes those of revisions that are gone.
+// revisions applies the wanted Services of a component's revisions, and deletes the Services of other revisions.
 func (r *reconciler) revisions(ctx context.Context, s *inferenceService, c *component, wanted []*corev1.Service) error {
 	for _, w := range wanted {
 		if err := r.applyService(ctx, w); err != nil {
@@ -205,8 +205,8 @@ func (r *reconciler) revisions(ctx context.Context, s *inferenceService, c *comp
 	return nil
 }
 
-// readiness returns the condition of a component, from its Deployment, or from an annotation if there are no Deployments. A
-// component is initializing until it is available for the first time.
+// readiness returns the condition of a component. It reads the Deployment, or AnnotationReady without Options.PodImage. The
+// reason is Initializing until the component is available for the first time.
 func (r *reconciler) readiness(ctx context.Context, s *inferenceService, c *component) (condition, error) {
 	ready := condition{Type: readyCondition(c.role), Status: corev1.ConditionFalse, Reason: reasonInitializing}
 	if r.options.PodImage != "" {
@@ -219,7 +219,7 @@ func (r *reconciler) readiness(ctx context.Context, s *inferenceService, c *comp
 				return ready, err
 			}
 		}
-		// OME takes the generation of the last component's Deployment, not of the InferenceService.
+		// OME reports the generation of the last component's Deployment, not of the InferenceService.
 		s.Status.ObservedGeneration = deployment.Status.ObservedGeneration
 		for _, d := range deployment.Status.Conditions {
 			if d.Type == appsv1.DeploymentAvailable {
@@ -227,7 +227,7 @@ func (r *reconciler) readiness(ctx context.Context, s *inferenceService, c *comp
 			}
 		}
 	} else {
-		s.Status.ObservedGeneration = 1 // as of a Deployment that was never changed
+		s.Status.ObservedGeneration = 1 // the generation of an unchanged Deployment
 		if listed, annotated := s.listed(AnnotationReady, c.role); listed || !annotated {
 			ready.Status = corev1.ConditionTrue
 		} else if was := s.Status.find(ready.Type); was != nil && was.Reason != reasonInitializing {
@@ -240,7 +240,7 @@ func (r *reconciler) readiness(ctx context.Context, s *inferenceService, c *comp
 	return ready, nil
 }
 
-// applyDeployment creates or updates a Deployment, and returns it as it was before.
+// applyDeployment creates or updates a Deployment, and returns its previous state.
 func (r *reconciler) applyDeployment(ctx context.Context, wanted *appsv1.Deployment) (*appsv1.Deployment, error) {
 	live := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: wanted.Namespace, Name: wanted.Name}}
 	found, err := r.store.get(ctx, deployments, live)
@@ -256,8 +256,8 @@ func (r *reconciler) applyDeployment(ctx context.Context, wanted *appsv1.Deploym
 	return live, r.store.update(ctx, deployments, wanted)
 }
 
-// cleanUp deletes objects with the label of the service and the service as an owner, whoever made them, if their component
-// label names no component of the service. It tries again with the next reconcile if it cannot delete one.
+// cleanUp deletes objects that have LabelService for the service, the service as an owner, and a component label that names no
+// component of the service. It does not check which program created them. The next reconcile retries failed deletions.
 func (r *reconciler) cleanUp(ctx context.Context, s *inferenceService, list []component, config configuration) {
 	active := map[string]bool{"": true, componentExternal: config.DisableIngressCreation}
 	for i := range list {
@@ -271,10 +271,10 @@ func (r *reconciler) cleanUp(ctx context.Context, s *inferenceService, list []co
 			}
 			log := logging.FromContext(ctx).With(zap.String(logging.KeyKind, k.name), zap.String("object", o.GetName()))
 			if err := r.store.delete(ctx, k, o.GetNamespace(), o.GetName()); err != nil {
-				log.Warn("Could not clean up", zap.Error(err))
+				log.Warn("Could not delete object of removed component; the next reconcile retries", zap.Error(err))
 				continue
 			}
-			log.Info("Cleaned up")
+			log.Info("Deleted object of removed component")
 		}
 	}
 	for role := range s.Status.Components {
@@ -284,7 +284,7 @@ func (r *reconciler) cleanUp(ctx context.Context, s *inferenceService, list []co
 	}
 }
 
-// owned reports whether the service is an owner of an object, its controller or not.
+// owned reports whether the service is an owner of an object, not necessarily its controller.
 func owned(o metav1.Object, s *inferenceService) bool {
 	return slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
 		return ref.APIVersion == APIVersion && ref.Kind == Kind && ref.Name == s.Name && ref.UID == s.UID
@@ -296,7 +296,7 @@ func (r *reconciler) inCluster(s *inferenceService, name string) string {
 	return fmt.Sprintf("%s.%s.svc.%s", name, s.Namespace, r.options.ClusterDomain)
 }
 
-// now returns the time in whole seconds, as it is written.
+// now returns the time in whole seconds, the precision of the API.
 func (r *reconciler) now() metav1.Time { return metav1.NewTime(r.clock.Now()).Rfc3339Copy() }
 
 func nameOf(s *inferenceService) cache.ObjectName {

@@ -25,7 +25,7 @@ func revisions(found map[string]corev1.Service, component string) []string {
 	return list
 }
 
-// number returns a number of a status, -1 if there is none.
+// number returns a number of a status, or -1 if it is missing.
 func number(u *unstructured.Unstructured, path ...string) int64 {
 	n, found, _ := unstructured.NestedInt64(u.Object, path...)
 	if !found {
@@ -41,7 +41,7 @@ func (w *world) replica(c require.TestingT, name string) *unstructured.Unstructu
 	return u
 }
 
-// gone reports whether a request found nothing.
+// gone asserts that a request returned 404.
 func gone(c *assert.CollectT, err error) { assert.True(c, apierrors.IsNotFound(err), "got %v", err) }
 
 func TestReleasesDiffer(t *testing.T) {
@@ -71,19 +71,19 @@ func TestReleasesDiffer(t *testing.T) {
 		assert.Equal(c, map[string]string{
 			"ome.io/inferenceservice": "nodes", "component": "engine", "ome.io/managed-by": "OMENative", "ome.io/runner": "leader", "ome.io/pod-ordinal": "0",
 		}, found["nodes-engine"].Spec.Selector)
-		assert.Len(c, revisions(found, "native-engine"), 1, "only the headless one: the container declares no ports")
+		assert.Len(c, revisions(found, "native-engine"), 1, "only the headless Service, because the container declares no ports")
 		assert.Len(c, revisions(found, "nodes-engine"), 2)
 		assert.Equal(c, "http://traffic.models.svc.cluster.local:8080", text(w.get(c, "traffic"), "status", "url"))
 		assert.Equal(c, "True", conditions(w.get(c, "lean"))["Ready"])
 	})
 	_, kept, _ := unstructured.NestedSlice(w.get(t, "traffic").Object, "status", "addresses")
-	assert.True(t, kept, "release 1.3 knows that field")
+	assert.True(t, kept, "release 1.3 has this field")
 	found = w.services(t)
 	assert.Empty(t, revisions(found, "traffic-engine"))
-	assert.Equal(t, map[string]string{"ome.io/inferenceservice": "nodes", "component": "engine"}, found["nodes"].Spec.Selector, "workers, too")
+	assert.Equal(t, map[string]string{"ome.io/inferenceservice": "nodes", "component": "engine"}, found["nodes"].Spec.Selector, "selects workers")
 	w.settled()
 
-	// Release 1.2 removes the fields that it does not know with its next write.
+	// The next write of release 1.2 removes the fields that it does not have.
 	w.stop()
 	w.patchStatus("traffic", `{"status":{"url":"http://elsewhere"}}`)
 	w.start()
@@ -130,7 +130,7 @@ func TestInferenceReplicas(t *testing.T) {
 		assert.EqualValues(c, 1, number(w.replica(c, "chat-engine"), "status", "readyReplicas"))
 	})
 
-	// Another specification is another revision.
+	// A changed specification is a new revision.
 	before := revisions(w.services(t), "chat-engine")
 	w.patch("chat", `{"spec":{"engine":{"runner":{"name":"e","ports":[{"containerPort":9000}]}}}}`)
 	w.eventually(func(c *assert.CollectT) {
@@ -192,7 +192,7 @@ func TestReplicasOfAUser(t *testing.T) {
 	assert.EqualValues(t, 3, number(w.replica(t, "blue"), "status", "readyReplicas"))
 	w.settled()
 
-	// The service follows the InferenceReplica, which is not its own.
+	// The service follows an InferenceReplica that it does not own.
 	_, err := w.replicas.Patch(t.Context(), "blue", types.MergePatchType, []byte(`{"spec":{"component":"decoder"}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	w.eventually(func(c *assert.CollectT) {

@@ -18,7 +18,7 @@ import (
 // manager is the field manager of all writes.
 const manager = "ome"
 
-// kind is a kind of objects.
+// kind is an API resource and the kind of its objects.
 type kind struct {
 	schema.GroupVersionResource
 
@@ -31,7 +31,7 @@ func newKind(group, version, resource, name string) kind {
 	return kind{schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, name}
 }
 
-// Kinds that are read or written.
+// Kinds that the emulator reads or writes.
 var (
 	inferenceServices = newKind("ome.io", "v1beta1", "inferenceservices", Kind)
 	replicas          = newKind("ome.io", "v1beta1", "inferencereplicas", KindReplica)
@@ -42,16 +42,16 @@ var (
 	virtualServices   = newKind("networking.istio.io", "v1beta1", "virtualservices", "VirtualService")
 )
 
-// Write is the verb and the kind of a request that writes. The verb of a status update is "update status".
+// Write is the verb and the kind of a write request. The verb of a status update is "update status".
 type Write struct{ Verb, Kind string }
 
-// ledger counts requests that write, successful or not. It is also a metric.
+// ledger counts write requests, successful or not, and exports the counts as a metric.
 type ledger struct {
 	mu     sync.Mutex
 	counts map[Write]int
 }
 
-var writesDesc = prometheus.NewDesc("ome_emulator_writes_total", "Requests that write, by verb and kind.", []string{"verb", "kind"}, nil)
+var writesDesc = prometheus.NewDesc("ome_emulator_writes_total", "Write requests, by verb and kind.", []string{"verb", "kind"}, nil)
 
 func newLedger() *ledger { return &ledger{counts: map[Write]int{}} }
 
@@ -126,7 +126,7 @@ func (s *store) update(ctx context.Context, k kind, o object) error {
 	return err
 }
 
-// updateRaw is update for an object with fields that have no type here.
+// updateRaw is like update, but keeps fields that the types of this package do not have.
 func (s *store) updateRaw(ctx context.Context, k kind, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	s.ledger.count("update", k)
 	updated, err := s.in(k, u.GetNamespace()).Update(ctx, u, metav1.UpdateOptions{FieldManager: manager})
@@ -148,7 +148,7 @@ func (s *store) updateStatus(ctx context.Context, k kind, o object) error {
 	return nil
 }
 
-// delete deletes an object. It is no error if the object does not exist.
+// delete deletes an object. A missing object is not an error.
 func (s *store) delete(ctx context.Context, k kind, namespace, name string) error {
 	s.ledger.count("delete", k)
 	background := metav1.DeletePropagationBackground

@@ -36,7 +36,7 @@ const (
 	patience  = 30 * time.Second
 )
 
-// world is a control plane with OME's objects, and an OME in it.
+// world is a control plane with OME's CRDs and ConfigMap, and an emulator.
 type world struct {
 	*testing.T
 	cluster  *cluster.Cluster
@@ -52,7 +52,7 @@ type world struct {
 	markers  int
 }
 
-// newWorld starts a control plane with the CRD and the ConfigMap, and an emulator.
+// newWorld starts a control plane with the CRDs and the ConfigMap, and an emulator.
 func newWorld(t *testing.T, change ...func(*ome.Options)) *world {
 	t.Helper()
 	w := newCluster(t)
@@ -60,7 +60,7 @@ func newWorld(t *testing.T, change ...func(*ome.Options)) *world {
 	return w
 }
 
-// newCluster is newWorld without an emulator.
+// newCluster is like newWorld, but without an emulator.
 func newCluster(t *testing.T) *world {
 	t.Helper()
 	c := cluster.Start(t, cluster.ControlPlaneOnly)
@@ -86,7 +86,7 @@ func (w *world) install(r ome.Release) {
 	require.NoError(w, err)
 }
 
-// release13 makes an emulator one of release 1.3.
+// release13 selects release 1.3.
 func release13(o *ome.Options) { o.Release = ome.Release13 }
 
 // start runs an emulator until stop is called or the test ends.
@@ -122,13 +122,13 @@ func (w *world) start(change ...func(*ome.Options)) {
 	require.Eventually(w, e.Synced, patience, 10*time.Millisecond)
 }
 
-// apply is kubectl apply in the namespace.
+// apply applies a manifest.
 func (w *world) apply(manifest string) {
 	w.Helper()
 	require.NoError(w, w.cluster.Apply(w.Context(), manifest))
 }
 
-// service creates an InferenceService with metadata and spec in the short form of YAML.
+// service creates an InferenceService with metadata and spec in YAML's flow style.
 func (w *world) service(metadata, spec string) types.UID {
 	w.Helper()
 	w.apply("{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {namespace: models, " + metadata + "}, spec: {" + spec + "}}")
@@ -179,7 +179,7 @@ func (w *world) get(c require.TestingT, name string) *unstructured.Unstructured 
 	return u
 }
 
-// conditions returns status and reason by type.
+// conditions returns the status and the reason of each condition, by type.
 func conditions(u *unstructured.Unstructured) map[string]string {
 	found := map[string]string{}
 	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
@@ -199,7 +199,7 @@ func text(u *unstructured.Unstructured, path ...string) string {
 	return s
 }
 
-// services returns those of the namespace by name.
+// services returns the Services of the namespace, by name.
 func (w *world) services(c require.TestingT) map[string]corev1.Service {
 	list, err := w.kube.CoreV1().Services(namespace).List(context.Background(), metav1.ListOptions{})
 	require.NoError(c, err)
@@ -218,8 +218,7 @@ func names[V any](m map[string]V) []string {
 	return list
 }
 
-// settled waits until the emulator has processed all events, and none of its reconciles has written. It returns the counts of
-// writes.
+// settled waits until the emulator has processed all events without further writes. It returns the counts of writes.
 func (w *world) settled() map[ome.Write]int {
 	w.Helper()
 	deadline := time.Now().Add(patience)
@@ -229,19 +228,19 @@ func (w *world) settled() map[ome.Write]int {
 		if assert.ObjectsAreEqual(before, after) {
 			return after
 		}
-		require.True(w, time.Now().Before(deadline), "the emulator goes on writing: %v, then %v", before, after)
+		require.True(w, time.Now().Before(deadline), "the emulator does not stop writing: %v, then %v", before, after)
 		before = after
 	}
 }
 
-// processed waits until the emulator has processed all events that have happened so far, and no name is left in its queue. It
-// creates an object of each kind that the emulator watches and writes: its event follows those of that kind so far.
+// processed waits until the emulator has processed all earlier events and its queue is empty. It creates an object of each kind
+// that the emulator watches and writes. The event of this object follows all earlier events of the kind.
 func (w *world) processed() {
 	w.Helper()
 	w.markers++
 	var names, manifests []string
 	for kind, manifest := range map[string]string{
-		// A spec that cannot be decoded keeps the emulator from writing.
+		// The emulator writes nothing for a spec that it cannot decode.
 		"InferenceService": "{apiVersion: ome.io/v1beta1, spec: {engine: undecodable}, metadata: {finalizers: [" + ome.Finalizer + "], ",
 		"InferenceReplica": "{apiVersion: ome.io/v1beta1, spec: {}, metadata: {",
 		"Service":          "{apiVersion: v1, spec: {ports: [{port: 80}]}, metadata: {",
@@ -273,7 +272,7 @@ func (w *world) processed() {
 	})
 }
 
-// fails waits until three reconciles of a service have ended with an error.
+// fails waits until three reconciles of a service have failed with an error that contains the text.
 func (w *world) fails(name, text string) {
 	w.Helper()
 	w.eventually(func(c *assert.CollectT) {
@@ -309,6 +308,6 @@ func counter(t require.TestingT, r *prometheus.Registry, name string) float64 {
 			return family.GetMetric()[0].GetCounter().GetValue()
 		}
 	}
-	require.Fail(t, "no metric "+name)
+	require.Fail(t, "metric "+name+" does not exist")
 	return 0
 }

@@ -1,7 +1,7 @@
-// webhook is a validating admission webhook for tests. It has two paths:
+// Webhook is a validating admission webhook for tests. It has two paths:
 //
-//	/validate        refuses every object with the label fairlead.dev/refuse, with the value of the label as the reason
-//	/ingress-nginx   refuses the Ingresses that the webhook of ingress-nginx refuses: see package ingressnginx
+//	/validate        refuses every object with the label fairlead.dev/refuse; the value of the label is the reason
+//	/ingress-nginx   refuses the same Ingresses as the webhook of ingress-nginx: see package ingressnginx
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 	var o options
 	pflag.StringVar(&o.address, "address", ":8443", "address of the HTTPS server")
 	pflag.StringVar(&o.certificate, "cert", "/certs/tls.crt", "file with the certificate")
-	pflag.StringVar(&o.key, "key", "/certs/tls.key", "file with its key")
+	pflag.StringVar(&o.key, "key", "/certs/tls.key", "file with the private key of the certificate")
 	pflag.BoolVar(&o.ingressNginx, "ingress-nginx", false, "serve /ingress-nginx; the pod's ServiceAccount must be allowed to list Ingresses and IngressClasses")
 	pflag.Parse()
 	if err := o.run(); err != nil {
@@ -48,7 +48,7 @@ func (o options) run() error {
 		if err != nil {
 			return err
 		}
-		mux.HandleFunc("POST /ingress-nginx", answer(review, http.StatusBadRequest)) // as ingress-nginx
+		mux.HandleFunc("POST /ingress-nginx", answer(review, http.StatusBadRequest)) // like ingress-nginx
 	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	server := &http.Server{Addr: o.address, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
@@ -63,7 +63,7 @@ func (o options) run() error {
 	return <-stopped
 }
 
-// newIngressReview returns the review of ingress-nginx with the API server of the cluster that the pod runs in.
+// newIngressReview returns the review of ingress-nginx. It reads from the API server of the pod's cluster.
 func newIngressReview() (review, error) {
 	config, err := rest.InClusterConfig()
 	if err != nil {

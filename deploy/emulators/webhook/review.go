@@ -8,10 +8,10 @@ import (
 	"net/http"
 )
 
-// refuseLabel asks for a refusal; its value is the reason.
+// refuseLabel is the label of objects to refuse; its value is the reason.
 const refuseLabel = "fairlead.dev/refuse"
 
-// admissionReview is the part of admission.k8s.io/v1 AdmissionReview that a verdict needs.
+// admissionReview is the part of admission.k8s.io/v1 AdmissionReview that the webhook uses.
 type admissionReview struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -21,7 +21,7 @@ type admissionReview struct {
 
 type request struct {
 	UID    string          `json:"uid"`
-	Object json.RawMessage `json:"object,omitempty"` // none with a deletion
+	Object json.RawMessage `json:"object,omitempty"` // empty for a deletion
 }
 
 type response struct {
@@ -35,15 +35,15 @@ type status struct {
 	Message string `json:"message"`
 }
 
-// review returns why an object, given as JSON, is refused, and nil if it is admitted.
+// review returns the reason why the webhook refuses an object, given as JSON, or nil if it admits the object.
 type review func(ctx context.Context, object []byte) error
 
-// answer answers AdmissionReviews. code is the status of requests with a refused object.
+// answer returns a handler of AdmissionReviews. code is the status for a refused object.
 func answer(review review, code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in admissionReview
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Request == nil {
-			http.Error(w, "the body is no AdmissionReview with a request", http.StatusBadRequest)
+			http.Error(w, "invalid body: send an AdmissionReview with a request", http.StatusBadRequest)
 			return
 		}
 		out := admissionReview{APIVersion: in.APIVersion, Kind: in.Kind, Response: &response{UID: in.Request.UID, Allowed: true}}
@@ -54,11 +54,11 @@ func answer(review review, code int) http.HandlerFunc {
 			}
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(out) // the client has closed the connection
+		_ = json.NewEncoder(w).Encode(out) // fails only if the client has disconnected
 	}
 }
 
-// refuseLabeled refuses an object that asks for it.
+// refuseLabeled refuses an object with refuseLabel.
 func refuseLabeled(_ context.Context, raw []byte) error {
 	var object struct {
 		Metadata struct {

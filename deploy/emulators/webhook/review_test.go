@@ -20,7 +20,7 @@ func TestReview(t *testing.T) {
 		wantMessage    string
 	}{
 		{name: "object without the label is admitted", giveBody: `{"request":{"uid":"1","object":{"metadata":{"labels":{"a":"b"}}}}}`, wantCode: 200, wantAllowed: true},
-		{name: "labelled object is refused with the label's value", giveBody: `{"request":{"uid":"1","object":{"metadata":{"labels":{"fairlead.dev/refuse":"no"}}}}}`, wantCode: 200, wantMessage: "no"},
+		{name: "labeled object is refused with the label's value", giveBody: `{"request":{"uid":"1","object":{"metadata":{"labels":{"fairlead.dev/refuse":"no"}}}}}`, wantCode: 200, wantMessage: "no"},
 		{name: "deletion has no object and is admitted", giveBody: `{"request":{"uid":"1"}}`, wantCode: 200, wantAllowed: true},
 		{name: "review without a request is a bad request", giveBody: `{}`, wantCode: 400},
 		{name: "text is a bad request", giveBody: `hello`, wantCode: 400},

@@ -1,4 +1,4 @@
-// Package cli is what the commands of all emulators have alike.
+// Package cli contains the common code of the emulators' commands.
 package cli
 
 import (
@@ -15,18 +15,18 @@ import (
 	"fairlead.dev/pkg/version"
 )
 
-// Main runs a command with what follows its name, until it ends or a signal ends ctx. An error is printed, and the exit code 1.
+// Main runs a command with its arguments. A signal ends ctx. If the command fails, Main prints the error and exits with code 1.
 func Main(name string, run func(ctx context.Context, args []string) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", name, err)
 		os.Exit(1)
 	}
 }
 
-// Parse parses flags, --version among them. It reports that all is done if only help or the version was asked for, which is
-// printed to out.
+// Parse parses flags, and adds the flag --version. It returns true if the command must exit: with an error, or after it has
+// printed help or the version to out.
 func Parse(fs *pflag.FlagSet, args []string, out io.Writer) (done bool, err error) {
 	fs.SetOutput(out)
 	showVersion := fs.Bool("version", false, "Print the version and exit.")

@@ -16,7 +16,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// configMaps follows the ConfigMaps that the flags name: that of this program, and OME's, which it only reads.
+// configMaps watches the ConfigMaps that the flags name: the ConfigMap of this program, and OME's, which this program never writes.
 type configMaps struct {
 	settings.Source
 
@@ -27,7 +27,7 @@ type configMaps struct {
 	}
 }
 
-// configMapParts are what newConfigMaps needs.
+// configMapParts are the dependencies of newConfigMaps.
 type configMapParts struct {
 	dig.In
 
@@ -62,7 +62,7 @@ func newConfigMaps(p configMapParts) *configMaps {
 	return made
 }
 
-// OnChange has f called after each change of a ConfigMap. It must be called before Run.
+// OnChange registers f, which the stores call after each change of a ConfigMap. Call OnChange before Run.
 func (c *configMaps) OnChange(f func()) {
 	for _, s := range c.stores {
 		s.OnChange(f)
@@ -78,7 +78,7 @@ func (c *configMaps) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// Unsynced names the ConfigMaps that are not known to be read, or not to exist.
+// Unsynced returns the names of the ConfigMaps whose first read has not completed.
 func (c *configMaps) Unsynced() []string {
 	var names []string
 	for _, s := range c.stores {

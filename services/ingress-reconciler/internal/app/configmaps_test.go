@@ -62,7 +62,7 @@ func TestConfigMaps(t *testing.T) {
 	assert.Empty(t, problem)
 	assert.Equal(t, "example.com", *current.Document.IngressDomain)
 	assert.True(t, current.Inherited.DisableIngressCreation)
-	assert.Nil(t, current.Inherited.IngressDomain, "a domain inside the cluster counts as none")
+	assert.Nil(t, current.Inherited.IngressDomain, "a domain inside the cluster counts as unset")
 	assert.Equal(t, "cluster.test", current.ClusterDomain)
 	assert.EqualValues(t, 2, changes.Load(), "each ConfigMap reports its changes")
 }
@@ -83,5 +83,5 @@ func TestConfigMapsThatNoFlagNames(t *testing.T) {
 	current, problem := c.Current()
 	assert.NotNil(t, current.Document, "the defaults are in force")
 	assert.Empty(t, problem)
-	assert.Empty(t, client.Actions(), "nothing is read")
+	assert.Empty(t, client.Actions(), "no ConfigMap is read")
 }

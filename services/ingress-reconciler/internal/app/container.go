@@ -1,4 +1,4 @@
-// Package app puts the reconciler together and runs it.
+// Package app assembles the reconciler and runs it.
 package app
 
 import (
@@ -33,7 +33,7 @@ import (
 
 const name = "ingress-reconciler"
 
-// parts are what Run asks the container for: everything.
+// parts contains the objects that Run gets from the container: all parts of the program.
 type parts struct {
 	dig.In
 
@@ -50,7 +50,7 @@ type parts struct {
 	HTTP       *httpserver.Server
 }
 
-// newContainer returns a container that can make every part.
+// newContainer returns a container that can create every part.
 func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig.Container, error) {
 	c := dig.New(opts...)
 	for _, constructor := range []any{
@@ -100,7 +100,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 	return c, nil
 }
 
-// newParts makes every part. Nothing of it runs yet.
+// newParts creates every part, and starts none.
 func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
 	c, err := newContainer(cfg, log)
 	if err != nil {
@@ -113,7 +113,7 @@ func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
 	return &made, nil
 }
 
-// PrintGraph writes how the parts depend on each other, for Graphviz.
+// PrintGraph writes the dependency graph of the parts in the format of Graphviz.
 func PrintGraph(w io.Writer) error {
 	c, err := newContainer(config.Default(), zap.NewNop())
 	if err != nil {
@@ -131,7 +131,7 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-// reconcilerParts are what newReconciler needs.
+// reconcilerParts are the dependencies of newReconciler.
 type reconcilerParts struct {
 	dig.In
 

@@ -36,7 +36,8 @@ func (p *parts) lead(ctx, lease context.Context) {
 	p.Queue.Lead(ctx, lease, c, p.Reconciler.ReconcileAll)
 }
 
-// reconfigure has every service reconciled with another configuration. A replica that does not lead does so when it leads.
+// reconfigure enqueues every service after a change of the configuration. A replica that does not lead enqueues them when it becomes
+// the leader.
 func (p *parts) reconfigure() {
 	if p.Queue.Leads() {
 		p.Reconciler.ReconcileAll()

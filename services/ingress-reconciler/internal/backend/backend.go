@@ -1,9 +1,9 @@
 // Package backend finds the Services that OME creates for the components of an InferenceService, and selects their API ports.
 //
 // A component's Service has the name that OME derives from the InferenceService, a component label, and the InferenceService
-// as its controller. None of these criteria is sufficient alone. OME 1.3 gives the same labels and controller to the Services of single
-// revisions, which routes must not use. Names are ambiguous: a Service of
-// InferenceService "a-engine" can have a name that InferenceService "a" could also use.
+// as its controller. None of these criteria is sufficient alone. OME 1.3 gives the same labels and controller to the Services of
+// single revisions, which routes must not use. Names are ambiguous: a Service of InferenceService "a-engine" can have a name that
+// InferenceService "a" could also use.
 package backend
 
 import (

@@ -210,7 +210,7 @@ func TestTruncate(t *testing.T) {
 			got := Truncate(tt.give)
 			assert.Equal(t, tt.want, got)
 			assert.LessOrEqual(t, len(got), 63)
-			assert.Equal(t, got, Truncate(got), "a truncated name stays")
+			assert.Equal(t, got, Truncate(got), "a truncated name does not change again")
 		})
 	}
 }
@@ -222,7 +222,7 @@ func TestName(t *testing.T) {
 	cut := Name(strings.Repeat("n", 57), isvc.Engine)
 	assert.Regexp(t, "^[a-f][0-9a-f]{7}-n{47}-engine$", cut)
 	assert.Len(t, cut, 63)
-	assert.NotEqual(t, cut, Name(strings.Repeat("n", 58), isvc.Engine), "names that end alike")
+	assert.NotEqual(t, cut, Name(strings.Repeat("n", 58), isvc.Engine), "names with the same ending")
 	for n := 40; n < 200; n++ {
 		assert.Empty(t, validation.IsDNS1035Label(Name(strings.Repeat("ab", n/2), isvc.Decoder)))
 	}

@@ -22,7 +22,7 @@ const (
 	runnerLeader  = "leader"
 )
 
-// Pods describes by labels which pods of a component receive requests.
+// Pods identifies, by labels, the pods of a component that receive requests.
 type Pods struct {
 	// Labels select the pods that receive requests, and no pods of other services.
 	Labels map[string]string
@@ -105,11 +105,11 @@ func routesToRevision(s *corev1.Service, of *isvc.Service, r isvc.Role) bool {
 // Match describes how the selector of an InferencePool relates to the pods of a component.
 type Match string
 
-// Values of Match. Only the labels in the selector of OME's Service are known.
+// Values of Match. Only the labels in Pods.Labels are known.
 const (
-	MatchAll     Match = "all"     // it selects all pods that receive requests
-	MatchNone    Match = "none"    // it selects none of these pods
-	MatchUnknown Match = "unknown" // it uses other labels than OME's Service
+	MatchAll     Match = "all"     // the selector matches all pods that receive requests
+	MatchNone    Match = "none"    // the selector matches none of these pods
+	MatchUnknown Match = "unknown" // the selector has labels that are not known
 )
 
 // Match returns how a selector relates to the pods. An empty selector matches all pods of the namespace.

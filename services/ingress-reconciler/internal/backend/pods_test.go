@@ -21,7 +21,7 @@ func selecting(selector labels, change ...func(*corev1.Service)) *corev1.Service
 	return s
 }
 
-// native is the selector of OME 1.3 for an engine in mode OMENative, with more labels.
+// native returns the selector of OME 1.3 for an engine in mode OMENative, with additional labels.
 func native(more ...string) labels {
 	all := labels{"ome.io/inferenceservice": "chat", "component": "engine", "ome.io/managed-by": "OMENative"}
 	for _, m := range more {

@@ -82,13 +82,13 @@ func (o *adoptOptions) run(ctx context.Context, out, log io.Writer) error {
 	return o.adopt(ctx, client, w, out, log)
 }
 
-// OME's policies in release 1.3. They have no host; they go after the routes.
+// Policies of OME 1.3. They have no host. adopt deletes them after the routes.
 var (
 	trafficPolicies  = schema.GroupVersionResource{Group: "gateway.envoyproxy.io", Version: "v1alpha1", Resource: "backendtrafficpolicies"}
 	destinationRules = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1beta1", Resource: "destinationrules"}
 )
 
-// leftOverKinds are the resources of left-overs: routes first.
+// leftOverKinds lists the kinds of left-overs, routes first.
 var leftOverKinds = []struct {
 	kind     string
 	resource schema.GroupVersionResource
@@ -108,7 +108,7 @@ func (l *leftOver) isPolicy() bool {
 	return l.resource == trafficPolicies || l.resource == destinationRules
 }
 
-// adopt deletes left-overs of the chosen services.
+// adopt deletes left-overs of the selected services.
 func (o *adoptOptions) adopt(ctx context.Context, client dynamic.Interface, w *world, out, log io.Writer) error {
 	config, err := o.sources.read(w, log)
 	if err != nil {
@@ -133,13 +133,13 @@ func (o *adoptOptions) adopt(ctx context.Context, client dynamic.Interface, w *w
 	return errors.Join(errs...)
 }
 
-// listLeftOvers lists the objects that could be left-overs, by the uid of their controller.
+// listLeftOvers returns the possible left-overs, by the UID of their controller.
 func listLeftOvers(ctx context.Context, client dynamic.Interface, log io.Writer) (map[types.UID][]leftOver, error) {
 	all := map[types.UID][]leftOver{}
 	for _, k := range leftOverKinds {
 		listed, err := dryrun.List(ctx, client, []schema.GroupVersionResource{k.resource}, "")
 		if err != nil {
-			return nil, err //nolint:wrapcheck // it names the kind
+			return nil, err //nolint:wrapcheck // the error names the kind
 		}
 		listed.Print(log)
 		for _, u := range listed.Objects {
@@ -151,7 +151,7 @@ func listLeftOvers(ctx context.Context, client dynamic.Interface, log io.Writer)
 	return all, nil
 }
 
-// adopter deletes the left-overs of one service after the other.
+// adopter deletes left-overs, one service at a time.
 type adopter struct {
 	*adoptOptions
 
@@ -190,7 +190,7 @@ func (a *adopter) service(ctx context.Context, name cache.ObjectName, all map[ty
 	return errors.Join(errs...)
 }
 
-// namedByOME reports whether OME gives an object of a service that name.
+// namedByOME reports whether an object has a name that OME uses for objects of a service.
 func namedByOME(l *leftOver, s *isvc.Service) bool {
 	if l.isPolicy() && strings.HasPrefix(l.GetName(), s.Name+"-") {
 		return true
@@ -202,7 +202,7 @@ func namedByOME(l *leftOver, s *isvc.Service) bool {
 	return slices.Contains(names, l.GetName())
 }
 
-// object deletes a left-over that goes, and prints why it stays or goes.
+// object deletes a left-over if goes is true, and prints the reason for the decision.
 func (a *adopter) object(ctx context.Context, l *leftOver, s *isvc.Service, goes bool, why string) error {
 	what := fmt.Sprintf("%s %s/%s", l.GetKind(), l.GetNamespace(), l.GetName())
 	switch {
@@ -214,7 +214,7 @@ func (a *adopter) object(ctx context.Context, l *leftOver, s *isvc.Service, goes
 		return nil
 	}
 	if err := a.applier.Delete(ctx, l.resource, l.Unstructured, s.UID); err != nil {
-		return err //nolint:wrapcheck // it names the object
+		return err //nolint:wrapcheck // the error names the object
 	}
 	fmt.Fprintf(a.out, "%s was deleted: %s\n", what, why)
 	return nil

@@ -16,7 +16,7 @@ const (
 		status: {conditions: [{type: EngineReady, status: "True"}%s]}}`
 	adoptBackend = `{apiVersion: v1, kind: Service, metadata: {name: chat-engine, namespace: models, labels: {ome.io/inferenceservice: chat, component: engine},
 		ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u-1, controller: true}]}, spec: {ports: [{port: 8080}]}}`
-	// adoptLeftOver is an object of OME: version, kind, name, uid and the rest.
+	// adoptLeftOver is the format of an object of OME: API version, kind, name, UID of the owner, and other fields.
 	adoptLeftOver = `{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: models, uid: x, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: %s, controller: true}]}, %s}`
 
 	nginxClass   = "{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: nginx}, spec: {controller: k8s.io/ingress-nginx}}"
@@ -131,7 +131,7 @@ func TestAdopt(t *testing.T) {
 			require.NoError(t, err, log)
 			assert.Equal(t, strings.Join(tt.want, "\n")+"\n", out)
 			assert.Equal(t, strings.Count(out, " was deleted: "), api.count("DELETE"))
-			assert.LessOrEqual(t, api.count("GET ingresses"), 2, "a list for each kind, however many services there are")
+			assert.LessOrEqual(t, api.count("GET ingresses"), 2, "the number of lists does not depend on the number of services")
 		})
 	}
 }

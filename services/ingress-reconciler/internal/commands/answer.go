@@ -8,12 +8,12 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/semantics"
 )
 
-// answer is what one entrance does with a request, in the form of -o json.
+// answer is the result for a request at one entrance, in the format of -o json.
 type answer struct {
 	Entrance string     `json:"entrance,omitempty"`
 	Object   *reference `json:"object,omitempty"`
 	Backend  *reference `json:"backend,omitempty"`
-	Path     string     `json:"path,omitempty"` // that the backend sees
+	Path     string     `json:"path,omitempty"` // path that the backend receives
 	Error    string     `json:"error,omitempty"`
 
 	err         error
@@ -28,7 +28,7 @@ type reference struct {
 	Port      int32  `json:"port,omitempty"`
 }
 
-// explained returns the answer of an explanation.
+// explained converts an explanation to an answer.
 func explained(e semantics.Explanation, err error) answer {
 	a := answer{Entrance: e.Entrance.String(), err: err, explanation: e}
 	if err != nil {
@@ -42,7 +42,7 @@ func explained(e semantics.Explanation, err error) answer {
 	return a
 }
 
-// noEntrance is the answer without an entrance.
+// noEntrance returns the answer for a host that no entrance serves.
 func (o *requestOptions) noEntrance(host string) answer {
 	err := fmt.Errorf("no Gateway, IngressClass or Istio Gateway serves host %s: %w", host, semantics.ErrNoRoute)
 	if o.entrance != "" {
@@ -51,10 +51,10 @@ func (o *requestOptions) noEntrance(host string) answer {
 	return answer{Error: err.Error(), err: err}
 }
 
-// answers are those of all entrances, at least one.
+// answers contains the answers of all entrances. It has at least one element.
 type answers []answer
 
-// document is what -o json prints.
+// document returns the value that -o json prints.
 func (all answers) document() any {
 	if len(all) == 1 {
 		return &all[0]
@@ -62,8 +62,8 @@ func (all answers) document() any {
 	return map[string]any{"entrances": []answer(all)}
 }
 
-// outcome returns nil if a backend answers at one of the entrances. Otherwise it returns ErrNoRoute if no route matches at any of
-// them, and else the other errors.
+// outcome returns nil if a backend answers at one of the entrances. If no route matches at any entrance, it returns ErrNoRoute.
+// Otherwise it returns the other errors.
 func (all answers) outcome() error {
 	var errs []error
 	for i := range all {

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// apiServer answers as an API server does for a user with the permissions of the chart: it lists, ConfigMaps by name only, and
-// deletes. It knows the kinds of its objects only.
+// apiServer emulates an API server for a user with the permissions of the chart: the user can list and delete objects, and list
+// ConfigMaps by name. The server serves only the kinds of its objects.
 type apiServer struct {
 	t *testing.T
 
@@ -27,7 +27,7 @@ type apiServer struct {
 	requests  []string
 }
 
-// startAPIServer returns an API server with objects of manifests, and the flag for it.
+// startAPIServer starts an API server with the objects in manifests, and returns the flag to connect to it.
 func startAPIServer(t *testing.T, forbidden []string, manifests ...string) (*apiServer, string) {
 	t.Helper()
 	w, err := readFiles([]string{"-"}, strings.NewReader(strings.Join(manifests, "\n---\n")), nil)

@@ -13,19 +13,19 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-// assumptions complete manifests that no cluster has seen: they have no uid and no status, and OME has created no Services for
-// them.
+// assumptions complete manifests that were not read from a cluster. Such manifests have no UID and no status, and OME has not created
+// Services for them.
 type assumptions struct {
 	services   bool
 	components []string
 	port       int32
-	namespace  string // of services without one
+	namespace  string // for services without a namespace
 }
 
-// readyTypes are the conditions with which OME reports components.
+// readyTypes are the types of the conditions in which OME reports that components are ready.
 var readyTypes = map[isvc.Role]string{isvc.Router: "RouterReady", isvc.Engine: "EngineReady", isvc.Decoder: "DecoderReady"}
 
-// validate returns an error for flags that cannot be used.
+// validate returns an error for invalid flags.
 func (a *assumptions) validate() error {
 	for _, c := range a.components {
 		if !slices.Contains(isvc.Roles, isvc.Role(c)) {
@@ -38,7 +38,7 @@ func (a *assumptions) validate() error {
 	return nil
 }
 
-// complete adds what the InferenceServices of a world lack, and prints it.
+// complete adds the missing namespaces, UIDs, Services and conditions of InferenceServices. It prints each assumed namespace and Service.
 func (a *assumptions) complete(w *world, log io.Writer) {
 	existing := map[identity]bool{}
 	owned := map[types.UID][]string{} // components that have a Service, by the uid of the InferenceService

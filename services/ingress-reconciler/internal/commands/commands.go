@@ -1,6 +1,6 @@
-// Package commands is the command line of the program. Without a sub-command the program serves. plan prints the objects that it
-// would write, or explains which backend answers a request. status prints where services are exposed. adopt deletes routes that
-// OME left behind.
+// Package commands is the command line of the program. Without a subcommand, the program reconciles. Subcommand plan prints the
+// objects that the program would write, or explains which backend answers a request. Subcommand status prints where services are
+// exposed. Subcommand adopt deletes routes that OME left behind.
 package commands
 
 import (
@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 )
 
-// ErrNoRoute means that no route matches a request. It is printed with the results.
+// ErrNoRoute means that no route matches a request. The results on stdout already contain this error.
 var ErrNoRoute = errors.New("no route matches the request")
 
 // New returns the command line. It writes results to out, and explanations to log.
@@ -54,7 +54,7 @@ func serve(cmd *cobra.Command, cfg *config.Config, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("start log: %w", err)
 	}
-	defer func() { _ = log.Sync() }() // stderr need not be a file that can be synced
+	defer func() { _ = log.Sync() }() // Sync fails if stderr is not a file
 	logging.BridgeKlog(log)
 	memlimit.Set(log)
 	return app.Run(cmd.Context(), cfg, log)

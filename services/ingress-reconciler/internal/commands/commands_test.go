@@ -13,7 +13,7 @@ import (
 	"fairlead.dev/pkg/dryrun"
 )
 
-// run runs the command line, and returns what it wrote.
+// run runs the command line, and returns its output.
 func run(t *testing.T, stdin string, args ...string) (out, log string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -24,7 +24,7 @@ func run(t *testing.T, stdin string, args ...string) (out, log string, err error
 	return stdout.String(), stderr.String(), err
 }
 
-// file returns the path of a file with that text.
+// file writes a text to a file, and returns its path.
 func file(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
@@ -44,7 +44,7 @@ func TestPlanFromFiles(t *testing.T) {
 		"models/chat: condition Unknown ParentStatusNotAvailable: https://chat.models.example.com:8443/; "+
 		"Gateway gateways/public: no controller has reported a status yet (HTTPRoute "+name+")\n"+
 		"models/chat: HTTPRoute "+name+" would be created\n", log)
-	assert.Contains(t, out, "request: 1m30s\n", "YAML of the route")
+	assert.Contains(t, out, "request: 1m30s\n", "the output contains the route as YAML")
 
 	t.Run("a difference is shown, and what is no longer wanted and would be deleted", func(t *testing.T) {
 		t.Parallel()

@@ -13,24 +13,24 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// judgement decides about the left-overs of one service, by its plan:
+// judgement decides which left-overs of one service to delete:
 //
 //	a left-over                                                          action
 //	of a service whose planned objects all exist, condition True         delete
 //	Ingress with the host and path of a planned Ingress of its class,
-//	  which the controller refuses or does not serve because of it       delete
+//	  if the planned Ingress cannot be written or served because of it   delete
 //	any other                                                            keep; delete with --unexposed
 //	policy (BackendTrafficPolicy, DestinationRule)                       keep as long as a route of OME stays
 //
-// Routes are judged before policies.
+// Call judge for routes before policies.
 type judgement struct {
 	*result
 
 	unexposed bool
-	stays     string // a route that stays
+	stays     string // kind and name of a route that stays
 }
 
-// judge reports whether a left-over goes, and why.
+// judge reports whether to delete a left-over, and why.
 func (j *judgement) judge(l *leftOver) (goes bool, why string) {
 	missing := j.missing()
 	exposed := missing == ""
@@ -54,7 +54,7 @@ func (j *judgement) judge(l *leftOver) (goes bool, why string) {
 	return false, missing
 }
 
-// missing returns why the service is not exposed by this program, empty if it is.
+// missing returns the reason why this program does not expose the service, or "" if it does.
 func (j *judgement) missing() string {
 	if len(j.objects) == 0 {
 		for _, r := range j.Reasons {
@@ -76,7 +76,7 @@ func (j *judgement) missing() string {
 	return ""
 }
 
-// blocked returns why a planned Ingress cannot be written or served because of a left-over, empty if none is affected.
+// blocked returns the reason why a planned Ingress cannot be written or served because of a left-over, or "" if all of them can.
 func (j *judgement) blocked(l *leftOver) string {
 	if l.resource != render.Ingresses {
 		return ""
@@ -101,7 +101,7 @@ func (j *judgement) blocked(l *leftOver) string {
 	return ""
 }
 
-// notWritten reports whether the API server, by the condition, refused an object.
+// notWritten reports whether the condition says that the API server rejected an object.
 func (j *judgement) notWritten(s *isvc.Service) bool {
 	c := condition.Find(s)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == controller.ReasonNotWritten
@@ -118,7 +118,7 @@ func sharesPath(a, b *unstructured.Unstructured) bool {
 	return false
 }
 
-// hostPaths returns the hosts of an Ingress, each with its paths.
+// hostPaths returns the pairs of host and path of an Ingress.
 func hostPaths(u *unstructured.Unstructured) map[[2]string]bool {
 	paths := map[[2]string]bool{}
 	rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")

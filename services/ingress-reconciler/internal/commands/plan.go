@@ -76,7 +76,7 @@ func newPlan(out, log io.Writer) *cobra.Command {
 	return cmd
 }
 
-// validate checks the flags, and that no flag is given that would have no effect.
+// validate returns an error for invalid flags, and for flags that would have no effect.
 func (o *planOptions) validate(cmd *cobra.Command) error {
 	changed := cmd.Flags().Changed
 	only := func(condition bool, with string, flags ...string) error {
@@ -143,7 +143,7 @@ func (o *planOptions) read(ctx context.Context, in io.Reader, log io.Writer) (*w
 	return w, nil
 }
 
-// readWorld reads files, or the cluster if there are none.
+// readWorld reads the files, or the cluster if there are no files.
 func readWorld(ctx context.Context, files []string, in io.Reader, options *kube.Options, s *sources) (*world, error) {
 	if len(files) > 0 {
 		return readFiles(files, in, s.Kinds)
@@ -155,7 +155,7 @@ func readWorld(ctx context.Context, files []string, in io.Reader, options *kube.
 	return readCluster(ctx, client, s.Kinds, s.configMaps()...)
 }
 
-// planner returns a planner of a world.
+// planner returns a planner for a world.
 func (o *planOptions) planner(w *world, log io.Writer) (*planner, error) {
 	cfg, err := o.sources.read(w, log)
 	if err != nil {
@@ -164,7 +164,7 @@ func (o *planOptions) planner(w *world, log io.Writer) (*planner, error) {
 	return newPlanner(w, cfg, log)
 }
 
-// planner plans services one after the other.
+// planner plans services, one at a time.
 type planner struct {
 	observer *observe.Observer
 	config   settings.Config
@@ -173,7 +173,7 @@ type planner struct {
 	strict   bool
 }
 
-// newPlanner registers the claims of all services: those that are not chosen have their hosts, too.
+// newPlanner registers the claims of all services, because services that are not selected also own hosts.
 func newPlanner(w *world, config settings.Config, log io.Writer) (*planner, error) {
 	caches, err := informers.Snapshot(w.Snapshot, w.kinds)
 	if err != nil {

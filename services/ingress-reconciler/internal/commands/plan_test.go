@@ -14,7 +14,7 @@ import (
 	"fairlead.dev/pkg/dryrun"
 )
 
-// examples are the files of the repository for users.
+// examples is the directory with the example manifests of the repository.
 const examples = "../../../../deploy/examples/ingress"
 
 const assumed = "models/chat: assumed Service chat-engine port 8080 for the engine, ready\n"
@@ -136,7 +136,7 @@ func TestFlagsThatHaveNoEffectAreRefused(t *testing.T) {
 	}
 }
 
-// The plan foresees what the program would find: kinds that it may not write, and Gateways that do not exist.
+// plan predicts the condition, also for kinds that the program may not write and Gateways that do not exist.
 func TestPlanForeseesTheCondition(t *testing.T) {
 	t.Parallel()
 	const class = "{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: t}, spec: {controller: traefik.io/ingress-controller}}"
@@ -177,8 +177,8 @@ func TestPlanForeseesTheCondition(t *testing.T) {
 	}
 }
 
-// A pod has the permissions of the chart: no permission for kinds that the chart leaves out, and none to get objects by name
-// but for two ConfigMaps.
+// A pod has the permissions of the chart: it has no permissions for kinds that the chart omits, and cannot get objects by name, except
+// two ConfigMaps.
 func TestPlanWithThePermissionsOfThePod(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/world/service.yaml")

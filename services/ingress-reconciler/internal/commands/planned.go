@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// replace returns a list of objects as it is after the program has reconciled all services: with the planned objects, and without
-// those that the plans no longer want. A service that cannot be planned keeps its objects.
+// replace returns the objects that exist after the program has reconciled all services: it adds the planned objects, and removes the
+// objects that the plans no longer contain. A service that cannot be planned keeps its objects.
 func (p *planner) replace(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	gone := map[identity]bool{}
 	var planned []*unstructured.Unstructured

@@ -17,8 +17,8 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// print plans services and prints their plans. It returns dryrun.ErrDiffers if one of them differs from the cluster. If strict, a plan
-// without any object is an error, unless it is intended.
+// print plans services and prints their plans. It returns dryrun.ErrDiffers if one of them differs from the cluster. If strict, it
+// returns an error if no plan has objects, unless a service is disabled on purpose.
 func (p *planner) print(names []cache.ObjectName, out io.Writer, format string) error {
 	var objects []render.Object
 	var unreadable []error
@@ -64,7 +64,7 @@ func (p *planner) explain(r *result) {
 	}
 }
 
-// compare prints the differences between a plan and the cluster, and reports whether there are any.
+// compare prints the differences between a plan and the cluster, and reports whether they differ.
 func (p *planner) compare(r *result) bool {
 	differs := false
 	for i := range r.objects {
@@ -99,7 +99,7 @@ func write(out io.Writer, objects []render.Object, format string) error {
 		all = append(all, objects[i].Object)
 	}
 	if format == "json" {
-		return dryrun.WriteList(out, all...) //nolint:wrapcheck // it says what failed
+		return dryrun.WriteList(out, all...) //nolint:wrapcheck // the error says what failed
 	}
-	return dryrun.WriteYAML(out, all...) //nolint:wrapcheck // it says what failed
+	return dryrun.WriteYAML(out, all...) //nolint:wrapcheck // the error says what failed
 }

@@ -37,7 +37,7 @@ func (o *requestOptions) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.planned, "planned", false, "With --request, use the objects of the plan instead of those in the cluster.")
 }
 
-// Limits of a request. Data planes refuse larger ones: Envoy accepts 100 headers and 60 KiB, ingress-nginx 32 KiB.
+// Limits of a request. Data planes reject larger requests: Envoy accepts 100 headers and 60 KiB, ingress-nginx 32 KiB.
 const (
 	maxURL     = 8 << 10
 	maxHeaders = 100
@@ -162,7 +162,7 @@ func (o *planOptions) explainRequest(ctx context.Context, in io.Reader, args []s
 	}
 	entrances, err := routes.Entrances(request.Host)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the host
+		return nil, err //nolint:wrapcheck // the error names the host
 	}
 	entrances = slices.DeleteFunc(entrances, func(e semantics.Entrance) bool { return !o.request.chooses(e) })
 	var all answers
@@ -179,7 +179,7 @@ func (o *planOptions) explainRequest(ctx context.Context, in io.Reader, args []s
 	return all, nil
 }
 
-// chooses reports whether the flags choose an entrance, by its name or by the text that the answer has for it.
+// chooses reports whether the flags select an entrance, by its name or by its text in answers.
 func (o *requestOptions) chooses(e semantics.Entrance) bool {
 	gateway := ""
 	if e.Gateway.Name != "" {
@@ -188,8 +188,8 @@ func (o *requestOptions) chooses(e semantics.Entrance) bool {
 	return o.entrance == "" || slices.Contains([]string{e.String(), gateway, e.IngressClass, e.IstioGateway}, o.entrance)
 }
 
-// hasListener reports whether a Gateway has a listener on a port. A URL without it reaches the Gateway through another port, such
-// as that of a load balancer: then all listeners count.
+// hasListener reports whether a Gateway has a listener on a port. If not, the port belongs to a proxy in front of the Gateway, such as
+// a load balancer, and all listeners count.
 func hasListener(objects []*unstructured.Unstructured, e semantics.Entrance, port int64) bool {
 	return slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool {
 		if u.GetKind() != "Gateway" || u.GroupVersionKind().Group != render.HTTPRoutes.Group || u.GetNamespace() != e.Gateway.Namespace || u.GetName() != e.Gateway.Name {
@@ -206,7 +206,7 @@ func hasListener(objects []*unstructured.Unstructured, e semantics.Entrance, por
 // routeKinds are the kinds that route requests.
 var routeKinds = []schema.GroupVersionResource{render.HTTPRoutes, render.Ingresses, render.VirtualServices, render.Middlewares}
 
-// routingObjects returns the objects that decide about requests.
+// routingObjects returns the objects that route requests.
 func (o *planOptions) routingObjects(ctx context.Context, in io.Reader, log io.Writer) ([]*unstructured.Unstructured, error) {
 	if len(o.files) > 0 {
 		w, err := o.read(ctx, in, log)
@@ -227,7 +227,7 @@ func (o *planOptions) routingObjects(ctx context.Context, in io.Reader, log io.W
 	}
 	existing, err := dryrun.List(ctx, client, resources, "")
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the kind
+		return nil, err //nolint:wrapcheck // the error names the kind
 	}
 	existing.Print(log)
 	if !o.request.planned {
@@ -240,7 +240,7 @@ func (o *planOptions) routingObjects(ctx context.Context, in io.Reader, log io.W
 	return o.plannedObjects(w, existing.Objects, log)
 }
 
-// plannedObjects replaces the objects of the program in a list by those that it would write.
+// plannedObjects replaces the objects of the program in a list with the planned objects.
 func (o *planOptions) plannedObjects(w *world, objects []*unstructured.Unstructured, log io.Writer) ([]*unstructured.Unstructured, error) {
 	p, err := o.planner(w, log)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"fairlead.dev/pkg/golden"
 )
 
-// requested runs plan --request on files: the example of the repository and further manifests.
+// requested runs plan --request on files: the example of the repository and additional manifests.
 func requested(t *testing.T, manifests string, args ...string) (out, log string, err error) {
 	t.Helper()
 	return run(t, manifests, append([]string{
@@ -109,7 +109,7 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// In a cluster the objects that exist answer, with --planned those of the plan.
+// In a cluster, plan --request uses the existing objects. With --planned it uses the planned objects.
 func TestRequestInACluster(t *testing.T) {
 	t.Parallel()
 	service := `{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: chat, namespace: models, uid: u-1, creationTimestamp: "2026-01-01T00:00:00Z"}, spec: {engine: {}}, status: {conditions: [{type: EngineReady, status: "True"}]}}`
@@ -130,7 +130,7 @@ func TestRequestInACluster(t *testing.T) {
 
 	out, log, err = run(t, "", append(args, kubeconfig, "--planned")...)
 	require.NoError(t, err, log)
-	assert.Equal(t, "zz canary", answered(out), "a planned object is younger than one that exists")
+	assert.Equal(t, "zz canary", answered(out), "a planned object is younger than an existing object")
 
 	_, kubeconfig = startAPIServer(t, nil, service, backend, gateway, strings.ReplaceAll(same, "chat.models.llm", "other"))
 	out, _, err = run(t, "", append(args, kubeconfig)...)
@@ -140,7 +140,7 @@ func TestRequestInACluster(t *testing.T) {
 	require.NoError(t, err, log)
 	assert.Equal(t, "chat-fairlead-12b6f8a0 chat-engine", answered(out))
 
-	t.Log("a live object of the service that the plan replaces, and one that it does not want")
+	t.Log("A live object that the plan replaces, and a live object that the plan does not contain")
 	stale := `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: %s, namespace: models, creationTimestamp: "2026-01-01T00:00:00Z", labels: {fairlead.dev/managed-by: ingress-reconciler, fairlead.dev/slot: entry, fairlead.dev/component: engine},
 		ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u-1, controller: true}]}, spec: {parentRefs: [{name: public, namespace: gateways}], hostnames: [chat.models.llm.example.com], rules: [{backendRefs: [{name: stale, port: 80}]}]}}`
 	for _, name := range []string{"chat-fairlead-12b6f8a0", "chat-fairlead-00000000"} {

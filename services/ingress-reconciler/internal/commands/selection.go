@@ -11,11 +11,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// selection chooses InferenceServices.
+// selection selects InferenceServices.
 type selection struct {
 	namespace string   // empty: all
-	selector  string   // of labels; empty: all
-	names     []string // none: all
+	selector  string   // label selector; empty: all
+	names     []string // empty: all
 
 	labels labels.Selector
 }
@@ -35,13 +35,13 @@ func (s *selection) parse(names []string) error {
 	return nil
 }
 
-// matches reports whether an object is an InferenceService that was chosen.
+// matches reports whether an object is a selected InferenceService.
 func (s *selection) matches(u *unstructured.Unstructured) bool {
 	return isService(u) && (s.namespace == "" || u.GetNamespace() == s.namespace) &&
 		(len(s.names) == 0 || slices.Contains(s.names, u.GetName())) && s.labels.Matches(labels.Set(u.GetLabels()))
 }
 
-// choose returns the names of the InferenceServices that were chosen, sorted.
+// choose returns the names of the selected InferenceServices, sorted.
 func (s *selection) choose(objects []*unstructured.Unstructured) []cache.ObjectName {
 	var names []cache.ObjectName
 	for _, u := range objects {

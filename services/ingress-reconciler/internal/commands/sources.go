@@ -14,7 +14,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// sources are the places of the configuration.
+// sources holds the flags that select the configuration.
 type sources struct {
 	config.Sources
 
@@ -50,7 +50,7 @@ func (s *sources) read(w *world, log io.Writer) (settings.Config, error) {
 	}
 	var warnings []string
 	if c.Document, warnings, err = settings.Parse([]byte(text)); err != nil {
-		return c, err //nolint:wrapcheck // it names the problem
+		return c, err //nolint:wrapcheck // the error names the problem
 	}
 	for _, warning := range warnings {
 		fmt.Fprintln(log, "configuration:", warning)
@@ -58,7 +58,7 @@ func (s *sources) read(w *world, log io.Writer) (settings.Config, error) {
 	if text, found := w.ConfigMap(cache.ObjectName(s.OMEConfigMap), settings.KeyOME); found {
 		c.Inherited, err = settings.ParseInherited([]byte(text), s.ClusterDomain)
 	}
-	return c, err //nolint:wrapcheck // it names the problem
+	return c, err //nolint:wrapcheck // the error names the problem
 }
 
 // text returns the text of the configuration.
@@ -80,8 +80,8 @@ func (s *sources) text(w *world) (string, error) {
 	return text, nil
 }
 
-// fromValues returns the configuration in values of the Helm chart, or the text itself if it is not values of the chart: the
-// configuration has no key config.
+// fromValues returns the value of key config, which contains the configuration in values of the Helm chart. Without this key, the text
+// itself is the configuration.
 func fromValues(text []byte) (string, error) {
 	var values map[string]any
 	if yaml.Unmarshal(text, &values) != nil { // the parser of the configuration reports the problem

@@ -90,7 +90,7 @@ func listStatus(ctx context.Context, client dynamic.Interface, log io.Writer) (*
 	}
 	w, err := dryrun.List(ctx, client, informers.Written, ourSelector)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the kind
+		return nil, err //nolint:wrapcheck // the error names the kind
 	}
 	for i := range list.Items {
 		w.Objects = append(w.Objects, &list.Items[i])
@@ -99,18 +99,18 @@ func listStatus(ctx context.Context, client dynamic.Interface, log io.Writer) (*
 	return &world{World: w}, nil
 }
 
-// statusRow is the status of one service, in the form of -o json.
+// statusRow is the status of one service, in the format of -o json.
 type statusRow struct {
 	Namespace string   `json:"namespace"`
 	Name      string   `json:"name"`
-	Exposed   string   `json:"exposed"` // the status of the condition; empty: there is none
+	Exposed   string   `json:"exposed"` // status of the condition; empty: the service has no condition
 	Reason    string   `json:"reason"`
 	Message   string   `json:"message"`
 	URLs      []string `json:"urls"`
 	Objects   []string `json:"objects"`
 }
 
-// rows returns the status of the chosen services, sorted.
+// rows returns the status of the selected services, sorted.
 func (o *statusOptions) rows(w *world) []statusRow {
 	objects := map[cache.ObjectName][]string{}
 	services := map[cache.ObjectName]*unstructured.Unstructured{}
@@ -147,7 +147,7 @@ func (r *statusRow) fill(u *unstructured.Unstructured) {
 	r.URLs = append(r.URLs, condition.URLs(c.Message)...)
 }
 
-// table writes rows as a table. An empty field is "-", so that columns can be cut.
+// table writes rows as a table. An empty field is "-", so that all rows have the same number of columns.
 func (o *statusOptions) table(rows []statusRow, out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	header := []string{"NAMESPACE", "NAME", "EXPOSED", "REASON", "URLS", "OBJECTS"}

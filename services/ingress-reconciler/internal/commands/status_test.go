@@ -45,13 +45,13 @@ models      fresh     -         -            -                                  
 	api, kubeconfig := startAPIServer(t, []string{"ingresses"}, statusWorld)
 	out, log, err := run(t, "", "status", kubeconfig)
 	require.NoError(t, err)
-	assert.Equal(t, compact(want), compact(out), "the same of a cluster, with the permissions of the pod")
+	assert.Equal(t, compact(want), compact(out), "status prints the same for a cluster, with the permissions of the pod")
 	assert.Equal(t, "ingresses.networking.k8s.io: skipped, because this user may not list them\n", log)
-	assert.Equal(t, 7, api.count("GET"), "a list for each kind")
+	assert.Equal(t, 7, api.count("GET"), "one list for each kind")
 
 	out, _, err = run(t, statusWorld, "status", "-f", "-", "-o", "wide", "-n", "a")
 	require.NoError(t, err)
-	assert.Contains(t, out, "no domain?[2J is configured", "no control characters")
+	assert.Contains(t, out, "no domain?[2J is configured", "control characters are replaced")
 	assert.NotContains(t, out, "chat")
 
 	out, _, err = run(t, statusWorld, "status", "-f", "-", "-o", "wide", "broken")
@@ -73,7 +73,7 @@ models      fresh     -         -            -                                  
 	require.ErrorContains(t, err, "list inferenceservices.ome.io")
 }
 
-// compact leaves one space between columns.
+// compact replaces the spaces between columns with a separator.
 func compact(table string) string {
 	return regexp.MustCompile(" {3,}").ReplaceAllString(table, " | ")
 }

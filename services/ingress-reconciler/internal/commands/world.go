@@ -16,30 +16,30 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// world is the objects that a command reads, from a cluster or from files.
+// world contains the objects that a command reads, from a cluster or from files.
 type world struct {
 	*dryrun.World
 
-	kinds []string // of routes that may be written; nil: all
+	kinds []string // resources that may be written; nil: all
 }
 
 // readFiles reads manifests.
 func readFiles(paths []string, in io.Reader, kinds []string) (*world, error) {
 	w, err := dryrun.ReadFiles(paths, in)
-	return &world{World: w, kinds: kinds}, err //nolint:wrapcheck // it names the file
+	return &world{World: w, kinds: kinds}, err //nolint:wrapcheck // the error names the file
 }
 
 // readCluster lists all objects that plans depend on, and ConfigMaps.
 func readCluster(ctx context.Context, client dynamic.Interface, kinds []string, configMaps ...cache.ObjectName) (*world, error) {
 	w, err := dryrun.ReadCluster(ctx, client, informers.AllKinds(kinds), configMaps...)
-	return &world{World: w, kinds: kinds}, err //nolint:wrapcheck // it names the kind
+	return &world{World: w, kinds: kinds}, err //nolint:wrapcheck // the error names the kind
 }
 
 // connect returns a client for a sub-command.
 func connect(options *kube.Options, command string) (dynamic.Interface, error) {
 	cfg, err := options.RESTConfig("fairlead-ingress-reconciler-" + command)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the problem
+		return nil, err //nolint:wrapcheck // the error names the problem
 	}
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
@@ -58,7 +58,7 @@ func isOurs(u *unstructured.Unstructured) bool {
 	return u.GetLabels()[render.LabelManagedBy] == render.Manager
 }
 
-// identity tells objects apart, whatever the version of their group.
+// identity identifies an object, independent of its API version.
 type identity struct{ group, kind, namespace, name string }
 
 func identityOf(u *unstructured.Unstructured) identity {

@@ -27,7 +27,7 @@ func TestItIsPure(t *testing.T) {
 
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.FixedZone("", 7200))
 
-// route is a route whose object is named after its URL.
+// route returns a Route whose object is named after its URL.
 func route(url, at string, v gatewayapi.Verdict) Route {
 	return Route{URL: url, Object: "HTTPRoute " + strings.Trim(strings.TrimPrefix(url, "http:"), "/"), At: at, Verdict: v}
 }
@@ -165,7 +165,7 @@ func TestAMessageThatIsTooLong(t *testing.T) {
 
 const metadata = `"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"namespace": "models", "name": "chat", "resourceVersion": "7"}`
 
-// apply gives a service the condition, as the API server would.
+// apply patches the condition into the status of a service, as the API server does.
 func apply(t *testing.T, document string, c isvc.Condition) string {
 	t.Helper()
 	u := &unstructured.Unstructured{}
@@ -184,8 +184,8 @@ func apply(t *testing.T, document string, c isvc.Condition) string {
 	require.NoError(t, json.Unmarshal(after, &u.Object))
 	s, err = isvc.Read(u)
 	require.NoError(t, err)
-	require.Equal(t, c, *Find(s), "it can be read again")
-	require.Nil(t, Patch(s, c), "it is written once")
+	require.Equal(t, c, *Find(s), "the patched service has the condition")
+	require.Nil(t, Patch(s, c), "a second patch is empty")
 	return string(after)
 }
 

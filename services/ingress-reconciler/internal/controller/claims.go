@@ -7,7 +7,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// AllClaims returns the claims of all services. A deleted service has claims while it has objects.
+// AllClaims returns the claims of all services. A deleted service has claims while its routes exist.
 func AllClaims(observer *observe.Observer, config settings.Config) map[ownership.Owner]ownership.Claims {
 	all := map[ownership.Owner]ownership.Claims{}
 	for _, name := range observer.Names() {

@@ -66,7 +66,7 @@ type rig struct {
 	enqueued []cache.ObjectName
 }
 
-// fixed is a configuration.
+// fixed is a constant configuration.
 type fixed struct {
 	config  settings.Config
 	problem string
@@ -165,7 +165,7 @@ func TestObjectCannotBeWritten(t *testing.T) {
 			case tt.err == nil:
 				require.EqualError(t, err, "requeue after 2m0s: the ingress controller has not published an address yet")
 			case errors.Is(tt.err, apply.ErrForeign):
-				require.ErrorContains(t, err, "requeue after 20s", "its deletion causes no event")
+				require.ErrorContains(t, err, "requeue after 20s", "the deletion of the foreign object causes no event")
 				require.NotErrorIs(t, err, apply.ErrForeign)
 			default:
 				assert.ErrorIs(t, err, tt.err)
@@ -268,7 +268,7 @@ func TestTheConditionThatCannotBeWritten(t *testing.T) {
 	tests := []struct {
 		name string
 		err  error
-		want string // in the error; empty: none
+		want string // part of the error; empty: no additional error
 	}{
 		{name: "gone", err: apierrors.NewNotFound(schema.GroupResource{}, "chat")},
 		{name: "newer", err: apierrors.NewConflict(schema.GroupResource{}, "chat", errors.New("newer")), want: "newer"},
@@ -284,7 +284,7 @@ func TestTheConditionThatCannotBeWritten(t *testing.T) {
 			err := r.Reconcile(t.Context(), chat)
 			require.ErrorContains(t, err, "requeue after 2m0s", "the Ingress has no address yet")
 			if tt.want == "" {
-				assert.NotContains(t, err.Error(), "\n", "nothing else")
+				assert.NotContains(t, err.Error(), "\n", "the requeue is the only error")
 			}
 			assert.ErrorContains(t, err, tt.want)
 		})
@@ -382,7 +382,7 @@ metadata:
 			assert.ElementsMatch(t, []cache.ObjectName{chat, other}, r.enqueued)
 			r.status.EXPECT().PatchStatus(mock.Anything, other, mock.Anything).Return(nil).Once()
 			r.recorder.EXPECT().Event(mock.Anything, "Warning", "HostConflict", mock.Anything).Once()
-			require.NoError(t, r.Reconcile(t.Context(), other), "it applies nothing")
+			require.NoError(t, r.Reconcile(t.Context(), other), "Reconcile applies no objects")
 		})
 	}
 }

@@ -60,6 +60,6 @@ func TestRemovedBeforeThisTerm(t *testing.T) {
 	l := removed{services: map[cache.ObjectName]map[isvc.Role]time.Time{}}
 	named := &isvc.Service{Namespace: "models", Name: "named", Components: map[isvc.Role]*isvc.Component{isvc.Router: {}}}
 	got, next := l.observe(named, router, start)
-	assert.Empty(t, got, "the specification names it")
+	assert.Empty(t, got, "the specification names the router")
 	assert.Zero(t, next)
 }

@@ -32,7 +32,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// Services of the benchmark.
+// Sizes of the benchmark.
 const (
 	benchServices = 2000
 	benchElse     = 10 // services with another Gateway
@@ -41,16 +41,19 @@ const (
 
 var services = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 
-// BenchmarkServices starts the program with 2 000 services without routes, and waits until it settles. Its metrics:
+// BenchmarkServices starts the program with 2 000 services without routes, and waits until the program has written all routes and
+// conditions. It reports these metrics:
 //
-//	cold-ratio         time to write all routes and conditions, divided by the time of a bare client for the same writes
-//	settled-writes     writes of the program in the three seconds after that
-//	event-ms           median time from a change of a Service's port to its route
+//	cold-s             time to write all routes and conditions
+//	cold-ratio         cold-s, divided by the time of a bare client for the same writes
+//	settled-writes     writes of the program in three seconds, after a pause of three seconds
+//	event-ms           median time from a change of a Service's port to the change of its route
 //	gateway-reconciles reconciles after a change of a Gateway that ten services use
+//	cpu-s              CPU time of the program
 //	rss-MB, peak-MB    resident memory of the program at the end, and its peak
 //
-// Both clients have the same rate limit: one that the API server can sustain, or none that has an effect. Without a limit the program,
-// the API server and etcd compete for the CPU.
+// The program and the bare client have the same rate limit. The API server can sustain the rate in benchmark limited. The limit in
+// benchmark unlimited has no effect, so the program, the API server and etcd compete for the CPU.
 func BenchmarkServices(b *testing.B) {
 	for name, qps := range map[string]int{"limited": 200, "unlimited": 5000} {
 		b.Run(name, func(b *testing.B) { benchmarkServices(b, qps) })
@@ -96,7 +99,7 @@ type benchRig struct {
 
 	b    *testing.B
 	qps  int
-	bare dynamic.Interface // with the program's limits
+	bare dynamic.Interface // a client with the rate limits of the program
 }
 
 func newBenchRig(b *testing.B, qps int) *benchRig {
@@ -151,7 +154,7 @@ func (r *benchRig) must(u *unstructured.Unstructured, err error) *unstructured.U
 	return u
 }
 
-// each does something for each service, by as many workers as the program has.
+// each calls do for each service, with the same number of workers as the program.
 func (r *benchRig) each(do func(i int)) {
 	var workers sync.WaitGroup
 	next := make(chan int)
@@ -169,7 +172,7 @@ func (r *benchRig) each(do func(i int)) {
 	workers.Wait()
 }
 
-// writeBare returns the time that a bare client needs for the program's writes, for services of another namespace.
+// writeBare returns the time that a bare client needs for the same writes, for services in another namespace.
 func (r *benchRig) writeBare() time.Duration {
 	route := unstructured.Unstructured{}
 	require.NoError(r.b, route.UnmarshalJSON([]byte(benchRoute)))
@@ -196,7 +199,7 @@ const benchRoute = `{"apiVersion":"gateway.networking.k8s.io/v1","kind":"HTTPRou
 	"rules":[{"matches":[{"path":{"type":"PathPrefix","value":"/"}}],"filters":[{"type":"RequestHeaderModifier","requestHeaderModifier":{"set":[{"name":"OMe-Isvc-Name","value":"chat-0000"},{"name":"OME-Isvc-Namespace","value":"models"}]}}],
 	"backendRefs":[{"group":"","kind":"Service","name":"chat-0000-engine","port":8080}],"timeouts":{"request":"0s"}}]}}`
 
-// program is the reconciler as a process.
+// program is the reconciler in a separate process.
 type program struct {
 	b       *testing.B
 	pid     int
@@ -241,13 +244,13 @@ func (r *benchRig) startProgram() *program {
 	return p
 }
 
-// pause stops the program, until resume is called.
+// pause suspends the program until resume is called.
 func (p *program) pause() (resume func()) {
 	require.NoError(p.b, syscall.Kill(p.pid, syscall.SIGSTOP))
 	return func() { require.NoError(p.b, syscall.Kill(p.pid, syscall.SIGCONT)) }
 }
 
-// page returns the metrics.
+// page returns the page with the metrics of the program.
 func (p *program) page() string {
 	request, err := http.NewRequestWithContext(p.b.Context(), http.MethodGet, "http://"+p.metrics+"/metrics", nil)
 	require.NoError(p.b, err)
@@ -259,7 +262,7 @@ func (p *program) page() string {
 	return string(text)
 }
 
-// metric returns the sum of a metric's series, of those whose labels match.
+// metric returns the sum of the series of a metric whose labels match.
 func (p *program) metric(name string, labels ...string) float64 {
 	text := p.page()
 	sum := 0.0
@@ -279,7 +282,7 @@ func (p *program) lines(name string) []string {
 	return regexp.MustCompile(`(?m)^`+name+`.*$`).FindAllString(p.page(), -1)
 }
 
-// memory returns resident memory now and at its highest, in MB.
+// memory returns the current and the peak resident memory, in MB.
 func (p *program) memory() (rss, peak float64) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
 	require.NoError(p.b, err)
@@ -293,8 +296,8 @@ func (p *program) memory() (rss, peak float64) {
 	return value("VmRSS"), value("VmHWM")
 }
 
-// untilWritten waits until every service of the one namespace has its route and condition, and returns the time since the
-// program has begun to write.
+// untilWritten waits until the program has written a route and a condition for every service, and returns the time since its first
+// write.
 func (r *benchRig) untilWritten(p *program) time.Duration {
 	var first time.Time
 	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
@@ -302,15 +305,15 @@ func (r *benchRig) untilWritten(p *program) time.Duration {
 		if n > 0 && first.IsZero() {
 			first = time.Now()
 		}
-		if n >= 2*benchServices { // a route and a condition each
+		if n >= 2*benchServices { // a route and a condition for each service
 			return time.Since(first)
 		}
 	}
-	require.Fail(r.b, "not written in time")
+	require.Fail(r.b, "the routes and conditions were not written in time")
 	return 0
 }
 
-// medianOfEvents changes ports of Services one after the other, and waits for their routes.
+// medianOfEvents changes the ports of Services, one at a time, and returns the median time until the route changes.
 func (r *benchRig) medianOfEvents() time.Duration {
 	watch, err := r.client.Resource(render.HTTPRoutes).Namespace(ns).Watch(r.b.Context(), metav1.ListOptions{LabelSelector: render.LabelManagedBy})
 	require.NoError(r.b, err)

@@ -29,17 +29,17 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-// parallel is the number of tests at the same time, and so of shared clusters. Tests spend most of their time waiting.
+// parallel is the number of tests that run at the same time, and of the clusters that they share. Tests mostly wait.
 const parallel = "5"
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", parallel); err != nil { // a flag on the command line wins
+	if err := flag.Set("test.parallel", parallel); err != nil { // a flag on the command line overrides this value
 		panic(err)
 	}
 	goleak.VerifyTestMain(suite{m})
 }
 
-// suite is all tests, and the clusters that they share.
+// suite runs all tests, and stops the clusters that they shared.
 type suite struct{ *testing.M }
 
 // Run implements goleak.TestingM.
@@ -49,7 +49,7 @@ func (s suite) Run() int {
 	return code
 }
 
-// stock has the clusters that no test uses now. A start takes several seconds, so tests share clusters, one after the other.
+// stock holds idle clusters. A cluster takes several seconds to start, so tests reuse clusters, one test at a time.
 type stock struct {
 	mu   sync.Mutex
 	free []*cluster.Cluster
@@ -58,7 +58,7 @@ type stock struct {
 
 var shared = &stock{}
 
-// take returns a cluster without objects of other tests until the test ends.
+// take returns a cluster without objects of other tests. No other test uses the cluster until this test ends.
 func (s *stock) take(t testing.TB) *cluster.Cluster {
 	t.Helper()
 	s.mu.Lock()
@@ -87,7 +87,7 @@ func (s *stock) launch(t testing.TB) *cluster.Cluster {
 	return c
 }
 
-// giveBack empties a cluster for the next test. A cluster that cannot be emptied is not used again.
+// giveBack empties a cluster for the next test. If this fails, giveBack stops the cluster.
 func (s *stock) giveBack(t testing.TB, c *cluster.Cluster) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -105,7 +105,7 @@ func (s *stock) giveBack(t testing.TB, c *cluster.Cluster) {
 	s.free = append(s.free, c)
 }
 
-// stop ends all clusters.
+// stop stops all idle clusters, and removes the directories of all clusters.
 func (s *stock) stop() {
 	for _, c := range s.free {
 		c.Stop()
@@ -115,7 +115,7 @@ func (s *stock) stop() {
 	}
 }
 
-// save keeps logs and objects of a failed test, as cluster.Start does.
+// save saves the logs and objects of a failed test, as cluster.Start does.
 func save(ctx context.Context, t testing.TB, c *cluster.Cluster) {
 	t.Helper()
 	top := os.Getenv(cluster.ArtifactsEnv)
@@ -135,7 +135,7 @@ func save(ctx context.Context, t testing.TB, c *cluster.Cluster) {
 
 var namespaces = []string{"ome", "fairlead", "gateways", ns, "others"}
 
-// prepare creates the namespaces and all kinds but those that are left out.
+// prepare creates the namespaces, and installs the CRDs of all kinds except those in without.
 func prepare(t testing.TB, c *cluster.Cluster, without ...schema.GroupVersionResource) {
 	t.Helper()
 	for _, namespace := range namespaces {
@@ -150,7 +150,7 @@ func prepare(t testing.TB, c *cluster.Cluster, without ...schema.GroupVersionRes
 	install(t, c, manifests...)
 }
 
-// install applies CRDs, and waits until the API server has their kinds.
+// install applies CRDs, and waits until the API server serves their kinds.
 func install(t testing.TB, c *cluster.Cluster, manifests ...string) {
 	t.Helper()
 	require.NoError(t, c.Apply(t.Context(), strings.Join(manifests, "\n---\n")))
@@ -205,7 +205,7 @@ func readCRDs(ctx context.Context) (map[string]string, error) {
 	return all, nil
 }
 
-// loose returns the CRD of a kind that accepts any fields.
+// loose returns a CRD that accepts any fields.
 func loose(group, version, kind string) string {
 	plural := strings.ToLower(kind) + "s"
 	return fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %[4]s.%[1]s}, spec: {
@@ -224,7 +224,7 @@ var (
 	bindings       = policies.GroupVersion().WithResource("validatingadmissionpolicybindings")
 )
 
-// empty deletes all objects that a test may have made. InferenceServices are first: they have OME's finalizer.
+// empty deletes all objects that a test may have created. It deletes InferenceServices first, because they have OME's finalizer.
 func empty(ctx context.Context, c *cluster.Cluster) error {
 	client := dynamic.NewForConfigOrDie(c.RESTConfig())
 	kinds := append([]schema.GroupVersionResource{isvc.Resource, replicas, deployments, configMaps, leases, gateways}, informers.Written...)
@@ -245,7 +245,7 @@ func empty(ctx context.Context, c *cluster.Cluster) error {
 	}
 }
 
-// deleteAll deletes the objects of a kind, and returns how many there were.
+// deleteAll deletes the objects of a kind, and returns the number of objects that it found.
 func deleteAll(ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource) (int, error) {
 	list, err := client.Resource(kind).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {

@@ -19,7 +19,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// command runs a sub-command against the cluster.
+// command runs a subcommand against the cluster.
 func (r *rig) command(args ...string) (out, log string, err error) {
 	r.t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -45,7 +45,7 @@ func TestPlanAndAdopt(t *testing.T) {
 		require.NoError(t, err, log)
 		stop()
 
-		t.Log("OME creates an Ingress, which stays when its ingress is disabled")
+		t.Log("OME creates an Ingress, and leaves it when OME's ingress is disabled")
 		annotate := func(value string) {
 			r.patch(isvc.Resource, ns, "chat", fmt.Sprintf(`{"metadata":{"annotations":{"ome.io/ingress-disable-creation":%s}}}`, value))
 		}
@@ -57,7 +57,7 @@ func TestPlanAndAdopt(t *testing.T) {
 		r.eventually(func() (string, bool) { err := omes(); return fmt.Sprint(err), err == nil }, "OME's Ingress")
 		out, _, err := r.command("adopt", "--config-map", "fairlead/ours")
 		require.NoError(t, err)
-		assert.Equal(t, "OME left nothing behind\n", out, "it is in use")
+		assert.Equal(t, "OME left nothing behind\n", out, "the Ingress is in use")
 		annotate("null")
 		r.settles()
 		out, _, err = r.command("adopt", "--config-map", "fairlead/ours")

@@ -42,14 +42,14 @@ func TestTwoServicesThatWantOneHost(t *testing.T) {
 		}, "the value is invalid")
 		stop()
 		r.start()
-		for range 2 { // the first may be among those that exist at the start, in any order
+		for range 2 { // the first marker may be in the initial list, whose order is random
 			r.notices()
 		}
 		r.settles()
 		assert.Empty(t, r.ours("others"))
 		r.has("httproute one.example.com/ -> old-engine by public")
 
-		t.Log("The younger service waits until the route of the deleted one is gone, too")
+		t.Log("The younger service also waits until the route of the deleted service is gone")
 		r.delete(isvc.Resource, ns, "old")
 		r.eventually(func() (string, bool) {
 			_, err := r.client.Resource(isvc.Resource).Namespace(ns).Get(t.Context(), "old", metav1.GetOptions{})
@@ -85,7 +85,7 @@ func TestForeignObjectsAreNotChanged(t *testing.T) {
 	})
 }
 
-// policy denies a host. Its effect may outlast it, so no other test uses that host.
+// policy denies a host. The API server may enforce it for some time after its deletion, so no other test uses this host.
 const policy = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -109,7 +109,7 @@ func TestOneDeniedObjectDoesNotKeepOthersBack(t *testing.T) {
 		r.apply(gateway)
 		r.apply(policy)
 		denied := `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: try, namespace: models}, spec: {hostnames: [chat.models.denied.example.org]}}`
-		r.eventually(func() (string, bool) { // a policy has effect after a moment
+		r.eventually(func() (string, bool) { // the API server enforces a policy with a delay
 			err := r.cluster.Apply(t.Context(), denied)
 			return fmt.Sprint(err), err != nil && strings.Contains(err.Error(), "not here")
 		}, "the policy has effect")
@@ -156,6 +156,6 @@ func TestLeadershipThatIsLostAndWonAgain(t *testing.T) {
 		r.eventually(func() (string, bool) {
 			got := fmt.Sprint(r.ours("others"))
 			return got, got == "[httproute one.example.com/ -> young-engine by public]"
-		}, "claims of services that were deleted meanwhile do not count")
+		}, "claims of services that were deleted in the meantime do not count")
 	})
 }

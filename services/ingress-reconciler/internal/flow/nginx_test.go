@@ -22,7 +22,8 @@ const (
 	nginxAllowed = "True Programmed: http://chat.models.example.com/; %s: accepted"
 )
 
-// startNginx puts the admission webhook of ingress-nginx in front of the API server, for the reconciler, and makes classes.
+// startNginx creates IngressClasses, and starts a proxy that emulates the admission webhook of ingress-nginx. It returns the option for
+// the reconciler to connect through the proxy.
 func (r *rig) startNginx() func(*config.Config) {
 	r.t.Helper()
 	for _, name := range []string{"nginx", "nginx-internal"} {
@@ -44,7 +45,7 @@ func (r *rig) uidOf(namespace, name string) types.UID {
 	return u.GetUID()
 }
 
-// The webhook refuses a second Ingress of the same host and path: a new one could never replace the old one.
+// The webhook rejects a second Ingress with the same host and path, so a new Ingress could never replace the old one.
 func TestAClassOfTheSameControllerChangesInPlace(t *testing.T) {
 	t.Parallel()
 	onEachRelease(t, func(t *testing.T, release ome.Release) {
@@ -65,14 +66,14 @@ func TestAClassOfTheSameControllerChangesInPlace(t *testing.T) {
 			list, err := r.cluster.Clientset().NetworkingV1().Ingresses(ns).List(t.Context(), metav1.ListOptions{})
 			require.NoError(t, err)
 			require.Len(t, list.Items, 1)
-			require.NotNil(t, list.Items[0].Spec.IngressClassName, "an Ingress without a class is nobody's")
+			require.NotNil(t, list.Items[0].Spec.IngressClassName, "no controller serves an Ingress without a class")
 			assert.Equal(t, tt.class, *list.Items[0].Spec.IngressClassName)
 		}
 		r.settles()
 	})
 }
 
-// The name is that of a release which had the name of the class in it.
+// The name of the Ingress is from a release in which names depended on the name of the class.
 func TestAnIngressOfAnEarlierReleaseKeepsItsName(t *testing.T) {
 	t.Parallel()
 	onEachRelease(t, func(t *testing.T, release ome.Release) {

@@ -25,19 +25,19 @@ import (
 
 func httpClient(r *rig) (*http.Client, error) { return rest.HTTPClientFor(r.cluster.RESTConfig()) }
 
-// planes emulate the controllers of data planes. They accept every HTTPRoute and Ingress, except those that a test has refused.
+// planes emulates the controllers of data planes. It accepts every HTTPRoute and Ingress, except those that a test refuses.
 type planes struct {
 	client dynamic.Interface
 
 	mu      sync.Mutex
-	refused []string // names of Gateways that refuse, and of hosts whose Ingress gets no address
+	refused []string // names of Gateways that reject routes, and hosts whose Ingress gets no address
 	seen    map[string]*unstructured.Unstructured
 	hosts   map[string]map[string]bool // keys of objects that serve a host
 	gaps    []string
 	watched string
 }
 
-// watchGaps returns a function that returns the times since then at which no accepted object served a host.
+// watchGaps records gaps from now on: moments after which no object serves a host. It returns a function that returns the gaps.
 func (p *planes) watchGaps(host string) func() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +78,7 @@ func hostsOf(u *unstructured.Unstructured) []string {
 	return hosts
 }
 
-// taken reports whether a data plane has accepted an object.
+// taken reports whether a data plane has written the status of an object. A VirtualService has no status, and is always taken.
 func taken(u *unstructured.Unstructured) bool {
 	parents, _, _ := unstructured.NestedSlice(u.Object, "status", "parents")
 	addresses, _, _ := unstructured.NestedSlice(u.Object, "status", "loadBalancer", "ingress")
@@ -130,7 +130,7 @@ func (p *planes) handler(ctx context.Context, act func(context.Context, *unstruc
 	}}
 }
 
-// refuse sets the Gateways and hosts that are refused from now on.
+// refuse sets the Gateways and hosts that planes refuses from now on.
 func (p *planes) refuse(ctx context.Context, names ...string) {
 	p.mu.Lock()
 	p.refused = names
@@ -154,7 +154,7 @@ func (p *planes) refuses(name string) bool {
 	return slices.Contains(p.refused, name)
 }
 
-// accept writes the status of a route. After a failure the next event of the route writes it.
+// accept writes the status of a route. If the write fails, the next event of the route repeats it.
 func (p *planes) accept(ctx context.Context, route *unstructured.Unstructured) {
 	parents, _, _ := unstructured.NestedSlice(route.Object, "spec", "parentRefs")
 	var statuses []any

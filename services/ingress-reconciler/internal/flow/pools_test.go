@@ -85,9 +85,9 @@ func TestCreatedPools(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, corev1.ServiceTypeNodePort, external.Spec.Type)
 		_, err = r.cluster.Clientset().CoreV1().Services(ns).Get(t.Context(), "chat", metav1.GetOptions{})
-		require.NoError(t, err, "OME's own Service of that kind")
+		require.NoError(t, err, "OME creates the Service chat")
 
-		t.Log("Without the picker the objects stay")
+		t.Log("Without the picker, the objects stay")
 		r.delete(services, ns, "picker-chat")
 		r.eventually(func() (string, bool) {
 			got := r.condition(ns, "chat")
@@ -98,7 +98,7 @@ func TestCreatedPools(t *testing.T) {
 		r.picker("picker-chat")
 		r.awaitCondition("chat", "True Programmed: "+url+"; InferencePool chat-fairlead: FailOpen")
 
-		t.Log("A router takes the requests, not a pool of the engine")
+		t.Log("The router receives the requests, not a pool of the engine")
 		r.patch(isvc.Resource, ns, "chat", `{"spec":{"router":{}}}`)
 		r.has("httproute chat.models.example.com/ -> chat-router by public", "services chat-external")
 		r.awaitCondition("chat", "True Programmed: "+url+"; InferencePoolUnsupported: requests go to the router: an InferencePool of the engine would bypass it. Remove the router or inferencePool")
@@ -106,26 +106,26 @@ func TestCreatedPools(t *testing.T) {
 		r.has(all...)
 		r.settles()
 
-		t.Log("Without a pool in the configuration the Service takes the requests")
+		t.Log("Without a pool in the configuration, the Service receives the requests")
 		r.configure(gatewayAPI)
 		r.has("httproute chat.models.example.com/ -> chat-engine by public")
 		r.settles()
 	})
 }
 
-// blue is an InferenceReplica of a user.
+// blue is an InferenceReplica that a user created.
 const blue = `{apiVersion: ome.io/v1beta1, kind: InferenceReplica, metadata: {namespace: models, name: blue}, spec: {component: engine, replicas: 1, runners: [
 	{name: leader, size: 1, template: {spec: {containers: [{name: e, image: own:1, ports: [{containerPort: 30000, name: http}]}]}}},
 	{name: worker, size: 1, template: {spec: {containers: [{name: w, image: own:1}]}}}]}}`
 
-// engine is a service and the pods of its engine that take requests, by the names of Deployments.
+// engine is a service with an engine. pods contains the names of the Deployments whose pods receive requests.
 type engine struct {
 	name, spec  string
 	annotations map[string]any
 	pods        []string
 }
 
-// engines are the forms in which OME makes the pods of an engine. Labels of pods are different in each.
+// engines lists the ways in which OME creates the pods of an engine. Each way uses different labels.
 var engines = map[ome.Release][]engine{
 	ome.Release12: {
 		{name: "raw", spec: "{engine: {}}", pods: []string{"raw-engine"}},
@@ -147,8 +147,8 @@ var engines = map[ome.Release][]engine{
 	},
 }
 
-// TestPodsOfPoolsAndFallbackServices creates a pool and a fallback Service for each form of an engine, together with all other forms,
-// and compares their selectors with the labels of pods.
+// TestPodsOfPoolsAndFallbackServices creates a pool and a fallback Service for each of the engines in one namespace, and compares their
+// selectors with the labels of pods.
 func TestPodsOfPoolsAndFallbackServices(t *testing.T) {
 	t.Parallel()
 	onEachRelease(t, func(t *testing.T, release ome.Release) {
@@ -221,7 +221,7 @@ func (r *rig) selected(u *unstructured.Unstructured, path ...string) []string {
 	return names
 }
 
-// TestInstancesThatServe has a route open while OME reports EngineReady=False, as OME's own routes do in release 1.3.
+// TestInstancesThatServe checks that a service has a route while OME reports EngineReady=False, as with OME's routes in release 1.3.
 func TestInstancesThatServe(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ome.Release13, gatewayAPI)
@@ -238,7 +238,7 @@ func TestInstancesThatServe(t *testing.T) {
 	r.has("httproute chat.models.example.com/ -> chat-engine by public")
 }
 
-// TestReplicasOfAUser has a service that fronts an InferenceReplica, which may be absent.
+// TestReplicasOfAUser tests a service that refers to an InferenceReplica, which may not exist.
 func TestReplicasOfAUser(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ome.Release13, gatewayAPI)
@@ -254,11 +254,11 @@ func TestReplicasOfAUser(t *testing.T) {
 	r.awaitOME("front", "EngineReady", "False")
 	r.notices()
 	r.settles()
-	r.has("httproute front.models.example.com/ -> front-engine by public") // as for each engine that is no longer ready
+	r.has("httproute front.models.example.com/ -> front-engine by public") // an engine that is no longer ready keeps its route
 }
 
-// TestWorkersOfTheRuntime has an engine whose Service selects workers, too, as release 1.3 makes it if only the serving runtime
-// declares them.
+// TestWorkersOfTheRuntime tests an engine whose Service also selects workers. Release 1.3 creates such a Service if only the serving
+// runtime declares the workers.
 func TestWorkersOfTheRuntime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ome.Release13, gatewayAPI)
@@ -271,7 +271,7 @@ func TestWorkersOfTheRuntime(t *testing.T) {
 	r.settles()
 }
 
-// TestUpgradeOfOME replaces release 1.2 by release 1.3, which makes the pods of nodes anew, with other labels.
+// TestUpgradeOfOME upgrades OME from release 1.2 to 1.3, which recreates the pods of multi-node engines with different labels.
 func TestUpgradeOfOME(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ome.Release12, gatewayAPI+"inferencePool: {endpointPickerRef: {name: picker}}\n")
@@ -298,6 +298,6 @@ func TestUpgradeOfOME(t *testing.T) {
 	}, "the pool selects leaders of release 1.3")
 	r.settles()
 	r.has(want...)
-	assert.Equal(t, uids, r.uids(), "objects stay")
+	assert.Equal(t, uids, r.uids(), "the objects are not recreated")
 	assert.Empty(t, gaps())
 }

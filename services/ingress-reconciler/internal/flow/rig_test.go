@@ -71,7 +71,7 @@ func newRig(t *testing.T, release ome.Release, configuration string, without ...
 	return r
 }
 
-// newPlainRig returns a rig with the configurations of OME and of the reconciler, in a cluster that is prepared.
+// newPlainRig returns a rig with the configurations of OME and of the reconciler, in a prepared cluster.
 func newPlainRig(t testing.TB, c *cluster.Cluster, release ome.Release, configuration string) *rig {
 	t.Helper()
 	r := &rig{t: t, cluster: c, client: dynamic.NewForConfigOrDie(c.RESTConfig()), release: release}
@@ -151,7 +151,7 @@ func (r *rig) service(namespace, name string, components ...string) {
 	r.object(namespace, name, spec, nil)
 }
 
-// yaml creates an InferenceService of a specification in the short form of YAML.
+// yaml creates an InferenceService with a specification in YAML.
 func (r *rig) yaml(namespace, name, text string, annotations map[string]any) {
 	r.t.Helper()
 	spec := map[string]any{}
@@ -169,7 +169,7 @@ func (r *rig) object(namespace, name string, spec, annotations map[string]any) {
 	require.NoError(r.t, err)
 }
 
-// aged waits until objects that are created next are younger than a service: timestamps have whole seconds.
+// aged waits until new objects would be younger than a service. Timestamps have a resolution of one second.
 func (r *rig) aged(namespace, name string) {
 	r.t.Helper()
 	u, err := r.client.Resource(isvc.Resource).Namespace(namespace).Get(r.t.Context(), name, metav1.GetOptions{})
@@ -178,7 +178,7 @@ func (r *rig) aged(namespace, name string) {
 	r.eventually(func() (string, bool) { return created.String(), time.Now().Unix() > created.Unix() }, "%s is older", name)
 }
 
-// patch changes an object by a merge patch.
+// patch changes an object with a merge patch.
 func (r *rig) patch(resource schema.GroupVersionResource, namespace, name, text string) {
 	r.t.Helper()
 	_, err := r.client.Resource(resource).Namespace(namespace).Patch(r.t.Context(), name, types.MergePatchType, []byte(text), metav1.PatchOptions{FieldManager: "kubectl"})

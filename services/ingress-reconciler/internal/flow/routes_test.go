@@ -18,7 +18,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// Configurations. Release 1.3 ships perISVCSubdomain: false, which counts for HTTPRoutes only.
+// Configurations. Release 1.3 ships perISVCSubdomain: false, which applies to HTTPRoutes only.
 const (
 	hold       = "holdSeconds: 1\n"
 	byGateway  = "ingressDomain: example.com\nomeIngressGateway: gateways/public\n"
@@ -125,7 +125,7 @@ func TestEntryChangesInPlace(t *testing.T) {
 		r.has(engine, ofDecoder)
 		uid := r.uids()[engine]
 
-		t.Log("A router that is not ready takes no requests")
+		t.Log("A router that is not ready receives no requests")
 		r.patch(isvc.Resource, ns, "chat", fmt.Sprintf(`{"metadata":{"annotations":{%q:"engine,decoder"}},"spec":{"router":{}}}`, ome.AnnotationReady))
 		r.awaitOME("chat", "RouterReady", "False")
 		r.notices()
@@ -181,7 +181,7 @@ func TestServicesThatAreNotExposed(t *testing.T) {
 		r.configure(gatewayAPI)
 		r.has(route)
 
-		t.Log("An invalid value of one service keeps its objects, and concerns no other service")
+		t.Log("An invalid value of one service keeps its objects, and does not affect other services")
 		r.service(ns, "other", "engine")
 		r.configure(gatewayAPI + "overrides: [{names: [chat], domainTemplate: '{{ .Labels.team }}.example.com'}]\n")
 		r.awaitCondition("chat", `False InvalidHost: domainTemplate: render template: 1:10: executing "host" at <.Labels.team>: map has no entry for key "team"`)
@@ -206,7 +206,7 @@ func TestServicesThatAreNotExposed(t *testing.T) {
 	})
 }
 
-// TestConfigurationChangesLive has a configuration without perISVCSubdomain, too: OME's value counts then.
+// TestConfigurationChangesLive also tests a configuration without perISVCSubdomain, which inherits OME's value.
 func TestConfigurationChangesLive(t *testing.T) {
 	t.Parallel()
 	onEachRelease(t, func(t *testing.T, release ome.Release) {
@@ -226,7 +226,7 @@ func TestConfigurationChangesLive(t *testing.T) {
 	})
 }
 
-// TestPortOfTheAPI has components whose metrics port is first.
+// TestPortOfTheAPI tests components with one port, and with other ports before the API port.
 func TestPortOfTheAPI(t *testing.T) {
 	t.Parallel()
 	onEachRelease(t, func(t *testing.T, release ome.Release) {
@@ -267,7 +267,7 @@ func TestNamesThatAreAlike(t *testing.T) {
 	})
 }
 
-// TestLongNames has names of components that OME truncates in Services and hosts.
+// TestLongNames tests names of components that OME truncates in Services and hosts.
 func TestLongNames(t *testing.T) {
 	t.Parallel()
 	onEachRelease(t, func(t *testing.T, release ome.Release) {

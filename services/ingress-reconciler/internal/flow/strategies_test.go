@@ -11,7 +11,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// TestEveryChangeOfStrategy walks through all pairs of strategies.
+// TestEveryChangeOfStrategy tests the change from each strategy to each other strategy.
 func TestEveryChangeOfStrategy(t *testing.T) {
 	t.Parallel()
 	strategies := []struct{ object, configuration string }{
@@ -48,7 +48,7 @@ func TestEveryChangeOfStrategy(t *testing.T) {
 			r.configure(to.configuration)
 			exactly(to.object)
 			if from.object != "" && to.object != "" {
-				assert.Empty(t, gaps(), "new objects before old ones are deleted, after the hold")
+				assert.Empty(t, gaps(), "new objects are accepted before old objects are deleted")
 			}
 		}
 		r.settles()
@@ -65,20 +65,20 @@ func TestOldStaysWhileNewIsRefused(t *testing.T) {
 		r.service(ns, "chat", "engine")
 		old, next := "ingress chat.models.example.com/ -> chat-engine", "httproute chat.models.example.com/ -> chat-engine by public"
 		r.has(old)
-		r.configure(byGateway + subdomain + "holdSeconds: 0\n") // each reconcile deletes what is replaced, and then writes the condition
+		r.configure(byGateway + subdomain + "holdSeconds: 0\n") // each reconcile deletes replaced objects, and then writes the condition
 		r.has(old, next)
 		r.awaitCondition("chat", "False NotAllowedByListeners: http://chat.models.example.com/; Gateway gateways/public: by the test")
 		assert.ElementsMatch(t, []string{old, next}, r.ours(ns))
 		assert.Empty(t, r.marked())
 
-		t.Log("The hold begins when the new object is accepted. The mark goes when the old object is wanted again")
+		t.Log("The hold begins when the new object is accepted. The mark is removed when the old object is wanted again")
 		loaded := func() int { return r.logs.FilterMessage("Loaded configuration").Len() }
 		before := loaded()
 		r.configure(byGateway + subdomain + "holdSeconds: 3600\n")
 		r.eventually(func() (string, bool) { n := loaded(); return fmt.Sprint(n), n > before }, "the hold is an hour")
 		r.planes.refuse(t.Context())
 		r.awaitCondition("chat", fmt.Sprintf(accepted, "chat.models.example.com"))
-		r.eventually(func() (string, bool) { m := r.marked(); return fmt.Sprint(m), len(m) == 1 && m[0] == old }, "the old one is marked")
+		r.eventually(func() (string, bool) { m := r.marked(); return fmt.Sprint(m), len(m) == 1 && m[0] == old }, "the object is marked")
 		r.configure(ingress)
 		r.has(old)
 		assert.Empty(t, r.marked())
@@ -98,7 +98,7 @@ func TestPathsOnASharedHost(t *testing.T) {
 		r.has("virtualservice llm.example.com/models/chat/ -> chat-engine")
 		r.settles()
 
-		t.Log("An Ingress needs a controller that can rewrite paths. The old objects stay until there is one")
+		t.Log("An Ingress needs a controller that can rewrite paths. The old objects stay until such a controller exists")
 		r.configure(ingress + sharedHost)
 		r.awaitCondition("chat", "False PathRewriteUnsupported: the default IngressClass cannot rewrite path /models/chat/ on host llm.example.com: set perISVCSubdomain: true")
 		r.has("virtualservice llm.example.com/models/chat/ -> chat-engine")

@@ -45,10 +45,10 @@ func (r *rig) condition(namespace, name string) string {
 	return "none"
 }
 
-// objectNames are the names of objects in a condition, which contain hashes.
+// objectNames matches the names of objects in a condition, which contain hashes.
 var objectNames = regexp.MustCompile(` \([A-Za-z]+ [^()]*-fairlead-[0-9a-f]{8}\)`)
 
-// awaitCondition waits until the condition of a service is the wanted one.
+// awaitCondition waits until the condition of a service is want.
 func (r *rig) awaitCondition(name, want string) {
 	r.t.Helper()
 	r.eventually(func() (string, bool) {
@@ -57,7 +57,7 @@ func (r *rig) awaitCondition(name, want string) {
 	}, "condition of %s: want %s", name, want)
 }
 
-// eventually waits until f returns true. Its failure has the last observation.
+// eventually waits until f returns true. The failure message contains the last observation.
 func (r *rig) eventually(f func() (saw string, ok bool), format string, args ...any) {
 	r.t.Helper()
 	var saw string
@@ -97,7 +97,7 @@ func (r *rig) ours(namespace string) []string {
 	return lines
 }
 
-// field returns a field of an object as text, or "" if the object does not have it.
+// field returns a field of an object as text: "<nil>" if the field is missing, "" if a list is too short.
 func field(u *unstructured.Unstructured, path ...any) string {
 	var v any = u.Object
 	for _, f := range path {
@@ -116,7 +116,7 @@ func field(u *unstructured.Unstructured, path ...any) string {
 	return fmt.Sprint(v)
 }
 
-// describe returns a line on the effect of an object.
+// describe returns a line that describes an object.
 func describe(resource string, u *unstructured.Unstructured) string {
 	at := func(path ...any) string { return field(u, path...) }
 	switch resource {
@@ -134,7 +134,7 @@ func describe(resource string, u *unstructured.Unstructured) string {
 	return resource + " " + u.GetName()
 }
 
-// has waits until the reconciler's objects in the namespace are the wanted ones, in any order.
+// has waits until the reconciler's objects in the namespace are want, in any order.
 func (r *rig) has(want ...string) {
 	r.t.Helper()
 	r.eventually(func() (string, bool) {
@@ -148,13 +148,13 @@ type quiet struct{}
 
 func (quiet) Errorf(string, ...any) {}
 
-// What writes counts.
+// Labels of the requests that writes counts.
 var (
 	writingVerb = regexp.MustCompile(`verb="(POST|PUT|PATCH|APPLY|DELETE)"`)
 	writtenKind = regexp.MustCompile(`resource="(inferenceservices|httproutes|ingresses|virtualservices|middlewares|inferencepools|services|configmaps|inferencereplicas)"`)
 )
 
-// writes returns the API server's numbers of writes by verb and kind, without those of Leases and Events.
+// writes returns the number of writes that the API server has served, by labels of its metric. It omits Leases and Events.
 func (r *rig) writes() map[string]float64 {
 	r.t.Helper()
 	client, err := httpClient(r)
@@ -167,7 +167,7 @@ func (r *rig) writes() map[string]float64 {
 	body, err := io.ReadAll(response.Body)
 	require.NoError(r.t, err)
 	counts := map[string]float64{}
-	for line := range strings.Lines(string(body)) { // megabytes, for which a regular expression takes seconds
+	for line := range strings.Lines(string(body)) { // the page has megabytes: a regular expression over it takes seconds
 		sample, ok := strings.CutPrefix(line, "apiserver_request_total{")
 		labels, value, _ := strings.Cut(sample, "} ")
 		if !ok || !writingVerb.MatchString(labels) || !writtenKind.MatchString(labels) {
@@ -196,8 +196,9 @@ func (r *rig) settles() {
 	}, "writes never end")
 }
 
-// notices waits until the reconciler has seen all changes of InferenceServices so far: it complains about one that cannot be decoded,
-// whose event and whose place in the queue are behind theirs. With the finalizer OME does not write it.
+// notices waits until the reconciler has seen all previous changes of InferenceServices. It creates a marker, an InferenceService that
+// cannot be decoded, and waits until the reconciler logs it: the marker's event and its place in the queue come after the previous changes.
+// OME does not write the marker, because the marker already has OME's finalizer.
 func (r *rig) notices() {
 	r.t.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{
@@ -225,7 +226,7 @@ func (r *rig) awaitOME(name, condition, status string) {
 	}, "%s of %s is %s", condition, name, status)
 }
 
-// only returns the one object of a kind.
+// only returns the only object of a kind.
 func (r *rig) only(resource schema.GroupVersionResource) *unstructured.Unstructured {
 	r.t.Helper()
 	list, err := r.client.Resource(resource).Namespace(ns).List(r.t.Context(), metav1.ListOptions{})
@@ -262,7 +263,7 @@ func (r *rig) uids() map[string]types.UID {
 	return all
 }
 
-// marked returns the reconciler's objects that others have replaced.
+// marked returns the reconciler's objects that are marked as superseded.
 func (r *rig) marked() []string {
 	r.t.Helper()
 	all := []string{}

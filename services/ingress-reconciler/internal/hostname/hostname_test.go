@@ -60,7 +60,7 @@ func TestHost(t *testing.T) {
 			got, err := parsed.Host(tt.values)
 			if tt.fails != "" {
 				require.ErrorContains(t, err, tt.fails)
-				assert.Less(t, len(err.Error()), 600, "it can be read")
+				assert.Less(t, len(err.Error()), 600, "the error message is short")
 				return
 			}
 			require.NoError(t, err)

@@ -1,4 +1,4 @@
-// Package informers declares the kinds that plans depend on: which objects are read, and which fields of them are kept.
+// Package informers declares the kinds of objects that plans depend on, and the fields that the caches keep.
 package informers
 
 import (
@@ -23,7 +23,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// Kinds that are read and not written.
+// Resources that the reconciler reads and never writes.
 var (
 	services        = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 	namespaces      = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
@@ -36,15 +36,15 @@ var (
 // Indexes.
 const (
 	byOwner     = "owner"     // namespace/name of the InferenceService that controls an object
-	byNamespace = "namespace" // of an InferenceService
+	byNamespace = "namespace" // namespace of an InferenceService
 )
 
-// Written are the resources of the kinds that are written. A kind that others refer to comes before them.
+// Written lists the resources that the reconciler writes. Each comes before the resources that refer to it.
 var Written = []schema.GroupVersionResource{
 	render.Services, render.InferencePools, render.Middlewares, render.HTTPRoutes, render.Ingresses, render.VirtualServices,
 }
 
-// Set has a value for each kind. The comments name the types of the objects.
+// Set contains a value for each kind. The comments give the types of the cached objects.
 type Set[T any] struct {
 	InferenceServices T // *isvc.Object
 	Services          T // *corev1.Service
@@ -54,13 +54,13 @@ type Set[T any] struct {
 	GatewayClasses    T // *gatewayv1.GatewayClass
 	IstioGateways     T // *istiogateway.Gateway
 	Knative           T // *metav1.PartialObjectMetadata
-	Pools             T // *inferencev1.InferencePool, everybody's
+	Pools             T // *inferencev1.InferencePool, of any owner
 
-	// Managed has the objects of this program, for each kind that is written: *unstructured.Unstructured.
+	// Managed contains a value for each resource in Written: the objects of this program, as *unstructured.Unstructured.
 	Managed map[schema.GroupVersionResource]T
 }
 
-// all returns the values in no order.
+// all returns the values in any order.
 func (s *Set[T]) all() []T {
 	all := []T{s.InferenceServices, s.Services, s.Namespaces, s.IngressClasses, s.Gateways, s.GatewayClasses, s.IstioGateways, s.Knative, s.Pools}
 	for _, resource := range Written {
@@ -69,8 +69,8 @@ func (s *Set[T]) all() []T {
 	return all
 }
 
-// Kinds declares all kinds. Of those that are written, the ones whose resource is not in writable are off, and so are the
-// kinds that are read for them alone. A nil list has all.
+// Kinds declares all kinds. A written kind is off if its resource is not in writable. A kind that is read only for the sake of a
+// written kind is off together with it. If writable is nil, all kinds are on.
 func Kinds(writable []string) Set[kit.Kind] {
 	owned := cache.Indexers{byOwner: indexByOwner}
 	off := func(r schema.GroupVersionResource) bool {
@@ -100,7 +100,7 @@ func Kinds(writable []string) Set[kit.Kind] {
 	return kinds
 }
 
-// each makes a Set from another one.
+// each returns a Set with the results of f for the values of another Set.
 func each[A, B any](of Set[A], f func(A) B) Set[B] {
 	made := Set[B]{
 		InferenceServices: f(of.InferenceServices), Services: f(of.Services), Namespaces: f(of.Namespaces), IngressClasses: f(of.IngressClasses),
@@ -113,16 +113,16 @@ func each[A, B any](of Set[A], f func(A) B) Set[B] {
 	return made
 }
 
-// AllKinds declares all kinds that are not off, in no order.
+// AllKinds returns all kinds that are not off, in any order.
 func AllKinds(writable []string) []kit.Kind {
 	kinds := Kinds(writable)
 	return slices.DeleteFunc(kinds.all(), func(k kit.Kind) bool { return k.Off })
 }
 
-// Reader has the objects of a kind.
+// Reader reads the cached objects of one kind.
 type Reader = kit.Reader
 
-// Caches have the objects of all kinds.
+// Caches contains a Reader for each kind.
 type Caches = Set[Reader]
 
 // Informers watch all kinds.
@@ -131,16 +131,16 @@ type Informers struct {
 	Set[*kube.OptionalInformer]
 }
 
-// Params are the parts of Informers.
+// Params holds the dependencies of Informers.
 type Params struct {
 	Log       *zap.Logger
 	Client    dynamic.Interface
 	Discovery kube.ResourceDiscovery
-	Interval  time.Duration // between two checks which kinds are served
-	Writable  []string      // resources of the kinds that may be written; nil for all
+	Interval  time.Duration // time between two checks of the kinds that the API server serves
+	Writable  []string      // resources that the reconciler may write; nil: all
 }
 
-// New returns informers that do nothing until Run.
+// New returns informers. Run starts them.
 func New(p Params) *Informers {
 	group := kit.NewGroup(kit.Params{Log: p.Log, Client: p.Client, Discovery: p.Discovery, Interval: p.Interval})
 	return &Informers{Group: group, Set: each(Kinds(p.Writable), group.Add)}
@@ -151,7 +151,7 @@ func (i *Informers) Caches() Caches {
 	return each(i.Set, func(o *kube.OptionalInformer) Reader { return o })
 }
 
-// Snapshot returns the caches of a world that was read once. Objects of other kinds are left out.
+// Snapshot returns caches of objects that were read once. It ignores objects of other kinds.
 func Snapshot(world kit.Snapshot, writable []string) (Caches, error) {
 	var failed error
 	caches := each(Kinds(writable), func(k kit.Kind) Reader {
@@ -172,8 +172,8 @@ func (i *Informers) InNamespace(namespace string) []any {
 	return i.InferenceServices.ByIndex(byNamespace, namespace)
 }
 
-// Owner returns the name of the InferenceService of OME that controls an object. InferenceServices of other groups, such as
-// KServe's, are not OME's.
+// Owner returns the name of the InferenceService that controls an object. It ignores InferenceServices of API groups other than
+// OME's, such as KServe's.
 func Owner(obj any) (cache.ObjectName, bool) {
 	object, ok := obj.(metav1.Object)
 	if !ok {
@@ -196,8 +196,8 @@ func indexByOwner(obj any) ([]string, error) {
 	return nil, nil
 }
 
-// trimService keeps what the choice of backends and pods needs. Of Services that are not OME's, which may be endpoint pickers
-// or have the name of a component, it keeps the name and the ports.
+// trimService keeps the fields that package backend reads. A Service without OME's label can be an endpoint picker, or have the name
+// of a component: trimService keeps its name and ports.
 func trimService(s *corev1.Service) {
 	s.ManagedFields, s.Annotations, s.Status = nil, nil, corev1.ServiceStatus{}
 	if s.Labels[backend.LabelService] == "" {

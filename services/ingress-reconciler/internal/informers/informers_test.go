@@ -16,7 +16,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// read returns the caches of manifests.
+// read returns caches with the objects in manifests.
 func read(t *testing.T, manifests ...string) Caches {
 	t.Helper()
 	var objects []*unstructured.Unstructured
@@ -28,7 +28,7 @@ func read(t *testing.T, manifests ...string) Caches {
 	return caches
 }
 
-// A cluster has many Services: of those that are not OME's only what an endpoint picker is checked by is kept.
+// A cluster can have many Services. Of a Service that is not OME's, the cache keeps only the fields that identify an endpoint picker.
 func TestServiceTransform(t *testing.T) {
 	t.Parallel()
 	const spec = `spec: {clusterIP: 10.0.0.1, type: NodePort, selector: {app: x}, ports: [{name: grpc, port: 9002}]}, status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}`
@@ -54,7 +54,7 @@ func TestServiceTransform(t *testing.T) {
 	assert.Len(t, OwnedBy(caches.Services, cache.ObjectName{Namespace: "models", Name: "chat"}), 1)
 }
 
-// KServe has InferenceServices, too, and a Knative Service of one of the same name is none of ours.
+// KServe also has InferenceServices. The index ignores their Knative Services, even if the names are the same.
 func TestInferenceServicesOfOthers(t *testing.T) {
 	t.Parallel()
 	const knative = `{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: chat-engine, namespace: models, ownerReferences: [{apiVersion: %, kind: InferenceService, name: chat, uid: u, controller: true}]}}`
@@ -98,7 +98,7 @@ func TestKindsThatMayNotBeWritten(t *testing.T) {
 	}
 }
 
-// A kind that is off is not served, whatever objects there are.
+// A kind that is off counts as not served, even if objects of the kind exist.
 func TestSnapshotOfKindsThatMayNotBeWritten(t *testing.T) {
 	t.Parallel()
 	route := golden.Decode[map[string]any](t, []byte(`{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: a, namespace: models, labels: {fairlead.dev/managed-by: ingress-reconciler}}}`))

@@ -9,8 +9,8 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
-// keepManager removes the managed fields, unless this program owns some of them by an update instead of an apply: then all
-// are needed when the object is first applied.
+// keepManager removes the managed fields, unless this program set fields of the object by a create or update instead of an apply:
+// then the next apply needs all managed fields to migrate them.
 func keepManager(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 
 const prefixContour = "projectcontour.io/"
 
-// Contour is Contour. It rewrites paths of HTTPProxies alone.
+// Contour is Contour. It rewrites paths only for HTTPProxies, not for Ingresses.
 var Contour = Controller{
 	Name:            "Contour",
 	SpecControllers: []string{prefixContour},

@@ -7,8 +7,8 @@ import (
 
 const prefixNGINX = "nginx.org/"
 
-// NGINX is the ingress controller of F5 NGINX. It can rewrite paths, but gives a host to one Ingress, so that paths of
-// several services cannot share one.
+// NGINX is the ingress controller of F5 NGINX. It can rewrite paths, but serves only one Ingress for each host, so several services
+// cannot share a host.
 var NGINX = Controller{
 	Name:            "F5 NGINX",
 	SpecControllers: []string{"nginx.org/ingress-controller"},

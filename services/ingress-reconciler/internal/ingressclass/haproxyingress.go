@@ -9,7 +9,7 @@ import (
 
 const prefixHAProxyIngress = "haproxy-ingress.github.io/"
 
-// HAProxyIngress is the HAProxy Ingress of the community.
+// HAProxyIngress is the community project HAProxy Ingress.
 var HAProxyIngress = Controller{
 	Name:            "haproxy-ingress",
 	SpecControllers: []string{"haproxy-ingress.github.io/controller"},

@@ -1,11 +1,11 @@
 // Package ingressclass describes the ingress controllers that this service can configure beyond the Ingress API.
 //
-// A controller is one file with one Controller value, listed in the table controllers. A file defines how the controller is
-// recognized, which annotations give an Ingress its timeouts, body size and buffering, how it strips a path prefix, and
-// which of its annotations a tenant may set. To add a controller, add its file and its line in the table.
+// Each controller has a file with one Controller value. The file defines how to recognize the controller, which annotations
+// configure timeouts, body size and buffering, how the controller strips a path prefix, and which of its annotations a tenant may
+// set. To add a controller, add a file and an entry in the variable controllers.
 //
-// A controller is recognized by spec.controller of the IngressClass: the author of the controller sets it, never a tenant.
-// Traefik's NGINX provider answers to the value of ingress-nginx and reads the same annotations.
+// The package recognizes a controller by spec.controller of the IngressClass. The author of the controller chooses this value, and a
+// tenant cannot change it. Traefik's NGINX provider uses the same value as ingress-nginx, and reads the same annotations.
 package ingressclass
 
 import (
@@ -19,44 +19,44 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// controllers lists the known controllers. Any other controller does no more than the Ingress API specifies.
+// controllers lists the known controllers. For any other controller, only the features of the Ingress API are used.
 var controllers = []*Controller{&IngressNGINX, &Traefik, &NGINX, &HAProxy, &HAProxyIngress, &Contour, &Istio}
 
-// Controller describes an ingress controller. A nil Controller is an unknown one.
+// Controller describes an ingress controller. A nil Controller is an unknown controller.
 type Controller struct {
 	// Name identifies the controller in messages and documentation.
 	Name string
-	// SpecControllers are the values of spec.controller of its IngressClasses. One that ends in "/" stands for all values
-	// that begin with it.
+	// SpecControllers are the values of spec.controller in IngressClasses of the controller. A value that ends in "/" matches
+	// all values with this prefix.
 	SpecControllers []string
-	// RefusesDuplicates means that the admission webhook of the controller refuses an Ingress with the host and path of
+	// RefusesDuplicates means that the admission webhook of the controller rejects an Ingress with the host and path of
 	// another Ingress.
 	RefusesDuplicates bool
-	// Streaming returns the annotations for timeouts, body size and buffering. nil: the controller needs none.
+	// Streaming returns the annotations for timeouts, body size and buffering. nil: the controller does not need annotations.
 	Streaming func(Streaming) map[string]string
-	// StripPrefix returns the paths and annotations that remove a prefix before the backend sees the path. nil: the
-	// controller cannot do this on a host that several Ingresses share.
+	// StripPrefix returns the paths and annotations that remove a prefix from the path of requests. nil: the controller cannot
+	// remove a prefix on a host that several Ingresses share.
 	StripPrefix func(Prefix) Stripped
 	// Safe lists the annotations that are copied from an InferenceService by default.
 	Safe []SafeAnnotation
 }
 
-// SafeAnnotation is an annotation that a tenant may set. It must concern nothing but the tenant's own paths and pods, and
-// its value must be a number or a word that the controller checks, so that it cannot carry configuration text.
+// SafeAnnotation is an annotation that a tenant may set. It must affect only the tenant's own paths and pods. The controller must
+// validate its value as a number or a word, so that the value cannot inject configuration text.
 type SafeAnnotation struct {
 	Key    string
-	Reason string // why it is safe
+	Reason string // why the annotation is safe
 }
 
-// Streaming is how requests and responses of an Ingress are to be passed on.
+// Streaming configures how the controller forwards requests and responses of an Ingress.
 type Streaming struct {
-	Timeout time.Duration // 0: none
-	MaxBody int64         // bytes of a request body; 0: any
-	Buffer  bool          // read whole bodies before they are passed on
+	Timeout time.Duration // 0: no timeout
+	MaxBody int64         // maximum number of bytes of a request body; 0: no limit
+	Buffer  bool          // buffer whole bodies before forwarding them
 }
 
-// noTimeout stands for "no timeout" with controllers that have no word for it: a week. Half of it would still outlast any
-// generation; twice as much changes nothing, as nodes and connections do not live that long.
+// noTimeout means "no timeout" for controllers that only accept a number: a week. Half a week would also be longer than any
+// generation. Two weeks would have the same effect, because nodes and connections do not live that long.
 const noTimeout = 7 * 24 * time.Hour
 
 // timeout returns the timeout to write for a controller that needs a number.
@@ -69,19 +69,19 @@ func (s Streaming) timeout() time.Duration {
 
 // Prefix is a path prefix that the backend must not see.
 type Prefix struct {
-	Namespace, Name string            // of the Ingress; a companion has the same
-	Path            string            // absolute, it ends in "/"
-	Annotations     map[string]string // that the Ingress has besides
+	Namespace, Name string            // of the Ingress, and of its Companion
+	Path            string            // an absolute path that ends in "/"
+	Annotations     map[string]string // other annotations of the Ingress
 }
 
-// bare returns the path without the slash at its end.
+// bare returns the path without the trailing slash.
 func (p *Prefix) bare() string { return strings.TrimSuffix(p.Path, "/") }
 
-// Stripped is what an Ingress needs to strip a prefix.
+// Stripped contains the parts of an Ingress that strip a prefix.
 type Stripped struct {
 	Paths       []networkingv1.HTTPIngressPath // without backends
 	Annotations map[string]string
-	Companion   *Companion // nil: nothing
+	Companion   *Companion // nil: none
 }
 
 // Companion is an object that the annotations of an Ingress refer to.
@@ -113,7 +113,7 @@ func (c *Controller) ComputedAnnotations() []string {
 // Controllers returns all known controllers.
 func Controllers() []*Controller { return slices.Clone(controllers) }
 
-// Recognize returns the controller of a value of spec.controller, nil if it is unknown.
+// Recognize returns the controller for a value of spec.controller, nil if the controller is unknown.
 func Recognize(specController string) *Controller {
 	for _, c := range controllers {
 		if slices.ContainsFunc(c.SpecControllers, func(s string) bool {
@@ -125,14 +125,14 @@ func Recognize(specController string) *Controller {
 	return nil
 }
 
-// Class is the IngressClass of an Ingress, as far as it is known. The zero Class is none.
+// Class is the IngressClass of an Ingress, as far as it is known. The zero Class means that the Ingress has no class.
 type Class struct {
-	Name           string      // empty: none is named, and the cluster has no default
-	SpecController string      // spec.controller; empty: there is no IngressClass of that name
+	Name           string      // empty: the Ingress names no class, and the cluster has no default class
+	SpecController string      // spec.controller; empty: the IngressClass does not exist
 	Controller     *Controller // nil: unknown
 }
 
-// Resolve returns the class of that name, or with a nil name the default class of the cluster.
+// Resolve returns the class with the given name. If name is nil, it returns the default class of the cluster.
 func Resolve(classes []*networkingv1.IngressClass, name *string) Class {
 	found := find(classes, name)
 	switch {
@@ -149,7 +149,7 @@ func Of(classes []*networkingv1.IngressClass, ingress *unstructured.Unstructured
 	return Resolve(classes, NameOf(ingress))
 }
 
-// NameOf returns the class that an Ingress names, nil for none.
+// NameOf returns the name of the class in an Ingress, nil if the Ingress names no class.
 func NameOf(ingress *unstructured.Unstructured) *string {
 	if name, found, err := unstructured.NestedString(ingress.Object, "spec", "ingressClassName"); found && err == nil {
 		return &name
@@ -157,11 +157,11 @@ func NameOf(ingress *unstructured.Unstructured) *string {
 	return nil
 }
 
-// Exists reports whether there is an IngressClass of the name.
+// Exists reports whether the IngressClass exists.
 func (c Class) Exists() bool { return c.SpecController != "" }
 
-// Identity identifies the program that serves a class: two classes of one controller have the same identity. A class that
-// does not exist is identified by its name.
+// Identity identifies the controller of a class: two classes with the same spec.controller have the same identity. The identity of a
+// class that does not exist is its name.
 func (c Class) Identity() string {
 	if c.SpecController != "" {
 		return c.SpecController
@@ -169,7 +169,8 @@ func (c Class) Identity() string {
 	return c.Name
 }
 
-// find returns the class of that name, or with a nil name the default class: of several the newest, as the API server chooses.
+// find returns the class with the given name. If name is nil, it returns the default class. Of several default classes it returns the
+// newest, as the API server does.
 func find(classes []*networkingv1.IngressClass, name *string) *networkingv1.IngressClass {
 	var found *networkingv1.IngressClass
 	for _, c := range classes {

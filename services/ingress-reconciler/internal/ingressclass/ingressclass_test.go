@@ -49,7 +49,7 @@ func TestRecognize(t *testing.T) {
 	}
 }
 
-// A file that nobody lists would have no effect.
+// A controller that is not in the table has no effect.
 func TestEachFileIsInTheTable(t *testing.T) {
 	t.Parallel()
 	files, err := os.ReadDir(".")
@@ -60,20 +60,20 @@ func TestEachFileIsInTheTable(t *testing.T) {
 			described++
 		}
 	}
-	assert.Len(t, Controllers(), described, "one file for each controller, and one line in the table")
+	assert.Len(t, Controllers(), described, "each controller has one file, and one entry in the table")
 }
 
-// What follows holds for every controller, also for one that somebody adds.
+// TestControllers checks every controller, including controllers that are added later.
 func TestControllers(t *testing.T) {
 	t.Parallel()
 	names, specs := map[string]bool{}, map[string]bool{}
 	for _, c := range Controllers() {
 		assert.NotEmpty(t, c.Name)
-		assert.False(t, names[c.Name], "%s is there twice", c.Name)
+		assert.False(t, names[c.Name], "duplicate name %s", c.Name)
 		names[c.Name] = true
 		assert.NotEmpty(t, c.SpecControllers, c.Name)
 		for _, s := range c.SpecControllers {
-			assert.False(t, specs[s], "%s is there twice", s)
+			assert.False(t, specs[s], "duplicate value %s of spec.controller", s)
 			specs[s] = true
 		}
 		computed := c.ComputedAnnotations()
@@ -147,10 +147,10 @@ func TestMiddlewaresThatAreThere(t *testing.T) {
 	t.Parallel()
 	const key = "traefik.ingress.kubernetes.io/router.middlewares"
 	p := Prefix{Namespace: "models", Name: "chat", Path: "/m/", Annotations: map[string]string{key: "auth@file"}}
-	assert.Equal(t, "auth@file,models-chat@kubernetescrd", Traefik.StripPrefix(p).Annotations[key], "they come first, and see the whole path")
+	assert.Equal(t, "auth@file,models-chat@kubernetescrd", Traefik.StripPrefix(p).Annotations[key], "the other Middlewares come first")
 }
 
-// class makes an IngressClass that was created at a second.
+// class returns an IngressClass that was created at the given second.
 func class(name string, created int64, isDefault, controller string) *networkingv1.IngressClass {
 	return &networkingv1.IngressClass{
 		ObjectMeta: metav1.ObjectMeta{

@@ -10,9 +10,9 @@ import (
 
 const prefixIngressNGINX = "nginx.ingress.kubernetes.io/"
 
-// IngressNGINX is the Kubernetes project's ingress-nginx, and programs that read its annotations, such as Traefik's NGINX
-// provider. Its own documentation rates annotations by scope and risk (annotations-risk.md); those that are safe here have
-// the scope of a location or of an own upstream, a low risk, and a number or boolean as value.
+// IngressNGINX is ingress-nginx of the Kubernetes project, and programs that read its annotations, such as Traefik's NGINX
+// provider. The documentation of ingress-nginx rates annotations by scope and risk (annotations-risk.md). The safe annotations
+// below affect only a location or its own upstream, have a low risk, and have a number or boolean as value.
 var IngressNGINX = Controller{
 	Name:              "ingress-nginx",
 	SpecControllers:   []string{"k8s.io/ingress-nginx"},

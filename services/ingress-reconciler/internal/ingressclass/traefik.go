@@ -6,21 +6,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Middlewares are the objects of Traefik that change requests.
+// Middlewares is the resource of Traefik's Middlewares, which modify requests.
 var Middlewares = schema.GroupVersionResource{Group: "traefik.io", Version: "v1alpha1", Resource: "middlewares"}
 
-// annotationMiddlewares names the Middlewares that a request passes through, in their order.
+// annotationMiddlewares lists the Middlewares of an Ingress, in the order in which they process a request.
 const annotationMiddlewares = "traefik.ingress.kubernetes.io/router.middlewares"
 
-// Traefik is Traefik's provider for Ingresses. It neither buffers bodies nor ends requests by itself. None of its annotations
-// is safe: they choose entry points, priorities, TLS options and Middlewares of any namespace.
+// Traefik is Traefik's provider for Ingresses. It does not buffer bodies, and has no request timeout by default. None of its
+// annotations is safe: they select entry points, priorities, TLS options and Middlewares of any namespace.
 var Traefik = Controller{
 	Name:            "Traefik",
 	SpecControllers: []string{"traefik.io/ingress-controller"},
-	// A Prefix of Traefik is one of characters: "/a" would take "/ab". So the Ingress has the path exactly, and below it.
+	// Traefik compares prefixes by character, so "/a" would match "/ab". The Ingress has an Exact path "/a" and a Prefix "/a/".
 	StripPrefix: func(p Prefix) Stripped {
 		chain := p.Namespace + "-" + p.Name + "@kubernetescrd"
-		if others := p.Annotations[annotationMiddlewares]; others != "" { // they see the whole path
+		if others := p.Annotations[annotationMiddlewares]; others != "" { // the other Middlewares come first, and see the whole path
 			chain = others + "," + chain
 		}
 		return Stripped{

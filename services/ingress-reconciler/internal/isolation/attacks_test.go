@@ -37,7 +37,7 @@ func (s *scene) with(namespace, name string, ready bool, annotations map[string]
 	s.settle()
 }
 
-// owner returns the service that gets a request.
+// owner returns the service that receives a request.
 func (s *scene) owner(host, path string) string {
 	return s.world.owner(s.ask(probe{host: host, path: path}))
 }
@@ -100,7 +100,7 @@ func TestAHostChangesHandsAfterTheHold(t *testing.T) {
 	s.with("evil", "b", true, nil)
 	assert.Equal(t, plan.ReasonHostConflict, s.reason("evil", "b"))
 	s.with("victim", "a", true, map[string]string{"ome.io/ingress-domain-template": "two.example.com"})
-	s.pass(time.Second) // the new route is accepted, the old one waits out the hold
+	s.pass(time.Second) // the new route is accepted; the old route stays until the end of the hold
 	assert.Equal(t, "victim/a", s.owner("one.example.com", "/"))
 	assert.Equal(t, plan.ReasonHostConflict, s.reason("evil", "b"), "not Programmed while requests reach another service")
 	s.pass(hold)
@@ -120,7 +120,7 @@ func TestADeletedServiceKeepsItsHostUntilItsRoutesAreGone(t *testing.T) {
 	s.settle()
 	assert.Equal(t, "victim/a", s.owner("one.example.com", "/"))
 	assert.Equal(t, plan.ReasonHostConflict, s.reason("evil", "b"))
-	s.pass(0) // the garbage collector
+	s.pass(0) // the garbage collector deletes the routes
 	s.pass(0)
 	assert.Equal(t, "evil/b", s.owner("one.example.com", "/"))
 	assert.Equal(t, condition.ReasonProgrammed, s.reason("evil", "b"))

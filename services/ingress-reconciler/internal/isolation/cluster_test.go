@@ -34,7 +34,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/uses"
 )
 
-// cluster is an API server, data planes and a garbage collector in memory, and the Reconciler under test.
+// cluster contains the Reconciler under test, and emulates an API server, data planes and a garbage collector in memory.
 type cluster struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -47,7 +47,7 @@ type cluster struct {
 	queue      map[cache.ObjectName]bool
 	config     settings.Config
 	afterWrite func(what string)
-	known      *semantics.World // of the objects; nil: they have changed
+	known      *semantics.World // World of the objects; nil after a change
 }
 
 type key struct {
@@ -82,7 +82,7 @@ func newCluster(t *testing.T, rng *rand.Rand, config string) *cluster {
 	return c
 }
 
-// start makes a Reconciler that knows nothing, as after a restart or a change of leaders.
+// start creates a Reconciler without state, as after a restart or a change of leaders.
 func (c *cluster) start() {
 	c.refresh()
 	c.reconciler = controller.New(controller.Params{
@@ -92,7 +92,7 @@ func (c *cluster) start() {
 	c.reconciler.ReconcileAll()
 }
 
-// refresh gives the caches of the Reconciler the objects as they are now.
+// refresh updates the caches of the Reconciler to the current objects.
 func (c *cluster) refresh() {
 	caches, err := informers.Snapshot(kit.Snapshot{Objects: slices.Collect(maps.Values(c.objects))}, nil)
 	require.NoError(c.t, err)
@@ -139,7 +139,7 @@ func (c *cluster) settle() {
 		err := c.reconciler.Reconcile(c.t.Context(), name)
 		if err != nil {
 			require.ErrorContains(c.t, err, "requeue after")
-			require.NotContains(c.t, err.Error(), "\n", "nothing but a requeue")
+			require.NotContains(c.t, err.Error(), "\n", "the only error is a requeue")
 		}
 	}
 	c.t.Fatal("the reconciler does not settle")
@@ -165,7 +165,7 @@ func (c *cluster) alive(namespace string, owner *metav1.OwnerReference) bool {
 	return u != nil && u.GetUID() == owner.UID
 }
 
-// accept writes the status that data planes write.
+// accept writes the status of an object as a data plane that accepts it does.
 func (c *cluster) accept(u *unstructured.Unstructured) {
 	switch u.GetKind() {
 	case "HTTPRoute":
@@ -271,7 +271,7 @@ func (c *cluster) PatchStatus(_ context.Context, name cache.ObjectName, patch []
 // Current implements the configuration of the Reconciler.
 func (c *cluster) Current() (settings.Config, string) { return c.config, "" }
 
-// Event, Write, SetReason, Forget and Clear implement the recorder and the meter of the Reconciler.
+// Event implements the recorder of the Reconciler. The methods after it implement the meter. All of them do nothing.
 func (c *cluster) Event(*corev1.ObjectReference, string, string, string) {}
 
 // Write does nothing.
@@ -292,7 +292,7 @@ func (c *cluster) SetHeld(cache.ObjectName, int) {}
 // Programmed does nothing.
 func (c *cluster) Programmed(time.Duration) {}
 
-// claims returns what the routes in the cluster serve.
+// claims returns the claims of the routes in the cluster.
 func (c *cluster) claims() map[ownership.Claim]bool {
 	all := map[ownership.Claim]bool{}
 	for resource, kind := range render.Kinds {

@@ -1,3 +1,4 @@
-// Package isolation tests that no change to one InferenceService changes where the requests of another one go. It runs the real
-// Reconciler on random clusters of honest and hostile services, and asks package semantics for every request after every write.
+// Package isolation tests that a change to one InferenceService never changes the destination of requests to another InferenceService.
+// It runs the Reconciler on random clusters of honest and hostile services. After every write, it compares the answers of package
+// semantics for all requests.
 package isolation

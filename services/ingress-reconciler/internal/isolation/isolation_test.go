@@ -26,7 +26,7 @@ import (
 
 var namespaces = []string{"victim", "evil", "v1"}
 
-// strategies are configurations by strategy, and where requests come in.
+// strategies are the configurations for each strategy, with the entrance for requests.
 var strategies = []struct {
 	name, config string
 	entrance     semantics.Entrance
@@ -37,7 +37,7 @@ var strategies = []struct {
 	{"traefik", "strategy: ingress\ningressClassName: traefik\n", semantics.Entrance{IngressClass: "traefik"}},
 }
 
-// configurations are what an administrator may say.
+// configurations are examples of an administrator's configuration.
 var configurations = []string{
 	"",
 	"perISVCSubdomain: false\n",
@@ -52,7 +52,7 @@ var configurations = []string{
 	"componentHosts: true\nadditionalIngressDomains: [example.org]\n",
 }
 
-// annotations are what a tenant may write, for each key.
+// annotations are examples of a tenant's annotations: values by key.
 var annotations = map[string][]string{
 	"ome.io/ingress-domain":             {"example.com", "chat.victim.example.com", "llm.example.com", "evil.net", "victim.example.com"},
 	"ome.io/ingress-domain-template":    {"chat.victim.example.com", "llm.example.com", "example.com", "{{ .Name }}.{{ .IngressDomain }}", "chat.{{ .IngressDomain }}", "{{"},
@@ -70,7 +70,7 @@ type world struct {
 	*cluster
 
 	entrance semantics.Entrance
-	answers  map[probe]string // what every request reached before the change that is tested
+	answers  map[probe]string // answers to all requests before the tested change
 	changing cache.ObjectName
 	step     string
 }
@@ -107,13 +107,13 @@ func TestNoServiceChangesTheRequestsOfAnother(t *testing.T) {
 				}
 			}
 			for _, n := range namespaces {
-				assert.True(t, reached[n], "requests reach services of namespace %s, else the test shows nothing", n)
+				assert.True(t, reached[n], "no request reached a service of namespace %s, so the test proves nothing", n)
 			}
 		})
 	}
 }
 
-// change changes one service, or lets time pass.
+// change changes one service, or advances the time.
 func (w *world) change() {
 	names := slices.Collect(w.services())
 	switch n := w.rng.IntN(10); {
@@ -149,13 +149,13 @@ func (w *world) services() func(func(cache.ObjectName) bool) {
 	}
 }
 
-// begin records what every request reaches, before a service changes.
+// begin records the answers to all requests before a service changes.
 func (w *world) begin(name cache.ObjectName) {
 	w.changing = name
 	w.answers = w.evaluate()
 }
 
-// service returns the service that changes.
+// service returns the service that is being changed.
 func (w *world) service() *unstructured.Unstructured {
 	return w.objects[key{"InferenceService", w.key()}].DeepCopy()
 }
@@ -214,13 +214,13 @@ func (w *world) setReady(ready bool) {
 	w.store(s)
 }
 
-// timePasses lets data planes accept, holds end and garbage go. Requests may change hands now: from a service that no longer wants
-// a host to one that waits for it. They never leave a service that wants the host.
+// timePasses advances the time: data planes accept routes, holds end, and the garbage collector deletes objects. A host may now move from
+// a service that no longer wants it to a service that waits for it. It must not move away from a service that wants it.
 func (w *world) timePasses() {
 	w.begin(cache.ObjectName{})
 	if w.rng.IntN(4) == 0 {
 		clear(w.queue)
-		w.start() // another replica takes the lead
+		w.start() // another replica becomes the leader
 	}
 	urls := map[string][]probe{}
 	for name := range w.services() {
@@ -229,14 +229,14 @@ func (w *world) timePasses() {
 		}
 	}
 	before := w.answers
-	w.answers = nil // hand-overs are checked below
+	w.answers = nil // the loop below checks the hosts that moved
 	w.pass([]time.Duration{time.Second, hold / 2, 2 * hold}[w.rng.IntN(3)])
 	for p, answer := range before {
 		owner := w.owner(answer)
 		after := w.ask(p)
 		next := w.owner(after)
 		if next != owner && slices.ContainsFunc(urls[owner], func(u probe) bool { return u.host == p.host && strings.HasPrefix(p.path, u.path) }) {
-			require.Fail(w.t, "a service loses requests", "%s: %v went to %q, and now goes to %q, though the condition of %s names its URL", w.step, p, answer, after, owner)
+			require.Fail(w.t, "a service loses requests", "%s: %v went to %q, and now goes to %q, although the condition of %s contains the URL", w.step, p, answer, after, owner)
 		}
 	}
 	w.checkProgrammed()
@@ -248,7 +248,7 @@ func (w *world) owner(answer string) string {
 	return owner
 }
 
-// condition returns the condition of a service, nil if there is none.
+// condition returns the condition of a service, nil if the service has none.
 func (w *world) condition(name cache.ObjectName) *isvc.Condition {
 	u := w.objects[key{"InferenceService", types.NamespacedName(name)}]
 	if u == nil {
@@ -259,7 +259,7 @@ func (w *world) condition(name cache.ObjectName) *isvc.Condition {
 	return condition.Find(s)
 }
 
-// urlsOf returns the URLs at the beginning of the message of a condition, without those of models.
+// urlsOf returns the URLs at the beginning of the message of a condition, except URLs with a model header.
 func urlsOf(c *isvc.Condition) []probe {
 	text, _, _ := strings.Cut(c.Message, ";")
 	var all []probe
@@ -271,7 +271,7 @@ func urlsOf(c *isvc.Condition) []probe {
 	return all
 }
 
-// check compares what requests of other services reach with what they reached before the change.
+// check fails the test if a request to another service has a different destination than before the change.
 func (w *world) check(after string) {
 	if w.answers == nil {
 		return
@@ -287,7 +287,7 @@ func (w *world) check(after string) {
 	}
 }
 
-// checkProgrammed checks that a service that says Programmed gets the requests for each of its URLs.
+// checkProgrammed checks that each service with reason Programmed receives the requests for all URLs in its condition.
 func (w *world) checkProgrammed() {
 	for name := range w.services() {
 		c := w.condition(name)
@@ -301,7 +301,7 @@ func (w *world) checkProgrammed() {
 	}
 }
 
-// evaluate returns what all requests reach that anybody could make.
+// evaluate returns the answers to requests for all combinations of known hosts, paths and models.
 func (w *world) evaluate() map[probe]string {
 	hosts, paths, models := map[string]bool{}, map[string]bool{"/": true, "/v1/chat/completions": true}, map[string]bool{"": true}
 	for claim := range w.claims() {
@@ -312,7 +312,7 @@ func (w *world) evaluate() map[probe]string {
 		for path := range paths {
 			for model := range models {
 				if model != "" && path != "/" && path != "/v1/chat/completions" {
-					continue // such paths belong to namespaces, whatever the header says
+					continue // these paths belong to namespaces, with or without the header
 				}
 				p := probe{host, path, model}
 				answers[p] = w.ask(p)
@@ -322,7 +322,7 @@ func (w *world) evaluate() map[probe]string {
 	return answers
 }
 
-// ask returns "namespace/service path" of the InferenceService that gets a request, empty for none.
+// ask returns "namespace/service path" of the InferenceService that receives a request, or "" if no route matches.
 func (w *world) ask(p probe) string {
 	if w.known == nil {
 		var err error
@@ -347,7 +347,7 @@ func (w *world) ask(p probe) string {
 	return namespace + "/" + name + " " + a.Path
 }
 
-// routes are the objects that decide about requests.
+// routes returns the objects that route requests.
 func (w *world) routes() map[key]*unstructured.Unstructured {
 	routes := map[key]*unstructured.Unstructured{}
 	for k, u := range w.objects {

@@ -1,8 +1,8 @@
 // Package istiogateway predicts whether an Istio Gateway serves the routes of a VirtualService, and under which URL.
 //
-// A VirtualService has no status: without the prediction, a route at a Gateway that does not exist, or that has no server for the
-// host, would look as if it worked. The package reads networking.istio.io Gateways into a small type, so that one malformed object
-// is an error of that object alone.
+// A VirtualService has no status: without the prediction, the condition would report a route as programmed even if its Gateway does
+// not exist, or has no server for the host. The package decodes each networking.istio.io Gateway separately into a small type, so a
+// malformed object does not affect other objects.
 package istiogateway
 
 import (
@@ -18,10 +18,10 @@ import (
 	"fairlead.dev/pkg/gatewayapi"
 )
 
-// Resource is the kind, in a version that all releases of Istio serve.
+// Resource is the resource of Istio Gateways, in a version that all releases of Istio serve.
 var Resource = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1beta1", Resource: "gateways"}
 
-// Mesh is the reserved name of all sidecars, which is no Gateway.
+// Mesh is a reserved name in VirtualServices: it stands for all sidecars, not for a Gateway.
 const Mesh = "mesh"
 
 // Gateway is an Istio Gateway.
@@ -29,7 +29,7 @@ type Gateway struct {
 	metav1.ObjectMeta
 
 	Servers []Server
-	Err     error // why the object cannot be read
+	Err     error // the reason why the object cannot be decoded
 }
 
 // Server is one server of a Gateway.
@@ -43,17 +43,17 @@ type Server struct {
 	TLS   *TLS     `json:"tls"`
 }
 
-// TLS is how a server handles TLS.
+// TLS is the TLS configuration of a server.
 type TLS struct {
 	HTTPSRedirect bool   `json:"httpsRedirect"`
 	Mode          string `json:"mode"`
 }
 
-// Transform turns an object of a dynamic informer into a Gateway.
+// Transform is an informer transform that converts unstructured objects to Gateways.
 func Transform(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
-		return obj, nil // a Gateway already, or the name of a deleted one
+		return obj, nil // already a Gateway, or the tombstone of a deleted object
 	}
 	g := &Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()}}
 	var typed struct {
@@ -69,7 +69,7 @@ func Transform(obj any) (any, error) {
 	return g, nil
 }
 
-// ParseName reads the name of a Gateway in a VirtualService: namespace/name, or name for one in the same namespace.
+// ParseName parses a Gateway in a VirtualService: namespace/name, or only the name if both are in one namespace.
 func ParseName(text, namespace string) (gatewayNamespace, name string) {
 	if before, after, found := strings.Cut(text, "/"); found {
 		return before, after
@@ -77,7 +77,7 @@ func ParseName(text, namespace string) (gatewayNamespace, name string) {
 	return namespace, text
 }
 
-// Attach predicts whether a Gateway serves a host of a VirtualService in a namespace. A nil Gateway does not exist.
+// Attach predicts whether a Gateway serves a host of a VirtualService in a namespace. A nil Gateway means that it does not exist.
 func (g *Gateway) Attach(namespace, host string) gatewayapi.Attachment {
 	switch {
 	case g == nil:
@@ -114,7 +114,8 @@ func (g *Gateway) serve(s *Server, namespace, host string) gatewayapi.Attachment
 	scheme := s.scheme()
 	if scheme == "" {
 		return gatewayapi.Attachment{
-			Reason: gatewayapi.ReasonProtocolNotSupported, Message: fmt.Sprintf("server %s does not end HTTP: it has protocol %s", s.name(), s.Port.Protocol),
+			Reason:  gatewayapi.ReasonProtocolNotSupported,
+			Message: fmt.Sprintf("server %s does not route HTTP requests: it has protocol %s", s.name(), s.Port.Protocol),
 		}
 	}
 	matched := false
@@ -143,8 +144,8 @@ func (g *Gateway) serve(s *Server, namespace, host string) gatewayapi.Attachment
 	}
 }
 
-// scheme returns the scheme of URLs at a server, empty if it does not route HTTP. A server that redirects to HTTPS serves nothing
-// itself; a server that passes TLS through does not see paths.
+// scheme returns the URL scheme of a server, or "" if the server does not route HTTP requests. A server that redirects to HTTPS only
+// answers with redirects. A server in a TLS passthrough mode does not see paths.
 func (s *Server) scheme() string {
 	switch strings.ToUpper(s.Port.Protocol) {
 	case "HTTP", "HTTP2", "GRPC", "GRPC-WEB":
@@ -167,7 +168,7 @@ func (s *Server) name() string {
 	return fmt.Sprintf("on port %d", s.Port.Number)
 }
 
-// matches reports whether a host lies in a pattern: a name, *.domain or *.
+// matches reports whether a host matches a pattern: a name, *.domain or *.
 func matches(pattern, host string) bool {
 	pattern = strings.ToLower(pattern)
 	if suffix, wildcard := strings.CutPrefix(pattern, "*"); wildcard {

@@ -44,7 +44,7 @@ func TestAttach(t *testing.T) {
 		{name: "TLS before plain text", servers: "[{port: {number: 80, protocol: HTTP}, hosts: ['*']}, {port: {number: 443, protocol: HTTPS}, hosts: ['*'], tls: {mode: SIMPLE}}]", scheme: "https"},
 		{name: "a redirect to TLS", servers: "[{port: {number: 80, protocol: HTTP}, hosts: ['*'], tls: {httpsRedirect: true}}, {port: {number: 443, protocol: HTTPS}, hosts: ['*'], tls: {mode: MUTUAL}}]", scheme: "https"},
 		{name: "TLS that passes through", servers: "[{port: {number: 443, name: tls, protocol: HTTPS}, hosts: ['*']}]", reason: gatewayapi.ReasonProtocolNotSupported,
-			message: "server tls does not end HTTP: it has protocol HTTPS"},
+			message: "server tls does not route HTTP requests: it has protocol HTTPS"},
 		{name: "TCP", servers: "[{port: {number: 443, protocol: TCP}, hosts: ['*']}]", reason: gatewayapi.ReasonProtocolNotSupported},
 		{name: "the server that comes closest", servers: "[{port: {number: 1, protocol: TCP}, hosts: ['*']}, {port: {number: 2, protocol: HTTP}, hosts: [a]}, {port: {number: 3, protocol: TCP}, hosts: ['*']}]", reason: gatewayapi.ReasonNoMatchingHostname},
 		{name: "no servers", servers: "[]", reason: gatewayapi.ReasonListenerNotFound},

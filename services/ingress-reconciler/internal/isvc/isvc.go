@@ -1,6 +1,6 @@
 // Package isvc reads InferenceServices of OME (ome.io/v1beta1) into the few fields that routing needs.
 //
-// OME's Go module is not imported. The fields have the same meaning in releases 1.2 and 1.3. Each object is decoded
+// The package does not import OME's Go module. The fields have the same meaning in releases 1.2 and 1.3. Each object is decoded
 // separately, so an unreadable object does not affect other objects. Fields that routing does not need may have any type.
 package isvc
 
@@ -69,8 +69,8 @@ type Service struct {
 	Conditions []Condition         // in the order of the object
 
 	Version       string // resourceVersion
-	HasStatus     bool   // there is a status
-	HasConditions bool   // there is a list of conditions
+	HasStatus     bool   // the object has a status
+	HasConditions bool   // the status has a list of conditions
 }
 
 // Component is a component that the specification declares.
@@ -103,7 +103,7 @@ func (s *Service) Ready(r Role) bool {
 	return false
 }
 
-// Surroundings are facts outside of the InferenceService that decide the mode of a component.
+// Surroundings are facts from outside the InferenceService that affect the mode of a component.
 type Surroundings struct {
 	Knative bool // the component is a Knative Service
 	Decoder bool // the service has a decoder
@@ -141,7 +141,7 @@ func (s *Service) ComponentMode(r Role, in Surroundings) Mode {
 	return RawDeployment
 }
 
-// serverless reports whether OME 1.2 runs a component with Knative. minReplicas 0 wins over any mode.
+// serverless reports whether OME 1.2 runs a component with Knative. minReplicas 0 overrides the modes of component and service.
 func (s *Service) serverless(c *Component) bool {
 	return c.MinReplicas != nil && *c.MinReplicas == 0 || c.Mode == Serverless || s.Mode == Serverless
 }

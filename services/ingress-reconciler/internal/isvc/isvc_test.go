@@ -18,7 +18,7 @@ func TestItIsPure(t *testing.T) {
 	depcheck.AssertNoDependency(t, ".", "k8s.io/client-go/...", "go.uber.org/zap/...", "go.uber.org/dig/...", "github.com/prometheus/...")
 }
 
-// parse makes an object of YAML.
+// parse returns an object from YAML.
 func parse(tb testing.TB, text string) *unstructured.Unstructured {
 	tb.Helper()
 	u := &unstructured.Unstructured{}
@@ -136,7 +136,7 @@ status:
 	assert.False(t, got.Ready(Decoder))
 }
 
-// The table of OME 1.3: builders/readiness.go, componentCanBackRoute.
+// The cases are from OME 1.3: builders/readiness.go, componentCanBackRoute.
 func TestReadyBeforeAllInstancesAre(t *testing.T) {
 	t.Parallel()
 	const (

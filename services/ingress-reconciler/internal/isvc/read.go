@@ -62,8 +62,8 @@ func Read(u *unstructured.Unstructured) (*Service, error) {
 	return s, nil
 }
 
-// replicaRefs reads spec.replicaRefs of OME 1.3, which names for each role an InferenceReplica that the user created. OME
-// ignores all of it unless it names an engine, and uses the first name of each role.
+// replicaRefs reads spec.replicaRefs of OME 1.3: for each role, the names of InferenceReplicas that the user created. OME uses the
+// first name of each role, and ignores the whole field unless it names an engine.
 func (r *reader) replicaRefs(spec map[string]any) map[Role]string {
 	refs := r.object(spec, "spec.", "replicaRefs")
 	names := map[Role]string{}
@@ -91,8 +91,8 @@ func (r *reader) replicaRefs(spec map[string]any) map[Role]string {
 // inferenceReplica is the kind of the scale target of components that OME 1.3 runs in mode OMENative.
 const inferenceReplica = "InferenceReplica"
 
-// serving reports whether the status of a component counts ready and serving instances of the InferenceReplica of this name.
-// OME 1.3 backs a route under the same conditions. A status of any other form is not an error: OME owns it.
+// serving reports whether the status of a component has ready and serving instances of the InferenceReplica with the given name.
+// OME 1.3 requires the same of a component that backs a route. A status in any other format is not an error: OME owns the status.
 func serving(component any, replica string) bool {
 	of := func(v any, field string) any {
 		object, _ := v.(map[string]any)
@@ -247,7 +247,7 @@ type Object struct {
 	Err     error
 }
 
-// Transform is a transform of dynamic informers that makes Objects.
+// Transform is an informer transform that converts unstructured objects to Objects.
 func Transform(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {

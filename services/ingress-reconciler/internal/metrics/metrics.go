@@ -11,9 +11,9 @@ import (
 	"fairlead.dev/pkg/controller"
 )
 
-// programmedBuckets are the upper bounds of the time to Programmed, in seconds. Conditions have a resolution of one second, so
-// the first bound is half a second: condition times that are equal. A minute is a slow cloud load balancer; the last bound is
-// the default hold.
+// programmedBuckets are the upper bounds of the time to Programmed, in seconds. Conditions have a resolution of one second, so the
+// first bound, half a second, means that the times are equal. A slow cloud load balancer takes a minute. The last bound is the
+// default hold.
 var programmedBuckets = []float64{0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300}
 
 // Metrics contains the collectors. All methods are safe for concurrent use.
@@ -40,7 +40,7 @@ func New(r prometheus.Registerer) *Metrics {
 		reasons: controller.NewReasons(r, "fairlead_ingress_services", "InferenceServices, by the reason of their condition."),
 		programmed: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "fairlead_ingress_time_to_programmed_seconds",
-			Help:    "Time from the readiness of a service's entry component until the condition of the service is first True.",
+			Help:    "Time until the condition of a service becomes True, since a component became ready or the condition last changed.",
 			Buckets: programmedBuckets,
 		}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -77,8 +77,8 @@ func (m *Metrics) SetHeld(service cache.ObjectName, objects int) {
 	}
 }
 
-// Programmed records the time from the readiness of a service's entry component until the condition of the service first became
-// True. A negative time, caused by clock skew, counts as zero.
+// Programmed records the time until the condition of a service became True, since a component became ready or the condition last
+// changed. A negative time, caused by clock skew, counts as zero.
 func (m *Metrics) Programmed(after time.Duration) { m.programmed.Observe(max(after, 0).Seconds()) }
 
 // Forget removes a service that no longer exists.

@@ -22,7 +22,7 @@ func (f reconcileFunc) Reconcile(ctx context.Context, name cache.ObjectName) err
 	return f(ctx, name)
 }
 
-// everything registers all metrics of the program, and makes a series of each.
+// everything registers all metrics of the program, and creates a series of each.
 func everything(t *testing.T, r prometheus.Registerer) {
 	t.Helper()
 	m := New(r)

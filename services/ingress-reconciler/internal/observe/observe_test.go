@@ -84,12 +84,12 @@ func TestClaims(t *testing.T) {
 		{Claim: ownership.Claim{Host: "x.example.com", Path: "/a/"}},
 		{Claim: ownership.Claim{Host: "y.example.com", Path: "/"}},
 		{Claim: ownership.Claim{Host: "x.example.com", Path: "/", Header: "X-Model", Value: "chat", Unordered: true}},
-	}, got, "also of objects that wait for their end; Istio orders by age")
-	assert.Len(t, o.Claims(cache.ObjectName{Namespace: "models", Name: "gone"}), 1, "of a service that is gone")
+	}, got, "superseded objects also have claims; Istio orders routes by age")
+	assert.Len(t, o.Claims(cache.ObjectName{Namespace: "models", Name: "gone"}), 1, "the routes of a deleted service have claims")
 	assert.ElementsMatch(t, []cache.ObjectName{{Namespace: "models", Name: "chat"}, {Namespace: "models", Name: "gone"}}, o.Owners())
 }
 
-// An object that a cache could not decode is ignored.
+// list ignores objects that a cache could not decode.
 func TestList(t *testing.T) {
 	t.Parallel()
 	s := &corev1.Service{}
@@ -136,7 +136,7 @@ func TestPoolsAndPickers(t *testing.T) {
 	for _, without := range []string{going, other} {
 		o = observed(t, created, without)
 		assert.Empty(t, o.Input.Pickers)
-		assert.Contains(t, uses(o), "Service models/chat-epp", "it may come")
+		assert.Contains(t, uses(o), "Service models/chat-epp", "the Service may be created later")
 	}
 
 	o = observed(t, named, pool, picker)
@@ -151,11 +151,11 @@ func TestPoolsAndPickers(t *testing.T) {
 	assert.Contains(t, uses(o), "InferencePool models/shared")
 
 	o = observed(t, named, broken)
-	assert.NotNil(t, o.Input.Pools["shared"], "it is there")
+	assert.NotNil(t, o.Input.Pools["shared"], "the pool exists, although it cannot be decoded")
 	assert.Empty(t, o.FailureMode)
 }
 
-// A Knative Service of an earlier InferenceService of the same name is not garbage-collected yet.
+// A Knative Service of a deleted InferenceService with the same name may still exist.
 func TestKnativeServicesAreMatchedByUID(t *testing.T) {
 	t.Parallel()
 	const knative = "{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: chat-engine, namespace: models, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: %, controller: true}]}}"

@@ -20,7 +20,7 @@ func TestAsks(t *testing.T) {
 	p := build(t, in)
 	assert.Equal(t, []ownership.Ask{
 		live[0], {Claim: at("chat.models.example.com"), Ready: true}, {Claim: at("chat-engine.models.example.com")},
-	}, p.Asks(live), "a component that is not ready asks, and writes nothing")
+	}, p.Asks(live), "the plan requests the claim of a component that is not ready")
 }
 
 func TestWantsDoNotDependOnReadiness(t *testing.T) {
@@ -33,7 +33,7 @@ func TestWantsDoNotDependOnReadiness(t *testing.T) {
 	in.Services = nil
 	assert.Equal(t, want, build(t, in).Wants, "without a Service")
 	in.Settings.Domains, in.Settings.Restricted = ownership.Domains{"example.com"}, true
-	assert.Equal(t, want[:1], build(t, in).Wants, "a host that is not allowed is not asked for")
+	assert.Equal(t, want[:1], build(t, in).Wants, "the plan does not request a host that is not allowed")
 }
 
 func TestRefuse(t *testing.T) {
@@ -55,7 +55,7 @@ func TestRefuse(t *testing.T) {
 	p.Reasons = nil
 	p.Refuse(map[ownership.Claim]ownership.Conflict{
 		at("chat.models.example.com"): {Owner: owner, Claim: ownership.Claim{Host: "chat.models.example.com", Path: "/v1/"}},
-		at("old.example.com"):         {Owner: owner, Claim: at("old.example.com")}, // an object has it, the plan does not want it
+		at("old.example.com"):         {Owner: owner, Claim: at("old.example.com")}, // an existing object has this claim, the plan does not
 	})
 	assert.Empty(t, p.Exposures)
 	assert.Empty(t, p.Strategy)

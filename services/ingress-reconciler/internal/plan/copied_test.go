@@ -14,7 +14,7 @@ func TestTooMuchToCopyIsReported(t *testing.T) {
 	in := input(t, example, isvc.Engine)
 	in.Settings.CopyProblem = "too much"
 	got := build(t, in)
-	assert.Len(t, got.Exposures, 1, "the service is exposed all the same")
+	assert.Len(t, got.Exposures, 1, "the service is still exposed")
 	assert.Equal(t, []Reason{{Reason: ReasonLimitExceeded, Message: "too much"}}, got.Reasons)
 }
 

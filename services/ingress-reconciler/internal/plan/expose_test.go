@@ -58,7 +58,7 @@ func TestGatewayAttachment(t *testing.T) {
 	got := build(t, in)
 	assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(got), "the configured scheme, because the Gateway does not exist")
 	assert.Equal(t, gatewayapi.ReasonGatewayNotFound, got.Exposures[0].Attachment.Reason)
-	assert.Empty(t, got.Reasons, "the condition reports it for the route")
+	assert.Empty(t, got.Reasons, "the condition reports the missing Gateway for the route")
 
 	public(in)
 	got = build(t, in)
@@ -68,7 +68,7 @@ func TestGatewayAttachment(t *testing.T) {
 	in = input(t, example+"omeIngressGateway: gateways/public/http\n", isvc.Engine)
 	public(in)
 	got = build(t, in)
-	assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(got), "by the listener that is named")
+	assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(got), "the URL of the named listener")
 	assert.Equal(t, "http", got.Exposures[0].Gateway.Listener)
 }
 
@@ -76,7 +76,7 @@ func TestIstioGateway(t *testing.T) {
 	t.Parallel()
 	in := input(t, byIstio, isvc.Engine)
 	got := build(t, in)
-	assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(got), "the kind is not known")
+	assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(got), "the API server does not serve Istio Gateways")
 	assert.Empty(t, got.Exposures[0].Attachment.Reason)
 
 	in.Istio = map[types.NamespacedName]*istiogateway.Gateway{}
@@ -90,7 +90,7 @@ func TestIstioGateway(t *testing.T) {
 
 	in = input(t, example+"strategy: virtualservice\ningressGateway: mesh\n", isvc.Engine)
 	in.Istio = map[types.NamespacedName]*istiogateway.Gateway{}
-	assert.Empty(t, build(t, in).Exposures[0].Attachment.Reason, "sidecars are no Gateway")
+	assert.Empty(t, build(t, in).Exposures[0].Attachment.Reason, "mesh stands for sidecars, not for a Gateway")
 }
 
 func TestGatewayFeatures(t *testing.T) {
@@ -98,7 +98,7 @@ func TestGatewayFeatures(t *testing.T) {
 	in := input(t, byGateway+"pathTemplate: /serving/{{ .Name }}\n", isvc.Engine)
 	public(in, gatewayapi.FeatureRequestTimeout)
 	got := build(t, in)
-	assert.Equal(t, []string{"https://chat.models.example.com:8443/"}, urls(got), "the path is left out")
+	assert.Equal(t, []string{"https://chat.models.example.com:8443/"}, urls(got), "the exposure with a path is omitted")
 	assert.Equal(t, []string{"engine PathRewriteUnsupported"}, reasons(got))
 	assert.True(t, got.Exposures[0].Timeouts)
 
@@ -149,7 +149,7 @@ func TestIngressClassThatIsMissing(t *testing.T) {
 	t.Parallel()
 	in := input(t, example+"ingressClassName: nginx\n", isvc.Engine)
 	got := build(t, in)
-	assert.Len(t, got.Exposures, 1, "a controller may answer to the name all the same")
+	assert.Len(t, got.Exposures, 1, "a controller may serve the name without an IngressClass")
 	assert.Equal(t, []string{"IngressClassNotFound (warning)"}, reasons(got))
 	in.Classes = []*networkingv1.IngressClass{{ObjectMeta: metav1.ObjectMeta{Name: "nginx"}, Spec: networkingv1.IngressClassSpec{Controller: "k8s.io/ingress-nginx"}}}
 	assert.Empty(t, build(t, in).Reasons)
@@ -171,7 +171,7 @@ func TestTLS(t *testing.T) {
 			t.Parallel()
 			got := build(t, input(t, example+tt.config, isvc.Engine))
 			if tt.reason != "" {
-				assert.Empty(t, got.Exposures, "it must not do without TLS")
+				assert.Empty(t, got.Exposures, "the host must not be served without TLS")
 				assert.Equal(t, []string{tt.reason}, reasons(got))
 				assert.Contains(t, got.Reasons[0].Message, "tlsSecretName: ")
 				assert.Equal(t, []Slot{Entry}, got.Keep)
@@ -187,10 +187,10 @@ func TestTLS(t *testing.T) {
 	for _, e := range got.Exposures {
 		secrets[e.TLSSecret] = true
 	}
-	assert.Len(t, secrets, 4, "each host has its own")
+	assert.Len(t, secrets, 4, "each host has its own Secret")
 
 	in := input(t, byGateway+"tlsSecretName: '{{ .Labels.team }}'", isvc.Engine)
-	assert.Empty(t, build(t, in).Reasons, "Gateways have their own")
+	assert.Empty(t, build(t, in).Reasons, "Gateways have their own TLS configuration")
 }
 
 func TestPathTemplate(t *testing.T) {
@@ -220,7 +220,7 @@ func TestPathTemplate(t *testing.T) {
 			require.NoError(t, err)
 			got := build(t, in)
 			if tt.want == "" {
-				assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(got), "the host is none the worse")
+				assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(got), "the invalid path does not affect the host")
 				assert.Equal(t, []string{"engine InvalidConfiguration"}, reasons(got))
 				assert.Contains(t, got.Reasons[0].Message, "pathTemplate: ")
 				assert.Equal(t, []Slot{Entry}, got.Keep)
@@ -249,12 +249,12 @@ func TestModels(t *testing.T) {
 	require.Len(t, got.Exposures, 2)
 	assert.Equal(t, Model{Header: "X-Model", Name: "models/chat"}, got.Exposures[1].Model)
 	assert.Equal(t, "example.com", got.Exposures[1].Host)
-	assert.True(t, got.Exposures[1].Claim().Unordered, "Istio orders by age")
+	assert.True(t, got.Exposures[1].Claim().Unordered, "Istio orders routes by age")
 	assert.False(t, got.Exposures[0].Claim().Unordered)
 
 	got = build(t, input(t, example+models, isvc.Engine))
 	assert.Len(t, got.Exposures, 1)
-	assert.Equal(t, []string{"engine HeaderMatchUnsupported"}, reasons(got), "by Ingress")
+	assert.Equal(t, []string{"engine HeaderMatchUnsupported"}, reasons(got), "an Ingress cannot match headers")
 
 	for _, template := range []string{"'{{ .Labels.team }}'", "'{{ print \"\" }}'", "'a b'", "a\u00e9"} {
 		got = build(t, input(t, byIstio+models+"modelNameTemplate: "+template+"\n", isvc.Engine))
@@ -273,11 +273,11 @@ func TestComponentsDoNotShareAHost(t *testing.T) {
 	assert.Equal(t, []Want{{Claim: ownership.Claim{Host: "chat.example.net", Path: "/"}, Role: isvc.Router}}, got.Wants)
 
 	got = build(t, input(t, byGateway+"pathTemplate: /serving\ncomponentHosts: true\n", isvc.Router, isvc.Engine))
-	assert.Len(t, got.Exposures, 3, "the path is the entry's")
+	assert.Len(t, got.Exposures, 3, "the path belongs to the entry")
 	assert.Equal(t, []string{"engine HostConflict"}, reasons(got))
 }
 
-// tenant is a plan of a service with annotations, in a namespace with these allowed domains.
+// tenant returns the plan of a service with annotations under a configuration.
 func tenant(t *testing.T, config string, annotations map[string]string) Plan {
 	t.Helper()
 	in := input(t, byGateway, isvc.Engine)
@@ -440,7 +440,7 @@ func TestKindsThatAreNotServed(t *testing.T) {
 
 		in.Unserved = map[settings.Strategy]bool{settings.HTTPRoute: true, settings.Ingress: true, settings.VirtualService: true}
 		in.Unserved[strategy] = false
-		assert.Len(t, build(t, in).Exposures, 1, "the others do not matter")
+		assert.Len(t, build(t, in).Exposures, 1, "the kinds of other strategies do not matter")
 	}
 }
 
@@ -515,14 +515,14 @@ func TestKnative(t *testing.T) {
 	in := input(t, example+"ingressGateway: istio/public\n", isvc.Engine)
 	in.Service.Components[isvc.Engine].MinReplicas, in.Knative[isvc.Engine], in.Services = &zero, true, nil
 	got := build(t, in)
-	require.Len(t, got.Exposures, 1, "Knative's own Service is not OME's")
+	require.Len(t, got.Exposures, 1, "a Knative Service replaces OME's Service")
 	assert.Equal(t, settings.VirtualService, got.Strategy)
 	assert.Equal(t, "chat-engine", got.Exposures[0].Backend.Knative)
 	assert.Empty(t, got.Reasons)
 
 	in.Settings.Strategy = settings.Ingress
 	got = build(t, in)
-	assert.Equal(t, []string{"engine ServiceNotFound"}, reasons(got), "nothing else reaches Knative's Services")
+	assert.Equal(t, []string{"engine ServiceNotFound"}, reasons(got), "an Ingress cannot reach a Knative Service")
 }
 
 func TestOMETakesOver(t *testing.T) {

@@ -97,7 +97,7 @@ type Input struct {
 	Pickers     map[string]*corev1.Service            // Services of endpoint pickers, by name
 }
 
-// Plan is how a service is exposed.
+// Plan describes how a service is exposed.
 type Plan struct {
 	Strategy    settings.Strategy // never auto; empty if nothing is exposed
 	Exposures   []Exposure        // the entry first

@@ -20,7 +20,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// input returns a service with these components, all of them ready, under a configuration.
+// input returns the input for a service with the given components, all of them ready, under a configuration.
 func input(t *testing.T, config string, roles ...isvc.Role) *Input {
 	t.Helper()
 	in := &Input{
@@ -268,19 +268,19 @@ func TestTimeout(t *testing.T) {
 	in.Service.Components[isvc.Engine].Timeout = time.Minute
 	got := build(t, in)
 	require.Len(t, got.Exposures, 2)
-	assert.Equal(t, 30*time.Second, got.Exposures[0].Timeout, "the router's, as configured")
-	assert.Equal(t, time.Minute, got.Exposures[1].Timeout, "the engine's own")
+	assert.Equal(t, 30*time.Second, got.Exposures[0].Timeout, "the router has the configured timeout")
+	assert.Equal(t, time.Minute, got.Exposures[1].Timeout, "the engine has its own timeout")
 }
 
 func TestComponentsThatTheRuntimeBrings(t *testing.T) {
 	t.Parallel()
 	in := input(t, example, isvc.Router, isvc.Engine)
 	in.Service.Components = map[isvc.Role]*isvc.Component{}
-	assert.Equal(t, []string{"chat.models.example.com/ -> chat-router:8080"}, lines(build(t, in)), "by their Services")
+	assert.Equal(t, []string{"chat.models.example.com/ -> chat-router:8080"}, lines(build(t, in)), "Services show which components exist")
 	in.Services = in.Services[1:]
 	assert.Equal(t, []string{"chat.models.example.com/ -> chat-engine:8080"}, lines(build(t, in)), "the service has no router")
 	in.Service.Reported = map[isvc.Role]bool{isvc.Router: true}
-	assert.Empty(t, lines(build(t, in)), "there will be")
+	assert.Empty(t, lines(build(t, in)), "the status reports a router, which has no Service yet")
 }
 
 func TestComponentsThatLeave(t *testing.T) {
@@ -289,7 +289,7 @@ func TestComponentsThatLeave(t *testing.T) {
 	in.Live = map[Slot][]isvc.Role{Entry: {isvc.Router}}
 	in.Service.Reported = map[isvc.Role]bool{isvc.Router: true}
 	in.Removed = map[isvc.Role]bool{isvc.Router: true}
-	assert.Contains(t, lines(build(t, in)), "chat.models.example.com/ -> chat-router:8080", "it is named")
+	assert.Contains(t, lines(build(t, in)), "chat.models.example.com/ -> chat-router:8080", "the specification names the router")
 	delete(in.Service.Components, isvc.Router)
-	assert.Equal(t, []string{"chat.models.example.com/ -> chat-engine:8080"}, lines(build(t, in)), "though all of it is still there")
+	assert.Equal(t, []string{"chat.models.example.com/ -> chat-engine:8080"}, lines(build(t, in)), "the removed router is ignored")
 }

@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
-// picker is the Service of an endpoint picker.
+// picker returns the Service of an endpoint picker.
 func picker(ports ...int32) *corev1.Service {
 	s := &corev1.Service{}
 	for _, p := range ports {
@@ -287,7 +287,7 @@ func TestWorkersThatOMEsServiceSelects(t *testing.T) {
 
 	got = build(t, of(byGateway+namedPool))
 	assert.Equal(t, leaders, got.Pool.Selector)
-	assert.Empty(t, got.Reasons, "a pool selects the leaders alone")
+	assert.Empty(t, got.Reasons, "a pool selects only the leaders")
 }
 
 func TestFallback(t *testing.T) {
@@ -344,7 +344,7 @@ func TestPoolAndFallbackNames(t *testing.T) {
 	}
 }
 
-// No pod can have a label with such a name.
+// The name is longer than a label value, so no pod can have it as a label.
 func TestANameTooLongToSelectBy(t *testing.T) {
 	t.Parallel()
 	in := input(t, byGateway+"domainTemplate: long.{{ .IngressDomain }}\ninferencePool: {endpointPickerRef: {name: picker}}\nfallbackService: {enabled: true}\n", isvc.Engine)

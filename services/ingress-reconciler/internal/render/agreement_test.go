@@ -167,7 +167,7 @@ func TestRequestsReachTheEntry(t *testing.T) {
 	}
 }
 
-// wanted returns the Service that receives the requests for a name, empty for none.
+// wanted returns the Service that receives the requests for a name, or "" if none does.
 func wanted(name string, roles []isvc.Role, hosts bool) string {
 	entry := isvc.Role("")
 	for _, r := range []isvc.Role{isvc.Router, isvc.Engine} {
@@ -238,8 +238,8 @@ func TestManyModelsOnOneHost(t *testing.T) {
 	}
 }
 
-// TestLongerPathsWin has a model, a path and a longer path on one host. Within one service, the longest path gets the requests,
-// also where the data plane has another order.
+// TestLongerPathsWin tests a model, a path and a longer path on one host. Within one service, the longest path receives the requests,
+// even if the data plane orders routes differently.
 func TestLongerPathsWin(t *testing.T) {
 	t.Parallel()
 	const nested = `
@@ -287,7 +287,7 @@ pathTemplate: '/models/chat/{{ if eq .Name "chat" }}v2{{ else }}v2/{{ .Name }}{{
 	}
 }
 
-// TestModelsAndPathsOfOtherServices has services whose models and paths share a host. Gateway API prefers the longer path to the
+// TestModelsAndPathsOfOtherServices tests services whose models and paths share a host. The Gateway API prefers the longer path to the
 // header match.
 func TestModelsAndPathsOfOtherServices(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,8 @@ const (
 	ownerUID        = "6d5f4c1e-0000-4000-8000-000000000000"
 )
 
-// liveIngress is an Ingress of service chat for chat.models.example.com/, with the name of a release that did not include the controller in names.
+// liveIngress returns an Ingress of service chat for chat.models.example.com/. Its name is from a release that did not include the
+// controller in names.
 func liveIngress(change func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
@@ -126,7 +127,7 @@ func TestANewIngressIsNamedAfterItsController(t *testing.T) {
 	assert.NotEqual(t, a, c)
 	assert.NotEqual(t, a, missing)
 	_, class := entry(t, "", classes[1:])
-	assert.Empty(t, class, "no class is known")
+	assert.Empty(t, class, "the cluster has no default class")
 }
 
 func TestOfSeveralLiveObjectsTheOldestKeepsItsName(t *testing.T) {
@@ -142,7 +143,7 @@ func TestOfSeveralLiveObjectsTheOldestKeepsItsName(t *testing.T) {
 		{named("a", 3), named("b", 2), named("c", 2)}, {named("c", 2), named("b", 2), named("a", 3)},
 	} {
 		name, _ := entry(t, "", classes, live...)
-		assert.Equal(t, "b", name, "of one age the first by name")
+		assert.Equal(t, "b", name, "of objects with the same age, the first by name keeps its name")
 	}
 }
 
@@ -151,15 +152,15 @@ func TestAVirtualServiceKeepsItsNameAtItsGateway(t *testing.T) {
 	const at = "strategy: virtualservice\ningressGateway: istio/"
 	first, _ := entry(t, at+"public", nil)
 	second, _ := entry(t, at+"inner", nil)
-	assert.NotEqual(t, first, second, "the old one works until the new one does")
+	assert.NotEqual(t, first, second, "the old object serves requests until the new object does")
 
 	const old = "chat-fairlead-fcf94e91"
 	name, _ := entry(t, at+"public", nil, liveVirtualService("istio/public"))
-	assert.Equal(t, old, name, "also by a name of an earlier release")
+	assert.Equal(t, old, name, "an object with a name of an earlier release keeps its name")
 	name, _ = entry(t, at+"inner", nil, liveVirtualService("istio/public"))
 	assert.Equal(t, second, name)
 	name, _ = entry(t, at+"public", nil, liveIngress(nil))
-	assert.Equal(t, first, name, "an Ingress is no VirtualService")
+	assert.Equal(t, first, name, "a VirtualService does not reuse the name of an Ingress")
 	name, _ = entry(t, "omeIngressGateway: gateways/public", nil, liveVirtualService("istio/public"), liveIngress(nil))
-	assert.True(t, strings.HasPrefix(name, "chat-fairlead-") && name != old, "nor is an HTTPRoute")
+	assert.True(t, strings.HasPrefix(name, "chat-fairlead-") && name != old, "an HTTPRoute does not reuse the name of another object")
 }

@@ -44,7 +44,7 @@ type given struct {
 	Ports    map[isvc.Role]corev1.ServicePort `json:"ports"`
 	Knative  []isvc.Role                      `json:"knative"`
 	Class    string                           `json:"class"`     // controller of the default IngressClass
-	Classes  []*networkingv1.IngressClass     `json:"-"`         // instead of it
+	Classes  []*networkingv1.IngressClass     `json:"-"`         // instead of Class
 	Listener []gatewayv1.Listener             `json:"listeners"` // of Gateway gateways/public
 	Features []gatewayv1.FeatureName          `json:"features"`
 	Pools    []string                         `json:"pools"`
@@ -52,9 +52,9 @@ type given struct {
 	Selector map[isvc.Role]map[string]string  `json:"selectors"` // of OME's Services; empty: by app
 }
 
-// rendered is the output of a golden test.
+// rendered is the result of a golden test.
 type rendered struct {
-	Reasons []string         `json:"reasons,omitempty"` // why something is not exposed
+	Reasons []string         `json:"reasons,omitempty"` // why a component is not exposed
 	URLs    []string         `json:"urls,omitempty"`
 	Objects []map[string]any `json:"objects,omitempty"`
 }
@@ -127,7 +127,7 @@ func (in *given) plan(t *testing.T) (*plan.Plan, Params) {
 	return &p, Params{Service: s, Settings: &input.Settings, Classes: input.Classes}
 }
 
-// service is the Service that OME makes for a component.
+// service returns the Service that OME creates for a component.
 func (in *given) service(s *isvc.Service, r isvc.Role) *corev1.Service {
 	port, found := in.Ports[r]
 	if !found {
@@ -157,19 +157,19 @@ func (in *given) gateways() map[types.NamespacedName]gatewayapi.Gateway {
 	}}
 }
 
-// render renders a plan, and checks what must be true of all objects.
+// render renders a plan, and checks the properties that all objects must have.
 func render(t *testing.T, p *plan.Plan, params Params) []Object {
 	t.Helper()
 	objects, err := Render(p, params)
 	require.NoError(t, err)
 	again, err := Render(p, params)
 	require.NoError(t, err)
-	require.Equal(t, encoded(t, objects), encoded(t, again), "two renders are the same")
+	require.Equal(t, encoded(t, objects), encoded(t, again), "Render returns the same objects again")
 	names := map[string]bool{}
 	for _, o := range objects {
 		assertObject(t, &o, params.Service)
 		name := o.Resource.String() + " " + o.Object.GetName()
-		assert.False(t, names[name], "%s is there twice", name)
+		assert.False(t, names[name], "duplicate object %s", name)
 		names[name] = true
 	}
 	return objects
@@ -194,9 +194,9 @@ func assertObject(t *testing.T, o *Object, s *isvc.Service) {
 	assert.Equal(t, o.Resource.GroupVersion().String(), u.GetAPIVersion())
 	assert.Empty(t, validation.IsDNS1035Label(name), name)
 	for _, r := range isvc.Roles {
-		assert.NotEqual(t, backend.Name(s.Name, r), name, "a name of OME's")
+		assert.NotEqual(t, backend.Name(s.Name, r), name, "OME uses this name")
 	}
-	assert.NotEqual(t, s.Name, name, "a name of OME's")
+	assert.NotEqual(t, s.Name, name, "OME uses this name")
 	for key, value := range u.GetLabels() {
 		assert.Empty(t, validation.IsQualifiedName(key), key)
 		assert.Empty(t, validation.IsValidLabelValue(value), "%s: %s", key, value)
@@ -219,7 +219,7 @@ func assertObject(t *testing.T, o *Object, s *isvc.Service) {
 	assert.NotContains(t, u.Object["metadata"], "creationTimestamp")
 }
 
-// assertStrict decodes an object into its type, and back: nothing is lost.
+// assertStrict checks that the Go type of an object has all fields of the object.
 func assertStrict(t *testing.T, o *Object) {
 	t.Helper()
 	typed := map[string]any{
@@ -243,12 +243,12 @@ func assertStrict(t *testing.T, o *Object) {
 	}
 }
 
-// strategies are configurations of each.
+// strategies are configurations, by strategy.
 var strategies = map[string]string{
 	"httproute": "omeIngressGateway: gateways/public", "ingress": "strategy: ingress", "virtualservice": "strategy: virtualservice\ningressGateway: istio/public",
 }
 
-// serve renders a service of an engine under a configuration.
+// serve renders a service with an engine, a decoder and a router under a configuration.
 func serve(t *testing.T, name, config string, change ...func(*given)) []Object {
 	t.Helper()
 	in := given{
@@ -285,7 +285,7 @@ func TestNamesOfAnyLength(t *testing.T) {
 				own, others := names(serve(t, a, config)), names(serve(t, b, config))
 				require.NotEmpty(t, own)
 				for _, name := range own {
-					assert.NotContains(t, others, name, "names that begin alike")
+					assert.NotContains(t, others, name, "names with the same beginning")
 				}
 			})
 		}
@@ -311,7 +311,7 @@ func TestServicesNeverMeet(t *testing.T) {
 		seen := map[string]string{}
 		for _, service := range []string{"a", "a-engine", "a-router", "a-fairlead", "a-fairlead-engine", "a-entry"} {
 			for _, name := range names(serve(t, service, config)) {
-				assert.Empty(t, seen[name], "%s is of %s and of %s", name, seen[name], service)
+				assert.Empty(t, seen[name], "%s belongs to %s and to %s", name, seen[name], service)
 				seen[name] = service
 			}
 		}
@@ -355,24 +355,24 @@ fallbackService: {enabled: true, copyAnnotations: [example.com/lb, example.com/b
 		for _, o := range objects {
 			labels, annotations := o.Object.GetLabels(), o.Object.GetAnnotations()
 			assert.Equal(t, "gold", labels["tier"])
-			assert.Equal(t, "admin", labels["team"], "the administrator's wins")
+			assert.Equal(t, "admin", labels["team"], "the administrator's value overrides the tenant's")
 			assert.NotContains(t, labels, "component")
 			assert.NotContains(t, labels, "example.com/other")
 			assert.NotContains(t, annotations, "other")
 			if o.Exposure == nil {
 				assert.Equal(t, "l", annotations["example.com/lb"])
-				assert.Equal(t, "admin-too", annotations["example.com/both"], "the administrator's wins")
+				assert.Equal(t, "admin-too", annotations["example.com/both"], "the administrator's value overrides the tenant's")
 				assert.NotContains(t, annotations, "example.com/route")
 				continue
 			}
 			assert.Equal(t, "r", annotations["example.com/route"])
-			assert.Equal(t, "admin", annotations["example.com/both"], "the administrator's wins")
+			assert.Equal(t, "admin", annotations["example.com/both"], "the administrator's value overrides the tenant's")
 			assert.NotContains(t, annotations, "example.com/lb")
 		}
 	}
 }
 
-// An InferenceService that asks for other hosts, priorities, certificates and configuration text gets none of them.
+// Annotations for other hosts, priorities, certificates or configuration text have no effect.
 func TestAnnotationsOfAHostileTenant(t *testing.T) {
 	t.Parallel()
 	const issuer = "cert-manager.io/cluster-issuer"
@@ -397,7 +397,7 @@ func TestAnnotationsOfAHostileTenant(t *testing.T) {
 				for key := range hostile {
 					switch {
 					case key == "nginx.ingress.kubernetes.io/limit-rps" && o.Exposure != nil:
-						assert.Equal(t, "5", got[key], "this one is safe")
+						assert.Equal(t, "5", got[key], "the annotation is safe")
 					case key == issuer && o.Exposure != nil:
 						assert.Equal(t, "admin", got[key], "the administrator's issuer")
 					default:
@@ -409,7 +409,7 @@ func TestAnnotationsOfAHostileTenant(t *testing.T) {
 	}
 }
 
-// For one annotation the administrator's wins, then the computed one, then the tenant's.
+// The administrator's annotations override computed annotations, and computed annotations override the tenant's.
 func TestPrecedenceOfAnnotations(t *testing.T) {
 	t.Parallel()
 	const prefix = "nginx.ingress.kubernetes.io/"
@@ -419,8 +419,8 @@ func TestPrecedenceOfAnnotations(t *testing.T) {
 		in.Service["metadata"].(map[string]any)["annotations"] = map[string]any{timeout: "60", size: "2g", target: "/x", limit: "5"}
 	})
 	got := objects[0].Object.GetAnnotations()
-	assert.Equal(t, "604800", got[timeout], "the computed one wins over the tenant's")
-	assert.Equal(t, "1g", got[size], "the administrator's wins over the computed one")
+	assert.Equal(t, "604800", got[timeout], "the computed annotation overrides the tenant's")
+	assert.Equal(t, "1g", got[size], "the administrator's annotation overrides the computed annotation")
 	assert.Equal(t, "/$2", got[target], "the rewrite annotation is always computed")
 	assert.Equal(t, "5", got[limit])
 }

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// conformance is a file of testdata/conformance.
+// conformance is a file in testdata/conformance.
 type conformance struct {
 	Entrances []string `json:"entrances"`
 	Objects   string   `json:"objects"`
@@ -34,7 +34,7 @@ const conformancePlanes = `
 ---
 {apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: nginx}, spec: {controller: k8s.io/ingress-nginx}}`
 
-// TestConformance expects of the evaluator what the whole-system test of the same name expects of real data planes.
+// TestConformance compares answers with the cases that subtest conformance of the whole-system test sends to real data planes.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	entrances := map[string]Entrance{

@@ -13,23 +13,23 @@ import (
 	"fairlead.dev/pkg/gatewayapi"
 )
 
-// Explanation is an Answer with the rules that were considered for it.
+// Explanation is an Answer with the rules that match the request.
 type Explanation struct {
 	Entrance Entrance
 	Answer   Answer
 	Steps    []string // how the winner was found, in order
 	Winner   *Candidate
-	Losers   []Candidate // rules that match, too, in the order in which they would win; at most maxLosers
+	Losers   []Candidate // other rules that match, by descending precedence; at most maxLosers
 }
 
-// maxLosers keeps an explanation readable.
+// maxLosers limits the number of losers, to keep an explanation readable.
 const maxLosers = 10
 
 // Candidate is a rule that matches a request.
 type Candidate struct {
 	Kind, Namespace, Name string  // of the object
-	Rule                  string  // what matches, such as "rule 0: path prefix /v1"
-	Backend               Backend // zero if it is not known
+	Rule                  string  // description of the match, such as "rule 0: PathPrefix /v1"
+	Backend               Backend // zero if the backend is not known
 	Reason                string  // why the candidate loses to the winner; empty for the winner
 }
 
@@ -49,13 +49,13 @@ func (c Candidate) String() string {
 type contender interface {
 	object() (kind string, o metav1.Object)
 	rule() string
-	// resolve returns what the rule does with the request.
+	// resolve applies the rule to the request.
 	resolve() (*answer, error)
 	// losesBy explains why the contender loses to the winner.
 	losesBy(winner contender) string
 }
 
-// result is the contenders for a request, the winner first, and the steps that led to them.
+// result contains the contenders for a request, the winner first, and the steps of the search.
 type result struct {
 	steps      []string
 	contenders []contender
@@ -65,7 +65,7 @@ func (d *result) step(format string, args ...any) {
 	d.steps = append(d.steps, fmt.Sprintf(format, args...))
 }
 
-// Answer returns what happens to a request. Its errors wrap those of this package.
+// Answer returns the answer to a request. Each error wraps one of the errors of this package.
 func (w *World) Answer(r Request) (Answer, error) {
 	p, d, err := w.decide(&r)
 	if err != nil {
@@ -78,7 +78,7 @@ func (w *World) Answer(r Request) (Answer, error) {
 	return a.finish(p), nil
 }
 
-// Explain returns what happens to a request, and why. With an error it returns what is known all the same.
+// Explain returns the answer to a request, and explains it. If it returns an error, the Explanation contains the results up to it.
 func (w *World) Explain(r Request) (Explanation, error) {
 	e := Explanation{Entrance: r.Entrance}
 	p, d, err := w.decide(&r)
@@ -116,7 +116,7 @@ func (e *Explanation) addCandidates(all []contender) {
 	}
 }
 
-// resolve returns what a contender does with the request; an error names the object and the rule.
+// resolve applies the rule of a contender to the request. Errors name the object and the rule.
 func resolve(c contender) (*answer, error) {
 	a, err := c.resolve()
 	if err != nil {
@@ -126,7 +126,7 @@ func resolve(c contender) (*answer, error) {
 	return a, nil
 }
 
-// decide returns the contenders for a request. Without an error there is at least one.
+// decide returns the contenders for a request. If the error is nil, there is at least one contender.
 func (w *World) decide(r *Request) (*request, *result, error) {
 	p, err := parseRequest(r)
 	if err != nil {
@@ -155,8 +155,8 @@ func (w *World) enter(p *request, d *result) error {
 	return fmt.Errorf("entrance %+v is not one Gateway, one IngressClass or one Istio Gateway: %w", e, ErrInvalid)
 }
 
-// Entrances returns where requests for a host can enter: Gateways with a listener for the host, and IngressClasses and Istio
-// Gateways with an object for the host. They are sorted by kind and name.
+// Entrances returns the entrances for a host: Gateways with a listener for the host, and IngressClasses and Istio Gateways with an
+// object for the host. The entrances are sorted by kind and name.
 func (w *World) Entrances(host string) ([]Entrance, error) {
 	host, err := parseHost(host)
 	if err != nil {
@@ -186,13 +186,13 @@ func (w *World) Entrances(host string) ([]Entrance, error) {
 	return all, nil
 }
 
-// criterion is one step of an order between contenders.
+// criterion is one comparison in an order of precedence.
 type criterion[T any] struct {
 	compare func(a, b T) int
-	reason  string // why the later of two loses
+	reason  string // why the contender that compares greater loses
 }
 
-// compareBy orders by criteria, the first that tells two apart.
+// compareBy compares by the first criterion for which a and b differ.
 func compareBy[T any](criteria []criterion[T], a, b T) int {
 	for _, c := range criteria {
 		if n := c.compare(a, b); n != 0 {
@@ -202,7 +202,7 @@ func compareBy[T any](criteria []criterion[T], a, b T) int {
 	return 0
 }
 
-// reasonBy returns why one loses to another.
+// reasonBy returns the reason of the first criterion for which loser and winner differ.
 func reasonBy[T any](criteria []criterion[T], loser, winner T) string {
 	for _, c := range criteria {
 		if c.compare(winner, loser) != 0 {
@@ -212,7 +212,7 @@ func reasonBy[T any](criteria []criterion[T], loser, winner T) string {
 	return ""
 }
 
-// agree returns an error if two data planes choose different rules, and the rules do different things with the request.
+// agree returns an error if two data planes choose different rules, and the rules give different answers.
 func agree(first contender, by string, other contender, otherBy string) error {
 	name := func(c contender) string {
 		kind, o := c.object()

@@ -14,8 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// crowd is a world in which much of everything meets: hosts, paths, expressions and rewrites of a few letters, some of them
-// wrong.
+// crowd returns a random world of many objects with overlapping hosts, paths, expressions and rewrites. Some of them are invalid.
 func crowd(tb testing.TB, seed uint64) *fixture {
 	tb.Helper()
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -46,8 +45,8 @@ func crowd(tb testing.TB, seed uint64) *fixture {
 	return world(tb, documents...)
 }
 
-// FuzzAnswer looks for requests that panic, whose answer depends on the order of objects, whose error is of no kind, or that
-// change the objects.
+// FuzzAnswer checks that Answer does not panic or change the objects, that the answer does not depend on the order of objects, and that
+// each error wraps an error of this package.
 func FuzzAnswer(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, "x.b.c", "/a/b", "GET", "1")
@@ -66,7 +65,7 @@ func FuzzAnswer(f *testing.F) {
 		} {
 			r := Request{Entrance: e, Host: host, Path: path, Method: method, Header: map[string]string{"h": header}}
 			got := ask(t, w, r)
-			require.False(t, strings.HasPrefix(got, "an error of no kind"), got)
+			require.False(t, strings.HasPrefix(got, "an unexpected error"), got)
 		}
 		after, err := json.Marshal(w.objects)
 		require.NoError(t, err)
@@ -74,7 +73,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// FuzzMiddleware gives Middlewares of any form.
+// FuzzMiddleware checks that passMiddleware accepts arbitrary Middlewares.
 func FuzzMiddleware(f *testing.F) {
 	f.Add(`{spec: {stripPrefix: {prefixes: [/a]}}}`, "/a/b")
 	f.Add(`{spec: {replacePathRegex: {regex: "/a(.*)", replacement: "$1"}}}`, "/a/b")
@@ -83,7 +82,7 @@ func FuzzMiddleware(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, path string) {
 		m := &unstructured.Unstructured{}
 		if yaml.Unmarshal([]byte(text), &m.Object) != nil || !plain(path) {
-			t.Skip("it is no manifest, or a path that data planes change before they look at it")
+			t.Skip("the text is not a manifest, or data planes would normalize the path")
 		}
 		a := &answer{path: path}
 		if err := passMiddleware(m, a); err != nil {

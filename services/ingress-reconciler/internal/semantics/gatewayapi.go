@@ -15,21 +15,22 @@ import (
 	"fairlead.dev/pkg/gatewayapi"
 )
 
-// Gateway API, by its specification (https://gateway-api.sigs.k8s.io/reference/spec/) and the source of Envoy Gateway.
+// This file models the Gateway API, from its specification (https://gateway-api.sigs.k8s.io/reference/spec/) and the source of Envoy
+// Gateway.
 //
-// Of the listeners of a port, the one with the most specific hostname takes a request, and no other one does (listener
-// isolation). All matches of the routes that are attached to it compete, in the order of criteria below. An answer that depends
-// on what is open or handled in another way is ErrAmbiguous:
+// Of the listeners on a port, only the listener with the most specific hostname serves a request (listener isolation). All matches of
+// the routes that are attached to this listener compete, in the order of the criteria below. If an answer depends on one of these
+// differences, or on behavior that the specification leaves open, the result is ErrAmbiguous:
 //
 //	                                     specification                    Envoy Gateway (internal/gatewayapi/sort.go)
 //	method                               before headers                   counts as one header
 //	regular expressions                  open; here after prefixes        between Exact and prefixes
-//	no rule of the most specific         open: no route, or one of a
+//	no rule of the most specific         open: no route, or a rule of a
 //	hostname matches                     less specific hostname
 //
-// Modeled: filters RequestHeaderModifier and URLRewrite, timeouts.request, backendRefs to Services and InferencePools of the
-// route's namespace, of which one has a weight. Not modeled: ListenerSets, default Gateways, ReferenceGrants, other filters,
-// filters of backends, retries, session persistence.
+// Modeled: filters RequestHeaderModifier and URLRewrite, timeouts.request, and backendRefs to Services and InferencePools in the
+// namespace of the route, if exactly one has a weight above zero. Not modeled: ListenerSets, default Gateways, ReferenceGrants, other
+// filters, filters of backends, retries, session persistence.
 
 // gatewayOrder is the precedence of matches.
 var gatewayOrder = []criterion[*gatewayMatch]{
@@ -47,7 +48,7 @@ var gatewayOrder = []criterion[*gatewayMatch]{
 	{func(a, b *gatewayMatch) int { return cmp.Compare(a.matchIndex, b.matchIndex) }, "its match comes later in the rule"},
 }
 
-// envoyOrder is the precedence of matches of Envoy Gateway, where it differs. The rest is as in gatewayOrder.
+// envoyOrder is the precedence of matches in Envoy Gateway. The later criteria are the same as in gatewayOrder.
 var envoyOrder = append([]criterion[*gatewayMatch]{
 	gatewayOrder[0],
 	{func(a, b *gatewayMatch) int { return cmp.Compare(envoyRank(a), envoyRank(b)) }, ""},
@@ -109,7 +110,7 @@ func (w *World) throughGateway(r *request, d *result) error {
 	return nil
 }
 
-// ports returns the ports of a Gateway for HTTP: the given one, or all for 0.
+// ports returns the ports of a Gateway that serve HTTP: the given port if it does, or all of them if port is 0.
 func ports(g *gatewayv1.Gateway, port int32) []int32 {
 	var all []int32
 	for i := range g.Spec.Listeners {
@@ -169,13 +170,13 @@ type attachedRoute struct {
 	hostname string
 }
 
-// attachedRoutes returns the routes for a host that are attached to a listener, those with the most specific hostname first.
+// attachedRoutes returns the routes for a host that are attached to a listener, the most specific hostname first.
 func (w *World) attachedRoutes(g *gatewayv1.Gateway, l *gatewayv1.Listener, host string) ([]attachedRoute, error) {
 	var all []attachedRoute
 	var failed error
 	seen := map[*gatewayv1.HTTPRoute]bool{}
 	w.routes[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}].covering(host, func(hostname string, routes []*gatewayv1.HTTPRoute) bool {
-		if hostname == "" { // the route takes the hostname of the listener
+		if hostname == "" { // the route inherits the hostname of the listener
 			hostname = strings.ToLower(gatewayapi.ListenerHostname(l))
 		}
 		for _, route := range routes {
@@ -198,7 +199,7 @@ func (w *World) attachedRoutes(g *gatewayv1.Gateway, l *gatewayv1.Listener, host
 	return all, failed
 }
 
-// listenerFor returns the listener of a port with the most specific hostname that covers a host, nil if there is none.
+// listenerFor returns the listener of a port with the most specific hostname that covers a host, nil if no listener covers it.
 func listenerFor(g *gatewayv1.Gateway, port int32, host string) (*gatewayv1.Listener, error) {
 	var found *gatewayv1.Listener
 	for i := range g.Spec.Listeners {
@@ -221,7 +222,7 @@ func listenerFor(g *gatewayv1.Gateway, port int32, host string) (*gatewayv1.List
 	return found, nil
 }
 
-// attached reports whether a route refers to a listener, and the listener takes the route.
+// attached reports whether a route refers to a listener, and the listener allows the route.
 func (w *World) attached(route *gatewayv1.HTTPRoute, g *gatewayv1.Gateway, l *gatewayv1.Listener) (bool, error) {
 	refers := slices.ContainsFunc(route.Spec.ParentRefs, func(p gatewayv1.ParentReference) bool {
 		return gatewayapi.References(&p, route.Namespace, g, l)
@@ -243,7 +244,7 @@ func (w *World) attached(route *gatewayv1.HTTPRoute, g *gatewayv1.Gateway, l *ga
 	return true, w.readable("HTTPRoute", route)
 }
 
-// gatewayMatch is one match of a route that a request fits.
+// gatewayMatch is one match of a route that applies to a request.
 type gatewayMatch struct {
 	request      *request
 	route        *gatewayv1.HTTPRoute
@@ -252,13 +253,13 @@ type gatewayMatch struct {
 	match        *gatewayv1.HTTPRouteMatch
 	ruleIndex    int
 	matchIndex   int
-	rank, length int // of the path
+	rank, length int // rank of the path's type, and length of the path
 }
 
 func (m *gatewayMatch) object() (string, metav1.Object) { return "HTTPRoute", m.route }
 
 func (m *gatewayMatch) losesBy(winner contender) string {
-	return reasonBy(gatewayOrder, m, winner.(*gatewayMatch)) //nolint:forcetypeassert // of one Gateway
+	return reasonBy(gatewayOrder, m, winner.(*gatewayMatch)) //nolint:forcetypeassert // both belong to one Gateway
 }
 
 // rule describes the match.
@@ -277,8 +278,8 @@ func (m *gatewayMatch) rule() string {
 	return text
 }
 
-// gatewayMatches returns the matches of a route that a request fits. As in the API server, no rules are one rule, and no
-// matches are one match of all paths.
+// gatewayMatches returns the matches of a route that apply to a request. As in the API server, a route without rules has one rule, and
+// a rule without matches matches all paths.
 func gatewayMatches(route *gatewayv1.HTTPRoute, hostname string, r *request) ([]*gatewayMatch, error) {
 	rules := route.Spec.Rules
 	if len(rules) == 0 {

@@ -12,19 +12,19 @@ import (
 
 var atThePublicGateway = Entrance{Gateway: types.NamespacedName{Namespace: "g", Name: "public"}}
 
-// gateway is Gateway g/public with listeners.
+// gateway returns Gateway g/public with listeners.
 func gateway(listeners string) string {
 	return `{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: g, name: public}, spec: {gatewayClassName: c, listeners: [` + listeners + `]}}`
 }
 
 const everywhere = `{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}`
 
-// route is an HTTPRoute at that Gateway: "namespace/name", or with "@n" one of the nth second.
+// route returns an HTTPRoute at Gateway g/public, with the metadata of its name.
 func route(name, spec string) string {
 	return `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: ` + meta(name) + `, spec: {parentRefs: [{namespace: g, name: public}], ` + spec + `}}`
 }
 
-// meta is the metadata of "namespace/name" or "namespace/name@second".
+// meta returns the metadata for "namespace/name", or for "namespace/name@second" with the second of its creation.
 func meta(name string) string {
 	name, second, dated := strings.Cut(name, "@")
 	namespace, name, _ := strings.Cut(name, "/")
@@ -34,7 +34,7 @@ func meta(name string) string {
 	return `{namespace: ` + namespace + `, name: ` + name + `, uid: ` + name + `, creationTimestamp: "2026-01-01T00:00:0` + second + `Z"}`
 }
 
-// to is the backendRefs of a rule.
+// to returns the backendRefs of a rule.
 func to(service string) string { return `backendRefs: [{name: ` + service + `, port: 80}]` }
 
 func prefix(path string) string { return `{path: {type: PathPrefix, value: ` + path + `}}` }
@@ -264,7 +264,7 @@ func TestGatewayAPIAttachment(t *testing.T) {
 	}
 }
 
-// The table is the specification's, of the field replacePrefixMatch.
+// The cases are from the table in the specification of field replacePrefixMatch.
 func TestReplacePrefixMatch(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ path, prefix, replacement, want string }{

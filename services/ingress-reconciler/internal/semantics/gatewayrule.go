@@ -17,7 +17,7 @@ const (
 	rankRegularExpression
 )
 
-// fits reports whether the request fits the match, and sets the rank of its path.
+// fits reports whether the match applies to the request, and sets the rank and length of its path.
 func (m *gatewayMatch) fits() (bool, error) {
 	if err := onlyFields(m.match, "Path", "Headers", "QueryParams", "Method"); err != nil {
 		return false, err
@@ -53,7 +53,7 @@ func (m *gatewayMatch) fitsPath(path string) (bool, error) {
 	return false, fmt.Errorf("path match of type %q: %w", kind, ErrNotModeled)
 }
 
-// pathOf returns the path of a match. Without one it is the prefix of all paths.
+// pathOf returns the path of a match. A match without a path is a prefix match for all paths.
 func pathOf(m *gatewayv1.HTTPRouteMatch) (gatewayv1.PathMatchType, string) {
 	if m.Path == nil {
 		return gatewayv1.PathMatchPathPrefix, "/"
@@ -61,13 +61,13 @@ func pathOf(m *gatewayv1.HTTPRouteMatch) (gatewayv1.PathMatchType, string) {
 	return value(m.Path.Type, gatewayv1.PathMatchPathPrefix), value(m.Path.Value, "/")
 }
 
-// hasElements reports whether a path begins with the elements of a prefix. A slash at the end of the prefix does not count.
+// hasElements reports whether a path begins with the elements of a prefix. It ignores a trailing slash of the prefix.
 func hasElements(path, prefix string) bool {
 	rest, found := strings.CutPrefix(path, strings.TrimSuffix(prefix, "/"))
 	return found && (rest == "" || rest[0] == '/')
 }
 
-// fitsHeaders reports whether a request has all headers of a match. Of two matches for one name the first counts.
+// fitsHeaders reports whether a request has all headers of a match. If a match lists a name twice, only the first entry counts.
 func fitsHeaders(want []gatewayv1.HTTPHeaderMatch, r *request) (bool, error) {
 	seen := map[string]bool{}
 	fits := true
@@ -90,7 +90,8 @@ func fitsHeaders(want []gatewayv1.HTTPHeaderMatch, r *request) (bool, error) {
 	return fits, nil
 }
 
-// fitsQuery reports whether a request has all query parameters of a match. Which of several values counts is not specified.
+// fitsQuery reports whether a request has all query parameters of a match. For a parameter with several values it returns ErrAmbiguous,
+// because the specification does not define which value counts.
 func fitsQuery(want []gatewayv1.HTTPQueryParamMatch, r *request) (bool, error) {
 	seen := map[gatewayv1.HTTPHeaderName]bool{}
 	fits := true
@@ -132,7 +133,7 @@ func (m *gatewayMatch) resolve() (*answer, error) {
 	for i := range m.spec.Filters {
 		f := &m.spec.Filters[i]
 		if seen[f.Type] {
-			return nil, fmt.Errorf("filter %s is there twice: %w", f.Type, ErrInvalid)
+			return nil, fmt.Errorf("duplicate filter %s: %w", f.Type, ErrInvalid)
 		}
 		seen[f.Type] = true
 		if err := m.filter(f, a); err != nil {
@@ -209,8 +210,8 @@ func (m *gatewayMatch) rewrite(f *gatewayv1.HTTPURLRewriteFilter, a *answer) err
 	return fmt.Errorf("path rewrite of type %q: %w", f.Path.Type, ErrInvalid)
 }
 
-// replacePrefix replaces the elements of a prefix. Slashes at the end of either do not count; the rest of the path keeps its
-// slashes, and the result has at least one.
+// replacePrefix replaces the elements of a prefix. It ignores trailing slashes of prefix and replacement. The rest of the path keeps its
+// slashes, and the result is at least "/".
 func replacePrefix(path, prefix, replacement string) string {
 	path = strings.TrimSuffix(replacement, "/") + strings.TrimPrefix(path, strings.TrimSuffix(prefix, "/"))
 	if path == "" {
@@ -219,10 +220,10 @@ func replacePrefix(path, prefix, replacement string) string {
 	return path
 }
 
-// durations are those of the Gateway API (GEP-2257), which are fewer than Go's.
+// durations matches the durations of the Gateway API (GEP-2257), a subset of Go's.
 var durations = regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
 
-// requestTimeout returns the timeout of a request, nil for none. A different timeout of each try is not modeled.
+// requestTimeout returns the timeout of a request, nil if none is set. A different timeout for each attempt is not modeled.
 func requestTimeout(t *gatewayv1.HTTPRouteTimeouts) (*time.Duration, error) {
 	if t == nil {
 		return nil, nil
@@ -240,7 +241,7 @@ func requestTimeout(t *gatewayv1.HTTPRouteTimeouts) (*time.Duration, error) {
 	return &d, nil
 }
 
-// backend returns the only backend with a weight.
+// backend returns the only backend with a weight above zero.
 func (m *gatewayMatch) backend() (Backend, error) {
 	var found []*gatewayv1.HTTPBackendRef
 	for i := range m.spec.BackendRefs {
@@ -257,7 +258,7 @@ func (m *gatewayMatch) backend() (Backend, error) {
 	return backendOf(found[0], m.route.Namespace)
 }
 
-// backendOf returns the backend that a route of a namespace refers to.
+// backendOf returns the backend that a route in a namespace refers to.
 func backendOf(b *gatewayv1.HTTPBackendRef, namespace string) (Backend, error) {
 	if err := onlyFields(b, "BackendRef"); err != nil {
 		return Backend{}, err

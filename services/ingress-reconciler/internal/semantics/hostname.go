@@ -26,8 +26,8 @@ func parseHost(authority string) (string, error) {
 	return host, nil
 }
 
-// hostIndex finds things by the hostnames that cover a host: an exact name, "*.domain" for all names below a domain, and ""
-// for all hosts.
+// hostIndex finds values by the hostnames that cover a host: an exact name, "*.domain" for all names below a domain, and "" for all
+// hosts.
 type hostIndex[T any] map[string][]T
 
 func (x hostIndex[T]) add(hostname string, v T) {
@@ -38,7 +38,7 @@ func (x hostIndex[T]) add(hostname string, v T) {
 	x[hostname] = append(x[hostname], v)
 }
 
-// covering calls f with each hostname that covers a host and has something, the most specific first, until f returns false.
+// covering calls f with each hostname that covers a host and has values, the most specific first, until f returns false.
 func (x hostIndex[T]) covering(host string, f func(hostname string, all []T) bool) {
 	hostnames := []string{host}
 	for rest := host; ; {
@@ -55,8 +55,8 @@ func (x hostIndex[T]) covering(host string, f func(hostname string, all []T) boo
 	}
 }
 
-// compareHostnames orders hostnames that cover one host, the more specific first: an exact one, then the longer wildcard. The
-// hostname for all hosts is last.
+// compareHostnames orders hostnames that cover the same host, the more specific first: an exact hostname, then the longer wildcard,
+// then the hostname for all hosts.
 func compareHostnames(a, b string) int {
 	return cmp.Or(cmp.Compare(exactLen(b), exactLen(a)), cmp.Compare(len(b), len(a)))
 }

@@ -12,27 +12,26 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 )
 
-// Ingresses, by the reference of the API (https://kubernetes.io/docs/concepts/services-networking/ingress/), and where that
-// leaves a choice by the controller of the class.
+// This file models Ingresses, from the API documentation (https://kubernetes.io/docs/concepts/services-networking/ingress/). The model of
+// the class's controller defines the behavior that the documentation leaves open.
 //
-// An Ingress belongs to the class that it names, by its specification or the older annotation, or else to the default class.
-// Its hosts are a name, or all names with one label in the place of the asterisk.
+// An Ingress belongs to the class in its specification or in the older annotation. Without either it belongs to the default class. A
+// host of an Ingress is a name, or a wildcard for exactly one label.
 //
-// Modeled: backends that are Services with the number of a port; a default backend of an Ingress without rules. Not modeled:
-// resources as backends, names of ports, hosts without paths, parameters of classes, annotations that a controller's file does
-// not list.
+// Modeled: Services with a port number as backends; the default backend of an Ingress without rules. Not modeled: resources as backends,
+// port names, hosts without paths, parameters of classes, annotations that the model of the controller does not list.
 
 // ingressController is the model of one controller.
 type ingressController struct {
-	prefixes []string // of all annotations that the controller reads
-	known    []string // annotations that the model knows, and that may change the answer
+	prefixes []string // prefixes of all annotations that the controller reads
+	known    []string // modeled annotations that can change the answer
 	inert    []string // annotations that change neither the backend nor the path
 
-	// order returns the locations that take a path, the winner first.
+	// order returns the locations that match a path, the winner first.
 	order func(w *World, x *classIndex, r *request) ([]contender, error)
 }
 
-// ingressControllers are the models, by the controller that they are for.
+// ingressControllers are the models, by controller.
 var ingressControllers = map[*ingressclass.Controller]*ingressController{
 	&ingressclass.IngressNGINX: &ingressNGINX,
 	&ingressclass.Traefik:      &traefik,
@@ -41,26 +40,26 @@ var ingressControllers = map[*ingressclass.Controller]*ingressController{
 // location is one path of one Ingress.
 type location struct {
 	ingress *networkingv1.Ingress
-	index   [2]int // of the rule and of the path
-	host    string // of the rule, in lower case; empty: all
+	index   [2]int // indexes of the rule and of the path
+	host    string // host of the rule, in lower case; empty: all hosts
 	path    string
 	kind    networkingv1.PathType
 	backend *networkingv1.IngressBackend
 }
 
-// classIndex is the Ingresses of one class.
+// classIndex indexes the Ingresses of one class.
 type classIndex struct {
 	hosts    hostIndex[*location]
 	defaults []*networkingv1.Ingress          // with a default backend and without rules
 	partial  hostIndex[*networkingv1.Ingress] // with rules and a default backend
 }
 
-// serves reports whether an Ingress of the class is for a host.
+// serves reports whether an Ingress of the class serves a host.
 func (x *classIndex) serves(host string) bool {
 	return len(x.locations(host)) > 0 || len(x.defaults) > 0
 }
 
-// locations returns the locations for a host, those with the most specific host first.
+// locations returns the locations for a host, the most specific hostname first.
 func (x *classIndex) locations(host string) []*location {
 	var all []*location
 	x.hosts.covering(host, func(hostname string, found []*location) bool {
@@ -72,7 +71,7 @@ func (x *classIndex) locations(host string) []*location {
 	return all
 }
 
-// oneLabel reports whether a hostname that covers a host is that of an Ingress: its wildcard stands for one label.
+// oneLabel reports whether a hostname that covers a host also covers it in an Ingress, where a wildcard stands for exactly one label.
 func oneLabel(hostname, host string) bool {
 	_, parent, _ := strings.Cut(host, ".")
 	return !strings.HasPrefix(hostname, "*.") || hostname == "*."+parent
@@ -101,7 +100,7 @@ func (w *World) addIngress(i *networkingv1.Ingress) {
 			x.partial.add(rule.Host, i)
 		}
 		if rule.HTTP == nil {
-			x.hosts.add(rule.Host, &location{ingress: i, index: [2]int{n}, host: strings.ToLower(rule.Host)}) // refused when it is asked for
+			x.hosts.add(rule.Host, &location{ingress: i, index: [2]int{n}, host: strings.ToLower(rule.Host)}) // check rejects the host
 			continue
 		}
 		for p := range rule.HTTP.Paths {
@@ -179,8 +178,8 @@ func (c *ingressController) reads(annotation string) bool {
 	return slices.ContainsFunc(c.prefixes, func(p string) bool { return strings.HasPrefix(annotation, p) })
 }
 
-// defaultBackend finds the default backend for a request that no path takes. Each controller treats rules and a default backend in one
-// Ingress differently.
+// defaultBackend finds the default backend for a request that no path matches. Controllers differ for an Ingress with both rules and a
+// default backend, so it is not modeled.
 func (w *World) defaultBackend(c *ingressController, x *classIndex, r *request, d *result) error {
 	var partial *networkingv1.Ingress
 	x.partial.covering(r.host, func(hostname string, all []*networkingv1.Ingress) bool {
@@ -209,7 +208,7 @@ func (w *World) defaultBackend(c *ingressController, x *classIndex, r *request, 
 	return nil
 }
 
-// ingressMatch is a location that takes the path of a request.
+// ingressMatch is a location that matches the path of a request.
 type ingressMatch struct {
 	*location
 
@@ -218,7 +217,7 @@ type ingressMatch struct {
 	rewrite func(w *World, l *location, a *answer) error
 	loses   func(loser, winner *ingressMatch) string
 
-	priority int // of the rule with Traefik; the highest wins
+	priority int // priority of the rule in Traefik; the highest wins
 }
 
 func noRewrite(*World, *location, *answer) error { return nil }
@@ -233,7 +232,7 @@ func (m *ingressMatch) rule() string {
 }
 
 func (m *ingressMatch) losesBy(winner contender) string {
-	return m.loses(m, winner.(*ingressMatch)) //nolint:forcetypeassert // of one controller
+	return m.loses(m, winner.(*ingressMatch)) //nolint:forcetypeassert // both belong to one controller
 }
 
 // resolve rewrites the path, and returns the Service of the location.
@@ -255,7 +254,7 @@ func (m *ingressMatch) resolve() (*answer, error) {
 	return a, nil
 }
 
-// sortedKeys makes the messages about a map the same each time.
+// sortedKeys returns the keys of a map in a stable order.
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {

@@ -11,12 +11,12 @@ import (
 
 var atOurClass = Entrance{IngressClass: "ours"}
 
-// class is IngressClass ours.
+// class returns IngressClass ours.
 func class(controller string) string {
 	return `{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: ours}, spec: {controller: ` + controller + `}}`
 }
 
-// ingress is an Ingress ns/name of the class, with annotations in braces and a specification of two spaces.
+// ingress returns Ingress ns/name of class ours. annotations is a YAML map in braces, and spec is indented by two spaces.
 func ingress(name, annotations, spec string) string {
 	if annotations == "" {
 		annotations = "{}"
@@ -29,17 +29,17 @@ spec:
   ingressClassName: ours` + spec
 }
 
-// at is a path of an Ingress.
+// at returns a path of an Ingress.
 func at(kind, path, service string) string {
 	return `{path: "` + path + `", pathType: ` + kind + `, backend: {service: {name: ` + service + `, port: {number: 80}}}}`
 }
 
-// onHost is the rules of an Ingress.
+// onHost returns the rules of an Ingress.
 func onHost(host, paths string) string {
 	return "\n  rules: [{host: \"" + host + "\", http: {paths: [" + paths + "]}}]"
 }
 
-// What the specification leaves open, or what a controller does in another way.
+// TestControllers tests behavior that the specification leaves open, and differences between controllers.
 func TestControllers(t *testing.T) {
 	t.Parallel()
 	const nginx, traefik = "k8s.io/ingress-nginx", "traefik.io/ingress-controller"
@@ -104,7 +104,7 @@ func TestControllers(t *testing.T) {
 	}
 }
 
-// Every controller that this repository renders for is modeled, or the answer says that it is not.
+// For each known controller, the answer is modeled, or the result is ErrNotModeled.
 func TestControllersThatAreNotModeled(t *testing.T) {
 	t.Parallel()
 	for _, c := range ingressclass.Controllers() {

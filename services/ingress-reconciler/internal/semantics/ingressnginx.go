@@ -11,23 +11,23 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 )
 
-// ingress-nginx, by the configuration that it writes (internal/ingress/controller) and nginx's search for a location, and
-// Traefik's NGINX provider, which reads the same Ingresses (pkg/provider/kubernetes/ingress-nginx).
+// This file models ingress-nginx, from the configuration that it generates (internal/ingress/controller) and nginx's algorithm for
+// locations, and Traefik's NGINX provider, which reads the same Ingresses (pkg/provider/kubernetes/ingress-nginx).
 //
 //	                          ingress-nginx                            Traefik
-//	host                      the most specific one decides alone      all compete
-//	Prefix                    by elements                              by elements
+//	hosts                     only the most specific host counts       paths of all hosts compete
+//	Prefix                    compares elements                        compares elements
 //	ImplementationSpecific    as Prefix                                as Prefix
-//	an expression on a host   all paths of the host but Exact become   likewise
-//	                          expressions, from the first character
-//	                          on, without case and without an end
-//	which path wins           Exact, then the longest; expressions     the rule with the longest text
+//	a regular expression      all paths of the host except Exact       likewise
+//	                          become expressions: anchored at the
+//	                          start only, and case-insensitive
+//	winning path              Exact, then the longest; expressions     the rule with the longest text
 //	                          by the length and order of their text
-//	a path of two Ingresses   the older                                either
+//	a path of two Ingresses   the older Ingress                        either Ingress
 //	Prefix "/a/" and "/a"     redirects                                matches
-//	rewrite-target            replaces the whole path                  replaces what the expression matched
+//	rewrite-target            replaces the whole path                  replaces the text that the expression matched
 //
-// An answer that depends on a difference is ErrAmbiguous: the class does not tell which of the two serves it.
+// If an answer depends on a difference, the result is ErrAmbiguous: the IngressClass does not show which of the two controllers serves it.
 
 const (
 	prefixNGINX           = "nginx.ingress.kubernetes.io/"
@@ -35,7 +35,7 @@ const (
 	annotationNGINXTarget = prefixNGINX + "rewrite-target"
 )
 
-// ingressNGINX is the model of both.
+// ingressNGINX is the model of both controllers.
 var ingressNGINX = ingressController{
 	prefixes: []string{prefixNGINX}, known: []string{annotationUseRegex, annotationNGINXTarget},
 	inert: append(inertOf(&ingressclass.IngressNGINX, annotationUseRegex, annotationNGINXTarget),
@@ -45,8 +45,8 @@ var ingressNGINX = ingressController{
 	order: orderNGINX,
 }
 
-// inertOf returns the annotations that the renderer writes or copies by default, but for some: none of the others changes the
-// backend or the path.
+// inertOf returns the annotations that the renderer writes, or copies by default, except those in but. The returned annotations change
+// neither the backend nor the path.
 func inertOf(c *ingressclass.Controller, but ...string) []string {
 	keys := slices.DeleteFunc(c.ComputedAnnotations(), func(key string) bool { return slices.Contains(but, key) })
 	for _, safe := range c.Safe {
@@ -112,7 +112,7 @@ type servers map[string]server
 // server records which controllers treat all paths of a host as regular expressions.
 type server struct{ nginx, traefik bool }
 
-// newServers returns the hosts of locations.
+// newServers returns the servers for the hosts of locations.
 func newServers(all []*location) (servers, error) {
 	s := servers{}
 	for _, l := range all {
@@ -144,16 +144,16 @@ func isExpression(l *location) (bool, error) {
 	return target != "" && target != l.path, nil
 }
 
-// nginxMatches returns the locations of the most specific host that take a path, as nginx does
-// (https://nginx.org/en/docs/http/ngx_http_core_module.html#location). The first wins. It reports whether nginx redirects to the
-// path with a slash instead.
+// nginxMatches returns the locations of the most specific host that match a path, as in nginx
+// (https://nginx.org/en/docs/http/ngx_http_core_module.html#location). The first location wins. redirects reports whether nginx
+// redirects to the path with a trailing slash instead.
 func nginxMatches(s servers, all []*location, path string) (found []*ingressMatch, redirects bool, err error) {
 	group := firstHost(all)
-	exact := map[string]bool{} // paths that are Exact
+	exact := map[string]bool{} // paths of type Exact
 	for _, l := range group {
 		exact[l.path] = exact[l.path] || l.kind == networkingv1.PathTypeExact
 	}
-	slash := false // a prefix is the path with a slash
+	slash := false // a prefix equals the path with a trailing slash
 	for _, l := range oldestOfEach(group) {
 		fits, err := nginxFits(s, l, path, exact[path])
 		if err != nil {
@@ -169,7 +169,7 @@ func nginxMatches(s servers, all []*location, path string) (found []*ingressMatc
 	return found, slash && longest, nil
 }
 
-// nginxFits reports whether a location takes a path. A prefix does not take its own path if there is an Exact one.
+// nginxFits reports whether a location matches a path. A prefix does not match its own path if an Exact location has the same path.
 func nginxFits(s servers, l *location, path string, exact bool) (bool, error) {
 	switch {
 	case l.kind == networkingv1.PathTypeExact:
@@ -181,7 +181,7 @@ func nginxFits(s servers, l *location, path string, exact bool) (bool, error) {
 	return strings.HasPrefix(path, strings.TrimSuffix(l.path, "/")+"/") || path == l.path && !exact, nil
 }
 
-// compareNGINX orders locations that take a path: an Exact one first, then the longest, of expressions the last by their text.
+// compareNGINX orders locations that match a path: Exact first, then the longest path, then the last path in lexical order.
 func compareNGINX(a, b *ingressMatch) int {
 	exact := func(m *ingressMatch) int {
 		if m.kind == networkingv1.PathTypeExact {
@@ -201,8 +201,8 @@ func firstHost(all []*location) []*location {
 	return all[:i]
 }
 
-// oldestOfEach returns the location of the oldest Ingress for each path and type. Of Ingresses of one age the last by name
-// counts.
+// oldestOfEach returns the location of the oldest Ingress for each path and type. If several Ingresses have the same age, the last one
+// by name counts.
 func oldestOfEach(group []*location) []*location {
 	type key struct {
 		path  string
@@ -223,7 +223,7 @@ func oldestOfEach(group []*location) []*location {
 	})
 }
 
-// traefikNGINXMatches returns the locations of all hosts that take a path, the one with the longest rule first.
+// traefikNGINXMatches returns the locations of all hosts that match a path, the longest rule first.
 func traefikNGINXMatches(s servers, all []*location, path string) ([]*ingressMatch, error) {
 	var found []*ingressMatch
 	for _, l := range all {
@@ -246,7 +246,7 @@ func traefikNGINXMatches(s servers, all []*location, path string) ([]*ingressMat
 	return found, nil
 }
 
-// rewriteNGINX puts the target in the place of the path, with what the groups of its expression have matched.
+// rewriteNGINX replaces the path with the target. The target can contain text that groups of the location's expression matched.
 func rewriteNGINX(_ *World, l *location, a *answer) error {
 	target := l.ingress.Annotations[annotationNGINXTarget]
 	if target == "" || target == l.path {

@@ -12,19 +12,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// VirtualServices at a Gateway of Istio, by the reference (https://istio.io/latest/docs/reference/config/networking/virtual-service/)
-// and the source of pilot. No Istio runs in the tests of this repository.
+// This file models VirtualServices at an Istio Gateway, from the reference
+// (https://istio.io/latest/docs/reference/config/networking/virtual-service/) and the source of pilot. The tests of this repository do
+// not run Istio.
 //
-// The most specific host that covers the request decides, and less specific hosts get nothing of what its rules do not match.
-// The VirtualServices of that host are one list of rules: the oldest first, then by name and namespace, each in its own order up
-// to a rule for everything; rules for everything come after all others. The first that fits wins, however long its path is.
+// Only the most specific host that covers the request counts. If no rule of this host matches, less specific hosts do not get the
+// request. The VirtualServices of the host form one list of rules: the oldest VirtualService first, then by name and namespace. A
+// VirtualService contributes its rules up to its first catch-all rule. Catch-all rules come after all other rules. The first rule that
+// matches wins, regardless of the length of its path.
 //
-// A uri is compared without the query: exactly, or as a prefix by characters. rewrite.uri replaces the characters of the
-// prefix and no more: prefix "/a" and uri "/" make "//b" of "/a/b".
+// A match of uri ignores the query, and is exact, or a prefix that compares characters. rewrite.uri replaces only the characters of the
+// prefix: prefix "/a" and uri "/" change "/a/b" to "//b".
 //
-// Modeled: matches of uri (exact, prefix), of headers (exact) and of gateways; rewrites of uri and authority; headers that the
-// rule sets on requests; timeout; one destination with a port. Not modeled: everything else, sidecars (mesh), and the hosts of
-// the Gateway itself.
+// Modeled: matches of uri (exact, prefix), headers (exact) and gateways; rewrites of uri and authority; request headers that the rule
+// sets; timeout; one destination with a port. Not modeled: everything else, sidecars (mesh), and the hosts of the Gateway itself.
 
 // istioRule is one match of a rule of a VirtualService.
 type istioRule struct {
@@ -33,10 +34,10 @@ type istioRule struct {
 	host    string
 	index   int
 	spec    *networkingv1alpha3.HTTPRoute
-	match   *networkingv1alpha3.HTTPMatchRequest // nil: everything
+	match   *networkingv1alpha3.HTTPMatchRequest // nil: matches every request
 }
 
-// throughIstio finds the contenders for a request to a Gateway of Istio.
+// throughIstio finds the contenders for a request to an Istio Gateway.
 func (w *World) throughIstio(r *request, d *result) error {
 	gateway := r.entrance.IstioGateway
 	if namespace, name, ok := strings.Cut(gateway, "/"); !ok || namespace == "" || name == "" {
@@ -95,7 +96,7 @@ func (w *World) checkVirtualService(v *istiov1.VirtualService) error {
 	return nil
 }
 
-// flatten returns the matches of a VirtualService that hold at a gateway, in their order.
+// flatten returns the matches of a VirtualService that apply at a gateway, in their order.
 func flatten(v *istiov1.VirtualService, gateway string) []*istioRule {
 	var rules []*istioRule
 	for i, spec := range v.Spec.Http {
@@ -131,7 +132,7 @@ func (i *istioRule) rule() string {
 }
 
 func (i *istioRule) losesBy(winner contender) string {
-	w := winner.(*istioRule) //nolint:forcetypeassert // of one Gateway
+	w := winner.(*istioRule) //nolint:forcetypeassert // both belong to one Gateway
 	switch {
 	case i.catchesAll() && !w.catchesAll():
 		return "rules for everything come last"
@@ -143,14 +144,14 @@ func (i *istioRule) losesBy(winner contender) string {
 	return "its object has the same age and comes later by name"
 }
 
-// catchesAll reports whether every request fits.
+// catchesAll reports whether the rule matches every request.
 func (i *istioRule) catchesAll() bool {
 	m := i.match
 	everywhere := m.GetUri() == nil || m.GetUri().GetPrefix() == "/"
 	return everywhere && onlyMessageFields(m, "name", "uri", "gateways", "stat_prefix") == nil
 }
 
-// fits reports whether the request fits the match.
+// fits reports whether the match applies to the request.
 func (i *istioRule) fits() (bool, error) {
 	if err := onlyMessageFields(i.match, "name", "uri", "headers", "gateways", "stat_prefix"); err != nil {
 		return false, err
@@ -207,8 +208,8 @@ func (i *istioRule) resolve() (*answer, error) {
 	}
 }
 
-// rewrite changes the path, the authority and the headers. A rewrite replaces the prefix of a prefix match, and otherwise the
-// whole path.
+// rewrite changes the path, the authority and the headers. The new uri replaces the prefix of a prefix match, the whole path of an exact
+// match, and the leading slash if the rule does not match the uri.
 func (i *istioRule) rewrite(a *answer) error {
 	rewrite, headers := i.spec.GetRewrite(), i.spec.GetHeaders()
 	if err := cmp.Or(onlyMessageFields(rewrite, "uri", "authority"), onlyMessageFields(headers, "request"), onlyMessageFields(headers.GetRequest(), "set")); err != nil {
@@ -238,8 +239,8 @@ func isAuthority(name string) bool {
 	return strings.EqualFold(name, "host") || strings.EqualFold(name, ":authority")
 }
 
-// backend returns the Service of a destination, or its host if that is not a Service's. A short name is a Service of the
-// VirtualService's namespace.
+// backend returns the Service of a destination, or the host if it is not the name of a Service. A short name is the name of a Service
+// in the namespace of the VirtualService.
 func (i *istioRule) backend(d *networkingv1alpha3.Destination) (Backend, error) {
 	if err := onlyMessageFields(d, "host", "port"); err != nil {
 		return Backend{}, err

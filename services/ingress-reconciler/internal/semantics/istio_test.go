@@ -10,12 +10,12 @@ import (
 
 var atTheIstioGateway = Entrance{IstioGateway: "istio/public"}
 
-// virtual is a VirtualService at that Gateway, "namespace/name" or "namespace/name@second".
+// virtual returns a VirtualService at Istio Gateway istio/public, with the metadata of its name.
 func virtual(name, spec string) string {
 	return `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: ` + meta(name) + `, spec: {gateways: [istio/public], ` + spec + `}}`
 }
 
-// toHost is the route of a rule.
+// toHost returns the route of a rule.
 func toHost(service string) string {
 	return `route: [{destination: {host: ` + service + `.m.svc.cluster.local, port: {number: 80}}}]`
 }

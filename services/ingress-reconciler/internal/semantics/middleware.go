@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// middleware returns the Middleware with the name "<namespace>-<name>@kubernetescrd", which two objects can have.
+// middleware returns the Middleware with the name "<namespace>-<name>@kubernetescrd". The name can be ambiguous.
 func (w *World) middleware(name string) (*unstructured.Unstructured, error) {
 	name, isObject := strings.CutSuffix(name, "@kubernetescrd")
 	switch all := w.middlewares[name]; {
@@ -23,7 +23,7 @@ func (w *World) middleware(name string) (*unstructured.Unstructured, error) {
 	}
 }
 
-// passMiddleware changes the path as one Middleware does.
+// passMiddleware applies one Middleware to the path.
 func passMiddleware(m *unstructured.Unstructured, a *answer) error {
 	spec, ok := m.Object["spec"].(map[string]any)
 	if !ok || len(spec) != 1 {
@@ -51,7 +51,7 @@ func passMiddleware(m *unstructured.Unstructured, a *answer) error {
 	return nil
 }
 
-// stripPrefix removes the first prefix that the path begins with, by characters.
+// stripPrefix removes the first prefix in the list that matches the path. It compares characters, not elements.
 func stripPrefix(fields map[string]any, a *answer) error {
 	prefixes, err := texts(fields, "prefixes")
 	if err != nil {
@@ -65,7 +65,7 @@ func stripPrefix(fields map[string]any, a *answer) error {
 	return nil
 }
 
-// stripPrefixRegex removes the first match that the path begins with.
+// stripPrefixRegex removes the first match that is a prefix of the path.
 func stripPrefixRegex(fields map[string]any, a *answer) error {
 	expressions, err := texts(fields, "regex")
 	if err != nil {
@@ -84,7 +84,7 @@ func stripPrefixRegex(fields map[string]any, a *answer) error {
 	return nil
 }
 
-// replacePathRegex replaces each match; "$1" and "${1}" are what groups have matched.
+// replacePathRegex replaces each match. In the replacement, "$1" and "${1}" stand for the text that group 1 matched.
 func replacePathRegex(fields map[string]any, a *answer) error {
 	if err := onlyKeys(fields, "regex", "replacement"); err != nil {
 		return err
@@ -104,7 +104,7 @@ func replacePathRegex(fields map[string]any, a *answer) error {
 	return a.become(re.ReplaceAllString(a.path, strings.TrimSpace(replacement)))
 }
 
-// become sets the path that a Middleware has produced. Traefik answers 400 for one that is not in normal form.
+// become sets the path to the result of a Middleware. Traefik answers 400 if the path is not in normal form.
 func (a *answer) become(path string) error {
 	if path == "" {
 		path = "/"
@@ -144,7 +144,7 @@ func onlyKeys(fields map[string]any, known ...string) error {
 	return nil
 }
 
-// optionalText returns a string that may be left out.
+// optionalText returns an optional string.
 func optionalText(v any) (string, bool) {
 	if v == nil {
 		return "", true

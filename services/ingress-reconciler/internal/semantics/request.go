@@ -16,30 +16,30 @@ import (
 var (
 	// ErrNoRoute means that no rule matches: the data plane answers 404.
 	ErrNoRoute = errors.New("no route")
-	// ErrNoBackend means that the rule that matches has no backend: the data plane answers 500.
+	// ErrNoBackend means that the matching rule has no backend: the data plane answers 500.
 	ErrNoBackend = errors.New("no backend")
-	// ErrRejected means that the data plane answers 400, because of the path that its rewrite has produced.
+	// ErrRejected means that the data plane answers 400 because of the rewritten path.
 	ErrRejected = errors.New("rejected")
-	// ErrNotModeled means that the data plane, an object that concerns the request, or the request uses something that this
-	// package does not model.
+	// ErrNotModeled means that this package does not model the data plane, a feature of an object that could match the request, or
+	// a feature of the request.
 	ErrNotModeled = errors.New("not modeled")
-	// ErrAmbiguous means that neither a specification nor the data planes' source decides between two rules.
+	// ErrAmbiguous means that specifications and data planes do not agree on one answer.
 	ErrAmbiguous = errors.New("ambiguous")
 	// ErrInvalid means that an object or the request is not valid.
 	ErrInvalid = errors.New("invalid")
-	// ErrNotFound means that an object that is referred to does not exist.
+	// ErrNotFound means that a referenced object does not exist.
 	ErrNotFound = errors.New("not found")
 )
 
-// Entrance is where a request enters the cluster. Exactly one of Gateway, IngressClass and IstioGateway is set.
+// Entrance is the point where a request enters the cluster. Exactly one of Gateway, IngressClass and IstioGateway is set.
 type Entrance struct {
 	Gateway      types.NamespacedName // a Gateway of the Gateway API
-	Port         int32                // of a listener of the Gateway; 0: any port, if all give the same answer
-	IngressClass string               // the controller of that class
+	Port         int32                // port of the Gateway; 0: any port, if all ports give the same answer
+	IngressClass string               // the controller of this class
 	IstioGateway string               // "namespace/name"
 }
 
-// String returns the entrance as messages name it.
+// String returns the name of the entrance for messages.
 func (e Entrance) String() string {
 	switch {
 	case e.IngressClass != "":
@@ -52,11 +52,11 @@ func (e Entrance) String() string {
 	return "Gateway " + e.Gateway.String()
 }
 
-// Request is what a client sends.
+// Request is an HTTP request of a client.
 type Request struct {
 	Entrance Entrance
 	Host     string            // with or without a port, in any case
-	Path     string            // absolute, without escapes; a query may follow
+	Path     string            // an absolute path without escapes, and optionally a query
 	Method   string            // empty: GET
 	Header   map[string]string // names in any case
 }
@@ -68,17 +68,17 @@ type Kind string
 const (
 	KindService       Kind = "Service"
 	KindInferencePool Kind = "InferencePool"
-	KindHost          Kind = "Host" // a host name that is not that of a Service; it has no namespace
+	KindHost          Kind = "Host" // a host name that is not the name of a Service; the namespace is empty
 )
 
 // Backend is the destination of a request.
 type Backend struct {
 	Kind            Kind
 	Namespace, Name string
-	Port            int32 // 0 for an InferencePool, which has its own
+	Port            int32 // 0 for an InferencePool, which defines its own port
 }
 
-// String returns the backend as messages name it.
+// String returns the name of the backend for messages.
 func (b Backend) String() string {
 	name := b.Name
 	if b.Namespace != "" {
@@ -90,20 +90,20 @@ func (b Backend) String() string {
 	return string(b.Kind) + " " + name
 }
 
-// Answer is what happens to a request.
+// Answer is the backend of a request, and the request as the backend receives it.
 type Answer struct {
 	Backend Backend
-	Path    string            // that the backend sees, with the query
-	Host    string            // that the backend sees
-	Header  map[string]string // that the backend sees, with canonical names: of the request, with the changes of the route
-	Timeout *time.Duration    // of the whole request; nil: the route says nothing, 0: none
+	Path    string            // with the query
+	Host    string            // value of header Host
+	Header  map[string]string // headers of the request, with the changes of the route; the names are canonical
+	Timeout *time.Duration    // of the whole request; nil: the route sets no timeout, 0: the route disables the timeout
 }
 
-// request is a Request in the form that rules are compared with.
+// request is a parsed Request.
 type request struct {
 	entrance  Entrance
 	host      string // in lower case, without the port
-	authority string // as it was sent
+	authority string // Request.Host
 	path      string
 	query     url.Values
 	rawQuery  string
@@ -111,7 +111,7 @@ type request struct {
 	header    map[string]string
 }
 
-// parseRequest checks a request. Data planes disagree about paths that can be written in several ways, so these are refused.
+// parseRequest parses a request. It rejects paths with several spellings, because data planes normalize them differently.
 func parseRequest(r *Request) (*request, error) {
 	host, err := parseHost(r.Host)
 	if err != nil {
@@ -135,15 +135,15 @@ func parseRequest(r *Request) (*request, error) {
 	for name, value := range r.Header {
 		name = canonical(name)
 		if _, twice := p.header[name]; twice || name == "Host" {
-			return nil, fmt.Errorf("header %s is there twice: %w", name, ErrInvalid)
+			return nil, fmt.Errorf("duplicate header %s: %w", name, ErrInvalid)
 		}
 		p.header[name] = value
 	}
 	return p, nil
 }
 
-// plain reports whether all data planes take a path as it is: it is absolute, its elements are neither empty nor dots, and
-// nothing in it is or needs to be escaped.
+// plain reports whether all data planes use a path unchanged: the path is absolute, no element is empty, "." or "..", and no
+// character is escaped or needs an escape.
 func plain(p string) bool {
 	if !strings.HasPrefix(p, "/") {
 		return false
@@ -156,10 +156,10 @@ func plain(p string) bool {
 	})
 }
 
-// canonical returns the one form of a header's name.
+// canonical returns the canonical form of a header name.
 func canonical(name string) string { return textproto.CanonicalMIMEHeaderKey(name) }
 
-// answer is an Answer in progress.
+// answer is an unfinished Answer.
 type answer struct {
 	backend    Backend
 	path, host string
@@ -167,7 +167,7 @@ type answer struct {
 	timeout    *time.Duration
 }
 
-// answer returns an answer that changes nothing of the request.
+// answer returns an answer with the unchanged request.
 func (r *request) answer() *answer {
 	return &answer{path: r.path, host: r.authority, header: maps.Clone(r.header)}
 }
@@ -184,7 +184,7 @@ func (a *answer) set(name, value string) { a.header[canonical(name)] = value }
 
 func (a *answer) remove(name string) { delete(a.header, canonical(name)) }
 
-// add appends to a header as a list, which two lines with one name are equal to.
+// add appends a value to a header. A list in one header is equivalent to several headers with the same name.
 func (a *answer) add(name, value string) {
 	if before, found := a.header[canonical(name)]; found {
 		value = before + "," + value

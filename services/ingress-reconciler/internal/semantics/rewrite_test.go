@@ -11,7 +11,7 @@ import (
 func TestRewriteOfNGINX(t *testing.T) {
 	t.Parallel()
 	const target = "nginx.ingress.kubernetes.io/rewrite-target: "
-	// The examples of the controller's documentation of path priority.
+	// These examples are from the controller's documentation of path priority.
 	priority := []string{
 		ingress("one", "", onHost("a.example.com", at("Prefix", "/foo/bar", "one")+","+at("Prefix", "/foo/bar/", "two"))),
 		ingress("two", "{"+target+"/$1}", onHost("a.example.com", at("ImplementationSpecific", "/foo/bar/(.+)", "three"))),
@@ -73,7 +73,7 @@ func TestRewriteOfNGINX(t *testing.T) {
 	}
 }
 
-// Of two Ingresses of one path, ingress-nginx takes the older, and of one age the last by name.
+// If two Ingresses have the same path, ingress-nginx uses the older. If both have the same age, it uses the last by name.
 func TestOldestOfEach(t *testing.T) {
 	t.Parallel()
 	f := world(t, class("k8s.io/ingress-nginx"), ingress("a", "", onHost("a.example.com", at("Prefix", "/", "a"))), ingress("c", "", onHost("a.example.com", at("Prefix", "/", "c"))),

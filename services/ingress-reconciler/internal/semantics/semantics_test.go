@@ -30,14 +30,14 @@ func parse(tb testing.TB, documents ...string) []*unstructured.Unstructured {
 	return objects
 }
 
-// fixture is a World and the objects that it was made of.
+// fixture is a World and its objects.
 type fixture struct {
 	*World
 
 	objects []*unstructured.Unstructured
 }
 
-// world makes a World of YAML documents.
+// world returns a World of YAML documents.
 func world(tb testing.TB, documents ...string) *fixture {
 	tb.Helper()
 	f := &fixture{objects: parse(tb, documents...)}
@@ -47,8 +47,8 @@ func world(tb testing.TB, documents ...string) *fixture {
 	return f
 }
 
-// ask returns an answer as "namespace/name:port path", or the kind of its error. The answer must be the same for any order of
-// the objects, and its explanation must agree with it.
+// ask returns an answer as "namespace/name:port path", or the kind of its error. ask fails the test if the answer depends on the order of
+// the objects, or if the explanation differs from the answer.
 func ask(tb testing.TB, f *fixture, r Request) string {
 	tb.Helper()
 	got, err := f.Answer(r)
@@ -91,7 +91,7 @@ func inWords(a Answer, err error) string {
 		}
 	}
 	if err != nil {
-		return "an error of no kind: " + err.Error()
+		return "an unexpected error: " + err.Error()
 	}
 	return fmt.Sprintf("%s/%s:%d %s", a.Backend.Namespace, a.Backend.Name, a.Backend.Port, a.Path)
 }
@@ -104,7 +104,7 @@ func mixed[T any](random *rand.Rand, all []T) []T {
 	return out
 }
 
-// get is a request to the Gateway, class or Istio gateway of the tests: "host/path".
+// get returns a GET request for "host/path" at an entrance.
 func get(e Entrance, url string) Request {
 	host, path, _ := strings.Cut(url, "/")
 	return Request{Entrance: e, Host: host, Path: "/" + path}
@@ -177,7 +177,7 @@ func TestHostIndex(t *testing.T) {
 		got = append(got, hostname)
 		return len(got) < 2
 	})
-	assert.Equal(t, []string{"b.example.com", "*.example.com"}, got, "a wildcard is not its own domain, and two are enough")
+	assert.Equal(t, []string{"b.example.com", "*.example.com"}, got, "a wildcard does not cover its own domain; f stops after two")
 }
 
 func TestOneLabel(t *testing.T) {
@@ -226,7 +226,7 @@ func TestFromObjects(t *testing.T) {
 	require.ErrorIs(t, err, ErrInvalid)
 }
 
-// A field of a later release concerns the requests that could reach its object, and no others.
+// An unknown field of an object affects only requests that could match the object.
 func TestFieldsThatAreNotKnown(t *testing.T) {
 	t.Parallel()
 	const rules = `rules: [{backendRefs: [{name: s, port: 80}]}]`
@@ -240,8 +240,8 @@ func TestFieldsThatAreNotKnown(t *testing.T) {
 	}
 }
 
-// The time of an answer follows from the rules for its host.
-func TestManyObjects(t *testing.T) { //nolint:paralleltest // it counts allocations
+// The cost of an answer depends on the rules for its host, not on the number of objects.
+func TestManyObjects(t *testing.T) { //nolint:paralleltest // the test counts allocations
 	build := func(n int) *World {
 		documents := []string{gateway(everywhere), class("k8s.io/ingress-nginx")}
 		for i := range n {

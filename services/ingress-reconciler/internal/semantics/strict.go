@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// onlyFields returns an error for a struct with other fields than the known ones: they could change the answer. The struct is
-// given by a pointer; known are names of Go fields.
+// onlyFields returns an error if a field other than the known ones is set: it could change the answer. v is a pointer to a struct, and
+// known are names of Go fields.
 func onlyFields(v any, known ...string) error {
 	s := reflect.ValueOf(v).Elem()
 	for i := range s.NumField() {
@@ -23,7 +23,7 @@ func onlyFields(v any, known ...string) error {
 	return nil
 }
 
-// onlyMessageFields is onlyFields for a protobuf message; known are names of its proto file.
+// onlyMessageFields is onlyFields for a protobuf message. known are names from the proto file.
 func onlyMessageFields(m proto.Message, known ...string) error {
 	var found []string
 	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
@@ -39,7 +39,7 @@ func onlyMessageFields(m proto.Message, known ...string) error {
 	return nil
 }
 
-// matchesWhole reports whether a regular expression matches all of a text.
+// matchesWhole reports whether a regular expression matches a whole text.
 func matchesWhole(expression, text string) (bool, error) {
 	re, err := compile("^(?:" + expression + ")$")
 	if err != nil {
@@ -48,8 +48,8 @@ func matchesWhole(expression, text string) (bool, error) {
 	return re.MatchString(text), nil
 }
 
-// compile compiles a regular expression in Go's syntax, which is that of RE2, Envoy and Traefik. nginx has PCRE, which prefers
-// the same one of several matches; what only PCRE knows is not modeled.
+// compile compiles a regular expression in Go's syntax, which RE2, Envoy and Traefik share. nginx uses PCRE, which selects the same one
+// of several possible matches. Syntax that only PCRE supports is not modeled.
 func compile(expression string) (*regexp.Regexp, error) {
 	re, err := regexp.Compile(expression)
 	if err != nil {
@@ -58,8 +58,8 @@ func compile(expression string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// expand returns a replacement of nginx, in which "$1" stands for what group 1 has matched. Any other use of "$" is not
-// modeled. groups is as of FindStringSubmatch.
+// expand expands a replacement of nginx, in which "$1" stands for the text that group 1 matched. Any other use of "$" is not modeled.
+// groups is a result of FindStringSubmatch.
 func expand(replacement string, groups []string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(replacement); i++ {

@@ -11,12 +11,12 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// Traefik's provider for Ingresses, by its source (pkg/provider/kubernetes/ingress, pkg/muxer/http).
+// This file models Traefik's provider for Ingresses, from its source (pkg/provider/kubernetes/ingress, pkg/muxer/http).
 //
-// Each path is a rule. Of all rules that match, of all hosts, the one with the highest priority wins: that of the annotation, or
-// else the length of the rule's text. Prefix and ImplementationSpecific compare characters by default ("/a" matches "/ab"), and
-// elements with option strictPrefixMatching, which also makes their rules longer. An answer that depends on the option, or on
-// the order of two rules with one priority, is ErrAmbiguous.
+// Each path is a rule. Of all rules that match, for any host, the rule with the highest priority wins. The priority is the value of an
+// annotation, or the length of the rule's text. Prefix and ImplementationSpecific compare characters by default ("/a" matches "/ab"),
+// and elements with option strictPrefixMatching, which also makes their rules longer. If an answer depends on the option, or on the
+// order of two rules with the same priority, the result is ErrAmbiguous.
 
 const (
 	prefixTraefik         = "traefik.ingress.kubernetes.io/"
@@ -40,7 +40,7 @@ func orderTraefik(w *World, x *classIndex, r *request) ([]contender, error) {
 	case err != nil:
 		return nil, err
 	case len(found) == 0:
-		return nil, nil // a strict prefix matches less
+		return nil, nil // a strict prefix matches fewer paths
 	case len(strict) == 0:
 		return nil, fmt.Errorf("path %s reaches path %s of %s, but not with option strictPrefixMatching: %w", r.path, found[0].path, identity("Ingress", found[0].ingress), ErrAmbiguous)
 	}
@@ -51,8 +51,8 @@ func orderTraefik(w *World, x *classIndex, r *request) ([]contender, error) {
 	return contenders, agree(found[0], "without strictPrefixMatching", strict[0], "with it")
 }
 
-// traefikMatches returns the locations that take a path, the one with the highest priority first. Several with that priority must
-// agree.
+// traefikMatches returns the locations that match a path, the highest priority first. If several locations have the highest priority,
+// they must agree.
 func traefikMatches(w *World, x *classIndex, r *request, prefix func(path string) (rule string, fits func(string) bool)) ([]*ingressMatch, error) {
 	var found []*ingressMatch
 	for _, l := range x.locations(r.host) {
@@ -81,12 +81,12 @@ func traefikMatches(w *World, x *classIndex, r *request, prefix func(path string
 	return found, nil
 }
 
-// traefikPrefix returns the rule of a prefix by characters.
+// traefikPrefix returns the rule of a prefix that compares characters.
 func traefikPrefix(path string) (rule string, fits func(string) bool) {
 	return fmt.Sprintf("PathPrefix(%q)", path), func(p string) bool { return strings.HasPrefix(p, path) }
 }
 
-// strictPrefix returns the rule of a prefix by elements.
+// strictPrefix returns the rule of a prefix that compares elements.
 func strictPrefix(path string) (rule string, fits func(string) bool) {
 	bare := strings.TrimSuffix(path, "/")
 	if bare == "" {
@@ -124,7 +124,7 @@ func traefikHost(l *location) string {
 	return fmt.Sprintf("Host(%q) && ", l.host)
 }
 
-// rewriteTraefik passes a request through the Middlewares that an Ingress names, in their order.
+// rewriteTraefik applies the Middlewares that an Ingress lists, in their order.
 func rewriteTraefik(w *World, l *location, a *answer) error {
 	annotation, found := l.ingress.Annotations[annotationMiddlewares]
 	if !found {

@@ -1,25 +1,27 @@
-// Package semantics answers which backend a request reaches through a set of routing objects, and why.
+// Package semantics determines the backend that a request reaches through a set of routing objects, and explains why.
 //
-// Its inputs are Gateways, HTTPRoutes, Ingresses, IngressClasses, VirtualServices, Middlewares and Namespaces (a World) and a
-// Request. Its outputs are an Answer, or an Explanation with the rule that wins and the rules that lose to it. The package is
-// pure, and the order of its inputs does not matter.
+// The input is a World of Gateways, HTTPRoutes, Ingresses, IngressClasses, VirtualServices, Middlewares and Namespaces, and a
+// Request. The output is an Answer, or an Explanation with the rule that wins and the rules that lose to it. The package is pure,
+// and the order of the objects does not matter.
 //
 //	data plane                          file                                source of the model
 //	Gateway API                         gatewayapi.go, gatewayrule.go       the specification, and Envoy Gateway
 //	ingress-nginx, Traefik's NGINX      ingressnginx.go                     both
 //	provider
 //	Traefik's Ingress provider          traefik.go, middleware.go           Traefik, with and without strictPrefixMatching
-//	Istio Gateways                      istio.go                            reference and source of pilot
+//	Istio Gateways                      istio.go                            Istio's reference, and the source of pilot
 //	any other ingress controller        none: ErrNotModeled
 //
-// Where two sources give different answers to a request, the answer is ErrAmbiguous: the objects do not decide between them.
+// If two sources give different answers to a request, the result is ErrAmbiguous, because the objects do not determine the answer.
 //
-// The whole-system test TestConformance compares the answers with Envoy Gateway and Traefik, not with ingress-nginx and Istio.
-// An object that concerns the request and has a field that is not modeled is ErrNotModeled, never ignored. Objects that do
-// not concern the request are not looked at. Services, endpoints, TLS, authentication, limits, load balancing and the headers
-// that data planes add by themselves are not modeled: the answer is what they leave to the route.
+// The subtest conformance in deploy/local/e2e/ingress compares answers with Envoy Gateway and Traefik. No test compares them with
+// ingress-nginx or Istio.
 //
-// An answer takes time in the number of rules for the request's host, not in the number of objects.
+// If an object that could match the request has a field that is not modeled, the result is ErrNotModeled: the package never ignores
+// such a field. Fields of other objects do not matter. The package does not model Services, endpoints, TLS, authentication, limits,
+// load balancing, and headers that data planes add.
+//
+// The time for an answer depends on the number of rules for the host of the request, not on the number of objects.
 package semantics
 
 import (
@@ -40,7 +42,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// World is a set of objects that route requests. It does not change.
+// World is an immutable set of objects that route requests.
 type World struct {
 	gateways    map[types.NamespacedName]*gatewayv1.Gateway
 	routes      map[types.NamespacedName]hostIndex[*gatewayv1.HTTPRoute] // by Gateway
@@ -48,15 +50,15 @@ type World struct {
 	ingresses   []*networkingv1.Ingress
 	classes     []*networkingv1.IngressClass
 	byClass     map[string]*classIndex
-	middlewares map[string][]*unstructured.Unstructured       // by the name that annotations have for them
+	middlewares map[string][]*unstructured.Unstructured       // by their name in annotations
 	istio       map[string]hostIndex[*istiov1.VirtualService] // by Gateway
 
-	problems map[string]error // of objects that cannot be read in full, by identity
-	seen     map[string]bool  // identities
+	problems map[string]error // decoding problems, such as unknown fields, by identity
+	seen     map[string]bool  // identities of all objects
 }
 
-// FromObjects returns a World of objects as they are read from the API server or from manifests. Objects of kinds that route
-// no requests are ignored.
+// FromObjects returns a World of objects from the API server or from manifests. It ignores objects of kinds that do not route
+// requests.
 func FromObjects(objects []*unstructured.Unstructured) (*World, error) {
 	w := &World{
 		gateways: map[types.NamespacedName]*gatewayv1.Gateway{}, routes: map[types.NamespacedName]hostIndex[*gatewayv1.HTTPRoute]{},
@@ -66,12 +68,12 @@ func FromObjects(objects []*unstructured.Unstructured) (*World, error) {
 	if slices.Contains(objects, nil) {
 		return nil, fmt.Errorf("an object is nil: %w", ErrInvalid)
 	}
-	for _, u := range slices.SortedStableFunc(slices.Values(objects), compareObjects) { // all that follows has one order
+	for _, u := range slices.SortedStableFunc(slices.Values(objects), compareObjects) { // a stable order
 		if err := w.add(u); err != nil {
 			return nil, fmt.Errorf("%s: %w", identity(u.GetKind(), u), err)
 		}
 	}
-	for _, i := range w.ingresses { // their classes are known now
+	for _, i := range w.ingresses { // after all IngressClasses have been added
 		w.addIngress(i)
 	}
 	return w, nil
@@ -98,13 +100,13 @@ func (w *World) add(u *unstructured.Unstructured) error {
 	}
 	id := identity(u.GetKind(), u)
 	if w.seen[id] {
-		return fmt.Errorf("it is there twice: %w", ErrInvalid)
+		return fmt.Errorf("duplicate object: %w", ErrInvalid)
 	}
 	w.seen[id] = true
 	return add(u)
 }
 
-// identity names an object in messages.
+// identity returns the name of an object for messages.
 func identity(kind string, o metav1.Object) string {
 	if o.GetNamespace() == "" {
 		return kind + " " + o.GetName()
@@ -112,12 +114,12 @@ func identity(kind string, o metav1.Object) string {
 	return kind + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// decode reads an object into its type. Fields that the type does not have make no difference until the object concerns a
-// request: they may be those of a later release.
+// decode decodes an object into its Go type. It only records unknown fields, which a later release may define: readable returns them
+// as an error if a request could match the object.
 func decode(w *World, u *unstructured.Unstructured, into any) error {
 	content := make(map[string]any, len(u.Object))
 	for key, value := range u.Object {
-		if key != "status" { // it does not route requests
+		if key != "status" { // the status does not route requests
 			content[key] = value
 		}
 	}
@@ -132,7 +134,7 @@ func decode(w *World, u *unstructured.Unstructured, into any) error {
 	return nil
 }
 
-// readable returns an error if an object has fields that are not known.
+// readable returns an error if an object has unknown fields.
 func (w *World) readable(kind string, o metav1.Object) error {
 	if err := w.problems[identity(kind, o)]; err != nil {
 		return fmt.Errorf("%s: %w: %w", identity(kind, o), err, ErrNotModeled)
@@ -180,7 +182,7 @@ func (w *World) addNamespace(u *unstructured.Unstructured) error {
 	if err := decode(w, u, n); err != nil {
 		return err
 	}
-	labels := map[string]string{corev1.LabelMetadataName: n.Name} // every namespace has it
+	labels := map[string]string{corev1.LabelMetadataName: n.Name} // the API server sets this label on every namespace
 	for key, value := range n.Labels {
 		labels[key] = value
 	}
@@ -212,7 +214,7 @@ func (w *World) addMiddleware(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// addVirtualService reads the specification by itself: the JSON of Istio's types ignores fields that it does not know.
+// addVirtualService decodes the specification separately, because the JSON decoder of Istio's types ignores unknown fields.
 func (w *World) addVirtualService(u *unstructured.Unstructured) error {
 	v := &istiov1.VirtualService{}
 	rest := u.DeepCopy()
@@ -244,7 +246,7 @@ func (w *World) addVirtualService(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// value returns what a pointer points to, or a default for nil.
+// value returns the value that a pointer points to, or a default if the pointer is nil.
 func value[T any](p *T, otherwise T) T {
 	if p == nil {
 		return otherwise

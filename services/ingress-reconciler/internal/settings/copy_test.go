@@ -76,7 +76,7 @@ func TestUnsafeKeys(t *testing.T) {
 		for _, word := range words {
 			assert.NotContains(t, strings.ToLower(key), word)
 		}
-		assert.NotContains(t, key, "*", "keys alone")
+		assert.NotContains(t, key, "*", "the defaults contain no wildcards")
 	}
 	assert.NotEmpty(t, defaultCopyAnnotations)
 	for _, c := range ingressclass.Controllers() {

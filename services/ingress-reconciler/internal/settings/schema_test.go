@@ -51,7 +51,7 @@ func (c chartSchema) resolve(t *testing.T, s *schema) *schema {
 	if len(path) == 3 && found != nil {
 		found = found.Properties[path[2]]
 	}
-	require.NotNil(t, found, "%s leads nowhere", s.Ref)
+	require.NotNil(t, found, "cannot resolve reference %s", s.Ref)
 	return found
 }
 
@@ -64,7 +64,7 @@ func TestChartSchema(t *testing.T) {
 	c.assertFields(t, "config", reflect.TypeFor[Document](), config)
 }
 
-// assertType compares a schema with the type of Go that its values are decoded into.
+// assertType compares a schema with the Go type of its decoded values.
 func (c chartSchema) assertType(t *testing.T, path string, want reflect.Type, s *schema) {
 	t.Helper()
 	s = c.resolve(t, s)
@@ -127,7 +127,7 @@ func keys[V any](m map[string]V) []string {
 	return all
 }
 
-// TestExamplesOfTheChartSchema gives Parse the examples of every key, at the top and in an override.
+// TestExamplesOfTheChartSchema parses the examples of every key, at the top level and in an override.
 func TestExamplesOfTheChartSchema(t *testing.T) {
 	t.Parallel()
 	c := readSchema(t)
@@ -170,7 +170,7 @@ func TestReadmeHasEveryKey(t *testing.T) {
 	}
 }
 
-// TestEnumsOfTheChartSchema gives Parse each value of an enumeration, and a value that is not in it.
+// TestEnumsOfTheChartSchema parses each value of an enumeration, and a value that is not in it.
 func TestEnumsOfTheChartSchema(t *testing.T) {
 	t.Parallel()
 	c := readSchema(t)
@@ -199,7 +199,7 @@ func TestEnumsOfTheChartSchema(t *testing.T) {
 			text, err := json.Marshal(tt.give("Other"))
 			require.NoError(t, err)
 			_, _, err = Parse(text)
-			assert.Error(t, err, "the program takes other values than the schema")
+			assert.Error(t, err, "Parse accepts a value that is not in the schema")
 		})
 	}
 }

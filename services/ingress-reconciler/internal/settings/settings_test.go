@@ -96,7 +96,7 @@ func TestResolveWithOMEDefaults(t *testing.T) {
 	}, got)
 }
 
-// OME applies the shared host, the timeout and the domains of namespaces to HTTPRoutes only. Our configuration and
+// OME applies the shared host, the timeout and the domains of namespaces to HTTPRoutes only. The configuration of this program and
 // annotations apply to all kinds.
 func TestOMESettingsForHTTPRoutesOnly(t *testing.T) {
 	t.Parallel()
@@ -223,7 +223,7 @@ namespaceIngressGateways:
 		}, want: func(t *testing.T, s Settings) {
 			assert.Equal(t, "chat.own.example.com", host(t, s))
 			assert.Equal(t, "https", s.URLScheme)
-			assert.Nil(t, s.Path, "turned off")
+			assert.Nil(t, s.Path, "path routes are disabled")
 			assert.Equal(t, []string{"b.example.com", "c.example.com"}, s.AdditionalDomains)
 			assert.Len(t, s.Gateways, 2)
 			assert.False(t, s.Subdomain)
@@ -244,7 +244,7 @@ overrides:
 - {namespaces: [models], names: [chat, other], selector: {matchExpressions: [{key: tier, operator: In, values: [gold]}]}, ingressDomain: right.example.com, strategy: ingress, defaultRouteTimeoutSeconds: 30}
 - {componentHosts: true}
 `, annotations: map[string]string{"ome.io/ingress-domain": "annotated.example.com"}, want: func(t *testing.T, s Settings) {
-			assert.Equal(t, "right.example.com", s.Domain, "it wins over the annotation")
+			assert.Equal(t, "right.example.com", s.Domain, "the override wins over the annotation")
 			assert.Equal(t, Ingress, s.Strategy)
 			assert.Equal(t, 30*time.Second, s.Timeout)
 			assert.True(t, s.ComponentHosts)

@@ -24,7 +24,7 @@ const (
 
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// entry is an old object of the entry, superseded the given time ago.
+// entry returns an old object of the entry that was superseded the given time ago.
 func entry(ago time.Duration) Old { return Old{Slot: plan.Entry, Superseded: now.Add(-ago)} }
 
 // unmarked is an old object without a time.
@@ -112,7 +112,7 @@ func TestAnObjectGoesAfterTheHold(t *testing.T) {
 		}
 		assert.Equal(t, hold-at, next)
 		if fates[0] == Mark {
-			assert.Zero(t, at, "it is marked once")
+			assert.Zero(t, at, "the object is marked only once")
 			old.Superseded = in.Now
 		}
 	}

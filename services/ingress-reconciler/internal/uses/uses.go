@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Object identifies an object that services depend on: a Gateway, an IngressClass, an InferencePool, or the Service of an
-// endpoint picker.
+// Object identifies an object that services depend on: a Gateway, an Istio Gateway, an IngressClass, an InferencePool, or the
+// Service of an endpoint picker.
 type Object struct {
 	Kind string
 	Name cache.ObjectName
@@ -69,7 +69,7 @@ func (x *Index) Set(service cache.ObjectName, objects []Object) {
 	}
 }
 
-// Users returns the services that use an object, in no order.
+// Users returns the services that use an object, in any order.
 func (x *Index) Users(o Object) []cache.ObjectName {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -29,10 +29,10 @@ func TestUsers(t *testing.T) {
 	assert.Empty(t, x.Users(public))
 	x.Set(name("a"), []Object{public, class})
 	x.Set(name("b"), []Object{public, inner, public})
-	assert.ElementsMatch(t, []cache.ObjectName{name("a"), name("b")}, x.Users(public), "each once")
+	assert.ElementsMatch(t, []cache.ObjectName{name("a"), name("b")}, x.Users(public), "Users returns each service once")
 	assert.Equal(t, []cache.ObjectName{name("b")}, x.Users(inner))
 	assert.Equal(t, []cache.ObjectName{name("a")}, x.Users(class))
-	assert.Empty(t, x.Users(Object{Kind: InferencePool, Name: public.Name}), "of the same name, and another kind")
+	assert.Empty(t, x.Users(Object{Kind: InferencePool, Name: public.Name}), "an object with the same name and another kind")
 
 	x.Set(name("b"), []Object{inner})
 	assert.Equal(t, []cache.ObjectName{name("a")}, x.Users(public))
@@ -41,7 +41,7 @@ func TestUsers(t *testing.T) {
 	x.Set(name("a"), nil)
 	x.Set(name("b"), []Object{})
 	x.Set(name("c"), nil)
-	assert.Equal(t, New(), x, "nothing is left of those that are gone")
+	assert.Equal(t, New(), x, "removed services leave no entries")
 }
 
 func TestClear(t *testing.T) {

@@ -1,4 +1,4 @@
-// Chatload drives streaming chat completions against an OpenAI-compatible server and prints a table of who answered them.
+// Chatload sends streaming chat completions to an OpenAI-compatible server, and prints a table of the servers that answered.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"fairlead.dev/deploy/emulators/internal/cli"
 )
 
-var errFailures = errors.New("some requests failed")
+var errFailures = errors.New("some requests failed: see the table")
 
 func main() { cli.Main("chatload", run) }
 
@@ -27,8 +27,8 @@ func run(ctx context.Context, args []string) error {
 	var headers []string
 	fs := pflag.NewFlagSet("chatload", pflag.ContinueOnError)
 	addFlags(fs, &o)
-	fs.StringArrayVarP(&headers, "header", "H", nil, "Header to send, as NAME: VALUE; may be given several times.")
-	verbose := fs.BoolP("verbose", "v", false, "Print each request when it ends.")
+	fs.StringArrayVarP(&headers, "header", "H", nil, "Header of each request, as NAME: VALUE. The flag can be repeated.")
+	verbose := fs.BoolP("verbose", "v", false, "Print a line for each request when it ends.")
 	if done, err := cli.Parse(fs, args, os.Stdout); done {
 		return err
 	}
@@ -47,21 +47,21 @@ func run(ctx context.Context, args []string) error {
 }
 
 func addFlags(fs *pflag.FlagSet, o *chatload.Options) {
-	fs.StringVar(&o.BaseURL, "url", o.BaseURL, "Server to send to, without /v1/chat/completions.")
-	fs.StringVar(&o.Model, "model", o.Model, "Model to ask for.")
-	fs.IntVarP(&o.Concurrency, "concurrency", "c", 0, "Requests under way at any time (closed loop); 10 when no rate is given.")
-	fs.Float64Var(&o.Rate, "rate", 0, "Requests to start a second (open loop, Poisson).")
-	fs.IntVarP(&o.Requests, "requests", "n", o.Requests, "Requests in all; 0 for no limit.")
-	fs.DurationVar(&o.Duration, "duration", 0, "Start no requests after this; 0 for no limit.")
-	fs.DurationVar(&o.Timeout, "timeout", 0, "Time for one request; 0 for 10 minutes.")
-	fs.IntVar(&o.MaxTokens, "max-tokens", o.MaxTokens, "Tokens of each answer.")
-	fs.BoolVar(&o.IgnoreEOS, "ignore-eos", o.IgnoreEOS, "Ask for exactly --max-tokens and fail answers that have more or fewer.")
-	fs.BoolVar(&o.RequirePicked, "require-picked", false, "Fail answers that do not say which endpoint was picked and which one served.")
-	fs.BoolVar(&o.KeepAlive, "keep-alive", o.KeepAlive, "Use connections again.")
+	fs.StringVar(&o.BaseURL, "url", o.BaseURL, "URL of the server, without /v1/chat/completions.")
+	fs.StringVar(&o.Model, "model", o.Model, "Name of the model.")
+	fs.IntVarP(&o.Concurrency, "concurrency", "c", 0, "Number of concurrent requests (closed loop). The default is 10 without --rate.")
+	fs.Float64Var(&o.Rate, "rate", 0, "Average number of requests per second (open loop, Poisson process).")
+	fs.IntVarP(&o.Requests, "requests", "n", o.Requests, "Total number of requests; 0 for no limit.")
+	fs.DurationVar(&o.Duration, "duration", 0, "Time after which no request starts; 0 for no limit.")
+	fs.DurationVar(&o.Timeout, "timeout", 0, "Timeout of one request; 0 for 10 minutes.")
+	fs.IntVar(&o.MaxTokens, "max-tokens", o.MaxTokens, "Maximum number of tokens of each answer.")
+	fs.BoolVar(&o.IgnoreEOS, "ignore-eos", o.IgnoreEOS, "Request exactly --max-tokens tokens, and fail other answers.")
+	fs.BoolVar(&o.RequirePicked, "require-picked", false, "Fail answers without the headers of the picked and the serving endpoint.")
+	fs.BoolVar(&o.KeepAlive, "keep-alive", o.KeepAlive, "Reuse connections.")
 	fs.BoolVar(&o.HTTP2, "http2", false, "Use HTTP/2 without TLS.")
-	fs.IntVar(&o.Prompts.Groups, "groups", o.Prompts.Groups, "Groups of prompts that share a prefix.")
-	fs.IntVar(&o.Prompts.SharedTokens, "shared-tokens", o.Prompts.SharedTokens, "Tokens of a shared prefix.")
-	fs.IntVar(&o.Prompts.OwnTokens, "own-tokens", o.Prompts.OwnTokens, "Tokens of each prompt after that.")
+	fs.IntVar(&o.Prompts.Groups, "groups", o.Prompts.Groups, "Number of groups of prompts; the prompts of a group share a prefix.")
+	fs.IntVar(&o.Prompts.SharedTokens, "shared-tokens", o.Prompts.SharedTokens, "Number of tokens of a shared prefix.")
+	fs.IntVar(&o.Prompts.OwnTokens, "own-tokens", o.Prompts.OwnTokens, "Number of tokens of each prompt after the shared prefix.")
 	fs.Uint64Var(&o.Prompts.Seed, "seed", o.Prompts.Seed, "Seed of prompts and arrivals.")
 }
 
@@ -70,14 +70,14 @@ func parseHeaders(lines []string) (http.Header, error) {
 	for _, line := range lines {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok {
-			return nil, fmt.Errorf("header %q is not NAME: VALUE", line)
+			return nil, fmt.Errorf("header %q has no colon: give NAME: VALUE", line)
 		}
 		header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
 	return header, nil
 }
 
-// load runs until a limit or a signal, and prints the table in any case.
+// load sends requests until a limit or a signal, and prints the table in both cases.
 func load(ctx context.Context, o chatload.Options) error {
 	report, err := chatload.Run(ctx, o)
 	if err != nil {

@@ -27,7 +27,7 @@ func TestParseHeaders(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, http.Header{"X-Fault": {"slow=4", "hang"}, "Host": {"a:80"}}, got)
 	_, err = parseHeaders([]string{"x-fault"})
-	require.ErrorContains(t, err, "is not NAME: VALUE")
+	require.ErrorContains(t, err, "has no colon: give NAME: VALUE")
 }
 
 func TestWrongArguments(t *testing.T) {

@@ -1,4 +1,4 @@
-// Echo answers with what it was asked: see package echo.
+// Echo answers each request with a description of the request: see package echo.
 package main
 
 import (
@@ -20,8 +20,8 @@ func main() { cli.Main("echo", run) }
 
 func run(ctx context.Context, args []string) error {
 	fs := pflag.NewFlagSet("echo", pflag.ContinueOnError)
-	port := fs.Int("port", 8000, "Port to listen on; HTTP/1.1, and HTTP/2 without TLS.")
-	name := fs.String("name", hostName(), "Who it says it is.")
+	port := fs.Int("port", 8000, "Port of HTTP/1.1, and of HTTP/2 without TLS.")
+	name := fs.String("name", hostName(), "Name of the server in its answers.")
 	if done, err := cli.Parse(fs, args, os.Stdout); done {
 		return err
 	}
@@ -33,7 +33,7 @@ func run(ctx context.Context, args []string) error {
 	return serve(ctx, l, echo.New(*name))
 }
 
-// hostName is a pod's name in a cluster.
+// hostName returns the host name, which is the pod's name in a cluster.
 func hostName() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -42,7 +42,7 @@ func hostName() string {
 	return name
 }
 
-// serve ends when ctx has ended and what was asked before is answered, however long that takes.
+// serve accepts requests until ctx ends, then finishes the running requests without a time limit.
 func serve(ctx context.Context, l net.Listener, handler http.Handler) error {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)

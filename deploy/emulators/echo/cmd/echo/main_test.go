@@ -42,15 +42,15 @@ func TestServe_AnswersWhatItWasAskedBeforeTheEnd(t *testing.T) {
 	defer cancel()
 	address := start(ctx, t)
 	resp := get(t, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, address+"/?events=2&interval=300ms")
-	cancel() // the header has come, an event is still to come
+	cancel() // after the header and before the last event
 	raw, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	assert.Equal(t, "data: {\"name\":\"a\",\"index\":1}\n\ndata: {\"name\":\"a\",\"index\":2}\n\n", string(raw))
 	_, err = net.Dial("tcp", resp.Request.URL.Host)
-	assert.Error(t, err, "it listens no more")
+	assert.Error(t, err, "the server has closed its listener")
 }
 
-// start serves until ctx ends; the test ends after that.
+// start starts a server until ctx ends, and returns its URL. The test waits for the end of the server.
 func start(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)

@@ -13,7 +13,7 @@ import (
 	"fairlead.dev/pkg/logging"
 )
 
-// maxBody is the largest request that is read.
+// maxBody is the maximum size of a request's body.
 const maxBody = 64 << 20
 
 func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) {
@@ -53,7 +53,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// generate answers a request to generate text, or lets it fail as it is meant to.
+// generate answers a request to generate text, and applies faults.
 func (s *Server) generate(w http.ResponseWriter, r *http.Request, plan func(body []byte) (*generation, error)) {
 	verdict, err := s.judge(r)
 	if err != nil {
@@ -84,12 +84,12 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, plan func(body
 		err = s.whole(w, r, g)
 	}
 	if err != nil && r.Context().Err() == nil {
-		s.Log.Debug("Broke off answer", zap.String(logging.KeyRequestID, g.id), zap.Error(err))
+		s.Log.Debug("Aborted answer", zap.String(logging.KeyRequestID, g.id), zap.Error(err))
 		panic(http.ErrAbortHandler) // closes the connection, or resets the stream
 	}
 }
 
-// judge decides which faults hit a request.
+// judge decides which faults affect a request.
 func (s *Server) judge(r *http.Request) (faults.Verdict, error) {
 	verdict := s.Faults.Judge()
 	if !s.AllowFaultHeader {
@@ -102,7 +102,7 @@ func (s *Server) judge(r *http.Request) (faults.Verdict, error) {
 	return verdict, nil
 }
 
-// hang keeps a request without an answer until the client leaves or the server drains.
+// hang does not answer a request until the client disconnects or ReleaseHung is called, then closes the connection.
 func (s *Server) hang(r *http.Request) {
 	select {
 	case <-r.Context().Done():
@@ -111,7 +111,7 @@ func (s *Server) hang(r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// whole answers with one JSON object when all tokens are made.
+// whole answers with one JSON object after the last token.
 func (s *Server) whole(w http.ResponseWriter, r *http.Request, g *generation) error {
 	err := s.run(r.Context(), g, func(*choice, int, int) {}, func() error { return nil })
 	if err != nil {
@@ -128,8 +128,8 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, g *generation) er
 	return nil
 }
 
-// stream answers with an event for each token at the time at which it is made, or for all tokens that have gathered since the
-// last event.
+// stream answers with an event for each token when the engine has made it, or with one event for all tokens that have accumulated
+// since the last event.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, g *generation) error {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.WriteHeader(http.StatusOK)
@@ -161,7 +161,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, g *generation) e
 			step = to - from
 		}
 		for ; from < to; from += step {
-			c.sent = from + step // what the running usage counts
+			c.sent = from + step // for the usage of this event
 			ids := c.request.Output[from:c.sent]
 			text = text[:0]
 			for _, id := range ids {
@@ -180,7 +180,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, g *generation) e
 	return flush()
 }
 
-// readBody reads a request of JSON, which it has to say it is.
+// readBody reads the body of a request. The content type must be JSON.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if !isJSON(r.Header.Get("Content-Type")) {
 		return nil, invalidBody("value_error", "'body'", "Unsupported Media Type: Only 'application/json' is allowed")
@@ -192,7 +192,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// decode reads a request and checks what all kinds of it have in common.
+// decode decodes a request and checks its common fields.
 func (s *Server) decode(body []byte, request any, c *common) error {
 	if err := json.Unmarshal(body, request); err != nil {
 		return decodeError(err)

@@ -119,7 +119,7 @@ func TestTokenIDs(t *testing.T) {
 
 func TestRunningUsageCountsEachToken(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(p *Params) { p.Spec.Law.Base = time.Microsecond }) // many tokens at once
+	s := start(t, func(p *Params) { p.Spec.Law.Base = time.Microsecond }) // several tokens between two events
 	got := s.post(t, text, `{"model":"m","prompt":"Hello","max_tokens":200,"stream":true,"stream_options":{"continuous_usage_stats":true}}`)
 	var counts []string
 	for _, match := range regexp.MustCompile(`"completion_tokens":(\d+)`).FindAllStringSubmatch(got.body, -1) {
@@ -142,7 +142,7 @@ func TestSeveralAnswersToSeveralPrompts(t *testing.T) {
 	for _, piece := range got.text {
 		texts[piece] = true
 	}
-	assert.Len(t, texts, 4, "each answer is its own")
+	assert.Len(t, texts, 4, "all answers differ")
 
 	var whole completion
 	require.NoError(t, json.Unmarshal([]byte(s.post(t, text, body+`}`).body), &whole))
@@ -228,7 +228,7 @@ func TestNextTurnIsCached(t *testing.T) {
 		`{"role":"assistant","content":"`+first.text[0]+`"},{"role":"user","content":"More"}]}`)
 	var answer completion
 	require.NoError(t, json.Unmarshal([]byte(got.body), &answer))
-	// 37 tokens of prompt and 39 of answer are computed: the last token was never fed back.
+	// The KV cache has 37 tokens of the prompt and 39 of the answer, because no step computed the last token.
 	assert.Equal(t, 64, answer.Usage.Details.CachedTokens)
 }
 

@@ -5,19 +5,19 @@ import (
 	"strconv"
 )
 
-// A dialect is how an endpoint words what the engine made: whole, or as the choice of a streamed chunk. Text is always
-// such that it needs no escaping in JSON.
+// A dialect formats the tokens of the engine for an endpoint, as a whole answer or as the choice of a streamed chunk. The text
+// never needs escaping in JSON.
 type dialect interface {
 	idPrefix() string
 	object() string
 	choice(index int, text, finishReason string) any
 
 	chunkObject() string
-	// appendOpening appends the chunk that precedes a choice's tokens; nothing if there is none.
+	// appendOpening appends the choice of the chunk before a choice's tokens, if the endpoint sends one.
 	appendOpening(dst []byte, index int) []byte
 	// appendTokens appends the text of some tokens, and their ids unless these are nil.
 	appendTokens(dst []byte, index int, text []byte, ids []uint32, finishReason string) []byte
-	// noUsage is what stands in a chunk without usage.
+	// noUsage returns the JSON that replaces the usage in a chunk without usage.
 	noUsage() string
 }
 
@@ -94,7 +94,7 @@ func appendIDs(dst []byte, ids []uint32) []byte {
 // chunkWriter writes the chunks of one stream as server-sent events.
 type chunkWriter struct {
 	dialect dialect
-	head    []byte // of every chunk, up to its choices
+	head    []byte // of each chunk, up to its choices
 	buf     []byte
 }
 
@@ -103,7 +103,7 @@ func newChunkWriter(g *generation, fingerprint string) *chunkWriter {
 		ID: g.id, Object: g.dialect.chunkObject(), Created: g.created.Unix(), Model: g.model, SystemFingerprint: fingerprint, Choices: []any{},
 	})
 	if err != nil {
-		panic(err) // strings and a number always encode
+		panic(err) // unreachable: strings and a number always encode
 	}
 	return &chunkWriter{dialect: g.dialect, head: append([]byte("data: "), head[:len(head)-len("]}")]...)}
 }
@@ -121,7 +121,7 @@ func (c *chunkWriter) tokens(index int, text []byte, ids []uint32, finishReason 
 	c.end(u)
 }
 
-// total is the chunk without choices that carries the usage of the whole request.
+// total writes the chunk without choices that has the usage of the whole request.
 func (c *chunkWriter) total(u *usage) {
 	c.buf = append(c.buf, c.head...)
 	c.end(u)
@@ -136,7 +136,7 @@ func (c *chunkWriter) end(u *usage) {
 	}
 	text, err := json.Marshal(u)
 	if err != nil {
-		panic(err) // numbers always encode
+		panic(err) // unreachable: numbers always encode
 	}
 	c.buf = append(append(append(c.buf, `],"usage":`...), text...), "}\n\n"...)
 }

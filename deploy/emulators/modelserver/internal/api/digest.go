@@ -12,7 +12,7 @@ import (
 // headerDigest is the trailer with an answer's digest (RFC 9530).
 const headerDigest = "Content-Digest"
 
-// digested has the digest of an answer follow it, if the client takes trailers.
+// digested returns a handler that sends the digest of the answer in a trailer, if the client accepts trailers.
 func digested(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !takesTrailers(r) {
@@ -32,7 +32,7 @@ func takesTrailers(r *http.Request) bool {
 	})
 }
 
-// digestWriter hashes an answer on its way.
+// digestWriter writes an answer and computes its hash.
 type digestWriter struct {
 	http.ResponseWriter
 	hash hash.Hash

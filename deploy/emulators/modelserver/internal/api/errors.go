@@ -8,22 +8,22 @@ import (
 	"reflect"
 )
 
-// requestError is an error that goes to the client as vLLM would word it.
+// requestError is an error that the server sends to the client in vLLM's form.
 type requestError struct {
 	status  int
 	kind    string
-	param   string // empty: none
+	param   string // empty: no parameter
 	message string
 }
 
 func (e *requestError) Error() string { return e.message }
 
-// badRequest is a value that the server cannot work with.
+// badRequest returns the error for an invalid value.
 func badRequest(param, format string, args ...any) *requestError {
 	return &requestError{http.StatusBadRequest, "BadRequestError", param, fmt.Sprintf(format, args...)}
 }
 
-// invalidBody is a body that is not a request at all; FastAPI refuses those before vLLM sees them.
+// invalidBody returns the error for a body that is not a valid request. FastAPI refuses such a body before vLLM handles it.
 func invalidBody(problem, location, message string) *requestError {
 	text := fmt.Sprintf("[{'type': '%s', 'loc': (%s), 'msg': '%s'}]", problem, location, message)
 	return &requestError{http.StatusBadRequest, http.StatusText(http.StatusBadRequest), "", text}
@@ -37,17 +37,17 @@ func modelNotFound(name string) *requestError {
 	return &requestError{http.StatusNotFound, "NotFoundError", "model", fmt.Sprintf("The model `%s` does not exist.", name)}
 }
 
-// plainStatus is an error about the HTTP request, not its content.
+// plainStatus returns an error about the HTTP request, not about its content.
 func plainStatus(status int) *requestError {
 	return &requestError{status, http.StatusText(status), "", http.StatusText(status)}
 }
 
-// faultStatus is the answer of a server that was told to fail.
+// faultStatus returns the error for the fault status.
 func faultStatus(status int) *requestError {
 	return &requestError{status, "InternalServerError", "", "Injected fault"}
 }
 
-// decodeError turns a failure of encoding/json into what FastAPI says.
+// decodeError converts an error of encoding/json to an error of FastAPI.
 func decodeError(err error) *requestError {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -92,7 +92,7 @@ func writeError(w http.ResponseWriter, err error) {
 	writeJSON(w, refused.status, errorResponse{info})
 }
 
-// writeDetail answers a request for which there is no route, as FastAPI does without asking vLLM.
+// writeDetail answers a request without a route like FastAPI, which does not call vLLM for it.
 func writeDetail(w http.ResponseWriter, status int) {
 	writeJSON(w, status, map[string]string{"detail": http.StatusText(status)})
 }
@@ -100,9 +100,9 @@ func writeDetail(w http.ResponseWriter, status int) {
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	text, err := json.Marshal(body)
 	if err != nil {
-		status, text = http.StatusInternalServerError, []byte(`{"error":{"message":"answer cannot be encoded"}}`)
+		status, text = http.StatusInternalServerError, []byte(`{"error":{"message":"cannot encode the answer"}}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // the client may be gone
+	_, _ = w.Write(text) // the client may have disconnected
 }

@@ -19,10 +19,10 @@ const (
 	maxChoices      = 128
 )
 
-// errDropped ends an answer whose connection is to be closed in the middle.
-var errDropped = errors.New("connection dropped on request")
+// errDropped ends an answer with the fault drop.
+var errDropped = errors.New("fault drop closed the connection")
 
-// A generation is one HTTP request on its way through the engine: one sequence for each answer that it asks for.
+// A generation is one HTTP request in the engine, with one sequence for each requested answer.
 type generation struct {
 	dialect dialect
 	id      string
@@ -32,19 +32,19 @@ type generation struct {
 
 	verdict faults.Verdict
 	choices []*choice
-	emitted int           // tokens handed to the client, of all choices
-	changed chan struct{} // there may be progress
+	emitted int           // tokens sent to the client, of all choices
+	changed chan struct{} // signals possible progress
 	habits  *Habits
 }
 
 type choice struct {
 	index   int
 	request *engine.Request
-	sent    int // tokens handed to the client
-	cached  int // prompt tokens from the cache; valid once tokens were sent
+	sent    int // tokens sent to the client
+	cached  int // prompt tokens from the cache; valid after the first sent token
 }
 
-// newGeneration plans a request whose prompts are known. maxTokens is the limit that the client set, nil for none.
+// newGeneration returns the generation of a request. maxTokens is the limit that the client has set, or nil.
 func (s *Server) newGeneration(d dialect, options common, prompts [][]uint32, maxTokens *int) (*generation, error) {
 	g := &generation{
 		dialect: d, model: *options.Model, created: time.Now(), options: options,
@@ -101,7 +101,7 @@ func (s *Server) newRequest(g *generation, prompt []uint32, maxTokens *int) (*en
 	return engine.NewRequest(p, s.Spec.BlockSize), nil
 }
 
-// answerLimit is how long the answer may be, by what the client set and the model can.
+// answerLimit returns the maximum length of an answer: the limit of the client, or else of the model.
 func (s *Server) answerLimit(prompt, minTokens int, maxTokens *int) (int, error) {
 	room := s.Spec.MaxModelLen - prompt
 	if room < 1 {
@@ -127,7 +127,7 @@ func (s *Server) answerLimit(prompt, minTokens int, maxTokens *int) (int, error)
 	return limit, nil
 }
 
-// naturalLength is the length at which the answer ends by itself, if it does.
+// naturalLength returns the length of an answer that ends with stop, or false if only its limit ends the answer.
 func (s *Server) naturalLength(seed uint64, limited bool) (int, bool) {
 	if s.Output != (tokens.Lengths{}) {
 		return s.Output.Draw(seed), true
@@ -142,9 +142,9 @@ func (g *generation) notify() {
 	}
 }
 
-// run puts the generation through the engine. Each time there is something new, it calls onTokens for each choice with
-// new tokens and then onRound. It returns when all tokens were handed out, or with an error when the client went away or
-// the connection is to be dropped; the engine has then forgotten the request.
+// run runs the generation in the engine. After each change it calls onTokens for each choice with new tokens, and then onRound. It
+// returns after the last token, or with an error if the client has disconnected or the fault drop closes the connection. In all
+// cases the requests have left the engine when run returns.
 func (s *Server) run(ctx context.Context, g *generation, onTokens func(c *choice, from, to int), onRound func() error) error {
 	defer s.abort(g)
 	for _, c := range g.choices {
@@ -156,7 +156,7 @@ func (s *Server) run(ctx context.Context, g *generation, onTokens func(c *choice
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		s.loop.pass() // tokens that come meanwhile are handed out with these
+		s.loop.pass() // collect also returns the tokens that the engine makes meanwhile
 		done, next := s.collect(g, time.Since(start), onTokens)
 		if err := onRound(); err != nil {
 			return err
@@ -182,8 +182,8 @@ func (s *Server) run(ctx context.Context, g *generation, onTokens func(c *choice
 	}
 }
 
-// collect hands out the tokens that are to be seen at this time since the start. It reports whether those were the
-// last, and when the next token that exists is to be seen, if there is one.
+// collect passes the tokens that are visible after the elapsed time since the start to onTokens. It reports whether these tokens
+// were the last ones, and returns the time at which the next existing token becomes visible, or 0.
 func (s *Server) collect(g *generation, elapsed time.Duration, onTokens func(c *choice, from, to int)) (done bool, next time.Duration) {
 	done = true
 	for _, c := range g.choices {
@@ -203,8 +203,8 @@ func (s *Server) collect(g *generation, elapsed time.Duration, onTokens func(c *
 	return done, next
 }
 
-// visible returns the number of tokens of a choice that the client can see when elapsed has passed since the start, and the time of the
-// next token, if the engine has made one.
+// visible returns the number of tokens of a choice that the client can see after the elapsed time since the start, and the time of
+// the next token, if the engine has already made it.
 func (g *generation) visible(c *choice, p *engine.Progress, elapsed time.Duration) (seen int, next time.Duration) {
 	seen = c.sent
 	for seen < p.Made && (g.verdict.Stretch == 1 || stretched(p.Times[seen], g) <= elapsed) {
@@ -214,7 +214,7 @@ func (g *generation) visible(c *choice, p *engine.Progress, elapsed time.Duratio
 		next = stretched(p.Times[seen], g)
 	}
 	if c.sent > 0 && seen-c.sent < g.habits.StreamInterval && !p.Ended {
-		seen = c.sent // the first token is sent at once, the others in groups of StreamInterval
+		seen = c.sent // the server sends the first token immediately, the others in groups of StreamInterval
 	}
 	if g.verdict.Drop {
 		seen = min(seen, c.sent+max(0, g.verdict.DropAfter-g.emitted))
@@ -226,14 +226,14 @@ func stretched(at time.Duration, g *generation) time.Duration {
 	return time.Duration(float64(at) * g.verdict.Stretch)
 }
 
-// abort takes what has not ended out of the engine.
+// abort ends the remaining requests in the engine.
 func (s *Server) abort(g *generation) {
 	for _, c := range g.choices {
 		s.Driver.Abort(c.request)
 	}
 }
 
-// usage counts the tokens handed out so far.
+// usage returns the usage with the tokens sent so far.
 func (g *generation) usage() *usage {
 	u, cached := &usage{}, 0
 	var last []uint32
@@ -253,7 +253,7 @@ func (g *generation) usage() *usage {
 	return u
 }
 
-// tokenIDs are the ids to show with the text of some tokens: nil unless the client asks for them.
+// tokenIDs returns the ids if the client has requested them, else nil.
 func (g *generation) tokenIDs(ids []uint32) []uint32 {
 	if !g.options.ReturnIDs {
 		return nil
@@ -261,7 +261,7 @@ func (g *generation) tokenIDs(ids []uint32) []uint32 {
 	return ids
 }
 
-// finishReason is the reason to give with token number n of a choice, counted from 1: none before the last.
+// finishReason returns the finish reason of token number n of a choice, counted from 1. It is empty before the last token.
 func (c *choice) finishReason(n int) string {
 	if n < len(c.request.Output) {
 		return ""
@@ -269,7 +269,7 @@ func (c *choice) finishReason(n int) string {
 	return string(c.request.Reason)
 }
 
-// newID makes the id of a request, from the client's if it gave one.
+// newID returns the id of a request: the client's request id with a prefix, or a random one.
 func newID(prefix, requestID string) string {
 	if requestID == "" {
 		requestID = fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64())

@@ -2,24 +2,24 @@ package api
 
 import "time"
 
-// Habits are the ways in which a real vLLM answers, one by one, so that a test can turn each of them on alone.
+// Habits select the behavior of a real vLLM. Each field is independent, so that a test can enable one alone.
 type Habits struct {
-	ReadyPath           bool          // answer /ready, which vLLM does not have
-	PromptTokensDetails bool          // tell in usage how much of the prompt was cached
-	CoalesceEvents      bool          // tokens that are made while the last event is on its way share the next one
+	ReadyPath           bool          // serve /ready, which vLLM does not have
+	PromptTokensDetails bool          // report the number of cached prompt tokens in usage
+	CoalesceEvents      bool          // one event for all tokens that the engine makes while the last event is sent
 	StreamInterval      int           // tokens of one event, after the first token; the last event has the rest
-	PageTime            time.Duration // how long the metrics page keeps the event loop busy
+	PageTime            time.Duration // time for which the metrics page occupies the event loop
 }
 
-// eventLoop is the one thread of vLLM's API server: whoever occupies it delays all others.
+// eventLoop is the single thread of vLLM's API server. A request that occupies it delays all other requests.
 type eventLoop chan struct{}
 
 func newEventLoop() eventLoop { return make(eventLoop, 1) }
 
-// pass waits until nobody occupies the loop.
+// pass waits until the loop is free.
 func (l eventLoop) pass() { l.occupy(0) }
 
-// occupy waits for the loop and keeps it for a while.
+// occupy waits until the loop is free, and occupies it for a time.
 func (l eventLoop) occupy(d time.Duration) {
 	l <- struct{}{}
 	if d > 0 {

@@ -71,14 +71,15 @@ func (s *Server) tokenizeBody(w http.ResponseWriter, r *http.Request) ([]uint32,
 	return s.Tokenizer.AppendText([]uint32{}, text), nil
 }
 
-// health is vLLM's liveness: nothing while the model loads (here 503, as nobody would listen yet), then 200 to the end.
+// health is vLLM's liveness probe: 503 while the model loads, then 200 until the process exits. A real vLLM does not listen while
+// the model loads.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if s.state.Load() == stateLoading {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 }
 
-// ready says whether new requests are welcome.
+// ready is the readiness probe.
 func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 	reason := ""
 	switch state := s.state.Load(); {
@@ -92,10 +93,10 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if reason != "" {
 		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = w.Write([]byte(reason + "\n")) // the prober may be gone
+		_, _ = w.Write([]byte(reason + "\n")) // the prober may have disconnected
 		return
 	}
-	_, _ = w.Write([]byte("ok\n")) // the prober may be gone
+	_, _ = w.Write([]byte("ok\n")) // the prober may have disconnected
 }
 
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) {
@@ -112,7 +113,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		page = s.page()
 	}
 	w.Header().Set("Content-Type", metrics.ContentType)
-	_, _ = w.Write(*page) // the scraper may be gone
+	_, _ = w.Write(*page) // the scraper may have disconnected
 }
 
 func (s *Server) page() *[]byte {

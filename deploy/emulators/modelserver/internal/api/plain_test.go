@@ -28,8 +28,8 @@ func TestErrorsAreVLLMs(t *testing.T) {
 		{"unknown model", chat, `{"model":"x",` + message + `}`, "", 404, "NotFoundError", "model", "The model `x` does not exist."},
 		{"no messages", chat, `{"model":"m"}`, "", 400, "Bad Request", "", "'messages'"},
 		{"no role", chat, `{"model":"m","messages":[{"content":"a"}]}`, "", 400, "Bad Request", "", "'role'"},
-		{"a number for a text", chat, `{"model":"m","messages":[{"role":"user","content":5}]}`, "", 400, "Bad Request", "", "valid list"},
-		{"a text for a number", chat, `{"model":"m","max_tokens":"5",` + message + `}`, "", 400, "Bad Request", "", "valid integer"},
+		{"number as content", chat, `{"model":"m","messages":[{"role":"user","content":5}]}`, "", 400, "Bad Request", "", "valid list"},
+		{"text as a number", chat, `{"model":"m","max_tokens":"5",` + message + `}`, "", 400, "Bad Request", "", "valid integer"},
 		{"an image", chat, `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, "", 400, "BadRequestError", "",
 			"text only, not image_url"},
 		{"options of a stream without one", chat, `{"model":"m","stream_options":{"include_usage":true},` + message + `}`, "", 400, "Bad Request", "",
@@ -37,7 +37,7 @@ func TestErrorsAreVLLMs(t *testing.T) {
 		{"no tokens", chat, `{"model":"m","max_tokens":0,` + message + `}`, "", 400, "BadRequestError", "max_tokens", "max_tokens must be at least 1, got 0."},
 		{"no answers", chat, `{"model":"m","n":0,` + message + `}`, "", 400, "BadRequestError", "n", "n must be at least 1"},
 		{"too many answers", chat, `{"model":"m","n":129,` + message + `}`, "", 400, "BadRequestError", "n", "at most 128"},
-		{"more at least than at most", chat, `{"model":"m","max_tokens":3,"min_tokens":4,` + message + `}`, "", 400, "BadRequestError", "min_tokens",
+		{"large min_tokens", chat, `{"model":"m","max_tokens":3,"min_tokens":4,` + message + `}`, "", 400, "BadRequestError", "min_tokens",
 			"min_tokens must be less than or equal to max_tokens=3, got 4."},
 		{"an answer that does not fit", chat, `{"model":"m","max_tokens":992,` + message + `}`, "", 400, "BadRequestError", "input_tokens",
 			"maximum context length is 1000 tokens. However, you requested 992 output tokens and your prompt contains 9 input tokens, for a total of 1001"},
@@ -67,7 +67,7 @@ func TestErrorsAreVLLMs(t *testing.T) {
 			} else {
 				assert.Equal(t, tt.param, *answer.Error.Param)
 			}
-			assert.Equal(t, "pod-a", got.header.Get("x-served-by"), "errors too say where they come from")
+			assert.Equal(t, "pod-a", got.header.Get("x-served-by"), "errors also name their server")
 		})
 	}
 	assert.Zero(t, s.Driver.Stats().PrefixCacheQueries)
@@ -132,13 +132,13 @@ func TestProbesByState(t *testing.T) {
 	serving["/ready"] = 503
 	assert.Equal(t, serving, statuses())
 	s.Loaded()
-	assert.Equal(t, serving, statuses(), "a drain is not undone by a model that was still loading")
+	assert.Equal(t, serving, statuses(), "Loaded does not end a drain")
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/version", nil)
 	require.NoError(t, err)
 	response, err := s.client.Do(r)
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
-	assert.True(t, response.Close, "clients are asked to leave")
+	assert.True(t, response.Close, "the server closes connections while draining")
 }
 
 func TestPodIPIsInTheEndpoint(t *testing.T) {
@@ -180,7 +180,7 @@ func TestFaultsAreReadSetAndCleared(t *testing.T) {
 	for _, bad := range []string{`{"slow":-1}`, `{"slowly":2}`, `{"status":{"code":200}}`, `nonsense`} {
 		assert.Equal(t, http.StatusBadRequest, s.post(t, "/admin/faults", bad).status, bad)
 	}
-	assert.JSONEq(t, set, s.do(t, http.MethodGet, "/admin/faults", "").body, "what is refused changes nothing")
+	assert.JSONEq(t, set, s.do(t, http.MethodGet, "/admin/faults", "").body, "a refused set changes nothing")
 	assert.Equal(t, http.StatusNoContent, s.do(t, http.MethodDelete, "/admin/faults", "").status)
 	assert.Equal(t, faults.Set{}, s.Faults.Current())
 }
@@ -214,7 +214,7 @@ func TestDropFaultClosesTheConnectionAfterTokens(t *testing.T) {
 		assert.NotContains(t, got.body, "[DONE]")
 		assert.EqualValues(t, 1, s.Driver.Stats().Finished["abort"])
 		got = s.post(t, text, `{"model":"m","prompt":"Hello","max_tokens":900}`)
-		require.ErrorContains(t, got.err, "EOF", "an answer that is not streamed never comes")
+		require.ErrorContains(t, got.err, "EOF", "an answer that is not streamed never arrives")
 		assert.Zero(t, got.status)
 	}
 }
@@ -236,7 +236,7 @@ func TestNotReadyFault(t *testing.T) {
 	s.post(t, "/admin/faults", `{"notReady":true}`)
 	assert.Equal(t, 503, s.do(t, http.MethodGet, "/ready", "").status)
 	assert.Equal(t, 200, s.do(t, http.MethodGet, "/health", "").status)
-	assert.Equal(t, 200, s.post(t, text, `{"model":"m","prompt":"Hello"}`).status, "it still serves")
+	assert.Equal(t, 200, s.post(t, text, `{"model":"m","prompt":"Hello"}`).status, "a server that is not ready still serves requests")
 	s.do(t, http.MethodDelete, "/admin/faults", "")
 	assert.Equal(t, 200, s.do(t, http.MethodGet, "/ready", "").status)
 }
@@ -253,7 +253,7 @@ func TestStaleMetricsFault(t *testing.T) {
 	frozen := page()
 	assert.Contains(t, frozen, counter+"3.0\n")
 	s.post(t, "/admin/faults", `{"staleMetrics":true,"slow":1}`)
-	assert.Equal(t, frozen, page(), "it stays as it was")
+	assert.Equal(t, frozen, page(), "the page does not change")
 	s.do(t, http.MethodDelete, "/admin/faults", "")
 	assert.Contains(t, page(), counter+"6.0\n")
 }

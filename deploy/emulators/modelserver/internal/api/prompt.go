@@ -7,7 +7,7 @@ import (
 	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
 )
 
-// chatPrompt renders a conversation to tokens. Tools stand before the first message, as chat templates put them.
+// chatPrompt renders a conversation to tokens. As in chat templates, tools are before the first message.
 func (s *Server) chatPrompt(messages []chatMessage, tools json.RawMessage) ([]uint32, error) {
 	if messages == nil {
 		return nil, missingField("messages")
@@ -26,7 +26,7 @@ func (s *Server) chatPrompt(messages []chatMessage, tools json.RawMessage) ([]ui
 	return tokens.AppendChat(s.Tokenizer, s.Tokenizer.AppendText(nil, presentText(tools)), rendered), nil
 }
 
-// contentText is the text of a message, which may come in parts.
+// contentText returns the text of a message, which may consist of parts.
 func contentText(raw json.RawMessage) (string, error) {
 	raw = bytes.TrimSpace(raw)
 	switch {
@@ -53,7 +53,7 @@ func contentText(raw json.RawMessage) (string, error) {
 	return string(text), nil
 }
 
-// presentText is the JSON itself, or nothing for a field that is absent or null.
+// presentText returns the JSON, or "" for a field that is missing or null.
 func presentText(raw json.RawMessage) string {
 	if string(raw) == "null" {
 		return ""
@@ -61,7 +61,7 @@ func presentText(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// textPrompts reads the prompt of a text completion: text, token ids, or a list of either.
+// textPrompts parses the prompt of a text completion: a text, a list of token ids, or a list of one of these.
 func (s *Server) textPrompts(raw json.RawMessage) ([][]uint32, error) {
 	if presentText(raw) == "" {
 		return nil, missingField("prompt")

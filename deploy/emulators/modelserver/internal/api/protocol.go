@@ -2,15 +2,15 @@ package api
 
 import "encoding/json"
 
-// The JSON of OpenAI's API with vLLM's additions, as far as the emulator uses it. Fields that are not here are accepted
-// and ignored, as vLLM does with those it does not know.
+// These types are the JSON of OpenAI's API with vLLM's additions, as far as the emulator uses it. The emulator accepts and ignores
+// other fields, as vLLM ignores unknown fields.
 
 type streamOptions struct {
 	IncludeUsage         bool `json:"include_usage"`
 	ContinuousUsageStats bool `json:"continuous_usage_stats"`
 }
 
-// common is what chat and text completion requests share.
+// common has the common fields of chat and text completion requests.
 type common struct {
 	Model         *string        `json:"model"`
 	MaxTokens     *int           `json:"max_tokens"`
@@ -44,7 +44,7 @@ type contentPart struct {
 
 type completionRequest struct {
 	common
-	Prompt json.RawMessage `json:"prompt"` // text, token ids, or a list of either
+	Prompt json.RawMessage `json:"prompt"` // a text, a list of token ids, or a list of one of these
 }
 
 type tokenizeRequest struct {
@@ -71,7 +71,7 @@ type usageDetails struct {
 	CachedTokens int `json:"cached_tokens"`
 }
 
-// completion is the head of all answers, whole or streamed.
+// completion is an answer, or the head of the chunks of a stream.
 type completion struct {
 	ID                string `json:"id"`
 	Object            string `json:"object"`

@@ -1,9 +1,9 @@
-// Package api is the model server's HTTP side: OpenAI's API as vLLM serves it, probes, the metrics page, and an admin
-// endpoint that makes the server fail.
+// Package api provides the HTTP server of the model server: OpenAI's API like vLLM's, probes, the metrics page, and an admin
+// endpoint for fault injection.
 //
-// Every answer says who gave it, in the headers x-served-by and x-served-endpoint. A stream carries each token once, sent
-// after the step that made it, and ends in [DONE]; usage counts those tokens. A client
-// that takes trailers gets a digest in one. A client that goes away takes its request out of the engine.
+// Every answer names its server in the headers x-served-by and x-served-endpoint. A stream has each token once, which the server
+// sends after the step of the token, and ends in [DONE]; usage counts these tokens. If a client accepts trailers, the server sends
+// a digest in a trailer. If a client disconnects, the server aborts the request in the engine.
 package api
 
 import (
@@ -23,17 +23,17 @@ import (
 	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
 )
 
-// The headers of every answer.
+// Headers of every answer.
 const (
 	HeaderServedBy       = "x-served-by"       // pod name
 	HeaderServedEndpoint = "x-served-endpoint" // ip:port
 )
 
-// Params are what a server is made of.
+// Params are the parameters of New.
 type Params struct {
 	PodName          string
 	PodIP            string   // empty: the address of each connection
-	Models           []string // the first is the model itself, the others are further names for it
+	Models           []string // the name of the model, then its other names
 	Adapters         []string
 	Seed             uint64
 	Output           tokens.Lengths
@@ -56,7 +56,7 @@ const (
 	stateDraining
 )
 
-// Server answers HTTP requests. It begins as one whose model is still loading.
+// Server answers HTTP requests. Its first state is that of a server whose model is loading.
 type Server struct {
 	Params
 	started time.Time
@@ -64,13 +64,13 @@ type Server struct {
 	methods map[string][]string // of each path
 
 	state    atomic.Int32
-	released chan struct{} // closed when hung requests are let go
+	released chan struct{} // closed by ReleaseHung
 	release  sync.Once
 	frozen   atomic.Pointer[[]byte] // the metrics page while it is stale
 	loop     eventLoop
 }
 
-// New makes a server.
+// New returns a Server.
 func New(p Params) *Server {
 	s := &Server{
 		Params: p, started: time.Now(), mux: http.NewServeMux(), methods: make(map[string][]string), released: make(chan struct{}),
@@ -98,10 +98,10 @@ func New(p Params) *Server {
 // Loaded makes the server answer requests.
 func (s *Server) Loaded() { s.state.CompareAndSwap(stateLoading, stateServing) }
 
-// Drain makes the server not ready and asks clients to leave their connections. It still answers.
+// Drain makes the server not ready, and makes it close connections after their next answer. The server still answers requests.
 func (s *Server) Drain() { s.state.Store(stateDraining) }
 
-// ReleaseHung closes the connections of requests that hang, now and later.
+// ReleaseHung closes the connections of current and later hanging requests.
 func (s *Server) ReleaseHung() { s.release.Do(func() { close(s.released) }) }
 
 // ServeHTTP implements http.Handler.
@@ -111,7 +111,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set(HeaderServedEndpoint, s.endpoint(r))
 	switch s.state.Load() {
 	case stateDraining:
-		h.Set("Connection", "close") // HTTP/2 makes a graceful GOAWAY of it
+		h.Set("Connection", "close") // with HTTP/2 a graceful GOAWAY
 	case stateLoading:
 		if !answersWhileLoading(r.URL.Path) {
 			writeError(w, plainStatus(http.StatusServiceUnavailable))
@@ -126,7 +126,7 @@ func answersWhileLoading(path string) bool {
 	return path == "/health" || path == "/ping" || path == "/ready" || path == "/version" || strings.HasPrefix(path, "/admin/")
 }
 
-// endpoint is the address at which this request reached the server.
+// endpoint returns the address at which this request reached the server.
 func (s *Server) endpoint(r *http.Request) string {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
@@ -147,7 +147,7 @@ func (s *Server) route(method, path string, h http.HandlerFunc) {
 	s.mux.HandleFunc(method+" "+path, h)
 }
 
-// noRoute answers what no route takes.
+// noRoute answers requests without a route.
 func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	if methods := s.methods[r.URL.Path]; methods != nil {
 		w.Header().Set("Allow", strings.Join(methods, ", "))
@@ -157,8 +157,8 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	writeDetail(w, http.StatusNotFound)
 }
 
-// observed counts requests to a route in the HTTP families of the metrics page. vLLM leaves probes and the page itself
-// out of them.
+// observed counts requests to a route in the HTTP families of the metrics page. vLLM does not count probes and requests for the
+// page.
 func (s *Server) observed(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -173,7 +173,7 @@ func (s *Server) observed(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// statusRecorder remembers how a request was answered.
+// statusRecorder records the status and the size of an answer.
 type statusRecorder struct {
 	http.ResponseWriter
 	status   int

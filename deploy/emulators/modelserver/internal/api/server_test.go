@@ -27,13 +27,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fastSpec is quick enough for tests in real time.
+// fastSpec is fast enough for tests in real time.
 var fastSpec = engine.Spec{
 	MaxNumSeqs: 8, MaxNumBatchedTokens: 1000, NumBlocks: 1000, BlockSize: 16, MaxModelLen: 1000, MaxLoRAs: 2,
 	Law: steptime.Law{Base: 200 * time.Microsecond}, Speed: 1,
 }
 
-// testServer is a server that is listening.
+// testServer is a listening server.
 type testServer struct {
 	*Server
 	url    string
@@ -75,7 +75,7 @@ func start(t *testing.T, change func(*Params)) *testServer {
 
 func unchanged(*Params) {}
 
-// reply is an answer that was read to its end.
+// reply is a complete answer.
 type reply struct {
 	status int
 	header http.Header
@@ -105,7 +105,7 @@ func (s *testServer) post(t *testing.T, path, body string, header ...string) rep
 	return s.do(t, http.MethodPost, path, body, header...)
 }
 
-// mask replaces what differs from run to run.
+// mask replaces ids and times, which differ in each run.
 func mask(s string) string {
 	s = regexp.MustCompile(`"id":"(chatcmpl-|cmpl-|modelperm-)[0-9a-f]{32}"`).ReplaceAllString(s, `"id":"${1}ID"`)
 	return regexp.MustCompile(`"created":1[0-9]{9}\b`).ReplaceAllString(s, `"created":0`)
@@ -116,7 +116,7 @@ const (
 	text = "/v1/completions"
 )
 
-// stream is what a streamed answer says, by choice.
+// stream is the content of a streamed answer, by choice.
 type stream struct {
 	text    map[int]string
 	deltas  int

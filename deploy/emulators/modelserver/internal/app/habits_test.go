@@ -18,7 +18,7 @@ import (
 	"fairlead.dev/deploy/emulators/modelserver/internal/config"
 )
 
-// vllmConfig has the habits of vLLM that make requests fail, and the times of testConfig.
+// vllmConfig returns a configuration with the behavior of vLLM that makes requests fail, and the times of testConfig.
 func vllmConfig() config.Config {
 	cfg := testConfig()
 	cfg.KeepAlive, cfg.HTTP2 = 5*time.Second, false
@@ -27,16 +27,16 @@ func vllmConfig() config.Config {
 	return cfg
 }
 
-// pod is how Kubernetes ends a model server, and how long the picker takes to hear of it.
+// pod describes the deletion of a model server's pod.
 type pod struct {
 	preStop         time.Duration
 	shutdownTimeout time.Duration
 	gracePeriod     time.Duration
-	news            time.Duration
+	news            time.Duration // until the picker notices the deletion
 }
 
-// roll deletes a pod under load and returns what became of the requests that were sent until the picker had heard of it.
-// Each takes 11 s.
+// roll deletes a pod under load, and returns a report about the requests that clients sent until the picker noticed the deletion.
+// Each request takes 11 s.
 func roll(t *testing.T, p pod) *chatload.Report {
 	t.Helper()
 	cfg := vllmConfig()
@@ -56,7 +56,7 @@ func roll(t *testing.T, p pod) *chatload.Report {
 	return report
 }
 
-// What docs/operations/vllm.md asks for, and what fails without each of it.
+// TestRollNeedsEachSetting tests the settings of docs/operations/vllm.md, and the failures without each of them.
 func TestRollNeedsEachSetting(t *testing.T) {
 	t.Parallel()
 	documented := pod{preStop: 5 * time.Second, shutdownTimeout: 60 * time.Second, gracePeriod: 75 * time.Second, news: time.Second}
@@ -71,12 +71,12 @@ func TestRollNeedsEachSetting(t *testing.T) {
 		fails []chatload.Class
 	}{
 		{name: "as documented", give: documented},
-		{"no preStop sleep: nobody listens when the picker still sends", without(func(p *pod) { p.preStop = 0 }),
+		{"no preStop sleep: the port is closed while the picker still sends", without(func(p *pod) { p.preStop = 0 }),
 			[]chatload.Class{chatload.ClassReset, chatload.ClassConnect}},
 		{"no --shutdown-timeout: answers are aborted", without(func(p *pod) { p.shutdownTimeout = 0 }), []chatload.Class{chatload.ClassReset}},
 		{"a --shutdown-timeout below the longest answer", without(func(p *pod) { p.shutdownTimeout = 3 * time.Second }),
 			[]chatload.Class{chatload.ClassReset}},
-		{"the grace period of Kubernetes where more is needed", without(func(p *pod) { p.gracePeriod = 10 * time.Second }),
+		{"a grace period below the longest answer", without(func(p *pod) { p.gracePeriod = 10 * time.Second }),
 			[]chatload.Class{chatload.ClassReset}},
 	}
 	for _, tt := range tests {
@@ -96,12 +96,12 @@ func TestRollNeedsEachSetting(t *testing.T) {
 	}
 }
 
-// A proxy that keeps a connection longer than the server loses the request that it sends then.
+// If a proxy keeps an idle connection longer than the server does, the next request of the proxy on this connection fails.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
-		idle  time.Duration // the proxy's idle timeout, at the end of which it sends
+		idle  time.Duration // the proxy's idle timeout: it sends a request at its end
 		fails bool
 	}{
 		{"an idle timeout of 3 s", 3 * time.Second, false},
@@ -135,7 +135,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	}
 }
 
-// vLLM has no readiness of its own, and stays healthy until it has gone.
+// vLLM has no readiness probe, and its liveness probe succeeds until it stops listening.
 func TestNoReadyPath(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -147,14 +147,14 @@ func TestNoReadyPath(t *testing.T) {
 		time.Sleep(time.Second)
 		s.stop()
 		synctest.Wait()
-		assert.Equal(t, 0, s.status(t, "GET", "/health", ""), "nobody listens at once")
+		assert.Equal(t, 0, s.status(t, "GET", "/health", ""), "the server stops listening immediately")
 		got := <-long
 		require.NoError(t, got.err)
 		assert.True(t, got.done)
 	})
 }
 
-// The page occupies the thread that sends tokens. The first token comes after 10.9 ms, and others every 11 ms.
+// The page occupies the thread that sends tokens. The engine computes the first token in 10.9 ms, and the others in 11 ms each.
 func TestMetricsPageDelaysTokens(t *testing.T) {
 	t.Parallel()
 	const page = 30 * ms
@@ -164,7 +164,7 @@ func TestMetricsPageDelaysTokens(t *testing.T) {
 		want     []time.Duration
 	}{
 		{"one event for each token", false, []time.Duration{10*ms + 900*time.Microsecond, 45 * ms, 45 * ms, 45 * ms, 54*ms + 900*time.Microsecond}},
-		{"one event for those that gathered", true, []time.Duration{10*ms + 900*time.Microsecond, 45 * ms, 54*ms + 900*time.Microsecond}},
+		{"one event for accumulated tokens", true, []time.Duration{10*ms + 900*time.Microsecond, 45 * ms, 54*ms + 900*time.Microsecond}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -194,11 +194,11 @@ func TestStreamInterval(t *testing.T) {
 		for _, event := range got.texts {
 			tokens = append(tokens, strings.Count(event, " "))
 		}
-		assert.Equal(t, []int{1 + 1, 4 + 1, 2 + 1}, tokens, "with the space after data:")
+		assert.Equal(t, []int{1 + 1, 4 + 1, 2 + 1}, tokens, "the number of tokens, and one space after data:")
 	})
 }
 
-// Everything that the profile turns on, together: no token is lost or counted twice, and the server follows its seed.
+// TestRealisticProfile tests that the profile as a whole loses no token and counts no token twice.
 func TestRealisticProfile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -225,8 +225,8 @@ func TestRealisticProfile(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, report.Failed(), "%v", report.Examples)
 		assert.Equal(t, 4000, report.Total.Tokens)
-		assert.Zero(t, report.Total.CachedTokens, "usage does not tell")
+		assert.Zero(t, report.Total.CachedTokens, "usage does not report cached tokens")
 		perPrompt := float64(report.Total.PromptTokens) / 40
-		assert.InDelta(t, (512+32)*4/4.3, perPrompt, 60, "real tokens of English")
+		assert.InDelta(t, (512+32)*4/4.3, perPrompt, 60, "tokens of English words, not four bytes each")
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"fairlead.dev/deploy/emulators/chatload"
 )
 
-// What the whole-system tests rely on: a server that is told to stop fails nobody whom it still accepts.
+// TestLoadSurvivesADrain tests that a draining server fails no accepted request, on which the whole-system tests rely.
 func TestLoadSurvivesADrain(t *testing.T) {
 	t.Parallel()
 	for _, http2 := range []bool{false, true} {
@@ -30,7 +30,7 @@ func TestLoadSurvivesADrain(t *testing.T) {
 
 		stop := make(chan struct{})
 		time.AfterFunc(200*ms, terminate)
-		time.AfterFunc(300*ms, func() { close(stop) }) // the picker knows
+		time.AfterFunc(300*ms, func() { close(stop) }) // the picker has noticed the drain
 		report, err := chatload.Run(t.Context(), chatload.Options{
 			BaseURL: "http://" + l.Addr().String(), Model: "m", Concurrency: 24, Stop: stop, MaxTokens: 30, IgnoreEOS: true, KeepAlive: true, HTTP2: http2,
 			Prompts: chatload.Prompts{Groups: 4, SharedTokens: 64, OwnTokens: 16},
@@ -74,7 +74,7 @@ func TestSharedPrefixesComeFromTheCache(t *testing.T) {
 			return report
 		}
 		few, many := load(2), load(1000)
-		// A step of 10 ms reads the 800 shared tokens in 80 ms, if it has to.
+		// The base time of a step is 10 ms. Prefill of the 800 shared tokens takes 80 ms more, unless they are cached.
 		assert.Less(t, few.Total.TTFT.P50, 16*ms)
 		assert.Greater(t, many.Total.TTFT.P50, 90*ms)
 		assert.Greater(t, few.Total.CachedTokens, few.Total.PromptTokens*85/100)

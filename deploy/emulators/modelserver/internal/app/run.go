@@ -2,9 +2,10 @@
 //
 //	loading  -- startup delay -->  serving  -- ctx ends -->  draining  -- drain delay -->  closing  -- all answered -->  end
 //
-// While draining, the server is not ready but takes requests, because a picker and a gateway learn of that later than it
-// happens. vLLM does not do so: its drain delay is 0. While closing, the server listens no more and lets running requests
-// finish. It aborts those that run longer than the shutdown timeout; with a shutdown timeout of 0, all of them at once.
+// While draining, the server is not ready but accepts requests, because a picker and a gateway notice the drain late. vLLM does
+// not have this state: its drain delay is 0. While closing, the server does not listen, and running requests finish. The server
+// aborts requests that run longer than the shutdown timeout. With a shutdown timeout of 0 it skips the drain, and aborts all
+// requests immediately.
 package app
 
 import (
@@ -26,7 +27,7 @@ import (
 	"fairlead.dev/pkg/version"
 )
 
-// vllmVersion is the version that the server resembles.
+// vllmVersion is the emulated version of vLLM.
 const vllmVersion = "0.32.0"
 
 // Run serves on the configured port until ctx ends and the drain is over.
@@ -39,11 +40,11 @@ func Run(ctx context.Context, cfg config.Config, log *zap.Logger) error {
 	return Serve(ctx, cfg, l, log)
 }
 
-// Serve is Run on a listener, which it closes.
+// Serve is like Run, but with a listener, which it closes.
 func Serve(ctx context.Context, cfg config.Config, l net.Listener, log *zap.Logger) error {
 	tokenizer, err := cfg.NewTokenizer()
 	if err != nil {
-		return fmt.Errorf("make tokenizer: %w", err)
+		return fmt.Errorf("create tokenizer: %w", err)
 	}
 	driver := engine.NewDriver(cfg.Engine)
 	server := api.New(api.Params{
@@ -65,7 +66,7 @@ func Serve(ctx context.Context, cfg config.Config, l net.Listener, log *zap.Logg
 		Faults: faults.NewRegister(cfg.Seed),
 		Log:    log,
 	})
-	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx)) // it works until the last request is answered
+	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx)) // the engine runs until the last answer
 	engineDone := make(chan struct{})
 	go func() {
 		defer close(engineDone)
@@ -108,7 +109,7 @@ func serveAndDrain(ctx context.Context, cfg config.Config, server *api.Server, l
 	return err
 }
 
-// protocols are HTTP/1.1 and, on the same port and without TLS, HTTP/2.
+// protocols returns HTTP/1.1 and, if http2 is set, HTTP/2 without TLS on the same port.
 func protocols(http2 bool) *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
@@ -116,12 +117,12 @@ func protocols(http2 bool) *http.Protocols {
 	return p
 }
 
-// drain brings the server to its end.
+// drain drains and stops the server.
 func drain(cfg config.Config, server *api.Server, httpServer *http.Server, log *zap.Logger) error {
 	start := time.Now()
 	server.Drain()
 	if cfg.ShutdownTimeout == 0 {
-		log.Info("Stopped model server without a drain")
+		log.Info("Stopped model server without a drain: the shutdown timeout is 0")
 		return closeNow(httpServer)
 	}
 	log.Info("Started drain", zap.Duration("delay", cfg.DrainDelay), zap.Duration("timeout", cfg.ShutdownTimeout))
@@ -132,7 +133,7 @@ func drain(cfg config.Config, server *api.Server, httpServer *http.Server, log *
 	err := httpServer.Shutdown(ctx)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		log.Warn("Cut off requests that outlasted the drain", zap.Duration(logging.KeyDuration, time.Since(start)))
+		log.Warn("Aborted requests that exceeded the shutdown timeout", zap.Duration(logging.KeyDuration, time.Since(start)))
 		return closeNow(httpServer)
 	case err != nil:
 		return fmt.Errorf("shut down HTTP server: %w", err)

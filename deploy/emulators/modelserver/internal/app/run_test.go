@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ms = time.Millisecond
 
-// testConfig has a step of 10 ms, 1 ms more per decoding request and 0.1 ms more per prompt token.
+// testConfig has steps of 10 ms, plus 1 ms for each decoding request and 0.1 ms for each prompt token.
 func testConfig() config.Config {
 	cfg := config.Default()
 	cfg.PodName = "pod-a"
@@ -41,14 +41,14 @@ func testConfig() config.Config {
 	return cfg
 }
 
-// running is a server in a bubble, whose clock starts when it does.
+// running is a running server in a synctest bubble.
 type running struct {
 	client   *http.Client
 	listener *memnet.Listener
 	start    time.Time
 	stop     context.CancelFunc // SIGTERM
 	ended    chan struct{}
-	err      error // once ended
+	err      error // valid after ended is closed
 }
 
 // newFlags binds a configuration to flags.
@@ -77,16 +77,16 @@ func serve(t *testing.T, cfg config.Config) *running {
 	return s
 }
 
-// kill ends the server as SIGKILL does: its connections break.
+// kill breaks the server's connections, like SIGKILL.
 func (s *running) kill() { s.listener.Break() }
 
-// wait waits for the end of the server.
+// wait waits until the server has stopped, and returns its error.
 func (s *running) wait() error {
 	<-s.ended
 	return s.err
 }
 
-// now is the time since the server started.
+// now returns the time since the server started.
 func (s *running) now() time.Duration { return time.Since(s.start) }
 
 func (s *running) open(t *testing.T, method, path, body string, header ...string) (*http.Response, error) {
@@ -113,11 +113,11 @@ func (s *running) status(t *testing.T, method, path, body string) int {
 	return response.StatusCode
 }
 
-// result is what a client saw of a stream, with the times since the server started.
+// result is the stream that a client received. Times count from the start of the server.
 type result struct {
 	tokens []time.Duration // of each event with text
-	texts  []string        // these events
-	done   bool            // [DONE] came
+	texts  []string        // of these events
+	done   bool            // received [DONE]
 	end    time.Duration
 	err    error
 }
@@ -204,7 +204,7 @@ func TestHungRequestsAreNeverAnswered(t *testing.T) {
 		require.NoError(t, s.wait())
 		got := <-hung
 		require.ErrorContains(t, got.err, "EOF")
-		assert.Equal(t, time.Hour+5*time.Second, got.end, "they do not hold up a drain")
+		assert.Equal(t, time.Hour+5*time.Second, got.end, "hanging requests do not delay a drain")
 	})
 }
 
@@ -233,12 +233,12 @@ func TestDrain(t *testing.T) {
 		time.Sleep(time.Second)
 		s.stop()
 		synctest.Wait()
-		assert.Equal(t, 503, s.status(t, "GET", "/ready", ""), "not ready at once")
+		assert.Equal(t, 503, s.status(t, "GET", "/ready", ""), "the server becomes not ready immediately")
 		assert.Equal(t, 200, s.status(t, "GET", "/health", ""))
 		time.Sleep(4900 * ms)
-		late := s.stream(t, "1000") // picked before the picker knew
+		late := s.stream(t, "1000") // picked before the picker noticed the drain
 		time.Sleep(200 * ms)
-		assert.Equal(t, 0, s.status(t, "GET", "/ready", ""), "nobody listens after the delay")
+		assert.Equal(t, 0, s.status(t, "GET", "/ready", ""), "the server does not listen after the delay")
 
 		gotEarly, gotLate := <-early, <-late
 		assert.Equal(t, []error{nil, nil}, []error{gotEarly.err, gotLate.err})
@@ -246,7 +246,7 @@ func TestDrain(t *testing.T) {
 		assert.Equal(t, []int{3000, 1000}, []int{len(gotEarly.tokens), len(gotLate.tokens)})
 		end := s.now()
 		require.NoError(t, s.wait())
-		assert.InDelta(t, end.Seconds(), s.now().Seconds(), 1, "it ends with its last request")
+		assert.InDelta(t, end.Seconds(), s.now().Seconds(), 1, "the server stops after its last request")
 	})
 }
 
@@ -293,7 +293,7 @@ func TestNoDrain(t *testing.T) {
 	})
 }
 
-// A server keeps no connection that a client could use just when it closes.
+// A draining server closes each connection after its answer, so that no client reuses a connection that is about to close.
 func TestConnectionsAreNotKeptWhileDraining(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

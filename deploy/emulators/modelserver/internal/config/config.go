@@ -1,4 +1,4 @@
-// Package config is the model server's configuration: its defaults, its flags and what is wrong with it.
+// Package config contains the model server's configuration: defaults, flags and validation.
 package config
 
 import (
@@ -19,7 +19,7 @@ import (
 	"fairlead.dev/pkg/steptime"
 )
 
-// Config is everything that can be set.
+// Config is the configuration of a model server.
 type Config struct {
 	Port        int
 	PodName     string
@@ -34,7 +34,7 @@ type Config struct {
 	Tokenizer string
 	Names     metrics.Names
 	Habits    api.Habits
-	KeepAlive time.Duration // of an idle connection; 0: for ever
+	KeepAlive time.Duration // of an idle connection; 0: no limit
 	HTTP2     bool
 
 	StartupDelay     time.Duration
@@ -45,8 +45,8 @@ type Config struct {
 	Logging logging.Options
 }
 
-// Default is a plain server that resembles an 8B model on one recent GPU. Names come from the environment that a pod gets by
-// the downward API.
+// Default returns the configuration of a plain server that resembles an 8B model on one recent GPU. Its name and address come from
+// environment variables that a pod sets with the downward API.
 func Default() Config {
 	return Config{
 		Port:    8000,
@@ -68,19 +68,20 @@ func Default() Config {
 	}
 }
 
-// AddFlags binds the configuration to flags, whose defaults are its present values.
+// AddFlags binds the configuration to flags. The defaults of the flags are the current values.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Port, "port", c.Port, "Port for HTTP without TLS.")
-	fs.StringVar(&c.PodName, "pod-name", c.PodName, "Name in x-served-by and system_fingerprint; default $POD_NAME, else the host's name.")
-	fs.StringVar(&c.PodIP, "pod-ip", c.PodIP, "Address in x-served-endpoint; default $POD_IP, else that of each connection.")
-	fs.StringSliceVar(&c.Models, "model", c.Models, "Names that the model is served under; the first is the one in the metrics.")
-	fs.StringSliceVar(&c.LoRAModules, "lora-modules", c.LoRAModules, "Names of LoRA adapters that are served besides, as NAME or NAME=PATH.")
-	fs.Uint64Var(&c.Seed, "seed", c.Seed, "Seed of the answers, of their lengths, and of faults that have a rate.")
-	fs.Var(&c.Output, "output-tokens", "Length at which answers end by themselves, as N or MIN-MAX; default max_tokens.")
-	fs.DurationVar(&c.StartupDelay, "startup-delay", c.StartupDelay, "How long the model takes to load; until then only probes are answered.")
-	fs.DurationVar(&c.DrainDelay, "drain-delay", c.DrainDelay, "How long new requests are still served after SIGTERM, not being ready.")
-	fs.Var((*seconds)(&c.ShutdownTimeout), "shutdown-timeout", "How long running requests may take after that, in seconds; 0 aborts them.")
-	fs.BoolVar(&c.AllowFaultHeader, "allow-fault-header", c.AllowFaultHeader, "Let requests ask for faults with the header x-fault.")
+	fs.StringVar(&c.PodName, "pod-name", c.PodName, "Name in x-served-by and system_fingerprint; default $POD_NAME, else the host name.")
+	fs.StringVar(&c.PodIP, "pod-ip", c.PodIP, "Address in x-served-endpoint; default $POD_IP, else the address of each connection.")
+	fs.StringSliceVar(&c.Models, "model", c.Models, "Served names of the model, comma-separated. Metrics use the first name.")
+	fs.StringSliceVar(&c.LoRAModules, "lora-modules", c.LoRAModules, "Names of LoRA adapters, as NAME or NAME=PATH, comma-separated.")
+	fs.Uint64Var(&c.Seed, "seed", c.Seed, "Seed of answers, their lengths, the noise of step times, and faults with a rate.")
+	fs.Var(&c.Output, "output-tokens", "Length of answers that end with stop, as N or MIN-MAX. By default the request limits the length.")
+	fs.DurationVar(&c.StartupDelay, "startup-delay", c.StartupDelay, "Loading time of the model: only probes, /version and /admin work.")
+	fs.DurationVar(&c.DrainDelay, "drain-delay", c.DrainDelay, "Time after SIGTERM in which the server is not ready, but still serves.")
+	fs.Var((*seconds)(&c.ShutdownTimeout), "shutdown-timeout",
+		"Time limit of running requests after --drain-delay, in seconds. 0 aborts them immediately at SIGTERM.")
+	fs.BoolVar(&c.AllowFaultHeader, "allow-fault-header", c.AllowFaultHeader, "Obey the request header x-fault.")
 	c.addEngineFlags(fs)
 	c.addHabitFlags(fs)
 	c.Logging.AddFlags(fs)
@@ -88,24 +89,25 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 
 func (c *Config) addEngineFlags(fs *pflag.FlagSet) {
 	e := &c.Engine
-	fs.IntVar(&e.MaxModelLen, "max-model-len", e.MaxModelLen, "Tokens of one request at most, prompt and answer together.")
-	fs.IntVar(&e.MaxNumSeqs, "max-num-seqs", e.MaxNumSeqs, "Requests that run at once; others wait.")
-	fs.IntVar(&e.MaxNumBatchedTokens, "max-num-batched-tokens", e.MaxNumBatchedTokens, "Tokens of one step at most; longer prompts are read in chunks.")
-	fs.IntVar(&e.NumBlocks, "num-gpu-blocks", e.NumBlocks, "Blocks of the KV cache.")
-	fs.IntVar(&e.BlockSize, "block-size", e.BlockSize, "Tokens of one block.")
-	fs.IntVar(&e.MaxLoRAs, "max-loras", e.MaxLoRAs, "LoRA adapters that run at once.")
-	fs.Float64Var(&e.Speed, "speed", e.Speed, "Factor of the speed: 0.25 is four times slower.")
+	fs.IntVar(&e.MaxModelLen, "max-model-len", e.MaxModelLen, "Maximum number of tokens of one request, prompt and answer together.")
+	fs.IntVar(&e.MaxNumSeqs, "max-num-seqs", e.MaxNumSeqs, "Maximum number of running requests. Other requests wait.")
+	fs.IntVar(&e.MaxNumBatchedTokens, "max-num-batched-tokens", e.MaxNumBatchedTokens, "Maximum number of tokens of one step.")
+	fs.IntVar(&e.NumBlocks, "num-gpu-blocks", e.NumBlocks, "Number of blocks of the KV cache.")
+	fs.IntVar(&e.BlockSize, "block-size", e.BlockSize, "Number of tokens of one block.")
+	fs.IntVar(&e.MaxLoRAs, "max-loras", e.MaxLoRAs, "Maximum number of LoRA adapters of running requests.")
+	fs.Float64Var(&e.Speed, "speed", e.Speed, "Speed factor: 0.25 is four times slower.")
 	l := &e.Law
-	fs.DurationVar(&l.Base, "step-base", l.Base, "Time of a step.")
-	fs.DurationVar(&l.PerSeq, "step-per-seq", l.PerSeq, "Time of a step more for each decoding request.")
-	fs.DurationVar(&l.PerToken, "prefill-per-token", l.PerToken, "Time of a step more for each uncached prompt token.")
-	fs.DurationVar(&l.PerContext, "step-per-context-token", l.PerContext, "Time of a step more for each token in the KV cache of decoding requests.")
-	fs.DurationVar(&l.PerMegaPair, "prefill-per-megapair", l.PerMegaPair, "Time of a step more for each million pairs of a prompt token and a token it attends to.")
+	fs.DurationVar(&l.Base, "step-base", l.Base, "Base time of a step.")
+	fs.DurationVar(&l.PerSeq, "step-per-seq", l.PerSeq, "Additional time of a step for each decoding request.")
+	fs.DurationVar(&l.PerToken, "prefill-per-token", l.PerToken, "Additional time of a step for each uncached prompt token.")
+	fs.DurationVar(&l.PerContext, "step-per-context-token", l.PerContext, "Additional time of a step for each token in the KV cache.")
+	fs.DurationVar(&l.PerMegaPair, "prefill-per-megapair", l.PerMegaPair,
+		"Additional time of a step for each million pairs of a prompt token and a token that it attends to.")
 	fs.Float64Var(&l.Noise, "step-noise", l.Noise, "Standard deviation of the logarithm of a step's time.")
 	fs.BoolVar(&l.Graphs, "cuda-graphs", l.Graphs, "Pad decoding requests to the next batch size with a CUDA graph.")
 }
 
-// Complete fills in what the flags leave to the profile and to the machine. The flags are those of AddFlags, parsed.
+// Complete sets the values that come from the profile or the host. fs has the flags of AddFlags, and is already parsed.
 func (c *Config) Complete(fs *pflag.FlagSet) error {
 	c.Engine.Seed = c.Seed
 	if err := c.Profile.apply(fs); err != nil {
@@ -116,7 +118,7 @@ func (c *Config) Complete(fs *pflag.FlagSet) error {
 	}
 	name, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("name this server: %w", err)
+		return fmt.Errorf("get host name: %w: give --pod-name", err)
 	}
 	c.PodName = name
 	return nil
@@ -130,7 +132,7 @@ func (c *Config) NewTokenizer() (tokens.Tokenizer, error) {
 	return tokens.NewBPE()
 }
 
-// Validate says what is wrong, all at once.
+// Validate returns an error with all invalid values.
 func (c *Config) Validate() error {
 	errs := []error{c.Engine.Validate(), c.Logging.Validate(), c.validateHabits()}
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -156,7 +158,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Adapters are the names of the LoRA adapters.
+// Adapters returns the names of the LoRA adapters.
 func (c *Config) Adapters() []string {
 	names := make([]string, len(c.LoRAModules))
 	for i, module := range c.LoRAModules {
@@ -165,7 +167,7 @@ func (c *Config) Adapters() []string {
 	return names
 }
 
-// OutputLengths is a tokens.Lengths that can be a flag.
+// OutputLengths is a tokens.Lengths that implements pflag.Value.
 type OutputLengths struct {
 	tokens.Lengths
 }

@@ -30,7 +30,7 @@ func parse(t *testing.T, args ...string) (Config, error) {
 func TestDefaultsAreValid(t *testing.T) {
 	cfg, err := parse(t)
 	require.NoError(t, err)
-	assert.NotEmpty(t, cfg.PodName, "the host's name")
+	assert.NotEmpty(t, cfg.PodName, "the default is the host name")
 	assert.Equal(t, 8000, cfg.Port)
 }
 
@@ -86,7 +86,7 @@ func TestProfiles(t *testing.T) {
 
 	cfg, err = parse(t, "--step-noise=0", "--profile=realistic", "--shutdown-timeout=1m")
 	require.NoError(t, err)
-	assert.Zero(t, cfg.Engine.Law.Noise, "what was given is not changed")
+	assert.Zero(t, cfg.Engine.Law.Noise, "the profile does not change explicit flags")
 	assert.Equal(t, time.Minute, cfg.ShutdownTimeout)
 
 	cfg, err = parse(t, "--profile=plain")
@@ -104,7 +104,7 @@ func TestWrongFlags(t *testing.T) {
 		{"port", "--port=70000", "port must be between 0 and 65535, got 70000"},
 		{"address", "--pod-ip=pod-a", "pod-ip must be an IP address"},
 		{"no model", "--model=", "model must have a name"},
-		{"two models of one name", "--model=a,a", `distinct names, got "a"`},
+		{"two models with one name", "--model=a,a", `distinct names, got "a"`},
 		{"adapter named like the model", "--lora-modules=meta-llama/Llama-3.1-8B-Instruct", "distinct names"},
 		{"negative delay", "--drain-delay=-1s", "must not be negative"},
 		{"negative timeout", "--shutdown-timeout=-1", "must not be negative"},

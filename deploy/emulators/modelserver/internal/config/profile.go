@@ -16,13 +16,13 @@ const (
 	TokenizerBPE       = "cl100k_base"
 )
 
-// Profile is how much a server is like a real one. It gives the flags of the habits their defaults.
+// Profile selects the defaults of the flags for the behavior of real servers.
 type Profile string
 
 // The profiles.
 const (
-	Plain     Profile = "plain"     // exact and undemanding, for tests whose subject is something else
-	Realistic Profile = "realistic" // as vLLM 0.32 on an H100
+	Plain     Profile = "plain"     // exact and simple, for tests of other subjects
+	Realistic Profile = "realistic" // like vLLM 0.32 on an H100
 )
 
 // Set implements pflag.Value.
@@ -40,7 +40,7 @@ func (*Profile) Type() string { return "profile" }
 // String implements pflag.Value.
 func (p *Profile) String() string { return string(*p) }
 
-// apply sets the flags that the profile changes and that were not given.
+// apply sets the flags of the profile, except the flags that the user has set.
 func (p *Profile) apply(fs *pflag.FlagSet) error {
 	if *p == Plain {
 		return nil
@@ -56,7 +56,7 @@ func (p *Profile) apply(fs *pflag.FlagSet) error {
 	return nil
 }
 
-// realistic are the flags of the profile Realistic.
+// realistic returns the flags of the profile Realistic.
 func realistic() map[string]string {
 	law := steptime.Realistic()
 	return map[string]string{
@@ -66,7 +66,7 @@ func realistic() map[string]string {
 		"cuda-graphs":                  strconv.FormatBool(law.Graphs),
 		"tokenizer":                    TokenizerBPE,
 		"stale-gauges":                 "true",
-		"metrics-time":                 "10ms", // 4 to 15 ms are measured for a page of this size
+		"metrics-time":                 "10ms", // measured: 4 to 15 ms for a page of this size
 		"drain-delay":                  "0s",
 		"shutdown-timeout":             "0",
 		"ready-path":                   "false",
@@ -77,20 +77,20 @@ func realistic() map[string]string {
 	}
 }
 
-// addHabitFlags binds what a real server does and a test may do without.
+// addHabitFlags binds the behavior of real servers that many tests do not need.
 func (c *Config) addHabitFlags(fs *pflag.FlagSet) {
 	h := &c.Habits
-	fs.Var(&c.Profile, "profile", "Defaults of the flags of habits: plain or realistic.")
-	fs.StringVar(&c.Tokenizer, "tokenizer", c.Tokenizer, "four-bytes, or cl100k_base for a real one.")
+	fs.Var(&c.Profile, "profile", "Defaults of the flags for the behavior of real servers: plain or realistic.")
+	fs.StringVar(&c.Tokenizer, "tokenizer", c.Tokenizer, "Tokenizer: four-bytes, or cl100k_base for a real tokenizer.")
 	fs.Var(&c.Names, "metrics-names", "Generation of metric names: new, old or both.")
-	fs.DurationVar(&h.PageTime, "metrics-time", h.PageTime, "How long a metrics page keeps the server from sending tokens.")
-	fs.BoolVar(&c.Engine.StaleGauges, "stale-gauges", c.Engine.StaleGauges, "Show gauges as of the end of the last step.")
-	fs.DurationVar(&c.KeepAlive, "keep-alive-timeout", c.KeepAlive, "How long an idle connection stays open; 0 for ever.")
-	fs.BoolVar(&c.HTTP2, "http2", c.HTTP2, "Speak HTTP/2, too.")
-	fs.BoolVar(&h.ReadyPath, "ready-path", h.ReadyPath, "Answer /ready.")
-	fs.BoolVar(&h.PromptTokensDetails, "enable-prompt-tokens-details", h.PromptTokensDetails, "Tell in usage how many prompt tokens were cached.")
-	fs.BoolVar(&h.CoalesceEvents, "coalesce-events", h.CoalesceEvents, "Send tokens that gather while the last event is sent in one event.")
-	fs.IntVar(&h.StreamInterval, "stream-interval", h.StreamInterval, "Tokens of one event, after the first.")
+	fs.DurationVar(&h.PageTime, "metrics-time", h.PageTime, "Time for which a metrics page delays the sending of tokens.")
+	fs.BoolVar(&c.Engine.StaleGauges, "stale-gauges", c.Engine.StaleGauges, "Show the gauges of the end of the last step.")
+	fs.DurationVar(&c.KeepAlive, "keep-alive-timeout", c.KeepAlive, "Time limit of idle connections; 0 for no limit.")
+	fs.BoolVar(&c.HTTP2, "http2", c.HTTP2, "Also serve HTTP/2 without TLS.")
+	fs.BoolVar(&h.ReadyPath, "ready-path", h.ReadyPath, "Serve /ready.")
+	fs.BoolVar(&h.PromptTokensDetails, "enable-prompt-tokens-details", h.PromptTokensDetails, "Report cached prompt tokens in usage.")
+	fs.BoolVar(&h.CoalesceEvents, "coalesce-events", h.CoalesceEvents, "Send accumulated tokens in one event.")
+	fs.IntVar(&h.StreamInterval, "stream-interval", h.StreamInterval, "Number of tokens of one event, after the first token.")
 }
 
 func (c *Config) validateHabits() error {
@@ -103,7 +103,7 @@ func (c *Config) validateHabits() error {
 	return nil
 }
 
-// seconds is a duration that is given as vLLM takes it, in seconds, or with a unit.
+// seconds is a duration flag: a number of seconds, as in vLLM, or a duration with a unit.
 type seconds time.Duration
 
 // Set implements pflag.Value.

@@ -1,8 +1,8 @@
 package engine
 
-// A blockCache is the KV memory of one server with vLLM's prefix caching. A block that some request holds has
-// references; one that nobody holds is free, and keeps its content until it is the least recently used free block and
-// its place is needed. Content is named by a hash that covers the block and all before it.
+// A blockCache is the KV cache of one server with vLLM's prefix caching. The references of a block count the requests that hold
+// it. A block without references is free, and keeps its content until it is the least recently used free block and a request
+// needs a block. A hash of the block and all blocks before it identifies the content.
 //
 //	              refs > 0            refs = 0
 //	hash unset    being filled        empty
@@ -32,7 +32,7 @@ func (c *blockCache) head() int32 { return int32(len(c.blocks) - 1) }
 
 func (c *blockCache) size() int { return len(c.blocks) - 1 }
 
-// match returns how many leading blocks of the chain are here.
+// match returns the number of leading blocks of the chain that are in the cache.
 func (c *blockCache) match(chain []uint64) int {
 	for i, hash := range chain {
 		if _, ok := c.byHash[hash]; !ok {
@@ -42,8 +42,8 @@ func (c *blockCache) match(chain []uint64) int {
 	return len(chain)
 }
 
-// acquire takes the blocks of cached, all of which are here, and then empty ones until there are total. It takes
-// nothing and returns false when there is no room.
+// acquire holds the blocks of cached, which must all be in the cache, and free blocks, total blocks together. If there are not
+// enough free blocks, it holds nothing and returns false.
 func (c *blockCache) acquire(cached []uint64, total int) ([]int32, bool) {
 	need := total - len(cached)
 	for _, hash := range cached {
@@ -63,7 +63,8 @@ func (c *blockCache) acquire(cached []uint64, total int) ([]int32, bool) {
 	return c.extend(held, total)
 }
 
-// extend takes empty blocks until held has total, or nothing when there is no room.
+// extend evicts and holds free blocks until held has total blocks. If there are not enough free blocks, it does nothing and returns
+// false.
 func (c *blockCache) extend(held []int32, total int) ([]int32, bool) {
 	if total-len(held) > c.free {
 		return held, false
@@ -77,7 +78,7 @@ func (c *blockCache) extend(held []int32, total int) ([]int32, bool) {
 	return held, true
 }
 
-// publish lets others find block i under hash. A content that is here already stays where it is.
+// publish makes block i findable under hash. If another block already has this content, publish does nothing.
 func (c *blockCache) publish(i int32, hash uint64) {
 	if _, ok := c.byHash[hash]; ok || c.blocks[i].hash != 0 {
 		return
@@ -86,7 +87,7 @@ func (c *blockCache) publish(i int32, hash uint64) {
 	c.blocks[i].hash = hash
 }
 
-// release gives blocks back, tails first, so that a prefix outlives what follows it.
+// release releases blocks, the last first, so that the cache evicts the tail of a request before its prefix.
 func (c *blockCache) release(held []int32) {
 	for n := len(held) - 1; n >= 0; n-- {
 		i := held[n]

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// maxStall is how late a step may be carried out before the engine's time stands still instead: a process that was
-// stopped, or starved for that long, goes on where it was, as a stopped model server would.
+// maxStall is the maximum delay of a step for which the engine catches up. The engine's time excludes a longer delay, so that a
+// stopped or starved process resumes at the same step, as a stopped model server would.
 const maxStall = time.Second
 
-// Driver runs an Engine in real time. One goroutine, in Run, wakes up at the end of each step; an idle engine costs
-// nothing. All methods are safe for concurrent use.
+// Driver runs an Engine in real time. One goroutine, in Run, wakes up at the end of each step; an idle engine uses no CPU. All
+// methods are safe for concurrent use.
 type Driver struct {
 	mu     sync.Mutex
 	engine *Engine
-	origin time.Time // when the engine's time was 0
+	origin time.Time // start of the engine's time
 	wake   chan struct{}
 }
 
-// NewDriver makes a driver of an idle engine whose time starts now.
+// NewDriver returns a driver of an idle engine. The engine's time starts now.
 func NewDriver(spec Spec) *Driver {
 	return &Driver{engine: New(spec), origin: time.Now(), wake: make(chan struct{}, 1)}
 }
 
-// Run carries out steps as they fall due until ctx ends.
+// Run runs each step when it is due, until ctx ends.
 func (d *Driver) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -59,21 +59,21 @@ func (d *Driver) Submit(r *Request) error {
 	return err
 }
 
-// Abort ends a request, unless it has ended.
+// Abort ends a request that has not ended yet.
 func (d *Driver) Abort(r *Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.engine.Abort(d.now(), r)
 }
 
-// Progress returns how far a request has come.
+// Progress returns the progress of a request.
 func (d *Driver) Progress(r *Request) Progress {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return r.progress()
 }
 
-// Stats returns the counters as they are now.
+// Stats returns the current counters.
 func (d *Driver) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,14 +81,14 @@ func (d *Driver) Stats() Stats {
 	return d.engine.Stats()
 }
 
-// SetSlowdown makes the steps from the next one on take factor times as long.
+// SetSlowdown multiplies the time of steps by factor, from the next step on.
 func (d *Driver) SetSlowdown(factor float64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.engine.SetSlowdown(factor)
 }
 
-// advance carries out what is due and returns how long it is until there is more.
+// advance completes the steps that are due. It returns the time until the end of the current step, and whether there is one.
 func (d *Driver) advance() (wait time.Duration, busy bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,7 +98,7 @@ func (d *Driver) advance() (wait time.Duration, busy bool) {
 	return next - now, busy
 }
 
-// now is the engine's time, of which a stall is taken out.
+// now returns the engine's time, which excludes stalls.
 func (d *Driver) now() time.Duration {
 	now := time.Since(d.origin)
 	if due, busy := d.engine.Next(); busy && now-due > maxStall {

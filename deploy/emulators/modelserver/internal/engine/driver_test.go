@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// startDriver runs a driver until the end of the test. It is to be called in a synctest bubble, whose clock it follows.
+// startDriver runs a driver until the end of the test. Call it in a synctest bubble: the driver uses the clock of the bubble.
 func startDriver(t *testing.T) *Driver {
 	t.Helper()
 	d := NewDriver(testSpec)
@@ -55,7 +55,7 @@ func TestIdleDriverSleeps(t *testing.T) {
 		time.Sleep(time.Second)
 		steps := d.Stats().Steps
 		start := time.Now()
-		synctest.Wait() // returns only when Run is blocked on something other than a timer that is due
+		synctest.Wait() // returns when Run is blocked
 		time.Sleep(24 * time.Hour)
 		assert.Equal(t, 24*time.Hour, time.Since(start))
 		assert.Equal(t, steps, d.Stats().Steps)
@@ -89,18 +89,18 @@ func TestSlowdownTakesEffectWithTheNextStep(t *testing.T) {
 	})
 }
 
-// A stopped process must go on where it was instead of handing out at once what it would have made meanwhile.
+// A stopped process must resume at the same step, instead of delivering all tokens of the stall at once.
 func TestStallStopsTheEnginesTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDriver(testSpec) // not run: it is stalled
+		d := NewDriver(testSpec) // stalled: the test does not call Run
 		r := newRequest(text(1, 50), 100)
 		require.NoError(t, d.Submit(r))
 		time.Sleep(500 * ms)
 		d.Stats()
-		assert.Equal(t, 45, d.Progress(r).Made, "late within bounds: it catches up")
+		assert.Equal(t, 45, d.Progress(r).Made, "the engine catches up after a short delay")
 		time.Sleep(20 * time.Second)
 		d.Stats()
-		assert.Equal(t, 46, d.Progress(r).Made, "only the step that was under way ended")
+		assert.Equal(t, 46, d.Progress(r).Made, "after a stall only the current step ends")
 	})
 }

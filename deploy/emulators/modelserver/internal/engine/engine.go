@@ -1,14 +1,14 @@
-// Package engine is a model server's time: continuous batching with chunked prefill and a prefix cache, as vLLM's
-// scheduler does it, with a formula in the place of the GPU.
+// Package engine simulates the timing of a model server: continuous batching with chunked prefill and a prefix cache, like vLLM's
+// scheduler, with a formula instead of a GPU.
 //
-// Engine is a state machine in its own exact time. It never sleeps and reads no clock: the caller says what time it is,
-// and Advance carries out all steps that ended until then. The same calls at the same times give the same result,
-// however late they were made. Driver runs an Engine in real time.
+// Engine is a state machine with its own exact time. It never sleeps and reads no clock: the caller passes the time, and Advance
+// completes all steps that end until then. Calls with the same times give the same result, even if the caller is late. Driver
+// runs an Engine in real time.
 //
-// One step takes the time of the Spec's law, times slowdown / Speed, and makes one token for each request whose prompt has
-// been read. Invariants: never more than MaxNumSeqs requests run;
-// a step has at most MaxNumBatchedTokens tokens; a block is free, or held by as many requests as it has references;
-// requests start in the order of their arrival, except that one whose adapter has no place lets others pass.
+// One step takes the time of the Spec's law, times slowdown / Speed. It makes one token for each request whose prefill is complete.
+// Invariants: at most MaxNumSeqs requests run; a step has at most MaxNumBatchedTokens tokens; a block is free, or its number of
+// references is the number of requests that hold it; requests start in the order of their arrival, except that a request that
+// waits for a place for its adapter lets other requests pass.
 package engine
 
 import (
@@ -20,7 +20,7 @@ import (
 	"fairlead.dev/pkg/steptime"
 )
 
-// ErrTooLong is returned for a request that would not fit on an idle server.
+// ErrTooLong means that a request has more tokens than MaxModelLen.
 var ErrTooLong = errors.New("request exceeds the model's context length")
 
 // Engine is the state machine. It is not safe for concurrent use.
@@ -33,25 +33,25 @@ type Engine struct {
 	shown    Gauges // with StaleGauges
 
 	waiting, running []*Request
-	left             int // requests that had to wait when the step under way began
+	left             int // waiting requests at the start of the current step
 	stepping         bool
 	stepEnd          time.Duration
 }
 
-// batch is what one step consists of.
+// batch is the work of one step.
 type batch struct {
 	budget int // tokens left
 	step   steptime.Step
 }
 
-// New makes an idle engine at time 0.
+// New returns an idle engine at time 0.
 func New(spec Spec) *Engine {
 	return &Engine{
 		spec: spec, slowdown: 1, cache: newBlockCache(spec.NumBlocks), stats: newStats(spec), noise: rand.New(rand.NewPCG(spec.Seed, 7)),
 	}
 }
 
-// Submit enqueues a request at time now. An idle engine starts at once; a busy one considers it at its next step.
+// Submit enqueues a request at time now. An idle engine starts it immediately; a busy engine considers it for the next step.
 func (e *Engine) Submit(now time.Duration, r *Request) error {
 	if len(r.Prompt)+len(r.Output) > e.spec.MaxModelLen {
 		return ErrTooLong
@@ -66,8 +66,8 @@ func (e *Engine) Submit(now time.Duration, r *Request) error {
 	return nil
 }
 
-// Abort ends a request at time now and frees its blocks. The step under way keeps its length, as a GPU would. It does
-// nothing to a request that has ended.
+// Abort ends a request at time now and frees its blocks. The length of the current step does not change, as on a GPU. If the
+// request has already ended, Abort does nothing.
 func (e *Engine) Abort(now time.Duration, r *Request) {
 	e.Advance(now)
 	if r.ended {
@@ -82,7 +82,7 @@ func (e *Engine) Abort(now time.Duration, r *Request) {
 	}
 }
 
-// Advance carries out all steps that end until now.
+// Advance completes all steps that end until now.
 func (e *Engine) Advance(now time.Duration) {
 	for e.stepping && e.stepEnd <= now {
 		e.finishStep()
@@ -90,13 +90,13 @@ func (e *Engine) Advance(now time.Duration) {
 	}
 }
 
-// Next returns when the step under way ends; false when the engine is idle.
+// Next returns the end of the current step, or false if the engine is idle.
 func (e *Engine) Next() (time.Duration, bool) { return e.stepEnd, e.stepping }
 
-// SetSlowdown makes the steps from the next one on take factor times as long as the specification says.
+// SetSlowdown multiplies the time of steps by factor, from the next step on.
 func (e *Engine) SetSlowdown(factor float64) { e.slowdown = factor }
 
-// Stats returns a copy of the counters as they are.
+// Stats returns a copy of the counters.
 func (e *Engine) Stats() Stats {
 	s := e.stats
 	s.Gauges = e.shown
@@ -113,7 +113,7 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-// beginStep plans the next step, if there is anything to do: running requests first, then waiting ones.
+// beginStep schedules the next step: first the running requests, then waiting ones. Without requests the engine becomes idle.
 func (e *Engine) beginStep(now time.Duration) {
 	b := batch{budget: e.spec.MaxNumBatchedTokens}
 	e.scheduleRunning(&b)
@@ -136,8 +136,8 @@ func (e *Engine) scheduleRunning(b *batch) {
 	}
 }
 
-// makeRoom takes the blocks for n more tokens of r. When there are none, the requests that came last give theirs up,
-// r itself in the end.
+// makeRoom allocates the blocks for n more tokens of r. If there are not enough free blocks, it preempts the requests that started
+// last. It returns false if it had to preempt r itself.
 func (e *Engine) makeRoom(r *Request, n int) bool {
 	for {
 		held, ok := e.cache.extend(r.held, e.spec.blocksFor(r.computed+n))
@@ -153,9 +153,9 @@ func (e *Engine) makeRoom(r *Request, n int) bool {
 	}
 }
 
-// preempt puts the last running request back to the front of the queue. It will compute again what is not cached then.
-// It does not come back in the same step, and nobody passes it, because it needs more than it gave up less what was
-// taken of that.
+// preempt moves the last running request to the front of the queue. After its restart, the request recomputes the tokens that are
+// no longer cached. The request cannot restart in the same step, and no other request passes it: it needs more blocks than it
+// released, and other requests have taken some of these.
 func (e *Engine) preempt(r *Request) {
 	e.running = e.running[:len(e.running)-1]
 	e.waiting = slices.Insert(e.waiting, 0, r)
@@ -179,7 +179,7 @@ func (e *Engine) admitWaiting(now time.Duration, b *batch) {
 	}
 }
 
-// admit starts a request with what the cache has of it, or returns false when there is no room.
+// admit starts a request with its cached blocks, or returns false if there are not enough free blocks.
 func (e *Engine) admit(now time.Duration, r *Request, b *batch) bool {
 	candidates := r.cacheable(e.spec.BlockSize)
 	hits := e.cache.match(candidates)
@@ -199,8 +199,7 @@ func (e *Engine) admit(now time.Duration, r *Request, b *batch) bool {
 	return true
 }
 
-// schedule puts n tokens of r into the step. Blocks that they fill can be found from now on, also by requests that
-// start in the same step.
+// schedule adds n tokens of r to the step. Other requests, even in the same step, can find the blocks that these tokens fill.
 func (e *Engine) schedule(r *Request, n int, b *batch) {
 	b.budget -= n
 	if r.decoding() {
@@ -222,7 +221,7 @@ func (e *Engine) adapterHasPlace(name string) bool {
 	return len(inUse) < e.spec.MaxLoRAs || slices.Contains(inUse, name)
 }
 
-// finishStep hands out the tokens that the step made.
+// finishStep adds the tokens of the step to the requests.
 func (e *Engine) finishStep() {
 	iterationTokens := 0
 	e.running = slices.DeleteFunc(e.running, func(r *Request) bool {
@@ -246,7 +245,7 @@ func (e *Engine) finishStep() {
 	e.stats.IterationTokens.Observe(float64(iterationTokens))
 }
 
-// gauges returns the state of the scheduler; of the requests that wait, those that have been there longest.
+// gauges returns the state of the scheduler. It includes only the given number of waiting requests from the front of the queue.
 func (e *Engine) gauges(waiting int) Gauges {
 	deferred := 0
 	for _, r := range e.waiting[:waiting] {
@@ -260,7 +259,7 @@ func (e *Engine) gauges(waiting int) Gauges {
 	}
 }
 
-// makeToken adds a token to the answer and returns how many tokens vLLM counts for that: the prompt's with the first.
+// makeToken adds a token to the answer. It returns the number of tokens that vLLM counts: with the first token also the prompt's.
 func (e *Engine) makeToken(r *Request) int {
 	at := e.stepEnd - r.arrived
 	r.tokenTimes = append(r.tokenTimes, at)
@@ -288,7 +287,7 @@ func (e *Engine) releaseBlocks(r *Request) {
 	r.held, r.computed, r.scheduled, r.published = nil, 0, 0, 0
 }
 
-// adapters are the distinct adapters of requests, sorted.
+// adapters returns the distinct adapters of requests, sorted.
 func adapters(requests []*Request) []string {
 	var names []string
 	for _, r := range requests {

@@ -12,7 +12,7 @@ import (
 	"fairlead.dev/pkg/steptime"
 )
 
-// testSpec has round figures: a step is 10 ms, 1 ms more per decoding request and 0.1 ms more per prompt token.
+// testSpec has round numbers: a step takes 10 ms, plus 1 ms for each decoding request and 0.1 ms for each prompt token.
 var testSpec = Spec{
 	MaxNumSeqs: 4, MaxNumBatchedTokens: 1000, NumBlocks: 100, BlockSize: 16, MaxModelLen: 1600, MaxLoRAs: 2,
 	Law:   steptime.Law{Base: 10 * time.Millisecond, PerSeq: time.Millisecond, PerToken: 100 * time.Microsecond},
@@ -21,7 +21,7 @@ var testSpec = Spec{
 
 const ms = time.Millisecond
 
-// text is n tokens that no other seed shares.
+// text returns n tokens that are different for each seed.
 func text(seed, n int) []uint32 { return tokens.FourBytes{}.Generate(uint64(seed), n) }
 
 func newRequest(prompt []uint32, out int) *Request {
@@ -36,7 +36,7 @@ func submit(t *testing.T, e *Engine, at time.Duration, requests ...*Request) {
 	}
 }
 
-// drain runs the engine until it is idle and returns when that was.
+// drain runs the engine until it is idle, and returns the end of the last step.
 func drain(t *testing.T, e *Engine) time.Duration {
 	t.Helper()
 	end := time.Duration(0)
@@ -93,7 +93,7 @@ func TestStepGrowsWithTheDecodingRequests(t *testing.T) {
 		}
 		submit(t, e, 0, all...)
 		drain(t, e)
-		// The first request starts alone; the others are read in its second step, all decode in the third.
+		// The first request starts alone. Prefill of the others is in its second step. All requests decode in the third step.
 		times := all[n-1].progress().Times
 		assert.Equal(t, 10*ms+time.Duration(n)*ms, times[1]-times[0], "%d requests", n)
 	}
@@ -146,7 +146,7 @@ func TestRequestsOfOneStepShareTheirPrefix(t *testing.T) {
 	first := newRequest(text(9, 1), 1)
 	a, b := newRequest(join(shared, text(2, 16)), 2), newRequest(join(shared, text(3, 16)), 2)
 	submit(t, e, 0, first, a, b)
-	e.Advance(11 * ms) // a and b are in the step under way
+	e.Advance(11 * ms) // a and b are in the current step
 	assert.Equal(t, 0, a.progress().Cached)
 	assert.Equal(t, 64, b.progress().Cached)
 	assert.Equal(t, 4+1+1, e.Stats().BlocksUsed, "a shared block counts once")
@@ -158,9 +158,9 @@ func TestEvictionTakesTailsOfTheLeastRecentlyUsed(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name         string
-		touch        int // which prompt is asked for again before the pressure comes
-		need         int // blocks of the newcomer; two are empty
-		wantA, wantB int // cached blocks left of each
+		touch        int // index of the prompt that is requested again before the pressure, or -1
+		need         int // blocks of the last request; two blocks are empty
+		wantA, wantB int // remaining cached blocks of each prompt
 	}{
 		{"no pressure", -1, 2, 3, 3},
 		{"one block", -1, 3, 2, 3},
@@ -205,10 +205,10 @@ func TestIdleEngineDoesNothing(t *testing.T) {
 	r := newRequest(text(2, 10), 1)
 	submit(t, e, 2*time.Hour, r)
 	drain(t, e)
-	assert.Equal(t, 11*ms, r.progress().Times[0], "an idle engine starts at once")
+	assert.Equal(t, 11*ms, r.progress().Times[0], "an idle engine starts immediately")
 }
 
-// The result must not depend on how punctually the engine was called.
+// The result must not depend on the delay of calls.
 func TestLateCallsChangeNothing(t *testing.T) {
 	t.Parallel()
 	run := func(punctual bool) string {

@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// checkInvariants fails when a block is lost, held twice or counted wrongly, or a limit is exceeded.
+// checkInvariants fails if a block is lost or has a wrong number of references, or a limit is exceeded.
 func checkInvariants(t testing.TB, e *Engine) {
 	t.Helper()
 	require.LessOrEqual(t, len(e.running), e.spec.MaxNumSeqs)
-	require.False(t, !e.stepping && len(e.waiting)+len(e.running) > 0, "idle with work to do")
+	require.False(t, !e.stepping && len(e.waiting)+len(e.running) > 0, "engine is idle, but has requests")
 
 	scheduled := 0
 	refs := make([]int, e.cache.size())
@@ -58,8 +58,8 @@ func checkCache(t testing.TB, c *blockCache, refs []int) {
 	require.Equal(t, c.size(), held+ring, "a block is lost")
 }
 
-// FuzzEngine interprets bytes as requests, aborts and waits on a server that is too small for them, and checks that
-// everyone gets all tokens in the end and every block comes back.
+// FuzzEngine interprets bytes as requests, aborts, slowdowns and waits on a server that is too small for them. It checks that each
+// request that is not aborted gets all tokens, and that all blocks are free in the end.
 func FuzzEngine(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07"))
 	f.Add([]byte("zipf zipf zipf, and then an abort; and so on until all is said"))

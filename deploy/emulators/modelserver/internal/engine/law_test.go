@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A decoding request reads its whole context, prompt and answer so far; a prompt attends to what is before it.
+// A decoding request reads its whole context: the prompt and the answer so far. A prompt token attends to itself and to all
+// tokens before it.
 func TestStepGrowsWithTheContext(t *testing.T) {
 	t.Parallel()
 	spec := testSpec
@@ -43,7 +44,7 @@ func TestNoiseFollowsTheSeed(t *testing.T) {
 	assert.InEpsilon(t, 15*ms+19*11*ms, times(1)[19], 0.1)
 }
 
-// What came or went during a step is shown when it has ended.
+// Stale gauges show changes during a step only after the step.
 func TestStaleGauges(t *testing.T) {
 	t.Parallel()
 	spec := testSpec
@@ -56,13 +57,13 @@ func TestStaleGauges(t *testing.T) {
 		return []int{s.Running, s.Waiting, s.BlocksUsed}
 	}
 	submit(t, e, 0, requests...)
-	assert.Equal(t, []int{0, 0, 0}, shown(14*ms), "the first step is under way")
-	assert.Equal(t, []int{1, 0, 4}, shown(15*ms), "when it began there was one request")
+	assert.Equal(t, []int{0, 0, 0}, shown(14*ms), "the first step has not ended")
+	assert.Equal(t, []int{1, 0, 4}, shown(15*ms), "the step started with one request")
 	assert.Equal(t, []int{1, 0, 4}, shown(30*ms))
 	assert.Equal(t, []int{2, 1, 8}, shown(31*ms), "15 ms and another 10 + 1 + 5 ms")
 	e.Abort(32*ms, requests[2])
-	assert.Equal(t, []int{2, 1, 8}, shown(33*ms), "it is not shown yet")
+	assert.Equal(t, []int{2, 1, 8}, shown(33*ms), "the step has not ended")
 	e.Abort(34*ms, requests[1])
 	e.Abort(34*ms, requests[0])
-	assert.Equal(t, []int{0, 0, 0}, shown(34*ms), "an idle engine shows that it is idle")
+	assert.Equal(t, []int{0, 0, 0}, shown(34*ms), "an idle engine shows no requests")
 }

@@ -6,31 +6,31 @@ import (
 	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
 )
 
-// FinishReason is why a request ended, as OpenAI and vLLM name it.
+// FinishReason is the reason why a request ended, with the names of OpenAI and vLLM.
 type FinishReason string
 
 const (
 	ReasonStop   FinishReason = "stop"   // the model ended its answer
-	ReasonLength FinishReason = "length" // the answer reached the limit that was asked for
-	ReasonAbort  FinishReason = "abort"  // the client went away
+	ReasonLength FinishReason = "length" // the answer reached the requested limit
+	ReasonAbort  FinishReason = "abort"  // the client disconnected
 )
 
-// Params are what a request asks of the engine.
+// Params are the parameters of a request.
 type Params struct {
 	Prompt  []uint32     // not empty
 	Output  []uint32     // the tokens of the answer, not empty
-	Reason  FinishReason // once all of Output is made
+	Reason  FinishReason // after the last token of Output
 	Adapter string       // LoRA adapter; empty for the base model
-	Salt    string       // keeps apart cached prompts of different tenants
+	Salt    string       // separates the cached prompts of different tenants
 
-	MaxTokens int // limit that the client gave, 0 for none
-	Choices   int // answers that the client asked for
+	MaxTokens int // limit that the client has set, or 0
+	Choices   int // number of answers that the client requested
 
-	// Notify is called, with the engine locked, after each change that Progress shows. It must not block.
+	// The engine calls Notify, while it is locked, after each change of Progress. Notify must not block.
 	Notify func()
 }
 
-// Request is one sequence in the engine. Its fields belong to the engine once it is submitted.
+// Request is one sequence in the engine. After Submit, its fields belong to the engine.
 type Request struct {
 	Params
 
@@ -39,30 +39,30 @@ type Request struct {
 
 	computed  int // tokens whose keys and values are in the held blocks
 	made      int // tokens of the answer
-	scheduled int // tokens of the step under way
-	published int // held blocks that others can find
+	scheduled int // tokens of the current step
+	published int // held blocks that other requests can find
 	cached    int // prompt tokens found in the cache when the request first ran
 
 	preemptions int
 
 	arrived    time.Duration
-	begun      bool          // it ran, if only for a step
-	started    time.Duration // when it first ran
+	begun      bool          // was scheduled at least once
+	started    time.Duration // start of its first step
 	tokenTimes []time.Duration
 	ended      bool
 	reason     FinishReason
 }
 
-// Progress is how far a request has come.
+// Progress is the progress of a request.
 type Progress struct {
 	Made   int             // tokens of the answer
 	Times  []time.Duration // of each of them, since the request arrived
 	Cached int             // prompt tokens that came from the cache
 	Ended  bool
-	Reason FinishReason // when ended
+	Reason FinishReason // if Ended
 }
 
-// NewRequest makes a request for an engine whose blocks hold blockSize tokens.
+// NewRequest returns a request for an engine with blocks of blockSize tokens.
 func NewRequest(p Params, blockSize int) *Request {
 	all := make([]uint32, 0, len(p.Prompt)+len(p.Output))
 	all = append(append(all, p.Prompt...), p.Output...)
@@ -75,15 +75,14 @@ func NewRequest(p Params, blockSize int) *Request {
 	return r
 }
 
-// known is how many tokens exist: the prompt and what was made of the answer.
+// known returns the number of tokens of the prompt and of the answer so far.
 func (r *Request) known() int { return len(r.Prompt) + r.made }
 
-// decoding reports whether the step under way makes the next token only, the prompt and the answer so far being in
-// the cache.
+// decoding reports whether the current step only decodes the next token, because the KV cache has all tokens before the last one.
 func (r *Request) decoding() bool { return r.made > 0 && r.known()-r.computed == 1 }
 
-// cacheable are the hashes of the blocks that may come from the cache: never all of the tokens, because the last one
-// must be computed to get the next.
+// cacheable returns the hashes of the blocks that may come from the cache. They never contain the last token, because a step must
+// compute it to get the next token.
 func (r *Request) cacheable(blockSize int) []uint64 { return r.chain[:(r.known()-1)/blockSize] }
 
 func (r *Request) progress() Progress {

@@ -37,7 +37,7 @@ func TestDecodingGoesBeforePrefill(t *testing.T) {
 	a, b := newRequest(text(1, 10), 10), newRequest(text(2, 100), 1)
 	submit(t, e, 0, a, b)
 	drain(t, e)
-	// b's prompt is read beside a's tokens, 39 in a step: 39, 39, 22.
+	// Each step has one token of a and up to 39 tokens of b's prompt: 39, 39, 22.
 	assert.Equal(t, 11*ms+2*(11*ms+3900*time.Microsecond)+11*ms+2200*time.Microsecond, b.progress().Times[0])
 	assert.Equal(t, 11*ms+14900*time.Microsecond, a.progress().Times[1])
 }
@@ -48,7 +48,7 @@ func TestAbortFreesBlocksAndPlace(t *testing.T) {
 		name  string
 		at    time.Duration
 		abort int
-		want  []bool // who gets all tokens
+		want  []bool // the request gets all tokens
 	}{
 		{"before its first token", 5 * ms, 0, []bool{false, true, true}},
 		{"while it decodes", 30 * ms, 0, []bool{false, true, true}},
@@ -68,7 +68,7 @@ func TestAbortFreesBlocksAndPlace(t *testing.T) {
 			e.Abort(tt.at, all[tt.abort])
 			checkInvariants(t, e)
 			after, _ := e.Next()
-			assert.Equal(t, before, after, "the step under way keeps its length")
+			assert.Equal(t, before, after, "the length of the current step does not change")
 			drain(t, e)
 			aborted := uint64(0)
 			for i, r := range all {
@@ -111,7 +111,7 @@ func TestPreemptedRequestGoesBeforeThoseThatNeverRan(t *testing.T) {
 	submit(t, e, 0, a, b, c)
 	drain(t, e)
 	assert.EqualValues(t, 1, e.Stats().Preemptions)
-	assert.Equal(t, a.progress().Times[49], c.started, "what b gave up would have been enough for c")
+	assert.Equal(t, a.progress().Times[49], c.started, "c waits, although the blocks of b would be enough")
 }
 
 func TestPreemptionGivesMemoryToTheOldest(t *testing.T) {
@@ -126,8 +126,8 @@ func TestPreemptionGivesMemoryToTheOldest(t *testing.T) {
 	s := e.Stats()
 	assert.EqualValues(t, 1, s.Preemptions)
 	assert.EqualValues(t, 70, s.GenerationTokens)
-	assert.EqualValues(t, 80, s.PrefixCacheQueries, "a request asks the cache once")
-	// a never waits: its tokens come at every step, in which at most b decodes too.
+	assert.EqualValues(t, 80, s.PrefixCacheQueries, "a request queries the cache once")
+	// a never waits: each step makes one of its tokens, and at most b also decodes.
 	times := a.progress().Times
 	for i := 2; i < len(times); i++ {
 		assert.LessOrEqual(t, times[i]-times[i-1], 12*ms)

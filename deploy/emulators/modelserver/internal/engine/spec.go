@@ -7,25 +7,24 @@ import (
 	"fairlead.dev/pkg/steptime"
 )
 
-// Spec is a model server's size and speed. Its fields are named after vLLM's options where it has them.
+// Spec is a model server's size and speed. The fields have the names of vLLM's options, if these exist.
 type Spec struct {
-	MaxNumSeqs          int // requests running at once
-	MaxNumBatchedTokens int // tokens of one step, decoding and prompt together
-	NumBlocks           int // of KV cache
+	MaxNumSeqs          int // limit of running requests
+	MaxNumBatchedTokens int // limit of tokens of one step, decode and prefill together
+	NumBlocks           int // of the KV cache
 	BlockSize           int // tokens of one block
-	MaxModelLen         int // tokens of one request, prompt and answer together
-	MaxLoRAs            int // distinct adapters running at once
+	MaxModelLen         int // limit of tokens of one request, prompt and answer together
+	MaxLoRAs            int // limit of distinct adapters of running requests
 
 	Law   steptime.Law // time of a step
-	Speed float64      // divides it
+	Speed float64      // divisor of the time of a step
 	Seed  uint64       // of the law's noise
 
-	// StaleGauges shows in Stats what runs and waits, and the blocks in use, as of the end of the last step. A request that
-	// came since is not there.
+	// StaleGauges makes Stats return the Gauges of the end of the last step, without the requests that arrived since.
 	StaleGauges bool
 }
 
-// Validate says what a server of this size could not run with.
+// Validate returns an error with all invalid values.
 func (s Spec) Validate() error {
 	var errs []error
 	positive := func(name string, v float64) {

@@ -5,7 +5,7 @@ import (
 	"sort"
 )
 
-// Stats is what the engine counts, under the names that vLLM gives it. Durations are in seconds of engine time.
+// Stats are the values that the engine counts, with the names of vLLM's metrics. Durations are in seconds of engine time.
 type Stats struct {
 	Gauges
 	Blocks int
@@ -27,15 +27,15 @@ type Stats struct {
 	RequestPreemptions                          Histogram
 }
 
-// Gauges is the state of the scheduler at one time.
+// Gauges are the state of the scheduler at one time.
 type Gauges struct {
 	Running, Waiting                 int
 	RunningAdapters, WaitingAdapters []string // sorted
-	Deferred                         int      // of the waiting, those whose adapter has no place
+	Deferred                         int      // waiting requests whose adapter has no place
 	BlocksUsed                       int      // of the KV cache
 }
 
-// Histogram counts values up to each bound. Counts has one more element than Bounds, for the values above them all.
+// Histogram counts values up to each bound. Counts has one more element than Bounds, for the values above the last bound.
 type Histogram struct {
 	Bounds []float64
 	Counts []uint64
@@ -77,7 +77,7 @@ func newStats(s Spec) Stats {
 	}
 }
 
-// lengthBounds are 1, 2, 5, 10, 20, 50 and so on up to limit.
+// lengthBounds returns 1, 2, 5, 10, 20, 50 and so on up to limit.
 func lengthBounds(limit int) []float64 {
 	var bounds []float64
 	for scale := 1; ; scale *= 10 {
@@ -90,12 +90,12 @@ func lengthBounds(limit int) []float64 {
 	}
 }
 
-// NewHistogram makes an empty histogram with these bounds, ascending.
+// NewHistogram returns an empty histogram. The bounds must be ascending.
 func NewHistogram(bounds []float64) Histogram {
 	return Histogram{Bounds: bounds, Counts: make([]uint64, len(bounds)+1)}
 }
 
-// Count is how many values there were.
+// Count returns the number of observed values.
 func (h *Histogram) Count() uint64 {
 	total := uint64(0)
 	for _, n := range h.Counts {
@@ -122,7 +122,7 @@ func (s *Stats) histograms() []*Histogram {
 	}
 }
 
-// observeEnd records a request that was answered in full.
+// observeEnd records a completed request.
 func (s *Stats) observeEnd(r *Request) {
 	first, last := r.tokenTimes[0], r.tokenTimes[len(r.tokenTimes)-1]
 	queued := r.started - r.arrived

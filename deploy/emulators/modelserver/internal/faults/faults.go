@@ -1,8 +1,8 @@
-// Package faults decides which requests go wrong, and how.
+// Package faults decides which requests fail, and how.
 //
-// An operator posts a Set, which holds for all requests until it is replaced or cleared; a request may name faults of
-// its own in a header. Where a rate is given, the n-th request after the Set was posted is decided by the seed and n
-// alone, so a sequential test sees the same failures in every run.
+// An operator posts a Set, which affects all requests until the operator replaces or clears it. A request can name additional
+// faults in a header. If a fault has a rate, only the seed and n determine whether it affects the n-th request after the post, so
+// a sequential test sees the same failures in every run.
 package faults
 
 import (
@@ -12,15 +12,15 @@ import (
 	"sync"
 )
 
-// Set is what is wrong with a server. The zero value is a healthy one.
+// Set is the set of a server's faults. The zero value is a healthy server.
 type Set struct {
-	Slow         float64 `json:"slow,omitempty"`         // steps take this many times as long
-	Status       *Status `json:"status,omitempty"`       // requests are answered with an error
-	Hang         *Hang   `json:"hang,omitempty"`         // requests are accepted and never answered
-	Drop         *Drop   `json:"drop,omitempty"`         // connections are closed in the middle of the answer
-	NotReady     bool    `json:"notReady,omitempty"`     // /ready says no
-	StaleMetrics bool    `json:"staleMetrics,omitempty"` // the metrics page stays as it is now
-	MetricsHang  bool    `json:"metricsHang,omitempty"`  // the metrics page never comes
+	Slow         float64 `json:"slow,omitempty"`         // factor of the step time; 0: 1
+	Status       *Status `json:"status,omitempty"`       // the server answers with an error
+	Hang         *Hang   `json:"hang,omitempty"`         // the server accepts requests and never answers
+	Drop         *Drop   `json:"drop,omitempty"`         // the server closes connections in the middle of the answer
+	NotReady     bool    `json:"notReady,omitempty"`     // /ready answers 503
+	StaleMetrics bool    `json:"staleMetrics,omitempty"` // the metrics page does not change
+	MetricsHang  bool    `json:"metricsHang,omitempty"`  // the server never answers the metrics page
 }
 
 // Status answers a share of the requests with an HTTP status.
@@ -40,20 +40,20 @@ type Drop struct {
 	Rate        *float64 `json:"rate,omitempty"` // nil: all
 }
 
-// Verdict is what happens to one request.
+// Verdict is the set of faults that affect one request.
 type Verdict struct {
-	Status    int // 0: none
+	Status    int // 0: no fault
 	Hang      bool
 	Drop      bool
-	DropAfter int     // tokens, when Drop
-	Stretch   float64 // its answer takes this many times as long to arrive; at least 1
+	DropAfter int     // tokens, if Drop is set
+	Stretch   float64 // factor of the time in which the tokens arrive; at least 1
 }
 
-// Validate says what is wrong with the faults themselves.
+// Validate returns an error with all invalid values.
 func (s Set) Validate() error {
 	var errs []error
 	if s.Slow < 0 {
-		errs = append(errs, fmt.Errorf("slow must be positive, got %v", s.Slow))
+		errs = append(errs, fmt.Errorf("slow must not be negative, got %v", s.Slow))
 	}
 	checkRate := func(name string, rate *float64) {
 		if rate != nil && (*rate < 0 || *rate > 1) {
@@ -76,7 +76,7 @@ func (s Set) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Slowdown is the factor of step times.
+// Slowdown returns the factor of the step time.
 func (s Set) Slowdown() float64 {
 	if s.Slow == 0 {
 		return 1
@@ -100,14 +100,14 @@ type Register struct {
 	rng *rand.Rand
 }
 
-// NewRegister makes a register of a healthy server.
+// NewRegister returns the Register of a healthy server.
 func NewRegister(seed uint64) *Register {
 	r := &Register{seed: seed}
 	r.Put(Set{})
 	return r
 }
 
-// Put replaces the faults in force and starts counting requests anew.
+// Put replaces the faults in force, and restarts the count of requests.
 func (r *Register) Put(s Set) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,11 +122,11 @@ func (r *Register) Current() Set {
 	return r.set
 }
 
-// Judge decides about the next request.
+// Judge decides which faults affect the next request.
 func (r *Register) Judge() Verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// One draw for each kind, used or not: adding a fault does not change whom another one hits.
+	// One draw for each kind, used or not, so that an additional fault does not change which requests another fault affects.
 	status, hang, drop := r.rng.Float64(), r.rng.Float64(), r.rng.Float64()
 	v := Verdict{Stretch: 1}
 	if s := r.set.Status; s != nil && hits(status, s.Rate) {

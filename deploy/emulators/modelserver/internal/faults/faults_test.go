@@ -19,8 +19,8 @@ func TestValidate(t *testing.T) {
 	}{
 		{"healthy", Set{}, ""},
 		{"everything", Set{Slow: 4, Status: &Status{500, rate(0.5)}, Hang: &Hang{rate(0)}, Drop: &Drop{5, rate(1)}, NotReady: true}, ""},
-		{"negative slowness", Set{Slow: -1}, "slow must be positive"},
-		{"a status that is no error", Set{Status: &Status{Code: 200}}, "status must be between 400 and 599, got 200"},
+		{"negative slowness", Set{Slow: -1}, "slow must not be negative"},
+		{"a status of success", Set{Status: &Status{Code: 200}}, "status must be between 400 and 599, got 200"},
 		{"a rate over one", Set{Status: &Status{500, rate(1.5)}}, "status.rate must be between 0 and 1"},
 		{"a negative rate", Set{Hang: &Hang{rate(-0.1)}}, "hang.rate must be between 0 and 1"},
 		{"negative tokens", Set{Drop: &Drop{AfterTokens: -1}}, "drop.afterTokens must not be negative"},
@@ -50,7 +50,7 @@ func TestJudge(t *testing.T) {
 		{"status for all", Set{Status: &Status{Code: 503}}, Verdict{Status: 503, Stretch: 1}},
 		{"hang for all", Set{Hang: &Hang{}}, Verdict{Hang: true, Stretch: 1}},
 		{"drop for all", Set{Drop: &Drop{AfterTokens: 7}}, Verdict{Drop: true, DropAfter: 7, Stretch: 1}},
-		{"a rate of nothing", Set{Status: &Status{500, rate(0)}, Hang: &Hang{rate(0)}, Drop: &Drop{0, rate(0)}}, Verdict{Stretch: 1}},
+		{"a rate of 0", Set{Status: &Status{500, rate(0)}, Hang: &Hang{rate(0)}, Drop: &Drop{0, rate(0)}}, Verdict{Stretch: 1}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestRatesAreDecidedBySeedAndCount(t *testing.T) {
 	assert.NotEqual(t, first, pattern(2, 0, some))
 	more := some
 	more.Hang = &Hang{rate(0.5)}
-	assert.Equal(t, first, pattern(1, 0, more), "another fault changes nothing")
+	assert.Equal(t, first, pattern(1, 0, more), "another fault does not change which requests fail")
 }
 
 func countX(s string) int {

@@ -9,7 +9,7 @@ import (
 // Header is the request header that names faults for one request.
 const Header = "x-fault"
 
-// WithHeader adds to a verdict what a request asks for itself: a comma-separated list of slow=FACTOR, CODE or
+// WithHeader adds the faults in a request's header to the verdict: a comma-separated list of slow=FACTOR, CODE or
 // status=CODE, hang, and drop or drop=TOKENS.
 func (v Verdict) WithHeader(value string) (Verdict, error) {
 	for item := range strings.SplitSeq(value, ",") {
@@ -53,7 +53,7 @@ func (v *Verdict) apply(name, arg string) error {
 		}
 		v.DropAfter = n
 	default:
-		return fmt.Errorf("no fault is called %q", name)
+		return fmt.Errorf("unknown fault %q: give slow, status, hang or drop", name)
 	}
 	return nil
 }

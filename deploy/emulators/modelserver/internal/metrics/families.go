@@ -9,7 +9,7 @@ var finishReasons = []engine.FinishReason{engine.ReasonStop, engine.ReasonLength
 
 func none(*engine.Stats) float64 { return 0 }
 
-// utilizationFamilies estimate how well the GPU is used. vLLM has them on the page whether it estimates or not.
+// utilizationFamilies adds the estimates of the GPU's utilization. vLLM's page has them even if vLLM does not estimate.
 func (b *builder) utilizationFamilies() {
 	for _, f := range []struct{ name, what string }{
 		{"flops", "floating point operations"}, {"read_bytes", "bytes read from memory"}, {"write_bytes", "bytes written to memory"},
@@ -18,7 +18,7 @@ func (b *builder) utilizationFamilies() {
 	}
 }
 
-// schedulerFamilies are the state of the scheduler, which endpoint pickers read.
+// schedulerFamilies adds the state of the scheduler, which endpoint pickers read.
 func (b *builder) schedulerFamilies() {
 	b.gauge("vllm:num_requests_running", "Number of requests in model execution batches.",
 		func(s *engine.Stats) float64 { return float64(s.Running) })
@@ -68,7 +68,7 @@ func (b *builder) sleepState() {
 	b.static(text)
 }
 
-// tokenFamilies count tokens and finished requests.
+// tokenFamilies adds the counters of tokens and finished requests.
 func (b *builder) tokenFamilies() {
 	b.counter("vllm:prompt_tokens", "Number of prefill tokens processed.",
 		func(s *engine.Stats) float64 { return float64(s.PromptTokens) })
@@ -89,7 +89,7 @@ func (b *builder) tokenFamilies() {
 	}
 }
 
-// promptSources say where the keys and values of prompts came from.
+// promptSources adds the counters of prompt tokens by the source of their keys and values.
 func (b *builder) promptSources() {
 	cached := func(s *engine.Stats) float64 { return float64(s.CachedPromptTokens) }
 	b.splitCounter(splitFamily{"vllm:prompt_tokens_by_source", "Number of prompt tokens by source.", "source", b.labels, []part{
@@ -105,7 +105,7 @@ func (b *builder) promptSources() {
 	}})
 }
 
-// requestFamilies are the histograms.
+// requestFamilies adds the histograms.
 func (b *builder) requestFamilies() {
 	for _, h := range []struct {
 		name, help string

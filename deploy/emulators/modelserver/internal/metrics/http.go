@@ -10,13 +10,13 @@ import (
 	"fairlead.dev/deploy/emulators/modelserver/internal/engine"
 )
 
-// HTTPRequest is an answered HTTP request, as the FastAPI instrumentation of vLLM's server sees it.
+// HTTPRequest is an answered HTTP request, with the values of the FastAPI instrumentation of vLLM's server.
 type HTTPRequest struct {
 	Handler  string // route
 	Method   string
 	Status   int
 	Duration time.Duration
-	// By their Content-Length headers; 0 where there was none, as with streams.
+	// From the Content-Length headers; 0 without this header, as for streams.
 	RequestBytes, ResponseBytes int64
 }
 
@@ -37,7 +37,7 @@ type route struct {
 	latency engine.Histogram
 }
 
-// httpStats are the families whose series appear as requests come in.
+// httpStats are the families of HTTP requests. The first request of its kind adds a series.
 type httpStats struct {
 	created       []byte
 	requests      map[requestKey]float64

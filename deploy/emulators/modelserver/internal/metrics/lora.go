@@ -9,11 +9,11 @@ import (
 	"fairlead.dev/deploy/emulators/modelserver/internal/engine"
 )
 
-// maxLoRASeries bounds how many label sets a page keeps.
+// maxLoRASeries is the maximum number of label sets on a page.
 const maxLoRASeries = 32
 
-// loraHistory is vllm:lora_requests_info. Its labels are the adapters in use and its value the time at which they were;
-// as in vLLM, a label set stays on the page once it was there, and readers must take the newest.
+// loraHistory is vllm:lora_requests_info. The labels are the adapters in use, and the value is the last time at which they were in
+// use. As in vLLM, old label sets stay on the page, and readers must use the newest.
 type loraHistory struct {
 	maxLoRAs string
 	series   []loraSeries // in the order of their first appearance

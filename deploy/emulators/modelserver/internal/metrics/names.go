@@ -2,7 +2,7 @@ package metrics
 
 import "fmt"
 
-// Names are the generation of metric names on a page.
+// Names is the generation of metric names on a page.
 type Names string
 
 // The generations. vLLM removed the gpu_ names in November 2025.

@@ -1,10 +1,10 @@
 // Package metrics writes the /metrics page of a vLLM 0.32 server, or of an older one: the families with their names, help
-// texts, labels and buckets, and what the Python process and its HTTP instrumentation add. The page of a real server was
-// the model.
+// texts, labels and buckets, and the families of the Python process and its HTTP instrumentation. The page is modeled on the page
+// of a real server.
 //
-// The page is written by hand, not by client_golang, because it stands for a page of Python's client: floats have a
-// point (1.0), a _created gauge follows each counter and histogram, the order is that of registration. All but the
-// values is laid out once, so a page costs little more than copying it.
+// The package does not use client_golang, because the page must look like a page of Python's client: floats have a point (1.0), a
+// _created gauge follows each counter and histogram, and the order is that of registration. The package formats everything except
+// the values only once, so a page costs little more than a copy.
 package metrics
 
 import (
@@ -20,7 +20,7 @@ import (
 // ContentType is the media type of the page.
 const ContentType = "text/plain; version=1.0.0; charset=utf-8"
 
-// Params are what the page says about the server.
+// Params are the parameters of NewPage.
 type Params struct {
 	Model   string // name in the labels
 	Spec    engine.Spec
@@ -43,7 +43,7 @@ type Page struct {
 // A family appends its lines to a page.
 type family func(dst []byte, s *engine.Stats) []byte
 
-// NewPage lays out the page of a server.
+// NewPage returns the page of a server.
 func NewPage(p Params) *Page {
 	b := builder{
 		labels:  []label{{"engine", "0"}, {"model_name", p.Model}},
@@ -70,7 +70,7 @@ func NewPage(p Params) *Page {
 	return page
 }
 
-// Append appends the page as of now.
+// Append appends the page with the values at time now.
 func (p *Page) Append(dst []byte, s *engine.Stats, now time.Time) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +96,7 @@ func (p *Page) ObserveHTTP(r HTTPRequest) {
 	p.http.observe(r)
 }
 
-// builder collects the families of a page whose lines differ in their values only.
+// builder collects the families of a page for which only the values change.
 type builder struct {
 	labels   []label
 	created  []byte
@@ -104,7 +104,7 @@ type builder struct {
 	families []family
 }
 
-// part is a series of a family whose series differ in one label.
+// part is one series of a splitFamily.
 type part struct {
 	value string // of the label
 	get   func(*engine.Stats) float64
@@ -121,7 +121,7 @@ func (b *builder) gauge(name, help string, value func(*engine.Stats) float64) {
 	b.add(func(dst []byte, s *engine.Stats) []byte { return appendSample(dst, prefix, value(s)) })
 }
 
-// counter adds a counter whose name comes without _total.
+// counter adds a counter. The name must not have the suffix _total.
 func (b *builder) counter(name, help string, value func(*engine.Stats) float64) {
 	prefix := header(name+"_total", "counter", help) + series(name+"_total", b.labels...)
 	created := b.createdLines(name, help, b.labels...)
@@ -130,18 +130,18 @@ func (b *builder) counter(name, help string, value func(*engine.Stats) float64) 
 	})
 }
 
-// splitFamily is a family of which each series has one more label.
+// splitFamily is a family with several series, which differ in one additional label.
 type splitFamily struct {
 	name, help string // of a counter, without _total
-	by         string // the label
+	by         string // name of the additional label
 	labels     []label
 	parts      []part
 }
 
-// splitGauge adds a gauge of which each series has one more label.
+// splitGauge adds a gauge with several series.
 func (b *builder) splitGauge(f splitFamily) { b.addSplit(f, f.name, "gauge") }
 
-// splitCounter adds a counter of which each series has one more label.
+// splitCounter adds a counter with several series.
 func (b *builder) splitCounter(f splitFamily) {
 	b.addSplit(f, f.name+"_total", "counter")
 	created := header(f.name+"_created", "gauge", f.help)
@@ -185,13 +185,13 @@ func (b *builder) histogram(name, help string, get func(*engine.Stats) *engine.H
 	})
 }
 
-// createdLines are the gauge that Python's client writes after a counter or histogram.
+// createdLines returns the gauge that Python's client writes after a counter or histogram.
 func (b *builder) createdLines(name, help string, labels ...label) string {
 	name += "_created"
 	return header(name, "gauge", help) + series(name, labels...) + string(b.created) + "\n"
 }
 
-// cacheConfig writes the size of the KV cache. Its labels are configuration, not model_name.
+// cacheConfig adds the size of the KV cache. The labels are the configuration of the cache, without model_name.
 func (b *builder) cacheConfig(spec engine.Spec) {
 	const name = "vllm:cache_config_info"
 	size, tokens := strconv.Itoa(spec.BlockSize), spec.NumBlocks*spec.BlockSize
@@ -220,7 +220,7 @@ func (b *builder) cacheConfig(spec engine.Spec) {
 	b.static(header(name, "gauge", "Information of the LLMEngine CacheConfig") + series(name, labels...) + "1.0\n")
 }
 
-// pythonFamilies are those of the Python interpreter. There is none, so their values stand still.
+// pythonFamilies adds the families of the Python interpreter. The emulator has no interpreter, so the values are constant.
 func (b *builder) pythonFamilies() {
 	text := ""
 	for _, f := range []struct {

@@ -36,7 +36,7 @@ func newTestPage() *Page {
 	return NewPage(Params{Model: `a "model"`, Spec: testSpec, Started: started, Names: BothNames, LoRA: true})
 }
 
-// busyEngine has answered a request, cut one off, runs two and lets one wait.
+// busyEngine returns an engine with one finished, one aborted, two running and one waiting request.
 func busyEngine(t *testing.T) *engine.Engine {
 	t.Helper()
 	e := engine.New(testSpec)
@@ -171,7 +171,7 @@ func TestHistogramsOnThePageAreTheEngines(t *testing.T) {
 			vllmHistograms++
 		}
 	}
-	assert.Equal(t, len(want), vllmHistograms, "a histogram is on the page that this test does not know")
+	assert.Equal(t, len(want), vllmHistograms, "the page has a histogram that this test does not expect")
 }
 
 func TestInfoFamilies(t *testing.T) {
@@ -191,7 +191,7 @@ func TestInfoFamilies(t *testing.T) {
 	assert.Equal(t, map[string]float64{
 		"max_lora=4 running_lora_adapters=lora-b waiting_lora_adapters=lora-a": 1_763_643_600.25,
 		"max_lora=4 running_lora_adapters= waiting_lora_adapters=":             1_763_643_601.25,
-	}, lora, "what was is still there, as in vLLM")
+	}, lora, "old label sets stay on the page, as in vLLM")
 
 	require.Len(t, families["vllm:cache_config_info"].GetMetric(), 1)
 	cache := labelsOf(families["vllm:cache_config_info"].GetMetric()[0])
@@ -202,7 +202,7 @@ func TestInfoFamilies(t *testing.T) {
 	assert.Equal(t, 1_763_640_000.25, families["vllm:prompt_tokens_created"].GetMetric()[0].GetGauge().GetValue())
 }
 
-// The file lists the families of a page that vLLM 0.32.0 wrote, with their types and labels.
+// testdata/vllm-0.32.txt lists the families of a page of vLLM 0.32.0, with their types and labels.
 func TestFamiliesAreThoseOfRealVLLM(t *testing.T) {
 	t.Parallel()
 	page := NewPage(Params{Model: "m", Spec: testSpec, Started: started, Names: NewNames})
@@ -267,7 +267,7 @@ func TestLoRASeriesAreBounded(t *testing.T) {
 		l.append(nil, &engine.Stats{Gauges: engine.Gauges{RunningAdapters: []string{string(rune('A' + i))}}}, now.Add(time.Duration(i)*time.Second))
 	}
 	require.Len(t, l.series, maxLoRASeries)
-	assert.InDelta(t, float64(now.Unix())+maxLoRASeries, l.series[0].at, 1, "the oldest go first")
+	assert.InDelta(t, float64(now.Unix())+maxLoRASeries, l.series[0].at, 1, "the page removes the oldest series first")
 }
 
 func TestPageLooksLikePythons(t *testing.T) {
@@ -289,7 +289,7 @@ func TestPageLooksLikePythons(t *testing.T) {
 	}
 }
 
-// A reader's cost depends on how much it has to read.
+// The size of the page determines the cost of a scrape.
 func TestPageIsAsLongAsARealOne(t *testing.T) {
 	t.Parallel()
 	spec := testSpec

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// processMaxAge is how long what /proc says is used again: pickers scrape twenty times a second.
+// processMaxAge is the time for which the page reuses the values of /proc, because each picker may scrape ten times per second.
 const processMaxAge = time.Second
 
-// processStats are the families of this process. What /proc does not tell is 0.
+// processStats are the families of this process. Values that /proc does not have are 0.
 type processStats struct {
 	start  float64
 	readAt time.Time

@@ -18,7 +18,7 @@ func header(name, kind, help string) string {
 	return "# HELP " + name + " " + help + "\n# TYPE " + name + " " + kind + "\n"
 }
 
-// series is the text of a sample up to its value. Labels are sorted by name.
+// series returns the text of a sample up to its value. It sorts labels by name.
 func series(name string, labels ...label) string {
 	if len(labels) == 0 {
 		return name + " "
@@ -40,7 +40,7 @@ func appendSample(dst []byte, prefix string, v float64) []byte {
 	return append(appendFloat(dst, v), '\n')
 }
 
-// appendFloat writes v as Python's client does: the shortest digits, with a point or an exponent in any case.
+// appendFloat formats v like Python's client: the shortest digits, always with a point or an exponent.
 func appendFloat(dst []byte, v float64) []byte {
 	if n := int64(v); float64(n) == v && 0 <= n && n < 1_000_000 {
 		return append(strconv.AppendInt(dst, n, 10), ".0"...)

@@ -8,25 +8,25 @@ import (
 	"github.com/tiktoken-go/tokenizer"
 )
 
-// BPE is a byte-pair tokenizer with the vocabulary cl100k_base, on which that of Llama 3 is built. A token of English has 4
-// to 5 bytes, one of code 3, one of Chinese 2 to 3. It is safe for concurrent use.
+// BPE is a byte-pair tokenizer with the vocabulary cl100k_base, on which the vocabulary of Llama 3 is based. A token has 4 to 5
+// bytes of English, 3 of code, or 2 to 3 of Chinese. BPE is safe for concurrent use.
 type BPE struct {
 	codec tokenizer.Codec
-	words []uint32 // of which answers are made
+	words []uint32 // words of answers
 }
 
-// wordIDs are the tokens among which words for answers are sought: the first 20 000 merges of the vocabulary, which are the
-// frequent words. They give about 8000 words. More would only make answers odder.
+// wordIDs is the number of tokens in which NewBPE searches words for answers: the first 20 000 merges of the vocabulary, which are
+// the frequent words. They contain about 8000 words. A larger number would only add rare words.
 const wordIDs = 20_000
 
-// NewBPE returns the tokenizer. Its vocabulary is part of the program, and takes 20 ms to unfold.
+// NewBPE returns the tokenizer. Its vocabulary is part of the program, and loads in 20 ms.
 func NewBPE() (*BPE, error) {
 	codec, err := tokenizer.Get(tokenizer.Cl100kBase)
 	if err != nil {
 		return nil, fmt.Errorf("load vocabulary: %w", err)
 	}
 	b := &BPE{codec: codec}
-	// A space and letters are a piece of its own to the tokenizer, wherever they are. One that is in the vocabulary is a token.
+	// The tokenizer always splits text into pieces such as a space and letters. A piece in the vocabulary is one token.
 	word := regexp.MustCompile(`^ [a-z]{2,}$`)
 	for id := range uint32(wordIDs) {
 		if word.Match(b.AppendBytes(nil, id)) {
@@ -40,7 +40,7 @@ func NewBPE() (*BPE, error) {
 func (b *BPE) AppendText(dst []uint32, s string) []uint32 {
 	ids, _, err := b.codec.Encode(s)
 	if err != nil {
-		// Encoding fails for texts that are not UTF-8 if it is asked to, and it is not.
+		// Unreachable: the codec refuses text that is not UTF-8 only with an option, which is not set.
 		panic(fmt.Sprintf("encode text: %s", err))
 	}
 	for _, id := range ids {
@@ -49,7 +49,7 @@ func (b *BPE) AppendText(dst []uint32, s string) []uint32 {
 	return dst
 }
 
-// AppendBytes implements Tokenizer. Ids that are not in the vocabulary have no text: clients may send any.
+// AppendBytes implements Tokenizer. Clients may send any ids; those outside of the vocabulary have no text.
 func (b *BPE) AppendBytes(dst []byte, id uint32) []byte {
 	text, err := b.codec.Decode([]uint{uint(id)})
 	if err != nil {

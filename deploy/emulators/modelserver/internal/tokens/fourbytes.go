@@ -2,8 +2,8 @@ package tokens
 
 import "math/rand/v2"
 
-// FourBytes is a tokenizer without a vocabulary: four bytes of UTF-8 text are one token (four characters of ASCII), counted
-// from the start of each text; the last token of a text may be shorter. A token's id is its bytes, little endian.
+// FourBytes is a tokenizer without a vocabulary: from the start of each text, four bytes of UTF-8 are one token (four characters of
+// ASCII). The last token of a text may be shorter. A token's id is its bytes, little endian.
 type FourBytes struct{}
 
 const bytesPerToken = 4

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Lengths is how long answers are when nothing else ends them: any number of tokens from Min to Max, equally likely.
-// The zero value means that answers never end by themselves.
+// Lengths is the distribution of the lengths of answers that end with stop: any number of tokens from Min to Max, equally likely.
+// The zero value means that only a limit ends answers.
 type Lengths struct {
 	Min, Max int
 }
 
-// ParseLengths reads "N", "MIN-MAX", or "" for answers that never end.
+// ParseLengths parses "N", "MIN-MAX", or "" for the zero value.
 func ParseLengths(s string) (Lengths, error) {
 	if s == "" {
 		return Lengths{}, nil
@@ -36,7 +36,7 @@ func ParseLengths(s string) (Lengths, error) {
 	return Lengths{Min: smallest, Max: largest}, nil
 }
 
-// String is what ParseLengths reads.
+// String returns the text that ParseLengths parses.
 func (l Lengths) String() string {
 	switch {
 	case l == Lengths{}:

@@ -29,13 +29,13 @@ func FuzzTextSurvivesTokens(f *testing.F) {
 	f.Add("A token is four bytes. Ünïcödé too.")
 	f.Fuzz(func(t *testing.T, text string) {
 		if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
-			t.Skip("JSON carries no other text, and a zero byte has no token of its own")
+			t.Skip("unsupported input: text in JSON is valid UTF-8, and the tokenizer does not preserve zero bytes")
 		}
 		require.Equal(t, text, Decode(FourBytes{}, FourBytes{}.AppendText(nil, text)))
 	})
 }
 
-// tokenizers are all there are.
+// tokenizers returns all tokenizers.
 func tokenizers(t *testing.T) map[string]Tokenizer {
 	t.Helper()
 	bpe, err := NewBPE()
@@ -43,7 +43,7 @@ func tokenizers(t *testing.T) map[string]Tokenizer {
 	return map[string]Tokenizer{"four bytes": FourBytes{}, "BPE": bpe}
 }
 
-// What makes a prefix cache work in conversations.
+// A prefix cache works for conversations only because of this property.
 func TestNextTurnBeginsWithPromptAndAnswer(t *testing.T) {
 	t.Parallel()
 	for name, tokenizer := range tokenizers(t) {
@@ -73,7 +73,7 @@ func TestGenerateIsDeterministicText(t *testing.T) {
 		assert.NotEqual(t, ids, tokenizer.Generate(8, 100), name)
 		text := Decode(tokenizer, ids)
 		assert.Regexp(t, `^( [a-z]{2,}){100}$`, text, name)
-		assert.Equal(t, ids, tokenizer.AppendText(nil, text), "%s: an answer that is sent back is the same tokens", name)
+		assert.Equal(t, ids, tokenizer.AppendText(nil, text), "%s: the text of an answer has the same tokens", name)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestHashTellsTextsApart(t *testing.T) {
 	for _, s := range []string{"", "a", "aa", "aaaa", "aaaab", "baaaa", "aaaaaaaa"} {
 		for seed := range uint64(3) {
 			h := HashText(seed, s)
-			assert.NotContains(t, seen, h, "%q like %q", s, seen[h])
+			assert.NotContains(t, seen, h, "%q has the hash of %q", s, seen[h])
 			seen[h] = s
 		}
 	}

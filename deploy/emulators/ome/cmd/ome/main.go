@@ -21,7 +21,7 @@ import (
 
 func main() { cli.Main("ome", run) }
 
-// settings are all settings.
+// settings are the values of all flags.
 type settings struct {
 	ome     ome.Options
 	kube    kube.Options
@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string) error {
 	return serve(ctx, s, log)
 }
 
-// serve runs the emulator, and the server of health and metrics, which ends last.
+// serve runs the emulator and the server of health and metrics. The server stops last.
 func serve(ctx context.Context, s settings, log *zap.Logger) error {
 	config, err := s.kube.RESTConfig("ome-emulator/" + version.String())
 	if err != nil {
@@ -83,7 +83,7 @@ func serve(ctx context.Context, s settings, log *zap.Logger) error {
 	server := httpserver.New(httpserver.Params{Options: s.http, Log: log, Gatherer: registry, Ready: []httpserver.Check{{
 		Name: "caches", Probe: func(context.Context) error {
 			if !emulator.Synced() {
-				return errors.New("the caches are not synced yet")
+				return errors.New("caches have not synced yet")
 			}
 			return nil
 		},
@@ -91,7 +91,7 @@ func serve(ctx context.Context, s settings, log *zap.Logger) error {
 	if err := server.Listen(); err != nil {
 		return err
 	}
-	log.Info("Started emulator of OME", zap.String("release", string(s.ome.Release)), zap.String(logging.KeyVersion, version.String()))
+	log.Info("Started OME emulator", zap.String("release", string(s.ome.Release)), zap.String(logging.KeyVersion, version.String()))
 	return runBoth(ctx, emulator, server)
 }
 
@@ -100,7 +100,7 @@ type runner interface {
 	Run(ctx context.Context) error
 }
 
-// runBoth runs work until ctx ends, and server until work has ended. If one fails, the other ends.
+// runBoth runs work until ctx ends, and server until work has stopped. If one of them fails, the other stops.
 func runBoth(ctx context.Context, work, server runner) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

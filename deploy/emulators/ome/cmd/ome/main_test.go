@@ -34,7 +34,7 @@ func TestWrongArguments(t *testing.T) {
 	}
 }
 
-// stub runs until its context ends, or fails at once.
+// stub runs until its context ends, or fails immediately.
 type stub struct {
 	err   error
 	ended func()
