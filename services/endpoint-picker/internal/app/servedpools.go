@@ -133,9 +133,10 @@ func (s *servedPools) follow(ctx context.Context, running *sync.WaitGroup) {
 	}
 }
 
-// update starts the pools that have appeared, stops those that are gone, and publishes their addresses.
+// update stops the pools that are gone, publishes the addresses of the others, and runs those that have appeared.
 func (s *servedPools) update(ctx context.Context, running *sync.WaitGroup) {
 	found := s.selected()
+	var appeared []func()
 	for name := range s.running {
 		if found[name] == nil {
 			s.stop(name)
@@ -143,7 +144,9 @@ func (s *servedPools) update(ctx context.Context, running *sync.WaitGroup) {
 	}
 	for name, object := range found {
 		if s.running[name] == nil {
-			s.start(ctx, name, running)
+			if run := s.start(ctx, name); run != nil {
+				appeared = append(appeared, run)
+			}
 		}
 		if member, ok := s.members[name]; ok {
 			member.Created, member.Address = object.CreationTimestamp.Time, addressOf(object)
@@ -151,6 +154,9 @@ func (s *servedPools) update(ctx context.Context, running *sync.WaitGroup) {
 		}
 	}
 	s.publish()
+	for _, run := range appeared {
+		running.Go(run)
+	}
 }
 
 // selected returns the InferencePools that exist and that the flags select.
@@ -172,24 +178,24 @@ func (s *servedPools) selected() map[cache.ObjectName]*inferencev1.InferencePool
 	return found
 }
 
-// start runs a pool.
-func (s *servedPools) start(ctx context.Context, name cache.ObjectName, running *sync.WaitGroup) {
+// start makes a pool. It returns the function that runs it, nil after an error.
+func (s *servedPools) start(ctx context.Context, name cache.ObjectName) (run func()) {
 	n, log := s.namespaces[name.Namespace], s.parts.Log.With(zap.String(logging.KeyPool, name.String()))
 	source := n.Pool(name.Name)
 	made, err := s.parts.Pools.add(name.String(), name.Name, source)
 	if err != nil {
 		log.Error("Could not start pool", zap.Error(err))
-		return
+		return nil
 	}
 	n.rules.Add(name.Name, made.Rules, made.Metrics.Pin)
 	ctx, stop := context.WithCancel(ctx)
-	running.Go(func() { made.Pool.Run(ctx) })
 	s.running[name] = func() {
 		stop()
 		source.Close()
 	}
 	s.members[name] = pools.Member{Name: name.String(), Pool: made}
 	log.Info("Started pool")
+	return func() { made.Pool.Run(ctx) }
 }
 
 // stop ends a pool. Open streams end with their endpoints.

@@ -26,13 +26,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/session"
 )
 
-// leastOthers is the minimum share of the traffic that counts as other replicas. A lower share comes from slightly outdated
-// pages.
-const leastOthers = 0.15
-
-// leastOurs is the minimum share of the traffic that counts as ours, so that one request does not represent too many.
-const leastOurs = 0.1
-
 // snapshots provides the endpoints.
 type snapshots interface {
 	Snapshot() *datastore.Snapshot
@@ -132,8 +125,8 @@ func (b *Balancer) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refus
 	b.rule(x, m.random)
 	m.estimated = !m.config.Profile.WithoutEstimates
 	m.hash(x, hashedTokens(m.config))
-	server, session := findSession(m.config.Session, b.sessions, x)
-	m.session = session
+	server, id := findSession(m.config.Session, b.sessions, x)
+	m.session = id
 	m.describe(x, m.random, server)
 	return m, nil
 }
@@ -142,7 +135,7 @@ func (b *Balancer) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refus
 func (b *Balancer) Picked(x *exchange.Exchange, refusal *exchange.Refusal) {
 	var err error
 	if refusal != nil {
-		err = refusal
+		err = refusal.Cause
 	}
 	b.observer.ObservePick(x.PickTook, err)
 }

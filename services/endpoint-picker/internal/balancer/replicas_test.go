@@ -8,11 +8,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/api"
 )
 
 // replica is a Balancer of a pool whose pages say that most of the requests are others'.

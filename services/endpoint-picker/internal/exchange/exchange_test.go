@@ -56,8 +56,8 @@ func (p *fakePool) Picked(_ *Exchange, refusal *Refusal) {
 	p.call(name)
 }
 
-func (*fakePool) Began()                {}
-func (p *fakePool) Ended(x *Exchange)   { p.call(string(x.Outcome)) }
+func (*fakePool) Began()              {}
+func (p *fakePool) Ended(x *Exchange) { p.call(string(x.Outcome)) }
 
 func (p *fakePool) Sent(r *Record) {
 	if r.Placed {
@@ -180,7 +180,7 @@ func TestExchange_DecideRefuses(t *testing.T) {
 			pool.refuse = tt.refuse
 			x := begin(pool)
 			refusal := x.Decide(context.Background(), nil)
-			require.ErrorIs(t, refusal, errRefused)
+			require.ErrorIs(t, refusal.Cause, errRefused)
 			x.Sent()
 			x.End(nil)
 			assert.Equal(t, append(tt.want, "refused"), pool.calls)

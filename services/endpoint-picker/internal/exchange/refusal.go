@@ -19,18 +19,12 @@ type Refusal struct {
 	Text       string        // of its body
 	RetryAfter time.Duration // whole seconds; zero if a retry may not help
 
-	cause error // of a refused pick, for errors.Is
+	Cause error // of a refused pick; nil if the request was refused before it
 }
-
-// Error returns the text for the client.
-func (r *Refusal) Error() string { return r.Text }
-
-// Unwrap returns the reason why the pick failed, nil if the request was refused before it.
-func (r *Refusal) Unwrap() error { return r.cause }
 
 // BadRequest refuses an invalid request.
 func BadRequest(err error) *Refusal {
-	return &Refusal{Code: http.StatusBadRequest, Text: "inference error: BadRequest - " + err.Error(), cause: err}
+	return &Refusal{Code: http.StatusBadRequest, Text: "inference error: BadRequest - " + err.Error(), Cause: err}
 }
 
 // TooLarge refuses a body that exceeds the limit in bytes.
@@ -48,7 +42,7 @@ func Unavailable(err error) *Refusal {
 		Reason:     ReasonNoEndpoints,
 		Text:       "inference error: ServiceUnavailable - " + err.Error(),
 		RetryAfter: time.Second,
-		cause:      err,
+		Cause:      err,
 	}
 }
 
@@ -59,7 +53,7 @@ func Exhausted(err error) *Refusal {
 		Reason:     ReasonSaturated,
 		Text:       "inference error: ResourceExhausted - " + err.Error(),
 		RetryAfter: time.Second,
-		cause:      err,
+		Cause:      err,
 	}
 }
 

@@ -68,7 +68,7 @@ func TestBodiesThatEndInTheMiddle(t *testing.T) {
 	assert.Equal(t, 2.0, r.metrics().sum("fairlead_picker_streams_total", "outcome", "unpicked"))
 }
 
-// What is held of a body that does not come is let go while its stream is open. The gateway hears of it when it sends more.
+// TestSlowBody expects that the picker frees the memory of a body that does not come, and refuses its request.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--request-body-timeout=1s"}})

@@ -37,8 +37,8 @@ func TestPicksByResult(t *testing.T) {
 	m.ObservePick(time.Microsecond, scheduling.ErrNoneInSubset)
 	m.ObservePick(time.Microsecond, scheduling.ErrFiltered)
 	m.ObservePick(time.Microsecond, fmt.Errorf("%w: at byte 7", api.ErrMalformed))
-	m.ObservePick(time.Microsecond, exchange.Exhausted(scheduling.ErrSaturated))
-	m.ObservePick(time.Microsecond, exchange.Exhausted(scheduling.ErrNoCapacity))
+	m.ObservePick(time.Microsecond, scheduling.ErrSaturated)
+	m.ObservePick(time.Microsecond, scheduling.ErrNoCapacity)
 	assertMetrics(t, r, `
 # HELP fairlead_picker_picks_total Requests that needed an endpoint, by result.
 # TYPE fairlead_picker_picks_total counter

@@ -52,7 +52,7 @@ type CustomMetric struct {
 // since the server began, so an older server would look busier. Only our own leases are known to run there.
 func builtinEngines() []Engine {
 	return []Engine{
-		{
+		{ //nolint:gosec // its tokens are no secrets
 			Name:           EngineVLLM,
 			Waiting:        []string{"vllm:num_requests_waiting"},
 			Running:        []string{"vllm:num_requests_running"},
