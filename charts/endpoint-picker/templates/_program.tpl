@@ -1,16 +1,21 @@
 {{/* What this chart adds to the templates that the charts of Fairlead share. */}}
 
-{{/* The source of endpoints: pool, selector or file. */}}
+{{/* The source of endpoints: pool, pools, service, selector or file. */}}
 {{- define "endpoint-picker.source" -}}
 {{- $given := list -}}
 {{- if .Values.pool.name -}}{{- $given = append $given "pool" -}}{{- end -}}
+{{- if .Values.pool.names -}}{{- $given = append $given "pools" -}}{{- end -}}
+{{- if .Values.pool.all -}}{{- $given = append $given "service" -}}{{- end -}}
 {{- if .Values.endpoints.selector -}}{{- $given = append $given "selector" -}}{{- end -}}
 {{- if .Values.endpoints.configMap -}}{{- $given = append $given "file" -}}{{- end -}}
 {{- if ne (len $given) 1 -}}
-{{- fail "set exactly one of pool.name, endpoints.selector and endpoints.configMap" -}}
+{{- fail "set exactly one of pool.name, pool.names, pool.all, endpoints.selector and endpoints.configMap" -}}
 {{- end -}}
 {{- if and .Values.inferencePool.create (not .Values.pool.name) -}}
-{{- fail "inferencePool.create: set pool.name, and neither endpoints.selector nor endpoints.configMap" -}}
+{{- fail "inferencePool.create: set pool.name, and no other source of endpoints" -}}
+{{- end -}}
+{{- if and .Values.pool.all (ne (include "endpoint-picker.poolNamespace" .) .Release.Namespace) -}}
+{{- fail "pool.all: the InferencePools and their picker must be in the namespace of the release; leave pool.namespace empty" -}}
 {{- end -}}
 {{- if and .Values.endpoints.configMap (or .Values.metrics.auth .Values.configMap.name) -}}
 {{- fail "endpoints.configMap: the picker does not use the API server, which metrics.auth and configMap.name need; leave them unset" -}}
@@ -22,6 +27,14 @@
 {{- $source := include "endpoint-picker.source" . -}}
 {{- if eq $source "pool" -}}
 - --pool-name={{ .Values.pool.name }}
+- --pool-group={{ .Values.pool.group }}
+{{- else if eq $source "pools" -}}
+{{- range .Values.pool.names }}
+- --pool={{ . }}
+{{- end }}
+- --pool-group={{ .Values.pool.group }}
+{{- else if eq $source "service" -}}
+- --picker-service={{ include "endpoint-picker.fullname" . }}
 - --pool-group={{ .Values.pool.group }}
 {{- else if eq $source "selector" -}}
 - {{ printf "--endpoint-selector=%s" .Values.endpoints.selector | quote }}

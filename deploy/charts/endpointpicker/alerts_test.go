@@ -44,7 +44,7 @@ func TestAlertsUseMetricsThatExist(t *testing.T) {
 // cases: the series of a few replicas, one sample each minute, and the labels of the alerts that fire.
 var cases = []alerts.Case{
 	{Alert: "EndpointPickerDown", Name: "nothing is scraped", At: 10 * time.Minute, Want: []string{`{}`}},
-	{Alert: "EndpointPickerDown", Name: "one replica is left", Series: []string{`fairlead_picker_endpoints_ready{job="p"} 0x20`}, At: 20 * time.Minute},
+	{Alert: "EndpointPickerDown", Name: "one replica is left", Series: []string{`fairlead_picker_config_last_reload_successful{job="p"} 0x20`}, At: 20 * time.Minute},
 	{
 		Alert: "EndpointPickerNoEndpoints", Name: "on all replicas", At: 10 * time.Minute,
 		Series: []string{`fairlead_picker_endpoints_ready{job="p", pod="a"} 0x20`, `fairlead_picker_endpoints_ready{job="p", pod="b"} 0x20`},
@@ -53,6 +53,11 @@ var cases = []alerts.Case{
 	{
 		Alert: "EndpointPickerNoEndpoints", Name: "a replica that starts", At: 10 * time.Minute,
 		Series: []string{`fairlead_picker_endpoints_ready{job="p", pod="a"} 0x20`, `fairlead_picker_endpoints_ready{job="p", pod="b"} 3x20`},
+	},
+	{
+		Alert: "EndpointPickerNoEndpoints", Name: "one of two pools", At: 10 * time.Minute,
+		Series: []string{`fairlead_picker_endpoints_ready{job="p", pool="ns/a"} 0x20`, `fairlead_picker_endpoints_ready{job="p", pool="ns/b"} 3x20`},
+		Want:   []string{`{job="p", pool="ns/a"}`},
 	},
 	{
 		Alert: "EndpointPickerRequestsRejected", Name: "a tenth", At: 20 * time.Minute,

@@ -98,7 +98,7 @@ func TestPoolKeepsNoValuesOfARequest(t *testing.T) {
 	b.memories = sync.Pool{New: func() any { return m }}
 	x := &exchange.Exchange{Incoming: chat("text", 0), Subset: &scheduling.Subset{}}
 	x.Incoming.Headers = api.Headers{{Name: api.HeaderFairness, Value: strings.Repeat("a", 1<<20)}}
-	require.ErrorIs(t, b.decide(x), scheduling.ErrNoneInSubset)
+	require.ErrorIs(t, b.decide(x).Cause, scheduling.ErrNoneInSubset)
 	assert.Equal(t, scheduling.Request{}, m.request)
 	assert.Empty(t, m.incoming.Prompt)
 	assert.Nil(t, m.exchange)
