@@ -46,7 +46,7 @@ func newCertificates(cfg *config.Config, log *zap.Logger, c clock.RealClock, r *
 	switch {
 	case !cfg.GRPC.Secure:
 	case cfg.GRPC.CertPath == "":
-		made.gateways, err = servingcert.SelfSigned(commonName, options, c.Now())
+		made.gateways, err = servingcert.SelfSigned(params, commonName, options, c.Now())
 	default:
 		params.Dir = cfg.GRPC.CertPath
 		made.gateways, err = servingcert.Load(params)

@@ -2,10 +2,19 @@ package grpcserver
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,8 +32,11 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+
+	"fairlead.dev/services/endpoint-picker/internal/servingcert"
 )
 
 const patience = 10 * time.Second
@@ -200,4 +212,78 @@ func TestManyStreamsOnOneConnection(t *testing.T) {
 		open.Go(func() { watch(t, client) })
 	}
 	open.Wait()
+}
+
+// clientAuthority writes the certificate of a new authority to a file, and returns a certificate of it for clients.
+func clientAuthority(t *testing.T) (file string, client tls.Certificate) {
+	t.Helper()
+	issue := func(template, parent *x509.Certificate, signer *ecdsa.PrivateKey) (tls.Certificate, *ecdsa.PrivateKey) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+		if signer == nil {
+			signer = key
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+		require.NoError(t, err)
+		return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, key
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	authority, key := issue(template, template, nil)
+	client, _ = issue(&x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "gateway"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, template, key)
+	file = filepath.Join(t.TempDir(), "ca.crt")
+	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate[0]}), 0o600))
+	return file, client
+}
+
+func TestClientCertificates(t *testing.T) {
+	t.Parallel()
+	file, client := clientAuthority(t)
+	_, other := clientAuthority(t)
+	tests := []struct {
+		name  string
+		names []string
+		give  []tls.Certificate
+		want  codes.Code
+	}{
+		{name: "none", want: codes.Unavailable},
+		{name: "another authority", give: []tls.Certificate{other}, want: codes.Unavailable},
+		{name: "any name", give: []tls.Certificate{client}, want: codes.OK},
+		{name: "wrong name", names: []string{"other"}, give: []tls.Certificate{client}, want: codes.Unavailable},
+		{name: "right name", names: []string{"other", "gateway"}, give: []tls.Certificate{client}, want: codes.OK},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			store, err := servingcert.SelfSigned(servingcert.Params{Log: zap.NewNop(), ClientCAFile: file, ClientNames: tt.names},
+				"picker", servingcert.Options{}, time.Now())
+			require.NoError(t, err)
+			s := start(t, Options{TLS: store.TLS(servingcert.Options{})}.ServerOptions()...)
+			creds := credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, Certificates: tt.give})
+			_, err = connect(t, s, creds).Check(t.Context(), &healthv1.HealthCheckRequest{})
+			assert.Equal(t, tt.want, status.Code(err), err)
+		})
+	}
+}
+
+func TestHeadersAreBounded(t *testing.T) {
+	t.Parallel()
+	client := connect(t, start(t, Options{}.ServerOptions()...), insecure.NewCredentials())
+	for size, want := range map[int]codes.Code{maxHeaderList / 2: codes.OK, maxHeaderList: codes.Internal} {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "a", strings.Repeat("a", size))
+		_, err := client.Check(ctx, &healthv1.HealthCheckRequest{})
+		assert.Equal(t, want, status.Code(err), err)
+	}
+}
+
+func TestGatewaysAreCounted(t *testing.T) {
+	t.Parallel()
+	s := start(t, Options{}.ServerOptions()...)
+	assert.Zero(t, s.Stats())
+	_, cancel := watch(t, connect(t, s, insecure.NewCredentials()))
+	defer cancel()
+	stats := s.Stats()
+	assert.Equal(t, []int{1, 1, 1}, []int{stats.Peers, stats.Connections, stats.Streams})
 }

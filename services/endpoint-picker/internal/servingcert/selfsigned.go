@@ -24,7 +24,7 @@ const (
 
 // SelfSigned returns a Store with a new certificate, for clients that encrypt without verifying the server. The cipher
 // suites of o determine the kind of its key.
-func SelfSigned(commonName string, o Options, now time.Time) (*Store, error) {
+func SelfSigned(p Params, commonName string, o Options, now time.Time) (*Store, error) {
 	key, err := newKey(o)
 	if err != nil {
 		return nil, fmt.Errorf("generate key: %w", err)
@@ -50,9 +50,7 @@ func SelfSigned(commonName string, o Options, now time.Time) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse certificate: %w", err)
 	}
-	s := &Store{}
-	s.current.Store(&material{certificate: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}})
-	return s, nil
+	return newStore(p, &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf})
 }
 
 // newKey returns a P-256 key, or an RSA key if the suites of TLS 1.2 require one.

@@ -1,6 +1,7 @@
 // Package servingcert provides a server's certificate, and reloads it when its files change.
 //
-// A Store reads files (Load) or creates a certificate (SelfSigned). TLS returns the settings for a server. While Run runs,
+// A Store reads files (Load) or creates a certificate (SelfSigned), and can require certificates of clients. TLS returns the
+// settings for a server. While Run runs,
 // it polls the files: Kubernetes replaces those of a Secret by changing a symlink, which not every file system reports, and
 // reading two small files is cheap. A set of files is used as a whole or not at all: after an invalid set the last valid one
 // stays in use, and one warning is logged.
@@ -17,6 +18,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,15 +35,16 @@ const (
 // readAttempts is the number of attempts to read files that change during the read.
 const readAttempts = 3
 
-var errNoClientCertificate = errors.New("the client has no certificate")
-
 // Params contains the paths of a Store's files.
 type Params struct {
 	Log *zap.Logger
-	// Dir is the folder of tls.crt and tls.key.
+	// Dir is the folder of tls.crt and tls.key. SelfSigned ignores it.
 	Dir string
 	// ClientCAFile contains the authorities, in PEM, for required client certificates. Empty: clients need none.
 	ClientCAFile string
+	// ClientNames are the names of which a client certificate needs one: a DNS name or a URI (SPIFFE ID) of the certificate,
+	// or its common name if it has no other names. Empty: all certificates of the authorities are accepted.
+	ClientNames []string
 	// Interval is the time between two reads of the files. Zero: read once.
 	Interval time.Duration
 }
@@ -48,6 +52,7 @@ type Params struct {
 // Store holds a server's certificate and the authorities of its clients.
 type Store struct {
 	params  Params
+	own     *tls.Certificate // self-signed; nil if the certificate comes from files
 	current atomic.Pointer[material]
 
 	// Invalid files that Run has read.
@@ -63,13 +68,18 @@ type material struct {
 }
 
 // Load returns a Store of files, which must be valid.
-func Load(p Params) (*Store, error) {
-	s := &Store{params: p}
+func Load(p Params) (*Store, error) { return newStore(p, nil) }
+
+func newStore(p Params, own *tls.Certificate) (*Store, error) {
+	if len(p.ClientNames) > 0 && p.ClientCAFile == "" {
+		return nil, errNoAuthorities
+	}
+	s := &Store{params: p, own: own}
 	content, err := s.read()
 	if err != nil {
 		return nil, err
 	}
-	m, err := content.parse()
+	m, err := s.parse(content)
 	if err != nil {
 		return nil, fmt.Errorf("use %s: %w", s.describe(), err)
 	}
@@ -126,7 +136,7 @@ func (s *Store) reload() {
 		s.complained, s.rejected = false, [sha256.Size]byte{}
 		return
 	}
-	m, err := content.parse()
+	m, err := s.parse(content)
 	if err != nil {
 		s.reject(content.digest(), err)
 		return
@@ -151,44 +161,27 @@ func (s *Store) reject(digest [sha256.Size]byte, err error) {
 		zap.Time("notAfter", s.Expiry()), zap.Error(err))
 }
 
-// verifyClient accepts clients with a certificate of one of the current authorities.
-func (s *Store) verifyClient(state tls.ConnectionState) error {
-	if len(state.PeerCertificates) == 0 {
-		return errNoClientCertificate
-	}
-	intermediates := x509.NewCertPool()
-	for _, c := range state.PeerCertificates[1:] {
-		intermediates.AddCert(c)
-	}
-	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{
-		Roots:         s.current.Load().clientCAs,
-		Intermediates: intermediates,
-		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-	if err != nil {
-		return fmt.Errorf("verify client certificate: %w", err)
-	}
-	return nil
-}
-
 func (s *Store) describe() string {
-	if s.params.ClientCAFile == "" {
-		return s.params.Dir
+	paths := []string{s.params.ClientCAFile}
+	if s.own == nil {
+		paths = []string{s.params.Dir, s.params.ClientCAFile}
 	}
-	return s.params.Dir + ", " + s.params.ClientCAFile
+	return strings.Join(slices.DeleteFunc(paths, func(path string) bool { return path == "" }), ", ")
 }
 
-// files contains the unparsed files.
+// files contains the unparsed files. Those that the store does not use are empty.
 type files struct {
 	certificate, key, clientCAs []byte
-	askClients                  bool
 }
 
 // read reads a consistent set of files, even while they are replaced: the certificate is equal before and after reading the
 // others.
 func (s *Store) read() (*files, error) {
+	f := &files{}
+	if s.own != nil {
+		return f, f.readClientCAs(s.params.ClientCAFile)
+	}
 	certificate := filepath.Join(s.params.Dir, CertificateFile)
-	f := &files{askClients: s.params.ClientCAFile != ""}
 	var err error
 	for range readAttempts {
 		if f.certificate, err = os.ReadFile(certificate); err != nil {
@@ -197,10 +190,8 @@ func (s *Store) read() (*files, error) {
 		if f.key, err = os.ReadFile(filepath.Join(s.params.Dir, KeyFile)); err != nil {
 			return nil, err
 		}
-		if f.askClients {
-			if f.clientCAs, err = os.ReadFile(s.params.ClientCAFile); err != nil {
-				return nil, err
-			}
+		if err = f.readClientCAs(s.params.ClientCAFile); err != nil {
+			return nil, err
 		}
 		if again, err := os.ReadFile(certificate); err != nil || bytes.Equal(again, f.certificate) {
 			return f, err
@@ -209,17 +200,28 @@ func (s *Store) read() (*files, error) {
 	return f, nil
 }
 
+func (f *files) readClientCAs(path string) (err error) {
+	if path != "" {
+		f.clientCAs, err = os.ReadFile(path)
+	}
+	return err
+}
+
 func (f *files) digest() [sha256.Size]byte {
 	return sha256.Sum256(bytes.Join([][]byte{f.certificate, f.key, f.clientCAs}, []byte{0}))
 }
 
-func (f *files) parse() (*material, error) {
-	certificate, err := tls.X509KeyPair(f.certificate, f.key)
-	if err != nil {
-		return nil, err
+func (s *Store) parse(f *files) (*material, error) {
+	m := &material{digest: f.digest()}
+	if s.own != nil {
+		m.certificate = *s.own
+	} else {
+		var err error
+		if m.certificate, err = tls.X509KeyPair(f.certificate, f.key); err != nil {
+			return nil, err
+		}
 	}
-	m := &material{certificate: certificate, digest: f.digest()}
-	if f.askClients {
+	if s.params.ClientCAFile != "" {
 		m.clientCAs = x509.NewCertPool()
 		if !m.clientCAs.AppendCertsFromPEM(f.clientCAs) {
 			return nil, errors.New("no certificate in the file of client authorities")

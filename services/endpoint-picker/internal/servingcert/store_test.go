@@ -316,7 +316,7 @@ func TestSelfSigned(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			now := time.Now()
-			s, err := SelfSigned("picker", tt.give, now)
+			s, err := SelfSigned(Params{}, "picker", tt.give, now)
 			require.NoError(t, err)
 			state, err := shake(t, s.TLS(tt.give), &tls.Config{MinVersion: tt.version, MaxVersion: tt.version}) // no SNI
 			require.NoError(t, err)
@@ -330,7 +330,7 @@ func TestSelfSigned(t *testing.T) {
 
 func TestOldVersionsAreRefused(t *testing.T) {
 	t.Parallel()
-	s, err := SelfSigned("picker", Options{}, time.Now())
+	s, err := SelfSigned(Params{}, "picker", Options{}, time.Now())
 	require.NoError(t, err)
 	_, err = shake(t, s.TLS(Options{}), &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
 	require.ErrorContains(t, err, "unsupported versions", "the default")

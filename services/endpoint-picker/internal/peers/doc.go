@@ -1,0 +1,37 @@
+// Package peers serves gRPC to gateways so that none of them can hurt the others. A peer is the IP address of a gateway: of
+// one pod, in a cluster.
+//
+// A Server accepts connections and gives each peer a gRPC server of its own. All that a peer makes the process hold is counted
+// for the peer: its connections, its streams, and the bytes of its messages, from the first byte of a frame that arrives
+// (half messages included) to the last byte of a reply that the peer has read. A handler opens its Stream with Open, and
+// counts what it keeps elsewhere with Stream.Pool or Stream.Hold.
+//
+// Limits are for all peers together and shared by max-min fairness: as long as the total is within a limit, nobody is
+// restricted. Beyond it, peers above their fair share are. A peer that uses no more than limit/n, of n peers, is always
+// served.
+//
+//	resource     beyond the limit, a peer above its share
+//	connections  gets no further ones, and never more than 1024
+//	streams      Stream.AdmitStream refuses; 256 refusals later gRPC does, without the handler
+//	bytes        Stream.AdmitBytes and Stream.Recv refuse
+//	             after 1 s: the oldest evictable streams are ended, as many as it takes
+//	             after 5 s: all connections of the peer are closed, and a warning is logged
+//	             beyond 1.25 x limit: its connections are not read, so that the total stays below
+//	             1.25 x limit + a read of each connection (32 KiB, or 0.8 MB of frames of one byte) + the shares of others
+//
+// Every state of a stream has a deadline:
+//
+//	silence, part of a length     State.Timeout
+//	half a message                Options.MessageTimeout
+//	a reply that nobody reads     Options.SendTimeout
+//	a connection that nobody reads  20 s for a write; after 1 s new streams are refused
+//
+// One goroutine, the sweeper, checks all deadlines and shares four times a second. A deadline costs a stream two atomic
+// writes. After a deadline or an eviction the handler can still answer: only its reading was canceled.
+//
+// gRPC keeps a stream that has ended until its replies were written, so a stream counts until then, too.
+//
+// The package depends on behavior of gRPC that its API does not promise: the order in which a transport uses the context of a
+// tap (newStream), methods of transport streams (transportStream), and a variable (poolingThreshold). The tests fail if a new
+// version changes it.
+package peers
