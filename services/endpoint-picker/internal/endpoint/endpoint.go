@@ -71,10 +71,10 @@ type Endpoint struct {
 
 	health   Health
 	server   *predict.Server
-	prefixes *prefix.Index // nil if prefixes are not tracked
-	cache    int           // its number in the index
-	traffic  *Traffic      // nil if not needed
-	blocks   atomic.Int64  // size of the cache on the last page
+	prefixes *prefix.Index              // nil if prefixes are not tracked
+	cache    int                        // its number in the index
+	traffic  *Traffic                   // nil if not needed
+	size     *atomic.Pointer[CacheSize] // of the factory
 
 	acquired atomic.Int64 // leases since the start
 	released atomic.Int64 // leases since the start
@@ -84,8 +84,10 @@ type Endpoint struct {
 	failing  atomic.Pointer[time.Time]
 	sample   atomic.Pointer[sample]
 
-	mu        sync.Mutex
-	abandoned []abandoned
+	mu         sync.Mutex
+	abandoned  []abandoned
+	pageBlocks int // size of the cache on the last page that told it
+	blocks     int // size of the cache in the index
 }
 
 // Gauges are the values of one metrics page.
@@ -246,13 +248,6 @@ func (e *Endpoint) rate(m Mark, g Gauges) float64 {
 		weight = 1
 	}
 	return last.rate + weight*(ended/seconds-last.rate)
-}
-
-// resize passes the size of the cache to the index.
-func (e *Endpoint) resize(blocks int) {
-	if e.prefixes != nil && blocks > 0 && e.blocks.Swap(int64(blocks)) != int64(blocks) {
-		e.prefixes.Resize(e.cache, blocks)
-	}
 }
 
 // fill tells the index that the cache received tokens with unknown content, which evict older blocks.
