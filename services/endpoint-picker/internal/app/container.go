@@ -50,6 +50,7 @@ type parts struct {
 	Source    endpointSource
 	Store     *datastore.Store
 	RuleWatch ruleWatch
+	Factory   *endpoint.Factory
 	Scraper   *modelserver.Scraper
 	Events    *poolEvents
 	Reloader  *reload.Reloader

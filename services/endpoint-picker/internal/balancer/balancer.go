@@ -18,13 +18,12 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/predict"
 	"fairlead.dev/services/endpoint-picker/internal/prefix"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
-	"fairlead.dev/services/endpoint-picker/internal/session"
 )
 
 // leastOthers is the minimum share of the traffic that counts as other replicas. A lower share comes from slightly outdated
@@ -44,7 +43,7 @@ type snapshots interface {
 
 // configs provides the configuration of the plugins, which may change between picks.
 type configs interface {
-	Current() *pickerconfig.Config
+	Current() *pluginconfig.Config
 }
 
 // ruleset returns the rules that apply to a request.
@@ -74,7 +73,6 @@ type Balancer struct {
 	traffic   *endpoint.Traffic
 	reuse     reuse
 	recent    recent
-	sessions  *session.Table
 	outliers  outliers
 	observer  observer
 	clock     clock.PassiveClock
@@ -113,7 +111,6 @@ func New(p Params) *Balancer {
 		learner:   p.Learner,
 		prefixes:  p.Prefixes,
 		traffic:   p.Traffic,
-		sessions:  session.NewTable(),
 		outliers:  p.Outliers,
 		observer:  p.Observer,
 		clock:     p.Clock,
@@ -196,8 +193,7 @@ func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 	if len(snapshot.Endpoints) == 0 {
 		return scheduling.ErrNoEndpoints
 	}
-	server, id := findSession(config.Session, b.sessions, x)
-	m.describe(x, random, server)
+	m.describe(x, random)
 	m.match(b.prefixes)
 	b.reuse.see(m.known(), m.turns.History*prefix.BlockTokens, x.PromptTokens)
 	m.home, m.ours = nil, false
@@ -218,9 +214,9 @@ func (b *Balancer) pick(x *exchange.Exchange, m *memory) error {
 	x.Endpoint, x.MatchedTokens = snapshot.Endpoints[chosen.Index], chosen.Matched
 	x.Lease = m.place(x)
 	x.Destination = m.destination(snapshot.Endpoints)
-	x.Conformance = in(config.Headers, request.HeaderSelection) && x.Incoming.Headers.Get(request.HeaderSelection) != ""
+	x.Conformance = config.TestHeader != "" && x.Incoming.Headers.Get(config.TestHeader) != ""
 	m.rewrite(x)
-	bindSession(config.Session, b.sessions, x, id)
+	m.bind(x, config.Profile)
 	b.tell(x, m, snapshot.Endpoints)
 	return nil
 }

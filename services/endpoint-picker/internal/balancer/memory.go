@@ -102,9 +102,9 @@ func (m *memory) opening() int {
 }
 
 // describe provides the properties of the request to the scheduler.
-func (m *memory) describe(x *exchange.Exchange, random uint64, session string) {
+func (m *memory) describe(x *exchange.Exchange, random uint64) {
 	m.request = scheduling.Request{
-		Now: x.Arrived, Random: random, Subset: x.Subset, Model: x.Target, Tokens: x.PromptTokens, Session: session, Headers: x.Incoming.Headers,
+		Now: x.Arrived, Random: random, Subset: x.Subset, Model: x.Target, Tokens: x.PromptTokens, Headers: x.Incoming.Headers,
 	}
 	if n := min(len(m.chain.Hashes), beginningBlocks); n > 0 {
 		m.request.Prefix = m.chain.Hashes[n-1]

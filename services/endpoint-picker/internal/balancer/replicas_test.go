@@ -74,7 +74,7 @@ func expected(t *testing.T, b *Balancer, in request.Incoming) *memory {
 	x.Arrived, x.Target = noon, "m"
 	require.NoError(t, m.read(x, b.configs.Current().Parsers))
 	m.hash(x, 0)
-	m.describe(x, 0, "")
+	m.describe(x, 0)
 	m.match(b.prefixes)
 	m.ours = b.recent.placed(&m.chain, m.turns.Asked)
 	m.expect(b.snapshots.Snapshot().Endpoints, b.traffic.Others(), &b.reuse)

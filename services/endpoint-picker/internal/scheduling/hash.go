@@ -1,72 +1,10 @@
 package scheduling
 
-import (
-	"math"
-
-	"github.com/cespare/xxhash/v2"
-)
-
-// rankedPlaces is the number of ranked endpoints in a prompt's order. The load bound excludes the first ones only under
-// load, and after this many endpoints the choice matters little.
-const rankedPlaces = 8
-
-// ConsistentHashScorer sends requests with the same beginning to one endpoint, or to the next one if that has too much load.
-//
-// Each beginning has its own order of endpoints, by a hash of both, so a new or removed endpoint moves only its own requests
-// (rendezvous hashing). No state is stored: pickers with the same endpoints agree, even after a restart. An endpoint has too
-// much load if it would have more than Bound times the mean, so a popular beginning spreads over as many endpoints as it
-// needs.
-type ConsistentHashScorer struct {
-	Bound float64 // 1 or more
-}
-
-// Score sets 1 for the first endpoint in the prompt's order with room, 1/2 for the next, 1/3 and so on for some more.
-func (s ConsistentHashScorer) Score(r *Request, candidates []Candidate, scores []float64) {
-	if r.Prefix == 0 {
-		return
-	}
-	limit := s.limit(candidates)
-	var best struct {
-		places [rankedPlaces]int
-		hashes [rankedPlaces]uint64
-	}
-	ranked := 0
-	for i := range candidates {
-		c := &candidates[i]
-		if c.Load.Requests+1 > limit {
-			continue
-		}
-		hash, at := rendezvous(r.Prefix, c.Server), min(ranked, rankedPlaces-1)
-		if ranked == rankedPlaces && hash <= best.hashes[at] {
-			continue
-		}
-		for ; at > 0 && best.hashes[at-1] < hash; at-- {
-			best.places[at], best.hashes[at] = best.places[at-1], best.hashes[at-1]
-		}
-		best.places[at], best.hashes[at] = i, hash
-		ranked = min(ranked+1, rankedPlaces)
-	}
-	for rank, i := range best.places[:ranked] {
-		scores[i] = 1 / float64(rank+1)
-	}
-}
-
-// limit returns the maximum number of requests of an endpoint, including this one. The least loaded endpoint is always below
-// it.
-func (s ConsistentHashScorer) limit(candidates []Candidate) float64 {
-	requests := 1.0
-	for i := range candidates {
-		requests += candidates[i].Load.Requests
-	}
-	return math.Ceil(s.Bound * requests / float64(len(candidates)))
-}
+import "github.com/cespare/xxhash/v2"
 
 // Hash returns a hash of the endpoint. The port distinguishes the endpoints of one pod. The address is not included, because
 // it changes when a pod of the same name is recreated.
 func (s *Server) Hash() uint64 { return mix(xxhash.Sum64String(s.Name) + uint64(s.Address.Port())) }
-
-// rendezvous returns the endpoint's rank for a prompt's beginning: the highest is first.
-func rendezvous(beginning uint64, server *Server) uint64 { return Rendezvous(beginning, server.Hash()) }
 
 // Rendezvous returns the rank of a server for a prompt, from their hashes: the highest is first. Pickers with the same
 // servers agree on it.

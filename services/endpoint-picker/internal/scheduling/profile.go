@@ -12,6 +12,7 @@ type Profile struct {
 	Filters []Filter
 	Scorers []WeightedScorer
 	Picker  Picker
+	Binders []Binder // to be told of choices that take effect
 }
 
 // Scratch contains the intermediate values of one call, to avoid allocations in the next. The zero value is ready.
@@ -38,28 +39,18 @@ func (s *Scratch) Scores(i int) []float64 {
 	return s.scores[i*n : (i+1)*n]
 }
 
-// SoonestFirst returns the profile that sends each request to the endpoint with the earliest expected first token, among
-// those that the staleness filter prefers.
-func SoonestFirst(staleness StalenessFilter) *Profile {
-	return &Profile{
-		Filters: []Filter{staleness},
-		Scorers: []WeightedScorer{{Name: "predicted-wait-scorer", Scorer: PredictedWaitScorer{}, Weight: 1}},
-		Picker:  MaxScorePicker{},
-	}
-}
-
 // Schedule returns the candidate that the profile chooses. It may reorder the list of candidates.
 func (p *Profile) Schedule(r *Request, candidates []Candidate, s *Scratch) (*Candidate, error) {
-	s.take(nil, 0)
+	s.reset(nil, 0)
 	if len(candidates) == 0 {
 		return nil, ErrNoEndpoints
 	}
 	for _, f := range p.Filters {
 		if candidates = f.Filter(r, candidates); len(candidates) == 0 {
-			return nil, emptied(f)
+			return nil, errEmpty(f)
 		}
 	}
-	s.take(candidates, len(p.Scorers))
+	s.reset(candidates, len(p.Scorers))
 	for k := range p.Scorers {
 		w, scores := &p.Scorers[k], s.Scores(k)
 		w.Scorer.Score(r, candidates, scores)
@@ -69,11 +60,10 @@ func (p *Profile) Schedule(r *Request, candidates []Candidate, s *Scratch) (*Can
 	return &candidates[s.places[0]], nil
 }
 
-// emptied returns the error for a filter that kept no candidate: a retry may help if the filter depends on load.
-func emptied(f Filter) error {
-	switch f.(type) {
-	case UtilizationFilter, ConcurrencyDetector:
-		return ErrNoCapacity
+// errEmpty returns the error for a filter that kept no candidate.
+func errEmpty(f Filter) error {
+	if own, ok := f.(EmptyResult); ok {
+		return own.ErrEmpty()
 	}
 	return ErrFiltered
 }
@@ -88,8 +78,8 @@ func (w *WeightedScorer) add(scores, totals []float64) {
 	}
 }
 
-// take allocates zeros for the values of these candidates.
-func (s *Scratch) take(candidates []Candidate, scorers int) {
+// reset allocates zeros for the values of these candidates.
+func (s *Scratch) reset(candidates []Candidate, scorers int) {
 	n := len(candidates)
 	s.candidates, s.places = candidates, s.places[:0]
 	s.scores = zeros(s.scores, n*scorers)
@@ -116,4 +106,33 @@ func clamp(score float64) float64 {
 	default: // or NaN
 		return 0
 	}
+}
+
+// Keep keeps the candidates that are accepted.
+func Keep(candidates []Candidate, accepts func(*Candidate) bool) []Candidate {
+	same := 0 // at the start of the list, which need not be copied
+	for same < len(candidates) && accepts(&candidates[same]) {
+		same++
+	}
+	kept := candidates[:same]
+	for i := same + 1; i < len(candidates); i++ {
+		if accepts(&candidates[i]) {
+			kept = append(kept, candidates[i])
+		}
+	}
+	return kept
+}
+
+// Prefer keeps the candidates that are accepted, or all if none is.
+func Prefer(candidates []Candidate, accepts func(*Candidate) bool) []Candidate {
+	accepted := 0
+	for i := range candidates {
+		if accepts(&candidates[i]) {
+			accepted++
+		}
+	}
+	if accepted == 0 || accepted == len(candidates) {
+		return candidates
+	}
+	return Keep(candidates, accepts)
 }

@@ -1,15 +1,17 @@
 // Package scheduling decides which of several endpoints takes a request.
 //
 // The input is a Request and a list of Candidates, both plain values. The output is one of the candidates, or an error with
-// the reason why none is suitable. A Profile runs its Filters, then its Scorers, then its Picker.
+// the reason why none is suitable. A Profile runs its Filters, then its Scorers, then its Picker. Package plugins has the
+// implementations; this package knows none of them.
 //
-// The package is pure: time and randomness are in the Request, calls share no state, and the same input gives the same
-// choice. So every stage is an ordinary function that a table test can check, and any number of goroutines can share a
-// profile.
+// The package is pure: time and randomness are in the Request, and the same input gives the same choice. Calls share no
+// state, except for that of plugins with a memory (Binder). So every stage is an ordinary function that a table test can
+// check, and any number of goroutines can share a profile.
 package scheduling
 
 import (
 	"errors"
+	"math"
 	"net/netip"
 	"time"
 
@@ -24,7 +26,7 @@ var (
 	ErrNoneInSubset = errors.New("no ready endpoint in the subset that the gateway allows")
 	// ErrFiltered means that a filter kept no candidate.
 	ErrFiltered = errors.New("no endpoint fits the request")
-	// ErrNoCapacity means that a filter by load kept no candidate.
+	// ErrNoCapacity means that a filter by load kept no candidate. A retry may help.
 	ErrNoCapacity = errors.New("no endpoint has room for the request")
 )
 
@@ -36,13 +38,12 @@ type Request struct {
 	Model   string          // requested from the server, possibly an adapter; empty if unknown
 	Tokens  int             // of the prompt, approximately
 	Prefix  uint64          // hash of the prompt's beginning; 0 without a prompt
-	Session string          // name of the server that the request's session is bound to; empty if unbound
 	Headers request.Headers // those that plugins requested
 }
 
 // A Server contains the properties of an endpoint other than its load. It is never changed.
 type Server struct {
-	Name    string // "namespace/pod"
+	Name    string // "namespace/pod"; endpoints of one pod differ in the port of their address
 	Address netip.AddrPort
 	Labels  map[string]string // of its pod
 }
@@ -75,6 +76,15 @@ func (l *Load) Stale(now time.Time, after time.Duration) bool {
 	return !l.Failing.IsZero() && now.Sub(l.Failing) > after
 }
 
+// Attribute returns one of the custom metrics of the configuration.
+func (l *Load) Attribute(name string) (value float64, ok bool) {
+	if l.Page == nil {
+		return 0, false
+	}
+	value, ok = l.Page.Attributes[name]
+	return value, ok && !math.IsNaN(value)
+}
+
 // A Page contains optional values of a metrics page. It is never changed.
 type Page struct {
 	Adapters   *Adapters          // nil if the server does not report them
@@ -89,9 +99,14 @@ type Adapters struct {
 }
 
 // A Filter removes candidates. It keeps the order of the others, may reuse the given slice, and returns it unchanged if it
-// does not apply.
+// does not apply. If it removes all candidates, the request fails with ErrFiltered, or with the error of an EmptyResult.
 type Filter interface {
 	Filter(r *Request, candidates []Candidate) []Candidate
+}
+
+// EmptyResult is implemented by filters with their own reason for keeping no candidate.
+type EmptyResult interface {
+	ErrEmpty() error
 }
 
 // A Scorer rates candidates: it sets scores[i] for candidates[i], from 0 for the worst to 1 for the best possible.
@@ -103,4 +118,16 @@ type Scorer interface {
 // the given empty list, best first.
 type Picker interface {
 	Pick(r *Request, scores []float64, places []int) []int
+}
+
+// A Detector returns the saturation of a pool: 0 when it is idle, 1 when it should take only urgent requests. A pool without
+// endpoints is full.
+type Detector interface {
+	Saturation(r *Request, candidates []Candidate) float64
+}
+
+// A Binder remembers the choices of its profile, for later requests.
+type Binder interface {
+	// Bind records the choice for a request. It may return a header for the client's response; an empty name means none.
+	Bind(r *Request, chosen *Server) (name, value string)
 }
