@@ -118,7 +118,7 @@ func TestProblems(t *testing.T) {
 			t.Parallel()
 			_, err := decode(tt.give)
 			require.EqualError(t, err, tt.want)
-			var problems []Problem
+			var problems TextError
 			require.ErrorAs(t, err, &problems)
 		})
 	}
