@@ -33,7 +33,7 @@ func (c *compiler) compileProfile() {
 	if c.profile.picker == nil {
 		c.place("", c.firstPicker(), nil)
 	}
-	if len(c.made.Profile.Scorers) == 0 && len(specs) > 0 && c.profile.picker.kind.Name != plugins.RandomPicker {
+	if len(c.made.Profile.Scorers) == 0 && len(specs) > 0 && !c.profile.picker.kind.IgnoresScores {
 		c.Warnf("schedulingProfiles[0]", "it has no scorer: endpoints are picked at random; %s is the scorer of the default", plugins.PredictedWaitScorer)
 	}
 	filters := &c.made.Profile.Filters

@@ -2,11 +2,8 @@ package plugins
 
 import "fairlead.dev/services/endpoint-picker/internal/scheduling"
 
-// RandomPicker is the type of the picker that needs no scorers.
-const RandomPicker = "random-picker"
-
 var randomPickerType = Type{
-	Name: RandomPicker, Section: SectionProfile,
+	Name: "random-picker", Section: SectionProfile, IgnoresScores: true,
 	New: func(Environment) Plugin { return &randomPicker{onePick()} },
 }
 

@@ -38,6 +38,8 @@ type Type struct {
 	// Identity means that a filter keeps endpoints by what they are, and not by their state. Such filters at the start of a
 	// profile precede the preference for endpoints with fresh metrics.
 	Identity bool
+	// IgnoresScores means that a picker needs no scorers.
+	IgnoresScores bool
 	// OnlyOne is the reason why a configuration can have only one plugin of the type. Empty: it can have several.
 	OnlyOne string
 	// ReplacedBy is the type to use instead, if this one is deprecated.
