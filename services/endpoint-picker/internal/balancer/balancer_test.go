@@ -216,7 +216,10 @@ func BenchmarkPick(b *testing.B) {
 				factory, snapshot := endpoint.NewFactory(learner, prefixes, &endpoint.Traffic{}), &datastore.Snapshot{}
 				for i := range n {
 					address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 1)}), 8000)
-					e := factory.New(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
+					e := factory.New(endpoint.Description{
+						Identity: endpoint.Identity{Pod: address.String(), Address: address},
+						Labels:   map[string]string{"app": "vllm", "llm-d.ai/role": "decode", "pod-template-hash": "7bbb54d4cd", "llm-d.ai/model": "m"},
+					}, noon)
 					e.Record(e.BeginScrape(noon), running(float64(i%7)))
 					snapshot.Endpoints = append(snapshot.Endpoints, e)
 				}
