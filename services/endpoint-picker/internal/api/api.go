@@ -89,13 +89,14 @@ func AllParsers() []string {
 
 // Parsers maps paths to APIs. They are never changed.
 type Parsers struct {
+	names  []string
 	apis   []*API // longest suffix first
 	others bool   // accept paths without a parser
 }
 
 // NewParsers returns the parsers with the given names. Without the passthrough parser, bodies of other paths are refused.
 func NewParsers(names ...string) (*Parsers, error) {
-	p := &Parsers{}
+	p := &Parsers{names: slices.Clone(names)}
 	for _, name := range names {
 		apis, ok := parsers[name]
 		if !ok {
@@ -109,6 +110,9 @@ func NewParsers(names ...string) (*Parsers, error) {
 	slices.SortStableFunc(p.apis, func(a, b *API) int { return len(b.suffix) - len(a.suffix) })
 	return p, nil
 }
+
+// Names returns the names of the parsers.
+func (p *Parsers) Names() []string { return slices.Clone(p.names) }
 
 // find returns the API of a path, or nil if its bodies are refused.
 func (p *Parsers) find(path string) *API {

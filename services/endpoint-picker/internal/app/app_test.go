@@ -171,7 +171,8 @@ func (r *rig) start(t *testing.T, cfg *config.Config, changes ...func(cfg *confi
 	var err error
 	r.parts, err = newParts(cfg, zap.New(core))
 	require.NoError(t, err)
-	require.NoError(t, r.Reloader.Load(t.Context()))
+	r.Reloader.SetPreparer(r.prepare)
+	require.NoError(t, r.Reloader.Load(t.Context(), nil))
 	require.NoError(t, r.listen())
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop

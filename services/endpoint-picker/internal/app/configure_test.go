@@ -1,37 +1,39 @@
 package app
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/modelserver"
-	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/reload"
 )
 
 const head = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 
-func TestAdoptDiscovery(t *testing.T) {
+func TestLoadConfiguration(t *testing.T) {
 	t.Parallel()
 	const discovery = head + `
 plugins: [{type: file-discovery, parameters: {path: /etc/endpoints.yaml, watchFile: false}}]
 dataLayer: {discovery: {pluginRef: file-discovery}}`
 	tests := []struct {
-		name    string
-		give    func(c *config.Config)
-		want    string // the file
-		wantErr string
+		name       string
+		give       func(c *config.Config)
+		wantLoaded bool
+		want       string // the file
+		wantErr    string
 	}{
-		{name: "nothing", give: func(*config.Config) {}},
-		{name: "a pool goes before", give: func(c *config.Config) { c.Pool.Name.Name, c.Plugins.Text = "pool", discovery }},
-		{name: "text", give: func(c *config.Config) { c.Plugins.Text = discovery }, want: "/etc/endpoints.yaml"},
+		{name: "no source", give: func(*config.Config) {}},
+		{name: "a flag names the pool", give: func(c *config.Config) { c.Pool.Name.Name, c.Plugins.Text = "pool", discovery }, wantLoaded: true},
+		{name: "text", give: func(c *config.Config) { c.Plugins.Text = discovery }, wantLoaded: true, want: "/etc/endpoints.yaml"},
 		{
 			name: "no discovery", give: func(c *config.Config) { c.Plugins.Text = head },
 			wantErr: "configuration of plugins: --config-text: it has no file-discovery, and the flags name no pool: give one of both",
@@ -43,16 +45,17 @@ dataLayer: {discovery: {pluginRef: file-discovery}}`
 			t.Parallel()
 			c := config.Default()
 			tt.give(c)
-			err := adoptDiscovery(t.Context(), c)
+			loaded, err := loadConfiguration(t.Context(), c)
 			if tt.wantErr != "" {
 				require.EqualError(t, err, tt.wantErr)
 				require.ErrorIs(t, err, reload.ErrUnusable)
 				return
 			}
 			require.NoError(t, err)
+			assert.Equal(t, tt.wantLoaded, loaded != nil)
 			assert.Equal(t, tt.want, c.Pool.File)
 			assert.Equal(t, tt.want != "", c.Pool.Once)
-			assert.Equal(t, tt.want == "", c.Metrics.Auth, "there is nobody to ask")
+			assert.Equal(t, tt.want == "", c.Metrics.Auth, "without a cluster no one can authenticate")
 		})
 	}
 }
@@ -68,36 +71,47 @@ func TestPickerByAConfigurationAlone(t *testing.T) {
 	cfg := config.Default()
 	cfg.Kube.Kubeconfig = filepath.Join(folder, "nothing")
 	cfg.Plugins.Text = head + "plugins: [{type: file-discovery, parameters: {path: " + endpoints + "}}]\ndataLayer: {discovery: {pluginRef: file-discovery}}"
-	require.NoError(t, adoptDiscovery(t.Context(), cfg))
+	_, err = loadConfiguration(t.Context(), cfg)
+	require.NoError(t, err)
 	r.start(t, cfg)
 	require.Eventually(t, func() bool { return len(r.Pools.list()[0].Store.Snapshot().Endpoints) == 1 }, patience, tick)
 }
 
-func TestScrapingIsAsTheConfigurationSays(t *testing.T) {
+func TestOptionsOfConfigurations(t *testing.T) {
 	t.Parallel()
-	load := func(text string) modelserver.Settings {
-		c, err := pickerconfig.Load([]byte(head+text), pickerconfig.Options{StaleAfter: time.Second})
+	c := config.Default()
+	assert.False(t, configOptions(c).EndpointsGiven)
+	require.NoError(t, c.UseFile("/etc/endpoints.yaml", false))
+	assert.False(t, configOptions(c).EndpointsGiven, "the configuration names the file")
+	c = config.Default()
+	c.Pool.File = "/etc/endpoints.yaml"
+	assert.True(t, configOptions(c).EndpointsGiven)
+}
+
+// TestConfigurationReachesEveryPart checks that a configuration which one part cannot use changes no part.
+func TestConfigurationReachesEveryPart(t *testing.T) {
+	t.Parallel()
+	p := newRig(t, config.Drain{Timeout: patience})
+	load := func(text string) *pluginconfig.Config {
+		c, err := pluginconfig.Load([]byte(head+text), configOptions(p.Config))
 		require.NoError(t, err)
-		s := scraping(&c.Scraping)
-		require.NoError(t, s.Validate())
-		return s
+		return c
 	}
-	assert.Equal(t, modelserver.DefaultSettings(), load(""))
-	s := load(`
-plugins:
-- {type: metrics-data-source, parameters: {scheme: https, path: /m, port: 9000, insecureSkipVerify: false, interval: 250ms}}
-- type: core-metrics-extractor
-  parameters:
-    engineLabelKey: engine
-    defaultEngine: mine
-    engineConfigs:
-    - {name: mine, queuedRequestsSpec: "q{a=b}", runningRequestsSpec: r, kvUsageSpec: k, customMetrics: [{attributeKey: heat, metricSpec: t}]}
-dataLayer: {sources: [{pluginRef: metrics-data-source, extractors: [{pluginRef: core-metrics-extractor}]}]}`)
-	assert.Equal(t, modelserver.Settings{
-		Scheme: "https", Path: "/m", Port: 9000, Interval: modelserver.Interval{Fastest: 250 * time.Millisecond}, EngineLabel: "engine", DefaultEngine: "mine",
-		Engines: []modelserver.Engine{{
-			Name: "mine", Waiting: []string{"q{a=b}"}, Running: []string{"r"}, KVUsage: []string{"k"},
-			Custom: []modelserver.CustomMetric{{Attribute: "heat", Metric: "t"}},
-		}},
-	}, s)
+	require.Eventually(t, func() bool { return len(p.Pools.list()[0].Store.Snapshot().Endpoints) > 0 }, patience, tick)
+	capacity := func() string { // of the only endpoint, in the index of prefixes
+		return regexp.MustCompile(`"cacheBlocks": ?\d+`).FindString(p.get(t, p.HTTP.MetricsAddress(), "/debug/pools.json"))
+	}
+	const size = "plugins: [{type: approx-prefix-cache-producer, parameters: {autoTune: false, lruCapacityPerServer: %d}}, {type: metrics-data-source, parameters: {scheme: https, caCertPath: %s}}]\n" +
+		"dataLayer: {sources: [{pluginRef: metrics-data-source}]}"
+	before := capacity()
+	require.Contains(t, before, "31250", "upstream's default, as the page does not tell the size")
+	_, err := p.prepare(load(fmt.Sprintf(size, 1234, "/nowhere")))
+	require.ErrorContains(t, err, "prepare scraping: read caCertPath: open /nowhere")
+	assert.Equal(t, before, capacity())
+
+	publish, err := p.prepare(load(strings.Replace(fmt.Sprintf(size, 1234, "x"), ", caCertPath: x", "", 1)))
+	require.NoError(t, err)
+	assert.Equal(t, before, capacity(), "preparing changes nothing")
+	publish()
+	assert.Contains(t, capacity(), "1234")
 }

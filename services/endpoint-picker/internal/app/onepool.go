@@ -28,8 +28,7 @@ func newFilePool(p discoveryParts) (*onePool, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := p.Pools.add(from.String(), "", fileSource{source})
-	return &onePool{runningPool: made, source: source}, err
+	return &onePool{runningPool: p.Pools.add(from.String(), "", fileSource{source}), source: source}, nil
 }
 
 // newOnePool returns the pool of an InferencePool, or of a selector of pods.
@@ -43,13 +42,10 @@ func newOnePool(p discoveryParts) (*onePool, error) {
 		return nil, err
 	}
 	if from.Selector.Selector != nil {
-		made, err := p.Pools.add(from.String(), "", namespace.Fixed(podset.Selection{Selector: from.Selector.Selector, Ports: from.TargetPorts}))
-		return &onePool{runningPool: made, source: namespace}, err
+		selection := podset.Selection{Selector: from.Selector.Selector, Ports: from.TargetPorts}
+		return &onePool{runningPool: p.Pools.add(from.String(), "", namespace.Fixed(selection)), source: namespace}, nil
 	}
-	made, err := p.Pools.add(from.String(), from.Name.Name, namespace.Pool(from.Name.Name))
-	if err != nil {
-		return nil, err
-	}
+	made := p.Pools.add(from.String(), from.Name.Name, namespace.Pool(from.Name.Name))
 	rules := p.newRules(from.Name.Namespace, metrics.NewRules(p.Registry))
 	rules.Add(from.Name.Name, made.Rules, made.Metrics.Pin)
 	return &onePool{runningPool: made, source: namespace, rules: rules}, nil

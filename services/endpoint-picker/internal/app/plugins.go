@@ -13,7 +13,6 @@ import (
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/metrics"
-	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
 	"fairlead.dev/services/endpoint-picker/internal/reload"
 )
 
@@ -29,17 +28,15 @@ type reloaderParts struct {
 	Clients *clients
 	Metrics *metrics.Config
 	Events  *poolEvents
-	Clock   clock.RealClock
 }
 
 func newReloader(p reloaderParts) *reload.Reloader {
 	return reload.New(reload.Params{
 		Source:   configSource(p.Config, p.Clients.core),
-		Options:  pickerconfig.Options{StaleAfter: p.Config.Scraping.StaleAfter},
+		Options:  configOptions(p.Config),
 		Log:      p.Log.Named("reload"),
 		Observer: p.Metrics,
 		Reporter: p.Events,
-		Clock:    p.Clock,
 	})
 }
 

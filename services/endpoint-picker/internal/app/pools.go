@@ -2,8 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -20,6 +18,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/balancer"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/debugpage"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
@@ -45,9 +44,10 @@ type poolParts struct {
 type runningPools struct {
 	parts poolParts
 
-	mu       sync.RWMutex
-	settings *modelserver.Settings // of scraping, nil before Configure
-	members  map[string]*runningPool
+	mu        sync.RWMutex
+	plan      *modelserver.Plan // of scraping; nil before use
+	cacheSize estimate.CacheSize
+	members   map[string]*runningPool
 }
 
 // runningPool is one pool, and what else belongs to it.
@@ -71,7 +71,7 @@ type poolSource interface {
 }
 
 // add makes a pool. Its title is unique. The caller runs it.
-func (r *runningPools) add(title, name string, from poolSource) (*runningPool, error) {
+func (r *runningPools) add(title, name string, from poolSource) *runningPool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	picks := debugpage.NewPicks(r.parts.Config.Telemetry.DebugPicks)
@@ -88,13 +88,11 @@ func (r *runningPools) add(title, name string, from poolSource) (*runningPool, e
 		},
 		Title: title, Name: name, Source: from, Configs: r.parts.Reloader, Observers: r.observers(picks), Log: r.parts.Log, Clock: r.parts.Clock,
 	})
-	if r.settings != nil {
-		if err := made.Configure(*r.settings); err != nil {
-			return nil, fmt.Errorf("pool %s: %w", title, err)
-		}
+	if r.plan != nil {
+		made.Use(r.plan, r.cacheSize)
 	}
 	r.members[title] = made
-	return made, nil
+	return made
 }
 
 // remove forgets a pool.
@@ -130,16 +128,14 @@ func (r *runningPools) list() []*runningPool {
 	return sorted
 }
 
-// Configure changes the settings of scraping of all pools, present and future.
-func (r *runningPools) Configure(s modelserver.Settings) error {
-	var errs []error
-	for _, one := range r.list() {
-		errs = append(errs, one.Configure(s))
-	}
+// use makes a plan of scraping and a size of caches effective in all pools, present and future.
+func (r *runningPools) use(plan *modelserver.Plan, size estimate.CacheSize) {
 	r.mu.Lock()
-	r.settings = &s
-	r.mu.Unlock()
-	return errors.Join(errs...)
+	defer r.mu.Unlock()
+	r.plan, r.cacheSize = plan, size
+	for _, one := range r.members {
+		one.Use(plan, size)
+	}
 }
 
 // Gather returns the metrics of the process and of all pools.

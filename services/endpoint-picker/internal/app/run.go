@@ -11,25 +11,22 @@ import (
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/reload"
 )
 
 // Run runs the picker until ctx ends and the picker has drained, or until a part fails.
 func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
-	if err := adoptDiscovery(ctx, cfg); err != nil {
+	loaded, err := loadConfiguration(ctx, cfg)
+	if err != nil {
 		return fmt.Errorf("load configuration: %w", err)
 	}
 	p, err := newParts(cfg, log)
 	if err != nil {
 		return err
 	}
-	if err := p.Reloader.Load(ctx); err != nil {
+	p.Reloader.SetPreparer(p.prepare)
+	if err := p.Reloader.Load(ctx, loaded); err != nil {
 		return fmt.Errorf("load configuration: %w", err)
 	}
-	if err := p.configure(p.Reloader.Current()); err != nil {
-		return fmt.Errorf("%w: %w", reload.ErrUnusable, err)
-	}
-	p.Reloader.OnChange(p.reconfigure)
 	if err := p.listen(); err != nil {
 		p.HealthListener.Close()
 		p.ExtProcListener.Close()

@@ -144,14 +144,11 @@ func (s *servedPools) update(ctx context.Context, running *sync.WaitGroup) {
 	}
 	for name, object := range found {
 		if s.running[name] == nil {
-			if run := s.start(ctx, name); run != nil {
-				appeared = append(appeared, run)
-			}
+			appeared = append(appeared, s.start(ctx, name))
 		}
-		if member, ok := s.members[name]; ok {
-			member.Created, member.Address = object.CreationTimestamp.Time, addressOf(object)
-			s.members[name] = member
-		}
+		member := s.members[name]
+		member.Created, member.Address = object.CreationTimestamp.Time, addressOf(object)
+		s.members[name] = member
 	}
 	s.publish()
 	for _, run := range appeared {
@@ -178,15 +175,11 @@ func (s *servedPools) selected() map[cache.ObjectName]*inferencev1.InferencePool
 	return found
 }
 
-// start makes a pool. It returns the function that runs it, nil after an error.
+// start makes a pool. It returns the function that runs it.
 func (s *servedPools) start(ctx context.Context, name cache.ObjectName) (run func()) {
 	n, log := s.namespaces[name.Namespace], s.parts.Log.With(zap.String(logging.KeyPool, name.String()))
 	source := n.Pool(name.Name)
-	made, err := s.parts.Pools.add(name.String(), name.Name, source)
-	if err != nil {
-		log.Error("Could not start pool", zap.Error(err))
-		return nil
-	}
+	made := s.parts.Pools.add(name.String(), name.Name, source)
 	n.rules.Add(name.Name, made.Rules, made.Metrics.Pin)
 	ctx, stop := context.WithCancel(ctx)
 	s.running[name] = func() {

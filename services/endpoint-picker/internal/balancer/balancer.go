@@ -19,11 +19,10 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
-	"fairlead.dev/services/endpoint-picker/internal/session"
 )
 
 // snapshots provides the endpoints.
@@ -33,7 +32,7 @@ type snapshots interface {
 
 // configs provides the configuration of the plugins, which may change between picks.
 type configs interface {
-	Current() *pickerconfig.Config
+	Current() *pluginconfig.Config
 }
 
 // ruleset returns the rules that apply to a request.
@@ -64,7 +63,6 @@ type Balancer struct {
 	configs   configs
 	rules     ruleset
 	estimator *estimate.Estimator
-	sessions  *session.Table
 	outliers  outliers
 	observer  observer
 	clock     clock.PassiveClock
@@ -99,7 +97,6 @@ func New(p Params) *Balancer {
 		configs:   p.Configs,
 		rules:     p.Rules,
 		estimator: p.Estimator,
-		sessions:  session.NewTable(),
 		outliers:  p.Outliers,
 		observer:  p.Observer,
 		clock:     p.Clock,
@@ -125,9 +122,7 @@ func (b *Balancer) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refus
 	b.rule(x, m.random)
 	m.estimated = !m.config.Profile.WithoutEstimates
 	m.hash(x, hashedTokens(m.config))
-	server, id := findSession(m.config.Session, b.sessions, x)
-	m.session = id
-	m.describe(x, m.random, server)
+	m.describe(x, m.random)
 	return m, nil
 }
 
@@ -155,7 +150,7 @@ func refusal(err error) *exchange.Refusal {
 }
 
 // hashedTokens returns the number of prompt tokens to hash; 0 is the default. Without estimates only the beginning counts.
-func hashedTokens(c *pickerconfig.Config) int {
+func hashedTokens(c *pluginconfig.Config) int {
 	if c.Profile.WithoutEstimates {
 		return beginningBlocks * prefixindex.BlockTokens
 	}

@@ -24,7 +24,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
@@ -43,28 +43,23 @@ func snapshotOf(endpoints ...*endpoint.Endpoint) *datastore.Snapshot {
 func running(n float64) endpoint.Gauges { return endpoint.Gauges{Running: n} }
 
 // always is a configuration that does not change.
-type always struct{ config *pickerconfig.Config }
+type always struct{ config *pluginconfig.Config }
 
-func (a always) Current() *pickerconfig.Config { return a.config }
+func (a always) Current() *pluginconfig.Config { return a.config }
 
 func soonestFirst() always {
-	return always{pickerconfig.Default(pickerconfig.Options{StaleAfter: time.Minute})}
+	return always{pluginconfig.Default(pluginconfig.Options{StaleAfter: time.Minute})}
 }
 
-func leastLoaded() always {
-	c := *soonestFirst().config
-	c.Profile = &scheduling.Profile{
-		Filters: []scheduling.Filter{scheduling.StalenessFilter{After: time.Minute}},
-		Scorers: []scheduling.WeightedScorer{{Name: "active-request-scorer", Scorer: scheduling.ActiveScorer{BusyBest: 0.9}, Weight: 1}},
-		Picker:  scheduling.MaxScorePicker{},
-	}
-	return always{&c}
+func leastLoaded(t testing.TB) always {
+	t.Helper()
+	return configured(t, "plugins: [{type: active-request-scorer, parameters: {maxBusyScore: 0.9}}]")
 }
 
 // configured is a configuration by its text.
-func configured(t *testing.T, text string) always {
+func configured(t testing.TB, text string) always {
 	t.Helper()
-	c, err := pickerconfig.Load([]byte("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"+text), pickerconfig.Options{StaleAfter: time.Minute})
+	c, err := pluginconfig.Load([]byte("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"+text), pluginconfig.Options{StaleAfter: time.Minute})
 	require.NoError(t, err)
 	return always{c}
 }
@@ -90,7 +85,7 @@ func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 	source.EXPECT().Snapshot().Return(s).Maybe()
 	r := &rig{endpoints: s.Endpoints, outliers: newMockOutliers(t), observed: newMockObserver(t)}
 	r.Balancer = New(Params{
-		Snapshots: source, Estimator: estimate.New(1 << 20), Configs: leastLoaded(), Rules: rules.New(),
+		Snapshots: source, Estimator: estimate.New(1 << 20), Configs: leastLoaded(t), Rules: rules.New(),
 		Outliers: r.outliers, Observer: r.observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 	r.observed.EXPECT().ObservePick(mock.Anything, nil).Maybe()
@@ -230,7 +225,7 @@ func BenchmarkPick(b *testing.B) { benchmarkPick(b, soonestFirst()) }
 
 // BenchmarkPickWithoutEstimates has a profile that reads no estimates.
 func BenchmarkPickWithoutEstimates(b *testing.B) {
-	c := *leastLoaded().config
+	c := *leastLoaded(b).config
 	profile := *c.Profile
 	profile.WithoutEstimates, c.Profile = true, &profile
 	benchmarkPick(b, always{&c})
@@ -243,7 +238,10 @@ func benchmarkPick(b *testing.B, configs always) {
 				estimator, snapshot := estimate.New(24<<20), &datastore.Snapshot{}
 				for i := range n {
 					address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 1)}), 8000)
-					e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
+					e := estimator.New(endpoint.Description{
+						Identity: endpoint.Identity{Pod: address.String(), Address: address},
+						Labels:   map[string]string{"app": "vllm", "llm-d.ai/role": "decode", "pod-template-hash": "7bbb54d4cd", "llm-d.ai/model": "m"},
+					}, noon)
 					e.Record(e.BeginScrape(noon), running(float64(i%7)))
 					snapshot.Endpoints = append(snapshot.Endpoints, e)
 				}
@@ -706,27 +704,6 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: session-affinity-filt
 			for range 20 {
 				assert.Same(t, first.Endpoint, r.placed(t, api.Incoming{Headers: tt.headers(first)}).Endpoint)
 			}
-		})
-	}
-}
-
-func TestSessionIDFromACookie(t *testing.T) {
-	t.Parallel()
-	sources := []pickerconfig.SessionSource{{Header: "x-chat"}, {Cookie: "chat"}}
-	tests := []struct {
-		name string
-		give api.Headers
-		want string
-	}{
-		{name: "nothing"},
-		{name: "cookie", give: api.Headers{{Name: "cookie", Value: "a=b; chat=7; c=d"}}, want: "7"},
-		{name: "the first source counts", give: api.Headers{{Name: "cookie", Value: "chat=7"}, {Name: "x-chat", Value: "8"}}, want: "8"},
-		{name: "another cookie", give: api.Headers{{Name: "cookie", Value: "chats=7; chat"}}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			assert.Equal(t, tt.want, sessionID(sources, tt.give))
 		})
 	}
 }

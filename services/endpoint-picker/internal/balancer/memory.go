@@ -6,7 +6,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -23,10 +23,9 @@ const (
 type memory struct {
 	balancer *Balancer
 	exchange *exchange.Exchange
-	config   *pickerconfig.Config // in force when the pick began
+	config   *pluginconfig.Config // in force when the pick began
 	random   uint64
 	snapshot *datastore.Snapshot
-	session  string // its identifier, if the request has one
 
 	incoming   api.Request
 	chain      prefixindex.Chain
@@ -39,7 +38,7 @@ type memory struct {
 }
 
 // read parses the request. A request of an unknown API has no prompt.
-func (m *memory) read(x *exchange.Exchange, config *pickerconfig.Config) error {
+func (m *memory) read(x *exchange.Exchange, config *pluginconfig.Config) error {
 	r := &m.incoming
 	if err := r.Parse(config.Parsers, x.Incoming, lookupBlocks(config.Prefix.MaxTokens)*prefixindex.BlockTokens); err != nil {
 		return err //nolint:wrapcheck // it says all
@@ -118,14 +117,14 @@ func (m *memory) mark(parts int, t api.Turns) {
 func (m *memory) forget() {
 	m.incoming.DropLarge()
 	m.chain.DropLarge()
-	m.balancer, m.exchange, m.config, m.snapshot, m.session = nil, nil, nil, nil, ""
+	m.balancer, m.exchange, m.config, m.snapshot = nil, nil, nil, nil
 	m.request = scheduling.Request{}
 }
 
 // describe provides the properties of the request to the scheduler.
-func (m *memory) describe(x *exchange.Exchange, random uint64, session string) {
+func (m *memory) describe(x *exchange.Exchange, random uint64) {
 	m.request = scheduling.Request{
-		Now: x.Arrived, Random: random, Subset: x.Subset, Model: x.Target, Tokens: x.PromptTokens, Session: session, Headers: x.Incoming.Headers,
+		Now: x.Arrived, Random: random, Subset: x.Subset, Model: x.Target, Tokens: x.PromptTokens, Headers: x.Incoming.Headers,
 	}
 	if n := min(len(m.chain.Hashes), beginningBlocks); n > 0 {
 		m.request.Prefix = m.chain.Hashes[n-1]

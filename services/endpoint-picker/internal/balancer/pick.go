@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -62,9 +61,9 @@ func (m *memory) schedule() error {
 	x.Endpoint, x.MatchedTokens = endpoints[chosen.Index], chosen.Matched
 	x.Lease = m.place(x)
 	x.Destination = m.destination(endpoints)
-	x.Conformance = in(config.Headers, api.HeaderSelection) && x.Incoming.Headers.Get(api.HeaderSelection) != ""
+	x.Conformance = config.TestHeader != "" && x.Incoming.Headers.Get(config.TestHeader) != ""
 	m.rewrite(x)
-	bindSession(config.Session, b.sessions, x, m.session)
+	m.bind(config.Profile)
 	b.tell(x, m, endpoints)
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
 const (
@@ -28,6 +29,16 @@ func (m *memory) destination(endpoints []*endpoint.Endpoint) string {
 		list = append(list, endpoints[candidates[place].Index].Address())
 	}
 	return strings.Join(list, ",")
+}
+
+// bind tells the profile of its choice. Headers for the client are added to the reply.
+func (m *memory) bind(p *scheduling.Profile) {
+	x := m.exchange
+	for _, b := range p.Binders {
+		if name, value := b.Bind(&m.request, x.Endpoint.Server()); name != "" {
+			x.Reply = append(x.Reply, api.Header{Name: name, Value: value})
+		}
+	}
 }
 
 // tell records the scores of the candidates, if enabled.
@@ -72,9 +83,4 @@ func (m *memory) explain(destination string) string {
 			c.Server.Address, totals[i], c.Load.Wait, c.Load.Requests, c.Matched, m.request.Tokens)
 	}
 	return text.String()
-}
-
-func in(sorted []string, name string) bool {
-	_, found := slices.BinarySearch(sorted, name)
-	return found
 }

@@ -231,9 +231,9 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	addUpstreamFlags(fs)
 }
 
-// UseFile uses the endpoints of a file, like the flags.
+// UseFile uses the endpoints of a file that the configuration of the plugins names.
 func (c *Config) UseFile(path string, once bool) error {
-	c.Pool.File, c.Pool.Once = path, once
+	c.Pool.File, c.Pool.Once, c.Pool.Discovered = path, once, true
 	c.Metrics.Auth = c.Metrics.Auth && c.Metrics.asked
 	return c.Metrics.validate(c.Pool)
 }

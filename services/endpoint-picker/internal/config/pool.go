@@ -43,6 +43,7 @@ type Pool struct {
 	TargetPorts Ports            // of the selected pods
 	File        string           // of endpoints, without a cluster
 	Once        bool             // read the file at the start only
+	Discovered  bool             // the configuration of the plugins names the file, not a flag
 }
 
 // String describes the pool for people.

@@ -88,7 +88,7 @@ endpoints:
 	}
 }
 
-func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
+func TestParseNamesEveryProblemWithItsLine(t *testing.T) {
 	t.Parallel()
 	const good = "name: a, address: 10.0.0.1, port: 1"
 	tests := []struct {
@@ -96,45 +96,45 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		give string
 		want string
 	}{
-		{name: "empty", want: "the file is empty: without endpoints, give endpoints: []"},
-		{name: "only a comment", give: "# nothing\n", want: "the file is empty: without endpoints, give endpoints: []"},
-		{name: "only a mark", give: "---\n", want: "line 2: the file is not a mapping: give a list named endpoints"},
-		{name: "a list", give: "\n- name: a", want: "line 2: the file is not a mapping: give a list named endpoints"},
-		{name: "no list", give: "{}", want: "line 1: endpoints is missing: without endpoints, give an empty list"},
-		{name: "cut after the first line", give: "endpoints:\n", want: "line 1: endpoints is not a list"},
-		{name: "a mapping of endpoints", give: "endpoints:\n  a: {}", want: "line 2: endpoints is not a list"},
-		{name: "not YAML", give: "endpoints:\n- {name: a", want: "line 1: did not find expected ',' or '}'"},
-		{name: "not text", give: "endpoints: \x01", want: "control characters are not allowed"},
-		{name: "two documents", give: "endpoints: []\n---\nendpoints: []", want: "line 2: second document: give only one"},
-		{name: "another field", give: "endpoints: []\nendpoint: []", want: `line 2: "endpoint" is not a known field: known are endpoints`},
-		{name: "the list twice", give: "endpoints: []\nendpoints: []", want: "line 2: endpoints is listed twice"},
-		{name: "an endpoint that is a word", give: "endpoints:\n- 10.0.0.1:8000", want: "line 2: an endpoint is not a mapping of name, address and port"},
+		{name: "empty", want: "it is empty: without endpoints, give endpoints: []"},
+		{name: "only a comment", give: "# nothing\n", want: "it is empty: without endpoints, give endpoints: []"},
+		{name: "only a mark", give: "---\n", want: "line 2, column 1: endpoints: it is missing: without endpoints, give an empty list"},
+		{name: "a list", give: "\n- name: a", want: "line 2, column 1: a list has no fields"},
+		{name: "no list", give: "{}", want: "line 1, column 1: endpoints: it is missing: without endpoints, give an empty list"},
+		{name: "cut after the first line", give: "endpoints:\n", want: "line 1, column 11: endpoints: it is missing: without endpoints, give an empty list"},
+		{name: "a mapping of endpoints", give: "endpoints:\n  a: {}", want: "line 2, column 3: endpoints: a mapping is not a list"},
+		{name: "not YAML", give: "endpoints:\n- {name: a", want: "line 1, column 1: it is not YAML: did not find expected ',' or '}'"},
+		{name: "not text", give: "endpoints: \x01", want: "it is not YAML: control characters are not allowed"},
+		{name: "two documents", give: "endpoints: []\n---\nendpoints: []", want: "line 2, column 1: there is more than one document: keep one"},
+		{name: "another field", give: "endpoints: []\nendpoint: []", want: `line 2, column 1: endpoint: unknown field: did you mean "endpoints"?`},
+		{name: "the list twice", give: "endpoints: []\nendpoints: []", want: "line 2, column 1: endpoints: it is listed twice, first in line 1: keep one"},
+		{name: "an endpoint that is a word", give: "endpoints:\n- 10.0.0.1:8000", want: `line 2, column 3: endpoints[0]: "10.0.0.1:8000" has no fields`},
 		{
 			name: "a misspelt field", give: "endpoints:\n- {" + good + "}\n- {name: b, ip: 10.0.0.1, port: 1}",
-			want: "line 3: \"ip\" is not a known field: known are name, namespace, address, port, labels\nline 3: address is missing",
+			want: "line 3, column 3: endpoints[1].address: it is missing\nline 3, column 13: endpoints[1].ip: unknown field: use one of name, namespace, address, port, labels",
 		},
-		{name: "a field twice", give: "endpoints: [{" + good + ", port: 2}]", want: "line 1: port is listed twice"},
-		{name: "a merge", give: "endpoints: [{<<: {name: a}, address: 10.0.0.1, port: 1}]", want: "line 1: \"<<\" is not a known field: known are name, namespace, address, port, labels\nline 1: name is missing"},
-		{name: "no name", give: "endpoints: [{name: '', address: 10.0.0.1, port: 1}]", want: "line 1: name is empty"},
-		{name: "null", give: "endpoints: [{name: null, address: ~, port: }]", want: "line 1: name is empty\nline 1: address is empty\nline 1: port is empty"},
-		{name: "a name that is a list", give: "endpoints: [{name: [a], address: 10.0.0.1, port: 1}]", want: "line 1: name is not a single value"},
-		{name: "a name with a slash", give: "endpoints: [{name: ns/a, address: 10.0.0.1, port: 1}]", want: `line 1: name "ns/a" is not a name: give at most 253 characters, without spaces and slashes`},
-		{name: "a namespace with a space", give: "endpoints: [{" + good + ", namespace: a b}]", want: `line 1: namespace "a b" is not a name: give at most 253 characters, without spaces and slashes`},
-		{name: "a host name", give: "endpoints: [{name: a, address: localhost, port: 1}]", want: `line 1: address "localhost" is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
-		{name: "an address with its port", give: "endpoints: [{name: a, address: '10.0.0.1:80', port: 1}]", want: `line 1: address "10.0.0.1:80" is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
-		{name: "brackets for IPv4", give: "endpoints: [{name: a, address: '[10.0.0.1]', port: 1}]", want: `line 1: address "[10.0.0.1]" is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
-		{name: "a zone", give: "endpoints: [{name: a, address: 'fe80::1%eth0', port: 1}]", want: `line 1: address "fe80::1%eth0" is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
-		{name: "every address", give: "endpoints: [{name: a, address: 0.0.0.0, port: 1}]", want: `line 1: address "0.0.0.0" is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
-		{name: "a long address", give: "endpoints: [{name: a, address: " + strings.Repeat("1", 100) + ", port: 1}]", want: `line 1: address "` + strings.Repeat("1", 60) + `..." is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
-		{name: "port 0", give: "endpoints: [{name: a, address: 10.0.0.1, port: 0}]", want: `line 1: port "0" is not a port: give one from 1 to 65535`},
-		{name: "a large port", give: "endpoints: [{name: a, address: 10.0.0.1, port: 65536}]", want: `line 1: port "65536" is not a port: give one from 1 to 65535`},
-		{name: "a port with a fraction", give: "endpoints: [{name: a, address: 10.0.0.1, port: 80.0}]", want: `line 1: port "80.0" is not a port: give one from 1 to 65535`},
-		{name: "a port by name", give: "endpoints: [{name: a, address: 10.0.0.1, port: http}]", want: `line 1: port "http" is not a port: give one from 1 to 65535`},
-		{name: "labels that are a list", give: "endpoints: [{" + good + ", labels: [a]}]", want: "line 1: labels are not a mapping of names to values"},
-		{name: "a label twice", give: "endpoints: [{" + good + ", labels: {r: a, r: b}}]", want: "line 1: label r is listed twice"},
-		{name: "a label without a value", give: "endpoints: [{" + good + ", labels: {r: }}]", want: "line 1: the value of label r is not a single value"},
-		{name: "one name twice", give: "endpoints:\n- {" + good + "}\n- {name: a, address: 10.0.0.2, port: 1}", want: "line 3: endpoint default/a is listed twice, first in line 2"},
-		{name: "one address twice", give: "endpoints:\n- {" + good + "}\n- {name: b, address: '::ffff:10.0.0.1', port: '1'}", want: "line 3: address 10.0.0.1:1 is listed twice, first in line 2"},
+		{name: "a field twice", give: "endpoints: [{" + good + ", port: 2}]", want: "line 1, column 51: endpoints[0].port: it is listed twice, first in line 1: keep one"},
+		{name: "a merge", give: "endpoints: [{<<: {name: a}, address: 10.0.0.1, port: 1}]", want: "line 1, column 13: endpoints[0].name: it is missing\nline 1, column 14: endpoints[0].<<: merge keys are not supported: write the fields out"},
+		{name: "no name", give: "endpoints: [{name: '', address: 10.0.0.1, port: 1}]", want: "line 1, column 20: endpoints[0].name: it is missing"},
+		{name: "null", give: "endpoints: [{name: null, address: ~, port: }]", want: "line 1, column 20: endpoints[0].name: it is missing\nline 1, column 35: endpoints[0].address: it is missing\nline 1, column 44: endpoints[0].port: it is missing"},
+		{name: "a name that is a list", give: "endpoints: [{name: [a], address: 10.0.0.1, port: 1}]", want: "line 1, column 20: endpoints[0].name: a list is not a string"},
+		{name: "a name with a slash", give: "endpoints: [{name: ns/a, address: 10.0.0.1, port: 1}]", want: `line 1, column 20: endpoints[0].name: "ns/a" is not a name: give at most 253 characters, without spaces and slashes`},
+		{name: "a namespace with a space", give: "endpoints: [{" + good + ", namespace: a b}]", want: `line 1, column 62: endpoints[0].namespace: "a b" is not a name: give at most 253 characters, without spaces and slashes`},
+		{name: "a host name", give: "endpoints: [{name: a, address: localhost, port: 1}]", want: `line 1, column 32: endpoints[0].address: "localhost" is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
+		{name: "an address with its port", give: "endpoints: [{name: a, address: '10.0.0.1:80', port: 1}]", want: `line 1, column 32: endpoints[0].address: "10.0.0.1:80" is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
+		{name: "brackets for IPv4", give: "endpoints: [{name: a, address: '[10.0.0.1]', port: 1}]", want: `line 1, column 32: endpoints[0].address: "[10.0.0.1]" is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
+		{name: "a zone", give: "endpoints: [{name: a, address: 'fe80::1%eth0', port: 1}]", want: `line 1, column 32: endpoints[0].address: "fe80::1%eth0" is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
+		{name: "every address", give: "endpoints: [{name: a, address: 0.0.0.0, port: 1}]", want: `line 1, column 32: endpoints[0].address: "0.0.0.0" is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
+		{name: "a long address", give: "endpoints: [{name: a, address: " + strings.Repeat("1", 100) + ", port: 1}]", want: `line 1, column 32: endpoints[0].address: "111111111111111111111111111111111111111111111111111111111111" is not the IP address of a host: give one such as 10.0.0.1 or fd00::1`},
+		{name: "port 0", give: "endpoints: [{name: a, address: 10.0.0.1, port: 0}]", want: `line 1, column 48: endpoints[0].port: "0" is not a port: give one from 1 to 65535`},
+		{name: "a large port", give: "endpoints: [{name: a, address: 10.0.0.1, port: 65536}]", want: `line 1, column 48: endpoints[0].port: "65536" is not a port: give one from 1 to 65535`},
+		{name: "a port with a fraction", give: "endpoints: [{name: a, address: 10.0.0.1, port: 80.0}]", want: `line 1, column 48: endpoints[0].port: "80.0" is not a port: give one from 1 to 65535`},
+		{name: "a port by name", give: "endpoints: [{name: a, address: 10.0.0.1, port: http}]", want: `line 1, column 48: endpoints[0].port: "http" is not a port: give one from 1 to 65535`},
+		{name: "labels that are a list", give: "endpoints: [{" + good + ", labels: [a]}]", want: "line 1, column 59: endpoints[0].labels: a list has no fields"},
+		{name: "a label twice", give: "endpoints: [{" + good + ", labels: {r: a, r: b}}]", want: "line 1, column 66: endpoints[0].labels.r: it is listed twice, first in line 1: keep one"},
+		{name: "a label without a value", give: "endpoints: [{" + good + ", labels: {r: }}]", want: "line 1, column 63: endpoints[0].labels.r: it has no value"},
+		{name: "one name twice", give: "endpoints:\n- {" + good + "}\n- {name: a, address: 10.0.0.2, port: 1}", want: "line 3, column 3: endpoints[1]: endpoint default/a is listed twice, first as endpoints[0]"},
+		{name: "one address twice", give: "endpoints:\n- {" + good + "}\n- {name: b, address: '::ffff:10.0.0.1', port: '1'}", want: "line 3, column 3: endpoints[1]: address 10.0.0.1:1 is listed twice, first as endpoints[0]"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestParseNamesTheFirstProblemsOfMany(t *testing.T) {
 	_, err := Parse([]byte("endpoints:\n" + strings.Repeat("- word\n", 25)))
 	lines := strings.Split(err.Error(), "\n")
 	require.Len(t, lines, 11)
-	assert.Equal(t, "line 11: an endpoint is not a mapping of name, address and port", lines[9])
+	assert.Equal(t, `line 11, column 3: endpoints[9]: "word" has no fields`, lines[9])
 	assert.Equal(t, "and 15 more", lines[10])
 }
 
@@ -168,7 +168,7 @@ func TestParseOfTheLargestFile(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, got, n)
 	_, err = Parse([]byte(b.String() + "#"))
-	require.EqualError(t, err, "the file has more than 1048576 bytes")
+	require.EqualError(t, err, "it has 1048577 bytes: the maximum is 1048576")
 }
 
 func TestParseOfAliasesThatGrow(t *testing.T) {
@@ -178,9 +178,22 @@ func TestParseOfAliasesThatGrow(t *testing.T) {
 		bomb += fmt.Sprintf("%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1, c-1)
 	}
 	_, err := Parse([]byte(bomb))
-	require.ErrorContains(t, err, "is not a known field")
+	require.ErrorContains(t, err, "unknown field")
 	_, err = Parse([]byte("endpoints: &a [*a]"))
 	require.Error(t, err)
+
+	// The labels of one endpoint, repeated for others: 5000 times 5000 values in 300 kB.
+	var large strings.Builder
+	large.WriteString("endpoints:\n- {name: a, address: 10.1.0.0, port: 1, labels: &l {")
+	for i := range 5000 {
+		fmt.Fprintf(&large, "l%d: v, ", i)
+	}
+	large.WriteString("}}\n")
+	for i := range 5000 {
+		fmt.Fprintf(&large, "- {name: b%d, address: 10.0.%d.%d, port: 1, labels: *l}\n", i, i>>8, i&255)
+	}
+	_, err = Parse([]byte(large.String()))
+	require.ErrorContains(t, err, "it has more than 524288 values: write fewer, or use fewer aliases")
 }
 
 // FuzzParse checks that a file is refused, or that its endpoints are what they promise to be and mean the same when

@@ -9,14 +9,13 @@
 //
 // JSON works as well. Parsing is strict: unknown and duplicate fields are errors with their line.
 //
-// An unusable file at the start is an error. Later the file is polled, and a change takes effect when two consecutive reads
-// are equal. So a partially written file is not used, and the path may be a symbolic link that changes, as in volumes of
-// ConfigMaps. A file that becomes unusable, or is deleted, changes nothing: the last valid endpoints stay, and the observer
-// and the log report it.
+// An unusable file at the start is an error. Later the file is followed (package follow): a file that becomes unusable, or is
+// deleted, changes nothing. The last valid endpoints stay, and the observer and the log report it.
 package endpointsfile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -27,6 +26,7 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/follow"
 )
 
 const defaultInterval = 500 * time.Millisecond
@@ -49,33 +49,15 @@ type Params struct {
 type Source struct {
 	log      *zap.Logger
 	path     string
-	once     bool
-	interval time.Duration
 	observer observer
 	changed  []func()
 	pool     atomic.Pointer[datastore.Pool]
-
-	// Used only by the goroutine in Run.
-	settled state // the state that was used or rejected
-	seen    state // the state of the last read
-}
-
-// state is the result of reading the file.
-type state struct {
-	data    []byte
-	problem string // why there is no data
-}
-
-func (s state) equal(other state) bool {
-	return s.problem == other.problem && bytes.Equal(s.data, other.data)
+	follower *follow.Follower[[]byte]
 }
 
 // New reads the file. An error means that the file is unusable.
 func New(p Params) (*Source, error) {
-	if p.Interval <= 0 {
-		p.Interval = defaultInterval
-	}
-	s := &Source{log: p.Log.With(zap.String("path", p.Path)), path: p.Path, once: p.Once, interval: p.Interval, observer: p.Observer}
+	s := &Source{log: p.Log.With(zap.String("path", p.Path)), path: p.Path, observer: p.Observer}
 	data, err := readFile(p.Path)
 	if err != nil {
 		return nil, fmt.Errorf("read endpoints: %w", err)
@@ -84,8 +66,11 @@ func New(p Params) (*Source, error) {
 		return nil, fmt.Errorf("read endpoints of %s: %w", p.Path, err)
 	}
 	p.Observer.ObserveEndpointsFile(nil)
-	s.settled = state{data: data}
-	s.seen = s.settled
+	interval := cmp.Or(p.Interval, defaultInterval)
+	if p.Once {
+		interval = 0
+	}
+	s.follower = follow.New(&followed{s}, interval, data)
 	return s, nil
 }
 
@@ -94,58 +79,14 @@ func (s *Source) OnChange(changed func()) {
 	s.changed = append(s.changed, changed)
 }
 
-// Run polls the file until ctx ends.
-func (s *Source) Run(ctx context.Context) {
-	if s.once {
-		<-ctx.Done()
-		return
-	}
-	ticker := time.NewTicker(s.interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			s.look()
-		}
-	}
-}
+// Run follows the file until ctx ends.
+func (s *Source) Run(ctx context.Context) { s.follower.Run(ctx) }
 
 // WaitForSync returns at once: the file was read at the start.
 func (s *Source) WaitForSync(context.Context) bool { return true }
 
 // Pool returns the last valid endpoints. They must not be changed.
 func (s *Source) Pool() (*datastore.Pool, error) { return s.pool.Load(), nil }
-
-// look reads the file, and uses a new state that is the same as in the last read.
-func (s *Source) look() {
-	now := state{}
-	data, err := readFile(s.path)
-	if err != nil {
-		now.problem = err.Error()
-	} else {
-		now.data = data
-	}
-	last := s.seen
-	s.seen = now
-	if now.equal(s.settled) || !now.equal(last) {
-		return
-	}
-	s.settled = now
-	if err == nil {
-		err = s.use(data)
-	}
-	s.observer.ObserveEndpointsFile(err)
-	if err != nil {
-		s.log.Warn("Could not reload endpoints file, kept the last endpoints", zap.Error(err))
-		return
-	}
-	s.log.Info("Reloaded endpoints file", zap.Int("endpoints", len(s.pool.Load().Endpoints)))
-	for _, changed := range s.changed {
-		changed()
-	}
-}
 
 // use makes these the endpoints.
 func (s *Source) use(data []byte) error {
@@ -155,6 +96,34 @@ func (s *Source) use(data []byte) error {
 	}
 	s.pool.Store(&datastore.Pool{Endpoints: endpoints})
 	return nil
+}
+
+// followed is the file of a Source, as a source to follow.
+type followed struct{ *Source }
+
+// Read reads the file.
+func (f *followed) Read(context.Context) ([]byte, error) { return readFile(f.path) }
+
+// Equal compares two contents.
+func (f *followed) Equal(a, b []byte) bool { return bytes.Equal(a, b) }
+
+// Apply makes a content the endpoints.
+func (f *followed) Apply(data []byte) error {
+	if err := f.use(data); err != nil {
+		return err
+	}
+	f.observer.ObserveEndpointsFile(nil)
+	f.log.Info("Reloaded endpoints file", zap.Int("endpoints", len(f.pool.Load().Endpoints)))
+	for _, changed := range f.changed {
+		changed()
+	}
+	return nil
+}
+
+// Reject reports that the last endpoints stay.
+func (f *followed) Reject(err error) {
+	f.observer.ObserveEndpointsFile(err)
+	f.log.Warn("Could not reload endpoints file, kept the last endpoints", zap.Error(err))
 }
 
 // readFile returns the content of a regular file, up to one byte more than MaxBytes.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -102,29 +103,43 @@ func (b *bench) names(t *testing.T) []string {
 	return names
 }
 
-func TestChangesHoldWhenTheyWereSeenTwice(t *testing.T) {
+// follow runs the source while the steps change its file. Each step lets it read twice.
+func (b *bench) follow(t *testing.T, steps ...func()) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		go b.source.Run(ctx)
+		time.Sleep(time.Millisecond / 2) // between two readings
+		for _, step := range steps {
+			step()
+			time.Sleep(2 * time.Millisecond)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestChangesTakeEffectWhenTheyWereReadTwice(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, file("a 10.0.0.1"))
 	changes := 0
 	b.source.OnChange(func() { changes++ })
 	require.True(t, b.source.WaitForSync(t.Context()))
 	assert.Equal(t, []string{"a"}, b.names(t))
-	b.source.look()
-	b.source.look()
-	assert.Zero(t, changes)
-
 	whole := file("a 10.0.0.1", "b 10.0.0.2", "c 10.0.0.3")
-	for i := len(file("a 10.0.0.1")); i < len(whole); i += 20 { // someone writes slowly; some of these are good files
-		write(t, b.path, whole[:i])
-		b.source.look()
-	}
-	assert.Equal(t, []string{"a"}, b.names(t))
-	write(t, b.path, whole)
-	b.source.look()
-	assert.Equal(t, []string{"a"}, b.names(t))
-	b.source.look()
-	assert.Equal(t, []string{"a", "b", "c"}, b.names(t))
-	b.source.look()
+	b.follow(t,
+		func() {}, // nothing new
+		func() {
+			for i := len(file("a 10.0.0.1")); i < len(whole); i += 20 { // written slowly; some of these are valid files
+				write(t, b.path, whole[:i])
+				time.Sleep(time.Millisecond)
+			}
+			assert.Equal(t, []string{"a"}, b.names(t))
+			assert.Zero(t, changes)
+			write(t, b.path, whole)
+		},
+		func() { assert.Equal(t, []string{"a", "b", "c"}, b.names(t)) },
+	)
 	assert.Equal(t, 1, changes)
 	assert.Equal(t, []string{"ok", "ok"}, b.outcomes.all())
 	assert.Equal(t, 1, b.logs.FilterMessage("Reloaded endpoints file").Len())
@@ -141,12 +156,12 @@ func TestBadEditsKeepTheLastEndpoints(t *testing.T) {
 		{
 			name: "malformed",
 			do:   func(t *testing.T, path string) { t.Helper(); write(t, path, "endpoints:\n- {name: a}\n") },
-			want: "line 2: address is missing\nline 2: port is missing",
+			want: "line 2, column 3: endpoints[0].address: it is missing\nline 2, column 3: endpoints[0].port: it is missing",
 		},
 		{
 			name: "emptied",
 			do:   func(t *testing.T, path string) { t.Helper(); write(t, path, "") },
-			want: "the file is empty: without endpoints, give endpoints: []",
+			want: "it is empty: without endpoints, give endpoints: []",
 		},
 		{
 			name: "removed",
@@ -156,7 +171,7 @@ func TestBadEditsKeepTheLastEndpoints(t *testing.T) {
 		{
 			name: "too large",
 			do:   func(t *testing.T, path string) { t.Helper(); write(t, path, good+strings.Repeat("#", MaxBytes)) },
-			want: "the file has more than 1048576 bytes",
+			want: "it has 1048577 bytes: the maximum is 1048576",
 		},
 		{
 			name: "a folder",
@@ -168,7 +183,7 @@ func TestBadEditsKeepTheLastEndpoints(t *testing.T) {
 			want: "is not a file",
 		},
 		{
-			name: "a pipe that nobody writes to",
+			name: "a pipe without a writer",
 			do: func(t *testing.T, path string) {
 				t.Helper()
 				require.NoError(t, os.Remove(path))
@@ -181,23 +196,22 @@ func TestBadEditsKeepTheLastEndpoints(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, good)
-			tt.do(t, b.path)
-			for range 5 {
-				b.source.look()
-			}
-			assert.Equal(t, []string{"a", "b"}, b.names(t))
-			outcomes := b.outcomes.all()
-			require.Len(t, outcomes, 2, "told once")
-			assert.Contains(t, outcomes[1], tt.want)
-			warnings := b.logs.FilterMessage("Could not reload endpoints file, kept the last endpoints").All()
-			require.Len(t, warnings, 1, "said once")
-			assert.Equal(t, b.path, warnings[0].ContextMap()["path"])
-
-			require.NoError(t, os.RemoveAll(b.path))
-			write(t, b.path, good)
-			b.source.look()
-			b.source.look()
-			assert.Equal(t, "ok", b.outcomes.all()[2], "what was good is good again")
+			b.follow(t,
+				func() { tt.do(t, b.path) },
+				func() {}, // nothing new
+				func() {
+					assert.Equal(t, []string{"a", "b"}, b.names(t))
+					outcomes := b.outcomes.all()
+					require.Len(t, outcomes, 2, "reported once")
+					assert.Contains(t, outcomes[1], tt.want)
+					warnings := b.logs.FilterMessage("Could not reload endpoints file, kept the last endpoints").All()
+					require.Len(t, warnings, 1, "logged once")
+					assert.Equal(t, b.path, warnings[0].ContextMap()["path"])
+					require.NoError(t, os.RemoveAll(b.path))
+					write(t, b.path, good)
+				},
+				func() { assert.Equal(t, "ok", b.outcomes.all()[2], "valid again") },
+			)
 		})
 	}
 }
@@ -210,7 +224,7 @@ func TestStartRefusesABadFile(t *testing.T) {
 	require.ErrorContains(t, err, "read endpoints: stat "+path)
 	write(t, path, "endpoints: {}\n")
 	_, err = New(params)
-	require.EqualError(t, err, "read endpoints of "+path+": line 1: endpoints is not a list")
+	require.EqualError(t, err, "read endpoints of "+path+": line 1, column 12: endpoints: a mapping is not a list")
 }
 
 // run follows the source by a Store until the test ends.

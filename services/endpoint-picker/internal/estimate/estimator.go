@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
@@ -16,19 +17,23 @@ type Estimator struct {
 	reuse      reuse
 	recent     recent
 	placements sync.Pool // of *Placement
+	size       atomic.Pointer[CacheSize]
 }
 
 // New returns an Estimator without observations. Its index of prefixes has an approximate limit in bytes.
 func New(indexBytes int) *Estimator {
-	return &Estimator{
+	x := &Estimator{
 		learner: newLearner(), index: prefixindex.New(indexBytes),
 		placements: sync.Pool{New: func() any { return &Placement{} }},
 	}
+	x.size.Store(&CacheSize{Blocks: usualBlocks, FromPage: true})
+	return x
 }
 
 // New returns an endpoint discovered at the given time.
 func (x *Estimator) New(d endpoint.Description, since time.Time) *endpoint.Endpoint {
-	return endpoint.New(d, since, newServer(x, x.index.Add(usualBlocks)))
+	blocks := x.size.Load().blocks(0)
+	return endpoint.New(d, since, newServer(x, x.index.Add(blocks), blocks))
 }
 
 // Forget removes the prefixes of a removed endpoint. Requests that are still on it have no effect on other endpoints.

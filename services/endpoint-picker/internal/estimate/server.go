@@ -32,11 +32,14 @@ type Server struct {
 
 	// Used only by ObservePage.
 	requests, others float64 // on the last page, within plausible bounds
-	blocks           int     // of the cache, on the last page
+
+	sizeMu     sync.Mutex
+	pageBlocks int // size of the cache on the last page that reported it, 0 for none
+	blocks     int // size of the cache in the index
 }
 
-func newServer(x *Estimator, cache prefixindex.Handle) *Server {
-	s := &Server{estimator: x, cache: cache}
+func newServer(x *Estimator, cache prefixindex.Handle, blocks int) *Server {
+	s := &Server{estimator: x, cache: cache, blocks: blocks}
 	s.slowdown.Store(1)
 	return s
 }
@@ -58,10 +61,7 @@ func (s *Server) Estimates() endpoint.Estimates {
 // ObservePage implements endpoint.Observer. What one page can claim is bounded: at most maxNewRequests more requests than the
 // last page, and no more unobserved work than its requests can have.
 func (s *Server) ObservePage(last, next *endpoint.Sample) {
-	if next.Blocks > 0 && next.Blocks != s.blocks {
-		s.blocks = next.Blocks
-		s.estimator.index.Resize(s.cache, next.Blocks)
-	}
+	s.resize(next.Blocks)
 	requests := min(next.Requests(), s.requests+maxNewRequests)
 	others := max(requests-next.Ours(), 0)
 	s.batch.observe(min(next.Running, requests), next.Waiting)

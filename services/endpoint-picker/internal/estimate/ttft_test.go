@@ -19,7 +19,7 @@ func after(seconds float64) time.Time {
 func newTestServer() *Server { return New(1 << 20).addServer() }
 
 // addServer adds a server without an endpoint.
-func (x *Estimator) addServer() *Server { return newServer(x, x.index.Add(usualBlocks)) }
+func (x *Estimator) addServer() *Server { return newServer(x, x.index.Add(usualBlocks), usualBlocks) }
 
 // begin places a request whose answer is streamed.
 func (s *Server) begin(now time.Time, p Prefill, others float64) *sequence {

@@ -61,13 +61,15 @@ var modes = []mode{byPool, bySelector, byFile}
 
 // world is what a picker finds when it starts. The zero value is an InferencePool without a pod.
 type world struct {
-	mode    mode
-	pages   []string            // of one model server each
-	labels  []map[string]string // of their pods, as far as they have any
-	config  string              // an EndpointPickerConfig
-	flags   []string
-	objects map[string]map[string]object // by path and name
-	absent  bool                         // the InferencePool
+	mode   mode
+	pages  []string            // of one model server each
+	labels []map[string]string // of their pods, as far as they have any
+	config string              // an EndpointPickerConfig
+	flags  []string
+
+	configFile string                       // the path of one, instead of config
+	objects    map[string]map[string]object // by path and name
+	absent     bool                         // the InferencePool
 }
 
 // rig is a picker that runs, and what it runs against.
@@ -100,10 +102,17 @@ func build(t testing.TB, w world) *rig {
 	r.flags = append([]string{
 		"--grpc-port=0", "--grpc-health-port=0", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0",
 		"--secure-serving=false", "--drain-delay=0s", "--drain-timeout=20s",
-		"--refresh-metrics-interval=20ms", "--refresh-metrics-idle-interval=50ms", "--config-text=" + w.config,
+		"--refresh-metrics-interval=20ms", "--refresh-metrics-idle-interval=50ms", configFlag(w),
 	}, append(r.populate(w), w.flags...)...)
 	r.launch()
 	return r
+}
+
+func configFlag(w world) string {
+	if w.configFile != "" {
+		return "--config-file=" + w.configFile
+	}
+	return "--config-text=" + w.config
 }
 
 // replica runs another picker in the same world.

@@ -2,6 +2,7 @@ package hermetic
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -62,7 +63,7 @@ func TestSessions(t *testing.T) {
 			}
 			assert.Equal(t, r.at(1), talk(), "a new one, by load")
 			if tt.token {
-				assert.Equal(t, base64.StdEncoding.EncodeToString([]byte("ns/model-1")), session)
+				assert.Equal(t, base64.StdEncoding.EncodeToString([]byte(fmt.Sprint("ns/model-1:", r.servers[1].address.Port()))), session)
 			}
 			r.servers[1].show(pageOf(50, 50, 0.9, ""))
 			r.scraped()
@@ -82,6 +83,57 @@ func TestSessions(t *testing.T) {
 		})
 	}
 }
+
+// TestSessionsOfRanks checks that a session stays on one of the servers of a pod, and that a token of the form without a port
+// still names a pod with one port.
+func TestSessionsOfRanks(t *testing.T) {
+	t.Parallel()
+	for name, parameters := range map[string]string{"token": "", "identifier": ", " + byID} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := strings.Replace(randomConfig, "session-affinity-filter}", "session-affinity-filter"+parameters+"}", 1)
+			r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, config: config})
+			l, err := net.Listen("tcp", netip.AddrPortFrom(r.servers[0].address.Addr(), 0).String())
+			require.NoError(t, err)
+			serveModel(t, l, pageOf(0, 0, 0, ""))
+			ports := []uint16{r.servers[0].address.Port(), addressOf(l).Port()}
+			r.api.put(t, pathPools, "pool", poolObject(ports...))
+			r.await(func() bool { return r.metrics().sum("llm_d_epp_ready_endpoints") == 2 }, "both ports")
+
+			talk := func(token string) (endpoint, next string) {
+				q := request{body: ofModel, headers: []string{"x-session-id", "chat", "x-session-token", token}}
+				if parameters == "" {
+					q.rules.Reply = []string{"x-session-token"}
+				}
+				s := r.ask(q)
+				s.respond(response{pieces: completion})
+				s.end()
+				return s.picked(), strings.Join(s.gateway.ResponseHeaders()["x-session-token"], ",")
+			}
+			home, token := talk("")
+			for range 20 {
+				endpoint, _ := talk(token)
+				require.Equal(t, home, endpoint)
+			}
+			if parameters != "" {
+				return
+			}
+			old := base64.StdEncoding.EncodeToString([]byte("ns/model-0"))
+			endpoint, next := talk(old)
+			assert.Contains(t, endpoint, r.servers[0].address.Addr().String())
+			again, _ := talk(next)
+			assert.Equal(t, endpoint, again, "the answer to an old token has a new one")
+		})
+	}
+}
+
+// randomConfig places sessions without an endpoint at random.
+const randomConfig = `apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- {type: session-affinity-filter}
+- {type: random-picker}
+`
 
 func TestScoresForGateways(t *testing.T) {
 	t.Parallel()

@@ -11,39 +11,50 @@ const (
 	engineReserved = "default" // reserved: upstream's name of the default engine
 )
 
-// An Engine names the metrics of one kind of model server. A metric is "name" or "name{label=value}", quotes optional. The
-// first metric of a list that the page has counts: so pages of old and new versions work, and those of versions in between
-// that have both names.
+// Metrics are the names of one metric in several versions of a server. A metric is "name" or "name{label=value}", quotes
+// optional. The first one that the page has counts: so pages of old and new versions work, and those of versions in between
+// that have both names. A configuration contains one.
+type Metrics []string
+
+// UnmarshalText sets one metric, or none for an empty text.
+func (m *Metrics) UnmarshalText(text []byte) error {
+	*m = nil
+	if len(text) > 0 {
+		*m = Metrics{string(text)}
+	}
+	return nil
+}
+
+// An Engine names the metrics of one kind of model server. Its fields are the parameters of an entry in engineConfigs, and
+// others for built-in engines.
 //
 // For a server with several engines, requests and blocks are summed; the fullest KV cache counts.
-//
-// Fields that also exist in engineConfigs of a core-metrics-extractor are listed with that parameter.
 type Engine struct {
-	Name string // name
-	Path string // of the page, if Settings has none; empty is /metrics
+	Name string `yaml:"name"`
+	Path string `yaml:"-"` // of the page, if Source has none; empty is /metrics
 
-	Waiting []string // queuedRequestsSpec: requests in the queue
-	Running []string // runningRequestsSpec: requests in the batch
-	KVUsage []string // kvUsageSpec: share of the KV cache in use, 0 to 1
-	LoRA    string   // loraSpec: series whose labels list adapters and whose value is the time
+	Waiting Metrics `yaml:"queuedRequestsSpec,omitempty"`  // requests in the queue
+	Running Metrics `yaml:"runningRequestsSpec,omitempty"` // requests in the batch
+	KVUsage Metrics `yaml:"kvUsageSpec,omitempty"`         // share of the KV cache in use, 0 to 1
+	LoRA    string  `yaml:"loraSpec,omitempty"`            // series whose labels list adapters and whose value is the time
 
 	// The size of the KV cache, by labels of a series or by gauges.
-	CacheInfo      string // cacheInfoSpec
-	BlockSizeLabel string // cacheBlockSizeLabelName: tokens
-	BlocksLabel    string // cacheNumBlocksLabelName
-	TokensLabel    string // instead of blocks, if the series has it: blocks of hybrid models hold fewer tokens than their size
-	BlockSize      string // cacheBlockSizeSpec: tokens
-	Blocks         string // cacheNumBlocksSpec
-	Tokens         string // instead of blocks, if the page has none
-	HostTokens     string // additional tokens in the host's memory
+	CacheInfo      string `yaml:"cacheInfoSpec,omitempty"`
+	BlockSizeLabel string `yaml:"cacheBlockSizeLabelName,omitempty"` // tokens
+	BlocksLabel    string `yaml:"cacheNumBlocksLabelName,omitempty"`
+	TokensLabel    string `yaml:"-"`                            // instead of blocks, if the series has it: blocks of hybrid models hold fewer tokens than their size
+	BlockSize      string `yaml:"cacheBlockSizeSpec,omitempty"` // tokens
+	Blocks         string `yaml:"cacheNumBlocksSpec,omitempty"`
+	Tokens         string `yaml:"-"` // instead of blocks, if the page has none
+	HostTokens     string `yaml:"-"` // additional tokens in the host's memory
 
-	Custom []CustomMetric // customMetrics
+	Custom []CustomMetric `yaml:"customMetrics,omitempty"`
 }
 
 // A CustomMetric is a value for scheduling.Page.Attributes. The greatest of several series counts.
 type CustomMetric struct {
-	Attribute string // attributeKey
-	Metric    string // metricSpec
+	Attribute string `yaml:"attributeKey"`
+	Metric    string `yaml:"metricSpec"`
 }
 
 // builtinEngines returns the built-in engines.
@@ -54,9 +65,9 @@ func builtinEngines() []Engine {
 	return []Engine{
 		{ //nolint:gosec // its tokens are no secrets
 			Name:           EngineVLLM,
-			Waiting:        []string{"vllm:num_requests_waiting"},
-			Running:        []string{"vllm:num_requests_running"},
-			KVUsage:        []string{"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"},
+			Waiting:        Metrics{"vllm:num_requests_waiting"},
+			Running:        Metrics{"vllm:num_requests_running"},
+			KVUsage:        Metrics{"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"},
 			LoRA:           "vllm:lora_requests_info",
 			CacheInfo:      "vllm:cache_config_info",
 			BlockSizeLabel: "block_size",
@@ -65,9 +76,9 @@ func builtinEngines() []Engine {
 		},
 		{ //nolint:gosec // its tokens are no secrets
 			Name:       EngineSGLang,
-			Waiting:    []string{"sglang:num_queue_reqs"},
-			Running:    []string{"sglang:num_running_reqs"},
-			KVUsage:    []string{"sglang:token_usage"},
+			Waiting:    Metrics{"sglang:num_queue_reqs"},
+			Running:    Metrics{"sglang:num_running_reqs"},
+			KVUsage:    Metrics{"sglang:token_usage"},
 			BlockSize:  "sglang:page_size",
 			Blocks:     "sglang:num_pages",
 			Tokens:     "sglang:max_total_num_tokens",
@@ -76,23 +87,23 @@ func builtinEngines() []Engine {
 		{
 			Name:      EngineTRTLLMServe,
 			Path:      "/prometheus/metrics", // its /metrics is JSON
-			Waiting:   []string{"trtllm_num_requests_waiting"},
-			Running:   []string{"trtllm_num_requests_running"},
-			KVUsage:   []string{"trtllm_kv_cache_utilization"},
+			Waiting:   Metrics{"trtllm_num_requests_waiting"},
+			Running:   Metrics{"trtllm_num_requests_running"},
+			KVUsage:   Metrics{"trtllm_kv_cache_utilization"},
 			BlockSize: "trtllm_kv_cache_tokens_per_block",
 			Blocks:    "trtllm_kv_cache_max_blocks",
 		},
 		{
 			Name:      EngineTritonTRTLLM,
-			Waiting:   []string{"nv_trt_llm_request_metrics{request_type=waiting}"},
-			Running:   []string{"nv_trt_llm_request_metrics{request_type=scheduled}"},
-			KVUsage:   []string{"nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=fraction}"},
+			Waiting:   Metrics{"nv_trt_llm_request_metrics{request_type=waiting}"},
+			Running:   Metrics{"nv_trt_llm_request_metrics{request_type=scheduled}"},
+			KVUsage:   Metrics{"nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=fraction}"},
 			BlockSize: "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=tokens_per}",
 			Blocks:    "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=max}",
 		},
 		{
 			Name:    EngineTriton,
-			Waiting: []string{"nv_inference_pending_request_count"},
+			Waiting: Metrics{"nv_inference_pending_request_count"},
 		},
 	}
 }

@@ -141,8 +141,8 @@ func TestCustomMetrics(t *testing.T) {
 func custom(t *testing.T) *reading {
 	t.Helper()
 	s := DefaultSettings()
-	s.Engines = []Engine{{Name: "mine", Waiting: []string{"mine_queue"}, Custom: []CustomMetric{{"heat", "mine_heat"}, {"other", "other{kind=x}"}}}}
-	p, err := newPlan(s)
+	s.Extractor.Engines = []Engine{{Name: "mine", Waiting: []string{"mine_queue"}, Custom: []CustomMetric{{"heat", "mine_heat"}, {"other", "other{kind=x}"}}}}
+	p, err := newPlan(s, DefaultOptions().Interval)
 	require.NoError(t, err)
 	return newReading(p.engines["mine"].matcher)
 }

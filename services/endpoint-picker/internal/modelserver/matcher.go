@@ -45,7 +45,7 @@ type matcher struct {
 	attributes                               []string // of custom
 }
 
-// newMatcher compiles an engine. Its error names the field of the configuration.
+// newMatcher compiles an engine. Its error is a specError.
 func newMatcher(e *Engine) (*matcher, error) {
 	c := compiler{m: &matcher{engine: e.Name, blockSizeLabel: e.BlockSizeLabel, blocksLabel: e.BlocksLabel, tokensLabel: e.TokensLabel}}
 	c.m.waiting = c.add("queuedRequestsSpec", asCount, e.Waiting...)
@@ -72,6 +72,15 @@ func newMatcher(e *Engine) (*matcher, error) {
 	return c.m, nil
 }
 
+// specError is an invalid metric of an engine.
+type specError struct {
+	field  string // of the engine's parameters
+	reason error
+}
+
+// Error names the field.
+func (e *specError) Error() string { return e.field + ": " + e.reason.Error() }
+
 // compiler fills a matcher until the first error.
 type compiler struct {
 	m   *matcher
@@ -87,7 +96,7 @@ func (c *compiler) add(field string, r role, metrics ...string) []int {
 		}
 		s, err := parseSpec(text)
 		if err != nil {
-			c.err = fmt.Errorf("%s: %w", field, err)
+			c.err = &specError{field: field, reason: err}
 			return nil
 		}
 		g := c.m.groups[s.name[0]]

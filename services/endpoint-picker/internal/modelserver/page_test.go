@@ -25,7 +25,7 @@ import (
 // reader returns a reading of a built-in engine's pages, without memory of any.
 func reader(t testing.TB, engine string) *reading {
 	t.Helper()
-	p, err := newPlan(DefaultSettings())
+	p, err := newPlan(DefaultSettings(), DefaultOptions().Interval)
 	require.NoError(t, err)
 	return newReading(p.engines[engine].matcher)
 }

@@ -60,7 +60,7 @@ type Scraper struct {
 	clock    clock.Clock
 
 	wanted chan []*endpoint.Endpoint // contains only the last set
-	plan   atomic.Pointer[plan]
+	plan   atomic.Pointer[Plan]
 	asked  atomic.Int64 // time of the last call of Hurry, in Unix nanoseconds
 
 	// Used only by the scheduler.
@@ -98,29 +98,25 @@ func NewScraper(p ScraperParams) *Scraper {
 		clock:    p.Clock,
 		wanted:   make(chan []*endpoint.Endpoint, 1),
 	}
-	if err := s.Configure(DefaultSettings()); err != nil {
-		panic(fmt.Sprintf("built-in engines: %v", err))
+	plan, err := Prepare(DefaultSettings(), p.Options)
+	if err != nil {
+		panic(fmt.Sprintf("built-in engines: %v", err)) // tests make them
 	}
+	s.Use(plan)
 	return s
 }
 
-// Configure changes the settings. They apply from the next scrape of each endpoint; Configure reads the files that they
-// name. On an error the previous settings stay.
-func (s *Scraper) Configure(settings Settings) error {
-	p, err := newPlan(settings)
+// Prepare compiles settings, and reads the files that they name. Scrapers with the same options can share the plan.
+func Prepare(settings Settings, o Options) (*Plan, error) {
+	p, err := newPlan(settings, o.Interval)
 	if err != nil {
-		return fmt.Errorf("configure scraping: %w", err)
+		return nil, fmt.Errorf("prepare scraping: %w", err)
 	}
-	if p.Interval.Fastest == 0 {
-		p.Interval.Fastest = s.options.Interval.Fastest
-	}
-	if p.Interval.Slowest == 0 {
-		p.Interval.Slowest = s.options.Interval.Slowest
-	}
-	p.Interval.Slowest = max(p.Interval.Slowest, p.Interval.Fastest)
-	s.plan.Store(p)
-	return nil
+	return p, nil
 }
+
+// Use makes a plan effective, from the next scrape of each endpoint.
+func (s *Scraper) Use(p *Plan) { s.plan.Store(p) }
 
 // SetEndpoints sets the list of endpoints. Only one goroutine may call it.
 func (s *Scraper) SetEndpoints(endpoints []*endpoint.Endpoint) {
@@ -160,7 +156,7 @@ func (s *Scraper) Run(ctx context.Context) {
 
 // period is the time between two beats.
 func (s *Scraper) period() time.Duration {
-	return min(max(s.plan.Load().Interval.Fastest/beatsInInterval, shortestBeat), longestBeat)
+	return min(max(s.plan.Load().interval.Fastest/beatsInInterval, shortestBeat), longestBeat)
 }
 
 // apply creates workers for new endpoints and ends those of removed ones.
@@ -194,7 +190,7 @@ func (s *Scraper) beat(now time.Time) {
 // choose returns the workers to start now, the longest overdue first, within the budget. A wake-up costs more than a scrape,
 // so it includes scrapes that are due before the next beat.
 func (s *Scraper) choose(now time.Time) []dueWorker {
-	if s.plan.Load().Off {
+	if s.plan.Load().settings.Off {
 		return nil
 	}
 	period := s.period()
@@ -202,7 +198,7 @@ func (s *Scraper) choose(now time.Time) []dueWorker {
 	s.allowance = min(s.allowance, max(s.options.Budget*burstBeats*period.Seconds(), 1))
 	s.beatAt = now
 
-	a, i, soon := s.attention(now), s.plan.Load().Interval, now.Add(period/2)
+	a, i, soon := s.attention(now), s.plan.Load().interval, now.Add(period/2)
 	s.due = s.due[:0]
 	for _, w := range s.workers {
 		if w.busy.Load() {
@@ -227,7 +223,7 @@ func (s *Scraper) attention(now time.Time) attention {
 	if movements != s.movements {
 		s.movements, s.busyAt = movements, now
 	}
-	since := now.Add(-s.plan.Load().Interval.Slowest)
+	since := now.Add(-s.plan.Load().interval.Slowest)
 	if s.busyAt.Before(since) && s.asked.Load() < since.UnixNano() {
 		return unwatched
 	}

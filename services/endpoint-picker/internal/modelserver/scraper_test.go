@@ -74,6 +74,14 @@ func status(code int) http.HandlerFunc {
 // hang answers nothing before the scraper gives up.
 func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
+// configure makes settings effective.
+func configure(t *testing.T, s *Scraper, settings Settings) {
+	t.Helper()
+	p, err := Prepare(settings, s.options)
+	require.NoError(t, err)
+	s.Use(p)
+}
+
 // start runs a scraper until the test ends.
 func start(t *testing.T, o Options, endpoints ...*endpoint.Endpoint) (*Scraper, *zaptest.ObservedLogs) {
 	t.Helper()

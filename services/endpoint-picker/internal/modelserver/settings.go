@@ -1,16 +1,19 @@
 package modelserver
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 const (
@@ -25,26 +28,31 @@ const (
 	labelEngineLegacy = "inference.networking.k8s.io/engine-type"
 )
 
-// Settings contain the addresses and names of model servers' metrics, from the parameters of the metrics-data-source and the
-// core-metrics-extractor in an EndpointPickerConfig. Each field is listed with its parameter. They may change while the
-// scraper runs.
+// Settings are the parameters of the plugins that configure scraping. They may change while the scraper runs.
 type Settings struct {
 	Off bool // nothing is scraped, because there is no metrics-data-source
 
-	// Parameters of metrics-data-source.
-	Scheme             string   // scheme: http or https
-	Path               string   // path, with an optional query; empty is the engine's own
-	Port               int      // port, of all endpoints; 0 is each endpoint's own
-	InsecureSkipVerify bool     // insecureSkipVerify
-	CACertPath         string   // caCertPath; it requires InsecureSkipVerify off
-	ClientCertPath     string   // clientCertPath
-	ClientKeyPath      string   // clientKeyPath
-	Interval           Interval // interval is Fastest. Zero values come from the flags
+	Source    Source
+	Extractor Extractor
+}
 
-	// Parameters of core-metrics-extractor.
-	EngineLabel   string   // engineLabelKey
-	DefaultEngine string   // defaultEngine: for endpoints without the label, or with an unknown engine
-	Engines       []Engine // engineConfigs: they replace built-in engines of the same name, or add others
+// Source contains the parameters of a metrics-data-source: the addresses of metrics pages.
+type Source struct {
+	Scheme             string        `yaml:"scheme"`         // http or https
+	Path               string        `yaml:"path,omitempty"` // with an optional query; empty is the engine's own
+	Port               *int          `yaml:"port,omitempty"` // of all endpoints; nil is each endpoint's own
+	InsecureSkipVerify *bool         `yaml:"insecureSkipVerify,omitempty"`
+	CACertPath         string        `yaml:"caCertPath,omitempty"`
+	ClientCertPath     string        `yaml:"clientCertPath,omitempty"`
+	ClientKeyPath      string        `yaml:"clientKeyPath,omitempty"`
+	Interval           time.Duration `yaml:"interval,omitempty"` // while pages have news; 0 is the flag's
+}
+
+// Extractor contains the parameters of a core-metrics-extractor: the metrics to read from pages.
+type Extractor struct {
+	EngineLabel   string   `yaml:"engineLabelKey"`          // of pods, with the name of their engine
+	DefaultEngine string   `yaml:"defaultEngine"`           // for endpoints without the label, or with an unknown engine
+	Engines       []Engine `yaml:"engineConfigs,omitempty"` // they replace built-in engines of the same name, or add others
 }
 
 // An Interval is the time between the starts of two scrapes of an endpoint.
@@ -56,120 +64,108 @@ type Interval struct {
 // DefaultSettings returns settings for vLLM in its own pods.
 func DefaultSettings() Settings {
 	return Settings{
-		Scheme:             schemeHTTP,
-		InsecureSkipVerify: true, // certificates of pods contain no addresses
-		EngineLabel:        LabelEngine,
-		DefaultEngine:      EngineVLLM,
+		Source:    Source{Scheme: schemeHTTP},
+		Extractor: Extractor{EngineLabel: LabelEngine, DefaultEngine: EngineVLLM},
 	}
 }
 
-// Validate returns all problems, with the names of the configuration.
+// HasAttribute reports whether one of the engines has the custom metric.
+func (e *Extractor) HasAttribute(name string) bool {
+	return slices.ContainsFunc(e.Engines, func(e Engine) bool {
+		return slices.ContainsFunc(e.Custom, func(c CustomMetric) bool { return c.Attribute == name })
+	})
+}
+
+// skipsVerification reports whether certificates of servers are accepted without verification. That is the default, because
+// certificates of pods contain no addresses, but a configured authority enables verification.
+func (s *Source) skipsVerification() bool {
+	return s.CACertPath == "" && (s.InsecureSkipVerify == nil || *s.InsecureSkipVerify)
+}
+
+// Validate returns all problems, with the names of the parameters.
 func (s *Settings) Validate() error {
-	return errors.Join(s.validateSource(), s.validateTLS(), s.validateEngines())
+	var c strictyaml.Checker
+	s.Source.Validate(&c)
+	s.Extractor.Validate(&c)
+	return c.Err()
 }
 
-func (s *Settings) validateSource() error {
-	var errs []error
-	if s.Scheme != schemeHTTP && s.Scheme != schemeHTTPS {
-		errs = append(errs, fmt.Errorf("scheme %q is not supported: give http or https", s.Scheme))
+// Validate checks the parameters.
+func (s *Source) Validate(c *strictyaml.Checker) {
+	c.OneOf("scheme", s.Scheme, schemeHTTP, schemeHTTPS)
+	if s.Path != "" || c.Has("path") {
+		c.Require(strings.HasPrefix(s.Path, "/"), "path", "%.100q does not begin with /", s.Path)
+		c.Require(!strings.ContainsFunc(s.Path, mustBeEscaped), "path", "%.100q has characters that must be escaped, as in a URL", s.Path)
 	}
-	if err := validatePath(s.Path); err != nil {
-		errs = append(errs, err)
+	c.Require(s.Port == nil || *s.Port > 0 && *s.Port <= maxPort, "port", "it is not a port: give one from 1 to %d", maxPort)
+	c.Require(s.Interval == 0 || s.Interval >= MinInterval, "interval", "%s is too short: give at least %s", s.Interval, MinInterval)
+	c.Require((s.ClientCertPath == "") == (s.ClientKeyPath == ""), "clientCertPath", "give clientCertPath and clientKeyPath, or neither")
+	c.Require(s.Scheme == schemeHTTPS || s.CACertPath+s.ClientCertPath == "", "scheme",
+		"certificates have no effect with %.100q: use https or leave them out", s.Scheme)
+	switch skip := s.InsecureSkipVerify; {
+	case skip == nil:
+	case *skip && s.CACertPath != "":
+		c.Warnf("insecureSkipVerify", "it has no effect: certificates are verified, because caCertPath is set")
+	case !*skip && s.Scheme == schemeHTTP:
+		c.Warnf("insecureSkipVerify", "it has no effect: nothing is verified with scheme http")
 	}
-	if s.Port < 0 || s.Port > maxPort {
-		errs = append(errs, fmt.Errorf("port %d is not a port: give one from 1 to %d, or 0 for each endpoint's own", s.Port, maxPort))
-	}
-	switch {
-	case s.Interval.Fastest < 0 || s.Interval.Slowest < 0:
-		errs = append(errs, fmt.Errorf("interval %s to %s is negative: leave it out to use the flags", s.Interval.Fastest, s.Interval.Slowest))
-	case s.Interval.Fastest > 0 && s.Interval.Fastest < MinInterval:
-		errs = append(errs, fmt.Errorf("interval %s is too short: give at least %s", s.Interval.Fastest, MinInterval))
-	}
-	return errors.Join(errs...)
 }
 
-// validatePath refuses paths that would not stay on the request line.
-func validatePath(path string) error {
-	outside := func(c rune) bool { return c <= ' ' || c > '~' || c == '#' }
-	if path != "" && (path[0] != '/' || strings.ContainsFunc(path, outside)) {
-		return fmt.Errorf("path %q is not a path: give one such as %s, escaped as in a URL", path, usualPath)
-	}
-	return nil
-}
+// mustBeEscaped reports whether a character of a path would not stay on the request line.
+func mustBeEscaped(c rune) bool { return c <= ' ' || c > '~' || c == '#' }
 
-func (s *Settings) validateTLS() error {
-	switch {
-	case (s.ClientCertPath == "") != (s.ClientKeyPath == ""):
-		return errors.New("clientCertPath and clientKeyPath belong together: give both or none")
-	case s.Scheme == schemeHTTP && (s.CACertPath != "" || s.ClientCertPath != ""):
-		return errors.New("caCertPath and clientCertPath have no effect with scheme http: set https or leave them out")
-	case s.CACertPath != "" && s.InsecureSkipVerify:
-		return errors.New("caCertPath has no effect with insecureSkipVerify: set insecureSkipVerify to false or leave caCertPath out")
-	}
-	return nil
-}
-
-func (s *Settings) validateEngines() error {
-	var errs []error
+// Validate checks the parameters.
+func (e *Extractor) Validate(c *strictyaml.Checker) {
+	c.Require(e.EngineLabel != "", "engineLabelKey", "it is empty: leave it out for %s", LabelEngine)
 	seen := map[string]bool{}
-	for i := range s.Engines {
-		e := &s.Engines[i]
-		if err := e.validate(); err != nil {
-			errs = append(errs, fmt.Errorf("engineConfigs[%d].%w", i, err))
-		}
-		if seen[e.Name] {
-			errs = append(errs, fmt.Errorf("engineConfigs[%d].name %q is listed twice", i, e.Name))
-		}
-		seen[e.Name] = true
+	for i := range e.Engines {
+		at, engine := strictyaml.Indexed("engineConfigs", i), &e.Engines[i]
+		engine.validate(c, at)
+		c.Require(!seen[engine.Name], at+".name", "engine %.100q is listed twice: keep one", engine.Name)
+		seen[engine.Name] = true
 	}
-	known := false
-	for _, e := range mergeEngines(s.Engines) {
-		known = known || e.Name == s.DefaultEngine
+	if e.DefaultEngine == "" {
+		c.Errorf("defaultEngine", "it is empty: leave it out for %s", EngineVLLM)
+		return
 	}
-	if !known {
-		errs = append(errs, fmt.Errorf("defaultEngine %q is not one of the engines", s.DefaultEngine))
+	var names []string
+	for _, engine := range mergeEngines(e.Engines) {
+		names = append(names, engine.Name)
 	}
-	if s.EngineLabel == "" {
-		errs = append(errs, fmt.Errorf("engineLabelKey is empty: give a label such as %s", LabelEngine))
-	}
-	return errors.Join(errs...)
+	c.OneOf("defaultEngine", e.DefaultEngine, names...)
 }
 
-func (e *Engine) validate() error {
-	switch {
-	case e.Name == "":
-		return errors.New("name is missing")
-	case e.Name == engineReserved:
-		return fmt.Errorf("name %q is reserved: set defaultEngine instead", e.Name)
-	case len(e.Waiting) == 0 && len(e.Running) == 0:
-		return errors.New("queuedRequestsSpec and runningRequestsSpec are missing: give at least one of them")
-	case e.CacheInfo != "" && (e.BlockSizeLabel == "" || e.BlocksLabel == ""):
-		return errors.New("cacheInfoSpec needs cacheBlockSizeLabelName and cacheNumBlocksLabelName")
+// validate checks one of engineConfigs.
+func (e *Engine) validate(c *strictyaml.Checker, at string) {
+	c.Require(e.Name != "" && e.Name != engineReserved, at+".name", "give the engine a name other than %q", engineReserved)
+	c.Require(len(e.Waiting)+len(e.Running) > 0, at, "give at least one of queuedRequestsSpec and runningRequestsSpec")
+	c.Require(e.CacheInfo == "" || e.BlockSizeLabel != "" && e.BlocksLabel != "", at+".cacheInfoSpec",
+		"it needs cacheBlockSizeLabelName and cacheNumBlocksLabelName")
+	if e.CacheInfo == "" && e.BlockSizeLabel+e.BlocksLabel != "" {
+		c.Warnf(at, "cacheBlockSizeLabelName and cacheNumBlocksLabelName have no effect without cacheInfoSpec")
 	}
-	if err := errors.Join(e.validateCustom(), validatePath(e.Path)); err != nil {
-		return err
+	if (e.BlockSize == "") != (e.Blocks == "") {
+		c.Warnf(at, "cacheBlockSizeSpec and cacheNumBlocksSpec have no effect without each other")
 	}
-	_, err := newMatcher(e)
-	return err
-}
-
-func (e *Engine) validateCustom() error {
 	seen := map[string]bool{}
-	for i, c := range e.Custom {
-		if c.Attribute == "" || c.Metric == "" || seen[c.Attribute] {
-			return fmt.Errorf("customMetrics[%d] needs an attributeKey of its own and a metricSpec", i)
-		}
-		seen[c.Attribute] = true
+	for i, m := range e.Custom {
+		metric := strictyaml.Indexed(at+".customMetrics", i)
+		c.Require(m.Attribute != "" && m.Metric != "", metric, "give both attributeKey and metricSpec")
+		c.Require(!seen[m.Attribute], metric+".attributeKey", "metric %.100q is listed twice: keep one", m.Attribute)
+		seen[m.Attribute] = true
 	}
-	return nil
+	var invalid *specError
+	if _, err := newMatcher(e); errors.As(err, &invalid) {
+		c.Errorf(at+"."+invalid.field, "%v", invalid.reason)
+	}
 }
 
-// plan is the prepared form of Settings. It is never changed.
-type plan struct {
-	Settings
-
-	tls     *tls.Config // nil for http
-	engines map[string]*compiled
+// A Plan is the prepared form of Settings: everything that scrapes need, read and checked. It is never changed.
+type Plan struct {
+	settings Settings
+	interval Interval
+	tls      *tls.Config // nil for http
+	engines  map[string]*compiled
 }
 
 // compiled is the prepared form of an engine.
@@ -179,37 +175,31 @@ type compiled struct {
 	path string
 }
 
-// newPlan validates settings and reads the files that they name.
-func newPlan(s Settings) (*plan, error) {
+// newPlan validates settings and reads the files that they name. flags are the intervals that the settings do not have.
+func newPlan(s Settings, flags Interval) (*Plan, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	p := &plan{Settings: s, engines: map[string]*compiled{}}
-	for _, e := range mergeEngines(s.Engines) {
+	fastest := cmp.Or(s.Source.Interval, flags.Fastest)
+	p := &Plan{settings: s, interval: Interval{Fastest: fastest, Slowest: max(fastest, flags.Slowest)}, engines: map[string]*compiled{}}
+	for _, e := range mergeEngines(s.Extractor.Engines) {
 		m, err := newMatcher(&e)
 		if err != nil {
 			return nil, fmt.Errorf("engine %s: %w", e.Name, err)
 		}
-		c := &compiled{matcher: m, path: usualPath}
-		if e.Path != "" {
-			c.path = e.Path
-		}
-		if s.Path != "" {
-			c.path = s.Path
-		}
-		p.engines[e.Name] = c
+		p.engines[e.Name] = &compiled{matcher: m, path: cmp.Or(s.Source.Path, e.Path, usualPath)}
 	}
 	var err error
-	if s.Scheme == schemeHTTPS {
-		p.tls, err = s.tlsConfig()
+	if s.Source.Scheme == schemeHTTPS {
+		p.tls, err = s.Source.tlsConfig()
 	}
 	return p, err
 }
 
-func (s *Settings) tlsConfig() (*tls.Config, error) {
+func (s *Source) tlsConfig() (*tls.Config, error) {
 	c := &tls.Config{
 		MinVersion:         tls.VersionTLS12,
-		InsecureSkipVerify: s.InsecureSkipVerify, //nolint:gosec // as configured; upstream's default
+		InsecureSkipVerify: s.skipsVerification(), //nolint:gosec // as configured; upstream's default
 		NextProtos:         []string{"http/1.1"},
 		ClientSessionCache: tls.NewLRUClientSessionCache(0),
 	}
@@ -234,21 +224,22 @@ func (s *Settings) tlsConfig() (*tls.Config, error) {
 }
 
 // engineOf returns the engine of an endpoint. For a label with an unknown engine it returns the default engine and false.
-func (p *plan) engineOf(d *endpoint.Description) (*compiled, bool) {
-	name, labelled := d.Labels[p.EngineLabel]
-	if !labelled && p.EngineLabel == LabelEngine {
+func (p *Plan) engineOf(d *endpoint.Description) (*compiled, bool) {
+	e := &p.settings.Extractor
+	name, labelled := d.Labels[e.EngineLabel]
+	if !labelled && e.EngineLabel == LabelEngine {
 		name, labelled = d.Labels[labelEngineLegacy]
 	}
 	if !labelled || name == engineReserved {
-		return p.engines[p.DefaultEngine], true
+		return p.engines[e.DefaultEngine], true
 	}
-	if e := p.engines[name]; e != nil {
-		return e, true
+	if known := p.engines[name]; known != nil {
+		return known, true
 	}
-	return p.engines[p.DefaultEngine], false
+	return p.engines[e.DefaultEngine], false
 }
 
 // request returns the bytes of the request for a server's page.
-func (p *plan) request(host string, e *compiled) []byte {
+func (p *Plan) request(host string, e *compiled) []byte {
 	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: text/plain;version=0.0.4\r\n\r\n", http.MethodGet, e.path, host, userAgent)
 }

@@ -1,8 +1,18 @@
 package modelserver
 
 import (
+	"cmp"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 func TestDefaultSettingsAreValid(t *testing.T) {
@@ -20,50 +31,54 @@ func TestDefaultSettingsAreValid(t *testing.T) {
 
 func TestSettingsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	queue := []string{"queue"}
+	engines := func(e ...Engine) Settings { return Settings{Extractor: Extractor{Engines: e}} }
+	named := func(e Engine) Settings {
+		e.Name, e.Waiting = "a", Metrics{"queue"}
+		return engines(e)
+	}
 	tests := []struct {
 		name string
-		give func(*Settings)
+		give Settings // the default if empty
 		want string
 	}{
-		{name: "scheme", give: func(s *Settings) { s.Scheme = "ftp" }, want: `scheme "ftp" is not supported: give http or https`},
-		{name: "path", give: func(s *Settings) { s.Path = "metrics" }, want: `path "metrics" is not a path: give one such as /metrics, escaped as in a URL`},
-		{name: "path over two lines", give: func(s *Settings) { s.Path = "/m\r\nHost: x" }, want: `path "/m\r\nHost: x" is not a path: give one such as /metrics, escaped as in a URL`},
-		{name: "port", give: func(s *Settings) { s.Port = 70000 }, want: "port 70000 is not a port: give one from 1 to 65535, or 0 for each endpoint's own"},
-		{name: "interval", give: func(s *Settings) { s.Interval.Fastest = time.Millisecond }, want: "interval 1ms is too short: give at least 10ms"},
-		{name: "negative interval", give: func(s *Settings) { s.Interval.Slowest = -1 }, want: "interval 0s to -1ns is negative: leave it out to use the flags"},
-		{name: "half a certificate", give: func(s *Settings) { s.Scheme, s.ClientCertPath = schemeHTTPS, "/c" }, want: "clientCertPath and clientKeyPath belong together: give both or none"},
-		{name: "CA for http", give: func(s *Settings) { s.CACertPath = "/c" }, want: "caCertPath and clientCertPath have no effect with scheme http: set https or leave them out"},
-		{name: "CA that is not used", give: func(s *Settings) { s.Scheme, s.CACertPath = schemeHTTPS, "/c" }, want: "caCertPath has no effect with insecureSkipVerify: set insecureSkipVerify to false or leave caCertPath out"},
-		{name: "label", give: func(s *Settings) { s.EngineLabel = "" }, want: "engineLabelKey is empty: give a label such as llm-d.ai/engine-type"},
-		{name: "default engine", give: func(s *Settings) { s.DefaultEngine = "tgi" }, want: `defaultEngine "tgi" is not one of the engines`},
-		{name: "engine without a name", give: func(s *Settings) { s.Engines = []Engine{{Waiting: queue}} }, want: "engineConfigs[0].name is missing"},
-		{name: "reserved name", give: func(s *Settings) { s.Engines = []Engine{{Name: "default", Waiting: queue}} }, want: `engineConfigs[0].name "default" is reserved: set defaultEngine instead`},
-		{name: "name twice", give: func(s *Settings) { s.Engines = []Engine{{Name: "a", Waiting: queue}, {Name: "a", Waiting: queue}} }, want: `engineConfigs[1].name "a" is listed twice`},
-		{name: "nothing of requests", give: func(s *Settings) { s.Engines = []Engine{{Name: "a"}} }, want: "engineConfigs[0].queuedRequestsSpec and runningRequestsSpec are missing: give at least one of them"},
-		{name: "metric", give: func(s *Settings) { s.Engines = []Engine{{Name: "a", Waiting: queue, KVUsage: []string{"sum(x)"}}} }, want: `engineConfigs[0].kvUsageSpec: metric "sum(x)": does not begin with the name of a metric`},
-		{name: "cache info without labels", give: func(s *Settings) { s.Engines = []Engine{{Name: "a", Waiting: queue, CacheInfo: "x"}} }, want: "engineConfigs[0].cacheInfoSpec needs cacheBlockSizeLabelName and cacheNumBlocksLabelName"},
-		{name: "attribute", give: func(s *Settings) {
-			s.Engines = []Engine{{Name: "a", Waiting: queue, Custom: []CustomMetric{{Metric: "x"}}}}
-		}, want: "engineConfigs[0].customMetrics[0] needs an attributeKey of its own and a metricSpec"},
-		{name: "attribute twice", give: func(s *Settings) {
-			s.Engines = []Engine{{Name: "a", Waiting: queue, Custom: []CustomMetric{{"k", "x"}, {"k", "y"}}}}
-		}, want: "engineConfigs[0].customMetrics[1] needs an attributeKey of its own and a metricSpec"},
-		{name: "custom metric", give: func(s *Settings) {
-			s.Engines = []Engine{{Name: "a", Waiting: queue, Custom: []CustomMetric{{"k", "x{"}}}}
-		}, want: `engineConfigs[0].customMetrics[0].metricSpec: metric "x{": labels must be in braces at the end`},
-		{name: "engine's path", give: func(s *Settings) { s.Engines = []Engine{{Name: "a", Waiting: queue, Path: "x"}} }, want: `engineConfigs[0].path "x" is not a path: give one such as /metrics, escaped as in a URL`},
-		{name: "all of it at once", give: func(s *Settings) { s.Scheme, s.Port, s.DefaultEngine = "", -1, "" }, want: "scheme \"\" is not supported: give http or https\n" +
-			"port -1 is not a port: give one from 1 to 65535, or 0 for each endpoint's own\ndefaultEngine \"\" is not one of the engines"},
+		{name: "scheme", give: Settings{Source: Source{Scheme: "ftp"}}, want: `scheme: "ftp" is not known: did you mean "http"?`},
+		{name: "path", give: Settings{Source: Source{Path: "metrics"}}, want: `path: "metrics" does not begin with /`},
+		{name: "path over two lines", give: Settings{Source: Source{Path: "/m\r\nHost: x"}}, want: `path: "/m\r\nHost: x" has characters that must be escaped, as in a URL`},
+		{name: "large port", give: Settings{Source: Source{Port: new(70000)}}, want: "port: it is not a port: give one from 1 to 65535"},
+		{name: "port 0", give: Settings{Source: Source{Port: new(0)}}, want: "port: it is not a port: give one from 1 to 65535"},
+		{name: "interval", give: Settings{Source: Source{Interval: time.Millisecond}}, want: "interval: 1ms is too short: give at least 10ms"},
+		{name: "negative interval", give: Settings{Source: Source{Interval: -1}}, want: "interval: -1ns is too short: give at least 10ms"},
+		{name: "half a certificate", give: Settings{Source: Source{Scheme: schemeHTTPS, ClientCertPath: "/c"}}, want: "clientCertPath: give clientCertPath and clientKeyPath, or neither"},
+		{name: "CA for http", give: Settings{Source: Source{CACertPath: "/c"}}, want: `scheme: certificates have no effect with "http": use https or leave them out`},
+		{name: "default engine", give: Settings{Extractor: Extractor{DefaultEngine: "vlm"}}, want: `defaultEngine: "vlm" is not known: did you mean "vllm"?`},
+		{name: "engine without a name", give: engines(Engine{Waiting: Metrics{"queue"}}), want: `engineConfigs[0].name: give the engine a name other than "default"`},
+		{name: "reserved name", give: engines(Engine{Name: "default", Waiting: Metrics{"queue"}}), want: `engineConfigs[0].name: give the engine a name other than "default"`},
+		{name: "name twice", give: engines(Engine{Name: "a", Waiting: Metrics{"q"}}, Engine{Name: "a", Waiting: Metrics{"q"}}), want: `engineConfigs[1].name: engine "a" is listed twice: keep one`},
+		{name: "no metric of requests", give: engines(Engine{Name: "a"}), want: "engineConfigs[0]: give at least one of queuedRequestsSpec and runningRequestsSpec"},
+		{name: "metric", give: named(Engine{KVUsage: Metrics{"sum(x)"}}), want: `engineConfigs[0].kvUsageSpec: metric "sum(x)": does not begin with the name of a metric`},
+		{name: "cache info without labels", give: named(Engine{CacheInfo: "x"}), want: "engineConfigs[0].cacheInfoSpec: it needs cacheBlockSizeLabelName and cacheNumBlocksLabelName"},
+		{name: "attribute", give: named(Engine{Custom: []CustomMetric{{Metric: "x"}}}), want: "engineConfigs[0].customMetrics[0]: give both attributeKey and metricSpec"},
+		{name: "attribute twice", give: named(Engine{Custom: []CustomMetric{{"k", "x"}, {"k", "y"}}}), want: `engineConfigs[0].customMetrics[1].attributeKey: metric "k" is listed twice: keep one`},
+		{name: "custom metric", give: named(Engine{Custom: []CustomMetric{{"k", "x{"}}}), want: `engineConfigs[0].customMetrics[0].metricSpec: metric "x{": labels must be in braces at the end`},
+		{
+			name: "all problems at once", give: Settings{Source: Source{Scheme: "ftp", Port: new(-1)}, Extractor: Extractor{DefaultEngine: "x"}},
+			want: "scheme: \"ftp\" is not known: did you mean \"http\"?\nport: it is not a port: give one from 1 to 65535\n" +
+				"defaultEngine: \"x\" is not known: use one of vllm, sglang, trtllm-serve, triton-tensorrt-llm, triton",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := DefaultSettings()
-			tt.give(&s)
+			s, defaults := tt.give, DefaultSettings()
+			s.Source.Scheme = cmp.Or(s.Source.Scheme, defaults.Source.Scheme)
+			s.Extractor.EngineLabel = defaults.Extractor.EngineLabel
+			s.Extractor.DefaultEngine = cmp.Or(s.Extractor.DefaultEngine, defaults.Extractor.DefaultEngine)
 			require.EqualError(t, s.Validate(), tt.want)
 		})
 	}
+	require.EqualError(t, (&Settings{}).Validate(), `scheme: "" is not known: use one of http, https
+engineLabelKey: it is empty: leave it out for llm-d.ai/engine-type
+defaultEngine: it is empty: leave it out for vllm`)
 }
 
 func TestCertificatesThatCannotBeRead(t *testing.T) {
@@ -72,21 +87,24 @@ func TestCertificatesThatCannotBeRead(t *testing.T) {
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
 	tests := []struct {
 		name string
-		give Settings
+		give Source
 		want string
 	}{
-		{name: "no file", give: Settings{CACertPath: empty + "x"}, want: "read caCertPath: open"},
-		{name: "no certificate", give: Settings{CACertPath: empty}, want: "has no certificate"},
-		{name: "no pair", give: Settings{ClientCertPath: empty, ClientKeyPath: empty}, want: "read clientCertPath and clientKeyPath"},
+		{name: "no file", give: Source{CACertPath: empty + "x"}, want: "prepare scraping: read caCertPath: open"},
+		{name: "no certificate", give: Source{CACertPath: empty}, want: "has no certificate"},
+		{name: "no pair", give: Source{ClientCertPath: empty, ClientKeyPath: empty}, want: "read clientCertPath and clientKeyPath"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			scraper := simulate(DefaultOptions(), 0)
+			before := scraper.plan.Load()
 			s := DefaultSettings()
-			s.Scheme, s.InsecureSkipVerify = schemeHTTPS, false
-			s.CACertPath, s.ClientCertPath, s.ClientKeyPath = tt.give.CACertPath, tt.give.ClientCertPath, tt.give.ClientKeyPath
-			_, err := newPlan(s)
+			s.Source = tt.give
+			s.Source.Scheme = schemeHTTPS
+			_, err := Prepare(s, scraper.options)
 			require.ErrorContains(t, err, tt.want)
+			assert.Same(t, before, scraper.plan.Load(), "the settings in force stay")
 		})
 	}
 }
@@ -114,9 +132,9 @@ func TestEngineOfAnEndpoint(t *testing.T) {
 			t.Parallel()
 			s := DefaultSettings()
 			if tt.key != "" {
-				s.EngineLabel = tt.key
+				s.Extractor.EngineLabel = tt.key
 			}
-			p, err := newPlan(s)
+			p, err := newPlan(s, DefaultOptions().Interval)
 			require.NoError(t, err)
 			got, known := p.engineOf(&endpoint.Description{Labels: tt.labels})
 			assert.Equal(t, tt.want, got.engine)
@@ -128,29 +146,130 @@ func TestEngineOfAnEndpoint(t *testing.T) {
 func TestPathOfAnEngine(t *testing.T) {
 	t.Parallel()
 	s := DefaultSettings()
-	p, err := newPlan(s)
+	p, err := newPlan(s, DefaultOptions().Interval)
 	require.NoError(t, err)
 	assert.Equal(t, "/metrics", p.engines[EngineVLLM].path)
 	assert.Equal(t, "/prometheus/metrics", p.engines[EngineTRTLLMServe].path)
 
-	s.Path = "/m?name[]=vllm:num_requests_running"
-	p, err = newPlan(s)
-	require.NoError(t, err)
-	assert.Equal(t, s.Path, p.engines[EngineVLLM].path)
-	assert.Equal(t, s.Path, p.engines[EngineTRTLLMServe].path, "a path that is configured is for all")
+	for _, path := range []string{"/m?name[]=vllm:num_requests_running", "/metrics"} {
+		s.Source.Path = path
+		p, err = newPlan(s, DefaultOptions().Interval)
+		require.NoError(t, err)
+		assert.Equal(t, path, p.engines[EngineVLLM].path)
+		assert.Equal(t, path, p.engines[EngineTRTLLMServe].path, "a configured path is that of all engines")
+	}
 }
 
-func TestConfigureKeepsWhatFlagsSay(t *testing.T) {
+func TestPreparedSettingsTakeEffectWhenTheyAreUsed(t *testing.T) {
 	t.Parallel()
 	s := simulate(DefaultOptions(), 0)
-	assert.Equal(t, DefaultOptions().Interval, s.plan.Load().Interval)
+	assert.Equal(t, DefaultOptions().Interval, s.plan.Load().interval)
 	settings := DefaultSettings()
-	settings.Interval.Fastest = 5 * time.Second
-	require.NoError(t, s.Configure(settings))
-	assert.Equal(t, Interval{Fastest: 5 * time.Second, Slowest: 5 * time.Second}, s.plan.Load().Interval)
+	settings.Source.Interval = 5 * time.Second
+	p, err := Prepare(settings, s.options)
+	require.NoError(t, err)
+	assert.Equal(t, DefaultOptions().Interval, s.plan.Load().interval, "Prepare changes nothing")
+	s.Use(p)
+	assert.Equal(t, Interval{Fastest: 5 * time.Second, Slowest: 5 * time.Second}, s.plan.Load().interval)
 
-	last := s.plan.Load()
-	settings.Scheme = "ftp"
-	require.ErrorContains(t, s.Configure(settings), `configure scraping: scheme "ftp"`)
-	assert.Same(t, last, s.plan.Load(), "what cannot be used changes nothing")
+	settings.Source.Scheme = "ftp"
+	_, err = Prepare(settings, s.options)
+	require.EqualError(t, err, `prepare scraping: scheme: "ftp" is not known: did you mean "http"?`)
+}
+
+// TestEveryParameterChangesScrapes checks that no parameter is accepted and ignored: each changes the connection, the request,
+// the pace, or the values that are read from a page.
+func TestEveryParameterChangesScrapes(t *testing.T) {
+	t.Parallel()
+	ca, certificate, key := certificateFiles(t)
+	source := func(change func(s *Source)) func(*Settings) {
+		return func(s *Settings) { s.Source.Scheme = schemeHTTPS; change(&s.Source) }
+	}
+	engine := func(change func(e *Engine)) func(*Settings) {
+		return func(s *Settings) { change(&s.Extractor.Engines[0]) }
+	}
+	changes := map[string]func(*Settings){
+		"scheme":             source(func(*Source) {}),
+		"path":               source(func(s *Source) { s.Path = "/m" }),
+		"port":               source(func(s *Source) { s.Port = new(9000) }),
+		"insecureSkipVerify": source(func(s *Source) { s.InsecureSkipVerify = new(false) }),
+		"caCertPath":         source(func(s *Source) { s.CACertPath = ca }),
+		"clientCertPath":     source(func(s *Source) { s.ClientCertPath, s.ClientKeyPath = certificate, key }),
+		"clientKeyPath":      source(func(s *Source) { s.ClientCertPath, s.ClientKeyPath = certificate, key+"x" }),
+		"interval":           source(func(s *Source) { s.Interval = 20 * time.Millisecond }),
+
+		"engineLabelKey":          func(s *Settings) { s.Extractor.EngineLabel = "other" },
+		"defaultEngine":           func(s *Settings) { s.Extractor.DefaultEngine = EngineSGLang },
+		"name":                    engine(func(e *Engine) { e.Name = "another" }),
+		"queuedRequestsSpec":      engine(func(e *Engine) { e.Waiting = Metrics{"a"} }),
+		"runningRequestsSpec":     engine(func(e *Engine) { e.Running = Metrics{"a"} }),
+		"kvUsageSpec":             engine(func(e *Engine) { e.KVUsage = Metrics{"a"} }),
+		"loraSpec":                engine(func(e *Engine) { e.LoRA = "lora" }),
+		"cacheInfoSpec":           engine(func(e *Engine) { e.CacheInfo, e.BlockSizeLabel, e.BlocksLabel = "info", "x", "y" }),
+		"cacheBlockSizeLabelName": engine(func(e *Engine) { e.CacheInfo, e.BlockSizeLabel, e.BlocksLabel = "info", "z", "y" }),
+		"cacheNumBlocksLabelName": engine(func(e *Engine) { e.CacheInfo, e.BlockSizeLabel, e.BlocksLabel = "info", "x", "w" }),
+		"cacheBlockSizeSpec":      engine(func(e *Engine) { e.BlockSize, e.Blocks = "b", "c" }),
+		"cacheNumBlocksSpec":      engine(func(e *Engine) { e.BlockSize, e.Blocks = "b", "d" }),
+		"attributeKey":            engine(func(e *Engine) { e.Custom = []CustomMetric{{"k", "b"}} }),
+		"metricSpec":              engine(func(e *Engine) { e.Custom = []CustomMetric{{"k", "c"}} }),
+	}
+	var names []string
+	for _, typ := range []reflect.Type{reflect.TypeFor[Source](), reflect.TypeFor[Extractor](), reflect.TypeFor[Engine](), reflect.TypeFor[CustomMetric]()} {
+		for _, f := range strictyaml.Fields(typ) {
+			if f.Name != "engineConfigs" && f.Name != "customMetrics" { // their elements are
+				names = append(names, f.Name)
+			}
+		}
+	}
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(changes)), names)
+	seen := map[string]string{scrapes(t, func(*Settings) {}): "the default"}
+	for name, change := range changes {
+		result := scrapes(t, change)
+		assert.Empty(t, seen[result], "%s has the same result as %s", name, seen[result])
+		seen[result] = name
+	}
+}
+
+// scrapes describes the scrapes with changed settings, of servers with several labels.
+func scrapes(t *testing.T, change func(*Settings)) string {
+	t.Helper()
+	const page = "q 1\na 3\nb 16\nc 100\nd 200\ninfo{x=\"16\",y=\"10\",z=\"32\",w=\"30\"} 1\nlora{max_lora=\"2\",running_lora_adapters=\"m\"} 1\nsglang:num_queue_reqs 7\n"
+	s := DefaultSettings()
+	s.Extractor.Engines = []Engine{{Name: "mine", Waiting: Metrics{"q"}}}
+	change(&s)
+	p, err := newPlan(s, Interval{Fastest: 50 * time.Millisecond, Slowest: time.Second})
+	if err != nil {
+		return err.Error()
+	}
+	var text strings.Builder
+	if p.tls != nil {
+		fmt.Fprint(&text, p.tls.InsecureSkipVerify, p.tls.RootCAs != nil, len(p.tls.Certificates))
+	}
+	fmt.Fprint(&text, p.interval, reflect.Indirect(reflect.ValueOf(p.settings.Source.Port)))
+	for _, labels := range []map[string]string{nil, {LabelEngine: "mine"}, {LabelEngine: "another"}, {"other": "mine"}} {
+		e, known := p.engineOf(&endpoint.Description{Labels: labels})
+		gauges, err := newReading(e.matcher).read(strings.NewReader(page), make([]byte, maxLine))
+		fmt.Fprintf(&text, "\n%s%v %+v %v", p.request("host", e), known, gauges, err)
+		if values := gauges.Page; values != nil {
+			fmt.Fprintf(&text, " %+v %+v", values.Adapters, values.Attributes)
+		}
+	}
+	return regexp.MustCompile(`0x[0-9a-f]+`).ReplaceAllString(text.String(), "page")
+}
+
+// certificateFiles writes an authority, a certificate and its key.
+func certificateFiles(t *testing.T) (ca, certificate, key string) {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	folder := t.TempDir()
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(folder, name)
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		return path
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+	require.NoError(t, err)
+	der := server.Certificate().Raw
+	return write("ca.crt", "CERTIFICATE", der), write("tls.crt", "CERTIFICATE", der), write("tls.key", "PRIVATE KEY", private)
 }

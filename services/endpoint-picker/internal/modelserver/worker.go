@@ -30,7 +30,7 @@ type worker struct {
 	movements int64     // of leases, at the start of the last one
 
 	// How to scrape.
-	plan      *plan
+	plan      *Plan
 	described *endpoint.Description
 	engine    *compiled
 	request   []byte
@@ -125,15 +125,15 @@ func (w *worker) prepare() {
 	engine, known := p.engineOf(d)
 	if !known {
 		w.log.Warn("Could not find engine of endpoint, used the default", append(w.fields(),
-			zap.String("engine", d.Labels[p.EngineLabel]), zap.String("default", engine.engine))...)
+			zap.String("engine", d.Labels[p.settings.Extractor.EngineLabel]), zap.String("default", engine.engine))...)
 	}
 	w.plan, w.described = p, d
 	if engine == w.engine {
 		return
 	}
 	w.target = d.Address
-	if p.Port != 0 {
-		w.target = netip.AddrPortFrom(d.Address.Addr(), uint16(p.Port))
+	if port := p.settings.Source.Port; port != nil {
+		w.target = netip.AddrPortFrom(d.Address.Addr(), uint16(*port))
 	}
 	w.engine, w.reading = engine, newReading(engine.matcher)
 	w.request = p.request(w.target.String(), engine)

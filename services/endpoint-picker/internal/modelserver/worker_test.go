@@ -90,10 +90,11 @@ func TestSettingsTakeEffectWhileItRuns(t *testing.T) {
 	require.Eventually(t, func() bool { return e.Load().Running == 1 }, patience, tick)
 
 	settings := DefaultSettings()
-	settings.Port, settings.Path = int(second.endpoint().Identity().Address.Port()), "/m?x=y"
-	settings.Engines = []Engine{{Name: "mine", Running: []string{"mine"}, Custom: []CustomMetric{{"heat", "heat"}}}}
-	settings.DefaultEngine = "mine"
-	require.NoError(t, s.Configure(settings))
+	port := int(second.endpoint().Identity().Address.Port())
+	settings.Source.Port, settings.Source.Path = &port, "/m?x=y"
+	settings.Extractor.Engines = []Engine{{Name: "mine", Running: []string{"mine"}, Custom: []CustomMetric{{"heat", "heat"}}}}
+	settings.Extractor.DefaultEngine = "mine"
+	configure(t, s, settings)
 	require.Eventually(t, func() bool { return e.Load().Running == 4 }, patience, tick)
 	assert.Equal(t, map[string]float64{"heat": 40}, e.Load().Page.Attributes)
 	settled := first.scrapes.Load()
@@ -109,21 +110,22 @@ func TestPagesOverTLS(t *testing.T) {
 	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
 	tests := []struct {
 		name string
-		give func(*Settings)
+		give Source
 		want float64
 	}{
-		{name: "not verified", give: func(*Settings) {}, want: 1},
-		{name: "verified", give: func(s *Settings) { s.InsecureSkipVerify, s.CACertPath = false, ca }, want: 1},
-		{name: "by nobody we know", give: func(s *Settings) { s.InsecureSkipVerify = false }, want: 0},
+		{name: "not verified", give: Source{}, want: 1},
+		{name: "verified", give: Source{CACertPath: ca}, want: 1},
+		{name: "verified, whatever the other parameter", give: Source{CACertPath: ca, InsecureSkipVerify: new(true)}, want: 1},
+		{name: "by no known authority", give: Source{InsecureSkipVerify: new(false)}, want: 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s, _ := newScraper(t)
 			settings := DefaultSettings()
-			settings.Scheme = schemeHTTPS
-			tt.give(&settings)
-			require.NoError(t, s.Configure(settings))
+			settings.Source = tt.give
+			settings.Source.Scheme = schemeHTTPS
+			configure(t, s, settings)
 			e := endpointAt(server.Listener.Addr().String())
 			w := newWorker(t, s, e)
 			w.scrape(time.Now())

@@ -20,7 +20,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/outlier"
-	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 )
 
@@ -34,7 +34,7 @@ type Source interface {
 
 // configs provides the configuration of the plugins.
 type configs interface {
-	Current() *pickerconfig.Config
+	Current() *pluginconfig.Config
 }
 
 // An Observer receives finished exchanges, besides the metrics.
@@ -107,13 +107,16 @@ func New(p Params) *Pool {
 	return made
 }
 
-// Configure changes the settings of scraping. On an error the previous settings stay.
-func (p *Pool) Configure(s modelserver.Settings) error { return p.scraper.Configure(s) }
+// Use makes a plan of scraping and a size of caches effective.
+func (p *Pool) Use(plan *modelserver.Plan, size estimate.CacheSize) {
+	p.scraper.Use(plan)
+	p.Estimator.SetCacheSize(size, p.Store.Snapshot().Endpoints)
+}
 
 // Run follows the endpoints and their load until ctx ends.
 func (p *Pool) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	for _, run := range []func(context.Context){p.Store.Run, p.scraper.Run, p.expirer.Run, p.Balancer.Run} {
+	for _, run := range []func(context.Context){p.Store.Run, p.scraper.Run, p.expirer.Run} {
 		running.Go(func() { run(ctx) })
 	}
 	running.Wait()

@@ -1,12 +1,14 @@
 // Package reload holds the configuration of the plugins, and replaces it when its text changes.
 //
-//	the text      the configuration in force
-//	is valid      that of the text, at once
-//	is invalid    the last valid one; a log line, an Event and a metric report it, once for each text
+//	the text                        the configuration in force
+//	is valid, and every part of
+//	the picker can use it           that of the text, in all parts at once
+//	is invalid, or a part cannot
+//	use it                          the last good one, in all parts; a log line, an Event and a metric report it, once for
+//	                                each text
 //
-// The text is polled: a mounted ConfigMap is a symbolic link that moves, and editors replace files, so that a watch of the
-// file would end with it. A text counts when two reads in a row have found it, as half of a text that is being written may be
-// valid.
+// A new configuration takes effect in three steps: it is compiled; every part prepares for it, which may read files and may
+// fail; then it is published everywhere, which cannot fail. So it never takes effect by half.
 package reload
 
 import (
@@ -14,14 +16,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/clock"
 
-	"fairlead.dev/pkg/configmap"
-	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
+	"fairlead.dev/services/endpoint-picker/internal/follow"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 )
 
 // Reasons of Events.
@@ -43,6 +45,10 @@ type Source interface {
 	String() string
 }
 
+// A Preparer reads and checks everything that a configuration needs in the parts of the picker. It changes nothing. The
+// returned function makes the configuration effective in these parts, and cannot fail.
+type Preparer func(c *pluginconfig.Config) (publish func(), err error)
+
 // observer counts new configurations and invalid texts.
 type observer interface {
 	ConfigLoaded(hash string)
@@ -56,148 +62,140 @@ type reporter interface {
 
 // Reloader holds the configuration.
 type Reloader struct {
-	config   *configmap.LastGood[*pickerconfig.Config]
 	source   Source
+	options  pluginconfig.Options
 	log      *zap.Logger
 	observer observer
 	reporter reporter
-	clock    clock.WithTicker
 
-	onChange []func(*pickerconfig.Config)
-	pending  reading // the result of the last read
+	prepare  Preparer
+	current  atomic.Pointer[pluginconfig.Config]
+	follower *follow.Follower[[]byte]
 }
 
 // Params are the parts of a Reloader.
 type Params struct {
 	Source   Source // nil for the default configuration
-	Options  pickerconfig.Options
+	Options  pluginconfig.Options
 	Log      *zap.Logger
 	Observer observer
 	Reporter reporter
-	Clock    clock.WithTicker
-}
-
-// reading is the result of a read.
-type reading struct {
-	text    []byte
-	problem string
-}
-
-func (r reading) same(other reading) bool {
-	return r.problem == other.problem && bytes.Equal(r.text, other.text)
 }
 
 // New returns a Reloader with the default configuration. It reads nothing until Load.
 func New(p Params) *Reloader {
-	decode := func(text []byte) (*pickerconfig.Config, []string, error) {
-		c, err := pickerconfig.Load(text, p.Options)
-		return c, nil, err // the warnings are part of the configuration
-	}
-	r := &Reloader{
-		config: configmap.NewLastGood(fmt.Sprint(p.Source), decode),
-		source: p.Source, log: p.Log, observer: p.Observer, reporter: p.Reporter, clock: p.Clock,
-	}
-	r.config.Preset(pickerconfig.Default(p.Options))
+	r := &Reloader{source: p.Source, options: p.Options, log: p.Log, observer: p.Observer, reporter: p.Reporter}
+	r.prepare = func(*pluginconfig.Config) (func(), error) { return func() {}, nil }
+	r.current.Store(pluginconfig.Default(p.Options))
 	return r
 }
 
 // Current returns the configuration in force. It must not be changed.
-func (r *Reloader) Current() *pickerconfig.Config {
-	c, _, _ := r.config.Current()
-	return c
+func (r *Reloader) Current() *pluginconfig.Config { return r.current.Load() }
+
+// SetPreparer sets the function that prepares for a configuration. Call it before Load.
+func (r *Reloader) SetPreparer(p Preparer) { r.prepare = p }
+
+// Loaded is a text and its configuration.
+type Loaded struct {
+	Text   []byte
+	Config *pluginconfig.Config
 }
 
-// OnChange registers a function to call, from one goroutine, with each new configuration after Load. Call it before Run.
-func (r *Reloader) OnChange(f func(*pickerconfig.Config)) { r.onChange = append(r.onChange, f) }
-
-// Load reads the text for the first time. An invalid text is an error.
-func (r *Reloader) Load(ctx context.Context) error {
-	if r.source == nil {
-		r.observer.ConfigLoaded(r.Current().Hash)
-		return nil
-	}
-	text, err := r.source.Read(ctx)
+// Read reads and compiles the text of a source.
+func Read(ctx context.Context, s Source, o pluginconfig.Options) (*Loaded, error) {
+	text, err := s.Read(ctx)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", r.source, err)
+		return nil, fmt.Errorf("read %s: %w", s, err)
 	}
-	update, _ := r.config.Set(text)
-	if update.Err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrUnusable, r.source, update.Err)
+	c, err := pluginconfig.Load(text, o)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnusable, s, err)
 	}
-	r.pending = reading{text: text}
-	r.loaded(update.Value)
+	return &Loaded{Text: text, Config: c}, nil
+}
+
+// Load makes the first configuration effective: one that was read already, or (nil) that of the source. Its errors are those
+// of an invalid text, or of a part that cannot use it.
+func (r *Reloader) Load(ctx context.Context, first *Loaded) error {
+	switch {
+	case r.source == nil:
+		first = &Loaded{Config: r.Current()}
+	case first == nil:
+		var err error
+		if first, err = Read(ctx, r.source, r.options); err != nil {
+			return err
+		}
+	}
+	publish, err := r.prepare(first.Config)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnusable, err)
+	}
+	r.publish(first.Config, publish)
+	if r.source != nil {
+		r.follower = follow.New(&text{r}, r.source.Interval(), first.Text)
+	}
 	return nil
 }
 
-// Run polls the text until ctx ends.
+// Run follows the text until ctx ends. Call it after Load.
 func (r *Reloader) Run(ctx context.Context) {
-	if r.source == nil || r.source.Interval() == 0 {
-		return
-	}
-	ticker := r.clock.NewTicker(r.source.Interval())
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-			r.follow(ctx)
-		}
+	if r.follower != nil {
+		r.follower.Run(ctx)
 	}
 }
 
-// follow reads the text, and processes it when it has settled and differs from the last one.
-func (r *Reloader) follow(ctx context.Context) {
-	var now reading
-	text, err := r.source.Read(ctx)
-	switch {
-	case ctx.Err() != nil:
-		return
-	case err != nil && !errors.Is(err, ErrUnusable): // an outage of the cluster changes nothing
-		r.log.Debug("Could not read configuration", zap.Stringer("source", r.source), zap.Error(err))
-		return
-	case err != nil:
-		now.problem = err.Error()
-	default:
-		now.text = text
-	}
-	settled := now.same(r.pending)
-	r.pending = now
-	if !settled {
-		return
-	}
-	if err != nil {
-		if r.config.Reject(err) {
-			r.refused(err)
-		}
-		return
-	}
-	switch update, changed := r.config.Set(text); {
-	case !changed:
-	case update.Err != nil:
-		r.refused(update.Err)
-	default:
-		r.loaded(update.Value)
-		for _, f := range r.onChange {
-			f(update.Value)
-		}
-		r.reporter.Event(corev1.EventTypeNormal, ReasonReloaded, fmt.Sprintf("%s is in force, hash %s", r.source, update.Value.Hash))
-	}
-}
-
-// loaded reports a new configuration.
-func (r *Reloader) loaded(c *pickerconfig.Config) {
+// publish makes a configuration effective everywhere.
+func (r *Reloader) publish(c *pluginconfig.Config, publish func()) {
+	publish()
+	r.current.Store(c)
 	r.observer.ConfigLoaded(c.Hash)
+	if r.source == nil {
+		return
+	}
 	r.log.Info("Loaded configuration", zap.Stringer("source", r.source), zap.String("hash", c.Hash))
 	for _, w := range c.Warnings {
 		r.log.Warn("Configuration has a warning", zap.Stringer("source", r.source), zap.Stringer("warning", w))
 	}
 }
 
-// refused reports that the last valid configuration stays in force.
-func (r *Reloader) refused(err error) {
-	r.observer.ConfigFailed()
-	r.log.Warn("Rejected configuration, kept the last valid one",
-		zap.Stringer("source", r.source), zap.String("hash", r.Current().Hash), zap.Error(err))
-	r.reporter.Event(corev1.EventTypeWarning, ReasonInvalid, fmt.Sprintf("%s is invalid, the last valid one stays in force: %s", r.source, err))
+// text is the text of a Reloader, as a source to follow.
+type text struct{ *Reloader }
+
+// Read reads the text. An outage of the cluster says nothing about it.
+func (t *text) Read(ctx context.Context) ([]byte, error) {
+	read, err := t.source.Read(ctx)
+	if err != nil && !errors.Is(err, ErrUnusable) {
+		t.log.Debug("Could not read configuration", zap.Stringer("source", t.source), zap.Error(err))
+		return nil, follow.Unavailable(err)
+	}
+	return read, err
+}
+
+// Equal compares two texts.
+func (t *text) Equal(a, b []byte) bool { return bytes.Equal(a, b) }
+
+// Apply compiles the text, prepares every part, and only then publishes the configuration.
+func (t *text) Apply(read []byte) error {
+	o := t.options
+	o.Previous = t.Current()
+	c, err := pluginconfig.Load(read, o)
+	if err != nil {
+		return err //nolint:wrapcheck // it names the lines
+	}
+	publish, err := t.prepare(c)
+	if err != nil {
+		return follow.Retry(err) // files that the text names may change
+	}
+	t.publish(c, publish)
+	t.reporter.Event(corev1.EventTypeNormal, ReasonReloaded, fmt.Sprintf("%s is in force, hash %s", t.source, c.Hash))
+	return nil
+}
+
+// Reject reports that the last good configuration stays in force.
+func (t *text) Reject(err error) {
+	t.observer.ConfigFailed()
+	t.log.Warn("Rejected configuration, kept the last valid one",
+		zap.Stringer("source", t.source), zap.String("hash", t.Current().Hash), zap.Error(err))
+	t.reporter.Event(corev1.EventTypeWarning, ReasonInvalid, fmt.Sprintf("%s is invalid, the last valid one stays in force: %s", t.source, err))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -15,30 +16,30 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	zaptest "go.uber.org/zap/zaptest/observer"
-	clocktesting "k8s.io/utils/clock/testing"
 
-	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 10 * time.Second
-
-var options = pickerconfig.Options{StaleAfter: 2 * time.Second}
+var options = pluginconfig.Options{StaleAfter: 2 * time.Second}
 
 func config(scorer string) string {
 	return fmt.Sprintf("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins: [{type: %s}]\n", scorer)
 }
 
-// rig is a Reloader without a goroutine, and what it says.
+// rig is a Reloader with a source that it reads every second.
 type rig struct {
 	*Reloader
 
-	source   *MockSource
-	observer *mockObserver
-	reporter *mockReporter
-	logs     *zaptest.ObservedLogs
-	changes  []string // scorers of the configurations that came into force
+	source     *MockSource
+	observer   *mockObserver
+	reporter   *mockReporter
+	logs       *zaptest.ObservedLogs
+	text       string
+	readError  error
+	unprepared error    // why the parts cannot use a configuration
+	published  []string // scorers of the configurations that the parts use
 }
 
 func newRig(t *testing.T) *rig {
@@ -46,133 +47,188 @@ func newRig(t *testing.T) *rig {
 	core, logs := zaptest.New(zapcore.DebugLevel)
 	r := &rig{source: NewMockSource(t), observer: newMockObserver(t), reporter: newMockReporter(t), logs: logs}
 	r.source.EXPECT().String().Return("--config-file /c").Maybe()
-	r.Reloader = New(Params{
-		Source: r.source, Options: options, Log: zap.New(core), Observer: r.observer, Reporter: r.reporter, Clock: clocktesting.NewFakeClock(time.Now()),
+	r.source.EXPECT().Interval().Return(time.Second).Maybe()
+	r.source.EXPECT().Read(mock.Anything).RunAndReturn(func(context.Context) ([]byte, error) { return []byte(r.text), r.readError }).Maybe()
+	r.Reloader = New(Params{Source: r.source, Options: options, Log: zap.New(core), Observer: r.observer, Reporter: r.reporter})
+	r.SetPreparer(func(c *pluginconfig.Config) (func(), error) {
+		return func() { r.published = append(r.published, c.Profile.Scorers[0].Name) }, r.unprepared
 	})
-	r.OnChange(func(c *pickerconfig.Config) { r.changes = append(r.changes, c.Profile.Scorers[0].Name) })
 	return r
 }
 
-// read has the source hold a text, or an error, for some reads.
-func (r *rig) read(ctx context.Context, times int, text string, err error) {
-	r.source.EXPECT().Read(mock.Anything).Return([]byte(text), err).Times(times)
-	for range times {
-		r.follow(ctx)
-	}
+// play runs the steps while the Reloader runs, from the first text on.
+func play(t *testing.T, first string, steps func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.text = first
+		r.expectLoaded()
+		require.NoError(t, r.Load(t.Context(), nil))
+		ctx, cancel := context.WithCancel(t.Context())
+		go r.Run(ctx)
+		time.Sleep(time.Millisecond) // after each read
+		steps(t, r)
+		cancel()
+		synctest.Wait()
+	})
 }
 
-func (r *rig) load(t *testing.T, text string) {
-	t.Helper()
-	r.source.EXPECT().Read(mock.Anything).Return([]byte(text), nil).Once()
-	r.observer.EXPECT().ConfigLoaded(mock.Anything).Once()
-	require.NoError(t, r.Load(t.Context()))
+func (r *rig) expectLoaded() { r.observer.EXPECT().ConfigLoaded(mock.Anything).Once() }
+
+func (r *rig) expectReloaded() {
+	r.expectLoaded()
+	r.reporter.EXPECT().Event("Normal", ReasonReloaded, mock.Anything).Once()
 }
+
+// expectRejected expects the reports of one invalid text, and returns the message of its Event.
+func (r *rig) expectRejected() *string {
+	message := new(string)
+	r.observer.EXPECT().ConfigFailed().Once()
+	r.reporter.EXPECT().Event("Warning", ReasonInvalid, mock.Anything).Run(func(_, _, m string) { *message = m }).Once()
+	return message
+}
+
+// wait lets the Reloader read some times.
+func wait(reads int) { time.Sleep(time.Duration(reads) * time.Second) }
 
 func (r *rig) scorer() string { return r.Current().Profile.Scorers[0].Name }
 
-func TestTextThatChangesComesIntoForceWhenItHasSettled(t *testing.T) {
+func TestNewTextTakesEffectWhenItHasSettled(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	assert.Equal(t, "predicted-wait-scorer", r.scorer(), "the default, until something was loaded")
-	r.load(t, config("queue-scorer"))
-	assert.Equal(t, "queue-scorer", r.scorer())
-
-	r.read(t.Context(), 3, config("queue-scorer"), nil) // nothing new
-	r.read(t.Context(), 1, config("load-aware-scorer"), nil)
-	assert.Equal(t, "queue-scorer", r.scorer(), "it may still be being written")
-	r.read(t.Context(), 1, config("token-load-scorer"), nil)
-	assert.Equal(t, "queue-scorer", r.scorer())
-
-	var hash string
-	r.observer.EXPECT().ConfigLoaded(mock.Anything).Run(func(h string) { hash = h }).Once()
-	r.reporter.EXPECT().Event("Normal", "ConfigurationReloaded", mock.Anything).Once()
-	r.read(t.Context(), 2, config("token-load-scorer"), nil)
-	assert.Equal(t, "token-load-scorer", r.scorer())
-	assert.Equal(t, []string{"token-load-scorer"}, r.changes)
-	assert.Equal(t, r.Current().Hash, hash)
+	play(t, config("queue-scorer"), func(t *testing.T, r *rig) {
+		assert.Equal(t, "queue-scorer", r.scorer())
+		wait(3)
+		r.text = config("load-aware-scorer")
+		wait(1)
+		assert.Equal(t, "queue-scorer", r.scorer(), "it may be half written")
+		r.text = config("token-load-scorer")
+		wait(1)
+		assert.Equal(t, "queue-scorer", r.scorer())
+		r.expectReloaded()
+		wait(1)
+		assert.Equal(t, "token-load-scorer", r.scorer())
+		assert.Equal(t, []string{"queue-scorer", "token-load-scorer"}, r.published)
+	})
 }
 
-func TestBadTextKeepsTheLastGoodOne(t *testing.T) {
+func TestInvalidTextKeepsTheLastGoodOne(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.load(t, config("queue-scorer"))
-	good := r.Current()
+	play(t, config("queue-scorer"), func(t *testing.T, r *rig) {
+		good := r.Current()
+		message := r.expectRejected()
+		r.text = config("queu-scorer")
+		wait(5)
+		assert.Equal(t, `--config-file /c is invalid, the last valid one stays in force: line 3, column 18: plugins[0].type: "queu-scorer" is not a type of plugin: did you mean "queue-scorer"?`, *message)
+		message = r.expectRejected()
+		r.readError = fmt.Errorf("%w: no such file", ErrUnusable)
+		wait(5)
+		assert.Equal(t, `--config-file /c is invalid, the last valid one stays in force: configuration of plugins: no such file`, *message)
+		r.expectRejected()
+		r.text, r.readError = strings.Repeat("ä: [}\n", 1000), nil
+		wait(5)
+		assert.Same(t, good, r.Current())
+		assert.Equal(t, []string{"queue-scorer"}, r.published)
+		assert.Len(t, r.logs.FilterMessage("Rejected configuration, kept the last valid one").All(), 3)
 
-	var messages []string
-	note := func(_, _, message string) { messages = append(messages, message) }
-	r.observer.EXPECT().ConfigFailed().Times(3)
-	r.reporter.EXPECT().Event("Warning", "InvalidConfiguration", mock.Anything).Run(note).Times(3)
-	r.read(t.Context(), 5, config("queu-scorer"), nil) // said once
-	r.read(t.Context(), 5, "", fmt.Errorf("%w: no such file", ErrUnusable))
-	r.read(t.Context(), 5, strings.Repeat("ä: [}\n", 1000), nil)
-	assert.Same(t, good, r.Current())
-	assert.Empty(t, r.changes)
-	assert.Equal(t, []string{
-		`--config-file /c is invalid, the last valid one stays in force: line 3, column 18: plugins[0].type: "queu-scorer" is not a type of plugin: did you mean "queue-scorer"?`,
-		`--config-file /c is invalid, the last valid one stays in force: configuration of plugins: no such file`,
-	}, messages[:2])
-	assert.Len(t, r.logs.FilterMessage("Rejected configuration, kept the last valid one").All(), 3)
-
-	r.observer.EXPECT().ConfigLoaded(good.Hash).Once()
-	r.reporter.EXPECT().Event("Normal", "ConfigurationReloaded", mock.Anything).Once()
-	r.read(t.Context(), 2, config("queue-scorer"), nil) // taken back
+		r.text = config("queue-scorer") // undone
+		r.expectReloaded()
+		wait(2)
+		assert.Equal(t, good.Hash, r.Current().Hash)
+	})
 }
 
-func TestSourceThatIsAwayChangesNothing(t *testing.T) {
+// TestPartThatCannotUseATextKeepsAllAsItWas checks that a text takes effect everywhere or nowhere.
+func TestPartThatCannotUseATextKeepsAllAsItWas(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.load(t, config("queue-scorer"))
-	r.read(t.Context(), 5, "", context.DeadlineExceeded)
-	r.read(t.Context(), 2, config("queue-scorer"), nil)
-	assert.Empty(t, r.logs.FilterLevelExact(zap.WarnLevel).All())
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	r.read(ended, 3, "", fmt.Errorf("%w: cancelled", ErrUnusable))
-	assert.Empty(t, r.changes)
+	play(t, config("queue-scorer"), func(t *testing.T, r *rig) {
+		good := r.Current()
+		r.unprepared = errors.New("read caCertPath: no such file")
+		message := r.expectRejected()
+		r.text = config("load-aware-scorer")
+		wait(10)
+		assert.Same(t, good, r.Current())
+		assert.Equal(t, []string{"queue-scorer"}, r.published)
+		assert.Equal(t, "--config-file /c is invalid, the last valid one stays in force: read caCertPath: no such file", *message)
+		assert.Len(t, r.logs.FilterMessage("Rejected configuration, kept the last valid one").All(), 1)
+
+		r.unprepared = nil // the file has come
+		r.expectReloaded()
+		wait(1)
+		assert.Equal(t, "load-aware-scorer", r.scorer())
+		assert.Equal(t, []string{"queue-scorer", "load-aware-scorer"}, r.published)
+	})
 }
 
-func TestLoadSaysWhatIsWrong(t *testing.T) {
+func TestReloadKeepsSessionsAndDiscovery(t *testing.T) {
+	t.Parallel()
+	const sessions = "session-affinity-scorer, parameters: {strategy: session_id}"
+	play(t, config(sessions), func(t *testing.T, r *rig) {
+		before := r.Current()
+		r.expectReloaded()
+		r.text = config(sessions) + "# a comment\n"
+		wait(2)
+		require.NotSame(t, before, r.Current())
+		assert.Same(t, before.Sessions, r.Current().Sessions)
+
+		message := r.expectRejected()
+		r.text = config("file-discovery, parameters: {path: /a}") + "dataLayer: {discovery: {pluginRef: file-discovery}}"
+		wait(2)
+		assert.Contains(t, *message, "line 4, column 24: dataLayer.discovery: the source of endpoints cannot change while the picker runs")
+	})
+}
+
+func TestOutageOfTheSourceChangesNothing(t *testing.T) {
+	t.Parallel()
+	play(t, config("queue-scorer"), func(t *testing.T, r *rig) {
+		r.text, r.readError = "", context.DeadlineExceeded
+		wait(5)
+		r.text, r.readError = config("queue-scorer"), nil
+		wait(2)
+		assert.Empty(t, r.logs.FilterLevelExact(zap.WarnLevel).All())
+		assert.Equal(t, []string{"queue-scorer"}, r.published)
+	})
+}
+
+func TestLoadRefusesAnInvalidText(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.source.EXPECT().Read(mock.Anything).Return([]byte("a: b\n"), nil).Once()
-	err := r.Load(t.Context())
+	r.text = "a: b\n"
+	err := r.Load(t.Context(), nil)
 	require.ErrorIs(t, err, ErrUnusable)
 	require.ErrorContains(t, err, "configuration of plugins: --config-file /c: line 1, column 1: a: unknown field")
-	r.source.EXPECT().Read(mock.Anything).Return(nil, errors.New("no route")).Once()
-	err = r.Load(t.Context())
+	r.readError = errors.New("no route")
+	err = r.Load(t.Context(), nil)
 	require.EqualError(t, err, "read --config-file /c: no route")
 	require.NotErrorIs(t, err, ErrUnusable)
+	r.text, r.readError, r.unprepared = config("queue-scorer"), nil, errors.New("no CA")
+	err = r.Load(t.Context(), nil)
+	require.EqualError(t, err, "configuration of plugins: no CA")
+	require.ErrorIs(t, err, ErrUnusable)
+	assert.Equal(t, "default", r.Current().Hash)
+	assert.Empty(t, r.published)
+}
+
+func TestLoadUsesWhatWasReadAlready(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.text = config("queue-scorer")
+	first, err := Read(t.Context(), r.source, options)
+	require.NoError(t, err)
+	r.text = config("load-aware-scorer")
+	r.expectLoaded()
+	require.NoError(t, r.Load(t.Context(), first))
+	assert.Same(t, first.Config, r.Current())
+	r.source.AssertNumberOfCalls(t, "Read", 1)
 }
 
 func TestWarningsAreLogged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.load(t, config("by-label-selector, parameters: {matchLabels: {a: b}}")+"featureGates: [dataLayer]\n")
+	r.text = config("by-label-selector, parameters: {matchLabels: {a: b}}") + "featureGates: [dataLayer]\n"
+	r.SetPreparer(func(*pluginconfig.Config) (func(), error) { return func() {}, nil })
+	r.expectLoaded()
+	require.NoError(t, r.Load(t.Context(), nil))
 	assert.Len(t, r.logs.FilterMessage("Configuration has a warning").All(), 2)
-}
-
-func TestRunFollowsUntilItEnds(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	clock := clocktesting.NewFakeClock(time.Now())
-	r.Reloader.clock = clock
-	r.load(t, config("queue-scorer"))
-	r.source.EXPECT().Interval().Return(time.Second)
-	r.source.EXPECT().Read(mock.Anything).Return([]byte(config("load-aware-scorer")), nil)
-	r.observer.EXPECT().ConfigLoaded(mock.Anything).Once()
-	r.reporter.EXPECT().Event("Normal", "ConfigurationReloaded", mock.Anything).Once()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		r.Run(ctx)
-	}()
-	require.Eventually(t, func() bool {
-		clock.Step(time.Second)
-		return r.scorer() == "load-aware-scorer"
-	}, patience, time.Millisecond)
-	cancel()
-	<-ended
 }
 
 func TestDefaultNeedsNoSource(t *testing.T) {
@@ -180,7 +236,10 @@ func TestDefaultNeedsNoSource(t *testing.T) {
 	observed := newMockObserver(t)
 	observed.EXPECT().ConfigLoaded("default").Once()
 	r := New(Params{Options: options, Log: zap.NewNop(), Observer: observed})
-	require.NoError(t, r.Load(t.Context()))
-	r.Run(t.Context()) // ends at once
+	published := false
+	r.SetPreparer(func(*pluginconfig.Config) (func(), error) { return func() { published = true }, nil })
+	require.NoError(t, r.Load(t.Context(), nil))
+	r.Run(t.Context()) // ends immediately
 	assert.Equal(t, "predicted-wait-scorer", r.Current().Profile.Scorers[0].Name)
+	assert.True(t, published, "the parts need the default configuration, too")
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/kube"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 	configMapInterval = 5 * time.Second
 	configMapTimeout  = 10 * time.Second
 
-	maxBytes = 1<<20 + 1 // one more than the limit of configurations, so that they are refused as too large
+	maxBytes = pluginconfig.MaxBytes + 1 // so that a larger text is refused as too large
 )
 
 // Text is a constant source.

@@ -1,24 +1,9 @@
 package scheduling
 
-// An estimateReader is a plugin that may read estimates of a candidate: Candidate.Matched, Load.Tokens, Load.Wait.
-type estimateReader interface {
+// An EstimateReader is a plugin that may read estimates of a candidate: Candidate.Matched, Load.Tokens, Load.Wait.
+type EstimateReader interface {
 	ReadsEstimates() bool
 }
-
-// ReadsEstimates reports that the scorer reads Load.Wait.
-func (PredictedWaitScorer) ReadsEstimates() bool { return true }
-
-// ReadsEstimates reports that the scorer reads Candidate.Matched.
-func (PrefixScorer) ReadsEstimates() bool { return true }
-
-// ReadsEstimates reports that the filter reads Candidate.Matched.
-func (PrefixAffinityFilter) ReadsEstimates() bool { return true }
-
-// ReadsEstimates reports that the scorer reads Load.Tokens.
-func (TokenLoadScorer) ReadsEstimates() bool { return true }
-
-// ReadsEstimates reports whether the detector reads Load.Tokens.
-func (d ConcurrencyDetector) ReadsEstimates() bool { return d.Tokens > 0 }
 
 // SetEstimates computes WithoutEstimates, from the plugins of the profile and the detector that is used with it.
 func (p *Profile) SetEstimates(d Detector) {
@@ -33,6 +18,6 @@ func (p *Profile) SetEstimates(d Detector) {
 }
 
 func readsEstimates(plugin any) bool {
-	r, ok := plugin.(estimateReader)
+	r, ok := plugin.(EstimateReader)
 	return ok && r.ReadsEstimates()
 }

@@ -12,6 +12,7 @@ type Profile struct {
 	Filters []Filter
 	Scorers []WeightedScorer
 	Picker  Picker
+	Binders []Binder // they learn the choices that take effect
 
 	// WithoutEstimates says that no plugin reads Candidate.Matched, Load.Tokens or Load.Wait, so that callers need not compute
 	// them.
@@ -42,28 +43,18 @@ func (s *Scratch) Scores(i int) []float64 {
 	return s.scores[i*n : (i+1)*n]
 }
 
-// SoonestFirst returns the profile that sends each request to the endpoint with the earliest expected first token, among
-// those that the staleness filter prefers.
-func SoonestFirst(staleness StalenessFilter) *Profile {
-	return &Profile{
-		Filters: []Filter{staleness},
-		Scorers: []WeightedScorer{{Name: "predicted-wait-scorer", Scorer: PredictedWaitScorer{}, Weight: 1}},
-		Picker:  MaxScorePicker{},
-	}
-}
-
 // Schedule returns the candidate that the profile chooses. It may reorder the list of candidates.
 func (p *Profile) Schedule(r *Request, candidates []Candidate, s *Scratch) (*Candidate, error) {
-	s.take(nil, 0)
+	s.reset(nil, 0)
 	if len(candidates) == 0 {
 		return nil, ErrNoEndpoints
 	}
 	for _, f := range p.Filters {
 		if candidates = f.Filter(r, candidates); len(candidates) == 0 {
-			return nil, emptied(f)
+			return nil, errEmpty(f)
 		}
 	}
-	s.take(candidates, len(p.Scorers))
+	s.reset(candidates, len(p.Scorers))
 	for k := range p.Scorers {
 		w, scores := &p.Scorers[k], s.Scores(k)
 		w.Scorer.Score(r, candidates, scores)
@@ -73,11 +64,10 @@ func (p *Profile) Schedule(r *Request, candidates []Candidate, s *Scratch) (*Can
 	return &candidates[s.places[0]], nil
 }
 
-// emptied returns the error for a filter that kept no candidate: a retry may help if the filter depends on load.
-func emptied(f Filter) error {
-	switch f.(type) {
-	case UtilizationFilter, ConcurrencyDetector:
-		return ErrNoCapacity
+// errEmpty returns the error for a filter that kept no candidate.
+func errEmpty(f Filter) error {
+	if own, ok := f.(EmptyResult); ok {
+		return own.ErrEmpty()
 	}
 	return ErrFiltered
 }
@@ -92,8 +82,8 @@ func (w *WeightedScorer) add(scores, totals []float64) {
 	}
 }
 
-// take allocates zeros for the values of these candidates.
-func (s *Scratch) take(candidates []Candidate, scorers int) {
+// reset allocates zeros for the values of these candidates.
+func (s *Scratch) reset(candidates []Candidate, scorers int) {
 	n := len(candidates)
 	s.candidates, s.places = candidates, s.places[:0]
 	s.scores = zeros(s.scores, n*scorers)
@@ -120,4 +110,33 @@ func clamp(score float64) float64 {
 	default: // or NaN
 		return 0
 	}
+}
+
+// Keep keeps the candidates that are accepted.
+func Keep(candidates []Candidate, accepts func(*Candidate) bool) []Candidate {
+	same := 0 // at the start of the list, which need not be copied
+	for same < len(candidates) && accepts(&candidates[same]) {
+		same++
+	}
+	kept := candidates[:same]
+	for i := same + 1; i < len(candidates); i++ {
+		if accepts(&candidates[i]) {
+			kept = append(kept, candidates[i])
+		}
+	}
+	return kept
+}
+
+// Prefer keeps the candidates that are accepted, or all if none is.
+func Prefer(candidates []Candidate, accepts func(*Candidate) bool) []Candidate {
+	accepted := 0
+	for i := range candidates {
+		if accepts(&candidates[i]) {
+			accepted++
+		}
+	}
+	if accepted == 0 || accepted == len(candidates) {
+		return candidates
+	}
+	return Keep(candidates, accepts)
 }

@@ -11,10 +11,10 @@ const (
 // mix scrambles a number.
 func mix(x uint64) uint64 { return rendezvous.Mix(x) }
 
-// draw returns the i-th random number of a stream.
-func (r *Request) draw(stream uint64, i int) uint64 {
+// Draw returns the i-th random number of a stream. Draws of different streams are independent: each plugin has its own.
+func (r *Request) Draw(stream uint64, i int) uint64 {
 	return mix(r.Random + mix(stream<<32+uint64(i)))
 }
 
-// unit maps a random number to the interval [0, 1).
-func unit(x uint64) float64 { return float64(x>>11) / (1 << 53) }
+// Unit maps a random number to the interval [0, 1).
+func Unit(x uint64) float64 { return float64(x>>11) / (1 << 53) }

@@ -1,15 +1,17 @@
 // Package scheduling decides which of several endpoints takes a request.
 //
 // The input is a Request and a list of Candidates, both plain values. The output is one of the candidates, or an error with
-// the reason why none is suitable. A Profile runs its Filters, then its Scorers, then its Picker.
+// the reason why none is suitable. A Profile runs its Filters, then its Scorers, then its Picker. Package plugins has the
+// implementations; this package knows none of them.
 //
-// The package is pure: time and randomness are in the Request, calls share no state, and the same input gives the same
-// choice. So every stage is an ordinary function that a table test can check, and any number of goroutines can share a
-// profile.
+// The package is pure: time and randomness are in the Request, and the same input gives the same choice. Calls share no
+// state, except for that of plugins with a memory (Binder). So every stage is an ordinary function that a table test can
+// check, and any number of goroutines can share a profile.
 package scheduling
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
@@ -38,7 +40,6 @@ type Request struct {
 	Model   string      // requested from the server, possibly an adapter; empty if unknown
 	Tokens  int         // of the prompt, approximately
 	Prefix  uint64      // hash of the prompt's beginning; 0 without a prompt
-	Session string      // name of the server that the request's session is bound to; empty if unbound
 	Headers api.Headers // those that plugins requested
 }
 
@@ -80,10 +81,24 @@ func (l *Load) Stale(now time.Time, after time.Duration) bool {
 	return !l.Failing.IsZero() && now.Sub(l.Failing) > after
 }
 
+// Attribute returns one of the custom metrics of the configuration.
+func (l *Load) Attribute(name string) (value float64, ok bool) {
+	if l.Page == nil {
+		return 0, false
+	}
+	value, ok = l.Page.Attributes[name]
+	return value, ok && !math.IsNaN(value)
+}
+
 // A Filter removes candidates. It keeps the order of the others, may reuse the given slice, and returns it unchanged if it
-// does not apply.
+// does not apply. If it removes all candidates, the request fails with ErrFiltered, or with the error of an EmptyResult.
 type Filter interface {
 	Filter(r *Request, candidates []Candidate) []Candidate
+}
+
+// EmptyResult is implemented by filters with their own reason for keeping no candidate.
+type EmptyResult interface {
+	ErrEmpty() error
 }
 
 // A Scorer rates candidates: it sets scores[i] for candidates[i], from 0 for the worst to 1 for the best possible.
@@ -95,4 +110,16 @@ type Scorer interface {
 // the given empty list, best first.
 type Picker interface {
 	Pick(r *Request, scores []float64, places []int) []int
+}
+
+// A Detector returns the saturation of a pool: 0 when it is idle, 1 when it should take only urgent requests. A pool without
+// endpoints is full.
+type Detector interface {
+	Saturation(r *Request, candidates []Candidate) float64
+}
+
+// A Binder remembers the choices of its profile, for later requests.
+type Binder interface {
+	// Bind records the choice for a request. It may return a header for the client's response; an empty name means none.
+	Bind(r *Request, chosen *Server) (name, value string)
 }

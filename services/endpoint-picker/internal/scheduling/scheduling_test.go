@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,8 +44,8 @@ func TestPurity(t *testing.T) {
 		"github.com/prometheus/client_golang/...", "github.com/envoyproxy/go-control-plane/...", "fairlead.dev/pkg/...")
 }
 
-// loadScorer rates an endpoint by what it has to do. A request in the queue counts twice, and KV cache usage decides between
-// equal counts.
+// loadScorer rates an endpoint by its load. A request in the queue counts twice, and KV cache usage decides between equal
+// counts.
 type loadScorer struct{}
 
 func (loadScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
@@ -54,11 +55,32 @@ func (loadScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
 	}
 }
 
-func leastLoaded(staleness StalenessFilter) *Profile {
+// freshFilter prefers endpoints that are not stale.
+type freshFilter struct{ after time.Duration }
+
+func (f freshFilter) Filter(r *Request, candidates []Candidate) []Candidate {
+	return Prefer(candidates, func(c *Candidate) bool { return !c.Load.Stale(r.Now, f.after) })
+}
+
+// bestPicker picks the highest score. The random number decides between equal ones.
+type bestPicker struct{}
+
+func (bestPicker) Pick(r *Request, scores []float64, places []int) []int {
+	best := slices.Max(scores)
+	var equals []int
+	for i, score := range scores {
+		if score == best {
+			equals = append(equals, i)
+		}
+	}
+	return append(places, equals[r.Random%uint64(len(equals))])
+}
+
+func leastLoaded(staleAfter time.Duration) *Profile {
 	return &Profile{
-		Filters: []Filter{staleness},
+		Filters: []Filter{freshFilter{staleAfter}},
 		Scorers: []WeightedScorer{{Name: "load", Scorer: loadScorer{}, Weight: 1}},
-		Picker:  MaxScorePicker{},
+		Picker:  bestPicker{},
 	}
 }
 
@@ -87,7 +109,7 @@ func TestSchedule(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			profile := leastLoaded(StalenessFilter{After: 2 * time.Second})
+			profile := leastLoaded(2 * time.Second)
 			for range 2 { // the same input, the same choice
 				var s Scratch
 				got, err := profile.Schedule(&Request{Now: noon, Random: tt.draw}, append([]Candidate{}, tt.give...), &s)
@@ -100,18 +122,6 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-func TestStalenessFilterKeepsOrderAndBoundary(t *testing.T) {
-	t.Parallel()
-	filter := StalenessFilter{After: time.Second}
-	at := func(age time.Duration) Load { return Load{Failing: noon.Add(-age)} }
-	r := &Request{Now: noon}
-
-	assert.Equal(t, []int{0, 2, 3}, indexes(filter.Filter(r, busy(at(0), at(2*time.Second), at(time.Second), at(time.Second/2)))))
-	assert.Equal(t, []int{0}, indexes(filter.Filter(r, busy(at(time.Second), at(time.Hour)))), "as old as it may be")
-	assert.Equal(t, []int{0, 1}, indexes(filter.Filter(r, busy(at(time.Minute), at(time.Hour)))), "nothing fresh: all stay")
-	assert.Equal(t, []int{0, 1}, indexes(filter.Filter(r, busy(at(0), at(0)))))
-}
-
 // scorerFunc scores each candidate by its index.
 type scorerFunc func(index int) float64
 
@@ -121,17 +131,22 @@ func (f scorerFunc) Score(_ *Request, candidates []Candidate, scores []float64) 
 	}
 }
 
-// none leaves no candidate.
-type none struct{}
+// emptyFilter keeps no candidate.
+type emptyFilter struct{}
 
-func (none) Filter(*Request, []Candidate) []Candidate { return nil }
+func (emptyFilter) Filter(*Request, []Candidate) []Candidate { return nil }
+
+// fullFilter is an emptyFilter with its own reason.
+type fullFilter struct{ emptyFilter }
+
+func (fullFilter) ErrEmpty() error { return ErrNoCapacity }
 
 func TestScheduleSumsWeightedScores(t *testing.T) {
 	t.Parallel()
 	rising := scorerFunc(func(i int) float64 { return float64(i) / 2 })
 	falling := scorerFunc(func(i int) float64 { return 1 - float64(i)/2 })
 	schedule := func(scorers ...WeightedScorer) int {
-		p := &Profile{Scorers: scorers, Picker: MaxScorePicker{}}
+		p := &Profile{Scorers: scorers, Picker: bestPicker{}}
 		got, err := p.Schedule(&Request{}, busy(Load{}, Load{}, Load{}), &Scratch{})
 		require.NoError(t, err)
 		return got.Index
@@ -146,7 +161,7 @@ func TestScheduleSumsWeightedScores(t *testing.T) {
 func TestScratchIsReused(t *testing.T) {
 	t.Parallel()
 	var s Scratch
-	profile := leastLoaded(StalenessFilter{})
+	profile := leastLoaded(0)
 	for _, loads := range [][]Load{{{Requests: 9}, {}}, {{Requests: 1}, {Requests: 9}}, {{}}, {{Requests: 1}, {Requests: 1}, {}}} {
 		fresh, err := profile.Schedule(&Request{Now: noon}, busy(loads...), &Scratch{})
 		require.NoError(t, err)
@@ -156,21 +171,38 @@ func TestScratchIsReused(t *testing.T) {
 	}
 }
 
-func TestScheduleSaysThatFiltersLeftNothing(t *testing.T) {
+func TestEmptyResultHasTheFiltersReason(t *testing.T) {
 	t.Parallel()
-	p := leastLoaded(StalenessFilter{})
-	p.Filters = append(p.Filters, none{})
-	_, err := p.Schedule(&Request{}, busy(Load{}), &Scratch{})
-	require.ErrorIs(t, err, ErrFiltered)
+	for want, filter := range map[error]Filter{ErrFiltered: emptyFilter{}, ErrNoCapacity: fullFilter{}} {
+		p := leastLoaded(0)
+		p.Filters = append(p.Filters, filter)
+		var s Scratch
+		_, err := p.Schedule(&Request{}, busy(Load{}), &s)
+		require.ErrorIs(t, err, want)
+		assert.Empty(t, s.Candidates())
+		assert.Empty(t, s.Places())
+	}
 }
 
-func TestMaxScorePickerSpreadsEqualsEvenly(t *testing.T) {
+func TestScratchHasTheScores(t *testing.T) {
 	t.Parallel()
-	counts := map[int]int{}
-	for draw := range uint64(300) {
-		counts[MaxScorePicker{}.Pick(&Request{Random: draw}, []float64{0.2, 0.2, 1, 0.5, 1, 1}, nil)[0]]++
+	rising := scorerFunc(func(i int) float64 { return float64(i) / 3 })
+	p := &Profile{
+		Filters: []Filter{freshFilter{time.Second}},
+		Scorers: []WeightedScorer{{Name: "rising", Scorer: rising, Weight: 2}, {Name: "load", Scorer: loadScorer{}, Weight: 1}},
+		Picker:  bestPicker{},
 	}
-	assert.Equal(t, map[int]int{2: 100, 4: 100, 5: 100}, counts)
+	var s Scratch
+	for range 2 {
+		chosen, err := p.Schedule(&Request{Now: noon}, busy(Load{Failing: noon.Add(-time.Hour)}, Load{Requests: 1}, Load{Requests: 3}, Load{}), &s)
+		require.NoError(t, err)
+		assert.Equal(t, 3, chosen.Index)
+		assert.Equal(t, []int{1, 2, 3}, indexes(s.Candidates()))
+		assert.Equal(t, []int{2}, s.Places())
+		assert.InDeltaSlice(t, []float64{1. / 3, 2. / 3, 1}, s.Scores(0), 1e-9)
+		assert.InDeltaSlice(t, []float64{0.5, 0.25, 1}, s.Scores(1), 1e-9)
+		assert.InDeltaSlice(t, []float64{2./3 + 0.5, 4./3 + 0.25, 3}, s.Totals(), 1e-9)
+	}
 }
 
 func TestSubset(t *testing.T) {
@@ -206,7 +238,7 @@ func TestSubset(t *testing.T) {
 	assert.True(t, (*Subset)(nil).Contains(endpoint("10.0.0.1:8000")), "no hint allows everything")
 }
 
-// FuzzSchedule checks that whatever the loads, the choice is a candidate, the lightest of the fresh ones if there are
+// FuzzSchedule checks that whatever the loads, the choice is a candidate, the least loaded of the fresh ones if there are
 // any, and the same again.
 func FuzzSchedule(f *testing.F) {
 	f.Add(uint64(1), uint8(3))
@@ -221,7 +253,7 @@ func FuzzSchedule(f *testing.F) {
 			}}
 		}
 		r := &Request{Now: noon, Random: random.Uint64()}
-		profile := leastLoaded(StalenessFilter{After: time.Second})
+		profile := leastLoaded(time.Second)
 		got, err := profile.Schedule(r, append([]Candidate{}, candidates...), &Scratch{})
 		if n == 0 {
 			require.ErrorIs(t, err, ErrNoEndpoints)
@@ -250,7 +282,7 @@ func BenchmarkSchedule(b *testing.B) {
 			for i := range candidates {
 				candidates[i].Load = Load{Requests: float64(i % 7), Sampled: noon}
 			}
-			profile := leastLoaded(StalenessFilter{After: time.Second})
+			profile := leastLoaded(time.Second)
 			list := make([]Candidate, n)
 			var s Scratch
 			r := &Request{Now: noon}
@@ -264,15 +296,4 @@ func BenchmarkSchedule(b *testing.B) {
 			}
 		})
 	}
-}
-
-func TestPredictedWaitScorer(t *testing.T) {
-	t.Parallel()
-	candidates := []Candidate{{Load: Load{Wait: 0.2}}, {Load: Load{Wait: 0.1}}, {Load: Load{Wait: 0.4}}}
-	scores := make([]float64, 3)
-	PredictedWaitScorer{}.Score(&Request{}, candidates, scores)
-	assert.InDeltaSlice(t, []float64{0.5, 1, 0.25}, scores, 1e-9)
-	chosen, err := SoonestFirst(StalenessFilter{After: time.Minute}).Schedule(&Request{}, candidates, &Scratch{})
-	require.NoError(t, err)
-	assert.InDelta(t, 0.1, chosen.Load.Wait, 0)
 }

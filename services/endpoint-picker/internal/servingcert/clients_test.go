@@ -89,7 +89,7 @@ func TestSelfSignedFollowsItsClients(t *testing.T) {
 	t.Parallel()
 	ours, theirs, m := newAuthority(t), newAuthority(t), mount{dir: t.TempDir()}
 	m.put(t, map[string][]byte{"ca.crt": ours.pem()})
-	s, err := SelfSigned(Params{Log: zap.NewNop(), ClientCAFile: filepath.Join(m.dir, "ca.crt")}, "picker", Options{}, time.Now())
+	s, err := SelfSigned(Params{Log: zap.NewNop(), ClientCAFile: filepath.Join(m.dir, "ca.crt"), Interval: interval}, "picker", Options{}, time.Now())
 	require.NoError(t, err)
 	config := s.TLS(Options{})
 	accepted := func(a *authority) bool {
@@ -100,15 +100,12 @@ func TestSelfSignedFollowsItsClients(t *testing.T) {
 	assert.False(t, accepted(theirs))
 	expiry := s.Expiry()
 
-	m.put(t, map[string][]byte{"ca.crt": theirs.pem()})
-	s.reload()
+	run(t, s, func() { m.put(t, map[string][]byte{"ca.crt": theirs.pem()}) })
 	assert.False(t, accepted(ours))
 	assert.True(t, accepted(theirs))
 	assert.Equal(t, expiry, s.Expiry(), "the certificate stays")
 
-	m.put(t, map[string][]byte{"ca.crt": []byte("nonsense")})
-	s.reload()
-	s.reload()
+	run(t, s, func() { m.put(t, map[string][]byte{"ca.crt": []byte("nonsense")}) })
 	assert.True(t, accepted(theirs), "invalid authorities have no effect")
 }
 

@@ -1,10 +1,8 @@
 // Package servingcert provides a server's certificate, and reloads it when its files change.
 //
-// A Store reads files (Load) or creates a certificate (SelfSigned), and can require certificates of clients. TLS returns the
-// settings for a server. While Run runs,
-// it polls the files: Kubernetes replaces those of a Secret by changing a symlink, which not every file system reports, and
-// reading two small files is cheap. A set of files is used as a whole or not at all: after an invalid set the last valid one
-// stays in use, and one warning is logged.
+// A Store reads files (Load) or creates a certificate (SelfSigned). TLS returns the settings for a server. While Run runs,
+// the files are followed (package follow). A set of files is used as a whole or not at all: after an invalid set the last
+// valid one stays in use, and one warning is logged.
 package servingcert
 
 import (
@@ -24,6 +22,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"fairlead.dev/services/endpoint-picker/internal/follow"
 )
 
 // The names of a Secret of type kubernetes.io/tls.
@@ -51,13 +51,10 @@ type Params struct {
 
 // Store holds a server's certificate and the authorities of its clients.
 type Store struct {
-	params  Params
-	own     *tls.Certificate // self-signed; nil if the certificate comes from files
-	current atomic.Pointer[material]
-
-	// Invalid files that Run has read.
-	rejected   [sha256.Size]byte
-	complained bool
+	params   Params
+	own      *tls.Certificate // self-signed; nil if the certificate comes from files
+	current  atomic.Pointer[material]
+	follower *follow.Follower[*files] // nil without files
 }
 
 // material is one set of files, parsed.
@@ -84,6 +81,7 @@ func newStore(p Params, own *tls.Certificate) (*Store, error) {
 		return nil, fmt.Errorf("use %s: %w", s.describe(), err)
 	}
 	s.current.Store(m)
+	s.follower = follow.New(&followed{s}, p.Interval, content)
 	return s, nil
 }
 
@@ -109,56 +107,40 @@ func (s *Store) Expiry() time.Time { return s.current.Load().certificate.Leaf.No
 
 // Run reloads the files when they change, until ctx ends.
 func (s *Store) Run(ctx context.Context) {
-	if s.params.Interval == 0 {
+	if s.follower == nil {
 		<-ctx.Done()
 		return
 	}
-	ticker := time.NewTicker(s.params.Interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			s.reload()
-		}
-	}
+	s.follower.Run(ctx)
 }
 
-// reload reads the files once.
-func (s *Store) reload() {
-	content, err := s.read()
+// followed are the files of a Store, as a source to follow.
+type followed struct{ *Store }
+
+// Read reads the files.
+func (f *followed) Read(context.Context) (*files, error) { return f.read() }
+
+// Equal compares two sets of files.
+func (f *followed) Equal(a, b *files) bool { return a.digest() == b.digest() }
+
+// Apply uses a set of files for new connections.
+func (f *followed) Apply(content *files) error {
+	if content.digest() == f.current.Load().digest {
+		return nil // it is in use again, after an invalid one
+	}
+	m, err := f.parse(content)
 	if err != nil {
-		s.reject(sha256.Sum256([]byte(err.Error())), err)
-		return
+		return err
 	}
-	if content.digest() == s.current.Load().digest {
-		s.complained, s.rejected = false, [sha256.Size]byte{}
-		return
-	}
-	m, err := s.parse(content)
-	if err != nil {
-		s.reject(content.digest(), err)
-		return
-	}
-	s.current.Store(m)
-	s.complained, s.rejected = false, [sha256.Size]byte{}
-	s.params.Log.Info("Reloaded certificate", zap.String("files", s.describe()), zap.Time("notAfter", s.Expiry()))
+	f.current.Store(m)
+	f.params.Log.Info("Reloaded certificate", zap.String("files", f.describe()), zap.Time("notAfter", f.Expiry()))
+	return nil
 }
 
-// reject keeps the current files in use. A read may see partially written files, so only files that are read twice are
-// reported, once.
-func (s *Store) reject(digest [sha256.Size]byte, err error) {
-	if digest != s.rejected {
-		s.rejected, s.complained = digest, false
-		return
-	}
-	if s.complained {
-		return
-	}
-	s.complained = true
-	s.params.Log.Warn("Could not use certificate files, kept the last valid certificate", zap.String("files", s.describe()),
-		zap.Time("notAfter", s.Expiry()), zap.Error(err))
+// Reject reports that the last valid certificate stays in use.
+func (f *followed) Reject(err error) {
+	f.params.Log.Warn("Could not use certificate files, kept the last valid certificate", zap.String("files", f.describe()),
+		zap.Time("notAfter", f.Expiry()), zap.Error(err))
 }
 
 func (s *Store) describe() string {

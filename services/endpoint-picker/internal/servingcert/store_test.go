@@ -25,7 +25,10 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-const patience = 10 * time.Second
+const (
+	patience = 10 * time.Second
+	interval = 10 * time.Second // in fake time
+)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -145,23 +148,35 @@ func load(t *testing.T, p Params) (*Store, *observer.ObservedLogs) {
 	return s, logs
 }
 
+// run follows the files while the steps change them. After each step the Store reads them at least twice.
+func run(t *testing.T, s *Store, steps ...func()) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.Run(ctx)
+		for _, step := range steps {
+			step()
+			time.Sleep(2 * interval)
+			synctest.Wait()
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
 func TestCertificateFollowsItsFiles(t *testing.T) {
 	t.Parallel()
 	a, m := newAuthority(t), mount{dir: t.TempDir()}
 	m.issue(t, a, "old")
-	s, logs := load(t, Params{Dir: m.dir, Interval: time.Millisecond})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); s.Run(ctx) }()
-	defer func() { cancel(); <-done }()
+	s, logs := load(t, Params{Dir: m.dir, Interval: interval})
 	assert.Equal(t, "old", shown(t, s))
 	config := s.TLS(Options{}) // a server keeps its settings
 
-	m.issue(t, a, "new")
-	require.Eventually(t, func() bool {
-		state, err := shake(t, config, &tls.Config{})
-		return err == nil && state.PeerCertificates[0].Subject.CommonName == "new"
-	}, patience, time.Millisecond)
+	certificate, key := a.issue(t, "new", x509.ExtKeyUsageServerAuth) // in real time
+	run(t, s, func() { m.put(t, map[string][]byte{CertificateFile: certificate, KeyFile: key}) })
+	state, err := shake(t, config, &tls.Config{})
+	require.NoError(t, err)
+	assert.Equal(t, "new", state.PeerCertificates[0].Subject.CommonName)
 	assert.Len(t, logs.FilterMessage("Reloaded certificate").All(), 1)
 	assert.WithinDuration(t, time.Now().Add(time.Hour), s.Expiry(), time.Minute)
 }
@@ -201,27 +216,17 @@ func TestBadFilesKeepTheLastGoodCertificate(t *testing.T) {
 			t.Parallel()
 			m := mount{dir: t.TempDir()}
 			m.issue(t, a, "old")
-			s, logs := load(t, Params{Dir: m.dir})
-
-			m.put(t, tt.give)
-			s.reload()
-			assert.Zero(t, logs.Len(), "files may be half written when they are first seen")
-			for range 3 {
-				s.reload()
-			}
+			s, logs := load(t, Params{Dir: m.dir, Interval: interval})
+			warnings := func() int { return logs.FilterLevelExact(zap.WarnLevel).Len() }
+			run(t, s, func() { m.put(t, tt.give) }, func() {}, func() {
+				assert.Equal(t, 1, warnings(), "once")
+				assert.Contains(t, logs.FilterLevelExact(zap.WarnLevel).All()[0].ContextMap()["error"], tt.want)
+			})
 			assert.Equal(t, "old", shown(t, s))
-			complaints := logs.FilterLevelExact(zap.WarnLevel).All()
-			require.Len(t, complaints, 1, "once")
-			assert.Contains(t, complaints[0].ContextMap()["error"], tt.want)
-
-			m.issue(t, a, "new")
-			s.reload()
-			assert.Equal(t, "new", shown(t, s), "and the next good one is taken")
-
-			m.put(t, tt.give)
-			s.reload()
-			s.reload()
-			assert.Len(t, logs.FilterLevelExact(zap.WarnLevel).All(), 2, "a fault that comes back is said again")
+			run(t, s, func() { m.issue(t, a, "new") })
+			assert.Equal(t, "new", shown(t, s), "the next valid one is used")
+			run(t, s, func() { m.put(t, tt.give) })
+			assert.Equal(t, 2, warnings(), "a fault that comes back is reported again")
 		})
 	}
 }
@@ -248,7 +253,7 @@ func TestClientsNeedACertificateOfTheAuthorities(t *testing.T) {
 	ours, theirs, m := newAuthority(t), newAuthority(t), mount{dir: t.TempDir()}
 	certificate, key := ours.issue(t, "server", x509.ExtKeyUsageServerAuth)
 	m.put(t, map[string][]byte{CertificateFile: certificate, KeyFile: key, "ca.crt": ours.pem()})
-	s, _ := load(t, Params{Dir: m.dir, ClientCAFile: filepath.Join(m.dir, "ca.crt")})
+	s, _ := load(t, Params{Dir: m.dir, ClientCAFile: filepath.Join(m.dir, "ca.crt"), Interval: interval})
 	config := s.TLS(Options{})
 
 	_, err := shake(t, config, &tls.Config{})
@@ -260,8 +265,9 @@ func TestClientsNeedACertificateOfTheAuthorities(t *testing.T) {
 	_, err = shake(t, config, &tls.Config{Certificates: []tls.Certificate{ours.client(t, x509.ExtKeyUsageClientAuth)}})
 	require.NoError(t, err)
 
-	m.put(t, map[string][]byte{CertificateFile: certificate, KeyFile: key, "ca.crt": theirs.pem()})
-	s.reload()
+	run(t, s, func() {
+		m.put(t, map[string][]byte{CertificateFile: certificate, KeyFile: key, "ca.crt": theirs.pem()})
+	})
 	_, err = shake(t, config, &tls.Config{Certificates: []tls.Certificate{ours.client(t, x509.ExtKeyUsageClientAuth)}})
 	require.ErrorContains(t, err, "verify client certificate", "the authorities are reloaded too")
 	_, err = shake(t, config, &tls.Config{Certificates: []tls.Certificate{theirs.client(t, x509.ExtKeyUsageClientAuth)}})
@@ -274,7 +280,7 @@ func TestResumedSessionsAreVerifiedAgain(t *testing.T) {
 	ours, theirs, m := newAuthority(t), newAuthority(t), mount{dir: t.TempDir()}
 	certificate, key := ours.issue(t, "server", x509.ExtKeyUsageServerAuth)
 	m.put(t, map[string][]byte{CertificateFile: certificate, KeyFile: key, "ca.crt": ours.pem()})
-	s, _ := load(t, Params{Dir: m.dir, ClientCAFile: filepath.Join(m.dir, "ca.crt")})
+	s, _ := load(t, Params{Dir: m.dir, ClientCAFile: filepath.Join(m.dir, "ca.crt"), Interval: interval})
 	config := s.TLS(Options{})
 	client := &tls.Config{
 		Certificates: []tls.Certificate{ours.client(t, x509.ExtKeyUsageClientAuth)}, ServerName: "server",
@@ -286,8 +292,9 @@ func TestResumedSessionsAreVerifiedAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, state.DidResume)
 
-	m.put(t, map[string][]byte{CertificateFile: certificate, KeyFile: key, "ca.crt": theirs.pem()})
-	s.reload()
+	run(t, s, func() {
+		m.put(t, map[string][]byte{CertificateFile: certificate, KeyFile: key, "ca.crt": theirs.pem()})
+	})
 	_, err = shake(t, config, client)
 	require.ErrorContains(t, err, "verify client certificate")
 }

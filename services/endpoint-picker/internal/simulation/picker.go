@@ -16,7 +16,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/outlier"
-	"fairlead.dev/services/endpoint-picker/internal/pickerconfig"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/rules"
 )
@@ -77,7 +77,7 @@ func (p *picker) leave(s *server) {
 type replica struct {
 	timeline *timeline
 	random   *rand.Rand
-	config   *pickerconfig.Config
+	config   *pluginconfig.Config
 	factory  *estimate.Estimator
 	detector *outlier.Detector
 	balancer *balancer.Balancer
@@ -101,7 +101,7 @@ func newReplica(f *fleet, random *rand.Rand) *replica {
 	r := &replica{
 		timeline: f.timeline,
 		random:   random,
-		config:   pickerconfig.Default(pickerconfig.Options{StaleAfter: scraping.StaleAfter}),
+		config:   pluginconfig.Default(pluginconfig.Options{StaleAfter: scraping.StaleAfter}),
 		factory:  estimator,
 		detector: outlier.New(outlier.Params{
 			Options: outlier.DefaultOptions(), Log: zap.NewNop(), Observer: unobserved{}, Clock: f.timeline,
@@ -129,7 +129,7 @@ func (unobserved) ObserveEjection(string)           {}
 func (r *replica) Snapshot() *datastore.Snapshot { return r.snapshot }
 
 // Current returns the configuration.
-func (r *replica) Current() *pickerconfig.Config { return r.config }
+func (r *replica) Current() *pluginconfig.Config { return r.config }
 
 func (r *replica) join(s *server) {
 	pod := fmt.Sprintf("vllm-%d", s.number)

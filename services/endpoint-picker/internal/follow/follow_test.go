@@ -1,0 +1,162 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// text is a source whose state is a text. Texts that begin with "bad" cannot be applied, "later" ones at first.
+type text struct {
+	now    string
+	err    error
+	reads  int
+	later  error    // of texts that begin with "later"
+	events []string // what was applied and rejected, with the seconds since the start
+	start  time.Time
+}
+
+func (s *text) Read(context.Context) (string, error) {
+	s.reads++
+	return s.now, s.err
+}
+
+func (s *text) Equal(a, b string) bool { return a == b }
+
+func (s *text) note(event string) {
+	s.events = append(s.events, fmt.Sprintf("%s at %v", event, time.Since(s.start).Seconds()))
+}
+
+func (s *text) Apply(state string) error {
+	switch {
+	case state[:3] == "bad":
+		return errors.New(state)
+	case state[:3] == "lat" && s.later != nil:
+		return s.later
+	}
+	s.note("applied " + state)
+	return nil
+}
+
+func (s *text) Reject(err error) { s.note("rejected " + err.Error()) }
+
+// run follows a source while the steps change it.
+func run(t *testing.T, interval time.Duration, steps func(s *text)) *text {
+	t.Helper()
+	s := &text{now: "one"}
+	synctest.Test(t, func(t *testing.T) {
+		s.start = time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		go New(s, interval, "one").Run(ctx)
+		time.Sleep(time.Millisecond) // after each poll
+		steps(s)
+		cancel()
+		synctest.Wait()
+	})
+	return s
+}
+
+func TestStatesAreAppliedWhenTwoReadingsAgree(t *testing.T) {
+	t.Parallel()
+	s := run(t, 10*time.Second, func(s *text) {
+		time.Sleep(30 * time.Second) // nothing new
+		assert.Equal(t, 3, s.reads)
+		s.now = "two"
+		time.Sleep(30 * time.Second)
+		s.now = "bad"
+		time.Sleep(100 * time.Second)
+		s.now = "two"
+		time.Sleep(20 * time.Second)
+		s.now, s.err = "", errors.New("no file")
+		time.Sleep(100 * time.Second)
+		s.now, s.err = "three", nil
+		time.Sleep(20 * time.Second)
+	})
+	assert.Equal(t, []string{"applied two at 41", "rejected bad at 62", "applied two at 163", "rejected no file at 184", "applied three at 285"}, s.events)
+}
+
+func TestHalfWrittenStatesAreNotUsed(t *testing.T) {
+	t.Parallel()
+	s := run(t, time.Second, func(s *text) {
+		for i := range 20 { // a slow writer
+			s.now = fmt.Sprint("bad ", i)
+			time.Sleep(time.Second)
+		}
+		s.now = "whole"
+		time.Sleep(3 * time.Second)
+	})
+	assert.Equal(t, []string{"applied whole at 22"}, s.events)
+}
+
+func TestChangesThatAreUndoneHaveNoEffect(t *testing.T) {
+	t.Parallel()
+	s := run(t, time.Second, func(s *text) {
+		for range 10 {
+			s.now = "two"
+			time.Sleep(time.Second)
+			s.now = "one"
+			time.Sleep(time.Second)
+		}
+	})
+	assert.Empty(t, s.events)
+}
+
+func TestShortIntervalsConfirmAtTheNextReading(t *testing.T) {
+	t.Parallel()
+	s := run(t, 500*time.Millisecond, func(s *text) {
+		s.now = "two"
+		time.Sleep(2 * time.Second)
+	})
+	assert.Equal(t, []string{"applied two at 1"}, s.events)
+}
+
+func TestOutagesChangeNothing(t *testing.T) {
+	t.Parallel()
+	s := run(t, time.Second, func(s *text) {
+		s.now, s.err = "", fmt.Errorf("get ConfigMap: %w", Unavailable(errors.New("timeout")))
+		time.Sleep(time.Minute)
+		s.now, s.err = "two", nil
+		time.Sleep(time.Second)
+		s.err = Unavailable(errors.New("timeout"))
+		time.Sleep(time.Second)
+		s.err = nil
+		time.Sleep(time.Second)
+	})
+	assert.Equal(t, []string{"applied two at 63"}, s.events, "an outage between the two readings does not matter")
+}
+
+func TestStatesThatMaySucceedLaterAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	s := run(t, time.Second, func(s *text) {
+		s.now, s.later = "later", fmt.Errorf("prepare: %w", Retry(errors.New("no certificate")))
+		time.Sleep(10 * time.Second)
+		s.later = nil
+		time.Sleep(10 * time.Second)
+		s.now, s.later = "later again", Retry(errors.New("no key"))
+		time.Sleep(10 * time.Second)
+		s.now = "two"
+		time.Sleep(3 * time.Second)
+	})
+	assert.Equal(t, []string{
+		"rejected prepare: no certificate at 2", "applied later at 11",
+		"rejected no key at 22", "applied two at 32",
+	}, s.events, "reported once")
+}
+
+func TestWithoutAnIntervalNothingIsRead(t *testing.T) {
+	t.Parallel()
+	s := run(t, 0, func(s *text) {
+		s.now = "two"
+		time.Sleep(time.Hour)
+	})
+	assert.Empty(t, s.events)
+	assert.Zero(t, s.reads)
+}

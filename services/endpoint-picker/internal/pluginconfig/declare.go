@@ -1,0 +1,178 @@
+package pluginconfig
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"fairlead.dev/services/endpoint-picker/internal/scheduling/plugins"
+	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
+)
+
+// plugin is a declared or a default plugin.
+type plugin struct {
+	name string
+	path string       // of its declaration; empty for a default
+	kind plugins.Type // without a name if the plugin is ignored
+	made plugins.Plugin
+	used bool
+}
+
+// isIgnored reports whether the plugin has no effect: the picker does not need it, or its type has a problem.
+func (p *plugin) isIgnored() bool { return p.kind.Name == "" }
+
+// parameters returns the path of the plugin's parameters.
+func (p *plugin) parameters() string {
+	if p.path == "" {
+		return "parameters"
+	}
+	return p.path + ".parameters"
+}
+
+// declare reads the plugins and their parameters, then validates them, because they may refer to each other.
+func (c *compiler) declare() {
+	first := map[string]string{} // paths by type
+	for i, spec := range c.document.Plugins {
+		p := c.declareOne(strictyaml.Indexed("plugins", i), spec)
+		if p == nil || p.isIgnored() {
+			continue
+		}
+		if other, twice := first[p.kind.Name]; twice && p.kind.OnlyOne != "" {
+			c.Errorf(p.path, "%s exists already, %s: %s", p.kind.Name, other, p.kind.OnlyOne)
+		}
+		first[p.kind.Name] = p.path
+		p.made = p.kind.New(c.environment())
+		c.DecodeAt(p.parameters(), spec.Parameters, p.made)
+	}
+	for _, p := range c.order {
+		c.validate(p)
+	}
+}
+
+// declareOne registers a plugin under its name; nil after a problem of the name.
+func (c *compiler) declareOne(path string, spec pluginSpec) *plugin {
+	if spec.Type == "" {
+		c.Errorf(path, "its type is missing")
+		return nil
+	}
+	p := &plugin{name: cmp.Or(spec.Name, spec.Type), path: path, kind: c.findType(path+".type", spec.Type)}
+	if other, twice := c.declared[p.name]; twice {
+		c.Errorf(path, "another plugin %.100q exists, %s: rename one of them", p.name, other.path)
+		return nil
+	}
+	if named, known := plugins.Find(p.name); known && named.Name == p.name && named.Name != p.kind.Name && !p.isIgnored() {
+		c.Errorf(path, "%s is the name of another type: rename it", p.name)
+	}
+	c.declared[p.name], c.order = p, append(c.order, p)
+	return p
+}
+
+// findType returns the type with a name. Without a problem or warning it has the same name.
+func (c *compiler) findType(path, name string) plugins.Type {
+	if advice, ok := plugins.Replacement(name); ok {
+		c.Errorf(path, "this picker has no %s: %s", name, advice)
+		return plugins.Type{}
+	}
+	if reason, ok := plugins.Unneeded(name); ok {
+		c.Warnf(path, "%s is not needed: %s: leave it out", name, reason)
+		return plugins.Type{}
+	}
+	found, ok := plugins.Find(name)
+	switch {
+	case !ok:
+		hint := "see the documentation for those that there are"
+		if near := strictyaml.Nearest(name, plugins.Names()); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		c.Errorf(path, "%.100q is not a type of plugin: %s", name, hint)
+	case found.Name != name:
+		c.Warnf(path, "%s is an old name: use %s", name, found.Name)
+	case found.ReplacedBy != "":
+		c.Warnf(path, "%s is old: use %s", name, found.ReplacedBy)
+	}
+	return found
+}
+
+func (c *compiler) environment() plugins.Environment {
+	return plugins.Environment{StaleAfter: c.options.StaleAfter}
+}
+
+func (c *compiler) validate(p *plugin) {
+	if !p.isIgnored() {
+		p.made.Validate(&plugins.Check{Checker: c.Checker(p.parameters()), Plugins: c})
+	}
+}
+
+// install lets a plugin set parts of the configuration.
+func (c *compiler) install(p *plugin, reference string) {
+	installer, ok := p.made.(plugins.Installer)
+	if !ok {
+		return
+	}
+	b := &plugins.Builder{Checker: c.Checker(p.parameters()), Reference: c.Checker(reference), Parts: &c.made.Parts}
+	if c.options.Previous != nil {
+		b.Previous = &c.options.Previous.Parts
+	}
+	installer.Install(b)
+}
+
+// Refer returns the plugin with a name if it is of the type, and counts it as used.
+func (c *compiler) Refer(name, typeName string) (plugins.Plugin, bool) {
+	p, ok := c.declared[name]
+	if !ok || p.kind.Name != typeName {
+		return nil, false
+	}
+	p.used = true
+	return p.made, true
+}
+
+// reference returns the plugin with a name, or nil after a problem. An ignored plugin is nil, too.
+func (c *compiler) reference(path, name string) *plugin {
+	p, ok := c.declared[name]
+	switch {
+	case name == "":
+		c.Errorf(path, "its pluginRef is missing")
+		return nil
+	case !ok:
+		hint := "declare it in plugins"
+		if near := strictyaml.Nearest(name, sortedKeys(c.declared)); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		c.Errorf(path+".pluginRef", "unknown plugin %.100q: %s", name, hint)
+		return nil
+	case p.isIgnored():
+		return nil
+	}
+	p.used = true
+	return p
+}
+
+// isIgnored reports whether a name is that of an ignored plugin.
+func (c *compiler) isIgnored(name string) bool {
+	p, ok := c.declared[name]
+	return ok && p.isIgnored()
+}
+
+// sectionReference is reference for plugins of one section. wanted says what belongs there.
+func (c *compiler) sectionReference(path, name string, section plugins.Section, wanted string) *plugin {
+	p := c.reference(path, name)
+	if p != nil && p.kind.Section != section {
+		c.Errorf(path+".pluginRef", "%.100q is of type %s%s", name, p.kind.Name, wanted)
+		return nil
+	}
+	return p
+}
+
+// standard returns a plugin that exists without a declaration.
+func (c *compiler) standard(kind plugins.Type) *plugin {
+	if p, ok := c.declared[kind.Name]; ok && p.kind.Name == kind.Name {
+		p.used = true
+		return p
+	}
+	p := &plugin{name: kind.Name, kind: kind, made: kind.New(c.environment()), used: true}
+	c.validate(p)
+	return p
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,76 @@
+package pluginconfig
+
+import "fairlead.dev/services/endpoint-picker/internal/strictyaml"
+
+// API versions and kind of a configuration.
+const (
+	apiVersion       = "llm-d.ai/v1alpha1"
+	legacyAPIVersion = "inference.networking.x-k8s.io/v1alpha1"
+	kindName         = "EndpointPickerConfig"
+)
+
+// document is an EndpointPickerConfig in its written form.
+type document struct {
+	APIVersion         string         `yaml:"apiVersion"`
+	Kind               string         `yaml:"kind"`
+	FeatureGates       []string       `yaml:"featureGates,omitempty"`
+	Plugins            []pluginSpec   `yaml:"plugins,omitempty"`
+	SchedulingProfiles []profileSpec  `yaml:"schedulingProfiles,omitempty"`
+	DataLayer          *dataLayerSpec `yaml:"dataLayer,omitempty"`
+	FlowControl        *flowSpec      `yaml:"flowControl,omitempty"`
+	RequestHandler     *handlerSpec   `yaml:"requestHandler,omitempty"`
+	SaturationDetector *referenceSpec `yaml:"saturationDetector,omitempty"`
+	Parser             *referenceSpec `yaml:"parser,omitempty"`
+}
+
+type pluginSpec struct {
+	Name       string         `yaml:"name,omitempty"`
+	Type       string         `yaml:"type"`
+	Parameters strictyaml.Raw `yaml:"parameters,omitempty"`
+}
+
+type profileSpec struct {
+	Name    string          `yaml:"name"`
+	Plugins []profilePlugin `yaml:"plugins"`
+}
+
+type profilePlugin struct {
+	PluginRef string   `yaml:"pluginRef"`
+	Weight    *float64 `yaml:"weight,omitempty"`
+}
+
+type referenceSpec struct {
+	PluginRef string `yaml:"pluginRef"`
+}
+
+type dataLayerSpec struct {
+	InjectDefaults              *bool          `yaml:"injectDefaults,omitempty"`
+	Sources                     []sourceSpec   `yaml:"sources,omitempty"`
+	Discovery                   *referenceSpec `yaml:"discovery,omitempty"`
+	PeerDiscovery               strictyaml.Raw `yaml:"peerDiscovery,omitempty"`
+	CrossReplicaSyncerPluginRef strictyaml.Raw `yaml:"crossReplicaSyncerPluginRef,omitempty"`
+	CrossReplicaSyncInterval    strictyaml.Raw `yaml:"crossReplicaSyncInterval,omitempty"`
+}
+
+type sourceSpec struct {
+	PluginRef  string          `yaml:"pluginRef"`
+	Extractors []referenceSpec `yaml:"extractors,omitempty"`
+}
+
+type handlerSpec struct {
+	Parsers []referenceSpec `yaml:"parsers,omitempty"`
+}
+
+// flowSpec is the flow control section. Only its saturation detector is supported.
+type flowSpec struct {
+	SaturationDetector          *referenceSpec `yaml:"saturationDetector,omitempty"`
+	MaxBytes                    strictyaml.Raw `yaml:"maxBytes,omitempty"`
+	MaxRequests                 strictyaml.Raw `yaml:"maxRequests,omitempty"`
+	DefaultRequestTTL           strictyaml.Raw `yaml:"defaultRequestTTL,omitempty"`
+	NoEndpointRequestTTL        strictyaml.Raw `yaml:"noEndpointRequestTTL,omitempty"`
+	DefaultPriorityBand         strictyaml.Raw `yaml:"defaultPriorityBand,omitempty"`
+	DefaultNegativePriorityBand strictyaml.Raw `yaml:"defaultNegativePriorityBand,omitempty"`
+	PriorityBands               strictyaml.Raw `yaml:"priorityBands,omitempty"`
+	UsageLimitPolicyPluginRef   strictyaml.Raw `yaml:"usageLimitPolicyPluginRef,omitempty"`
+	EnableEviction              strictyaml.Raw `yaml:"enableEviction,omitempty"`
+}

@@ -1,0 +1,125 @@
+package pluginconfig
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"fairlead.dev/services/endpoint-picker/internal/modelserver"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling/plugins"
+	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
+)
+
+// compiler converts a document to a Config.
+type compiler struct {
+	*strictyaml.Document
+
+	options  Options
+	document document
+	declared map[string]*plugin
+	order    []*plugin // as declared
+	profile  profileCompiler
+	made     Config
+}
+
+// Load reads a configuration. Its error is of type strictyaml.TextError.
+func Load(text []byte, o Options) (*Config, error) {
+	parsed, err := strictyaml.Parse(text, strictyaml.Options{MaxBytes: MaxBytes, Empty: "for the defaults, configure no text"})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // its problems are those of the configuration
+	}
+	c := &compiler{Document: parsed, options: o, declared: map[string]*plugin{}}
+	c.made.Profile = &scheduling.Profile{}
+	c.made.Scraping = modelserver.DefaultSettings()
+	c.made.Scraping.Off = true // until a source is installed
+	parsed.Decode(&c.document)
+	c.compile()
+	if err := parsed.Err(); err != nil {
+		return nil, err //nolint:wrapcheck // as above
+	}
+	sum := sha256.Sum256(text)
+	c.made.Hash = hex.EncodeToString(sum[:6])
+	c.made.Profile.Binders = c.made.Binders
+	c.made.Profile.SetEstimates(c.made.Saturation)
+	c.made.Warnings = parsed.Warnings()
+	return &c.made, nil
+}
+
+// Default returns the default configuration: requests go to the endpoint with the earliest expected first token, except for
+// servers that only encode or prefill.
+func Default(o Options) *Config {
+	made, err := Load([]byte(defaultText), o)
+	if err != nil {
+		panic(fmt.Sprintf("default configuration: %v", err)) // tests load it
+	}
+	made.Hash = "default"
+	return made
+}
+
+// compile compiles the document, part by part. Problems of one part do not hide those of another.
+func (c *compiler) compile() {
+	c.checkHead()
+	c.checkGates()
+	c.declare()
+	c.compileDataLayer() // before profiles, which refer to metrics
+	c.compileProfile()
+	c.compileSaturation()
+	c.compileParsers()
+	c.installUnreferenced()
+	c.warnOfUnused()
+}
+
+func (c *compiler) checkHead() {
+	switch c.document.APIVersion {
+	case apiVersion, legacyAPIVersion:
+	case "":
+		c.Errorf("apiVersion", "it is missing: give %s", apiVersion)
+	default:
+		c.Errorf("apiVersion", "%.100q is not known: give %s", c.document.APIVersion, apiVersion)
+	}
+	if c.document.Kind != kindName {
+		c.Errorf("kind", "%.100q is not %s", c.document.Kind, kindName)
+	}
+}
+
+// gates are the feature gates of upstream. One with advice must be off; the others have no effect.
+var gates = map[string]string{
+	"flowControl":                  plugins.NoFlowControl,
+	"haPopulateNonLeaderDatastore": "",
+	"dataLayer":                    "",
+	"prepareDataPlugins":           "",
+	"experimentalDatalayerWithHighAvailability": "",
+}
+
+func (c *compiler) checkGates() {
+	for i, gate := range c.document.FeatureGates {
+		at := strictyaml.Indexed("featureGates", i)
+		name, on, err := parseGate(gate)
+		advice, known := gates[name]
+		switch {
+		case err != nil:
+			c.Errorf(at, "%v", err)
+		case !known:
+			c.Errorf(at, "unknown feature gate %.100q: %s", name, strictyaml.Hint(name, sortedKeys(gates)))
+		case advice != "" && on:
+			c.Errorf(at, "this picker has no %s: %s", name, advice)
+		case advice == "":
+			c.Warnf(at, "%s has no effect: leave it out", name)
+		}
+	}
+}
+
+// parseGate parses "name" or "name=true".
+func parseGate(text string) (name string, on bool, err error) {
+	name, value, given := strings.Cut(text, "=")
+	if !given {
+		return name, true, nil
+	}
+	if on, err = strconv.ParseBool(value); err != nil {
+		return name, false, fmt.Errorf("%.100q is neither true nor false", value)
+	}
+	return name, on, nil
+}

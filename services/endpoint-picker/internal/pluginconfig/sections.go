@@ -1,0 +1,222 @@
+package pluginconfig
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling/plugins"
+	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
+)
+
+// compileDataLayer compiles the scraping and the source of endpoints.
+func (c *compiler) compileDataLayer() {
+	spec := c.document.DataLayer
+	if spec == nil {
+		spec = &dataLayerSpec{}
+	}
+	for _, field := range []string{"peerDiscovery", "crossReplicaSyncerPluginRef", "crossReplicaSyncInterval"} {
+		if c.Has("dataLayer." + field) {
+			c.Warnf("dataLayer."+field, "it has no effect: replicas see each other's requests in scraped metrics")
+		}
+	}
+	c.compileSources(spec)
+	c.compileDiscovery(spec.Discovery)
+}
+
+// compileSources compiles the configured source, or the default one unless it is disabled.
+func (c *compiler) compileSources(spec *dataLayerSpec) {
+	var source, extractor *plugin
+	at, read := -1, 0
+	for i, s := range spec.Sources {
+		if c.isIgnored(s.PluginRef) {
+			continue
+		}
+		if read++; read == 1 {
+			at = i
+		}
+		if read == 2 {
+			c.Errorf(strictyaml.Indexed("dataLayer.sources", i), "there are %d sources: only one %s is read",
+				len(spec.Sources), onlyName(plugins.SectionSources))
+			return
+		}
+	}
+	switch {
+	case read == 1:
+		source, extractor = c.compileSource(strictyaml.Indexed("dataLayer.sources", at), spec.Sources[at])
+	case spec.InjectDefaults == nil || *spec.InjectDefaults:
+		source, extractor = c.defaultOf(plugins.SectionSources), c.defaultOf(plugins.SectionExtractors)
+	}
+	if source != nil && extractor != nil {
+		c.install(source, "")
+		c.install(extractor, "")
+	}
+}
+
+func (c *compiler) compileSource(path string, spec sourceSpec) (source, extractor *plugin) {
+	source = c.onlyReference(path, spec.PluginRef, plugins.SectionSources)
+	extractors := slices.DeleteFunc(slices.Clone(spec.Extractors), func(r referenceSpec) bool { return c.isIgnored(r.PluginRef) })
+	if len(extractors) == 0 {
+		return source, c.defaultOf(plugins.SectionExtractors)
+	}
+	if len(extractors) > 1 {
+		c.Errorf(path+".extractors[1]", "there are %d extractors: only one %s is read", len(extractors), onlyName(plugins.SectionExtractors))
+	}
+	at := slices.Index(spec.Extractors, extractors[0])
+	return source, c.onlyReference(strictyaml.Indexed(path+".extractors", at), extractors[0].PluginRef, plugins.SectionExtractors)
+}
+
+// onlyReference is reference for sections with a single type.
+func (c *compiler) onlyReference(path, name string, section plugins.Section) *plugin {
+	return c.sectionReference(path, name, section, ": only a "+onlyName(section)+" can be here")
+}
+
+// onlyName returns the names of a section's types, the default first.
+func onlyName(section plugins.Section) string {
+	var names []string
+	for _, t := range plugins.Types() {
+		switch {
+		case t.Section != section:
+		case t.Default:
+			names = slices.Insert(names, 0, t.Name)
+		default:
+			names = append(names, t.Name)
+		}
+	}
+	return strings.Join(names, " or a ")
+}
+
+// defaultOf returns the default plugin of a section.
+func (c *compiler) defaultOf(section plugins.Section) *plugin {
+	return c.standard(plugins.Defaults(section)[0])
+}
+
+// compileDiscovery compiles the file of endpoints. The source of endpoints is fixed until the process ends.
+func (c *compiler) compileDiscovery(spec *referenceSpec) {
+	const path = "dataLayer.discovery"
+	if spec != nil {
+		if p := c.onlyReference(path, spec.PluginRef, plugins.SectionDiscovery); p != nil {
+			c.install(p, path)
+		}
+	}
+	switch previous := c.options.Previous; {
+	case c.options.EndpointsGiven && c.made.Discovery != nil:
+		c.Warnf(path, "it has no effect: the flags name the endpoints")
+	case !c.options.EndpointsGiven && previous != nil && !reflect.DeepEqual(previous.Discovery, c.made.Discovery):
+		c.Errorf(path, "the source of endpoints cannot change while the picker runs: undo the change, or restart the picker")
+	}
+}
+
+// compileSaturation reads the detector from its field or, with a warning, from its old one.
+func (c *compiler) compileSaturation() {
+	c.checkFlowControl()
+	path, spec := "flowControl.saturationDetector", (*referenceSpec)(nil)
+	if flow := c.document.FlowControl; flow != nil {
+		spec = flow.SaturationDetector
+	}
+	if old := c.document.SaturationDetector; old != nil {
+		if spec != nil {
+			c.Errorf("saturationDetector", "%s is set too: keep only that one", path)
+			return
+		}
+		c.Warnf("saturationDetector", "its new place is %s", path)
+		path, spec = "saturationDetector", old
+	}
+	p := c.detector(path, spec)
+	if p == nil {
+		return
+	}
+	if made, ok := p.made.(scheduling.Detector); ok {
+		c.install(p, path)
+		c.made.Saturation = made
+	}
+}
+
+// detector returns the referenced detector. The default one needs no declaration.
+func (c *compiler) detector(path string, spec *referenceSpec) *plugin {
+	standard := plugins.Defaults(plugins.SectionSaturation)[0]
+	if spec == nil || spec.PluginRef == "" || spec.PluginRef == standard.Name {
+		return c.standard(standard)
+	}
+	return c.sectionReference(path, spec.PluginRef, plugins.SectionSaturation, ": give a "+onlyName(plugins.SectionSaturation))
+}
+
+// checkFlowControl warns of unused settings, as upstream does while its gate is off.
+func (c *compiler) checkFlowControl() {
+	for _, field := range []string{
+		"maxBytes", "maxRequests", "defaultRequestTTL", "noEndpointRequestTTL", "defaultPriorityBand", "defaultNegativePriorityBand", "priorityBands",
+		"usageLimitPolicyPluginRef", "enableEviction",
+	} {
+		if c.Has("flowControl." + field) {
+			c.Warnf("flowControl."+field, "it has no effect: %s", plugins.NoFlowControl)
+		}
+	}
+}
+
+// compileParsers makes the list of parsers, from its field or from the old one for a single parser.
+func (c *compiler) compileParsers() {
+	path, specs := "requestHandler.parsers", []referenceSpec(nil)
+	if c.document.RequestHandler != nil {
+		specs = c.document.RequestHandler.Parsers
+	}
+	switch old := c.document.Parser; {
+	case old == nil:
+		for i, spec := range specs {
+			c.addParser(strictyaml.Indexed(path, i), spec.PluginRef)
+		}
+	case len(specs) > 0:
+		c.Errorf("parser", "%s are set too: keep only those", path)
+		return
+	default:
+		c.Warnf("parser", "its new place is %s", path)
+		c.addParser("parser", old.PluginRef)
+	}
+	if len(c.made.ParserNames) == 0 {
+		for _, parser := range plugins.DefaultParsers() {
+			c.addParser(path, parser)
+		}
+	}
+	parsers, err := api.NewParsers(c.made.ParserNames...)
+	if err != nil {
+		c.Errorf(path, "%s", err) // unreachable: the parsers are known
+	}
+	c.made.Parsers = parsers
+}
+
+// addParser adds a parser. Parsers need no declaration.
+func (c *compiler) addParser(path, name string) {
+	var p *plugin
+	if kind, known := plugins.Find(name); known && kind.Section == plugins.SectionParsers && c.declared[name] == nil {
+		p = c.standard(kind)
+	} else {
+		p = c.sectionReference(path, name, plugins.SectionParsers, ", which is not a parser")
+	}
+	if p != nil {
+		c.install(p, path)
+	}
+}
+
+// installUnreferenced installs the plugins that need no reference, declared or not.
+func (c *compiler) installUnreferenced() {
+	for _, p := range c.order {
+		if !p.isIgnored() && p.kind.Section == plugins.SectionNone {
+			c.install(p, "")
+		}
+	}
+	for _, kind := range plugins.Defaults(plugins.SectionNone) {
+		if !slices.ContainsFunc(c.order, func(p *plugin) bool { return p.kind.Name == kind.Name }) {
+			c.install(c.standard(kind), "")
+		}
+	}
+}
+
+// warnOfUnused warns of plugins without effect, because nothing refers to them.
+func (c *compiler) warnOfUnused() {
+	for _, p := range c.order {
+		if !p.isIgnored() && !p.used && p.kind.Section != plugins.SectionNone {
+			c.Warnf(p.path, "%.100q is not used: refer to it or leave it out", p.name)
+		}
+	}
+}

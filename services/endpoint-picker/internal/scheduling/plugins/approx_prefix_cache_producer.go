@@ -1,0 +1,70 @@
+package plugins
+
+import "fairlead.dev/services/endpoint-picker/internal/prefixindex"
+
+const typeApproxPrefixCacheProducer = "approx-prefix-cache-producer"
+
+var approxPrefixCacheProducerType = Type{
+	Name: typeApproxPrefixCacheProducer, Section: SectionNone, Default: true, OnlyOne: "the picker has only one index of prefixes",
+	New: func(Environment) Plugin { // upstream's defaults
+		return &approxPrefixCacheProducer{
+			AutoTune: true, BlockSizeTokens: prefixindex.BlockTokens, MaxPrefixTokensToMatch: defaultMatchTokens, LRUCapacityPerServer: 31_250,
+		}
+	},
+}
+
+// defaultMatchTokens is the default limit of the part of a prompt to look up in caches: the context of large models.
+const defaultMatchTokens = 128 << 10
+
+// PrefixIndex configures the index of prefixes.
+type PrefixIndex struct {
+	MaxTokens int // length of a prompt to look up; 0 for the default limit
+	// CacheBlocks is the size of a server's cache, in blocks of prefixindex.BlockTokens. With AutoTune it counts only while no
+	// metrics page has told the size.
+	CacheBlocks int
+	AutoTune    bool
+}
+
+// approxPrefixCacheProducer configures the index of prefixes, which exists without it too.
+type approxPrefixCacheProducer struct {
+	AutoTune               bool `yaml:"autoTune"` // take the size of caches from metrics pages
+	BlockSizeTokens        int  `yaml:"blockSizeTokens"`
+	BlockSize              int  `yaml:"blockSize,omitempty"` // old name
+	MaxPrefixBlocksToMatch int  `yaml:"maxPrefixBlocksToMatch"`
+	MaxPrefixTokensToMatch int  `yaml:"maxPrefixTokensToMatch"` // if it is not 0, it counts instead of the blocks
+	LRUCapacityPerServer   int  `yaml:"lruCapacityPerServer"`   // blocks of BlockSizeTokens
+}
+
+// Validate checks the parameters.
+func (p *approxPrefixCacheProducer) Validate(c *Check) {
+	switch {
+	case p.BlockSize == 0:
+	case c.Has("blockSizeTokens"):
+		c.noEffect("blockSize", "blockSizeTokens is set, too")
+	default:
+		c.Warnf("blockSize", "it is an old name: use blockSizeTokens")
+		p.BlockSizeTokens = p.BlockSize
+	}
+	c.Count("blockSizeTokens", p.BlockSizeTokens, 1)
+	if p.BlockSizeTokens != prefixindex.BlockTokens {
+		c.Warnf("blockSizeTokens", "blocks always have %d tokens, like those of model servers; capacities are converted", prefixindex.BlockTokens)
+	}
+	c.Count("maxPrefixBlocksToMatch", p.MaxPrefixBlocksToMatch, 0)
+	c.Count("maxPrefixTokensToMatch", p.MaxPrefixTokensToMatch, 0)
+	c.Count("lruCapacityPerServer", p.LRUCapacityPerServer, 1)
+	switch {
+	case p.MaxPrefixTokensToMatch != 0:
+		c.noEffect("maxPrefixBlocksToMatch", "maxPrefixTokensToMatch counts instead; set that to 0 to use this one")
+	case p.MaxPrefixBlocksToMatch == 0:
+		c.Warnf("maxPrefixTokensToMatch", "without a limit in tokens or blocks, %d tokens are the limit", defaultMatchTokens)
+	}
+}
+
+// Install sets the settings of the index.
+func (p *approxPrefixCacheProducer) Install(b *Builder) {
+	blocks := p.LRUCapacityPerServer * p.BlockSizeTokens / prefixindex.BlockTokens
+	b.Parts.Prefix = PrefixIndex{MaxTokens: p.MaxPrefixTokensToMatch, CacheBlocks: max(blocks, 1), AutoTune: p.AutoTune}
+	if p.MaxPrefixTokensToMatch == 0 {
+		b.Parts.Prefix.MaxTokens = p.MaxPrefixBlocksToMatch * p.BlockSizeTokens
+	}
+}

@@ -1,0 +1,36 @@
+package plugins
+
+import (
+	"slices"
+
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
+
+var byLabelType = Type{
+	Name: "by-label", Section: SectionProfile, Identity: true, ReplacedBy: labelSelectorFilterType.Name,
+	New: func(Environment) Plugin { return &byLabel{} },
+}
+
+// byLabel keeps the candidates with one of the values of a label.
+type byLabel struct {
+	Label         string   `yaml:"label"`
+	ValidValues   []string `yaml:"validValues,omitempty"`
+	AllowsNoLabel bool     `yaml:"allowsNoLabel,omitempty"` // keep candidates without the label, too
+}
+
+// Validate checks the parameters.
+func (f *byLabel) Validate(c *Check) {
+	c.Require(f.Label != "", "label", "it is missing: give the label to compare")
+	c.Require(len(f.ValidValues) > 0 || f.AllowsNoLabel, "validValues", "it is empty and would keep no endpoint: give the values to keep")
+}
+
+// Filter keeps the candidates with one of the values.
+func (f *byLabel) Filter(_ *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
+	return scheduling.Keep(candidates, func(c *scheduling.Candidate) bool {
+		value, ok := c.Server.Labels[f.Label]
+		if !ok {
+			return f.AllowsNoLabel
+		}
+		return slices.Contains(f.ValidValues, value)
+	})
+}

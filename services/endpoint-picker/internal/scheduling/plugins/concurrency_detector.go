@@ -1,0 +1,82 @@
+package plugins
+
+import "fairlead.dev/services/endpoint-picker/internal/scheduling"
+
+var concurrencyDetectorType = Type{
+	Name: "concurrency-detector", Section: SectionSaturation,
+	New: func(Environment) Plugin { // upstream's defaults
+		return &concurrencyDetector{ConcurrencyMode: concurrencyRequests, MaxConcurrency: 100, MaxTokenConcurrency: 1_000_000}
+	},
+}
+
+// Modes of the detector.
+const (
+	concurrencyRequests = "requests"
+	concurrencyTokens   = "tokens"
+	concurrencyHybrid   = "hybrid"
+)
+
+// concurrencyDetector uses the load of endpoints, from samples and from this picker's requests.
+type concurrencyDetector struct {
+	ConcurrencyMode          string  `yaml:"concurrencyMode"`
+	MaxConcurrency           int     `yaml:"maxConcurrency"`      // requests of a full endpoint
+	MaxTokenConcurrency      int     `yaml:"maxTokenConcurrency"` // uncomputed prompt tokens of a full endpoint
+	Headroom                 float64 `yaml:"headroom"`            // as in the utilizationDetector
+	InFlightLoadProducerName string  `yaml:"inFlightLoadProducerName,omitempty"`
+
+	requests, tokens float64 // capacity of an endpoint; 0 is ignored
+}
+
+// Validate checks the parameters and derives the capacities.
+func (d *concurrencyDetector) Validate(c *Check) {
+	c.OneOf("concurrencyMode", d.ConcurrencyMode, concurrencyRequests, concurrencyTokens, concurrencyHybrid)
+	c.Positive("maxConcurrency", float64(d.MaxConcurrency))
+	c.Positive("maxTokenConcurrency", float64(d.MaxTokenConcurrency))
+	c.NotNegative("headroom", d.Headroom)
+	c.producer("inFlightLoadProducerName", d.InFlightLoadProducerName, typeInflightLoadProducer)
+	d.requests, d.tokens = float64(d.MaxConcurrency), float64(d.MaxTokenConcurrency)
+	switch d.ConcurrencyMode {
+	case concurrencyRequests:
+		d.tokens = 0
+		c.noEffect("maxTokenConcurrency", "concurrencyMode is "+concurrencyRequests)
+	case concurrencyTokens:
+		d.requests = 0
+		c.noEffect("maxConcurrency", "concurrencyMode is "+concurrencyTokens)
+	}
+}
+
+// Saturation returns the load divided by the capacity of the pool. If requests and tokens count, it is the mean of each
+// endpoint's higher value, so that one does not hide the other.
+func (d *concurrencyDetector) Saturation(_ *scheduling.Request, candidates []scheduling.Candidate) float64 {
+	if len(candidates) == 0 {
+		return 1
+	}
+	sum := 0.0
+	for i := range candidates {
+		sum += d.fullness(&candidates[i].Load)
+	}
+	return sum / float64(len(candidates))
+}
+
+// ErrEmpty returns ErrNoCapacity.
+func (*concurrencyDetector) ErrEmpty() error { return scheduling.ErrNoCapacity }
+
+// Filter keeps the endpoints that are not full.
+func (d *concurrencyDetector) Filter(_ *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
+	return scheduling.Keep(candidates, func(c *scheduling.Candidate) bool { return d.fullness(&c.Load) < 1+d.Headroom })
+}
+
+// fullness returns the load of an endpoint divided by its capacity.
+func (d *concurrencyDetector) fullness(l *scheduling.Load) float64 {
+	full := 0.0
+	if d.requests > 0 {
+		full = l.Requests / d.requests
+	}
+	if d.tokens > 0 {
+		full = max(full, l.Tokens/d.tokens)
+	}
+	return full
+}
+
+// ReadsEstimates reports whether the detector reads Load.Tokens.
+func (d *concurrencyDetector) ReadsEstimates() bool { return d.tokens > 0 }

@@ -1,0 +1,19 @@
+package plugins
+
+import "fairlead.dev/services/endpoint-picker/internal/modelserver"
+
+const typeCoreMetricsExtractor = "core-metrics-extractor"
+
+var coreMetricsExtractorType = Type{
+	Name: typeCoreMetricsExtractor, Section: SectionExtractors, Default: true,
+	New: func(Environment) Plugin { return &coreMetricsExtractor{modelserver.DefaultSettings().Extractor} },
+}
+
+// coreMetricsExtractor sets the metrics to read from pages.
+type coreMetricsExtractor struct{ modelserver.Extractor }
+
+// Validate checks the parameters.
+func (p *coreMetricsExtractor) Validate(c *Check) { p.Extractor.Validate(c.Checker) }
+
+// Install sets the metrics.
+func (p *coreMetricsExtractor) Install(b *Builder) { b.Parts.Scraping.Extractor = p.Extractor }

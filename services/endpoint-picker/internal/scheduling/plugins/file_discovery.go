@@ -1,0 +1,28 @@
+package plugins
+
+var fileDiscoveryType = Type{
+	Name: "file-discovery", Section: SectionDiscovery,
+	New: func(Environment) Plugin { return &fileDiscovery{} },
+}
+
+// FileDiscovery is a file that lists the endpoints.
+type FileDiscovery struct {
+	Path  string
+	Watch bool // follow changes of the file
+}
+
+// fileDiscovery names the file of endpoints.
+type fileDiscovery struct {
+	Path      string `yaml:"path"`
+	WatchFile bool   `yaml:"watchFile"`
+}
+
+// Validate checks the parameters.
+func (p *fileDiscovery) Validate(c *Check) {
+	c.Require(p.Path != "", "path", "it is missing: give the file that lists the endpoints")
+}
+
+// Install sets the file.
+func (p *fileDiscovery) Install(b *Builder) {
+	b.Parts.Discovery = &FileDiscovery{Path: p.Path, Watch: p.WatchFile}
+}

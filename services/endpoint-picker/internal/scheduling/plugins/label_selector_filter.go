@@ -1,0 +1,45 @@
+package plugins
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
+
+var labelSelectorFilterType = Type{
+	Name: "label-selector-filter", Aliases: []string{"by-label-selector"}, Section: SectionProfile, Identity: true,
+	New: func(Environment) Plugin { return &labelSelectorFilter{} },
+}
+
+// labelSelectorFilter keeps the candidates with labels that the selector matches.
+type labelSelectorFilter struct {
+	MatchLabels      map[string]string `yaml:"matchLabels,omitempty"`
+	MatchExpressions []labelExpression `yaml:"matchExpressions,omitempty"`
+
+	selector labels.Selector
+}
+
+// labelExpression is a requirement of a selector.
+type labelExpression struct {
+	Key      string                       `yaml:"key"`
+	Operator metav1.LabelSelectorOperator `yaml:"operator"`
+	Values   []string                     `yaml:"values,omitempty"`
+}
+
+// Validate checks the parameters and compiles the selector.
+func (f *labelSelectorFilter) Validate(c *Check) {
+	selector := metav1.LabelSelector{MatchLabels: f.MatchLabels}
+	for _, e := range f.MatchExpressions {
+		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement(e))
+	}
+	var err error
+	f.selector, err = metav1.LabelSelectorAsSelector(&selector)
+	c.Require(err == nil, "", "it is not a label selector: %v", err)
+	c.Require(len(f.MatchLabels)+len(f.MatchExpressions) > 0, "", "it is empty: give matchLabels or matchExpressions")
+}
+
+// Filter keeps the matching candidates.
+func (f *labelSelectorFilter) Filter(_ *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
+	return scheduling.Keep(candidates, func(c *scheduling.Candidate) bool { return f.selector.Matches(labels.Set(c.Server.Labels)) })
+}

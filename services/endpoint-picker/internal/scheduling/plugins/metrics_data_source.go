@@ -1,0 +1,19 @@
+package plugins
+
+import "fairlead.dev/services/endpoint-picker/internal/modelserver"
+
+var metricsDataSourceType = Type{
+	Name: "metrics-data-source", Section: SectionSources, Default: true,
+	New: func(Environment) Plugin { return &metricsDataSource{modelserver.DefaultSettings().Source} },
+}
+
+// metricsDataSource sets the addresses of metrics pages.
+type metricsDataSource struct{ modelserver.Source }
+
+// Validate checks the parameters.
+func (p *metricsDataSource) Validate(c *Check) { p.Source.Validate(c.Checker) }
+
+// Install switches scraping on.
+func (p *metricsDataSource) Install(b *Builder) {
+	b.Parts.Scraping.Off, b.Parts.Scraping.Source = false, p.Source
+}

@@ -1,0 +1,92 @@
+package plugins
+
+import "fairlead.dev/services/endpoint-picker/internal/scheduling"
+
+var prefixCacheAffinityFilterType = Type{
+	Name: "prefix-cache-affinity-filter", Section: SectionProfile,
+	New: func(Environment) Plugin { // upstream's defaults
+		return &prefixCacheAffinityFilter{AffinityThreshold: 0.8, MaxTTFTPenaltyMs: 18_000, TTFTSource: ttftFromLoad, PeakPrefillThroughput: 15_928}
+	},
+}
+
+// Sources of the estimated times to first token.
+const (
+	ttftFromLoad      = "prefillThroughput" // the uncomputed tokens divided by peakPrefillThroughput
+	ttftFromPredictor = "latencyPredictor"  // the picker's own prediction
+)
+
+// prefixCacheAffinityFilter keeps requests on the endpoints with their prompt in the cache, unless those are much busier than
+// others.
+type prefixCacheAffinityFilter struct {
+	AffinityThreshold                 float64 `yaml:"affinityThreshold"`      // minimum share of the prompt in the cache
+	ExplorationProbability            float64 `yaml:"explorationProbability"` // share of the requests that may go to every endpoint
+	MaxTTFTPenaltyMs                  float64 `yaml:"maxTTFTPenaltyMs"`       // maximum delay of the first token for the cache; 0 for no limit
+	TTFTSource                        string  `yaml:"ttftSource"`
+	PeakPrefillThroughput             float64 `yaml:"peakPrefillThroughput"` // tokens per second
+	PrefixMatchInfoProducerName       string  `yaml:"prefixMatchInfoProducerName,omitempty"`
+	LatencyPredictionInfoProducerName string  `yaml:"latencyPredictionInfoProducerName,omitempty"`
+	InFlightLoadProducerName          string  `yaml:"inFlightLoadProducerName,omitempty"`
+
+	predicted bool // TTFTSource is ttftFromPredictor
+}
+
+// Validate checks the parameters.
+func (f *prefixCacheAffinityFilter) Validate(c *Check) {
+	c.Share("affinityThreshold", f.AffinityThreshold)
+	c.Share("explorationProbability", f.ExplorationProbability)
+	c.NotNegative("maxTTFTPenaltyMs", f.MaxTTFTPenaltyMs)
+	c.Positive("peakPrefillThroughput", f.PeakPrefillThroughput)
+	c.OneOf("ttftSource", f.TTFTSource, ttftFromLoad, ttftFromPredictor)
+	c.producer("prefixMatchInfoProducerName", f.PrefixMatchInfoProducerName, typeApproxPrefixCacheProducer)
+	c.producer("inFlightLoadProducerName", f.InFlightLoadProducerName, typeInflightLoadProducer)
+	c.Require(f.LatencyPredictionInfoProducerName == "", "latencyPredictionInfoProducerName", "the picker predicts latency itself: leave it out")
+	f.predicted = f.TTFTSource == ttftFromPredictor
+	if f.predicted {
+		c.noEffect("peakPrefillThroughput", "ttftSource is "+ttftFromPredictor)
+	}
+}
+
+// streamExplore is the random stream of exploration.
+const streamExplore = 1
+
+// Filter keeps the candidates with enough of the prompt, or all if there is none or those are too busy.
+func (f *prefixCacheAffinityFilter) Filter(r *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
+	if r.Tokens <= 0 || f.ExplorationProbability > 0 && scheduling.Unit(r.Draw(streamExplore, 0)) < f.ExplorationProbability {
+		return candidates
+	}
+	if f.MaxTTFTPenaltyMs > 0 && f.penalty(r, candidates)*1000 > f.MaxTTFTPenaltyMs {
+		return candidates
+	}
+	return scheduling.Prefer(candidates, func(c *scheduling.Candidate) bool { return cachedShare(r, c) >= f.AffinityThreshold })
+}
+
+// penalty returns the additional delay of the first token, in seconds, of the best endpoint with the prompt, compared with
+// the best one without. It is 0 if all endpoints have the prompt, or none.
+func (f *prefixCacheAffinityFilter) penalty(r *scheduling.Request, candidates []scheduling.Candidate) float64 {
+	var best [2]float64 // without and with the prompt
+	var found [2]bool
+	for i := range candidates {
+		c, with := &candidates[i], 0
+		if cachedShare(r, c) >= f.AffinityThreshold {
+			with = 1
+		}
+		if wait := f.wait(c); !found[with] || wait < best[with] {
+			best[with], found[with] = wait, true
+		}
+	}
+	if !found[0] || !found[1] {
+		return 0
+	}
+	return best[1] - best[0]
+}
+
+// wait returns the expected seconds to the first token.
+func (f *prefixCacheAffinityFilter) wait(c *scheduling.Candidate) float64 {
+	if f.predicted {
+		return c.Load.Wait
+	}
+	return c.Load.Tokens / f.PeakPrefillThroughput
+}
+
+// ReadsEstimates reports that the filter reads Candidate.Matched.
+func (*prefixCacheAffinityFilter) ReadsEstimates() bool { return true }

@@ -1,0 +1,59 @@
+package plugins
+
+import (
+	"slices"
+
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
+
+// RoleLabel is the label of pods with the role of a model server.
+const RoleLabel = "llm-d.ai/role"
+
+// Roles of a model server.
+const (
+	roleEncode              = "encode"
+	rolePrefill             = "prefill"
+	roleDecode              = "decode"
+	roleBoth                = "both"
+	roleEncodePrefill       = "encode-prefill"
+	rolePrefillDecode       = "prefill-decode"
+	roleEncodePrefillDecode = "encode-prefill-decode"
+)
+
+var (
+	decodeFilterType = roleFilterType("decode-filter", roleFilter{
+		roles: []string{roleDecode, rolePrefillDecode, roleBoth, roleEncodePrefillDecode}, withoutRole: true,
+	})
+	prefillFilterType = roleFilterType("prefill-filter", roleFilter{
+		roles: []string{rolePrefill, roleEncodePrefill, rolePrefillDecode, roleBoth, roleEncodePrefillDecode},
+	})
+	encodeFilterType = roleFilterType("encode-filter", roleFilter{
+		roles: []string{roleEncode, roleEncodePrefill, roleEncodePrefillDecode},
+	})
+)
+
+func roleFilterType(name string, f roleFilter) Type {
+	return Type{Name: name, Section: SectionProfile, Identity: true, New: func(Environment) Plugin {
+		made := f
+		return &made
+	}}
+}
+
+// roleFilter keeps the model servers with one of the roles.
+type roleFilter struct {
+	noParameters
+
+	roles       []string
+	withoutRole bool // keep servers without the label, too
+}
+
+// Filter keeps the candidates with one of the roles.
+func (f *roleFilter) Filter(_ *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
+	return scheduling.Keep(candidates, func(c *scheduling.Candidate) bool {
+		role, ok := c.Server.Labels[RoleLabel]
+		if !ok {
+			return f.withoutRole
+		}
+		return slices.Contains(f.roles, role)
+	})
+}

@@ -1,0 +1,83 @@
+package plugins
+
+import (
+	"maps"
+	"slices"
+
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
+)
+
+var utilizationFilterType = Type{
+	Name: "utilization-filter", Section: SectionProfile,
+	New: func(Environment) Plugin { return &utilizationFilter{} },
+}
+
+// utilizationMetrics are the metrics of conditions, by their names.
+var utilizationMetrics = map[string]metric{
+	"active-requests":      activeRequests,
+	"running-requests":     runningRequests,
+	"waiting-queue":        waitingRequests,
+	"kv-cache-utilization": kvCacheUsage,
+}
+
+// utilizationFilter keeps the endpoints within all limits.
+type utilizationFilter struct {
+	Conditions               []utilizationCondition `yaml:"conditions"`
+	FallbackOnEmpty          bool                   `yaml:"fallbackOnEmpty"` // keep all if no endpoint is within them
+	InFlightLoadProducerName string                 `yaml:"inFlightLoadProducerName,omitempty"`
+
+	limits []utilizationLimit
+}
+
+type utilizationCondition struct {
+	Metric   string   `yaml:"metric"`
+	MaxValue *float64 `yaml:"maxValue"`
+}
+
+type utilizationLimit struct {
+	metric metric
+	most   float64
+}
+
+// Validate checks the parameters and compiles the conditions.
+func (f *utilizationFilter) Validate(c *Check) {
+	c.Require(len(f.Conditions) > 0, "conditions", "it is missing: give at least one {metric, maxValue}")
+	names := slices.Sorted(maps.Keys(utilizationMetrics))
+	for i, condition := range f.Conditions {
+		at := strictyaml.Indexed("conditions", i)
+		c.OneOf(at+".metric", condition.Metric, names...)
+		limit := utilizationLimit{metric: utilizationMetrics[condition.Metric]}
+		switch {
+		case condition.MaxValue == nil:
+			c.Errorf(at+".maxValue", "it is missing: give the maximum of the metric")
+			continue
+		case limit.metric == kvCacheUsage:
+			c.Share(at+".maxValue", *condition.MaxValue)
+		default:
+			c.NotNegative(at+".maxValue", *condition.MaxValue)
+		}
+		limit.most = *condition.MaxValue
+		f.limits = append(f.limits, limit)
+	}
+	c.producer("inFlightLoadProducerName", f.InFlightLoadProducerName, typeInflightLoadProducer)
+}
+
+// ErrEmpty returns ErrNoCapacity.
+func (*utilizationFilter) ErrEmpty() error { return scheduling.ErrNoCapacity }
+
+// Filter keeps the endpoints within the limits.
+func (f *utilizationFilter) Filter(_ *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
+	within := func(c *scheduling.Candidate) bool {
+		for _, limit := range f.limits {
+			if limit.metric.value(&c.Load) > limit.most {
+				return false
+			}
+		}
+		return true
+	}
+	if f.FallbackOnEmpty {
+		return scheduling.Prefer(candidates, within)
+	}
+	return scheduling.Keep(candidates, within)
+}

@@ -1,0 +1,46 @@
+package plugins
+
+import "fairlead.dev/services/endpoint-picker/internal/scheduling"
+
+var weightedRandomPickerType = Type{
+	Name: "weighted-random-picker", Section: SectionProfile,
+	New: func(Environment) Plugin { return &weightedRandomPicker{onePick()} },
+}
+
+// weightedRandomPicker picks candidates with probabilities proportional to their scores. Candidates with a score of 0 come
+// last, in any order.
+type weightedRandomPicker struct{ pickCount }
+
+// Pick appends indexes, each drawn from the remaining ones.
+func (p *weightedRandomPicker) Pick(r *scheduling.Request, scores []float64, places []int) []int {
+	places = allPlaces(len(scores), places)
+	most := max(min(p.MaxNumOfEndpoints, len(places)), 1)
+	for i := range most {
+		rest := places[i:]
+		j := drawByScore(scores, rest, r.Draw(streamPick, i))
+		rest[0], rest[j] = rest[j], rest[0]
+	}
+	return places[:most]
+}
+
+// drawByScore draws one of the indexes.
+func drawByScore(scores []float64, places []int, random uint64) int {
+	sum := 0.0
+	for _, place := range places {
+		sum += scores[place]
+	}
+	if sum <= 0 {
+		return int(random % uint64(len(places)))
+	}
+	left, drawn := scheduling.Unit(random)*sum, 0
+	for j, place := range places {
+		if scores[place] <= 0 {
+			continue
+		}
+		drawn = j // the last one, because of rounding
+		if left -= scores[place]; left < 0 {
+			break
+		}
+	}
+	return drawn
+}
