@@ -22,8 +22,8 @@
 // Every state of a stream has a deadline:
 //
 //	silence, part of a length     State.Timeout
-//	half a message                Options.MessageTimeout
-//	a reply that nobody reads     Options.SendTimeout
+//	half a message                Limits.MessageTimeout
+//	a reply that nobody reads     Limits.SendTimeout
 //	a connection that nobody reads  20 s for a write; after 1 s new streams are refused
 //
 // One goroutine, the sweeper, checks all deadlines and shares four times a second. A deadline costs a stream two atomic

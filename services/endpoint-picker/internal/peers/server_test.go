@@ -57,7 +57,7 @@ func TestManyConnections(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := overMemory(t, Options{})
+				r := overMemory(t, Limits{})
 				r.limits[connections].limit, r.perPeer = tt.total, tt.perPeer
 				var conns []*raw
 				for range 60 {
@@ -96,7 +96,7 @@ func TestManyConnections(t *testing.T) {
 func TestPeerThatDoesNotReadItsConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Options{})
+		r := overMemory(t, Limits{})
 		x := r.dialRaw(t, hostile, 1<<30) // and x.read() is not called
 		for range 5 {
 			id := x.open()
@@ -130,7 +130,7 @@ func TestPeerThatDoesNotReadItsConnection(t *testing.T) {
 func TestIdlePeers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Options{})
+		r := overMemory(t, Limits{})
 		instances := func() int {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -160,7 +160,7 @@ func TestIdlePeers(t *testing.T) {
 func TestConnectionForEachRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Options{})
+		r := overMemory(t, Limits{})
 		var first *instance
 		for range 100 {
 			g := r.gateway(t, good)
@@ -183,7 +183,7 @@ func TestConnectionForEachRequest(t *testing.T) {
 
 func TestMessageSizes(t *testing.T) {
 	t.Parallel()
-	r := overLoopback(t, Options{})
+	r := overLoopback(t, Limits{})
 	g := r.gateway(t, good)
 	tests := []struct {
 		name string
@@ -214,7 +214,8 @@ func TestMessageSizes(t *testing.T) {
 			send(t, s, tt.give...)
 			reply, err := receive(s)
 			require.NoError(t, err)
-			assert.True(t, reply == tt.want, "got %.100q", reply)
+			assert.Equal(t, len(tt.want), len(reply))
+			assert.Equal(t, tt.want[:min(100, len(tt.want))], reply[:min(100, len(reply))])
 			require.NoError(t, s.CloseSend())
 			for err == nil {
 				_, err = receive(s)
@@ -245,7 +246,7 @@ func TestBrokenMessages(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := overMemory(t, Options{})
+				r := overMemory(t, Limits{})
 				x := r.dialRaw(t, hostile, http2Window)
 				x.read()
 				id := x.open(tt.header)
@@ -265,7 +266,7 @@ func TestBrokenMessages(t *testing.T) {
 func TestStreamsWithoutAHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Options{})
+		r := overMemory(t, Limits{})
 		g := r.gateway(t, good)
 		for _, method := range []string{"/test.Service/Unknown", "/unknown/Stream", "nonsense"} {
 			err := g.conn.Invoke(t.Context(), method, "a", new([]byte))
@@ -334,7 +335,7 @@ func TestTLS(t *testing.T) {
 	lender.StartTLS()
 	defer lender.Close()
 	creds := credentials.NewTLS(&tls.Config{Certificates: lender.TLS.Certificates, MinVersion: tls.VersionTLS12})
-	r := overLoopback(t, Options{}, grpc.Creds(creds))
+	r := overLoopback(t, Limits{}, grpc.Creds(creds))
 	conn, err := grpc.NewClient("passthrough:server", grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.dial(ctx, good) }),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(1<<30)))
@@ -369,7 +370,7 @@ func TestAcceptErrors(t *testing.T) {
 			l.errs <- &net.OpError{Op: "accept", Err: syscall.EMFILE}
 		}
 		began := time.Now()
-		r := newRig(t, l, Options{})
+		r := newRig(t, l, Limits{})
 		r.dial = n.dial
 		assert.Equal(t, served, r.gateway(t, good).ask(0))
 		assert.InDelta(t, 3.275, time.Since(began).Seconds(), 0.01, "5 ms, 10 ms, ... 1 s")
@@ -397,7 +398,7 @@ func TestStopBeforeServe(t *testing.T) {
 func TestStopWhilePaused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Options{MaxBytes: 1 << 20})
+		r := overMemory(t, Limits{MaxBytes: 1 << 20})
 		x := r.dialRaw(t, hostile, http2Window)
 		x.read()
 		halfMessages(t, x, 40, 40<<10, 0)
@@ -415,7 +416,7 @@ func TestStopWhilePaused(t *testing.T) {
 func TestGracefulStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Options{})
+		r := overMemory(t, Limits{})
 		var waiting []grpc.ClientStream
 		for _, from := range []string{good, hostile} {
 			s, _ := r.gateway(t, from).open()
@@ -448,7 +449,7 @@ func TestGracefulStop(t *testing.T) {
 func TestStopShortensGracefulStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Options{})
+		r := overMemory(t, Limits{})
 		s, _ := r.gateway(t, good).open()
 		send(t, s, "headers")
 		synctest.Wait()
