@@ -119,6 +119,32 @@ func TestUnreadRefusalsEnd(t *testing.T) {
 	})
 }
 
+// TestUnreadStreamsMakeRoom has a peer that ends its streams and does not read the replies, so that gRPC keeps them.
+func TestUnreadStreamsMakeRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 20
+		r := overMemory(t, Limits{MaxStreams: limit, SendTimeout: 20 * time.Second})
+		x := r.dialRaw(t, hostile, 0)
+		x.read()
+		for range limit {
+			id := x.open()
+			x.send(id, append(message("headers"), message("end")...), 100)
+			x.end(id)
+		}
+		time.Sleep(time.Minute)
+		assert.Len(t, r.service.ended(), limit)
+		assert.Equal(t, limit, r.Stats().Streams)
+		assert.Zero(t, r.Stats().BlockedConnections, "nobody needs the room")
+
+		assert.NotContains(t, r.gateway(t, good).holdStreams(limit/2), "refused: "+ErrTooManyStreams.Error())
+		time.Sleep(2 * sweepInterval)
+		assert.Equal(t, int64(1), r.Stats().BlockedConnections)
+		assert.Equal(t, limit/2, r.Stats().Streams)
+		assert.Equal(t, served, r.gateway(t, hostile).ask(10))
+	})
+}
+
 var zeros = make([]byte, 30<<20)
 
 // halfMessages sends messages without their last byte on n streams, as far as the server reads them.
@@ -187,6 +213,69 @@ func TestHalfMessagesDoNotStopOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLargeMessagesAreRefusedWithin has a message that is refused before its end.
+func TestLargeMessagesAreRefusedWithin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 300 << 10
+		r := overMemory(t, Limits{MaxBytes: limit})
+		x := r.dialRaw(t, hostile, http2Window)
+		x.read()
+		halfMessages(t, x, 1, maxBody, 0)
+		synctest.Wait()
+		require.Empty(t, r.service.ended(), "it discards")
+		x.mu.Lock()
+		assert.Positive(t, x.replies[1])
+		x.mu.Unlock()
+		time.Sleep(discardTimeout + 2*sweepInterval)
+		require.Len(t, r.service.ended(), 1)
+		require.ErrorIs(t, r.service.ended()[0], ErrTooManyBytes)
+		assert.Zero(t, r.Stats().EvictedStreams)
+	})
+}
+
+// TestRefusalsLeaveNothingBehind has a peer that sends on after a refusal.
+func TestRefusalsLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := overMemory(t, Limits{})
+		x := r.dialRaw(t, hostile, http2Window)
+		x.read()
+		ids := []uint32{x.open(), x.open()}
+		for _, id := range ids {
+			x.sendInWindow(id, head(10*maxBody))
+			x.sendInWindow(id, zeros[:maxBody])
+		}
+		x.end(ids[0])
+		synctest.Wait()
+		assert.Len(t, r.service.ended(), 1, "the stream that the peer has ended")
+		time.Sleep(discardTimeout + 3*sweepInterval)
+		assert.Len(t, r.service.ended(), 2)
+		assert.Zero(t, r.Stats().Bytes)
+		assert.Zero(t, r.Stats().Streams)
+		assert.Zero(t, r.Stats().ExpiredStreams)
+	})
+}
+
+// TestLostBuffersDoNotRefuse has a single peer whose lost buffers exceed the limit: the server collects garbage.
+func TestLostBuffersDoNotRefuse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := overMemory(t, Limits{MaxBytes: 1 << 20})
+		g := r.gateway(t, good)
+		assert.Equal(t, served, g.ask(100<<10))
+		func() {
+			p := (*r.all.Load())[0]
+			for range 40 {
+				bufferPool{p}.Get(32 << 10)
+			}
+		}()
+		assert.Equal(t, "refused: "+ErrTooManyBytes.Error(), g.ask(100<<10))
+		eventually(t, "a collection", func() bool { return r.Stats().Bytes < 1<<20 })
+		assert.Equal(t, served, g.ask(100<<10))
+	})
 }
 
 // TestHalfMessagesInTheHeap looks at the heap: nothing is held beside the count.

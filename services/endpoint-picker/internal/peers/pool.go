@@ -13,7 +13,7 @@ import (
 var classSizes = [...]int{1 << 6, 1 << 8, 1 << 10, 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16, 96 << 10, 1 << 17, 1 << 18, 1 << 19, 1 << 20}
 
 // blockOverhead is the memory of a block besides its bytes: the block, its lease and cleanup, the mem.Buffer around it, and its
-// places in gRPC's queues (300 bytes, measured with frames of one byte). At half the value a peer that sends such frames could
+// place in gRPC's queues (250 bytes, measured with frames of one byte). At half the value a peer that sends such frames could
 // use 1.7 times its share. At double it would be restricted at 60 % of it. For frames of 16 KiB it is 2 %.
 const blockOverhead = 256
 

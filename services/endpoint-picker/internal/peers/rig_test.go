@@ -472,6 +472,12 @@ func (x *raw) data(id uint32, data []byte) error {
 	return x.framer.WriteData(id, false, data)
 }
 
+func (x *raw) end(id uint32) {
+	x.write <- struct{}{}
+	defer func() { <-x.write }()
+	_ = x.framer.WriteData(id, true, nil)
+}
+
 func (x *raw) reset(id uint32) {
 	x.write <- struct{}{}
 	defer func() { <-x.write }()
