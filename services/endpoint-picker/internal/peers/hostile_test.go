@@ -114,7 +114,9 @@ func TestUnreadRefusalsEnd(t *testing.T) {
 		eventually(t, "a refusal", func() bool { return r.Stats().RefusedStreams == n-limit-maxRefused+1 })
 		assert.Equal(t, served, r.gateway(t, good).ask(10))
 		require.NoError(t, x.net.Close())
-		eventually(t, "the end of streams that wait for nobody", func() bool { return r.Stats().Streams == 0 })
+		p := (*r.all.Load())[0]
+		eventually(t, "the end of streams that wait for nobody", func() bool { return len(p.allStreams(nil)) == 0 })
+		assert.Zero(t, r.Stats().Streams)
 		assert.Equal(t, served, r.gateway(t, hostile).ask(10))
 	})
 }
