@@ -27,7 +27,7 @@ func TestCountersReturnToZero(t *testing.T) {
 		},
 		func(x *raw, id uint32, _ *rand.Rand) { x.reset(id) },
 		func(x *raw, id uint32, _ *rand.Rand) { x.send(id, head(1<<30), 100) },
-		func(x *raw, id uint32, random *rand.Rand) {
+		func(x *raw, _ uint32, random *rand.Rand) {
 			if random.IntN(20) == 0 {
 				_ = x.net.Close()
 			}

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"io"
 	"net"
 	"syscall"
 	"testing"
@@ -72,7 +73,7 @@ func TestSocketNeedsNoBufferToWait(t *testing.T) {
 
 	require.NoError(t, client.Close())
 	go read()
-	assert.EqualError(t, (<-results).err, "EOF")
+	require.ErrorIs(t, (<-results).err, io.EOF)
 	require.NoError(t, c.Close())
 	go read()
 	require.ErrorIs(t, (<-results).err, net.ErrClosed)
