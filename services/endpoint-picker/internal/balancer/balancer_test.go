@@ -666,6 +666,26 @@ func TestSaturatedPoolShedsWhatCanWait(t *testing.T) {
 	require.Nil(t, r.decide(with("batch")), "idle again")
 }
 
+func TestSaturationByTokensShedsToo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
+	r.rules = holds()
+	r.configs = configured(t, `
+plugins:
+- {type: concurrency-detector, parameters: {concurrencyMode: tokens, maxTokenConcurrency: 1000}}
+- {type: queue-scorer}
+schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer}]}]
+saturationDetector: {pluginRef: concurrency-detector}`)
+	batch := func() *exchange.Exchange {
+		return &exchange.Exchange{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: "batch"}}}}
+	}
+	first := batch()
+	require.Nil(t, r.decide(first), "idle")
+	first.Sent()
+	r.placed(t, chat(strings.Repeat("long ", 1000), 1))
+	assert.Equal(t, 429, r.refused(t, batch(), scheduling.ErrSaturated).Code)
+}
+
 func TestFilterThatGoesByLoadRefusesWithARetry(t *testing.T) {
 	t.Parallel()
 	full := newEndpoint("10.0.0.1:8000")
@@ -786,7 +806,7 @@ func TestAnswersTakeRoomInTheCache(t *testing.T) {
 	estimator := estimate.New(1 << 20)
 	e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	r := newRig(t, snapshotOf(e))
-	r.estimator = estimator
+	r.estimator, r.configs = estimator, soonestFirst()
 	answer := func(chunks ...string) {
 		x := r.placed(t, api.Incoming{})
 		x.Respond(&exchange.Response{Status: 200, Events: true})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -35,7 +36,11 @@ func (m *memory) loads() []scheduling.Candidate {
 	m.candidates = m.candidates[:0]
 	for i, e := range m.snapshot.Endpoints {
 		load := e.Load()
-		m.candidates = append(m.candidates, candidateOf(i, e, &load))
+		c := candidateOf(i, e, &load)
+		if m.estimated {
+			c.Load.Tokens = float64(estimate.ServerOf(e).Backlog())
+		}
+		m.candidates = append(m.candidates, c)
 	}
 	return m.candidates
 }

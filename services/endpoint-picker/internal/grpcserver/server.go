@@ -38,7 +38,7 @@ type Params struct {
 	Flag    string // flag that sets the port, for messages
 	Port    int
 	Options []grpc.ServerOption
-	Limits  peers.Options
+	Limits  peers.Limits
 	Codec   encoding.CodecV2 // of handlers that use peers.Stream; nil if Service has none
 	Service Service
 }

@@ -85,7 +85,7 @@ schedulingProfiles:
   - pluginRef: header-based-testing-filter
 `})
 	for i := range r.servers {
-		q := request{body: ofModel, headers: []string{"test-epp-endpoint-selection", r.at(i)}, rules: envoytest.Rules{Reply: []string{"x-conformance-test-served-endpoint"}}}
+		q := request{body: ofModel, headers: []string{"test-epp-endpoint-selection", r.at(i)}, rules: envoytest.Rules{Set: []string{"x-echo-set-header"}, Reply: []string{"x-conformance-test-served-endpoint"}}}
 		assert.Equal(t, r.at(i), r.serve(q, response{served: r.at(i), pieces: completion}))
 	}
 	var warnings []string

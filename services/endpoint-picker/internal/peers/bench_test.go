@@ -83,7 +83,7 @@ func servePlain(b *testing.B) string {
 	return l.Addr().String()
 }
 
-func servePeers(b *testing.B, o Options) (*rig, string) {
+func servePeers(b *testing.B, o Limits) (*rig, string) {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
@@ -92,7 +92,7 @@ func servePeers(b *testing.B, o Options) (*rig, string) {
 
 // BenchmarkStream is a request with a body of 5 kB and an answer, client included, by a plain gRPC server and by this package.
 func BenchmarkStream(b *testing.B) {
-	limits := Options{MaxBytes: 256 << 20, MaxStreams: 32 << 10, MessageTimeout: time.Minute, SendTimeout: 20 * time.Second}
+	limits := Limits{MaxBytes: 256 << 20, MaxStreams: 32 << 10, MessageTimeout: time.Minute, SendTimeout: 20 * time.Second}
 	for name, serve := range map[string]func(b *testing.B) string{
 		"plain": servePlain,
 		"peers": func(b *testing.B) string { _, address := servePeers(b, limits); return address },
@@ -173,7 +173,7 @@ func BenchmarkAdmit(b *testing.B) {
 		used  int64
 	}{{"within", 1, 0}, {"beyond", 1, 2}, {"beyond of 300", 300, 2}} {
 		b.Run(tt.name, func(b *testing.B) {
-			r := New(Params{Limits: Options{MaxBytes: 1}})
+			r := New(Params{Limits: Limits{MaxBytes: 1}})
 			for i := range tt.peers {
 				p := newPeer(r, remotePeer(&net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>8), byte(i))}))
 				p.add(heldBytes, tt.used)
@@ -242,7 +242,7 @@ func BenchmarkMemory(b *testing.B) {
 	const n = 500
 	b.Run("peer", func(b *testing.B) {
 		for b.Loop() {
-			r := overLoopback(b, Options{}, grpc.NumStreamWorkers(16))
+			r := overLoopback(b, Limits{}, grpc.NumStreamWorkers(16))
 			before := inUse()
 			for i := range n {
 				r.dialRaw(b, fmt.Sprintf("127.0.%d.%d", 1+i/250, 1+i%250), http2Window)
@@ -256,7 +256,7 @@ func BenchmarkMemory(b *testing.B) {
 	})
 	b.Run("connection", func(b *testing.B) {
 		for b.Loop() {
-			r := overLoopback(b, Options{})
+			r := overLoopback(b, Limits{})
 			before := inUse()
 			for range n {
 				r.dialRaw(b, good, http2Window)
@@ -270,7 +270,7 @@ func BenchmarkMemory(b *testing.B) {
 	})
 	b.Run("stream", func(b *testing.B) {
 		for b.Loop() {
-			r := overLoopback(b, Options{})
+			r := overLoopback(b, Limits{})
 			x := r.dialRaw(b, good, http2Window)
 			x.read()
 			before := inUse()

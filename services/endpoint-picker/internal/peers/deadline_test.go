@@ -2,7 +2,6 @@ package peers
 
 import (
 	"bytes"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,7 +14,7 @@ import (
 // late is how much later than its deadline a stream may end, and this be noticed.
 const late = 3*sweepInterval + 50*time.Millisecond
 
-var timeouts = Options{MessageTimeout: 10 * time.Second, SendTimeout: 20 * time.Second}
+var timeouts = Limits{MessageTimeout: 10 * time.Second, SendTimeout: 20 * time.Second}
 
 // trickle sends one byte per second until the stream has ended.
 func (x *raw) trickle(id uint32, data []byte) {
@@ -202,7 +201,7 @@ func TestDeadlinesRestart(t *testing.T) {
 func TestNoDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Options{})
+		r := overMemory(t, Limits{})
 		s, cancel := r.gateway(t, good).open()
 		send(t, s, "headers", "end")
 		_, err := receive(s)
@@ -210,7 +209,7 @@ func TestNoDeadline(t *testing.T) {
 		cancel()
 		time.Sleep(time.Second)
 		require.Len(t, r.service.ended(), 1)
-		assert.False(t, errors.As(r.service.ended()[0], new(*TimeoutError)), "the gateway canceled the stream")
+		assert.NoError(t, r.service.ended()[0], "the gateway canceled the stream")
 	})
 }
 

@@ -17,19 +17,47 @@
 //	             after 1 s: the oldest evictable streams are ended, as many as it takes
 //	             after 5 s: all connections of the peer are closed, and a warning is logged
 //	             beyond 1.25 x limit: its connections are not read, so that the total stays below
-//	             1.25 x limit + a read of each connection (32 KiB, or 0.8 MB of frames of one byte) + the shares of others
+//	             1.25 x limit + a read of each connection (32 KiB, or 1 MB of frames of one byte) + the shares of others
 //
 // Every state of a stream has a deadline:
 //
-//	silence, part of a length     State.Timeout
-//	half a message                Options.MessageTimeout
-//	a reply that nobody reads     Options.SendTimeout
+//	silence, part of a length       State.Timeout
+//	half a message                  Limits.MessageTimeout
+//	a reply that nobody reads       Limits.SendTimeout
+//	the same, the stream has ended  Limits.SendTimeout, while the peer has more streams than its share
 //	a connection that nobody reads  20 s for a write; after 1 s new streams are refused
+//	a connection without a preface  grpc.ConnectionTimeout
 //
 // One goroutine, the sweeper, checks all deadlines and shares four times a second. A deadline costs a stream two atomic
 // writes. After a deadline or an eviction the handler can still answer: only its reading was canceled.
 //
 // gRPC keeps a stream that has ended until its replies were written, so a stream counts until then, too.
+//
+// A handler with a Stream:
+//
+//	s, err := peers.Open(stream, awaitingHeaders) // a State
+//	if err != nil {
+//		return err
+//	}
+//	defer s.Close()
+//	if err := s.AdmitStream(); err != nil {
+//		return s.Refuse(tooManyRequests)
+//	}
+//	for {
+//		message, err := s.Recv() // io.EOF, TimeoutError, MessageSizeError, ErrTooManyBytes or a status of gRPC
+//		...
+//		s.Enter(awaitingBody)
+//		...
+//		if err := s.AdmitBytes(); err != nil {
+//			return s.Refuse(tooManyRequests)
+//		}
+//		...
+//		err = s.Send(reply)
+//	}
+//
+// Not counted are about 7 KiB for each stream, 10 KiB for each connection (50 KiB with TLS) and 60 KiB for each peer: the
+// limits of streams and connections bound these. A hostile party with many addresses is many peers: client certificates help
+// against those.
 //
 // The package depends on behavior of gRPC that its API does not promise: the order in which a transport uses the context of a
 // tap (newStream), methods of transport streams (transportStream), and a variable (poolingThreshold). The tests fail if a new

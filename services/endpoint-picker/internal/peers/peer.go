@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -19,6 +20,11 @@ import (
 // reason for clients. A stream takes about 10 KiB. At half the value a burst of streams beyond the limit gets fewer reasons, at
 // double a peer that does not read them holds twice as much.
 const maxRefused = 256
+
+const (
+	headerAuthority = ":authority"
+	maxAuthority    = 512 // bytes: more than a DNS name with the name of an Envoy cluster has
+)
 
 // The refusals of streams before their handler runs. They have no body, so that they need no flow control window of a peer.
 var (
@@ -79,10 +85,12 @@ func (p *peer) start(local net.Addr) *instance {
 	return i
 }
 
-// tap runs before the handler of each stream. It counts the stream, makes it cancelable, and drops the HTTP/2 headers, which
-// nobody reads: they would stay in memory as long as the stream.
+// tap runs before the handler of each stream. It counts the stream, makes it cancelable, and drops the HTTP/2 headers except
+// the :authority, because nobody reads the others: they would stay in memory as long as the stream.
 func (p *peer) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
-	clear(info.Header)
+	maps.DeleteFunc(info.Header, func(key string, values []string) bool {
+		return key != headerAuthority || len(values) != 1 || len(values[0]) > maxAuthority
+	})
 	c := connOf(ctx)
 	switch {
 	case c == nil:

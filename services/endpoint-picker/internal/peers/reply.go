@@ -13,34 +13,34 @@ type reply struct {
 
 // A codec encodes replies with another codec, and adds a marker to the end of each: an empty buffer, which gRPC frees when it
 // has written the reply or dropped it. So a stream counts as long as gRPC keeps it for a peer that does not read: SendMsg
-// returns when a reply is in gRPC's queue, and ended streams stay in memory until their queue has been sent.
+// returns when a reply is in gRPC's queue, and ended streams stay in memory until their queue has been sent. A marker also
+// counts as a buffer of the peer, which is about what gRPC needs for a short reply.
 type codec struct{ encoding.CodecV2 }
 
 // Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	r, ok := v.(*reply)
 	if !ok {
-		return c.CodecV2.Marshal(v) //nolint:wrapcheck // it is the other codec's own error
+		return c.CodecV2.Marshal(v) // it is the other codec's own error
 	}
 	data, err := c.CodecV2.Marshal(r.message)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it is the other codec's own error
+		return nil, err // it is the other codec's own error
 	}
 	r.stream.waits.Add(1)
-	return append(data, mem.NewBuffer(&marker, (*sendObserver)(r.stream))), nil
+	observer := (*sendObserver)(r.stream)
+	return append(data, mem.NewBuffer(observer.Get(0), observer)), nil
 }
-
-// marker is the content of all markers. Its capacity is above the size below which gRPC does not count references.
-var marker = make([]byte, 0, 2<<10)
 
 // A sendObserver is the pool of a stream's markers.
 type sendObserver Stream
 
-// Get implements mem.BufferPool. Nobody calls it.
-func (*sendObserver) Get(int) *[]byte { return &marker }
+// Get implements mem.BufferPool.
+func (o *sendObserver) Get(length int) *[]byte { return bufferPool{o.peer}.Get(length) }
 
 // Put is called when a reply has been sent or dropped.
-func (o *sendObserver) Put(*[]byte) {
+func (o *sendObserver) Put(marker *[]byte) {
+	bufferPool{o.peer}.Put(marker)
 	if s := (*Stream)(o); s.waits.Add(-1) == 0 {
 		s.leave()
 	}

@@ -216,7 +216,7 @@ type rig struct {
 	dial    func(ctx context.Context, from string) (net.Conn, error)
 }
 
-func newRig(t testing.TB, l net.Listener, o Options, options ...grpc.ServerOption) *rig {
+func newRig(t testing.TB, l net.Listener, o Limits, options ...grpc.ServerOption) *rig {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	r := &rig{service: &service{}, logs: logs}
@@ -236,7 +236,7 @@ func newRig(t testing.TB, l net.Listener, o Options, options ...grpc.ServerOptio
 }
 
 // overMemory is for tests within a synctest bubble.
-func overMemory(t testing.TB, o Options, options ...grpc.ServerOption) *rig {
+func overMemory(t testing.TB, o Limits, options ...grpc.ServerOption) *rig {
 	t.Helper()
 	n := newNetwork()
 	r := newRig(t, n, o, options...)
@@ -245,7 +245,7 @@ func overMemory(t testing.TB, o Options, options ...grpc.ServerOption) *rig {
 }
 
 // overLoopback is for tests with real connections.
-func overLoopback(t testing.TB, o Options, options ...grpc.ServerOption) *rig {
+func overLoopback(t testing.TB, o Limits, options ...grpc.ServerOption) *rig {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -470,6 +470,12 @@ func (x *raw) data(id uint32, data []byte) error {
 	x.write <- struct{}{}
 	defer func() { <-x.write }()
 	return x.framer.WriteData(id, false, data)
+}
+
+func (x *raw) end(id uint32) {
+	x.write <- struct{}{}
+	defer func() { <-x.write }()
+	_ = x.framer.WriteData(id, true, nil)
 }
 
 func (x *raw) reset(id uint32) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,18 +17,19 @@ import (
 
 const (
 	// maxConnections is the number of connections beyond which peers get no more than their share. An idle connection takes
-	// about 40 KiB with TLS. At half the value a fleet of 128 gateways with 16 workers each does not fit. At double,
-	// connections can take 320 MiB.
+	// about 50 KiB with TLS. At half the value a fleet of 128 gateways with 16 workers each does not fit. At double,
+	// connections can take 400 MiB.
 	maxConnections = 4096
 	// maxConnectionsOfPeer is the number of connections of one peer. Envoy opens one for each worker. At half the value, many
-	// gateways behind one address translation may not get enough. At double, one peer can take 80 MiB.
+	// gateways behind one address translation may not get enough. At double, one peer can take 100 MiB.
 	maxConnectionsOfPeer = 1024
 
 	maxAcceptBackoff = time.Second
 )
 
-// Options are the limits of a Server. Each limit is for all peers together, and is shared fairly when it is exceeded.
-type Options struct {
+// Limits are the limits of a Server. Those of bytes and streams are for all peers together, and are shared fairly when they
+// are exceeded.
+type Limits struct {
 	MaxBytes       int           // messages, collected bodies and unread replies in memory; 0 for no limit
 	MaxStreams     int           // open streams; 0 for no limit
 	MessageTimeout time.Duration // maximum time from the head of a message to its end; 0 for no limit
@@ -37,7 +39,7 @@ type Options struct {
 // Params are the parameters of New.
 type Params struct {
 	Log     *zap.Logger
-	Limits  Options
+	Limits  Limits
 	Options []grpc.ServerOption // of the servers of all peers
 	// Codec encodes the replies of Streams. Handlers that do not use Streams need none, and set theirs in Options.
 	Codec encoding.CodecV2
@@ -237,7 +239,7 @@ type counters struct {
 	refusedConnections, refusedStreams, expired, evicted, blocked, closedPeers atomic.Int64
 }
 
-// Stats returns the current figures.
+// Stats returns the current figures of all peers.
 func (s *Server) Stats() Stats {
 	c := &s.counters
 	return Stats{
@@ -253,6 +255,26 @@ func (s *Server) Stats() Stats {
 		BlockedConnections: c.blocked.Load(),
 		ClosedPeers:        c.closedPeers.Load(),
 	}
+}
+
+// PeerStats are figures of one peer.
+type PeerStats struct {
+	Address     netip.Addr
+	Connections int
+	Streams     int
+	Bytes       int
+}
+
+// PeerStats returns the current figures of each peer, by address.
+func (s *Server) PeerStats() []PeerStats {
+	var all []PeerStats
+	for _, p := range *s.all.Load() {
+		all = append(all, PeerStats{
+			Address: p.address, Connections: int(p.used[connections].Load()), Streams: int(p.used[streams].Load()), Bytes: int(p.used[heldBytes].Load()),
+		})
+	}
+	slices.SortFunc(all, func(a, b PeerStats) int { return a.Address.Compare(b.Address) })
+	return all
 }
 
 // streamKey is the key of the Stream in the context of a stream.

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	_ "google.golang.org/grpc/encoding/gzip" // as in the program, where a library registers it
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
@@ -57,7 +58,7 @@ func TestManyConnections(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := overMemory(t, Options{})
+				r := overMemory(t, Limits{})
 				r.limits[connections].limit, r.perPeer = tt.total, tt.perPeer
 				var conns []*raw
 				for range 60 {
@@ -96,7 +97,7 @@ func TestManyConnections(t *testing.T) {
 func TestPeerThatDoesNotReadItsConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Options{})
+		r := overMemory(t, Limits{})
 		x := r.dialRaw(t, hostile, 1<<30) // and x.read() is not called
 		for range 5 {
 			id := x.open()
@@ -130,7 +131,7 @@ func TestPeerThatDoesNotReadItsConnection(t *testing.T) {
 func TestIdlePeers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Options{})
+		r := overMemory(t, Limits{})
 		instances := func() int {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -160,7 +161,7 @@ func TestIdlePeers(t *testing.T) {
 func TestConnectionForEachRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Options{})
+		r := overMemory(t, Limits{})
 		var first *instance
 		for range 100 {
 			g := r.gateway(t, good)
@@ -183,8 +184,9 @@ func TestConnectionForEachRequest(t *testing.T) {
 
 func TestMessageSizes(t *testing.T) {
 	t.Parallel()
-	r := overLoopback(t, Options{})
+	r := overLoopback(t, Limits{})
 	g := r.gateway(t, good)
+	text := func(n int) string { return strings.Repeat("0123456789abc", n/13+1)[:n] }
 	tests := []struct {
 		name string
 		give []string
@@ -192,18 +194,18 @@ func TestMessageSizes(t *testing.T) {
 	}{
 		{name: "empty message", give: []string{"", "end"}, want: served},
 		{
-			name: "headers too large", give: []string{strings.Repeat("a", MaxHeadersMessage+1)},
+			name: "headers too large", give: []string{text(MaxHeadersMessage + 1)},
 			want: "refused: message of 262145 bytes exceeds the limit of 262144 bytes",
 		},
-		{name: "largest headers", give: []string{strings.Repeat("a", MaxHeadersMessage), "headers", "end"}, want: strings.Repeat("a", MaxHeadersMessage)},
-		{name: "body in one message", give: []string{"headers", strings.Repeat("a", maxBody), "end"}, want: strings.Repeat("a", maxBody)},
-		{name: "odd body", give: []string{"headers", strings.Repeat("a", 3*pieceSize+1), "end"}, want: strings.Repeat("a", 3*pieceSize+1)},
+		{name: "largest headers", give: []string{text(MaxHeadersMessage), "headers", "end"}, want: text(MaxHeadersMessage)},
+		{name: "body in one message", give: []string{"headers", text(maxBody), "end"}, want: text(maxBody)},
+		{name: "odd body", give: []string{"headers", text(3*pieceSize + 1), "end"}, want: text(3*pieceSize + 1)},
 		{
-			name: "body too large", give: []string{"headers", strings.Repeat("a", maxBody+bodyMessageRoom+1)},
+			name: "body too large", give: []string{"headers", text(maxBody + bodyMessageRoom + 1)},
 			want: "refused: message of 1310721 bytes exceeds the limit of 1310720 bytes",
 		},
 		{
-			name: "body far too large", give: []string{"headers", strings.Repeat("a", 10*maxBody)},
+			name: "body far too large", give: []string{"headers", text(10 * maxBody)},
 			want: "refused: message of 10485760 bytes exceeds the limit of 1310720 bytes",
 		},
 	}
@@ -214,7 +216,9 @@ func TestMessageSizes(t *testing.T) {
 			send(t, s, tt.give...)
 			reply, err := receive(s)
 			require.NoError(t, err)
-			assert.True(t, reply == tt.want, "got %.100q", reply)
+			if reply != tt.want {
+				t.Fatalf("got %d bytes: %.100q", len(reply), reply)
+			}
 			require.NoError(t, s.CloseSend())
 			for err == nil {
 				_, err = receive(s)
@@ -245,12 +249,12 @@ func TestBrokenMessages(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := overMemory(t, Options{})
+				r := overMemory(t, Limits{})
 				x := r.dialRaw(t, hostile, http2Window)
 				x.read()
 				id := x.open(tt.header)
 				x.send(id, tt.give, 100)
-				require.NoError(t, x.framer.WriteData(id, true, nil))
+				x.end(id)
 				x.until("end of the stream", func() bool { return x.ended[id] })
 				assert.Equal(t, tt.want, x.code(id))
 				time.Sleep(time.Second)
@@ -265,7 +269,7 @@ func TestBrokenMessages(t *testing.T) {
 func TestStreamsWithoutAHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Options{})
+		r := overMemory(t, Limits{})
 		g := r.gateway(t, good)
 		for _, method := range []string{"/test.Service/Unknown", "/unknown/Stream", "nonsense"} {
 			err := g.conn.Invoke(t.Context(), method, "a", new([]byte))
@@ -281,8 +285,14 @@ func TestOpenOfOtherStreams(t *testing.T) {
 	_, err := Open(plainStream{ctx: t.Context()}, awaitingHeaders)
 	assert.Equal(t, codes.Internal, status.Code(err))
 	p := newTestPeer()
-	_, err = p.tap(t.Context(), &tap.Info{Header: metadata.MD{}})
+	header := metadata.Pairs("a", "b", ":authority", "epp.ns.svc:9002")
+	_, err = p.tap(t.Context(), &tap.Info{Header: header})
 	assert.Equal(t, codes.Internal, status.Code(err), "without a connection")
+	assert.Equal(t, metadata.Pairs(":authority", "epp.ns.svc:9002"), header, "the stream would keep the others")
+	long := metadata.Pairs(":authority", strings.Repeat("a", 513))
+	_, err = p.tap(t.Context(), &tap.Info{Header: long})
+	assert.Equal(t, codes.Internal, status.Code(err))
+	assert.Empty(t, long)
 	assert.Zero(t, p.used[streams].Load())
 
 	s := newStream(t.Context(), p, nil)
@@ -334,7 +344,7 @@ func TestTLS(t *testing.T) {
 	lender.StartTLS()
 	defer lender.Close()
 	creds := credentials.NewTLS(&tls.Config{Certificates: lender.TLS.Certificates, MinVersion: tls.VersionTLS12})
-	r := overLoopback(t, Options{}, grpc.Creds(creds))
+	r := overLoopback(t, Limits{}, grpc.Creds(creds))
 	conn, err := grpc.NewClient("passthrough:server", grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.dial(ctx, good) }),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(1<<30)))
@@ -369,7 +379,7 @@ func TestAcceptErrors(t *testing.T) {
 			l.errs <- &net.OpError{Op: "accept", Err: syscall.EMFILE}
 		}
 		began := time.Now()
-		r := newRig(t, l, Options{})
+		r := newRig(t, l, Limits{})
 		r.dial = n.dial
 		assert.Equal(t, served, r.gateway(t, good).ask(0))
 		assert.InDelta(t, 3.275, time.Since(began).Seconds(), 0.01, "5 ms, 10 ms, ... 1 s")
@@ -397,7 +407,7 @@ func TestStopBeforeServe(t *testing.T) {
 func TestStopWhilePaused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Options{MaxBytes: 1 << 20})
+		r := overMemory(t, Limits{MaxBytes: 1 << 20})
 		x := r.dialRaw(t, hostile, http2Window)
 		x.read()
 		halfMessages(t, x, 40, 40<<10, 0)
@@ -415,7 +425,7 @@ func TestStopWhilePaused(t *testing.T) {
 func TestGracefulStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Options{})
+		r := overMemory(t, Limits{})
 		var waiting []grpc.ClientStream
 		for _, from := range []string{good, hostile} {
 			s, _ := r.gateway(t, from).open()
@@ -448,7 +458,7 @@ func TestGracefulStop(t *testing.T) {
 func TestStopShortensGracefulStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Options{})
+		r := overMemory(t, Limits{})
 		s, _ := r.gateway(t, good).open()
 		send(t, s, "headers")
 		synctest.Wait()

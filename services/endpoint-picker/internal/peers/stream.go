@@ -25,9 +25,9 @@ const (
 	// metadata of large subsets to each message are refused with 413. Double has no effect on good gateways.
 	bodyMessageRoom = 256 << 10
 
-	// pieceSize is the part of a message after which the peer's share is checked. It is half of the smallest window that
-	// gateways are offered, so that gRPC does not enlarge the window. At half the value large bodies cost more checks (20 ns
-	// for each), at double a peer exceeds its share by twice as much.
+	// pieceSize is the part of a message after which the peer's share is checked. It is half the stream window of package
+	// grpcserver, so that gRPC does not enlarge the window. At half the value large bodies cost more checks (10 ns for each), at
+	// double a peer exceeds its share by twice as much.
 	pieceSize = 128 << 10
 
 	// discardTimeout is the time for a peer to notice a refusal. At half the value, slow gateways leave frames behind, at double
@@ -148,8 +148,13 @@ func Open(stream grpc.ServerStream, first *State) (*Stream, error) {
 	return s, nil
 }
 
+// unsent is the state of a stream whose handler has returned before all replies were sent.
+var unsent = &State{Name: "unsent reply"}
+
 // Close must be called at the end of the handler. The stream counts for its peer until the last reply is sent.
 func (s *Stream) Close() {
+	s.deadline.Store(s.deadlineAfter(s.peer.server.params.Limits.SendTimeout)) // first: the old one may have passed
+	s.state.Store(unsent)
 	if s.waits.Add(-1) == 0 {
 		s.leave()
 		return

@@ -67,7 +67,7 @@ func (s *Server) sweep(scratch []*Stream) []*Stream {
 	s.tick()
 	for _, p := range *s.all.Load() {
 		scratch = p.allStreams(scratch[:0])
-		s.expire(scratch)
+		s.expire(p, scratch)
 		s.closeBlockedConns(p)
 		s.enforceShare(p, scratch)
 		s.retire(p)
@@ -83,18 +83,33 @@ func (s *Server) tick() {
 	s.swept = now
 }
 
-// expire ends the streams whose deadline has passed.
-func (s *Server) expire(all []*Stream) {
+// expire ends the streams of a peer whose deadline has passed.
+func (s *Server) expire(p *peer, all []*Stream) {
 	now := s.now.Load()
 	for _, stream := range all {
 		stream.leaveUnopened()
-		if d := stream.deadline.Load(); d != 0 && d <= now && stream.deadline.CompareAndSwap(d, 0) {
-			state := stream.state.Load()
+		d := stream.deadline.Load()
+		if d == 0 || d > now {
+			continue
+		}
+		switch state := stream.state.Load(); {
+		case state == unsent:
+			s.expireUnsent(p, stream)
+		case stream.deadline.CompareAndSwap(d, 0):
 			if state != discarding {
 				s.counters.expired.Add(1)
 			}
 			stream.end(&TimeoutError{State: state.Name})
 		}
+	}
+}
+
+// expireUnsent closes the connection of a stream that has ended and whose replies the peer does not read, if the peer has too
+// many streams. gRPC has no other way to end such a stream, and the connection may have other streams.
+func (s *Server) expireUnsent(p *peer, stream *Stream) {
+	if p.beyondShare(streams) {
+		s.counters.blocked.Add(1)
+		_ = stream.conn.Close()
 	}
 }
 
