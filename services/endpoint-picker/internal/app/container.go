@@ -6,12 +6,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/dig"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/httpserver"
@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/grpcserver"
 	"fairlead.dev/services/endpoint-picker/internal/health"
 	"fairlead.dev/services/endpoint-picker/internal/metrics"
+	"fairlead.dev/services/endpoint-picker/internal/peers"
 	"fairlead.dev/services/endpoint-picker/internal/reload"
 	"fairlead.dev/services/endpoint-picker/internal/tracing"
 )
@@ -143,9 +144,8 @@ func newExtProc(p extProcParts) *extproc.Server {
 		Options: extproc.Options{
 			BodyMode:       cfg.ExtProc.BodyMode,
 			MaxRequestBody: int(cfg.ExtProc.MaxRequestBody),
-			MaxBuffered:    int(cfg.ExtProc.MaxBuffered),
-			MaxStreams:     cfg.ExtProc.MaxStreams,
 			BodyTimeout:    cfg.ExtProc.BodyTimeout,
+			IdleTimeout:    cfg.ExtProc.IdleTimeout,
 			ReportEndpoint: cfg.ExtProc.ReportEndpoint,
 			IgnoreSubset:   cfg.ExtProc.IgnoreSubset,
 			LeaveEarly:     cfg.ExtProc.LeaveEarly,
@@ -156,27 +156,38 @@ func newExtProc(p extProcParts) *extproc.Server {
 	if p.Tracer.Enabled() {
 		params.Tracer = p.Tracer
 	}
-	s := extproc.NewServer(params)
-	metrics.RegisterBuffered(p.Registry, s.Buffered)
-	return s
+	return extproc.NewServer(params)
 }
 
 func newHealth(f finder) *health.Server { return health.NewServer(f, extproc.ServiceName) }
 
-func newExtProcListener(cfg *config.Config, log *zap.Logger, s *extproc.Server, c *certificates) extProcListener {
+// replyTimeout is the time for a gateway to read a reply, and to send the rest of a message. At half the value, a gateway that
+// pauses for several seconds loses requests. At double, one that stopped holds memory for twice as long.
+const replyTimeout = 30 * time.Second
+
+func newExtProcListener(cfg *config.Config, log *zap.Logger, s *extproc.Server, c *certificates, r *prometheus.Registry) extProcListener {
 	options := grpcserver.Options{
 		TLS: c.forGateways(), MaxRequestBody: int(cfg.ExtProc.MaxRequestBody),
 		MaxReceive: int(cfg.Messages.MaxReceive), MaxSend: int(cfg.Messages.MaxSend),
 	}
-	return extProcListener{newListener(log, config.FlagGRPCPort, cfg.GRPC.Port, s, append(options.ServerOptions(), s.ServerOption())...)}
+	listener := grpcserver.New(grpcserver.Params{
+		Log: log.Named("grpc"), Flag: config.FlagGRPCPort, Port: cfg.GRPC.Port, Service: s, Options: options.ServerOptions(), Codec: extproc.Codec(),
+		Limits: peers.Limits{
+			MaxBytes: int(cfg.ExtProc.MaxBuffered), MaxStreams: cfg.ExtProc.MaxStreams, MessageTimeout: replyTimeout, SendTimeout: replyTimeout,
+		},
+	})
+	metrics.RegisterGateways(r, listener.Stats)
+	return extProcListener{listener}
 }
+
+// maxHealthStreams is the number of concurrent requests for health, which are short or watch. At half the value, a large fleet
+// of gateways that watch may not fit. At double, streams that nobody needs hold 14 MiB.
+const maxHealthStreams = 1000
 
 func newHealthListener(cfg *config.Config, log *zap.Logger, h *health.Server) healthListener {
-	return healthListener{newListener(log, config.FlagGRPCHealthPort, cfg.GRPC.HealthPort, h)}
-}
-
-func newListener(log *zap.Logger, flag string, port int, s grpcserver.Service, options ...grpc.ServerOption) *grpcserver.Server {
-	return grpcserver.New(grpcserver.Params{Log: log.Named("grpc"), Flag: flag, Port: port, Options: options, Service: s})
+	return healthListener{grpcserver.New(grpcserver.Params{
+		Log: log.Named("grpc"), Flag: config.FlagGRPCHealthPort, Port: cfg.GRPC.HealthPort, Service: h, Limits: peers.Limits{MaxStreams: maxHealthStreams},
+	})}
 }
 
 // httpParts are the parameters of newHTTPServer.

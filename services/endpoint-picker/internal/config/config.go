@@ -31,6 +31,7 @@ const (
 	flagMaxBuffered     = "max-buffered-bytes"
 	flagMaxStreams      = "max-streams"
 	flagBodyTimeout     = "request-body-timeout"
+	flagIdleTimeout     = "stream-idle-timeout"
 	flagEarlyClose      = "early-close"
 	flagReportEndpoint  = "report-endpoint"
 	flagEmitScores      = "emit-endpoint-scores"
@@ -100,6 +101,7 @@ type ExtProc struct {
 	MaxBuffered    Size
 	MaxStreams     int
 	BodyTimeout    time.Duration
+	IdleTimeout    time.Duration
 	ReportEndpoint bool
 	IgnoreSubset   bool
 	LeaveEarly     bool
@@ -132,7 +134,7 @@ func Default() *Config {
 		Pool:    defaultPool(),
 		GRPC:    GRPC{Port: 9002, HealthPort: 9003, Secure: true},
 		ExtProc: ExtProc{
-			BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20, MaxBuffered: 256 << 20, MaxStreams: 32 << 10, BodyTimeout: time.Minute,
+			BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20, MaxBuffered: 256 << 20, MaxStreams: 32 << 10, BodyTimeout: time.Minute, IdleTimeout: time.Hour,
 		},
 		Scraping:  modelserver.DefaultOptions(),
 		Outliers:  outlier.DefaultOptions(),
@@ -192,10 +194,12 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.Var(&c.ExtProc.BodyMode, flagBodyMode,
 		"Body mode assumed for gateways that do not send protocol_config: full-duplex, streamed, buffered or none.")
 	fs.Var(&c.ExtProc.MaxRequestBody, flagMaxRequestBody, "Maximum size of a request body. Larger requests get 413.")
-	fs.Var(&c.ExtProc.MaxBuffered, flagMaxBuffered, "Maximum total size of the request bodies in memory. Requests beyond it get 429.")
-	fs.IntVar(&c.ExtProc.MaxStreams, flagMaxStreams, c.ExtProc.MaxStreams, "Maximum number of open requests. Further requests get 429.")
+	fs.Var(&c.ExtProc.MaxBuffered, flagMaxBuffered, "Maximum total size of requests and unread replies in memory. Beyond it, gateways with more than their share get 429.")
+	fs.IntVar(&c.ExtProc.MaxStreams, flagMaxStreams, c.ExtProc.MaxStreams, "Maximum number of open requests. Beyond it, gateways with more than their share get 429.")
 	fs.DurationVar(&c.ExtProc.BodyTimeout, flagBodyTimeout, c.ExtProc.BodyTimeout,
-		"Maximum time to receive a request body. Slower requests get 408, and their memory is freed.")
+		"Maximum time to receive the headers of a request, and to receive its body. Slower requests get 408, and their memory is freed.")
+	fs.DurationVar(&c.ExtProc.IdleTimeout, flagIdleTimeout, c.ExtProc.IdleTimeout,
+		"Maximum time without a message of a gateway after the pick. Set it above the longest time that a model server is silent. 0 means no limit.")
 	fs.BoolVar(&c.ExtProc.LeaveEarly, flagEarlyClose, c.ExtProc.LeaveEarly,
 		"End each stream after the pick. This costs less CPU, but the picker sees no response: it learns no speeds and detects no failing endpoints.")
 	fs.BoolVar(&c.ExtProc.ReportEndpoint, flagReportEndpoint, c.ExtProc.ReportEndpoint,
@@ -285,6 +289,8 @@ func (e ExtProc) validate() error {
 		return fmt.Errorf("--%s %d is too few: give at least 1", flagMaxStreams, e.MaxStreams)
 	case e.BodyTimeout < time.Second:
 		return fmt.Errorf("--%s %s is too short: give at least 1s", flagBodyTimeout, e.BodyTimeout)
+	case e.IdleTimeout != 0 && e.IdleTimeout < time.Second:
+		return fmt.Errorf("--%s %s is too short: give at least 1s, or 0 for no limit", flagIdleTimeout, e.IdleTimeout)
 	}
 	return nil
 }

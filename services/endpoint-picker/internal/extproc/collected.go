@@ -1,90 +1,55 @@
 package extproc
 
-import (
-	"errors"
-	"sync/atomic"
-
-	"google.golang.org/grpc/mem"
-)
+import "google.golang.org/grpc/mem"
 
 // minPiece is the minimum length of a piece to be stored as it came, in bytes. Each stored piece has memory overhead: a
 // gateway that sends single bytes could otherwise use many times the size of its body.
 const minPiece = 1 << 10
 
-// errBuffered means that the budget is used up.
-var errBuffered = errors.New("too many request bodies are buffered")
-
-// A Budget limits the bytes of bodies in memory. A nil Budget has no limit.
-type Budget struct {
-	limit int64
-	used  atomic.Int64
-}
-
-// NewBudget returns a Budget of limit bytes, or nil for 0.
-func NewBudget(limit int) *Budget {
-	if limit == 0 {
-		return nil
-	}
-	return &Budget{limit: int64(limit)}
-}
-
-// Used returns the number of bytes in memory.
-func (b *Budget) Used() int {
-	if b == nil {
-		return 0
-	}
-	return int(b.used.Load())
-}
-
-func (b *Budget) take(n int) bool {
-	if b == nil || b.used.Add(int64(n)) <= b.limit {
-		return true
-	}
-	b.used.Add(int64(-n))
-	return false
-}
-
-func (b *Budget) give(n int) {
-	if b != nil && n > 0 {
-		b.used.Add(int64(-n))
-	}
-}
+// tailSize is the size of a buffer for small pieces. At half the value, bodies of small pieces need twice as many buffers. At
+// double, a body of one small piece holds 32 KiB.
+const tailSize = 16 << 10
 
 // collected is the received part of a request's body.
 type collected struct {
-	pieces mem.BufferSlice
-	tail   mem.SliceBuffer // small pieces after pieces, joined
-	size   int             // bytes
-	budget *Budget
-	owed   int // bytes of the budget, including taken ones
+	pieces  mem.BufferSlice
+	tail    *[]byte // small pieces after pieces, joined; nil if there are none
+	size    int     // bytes
+	buffers mem.BufferPool
 }
 
-// add takes over a piece, which may be nil. It reports whether the budget allows it.
-func (b *collected) add(piece mem.Buffer) bool {
+// add takes over a piece, which may be nil.
+func (b *collected) add(piece mem.Buffer) {
 	if piece == nil {
-		return true
+		return
 	}
 	n := piece.Len()
-	if !b.budget.take(n) {
-		piece.Free()
-		return false
-	}
 	b.size += n
-	b.owed += n
 	if n < minPiece {
-		b.tail = append(b.tail, piece.ReadOnlyData()...)
+		b.join(piece.ReadOnlyData())
 		piece.Free()
-		return true
+		return
 	}
 	b.close()
 	b.pieces = append(b.pieces, piece)
-	return true
+}
+
+// join adds a small piece to the tail, in a buffer of the pool.
+func (b *collected) join(small []byte) {
+	if b.tail == nil {
+		b.tail = b.buffers.Get(tailSize)
+		*b.tail = (*b.tail)[:0]
+	}
+	*b.tail = append(*b.tail, small...)
+	if len(*b.tail) > tailSize-minPiece {
+		b.close()
+	}
 }
 
 // close converts the tail to a piece.
 func (b *collected) close() {
-	if len(b.tail) > 0 {
-		b.pieces = append(b.pieces, b.tail)
+	if b.tail != nil {
+		b.pieces = append(b.pieces, mem.NewBuffer(b.tail, b.buffers))
 		b.tail = nil
 	}
 }
@@ -97,14 +62,14 @@ func (b *collected) bytes() []byte {
 		return nil
 	case 1:
 	default:
-		whole := b.pieces.MaterializeToBuffer(bufferPool)
+		whole := b.pieces.MaterializeToBuffer(b.buffers)
 		b.pieces.Free()
 		b.pieces = append(b.pieces[:0], whole)
 	}
 	return b.pieces[0].ReadOnlyData()
 }
 
-// take removes and returns the body in one piece, nil if it is empty. It counts until release.
+// take removes and returns the body in one piece, nil if it is empty.
 func (b *collected) take() mem.Buffer {
 	var whole mem.Buffer
 	if b.bytes() != nil {
@@ -114,17 +79,11 @@ func (b *collected) take() mem.Buffer {
 	return whole
 }
 
-// release returns the bytes of the taken body to the budget.
-func (b *collected) release() {
-	b.budget.give(b.owed - b.size)
-	b.owed = b.size
-}
-
 // drop discards the body.
 func (b *collected) drop() {
+	b.close()
 	b.pieces.Free()
-	b.pieces, b.tail, b.size = nil, nil, 0
-	b.release()
+	b.pieces, b.size = nil, 0
 }
 
 // size returns the length of the body in the message.
@@ -140,4 +99,11 @@ func (m *Message) take() mem.Buffer {
 	b := m.Body
 	m.Body = nil
 	return b
+}
+
+// free frees the message's body, unless it was taken.
+func (m *Message) free() {
+	if b := m.take(); b != nil {
+		b.Free()
+	}
 }

@@ -20,7 +20,6 @@ var (
 	errOrder         = errors.New("message out of order") // not allowed in this state
 	errBodyFirst     = errors.New("request body before the request headers")
 	errTrailersFirst = errors.New("request trailers before the request headers")
-	errStreams       = errors.New("too many requests are open")
 )
 
 // requestState is the state of the request's side of a stream; see the table in the package comment.
@@ -49,11 +48,10 @@ const (
 type MachineOptions struct {
 	exchange.Options
 
-	MaxBody        int     // maximum size of a request body, in bytes
-	Buffered       *Budget // budget of the bodies of all streams
-	ReportEndpoint bool    // name the picked endpoint in the response's headers
-	LeaveEarly     bool    // end the stream after the pick
-	EmitScores     bool    // send the scores of candidates to the gateway
+	MaxBody        int  // maximum size of a request body, in bytes
+	ReportEndpoint bool // name the picked endpoint in the response's headers
+	LeaveEarly     bool // end the stream after the pick
+	EmitScores     bool // send the scores of candidates to the gateway
 }
 
 // A Machine is one stream, without I/O. It is not safe for concurrent use.
@@ -66,11 +64,11 @@ type Machine struct {
 	body     collected
 }
 
-// NewMachine returns a Machine for a new stream to a pool.
-func NewMachine(p exchange.Pool, o *MachineOptions) *Machine {
+// NewMachine returns a Machine for a new stream to a pool. It takes memory for bodies from buffers.
+func NewMachine(p exchange.Pool, buffers mem.BufferPool, o *MachineOptions) *Machine {
 	m := &Machine{options: o}
 	m.exchange.Begin(p, &o.Options)
-	m.body.budget = o.Buffered
+	m.body.buffers = buffers
 	return m
 }
 
@@ -96,7 +94,6 @@ func (m *Machine) Sent() (done bool) {
 		return false
 	}
 	m.exchange.Sent()
-	m.body.release()
 	return m.options.LeaveEarly && m.request == requestDone
 }
 
@@ -182,9 +179,7 @@ func (m *Machine) keep(in *Message) *exchange.Refusal {
 	if m.body.size+in.size() > m.options.MaxBody {
 		return exchange.TooLarge(m.options.MaxBody)
 	}
-	if !m.body.add(in.take()) {
-		return exchange.Exhausted(errBuffered)
-	}
+	m.body.add(in.take())
 	m.exchange.RequestBytes = m.body.size
 	return nil
 }
