@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"fairlead.dev/services/endpoint-picker/internal/peers"
 )
 
 // BenchmarkMachine is what a request costs without gRPC and without the wire.
@@ -22,7 +24,7 @@ func BenchmarkMachine(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				picker.asked, picker.shown = picker.asked[:0], picker.shown[:0]
-				m := NewMachine(picker, &MachineOptions{MaxBody: 1 << 20, Options: life})
+				m := NewMachine(picker, pool, &MachineOptions{MaxBody: 1 << 20, Options: life})
 				for i := range pieces {
 					var err error
 					in := pieces[i] // the machine takes its body
@@ -44,10 +46,10 @@ func BenchmarkStream(b *testing.B) {
 	for _, bench := range []struct{ body, tokens int }{{0, 1}, {5_000, 1}, {67_000, 1}, {5_000, 200}} {
 		b.Run(fmt.Sprintf("body=%d/tokens=%d", bench.body, bench.tokens), func(b *testing.B) {
 			picker := newOne()
-			client := dial(b, NewServer(Params{
-				Options: Options{MaxRequestBody: maxBodyHere}, Log: zap.NewNop(), Pools: picker,
-				Clock: clocktesting.NewFakeClock(noon),
-			}), maxBodyHere+room)
+			r := &rig{Server: NewServer(Params{
+				Options: Options{MaxRequestBody: maxBodyHere}, Log: zap.NewNop(), Pools: picker, Clock: clocktesting.NewFakeClock(noon),
+			})}
+			r.dial(b, peers.Limits{})
 			first, begin, token, last := headers(FullDuplex), reply(), piece("data: {\"choices\":[{\"delta\":{\"content\":\"word\"}}]}\n\n"), pieceEnd("data: [DONE]\n\n")
 			request := []*extprocv3.ProcessingRequest{toEnvoy(&first)}
 			pieces := inChunks(noise(bench.body), 16<<10)
@@ -57,7 +59,7 @@ func BenchmarkStream(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				picker.asked, picker.shown = picker.asked[:0], picker.shown[:0]
-				stream, err := client.Process(b.Context())
+				stream, err := r.client.Process(b.Context())
 				require.NoError(b, err)
 				roundTrip(b, stream, request...)
 				roundTrip(b, stream, toEnvoy(&begin))

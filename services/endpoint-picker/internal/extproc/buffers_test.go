@@ -11,6 +11,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+// pool is for bodies.
+var pool = mem.DefaultBufferPool()
+
 // buffer is one that nobody has to free.
 func buffer(s string) mem.Buffer {
 	if s == "" {
