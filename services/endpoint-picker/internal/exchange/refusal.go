@@ -57,7 +57,7 @@ func Exhausted(err error) *Refusal {
 	}
 }
 
-// TimedOut refuses a body that took too long to arrive.
+// TimedOut refuses a request that took too long to arrive.
 func TimedOut() *Refusal {
-	return &Refusal{Code: http.StatusRequestTimeout, Text: "inference error: RequestTimeout - the request body took too long to come"}
+	return &Refusal{Code: http.StatusRequestTimeout, Text: "inference error: RequestTimeout - the request took too long to come"}
 }

@@ -3,9 +3,10 @@ package hermetic
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"fairlead.dev/services/endpoint-picker/internal/envoytest"
 )
@@ -36,22 +37,72 @@ func TestBodiesOverTheLimit(t *testing.T) {
 	}
 }
 
-// What others hold is no concern of who fits in.
+// buffers waits until the memory of gateways has a size.
+func (r *rig) buffers(accept func(bytes float64) bool, what string) {
+	r.t.Helper()
+	r.await(func() bool { return accept(r.metrics().sum("fairlead_picker_request_bytes_buffered")) }, what)
+}
+
+func atLeast(least float64) func(float64) bool {
+	return func(bytes float64) bool { return bytes >= least }
+}
+
+func none(bytes float64) bool { return bytes == 0 }
+
+// hostile is the address of a gateway that harms.
+const hostile = "127.0.0.9"
+
+// TestBodiesOverTheBudget has a gateway that holds nearly all of the memory. It gets no more, and others get their share.
 func TestBodiesOverTheBudget(t *testing.T) {
 	t.Parallel()
-	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--max-request-body=1Mi", "--max-buffered-bytes=1Mi"}})
-	slow := r.ask(request{body: longBody(900 << 10), continuous: true})
-	r.await(func() bool { return r.metrics().sum("fairlead_picker_request_bytes_buffered") == 900<<10 }, "held")
-	assert.Equal(t, exhausted("too many request bodies are buffered"), r.ask(request{body: longBody(200 << 10)}).refused())
-	r.serve(request{body: longBody(100 << 10)}, response{})
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--max-request-body=1Mi", "--max-buffered-bytes=2Mi"}})
+	greedy := r.from(hostile)
+	slow, slower := greedy.ask(request{body: longBody(900 << 10), chunk: 60_000, continuous: true}), greedy.ask(request{body: longBody(900 << 10), chunk: 60_000, continuous: true})
+	r.buffers(atLeast(1800<<10), "held")
+	assert.Equal(t, exhausted("too many bytes of requests in memory"), greedy.ask(request{body: longBody(300 << 10)}).refused())
+	for range 5 {
+		r.serve(request{body: longBody(100 << 10)}, response{})
+	}
 
-	slow.send(envoytest.RequestBody(whole("")))
-	slow.await(func(g *envoytest.Gateway) bool { return g.Picked() != "" }, "picked")
-	slow.answered()
-	r.await(func() bool { return r.metrics().sum("fairlead_picker_request_bytes_buffered") == 0 }, "let go when the body has gone on")
-	r.serve(request{body: longBody(900 << 10)}, response{})
-	slow.respond(response{})
-	slow.end()
+	for _, s := range []*stream{slow, slower} {
+		s.send(envoytest.RequestBody(whole("")))
+		s.await(func(g *envoytest.Gateway) bool { return g.Picked() != "" }, "picked")
+		s.answered()
+	}
+	r.buffers(func(bytes float64) bool { return bytes < 100<<10 }, "let go when the bodies have gone on")
+	for _, s := range []*stream{slow, slower} {
+		s.respond(response{})
+		s.end()
+	}
+}
+
+// TestSilentStreams has a gateway that opens all streams, and says nothing on them.
+func TestSilentStreams(t *testing.T) {
+	t.Parallel()
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--max-streams=20", "--request-body-timeout=1s"}})
+	silent := r.from(hostile)
+	for range 20 {
+		_, err := silent.gateway.Process(t.Context())
+		assert.NoError(t, err)
+	}
+	r.await(func() bool { return r.metrics().sum("fairlead_picker_streams_in_flight") == 20 }, "open")
+	for range 5 {
+		r.serve(request{body: ofModel}, response{})
+	}
+	assert.Equal(t, exhausted("too many open requests"), silent.ask(request{body: ofModel}).refused())
+	r.await(func() bool { return r.metrics().sum("fairlead_picker_streams_in_flight") == 0 }, "ended by the timeout of headers")
+	assert.Equal(t, 20.0, r.metrics().sum("fairlead_picker_gateway_limited_total", "limit", "time"))
+}
+
+// TestIdleStreams has a gateway that never says how a request ended.
+func TestIdleStreams(t *testing.T) {
+	t.Parallel()
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--stream-idle-timeout=1s"}})
+	s := r.ask(request{body: ofModel})
+	assert.Equal(t, r.at(0), s.picked())
+	<-s.done
+	assert.Equal(t, codes.DeadlineExceeded, status.Code(s.err))
+	r.settle()
 }
 
 // A client that goes away, or a gateway, in the middle of a body leaves nothing behind.
@@ -60,7 +111,7 @@ func TestBodiesThatEndInTheMiddle(t *testing.T) {
 	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}})
 	gone := r.ask(request{body: longBody(300 << 10), continuous: true})
 	closed := r.ask(request{body: longBody(300 << 10), continuous: true})
-	r.await(func() bool { return r.metrics().sum("fairlead_picker_request_bytes_buffered") == 600<<10 }, "held")
+	r.buffers(atLeast(600<<10), "held")
 	gone.cancel()
 	<-gone.done
 	closed.end()
@@ -73,20 +124,16 @@ func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--request-body-timeout=1s"}})
 	slow := r.ask(request{body: longBody(100 << 10), continuous: true})
-	began := time.Now()
-	r.await(func() bool { return r.metrics().sum("fairlead_picker_request_bytes_buffered") == 100<<10 }, "held")
-	r.await(func() bool { return r.metrics().sum("fairlead_picker_request_bytes_buffered") == 0 }, "let go")
-	assert.Greater(t, time.Since(began), 900*time.Millisecond)
-	assert.Equal(t, 1.0, r.metrics().sum("fairlead_picker_streams_in_flight"))
-	slow.send(envoytest.RequestBody(whole("}")))
-	assert.Equal(t, refusal{status: 408, text: "inference error: RequestTimeout - the request body took too long to come"}, slow.refused())
+	r.buffers(atLeast(100<<10), "held")
+	assert.Equal(t, refusal{status: 408, text: "inference error: RequestTimeout - the request took too long to come"}, slow.refused())
+	r.buffers(none, "let go")
 }
 
 func TestStreamsOverTheLimit(t *testing.T) {
 	t.Parallel()
 	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--max-streams=2"}})
 	one, two := r.ask(request{body: ofModel}), r.ask(request{body: ofModel})
-	assert.Equal(t, exhausted("too many requests are open"), r.ask(request{body: ofModel}).refused())
+	assert.Equal(t, exhausted("too many open requests"), r.ask(request{body: ofModel}).refused())
 	two.respond(response{})
 	two.end()
 	r.serve(request{body: ofModel}, response{})

@@ -226,12 +226,23 @@ func (r *rig) address(flag string) string {
 
 func (r *rig) health() string { return r.address("health-probe-bind-address") }
 
-func (r *rig) dial(flag string) *grpc.ClientConn {
+func (r *rig) dial(flag string, options ...grpc.DialOption) *grpc.ClientConn {
 	r.t.Helper()
-	conn, err := grpc.NewClient("passthrough:"+r.address(flag), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:"+r.address(flag), append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { require.NoError(r.t, conn.Close()) })
 	return conn
+}
+
+// from returns the rig with another gateway, which has its own address on the loopback network.
+func (r *rig) from(address string) *rig {
+	r.t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	other := *r
+	other.gateway = extprocv3.NewExternalProcessorClient(r.dial("grpc-port", grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) {
+		return dialer.DialContext(ctx, "tcp", to)
+	})))
+	return &other
 }
 
 // serving asks one of the gRPC health services.

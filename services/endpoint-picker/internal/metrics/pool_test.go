@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/peers"
 )
 
 // poolOf registers all collectors over these endpoints, three seconds after noon.
@@ -37,7 +38,7 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	source := newMockSnapshots(t)
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{e}})
 	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(after(3*time.Second)), r)
-	RegisterBuffered(r, func() int { return 1 })
+	RegisterGateways(r, func() peers.Stats { return peers.Stats{Peers: 1} })
 	m.ObserveExchange(&exchange.Record{Outcome: exchange.Completed, Status: 200})
 	m.ObserveExchange(streamed(e))
 	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 503})
