@@ -184,6 +184,6 @@ e2e-push: images-race ## Push the images of the whole-system tests to REGISTRY=h
 	@INSECURE=$(INSECURE) ./deploy/local/images/push.sh $(BIN) "$(REGISTRY)" $(IMAGE_BINARIES) -- $(NEXT_BINARIES)
 
 .PHONY: conformance
-conformance: local images-conformance image-envoy gateways $(CRDS)/inferencepools.yaml ## The conformance suite of the Gateway API Inference Extension, in 15 minutes: bin/conformance/report.yaml (RUN=test)
+conformance: local images-conformance image-envoy gateways $(CRDS)/inferencepools.yaml ## The conformance suite of the Gateway API Inference Extension, in ten minutes (RUN=one test)
 	@cd deploy/local/e2e && GOWORK=off $(GO) build -p $(JOBS) -o $(BIN)/conformance/run ./cmd/conformance
 	@exec $(BIN)/conformance/run --suite fairlead/conformance-suite:$(CONFORMANCE) --version $(VERSION) --out $(BIN)/conformance $(if $(RUN),--test $(RUN))

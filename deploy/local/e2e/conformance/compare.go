@@ -80,22 +80,34 @@ func (x Exception) difference(results []Result) string {
 	if x.Subtest == "" {
 		return ""
 	}
-	failed := false
+	var failed, others []string
 	for _, r := range results {
 		if r.Test != x.Test || r.Outcome != Fail {
 			continue
 		}
-		switch {
-		case r.Subtest == x.Subtest:
-			failed = true
-		case !within(r.Subtest, x.Subtest) && !within(x.Subtest, r.Subtest):
-			return fmt.Sprintf("subtest %s failed", r.Subtest)
+		failed = append(failed, r.Subtest)
+		if r.Subtest != x.Subtest && !within(r.Subtest, x.Subtest) && !within(x.Subtest, r.Subtest) {
+			others = append(others, r.Subtest)
 		}
 	}
-	if !failed {
-		return fmt.Sprintf("subtest %s did not fail", x.Subtest)
+	switch {
+	case len(others) > 0:
+		return "failed in " + strings.Join(outermost(others), ", ")
+	case !slices.Contains(failed, x.Subtest):
+		return "did not fail in " + x.Subtest
 	}
 	return ""
+}
+
+// outermost returns the subtests that are not part of another one of them.
+func outermost(subtests []string) []string {
+	var kept []string
+	for _, s := range subtests {
+		if !slices.ContainsFunc(subtests, func(outer string) bool { return within(s, outer) }) {
+			kept = append(kept, s)
+		}
+	}
+	return kept
 }
 
 // within reports whether a subtest is part of another one, or of the whole test if outer is empty.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
+
+const expectedFile = "deploy/local/e2e/conformance/expected.yaml"
 
 type options struct {
 	suite   string
@@ -50,6 +53,10 @@ func main() {
 
 // run starts a cluster and runs the suite in it.
 func run(ctx context.Context, o options, out io.Writer) error {
+	expected, err := expectations(o.test)
+	if err != nil {
+		return err
+	}
 	root, err := cluster.Repository()
 	if err != nil {
 		return err
@@ -61,30 +68,38 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	defer os.RemoveAll(dir)
 	defer c.Stop()
-	if err := check(ctx, c, o, out); err != nil {
+	if err := check(ctx, c, o, expected, out); err != nil {
 		return errors.Join(err, stack.SaveFailed(ctx, c, "conformance"))
 	}
 	return nil
 }
 
-// check runs the suite and compares its results with the expected ones.
-func check(ctx context.Context, c *cluster.Cluster, o options, out io.Writer) error {
-	expected, err := conformance.Expected()
-	if err != nil {
-		return err
+// expectations returns the expected results of one test, or of all if test is empty.
+func expectations(test string) (*conformance.Expectations, error) {
+	all, err := conformance.Expected()
+	if err != nil || test == "" {
+		return all, err
 	}
+	one := all.Only(test)
+	if len(conformance.Compare(one, nil)) == 0 {
+		return nil, fmt.Errorf("the suite has no test %q: see %s", test, expectedFile)
+	}
+	return one, nil
+}
+
+// check runs the suite and compares its results with the expected ones.
+func check(ctx context.Context, c *cluster.Cluster, o options, expected *conformance.Expectations, out io.Writer) error {
 	started := time.Now()
 	if err := prepare(ctx, c); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Installed Envoy Gateway and Envoy AI Gateway in %.0f s. The suite runs for about ten minutes.\n", time.Since(started).Seconds())
+	fmt.Fprintf(out, "Installed Envoy Gateway and Envoy AI Gateway in %.0f s, running the suite\n", time.Since(started).Seconds())
 	results, err := runSuite(ctx, c, o, out)
 	if err != nil {
 		return err
 	}
-	if o.test != "" {
-		expected = expected.Only(o.test)
-		results = only(results, o.test)
+	if o.test != "" { // the suite skips the others
+		results = slices.DeleteFunc(results, func(r conformance.Result) bool { return r.Test != o.test })
 	}
 	rows := conformance.Compare(expected, results)
 	fmt.Fprintln(out)
@@ -93,18 +108,7 @@ func check(ctx context.Context, c *cluster.Cluster, o options, out io.Writer) er
 	}
 	fmt.Fprintf(out, "\nreport: %s\n", filepath.Join(o.out, reportFile))
 	if n := conformance.Differences(rows); n > 0 {
-		return fmt.Errorf("%d tests differ from deploy/local/e2e/conformance/expected.yaml", n)
+		return fmt.Errorf("%d tests differ from %s", n, expectedFile)
 	}
 	return nil
-}
-
-// only returns the results of one test.
-func only(results []conformance.Result, test string) []conformance.Result {
-	var kept []conformance.Result
-	for _, r := range results {
-		if r.Test == test {
-			kept = append(kept, r)
-		}
-	}
-	return kept
 }
