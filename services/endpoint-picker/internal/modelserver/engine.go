@@ -40,7 +40,7 @@ type Engine struct {
 	Custom []CustomMetric // customMetrics
 }
 
-// A CustomMetric is a value for scheduling.Page.Attributes. The greatest of several series counts.
+// A CustomMetric is a value for endpoint.Page.Attributes. The greatest of several series counts.
 type CustomMetric struct {
 	Attribute string // attributeKey
 	Metric    string // metricSpec
@@ -52,7 +52,7 @@ type CustomMetric struct {
 // since the server began, so an older server would look busier. Only our own leases are known to run there.
 func builtinEngines() []Engine {
 	return []Engine{
-		{
+		{ //nolint:gosec // its tokens are no secrets
 			Name:           EngineVLLM,
 			Waiting:        []string{"vllm:num_requests_waiting"},
 			Running:        []string{"vllm:num_requests_running"},
