@@ -72,6 +72,7 @@
 - --max-buffered-bytes={{ .Values.gateway.maxBufferedBytes }}
 - --max-streams={{ .Values.gateway.maxStreams | int }}
 - --request-body-timeout={{ .Values.gateway.requestBodyTimeout }}
+- --stream-idle-timeout={{ .Values.gateway.streamIdleTimeout }}
 - --early-close={{ .Values.gateway.earlyClose }}
 - --emit-endpoint-scores={{ .Values.gateway.emitEndpointScores }}
 - --explain={{ .Values.gateway.explain }}

@@ -594,6 +594,22 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: `+tt.scorer+`}]}]`)
 	}
 }
 
+// After a change of the configuration, what an earlier pick knew of its prompt must not count for the next.
+func TestProfileWithoutEstimatesAfterOneWithThem(t *testing.T) {
+	t.Parallel()
+	estimator := estimate.New(1 << 20)
+	e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+	b := newSoonestFirst(snapshotOf(e), estimator)
+	for range 2 {
+		b.placed(t, chat("one", 1)).Lease.Release()
+	}
+	b.configs = leastLoaded(t)
+	b.configs.(always).config.Profile.WithoutEstimates = true
+	x := b.placed(t, chat("one", 1))
+	assert.Zero(t, x.MatchedTokens)
+	assert.InDelta(t, x.PromptTokens, e.Stats(noon).Backlog, 0, "the whole prompt")
+}
+
 // holds are rules of one objective each for two priorities, and of one rewrite.
 func holds() *rules.Rules {
 	r := rules.New()

@@ -278,12 +278,15 @@ func (g GRPC) validate() error {
 	return nil
 }
 
+// bodyCopies is the memory of a body while it is received and joined, in relation to its size.
+const bodyCopies = 2
+
 func (e ExtProc) validate() error {
 	switch {
 	case e.MaxRequestBody < minBody || e.MaxRequestBody > maxBody:
 		return fmt.Errorf("--%s %s is out of range: give 1Ki to 1Gi", flagMaxRequestBody, e.MaxRequestBody.String())
-	case e.MaxBuffered < e.MaxRequestBody:
-		return fmt.Errorf("--%s %s is too small: give at least --%s, which is %s", flagMaxBuffered, e.MaxBuffered.String(),
+	case e.MaxBuffered < bodyCopies*e.MaxRequestBody:
+		return fmt.Errorf("--%s %s is too small: give at least twice --%s, which is %s", flagMaxBuffered, e.MaxBuffered.String(),
 			flagMaxRequestBody, e.MaxRequestBody.String())
 	case e.MaxStreams < 1:
 		return fmt.Errorf("--%s %d is too few: give at least 1", flagMaxStreams, e.MaxStreams)

@@ -30,7 +30,7 @@ func TestParse(t *testing.T) {
 	t.Setenv("NAMESPACE", "models")
 	c, err = Parse([]string{
 		"--pool-name=pool", "--grpc-port=1", "--grpc-health-port=2", "--secure-serving=false", "--body-mode=buffered", "--max-request-body=64MiB",
-		"--max-buffered-bytes=1Gi", "--max-streams=7", "--request-body-timeout=5s", "--early-close",
+		"--max-buffered-bytes=1Gi", "--max-streams=7", "--request-body-timeout=5s", "--stream-idle-timeout=2h", "--early-close",
 		"--eject-after=3", "--ejection-time=2s", "--ejection-time-max=1m", "--emit-endpoint-scores", "--explain", "--report-endpoint", "--disable-endpoint-subset-filter", "--refresh-metrics-interval=1s",
 		"--refresh-metrics-idle-interval=4s", "--refresh-metrics-budget=50", "--refresh-metrics-timeout=3s",
 		"--metrics-staleness-threshold=5s", "--lease-timeout=2m", "--drain-delay=0", "--drain-timeout=10m", "--log-level=debug",
@@ -41,7 +41,7 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, "models", c.Pool.Name.Namespace)
 	assert.Equal(t, GRPC{Port: 1, HealthPort: 2}, c.GRPC)
 	assert.Equal(t, ExtProc{
-		BodyMode: extproc.Buffered, MaxRequestBody: 64 << 20, MaxBuffered: 1 << 30, MaxStreams: 7, BodyTimeout: 5 * time.Second,
+		BodyMode: extproc.Buffered, MaxRequestBody: 64 << 20, MaxBuffered: 1 << 30, MaxStreams: 7, BodyTimeout: 5 * time.Second, IdleTimeout: 2 * time.Hour,
 		ReportEndpoint: true, IgnoreSubset: true, LeaveEarly: true, EmitScores: true, Explain: true,
 	}, c.ExtProc)
 	assert.Equal(t, outlier.Options{Failures: 3, Base: 2 * time.Second, Longest: time.Minute}, c.Outliers)
@@ -84,6 +84,8 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "staleness", give: []string{"--pool-name=p", "--refresh-metrics-interval=2s", "--refresh-metrics-idle-interval=2s"}, want: "--metrics-staleness-threshold 2s is too short: give at least twice --refresh-metrics-interval, which is 2s"},
 		{name: "lease", give: []string{"--pool-name=p", "--lease-timeout=1ms"}, want: "--lease-timeout 1ms is too short: give at least --refresh-metrics-idle-interval, which is 1s"},
 		{name: "idle interval", give: []string{"--pool-name=p", "--refresh-metrics-interval=900ms", "--refresh-metrics-idle-interval=500ms"}, want: "--refresh-metrics-idle-interval 500ms is too short: give at least --refresh-metrics-interval, which is 900ms"},
+		{name: "buffered bytes", give: []string{"--pool-name=p", "--max-buffered-bytes=63Mi"}, want: "--max-buffered-bytes 63Mi is too small: give at least twice --max-request-body, which is 32Mi"},
+		{name: "idle streams", give: []string{"--pool-name=p", "--stream-idle-timeout=1ms"}, want: "--stream-idle-timeout 1ms is too short: give at least 1s, or 0 for no limit"},
 		{name: "budget", give: []string{"--pool-name=p", "--refresh-metrics-budget=NaN"}, want: "--refresh-metrics-budget NaN is too small: give at least 1"},
 		{name: "prefix index", give: []string{"--pool-name=p", "--prefix-index-max-bytes=100Ki"}, want: "--prefix-index-max-bytes 100Ki is too small: give at least 1Mi"},
 		{name: "delay", give: []string{"--pool-name=p", "--drain-delay=-1s"}, want: "--drain-delay -1s is negative: give 0 for no delay"},

@@ -16,10 +16,10 @@
 //
 // All methods may be called from any goroutine; those of the pick path take no lock. The locks are taken in this order:
 //
-//	Lease.mu      ->  Endpoint.leases
+//	Lease.mu        ->  Endpoint.leases
 //	Endpoint.pages  ->  Endpoint.leases
 //
-// Lease.mu is held while a Tracker is called, and Endpoint.pages while an Observer is.
+// Lease.mu is held while a Tracker is called, and Endpoint.pages while an Observer is. Health.mu is a leaf.
 package endpoint
 
 import (
@@ -93,7 +93,6 @@ type Endpoint struct {
 	open     atomic.Int64 // open leases, including abandoned ones
 	arrived  atomic.Int64 // leases that moved here from another endpoint, since the start
 	failures atomic.Int64 // failed scrapes since the start
-	refusals atomic.Int64 // consecutive scrapes without a connection
 	failing  atomic.Pointer[time.Time]
 	sample   atomic.Pointer[Sample]
 
@@ -106,7 +105,7 @@ type Endpoint struct {
 func New(d Description, since time.Time, o Observer) *Endpoint {
 	e := &Endpoint{identity: d.Identity, address: d.Address.String(), observer: o}
 	e.Describe(d)
-	e.sample.Store(&Sample{Mark: Mark{At: since}})
+	e.sample.Store(&Sample{ScrapeStart: ScrapeStart{At: since}})
 	return e
 }
 

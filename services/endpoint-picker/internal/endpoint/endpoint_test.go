@@ -119,28 +119,14 @@ func TestFailingCountsFromTheFirstFailedScrape(t *testing.T) {
 	e := newEndpoint(t)
 	assert.Zero(t, e.Load().Failing, "not scraped yet")
 	e.RecordFailure(e.BeginScrape(after(time.Second)))
-	e.RecordRefusal(e.BeginScrape(after(2 * time.Second)))
+	e.RecordFailure(e.BeginScrape(after(2 * time.Second)))
 	assert.Equal(t, after(time.Second), e.Load().Failing)
 
 	scrape(e, after(3*time.Second), Gauges{})
 	assert.Zero(t, e.Load().Failing)
-	e.RecordRefusal(e.BeginScrape(after(4 * time.Second)))
+	e.RecordFailure(e.BeginScrape(after(4 * time.Second)))
 	assert.Equal(t, after(4*time.Second), e.Load().Failing)
 	assert.EqualValues(t, 3, e.Stats(noon).ScrapeFailures)
-}
-
-func TestRefusalsInARow(t *testing.T) {
-	t.Parallel()
-	e := newEndpoint(t)
-	refused := func() { e.RecordRefusal(e.BeginScrape(noon)) }
-	refused()
-	refused()
-	assert.EqualValues(t, 2, e.Refusals())
-	e.RecordFailure(e.BeginScrape(noon))
-	assert.Zero(t, e.Refusals(), "somebody listens")
-	refused()
-	scrape(e, noon, Gauges{})
-	assert.Zero(t, e.Refusals())
 }
 
 func TestPredictPage(t *testing.T) {

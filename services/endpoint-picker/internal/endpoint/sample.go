@@ -24,8 +24,8 @@ type Adapters struct {
 	Waiting []string // with requests in the queue only
 }
 
-// A Mark is the start of a scrape, with the counters of leases at that time.
-type Mark struct {
+// A ScrapeStart is the start of a scrape, with the counters of leases at that time.
+type ScrapeStart struct {
 	At                       time.Time
 	Acquired, Released, Open int64
 }
@@ -33,7 +33,7 @@ type Mark struct {
 // A Sample is the result of a scrape, and its start. It is never changed.
 type Sample struct {
 	Gauges
-	Mark
+	ScrapeStart
 
 	Taken bool // false for the initial value
 }
@@ -47,52 +47,37 @@ func (s *Sample) Ours() float64 { return float64(s.Acquired - s.Released) }
 // Others returns the number of requests on the page that this picker did not place.
 func (s *Sample) Others() float64 { return max(s.Requests()-s.Ours(), 0) }
 
-// BeginScrape returns the mark for Record. Call it before requesting the page.
-func (e *Endpoint) BeginScrape(now time.Time) Mark {
-	return Mark{At: now, Acquired: e.acquired.Load(), Released: e.released.Load(), Open: e.open.Load()}
+// BeginScrape returns the start of a scrape for Record. Call it before requesting the page.
+func (e *Endpoint) BeginScrape(now time.Time) ScrapeStart {
+	return ScrapeStart{At: now, Acquired: e.acquired.Load(), Released: e.released.Load(), Open: e.open.Load()}
 }
 
-// Record stores the result of the scrape that began at the mark.
-func (e *Endpoint) Record(m Mark, g Gauges) {
-	next := &Sample{Gauges: g, Mark: m, Taken: true}
+// Record stores the result of a scrape.
+func (e *Endpoint) Record(began ScrapeStart, g Gauges) {
+	next := &Sample{Gauges: g, ScrapeStart: began, Taken: true}
 	e.pages.Lock()
 	defer e.pages.Unlock()
 	if e.observer != nil {
 		e.observer.ObservePage(e.sample.Load(), next)
 	}
-	e.refusals.Store(0)
 	if e.failing.Load() != nil {
 		e.failing.Store(nil)
 	}
 	e.replaceSample(next)
 }
 
-// RecordFailure counts a failure of the scrape that began at the mark.
-func (e *Endpoint) RecordFailure(m Mark) {
-	e.refusals.Store(0)
-	e.countFailure(m)
-}
-
-// RecordRefusal is RecordFailure for a refused connection.
-func (e *Endpoint) RecordRefusal(m Mark) {
-	e.refusals.Add(1)
-	e.countFailure(m)
-}
-
-func (e *Endpoint) countFailure(m Mark) {
+// RecordFailure counts a failure of a scrape.
+func (e *Endpoint) RecordFailure(began ScrapeStart) {
 	e.failures.Add(1)
 	if e.failing.Load() == nil {
-		e.failing.Store(&m.At)
+		e.failing.Store(&began.At)
 	}
 }
 
-// Refusals returns the number of consecutive refused scrapes, including the last one.
-func (e *Endpoint) Refusals() int64 { return e.refusals.Load() }
-
-// PredictPage predicts a page requested at the mark, if only our own leases began and ended since the last sample: its
+// PredictPage predicts the page of a scrape, if only our own leases began and ended since the last sample: its
 // number of requests, and the gauges of that sample. It returns false without a sample.
-func (e *Endpoint) PredictPage(m Mark) (requests float64, last Gauges, ok bool) {
+func (e *Endpoint) PredictPage(began ScrapeStart) (requests float64, last Gauges, ok bool) {
 	s := e.sample.Load()
-	since := (m.Acquired - s.Acquired) - (m.Released - s.Released)
-	return max(s.Requests()+float64(since), float64(m.Open), 0), s.Gauges, s.Taken
+	since := (began.Acquired - s.Acquired) - (began.Released - s.Released)
+	return max(s.Requests()+float64(since), float64(began.Open), 0), s.Gauges, s.Taken
 }

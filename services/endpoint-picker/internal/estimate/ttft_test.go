@@ -24,14 +24,14 @@ func (x *Estimator) addServer() *Server { return newServer(x, x.index.Add(usualB
 // begin places a request whose answer is streamed.
 func (s *Server) begin(now time.Time, p Prefill, others float64) *sequence {
 	q := &sequence{server: s, placed: now, prefill: p, others: others, observed: true}
-	q.begin(now)
+	q.beginOnServer(now)
 	return q
 }
 
 // beginUnobserved places a request whose answer comes in one piece.
 func (s *Server) beginUnobserved(now time.Time, p Prefill) *sequence {
 	q := &sequence{server: s, placed: now, prefill: p}
-	q.begin(now)
+	q.beginOnServer(now)
 	return q
 }
 

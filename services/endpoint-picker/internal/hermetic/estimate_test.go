@@ -18,8 +18,12 @@ func TestLoadOfAFallback(t *testing.T) {
 	t.Parallel()
 	config := strings.Replace(upstreamConfig, "schedulingProfiles:", "- {type: max-score-picker, parameters: {maxNumOfEndpoints: 2}}\nschedulingProfiles:", 1) +
 		"  - {pluginRef: max-score-picker}\n"
-	r := start(t, world{pages: []string{pageOf(5, 5, 0.5, ""), pageOf(0, 0, 0.1, "")}, config: config})
-	s := r.ask(request{body: `{"model":"m","prompt":"` + strings.Repeat("long ", 400) + `","stream":true}`, rules: envoytest.Rules{Fallbacks: 1}})
+	r := start(t, world{pages: []string{pageOf(5, 5, 0.5, ""), pageOf(0, 0, 0.1, "")}, config: config, flags: []string{"--report-endpoint"}})
+	const picked = "x-fairlead-picked-endpoint"
+	s := r.ask(request{
+		body:  `{"model":"m","prompt":"` + strings.Repeat("long ", 400) + `","stream":true}`,
+		rules: envoytest.Rules{Fallbacks: 1, Reply: []string{picked}},
+	})
 	assert.Equal(t, r.at(1)+","+r.at(0), s.picked())
 	counted := func(name string) [2]bool {
 		page := r.metrics()
@@ -27,6 +31,7 @@ func TestLoadOfAFallback(t *testing.T) {
 	}
 	assert.Equal(t, [2]bool{false, true}, counted(inFlight))
 	s.begin(response{served: r.at(0), headers: []string{"content-type", "text/event-stream"}, pieces: []string{"x"}})
+	assert.Equal(t, []string{r.at(1)}, s.gateway.ResponseHeaders()[picked], "the pick is what it was")
 	assert.Equal(t, [2]bool{true, false}, counted(inFlight))
 	assert.Equal(t, [2]bool{true, false}, counted("fairlead_picker_endpoint_prompt_tokens_owed"))
 	s.piece("data: {}\n\n", false)

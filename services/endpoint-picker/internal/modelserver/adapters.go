@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
 // Labels of the series that lists LoRA adapters. When a list changes, vLLM writes a new series and leaves the old ones on
@@ -34,15 +34,15 @@ func (l *lora) take(labels []byte, at float64) {
 	l.waiting = append(l.waiting[:0], labelValue(labels, labelWaitingAdapters)...)
 }
 
-// pageMemory is the last scheduling.Page of an endpoint and its input. It is returned again while the input stays the same.
+// pageMemory is the last endpoint.Page of an endpoint and its input. It is returned again while the input stays the same.
 type pageMemory struct {
-	made *scheduling.Page
+	made *endpoint.Page
 	lora lora
 	of   []slot // of the custom metrics
 }
 
 // page returns the values of a reading other than gauges, nil if there are none.
-func (m *pageMemory) page(r *reading) *scheduling.Page {
+func (m *pageMemory) page(r *reading) *endpoint.Page {
 	if m.same(r) {
 		return m.made
 	}
@@ -69,8 +69,8 @@ func (m *pageMemory) same(r *reading) bool {
 }
 
 // newPage makes a page from the reading.
-func (r *reading) newPage() *scheduling.Page {
-	p := &scheduling.Page{}
+func (r *reading) newPage() *endpoint.Page {
+	p := &endpoint.Page{}
 	if r.lora.seen {
 		p.Adapters = r.lora.adapters()
 	}
@@ -91,8 +91,8 @@ func (r *reading) newPage() *scheduling.Page {
 
 // adapters parses the lists. vLLM puts every adapter with requests into both lists; a running adapter does not count as
 // waiting.
-func (l *lora) adapters() *scheduling.Adapters {
-	a := &scheduling.Adapters{Max: l.most, Running: splitNames(l.running)}
+func (l *lora) adapters() *endpoint.Adapters {
+	a := &endpoint.Adapters{Max: l.most, Running: splitNames(l.running)}
 	for _, name := range splitNames(l.waiting) {
 		if !slices.Contains(a.Running, name) {
 			a.Waiting = append(a.Waiting, name)

@@ -51,7 +51,7 @@ type Engine struct {
 	Custom []CustomMetric `yaml:"customMetrics,omitempty"`
 }
 
-// A CustomMetric is a value for scheduling.Page.Attributes. The greatest of several series counts.
+// A CustomMetric is a value for endpoint.Page.Attributes. The greatest of several series counts.
 type CustomMetric struct {
 	Attribute string `yaml:"attributeKey"`
 	Metric    string `yaml:"metricSpec"`

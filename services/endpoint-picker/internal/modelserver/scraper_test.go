@@ -228,8 +228,8 @@ func TestEveryScrapeIsObserved(t *testing.T) {
 	for _, e := range []*endpoint.Endpoint{refused, bad.endpoint(), nobody} {
 		newWorker(t, s, e).scrape(time.Now())
 	}
-	assert.EqualValues(t, 1, nobody.Refusals())
-	assert.Zero(t, refused.Refusals())
+	assert.EqualValues(t, 1, nobody.Stats(time.Now()).ScrapeFailures)
+	assert.Zero(t, refused.Stats(time.Now()).ScrapeFailures)
 }
 
 func newWorker(t *testing.T, s *Scraper, e *endpoint.Endpoint) *worker {

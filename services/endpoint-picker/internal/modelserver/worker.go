@@ -74,7 +74,7 @@ func (w *worker) scrape(began time.Time) {
 	w.record(mark, &gauges)
 }
 
-func (w *worker) record(mark endpoint.Mark, g *endpoint.Gauges) {
+func (w *worker) record(mark endpoint.ScrapeStart, g *endpoint.Gauges) {
 	requests, last, sampled := w.endpoint.PredictPage(mark)
 	if len(w.engine.running) == 0 {
 		requests = g.Waiting // the page does not report running requests
@@ -95,13 +95,11 @@ func (w *worker) record(mark endpoint.Mark, g *endpoint.Gauges) {
 }
 
 // fail counts a failure, and logs once when an endpoint's values become stale.
-func (w *worker) fail(mark endpoint.Mark, began time.Time, err error) {
+func (w *worker) fail(mark endpoint.ScrapeStart, began time.Time, err error) {
 	w.pace.failed()
+	w.endpoint.RecordFailure(mark)
 	if errors.Is(err, ErrRefused) {
-		w.endpoint.RecordRefusal(mark)
 		w.outliers.ScrapeRefused(w.endpoint)
-	} else {
-		w.endpoint.RecordFailure(mark)
 	}
 	if w.failingSince.IsZero() {
 		w.failingSince = began

@@ -73,8 +73,8 @@ func bytesOf(hashes, holds int) int {
 }
 
 // DefaultMaxBytes is the default limit of an index: 30 million tokens in prompts of a thousand. That is the KV cache of 64
-// servers of an 8B model on one recent GPU. With less, the index forgets prefixes that servers still have; more is only
-// memory.
+// servers of an 8B model on one recent GPU. In package simulation, half and double change nothing. With too little the index
+// forgets prefixes that servers still have; more is only memory.
 const DefaultMaxBytes = 20 << 20
 
 // New returns an empty index with an approximate limit in bytes.

@@ -174,7 +174,7 @@ func (r *replica) scrape(m *member) {
 			switch {
 			case m.gone:
 			case dead:
-				m.endpoint.RecordRefusal(mark)
+				m.endpoint.RecordFailure(mark)
 				r.detector.ScrapeRefused(m.endpoint)
 			default:
 				m.endpoint.Record(mark, page)
