@@ -17,7 +17,7 @@ import (
 )
 
 // maxRefused is the number of streams of one peer that are being refused by their handlers. Further ones are refused without a
-// reason for clients. A stream takes about 10 KiB. At half the value a burst of streams beyond the limit gets fewer reasons, at
+// reason for clients. A stream takes about 7 KiB. At half the value a burst of streams beyond the limit gets fewer reasons, at
 // double a peer that does not read them holds twice as much.
 const maxRefused = 256
 

@@ -223,7 +223,7 @@ func newRig(t testing.TB, l net.Listener, o Limits, options ...grpc.ServerOption
 	r.Server = New(Params{
 		Log: zap.New(core), Limits: o, Codec: rawCodec{}, Register: r.service.register,
 		Options: append([]grpc.ServerOption{
-			grpc.NumStreamWorkers(4), grpc.StaticStreamWindowSize(256 << 10), grpc.StaticConnWindowSize(4 << 20),
+			grpc.NumStreamWorkers(16), grpc.StaticStreamWindowSize(256 << 10), grpc.StaticConnWindowSize(4 << 20),
 		}, options...),
 	})
 	done := make(chan error, 1)
