@@ -1,7 +1,12 @@
 package modelserver
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/pem"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -116,6 +121,7 @@ func TestPagesOverTLS(t *testing.T) {
 		{name: "not verified", give: Source{}, want: 1},
 		{name: "verified", give: Source{CACertPath: ca}, want: 1},
 		{name: "verified, whatever the other parameter", give: Source{CACertPath: ca, InsecureSkipVerify: new(true)}, want: 1},
+		{name: "by another authority", give: Source{CACertPath: otherAuthority(t)}, want: 0},
 		{name: "by no known authority", give: Source{InsecureSkipVerify: new(false)}, want: 0},
 	}
 	for _, tt := range tests {
@@ -133,6 +139,19 @@ func TestPagesOverTLS(t *testing.T) {
 			assert.InDelta(t, tt.want, e.Load().Running, 0)
 		})
 	}
+}
+
+// otherAuthority returns the file of an authority that has signed nothing.
+func otherAuthority(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "other.pem")
+	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	return path
 }
 
 func endpointAt(address string) *endpoint.Endpoint {

@@ -172,6 +172,7 @@ func TestAliasesThatGrow(t *testing.T) {
 	}
 	d.Decode(&s)
 	assert.Len(t, s.Parts, 2001)
+	assert.Nil(t, s.Lists[2000], "nothing is decoded beyond the limit")
 	require.EqualError(t, d.Err(), "line 1, column 1: it has more than 524288 values: write fewer, or use fewer aliases")
 }
 
