@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -83,7 +84,7 @@ func TestSilentStreams(t *testing.T) {
 	silent := r.from(hostile)
 	for range 20 {
 		_, err := silent.gateway.Process(t.Context())
-		assert.NoError(t, err)
+		require.NoError(t, err)
 	}
 	r.await(func() bool { return r.metrics().sum("fairlead_picker_streams_in_flight") == 20 }, "open")
 	for range 5 {

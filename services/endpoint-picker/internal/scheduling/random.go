@@ -2,12 +2,6 @@ package scheduling
 
 import "fairlead.dev/services/endpoint-picker/internal/rendezvous"
 
-// Streams of random numbers from the one number of a request, so that draws are independent.
-const (
-	streamExplore uint64 = iota + 1
-	streamPick
-)
-
 // mix scrambles a number.
 func mix(x uint64) uint64 { return rendezvous.Mix(x) }
 
