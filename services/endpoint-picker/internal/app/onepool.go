@@ -50,7 +50,7 @@ func newOnePool(p discoveryParts) (*onePool, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules := p.newRules(from.Name.Namespace, metrics.NewRules(p.Registry))
+	rules := p.newRules(from.Name.Namespace, metrics.NewRules(p.Registry).OfNamespace())
 	rules.Add(from.Name.Name, made.Rules, made.Metrics.Pin)
 	return &onePool{runningPool: made, source: namespace, rules: rules}, nil
 }

@@ -132,13 +132,13 @@ func (r *runningPools) list() []*runningPool {
 
 // Configure changes the settings of scraping of all pools, present and future.
 func (r *runningPools) Configure(s modelserver.Settings) error {
+	r.mu.Lock()
+	r.settings = &s // first, so that no pool is added with the old settings after the list
+	r.mu.Unlock()
 	var errs []error
 	for _, one := range r.list() {
 		errs = append(errs, one.Configure(s))
 	}
-	r.mu.Lock()
-	r.settings = &s
-	r.mu.Unlock()
 	return errors.Join(errs...)
 }
 
