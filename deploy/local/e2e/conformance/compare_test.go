@@ -28,7 +28,7 @@ func TestParseLine(t *testing.T) {
 		{name: "the start of a test", give: "\x16=== RUN   TestConformance/A"},
 		{name: "a log without the mark", give: "    helpers.go:42: --- PASS: TestConformance/A (0.00s)"},
 		{name: "another test", give: "\x16--- PASS: TestConformanceOfOthers/A (0.00s)"},
-		{name: "a duration that is none", give: "\x16--- PASS: TestConformance/A (1.2.3s)"},
+		{name: "an invalid duration", give: "\x16--- PASS: TestConformance/A (1.2.3s)"},
 		{name: "nothing"},
 	}
 	for _, tt := range tests {

@@ -132,16 +132,16 @@ func (p *Parsers) find(path string) *API {
 type Incoming struct {
 	Path    string  // including the query; empty if the gateway did not send it
 	Headers Headers // the requested ones
-	Body    []byte  // empty if there is none, or if the gateway did not send it
+	Body    []byte  // empty if the request has no body, or if the gateway did not send it
 }
 
 // A Request is the content of a body. It can be reused for other bodies.
 type Request struct {
 	API *API
 
-	Model     string        // empty if there is none
+	Model     string        // empty if the body names no model
 	ModelSpan jsonscan.Span // of the model between its quotes, as the client wrote it
-	CacheSalt jsonscan.Span // between its quotes, as the client wrote it; empty if there is none
+	CacheSalt jsonscan.Span // between its quotes, as the client wrote it; empty if the body has no salt
 	Stream    bool
 	Head      []Part // what comes first in the prompt, wherever it is in the body: tools, the system prompt, media
 	Prompt    []Part // the first of several prompts, after its head

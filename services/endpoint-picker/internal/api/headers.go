@@ -8,7 +8,7 @@ type Header struct {
 // Headers are header fields in their original order.
 type Headers []Header
 
-// Get returns the first value of a name in lower case; empty if there is none.
+// Get returns the first value of a name in lower case, or an empty value.
 func (h Headers) Get(name string) string {
 	for i := range h {
 		if h[i].Name == name {
@@ -18,7 +18,7 @@ func (h Headers) Get(name string) string {
 	return ""
 }
 
-// First returns the first value of several names; empty if there is none.
+// First returns the first value of several names, or an empty value.
 func (h Headers) First(names ...string) string {
 	for _, name := range names {
 		if v := h.Get(name); v != "" {

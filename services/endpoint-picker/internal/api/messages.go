@@ -86,7 +86,7 @@ func (r *Request) readPart(key []byte) {
 	}
 }
 
-// readMedium reads a medium. null is none.
+// readMedium reads a medium. A null counts as no medium.
 func (r *Request) readMedium(tokens uint32) Part {
 	if r.scanner.Next() == jsonscan.Null {
 		r.scanner.Value()

@@ -88,7 +88,7 @@ func (p discoveryParts) newNamespace(params informers.NamespaceParams) (*informe
 }
 
 // newRules returns the caches of the rules in a namespace.
-func (p discoveryParts) newRules(namespace string, observer *metrics.Rules) *informers.Rules {
+func (p discoveryParts) newRules(namespace string, observer *metrics.NamespaceRules) *informers.Rules {
 	return informers.NewRules(informers.RulesParams{
 		Log: p.Log.Named("rules"), Discovery: p.Clients.core.Discovery(), Dynamic: p.Clients.dynamic, Namespace: namespace,
 		Observer: observer, Patience: rulePatience, PollInterval: rulePollInterval,

@@ -46,7 +46,7 @@ func newOnePool(p discoveryParts) (*onePool, error) {
 		return &onePool{runningPool: p.Pools.add(from.String(), "", namespace.Fixed(selection)), source: namespace}, nil
 	}
 	made := p.Pools.add(from.String(), from.Name.Name, namespace.Pool(from.Name.Name))
-	rules := p.newRules(from.Name.Namespace, metrics.NewRules(p.Registry))
+	rules := p.newRules(from.Name.Namespace, metrics.NewRules(p.Registry).OfNamespace())
 	rules.Add(from.Name.Name, made.Rules, made.Metrics.Pin)
 	return &onePool{runningPool: made, source: namespace, rules: rules}, nil
 }

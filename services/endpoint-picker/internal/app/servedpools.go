@@ -61,7 +61,7 @@ func newServedPools(p discoveryParts) (*servedPools, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.namespaces[name] = &servedNamespace{Namespace: caches, rules: p.newRules(name, observer)}
+		s.namespaces[name] = &servedNamespace{Namespace: caches, rules: p.newRules(name, observer.OfNamespace())}
 	}
 	return s, nil
 }

@@ -165,7 +165,7 @@ func (n *ObjectNames) String() string {
 // Type names the value in help.
 func (*ObjectNames) Type() string { return "namespace/name" }
 
-// repeated returns a name that is given twice, empty if there is none.
+// repeated returns a name that is given twice, or an empty name.
 func (p *Pool) repeated() string {
 	given := map[cache.ObjectName]bool{}
 	for i := range p.Names {

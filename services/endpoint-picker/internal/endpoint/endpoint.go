@@ -84,7 +84,7 @@ type Endpoint struct {
 	identity    Identity
 	description atomic.Pointer[description]
 	address     string
-	observer    Observer // nil if there is none
+	observer    Observer // may be nil
 
 	health Health
 
@@ -130,7 +130,7 @@ func (e *Endpoint) Hash() uint64 { return e.description.Load().hash }
 // Address returns "ip:port", an IPv6 address in brackets.
 func (e *Endpoint) Address() string { return e.address }
 
-// Observer returns the observer of the endpoint, nil if there is none.
+// Observer returns the observer of the endpoint, which may be nil.
 func (e *Endpoint) Observer() Observer { return e.observer }
 
 // Health returns the health of the endpoint.

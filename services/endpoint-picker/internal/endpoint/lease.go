@@ -25,7 +25,7 @@ import (
 type Lease struct {
 	mu       sync.Mutex
 	endpoint *Endpoint
-	tracker  Tracker // nil if there is none
+	tracker  Tracker // may be nil
 	acquired int64   // its place in the order of acquisition
 	probe    bool    // the endpoint is ejected, and this request probes it
 	first    bool    // the answer has begun

@@ -76,5 +76,5 @@ func TestTTFT_WaitsForRoomInAFullBatch(t *testing.T) {
 	assert.InDelta(t, idle, ttft(serverLoad{all: 3, rate: 10}), 1e-9, "there is room")
 	assert.InDelta(t, idle, ttft(serverLoad{all: 6}), 1e-9, "the rate is unknown")
 	s.begin(noon, Prefill{Tokens: 1}, 0)
-	assert.InDelta(t, 0.3+0.010+101*100e-6, ttft(serverLoad{all: 6, rate: 10}), 1e-9, "whether one of ours waits or not")
+	assert.InDelta(t, 0.3+0.010+101*100e-6, ttft(serverLoad{all: 6, rate: 10}), 1e-9, "whether one of our requests waits or not")
 }

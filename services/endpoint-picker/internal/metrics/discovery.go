@@ -41,8 +41,25 @@ func NewRules(r prometheus.Registerer) *Rules {
 	return v
 }
 
+// OfNamespace returns the observer of one namespace. The gauges are the sums of all namespaces.
+func (v *Rules) OfNamespace() *NamespaceRules {
+	return &NamespaceRules{objects: v.objects, last: map[[2]string]int{}}
+}
+
+// NamespaceRules is the part of one namespace in Rules. One goroutine at a time may use it.
+type NamespaceRules struct {
+	objects *prometheus.GaugeVec
+	last    map[[2]string]int // by resource and state
+}
+
 // ObserveRules records the numbers of one kind.
-func (v *Rules) ObserveRules(resource string, read, malformed int) {
-	v.objects.WithLabelValues(resource, stateRead).Set(float64(read))
-	v.objects.WithLabelValues(resource, stateMalformed).Set(float64(malformed))
+func (n *NamespaceRules) ObserveRules(resource string, read, malformed int) {
+	n.set(resource, stateRead, read)
+	n.set(resource, stateMalformed, malformed)
+}
+
+func (n *NamespaceRules) set(resource, state string, now int) {
+	key := [2]string{resource, state}
+	n.objects.WithLabelValues(resource, state).Add(float64(now - n.last[key]))
+	n.last[key] = now
 }

@@ -23,9 +23,11 @@ func TestEndpointsFile(t *testing.T) {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewRegistry()
-	v := NewRules(r)
-	v.ObserveRules("inferenceobjectives", 3, 1)
-	v.ObserveRules("inferenceobjectives", 4, 0)
+	rules := NewRules(r)
+	one, another := rules.OfNamespace(), rules.OfNamespace()
+	one.ObserveRules("inferenceobjectives", 2, 1)
+	another.ObserveRules("inferenceobjectives", 1, 0)
+	one.ObserveRules("inferenceobjectives", 3, 0)
 	require.NoError(t, testutil.GatherAndCompare(r, strings.NewReader(`
 # HELP fairlead_picker_rule_objects InferenceObjectives and InferenceModelRewrites of the pool, by whether they are readable.
 # TYPE fairlead_picker_rule_objects gauge
