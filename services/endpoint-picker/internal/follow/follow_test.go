@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // text is a source whose state is a text. Texts that begin with "bad" cannot be applied, "later" ones at first.
 type text struct {
+	turn   sync.Mutex // the steps of a test hold it, except during pause
 	now    string
 	err    error
 	reads  int
@@ -25,6 +27,8 @@ type text struct {
 }
 
 func (s *text) Read(context.Context) (string, error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
 	s.reads++
 	return s.now, s.err
 }
@@ -48,6 +52,14 @@ func (s *text) Apply(state string) error {
 
 func (s *text) Reject(err error) { s.note("rejected " + err.Error()) }
 
+// pause lets the Follower work for some time. Only then does it work.
+func (s *text) pause(d time.Duration) {
+	s.turn.Unlock()
+	time.Sleep(d)
+	synctest.Wait()
+	s.turn.Lock()
+}
+
 // run follows a source while the steps change it.
 func run(t *testing.T, interval time.Duration, steps func(s *text)) *text {
 	t.Helper()
@@ -55,8 +67,10 @@ func run(t *testing.T, interval time.Duration, steps func(s *text)) *text {
 	synctest.Test(t, func(t *testing.T) {
 		s.start = time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
+		s.turn.Lock()
+		defer s.turn.Unlock()
 		go New(s, interval, "one").Run(ctx)
-		time.Sleep(time.Millisecond) // after each poll
+		s.pause(time.Millisecond) // after each poll
 		steps(s)
 		cancel()
 		synctest.Wait()
@@ -67,18 +81,18 @@ func run(t *testing.T, interval time.Duration, steps func(s *text)) *text {
 func TestStatesAreAppliedWhenTwoReadingsAgree(t *testing.T) {
 	t.Parallel()
 	s := run(t, 10*time.Second, func(s *text) {
-		time.Sleep(30 * time.Second) // nothing new
+		s.pause(30 * time.Second) // nothing new
 		assert.Equal(t, 3, s.reads)
 		s.now = "two"
-		time.Sleep(30 * time.Second)
+		s.pause(30 * time.Second)
 		s.now = "bad"
-		time.Sleep(100 * time.Second)
+		s.pause(100 * time.Second)
 		s.now = "two"
-		time.Sleep(20 * time.Second)
+		s.pause(20 * time.Second)
 		s.now, s.err = "", errors.New("no file")
-		time.Sleep(100 * time.Second)
+		s.pause(100 * time.Second)
 		s.now, s.err = "three", nil
-		time.Sleep(20 * time.Second)
+		s.pause(20 * time.Second)
 	})
 	assert.Equal(t, []string{"applied two at 41", "rejected bad at 62", "applied two at 163", "rejected no file at 184", "applied three at 285"}, s.events)
 }
@@ -88,10 +102,10 @@ func TestHalfWrittenStatesAreNotUsed(t *testing.T) {
 	s := run(t, time.Second, func(s *text) {
 		for i := range 20 { // a slow writer
 			s.now = fmt.Sprint("bad ", i)
-			time.Sleep(time.Second)
+			s.pause(time.Second)
 		}
 		s.now = "whole"
-		time.Sleep(3 * time.Second)
+		s.pause(3 * time.Second)
 	})
 	assert.Equal(t, []string{"applied whole at 22"}, s.events)
 }
@@ -101,9 +115,9 @@ func TestChangesThatAreUndoneHaveNoEffect(t *testing.T) {
 	s := run(t, time.Second, func(s *text) {
 		for range 10 {
 			s.now = "two"
-			time.Sleep(time.Second)
+			s.pause(time.Second)
 			s.now = "one"
-			time.Sleep(time.Second)
+			s.pause(time.Second)
 		}
 	})
 	assert.Empty(t, s.events)
@@ -113,7 +127,7 @@ func TestShortIntervalsConfirmAtTheNextReading(t *testing.T) {
 	t.Parallel()
 	s := run(t, 500*time.Millisecond, func(s *text) {
 		s.now = "two"
-		time.Sleep(2 * time.Second)
+		s.pause(2 * time.Second)
 	})
 	assert.Equal(t, []string{"applied two at 1"}, s.events)
 }
@@ -122,13 +136,13 @@ func TestOutagesChangeNothing(t *testing.T) {
 	t.Parallel()
 	s := run(t, time.Second, func(s *text) {
 		s.now, s.err = "", fmt.Errorf("get ConfigMap: %w", Unavailable(errors.New("timeout")))
-		time.Sleep(time.Minute)
+		s.pause(time.Minute)
 		s.now, s.err = "two", nil
-		time.Sleep(time.Second)
+		s.pause(time.Second)
 		s.err = Unavailable(errors.New("timeout"))
-		time.Sleep(time.Second)
+		s.pause(time.Second)
 		s.err = nil
-		time.Sleep(time.Second)
+		s.pause(time.Second)
 	})
 	assert.Equal(t, []string{"applied two at 63"}, s.events, "an outage between the two readings does not matter")
 }
@@ -137,13 +151,13 @@ func TestStatesThatMaySucceedLaterAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	s := run(t, time.Second, func(s *text) {
 		s.now, s.later = "later", fmt.Errorf("prepare: %w", Retry(errors.New("no certificate")))
-		time.Sleep(10 * time.Second)
+		s.pause(10 * time.Second)
 		s.later = nil
-		time.Sleep(10 * time.Second)
+		s.pause(10 * time.Second)
 		s.now, s.later = "later again", Retry(errors.New("no key"))
-		time.Sleep(10 * time.Second)
+		s.pause(10 * time.Second)
 		s.now = "two"
-		time.Sleep(3 * time.Second)
+		s.pause(3 * time.Second)
 	})
 	assert.Equal(t, []string{
 		"rejected prepare: no certificate at 2", "applied later at 11",
@@ -155,7 +169,7 @@ func TestWithoutAnIntervalNothingIsRead(t *testing.T) {
 	t.Parallel()
 	s := run(t, 0, func(s *text) {
 		s.now = "two"
-		time.Sleep(time.Hour)
+		s.pause(time.Hour)
 	})
 	assert.Empty(t, s.events)
 	assert.Zero(t, s.reads)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,7 @@ type rig struct {
 	observer   *mockObserver
 	reporter   *mockReporter
 	logs       *zaptest.ObservedLogs
+	turn       sync.Mutex // the steps of a test hold it, except during wait
 	text       string
 	readError  error
 	unprepared error    // why the parts cannot use a configuration
@@ -48,7 +50,11 @@ func newRig(t *testing.T) *rig {
 	r := &rig{source: NewMockSource(t), observer: newMockObserver(t), reporter: newMockReporter(t), logs: logs}
 	r.source.EXPECT().String().Return("--config-file /c").Maybe()
 	r.source.EXPECT().Interval().Return(time.Second).Maybe()
-	r.source.EXPECT().Read(mock.Anything).RunAndReturn(func(context.Context) ([]byte, error) { return []byte(r.text), r.readError }).Maybe()
+	r.source.EXPECT().Read(mock.Anything).RunAndReturn(func(context.Context) ([]byte, error) {
+		r.turn.Lock()
+		defer r.turn.Unlock()
+		return []byte(r.text), r.readError
+	}).Maybe()
 	r.Reloader = New(Params{Source: r.source, Options: options, Log: zap.New(core), Observer: r.observer, Reporter: r.reporter})
 	r.SetPreparer(func(c *pluginconfig.Config) (func(), error) {
 		return func() { r.published = append(r.published, c.Profile.Scorers[0].Name) }, r.unprepared
@@ -65,6 +71,8 @@ func play(t *testing.T, first string, steps func(t *testing.T, r *rig)) {
 		r.expectLoaded()
 		require.NoError(t, r.Load(t.Context(), nil))
 		ctx, cancel := context.WithCancel(t.Context())
+		r.turn.Lock()
+		defer r.turn.Unlock()
 		go r.Run(ctx)
 		time.Sleep(time.Millisecond) // after each read
 		steps(t, r)
@@ -88,8 +96,13 @@ func (r *rig) expectRejected() *string {
 	return message
 }
 
-// wait lets the Reloader read some times.
-func wait(reads int) { time.Sleep(time.Duration(reads) * time.Second) }
+// wait lets the Reloader read some times. Only then does it work.
+func (r *rig) wait(reads int) {
+	r.turn.Unlock()
+	time.Sleep(time.Duration(reads) * time.Second)
+	synctest.Wait()
+	r.turn.Lock()
+}
 
 func (r *rig) scorer() string { return r.Current().Profile.Scorers[0].Name }
 
@@ -97,15 +110,15 @@ func TestNewTextTakesEffectWhenItHasSettled(t *testing.T) {
 	t.Parallel()
 	play(t, config("queue-scorer"), func(t *testing.T, r *rig) {
 		assert.Equal(t, "queue-scorer", r.scorer())
-		wait(3)
+		r.wait(3)
 		r.text = config("load-aware-scorer")
-		wait(1)
+		r.wait(1)
 		assert.Equal(t, "queue-scorer", r.scorer(), "it may be half written")
 		r.text = config("token-load-scorer")
-		wait(1)
+		r.wait(1)
 		assert.Equal(t, "queue-scorer", r.scorer())
 		r.expectReloaded()
-		wait(1)
+		r.wait(1)
 		assert.Equal(t, "token-load-scorer", r.scorer())
 		assert.Equal(t, []string{"queue-scorer", "token-load-scorer"}, r.published)
 	})
@@ -117,22 +130,22 @@ func TestInvalidTextKeepsTheLastGoodOne(t *testing.T) {
 		good := r.Current()
 		message := r.expectRejected()
 		r.text = config("queu-scorer")
-		wait(5)
+		r.wait(5)
 		assert.Equal(t, `--config-file /c is invalid, the last valid one stays in force: line 3, column 18: plugins[0].type: "queu-scorer" is not a type of plugin: did you mean "queue-scorer"?`, *message)
 		message = r.expectRejected()
 		r.readError = fmt.Errorf("%w: no such file", ErrUnusable)
-		wait(5)
+		r.wait(5)
 		assert.Equal(t, `--config-file /c is invalid, the last valid one stays in force: configuration of plugins: no such file`, *message)
 		r.expectRejected()
 		r.text, r.readError = strings.Repeat("ä: [}\n", 1000), nil
-		wait(5)
+		r.wait(5)
 		assert.Same(t, good, r.Current())
 		assert.Equal(t, []string{"queue-scorer"}, r.published)
 		assert.Len(t, r.logs.FilterMessage("Rejected configuration, kept the last valid one").All(), 3)
 
 		r.text = config("queue-scorer") // undone
 		r.expectReloaded()
-		wait(2)
+		r.wait(2)
 		assert.Equal(t, good.Hash, r.Current().Hash)
 	})
 }
@@ -145,7 +158,7 @@ func TestPartThatCannotUseATextKeepsAllAsItWas(t *testing.T) {
 		r.unprepared = errors.New("read caCertPath: no such file")
 		message := r.expectRejected()
 		r.text = config("load-aware-scorer")
-		wait(10)
+		r.wait(10)
 		assert.Same(t, good, r.Current())
 		assert.Equal(t, []string{"queue-scorer"}, r.published)
 		assert.Equal(t, "--config-file /c is invalid, the last valid one stays in force: read caCertPath: no such file", *message)
@@ -153,7 +166,7 @@ func TestPartThatCannotUseATextKeepsAllAsItWas(t *testing.T) {
 
 		r.unprepared = nil // the file has come
 		r.expectReloaded()
-		wait(1)
+		r.wait(1)
 		assert.Equal(t, "load-aware-scorer", r.scorer())
 		assert.Equal(t, []string{"queue-scorer", "load-aware-scorer"}, r.published)
 	})
@@ -166,13 +179,13 @@ func TestReloadKeepsSessionsAndDiscovery(t *testing.T) {
 		before := r.Current()
 		r.expectReloaded()
 		r.text = config(sessions) + "# a comment\n"
-		wait(2)
+		r.wait(2)
 		require.NotSame(t, before, r.Current())
 		assert.Same(t, before.Sessions, r.Current().Sessions)
 
 		message := r.expectRejected()
 		r.text = config("file-discovery, parameters: {path: /a}") + "dataLayer: {discovery: {pluginRef: file-discovery}}"
-		wait(2)
+		r.wait(2)
 		assert.Contains(t, *message, "line 4, column 24: dataLayer.discovery: the source of endpoints cannot change while the picker runs")
 	})
 }
@@ -181,9 +194,9 @@ func TestOutageOfTheSourceChangesNothing(t *testing.T) {
 	t.Parallel()
 	play(t, config("queue-scorer"), func(t *testing.T, r *rig) {
 		r.text, r.readError = "", context.DeadlineExceeded
-		wait(5)
+		r.wait(5)
 		r.text, r.readError = config("queue-scorer"), nil
-		wait(2)
+		r.wait(2)
 		assert.Empty(t, r.logs.FilterLevelExact(zap.WarnLevel).All())
 		assert.Equal(t, []string{"queue-scorer"}, r.published)
 	})
