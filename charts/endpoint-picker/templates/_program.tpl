@@ -35,6 +35,7 @@
 - --pool-group={{ .Values.pool.group }}
 {{- else if eq $source "service" -}}
 - --picker-service={{ include "endpoint-picker.fullname" . }}
+- --max-pools={{ .Values.pool.max }}
 - --pool-group={{ .Values.pool.group }}
 {{- else if eq $source "selector" -}}
 - {{ printf "--endpoint-selector=%s" .Values.endpoints.selector | quote }}

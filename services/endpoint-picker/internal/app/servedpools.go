@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -18,8 +19,12 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pools"
 )
 
-// reasonShadowed is the reason of Events for pools whose endpointPickerRef an older pool has.
-const reasonShadowed = "EndpointPickerRefConflict"
+// The reasons of Events for pools that the picker does not serve.
+const (
+	reasonUnaddressed = "InvalidEndpointPickerRef"
+	reasonShadowed    = "EndpointPickerRefConflict"
+	reasonExcess      = "TooManyPools"
+)
 
 const kindService = "Service"
 
@@ -29,7 +34,8 @@ var errPoolsNotRead = errors.New("InferencePools have not been read yet")
 type servedPools struct {
 	*pools.Set
 
-	parts discoveryParts
+	parts    discoveryParts
+	observer *metrics.Pools
 
 	namespaces map[string]*servedNamespace
 	changed    chan struct{}
@@ -37,9 +43,15 @@ type servedPools struct {
 	readOnce   sync.Once
 
 	// Used only by follow.
-	running  map[cache.ObjectName]context.CancelFunc
-	members  map[cache.ObjectName]pools.Member
-	shadowed []string
+	running map[cache.ObjectName]*servedPool
+	refused map[cache.ObjectName]pools.Refusal
+}
+
+// servedPool is a pool that runs.
+type servedPool struct {
+	*runningPool
+
+	stop func()
 }
 
 // servedNamespace contains the caches of one namespace.
@@ -50,18 +62,18 @@ type servedNamespace struct {
 }
 
 func newServedPools(p discoveryParts) (*servedPools, error) {
+	observer, rules := metrics.NewPools(p.Registry), metrics.NewRules(p.Registry)
 	s := &servedPools{
-		Set: pools.NewSet(pools.Missing{}), parts: p, namespaces: map[string]*servedNamespace{},
-		changed: make(chan struct{}, 1), read: make(chan struct{}),
-		running: map[cache.ObjectName]context.CancelFunc{}, members: map[cache.ObjectName]pools.Member{},
+		Set: pools.NewSet(pools.Missing{Observe: observer.StreamWithoutPool}), parts: p, observer: observer,
+		namespaces: map[string]*servedNamespace{}, changed: make(chan struct{}, 1), read: make(chan struct{}),
+		running: map[cache.ObjectName]*servedPool{},
 	}
-	observer := metrics.NewRules(p.Registry)
 	for _, name := range namespacesOf(&p.Config.Pool) {
 		caches, err := p.newNamespace(informers.NamespaceParams{Inference: p.Clients.inference, Namespace: name, Changed: s.markChanged})
 		if err != nil {
 			return nil, err
 		}
-		s.namespaces[name] = &servedNamespace{Namespace: caches, rules: p.newRules(name, observer.OfNamespace())}
+		s.namespaces[name] = &servedNamespace{Namespace: caches, rules: p.newRules(name, rules.OfNamespace())}
 	}
 	return s, nil
 }
@@ -133,96 +145,116 @@ func (s *servedPools) follow(ctx context.Context, running *sync.WaitGroup) {
 	}
 }
 
-// update stops the pools that are gone, publishes the addresses of the others, and runs those that have appeared.
+// update stops the pools that are not served anymore, runs those that are served now, and publishes their addresses.
 func (s *servedPools) update(ctx context.Context, running *sync.WaitGroup) {
-	found := s.selected()
-	var appeared []func()
+	served, refused := pools.Choose(s.selected(), s.parts.Config.Pool.Limit())
+	wanted := map[cache.ObjectName]bool{}
+	for _, c := range served {
+		wanted[c.Name] = true
+	}
 	for name := range s.running {
-		if found[name] == nil {
+		if !wanted[name] {
 			s.stop(name)
 		}
 	}
-	for name, object := range found {
-		if s.running[name] == nil {
-			appeared = append(appeared, s.start(ctx, name))
+	members, appeared := make([]pools.Member, 0, len(served)), map[cache.ObjectName]func(){}
+	for _, c := range served {
+		if s.running[c.Name] == nil {
+			appeared[c.Name] = s.start(ctx, c.Name)
 		}
-		member := s.members[name]
-		member.Created, member.Address = object.CreationTimestamp.Time, addressOf(object)
-		s.members[name] = member
+		members = append(members, pools.Member{Address: c.Address, Pool: s.running[c.Name]})
 	}
-	s.publish()
+	s.refreshRules(appeared)
+	s.Replace(members)
+	s.report(len(served), refused)
 	for _, run := range appeared {
 		running.Go(run)
 	}
 }
 
 // selected returns the InferencePools that exist and that the flags select.
-func (s *servedPools) selected() map[cache.ObjectName]*inferencev1.InferencePool {
+func (s *servedPools) selected() []pools.Candidate {
 	from := &s.parts.Config.Pool
 	wanted := map[cache.ObjectName]bool{}
 	for i := range from.Names {
 		wanted[from.Names[i].ObjectName] = true
 	}
-	found := map[cache.ObjectName]*inferencev1.InferencePool{}
+	var found []pools.Candidate
 	for _, n := range s.namespaces {
 		for _, object := range n.Pools() {
-			name, address := cache.MetaObjectToName(object), addressOf(object)
-			if wanted[name] || from.Service.Name != "" && address.Service == from.Service.Name && address.Namespace == from.Service.Namespace {
-				found[name] = object
+			c := pools.Candidate{Name: cache.MetaObjectToName(object), Created: object.CreationTimestamp.Time, Address: addressOf(object)}
+			ours := from.Service.Name != "" && c.Address.Service == from.Service.Name && c.Address.Namespace == from.Service.Namespace
+			if ours || wanted[c.Name] {
+				found = append(found, c)
 			}
 		}
 	}
 	return found
 }
 
-// start makes a pool. It returns the function that runs it.
+// start makes a pool, whose rules are not read yet. It returns the function that runs it.
 func (s *servedPools) start(ctx context.Context, name cache.ObjectName) (run func()) {
-	n, log := s.namespaces[name.Namespace], s.parts.Log.With(zap.String(logging.KeyPool, name.String()))
+	n := s.namespaces[name.Namespace]
 	source := n.Pool(name.Name)
 	made := s.parts.Pools.add(name.String(), name.Name, source)
 	n.rules.Add(name.Name, made.Rules, made.Metrics.Pin)
 	ctx, stop := context.WithCancel(ctx)
-	s.running[name] = func() {
+	s.running[name] = &servedPool{runningPool: made, stop: func() {
 		stop()
 		source.Close()
-	}
-	s.members[name] = pools.Member{Name: name.String(), Pool: made}
-	log.Info("Started pool")
+	}}
+	s.parts.Log.Info("Started pool", zap.String(logging.KeyPool, name.String()))
 	return func() { made.Pool.Run(ctx) }
 }
 
 // stop ends a pool. Open streams end with their endpoints.
 func (s *servedPools) stop(name cache.ObjectName) {
-	s.running[name]()
+	s.running[name].stop()
 	s.namespaces[name.Namespace].rules.Remove(name.Name)
 	s.parts.Pools.remove(name.String())
 	delete(s.running, name)
-	delete(s.members, name)
 	s.parts.Log.Info("Stopped pool", zap.String(logging.KeyPool, name.String()))
 }
 
-// publish replaces the pools that streams can select, and reports pools that none can.
-func (s *servedPools) publish() {
-	members := make([]pools.Member, 0, len(s.members))
-	for _, m := range s.members {
-		members = append(members, m)
+// refreshRules reads the rules of pools that have appeared, once for each namespace.
+func (s *servedPools) refreshRules(appeared map[cache.ObjectName]func()) {
+	namespaces := map[string]bool{}
+	for name := range appeared {
+		namespaces[name.Namespace] = true
 	}
-	shadowed := s.Replace(members)
-	for _, name := range shadowed {
-		if !slices.Contains(s.shadowed, name) {
-			s.reportShadowed(name)
-		}
+	for name := range namespaces {
+		s.namespaces[name].rules.Refresh()
 	}
-	s.shadowed = shadowed
 }
 
-func (s *servedPools) reportShadowed(title string) {
-	const message = "An older InferencePool has the same endpointPickerRef and gets its requests: give each pool its own Service or port"
-	s.parts.Log.Warn("Pool gets no requests, because an older pool has the same endpointPickerRef", zap.String(logging.KeyPool, title))
-	for _, one := range s.parts.Pools.list() {
-		if reference, ok := one.reference(); ok && one.Title == title {
-			s.parts.Events.about(&reference, corev1.EventTypeWarning, reasonShadowed, message)
+// report reports the numbers of pools, and each pool that is not served for a new reason.
+func (s *servedPools) report(served int, refused map[cache.ObjectName]pools.Refusal) {
+	numbers := map[pools.Refusal]int{}
+	for name, reason := range refused {
+		numbers[reason]++
+		if s.refused[name] != reason {
+			s.reportRefused(name, reason)
 		}
+	}
+	s.refused = refused
+	s.observer.ObservePools(served, numbers)
+}
+
+func (s *servedPools) reportRefused(name cache.ObjectName, reason pools.Refusal) {
+	var event, message string
+	switch reason {
+	case pools.Unaddressed:
+		event, message = reasonUnaddressed, "The endpoint picker cannot serve the InferencePool, because its endpointPickerRef is not the port of a Service: "+
+			"name a Service of the picker and a port"
+	case pools.Shadowed:
+		event, message = reasonShadowed, "An older InferencePool has the same endpointPickerRef and gets its requests: give each pool its own Service or port"
+	case pools.Excess:
+		event, message = reasonExcess, fmt.Sprintf("The endpoint picker serves the %d oldest InferencePools that refer to it, and not this one: "+
+			"raise its --max-pools, or run another picker", s.parts.Config.Pool.Max)
+	}
+	s.parts.Log.Warn("Pool gets no requests", zap.String(logging.KeyPool, name.String()), zap.String("reason", event), zap.String("message", message))
+	if reference, ok := s.namespaces[name.Namespace].Pool(name.Name).Reference(); ok {
+		s.parts.Events.about(&reference, corev1.EventTypeWarning, event, message)
 	}
 }
 

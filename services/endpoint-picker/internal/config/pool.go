@@ -21,6 +21,7 @@ const (
 	flagPoolGroup     = "pool-group"
 	flagPool          = "pool"
 	flagPickerService = "picker-service"
+	flagMaxPools      = "max-pools"
 	flagSelector      = "endpoint-selector"
 	flagTargetPorts   = "endpoint-target-ports"
 	flagEndpointsFile = "endpoints-file"
@@ -29,8 +30,11 @@ const (
 // maxTargetPorts is the limit of InferencePools.
 const maxTargetPorts = 8
 
-// maxPools is the maximum number of --pool. A pool without endpoints takes less than 1 MiB.
+// maxPools is the maximum number of pools of a picker. A pool without endpoints takes less than 1 MiB.
 const maxPools = 1000
+
+// defaultMaxPools bounds what people who may create InferencePools take of the picker: each pool reads the metrics of its pods.
+const defaultMaxPools = 64
 
 // Pool names the source of endpoints: exactly one of an InferencePool, several of them, those that refer to a Service, a
 // selector of pods, and a file.
@@ -39,6 +43,7 @@ type Pool struct {
 	Name        cache.ObjectName // the name is empty for the other sources
 	Names       ObjectNames      // of several InferencePools
 	Service     ObjectName       // in the endpointPickerRef of the InferencePools
+	Max         int              // pools that refer to the Service
 	Selector    Selector         // of pods in the namespace
 	TargetPorts Ports            // of the selected pods
 	File        string           // of endpoints, without a cluster
@@ -62,7 +67,7 @@ func (p Pool) String() string {
 }
 
 func defaultPool() Pool {
-	return Pool{Group: informers.PoolGroup, Name: cache.NewObjectName(namespace(), "")}
+	return Pool{Group: informers.PoolGroup, Name: cache.NewObjectName(namespace(), ""), Max: defaultMaxPools}
 }
 
 func (p *Pool) addFlags(fs *pflag.FlagSet) {
@@ -76,6 +81,8 @@ func (p *Pool) addFlags(fs *pflag.FlagSet) {
 		"a stream, the Service and port of a pool's endpointPickerRef, selects one of them.")
 	fs.Var(&p.Service, flagPickerService, "The Service of this picker, by its name or namespace/name, to serve all InferencePools of its "+
 		"namespace whose endpointPickerRef names it.")
+	fs.IntVar(&p.Max, flagMaxPools, p.Max, fmt.Sprintf("Maximum number of InferencePools that --%s serves, 1 to %d. Older pools come first.",
+		flagPickerService, maxPools))
 	fs.Var(&p.Selector, flagSelector,
 		"Label selector of the pods of the model servers, instead of an InferencePool. Examples: app=vllm, 'app in (a,b),!canary'.")
 	fs.Var(&p.TargetPorts, flagTargetPorts, "Ports of the model servers in each selected pod: 1 to 8 ports, comma-separated.")
@@ -89,6 +96,14 @@ func (p *Pool) Given() bool {
 
 // Several reports whether the picker serves the pools that streams select.
 func (p *Pool) Several() bool { return len(p.Names) > 0 || p.Service.Name != "" }
+
+// Limit returns the maximum number of pools that the picker serves.
+func (p *Pool) Limit() int {
+	if len(p.Names) > 0 {
+		return len(p.Names)
+	}
+	return p.Max
+}
 
 // complete adds the namespace to names without one.
 func (p *Pool) complete() {
@@ -131,6 +146,10 @@ func (p *Pool) validateGiven(given []string) error {
 		return fmt.Errorf("--%s is empty: give the namespace of the InferencePool or the pods, or leave the flag out", flagPoolNamespace)
 	case p.repeated() != "":
 		return fmt.Errorf("--%s %s is given twice: leave one of them out", flagPool, p.repeated())
+	case p.Max < 1 || p.Max > maxPools:
+		return fmt.Errorf("--%s is %d: give a number from 1 to %d", flagMaxPools, p.Max, maxPools)
+	case p.Max != defaultMaxPools && p.Service.Name == "":
+		return fmt.Errorf("--%s has no effect with %s: leave it out", flagMaxPools, given[0])
 	case p.Group != informers.PoolGroup:
 		return fmt.Errorf("--%s %q is not supported: give %s, or leave the flag out", flagPoolGroup, p.Group, informers.PoolGroup)
 	}

@@ -10,6 +10,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -46,13 +47,16 @@ func startSeveral(t *testing.T, servers int, exist ...int) *severalPools {
 		"--grpc-port=0", "--grpc-health-port=0", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0",
 		"--secure-serving=false", "--drain-delay=0s", "--drain-timeout=20s", "--metrics-endpoint-auth=false",
 		"--refresh-metrics-interval=20ms", "--refresh-metrics-idle-interval=50ms", "--kubeconfig=" + p.kubeconfig(), "--pool-namespace=ns",
-		"--picker-service=epp",
+		"--picker-service=epp", fmt.Sprintf("--max-pools=%d", maxPools),
 	}
 	p.launch()
 	p.await(func() bool { return p.get(p.health(), "/readyz") == "ok\n" }, "ready")
 	t.Cleanup(p.settle)
 	return p
 }
+
+// maxPools is the maximum number of pools of startSeveral.
+const maxPools = 60
 
 // renames is the pool with a rule for the model of ofModel.
 const renames = 3
@@ -160,23 +164,65 @@ func TestPools_HaveTheirOwnRules(t *testing.T) {
 	}
 }
 
+// createAt creates pool i with the address of pool at, younger than those of create.
+func (p *severalPools) createAt(i, at int, created time.Time) {
+	p.t.Helper()
+	o := poolObject(p.port)
+	spec := o["spec"].(object)
+	spec["selector"] = object{"matchLabels": object{"pool": poolName(i)}}
+	spec["endpointPickerRef"] = object{"name": "epp", "port": object{"number": 9000 + at}}
+	o["metadata"] = object{"creationTimestamp": created.UTC().Format(time.RFC3339)}
+	p.api.put(p.t, pathPools, poolName(i), o)
+}
+
+// awaitRefused waits until a number of pools is refused for a reason.
+func (p *severalPools) awaitRefused(n int, reason string) {
+	p.t.Helper()
+	p.await(func() bool { return p.metrics().sum("fairlead_picker_pools_refused", "reason", reason) == float64(n) }, "%d pools refused: %s", n, reason)
+}
+
+// warnings returns the number of logged warnings about pools that get no requests.
+func (p *severalPools) warnings(reason string) int {
+	return p.logs.FilterMessage("Pool gets no requests").FilterField(zap.String("reason", reason)).Len()
+}
+
 func TestPools_OldestOwnsAnAddress(t *testing.T) {
 	t.Parallel()
 	p := startSeveral(t, 2, 0)
 	p.awaitEndpoints(0, 1)
-	o := poolObject(p.port)
-	spec := o["spec"].(object)
-	spec["selector"] = object{"matchLabels": object{"pool": poolName(1)}}
-	spec["endpointPickerRef"] = object{"name": "epp", "port": object{"number": 9000}}
-	o["metadata"] = object{"creationTimestamp": time.Now().UTC().Format(time.RFC3339)}
-	p.api.put(t, pathPools, poolName(1), o)
-	p.awaitEndpoints(1, 1)
+	p.createAt(1, 0, time.Now())
+	p.awaitRefused(1, "conflict")
 	assert.Equal(t, p.at(0), p.gatewayOf(0).serve(request{body: ofModel}, response{pieces: completion}))
-	assert.Equal(t, 1, p.logs.FilterMessage("Pool gets no requests, because an older pool has the same endpointPickerRef").Len())
+	assert.Equal(t, 1, p.warnings("EndpointPickerRefConflict"))
+	assert.Zero(t, p.servers[1].asked(), "a pool without requests does not read metrics")
 
 	p.api.remove(t, pathPools, poolName(0))
 	p.awaitEndpoints(0, gone)
+	p.awaitEndpoints(1, 1)
 	assert.Equal(t, p.at(1), p.gatewayOf(0).serve(request{body: ofModel}, response{pieces: completion}))
+	p.awaitRefused(0, "conflict")
+}
+
+// TestPools_ManyDisplaceNone creates more pools than the picker serves.
+func TestPools_ManyDisplaceNone(t *testing.T) {
+	t.Parallel()
+	p := startSeveral(t, 2, 0)
+	p.awaitEndpoints(0, 1)
+	for i := range maxPools + 9 {
+		p.createAt(1+i, 1+i, time.Now().Add(time.Duration(i)*time.Second))
+	}
+	p.awaitRefused(10, "limit")
+	page := p.metrics()
+	assert.Equal(t, float64(maxPools), page.sum("fairlead_picker_pools"))
+	assert.Len(t, page["fairlead_picker_endpoints_ready"].GetMetric(), maxPools)
+	assert.Equal(t, 10, p.warnings("TooManyPools"))
+	assert.Equal(t, p.at(0), p.gatewayOf(0).serve(request{body: ofModel}, response{pieces: completion}))
+	assert.Equal(t, 503, p.gatewayOf(maxPools).ask(request{body: ofModel}).refused().status)
+	assert.Equal(t, 1.0, p.metrics().sum("fairlead_picker_streams_without_pool_total"))
+
+	p.api.remove(t, pathPools, poolName(1))
+	p.awaitRefused(9, "limit")
+	p.awaitEndpoints(maxPools, 0) // the oldest of the refused pools
 }
 
 // TestPools_Memory bounds the memory of an idle pool.

@@ -93,12 +93,15 @@ func NewRules(p RulesParams) *Rules {
 	return r
 }
 
-// Add follows the rules of a pool, and the models that its rewrites name. If the rules of other pools have been read, those
-// of this pool are in force when Add returns.
+// Add follows the rules of a pool, and the models that its rewrites name, from the next reading on.
 func (r *Rules) Add(pool string, to *rules.Rules, models func(names ...string)) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.pools[pool] = &poolRules{rules: to, models: models}
-	r.mu.Unlock()
+}
+
+// Refresh reads the objects, if they have been read before. When it returns, the rules of pools that were added are in force.
+func (r *Rules) Refresh() {
 	if r.Ready() == nil {
 		r.read()
 	}

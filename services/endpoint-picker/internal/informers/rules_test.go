@@ -250,6 +250,7 @@ func TestRules_OfAPoolThatComesLaterApplyAtOnce(t *testing.T) {
 
 	other, models := rules.New(), []string{}
 	w.watcher.Add("other", other, func(names ...string) { models = names })
+	w.watcher.Refresh()
 	priority, _ := other.Priority("silver")
 	assert.Equal(t, 3, priority)
 	_, found := other.Priority("gold")

@@ -1,6 +1,10 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"fairlead.dev/services/endpoint-picker/internal/pools"
+)
 
 // States of objects with rules.
 const (
@@ -63,3 +67,38 @@ func (n *NamespaceRules) set(resource, state string, now int) {
 	n.objects.WithLabelValues(resource, state).Add(float64(now - n.last[key]))
 	n.last[key] = now
 }
+
+// Pools exports the numbers of pools of a picker that serves several of them.
+type Pools struct {
+	served  prometheus.Gauge
+	refused *prometheus.GaugeVec
+	lost    prometheus.Counter
+}
+
+// NewPools creates and registers the metrics.
+func NewPools(r prometheus.Registerer) *Pools {
+	p := &Pools{
+		served: gauge("pools", "InferencePools that the picker serves."),
+		refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "pools_refused",
+			Help: "InferencePools that the picker does not serve, by reason: address, conflict, limit.",
+		}, []string{"reason"}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "streams_without_pool_total", Help: "Streams whose :authority names no pool that the picker serves.",
+		}),
+	}
+	r.MustRegister(p.served, p.refused, p.lost)
+	p.ObservePools(0, nil)
+	return p
+}
+
+// ObservePools records the current pools.
+func (p *Pools) ObservePools(served int, refused map[pools.Refusal]int) {
+	p.served.Set(float64(served))
+	for _, reason := range pools.Refusals {
+		p.refused.WithLabelValues(string(reason)).Set(float64(refused[reason]))
+	}
+}
+
+// StreamWithoutPool counts a stream.
+func (p *Pools) StreamWithoutPool() { p.lost.Inc() }

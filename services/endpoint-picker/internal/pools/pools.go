@@ -6,13 +6,9 @@
 package pools
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"sync/atomic"
-	"time"
 
 	"google.golang.org/grpc/metadata"
 
@@ -23,9 +19,7 @@ const headerAuthority = ":authority"
 
 // A Member is one pool.
 type Member struct {
-	Name    string    // "namespace/name"
-	Created time.Time // of the InferencePool
-	Address Address   // of its endpointPickerRef; zero if it is unknown
+	Address Address // no other member has it
 	Pool    exchange.Pool
 }
 
@@ -45,31 +39,15 @@ func NewSet(missing exchange.Pool) *Set {
 	return s
 }
 
-// Replace replaces the members. If several have the same address, the oldest one serves it, because its users came first.
-// Replace returns the names of the others, sorted.
-func (s *Set) Replace(members []Member) (shadowed []string) {
-	members = slices.Clone(members)
-	slices.SortFunc(members, func(a, b Member) int {
-		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
-	})
+// Replace replaces the members.
+func (s *Set) Replace(members []Member) {
 	next := table{}
-	owned := map[Address]bool{}
 	for _, m := range members {
-		if m.Address == (Address{}) {
-			continue
-		}
-		if owned[m.Address] {
-			shadowed = append(shadowed, m.Name)
-			continue
-		}
-		owned[m.Address] = true
 		for _, form := range m.Address.forms() {
 			next.add(form, m.Pool)
 		}
 	}
 	s.current.Store(&next)
-	slices.Sort(shadowed)
-	return shadowed
 }
 
 // add adds a form of an address. A form that several pools have finds none of them.
@@ -103,12 +81,19 @@ func (s *Set) Find(ctx context.Context) exchange.Pool {
 }
 
 // Missing is the pool of streams for none of the pools. It refuses all requests.
-type Missing struct{}
+type Missing struct {
+	// Observe is called for each stream. It may be nil.
+	Observe func()
+}
 
 var errMissing = errors.New("the picker serves no InferencePool at this address")
 
-// Began does nothing.
-func (Missing) Began() {}
+// Began counts the stream.
+func (m Missing) Began() {
+	if m.Observe != nil {
+		m.Observe()
+	}
+}
 
 // Prepare refuses the request.
 func (Missing) Prepare(*exchange.Exchange) (exchange.Pick, *exchange.Refusal) {

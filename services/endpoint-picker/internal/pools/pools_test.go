@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"google.golang.org/grpc/metadata"
@@ -65,11 +64,8 @@ type namedPool struct {
 	name string
 }
 
-func member(name, service string, port int, created time.Time) Member {
-	return Member{
-		Name: "team-a/" + name, Created: created, Pool: namedPool{name: name},
-		Address: Address{Namespace: "team-a", Service: service, Port: port},
-	}
+func member(name, service string, port int) Member {
+	return Member{Pool: namedPool{name: name}, Address: Address{Namespace: "team-a", Service: service, Port: port}}
 }
 
 // find returns the name of the pool of a stream.
@@ -81,13 +77,9 @@ func (s *Set) find(authority string) string {
 
 func TestSet_Find(t *testing.T) {
 	t.Parallel()
-	old, young := time.Unix(1, 0), time.Unix(2, 0)
 	s := NewSet(namedPool{name: "missing"})
 	assert.Equal(t, "missing", s.find("epp-a.team-a.svc:9002"))
-	assert.Empty(t, s.Replace([]Member{
-		member("a", "epp-a", 9002, old), member("b", "epp-b", 9002, young), member("c", "epp-b", 9003, young),
-		{Name: "team-a/unknown", Pool: namedPool{name: "unknown"}},
-	}))
+	s.Replace([]Member{member("a", "epp-a", 9002), member("b", "epp-b", 9002), member("c", "epp-b", 9003)})
 	tests := []struct{ name, give, want string }{
 		{name: "by Service", give: "epp-a.team-a.svc:9002", want: "a"},
 		{name: "by Service, without the port", give: "epp-a.team-a.svc", want: "a"},
@@ -113,24 +105,14 @@ func TestSet_Find(t *testing.T) {
 func TestSet_PoolThatIsGoneDoesNotLeaveItsStreamsToAnother(t *testing.T) {
 	t.Parallel()
 	s := NewSet(namedPool{name: "missing"})
-	s.Replace([]Member{member("a", "epp-a", 9002, time.Unix(1, 0))})
+	s.Replace([]Member{member("a", "epp-a", 9002)})
 	assert.Equal(t, "a", s.find("epp-a.team-a.svc:9002"))
 	assert.Equal(t, "missing", s.find("epp-b.team-a.svc:9002"))
 }
 
-func TestSet_OldestPoolOwnsAnAddress(t *testing.T) {
-	t.Parallel()
-	s := NewSet(namedPool{name: "missing"})
-	shadowed := s.Replace([]Member{
-		member("young", "epp", 9002, time.Unix(2, 0)), member("old-b", "epp", 9002, time.Unix(1, 0)), member("old-a", "epp", 9002, time.Unix(1, 0)),
-	})
-	assert.Equal(t, []string{"team-a/old-b", "team-a/young"}, shadowed)
-	assert.Equal(t, "old-a", s.find("epp.team-a.svc:9002"))
-}
-
 func BenchmarkFind(b *testing.B) {
 	s := NewSet(namedPool{})
-	s.Replace([]Member{member("a", "epp-a", 9002, time.Unix(1, 0))})
+	s.Replace([]Member{member("a", "epp-a", 9002)})
 	ctx := metadata.NewIncomingContext(context.Background(), metadata.MD{":authority": {"epp-a.team-a.svc:9002"}})
 	b.ReportAllocs()
 	for b.Loop() {
