@@ -54,6 +54,12 @@
 {{- if .Values.gateway.certificateSecret }}
 - --cert-path={{ include "endpoint-picker.certificatePath" . }}
 {{- end }}
+{{- if .Values.gateway.clientCASecret }}
+- --client-ca-file={{ include "endpoint-picker.clientCAPath" . }}/ca.crt
+{{- end }}
+{{- range .Values.gateway.clientNames }}
+- {{ printf "--client-name=%s" . | quote }}
+{{- end }}
 - --enable-cert-reload={{ .Values.tls.reload }}
 - --tls-min-version={{ .Values.tls.minVersion }}
 {{- with .Values.tls.cipherSuites }}
@@ -130,6 +136,9 @@
 {{- with .Values.gateway.certificateSecret }}
 - {name: certificate, secret: {secretName: {{ . }}}}
 {{- end }}
+{{- with .Values.gateway.clientCASecret }}
+- {name: client-ca, secret: {secretName: {{ . }}, items: [{key: ca.crt, path: ca.crt}]}}
+{{- end }}
 {{- with .Values.metrics.certificateSecret }}
 - {name: metrics-certificate, secret: {secretName: {{ . }}}}
 {{- end }}
@@ -147,6 +156,9 @@
 {{- define "endpoint-picker.volumeMounts" -}}
 {{- if .Values.gateway.certificateSecret }}
 - {name: certificate, mountPath: {{ include "endpoint-picker.certificatePath" . }}, readOnly: true}
+{{- end }}
+{{- if .Values.gateway.clientCASecret }}
+- {name: client-ca, mountPath: {{ include "endpoint-picker.clientCAPath" . }}, readOnly: true}
 {{- end }}
 {{- if .Values.metrics.certificateSecret }}
 - {name: metrics-certificate, mountPath: {{ include "endpoint-picker.metricsCertificatePath" . }}, readOnly: true}
@@ -220,6 +232,10 @@
 
 {{- define "endpoint-picker.certificatePath" -}}
 /etc/endpoint-picker/tls
+{{- end -}}
+
+{{- define "endpoint-picker.clientCAPath" -}}
+/etc/endpoint-picker/client-ca
 {{- end -}}
 
 {{- define "endpoint-picker.metricsCertificatePath" -}}

@@ -440,7 +440,7 @@ func TestRunSaysWhyItCannotStart(t *testing.T) {
 	cfg.Plugins.Text = ""
 	cfg.HTTP.MetricsAddress, cfg.HTTP.HealthAddress = "0", "127.0.0.1:"+port
 	cfg.GRPC.CertPath = t.TempDir()
-	require.ErrorContains(t, Run(t.Context(), cfg, zap.NewNop()), "load certificate of --cert-path")
+	require.ErrorContains(t, Run(t.Context(), cfg, zap.NewNop()), "load certificates of --cert-path")
 	cfg.GRPC.CertPath = ""
 	require.ErrorContains(t, Run(t.Context(), cfg, zap.NewNop()), "listen on --health-probe-bind-address")
 }

@@ -43,20 +43,21 @@ func newCertificates(cfg *config.Config, log *zap.Logger, c clock.RealClock, r *
 	if cfg.TLS.Reload {
 		params.Interval = cfg.TLS.ReloadEvery
 	}
+	ofGateways, ofMetrics := params, params
+	ofGateways.Dir, ofGateways.ClientCAFile, ofGateways.ClientNames = cfg.GRPC.CertPath, cfg.GRPC.ClientCAFile, cfg.GRPC.ClientNames
 	switch {
 	case !cfg.GRPC.Secure:
 	case cfg.GRPC.CertPath == "":
-		made.gateways, err = servingcert.SelfSigned(params, commonName, options, c.Now())
+		made.gateways, err = servingcert.SelfSigned(ofGateways, commonName, options, c.Now())
 	default:
-		params.Dir = cfg.GRPC.CertPath
-		made.gateways, err = servingcert.Load(params)
+		made.gateways, err = servingcert.Load(ofGateways)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("load certificate of --cert-path: %w", err)
+		return nil, fmt.Errorf("load certificates of --cert-path and --client-ca-file: %w", err)
 	}
 	if cfg.Metrics.CertDir != "" {
-		params.Dir, params.ClientCAFile = cfg.Metrics.CertDir, cfg.Metrics.ClientCAFile
-		if made.metrics, err = servingcert.Load(params); err != nil {
+		ofMetrics.Dir, ofMetrics.ClientCAFile = cfg.Metrics.CertDir, cfg.Metrics.ClientCAFile
+		if made.metrics, err = servingcert.Load(ofMetrics); err != nil {
 			return nil, fmt.Errorf("load certificate of --metrics-cert-dir: %w", err)
 		}
 	}

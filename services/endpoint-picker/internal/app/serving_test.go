@@ -2,6 +2,8 @@ package app
 
 import (
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -168,6 +170,53 @@ func TestRenewedCertificateEndsNoStream(t *testing.T) {
 		respond(t, p.stream, true)
 		require.NoError(t, p.stream.CloseSend())
 	}
+}
+
+// selfSigned returns a client certificate that is its own authority, and the file of the authority.
+func selfSigned(t *testing.T, name string) (tls.Certificate, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
+}
+
+func TestGatewaysNeedTheirCertificate(t *testing.T) {
+	t.Parallel()
+	gateway, authority := selfSigned(t, "gateway.test")
+	stranger, _ := selfSigned(t, "gateway.test")
+	// start returns a function that opens a stream with a certificate.
+	start := func(name string) func(...tls.Certificate) error {
+		r := newRig(t, config.Drain{}, func(cfg *config.Config) {
+			cfg.GRPC.Secure, cfg.GRPC.ClientCAFile, cfg.GRPC.ClientNames = true, authority, []string{name}
+		})
+		_, port, err := net.SplitHostPort(r.ExtProcListener.Address())
+		require.NoError(t, err)
+		return func(with ...tls.Certificate) error {
+			conn, err := grpc.NewClient("passthrough:127.0.0.1:"+port,
+				grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, Certificates: with})))
+			require.NoError(t, err)
+			defer func() { require.NoError(t, conn.Close()) }()
+			stream, err := extprocv3.NewExternalProcessorClient(conn).Process(t.Context())
+			if err == nil {
+				require.NoError(t, stream.CloseSend())
+				_, err = stream.Recv()
+			}
+			return err
+		}
+	}
+	open := start("gateway.test")
+	require.ErrorIs(t, open(gateway), io.EOF, "the end of an empty stream")
+	assert.Equal(t, codes.Unavailable, status.Code(open()), "no certificate")
+	assert.Equal(t, codes.Unavailable, status.Code(open(stranger)), "another authority")
+	assert.Equal(t, codes.Unavailable, status.Code(start("other.test")(gateway)), "another name")
 }
 
 // renew writes another certificate, of an organization, for the key that is there.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -26,6 +27,8 @@ const (
 
 	flagSecureServing   = "secure-serving"
 	flagCertPath        = "cert-path"
+	flagClientCA        = "client-ca-file"
+	flagClientName      = "client-name"
 	flagBodyMode        = "body-mode"
 	flagMaxRequestBody  = "max-request-body"
 	flagMaxBuffered     = "max-buffered-bytes"
@@ -92,6 +95,9 @@ type GRPC struct {
 	HealthPort int
 	Secure     bool
 	CertPath   string
+	// ClientCAFile contains the authorities of required client certificates, and ClientNames the accepted names.
+	ClientCAFile string
+	ClientNames  []string
 }
 
 // ExtProc configures the handling of streams.
@@ -190,6 +196,10 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.GRPC.HealthPort, FlagGRPCHealthPort, c.GRPC.HealthPort, "Port of the gRPC health server.")
 	fs.BoolVar(&c.GRPC.Secure, flagSecureServing, c.GRPC.Secure, "Serve ext_proc over TLS.")
 	fs.StringVar(&c.GRPC.CertPath, flagCertPath, c.GRPC.CertPath, "Folder with tls.crt and tls.key. Empty: generate a self-signed certificate.")
+	fs.StringVar(&c.GRPC.ClientCAFile, flagClientCA, c.GRPC.ClientCAFile,
+		"PEM file with certificate authorities. Gateways need a client certificate from one of them. Empty: they need none.")
+	fs.StringSliceVar(&c.GRPC.ClientNames, flagClientName, c.GRPC.ClientNames, "A name that the client certificate of a gateway must have: "+
+		"a DNS name or a URI such as a SPIFFE ID, or the common name of a certificate with neither. Repeat the flag for several; any of them is enough.")
 
 	fs.Var(&c.ExtProc.BodyMode, flagBodyMode,
 		"Body mode assumed for gateways that do not send protocol_config: full-duplex, streamed, buffered or none.")
@@ -272,8 +282,21 @@ func (g GRPC) validate() error {
 		return fmt.Errorf("--%s %d is not a port: give one from 1 to %d", FlagGRPCHealthPort, g.HealthPort, maxPort)
 	case g.Port == g.HealthPort && g.Port != 0:
 		return fmt.Errorf("--%s and --%s are both %d: give each its own", FlagGRPCPort, FlagGRPCHealthPort, g.Port)
-	case g.CertPath != "" && !g.Secure:
-		return fmt.Errorf("--%s has no effect with --%s=false: leave one of them out", flagCertPath, flagSecureServing)
+	}
+	return g.validateCertificates()
+}
+
+func (g GRPC) validateCertificates() error {
+	for flag, path := range map[string]string{flagCertPath: g.CertPath, flagClientCA: g.ClientCAFile} {
+		if path != "" && !g.Secure {
+			return fmt.Errorf("--%s has no effect with --%s=false: leave one of them out", flag, flagSecureServing)
+		}
+	}
+	switch {
+	case len(g.ClientNames) > 0 && g.ClientCAFile == "":
+		return fmt.Errorf("--%s has no effect without --%s: give both", flagClientName, flagClientCA)
+	case slices.Contains(g.ClientNames, ""):
+		return fmt.Errorf("--%s is empty: give a name, or leave the flag out", flagClientName)
 	}
 	return nil
 }

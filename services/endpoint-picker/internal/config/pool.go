@@ -146,12 +146,18 @@ func (p *Pool) validateGiven(given []string) error {
 		return fmt.Errorf("--%s is empty: give the namespace of the InferencePool or the pods, or leave the flag out", flagPoolNamespace)
 	case p.repeated() != "":
 		return fmt.Errorf("--%s %s is given twice: leave one of them out", flagPool, p.repeated())
+	case p.Group != informers.PoolGroup:
+		return fmt.Errorf("--%s %q is not supported: give %s, or leave the flag out", flagPoolGroup, p.Group, informers.PoolGroup)
+	}
+	return p.validateMax(given[0])
+}
+
+func (p *Pool) validateMax(given string) error {
+	switch {
 	case p.Max < 1 || p.Max > maxPools:
 		return fmt.Errorf("--%s is %d: give a number from 1 to %d", flagMaxPools, p.Max, maxPools)
 	case p.Max != defaultMaxPools && p.Service.Name == "":
-		return fmt.Errorf("--%s has no effect with %s: leave it out", flagMaxPools, given[0])
-	case p.Group != informers.PoolGroup:
-		return fmt.Errorf("--%s %q is not supported: give %s, or leave the flag out", flagPoolGroup, p.Group, informers.PoolGroup)
+		return fmt.Errorf("--%s has no effect with %s: leave it out", flagMaxPools, given)
 	}
 	return nil
 }

@@ -165,10 +165,14 @@ func TestLoadLeavesNothingBehind(t *testing.T) {
 	r := soaking(t)
 	stop := r.churn()
 	var running sync.WaitGroup
+	var brokenOff atomic.Int64 // streams that may end before a handler sees them
 	for range 8 {
 		running.Go(func() {
 			for range 40 {
 				how, size := drawn()
+				if how == inTheBody {
+					brokenOff.Add(1)
+				}
 				picked, err := run(r.gateway, how, size)
 				if err != nil {
 					t.Error(err)
@@ -183,7 +187,9 @@ func TestLoadLeavesNothingBehind(t *testing.T) {
 	r.settle()
 	page := r.metrics()
 	assert.Zero(t, page.sum("fairlead_picker_streams_total", "outcome", "failed"))
-	assert.Equal(t, 320.0, page.sum("fairlead_picker_streams_total"))
+	seen := page.sum("fairlead_picker_streams_total")
+	assert.LessOrEqual(t, seen, 320.0)
+	assert.GreaterOrEqual(t, seen, 320-float64(brokenOff.Load()))
 }
 
 // BenchmarkSoak is the load of TestLoadLeavesNothingBehind, for as long as the benchmark runs. It reports what was left at the end:
