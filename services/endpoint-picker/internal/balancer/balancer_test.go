@@ -677,9 +677,11 @@ func TestSaturatedPoolShedsWhatCanWait(t *testing.T) {
 	assert.Equal(t, time.Second, refusal.RetryAfter)
 	require.Nil(t, r.decide(with("urgent")))
 	require.Nil(t, r.decide(with("")))
+	assert.Equal(t, 2.0, r.Saturation())
 
 	full.Record(full.BeginScrape(noon), endpoint.Gauges{})
 	require.Nil(t, r.decide(with("batch")), "idle again")
+	assert.Zero(t, r.Saturation())
 }
 
 func TestSaturationByTokensShedsToo(t *testing.T) {
@@ -700,6 +702,7 @@ saturationDetector: {pluginRef: concurrency-detector}`)
 	first.Sent()
 	r.placed(t, chat(strings.Repeat("long ", 1000), 1))
 	assert.Equal(t, 429, r.refused(t, batch(), scheduling.ErrSaturated).Code)
+	assert.Greater(t, r.Saturation(), 1.0, "what sheds is what metrics show")
 }
 
 func TestFilterThatGoesByLoadRefusesWithARetry(t *testing.T) {

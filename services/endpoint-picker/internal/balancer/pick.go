@@ -3,9 +3,12 @@ package balancer
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -25,24 +28,34 @@ func (m *memory) admit() error {
 	if len(m.snapshot.Endpoints) == 0 {
 		return scheduling.ErrNoEndpoints
 	}
-	if m.exchange.Priority < 0 && m.config.Saturation.Saturation(&m.request, m.loads()) >= 1 {
+	if m.exchange.Priority >= 0 {
+		return nil
+	}
+	m.candidates = appendLoads(m.candidates[:0], m.snapshot.Endpoints, m.config)
+	if m.config.Saturation.Saturation(m.request.Now, m.candidates) >= 1 {
 		return scheduling.ErrSaturated
 	}
 	return nil
 }
 
-// loads returns the loads of the whole pool, whatever the gateway allows for this request.
-func (m *memory) loads() []scheduling.Candidate {
-	m.candidates = m.candidates[:0]
-	for i, e := range m.snapshot.Endpoints {
+// Saturation returns the saturation of the whole pool, by the detector that sheds requests.
+func (b *Balancer) Saturation() float64 {
+	config := b.configs.Current()
+	return config.Saturation.Saturation(b.clock.Now(), appendLoads(nil, b.snapshots.Snapshot().Endpoints, config))
+}
+
+// appendLoads appends the loads of endpoints, without estimates for a request.
+func appendLoads(to []scheduling.Candidate, endpoints []*endpoint.Endpoint, config *pluginconfig.Config) []scheduling.Candidate {
+	to = slices.Grow(to, len(endpoints))
+	for i, e := range endpoints {
 		load := e.Load()
 		c := candidateOf(i, e, &load)
-		if m.estimated {
+		if !config.Profile.WithoutEstimates {
 			c.Load.Tokens = float64(estimate.ServerOf(e).Backlog())
 		}
-		m.candidates = append(m.candidates, c)
+		to = append(to, c)
 	}
-	return m.candidates
+	return to
 }
 
 // Place picks the endpoint of the request and counts the request there.

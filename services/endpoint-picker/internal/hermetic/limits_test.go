@@ -1,13 +1,23 @@
 package hermetic
 
 import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"fairlead.dev/services/endpoint-picker/internal/envoytest"
 )
@@ -93,6 +103,77 @@ func TestSilentStreams(t *testing.T) {
 	assert.Equal(t, exhausted("too many open requests"), silent.ask(request{body: ofModel}).refused())
 	r.await(func() bool { return r.metrics().sum("fairlead_picker_streams_in_flight") == 0 }, "ended by the timeout of headers")
 	assert.Equal(t, 20.0, r.metrics().sum("fairlead_picker_gateway_limited_total", "limit", "time"))
+}
+
+// TestReaderThatStops has a gateway that sends bodies, and reads no reply. Others are served, and its memory ends with it.
+func TestReaderThatStops(t *testing.T) {
+	t.Parallel()
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--max-request-body=1Mi", "--max-buffered-bytes=2Mi"}})
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	deaf := r.from(hostile, grpc.WithStaticStreamWindowSize(65535), grpc.WithStaticConnWindowSize(65535))
+	body := longBody(1 << 20)
+	for range 3 {
+		stream, err := deaf.gateway.Process(ctx)
+		require.NoError(t, err)
+		require.NoError(t, stream.Send(request{body: body}.first()))
+		require.NoError(t, stream.Send(envoytest.RequestBody(whole(body))))
+	}
+	r.buffers(atLeast(1<<20), "held")
+	for range 5 {
+		r.serve(request{body: longBody(100 << 10)}, response{})
+	}
+	end()
+	r.buffers(none, "let go")
+}
+
+// TestHalfMessages has a gateway that sends messages without their ends. They count, and end after the time for a request.
+func TestHalfMessages(t *testing.T) {
+	t.Parallel()
+	const streams, sent = 20, 60_000
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{
+		"--max-request-body=1Mi", "--max-buffered-bytes=2Mi", "--request-body-timeout=3s",
+	}})
+	for range streams {
+		r.sendHalf(hostile, 1<<20, sent)
+	}
+	r.buffers(atLeast(streams*sent), "held, and counted")
+	for range 5 {
+		r.serve(request{body: longBody(100 << 10)}, response{})
+	}
+	r.buffers(none, "let go")
+	page := r.metrics()
+	assert.Zero(t, page.sum("fairlead_picker_streams_in_flight"))
+	assert.Equal(t, float64(streams), page.sum("fairlead_picker_gateway_limited_total", "limit", "time"))
+}
+
+// sendHalf opens a stream from an address, and sends a request up to the first bytes of a message of the body that has more.
+func (r *rig) sendHalf(address string, size, sent int) {
+	r.t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	conn, err := dialer.DialContext(r.t.Context(), "tcp", r.address("grpc-port"))
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { require.NoError(r.t, conn.Close()) })
+	var headers bytes.Buffer
+	encoder := hpack.NewEncoder(&headers)
+	for _, h := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":path", extprocv3.ExternalProcessor_Process_FullMethodName}, {":authority", "picker"},
+		{"content-type", "application/grpc"}, {"te", "trailers"},
+	} {
+		require.NoError(r.t, encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}))
+	}
+	_, err = conn.Write([]byte(http2.ClientPreface))
+	require.NoError(r.t, err)
+	framer := http2.NewFramer(conn, nil)
+	require.NoError(r.t, framer.WriteSettings())
+	require.NoError(r.t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers.Bytes(), EndHeaders: true}))
+	first, err := proto.Marshal(request{body: ofModel}.first())
+	require.NoError(r.t, err)
+	data := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(first))), first...)
+	data = append(binary.BigEndian.AppendUint32(append(data, 0), uint32(size)), make([]byte, sent)...)
+	for frame := range slices.Chunk(data, 16<<10) { // within the first window of HTTP/2
+		require.NoError(r.t, framer.WriteData(1, false, frame))
+	}
 }
 
 // TestIdleStreams has a gateway that never says how a request ended.

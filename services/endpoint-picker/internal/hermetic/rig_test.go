@@ -235,13 +235,14 @@ func (r *rig) dial(flag string, options ...grpc.DialOption) *grpc.ClientConn {
 }
 
 // from returns the rig with another gateway, which has its own address on the loopback network.
-func (r *rig) from(address string) *rig {
+func (r *rig) from(address string, options ...grpc.DialOption) *rig {
 	r.t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 	other := *r
-	other.gateway = extprocv3.NewExternalProcessorClient(r.dial("grpc-port", grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) {
+	options = append(options, grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) {
 		return dialer.DialContext(ctx, "tcp", to)
-	})))
+	}))
+	other.gateway = extprocv3.NewExternalProcessorClient(r.dial("grpc-port", options...))
 	return &other
 }
 

@@ -14,12 +14,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
-// Load at which an endpoint is full, by the llm-d router's defaults.
-const (
-	fullQueue   = 5   // requests
-	fullKVUsage = 0.8 // of the KV cache
-)
-
 // PoolCollector exports the pool and its endpoints under the names of the llm-d router, and the learned values.
 type PoolCollector struct {
 	PoolParams
@@ -39,7 +33,7 @@ type PoolParams struct {
 	Metrics    *Metrics // source of picks by endpoint, for current endpoints
 	Estimator  *estimate.Estimator
 	StaleAfter time.Duration // duration of scrape failures after which an endpoint's values are stale
-	Saturation func() float64
+	Saturation func() float64 // of the pool: 1 is full
 	Clock      clock.PassiveClock
 }
 
@@ -49,8 +43,7 @@ type learntSeries struct {
 	value func(c *estimate.Costs, x *prefixindex.Stats) float64
 }
 
-// NewPoolCollector creates and registers the collector. Without a Saturation it exports the mean saturation of the
-// endpoints.
+// NewPoolCollector creates and registers the collector.
 func NewPoolCollector(p PoolParams, r prometheus.Registerer) *PoolCollector {
 	c := &PoolCollector{
 		PoolParams: p,
@@ -117,23 +110,21 @@ func (c *PoolCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	endpoints, now := c.Snapshots.Snapshot().Endpoints, c.Clock.Now()
 	var figures [3]sample // of endpoints with fresh values
-	full := 0.0
-	for _, e := range endpoints {
+	names := uniqueNames(endpoints)
+	for i, e := range endpoints {
 		stats := e.Stats(now)
-		fresh := !stats.Stale(c.StaleAfter)
-		if fresh {
+		if !stats.Stale(c.StaleAfter) {
 			for i, v := range []float64{stats.Gauges.KVUsage, stats.Gauges.Waiting, stats.Gauges.Running} {
 				figures[i].add(v)
 			}
 		}
-		full += fullness(&stats, fresh)
 		name, space := endpointName(e), e.Identity().Namespace
-		gauge(c.queueSize, stats.Gauges.Waiting, c.Pool, name)
+		gauge(c.queueSize, stats.Gauges.Waiting, c.Pool, names[i])
 		gauge(c.requests, float64(stats.InFlight), name, space, loadProducer, "", "")
 		gauge(c.tokens, float64(stats.Backlog), name, space, loadProducer, "", "")
 	}
 	gauge(c.ready, float64(len(endpoints)), c.Pool)
-	gauge(c.saturation, c.saturated(full, len(endpoints)), c.Pool, stageEffective)
+	gauge(c.saturation, c.Saturation(), c.Pool, stageEffective)
 	for i := range figures {
 		if figures[i].n > 0 {
 			gauge(c.averages[i], figures[i].mean, c.Pool)
@@ -149,23 +140,19 @@ func (c *PoolCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// saturated returns the saturation of the pool; an empty pool is full.
-func (c *PoolCollector) saturated(sum float64, endpoints int) float64 {
-	switch {
-	case c.Saturation != nil:
-		return c.Saturation()
-	case endpoints == 0:
-		return 1
+// uniqueNames returns the llm-d router's names of the endpoints. Names that several namespaces have begin with the namespace.
+func uniqueNames(endpoints []*endpoint.Endpoint) []string {
+	names, uses := make([]string, len(endpoints)), make(map[string]int, len(endpoints))
+	for i, e := range endpoints {
+		names[i] = endpointName(e)
+		uses[names[i]]++
 	}
-	return sum / float64(endpoints)
-}
-
-// fullness returns the saturation of an endpoint. An endpoint without fresh values is full.
-func fullness(s *endpoint.Stats, fresh bool) float64 { //nolint:revive // what is known, not what to do
-	if !fresh {
-		return 1
+	for i, e := range endpoints {
+		if uses[names[i]] > 1 {
+			names[i] = e.Identity().Namespace + "/" + names[i]
+		}
 	}
-	return max(s.Gauges.Waiting/fullQueue, s.Gauges.KVUsage/fullKVUsage)
+	return names
 }
 
 // endpointName is the llm-d router's name of an endpoint.

@@ -24,7 +24,7 @@ func poolOf(t *testing.T, r prometheus.Registerer, endpoints ...*endpoint.Endpoi
 	m := New(r, Options{Streams: true})
 	NewPoolCollector(PoolParams{
 		Pool: "chat", Snapshots: source, Metrics: m, Estimator: estimate.New(1 << 20),
-		StaleAfter: 2 * time.Second, Clock: clocktesting.NewFakePassiveClock(after(3 * time.Second)),
+		StaleAfter: 2 * time.Second, Saturation: func() float64 { return 0.75 }, Clock: clocktesting.NewFakePassiveClock(after(3 * time.Second)),
 	}, r)
 	return m
 }
@@ -93,26 +93,26 @@ llm_d_epp_std_dev_queue_size{name="chat"} 2.1213203435596424
 		"llm_d_epp_ready_endpoints", "llm_d_epp_std_dev_queue_size")
 }
 
-func TestAnEmptyPoolIsFullAndHasNoAverages(t *testing.T) {
+func TestAnEmptyPoolHasNoAverages(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	poolOf(t, r)
 	assert.Empty(t, sums(t, r, upstream+"_average"))
 	assert.Empty(t, sums(t, r, upstream+"_std_dev"))
 	assert.Equal(t, "llm_d_epp_ready_endpoints{name=chat} 0\n", sums(t, r, upstream+"_ready"))
-	assert.Equal(t, "llm_d_epp_flow_control_pool_saturation{inference_pool=chat,stage=effective} 1\n", sums(t, r, upstream+"_flow"))
 }
 
-func TestSaturationOfSomebodyElse(t *testing.T) {
+func TestNamesOfSeveralNamespaces(t *testing.T) {
 	t.Parallel()
+	of := func(namespace, pod string) *endpoint.Endpoint {
+		return endpoint.New(endpoint.Description{Identity: endpoint.Identity{Namespace: namespace, Pod: pod}}, noon, nil)
+	}
 	r := prometheus.NewPedanticRegistry()
-	source := newMockSnapshots(t)
-	source.EXPECT().Snapshot().Return(&datastore.Snapshot{})
-	NewPoolCollector(PoolParams{
-		Pool: "chat", Snapshots: source, Metrics: New(r, Options{}), Estimator: estimate.New(1 << 20),
-		Saturation: func() float64 { return 1.25 }, Clock: clocktesting.NewFakePassiveClock(noon),
-	}, r)
-	assert.Equal(t, "llm_d_epp_flow_control_pool_saturation{inference_pool=chat,stage=effective} 1.25\n", sums(t, r, upstream+"_flow"))
+	poolOf(t, r, of("x", "a"), of("y", "a"), of("y", "b"))
+	assert.Equal(t, `llm_d_epp_per_endpoint_queue_size{model_server_endpoint=b-rank-0,name=chat} 0
+llm_d_epp_per_endpoint_queue_size{model_server_endpoint=x/a-rank-0,name=chat} 0
+llm_d_epp_per_endpoint_queue_size{model_server_endpoint=y/a-rank-0,name=chat} 0
+`, sums(t, r, upstream+"_per_endpoint"))
 }
 
 func TestPicksOfAnEndpointEndWithIt(t *testing.T) {

@@ -295,6 +295,6 @@ func FuzzLoad(f *testing.F) {
 		for _, b := range made.Profile.Binders {
 			b.Bind(r, &scheduling.Server{})
 		}
-		require.Positive(t, made.Saturation.Saturation(r, nil))
+		require.Positive(t, made.Saturation.Saturation(r.Now, nil))
 	})
 }

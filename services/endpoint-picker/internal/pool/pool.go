@@ -102,7 +102,7 @@ func New(p Params) *Pool {
 	metrics.NewEndpointCollector(made.Store, p.Clock, made.Registry)
 	metrics.NewPoolCollector(metrics.PoolParams{
 		Pool: p.Name, Snapshots: made.Store, Metrics: made.Metrics, Estimator: made.Estimator,
-		StaleAfter: p.Options.Scraping.StaleAfter, Clock: p.Clock,
+		StaleAfter: p.Options.Scraping.StaleAfter, Saturation: made.Balancer.Saturation, Clock: p.Clock,
 	}, made.Registry)
 	return made
 }

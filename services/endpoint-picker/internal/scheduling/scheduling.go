@@ -115,7 +115,7 @@ type Picker interface {
 // A Detector returns the saturation of a pool: 0 when it is idle, 1 when it should take only urgent requests. A pool without
 // endpoints is full.
 type Detector interface {
-	Saturation(r *Request, candidates []Candidate) float64
+	Saturation(now time.Time, pool []Candidate) float64
 }
 
 // A Binder remembers the choices of its profile, for later requests.

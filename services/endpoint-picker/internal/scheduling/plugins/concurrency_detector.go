@@ -1,6 +1,10 @@
 package plugins
 
-import "fairlead.dev/services/endpoint-picker/internal/scheduling"
+import (
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
 
 var concurrencyDetectorType = Type{
 	Name: "concurrency-detector", Section: SectionSaturation,
@@ -47,15 +51,15 @@ func (d *concurrencyDetector) Validate(c *Check) {
 
 // Saturation returns the load divided by the capacity of the pool. If requests and tokens count, it is the mean of each
 // endpoint's higher value, so that one does not hide the other.
-func (d *concurrencyDetector) Saturation(_ *scheduling.Request, candidates []scheduling.Candidate) float64 {
-	if len(candidates) == 0 {
+func (d *concurrencyDetector) Saturation(_ time.Time, pool []scheduling.Candidate) float64 {
+	if len(pool) == 0 {
 		return 1
 	}
 	sum := 0.0
-	for i := range candidates {
-		sum += d.fullness(&candidates[i].Load)
+	for i := range pool {
+		sum += d.fullness(&pool[i].Load)
 	}
-	return sum / float64(len(candidates))
+	return sum / float64(len(pool))
 }
 
 // ErrEmpty returns ErrNoCapacity.

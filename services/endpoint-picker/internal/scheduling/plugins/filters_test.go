@@ -154,7 +154,7 @@ func TestSaturation(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			d := build[scheduling.Detector](t, tt.detector, tt.parameters)
-			assert.InDelta(t, tt.want, d.Saturation(&pickRequest{Now: noon}, tt.give), 1e-9)
+			assert.InDelta(t, tt.want, d.Saturation(noon, tt.give), 1e-9)
 		})
 	}
 }

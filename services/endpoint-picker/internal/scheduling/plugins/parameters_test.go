@@ -313,7 +313,7 @@ func play(s *strings.Builder, p Plugin) {
 			fmt.Fprintln(s, p.Pick(r, scores, nil))
 		}
 		if d, ok := p.(scheduling.Detector); ok {
-			fmt.Fprintln(s, d.Saturation(r, candidates))
+			fmt.Fprintln(s, d.Saturation(r.Now, candidates))
 		}
 		if f, ok := p.(scheduling.Filter); ok {
 			fmt.Fprintln(s, indexes(f.Filter(r, candidates)))

@@ -36,15 +36,15 @@ func (d *utilizationDetector) Validate(c *Check) {
 }
 
 // Saturation returns the mean over the endpoints.
-func (d *utilizationDetector) Saturation(r *scheduling.Request, candidates []scheduling.Candidate) float64 {
-	if len(candidates) == 0 {
+func (d *utilizationDetector) Saturation(now time.Time, pool []scheduling.Candidate) float64 {
+	if len(pool) == 0 {
 		return 1
 	}
 	sum := 0.0
-	for i := range candidates {
-		sum += d.fullness(&candidates[i].Load, r.Now)
+	for i := range pool {
+		sum += d.fullness(&pool[i].Load, now)
 	}
-	return sum / float64(len(candidates))
+	return sum / float64(len(pool))
 }
 
 // Filter prefers the endpoints that are not full.
