@@ -32,7 +32,7 @@ type PoolParams struct {
 	Snapshots  snapshots
 	Metrics    *Metrics // source of picks by endpoint, for current endpoints
 	Estimator  *estimate.Estimator
-	StaleAfter time.Duration // duration of scrape failures after which an endpoint's values are stale
+	StaleAfter time.Duration  // duration of scrape failures after which an endpoint's values are stale
 	Saturation func() float64 // of the pool: 1 is full
 	Clock      clock.PassiveClock
 }
