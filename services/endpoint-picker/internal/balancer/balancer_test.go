@@ -144,7 +144,7 @@ func TestSlowEndpointGetsItsShare(t *testing.T) {
 	queues := map[*endpoint.Endpoint][]*endpoint.Lease{}
 	place := func() {
 		x := r.placed(t, api.Incoming{})
-		queues[x.Endpoint] = append(queues[x.Endpoint], x.Lease)
+		queues[x.Endpoint] = append(queues[x.Endpoint], x.Placements.Answering())
 	}
 	for range 30 {
 		place()
@@ -169,7 +169,7 @@ func (r *rig) refused(t *testing.T, x *exchange.Exchange, err error) *exchange.R
 	r.observed.EXPECT().ObservePick(mock.Anything, mock.MatchedBy(func(got error) bool { return errors.Is(got, err) })).Once()
 	refusal := r.decide(x)
 	require.NotNil(t, refusal)
-	assert.Nil(t, x.Lease)
+	assert.Nil(t, x.Placements.Answering())
 	return refusal
 }
 
@@ -260,7 +260,7 @@ func benchmarkPick(b *testing.B, configs always) {
 						b.Fatal("refused")
 					}
 					x.Sent()
-					x.Lease.Release()
+					x.Placements.Answering().Release()
 				}
 			})
 		}
@@ -296,16 +296,16 @@ func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 		first := b.placed(t, chat(text, 0))
 		homes[text] = first.Destination
 		assert.Zero(t, first.MatchedTokens)
-		first.Lease.First(noon)
-		first.Lease.Release()
+		first.Placements.Answering().First(noon)
+		first.Placements.Answering().Release()
 	}
 	for own := range 20 {
 		for text, home := range homes {
 			x := b.placed(t, chat(text, own))
 			assert.Equal(t, home, x.Destination)
 			assert.Greater(t, x.MatchedTokens, x.PromptTokens*3/4)
-			x.Lease.First(noon)
-			x.Lease.Release()
+			x.Placements.Answering().First(noon)
+			x.Placements.Answering().Release()
 		}
 	}
 	seen := map[string]bool{}
@@ -443,7 +443,7 @@ func TestEndpointIsProbedByOneRequestAtATime(t *testing.T) {
 	probe := r.placed(t, api.Incoming{})
 	assert.Same(t, a, probe.Endpoint)
 	assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
-	probe.Lease.Release() // and nothing was learnt
+	probe.Placements.Answering().Release() // and nothing was learnt
 	assert.Same(t, a, r.placed(t, api.Incoming{}).Endpoint)
 }
 
@@ -509,7 +509,7 @@ func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 		}
 		assert.Equal(t, want, inFlight(), tt.name)
 		assert.Equal(t, [2]bool{!tt.moved, tt.moved}, backlog(), tt.name)
-		assert.Same(t, serving, x.Lease.Endpoint(), tt.name)
+		assert.Same(t, serving, x.Placements.Answering().Endpoint(), tt.name)
 
 		x.Chunk([]byte(`{"usage":{"completion_tokens":160}}`))
 		assert.Equal(t, [2]bool{}, backlog(), tt.name)
@@ -521,7 +521,7 @@ func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 
 		next := b.placed(t, in)
 		assert.Same(t, serving, next.Endpoint, "the prompt is there: %s", tt.name)
-		next.Lease.Release()
+		next.Placements.Answering().Release()
 	}
 }
 
@@ -544,7 +544,7 @@ func TestRollingRestartUnderALongStream(t *testing.T) {
 	replacement.Record(replacement.BeginScrape(noon), endpoint.Gauges{Blocks: 2000})
 	snapshot.Endpoints = []*endpoint.Endpoint{replacement}
 	fresh := b.placed(t, chat("fresh", 3))
-	fresh.Lease.Release()
+	fresh.Placements.Answering().Release()
 	blocks, capacity := estimator.CacheSize(replacement)
 	assert.Positive(t, blocks)
 	assert.Equal(t, 2000, capacity)
@@ -601,7 +601,7 @@ func TestProfileWithoutEstimatesAfterOneWithThem(t *testing.T) {
 	e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	b := newSoonestFirst(snapshotOf(e), estimator)
 	for range 2 {
-		b.placed(t, chat("one", 1)).Lease.Release()
+		b.placed(t, chat("one", 1)).Placements.Answering().Release()
 	}
 	b.configs = leastLoaded(t)
 	b.configs.(always).config.Profile.WithoutEstimates = true
@@ -813,9 +813,9 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: consistent-hash-score
 	for i := range 20 {
 		beginning := fmt.Sprint("tenant ", i)
 		first := one.placed(t, chat(beginning, 0))
-		first.Lease.Release()
+		first.Placements.Answering().Release()
 		second := other.placed(t, chat(beginning, 1))
-		second.Lease.Release()
+		second.Placements.Answering().Release()
 		assert.Equal(t, first.Destination, second.Destination)
 	}
 }

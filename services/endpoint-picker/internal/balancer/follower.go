@@ -33,7 +33,7 @@ func (f *follower) Responded() {
 		return
 	}
 	b.outliers.Responded(by, x.Status)
-	x.Lease.MoveTo(by, b.clock.Now())
+	x.Placements.Answering().MoveTo(by, b.clock.Now())
 	f.served(by)
 }
 
@@ -63,6 +63,6 @@ func (f *follower) Completed() {
 		tokens = x.Pieces // each is about one token
 	}
 	if f.estimated {
-		f.balancer.estimator.Answered(x.Lease.Endpoint(), tokens)
+		f.balancer.estimator.Answered(x.Placements.Answering().Endpoint(), tokens)
 	}
 }

@@ -123,7 +123,7 @@ func BenchmarkPickOfAHostileBody(b *testing.B) {
 				x := &exchange.Exchange{Incoming: api.Incoming{Path: shape.Path, Body: body}}
 				if balancer.decide(x) == nil {
 					x.Sent()
-					x.Lease.Release()
+					x.Placements.Answering().Release()
 				}
 			}
 			perMiB := float64(cpuTime(b)-before) / float64(time.Millisecond) / float64(b.N) / (float64(len(body)) / (1 << 20))

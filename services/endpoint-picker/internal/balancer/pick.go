@@ -77,7 +77,7 @@ func (m *memory) schedule() error {
 		return err //nolint:wrapcheck // it says all
 	}
 	x.Endpoint, x.MatchedTokens = endpoints[chosen.Index], chosen.Matched
-	x.Lease = m.place(x)
+	x.Placements[exchange.Decode] = m.place(x)
 	x.Destination = m.destination(endpoints)
 	x.Conformance = config.TestHeader != "" && x.Incoming.Headers.Get(config.TestHeader) != ""
 	m.rewrite(x)

@@ -57,7 +57,7 @@ func TestReplicasAgreeOnWhereAConversationIs(t *testing.T) {
 		}
 		places[first.Destination] = true
 		for _, x := range []*exchange.Exchange{first, second, third} {
-			x.Lease.Release()
+			x.Placements.Answering().Release()
 		}
 	}
 	assert.Greater(t, len(places), 4, "conversations are spread")

@@ -10,7 +10,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
-	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -72,7 +71,7 @@ type Options struct {
 // An Exchange is one HTTP exchange in progress. It is not safe for concurrent use.
 type Exchange struct {
 	Record
-	Placement
+	Decision
 
 	Incoming api.Incoming       // its body is set only during the pick
 	Subset   *scheduling.Subset // what the gateway allows; nil allows everything
@@ -85,9 +84,9 @@ type Exchange struct {
 	usage    answer.UsageReader
 }
 
-// Placement contains the decisions of a pick.
-type Placement struct {
-	Lease       *endpoint.Lease
+// A Decision is the result of a pick.
+type Decision struct {
+	Placements  Placements
 	Destination string          // "ip:port", or several separated by commas: fallbacks for failures
 	Set         api.Headers     // on the request
 	Remove      []string        // headers of the request
@@ -224,7 +223,7 @@ func (x *Exchange) Respond(r *Response) {
 	if r.Encoded || r.Hidden {
 		x.Restore = nil // a body that is compressed, or not shown, cannot be rewritten
 	}
-	if x.Lease == nil {
+	if x.Placements.Answering() == nil {
 		return
 	}
 	x.Sent() // whoever has a response has sent the request
@@ -236,7 +235,7 @@ func (x *Exchange) Respond(r *Response) {
 
 // Chunk records a chunk of the response's body.
 func (x *Exchange) Chunk(chunk []byte) {
-	if len(chunk) == 0 || x.Lease == nil {
+	if len(chunk) == 0 || x.Placements.Answering() == nil {
 		return
 	}
 	x.ResponseBytes += len(chunk)
@@ -244,7 +243,7 @@ func (x *Exchange) Chunk(chunk []byte) {
 	if x.First.IsZero() {
 		x.First = x.options.Now()
 		if x.Status == http.StatusOK {
-			x.Lease.First(x.First)
+			x.Placements.first(x.First)
 		}
 	}
 	x.usage.Read(chunk)
@@ -252,10 +251,10 @@ func (x *Exchange) Chunk(chunk []byte) {
 
 // Complete records the end of the response.
 func (x *Exchange) Complete() {
-	if x.Lease != nil {
+	if x.Placements.Answering() != nil {
 		x.Sent()
 		x.stage = completed
-		x.Lease.Release()
+		x.Placements.release()
 	}
 }
 
@@ -270,12 +269,10 @@ func (x *Exchange) End(err error) {
 		x.pick.Discard()
 		x.pick = nil
 	}
-	switch {
-	case x.Lease == nil:
-	case x.stage == placed && !unsent:
-		x.Lease.Abandon(x.Ended) // the server has the request, and its end is unknown
-	default: // the server does not get the request, the client has gone, or the response is complete
-		x.Lease.Release()
+	if x.stage == placed && !unsent {
+		x.Placements.abandon(x.Ended) // the server has the request, and its end is unknown
+	} else { // the server does not get the request, the client has gone, or the response is complete
+		x.Placements.release()
 	}
 	if x.Outcome == Completed {
 		x.follower.Completed()

@@ -81,7 +81,7 @@ func (p *fakePick) Place() *Refusal {
 	if r := p.call("Place"); r != nil {
 		return r
 	}
-	p.exchange.Endpoint, p.exchange.Lease = p.endpoint, p.endpoint.Acquire()
+	p.exchange.Endpoint, p.exchange.Placements[Decode] = p.endpoint, p.endpoint.Acquire()
 	return nil
 }
 
@@ -147,6 +147,42 @@ func TestExchange_End(t *testing.T) {
 			x.End(nil)
 			assert.Equal(t, append(tt.wantCalls, string(tt.want)), pool.calls)
 			assert.Equal(t, tt.wantOpen, pool.endpoint.Stats(noon).InFlight)
+		})
+	}
+}
+
+// TestExchange_EndOfARequestWithTwoEndpoints has one endpoint that computes the prompt, and one that answers.
+func TestExchange_EndOfARequestWithTwoEndpoints(t *testing.T) {
+	t.Parallel()
+	unseen := func(*Exchange) {}
+	begun := func(x *Exchange) {
+		x.Respond(&Response{Status: 200})
+		x.Chunk([]byte("data"))
+	}
+	tests := []struct {
+		name                    string
+		steps                   func(x *Exchange)
+		during                  [roles]int64 // requests in flight before the end
+		wantDecode, wantPrefill int64        // and after it
+	}{
+		{name: "no response", steps: unseen, during: [roles]int64{Decode: 1, Prefill: 1}, wantDecode: 1, wantPrefill: 1},
+		{name: "response without content", steps: func(x *Exchange) { x.Respond(&Response{Status: 200}) }, during: [roles]int64{Decode: 1, Prefill: 1}},
+		{name: "the prompt is computed when the answer begins", steps: begun, during: [roles]int64{Decode: 1, Prefill: 0}},
+		{name: "complete", steps: func(x *Exchange) { begun(x); x.Complete() }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			pool, prefill := newFakePool(), newFakePool().endpoint
+			x := begin(pool)
+			require.Nil(t, x.Decide(context.Background(), nil))
+			x.Placements[Prefill] = prefill.Acquire()
+			x.Sent()
+			tt.steps(x)
+			assert.Equal(t, tt.during, [roles]int64{Decode: pool.endpoint.Stats(noon).InFlight, Prefill: prefill.Stats(noon).InFlight})
+			x.End(nil)
+			assert.Equal(t, tt.wantDecode, pool.endpoint.Stats(noon).InFlight)
+			assert.Equal(t, tt.wantPrefill, prefill.Stats(noon).InFlight)
 		})
 	}
 }

@@ -90,7 +90,7 @@ func (m *Machine) Step(ctx context.Context, in *Message, out []Reply) ([]Reply, 
 
 // Sent records that the replies of the last Step were sent. It reports whether to end the stream.
 func (m *Machine) Sent() (done bool) {
-	if m.exchange.Lease == nil {
+	if m.exchange.Placements.Answering() == nil {
 		return false
 	}
 	m.exchange.Sent()

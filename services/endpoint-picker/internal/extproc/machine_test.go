@@ -34,7 +34,7 @@ type one struct {
 	endpoint  *endpoint.Endpoint
 	refusal   *exchange.Refusal
 	deciding  func(context.Context) // called before a placement
-	placement exchange.Placement    // besides the endpoint
+	decision  exchange.Decision      // besides the endpoint
 	scores    []exchange.Score
 	asked     []*scheduling.Subset
 	shown     []string // path and body
@@ -83,9 +83,9 @@ func (p *onePick) Admit(ctx context.Context) *exchange.Refusal {
 
 func (p *onePick) Place() *exchange.Refusal {
 	x, private := p.exchange, p.exchange.Remove
-	x.Placement = p.placement
+	x.Decision = p.decision
 	x.Remove = append(private, x.Remove...)
-	x.Endpoint, x.Lease = p.endpoint, estimate.ServerOf(p.endpoint).Place(p.endpoint, noon, estimate.Prefill{Tokens: 1000})
+	x.Endpoint, x.Placements[exchange.Decode] = p.endpoint, estimate.ServerOf(p.endpoint).Place(p.endpoint, noon, estimate.Prefill{Tokens: 1000})
 	x.Destination, x.Scores = p.endpoint.Address(), p.scores
 	return nil
 }
@@ -374,7 +374,7 @@ func TestMachine(t *testing.T) {
 			}
 			require.ErrorIs(t, err, tt.wantErr)
 			assert.Equal(t, tt.want, resultOf(m.close()))
-			assert.Equal(t, m.exchange.Lease != nil, picker.placed == 1, "the picker hears once of each pick")
+			assert.Equal(t, m.exchange.Placements.Answering() != nil, picker.placed == 1, "the picker hears once of each pick")
 			picker.endpoint.Record(picker.endpoint.BeginScrape(noon), endpoint.Gauges{})
 			assert.Zero(t, picker.inFlight(), "at rest nothing is counted")
 		})
@@ -639,7 +639,7 @@ func TestEarlyLeaveEndsTheStreamAfterTheRequest(t *testing.T) {
 // edited is a picker that asks for another model.
 func edited() *one {
 	picker := newOne()
-	picker.placement = exchange.Placement{
+	picker.decision = exchange.Decision{
 		Set:     api.Headers{{Name: "x-a", Value: "b"}},
 		Remove:  []string{"accept-encoding"},
 		Reply:   api.Headers{{Name: "x-session-token", Value: "token"}},
@@ -819,7 +819,7 @@ func TestConformanceTestsOfGatewaysGetTheEndpointThatServed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			picker := newOne()
-			picker.placement.Conformance = true
+			picker.decision.Conformance = true
 			got, _ := play(t, picker, options(), headersEnd(FullDuplex), Message{Kind: ResponseHeaders, Response: tt.give})
 			assert.Equal(t, api.Headers{{Name: "x-echo-set-header", Value: "x-conformance-test-served-endpoint:" + address}}, got[0].Headers.Set)
 			assert.Equal(t, tt.want, got[1].Headers)

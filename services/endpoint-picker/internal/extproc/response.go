@@ -13,7 +13,7 @@ func (m *Machine) responseMessage(in *Message, out []Reply) ([]Reply, error) {
 	if m.request == requestRefused || m.response == responseDone {
 		return out, nil
 	}
-	if m.exchange.Lease == nil { // the gateway's own response: no request follows
+	if m.exchange.Placements.Answering() == nil { // the gateway's own response: no request follows
 		m.body.drop()
 		m.request = requestDone
 	}
@@ -49,7 +49,7 @@ func (m *Machine) responseHeaders(in *exchange.Response) Reply {
 	in.Hidden = m.modes.Response == None
 	x.Respond(in)
 	r := Reply{Kind: ResponseHeaders}
-	if x.Lease == nil {
+	if x.Placements.Answering() == nil {
 		return r
 	}
 	set := x.Reply

@@ -1,0 +1,53 @@
+package exchange
+
+import (
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+)
+
+// A Role is the part of a request that an endpoint computes.
+type Role uint8
+
+// The roles. The endpoint that decodes computes the prompt, too, unless another one has that role.
+const (
+	Decode  Role = iota // gets the request, and answers the client
+	Prefill             // computes the prompt, and passes its KV cache on
+	roles
+)
+
+// Placements are the endpoints of a request, by role: the lease that counts the request on each, nil if there is none.
+type Placements [roles]*endpoint.Lease
+
+// Answering returns the lease on the endpoint that answers the client, nil if the request is not placed.
+func (p *Placements) Answering() *endpoint.Lease { return p[Decode] }
+
+// first records that the answer has begun. The prompt is computed then.
+func (p *Placements) first(now time.Time) {
+	for _, l := range p {
+		if l != nil {
+			l.First(now)
+		}
+	}
+	if l := p[Prefill]; l != nil {
+		l.Release()
+	}
+}
+
+// release ends the request on all endpoints.
+func (p *Placements) release() {
+	for _, l := range p {
+		if l != nil {
+			l.Release()
+		}
+	}
+}
+
+// abandon ends the observation of the request, which goes on.
+func (p *Placements) abandon(now time.Time) {
+	for _, l := range p {
+		if l != nil {
+			l.Abandon(now)
+		}
+	}
+}
