@@ -34,7 +34,7 @@ type one struct {
 	endpoint  *endpoint.Endpoint
 	refusal   *exchange.Refusal
 	deciding  func(context.Context) // called before a placement
-	decision  exchange.Decision      // besides the endpoint
+	decision  exchange.Decision     // besides the endpoint
 	scores    []exchange.Score
 	asked     []*scheduling.Subset
 	shown     []string // path and body

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
-	"fairlead.dev/services/endpoint-picker/internal/envoytest"
+	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
 
 // with returns upstream's configuration with further plugins, each of them in the profile.
@@ -151,7 +151,7 @@ func TestScoresForGateways(t *testing.T) {
 	assert.Nil(t, s.gateway.Scores(), "off by default")
 }
 
-// Tests of gateways choose the endpoint and want to be told who served.
+// Conformance tests of gateways choose the endpoint, and expect a report of the one that served.
 func TestSelectionByConformanceTests(t *testing.T) {
 	t.Parallel()
 	const selection, told, echo = "test-epp-endpoint-selection", "x-conformance-test-served-endpoint", "x-echo-set-header"

@@ -8,7 +8,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/stretchr/testify/assert"
 
-	"fairlead.dev/services/endpoint-picker/internal/envoytest"
+	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
 
 const inFlight = "fairlead_picker_endpoint_requests_in_flight"
@@ -92,7 +92,7 @@ func TestGatewayThatAnswersItself(t *testing.T) {
 	assert.Equal(t, 1.0, r.metrics().sum("fairlead_picker_streams_total", "outcome", "unpicked"))
 }
 
-// Requests are told apart by their streams: clients may give them the same name.
+// The picker distinguishes requests by their streams: clients may give them the same name.
 func TestRequestsOfOneID(t *testing.T) {
 	t.Parallel()
 	r, _, release := held(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"fairlead.dev/services/endpoint-picker/internal/envoytest"
+	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
 
 type bodyMode = filterv3.ProcessingMode_BodySendMode

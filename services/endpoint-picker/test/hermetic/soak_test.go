@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
-	"fairlead.dev/services/endpoint-picker/internal/envoytest"
+	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
 
 // way is how an exchange ends.
@@ -193,7 +193,7 @@ func TestLoadLeavesNothingBehind(t *testing.T) {
 }
 
 // BenchmarkSoak is the load of TestLoadLeavesNothingBehind, for as long as the benchmark runs. It reports what was left at the end:
-// `go test -bench Soak -benchtime 10m ./internal/hermetic` is a soak.
+// `go test -bench Soak -benchtime 10m ./test/hermetic` is a soak.
 func BenchmarkSoak(b *testing.B) {
 	r := soaking(b)
 	stop := r.churn()
@@ -242,7 +242,7 @@ func rest(r *rig) (goroutines int, bytes int64) {
 }
 
 // A picker is replaced by another beside it, as a Deployment that is not of the kind Recreate does it: no request fails, and one
-// that is open when its picker is told to end goes on to its own end.
+// that is open when its picker gets SIGTERM goes on to its own end.
 func TestRollingOver(t *testing.T) {
 	t.Parallel()
 	old := start(t, world{pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, flags: []string{"--drain-delay=3s"}})

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/services/endpoint-picker/internal/envoytest"
+	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
 
 const explained = "x-fairlead-pick-explained"

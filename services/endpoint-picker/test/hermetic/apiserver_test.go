@@ -120,7 +120,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// discovery tells of the kinds of a group that have been used: the CRDs of others are not installed.
+// discovery lists the kinds of a group that have been used: the CRDs of others are not installed.
 func (a *apiServer) discovery(w http.ResponseWriter, group string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -149,7 +149,7 @@ func (a *apiServer) list(w http.ResponseWriter, path string) {
 	})
 }
 
-// watch tells of all changes after a version, until the client has gone.
+// watch sends all changes after a version, until the client has gone.
 func (a *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 	since, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	w.WriteHeader(http.StatusOK)

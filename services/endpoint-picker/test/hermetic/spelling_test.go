@@ -6,7 +6,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/stretchr/testify/assert"
 
-	"fairlead.dev/services/endpoint-picker/internal/envoytest"
+	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
 
 // spellings are JSON strings of one name: plain, as PHP writes it, and as a client may write it to evade a rule.
