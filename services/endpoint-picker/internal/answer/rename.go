@@ -3,7 +3,7 @@ package answer
 import (
 	"bytes"
 
-	"fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
 )
 
 const (

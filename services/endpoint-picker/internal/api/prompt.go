@@ -1,6 +1,6 @@
 package api
 
-import "fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
+import "fairlead.dev/services/endpoint-picker/internal/jsonscan"
 
 // bytesPerToken is the estimated length of a token of text. It is that of package prefix, and the usual value in English; code
 // has about 3. Half of it doubles all estimates of tokens, twice as much halves them.

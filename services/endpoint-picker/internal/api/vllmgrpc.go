@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
-	"fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/protoscan"
 )
 

@@ -6,8 +6,8 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
 )
 
 // headerAcceptEncoding must not reach the server if the picker has to read the answer.

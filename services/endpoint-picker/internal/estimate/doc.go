@@ -28,6 +28,6 @@
 //	endpoint.Lease.mu        ->  Server.mu  ->  Learner.mu
 //	endpoint.Endpoint.pages  ->  batchSize.mu, Share.mu, prefixindex.Index.mu (one at a time)
 //
-// Averages that several goroutines update without a lock may lose one of two concurrent values (package ewma), and so may the
+// Averages that several goroutines update without a lock may lose one of two concurrent values (average), and so may the
 // times of Server. Such an error lasts until the next value.
 package estimate

@@ -3,8 +3,6 @@ package estimate
 import (
 	"sync"
 	"sync/atomic"
-
-	"fairlead.dev/services/endpoint-picker/internal/ewma"
 )
 
 const terms = 6 // of Costs
@@ -15,15 +13,15 @@ type Learner struct {
 
 	mu       sync.Mutex
 	sums     [terms][terms + 1]float64 // normal equations
-	meanTTFT ewma.Mean                 // seconds
+	meanTTFT average                   // seconds
 
-	tokens ewma.Mean // uncached tokens of a request
+	tokens average // uncached tokens of a request
 }
 
 func newLearner() *Learner {
 	l := &Learner{}
-	l.meanTTFT.Set(priorCosts.ttft(priorDecoding, 0, priorTokens))
-	l.tokens.Set(usualTokens)
+	l.meanTTFT.set(priorCosts.ttft(priorDecoding, 0, priorTokens))
+	l.tokens.set(usualTokens)
 	l.costs.Store(solve(l.sums))
 	return l
 }
@@ -48,9 +46,9 @@ func (l *Learner) observe(o observation, took, slowdown float64) (meanTTFT float
 		}
 		l.sums[i][terms] = l.sums[i][terms]*costMemory + x[i]*took/slowdown
 	}
-	l.meanTTFT.Observe(took, meanTTFTWeight)
+	l.meanTTFT.observe(took, meanTTFTWeight)
 	l.costs.Store(solve(l.sums))
-	return l.meanTTFT.Value()
+	return l.meanTTFT.value()
 }
 
 // solve computes the coefficients with the least squares of errors. The prior counts as some observations.

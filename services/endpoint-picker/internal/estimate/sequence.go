@@ -54,7 +54,7 @@ func (q *sequence) beginOnServer(now time.Time) {
 	tokens := learner.Costs().Uncached(q.prefill)
 	q.backlog = int64(tokens)
 	if !q.observed {
-		learner.tokens.Observe(tokens, usualTokensWeight)
+		learner.tokens.observe(tokens, usualTokensWeight)
 		q.phase = phaseDecode
 		s.addUnobserved(now, tokens)
 		s.unobserved.Add(q.backlog)
@@ -66,7 +66,7 @@ func (q *sequence) beginOnServer(now time.Time) {
 	}
 	s.prefills.Add(1)
 	s.backlog.Add(q.backlog)
-	learner.tokens.Observe(float64(q.backlog), usualTokensWeight)
+	learner.tokens.observe(float64(q.backlog), usualTokensWeight)
 }
 
 // First implements endpoint.Tracker.
@@ -156,7 +156,7 @@ func (s *Server) learnStep() {
 	want := costs.ttft(o.decoding, o.others, costs.uncached(o.tokens, o.expected, o.history))
 	took = min(took, maxOverrun*want)
 	prior := slowdownPrior * learner.observe(o, took, s.Slowdown())
-	s.observed.Observe(took, slowdownWeight)
-	s.expected.Observe(want, slowdownWeight)
-	s.slowdown.Store((s.observed.Value() + prior) / (s.expected.Value() + prior))
+	s.observed.observe(took, slowdownWeight)
+	s.expected.observe(want, slowdownWeight)
+	s.slowdown.Store((s.observed.value() + prior) / (s.expected.value() + prior))
 }

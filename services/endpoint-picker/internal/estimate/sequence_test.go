@@ -109,9 +109,9 @@ func TestSequence_FallbackTeachesTheTimeOfABusyServer(t *testing.T) {
 	l.MoveTo(to, after(0.010))
 	other.First(after(0.020))
 	l.First(after(0.035))
-	before := s.observed.Value()
+	before := s.observed.value()
 	s.learnStep()
-	assert.InDelta(t, slowdownWeight*0.015, s.observed.Value()-before*(1-slowdownWeight), 1e-9)
+	assert.InDelta(t, slowdownWeight*0.015, s.observed.value()-before*(1-slowdownWeight), 1e-9)
 }
 
 func TestStep_JoinsFirstTokensThatComeTogether(t *testing.T) {
@@ -126,9 +126,9 @@ func TestStep_JoinsFirstTokensThatComeTogether(t *testing.T) {
 	third.First(after(0.150))
 	assert.Equal(t, step{before: after(0.100), began: after(0.020), ended: after(0.150), observation: observation{tokens: 100, decoding: 2}}, s.step)
 	fourth := s.begin(after(1), Prefill{Tokens: 1}, 0)
-	observed := s.observed.Value()
+	observed := s.observed.value()
 	fourth.First(after(1.1))
-	assert.InDelta(t, slowdownWeight*0.050, s.observed.Value()-observed*(1-slowdownWeight), 1e-9, "the third was computed after the second")
+	assert.InDelta(t, slowdownWeight*0.050, s.observed.value()-observed*(1-slowdownWeight), 1e-9, "the third was computed after the second")
 }
 
 func TestStep_SharedWithOtherReplicasTeachesNothing(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/ewma"
 	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
@@ -22,12 +21,12 @@ type Server struct {
 	decoding        atomic.Int64     // requests with a first token
 	lastProgress    monotonic.Atomic // when the backlog began or last got a first token
 	slowdown        atomicFloat      // relative to the pool
-	completions     ewma.Mean        // finished requests per second of all clients; 0 before the first page
+	completions     average          // finished requests per second of all clients; 0 before the first page
 	unobservedUntil monotonic.Atomic // expected end of prefills without an observed first token
 	unobserved      atomic.Int64     // prompt tokens of our own requests without an observed first token
 
 	mu                 sync.Mutex
-	observed, expected ewma.Mean // seconds to first token
+	observed, expected average // seconds to first token
 	step               step
 
 	// Used only by ObservePage.
@@ -67,7 +66,7 @@ func (s *Server) ObservePage(last, next *endpoint.Sample) {
 	s.batch.observe(min(next.Running, requests), next.Waiting)
 	s.observeCompletions(last, next, requests)
 	if found := others - s.others; found > 0 {
-		tokens := found * s.estimator.learner.tokens.Value()
+		tokens := found * s.estimator.learner.tokens.value()
 		s.addUnobserved(next.At, tokens)
 		s.estimator.index.Occupy(s.cache, int(tokens/prefixindex.BlockTokens))
 	}
@@ -87,10 +86,10 @@ func (s *Server) observeCompletions(last, next *endpoint.Sample, requests float6
 		ended *= max(requests/ours, 1)
 	}
 	weight := min(seconds/completionSeconds, 1)
-	if s.completions.Value() == 0 {
+	if s.completions.value() == 0 {
 		weight = 1
 	}
-	s.completions.Observe(ended/seconds, weight)
+	s.completions.observe(ended/seconds, weight)
 }
 
 // unobservedBacklog returns the remaining time for prompts without an observed first token.
@@ -107,7 +106,7 @@ func (s *Server) addUnobserved(now time.Time, tokens float64) {
 // boundUnobserved limits the unobserved backlog to what the requests on a page can have: others of them, and our own. An
 // engine that has finished them faster than expected, or a page that claimed too many, leaves no backlog behind.
 func (s *Server) boundUnobserved(now time.Time, others float64) {
-	tokens := others*s.estimator.learner.tokens.Value() + float64(s.unobserved.Load())
+	tokens := others*s.estimator.learner.tokens.value() + float64(s.unobserved.Load())
 	until := monotonic.From(now).Add(s.prefillTime(backlogSlack * tokens))
 	if s.unobservedUntil.Load() > until {
 		s.unobservedUntil.Store(until)

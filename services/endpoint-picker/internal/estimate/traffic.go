@@ -2,14 +2,12 @@ package estimate
 
 import (
 	"sync"
-
-	"fairlead.dev/services/endpoint-picker/internal/ewma"
 )
 
 // share is the share of the load of a pool that this picker did not place. Usually its other replicas did.
 type share struct {
 	mu            sync.Mutex // serializes writers, so that both means have the same weights
-	others, total ewma.Mean  // requests on pages
+	others, total average    // requests on pages
 }
 
 // observe records the requests of one page, and how many of them others placed.
@@ -19,16 +17,16 @@ func (s *share) observe(others, total float64) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.others.Observe(others, shareWeight)
-	s.total.Observe(total, shareWeight)
+	s.others.observe(others, shareWeight)
+	s.total.observe(total, shareWeight)
 }
 
 // placedByOthers returns the share that others placed, 0 to 1. Between two stores of a writer it is one page old in one of
 // its means, which does not matter.
 func (s *share) placedByOthers() float64 {
-	total := s.total.Value()
+	total := s.total.value()
 	if total <= 0 {
 		return 0
 	}
-	return min(s.others.Value()/total, 1)
+	return min(s.others.value()/total, 1)
 }

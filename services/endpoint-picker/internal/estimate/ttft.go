@@ -50,7 +50,7 @@ type serverLoad struct {
 func (s *Server) TTFT(now monotonic.Time, c *Costs, p Prefill, l *endpoint.Load) float64 {
 	load := serverLoad{
 		others: l.Others(), all: max(l.Sample.Requests()+l.Since, 0), running: l.Running, kvUsage: l.KVUsage,
-		rate: s.completions.Value(),
+		rate: s.completions.value(),
 	}
 	if l.Waiting > 0 {
 		load.waiting = max(l.Waiting+l.Since, 0)

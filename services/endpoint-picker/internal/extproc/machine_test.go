@@ -17,10 +17,10 @@ import (
 	"fairlead.dev/pkg/depcheck"
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/api/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 

@@ -1,0 +1,28 @@
+package estimate
+
+import (
+	"math"
+	"sync/atomic"
+)
+
+// average is an exponentially weighted moving average. It starts at 0.
+//
+// The ratio of two averages with the same weights is the ratio of the exponentially decayed sums of their values.
+//
+// All methods are safe for concurrent use and take no lock. Of two concurrent observations one may be lost, because an
+// average of hundreds of values does not depend on a single one. Callers that cannot accept this serialize observe.
+type average struct {
+	bits atomic.Uint64 // of a float64
+}
+
+// value returns the average.
+func (a *average) value() float64 { return math.Float64frombits(a.bits.Load()) }
+
+// set replaces the average by a value.
+func (a *average) set(v float64) { a.bits.Store(math.Float64bits(v)) }
+
+// observe adds a value with the given weight, 0 to 1. A weight of 0.01 remembers about the last hundred values.
+func (a *average) observe(v, weight float64) {
+	last := a.value()
+	a.set(last + weight*(v-last))
+}
