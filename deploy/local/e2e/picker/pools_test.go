@@ -29,7 +29,7 @@ const (
 	pause = 200 * time.Millisecond
 )
 
-// poolManifest is an InferencePool, and a route to it by its host. NUMBER and PORT are filled in.
+// poolManifest is an InferencePool. NUMBER and PORT are filled in.
 const poolManifest = `---
 apiVersion: inference.networking.k8s.io/v1
 kind: InferencePool
@@ -38,27 +38,24 @@ spec:
   selector: {matchLabels: {pool-NUMBER: member}}
   targetPorts: [{number: 8000}]
   endpointPickerRef: {name: picker, port: {number: PORT}}
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: pool-NUMBER, labels: {pools: many}}
-spec:
-  parentRefs: [{name: inference}]
-  hostnames: [pool-NUMBER.test]
-  rules:
-  - backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: pool-NUMBER}]
-    timeouts: {request: 0s}
 `
 
-// idleManifest closes idle connections to model servers before these do, as the example does for its route.
-const idleManifest = `
-apiVersion: gateway.envoyproxy.io/v1alpha1
-kind: BackendTrafficPolicy
-metadata: {name: pools}
-spec:
-  targetSelectors: [{group: gateway.networking.k8s.io, kind: HTTPRoute, matchLabels: {pools: many}}]
-  timeout: {http: {connectionIdleTimeout: 3s}}
+// poolHost is a virtual host of Envoy whose requests go to a pool.
+const poolHost = `- name: pool-NUMBER
+  domains: [pool-NUMBER.test]
+  routes:
+  - match: {prefix: "/"}
+    route: {cluster: pool, timeout: 0s}
+    typed_per_filter_config:
+      envoy.filters.http.ext_proc:
+        "@type": type.googleapis.com/envoy.extensions.filters.http.ext_proc.v3.ExtProcPerRoute
+        overrides: {grpc_service: {envoy_grpc: {cluster_name: picker, authority: "picker.default.svc:PORT"}}}
 `
+
+// ofPool fills in a template for a pool.
+func ofPool(template string, i int) string {
+	return strings.NewReplacer("NUMBER", fmt.Sprint(i), "PORT", fmt.Sprint(firstPoolPort+i)).Replace(template)
+}
 
 // manyPools is a cluster with one picker for many pools.
 type manyPools struct {
@@ -69,33 +66,34 @@ type manyPools struct {
 	address []string // of the servers
 }
 
-// TestManyPools has one picker for fifty InferencePools behind Envoy Gateway and Envoy AI Gateway. Some of them break, appear and
-// go; requests of the others do not notice.
+// TestManyPools has one picker for fifty InferencePools. Some of them break, appear and go; requests of the others do not notice.
+// The configuration of its Envoy does not change: Envoy AI Gateway 1.0 adds a filter for each pool to all routes, and disables it
+// for the routes of others a moment later, so a pool that appears there fails requests of others.
 func TestManyPools(t *testing.T) {
 	t.Parallel()
 	p := startManyPools(t)
 	for i := range fifty {
 		p.awaitServed(t, i)
 	}
-	page := p.metrics(t)
-	assert.Contains(t, page, "\nfairlead_picker_pools 51\n", "with that of the examples")
+	assert.Contains(t, p.metrics(t), "\nfairlead_picker_pools 50\n")
 
-	const breaks, goes, misdirects = 0, 1, 2
-	finish := p.load(t, 3, fifty)
-	p.label(t, breaks, "")             // no server is left
-	p.apply(t, fifty)                  // another pool appears
-	p.delete(t, "inferencepool", goes) // its route stays
-	p.patch(t, misdirects, `{"spec":{"targetPorts":[{"number":1}]}}`)
-	p.awaitServed(t, fifty)
-	p.awaitStatus(t, breaks, http.StatusServiceUnavailable)
-	p.awaitStatus(t, goes, http.StatusInternalServerError)
-	p.awaitStatus(t, misdirects, http.StatusServiceUnavailable)
-	assert.Contains(t, p.metrics(t), "\nfairlead_picker_pools 51\n", "one came and one went")
+	const breaks, goes, appears = 0, 1, fifty
+	finish := p.load(t, 2, fifty)
+	p.label(t, breaks, "") // no server is left
+	p.kubectl(t, "delete", "inferencepool", fmt.Sprintf("pool-%d", goes))
+	p.apply(t, appears)
+	p.awaitServed(t, appears)
+	p.movePort(t, appears, 2) // the address of an older pool
+	for _, i := range []int{breaks, goes, appears} {
+		p.awaitRefused(t, i)
+	}
+	assert.Contains(t, p.metrics(t), "\nfairlead_picker_pools 49\n")
+	assert.Contains(t, p.metrics(t), "\nfairlead_picker_pools_refused{reason=\"conflict\"} 1\n")
 
 	p.label(t, breaks, "member")
 	p.apply(t, goes)
-	p.patch(t, misdirects, `{"spec":{"targetPorts":[{"number":8000}]}}`)
-	for _, i := range []int{breaks, goes, misdirects} {
+	p.movePort(t, appears, appears)
+	for _, i := range []int{breaks, goes, appears} {
 		p.awaitServed(t, i)
 	}
 	requests := finish()
@@ -105,16 +103,17 @@ func TestManyPools(t *testing.T) {
 
 func startManyPools(t *testing.T) *manyPools {
 	t.Helper()
-	c := cluster.Start(t, stack.PublishGateway("127.0.0.1:0"))
+	c := cluster.Start(t, stack.Publish("127.0.0.1:0"))
 	var ports []string
+	var hosts strings.Builder
 	for i := range fifty + 1 {
 		ports = append(ports, fmt.Sprint(firstPoolPort+i))
+		hosts.WriteString(ofPool(poolHost, i))
 	}
-	s, err := stack.InstallGateway(t.Context(), c, stack.Options{Tag: tag, Servers: poolServers, Model: plainTokens, Picker: []string{
-		"pool.name=", "pool.all=true", "service.poolPorts={" + strings.Join(ports, ",") + "}",
+	s, err := stack.Install(t.Context(), c, stack.Options{Tag: tag, Servers: poolServers, Model: plainTokens, Hosts: hosts.String(), Picker: []string{
+		"pool.name=", "pool.all=true", "inferencePool.create=false", "service.poolPorts={" + strings.Join(ports, ",") + "}",
 	}})
 	require.NoError(t, err)
-	require.NoError(t, s.WaitGateway(t.Context()))
 	p := &manyPools{c: c, gateway: s.Gateway(), client: &http.Client{Timeout: time.Minute}}
 	t.Cleanup(p.client.CloseIdleConnections)
 	pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + stack.Pool})
@@ -123,26 +122,23 @@ func startManyPools(t *testing.T) *manyPools {
 	for i := range pods.Items {
 		p.servers = append(p.servers, pods.Items[i].Name)
 		p.address = append(p.address, pods.Items[i].Status.PodIP+":8000")
+		labels := []string{"label", "pod", pods.Items[i].Name}
+		for pool := i; pool <= fifty; pool += poolServers {
+			labels = append(labels, fmt.Sprintf("pool-%d=member", pool))
+		}
+		p.kubectl(t, labels...)
 	}
-	for i := range fifty + 1 {
-		p.label(t, i, "member")
-	}
-	require.NoError(t, c.Apply(t.Context(), idleManifest))
 	var manifests strings.Builder
 	for i := range fifty {
-		manifests.WriteString(manifestOf(i))
+		manifests.WriteString(ofPool(poolManifest, i))
 	}
 	require.NoError(t, c.Apply(t.Context(), manifests.String()))
 	return p
 }
 
-func manifestOf(i int) string {
-	return strings.NewReplacer("NUMBER", fmt.Sprint(i), "PORT", fmt.Sprint(firstPoolPort+i)).Replace(poolManifest)
-}
-
 func (p *manyPools) apply(t *testing.T, i int) {
 	t.Helper()
-	require.NoError(t, p.c.Apply(t.Context(), manifestOf(i)))
+	require.NoError(t, p.c.Apply(t.Context(), ofPool(poolManifest, i)))
 }
 
 func (p *manyPools) kubectl(t *testing.T, args ...string) {
@@ -157,13 +153,10 @@ func (p *manyPools) label(t *testing.T, i int, value string) {
 	p.kubectl(t, "label", "--overwrite", "pod", p.servers[i%poolServers], fmt.Sprintf("pool-%d=%s", i, value))
 }
 
-func (p *manyPools) delete(t *testing.T, kind string, i int) {
+// movePort gives a pool the address of the picker for another one.
+func (p *manyPools) movePort(t *testing.T, i, to int) {
 	t.Helper()
-	p.kubectl(t, "delete", kind, fmt.Sprintf("pool-%d", i))
-}
-
-func (p *manyPools) patch(t *testing.T, i int, patch string) {
-	t.Helper()
+	patch := fmt.Sprintf(`{"spec":{"endpointPickerRef":{"port":{"number":%d}}}}`, firstPoolPort+to)
 	p.kubectl(t, "patch", "inferencepool", fmt.Sprintf("pool-%d", i), "--type=merge", "--patch="+patch)
 }
 
@@ -174,41 +167,57 @@ func (p *manyPools) metrics(t *testing.T) string {
 	return page
 }
 
-// ask sends a completion to a pool. It returns the status, and the endpoint that the picker reports.
-func (p *manyPools) ask(ctx context.Context, i int) (status int, picked string, err error) {
+// outcome is the answer to a request: the status and, if it is not 200, the text; the endpoint that the picker reports.
+type outcome struct {
+	status       int
+	text, picked string
+}
+
+// ask sends a completion to a pool.
+func (p *manyPools) ask(ctx context.Context, i int) (outcome, error) {
 	body := strings.NewReader(`{"model":"` + stack.Model + `","prompt":"hello","max_tokens":1}`)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.gateway+"/v1/completions", body)
 	if err != nil {
-		return 0, "", err
+		return outcome{}, err
 	}
 	request.Host = fmt.Sprintf("pool-%d.test", i)
+	request.Header.Set("Content-Type", "application/json")
 	response, err := p.client.Do(request)
 	if err != nil {
-		return 0, "", err
+		return outcome{}, err
 	}
 	defer response.Body.Close()
-	_, err = io.Copy(io.Discard, response.Body)
-	return response.StatusCode, response.Header.Get("x-fairlead-picked-endpoint"), err
+	text, err := io.ReadAll(response.Body)
+	got := outcome{status: response.StatusCode, picked: response.Header.Get("x-fairlead-picked-endpoint")}
+	if got.status != http.StatusOK {
+		got.text = fmt.Sprintf("%s %v", text, response.Header)
+	}
+	return got, err
+}
+
+// served is the outcome of a request that the server of a pool serves.
+func (p *manyPools) served(i int) outcome {
+	return outcome{status: http.StatusOK, picked: p.address[i%poolServers]}
 }
 
 // awaitServed waits until the server of a pool serves its requests.
 func (p *manyPools) awaitServed(t *testing.T, i int) {
 	t.Helper()
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
-		status, picked, err := p.ask(t.Context(), i)
+		got, err := p.ask(t.Context(), i)
 		require.NoError(collect, err)
-		require.Equal(collect, http.StatusOK, status, "pool %d", i)
-		require.Equal(collect, p.address[i%poolServers], picked, "pool %d", i)
+		require.Equal(collect, p.served(i), got, "pool %d", i)
 	}, settle, tick)
 }
 
-// awaitStatus waits until requests of a pool get a status.
-func (p *manyPools) awaitStatus(t *testing.T, i, want int) {
+// awaitRefused waits until the picker refuses the requests of a pool.
+func (p *manyPools) awaitRefused(t *testing.T, i int) {
 	t.Helper()
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
-		status, _, err := p.ask(t.Context(), i)
+		got, err := p.ask(t.Context(), i)
 		require.NoError(collect, err)
-		require.Equal(collect, want, status, "pool %d", i)
+		require.Equal(collect, http.StatusServiceUnavailable, got.status, "pool %d: %s", i, got.text)
+		require.Contains(collect, got.text, "inference error: ServiceUnavailable", "pool %d", i)
 	}, settle, tick)
 }
 
@@ -222,12 +231,11 @@ func (p *manyPools) load(t *testing.T, from, to int) (finish func() int) {
 	for i := from; i < to; i++ {
 		running.Go(func() {
 			for ctx.Err() == nil {
-				status, picked, err := p.ask(t.Context(), i)
+				got, err := p.ask(t.Context(), i)
 				sent[i]++
-				if !assert.NoError(t, err, "pool %d", i) || !assert.Equal(t, http.StatusOK, status, "pool %d", i) {
+				if !assert.NoError(t, err, "pool %d", i) || !assert.Equal(t, p.served(i), got, "pool %d", i) {
 					return
 				}
-				assert.Equal(t, p.address[i%poolServers], picked, "pool %d", i)
 				select {
 				case <-ctx.Done():
 				case <-time.After(pause):

@@ -66,6 +66,7 @@ type Options struct {
 	Odd     []string // flags of one additional server; empty: none
 	Picker  []string // helm values of the picker, as name=value
 	Filters string   // YAML of HTTP filters before the picker's, in the Envoy with its own bootstrap
+	Hosts   string   // YAML of virtual hosts before the one for all requests, in that Envoy
 	Retries bool     // add the example's retry policy to that Envoy
 }
 
@@ -122,9 +123,11 @@ func (s *Stack) applyEnvoy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	manifest, err := insertAfter(string(raw), "http_filters:", s.options.Filters)
-	if err != nil {
-		return err
+	manifest := string(raw)
+	for line, text := range map[string]string{"http_filters:": s.options.Filters, "virtual_hosts:": s.options.Hosts} {
+		if manifest, err = insertAfter(manifest, line, text); err != nil {
+			return err
+		}
 	}
 	if s.options.Retries {
 		policy, err := os.ReadFile(s.example("retry-policy.yaml"))
