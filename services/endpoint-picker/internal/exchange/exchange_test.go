@@ -154,20 +154,20 @@ func TestExchange_End(t *testing.T) {
 // TestExchange_EndOfARequestWithTwoEndpoints has one endpoint that computes the prompt, and one that answers.
 func TestExchange_EndOfARequestWithTwoEndpoints(t *testing.T) {
 	t.Parallel()
+	both := [roles]int64{Decode: 1, Prefill: 1}
 	unseen := func(*Exchange) {}
 	begun := func(x *Exchange) {
 		x.Respond(&Response{Status: 200})
 		x.Chunk([]byte("data"))
 	}
 	tests := []struct {
-		name                    string
-		steps                   func(x *Exchange)
-		during                  [roles]int64 // requests in flight before the end
-		wantDecode, wantPrefill int64        // and after it
+		name                  string
+		steps                 func(x *Exchange)
+		wantDuring, wantAfter [roles]int64 // requests in flight before and after the end
 	}{
-		{name: "no response", steps: unseen, during: [roles]int64{Decode: 1, Prefill: 1}, wantDecode: 1, wantPrefill: 1},
-		{name: "response without content", steps: func(x *Exchange) { x.Respond(&Response{Status: 200}) }, during: [roles]int64{Decode: 1, Prefill: 1}},
-		{name: "the prompt is computed when the answer begins", steps: begun, during: [roles]int64{Decode: 1, Prefill: 0}},
+		{name: "no response", steps: unseen, wantDuring: both, wantAfter: both},
+		{name: "response without content", steps: func(x *Exchange) { x.Respond(&Response{Status: 200}) }, wantDuring: both},
+		{name: "the prompt is computed when the answer begins", steps: begun, wantDuring: [roles]int64{Decode: 1}},
 		{name: "complete", steps: func(x *Exchange) { begun(x); x.Complete() }},
 	}
 	for _, tt := range tests {
@@ -179,10 +179,12 @@ func TestExchange_EndOfARequestWithTwoEndpoints(t *testing.T) {
 			x.Placements[Prefill] = prefill.Acquire()
 			x.Sent()
 			tt.steps(x)
-			assert.Equal(t, tt.during, [roles]int64{Decode: pool.endpoint.Stats(noon).InFlight, Prefill: prefill.Stats(noon).InFlight})
+			inFlight := func() [roles]int64 {
+				return [roles]int64{Decode: pool.endpoint.Stats(noon).InFlight, Prefill: prefill.Stats(noon).InFlight}
+			}
+			assert.Equal(t, tt.wantDuring, inFlight())
 			x.End(nil)
-			assert.Equal(t, tt.wantDecode, pool.endpoint.Stats(noon).InFlight)
-			assert.Equal(t, tt.wantPrefill, prefill.Stats(noon).InFlight)
+			assert.Equal(t, tt.wantAfter, inFlight())
 		})
 	}
 }
