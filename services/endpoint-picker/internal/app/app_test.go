@@ -36,6 +36,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/informers"
 	"fairlead.dev/services/endpoint-picker/internal/reload"
+	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
 
 const (
@@ -230,7 +231,7 @@ func (r *rig) open(t *testing.T, client extprocv3.ExternalProcessorClient) extpr
 	stream, err := client.Process(ctx)
 	require.NoError(t, err)
 	require.NoError(t, stream.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{
-		RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true},
+		RequestHeaders: &extprocv3.HttpHeaders{Headers: envoytest.Headers("x-request-id", "id"), EndOfStream: true},
 	}}))
 	reply, err := stream.Recv()
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/dig"
@@ -151,7 +152,7 @@ func newExtProc(p extProcParts) *extproc.Server {
 			LeaveEarly:     cfg.ExtProc.LeaveEarly,
 			EmitScores:     cfg.ExtProc.EmitScores,
 		},
-		Log: p.Log.Named("extproc"), Pools: p.Finder, Clock: p.Clock,
+		Log: p.Log.Named("extproc"), Pools: p.Finder, Clock: p.Clock, NewID: uuid.NewString,
 	}
 	if p.Tracer.Enabled() {
 		params.Tracer = p.Tracer

@@ -36,15 +36,13 @@ const rebuildSpacing = 20 * time.Millisecond
 
 // A Pool is the state of the pool in a source.
 type Pool struct {
-	AppProtocol string                 // http, kubernetes.io/h2c, or empty if unknown
-	Endpoints   []endpoint.Description // of model servers that accept requests; identities are unique
+	Endpoints []endpoint.Description // of model servers that accept requests; identities are unique
 }
 
 // A Snapshot is the state of the pool at one moment. It is never changed.
 type Snapshot struct {
-	Err         error // reason why there is no pool, nil if there is one
-	AppProtocol string
-	Endpoints   []*endpoint.Endpoint
+	Err       error // reason why there is no pool, nil if there is one
+	Endpoints []*endpoint.Endpoint
 }
 
 // source provides the pool. It calls Store.Changed after changes.
@@ -175,7 +173,7 @@ func (s *Store) publish(pool *Pool, err error) {
 		endpoints = append(endpoints, e)
 	}
 	removed := len(s.known) + added - len(known)
-	last := s.snapshot.Swap(&Snapshot{Err: err, AppProtocol: pool.AppProtocol, Endpoints: endpoints})
+	last := s.snapshot.Swap(&Snapshot{Err: err, Endpoints: endpoints})
 	for id, e := range s.known {
 		if known[id] == nil {
 			s.factory.Forget(e)

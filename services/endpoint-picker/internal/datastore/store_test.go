@@ -210,15 +210,6 @@ func TestRunEndsWhenTheCachesNeverSync(t *testing.T) {
 	require.ErrorIs(t, h.Ready(), ErrNotSynced)
 }
 
-func TestSnapshotHasTheProtocolOfThePool(t *testing.T) {
-	t.Parallel()
-	h := newHarness(t, zap.InfoLevel)
-	h.see(&Pool{AppProtocol: "kubernetes.io/h2c"})
-	assert.Equal(t, "kubernetes.io/h2c", h.Snapshot().AppProtocol)
-	h.see(nil)
-	assert.Empty(t, h.Snapshot().AppProtocol)
-}
-
 // fixed is a source without expectations: it counts how often it is asked.
 type fixed struct {
 	asked atomic.Int64

@@ -14,6 +14,8 @@ import (
 )
 
 const (
+	// HeaderRequestID is the header with the identifier of a request.
+	HeaderRequestID = "x-request-id"
 	// HeaderTrace is the header of the W3C trace context.
 	HeaderTrace = "traceparent"
 	// HeaderServed is the response header that conformance tests of gateways read: the endpoint that served.
@@ -66,6 +68,7 @@ type Tracer interface {
 type Options struct {
 	Tracer Tracer // nil if tracing is disabled
 	Now    func() time.Time
+	NewID  func() string // identifies requests whose gateway did not; nil: they have no identifier
 }
 
 // An Exchange is one HTTP exchange in progress. It is not safe for concurrent use.
@@ -77,6 +80,7 @@ type Exchange struct {
 	Subset   *scheduling.Subset // what the gateway allows; nil allows everything
 
 	options  *Options
+	newID    bool // the request came without an identifier
 	pool     Pool
 	pick     Pick     // until it is sent
 	follower Follower // after that
@@ -151,6 +155,9 @@ func (x *Exchange) Begin(p Pool, o *Options) {
 // Receive takes over the request's headers.
 func (x *Exchange) Receive(r *Request) {
 	x.Path, x.RequestID, x.TraceParent, x.Subset = r.Path, r.ID, r.TraceParent, r.Subset
+	if x.newID = x.RequestID == "" && x.options.NewID != nil; x.newID {
+		x.RequestID = x.options.NewID()
+	}
 	x.Incoming = api.Incoming{Path: r.Path, Headers: r.Headers}
 	x.Remove = r.Private
 }
@@ -170,6 +177,9 @@ func (x *Exchange) Decide(ctx context.Context, body []byte) *Refusal {
 	x.pick, x.stage, x.usage.Form = pick, placed, x.UsageForm
 	if x.Conformance {
 		x.Set = append(x.Set, api.Header{Name: headerEcho, Value: HeaderServed + ":" + x.Endpoint.Address()})
+	}
+	if x.newID {
+		x.Set = append(x.Set, api.Header{Name: HeaderRequestID, Value: x.RequestID})
 	}
 	if x.options.Tracer != nil {
 		x.trace()

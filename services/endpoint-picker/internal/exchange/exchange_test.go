@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -240,6 +241,18 @@ func TestExchange_DecideShowsTheBodyOnlyToThePick(t *testing.T) {
 	assert.Equal(t, ctx, pool.admitted, "a pick that waits sees the end of the stream")
 	assert.Equal(t, api.Incoming{}, x.Incoming)
 	assert.Equal(t, []string{"x-private"}, x.Remove)
+}
+
+func TestExchange_ReceiveIdentifiesTheRequest(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]api.Headers{"": {{Name: "x-request-id", Value: "new"}}, "old": nil} {
+		x := &Exchange{}
+		x.Begin(newFakePool(), &Options{Now: func() time.Time { return noon }, NewID: func() string { return "new" }})
+		x.Receive(&Request{ID: given})
+		require.Nil(t, x.Decide(context.Background(), nil))
+		assert.Equal(t, cmp.Or(given, "new"), x.RequestID)
+		assert.Equal(t, want, x.Set)
+	}
 }
 
 func TestExchange_Chunk(t *testing.T) {

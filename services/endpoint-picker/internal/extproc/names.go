@@ -20,7 +20,7 @@ const (
 const (
 	headerPath      = ":path"
 	headerStatus    = ":status"
-	headerRequestID = "x-request-id"
+	headerRequestID = exchange.HeaderRequestID
 	headerTrace     = exchange.HeaderTrace
 
 	headerContentLength   = "content-length"

@@ -49,6 +49,7 @@ type Params struct {
 	Pools   pools
 	Tracer  exchange.Tracer // nil if tracing is disabled
 	Clock   clock.PassiveClock
+	NewID   func() string // identifies requests without x-request-id; may be nil
 }
 
 // NewServer returns a Server. It serves after Register.
@@ -57,7 +58,7 @@ func NewServer(p Params) *Server {
 		log:   p.Log,
 		pools: p.Pools,
 		machine: MachineOptions{
-			Options:        exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now},
+			Options:        exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID},
 			MaxBody:        p.Options.MaxRequestBody,
 			ReportEndpoint: p.Options.ReportEndpoint, LeaveEarly: p.Options.LeaveEarly, EmitScores: p.Options.EmitScores,
 		},

@@ -207,13 +207,10 @@ func TestActivePortsComeAndGo(t *testing.T) {
 	w := newWorld(t)
 	w.serveKind()
 	require.NoError(t, w.core.Tracker().Add(pod("ns", "a", "10.0.0.1", model)))
-	p := pool(model, 8000, 8001)
-	p.Spec.AppProtocol = inferencev1.AppProtocolH2C
-	require.NoError(t, w.inference.Tracker().Add(p))
+	require.NoError(t, w.inference.Tracker().Add(pool(model, 8000, 8001)))
 	w.run(t)
 	w.eventually(t, "start", "10.0.0.1:8000", "10.0.0.1:8001")
 	second := w.store.Snapshot().Endpoints[1]
-	assert.Equal(t, "kubernetes.io/h2c", w.store.Snapshot().AppProtocol)
 
 	annotate := func(value string) {
 		changed := pod("ns", "a", "10.0.0.1", model)
@@ -386,9 +383,6 @@ func TestReadPool(t *testing.T) {
 	p := read(pool(model, 8000, 65535))
 	assert.Equal(t, []uint16{8000, 65535}, p.Ports)
 	assert.Equal(t, "app=model", p.Selector.String())
-	h2c := pool(model, 8000)
-	h2c.Spec.AppProtocol = inferencev1.AppProtocolH2C
-	assert.Equal(t, "kubernetes.io/h2c", read(h2c).appProtocol)
 	assert.False(t, read(pool(nil, 8000)).Selector.Matches(labels.Set(model)), "no selector is not every pod")
 }
 

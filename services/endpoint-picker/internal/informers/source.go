@@ -16,19 +16,12 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/podset"
 )
 
-// spec is the specification of a pool.
-type spec struct {
-	podset.Selection
-
-	appProtocol string
-}
-
 // A Source provides the endpoints of one pool in a Namespace.
 type Source struct {
 	namespace *Namespace
-	name      cache.ObjectName // of the InferencePool; without a name if the selection is fixed
-	fixed     *spec            // nil if the InferencePool selects
-	last      atomic.Pointer[spec]
+	name      cache.ObjectName  // of the InferencePool; without a name if the selection is fixed
+	fixed     *podset.Selection // nil if the InferencePool selects
+	last      atomic.Pointer[podset.Selection]
 	changed   func()
 
 	// Used only by the goroutine that calls Pool: the reported problems of annotations.
@@ -42,7 +35,7 @@ func (n *Namespace) Pool(name string) *Source {
 
 // Fixed returns the source of a selection of pods, without an InferencePool.
 func (n *Namespace) Fixed(s podset.Selection) *Source {
-	return &Source{namespace: n, name: cache.NewObjectName(n.name, ""), fixed: &spec{Selection: s}, reported: map[types.UID]string{}}
+	return &Source{namespace: n, name: cache.NewObjectName(n.name, ""), fixed: &s, reported: map[types.UID]string{}}
 }
 
 // OnChange registers the function to call when the endpoints may have changed. Close ends the calls.
@@ -61,17 +54,17 @@ func (s *Source) WaitForSync(ctx context.Context) bool {
 
 // Pool returns the pool, or nil if it does not exist. Only one goroutine may call it.
 func (s *Source) Pool() (*datastore.Pool, error) {
-	current := s.spec()
+	current := s.selection()
 	s.last.Store(current) // before the list, so that podChanged covers all pods that the list lacks
 	if current == nil {
 		return nil, nil
 	}
-	endpoints, problems := podset.Build(current.Selection, s.namespace.listPods())
+	endpoints, problems := podset.Build(*current, s.namespace.listPods())
 	s.report(problems)
-	return &datastore.Pool{AppProtocol: current.appProtocol, Endpoints: endpoints}, nil
+	return &datastore.Pool{Endpoints: endpoints}, nil
 }
 
-func (s *Source) spec() *spec {
+func (s *Source) selection() *podset.Selection {
 	if s.fixed != nil {
 		return s.fixed
 	}
@@ -118,12 +111,12 @@ func (s *Source) Reference() (corev1.ObjectReference, bool) {
 }
 
 // read converts a pool. A pool without a selector, which the API refuses, selects nothing instead of everything.
-func read(pool *inferencev1.InferencePool) *spec {
+func read(pool *inferencev1.InferencePool) *podset.Selection {
 	set := labels.Set{}
 	for key, value := range pool.Spec.Selector.MatchLabels {
 		set[string(key)] = string(value)
 	}
-	s := &spec{Selection: podset.Selection{Selector: labels.Nothing()}, appProtocol: string(pool.Spec.AppProtocol)}
+	s := &podset.Selection{Selector: labels.Nothing()}
 	if len(set) > 0 {
 		s.Selector = set.AsSelectorPreValidated()
 	}

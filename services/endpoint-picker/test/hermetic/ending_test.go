@@ -7,6 +7,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
@@ -110,6 +111,22 @@ func TestRequestsOfOneID(t *testing.T) {
 	assert.Equal(t, 1007.0, page.sampled("llm_d_epp_request_input_tokens"))
 	assert.Equal(t, 510.0, page.sampled("llm_d_epp_request_output_tokens"))
 	release()
+}
+
+func TestRequestsWithoutAnID(t *testing.T) {
+	t.Parallel()
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}})
+	ids := map[string]bool{}
+	for range 3 {
+		s := r.ask(request{body: ofModel, anonymous: true, rules: envoytest.Rules{Set: []string{"x-request-id"}}})
+		got := s.gateway.RequestHeaders()["x-request-id"]
+		require.Len(t, got, 1)
+		require.Len(t, got[0], 36)
+		ids[got[0]] = true
+		s.respond(response{pieces: completion})
+		s.end()
+	}
+	assert.Len(t, ids, 3)
 }
 
 func TestNoLinesOfRequests(t *testing.T) {

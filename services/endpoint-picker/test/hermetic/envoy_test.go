@@ -3,6 +3,7 @@ package hermetic
 import (
 	"context"
 	"io"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -39,6 +40,7 @@ type request struct {
 	modes      [2]bodyMode // of the request and of the response
 	rules      envoytest.Rules
 	continuous bool // the body never ends
+	anonymous  bool // without x-request-id, which Envoy adds by default
 }
 
 // response is what the model server answers.
@@ -78,9 +80,20 @@ func (r *rig) open(rules envoytest.Rules) *stream {
 	return openOn(r.t, r.gateway, rules)
 }
 
+// limited returns the context of a stream. It ends after a while, and has no deadline: gRPC would send that to the server, whose
+// stopped timer would keep the stream and its frames in memory.
+func limited() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	timer := time.AfterFunc(patience, cancel)
+	return ctx, func() {
+		timer.Stop()
+		cancel()
+	}
+}
+
 func openOn(t testing.TB, client extprocv3.ExternalProcessorClient, rules envoytest.Rules) *stream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := limited()
 	opened, err := client.Process(ctx)
 	require.NoError(t, err)
 	s := &stream{t: t, stream: opened, cancel: cancel, gateway: envoytest.New(rules), changed: make(chan struct{}), done: make(chan struct{})}
@@ -181,6 +194,9 @@ func (q request) first() *extprocv3.ProcessingRequest {
 		method = "GET"
 	}
 	pairs := append([]string{":method", method, ":path", path, ":authority", "models.example.com", "content-type", "application/json"}, q.headers...)
+	if !q.anonymous && !slices.Contains(q.headers, "x-request-id") {
+		pairs = append(pairs, "x-request-id", "test")
+	}
 	m := envoytest.RequestHeaders(&extprocv3.HttpHeaders{Headers: envoytest.Headers(pairs...), EndOfStream: q.body == "" && !q.trailers})
 	requestMode, responseMode := q.bodyModes()
 	m.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: requestMode, ResponseBodyMode: responseMode}

@@ -327,9 +327,12 @@ func hasLabels(one *dto.Metric, labels []string) bool {
 	return true
 }
 
+// memoryOfGateways is the metric of the memory of gateways.
+const memoryOfGateways = "fairlead_picker_request_bytes_buffered"
+
 // counts are what must be zero at rest.
 var counts = []string{
-	"fairlead_picker_streams_in_flight", "fairlead_picker_request_bytes_buffered", "fairlead_picker_endpoint_requests_in_flight",
+	"fairlead_picker_streams_in_flight", memoryOfGateways, "fairlead_picker_endpoint_requests_in_flight",
 	"fairlead_picker_endpoint_prompt_tokens_owed", "llm_d_epp_request_running", "llm_d_epp_inflight_requests", "llm_d_epp_inflight_tokens",
 }
 
@@ -349,7 +352,11 @@ func (r *rig) settle() {
 		left = ""
 		page := r.metrics()
 		for _, name := range counts {
-			if n := page.sum(name); n != 0 || page[name] == nil && mustBeThere(name) {
+			n := page.sum(name)
+			if name == memoryOfGateways && none(n) {
+				n = 0
+			}
+			if n != 0 || page[name] == nil && mustBeThere(name) {
 				left = fmt.Sprintf("%s %s=%g", left, name, n)
 			}
 		}
@@ -362,7 +369,7 @@ func (r *rig) settle() {
 
 // mustBeThere reports whether a count is on every page: others are of endpoints or of requests.
 func mustBeThere(name string) bool {
-	return name == "fairlead_picker_streams_in_flight" || name == "fairlead_picker_request_bytes_buffered"
+	return name == "fairlead_picker_streams_in_flight" || name == memoryOfGateways
 }
 
 // lazy is a text that is made when it is printed.

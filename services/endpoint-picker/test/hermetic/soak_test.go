@@ -1,7 +1,6 @@
 package hermetic
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -42,7 +41,7 @@ type exchange struct {
 
 // run sends a request and ends it in one way. It returns where the request went, which is nowhere if it was refused.
 func run(client extprocv3.ExternalProcessorClient, how way, size int) (picked string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := limited()
 	defer cancel()
 	stream, err := client.Process(ctx)
 	if err != nil {

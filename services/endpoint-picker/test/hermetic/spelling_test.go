@@ -56,7 +56,7 @@ func TestBlanksBeforeABodyWithoutAPath(t *testing.T) {
 	t.Parallel()
 	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}})
 	s := r.open(envoytest.Rules{})
-	s.send(envoytest.RequestHeaders(&extprocv3.HttpHeaders{Headers: envoytest.Headers("host", "models.example.com")}))
+	s.send(envoytest.RequestHeaders(&extprocv3.HttpHeaders{Headers: envoytest.Headers("host", "models.example.com", "x-request-id", "id")}))
 	s.send(envoytest.RequestBody(whole("\r\n\t " + `{"model":"m","prompt":"x"}`)))
 	s.answered()
 	s.end()
