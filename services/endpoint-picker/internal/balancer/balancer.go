@@ -10,6 +10,7 @@ package balancer
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -68,6 +69,7 @@ type Balancer struct {
 	clock     clock.PassiveClock
 	random    func() uint64
 	memories  sync.Pool
+	eligible  atomic.Pointer[eligible]
 }
 
 // Options enables explanations of picks.

@@ -173,6 +173,44 @@ func (r *rig) refused(t *testing.T, x *exchange.Exchange, err error) *exchange.R
 	return refusal
 }
 
+// replaced is a source of snapshots that a test replaces.
+type replaced struct{ now *datastore.Snapshot }
+
+func (r *replaced) Snapshot() *datastore.Snapshot { return r.now }
+
+// TestPickFollowsTheLabels checks that a verdict on the labels of a server ends with the snapshot, and with the configuration.
+func TestPickFollowsTheLabels(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	role := func(e *endpoint.Endpoint, role string) {
+		e.Describe(endpoint.Description{Identity: e.Identity(), Labels: map[string]string{"llm-d.ai/role": role}})
+	}
+	source := &replaced{}
+	r := newRig(t, snapshotOf())
+	r.snapshots = source
+	with := func(filter string) always {
+		return configured(t, "plugins: [{type: "+filter+"}]\nschedulingProfiles: [{name: default, plugins: [{pluginRef: "+filter+"}]}]")
+	}
+	picks := func() *endpoint.Endpoint {
+		x := &exchange.Exchange{}
+		require.Nil(t, r.decide(x))
+		return x.Endpoint
+	}
+	role(a, "prefill")
+	role(b, "decode")
+	source.now, r.configs = snapshotOf(a, b), with("decode-filter")
+	assert.Same(t, b, picks())
+	r.configs = with("prefill-filter")
+	assert.Same(t, a, picks(), "another configuration")
+	r.refused(t, &exchange.Exchange{Subset: scheduling.ParseSubset([]string{"10.0.0.2:8000"})}, scheduling.ErrFiltered)
+	r.refused(t, &exchange.Exchange{Subset: scheduling.ParseSubset([]string{"10.0.0.3:8000"})}, scheduling.ErrNoneInSubset)
+
+	role(a, "decode")
+	role(b, "prefill")
+	source.now = snapshotOf(a, b)
+	assert.Same(t, b, picks(), "another snapshot")
+}
+
 func TestPickKeepsToTheSubset(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.1:8001")

@@ -1,6 +1,8 @@
 package balancer
 
 import (
+	"slices"
+
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
@@ -154,13 +156,13 @@ func (m *memory) place(x *exchange.Exchange) *endpoint.Lease {
 	}
 }
 
-// collect fills the list of candidates with the working endpoints that the gateway allows. If none of the allowed endpoints
-// works, all of them are candidates.
-func (m *memory) collect(endpoints []*endpoint.Endpoint) {
+// collect fills the list of candidates with the working endpoints that the gateway allows, among those that the profile may
+// choose. If none of them works, all of them are candidates.
+func (m *memory) collect(endpoints []*endpoint.Endpoint, indexes []int) error {
 	m.candidates = m.candidates[:0]
 	skipped := false
-	for i, e := range endpoints {
-		switch {
+	for _, i := range indexes {
+		switch e := endpoints[i]; {
 		case !m.request.Subset.Contains(e.Identity().Address):
 		case !e.Health().Usable(m.request.Now):
 			skipped = true
@@ -168,14 +170,42 @@ func (m *memory) collect(endpoints []*endpoint.Endpoint) {
 			m.candidates = append(m.candidates, m.candidate(i, e))
 		}
 	}
-	if len(m.candidates) > 0 || !skipped {
-		return
+	switch {
+	case len(m.candidates) > 0:
+	case skipped:
+		for _, i := range indexes {
+			if e := endpoints[i]; m.request.Subset.Contains(e.Identity().Address) {
+				m.candidates = append(m.candidates, m.candidate(i, e))
+			}
+		}
+	case slices.ContainsFunc(endpoints, func(e *endpoint.Endpoint) bool { return m.request.Subset.Contains(e.Identity().Address) }):
+		return scheduling.ErrFiltered
+	default:
+		return scheduling.ErrNoneInSubset
 	}
-	for i, e := range endpoints {
-		if m.request.Subset.Contains(e.Identity().Address) {
-			m.candidates = append(m.candidates, m.candidate(i, e))
+	return nil
+}
+
+// eligible are the endpoints of a snapshot that a profile may choose.
+type eligible struct {
+	snapshot *datastore.Snapshot
+	profile  *scheduling.Profile
+	indexes  []int
+}
+
+// eligibleOf returns the indexes of the endpoints that a profile may choose. It computes them once for each snapshot.
+func (b *Balancer) eligibleOf(s *datastore.Snapshot, p *scheduling.Profile) []int {
+	if last := b.eligible.Load(); last != nil && last.snapshot == s && last.profile == p {
+		return last.indexes
+	}
+	indexes := make([]int, 0, len(s.Endpoints))
+	for i, e := range s.Endpoints {
+		if p.Eligible(e.Server()) {
+			indexes = append(indexes, i)
 		}
 	}
+	b.eligible.Store(&eligible{snapshot: s, profile: p, indexes: indexes})
+	return indexes
 }
 
 // candidate describes an endpoint from one reading of its load.

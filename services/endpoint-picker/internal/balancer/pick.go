@@ -69,8 +69,8 @@ func (m *memory) Place() *exchange.Refusal {
 func (m *memory) schedule() error {
 	b, x, config, endpoints := m.balancer, m.exchange, m.config, m.snapshot.Endpoints
 	m.lookup(b.estimator, endpoints)
-	if m.collect(endpoints); len(m.candidates) == 0 {
-		return scheduling.ErrNoneInSubset
+	if err := m.collect(endpoints, b.eligibleOf(m.snapshot, config.Profile)); err != nil {
+		return err
 	}
 	chosen, err := config.Profile.Schedule(&m.request, m.candidates, &m.scheduling)
 	if err != nil {

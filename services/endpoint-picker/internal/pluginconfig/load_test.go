@@ -55,6 +55,9 @@ func result(c *Config, err error) loaded {
 	show := func(what string, v any) {
 		l.Compiled = append(l.Compiled, what+" "+describe(v))
 	}
+	for _, f := range c.Profile.Servers {
+		show("filter", f)
+	}
 	for _, f := range c.Profile.Filters {
 		show("filter", f)
 	}
@@ -140,6 +143,7 @@ func TestDefault(t *testing.T) {
 func TestDefaultExcludesServersThatCannotAnswer(t *testing.T) {
 	t.Parallel()
 	roles := []string{"", "encode", "prefill", "encode-prefill", "decode", "both", "prefill-decode", "encode-prefill-decode", "my-own"}
+	profile := Default(options).Profile
 	schedule := func(stale bool, roles ...string) (*scheduling.Candidate, error) {
 		var candidates []scheduling.Candidate
 		for i, role := range roles {
@@ -153,15 +157,17 @@ func TestDefaultExcludesServersThatCannotAnswer(t *testing.T) {
 			} else if stale {
 				c.Load.Failing = time.Unix(1, 0)
 			}
-			candidates = append(candidates, c)
+			if profile.Eligible(s) {
+				candidates = append(candidates, c)
+			}
 		}
-		return Default(options).Profile.Schedule(&scheduling.Request{Now: time.Unix(1000, 0), Random: 7}, candidates, &scheduling.Scratch{})
+		return profile.Schedule(&scheduling.Request{Now: time.Unix(1000, 0), Random: 7}, candidates, &scheduling.Scratch{})
 	}
 	for _, role := range roles {
 		chosen, err := schedule(false, "encode", "prefill", role)
 		switch role {
 		case "encode", "prefill", "encode-prefill":
-			require.ErrorIs(t, err, scheduling.ErrFiltered, role)
+			require.ErrorIs(t, err, scheduling.ErrNoEndpoints, role)
 		default:
 			require.NoError(t, err, role)
 			assert.Equal(t, 2, chosen.Index, role)

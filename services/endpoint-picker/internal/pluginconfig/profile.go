@@ -104,6 +104,10 @@ func (c *compiler) place(path string, p *plugin, weight *float64) {
 	case scheduling.Filter:
 		c.install(p, path)
 		c.warnWeight(path, weight)
+		if byServer, ok := made.(scheduling.ServerFilter); ok && len(profile.Filters) == 0 {
+			profile.Servers = append(profile.Servers, byServer)
+			return
+		}
 		if p.kind.Identity && c.profile.identity == len(profile.Filters) {
 			c.profile.identity++
 		}

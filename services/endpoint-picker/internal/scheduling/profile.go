@@ -9,6 +9,7 @@ type WeightedScorer struct {
 
 // A Profile chooses an endpoint: filters in order, the weighted sum of the scorers, a picker.
 type Profile struct {
+	Servers []ServerFilter // come first, and callers apply them: see Eligible
 	Filters []Filter
 	Scorers []WeightedScorer
 	Picker  Picker
@@ -43,7 +44,19 @@ func (s *Scratch) Scores(i int) []float64 {
 	return s.scores[i*n : (i+1)*n]
 }
 
-// Schedule returns the candidate that the profile chooses. It may reorder the list of candidates.
+// Eligible reports whether the profile may choose a server. The result depends on the server alone, so that callers need to
+// ask once for each server, not for each request: labels are compared with string maps, which costs more than all else that a
+// pick does for a candidate.
+func (p *Profile) Eligible(s *Server) bool {
+	for _, f := range p.Servers {
+		if !f.Accepts(s) {
+			return false
+		}
+	}
+	return true
+}
+
+// Schedule returns the candidate that the profile chooses among candidates with eligible servers. It may reorder their list.
 func (p *Profile) Schedule(r *Request, candidates []Candidate, s *Scratch) (*Candidate, error) {
 	s.reset(nil, 0)
 	if len(candidates) == 0 {

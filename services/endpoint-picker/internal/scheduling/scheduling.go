@@ -96,6 +96,13 @@ type Filter interface {
 	Filter(r *Request, candidates []Candidate) []Candidate
 }
 
+// A ServerFilter is a Filter that keeps candidates by their servers alone, whatever the request and the load.
+type ServerFilter interface {
+	Filter
+	// Accepts reports whether the filter keeps candidates with a server.
+	Accepts(s *Server) bool
+}
+
 // EmptyResult is implemented by filters with their own reason for keeping no candidate.
 type EmptyResult interface {
 	ErrEmpty() error

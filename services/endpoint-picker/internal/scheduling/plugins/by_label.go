@@ -26,11 +26,19 @@ func (f *byLabel) Validate(c *Check) {
 
 // Filter keeps the candidates with one of the values.
 func (f *byLabel) Filter(_ *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
-	return scheduling.Keep(candidates, func(c *scheduling.Candidate) bool {
-		value, ok := c.Server.Labels[f.Label]
-		if !ok {
-			return f.AllowsNoLabel
-		}
-		return slices.Contains(f.ValidValues, value)
-	})
+	return keepServers(f, candidates)
+}
+
+// Accepts reports whether a server has one of the values.
+func (f *byLabel) Accepts(s *scheduling.Server) bool {
+	value, ok := s.Labels[f.Label]
+	if !ok {
+		return f.AllowsNoLabel
+	}
+	return slices.Contains(f.ValidValues, value)
+}
+
+// keepServers keeps the candidates whose servers a filter accepts.
+func keepServers(f scheduling.ServerFilter, candidates []scheduling.Candidate) []scheduling.Candidate {
+	return scheduling.Keep(candidates, func(c *scheduling.Candidate) bool { return f.Accepts(c.Server) })
 }

@@ -41,5 +41,10 @@ func (f *labelSelectorFilter) Validate(c *Check) {
 
 // Filter keeps the matching candidates.
 func (f *labelSelectorFilter) Filter(_ *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
-	return scheduling.Keep(candidates, func(c *scheduling.Candidate) bool { return f.selector.Matches(labels.Set(c.Server.Labels)) })
+	return keepServers(f, candidates)
+}
+
+// Accepts reports whether the selector matches a server.
+func (f *labelSelectorFilter) Accepts(s *scheduling.Server) bool {
+	return f.selector.Matches(labels.Set(s.Labels))
 }

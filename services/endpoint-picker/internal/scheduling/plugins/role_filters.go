@@ -49,11 +49,14 @@ type roleFilter struct {
 
 // Filter keeps the candidates with one of the roles.
 func (f *roleFilter) Filter(_ *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
-	return scheduling.Keep(candidates, func(c *scheduling.Candidate) bool {
-		role, ok := c.Server.Labels[RoleLabel]
-		if !ok {
-			return f.withoutRole
-		}
-		return slices.Contains(f.roles, role)
-	})
+	return keepServers(f, candidates)
+}
+
+// Accepts reports whether a server has one of the roles.
+func (f *roleFilter) Accepts(s *scheduling.Server) bool {
+	role, ok := s.Labels[RoleLabel]
+	if !ok {
+		return f.withoutRole
+	}
+	return slices.Contains(f.roles, role)
 }
