@@ -26,7 +26,7 @@ const (
 	// poolServers is the number of model servers. Pool i has server i%poolServers.
 	poolServers = 3
 	// pause is the time between two requests of the load for one pool.
-	pause = 200 * time.Millisecond
+	pause = time.Second
 )
 
 // poolManifest is an InferencePool. NUMBER and PORT are filled in.
@@ -75,7 +75,7 @@ func TestManyPools(t *testing.T) {
 	for i := range fifty {
 		p.awaitServed(t, i)
 	}
-	assert.Contains(t, p.metrics(t), "\nfairlead_picker_pools 50\n")
+	p.awaitMetric(t, "fairlead_picker_pools 50")
 
 	const breaks, goes, appears = 0, 1, fifty
 	finish := p.load(t, 2, fifty)
@@ -87,8 +87,8 @@ func TestManyPools(t *testing.T) {
 	for _, i := range []int{breaks, goes, appears} {
 		p.awaitRefused(t, i)
 	}
-	assert.Contains(t, p.metrics(t), "\nfairlead_picker_pools 49\n")
-	assert.Contains(t, p.metrics(t), "\nfairlead_picker_pools_refused{reason=\"conflict\"} 1\n")
+	p.awaitMetric(t, "fairlead_picker_pools 49")
+	p.awaitMetric(t, `fairlead_picker_pools_refused{reason="conflict"} 1`)
 
 	p.label(t, breaks, "member")
 	p.apply(t, goes)
@@ -98,7 +98,7 @@ func TestManyPools(t *testing.T) {
 	}
 	requests := finish()
 	t.Logf("%d requests of the other pools", requests)
-	assert.Greater(t, requests, 2*fifty)
+	assert.Greater(t, requests, fifty)
 }
 
 func startManyPools(t *testing.T) *manyPools {
@@ -160,11 +160,14 @@ func (p *manyPools) movePort(t *testing.T, i, to int) {
 	p.kubectl(t, "patch", "inferencepool", fmt.Sprintf("pool-%d", i), "--type=merge", "--patch="+patch)
 }
 
-func (p *manyPools) metrics(t *testing.T) string {
+// awaitMetric waits until the picker's metrics have a line.
+func (p *manyPools) awaitMetric(t *testing.T, line string) {
 	t.Helper()
-	page, err := stack.Fetch(t.Context(), p.c, stack.PickerMetrics, "/metrics")
-	require.NoError(t, err)
-	return page
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		page, err := stack.Fetch(t.Context(), p.c, stack.PickerMetrics, "/metrics")
+		require.NoError(collect, err)
+		require.Contains(collect, strings.Split(page, "\n"), line)
+	}, settle, tick)
 }
 
 // outcome is the answer to a request: the status and, if it is not 200, the text; the endpoint that the picker reports.
@@ -232,6 +235,9 @@ func (p *manyPools) load(t *testing.T, from, to int) (finish func() int) {
 		running.Go(func() {
 			for ctx.Err() == nil {
 				got, err := p.ask(t.Context(), i)
+				if t.Context().Err() != nil {
+					return // the test has failed
+				}
 				if err != nil {
 					got.text = err.Error()
 				}
