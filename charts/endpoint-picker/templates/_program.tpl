@@ -17,6 +17,9 @@
 {{- if and .Values.pool.all (ne (include "endpoint-picker.poolNamespace" .) .Release.Namespace) -}}
 {{- fail "pool.all: the InferencePools and their picker must be in the namespace of the release; leave pool.namespace empty" -}}
 {{- end -}}
+{{- if and .Values.pool.max (not .Values.pool.all) -}}
+{{- fail "pool.max: it has an effect only with pool.all; leave it out" -}}
+{{- end -}}
 {{- if and .Values.endpoints.configMap (or .Values.metrics.auth .Values.configMap.name) -}}
 {{- fail "endpoints.configMap: the picker does not use the API server, which metrics.auth and configMap.name need; leave them unset" -}}
 {{- end -}}
@@ -35,7 +38,9 @@
 - --pool-group={{ .Values.pool.group }}
 {{- else if eq $source "service" -}}
 - --picker-service={{ include "endpoint-picker.fullname" . }}
-- --max-pools={{ .Values.pool.max }}
+{{- with .Values.pool.max }}
+- --max-pools={{ . }}
+{{- end }}
 - --pool-group={{ .Values.pool.group }}
 {{- else if eq $source "selector" -}}
 - {{ printf "--endpoint-selector=%s" .Values.endpoints.selector | quote }}

@@ -1,10 +1,9 @@
 package api
 
-import "fairlead.dev/services/endpoint-picker/internal/jsonscan"
-
-// bytesPerToken is the estimated length of a token of text. It is that of package prefix, and the usual value in English; code
-// has about 3. Half of it doubles all estimates of tokens, twice as much halves them.
-const bytesPerToken = 4
+import (
+	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+)
 
 // Estimated tokens of media, whatever their size: neither their length in bytes nor their address tells it. vLLM and SGLang
 // ignore OpenAI's detail: low. An estimate at half or double of the truth is a wrong load of as many tokens, and as many blocks
@@ -97,7 +96,7 @@ func estimateTokens(counts ...count) int {
 		sum.text += c.text
 		sum.tokens += c.tokens
 	}
-	return sum.tokens + sum.text/bytesPerToken
+	return sum.tokens + sum.text/prefixindex.BytesPerToken
 }
 
 // collected contains the parts at the start of a prompt, up to its limits, and the size of all of it.

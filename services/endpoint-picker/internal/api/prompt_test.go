@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
 // chatOf is a chat of n pairs of a question of 20 bytes and an answer.
@@ -30,17 +31,17 @@ func TestParse_CollectsWhatCanMatterAndCountsAll(t *testing.T) {
 	}{
 		{
 			name: "all", give: chatOf(3), path: apitest.Chat, maxTokens: enough,
-			want: 3*parts + 2, wantTurns: Turns{Opening: 2, Asked: 10, History: 12}, tokens: (3*perPair + 7) / bytesPerToken,
+			want: 3*parts + 2, wantTurns: Turns{Opening: 2, Asked: 10, History: 12}, tokens: (3*perPair + 7) / prefixindex.BytesPerToken,
 		},
 		{
-			name: "up to a number of tokens", give: chatOf(pairs), path: apitest.Chat, maxTokens: perPair / bytesPerToken * 100,
-			want: 100 * parts, wantTurns: Turns{Opening: 2, Asked: 400, History: 400}, tokens: (pairs*perPair + 7) / bytesPerToken,
+			name: "up to a number of tokens", give: chatOf(pairs), path: apitest.Chat, maxTokens: perPair / prefixindex.BytesPerToken * 100,
+			want: 100 * parts, wantTurns: Turns{Opening: 2, Asked: 400, History: 400}, tokens: (pairs*perPair + 7) / prefixindex.BytesPerToken,
 		},
 		{
 			name: "up to a number of parts", give: chatOf(pairs), path: apitest.Chat, maxTokens: enough,
-			want: mostParts, wantTurns: Turns{Opening: 2, Asked: mostParts, History: mostParts}, tokens: (pairs*perPair + 7) / bytesPerToken,
+			want: mostParts, wantTurns: Turns{Opening: 2, Asked: mostParts, History: mostParts}, tokens: (pairs*perPair + 7) / prefixindex.BytesPerToken,
 		},
-		{name: "none", give: chatOf(3), path: apitest.Chat, tokens: (3*perPair + 7) / bytesPerToken},
+		{name: "none", give: chatOf(3), path: apitest.Chat, tokens: (3*perPair + 7) / prefixindex.BytesPerToken},
 		{
 			name: "as many images as there is room for", path: apitest.SGLang, maxTokens: enough, tokens: 1000 * imageTokens,
 			give: []byte(`{"image_data":[` + strings.Repeat(`"",`, 999) + `""]}`),
@@ -70,7 +71,7 @@ func TestParse_ASmallBodyHasFewParts(t *testing.T) {
 	var r Request
 	require.NoError(t, r.Parse(allParsers(t), Incoming{Path: apitest.Chat, Body: body}, enough))
 	assert.Len(t, r.Prompt, freeParts+len(body)/minBytesPerPart)
-	assert.Equal(t, 10_001/bytesPerToken, r.Tokens)
+	assert.Equal(t, 10_001/prefixindex.BytesPerToken, r.Tokens)
 }
 
 func TestRequest_DropsOnlyLargeMemory(t *testing.T) {

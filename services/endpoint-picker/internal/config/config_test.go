@@ -73,7 +73,7 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "no namespace", give: []string{"--pool-name=p", "--pool-namespace="}, want: "--pool-namespace is empty: give the namespace of the InferencePool or the pods, or leave the flag out"},
 		{name: "no pools at most", give: []string{"--picker-service=p", "--max-pools=0"}, want: "--max-pools is 0: give a number from 1 to 1000"},
 		{name: "too many pools", give: []string{"--picker-service=p", "--max-pools=1001"}, want: "--max-pools is 1001: give a number from 1 to 1000"},
-		{name: "at most so many of named pools", give: []string{"--pool=p", "--max-pools=2"}, want: "--max-pools has no effect with --pool: leave it out"},
+		{name: "maximum of named pools", give: []string{"--pool=p", "--max-pools=2"}, want: "--max-pools has no effect with --pool: leave it out"},
 		{name: "old group", give: []string{"--pool-name=p", "--pool-group=inference.networking.x-k8s.io"}, want: `--pool-group "inference.networking.x-k8s.io" is not supported: give inference.networking.k8s.io, or leave the flag out`},
 		{name: "port", give: []string{"--pool-name=p", "--grpc-port=70000"}, want: "--grpc-port 70000 is not a port: give one from 1 to 65535"},
 		{name: "health port", give: []string{"--pool-name=p", "--grpc-health-port=-1"}, want: "--grpc-health-port -1 is not a port: give one from 1 to 65535"},

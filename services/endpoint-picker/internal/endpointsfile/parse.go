@@ -1,8 +1,6 @@
 package endpointsfile
 
 import (
-	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -20,7 +18,6 @@ const (
 	defaultNamespace = "default"
 	maxName          = 253 // as in Kubernetes
 	maxPort          = 65535
-	maxProblems      = 10 // limit for one error
 )
 
 // document is the content of the file.
@@ -64,20 +61,11 @@ func Parse(data []byte) ([]endpoint.Description, error) {
 	case parsed.OK():
 		p.Errorf("endpoints", "it is missing: without endpoints, give an empty list")
 	}
-	if err := shortened(parsed.Err()); err != nil {
-		return nil, err
+	if err := parsed.Err(); err != nil {
+		return nil, err //nolint:wrapcheck // its problems are those of the file
 	}
 	slices.SortFunc(p.found, func(a, b endpoint.Description) int { return a.Address.Compare(b.Address) })
 	return p.found, nil
-}
-
-// shortened limits the number of problems in an error.
-func shortened(err error) error {
-	var problems strictyaml.TextError
-	if !errors.As(err, &problems) || len(problems) <= maxProblems {
-		return err
-	}
-	return fmt.Errorf("%w\nand %d more", problems[:maxProblems], len(problems)-maxProblems)
 }
 
 // parser collects endpoints and problems.

@@ -16,7 +16,8 @@ const (
 	roles
 )
 
-// Placements are the endpoints of a request, by role: the lease that counts the request on each, nil if there is none.
+// Placements are the endpoints of a request. Each role has the lease that counts the request on its endpoint; a role without
+// an endpoint has nil.
 type Placements [roles]*endpoint.Lease
 
 // Answering returns the lease on the endpoint that answers the client, nil if the request is not placed.

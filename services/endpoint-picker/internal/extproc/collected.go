@@ -13,7 +13,7 @@ const tailSize = 16 << 10
 // collected is the received part of a request's body.
 type collected struct {
 	pieces  mem.BufferSlice
-	tail    *[]byte // small pieces after pieces, joined; nil if there are none
+	tail    *[]byte // the small pieces that follow pieces, joined; nil without such pieces
 	size    int     // bytes
 	buffers mem.BufferPool
 }

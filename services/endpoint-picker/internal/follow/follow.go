@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// Unavailable marks an error of a read that says nothing about the state, such as an outage of the API server. It changes
-// nothing, and nobody is told.
+// Unavailable marks an error of a read that says nothing about the state, such as an outage of the API server. The
+// Follower keeps the state in use and reports nothing.
 func Unavailable(err error) error { return unavailableError{err} }
 
 type unavailableError struct{ error }

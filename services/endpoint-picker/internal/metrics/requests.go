@@ -13,10 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
-
-// bytesPerToken is the approximate length of a token.
-const bytesPerToken = 4
 
 // labels are the labels of the llm-d router's request metrics.
 type labels struct {
@@ -159,7 +157,7 @@ func (q *requests) picked(s *series, r *exchange.Record) {
 	}
 	if r.PromptTokens > 0 {
 		q.prefixRatio.Observe(float64(r.MatchedTokens) / float64(r.PromptTokens))
-		q.prefixHits.Observe(float64(r.MatchedTokens * bytesPerToken))
+		q.prefixHits.Observe(float64(r.MatchedTokens * prefixindex.BytesPerToken))
 	}
 	if r.Rewrite != "" {
 		s.rewritten(q, r.Rewrite).Inc()

@@ -13,7 +13,7 @@ const profileName = "default"
 // profileCompiler is the state of the only profile while it is compiled.
 type profileCompiler struct {
 	identity int     // filters by identity at the start
-	picker   *plugin // nil if there is none yet
+	picker   *plugin // nil until the compiler places one
 }
 
 // compileProfile compiles the configured profile, or one of all suitable plugins, or the default one.

@@ -29,11 +29,17 @@ func (p Problem) String() string {
 // TextError contains all problems of a text, in the order of its lines.
 type TextError []Problem
 
-// Error returns a line for each problem.
+// shownProblems is the number of problems in the text of an error: a wrong text of 1 MiB can have 100,000.
+const shownProblems = 100
+
+// Error returns a line for each of the first problems, and the number of the others.
 func (e TextError) Error() string {
-	lines := make([]string, 0, len(e))
-	for _, problem := range e {
+	lines := make([]string, 0, shownProblems+1)
+	for _, problem := range e[:min(len(e), shownProblems)] {
 		lines = append(lines, problem.String())
+	}
+	if others := len(e) - shownProblems; others > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", others))
 	}
 	return strings.Join(lines, "\n")
 }

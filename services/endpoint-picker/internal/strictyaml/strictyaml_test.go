@@ -232,6 +232,18 @@ func TestCheckerOfAText(t *testing.T) {
 	assert.EqualError(t, TextError(d.Warnings()), "line 2, column 11: parts[0].share: it is large")
 }
 
+func TestErrorOfManyProblemsIsShort(t *testing.T) {
+	t.Parallel()
+	d, err := Parse([]byte(strings.Repeat("- {}\n", 10_000)), Options{MaxBytes: 1 << 20})
+	require.NoError(t, err)
+	for i := range 10_000 {
+		d.Errorf(Indexed("", i), "it is empty")
+	}
+	lines := strings.Split(d.Err().Error(), "\n")
+	require.Len(t, lines, shownProblems+1)
+	assert.Equal(t, "and 9900 more", lines[shownProblems])
+}
+
 func TestNearest(t *testing.T) {
 	t.Parallel()
 	names := []string{"queue-scorer", "random-picker", "type"}

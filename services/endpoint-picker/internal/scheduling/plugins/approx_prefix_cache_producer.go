@@ -20,7 +20,7 @@ const defaultMatchTokens = 128 << 10
 type PrefixIndex struct {
 	MaxTokens int // length of a prompt to look up; 0 for the default limit
 	// CacheBlocks is the size of a server's cache, in blocks of prefixindex.BlockTokens. With AutoTune it counts only while no
-	// metrics page has told the size.
+	// metrics page contains the size.
 	CacheBlocks int
 	AutoTune    bool
 }

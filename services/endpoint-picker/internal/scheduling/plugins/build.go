@@ -16,7 +16,7 @@ type Parts struct {
 	Sessions    *Sessions      // nil if no plugin uses sessions
 	ParserNames []string       // of bodies, in order
 	Headers     []string       // request headers that plugins read, in lower case, sorted
-	TestHeader  string         // header with which clients choose endpoints, and are told which endpoint served; empty for none
+	TestHeader  string         // header by which clients choose endpoints; responses then name the endpoint that served. Empty: no such header
 	Binders     []scheduling.Binder
 }
 

@@ -121,7 +121,7 @@ func pages(attributes ...map[string]float64) []candidate {
 	return busy(append(loads, load{})...)
 }
 
-// matched returns candidates with so many tokens of the prompt in their caches.
+// matched returns candidates whose caches contain the given numbers of tokens of the prompt.
 func matched(loads []load, tokens ...int) []candidate {
 	candidates := busy(loads...)
 	for i := range tokens {

@@ -49,7 +49,8 @@ func (f *prefixCacheAffinityFilter) Validate(c *Check) {
 // streamExplore is the random stream of exploration.
 const streamExplore = 1
 
-// Filter keeps the candidates with enough of the prompt, or all if there is none or those are too busy.
+// Filter keeps the candidates with enough of the prompt in their caches. It keeps all candidates if no cache has enough, or if
+// those candidates are too busy.
 func (f *prefixCacheAffinityFilter) Filter(r *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
 	if r.Tokens <= 0 || f.ExplorationProbability > 0 && scheduling.Unit(r.Draw(streamExplore, 0)) < f.ExplorationProbability {
 		return candidates

@@ -107,10 +107,3 @@ func (t *sessionTable) isExpired(s *sessionEntry, now time.Time) bool { return n
 func (t *sessionTable) remove(e *list.Element) {
 	delete(t.byHash, t.order.Remove(e).(*sessionEntry).hash)
 }
-
-// len returns the number of sessions.
-func (t *sessionTable) len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.order.Len()
-}

@@ -13,7 +13,7 @@ type Staleness struct {
 	After time.Duration
 }
 
-// Filter keeps the candidates that are not stale, or all if there are none.
+// Filter keeps the candidates that are not stale. It keeps all candidates if every one is stale.
 func (f Staleness) Filter(r *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
 	fresh := 0
 	for i := range candidates {
