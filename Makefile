@@ -151,7 +151,7 @@ test: doctor-go doctor-cc local ## Run the tests of every module, with the race 
 test-oldest: doctor-go doctor-cc local $(OLDEST_APISERVER) ## Run the tests that need an API server with the oldest one that is supported
 	@export FAIRLEAD_APISERVER=$(OLDEST_APISERVER) CGO_ENABLED=1; \
 		$(EACH) test-oldest pkg $(GO) test -race -count=1 -run "AnotherVersion|Appl" ./apply ./kubetest/cluster; \
-		$(EACH) test-oldest services/endpoint-picker $(GO) test -race -count=1 ./internal/metricsauth; \
+		$(EACH) test-oldest services/endpoint-picker $(GO) test -race -count=1 ./internal/serving/metricsauth; \
 		$(EACH) test-oldest services/ingress-reconciler $(GO) test -race -count=1 -run '$(OLDEST_FLOWS)' ./internal/flow
 
 .PHONY: cover

@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/app"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/reload"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
 )
 
 // Exit codes.

@@ -3,7 +3,7 @@ package answer
 import (
 	"bytes"
 
-	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
 const (

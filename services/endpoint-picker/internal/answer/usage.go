@@ -10,7 +10,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
 // Usage is the token usage that a model server reported. Known is false if the response reported none.

@@ -3,7 +3,7 @@ package answer
 import (
 	"encoding/binary"
 
-	"fairlead.dev/services/endpoint-picker/internal/protoscan"
+	"fairlead.dev/services/endpoint-picker/internal/scan/protoscan"
 )
 
 const (

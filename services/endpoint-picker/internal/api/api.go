@@ -16,7 +16,7 @@ import (
 	"strings"
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
-	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
 // Reasons why a request cannot be parsed.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
 // MaxModel is the maximum length of a model's name, in bytes. Names are kept in records, log lines, labels of metrics and

@@ -1,7 +1,7 @@
 package api
 
 import (
-	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
 // maxNesting is the maximum depth of contents in contents. Anthropic's API has three levels: a message, the result of a tool,

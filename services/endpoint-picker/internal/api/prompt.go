@@ -1,8 +1,8 @@
 package api
 
 import (
-	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
 // Estimated tokens of media, whatever their size: neither their length in bytes nor their address tells it. vLLM and SGLang

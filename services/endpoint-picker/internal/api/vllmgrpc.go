@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
-	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
-	"fairlead.dev/services/endpoint-picker/internal/protoscan"
+	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/scan/protoscan"
 )
 
 // vllmGRPC is vLLM's gRPC service: vllm_engine.proto. Its requests name no model.

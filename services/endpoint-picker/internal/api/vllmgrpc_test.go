@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
-	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
 // field is a field of a protobuf message that has a length.

@@ -34,8 +34,8 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/informers"
-	"fairlead.dev/services/endpoint-picker/internal/reload"
+	"fairlead.dev/services/endpoint-picker/internal/discovery/informers"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
 	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
 

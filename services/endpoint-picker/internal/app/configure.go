@@ -8,7 +8,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
-	"fairlead.dev/services/endpoint-picker/internal/reload"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
 )
 
 // loadConfiguration reads the configuration of the plugins, if that needs no cluster; otherwise it returns nil. If no flag

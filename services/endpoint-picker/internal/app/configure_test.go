@@ -14,7 +14,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
-	"fairlead.dev/services/endpoint-picker/internal/reload"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
 )
 
 const head = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"

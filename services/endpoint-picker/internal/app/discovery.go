@@ -13,9 +13,9 @@ import (
 
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/endpointsfile"
-	"fairlead.dev/services/endpoint-picker/internal/informers"
-	"fairlead.dev/services/endpoint-picker/internal/metrics"
+	"fairlead.dev/services/endpoint-picker/internal/discovery/endpointsfile"
+	"fairlead.dev/services/endpoint-picker/internal/discovery/informers"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
 
 const (

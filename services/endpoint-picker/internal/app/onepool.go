@@ -4,11 +4,11 @@ import (
 	"context"
 	"sync"
 
-	"fairlead.dev/services/endpoint-picker/internal/endpointsfile"
+	"fairlead.dev/services/endpoint-picker/internal/discovery/endpointsfile"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/informers"
-	"fairlead.dev/services/endpoint-picker/internal/metrics"
-	"fairlead.dev/services/endpoint-picker/internal/podset"
+	"fairlead.dev/services/endpoint-picker/internal/discovery/informers"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
+	"fairlead.dev/services/endpoint-picker/internal/discovery/podset"
 )
 
 // onePool is the pool of all streams.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/reload"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
 )
 
 func TestConfigurationIsReloaded(t *testing.T) {

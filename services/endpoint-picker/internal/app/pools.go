@@ -15,17 +15,17 @@ import (
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/version"
-	"fairlead.dev/services/endpoint-picker/internal/balancer"
+	"fairlead.dev/services/endpoint-picker/internal/pool/balancer"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/debugpage"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/metrics"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
-	"fairlead.dev/services/endpoint-picker/internal/reload"
-	"fairlead.dev/services/endpoint-picker/internal/requestlog"
-	"fairlead.dev/services/endpoint-picker/internal/tracing"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/requestlog"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/tracing"
 )
 
 // poolParts are the parts that pools need.

@@ -14,9 +14,9 @@ import (
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/informers"
-	"fairlead.dev/services/endpoint-picker/internal/metrics"
-	"fairlead.dev/services/endpoint-picker/internal/pools"
+	"fairlead.dev/services/endpoint-picker/internal/discovery/informers"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
+	"fairlead.dev/services/endpoint-picker/internal/pool/pools"
 )
 
 // The reasons of Events for pools that the picker does not serve.

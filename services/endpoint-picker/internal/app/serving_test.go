@@ -35,7 +35,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/servingcert"
+	"fairlead.dev/services/endpoint-picker/internal/serving/servingcert"
 )
 
 // review answers as an API server does: a token is the name of its user, and prometheus may get /metrics.

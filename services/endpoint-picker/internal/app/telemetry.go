@@ -8,8 +8,8 @@ import (
 
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/metrics"
-	"fairlead.dev/services/endpoint-picker/internal/tracing"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/tracing"
 )
 
 func newTracer(cfg *config.Config, log *zap.Logger) (*tracing.Tracer, error) {

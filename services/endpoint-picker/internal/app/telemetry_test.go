@@ -13,9 +13,9 @@ import (
 	zaptest "go.uber.org/zap/zaptest/observer"
 
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/debugpage"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/metrics"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
 
 func TestPoolIsShown(t *testing.T) {

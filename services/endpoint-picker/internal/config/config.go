@@ -16,7 +16,7 @@ import (
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
-	"fairlead.dev/services/endpoint-picker/internal/outlier"
+	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 

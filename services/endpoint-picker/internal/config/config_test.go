@@ -15,7 +15,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
-	"fairlead.dev/services/endpoint-picker/internal/outlier"
+	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 )
 
 func TestParse(t *testing.T) {

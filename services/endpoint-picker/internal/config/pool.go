@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 
-	"fairlead.dev/services/endpoint-picker/internal/informers"
+	"fairlead.dev/services/endpoint-picker/internal/discovery/informers"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 

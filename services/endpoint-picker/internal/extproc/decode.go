@@ -10,7 +10,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/protoscan"
+	"fairlead.dev/services/endpoint-picker/internal/scan/protoscan"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 

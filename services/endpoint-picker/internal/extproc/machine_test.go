@@ -20,7 +20,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/jsonscan"
+	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 

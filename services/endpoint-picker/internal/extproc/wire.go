@@ -3,7 +3,7 @@ package extproc
 import (
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"fairlead.dev/services/endpoint-picker/internal/protoscan"
+	"fairlead.dev/services/endpoint-picker/internal/scan/protoscan"
 )
 
 // lookup returns the value of a map's entry, nil if there is none. The last of several counts.

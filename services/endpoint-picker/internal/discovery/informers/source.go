@@ -1,0 +1,127 @@
+package informers
+
+import (
+	"context"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/discovery/podset"
+)
+
+// A Source provides the endpoints of one pool in a Namespace.
+type Source struct {
+	namespace *Namespace
+	name      cache.ObjectName  // of the InferencePool; without a name if the selection is fixed
+	fixed     *podset.Selection // nil if the InferencePool selects
+	last      atomic.Pointer[podset.Selection]
+	changed   func()
+
+	// Used only by the goroutine that calls Pool: the reported problems of annotations.
+	reported map[types.UID]string
+}
+
+// Pool returns the source of an InferencePool, which may not exist.
+func (n *Namespace) Pool(name string) *Source {
+	return &Source{namespace: n, name: cache.NewObjectName(n.name, name), reported: map[types.UID]string{}}
+}
+
+// Fixed returns the source of a selection of pods, without an InferencePool.
+func (n *Namespace) Fixed(s podset.Selection) *Source {
+	return &Source{namespace: n, name: cache.NewObjectName(n.name, ""), fixed: &s, reported: map[types.UID]string{}}
+}
+
+// OnChange registers the function to call when the endpoints may have changed. Close ends the calls.
+func (s *Source) OnChange(changed func()) {
+	s.changed = changed
+	s.namespace.add(s)
+}
+
+// Close ends the calls of the registered function.
+func (s *Source) Close() { s.namespace.remove(s) }
+
+// WaitForSync returns true when the caches are complete, or false when ctx ends first.
+func (s *Source) WaitForSync(ctx context.Context) bool {
+	return cache.WaitForCacheSync(ctx.Done(), s.namespace.HasSynced)
+}
+
+// Pool returns the pool, or nil if it does not exist. Only one goroutine may call it.
+func (s *Source) Pool() (*datastore.Pool, error) {
+	current := s.selection()
+	s.last.Store(current) // before the list, so that podChanged covers all pods that the list lacks
+	if current == nil {
+		return nil, nil
+	}
+	endpoints, problems := podset.Build(*current, s.namespace.listPods())
+	s.report(problems)
+	return &datastore.Pool{Endpoints: endpoints}, nil
+}
+
+func (s *Source) selection() *podset.Selection {
+	if s.fixed != nil {
+		return s.fixed
+	}
+	pool := s.namespace.pool(s.name.Name)
+	if pool == nil {
+		return nil
+	}
+	return read(pool)
+}
+
+// selects reports whether the pool selected a pod, which may be nil, when it was last read.
+func (s *Source) selects(pod *corev1.Pod) bool {
+	last := s.last.Load()
+	return pod != nil && last != nil && last.Selector != nil && last.Selector.Matches(labels.Set(pod.Labels))
+}
+
+// report logs each problem once while it lasts.
+func (s *Source) report(problems []podset.Problem) {
+	last := s.reported
+	s.reported = make(map[types.UID]string, len(problems))
+	for _, p := range problems {
+		text := p.Value + ": " + p.Message
+		s.reported[p.Pod.UID] = text
+		if last[p.Pod.UID] != text {
+			s.namespace.log.Warn("Could not apply active ports of pod", zap.String(logging.KeyPod, p.Pod.Namespace+"/"+p.Pod.Name),
+				zap.String("value", p.Value), zap.String("reason", p.Message))
+		}
+	}
+}
+
+// Reference returns the reference to the InferencePool for Events, without a UID if it does not exist. It returns false if
+// the selection is fixed.
+func (s *Source) Reference() (corev1.ObjectReference, bool) {
+	reference := corev1.ObjectReference{
+		APIVersion: inferencev1.GroupVersion.String(), Kind: "InferencePool", Namespace: s.name.Namespace, Name: s.name.Name,
+	}
+	if s.fixed != nil {
+		return reference, false
+	}
+	if pool := s.namespace.pool(s.name.Name); pool != nil {
+		reference.UID, reference.ResourceVersion = pool.UID, pool.ResourceVersion
+	}
+	return reference, true
+}
+
+// read converts a pool. A pool without a selector, which the API refuses, selects nothing instead of everything.
+func read(pool *inferencev1.InferencePool) *podset.Selection {
+	set := labels.Set{}
+	for key, value := range pool.Spec.Selector.MatchLabels {
+		set[string(key)] = string(value)
+	}
+	s := &podset.Selection{Selector: labels.Nothing()}
+	if len(set) > 0 {
+		s.Selector = set.AsSelectorPreValidated()
+	}
+	for _, port := range pool.Spec.TargetPorts {
+		s.Ports = append(s.Ports, uint16(port.Number))
+	}
+	return s
+}

@@ -1,0 +1,160 @@
+// Package balancer picks the endpoint of a request: it converts the snapshot of the datastore to candidates, lets a
+// scheduling profile choose one, and counts the request on that endpoint.
+//
+// A pick parses the prompt in the request's body, looks it up in the index of prefixes, and estimates the time to first
+// token for each endpoint. It reads atomics and takes no lock, except for sessions by name. The index learns the choice
+// after the gateway has received it. Concurrent picks may not see each other's leases; the error is at most one request per
+// additional core.
+package balancer
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
+
+// snapshots provides the endpoints.
+type snapshots interface {
+	Snapshot() *datastore.Snapshot
+}
+
+// configs provides the configuration of the plugins, which may change between picks.
+type configs interface {
+	Current() *pluginconfig.Config
+}
+
+// ruleset returns the rules that apply to a request.
+type ruleset interface {
+	Priority(objective string) (priority int, found bool)
+	Rewrite(model string, random uint64) (rules.Rewrite, bool)
+}
+
+// observer receives the measurements of every exchange.
+type observer interface {
+	StreamStarted()
+	ObservePick(d time.Duration, err error)
+	// RequestPlaced is called after a pick, with the information known then.
+	RequestPlaced(r *exchange.Record)
+	// ObserveExchange is called at the end of each exchange.
+	ObserveExchange(r *exchange.Record)
+}
+
+// outliers receives the status of responses.
+type outliers interface {
+	Responded(e *endpoint.Endpoint, status int)
+}
+
+// Balancer picks endpoints.
+type Balancer struct {
+	options   Options
+	snapshots snapshots
+	configs   configs
+	rules     ruleset
+	estimator *estimate.Estimator
+	outliers  outliers
+	observer  observer
+	clock     clock.PassiveClock
+	random    func() uint64
+	memories  sync.Pool
+	eligible  atomic.Pointer[eligible]
+}
+
+// Options enables explanations of picks.
+type Options struct {
+	Scores  bool // scores of the candidates, in the exchange's record
+	Explain bool // reason of the pick, in a header for the client
+}
+
+// Params are the parameters of New.
+type Params struct {
+	Options   Options
+	Snapshots snapshots
+	Configs   configs
+	Rules     ruleset
+	Estimator *estimate.Estimator
+	Outliers  outliers
+	Observer  observer
+	Clock     clock.PassiveClock
+	Random    func() uint64 // safe for concurrent use
+}
+
+// New returns a Balancer.
+func New(p Params) *Balancer {
+	return &Balancer{
+		options:   p.Options,
+		snapshots: p.Snapshots,
+		configs:   p.Configs,
+		rules:     p.Rules,
+		estimator: p.Estimator,
+		outliers:  p.Outliers,
+		observer:  p.Observer,
+		clock:     p.Clock,
+		random:    p.Random,
+		memories:  sync.Pool{New: func() any { return &memory{} }},
+	}
+}
+
+// Began counts an exchange.
+func (b *Balancer) Began() { b.observer.StreamStarted() }
+
+// Sent counts a request that its sender has placed.
+func (b *Balancer) Sent(r *exchange.Record) { b.observer.RequestPlaced(r) }
+
+// Prepare reads the request of an exchange: its model, its prompt, its rules and its session.
+func (b *Balancer) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refusal) {
+	m, _ := b.memories.Get().(*memory)
+	m.balancer, m.exchange, m.config, m.random = b, x, b.configs.Current(), b.random()
+	if err := m.read(x, m.config); err != nil {
+		m.Discard()
+		return nil, refusal(err)
+	}
+	b.rule(x, m.random)
+	m.estimated = !m.config.Profile.WithoutEstimates
+	m.hash(x, hashedTokens(m.config))
+	m.describe(x, m.random)
+	return m, nil
+}
+
+// Picked measures a pick.
+func (b *Balancer) Picked(x *exchange.Exchange, refusal *exchange.Refusal) {
+	var err error
+	if refusal != nil {
+		err = refusal.Cause
+	}
+	b.observer.ObservePick(x.PickTook, err)
+}
+
+// Ended records a finished exchange.
+func (b *Balancer) Ended(x *exchange.Exchange) { b.observer.ObserveExchange(&x.Record) }
+
+// refusal returns the answer for a client whose request is not placed.
+func refusal(err error) *exchange.Refusal {
+	switch {
+	case errors.Is(err, api.ErrMalformed):
+		return exchange.BadRequest(err)
+	case errors.Is(err, scheduling.ErrSaturated), errors.Is(err, scheduling.ErrNoCapacity):
+		return exchange.Exhausted(err)
+	}
+	return exchange.Unavailable(err)
+}
+
+// hashedTokens returns the number of prompt tokens to hash; 0 is the default. Without estimates only the beginning counts.
+func hashedTokens(c *pluginconfig.Config) int {
+	if c.Profile.WithoutEstimates {
+		return beginningBlocks * prefixindex.BlockTokens
+	}
+	return c.Prefix.MaxTokens
+}

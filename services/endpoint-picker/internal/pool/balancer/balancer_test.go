@@ -1,0 +1,897 @@
+package balancer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func newEndpoint(address string) *endpoint.Endpoint {
+	return estimate.New(1<<20).New(endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}, noon)
+}
+
+func snapshotOf(endpoints ...*endpoint.Endpoint) *datastore.Snapshot {
+	return &datastore.Snapshot{Endpoints: endpoints}
+}
+
+func running(n float64) endpoint.Gauges { return endpoint.Gauges{Running: n} }
+
+// always is a configuration that does not change.
+type always struct{ config *pluginconfig.Config }
+
+func (a always) Current() *pluginconfig.Config { return a.config }
+
+func soonestFirst() always {
+	return always{pluginconfig.Default(pluginconfig.Options{StaleAfter: time.Minute})}
+}
+
+func leastLoaded(t testing.TB) always {
+	t.Helper()
+	return configured(t, "plugins: [{type: active-request-scorer, parameters: {maxBusyScore: 0.9}}]")
+}
+
+// configured is a configuration by its text.
+func configured(t testing.TB, text string) always {
+	t.Helper()
+	c, err := pluginconfig.Load([]byte("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"+text), pluginconfig.Options{StaleAfter: time.Minute})
+	require.NoError(t, err)
+	return always{c}
+}
+
+// counter is a source of random numbers that counts up.
+func counter() func() uint64 {
+	var n atomic.Uint64
+	return func() uint64 { return n.Add(1) }
+}
+
+// rig is a Balancer over these endpoints.
+type rig struct {
+	*Balancer
+
+	endpoints []*endpoint.Endpoint
+	outliers  *mockOutliers
+	observed  *mockObserver
+}
+
+func newRig(t *testing.T, s *datastore.Snapshot) *rig {
+	t.Helper()
+	source := newMockSnapshots(t)
+	source.EXPECT().Snapshot().Return(s).Maybe()
+	r := &rig{endpoints: s.Endpoints, outliers: newMockOutliers(t), observed: newMockObserver(t)}
+	r.Balancer = New(Params{
+		Snapshots: source, Estimator: estimate.New(1 << 20), Configs: leastLoaded(t), Rules: rules.New(),
+		Outliers: r.outliers, Observer: r.observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
+	})
+	r.observed.EXPECT().ObservePick(mock.Anything, nil).Maybe()
+	r.observed.EXPECT().StreamStarted().Maybe()
+	r.observed.EXPECT().RequestPlaced(mock.Anything).Maybe()
+	r.observed.EXPECT().ObserveExchange(mock.Anything).Maybe()
+	return r
+}
+
+// decide has the exchange of a request decided at noon.
+func (b *Balancer) decide(x *exchange.Exchange) *exchange.Refusal {
+	x.Begin(b, &exchange.Options{Now: func() time.Time { return noon }})
+	return x.Decide(context.Background(), x.Incoming.Body)
+}
+
+// pick places a request; the gateway hears of it.
+func (b *Balancer) placed(t *testing.T, in api.Incoming) *exchange.Exchange {
+	t.Helper()
+	x := &exchange.Exchange{Incoming: in}
+	x.Arrived = noon
+	require.Nil(t, b.decide(x))
+	x.Sent()
+	return x
+}
+
+func TestPickTakesTheLeastLoadedAndCountsIt(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	a.Record(a.BeginScrape(noon), running(2))
+	r := newRig(t, snapshotOf(a, b))
+	for range 2 {
+		assert.Equal(t, "10.0.0.2:8000", r.placed(t, api.Incoming{}).Destination)
+	}
+	a.Record(a.BeginScrape(noon), running(1))
+	x := r.placed(t, api.Incoming{})
+	assert.Equal(t, "10.0.0.1:8000", x.Destination)
+	assert.Same(t, a, x.Endpoint)
+	assert.EqualValues(t, 2, b.Stats(noon).InFlight)
+}
+
+func TestBurstBetweenTwoScrapesIsSpread(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000")))
+	for range 300 {
+		r.placed(t, api.Incoming{})
+	}
+	for _, e := range r.endpoints {
+		assert.EqualValues(t, 100, e.Stats(noon).InFlight)
+	}
+}
+
+func TestSlowEndpointGetsItsShare(t *testing.T) {
+	t.Parallel()
+	// Thirty requests are always open; two servers finish one in a step, the third one in four.
+	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000")))
+	queues := map[*endpoint.Endpoint][]*endpoint.Lease{}
+	place := func() {
+		x := r.placed(t, api.Incoming{})
+		queues[x.Endpoint] = append(queues[x.Endpoint], x.Placements.Answering())
+	}
+	for range 30 {
+		place()
+	}
+	for step := range 4000 {
+		for i, e := range r.endpoints {
+			if i == 2 && step%4 != 0 || len(queues[e]) == 0 {
+				continue
+			}
+			queues[e][0].Release()
+			queues[e] = queues[e][1:]
+			place()
+		}
+	}
+	picks := func(i int) float64 { return float64(r.endpoints[i].Stats(noon).Picks) }
+	assert.Less(t, picks(2)/(picks(0)+picks(1)+picks(2)), 0.15)
+}
+
+// refused places a request that cannot be placed.
+func (r *rig) refused(t *testing.T, x *exchange.Exchange, err error) *exchange.Refusal {
+	t.Helper()
+	r.observed.EXPECT().ObservePick(mock.Anything, mock.MatchedBy(func(got error) bool { return errors.Is(got, err) })).Once()
+	refusal := r.decide(x)
+	require.NotNil(t, refusal)
+	assert.Nil(t, x.Placements.Answering())
+	return refusal
+}
+
+// replaced is a source of snapshots that a test replaces.
+type replaced struct{ now *datastore.Snapshot }
+
+func (r *replaced) Snapshot() *datastore.Snapshot { return r.now }
+
+// TestPickFollowsTheLabels checks that a verdict on the labels of a server ends with the snapshot, and with the configuration.
+func TestPickFollowsTheLabels(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	role := func(e *endpoint.Endpoint, role string) {
+		e.Describe(endpoint.Description{Identity: e.Identity(), Labels: map[string]string{"llm-d.ai/role": role}})
+	}
+	source := &replaced{}
+	r := newRig(t, snapshotOf())
+	r.snapshots = source
+	with := func(filter string) always {
+		return configured(t, "plugins: [{type: "+filter+"}]\nschedulingProfiles: [{name: default, plugins: [{pluginRef: "+filter+"}]}]")
+	}
+	picks := func() *endpoint.Endpoint {
+		x := &exchange.Exchange{}
+		require.Nil(t, r.decide(x))
+		return x.Endpoint
+	}
+	role(a, "prefill")
+	role(b, "decode")
+	source.now, r.configs = snapshotOf(a, b), with("decode-filter")
+	assert.Same(t, b, picks())
+	r.configs = with("prefill-filter")
+	assert.Same(t, a, picks(), "another configuration")
+	r.refused(t, &exchange.Exchange{Subset: scheduling.ParseSubset([]string{"10.0.0.2:8000"})}, scheduling.ErrFiltered)
+	r.refused(t, &exchange.Exchange{Subset: scheduling.ParseSubset([]string{"10.0.0.3:8000"})}, scheduling.ErrNoneInSubset)
+
+	role(a, "decode")
+	role(b, "prefill")
+	source.now = snapshotOf(a, b)
+	assert.Same(t, b, picks(), "another snapshot")
+}
+
+func TestPickKeepsToTheSubset(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.1:8001")
+	b.Record(b.BeginScrape(noon), running(50))
+	r := newRig(t, snapshotOf(a, b))
+	x := &exchange.Exchange{Subset: scheduling.ParseSubset([]string{"10.0.0.1:8001"})}
+	require.Nil(t, r.decide(x))
+	assert.Equal(t, "10.0.0.1:8001", x.Destination)
+
+	refusal := r.refused(t, &exchange.Exchange{Subset: scheduling.ParseSubset(nil)}, scheduling.ErrNoneInSubset)
+	assert.Equal(t, 503, refusal.Code)
+}
+
+func TestPickWithoutEndpoints(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		give *datastore.Snapshot
+		want string
+	}{
+		{name: "empty pool", give: snapshotOf(), want: "no ready endpoints in the pool"},
+		{name: "no pool", give: &datastore.Snapshot{Err: datastore.ErrNoPool}, want: "no ready endpoints in the pool: the InferencePool does not exist"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			refusal := newRig(t, tt.give).refused(t, &exchange.Exchange{}, scheduling.ErrNoEndpoints)
+			assert.Equal(t, 503, refusal.Code)
+			assert.Equal(t, exchange.ReasonNoEndpoints, refusal.Reason)
+			assert.Equal(t, "inference error: ServiceUnavailable - "+tt.want, refusal.Text)
+		})
+	}
+}
+
+// silent takes measurements and forgets them.
+type silent struct{}
+
+func (silent) StreamStarted()                    {}
+func (silent) ObservePick(time.Duration, error)  {}
+func (silent) RequestPlaced(*exchange.Record)    {}
+func (silent) ObserveExchange(*exchange.Record)  {}
+func (silent) Responded(*endpoint.Endpoint, int) {}
+
+// fixed is a snapshot that never changes.
+type fixed struct{ snapshot *datastore.Snapshot }
+
+func (f fixed) Snapshot() *datastore.Snapshot { return f.snapshot }
+
+func BenchmarkPick(b *testing.B) { benchmarkPick(b, soonestFirst()) }
+
+// BenchmarkPickWithoutEstimates has a profile that reads no estimates.
+func BenchmarkPickWithoutEstimates(b *testing.B) {
+	c := *leastLoaded(b).config
+	profile := *c.Profile
+	profile.WithoutEstimates, c.Profile = true, &profile
+	benchmarkPick(b, always{&c})
+}
+
+func benchmarkPick(b *testing.B, configs always) {
+	for _, n := range []int{8, 64, 256} {
+		for _, size := range []int{0, 5_000, 67_000} {
+			b.Run(fmt.Sprintf("endpoints=%d/body=%d", n, size), func(b *testing.B) {
+				estimator, snapshot := estimate.New(24<<20), &datastore.Snapshot{}
+				for i := range n {
+					address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 1)}), 8000)
+					e := estimator.New(endpoint.Description{
+						Identity: endpoint.Identity{Pod: address.String(), Address: address},
+						Labels:   map[string]string{"app": "vllm", "llm-d.ai/role": "decode", "pod-template-hash": "7bbb54d4cd", "llm-d.ai/model": "m"},
+					}, noon)
+					e.Record(e.BeginScrape(noon), running(float64(i%7)))
+					snapshot.Endpoints = append(snapshot.Endpoints, e)
+				}
+				balancer := New(Params{
+					Snapshots: fixed{snapshot}, Estimator: estimator, Configs: configs, Rules: rules.New(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
+				})
+				in := api.Incoming{Path: "/v1/chat/completions"}
+				if size > 0 {
+					in.Body = []byte(`{"model": "m", "stream": true, "messages": [{"role": "user", "content": "` + strings.Repeat("word ", size/5) + `"}]}`)
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					x := &exchange.Exchange{Incoming: in}
+					x.Arrived = noon
+					if balancer.decide(x) != nil {
+						b.Fatal("refused")
+					}
+					x.Sent()
+					x.Placements.Answering().Release()
+				}
+			})
+		}
+	}
+}
+
+// newSoonestFirst returns a Balancer of the default configuration, at noon.
+func newSoonestFirst(snapshot *datastore.Snapshot, estimator *estimate.Estimator) *Balancer {
+	return New(Params{
+		Snapshots: fixed{snapshot}, Estimator: estimator, Configs: soonestFirst(), Rules: rules.New(),
+		Outliers: silent{}, Observer: silent{}, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
+	})
+}
+
+// chat is a request whose prompt begins with one of a few long texts.
+func chat(text string, own int) api.Incoming {
+	body := fmt.Sprintf(`{"model": "m", "stream": true, "messages": [{"role": "system", "content": %q}, {"role": "user", "content": %q}]}`,
+		strings.Repeat(text+" ", 2000), strings.Repeat(fmt.Sprint(own, " "), 100))
+	return api.Incoming{Path: "/v1/chat/completions", Body: []byte(body)}
+}
+
+func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
+	t.Parallel()
+	estimator := estimate.New(1 << 20)
+	snapshot := &datastore.Snapshot{}
+	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"} {
+		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
+		snapshot.Endpoints = append(snapshot.Endpoints, estimator.New(d, noon))
+	}
+	b := newSoonestFirst(snapshot, estimator)
+	homes := map[string]string{}
+	for _, text := range []string{"one", "two", "three"} {
+		first := b.placed(t, chat(text, 0))
+		homes[text] = first.Destination
+		assert.Zero(t, first.MatchedTokens)
+		first.Placements.Answering().First(noon)
+		first.Placements.Answering().Release()
+	}
+	for own := range 20 {
+		for text, home := range homes {
+			x := b.placed(t, chat(text, own))
+			assert.Equal(t, home, x.Destination)
+			assert.Greater(t, x.MatchedTokens, x.PromptTokens*3/4)
+			x.Placements.Answering().First(noon)
+			x.Placements.Answering().Release()
+		}
+	}
+	seen := map[string]bool{}
+	for own := range 300 { // at once, and none is answered
+		seen[b.placed(t, chat("one", own)).Destination] = true
+	}
+	assert.Len(t, seen, 3)
+}
+
+func TestPickRefusesABodyThatItCannotRead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
+	for _, body := range []string{"{", "{}"} {
+		x := &exchange.Exchange{Incoming: api.Incoming{Path: "/v1/completions", Body: []byte(body)}}
+		refusal := r.refused(t, x, api.ErrMalformed)
+		assert.Equal(t, 400, refusal.Code)
+		assert.Contains(t, refusal.Text, "inference error: BadRequest - parse request body: ")
+	}
+}
+
+func TestPickAsksForAnotherModel(t *testing.T) {
+	t.Parallel()
+	const body = `{"max_tokens": 1, "model": "asked", "prompt": "\"model\": \"asked\""}`
+	tests := []struct {
+		name, header, value string
+		want                string // empty: the body stays as it is
+	}{
+		{name: "no header"},
+		{name: "the same model", header: api.HeaderModel, value: "asked"},
+		{
+			name: "another model", header: api.HeaderModel, value: "base-v2",
+			want: `{"max_tokens": 1, "model": "base-v2", "prompt": "\"model\": \"asked\""}`,
+		},
+		{
+			name: "the older header, and a name that needs escapes", header: api.HeaderModelOld, value: `a"b`,
+			want: `{"max_tokens": 1, "model": "a\"b", "prompt": "\"model\": \"asked\""}`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
+			in := api.Incoming{Path: "/v1/completions", Body: []byte(body), Headers: api.Headers{{Name: tt.header, Value: tt.value}}}
+			x := r.placed(t, in)
+			assert.Equal(t, "asked", x.Model)
+			if tt.want == "" {
+				assert.Nil(t, x.Edit.With)
+				assert.Nil(t, x.Restore)
+				assert.Equal(t, "asked", x.Target)
+				return
+			}
+			assert.Equal(t, tt.value, x.Target)
+			assert.Equal(t, tt.want, body[:x.Edit.From]+string(x.Edit.With)+body[x.Edit.To:])
+			assert.Equal(t, len(tt.want)-len(body), x.Edit.Growth())
+			quoted, err := json.Marshal(tt.value)
+			require.NoError(t, err)
+			assert.JSONEq(t, `{"model":"asked"}`, string(x.Restore.Append(nil, []byte(`{"model":`+string(quoted)+`}`))))
+			assert.Contains(t, x.Remove, "accept-encoding", "else the answer could not be read")
+		})
+	}
+}
+
+func TestRewriteKnowsAModelHoweverItIsSpelled(t *testing.T) {
+	t.Parallel()
+	const name, target = "org/modèle&1", "org/cible&2"
+	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
+	r.rules.(*rules.Rules).Set(rules.Compile(nil, []rules.RewriteObject{
+		{Name: "canary", Rules: []rules.Rule{{Models: []string{name}, Targets: []rules.Target{{Model: target, Weight: 1}}}}},
+	}))
+	for _, asked := range []string{`org/modèle&1`, `org\/mod\u00e8le\u00261`, `\u006frg/modèle&1`} {
+		body := `{"model": "` + asked + `", "prompt": "a"}`
+		x := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(body)})
+		assert.Equal(t, name, x.Model)
+		assert.Equal(t, target, x.Target)
+		assert.JSONEq(t, `{"model": "`+target+`", "prompt": "a"}`, body[:x.Edit.From]+string(x.Edit.With)+body[x.Edit.To:])
+		for _, served := range []string{`org/cible&2`, `org\/cible&2`, `org/cible\u00262`} {
+			assert.Equal(t, `{"model": "`+asked+`"}`, string(x.Restore.Append(nil, []byte(`{"model": "`+served+`"}`))), served)
+		}
+	}
+	x := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org\/cible&2"}`)})
+	assert.Nil(t, x.Edit.With, "it is the target already")
+}
+
+func TestPromptIsTheSameHoweverTheModelIsSpelled(t *testing.T) {
+	t.Parallel()
+	b := replica()
+	prompt := strings.Repeat("word ", 1000)
+	first := b.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org/m", "prompt": "` + prompt + `"}`)})
+	again := &exchange.Exchange{Incoming: api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org\/m", "prompt": "` + prompt + `"}`)}}
+	again.Subset = scheduling.ParseSubset([]string{first.Destination})
+	require.Nil(t, b.decide(again))
+	assert.Greater(t, again.MatchedTokens, 1200)
+}
+
+func TestMediaTakeTheirTokensInTheIndex(t *testing.T) {
+	t.Parallel()
+	image := strings.Repeat("A", 500<<10)
+	with := func(question string) api.Incoming {
+		return api.Incoming{Path: "/v1/chat/completions", Body: []byte(`{"model": "m", "stream": true, "messages": [{"role": "user", "content": [` +
+			`{"type": "image_url", "image_url": {"url": "data:image/png;base64,` + image + `"}}, {"type": "text", "text": "` + question + `"}]}]}`)}
+	}
+	b := replica()
+	before := b.estimator.IndexStats().Blocks
+	x := b.placed(t, with("What is it?"))
+	assert.InDelta(t, 583, x.PromptTokens, 5)
+	assert.Equal(t, x.PromptTokens/prefixindex.BlockTokens, b.estimator.IndexStats().Blocks-before)
+
+	backlog := x.Endpoint.Stats(noon).Backlog
+	y := &exchange.Exchange{Incoming: with(strings.Repeat("a new and long document ", 2000)), Subset: scheduling.ParseSubset([]string{x.Destination})}
+	y.Arrived = noon
+	require.Nil(t, b.decide(y))
+	assert.InDelta(t, 576, y.MatchedTokens, prefixindex.BlockTokens, "the image")
+	assert.InDelta(t, 12_000, y.Endpoint.Stats(noon).Backlog-backlog, 50, "the document")
+}
+
+func TestEjectedEndpointsGetNothingUnlessNoOtherIsAllowed(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	r := newRig(t, snapshotOf(a, b))
+	a.Health().Eject("responses", func(int) time.Time { return noon.Add(time.Second) })
+	for range 10 {
+		assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
+	}
+	x := &exchange.Exchange{Subset: scheduling.ParseSubset([]string{a.Address()})}
+	require.Nil(t, r.decide(x))
+	assert.Same(t, a, x.Endpoint)
+}
+
+func TestEndpointIsProbedByOneRequestAtATime(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	r := newRig(t, snapshotOf(a, b))
+	b.Record(b.BeginScrape(noon), running(100))
+	a.Health().Eject("responses", func(int) time.Time { return noon })
+	probe := r.placed(t, api.Incoming{})
+	assert.Same(t, a, probe.Endpoint)
+	assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
+	probe.Placements.Answering().Release() // and nothing was learnt
+	assert.Same(t, a, r.placed(t, api.Incoming{}).Endpoint)
+}
+
+func TestRespondedSaysWhoHasFailed(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	b.Record(b.BeginScrape(noon), running(100))
+	r := newRig(t, snapshotOf(a, b))
+	respond := func(served string, status int) {
+		x := r.placed(t, api.Incoming{})
+		require.Same(t, a, x.Endpoint)
+		x.Respond(&exchange.Response{Status: status, Served: served})
+		x.End(nil)
+	}
+	r.outliers.EXPECT().Responded(a, 200).Once()
+	respond("", 200)
+	r.outliers.EXPECT().Responded(a, 502).Once()
+	respond(a.Address(), 502)
+	r.outliers.EXPECT().Responded(a, 503).Twice()
+	r.outliers.EXPECT().Responded(b, 200).Once()
+	respond(b.Address(), 200)
+	respond("10.0.0.9:8000", 200)
+}
+
+// The gateway fell back to the second server: from then on the request is its load, its backlog and its cached prompt.
+func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
+	t.Parallel()
+	estimator, snapshot := estimate.New(1<<20), &datastore.Snapshot{}
+	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000"} {
+		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
+		snapshot.Endpoints = append(snapshot.Endpoints, estimator.New(d, noon))
+	}
+	tests := []struct {
+		name   string
+		served func(other *endpoint.Endpoint) string
+		moved  bool
+	}{
+		{name: "fallback", served: (*endpoint.Endpoint).Address, moved: true},
+		{name: "no fallback", served: func(*endpoint.Endpoint) string { return "" }},
+		{name: "server that left the pool", served: func(*endpoint.Endpoint) string { return "10.0.0.9:8000" }},
+	}
+	for i, tt := range tests {
+		b := newSoonestFirst(snapshot, estimator)
+		in := chat(tt.name, i)
+		x := b.placed(t, in)
+		picked, other := x.Endpoint, snapshot.Endpoints[0]
+		if picked == other {
+			other = snapshot.Endpoints[1]
+		}
+		inFlight := func() [2]int64 { return [2]int64{picked.Stats(noon).InFlight, other.Stats(noon).InFlight} }
+		backlog := func() [2]bool { return [2]bool{picked.Stats(noon).Backlog > 0, other.Stats(noon).Backlog > 0} }
+		blocks := func(e *endpoint.Endpoint) int { n, _ := estimator.CacheSize(e); return n }
+		assert.Equal(t, [2]int64{1, 0}, inFlight(), tt.name)
+		before, prompt := blocks(other), x.PromptTokens/prefixindex.BlockTokens
+
+		x.Respond(&exchange.Response{Status: 200, Served: tt.served(other)})
+		assert.Equal(t, picked, x.Endpoint, "the record keeps the pick")
+		want, serving := [2]int64{1, 0}, picked
+		if tt.moved {
+			want, serving = [2]int64{0, 1}, other
+			assert.InDelta(t, prompt, blocks(other)-before, 1, tt.name)
+			assert.Zero(t, blocks(picked), tt.name)
+		}
+		assert.Equal(t, want, inFlight(), tt.name)
+		assert.Equal(t, [2]bool{!tt.moved, tt.moved}, backlog(), tt.name)
+		assert.Same(t, serving, x.Placements.Answering().Endpoint(), tt.name)
+
+		x.Chunk([]byte(`{"usage":{"completion_tokens":160}}`))
+		assert.Equal(t, [2]bool{}, backlog(), tt.name)
+		before = blocks(serving)
+		x.Complete()
+		x.End(nil)
+		assert.Equal(t, 10, blocks(serving)-before, tt.name)
+		assert.Equal(t, [2]int64{}, inFlight(), tt.name)
+
+		next := b.placed(t, in)
+		assert.Same(t, serving, next.Endpoint, "the prompt is there: %s", tt.name)
+		next.Placements.Answering().Release()
+	}
+}
+
+// A pod is replaced while a stream on it is still open. When the stream ends, minutes later, its server's place in the prefix
+// index belongs to the new pod, whose account must not change.
+func TestRollingRestartUnderALongStream(t *testing.T) {
+	t.Parallel()
+	estimator, snapshot := estimate.New(1<<20), &datastore.Snapshot{}
+	newPod := func(uid string) *endpoint.Endpoint {
+		id := endpoint.Identity{Pod: "vllm-0", UID: uid, Address: netip.MustParseAddrPort("10.0.0.1:8000")}
+		return estimator.New(endpoint.Description{Identity: id}, noon)
+	}
+	old := newPod("old")
+	snapshot.Endpoints = []*endpoint.Endpoint{old}
+	b := newSoonestFirst(snapshot, estimator)
+	long := b.placed(t, chat("long", 1))
+
+	estimator.Forget(old)
+	replacement := newPod("new")
+	replacement.Record(replacement.BeginScrape(noon), endpoint.Gauges{Blocks: 2000})
+	snapshot.Endpoints = []*endpoint.Endpoint{replacement}
+	fresh := b.placed(t, chat("fresh", 3))
+	fresh.Placements.Answering().Release()
+	blocks, capacity := estimator.CacheSize(replacement)
+	assert.Positive(t, blocks)
+	assert.Equal(t, 2000, capacity)
+
+	long.Respond(&exchange.Response{Status: 200})
+	long.Chunk([]byte(`{"usage":{"completion_tokens":100000}}`)) // they would evict everything
+	long.Complete()
+	long.End(nil)
+	old.Record(old.BeginScrape(noon), endpoint.Gauges{Blocks: 1, Running: 1000})
+	after, capacity := estimator.CacheSize(replacement)
+	assert.Equal(t, []int{blocks, 2000}, []int{after, capacity})
+	assert.Equal(t, fresh.PromptTokens/prefixindex.BlockTokens, b.placed(t, chat("fresh", 3)).MatchedTokens/prefixindex.BlockTokens)
+}
+
+// A profile that reads no estimates does not pay for them: no prompt is looked up or kept. Its requests count as load.
+func TestProfileWithoutEstimatesKeepsNoPrompts(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		scorer string
+		want   bool // prompts are kept
+	}{
+		{scorer: "queue-scorer"},
+		{scorer: "consistent-hash-scorer"},
+		{scorer: "prefix-cache-scorer", want: true},
+		{scorer: "token-load-scorer", want: true},
+		{scorer: "predicted-wait-scorer", want: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.scorer, func(t *testing.T) {
+			t.Parallel()
+			estimator := estimate.New(1 << 20)
+			e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+			b := newSoonestFirst(snapshotOf(e), estimator)
+			b.configs = configured(t, `
+plugins: [{type: `+tt.scorer+`}]
+schedulingProfiles: [{name: default, plugins: [{pluginRef: `+tt.scorer+`}]}]`)
+			x := b.placed(t, chat("one", 1))
+			assert.Positive(t, x.PromptTokens)
+			assert.InDelta(t, x.PromptTokens, e.Stats(noon).Backlog, 0)
+			x.Respond(&exchange.Response{Status: 200})
+			x.Chunk([]byte(`{"usage":{"completion_tokens":1000}}`))
+			x.Complete()
+			x.End(nil)
+			assert.Equal(t, tt.want, estimator.IndexStats().Blocks > 0)
+			assert.Equal(t, tt.want, b.placed(t, chat("one", 1)).MatchedTokens > 0)
+		})
+	}
+}
+
+// After a change of the configuration, what an earlier pick knew of its prompt must not count for the next.
+func TestProfileWithoutEstimatesAfterOneWithThem(t *testing.T) {
+	t.Parallel()
+	estimator := estimate.New(1 << 20)
+	e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+	b := newSoonestFirst(snapshotOf(e), estimator)
+	for range 2 {
+		b.placed(t, chat("one", 1)).Placements.Answering().Release()
+	}
+	b.configs = leastLoaded(t)
+	b.configs.(always).config.Profile.WithoutEstimates = true
+	x := b.placed(t, chat("one", 1))
+	assert.Zero(t, x.MatchedTokens)
+	assert.InDelta(t, x.PromptTokens, e.Stats(noon).Backlog, 0, "the whole prompt")
+}
+
+// holds are rules of one objective each for two priorities, and of one rewrite.
+func holds() *rules.Rules {
+	r := rules.New()
+	r.Set(rules.Compile(
+		[]rules.Objective{{Name: "batch", Priority: -1}, {Name: "urgent", Priority: 10}},
+		[]rules.RewriteObject{{Name: "canary", Rules: []rules.Rule{{Models: []string{"asked"}, Targets: []rules.Target{{Model: "base-v2", Weight: 1}}}}}},
+	))
+	return r
+}
+
+const askedBody = `{"model": "asked", "prompt": "a"}`
+
+func TestRulesHoldUnlessTheClientNamesTheModel(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name         string
+		headers      api.Headers
+		body         string
+		wantTarget   string
+		wantRewrite  string
+		wantPriority int
+		wantFairness string
+	}{
+		{name: "rewrite", body: askedBody, wantTarget: "base-v2", wantRewrite: "canary"},
+		{name: "no rule", body: `{"model": "other", "prompt": "a"}`, wantTarget: "other"},
+		{name: "header", body: askedBody, headers: api.Headers{{Name: api.HeaderModel, Value: "mine"}}, wantTarget: "mine"},
+		{name: "no body", headers: api.Headers{{Name: api.HeaderModel, Value: "mine"}}},
+		{
+			name: "objective and tenant", body: askedBody, wantTarget: "base-v2", wantRewrite: "canary", wantPriority: 10, wantFairness: "tenant",
+			headers: api.Headers{{Name: api.HeaderObjectiveOld, Value: "urgent"}, {Name: api.HeaderFairness, Value: "tenant"}},
+		},
+		{
+			name: "unknown objective", body: askedBody, wantTarget: "base-v2", wantRewrite: "canary",
+			headers: api.Headers{{Name: api.HeaderObjective, Value: "nothing"}},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
+			r.rules = holds()
+			x := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(tt.body), Headers: tt.headers})
+			assert.Equal(t, tt.wantTarget, x.Target)
+			assert.Equal(t, tt.wantRewrite, x.Rewrite)
+			assert.Equal(t, tt.wantPriority, x.Priority)
+			assert.Equal(t, tt.wantFairness, x.Fairness)
+		})
+	}
+}
+
+func TestSaturatedPoolShedsWhatCanWait(t *testing.T) {
+	t.Parallel()
+	full := newEndpoint("10.0.0.1:8000")
+	full.Record(full.BeginScrape(noon), endpoint.Gauges{Waiting: 10, Running: 40, KVUsage: 0.99})
+	r := newRig(t, snapshotOf(full))
+	r.rules = holds()
+	with := func(objective string) *exchange.Exchange {
+		x := &exchange.Exchange{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: objective}}}}
+		x.Arrived = noon
+		return x
+	}
+	refusal := r.refused(t, with("batch"), scheduling.ErrSaturated)
+	assert.Equal(t, 429, refusal.Code)
+	assert.Equal(t, exchange.ReasonSaturated, refusal.Reason)
+	assert.Equal(t, time.Second, refusal.RetryAfter)
+	require.Nil(t, r.decide(with("urgent")))
+	require.Nil(t, r.decide(with("")))
+	assert.Equal(t, 2.0, r.Saturation())
+
+	full.Record(full.BeginScrape(noon), endpoint.Gauges{})
+	require.Nil(t, r.decide(with("batch")), "idle again")
+	assert.Zero(t, r.Saturation())
+}
+
+func TestSaturationByTokensShedsToo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
+	r.rules = holds()
+	r.configs = configured(t, `
+plugins:
+- {type: concurrency-detector, parameters: {concurrencyMode: tokens, maxTokenConcurrency: 1000}}
+- {type: queue-scorer}
+schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer}]}]
+saturationDetector: {pluginRef: concurrency-detector}`)
+	batch := func() *exchange.Exchange {
+		return &exchange.Exchange{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: "batch"}}}}
+	}
+	first := batch()
+	require.Nil(t, r.decide(first), "idle")
+	first.Sent()
+	r.placed(t, chat(strings.Repeat("long ", 1000), 1))
+	assert.Equal(t, 429, r.refused(t, batch(), scheduling.ErrSaturated).Code)
+	assert.Greater(t, r.Saturation(), 1.0, "what sheds is what metrics show")
+}
+
+func TestFilterThatGoesByLoadRefusesWithARetry(t *testing.T) {
+	t.Parallel()
+	full := newEndpoint("10.0.0.1:8000")
+	full.Record(full.BeginScrape(noon), endpoint.Gauges{Waiting: 10})
+	r := newRig(t, snapshotOf(full))
+	r.configs = configured(t, `
+plugins:
+- {type: utilization-filter, parameters: {conditions: [{metric: waiting-queue, maxValue: 5}]}}
+schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}]}]`)
+	assert.Equal(t, 429, r.refused(t, &exchange.Exchange{}, scheduling.ErrNoCapacity).Code)
+}
+
+func TestSessionGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, parameters string
+		headers          func(last *exchange.Exchange) api.Headers
+	}{
+		{name: "in the client's header", parameters: `{}`, headers: func(last *exchange.Exchange) api.Headers {
+			return last.Reply // the client sends back what it got
+		}},
+		{
+			name: "by a name in a header", parameters: `{strategy: session_id, sessionIdConfig: {sources: [{header: X-Chat}]}}`,
+			headers: func(*exchange.Exchange) api.Headers { return api.Headers{{Name: "x-chat", Value: "7"}} },
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000")))
+			r.configs = configured(t, `
+plugins:
+- {type: session-affinity-filter, parameters: `+tt.parameters+`}
+schedulingProfiles: [{name: default, plugins: [{pluginRef: session-affinity-filter}]}]`)
+			first := r.placed(t, api.Incoming{Headers: tt.headers(&exchange.Exchange{})})
+			for range 20 {
+				assert.Same(t, first.Endpoint, r.placed(t, api.Incoming{Headers: tt.headers(first)}).Endpoint)
+			}
+		})
+	}
+}
+
+func TestFallbackListIsInOrderAndOnRequest(t *testing.T) {
+	t.Parallel()
+	a, b, c := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("[2001:db8::3]:8000")
+	b.Record(b.BeginScrape(noon), running(10))
+	c.Record(c.BeginScrape(noon), running(5))
+	r := newRig(t, snapshotOf(a, b, c))
+	r.configs = configured(t, `
+plugins:
+- {type: running-requests-size-scorer}
+- {type: max-score-picker, parameters: {maxNumOfEndpoints: 3}}
+schedulingProfiles: [{name: default, plugins: [{pluginRef: running-requests-size-scorer}, {pluginRef: max-score-picker}]}]`)
+	x := r.placed(t, api.Incoming{})
+	assert.Equal(t, "10.0.0.1:8000,[2001:db8::3]:8000,10.0.0.2:8000", x.Destination)
+	assert.Same(t, a, x.Endpoint)
+	assert.EqualValues(t, 0, b.Stats(noon).InFlight, "only the first is counted")
+}
+
+func TestPickIsExplainedToThoseWhoAsk(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	b.Record(b.BeginScrape(noon), running(1))
+	r := newRig(t, snapshotOf(a, b))
+	assert.Nil(t, r.placed(t, api.Incoming{}).Scores)
+	assert.Nil(t, r.placed(t, api.Incoming{}).Reply)
+	r.options = Options{Scores: true, Explain: true}
+	x := r.placed(t, api.Incoming{})
+	require.Len(t, x.Scores, 2)
+	assert.Same(t, b, x.Scores[1].Endpoint)
+	assert.InDelta(t, 0.45, x.Scores[1].Total, 1e-9)
+	require.Len(t, x.Reply, 1)
+	assert.Equal(t, headerExplained, x.Reply[0].Name)
+	assert.Regexp(t, `^10\.0\.0\.2:8000 of 2; 10\.0\.0\.2:8000 score=0\.450 wait=0\.\d{3}s requests=1 cached=0/0; 10\.0\.0\.1:8000 score=0\.000 `, x.Reply[0].Value)
+}
+
+func TestForcedSelectionIsReportedOnlyIfItIsConfigured(t *testing.T) {
+	t.Parallel()
+	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
+	b.Record(b.BeginScrape(noon), running(100))
+	r := newRig(t, snapshotOf(a, b))
+	in := api.Incoming{Headers: api.Headers{{Name: api.HeaderSelection, Value: "10.0.0.2"}}}
+	x := r.placed(t, in)
+	assert.Same(t, a, x.Endpoint)
+	assert.False(t, x.Conformance)
+
+	r.configs = configured(t, `
+plugins: [{type: header-based-testing-filter}]
+schedulingProfiles: [{name: default, plugins: [{pluginRef: header-based-testing-filter}]}]`)
+	x = r.placed(t, in)
+	assert.Same(t, b, x.Endpoint)
+	assert.True(t, x.Conformance)
+	assert.False(t, r.placed(t, api.Incoming{}).Conformance)
+}
+
+func TestConsistentHashKeepsOneBeginningTogetherAndAgreesWithOthers(t *testing.T) {
+	t.Parallel()
+	const text = `
+plugins: [{type: consistent-hash-scorer}]
+schedulingProfiles: [{name: default, plugins: [{pluginRef: consistent-hash-scorer}]}]`
+	endpoints := func() *datastore.Snapshot {
+		return snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000"))
+	}
+	one, other := newRig(t, endpoints()), newRig(t, endpoints())
+	one.configs, other.configs = configured(t, text), configured(t, text)
+	for i := range 20 {
+		beginning := fmt.Sprint("tenant ", i)
+		first := one.placed(t, chat(beginning, 0))
+		first.Placements.Answering().Release()
+		second := other.placed(t, chat(beginning, 1))
+		second.Placements.Answering().Release()
+		assert.Equal(t, first.Destination, second.Destination)
+	}
+}
+
+func TestAnswersTakeRoomInTheCache(t *testing.T) {
+	t.Parallel()
+	estimator := estimate.New(1 << 20)
+	e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+	r := newRig(t, snapshotOf(e))
+	r.estimator, r.configs = estimator, soonestFirst()
+	answer := func(chunks ...string) {
+		x := r.placed(t, api.Incoming{})
+		x.Respond(&exchange.Response{Status: 200, Events: true})
+		for _, c := range chunks {
+			x.Chunk([]byte(c))
+		}
+		x.Complete()
+		x.End(nil)
+	}
+	r.outliers.EXPECT().Responded(e, 200)
+	answer(slices.Repeat([]string{"a"}, 15)...)
+	assert.Zero(t, estimator.IndexStats().Blocks, "less than a block")
+	answer(slices.Repeat([]string{"a"}, 33)...)
+	assert.Equal(t, 2, estimator.IndexStats().Blocks, "a token a piece, about")
+	answer("a", `{"usage":{"completion_tokens":160}}`)
+	assert.Equal(t, 12, estimator.IndexStats().Blocks)
+}
+
+func TestNothingIsRememberedOfRequestsThatGenerateNothing(t *testing.T) {
+	t.Parallel()
+	estimator := estimate.New(1 << 20)
+	e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+	r := newRig(t, snapshotOf(e))
+	r.estimator = estimator
+	in := chat("text", 0)
+	in.Path = "/v1/messages/count_tokens"
+	x := r.placed(t, in)
+	assert.Zero(t, estimator.IndexStats().Blocks)
+	assert.Zero(t, x.PromptTokens)
+	assert.EqualValues(t, 1, e.Stats(noon).InFlight)
+}

@@ -1,0 +1,237 @@
+package balancer
+
+import (
+	"slices"
+
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
+
+const (
+	// maxBlocks is the default limit on the part of a prompt to look up in caches: 128 Ki tokens.
+	maxBlocks = (128 << 10) / prefixindex.BlockTokens
+	// beginningBlocks is the part of a prompt that identifies its kind: 128 tokens. Later tokens may differ between requests
+	// of the same kind.
+	beginningBlocks = 8
+)
+
+// memory is the working memory of one pick. It implements exchange.Pick.
+type memory struct {
+	balancer *Balancer
+	exchange *exchange.Exchange
+	config   *pluginconfig.Config // in force when the pick began
+	random   uint64
+	snapshot *datastore.Snapshot
+
+	incoming   api.Request
+	chain      prefixindex.Chain
+	turns      api.Turns       // in blocks
+	prompt     estimate.Prompt // the same for the estimator
+	estimated  bool            // the profile reads estimates
+	request    scheduling.Request
+	candidates []scheduling.Candidate
+	scheduling scheduling.Scratch
+}
+
+// read parses the request. A request of an unknown API has no prompt.
+func (m *memory) read(x *exchange.Exchange, config *pluginconfig.Config) error {
+	r := &m.incoming
+	if err := r.Parse(config.Parsers, x.Incoming, lookupBlocks(config.Prefix.MaxTokens)*prefixindex.BlockTokens); err != nil {
+		return err //nolint:wrapcheck // it says all
+	}
+	x.Model = r.Model
+	x.Streaming, x.UsageForm, x.PromptTokens = r.Stream, r.API.Usage, 0
+	if r.API.Generates {
+		x.PromptTokens = r.Tokens
+	}
+	return nil
+}
+
+// lookupBlocks returns the maximum number of blocks of a prompt to look up in caches. 0 tokens mean the default.
+func lookupBlocks(maxTokens int) int {
+	if maxTokens > 0 {
+		return maxTokens / prefixindex.BlockTokens
+	}
+	return maxBlocks
+}
+
+// hash divides the prompt into blocks and hashes them.
+func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
+	r, body, blocks := &m.incoming, x.Incoming.Body, lookupBlocks(maxTokens)
+	if x.PromptTokens == 0 {
+		blocks = 0
+	}
+	m.turns = api.Turns{}
+	m.chain.Reset(prefixindex.Seed(x.Target, body[r.CacheSalt.From:r.CacheSalt.To]), blocks)
+	if blocks == 0 {
+		return
+	}
+	for _, p := range r.Head {
+		m.write(body, p)
+	}
+	m.mark(0, r.Turns)
+	for i, p := range r.Prompt {
+		m.write(body, p)
+		m.mark(i+1, r.Turns)
+	}
+}
+
+// write appends a part of the prompt to the chain.
+func (m *memory) write(body []byte, p api.Part) {
+	content := body[p.Span.From:p.Span.To]
+	switch p.Kind {
+	case api.Text:
+		m.chain.Write(content)
+	case api.IDs:
+		m.chain.WriteIDs(content)
+	case api.PackedIDs:
+		m.chain.WritePacked(content)
+	case api.Media:
+		m.chain.WriteMedia(content, int(p.Tokens))
+	}
+}
+
+// mark records the length of the chain after a number of parts of the prompt.
+func (m *memory) mark(parts int, t api.Turns) {
+	if t.History == 0 {
+		return
+	}
+	blocks := len(m.chain.Hashes)
+	if parts == t.Opening {
+		m.turns.Opening = blocks
+	}
+	if parts == t.Asked {
+		m.turns.Asked = blocks
+	}
+	if parts == t.History {
+		m.turns.History = blocks
+	}
+}
+
+// forget discards what a pool must not keep: the values of the request, which are as long as its client likes, and large
+// buffers. The other buffers have the size of the pool of endpoints.
+func (m *memory) forget() {
+	m.incoming.DropLarge()
+	m.chain.DropLarge()
+	m.balancer, m.exchange, m.config, m.snapshot = nil, nil, nil, nil
+	m.request = scheduling.Request{}
+}
+
+// describe provides the properties of the request to the scheduler.
+func (m *memory) describe(x *exchange.Exchange, random uint64) {
+	m.request = scheduling.Request{
+		Now: x.Arrived, Random: random, Subset: x.Subset, Model: x.Target, Tokens: x.PromptTokens, Headers: x.Incoming.Headers,
+	}
+	if n := min(len(m.chain.Hashes), beginningBlocks); n > 0 {
+		m.request.Prefix = m.chain.Hashes[n-1]
+	}
+}
+
+// lookup provides the prompt to the estimator.
+func (m *memory) lookup(x *estimate.Estimator, endpoints []*endpoint.Endpoint) {
+	m.prompt.Chain, m.prompt.Tokens = &m.chain, m.request.Tokens
+	if !m.estimated {
+		m.prompt.SkipLookup()
+		return
+	}
+	m.prompt.Conversation = estimate.Conversation{Opening: m.turns.Opening, Asked: m.turns.Asked, History: m.turns.History}
+	x.Lookup(&m.prompt, endpoints, m.request.Now)
+}
+
+// place counts the request on its endpoint.
+func (m *memory) place(x *exchange.Exchange) *endpoint.Lease {
+	switch {
+	case !m.incoming.API.Generates:
+		return x.Endpoint.Acquire()
+	case m.incoming.Stream:
+		return m.prompt.Place(x.Endpoint, x.Arrived, estimate.Streamed)
+	default:
+		return m.prompt.Place(x.Endpoint, x.Arrived, estimate.Whole)
+	}
+}
+
+// collect fills the list of candidates with the working endpoints that the gateway allows, among those that the profile may
+// choose. If none of them works, all of them are candidates.
+func (m *memory) collect(endpoints []*endpoint.Endpoint, indexes []int) error {
+	m.candidates = m.candidates[:0]
+	skipped := false
+	for _, i := range indexes {
+		switch e := endpoints[i]; {
+		case !m.request.Subset.Contains(e.Identity().Address):
+		case !e.Health().Usable(m.request.Now):
+			skipped = true
+		default:
+			m.candidates = append(m.candidates, m.candidate(i, e))
+		}
+	}
+	switch {
+	case len(m.candidates) > 0:
+	case skipped:
+		for _, i := range indexes {
+			if e := endpoints[i]; m.request.Subset.Contains(e.Identity().Address) {
+				m.candidates = append(m.candidates, m.candidate(i, e))
+			}
+		}
+	case slices.ContainsFunc(endpoints, func(e *endpoint.Endpoint) bool { return m.request.Subset.Contains(e.Identity().Address) }):
+		return scheduling.ErrFiltered
+	default:
+		return scheduling.ErrNoneInSubset
+	}
+	return nil
+}
+
+// eligible are the endpoints of a snapshot that a profile may choose.
+type eligible struct {
+	snapshot *datastore.Snapshot
+	profile  *scheduling.Profile
+	indexes  []int
+}
+
+// eligibleOf returns the indexes of the endpoints that a profile may choose. It computes them once for each snapshot.
+func (b *Balancer) eligibleOf(s *datastore.Snapshot, p *scheduling.Profile) []int {
+	if last := b.eligible.Load(); last != nil && last.snapshot == s && last.profile == p {
+		return last.indexes
+	}
+	indexes := make([]int, 0, len(s.Endpoints))
+	for i, e := range s.Endpoints {
+		if p.Eligible(e.Server()) {
+			indexes = append(indexes, i)
+		}
+	}
+	b.eligible.Store(&eligible{snapshot: s, profile: p, indexes: indexes})
+	return indexes
+}
+
+// candidate describes an endpoint from one reading of its load.
+func (m *memory) candidate(i int, e *endpoint.Endpoint) scheduling.Candidate {
+	load := e.Load()
+	c := candidateOf(i, e, &load)
+	if m.estimated {
+		estimated := m.prompt.Estimate(e, &load)
+		c.Matched, c.Load.Tokens, c.Load.Wait = estimated.Cached, estimated.Backlog, estimated.TTFT
+	}
+	return c
+}
+
+// candidateOf describes an endpoint without estimates for a request.
+func candidateOf(i int, e *endpoint.Endpoint, load *endpoint.Load) scheduling.Candidate {
+	return scheduling.Candidate{
+		Index: i, Server: e.Server(),
+		Load: scheduling.Load{
+			Requests: load.Requests,
+			Open:     load.Open,
+			Waiting:  load.Waiting,
+			Running:  load.Running,
+			KVUsage:  load.KVUsage,
+			Sampled:  load.At,
+			Failing:  load.Failing,
+			Page:     load.Page,
+		},
+	}
+}

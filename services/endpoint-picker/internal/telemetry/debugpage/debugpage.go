@@ -1,0 +1,292 @@
+// Package debugpage shows the current state of the picker, as JSON and as a page: the pool, its endpoints with their load,
+// the index of prefixes, the learned speeds, and the last picks with the scores of all candidates. It contains no text of
+// prompts and answers.
+package debugpage
+
+import (
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+// The paths of the page.
+const (
+	pathBoth = "/debug/pools"
+	pathHTML = "/debug/pools.html"
+	pathJSON = "/debug/pools.json"
+)
+
+// maxLength limits strings that clients choose.
+const maxLength = 256
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Funcs(formats()).Parse(pageText))
+
+// snapshots provides the endpoints.
+type snapshots interface {
+	Snapshot() *datastore.Snapshot
+}
+
+// Page shows the pools.
+type Page struct {
+	Params
+}
+
+// A Pool provides the state of one pool.
+type Pool struct {
+	Title     string // namespace/name, or the selector or file of the endpoints
+	Snapshots snapshots
+	Estimator *estimate.Estimator
+	Picks     *Picks
+}
+
+// Params are the parameters of New.
+type Params struct {
+	Log        *zap.Logger
+	Version    string
+	Pools      func() []Pool
+	StaleAfter time.Duration // duration of scrape failures after which an endpoint's values are stale
+	KeepsPicks bool          // Picks are enabled
+	Clock      clock.PassiveClock
+}
+
+// New returns a Page.
+func New(p Params) *Page { return &Page{Params: p} }
+
+// Handlers returns the handlers by pattern of http.ServeMux.
+func (p *Page) Handlers() map[string]http.Handler {
+	return map[string]http.Handler{
+		"GET " + pathBoth: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Vary", "Accept")
+			if strings.Contains(r.Header.Get("Accept"), "text/html") { // only browsers send this
+				p.writeHTML(w)
+				return
+			}
+			p.writeJSON(w)
+		}),
+		"GET " + pathHTML: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { p.writeHTML(w) }),
+		"GET " + pathJSON: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w) }),
+	}
+}
+
+func (p *Page) writeJSON(w http.ResponseWriter) {
+	header(w, "application/json")
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	p.wrote(encoder.Encode(p.state()))
+}
+
+func (p *Page) writeHTML(w http.ResponseWriter) {
+	header(w, "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	p.wrote(pageTemplate.Execute(w, p.state()))
+}
+
+// wrote logs an error of writing an answer. The client has received the beginning, so it cannot get an error.
+func (p *Page) wrote(err error) {
+	if err != nil {
+		p.Log.Debug("Could not write debug page", zap.Error(err))
+	}
+}
+
+func header(w http.ResponseWriter, contentType string) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+}
+
+// state is the content of the page.
+type state struct {
+	Now     time.Time `json:"now"`
+	Version string    `json:"version"`
+	Pools   []pool    `json:"pools"`
+
+	KeepsPicks bool `json:"-"` // for the page, if no pick is shown
+}
+
+type pool struct {
+	Name      string         `json:"name"`
+	Problem   string         `json:"problem,omitempty"` // why requests cannot be placed
+	Costs     costs          `json:"speed"`
+	Prefixes  prefixes       `json:"prefixIndex"`
+	Endpoints []endpointLine `json:"endpoints"` // ready endpoints, including ejected ones
+	Picks     []pickLine     `json:"lastPicks,omitempty"`
+	Totals    totals         `json:"-"`
+}
+
+// totals are the sums over all endpoints, for the page.
+type totals struct {
+	Ready            int // neither stale nor ejected
+	Running, Waiting float64
+	InFlight, Picks  int64
+	KVUsage          float64 // mean
+}
+
+// costs contains the learned costs, in seconds, and hit rates.
+type costs struct {
+	Base            float64 `json:"baseSeconds"`
+	PerDecoding     float64 `json:"perDecodingSeconds"`
+	PerOther        float64 `json:"perOtherSeconds"`
+	PerToken        float64 `json:"perTokenSeconds"`
+	ExpectedHitRate float64 `json:"expectedFound"`
+	HistoryHitRate  float64 `json:"historyFound"`
+}
+
+type prefixes struct {
+	Nodes  int `json:"nodes"`
+	Bytes  int `json:"bytes"`
+	Blocks int `json:"blocks"`
+}
+
+type endpointLine struct {
+	Address  string            `json:"address"`
+	Pod      string            `json:"pod"`
+	Rank     int               `json:"rank"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Stale    bool              `json:"stale,omitempty"` // its values are too old to use
+	Ejected  bool              `json:"ejected,omitempty"`
+	Age      float64           `json:"sampleAgeSeconds"`
+	Failures int64             `json:"scrapeFailures"`
+	Waiting  float64           `json:"waiting"`
+	Running  float64           `json:"running"`
+	KVUsage  float64           `json:"kvCacheUsage"`
+	InFlight int64             `json:"requestsInFlight"` // of this picker
+	Tokens   int64             `json:"promptTokensOwed"`
+	Picks    int64             `json:"picks"`
+	Factor   float64           `json:"waitFactor"`
+	Blocks   int               `json:"cacheBlocksHeld"` // estimate of the index
+	Capacity int               `json:"cacheBlocks"`
+}
+
+type pickLine struct {
+	Time      time.Time   `json:"time"`
+	RequestID string      `json:"requestID,omitempty"`
+	Model     string      `json:"model,omitempty"`
+	Target    string      `json:"target,omitempty"`
+	Fairness  string      `json:"fairness,omitempty"`
+	Priority  int         `json:"priority,omitempty"`
+	Endpoint  string      `json:"endpoint,omitempty"`
+	Pod       string      `json:"pod,omitempty"`
+	Served    string      `json:"served,omitempty"`
+	Outcome   string      `json:"outcome"`
+	Status    int         `json:"status,omitempty"`
+	Reason    string      `json:"reason,omitempty"`
+	Prompt    int         `json:"promptTokens,omitempty"`
+	Matched   int         `json:"matchedTokens,omitempty"`
+	Pick      float64     `json:"pickSeconds"`
+	First     float64     `json:"firstTokenSeconds,omitempty"`
+	Duration  float64     `json:"durationSeconds"`
+	Scores    []scoreLine `json:"scores,omitempty"`
+}
+
+type scoreLine struct {
+	Endpoint string  `json:"endpoint"`
+	Pod      string  `json:"pod"`
+	Total    float64 `json:"score"`
+	Wait     float64 `json:"waitSeconds"`
+	Matched  int     `json:"matchedTokens"`
+	Picked   bool    `json:"picked,omitempty"`
+}
+
+// InUse reports whether the endpoint is neither stale nor ejected.
+func (e endpointLine) InUse() bool { return !e.Stale && !e.Ejected }
+
+func sum(endpoints []endpointLine) totals {
+	var t totals
+	for _, e := range endpoints {
+		if e.InUse() {
+			t.Ready++
+		}
+		t.Running += e.Running
+		t.Waiting += e.Waiting
+		t.InFlight += e.InFlight
+		t.Picks += e.Picks
+		t.KVUsage += e.KVUsage / float64(len(endpoints))
+	}
+	return t
+}
+
+func (p *Page) state() state {
+	shown := state{Now: p.Clock.Now(), Version: p.Version, Pools: []pool{}, KeepsPicks: p.KeepsPicks}
+	for _, one := range p.Pools() {
+		shown.Pools = append(shown.Pools, p.pool(one, shown.Now))
+	}
+	return shown
+}
+
+func (p *Page) pool(one Pool, now time.Time) pool {
+	snapshot := one.Snapshots.Snapshot()
+	shown := pool{
+		Name:      one.Title,
+		Costs:     costs(*one.Estimator.Costs()),
+		Prefixes:  prefixes(one.Estimator.IndexStats()),
+		Endpoints: make([]endpointLine, 0, len(snapshot.Endpoints)),
+	}
+	if snapshot.Err != nil {
+		shown.Problem = snapshot.Err.Error()
+	}
+	for _, e := range snapshot.Endpoints {
+		shown.Endpoints = append(shown.Endpoints, p.endpoint(e, one.Estimator, now))
+	}
+	slices.SortFunc(shown.Endpoints, func(a, b endpointLine) int {
+		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Address, b.Address))
+	})
+	for _, r := range one.Picks.last() {
+		shown.Picks = append(shown.Picks, pick(r))
+	}
+	shown.Totals = sum(shown.Endpoints)
+	return shown
+}
+
+func (p *Page) endpoint(e *endpoint.Endpoint, x *estimate.Estimator, now time.Time) endpointLine {
+	stats, described := e.Stats(now), e.Description()
+	blocks, capacity := x.CacheSize(e)
+	return endpointLine{
+		Address: stats.Address, Pod: podOf(e), Rank: described.Rank, Labels: described.Labels,
+		Stale: stats.Stale(p.StaleAfter), Ejected: stats.Ejected,
+		Age: stats.SampleAge.Seconds(), Failures: stats.ScrapeFailures,
+		Waiting: stats.Gauges.Waiting, Running: stats.Gauges.Running, KVUsage: stats.Gauges.KVUsage,
+		InFlight: stats.InFlight, Tokens: stats.Backlog, Picks: stats.Picks, Factor: stats.Slowdown,
+		Blocks: blocks, Capacity: capacity,
+	}
+}
+
+func pick(r *exchange.Record) pickLine {
+	l := pickLine{
+		Time: r.Began, RequestID: r.RequestID, Model: r.Model, Target: r.Target, Fairness: r.Fairness, Priority: r.Priority,
+		Outcome: string(r.Outcome), Status: r.Status, Reason: r.Reason, Prompt: r.PromptTokens, Matched: r.MatchedTokens,
+		Pick: r.PickTook.Seconds(), Duration: r.Ended.Sub(r.Began).Seconds(),
+	}
+	if r.Endpoint != nil {
+		l.Endpoint, l.Pod = r.Endpoint.Address(), podOf(r.Endpoint)
+	}
+	if r.Moved() {
+		l.Served = r.Served
+	}
+	if !r.First.IsZero() {
+		l.First = r.First.Sub(r.Began).Seconds()
+	}
+	for _, s := range r.Scores {
+		l.Scores = append(l.Scores, scoreLine{
+			Endpoint: s.Endpoint.Address(), Pod: podOf(s.Endpoint), Total: s.Total, Wait: s.Wait, Matched: s.Matched, Picked: s.Endpoint == r.Endpoint,
+		})
+	}
+	return l
+}
+
+func podOf(e *endpoint.Endpoint) string { return e.Identity().Namespace + "/" + e.Identity().Pod }

@@ -1,0 +1,198 @@
+package debugpage
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"fairlead.dev/pkg/golden"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func after(d time.Duration) time.Time { return noon.Add(d) }
+
+// newPage returns a page of two endpoints, one of which is stale and ejected, and of two picks.
+func newPage(t *testing.T) *Page {
+	t.Helper()
+	estimator := estimate.New(1 << 20)
+	describe := func(pod, address string, rank int) endpoint.Description {
+		return endpoint.Description{
+			Identity: endpoint.Identity{Namespace: "ns", Pod: pod, Address: netip.MustParseAddrPort(address)}, Rank: rank,
+			Labels: map[string]string{"app": "vllm", "role": "<script>"},
+		}
+	}
+	a, b := estimator.New(describe("a", "10.0.0.1:8000", 0), noon), estimator.New(describe("b", "[2001:db8::1]:8001", 1), noon)
+	a.Record(a.BeginScrape(after(2500*time.Millisecond)), endpoint.Gauges{Waiting: 1, Running: 4, KVUsage: 0.25, Blocks: 1000})
+	estimator.Placed(&estimate.Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3}}}, a)
+	estimate.ServerOf(a).Place(a, noon, estimate.Prefill{Tokens: 200})
+	b.RecordFailure(b.BeginScrape(noon))
+	b.Health().Eject("responses", func(int) time.Time { return noon.Add(time.Hour) })
+	picks := NewPicks(2)
+	for i := range 2 {
+		picks.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Began: noon, Ended: noon, RequestID: fmt.Sprint("forgotten ", i)})
+	}
+	picks.ObserveExchange(&exchange.Record{Outcome: exchange.Unpicked, Began: noon, Ended: noon})
+	picks.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 503, Reason: "no ready endpoints in the pool", Began: noon, Ended: noon, Model: "chat", Target: "chat"})
+	picks.ObserveExchange(&exchange.Record{
+		Outcome: exchange.Completed, RequestID: "<b>r-1</b>", Path: "/v1/chat/completions", Model: "chat", Target: "chat-v2", Fairness: "tenant", Priority: 1,
+		Endpoint: a, Served: "10.0.0.9:8000", Status: 200, Began: after(time.Second), Arrived: after(time.Second), PickTook: 25 * time.Microsecond,
+		First: after(1200 * time.Millisecond), Ended: after(2 * time.Second), PromptTokens: 800, MatchedTokens: 48,
+		Scores: []exchange.Score{{Endpoint: a, Total: 1, Wait: 0.025, Matched: 48}, {Endpoint: b, Total: 0.5, Wait: 0.05}},
+	})
+	source := newMockSnapshots(t)
+	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{a, b}})
+	return New(Params{
+		Log: zap.NewNop(), Version: "v1.2.3", StaleAfter: 2 * time.Second, KeepsPicks: picks.Enabled(),
+		Pools: func() []Pool {
+			return []Pool{{Title: "ns/chat", Snapshots: source, Estimator: estimator, Picks: picks}}
+		},
+		Clock: clocktesting.NewFakePassiveClock(after(3 * time.Second)),
+	})
+}
+
+func get(t *testing.T, p *Page, path, accept string) *httptest.ResponseRecorder {
+	t.Helper()
+	mux := http.NewServeMux()
+	for pattern, h := range p.Handlers() {
+		mux.Handle(pattern, h)
+	}
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	r.Header.Set("Accept", accept)
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, r)
+	require.Equal(t, http.StatusOK, w.Code)
+	assert.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+	return w
+}
+
+func TestPage(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, path, accept, wantType, wantBody string }{
+		{name: "a program", path: "/debug/pools", accept: "*/*", wantType: "application/json", wantBody: "testdata/pools.json"},
+		{name: "a browser", path: "/debug/pools", accept: "text/html,application/xhtml+xml,*/*;q=0.8", wantType: "text/html; charset=utf-8", wantBody: "testdata/pools.html"},
+		{name: "by name", path: "/debug/pools.html", wantType: "text/html; charset=utf-8", wantBody: "testdata/pools.html"},
+		{name: "by the other name", path: "/debug/pools.json", accept: "text/html", wantType: "application/json", wantBody: "testdata/pools.json"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := get(t, newPage(t), tt.path, tt.accept)
+			assert.Equal(t, tt.wantType, w.Header().Get("Content-Type"))
+			golden.File(t, tt.wantBody, w.Body.Bytes())
+		})
+	}
+}
+
+func TestWhatClientsSayIsText(t *testing.T) {
+	t.Parallel()
+	body := get(t, newPage(t), "/debug/pools.html", "").Body.String()
+	assert.NotContains(t, body, "<script>")
+	assert.Contains(t, body, "&lt;b&gt;r-1&lt;/b&gt;")
+}
+
+func TestPageWithoutPool(t *testing.T) {
+	t.Parallel()
+	source := newMockSnapshots(t)
+	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Err: datastore.ErrNoPool})
+	p := New(Params{
+		Log: zap.NewNop(), Clock: clocktesting.NewFakePassiveClock(noon),
+		Pools: func() []Pool {
+			return []Pool{{Title: "ns/chat", Snapshots: source, Estimator: estimate.New(1 << 20), Picks: NewPicks(0)}}
+		},
+	})
+	assert.Contains(t, get(t, p, "/debug/pools", "").Body.String(), `"problem": "the InferencePool does not exist"`)
+	assert.Contains(t, get(t, p, "/debug/pools.html", "").Body.String(), `<p class="problem bad">the InferencePool does not exist</p>`)
+}
+
+func TestEmptyTablesSayWhy(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name      string
+		picks     int
+		wantPicks string
+	}{
+		{name: "picks are not kept", wantPicks: "None are kept. To keep the last 64, set <code>--debug-picks=64</code>"},
+		{name: "no pick yet", picks: 1, wantPicks: "No request yet."},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			source := newMockSnapshots(t)
+			source.EXPECT().Snapshot().Return(&datastore.Snapshot{})
+			p := New(Params{
+				Log: zap.NewNop(), KeepsPicks: tt.picks > 0, Clock: clocktesting.NewFakePassiveClock(noon),
+				Pools: func() []Pool {
+					return []Pool{{
+						Title: "ns/chat", Snapshots: source, Estimator: estimate.New(1 << 20), Picks: NewPicks(tt.picks),
+					}}
+				},
+			})
+			body := get(t, p, "/debug/pools.html", "").Body.String()
+			assert.Contains(t, body, "No endpoints.")
+			assert.Contains(t, body, tt.wantPicks)
+		})
+	}
+}
+
+func TestPicksAreTheLastOnes(t *testing.T) {
+	t.Parallel()
+	p := NewPicks(3)
+	assert.Empty(t, p.last())
+	for i := range 5 {
+		p.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: i})
+	}
+	var got []int
+	for _, r := range p.last() {
+		got = append(got, r.Status)
+	}
+	assert.Equal(t, []int{4, 3, 2}, got)
+}
+
+func TestPicksThatNobodyWantsCostNothing(t *testing.T) { //nolint:paralleltest // it counts what the whole process allocates
+	p, r := NewPicks(0), &exchange.Record{Outcome: exchange.Refused, Scores: make([]exchange.Score, 10)}
+	assert.False(t, p.Enabled())
+	assert.Zero(t, testing.AllocsPerRun(100, func() { p.ObserveExchange(r) }))
+	assert.Empty(t, p.last())
+}
+
+func TestPicksAreCopies(t *testing.T) {
+	t.Parallel()
+	p := NewPicks(1)
+	r := &exchange.Record{Outcome: exchange.Refused, Scores: []exchange.Score{{Total: 1}}, Model: strings.Repeat("x", 999)}
+	p.ObserveExchange(r)
+	r.Scores[0].Total = 2
+	assert.Equal(t, 1.0, p.last()[0].Scores[0].Total)
+	assert.Len(t, p.last()[0].Model, maxLength)
+}
+
+func TestPicksOfManyAtOnce(t *testing.T) {
+	t.Parallel()
+	p := NewPicks(8)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for i := range 500 {
+				p.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: i})
+				assert.LessOrEqual(t, len(p.last()), 8)
+			}
+		})
+	}
+	group.Wait()
+	assert.Len(t, p.last(), 8)
+}

@@ -1,0 +1,61 @@
+package metrics
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/pool/pools"
+)
+
+func TestEndpointsFile(t *testing.T) {
+	t.Parallel()
+	f := NewEndpointsFile(prometheus.NewRegistry())
+	f.ObserveEndpointsFile(nil)
+	assert.Equal(t, 1.0, testutil.ToFloat64(f.successful))
+	f.ObserveEndpointsFile(errors.New("line 1"))
+	assert.Equal(t, 0.0, testutil.ToFloat64(f.successful))
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewRegistry()
+	rules := NewRules(r)
+	one, another := rules.OfNamespace(), rules.OfNamespace()
+	one.ObserveRules("inferenceobjectives", 2, 1)
+	another.ObserveRules("inferenceobjectives", 1, 0)
+	one.ObserveRules("inferenceobjectives", 3, 0)
+	require.NoError(t, testutil.GatherAndCompare(r, strings.NewReader(`
+# HELP fairlead_picker_rule_objects InferenceObjectives and InferenceModelRewrites of the pool, by whether they are readable.
+# TYPE fairlead_picker_rule_objects gauge
+fairlead_picker_rule_objects{resource="inferenceobjectives",state="malformed"} 0
+fairlead_picker_rule_objects{resource="inferenceobjectives",state="read"} 4
+`)))
+}
+
+func TestPools(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewRegistry()
+	p := NewPools(r)
+	p.ObservePools(4, map[pools.Refusal]int{pools.Excess: 2, pools.Shadowed: 1})
+	p.ObservePools(3, map[pools.Refusal]int{pools.Shadowed: 1})
+	p.StreamWithoutPool()
+	require.NoError(t, testutil.GatherAndCompare(r, strings.NewReader(`
+# HELP fairlead_picker_pools InferencePools that the picker serves.
+# TYPE fairlead_picker_pools gauge
+fairlead_picker_pools 3
+# HELP fairlead_picker_pools_refused InferencePools that the picker does not serve, by reason: address, conflict, limit.
+# TYPE fairlead_picker_pools_refused gauge
+fairlead_picker_pools_refused{reason="address"} 0
+fairlead_picker_pools_refused{reason="conflict"} 1
+fairlead_picker_pools_refused{reason="limit"} 0
+# HELP fairlead_picker_streams_without_pool_total Streams whose :authority names no pool that the picker serves.
+# TYPE fairlead_picker_streams_without_pool_total counter
+fairlead_picker_streams_without_pool_total 1
+`)))
+}

@@ -1,0 +1,96 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+)
+
+// snapshots provides the endpoints.
+type snapshots interface {
+	Snapshot() *datastore.Snapshot
+}
+
+// EndpointCollector exports the endpoints of the pool.
+type EndpointCollector struct {
+	snapshots snapshots
+	clock     clock.PassiveClock
+
+	poolFound *prometheus.Desc
+	ready     *prometheus.Desc
+	series    []endpointSeries
+}
+
+// endpointSeries is one value of each endpoint.
+type endpointSeries struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(s *endpoint.Stats) float64
+}
+
+// NewEndpointCollector creates and registers the collector.
+func NewEndpointCollector(s snapshots, c clock.PassiveClock, r prometheus.Registerer) *EndpointCollector {
+	e := &EndpointCollector{
+		snapshots: s,
+		clock:     c,
+		poolFound: desc("pool_found", "1 if the InferencePool is known."),
+		ready:     desc("endpoints_ready", "Endpoints available for picks."),
+	}
+	gaugeOf := func(name, help string, value func(s *endpoint.Stats) float64) {
+		e.series = append(e.series, endpointSeries{desc(name, help, "endpoint", "pod"), prometheus.GaugeValue, value})
+	}
+	counterOf := func(name, help string, value func(s *endpoint.Stats) float64) {
+		e.series = append(e.series, endpointSeries{desc(name, help, "endpoint", "pod"), prometheus.CounterValue, value})
+	}
+	counterOf("endpoint_picks_total", "Requests sent to the endpoint.", func(s *endpoint.Stats) float64 { return float64(s.Picks) })
+	counterOf("endpoint_scrape_failures_total", "Failed scrapes of the endpoint.",
+		func(s *endpoint.Stats) float64 { return float64(s.ScrapeFailures) })
+	gaugeOf("endpoint_requests_in_flight", "Requests of this picker in flight on the endpoint.",
+		func(s *endpoint.Stats) float64 { return float64(s.InFlight) })
+	gaugeOf("endpoint_requests_waiting", "Requests queued on the endpoint, as of the last scrape.",
+		func(s *endpoint.Stats) float64 { return s.Gauges.Waiting })
+	gaugeOf("endpoint_requests_running", "Requests running on the endpoint, as of the last scrape.",
+		func(s *endpoint.Stats) float64 { return s.Gauges.Running })
+	gaugeOf("endpoint_kv_cache_usage", "Share of the endpoint's KV cache in use, as of the last scrape.",
+		func(s *endpoint.Stats) float64 { return s.Gauges.KVUsage })
+	gaugeOf("endpoint_prompt_tokens_owed", "Prompt tokens sent by this picker that the endpoint has neither cached nor computed yet.",
+		func(s *endpoint.Stats) float64 { return float64(s.Backlog) })
+	gaugeOf("endpoint_wait_factor", "Learned slowdown of the endpoint relative to its pool.",
+		func(s *endpoint.Stats) float64 { return s.Slowdown })
+	gaugeOf("endpoint_sample_age_seconds", "Time since the last successful scrape of the endpoint, or since its discovery.",
+		func(s *endpoint.Stats) float64 { return s.SampleAge.Seconds() })
+	r.MustRegister(e)
+	return e
+}
+
+// Describe implements prometheus.Collector.
+func (c *EndpointCollector) Describe(out chan<- *prometheus.Desc) {
+	out <- c.poolFound
+	out <- c.ready
+	for _, s := range c.series {
+		out <- s.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *EndpointCollector) Collect(out chan<- prometheus.Metric) {
+	snapshot, now := c.snapshots.Snapshot(), c.clock.Now()
+	found := 0.0
+	if snapshot.Err == nil {
+		found = 1
+	}
+	out <- prometheus.MustNewConstMetric(c.poolFound, prometheus.GaugeValue, found)
+	out <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, float64(len(snapshot.Endpoints)))
+	for _, e := range snapshot.Endpoints {
+		stats := e.Stats(now)
+		for _, s := range c.series {
+			out <- prometheus.MustNewConstMetric(s.desc, s.kind, s.value(&stats), stats.Address, stats.Pod)
+		}
+	}
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
+}

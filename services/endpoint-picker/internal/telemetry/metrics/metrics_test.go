@@ -1,0 +1,176 @@
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func assertMetrics(t *testing.T, g prometheus.Gatherer, want string, names ...string) {
+	t.Helper()
+	assert.NoError(t, testutil.GatherAndCompare(g, strings.NewReader(want), names...))
+}
+
+func TestPicksByResult(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	m := New(r, Options{})
+	m.ObservePick(time.Microsecond, nil)
+	m.ObservePick(time.Microsecond, nil)
+	m.ObservePick(time.Microsecond, fmt.Errorf("%w: no pool", scheduling.ErrNoEndpoints))
+	m.ObservePick(time.Microsecond, scheduling.ErrNoneInSubset)
+	m.ObservePick(time.Microsecond, scheduling.ErrFiltered)
+	m.ObservePick(time.Microsecond, fmt.Errorf("%w: at byte 7", api.ErrMalformed))
+	m.ObservePick(time.Microsecond, scheduling.ErrSaturated)
+	m.ObservePick(time.Microsecond, scheduling.ErrNoCapacity)
+	assertMetrics(t, r, `
+# HELP fairlead_picker_picks_total Requests that needed an endpoint, by result.
+# TYPE fairlead_picker_picks_total counter
+fairlead_picker_picks_total{result="filtered"} 1
+fairlead_picker_picks_total{result="malformed"} 1
+fairlead_picker_picks_total{result="no_capacity"} 1
+fairlead_picker_picks_total{result="no_endpoints"} 1
+fairlead_picker_picks_total{result="none_in_subset"} 1
+fairlead_picker_picks_total{result="picked"} 2
+fairlead_picker_picks_total{result="shed"} 1
+`, "fairlead_picker_picks_total")
+	assert.Equal(t, 1, testutil.CollectAndCount(m.pickDuration))
+}
+
+func TestStreams(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	m := New(r, Options{})
+	for range 6 {
+		m.StreamStarted()
+	}
+	moved := newEndpoint("a")
+	m.ObserveExchange(&exchange.Record{Outcome: exchange.Completed, Status: 200})
+	m.ObserveExchange(&exchange.Record{Outcome: exchange.Completed, Status: 200, Endpoint: moved, Served: "10.0.0.9:8000"})
+	m.ObserveExchange(&exchange.Record{Outcome: exchange.Interrupted, Status: 777})
+	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 503})
+	m.ObserveExchange(&exchange.Record{Outcome: exchange.Unseen})
+	assertMetrics(t, r, `
+# HELP fairlead_picker_responses_total Observed responses of model servers, by status and by whether the picked endpoint served them.
+# TYPE fairlead_picker_responses_total counter
+fairlead_picker_responses_total{code="200",served="other"} 1
+fairlead_picker_responses_total{code="200",served="picked"} 1
+fairlead_picker_responses_total{code="other",served="picked"} 1
+# HELP fairlead_picker_streams_in_flight Open ext_proc streams.
+# TYPE fairlead_picker_streams_in_flight gauge
+fairlead_picker_streams_in_flight 1
+# HELP fairlead_picker_streams_total Finished ext_proc streams, by outcome.
+# TYPE fairlead_picker_streams_total counter
+fairlead_picker_streams_total{outcome="completed"} 2
+fairlead_picker_streams_total{outcome="failed"} 0
+fairlead_picker_streams_total{outcome="interrupted"} 1
+fairlead_picker_streams_total{outcome="refused"} 1
+fairlead_picker_streams_total{outcome="unpicked"} 0
+fairlead_picker_streams_total{outcome="unseen"} 1
+`, "fairlead_picker_responses_total", "fairlead_picker_streams_in_flight", "fairlead_picker_streams_total")
+}
+
+func TestScrapes(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	m := New(r, Options{})
+	m.ObserveScrape(time.Millisecond, nil)
+	m.ObserveScrape(time.Millisecond, errors.New("refused"))
+	m.ObserveScrape(time.Millisecond, errors.New("refused"))
+	assertMetrics(t, r, `
+# HELP fairlead_picker_scrapes_total Scrapes of model servers' metrics, by result.
+# TYPE fairlead_picker_scrapes_total counter
+fairlead_picker_scrapes_total{result="error"} 2
+fairlead_picker_scrapes_total{result="ok"} 1
+`, "fairlead_picker_scrapes_total")
+}
+
+func TestEndpointsOfTheMoment(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint("a")
+	e.Acquire()
+	e.Record(e.BeginScrape(noon.Add(time.Second)), endpoint.Gauges{Waiting: 1, Running: 2, KVUsage: 0.5})
+	e.Acquire().Release()
+	e.RecordFailure(e.BeginScrape(noon.Add(time.Second)))
+
+	source := newMockSnapshots(t)
+	r := prometheus.NewPedanticRegistry()
+	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(noon.Add(3*time.Second)), r)
+
+	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{e}}).Once()
+	assertMetrics(t, r, `
+# HELP fairlead_picker_endpoint_kv_cache_usage Share of the endpoint's KV cache in use, as of the last scrape.
+# TYPE fairlead_picker_endpoint_kv_cache_usage gauge
+fairlead_picker_endpoint_kv_cache_usage{endpoint="10.0.0.1:8000",pod="a"} 0.5
+# HELP fairlead_picker_endpoint_picks_total Requests sent to the endpoint.
+# TYPE fairlead_picker_endpoint_picks_total counter
+fairlead_picker_endpoint_picks_total{endpoint="10.0.0.1:8000",pod="a"} 2
+# HELP fairlead_picker_endpoint_prompt_tokens_owed Prompt tokens sent by this picker that the endpoint has neither cached nor computed yet.
+# TYPE fairlead_picker_endpoint_prompt_tokens_owed gauge
+fairlead_picker_endpoint_prompt_tokens_owed{endpoint="10.0.0.1:8000",pod="a"} 0
+# HELP fairlead_picker_endpoint_requests_in_flight Requests of this picker in flight on the endpoint.
+# TYPE fairlead_picker_endpoint_requests_in_flight gauge
+fairlead_picker_endpoint_requests_in_flight{endpoint="10.0.0.1:8000",pod="a"} 1
+# HELP fairlead_picker_endpoint_requests_running Requests running on the endpoint, as of the last scrape.
+# TYPE fairlead_picker_endpoint_requests_running gauge
+fairlead_picker_endpoint_requests_running{endpoint="10.0.0.1:8000",pod="a"} 2
+# HELP fairlead_picker_endpoint_requests_waiting Requests queued on the endpoint, as of the last scrape.
+# TYPE fairlead_picker_endpoint_requests_waiting gauge
+fairlead_picker_endpoint_requests_waiting{endpoint="10.0.0.1:8000",pod="a"} 1
+# HELP fairlead_picker_endpoint_sample_age_seconds Time since the last successful scrape of the endpoint, or since its discovery.
+# TYPE fairlead_picker_endpoint_sample_age_seconds gauge
+fairlead_picker_endpoint_sample_age_seconds{endpoint="10.0.0.1:8000",pod="a"} 2
+# HELP fairlead_picker_endpoint_scrape_failures_total Failed scrapes of the endpoint.
+# TYPE fairlead_picker_endpoint_scrape_failures_total counter
+fairlead_picker_endpoint_scrape_failures_total{endpoint="10.0.0.1:8000",pod="a"} 1
+# HELP fairlead_picker_endpoint_wait_factor Learned slowdown of the endpoint relative to its pool.
+# TYPE fairlead_picker_endpoint_wait_factor gauge
+fairlead_picker_endpoint_wait_factor{endpoint="10.0.0.1:8000",pod="a"} 1
+# HELP fairlead_picker_endpoints_ready Endpoints available for picks.
+# TYPE fairlead_picker_endpoints_ready gauge
+fairlead_picker_endpoints_ready 1
+# HELP fairlead_picker_pool_found 1 if the InferencePool is known.
+# TYPE fairlead_picker_pool_found gauge
+fairlead_picker_pool_found 1
+`)
+
+	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Err: datastore.ErrNoPool}).Once()
+	assertMetrics(t, r, `
+# HELP fairlead_picker_endpoints_ready Endpoints available for picks.
+# TYPE fairlead_picker_endpoints_ready gauge
+fairlead_picker_endpoints_ready 0
+# HELP fairlead_picker_pool_found 1 if the InferencePool is known.
+# TYPE fairlead_picker_pool_found gauge
+fairlead_picker_pool_found 0
+`)
+}
+
+// The names of the other set are not ours to choose.
+func TestMetricsFollowTheNamingRules(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	everything(t, r)
+	problems, err := testutil.GatherAndLint(r)
+	require.NoError(t, err)
+	for _, p := range problems {
+		if !strings.HasPrefix(p.Metric, upstream) {
+			assert.Fail(t, p.Metric, p.Text)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package metrics
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/peers"
+)
+
+// poolOf registers all collectors over these endpoints, three seconds after noon.
+func poolOf(t *testing.T, r prometheus.Registerer, endpoints ...*endpoint.Endpoint) *Metrics {
+	t.Helper()
+	source := newMockSnapshots(t)
+	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: endpoints})
+	m := New(r, Options{Streams: true})
+	NewPoolCollector(PoolParams{
+		Pool: "chat", Snapshots: source, Metrics: m, Estimator: estimate.New(1 << 20),
+		StaleAfter: 2 * time.Second, Saturation: func() float64 { return 0.75 }, Clock: clocktesting.NewFakePassiveClock(after(3 * time.Second)),
+	}, r)
+	return m
+}
+
+// everything registers all that there is, with something in it.
+func everything(t *testing.T, r prometheus.Registerer) {
+	t.Helper()
+	e := newEndpoint("a")
+	scrape(e, after(2*time.Second), endpoint.Gauges{Waiting: 1, Running: 1, KVUsage: 0.5})
+	m := poolOf(t, r, e)
+	source := newMockSnapshots(t)
+	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{e}})
+	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(after(3*time.Second)), r)
+	RegisterGateways(r, func() peers.Stats { return peers.Stats{Peers: 1} })
+	NewConfig(r).ConfigLoaded("1f")
+	RegisterCertificate(r, "ext_proc", time.Now)
+	NewEndpointsFile(r)
+	NewRules(r).OfNamespace().ObserveRules("inferenceobjectives", 1, 0)
+	NewPools(r)
+	m.ObserveExchange(&exchange.Record{Outcome: exchange.Completed, Status: 200})
+	m.ObserveExchange(streamed(e))
+	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 503})
+}
+
+func scrape(e *endpoint.Endpoint, at time.Time, g endpoint.Gauges) { e.Record(e.BeginScrape(at), g) }
+
+func TestPoolAsAutoscalersReadIt(t *testing.T) {
+	t.Parallel()
+	a, b, silent := newEndpoint("a"), newEndpoint("b"), newEndpoint("silent")
+	scrape(a, after(2*time.Second), endpoint.Gauges{Waiting: 1, Running: 4, KVUsage: 0.2})
+	scrape(b, after(2*time.Second), endpoint.Gauges{Waiting: 4, Running: 8, KVUsage: 0.8})
+	a.Acquire()
+	r := prometheus.NewPedanticRegistry()
+	poolOf(t, r, a, b, silent)
+	assertMetrics(t, r, `
+# HELP llm_d_epp_average_kv_cache_utilization Mean over the endpoints: share of the KV cache in use.
+# TYPE llm_d_epp_average_kv_cache_utilization gauge
+llm_d_epp_average_kv_cache_utilization{name="chat"} 0.5
+# HELP llm_d_epp_average_queue_size Mean over the endpoints: queued requests.
+# TYPE llm_d_epp_average_queue_size gauge
+llm_d_epp_average_queue_size{name="chat"} 2.5
+# HELP llm_d_epp_average_running_requests Mean over the endpoints: running requests.
+# TYPE llm_d_epp_average_running_requests gauge
+llm_d_epp_average_running_requests{name="chat"} 6
+# HELP llm_d_epp_flow_control_pool_saturation Saturation of the pool: 1 is full, more is overload.
+# TYPE llm_d_epp_flow_control_pool_saturation gauge
+llm_d_epp_flow_control_pool_saturation{inference_pool="chat",stage="effective"} 0.75
+# HELP llm_d_epp_inflight_requests Requests of this picker in flight on the endpoint.
+# TYPE llm_d_epp_inflight_requests gauge
+llm_d_epp_inflight_requests{endpoint_name="a-rank-1",fairness_id="",namespace="ns",priority="",producer_name="inflight-load-producer"} 1
+llm_d_epp_inflight_requests{endpoint_name="b-rank-1",fairness_id="",namespace="ns",priority="",producer_name="inflight-load-producer"} 0
+llm_d_epp_inflight_requests{endpoint_name="silent-rank-1",fairness_id="",namespace="ns",priority="",producer_name="inflight-load-producer"} 0
+# HELP llm_d_epp_per_endpoint_queue_size Requests queued on the endpoint, as of the last scrape.
+# TYPE llm_d_epp_per_endpoint_queue_size gauge
+llm_d_epp_per_endpoint_queue_size{model_server_endpoint="a-rank-1",name="chat"} 1
+llm_d_epp_per_endpoint_queue_size{model_server_endpoint="b-rank-1",name="chat"} 4
+llm_d_epp_per_endpoint_queue_size{model_server_endpoint="silent-rank-1",name="chat"} 0
+# HELP llm_d_epp_ready_endpoints Endpoints available for picks.
+# TYPE llm_d_epp_ready_endpoints gauge
+llm_d_epp_ready_endpoints{name="chat"} 3
+# HELP llm_d_epp_std_dev_queue_size Standard deviation over the endpoints: queued requests.
+# TYPE llm_d_epp_std_dev_queue_size gauge
+llm_d_epp_std_dev_queue_size{name="chat"} 2.1213203435596424
+`, "llm_d_epp_average_kv_cache_utilization", "llm_d_epp_average_queue_size", "llm_d_epp_average_running_requests",
+		"llm_d_epp_flow_control_pool_saturation", "llm_d_epp_inflight_requests", "llm_d_epp_per_endpoint_queue_size",
+		"llm_d_epp_ready_endpoints", "llm_d_epp_std_dev_queue_size")
+}
+
+func TestAnEmptyPoolHasNoAverages(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	poolOf(t, r)
+	assert.Empty(t, sums(t, r, upstream+"_average"))
+	assert.Empty(t, sums(t, r, upstream+"_std_dev"))
+	assert.Equal(t, "llm_d_epp_ready_endpoints{name=chat} 0\n", sums(t, r, upstream+"_ready"))
+}
+
+func TestNamesOfSeveralNamespaces(t *testing.T) {
+	t.Parallel()
+	of := func(namespace, pod string) *endpoint.Endpoint {
+		return endpoint.New(endpoint.Description{Identity: endpoint.Identity{Namespace: namespace, Pod: pod}}, noon, nil)
+	}
+	r := prometheus.NewPedanticRegistry()
+	poolOf(t, r, of("x", "a"), of("y", "a"), of("y", "b"))
+	assert.Equal(t, `llm_d_epp_per_endpoint_queue_size{model_server_endpoint=b-rank-0,name=chat} 0
+llm_d_epp_per_endpoint_queue_size{model_server_endpoint=x/a-rank-0,name=chat} 0
+llm_d_epp_per_endpoint_queue_size{model_server_endpoint=y/a-rank-0,name=chat} 0
+`, sums(t, r, upstream+"_per_endpoint"))
+}
+
+func TestPicksOfAnEndpointEndWithIt(t *testing.T) {
+	t.Parallel()
+	e := endpoint.New(endpoint.Description{
+		Identity: endpoint.Identity{Namespace: "ns", Pod: "a", Address: netip.MustParseAddrPort("[2001:db8::1]:8200")},
+	}, noon, nil)
+	r := prometheus.NewPedanticRegistry()
+	m := poolOf(t, r, e)
+	m.ObserveExchange(streamed(e))
+	m.ObserveExchange(streamed(e))
+	m.ObserveExchange(streamed(newEndpoint("gone")))
+	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 503, Model: "chat"})
+	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 400, Model: "chat"})
+	assertMetrics(t, r, `
+# HELP llm_d_epp_scheduler_attempts_total Attempts to choose an endpoint, by status.
+# TYPE llm_d_epp_scheduler_attempts_total counter
+llm_d_epp_scheduler_attempts_total{endpoint_name="",namespace="",port="",status="failure",target_model_name="chat"} 1
+llm_d_epp_scheduler_attempts_total{endpoint_name="a",namespace="ns",port="8200",status="success",target_model_name="chat-v2"} 2
+`, "llm_d_epp_scheduler_attempts_total")
+	assert.Len(t, m.requests.attempts.known, 2, "those of one that has gone are forgotten")
+}
