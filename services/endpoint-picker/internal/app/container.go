@@ -18,13 +18,13 @@ import (
 	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
-	"fairlead.dev/services/endpoint-picker/internal/serving/grpcserver"
-	"fairlead.dev/services/endpoint-picker/internal/serving/health"
-	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
+	"fairlead.dev/services/endpoint-picker/internal/serving/grpcserver"
+	"fairlead.dev/services/endpoint-picker/internal/serving/health"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/tracing"
 )
 

@@ -5,10 +5,10 @@ import (
 	"sync"
 
 	"fairlead.dev/services/endpoint-picker/internal/discovery/endpointsfile"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/discovery/informers"
-	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/discovery/podset"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
 
 // onePool is the pool of all streams.

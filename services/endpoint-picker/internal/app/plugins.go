@@ -12,8 +12,8 @@ import (
 	"fairlead.dev/pkg/events"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
 
 // eventController is the reportingController of Events.

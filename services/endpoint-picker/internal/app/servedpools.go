@@ -15,8 +15,8 @@ import (
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/discovery/informers"
-	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/pool/pools"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
 
 // The reasons of Events for pools that the picker does not serve.

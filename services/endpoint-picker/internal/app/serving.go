@@ -14,9 +14,9 @@ import (
 
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/serving/metricsauth"
 	"fairlead.dev/services/endpoint-picker/internal/serving/servingcert"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
 
 const (

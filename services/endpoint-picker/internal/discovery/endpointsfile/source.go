@@ -25,8 +25,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/follow"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 )
 
 const defaultInterval = 500 * time.Millisecond

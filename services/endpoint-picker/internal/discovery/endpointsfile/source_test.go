@@ -19,9 +19,9 @@ import (
 	zaptest "go.uber.org/zap/zaptest/observer"
 	"k8s.io/utils/clock"
 
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
 	"fairlead.dev/pkg/logging"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/discovery/podset"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 )
 
 // A Source provides the endpoints of one pool in a Namespace.

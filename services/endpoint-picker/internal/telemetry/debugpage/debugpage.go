@@ -16,10 +16,10 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/utils/clock"
 
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 )
 
 // The paths of the page.

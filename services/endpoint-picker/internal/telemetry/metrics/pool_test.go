@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 )
 
 // poolOf registers all collectors over these endpoints, three seconds after noon.
