@@ -44,7 +44,7 @@ func TestGuardWithARealAPIServer(t *testing.T) {
 	t.Parallel()
 	kube := cluster.Start(t, cluster.ControlPlaneOnly)
 	admin := kube.Clientset()
-	roles, err := kube.Helm(t.Context(), "template", "picker", filepath.Join("..", "..", "..", "..", "charts", "endpoint-picker"),
+	roles, err := kube.Helm(t.Context(), "template", "picker", filepath.Join("..", "..", "..", "..", "..", "charts", "endpoint-picker"),
 		"--namespace", namespace, "--set", "pool.name=pool,metrics.auth=true", "--show-only", "templates/rbac.yaml")
 	require.NoError(t, err)
 	require.NoError(t, kube.Apply(t.Context(), roles))
