@@ -19,8 +19,9 @@ import (
 // TestAlertsUseMetricsThatExist compares the metrics of the alerts with the source of the program.
 func TestAlertsUseMetricsThatExist(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join(helm.Repository(), "services", "endpoint-picker", "internal", "metrics", "*.go"))
+	files, err := filepath.Glob(filepath.Join(helm.Repository(), "services", "endpoint-picker", "internal", "telemetry", "metrics", "*.go"))
 	require.NoError(t, err)
+	require.NotEmpty(t, files)
 	var code strings.Builder
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
