@@ -14,6 +14,8 @@ MAKEFLAGS   += --no-builtin-rules
 export GOFLAGS := -trimpath -buildvcs=false
 # Static binaries, and again one copy in the cache. Only the race detector needs C.
 export CGO_ENABLED := 0
+# The race detector holds up the end of a program by a second, for races of goroutines that are still there. Tests end all of theirs.
+export GORACE ?= atexit_sleep_ms=10
 
 GO   ?= go
 JOBS ?= $(shell nproc)

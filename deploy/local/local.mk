@@ -70,17 +70,18 @@ images-race: local-images traefik image-previous image-registry images-e2e docto
 # Static with C too: <output folder>,<name>,<what to add to the version>.
 build_race = mkdir -p $(BIN)/$(1) && cd $(firstword $(IMAGE_SOURCE_$(2))) && GOWORK=off CGO_ENABLED=1 $(GO) build -p $(JOBS) -race -tags netgo,osusergo \
 	-ldflags "-s -w -linkmode external -extldflags -static $(LDFLAGS) -X fairlead.dev/pkg/version.version=$(VERSION)$(3)" -o $(BIN)/$(1)/$(2) $(lastword $(IMAGE_SOURCE_$(2)))
+race_env = --env "GORACE=halt_on_error=1 $(GORACE)"
 
 .PHONY: $(addprefix image-race-,$(IMAGE_BINARIES))
 $(addprefix image-race-,$(IMAGE_BINARIES)): image-race-%: image-tool
 	@$(call build_race,race,$*)
-	@$(LOAD_IMAGE) fairlead/$*:$(RACE_TAG) $(BIN)/race/$* --env GORACE=halt_on_error=1
+	@$(LOAD_IMAGE) fairlead/$*:$(RACE_TAG) $(BIN)/race/$* $(race_env)
 
 # Another version, and so another binary: a roll changes what runs.
 .PHONY: $(addprefix image-next-,$(NEXT_BINARIES))
 $(addprefix image-next-,$(NEXT_BINARIES)): image-next-%: image-tool
 	@$(call build_race,race-next,$*,-next)
-	@$(LOAD_IMAGE) fairlead/$*:$(RACE_TAG)-next $(BIN)/race-next/$* --env GORACE=halt_on_error=1
+	@$(LOAD_IMAGE) fairlead/$*:$(RACE_TAG)-next $(BIN)/race-next/$* $(race_env)
 
 # A release of the services for this machine, which a test pushes and installs.
 .PHONY: images-e2e
@@ -175,9 +176,12 @@ bench-local: local ## Time and memory that a cluster takes, with bounds that an 
 # Of whole-system tests in a cluster that exists: see CONTRIBUTING.md.
 export FAIRLEAD_KUBECONFIG REGISTRY
 
+# Whole-system tests wait for clusters and streams nearly half of their time: half as many again run as there are processors.
+E2E_PARALLEL ?= $(shell echo $$(( $(JOBS) * 3 / 2 )))
+
 .PHONY: e2e
 e2e: images-race ## Whole-system tests in the embedded Kubernetes, or that of FAIRLEAD_KUBECONFIG (SHORT=1: their short form; RUN=regexp)
-	@cd deploy/local/e2e && GOWORK=off CGO_ENABLED=1 $(GO) test -p 1 -parallel $(JOBS) -race -count=1 -timeout 30m $(if $(SHORT),-short) $(if $(RUN),-run '$(RUN)') $(or $(E2E_PACKAGES),./...)
+	@cd deploy/local/e2e && GOWORK=off CGO_ENABLED=1 $(GO) test -p 1 -parallel $(E2E_PARALLEL) -race -count=1 -timeout 30m $(if $(SHORT),-short) $(if $(RUN),-run '$(RUN)') $(or $(E2E_PACKAGES),./...)
 
 .PHONY: e2e-push
 e2e-push: images-race ## Push the images of the whole-system tests to REGISTRY=host/path, for e2e with FAIRLEAD_KUBECONFIG (INSECURE=1: plain HTTP)
