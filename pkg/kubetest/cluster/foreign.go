@@ -99,7 +99,7 @@ func startForeign(tb testing.TB, kubeconfig string, cfg *clusterapi.Config) *Clu
 		if tb.Failed() {
 			c.Keep(tb)
 		}
-		if err := deleteOthers(context.WithoutCancel(tb.Context()), c.rest, before); err != nil {
+		if err := deleteOthers(context.WithoutCancel(tb.Context()), c.rest, before, finalizerTimeout); err != nil {
 			tb.Errorf("cluster: delete the objects of the test: %v", err)
 		}
 	})

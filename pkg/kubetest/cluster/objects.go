@@ -20,12 +20,23 @@ import (
 // period of its pods, and the proxies of Envoy Gateway have six minutes.
 const deleteTimeout = 7 * time.Minute
 
+// finalizerTimeout limits the time for which a deleted object waits for its finalizers. Their controller can be a program of the test, which is
+// deleted, too: Envoy Gateway leaves its finalizer on a GatewayClass, and then the CRD remains. A controller that runs needs seconds.
+const finalizerTimeout = 30 * time.Second
+
 // object identifies an object of any kind.
 type object struct {
-	resource schema.GroupVersionResource
-	name     types.NamespacedName
-	uid      types.UID
-	owned    bool // by another object: the garbage collector deletes it
+	resource   schema.GroupVersionResource
+	name       types.NamespacedName
+	uid        types.UID
+	owned      bool         // by another object: the garbage collector deletes it
+	deleted    *metav1.Time // nil if it is not deleted
+	finalizers []string
+}
+
+// stuck reports whether a deleted object has waited for its finalizers for a time. A CRD waits for its objects.
+func (o *object) stuck(timeout time.Duration) bool {
+	return o.deleted != nil && len(o.finalizers) > 0 && time.Since(o.deleted.Time) > timeout && o.resource.Resource != "customresourcedefinitions"
 }
 
 // transient reports whether the objects of a resource appear and disappear on their own.
@@ -68,14 +79,16 @@ func listObjects(ctx context.Context, config *rest.Config) ([]object, error) {
 			m := &found.Items[i]
 			all = append(all, object{
 				resource: r, name: types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, uid: m.UID, owned: len(m.OwnerReferences) > 0,
+				deleted: m.DeletionTimestamp, finalizers: m.Finalizers,
 			})
 		}
 	}
 	return all, nil
 }
 
-// deleteOthers deletes all objects that are not among those given, and waits until they are gone.
-func deleteOthers(ctx context.Context, config *rest.Config, keep []object) error {
+// deleteOthers deletes all objects that are not among those given, and waits until they are gone. It removes the finalizers of objects that have
+// waited for them longer than finalizerTimeout.
+func deleteOthers(ctx context.Context, config *rest.Config, keep []object, finalizerTimeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	kept := sets.New[types.UID]()
@@ -96,7 +109,12 @@ func deleteOthers(ctx context.Context, config *rest.Config, keep []object) error
 			return nil
 		}
 		for _, o := range others {
-			if err := remove(ctx, client, o); err != nil {
+			if o.stuck(finalizerTimeout) {
+				err = removeFinalizers(ctx, client, o)
+			} else {
+				err = remove(ctx, client, o)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -119,6 +137,16 @@ func remove(ctx context.Context, client metadata.Interface, o object) error {
 	})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete %s %s: %w", o.resource.GroupResource(), o.name, err)
+	}
+	return nil
+}
+
+// removeFinalizers removes the finalizers of an object.
+func removeFinalizers(ctx context.Context, client metadata.Interface, o object) error {
+	patch := fmt.Appendf(nil, `{"metadata": {"uid": %q, "finalizers": null}}`, o.uid)
+	_, err := client.Resource(o.resource).Namespace(o.name.Namespace).Patch(ctx, o.name.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("remove finalizers of %s %s: %w", o.resource.GroupResource(), o.name, err)
 	}
 	return nil
 }

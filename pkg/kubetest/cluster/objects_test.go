@@ -3,6 +3,7 @@ package cluster
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -39,9 +40,9 @@ spec:
 `))
 	_, err = c.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/things.example.com")
 	require.NoError(t, err)
-	require.NoError(t, c.Apply(t.Context(), "{apiVersion: example.com/v1, kind: Thing, metadata: {namespace: default, name: deleted}}"))
+	require.NoError(t, c.Apply(t.Context(), "{apiVersion: example.com/v1, kind: Thing, metadata: {namespace: default, name: deleted, finalizers: [example.com/nobody]}}"))
 
-	require.NoError(t, deleteOthers(t.Context(), config, before))
+	require.NoError(t, deleteOthers(t.Context(), config, before, time.Second))
 	after, err := listObjects(t.Context(), config)
 	require.NoError(t, err)
 	assert.ElementsMatch(t, slices.DeleteFunc(before, remade), slices.DeleteFunc(after, remade))
