@@ -1,9 +1,12 @@
 package cluster_test
 
 import (
+	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -47,6 +50,13 @@ spec:
 		for _, host := range []string{"other.things:80", "web.default:80", net.JoinHostPort(ip, "8000")} {
 			require.NoError(t, get(t.Context(), httpClient(f), host, "/health"), host)
 		}
+		unread, err := f.Dial(t.Context(), "web.default:80")
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, unread.Close()) })
+		_, err = io.WriteString(unread, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: web\r\n\r\n", 200)) // 11 MB of answers
+		require.NoError(t, err)
+		require.NoError(t, get(t.Context(), &http.Client{Timeout: 10 * time.Second}, f.Published[0], "/health"), "a connection that is not read holds up no other")
+
 		_, err = f.Dial(t.Context(), "missing.things:80")
 		require.ErrorContains(t, err, `services "missing" not found`)
 	})
