@@ -21,7 +21,7 @@ var foreignLock sync.Mutex //nolint:gochecknoglobals // the process has only one
 
 // foreign connects to a cluster that this package did not start.
 type foreign struct {
-	forwarder
+	*forwarder
 
 	mu        sync.Mutex
 	listeners []net.Listener
@@ -43,7 +43,7 @@ func attach(kubeconfig, dir string, publish []clusterapi.Publish) (*Cluster, err
 		Client: clusterapi.NewClient(dir), Ready: clusterapi.Ready{Dir: dir, Kubeconfig: kubeconfig, APIAddress: config.Host},
 		binary: binary, rest: config, ended: make(chan struct{}), log: &transcript{},
 	}
-	c.foreign = &foreign{forwarder: forwarder{config: config, client: c.Clientset()}, relayed: map[net.Conn]struct{}{}}
+	c.foreign = &foreign{forwarder: newForwarder(config, c.Clientset()), relayed: map[net.Conn]struct{}{}}
 	for _, p := range publish {
 		address, err := c.foreign.publish(p)
 		if err != nil {
@@ -180,4 +180,5 @@ func (f *foreign) close() {
 	for conn := range f.relayed {
 		_ = conn.Close()
 	}
+	f.forwarder.close()
 }
