@@ -1,0 +1,102 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+var (
+	errIdle = errors.New("idle timeout of the listener")
+	errCut  = errors.New("the backend was removed")
+)
+
+// once is a body that cannot be sent again, even if it is empty: Go's transport repeats requests without a body.
+type once struct{ io.ReadCloser }
+
+func (o once) Read(p []byte) (int, error) {
+	if o.ReadCloser == nil {
+		return 0, io.EOF
+	}
+	return o.ReadCloser.Read(p)
+}
+
+func (o once) Close() error {
+	if o.ReadCloser == nil {
+		return nil
+	}
+	return o.ReadCloser.Close()
+}
+
+// watched resets a timer with each read.
+type watched struct {
+	io.ReadCloser
+
+	timer *time.Timer
+	idle  time.Duration
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
+	if n > 0 {
+		w.timer.Reset(w.idle)
+	}
+	return n, err
+}
+
+// serveTCP forwards connections.
+func (p *Plane) serveTCP(l net.Listener, id, name string) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for {
+		client, err := l.Accept()
+		if err != nil {
+			return
+		}
+		all.Go(func() { p.forwardTCP(ctx, client, id, name) })
+	}
+}
+
+// forwardTCP copies bytes between a client and a backend until one of them closes, or the backend is cut off.
+func (p *Plane) forwardTCP(ctx context.Context, client net.Conn, id, name string) {
+	defer client.Close()
+	s, _ := p.route(id, name, nil)
+	if s == nil {
+		return
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	host, _, _ := net.SplitHostPort(client.RemoteAddr().String())
+	f := s.choose(host, cancel)
+	if f == nil {
+		return
+	}
+	defer s.done(f)
+	server, err := p.o.Dial(ctx, "tcp", f.backend.address)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	stop := context.AfterFunc(ctx, func() {
+		_ = client.Close()
+		_ = server.Close()
+	})
+	defer stop()
+	var copies sync.WaitGroup
+	pipe := func(to, from net.Conn) {
+		_, _ = io.Copy(to, from)
+		if half, ok := to.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+			return
+		}
+		_ = to.Close()
+	}
+	copies.Go(func() { pipe(server, client) })
+	copies.Go(func() { pipe(client, server) })
+	copies.Wait()
+}
