@@ -27,7 +27,7 @@ type Fault struct {
 	RetryAfter string   `json:"retryAfter,omitempty"` // header of the answer
 	Delay      Duration `json:"delay,omitempty"`
 	Rate       float64  `json:"rate,omitempty"`  // share of the requests; 0: all
-	Count      int      `json:"count,omitempty"` // the fault ends after so many requests; 0: never
+	Count      int      `json:"count,omitempty"` // number of requests after which the fault ends; 0: it stays
 }
 
 // Throttle is a token bucket for all requests.

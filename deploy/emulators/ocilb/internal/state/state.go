@@ -241,7 +241,7 @@ func (b *balancer) match(etag string) *lbapi.Error {
 	return lbapi.Errorf(http.StatusPreconditionFailed, lbapi.CodeNoEtagMatch, "The provided if-match does not match the current ETag of the load balancer")
 }
 
-// checkBusy refuses a mutation while another one is in progress, if the concurrency mode says so.
+// checkBusy refuses a mutation while another one is in progress in the modes Busy and Conflict.
 func (s *State) checkBusy(b *balancer) *lbapi.Error {
 	if len(b.pending) == 0 {
 		return nil
