@@ -45,13 +45,7 @@ func (e *Emulator) admin() http.Handler {
 		}
 		write(w, http.StatusNotFound, lbapi.NotFound("load balancer", r.PathValue("lb")))
 	})
-	mux.HandleFunc("PUT /_emu/loadBalancers/{lb}", func(w http.ResponseWriter, r *http.Request) {
-		lb := lbapi.New(r.PathValue("lb"), "", "", time.Now().UTC().Format(time.RFC3339Nano))
-		if read(w, r, lb) {
-			lb.ID = r.PathValue("lb")
-			e.Put(lb)
-		}
-	})
+	mux.HandleFunc("PUT /_emu/loadBalancers/{lb}", e.replaceBalancer)
 	mux.HandleFunc("PUT /_emu/loadBalancers/{lb}/backendSets/{name}", e.replaceSet)
 	mux.HandleFunc("GET /_emu/idle", func(w http.ResponseWriter, _ *http.Request) {
 		if !e.Idle() {
@@ -74,6 +68,52 @@ func (e *Emulator) changeModes(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e.SetModes(m)
+}
+
+// balancerDetails are a load balancer in a request. Its objects have the names of their keys, and the forms of requests.
+type balancerDetails struct {
+	CompartmentID   string                              `json:"compartmentId"`
+	DisplayName     string                              `json:"displayName"`
+	BackendSets     map[string]*lbapi.BackendSetDetails `json:"backendSets"`
+	RoutingPolicies map[string]*lbapi.RoutingPolicy     `json:"routingPolicies"`
+	Listeners       map[string]*lbapi.Listener          `json:"listeners"`
+}
+
+// replaceBalancer adds a load balancer, or replaces it at once.
+func (e *Emulator) replaceBalancer(w http.ResponseWriter, r *http.Request) {
+	d := &balancerDetails{}
+	if !read(w, r, d) {
+		return
+	}
+	lb, err := d.build(r.PathValue("lb"), e.Modes().Limits)
+	if err != nil {
+		write(w, err.Status, err)
+		return
+	}
+	e.Put(lb)
+}
+
+// build returns the load balancer, or refuses an object that the API would refuse.
+func (d *balancerDetails) build(id string, limits lbapi.Limits) (*lbapi.LoadBalancer, *lbapi.Error) {
+	lb := lbapi.New(id, d.CompartmentID, d.DisplayName, time.Now().UTC().Format(time.RFC3339Nano))
+	for name, set := range d.BackendSets {
+		if err := lb.PutBackendSet(name, set, true, limits); err != nil {
+			return nil, err
+		}
+	}
+	for name, policy := range d.RoutingPolicies {
+		policy.Name = name
+		if err := lb.PutRoutingPolicy(policy, true); err != nil {
+			return nil, err
+		}
+	}
+	for name, listener := range d.Listeners {
+		listener.Name = name
+		if err := lb.PutListener(listener, true, limits); err != nil {
+			return nil, err
+		}
+	}
+	return lb, nil
 }
 
 // replaceSet replaces a backend set at once.

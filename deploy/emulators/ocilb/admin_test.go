@@ -31,6 +31,9 @@ func TestAdmin(t *testing.T) {
 		want               string // part of the answer
 	}{
 		{http.MethodPut, "/_emu/loadBalancers/a", `{"compartmentId": "c"}`, http.StatusOK, ""},
+		{http.MethodPut, "/_emu/loadBalancers/a", `{"listeners": {"web": {"port": 80, "protocol": "HTTP", "defaultBackendSetName": "none"}}}`, http.StatusBadRequest, "refers to backend set 'none'"},
+		{http.MethodPut, "/_emu/loadBalancers/a", `{"routingPolicies": {"p": {"conditionLanguageVersion": "V1", "rules": [{"name": "r", "condition": "http.request.url.path sw '/'"}]}}}`, http.StatusBadRequest, "needs one action"},
+		{http.MethodPut, "/_emu/loadBalancers/a", `{"backendSets": {"s": {"policy": "ROUND_ROBIN", "healthChecker": {"protocol": "TCP", "intervalInMillis": 0}}}}`, http.StatusBadRequest, "Invalid intervalInMillis 0"},
 		{http.MethodPut, "/_emu/loadBalancers/a/backendSets/chat", `{"policy": "ROUND_ROBIN", "backends": [], "healthChecker": {"protocol": "TCP"}}`, http.StatusOK, ""},
 		{http.MethodPut, "/_emu/loadBalancers/a/backendSets/chat", `{"policy": "NONE", "backends": []}`, http.StatusBadRequest, "Invalid policy"},
 		{http.MethodPut, "/_emu/loadBalancers/b/backendSets/chat", `{"policy": "ROUND_ROBIN"}`, http.StatusNotFound, "NotAuthorizedOrNotFound"},
