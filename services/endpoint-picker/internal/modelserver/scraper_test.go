@@ -149,14 +149,15 @@ func TestSilentEndpointDelaysNobody(t *testing.T) {
 func TestFailingPagesAreCountedAndSaidOnce(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		name string
-		page http.HandlerFunc
-		want string
+		name    string
+		page    http.HandlerFunc
+		timeout time.Duration
+		want    string
 	}{
-		{name: "status", page: status(http.StatusInternalServerError), want: "get metrics page: status 500"},
-		{name: "redirect", page: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, want: "get metrics page: status 302"},
-		{name: "other page", page: text("up 1\n"), want: ErrNoGauges.Error()},
-		{name: "no answer", page: hang, want: "i/o timeout"},
+		{name: "status", page: status(http.StatusInternalServerError), timeout: patience, want: "get metrics page: status 500"},
+		{name: "redirect", page: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, timeout: patience, want: "get metrics page: status 302"},
+		{name: "other page", page: text("up 1\n"), timeout: patience, want: ErrNoGauges.Error()},
+		{name: "no answer", page: hang, timeout: 200 * time.Millisecond, want: "i/o timeout"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -164,7 +165,7 @@ func TestFailingPagesAreCountedAndSaidOnce(t *testing.T) {
 			server := newModelServer(t, tt.page)
 			e := server.endpoint()
 			o := quick()
-			o.Timeout = 20 * time.Millisecond
+			o.Timeout = tt.timeout
 			_, logs := start(t, o, e)
 			require.Eventually(t, func() bool { return logs.Len() > 0 }, patience, tick)
 			said := e.Stats(time.Now()).ScrapeFailures

@@ -209,7 +209,7 @@ func TestSilenceIsNotRetried(t *testing.T) {
 	t.Parallel()
 	server := newModelServer(t, hang)
 	s, _ := newScraper(t)
-	s.options.Timeout = 20 * time.Millisecond
+	s.options.Timeout = 500 * time.Millisecond
 	e := server.endpoint()
 	newWorker(t, s, e).scrape(time.Now())
 	assert.EqualValues(t, 1, server.scrapes.Load())
