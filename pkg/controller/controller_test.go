@@ -317,3 +317,17 @@ func TestHandler(t *testing.T) {
 	h.OnDelete(cache.DeletedFinalStateUnknown{Key: "default/lost", Obj: service("lost", "1")})
 	assert.ElementsMatch(t, []string{"added", "before", "after", "fake", "deleted", "lost"}, got)
 }
+
+func TestUnless(t *testing.T) {
+	t.Parallel()
+	var got []string
+	note := func(text string) func(any) { return func(any) { got = append(got, text) } }
+	h := Unless(func(old, current any) bool { return old == current }, cache.ResourceEventHandlerFuncs{
+		AddFunc: note("add"), DeleteFunc: note("delete"), UpdateFunc: func(any, any) { note("update")(nil) },
+	})
+	h.OnAdd(1, true)
+	h.OnUpdate(1, 1)
+	h.OnUpdate(1, 2)
+	h.OnDelete(2)
+	assert.Equal(t, []string{"add", "update", "delete"}, got)
+}

@@ -34,6 +34,18 @@ func Handler(enqueue func(cache.ObjectName), names func(obj any) []cache.ObjectN
 	}
 }
 
+// Unless returns a handler that ignores the updates for which skip returns true.
+func Unless(skip func(old, current any) bool, h cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: h.OnAdd, DeleteFunc: h.OnDelete,
+		UpdateFunc: func(old, current any) {
+			if !skip(old, current) {
+				h.OnUpdate(old, current)
+			}
+		},
+	}
+}
+
 // sameVersion reports whether two objects have the same, non-empty resource version.
 func sameVersion(a, b any) bool {
 	first, ok := a.(metav1.Object)

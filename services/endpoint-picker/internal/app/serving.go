@@ -13,9 +13,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/kube"
+	"fairlead.dev/pkg/servingcert"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/serving/metricsauth"
-	"fairlead.dev/services/endpoint-picker/internal/serving/servingcert"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
 

@@ -34,8 +34,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"fairlead.dev/pkg/servingcert"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/serving/servingcert"
 )
 
 // review answers as an API server does: a token is the name of its user, and prometheus may get /metrics.

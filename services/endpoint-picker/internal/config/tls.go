@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"fairlead.dev/services/endpoint-picker/internal/serving/servingcert"
+	"fairlead.dev/pkg/servingcert"
 )
 
 const (

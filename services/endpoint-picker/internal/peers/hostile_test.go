@@ -268,13 +268,13 @@ func TestLostBuffersDoNotRefuse(t *testing.T) {
 		r := overMemory(t, Limits{MaxBytes: 1 << 20})
 		g := r.gateway(t, good)
 		assert.Equal(t, served, g.ask(100<<10))
-		func() {
-			p := (*r.all.Load())[0]
-			for range 40 {
-				bufferPool{p}.Get(32 << 10)
-			}
-		}()
+		pool := bufferPool{(*r.all.Load())[0]}
+		var buffers []*[]byte // kept: a collection at another time would find them
+		for range 40 {
+			buffers = append(buffers, pool.Get(32<<10))
+		}
 		assert.Equal(t, "refused: "+ErrTooManyBytes.Error(), g.ask(100<<10))
+		runtime.KeepAlive(buffers)
 		eventually(t, "a collection", func() bool { return r.Stats().Bytes < 1<<20 })
 		assert.Equal(t, served, g.ask(100<<10))
 	})

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
+	"fairlead.dev/pkg/configmap"
 	"fairlead.dev/pkg/events"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 	"fairlead.dev/services/ingress-reconciler/internal/metrics"
@@ -54,7 +55,7 @@ func TestConfigMaps(t *testing.T) {
 		configMap("ome", "inferenceservice-config", "ingress", `{"disableIngressCreation": true, "ingressDomain": "svc.cluster.test"}`),
 	)
 	sources := config.Sources{
-		ConfigMap: config.Name{Namespace: "fairlead", Name: "ingress"}, OMEConfigMap: config.Name{Namespace: "ome", Name: "inferenceservice-config"},
+		ConfigMap: configmap.Name{Namespace: "fairlead", Name: "ingress"}, OMEConfigMap: configmap.Name{Namespace: "ome", Name: "inferenceservice-config"},
 		ClusterDomain: "cluster.test",
 	}
 	c, changes := startConfigMaps(t, sources, client)
@@ -69,7 +70,7 @@ func TestConfigMaps(t *testing.T) {
 
 func TestConfigMapsThatDoNotExist(t *testing.T) {
 	t.Parallel()
-	c, _ := startConfigMaps(t, config.Sources{ConfigMap: config.Name{Namespace: "fairlead", Name: "ingress"}, OMEConfigMap: config.Name{Namespace: "ome", Name: "c"}}, fake.NewClientset())
+	c, _ := startConfigMaps(t, config.Sources{ConfigMap: configmap.Name{Namespace: "fairlead", Name: "ingress"}, OMEConfigMap: configmap.Name{Namespace: "ome", Name: "c"}}, fake.NewClientset())
 	current, problem := c.Current()
 	assert.Nil(t, current.Document)
 	assert.Nil(t, current.Inherited)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/tools/cache"
 
+	"fairlead.dev/pkg/configmap"
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/kube"
@@ -32,8 +32,8 @@ type Config struct {
 
 // Sources holds the flags that affect plans.
 type Sources struct {
-	ConfigMap     Name // with the configuration
-	OMEConfigMap  Name
+	ConfigMap     configmap.Name // with the configuration
+	OMEConfigMap  configmap.Name
 	ClusterDomain string
 	Discovery     time.Duration
 	Kinds         []string // resources that may be written
@@ -48,7 +48,7 @@ func Default() *Config {
 		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
 		Work: controller.DefaultOptions(),
 		Sources: Sources{
-			OMEConfigMap: Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local", Discovery: 30 * time.Second,
+			OMEConfigMap: configmap.Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local", Discovery: 30 * time.Second,
 			Kinds: slices.Clone(kinds),
 		},
 	}
@@ -105,31 +105,3 @@ func (s *Sources) Validate() error {
 	}
 	return nil
 }
-
-// Name is a flag that names an object.
-type Name cache.ObjectName
-
-// String implements pflag.Value.
-func (n *Name) String() string {
-	if n.Name == "" {
-		return ""
-	}
-	return n.Namespace + "/" + n.Name
-}
-
-// Set implements pflag.Value.
-func (n *Name) Set(text string) error {
-	if text == "" {
-		*n = Name{}
-		return nil
-	}
-	namespace, name, found := strings.Cut(text, "/")
-	if !found || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return errors.New("must be namespace/name")
-	}
-	*n = Name{Namespace: namespace, Name: name}
-	return nil
-}
-
-// Type implements pflag.Value.
-func (n *Name) Type() string { return "namespace/name" }

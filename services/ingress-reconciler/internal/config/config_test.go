@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/pkg/configmap"
 )
 
 // parse parses flags over the defaults.
@@ -24,7 +26,7 @@ func TestDefault(t *testing.T) {
 	require.NoError(t, err)
 	c.Leader.Namespace = "fairlead" // the namespace of the pod, inside a cluster
 	require.NoError(t, c.Validate())
-	assert.Equal(t, Sources{OMEConfigMap: Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local", Discovery: 30 * time.Second, Kinds: kinds}, c.Sources)
+	assert.Equal(t, Sources{OMEConfigMap: configmap.Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local", Discovery: 30 * time.Second, Kinds: kinds}, c.Sources)
 	assert.Positive(t, c.Work.Workers)
 }
 
@@ -35,7 +37,7 @@ func TestFlags(t *testing.T) {
 	require.NoError(t, c.Validate())
 	assert.Equal(t, 7, c.Work.Workers)
 	assert.Equal(t, 2*time.Minute, c.Work.LastRetry)
-	assert.Equal(t, Sources{ConfigMap: Name{Namespace: "fairlead", Name: "ingress.settings"}, ClusterDomain: "corp.example", Discovery: 30 * time.Second, Kinds: []string{"httproutes", "services"}}, c.Sources)
+	assert.Equal(t, Sources{ConfigMap: configmap.Name{Namespace: "fairlead", Name: "ingress.settings"}, ClusterDomain: "corp.example", Discovery: 30 * time.Second, Kinds: []string{"httproutes", "services"}}, c.Sources)
 }
 
 func TestFlagsHaveDescriptions(t *testing.T) {
@@ -45,20 +47,6 @@ func TestFlagsHaveDescriptions(t *testing.T) {
 	fs.VisitAll(func(f *pflag.Flag) { assert.NotEmpty(t, f.Usage, f.Name) })
 	assert.Equal(t, "ome/inferenceservice-config", fs.Lookup("ome-config-map").DefValue)
 	assert.Equal(t, "namespace/name", fs.Lookup("config-map").Value.Type())
-}
-
-func TestNamesOfObjects(t *testing.T) {
-	t.Parallel()
-	for _, wrong := range []string{"name", "/name", "namespace/", "/", "a/b/c", "A/b", "a/B", "a.b/c", " a/b"} {
-		_, err := parse(t, "--config-map="+wrong)
-		require.ErrorContains(t, err, "must be namespace/name", wrong)
-	}
-	for _, right := range []string{"", "a/b", "a/b.c-d"} {
-		var n Name
-		require.NoError(t, n.Set("other/one"))
-		require.NoError(t, n.Set(right))
-		assert.Equal(t, right, n.String())
-	}
 }
 
 func TestValidate(t *testing.T) {

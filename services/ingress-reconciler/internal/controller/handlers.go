@@ -29,7 +29,7 @@ import (
 func Handle(i *informers.Informers, users *uses.Index, enqueue func(cache.ObjectName)) {
 	h := handlers{informers: i, users: users}
 	on := func(informer *kube.OptionalInformer, names func(any) []cache.ObjectName) {
-		informer.AddEventHandler(unless(unchanged, controller.Handler(enqueue, names)))
+		informer.AddEventHandler(controller.Unless(unchanged, controller.Handler(enqueue, names)))
 	}
 	on(i.InferenceServices, itself)
 	on(i.Services, func(obj any) []cache.ObjectName { return append(owner(obj), h.named(uses.Service)(obj)...) })
@@ -98,18 +98,6 @@ func (h handlers) namespace(obj any) []cache.ObjectName {
 		}
 	}
 	return names
-}
-
-// unless returns a handler that ignores the updates for which skip returns true.
-func unless(skip func(old, current any) bool, h cache.ResourceEventHandler) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: h.OnAdd, DeleteFunc: h.OnDelete,
-		UpdateFunc: func(old, current any) {
-			if !skip(old, current) {
-				h.OnUpdate(old, current)
-			}
-		},
-	}
 }
 
 // unchanged reports whether an update changes no relevant field. For example, the status of a Gateway contains the number of its

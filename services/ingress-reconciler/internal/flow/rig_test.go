@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/deploy/emulators/ome"
+	"fairlead.dev/pkg/configmap"
 	"fairlead.dev/pkg/kubetest/cluster"
 	"fairlead.dev/services/ingress-reconciler/internal/app"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
@@ -132,7 +133,7 @@ func (r *rig) start(changes ...func(*config.Config)) (stop func()) {
 	cfg.Kube.Kubeconfig = r.cluster.Kubeconfig
 	cfg.HTTP.MetricsAddress, cfg.HTTP.HealthAddress = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Leader.Elect = false
-	cfg.Sources.ConfigMap = config.Name{Namespace: "fairlead", Name: "ours"}
+	cfg.Sources.ConfigMap = configmap.Name{Namespace: "fairlead", Name: "ours"}
 	for _, change := range changes {
 		change(cfg)
 	}

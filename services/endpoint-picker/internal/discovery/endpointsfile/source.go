@@ -25,7 +25,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"fairlead.dev/services/endpoint-picker/internal/follow"
+	"fairlead.dev/pkg/follow"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 )
 

@@ -22,7 +22,7 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 
-	"fairlead.dev/services/endpoint-picker/internal/follow"
+	"fairlead.dev/pkg/follow"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 )
 

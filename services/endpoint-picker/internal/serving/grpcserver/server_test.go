@@ -36,7 +36,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
-	"fairlead.dev/services/endpoint-picker/internal/serving/servingcert"
+	"fairlead.dev/pkg/servingcert"
 )
 
 const patience = 10 * time.Second

@@ -23,7 +23,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"fairlead.dev/services/endpoint-picker/internal/follow"
+	"fairlead.dev/pkg/follow"
 )
 
 // The names of a Secret of type kubernetes.io/tls.
