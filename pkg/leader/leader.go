@@ -86,7 +86,7 @@ type Params struct {
 type Elector struct {
 	options Options
 	name    string
-	lock    *resourcelock.LeaseLock
+	lock    *renewals // nil if every replica leads
 	log     *zap.Logger
 	leading prometheus.Gauge
 }
@@ -107,10 +107,10 @@ func New(p Params) (*Elector, error) {
 			}
 			p.Identity = host + "_" + rand.String(8) // random: a restarted container has the same host name, and its previous Lease may still be valid
 		}
-		e.lock = &resourcelock.LeaseLock{
+		e.lock = &renewals{LeaseLock: &resourcelock.LeaseLock{
 			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.Name}, Client: p.Leases,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: p.Identity},
-		}
+		}}
 	}
 	p.Metrics.MustRegister(leading)
 	return e, nil
@@ -129,6 +129,21 @@ func namespaceOf(flag, file string) (string, error) {
 		return "", fmt.Errorf("read namespace of the pod: %w", err)
 	}
 	return strings.TrimSpace(string(text)), nil
+}
+
+// Check returns an error if another replica may lead: the Lease was not renewed within RenewDeadline. A process that was stopped, and
+// continues, finds out here before its timers do. Call it immediately before a write whose effect a conflict does not prevent.
+func (e *Elector) Check() error {
+	if e.lock == nil {
+		return nil
+	}
+	switch age := e.lock.age(); {
+	case age < 0:
+		return errors.New("this replica does not hold the Lease")
+	case age > e.options.RenewDeadline:
+		return fmt.Errorf("the Lease was renewed %s ago, which is longer than --leader-election-renew-deadline %s", age.Round(time.Millisecond), e.options.RenewDeadline)
+	}
+	return nil
 }
 
 // Run calls lead whenever this replica is elected, until ctx is canceled. The context of lead has the values of ctx, but is

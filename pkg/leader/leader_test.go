@@ -286,3 +286,35 @@ func TestOptions(t *testing.T) {
 		})
 	}
 }
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	first := run(t, "first", quick(), w, atOnce)
+	eventually(t, first.isLeading, "it leads")
+	require.NoError(t, first.Check())
+	second := run(t, "second", quick(), w, atOnce)
+	require.EqualError(t, second.Check(), "this replica does not hold the Lease")
+
+	// The process was stopped for longer than another replica waits: no timer has run since.
+	past := time.Now().Add(-time.Minute)
+	first.lock.last.Store(&past)
+	require.ErrorContains(t, first.Check(), "the Lease was renewed 1m0s ago, which is longer than --leader-election-renew-deadline 300ms")
+	eventually(t, func() bool { return first.Check() == nil }, "the next renewal")
+}
+
+func TestCheckWithoutAnElection(t *testing.T) {
+	t.Parallel()
+	e, err := New(Params{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()})
+	require.NoError(t, err)
+	require.NoError(t, e.Check())
+}
+
+func TestAReleasedLeaseIsNotHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	r := run(t, "first", quick(), w, atOnce)
+	eventually(t, r.isLeading, "it leads")
+	r.stop()
+	eventually(t, func() bool { return r.Check() != nil }, "it was released")
+}

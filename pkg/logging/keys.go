@@ -24,6 +24,12 @@ const (
 	KeyOutcome    = "outcome"    // result of an operation
 	KeyReason     = "reason"     // reason for the outcome
 	KeyDuration   = "duration"
-	KeyVersion    = "version" // of the running program
-	KeyCommit     = "commit"  // of the running program
+
+	KeyLoadBalancer = "loadBalancer" // OCID
+	KeyBackendSet   = "backendSet"   // of a load balancer
+	KeyOperation    = "operation"    // of an API
+	KeyWorkRequest  = "workRequest"  // OCID
+
+	KeyVersion = "version" // of the running program
+	KeyCommit  = "commit"  // of the running program
 )
