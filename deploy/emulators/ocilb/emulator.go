@@ -15,6 +15,7 @@ import (
 	"context"
 	"crypto/rsa"
 	"net/http"
+	"slices"
 	"time"
 
 	"fairlead.dev/deploy/emulators/ocilb/internal/dataplane"
@@ -60,6 +61,10 @@ type (
 	Backend = lbapi.Backend
 	// HealthChecker is the health check of a backend set.
 	HealthChecker = lbapi.HealthChecker
+	// SSLConfiguration is the TLS of a backend set or of a listener.
+	SSLConfiguration = lbapi.SSLConfiguration
+	// LBCookieSessionPersistenceConfiguration is the session persistence of a backend set by a cookie of the load balancer.
+	LBCookieSessionPersistenceConfiguration = lbapi.LBCookieSessionPersistenceConfiguration
 	// Listener is a listener.
 	Listener = lbapi.Listener
 	// ConnectionConfiguration is the connection configuration of a listener.
@@ -127,9 +132,20 @@ func (e *Emulator) Create(id, compartment, name string) {
 // Put adds a load balancer, or replaces it at once.
 func (e *Emulator) Put(lb *LoadBalancer) { e.state.Put(lb) }
 
-// Edit changes a load balancer at once, as another client would.
+// Edit changes a load balancer at once, as another client would. apply may change backend sets and listeners in place.
 func (e *Emulator) Edit(id string, apply func(lb *LoadBalancer) *Error) *Error {
-	return e.state.Edit(id, "", func(lb *LoadBalancer, _ lbapi.Limits) *Error { return apply(lb) })
+	return e.state.Edit(id, "", func(lb *LoadBalancer, _ lbapi.Limits) *Error {
+		for name, s := range lb.BackendSets {
+			own := *s
+			own.Backends = slices.Clone(s.Backends)
+			lb.BackendSets[name] = &own
+		}
+		for name, l := range lb.Listeners {
+			own := *l
+			lb.Listeners[name] = &own
+		}
+		return apply(lb)
+	})
 }
 
 // Current returns the version of a load balancer that is in effect, or nil. The result must not be changed.

@@ -14,17 +14,27 @@ var (
 	errCut  = errors.New("the backend was removed")
 )
 
-// once is a body that cannot be sent again, even if it is empty: Go's transport repeats requests without a body.
-type once struct{ io.ReadCloser }
+// once is a body that cannot be sent again, even if it is empty: Go's transport repeats requests without a body. It is not read after
+// its last byte, as the transport does: the server may have closed it when the answer began, and then the transport cuts the answer
+// (https://github.com/golang/go/issues/40747).
+type once struct {
+	io.ReadCloser
 
-func (o once) Read(p []byte) (int, error) {
-	if o.ReadCloser == nil {
-		return 0, io.EOF
-	}
-	return o.ReadCloser.Read(p)
+	left int64 // negative: not known
 }
 
-func (o once) Close() error {
+func (o *once) Read(p []byte) (int, error) {
+	if o.ReadCloser == nil || o.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := o.ReadCloser.Read(p)
+	if o.left > 0 {
+		o.left -= int64(n)
+	}
+	return n, err
+}
+
+func (o *once) Close() error {
 	if o.ReadCloser == nil {
 		return nil
 	}

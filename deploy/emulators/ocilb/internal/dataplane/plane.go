@@ -260,7 +260,7 @@ func (p *Plane) handler(id, name string) http.Handler {
 			Rewrite: func(out *httputil.ProxyRequest) {
 				out.Out.URL.Scheme, out.Out.URL.Host, out.Out.Host = "http", f.backend.address, r.Host
 				out.SetXForwarded()
-				out.Out.Body = once{out.Out.Body}
+				out.Out.Body = &once{ReadCloser: out.Out.Body, left: out.Out.ContentLength}
 				out.Out.GetBody = nil
 			},
 			ModifyResponse: func(response *http.Response) error {
