@@ -26,7 +26,7 @@ PORT ?= 8080
 BIN  := $(CURDIR)/bin
 
 # In go.work, in the order in which they depend on each other.
-WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler deploy/emulators
+WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler services/backendset-syncer deploy/emulators
 # Not in go.work: they link Kubernetes, Prometheus or a client of registries, or test it, and must not raise the versions of other modules.
 STANDALONE_MODULES := deploy/images deploy/local deploy/local/e2e deploy/charts
 # They hold no code, only the versions of third-party programs: of images, and of the oldest API server that is supported.
@@ -40,7 +40,7 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS  = -X fairlead.dev/pkg/version.version=$(VERSION) -X fairlead.dev/pkg/version.commit=$(COMMIT)
 
 # What is released as an image, for which platforms, and where the layouts go.
-RELEASE_IMAGES ?= endpoint-picker ingress-reconciler modelserver
+RELEASE_IMAGES ?= endpoint-picker ingress-reconciler backendset-syncer modelserver
 PLATFORMS      ?= linux/amd64,linux/arm64
 OCI            ?= $(BIN)/oci
 SOURCE_URL     ?= https://fairlead.dev
@@ -50,6 +50,7 @@ export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 
 # Tools have their version in their names: another pin is another file.
 GOLANGCI_LINT_VERSION := v2.12.0
 MOCKERY_VERSION       := v2.53.7
+CONTROLLER_GEN_VERSION := v0.22.0
 HELM_DOCS_VERSION     := v1.14.2
 ACTIONLINT_VERSION    := v1.7.12
 SHELLCHECK_VERSION    := 0.11.0.1
@@ -58,6 +59,11 @@ GOVULNCHECK_VERSION   := v1.2.0
 HELM_VERSION          := $(shell sed -n 's|^\thelm.sh/helm/v4 \(v[^ ]*\).*|\1|p' deploy/local/go.mod)
 GOLANGCI_LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 MOCKERY       := $(BIN)/mockery-$(MOCKERY_VERSION)
+# The generators of clients have the version of the Kubernetes modules.
+KUBERNETES_VERSION := $(shell sed -n 's|^\tk8s.io/client-go \(v[^ ]*\).*|\1|p' pkg/go.mod)
+DEEPCOPY_GEN   := $(BIN)/deepcopy-gen-$(KUBERNETES_VERSION)
+CLIENT_GEN     := $(BIN)/client-gen-$(KUBERNETES_VERSION)
+CONTROLLER_GEN := $(BIN)/controller-gen-$(CONTROLLER_GEN_VERSION)
 HELM_DOCS     := $(BIN)/helm-docs-$(HELM_DOCS_VERSION)
 ACTIONLINT    := $(BIN)/actionlint-$(ACTIONLINT_VERSION)
 GOVULNCHECK   := $(BIN)/govulncheck-$(GOVULNCHECK_VERSION)
@@ -124,6 +130,10 @@ demo: doctor-go doctor-port $(ENVOY) ## The endpoint picker, Envoy and three sim
 	@./.ci/demo.sh $(BIN) $(JOBS) $(DEMO_PROGRAMS)
 	@exec $(BIN)/demo --bin $(BIN) --envoy $(ENVOY) --port $(PORT) $(if $(ONCE),--once)
 
+.PHONY: demo-oci
+demo-oci: doctor-go ## A roll-out behind an emulated OCI Load Balancer, in fake time: the flow of a naive controller, and that of the backendset-syncer
+	@cd services/backendset-syncer/internal/actor && GOWORK=off $(GO) test -count=1 -run '^TestRollOut$$' -args -rollout=demo
+
 .PHONY: screenshot
 screenshot: doctor-go $(ENVOY) ## Write docs/images/pools.png: the status page of the picker during the demo (needs Chromium)
 	@cd deploy/emulators && GOWORK=off $(GO) test -count=1 -run '^TestStatusPage$$' -v ./demo -args -screenshot=$(CURDIR)/docs/images/pools.png
@@ -169,6 +179,10 @@ golden: doctor-go ## Write the golden files anew; read the diff before you commi
 .PHONY: bench
 bench: doctor-go local ## Run the benchmarks (BENCH=regexp, COUNT=1)
 	@$(EACH) bench "$(WORKSPACE_MODULES)" $(GO) test -p 1 -run '^$$' -bench '$(or $(BENCH),.)' -count $(or $(COUNT),1) -benchmem ./...
+
+.PHONY: bench-rollout
+bench-rollout: doctor-go ## Failed requests of roll-outs behind an emulated OCI Load Balancer, for all combinations of hooks, work requests and removals
+	@cd services/backendset-syncer/internal/actor && GOWORK=off $(GO) test -count=1 -timeout 60m -run '^TestRollOut$$' -args -rollout=all
 
 .PHONY: fuzz
 fuzz: doctor-go ## Run each fuzz test for a while (FUZZTIME=5000x)
@@ -233,7 +247,8 @@ download: doctor-go ## Download the Go modules of everything that is built here
 
 # In workspace mode: mockery reads the packages of several modules.
 .PHONY: generate
-generate: doctor-go $(MOCKERY) docs-charts ## Generate mocks and the tables of values of the charts
+generate: doctor-go $(MOCKERY) $(DEEPCOPY_GEN) $(CLIENT_GEN) $(CONTROLLER_GEN) docs-charts ## Generate the API's client and CRDs, mocks, and the tables of values of the charts
+	@./.ci/api.sh $(DEEPCOPY_GEN) $(CLIENT_GEN) $(CONTROLLER_GEN)
 	@GOWORK=$(CURDIR)/go.work $(MOCKERY) --log-level warn
 
 .PHONY: docs-charts
@@ -264,6 +279,12 @@ $(GOLANGCI_LINT): | doctor-go
 
 $(MOCKERY): | doctor-go
 	@./.ci/tool.sh $@ github.com/vektra/mockery/v2@$(MOCKERY_VERSION)
+
+$(DEEPCOPY_GEN) $(CLIENT_GEN): $(BIN)/%-$(KUBERNETES_VERSION): | doctor-go
+	@./.ci/tool.sh $@ k8s.io/code-generator/cmd/$*@$(KUBERNETES_VERSION)
+
+$(CONTROLLER_GEN): | doctor-go
+	@./.ci/tool.sh $@ sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)
 
 $(HELM): | doctor-go
 	@./.ci/tool.sh $@ helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)

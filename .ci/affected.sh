@@ -46,20 +46,24 @@ for file in "${files[@]}"; do
 	case $file in
 	services/endpoint-picker/*) affect services/endpoint-picker chart demo e2e/picker e2e/ingress ;;
 	services/ingress-reconciler/*) affect services/ingress-reconciler chart e2e/ingress ;;
-	pkg/*) affect pkg chart demo e2e/cluster e2e/picker e2e/ingress ;;
-	deploy/emulators/*) affect deploy/emulators demo e2e/cluster e2e/picker e2e/ingress ;;
+	services/backendset-syncer/*) affect services/backendset-syncer chart e2e/syncer ;;
+	pkg/*) affect pkg chart demo e2e/cluster e2e/picker e2e/ingress e2e/syncer ;;
+	deploy/emulators/*) affect deploy/emulators demo e2e/cluster e2e/picker e2e/ingress e2e/syncer ;;
 	deploy/local/e2e/cluster/*) affect deploy/local/e2e e2e/cluster ;;
 	deploy/local/e2e/picker/*) affect deploy/local/e2e e2e/picker ;;
 	deploy/local/e2e/ingress/*) affect deploy/local/e2e e2e/ingress ;;
+	deploy/local/e2e/syncer/*) affect deploy/local/e2e e2e/syncer ;;
 	deploy/local/e2e/conformance/* | deploy/local/e2e/cmd/conformance/*) affect deploy/local/e2e ;;
 	deploy/local/images/conformance/*) ;; # the nightly run reads it
-	deploy/local/e2e/*) affect deploy/local/e2e e2e/cluster e2e/picker e2e/ingress ;;
-	deploy/local/*) affect deploy/local deploy/local/e2e e2e/cluster e2e/picker e2e/ingress ;;
+	deploy/local/e2e/*) affect deploy/local/e2e e2e/cluster e2e/picker e2e/ingress e2e/syncer ;;
+	deploy/local/*) affect deploy/local deploy/local/e2e e2e/cluster e2e/picker e2e/ingress e2e/syncer ;;
 	deploy/charts/*) affect deploy/charts chart ;;
 	deploy/examples/ingress/*) affect e2e/ingress ;;
-	deploy/examples/inference/*) affect demo e2e/picker e2e/ingress ;;
+	deploy/examples/oci/*) ;; # docs and verify read it
+	deploy/examples/inference/*) affect demo e2e/picker e2e/ingress e2e/syncer ;;
 	charts/endpoint-picker/*) affect chart e2e/picker e2e/ingress ;;
 	charts/ingress-reconciler/*) affect chart e2e/ingress ;;
+	charts/backendset-syncer/*) affect services/backendset-syncer chart e2e/syncer ;; # tests of the service apply the CRD
 	# Documents that tests read.
 	docs/services/* | docs/operations/* | README.md) affect services/ingress-reconciler chart ;;
 	docs/* | mkdocs.yml | *.md | LICENSE | .github/*) ;; # verify, lint and docs read them
@@ -91,7 +95,7 @@ only() { # of the modules given, those that are affected
 	echo "${made[*]}"
 }
 packages=()
-for folder in cluster picker ingress; do
+for folder in cluster picker ingress syncer; do
 	[ -z "${parts[e2e/$folder]:-}" ] || packages+=("./$folder/...")
 done
 steps=(doctor verify lint)

@@ -1,0 +1,275 @@
+package actor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+)
+
+const (
+	// staleLimit is how long a read may be older than the last write.
+	staleLimit = 30 * time.Second
+	staleRetry = 250 * time.Millisecond
+	// fenceRetry is the time between two attempts to write without a renewed Lease: the next renewal comes within a second, or never.
+	fenceRetry = time.Second
+	// maxEtags bounds the ETags that are known to be old.
+	maxEtags = 32
+	// firstPoll is the expected duration of a work request before the first one has ended. Users report 1 s to 17 s.
+	firstPoll = time.Second
+	// leastPoll and mostPoll bound the time between two polls of a work request.
+	leastPoll = 250 * time.Millisecond
+	mostPoll  = 5 * time.Second
+	// listingAge is how old a list of work requests may be for a write that replaces a set: less than the quickest work request takes.
+	listingAge = 500 * time.Millisecond
+	// learning is the weight of the last work request in the expected duration.
+	learning = 0.3
+	// respite is the least time between two attempts for a set that was refused, even if its owner wants something else.
+	respite = 2 * time.Second
+)
+
+// actor writes the sets of one load balancer. Only its goroutine uses the fields outside the inbox.
+type actor struct {
+	inbox
+
+	p    *Params
+	id   string
+	log  *zap.Logger
+	quit chan struct{}
+
+	sets map[string]*set
+
+	current  *ociapi.LoadBalancer // as it was read last; nil: never
+	readAt   time.Time
+	unlisted bool // work requests of others may be in progress
+	listedAt time.Time
+	unread   bool // current may be old
+	wroteAt  time.Time
+	oldEtags []string // which the load balancer no longer has
+
+	pending  *pending
+	expected time.Duration // of a work request
+
+	pause         time.Time // no request before
+	reads, writes streak
+	listings      int    // in a row that found work requests
+	waiting       string // what the actor waits for, for reports
+}
+
+func newActor(p *Params, id string) *actor {
+	return &actor{
+		inbox: inbox{sets: map[string]*request{}, reports: map[string]*Report{}, wake: make(chan struct{}, 1)},
+		p:     p, id: id, log: p.Log.With(zap.String(logging.KeyLoadBalancer, id)), quit: make(chan struct{}), sets: map[string]*set{},
+		unlisted: true, unread: true, expected: firstPoll,
+	}
+}
+
+// run works until ctx or lease ends, or the last set is dropped.
+func (a *actor) run(ctx, lease context.Context) {
+	timer := a.p.Clock.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-lease.Done():
+			return
+		case <-a.quit:
+			return
+		case <-a.wake:
+		case <-timer.C():
+		}
+		for ctx.Err() == nil && lease.Err() == nil {
+			a.receive()
+			next := a.step(lease)
+			a.publish()
+			if wait := next.Sub(a.p.Clock.Now()); next.IsZero() || wait > 0 {
+				timer.Stop()
+				if !next.IsZero() {
+					timer.Reset(wait)
+				}
+				break
+			}
+		}
+	}
+}
+
+// receive takes the newest wishes from the inbox.
+func (a *actor) receive() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.reread {
+		a.reread, a.unread = false, true
+	}
+	now, changed := a.p.Clock.Now(), false
+	for name, wish := range a.inbox.sets {
+		s := a.sets[name]
+		if s == nil {
+			s = newSet(name)
+			a.sets[name] = s
+		}
+		changed = s.want(wish, now) || changed
+	}
+	for name := range a.sets {
+		if a.inbox.sets[name] == nil {
+			delete(a.sets, name)
+		}
+	}
+	if changed && a.current != nil {
+		a.plan(now) // also during a work request: endpoints may come, terminate and go meanwhile
+	}
+}
+
+// step makes at most one request. It returns when the next step is due: zero means with the next event.
+func (a *actor) step(ctx context.Context) time.Time {
+	now := a.p.Clock.Now()
+	switch {
+	case now.Before(a.pause):
+		return a.pause
+	case a.pending != nil && now.Before(a.pending.next):
+		if a.checkHealth(ctx, now) {
+			return now
+		}
+		return earliest(a.pending.next, a.healthAt())
+	case a.pending != nil:
+		a.poll(ctx)
+		return now
+	case a.unlisted:
+		a.list(ctx)
+		return now
+	case a.unread || !now.Before(a.verifyAt()):
+		a.read(ctx)
+		return now
+	}
+	write, next := a.decide(now)
+	if write == nil {
+		if a.checkHealth(ctx, now) {
+			return now
+		}
+		return earliest(earliest(next, a.verifyAt()), a.healthAt())
+	}
+	a.send(ctx, write)
+	return now
+}
+
+// verifyAt returns when the load balancer is read again although nothing has changed.
+func (a *actor) verifyAt() time.Time { return a.readAt.Add(a.p.Verify) }
+
+// list waits until no work request is in progress: what is read meanwhile changes soon, and a write would undo it.
+func (a *actor) list(ctx context.Context) {
+	all, err := a.p.Client.InFlight(ctx, a.id)
+	if err != nil {
+		a.fail(ctx, &a.reads, err)
+		return
+	}
+	a.reads.end()
+	now := a.p.Clock.Now()
+	for _, w := range all {
+		if now.Sub(w.Accepted) < ociapi.WorkRequestDeadline {
+			a.waiting = fmt.Sprintf("waits for work request %s (%s) of another client or an earlier leader", w.ID, w.Type)
+			a.listings++
+			a.pause = now.Add(betweenListings.delay(a.listings, a.p.Jitter()))
+			a.unlisted, a.unread = true, true
+			return
+		}
+	}
+	a.unlisted, a.listedAt, a.listings, a.waiting = false, now, 0, ""
+}
+
+// read reads the load balancer.
+func (a *actor) read(ctx context.Context) {
+	priority := ociapi.High
+	if !a.unread {
+		priority = ociapi.Low
+	}
+	got, err := a.p.Client.LoadBalancer(ctx, priority, a.id)
+	if err != nil {
+		a.fail(ctx, &a.reads, err)
+		return
+	}
+	a.reads.end()
+	now := a.p.Clock.Now()
+	if a.isOld(got.ETag) && now.Sub(a.wroteAt) < staleLimit {
+		a.waiting, a.pause = "waits until reads show the last write", now.Add(staleRetry)
+		return
+	}
+	if a.current != nil && a.current.ETag != got.ETag {
+		a.retire(a.current.ETag)
+	}
+	a.current, a.readAt, a.unread, a.waiting = got, now, false, ""
+	if !got.Active {
+		a.reads.problem = &problem{reason: reasonUnavailable, message: fmt.Sprintf("the load balancer is in state %s; fix or replace it", got.State)}
+		a.pause = now.Add(afterNotFound.first)
+		a.unread = true
+	}
+}
+
+// retire remembers an ETag that the load balancer no longer has: a read with it is old.
+func (a *actor) retire(etag string) {
+	if a.isOld(etag) {
+		return
+	}
+	if len(a.oldEtags) == maxEtags {
+		a.oldEtags = a.oldEtags[1:]
+	}
+	a.oldEtags = append(a.oldEtags, etag)
+}
+
+func (a *actor) isOld(etag string) bool {
+	for _, old := range a.oldEtags {
+		if old == etag {
+			return true
+		}
+	}
+	return false
+}
+
+// write is a write that was decided.
+type write struct {
+	*ociapi.Write
+
+	set    *set
+	wanted []plan.Backend
+}
+
+// send sends a write. One that replaces a set must not undo the work request of another client on the same set, which no read shows
+// before it has ended: so work requests are listed immediately before.
+func (a *actor) send(ctx context.Context, w *write) {
+	now := a.p.Clock.Now()
+	if w.Replaces() && now.Sub(a.listedAt) > listingAge {
+		a.list(ctx)
+		if a.pause.After(now) || ctx.Err() != nil {
+			return
+		}
+	}
+	if err := a.p.MayWrite(); err != nil {
+		a.waiting, a.pause = "waits for the leadership: "+err.Error(), a.p.Clock.Now().Add(fenceRetry)
+		return
+	}
+	s := w.set
+	s.attemptedAt = a.p.Clock.Now()
+	id, err := a.p.Client.Send(ctx, w.Write, w.Token(s.attempt))
+	if err != nil {
+		a.refused(ctx, s, err)
+		return
+	}
+	a.waiting = ""
+	now = a.p.Clock.Now()
+	s.sent(w.wanted, now)
+	wait := time.Duration(0.9 * float64(a.expected)) //nolint:mnd // a little before it is expected to end
+	a.pending = &pending{Write: w.Write, id: id, set: s.name, sent: now, next: now.Add(wait), wait: leastPoll, since: s.since}
+	s.since = time.Time{}
+	a.log.Debug("Sent write", zap.String(logging.KeyBackendSet, s.name), zap.String(logging.KeyOperation, w.Operation()), zap.String(logging.KeyWorkRequest, id))
+}
+
+// forget drops all sets from the metrics.
+func (a *actor) forget() {
+	for name := range a.sets {
+		a.p.Observer.Set(Key{LoadBalancer: a.id, Set: name}, nil)
+	}
+}

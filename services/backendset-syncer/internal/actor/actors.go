@@ -1,0 +1,276 @@
+package actor
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+)
+
+// Key names a backend set.
+type Key struct{ LoadBalancer, Set string }
+
+// Wanted is what the owner of a backend set wants.
+type Wanted struct {
+	Endpoints []plan.Endpoint // each address once
+	Weight    int
+	Maximum   int // active backends; 0: no limit but those of the load balancer
+	Drain     plan.Drain
+	Health    *ociapi.HealthChecker // nil: the set keeps its own
+	Emptying  bool                  // the set loses all backends
+	Watching  bool                  // the set is read, and not written: its owner has not claimed it
+	Limits    plan.Limits           // of the load balancer
+	// Since is when the first event was seen that this wish follows from. It is for metrics.
+	Since time.Time
+}
+
+// client is the part of OCI's API that actors use.
+type client interface {
+	LoadBalancer(ctx context.Context, p ociapi.Priority, id string) (*ociapi.LoadBalancer, error)
+	InFlight(ctx context.Context, id string) ([]ociapi.WorkRequest, error)
+	WorkRequest(ctx context.Context, id string) (ociapi.WorkRequest, error)
+	Send(ctx context.Context, w *ociapi.Write, token string) (string, error)
+	Health(ctx context.Context, id, set string) (*ociapi.Health, error)
+	CheckResult(ctx context.Context, id, set, backend string) (string, error)
+}
+
+// observer records what actors do.
+type observer interface {
+	// WorkRequest records the end of a work request: succeeded, failed or lost.
+	WorkRequest(operation, result string, took time.Duration)
+	// Written records the time from an event to the end of the work request that it led to.
+	Written(took time.Duration)
+	// InService records the time from the event of a new endpoint until the load balancer reports its backend as healthy.
+	InService(took time.Duration)
+	// Sets records the state of a backend set. A nil report forgets it.
+	Set(key Key, r *Report)
+	// Conflict counts a write that was refused with 409 or 412.
+	Conflict(code string)
+}
+
+// Params holds the arguments of New.
+type Params struct {
+	Client   client
+	Observer observer
+	Clock    clock.WithTicker
+	Log      *zap.Logger
+	// Verify is the time between two reads of a load balancer that nothing changes.
+	Verify time.Duration
+	// MayWrite returns an error if this replica may have lost the leadership. It is called immediately before each write.
+	MayWrite func() error
+	// Changed is called when the report of a set has changed.
+	Changed func(Key)
+	// Jitter returns a random number from 0 to 1.
+	Jitter func() float64
+}
+
+// Actors are the actors of all load balancers.
+type Actors struct {
+	p Params
+
+	mu     sync.Mutex
+	term   *term // nil while this replica does not lead
+	actors map[string]*actor
+}
+
+// term is a time in which this replica leads.
+type term struct {
+	work  context.Context //nolint:containedctx // of the term: no new request after it ends
+	lease context.Context //nolint:containedctx // of the term: requests end with it
+	group sync.WaitGroup
+}
+
+// New returns Actors without sets, which do nothing before Start.
+func New(p Params) *Actors { return &Actors{p: p, actors: map[string]*actor{}} }
+
+// Start begins a term. Actors work until ctx ends, which lets a request in progress finish, or until lease ends. wait returns after
+// that, when all sets are forgotten.
+func (a *Actors) Start(ctx, lease context.Context) (wait func()) {
+	current := &term{work: ctx, lease: lease}
+	a.mu.Lock()
+	a.term = current
+	a.mu.Unlock()
+	return func() {
+		<-ctx.Done()
+		a.mu.Lock()
+		ended := a.actors
+		a.term, a.actors = nil, map[string]*actor{}
+		a.mu.Unlock()
+		current.group.Wait()
+		for _, of := range ended {
+			of.forget()
+		}
+	}
+}
+
+// Want replaces what the owner of a set wants. It does nothing while this replica does not lead.
+func (a *Actors) Want(key Key, w *Wanted) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.term == nil {
+		return
+	}
+	of := a.actors[key.LoadBalancer]
+	if of == nil {
+		of = newActor(&a.p, key.LoadBalancer)
+		a.actors[key.LoadBalancer] = of
+		current := a.term
+		current.group.Go(func() { of.run(current.work, current.lease) })
+	}
+	of.want(key.Set, w)
+}
+
+// Drop forgets a set, and leaves it as it is.
+func (a *Actors) Drop(key Key) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	of := a.actors[key.LoadBalancer]
+	if of == nil {
+		return
+	}
+	if of.drop(key.Set) {
+		delete(a.actors, key.LoadBalancer)
+		close(of.quit)
+	}
+	a.p.Observer.Set(key, nil)
+}
+
+// Report returns the report of a set, nil if there is none yet for the newest wish.
+func (a *Actors) Report(key Key) *Report {
+	a.mu.Lock()
+	of := a.actors[key.LoadBalancer]
+	a.mu.Unlock()
+	if of == nil {
+		return nil
+	}
+	return of.reportOf(key.Set)
+}
+
+// Verify lets the actors read all load balancers soon.
+func (a *Actors) Verify() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, of := range a.actors {
+		of.verify()
+	}
+}
+
+// inbox is what other goroutines share with an actor.
+type inbox struct {
+	mu      sync.Mutex
+	sets    map[string]*request
+	reread  bool
+	reports map[string]*Report
+	wake    chan struct{} // of capacity 1
+}
+
+// request is the newest wish of a set.
+type request struct {
+	*Wanted
+
+	number int // of the wish
+}
+
+func (i *inbox) want(set string, w *Wanted) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	number := 1
+	if before := i.sets[set]; before != nil {
+		if before.same(w) {
+			return
+		}
+		number = before.number + 1
+	}
+	i.sets[set] = &request{Wanted: w, number: number}
+	i.signal()
+}
+
+// same reports whether two wishes are equal, except for the event that they follow from.
+func (w *Wanted) same(other *Wanted) bool {
+	return slices.Equal(w.Endpoints, other.Endpoints) && w.Weight == other.Weight && w.Maximum == other.Maximum && w.Drain == other.Drain &&
+		w.Emptying == other.Emptying && w.Watching == other.Watching && w.Limits == other.Limits && (w.Health == other.Health || w.Health != nil && other.Health != nil && *w.Health == *other.Health)
+}
+
+// drop reports whether no set is left.
+func (i *inbox) drop(set string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.sets, set)
+	delete(i.reports, set)
+	i.signal()
+	return len(i.sets) == 0
+}
+
+func (i *inbox) verify() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.reread = true
+	i.signal()
+}
+
+func (i *inbox) signal() {
+	select {
+	case i.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (i *inbox) reportOf(set string) *Report {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	wish, r := i.sets[set], i.reports[set]
+	if wish == nil || r == nil || r.number != wish.number {
+		return nil
+	}
+	return r
+}
+
+// backoff is an exponential delay with jitter.
+type backoff struct {
+	first, last time.Duration
+}
+
+// delay returns the delay after n failures in a row: 75 % to 125 % of first, doubled with each failure after the first.
+func (b backoff) delay(n int, jitter float64) time.Duration {
+	const maxDoublings = 20
+	d := min(b.first<<min(max(n-1, 0), maxDoublings), b.last)
+	return time.Duration(float64(d) * (0.75 + jitter/2)) //nolint:mnd // as documented
+}
+
+// Delays after failures: see the package comment.
+var (
+	afterBusy       = backoff{2 * time.Second, 30 * time.Second}
+	afterStale      = backoff{500 * time.Millisecond, 10 * time.Second}
+	afterThrottled  = backoff{time.Second, time.Minute}
+	afterNoAccess   = backoff{10 * time.Second, 5 * time.Minute}
+	afterNotFound   = backoff{30 * time.Second, 5 * time.Minute}
+	afterRefused    = backoff{time.Minute, 10 * time.Minute}
+	afterOutage     = backoff{time.Second, time.Minute}
+	afterFailedWork = backoff{time.Second, 10 * time.Minute}
+	betweenRepairs  = backoff{10 * time.Second, 10 * time.Minute}
+	betweenListings = backoff{time.Second, 5 * time.Second}
+)
+
+// earliest returns the earlier of two times, of which zero means never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func byName[T any](all map[string]T) []string {
+	names := make([]string, 0, len(all))
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, cmp.Compare)
+	return names
+}

@@ -1,0 +1,64 @@
+package actor
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+)
+
+// Preview is what an actor would do to a backend set now.
+type Preview struct {
+	Changes   plan.Changes
+	Operation string // of the first request, empty if there is none
+	Next      time.Time
+	Problem   string // why the set cannot be written, or is not complete
+	Missing   bool   // the set cannot be read
+}
+
+// PreviewAll returns what an actor that has just begun would do to the backend sets of a load balancer.
+func PreviewAll(lb *ociapi.LoadBalancer, wanted map[string]*Wanted, now time.Time) map[string]Preview {
+	a := newActor(&Params{Log: zap.NewNop(), Clock: clock.RealClock{}}, lb.ID)
+	a.current = lb
+	for name, w := range wanted {
+		a.sets[name] = newSet(name)
+		a.sets[name].want(&request{Wanted: w, number: 1}, now)
+	}
+	a.plan(now)
+	for _, s := range a.sets {
+		if s.live != nil && s.wish.Watching && len(s.foreign) == 0 { // its binding would take it
+			claimed := *s.wish.Wanted
+			claimed.Watching = false
+			s.wish = &request{Wanted: &claimed, number: 1}
+		}
+	}
+	a.plan(now)
+	all := make(map[string]Preview, len(wanted))
+	for name, s := range a.sets {
+		all[name] = a.preview(s)
+	}
+	return all
+}
+
+func (a *actor) preview(s *set) Preview {
+	if s.live == nil {
+		return Preview{Problem: s.problem.message, Missing: true}
+	}
+	if s.wish.Watching {
+		return Preview{Problem: a.report(s).Message, Missing: true}
+	}
+	p := Preview{Changes: plan.Diff(s.live.Backends, s.wanted), Next: s.target.Next}
+	if r := a.report(s); r.Excess > 0 {
+		p.Problem = r.Message
+	}
+	switch w, err := a.current.NewWrite(s.live, s.wanted, s.wish.Health); {
+	case err != nil:
+		p.Problem = err.Error()
+	case w != nil:
+		p.Operation = w.Operation()
+	}
+	return p
+}

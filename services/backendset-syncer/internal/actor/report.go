@@ -1,0 +1,196 @@
+package actor
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strings"
+	"time"
+
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+)
+
+// Reasons of reports.
+const (
+	reasonSynced      = v1alpha1.ReasonSynced
+	reasonPending     = v1alpha1.ReasonPending
+	reasonRateLimited = v1alpha1.ReasonRateLimited
+	reasonCapacity    = v1alpha1.ReasonCapacityExceeded
+	reasonWorkFailed  = v1alpha1.ReasonWorkRequestFailed
+	reasonAuth        = v1alpha1.ReasonAuthFailed
+	reasonUnreachable = v1alpha1.ReasonBackendsUnreachable
+	reasonNoSet       = v1alpha1.ReasonBackendSetNotFound
+	reasonConflict    = v1alpha1.ReasonConflict
+	reasonUnavailable = v1alpha1.ReasonLoadBalancerUnavailable
+	reasonRefused     = v1alpha1.ReasonRequestRefused
+	reasonDrifting    = v1alpha1.ReasonDrifting
+)
+
+const (
+	// manyRepairs is the number of repairs in a row after which a report names them.
+	manyRepairs = 3
+	// earlyNotice is how long a report says that draining backends were removed early: users look at conditions after a roll-out.
+	earlyNotice = 10 * time.Minute
+	// maxListed bounds lists of names in messages.
+	maxListed = 5
+)
+
+// problem is why a set is not synced.
+type problem struct{ reason, message string }
+
+// Report is the state of a set. It must not be changed.
+type Report struct {
+	Synced          bool
+	Reason, Message string
+
+	Active, Draining, Waiting int
+	Early, Excess             int // draining backends that were removed early a short time ago, and ready endpoints without room
+	// Known means that the load balancer was read, and the counts are right.
+	Known bool
+	// Gone means that the load balancer has no backend set of this name.
+	Gone bool
+	// Foreign is the number of backends that are not endpoints, of a set that is only watched.
+	Foreign int
+	// Serving has the backends that the load balancer reports as healthy, or whose health is not known because no listener uses the
+	// set.
+	Serving map[netip.AddrPort]bool
+
+	number int // of the wish
+}
+
+// publish replaces the reports that have changed.
+func (a *actor) publish() {
+	changed := map[string]*Report{}
+	a.mu.Lock()
+	for name, s := range a.sets {
+		if a.inbox.sets[name] == nil {
+			continue // dropped meanwhile
+		}
+		if r := a.report(s); !reflect.DeepEqual(r, a.reports[name]) {
+			a.reports[name] = r
+			changed[name] = r
+		}
+	}
+	a.mu.Unlock()
+	for name, r := range changed {
+		key := Key{LoadBalancer: a.id, Set: name}
+		a.p.Observer.Set(key, r)
+		a.p.Changed(key)
+	}
+}
+
+// report returns the report of a set.
+func (a *actor) report(s *set) *Report {
+	r := &Report{number: s.wish.number, Serving: map[netip.AddrPort]bool{}}
+	if s.live != nil && s.wish.Watching {
+		r.Known, r.Foreign = true, len(s.foreign)
+	}
+	if s.live != nil && s.target != nil {
+		r.Known, r.Serving = true, s.health.serving()
+		r.Active = len(s.health.active)
+		r.Draining = len(s.live.Backends) - r.Active
+		r.Excess = len(s.target.Excess)
+		if s.early > 0 && a.p.Clock.Since(s.earlyAt) < earlyNotice {
+			r.Early = s.early
+		}
+		for _, address := range s.target.Active {
+			if !s.health.active[address] {
+				r.Waiting++
+			}
+		}
+		r.Waiting += r.Excess
+	}
+	r.Gone = s.problem != nil && s.problem.reason == reasonNoSet
+	p := a.problemOf(s, r)
+	r.Synced, r.Reason, r.Message = p == nil, reasonSynced, fmt.Sprintf("the backend set has %s", count(r.Active, "active backend"))
+	if p != nil {
+		r.Reason, r.Message = p.reason, p.message
+	} else if r.Early > 0 {
+		r.Message += fmt.Sprintf("; %s removed before the end of their drain time, because the limit of backends is reached", count(r.Early, "draining backend was", "draining backends were"))
+	}
+	return r
+}
+
+// problemOf returns why a set is not synced, nil if it is.
+func (a *actor) problemOf(s *set, r *Report) *problem {
+	for _, p := range []*problem{a.writes.problem, a.reads.problem, s.problem} {
+		if p != nil {
+			return p
+		}
+	}
+	inProgress := a.pending != nil && a.pending.set == s.name
+	switch {
+	case !r.Known:
+		return a.pendingProblem("the load balancer was not read yet")
+	case r.Foreign > 0:
+		return &problem{reason: reasonConflict, message: fmt.Sprintf(
+			"the backend set has %s of the Service: %s. Remove them, or ask the administrator to set takeOver for this load balancer in the configuration",
+			count(r.Foreign, "backend that is not an endpoint", "backends that are not endpoints"), list(s.foreign))}
+	case s.wish.Watching:
+		return a.pendingProblem("the binding takes the backend set")
+	case r.Excess > 0:
+		return &problem{reason: reasonCapacity, message: fmt.Sprintf(
+			"%s no room in the backend set: its limit, that of the load balancer or that of the namespace is reached; raise the limit or use another load balancer",
+			count(r.Excess, "ready endpoint has", "ready endpoints have"))}
+	case s.isFought():
+		return &problem{reason: reasonDrifting, message: fmt.Sprintf(
+			"another client changes the backends again and again (%d repairs); the next repair is at %s. Remove oci_load_balancer_backend resources of this set from Terraform, and other controllers that write it",
+			s.repairs, s.repairAt.UTC().Format(time.RFC3339))}
+	case !s.dirty.IsZero() || inProgress:
+		return a.pendingProblem("changes wait")
+	}
+	return s.health.problem()
+}
+
+// isFought reports whether another client undoes the changes of the set.
+func (s *set) isFought() bool { return !s.dirty.IsZero() && s.repairs >= manyRepairs && s.isRepair() }
+
+// problem returns the problem of backends that the load balancer cannot reach, nil if it reaches all.
+func (h *health) problem() *problem {
+	n := h.critical()
+	if n == 0 || h.failed == "" {
+		return nil
+	}
+	return &problem{reason: reasonUnreachable, message: fmt.Sprintf(
+		"the load balancer reports %s as critical: %s. Check that pods have addresses of the VCN (VCN-native pod networking) and that network security groups and security lists permit the load balancer's subnets to reach them",
+		count(n, "backend of a ready pod", "backends of ready pods"), h.failed)}
+}
+
+func (a *actor) pendingProblem(text string) *problem {
+	switch {
+	case a.waiting != "":
+		text = a.waiting
+	case a.pending != nil:
+		text = fmt.Sprintf("work request %s (%s of backend set %s) is in progress", a.pending.id, a.pending.Operation(), a.pending.set)
+	}
+	return &problem{reason: reasonPending, message: text}
+}
+
+// count formats a number with its noun.
+func count(n int, forms ...string) string {
+	if len(forms) == 1 {
+		forms = append(forms, forms[0]+"s")
+	}
+	if n == 1 {
+		return "1 " + forms[0]
+	}
+	return fmt.Sprintf("%d %s", n, forms[1])
+}
+
+// list formats names, the first few of many.
+func list(names []string) string {
+	if len(names) > maxListed {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
+	}
+	return strings.Join(names, ", ")
+}
+
+// asError returns an error of the client.
+func asError(err error) *ociapi.Error {
+	if e, ok := errors.AsType[*ociapi.Error](err); ok {
+		return e
+	}
+	return &ociapi.Error{Class: ociapi.Unreachable, Message: err.Error()}
+}

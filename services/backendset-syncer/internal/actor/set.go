@@ -1,0 +1,255 @@
+package actor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+)
+
+// set is a backend set as an actor knows it.
+type set struct {
+	name   string
+	wish   *request
+	memory plan.Memory
+	target *plan.Target
+	live   *ociapi.BackendSet // nil: it does not exist, or was not read
+	// foreign are the backends of a set that is only watched, except for those that are endpoints.
+	foreign []string
+	wanted  []plan.Backend
+
+	since   time.Time // of the first event that no write has covered
+	dirty   time.Time // since when the set differs from its target; zero: it does not
+	problem *problem
+
+	attempt     int // of retry tokens
+	refusals    int // in a row
+	attemptedAt time.Time
+	retryAt     time.Time // no write before
+
+	// applied is what the last write made of the set, nil before the first. A difference without a new target is a change of others.
+	applied  []plan.Backend
+	inFlight []plan.Backend
+	repairs  int // in a row
+	repairAt time.Time
+
+	early   int // draining backends that the last write with any removed before their time
+	earlyAt time.Time
+
+	health health
+}
+
+func newSet(name string) *set { return &set{name: name, memory: plan.Memory{}} }
+
+// want replaces the wish, and reports whether it is another one.
+func (s *set) want(wish *request, now time.Time) bool {
+	if s.wish == wish {
+		return false
+	}
+	s.wish = wish
+	if s.since.IsZero() {
+		s.since = wish.Since
+	}
+	s.problem, s.refusals = nil, 0
+	if earlier := s.attemptedAt.Add(respite); s.retryAt.After(earlier) {
+		s.retryAt = earlier
+	}
+	s.health.want(wish, now)
+	return true
+}
+
+// sent remembers a write that was accepted.
+func (s *set) sent(wanted []plan.Backend, now time.Time) {
+	if s.isRepair() {
+		s.repairs++
+		s.repairAt = now.Add(betweenRepairs.delay(s.repairs, 0.5)) //nolint:mnd // without jitter
+	}
+	s.inFlight = wanted
+	if n := len(s.target.Early); n > 0 {
+		s.early, s.earlyAt = n, now
+	}
+}
+
+// written remembers that the write has had its effect.
+func (s *set) written() {
+	s.applied, s.inFlight = s.inFlight, nil
+	s.problem, s.refusals = nil, 0
+}
+
+// failed remembers that the write has failed.
+func (s *set) failed(text string, now time.Time, jitter float64) {
+	s.inFlight, s.applied = nil, nil
+	s.attempt++
+	s.refusals++
+	s.retryAt = now.Add(afterFailedWork.delay(s.refusals, jitter))
+	if text != "" {
+		s.problem = &problem{reason: reasonWorkFailed, message: text}
+	}
+}
+
+// isRepair reports whether the last write had the same result that is wanted now.
+func (s *set) isRepair() bool { return s.applied != nil && slices.Equal(s.applied, s.wanted) }
+
+// decide plans all sets and returns the first write, or nil and when the targets change.
+func (a *actor) decide(now time.Time) (*write, time.Time) {
+	if a.current == nil {
+		return nil, time.Time{}
+	}
+	next := a.plan(now)
+	var ready []*set
+	settled := true
+	for _, s := range a.sets {
+		if s.dirty.IsZero() {
+			continue
+		}
+		settled = false
+		at := s.retryAt
+		if s.isRepair() && s.repairAt.After(at) {
+			at = s.repairAt
+		}
+		if at.After(now) {
+			next = earliest(next, at)
+			continue
+		}
+		ready = append(ready, s)
+	}
+	if settled {
+		a.writes.end() // nothing is left to write: the problem of an earlier write is over
+	}
+	slices.SortFunc(ready, func(x, y *set) int { return cmp.Or(x.dirty.Compare(y.dirty), cmp.Compare(x.name, y.name)) })
+	for _, s := range ready {
+		if !a.fits(s) {
+			continue
+		}
+		w, err := a.current.NewWrite(s.live, s.wanted, s.wish.Health)
+		switch {
+		case err != nil:
+			s.problem, s.retryAt = &problem{reason: reasonRefused, message: err.Error()}, now.Add(afterRefused.last)
+		case w == nil:
+			s.dirty = time.Time{}
+		default:
+			return &write{Write: w, set: s, wanted: s.wanted}, time.Time{}
+		}
+	}
+	return nil, next
+}
+
+// plan computes the targets of all sets, and returns when they change without an event.
+func (a *actor) plan(now time.Time) time.Time {
+	sizes := a.current.Sets()
+	others := 0
+	for name, size := range sizes {
+		if s := a.sets[name]; s == nil || s.wish.Watching {
+			others += size
+		}
+	}
+	var demands []plan.Demand
+	var planned []*set
+	var limits plan.Limits
+	for _, name := range byName(a.sets) {
+		s := a.sets[name]
+		live, err := a.current.Set(name)
+		switch s.live = live; {
+		case err != nil:
+			s.unreadable(reasonUnavailable, err)
+			continue
+		case live == nil:
+			s.unreadable(reasonNoSet, errNoSet(sizes))
+			continue
+		case s.problem != nil && s.problem.reason == reasonNoSet:
+			s.problem = nil
+		}
+		if s.wish.Watching {
+			s.watch()
+			continue
+		}
+		s.target = plan.Build(plan.Input{
+			Endpoints: s.wish.Endpoints, Current: live.Backends, Drain: s.wish.Drain, Emptying: s.wish.Emptying, Memory: s.memory, Now: now,
+		})
+		s.memory = s.target.Memory
+		limits = s.wish.Limits
+		demands, planned = append(demands, plan.Demand{Target: s.target, Maximum: s.wish.Maximum}), append(planned, s)
+	}
+	plan.Fit(demands, limits, others)
+	var next time.Time
+	for _, s := range planned {
+		next = earliest(next, s.target.Next)
+		s.wanted = s.target.Backends(s.live.Backends, s.wish.Weight)
+		s.compare(now)
+	}
+	return next
+}
+
+// unreadable notes why the set cannot be written.
+func (s *set) unreadable(reason string, err error) {
+	s.problem = &problem{reason: reason, message: err.Error()}
+	s.live, s.target, s.wanted, s.dirty = nil, nil, nil, time.Time{}
+}
+
+// watch notes the backends of others.
+func (s *set) watch() {
+	s.target, s.wanted, s.dirty, s.foreign = nil, nil, time.Time{}, nil
+	own := map[netip.AddrPort]bool{}
+	for _, e := range s.wish.Endpoints {
+		own[e.Address] = true
+	}
+	for _, b := range s.live.Backends {
+		if !own[b.Address] {
+			s.foreign = append(s.foreign, b.Address.String())
+		}
+	}
+}
+
+// compare notes whether the set differs from its target.
+func (s *set) compare(now time.Time) {
+	changes := plan.Diff(s.live.Backends, s.wanted)
+	same := changes.Len() == 0 && (s.wish.Health == nil || s.wish.Health.Equal(s.live.HealthChecker))
+	switch {
+	case !same && s.dirty.IsZero():
+		s.dirty = now
+	case same:
+		s.dirty, s.since, s.problem, s.refusals = time.Time{}, time.Time{}, nil, 0
+		if s.applied == nil {
+			s.applied = s.wanted
+		}
+		if s.repairs > 0 && now.Sub(s.repairAt) > betweenRepairs.last {
+			s.repairs = 0
+		}
+	}
+	s.health.follow(s, now)
+}
+
+// errNoSet names the sets of a load balancer.
+func errNoSet(sizes map[string]int) error {
+	if len(sizes) == 0 {
+		return errors.New("the load balancer has no backend sets; create the set, with Terraform for example")
+	}
+	return fmt.Errorf("the load balancer has no backend set of this name; it has %s", list(byName(sizes)))
+}
+
+// fits reports whether a write of the set keeps the load balancer within its limit: another set may have to shrink first.
+func (a *actor) fits(s *set) bool {
+	total := len(s.wanted)
+	for name, size := range a.current.Sets() {
+		if name != s.name {
+			total += size
+		}
+	}
+	return total <= s.wish.Limits.Total || len(s.wanted) <= len(s.live.Backends)
+}
+
+// activeOf returns the addresses that get new requests.
+func activeOf(backends []plan.Backend) map[netip.AddrPort]bool {
+	active := map[netip.AddrPort]bool{}
+	for _, b := range backends {
+		if !b.Drain && !b.Offline {
+			active[b.Address] = true
+		}
+	}
+	return active
+}

@@ -1,0 +1,76 @@
+package actor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+)
+
+// pending is a work request in progress.
+type pending struct {
+	*ociapi.Write
+
+	id    string
+	set   string
+	sent  time.Time
+	next  time.Time // of the next poll
+	wait  time.Duration
+	since time.Time // of the event that it follows from
+}
+
+// poll follows the work request in progress.
+func (a *actor) poll(ctx context.Context) {
+	p, now := a.pending, a.p.Clock.Now()
+	w, err := a.p.Client.WorkRequest(ctx, p.id)
+	switch {
+	case err != nil && ociapi.ClassOf(err) == ociapi.NotFound:
+		a.ended("lost", "")
+	case err != nil:
+		a.fail(ctx, &a.reads, err)
+		a.unlisted, a.unread = false, false // the work request is known
+	case !w.Done && now.Sub(p.sent) > ociapi.WorkRequestDeadline:
+		a.ended("lost", fmt.Sprintf("work request %s (%s) has not ended after %s", p.id, p.Operation(), ociapi.WorkRequestDeadline))
+	case !w.Done:
+		a.reads.end()
+		p.next = now.Add(p.wait)
+		p.wait = min(p.wait*3/2, mostPoll) //nolint:mnd // grows by half
+	case w.Failed != "":
+		a.ended("failed", fmt.Sprintf("work request %s (%s): %s", p.id, p.Operation(), w.Failed))
+	default:
+		a.ended("succeeded", "")
+	}
+}
+
+// ended handles the end of a work request. A problem means that nothing may be assumed about its effect.
+func (a *actor) ended(result, problemText string) {
+	p, now := a.pending, a.p.Clock.Now()
+	took := now.Sub(p.sent)
+	a.pending, a.unread = nil, true
+	a.p.Observer.WorkRequest(p.Operation(), result, took)
+	s := a.sets[p.set]
+	if result != "succeeded" {
+		a.unlisted = true
+		if s != nil {
+			s.failed(problemText, now, a.p.Jitter())
+		}
+		a.log.Warn("Work request did not succeed", zap.String(logging.KeyBackendSet, p.set), zap.String(logging.KeyWorkRequest, p.id), zap.String("problem", problemText))
+		return
+	}
+	a.reads.end()
+	a.writes.end()
+	a.wroteAt = now
+	a.retire(a.current.ETag)
+	a.expected += time.Duration(learning * float64(took-a.expected))
+	if s != nil {
+		s.written()
+	}
+	if !p.since.IsZero() {
+		a.p.Observer.Written(now.Sub(p.since))
+	}
+	a.log.Info("Updated backend set", zap.String(logging.KeyBackendSet, p.set), zap.String(logging.KeyOperation, p.Operation()), zap.Duration("workRequestTook", took))
+}

@@ -1,0 +1,250 @@
+// Package app assembles the syncer and runs it.
+package app
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.uber.org/dig"
+	"go.uber.org/zap"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	clientset "fairlead.dev/pkg/client/clientset/versioned"
+	"fairlead.dev/pkg/configmap"
+	"fairlead.dev/pkg/controller"
+	"fairlead.dev/pkg/events"
+	"fairlead.dev/pkg/httpserver"
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/pkg/leader"
+	"fairlead.dev/pkg/run"
+	"fairlead.dev/pkg/version"
+	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/config"
+	reconciler "fairlead.dev/services/backendset-syncer/internal/controller"
+	"fairlead.dev/services/backendset-syncer/internal/gate"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/metrics"
+	"fairlead.dev/services/backendset-syncer/internal/observe"
+	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+	"fairlead.dev/services/backendset-syncer/internal/policy"
+)
+
+const name = "backendset-syncer"
+
+// parts contains the objects that Run gets from the container: all parts of the program.
+type parts struct {
+	dig.In
+
+	Config        *config.Config
+	Log           *zap.Logger
+	Informers     *informers.Informers
+	Configuration *configuration
+	Events        *events.Recorder
+	Actors        *actor.Actors
+	Reconciler    *reconciler.Reconciler
+	Gates         *gate.Reconciler
+	Webhook       *gate.Webhook
+	Metrics       *controller.Metrics
+	Queues        *queues
+	Elector       *leader.Elector
+	HTTP          *httpserver.Server
+}
+
+// queues are the queues of the two controllers.
+type queues struct{ Bindings, Pods run.Queue }
+
+// newContainer returns a container that can create every part.
+func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig.Container, error) {
+	c := dig.New(opts...)
+	for _, constructor := range []any{
+		// Configuration and clock.
+		func() (*config.Config, *zap.Logger) { return cfg, log },
+		func() clock.RealClock { return clock.RealClock{} },
+
+		// Metrics.
+		newRegistry,
+		func(r *prometheus.Registry) *metrics.Metrics { return metrics.New(r) },
+		func(r *prometheus.Registry) *controller.Metrics { return controller.NewMetrics(r) },
+
+		// The API server.
+		func(c *config.Config) (*rest.Config, error) {
+			return c.Kube.RESTConfig("fairlead-" + name + "/" + version.String())
+		},
+		func(c *rest.Config) (kube.Clientset, error) { return kube.NewClientset(c) },
+		func(c *rest.Config) (dynamic.Interface, error) { return dynamic.NewForConfig(c) },
+		func(c *rest.Config) (*clientset.Clientset, error) { return clientset.NewForConfig(c) },
+		func(c kube.Clientset, log *zap.Logger, now clock.RealClock) *events.Recorder {
+			return events.New(events.Params{Client: c, Controller: name, Log: log, Clock: now})
+		},
+		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
+			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Gates: cfg.Gates.Enabled})
+		},
+		newConfiguration,
+
+		// OCI.
+		func(cfg *config.Config, m *metrics.Metrics, now clock.RealClock) *ociapi.Client {
+			return ociapi.New(ociapi.Params{Options: cfg.OCI, Observer: m, Clock: now})
+		},
+		newActors,
+
+		// The controllers.
+		func() *queues { return &queues{} },
+		func(i *informers.Informers) *observe.Observer { return observe.New(i.Caches()) },
+		newReconciler,
+		newGates,
+		func(cfg *config.Config, log *zap.Logger) *gate.Webhook {
+			return gate.NewWebhook(cfg.Gates.Webhook, cfg.Gates.Certificates, log)
+		},
+
+		// Leader election, and the server for probes and Prometheus.
+		newElector,
+		newHTTPServer,
+	} {
+		if err := c.Provide(constructor); err != nil {
+			return nil, fmt.Errorf("provide to container: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// newParts creates every part, and starts none.
+func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
+	c, err := newContainer(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	var made parts
+	if err := c.Invoke(func(p parts) { made = p }); err != nil {
+		return nil, dig.RootCause(err)
+	}
+	return &made, nil
+}
+
+// PrintGraph writes the dependency graph of the parts in the format of Graphviz.
+func PrintGraph(w io.Writer) error {
+	c, err := newContainer(config.Default(), zap.NewNop())
+	if err != nil {
+		return err
+	}
+	if err := dig.Visualize(c, w); err != nil {
+		return fmt.Errorf("draw container: %w", err)
+	}
+	return nil
+}
+
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// configuration is the administrator's ConfigMap.
+type configuration struct {
+	*configmap.Store[*policy.Document] // nil without a ConfigMap
+
+	name string
+}
+
+// configurationParts are the dependencies of newConfiguration.
+type configurationParts struct {
+	dig.In
+
+	Config  *config.Config
+	Log     *zap.Logger
+	Client  kube.Clientset
+	Events  *events.Recorder
+	Metrics *metrics.Metrics
+}
+
+func newConfiguration(p configurationParts) *configuration {
+	if p.Config.ConfigMap.Name == "" {
+		return &configuration{}
+	}
+	return &configuration{name: p.Config.ConfigMap.String(), Store: configmap.NewStore(configmap.Params[*policy.Document]{
+		Log: p.Log, Client: p.Client, Name: cache.ObjectName(p.Config.ConfigMap), Key: policy.Key, Decode: policy.Parse, Recorder: p.Events, Observer: p.Metrics,
+	})}
+}
+
+// Current returns the document, nil if there is none, and the problem of the last text.
+func (c *configuration) Current() (*policy.Document, string) {
+	if c.Store == nil {
+		return nil, "--config-map is empty"
+	}
+	document, present, problem := c.Store.Current()
+	if !present && problem == "" {
+		problem = fmt.Sprintf("ConfigMap %s does not exist", c.name)
+	}
+	return document, problem
+}
+
+// actorParts are the dependencies of newActors.
+type actorParts struct {
+	dig.In
+
+	Config    *config.Config
+	Client    *ociapi.Client
+	Metrics   *metrics.Metrics
+	Log       *zap.Logger
+	Clock     clock.RealClock
+	Elector   *leader.Elector
+	Informers *informers.Informers
+	Queues    *queues
+}
+
+func newActors(p actorParts) *actor.Actors {
+	toBindings, toPods := reconciler.OnReport(p.Informers, p.Queues.Bindings.Enqueue), gate.OnReport(p.Informers, p.Queues.Pods.Enqueue)
+	return actor.New(actor.Params{
+		Client: p.Client, Observer: p.Metrics, Clock: p.Clock, Log: p.Log.Named("actor"), Verify: p.Config.Verify, MayWrite: p.Elector.Check,
+		Changed: func(key actor.Key) { toBindings(key); toPods(key) }, Jitter: rand.Float64,
+	})
+}
+
+// reconcilerParts are the dependencies of newReconciler.
+type reconcilerParts struct {
+	dig.In
+
+	Observer      *observe.Observer
+	Actors        *actor.Actors
+	Configuration *configuration
+	Client        *clientset.Clientset
+	Metrics       *metrics.Metrics
+	Events        *events.Recorder
+	Queues        *queues
+	Clock         clock.RealClock
+}
+
+func newReconciler(p reconcilerParts) *reconciler.Reconciler {
+	return reconciler.New(reconciler.Params{
+		Observer: p.Observer, Actors: p.Actors, Configuration: p.Configuration, Writer: reconciler.NewWriter(p.Client.FairleadV1alpha1(), "fairlead-"+name),
+		Meter: p.Metrics, Recorder: reconciler.Recorder{Events: p.Events}, Enqueue: p.Queues.Bindings.Enqueue, Clock: p.Clock,
+	})
+}
+
+func newGates(cfg *config.Config, o *observe.Observer, a *actor.Actors, c kube.Clientset, now clock.RealClock) *gate.Reconciler {
+	return gate.New(gate.Params{Observer: o, Actors: a, Pods: c.CoreV1(), Timeout: cfg.Gates.Timeout, Clock: now})
+}
+
+func newElector(cfg *config.Config, log *zap.Logger, c kube.Clientset, r *prometheus.Registry) (*leader.Elector, error) {
+	return leader.New(leader.Params{Options: cfg.Leader, Name: "fairlead-" + name, Leases: c.CoordinationV1(), Log: log, Metrics: r})
+}
+
+func newHTTPServer(cfg *config.Config, log *zap.Logger, i *informers.Informers, c *configuration, r *prometheus.Registry) *httpserver.Server {
+	return httpserver.New(httpserver.Params{
+		Options: cfg.HTTP, Log: log, Gatherer: r,
+		Ready: []httpserver.Check{{Name: "caches", Probe: run.Synced(append(c.caches(), i)...)}},
+	})
+}
+
+// caches returns the ConfigMap as a cache, if there is one.
+func (c *configuration) caches() []run.Cache {
+	if c.Store == nil {
+		return nil
+	}
+	return []run.Cache{c.Store}
+}

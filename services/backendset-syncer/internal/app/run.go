@@ -1,0 +1,61 @@
+package app
+
+import (
+	"context"
+	"sync"
+
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/controller"
+	"fairlead.dev/pkg/run"
+	"fairlead.dev/services/backendset-syncer/internal/config"
+	reconciler "fairlead.dev/services/backendset-syncer/internal/controller"
+	"fairlead.dev/services/backendset-syncer/internal/gate"
+)
+
+// Run runs the syncer until ctx ends, or until a part of it fails.
+func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
+	p, err := newParts(cfg, log)
+	if err != nil {
+		return err
+	}
+	reconciler.Handle(p.Informers, p.Reconciler, p.Queues.Bindings.Enqueue)
+	gate.Handle(p.Informers, p.Queues.Pods.Enqueue)
+	all := []run.Part{p.Informers, p.Events, p.Webhook}
+	if p.Configuration.Store != nil {
+		p.Configuration.OnChange(p.reconfigure)
+		all = append(all, p.Configuration)
+	}
+	return run.Run(ctx, run.Params{
+		Log: log, Server: p.HTTP, Parts: all, Caches: append(p.Configuration.caches(), p.Informers), Elector: p.Elector, Lead: p.lead,
+	})
+}
+
+// lead works for one term.
+func (p *parts) lead(ctx, lease context.Context) {
+	p.Reconciler.Clear() // the configuration may have changed since the last term
+	defer p.Reconciler.Clear()
+	wait := p.Actors.Start(ctx, lease)
+	var all sync.WaitGroup
+	all.Go(func() {
+		p.Queues.Bindings.Lead(ctx, lease, p.controller("backendsetbinding", p.Reconciler), p.Reconciler.ReconcileAll)
+	})
+	all.Go(func() {
+		p.Queues.Pods.Lead(ctx, lease, p.controller("readinessgate", p.Gates), func() { p.Gates.ReconcileAll(p.Queues.Pods.Enqueue) })
+	})
+	all.Wait()
+	wait()
+}
+
+func (p *parts) controller(name string, r controller.Reconciler) *controller.Controller {
+	return controller.New(controller.Params{Options: p.Config.Work, Name: name, Reconciler: r, Log: p.Log, Metrics: p.Metrics, Clock: clock.RealClock{}})
+}
+
+// reconfigure enqueues every binding after a change of the configuration. A replica that does not lead enqueues them when it becomes
+// the leader.
+func (p *parts) reconfigure() {
+	if p.Queues.Bindings.Leads() {
+		p.Reconciler.ReconcileAll()
+	}
+}

@@ -1,0 +1,219 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/pkg/dryrun"
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/config"
+	"fairlead.dev/services/backendset-syncer/internal/controller"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/observe"
+	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+	"fairlead.dev/services/backendset-syncer/internal/policy"
+)
+
+// planOptions are the flags of plan.
+type planOptions struct {
+	*config.Config
+
+	namespace string
+}
+
+func newPlan(out, log io.Writer) *cobra.Command {
+	o := &planOptions{Config: config.Default()}
+	cmd := &cobra.Command{
+		Use:   "plan [NAME...]",
+		Short: "Print the changes of backend sets that the program would make",
+		Long: "Print the changes of backend sets that the program would make to stdout, and bindings without a backend set to stderr. plan\n" +
+			"reads the cluster and the load balancers, and writes nothing.\n" +
+			"Exit codes: 0 no change, 2 changes, 1 an error, or no binding could be planned.",
+		Example: "  backendset-syncer plan -n models chat --config-map=fairlead/backendset-syncer --oci-auth=config-file --oci-config-file=$HOME/.oci/config",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := errors.Join(o.Kube.Validate(), o.OCI.Validate()); err != nil {
+				return fmt.Errorf("flags: %w", err)
+			}
+			return o.run(cmd.Context(), args, out, log)
+		},
+	}
+	fs := cmd.Flags()
+	o.Kube.AddFlags(fs)
+	o.OCI.AddFlags(fs)
+	o.AddSourceFlags(fs)
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the bindings. Empty: all namespaces.")
+	return cmd
+}
+
+// run plans the bindings that were chosen, together with all others: they share load balancers.
+func (o *planOptions) run(ctx context.Context, names []string, out, log io.Writer) error {
+	w, err := o.read(ctx)
+	if err != nil {
+		return err
+	}
+	w.Print(log)
+	p, err := o.planner(w)
+	if err != nil {
+		return err
+	}
+	p.out, p.log = out, log
+	planned, changed := 0, false
+	for _, b := range p.bindings {
+		if o.namespace != "" && b.Namespace != o.namespace || len(names) > 0 && !slices.Contains(names, b.Name) {
+			continue
+		}
+		ok, differs := p.print(ctx, b)
+		if ok {
+			planned++
+		}
+		changed = changed || differs
+	}
+	switch {
+	case planned == 0:
+		return dryrun.ErrNothingPlanned
+	case changed:
+		return dryrun.ErrDiffers
+	}
+	return nil
+}
+
+// read reads all objects that plans depend on.
+func (o *planOptions) read(ctx context.Context) (*dryrun.World, error) {
+	cfg, err := o.Kube.RESTConfig("fairlead-backendset-syncer-plan")
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the error names the problem
+	}
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	k := informers.Kinds(o.Gates.Enabled)
+	return dryrun.ReadCluster(ctx, client, []kit.Kind{k.Bindings, k.Services, k.EndpointSlices, k.Pods}, cache.ObjectName(o.ConfigMap)) //nolint:wrapcheck // the error names the kind
+}
+
+// planner plans bindings.
+type planner struct {
+	judge    *controller.Judge
+	client   *ociapi.Client
+	bindings []*v1alpha1.BackendSetBinding // all, sorted
+	out, log io.Writer
+
+	previews map[string]map[string]actor.Preview // by load balancer and set
+	failures map[string]error                    // by load balancer
+}
+
+func (o *planOptions) planner(w *dryrun.World) (*planner, error) {
+	caches, err := informers.Snapshot(w.Snapshot, o.Gates.Enabled)
+	if err != nil {
+		return nil, fmt.Errorf("read objects: %w", err)
+	}
+	document := &fixed{problem: "--config-map is empty"}
+	if o.ConfigMap.Name != "" {
+		text, found := w.ConfigMap(cache.ObjectName(o.ConfigMap), policy.Key)
+		if !found {
+			return nil, fmt.Errorf("ConfigMap %s does not exist, or has no key %s", o.ConfigMap.String(), policy.Key)
+		}
+		if document.document, _, err = policy.Parse([]byte(text)); err != nil {
+			return nil, fmt.Errorf("ConfigMap %s: %w", o.ConfigMap.String(), err)
+		}
+	}
+	observer := observe.New(caches)
+	p := &planner{
+		judge: controller.NewJudge(observer, document), client: ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
+		bindings: observer.Bindings(), previews: map[string]map[string]actor.Preview{}, failures: map[string]error{},
+	}
+	slices.SortFunc(p.bindings, func(a, b *v1alpha1.BackendSetBinding) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	return p, nil
+}
+
+// print prints the plan of a binding. It reports whether there is one, and whether it has changes.
+func (p *planner) print(ctx context.Context, b *v1alpha1.BackendSetBinding) (ok, differs bool) {
+	name := b.Namespace + "/" + b.Name
+	v := p.judge.Of(b)
+	if v.Problem() != "" {
+		fmt.Fprintf(p.log, "%s: %s\n", name, v.Problem())
+		return false, false
+	}
+	preview, err := p.preview(ctx, b)
+	if err != nil {
+		fmt.Fprintf(p.log, "%s: %v\n", name, err)
+		return false, false
+	}
+	for _, message := range []string{preview.Problem, v.Message()} {
+		if message != "" {
+			fmt.Fprintf(p.log, "%s: %s\n", name, message)
+		}
+	}
+	if preview.Missing {
+		return false, false
+	}
+	c := &preview.Changes
+	fmt.Fprintf(p.out, "%s: backend set %s: %d changes%s\n", name, b.Spec.BackendSetName, c.Len(), inWords(preview.Operation))
+	printBackends(p.out, "+", c.Create)
+	printBackends(p.out, "~", c.Update)
+	printBackends(p.out, "-", c.Delete)
+	return true, preview.Operation != ""
+}
+
+func inWords(operation string) string {
+	if operation == "" {
+		return ""
+	}
+	return ", by " + operation
+}
+
+func printBackends(out io.Writer, sign string, all []plan.Backend) {
+	for _, b := range all {
+		drain := ""
+		if b.Drain {
+			drain = " draining"
+		}
+		fmt.Fprintf(out, "  %s %s weight %d%s\n", sign, b.Address, b.Weight, drain)
+	}
+}
+
+// preview returns what the program would do to the backend set of a binding.
+func (p *planner) preview(ctx context.Context, b *v1alpha1.BackendSetBinding) (actor.Preview, error) {
+	id := b.Spec.LoadBalancerID
+	if p.previews[id] == nil && p.failures[id] == nil {
+		p.previews[id], p.failures[id] = p.previewAll(ctx, id)
+	}
+	return p.previews[id][b.Spec.BackendSetName], p.failures[id]
+}
+
+func (p *planner) previewAll(ctx context.Context, id string) (map[string]actor.Preview, error) {
+	lb, err := p.client.LoadBalancer(ctx, ociapi.High, id)
+	if err != nil {
+		return nil, fmt.Errorf("read load balancer: %w", err)
+	}
+	wanted := map[string]*actor.Wanted{}
+	for _, b := range p.bindings {
+		if v := p.judge.Of(b); b.Spec.LoadBalancerID == id && v.Problem() == "" {
+			wanted[b.Spec.BackendSetName] = v.Wanted(b)
+		}
+	}
+	return actor.PreviewAll(lb, wanted, clock.RealClock{}.Now()), nil
+}
+
+// fixed is a configuration that does not change.
+type fixed struct {
+	document *policy.Document
+	problem  string
+}
+
+// Current implements the configuration of a Judge.
+func (f *fixed) Current() (*policy.Document, string) { return f.document, f.problem }

@@ -1,0 +1,99 @@
+// Package config holds the flags of the backendset-syncer. A ConfigMap has what an administrator permits, and can change at run time:
+// package policy parses it.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"fairlead.dev/pkg/configmap"
+	"fairlead.dev/pkg/controller"
+	"fairlead.dev/pkg/httpserver"
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/pkg/leader"
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+)
+
+// Config holds all flags.
+type Config struct {
+	Kube      kube.Options
+	HTTP      httpserver.Options
+	Logging   logging.Options
+	Leader    leader.Options
+	Work      controller.Options
+	OCI       ociapi.Options
+	Gates     Gates
+	ConfigMap configmap.Name
+	Discovery time.Duration
+	Verify    time.Duration
+}
+
+// Gates are the flags of readiness gates.
+type Gates struct {
+	Enabled bool
+	Timeout time.Duration
+	// Webhook is the address of the webhook that adds gates to pods. Empty: no webhook.
+	Webhook      string
+	Certificates string // directory of tls.crt and tls.key
+}
+
+// Default returns the defaults of all flags.
+func Default() *Config {
+	return &Config{
+		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
+		Work: controller.DefaultOptions(), OCI: ociapi.DefaultOptions(), Gates: Gates{Timeout: 5 * time.Minute, Certificates: "/etc/fairlead/webhook"},
+		Discovery: 30 * time.Second, Verify: 5 * time.Minute,
+	}
+}
+
+// AddFlags binds all flags.
+func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	c.Kube.AddFlags(fs)
+	c.HTTP.AddFlags(fs)
+	c.Logging.AddFlags(fs)
+	c.Leader.AddFlags(fs)
+	c.OCI.AddFlags(fs)
+	c.AddSourceFlags(fs)
+	fs.DurationVar(&c.Discovery, "discovery-interval", c.Discovery, "Interval for checking which kinds the API server serves. CRDs can be installed and removed at run time.")
+	fs.DurationVar(&c.Verify, "verify-interval", c.Verify,
+		"Interval for reading a load balancer that does not change, to repair what others changed. One request reads all backend sets of a load balancer.")
+	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers, "Number of BackendSetBindings to reconcile concurrently. Each load balancer has a worker of its own for writes.")
+	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry, "Longest delay between attempts to reconcile a BackendSetBinding after errors of the API server.")
+	fs.DurationVar(&c.Gates.Timeout, "readiness-gate-timeout", c.Gates.Timeout, "Time after which a pod with ready containers becomes ready although load balancers do not send it requests.")
+	fs.StringVar(&c.Gates.Webhook, "webhook-address", c.Gates.Webhook, "Address of the webhook that adds readiness gates to pods, such as :9443. Empty: no webhook.")
+	fs.StringVar(&c.Gates.Certificates, "webhook-certificates", c.Gates.Certificates, "Directory with the certificate of the webhook: tls.crt and tls.key. It is read again every minute.")
+}
+
+// AddSourceFlags binds the flags that affect plans.
+func (c *Config) AddSourceFlags(fs *pflag.FlagSet) {
+	fs.Var(&c.ConfigMap, "config-map", "ConfigMap with the configuration in key config, as namespace/name. Without it, no binding may use a load balancer.")
+	fs.BoolVar(&c.Gates.Enabled, "readiness-gates", c.Gates.Enabled, "Serve the readiness gate fairlead.dev/oci-lb-ready. It needs permissions to list pods and to patch their status.")
+}
+
+// Validate returns an error for each flag with an invalid value.
+func (c *Config) Validate() error {
+	errs := []error{c.Kube.Validate(), c.HTTP.Validate(), c.Logging.Validate(), c.Leader.Validate(), c.OCI.Validate()}
+	if c.Work.Workers < 1 {
+		errs = append(errs, fmt.Errorf("--workers %d is less than one", c.Work.Workers))
+	}
+	if c.Discovery < 100*time.Millisecond {
+		errs = append(errs, fmt.Errorf("--discovery-interval %s is shorter than 100ms", c.Discovery))
+	}
+	if c.Verify < 10*time.Second {
+		errs = append(errs, fmt.Errorf("--verify-interval %s is shorter than 10s", c.Verify))
+	}
+	if c.Work.LastRetry < time.Second {
+		errs = append(errs, fmt.Errorf("--max-retry-delay %s is shorter than a second", c.Work.LastRetry))
+	}
+	if c.Gates.Timeout < time.Second {
+		errs = append(errs, fmt.Errorf("--readiness-gate-timeout %s is shorter than a second", c.Gates.Timeout))
+	}
+	if c.Gates.Webhook != "" && !c.Gates.Enabled {
+		errs = append(errs, errors.New("--webhook-address has an effect only with --readiness-gates"))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,213 @@
+// Package controller reconciles bindings: it reads what a binding refers to, tells the actor of its load balancer what the backend set
+// should have, and writes the actor's report to the status.
+//
+//	observe   the Service, its EndpointSlices, and the pods with readiness gates
+//	permit    the configuration, the limits of the namespace, and the owner of the backend set
+//	want      the actor reads the load balancer and, once the binding has claimed the set, writes
+//	claim     the status records the owner, before the first write to the set
+//	status    conditions and counts, written only if they differ
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/backendset-syncer/internal/actor"
+)
+
+// observer reads bindings and what they refer to.
+type observer interface {
+	references
+
+	Binding(name cache.ObjectName) *v1alpha1.BackendSetBinding
+	Bindings() []*v1alpha1.BackendSetBinding
+}
+
+// actors write backend sets.
+type actors interface {
+	Want(key actor.Key, w *actor.Wanted)
+	Drop(key actor.Key)
+	Report(key actor.Key) *actor.Report
+}
+
+// writer writes bindings.
+type writer interface {
+	UpdateStatus(ctx context.Context, b *v1alpha1.BackendSetBinding) error
+	Update(ctx context.Context, b *v1alpha1.BackendSetBinding) error
+}
+
+// meter counts bindings by the reason of their condition.
+type meter interface {
+	SetReason(name cache.ObjectName, reason string)
+	Forget(name cache.ObjectName)
+	Clear()
+}
+
+// recorder records Events about bindings.
+type recorder interface {
+	Event(b *v1alpha1.BackendSetBinding, kind, reason, message string)
+}
+
+// Params holds the arguments of New.
+type Params struct {
+	Observer      observer
+	Actors        actors
+	Configuration configuration
+	Writer        writer
+	Meter         meter
+	Recorder      recorder
+	Enqueue       func(cache.ObjectName)
+	Clock         clock.PassiveClock
+}
+
+// Reconciler reconciles bindings.
+type Reconciler struct {
+	p     Params
+	judge *Judge
+
+	mu     sync.Mutex
+	keys   map[cache.ObjectName]actor.Key // of bindings whose sets actors write
+	events map[cache.ObjectName]time.Time // of the first event that was not reconciled
+}
+
+// New returns a Reconciler.
+func New(p Params) *Reconciler {
+	return &Reconciler{p: p, judge: NewJudge(p.Observer, p.Configuration), keys: map[cache.ObjectName]actor.Key{}, events: map[cache.ObjectName]time.Time{}}
+}
+
+// Clear forgets the state of a term.
+func (r *Reconciler) Clear() {
+	r.judge.holders.clear()
+	r.p.Meter.Clear()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.keys)
+	clear(r.events)
+}
+
+// ReconcileAll enqueues all bindings.
+func (r *Reconciler) ReconcileAll() {
+	for _, b := range r.p.Observer.Bindings() {
+		r.p.Enqueue(nameOf(b))
+	}
+}
+
+// NoteEvent notes when the first event about a binding was seen.
+func (r *Reconciler) NoteEvent(name cache.ObjectName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, noted := r.events[name]; !noted {
+		r.events[name] = r.p.Clock.Now()
+	}
+}
+
+func nameOf(b *v1alpha1.BackendSetBinding) cache.ObjectName {
+	return cache.ObjectName{Namespace: b.Namespace, Name: b.Name}
+}
+
+// Reconcile implements controller.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
+	b := r.p.Observer.Binding(name)
+	if b == nil {
+		r.drop(name)
+		r.p.Meter.Forget(name)
+		return nil
+	}
+	v := r.judge.Of(b)
+	done, err := r.finalize(ctx, b, v)
+	switch {
+	case done || err != nil:
+		return err
+	case !v.writes:
+		r.drop(name)
+		return r.report(ctx, b, v, nil)
+	}
+	r.want(b, v)
+	report := r.p.Actors.Report(v.key)
+	if b.Status.HeldSince == nil && (v.takesOver || report != nil && report.Known && report.Foreign == 0) {
+		return r.claim(ctx, b)
+	}
+	return r.report(ctx, b, v, report)
+}
+
+// claim records in the status that the binding owns its set. The event of the status continues.
+func (r *Reconciler) claim(ctx context.Context, b *v1alpha1.BackendSetBinding) error {
+	next := b.DeepCopy()
+	now := metav1.NewTime(r.p.Clock.Now().UTC().Truncate(time.Second))
+	next.Status.HeldSince = &now
+	if err := r.p.Writer.UpdateStatus(ctx, next); err != nil {
+		return fmt.Errorf("claim backend set %s: %w", b.Spec.BackendSetName, err)
+	}
+	return nil
+}
+
+// want tells the actor what the backend set should have.
+func (r *Reconciler) want(b *v1alpha1.BackendSetBinding, v *Verdict) {
+	name, w := nameOf(b), v.Wanted(b)
+	r.mu.Lock()
+	before, known := r.keys[name]
+	r.keys[name] = v.key
+	w.Since = r.events[name]
+	delete(r.events, name)
+	r.mu.Unlock()
+	if known && before != v.key { // deleted, and created again
+		r.p.Actors.Drop(before)
+	}
+	r.p.Actors.Want(v.key, w)
+}
+
+// drop lets the actor forget the set of a binding.
+func (r *Reconciler) drop(name cache.ObjectName) {
+	r.mu.Lock()
+	key, known := r.keys[name]
+	delete(r.keys, name)
+	delete(r.events, name)
+	r.mu.Unlock()
+	if known {
+		r.p.Actors.Drop(key)
+	}
+}
+
+// finalize adds or removes the finalizer. It reports whether the pass ends here: the event of its write continues, or a binding that
+// is being deleted leaves its set as it is.
+func (r *Reconciler) finalize(ctx context.Context, b *v1alpha1.BackendSetBinding, v *Verdict) (done bool, err error) {
+	has := slices.Contains(b.Finalizers, v1alpha1.FinalizerEmpty)
+	needs := b.Spec.DeletionPolicy == v1alpha1.EmptyBackends && v.owns && b.Status.HeldSince != nil
+	if b.DeletionTimestamp != nil {
+		if !has {
+			r.drop(nameOf(b))
+			return true, nil
+		}
+		needs = needs && !isEmpty(r.p.Actors.Report(v.key))
+	}
+	if needs == has || has && !v.configured { // without a configuration nothing is known
+		return false, nil
+	}
+	next := b.DeepCopy()
+	if needs {
+		next.Finalizers = append(next.Finalizers, v1alpha1.FinalizerEmpty)
+	} else {
+		next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerEmpty })
+	}
+	if err := r.p.Writer.Update(ctx, next); err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("update finalizers: %w", err)
+	}
+	logging.FromContext(ctx).Debug("Updated finalizers", zap.Strings("finalizers", next.Finalizers))
+	return true, nil
+}
+
+// isEmpty reports whether a backend set has no backends, or does not exist.
+func isEmpty(r *actor.Report) bool {
+	return r != nil && (r.Gone || r.Known && r.Active+r.Draining == 0)
+}

@@ -1,0 +1,213 @@
+package gate
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/observe"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	now     = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	name    = cache.ObjectName{Namespace: "models", Name: "chat-1"}
+	address = netip.MustParseAddrPort("10.0.0.1:8000")
+)
+
+const timeout = 5 * time.Minute
+
+// podOf returns a pod with the gate whose containers became ready some time ago.
+func podOf(ready time.Duration, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, UID: "u1"},
+		Spec:       corev1.PodSpec{ReadinessGates: []corev1.PodReadinessGate{{ConditionType: v1alpha1.ReadinessGate}}},
+		Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-ready))}}},
+	}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+// use returns a binding with the reason of its condition.
+func use(set, reason string, addresses ...netip.AddrPort) observe.Use {
+	b := &v1alpha1.BackendSetBinding{Spec: v1alpha1.BackendSetBindingSpec{LoadBalancerID: "lb", BackendSetName: set}}
+	b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSynced, Reason: reason}}
+	return observe.Use{Binding: b, Addresses: addresses}
+}
+
+func TestReconcile(t *testing.T) {
+	t.Parallel()
+	serving := map[string]*actor.Report{"chat": {Serving: map[netip.AddrPort]bool{address: true}}, "embed": {}}
+	tests := []struct {
+		name string
+		pod  *corev1.Pod
+		uses []observe.Use
+		want string // status and reason, empty if nothing is written
+		wait time.Duration
+	}{
+		{name: "no pod"},
+		{name: "containers that are not ready", pod: podOf(0, func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })},
+		{name: "a pod that is being deleted", pod: podOf(time.Hour, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} })},
+		{name: "in service", pod: podOf(time.Second), uses: []observe.Use{use("chat", "Synced", address)}, want: "True InService"},
+		{name: "not in service yet", pod: podOf(time.Second), uses: []observe.Use{use("embed", "Pending", address)}, want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
+		{name: "of two, one is not in service", pod: podOf(time.Second), uses: []observe.Use{use("chat", "Synced", address), use("embed", "Pending", address)},
+			want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
+		{name: "without a report", pod: podOf(time.Second), uses: []observe.Use{use("other", "Pending", address)}, want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
+		{name: "without an address", pod: podOf(time.Second), uses: []observe.Use{use("chat", "Synced")}, want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
+		{name: "too late", pod: podOf(timeout), uses: []observe.Use{use("embed", "Pending", address)}, want: "True Timeout"},
+		{name: "no binding, at first", pod: podOf(4 * time.Second), want: "False NoBinding", wait: 6 * time.Second},
+		{name: "no binding", pod: podOf(unboundDelay), want: "True NoBinding"},
+		{name: "a binding without hope", pod: podOf(time.Minute), uses: []observe.Use{use("embed", "Conflict", address)}, want: "True NoBinding"},
+		{name: "a binding without hope beside another", pod: podOf(time.Minute), uses: []observe.Use{use("embed", "NotAllowed", address), use("chat", "Synced", address)}, want: "True InService"},
+		{name: "open gates stay open", pod: podOf(time.Minute, func(p *corev1.Pod) {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: v1alpha1.ReadinessGate, Status: corev1.ConditionTrue})
+		}), uses: []observe.Use{use("embed", "Pending", address)}},
+		{name: "nothing new", pod: podOf(time.Minute, func(p *corev1.Pod) {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+				Type: v1alpha1.ReadinessGate, Status: corev1.ConditionFalse, Reason: reasonWaiting, Message: "backend set embed does not send requests to the pod yet",
+			})
+		}), uses: []observe.Use{use("embed", "Pending", address)}, wait: timeout - time.Minute},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			observer, actors := newMockObserver(t), newMockReporter(t)
+			observer.EXPECT().Pod(name).Return(tt.pod)
+			observer.EXPECT().Uses(tt.pod).Return(tt.uses).Maybe()
+			for _, set := range []string{"chat", "embed", "other"} {
+				actors.EXPECT().Report(actor.Key{LoadBalancer: "lb", Set: set}).Return(serving[set]).Maybe()
+			}
+			client := fake.NewClientset()
+			if tt.pod != nil {
+				client = fake.NewClientset(tt.pod)
+			}
+			r := New(Params{Observer: observer, Actors: actors, Pods: client.CoreV1(), Timeout: timeout, Clock: clocktesting.NewFakePassiveClock(now)})
+			err := r.Reconcile(t.Context(), name)
+			if tt.wait > 0 {
+				require.ErrorContains(t, err, tt.wait.String())
+			} else {
+				require.NoError(t, err)
+			}
+			assert.Equal(t, tt.want, writtenTo(t, client))
+		})
+	}
+}
+
+// writtenTo returns the condition that was written.
+func writtenTo(t *testing.T, client *fake.Clientset) string {
+	t.Helper()
+	written := ""
+	for _, a := range client.Actions() {
+		patch, ok := a.(clienttesting.PatchAction)
+		if !ok {
+			continue
+		}
+		assert.Equal(t, "status", patch.GetSubresource())
+		assert.Contains(t, string(patch.GetPatch()), `"uid":"u1"`)
+		p, err := client.CoreV1().Pods(name.Namespace).Get(t.Context(), name.Name, metav1.GetOptions{})
+		require.NoError(t, err)
+		c := find(p, v1alpha1.ReadinessGate)
+		require.NotNil(t, c)
+		written = string(c.Status) + " " + c.Reason
+	}
+	return written
+}
+
+func TestWritesOfPodsThatAreGone(t *testing.T) {
+	t.Parallel()
+	pods := schema.GroupResource{Resource: "pods"}
+	tests := map[string]error{"": apierrors.NewNotFound(pods, "chat-1"), "conflict": apierrors.NewConflict(pods, "chat-1", nil), "write readiness gate: ": apierrors.NewForbidden(pods, "chat-1", nil)}
+	for want, failure := range tests {
+		observer := newMockObserver(t)
+		pod := podOf(time.Hour)
+		observer.EXPECT().Pod(name).Return(pod)
+		observer.EXPECT().Uses(pod).Return(nil)
+		client := fake.NewClientset(pod)
+		client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, failure })
+		err := New(Params{Observer: observer, Actors: newMockReporter(t), Pods: client.CoreV1(), Timeout: timeout, Clock: clocktesting.NewFakePassiveClock(now)}).Reconcile(t.Context(), name)
+		if strings.HasPrefix(want, "write") {
+			require.ErrorContains(t, err, want)
+			continue
+		}
+		require.NoError(t, err)
+	}
+}
+
+func TestWebhook(t *testing.T) {
+	t.Parallel()
+	gate := `{"conditionType":"fairlead.dev/oci-lb-ready"}`
+	tests := []struct {
+		name, body, want string
+		status           int
+	}{
+		{name: "a pod", body: `{"spec":{"containers":[]}}`, want: `[{"op":"add","path":"/spec/readinessGates","value":[` + gate + `]}]`, status: 200},
+		{name: "a pod with another gate", body: `{"kind":"Pod","spec":{"readinessGates":[{"conditionType":"a"}]}}`, want: `[{"op":"add","path":"/spec/readinessGates/-","value":` + gate + `}]`, status: 200},
+		{name: "a pod with the gate", body: `{"spec":{"readinessGates":[{"conditionType":"a"},` + gate + `]}}`, status: 200},
+		{name: "another kind", body: `{"kind":"Service"}`, status: 200},
+		{name: "no object", body: `null`, status: 200},
+		{name: "no review", body: "", status: 400},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			text := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"7","object":` + tt.body + `}}`
+			if tt.body == "" {
+				text = "x"
+			}
+			recorder := httptest.NewRecorder()
+			NewWebhook("", "", zap.NewNop()).ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, webhookPath, strings.NewReader(text)))
+			require.Equal(t, tt.status, recorder.Code)
+			if tt.status != http.StatusOK {
+				return
+			}
+			var review admissionv1.AdmissionReview
+			require.NoError(t, json.Unmarshal(recorder.Body.Bytes(), &review))
+			assert.True(t, review.Response.Allowed)
+			assert.EqualValues(t, "7", review.Response.UID)
+			assert.Nil(t, review.Request)
+			assert.Equal(t, tt.want, string(review.Response.Patch))
+		})
+	}
+}
+
+func TestWebhookRefusesHugeRequests(t *testing.T) {
+	t.Parallel()
+	recorder := httptest.NewRecorder()
+	NewWebhook("", "", zap.NewNop()).ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, webhookPath, bytes.NewReader(make([]byte, maxReview+1))))
+	assert.Equal(t, http.StatusBadRequest, recorder.Code)
+}
+
+func FuzzPatchPod(f *testing.F) {
+	f.Add([]byte(`{"spec":{"readinessGates":[{"conditionType":"a"}]}}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if patch := patchPod(raw); patch != nil {
+			assert.True(t, json.Valid(patch))
+		}
+	})
+}

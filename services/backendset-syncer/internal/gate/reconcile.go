@@ -1,0 +1,241 @@
+// Package gate opens the readiness gate fairlead.dev/oci-lb-ready of pods: a pod with the gate becomes ready once the load balancers
+// of its Services send it requests. So a roll-out waits for load balancers before it ends old pods.
+//
+// The gate fails open, and never closes again: a pod whose load balancers fail later stays ready, as other clients may reach it.
+//
+//	the containers are not ready                   closed
+//	no binding has the pod as an endpoint          open, 10 s after its containers became ready
+//	a binding cannot write its backend set         open, as far as that binding is concerned
+//	a load balancer does not send requests yet     closed, until --readiness-gate-timeout has passed
+//	all load balancers send requests               open
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/pkg/controller"
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/observe"
+)
+
+// unboundDelay is the time for a binding, or for the EndpointSlice of a new pod, to appear. Informers take less than a second; with
+// half of it, a busy API server can open gates early, with double it, pods without bindings start later.
+const unboundDelay = 10 * time.Second
+
+// Reasons of the condition.
+const (
+	reasonInService = "InService"
+	reasonUnbound   = "NoBinding"
+	reasonTimeout   = "Timeout"
+	reasonWaiting   = "WaitingForLoadBalancer"
+)
+
+// hopeless are the reasons of bindings that do not write their set until a user changes something.
+var hopeless = []string{v1alpha1.ReasonNotAllowed, v1alpha1.ReasonConflict, v1alpha1.ReasonServiceInvalid, v1alpha1.ReasonBackendSetNotFound}
+
+// observer reads pods and the bindings that they are endpoints of.
+type observer interface {
+	Pod(name cache.ObjectName) *corev1.Pod
+	Pods() []*corev1.Pod
+	Uses(pod *corev1.Pod) []observe.Use
+}
+
+// reporter has the state of backend sets.
+type reporter interface {
+	Report(key actor.Key) *actor.Report
+}
+
+// Params holds the arguments of New.
+type Params struct {
+	Observer observer
+	Actors   reporter
+	Pods     typedcorev1.PodsGetter
+	Timeout  time.Duration
+	Clock    clock.PassiveClock
+}
+
+// Reconciler opens readiness gates.
+type Reconciler struct{ p Params }
+
+// New returns a Reconciler.
+func New(p Params) *Reconciler { return &Reconciler{p: p} }
+
+// ReconcileAll enqueues all pods with the gate.
+func (r *Reconciler) ReconcileAll(enqueue func(cache.ObjectName)) {
+	for _, p := range r.p.Observer.Pods() {
+		enqueue(cache.ObjectName{Namespace: p.Namespace, Name: p.Name})
+	}
+}
+
+// Reconcile implements controller.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
+	pod := r.p.Observer.Pod(name)
+	if pod == nil || pod.DeletionTimestamp != nil || isTrue(pod, v1alpha1.ReadinessGate) {
+		return nil
+	}
+	ready := find(pod, corev1.ContainersReady)
+	if ready == nil || ready.Status != corev1.ConditionTrue {
+		return nil
+	}
+	next, wait := r.decide(pod, r.p.Clock.Since(ready.LastTransitionTime.Time))
+	if err := r.write(ctx, pod, next); err != nil {
+		return err
+	}
+	if wait > 0 {
+		return controller.RequeueAfter(wait, next.Reason)
+	}
+	return nil
+}
+
+// decide returns the condition of a pod whose containers have been ready for a time, and when time alone changes it.
+func (r *Reconciler) decide(pod *corev1.Pod, since time.Duration) (next corev1.PodCondition, wait time.Duration) {
+	next = corev1.PodCondition{Type: v1alpha1.ReadinessGate, Status: corev1.ConditionTrue, Reason: reasonInService, Message: "all load balancers send requests to the pod"}
+	uses := slices.DeleteFunc(r.p.Observer.Uses(pod), func(u observe.Use) bool {
+		c := meta.FindStatusCondition(u.Binding.Status.Conditions, v1alpha1.ConditionSynced)
+		return u.Binding.DeletionTimestamp != nil || c != nil && slices.Contains(hopeless, c.Reason)
+	})
+	if len(uses) == 0 {
+		next.Reason, next.Message = reasonUnbound, "no BackendSetBinding writes the pod to a backend set"
+		if since < unboundDelay {
+			next.Status, wait = corev1.ConditionFalse, unboundDelay-since
+		}
+		return next, wait
+	}
+	i := slices.IndexFunc(uses, func(u observe.Use) bool { return !r.inService(u) })
+	switch {
+	case i < 0:
+		return next, 0
+	case since >= r.p.Timeout:
+		next.Reason, next.Message = reasonTimeout, fmt.Sprintf("backend set %s did not send requests to the pod in time", uses[i].Binding.Spec.BackendSetName)
+		return next, 0
+	}
+	next.Status, next.Reason, next.Message = corev1.ConditionFalse, reasonWaiting, fmt.Sprintf("backend set %s does not send requests to the pod yet", uses[i].Binding.Spec.BackendSetName)
+	return next, r.p.Timeout - since
+}
+
+// inService reports whether the load balancer of a binding sends requests to all addresses of a pod.
+func (r *Reconciler) inService(u observe.Use) bool {
+	report := r.p.Actors.Report(actor.Key{LoadBalancer: u.Binding.Spec.LoadBalancerID, Set: u.Binding.Spec.BackendSetName})
+	return report != nil && len(u.Addresses) > 0 && !slices.ContainsFunc(u.Addresses, func(a netip.AddrPort) bool { return !report.Serving[a] })
+}
+
+// write writes the condition, if it differs.
+func (r *Reconciler) write(ctx context.Context, pod *corev1.Pod, next corev1.PodCondition) error {
+	before := find(pod, next.Type)
+	if before != nil && before.Status == next.Status && before.Reason == next.Reason && before.Message == next.Message {
+		return nil
+	}
+	next.LastTransitionTime = metav1.NewTime(r.p.Clock.Now().UTC().Truncate(time.Second))
+	if before != nil && before.Status == next.Status {
+		next.LastTransitionTime = before.LastTransitionTime
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID}, // another pod of the name gives a conflict
+		"status":   map[string]any{"conditions": []corev1.PodCondition{next}},
+	})
+	if err != nil {
+		return fmt.Errorf("encode readiness gate: %w", err)
+	}
+	_, err = r.p.Pods.Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		return nil // the pod is gone
+	case err != nil:
+		return fmt.Errorf("write readiness gate: %w", err)
+	}
+	if next.Status == corev1.ConditionTrue {
+		logging.FromContext(ctx).Info("Opened readiness gate", zap.String(logging.KeyReason, next.Reason))
+	}
+	return nil
+}
+
+func find(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	if i < 0 {
+		return nil
+	}
+	return &p.Status.Conditions[i]
+}
+
+func isTrue(p *corev1.Pod, kind corev1.PodConditionType) bool {
+	c := find(p, kind)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// Handle registers event handlers that enqueue the pods that a changed object affects: a pod itself, and the pods of the Services of
+// bindings and EndpointSlices.
+func Handle(i *informers.Informers, enqueue func(cache.ObjectName)) {
+	i.Pods.AddEventHandler(controller.Handler(enqueue, func(obj any) []cache.ObjectName {
+		if p, ok := obj.(*corev1.Pod); ok && informers.HasGate(p) {
+			return []cache.ObjectName{{Namespace: p.Namespace, Name: p.Name}}
+		}
+		return nil
+	}))
+	i.Bindings.AddEventHandler(controller.Handler(enqueue, func(obj any) []cache.ObjectName {
+		if b, ok := obj.(*v1alpha1.BackendSetBinding); ok {
+			return podsOf(i, b)
+		}
+		return nil
+	}))
+	i.EndpointSlices.AddEventHandler(controller.Handler(enqueue, func(obj any) []cache.ObjectName {
+		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
+			return podsIn(i, s)
+		}
+		return nil
+	}))
+}
+
+// OnReport returns the function that enqueues the pods of a backend set whose report has changed.
+func OnReport(i *informers.Informers, enqueue func(cache.ObjectName)) func(actor.Key) {
+	return func(key actor.Key) {
+		for _, b := range informers.BindingsOfSet(i.Bindings, key.LoadBalancer, key.Set) {
+			for _, pod := range podsOf(i, b) {
+				enqueue(pod)
+			}
+		}
+	}
+}
+
+// podsOf returns the pods of the Service of a binding whose gate is closed.
+func podsOf(i *informers.Informers, b *v1alpha1.BackendSetBinding) []cache.ObjectName {
+	var all []cache.ObjectName
+	for _, s := range informers.SlicesOfService(i.EndpointSlices, cache.ObjectName{Namespace: b.Namespace, Name: b.Spec.ServiceRef.Name}) {
+		all = append(all, podsIn(i, s)...)
+	}
+	return all
+}
+
+// podsIn returns the pods of a slice whose gate is closed.
+func podsIn(i *informers.Informers, s *discoveryv1.EndpointSlice) []cache.ObjectName {
+	var all []cache.ObjectName
+	for n := range s.Endpoints {
+		r := s.Endpoints[n].TargetRef
+		if r == nil {
+			continue
+		}
+		name := cache.ObjectName{Namespace: s.Namespace, Name: r.Name}
+		if p := informers.Get[corev1.Pod](i.Pods, name); p != nil && informers.HasGate(p) && !isTrue(p, v1alpha1.ReadinessGate) {
+			all = append(all, name)
+		}
+	}
+	return all
+}

@@ -1,0 +1,235 @@
+// Package informers holds the informers of all kinds that the program reads, with their indexes. Objects are trimmed to the fields
+// that the program uses.
+package informers
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/pkg/kube"
+)
+
+// Indexes.
+const (
+	byService    = "service"    // bindings and EndpointSlices, by namespace/name of their Service
+	byBackendSet = "backendset" // bindings, by load balancer and set
+	byNamespace  = "namespace"  // bindings
+	byPod        = "pod"        // EndpointSlices, by namespace/name of their pods
+)
+
+// Set has something for each kind.
+type Set[T any] struct {
+	Bindings, Services, EndpointSlices T
+	Pods                               T // off without readiness gates
+}
+
+// Informers are the informers.
+type Informers struct {
+	*kit.Group
+	Set[*kube.OptionalInformer]
+}
+
+// Caches are the caches of all kinds.
+type Caches = Set[kit.Reader]
+
+// Params are the parts of Informers.
+type Params struct {
+	Log       *zap.Logger
+	Client    dynamic.Interface
+	Discovery kube.ResourceDiscovery
+	Interval  time.Duration // of checks which kinds the API server serves
+	Gates     bool          // pods are read, for readiness gates
+}
+
+// New returns informers. Run starts them.
+func New(p Params) *Informers {
+	group := kit.NewGroup(kit.Params{Log: p.Log, Client: p.Client, Discovery: p.Discovery, Interval: p.Interval})
+	k := Kinds(p.Gates)
+	return &Informers{Group: group, Set: Set[*kube.OptionalInformer]{
+		Bindings: group.Add(k.Bindings), Services: group.Add(k.Services), EndpointSlices: group.Add(k.EndpointSlices), Pods: group.Add(k.Pods),
+	}}
+}
+
+// Caches returns the caches of the informers.
+func (i *Informers) Caches() Caches {
+	return Caches{Bindings: i.Bindings, Services: i.Services, EndpointSlices: i.EndpointSlices, Pods: i.Pods}
+}
+
+// Snapshot returns caches of objects that were read once.
+func Snapshot(world kit.Snapshot, gates bool) (Caches, error) {
+	var c Caches
+	k := Kinds(gates)
+	for _, pair := range []struct {
+		to   *kit.Reader
+		kind kit.Kind
+	}{{&c.Bindings, k.Bindings}, {&c.Services, k.Services}, {&c.EndpointSlices, k.EndpointSlices}, {&c.Pods, k.Pods}} {
+		reader, err := world.Reader(pair.kind)
+		if err != nil {
+			return Caches{}, err //nolint:wrapcheck // the error names the object
+		}
+		*pair.to = reader
+	}
+	return c, nil
+}
+
+// Kinds returns the kinds that the program reads.
+func Kinds(gates bool) Set[kit.Kind] {
+	return Set[kit.Kind]{
+		Bindings: kit.Kind{
+			Resource: v1alpha1.SchemeGroupVersion.WithResource("backendsetbindings"), Name: "BackendSetBinding", Required: true,
+			Transform: kit.Typed(func(b *v1alpha1.BackendSetBinding) { b.ManagedFields = nil }),
+			Indexers:  cache.Indexers{byService: indexBindingByService, byBackendSet: indexBindingBySet, byNamespace: cache.MetaNamespaceIndexFunc},
+		},
+		Services: kit.Kind{
+			Resource: corev1.SchemeGroupVersion.WithResource("services"), Name: "Service", Required: true, Transform: kit.Typed(trimService),
+		},
+		EndpointSlices: kit.Kind{
+			Resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), Name: "EndpointSlice", Required: true, Selector: discoveryv1.LabelServiceName,
+			Transform: kit.Typed(trimSlice), Indexers: cache.Indexers{byService: indexSliceByService, byPod: indexSliceByPod},
+		},
+		Pods: kit.Kind{
+			Resource: corev1.SchemeGroupVersion.WithResource("pods"), Name: "Pod", Required: true, Off: !gates, Transform: kit.Typed(trimPod),
+		},
+	}
+}
+
+func trimService(s *corev1.Service) {
+	*s = corev1.Service{ObjectMeta: identity(&s.ObjectMeta), Spec: corev1.ServiceSpec{Ports: s.Spec.Ports}}
+}
+
+// identity keeps what identifies an object.
+func identity(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, DeletionTimestamp: m.DeletionTimestamp}
+}
+
+func trimSlice(s *discoveryv1.EndpointSlice) {
+	service := s.Labels[discoveryv1.LabelServiceName]
+	s.ObjectMeta = identity(&s.ObjectMeta)
+	s.Labels = map[string]string{discoveryv1.LabelServiceName: service}
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		trimmed := discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions}
+		if r := e.TargetRef; r != nil && r.Kind == "Pod" {
+			trimmed.TargetRef = &corev1.ObjectReference{Kind: r.Kind, Name: r.Name, UID: r.UID}
+		}
+		*e = trimmed
+	}
+}
+
+// trimPod keeps the readiness of a pod that has the readiness gate, and the existence of others.
+func trimPod(p *corev1.Pod) {
+	trimmed := corev1.Pod{ObjectMeta: identity(&p.ObjectMeta)}
+	if HasGate(p) {
+		trimmed.CreationTimestamp = p.CreationTimestamp
+		trimmed.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: v1alpha1.ReadinessGate}}
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.ContainersReady || c.Type == v1alpha1.ReadinessGate {
+				trimmed.Status.Conditions = append(trimmed.Status.Conditions, c)
+			}
+		}
+	}
+	*p = trimmed
+}
+
+// HasGate reports whether a pod has the readiness gate.
+func HasGate(p *corev1.Pod) bool {
+	for _, g := range p.Spec.ReadinessGates {
+		if g.ConditionType == v1alpha1.ReadinessGate {
+			return true
+		}
+	}
+	return false
+}
+
+func indexBindingByService(obj any) ([]string, error) {
+	b, ok := obj.(*v1alpha1.BackendSetBinding)
+	if !ok {
+		return nil, nil
+	}
+	return []string{b.Namespace + "/" + b.Spec.ServiceRef.Name}, nil
+}
+
+func indexBindingBySet(obj any) ([]string, error) {
+	b, ok := obj.(*v1alpha1.BackendSetBinding)
+	if !ok {
+		return nil, nil
+	}
+	return []string{setKey(b.Spec.LoadBalancerID, b.Spec.BackendSetName)}, nil
+}
+
+func setKey(loadBalancer, set string) string { return loadBalancer + "/" + set }
+
+func indexSliceByService(obj any) ([]string, error) {
+	s, ok := obj.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return nil, nil
+	}
+	return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
+}
+
+func indexSliceByPod(obj any) ([]string, error) {
+	s, ok := obj.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return nil, nil
+	}
+	var pods []string
+	for i := range s.Endpoints {
+		if r := s.Endpoints[i].TargetRef; r != nil {
+			pods = append(pods, s.Namespace+"/"+r.Name)
+		}
+	}
+	return pods, nil
+}
+
+// BindingsOfService returns the bindings of a Service.
+func BindingsOfService(r kit.Reader, service cache.ObjectName) []*v1alpha1.BackendSetBinding {
+	return typed[v1alpha1.BackendSetBinding](r.ByIndex(byService, service.String()))
+}
+
+// BindingsOfSet returns the bindings of a backend set.
+func BindingsOfSet(r kit.Reader, loadBalancer, set string) []*v1alpha1.BackendSetBinding {
+	return typed[v1alpha1.BackendSetBinding](r.ByIndex(byBackendSet, setKey(loadBalancer, set)))
+}
+
+// BindingsOfNamespace returns the bindings of a namespace.
+func BindingsOfNamespace(r kit.Reader, namespace string) []*v1alpha1.BackendSetBinding {
+	return typed[v1alpha1.BackendSetBinding](r.ByIndex(byNamespace, namespace))
+}
+
+// SlicesOfService returns the EndpointSlices of a Service.
+func SlicesOfService(r kit.Reader, service cache.ObjectName) []*discoveryv1.EndpointSlice {
+	return typed[discoveryv1.EndpointSlice](r.ByIndex(byService, service.String()))
+}
+
+// SlicesOfPod returns the EndpointSlices with a pod.
+func SlicesOfPod(r kit.Reader, pod cache.ObjectName) []*discoveryv1.EndpointSlice {
+	return typed[discoveryv1.EndpointSlice](r.ByIndex(byPod, pod.String()))
+}
+
+// All returns all objects of a kind that could be read.
+func All[T any](r kit.Reader) []*T { return typed[T](r.List()) }
+
+// Get returns an object, nil if it does not exist or could not be read.
+func Get[T any](r kit.Reader, name cache.ObjectName) *T {
+	obj, _ := r.Get(name)
+	t, _ := obj.(*T)
+	return t
+}
+
+func typed[T any](objects []any) []*T {
+	all := make([]*T, 0, len(objects))
+	for _, obj := range objects {
+		if t, ok := obj.(*T); ok {
+			all = append(all, t)
+		}
+	}
+	return all
+}

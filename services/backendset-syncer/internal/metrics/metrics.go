@@ -1,0 +1,126 @@
+// Package metrics provides the metrics of requests to OCI, of backend sets and of bindings. pkg/controller provides those of the work
+// queue.
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/controller"
+	"fairlead.dev/services/backendset-syncer/internal/actor"
+)
+
+// Buckets, in seconds.
+var (
+	requestBuckets = []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20}
+	// workBuckets reach the time after which a work request counts as lost.
+	workBuckets = []float64{.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600}
+)
+
+// Stages of the propagation of an event.
+const (
+	stageWritten   = "written"
+	stageInService = "in_service"
+)
+
+// Metrics contains the collectors. All methods are safe for concurrent use.
+type Metrics struct {
+	configValid *prometheus.GaugeVec
+	requests    *prometheus.HistogramVec
+	rate        prometheus.Gauge
+	works       *prometheus.HistogramVec
+	propagation *prometheus.HistogramVec
+	backends    *prometheus.GaugeVec
+	conflicts   *prometheus.CounterVec
+	reasons     *controller.Reasons
+}
+
+// New creates and registers the collectors.
+func New(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		configValid: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "fairlead_backendset_config_valid", Help: "1 if the text of the ConfigMap is in force, 0 if it is invalid or the ConfigMap was deleted.",
+		}, []string{"config_map"}),
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fairlead_backendset_oci_request_seconds", Help: "Duration of requests to OCI, by operation and code: OK, NoAnswer or a code of OCI.", Buckets: requestBuckets,
+		}, []string{"operation", "code"}),
+		rate: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "fairlead_backendset_oci_requests_per_second_limit", Help: "Current limit of requests to OCI. It halves when OCI answers 429.",
+		}),
+		works: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fairlead_backendset_work_request_seconds", Help: "Duration of work requests, by operation and result: succeeded, failed, lost.", Buckets: workBuckets,
+		}, []string{"operation", "result"}),
+		propagation: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "fairlead_backendset_propagation_seconds",
+			Help:    "Time since the event of an EndpointSlice until the work request has succeeded (written), or until the load balancer reports a new backend as healthy (in_service).",
+			Buckets: workBuckets,
+		}, []string{"stage"}),
+		backends: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "fairlead_backendset_backends",
+			Help: "Backends of a set, by state: active, draining, waiting (ready endpoints that the set does not have yet), excess (ready endpoints without room), early (removed before the end of their drain time).",
+		}, []string{"load_balancer", "backend_set", "state"}),
+		conflicts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_backendset_oci_conflicts_total", Help: "Writes that OCI refused because of other writes (409, 412), by code.",
+		}, []string{"code"}),
+		reasons: controller.NewReasons(r, "fairlead_backendset_bindings", "BackendSetBindings, by the reason of their condition."),
+	}
+	r.MustRegister(m.configValid, m.requests, m.rate, m.works, m.propagation, m.backends, m.conflicts)
+	return m
+}
+
+// Configured records the problem of a ConfigMap. An empty problem means that the ConfigMap is valid.
+func (m *Metrics) Configured(name, problem string) {
+	valid := 0.0
+	if problem == "" {
+		valid = 1
+	}
+	m.configValid.WithLabelValues(name).Set(valid)
+}
+
+// Request records a request to OCI.
+func (m *Metrics) Request(operation, code string, took time.Duration) {
+	m.requests.WithLabelValues(operation, code).Observe(took.Seconds())
+}
+
+// Rate records the limit of requests.
+func (m *Metrics) Rate(perSecond float64) { m.rate.Set(perSecond) }
+
+// WorkRequest records the end of a work request.
+func (m *Metrics) WorkRequest(operation, result string, took time.Duration) {
+	m.works.WithLabelValues(operation, result).Observe(took.Seconds())
+}
+
+// Written records the time from an event to the end of its work request.
+func (m *Metrics) Written(took time.Duration) {
+	m.propagation.WithLabelValues(stageWritten).Observe(took.Seconds())
+}
+
+// InService records the time from the event of an endpoint to a healthy backend.
+func (m *Metrics) InService(took time.Duration) {
+	m.propagation.WithLabelValues(stageInService).Observe(took.Seconds())
+}
+
+// Conflict counts a refused write.
+func (m *Metrics) Conflict(code string) { m.conflicts.WithLabelValues(code).Inc() }
+
+// Set records the state of a backend set. A nil report removes it.
+func (m *Metrics) Set(key actor.Key, r *actor.Report) {
+	if r == nil || !r.Known {
+		m.backends.DeletePartialMatch(prometheus.Labels{"load_balancer": key.LoadBalancer, "backend_set": key.Set})
+		return
+	}
+	for state, n := range map[string]int{"active": r.Active, "draining": r.Draining, "waiting": r.Waiting, "excess": r.Excess, "early": r.Early} {
+		m.backends.WithLabelValues(key.LoadBalancer, key.Set, state).Set(float64(n))
+	}
+}
+
+// SetReason records the reason of a binding's condition.
+func (m *Metrics) SetReason(binding cache.ObjectName, reason string) { m.reasons.Set(binding, reason) }
+
+// Forget removes a binding that no longer exists.
+func (m *Metrics) Forget(binding cache.ObjectName) { m.reasons.Forget(binding) }
+
+// Clear removes the state of all bindings, because a replica that does not lead has no current state.
+func (m *Metrics) Clear() { m.reasons.Clear() }

@@ -1,0 +1,87 @@
+package metrics
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/controller"
+	"fairlead.dev/pkg/golden"
+	"fairlead.dev/pkg/leader"
+	"fairlead.dev/services/backendset-syncer/internal/actor"
+)
+
+var (
+	chat = cache.ObjectName{Namespace: "models", Name: "chat"}
+	key  = actor.Key{LoadBalancer: "lb", Set: "chat"}
+)
+
+// reconcileFunc adapts a function to controller.Reconciler.
+type reconcileFunc func(ctx context.Context, name cache.ObjectName) error
+
+func (f reconcileFunc) Reconcile(ctx context.Context, name cache.ObjectName) error {
+	return f(ctx, name)
+}
+
+// everything registers all metrics of the program, and creates a series of each.
+func everything(t *testing.T, r prometheus.Registerer) *Metrics {
+	t.Helper()
+	m := New(r)
+	m.Configured("fairlead/backendset-syncer", "")
+	m.Request("GetLoadBalancer", "OK", time.Second)
+	m.Rate(10)
+	m.WorkRequest("UpdateBackendSet", "succeeded", time.Second)
+	m.Written(time.Second)
+	m.InService(time.Second)
+	m.Conflict("NoEtagMatch")
+	m.Set(key, &actor.Report{Known: true, Active: 2, Draining: 1})
+	m.SetReason(chat, "Synced")
+	_, err := leader.New(leader.Params{Metrics: r, Log: zap.NewNop()})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	c := controller.New(controller.Params{
+		Options: controller.DefaultOptions(), Name: "backendsetbinding", Log: zap.NewNop(), Metrics: controller.NewMetrics(r), Clock: clock.RealClock{},
+		Reconciler: reconcileFunc(func(context.Context, cache.ObjectName) error {
+			cancel()
+			return nil
+		}),
+	})
+	c.Enqueue(chat)
+	c.Run(ctx, t.Context())
+	return m
+}
+
+func TestREADMEHasAllMetrics(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	everything(t, r)
+	golden.Metrics(t, "../../README.md", r, func(string) string { return "" })
+}
+
+func TestBackendSets(t *testing.T) {
+	t.Parallel()
+	m := everything(t, prometheus.NewPedanticRegistry())
+	assert.Equal(t, 5, testutil.CollectAndCount(m.backends))
+	assert.InDelta(t, 1, testutil.ToFloat64(m.backends.WithLabelValues("lb", "chat", "draining")), 0)
+	m.Set(key, &actor.Report{})
+	assert.Zero(t, testutil.CollectAndCount(m.backends), "the state is not known")
+	m.Set(key, &actor.Report{Known: true})
+	m.Set(key, nil)
+	assert.Zero(t, testutil.CollectAndCount(m.backends))
+}
+
+func TestConfiguration(t *testing.T) {
+	t.Parallel()
+	m := everything(t, prometheus.NewPedanticRegistry())
+	assert.InDelta(t, 1, testutil.ToFloat64(m.configValid.WithLabelValues("fairlead/backendset-syncer")), 0)
+	m.Configured("fairlead/backendset-syncer", "invalid")
+	assert.Zero(t, testutil.ToFloat64(m.configValid.WithLabelValues("fairlead/backendset-syncer")))
+}

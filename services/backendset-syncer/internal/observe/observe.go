@@ -1,0 +1,309 @@
+// Package observe reads what bindings refer to: their Services, EndpointSlices and pods. It decides nothing about backend sets.
+package observe
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+)
+
+// maxEndpoints limits the endpoints of a Service that are considered: eight times the limit of a backend set. Slices are written by
+// tenants, too.
+const maxEndpoints = 4096
+
+// maxListed bounds lists of addresses in messages.
+const maxListed = 3
+
+// Observer reads caches.
+type Observer struct{ caches informers.Caches }
+
+// New returns an Observer.
+func New(c informers.Caches) *Observer { return &Observer{caches: c} }
+
+// Binding returns a binding, nil if it does not exist.
+func (o *Observer) Binding(name cache.ObjectName) *v1alpha1.BackendSetBinding {
+	return informers.Get[v1alpha1.BackendSetBinding](o.caches.Bindings, name)
+}
+
+// Bindings returns all bindings.
+func (o *Observer) Bindings() []*v1alpha1.BackendSetBinding {
+	return informers.All[v1alpha1.BackendSetBinding](o.caches.Bindings)
+}
+
+// Rivals returns the bindings of a backend set.
+func (o *Observer) Rivals(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding {
+	return informers.BindingsOfSet(o.caches.Bindings, b.Spec.LoadBalancerID, b.Spec.BackendSetName)
+}
+
+// Siblings returns the bindings of the namespace of a binding.
+func (o *Observer) Siblings(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding {
+	return informers.BindingsOfNamespace(o.caches.Bindings, b.Namespace)
+}
+
+// Endpoints are the endpoints of the Service of a binding.
+type Endpoints struct {
+	All []plan.Endpoint // sorted, each address once
+	// Refused explains endpoints that cannot become backends, empty if there are none.
+	Refused string
+	// Missing means that the Service does not exist.
+	Missing bool
+}
+
+// Endpoints returns the endpoints of the Service of a binding, with the ports of the slices, or an error if the binding does not name
+// a port of the Service. isPod reports whether an address may be that of a pod.
+func (o *Observer) Endpoints(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool) (Endpoints, error) {
+	name := cache.ObjectName{Namespace: b.Namespace, Name: b.Spec.ServiceRef.Name}
+	service := informers.Get[corev1.Service](o.caches.Services, name)
+	if service == nil {
+		return Endpoints{Missing: true}, nil
+	}
+	port, err := portOf(service, b.Spec.ServiceRef.Port)
+	if err != nil {
+		return Endpoints{}, err
+	}
+	c := collector{observer: o, namespace: b.Namespace, port: port, isPod: isPod, states: map[netip.AddrPort]plan.State{}, refused: map[string]bool{}}
+	for _, s := range informers.SlicesOfService(o.caches.EndpointSlices, name) {
+		c.add(s)
+	}
+	return c.endpoints(), nil
+}
+
+// portOf returns the port of a Service.
+func portOf(s *corev1.Service, ref intstr.IntOrString) (*corev1.ServicePort, error) {
+	i := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
+		if ref.Type == intstr.String {
+			return p.Name == ref.StrVal
+		}
+		return p.Port == ref.IntVal
+	})
+	if i < 0 {
+		var has []string
+		for _, p := range s.Spec.Ports {
+			has = append(has, strings.Trim(fmt.Sprintf("%s/%d", p.Name, p.Port), "/"))
+		}
+		return nil, fmt.Errorf("Service %s has no port %s; it has %s", s.Name, ref.String(), strings.Join(has, ", ")) //nolint:staticcheck // a kind
+	}
+	p := &s.Spec.Ports[i]
+	if cmp.Or(p.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP {
+		return nil, fmt.Errorf("port %s of Service %s has the protocol %s, and load balancers forward TCP", ref.String(), s.Name, p.Protocol)
+	}
+	return p, nil
+}
+
+// collector merges the slices of a Service.
+type collector struct {
+	observer  *Observer
+	namespace string
+	port      *corev1.ServicePort
+	isPod     func(netip.Addr) bool
+	states    map[netip.AddrPort]plan.State
+	refused   map[string]bool // addresses
+	ipv6      bool
+	surplus   bool
+}
+
+// add adds a slice.
+func (c *collector) add(s *discoveryv1.EndpointSlice) {
+	port, found := c.portIn(s)
+	if !found {
+		return
+	}
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if len(e.Addresses) == 0 {
+			continue
+		}
+		if s.AddressType != discoveryv1.AddressTypeIPv4 {
+			c.ipv6 = true
+			continue
+		}
+		text := e.Addresses[0] // the API specifies no meaning of more
+		address, err := netip.ParseAddr(text)
+		if err != nil || !address.Is4() || isSpecial(address) || !c.isPod(address) {
+			c.refuse(text)
+			continue
+		}
+		c.merge(netip.AddrPortFrom(address, port), c.stateOf(e))
+	}
+}
+
+func (c *collector) refuse(address string) {
+	if len(c.refused) < maxEndpoints {
+		c.refused[address] = true
+	}
+}
+
+func (c *collector) merge(address netip.AddrPort, state plan.State) {
+	if before, known := c.states[address]; known {
+		c.states[address] = max(before, state)
+		return
+	}
+	if len(c.states) == maxEndpoints {
+		c.surplus = true
+		return
+	}
+	c.states[address] = state
+}
+
+// isSpecial reports whether an address reaches the load balancer itself, or a service of the cloud.
+func isSpecial(a netip.Addr) bool {
+	return a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255})
+}
+
+// portIn returns the port of the endpoints of a slice.
+func (c *collector) portIn(s *discoveryv1.EndpointSlice) (uint16, bool) {
+	for _, p := range s.Ports {
+		if value(p.Name) == c.port.Name && value(p.Port) > 0 && cmp.Or(value(p.Protocol), corev1.ProtocolTCP) == corev1.ProtocolTCP {
+			return uint16(*p.Port), true
+		}
+	}
+	return 0, false
+}
+
+func value[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}
+
+// stateOf returns the state of an endpoint. Absent conditions mean that it is ready, serves as it is ready, and does not terminate.
+func (c *collector) stateOf(e *discoveryv1.Endpoint) plan.State {
+	ready := e.Conditions.Ready == nil || *e.Conditions.Ready
+	serving := ready
+	if e.Conditions.Serving != nil {
+		serving = *e.Conditions.Serving
+	}
+	switch {
+	case value(e.Conditions.Terminating) && serving:
+		return plan.Finishing
+	case value(e.Conditions.Terminating):
+		return plan.Terminating
+	case ready || c.waitsForGate(e):
+		return plan.Ready
+	}
+	return plan.NotReady
+}
+
+// waitsForGate reports whether only the readiness gate keeps a pod from being ready.
+func (c *collector) waitsForGate(e *discoveryv1.Endpoint) bool {
+	if e.TargetRef == nil {
+		return false
+	}
+	pod := informers.Get[corev1.Pod](c.observer.caches.Pods, cache.ObjectName{Namespace: c.namespace, Name: e.TargetRef.Name})
+	return pod != nil && pod.UID == e.TargetRef.UID && pod.DeletionTimestamp == nil && informers.HasGate(pod) && isTrue(pod, corev1.ContainersReady)
+}
+
+// isTrue reports whether a condition of a pod is True.
+func isTrue(p *corev1.Pod, kind corev1.PodConditionType) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
+}
+
+func (c *collector) endpoints() Endpoints {
+	e := Endpoints{All: make([]plan.Endpoint, 0, len(c.states))}
+	for address, state := range c.states {
+		e.All = append(e.All, plan.Endpoint{Address: address, State: state})
+	}
+	slices.SortFunc(e.All, func(a, b plan.Endpoint) int { return a.Address.Compare(b.Address) })
+	switch {
+	case len(c.refused) > 0:
+		e.Refused = fmt.Sprintf("EndpointSlices of the Service have addresses that are not those of pods: %s; correct the slices, or the podRanges of the configuration", c.list())
+	case c.surplus:
+		e.Refused = fmt.Sprintf("the Service has more than %d endpoints; the others are ignored", maxEndpoints)
+	case c.ipv6 && len(c.states) == 0:
+		e.Refused = "the Service has no IPv4 endpoints, and load balancers connect to backends by IPv4 only; make the Service dual-stack (ipFamilyPolicy: PreferDualStack)"
+	}
+	return e
+}
+
+// list returns the first of the refused addresses.
+func (c *collector) list() string {
+	var all []string
+	for a := range c.refused {
+		all = append(all, a)
+	}
+	slices.Sort(all)
+	if len(all) > maxListed {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:maxListed], ", "), len(all)-maxListed)
+	}
+	return strings.Join(all, ", ")
+}
+
+// Pod returns a pod with the readiness gate, nil if it does not exist or has no gate.
+func (o *Observer) Pod(name cache.ObjectName) *corev1.Pod {
+	pod := informers.Get[corev1.Pod](o.caches.Pods, name)
+	if pod == nil || !informers.HasGate(pod) {
+		return nil
+	}
+	return pod
+}
+
+// Pods returns all pods with the readiness gate.
+func (o *Observer) Pods() []*corev1.Pod {
+	return slices.DeleteFunc(informers.All[corev1.Pod](o.caches.Pods), func(p *corev1.Pod) bool { return !informers.HasGate(p) })
+}
+
+// Use is a binding that a pod is an endpoint of.
+type Use struct {
+	Binding   *v1alpha1.BackendSetBinding
+	Addresses []netip.AddrPort // of the pod
+}
+
+// Uses returns the bindings that a pod is an endpoint of.
+func (o *Observer) Uses(pod *corev1.Pod) []Use {
+	var uses []Use
+	seen := map[string]bool{}
+	for _, s := range informers.SlicesOfPod(o.caches.EndpointSlices, cache.ObjectName{Namespace: pod.Namespace, Name: pod.Name}) {
+		service := cache.ObjectName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
+		if seen[service.Name] {
+			continue
+		}
+		seen[service.Name] = true
+		for _, b := range informers.BindingsOfService(o.caches.Bindings, service) {
+			uses = append(uses, Use{Binding: b, Addresses: o.addresses(b, service, pod)})
+		}
+	}
+	return uses
+}
+
+// addresses returns the addresses that a pod has in the backend set of a binding.
+func (o *Observer) addresses(b *v1alpha1.BackendSetBinding, name cache.ObjectName, pod *corev1.Pod) []netip.AddrPort {
+	service := informers.Get[corev1.Service](o.caches.Services, name)
+	if service == nil {
+		return nil
+	}
+	servicePort, err := portOf(service, b.Spec.ServiceRef.Port)
+	if err != nil {
+		return nil
+	}
+	c := collector{port: servicePort}
+	var all []netip.AddrPort
+	for _, s := range informers.SlicesOfService(o.caches.EndpointSlices, name) {
+		port, found := c.portIn(s)
+		if !found || s.AddressType != discoveryv1.AddressTypeIPv4 {
+			continue
+		}
+		for i := range s.Endpoints {
+			e := &s.Endpoints[i]
+			if e.TargetRef == nil || e.TargetRef.UID != pod.UID || len(e.Addresses) == 0 {
+				continue
+			}
+			if address, err := netip.ParseAddr(e.Addresses[0]); err == nil {
+				all = append(all, netip.AddrPortFrom(address, port))
+			}
+		}
+	}
+	return all
+}

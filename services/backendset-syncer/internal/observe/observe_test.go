@@ -1,0 +1,187 @@
+package observe
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/golden"
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+)
+
+const binding = `
+- {apiVersion: fairlead.dev/v1alpha1, kind: BackendSetBinding, metadata: {namespace: models, name: chat, uid: b1},
+   spec: {loadBalancerId: ocid1.loadbalancer.oc1..a, backendSetName: chat, serviceRef: {name: chat, port: PORT}}}
+- {apiVersion: v1, kind: Service, metadata: {namespace: models, name: chat}, spec: {ports: [{name: http, port: 80, targetPort: 8000}, {name: metrics, port: 9090}, {name: dns, port: 53, protocol: UDP}]}}
+- {apiVersion: v1, kind: Service, metadata: {namespace: models, name: unnamed}, spec: {ports: [{port: 80}]}}
+`
+
+// observerOf returns an Observer of objects.
+func observerOf(t *testing.T, gates bool, text string) *Observer {
+	t.Helper()
+	var world kit.Snapshot
+	for _, m := range golden.Decode[[]map[string]any](t, []byte(text)) {
+		world.Objects = append(world.Objects, &unstructured.Unstructured{Object: m})
+	}
+	caches, err := informers.Snapshot(world, gates)
+	require.NoError(t, err)
+	return New(caches)
+}
+
+// slice returns an EndpointSlice of Service chat.
+func slice(name, ports, endpoints string, changes ...string) string {
+	text := fmt.Sprintf("- {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: models, name: %s, labels: {kubernetes.io/service-name: chat}}, "+
+		"addressType: IPv4, ports: [%s], endpoints: [%s]}\n", name, ports, endpoints)
+	return strings.NewReplacer(changes...).Replace(text)
+}
+
+// format returns "10.0.0.1:8000 ready, ...".
+func format(all []plan.Endpoint) string {
+	names := map[plan.State]string{plan.Ready: "ready", plan.Finishing: "finishing", plan.Terminating: "terminating", plan.NotReady: "not ready"}
+	var texts []string
+	for _, e := range all {
+		texts = append(texts, e.Address.String()+" "+names[e.State])
+	}
+	return strings.Join(texts, ", ")
+}
+
+func TestEndpoints(t *testing.T) {
+	t.Parallel()
+	const http = "{name: http, port: 8000}"
+	tests := []struct {
+		name    string
+		port    string
+		objects string
+		want    string
+		refused string
+	}{
+		{name: "no slice"},
+		{name: "the port of the slice, not of the Service", objects: slice("a", http, "{addresses: [10.0.0.1]}"), want: "10.0.0.1:8000 ready"},
+		{name: "a port by its number", port: "80", objects: slice("a", http, "{addresses: [10.0.0.1]}"), want: "10.0.0.1:8000 ready"},
+		{name: "another port", port: "metrics", objects: slice("a", http+", {name: metrics, port: 9091}", "{addresses: [10.0.0.1]}"), want: "10.0.0.1:9091 ready"},
+		{name: "each slice has its ports", objects: slice("a", http, "{addresses: [10.0.0.1]}") + slice("b", "{name: http, port: 8001}", "{addresses: [10.0.0.2]}"),
+			want: "10.0.0.1:8000 ready, 10.0.0.2:8001 ready"},
+		{name: "a slice without the port", objects: slice("a", "{name: other, port: 1}", "{addresses: [10.0.0.1]}")},
+		{name: "a slice with an empty port", objects: slice("a", "{name: http}", "{addresses: [10.0.0.1]}")},
+		{name: "a UDP port of the name", objects: slice("a", "{name: http, port: 8000, protocol: UDP}", "{addresses: [10.0.0.1]}")},
+		{name: "only the first address counts", objects: slice("a", http, "{addresses: [10.0.0.1, 10.0.0.2]}"), want: "10.0.0.1:8000 ready"},
+		{name: "an endpoint without addresses", objects: slice("a", http, "{addresses: []}, {addresses: [10.0.0.2]}"), want: "10.0.0.2:8000 ready"},
+		{name: "absent conditions are ready", objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {}}"), want: "10.0.0.1:8000 ready"},
+		{name: "not ready", objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {ready: false}}"), want: "10.0.0.1:8000 not ready"},
+		{name: "terminating and serving", objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {ready: false, serving: true, terminating: true}}"), want: "10.0.0.1:8000 finishing"},
+		{name: "terminating", objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {ready: false, serving: false, terminating: true}}"), want: "10.0.0.1:8000 terminating"},
+		{name: "an absent serving condition is the ready one", objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {ready: false, terminating: true}}"), want: "10.0.0.1:8000 terminating"},
+		{name: "terminating, of a Service that publishes all addresses", objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {ready: true, serving: true, terminating: true}}"),
+			want: "10.0.0.1:8000 finishing"},
+		{name: "two slices of one pod: the better state counts", objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {ready: false}}") + slice("b", http, "{addresses: [10.0.0.1]}"),
+			want: "10.0.0.1:8000 ready"},
+		{name: "dual-stack", objects: slice("a", http, "{addresses: [10.0.0.1]}") + slice("b", http, "{addresses: ['fd00::1']}", "IPv4", "IPv6"), want: "10.0.0.1:8000 ready"},
+		{name: "IPv6 only", objects: slice("a", http, "{addresses: ['fd00::1']}", "IPv4", "IPv6"), refused: "no IPv4 endpoints"},
+		{name: "names of hosts", objects: slice("a", http, "{addresses: [a.example.com]}", "IPv4", "FQDN"), refused: "no IPv4 endpoints"},
+		{name: "addresses that are not those of pods", objects: slice("a", http, "{addresses: [10.0.0.1]}, {addresses: [192.0.2.1]}, {addresses: [169.254.169.254]}, {addresses: [127.0.0.1]}, {addresses: [x]}"),
+			want: "10.0.0.1:8000 ready", refused: "127.0.0.1, 169.254.169.254, 192.0.2.1 and 1 more"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			port := tt.port
+			if port == "" {
+				port = "http"
+			}
+			o := observerOf(t, false, strings.Replace(binding, "PORT", port, 1)+tt.objects)
+			got, err := o.Endpoints(o.Bindings()[0], func(a netip.Addr) bool { return a.As4()[0] != 192 })
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, format(got.All))
+			if tt.refused == "" {
+				assert.Empty(t, got.Refused)
+			}
+			assert.Contains(t, got.Refused, tt.refused)
+			assert.False(t, got.Missing)
+		})
+	}
+}
+
+func TestPortsThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	for port, want := range map[string]string{
+		"8000": "Service chat has no port 8000; it has http/80, metrics/9090, dns/53",
+		"grpc": "Service chat has no port grpc; it has http/80, metrics/9090, dns/53",
+		"dns":  "port dns of Service chat has the protocol UDP, and load balancers forward TCP",
+	} {
+		o := observerOf(t, false, strings.Replace(binding, "PORT", port, 1))
+		_, err := o.Endpoints(o.Bindings()[0], func(netip.Addr) bool { return true })
+		assert.EqualError(t, err, want)
+	}
+}
+
+func TestServicesThatDoNotExist(t *testing.T) {
+	t.Parallel()
+	o := observerOf(t, false, strings.ReplaceAll(strings.Replace(binding, "PORT", "http", 1), "kind: Service, metadata: {namespace: models, name: chat}", "kind: Service, metadata: {namespace: models, name: other}"))
+	got, err := o.Endpoints(o.Bindings()[0], func(netip.Addr) bool { return true })
+	require.NoError(t, err)
+	assert.Equal(t, Endpoints{Missing: true}, got)
+}
+
+// TestAHugeService has more endpoints than are considered.
+func TestAHugeService(t *testing.T) {
+	t.Parallel()
+	var all strings.Builder
+	for n := range 10 {
+		var endpoints []string
+		for i := range 1000 {
+			endpoints = append(endpoints, fmt.Sprintf("{addresses: [10.%d.%d.%d]}", n, i/250, i%250))
+		}
+		all.WriteString(slice(fmt.Sprintf("s%d", n), "{name: http, port: 8000}", strings.Join(endpoints, ", ")))
+	}
+	o := observerOf(t, false, strings.Replace(binding, "PORT", "http", 1)+all.String())
+	got, err := o.Endpoints(o.Bindings()[0], func(netip.Addr) bool { return true })
+	require.NoError(t, err)
+	assert.Len(t, got.All, maxEndpoints)
+	assert.Contains(t, got.Refused, "more than 4096 endpoints")
+	assert.True(t, slices.IsSortedFunc(got.All, func(a, b plan.Endpoint) int { return a.Address.Compare(b.Address) }))
+}
+
+const gated = `
+- {apiVersion: v1, kind: Pod, metadata: {namespace: models, name: a, uid: u1}, spec: {readinessGates: [{conditionType: fairlead.dev/oci-lb-ready}]},
+   status: {conditions: [{type: ContainersReady, status: "True"}, {type: Initialized, status: "True"}]}}
+- {apiVersion: v1, kind: Pod, metadata: {namespace: models, name: b, uid: u2}, spec: {readinessGates: [{conditionType: fairlead.dev/oci-lb-ready}]},
+   status: {conditions: [{type: ContainersReady, status: "False"}]}}
+- {apiVersion: v1, kind: Pod, metadata: {namespace: models, name: c, uid: u3}, status: {conditions: [{type: ContainersReady, status: "True"}]}}
+`
+
+func TestPodsThatWaitForTheirGate(t *testing.T) {
+	t.Parallel()
+	endpoint := func(ip, pod, uid string) string {
+		return fmt.Sprintf("{addresses: [%s], conditions: {ready: false}, targetRef: {kind: Pod, name: %s, uid: %s}}", ip, pod, uid)
+	}
+	objects := strings.Replace(binding, "PORT", "http", 1) + gated + slice("a", "{name: http, port: 8000}", strings.Join([]string{
+		endpoint("10.0.0.1", "a", "u1"), endpoint("10.0.0.2", "b", "u2"), endpoint("10.0.0.3", "c", "u3"), endpoint("10.0.0.4", "a", "another"),
+	}, ", "))
+	o := observerOf(t, true, objects)
+	got, err := o.Endpoints(o.Bindings()[0], func(netip.Addr) bool { return true })
+	require.NoError(t, err)
+	assert.Equal(t, "10.0.0.1:8000 ready, 10.0.0.2:8000 not ready, 10.0.0.3:8000 not ready, 10.0.0.4:8000 not ready", format(got.All))
+	assert.Len(t, o.Pods(), 2)
+
+	pod := o.Pod(cache.ObjectName{Namespace: "models", Name: "a"})
+	require.NotNil(t, pod)
+	uses := o.Uses(pod)
+	require.Len(t, uses, 1)
+	assert.Equal(t, "chat", uses[0].Binding.Name)
+	assert.Equal(t, []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:8000")}, uses[0].Addresses)
+	assert.Nil(t, o.Pod(cache.ObjectName{Namespace: "models", Name: "c"}), "it has no gate")
+
+	off := observerOf(t, false, objects)
+	got, err = off.Endpoints(off.Bindings()[0], func(netip.Addr) bool { return true })
+	require.NoError(t, err)
+	assert.Contains(t, format(got.All), "10.0.0.1:8000 not ready")
+}

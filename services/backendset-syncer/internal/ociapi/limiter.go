@@ -1,0 +1,106 @@
+package ociapi
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/utils/clock"
+)
+
+// Priority is what the limiter does with a request when requests are scarce.
+type Priority int
+
+// Priorities.
+const (
+	High Priority = iota // writes, and reads that a write waits for
+	Low                  // reads for status: half of the rate at most
+)
+
+const (
+	// leastRate is the lowest rate per second after many 429s. With half of it, the recovery of a load balancer with one pending
+	// write takes longer than a pod's start; with double, several controllers of one tenancy keep each other throttled.
+	leastRate = 0.5
+	// recovery is the part of the full rate that a success restores: 50 successes restore it all.
+	recovery = 0.02
+	// burstSeconds is the burst in seconds of the rate.
+	burstSeconds = 2
+)
+
+// limiter limits the requests of all load balancers. A 429 halves the rate, and each success restores a little of it: the limits of
+// the service are those of the tenancy or of the user, not of a load balancer.
+type limiter struct {
+	clock   clock.WithTicker
+	full    float64
+	changed func(perSecond float64)
+
+	mu      sync.Mutex
+	all     *rate.Limiter
+	low     *rate.Limiter
+	current float64
+	blocked time.Time // no request before, as the service asked for
+}
+
+func newLimiter(perSecond float64, c clock.WithTicker, changed func(float64)) *limiter {
+	l := &limiter{clock: c, full: perSecond, changed: changed, current: perSecond}
+	burst := max(int(perSecond*burstSeconds), 1)
+	l.all, l.low = rate.NewLimiter(rate.Limit(perSecond), burst), rate.NewLimiter(rate.Limit(perSecond/2), max(burst/2, 1)) //nolint:mnd // half
+	changed(perSecond)
+	return l
+}
+
+// wait returns when a request may be sent.
+func (l *limiter) wait(ctx context.Context, p Priority) error {
+	for delay := l.reserve(p); delay > 0; delay = l.untilOpen() {
+		timer := l.clock.NewTimer(delay)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("wait for the limit of requests: %w", context.Cause(ctx))
+		case <-timer.C():
+		}
+	}
+	return nil
+}
+
+// reserve takes a place in the sequence of requests, and returns the time until it comes.
+func (l *limiter) reserve(p Priority) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.Now()
+	delay := l.all.ReserveN(now, 1).DelayFrom(now)
+	if p == Low {
+		delay = max(delay, l.low.ReserveN(now, 1).DelayFrom(now))
+	}
+	return max(delay, l.blocked.Sub(now))
+}
+
+// untilOpen returns the time for which the service asked to wait.
+func (l *limiter) untilOpen() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.blocked.Sub(l.clock.Now())
+}
+
+// learn changes the rate after the result of a request.
+func (l *limiter) learn(err *Error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, now := l.current, l.clock.Now()
+	switch {
+	case err == nil:
+		l.current = min(l.current+l.full*recovery, l.full)
+	case err.Class == Throttled:
+		l.current = max(l.current/2, min(leastRate, l.full)) //nolint:mnd // halves
+		if until := now.Add(err.RetryAfter); until.After(l.blocked) {
+			l.blocked = until
+		}
+	}
+	if l.current != before {
+		l.all.SetLimitAt(now, rate.Limit(l.current))
+		l.low.SetLimitAt(now, rate.Limit(l.current/2)) //nolint:mnd // half
+		l.changed(l.current)
+	}
+}

@@ -1,0 +1,71 @@
+package ociapi
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
+)
+
+// sent returns how many requests a limiter lets pass in a time.
+func sent(t *testing.T, l *limiter, p Priority, d time.Duration) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	n := 0
+	for l.wait(ctx, p) == nil {
+		n++
+	}
+	return n
+}
+
+func TestLimiter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var limits []float64
+		l := newLimiter(10, clock.RealClock{}, func(perSecond float64) { limits = append(limits, perSecond) })
+		assert.InDelta(t, 120, sent(t, l, High, 10*time.Second), 2, "the rate, and a burst of two seconds")
+		time.Sleep(10 * time.Second)
+		assert.InDelta(t, 60, sent(t, l, Low, 10*time.Second), 2, "half of it")
+		time.Sleep(10 * time.Second)
+
+		for range 3 {
+			l.learn(&Error{Class: Throttled})
+		}
+		assert.InDelta(t, 1.25, l.current, 0.01, "it halves three times")
+		assert.InDelta(t, 32, sent(t, l, High, 10*time.Second), 3, "the burst is still there")
+		for range 10 {
+			l.learn(&Error{Class: Throttled})
+		}
+		assert.InDelta(t, leastRate, l.current, 0)
+		l.learn(&Error{Class: Failing})
+		assert.InDelta(t, leastRate, l.current, 0, "other errors say nothing about the rate")
+		for range 60 {
+			l.learn(nil)
+		}
+		assert.InDelta(t, 10, l.current, 0)
+		assert.InDelta(t, 10, limits[0], 0)
+		assert.InDelta(t, 10, limits[len(limits)-1], 0)
+		assert.Len(t, limits, 1+5+48, "only changes are reported")
+	})
+}
+
+func TestRetryAfterBlocksAllRequests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(100, clock.RealClock{}, func(float64) {})
+		begun := time.Now()
+		l.learn(&Error{Class: Throttled, RetryAfter: 7 * time.Second})
+		l.learn(&Error{Class: Throttled, RetryAfter: 2 * time.Second})
+		require.NoError(t, l.wait(t.Context(), High))
+		assert.Equal(t, 7*time.Second, time.Since(begun))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		l.learn(&Error{Class: Throttled, RetryAfter: time.Hour})
+		cancel(context.DeadlineExceeded)
+		require.ErrorContains(t, l.wait(ctx, Low), "wait for the limit of requests")
+	})
+}

@@ -1,0 +1,261 @@
+package ociapi
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/oracle/oci-go-sdk/v65/common"
+	"github.com/oracle/oci-go-sdk/v65/loadbalancer"
+
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+)
+
+// LoadBalancer is a load balancer as it was read.
+type LoadBalancer struct {
+	ID     string
+	Name   string
+	Active bool   // neither being created or deleted, nor failed
+	State  string // life-cycle state
+	ETag   string // changes with every part of the load balancer
+
+	sets map[string]loadbalancer.BackendSet
+	used map[string]bool
+}
+
+// Sets returns the names of the backend sets and the number of their backends.
+func (l *LoadBalancer) Sets() map[string]int {
+	sets := make(map[string]int, len(l.sets))
+	for name := range l.sets {
+		sets[name] = len(l.sets[name].Backends)
+	}
+	return sets
+}
+
+// BackendSet is a backend set as it was read.
+type BackendSet struct {
+	Name          string
+	Backends      []plan.Backend
+	HealthChecker HealthChecker
+
+	raw loadbalancer.BackendSet
+}
+
+// HealthChecker is the health checker of a backend set, without the fields that no binding has.
+type HealthChecker struct {
+	Protocol, URLPath         string
+	Port, ReturnCode, Retries int
+	Timeout, Interval         time.Duration
+}
+
+// Equal compares health checkers. The path and the status code have no effect on TCP.
+func (h HealthChecker) Equal(other HealthChecker) bool {
+	if h.Protocol == other.Protocol && h.Protocol != protocolHTTP {
+		other.URLPath, other.ReturnCode = h.URLPath, h.ReturnCode
+	}
+	return h == other
+}
+
+const protocolHTTP = "HTTP"
+
+// Set returns a backend set, nil if there is none of that name.
+func (l *LoadBalancer) Set(name string) (*BackendSet, error) {
+	raw, found := l.sets[name]
+	if !found {
+		return nil, nil //nolint:nilnil // documented
+	}
+	set := &BackendSet{Name: name, raw: raw, Backends: make([]plan.Backend, 0, len(raw.Backends))}
+	for i := range raw.Backends {
+		b := &raw.Backends[i]
+		address, err := netip.ParseAddr(value(b.IpAddress))
+		if err != nil {
+			return nil, fmt.Errorf("read backend %q of set %s: %w", value(b.Name), name, err)
+		}
+		set.Backends = append(set.Backends, plan.Backend{
+			Address: netip.AddrPortFrom(address, uint16(value(b.Port))), Weight: value(b.Weight), MaxConnections: value(b.MaxConnections),
+			Drain: value(b.Drain), Backup: value(b.Backup), Offline: value(b.Offline),
+		})
+	}
+	if h := raw.HealthChecker; h != nil {
+		set.HealthChecker = HealthChecker{
+			Protocol: value(h.Protocol), URLPath: value(h.UrlPath), Port: value(h.Port), ReturnCode: value(h.ReturnCode), Retries: value(h.Retries),
+			Timeout: milliseconds(h.TimeoutInMillis), Interval: milliseconds(h.IntervalInMillis),
+		}
+	}
+	return set, nil
+}
+
+func value[T any](p *T) T {
+	var zero T
+	if p == nil {
+		return zero
+	}
+	return *p
+}
+
+func milliseconds(p *int) time.Duration { return time.Duration(value(p)) * time.Millisecond }
+
+// LoadBalancer reads a load balancer with everything in it.
+func (c *Client) LoadBalancer(ctx context.Context, p Priority, id string) (*LoadBalancer, error) {
+	r, err := call(ctx, c, p, "GetLoadBalancer", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.GetLoadBalancerResponse, error) {
+		return client.GetLoadBalancer(ctx, loadbalancer.GetLoadBalancerRequest{LoadBalancerId: &id, RequestMetadata: metadata()})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &LoadBalancer{
+		ID: id, Name: value(r.DisplayName), State: string(r.LifecycleState), Active: r.LifecycleState == loadbalancer.LoadBalancerLifecycleStateActive || r.LifecycleState == updating,
+		ETag: value(r.ETag), sets: r.BackendSets, used: usedSets(&r.LoadBalancer),
+	}, nil
+}
+
+// updating is a state of network load balancers. Documents have it for them only, users have seen it elsewhere.
+const updating loadbalancer.LoadBalancerLifecycleStateEnum = "UPDATING"
+
+// WorkRequest is a work request.
+type WorkRequest struct {
+	ID, Type string
+	Done     bool
+	Accepted time.Time
+	// Failed is the problem of a work request that failed, empty otherwise. Permanent means that the same request fails again.
+	Failed    string
+	Permanent bool
+}
+
+func newWorkRequest(w *loadbalancer.WorkRequest) WorkRequest {
+	made := WorkRequest{ID: value(w.Id), Type: value(w.Type)}
+	if w.TimeAccepted != nil {
+		made.Accepted = w.TimeAccepted.Time
+	}
+	switch w.LifecycleState {
+	case loadbalancer.WorkRequestLifecycleStateSucceeded:
+		made.Done = true
+	case loadbalancer.WorkRequestLifecycleStateFailed:
+		made.Done = true
+		made.Failed = clean(value(w.Message))
+		for _, e := range w.ErrorDetails {
+			made.Failed = clean(fmt.Sprintf("%s: %s", e.ErrorCode, value(e.Message)))
+			made.Permanent = e.ErrorCode == loadbalancer.WorkRequestErrorErrorCodeBadInput
+		}
+		if made.Failed == "" {
+			made.Failed = "the service gives no reason"
+		}
+	}
+	return made
+}
+
+// WorkRequest reads a work request.
+func (c *Client) WorkRequest(ctx context.Context, id string) (WorkRequest, error) {
+	r, err := call(ctx, c, High, "GetWorkRequest", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.GetWorkRequestResponse, error) {
+		return client.GetWorkRequest(ctx, loadbalancer.GetWorkRequestRequest{WorkRequestId: &id, RequestMetadata: metadata()})
+	})
+	if err != nil {
+		return WorkRequest{}, err
+	}
+	return newWorkRequest(&r.WorkRequest), nil
+}
+
+// InFlight returns the work requests of a load balancer that are not done, those of other clients too. The service also lists those
+// that are done, in an order that is not documented: the list ends early if it begins with the newest, and has an end of old ones.
+func (c *Client) InFlight(ctx context.Context, id string) ([]WorkRequest, error) {
+	var all []WorkRequest
+	var page *string
+	for range maxPages {
+		r, err := call(ctx, c, High, "ListWorkRequests", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.ListWorkRequestsResponse, error) {
+			return client.ListWorkRequests(ctx, loadbalancer.ListWorkRequestsRequest{
+				LoadBalancerId: &id, Limit: common.Int64(pageSize), Page: page, RequestMetadata: metadata(),
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+		var first, last time.Time
+		for i := range r.Items {
+			w := newWorkRequest(&r.Items[i])
+			if !w.Done {
+				all = append(all, w)
+			}
+			if last = w.Accepted; i == 0 {
+				first = w.Accepted
+			}
+		}
+		page = r.OpcNextPage
+		if value(page) == "" || first.After(last) && c.p.Clock.Since(last) > WorkRequestDeadline {
+			break
+		}
+	}
+	return all, nil
+}
+
+// WorkRequestDeadline is the time after which a work request counts as lost. CCM waits as long; the longest that users report
+// takes minutes.
+const WorkRequestDeadline = 10 * time.Minute
+
+// Health is the health of the backends of a set, by name.
+type Health struct {
+	Critical, Warning, Unknown map[string]bool
+}
+
+// Health reads the health of a backend set.
+func (c *Client) Health(ctx context.Context, id, set string) (*Health, error) {
+	r, err := call(ctx, c, Low, "GetBackendSetHealth", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.GetBackendSetHealthResponse, error) {
+		return client.GetBackendSetHealth(ctx, loadbalancer.GetBackendSetHealthRequest{LoadBalancerId: &id, BackendSetName: &set, RequestMetadata: metadata()})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Health{Critical: setOf(r.CriticalStateBackendNames), Warning: setOf(r.WarningStateBackendNames), Unknown: setOf(r.UnknownStateBackendNames)}, nil
+}
+
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, n := range names {
+		set[n] = true
+	}
+	return set
+}
+
+// CheckResult reads the result of the last health check of a backend, such as CONNECT_FAILED.
+func (c *Client) CheckResult(ctx context.Context, id, set, backend string) (string, error) {
+	r, err := call(ctx, c, Low, "GetBackendHealth", func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.GetBackendHealthResponse, error) {
+		return client.GetBackendHealth(ctx, loadbalancer.GetBackendHealthRequest{LoadBalancerId: &id, BackendSetName: &set, BackendName: &backend, RequestMetadata: metadata()})
+	})
+	if err != nil {
+		return "", err
+	}
+	for _, result := range r.HealthCheckResults {
+		if s := string(result.HealthCheckStatus); s != "OK" {
+			return s, nil
+		}
+	}
+	return string(r.Status), nil
+}
+
+// InService reports whether the load balancer sends requests to a backend, as far as is known. A backend with a warning counts: one
+// of the nodes of the load balancer has not checked it yet, and sends it nothing. The health of a set that is not used is not known.
+func (h *Health) InService(backend string, used bool) bool {
+	return !h.Critical[backend] && !(used && h.Unknown[backend])
+}
+
+// Used reports whether requests can reach a backend set: it is the default of a listener, or a routing policy or path route names it.
+func (l *LoadBalancer) Used(set string) bool { return l.used[set] }
+
+// usedSets returns the names of the backend sets that requests can reach.
+func usedSets(lb *loadbalancer.LoadBalancer) map[string]bool {
+	used := map[string]bool{}
+	for _, listener := range lb.Listeners {
+		used[value(listener.DefaultBackendSetName)] = true
+		for _, rule := range lb.RoutingPolicies[value(listener.RoutingPolicyName)].Rules {
+			for _, action := range rule.Actions {
+				if forward, ok := action.(loadbalancer.ForwardToBackendSet); ok {
+					used[value(forward.BackendSetName)] = true
+				}
+			}
+		}
+		for _, route := range lb.PathRouteSets[value(listener.PathRouteSetName)].PathRoutes {
+			used[value(route.BackendSetName)] = true
+		}
+	}
+	return used
+}

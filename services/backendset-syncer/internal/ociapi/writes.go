@@ -1,0 +1,204 @@
+package ociapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/oracle/oci-go-sdk/v65/common"
+	"github.com/oracle/oci-go-sdk/v65/loadbalancer"
+
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+)
+
+// customizedSuite is a cipher suite of reads that the service refuses in writes.
+const customizedSuite = "oci-customized-ssl-cipher-suite"
+
+// Write is one mutation of a backend set.
+type Write struct {
+	loadBalancer, set string
+	etag              string
+	operation         string
+	backend           string // name, of a mutation of one backend
+	body              any
+}
+
+// Operation returns the operation of the API.
+func (w *Write) Operation() string { return w.operation }
+
+// Replaces reports whether the write replaces the whole set, with the fields that were read.
+func (w *Write) Replaces() bool { return w.operation == operationReplace }
+
+// Operations of the API.
+const (
+	operationReplace = "UpdateBackendSet"
+	operationCreate  = "CreateBackend"
+	operationUpdate  = "UpdateBackend"
+	operationDelete  = "DeleteBackend"
+)
+
+// NewWrite returns the write that turns the backends of a set into the wanted ones: a call for one backend if it is the only change,
+// else one that replaces the set. health is nil if the health checker stays. A set with a cipher suite that cannot be written is
+// never replaced: then the write makes one of the changes. NewWrite returns nil if nothing is to be changed.
+func (l *LoadBalancer) NewWrite(set *BackendSet, wanted []plan.Backend, health *HealthChecker) (*Write, error) {
+	if health != nil && health.Equal(set.HealthChecker) {
+		health = nil
+	}
+	changes := plan.Diff(set.Backends, wanted)
+	if changes.Len() == 0 && health == nil {
+		return nil, nil //nolint:nilnil // documented
+	}
+	w := &Write{loadBalancer: l.ID, set: set.Name, etag: l.ETag}
+	fixed := set.raw.SslConfiguration != nil && value(set.raw.SslConfiguration.CipherSuiteName) == customizedSuite
+	switch {
+	case fixed && health != nil:
+		return nil, fmt.Errorf("backend set %s has the cipher suite %s, with which its health checker cannot be changed: name a predefined suite", set.Name, customizedSuite)
+	case fixed || changes.Len() == 1 && health == nil:
+		w.changeOne(&changes)
+	default:
+		w.operation, w.body = operationReplace, replacement(set, wanted, health)
+	}
+	return w, nil
+}
+
+// changeOne makes the most urgent change: a new backend, one that drains, one that goes.
+func (w *Write) changeOne(c *plan.Changes) {
+	switch {
+	case len(c.Create) > 0:
+		w.operation, w.body = operationCreate, createDetails(c.Create[0])
+		w.backend = c.Create[0].Address.String()
+	case len(c.Update) > 0:
+		w.operation, w.body = operationUpdate, updateDetails(c.Update[0])
+		w.backend = c.Update[0].Address.String()
+	default:
+		w.operation = operationDelete
+		w.backend = c.Delete[0].Address.String()
+	}
+}
+
+func createDetails(b plan.Backend) loadbalancer.CreateBackendDetails {
+	return loadbalancer.CreateBackendDetails(backendDetails(b))
+}
+
+func updateDetails(b plan.Backend) loadbalancer.UpdateBackendDetails {
+	d := backendDetails(b)
+	return loadbalancer.UpdateBackendDetails{Weight: d.Weight, MaxConnections: d.MaxConnections, Drain: d.Drain, Backup: d.Backup, Offline: d.Offline}
+}
+
+func backendDetails(b plan.Backend) loadbalancer.BackendDetails {
+	d := loadbalancer.BackendDetails{
+		IpAddress: common.String(b.Address.Addr().String()), Port: common.Int(int(b.Address.Port())), Weight: &b.Weight,
+		Drain: &b.Drain, Backup: &b.Backup, Offline: &b.Offline,
+	}
+	if b.MaxConnections > 0 {
+		d.MaxConnections = &b.MaxConnections
+	}
+	return d
+}
+
+// replacement returns a whole set with other backends. Fields that are left out would be removed.
+func replacement(set *BackendSet, wanted []plan.Backend, health *HealthChecker) loadbalancer.UpdateBackendSetDetails {
+	raw := &set.raw
+	d := loadbalancer.UpdateBackendSetDetails{
+		Policy: raw.Policy, Backends: make([]loadbalancer.BackendDetails, 0, len(wanted)), BackendMaxConnections: raw.BackendMaxConnections,
+		SessionPersistenceConfiguration: raw.SessionPersistenceConfiguration, LbCookieSessionPersistenceConfiguration: raw.LbCookieSessionPersistenceConfiguration,
+	}
+	for _, b := range wanted {
+		d.Backends = append(d.Backends, backendDetails(b))
+	}
+	if h := raw.HealthChecker; h != nil {
+		d.HealthChecker = &loadbalancer.HealthCheckerDetails{
+			Protocol: h.Protocol, UrlPath: h.UrlPath, Port: h.Port, ReturnCode: h.ReturnCode, Retries: h.Retries, TimeoutInMillis: h.TimeoutInMillis,
+			IntervalInMillis: h.IntervalInMillis, ResponseBodyRegex: h.ResponseBodyRegex, IsForcePlainText: h.IsForcePlainText,
+		}
+	}
+	if health != nil {
+		d.HealthChecker = health.details(d.HealthChecker)
+	}
+	if s := raw.SslConfiguration; s != nil {
+		d.SslConfiguration = &loadbalancer.SslConfigurationDetails{
+			VerifyDepth: s.VerifyDepth, VerifyPeerCertificate: s.VerifyPeerCertificate, HasSessionResumption: s.HasSessionResumption,
+			TrustedCertificateAuthorityIds: s.TrustedCertificateAuthorityIds, CertificateIds: s.CertificateIds, CertificateName: s.CertificateName,
+			Protocols: s.Protocols, CipherSuiteName: s.CipherSuiteName,
+			ServerOrderPreference: loadbalancer.SslConfigurationDetailsServerOrderPreferenceEnum(s.ServerOrderPreference),
+		}
+	}
+	return d
+}
+
+// details returns the health checker of a write. What a binding does not have stays.
+func (h *HealthChecker) details(before *loadbalancer.HealthCheckerDetails) *loadbalancer.HealthCheckerDetails {
+	d := &loadbalancer.HealthCheckerDetails{
+		Protocol: &h.Protocol, Port: &h.Port, ReturnCode: &h.ReturnCode, Retries: &h.Retries,
+		TimeoutInMillis: common.Int(int(h.Timeout / time.Millisecond)), IntervalInMillis: common.Int(int(h.Interval / time.Millisecond)),
+	}
+	if h.URLPath != "" {
+		d.UrlPath = &h.URLPath
+	}
+	if before != nil {
+		d.ResponseBodyRegex, d.IsForcePlainText = before.ResponseBodyRegex, before.IsForcePlainText
+	}
+	return d
+}
+
+// Token returns a retry token. The same write, after the same state of the load balancer, has the same token, even after a restart:
+// a write whose answer was lost has no second effect. attempt makes another one after the service has refused or failed a write.
+func (w *Write) Token(attempt int) string {
+	body, err := json.Marshal(w.body)
+	if err != nil {
+		panic(fmt.Sprintf("write is not JSON: %v", err)) // unreachable: it consists of strings and numbers
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%s\n%s\n%d\n%s", w.loadBalancer, w.set, w.etag, w.operation, w.backend, attempt, body))
+	return hex.EncodeToString(sum[:])[:tokenLength]
+}
+
+// tokenLength is less than the limit of 64.
+const tokenLength = 32
+
+// Send sends a write if the load balancer has not changed since it was read. It returns the id of the work request.
+func (c *Client) Send(ctx context.Context, w *Write, token string) (string, error) {
+	id, err := c.send(ctx, w, token)
+	if err == nil && id == "" {
+		return "", &Error{Class: Unreachable, Operation: w.operation, Message: "the answer names no work request"}
+	}
+	return id, err
+}
+
+func (c *Client) send(ctx context.Context, w *Write, token string) (string, error) {
+	switch w.operation {
+	case operationReplace:
+		details, _ := w.body.(loadbalancer.UpdateBackendSetDetails)
+		r, err := call(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.UpdateBackendSetResponse, error) {
+			return client.UpdateBackendSet(ctx, loadbalancer.UpdateBackendSetRequest{
+				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, UpdateBackendSetDetails: details, IfMatch: &w.etag, OpcRetryToken: &token, RequestMetadata: metadata(),
+			})
+		})
+		return value(r.OpcWorkRequestId), err
+	case operationCreate:
+		details, _ := w.body.(loadbalancer.CreateBackendDetails)
+		r, err := call(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.CreateBackendResponse, error) {
+			return client.CreateBackend(ctx, loadbalancer.CreateBackendRequest{
+				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, CreateBackendDetails: details, IfMatch: &w.etag, OpcRetryToken: &token, RequestMetadata: metadata(),
+			})
+		})
+		return value(r.OpcWorkRequestId), err
+	case operationUpdate:
+		details, _ := w.body.(loadbalancer.UpdateBackendDetails)
+		r, err := call(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.UpdateBackendResponse, error) {
+			return client.UpdateBackend(ctx, loadbalancer.UpdateBackendRequest{
+				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, BackendName: &w.backend, UpdateBackendDetails: details, IfMatch: &w.etag, OpcRetryToken: &token,
+				RequestMetadata: metadata(),
+			})
+		})
+		return value(r.OpcWorkRequestId), err
+	}
+	r, err := call(ctx, c, High, w.operation, func(ctx context.Context, client *loadbalancer.LoadBalancerClient) (loadbalancer.DeleteBackendResponse, error) {
+		return client.DeleteBackend(ctx, loadbalancer.DeleteBackendRequest{
+			LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, BackendName: &w.backend, IfMatch: &w.etag, RequestMetadata: metadata(),
+		})
+	})
+	return value(r.OpcWorkRequestId), err
+}

@@ -1,0 +1,222 @@
+// Package plan decides which backends a backend set has.
+//
+// Build compares the endpoints of a Service with the current backends of its set. Fit shortens the result of several sets to the
+// limits of their load balancer. Backends and Diff turn it into changes. All of them are pure: the same input gives the same result.
+//
+//	endpoint                           current backend    wanted backend
+//	ready                              any                active
+//	serving, terminating               any                active if no endpoint is ready (the rule of kube-proxy), else as below
+//	terminating, or not ready          yes                draining, until Drain.Maximum has passed
+//	terminating, or not ready          no                 none
+//	gone after it was terminating      yes                draining, until Drain.Minimum has passed
+//	gone, and never seen terminating   yes                draining for Hold; unchanged if the set has no active backend
+//
+// An endpoint that is gone without having been terminating can be a pod that was deleted by force, but also a mistake: a selector
+// that matches nothing, or slices that were deleted. Its streams may still run.
+package plan
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Hold is the time for which an endpoint that was never seen terminating stays in the set after it is gone. A new EndpointSlice
+// replaces a deleted one within seconds; with double the time, requests reach a failed node for longer if its backends still look
+// healthy, with half of it a restart of the kube-controller-manager can empty a set.
+const Hold = 30 * time.Second
+
+// memoryTime is how long a set remembers an endpoint that is gone and is not a backend: a write in progress may still add it. It is
+// the longest time of a work request.
+const memoryTime = 10 * time.Minute
+
+// State is the state of an endpoint. A higher state wins if several slices have the same address.
+type State int
+
+// States of an endpoint.
+const (
+	NotReady    State = iota
+	Terminating       // and not serving
+	Finishing         // terminating, but serving
+	Ready
+)
+
+// Endpoint is an address of a Service.
+type Endpoint struct {
+	Address netip.AddrPort
+	State   State
+}
+
+// Backend is a backend of a set.
+type Backend struct {
+	Address        netip.AddrPort
+	Weight         int
+	MaxConnections int // 0: unlimited
+	Drain, Backup  bool
+	Offline        bool
+}
+
+// Drain limits the time for which a backend drains.
+type Drain struct {
+	Minimum, Maximum time.Duration
+}
+
+// Input is everything that the backends of a set depend on.
+type Input struct {
+	Endpoints []Endpoint // each address once
+	Current   []Backend
+	Drain     Drain
+	// Emptying means that the set loses all backends: Endpoints is ignored.
+	Emptying bool
+	// Memory is that of the previous Build.
+	Memory Memory
+	Now    time.Time
+}
+
+// Memory has the backends that are leaving their set.
+type Memory map[netip.AddrPort]Mark
+
+// Mark is what a set remembers about a backend that is leaving.
+type Mark struct {
+	Since       time.Time // when it began to leave
+	Terminating bool      // it was seen terminating
+	Gone        time.Time // when no slice had it any longer; zero: a slice has it
+}
+
+// Target is the wanted state of a set.
+type Target struct {
+	Active   []netip.AddrPort // sorted
+	Draining []Leaving        // the newest first
+	Memory   Memory
+	// Next is when the target changes without an event. Zero: never.
+	Next time.Time
+
+	// Excess are ready endpoints without room, and Early draining backends that Fit removes before their time.
+	Excess, Early []netip.AddrPort
+
+	current map[netip.AddrPort]bool // addresses of the current backends
+}
+
+// Leaving is a backend that drains.
+type Leaving struct {
+	Address netip.AddrPort
+	Since   time.Time
+	// Unchanged leaves the drain flag as it is: nothing else serves.
+	Unchanged bool
+}
+
+// Build returns the target of a set, without regard to limits.
+func Build(in Input) *Target {
+	t := &Target{Memory: Memory{}, current: make(map[netip.AddrPort]bool, len(in.Current))}
+	for _, b := range in.Current {
+		t.current[b.Address] = true
+	}
+	states := t.activate(&in)
+	t.remember(states, &in)
+	for address := range t.current {
+		if t.isActive(address) {
+			continue
+		}
+		if _, known := states[address]; !known {
+			t.Memory[address] = in.Memory[address].vanish(in.Emptying, in.Now)
+		}
+		t.retain(address, t.Memory[address], &in)
+	}
+	slices.SortFunc(t.Draining, func(a, b Leaving) int {
+		return cmp.Or(b.Since.Compare(a.Since), a.Address.Compare(b.Address))
+	})
+	return t
+}
+
+// activate chooses the endpoints that get new requests: the ready ones or, if there are none, those that still serve. It returns the
+// states of all.
+func (t *Target) activate(in *Input) map[netip.AddrPort]State {
+	states := make(map[netip.AddrPort]State, len(in.Endpoints))
+	if in.Emptying {
+		return states
+	}
+	least := Ready
+	if !slices.ContainsFunc(in.Endpoints, func(e Endpoint) bool { return e.State == Ready }) {
+		least = Finishing
+	}
+	for _, e := range in.Endpoints {
+		states[e.Address] = e.State
+		if e.State >= least {
+			t.Active = append(t.Active, e.Address)
+		}
+	}
+	slices.SortFunc(t.Active, netip.AddrPort.Compare)
+	return states
+}
+
+func (t *Target) isActive(address netip.AddrPort) bool {
+	_, found := slices.BinarySearchFunc(t.Active, address, netip.AddrPort.Compare)
+	return found
+}
+
+// remember marks the endpoints that terminate, and the backends whose endpoints are not ready. It keeps the marks of endpoints that are
+// gone for a while: a write in progress may still add them.
+func (t *Target) remember(states map[netip.AddrPort]State, in *Input) {
+	for address, state := range states {
+		if state == Terminating || state == Finishing || state == NotReady && t.current[address] {
+			t.Memory[address] = in.Memory[address].leave(state, in.Now)
+		}
+	}
+	for address, m := range in.Memory {
+		if _, known := states[address]; known || t.current[address] {
+			continue
+		}
+		if m = m.vanish(in.Emptying, in.Now); in.Now.Sub(m.Gone) < memoryTime {
+			t.Memory[address] = m
+		}
+	}
+}
+
+// retain keeps a current backend that is leaving, unless its time is over.
+func (t *Target) retain(address netip.AddrPort, m Mark, in *Input) {
+	end := m.end(in.Drain)
+	if !in.Now.Before(end) {
+		return
+	}
+	if t.Next.IsZero() || end.Before(t.Next) {
+		t.Next = end
+	}
+	t.Draining = append(t.Draining, Leaving{Address: address, Since: m.Since, Unchanged: m.vanished() && len(t.Active) == 0})
+}
+
+// leave returns the mark of a backend whose endpoint is not ready, or terminates.
+func (m Mark) leave(state State, now time.Time) Mark {
+	if m.Since.IsZero() {
+		m.Since = now
+	}
+	m.Terminating = m.Terminating || state != NotReady
+	m.Gone = time.Time{}
+	return m
+}
+
+// vanish returns the mark of a backend without an endpoint.
+func (m Mark) vanish(emptying bool, now time.Time) Mark {
+	if m.Since.IsZero() {
+		m.Since = now
+	}
+	if m.Gone.IsZero() {
+		m.Gone = now
+	}
+	m.Terminating = m.Terminating || emptying
+	return m
+}
+
+// vanished reports whether the endpoint is gone without having been terminating.
+func (m Mark) vanished() bool { return !m.Gone.IsZero() && !m.Terminating }
+
+// end returns when the backend leaves the set.
+func (m Mark) end(d Drain) time.Time {
+	switch {
+	case m.Gone.IsZero():
+		return m.Since.Add(d.Maximum)
+	case m.Terminating:
+		return m.Since.Add(d.Minimum)
+	}
+	return m.Gone.Add(Hold)
+}

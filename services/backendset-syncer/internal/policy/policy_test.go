@@ -1,0 +1,109 @@
+package policy
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+)
+
+const (
+	shared = "ocid1.loadbalancer.oc1.iad.shared"
+	team   = "ocid1.loadbalancer.oc1.iad.team"
+)
+
+const example = `
+loadBalancers:
+- id: ocid1.loadbalancer.oc1.iad.shared
+  takeOver: true
+- id: ocid1.loadbalancer.oc1.iad.team
+  namespaces: [team-a, team-b]
+  backendSets: [chat, team-*]
+  limits: {backendsPerSet: 100, backends: 1024, reservedBackends: -1}
+namespaces:
+  team-a: {bindings: 2, backendsPerBinding: 50}
+  "*": {backendsPerBinding: 200}
+podRanges: [10.244.1.2/16]
+`
+
+func TestPermit(t *testing.T) {
+	t.Parallel()
+	d, warnings, err := Parse([]byte(example))
+	require.NoError(t, err)
+	assert.Empty(t, warnings)
+	tests := []struct {
+		namespace, lb, set string
+		want               Permission
+		refused            string
+	}{
+		{namespace: "models", lb: shared, set: "any", want: Permission{Limits: plan.Limits{PerSet: 512, Total: 512, Reserved: 16}, Backends: 200, Bindings: 16, TakeOver: true}},
+		{namespace: "team-a", lb: team, set: "chat", want: Permission{Limits: plan.Limits{PerSet: 100, Total: 1024}, Backends: 50, Bindings: 2}},
+		{namespace: "team-b", lb: team, set: "team-b-chat", want: Permission{Limits: plan.Limits{PerSet: 100, Total: 1024}, Backends: 200, Bindings: 16}},
+		{namespace: "team-b", lb: team, set: "other", refused: "does not permit backend set other"},
+		{namespace: "models", lb: team, set: "chat", refused: "does not permit namespace models"},
+		{namespace: "models", lb: shared + "2", set: "chat", refused: "does not list this load balancer"},
+	}
+	for _, tt := range tests {
+		got, err := d.Permit(tt.namespace, tt.lb, tt.set)
+		if tt.refused != "" {
+			require.ErrorContains(t, err, tt.refused)
+			continue
+		}
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, got)
+	}
+	var none *Document
+	_, err = none.Permit("models", shared, "chat")
+	require.ErrorContains(t, err, "no configuration")
+	assert.True(t, d.IsPod(netip.MustParseAddr("10.244.9.9")))
+	assert.False(t, d.IsPod(netip.MustParseAddr("10.0.0.1")))
+	empty, _, err := Parse(nil)
+	require.NoError(t, err)
+	assert.True(t, empty.IsPod(netip.MustParseAddr("10.0.0.1")))
+	_, err = empty.Permit("models", shared, "chat")
+	require.ErrorContains(t, err, "does not list")
+}
+
+func TestParseRefuses(t *testing.T) {
+	t.Parallel()
+	tests := map[string]string{
+		"loadBalancer: []":         `unknown field "loadBalancer"`,
+		"loadBalancers: [{id: a}]": `loadBalancers[0].id: "a" is not the OCID`,
+		"loadBalancers: [{id: ocid1.loadbalancer.a}, {id: ocid1.loadbalancer.a}]":                         "is listed twice",
+		"loadBalancers: [{id: ocid1.loadbalancer.a, namespaces: [A]}]":                                    "loadBalancers[0].namespaces",
+		"loadBalancers: [{id: ocid1.loadbalancer.a, backendSets: ['[']}]":                                 "not a name or a pattern",
+		"loadBalancers: [{id: ocid1.loadbalancer.a, limits: {backends: -1}}]":                             "loadBalancers[0].limits: a limit is negative",
+		"loadBalancers: [{id: ocid1.loadbalancer.a, limits: {backendsPerSet: 10, reservedBackends: 10}}]": "leaves no room",
+		"namespaces: {A: {}}":               "namespaces",
+		"namespaces: {a: {bindings: -1}}":   "a limit is negative",
+		"podRanges: [10.0.0.0]":             "podRanges",
+		"[":                                 "parse",
+		"loadBalancers: [], loadBalancers:": "parse",
+	}
+	for text, want := range tests {
+		_, _, err := Parse([]byte(text))
+		assert.ErrorContains(t, err, want, text)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(example))
+	f.Add([]byte("loadBalancers: [{limits: {}}]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		d, _, err := Parse(text)
+		if err != nil {
+			return
+		}
+		for _, lb := range d.LoadBalancers {
+			p, err := d.Permit("models", lb.ID, "chat")
+			if err == nil {
+				assert.Positive(t, p.Limits.PerSet)
+				assert.Less(t, p.Limits.Reserved, p.Limits.PerSet)
+				assert.Positive(t, p.Bindings)
+			}
+		}
+	})
+}
