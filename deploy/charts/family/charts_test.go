@@ -69,6 +69,16 @@ func (c chart) with(values helm.Values) helm.Values {
 	return all
 }
 
+// flagFolders returns the folders of the packages that define the flags of the chart's program.
+func (c chart) flagFolders() []string {
+	internal := filepath.Join(helm.Repository(), "services", c.name, "internal")
+	folders := []string{filepath.Join(helm.Repository(), "pkg"), filepath.Join(internal, "config")}
+	if c.name == "backendset-syncer" {
+		folders = append(folders, filepath.Join(internal, "ociapi"))
+	}
+	return folders
+}
+
 // defaults returns the values of a chart's values.yaml.
 func (c chart) defaults(t *testing.T) helm.Values {
 	t.Helper()

@@ -61,7 +61,7 @@ func TestDefaults(t *testing.T) {
 func TestFlagsExist(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, c chart) {
-		flags, err := source.Flags(filepath.Join(helm.Repository(), "services", c.name, "internal", "config"), filepath.Join(helm.Repository(), "pkg"))
+		flags, err := source.Flags(c.flagFolders()...)
 		require.NoError(t, err)
 		require.Contains(t, flags, "log-level")
 		for name, values := range c.ciValues(t) {
@@ -240,8 +240,11 @@ func TestNetworkPolicy(t *testing.T) {
 	block := helm.Values{"ipBlock": helm.Values{"cidr": "10.0.0.1/32"}}
 	forEach(t, func(t *testing.T, c chart) {
 		policies := helm.Values{"enabled": true, "metrics": helm.Values{"from": []any{peer}}, "apiServer": helm.Values{"to": []any{block}, "ports": []int{6443}}}
-		if c.name == "endpoint-picker" {
+		switch c.name {
+		case "endpoint-picker":
 			policies["gateways"] = helm.Values{"from": []any{peer}}
+		case "backendset-syncer":
+			policies["oci"] = helm.Values{"ports": []int{8443}} // not 443, the port of the API server here
 		}
 		set := c.render(t, helm.Values{"networkPolicy": policies})
 		policy := objects.The[networkingv1.NetworkPolicy](t, set)

@@ -124,8 +124,8 @@ func TestSharedValues(t *testing.T) {
 		c.readSchema(t, &s)
 		schemas[c.name] = s.Properties
 	}
-	own := []string{"config", "configMap", "ports", "service", "networkPolicy", "serviceMonitor"} // that each program needs in its way
-	const first = "endpoint-picker"                                                               // the chart that others are compared with
+	own := []string{"config", "configMap", "ports", "service", "rbac", "networkPolicy", "serviceMonitor"} // that each program needs in its way
+	const first = "endpoint-picker"                                                                       // the chart that others are compared with
 	for name := range keys {
 		shared := common(keys[name], keys[first])
 		require.Contains(t, shared, "image")

@@ -11,11 +11,11 @@ import (
 
 func TestAlertsUseMetricsThatExist(t *testing.T) {
 	t.Parallel()
-	known := readNames(t)
+	known := names(t)
 	for _, r := range alerts.Read(t, chart) {
 		t.Run(r.Alert, func(t *testing.T) {
 			t.Parallel()
-			assert.NotEmpty(t, known.assertKnown(t, r.Expr))
+			assert.NotEmpty(t, known.AssertKnown(t, r.Expr))
 			alerts.AssertDescribed(t, r)
 		})
 	}

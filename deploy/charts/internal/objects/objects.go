@@ -6,6 +6,7 @@ import (
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -96,28 +97,18 @@ func Permissions(rules []rbacv1.PolicyRule) []string {
 
 // newObject returns an object of a kind, nil for one that tests do not read.
 func newObject(kind string) any {
-	switch kind {
-	case "v1/ConfigMap":
-		return &corev1.ConfigMap{}
-	case "v1/Service":
-		return &corev1.Service{}
-	case "v1/ServiceAccount":
-		return &corev1.ServiceAccount{}
-	case "apps/v1/Deployment":
-		return &appsv1.Deployment{}
-	case "policy/v1/PodDisruptionBudget":
-		return &policyv1.PodDisruptionBudget{}
-	case "networking.k8s.io/v1/NetworkPolicy":
-		return &networkingv1.NetworkPolicy{}
-	case "monitoring.coreos.com/v1/ServiceMonitor":
-		return &monitoringv1.ServiceMonitor{}
-	case "monitoring.coreos.com/v1/PrometheusRule":
-		return &monitoringv1.PrometheusRule{}
-	case "rbac.authorization.k8s.io/v1/ClusterRole":
-		return &rbacv1.ClusterRole{}
-	case "rbac.authorization.k8s.io/v1/Role":
-		return &rbacv1.Role{}
-	default:
-		return nil
-	}
+	return map[string]any{
+		"v1/ConfigMap":                             &corev1.ConfigMap{},
+		"v1/Secret":                                &corev1.Secret{},
+		"v1/Service":                               &corev1.Service{},
+		"v1/ServiceAccount":                        &corev1.ServiceAccount{},
+		"apps/v1/Deployment":                       &appsv1.Deployment{},
+		"policy/v1/PodDisruptionBudget":            &policyv1.PodDisruptionBudget{},
+		"networking.k8s.io/v1/NetworkPolicy":       &networkingv1.NetworkPolicy{},
+		"monitoring.coreos.com/v1/ServiceMonitor":  &monitoringv1.ServiceMonitor{},
+		"monitoring.coreos.com/v1/PrometheusRule":  &monitoringv1.PrometheusRule{},
+		"rbac.authorization.k8s.io/v1/ClusterRole": &rbacv1.ClusterRole{},
+		"rbac.authorization.k8s.io/v1/Role":        &rbacv1.Role{},
+		"admissionregistration.k8s.io/v1/MutatingWebhookConfiguration": &admissionregistrationv1.MutatingWebhookConfiguration{},
+	}[kind]
 }

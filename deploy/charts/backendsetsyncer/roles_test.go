@@ -1,0 +1,115 @@
+package backendsetsyncer_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"fairlead.dev/deploy/charts/internal/helm"
+	"fairlead.dev/deploy/charts/internal/objects"
+)
+
+// own is the name of the ClusterRole of the program.
+const own = "system:release-backendset-syncer"
+
+// role returns a ClusterRole.
+func role(t *testing.T, set objects.Set, name string) *rbacv1.ClusterRole {
+	t.Helper()
+	all := objects.All[rbacv1.ClusterRole](t, set)
+	i := slices.IndexFunc(all, func(r *rbacv1.ClusterRole) bool { return r.Name == name })
+	require.GreaterOrEqual(t, i, 0, name)
+	return all[i]
+}
+
+// TestRoles checks that the program may do what it does, and nothing else.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	always := []string{
+		"list fairlead.dev/backendsetbindings", "watch fairlead.dev/backendsetbindings", "update fairlead.dev/backendsetbindings",
+		"update fairlead.dev/backendsetbindings/status", "list /services", "watch /services",
+		"list discovery.k8s.io/endpointslices", "watch discovery.k8s.io/endpointslices", "create /events", "patch /events",
+	}
+	assert.ElementsMatch(t, always, objects.Permissions(role(t, objects.Render(t, chart, nil), own).Rules))
+	gates := objects.Render(t, chart, helm.Values{"readinessGates": helm.Values{"enabled": true}})
+	assert.ElementsMatch(t, append(always, "list /pods", "watch /pods", "patch /pods/status"), objects.Permissions(role(t, gates, own).Rules))
+}
+
+// TestRolesCoverInformers compares the kinds in the source of the program with those that it may list and watch.
+func TestRolesCoverInformers(t *testing.T) {
+	t.Parallel()
+	code, err := os.ReadFile(filepath.Join(repository, "services", program, "internal", "informers", "informers.go"))
+	require.NoError(t, err)
+	var read []string
+	for _, match := range regexp.MustCompile(`WithResource\("(\w+)"\)`).FindAllStringSubmatch(string(code), -1) {
+		read = append(read, match[1])
+	}
+	require.Contains(t, read, "backendsetbindings")
+	set := objects.Render(t, chart, helm.Values{"readinessGates": helm.Values{"enabled": true}})
+	for _, verb := range []string{"list", "watch"} {
+		var granted []string
+		for _, p := range objects.Permissions(role(t, set, own).Rules) {
+			if resource, is := strings.CutPrefix(p, verb+" "); is {
+				granted = append(granted, resource[strings.Index(resource, "/")+1:])
+			}
+		}
+		assert.ElementsMatch(t, read, granted, verb)
+	}
+}
+
+// TestConfigMapIsReadByName checks that the program may read its ConfigMap and no others, and that one Lease is its own.
+func TestConfigMapIsReadByName(t *testing.T) {
+	t.Parallel()
+	set := objects.Render(t, chart, helm.Values{"configMap": helm.Values{"name": "lbs", "namespace": "platform"}})
+	roles := map[string][]rbacv1.PolicyRule{}
+	for _, r := range objects.All[rbacv1.Role](t, set) {
+		roles[r.Namespace+"/"+r.Name] = r.Rules
+	}
+	assert.Equal(t, map[string][]rbacv1.PolicyRule{
+		"platform/release-backendset-syncer-config": {
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"lbs"}, Verbs: []string{"list", "watch"}},
+		},
+		"system/release-backendset-syncer-leader": {
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{"fairlead-backendset-syncer"}, Verbs: []string{"get", "update"}},
+		},
+	}, roles)
+}
+
+// TestRolesOfUsers checks which permissions users with the built-in roles get: never those to write the status, which decides who owns a
+// backend set.
+func TestRolesOfUsers(t *testing.T) {
+	t.Parallel()
+	const aggregate = "rbac.authorization.k8s.io/aggregate-to-"
+	tests := []struct {
+		name, role string
+		want       []string
+		to         []string
+	}{
+		{name: "readers", role: own + ":view", want: []string{"get", "list", "watch"}, to: []string{"view", "edit", "admin"}},
+		{name: "writers", role: own + ":edit", want: []string{"create", "update", "patch", "delete"}, to: []string{"edit", "admin"}},
+	}
+	set := objects.Render(t, chart, nil)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := role(t, set, tt.role)
+			assert.Equal(t, []rbacv1.PolicyRule{{APIGroups: []string{"fairlead.dev"}, Resources: []string{"backendsetbindings"}, Verbs: tt.want}}, r.Rules)
+			var to []string
+			for label, value := range r.Labels {
+				if name, is := strings.CutPrefix(label, aggregate); is && value == "true" {
+					to = append(to, name)
+				}
+			}
+			assert.ElementsMatch(t, tt.to, to)
+		})
+	}
+	assert.Len(t, objects.All[rbacv1.ClusterRole](t, objects.Render(t, chart, helm.Values{"rbac": helm.Values{"aggregate": false}})), 1)
+	assert.Empty(t, objects.Rules(t, objects.Render(t, chart, helm.Values{"rbac": helm.Values{"create": false}})))
+}
