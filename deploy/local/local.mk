@@ -6,13 +6,15 @@ CRDS      := $(BIN)/crds
 # Where local-up keeps its state.
 LOCAL_DIR ?= $(CURDIR)/.local/cluster
 # What becomes an image for this machine: name = module and package of the binary.
-IMAGE_BINARIES := endpoint-picker ingress-reconciler modelserver webhook echo ome probe
+IMAGE_BINARIES := endpoint-picker ingress-reconciler backendset-syncer modelserver webhook echo ome ocilb probe
 IMAGE_SOURCE_endpoint-picker    := services/endpoint-picker .
 IMAGE_SOURCE_ingress-reconciler := services/ingress-reconciler .
+IMAGE_SOURCE_backendset-syncer  := services/backendset-syncer .
 IMAGE_SOURCE_modelserver        := deploy/emulators ./modelserver
 IMAGE_SOURCE_webhook            := deploy/emulators ./webhook
 IMAGE_SOURCE_echo               := deploy/emulators ./echo/cmd/echo
 IMAGE_SOURCE_ome                := deploy/emulators ./ome/cmd/ome
+IMAGE_SOURCE_ocilb              := deploy/emulators ./ocilb/cmd/ocilb
 IMAGE_SOURCE_probe              := deploy/local ./internal/nstest/probe
 # What tests roll from one version to the next.
 NEXT_BINARIES  := endpoint-picker ingress-reconciler modelserver

@@ -1,0 +1,284 @@
+// Package syncer_test tests the backendset-syncer as its users meet it: installed by its chart beside model servers, in front of which
+// an emulated OCI Load Balancer forwards requests.
+package syncer_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"embed"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairlead.dev/deploy/emulators/chatload"
+	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest/cluster"
+	"fairlead.dev/pkg/kubetest/clusterapi"
+)
+
+const (
+	tag     = "race"
+	nextTag = "race-next"
+
+	loadBalancer = "ocid1.loadbalancer.oc1.iad.e2e"
+	syncer       = "backendset-syncer"
+	servers      = 3
+
+	settle = 2 * time.Minute
+	tick   = 250 * time.Millisecond
+	// outage is how long the API server is paused.
+	outage = 10 * time.Second
+)
+
+//go:embed testdata
+var testdata embed.FS
+
+// system is a cluster with model servers, the emulator and the syncer.
+type system struct {
+	*cluster.Cluster
+
+	t    *testing.T
+	root string
+}
+
+func file(t *testing.T, name string) string {
+	t.Helper()
+	text, err := testdata.ReadFile("testdata/" + name)
+	require.NoError(t, err)
+	return string(text)
+}
+
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	root, err := cluster.Repository()
+	require.NoError(t, err)
+	c := cluster.Start(t, cluster.Nodes(2), func(c *clusterapi.Config) {
+		c.Publish = append(c.Publish, clusterapi.Publish{Host: "127.0.0.1:0", Target: "ocilb.default:traffic"})
+	})
+	s := &system{Cluster: c, t: t, root: root}
+	s.writeKeys()
+	require.NoError(t, c.Apply(t.Context(), strings.ReplaceAll(file(t, "oci.yaml"), "IMAGE", stack.Registry()+"/ocilb:"+tag)))
+	s.serve(tag)
+	s.rolledOut("ocilb")
+	s.furnish()
+	s.install()
+	require.NoError(t, c.Apply(t.Context(), file(t, "binding.yaml")))
+	return s
+}
+
+// writeKeys writes the API key of the syncer, and its public half for the emulator.
+func (s *system) writeKeys() {
+	s.t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(s.t, err)
+	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	require.NoError(s.t, err)
+	for name, data := range map[string]map[string]string{
+		"ocilb-key": {"public.pem": string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}))},
+		"oci-api-key": {
+			"tenancy": "ocid1.tenancy.oc1..e2e", "user": "ocid1.user.oc1..e2e", "region": "us-ashburn-1", "fingerprint": "00:11",
+			"key.pem": string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})),
+		},
+	} {
+		_, err := s.Clientset().CoreV1().Secrets(metav1.NamespaceDefault).Create(s.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: data}, metav1.CreateOptions{})
+		require.NoError(s.t, err)
+	}
+}
+
+// serve rolls the model servers to a tag. Their hook outlasts the propagation to the load balancer and the streams, and they keep idle
+// connections for longer than the load balancer does.
+func (s *system) serve(tag string) {
+	s.t.Helper()
+	_, err := s.Helm(s.t.Context(), "upgrade", "--install", "models", filepath.Join(s.root, "deploy", "examples", "inference", "model-servers"),
+		"--set", fmt.Sprintf("replicas=%d", servers), "--set", "model="+stack.Model, "--set", "drain.preStopSeconds=25", "--set", "drain.shutdownTimeoutSeconds=0",
+		"--set", "args={--step-base=50ms,--step-per-seq=0s,--keep-alive-timeout=310s}",
+		"--set", "image.registry="+stack.Registry(), "--set", "image.repository=modelserver", "--set", "image.tag="+tag)
+	require.NoError(s.t, err)
+}
+
+func (s *system) install(values ...string) {
+	s.t.Helper()
+	args := []string{
+		"upgrade", "--install", syncer, filepath.Join(s.root, "charts", "backendset-syncer"), "--set", "oci.auth=api-key", "--set", "oci.apiKeySecret=oci-api-key",
+		"--set", "oci.endpoint=http://ocilb:8080", "--set", "config.loadBalancers[0].id=" + loadBalancer,
+		"--set", "image.registry=" + stack.Registry(), "--set", "image.repository=" + syncer, "--set", "image.tag=" + tag,
+	}
+	for _, v := range values {
+		args = append(args, "--set", v)
+	}
+	_, err := s.Helm(s.t.Context(), args...)
+	require.NoError(s.t, err)
+	s.rolledOut(syncer)
+}
+
+func (s *system) rolledOut(deployment string) {
+	s.t.Helper()
+	_, err := s.Kubectl(s.t.Context(), "rollout", "status", "deployment/"+deployment, "--timeout=2m")
+	require.NoError(s.t, err)
+}
+
+// furnish makes the load balancer, as Terraform would.
+func (s *system) furnish() {
+	s.t.Helper()
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return s.Dial(ctx, "ocilb.default:api")
+	}}}
+	s.send(client, "modes", `{"latency": "1s", "latencyTail": "3s"}`)
+	s.send(client, "loadBalancers/"+loadBalancer, file(s.t, "loadbalancer.json"))
+}
+
+func (s *system) send(client *http.Client, path, body string) {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodPut, "http://ocilb/_emu/"+path, strings.NewReader(body))
+	require.NoError(s.t, err)
+	response, err := client.Do(request)
+	require.NoError(s.t, err)
+	defer response.Body.Close()
+	var text bytes.Buffer
+	_, _ = text.ReadFrom(response.Body)
+	require.Equal(s.t, http.StatusOK, response.StatusCode, text.String())
+}
+
+// backends returns the addresses of the backends, with "drain" after those that drain.
+func (s *system) backends() (active, draining []string) {
+	s.t.Helper()
+	text, err := stack.Fetch(s.t.Context(), s.Cluster, "ocilb.default:api", "/_emu/loadBalancers/"+loadBalancer)
+	require.NoError(s.t, err)
+	var lb struct {
+		BackendSets map[string]struct {
+			Backends []struct {
+				Name  string `json:"name"`
+				Drain bool   `json:"drain"`
+			} `json:"backends"`
+		} `json:"backendSets"`
+	}
+	require.NoError(s.t, json.Unmarshal([]byte(text), &lb))
+	for _, b := range lb.BackendSets["models"].Backends {
+		if b.Drain {
+			draining = append(draining, b.Name)
+		} else {
+			active = append(active, b.Name)
+		}
+	}
+	return active, draining
+}
+
+// addresses returns the addresses of the ready model servers with an image.
+func (s *system) addresses(tag string) []string {
+	s.t.Helper()
+	pods, err := s.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(s.t.Context(), metav1.ListOptions{LabelSelector: "app=models"})
+	require.NoError(s.t, err)
+	var all []string
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if strings.HasSuffix(p.Spec.Containers[0].Image, ":"+tag) && p.DeletionTimestamp == nil && p.Status.PodIP != "" {
+			all = append(all, net.JoinHostPort(p.Status.PodIP, "8000"))
+		}
+	}
+	return all
+}
+
+// synced waits until the set has exactly the model servers with an image, and the binding says so.
+func (s *system) synced(tag string) {
+	s.t.Helper()
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		want := s.addresses(tag)
+		require.Len(c, want, servers)
+		active, draining := s.backends()
+		require.ElementsMatch(c, want, active)
+		require.Empty(c, draining)
+		out, err := s.Kubectl(s.t.Context(), "get", "bsb", "models", "-o", `jsonpath={.status.conditions[?(@.type=="Synced")].status} {.status.backends.active}`)
+		require.NoError(c, err)
+		require.Equal(c, fmt.Sprintf("True %d", servers), strings.TrimSpace(out))
+	}, settle, tick)
+}
+
+// TestBackendSets sends streams through the load balancer without a pause, while the model servers are replaced, the syncer is
+// restarted, and the API server does not answer. No request fails.
+func TestBackendSets(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.synced(tag)
+	var failed []chatload.Result
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	var report *chatload.Report
+	go func() {
+		var err error
+		report, err = chatload.Run(t.Context(), chatload.Options{
+			BaseURL: "http://" + s.Published[0], Model: stack.Model, Concurrency: 8, MaxTokens: 40, IgnoreEOS: true, KeepAlive: true, Timeout: time.Minute,
+			Prompts: chatload.Prompts{Groups: 2, SharedTokens: 32, Seed: 1}, Stop: stop,
+			OnResult: func(r chatload.Result) {
+				if r.Class != chatload.ClassNone {
+					failed = append(failed, r)
+				}
+			},
+		})
+		ended <- err
+	}()
+
+	s.serve(nextTag)
+	s.rolledOut("models")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, draining := s.backends()
+		require.NotEmpty(c, draining, "the old servers finish their streams")
+	}, settle, tick)
+	s.restart()
+	s.pauseAPIServer()
+	s.synced(nextTag)
+
+	close(stop)
+	require.NoError(t, <-ended)
+	assert.Empty(t, failed)
+	assert.Greater(t, report.Total.Requests, 50)
+	s.assertLeastPrivilege()
+}
+
+// restart deletes the pods of the syncer.
+func (s *system) restart() {
+	s.t.Helper()
+	_, err := s.Kubectl(s.t.Context(), "delete", "pods", "-l", "app.kubernetes.io/name="+syncer, "--wait=false")
+	require.NoError(s.t, err)
+	s.rolledOut(syncer)
+}
+
+// pauseAPIServer lets the API server answer nothing for a while. The load balancer keeps its backends.
+func (s *system) pauseAPIServer() {
+	s.t.Helper()
+	before, _ := s.backends()
+	require.NoError(s.t, s.Component(s.t.Context(), clusterapi.APIServer, clusterapi.ActionPause))
+	time.Sleep(outage)
+	require.NoError(s.t, s.Component(s.t.Context(), clusterapi.APIServer, clusterapi.ActionResume))
+	after, _ := s.backends()
+	assert.GreaterOrEqual(s.t, len(after), len(before))
+}
+
+// assertLeastPrivilege checks that the API server refused nothing.
+func (s *system) assertLeastPrivilege() {
+	s.t.Helper()
+	out, err := s.Kubectl(s.t.Context(), "logs", "-l", "app.kubernetes.io/name="+syncer, "--tail=-1")
+	require.NoError(s.t, err)
+	assert.NotContains(s.t, out, "forbidden")
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(cluster.KubeconfigEnv) != "" {
+		fmt.Println("skipped: this test pauses the API server, which is not ours in the cluster of " + cluster.KubeconfigEnv)
+		return
+	}
+	m.Run()
+}
