@@ -3,6 +3,8 @@
 # name of the folder, and the image to the store <bin>/images. All versions are pinned, so it runs once; a clean build takes
 # minutes. Path and user are those of the program's official image.
 #
+# replaced.txt in the folder names a source file that the build replaces: <module> <file of the module> <file of the folder>.
+#
 # usage: module-image.sh <folder> <bin> <image> <path in the image> <user> [linker flag]...
 set -euo pipefail
 folder=$1 bin=$2 image=$3 path=$4 user=$5
@@ -16,6 +18,17 @@ program=$(sed -n 's/^tool //p' go.mod)
 echo "$name: building $image (minutes from nothing)" >&2
 begun=$SECONDS
 mkdir -p "$bin"
-go build -p "${BUILD_JOBS:-$(nproc)}" -ldflags "-s -w $*" -o "$bin/$name" "$program"
+mod=()
+if [ -f replaced.txt ]; then # in a copy of the module: an overlay cannot replace files of the module cache
+	copy=$(mktemp -d)
+	trap 'rm -rf "$copy"' EXIT
+	read -r module file with <replaced.txt
+	cp -r --no-preserve=mode "$(go list -m -f '{{.Dir}}' "$module")" "$copy/module"
+	cp "$with" "$copy/module/$file"
+	cp go.mod go.sum "$copy/"
+	go mod edit -replace="$module=$copy/module" "$copy/go.mod"
+	mod=(-modfile "$copy/go.mod")
+fi
+go build -p "${BUILD_JOBS:-$(nproc)}" "${mod[@]}" -ldflags "-s -w $*" -o "$bin/$name" "$program"
 "$load" "$bin" "$image" "$bin/$name" --path "$path" --user "$user"
 echo "$name: built in $((SECONDS - begun)) s" >&2
