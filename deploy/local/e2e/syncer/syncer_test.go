@@ -193,7 +193,7 @@ func (s *system) addresses(tag string) []string {
 	return all
 }
 
-// synced waits until the set has exactly the model servers with an image, and the binding says so.
+// synced waits until the set has exactly the model servers with an image, and the condition of the binding is True.
 func (s *system) synced(tag string) {
 	s.t.Helper()
 	require.EventuallyWithT(s.t, func(c *assert.CollectT) {

@@ -103,9 +103,6 @@ func (a *actor) run(ctx, lease context.Context) {
 func (a *actor) receive() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.reread {
-		a.reread, a.unread = false, true
-	}
 	now, changed := a.p.Clock.Now(), false
 	for name, wish := range a.inbox.sets {
 		s := a.sets[name]

@@ -142,7 +142,7 @@ func (a *Actors) Drop(key Key) {
 	a.p.Observer.Set(key, nil)
 }
 
-// Report returns the report of a set, nil if there is none yet for the newest wish.
+// Report returns the report of a set. It returns nil until the actor has seen the newest wish.
 func (a *Actors) Report(key Key) *Report {
 	a.mu.Lock()
 	of := a.actors[key.LoadBalancer]
@@ -153,20 +153,10 @@ func (a *Actors) Report(key Key) *Report {
 	return of.reportOf(key.Set)
 }
 
-// Verify lets the actors read all load balancers soon.
-func (a *Actors) Verify() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, of := range a.actors {
-		of.verify()
-	}
-}
-
 // inbox is what other goroutines share with an actor.
 type inbox struct {
 	mu      sync.Mutex
 	sets    map[string]*request
-	reread  bool
 	reports map[string]*Report
 	wake    chan struct{} // of capacity 1
 }
@@ -206,13 +196,6 @@ func (i *inbox) drop(set string) bool {
 	delete(i.reports, set)
 	i.signal()
 	return len(i.sets) == 0
-}
-
-func (i *inbox) verify() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.reread = true
-	i.signal()
 }
 
 func (i *inbox) signal() {

@@ -419,6 +419,23 @@ func TestARollOutIsMerged(t *testing.T) {
 	})
 }
 
+// TestASetThatChangesAllTheTimeDoesNotHoldUpOthers shares a load balancer with one whose pods come and go.
+func TestASetThatChangesAllTheTimeDoesNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
+	inBubble(t, nil, func(r *rig) {
+		begun, pods := time.Now(), 0
+		for r.has("embed") != "1" {
+			pods += 2
+			r.want("chat", fmt.Sprintf("%d %d", pods, pods+1))
+			if pods == 40 {
+				r.want("embed", "1")
+			}
+			time.Sleep(100 * time.Millisecond)
+			require.Less(t, time.Since(begun), 2*time.Minute, r.lastCalls())
+		}
+	})
+}
+
 // TestTheFirstEventIsNotDelayed measures the time from an event to its write.
 func TestTheFirstEventIsNotDelayed(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 // Preview is what an actor would do to a backend set now.
 type Preview struct {
 	Changes   plan.Changes
-	Operation string // of the first request, empty if there is none
+	Operation string // of the first request; empty: the set needs no write
 	Next      time.Time
 	Problem   string // why the set cannot be written, or is not complete
 	Missing   bool   // the set cannot be read

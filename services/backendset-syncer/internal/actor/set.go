@@ -24,7 +24,7 @@ type set struct {
 	wanted  []plan.Backend
 
 	since   time.Time // of the first event that no write has covered
-	dirty   time.Time // since when the set differs from its target; zero: it does not
+	dirty   time.Time // since when the set waits for a write; zero: it has all that is wanted
 	problem *problem
 
 	attempt     int // of retry tokens
@@ -69,7 +69,7 @@ func (s *set) sent(wanted []plan.Backend, now time.Time) {
 		s.repairs++
 		s.repairAt = now.Add(betweenRepairs.delay(s.repairs, 0.5)) //nolint:mnd // without jitter
 	}
-	s.inFlight = wanted
+	s.inFlight, s.dirty = wanted, now // what changes during the write comes after the sets that wait already
 	if n := len(s.target.Early); n > 0 {
 		s.early, s.earlyAt = n, now
 	}

@@ -171,7 +171,7 @@ func newConfiguration(p configurationParts) *configuration {
 	})}
 }
 
-// Current returns the document, nil if there is none, and the problem of the last text.
+// Current returns the document in force, or nil, and the problem of the last text.
 func (c *configuration) Current() (*policy.Document, string) {
 	if c.Store == nil {
 		return nil, "--config-map is empty"

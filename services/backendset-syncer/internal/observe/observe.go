@@ -54,7 +54,7 @@ func (o *Observer) Siblings(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSe
 // Endpoints are the endpoints of the Service of a binding.
 type Endpoints struct {
 	All []plan.Endpoint // sorted, each address once
-	// Refused explains endpoints that cannot become backends, empty if there are none.
+	// Refused explains which endpoints cannot become backends, and is empty if all can.
 	Refused string
 	// Missing means that the Service does not exist.
 	Missing bool

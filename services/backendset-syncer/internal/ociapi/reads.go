@@ -15,7 +15,6 @@ import (
 // LoadBalancer is a load balancer as it was read.
 type LoadBalancer struct {
 	ID     string
-	Name   string
 	Active bool   // neither being created or deleted, nor failed
 	State  string // life-cycle state
 	ETag   string // changes with every part of the load balancer
@@ -59,7 +58,7 @@ func (h HealthChecker) Equal(other HealthChecker) bool {
 
 const protocolHTTP = "HTTP"
 
-// Set returns a backend set, nil if there is none of that name.
+// Set returns a backend set, or nil if the load balancer has no set of this name.
 func (l *LoadBalancer) Set(name string) (*BackendSet, error) {
 	raw, found := l.sets[name]
 	if !found {
@@ -105,7 +104,7 @@ func (c *Client) LoadBalancer(ctx context.Context, p Priority, id string) (*Load
 		return nil, err
 	}
 	return &LoadBalancer{
-		ID: id, Name: value(r.DisplayName), State: string(r.LifecycleState), Active: r.LifecycleState == loadbalancer.LoadBalancerLifecycleStateActive || r.LifecycleState == updating,
+		ID: id, State: string(r.LifecycleState), Active: r.LifecycleState == loadbalancer.LoadBalancerLifecycleStateActive || r.LifecycleState == updating,
 		ETag: value(r.ETag), sets: r.BackendSets, used: usedSets(&r.LoadBalancer),
 	}, nil
 }

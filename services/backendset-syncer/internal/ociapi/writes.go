@@ -42,7 +42,7 @@ const (
 
 // NewWrite returns the write that turns the backends of a set into the wanted ones: a call for one backend if it is the only change,
 // else one that replaces the set. health is nil if the health checker stays. A set with a cipher suite that cannot be written is
-// never replaced: then the write makes one of the changes. NewWrite returns nil if nothing is to be changed.
+// never replaced: then the write makes one of the changes. NewWrite returns nil if the set needs no change.
 func (l *LoadBalancer) NewWrite(set *BackendSet, wanted []plan.Backend, health *HealthChecker) (*Write, error) {
 	if health != nil && health.Equal(set.HealthChecker) {
 		health = nil
