@@ -19,8 +19,8 @@ export GORACE ?= atexit_sleep_ms=10
 
 GO   ?= go
 JOBS ?= $(shell nproc)
-# The same for scripts that compile.
-export BUILD_JOBS ?= $(JOBS)
+# Of the scripts that compile.
+export BUILD_JOBS := $(JOBS)
 # Of the gateway of a demo.
 PORT ?= 8080
 BIN  := $(CURDIR)/bin
@@ -96,8 +96,10 @@ SCHEMAS := $(BIN)/cache/schemas-$(KUBERNETES_SCHEMAS_VERSION)-$(OPERATOR_VERSION
 DOCUMENTED_CHARTS := $(patsubst %/README.md.gotmpl,%,$(wildcard charts/*/README.md.gotmpl))
 
 EACH := ./.ci/each.sh
+BUILD := $(CURDIR)/.ci/go.sh build
+TEST  := $(CURDIR)/.ci/test.sh
 # What the linter remembers names files by their whole path: each checkout has a memory of its own, beside Go's.
-LINT  = GOLANGCI_LINT_CACHE=$(dir $(shell $(GO) env GOCACHE))golangci-lint$(subst /,-,$(CURDIR)) $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml --concurrency $(JOBS)
+LINT  = GOLANGCI_LINT_CACHE=$(dir $(shell $(GO) env GOCACHE))golangci-lint$(subst /,-,$(CURDIR)) GOGC=200 $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml --concurrency $(JOBS)
 
 ##@ General
 
@@ -127,7 +129,7 @@ DEMO_PROGRAMS := services/endpoint-picker=. deploy/emulators=./modelserver deplo
 
 .PHONY: demo
 demo: doctor-go doctor-port $(ENVOY) ## The endpoint picker, Envoy and three simulated model servers as processes, until Ctrl-C (PORT=8080)
-	@./.ci/demo.sh $(BIN) $(JOBS) $(DEMO_PROGRAMS)
+	@./.ci/demo.sh $(BIN) $(DEMO_PROGRAMS)
 	@exec $(BIN)/demo --bin $(BIN) --envoy $(ENVOY) --port $(PORT) $(if $(ONCE),--once)
 
 .PHONY: demo-oci
@@ -143,28 +145,27 @@ screenshot: doctor-go $(ENVOY) ## Write docs/images/pools.png: the status page o
 .PHONY: build
 build: doctor-go ## Build every service and emulator into bin/
 	@mkdir -p $(BIN)
-	@$(EACH) build "$(BINARY_MODULES)" $(GO) build -p $(JOBS) -ldflags "-s -w $(LDFLAGS)" -o $(BIN)/ ./...
+	@$(EACH) build "$(BINARY_MODULES)" $(BUILD) -ldflags "-s -w $(LDFLAGS)" -o $(BIN)/ ./...
 
 .PHONY: build-standalone
-build-standalone: doctor-go ## Compile and vet each module, tests too, by its own go.mod
-	@$(EACH) build-standalone "$(MODULES)" $(GO) vet -p $(JOBS) ./...
+build-standalone: doctor-go ## Compile each module, tests too, by its own go.mod
+	@$(EACH) build-standalone "$(MODULES)" $(CURDIR)/.ci/compile.sh ./...
 
 ##@ Test
 
 .PHONY: test
 test: doctor-go doctor-cc local ## Run the tests of every module, with the race detector
-	@CGO_ENABLED=1 $(EACH) test "$(WORKSPACE_MODULES)" $(GO) test -p $(JOBS) -race -shuffle=on -timeout 20m ./...
-	@CGO_ENABLED=1 $(EACH) test deploy/images $(GO) test -p $(JOBS) -race -shuffle=on -timeout 20m ./...
-	@CGO_ENABLED=1 $(EACH) test deploy/local $(GO) test -p $(JOBS) -race -shuffle=on -timeout 20m ./internal/...
-	@CGO_ENABLED=1 $(EACH) test deploy/local/e2e $(GO) test -p $(JOBS) -race -shuffle=on -timeout 20m ./conformance
+	@$(EACH) test "$(WORKSPACE_MODULES) deploy/images" $(TEST) -shuffle=on -timeout 20m ./...
+	@$(EACH) test deploy/local $(TEST) -shuffle=on -timeout 20m ./internal/...
+	@$(EACH) test deploy/local/e2e $(TEST) -shuffle=on -timeout 20m ./conformance
 
 # What talks to an API server, with the oldest one that is supported: server-side apply, reviews of tokens, and the routes.
 .PHONY: test-oldest
 test-oldest: doctor-go doctor-cc local $(OLDEST_APISERVER) ## Run the tests that need an API server with the oldest one that is supported
-	@export FAIRLEAD_APISERVER=$(OLDEST_APISERVER) CGO_ENABLED=1; \
-		$(EACH) test-oldest pkg $(GO) test -race -count=1 -run "AnotherVersion|Appl" ./apply ./kubetest/cluster; \
-		$(EACH) test-oldest services/endpoint-picker $(GO) test -race -count=1 ./internal/serving/metricsauth; \
-		$(EACH) test-oldest services/ingress-reconciler $(GO) test -race -count=1 -run '$(OLDEST_FLOWS)' ./internal/flow
+	@export FAIRLEAD_APISERVER=$(OLDEST_APISERVER); \
+		$(EACH) test-oldest pkg $(TEST) -count=1 -run "AnotherVersion|Appl" ./apply ./kubetest/cluster; \
+		$(EACH) test-oldest services/endpoint-picker $(TEST) -count=1 ./internal/serving/metricsauth; \
+		$(EACH) test-oldest services/ingress-reconciler $(TEST) -count=1 -run '$(OLDEST_FLOWS)' ./internal/flow
 
 .PHONY: cover
 cover: doctor-go local ## Run the tests with coverage: profiles in bin/cover/, totals here
@@ -200,7 +201,7 @@ chart: doctor-go $(HELM) $(SCHEMAS) ## Check every chart: lint, schemas, values,
 IMAGE := $(BIN)/image
 .PHONY: image-tool
 image-tool: doctor-go
-	@cd deploy/images && GOWORK=off $(GO) build -p $(JOBS) -o $(IMAGE) ./cmd/image
+	@cd deploy/images && GOWORK=off $(BUILD) -o $(IMAGE) ./cmd/image
 
 .PHONY: images
 images: image-tool ## Build the images of a release into bin/oci (VERSION=v0.4.0 PLATFORMS=linux/amd64,linux/arm64)
@@ -294,7 +295,7 @@ $(HELM_DOCS): | doctor-go
 
 $(OLDEST_APISERVER): deploy/local/oldest/go.mod | doctor-go
 	@echo "kube-apiserver: compiling Kubernetes $(OLDEST_KUBERNETES) (6 CPU-minutes from nothing)" >&2
-	@cd deploy/local/oldest && GOWORK=off $(GO) build -p $(JOBS) -ldflags "-s -w" -o $@ k8s.io/kubernetes/cmd/kube-apiserver
+	@cd deploy/local/oldest && GOWORK=off $(BUILD) -ldflags "-s -w" -o $@ k8s.io/kubernetes/cmd/kube-apiserver
 
 $(ACTIONLINT): | doctor-go
 	@./.ci/tool.sh $@ github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)

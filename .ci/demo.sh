@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Builds the programs of the demo.
 #
-# usage: demo.sh <bin> <jobs> <module>=<package>...
+# usage: demo.sh <bin> <module>=<package>...
 set -euo pipefail
-bin=$1 jobs=$2
-shift 2
+bin=$1
+shift
+go=$(cd "$(dirname "$0")" && pwd)/go.sh
 export GOWORK=off CGO_ENABLED=0
 
 begun=$SECONDS
@@ -14,6 +15,6 @@ for program; do
 	name=$(basename "$package")
 	[ "$name" != . ] || name=$(basename "$module")
 	[ -x "$bin/$name" ] || echo "demo: compiling $name" >&2
-	(cd "$module" && go build -p "$jobs" -o "$bin/$name" "$package")
+	(cd "$module" && "$go" build -o "$bin/$name" "$package")
 done
 [ $((SECONDS - begun)) -lt 10 ] || echo "demo: compiled in $((SECONDS - begun)) s" >&2

@@ -7,6 +7,7 @@ set -euo pipefail
 bin=$1 oci=$2 version=$3 commit=$4
 IFS=, read -ra platforms <<<"$5"
 shift 5
+go=$(cd "$(dirname "$0")" && pwd)/go.sh
 export GOWORK=off CGO_ENABLED=0
 
 # A build of changed files is not a build of the commit.
@@ -29,7 +30,7 @@ for image; do
 	for platform in "${platforms[@]}"; do
 		file=$bin/${platform%%/*}-${platform#*/}/$name
 		mkdir -p "$(dirname "$file")"
-		(cd "$module" && GOOS=${platform%%/*} GOARCH=${platform#*/} go build -p "${BUILD_JOBS:-$(nproc)}" -ldflags "$LDFLAGS" -o "$file" "$package")
+		(cd "$module" && GOOS=${platform%%/*} GOARCH=${platform#*/} "$go" build -ldflags "$LDFLAGS" -o "$file" "$package")
 		binaries+=(--binary "$platform=$file")
 	done
 	digest=$("$bin/image" build "$oci/$name" --name "$name" "${binaries[@]}" --version "$version" --revision "$revision" \

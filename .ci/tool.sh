@@ -9,5 +9,5 @@ mkdir -p "$(dirname "$file")"
 dir=$(mktemp -d "$(dirname "$file")/.tool-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 echo "installing $package"
-GOWORK=off GOBIN=$dir go install "$package"
+GOWORK=off GOBIN=$dir "$(dirname "$0")/go.sh" install "$package"
 mv "$dir"/* "$file"

@@ -4,6 +4,7 @@
 set -euo pipefail
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 cd "$(dirname "$0")"
+go=$PWD/../../.ci/go.sh
 export GOWORK=off CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false'
 kubernetes=1.37.1
 version=k8s.io/component-base/version
@@ -41,5 +42,5 @@ if [ ! -s "$count" ]; then
 	go list -deps ./cmd/localkube 2> >(progress 0 >&2) | wc -l >"$count"
 fi
 total=$(<"$count")
-go build -v -p "${BUILD_JOBS:-$(nproc)}" -ldflags "$ldflags" -o "$out/localkube" ./cmd/localkube 2> >(progress "$total" >&2)
-go build -ldflags "-s -w" -o "$out/localkube-shim" ./cmd/localkube-shim
+"$go" build -v -ldflags "$ldflags" -o "$out/localkube" ./cmd/localkube 2> >(progress "$total" >&2)
+"$go" build -ldflags "-s -w" -o "$out/localkube-shim" ./cmd/localkube-shim

@@ -63,14 +63,14 @@ LOAD_IMAGE := ./deploy/local/images/load.sh $(BIN)
 
 .PHONY: $(addprefix image-,$(IMAGE_BINARIES))
 $(addprefix image-,$(IMAGE_BINARIES)): image-%: image-tool
-	@cd $(firstword $(IMAGE_SOURCE_$*)) && GOWORK=off CGO_ENABLED=0 $(GO) build -p $(JOBS) -ldflags "-s -w $(LDFLAGS)" -o $(BIN)/$* $(lastword $(IMAGE_SOURCE_$*))
+	@cd $(firstword $(IMAGE_SOURCE_$*)) && GOWORK=off CGO_ENABLED=0 $(BUILD) -ldflags "-s -w $(LDFLAGS)" -o $(BIN)/$* $(lastword $(IMAGE_SOURCE_$*))
 	@$(LOAD_IMAGE) fairlead/$*:$(IMAGE_TAG) $(BIN)/$*
 
 .PHONY: images-race
 images-race: local-images traefik image-previous image-registry images-e2e doctor-cc $(addprefix image-race-,$(IMAGE_BINARIES)) $(addprefix image-next-,$(NEXT_BINARIES)) ## Make the images of the whole-system tests, with the race detector
 
 # Static with C too: <output folder>,<name>,<what to add to the version>.
-build_race = mkdir -p $(BIN)/$(1) && cd $(firstword $(IMAGE_SOURCE_$(2))) && GOWORK=off CGO_ENABLED=1 $(GO) build -p $(JOBS) -race -tags netgo,osusergo \
+build_race = mkdir -p $(BIN)/$(1) && cd $(firstword $(IMAGE_SOURCE_$(2))) && GOWORK=off CGO_ENABLED=1 $(BUILD) -race -tags netgo,osusergo \
 	-ldflags "-s -w -linkmode external -extldflags -static $(LDFLAGS) -X fairlead.dev/pkg/version.version=$(VERSION)$(3)" -o $(BIN)/$(1)/$(2) $(lastword $(IMAGE_SOURCE_$(2)))
 race_env = --env "GORACE=halt_on_error=1 $(GORACE)"
 
@@ -167,7 +167,7 @@ local-down: ## End the cluster of local-up
 
 .PHONY: demo-kubernetes
 demo-kubernetes: doctor-port local-images ## The demo in a cluster: a Gateway, an HTTPRoute and an InferencePool, until Ctrl-C (PORT=8080)
-	@cd deploy/local/e2e && GOWORK=off $(GO) build -p $(JOBS) -o $(BIN)/demo-kubernetes ./cmd/demo
+	@cd deploy/local/e2e && GOWORK=off $(BUILD) -o $(BIN)/demo-kubernetes ./cmd/demo
 	@exec $(BIN)/demo-kubernetes --gateway 127.0.0.1:$(PORT)
 
 .PHONY: bench-local
@@ -183,7 +183,7 @@ E2E_PARALLEL ?= $(shell echo $$(( $(JOBS) * 3 / 2 )))
 
 .PHONY: e2e
 e2e: images-race ## Whole-system tests in the embedded Kubernetes, or that of FAIRLEAD_KUBECONFIG (SHORT=1: their short form; RUN=regexp)
-	@cd deploy/local/e2e && GOWORK=off CGO_ENABLED=1 $(GO) test -p 1 -parallel $(E2E_PARALLEL) -race -count=1 -timeout 30m $(if $(SHORT),-short) $(if $(RUN),-run '$(RUN)') $(or $(E2E_PACKAGES),./...)
+	@cd deploy/local/e2e && GOWORK=off $(TEST) -p 1 -parallel $(E2E_PARALLEL) -count=1 -timeout 30m $(if $(SHORT),-short) $(if $(RUN),-run '$(RUN)') $(or $(E2E_PACKAGES),./...)
 
 .PHONY: e2e-push
 e2e-push: images-race ## Push the images of the whole-system tests to REGISTRY=host/path, for e2e with FAIRLEAD_KUBECONFIG (INSECURE=1: plain HTTP)
@@ -191,5 +191,5 @@ e2e-push: images-race ## Push the images of the whole-system tests to REGISTRY=h
 
 .PHONY: conformance
 conformance: local images-conformance image-envoy gateways $(CRDS)/inferencepools.yaml ## The conformance suite of the Gateway API Inference Extension, in ten minutes (RUN=one test)
-	@cd deploy/local/e2e && GOWORK=off $(GO) build -p $(JOBS) -o $(BIN)/conformance/run ./cmd/conformance
+	@cd deploy/local/e2e && GOWORK=off $(BUILD) -o $(BIN)/conformance/run ./cmd/conformance
 	@exec $(BIN)/conformance/run --suite fairlead/conformance-suite:$(CONFORMANCE) --version $(VERSION) --out $(BIN)/conformance $(if $(RUN),--test $(RUN))

@@ -10,7 +10,9 @@ set -euo pipefail
 folder=$1 bin=$2 image=$3 path=$4 user=$5
 shift 5
 name=$(basename "$folder")
-load=$(cd "$(dirname "$0")" && pwd)/load.sh
+here=$(cd "$(dirname "$0")" && pwd)
+load=$here/load.sh
+go=$here/../../../.ci/go.sh
 cd "$folder"
 export GOWORK=off CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false'
 
@@ -29,6 +31,6 @@ if [ -f replaced.txt ]; then # in a copy of the module: an overlay cannot replac
 	go mod edit -replace="$module=$copy/module" "$copy/go.mod"
 	mod=(-modfile "$copy/go.mod")
 fi
-go build -p "${BUILD_JOBS:-$(nproc)}" "${mod[@]}" -ldflags "-s -w $*" -o "$bin/$name" "$program"
+"$go" build "${mod[@]}" -ldflags "-s -w $*" -o "$bin/$name" "$program"
 "$load" "$bin" "$image" "$bin/$name" --path "$path" --user "$user"
 echo "$name: built in $((SECONDS - begun)) s" >&2

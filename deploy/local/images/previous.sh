@@ -10,6 +10,7 @@ set -euo pipefail
 bin=$1 commit=$2
 out=$bin/previous
 cd "$(git rev-parse --show-toplevel 2>/dev/null || echo "$(dirname "$0")/../../..")"
+go=$PWD/.ci/go.sh
 export GOWORK=off CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false'
 
 rm -rf "$out"
@@ -25,7 +26,7 @@ fi
 version=previous-${commit:0:7}
 (
 	cd "$out/source/services/ingress-reconciler"
-	go build -p "${BUILD_JOBS:-$(nproc)}" -ldflags "-s -w -X fairlead.dev/pkg/version.version=$version -X fairlead.dev/pkg/version.commit=$commit" \
+	"$go" build -ldflags "-s -w -X fairlead.dev/pkg/version.version=$version -X fairlead.dev/pkg/version.commit=$commit" \
 		-o "$out/ingress-reconciler" .
 )
 deploy/local/images/load.sh "$bin" fairlead/ingress-reconciler:previous "$out/ingress-reconciler"
