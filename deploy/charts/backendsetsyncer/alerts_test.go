@@ -93,12 +93,29 @@ var cases = []alerts.Case{
 	},
 	{
 		Alert: "BackendSetPendingLong", Name: "for half an hour", At: 30 * time.Minute,
-		Series: []string{`fairlead_backendset_bindings{job="s", pod="a", reason="Pending"} 1x40`, `fairlead_backendset_bindings{job="s", pod="a", reason="Conflict"} 1x40`},
-		Want:   []string{`{job="s"}`},
+		Series: []string{
+			`fairlead_backendset_behind_since_timestamp_seconds{job="s", pod="a", load_balancer="l", backend_set="chat"} 60x40`,
+			`fairlead_backendset_behind_since_timestamp_seconds{job="s", pod="a", load_balancer="l", backend_set="embed"} 60x9 _x20 1740x10`,
+		},
+		Want: []string{`{backend_set="chat", job="s", load_balancer="l"}`},
 	},
 	{
 		Alert: "BackendSetPendingLong", Name: "a roll-out", At: 30 * time.Minute,
-		Series: []string{`fairlead_backendset_bindings{job="s", reason="Pending"} 1x17 0 1x30`},
+		Series: []string{`fairlead_backendset_behind_since_timestamp_seconds{job="s", load_balancer="l", backend_set="chat"} 60+60x40`},
+	},
+	{
+		Alert: "BackendSetWebhookCertificateExpiring", Name: "in an hour", At: 20 * time.Minute,
+		Series: []string{`fairlead_backendset_webhook_certificate_expiry_timestamp_seconds{job="s", pod="a"} 3600x30`, `fairlead_backendset_webhook_certificate_expiry_timestamp_seconds{job="s", pod="b"} 9000000x30`},
+		Want:   []string{`{job="s"}`},
+	},
+	{
+		Alert: "BackendSetWebhookCertificateExpiring", Name: "none yet", At: 20 * time.Minute,
+		Series: []string{`fairlead_backendset_webhook_certificate_expiry_timestamp_seconds{job="s"} 0x30`},
+		Want:   []string{`{job="s"}`},
+	},
+	{
+		Alert: "BackendSetWebhookCertificateExpiring", Name: "in a month", At: 20 * time.Minute,
+		Series: []string{`fairlead_backendset_webhook_certificate_expiry_timestamp_seconds{job="s"} 2592000x30`},
 	},
 	{
 		Alert: "BackendSetCapacityExceeded", Name: "a full load balancer", At: 10 * time.Minute,

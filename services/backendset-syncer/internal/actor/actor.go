@@ -22,9 +22,12 @@ const (
 	maxEtags = 32
 	// firstPoll is the expected duration of a work request before the first one has ended. Users report 1 s to 17 s.
 	firstPoll = time.Second
-	// leastPoll and mostPoll bound the time between two polls of a work request.
+	// leastPoll and mostPoll bound the time between two polls of a work request. pollPart is that time as a part of the time that the
+	// work request has taken: its end is seen late by half of it on average. With double the part, other changes wait longer; with
+	// half of it, the polls of a work request that takes ten times as long as expected double to 40.
 	leastPoll = 250 * time.Millisecond
 	mostPoll  = 5 * time.Second
+	pollPart  = 0.125
 	// listingAge is how old a list of work requests may be for a write that replaces a set: less than the quickest work request takes.
 	listingAge = 500 * time.Millisecond
 	// learning is the weight of the last work request in the expected duration.
@@ -45,8 +48,8 @@ type actor struct {
 	sets map[string]*set
 
 	current  *ociapi.LoadBalancer // as it was read last; nil: never
-	readAt   time.Time
-	unlisted bool // work requests of others may be in progress
+	verifyAt time.Time            // when it is read again although nothing has changed
+	unlisted bool                 // work requests of others may be in progress
 	listedAt time.Time
 	unread   bool // current may be old
 	wroteAt  time.Time
@@ -54,6 +57,7 @@ type actor struct {
 
 	pending  *pending
 	expected time.Duration // of a work request
+	learned  bool          // a work request has ended
 
 	pause         time.Time // no request before
 	reads, writes streak
@@ -139,7 +143,7 @@ func (a *actor) step(ctx context.Context) time.Time {
 	case a.unlisted:
 		a.list(ctx)
 		return now
-	case a.unread || !now.Before(a.verifyAt()):
+	case a.unread || !now.Before(a.verifyAt):
 		a.read(ctx)
 		return now
 	}
@@ -148,14 +152,11 @@ func (a *actor) step(ctx context.Context) time.Time {
 		if a.checkHealth(ctx, now) {
 			return now
 		}
-		return earliest(earliest(next, a.verifyAt()), a.healthAt())
+		return earliest(earliest(next, a.verifyAt), a.healthAt())
 	}
 	a.send(ctx, write)
 	return now
 }
-
-// verifyAt returns when the load balancer is read again although nothing has changed.
-func (a *actor) verifyAt() time.Time { return a.readAt.Add(a.p.Verify) }
 
 // list waits until no work request is in progress: what is read meanwhile changes soon, and a write would undo it.
 func (a *actor) list(ctx context.Context) {
@@ -185,12 +186,16 @@ func (a *actor) read(ctx context.Context) {
 		priority = ociapi.Low
 	}
 	got, err := a.p.Client.LoadBalancer(ctx, priority, a.id)
+	now := a.p.Clock.Now()
+	if at := deferred(err, now); !at.IsZero() {
+		a.verifyAt = at
+		return
+	}
 	if err != nil {
 		a.fail(ctx, &a.reads, err)
 		return
 	}
 	a.reads.end()
-	now := a.p.Clock.Now()
 	if a.isOld(got.ETag) && now.Sub(a.wroteAt) < staleLimit {
 		a.waiting, a.pause = "waits until reads show the last write", now.Add(staleRetry)
 		return
@@ -198,7 +203,7 @@ func (a *actor) read(ctx context.Context) {
 	if a.current != nil && a.current.ETag != got.ETag {
 		a.retire(a.current.ETag)
 	}
-	a.current, a.readAt, a.unread, a.waiting = got, now, false, ""
+	a.current, a.verifyAt, a.unread, a.waiting = got, now.Add(a.p.Verify), false, ""
 	if !got.Active {
 		a.reads.problem = &problem{reason: reasonUnavailable, message: fmt.Sprintf("the load balancer is in state %s; fix or replace it", got.State)}
 		a.pause = now.Add(afterNotFound.first)
@@ -259,8 +264,7 @@ func (a *actor) send(ctx context.Context, w *write) {
 	now = a.p.Clock.Now()
 	s.sent(w.wanted, now)
 	wait := time.Duration(0.9 * float64(a.expected)) //nolint:mnd // a little before it is expected to end
-	a.pending = &pending{Write: w.Write, id: id, set: s.name, sent: now, next: now.Add(wait), wait: leastPoll, since: s.since}
-	s.since = time.Time{}
+	a.pending = &pending{Write: w.Write, id: id, set: s.name, sent: now, next: now.Add(wait)}
 	a.log.Debug("Sent write", zap.String(logging.KeyBackendSet, s.name), zap.String(logging.KeyOperation, w.Operation()), zap.String(logging.KeyWorkRequest, id))
 }
 

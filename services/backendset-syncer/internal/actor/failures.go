@@ -93,6 +93,14 @@ func (a *actor) fail(ctx context.Context, of *streak, err error) {
 	a.logFailure(e, n)
 }
 
+// deferred returns when a request of low priority that was not sent may be, zero if it was sent.
+func deferred(err error, now time.Time) time.Time {
+	if err == nil || ociapi.ClassOf(err) != ociapi.Deferred {
+		return time.Time{}
+	}
+	return now.Add(max(asError(err).RetryAfter, leastPoll))
+}
+
 // logFailure logs the first failure of a kind, and then each time that the number has doubled.
 func (a *actor) logFailure(e *ociapi.Error, n int) {
 	if e.Class == ociapi.Busy || e.Class == ociapi.Stale || n&(n-1) != 0 {

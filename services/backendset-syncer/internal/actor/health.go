@@ -103,6 +103,10 @@ func (a *actor) readHealth(ctx context.Context, s *set, now time.Time) {
 	h := &s.health
 	h.next = now.Add(a.p.Verify)
 	status, err := a.p.Client.Health(ctx, a.id, s.name)
+	if at := deferred(err, now); !at.IsZero() {
+		h.next = at
+		return
+	}
 	if err != nil {
 		if ociapi.ClassOf(err) != ociapi.NotFound { // the set may be gone
 			a.fail(ctx, &a.reads, err)
@@ -128,7 +132,7 @@ func (a *actor) readHealth(ctx context.Context, s *set, now time.Time) {
 			continue
 		}
 		if h.failed, err = a.p.Client.CheckResult(ctx, a.id, s.name, address.String()); err != nil {
-			h.failed = ""
+			h.failed = "the result of its health check cannot be read"
 		}
 		h.next = now.Add(min(a.p.Verify, provingTime/2)) //nolint:mnd // a problem is looked at more often
 		return

@@ -47,6 +47,8 @@ type Report struct {
 
 	Active, Draining, Waiting int
 	Early, Excess             int // draining backends that were removed early a short time ago, and ready endpoints without room
+	// Since is the time of the oldest change that the set does not have yet; zero: it has all.
+	Since time.Time
 	// Known means that the load balancer was read, and the counts are right.
 	Known bool
 	// Gone means that the load balancer has no backend set of this name.
@@ -83,7 +85,7 @@ func (a *actor) publish() {
 
 // report returns the report of a set.
 func (a *actor) report(s *set) *Report {
-	r := &Report{number: s.wish.number, Serving: map[netip.AddrPort]bool{}}
+	r := &Report{number: s.wish.number, Serving: map[netip.AddrPort]bool{}, Since: s.behind()}
 	if s.live != nil && s.wish.Watching {
 		r.Known, r.Foreign = true, len(s.foreign)
 	}

@@ -24,6 +24,7 @@ type set struct {
 	wanted  []plan.Backend
 
 	since   time.Time // of the first event that no write has covered
+	covered time.Time // of the first event that the write in progress covers
 	dirty   time.Time // since when the set waits for a write; zero: it has all that is wanted
 	problem *problem
 
@@ -70,6 +71,7 @@ func (s *set) sent(wanted []plan.Backend, now time.Time) {
 		s.repairAt = now.Add(betweenRepairs.delay(s.repairs, 0.5)) //nolint:mnd // without jitter
 	}
 	s.inFlight, s.dirty = wanted, now // what changes during the write comes after the sets that wait already
+	s.covered, s.since = s.since, time.Time{}
 	if n := len(s.target.Early); n > 0 {
 		s.early, s.earlyAt = n, now
 	}
@@ -78,18 +80,27 @@ func (s *set) sent(wanted []plan.Backend, now time.Time) {
 // written remembers that the write has had its effect.
 func (s *set) written() {
 	s.applied, s.inFlight = s.inFlight, nil
-	s.problem, s.refusals = nil, 0
+	s.covered, s.problem, s.refusals = time.Time{}, nil, 0
 }
 
 // failed remembers that the write has failed.
 func (s *set) failed(text string, now time.Time, jitter float64) {
 	s.inFlight, s.applied = nil, nil
+	s.since, s.covered = earliest(s.covered, s.since), time.Time{}
 	s.attempt++
 	s.refusals++
 	s.retryAt = now.Add(afterFailedWork.delay(s.refusals, jitter))
 	if text != "" {
 		s.problem = &problem{reason: reasonWorkFailed, message: text}
 	}
+}
+
+// behind returns the time of the oldest change that the set does not have: an event, or the time when a difference was seen.
+func (s *set) behind() time.Time {
+	if first := earliest(s.covered, s.since); !first.IsZero() {
+		return first
+	}
+	return s.dirty
 }
 
 // isRepair reports whether the last write had the same result that is wanted now.

@@ -15,12 +15,10 @@ import (
 type pending struct {
 	*ociapi.Write
 
-	id    string
-	set   string
-	sent  time.Time
-	next  time.Time // of the next poll
-	wait  time.Duration
-	since time.Time // of the event that it follows from
+	id   string
+	set  string
+	sent time.Time
+	next time.Time // of the next poll
 }
 
 // poll follows the work request in progress.
@@ -37,8 +35,8 @@ func (a *actor) poll(ctx context.Context) {
 		a.ended("lost", fmt.Sprintf("work request %s (%s) has not ended after %s", p.id, p.Operation(), ociapi.WorkRequestDeadline))
 	case !w.Done:
 		a.reads.end()
-		p.next = now.Add(p.wait)
-		p.wait = min(p.wait*3/2, mostPoll) //nolint:mnd // grows by half
+		wait := time.Duration(pollPart * float64(now.Sub(p.sent)))
+		p.next = now.Add(min(max(wait, leastPoll), mostPoll))
 	case w.Failed != "":
 		a.ended("failed", fmt.Sprintf("work request %s (%s): %s", p.id, p.Operation(), w.Failed))
 	default:
@@ -65,12 +63,21 @@ func (a *actor) ended(result, problemText string) {
 	a.writes.end()
 	a.wroteAt = now
 	a.retire(a.current.ETag)
-	a.expected += time.Duration(learning * float64(took-a.expected))
+	a.learn(took)
 	if s != nil {
+		if !s.covered.IsZero() {
+			a.p.Observer.Written(now.Sub(s.covered))
+		}
 		s.written()
 	}
-	if !p.since.IsZero() {
-		a.p.Observer.Written(now.Sub(p.since))
-	}
 	a.log.Info("Updated backend set", zap.String(logging.KeyBackendSet, p.set), zap.String(logging.KeyOperation, p.Operation()), zap.Duration("workRequestTook", took))
+}
+
+// learn changes the expected duration of a work request after one that has succeeded.
+func (a *actor) learn(took time.Duration) {
+	if !a.learned {
+		a.learned, a.expected = true, took
+		return
+	}
+	a.expected += time.Duration(learning * float64(took-a.expected))
 }

@@ -98,9 +98,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		func(i *informers.Informers) *observe.Observer { return observe.New(i.Caches()) },
 		newReconciler,
 		newGates,
-		func(cfg *config.Config, log *zap.Logger) *gate.Webhook {
-			return gate.NewWebhook(cfg.Gates.Webhook, cfg.Gates.Certificates, log)
-		},
+		newWebhook,
 
 		// Leader election, and the server for probes and Prometheus.
 		newElector,
@@ -228,6 +226,14 @@ func newReconciler(p reconcilerParts) *reconciler.Reconciler {
 
 func newGates(cfg *config.Config, o *observe.Observer, a *actor.Actors, c kube.Clientset, now clock.RealClock) *gate.Reconciler {
 	return gate.New(gate.Params{Observer: o, Actors: a, Pods: c.CoreV1(), Timeout: cfg.Gates.Timeout, Clock: now})
+}
+
+func newWebhook(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, r *prometheus.Registry) *gate.Webhook {
+	w := gate.NewWebhook(cfg.Gates.Webhook, cfg.Gates.Certificates, m, log)
+	if cfg.Gates.Webhook != "" {
+		metrics.WatchCertificate(r, w.Expiry)
+	}
+	return w
 }
 
 func newElector(cfg *config.Config, log *zap.Logger, c kube.Clientset, r *prometheus.Registry) (*leader.Elector, error) {

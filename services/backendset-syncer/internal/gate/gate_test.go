@@ -1,10 +1,6 @@
 package gate
 
 import (
-	"bytes"
-	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -13,8 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
-	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -156,58 +150,4 @@ func TestWritesOfPodsThatAreGone(t *testing.T) {
 		}
 		require.NoError(t, err)
 	}
-}
-
-func TestWebhook(t *testing.T) {
-	t.Parallel()
-	gate := `{"conditionType":"fairlead.dev/oci-lb-ready"}`
-	tests := []struct {
-		name, body, want string
-		status           int
-	}{
-		{name: "a pod", body: `{"spec":{"containers":[]}}`, want: `[{"op":"add","path":"/spec/readinessGates","value":[` + gate + `]}]`, status: 200},
-		{name: "a pod with another gate", body: `{"kind":"Pod","spec":{"readinessGates":[{"conditionType":"a"}]}}`, want: `[{"op":"add","path":"/spec/readinessGates/-","value":` + gate + `}]`, status: 200},
-		{name: "a pod with the gate", body: `{"spec":{"readinessGates":[{"conditionType":"a"},` + gate + `]}}`, status: 200},
-		{name: "another kind", body: `{"kind":"Service"}`, status: 200},
-		{name: "no object", body: `null`, status: 200},
-		{name: "no review", body: "", status: 400},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			text := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"7","object":` + tt.body + `}}`
-			if tt.body == "" {
-				text = "x"
-			}
-			recorder := httptest.NewRecorder()
-			NewWebhook("", "", zap.NewNop()).ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, webhookPath, strings.NewReader(text)))
-			require.Equal(t, tt.status, recorder.Code)
-			if tt.status != http.StatusOK {
-				return
-			}
-			var review admissionv1.AdmissionReview
-			require.NoError(t, json.Unmarshal(recorder.Body.Bytes(), &review))
-			assert.True(t, review.Response.Allowed)
-			assert.EqualValues(t, "7", review.Response.UID)
-			assert.Nil(t, review.Request)
-			assert.Equal(t, tt.want, string(review.Response.Patch))
-		})
-	}
-}
-
-func TestWebhookRefusesHugeRequests(t *testing.T) {
-	t.Parallel()
-	recorder := httptest.NewRecorder()
-	NewWebhook("", "", zap.NewNop()).ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, webhookPath, bytes.NewReader(make([]byte, maxReview+1))))
-	assert.Equal(t, http.StatusBadRequest, recorder.Code)
-}
-
-func FuzzPatchPod(f *testing.F) {
-	f.Add([]byte(`{"spec":{"readinessGates":[{"conditionType":"a"}]}}`))
-	f.Add([]byte(`null`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		if patch := patchPod(raw); patch != nil {
-			assert.True(t, json.Valid(patch))
-		}
-	})
 }

@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -21,8 +25,14 @@ import (
 const (
 	// path of the webhook.
 	webhookPath = "/mutate-pods"
-	// maxReview limits a request: the API server's limit of an object is 3 MiB, and a review can have two.
-	maxReview = 8 << 20
+	// maxReview limits a request: the API server takes objects of 3 MiB at most.
+	maxReview = 4 << 20
+	// reviewBudget limits the sizes of all requests in progress, of which each counts as leastReview at least. A request takes a few
+	// times its size while it is decoded.
+	reviewBudget = 16 << 20
+	leastReview  = 64 << 10
+	// maxConnections limits the connections. Each API server has one, or a few.
+	maxConnections = 256
 	// reviewTimeout limits a request. The API server waits for 10 s by default.
 	reviewTimeout = 10 * time.Second
 	// retryInterval is the time until the webhook tries again after a failure: Secrets of cert-manager appear within seconds.
@@ -36,11 +46,33 @@ const (
 type Webhook struct {
 	address, certificates string
 	log                   *zap.Logger
+	retry                 time.Duration
+	meter                 meter
+	budget                *semaphore.Weighted // bytes of requests in progress
+	certificate           atomic.Pointer[servingcert.Store]
 }
 
+// meter counts reviews by their result.
+type meter interface{ Review(result string) }
+
+// Results of reviews.
+const (
+	resultGated     = "gated"
+	resultUnchanged = "unchanged"
+	resultRefused   = "refused"
+)
+
 // NewWebhook returns a Webhook. Without an address, it does nothing.
-func NewWebhook(address, certificates string, log *zap.Logger) *Webhook {
-	return &Webhook{address: address, certificates: certificates, log: log.Named("webhook")}
+func NewWebhook(address, certificates string, m meter, log *zap.Logger) *Webhook {
+	return &Webhook{address: address, certificates: certificates, meter: m, log: log.Named("webhook"), retry: retryInterval, budget: semaphore.NewWeighted(reviewBudget)}
+}
+
+// Expiry returns when the certificate in use expires, zero if none is in use.
+func (w *Webhook) Expiry() time.Time {
+	if c := w.certificate.Load(); c != nil {
+		return c.Expiry()
+	}
+	return time.Time{}
 }
 
 // Run serves until ctx ends. All replicas do.
@@ -57,7 +89,7 @@ func (w *Webhook) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(retryInterval):
+		case <-time.After(w.retry):
 		}
 	}
 }
@@ -67,14 +99,20 @@ func (w *Webhook) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("load certificate: %w", err)
 	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", w.address)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	w.certificate.Store(certificate)
 	mux := http.NewServeMux()
 	mux.Handle("POST "+webhookPath, w)
 	server := &http.Server{
-		Addr: w.address, Handler: http.TimeoutHandler(mux, reviewTimeout, ""), TLSConfig: certificate.TLS(servingcert.Options{}), ReadTimeout: reviewTimeout,
+		Handler: http.TimeoutHandler(mux, reviewTimeout, ""), TLSConfig: certificate.TLS(servingcert.Options{}), ReadTimeout: reviewTimeout,
 		WriteTimeout: 2 * reviewTimeout, MaxHeaderBytes: 1 << 16, ErrorLog: zap.NewStdLog(w.log),
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- server.ListenAndServeTLS("", "") }()
+	go func() { ended <- server.ServeTLS(netutil.LimitListener(listener, maxConnections), "", "") }()
 	reloading, stop := context.WithCancel(ctx)
 	defer stop()
 	reloaded := make(chan struct{})
@@ -84,7 +122,7 @@ func (w *Webhook) serve(ctx context.Context) error {
 	}()
 	defer func() { <-reloaded }()
 	defer stop()
-	w.log.Info("Serving webhook", zap.String(logging.KeyAddress, w.address))
+	w.log.Info("Serving webhook", zap.Stringer(logging.KeyAddress, listener.Addr()))
 	select {
 	case err := <-ended:
 		return err
@@ -103,26 +141,43 @@ func (w *Webhook) serve(ctx context.Context) error {
 
 // ServeHTTP answers an AdmissionReview.
 func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxReview))
+	size := max(r.ContentLength, leastReview)
+	if r.ContentLength < 0 || size > maxReview {
+		w.refuse(rw, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request must have a Content-Length of at most %d", maxReview))
+		return
+	}
+	if err := w.budget.Acquire(r.Context(), size); err != nil {
+		w.refuse(rw, http.StatusServiceUnavailable, "too many requests are in progress")
+		return
+	}
+	defer w.budget.Release(size)
+	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		http.Error(rw, "read request: "+err.Error(), http.StatusBadRequest)
+		w.refuse(rw, http.StatusBadRequest, "read request: "+err.Error())
 		return
 	}
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &review); err != nil || review.Request == nil {
-		http.Error(rw, "the request is not an AdmissionReview", http.StatusBadRequest)
+		w.refuse(rw, http.StatusBadRequest, "the request is not an AdmissionReview")
 		return
 	}
+	result := resultUnchanged
 	answer := &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
 	if patch := patchPod(review.Request.Object.Raw); patch != nil {
 		kind := admissionv1.PatchTypeJSONPatch
-		answer.Patch, answer.PatchType = patch, &kind
+		answer.Patch, answer.PatchType, result = patch, &kind, resultGated
 	}
+	w.meter.Review(result)
 	review.Request, review.Response = nil, answer
 	rw.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(rw).Encode(&review); err != nil {
 		w.log.Debug("Client of the webhook left", zap.Error(err))
 	}
+}
+
+func (w *Webhook) refuse(rw http.ResponseWriter, status int, problem string) {
+	w.meter.Review(resultRefused)
+	http.Error(rw, problem, status)
 }
 
 // patchPod returns the patch that adds the gate to a pod, nil if the pod has it, or is not a pod.

@@ -33,7 +33,9 @@ type Metrics struct {
 	works       *prometheus.HistogramVec
 	propagation *prometheus.HistogramVec
 	backends    *prometheus.GaugeVec
+	behind      *prometheus.GaugeVec
 	conflicts   *prometheus.CounterVec
+	reviews     *prometheus.CounterVec
 	reasons     *controller.Reasons
 }
 
@@ -61,12 +63,19 @@ func New(r prometheus.Registerer) *Metrics {
 			Name: "fairlead_backendset_backends",
 			Help: "Backends of a set, by state: active, draining, waiting (ready endpoints that the set does not have yet), excess (ready endpoints without room), early (removed before the end of their drain time).",
 		}, []string{"load_balancer", "backend_set", "state"}),
+		behind: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "fairlead_backendset_behind_since_timestamp_seconds",
+			Help: "Unix time of the oldest change that a backend set does not have yet. Absent for a set that has all.",
+		}, []string{"load_balancer", "backend_set"}),
 		conflicts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_backendset_oci_conflicts_total", Help: "Writes that OCI refused because of other writes (409, 412), by code.",
 		}, []string{"code"}),
+		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_backendset_webhook_reviews_total", Help: "Pods that the webhook has reviewed, by result: gated, unchanged (the pod had the gate), refused (not a review).",
+		}, []string{"result"}),
 		reasons: controller.NewReasons(r, "fairlead_backendset_bindings", "BackendSetBindings, by the reason of their condition."),
 	}
-	r.MustRegister(m.configValid, m.requests, m.rate, m.works, m.propagation, m.backends, m.conflicts)
+	r.MustRegister(m.configValid, m.requests, m.rate, m.works, m.propagation, m.backends, m.behind, m.conflicts, m.reviews)
 	return m
 }
 
@@ -105,8 +114,29 @@ func (m *Metrics) InService(took time.Duration) {
 // Conflict counts a refused write.
 func (m *Metrics) Conflict(code string) { m.conflicts.WithLabelValues(code).Inc() }
 
+// Review counts a review of the webhook.
+func (m *Metrics) Review(result string) { m.reviews.WithLabelValues(result).Inc() }
+
+// WatchCertificate exports when the certificate of the webhook expires. It also reveals a certificate that is not renewed.
+func WatchCertificate(r prometheus.Registerer, expiry func() time.Time) {
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "fairlead_backendset_webhook_certificate_expiry_timestamp_seconds",
+		Help: "Unix time when the certificate of the webhook expires, 0 while the webhook has none.",
+	}, func() float64 {
+		if at := expiry(); !at.IsZero() {
+			return float64(at.Unix())
+		}
+		return 0
+	}))
+}
+
 // Set records the state of a backend set. A nil report removes it.
 func (m *Metrics) Set(key actor.Key, r *actor.Report) {
+	if r == nil || r.Since.IsZero() {
+		m.behind.DeleteLabelValues(key.LoadBalancer, key.Set)
+	} else {
+		m.behind.WithLabelValues(key.LoadBalancer, key.Set).Set(float64(r.Since.Unix()))
+	}
 	if r == nil || !r.Known {
 		m.backends.DeletePartialMatch(prometheus.Labels{"load_balancer": key.LoadBalancer, "backend_set": key.Set})
 		return

@@ -42,7 +42,9 @@ func everything(t *testing.T, r prometheus.Registerer) *Metrics {
 	m.Written(time.Second)
 	m.InService(time.Second)
 	m.Conflict("NoEtagMatch")
-	m.Set(key, &actor.Report{Known: true, Active: 2, Draining: 1})
+	m.Set(key, &actor.Report{Known: true, Active: 2, Draining: 1, Since: time.Unix(1, 0)})
+	m.Review("gated")
+	WatchCertificate(r, time.Now)
 	m.SetReason(chat, "Synced")
 	_, err := leader.New(leader.Params{Metrics: r, Log: zap.NewNop()})
 	require.NoError(t, err)
@@ -73,9 +75,12 @@ func TestBackendSets(t *testing.T) {
 	assert.InDelta(t, 1, testutil.ToFloat64(m.backends.WithLabelValues("lb", "chat", "draining")), 0)
 	m.Set(key, &actor.Report{})
 	assert.Zero(t, testutil.CollectAndCount(m.backends), "the state is not known")
+	assert.Zero(t, testutil.CollectAndCount(m.behind), "no change waits")
+	m.Set(key, &actor.Report{Since: time.Unix(7, 0)})
+	assert.InDelta(t, 7, testutil.ToFloat64(m.behind.WithLabelValues("lb", "chat")), 0, "it waits although the load balancer was not read")
 	m.Set(key, &actor.Report{Known: true})
 	m.Set(key, nil)
-	assert.Zero(t, testutil.CollectAndCount(m.backends))
+	assert.Zero(t, testutil.CollectAndCount(m.backends)+testutil.CollectAndCount(m.behind))
 }
 
 func TestConfiguration(t *testing.T) {

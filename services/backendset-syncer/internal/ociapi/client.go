@@ -23,6 +23,8 @@ import (
 const (
 	// requestTimeout limits one request. The service answers within a second; a request that hangs delays its load balancer only.
 	requestTimeout = 20 * time.Second
+	// statusTimeout limits one request of low priority, which holds up the writes of its load balancer.
+	statusTimeout = 5 * time.Second
 	// maxResponse limits a response. A load balancer with 16 sets of 512 backends has 2 MiB of JSON.
 	maxResponse = 32 << 20
 	// pageSize is the number of work requests on a page, and maxPages limits the pages of one list.
@@ -175,8 +177,13 @@ func call[A answer](ctx context.Context, c *Client, p Priority, operation string
 	if err != nil {
 		return none, &Error{Class: Unauthenticated, Operation: operation, Message: err.Error()}
 	}
-	if err := c.limiter.wait(ctx, p); err != nil {
-		return none, &Error{Class: Unreachable, Operation: operation, Message: err.Error()}
+	if err := c.limiter.admit(ctx, p, operation); err != nil {
+		return none, err
+	}
+	if p == Low {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, statusTimeout)
+		defer cancel()
 	}
 	begun := c.p.Clock.Now()
 	got, err := send(context.WithValue(context.WithoutCancel(ctx), contextKey{}, ctx), client)

@@ -41,6 +41,8 @@ const (
 	LimitExceeded
 	// Refused: the request is invalid (other 4xx, and 501).
 	Refused
+	// Deferred: a request of low priority was not sent, because others come first. RetryAfter is when it may be.
+	Deferred
 )
 
 // Error is an error of a request.

@@ -2,7 +2,6 @@ package ociapi
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -15,8 +14,8 @@ type Priority int
 
 // Priorities.
 const (
-	High Priority = iota // writes, and reads that a write waits for
-	Low                  // reads for status: half of the rate at most
+	High Priority = iota // writes, and reads that a write waits for: they wait for the limit
+	Low                  // reads for status: half of the rate at most, and none while others wait
 )
 
 const (
@@ -51,14 +50,24 @@ func newLimiter(perSecond float64, c clock.WithTicker, changed func(float64)) *l
 	return l
 }
 
-// wait returns when a request may be sent.
-func (l *limiter) wait(ctx context.Context, p Priority) error {
-	for delay := l.reserve(p); delay > 0; delay = l.untilOpen() {
+// admit returns when a request may be sent. One of low priority is not kept waiting, but refused.
+func (l *limiter) admit(ctx context.Context, p Priority, operation string) *Error {
+	if p == High {
+		return l.wait(ctx, operation)
+	}
+	if delay := l.try(); delay > 0 {
+		return &Error{Class: Deferred, Operation: operation, Message: "other requests come first", RetryAfter: delay}
+	}
+	return nil
+}
+
+func (l *limiter) wait(ctx context.Context, operation string) *Error {
+	for delay := l.reserve(); delay > 0; delay = l.untilOpen() {
 		timer := l.clock.NewTimer(delay)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("wait for the limit of requests: %w", context.Cause(ctx))
+			return &Error{Class: Unreachable, Operation: operation, Message: "wait for the limit of requests: " + context.Cause(ctx).Error()}
 		case <-timer.C():
 		}
 	}
@@ -66,15 +75,25 @@ func (l *limiter) wait(ctx context.Context, p Priority) error {
 }
 
 // reserve takes a place in the sequence of requests, and returns the time until it comes.
-func (l *limiter) reserve(p Priority) time.Duration {
+func (l *limiter) reserve() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
-	delay := l.all.ReserveN(now, 1).DelayFrom(now)
-	if p == Low {
-		delay = max(delay, l.low.ReserveN(now, 1).DelayFrom(now))
+	return max(l.all.ReserveN(now, 1).DelayFrom(now), l.blocked.Sub(now))
+}
+
+// try takes the first place in the sequence of requests if it is free. Otherwise, it returns the time until it may be.
+func (l *limiter) try() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.Now()
+	all, low := l.all.ReserveN(now, 1), l.low.ReserveN(now, 1)
+	delay := max(all.DelayFrom(now), low.DelayFrom(now), l.blocked.Sub(now))
+	if delay > 0 {
+		all.CancelAt(now)
+		low.CancelAt(now)
 	}
-	return max(delay, l.blocked.Sub(now))
+	return delay
 }
 
 // untilOpen returns the time for which the service asked to wait.

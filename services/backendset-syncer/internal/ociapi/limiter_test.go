@@ -2,6 +2,7 @@ package ociapi
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,14 +12,19 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// sent returns how many requests a limiter lets pass in a time.
+// sent returns how many requests a limiter lets pass in a time. Those of low priority come again when the limiter says.
 func sent(t *testing.T, l *limiter, p Priority, d time.Duration) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	n := 0
-	for l.wait(ctx, p) == nil {
-		n++
+	for ctx.Err() == nil {
+		err := l.admit(ctx, p, "GetLoadBalancer")
+		if err == nil {
+			n++
+		} else {
+			time.Sleep(err.RetryAfter)
+		}
 	}
 	return n
 }
@@ -61,11 +67,34 @@ func TestRetryAfterBlocksAllRequests(t *testing.T) {
 		begun := time.Now()
 		l.learn(&Error{Class: Throttled, RetryAfter: 7 * time.Second})
 		l.learn(&Error{Class: Throttled, RetryAfter: 2 * time.Second})
-		require.NoError(t, l.wait(t.Context(), High))
+		deferred := l.admit(t.Context(), Low, "GetBackendSetHealth")
+		assert.Equal(t, &Error{Class: Deferred, Operation: "GetBackendSetHealth", Message: "other requests come first", RetryAfter: 7 * time.Second}, deferred)
+		require.Nil(t, l.admit(t.Context(), High, "GetLoadBalancer"))
 		assert.Equal(t, 7*time.Second, time.Since(begun))
 		ctx, cancel := context.WithCancelCause(t.Context())
 		l.learn(&Error{Class: Throttled, RetryAfter: time.Hour})
 		cancel(context.DeadlineExceeded)
-		require.ErrorContains(t, l.wait(ctx, Low), "wait for the limit of requests")
+		require.ErrorContains(t, l.admit(ctx, High, "GetLoadBalancer"), "GetLoadBalancer: wait for the limit of requests: context deadline exceeded")
+	})
+}
+
+// TestLowPriorityComesLast has so many requests of high priority that some wait.
+func TestLowPriorityComesLast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(2, clock.RealClock{}, func(float64) {})
+		var all sync.WaitGroup
+		for range 10 { // four pass at once, the others in three seconds
+			all.Go(func() { assert.Nil(t, l.admit(t.Context(), High, "UpdateBackendSet")) })
+		}
+		synctest.Wait()
+		deferred := l.admit(t.Context(), Low, "GetBackendSetHealth")
+		require.NotNil(t, deferred)
+		assert.Equal(t, 3500*time.Millisecond, deferred.RetryAfter)
+		begun := time.Now()
+		all.Wait()
+		assert.Equal(t, 3*time.Second, time.Since(begun), "the refused request takes no place")
+		time.Sleep(500 * time.Millisecond)
+		assert.Nil(t, l.admit(t.Context(), Low, "GetBackendSetHealth"))
 	})
 }
