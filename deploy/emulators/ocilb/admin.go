@@ -2,9 +2,11 @@ package ocilb
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"time"
 
+	"fairlead.dev/deploy/emulators/ocilb/internal/body"
 	"fairlead.dev/deploy/emulators/ocilb/internal/lbapi"
 )
 
@@ -22,12 +24,7 @@ func (e *Emulator) admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /_emu/modes", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, e.Modes()) })
 	mux.HandleFunc("PUT /_emu/modes", e.changeModes)
-	mux.HandleFunc("PUT /_emu/faults", func(w http.ResponseWriter, r *http.Request) {
-		var list []Fault
-		if read(w, r, &list) {
-			e.SetFaults(list...)
-		}
-	})
+	mux.HandleFunc("PUT /_emu/faults", e.changeFaults)
 	mux.HandleFunc("PUT /_emu/throttle", func(w http.ResponseWriter, r *http.Request) {
 		var t Throttle
 		if read(w, r, &t) {
@@ -57,6 +54,20 @@ func (e *Emulator) admin() http.Handler {
 	return mux
 }
 
+func (e *Emulator) changeFaults(w http.ResponseWriter, r *http.Request) {
+	var list []Fault
+	if !read(w, r, &list) {
+		return
+	}
+	for i := range list {
+		if err := list[i].validate(); err != nil {
+			write(w, err.Status, err)
+			return
+		}
+	}
+	e.SetFaults(list...)
+}
+
 func (e *Emulator) changeModes(w http.ResponseWriter, r *http.Request) {
 	var text json.RawMessage
 	if !read(w, r, &text) {
@@ -72,11 +83,11 @@ func (e *Emulator) changeModes(w http.ResponseWriter, r *http.Request) {
 
 // balancerDetails are a load balancer in a request. Its objects have the names of their keys, and the forms of requests.
 type balancerDetails struct {
-	CompartmentID   string                              `json:"compartmentId"`
-	DisplayName     string                              `json:"displayName"`
-	BackendSets     map[string]*lbapi.BackendSetDetails `json:"backendSets"`
-	RoutingPolicies map[string]*lbapi.RoutingPolicy     `json:"routingPolicies"`
-	Listeners       map[string]*lbapi.Listener          `json:"listeners"`
+	CompartmentID   string                          `json:"compartmentId"`
+	DisplayName     string                          `json:"displayName"`
+	RoutingPolicies map[string]*lbapi.RoutingPolicy `json:"routingPolicies"`
+
+	lbapi.Objects
 }
 
 // replaceBalancer adds a load balancer, or replaces it at once.
@@ -85,35 +96,12 @@ func (e *Emulator) replaceBalancer(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, d) {
 		return
 	}
-	lb, err := d.build(r.PathValue("lb"), e.Modes().Limits)
-	if err != nil {
+	lb := lbapi.New(r.PathValue("lb"), d.CompartmentID, d.DisplayName, time.Now().UTC().Format(time.RFC3339Nano))
+	if err := lb.Add(&d.Objects, d.RoutingPolicies, e.Modes().Limits); err != nil {
 		write(w, err.Status, err)
 		return
 	}
 	e.Put(lb)
-}
-
-// build returns the load balancer, or refuses an object that the API would refuse.
-func (d *balancerDetails) build(id string, limits lbapi.Limits) (*lbapi.LoadBalancer, *lbapi.Error) {
-	lb := lbapi.New(id, d.CompartmentID, d.DisplayName, time.Now().UTC().Format(time.RFC3339Nano))
-	for name, set := range d.BackendSets {
-		if err := lb.PutBackendSet(name, set, true, limits); err != nil {
-			return nil, err
-		}
-	}
-	for name, policy := range d.RoutingPolicies {
-		policy.Name = name
-		if err := lb.PutRoutingPolicy(policy, true); err != nil {
-			return nil, err
-		}
-	}
-	for name, listener := range d.Listeners {
-		listener.Name = name
-		if err := lb.PutListener(listener, true, limits); err != nil {
-			return nil, err
-		}
-	}
-	return lb, nil
 }
 
 // replaceSet replaces a backend set at once.
@@ -123,7 +111,7 @@ func (e *Emulator) replaceSet(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := r.PathValue("name")
-	err := e.state.Edit(r.PathValue("lb"), kindSets+"/"+name, func(lb *lbapi.LoadBalancer, limits lbapi.Limits) *lbapi.Error {
+	err := e.state.Edit(r.PathValue("lb"), func(lb *lbapi.LoadBalancer, limits lbapi.Limits) *lbapi.Error {
 		return lb.PutBackendSet(name, d, lb.BackendSets[name] == nil, limits)
 	})
 	if err != nil {
@@ -133,9 +121,11 @@ func (e *Emulator) replaceSet(w http.ResponseWriter, r *http.Request) {
 
 // read decodes the body of a request, or answers with an error.
 func read(w http.ResponseWriter, r *http.Request, to any) bool {
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(to); err != nil {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err == nil {
+		err = body.DecodeStrict(text, to)
+	}
+	if err != nil {
 		write(w, http.StatusBadRequest, lbapi.Errorf(http.StatusBadRequest, lbapi.CodeCannotParseRequest, "decode body: %s", err))
 		return false
 	}

@@ -22,6 +22,8 @@ type world struct {
 
 	network *ocilbtest.Network
 	client  *http.Client
+
+	backends map[int]*ocilbtest.Server // of tests of sessions
 }
 
 // withTraffic runs a test on fake time, with the backend sets chat and embed and a listener at port 80 whose default is chat.
@@ -101,18 +103,35 @@ func (w *world) serve(t *testing.T, i int) *ocilbtest.Server {
 // get sends a request to the listener, and returns the status and the body.
 func (w *world) get(t *testing.T, path string, change func(r *http.Request)) (status int, body string, err error) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+ocilbtest.Address+":80"+path, http.NoBody)
+	response, body, err := w.send(t, http.MethodGet, path, change)
+	if response == nil {
+		return 0, "", err
+	}
+	return response.StatusCode, body, err
+}
+
+// response sends a request to the listener that must be answered.
+func (w *world) response(t *testing.T, method, path string, change func(r *http.Request)) (response *http.Response, body string) {
+	t.Helper()
+	response, body, err := w.send(t, method, path, change)
+	require.NoError(t, err)
+	return response, body
+}
+
+func (w *world) send(t *testing.T, method, path string, change func(r *http.Request)) (response *http.Response, body string, err error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+ocilbtest.Address+":80"+path, http.NoBody)
 	require.NoError(t, err)
 	if change != nil {
 		change(r)
 	}
-	response, err := w.client.Do(r)
+	response, err = w.client.Do(r)
 	if err != nil {
-		return 0, "", err
+		return nil, "", err
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(text), err
+	return response, string(text), err
 }
 
 // answers counts the answers of backends to n requests.

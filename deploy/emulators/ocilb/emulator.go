@@ -4,11 +4,16 @@
 // whole load balancer. The documentation leaves behavior open, and sources disagree; Modes has a value for each reading, and the
 // default is the unpleasant one. Faults are injected by operation.
 //
-//	/20170115/    the API
+//	/20170115/    the API, with all operations of the SDK
 //	/_emu/        modes, faults, the audit log, foreign edits: see Emulator.admin
 //
-// The data plane listens where the listeners of a load balancer say, evaluates routing policies, checks the health of backends
-// and forwards requests over connections that it reuses: see package dataplane.
+// The data plane listens where the listeners of a load balancer say, evaluates routing policies, path routes and rule sets, keeps
+// sessions, terminates and starts TLS, checks the health of backends and forwards requests over connections that it reuses: see
+// package dataplane, also for what has no effect.
+//
+// All load balancers have the same address. OCIDs of other services are not looked up: a listener whose certificate is one of
+// Oracle's certificates service has a throwaway certificate, and nobody trusts the certificate authorities of that service.
+// Private keys that PKCS #8 encrypts are refused.
 package ocilb
 
 import (
@@ -75,6 +80,22 @@ type (
 	RoutingRule = lbapi.RoutingRule
 	// Action is the action of a rule.
 	Action = lbapi.Action
+	// Hostname is a name that listeners can have.
+	Hostname = lbapi.Hostname
+	// PathRouteSet is a path route set.
+	PathRouteSet = lbapi.PathRouteSet
+	// PathRoute is a rule of a path route set.
+	PathRoute = lbapi.PathRoute
+	// PathMatchType is how a path route compares paths.
+	PathMatchType = lbapi.PathMatchType
+	// RuleSet is a rule set.
+	RuleSet = lbapi.RuleSet
+	// Rule is a rule of a rule set.
+	Rule = lbapi.Rule
+	// CertificateDetails are a certificate with its private key.
+	CertificateDetails = lbapi.CertificateDetails
+	// SessionPersistenceConfiguration is the session persistence of a backend set by a cookie of the application.
+	SessionPersistenceConfiguration = lbapi.SessionPersistenceConfiguration
 	// Error is an error of the service.
 	Error = lbapi.Error
 )
@@ -132,9 +153,10 @@ func (e *Emulator) Create(id, compartment, name string) {
 // Put adds a load balancer, or replaces it at once.
 func (e *Emulator) Put(lb *LoadBalancer) { e.state.Put(lb) }
 
-// Edit changes a load balancer at once, as another client would. apply may change backend sets and listeners in place.
+// Edit changes a load balancer at once, as another client would. apply may change backend sets and listeners in place. Retry tokens
+// of what it changes become invalid.
 func (e *Emulator) Edit(id string, apply func(lb *LoadBalancer) *Error) *Error {
-	return e.state.Edit(id, "", func(lb *LoadBalancer, _ lbapi.Limits) *Error {
+	return e.state.Edit(id, func(lb *LoadBalancer, _ lbapi.Limits) *Error {
 		for name, s := range lb.BackendSets {
 			own := *s
 			own.Backends = slices.Clone(s.Backends)

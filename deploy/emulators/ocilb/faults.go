@@ -2,9 +2,12 @@ package ocilb
 
 import (
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
+
+	"fairlead.dev/deploy/emulators/ocilb/internal/lbapi"
 )
 
 // Kinds of faults.
@@ -29,6 +32,21 @@ type Fault struct {
 	Rate       float64  `json:"rate,omitempty"`  // share of the requests; 0: all
 	Count      int      `json:"count,omitempty"` // number of requests after which the fault ends; 0: it stays
 }
+
+// validate checks a fault of a request.
+func (f *Fault) validate() *lbapi.Error {
+	kinds := []string{FaultStatus, FaultReset, FaultLost, FaultHang, FaultLostHang, FaultDelay, FaultMalformed}
+	switch {
+	case !slices.Contains(kinds, f.Kind):
+		return lbapi.Errorf(http.StatusBadRequest, lbapi.CodeInvalidParameter, "kind is %.60q: give one of %q", f.Kind, kinds)
+	case f.Kind == FaultStatus && (f.Status < http.StatusBadRequest || f.Status > maxStatus):
+		return lbapi.Errorf(http.StatusBadRequest, lbapi.CodeInvalidParameter, "status is %d: give the status of an error, %d to %d", f.Status, http.StatusBadRequest, maxStatus)
+	}
+	return nil
+}
+
+// maxStatus is the largest status of an error.
+const maxStatus = 599
 
 // Throttle is a token bucket for all requests.
 type Throttle struct {

@@ -7,10 +7,10 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
+	"fairlead.dev/deploy/emulators/ocilb/internal/body"
 	"fairlead.dev/deploy/emulators/ocilb/internal/lbapi"
 )
 
@@ -52,6 +52,7 @@ func (e *Emulator) routes() http.Handler {
 	mux := http.NewServeMux()
 	operations := e.reads()
 	maps.Copy(operations, e.mutations())
+	maps.Copy(operations, e.balancerMutations())
 	for pattern, o := range operations {
 		mux.Handle(pattern, e.serve(o.name, o.serve))
 	}
@@ -76,12 +77,12 @@ func (e *Emulator) serve(name string, serve operation) http.Handler {
 			id = "emulator/" + strconv.FormatInt(call.At.UnixNano(), 16)
 		}
 		w.Header().Set(headerRequestID, id)
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 		if err != nil {
 			e.refuse(w, call, lbapi.Errorf(http.StatusBadRequest, lbapi.CodeCannotParseRequest, "The body cannot be read"))
 			return
 		}
-		call.BodyHash = hashOf(body)
+		call.BodyHash = hashOf(text)
 		fault := e.faults.next(name)
 		if fault != nil {
 			call.Fault = fault.Kind
@@ -90,12 +91,12 @@ func (e *Emulator) serve(name string, serve operation) http.Handler {
 			}
 		}
 		if e.verifier != nil {
-			if err := e.verifier.Verify(r, body); err != nil {
+			if err := e.verifier.Verify(r, text); err != nil {
 				e.refuse(w, call, lbapi.Errorf(http.StatusUnauthorized, lbapi.CodeNotAuthenticated, "The required information to complete authentication was not provided or was incorrect: %s", err))
 				return
 			}
 		}
-		a, refusal := serve(&request{Request: r, body: body})
+		a, refusal := serve(&request{Request: r, body: text})
 		if fault != nil && e.after(w, r, call, fault, a) {
 			return
 		}
@@ -239,21 +240,17 @@ func paged[T any](r *request, all []T) (page, *lbapi.Error) {
 
 // decode reads the body of a request.
 func decode(r *request, to any) *lbapi.Error {
-	if err := json.Unmarshal(r.body, to); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
-			return lbapi.Errorf(http.StatusBadRequest, lbapi.CodeInvalidParameter, "Invalid value of '%s'", wrong.Field)
-		}
-		return lbapi.Errorf(http.StatusBadRequest, lbapi.CodeCannotParseRequest, "Incorrectly formatted request")
+	err := body.Decode(r.body, to)
+	if err == nil {
+		return nil
 	}
-	return nil
-}
-
-// sortedValues returns the values of a map in the order of their names.
-func sortedValues[T any](m map[string]T) []T {
-	all := make([]T, 0, len(m))
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		all = append(all, m[name])
+	var wrong *json.UnmarshalTypeError
+	var null *body.NullError
+	switch {
+	case errors.As(err, &wrong):
+		return lbapi.Errorf(http.StatusBadRequest, lbapi.CodeInvalidParameter, "Invalid value of '%s'", wrong.Field)
+	case errors.As(err, &null):
+		return lbapi.Errorf(http.StatusBadRequest, lbapi.CodeInvalidParameter, "Invalid value: %s", null)
 	}
-	return all
+	return lbapi.Errorf(http.StatusBadRequest, lbapi.CodeCannotParseRequest, "Incorrectly formatted request")
 }

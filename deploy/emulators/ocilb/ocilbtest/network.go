@@ -2,6 +2,7 @@ package ocilbtest
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"strconv"
@@ -9,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/memnet"
 )
@@ -24,7 +27,24 @@ func NewNetwork() *Network { return &Network{servers: map[string]*memnet.Listene
 
 // Listen opens a port of the load balancers, which have one address.
 func (n *Network) Listen(port int) (net.Listener, error) {
-	return n.open(net.JoinHostPort(Address, strconv.Itoa(port)))
+	address := net.JoinHostPort(Address, strconv.Itoa(port))
+	l, err := n.open(address)
+	if err != nil {
+		return nil, err
+	}
+	return &opened{Listener: l, leave: func() { n.leave(address, l) }}, nil
+}
+
+// opened is a port that is free again after Close.
+type opened struct {
+	*memnet.Listener
+
+	leave func()
+}
+
+func (o *opened) Close() error {
+	o.leave()
+	return o.Listener.Close()
 }
 
 // Address is the address of the load balancers.
@@ -68,6 +88,21 @@ type Server struct {
 // Serve starts a backend. It ends with the test.
 func (n *Network) Serve(t testing.TB, address string, handler http.Handler) *Server {
 	t.Helper()
+	return n.serve(t, address, handler, (*http.Server).Serve)
+}
+
+// ServeTLS starts a backend that has a certificate. It ends with the test.
+func (n *Network) ServeTLS(t testing.TB, address string, handler http.Handler, certificate tls.Certificate) *Server {
+	t.Helper()
+	return n.serve(t, address, handler, func(s *http.Server, l net.Listener) error {
+		s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+		s.ErrorLog = zap.NewStdLog(zap.NewNop())
+		return s.ServeTLS(l, "", "")
+	})
+}
+
+func (n *Network) serve(t testing.TB, address string, handler http.Handler, serve func(s *http.Server, l net.Listener) error) *Server {
+	t.Helper()
 	l, err := n.open(address)
 	if err != nil {
 		t.Fatalf("serve %s: %v", address, err)
@@ -75,7 +110,7 @@ func (n *Network) Serve(t testing.TB, address string, handler http.Handler) *Ser
 	s := &Server{network: n, address: address, l: l, server: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}, served: make(chan struct{})}
 	go func() {
 		defer close(s.served)
-		_ = s.server.Serve(l)
+		_ = serve(s.server, l)
 	}()
 	t.Cleanup(s.Kill)
 	return s
@@ -83,7 +118,7 @@ func (n *Network) Serve(t testing.TB, address string, handler http.Handler) *Ser
 
 // Kill closes the port and all connections, as a process that is killed.
 func (s *Server) Kill() {
-	s.leave()
+	s.network.leave(s.address, s.l)
 	_ = s.server.Close()
 	s.l.Break()
 	<-s.served
@@ -91,15 +126,16 @@ func (s *Server) Kill() {
 
 // Shutdown closes the port, and waits for requests in flight.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.leave()
+	s.network.leave(s.address, s.l)
 	return s.server.Shutdown(ctx)
 }
 
-func (s *Server) leave() {
-	s.network.mu.Lock()
-	defer s.network.mu.Unlock()
-	if s.network.servers[s.address] == s.l {
-		delete(s.network.servers, s.address)
+// leave removes a server from an address, if it is still its server.
+func (n *Network) leave(address string, l *memnet.Listener) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.servers[address] == l {
+		delete(n.servers, address)
 	}
 }
 

@@ -75,7 +75,7 @@ func (b *backend) healthy(unchecked bool) bool {
 }
 
 // startChecks starts the health checks of a backend anew. Its results stay until the next ones.
-func (s *set) startChecks(b *backend) {
+func (s *backendSet) startChecks(b *backend) {
 	if b.stop != nil {
 		b.stop()
 	}
@@ -86,7 +86,7 @@ func (s *set) startChecks(b *backend) {
 			b.checks = append(b.checks, &check{})
 		}
 	}
-	h, target := s.checker, b.address
+	h, target, secure := s.checker, b.address, s.tls
 	if h.Port != 0 {
 		target = net.JoinHostPort(b.IPAddress, strconv.Itoa(h.Port))
 	}
@@ -101,7 +101,7 @@ func (s *set) startChecks(b *backend) {
 					return
 				case <-timer.C:
 				}
-				c.record(s.probe(ctx, h, target), h.Retries)
+				c.record(s.probe(ctx, h, secure, target), h.Retries)
 				timer.Reset(interval)
 			}
 		}()
@@ -109,10 +109,10 @@ func (s *set) startChecks(b *backend) {
 }
 
 // probe checks the health of a backend once.
-func (s *set) probe(ctx context.Context, h lbapi.HealthChecker, target string) string {
+func (s *backendSet) probe(ctx context.Context, h lbapi.HealthChecker, secure *clientTLS, target string) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(h.TimeoutInMillis)*time.Millisecond)
 	defer cancel()
-	if h.Protocol == tcp {
+	if h.Protocol == lbapi.TCP {
 		conn, err := s.o.Dial(ctx, "tcp", target)
 		if err != nil {
 			return resultOf(err)
@@ -120,8 +120,14 @@ func (s *set) probe(ctx context.Context, h lbapi.HealthChecker, target string) s
 		_ = conn.Close()
 		return resultOK
 	}
+	if h.IsForcePlainText {
+		secure = nil
+	}
 	client := &http.Client{
-		Transport:     &http.Transport{DialContext: s.o.Dial, DisableKeepAlives: true},
+		Transport: &http.Transport{
+			DialContext:       func(ctx context.Context, _, address string) (net.Conn, error) { return dial(ctx, s.o, secure, address) },
+			DisableKeepAlives: true,
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+h.URLPath, http.NoBody)

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -57,37 +58,47 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// serveTCP forwards connections.
-func (p *Plane) serveTCP(l net.Listener, id, name string) {
-	var all sync.WaitGroup
-	defer all.Wait()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+// serveTCP forwards connections until the port closes. Connections end with ctx.
+func serveTCP(ctx context.Context, l net.Listener, secure *tls.Config, route func() (*listener, *backendSet)) {
 	for {
 		client, err := l.Accept()
 		if err != nil {
 			return
 		}
-		all.Go(func() { p.forwardTCP(ctx, client, id, name) })
+		if secure != nil {
+			client = tls.Server(client, secure)
+		}
+		go func() {
+			defer client.Close()
+			if _, s := route(); s != nil && handshake(ctx, client) == nil {
+				forwardTCP(ctx, client, s)
+			}
+		}()
 	}
 }
 
-// forwardTCP copies bytes between a client and a backend until one of them closes, or the backend is cut off.
-func (p *Plane) forwardTCP(ctx context.Context, client net.Conn, id, name string) {
-	defer client.Close()
-	s, _ := p.route(id, name, nil)
-	if s == nil {
-		return
+// handshake ends the TLS handshake of a client, if there is one.
+func handshake(ctx context.Context, client net.Conn) error {
+	secure, ok := client.(*tls.Conn)
+	if !ok {
+		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	return secure.HandshakeContext(ctx)
+}
+
+// forwardTCP copies bytes between a client and a backend until one of them closes, or the backend is cut off.
+func forwardTCP(ctx context.Context, client net.Conn, s *backendSet) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	host, _, _ := net.SplitHostPort(client.RemoteAddr().String())
-	f := s.choose(host, cancel)
+	f := s.choose(host, nil, cancel)
 	if f == nil {
 		return
 	}
 	defer s.done(f)
-	server, err := p.o.Dial(ctx, "tcp", f.backend.address)
+	server, err := dial(ctx, s.o, f.tls, f.backend.address)
 	if err != nil {
 		return
 	}

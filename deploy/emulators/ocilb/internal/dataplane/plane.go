@@ -1,31 +1,33 @@
 // Package dataplane forwards the requests of load balancers, and checks the health of their backends.
 //
-//	listener   listens at its port; HTTP is forwarded request by request, TCP connection by connection
-//	policy     the first rule whose condition matches chooses the backend set; otherwise the listener's default
-//	set        chooses among healthy backends that neither drain nor are offline; backups only if there is no other
+//	port       listens for the listeners that share it; HTTP is forwarded request by request, TCP connection by connection
+//	listener   terminates TLS, answers what its rule sets forbid or redirect, and changes headers
+//	policy     the first rule whose condition matches chooses the backend set; without a policy, the best path route; otherwise
+//	           the listener's default
+//	set        sends the requests of a session to its backend; others to healthy backends that neither drain nor are offline,
+//	           backups only if there is no other
 //	backend    gets requests over connections that are kept for Options.Reuse; a request is sent once, never again
 //
 // A backend that leaves its set, or whose set changes its policy, loses its requests in flight if Options.CutRemoved is set.
+//
+// Backends get HTTP/1.1, also from listeners with HTTP/2. Cipher suites, proxy protocols, and the limits of rule sets for the size of
+// headers and for connections have no effect.
 package dataplane
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
-	"net/http"
-	"net/http/httputil"
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"fairlead.dev/deploy/emulators/ocilb/internal/lbapi"
-	"fairlead.dev/deploy/emulators/ocilb/internal/routing"
 )
 
 // Options configure a Plane.
 type Options struct {
-	// Listen opens the port of a listener.
+	// Listen opens the port of listeners.
 	Listen func(port int) (net.Listener, error)
 	// Dial connects to a backend, for requests and for health checks.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -35,6 +37,9 @@ type Options struct {
 	CutRemoved bool
 	// AdmitUnchecked lets a new backend take requests before its first health check.
 	AdmitUnchecked bool
+	// VerifyName refuses certificates of backends that are not for their IP addresses, if a backend set verifies certificates at all.
+	// Documents do not say what else than the chain is verified.
+	VerifyName bool
 }
 
 // DefaultOptions returns options that listen at any free port of the loopback interface, and the unpleasant behavior.
@@ -43,14 +48,14 @@ func DefaultOptions() Options {
 		Listen:     func(int) (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") },
 		Dial:       (&net.Dialer{}).DialContext,
 		Reuse:      300 * time.Second,
-		CutRemoved: true, AdmitUnchecked: true,
+		CutRemoved: true, AdmitUnchecked: true, VerifyName: true,
 	}
 }
 
 // Plane is the data plane of all load balancers.
 type Plane struct {
 	o         Options
-	transport *http.Transport
+	throwaway func() *tls.Certificate
 
 	mu        sync.Mutex
 	balancers map[string]*balancer
@@ -59,26 +64,17 @@ type Plane struct {
 
 // balancer is a load balancer as it forwards requests.
 type balancer struct {
-	lb        *lbapi.LoadBalancer
-	policies  map[string][]rule
-	sets      map[string]*set
-	listeners map[string]*listener
-}
-
-// rule is a rule of a routing policy.
-type rule struct {
-	condition *routing.Condition
-	set       string
+	sets      map[string]*backendSet
+	listeners map[string]*listener // those of the version
+	ports     map[int]*port
 }
 
 // New returns a Plane. Close stops it.
 func New(o Options) *Plane {
-	return &Plane{o: o, balancers: map[string]*balancer{}, transport: &http.Transport{
-		DialContext: o.Dial, IdleConnTimeout: o.Reuse, MaxIdleConnsPerHost: 1024, DisableCompression: true,
-	}}
+	return &Plane{o: o, balancers: map[string]*balancer{}, throwaway: sync.OnceValue(newThrowaway)}
 }
 
-// Update makes the plane follow a version of a load balancer.
+// Update makes the plane follow a version of a load balancer, nil after its deletion.
 func (p *Plane) Update(id string, lb *lbapi.LoadBalancer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,16 +83,13 @@ func (p *Plane) Update(id string, lb *lbapi.LoadBalancer) {
 	}
 	b := p.balancers[id]
 	if b == nil {
-		b = &balancer{sets: map[string]*set{}, listeners: map[string]*listener{}}
+		b = &balancer{sets: map[string]*backendSet{}, ports: map[int]*port{}}
 		p.balancers[id] = b
 	}
-	b.lb, b.policies = lb, map[string][]rule{}
-	for name, policy := range lb.RoutingPolicies {
-		for _, r := range policy.Rules {
-			if c, err := routing.Parse(r.Condition); err == nil {
-				b.policies[name] = append(b.policies[name], rule{condition: c, set: r.Actions[0].BackendSetName})
-			}
-		}
+	if lb == nil {
+		b.close()
+		delete(p.balancers, id)
+		return
 	}
 	for name, s := range b.sets {
 		if lb.BackendSets[name] == nil {
@@ -106,72 +99,15 @@ func (p *Plane) Update(id string, lb *lbapi.LoadBalancer) {
 	}
 	for name, s := range lb.BackendSets {
 		if b.sets[name] == nil {
-			b.sets[name] = newSet(&p.o)
+			b.sets[name] = newSet(&p.o, id)
 		}
-		b.sets[name].update(s)
+		b.sets[name].update(lb, s)
 	}
-	p.updateListeners(id, b)
-}
-
-// updateListeners opens and closes ports.
-func (p *Plane) updateListeners(id string, b *balancer) {
-	for name, l := range b.listeners {
-		if now := b.lb.Listeners[name]; now == nil || now.Port != l.port || (now.Protocol == tcp) != l.tcp {
-			l.close()
-			delete(b.listeners, name)
-		}
+	b.listeners = map[string]*listener{}
+	for name, l := range lb.Listeners {
+		b.listeners[name] = p.newListener(lb, l)
 	}
-	for name, want := range b.lb.Listeners {
-		if b.listeners[name] == nil {
-			b.listeners[name] = p.listen(id, want)
-		}
-	}
-}
-
-const tcp = "TCP"
-
-// listener is an open port.
-type listener struct {
-	port   int
-	tcp    bool
-	net    net.Listener // nil if the port could not be opened
-	err    error
-	server *http.Server
-	ended  chan struct{}
-}
-
-func (p *Plane) listen(id string, want *lbapi.Listener) *listener {
-	l := &listener{port: want.Port, tcp: want.Protocol == tcp, ended: make(chan struct{})}
-	if l.net, l.err = p.o.Listen(want.Port); l.err != nil {
-		close(l.ended)
-		return l
-	}
-	name := want.Name
-	if l.tcp {
-		go func() {
-			defer close(l.ended)
-			p.serveTCP(l.net, id, name)
-		}()
-		return l
-	}
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true)
-	l.server = &http.Server{Handler: p.handler(id, name), Protocols: protocols, ReadHeaderTimeout: time.Minute}
-	go func() {
-		defer close(l.ended)
-		_ = l.server.Serve(l.net)
-	}()
-	return l
-}
-
-func (l *listener) close() {
-	if l.server != nil {
-		_ = l.server.Close()
-	} else if l.net != nil {
-		_ = l.net.Close()
-	}
-	<-l.ended
+	p.updatePorts(id, b)
 }
 
 // Addr returns the address at which a listener listens.
@@ -182,11 +118,11 @@ func (p *Plane) Addr(id, name string) (string, error) {
 	if b == nil || b.listeners[name] == nil {
 		return "", fmt.Errorf("load balancer %s has no listener %s", id, name)
 	}
-	l := b.listeners[name]
-	if l.err != nil {
-		return "", fmt.Errorf("open port %d of listener %s: %w", l.port, name, l.err)
+	open := b.ports[b.listeners[name].port]
+	if open.err != nil {
+		return "", fmt.Errorf("open port %d of listener %s: %w", open.number, name, open.err)
 	}
-	return l.net.Addr().String(), nil
+	return open.net.Addr().String(), nil
 }
 
 // Close closes all ports and ends all health checks.
@@ -195,14 +131,17 @@ func (p *Plane) Close() {
 	defer p.mu.Unlock()
 	p.closed = true
 	for _, b := range p.balancers {
-		for _, s := range b.sets {
-			s.close()
-		}
-		for _, l := range b.listeners {
-			l.close()
-		}
+		b.close()
 	}
-	p.transport.CloseIdleConnections()
+}
+
+func (b *balancer) close() {
+	for _, s := range b.sets {
+		s.close()
+	}
+	for _, open := range b.ports {
+		open.close()
+	}
 }
 
 // Health returns the last results of the health checks of a backend, one for each node; empty before the first check.
@@ -214,76 +153,4 @@ func (p *Plane) Health(id, set, backend string) []string {
 		return nil
 	}
 	return b.sets[set].health(backend)
-}
-
-// route returns the backend set for a request to a listener, and the listener's idle timeout.
-func (p *Plane) route(id, name string, r *http.Request) (*set, time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	b := p.balancers[id]
-	l := b.lb.Listeners[name]
-	if l == nil {
-		return nil, 0
-	}
-	target := l.DefaultBackendSetName
-	if r != nil && l.RoutingPolicyName != nil {
-		for _, rule := range b.policies[*l.RoutingPolicyName] {
-			if rule.condition.Match(r) {
-				target = rule.set
-				break
-			}
-		}
-	}
-	return b.sets[target], time.Duration(l.ConnectionConfiguration.IdleTimeout) * time.Second
-}
-
-// handler forwards the requests of a listener.
-func (p *Plane) handler(id, name string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s, idle := p.route(id, name, r)
-		if s == nil {
-			http.Error(w, "no backend set", http.StatusBadGateway)
-			return
-		}
-		ctx, cancel := context.WithCancelCause(r.Context())
-		defer cancel(nil)
-		f := s.choose(clientOf(r), cancel)
-		if f == nil {
-			http.Error(w, "no healthy backend", http.StatusBadGateway)
-			return
-		}
-		defer s.done(f)
-		watch := time.AfterFunc(idle, func() { cancel(errIdle) })
-		defer watch.Stop()
-		proxy := &httputil.ReverseProxy{
-			Transport: p.transport, FlushInterval: -1, ErrorLog: zap.NewStdLog(zap.NewNop()),
-			Rewrite: func(out *httputil.ProxyRequest) {
-				out.Out.URL.Scheme, out.Out.URL.Host, out.Out.Host = "http", f.backend.address, r.Host
-				out.SetXForwarded()
-				out.Out.Body = &once{ReadCloser: out.Out.Body, left: out.Out.ContentLength}
-				out.Out.GetBody = nil
-			},
-			ModifyResponse: func(response *http.Response) error {
-				watch.Reset(idle)
-				response.Body = &watched{ReadCloser: response.Body, timer: watch, idle: idle}
-				return nil
-			},
-			ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-				status := http.StatusBadGateway
-				if context.Cause(ctx) == errIdle { //nolint:errorlint // it is not wrapped
-					status = http.StatusGatewayTimeout
-				}
-				http.Error(w, err.Error(), status)
-			},
-		}
-		proxy.ServeHTTP(w, r.WithContext(ctx))
-	})
-}
-
-func clientOf(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }

@@ -2,39 +2,60 @@
 // the defaults and the validation of the service.
 //
 // Types named Details are bodies of requests: an optional field that is missing takes the default, also in an update, which
-// replaces the whole object. The texts of errors are those of the service where they are known.
+// replaces the whole object. Only the update of a load balancer itself keeps the fields that it does not name. The texts of errors
+// are those of the service where they are known.
 package lbapi
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+)
 
 // LoadBalancer is a load balancer with everything in it. A stored LoadBalancer is immutable: Clone returns a copy whose maps
 // may be changed, and whose objects may be replaced.
 type LoadBalancer struct {
-	ID                      string                    `json:"id"`
-	CompartmentID           string                    `json:"compartmentId"`
-	DisplayName             string                    `json:"displayName"`
-	LifecycleState          string                    `json:"lifecycleState"`
-	TimeCreated             string                    `json:"timeCreated"`
-	IPAddresses             []IPAddress               `json:"ipAddresses"`
-	ShapeName               string                    `json:"shapeName"`
-	ShapeDetails            *ShapeDetails             `json:"shapeDetails,omitempty"`
-	IsPrivate               bool                      `json:"isPrivate"`
-	SubnetIDs               []string                  `json:"subnetIds"`
-	NetworkSecurityGroupIDs []string                  `json:"networkSecurityGroupIds"`
-	Listeners               map[string]*Listener      `json:"listeners"`
-	Hostnames               map[string]*Hostname      `json:"hostnames"`
-	Certificates            map[string]*Certificate   `json:"certificates"`
-	BackendSets             map[string]*BackendSet    `json:"backendSets"`
-	PathRouteSets           map[string]any            `json:"pathRouteSets"`
-	RuleSets                map[string]any            `json:"ruleSets"`
-	RoutingPolicies         map[string]*RoutingPolicy `json:"routingPolicies"`
-	SSLCipherSuites         map[string]any            `json:"sslCipherSuites"`
-	FreeformTags            map[string]string         `json:"freeformTags"`
-	DefinedTags             map[string]any            `json:"definedTags"`
+	ID                        string                     `json:"id"`
+	CompartmentID             string                     `json:"compartmentId"`
+	DisplayName               string                     `json:"displayName"`
+	LifecycleState            string                     `json:"lifecycleState"`
+	TimeCreated               string                     `json:"timeCreated"`
+	IPAddresses               []IPAddress                `json:"ipAddresses"`
+	IPMode                    string                     `json:"ipMode,omitempty"`
+	ShapeName                 string                     `json:"shapeName"`
+	ShapeDetails              *ShapeDetails              `json:"shapeDetails,omitempty"`
+	IsPrivate                 bool                       `json:"isPrivate"`
+	IsDeleteProtectionEnabled bool                       `json:"isDeleteProtectionEnabled"`
+	IsRequestIDEnabled        bool                       `json:"isRequestIdEnabled"`
+	RequestIDHeader           string                     `json:"requestIdHeader,omitempty"`
+	SubnetIDs                 []string                   `json:"subnetIds"`
+	NetworkSecurityGroupIDs   []string                   `json:"networkSecurityGroupIds"`
+	Listeners                 map[string]*Listener       `json:"listeners"`
+	Hostnames                 map[string]*Hostname       `json:"hostnames"`
+	Certificates              map[string]*Certificate    `json:"certificates"`
+	BackendSets               map[string]*BackendSet     `json:"backendSets"`
+	PathRouteSets             map[string]*PathRouteSet   `json:"pathRouteSets"`
+	RuleSets                  map[string]*RuleSet        `json:"ruleSets"`
+	RoutingPolicies           map[string]*RoutingPolicy  `json:"routingPolicies"`
+	SSLCipherSuites           map[string]*SSLCipherSuite `json:"sslCipherSuites"`
+	FreeformTags              map[string]string          `json:"freeformTags"`
+	DefinedTags               Tags                       `json:"definedTags"`
+	SecurityAttributes        Tags                       `json:"securityAttributes"`
 }
+
+// Tags are tags by namespace and key.
+type Tags map[string]map[string]any
 
 // IPAddress is an address of a load balancer.
 type IPAddress struct {
-	IPAddress string `json:"ipAddress"`
-	IsPublic  bool   `json:"isPublic"`
+	IPAddress  string      `json:"ipAddress"`
+	IsPublic   bool        `json:"isPublic"`
+	ReservedIP *ReservedIP `json:"reservedIp,omitempty"`
+}
+
+// ReservedIP is an address that exists without the load balancer.
+type ReservedIP struct {
+	ID string `json:"id"`
 }
 
 // ShapeDetails are the bandwidths of a flexible load balancer.
@@ -45,236 +66,124 @@ type ShapeDetails struct {
 
 // States of a load balancer.
 const (
+	Creating = "CREATING"
 	Active   = "ACTIVE"
 	Updating = "UPDATING" // only with the concurrency mode of network load balancers
-	Deleted  = "DELETED"
+	Deleting = "DELETING"
 	Failed   = "FAILED"
 )
 
-// Backend is a backend.
-type Backend struct {
-	Name           string `json:"name"`
-	IPAddress      string `json:"ipAddress"`
-	Port           int    `json:"port"`
-	Weight         int    `json:"weight"`
-	MaxConnections *int   `json:"maxConnections,omitempty"`
-	Drain          bool   `json:"drain"`
-	Backup         bool   `json:"backup"`
-	Offline        bool   `json:"offline"`
-}
-
-// BackendDetails are a backend in a request.
-type BackendDetails struct {
-	IPAddress      string `json:"ipAddress"`
-	Port           *int   `json:"port"`
-	Weight         *int   `json:"weight"`
-	MaxConnections *int   `json:"maxConnections"`
-	Drain          bool   `json:"drain"`
-	Backup         bool   `json:"backup"`
-	Offline        bool   `json:"offline"`
-}
-
-// UpdateBackendDetails replace the changeable fields of a backend. All but one are mandatory.
-type UpdateBackendDetails struct {
-	Weight         *int  `json:"weight"`
-	MaxConnections *int  `json:"maxConnections"`
-	Drain          *bool `json:"drain"`
-	Backup         *bool `json:"backup"`
-	Offline        *bool `json:"offline"`
-}
-
-// BackendSet is a backend set.
-type BackendSet struct {
-	Name                                    string                                   `json:"name"`
-	Policy                                  string                                   `json:"policy"`
-	Backends                                []Backend                                `json:"backends"`
-	BackendMaxConnections                   *int                                     `json:"backendMaxConnections,omitempty"`
-	HealthChecker                           HealthChecker                            `json:"healthChecker"`
-	SSLConfiguration                        *SSLConfiguration                        `json:"sslConfiguration,omitempty"`
-	SessionPersistenceConfiguration         *SessionPersistenceConfiguration         `json:"sessionPersistenceConfiguration,omitempty"`
-	LBCookieSessionPersistenceConfiguration *LBCookieSessionPersistenceConfiguration `json:"lbCookieSessionPersistenceConfiguration,omitempty"`
-}
-
-// BackendSetDetails are a backend set in a request. Name is only in requests that create it.
-type BackendSetDetails struct {
-	Name                                    string                                   `json:"name"`
-	Policy                                  string                                   `json:"policy"`
-	Backends                                []BackendDetails                         `json:"backends"`
-	BackendMaxConnections                   *int                                     `json:"backendMaxConnections"`
-	HealthChecker                           *HealthCheckerDetails                    `json:"healthChecker"`
-	SSLConfiguration                        *SSLConfiguration                        `json:"sslConfiguration"`
-	SessionPersistenceConfiguration         *SessionPersistenceConfiguration         `json:"sessionPersistenceConfiguration"`
-	LBCookieSessionPersistenceConfiguration *LBCookieSessionPersistenceConfiguration `json:"lbCookieSessionPersistenceConfiguration"`
-}
-
-// HealthChecker is the health check of a backend set. Port 0 is the port of each backend.
-type HealthChecker struct {
-	Protocol          string `json:"protocol"`
-	URLPath           string `json:"urlPath,omitempty"`
-	Port              int    `json:"port"`
-	ReturnCode        int    `json:"returnCode"`
-	Retries           int    `json:"retries"`
-	TimeoutInMillis   int    `json:"timeoutInMillis"`
-	IntervalInMillis  int    `json:"intervalInMillis"`
-	ResponseBodyRegex string `json:"responseBodyRegex"`
-	IsForcePlainText  bool   `json:"isForcePlainText"`
-}
-
-// HealthCheckerDetails are a health check in a request.
-type HealthCheckerDetails struct {
-	Protocol          string  `json:"protocol"`
-	URLPath           string  `json:"urlPath"`
-	Port              int     `json:"port"`
-	ReturnCode        *int    `json:"returnCode"`
-	Retries           *int    `json:"retries"`
-	TimeoutInMillis   *int    `json:"timeoutInMillis"`
-	IntervalInMillis  *int    `json:"intervalInMillis"`
-	ResponseBodyRegex *string `json:"responseBodyRegex"`
-	IsForcePlainText  bool    `json:"isForcePlainText"`
-}
-
-// SSLConfiguration is how a backend set or a listener uses TLS.
-type SSLConfiguration struct {
-	VerifyDepth                    *int     `json:"verifyDepth,omitempty"`
-	VerifyPeerCertificate          *bool    `json:"verifyPeerCertificate,omitempty"`
-	HasSessionResumption           *bool    `json:"hasSessionResumption,omitempty"`
-	TrustedCertificateAuthorityIDs []string `json:"trustedCertificateAuthorityIds,omitempty"`
-	CertificateIDs                 []string `json:"certificateIds,omitempty"`
-	CertificateName                *string  `json:"certificateName,omitempty"`
-	ServerOrderPreference          string   `json:"serverOrderPreference,omitempty"`
-	CipherSuiteName                *string  `json:"cipherSuiteName,omitempty"`
-	Protocols                      []string `json:"protocols,omitempty"`
-}
-
-// SessionPersistenceConfiguration binds clients to backends by a cookie of the application.
-type SessionPersistenceConfiguration struct {
-	CookieName      string `json:"cookieName"`
-	DisableFallback *bool  `json:"disableFallback,omitempty"`
-}
-
-// LBCookieSessionPersistenceConfiguration binds clients to backends by a cookie of the load balancer.
-type LBCookieSessionPersistenceConfiguration struct {
-	CookieName      *string `json:"cookieName,omitempty"`
-	DisableFallback *bool   `json:"disableFallback,omitempty"`
-	Domain          *string `json:"domain,omitempty"`
-	Path            *string `json:"path,omitempty"`
-	MaxAgeInSeconds *int    `json:"maxAgeInSeconds,omitempty"`
-	IsSecure        *bool   `json:"isSecure,omitempty"`
-	IsHTTPOnly      *bool   `json:"isHttpOnly,omitempty"`
-}
-
-// Listener is a listener. Its request form has the same fields; Name is only in requests that create it.
-type Listener struct {
-	Name                    string                   `json:"name"`
-	DefaultBackendSetName   string                   `json:"defaultBackendSetName"`
-	Port                    int                      `json:"port"`
-	Protocol                string                   `json:"protocol"`
-	HostnameNames           []string                 `json:"hostnameNames,omitempty"`
-	PathRouteSetName        *string                  `json:"pathRouteSetName,omitempty"`
-	SSLConfiguration        *SSLConfiguration        `json:"sslConfiguration,omitempty"`
-	ConnectionConfiguration *ConnectionConfiguration `json:"connectionConfiguration,omitempty"`
-	RuleSetNames            []string                 `json:"ruleSetNames,omitempty"`
-	RoutingPolicyName       *string                  `json:"routingPolicyName,omitempty"`
-}
-
-// ConnectionConfiguration is the connection configuration of a listener. The idle timeout is in seconds.
-type ConnectionConfiguration struct {
-	IdleTimeout                    int64    `json:"idleTimeout"`
-	BackendTCPProxyProtocolVersion *int     `json:"backendTcpProxyProtocolVersion,omitempty"`
-	BackendTCPProxyProtocolOptions []string `json:"backendTcpProxyProtocolOptions,omitempty"`
-}
-
-// RoutingPolicy is a routing policy. Its request form has the same fields; Name is only in requests that create it.
-type RoutingPolicy struct {
-	Name                     string        `json:"name"`
-	ConditionLanguageVersion string        `json:"conditionLanguageVersion"`
-	Rules                    []RoutingRule `json:"rules"`
-}
-
-// RoutingRule is a rule of a routing policy.
-type RoutingRule struct {
-	Name      string   `json:"name"`
-	Condition string   `json:"condition"`
-	Actions   []Action `json:"actions"`
-}
-
-// Action is what a rule does.
-type Action struct {
-	Name           string `json:"name"`
-	BackendSetName string `json:"backendSetName"`
-}
-
-// ForwardToBackendSet is the name of the only action.
-const ForwardToBackendSet = "FORWARD_TO_BACKENDSET"
-
-// Hostname is a name that listeners can have.
-type Hostname struct {
-	Name     string `json:"name"`
-	Hostname string `json:"hostname"`
-}
-
-// Certificate is a certificate that listeners and backend sets refer to by name.
-type Certificate struct {
-	CertificateName   string `json:"certificateName"`
-	PublicCertificate string `json:"publicCertificate,omitempty"`
-	CACertificate     string `json:"caCertificate,omitempty"`
-}
-
-// WorkRequest is a mutation that was accepted.
-type WorkRequest struct {
-	ID             string             `json:"id"`
-	LoadBalancerID string             `json:"loadBalancerId"`
-	CompartmentID  string             `json:"compartmentId"`
-	Type           string             `json:"type"`
-	LifecycleState string             `json:"lifecycleState"`
-	Message        string             `json:"message"`
-	TimeAccepted   string             `json:"timeAccepted"`
-	TimeFinished   string             `json:"timeFinished,omitempty"`
-	ErrorDetails   []WorkRequestError `json:"errorDetails"`
-}
-
-// States of a work request.
+// Values of a load balancer.
 const (
-	Accepted   = "ACCEPTED"
-	InProgress = "IN_PROGRESS"
-	Succeeded  = "SUCCEEDED"
-	// Failed is the state of a failed work request, too.
+	IPv4          = "IPV4"
+	IPv6          = "IPV6"
+	FlexibleShape = "flexible"
 )
 
-// WorkRequestError is why a work request failed.
-type WorkRequestError struct {
-	ErrorCode string `json:"errorCode"` // BAD_INPUT or INTERNAL_ERROR
-	Message   string `json:"message"`
+// Addresses of load balancers. All have the same ones: the data plane has one network.
+const (
+	addressIPv4 = "192.0.2.10"
+	addressIPv6 = "2001:db8::10"
+)
+
+// New returns an active load balancer without listeners and backend sets.
+func New(id, compartment, name, created string) *LoadBalancer {
+	lb := &LoadBalancer{
+		ID: id, CompartmentID: compartment, DisplayName: name, LifecycleState: Active, TimeCreated: created, ShapeName: FlexibleShape, IPMode: IPv4,
+		ShapeDetails: &ShapeDetails{MinimumBandwidthInMbps: 10, MaximumBandwidthInMbps: 100},
+		SubnetIDs:    []string{}, NetworkSecurityGroupIDs: []string{}, FreeformTags: map[string]string{}, DefinedTags: Tags{}, SecurityAttributes: Tags{},
+	}
+	lb.IPAddresses = lb.addresses(nil)
+	return lb.without()
 }
 
-// BackendHealth is the health of a backend.
-type BackendHealth struct {
-	Status             string              `json:"status"`
-	HealthCheckResults []HealthCheckResult `json:"healthCheckResults"`
+// addresses returns the addresses of an active load balancer.
+func (lb *LoadBalancer) addresses(reserved []ReservedIP) []IPAddress {
+	a := IPAddress{IPAddress: addressIPv4, IsPublic: !lb.IsPrivate}
+	if lb.IPMode == IPv6 {
+		a.IPAddress = addressIPv6
+	}
+	if len(reserved) > 0 {
+		a.ReservedIP = &ReservedIP{ID: reserved[0].ID}
+	}
+	return []IPAddress{a}
 }
 
-// HealthCheckResult is the last result of a node of the load balancer.
-type HealthCheckResult struct {
-	SubnetID          string `json:"subnetId"`
-	SourceIPAddress   string `json:"sourceIpAddress"`
-	Timestamp         string `json:"timestamp"`
-	HealthCheckStatus string `json:"healthCheckStatus"`
+// without returns a copy that has no sub-resources.
+func (lb *LoadBalancer) without() *LoadBalancer {
+	c := *lb
+	c.Listeners, c.Hostnames, c.Certificates = map[string]*Listener{}, map[string]*Hostname{}, map[string]*Certificate{}
+	c.BackendSets, c.RoutingPolicies, c.SSLCipherSuites = map[string]*BackendSet{}, map[string]*RoutingPolicy{}, map[string]*SSLCipherSuite{}
+	c.PathRouteSets, c.RuleSets = map[string]*PathRouteSet{}, map[string]*RuleSet{}
+	return &c
 }
 
-// BackendSetHealth is the health of a backend set. Backends in none of its lists are healthy.
-type BackendSetHealth struct {
-	Status                    string   `json:"status"`
-	WarningStateBackendNames  []string `json:"warningStateBackendNames"`
-	CriticalStateBackendNames []string `json:"criticalStateBackendNames"`
-	UnknownStateBackendNames  []string `json:"unknownStateBackendNames"`
-	TotalBackendCount         int      `json:"totalBackendCount"`
+// Provisional returns the load balancer as it is before its creation is done: without addresses and sub-resources.
+func (lb *LoadBalancer) Provisional() *LoadBalancer {
+	c := lb.without()
+	c.LifecycleState, c.IPAddresses = Creating, []IPAddress{}
+	return c
 }
 
-// LoadBalancerHealth is the health of a load balancer.
-type LoadBalancerHealth struct {
-	Status                       string   `json:"status"`
-	WarningStateBackendSetNames  []string `json:"warningStateBackendSetNames"`
-	CriticalStateBackendSetNames []string `json:"criticalStateBackendSetNames"`
-	UnknownStateBackendSetNames  []string `json:"unknownStateBackendSetNames"`
-	TotalBackendSetCount         int      `json:"totalBackendSetCount"`
+// InState returns a copy in a state.
+func (lb *LoadBalancer) InState(state string) *LoadBalancer {
+	c := lb.Clone()
+	c.LifecycleState = state
+	return c
+}
+
+// Clone returns a copy whose maps may be changed.
+func (lb *LoadBalancer) Clone() *LoadBalancer {
+	c := *lb
+	c.Listeners, c.Hostnames, c.Certificates = maps.Clone(lb.Listeners), maps.Clone(lb.Hostnames), maps.Clone(lb.Certificates)
+	c.BackendSets, c.RoutingPolicies = maps.Clone(lb.BackendSets), maps.Clone(lb.RoutingPolicies)
+	c.PathRouteSets, c.RuleSets, c.SSLCipherSuites = maps.Clone(lb.PathRouteSets), maps.Clone(lb.RuleSets), maps.Clone(lb.SSLCipherSuites)
+	return &c
+}
+
+// Kinds of sub-resources, as they are in paths.
+const (
+	KindBackendSets     = "backendSets"
+	KindListeners       = "listeners"
+	KindRoutingPolicies = "routingPolicies"
+	KindHostnames       = "hostnames"
+	KindCertificates    = "certificates"
+	KindRuleSets        = "ruleSets"
+	KindPathRouteSets   = "pathRouteSets"
+	KindSSLCipherSuites = "sslCipherSuites"
+)
+
+// Itself is the resource that a change of a load balancer itself concerns.
+const Itself = "loadBalancer"
+
+// Resource returns the name of a sub-resource within its load balancer.
+func Resource(kind, name string) string { return kind + "/" + name }
+
+// Changed returns the resources that differ between two versions of a load balancer.
+func Changed(before, after *LoadBalancer) []string {
+	changed := slices.Concat(
+		changedIn(KindBackendSets, before.BackendSets, after.BackendSets), changedIn(KindListeners, before.Listeners, after.Listeners),
+		changedIn(KindRoutingPolicies, before.RoutingPolicies, after.RoutingPolicies), changedIn(KindHostnames, before.Hostnames, after.Hostnames),
+		changedIn(KindCertificates, before.Certificates, after.Certificates), changedIn(KindRuleSets, before.RuleSets, after.RuleSets),
+		changedIn(KindPathRouteSets, before.PathRouteSets, after.PathRouteSets), changedIn(KindSSLCipherSuites, before.SSLCipherSuites, after.SSLCipherSuites),
+	)
+	if !reflect.DeepEqual(before.without(), after.without()) {
+		changed = append(changed, Itself)
+	}
+	return changed
+}
+
+func changedIn[T any](kind string, before, after map[string]*T) []string {
+	var changed []string
+	for name, object := range before {
+		if !reflect.DeepEqual(object, after[name]) {
+			changed = append(changed, Resource(kind, name))
+		}
+	}
+	for name := range after {
+		if _, ok := before[name]; !ok {
+			changed = append(changed, Resource(kind, name))
+		}
+	}
+	return changed
 }

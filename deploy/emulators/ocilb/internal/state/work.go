@@ -2,9 +2,23 @@ package state
 
 import (
 	"slices"
+	"time"
 
 	"fairlead.dev/deploy/emulators/ocilb/internal/lbapi"
 )
+
+// maxWorks is the number of work requests of a load balancer that are remembered, so that memory is bounded.
+const maxWorks = 10_000
+
+// work is a work request.
+type work struct {
+	lbapi.WorkRequest
+
+	mutation Mutation
+	serial   int
+	before   string // state of the load balancer that it deletes
+	void     bool   // it has failed, and has changed nothing
+}
 
 // finish ends a work request: its mutation takes effect, or it fails.
 func (s *State) finish(b *balancer, w *work) {
@@ -24,13 +38,36 @@ func (s *State) finish(b *balancer, w *work) {
 		w.LifecycleState = lbapi.Succeeded
 	}
 	if err == nil && (!broken || s.modes.Partial) {
-		if s.modes.EtagChange != AtAcceptance {
-			b.etag++
-		}
-		b.changes[w.mutation.Resource]++
-		s.publish(b, next)
+		s.takeEffect(b, w, next)
+	} else {
+		w.void = true
+		s.revert(b, w)
 	}
 	s.advance(b)
+}
+
+// takeEffect makes the result of a work request the current version.
+func (s *State) takeEffect(b *balancer, w *work, next *lbapi.LoadBalancer) {
+	if s.modes.EtagChange != AtAcceptance {
+		b.etag++
+	}
+	b.changes[w.mutation.Resource] = max(b.changes[w.mutation.Resource], w.serial)
+	if !w.mutation.Deletes {
+		s.publish(b, next)
+		return
+	}
+	s.publish(b, nil)
+	time.AfterFunc(time.Duration(s.modes.Stale), func() { s.forget(b) })
+}
+
+// revert gives a load balancer whose creation or deletion has failed another state.
+func (s *State) revert(b *balancer, w *work) {
+	switch {
+	case w.mutation.Deletes:
+		s.publish(b, b.current().InState(w.before))
+	case b.current().LifecycleState == lbapi.Creating:
+		s.publish(b, b.current().InState(lbapi.Failed))
+	}
 }
 
 // breaks reports whether the next work request fails.
@@ -58,9 +95,9 @@ func (s *State) WorkRequest(id string) (lbapi.WorkRequest, *lbapi.Error) {
 func (s *State) WorkRequests(id string) ([]lbapi.WorkRequest, *lbapi.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.balancers[id]
-	if b == nil {
-		return nil, lbapi.NotFound("load balancer", id)
+	b, err := s.find(id)
+	if err != nil {
+		return nil, err
 	}
 	all := make([]lbapi.WorkRequest, 0, len(b.works))
 	for _, w := range b.works {
