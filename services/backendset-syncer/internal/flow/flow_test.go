@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
@@ -317,7 +318,10 @@ func TestReadinessGate(t *testing.T) {
 		}}
 		p, err := r.kube.CoreV1().Pods("models").Create(t.Context(), p, metav1.CreateOptions{})
 		require.NoError(t, err)
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+		p.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()},
+			{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now(), Reason: "ReadinessGatesNotReady"},
+		}
 		p, err = r.kube.CoreV1().Pods("models").UpdateStatus(t.Context(), p, metav1.UpdateOptions{})
 		require.NoError(t, err)
 		return p
@@ -344,6 +348,12 @@ func TestReadinessGate(t *testing.T) {
 	await("chat-1", "False WaitingForLoadBalancer")
 	r.backends(id, "chat", "1")
 	await("chat-1", "True InService")
+	time.Sleep(time.Second)
+	assert.Equal(t, "1", r.has(id, "chat"), "the kubelet and the EndpointSlice controller are late")
+	lost := []byte(`{"status": {"conditions": [{"type": "Ready", "status": "False", "reason": ""}]}}`)
+	_, err := r.kube.CoreV1().Pods("models").Patch(t.Context(), "chat-1", types.StrategicMergePatchType, lost, metav1.PatchOptions{}, "status")
+	require.NoError(t, err)
+	r.backends(id, "chat", "1:drain") // the node controller does so with the pods of a dead node
 
 	pod("alone")
 	await("alone", "True NoBinding")

@@ -3,6 +3,7 @@
 package informers
 
 import (
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -124,16 +125,26 @@ func trimSlice(s *discoveryv1.EndpointSlice) {
 	}
 }
 
-// trimPod keeps the readiness of a pod that has the readiness gate, and the existence of others.
+// trimPod keeps the readiness of a pod that has the readiness gate, and the existence of others. Of the gates of other controllers, it keeps
+// the first one that is closed: a pod can have any number.
 func trimPod(p *corev1.Pod) {
 	trimmed := corev1.Pod{ObjectMeta: identity(&p.ObjectMeta)}
 	if HasGate(p) {
 		trimmed.CreationTimestamp = p.CreationTimestamp
 		trimmed.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: v1alpha1.ReadinessGate}}
+		open := map[corev1.PodConditionType]bool{v1alpha1.ReadinessGate: true} // or closed: it is kept anyway
 		for _, c := range p.Status.Conditions {
-			if c.Type == corev1.ContainersReady || c.Type == v1alpha1.ReadinessGate {
+			switch c.Type {
+			case corev1.ContainersReady, v1alpha1.ReadinessGate:
 				trimmed.Status.Conditions = append(trimmed.Status.Conditions, c)
+			case corev1.PodReady:
+				trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
+			default:
+				open[c.Type] = c.Status == corev1.ConditionTrue
 			}
+		}
+		if i := slices.IndexFunc(p.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool { return !open[g.ConditionType] }); i >= 0 {
+			trimmed.Spec.ReadinessGates = append(trimmed.Spec.ReadinessGates, p.Spec.ReadinessGates[i])
 		}
 	}
 	*p = trimmed

@@ -197,13 +197,27 @@ func (c *collector) stateOf(e *discoveryv1.Endpoint) plan.State {
 	return plan.NotReady
 }
 
-// waitsForGate reports whether only the readiness gate keeps a pod from being ready.
+// gatesNotReady is the kubelet's reason of pods whose containers are ready, and a readiness gate is not.
+const gatesNotReady = "ReadinessGatesNotReady"
+
+// waitsForGate reports whether only the readiness gate keeps an endpoint from being ready: the gate is closed, or it has opened, and the
+// kubelet or the EndpointSlice is late. A pod that is not ready for another reason, such as a dead node, does not wait.
 func (c *collector) waitsForGate(e *discoveryv1.Endpoint) bool {
 	if e.TargetRef == nil {
 		return false
 	}
 	pod := informers.Get[corev1.Pod](c.observer.caches.Pods, cache.ObjectName{Namespace: c.namespace, Name: e.TargetRef.Name})
-	return pod != nil && pod.UID == e.TargetRef.UID && pod.DeletionTimestamp == nil && informers.HasGate(pod) && isTrue(pod, corev1.ContainersReady)
+	switch {
+	case pod == nil || pod.UID != e.TargetRef.UID || pod.DeletionTimestamp != nil || !informers.HasGate(pod):
+		return false
+	case len(pod.Spec.ReadinessGates) > 1 || !isTrue(pod, corev1.ContainersReady): // the cache keeps other gates only if they are closed
+		return false
+	case !isTrue(pod, v1alpha1.ReadinessGate):
+		return true
+	}
+	return !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue && c.Reason != gatesNotReady
+	})
 }
 
 // isTrue reports whether a condition of a pod is True.

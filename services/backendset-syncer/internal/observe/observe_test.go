@@ -150,28 +150,64 @@ func TestAHugeService(t *testing.T) {
 	assert.True(t, slices.IsSortedFunc(got.All, func(a, b plan.Endpoint) int { return a.Address.Compare(b.Address) }))
 }
 
-const gated = `
-- {apiVersion: v1, kind: Pod, metadata: {namespace: models, name: a, uid: u1}, spec: {readinessGates: [{conditionType: fairlead.dev/oci-lb-ready}]},
-   status: {conditions: [{type: ContainersReady, status: "True"}, {type: Initialized, status: "True"}]}}
-- {apiVersion: v1, kind: Pod, metadata: {namespace: models, name: b, uid: u2}, spec: {readinessGates: [{conditionType: fairlead.dev/oci-lb-ready}]},
-   status: {conditions: [{type: ContainersReady, status: "False"}]}}
-- {apiVersion: v1, kind: Pod, metadata: {namespace: models, name: c, uid: u3}, status: {conditions: [{type: ContainersReady, status: "True"}]}}
-`
+// gated returns a pod with the readiness gate, and others, and with conditions: "ContainersReady Ready:ReadinessGatesNotReady", which is False
+// because it has a reason.
+func gated(name, conditions string, others ...string) string {
+	gates, states := "{conditionType: fairlead.dev/oci-lb-ready}", []string{}
+	for _, g := range others {
+		gates += ", {conditionType: " + g + "}"
+	}
+	for _, c := range strings.Fields(conditions) {
+		kind, reason, isFalse := strings.Cut(c, ":")
+		states = append(states, fmt.Sprintf("{type: %s, status: '%s', reason: '%s'}", strings.Replace(kind, "gate", "fairlead.dev/oci-lb-ready", 1), map[bool]string{true: "False", false: "True"}[isFalse], reason))
+	}
+	return fmt.Sprintf("- {apiVersion: v1, kind: Pod, metadata: {namespace: models, name: %[1]s, uid: of-%[1]s}, spec: {readinessGates: [%s]}, status: {conditions: [%s]}}\n", name, gates, strings.Join(states, ", "))
+}
+
+// endpointOf returns the endpoint of a pod that is not ready.
+func endpointOf(pod, uid string) string {
+	return fmt.Sprintf("{addresses: [10.0.0.1], conditions: {ready: false}, targetRef: {kind: Pod, name: %s, uid: %s}}", pod, uid)
+}
 
 func TestPodsThatWaitForTheirGate(t *testing.T) {
 	t.Parallel()
-	endpoint := func(ip, pod, uid string) string {
-		return fmt.Sprintf("{addresses: [%s], conditions: {ready: false}, targetRef: {kind: Pod, name: %s, uid: %s}}", ip, pod, uid)
+	const closed, open = "ContainersReady Initialized Ready:ReadinessGatesNotReady gate:WaitingForLoadBalancer", "ContainersReady Initialized gate "
+	tests := []struct {
+		name, pod string
+		off       bool
+		want      string
+	}{
+		{name: "closed", pod: gated("a", closed), want: "ready"},
+		{name: "no condition yet", pod: gated("a", "ContainersReady Ready:ReadinessGatesNotReady"), want: "ready"},
+		{name: "open, and the kubelet is late", pod: gated("a", open+"Ready:ReadinessGatesNotReady"), want: "ready"},
+		{name: "open, and the slice is late", pod: gated("a", open+"Ready"), want: "ready"},
+		{name: "containers that are not ready", pod: gated("a", "ContainersReady:ContainersNotReady Ready:ContainersNotReady"), want: "not ready"},
+		{name: "containers that are no longer ready", pod: gated("a", "ContainersReady:ContainersNotReady Ready:ContainersNotReady gate"), want: "not ready"},
+		{name: "open, of a dead node", pod: gated("a", open+"Ready:"), want: "not ready"},
+		{name: "another gate is closed", pod: gated("a", closed+" example.com/other:Updating", "example.com/other"), want: "not ready"},
+		{name: "another gate without a condition", pod: gated("a", closed, "example.com/other"), want: "not ready"},
+		{name: "another gate is open", pod: gated("a", closed+" example.com/other", "example.com/other"), want: "ready"},
+		{name: "another gate has closed", pod: gated("a", open+"Ready:ReadinessGatesNotReady example.com/other:Updating", "example.com/other"), want: "not ready"},
+		{name: "no gate", pod: strings.Replace(gated("a", closed), "fairlead.dev/oci-lb-ready", "example.com/other", 1), want: "not ready"},
+		{name: "an earlier pod of the name", pod: strings.Replace(gated("a", closed), "of-a", "another", 1), want: "not ready"},
+		{name: "gates are off", pod: gated("a", closed), off: true, want: "not ready"},
 	}
-	objects := strings.Replace(binding, "PORT", "http", 1) + gated + slice("a", "{name: http, port: 8000}", strings.Join([]string{
-		endpoint("10.0.0.1", "a", "u1"), endpoint("10.0.0.2", "b", "u2"), endpoint("10.0.0.3", "c", "u3"), endpoint("10.0.0.4", "a", "another"),
-	}, ", "))
-	o := observerOf(t, true, objects)
-	got, err := o.Endpoints(o.Bindings()[0], func(netip.Addr) bool { return true })
-	require.NoError(t, err)
-	assert.Equal(t, "10.0.0.1:8000 ready, 10.0.0.2:8000 not ready, 10.0.0.3:8000 not ready, 10.0.0.4:8000 not ready", format(got.All))
-	assert.Len(t, o.Pods(), 2)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o := observerOf(t, !tt.off, strings.Replace(binding, "PORT", "http", 1)+tt.pod+slice("a", "{name: http, port: 8000}", endpointOf("a", "of-a")))
+			got, err := o.Endpoints(o.Bindings()[0], func(netip.Addr) bool { return true })
+			require.NoError(t, err)
+			assert.Equal(t, "10.0.0.1:8000 "+tt.want, format(got.All))
+		})
+	}
+}
 
+func TestUsesOfPods(t *testing.T) {
+	t.Parallel()
+	o := observerOf(t, true, strings.Replace(binding, "PORT", "http", 1)+gated("a", "")+gated("b", "")+"- {apiVersion: v1, kind: Pod, metadata: {namespace: models, name: c}}\n"+
+		slice("a", "{name: http, port: 8000}", endpointOf("a", "of-a")+", "+strings.Replace(endpointOf("a", "another"), "10.0.0.1", "10.0.0.4", 1)))
+	assert.Len(t, o.Pods(), 2)
 	pod := o.Pod(cache.ObjectName{Namespace: "models", Name: "a"})
 	require.NotNil(t, pod)
 	uses := o.Uses(pod)
@@ -179,9 +215,4 @@ func TestPodsThatWaitForTheirGate(t *testing.T) {
 	assert.Equal(t, "chat", uses[0].Binding.Name)
 	assert.Equal(t, []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:8000")}, uses[0].Addresses)
 	assert.Nil(t, o.Pod(cache.ObjectName{Namespace: "models", Name: "c"}), "it has no gate")
-
-	off := observerOf(t, false, objects)
-	got, err = off.Endpoints(off.Bindings()[0], func(netip.Addr) bool { return true })
-	require.NoError(t, err)
-	assert.Contains(t, format(got.All), "10.0.0.1:8000 not ready")
 }
