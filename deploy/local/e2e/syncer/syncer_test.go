@@ -3,7 +3,6 @@
 package syncer_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -12,6 +11,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -38,6 +38,9 @@ const (
 	loadBalancer = "ocid1.loadbalancer.oc1.iad.e2e"
 	syncer       = "backendset-syncer"
 	servers      = 3
+
+	// Indexes of published listeners.
+	traffic, gatedTraffic = 0, 1
 
 	settle = 2 * time.Minute
 	tick   = 250 * time.Millisecond
@@ -68,14 +71,17 @@ func newSystem(t *testing.T) *system {
 	root, err := cluster.Repository()
 	require.NoError(t, err)
 	c := cluster.Start(t, cluster.Nodes(2), func(c *clusterapi.Config) {
-		c.Publish = append(c.Publish, clusterapi.Publish{Host: "127.0.0.1:0", Target: "ocilb.default:traffic"})
+		for _, listener := range []string{traffic: "traffic", gatedTraffic: "gated"} {
+			c.Publish = append(c.Publish, clusterapi.Publish{Host: "127.0.0.1:0", Target: "ocilb.default:" + listener})
+		}
 	})
 	s := &system{Cluster: c, t: t, root: root}
 	s.writeKeys()
 	require.NoError(t, c.Apply(t.Context(), strings.ReplaceAll(file(t, "oci.yaml"), "IMAGE", stack.Registry()+"/ocilb:"+tag)))
-	s.serve(tag)
-	s.rolledOut("ocilb")
-	s.furnish()
+	s.serve(metav1.NamespaceDefault, tag)
+	s.rolledOut(metav1.NamespaceDefault, "ocilb")
+	s.change("modes", `{"latency": "1s", "latencyTail": "3s"}`)
+	s.change("loadBalancers/"+loadBalancer, file(s.t, "loadbalancer.json")) // as Terraform would
 	s.install()
 	require.NoError(t, c.Apply(t.Context(), file(t, "binding.yaml")))
 	return s
@@ -100,14 +106,20 @@ func (s *system) writeKeys() {
 	}
 }
 
-// serve rolls the model servers to a tag. Their hook outlasts the propagation to the load balancer and the streams, and they keep idle
-// connections for longer than the load balancer does.
-func (s *system) serve(tag string) {
+// serve rolls the model servers of a namespace to a tag, and does not wait. Their hook outlasts the propagation to the load balancer and the
+// streams, and they keep idle connections for longer than the load balancer does.
+func (s *system) serve(namespace, tag string, values ...string) {
 	s.t.Helper()
-	_, err := s.Helm(s.t.Context(), "upgrade", "--install", "models", filepath.Join(s.root, "deploy", "examples", "inference", "model-servers"),
-		"--set", fmt.Sprintf("replicas=%d", servers), "--set", "model="+stack.Model, "--set", "drain.preStopSeconds=25", "--set", "drain.shutdownTimeoutSeconds=0",
+	args := []string{
+		"upgrade", "--install", "models", filepath.Join(s.root, "deploy", "examples", "inference", "model-servers"), "--namespace", namespace,
+		"--set", fmt.Sprintf("replicas=%d", servers), "--set", "model=" + stack.Model, "--set", "drain.preStopSeconds=25", "--set", "drain.shutdownTimeoutSeconds=0",
 		"--set", "args={--step-base=50ms,--step-per-seq=0s,--keep-alive-timeout=310s}",
-		"--set", "image.registry="+stack.Registry(), "--set", "image.repository=modelserver", "--set", "image.tag="+tag)
+		"--set", "image.registry=" + stack.Registry(), "--set", "image.repository=modelserver", "--set", "image.tag=" + tag,
+	}
+	for _, v := range values {
+		args = append(args, "--set", v)
+	}
+	_, err := s.Helm(s.t.Context(), args...)
 	require.NoError(s.t, err)
 }
 
@@ -123,39 +135,40 @@ func (s *system) install(values ...string) {
 	}
 	_, err := s.Helm(s.t.Context(), args...)
 	require.NoError(s.t, err)
-	s.rolledOut(syncer)
+	s.rolledOut(metav1.NamespaceDefault, syncer)
 }
 
-func (s *system) rolledOut(deployment string) {
+func (s *system) rolledOut(namespace, deployment string) {
 	s.t.Helper()
-	_, err := s.Kubectl(s.t.Context(), "rollout", "status", "deployment/"+deployment, "--timeout=2m")
+	_, err := s.Kubectl(s.t.Context(), "--namespace", namespace, "rollout", "status", "deployment/"+deployment, "--timeout=2m")
 	require.NoError(s.t, err)
 }
 
-// furnish makes the load balancer, as Terraform would.
-func (s *system) furnish() {
+// change changes the emulator.
+func (s *system) change(path, body string) {
+	s.t.Helper()
+	status, text := s.askEmulator(http.MethodPut, path, body)
+	require.Equal(s.t, http.StatusOK, status, text)
+}
+
+// askEmulator sends a request to the emulator that is not one of OCI's API.
+func (s *system) askEmulator(method, path, body string) (status int, text string) {
 	s.t.Helper()
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return s.Dial(ctx, "ocilb.default:api")
 	}}}
-	s.send(client, "modes", `{"latency": "1s", "latencyTail": "3s"}`)
-	s.send(client, "loadBalancers/"+loadBalancer, file(s.t, "loadbalancer.json"))
-}
-
-func (s *system) send(client *http.Client, path, body string) {
-	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodPut, "http://ocilb/_emu/"+path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(s.t.Context(), method, "http://ocilb/_emu/"+path, strings.NewReader(body))
 	require.NoError(s.t, err)
 	response, err := client.Do(request)
 	require.NoError(s.t, err)
 	defer response.Body.Close()
-	var text bytes.Buffer
-	_, _ = text.ReadFrom(response.Body)
-	require.Equal(s.t, http.StatusOK, response.StatusCode, text.String())
+	answer, err := io.ReadAll(response.Body)
+	require.NoError(s.t, err)
+	return response.StatusCode, string(answer)
 }
 
-// backends returns the addresses of the backends, with "drain" after those that drain.
-func (s *system) backends() (active, draining []string) {
+// backends returns the addresses of the backends of a set.
+func (s *system) backends(set string) (active, draining []string) {
 	s.t.Helper()
 	text, err := stack.Fetch(s.t.Context(), s.Cluster, "ocilb.default:api", "/_emu/loadBalancers/"+loadBalancer)
 	require.NoError(s.t, err)
@@ -168,7 +181,7 @@ func (s *system) backends() (active, draining []string) {
 		} `json:"backendSets"`
 	}
 	require.NoError(s.t, json.Unmarshal([]byte(text), &lb))
-	for _, b := range lb.BackendSets["models"].Backends {
+	for _, b := range lb.BackendSets[set].Backends {
 		if b.Drain {
 			draining = append(draining, b.Name)
 		} else {
@@ -199,7 +212,7 @@ func (s *system) synced(tag string) {
 	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
 		want := s.addresses(tag)
 		require.Len(c, want, servers)
-		active, draining := s.backends()
+		active, draining := s.backends("models")
 		require.ElementsMatch(c, want, active)
 		require.Empty(c, draining)
 		out, err := s.Kubectl(s.t.Context(), "get", "bsb", "models", "-o", `jsonpath={.status.conditions[?(@.type=="Synced")].status} {.status.backends.active}`)
@@ -208,20 +221,17 @@ func (s *system) synced(tag string) {
 	}, settle, tick)
 }
 
-// TestBackendSets sends streams through the load balancer without a pause, while the model servers are replaced, the syncer is
-// restarted, and the API server does not answer. No request fails.
-func TestBackendSets(t *testing.T) {
-	t.Parallel()
-	s := newSystem(t)
-	s.synced(tag)
+// load sends streams of a number of tokens to a listener without a pause, until stop is called.
+func (s *system) load(listener, tokens int) (stop func() (failed []chatload.Result, requests int)) {
+	s.t.Helper()
 	var failed []chatload.Result
-	stop, ended := make(chan struct{}), make(chan error, 1)
 	var report *chatload.Report
+	stopping, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		var err error
-		report, err = chatload.Run(t.Context(), chatload.Options{
-			BaseURL: "http://" + s.Published[0], Model: stack.Model, Concurrency: 8, MaxTokens: 40, IgnoreEOS: true, KeepAlive: true, Timeout: time.Minute,
-			Prompts: chatload.Prompts{Groups: 2, SharedTokens: 32, Seed: 1}, Stop: stop,
+		report, err = chatload.Run(s.t.Context(), chatload.Options{
+			BaseURL: "http://" + s.Published[listener], Model: stack.Model, Concurrency: 8, MaxTokens: tokens, IgnoreEOS: true, KeepAlive: true, Timeout: time.Minute,
+			Prompts: chatload.Prompts{Groups: 2, SharedTokens: 32, Seed: 1}, Stop: stopping,
 			OnResult: func(r chatload.Result) {
 				if r.Class != chatload.ClassNone {
 					failed = append(failed, r)
@@ -230,21 +240,47 @@ func TestBackendSets(t *testing.T) {
 		})
 		ended <- err
 	}()
+	return func() ([]chatload.Result, int) {
+		s.t.Helper()
+		close(stopping)
+		require.NoError(s.t, <-ended)
+		return failed, report.Total.Requests
+	}
+}
 
-	s.serve(nextTag)
-	s.rolledOut("models")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		_, draining := s.backends()
+// TestSyncer runs its tests in one cluster, one after the other.
+func TestSyncer(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	t.Run("BackendSets", func(t *testing.T) { s.in(t).testBackendSets() })
+	t.Run("ReadinessGate", func(t *testing.T) { s.in(t).testReadinessGate() })
+}
+
+// in returns the system for a subtest.
+func (s *system) in(t *testing.T) *system {
+	own := *s
+	own.t = t
+	return &own
+}
+
+// testBackendSets sends streams through the load balancer without a pause, while the model servers are replaced, the syncer is
+// restarted, and the API server does not answer. No request fails.
+func (s *system) testBackendSets() {
+	s.synced(tag)
+	stop := s.load(traffic, 40)
+	s.serve(metav1.NamespaceDefault, nextTag)
+	s.rolledOut(metav1.NamespaceDefault, "models")
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		_, draining := s.backends("models")
 		require.NotEmpty(c, draining, "the old servers finish their streams")
 	}, settle, tick)
 	s.restart()
 	s.pauseAPIServer()
 	s.synced(nextTag)
 
-	close(stop)
-	require.NoError(t, <-ended)
-	assert.Empty(t, failed)
-	assert.Greater(t, report.Total.Requests, 50)
+	failed, requests := stop()
+	assert.Empty(s.t, failed)
+	assert.Greater(s.t, requests, 50)
 	s.assertLeastPrivilege()
 }
 
@@ -253,17 +289,17 @@ func (s *system) restart() {
 	s.t.Helper()
 	_, err := s.Kubectl(s.t.Context(), "delete", "pods", "-l", "app.kubernetes.io/name="+syncer, "--wait=false")
 	require.NoError(s.t, err)
-	s.rolledOut(syncer)
+	s.rolledOut(metav1.NamespaceDefault, syncer)
 }
 
 // pauseAPIServer lets the API server answer nothing for a while. The load balancer keeps its backends.
 func (s *system) pauseAPIServer() {
 	s.t.Helper()
-	before, _ := s.backends()
+	before, _ := s.backends("models")
 	require.NoError(s.t, s.Component(s.t.Context(), clusterapi.APIServer, clusterapi.ActionPause))
 	time.Sleep(outage)
 	require.NoError(s.t, s.Component(s.t.Context(), clusterapi.APIServer, clusterapi.ActionResume))
-	after, _ := s.backends()
+	after, _ := s.backends("models")
 	assert.GreaterOrEqual(s.t, len(after), len(before))
 }
 
