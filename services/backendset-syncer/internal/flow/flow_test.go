@@ -223,7 +223,7 @@ func testProblems(r *rig, id string) {
 	c := r.reason("models", "problems", "BackendSetNotFound")
 	assert.Contains(r.t, c.Message, "it has chat, reserved")
 	require.Eventually(r.t, func() bool {
-		events, err := r.kube.CoreV1().Events("models").List(r.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=problems"})
+		events, err := r.kube.CoreV1().Events("models").List(r.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=BackendSetBinding,involvedObject.name=problems"})
 		return err == nil && len(events.Items) == 1 && events.Items[0].Reason == "BackendSetNotFound" && events.Items[0].Type == corev1.EventTypeWarning
 	}, patience, tick)
 }
