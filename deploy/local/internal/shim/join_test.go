@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -146,7 +147,9 @@ func TestJoin_EndsWithItsProcessGroupAndTheContainerStays(t *testing.T) {
 		require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL))
 		require.Error(t, cmd.Wait())
 		_, err := unix.Wait4(-cmd.Process.Pid, nil, 0, nil) // this is process 1
-		require.NoError(t, err)
+		if !errors.Is(err, unix.ECHILD) {                   // the parent may have seen its end before its own
+			require.NoError(t, err)
+		}
 		assert.Empty(t, nstest.Processes(t, "marked as"))
 
 		require.NoError(t, c.cmd.Process.Signal(os.Interrupt))

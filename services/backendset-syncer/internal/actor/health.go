@@ -3,6 +3,7 @@ package actor
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"time"
 
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
@@ -20,7 +21,7 @@ const (
 
 // health is what an actor knows about the health of the backends of a set.
 type health struct {
-	unproven map[netip.AddrPort]time.Time // new active backends that were not healthy yet, with the time of the event
+	unproven map[netip.AddrPort]time.Time // new active backends that were not healthy yet, with the time of the event; zero: not known
 	begun    time.Time                    // of the last new backend
 	active   map[netip.AddrPort]bool      // in the load balancer
 	status   *ociapi.Health               // as it was read last; nil: never
@@ -115,39 +116,63 @@ func (a *actor) readHealth(ctx context.Context, s *set, now time.Time) {
 		return
 	}
 	a.reads.end()
-	h.status, h.used, h.failed = status, a.current.Used(s.name), ""
-	for address, since := range h.unproven {
-		if status.InService(address.String(), h.used) {
-			delete(h.unproven, address)
-			a.p.Observer.InService(a.p.Clock.Since(since))
-		}
+	first := h.status == nil
+	h.status, h.used = status, a.current.Used(s.name)
+	a.prove(h)
+	if first {
+		h.inherit(now)
 	}
-	if len(h.unproven) > 0 && now.Sub(h.begun) < provingTime {
-		h.next = now.Add(healthInterval)
-		return
+	proving := len(h.unproven) > 0 && now.Sub(h.begun) < provingTime
+	if !proving {
+		clear(h.unproven)
 	}
-	clear(h.unproven)
-	for address := range h.active {
-		if !status.Critical[address.String()] {
-			continue
-		}
-		if h.failed, err = a.p.Client.CheckResult(ctx, a.id, s.name, address.String()); err != nil {
+	failing := h.failing()
+	switch {
+	case len(failing) == 0:
+		h.failed = ""
+	case h.failed == "" || !proving:
+		if h.failed, err = a.p.Client.CheckResult(ctx, a.id, s.name, failing[0].String()); err != nil {
 			h.failed = "the result of its health check cannot be read"
 		}
 		h.next = now.Add(min(a.p.Verify, provingTime/2)) //nolint:mnd // a problem is looked at more often
-		return
+	}
+	if proving {
+		h.next = now.Add(healthInterval)
 	}
 }
 
-// critical returns the number of active backends that the load balancer reports as critical.
-func (h *health) critical() int {
-	n := 0
-	for address := range h.active {
-		if h.status != nil && h.status.Critical[address.String()] {
-			n++
+// prove notes which new backends are healthy.
+func (a *actor) prove(h *health) {
+	for address, since := range h.unproven {
+		if !h.status.InService(address.String(), h.used) {
+			continue
+		}
+		delete(h.unproven, address)
+		if !since.IsZero() {
+			a.p.Observer.InService(a.p.Clock.Since(since))
 		}
 	}
-	return n
+}
+
+// inherit waits for the backends that are not healthy when the set is read for the first time: they may be new, of an earlier leader.
+func (h *health) inherit(now time.Time) {
+	for address := range h.active {
+		if _, known := h.unproven[address]; !known && !h.status.InService(address.String(), h.used) {
+			h.unproven[address], h.begun = time.Time{}, now
+		}
+	}
+}
+
+// failing returns the active backends that the load balancer reports as critical, without new ones: their first checks may fail.
+func (h *health) failing() []netip.AddrPort {
+	var all []netip.AddrPort
+	for address := range h.active {
+		if since := h.unproven[address]; h.status != nil && h.status.Critical[address.String()] && since.IsZero() {
+			all = append(all, address)
+		}
+	}
+	slices.SortFunc(all, netip.AddrPort.Compare)
+	return all
 }
 
 // serving returns the active backends that the load balancer sends requests to, as far as is known.

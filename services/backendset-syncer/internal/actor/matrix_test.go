@@ -568,6 +568,31 @@ func TestUnreachableBackends(t *testing.T) {
 	})
 }
 
+// TestANewLeaderWaitsForNewBackends changes the leader after a new backend is in the set, and before it is healthy.
+func TestANewLeaderWaitsForNewBackends(t *testing.T) {
+	t.Parallel()
+	inBubble(t, nil, func(r *rig) {
+		require.Nil(t, r.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
+			lb.BackendSets["chat"].HealthChecker = ocilb.HealthChecker{Protocol: "TCP", ReturnCode: 200, Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 30_000, ResponseBodyRegex: ".*"}
+			return listen(lb)
+		}))
+		time.Sleep(2 * time.Second)
+		r.network.Serve(r.t, at(1).String(), http.NotFoundHandler())
+		r.network.Serve(r.t, at(2).String(), http.NotFoundHandler())
+		r.want("chat", "1")
+		r.report("chat", time.Minute, func(report *Report) bool { return len(report.Serving) == 1 })
+		r.want("chat", "1 2 3") // nothing listens at 3
+		for r.has("chat") != "1 2 3" {
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(2 * time.Second) // reads show it
+		r.restart()
+		r.want("chat", "1 2 3")
+		r.report("chat", time.Minute, func(report *Report) bool { return len(report.Serving) == 2 })
+		r.reason("chat", "BackendsUnreachable", patience)
+	})
+}
+
 // TestASetOfOthers has backends that are not endpoints, until its owner takes it.
 func TestASetOfOthers(t *testing.T) {
 	t.Parallel()

@@ -151,7 +151,7 @@ func (s *set) isFought() bool { return !s.dirty.IsZero() && s.repairs >= manyRep
 
 // problem returns the problem of backends that the load balancer cannot reach, nil if it reaches all.
 func (h *health) problem() *problem {
-	n := h.critical()
+	n := len(h.failing())
 	if n == 0 || h.failed == "" {
 		return nil
 	}
