@@ -26,7 +26,8 @@ PORT ?= 8080
 BIN  := $(CURDIR)/bin
 
 # In go.work, in the order in which they depend on each other.
-WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler services/backendset-syncer deploy/emulators
+WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler services/backendset-syncer \
+	services/variant-autoscaler deploy/emulators
 # Not in go.work: they link Kubernetes, Prometheus or a client of registries, or test it, and must not raise the versions of other modules.
 STANDALONE_MODULES := deploy/images deploy/local deploy/local/e2e deploy/charts
 # They hold no code, only the versions of third-party programs: of images, and of the oldest API server that is supported.

@@ -47,6 +47,7 @@ for file in "${files[@]}"; do
 	services/endpoint-picker/*) affect services/endpoint-picker chart demo e2e/picker e2e/ingress ;;
 	services/ingress-reconciler/*) affect services/ingress-reconciler chart e2e/ingress ;;
 	services/backendset-syncer/*) affect services/backendset-syncer chart e2e/syncer ;;
+	services/variant-autoscaler/*) affect services/variant-autoscaler ;;
 	pkg/*) affect pkg chart demo e2e/cluster e2e/picker e2e/ingress e2e/syncer ;;
 	deploy/emulators/*) affect deploy/emulators demo e2e/cluster e2e/picker e2e/ingress e2e/syncer ;;
 	deploy/local/e2e/cluster/*) affect deploy/local/e2e e2e/cluster ;;

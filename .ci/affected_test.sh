@@ -25,6 +25,7 @@ expect "doctor verify lint docs build-standalone test test-oldest chart demo e2e
 expect "doctor verify lint build-standalone test test-oldest demo e2e" "services/ingress-reconciler services/backendset-syncer deploy/emulators deploy/local/e2e" \
 	"./cluster/... ./picker/... ./ingress/... ./syncer/..." deploy/emulators/echo/echo.go
 expect "doctor verify lint docs build-standalone test test-oldest chart e2e" services/backendset-syncer ./syncer/... services/backendset-syncer/main.go
+expect "doctor verify lint docs build-standalone test test-oldest" services/variant-autoscaler "" services/variant-autoscaler/main.go
 expect "doctor verify lint build-standalone test e2e" deploy/local/e2e ./cluster/... deploy/local/e2e/cluster/node_test.go
 # The conformance suite runs every night.
 expect "doctor verify lint build-standalone test" deploy/local/e2e "" deploy/local/e2e/conformance/expected.yaml deploy/local/e2e/cmd/conformance/main.go

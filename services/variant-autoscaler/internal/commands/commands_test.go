@@ -1,0 +1,39 @@
+package commands
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSolve(t *testing.T) {
+	t.Parallel()
+	const problem = `{"split":"capacity","groups":[{"model":"m","priority":1,"rate":21000000,"variants":[` +
+		`{"name":"a","cards":1,"cost":40000000,"capacity":15000000},{"name":"l","cards":1,"cost":23000000,"capacity":7000000}]}]}`
+	var out, log bytes.Buffer
+	command := New(strings.NewReader(problem+"\nsolve\n"+problem+"\nsolve\n"), &out, &log)
+	command.SetArgs([]string{"solve"})
+	require.NoError(t, command.Execute())
+	const answer = "ready\n" + `{"replicas":[1,1],"capacities":[15000000,7000000],"acted":[1,1],"bound":63000000}` + "\n"
+	assert.Equal(t, answer+answer, out.String())
+	assert.Empty(t, log.String())
+}
+
+func TestSolveRefuses(t *testing.T) {
+	t.Parallel()
+	for input, want := range map[string]string{
+		"x\n":                            "parse problem: invalid character",
+		`{"groups":[]}` + "\nplan\n":     `the line after a problem must be "solve"`,
+		`{"groups":[]}`:                  "read problem: EOF",
+		`{"split":"half"}` + "\nsolve\n": `problem: split "half" is not one of capacity, equal, observed`,
+		`{"split":"equal","groups":[{"rate":-1}]}` + "\nsolve\n": "problem: group 0: the rate is -1",
+	} {
+		var out bytes.Buffer
+		command := New(strings.NewReader(input), &out, &out)
+		command.SetArgs([]string{"solve"})
+		require.ErrorContains(t, command.Execute(), want)
+	}
+}

@@ -1,0 +1,68 @@
+package optimizer
+
+// Act returns what is acted on: hysteresis and stabilization, after the plan. A group keeps its present replicas if they serve as much
+// and the plan saves too little. A replica goes only after it was not wanted for the whole stabilization window, unless the group would
+// serve less with it: a slow replica can hold back the others. Groups that take from a limit that this exceeds act on the plan.
+func Act(p *Problem, plan *Plan) []int {
+	s := newSolver(p)
+	acted := make([]int, len(s.variants))
+	copy(s.plan, plan.Replicas)
+	for g := range s.groups {
+		of := s.groups[g]
+		copy(acted[of.first:of.end], s.held(g, s.wanted(g, s.part(g))))
+	}
+	for l := s.firstExceeded(acted); l >= 0; l = s.firstExceeded(acted) {
+		for g := range s.groups {
+			if of := s.groups[g]; s.takes(g, l) {
+				copy(acted[of.first:of.end], s.part(g))
+			}
+		}
+	}
+	return acted
+}
+
+// wanted returns the plan of a group, or its present replicas if the plan is not worth the change.
+func (s *solver) wanted(g int, plan []int) []int {
+	now := make([]int, len(plan))
+	for i, v := range s.own(g) {
+		now[i] = v.now
+		if v.now < v.low || v.now > v.max {
+			return plan
+		}
+	}
+	before, after := s.costOf(g, now), s.costOf(g, plan)
+	if s.share(g, now) >= s.share(g, plan) && (before-after)*100 < s.problem.SavingPercent*before { //nolint:mnd // percent
+		return now
+	}
+	return plan
+}
+
+// held returns the wanted replicas of a group with those that are not let go yet.
+func (s *solver) held(g int, wanted []int) []int {
+	held := make([]int, len(wanted))
+	for i, v := range s.own(g) {
+		held[i] = max(wanted[i], min(v.now, v.held, v.max))
+	}
+	if s.share(g, held) < s.share(g, wanted) {
+		return wanted
+	}
+	return held
+}
+
+func (s *solver) firstExceeded(plan []int) int {
+	for l := range s.limits {
+		if s.taken(l, plan) > s.limits[l] {
+			return l
+		}
+	}
+	return -1
+}
+
+func (s *solver) takes(g, limit int) bool {
+	for _, v := range s.own(g) {
+		if v.takes[limit] > 0 {
+			return true
+		}
+	}
+	return false
+}

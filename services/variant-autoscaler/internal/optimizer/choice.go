@@ -1,0 +1,327 @@
+package optimizer
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// candidate is an option in a choice.
+type candidate struct {
+	value value
+	use   []int64
+}
+
+// chooser chooses one candidate of each list, so that they take no more than there is, at the least value.
+type chooser struct {
+	lists [][]candidate
+	rooms []int64
+	// enough is a cost with which the search may end; nil: the least one is wanted.
+	enough *int64
+	// compare compares two choices with the same value, of which -1 stands for the same candidate. nil: they are equally good.
+	compare func(a, b []int) int
+
+	prices prices
+	layers []layer
+}
+
+// chosen is the result of a chooser.
+type chosen struct {
+	picks []int // nil: no choice fits
+	value value
+	exact bool // nothing better was left out
+}
+
+// maxStates bounds the states of a search after each list. More of them are cut, the most expensive first.
+const maxStates = 1 << 16
+
+// run searches. Prices for what is taken give a bound, and each candidate an excess: what it costs more than the best one of its list,
+// at these prices. A choice that costs the bound and a gap has an excess of the gap at most, so a small gap rules out most candidates.
+// The gap grows until a choice is found within it: then nothing better was left out.
+func (c *chooser) run() chosen {
+	if !c.mayFit() {
+		return chosen{exact: true}
+	}
+	largest := c.largest()
+	c.prices = findPrices(c.lists, c.rooms, largest)
+	if c.enough != nil && c.prices.bound-c.prices.tolerance() > float64(*c.enough) {
+		return chosen{exact: true}
+	}
+	worst := largest - c.prices.bound + c.prices.tolerance()
+	const first, growth = 2e-5, 3
+	for gap := max(1, math.Abs(c.prices.bound)*first); ; gap *= growth {
+		found := c.within(min(gap, worst))
+		if gap >= worst || found.picks != nil && (!found.exact || float64(found.value.cost) <= c.prices.bound+gap || c.isEnough(found.value)) {
+			return found
+		}
+	}
+}
+
+// mayFit reports whether the candidates that take the least of each room fit into it.
+func (c *chooser) mayFit() bool {
+	for d, room := range c.rooms {
+		for _, list := range c.lists {
+			room -= slices.MinFunc(list, func(a, b candidate) int { return cmp.Compare(a.use[d], b.use[d]) }).use[d]
+		}
+		if room < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *chooser) isEnough(v value) bool { return c.enough != nil && v.cost <= *c.enough }
+
+// largest returns the cost of the most expensive candidates.
+func (c *chooser) largest() float64 {
+	var sum int64
+	for _, list := range c.lists {
+		sum += slices.MaxFunc(list, func(a, b candidate) int { return cmp.Compare(a.value.cost, b.value.cost) }).value.cost
+	}
+	return float64(sum)
+}
+
+// layer is the states after a list. A state is what the candidates so far take together: only the best way to take it counts.
+type layer struct {
+	list       int
+	uses       []int64 // of the states, one after the other
+	values     []value
+	excess     []float64
+	from, pick []int32 // state before, and candidate
+}
+
+// near is a candidate with a small excess.
+type near struct {
+	*candidate
+
+	index  int32
+	excess float64
+}
+
+// open is a list with more than one candidate near the bound.
+type open struct {
+	list        int
+	candidates  []near
+	least, most []int64 // what the open lists after it take
+}
+
+// within searches the choices with an excess within a gap.
+func (c *chooser) within(gap float64) chosen {
+	dimensions := len(c.rooms)
+	slack := gap + c.prices.tolerance()
+	fixed := slices.Repeat([]int{-1}, len(c.lists))
+	start := layer{list: -1, uses: make([]int64, dimensions), values: make([]value, 1), excess: make([]float64, 1)}
+	var lists []open
+	for i := range c.lists {
+		candidates := c.prices.near(i, c.lists[i], slack)
+		if len(candidates) > 1 {
+			lists = append(lists, open{list: i, candidates: candidates})
+			continue
+		}
+		only := &candidates[0]
+		fixed[i] = int(only.index)
+		start.values[0].add(only.value)
+		addTo(start.uses, only.use)
+	}
+	setRest(lists, dimensions)
+	c.layers = append(c.layers[:0], start)
+	exact := true
+	for n := range lists {
+		next := (&expansion{chooser: c, open: &lists[n], gap: slack}).expand(&c.layers[n])
+		exact = !next.cut(maxStates, dimensions) && exact
+		c.layers = append(c.layers, next)
+	}
+	last := &c.layers[len(c.layers)-1]
+	best := -1
+	for n := range last.values {
+		if best < 0 || c.isBetter(len(c.layers)-1, n, best) {
+			best = n
+		}
+	}
+	if best < 0 || !within(last.uses[best*dimensions:(best+1)*dimensions], c.rooms) {
+		return chosen{exact: exact}
+	}
+	return chosen{picks: c.picks(len(c.layers)-1, best, fixed), value: last.values[best], exact: exact}
+}
+
+// setRest computes what the lists after each list take at least and at most.
+func setRest(lists []open, dimensions int) {
+	least, most := make([]int64, dimensions), make([]int64, dimensions)
+	for n := len(lists) - 1; n >= 0; n-- {
+		o := &lists[n]
+		o.least, o.most = slices.Clone(least), slices.Clone(most)
+		for d := range dimensions {
+			low, high := int64(math.MaxInt64), int64(0)
+			for _, near := range o.candidates {
+				low, high = min(low, near.use[d]), max(high, near.use[d])
+			}
+			least[d] += low
+			most[d] += high
+		}
+	}
+}
+
+func (v *value) add(other value) {
+	v.cost += other.cost
+	v.replicas += other.replicas
+	v.moves += other.moves
+}
+
+func addTo(sum, use []int64) {
+	for d := range use {
+		sum[d] += use[d]
+	}
+}
+
+// isBetter compares two states of a layer.
+func (c *chooser) isBetter(layer, a, b int) bool {
+	values := c.layers[layer].values
+	if order := values[a].compare(values[b]); order != 0 || c.compare == nil {
+		return order < 0
+	}
+	undecided := slices.Repeat([]int{-1}, len(c.lists))
+	return c.compare(c.picks(layer, a, undecided), c.picks(layer, b, undecided)) < 0
+}
+
+// picks returns the candidates of a state. Those of lists that have no layer yet are as given.
+func (c *chooser) picks(layer, state int, given []int) []int {
+	picks := slices.Clone(given)
+	for ; layer > 0; layer-- {
+		l := &c.layers[layer]
+		picks[l.list] = int(l.pick[state])
+		state = int(l.from[state])
+	}
+	return picks
+}
+
+// expansion makes a layer of the one before.
+type expansion struct {
+	*open
+
+	chooser *chooser
+	gap     float64
+
+	next  layer
+	table []int32 // of states by their use; 0: free
+	sum   []int64
+}
+
+// expand adds each candidate to each state, without what cannot be part of a choice within the gap.
+func (e *expansion) expand(from *layer) layer {
+	c := e.chooser
+	dimensions := len(c.rooms)
+	e.next.list = e.list
+	e.table = make([]int32, tableSize(len(from.values)*len(e.candidates)))
+	e.sum = make([]int64, dimensions)
+	for n := range from.values {
+		use := from.uses[n*dimensions : (n+1)*dimensions]
+		for o := range e.candidates {
+			near := &e.candidates[o]
+			excess := from.excess[n] + near.excess
+			if excess > e.gap { // and so are those to come
+				break
+			}
+			if !e.add(use, near.use, excess) {
+				continue
+			}
+			v := from.values[n]
+			v.add(near.value)
+			e.insert(v, excess, int32(n), near.index)
+		}
+	}
+	return e.next
+}
+
+// add computes what a state and a candidate take. It reports whether the lists to come can complete it within the rooms and the gap.
+func (e *expansion) add(use, more []int64, excess float64) bool {
+	c := e.chooser
+	for d := range e.sum {
+		sum := use[d] + more[d]
+		e.sum[d] = sum
+		if sum+e.least[d] > c.rooms[d] {
+			return false
+		}
+		if unused := c.rooms[d] - sum - e.most[d]; unused > 0 {
+			if excess += c.prices.of[d] * float64(unused); excess > e.gap {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// insert keeps a state, unless there is a better one that takes the same.
+func (e *expansion) insert(v value, excess float64, from, pick int32) {
+	dimensions := len(e.sum)
+	mask := uint64(len(e.table) - 1)
+	slot := hash(e.sum) & mask
+	for ; e.table[slot] != 0; slot = (slot + 1) & mask {
+		n := int(e.table[slot]) - 1
+		if !slices.Equal(e.next.uses[n*dimensions:(n+1)*dimensions], e.sum) {
+			continue
+		}
+		if e.isBetter(v, from, pick, n) {
+			e.next.values[n], e.next.excess[n], e.next.from[n], e.next.pick[n] = v, min(excess, e.next.excess[n]), from, pick
+		}
+		return
+	}
+	e.next.uses = append(e.next.uses, e.sum...)
+	e.next.values = append(e.next.values, v)
+	e.next.excess = append(e.next.excess, excess)
+	e.next.from = append(e.next.from, from)
+	e.next.pick = append(e.next.pick, pick)
+	e.table[slot] = int32(len(e.next.values))
+}
+
+// isBetter compares a new state with one of the layer that takes the same.
+func (e *expansion) isBetter(v value, from, pick int32, old int) bool {
+	c := e.chooser
+	if order := v.compare(e.next.values[old]); order != 0 || c.compare == nil {
+		return order < 0
+	}
+	undecided := slices.Repeat([]int{-1}, len(c.lists))
+	before := len(c.layers) - 1
+	a, b := c.picks(before, int(from), undecided), c.picks(before, int(e.next.from[old]), undecided)
+	a[e.list], b[e.list] = int(pick), int(e.next.pick[old])
+	return c.compare(a, b) < 0
+}
+
+// tableSize returns a power of two with room for a number of states, of which most share their use.
+func tableSize(states int) int {
+	size := 64
+	for size < 2*min(states, 4*maxStates) {
+		size *= 2
+	}
+	return size
+}
+
+func hash(use []int64) uint64 {
+	h := uint64(0x9e3779b97f4a7c15)
+	for _, n := range use {
+		h = (h ^ uint64(n)) * 0xff51afd7ed558ccd
+		h ^= h >> 32
+	}
+	return h
+}
+
+// cut drops the states with the largest excess beyond a number, and reports whether it did.
+func (l *layer) cut(most, dimensions int) bool {
+	if len(l.values) <= most {
+		return false
+	}
+	order := make([]int, len(l.values))
+	for n := range order {
+		order[n] = n
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(l.excess[a], l.excess[b]) })
+	kept := layer{list: l.list}
+	for _, n := range order[:most] {
+		kept.uses = append(kept.uses, l.uses[n*dimensions:(n+1)*dimensions]...)
+		kept.values = append(kept.values, l.values[n])
+		kept.excess = append(kept.excess, l.excess[n])
+		kept.from = append(kept.from, l.from[n])
+		kept.pick = append(kept.pick, l.pick[n])
+	}
+	*l = kept
+	return true
+}

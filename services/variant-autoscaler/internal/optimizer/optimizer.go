@@ -1,0 +1,185 @@
+// Package optimizer finds the cheapest replicas of all variants that serve the load within its targets. It is pure, and exact: all
+// numbers are whole, so that there is one best plan, and the same problem gives it on every machine.
+//
+// Variants of one group share a load. The picker, not the optimizer, splits it: a replica of a variant with the weight w gets the part
+// w/W of it, W being the sum of the weights of all replicas. A variant in use must not get more than its capacity r, so a group whose
+// variants serve a load S needs
+//
+//	W ≥ S·w/r    of each variant in use
+//
+// Plans are compared by the shares of the demand that groups can serve, priority by priority, the worst-served group first; then by
+// cost, by replicas, by changes, and last by the replicas themselves, in the order of namespace and name.
+//
+//	Solve      the best plan of each group by itself; limits that these plans exceed join groups into components (cover.go)
+//	shares     of a component: how well its groups can be served within the limits (shares.go)
+//	options    of a group: the ways to serve it so, of which none is better in everything than another one (options.go)
+//	choice     one option of each group within the limits, at the least cost: prices for cards, then dynamic programming over the
+//	           options that the prices cannot rule out (prices.go, choice.go)
+//	Act        hysteresis and stabilization, after the plan and never part of it (act.go)
+package optimizer
+
+import (
+	"slices"
+)
+
+// Million is a full share.
+const Million = 1_000_000
+
+// Split is how the picker divides the load of a group.
+type Split string
+
+// Splits.
+const (
+	SplitCapacity Split = "capacity" // by the capacity of replicas
+	SplitEqual    Split = "equal"    // each replica gets the same
+	SplitObserved Split = "observed" // as it was seen to; a variant that was not seen, by its capacity
+)
+
+// Problem is one optimization. Costs are micro-units per replica and hour, rates are micro-requests per second.
+type Problem struct {
+	Split           Split
+	HeadroomPercent int64
+	// SavingPercent is the least saving for which a plan replaces the present one.
+	SavingPercent int64
+	Limits        []Limit
+	Groups        []Group
+}
+
+// Limit is a number of accelerator cards that the matching variants may take together.
+type Limit struct {
+	Accelerator string
+	Namespace   string // empty: all
+	Priority    int    // 0: all
+	Cards       int64
+}
+
+// Group is the variants that share one load.
+type Group struct {
+	Namespace, Pool, Model string
+	Priority               int // 1 is the most important
+	Rate                   int64
+	KeepOne                bool // it may not have zero replicas
+	Variants               []Variant
+}
+
+// Variant is one way to serve a model. Its name is unique in its namespace.
+type Variant struct {
+	Name        string
+	Accelerator string
+	Cards       int64 // of a replica
+	Cost        int64 // of a replica
+	Min, Max    int   // Max 0: no maximum
+	Now         int
+	Held        int   // most replicas wanted in the stabilization window
+	Weight      int64 // load that a replica was seen to get; 0: not seen
+	Capacity    int64 // of a replica, within the targets; 0: the variant is set aside
+}
+
+// Plan is the solution of a problem. Lists of variants are in the order of the problem.
+type Plan struct {
+	Replicas []int
+	Shares   []int64 // by group
+	Cost     int64
+	// Bound is what no plan that serves as much can undercut. It is Cost, unless the search of a component was cut short.
+	Bound int64
+	// Limiting are the limits that make the plan serve less or cost more.
+	Limiting []int
+}
+
+// Solve returns the best plan of a valid problem.
+func Solve(p *Problem) *Plan {
+	s := newSolver(p)
+	for g := range s.groups {
+		s.choose(g, s.best(g))
+	}
+	// A limit that the best plan without it keeps to has no effect.
+	var active []int
+	unproven := int64(0)
+	for exceeded := s.exceeded(active); len(exceeded) > 0; exceeded = s.exceeded(active) {
+		active = append(active, exceeded...)
+		slices.Sort(active)
+		unproven = 0
+		for _, c := range s.components(active) {
+			unproven += s.solveComponent(c)
+		}
+	}
+	plan := &Plan{Replicas: s.plan, Limiting: active}
+	for g := range s.groups {
+		plan.Shares = append(plan.Shares, s.share(g, s.part(g)))
+		plan.Cost += s.costOf(g, s.part(g))
+	}
+	plan.Bound = plan.Cost - unproven
+	return plan
+}
+
+// solver is a problem in the form of the search. Variants are numbered over all groups.
+type solver struct {
+	problem  *Problem
+	variants []variant
+	groups   []group
+	limits   []int64 // cards, raised to what the minima take
+	order    []int   // variants by namespace and name
+	plan     []int
+}
+
+// variant is a variant in the form of the search.
+type variant struct {
+	cost, capacity, weight int64
+	low, high              int // more than high never helps
+	max, now, held         int
+	aside                  bool
+	takes                  []int64 // cards of each limit that a replica takes
+}
+
+// group is a group in the form of the search.
+type group struct {
+	first, end int   // of its variants
+	order      []int // of its variants by name, from first
+	tier       int   // 0 has the most important priority
+	demand     int64
+	keepOne    bool
+}
+
+// part returns the plan of a group.
+func (s *solver) part(g int) []int { return s.plan[s.groups[g].first:s.groups[g].end] }
+
+// own returns the variants of a group.
+func (s *solver) own(g int) []variant { return s.variants[s.groups[g].first:s.groups[g].end] }
+
+func (s *solver) choose(g int, replicas []int) { copy(s.part(g), replicas) }
+
+func (s *solver) costOf(g int, replicas []int) int64 {
+	var sum int64
+	for i, v := range s.own(g) {
+		sum += v.cost * int64(replicas[i])
+	}
+	return sum
+}
+
+// takenBy returns the cards of a limit that a group takes.
+func (s *solver) takenBy(g, limit int, replicas []int) int64 {
+	var sum int64
+	for i := range replicas {
+		sum += s.own(g)[i].takes[limit] * int64(replicas[i])
+	}
+	return sum
+}
+
+// exceeded returns the limits that the plan exceeds, without those that are known.
+func (s *solver) exceeded(known []int) []int {
+	var all []int
+	for l := range s.limits {
+		if !slices.Contains(known, l) && s.taken(l, s.plan) > s.limits[l] {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+func (s *solver) taken(limit int, plan []int) int64 {
+	var sum int64
+	for i := range plan {
+		sum += s.variants[i].takes[limit] * int64(plan[i])
+	}
+	return sum
+}

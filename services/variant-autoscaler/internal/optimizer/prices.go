@@ -1,0 +1,137 @@
+package optimizer
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// prices are costs for what candidates take. Whatever they are, no choice within the rooms costs less than the bound: the sum of the
+// least priced costs of all lists, minus what the rooms are worth.
+type prices struct {
+	of    []float64
+	least []float64 // priced cost of the best candidate of each list
+	bound float64
+	scale float64 // sum of all numbers that the bound is made of, and of the largest costs
+}
+
+// tolerance covers rounding.
+func (p *prices) tolerance() float64 { return 1e-11*p.scale + 1e-6 }
+
+// flat is candidates for arithmetic.
+type flat struct {
+	ends  []int
+	costs []float64
+	uses  []float64 // of a candidate, one after the other
+	rooms []float64
+
+	largest float64 // sum of the largest costs
+}
+
+// findPrices looks for prices with a high bound, by steps along the subgradient: the price of what is taken too often rises, the others
+// fall. Steps get shorter when the bound does not rise.
+func findPrices(lists [][]candidate, rooms []int64, largest float64) prices {
+	const rounds, patience, first = 400, 12, 0.02
+	f := flatten(lists, rooms)
+	f.largest = largest
+	taken := make([]float64, len(rooms))
+	best := f.at(make([]float64, len(rooms)), taken)
+	if len(rooms) == 0 {
+		return best
+	}
+	price, gradient := slices.Clone(best.of), slices.Clone(taken)
+	bestGradient := slices.Clone(taken)
+	stride, stale := first, 0
+	for range rounds {
+		norm := 0.0
+		for d := range rooms {
+			over := gradient[d] - f.rooms[d]
+			if over < 0 && price[d] == 0 {
+				over = 0
+			}
+			gradient[d] = over
+			norm += over * over
+		}
+		if norm == 0 || stride < 1e-9 {
+			break
+		}
+		step := stride * max(math.Abs(best.bound), 1) / norm
+		for d := range rooms {
+			price[d] = max(0, price[d]+step*gradient[d])
+		}
+		if now := f.at(price, gradient); now.bound > best.bound {
+			best, stale = now, 0
+			copy(bestGradient, gradient)
+		} else if stale++; stale == patience {
+			copy(price, best.of)
+			copy(gradient, bestGradient)
+			stride, stale = stride/2, 0 //nolint:mnd // halves
+		}
+	}
+	return best
+}
+
+func flatten(lists [][]candidate, rooms []int64) *flat {
+	f := &flat{}
+	for _, list := range lists {
+		for _, c := range list {
+			f.costs = append(f.costs, float64(c.value.cost))
+			for _, n := range c.use {
+				f.uses = append(f.uses, float64(n))
+			}
+		}
+		f.ends = append(f.ends, len(f.costs))
+	}
+	for _, n := range rooms {
+		f.rooms = append(f.rooms, float64(n))
+	}
+	return f
+}
+
+// at returns the bound at prices, and fills in what the best candidates take.
+func (f *flat) at(price, taken []float64) prices {
+	p := prices{of: slices.Clone(price), least: make([]float64, len(f.ends)), scale: f.largest}
+	clear(taken)
+	dimensions, first := len(price), 0
+	for i, end := range f.ends {
+		least, best := math.Inf(1), first
+		for n := first; n < end; n++ {
+			cost := f.costs[n]
+			for d, use := range f.uses[n*dimensions : (n+1)*dimensions] {
+				cost += use * price[d]
+			}
+			if cost < least {
+				least, best = cost, n
+			}
+		}
+		p.least[i] = least
+		p.bound += least
+		p.scale += math.Abs(least)
+		for d, use := range f.uses[best*dimensions : (best+1)*dimensions] {
+			taken[d] += use
+		}
+		first = end
+	}
+	for d, room := range f.rooms {
+		p.bound -= room * price[d]
+		p.scale += room * price[d]
+	}
+	return p
+}
+
+// near returns the candidates of a list with an excess within a gap, the least one first.
+func (p *prices) near(list int, candidates []candidate, gap float64) []near {
+	var all []near
+	for n := range candidates {
+		c := &candidates[n]
+		excess := float64(c.value.cost) - p.least[list]
+		for d, use := range c.use {
+			excess += float64(use) * p.of[d]
+		}
+		if excess <= gap {
+			all = append(all, near{candidate: c, index: int32(n), excess: max(excess, 0)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b near) int { return cmp.Compare(a.excess, b.excess) })
+	return all
+}

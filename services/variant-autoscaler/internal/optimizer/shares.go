@@ -1,0 +1,202 @@
+package optimizer
+
+import (
+	"maps"
+	"slices"
+)
+
+// none is more than every share.
+const none = Million + 1
+
+// servesAll reports whether all members can have the shares that are granted to them. It errs only on the side of no.
+func (c *component) servesAll() bool {
+	points := make([][]point, len(c.members))
+	c.each(func(i int) {
+		for _, o := range c.options(i) {
+			points[i] = append(points[i], point{share: o.share, use: o.use})
+		}
+	})
+	return (&granting{component: c, points: points}).feasible()
+}
+
+// granting finds the best shares of the members of a component.
+type granting struct {
+	*component
+
+	points [][]point // of each member, the largest share first
+	exact  bool
+}
+
+// grantShares sets the grants so that a plan with the best shares exists, and only such plans are permitted. It reports whether that is
+// proven. The best shares are the lexicographic max-min: in the most important tier, the least share is as large as it can be, then the
+// second-least, and so on.
+func (c *component) grantShares() bool {
+	g := &granting{component: c, points: make([][]point, len(c.members)), exact: true}
+	tiers := map[int][]int{}
+	for i, member := range c.members {
+		c.grants[i] = grant{}
+		tiers[c.groups[member].tier] = append(tiers[c.groups[member].tier], i)
+	}
+	c.each(func(i int) { g.points[i] = c.points(i) })
+	for _, tier := range slices.Sorted(maps.Keys(tiers)) {
+		for free := tiers[tier]; len(free) > 0; {
+			free = g.raise(free)
+		}
+	}
+	return g.exact
+}
+
+// raise grants the largest share that all free members can have at least, and returns those that can have more. It stops at the largest
+// share of a member that may have a smaller one, too: how many members have that share depends on which of them has the smaller one.
+func (g *granting) raise(free []int) []int {
+	levels := g.levels(free)
+	reach := len(levels)
+	for _, i := range free {
+		if at, found := slices.BinarySearch(levels, g.largest(i)); found && len(g.grants[i].also) > 0 {
+			reach = min(reach, at+1)
+		}
+	}
+	// The first level is granted already.
+	low, high := 0, reach
+	for high-low > 1 {
+		middle := (low + high) / 2 //nolint:mnd // halves
+		g.require(free, levels[middle])
+		if g.feasible() {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	share := levels[low]
+	g.require(free, share)
+	if low == len(levels)-1 {
+		return nil // each has its largest share
+	}
+	var rest, bound []int
+	for _, i := range free {
+		if g.largest(i) <= share && len(g.grants[i].also) == 0 {
+			continue
+		}
+		rest = append(rest, i)
+		if slices.ContainsFunc(g.points[i], func(p point) bool { return p.share == share }) {
+			bound = append(bound, i)
+		}
+	}
+	g.bind(bound, share)
+	rest = slices.DeleteFunc(rest, func(i int) bool {
+		if g.largest(i) <= share {
+			g.grants[i].least = none
+		}
+		return g.grants[i].least == none
+	})
+	g.require(rest, levels[low+1])
+	return rest
+}
+
+// levels returns the shares that members can have of those that are granted to all of them, ascending.
+func (g *granting) levels(members []int) []int64 {
+	var all []int64
+	for _, i := range members {
+		for _, p := range g.points[i] {
+			if p.share >= g.grants[i].least {
+				all = append(all, p.share)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// largest returns the largest share that a member can have by itself.
+func (g *granting) largest(member int) int64 { return g.points[member][0].share }
+
+// require grants shares from a level on, or the largest one.
+func (g *granting) require(members []int, share int64) {
+	for _, i := range members {
+		g.grants[i].least = min(share, g.largest(i))
+	}
+}
+
+// bind lets as few as possible of the members keep a share.
+func (g *granting) bind(members []int, share int64) {
+	most := int64(len(members))
+	least := most
+	if most > 1 || len(g.grants[members[0]].also) > 0 {
+		least = g.leastAt(members, share)
+	}
+	if least == 0 {
+		return
+	}
+	if least == most {
+		for _, i := range members {
+			g.grants[i].least = none
+			g.grants[i].also = append(g.grants[i].also, share)
+		}
+		return
+	}
+	q := quota{share: share, members: members}
+	g.quotas, g.rooms = append(g.quotas, q), append(g.rooms, least)
+	for i := range g.points {
+		for n := range g.points[i] {
+			p := &g.points[i][n]
+			p.use = append(p.use, q.use(i, p.share))
+		}
+	}
+	for _, i := range members {
+		g.grants[i].also = append(g.grants[i].also, share)
+	}
+}
+
+// leastAt returns the least number of the members that must keep a share, of those that are granted.
+func (g *granting) leastAt(members []int, share int64) int64 {
+	lists := g.lists(func(i int, p *point) int64 {
+		if p.share == share && slices.Contains(members, i) {
+			return 1
+		}
+		return 0
+	})
+	found := (&chooser{lists: lists, rooms: g.rooms}).run()
+	g.exact = g.exact && found.exact
+	return found.value.cost
+}
+
+// feasible reports whether the members can have the shares that are granted to them together.
+func (g *granting) feasible() bool {
+	// The last limit first: a choice within some limits takes as little as possible of the one before.
+	for d := len(g.rooms) - 1; d >= 0; d-- {
+		lists := g.lists(func(_ int, p *point) int64 { return p.use[d] })
+		for _, list := range lists {
+			for n := range list {
+				list[n].use = list[n].use[d+1:]
+			}
+		}
+		found := (&chooser{lists: lists, rooms: g.rooms[d+1:], enough: &g.rooms[d]}).run()
+		if found.picks == nil || found.value.cost > g.rooms[d] {
+			g.exact = g.exact && found.exact
+			return false
+		}
+	}
+	return true
+}
+
+// lists returns the points that are granted as candidates, of which none takes less than another one at the same cost.
+func (g *granting) lists(cost func(member int, p *point) int64) [][]candidate {
+	lists := make([][]candidate, len(g.points))
+	for i := range g.points {
+		var kept []candidate
+		for n := range g.points[i] {
+			p := &g.points[i][n]
+			if !g.grants[i].permits(p.share) {
+				continue
+			}
+			made := candidate{value: value{cost: cost(i, p)}, use: p.use}
+			if slices.ContainsFunc(kept, func(k candidate) bool { return k.value.cost <= made.value.cost && within(k.use, made.use) }) {
+				continue
+			}
+			kept = slices.DeleteFunc(kept, func(k candidate) bool { return k.value.cost >= made.value.cost && within(made.use, k.use) })
+			kept = append(kept, made)
+		}
+		lists[i] = kept
+	}
+	return lists
+}

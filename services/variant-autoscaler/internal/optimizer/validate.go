@@ -1,0 +1,92 @@
+package optimizer
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Bounds of numbers, so that no sum overflows.
+const (
+	// MaxReplicas is the most replicas of a variant.
+	MaxReplicas = 100_000
+
+	maxRate     = 1e15
+	maxCost     = 1e13
+	maxCards    = 1e6
+	maxHeadroom = 1000
+	maxTotal    = math.MaxInt64 / 4 // cost of all replicas
+)
+
+// Validate returns an error that names the first number that is out of range.
+func (p *Problem) Validate() error {
+	splits := []Split{SplitCapacity, SplitEqual, SplitObserved}
+	switch {
+	case !slices.Contains(splits, p.Split):
+		return fmt.Errorf("split %q is not one of capacity, equal, observed", p.Split)
+	case p.HeadroomPercent < 0 || p.HeadroomPercent > maxHeadroom:
+		return fmt.Errorf("the headroom is %d %%", p.HeadroomPercent)
+	}
+	seen, total := map[[2]string]bool{}, 0.0
+	for i := range p.Groups {
+		g := &p.Groups[i]
+		if err := g.validate(); err != nil {
+			return fmt.Errorf("group %d: %w", i, err)
+		}
+		for n := range g.Variants {
+			v := &g.Variants[n]
+			name := [2]string{g.Namespace, v.Name}
+			if seen[name] {
+				return fmt.Errorf("group %d: another variant of namespace %q is called %q", i, g.Namespace, v.Name)
+			}
+			seen[name] = true
+			most := MaxReplicas
+			if v.Max > 0 {
+				most = v.Max
+			}
+			if total += float64(v.Cost) * float64(most); total > maxTotal {
+				return fmt.Errorf("group %d: variant %q: all replicas together cost more than %d", i, v.Name, int64(maxTotal))
+			}
+		}
+	}
+	return nil
+}
+
+func (g *Group) validate() error {
+	if g.Rate < 0 || g.Rate > maxRate {
+		return fmt.Errorf("the rate is %d", g.Rate)
+	}
+	if g.Priority < 1 {
+		return fmt.Errorf("the priority is %d", g.Priority)
+	}
+	for n := range g.Variants {
+		if err := g.Variants[n].validate(); err != nil {
+			return fmt.Errorf("variant %q: %w", g.Variants[n].Name, err)
+		}
+	}
+	return nil
+}
+
+func (v *Variant) validate() error {
+	for _, n := range []struct {
+		name               string
+		value, least, most int64
+	}{
+		{"cost", v.Cost, 0, maxCost},
+		{"number of cards", v.Cards, 1, maxCards},
+		{"least number of replicas", int64(v.Min), 0, MaxReplicas},
+		{"largest number of replicas", int64(v.Max), 0, MaxReplicas},
+		{"present number of replicas", int64(v.Now), 0, MaxReplicas},
+		{"number of held replicas", int64(v.Held), 0, MaxReplicas},
+		{"weight", v.Weight, 0, maxRate},
+		{"capacity", v.Capacity, 0, maxRate},
+	} {
+		if n.value < n.least || n.value > n.most {
+			return fmt.Errorf("the %s is %d", n.name, n.value)
+		}
+	}
+	if v.Max > 0 && v.Max < v.Min {
+		return fmt.Errorf("at most %d replicas, and at least %d", v.Max, v.Min)
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+// Package solve answers optimization problems on a stream, for measurements: one process for many passes. For each pass, it reads the
+// problem as a line of JSON and writes "ready", reads "solve" and writes the plan.
+package solve
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/queueing"
+)
+
+// instance is a problem whose capacities may follow from profiles.
+type instance struct {
+	ID         string  `json:"id"`
+	Split      string  `json:"split"`
+	Headroom   int64   `json:"headroomPercent"`
+	Percentile float64 `json:"percentile"`
+	Saving     int64   `json:"savingPercent"`
+	Limits     []limit `json:"limits"`
+	Groups     []group `json:"groups"`
+}
+
+type limit struct {
+	Accelerator string `json:"accelerator"`
+	Namespace   string `json:"namespace"`
+	Priority    int    `json:"priority"`
+	Cards       int64  `json:"cards"`
+}
+
+type group struct {
+	Namespace    string    `json:"namespace"`
+	Pool         string    `json:"pool"`
+	Model        string    `json:"model"`
+	Priority     int       `json:"priority"`
+	Rate         int64     `json:"rate"`
+	InputTokens  float64   `json:"inputTokens"`
+	OutputTokens float64   `json:"outputTokens"`
+	TTFT         float64   `json:"ttftMs"`
+	ITL          float64   `json:"itlMs"`
+	KeepOne      bool      `json:"keepOne"`
+	Variants     []variant `json:"variants"`
+}
+
+type variant struct {
+	Name        string   `json:"name"`
+	Accelerator string   `json:"accelerator"`
+	Cards       int64    `json:"cards"`
+	Cost        int64    `json:"cost"`
+	Min         int      `json:"min"`
+	Max         int      `json:"max"`
+	Now         int      `json:"now"`
+	Held        int      `json:"held"`
+	Weight      int64    `json:"weight"`
+	Capacity    int64    `json:"capacity"`
+	Profile     *profile `json:"profile"`
+}
+
+type profile struct {
+	Alpha    float64 `json:"alpha"`
+	Beta     float64 `json:"beta"`
+	Gamma    float64 `json:"gamma"`
+	Delta    float64 `json:"delta"`
+	MaxBatch int     `json:"maxBatch"`
+}
+
+// answer is a plan, in the order of the variants of the instance.
+type answer struct {
+	Replicas   []int   `json:"replicas"`
+	Capacities []int64 `json:"capacities"`
+	Acted      []int   `json:"acted"`
+	Bound      int64   `json:"bound"`
+}
+
+var errNotSolve = errors.New(`the line after a problem must be "solve"`)
+
+// Run answers until the input ends.
+func Run(in io.Reader, out io.Writer) error {
+	r := bufio.NewReaderSize(in, 1<<20)
+	for {
+		line, err := r.ReadBytes('\n')
+		if errors.Is(err, io.EOF) && len(line) == 0 {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read problem: %w", err)
+		}
+		var problem instance
+		if err := json.Unmarshal(line, &problem); err != nil {
+			return fmt.Errorf("parse problem: %w", err)
+		}
+		if _, err := fmt.Fprintln(out, "ready"); err != nil {
+			return fmt.Errorf("write: %w", err)
+		}
+		if line, err = r.ReadBytes('\n'); err != nil || string(line) != "solve\n" {
+			return errNotSolve
+		}
+		plan, err := problem.solve()
+		if err != nil {
+			return err
+		}
+		if err := json.NewEncoder(out).Encode(plan); err != nil {
+			return fmt.Errorf("write plan: %w", err)
+		}
+	}
+}
+
+func (in *instance) solve() (*answer, error) {
+	capacities := in.capacities()
+	p := in.problem(capacities)
+	if err := p.Validate(); err != nil {
+		return nil, fmt.Errorf("problem: %w", err)
+	}
+	plan := optimizer.Solve(p)
+	return &answer{Replicas: plan.Replicas, Capacities: capacities, Acted: optimizer.Act(p, plan), Bound: plan.Bound}, nil
+}
+
+// capacities returns the capacity of a replica of each variant.
+func (in *instance) capacities() []int64 {
+	var variants []*variant
+	var groups []*group
+	for i := range in.Groups {
+		for n := range in.Groups[i].Variants {
+			variants, groups = append(variants, &in.Groups[i].Variants[n]), append(groups, &in.Groups[i])
+		}
+	}
+	all := make([]int64, len(variants))
+	optimizer.Each(len(variants), func(i int) {
+		all[i] = variants[i].capacity(groups[i], in.Percentile)
+	})
+	return all
+}
+
+func (v *variant) capacity(g *group, percentile float64) int64 {
+	if v.Profile == nil {
+		return v.Capacity
+	}
+	model, err := queueing.New(queueing.Profile(*v.Profile), queueing.Traffic{Input: g.InputTokens, Output: g.OutputTokens})
+	if err != nil {
+		return 0
+	}
+	return model.Capacity(queueing.Targets{TTFT: g.TTFT, ITL: g.ITL, Percentile: percentile})
+}
+
+func (in *instance) problem(capacities []int64) *optimizer.Problem {
+	p := &optimizer.Problem{Split: optimizer.Split(in.Split), HeadroomPercent: in.Headroom, SavingPercent: in.Saving}
+	for _, l := range in.Limits {
+		p.Limits = append(p.Limits, optimizer.Limit(l))
+	}
+	for i := range in.Groups {
+		g := &in.Groups[i]
+		made := optimizer.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model, Priority: g.Priority, Rate: g.Rate, KeepOne: g.KeepOne}
+		for n := range g.Variants {
+			v := &g.Variants[n]
+			made.Variants = append(made.Variants, optimizer.Variant{
+				Name: v.Name, Accelerator: v.Accelerator, Cards: v.Cards, Cost: v.Cost, Min: v.Min, Max: v.Max, Now: v.Now, Held: v.Held, Weight: v.Weight,
+				Capacity: capacities[0],
+			})
+			capacities = capacities[1:]
+		}
+		p.Groups = append(p.Groups, made)
+	}
+	return p
+}
