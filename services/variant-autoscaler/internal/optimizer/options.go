@@ -63,7 +63,7 @@ type lister struct {
 // Most plans that are listed for a group. A group of three variants with 60 replicas each has 3600 ways to serve a load, and 216 000 plans.
 // Beyond, only each second, third, ... number of replicas is listed, and the result is not proven to be the best.
 const (
-	maxOptions = 1 << 12
+	maxOptions = 1 << 11
 	maxPoints  = 1 << 15
 )
 
