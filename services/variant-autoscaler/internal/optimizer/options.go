@@ -67,7 +67,7 @@ const (
 	maxPoints  = 1 << 15
 )
 
-// limit sets the step, so that at most so many plans are listed.
+// limit sets the step so that the lister lists no more than a number of plans.
 func (l *lister) limit(most int, ranges []int) {
 	plans := func() int {
 		n := 1
