@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
+	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/memlimit"
@@ -59,6 +61,10 @@ func serve(ctx context.Context, cfg *config.Config) error {
 	defer func() { _ = log.Sync() }() // stderr need not be a file that can be synced
 	logging.BridgeKlog(log)
 	memlimit.Set(log)
+	if e := &cfg.ExtProc; e.FitMemory(debug.SetMemoryLimit(-1)) {
+		log.Warn("The memory limit is small, so the picker accepts less than its flags say: raise the memory limit of the container, or lower the flags",
+			zap.Stringer("max-buffered-bytes", &e.MaxBuffered), zap.Stringer("max-request-body", &e.MaxRequestBody))
+	}
 	return app.Run(ctx, cfg, log)
 }
 

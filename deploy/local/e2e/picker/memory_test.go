@@ -23,8 +23,7 @@ const (
 	releaseTag = "dev"
 )
 
-// It does not run beside other tests: without a free processor, a picker near its limit does little but collect garbage, and its probes time
-// out.
+// It does not run beside other tests: 40 bodies in flight take memory and processors from them.
 func TestMemory_LargeBodiesDoNotKillThePicker(t *testing.T) { //nolint:paralleltest // see above
 	c := cluster.Start(t, stack.Publish("127.0.0.1:0"))
 	stack.NeedLimits(t, c)
@@ -36,6 +35,7 @@ func TestMemory_LargeBodiesDoNotKillThePicker(t *testing.T) { //nolint:parallelt
 	require.NoError(t, err)
 	assert.Contains(t, out, "Set the soft memory limit")
 	assert.Contains(t, out, strconv.Itoa(pickerMemory*9/10), "90 % of the container's")
+	assert.Contains(t, out, "The memory limit is small")
 
 	statuses := sendBodies(t, s.Gateway(), 40, 2)
 	assert.Positive(t, statuses[http.StatusOK], "%v", statuses)

@@ -321,6 +321,19 @@ func (e ExtProc) validate() error {
 	return nil
 }
 
+// memoryShare is the part of the process's memory that gateways may hold, as a divisor. With all of it in use, the collector finds next to
+// nothing to free, and takes half of the processors while it looks. At a third, small containers refuse bodies for which they have room.
+const memoryShare = 2
+
+// FitMemory lowers the limits to a process with the soft memory limit given, so that it refuses bodies instead of collecting garbage without
+// end. It reports whether it lowered any.
+func (e *ExtProc) FitMemory(limit int64) bool {
+	before := *e
+	e.MaxBuffered = Size(min(int64(e.MaxBuffered), limit/memoryShare))
+	e.MaxRequestBody = min(e.MaxRequestBody, e.MaxBuffered/bodyCopies)
+	return *e != before
+}
+
 func (p Prefixes) validate() error {
 	if p.MaxBytes < minPrefixIndex {
 		return fmt.Errorf("--%s %s is too small: give at least 1Mi", flagPrefixIndex, p.MaxBytes.String())

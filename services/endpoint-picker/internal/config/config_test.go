@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,6 +112,29 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 			t.Parallel()
 			_, err := Parse(tt.give, io.Discard)
 			require.EqualError(t, err, tt.want)
+		})
+	}
+}
+
+func TestFitMemory(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name           string
+		limit          int64
+		buffered, body Size
+		lowered        bool
+	}{
+		{name: "no limit", limit: math.MaxInt64, buffered: 256 << 20, body: 32 << 20},
+		{name: "just enough", limit: 512 << 20, buffered: 256 << 20, body: 32 << 20},
+		{name: "less for all", limit: 500 << 20, buffered: 250 << 20, body: 32 << 20, lowered: true},
+		{name: "less for each", limit: 100 << 20, buffered: 50 << 20, body: 25 << 20, lowered: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			e := Default().ExtProc
+			assert.Equal(t, tt.lowered, e.FitMemory(tt.limit))
+			assert.Equal(t, []Size{tt.buffered, tt.body}, []Size{e.MaxBuffered, e.MaxRequestBody})
 		})
 	}
 }
