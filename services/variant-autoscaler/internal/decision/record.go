@@ -1,0 +1,93 @@
+// Package decision turns a snapshot into replicas: it is pure, so that the same snapshot gives the same decision anywhere.
+//
+//	capacities    what a replica of each variant serves within the targets
+//	plan          the optimum (package optimizer)
+//	act           hysteresis and stabilization, replicas that start, and groups that keep what they have
+package decision
+
+import (
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// Record is a decision with all that it was made from.
+type Record struct {
+	Snapshot *snapshot.Snapshot `json:"snapshot"`
+	Decision *Decision          `json:"decision"`
+}
+
+// Decision has one element for each group of the snapshot, in its order.
+type Decision struct {
+	Groups []Group `json:"groups"`
+	Cost   int64   `json:"cost"` // of the plan
+	// Bound is what no plan that serves as much can undercut. It is Cost, unless the search was cut short.
+	Bound int64 `json:"bound"`
+	// Acted is the cost of what is acted on.
+	Acted int64 `json:"acted"`
+	// Limiting are the names of the limits that make the plan serve less or cost more.
+	Limiting []string `json:"limiting,omitempty"`
+}
+
+// Group is the decision on a group.
+type Group struct {
+	Demand int64 `json:"demand"` // rate with headroom
+	// Share is the part of the demand that the plan serves within the targets, in millionths.
+	Share    int64     `json:"share"`
+	Acted    int64     `json:"acted"` // the share of what is acted on
+	Variants []Variant `json:"variants"`
+}
+
+// Variant is the decision on a variant.
+type Variant struct {
+	Planned int `json:"planned"` // the optimum
+	Desired int `json:"desired"` // what is acted on
+	// Reason is a constant that says how Desired came about; Message explains it to people.
+	Reason  Reason `json:"reason"`
+	Message string `json:"message"`
+
+	Capacity       int64          `json:"capacity"` // of a replica
+	CapacitySource CapacitySource `json:"capacitySource"`
+	// Confidence is how sure the capacity is, from 0 to 1.
+	Confidence float64    `json:"confidence"`
+	Predicted  *Predicted `json:"predicted,omitempty"`
+	// ShareWithout is the share of the group with one replica less.
+	ShareWithout int64 `json:"shareWithout"`
+	// CostAlone is what the group would cost with this variant alone. Zero: it cannot serve the demand alone.
+	CostAlone int64 `json:"costAlone,omitempty"`
+}
+
+// Predicted are the figures of a replica under its part of the load.
+type Predicted struct {
+	TTFT        float64 `json:"ttftMs"`
+	ITL         float64 `json:"itlMs"`
+	Utilization float64 `json:"utilization"`
+}
+
+// CapacitySource is where a capacity comes from.
+type CapacitySource string
+
+// Sources of capacities.
+const (
+	FromProfile CapacitySource = "profile" // of the variant's spec
+	FromPicker  CapacitySource = "picker"  // learned by the endpoint picker
+	FromEngine  CapacitySource = "engine"  // learned from the metrics of the servers
+	FromNothing CapacitySource = ""
+)
+
+// Reason says how the desired replicas of a variant came about.
+type Reason string
+
+// Reasons of desired replicas.
+const (
+	Optimal      Reason = "Optimal"              // the plan
+	Stabilized   Reason = "Stabilized"           // more were wanted in the stabilization window
+	SavingSmall  Reason = "SavingTooSmall"       // the plan saves less than the least saving
+	Starting     Reason = "ReplacementsStarting" // they serve until others are ready
+	Bridging     Reason = "Bridging"             // they start faster than what the plan wants
+	LimitBinding Reason = "LimitBinding"         // a limit leaves no more
+	Retained     Reason = "RetentionPeriod"      // the last request was too recent to go to zero
+	NoMetrics    Reason = "MetricsUnavailable"   // the load is not known: as before
+	NoTargets    Reason = "NoServiceClass"       // no class has targets for the model: as before
+	NoCapacity   Reason = "CapacityUnknown"      // nothing says what a replica serves
+	OutOfReach   Reason = "TargetsOutOfReach"    // not even an idle replica meets the targets
+	Excluded     Reason = "Excluded"             // the variant has a problem
+)

@@ -1,0 +1,35 @@
+// Package sample holds what the replicas of a variant showed in one window: the collector reads it from Prometheus, and package learn
+// derives capacities from it.
+package sample
+
+import "time"
+
+// Sample is the mean over the ready replicas of a variant. Zero means not known, except for Rate, Running and Waiting.
+type Sample struct {
+	Time     time.Time
+	Window   time.Duration
+	Replicas int // that were scraped
+
+	Rate       float64 // finished requests per second and replica
+	Dispatched float64 // requests that the picker sent, per second and replica
+	Input      float64 // tokens of a request
+	Output     float64
+	Cached     float64 // part of the input tokens that a prefix cache had
+
+	Running  float64 // requests in the batch of a replica
+	Waiting  float64 // requests in its queue
+	Prefill  float64 // time of a prefill without the wait, in milliseconds
+	TTFT     float64 // in milliseconds, as is ITL
+	ITL      float64
+	KVUsage  float64 // part of the cache in use, 0 to 1
+	KVTokens float64 // size of the cache of a replica
+
+	Picker *Picker
+}
+
+// Picker is what the endpoint picker learned of the servers of a variant, as means over them.
+type Picker struct {
+	PrefillRate   float64 // tokens per second
+	Backlog       float64 // seconds of prefill that wait
+	BatchCapacity float64 // requests
+}

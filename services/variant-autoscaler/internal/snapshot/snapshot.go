@@ -1,0 +1,190 @@
+// Package snapshot holds all that a pass decides on, as one value: the variants of all models, their loads, and the settings in force. It
+// is JSON, so that a decision can be explained and replayed without a cluster. Package decision turns a snapshot into replicas; nothing
+// else does it reads.
+//
+// Rates are whole micro-requests per second, costs whole micro-units per replica and hour, times of targets milliseconds.
+package snapshot
+
+import "time"
+
+// Snapshot is the input of one pass.
+type Snapshot struct {
+	Time     time.Time `json:"time"`
+	Settings Settings  `json:"settings"`
+	Limits   []Limit   `json:"limits,omitempty"`
+	Groups   []Group   `json:"groups"`
+}
+
+// Settings apply to all groups.
+type Settings struct {
+	// Split is how the picker divides the load of a group: capacity, equal or observed.
+	Split           string `json:"split"`
+	HeadroomPercent int64  `json:"headroomPercent"`
+	// SavingPercent is the least saving for which a plan replaces the present replicas.
+	SavingPercent int64 `json:"savingPercent"`
+	// Percentile of TTFT that the targets are for. Zero: the mean.
+	Percentile float64 `json:"percentile"`
+}
+
+// Unit is what a limit counts.
+type Unit string
+
+// Units of limits.
+const (
+	Cards    Unit = "cards"
+	Replicas Unit = "replicas"
+	Cost     Unit = "cost" // micro-units per hour
+)
+
+// Limit is an amount that the matching variants may take together. Empty fields match all.
+type Limit struct {
+	Name        string `json:"name"` // for people
+	Unit        Unit   `json:"unit"`
+	Accelerator string `json:"accelerator,omitempty"`
+	Namespace   string `json:"namespace,omitempty"`
+	Priority    int    `json:"priority,omitempty"`
+	Amount      int64  `json:"amount"`
+}
+
+// Group is the variants that share one load: those of a model behind one InferencePool.
+type Group struct {
+	Namespace string `json:"namespace"`
+	Pool      string `json:"pool"`
+	Model     string `json:"model"`
+
+	Class    string  `json:"class,omitempty"` // service class; empty: none has the model
+	Priority int     `json:"priority"`        // 1 is the most important
+	Targets  Targets `json:"targets"`
+	Load     Load    `json:"load"`
+	Zero     Zero    `json:"zero"`
+	// Forecast is a rate that the group is expected to get before a new replica would serve. It can only raise the demand.
+	Forecast int64     `json:"forecast,omitempty"`
+	Variants []Variant `json:"variants"`
+}
+
+// Targets of a group, in milliseconds. Zero: no target.
+type Targets struct {
+	TTFT float64 `json:"ttftMs,omitempty"`
+	ITL  float64 `json:"itlMs,omitempty"`
+}
+
+// LoadState tells whether the load of a group is known.
+type LoadState string
+
+// States of a load. They are reasons of the condition MetricsAvailable.
+const (
+	Found   LoadState = "MetricsFound"
+	Missing LoadState = "MetricsMissing" // no series
+	Stale   LoadState = "MetricsStale"   // the newest sample is too old
+	Failed  LoadState = "PrometheusError"
+)
+
+// Load is the traffic of a group.
+type Load struct {
+	State   LoadState `json:"state"`
+	Message string    `json:"message,omitempty"` // why the load is not known, and what to do
+
+	Rate   int64   `json:"rate"` // of arrivals, whether they are served or not
+	Input  float64 `json:"inputTokens"`
+	Output float64 `json:"outputTokens"`
+	// Queued requests wait in the picker, for a model without replicas for example.
+	Queued float64 `json:"queued,omitempty"`
+	// TTFT and ITL are what requests got on average, in milliseconds. Zero: not known.
+	TTFT float64 `json:"ttftMs,omitempty"`
+	ITL  float64 `json:"itlMs,omitempty"`
+}
+
+// Zero is what decides whether a group may have no replicas.
+type Zero struct {
+	Enabled   bool          `json:"enabled"`
+	Retention time.Duration `json:"retention"`
+	// Requests of the last retention period. Nil: not known, which is never none.
+	Requests *float64 `json:"requests,omitempty"`
+	// Changed is when the replicas of the group last changed.
+	Changed time.Time `json:"changed"`
+}
+
+// Variant is one way to serve the model of its group: a workload that can be scaled.
+type Variant struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"` // unique in the namespace
+	Source    Source `json:"source"`
+	Target    Target `json:"target"`
+
+	Accelerator string `json:"accelerator"`
+	Cards       int64  `json:"cards"` // of a replica
+	Cost        int64  `json:"cost"`  // of a replica
+	CostSource  string `json:"costSource"`
+
+	Min      int        `json:"min"`
+	Max      int        `json:"max"` // 0: no maximum
+	Schedule []Schedule `json:"schedule,omitempty"`
+
+	Now      int `json:"now"`   // replicas that the target's spec asks for
+	Ready    int `json:"ready"` // replicas that serve
+	Previous int `json:"previous"`
+	// Decided reports whether Previous is a decision.
+	Decided bool `json:"decided"`
+	// Held is the most replicas wanted in the stabilization window.
+	Held   int           `json:"held"`
+	Weight int64         `json:"weight,omitempty"` // load that a ready replica was seen to get; 0: not seen
+	Start  time.Duration `json:"start,omitempty"`  // from the creation of a pod to its first token; 0: not known
+
+	Profile  *Profile  `json:"profile,omitempty"`
+	Measured *Measured `json:"measured,omitempty"`
+	// Problem excludes the variant from the choice: it keeps its previous replicas.
+	Problem *Problem `json:"problem,omitempty"`
+}
+
+// Source is the kind of object that declares a variant.
+type Source string
+
+// Sources.
+const (
+	VariantAutoscaling      Source = "VariantAutoscaling"
+	HorizontalPodAutoscaler Source = "HorizontalPodAutoscaler"
+	ScaledObject            Source = "ScaledObject"
+)
+
+// Target is the workload of a variant, in its namespace.
+type Target struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+}
+
+// Schedule replaces bounds for a time: from each time of a cron expression, for a duration.
+type Schedule struct {
+	Cron     string        `json:"cron"`
+	TimeZone string        `json:"timeZone"`
+	Duration time.Duration `json:"duration"`
+	Min      *int          `json:"min,omitempty"`
+	Max      *int          `json:"max,omitempty"`
+}
+
+// Profile holds the service times of a replica, as package queueing has them.
+type Profile struct {
+	Alpha    float64 `json:"alpha"`
+	Beta     float64 `json:"beta"`
+	Gamma    float64 `json:"gamma"`
+	Delta    float64 `json:"delta"`
+	MaxBatch int     `json:"maxBatch"`
+}
+
+// Measured is what the servers of a variant were seen to serve.
+type Measured struct {
+	// Profile is what explains the figures of the servers best. Nil: they do not suffice for one.
+	Profile *Profile `json:"profile,omitempty"`
+	// Proven is the largest rate that a replica was seen to serve within the targets.
+	Proven int64 `json:"proven"`
+	// Error is how far the profile is from the figures that it explains, as a part of them.
+	Error   float64 `json:"error"`
+	Samples int     `json:"samples"`
+	Source  string  `json:"source"` // picker or engine
+}
+
+// Problem says why a variant is not part of the choice.
+type Problem struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"` // what happened, and what to do
+}
