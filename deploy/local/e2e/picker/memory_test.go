@@ -27,8 +27,10 @@ const (
 func TestMemory_LargeBodiesDoNotKillThePicker(t *testing.T) { //nolint:paralleltest // see above
 	c := cluster.Start(t, stack.Publish("127.0.0.1:0"))
 	stack.NeedLimits(t, c)
-	s, err := stack.Install(t.Context(), c, stack.Options{Tag: releaseTag, Servers: 3, Model: plainTokens,
-		Picker: []string{"resources.limits.memory=" + strconv.Itoa(pickerMemory), "resources.requests.memory=64Mi"}})
+	s, err := stack.Install(t.Context(), c, stack.Options{Tag: releaseTag, Servers: 3, Model: plainTokens, Picker: []string{
+		"resources.limits.memory=" + strconv.Itoa(pickerMemory), "resources.requests.memory=64Mi",
+		"livenessProbe.timeoutSeconds=60", "readinessProbe.timeoutSeconds=60", // with 30 processes for each processor, the picker answers late
+	}})
 	require.NoError(t, err)
 	require.NoError(t, s.WaitGateway(t.Context()))
 	out, err := c.Kubectl(t.Context(), "logs", "deployment/"+stack.Picker)
@@ -37,7 +39,7 @@ func TestMemory_LargeBodiesDoNotKillThePicker(t *testing.T) { //nolint:parallelt
 	assert.Contains(t, out, strconv.Itoa(pickerMemory*9/10), "90 % of the container's")
 	assert.Contains(t, out, "The memory limit is small")
 
-	statuses := sendBodies(t, s.Gateway(), 40, 2)
+	statuses := sendBodies(t, s.Gateway(), 40)
 	assert.Positive(t, statuses[http.StatusOK], "%v", statuses)
 	page, err := stack.Fetch(t.Context(), c, stack.PickerMetrics, "/metrics")
 	require.NoError(t, err)
@@ -49,8 +51,8 @@ func TestMemory_LargeBodiesDoNotKillThePicker(t *testing.T) { //nolint:parallelt
 	assert.Zero(t, status.RestartCount, "%v", status.LastTerminationState)
 }
 
-// sendBodies has senders send bodies of 4 MB, several each, and counts the answers by status; 0 is an error.
-func sendBodies(t *testing.T, gateway string, senders, each int) map[int]int {
+// sendBodies has senders send a body of 4 MB each, and counts the answers by status; 0 is an error.
+func sendBodies(t *testing.T, gateway string, senders int) map[int]int {
 	t.Helper()
 	e := exchange{method: http.MethodPost, path: "/tokenize", body: `{"prompt":"` + strings.Repeat("every byte counts, ", 4_000_000/19) + `"}`}
 	statuses := map[int]int{}
@@ -58,13 +60,10 @@ func sendBodies(t *testing.T, gateway string, senders, each int) map[int]int {
 	var wg sync.WaitGroup
 	for range senders {
 		wg.Go(func() {
-			client := clientOf(t, &e, nil)
-			for range each {
-				got, _ := e.send(t.Context(), client, gateway, nil) // an error has no status
-				mu.Lock()
-				statuses[got.status]++
-				mu.Unlock()
-			}
+			got, _ := e.send(t.Context(), clientOf(t, &e, nil), gateway, nil) // an error has no status
+			mu.Lock()
+			statuses[got.status]++
+			mu.Unlock()
 		})
 	}
 	wg.Wait()
