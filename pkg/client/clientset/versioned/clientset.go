@@ -7,6 +7,7 @@ import (
 	http "net/http"
 
 	fairleadv1alpha1 "fairlead.dev/pkg/client/clientset/versioned/typed/fairlead/v1alpha1"
+	llmdv1alpha1 "fairlead.dev/pkg/client/clientset/versioned/typed/llmd/v1alpha1"
 	discovery "k8s.io/client-go/discovery"
 	rest "k8s.io/client-go/rest"
 	flowcontrol "k8s.io/client-go/util/flowcontrol"
@@ -15,17 +16,24 @@ import (
 type Interface interface {
 	Discovery() discovery.DiscoveryInterfaces
 	FairleadV1alpha1() fairleadv1alpha1.FairleadV1alpha1Interface
+	LlmdV1alpha1() llmdv1alpha1.LlmdV1alpha1Interface
 }
 
 // Clientset contains the clients for groups.
 type Clientset struct {
 	*discovery.DiscoveryClient
 	fairleadV1alpha1 *fairleadv1alpha1.FairleadV1alpha1Client
+	llmdV1alpha1     *llmdv1alpha1.LlmdV1alpha1Client
 }
 
 // FairleadV1alpha1 retrieves the FairleadV1alpha1Client
 func (c *Clientset) FairleadV1alpha1() fairleadv1alpha1.FairleadV1alpha1Interface {
 	return c.fairleadV1alpha1
+}
+
+// LlmdV1alpha1 retrieves the LlmdV1alpha1Client
+func (c *Clientset) LlmdV1alpha1() llmdv1alpha1.LlmdV1alpha1Interface {
+	return c.llmdV1alpha1
 }
 
 // Discovery retrieves the DiscoveryClient
@@ -76,6 +84,10 @@ func NewForConfigAndClient(c *rest.Config, httpClient *http.Client) (*Clientset,
 	if err != nil {
 		return nil, err
 	}
+	cs.llmdV1alpha1, err = llmdv1alpha1.NewForConfigAndClient(&configShallowCopy, httpClient)
+	if err != nil {
+		return nil, err
+	}
 
 	cs.DiscoveryClient, err = discovery.NewDiscoveryClientForConfigAndClient(&configShallowCopy, httpClient)
 	if err != nil {
@@ -98,6 +110,7 @@ func NewForConfigOrDie(c *rest.Config) *Clientset {
 func New(c rest.Interface) *Clientset {
 	var cs Clientset
 	cs.fairleadV1alpha1 = fairleadv1alpha1.New(c)
+	cs.llmdV1alpha1 = llmdv1alpha1.New(c)
 
 	cs.DiscoveryClient = discovery.NewDiscoveryClient(c)
 	return &cs

@@ -6,6 +6,8 @@ import (
 	clientset "fairlead.dev/pkg/client/clientset/versioned"
 	fairleadv1alpha1 "fairlead.dev/pkg/client/clientset/versioned/typed/fairlead/v1alpha1"
 	fakefairleadv1alpha1 "fairlead.dev/pkg/client/clientset/versioned/typed/fairlead/v1alpha1/fake"
+	llmdv1alpha1 "fairlead.dev/pkg/client/clientset/versioned/typed/llmd/v1alpha1"
+	fakellmdv1alpha1 "fairlead.dev/pkg/client/clientset/versioned/typed/llmd/v1alpha1/fake"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -82,4 +84,9 @@ var (
 // FairleadV1alpha1 retrieves the FairleadV1alpha1Client
 func (c *Clientset) FairleadV1alpha1() fairleadv1alpha1.FairleadV1alpha1Interface {
 	return &fakefairleadv1alpha1.FakeFairleadV1alpha1{Fake: &c.Fake}
+}
+
+// LlmdV1alpha1 retrieves the LlmdV1alpha1Client
+func (c *Clientset) LlmdV1alpha1() llmdv1alpha1.LlmdV1alpha1Interface {
+	return &fakellmdv1alpha1.FakeLlmdV1alpha1{Fake: &c.Fake}
 }
