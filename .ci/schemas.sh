@@ -3,15 +3,15 @@
 # from the PyPI wheel kubernetes-validate (not installed, and read as the archive that it is), and the CRDs of other projects from
 # their Go modules.
 #
-# usage: schemas.sh <folder> <version of kubernetes-validate> <version of prometheus-operator> <version of gateway-api-inference-extension>
+# usage: schemas.sh <folder> <version of kubernetes-validate> <version of prometheus-operator> <version of gateway-api-inference-extension> <version of KEDA>
 set -euo pipefail
-folder=$1 kubernetes=$2 operator=$3 inference=$4
+folder=$1 kubernetes=$2 operator=$3 inference=$4 keda=$5
 
 [ ! -d "$folder" ] || exit 0
 mkdir -p "$(dirname "$folder")"
 made=$(mktemp -d "$folder.XXXXXX")
 trap 'rm -rf "$made"' EXIT
-echo "schemas: downloading kubernetes-validate $kubernetes (22 MB) and the CRDs of prometheus-operator $operator (5 MB)" >&2
+echo "schemas: downloading kubernetes-validate $kubernetes (22 MB) and the CRDs of prometheus-operator $operator (5 MB) and KEDA $keda (3 MB)" >&2
 if ! python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$made" "kubernetes-validate==$kubernetes"; then
 	echo "schemas: check the access to PyPI" >&2
 	exit 1
@@ -31,5 +31,6 @@ cd "$made" # outside of every module
 crd "github.com/prometheus-operator/prometheus-operator@$operator" \
 	example/prometheus-operator-crd/monitoring.coreos.com_{servicemonitors,prometheusrules}.yaml
 crd "sigs.k8s.io/gateway-api-inference-extension@$inference" config/crd/bases/inference.networking.k8s.io_inferencepools.yaml
+crd "github.com/kedacore/keda/v2@$keda" config/crd/bases/keda.sh_{scaledobjects,clustertriggerauthentications}.yaml
 chmod 0755 "$made"
 mv "$made" "$folder"

@@ -37,6 +37,8 @@ ENVOY_GATEWAY  := $(call required,envoy-gateway,github.com/envoyproxy/gateway)
 AI_GATEWAY     := $(call required,ai-gateway,github.com/envoyproxy/ai-gateway)
 TRAEFIK        := $(call required,traefik,github.com/traefik/traefik/v3)
 REGISTRY_IMAGE := $(call required,registry,github.com/distribution/distribution/v3)
+# Module v0.315.0 is release v3.15.0.
+PROMETHEUS     := $(shell echo $(call required,prometheus,github.com/prometheus/prometheus) | sed 's|^v0\.\([0-9]*\)\([0-9][0-9]\)\.|v\1.\2.|')
 GATEWAY_IMAGES := $(HUB)/envoyproxy/gateway/$(ENVOY_GATEWAY) $(HUB)/envoyproxy/ai-gateway-controller/$(AI_GATEWAY)
 GATEWAY_CHARTS := $(BIN)/charts
 
@@ -126,6 +128,15 @@ image-registry: $(HUB)/distribution/distribution/$(REGISTRY_IMAGE:v%=%) ## Make 
 
 $(HUB)/distribution/distribution/$(REGISTRY_IMAGE:v%=%): deploy/local/images/registry/go.mod deploy/local/images/module-image.sh deploy/local/images/load.sh | local image-tool
 	@./deploy/local/images/module-image.sh deploy/local/images/registry $(BIN) distribution/distribution:$(REGISTRY_IMAGE:v%=%) /bin/registry ""
+
+# It has no pages for browsers, which need Node.js to build, and discovers targets by Kubernetes, files and HTTP only: the clients of
+# two dozen clouds would double the build.
+.PHONY: image-prometheus
+image-prometheus: $(HUB)/prom/prometheus/$(PROMETHEUS) ## Make the image of a Prometheus, for tests
+
+$(HUB)/prom/prometheus/$(PROMETHEUS): $(addprefix deploy/local/images/,prometheus/go.mod prometheus/tags.txt module-image.sh load.sh) | local image-tool
+	@./deploy/local/images/module-image.sh deploy/local/images/prometheus $(BIN) prom/prometheus:$(PROMETHEUS) /bin/prometheus 65534:65534 \
+		-X github.com/prometheus/common/version.Version=$(PROMETHEUS:v%=%)
 
 .PHONY: images-conformance
 images-conformance: $(HUB)/fairlead/conformance-suite/$(CONFORMANCE) image-endpoint-picker image-echo

@@ -23,7 +23,7 @@ func readGuide(t *testing.T) string {
 // TestEveryReasonHasALine compares the reasons of the condition with the table of the operations guide.
 func TestEveryReasonHasALine(t *testing.T) {
 	t.Parallel()
-	reasons, err := source.Reasons(filepath.Join(repository, "pkg", "apis"))
+	reasons, err := source.Reasons(filepath.Join(repository, "pkg", "apis", "fairlead"))
 	require.NoError(t, err)
 	require.Subset(t, reasons, []string{"Synced", "Pending", "NotAllowed"})
 	var explained []string

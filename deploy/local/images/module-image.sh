@@ -4,6 +4,7 @@
 # minutes. Path and user are those of the program's official image.
 #
 # replaced.txt in the folder names a source file that the build replaces: <module> <file of the module> <file of the folder>.
+# tags.txt has build tags.
 #
 # usage: module-image.sh <folder> <bin> <image> <path in the image> <user> [linker flag]...
 set -euo pipefail
@@ -31,6 +32,8 @@ if [ -f replaced.txt ]; then # in a copy of the module: an overlay cannot replac
 	go mod edit -replace="$module=$copy/module" "$copy/go.mod"
 	mod=(-modfile "$copy/go.mod")
 fi
-"$go" build "${mod[@]}" -ldflags "-s -w $*" -o "$bin/$name" "$program"
+tags=""
+[ ! -f tags.txt ] || tags=$(<tags.txt)
+"$go" build "${mod[@]}" -tags "$tags" -ldflags "-s -w $*" -o "$bin/$name" "$program"
 "$load" "$bin" "$image" "$bin/$name" --path "$path" --user "$user"
 echo "$name: built in $((SECONDS - begun)) s" >&2

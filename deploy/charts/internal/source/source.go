@@ -15,8 +15,9 @@ import (
 	"strings"
 )
 
-// metricName is the form of a metric's name. The prefixes are those of our own metrics and of client-go's work queues.
-var metricName = regexp.MustCompile(`^(fairlead|workqueue)(_[a-z]+)+$`)
+// metricName is the form of a metric's name. The prefixes are those of our own metrics, of those that have llm-d's names,
+// and of client-go's work queues.
+var metricName = regexp.MustCompile(`^(fairlead|workqueue|wva)(_[a-z]+)+$`)
 
 // Metrics returns the names of the metrics that the packages in some folders export, sorted: the strings of that form.
 func Metrics(dirs ...string) ([]string, error) {

@@ -22,6 +22,26 @@ func TestSolve(t *testing.T) {
 	assert.Empty(t, log.String())
 }
 
+// TestSolveWithLimits has limits of each unit. The unit of a limit without one is cards.
+func TestSolveWithLimits(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[string]string{
+		`"cards":2`:                "[1,0]",
+		`"unit":"cards","cards":1`: "[0,1]",
+		`"unit":"replicas","namespace":"x","cards":1`: "[1,0]",
+		`"unit":"replicas","namespace":"y","cards":1`: "[0,3]",
+		`"unit":"cost","cards":46000000`:              "[0,2]",
+	} {
+		problem := `{"split":"capacity","limits":[{` + limit + `}],"groups":[{"namespace":"x","priority":1,"rate":21000000,"variants":[` +
+			`{"name":"a","accelerator":"A100","cards":2,"cost":70000000,"capacity":15000000},{"name":"l","cards":1,"cost":23000000,"capacity":7000000}]}]}`
+		var out bytes.Buffer
+		command := New(strings.NewReader(problem+"\nsolve\n"), &out, &out)
+		command.SetArgs([]string{"solve"})
+		require.NoError(t, command.Execute())
+		assert.Contains(t, out.String(), `{"replicas":`+want, limit)
+	}
+}
+
 func TestSolveRefuses(t *testing.T) {
 	t.Parallel()
 	for input, want := range map[string]string{

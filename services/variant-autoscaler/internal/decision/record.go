@@ -39,7 +39,11 @@ type Group struct {
 // Variant is the decision on a variant.
 type Variant struct {
 	Planned int `json:"planned"` // the optimum
+	Wanted  int `json:"wanted"`  // the optimum, or the present replicas if it saves too little
 	Desired int `json:"desired"` // what is acted on
+	// Min and Max are the bounds in force, after the schedule. A Max of 0 means no maximum.
+	Min int `json:"min"`
+	Max int `json:"max"`
 	// Reason is a constant that says how Desired came about; Message explains it to people.
 	Reason  Reason `json:"reason"`
 	Message string `json:"message"`
@@ -88,6 +92,7 @@ const (
 	NoMetrics    Reason = "MetricsUnavailable"   // the load is not known: as before
 	NoTargets    Reason = "NoServiceClass"       // no class has targets for the model: as before
 	NoCapacity   Reason = "CapacityUnknown"      // nothing says what a replica serves
+	Probing      Reason = "Probing"              // a first replica, to see what it serves
 	OutOfReach   Reason = "TargetsOutOfReach"    // not even an idle replica meets the targets
 	Excluded     Reason = "Excluded"             // the variant has a problem
 )

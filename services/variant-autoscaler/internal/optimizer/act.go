@@ -49,6 +49,18 @@ func (s *solver) held(g int, wanted []int) []int {
 	return held
 }
 
+// Wanted returns what each group wants: the plan, or its present replicas if the plan saves too little. It is what counts as wanted in a
+// stabilization window.
+func Wanted(p *Problem, plan *Plan) []int {
+	s := newSolver(p)
+	copy(s.plan, plan.Replicas)
+	wanted := make([]int, 0, len(s.variants))
+	for g := range s.groups {
+		wanted = append(wanted, s.wanted(g, s.part(g))...)
+	}
+	return wanted
+}
+
 func (s *solver) firstExceeded(plan []int) int {
 	for l := range s.limits {
 		if s.taken(l, plan) > s.limits[l] {

@@ -106,18 +106,19 @@ func (d *definition) bounds(i, n, most int) (int, int) {
 	return v.Min, max(v.Min, most)
 }
 
-// cards returns what a plan takes of a limit, and what the least replicas take.
-func (d *definition) cards(l *Limit, plan [][]int) (taken, least int64) {
+// taken returns what a plan takes of a limit, and what the least replicas take.
+func (d *definition) taken(l *Limit, plan [][]int) (taken, least int64) {
 	for i := range d.p.Groups {
 		g := &d.p.Groups[i]
 		for n := range g.Variants {
 			v := &g.Variants[n]
-			if v.Accelerator != l.Accelerator || l.Namespace != "" && l.Namespace != g.Namespace || l.Priority != 0 && l.Priority != g.Priority {
+			if l.Accelerator != "" && v.Accelerator != l.Accelerator || l.Namespace != "" && l.Namespace != g.Namespace || l.Priority != 0 && l.Priority != g.Priority {
 				continue
 			}
 			low, _ := d.bounds(i, n, 0)
-			taken += v.Cards * int64(plan[i][n])
-			least += v.Cards * int64(low)
+			each := map[Unit]int64{UnitCards: v.Cards, UnitReplicas: 1, UnitCost: v.Cost}[l.Unit]
+			taken += each * int64(plan[i][n])
+			least += each * int64(low)
 		}
 	}
 	return taken, least
@@ -125,8 +126,8 @@ func (d *definition) cards(l *Limit, plan [][]int) (taken, least int64) {
 
 func (d *definition) fits(plan [][]int) bool {
 	for l := range d.p.Limits {
-		taken, least := d.cards(&d.p.Limits[l], plan)
-		if taken > max(d.p.Limits[l].Cards, least) {
+		taken, least := d.taken(&d.p.Limits[l], plan)
+		if taken > max(d.p.Limits[l].Amount, least) {
 			return false
 		}
 	}

@@ -45,12 +45,40 @@ type Problem struct {
 	Groups        []Group
 }
 
-// Limit is a number of accelerator cards that the matching variants may take together.
+// Unit is what a limit counts.
+type Unit string
+
+// Units of limits.
+const (
+	UnitCards    Unit = "cards" // of accelerators
+	UnitReplicas Unit = "replicas"
+	UnitCost     Unit = "cost"
+)
+
+// Limit is an amount that the matching variants may take together. Empty fields match all.
 type Limit struct {
+	Unit        Unit
 	Accelerator string
-	Namespace   string // empty: all
-	Priority    int    // 0: all
-	Cards       int64
+	Namespace   string
+	Priority    int
+	Amount      int64
+}
+
+func (l *Limit) matches(g *Group, v *Variant) bool {
+	return (l.Accelerator == "" || l.Accelerator == v.Accelerator) && (l.Namespace == "" || l.Namespace == g.Namespace) &&
+		(l.Priority == 0 || l.Priority == g.Priority)
+}
+
+// takenBy returns what a replica takes.
+func (l *Limit) takenBy(v *Variant) int64 {
+	switch l.Unit {
+	case UnitReplicas:
+		return 1
+	case UnitCost:
+		return v.Cost
+	default:
+		return v.Cards
+	}
 }
 
 // Group is the variants that share one load.
@@ -117,7 +145,7 @@ type solver struct {
 	problem  *Problem
 	variants []variant
 	groups   []group
-	limits   []int64 // cards, raised to what the minima take
+	limits   []int64 // amounts, raised to what the minima take
 	order    []int   // variants by namespace and name
 	plan     []int
 }
@@ -128,7 +156,7 @@ type variant struct {
 	low, high              int // more than high never helps
 	max, now, held         int
 	aside                  bool
-	takes                  []int64 // cards of each limit that a replica takes
+	takes                  []int64 // of each limit, by a replica
 }
 
 // group is a group in the form of the search.
@@ -156,7 +184,7 @@ func (s *solver) costOf(g int, replicas []int) int64 {
 	return sum
 }
 
-// takenBy returns the cards of a limit that a group takes.
+// takenBy returns what a group takes of a limit.
 func (s *solver) takenBy(g, limit int, replicas []int) int64 {
 	var sum int64
 	for i := range replicas {

@@ -37,7 +37,10 @@ func bounded(all []Variant, bounds ...[2]int) []Variant {
 }
 
 func limits(a, h, l int64) []Limit {
-	return []Limit{{Accelerator: "A100", Cards: a}, {Accelerator: "H100", Cards: h}, {Accelerator: "L40S", Cards: l}}
+	return []Limit{
+		{Unit: UnitCards, Accelerator: "A100", Amount: a}, {Unit: UnitCards, Accelerator: "H100", Amount: h},
+		{Unit: UnitCards, Accelerator: "L40S", Amount: l},
+	}
 }
 
 // TestPlans has the vectors of the reference, which were verified by trying all plans.
@@ -168,10 +171,21 @@ func random(r *rand.Rand) *Problem {
 	for _, class := range classes {
 		switch r.IntN(4) {
 		case 0:
-			p.Limits = append(p.Limits, Limit{Accelerator: class, Cards: r.Int64N(8)})
+			p.Limits = append(p.Limits, Limit{Unit: UnitCards, Accelerator: class, Amount: r.Int64N(8)})
 		case 1:
-			p.Limits = append(p.Limits, Limit{Accelerator: class, Cards: r.Int64N(5), Namespace: "x"}, Limit{Accelerator: class, Cards: r.Int64N(5), Priority: 1 + r.IntN(2)})
+			p.Limits = append(p.Limits, Limit{Unit: UnitCards, Accelerator: class, Amount: r.Int64N(5), Namespace: "x"},
+				Limit{Unit: UnitCards, Accelerator: class, Amount: r.Int64N(5), Priority: 1 + r.IntN(2)})
 		}
+	}
+	for range r.IntN(7) / 3 {
+		l := Limit{Unit: UnitReplicas, Amount: r.Int64N(8)}
+		if r.IntN(2) == 0 {
+			l = Limit{Unit: UnitCost, Amount: number(300_000)}
+		}
+		l.Accelerator = []string{"", classes[0]}[r.IntN(3)/2]
+		l.Namespace = []string{"", "x", "y"}[r.IntN(3)]
+		l.Priority = []int{0, 0, 1, 2}[r.IntN(4)]
+		p.Limits = append(p.Limits, l)
 	}
 	return p
 }

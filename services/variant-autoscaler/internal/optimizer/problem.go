@@ -109,14 +109,13 @@ func (s *solver) setLimits() {
 				if v.takes == nil {
 					v.takes = make([]int64, len(s.problem.Limits))
 				}
-				if in.Variants[i].Accelerator == limit.Accelerator && (limit.Namespace == "" || limit.Namespace == in.Namespace) &&
-					(limit.Priority == 0 || limit.Priority == in.Priority) {
-					v.takes[l] = in.Variants[i].Cards
+				if limit.matches(in, &in.Variants[i]) {
+					v.takes[l] = limit.takenBy(&in.Variants[i])
 					least += v.takes[l] * int64(v.low)
 				}
 			}
 		}
-		s.limits = append(s.limits, max(limit.Cards, least))
+		s.limits = append(s.limits, max(limit.Amount, least))
 	}
 }
 

@@ -10,12 +10,15 @@ import (
 const (
 	// MaxReplicas is the most replicas of a variant.
 	MaxReplicas = 100_000
+	// MaxHeadroom is the largest headroom, in percent.
+	MaxHeadroom = 1000
 
 	maxRate     = 1e15
 	maxCost     = 1e13
 	maxCards    = 1e6
-	maxHeadroom = 1000
 	maxTotal    = math.MaxInt64 / 4 // cost of all replicas
+	maxVariants = 10_000            // of a problem
+	maxLimits   = 1000
 )
 
 // Validate returns an error that names the first number that is out of range.
@@ -24,9 +27,20 @@ func (p *Problem) Validate() error {
 	switch {
 	case !slices.Contains(splits, p.Split):
 		return fmt.Errorf("split %q is not one of capacity, equal, observed", p.Split)
-	case p.HeadroomPercent < 0 || p.HeadroomPercent > maxHeadroom:
+	case p.HeadroomPercent < 0 || p.HeadroomPercent > MaxHeadroom:
 		return fmt.Errorf("the headroom is %d %%", p.HeadroomPercent)
+	case len(p.Limits) > maxLimits:
+		return fmt.Errorf("there are %d limits, and at most %d are allowed", len(p.Limits), maxLimits)
 	}
+	for i := range p.Limits {
+		if err := p.Limits[i].validate(); err != nil {
+			return fmt.Errorf("limit %d: %w", i, err)
+		}
+	}
+	return p.validateGroups()
+}
+
+func (p *Problem) validateGroups() error {
 	seen, total := map[[2]string]bool{}, 0.0
 	for i := range p.Groups {
 		g := &p.Groups[i]
@@ -39,7 +53,9 @@ func (p *Problem) Validate() error {
 			if seen[name] {
 				return fmt.Errorf("group %d: another variant of namespace %q is called %q", i, g.Namespace, v.Name)
 			}
-			seen[name] = true
+			if seen[name] = true; len(seen) > maxVariants {
+				return fmt.Errorf("there are more than %d variants", maxVariants)
+			}
 			most := MaxReplicas
 			if v.Max > 0 {
 				most = v.Max
@@ -48,6 +64,18 @@ func (p *Problem) Validate() error {
 				return fmt.Errorf("group %d: variant %q: all replicas together cost more than %d", i, v.Name, int64(maxTotal))
 			}
 		}
+	}
+	return nil
+}
+
+func (l *Limit) validate() error {
+	switch {
+	case !slices.Contains([]Unit{UnitCards, UnitReplicas, UnitCost}, l.Unit):
+		return fmt.Errorf("unit %q is not one of cards, replicas, cost", l.Unit)
+	case l.Amount < 0 || l.Amount > maxTotal:
+		return fmt.Errorf("the amount is %d", l.Amount)
+	case l.Priority < 0:
+		return fmt.Errorf("the priority is %d", l.Priority)
 	}
 	return nil
 }

@@ -175,8 +175,15 @@ type Profile struct {
 type Measured struct {
 	// Profile is what explains the figures of the servers best. Nil: they do not suffice for one.
 	Profile *Profile `json:"profile,omitempty"`
-	// Proven is the largest rate that a replica was seen to serve within the targets.
-	Proven int64 `json:"proven"`
+	// Proven is the largest rate that a replica was seen to serve within the targets, of requests with these tokens.
+	Proven int64   `json:"proven"`
+	Input  float64 `json:"inputTokens"`
+	Output float64 `json:"outputTokens"`
+	// Limit is the largest rate that the profile is trusted with: replicas were not seen at larger batches.
+	Limit int64 `json:"limit"`
+	// Tail is the ratio of the time to the first token at the percentile to its mean, near the targets, without the wait for a slot.
+	// The profile has the mean. 0 is 1.
+	Tail float64 `json:"tail"`
 	// Error is how far the profile is from the figures that it explains, as a part of them.
 	Error   float64 `json:"error"`
 	Samples int     `json:"samples"`

@@ -4,6 +4,7 @@ package solve
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,10 +26,11 @@ type instance struct {
 }
 
 type limit struct {
+	Unit        string `json:"unit"` // empty: cards
 	Accelerator string `json:"accelerator"`
 	Namespace   string `json:"namespace"`
 	Priority    int    `json:"priority"`
-	Cards       int64  `json:"cards"`
+	Amount      int64  `json:"cards"` // of the unit
 }
 
 type group struct {
@@ -148,7 +150,10 @@ func (v *variant) capacity(g *group, percentile float64) int64 {
 func (in *instance) problem(capacities []int64) *optimizer.Problem {
 	p := &optimizer.Problem{Split: optimizer.Split(in.Split), HeadroomPercent: in.Headroom, SavingPercent: in.Saving}
 	for _, l := range in.Limits {
-		p.Limits = append(p.Limits, optimizer.Limit(l))
+		p.Limits = append(p.Limits, optimizer.Limit{
+			Unit: optimizer.Unit(cmp.Or(l.Unit, string(optimizer.UnitCards))), Accelerator: l.Accelerator, Namespace: l.Namespace,
+			Priority: l.Priority, Amount: l.Amount,
+		})
 	}
 	for i := range in.Groups {
 		g := &in.Groups[i]

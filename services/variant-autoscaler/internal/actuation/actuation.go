@@ -1,0 +1,120 @@
+// Package actuation says which variants have desired replicas, for those who tell them to autoscalers: the metrics and the external
+// scaler. It is pure.
+//
+// A variant without a decision is not in the list, as zero would remove its replicas. A target has at most one decision: two would add up
+// in a HorizontalPodAutoscaler that selects by target.
+package actuation
+
+import (
+	"cmp"
+	"slices"
+
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// maxLosers is the number of variants of a namespace that are reported as losers of a conflict. A tenant can declare any number of them for
+// one target. At half the number, fewer are seen. At double, each hostile namespace has 200 series more.
+const maxLosers = 100
+
+// Resolution is the part of a variant in a conflict on its target.
+type Resolution string
+
+// Resolutions of a conflict.
+const (
+	NoConflict Resolution = ""
+	Winner     Resolution = "winner"
+	Suppressed Resolution = "suppressed" // it has no decision
+)
+
+// Variant is what autoscalers may know of a variant.
+type Variant struct {
+	Namespace   string
+	Name        string
+	Source      snapshot.Source
+	Target      snapshot.Target
+	Accelerator string
+	Model       string
+
+	Desired int
+	Current int // that the target's spec asks for
+	// Previous is the decision before. It has a meaning only if Decided is true.
+	Previous int
+	Decided  bool
+	Reason   decision.Reason // of Desired
+
+	Predicted  *decision.Predicted // nil: not known
+	Resolution Resolution
+}
+
+// targetKey identifies a target.
+type targetKey struct{ namespace, kind, name string }
+
+func (v *Variant) target() targetKey { return targetKey{v.Namespace, v.Target.Kind, v.Target.Name} }
+
+// Of returns the variants of a snapshot that have a decision, and losers: variants outside of the snapshot whose target another variant
+// has. They are ordered by namespace and name.
+func Of(s *snapshot.Snapshot, d *decision.Decision, losers []snapshot.Variant) []Variant {
+	var variants []Variant
+	for i := range min(len(s.Groups), len(d.Groups)) {
+		group, decided := &s.Groups[i], &d.Groups[i]
+		for j := range min(len(group.Variants), len(decided.Variants)) {
+			if hasDecision(&group.Variants[j], &decided.Variants[j]) {
+				variants = append(variants, variantOf(group, &group.Variants[j], &decided.Variants[j]))
+			}
+		}
+	}
+	counts := map[string]int{}
+	for i := range losers {
+		v := &losers[i]
+		if counts[v.Namespace]++; counts[v.Namespace] <= maxLosers {
+			variants = append(variants, Variant{
+				Namespace: v.Namespace, Name: v.Name, Source: v.Source, Target: v.Target, Accelerator: v.Accelerator, Resolution: Suppressed,
+			})
+		}
+	}
+	slices.SortStableFunc(variants, func(a, b Variant) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	resolve(variants)
+	return variants
+}
+
+func variantOf(group *snapshot.Group, v *snapshot.Variant, d *decision.Variant) Variant {
+	return Variant{
+		Namespace: v.Namespace, Name: v.Name, Source: v.Source, Target: v.Target, Accelerator: v.Accelerator, Model: group.Model,
+		Desired: d.Desired, Current: v.Now, Previous: v.Previous, Decided: v.Decided, Reason: d.Reason, Predicted: d.Predicted,
+	}
+}
+
+// hasDecision reports whether there is a decision on a variant. What repeats the previous decision is none without a previous one, unless
+// it adds replicas to a variant without a problem.
+func hasDecision(v *snapshot.Variant, d *decision.Variant) bool {
+	repeats := v.Problem != nil || slices.Contains([]decision.Reason{decision.NoMetrics, decision.NoTargets, decision.Excluded}, d.Reason)
+	switch {
+	case d.Desired < 0:
+		return false
+	case v.Decided || !repeats:
+		return true
+	}
+	return v.Problem == nil && d.Desired > v.Now
+}
+
+// resolve marks the winners of conflicts, and suppresses what would be a second decision on a target.
+func resolve(variants []Variant) {
+	owner, contested := map[targetKey]int{}, map[targetKey]bool{}
+	for i := range variants {
+		v := &variants[i]
+		if _, owned := owner[v.target()]; v.Resolution != Suppressed && !owned {
+			owner[v.target()] = i
+			continue
+		}
+		v.Resolution = Suppressed
+		contested[v.target()] = true
+	}
+	for target, i := range owner {
+		if contested[target] {
+			variants[i].Resolution = Winner
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package actuation
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// one returns the variants of one group.
+func one(variants []snapshot.Variant, decided []decision.Variant, losers ...snapshot.Variant) []Variant {
+	return Of(&snapshot.Snapshot{Groups: []snapshot.Group{{Namespace: "a", Model: "llama", Variants: variants}}},
+		&decision.Decision{Groups: []decision.Group{{Variants: decided}}}, losers)
+}
+
+func variant(namespace, name string) snapshot.Variant {
+	return snapshot.Variant{
+		Namespace: namespace, Name: name, Source: snapshot.HorizontalPodAutoscaler, Accelerator: "H100", Now: 2,
+		Target: snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: name + "-decode"},
+	}
+}
+
+func TestOf(t *testing.T) {
+	t.Parallel()
+	predicted := &decision.Predicted{TTFT: 300, ITL: 20}
+	previous := variant("a", "chat")
+	previous.Previous, previous.Decided = 5, true
+	got := one([]snapshot.Variant{previous}, []decision.Variant{{Desired: 3, Reason: decision.Optimal, Predicted: predicted}})
+	assert.Equal(t, []Variant{{
+		Namespace: "a", Name: "chat", Source: snapshot.HorizontalPodAutoscaler, Target: previous.Target, Accelerator: "H100", Model: "llama",
+		Desired: 3, Current: 2, Previous: 5, Decided: true, Reason: decision.Optimal, Predicted: predicted,
+	}}, got)
+}
+
+func TestWithoutADecisionThereIsNoVariant(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		reason  decision.Reason
+		problem string
+		decided bool
+		desired int
+		want    bool
+	}{
+		{name: "the first decision", reason: decision.Optimal, want: true},
+		{name: "metrics are missing from the start", reason: decision.NoMetrics, desired: 2},
+		{name: "metrics are missing, and the model needs its first replica", reason: decision.NoMetrics, desired: 3, want: true},
+		{name: "a problem, and more replicas than now", reason: decision.Excluded, problem: "TargetNotFound", desired: 3},
+		{name: "metrics went missing", reason: decision.NoMetrics, decided: true, desired: 2, want: true},
+		{name: "no service class from the start", reason: decision.NoTargets},
+		{name: "a problem from the start", reason: decision.Excluded, problem: "TargetNotFound"},
+		{name: "a problem that no reason tells of", reason: decision.Optimal, problem: "TargetNotFound"},
+		{name: "a problem after a decision", reason: decision.Excluded, problem: "TargetNotFound", decided: true, want: true},
+		{name: "an impossible number", reason: decision.Optimal, decided: true, desired: -1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			v := variant("a", "chat")
+			v.Decided = tt.decided
+			if tt.problem != "" {
+				v.Problem = &snapshot.Problem{Reason: tt.problem}
+			}
+			got := one([]snapshot.Variant{v}, []decision.Variant{{Desired: tt.desired, Reason: tt.reason}})
+			assert.Equal(t, tt.want, len(got) == 1)
+		})
+	}
+}
+
+func TestATargetHasOneDecision(t *testing.T) {
+	t.Parallel()
+	loser, winner, other := variant("a", "alpha"), variant("a", "beta"), variant("b", "alpha")
+	loser.Target = winner.Target
+	other.Target = winner.Target // of another namespace
+	got := one([]snapshot.Variant{winner, other}, make([]decision.Variant, 2), loser)
+	require.Len(t, got, 3)
+	assert.Equal(t, Suppressed, got[0].Resolution)
+	assert.Equal(t, Winner, got[1].Resolution)
+	assert.Equal(t, NoConflict, got[2].Resolution)
+
+	got = one([]snapshot.Variant{winner, loser, other}, make([]decision.Variant, 3)) // a conflict that nobody has found
+	require.Len(t, got, 3)
+	assert.Equal(t, []Resolution{Winner, Suppressed, NoConflict}, []Resolution{got[0].Resolution, got[1].Resolution, got[2].Resolution},
+		"the first by name has the target")
+}
+
+// A tenant can declare any number of variants for one target.
+func TestLosersAreBounded(t *testing.T) {
+	t.Parallel()
+	losers := make([]snapshot.Variant, 3*maxLosers)
+	for i := range losers {
+		losers[i] = variant("a", "loser")
+	}
+	assert.Len(t, one(nil, nil, losers...), maxLosers)
+	assert.Len(t, one(nil, nil, append(losers, variant("b", "loser"))...), maxLosers+1)
+}
+
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	got := one([]snapshot.Variant{variant("b", "a"), variant("a", "b"), variant("a", "a")}, make([]decision.Variant, 3))
+	require.Len(t, got, 3)
+	assert.Equal(t, []string{"a/a", "a/b", "b/a"}, []string{
+		got[0].Namespace + "/" + got[0].Name, got[1].Namespace + "/" + got[1].Name, got[2].Namespace + "/" + got[2].Name,
+	})
+}
+
+func TestADecisionOnLessThanTheSnapshot(t *testing.T) {
+	t.Parallel()
+	assert.Empty(t, one([]snapshot.Variant{variant("a", "chat")}, nil))
+	assert.Empty(t, Of(&snapshot.Snapshot{Groups: make([]snapshot.Group, 2)}, &decision.Decision{}, nil))
+}

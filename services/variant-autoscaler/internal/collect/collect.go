@@ -1,0 +1,201 @@
+// Package collect reads the load of groups, and samples of their replicas, from Prometheus.
+//
+// One query for each group reads all figures of the window at one time, by pod, and a second one the requests of the retention period.
+// Only pods of the group count, so the same model in another namespace or pool does not mix in, nor do series of deleted pods.
+//
+//	rate         the largest of: requests that finished; that finished, and the growth of those in the servers; that the picker
+//	             sent or refused. Finished requests alone would never exceed what the servers can do.
+//	             Ready pods without metrics count as the mean of the others of their variant, unless they are new.
+//	not a load   an error; ready pods of which less than half have metrics of the last minutes. The state says so.
+//	no pods      nothing runs that could have metrics: the picker's are enough
+//
+// An error, a missing series, NaN and infinity are never zero. Counters that an engine exports only after the first event are, if the
+// server's gauges are there.
+package collect
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fairlead.dev/services/variant-autoscaler/internal/promclient"
+	"fairlead.dev/services/variant-autoscaler/internal/sample"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// Options of a Collector. Zero values mean the defaults.
+type Options struct {
+	// Window of rates and means, 1 m. It needs two scrapes: at least twice the scrape interval, better four times.
+	Window time.Duration
+	// StaleAfter is the age from which metrics are not used, 5 m.
+	StaleAfter time.Duration
+	// Concurrency is the number of queries at a time, 4.
+	Concurrency int
+	// Timeout of Collect, 30 s. Groups that were not reached in it fail.
+	Timeout time.Duration
+}
+
+// Group is what to collect.
+type Group struct {
+	Namespace string
+	Pool      string // name of the InferencePool in the namespace; may be empty
+	Model     string
+	// Retention is the period of Result.Requests. Zero: not asked for.
+	Retention time.Duration
+	Variants  []Variant
+}
+
+// Variant is a variant of a group with the pods that exist. Of replicas with several pods, only those that serve requests belong here,
+// such as the leaders of a LeaderWorkerSet.
+type Variant struct {
+	Name string
+	Pods []Pod
+}
+
+// Pod is a pod of a variant.
+type Pod struct {
+	Name  string
+	Ready time.Time // since when it is ready. Zero: it is not
+}
+
+// Result is what was collected of a group.
+type Result struct {
+	// Load of the window. Its Message may also explain a load that is known in part. Means are zero when there were no requests.
+	Load snapshot.Load
+	// Requests of the retention period, with those in the servers. Nil: not known; RequestsMessage says why.
+	Requests        *float64
+	RequestsMessage string
+	Variants        []Measured // in the order of the group's
+}
+
+// Measured is what was collected of a variant.
+type Measured struct {
+	// Sample of its ready replicas. Nil: none has metrics.
+	Sample *sample.Sample
+	// Weight is the requests sent to a replica, in millionths per second in which it was ready. Zero: none were seen.
+	Weight int64
+}
+
+// querier asks Prometheus for a vector.
+type querier interface {
+	Query(ctx context.Context, expr string) ([]promclient.Series, error)
+}
+
+// Collector collects from one Prometheus.
+type Collector struct {
+	querier querier
+	options Options
+}
+
+// maxModel is the length of the longest name of a model. A longer one would make every query long.
+const maxModel = 1024
+
+// maxRetention is the longest retention period. A query over a longer one would read more than most servers keep.
+const maxRetention = 7 * 24 * time.Hour
+
+// New returns a Collector.
+func New(q querier, o Options) *Collector {
+	o.Window = cmp.Or(o.Window, time.Minute)
+	o.StaleAfter = cmp.Or(o.StaleAfter, 5*time.Minute) // as Prometheus' own lookback
+	o.Concurrency = cmp.Or(o.Concurrency, 4)           // answers are large
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)      // half of the default interval of passes
+	return &Collector{querier: q, options: o}
+}
+
+// Collect returns a result for each group, in their order. The failure of one costs that group only. Groups of namespaces with many
+// come after the first groups of all others.
+func (c *Collector) Collect(ctx context.Context, now time.Time, groups []Group) []Result {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	order, neighbors := fairOrder(groups), neighborsOf(groups)
+	results := make([]Result, len(groups))
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(c.options.Concurrency, len(groups)) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(order); i = int(next.Add(1)) - 1 {
+				g := &groups[order[i]]
+				results[order[i]] = c.collect(ctx, now, g, neighbors[modelOf(g)])
+			}
+		})
+	}
+	all.Wait()
+	return results
+}
+
+func (c *Collector) collect(ctx context.Context, now time.Time, g *Group, of *neighbors) Result {
+	r := Result{Variants: make([]Measured, len(g.Variants))}
+	if len(g.Model) > maxModel {
+		r.Load = failed("the name of the model has more than 1024 bytes: shorten it")
+		r.RequestsMessage = r.Load.Message
+		return r
+	}
+	selected := selection{namespace: g.Namespace, pool: g.Pool, model: g.Model, window: c.options.Window, shared: of.groups > 1}
+	vector, err := c.querier.Query(ctx, selected.load())
+	if err != nil {
+		r.Load = failed(err.Error())
+		r.RequestsMessage = r.Load.Message
+		return r
+	}
+	w := &window{Options: &c.options, now: now, group: g, figures: read(g.Namespace, vector)}
+	w.sort()
+	r.Load = w.load()
+	if r.Load.State == snapshot.Missing && len(w.settled) > 0 {
+		r.Load = c.diagnose(ctx, &selected, r.Load)
+	}
+	for i := range g.Variants {
+		r.Variants[i] = Measured{Sample: w.sample(i), Weight: w.weight(i)}
+	}
+	r.Requests, r.RequestsMessage = c.requests(ctx, &selected, w, of)
+	return r
+}
+
+func failed(message string) snapshot.Load {
+	return snapshot.Load{State: snapshot.Failed, Message: message}
+}
+
+// servedModel is a model in a namespace.
+type servedModel struct{ namespace, model string }
+
+func modelOf(g *Group) servedModel { return servedModel{g.Namespace, g.Model} }
+
+// neighbors are the groups of one model in one namespace.
+type neighbors struct {
+	groups int
+	pools  map[string]string // of their pods
+}
+
+func neighborsOf(groups []Group) map[servedModel]*neighbors {
+	all := map[servedModel]*neighbors{}
+	for i := range groups {
+		g := &groups[i]
+		n := all[modelOf(g)]
+		if n == nil {
+			n = &neighbors{pools: map[string]string{}}
+			all[modelOf(g)] = n
+		}
+		n.groups++
+		for _, v := range g.Variants {
+			for _, p := range v.Pods {
+				n.pools[p.Name] = g.Pool
+			}
+		}
+	}
+	return all
+}
+
+// fairOrder returns the numbers of the groups: first the first group of each namespace, then the second ones, and so on.
+func fairOrder(groups []Group) []int {
+	rank, seen := make([]int, len(groups)), map[string]int{}
+	order := make([]int, len(groups))
+	for i := range groups {
+		order[i] = i
+		rank[i] = seen[groups[i].Namespace]
+		seen[groups[i].Namespace]++
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rank[a], rank[b]) })
+	return order
+}

@@ -1,0 +1,124 @@
+package collect
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"fairlead.dev/services/variant-autoscaler/internal/promclient"
+)
+
+// figures are the values of an answer, by figure and pod. Values without a pod are under the empty name. NaN, infinite and impossible
+// values are left out: what is missing is not zero.
+type figures map[string]map[string]float64
+
+// maxValue bounds values, so that no sum of them overflows. Times are the largest that a sane server reports.
+const maxValue = 1e15
+
+// maxTokens bounds the labels with the size of a KV cache.
+const maxTokens = 1e12
+
+// read returns the values of an answer on pods of a namespace.
+func read(namespace string, vector []promclient.Series) figures {
+	f := figures{}
+	for _, s := range vector {
+		figure, value := s.Labels[labelFigure], s.Value
+		if math.IsNaN(value) || math.Abs(value) > maxValue || (value < 0 && figure != runningGrowth && figure != waitingGrowth) {
+			continue
+		}
+		if figure == cacheInfo {
+			figure, value = kvTokens, cacheSize(s.Labels)
+			if value == 0 {
+				continue
+			}
+		}
+		pod, ok := podOf(namespace, s.Labels)
+		if !ok {
+			continue
+		}
+		if f[figure] == nil {
+			f[figure] = map[string]float64{}
+		}
+		f[figure][pod] += value
+	}
+	return f
+}
+
+// podOf returns the pod of an element: for the picker's metrics, the one that they name instead of the picker's own.
+func podOf(namespace string, labels map[string]string) (string, bool) {
+	for _, label := range []string{"endpoint_name", "pod_name"} {
+		if pod := labels[label]; pod != "" {
+			return pod, true
+		}
+	}
+	switch labels[labelFigure] {
+	case picks, first + picks, slowdown, owed: // a scrape that does not honor labels renames theirs
+		pod := labels["pod"]
+		if exported := labels["exported_pod"]; exported != "" {
+			pod = exported
+		}
+		return strings.CutPrefix(pod, namespace+"/")
+	}
+	return labels["pod"], true
+}
+
+// cacheSize returns the tokens of a KV cache. Hybrid models have fewer of them than their blocks times the size of a block.
+func cacheSize(labels map[string]string) float64 {
+	if n := tokens(labels[labelTokens]); n > 0 {
+		return n
+	}
+	return tokens(labels[labelBlocks]) * tokens(labels[labelBlockSize])
+}
+
+func tokens(text string) float64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > maxTokens {
+		return 0
+	}
+	return float64(n)
+}
+
+// of returns a value of a pod.
+func (f figures) of(figure, pod string) (float64, bool) {
+	v, ok := f[figure][pod]
+	return v, ok
+}
+
+// sum returns the sum of a figure over pods. Pods without it add nothing.
+func (f figures) sum(figure string, pods []string) float64 {
+	total := 0.0
+	for _, pod := range pods {
+		total += f[figure][pod]
+	}
+	return total
+}
+
+// mean returns the mean of a figure over the pods that have it, or zero.
+func (f figures) mean(figure string, pods []string) float64 {
+	total, n := 0.0, 0
+	for _, pod := range pods {
+		if v, ok := f.of(figure, pod); ok {
+			total += v
+			n++
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	return total / float64(n)
+}
+
+// ratio returns the sum of one figure over that of another, or zero.
+func (f figures) ratio(sum, count string, pods []string) float64 {
+	n := f.sum(count, pods)
+	if n <= 0 {
+		return 0
+	}
+	return f.sum(sum, pods) / n
+}
+
+// has reports whether a figure without pods is there.
+func (f figures) has(figure string) bool {
+	_, ok := f.of(figure, "")
+	return ok
+}

@@ -1,0 +1,302 @@
+package collect
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"fairlead.dev/services/variant-autoscaler/internal/sample"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+const (
+	perSecond = 1e6 // micro-requests
+	perMilli  = 1e3 // seconds to milliseconds
+	maxRate   = 1e9 // requests per second: more than any server gets
+)
+
+// settledAfter is how many windows a pod must be ready for its metrics to be expected. With one, pods that were not scraped twice yet
+// would count as if they took the mean load of others, and raise the load of a group that has just grown.
+const settledAfter = 2
+
+// window is what an answer says about the pods of a group.
+type window struct {
+	*Options
+	now     time.Time
+	group   *Group
+	figures figures
+
+	ready    []string // pods that are ready
+	settled  []string // of these, those that should have metrics
+	measured []string // pods with metrics, ready or not
+	stale    []string // settled pods whose newest metrics are too old
+
+	finished, arrived map[string]float64 // requests per second of each measured pod
+	sent              map[string]float64 // by the picker, to each pod
+	refused           float64
+	picker            bool // whether a picker of the pool is there
+}
+
+// sort sorts the pods of the group.
+func (w *window) sort() {
+	w.finished, w.arrived = map[string]float64{}, map[string]float64{}
+	for _, v := range w.group.Variants {
+		for _, p := range v.Pods {
+			if !p.Ready.IsZero() {
+				w.ready = append(w.ready, p.Name)
+				if w.now.Sub(p.Ready) > settledAfter*w.Window {
+					w.settled = append(w.settled, p.Name)
+				}
+			}
+			w.measure(p.Name)
+		}
+	}
+	w.dispatched()
+}
+
+// measure reads the requests of a pod.
+func (w *window) measure(pod string) {
+	clockNow, known := w.figures.of(clock, "")
+	at, sampled := w.figures.of(sampled, pod)
+	if !known || !sampled {
+		return
+	}
+	if clockNow-at > w.StaleAfter.Seconds() {
+		w.stale = append(w.stale, pod)
+		return
+	}
+	growth, grown := w.figures.of(runningGrowth, pod)
+	done, counted := w.figures.of(finished, pod)
+	if !counted {
+		// Two samples of a gauge, and none of a counter that begins with its first event.
+		if _, lazily := w.figures.of(lazy, pod); !lazily || !grown {
+			return
+		}
+	}
+	growth += w.figures[waitingGrowth][pod]
+	w.measured = append(w.measured, pod)
+	w.finished[pod] = done
+	// What was in the pod before and did not finish left it: a restart.
+	w.arrived[pod] = max(done+growth/w.Window.Seconds(), w.figures[received][pod], 0)
+}
+
+// dispatched reads what the picker sent to each pod, from the metric that has the most: pickers have one, or several with the same
+// requests.
+func (w *window) dispatched() {
+	w.picker = w.figures.has(pickerReady)
+	w.refused = w.figures[refused][""]
+	w.sent = map[string]float64{}
+	most := 0.0
+	pods := w.pods()
+	for _, source := range []string{picks, attempts, oldAttempts} {
+		if n := w.figures.sum(source, pods); n > most {
+			most, w.sent = n, w.figures[source]
+		}
+	}
+}
+
+func (w *window) pods() []string {
+	var all []string
+	for _, v := range w.group.Variants {
+		for _, p := range v.Pods {
+			all = append(all, p.Name)
+		}
+	}
+	return all
+}
+
+// load returns the load, or why it is not known.
+func (w *window) load() snapshot.Load {
+	if _, known := w.figures.of(clock, ""); !known {
+		return failed("Prometheus answered without its time: check that PROMETHEUS_BASE_URL leads to a Prometheus, and that no proxy changes answers")
+	}
+	unseen := subtract(w.settled, w.measured)
+	if len(w.measured) == 0 && len(w.settled) == 0 || 2*len(unseen) > len(w.settled) {
+		if len(w.settled) == 0 && w.picker {
+			return w.found(nil)
+		}
+		return w.unknown(unseen)
+	}
+	return w.found(unseen)
+}
+
+func (w *window) unknown(unseen []string) snapshot.Load {
+	model := fmt.Sprintf("model %q in namespace %s", w.group.Model, w.group.Namespace)
+	switch {
+	case len(w.stale) > 0:
+		age := math.Inf(1)
+		for _, pod := range w.stale {
+			age = min(age, w.figures[clock][""]-w.figures[sampled][pod])
+		}
+		return stale(model, age)
+	case len(w.ready) == 0:
+		return missing(model + " has no ready pods, and no endpoint picker with metrics: requests can only be seen when a pod is ready. " +
+			"Let Prometheus scrape the picker of the InferencePool")
+	case len(w.settled) == 0:
+		return missing(fmt.Sprintf("the pods of %s have been ready for less than %v: wait for Prometheus to scrape them twice", model, settledAfter*w.Window))
+	}
+	return missing(fmt.Sprintf("Prometheus has no metrics of %d of %d ready pods of %s, such as %s: let a PodMonitor scrape them, so that their series have "+
+		"the labels namespace and pod, at least twice in %v, and check that the model is served under this name",
+		len(unseen), len(w.settled), model, unseen[0], w.Window))
+}
+
+func missing(message string) snapshot.Load {
+	return snapshot.Load{State: snapshot.Missing, Message: message}
+}
+
+func stale(model string, age float64) snapshot.Load {
+	return snapshot.Load{State: snapshot.Stale, Message: fmt.Sprintf("the newest metrics of %s in Prometheus are %v old: check the scrape targets of its pods",
+		model, time.Duration(age*float64(time.Second)).Round(time.Second))}
+}
+
+// found returns the load of measured pods, and of some that have no metrics.
+func (w *window) found(unseen []string) snapshot.Load {
+	done := w.total(w.finished, unseen)
+	arrived := w.total(w.arrived, unseen)
+	sent := w.refused
+	for _, pod := range w.pods() {
+		sent += w.sent[pod]
+	}
+	rate := max(done, arrived, sent)
+	if rate > maxRate {
+		return failed(fmt.Sprintf("the metrics of model %q in namespace %s say %.3g requests per second, which cannot be: check what its pods export",
+			w.group.Model, w.group.Namespace, rate))
+	}
+	f := w.figures
+	load := snapshot.Load{
+		State:  snapshot.Found,
+		Rate:   int64(math.Round(rate * perSecond)),
+		Input:  f.ratio(inputTokens, inputs, w.measured),
+		Output: f.ratio(outputTokens, outputs, w.measured),
+		Queued: f[queued][""],
+		TTFT:   f.ratio(ttftSum, ttftCount, w.measured) * perMilli,
+		ITL:    f.ratio(itlSum, itlCount, w.measured) * perMilli,
+	}
+	if len(unseen) > 0 {
+		load.Message = fmt.Sprintf("%d of %d ready pods have no metrics in Prometheus, such as %s: their load is taken for the mean of the others. "+
+			"Check their scrape targets", len(unseen), len(w.settled), unseen[0])
+	}
+	return load
+}
+
+// total returns the sum of measured pods, and for each unseen one the mean of its variant's, or else of all.
+func (w *window) total(rates map[string]float64, unseen []string) float64 {
+	total := 0.0
+	for _, rate := range rates {
+		total += rate
+	}
+	if len(unseen) == 0 || len(rates) == 0 {
+		return total
+	}
+	mean, added, isUnseen := total/float64(len(rates)), 0.0, setOf(unseen)
+	for _, v := range w.group.Variants {
+		own, n, blank := 0.0, 0, 0
+		for _, p := range v.Pods {
+			if rate, ok := rates[p.Name]; ok {
+				own += rate
+				n++
+			} else if isUnseen[p.Name] {
+				blank++
+			}
+		}
+		of := mean
+		if n > 0 {
+			of = own / float64(n)
+		}
+		added += of * float64(blank)
+	}
+	return total + added
+}
+
+// sample returns the means over the ready replicas of a variant that have metrics.
+func (w *window) sample(variant int) *sample.Sample {
+	var pods []string
+	for _, p := range w.group.Variants[variant].Pods {
+		if _, ok := w.finished[p.Name]; ok && !p.Ready.IsZero() {
+			pods = append(pods, p.Name)
+		}
+	}
+	if len(pods) == 0 {
+		return nil
+	}
+	f, n := w.figures, float64(len(pods))
+	s := &sample.Sample{
+		Time: w.now, Window: w.Window, Replicas: len(pods),
+		Input:    f.ratio(inputTokens, inputs, pods),
+		Output:   f.ratio(outputTokens, outputs, pods),
+		Cached:   min(f.ratio(cacheHits, cacheLookups, pods), 1),
+		Running:  f.mean(running, pods),
+		Waiting:  f.mean(waiting, pods),
+		Prefill:  f.ratio(prefillSum, prefillCount, pods) * perMilli,
+		TTFT:     f.ratio(ttftSum, ttftCount, pods) * perMilli,
+		ITL:      f.ratio(itlSum, itlCount, pods) * perMilli,
+		KVUsage:  min(f.mean(kvUsage, pods), 1),
+		KVTokens: f.mean(kvTokens, pods),
+		Picker:   w.learned(pods),
+	}
+	for _, pod := range pods {
+		s.Rate += w.finished[pod] / n
+		s.Dispatched += w.sent[pod] / n
+	}
+	return s
+}
+
+// learned returns what the picker learned of the servers of a variant. Before it sent a request it learned nothing: its figures are
+// then those that it begins with.
+func (w *window) learned(pods []string) *sample.Picker {
+	cost, known := w.figures.of(perToken, "")
+	factor := w.figures.mean(slowdown, pods)
+	if !known || cost <= 0 || factor <= 0 || len(w.sent) == 0 {
+		return nil
+	}
+	p := &sample.Picker{PrefillRate: 1 / (cost * factor)}
+	for _, pod := range pods {
+		p.Backlog += w.figures[owed][pod] * cost * w.figures[slowdown][pod] / float64(len(pods))
+	}
+	return p
+}
+
+// weight returns the requests that a replica of a variant got while it was ready, in micro-requests per second: those that the picker
+// sent, or, if most requests pass it by, those that arrived.
+func (w *window) weight(variant int) int64 {
+	rates, seen := w.sent, 0.0
+	for _, pod := range w.pods() {
+		seen += w.sent[pod]
+	}
+	arrived := 0.0
+	for _, rate := range w.arrived {
+		arrived += rate
+	}
+	if 2*seen < arrived {
+		rates = w.arrived
+	}
+	requests, replicaSeconds := 0.0, 0.0
+	for _, p := range w.group.Variants[variant].Pods {
+		rate, counted := rates[p.Name]
+		age := w.now.Sub(p.Ready)
+		if p.Ready.IsZero() || (!counted && age <= settledAfter*w.Window) { // what a new one gets is not counted yet
+			continue
+		}
+		requests += rate * w.Window.Seconds()
+		replicaSeconds += min(max(age, 0), w.Window).Seconds()
+	}
+	if replicaSeconds <= 0 {
+		return 0
+	}
+	return int64(math.Round(min(requests/replicaSeconds, maxRate) * perSecond))
+}
+
+// subtract returns the pods of a list that are not in another one.
+func subtract(all, without []string) []string {
+	drop := setOf(without)
+	return slices.DeleteFunc(slices.Clone(all), func(pod string) bool { return drop[pod] })
+}
+
+func setOf(pods []string) map[string]bool {
+	set := make(map[string]bool, len(pods))
+	for _, pod := range pods {
+		set[pod] = true
+	}
+	return set
+}

@@ -1,0 +1,123 @@
+// Package config holds the flags of the variant-autoscaler. What administrators change at run time is in ConfigMaps: package settings
+// decodes them.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+
+	"fairlead.dev/pkg/httpserver"
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/pkg/leader"
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// defaultNamespace is the namespace of the ConfigMaps if neither the flag nor POD_NAMESPACE names one. It is that of the released
+// workload-variant-autoscaler.
+const defaultNamespace = "workload-variant-autoscaler-system"
+
+// Config holds all flags.
+type Config struct {
+	Kube    kube.Options
+	HTTP    httpserver.Options
+	Logging logging.Options
+	Leader  leader.Options
+
+	Plan      snapshot.Settings
+	Window    time.Duration // of stabilization
+	Forecast  bool
+	Metrics   time.Duration // window of rates
+	AllowHTTP bool
+
+	Namespace string // of the ConfigMaps
+	Instance  string
+	Discovery time.Duration
+	Decisions string // file of the decision log
+}
+
+// Default returns the defaults of all flags.
+func Default(environment func(name string) string) *Config {
+	c := &Config{
+		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
+		Plan:   snapshot.Settings{Split: string(optimizer.SplitObserved), HeadroomPercent: 10, SavingPercent: 5, Percentile: 90},
+		Window: 5 * time.Minute, Metrics: time.Minute, Namespace: defaultNamespace, Instance: environment("CONTROLLER_INSTANCE"),
+		Discovery: 30 * time.Second,
+	}
+	if namespace := environment("POD_NAMESPACE"); namespace != "" {
+		c.Namespace = namespace
+	}
+	return c
+}
+
+// AddFlags binds all flags.
+func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	c.Kube.AddFlags(fs)
+	c.HTTP.AddFlags(fs)
+	c.Logging.AddFlags(fs)
+	c.Leader.AddFlags(fs)
+	fs.StringVar(&c.Plan.Split, "split", c.Plan.Split, "How the picker divides the load of a model between its variants: observed, capacity or equal.")
+	fs.Int64Var(&c.Plan.HeadroomPercent, "headroom-percent", c.Plan.HeadroomPercent, "Percent of the load to plan for in addition.")
+	fs.Int64Var(&c.Plan.SavingPercent, "saving-percent", c.Plan.SavingPercent, "Least saving, in percent of the present cost, for which a plan replaces replicas that serve as much.")
+	fs.Float64Var(&c.Plan.Percentile, "ttft-percentile", c.Plan.Percentile, "Percentile of the time to first token that targets are for. 0: the mean.")
+	fs.DurationVar(&c.Window, "stabilization-window", c.Window, "Time for which replicas stay after they were wanted.")
+	fs.BoolVar(&c.Forecast, "forecast", c.Forecast, "Raise the demand to what the trend of the load says for the time that a replica takes to start.")
+	fs.DurationVar(&c.Metrics, "metrics-window", c.Metrics, "Window of rates and means in Prometheus. It must contain at least two scrapes.")
+	fs.BoolVar(&c.AllowHTTP, "allow-http-prometheus", c.AllowHTTP, "Accept a Prometheus without TLS: others on the network can read queries, answers and the token.")
+	fs.StringVar(&c.Namespace, "config-namespace", c.Namespace, "Namespace of the ConfigMaps.")
+	fs.StringVar(&c.Instance, "controller-instance", c.Instance,
+		"Value of the label wva.llmd.ai/controller-instance of the objects that this installation reads, and of a label of its metrics. Empty: objects without the label.")
+	fs.DurationVar(&c.Discovery, "discovery-interval", c.Discovery, "Interval for checking which kinds the API server serves. CRDs can be installed and removed at run time.")
+	fs.StringVar(&c.Decisions, "decision-log", c.Decisions, "File to append a line of JSON to for each pass: what it decided, and all that it decided on. Empty: none. - is standard output.")
+}
+
+// Validate returns an error for each flag with an invalid value.
+func (c *Config) Validate() error {
+	errs := []error{c.Kube.Validate(), c.HTTP.Validate(), c.Logging.Validate(), c.Leader.Validate()}
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if splits := []string{"observed", "capacity", "equal"}; !slices.Contains(splits, c.Plan.Split) {
+		fail("--split %q is not one of %s", c.Plan.Split, strings.Join(splits, ", "))
+	}
+	if c.Plan.HeadroomPercent < 0 || c.Plan.HeadroomPercent > optimizer.MaxHeadroom {
+		fail("--headroom-percent %d is out of range: give 0 to %d", c.Plan.HeadroomPercent, optimizer.MaxHeadroom)
+	}
+	if c.Plan.SavingPercent < 0 || c.Plan.SavingPercent > 100 {
+		fail("--saving-percent %d is out of range: give 0 to 100", c.Plan.SavingPercent)
+	}
+	if !(c.Plan.Percentile >= 0 && c.Plan.Percentile < 100) { // NaN is not in the range either
+		fail("--ttft-percentile %g is out of range: give 0 for the mean, or up to 99.9", c.Plan.Percentile)
+	}
+	errs = append(errs, c.validateDurations()...)
+	if len(content.IsDNS1123Label(c.Namespace)) > 0 {
+		fail("--config-namespace %q is not the name of a namespace", c.Namespace)
+	}
+	if len(content.IsLabelValue(c.Instance)) > 0 {
+		fail("--controller-instance %q is not the value of a label", c.Instance)
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) validateDurations() []error {
+	var errs []error
+	for _, d := range []struct {
+		flag        string
+		value       time.Duration
+		least, most time.Duration
+	}{
+		{"stabilization-window", c.Window, 0, 24 * time.Hour},
+		{"metrics-window", c.Metrics, 10 * time.Second, time.Hour},
+		{"discovery-interval", c.Discovery, 100 * time.Millisecond, 24 * time.Hour},
+	} {
+		if d.value < d.least || d.value > d.most {
+			errs = append(errs, fmt.Errorf("--%s %s is out of range: give %s to %s", d.flag, d.value, d.least, d.most))
+		}
+	}
+	return errs
+}

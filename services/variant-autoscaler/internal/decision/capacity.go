@@ -1,0 +1,70 @@
+package decision
+
+import (
+	"fairlead.dev/services/variant-autoscaler/internal/learn"
+	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/queueing"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// capacity is what a replica of a variant serves within the targets.
+type capacity struct {
+	rate       int64
+	source     CapacitySource
+	confidence float64
+	reason     Reason          // why the rate is zero
+	model      *queueing.Model // nil: nothing predicts figures
+}
+
+// capacities returns the capacity of each variant.
+func capacities(s *snapshot.Snapshot) []capacity {
+	type of struct {
+		variant *snapshot.Variant
+		group   *snapshot.Group
+	}
+	var all []of
+	for g := range s.Groups {
+		for i := range s.Groups[g].Variants {
+			all = append(all, of{variant: &s.Groups[g].Variants[i], group: &s.Groups[g]})
+		}
+	}
+	found := make([]capacity, len(all))
+	optimizer.Each(len(all), func(i int) { found[i] = capacityOf(all[i].variant, all[i].group, s.Settings.Percentile) })
+	return found
+}
+
+// capacityOf returns the capacity of a variant. Without traffic it is that for the smallest requests: no load needs it, and a variant that
+// is not set aside can keep the group above zero.
+func capacityOf(v *snapshot.Variant, g *snapshot.Group, percentile float64) capacity {
+	if v.Problem != nil {
+		return capacity{reason: Excluded}
+	}
+	t := queueing.Traffic{Input: g.Load.Input, Output: max(g.Load.Output, 1)}
+	targets := queueing.Targets{TTFT: g.Targets.TTFT, ITL: g.Targets.ITL, Percentile: percentile}
+	if g.Targets == (snapshot.Targets{}) {
+		targets.TPS = 1 // no targets for latency: a stable load
+	}
+	made := capacity{reason: NoCapacity}
+	profile := v.Profile
+	switch {
+	case profile != nil:
+		made.source, made.confidence = FromProfile, 1
+	case v.Measured == nil:
+		return made
+	default:
+		profile = v.Measured.Profile
+		made.source, made.confidence = CapacitySource(v.Measured.Source), learn.Confidence(v.Measured)
+		made.rate = learn.Capacity(v.Measured, t, targets)
+	}
+	if profile == nil {
+		return made
+	}
+	made.reason = OutOfReach
+	if model, err := queueing.New(queueing.Profile(*profile), t); err == nil {
+		made.model = model
+		if v.Profile != nil {
+			made.rate = model.Capacity(targets)
+		}
+	}
+	return made
+}

@@ -1,0 +1,184 @@
+package decision
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// Decide returns the decision on a snapshot, or an error that names a number that is out of range.
+func Decide(s *snapshot.Snapshot) (*Decision, error) {
+	d := newDecider(s)
+	if err := d.problem.Validate(); err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	d.plan = optimizer.Solve(d.problem)
+	d.report = optimizer.NewReport(d.problem)
+	d.wanted = optimizer.Wanted(d.problem, d.plan)
+	d.desired = optimizer.Act(d.problem, d.plan)
+	for g := range s.Groups {
+		d.start(g)
+	}
+	return d.decision(), nil
+}
+
+// decider makes one decision. Variants are numbered over all groups.
+type decider struct {
+	snapshot   *snapshot.Snapshot
+	capacities []capacity
+	bounds     []bounds
+	first      []int // variant of each group, and the number of all variants
+	held       []Reason
+
+	problem *optimizer.Problem
+	report  *optimizer.Report
+	plan    *optimizer.Plan
+	wanted  []int
+	desired []int
+	why     []Reason // of replicas beyond the wanted ones
+}
+
+func newDecider(s *snapshot.Snapshot) *decider {
+	d := &decider{snapshot: s, first: []int{0}}
+	for g := range s.Groups {
+		d.first = append(d.first, d.first[g]+len(s.Groups[g].Variants))
+		for i := range s.Groups[g].Variants {
+			d.bounds = append(d.bounds, boundsAt(&s.Groups[g].Variants[i], s.Time))
+		}
+	}
+	d.why = make([]Reason, len(d.bounds))
+	d.capacities = capacities(s)
+	d.problem = &optimizer.Problem{
+		Split: optimizer.Split(s.Settings.Split), HeadroomPercent: s.Settings.HeadroomPercent, SavingPercent: s.Settings.SavingPercent,
+	}
+	for _, l := range s.Limits {
+		d.problem.Limits = append(d.problem.Limits, optimizer.Limit{
+			Unit: optimizer.Unit(l.Unit), Accelerator: l.Accelerator, Namespace: l.Namespace, Priority: l.Priority, Amount: l.Amount,
+		})
+	}
+	for g := range s.Groups {
+		d.held = append(d.held, holds(&s.Groups[g]))
+		d.problem.Groups = append(d.problem.Groups, d.group(g))
+	}
+	return d
+}
+
+// holds returns why a group keeps what it has, or nothing.
+func holds(g *snapshot.Group) Reason {
+	if g.Load.State != snapshot.Found {
+		return NoMetrics
+	}
+	return ""
+}
+
+// group returns a group in the form of the optimizer.
+func (d *decider) group(g int) optimizer.Group {
+	in := &d.snapshot.Groups[g]
+	made := optimizer.Group{
+		Namespace: in.Namespace, Pool: in.Pool, Model: in.Model, Priority: in.Priority, Rate: max(in.Load.Rate, in.Forecast), KeepOne: d.keepsOne(g),
+	}
+	for i := range in.Variants {
+		made.Variants = append(made.Variants, d.variant(g, i))
+	}
+	if d.held[g] == "" {
+		d.probe(g, made.Variants)
+	} else {
+		made.Rate = 0
+		keepOne(&made)
+	}
+	return made
+}
+
+// variant returns a variant in the form of the optimizer. A variant without capacity keeps its replicas.
+func (d *decider) variant(g, i int) optimizer.Variant {
+	in, b := &d.snapshot.Groups[g].Variants[i], d.bounds[d.first[g]+i]
+	made := optimizer.Variant{
+		Name: in.Name, Accelerator: in.Accelerator, Cards: in.Cards, Cost: in.Cost, Min: b.least, Max: b.most, Now: in.Now, Held: in.Held, Weight: in.Weight,
+		Capacity: d.capacities[d.first[g]+i].rate,
+	}
+	if d.held[g] != "" || made.Capacity == 0 {
+		keep := b.clamp(in.Now)
+		if in.Decided {
+			keep = b.clamp(in.Previous)
+		}
+		made.Min, made.Now, made.Held, made.Capacity = keep, keep, keep, 0
+	}
+	return made
+}
+
+// keepsOne reports whether a group may not go to zero replicas: it is not enabled, or someone may still need the model.
+func (d *decider) keepsOne(g int) bool {
+	in := &d.snapshot.Groups[g]
+	return !in.Zero.Enabled || d.retains(g)
+}
+
+// retains reports whether the last request of a group that may go to zero is too recent, or not known.
+func (d *decider) retains(g int) bool {
+	in := &d.snapshot.Groups[g]
+	return in.Zero.Enabled && (in.Zero.Requests == nil || *in.Zero.Requests > 0 || in.Load.Queued > 0 || d.snapshot.Time.Sub(in.Zero.Changed) < in.Zero.Retention)
+}
+
+// probe gives a replica to a variant of which nothing says what it serves, if the group has no other way to serve: only a replica that
+// runs shows what it serves. It is the cheapest one.
+func (d *decider) probe(g int, variants []optimizer.Variant) {
+	in := &d.snapshot.Groups[g]
+	if in.Load.Rate == 0 && in.Load.Queued == 0 && !d.keepsOne(g) {
+		return
+	}
+	best := d.unknown(g, variants)
+	if best < 0 {
+		return
+	}
+	v := &variants[best]
+	v.Min, v.Now, v.Held = max(v.Min, 1), max(v.Now, 1), max(v.Held, 1)
+	d.why[d.first[g]+best] = Probing
+}
+
+// unknown returns the cheapest variant of which nothing is known, or -1 if a variant runs that will show what it serves, or if the others
+// can serve the load.
+func (d *decider) unknown(g int, variants []optimizer.Variant) int {
+	var able int64 // what the other variants serve at their most
+	best := -1
+	for i := range variants {
+		v := &variants[i]
+		switch {
+		case v.Capacity > 0 && v.Max == 0:
+			return -1
+		case v.Capacity > 0:
+			able += v.Capacity * int64(v.Max)
+		case d.capacities[d.first[g]+i].reason != NoCapacity:
+		case v.Now > 0:
+			return -1
+		case best < 0 || cheaper(v, &variants[best]):
+			best = i
+		}
+	}
+	if able > d.snapshot.Groups[g].Load.Rate {
+		return -1
+	}
+	return best
+}
+
+func cheaper(a, b *optimizer.Variant) bool {
+	return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Name, b.Name)) < 0
+}
+
+// keepOne gives the cheapest variant of a group that keeps what it has a replica, if it has none and must not go to zero.
+func keepOne(g *optimizer.Group) {
+	if !g.KeepOne || slices.ContainsFunc(g.Variants, func(v optimizer.Variant) bool { return v.Now > 0 }) {
+		return
+	}
+	best := -1
+	for i := range g.Variants {
+		if best < 0 || cheaper(&g.Variants[i], &g.Variants[best]) {
+			best = i
+		}
+	}
+	if best >= 0 {
+		v := &g.Variants[best]
+		v.Min, v.Now, v.Held = 1, 1, 1
+	}
+}

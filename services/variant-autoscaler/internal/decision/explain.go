@@ -1,0 +1,126 @@
+package decision
+
+import (
+	"fmt"
+	"slices"
+
+	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// decision returns the decision, with the reasons for it.
+func (d *decider) decision() *Decision {
+	made := &Decision{Cost: d.plan.Cost, Bound: d.plan.Bound}
+	for _, l := range d.plan.Limiting {
+		made.Limiting = append(made.Limiting, d.snapshot.Limits[l].Name)
+	}
+	for g := range d.snapshot.Groups {
+		desired := d.desired[d.first[g]:d.first[g+1]]
+		group := Group{Demand: d.report.Demand(g), Share: d.plan.Shares[g], Acted: d.report.Share(g, desired)}
+		made.Acted += d.report.Cost(g, desired)
+		loads := d.report.Loads(g, desired, d.problem.Groups[g].Rate)
+		for i := range desired {
+			group.Variants = append(group.Variants, d.explain(g, i, desired, loads[i]))
+		}
+		made.Groups = append(made.Groups, group)
+	}
+	return made
+}
+
+// explain returns the decision on a variant. Its replica gets a load.
+func (d *decider) explain(g, i int, desired []int, load int64) Variant {
+	at := d.first[g] + i
+	c := &d.capacities[at]
+	made := Variant{
+		Min: d.bounds[at].least, Max: d.bounds[at].most, Planned: d.plan.Replicas[at], Wanted: d.wanted[at], Desired: d.desired[at], Capacity: c.rate, CapacitySource: c.source, Confidence: c.confidence,
+		Predicted: predict(c, load, d.snapshot.Settings.Percentile), CostAlone: d.costAlone(g, i),
+	}
+	if desired[i] > 0 {
+		without := slices.Clone(desired)
+		without[i]--
+		made.ShareWithout = d.report.Share(g, without)
+	}
+	made.Reason, made.Message = d.reason(g, i)
+	return made
+}
+
+// predict returns the figures of a replica under a load, or nil without a model or a load.
+func predict(c *capacity, load int64, percentile float64) *Predicted {
+	if c.model == nil || load == 0 {
+		return nil
+	}
+	_, most := c.model.Range()
+	figures, err := c.model.At(min(float64(load)/1e6, most), percentile)
+	if err != nil {
+		return nil
+	}
+	return &Predicted{TTFT: figures.TTFT, ITL: figures.ITL, Utilization: figures.Utilization}
+}
+
+// costAlone returns what a group would cost with one variant alone, or 0 if that cannot serve the demand.
+func (d *decider) costAlone(g, i int) int64 {
+	at, demand := d.first[g]+i, d.report.Demand(g)
+	rate := d.capacities[at].rate
+	if rate == 0 || demand == 0 {
+		return 0
+	}
+	n := (demand-1)/rate + 1
+	if most := d.bounds[at].most; n > optimizer.MaxReplicas || most > 0 && n > int64(most) {
+		return 0
+	}
+	return n * d.cost(g, i)
+}
+
+// reason says how the replicas of a variant came about.
+func (d *decider) reason(g, i int) (Reason, string) {
+	at, in := d.first[g]+i, &d.snapshot.Groups[g]
+	v, n := &in.Variants[i], d.desired[at]
+	switch c := &d.capacities[at]; {
+	case v.Problem != nil:
+		return Excluded, fmt.Sprintf("Kept %d replicas: %s", n, v.Problem.Message)
+	case d.held[g] == NoMetrics:
+		return NoMetrics, fmt.Sprintf("Kept %d replicas, because the load is not known: %s", n, in.Load.Message)
+	case d.why[at] == Probing:
+		return Probing, "Started a replica: nothing says yet what one serves, and no other variant can serve the load"
+	case c.rate == 0 && c.reason == OutOfReach:
+		return OutOfReach, fmt.Sprintf("Kept %d replicas: not even an idle replica meets the targets of %s. Raise the targets, or check the profile", n, targets(in))
+	case c.rate == 0:
+		return NoCapacity, fmt.Sprintf("Kept %d replicas: nothing says what one serves. Add a profile, or let a replica run under load", n)
+	default:
+		return d.reasonOfPlan(g, at)
+	}
+}
+
+// reasonOfPlan says how the replicas of a variant that takes part in the choice came about.
+func (d *decider) reasonOfPlan(g, at int) (Reason, string) {
+	in, n := &d.snapshot.Groups[g], d.desired[at]
+	switch planned, wanted := d.plan.Replicas[at], d.wanted[at]; {
+	case d.why[at] == Starting:
+		return Starting, fmt.Sprintf("The plan has %d replicas; %d stay until the replicas of other variants are ready", planned, n)
+	case d.why[at] == Bridging:
+		return Bridging, fmt.Sprintf("The plan has %d replicas; %d serve until the replicas of slower variants are ready", planned, n)
+	case n > wanted:
+		return Stabilized, fmt.Sprintf("The plan has %d replicas, but %d were wanted within the stabilization window", planned, n)
+	case wanted != planned:
+		return SavingSmall, fmt.Sprintf("Kept %d replicas: the plan with %d saves less than %d %%", n, planned, d.snapshot.Settings.SavingPercent)
+	case d.limited(g) && d.plan.Shares[g] < optimizer.Million:
+		return LimitBinding, fmt.Sprintf("Limits leave no more than %d replicas, so the model serves %.1f %% of its demand", n, percent(d.plan.Shares[g]))
+	case d.report.Demand(g) == 0 && n > 0 && d.retains(g):
+		return Retained, fmt.Sprintf("%d replicas stay, because the last request was less than %s ago or is not known", n, in.Zero.Retention)
+	default:
+		return Optimal, fmt.Sprintf("%d replicas are part of the cheapest plan that serves %.1f %% of the demand of %.3f requests/s", n, percent(d.plan.Shares[g]), perSecond(d.report.Demand(g)))
+	}
+}
+
+// limited reports whether a limit that makes the plan serve less or cost more counts a variant of the group.
+func (d *decider) limited(g int) bool {
+	return slices.ContainsFunc(d.plan.Limiting, func(l int) bool { return d.report.Counts(l, g) })
+}
+
+func targets(g *snapshot.Group) string {
+	return fmt.Sprintf("TTFT %g ms and ITL %g ms", g.Targets.TTFT, g.Targets.ITL)
+}
+
+func percent(share int64) float64 { return float64(share) * 100 / optimizer.Million }
+
+func perSecond(rate int64) float64 { return float64(rate) / 1e6 }

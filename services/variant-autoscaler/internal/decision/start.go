@@ -1,0 +1,120 @@
+package decision
+
+import (
+	"slices"
+	"time"
+
+	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+)
+
+// bridgeFactor is how much sooner a replica of another variant must serve to be worth its start. With 1, a variant that starts a second
+// sooner is bought for that second. With 4, a cold pod of 4 minutes does not get help from one of 2.
+const bridgeFactor = 2
+
+// start changes what is acted on while replicas of a group start: those that serve stay until the others are ready, and variants that
+// start much faster fill the gap. Both end by themselves when the replicas are ready. A plan that a limit binds is left as it is.
+func (d *decider) start(g int) {
+	if d.held[g] != "" {
+		return
+	}
+	plan := d.desired[d.first[g]:d.first[g+1]]
+	serving := d.serving(g, plan)
+	goal := d.report.Share(g, plan)
+	if d.report.Share(g, serving) >= goal {
+		return
+	}
+	d.keepServing(g, serving, goal)
+	if d.report.Share(g, d.serving(g, plan)) < goal {
+		d.bridge(g)
+	}
+}
+
+// serving returns the replicas of a plan that serve already. A variant without capacity is not counted on, and keeps its replicas.
+func (d *decider) serving(g int, plan []int) []int {
+	made := slices.Clone(plan)
+	for i := range made {
+		made[i] = min(made[i], d.snapshot.Groups[g].Variants[i].Ready)
+	}
+	return made
+}
+
+// keepServing keeps replicas that serve and are not in the plan, as long as those of the plan that serve do not have their share: the
+// cheapest ones, one by one, while each of them helps.
+func (d *decider) keepServing(g int, serving []int, goal int64) {
+	for d.report.Share(g, serving) < goal {
+		best, share := -1, d.report.Share(g, serving)
+		for i := range serving {
+			at := d.first[g] + i
+			if v := &d.snapshot.Groups[g].Variants[i]; d.capacities[at].rate == 0 || serving[i] >= min(v.Ready, v.Now) {
+				continue
+			}
+			serving[i]++
+			after := d.report.Share(g, serving)
+			serving[i]--
+			if after > share || after == share && best >= 0 && d.cost(g, i) < d.cost(g, best) {
+				best, share = i, after
+			}
+		}
+		if best < 0 {
+			return
+		}
+		serving[best]++
+		if !d.raise(g, best, serving[best], Starting) {
+			return
+		}
+	}
+}
+
+func (d *decider) cost(g, i int) int64 { return d.snapshot.Groups[g].Variants[i].Cost }
+
+// bridge adds replicas of variants that start faster than those for which the group waits: the best plan in which the slow ones have no
+// more than what serves.
+func (d *decider) bridge(g int) {
+	slowest := time.Duration(0) // that the group waits for
+	for i := range d.snapshot.Groups[g].Variants {
+		if v := &d.snapshot.Groups[g].Variants[i]; d.desired[d.first[g]+i] > v.Ready {
+			slowest = max(slowest, v.Start)
+		}
+	}
+	p := *d.problem
+	group := p.Groups[g]
+	group.Variants = slices.Clone(group.Variants)
+	fast := false
+	for i := range group.Variants {
+		v, in := &group.Variants[i], &d.snapshot.Groups[g].Variants[i]
+		switch serves := min(in.Ready, d.desired[d.first[g]+i]); {
+		case v.Capacity == 0:
+		case in.Start > 0 && in.Start*bridgeFactor <= slowest:
+			fast = true
+		case serves == 0:
+			v.Capacity, v.Min, v.Now, v.Held = 0, 0, 0, 0
+		default:
+			v.Min, v.Max = serves, serves
+		}
+	}
+	if !fast {
+		return
+	}
+	p.Groups = []optimizer.Group{group}
+	for i, n := range optimizer.Solve(&p).Replicas {
+		if v := &d.snapshot.Groups[g].Variants[i]; v.Start*bridgeFactor <= slowest {
+			d.raise(g, i, n, Bridging)
+		}
+	}
+}
+
+// raise raises what is acted on for a variant, if the limits permit it, and reports whether they do.
+func (d *decider) raise(g, i, n int, why Reason) bool {
+	at := d.first[g] + i
+	if n <= d.desired[at] {
+		return true
+	}
+	before := d.desired[at]
+	d.desired[at] = n
+	if !d.report.Fits(d.desired) {
+		d.desired[at] = before
+		return false
+	}
+	d.why[at] = why
+	return true
+}

@@ -1,0 +1,239 @@
+package informers
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// Annotations and labels of objects that declare variants.
+const (
+	// AnnotationManaged, with the value "true", makes a HorizontalPodAutoscaler or a ScaledObject a variant.
+	AnnotationManaged = "llm-d.ai/managed"
+	AnnotationModel   = "llm-d.ai/model-id"
+	AnnotationCost    = "llm-d.ai/variant-cost"
+	// AnnotationProfile is the JSON of a variantProfile, for objects whose spec has none.
+	AnnotationProfile = "fairlead.dev/variant-profile"
+	// AnnotationForce triggers a pass when its value changes. It is for a VariantAutoscaling.
+	AnnotationForce = "force-reconcile"
+	// AnnotationExclude, with the value "true", excludes an object, or all objects of a namespace.
+	AnnotationExclude = "wva.llmd.ai/exclude"
+	// LabelInstance names the installation that an object is for.
+	LabelInstance = "wva.llmd.ai/controller-instance"
+	// LabelAccelerator is a label of all objects that declare variants, and an annotation of those whose spec has no accelerator.
+	LabelAccelerator = "inference.optimization/acceleratorName"
+)
+
+const (
+	trueValue = "true"
+
+	// metric is the name of the series that tells an autoscaler the replicas, and scaler a part of the usual addresses of the external
+	// scaler. An object that uses neither in its own name is not known to be driven by this program.
+	metric = "wva_desired_replicas"
+	scaler = "variant-autoscaler"
+
+	// maxProfile and maxStatus bound JSON. Complete ones have 200 bytes and 3 kB.
+	maxProfile = 4 << 10
+	maxStatus  = 16 << 10
+)
+
+// Declaration is an object that declares a variant.
+type Declaration struct {
+	Identity
+	UID        types.UID
+	Source     snapshot.Source
+	Generation int64
+	Created    time.Time
+	// Spec is what the object says of its variant. It is nil if it declares none for this installation: it is not annotated, is excluded or
+	// being deleted, is for another installation, or is the HorizontalPodAutoscaler of a ScaledObject.
+	Spec *Spec
+	// Force is the value of AnnotationForce.
+	Force string
+	// Multiplies reports that the object uses the metric with the type Value, which multiplies the present replicas by it.
+	Multiplies bool
+	// Status is the JSON of the status of a VariantAutoscaling, nil if it has none, or more than 16 KiB.
+	Status []byte
+}
+
+// Spec is what an object says of its variant. It is comparable.
+type Spec struct {
+	Target       snapshot.Target
+	Model        string
+	VariantID    string
+	Accelerator  string
+	Cards        Number
+	Cost         string
+	Class        ClassRef
+	Profile      Profile
+	Min, Max     Number
+	IdleReplicas Number // of a ScaledObject
+	Seed         bool   // a VariantAutoscaling with all fields of the shape that has profiles
+	Invalid      string // says which field could not be read, and why
+}
+
+// ClassRef refers to a key of a ConfigMap with a service class.
+type ClassRef struct{ Name, Key string }
+
+// Profile has the texts of a variantProfile.
+type Profile struct {
+	Set                       bool
+	Alpha, Beta, Gamma, Delta string
+	MaxBatch                  Number
+}
+
+func readDeclaration(source snapshot.Source, instance string, u *unstructured.Unstructured) *Declaration {
+	d := &Declaration{Identity: identityOf(u), UID: u.GetUID(), Source: source}
+	f := newFields(u)
+	if !declares(source, instance, u, f) {
+		return d
+	}
+	d.Generation, d.Created = u.GetGeneration(), u.GetCreationTimestamp().Time
+	d.Spec = &Spec{Target: snapshot.Target{
+		APIVersion: f.text("spec", "scaleTargetRef", "apiVersion"), Kind: f.text("spec", "scaleTargetRef", "kind"), Name: f.text("spec", "scaleTargetRef", "name"),
+	}}
+	switch source {
+	case snapshot.VariantAutoscaling:
+		readVariantAutoscaling(d.Spec, f)
+		d.Force, d.Status = f.annotation(AnnotationForce), statusOf(f)
+	case snapshot.HorizontalPodAutoscaler:
+		readAnnotations(d.Spec, f)
+		d.Spec.Min, d.Spec.Max = f.number("spec", "minReplicas"), f.number("spec", "maxReplicas")
+		d.Multiplies = hpaMultiplies(f)
+	case snapshot.ScaledObject:
+		readAnnotations(d.Spec, f)
+		d.Spec.Min, d.Spec.Max = f.number("spec", "minReplicaCount"), f.number("spec", "maxReplicaCount")
+		d.Spec.IdleReplicas = f.number("spec", "idleReplicaCount")
+		d.Multiplies = scaledObjectMultiplies(f)
+	}
+	d.Spec.Invalid = f.invalid
+	return d
+}
+
+// declares reports whether an object declares a variant for this installation.
+func declares(source snapshot.Source, instance string, u *unstructured.Unstructured, f *fields) bool {
+	if u.GetDeletionTimestamp() != nil || f.annotation(AnnotationExclude) == trueValue || f.label(LabelInstance) != instance {
+		return false
+	}
+	switch source {
+	case snapshot.VariantAutoscaling:
+		return true
+	case snapshot.HorizontalPodAutoscaler:
+		if ofKEDA(u, f) {
+			return false
+		}
+	}
+	return f.annotation(AnnotationManaged) == trueValue
+}
+
+// ofKEDA reports whether KEDA made a HorizontalPodAutoscaler for a ScaledObject, whose annotations it can have.
+func ofKEDA(u *unstructured.Unstructured, f *fields) bool {
+	if f.label("app.kubernetes.io/managed-by") == "keda-operator" || f.label("scaledobject.keda.sh/name") != "" {
+		return true
+	}
+	for _, o := range u.GetOwnerReferences() {
+		if o.Kind == string(snapshot.ScaledObject) {
+			return true
+		}
+	}
+	return false
+}
+
+func readVariantAutoscaling(s *Spec, f *fields) {
+	s.Model, s.VariantID, s.Cost = f.text("spec", "modelID"), f.text("spec", "variantID"), f.text("spec", "variantCost")
+	s.Accelerator, s.Cards = f.text("spec", "accelerator"), f.number("spec", "acceleratorCount")
+	s.Class = ClassRef{Name: f.text("spec", "sloClassRef", "name"), Key: f.text("spec", "sloClassRef", "key")}
+	s.Min, s.Max = f.number("spec", "minReplicas"), f.number("spec", "maxReplicas")
+	s.Profile = profileOf(f, "spec", "variantProfile")
+	s.Seed = s.VariantID != "" && s.Accelerator != "" && s.Cards.Set && s.Class != (ClassRef{}) && s.Profile.Set
+	if s.Accelerator == "" {
+		s.Accelerator = f.label(LabelAccelerator)
+	}
+}
+
+func readAnnotations(s *Spec, f *fields) {
+	s.Model, s.Cost = f.annotation(AnnotationModel), f.annotation(AnnotationCost)
+	if s.Accelerator = f.label(LabelAccelerator); s.Accelerator == "" {
+		s.Accelerator = f.annotation(LabelAccelerator)
+	}
+	text, _ := f.at("metadata", "annotations", AnnotationProfile).(string)
+	if text == "" {
+		return
+	}
+	profile := fields{prefix: "annotation " + AnnotationProfile + ": "}
+	switch {
+	case len(text) > maxProfile:
+		f.fail("annotation "+AnnotationProfile, fmt.Sprintf("has more than %d bytes", maxProfile))
+	case json.Unmarshal([]byte(text), &profile.object) != nil:
+		f.fail("annotation "+AnnotationProfile, "is not a JSON object")
+	default:
+		s.Profile = profileOf(&profile)
+		if f.invalid == "" {
+			f.invalid = profile.invalid
+		}
+	}
+}
+
+func profileOf(f *fields, path ...string) Profile {
+	if object, ok := f.at(path...).(map[string]any); !ok || object == nil {
+		if f.at(path...) != nil {
+			f.fail(nameOf(path), "is not an object")
+		}
+		return Profile{}
+	}
+	field := func(names ...string) string { return f.text(append(path[:len(path):len(path)], names...)...) }
+	return Profile{
+		Set:   true,
+		Alpha: field("perfParms", "decodeParms", "alpha"), Beta: field("perfParms", "decodeParms", "beta"),
+		Gamma: field("perfParms", "prefillParms", "gamma"), Delta: field("perfParms", "prefillParms", "delta"),
+		MaxBatch: f.number(append(path[:len(path):len(path)], "maxBatchSize")...),
+	}
+}
+
+func statusOf(f *fields) []byte {
+	status, ok := f.at("status").(map[string]any)
+	if !ok || len(status) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(status)
+	if err != nil || len(text) > maxStatus {
+		return nil
+	}
+	return text
+}
+
+// hpaMultiplies looks at the external metrics of a HorizontalPodAutoscaler.
+func hpaMultiplies(f *fields) bool {
+	metrics, _ := f.at("spec", "metrics").([]any)
+	for _, m := range metrics {
+		m, _ := m.(map[string]any)
+		g := fields{object: m}
+		if g.at("external", "metric", "name") == metric && g.at("external", "target", "type") == "Value" {
+			return true
+		}
+	}
+	return false
+}
+
+// scaledObjectMultiplies looks at the triggers of a ScaledObject that ask for the metric: with a query, or at the external scaler.
+func scaledObjectMultiplies(f *fields) bool {
+	triggers, _ := f.at("spec", "triggers").([]any)
+	for _, t := range triggers {
+		t, _ := t.(map[string]any)
+		if t["metricType"] != "Value" {
+			continue
+		}
+		g := fields{object: t}
+		query, _ := g.at("metadata", "query").(string)
+		address, _ := g.at("metadata", "scalerAddress").(string)
+		if strings.Contains(query, metric) || strings.Contains(address, scaler) {
+			return true
+		}
+	}
+	return false
+}

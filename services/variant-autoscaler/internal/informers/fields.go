@@ -1,0 +1,115 @@
+package informers
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const (
+	// MaxText is the largest length of a text, in bytes. Names of objects have at most 253; names of models at the usual hubs, 193.
+	MaxText = 256
+	// maxLabels is the largest number of labels of a pod template, or of a selector. Usual templates have ten. Twice the number doubles
+	// what a stranger's template can take; with half of it, templates of some package managers would lose labels.
+	maxLabels = 100
+	// maxWhole is the largest whole number that every JSON parser keeps.
+	maxWhole = 1 << 53
+)
+
+// Number is a whole number that may be absent. It is comparable.
+type Number struct {
+	Value int64
+	Set   bool
+}
+
+// fields reads the fields of an object, and keeps the first reason why one of them could not be read.
+type fields struct {
+	object  map[string]any
+	prefix  string // of the names of fields in reasons
+	invalid string
+}
+
+func (f *fields) fail(name string, reason string) {
+	if f.invalid == "" {
+		f.invalid = f.prefix + name + " " + reason
+	}
+}
+
+// at returns the value of a field, nil if it is absent.
+func (f *fields) at(path ...string) any {
+	var value any = f.object
+	for i, key := range path {
+		object, ok := value.(map[string]any)
+		if !ok {
+			if value != nil {
+				f.fail(strings.Join(path[:i], "."), "is not an object")
+			}
+			return nil
+		}
+		value = object[key]
+	}
+	return value
+}
+
+// text returns a text of at most MaxText bytes.
+func (f *fields) text(path ...string) string {
+	text, ok := f.at(path...).(string)
+	if !ok {
+		if f.at(path...) != nil {
+			f.fail(nameOf(path), "is not a text")
+		}
+		return ""
+	}
+	if len(text) > MaxText {
+		f.fail(nameOf(path), fmt.Sprintf("has more than %d bytes", MaxText))
+		text = text[:MaxText]
+	}
+	return strings.ToValidUTF8(strings.Clone(text), "?") // a part of a text would keep all of it in memory
+}
+
+// number returns a whole number.
+func (f *fields) number(path ...string) Number {
+	switch n := f.at(path...).(type) {
+	case nil:
+		return Number{}
+	case int64:
+		return Number{Value: n, Set: true}
+	case float64:
+		if n == math.Trunc(n) && math.Abs(n) <= maxWhole {
+			return Number{Value: int64(n), Set: true}
+		}
+	}
+	f.fail(nameOf(path), "is not a whole number, or too large")
+	return Number{}
+}
+
+// nameOf returns the name of a field for people.
+func nameOf(path []string) string {
+	if len(path) == 3 && path[0] == "metadata" {
+		return strings.TrimSuffix(path[1], "s") + " " + path[2] // annotation x
+	}
+	return strings.Join(path, ".")
+}
+
+func (f *fields) annotation(key string) string { return f.text("metadata", "annotations", key) }
+
+func (f *fields) label(key string) string { return f.text("metadata", "labels", key) }
+
+// labels returns a map of texts.
+func (f *fields) labels(path ...string) map[string]string {
+	object, ok := f.at(path...).(map[string]any)
+	if !ok || len(object) == 0 {
+		return nil
+	}
+	all := make(map[string]string, min(len(object), maxLabels))
+	for _, key := range firstKeys(object, maxLabels) {
+		if value, ok := object[key].(string); ok {
+			all[strings.Clone(key)] = strings.Clone(value)
+		}
+	}
+	return all
+}
+
+func newFields(u *unstructured.Unstructured) *fields { return &fields{object: u.Object} }

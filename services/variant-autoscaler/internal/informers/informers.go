@@ -1,0 +1,160 @@
+// Package informers holds the informers of all kinds that the program reads, with their indexes. Objects become the small structs of
+// this package, which hold only what the program uses:
+//
+//	VariantAutoscaling, HorizontalPodAutoscaler, ScaledObject    *Declaration
+//	Deployment, StatefulSet, LeaderWorkerSet                     *Workload
+//	Pod                                                          *Pod
+//	InferencePool                                                *Pool
+//	Namespace                                                    *Namespace
+//
+// Everybody who may write such an object can write anything into it, so no object fails to be read, and texts, lists and numbers are
+// bounded: see Spec.Invalid.
+package informers
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// Kinds of targets.
+const (
+	Deployment      = "Deployment"
+	StatefulSet     = "StatefulSet"
+	LeaderWorkerSet = "LeaderWorkerSet"
+)
+
+// byTarget indexes pods by the workload that they belong to.
+const byTarget = "target"
+
+// Set has something for each kind.
+type Set[T any] struct {
+	VariantAutoscalings      T
+	HorizontalPodAutoscalers T
+	ScaledObjects            T
+	Deployments              T
+	StatefulSets             T
+	LeaderWorkerSets         T
+	Pods                     T
+	InferencePools           T
+	// AlphaInferencePools are those of the group inference.networking.x-k8s.io.
+	AlphaInferencePools T
+	Namespaces          T
+}
+
+// Informers are the informers.
+type Informers struct {
+	*kit.Group
+	Set[*kube.OptionalInformer]
+}
+
+// Caches are the caches of all kinds.
+type Caches = Set[kit.Reader]
+
+// Params are the parts of Informers.
+type Params struct {
+	Log       *zap.Logger
+	Client    dynamic.Interface
+	Discovery kube.ResourceDiscovery
+	Interval  time.Duration // of checks which kinds the API server serves
+	// Instance is the value of LabelInstance of the objects that this installation reads. Empty: those without the label.
+	Instance string
+}
+
+// New returns informers. Run starts them.
+func New(p Params) *Informers {
+	group := kit.NewGroup(kit.Params{Log: p.Log, Client: p.Client, Discovery: p.Discovery, Interval: p.Interval})
+	return &Informers{Group: group, Set: mapSet(Kinds(p.Instance), group.Add)}
+}
+
+// Caches returns the caches of the informers.
+func (i *Informers) Caches() Caches {
+	return mapSet(i.Set, func(o *kube.OptionalInformer) kit.Reader { return o })
+}
+
+// Snapshot returns caches of objects that were read once.
+func Snapshot(world kit.Snapshot, instance string) (Caches, error) {
+	var first error
+	c := mapSet(Kinds(instance), func(k kit.Kind) kit.Reader {
+		reader, err := world.Reader(k)
+		if err != nil && first == nil {
+			first = err
+		}
+		return reader
+	})
+	return c, first //nolint:wrapcheck // the error names the object
+}
+
+// Kinds returns the kinds that the program reads. All are required: without the permission to list one of them, variants would disappear,
+// or groups would change.
+func Kinds(instance string) Set[kit.Kind] {
+	pod := newKind("", "v1", "pods", "Pod", readPod)
+	pod.Indexers = cache.Indexers{byTarget: indexPodByTarget}
+	declarations := func(group, version, resource string, source snapshot.Source) kit.Kind {
+		return newKind(group, version, resource, string(source), func(u *unstructured.Unstructured) any { return readDeclaration(source, instance, u) })
+	}
+	return Set[kit.Kind]{
+		VariantAutoscalings:      declarations("llmd.ai", "v1alpha1", "variantautoscalings", snapshot.VariantAutoscaling),
+		HorizontalPodAutoscalers: declarations("autoscaling", "v2", "horizontalpodautoscalers", snapshot.HorizontalPodAutoscaler),
+		ScaledObjects:            declarations("keda.sh", "v1alpha1", "scaledobjects", snapshot.ScaledObject),
+		Deployments:              newKind("apps", "v1", "deployments", Deployment, readWorkload),
+		StatefulSets:             newKind("apps", "v1", "statefulsets", StatefulSet, readWorkload),
+		LeaderWorkerSets:         newKind("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", LeaderWorkerSet, readLeaderWorkerSet),
+		Pods:                     pod,
+		InferencePools:           newKind("inference.networking.k8s.io", "v1", "inferencepools", "InferencePool", readPool),
+		AlphaInferencePools:      newKind("inference.networking.x-k8s.io", "v1alpha2", "inferencepools", "InferencePool", readAlphaPool),
+		Namespaces:               newKind("", "v1", "namespaces", "Namespace", readNamespace),
+	}
+}
+
+func newKind(group, version, resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
+	return kit.Kind{
+		Resource: schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, Name: name, Required: true,
+		Transform: func(obj any) (any, error) {
+			if u, ok := obj.(*unstructured.Unstructured); ok {
+				return read(u), nil
+			}
+			return obj, nil // already read, or the tombstone of a deleted object
+		},
+	}
+}
+
+func mapSet[A, B any](a Set[A], convert func(A) B) Set[B] {
+	return Set[B]{
+		VariantAutoscalings: convert(a.VariantAutoscalings), HorizontalPodAutoscalers: convert(a.HorizontalPodAutoscalers),
+		ScaledObjects: convert(a.ScaledObjects), Deployments: convert(a.Deployments), StatefulSets: convert(a.StatefulSets),
+		LeaderWorkerSets: convert(a.LeaderWorkerSets), Pods: convert(a.Pods), InferencePools: convert(a.InferencePools),
+		AlphaInferencePools: convert(a.AlphaInferencePools), Namespaces: convert(a.Namespaces),
+	}
+}
+
+// All returns all objects of a kind.
+func All[T any](r kit.Reader) []*T { return typed[T](r.List()) }
+
+// Get returns an object, nil if it does not exist.
+func Get[T any](r kit.Reader, name cache.ObjectName) *T {
+	obj, _ := r.Get(name)
+	t, _ := obj.(*T)
+	return t
+}
+
+// PodsOf returns the pods of a workload.
+func PodsOf(r kit.Reader, w Owner) []*Pod { return typed[Pod](r.ByIndex(byTarget, w.String())) }
+
+func typed[T any](objects []any) []*T {
+	all := make([]*T, 0, len(objects))
+	for _, obj := range objects {
+		if t, ok := obj.(*T); ok {
+			all = append(all, t)
+		}
+	}
+	return all
+}

@@ -1,0 +1,234 @@
+package informers_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/yaml"
+
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// object returns an object as the API has it.
+func object(tb testing.TB, manifest string) *unstructured.Unstructured {
+	tb.Helper()
+	text, err := yaml.YAMLToJSON([]byte(manifest))
+	require.NoError(tb, err)
+	u := &unstructured.Unstructured{}
+	require.NoError(tb, u.UnmarshalJSON(text))
+	return u
+}
+
+func read[T any](tb testing.TB, kind kit.Kind, manifest string) *T {
+	tb.Helper()
+	obj, err := kind.Transform(object(tb, manifest))
+	require.NoError(tb, err)
+	made, ok := obj.(*T)
+	require.True(tb, ok)
+	return made
+}
+
+func TestWorkloads(t *testing.T) {
+	t.Parallel()
+	kinds := informers.Kinds("")
+	id := informers.Identity{Namespace: "models", Name: "w", Version: "7"}
+	tests := []struct {
+		name     string
+		kind     kit.Kind
+		manifest string
+		want     informers.Workload
+	}{
+		{
+			"Deployment", kinds.Deployments, `
+kind: Deployment
+spec: {replicas: 4, template: {metadata: {labels: {app: w}}, spec: {containers: [{resources: {requests: {nvidia.com/gpu: "8", cpu: 4}}}]}}}
+status: {replicas: 5, readyReplicas: 3}`,
+			informers.Workload{Replicas: 4, Ready: 3, Cards: 8, Labels: map[string]string{"app": "w"}},
+		},
+		{"without anything", kinds.Deployments, `kind: Deployment`, informers.Workload{Replicas: 1}},
+		{"scaled to zero", kinds.StatefulSets, "kind: StatefulSet\nspec: {replicas: 0}", informers.Workload{}},
+		{
+			"several containers", kinds.StatefulSets, `
+kind: StatefulSet
+spec: {template: {spec: {containers: [{resources: {limits: {amd.com/gpu: 2}}}, {resources: {requests: {amd.com/gpu: 1}, limits: {amd.com/gpu: 1}}}],
+  initContainers: [{resources: {limits: {amd.com/gpu: 4}}}, {restartPolicy: Always, resources: {limits: {habana.ai/gaudi: 2}}}]}}}`,
+			informers.Workload{Replicas: 1, Cards: 5},
+		},
+		{
+			"large init container", kinds.StatefulSets, `
+kind: StatefulSet
+spec: {template: {spec: {containers: [{resources: {limits: {gpu.intel.com/i915: 1}}}], initContainers: [{resources: {limits: {gpu.intel.com/i915: 4}}}]}}}`,
+			informers.Workload{Replicas: 1, Cards: 4},
+		},
+		{
+			"unreadable", kinds.Deployments, `
+kind: Deployment
+spec: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: all}}}]}}}`,
+			informers.Workload{Replicas: 1, Cards: informers.UnreadableCards},
+		},
+		{
+			"an exponent that takes minutes", kinds.Deployments, `
+kind: Deployment
+spec: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: "1e-999999999"}}}]}}}`,
+			informers.Workload{Replicas: 1, Cards: informers.UnreadableCards},
+		},
+		{
+			"negative", kinds.Deployments, `
+kind: Deployment
+spec: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: -1}}}]}}}`,
+			informers.Workload{Replicas: 1, Cards: informers.UnreadableCards},
+		},
+		{
+			"huge", kinds.Deployments, `
+kind: Deployment
+spec: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 9000000000000000000}}}, {resources: {limits: {nvidia.com/gpu: "9000000000000M"}}}]}}}`,
+			informers.Workload{Replicas: 1, Cards: 10_000_000},
+		},
+		{
+			"wrong types", kinds.Deployments, `
+kind: Deployment
+spec: {replicas: many, template: {metadata: {labels: [a]}, spec: {containers: [7, {resources: 7}, null]}}}
+status: 7`,
+			informers.Workload{Replicas: 1},
+		},
+		{
+			"LeaderWorkerSet", kinds.LeaderWorkerSets, `
+kind: LeaderWorkerSet
+spec: {replicas: 2, leaderWorkerTemplate: {size: 3, leaderTemplate: {metadata: {labels: {role: leader}}, spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}},
+  workerTemplate: {metadata: {labels: {role: worker}}, spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}}}}
+status: {readyReplicas: 1}`,
+			informers.Workload{Replicas: 2, Ready: 1, Cards: 17, Labels: map[string]string{
+				"role": "leader", "leaderworkerset.sigs.k8s.io/name": "w", "leaderworkerset.sigs.k8s.io/worker-index": "0",
+			}},
+		},
+		{
+			"LeaderWorkerSet with one template", kinds.LeaderWorkerSets, `
+kind: LeaderWorkerSet
+spec: {leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}}}}`,
+			informers.Workload{Replicas: 1, Cards: 16, Labels: map[string]string{
+				"leaderworkerset.sigs.k8s.io/name": "w", "leaderworkerset.sigs.k8s.io/worker-index": "0",
+			}},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.want.Identity = id
+			assert.Equal(t, &tt.want, read[informers.Workload](t, tt.kind, "metadata: {namespace: models, name: w, resourceVersion: '7', uid: u, annotations: {a: b}}\n"+tt.manifest))
+		})
+	}
+}
+
+func TestPods(t *testing.T) {
+	t.Parallel()
+	const owned = `labels: {pod-template-hash: 7d9c}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: chat-a-7d9c, controller: true}]`
+	ready := "\nstatus: {phase: Running, conditions: [{type: Initialized, status: 'False'}, {type: Ready, status: 'True'}]}"
+	deployment := informers.Owner{Namespace: "models", Kind: "Deployment", Name: "chat-a"}
+	tests := []struct {
+		name, metadata, rest string
+		want                 informers.Owner
+		ready                bool
+	}{
+		{"of a Deployment", owned, ready, deployment, true},
+		{"not ready", owned, "\nstatus: {conditions: [{type: Ready, status: 'False'}]}", deployment, false},
+		{"without conditions", owned, "", deployment, false},
+		{"of a StatefulSet", `ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: chat, controller: true}]`, ready, informers.Owner{Namespace: "models", Kind: "StatefulSet", Name: "chat"}, true},
+		{"leader of a group", `labels: {leaderworkerset.sigs.k8s.io/name: chat, leaderworkerset.sigs.k8s.io/worker-index: "0"}, ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: chat, controller: true}]`,
+			ready, informers.Owner{Namespace: "models", Kind: "LeaderWorkerSet", Name: "chat"}, true},
+		{"worker of a group", `labels: {leaderworkerset.sigs.k8s.io/name: chat, leaderworkerset.sigs.k8s.io/worker-index: "1"}, ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: chat-0, controller: true}]`,
+			ready, informers.Owner{}, false},
+		{"of a ReplicaSet without a Deployment", `ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: chat, controller: true}]`, ready, informers.Owner{}, false},
+		{"of another kind", `ownerReferences: [{apiVersion: batch/v1, kind: Job, name: chat, controller: true}]`, ready, informers.Owner{}, false},
+		{"of another group", `ownerReferences: [{apiVersion: example.com/v1, kind: StatefulSet, name: chat, controller: true}]`, ready, informers.Owner{}, false},
+		{"of something that does not control it", `ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: chat}]`, ready, informers.Owner{}, false},
+		{"alone", `labels: {pod-template-hash: 7d9c}`, ready, informers.Owner{}, false},
+		{"being deleted", owned + `, deletionTimestamp: "2026-11-01T12:00:00Z"`, ready, informers.Owner{}, false},
+		{"succeeded", owned, "\nstatus: {phase: Succeeded}", informers.Owner{}, false},
+		{"failed", owned, "\nstatus: {phase: Failed}", informers.Owner{}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			manifest := "kind: Pod\nmetadata: {namespace: models, name: p, creationTimestamp: '2026-11-01T12:00:00Z', " + tt.metadata + "}" + tt.rest
+			p := read[informers.Pod](t, informers.Kinds("").Pods, manifest)
+			assert.Equal(t, tt.want, p.Owner())
+			assert.Equal(t, tt.ready, !p.Ready().IsZero())
+			world, err := informers.Snapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{object(t, "apiVersion: v1\n"+manifest)}}, "")
+			require.NoError(t, err)
+			found := informers.PodsOf(world.Pods, tt.want)
+			if tt.want == (informers.Owner{}) {
+				assert.Empty(t, found)
+				assert.NotNil(t, informers.Get[informers.Pod](world.Pods, cache.ObjectName{Namespace: "models", Name: "p"}))
+				return
+			}
+			assert.Equal(t, []*informers.Pod{p}, found)
+			assert.Equal(t, "2026-11-01T12:00:00Z", p.Created().UTC().Format(time.RFC3339))
+		})
+	}
+}
+
+func TestUndeclaredObjectsKeepOnlyTheirIdentity(t *testing.T) {
+	t.Parallel()
+	k := informers.Kinds("")
+	for name, kind := range map[string]kit.Kind{"HorizontalPodAutoscaler": k.HorizontalPodAutoscalers, "ScaledObject": k.ScaledObjects} {
+		d := read[informers.Declaration](t, kind, `
+metadata: {namespace: models, name: a, uid: u, resourceVersion: "7", generation: 3, annotations: {llm-d.ai/model-id: m}}
+spec: {maxReplicas: 3, scaleTargetRef: {kind: Deployment, name: x}}
+kind: `+name)
+		assert.Equal(t, &informers.Declaration{Identity: informers.Identity{Namespace: "models", Name: "a", Version: "7"}, UID: "u", Source: d.Source}, d)
+	}
+}
+
+// TestStrangersTexts has objects whose texts, labels and status are as large as etcd allows.
+func TestStrangersTexts(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1<<20)
+	kinds := informers.Kinds("")
+	d := read[informers.Declaration](t, kinds.VariantAutoscalings, fmt.Sprintf(`
+kind: VariantAutoscaling
+metadata: {namespace: models, name: a, annotations: {force-reconcile: %[1]s}}
+spec: {modelID: %[1]s, variantCost: %[1]s, scaleTargetRef: {kind: %[1]s, name: %[1]s}}
+status: {text: %[1]s}`, long))
+	require.NotNil(t, d.Spec)
+	assert.Nil(t, d.Status)
+	for _, text := range []string{d.Force, d.Spec.Model, d.Spec.Cost, d.Spec.Target.Kind, d.Spec.Target.Name} {
+		assert.Len(t, text, informers.MaxText)
+	}
+	assert.Contains(t, d.Spec.Invalid, "has more than 256 bytes")
+
+	labels := map[string]any{}
+	for i := range 1000 {
+		labels[fmt.Sprintf("label-%04d", i)] = "v"
+	}
+	u := object(t, "kind: Deployment\nmetadata: {namespace: models, name: w}\nspec: {template: {metadata: {}}}")
+	require.NoError(t, unstructured.SetNestedMap(u.Object, labels, "spec", "template", "metadata", "labels"))
+	obj, err := kinds.Deployments.Transform(u)
+	require.NoError(t, err)
+	kept := slices.Sorted(maps.Keys(obj.(*informers.Workload).Labels))
+	assert.Len(t, kept, 100)
+	assert.Equal(t, "label-0099", kept[99], "always the same")
+
+	u = object(t, "kind: InferencePool\nmetadata: {namespace: models, name: w}\nspec: {selector: {}}")
+	require.NoError(t, unstructured.SetNestedMap(u.Object, labels, "spec", "selector", "matchLabels"))
+	obj, err = kinds.InferencePools.Transform(u)
+	require.NoError(t, err)
+	assert.Nil(t, obj.(*informers.Pool).Selector, "it selects nothing")
+}
+
+func TestTextsAreCutBetweenCharacters(t *testing.T) {
+	t.Parallel()
+	d := read[informers.Declaration](t, informers.Kinds("").VariantAutoscalings, "kind: VariantAutoscaling\nmetadata: {namespace: models, name: a}\nspec: {modelID: "+strings.Repeat("x", 255)+"€}")
+	assert.Equal(t, strings.Repeat("x", 255)+"?", d.Spec.Model)
+}

@@ -1,0 +1,159 @@
+// Package learn learns what a replica of a variant serves within its targets from what its servers show, where nobody has measured a
+// profile.
+//
+//	learner.go    the Learner of a variant: a sample in, a snapshot.Measured out
+//	point.go      operating points: what the servers showed at one batch size and one kind of traffic
+//	law.go        the law that explains the points, fitted to them
+//	fit.go        robust least squares with coefficients that are not negative
+//	profile.go    the profile of package queueing that stands for the law under the current traffic
+//	capacity.go   the capacity of a replica, and how sure it is
+//	constants.go  every tunable number
+//
+// A Learner keeps at most maxPoints operating points of at most maxAge. A decode step takes
+//
+//	ITL = α + (b + κ·context)·n + d·(prompt tokens in the step)
+//
+// and a prefill takes one such step, its own tokens, and the wait for the prefills of others, which grows with the part of the time
+// that prefills take. Each coefficient has a prior, so that one operating point gives a usable answer. With more points the prior
+// fades.
+//
+// Nothing is extrapolated far: a replica is trusted with the rate at exploration times the largest batch that the servers showed
+// (snapshot.Measured.Limit), and at least at the batch smallest. Each pass that confirms a larger batch widens the range. What a replica was seen to serve within the targets counts as it is, whatever the law
+// says.
+//
+// A Learner is deterministic: the same samples give the same result. It reads no clock.
+package learn
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"fairlead.dev/services/variant-autoscaler/internal/queueing"
+	"fairlead.dev/services/variant-autoscaler/internal/sample"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// Sources of measured capacities.
+const (
+	SourcePicker = "picker" // the endpoint picker learned a part of it
+	SourceEngine = "engine" // only the metrics of the servers
+)
+
+// Learner learns the capacity of the replicas of one variant. It is not safe for concurrent use.
+type Learner struct {
+	state state
+}
+
+// state is what a Learner knows. It is JSON, so that a restart does not forget it.
+type state struct {
+	Points  []point        `json:"points,omitempty"`
+	Samples int            `json:"samples"`
+	Error   float64        `json:"error"`            // mean relative error of the predictions of the last samples
+	Errors  int            `json:"errors"`           // number of them, at most errorMemory
+	Last    time.Time      `json:"last"`             // time of the last sample
+	Traffic traffic        `json:"traffic"`          // of the last sample with requests
+	KV      float64        `json:"kvTokens"`         // size of the cache of a replica
+	Picker  *sample.Picker `json:"picker,omitempty"` // of the last sample that had it
+	Pickers time.Time      `json:"pickerTime"`       // of that sample
+}
+
+// New returns a Learner that knows nothing.
+func New() *Learner { return &Learner{} }
+
+// MarshalJSON returns the state.
+func (l *Learner) MarshalJSON() ([]byte, error) { return json.Marshal(&l.state) }
+
+// UnmarshalJSON restores a state. A state that no Learner can have is an error, and changes nothing.
+func (l *Learner) UnmarshalJSON(text []byte) error {
+	var s state
+	if err := json.Unmarshal(text, &s); err != nil {
+		return fmt.Errorf("parse learned state: %w", err)
+	}
+	if err := s.validate(); err != nil {
+		return fmt.Errorf("learned state: %w; delete it to start anew", err)
+	}
+	l.state = s
+	return nil
+}
+
+// Observe adds a sample and returns what the Learner knows, for the given targets. A sample that is not newer than the last one, that
+// has impossible numbers or that comes from no replica adds nothing.
+func (l *Learner) Observe(s *sample.Sample, targets queueing.Targets) *snapshot.Measured {
+	if usable(s) && s.Time.After(l.state.Last) {
+		l.add(s)
+	}
+	return l.Measured(targets)
+}
+
+// Measured returns what the Learner knows, for the given targets. It is nil before the first sample with requests.
+func (l *Learner) Measured(targets queueing.Targets) *snapshot.Measured {
+	s := &l.state
+	if len(s.Points) == 0 {
+		return nil
+	}
+	m := &snapshot.Measured{
+		Error: s.error(), Samples: s.Samples, Source: SourceEngine, Input: s.Traffic.Input, Output: s.Traffic.Output,
+	}
+	picker := s.picker()
+	if picker != nil {
+		m.Source = SourcePicker
+	}
+	m.Proven = micro(s.proven(targets))
+	law := fitLaw(s.Points, s.Last, picker)
+	m.Profile, m.Tail = s.profile(law, targets, picker)
+	m.Limit = micro(s.limit(law))
+	return m
+}
+
+// add records a usable sample.
+func (l *Learner) add(s *sample.Sample) {
+	st := &l.state
+	st.Last = s.Time
+	st.expire()
+	if s.KVTokens > 0 {
+		st.KV = s.KVTokens
+	}
+	if p := s.Picker; p != nil && usablePicker(p) {
+		st.Picker, st.Pickers = &sample.Picker{PrefillRate: p.PrefillRate, Backlog: p.Backlog, BatchCapacity: p.BatchCapacity}, s.Time
+	}
+	p, ok := newPoint(s)
+	if !ok {
+		return
+	}
+	st.Traffic = p.traffic
+	st.judge(&p)
+	st.merge(&p)
+	st.Samples = min(st.Samples+1, maxSamples)
+}
+
+// judge compares the sample with what was expected of it before it was known.
+func (s *state) judge(p *point) {
+	if len(s.Points) == 0 {
+		return
+	}
+	law := fitLaw(s.Points, s.Last, s.picker())
+	expected, seen := law.itl(p.Batch, p.traffic), p.ITL
+	if seen <= 0 {
+		expected, seen = law.firstToken(p.Batch, p.traffic), p.firstToken()
+	}
+	if seen <= 0 || expected <= 0 {
+		return
+	}
+	off := min(abs(expected/seen-1), 1)
+	s.Errors = min(s.Errors+1, errorMemory)
+	s.Error += (off - s.Error) / float64(s.Errors)
+}
+
+// error returns the error of the profile. Before enough predictions were judged, a prior error counts as one of them.
+func (s *state) error() float64 {
+	return (s.Error*float64(s.Errors) + priorError) / float64(s.Errors+1)
+}
+
+// picker returns the figures of the picker, or nil if they are too old.
+func (s *state) picker() *sample.Picker {
+	if s.Picker == nil || s.Last.Sub(s.Pickers) > pickerAge {
+		return nil
+	}
+	return s.Picker
+}

@@ -1,0 +1,269 @@
+package learn
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"fairlead.dev/services/variant-autoscaler/internal/queueing"
+	"fairlead.dev/services/variant-autoscaler/internal/sample"
+)
+
+// traffic is the mean size of requests.
+type traffic struct {
+	Input  float64 `json:"input"`
+	Output float64 `json:"output"`
+	Cached float64 `json:"cached"` // part of the input
+}
+
+func (t traffic) uncached() float64 { return t.Input * (1 - t.Cached) }
+
+// context returns the mean number of tokens that a request has in the KV cache while it decodes.
+func (t traffic) context() float64 { return t.Input + t.Output/2 }
+
+// decodes returns the number of decode steps.
+func (t traffic) decodes() float64 { return max(t.Output-1, 1) }
+
+// point is what the servers showed at one batch size and one kind of traffic, as an average of samples.
+type point struct {
+	traffic
+	Time    time.Time `json:"time"` // of the last sample
+	Count   float64   `json:"count"`
+	Anchor  float64   `json:"anchor"` // batch of the first sample: points do not follow a load that changes slowly
+	Running float64   `json:"running"`
+	Batch   float64   `json:"batch"` // that a request meets in a decode step, with itself
+	Waiting float64   `json:"waiting"`
+	Rate    float64   `json:"rate"`
+	Prefill float64   `json:"prefill"`
+	TTFT    float64   `json:"ttft"`
+	ITL     float64   `json:"itl"`
+	KVUsage float64   `json:"kvUsage"`
+}
+
+var errState = errors.New("impossible numbers")
+
+// newPoint returns the point of a sample, or false if the servers had no requests, or did not show how long they took.
+func newPoint(s *sample.Sample) (point, bool) {
+	p := point{
+		traffic: traffic{s.Input, s.Output, s.Cached}, Time: s.Time, Count: 1, Running: s.Running, Waiting: s.Waiting, Rate: s.Rate,
+		Prefill: s.Prefill, TTFT: s.TTFT, ITL: s.ITL, KVUsage: s.KVUsage,
+	}
+	if s.Rate <= 0 || s.Output < 1 || p.firstToken() <= 0 && p.ITL <= 0 {
+		return p, false
+	}
+	// The gauge is read a few times in a window; the counters see all of it. They agree unless the load changes.
+	service := p.service()
+	if little := s.Rate * service / perSecond; little > 0 {
+		switch ratio := s.Running / little; {
+		case s.Running == 0:
+			p.Running = little
+		case ratio > 2./3 && ratio < 1.5:
+			p.Running = (s.Running + little) / 2 //nolint:mnd // mean
+		}
+	}
+	p.Running = min(p.Running, maxRunning)
+	// A random arrival finds the mean batch and joins it. Within a window that is shorter than a request, the batch hardly changes.
+	p.Batch = max(p.Running, 1)
+	if !p.full() {
+		p.Batch = max(p.Running+1/(1+service/perSecond/s.Window.Seconds()), 1)
+	}
+	p.Anchor = p.Batch
+	return p, p.Running > 0
+}
+
+// service returns the time of a request in the batch, in milliseconds.
+func (p *point) service() float64 { return p.ownPrefill() + p.decodes()*p.ITL }
+
+// ownPrefill returns the time of a prefill without the wait, as far as it is known.
+func (p *point) ownPrefill() float64 {
+	if p.Prefill > 0 {
+		return p.Prefill
+	}
+	return p.TTFT
+}
+
+// firstToken returns the time to the first token of a request that need not wait for a place in the batch, or 0.
+func (p *point) firstToken() float64 {
+	if p.TTFT > 0 && !p.full() && !p.queues() {
+		return p.TTFT
+	}
+	return p.Prefill
+}
+
+// full reports whether requests wait because the batch has no place.
+func (p *point) full() bool { return p.Waiting >= fullWaiting && p.Waiting >= full*p.Running }
+
+// queues reports whether so many requests wait that the batch is often full.
+func (p *point) queues() bool { return p.Waiting >= often && p.Waiting >= often*p.Running }
+
+// held reports whether the targets were kept.
+func (p *point) held(t queueing.Targets) bool {
+	if t.ITL > 0 && p.decodes() > 1 && !(p.ITL > 0 && p.ITL <= t.ITL) {
+		return false
+	}
+	if t.TTFT <= 0 {
+		return !p.full()
+	}
+	if p.TTFT <= 0 {
+		return false
+	}
+	prefill := min(p.Prefill, p.TTFT)
+	wait := max(p.TTFT-prefill, p.Waiting/p.Rate*perSecond) // those who still wait have no TTFT yet
+	return prefill+wait*tail(t.Percentile) <= t.TTFT
+}
+
+// tail returns how many times the mean wait its percentile is at most. A part p of the requests waits for an exponential time of the
+// mean w/p, so the percentile 1 − late is w/p·ln(p/late). This is largest at p = e·late.
+func tail(percentile float64) float64 {
+	if percentile <= 0 {
+		return 1
+	}
+	late := 1 - percentile/100 //nolint:mnd // percent
+	if late*math.E >= 1 {
+		return max(1, math.Log(1/late))
+	}
+	return 1 / (late * math.E)
+}
+
+// sustained returns the rate that the replica would serve if the batch stayed as it is: by Little's law. In a window, more or fewer
+// requests may end than begin.
+func (p *point) sustained() float64 {
+	if service := p.service(); service > 0 && p.ITL > 0 {
+		return min(p.Rate, p.Running/service*perSecond)
+	}
+	return p.Rate
+}
+
+// near reports whether a sample belongs to the point.
+func (p *point) near(o *point) bool {
+	return distance(p.Anchor, o.Batch) < pointWidth && p.similar(o.traffic)
+}
+
+// similar reports whether requests are of about the same size.
+func (t traffic) similar(o traffic) bool {
+	return distance(t.uncached()+1, o.uncached()+1) < sizeWidth && distance(t.Input+1, o.Input+1) < sizeWidth &&
+		distance(t.Output, o.Output) < sizeWidth
+}
+
+func distance(a, b float64) float64 { return abs(math.Log(a / b)) }
+
+// merge adds a sample to the nearest point, or makes a new one.
+func (s *state) merge(p *point) {
+	best := -1
+	for i := range s.Points {
+		if s.Points[i].near(p) && (best < 0 || distance(s.Points[i].Anchor, p.Batch) < distance(s.Points[best].Anchor, p.Batch)) {
+			best = i
+		}
+	}
+	if best >= 0 {
+		s.Points[best].average(p)
+		return
+	}
+	if len(s.Points) == maxPoints {
+		s.evict()
+	}
+	s.Points = append(s.Points, *p)
+}
+
+// evict removes the point that counts least.
+func (s *state) evict() {
+	least := 0
+	for i := range s.Points {
+		if s.Points[i].weight(s.Last) < s.Points[least].weight(s.Last) {
+			least = i
+		}
+	}
+	s.Points = append(s.Points[:least], s.Points[least+1:]...)
+}
+
+func (s *state) expire() {
+	kept := s.Points[:0]
+	for _, p := range s.Points {
+		if s.Last.Sub(p.Time) <= maxAge {
+			kept = append(kept, p)
+		}
+	}
+	s.Points = kept
+}
+
+// average adds a sample.
+func (p *point) average(o *point) {
+	p.Count = min(p.Count+1, pointWeight)
+	samples := min(p.Count, pointMemory)
+	p.Time = o.Time
+	into := func(mean *float64, v float64) {
+		step := v - *mean
+		if *mean > 0 {
+			step = min(max(step, -maxStep**mean), maxStep**mean)
+		}
+		*mean += step / samples
+	}
+	known := func(mean *float64, v float64) {
+		switch {
+		case v <= 0:
+		case *mean <= 0:
+			*mean = v
+		default:
+			into(mean, v)
+		}
+	}
+	for _, f := range []struct {
+		mean *float64
+		v    float64
+	}{{&p.Input, o.Input}, {&p.Output, o.Output}, {&p.Rate, o.Rate}, {&p.Prefill, o.Prefill}, {&p.TTFT, o.TTFT}, {&p.ITL, o.ITL}, {&p.KVUsage, o.KVUsage}} {
+		known(f.mean, f.v)
+	}
+	into(&p.Cached, o.Cached)
+	into(&p.Running, o.Running)
+	into(&p.Batch, o.Batch)
+	p.Waiting += (o.Waiting - p.Waiting) / samples
+}
+
+// weight returns how much the point counts, in samples.
+func (p *point) weight(now time.Time) float64 {
+	age := max(now.Sub(p.Time), 0)
+	return p.Count * max(math.Exp2(-age.Hours()/halfLife.Hours()), oldest)
+}
+
+// usable reports whether a sample is possible and comes from replicas.
+func usable(s *sample.Sample) bool {
+	return s != nil && s.Replicas > 0 && s.Window > 0 &&
+		within(maxRate, s.Rate, s.Dispatched) && within(maxTokens, s.Input, s.Output) && within(1, s.Cached, s.KVUsage) &&
+		within(maxRunning, s.Running) && within(maxWaiting, s.Waiting) && within(maxTime, s.Prefill, s.TTFT, s.ITL) && within(maxKV, s.KVTokens)
+}
+
+func usablePicker(p *sample.Picker) bool {
+	return within(maxTokens, p.PrefillRate) && within(maxRunning, p.BatchCapacity) && within(maxTime, p.Backlog)
+}
+
+func (s *state) validate() error {
+	ok := len(s.Points) <= maxPoints && within(maxSamples, float64(s.Samples)) && within(errorMemory, float64(s.Errors)) &&
+		within(1, s.Error) && within(maxKV, s.KV) && s.Traffic.valid() && (s.Picker == nil || usablePicker(s.Picker))
+	for i := range s.Points {
+		ok = ok && s.Points[i].valid()
+	}
+	if !ok {
+		return errState
+	}
+	return nil
+}
+
+func (p *point) valid() bool {
+	return p.traffic.valid() && min(p.Output, p.Count, p.Batch, p.Anchor) >= 1 && min(p.Rate, p.Running) > 0 && within(pointWeight, p.Count) &&
+		within(maxRunning+1, p.Batch, p.Anchor) && within(maxRunning, p.Running) && within(maxRate, p.Rate) && within(maxWaiting, p.Waiting) &&
+		within(maxTime, p.Prefill, p.TTFT, p.ITL) && within(1, p.KVUsage)
+}
+
+func (t traffic) valid() bool { return within(maxTokens, t.Input, t.Output) && within(1, t.Cached) }
+
+// within reports whether all numbers are from 0 to most.
+func within(most float64, numbers ...float64) bool {
+	for _, x := range numbers {
+		if !(x >= 0 && x <= most) {
+			return false
+		}
+	}
+	return true
+}
+
+func abs(x float64) float64 { return math.Abs(x) }

@@ -1,0 +1,141 @@
+package learn
+
+import (
+	"math"
+
+	"fairlead.dev/services/variant-autoscaler/internal/queueing"
+	"fairlead.dev/services/variant-autoscaler/internal/sample"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// profile returns the profile that stands for the law under the current traffic, or nil if it would say nothing, and the ratio of the
+// time to the first token at the percentile to its mean. This time grows faster than the batch. The profile has the line through an
+// empty replica and the batch at which a target is reached: in between, it is cautious.
+func (s *state) profile(l *law, targets queueing.Targets, picker *sample.Picker) (profile *snapshot.Profile, tail float64) {
+	t, ratio := s.Traffic, 1.0
+	p := &snapshot.Profile{Alpha: l.alpha, Beta: l.growth(t), MaxBatch: s.maxBatch(picker)}
+	if t.Input > 0 {
+		most := min(float64(p.MaxBatch), max(exploration*s.largestSeen(), smallest))
+		low, high := 1.0, max(l.largest(targets, t, most), 2) //nolint:mnd // a line needs two points
+		first, last := l.firstToken(low, t), l.firstToken(high, t)
+		slope := min(max((last-first)/(high-low), 0), first) // γ must not be negative
+		p.Gamma, p.Delta = first-slope, slope/t.Input
+		if last > 0 {
+			ratio = max(l.firstTokenAt(targets.Percentile, high, t)/last, 1)
+		}
+		if targets.TTFT > 0 && first > 0 {
+			ratio = max(min(ratio, mostTail*targets.TTFT/first), 1)
+		}
+	}
+	if _, err := queueing.New(queueing.Profile(*p), queueing.Traffic{Input: t.Input, Output: t.Output}); err != nil {
+		return nil, 1
+	}
+	return p, ratio
+}
+
+// largest returns the largest batch that meets the targets, from 1 to most.
+func (l *law) largest(targets queueing.Targets, t traffic, most float64) float64 {
+	meets := func(n float64) bool {
+		return (targets.ITL <= 0 || l.itl(n, t) <= targets.ITL) &&
+			(targets.TTFT <= 0 || l.firstTokenAt(targets.Percentile, n, t) <= targets.TTFT)
+	}
+	low, high := 1.0, most
+	if meets(high) {
+		return high
+	}
+	for range 30 {
+		if middle := (low + high) / 2; meets(middle) { //nolint:mnd // bisection
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
+// limit returns the rate at the largest batch that the law is trusted with, in requests per second.
+func (s *state) limit(l *law) float64 {
+	n, t := max(exploration*s.largestSeen(), smallest), s.Traffic
+	service := l.firstToken(n, t) + t.decodes()*l.itl(n, t)
+	if service <= 0 {
+		return 0
+	}
+	return min(n/service*perSecond, s.saturated(), maxRate)
+}
+
+// saturated returns the rate beyond which requests only queue: what replicas served while requests waited all the time, or what they
+// served without, if that was more. It is infinite if no replica was saturated.
+func (s *state) saturated() float64 {
+	queued, most := 0.0, 0.0
+	for i := range s.Points {
+		p := &s.Points[i]
+		if !p.similar(s.Traffic) || p.Count < 2 { //nolint:mnd // one sample may be wrong
+			continue
+		}
+		most = max(most, p.Rate)
+		if p.full() {
+			queued = max(queued, p.Rate)
+		}
+	}
+	if queued == 0 {
+		return math.Inf(1)
+	}
+	return saturation * most
+}
+
+// largestSeen returns the largest batch that was seen. A point with few samples may be wrong, and counts less.
+func (s *state) largestSeen() float64 {
+	seen := 0.0
+	for i := range s.Points {
+		p := &s.Points[i]
+		seen = max(seen, p.Batch*min(p.Count, certain)/certain)
+	}
+	return seen
+}
+
+// maxBatch returns the largest batch that a replica may have under the current traffic.
+func (s *state) maxBatch(picker *sample.Picker) int {
+	most := max(usualSlots, s.largestSeen())
+	usage, weights, filled := 0.0, 0.0, 0.0
+	for i := range s.Points {
+		p := &s.Points[i]
+		if !p.similar(s.Traffic) {
+			continue
+		}
+		if p.KVUsage >= cacheSeen {
+			w := p.weight(s.Last)
+			usage += w * p.KVUsage / p.Running
+			weights += w
+		}
+		switch {
+		case p.full():
+			filled = max(filled, math.Ceil(p.Running))
+		case p.queues():
+			filled = max(filled, queuing*(p.Running+p.Waiting))
+		}
+	}
+	switch {
+	case weights > 0:
+		most = min(most, cacheUse*weights/usage)
+	case s.KV > 0 && s.Traffic.context() > 0:
+		most = min(most, cacheUse*s.KV/s.Traffic.context())
+	}
+	if picker != nil && picker.BatchCapacity >= 1 {
+		most = min(most, picker.BatchCapacity)
+	}
+	if filled > 0 {
+		most = min(most, max(filled, s.largestWithoutQueue()))
+	}
+	return int(min(max(most, 1), maxRunning))
+}
+
+// largestWithoutQueue returns the largest batch under traffic like the current one that left nobody waiting.
+func (s *state) largestWithoutQueue() float64 {
+	most := 0.0
+	for i := range s.Points {
+		if p := &s.Points[i]; p.similar(s.Traffic) && !p.full() && !p.queues() {
+			most = max(most, math.Ceil(p.Running))
+		}
+	}
+	return most
+}

@@ -1,0 +1,324 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	zapobserver "go.uber.org/zap/zaptest/observer"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	long, short, third = "workload-variant-autoscaler-variantautoscaling-config", "variantautoscaling-config", "wva-variantautoscaling-config"
+	costs              = "accelerator-unit-costs"
+	classes            = "service-classes-config"
+	toZero             = "model-scale-to-zero-config"
+)
+
+func interval(d string) map[string]string { return map[string]string{"GLOBAL_OPT_INTERVAL": d} }
+
+// rig is a Store that runs, and what it reports.
+type rig struct {
+	*Store
+
+	client *fake.Clientset
+	logs   *zapobserver.ObservedLogs
+
+	mu       sync.Mutex
+	events   []string
+	problems []string
+	changes  []string
+}
+
+// start runs a Store beside ConfigMaps with these names and data, and waits until it has synced.
+func start(t *testing.T, present map[string]map[string]string, change ...func(p *Params)) *rig {
+	t.Helper()
+	core, logs := zapobserver.New(zapcore.DebugLevel)
+	r := &rig{client: fake.NewClientset(), logs: logs}
+	p := Params{Options: settings.Options{Namespace: "system"}, Log: zap.New(core), Client: r.client, Recorder: r, Observer: r}
+	for _, f := range change {
+		f(&p)
+	}
+	r.Store = NewStore(p)
+	for name, data := range present {
+		r.write(t, name, data)
+	}
+	r.OnChange(func(kind settings.Kind, name string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.changes = append(r.changes, string(kind)+" "+name)
+	})
+	assert.False(t, r.HasSynced(), "before Run")
+	assert.Equal(t, []string{"ConfigMaps of system"}, r.Unsynced())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Run(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	r.eventually(t, r.HasSynced)
+	assert.Empty(t, r.Unsynced())
+	r.eventually(t, func() bool { // the fake drops what happens before the watches
+		watches := 0
+		for _, a := range r.client.Actions() {
+			if a.Matches("watch", "configmaps") {
+				watches++
+			}
+		}
+		return watches == len(r.watches)
+	})
+	assert.Empty(t, r.changes, "what is there at the start is no change")
+	return r
+}
+
+// Event implements recorder.
+func (r *rig) Event(about *corev1.ObjectReference, kind, reason, message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, strings.Join([]string{about.Namespace + "/" + about.Name, string(about.UID), kind, reason, message}, " "))
+}
+
+// Configured implements observer.
+func (r *rig) Configured(name, problem string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.problems = append(r.problems, name+": "+problem)
+}
+
+// reports returns and clears what was reported.
+func (r *rig) reports() (events, problems []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	events, problems = r.events, r.problems
+	r.events, r.problems = nil, nil
+	return events, problems
+}
+
+// awaitChanges waits for changes, and clears them.
+func (r *rig) awaitChanges(t *testing.T, want ...string) {
+	t.Helper()
+	r.eventually(t, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.changes) >= len(want)
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	assert.Equal(t, want, r.changes)
+	r.changes = nil
+}
+
+// object has another annotation each time.
+func object(name string, data map[string]string) *corev1.ConfigMap {
+	now := map[string]string{"written": time.Now().String()}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name, UID: "uid", Annotations: now}, Data: data}
+}
+
+func (r *rig) write(t *testing.T, name string, data map[string]string) {
+	t.Helper()
+	r.writeObject(t, object(name, data))
+}
+
+func (r *rig) writeObject(t *testing.T, cm *corev1.ConfigMap) {
+	t.Helper()
+	client := r.client.CoreV1().ConfigMaps(cm.Namespace)
+	_, err := client.Update(t.Context(), cm, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = client.Create(t.Context(), cm, metav1.CreateOptions{})
+	}
+	require.NoError(t, err)
+}
+
+func (r *rig) remove(t *testing.T, name string) {
+	t.Helper()
+	require.NoError(t, r.client.CoreV1().ConfigMaps("system").Delete(t.Context(), name, metav1.DeleteOptions{}))
+}
+
+func (r *rig) eventually(t *testing.T, happens func() bool) {
+	t.Helper()
+	require.Eventually(t, happens, 10*time.Second, time.Millisecond)
+}
+
+func TestOnlyDataCounts(t *testing.T) {
+	t.Parallel()
+	r := start(t, map[string]map[string]string{long: interval("30s"), toZero: {}})
+	assert.Equal(t, 30*time.Second, r.Settings().Interval())
+	events, problems := r.reports()
+	assert.ElementsMatch(t, []string{
+		"system/" + long + " uid Normal ConfigurationLoaded the configuration is in force",
+		"system/" + toZero + " uid Normal ConfigurationLoaded the configuration is in force",
+	}, events)
+	assert.ElementsMatch(t, []string{
+		"system/" + long + ": ", "system/" + toZero + ": ", "system/wva-saturation-scaling-config: ", "system/variant-autoscaler-limits: ",
+		"system/" + costs + ": ConfigMap system/" + costs + " does not exist", "system/" + classes + ": ConfigMap system/" + classes + " does not exist",
+	}, problems)
+	assert.Equal(t, 2, r.logs.FilterMessage("A required ConfigMap does not exist: create it").Len())
+	assert.Equal(t, 2, r.logs.FilterMessage("There is no ConfigMap: defaults are in force").Len())
+
+	r.write(t, long, interval("30s")) // metadata only
+	r.write(t, "other", interval("20s"))
+	r.remove(t, "other")
+	r.write(t, long, interval("40s"))
+	r.awaitChanges(t, "optimization "+long)
+	assert.Equal(t, 40*time.Second, r.Settings().Interval())
+	cm := object(long, interval("40s"))
+	cm.BinaryData = map[string][]byte{"file": {0xff}}
+	r.writeObject(t, cm)
+	r.awaitChanges(t, "optimization "+long)
+	events, _ = r.reports()
+	assert.Equal(t, []string{
+		"system/" + long + " uid Normal ConfigurationLoaded the configuration is in force",
+		"system/" + long + ` uid Warning InvalidConfiguration key "file": ignored: 1 keys have binary data; save the files as UTF-8`,
+	}, events)
+
+	r.write(t, toZero, map[string]string{"__defaults__": "enableScaleToZero: true"})
+	r.awaitChanges(t, "scale-to-zero "+toZero)
+	before := r.Settings()
+	r.remove(t, toZero)
+	r.awaitChanges(t, "scale-to-zero "+toZero)
+	enabled, _ := r.Settings().Zero("a", "m")
+	assert.False(t, enabled)
+	enabled, _ = before.Zero("a", "m")
+	assert.True(t, enabled, "a pass keeps the settings that it began with")
+	r.write(t, toZero, nil)
+	r.awaitChanges(t, "scale-to-zero "+toZero)
+}
+
+func TestNamesOfTheOptimizationConfig(t *testing.T) {
+	t.Parallel()
+	r := start(t, map[string]map[string]string{short: interval("20s"), third: interval("15s")})
+	assert.Equal(t, 20*time.Second, r.Settings().Interval())
+	assert.Equal(t, short, r.Settings().ConfigMap(settings.Optimization))
+	assert.Equal(t, 1, r.logs.FilterMessage("Loaded configuration").FilterField(zap.String("configMap", "system/"+short)).Len())
+
+	r.write(t, long, interval("30s")) // the long name wins
+	r.awaitChanges(t, "optimization "+long)
+	assert.Equal(t, 30*time.Second, r.Settings().Interval())
+	r.write(t, short, interval("50s")) // not in force
+	r.eventually(t, func() bool {      // each name has a watch of its own
+		r.Store.mu.Lock()
+		defer r.Store.mu.Unlock()
+		return r.found[short].Data["GLOBAL_OPT_INTERVAL"] == "50s"
+	})
+	r.remove(t, long)
+	r.awaitChanges(t, "optimization "+long)
+	assert.Equal(t, 50*time.Second, r.Settings().Interval())
+
+	r.write(t, long, interval("50s")) // the same data under another name is no change
+	r.eventually(t, func() bool { return r.Settings().ConfigMap(settings.Optimization) == long })
+	r.remove(t, short)
+	r.write(t, long, interval("60s"))
+	r.awaitChanges(t, "optimization "+long)
+	assert.Equal(t, 3, r.logs.FilterMessage("Another ConfigMap of the same kind is in force").Len())
+	assert.Zero(t, r.logs.FilterMessage("ConfigMap was deleted").Len())
+}
+
+func TestAFlagNamesTheConfigMap(t *testing.T) {
+	t.Parallel()
+	mine := map[settings.Kind][]string{settings.Optimization: {"mine"}, settings.Accelerators: {"prices"}}
+	r := start(t, map[string]map[string]string{"mine": interval("20s"), long: interval("30s")}, func(p *Params) { p.Names = mine })
+	assert.Equal(t, 20*time.Second, r.Settings().Interval())
+	assert.Contains(t, r.Settings().Problem().Message, "ConfigMap system/prices does not exist")
+	r.write(t, long, interval("40s"))
+	r.write(t, "mine", interval("50s"))
+	r.awaitChanges(t, "optimization mine")
+	assert.Equal(t, 50*time.Second, r.Settings().Interval())
+}
+
+func TestARequiredConfigMapIsDeleted(t *testing.T) {
+	t.Parallel()
+	r := start(t, map[string]map[string]string{costs: {"A100": `{"cost":"40"}`}, classes: {}})
+	assert.Nil(t, r.Settings().Problem())
+	r.reports()
+	r.remove(t, costs)
+	r.awaitChanges(t, "accelerators "+costs)
+	require.NotNil(t, r.Settings().Problem())
+	_, known := r.Settings().Prices()["A100"]
+	assert.False(t, known, "the last prices do not stay")
+	events, problems := r.reports()
+	assert.Empty(t, events, "there is no object left that they could be about")
+	assert.Equal(t, []string{"system/" + costs + ": ConfigMap system/" + costs + " was deleted"}, problems)
+	deleted := r.logs.FilterMessage("ConfigMap was deleted").All()
+	require.Len(t, deleted, 1)
+	assert.Equal(t, "all variants keep their replicas until it exists", deleted[0].ContextMap()["consequence"])
+
+	r.write(t, costs, map[string]string{"A100": `{"cost":"50"}`})
+	r.awaitChanges(t, "accelerators "+costs)
+	assert.Nil(t, r.Settings().Problem())
+}
+
+func TestWarningsAreReportedOnce(t *testing.T) {
+	t.Parallel()
+	r := start(t, map[string]map[string]string{long: {"GLOBAL_OPT_INTERVAL": "5s", "PROMETHEUS_BASE_URL": "https://a", "extra": "x"}})
+	events, problems := r.reports()
+	const interval = `key "GLOBAL_OPT_INTERVAL": "5s" is too short, 10s is in force: set a duration from 10s to 10m, for example 60s`
+	assert.Equal(t, []string{
+		"system/" + long + ` uid Warning UnknownConfiguration key "extra": ignored: this key has no effect; remove it, or use the flag of the same purpose`,
+		"system/" + long + " uid Warning InvalidConfiguration " + interval,
+	}, events)
+	assert.Contains(t, problems, "system/"+long+": ConfigMap system/"+long+": "+interval)
+	r.write(t, long, map[string]string{"GLOBAL_OPT_INTERVAL": "5s", "PROMETHEUS_BASE_URL": "https://a", "extra": "x"}) // no change
+	r.write(t, long, map[string]string{"PROMETHEUS_BASE_URL": "https://b"})
+	r.awaitChanges(t, "optimization "+long)
+	events, problems = r.reports()
+	require.Len(t, events, 1)
+	assert.Contains(t, events[0], `uid Warning ImmutableConfigChangeRejected key "PROMETHEUS_BASE_URL": ignored a change`)
+	require.Len(t, problems, 1)
+	assert.Contains(t, problems[0], "ignored a change")
+	assert.Equal(t, "https://a", r.Settings().Prometheus().BaseURL)
+	assert.Equal(t, 3, r.logs.FilterMessage("Refused part of the configuration").Len())
+
+	r.write(t, long, map[string]string{"PROMETHEUS_BASE_URL": "https://a"})
+	r.awaitChanges(t, "optimization "+long)
+	events, problems = r.reports()
+	assert.Equal(t, []string{"system/" + long + " uid Normal ConfigurationLoaded the configuration is in force"}, events)
+	assert.Equal(t, []string{"system/" + long + ": "}, problems)
+}
+
+func TestTheStoreAsksForItsConfigMapsOnly(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	want := map[string]bool{}
+	for _, kind := range settings.Kinds() {
+		for _, name := range kind.Names() {
+			want["metadata.name="+name] = true
+		}
+	}
+	got := map[string]bool{}
+	for _, action := range r.client.Actions() {
+		assert.Equal(t, "system", action.GetNamespace())
+		switch a := action.(type) {
+		case clienttesting.ListAction:
+			got[a.GetListRestrictions().Fields.String()] = true
+		case clienttesting.WatchAction:
+			assert.Contains(t, want, a.GetWatchRestrictions().Fields.String())
+		default:
+			assert.Fail(t, fmt.Sprint(action))
+		}
+	}
+	assert.Equal(t, want, got)
+}
+
+func TestDefaultNamespace(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "workload-variant-autoscaler-system", settings.DefaultNamespace(func(string) string { return "" }))
+	assert.Equal(t, "mine", settings.DefaultNamespace(func(name string) string { return map[string]string{"POD_NAMESPACE": "mine"}[name] }))
+}

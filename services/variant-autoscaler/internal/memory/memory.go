@@ -1,0 +1,187 @@
+// Package memory holds what a pass has to know of earlier ones: what was decided and wanted, when replicas changed, how long they take to
+// start, and how the load moves. It is empty when a replica becomes the leader, and then assumes what keeps the replicas that are there.
+package memory
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// starts is the number of start-up times that count. With 3, one slow pull of an image is the median of two. With 20, a faster image
+	// shows after 10 more pods.
+	starts = 7
+	// maxPods bounds the pods of a variant whose start is remembered.
+	maxPods = 10_000
+)
+
+// Key names a variant.
+type Key struct{ Namespace, Name string }
+
+// Memory is not safe for concurrent use.
+type Memory struct {
+	window   time.Duration
+	variants map[Key]*variant
+	groups   map[Group]*group
+}
+
+// Group names a group.
+type Group struct{ Namespace, Pool, Model string }
+
+// New returns an empty memory with a stabilization window.
+func New(window time.Duration) *Memory {
+	return &Memory{window: window, variants: map[Key]*variant{}, groups: map[Group]*group{}}
+}
+
+// variant is what is known of a variant.
+type variant struct {
+	since    time.Time // the first pass that saw it
+	decided  bool
+	previous int
+	wanted   []wanted // falling, as a smaller number that is older never counts
+	pods     map[string]bool
+	starts   []time.Duration
+}
+
+// wanted is a number of replicas that was wanted at a time.
+type wanted struct {
+	at time.Time
+	n  int
+}
+
+// group is what is known of a group.
+type group struct {
+	total   int // replicas decided
+	changed time.Time
+	load    trend
+}
+
+// variant returns what is known of a variant that was seen at a time.
+func (m *Memory) variant(k Key, now time.Time) *variant {
+	v, found := m.variants[k]
+	if !found {
+		v = &variant{since: now, pods: map[string]bool{}}
+		m.variants[k] = v
+	}
+	return v
+}
+
+// Previous returns the last decision on a variant, if there is one.
+func (m *Memory) Previous(k Key) (n int, decided bool) {
+	if v := m.variants[k]; v != nil {
+		return v.previous, v.decided
+	}
+	return 0, false
+}
+
+// Restore sets the last decision on a variant of which the memory has none: one that another replica made.
+func (m *Memory) Restore(k Key, n int, now time.Time) {
+	if v := m.variant(k, now); !v.decided {
+		v.previous, v.decided = n, true
+	}
+}
+
+// Held returns the most replicas of a variant that were wanted in the stabilization window. What was wanted before the memory began is not
+// known, so until a window has passed the replicas that are there count as wanted.
+func (m *Memory) Held(k Key, present int, now time.Time) int {
+	v := m.variant(k, now)
+	v.forget(now.Add(-m.window))
+	held := 0
+	if len(v.wanted) > 0 {
+		held = v.wanted[0].n
+	}
+	if now.Sub(v.since) < m.window {
+		held = max(held, present)
+	}
+	return held
+}
+
+func (v *variant) forget(before time.Time) {
+	v.wanted = slices.DeleteFunc(v.wanted, func(w wanted) bool { return w.at.Before(before) })
+}
+
+// Decide records a decision on a variant, and what was wanted before stabilization.
+func (m *Memory) Decide(k Key, wants, desired int, now time.Time) {
+	v := m.variant(k, now)
+	v.previous, v.decided = desired, true
+	for len(v.wanted) > 0 && v.wanted[len(v.wanted)-1].n <= wants {
+		v.wanted = v.wanted[:len(v.wanted)-1]
+	}
+	v.wanted = append(v.wanted, wanted{at: now, n: wants})
+}
+
+// DecideGroup records the replicas decided for a group.
+func (m *Memory) DecideGroup(k Group, total int, now time.Time) {
+	g, found := m.groups[k]
+	if !found {
+		g = &group{changed: now}
+		m.groups[k] = g
+	} else if g.total != total {
+		g.changed = now
+	}
+	g.total = total
+}
+
+// Changed returns when the replicas of a group last changed. A group that was never decided on has just changed: nothing says how long it
+// has been without requests.
+func (m *Memory) Changed(k Group, now time.Time) time.Time {
+	if g, found := m.groups[k]; found {
+		return g.changed
+	}
+	return now
+}
+
+// Pod is a pod of a variant.
+type Pod struct {
+	Name    string
+	Created time.Time
+	Ready   time.Time // zero: it is not
+}
+
+// Start records the pods of a variant, and returns how long a replica takes to start, as the median of the last ones. It is 0 while no
+// start was seen. Each pod counts once, with the first time at which it was ready.
+func (m *Memory) Start(k Key, pods []Pod, now time.Time) time.Duration {
+	v := m.variant(k, now)
+	present := make(map[string]bool, len(pods))
+	for _, p := range pods[:min(len(pods), maxPods)] {
+		took := p.Ready.Sub(p.Created)
+		if seen := v.pods[p.Name]; !seen && !p.Ready.IsZero() && took >= 0 {
+			v.starts = append(v.starts, took)
+			present[p.Name] = true
+		} else if seen {
+			present[p.Name] = true
+		}
+	}
+	v.pods = present
+	v.starts = v.starts[max(0, len(v.starts)-starts):]
+	if len(v.starts) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(v.starts))
+	return sorted[len(sorted)/2]
+}
+
+// Load records the rate of a group, and returns the rate that its trend has after a time. It is never below the present one.
+func (m *Memory) Load(k Group, rate int64, ahead time.Duration, now time.Time) int64 {
+	g, found := m.groups[k]
+	if !found {
+		g = &group{changed: now}
+		m.groups[k] = g
+	}
+	g.load.add(now, float64(rate))
+	return max(rate, int64(g.load.after(ahead)))
+}
+
+// Keep forgets all variants and groups but these.
+func (m *Memory) Keep(variants map[Key]bool, groups map[Group]bool) {
+	for k := range m.variants {
+		if !variants[k] {
+			delete(m.variants, k)
+		}
+	}
+	for k := range m.groups {
+		if !groups[k] {
+			delete(m.groups, k)
+		}
+	}
+}

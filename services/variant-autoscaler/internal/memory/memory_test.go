@@ -1,0 +1,134 @@
+package memory
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+var (
+	begin  = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	a      = Key{Namespace: "ns", Name: "a"}
+	group1 = Group{Namespace: "ns", Pool: "p", Model: "m"}
+)
+
+func at(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
+
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	m := New(5 * time.Minute)
+	assert.Equal(t, 4, m.Held(a, 4, at(0)), "nobody knows what was wanted before")
+	m.Decide(a, 2, 4, at(0))
+	assert.Equal(t, 4, m.Held(a, 4, at(299)))
+	assert.Equal(t, 2, m.Held(a, 4, at(300)), "the window has passed")
+	m.Decide(a, 5, 5, at(300))
+	m.Decide(a, 1, 5, at(360))
+	m.Decide(a, 3, 5, at(420))
+	assert.Equal(t, 5, m.Held(a, 5, at(600)), "the end of the window belongs to it")
+	assert.Equal(t, 3, m.Held(a, 5, at(601)))
+	assert.Equal(t, 0, m.Held(a, 5, at(721)))
+}
+
+// What is remembered of a variant does not grow with passes.
+func TestHeldIsBounded(t *testing.T) {
+	t.Parallel()
+	m := New(time.Hour)
+	for i := range 1000 {
+		m.Decide(a, i%10, 10, at(i))
+	}
+	assert.LessOrEqual(t, len(m.variants[a].wanted), 10)
+	assert.Equal(t, 9, m.Held(a, 0, at(1000)))
+}
+
+func TestPrevious(t *testing.T) {
+	t.Parallel()
+	m := New(time.Minute)
+	n, decided := m.Previous(a)
+	assert.Equal(t, 0, n)
+	assert.False(t, decided)
+	m.Held(a, 3, at(0))
+	_, decided = m.Previous(a)
+	assert.False(t, decided, "it was only seen")
+	m.Restore(a, 7, at(0))
+	m.Restore(a, 8, at(0))
+	n, decided = m.Previous(a)
+	assert.Equal(t, 7, n)
+	assert.True(t, decided)
+	m.Decide(a, 1, 2, at(1))
+	m.Restore(a, 9, at(2))
+	n, _ = m.Previous(a)
+	assert.Equal(t, 2, n)
+}
+
+func TestChanged(t *testing.T) {
+	t.Parallel()
+	m := New(time.Minute)
+	assert.Equal(t, at(5), m.Changed(group1, at(5)))
+	m.DecideGroup(group1, 3, at(10))
+	m.DecideGroup(group1, 3, at(20))
+	assert.Equal(t, at(10), m.Changed(group1, at(25)))
+	m.DecideGroup(group1, 2, at(30))
+	assert.Equal(t, at(30), m.Changed(group1, at(40)))
+}
+
+func TestStart(t *testing.T) {
+	t.Parallel()
+	m := New(time.Minute)
+	pod := func(name string, took int) Pod { return Pod{Name: name, Created: at(0), Ready: at(took)} }
+	starting := Pod{Name: "z", Created: at(0)}
+	assert.Zero(t, m.Start(a, []Pod{starting}, at(0)))
+	assert.Equal(t, 100*time.Second, m.Start(a, []Pod{pod("p1", 100), starting}, at(200)))
+	again := pod("p1", 1000) // it was not ready for a while
+	assert.Equal(t, 100*time.Second, m.Start(a, []Pod{again}, at(1000)), "only its first start counts")
+	assert.Equal(t, 90*time.Second, m.Start(a, []Pod{again, pod("p2", 90), pod("p3", 5)}, at(1000)))
+	var many []Pod
+	for i := range 7 {
+		many = append(many, pod(fmt.Sprintf("q%d", i), 20))
+	}
+	assert.Equal(t, 20*time.Second, m.Start(a, many, at(1000)), "older starts do not count any more")
+	assert.Len(t, m.variants[a].pods, 7, "pods that are gone are forgotten")
+	assert.Equal(t, 20*time.Second, m.Start(a, nil, at(2000)), "also while no pod is there")
+	assert.Equal(t, 20*time.Second, m.Start(a, []Pod{{Name: "r", Created: at(9), Ready: at(3)}}, at(2000)), "clocks that disagree")
+}
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	feedTo := func(ahead time.Duration, rates ...int64) int64 {
+		m := New(time.Minute)
+		var rate int64
+		for i, r := range rates {
+			rate = m.Load(group1, r, ahead, at(60*i))
+		}
+		return rate
+	}
+	feed := func(rates ...int64) int64 { return feedTo(2*time.Minute, rates...) }
+	assert.Equal(t, int64(7), feed(1, 3, 7), "too few samples")
+	assert.Equal(t, int64(60), feed(10, 20, 30, 40), "10 each minute")
+	assert.Equal(t, int64(40), feed(70, 60, 50, 40), "it never lowers the rate")
+	assert.Equal(t, int64(100), feed(100, 100, 100, 100))
+	assert.Equal(t, int64(80), feedTo(time.Hour, 10, 20, 30, 40), "at most double the largest")
+	assert.Equal(t, int64(8), feed(1000, 900, 800, 1, 2, 3, 4, 5, 6), "what was before the window has no effect")
+	m := New(time.Minute)
+	for range 1000 {
+		m.Load(group1, 5, time.Minute, at(1))
+	}
+	assert.Len(t, m.groups[group1].load.samples, maxSamples)
+	assert.Equal(t, int64(5), m.Load(group1, 5, time.Minute, at(1)), "all samples at one time")
+}
+
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	m := New(time.Minute)
+	other := Key{Namespace: "ns", Name: "b"}
+	m.Decide(a, 1, 1, at(0))
+	m.Decide(other, 1, 1, at(0))
+	m.DecideGroup(group1, 1, at(0))
+	m.Keep(map[Key]bool{a: true}, nil)
+	_, decided := m.Previous(a)
+	assert.True(t, decided)
+	_, decided = m.Previous(other)
+	assert.False(t, decided)
+	assert.Empty(t, m.groups)
+}

@@ -1,0 +1,54 @@
+package memory
+
+import "time"
+
+const (
+	// trendWindow is the time over which a trend is taken. In half of it, a burst of a minute looks like a trend. In double, a load that
+	// has begun to grow is still taken for one that does not.
+	trendWindow = 5 * time.Minute
+	// trendSamples is the fewest samples of a trend.
+	trendSamples = 4
+	// maxTrend bounds what a trend adds, as a multiple of the largest rate in the window.
+	maxTrend = 2
+	// maxSamples bounds the samples of a window: passes that events cause can be many.
+	maxSamples = 256
+)
+
+// trend is the line through the rates of a window.
+type trend struct{ samples []rated }
+
+type rated struct {
+	at   time.Time
+	rate float64
+}
+
+func (t *trend) add(at time.Time, rate float64) {
+	kept := t.samples[:0]
+	for _, s := range t.samples {
+		if at.Sub(s.at) <= trendWindow {
+			kept = append(kept, s)
+		}
+	}
+	t.samples = append(kept[max(0, len(kept)-maxSamples+1):], rated{at: at, rate: rate})
+}
+
+// after returns the rate of the line a time after the last sample, or 0 without enough samples.
+func (t *trend) after(ahead time.Duration) float64 {
+	n := float64(len(t.samples))
+	if n < trendSamples {
+		return 0
+	}
+	last := t.samples[len(t.samples)-1].at
+	var sumX, sumY, sumXX, sumXY, largest float64
+	for _, s := range t.samples {
+		x := s.at.Sub(last).Seconds()
+		sumX, sumY, sumXX, sumXY = sumX+x, sumY+s.rate, sumXX+x*x, sumXY+x*s.rate
+		largest = max(largest, s.rate)
+	}
+	spread := n*sumXX - sumX*sumX
+	if spread <= 0 {
+		return 0
+	}
+	slope := (n*sumXY - sumX*sumY) / spread
+	return min((sumY-slope*sumX)/n+slope*ahead.Seconds(), maxTrend*largest)
+}

@@ -1,0 +1,136 @@
+// Package metrics provides the series that tell autoscalers the desired replicas of variants, and the metrics of the service itself.
+//
+// The names of the former begin with wva, as in llm-d's workload-variant-autoscaler: rules, dashboards and HorizontalPodAutoscalers for
+// it work here. Only the leader has series of decisions: Clear removes them at the end of its term.
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// Buckets, in seconds: a pass waits for queries to Prometheus, a part may be the optimizer alone.
+var (
+	passBuckets = []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+	partBuckets = []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+)
+
+// Options configures the series.
+type Options struct {
+	// Instance is the value of the label controller_instance. Empty: the series do not have the label.
+	Instance string
+}
+
+// Metrics contains the collectors. All methods are safe for concurrent use.
+type Metrics struct {
+	series *Series
+	plan   *plan
+
+	passes   *prometheus.CounterVec
+	duration prometheus.Histogram
+	parts    *prometheus.HistogramVec
+	interval prometheus.Gauge
+	success  *prometheus.GaugeVec // with no or one series
+	dropped  prometheus.Gauge
+
+	config  *prometheus.GaugeVec
+	answers *prometheus.CounterVec
+	streams prometheus.Gauge
+}
+
+// New creates and registers the collectors.
+func New(r prometheus.Registerer, o Options) *Metrics {
+	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	m := &Metrics{
+		series: newSeries(o.Instance), plan: newPlan(),
+
+		passes: counters("fairlead_autoscaler_passes_total", "Passes over all variants, by what triggered them and by result.", "trigger", "result"),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "fairlead_autoscaler_pass_seconds", Help: "Duration of a pass.", Buckets: passBuckets,
+		}),
+		parts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fairlead_autoscaler_pass_part_seconds", Help: "Duration of the parts of a pass.", Buckets: partBuckets,
+		}, []string{"part"}),
+		interval: gauge("fairlead_autoscaler_interval_seconds", "Time from the end of a pass to the next one, as it is in force."),
+		success: gauges("fairlead_autoscaler_last_success_timestamp_seconds",
+			"Unix time of the end of the last successful pass. Absent until there is one in the term of the leader."),
+		dropped: gauge("fairlead_autoscaler_variants_without_series",
+			"Variants without wva series: their labels equal those of another variant, because long names are cut."),
+
+		config: gauges("fairlead_autoscaler_config_valid",
+			"1 if the text of the ConfigMap is in force, 0 if it is invalid or the ConfigMap was deleted.", "config_map"),
+		answers: counters("fairlead_autoscaler_scaler_requests_total", "Answers of the external scaler, by method and code of gRPC.", "method", "code"),
+		streams: gauge("fairlead_autoscaler_scaler_streams", "Open streams of the external scaler."),
+	}
+	r.MustRegister(m.series, m.plan, m.passes, m.duration, m.parts, m.interval, m.success, m.dropped, m.config, m.answers, m.streams)
+	return m
+}
+
+// Publish replaces the series of all variants at once. A variant that is not among them loses its series.
+func (m *Metrics) Publish(variants []actuation.Variant) {
+	m.dropped.Set(float64(m.series.publish(variants)))
+}
+
+// Clear removes all series of decisions, because a replica that does not lead has none.
+func (m *Metrics) Clear() {
+	m.series.clear()
+	m.plan.clear()
+	m.success.Reset()
+	m.dropped.Set(0)
+}
+
+// Pass is a pass that has ended. Triggers, results and parts are constants of the caller.
+type Pass struct {
+	Trigger string
+	Result  string
+	Success bool
+	End     time.Time
+	Took    time.Duration
+	Parts   map[string]time.Duration
+}
+
+// Passed records a pass.
+func (m *Metrics) Passed(p Pass) {
+	m.passes.WithLabelValues(label(p.Trigger), label(p.Result)).Inc()
+	m.duration.Observe(p.Took.Seconds())
+	for part, took := range p.Parts {
+		m.parts.WithLabelValues(label(part)).Observe(took.Seconds())
+	}
+	if p.Success {
+		m.success.WithLabelValues().Set(float64(p.End.UnixMilli()) / 1000)
+	}
+}
+
+// Interval records the interval in force.
+func (m *Metrics) Interval(d time.Duration) { m.interval.Set(d.Seconds()) }
+
+// Decided replaces the figures of the last decision.
+func (m *Metrics) Decided(s *snapshot.Snapshot, d *decision.Decision) { m.plan.set(s, d) }
+
+// Configured records the problem of a ConfigMap. An empty problem means that the ConfigMap is valid.
+func (m *Metrics) Configured(name, problem string) {
+	valid := 0.0
+	if problem == "" {
+		valid = 1
+	}
+	m.config.WithLabelValues(label(name)).Set(valid)
+}
+
+// Answered counts an answer of the external scaler.
+func (m *Metrics) Answered(method, code string) { m.answers.WithLabelValues(method, code).Inc() }
+
+// Streams records the number of open streams.
+func (m *Metrics) Streams(open int) { m.streams.Set(float64(open)) }

@@ -1,0 +1,113 @@
+package metrics
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+const (
+	// million is the number of micro-units in a unit.
+	million = 1e6
+	// maxGroups is the number of groups that have series of their own: the first ones of a decision. Costs, variants and problems count
+	// all. At half the number, the groups of a fleet of 10,000 variants do not all fit. At double, tenants who invent models cost
+	// Prometheus twice as much: a group has three series.
+	maxGroups = 4096
+)
+
+// Plans that have a share and a cost.
+const (
+	planOptimal = "optimal"
+	planActed   = "acted"
+)
+
+// plan exports the figures of the last decision, all of them of the same one.
+type plan struct {
+	demand, share, cost, gap, groups, variants, problems *prometheus.Desc
+
+	published atomic.Pointer[[]prometheus.Metric]
+}
+
+func newPlan() *plan {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return &plan{
+		demand: desc("fairlead_autoscaler_demand_requests_per_second",
+			"Rate of requests that a group of variants is planned for, with headroom.", "namespace", "pool", "model"),
+		share: desc("fairlead_autoscaler_share",
+			"Part of the demand of a group that is served within the targets, by plan: optimal, or acted (after hysteresis and stabilization).",
+			"namespace", "pool", "model", "plan"),
+		cost: desc("fairlead_autoscaler_cost_per_hour", "Cost of all replicas, in the unit of the prices, by plan: optimal or acted.", "plan"),
+		gap: desc("fairlead_autoscaler_cost_gap_per_hour",
+			"What the optimal plan may cost above the least possible cost. 0 if the optimum is proven."),
+		groups:   desc("fairlead_autoscaler_groups", "Groups of variants that share a load. The first 4096 have series of their own."),
+		variants: desc("fairlead_autoscaler_variants", "Variants, by the reason of their desired replicas.", "reason"),
+		problems: desc("fairlead_autoscaler_variant_problems", "Variants that are not part of the choice, by the reason of their problem.", "reason"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (p *plan) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{p.demand, p.share, p.cost, p.gap, p.groups, p.variants, p.problems} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (p *plan) Collect(out chan<- prometheus.Metric) {
+	if published := p.published.Load(); published != nil {
+		for _, m := range *published {
+			out <- m
+		}
+	}
+}
+
+func (p *plan) clear() { p.published.Store(nil) }
+
+// set replaces the figures.
+func (p *plan) set(s *snapshot.Snapshot, d *decision.Decision) {
+	var made []prometheus.Metric
+	add := func(desc *prometheus.Desc, value float64, values ...string) {
+		made = append(made, prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, values...))
+	}
+	add(p.cost, float64(d.Cost)/million, planOptimal)
+	add(p.cost, float64(d.Acted)/million, planActed)
+	add(p.gap, float64(d.Cost-d.Bound)/million)
+
+	groups := min(len(s.Groups), len(d.Groups))
+	add(p.groups, float64(groups))
+	variants, problems, seen := map[string]int{}, map[string]int{}, map[[3]string]bool{}
+	for i := range groups {
+		group, decided := &s.Groups[i], &d.Groups[i]
+		countVariants(group, decided, variants, problems)
+		names := [3]string{label(group.Namespace), label(group.Pool), label(group.Model)}
+		if len(seen) == maxGroups || seen[names] { // names that are equal once they are cut
+			continue
+		}
+		seen[names] = true
+		add(p.demand, float64(decided.Demand)/million, names[:]...)
+		add(p.share, float64(decided.Share)/million, names[0], names[1], names[2], planOptimal)
+		add(p.share, float64(decided.Acted)/million, names[0], names[1], names[2], planActed)
+	}
+	for reason, n := range variants {
+		add(p.variants, float64(n), reason)
+	}
+	for reason, n := range problems {
+		add(p.problems, float64(n), reason)
+	}
+	p.published.Store(&made)
+}
+
+// countVariants counts the variants of a group by reason.
+func countVariants(group *snapshot.Group, decided *decision.Group, variants, problems map[string]int) {
+	for j := range min(len(group.Variants), len(decided.Variants)) {
+		variants[label(string(decided.Variants[j].Reason))]++
+		if problem := group.Variants[j].Problem; problem != nil {
+			problems[label(problem.Reason)]++
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package metrics
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"fairlead.dev/pkg/golden"
+	"fairlead.dev/pkg/leader"
+	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// chat is a variant with all series.
+func chat() actuation.Variant {
+	return actuation.Variant{
+		Namespace: "a", Name: "chat", Target: snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: "chat-decode"},
+		Accelerator: "H100", Model: "meta/llama-3.1-8b", Desired: 3, Current: 2, Previous: 2, Decided: true, Reason: decision.Optimal,
+		Predicted: &decision.Predicted{TTFT: 250, ITL: 20},
+	}
+}
+
+// a decision on two groups.
+func decided() (*snapshot.Snapshot, *decision.Decision) {
+	problem := &snapshot.Problem{Reason: "TargetNotFound"}
+	return &snapshot.Snapshot{Groups: []snapshot.Group{
+			{Namespace: "a", Pool: "p", Model: "llama", Variants: []snapshot.Variant{{Name: "chat"}, {Name: "gone", Problem: problem}}},
+			{Namespace: "b", Model: "qwen", Variants: []snapshot.Variant{{Name: "code"}}},
+		}}, &decision.Decision{Cost: 30_500_000, Bound: 30_000_000, Acted: 40_000_000, Groups: []decision.Group{
+			{Demand: 12_500_000, Share: 1_000_000, Acted: 900_000, Variants: []decision.Variant{{Reason: decision.Optimal}, {Reason: decision.Excluded}}},
+			{Demand: 1_000_000, Share: 500_000, Acted: 500_000, Variants: []decision.Variant{{Reason: decision.Optimal}}},
+		}}
+}
+
+// everything registers all metrics of the program, and creates a series of each.
+func everything(t *testing.T, r prometheus.Registerer) *Metrics {
+	t.Helper()
+	m := New(r, Options{})
+	loser := chat()
+	loser.Name, loser.Resolution = "chat-2", actuation.Suppressed
+	m.Publish([]actuation.Variant{chat(), loser})
+	m.Passed(Pass{Trigger: "timer", Result: "success", Success: true, End: time.Unix(1, 0), Took: time.Second, Parts: map[string]time.Duration{"solve": time.Second}})
+	m.Interval(time.Minute)
+	m.Decided(decided())
+	m.Configured("fairlead/service-classes-config", "")
+	m.Answered("GetMetrics", "OK")
+	_, err := leader.New(leader.Params{Metrics: r, Log: zap.NewNop()})
+	require.NoError(t, err)
+	return m
+}
+
+func TestREADMEHasAllMetrics(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	everything(t, r)
+	golden.Metrics(t, "../../README.md", r, func(metric string) string {
+		if strings.HasPrefix(metric, "wva_desired_replicas") {
+			return "All wva metrics have the label `controller_instance`, too, if there are several installations."
+		}
+		return ""
+	})
+}

@@ -1,0 +1,160 @@
+// Package pass runs the passes of the leader. A pass decides on all variants together:
+//
+//	variants    the objects of the cluster declare them (package sources)
+//	settings    the ConfigMaps of the administrator (package settings)
+//	load        of each group, and samples of its replicas, from Prometheus (package collect)
+//	learned     what a replica of a variant serves (package learn), and what earlier passes decided (package memory)
+//	decision    from all of this, as one snapshot (package decision)
+//
+// The decision goes to those who act on it, and is reported. A failure of one group, or of one variant, costs only that one.
+package pass
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/services/variant-autoscaler/internal/collect"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/learn"
+	"fairlead.dev/services/variant-autoscaler/internal/memory"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+	"fairlead.dev/services/variant-autoscaler/internal/sources"
+)
+
+// Options are the settings of all groups, from flags.
+type Options struct {
+	snapshot.Settings
+
+	// Window is how long replicas stay after they were wanted.
+	Window time.Duration
+	// Forecast raises the demand to what the trend of the load says for the time in which a replica starts.
+	Forecast bool
+}
+
+// collector reads the load of groups.
+type collector interface {
+	Collect(ctx context.Context, now time.Time, groups []collect.Group) []collect.Result
+}
+
+// configuration has the settings of the ConfigMaps.
+type configuration interface {
+	Settings() *settings.Settings
+}
+
+// prometheus returns the collector of the Prometheus that the settings name, or why there is none.
+type prometheus func(*settings.Settings) (collector, error)
+
+// Outcome is the result of a pass.
+type Outcome struct {
+	Sources  *sources.Result
+	Snapshot *snapshot.Snapshot
+	Decision *decision.Decision
+}
+
+// actuator passes decisions on to those who scale.
+type actuator interface {
+	Actuate(o *Outcome)
+	// Clear forgets all decisions: this replica does not lead any more.
+	Clear()
+}
+
+// reporter tells the owners of variants.
+type reporter interface {
+	Report(ctx context.Context, o *Outcome) error
+}
+
+// Params are the parts of Passes.
+type Params struct {
+	Options
+
+	Log           *zap.Logger
+	World         informers.Caches
+	Configuration configuration
+	Prometheus    prometheus
+	Actuator      actuator
+	Reporter      reporter
+	Now           func() time.Time
+}
+
+// Passes runs passes. It is not safe for concurrent use: a term runs one pass at a time.
+type Passes struct {
+	p        Params
+	memory   *memory.Memory
+	learners map[memory.Key]*learn.Learner
+}
+
+// New returns Passes with an empty memory.
+func New(p Params) *Passes {
+	made := &Passes{p: p}
+	made.Reset()
+	return made
+}
+
+// Reset forgets all passes: a term as leader ends, or begins.
+func (p *Passes) Reset() {
+	p.memory, p.learners = memory.New(p.p.Window), map[memory.Key]*learn.Learner{}
+	p.p.Actuator.Clear()
+}
+
+// Pass decides on all variants. It returns the interval until the next pass, and the number of variants.
+func (p *Passes) Pass(ctx context.Context) (interval time.Duration, active int, err error) {
+	s := p.p.Configuration.Settings()
+	now := p.p.Now()
+	found, err := sources.Collect(p.p.World, sources.Params{PerNamespace: s.MaxVariants, Prices: s.Prices()})
+	if err != nil {
+		return s.Interval(), 0, fmt.Errorf("read variants: %w", err)
+	}
+	active = len(found.Rejected)
+	for i := range found.Groups {
+		active += len(found.Groups[i].Variants)
+	}
+	o := &Outcome{Sources: found, Snapshot: p.snapshot(ctx, s, found, now)}
+	if err := ctx.Err(); err != nil {
+		return s.Interval(), active, err //nolint:wrapcheck // the caller asked for it
+	}
+	if o.Decision, err = decision.Decide(o.Snapshot); err != nil {
+		return s.Interval(), active, fmt.Errorf("decide: %w", err)
+	}
+	p.remember(o, now)
+	p.p.Actuator.Actuate(o)
+	if err := p.p.Reporter.Report(ctx, o); err != nil {
+		return s.Interval(), active, fmt.Errorf("report: %w", err)
+	}
+	return s.Interval(), active, nil
+}
+
+// remember records a decision, and forgets variants and groups that are gone.
+func (p *Passes) remember(o *Outcome, now time.Time) {
+	variants, groups := map[memory.Key]bool{}, map[memory.Group]bool{}
+	for g := range o.Snapshot.Groups {
+		group, total := &o.Snapshot.Groups[g], 0
+		for i := range group.Variants {
+			key, d := keyOf(&group.Variants[i]), &o.Decision.Groups[g].Variants[i]
+			p.memory.Decide(key, d.Wanted, d.Desired, now)
+			variants[key] = true
+			total += d.Desired
+		}
+		key := groupOf(group)
+		p.memory.DecideGroup(key, total, now)
+		groups[key] = true
+	}
+	p.memory.Keep(variants, groups)
+	for key := range p.learners {
+		if !variants[key] {
+			delete(p.learners, key)
+		}
+	}
+}
+
+func keyOf(v *snapshot.Variant) memory.Key {
+	return memory.Key{Namespace: v.Namespace, Name: v.Name}
+}
+
+func groupOf(g *snapshot.Group) memory.Group {
+	return memory.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model}
+}

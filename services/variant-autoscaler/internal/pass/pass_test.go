@@ -1,0 +1,169 @@
+package pass
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/collect"
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/sample"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// rig is Passes in a world of objects.
+type rig struct {
+	*Passes
+
+	now      time.Time
+	settings *settings.Builder
+	load     snapshot.Load
+	sample   *sample.Sample
+	fails    error
+	asked    []collect.Group
+	outcomes []*Outcome
+	cleared  int
+}
+
+func (r *rig) Settings() *settings.Settings { return r.settings.Settings() }
+
+func (r *rig) Actuate(o *Outcome) { r.outcomes = append(r.outcomes, o) }
+
+func (r *rig) Clear() { r.cleared++ }
+
+func (r *rig) Report(context.Context, *Outcome) error { return nil }
+
+func (r *rig) Collect(_ context.Context, _ time.Time, groups []collect.Group) []collect.Result {
+	r.asked = groups
+	var all []collect.Result
+	for _, g := range groups {
+		result := collect.Result{Load: r.load}
+		for range g.Variants {
+			result.Variants = append(result.Variants, collect.Measured{Sample: r.sample})
+		}
+		all = append(all, result)
+	}
+	return all
+}
+
+func start(t *testing.T, objects string) *rig {
+	t.Helper()
+	r := &rig{now: began, settings: settings.NewBuilder(settings.Options{}), load: snapshot.Load{State: snapshot.Found, Rate: 20e6, Input: 100, Output: 100}}
+	r.Passes = New(Params{
+		Options: Options{Settings: snapshot.Settings{Split: "capacity"}, Window: time.Minute}, Log: zap.NewNop(), World: world(t, objects),
+		Configuration: r, Prometheus: func(*settings.Settings) (collector, error) { return r, r.fails }, Actuator: r, Reporter: r,
+		Now: func() time.Time { return r.now },
+	})
+	return r
+}
+
+// pass runs a pass, and returns the desired replicas of the first group by name.
+func (r *rig) pass(t *testing.T) map[string]int {
+	t.Helper()
+	_, _, err := r.Pass(t.Context())
+	require.NoError(t, err)
+	o := r.outcomes[len(r.outcomes)-1]
+	desired := map[string]int{}
+	for g := range o.Snapshot.Groups {
+		for i := range o.Snapshot.Groups[g].Variants {
+			desired[o.Snapshot.Groups[g].Variants[i].Name] = o.Decision.Groups[g].Variants[i].Desired
+		}
+	}
+	return desired
+}
+
+func world(t *testing.T, text string) informers.Caches {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	for part := range strings.SplitSeq(text, "\n---\n") {
+		raw, err := yaml.YAMLToJSON([]byte(part))
+		require.NoError(t, err)
+		u := &unstructured.Unstructured{}
+		require.NoError(t, u.UnmarshalJSON(raw))
+		u.SetNamespace("ns")
+		u.SetCreationTimestamp(metav1.NewTime(began))
+		objects = append(objects, u)
+	}
+	caches, err := informers.Snapshot(kit.Snapshot{Objects: objects}, "")
+	require.NoError(t, err)
+	return caches
+}
+
+const variants = `
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: big}, spec: {replicas: 1}, status: {readyReplicas: 1}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: small}, spec: {replicas: 1}, status: {readyReplicas: 1}}
+---
+apiVersion: llmd.ai/v1alpha1
+kind: VariantAutoscaling
+metadata: {name: big}
+spec:
+  scaleTargetRef: {kind: Deployment, name: big}
+  modelID: m
+  accelerator: A
+  variantCost: "40"
+  minReplicas: 0
+  variantProfile: {perfParms: {decodeParms: {alpha: "10", beta: "0"}, prefillParms: {gamma: "0", delta: "0"}}, maxBatchSize: 16}
+---
+apiVersion: llmd.ai/v1alpha1
+kind: VariantAutoscaling
+metadata: {name: small}
+spec:
+  scaleTargetRef: {kind: Deployment, name: small}
+  modelID: m
+  accelerator: L
+  variantCost: "23"
+  minReplicas: 0
+  variantProfile: {perfParms: {decodeParms: {alpha: "20", beta: "0"}, prefillParms: {gamma: "0", delta: "0"}}, maxBatchSize: 16}
+`
+
+func TestPass(t *testing.T) {
+	t.Parallel()
+	r := start(t, variants)
+	interval, active, err := r.Pass(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, settings.DefaultInterval, interval)
+	assert.Equal(t, 2, active)
+	assert.Equal(t, map[string]int{"big": 1, "small": 1}, r.pass(t))
+	r.load.Rate = 5e6
+	assert.Equal(t, map[string]int{"big": 1, "small": 1}, r.pass(t), "both were wanted within the window")
+	r.now = r.now.Add(2 * time.Minute)
+	assert.Equal(t, map[string]int{"big": 0, "small": 1}, r.pass(t), "the window has passed")
+	r.load.Rate = 50e6
+	assert.Equal(t, map[string]int{"big": 3, "small": 1}, r.pass(t), "14.5 and 7.3 requests/s each")
+}
+
+// A failure of Prometheus, or a missing address, changes nothing.
+func TestPass_WithoutPrometheus(t *testing.T) {
+	t.Parallel()
+	r := start(t, variants)
+	r.fails = errors.New("PROMETHEUS_BASE_URL is missing")
+	assert.Equal(t, map[string]int{"big": 1, "small": 1}, r.pass(t))
+	group := r.outcomes[0].Snapshot.Groups[0]
+	assert.Equal(t, snapshot.Load{State: snapshot.Failed, Message: "PROMETHEUS_BASE_URL is missing"}, group.Load)
+}
+
+func TestReset(t *testing.T) {
+	t.Parallel()
+	r := start(t, variants)
+	r.pass(t)
+	_, decided := r.memory.Previous(keyOf(&r.outcomes[0].Snapshot.Groups[0].Variants[0]))
+	assert.True(t, decided)
+	r.Reset()
+	_, decided = r.memory.Previous(keyOf(&r.outcomes[0].Snapshot.Groups[0].Variants[0]))
+	assert.False(t, decided)
+	assert.Equal(t, 2, r.cleared, "at the start, and now")
+}

@@ -1,0 +1,180 @@
+package pass
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"fairlead.dev/services/variant-autoscaler/internal/collect"
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/learn"
+	"fairlead.dev/services/variant-autoscaler/internal/memory"
+	"fairlead.dev/services/variant-autoscaler/internal/queueing"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+	"fairlead.dev/services/variant-autoscaler/internal/sources"
+)
+
+// lowestPriority is that of models without a service class.
+const lowestPriority = 100
+
+// snapshot returns the input of a decision.
+func (p *Passes) snapshot(ctx context.Context, s *settings.Settings, found *sources.Result, now time.Time) *snapshot.Snapshot {
+	made := &snapshot.Snapshot{Time: now, Settings: p.p.Settings}
+	var namespaces []string
+	for i := range found.Groups {
+		g := group(s, &found.Groups[i])
+		made.Groups = append(made.Groups, g)
+		namespaces = append(namespaces, g.Namespace)
+	}
+	made.Limits = s.Limits(slices.Compact(namespaces))
+	loads := p.loads(ctx, s, found, made, now)
+	for i := range made.Groups {
+		p.complete(&made.Groups[i], &found.Groups[i], &loads[i], now)
+	}
+	return made
+}
+
+// group returns what the objects and the settings say of a group.
+func group(s *settings.Settings, in *sources.Group) snapshot.Group {
+	made := snapshot.Group{Namespace: in.Namespace, Pool: in.Pool, Model: in.Model, Priority: lowestPriority}
+	for i := range in.Variants {
+		made.Variants = append(made.Variants, in.Variants[i].Variant)
+	}
+	made.Zero.Enabled, made.Zero.Retention = s.Zero(in.Namespace, in.Model)
+	class, problem := s.Class(in.Namespace, in.Model, in.Class.Key)
+	wanted := in.Class != (informers.ClassRef{})
+	switch missing := s.Problem(); {
+	case missing != nil && wanted:
+		exclude(&made, missing)
+	case problem == nil:
+		made.Class, made.Priority, made.Targets = class.Name, class.Priority, class.Targets
+	case wanted || problem.Reason != settings.ReasonNoClass:
+		exclude(&made, problem)
+	}
+	return made
+}
+
+// exclude gives a problem to all variants that have none.
+func exclude(g *snapshot.Group, problem *snapshot.Problem) {
+	for i := range g.Variants {
+		if v := &g.Variants[i]; v.Problem == nil {
+			v.Problem = problem
+		}
+	}
+}
+
+// loads returns the load of each group. Nobody is asked for the load of a group whose variants all have a problem.
+func (p *Passes) loads(ctx context.Context, s *settings.Settings, found *sources.Result, made *snapshot.Snapshot, now time.Time) []collect.Result {
+	results := make([]collect.Result, len(made.Groups))
+	var asked []int
+	var groups []collect.Group
+	for i := range made.Groups {
+		g := &made.Groups[i]
+		results[i] = collect.Result{Load: snapshot.Load{State: snapshot.Missing, Message: "all variants of the model have a problem"}}
+		if slices.ContainsFunc(g.Variants, func(v snapshot.Variant) bool { return v.Problem == nil }) {
+			asked = append(asked, i)
+			groups = append(groups, question(g, &found.Groups[i]))
+		}
+	}
+	if len(groups) == 0 {
+		return results
+	}
+	c, err := p.p.Prometheus(s)
+	if err != nil {
+		for _, i := range asked {
+			results[i].Load = snapshot.Load{State: snapshot.Failed, Message: err.Error()}
+		}
+		return results
+	}
+	for n, r := range c.Collect(ctx, now, groups) {
+		results[asked[n]] = r
+	}
+	return results
+}
+
+func question(g *snapshot.Group, in *sources.Group) collect.Group {
+	made := collect.Group{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model}
+	if g.Zero.Enabled {
+		made.Retention = g.Zero.Retention
+	}
+	for i := range in.Variants {
+		v := collect.Variant{Name: in.Variants[i].Name}
+		for _, pod := range in.Variants[i].Pods {
+			v.Pods = append(v.Pods, collect.Pod{Name: pod.Name, Ready: pod.Ready})
+		}
+		made.Variants = append(made.Variants, v)
+	}
+	return made
+}
+
+// complete adds the load of a group, and what was learned and decided before.
+func (p *Passes) complete(g *snapshot.Group, in *sources.Group, load *collect.Result, now time.Time) {
+	g.Load, g.Zero.Requests = load.Load, load.Requests
+	key, slowest := groupOf(g), time.Duration(0)
+	g.Zero.Changed = p.memory.Changed(key, now)
+	for i := range g.Variants {
+		v := &g.Variants[i]
+		p.recall(v, &in.Variants[i], now)
+		if len(load.Variants) > i {
+			v.Weight = load.Variants[i].Weight
+			p.learn(v, &load.Variants[i], g)
+		}
+		slowest = max(slowest, v.Start)
+	}
+	if g.Load.State == snapshot.Found {
+		if ahead := p.memory.Load(key, g.Load.Rate, slowest, now); p.p.Forecast {
+			g.Forecast = ahead
+		}
+	}
+}
+
+// recall adds what earlier passes know of a variant. A new leader knows the last decision from the status, if there is one.
+func (p *Passes) recall(v *snapshot.Variant, in *sources.Variant, now time.Time) {
+	key := keyOf(v)
+	if n, found := lastDecision(in.Status); found {
+		p.memory.Restore(key, n, now)
+	}
+	v.Previous, v.Decided = p.memory.Previous(key)
+	v.Held = p.memory.Held(key, v.Now, now)
+	pods := make([]memory.Pod, len(in.Pods))
+	for i, pod := range in.Pods {
+		pods[i] = memory.Pod{Name: pod.Name, Created: pod.Created, Ready: pod.Ready}
+	}
+	v.Start = p.memory.Start(key, pods, now)
+}
+
+// lastDecision returns the replicas in the status of a VariantAutoscaling. Whoever may write the status can set any number: decisions keep
+// bounds and limits.
+func lastDecision(status []byte) (n int, found bool) {
+	var s struct {
+		Desired struct {
+			Replicas *int32 `json:"numReplicas"`
+		} `json:"desiredOptimizedAlloc"`
+	}
+	if len(status) == 0 || json.Unmarshal(status, &s) != nil || s.Desired.Replicas == nil || *s.Desired.Replicas < 0 {
+		return 0, false
+	}
+	return int(*s.Desired.Replicas), true
+}
+
+// learn adds what the replicas of a variant were seen to serve.
+func (p *Passes) learn(v *snapshot.Variant, seen *collect.Measured, g *snapshot.Group) {
+	if v.Profile != nil || v.Problem != nil {
+		return
+	}
+	targets := queueing.Targets{TTFT: g.Targets.TTFT, ITL: g.Targets.ITL, Percentile: p.p.Percentile}
+	learner := p.learners[keyOf(v)]
+	switch {
+	case seen.Sample == nil && learner == nil:
+		return
+	case seen.Sample == nil:
+		v.Measured = learner.Measured(targets)
+		return
+	case learner == nil:
+		learner = learn.New()
+		p.learners[keyOf(v)] = learner
+	}
+	v.Measured = learner.Observe(seen.Sample, targets)
+}

@@ -1,0 +1,142 @@
+package scaler
+
+import (
+	"cmp"
+	"errors"
+	"sync"
+
+	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// Errors of a lookup.
+var (
+	// ErrNotLeading means that this replica has no decisions: it does not lead, or its term has just begun.
+	ErrNotLeading = errors.New("this replica has no decisions: it does not lead, or has not decided yet")
+	// ErrUnknown means that there is no decision on what was asked for.
+	ErrUnknown = errors.New("no decision")
+)
+
+// Query asks for the decision on a ScaledObject. All names are in its namespace.
+type Query struct {
+	Namespace    string
+	ScaledObject string
+
+	Variant    string // name of the variant; empty: not said
+	TargetKind string // as TargetName; empty: any
+	TargetName string // name of the workload; empty: not said
+}
+
+// Decisions are the decisions of the current term.
+type Decisions interface {
+	// Lookup returns the desired replicas, ErrNotLeading or ErrUnknown.
+	Lookup(q Query) (replicas int, err error)
+	// Leading reports whether there are decisions.
+	Leading() bool
+	// Changed returns a channel that is closed at the next change. Get it before what may change.
+	Changed() <-chan struct{}
+}
+
+// Table implements Decisions. Its methods are safe for concurrent use.
+type Table struct {
+	mu      sync.Mutex
+	term    *term // nil while this replica does not lead
+	changed chan struct{}
+}
+
+// term is a set of decisions.
+type term struct {
+	variants map[name]*actuation.Variant
+	targets  map[name]*actuation.Variant
+}
+
+type name struct{ namespace, kind, name string }
+
+// NewTable returns a Table of a replica that does not lead.
+func NewTable() *Table { return &Table{changed: make(chan struct{})} }
+
+// Publish replaces all decisions.
+func (t *Table) Publish(variants []actuation.Variant) {
+	made := &term{variants: make(map[name]*actuation.Variant, len(variants)), targets: make(map[name]*actuation.Variant, 2*len(variants))}
+	for _, v := range variants {
+		if v.Resolution != actuation.Suppressed {
+			made.add(&v)
+		}
+	}
+	t.set(made)
+}
+
+// Clear removes all decisions, because this replica does not lead anymore.
+func (t *Table) Clear() { t.set(nil) }
+
+func (t *Table) set(to *term) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.term == nil && to == nil {
+		return
+	}
+	t.term = to
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// Leading implements Decisions.
+func (t *Table) Leading() bool { return t.current() != nil }
+
+// Changed implements Decisions.
+func (t *Table) Changed() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.changed
+}
+
+// Lookup implements Decisions. The variant is the one that the query names, the one with the target that it names, the ScaledObject that is
+// a variant itself, a variant with the name of the ScaledObject, or the one with a target of that name; the first of them that the query
+// speaks of. A query that names a variant or a target gets no other: a mistake in a name must not scale by the decision on something else.
+func (t *Table) Lookup(q Query) (int, error) {
+	current := t.current()
+	if current == nil {
+		return 0, ErrNotLeading
+	}
+	if v := current.find(q); v != nil {
+		return v.Desired, nil
+	}
+	return 0, ErrUnknown
+}
+
+func (t *Table) current() *term {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.term
+}
+
+// add adds a variant. Of several with one name or target, the first one has it.
+func (t *term) add(v *actuation.Variant) {
+	for _, kind := range []string{"", v.Target.Kind} {
+		key := name{v.Namespace, kind, v.Target.Name}
+		if t.targets[key] == nil {
+			t.targets[key] = v
+		}
+	}
+	for _, kind := range []string{"", string(v.Source)} {
+		key := name{v.Namespace, kind, v.Name}
+		if t.variants[key] == nil {
+			t.variants[key] = v
+		}
+	}
+}
+
+func (t *term) find(q Query) *actuation.Variant {
+	switch {
+	case q.Variant != "":
+		return t.variants[name{q.Namespace, "", q.Variant}]
+	case q.TargetName != "":
+		return t.targets[name{q.Namespace, q.TargetKind, q.TargetName}]
+	}
+	found := []*actuation.Variant{
+		t.variants[name{q.Namespace, string(snapshot.ScaledObject), q.ScaledObject}],
+		t.variants[name{q.Namespace, "", q.ScaledObject}],
+		t.targets[name{q.Namespace, "", q.ScaledObject}],
+	}
+	return cmp.Or(found...)
+}

@@ -1,0 +1,45 @@
+package scaler
+
+import "sync"
+
+const (
+	// maxStreams is the number of streams at a time. A stream takes about 20 KiB. At half the value, more ScaledObjects wait for a poll of
+	// KEDA to leave zero. At double, a caller that opens all takes 40 MiB.
+	maxStreams = 1024
+	// maxStreamsOfNamespace is the part of them that ScaledObjects of a namespace can take: eight namespaces take all.
+	maxStreamsOfNamespace = 128
+)
+
+// streams counts the open streams, which one namespace cannot use up.
+type streams struct {
+	observer observer
+
+	mu     sync.Mutex
+	total  int
+	counts map[string]int // by namespace
+}
+
+func newStreams(o observer) *streams { return &streams{observer: o, counts: map[string]int{}} }
+
+// open returns false if there are too many streams.
+func (s *streams) open(namespace string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.total >= maxStreams || s.counts[namespace] >= maxStreamsOfNamespace {
+		return false
+	}
+	s.total++
+	s.counts[namespace]++
+	s.observer.Streams(s.total)
+	return true
+}
+
+func (s *streams) close(namespace string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total--
+	if s.counts[namespace]--; s.counts[namespace] == 0 {
+		delete(s.counts, namespace)
+	}
+	s.observer.Streams(s.total)
+}

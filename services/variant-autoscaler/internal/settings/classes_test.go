@@ -1,0 +1,171 @@
+package settings
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+const (
+	premium = `name: Premium
+priority: 1
+data:
+- {model: default/default, slo-tpot: 24, slo-ttft: 500}
+- {model: meta/llama0-70b, slo-tpot: 80, slo-ttft: 500}
+- {namespace: prod, model: meta/llama0-70b, slo-tpot: 40, slo-ttft: 250}
+- {namespace: prod, model: default/default, slo-tpot: 30, slo-ttft: 300}
+`
+	freemium = `name: Freemium
+priority: 10
+data:
+- {model: ibm/granite-13b, slo-tpot: 200, slo-ttft: 2000}
+- {model: meta/llama0-7b, slo-tpot: 150, slo-ttft: 1500}
+- {namespace: test, model: meta/llama0-70b, slo-tpot: 300, slo-ttft: 3000}
+`
+)
+
+func TestClassLookup(t *testing.T) {
+	t.Parallel()
+	s, w := build(Classes, map[string]string{"premium.yaml": premium, "freemium.yaml": freemium, "empty.yaml": "name: Empty"})
+	require.Empty(t, w)
+	tests := []struct {
+		name, namespace, model, key string
+		want                        string // class, priority and targets
+		note                        string
+	}{
+		{name: "namespace and model", namespace: "prod", model: "meta/llama0-70b", want: "premium.yaml Premium 1 {250 40}"},
+		{name: "namespace and model in another class", namespace: "test", model: "meta/llama0-70b", want: "freemium.yaml Freemium 10 {3000 300}"},
+		{name: "model", namespace: "dev", model: "meta/llama0-70b", want: "premium.yaml Premium 1 {500 80}"},
+		{name: "model before the default of the namespace", namespace: "prod", model: "ibm/granite-13b", want: "freemium.yaml Freemium 10 {2000 200}"},
+		{name: "default of the namespace", namespace: "prod", model: "other", want: "premium.yaml Premium 1 {300 30}"},
+		{name: "default", namespace: "dev", model: "other", want: "premium.yaml Premium 1 {500 24}"},
+		{name: "names are exact", namespace: "dev", model: "Meta/llama0-70b", want: "premium.yaml Premium 1 {500 24}"},
+		{name: "the class asked for", namespace: "prod", model: "meta/llama0-7b", key: "freemium.yaml", want: "freemium.yaml Freemium 10 {1500 150}"},
+		{name: "the class asked for before others", namespace: "test", model: "meta/llama0-70b", key: "premium.yaml", want: "premium.yaml Premium 1 {500 80}"},
+		{name: "the default of the class asked for", namespace: "dev", model: "ibm/granite-13b", key: "premium.yaml", want: "premium.yaml Premium 1 {500 24}"},
+		{
+			name: "the class asked for does not list the model", namespace: "dev", model: "meta/llama0-70b", key: "freemium.yaml", want: "premium.yaml Premium 1 {500 80}",
+			note: `service class "freemium.yaml", which the variant asks for, does not list the model: "premium.yaml" is in force`,
+		},
+		{
+			name: "the class asked for does not exist", namespace: "dev", model: "ibm/granite-13b", key: "premum.yaml", want: "freemium.yaml Freemium 10 {2000 200}",
+			note: `service class "premum.yaml", which the variant asks for, does not exist: "freemium.yaml" is in force`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			class, problem := s.Class(tt.namespace, tt.model, tt.key)
+			require.Nil(t, problem)
+			assert.Equal(t, tt.want, fmt.Sprintf("%s %s %d %v", class.Key, class.Name, class.Priority, class.Targets))
+			assert.Equal(t, tt.note, class.Note)
+		})
+	}
+	fewer, _ := build(Classes, map[string]string{"freemium.yaml": freemium})
+	_, problem := fewer.Class("dev", "other", "")
+	require.NotNil(t, problem)
+	assert.Equal(t, snapshot.Problem{
+		Reason: "NoServiceClass", Message: `no service class lists model "other" in namespace "dev": add it to a class, or add default/default`,
+	}, *problem)
+}
+
+func TestClassesThatDisagree(t *testing.T) {
+	t.Parallel()
+	one := func(priority int, item string) string {
+		return fmt.Sprintf("priority: %d\ndata: [{%s}]", priority, item)
+	}
+	tests := []struct {
+		name, a, b string
+		key, want  string // class, or the problem
+		warnings   int
+	}{
+		{name: "targets", a: one(1, "model: m, slo-ttft: 1"), b: one(1, "model: m, slo-ttft: 2"), want: "InvalidConfiguration", warnings: 1},
+		{name: "priority", a: one(1, "model: m, slo-ttft: 1"), b: one(2, "model: m, slo-ttft: 1"), want: "InvalidConfiguration", warnings: 1},
+		{name: "they agree", a: one(1, "model: m, slo-ttft: 1"), b: one(1, "model: m, slo-ttft: 1"), want: "a.yaml"},
+		{name: "for one namespace", a: one(1, "namespace: ns, model: m, slo-ttft: 1"), b: one(1, "namespace: ns, model: m, slo-ttft: 2"), want: "InvalidConfiguration", warnings: 1},
+		{name: "for another namespace", a: one(1, "namespace: x, model: m, slo-ttft: 1"), b: one(1, "model: m, slo-ttft: 2"), want: "b.yaml"},
+		{name: "the namespace is more precise", a: one(1, "model: m, slo-ttft: 1"), b: one(1, "namespace: ns, model: m, slo-ttft: 2"), want: "b.yaml"},
+		{name: "the variant says which", a: one(1, "model: m, slo-ttft: 1"), b: one(1, "model: m, slo-ttft: 2"), key: "b.yaml", want: "b.yaml", warnings: 1},
+		{name: "defaults", a: one(1, "model: default/default, slo-ttft: 1"), b: one(1, "model: default/default, slo-ttft: 2"), want: "a.yaml", warnings: 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, w := build(Classes, map[string]string{"a.yaml": tt.a, "b.yaml": tt.b})
+			assert.Len(t, w, tt.warnings)
+			class, problem := s.Class("ns", "m", tt.key)
+			got := class.Key
+			if problem != nil {
+				got = problem.Reason
+				assert.Contains(t, problem.Message, `service classes "a.yaml" and "b.yaml" disagree about model "m"`)
+				assert.Contains(t, problem.Message, "remove it from one of them, or set sloClassRef.key")
+			}
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
+func TestBadClasses(t *testing.T) {
+	t.Parallel()
+	s, w := build(Classes, map[string]string{
+		"a-syntax.yaml": "name: [", "b-list.yaml": "- a", "c-nan.yaml": "data: [{model: n, slo-ttft: .nan}]",
+		"d-priority.yaml": "priority: 0\ndata: [{model: d, slo-ttft: 1}]", "e-priority.yaml": "priority: 101\ndata: [{model: e, slo-ttft: 1}]",
+		"f-priority.yaml": "priority: high\ndata: [{model: f, slo-ttft: 1}]", "g-priority": "data: [{model: g, slo-ttft: 1}]", "h.yml": "priority: 100\ndata: [{model: h, slo-tpot: 1.5}]",
+	})
+	assertWarnings(t, []string{
+		`key "a-syntax.yaml": ignored: not a valid YAML object`, `key "b-list.yaml": ignored: not a valid YAML object`, `key "c-nan.yaml": ignored: not a valid YAML object`,
+		`key "d-priority.yaml": the priority "0" is not a whole number from 1 to 100: 100 is in force`, `key "e-priority.yaml": the priority "101"`,
+		`key "f-priority.yaml": the priority "high"`,
+	}, w)
+	for model, want := range map[string]string{"d": "d-priority", "e": "e-priority", "f": "f-priority", "g": "g-priority", "h": "h"} {
+		class, problem := s.Class("", model, "")
+		require.Nil(t, problem, model)
+		assert.Equal(t, 100, class.Priority, model)
+		assert.Equal(t, want, class.Name, "a class without a name has that of its key")
+	}
+	_, problem := s.Class("", "n", "")
+	assert.NotNil(t, problem)
+
+	s, w = build(Classes, map[string]string{"a.yaml": `name: A
+data:
+- {model: good, slo-ttft: 500, slo-tpot: 20, slo-tps: 5}
+- {slo-ttft: 500}
+- {model: negative, slo-ttft: -1}
+- {model: none}
+- {model: huge, slo-ttft: 1e30}
+- {model: text, slo-ttft: soon}
+- [a]
+- {model: good, slo-ttft: 501}
+- {model: day, slo-ttft: 86400000}
+`})
+	assertWarnings(t, []string{
+		`key "a.yaml": ignored a part of data[0]: json: unknown field "slo-tps"`, `key "a.yaml": ignored data[1]: it has no model`,
+		`key "a.yaml": ignored data[2]: set slo-ttft or slo-tpot to milliseconds`, `key "a.yaml": ignored data[3]: set slo-ttft`, `key "a.yaml": ignored data[4]: set slo-ttft`,
+		`key "a.yaml": ignored data[5]: json: cannot unmarshal string`, `key "a.yaml": ignored data[6]: json: cannot unmarshal array`,
+		`key "a.yaml": ignored data[7]: model "good" is listed before`,
+	}, w)
+	for model, found := range map[string]bool{"good": true, "day": true, "negative": false, "none": false, "huge": false, "text": false} {
+		_, problem := s.Class("ns", model, "a.yaml")
+		assert.Equal(t, found, problem == nil, model)
+	}
+}
+
+// A lookup that scanned all classes would take 10^8 steps for as many models.
+func TestManyClassesOfOneModel(t *testing.T) {
+	t.Parallel()
+	data := map[string]string{}
+	for i := range 5000 {
+		data[fmt.Sprintf("class-%04d", i)] = fmt.Sprintf("data: [{model: m, slo-ttft: %d}]", i+1)
+	}
+	s, _ := build(Classes, data)
+	_, problem := s.Class("ns", "m", "")
+	require.NotNil(t, problem)
+	assert.Len(t, s.classes.byModel, 1)
+	assert.Equal(t, "class-0001", s.classes.byModel[modelName{"", "m"}].conflict)
+	assert.Less(t, len(strings.Join(sortedKeys(data), "")), 1<<20)
+}

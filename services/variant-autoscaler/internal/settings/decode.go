@@ -1,0 +1,164 @@
+package settings
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// maxWarnings is the most warnings about one ConfigMap; the next one counts the others. People repair one after the other.
+	maxWarnings = 10
+	// maxQuoted is the most bytes of a value or an error that a warning quotes: enough for an address, and several warnings fit into the
+	// 1024 bytes of an Event.
+	maxQuoted = 200
+)
+
+// Warning is a problem of an entry of a ConfigMap.
+type Warning struct {
+	Key     string // of the ConfigMap; empty: of several
+	Reason  string
+	Message string // what happened, and what to do
+}
+
+// String implements fmt.Stringer.
+func (w Warning) String() string {
+	if w.Key == "" {
+		return w.Message
+	}
+	return fmt.Sprintf("key %q: %s", quote(w.Key), w.Message)
+}
+
+// warnings collects the first warnings and counts the others.
+type warnings struct {
+	all  []Warning
+	more int
+}
+
+func (w *warnings) add(reason, key, format string, args ...any) {
+	if len(w.all) == maxWarnings {
+		w.more++
+		return
+	}
+	w.all = append(w.all, Warning{Key: key, Reason: reason, Message: fmt.Sprintf(format, args...)})
+}
+
+func (w *warnings) list() []Warning {
+	if w.more == 0 {
+		return w.all
+	}
+	return append(w.all, Warning{Reason: ReasonInvalid, Message: fmt.Sprintf("%d more problems: repair these to see them", w.more)})
+}
+
+// quote returns a text as one line of valid UTF-8 that is not too long.
+func quote(text string) string {
+	if len(text) > maxQuoted {
+		text = text[:maxQuoted] + "..."
+	}
+	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
+}
+
+func sortedKeys(data map[string]string) []string { return slices.Sorted(maps.Keys(data)) }
+
+// decodeYAML decodes a document onto a copy of a value. ignored are fields that the value does not have.
+func decodeYAML[T any](text string, initial T) (value T, ignored, err error) {
+	value = initial
+	strict := yaml.UnmarshalStrict([]byte(text), &value)
+	if strict == nil {
+		return value, nil, nil
+	}
+	value = initial
+	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+		return initial, nil, err
+	}
+	return value, strict, nil
+}
+
+// decodeJSON is decodeYAML for a part of a document that has been decoded.
+func decodeJSON[T any](text []byte) (value T, ignored, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	strict := decoder.Decode(&value)
+	if strict == nil {
+		return value, nil, nil
+	}
+	var lenient T
+	if err := json.Unmarshal(text, &lenient); err != nil {
+		return value, nil, err
+	}
+	return lenient, strict, nil
+}
+
+// decodeEntry decodes an entry of a ConfigMap onto a copy of a value, and reports whether it is valid.
+func decodeEntry[T any](key, text string, initial T, w *warnings) (value T, valid bool) {
+	value, ignored, err := decodeYAML(text, initial)
+	if err != nil {
+		w.add(ReasonInvalid, key, "ignored: not a valid YAML object: %s; correct the value", quote(err.Error()))
+		return value, false
+	}
+	if ignored != nil {
+		w.add(ReasonUnknown, key, "ignored a part: %s; remove it, or correct its name", quote(ignored.Error()))
+	}
+	return value, true
+}
+
+// scalar is a YAML string, number or boolean.
+type scalar string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *scalar) UnmarshalJSON(text []byte) error {
+	switch text[0] {
+	case '"':
+		var value string
+		if err := json.Unmarshal(text, &value); err != nil {
+			return err
+		}
+		*s = scalar(value)
+	case '{', '[':
+		return errors.New("a list or an object instead of a text")
+	case 'n': // null
+	default:
+		*s = scalar(text)
+	}
+	return nil
+}
+
+// ParseAmount parses a decimal number without a sign or an exponent, less than 10^12, and returns it in millionths, rounded to the nearest.
+func ParseAmount(text string) (int64, error) {
+	whole, fraction, point := strings.Cut(strings.TrimSpace(text), ".")
+	if !isDigits(whole) || point && !isDigits(fraction) {
+		return 0, fmt.Errorf("%q is not a decimal number, as 10 or 10.50", quote(text))
+	}
+	const maxWhole, places = 12, 6 // digits
+	whole, fraction = strings.TrimLeft(whole, "0"), fraction+strings.Repeat("0", places+1)
+	if len(whole) > maxWhole {
+		return 0, fmt.Errorf("%q is too large", quote(text))
+	}
+	value, err := strconv.ParseInt("0"+whole+fraction[:places], 10, 64)
+	if fraction[places] >= '5' {
+		value++
+	}
+	return value, err
+}
+
+func isDigits(text string) bool {
+	return text != "" && strings.Trim(text, "0123456789") == ""
+}
+
+// modelName is a model in a namespace. An empty namespace means any.
+type modelName struct{ namespace, model string }
+
+// String returns a name for people.
+func (m modelName) String() string {
+	if m.namespace == "" {
+		return fmt.Sprintf("model %q", quote(m.model))
+	}
+	return fmt.Sprintf("model %q in namespace %q", quote(m.model), quote(m.namespace))
+}

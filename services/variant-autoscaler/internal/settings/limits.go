@@ -1,0 +1,207 @@
+package settings
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+const (
+	// DefaultMaxVariants is how many variants a namespace may have if no limit says so. The largest known fleets have some hundred; at ten
+	// times as many, a single namespace could make passes slow for all.
+	DefaultMaxVariants = 1000
+	// EachNamespace is the namespace of a limit that applies to each namespace by itself. A limit of a namespace replaces it there.
+	EachNamespace = "*"
+
+	// maxLimits bounds the limits of a ConfigMap, and maxEach those of EachNamespace, which become one for each namespace. Each limit costs
+	// the optimizer time for each variant.
+	maxLimits = 500
+	maxEach   = 10
+	maxAmount = 1_000_000_000 // cards or replicas; no cluster has as many
+)
+
+// limitDocument is an entry of the limits: amounts that the matching variants may take together. Absent fields match all.
+type limitDocument struct {
+	Accelerator string `json:"accelerator"`
+	Namespace   string `json:"namespace"`
+	Priority    *int   `json:"priority"`
+	Cards       *int64 `json:"cards"`
+	Replicas    *int64 `json:"replicas"`
+	Cost        scalar `json:"cost"`     // as the costs of variants, per hour
+	Variants    *int64 `json:"variants"` // of a namespace
+}
+
+// limitScope is what a limit is about.
+type limitScope struct {
+	unit        snapshot.Unit
+	accelerator string
+	namespace   string
+	priority    int
+}
+
+// limitEntry is what a valid entry says.
+type limitEntry struct {
+	amounts   []snapshot.Limit
+	namespace string
+	variants  *int64
+}
+
+type limits struct {
+	entries  map[string]limitEntry // by key, for those that become invalid
+	amounts  map[limitScope]snapshot.Limit
+	sorted   []limitScope
+	variants map[string]int // by namespace
+}
+
+func parseLimits(data map[string]string, before map[string]limitEntry, w *warnings) limits {
+	l := limits{entries: map[string]limitEntry{}, amounts: map[limitScope]snapshot.Limit{}, variants: map[string]int{}}
+	each := 0
+	for _, key := range sortedKeys(data) {
+		entry, valid := parseLimit(key, data[key], w)
+		if !valid {
+			kept, found := before[key]
+			if !found {
+				continue
+			}
+			w.add(ReasonInvalid, key, "the last valid limit of this key stays in force")
+			entry = kept
+		}
+		more := 0
+		if entry.namespace == EachNamespace {
+			more = len(entry.amounts)
+		}
+		if len(l.amounts)+len(entry.amounts) > maxLimits || each+more > maxEach {
+			w.add(ReasonInvalid, key, "this limit is not in force: at most %d limits are possible, and %d of namespace %q; remove some",
+				maxLimits, maxEach, EachNamespace)
+			continue
+		}
+		each += more
+		l.entries[key] = entry
+		l.add(key, entry, w)
+	}
+	l.sorted = slices.SortedFunc(maps.Keys(l.amounts), limitScope.compare)
+	return l
+}
+
+func parseLimit(key, text string, w *warnings) (limitEntry, bool) {
+	document, ignored, err := decodeYAML(text, limitDocument{})
+	if err == nil {
+		err = ignored // a field that is spelled wrong would make the limit wider
+	}
+	var entry limitEntry
+	if err == nil {
+		entry, err = document.entry(key)
+	}
+	if err != nil {
+		w.add(ReasonInvalid, key, "this limit is invalid: %s; correct it", quote(err.Error()))
+		return limitEntry{}, false
+	}
+	return entry, true
+}
+
+func (d *limitDocument) entry(key string) (limitEntry, error) {
+	entry := limitEntry{namespace: d.Namespace, variants: d.Variants}
+	base := snapshot.Limit{Name: key, Accelerator: d.Accelerator, Namespace: d.Namespace}
+	if d.Priority != nil {
+		if base.Priority = *d.Priority; base.Priority < 1 || base.Priority > LowestPriority {
+			return entry, fmt.Errorf("the priority is not from 1 to %d", LowestPriority)
+		}
+	}
+	add := func(unit snapshot.Unit, amount *int64) error {
+		if amount == nil {
+			return nil
+		}
+		if *amount < 0 || unit != snapshot.Cost && *amount > maxAmount {
+			return fmt.Errorf("%s is not from 0 to %d", unit, maxAmount)
+		}
+		limit := base
+		limit.Unit, limit.Amount = unit, *amount
+		entry.amounts = append(entry.amounts, limit)
+		return nil
+	}
+	var cost *int64
+	if d.Cost != "" {
+		amount, err := ParseAmount(string(d.Cost))
+		if err != nil {
+			return entry, fmt.Errorf("cost %w", err)
+		}
+		cost = &amount
+	}
+	if err := cmp.Or(add(snapshot.Cards, d.Cards), add(snapshot.Replicas, d.Replicas), add(snapshot.Cost, cost)); err != nil {
+		return entry, err
+	}
+	return entry, d.validateVariants(len(entry.amounts))
+}
+
+func (d *limitDocument) validateVariants(amounts int) error {
+	switch {
+	case d.Variants == nil && amounts == 0:
+		return errors.New("it has none of cards, replicas, cost and variants")
+	case d.Variants == nil:
+		return nil
+	case d.Namespace == "" || d.Accelerator != "" || d.Priority != nil:
+		return fmt.Errorf("a number of variants is for a namespace, or for %q, without accelerator and priority", EachNamespace)
+	case *d.Variants < 0 || *d.Variants > maxAmount:
+		return fmt.Errorf("variants is not from 0 to %d", maxAmount)
+	}
+	return nil
+}
+
+// add puts an entry in force. Of two limits with the same scope, the lower one counts.
+func (l *limits) add(key string, entry limitEntry, w *warnings) {
+	for _, limit := range entry.amounts {
+		scope := limitScope{limit.Unit, limit.Accelerator, limit.Namespace, limit.Priority}
+		before, found := l.amounts[scope]
+		if found {
+			w.add(ReasonInvalid, key, "%q limits the same %s: the lower one is in force; remove one of them", before.Name, limit.Unit)
+		}
+		if !found || limit.Amount < before.Amount {
+			l.amounts[scope] = limit
+		}
+	}
+	if entry.variants != nil {
+		before, found := l.variants[entry.namespace]
+		if !found || int(*entry.variants) < before {
+			l.variants[entry.namespace] = int(*entry.variants)
+		}
+	}
+}
+
+func (s limitScope) compare(other limitScope) int {
+	return cmp.Or(cmp.Compare(s.namespace, other.namespace), cmp.Compare(s.unit, other.unit), cmp.Compare(s.accelerator, other.accelerator),
+		cmp.Compare(s.priority, other.priority))
+}
+
+func (l *limits) of(namespaces []string) []snapshot.Limit {
+	namespaces = slices.Compact(slices.Sorted(slices.Values(namespaces)))
+	var all []snapshot.Limit
+	for _, scope := range l.sorted {
+		limit := l.amounts[scope]
+		if scope.namespace != EachNamespace {
+			if _, found := slices.BinarySearch(namespaces, scope.namespace); found || scope.namespace == "" {
+				all = append(all, limit)
+			}
+			continue
+		}
+		for _, namespace := range namespaces {
+			scope.namespace, limit.Namespace = namespace, namespace
+			if _, replaced := l.amounts[scope]; !replaced {
+				all = append(all, limit)
+			}
+		}
+	}
+	return all
+}
+
+func (l *limits) maxVariants(namespace string) int {
+	for _, name := range []string{namespace, EachNamespace} {
+		if most, found := l.variants[name]; found {
+			return most
+		}
+	}
+	return DefaultMaxVariants
+}

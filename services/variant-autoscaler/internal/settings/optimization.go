@@ -1,0 +1,109 @@
+package settings
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Keys of the optimization config.
+const (
+	keyInterval    = "GLOBAL_OPT_INTERVAL"
+	keyScaleToZero = "WVA_SCALE_TO_ZERO"
+	// keyFile is a file with the other keys, as releases from v0.5 mount it. Keys beside it win.
+	keyFile = "config.yaml"
+)
+
+// Bounds of the interval, as the workload-variant-autoscaler documents them.
+const (
+	DefaultInterval = time.Minute
+	MinInterval     = 10 * time.Second
+	MaxInterval     = 10 * time.Minute
+)
+
+// optimization is the content of the optimization config.
+type optimization struct {
+	interval    time.Duration
+	scaleToZero bool
+	prometheus  Prometheus
+}
+
+func parseOptimization(data map[string]string, o Options, w *warnings) optimization {
+	values := parseFile(data, w)
+	for _, key := range sortedKeys(data) {
+		switch {
+		case key == keyInterval || key == keyScaleToZero || isPrometheus(key):
+			values[key] = strings.TrimSpace(data[key])
+		case key != keyFile:
+			w.add(ReasonUnknown, key, "ignored: this key has no effect; remove it, or use the flag of the same purpose")
+		}
+	}
+	result := optimization{interval: parseInterval(values[keyInterval], w)}
+	for _, key := range append([]string{keyScaleToZero}, prometheusKeys...) {
+		if set := o.Environment(key); set != "" {
+			if value := values[key]; value != "" && value != set {
+				w.add(ReasonUnknown, key, "ignored: the environment variable of the same name is in force; remove one of them")
+			}
+			values[key] = set
+		}
+	}
+	result.scaleToZero = parseBool(keyScaleToZero, values[keyScaleToZero], w)
+	result.prometheus = parsePrometheus(values, o.AllowHTTP, w)
+	return result
+}
+
+// parseFile returns the known keys of the file. Its other keys are flags of another program.
+func parseFile(data map[string]string, w *warnings) map[string]string {
+	values := map[string]string{}
+	text, found := data[keyFile]
+	if !found {
+		return values
+	}
+	file, valid := decodeEntry(keyFile, text, map[string]any{}, w)
+	if !valid {
+		return values
+	}
+	for _, key := range append([]string{keyInterval, keyScaleToZero}, prometheusKeys...) {
+		switch value := file[key].(type) {
+		case string:
+			values[key] = strings.TrimSpace(value)
+		case bool, float64, int64:
+			values[key] = fmt.Sprint(value)
+		}
+	}
+	return values
+}
+
+// parseInterval returns the interval that is in force for a text.
+func parseInterval(text string, w *warnings) time.Duration {
+	const advice = "set a duration from 10s to 10m, for example 60s"
+	if text == "" {
+		return DefaultInterval
+	}
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		w.add(ReasonInvalid, keyInterval, "%q is not a duration, %s is in force: %s", quote(text), DefaultInterval, advice)
+		return DefaultInterval
+	case d <= 0:
+		w.add(ReasonInvalid, keyInterval, "%q is not positive, %s is in force: %s", quote(text), DefaultInterval, advice)
+		return DefaultInterval
+	case d < MinInterval:
+		w.add(ReasonInvalid, keyInterval, "%q is too short, %s is in force: %s", quote(text), MinInterval, advice)
+	case d > MaxInterval:
+		w.add(ReasonInvalid, keyInterval, "%q is too long, %s is in force: %s", quote(text), MaxInterval, advice)
+	}
+	return min(max(d, MinInterval), MaxInterval)
+}
+
+func parseBool(key, text string, w *warnings) bool {
+	if text == "" {
+		return false
+	}
+	value, err := strconv.ParseBool(strings.ToLower(text))
+	if err != nil {
+		w.add(ReasonInvalid, key, "%q is neither true nor false, false is in force: set one of them", quote(text))
+	}
+	return value
+}

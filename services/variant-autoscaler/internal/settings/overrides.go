@@ -1,0 +1,29 @@
+package settings
+
+import "cmp"
+
+// identity is what an entry is about. The key of the entry is only a label. Releases before v0.5 write modelID, later ones model_id.
+type identity struct {
+	Model     string `json:"modelID"`
+	OldModel  string `json:"model_id"`
+	Namespace string `json:"namespace"`
+}
+
+func (i identity) name() modelName { return modelName{i.Namespace, cmp.Or(i.Model, i.OldModel)} }
+
+// claims records which key is about a model.
+type claims map[modelName]string
+
+// claim reports whether the entry of a key is in force: it names a model, and no smaller key is about the same.
+func (c claims) claim(key string, name modelName, w *warnings) bool {
+	if name.model == "" {
+		w.add(ReasonInvalid, key, "ignored: it names no model; set modelID")
+		return false
+	}
+	if before, found := c[name]; found {
+		w.add(ReasonInvalid, key, "ignored: %q is about %s, too; remove one of them", before, name)
+		return false
+	}
+	c[name] = key
+	return true
+}

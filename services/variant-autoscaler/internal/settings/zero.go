@@ -1,0 +1,96 @@
+package settings
+
+import (
+	"cmp"
+	"time"
+)
+
+// DefaultRetention is how long a model keeps a replica after its last request, if nothing else is set.
+const DefaultRetention = 10 * time.Minute
+
+// longRetention is a retention period that is probably a mistake.
+const longRetention = 24 * time.Hour
+
+// Keys of entries for all models. Releases from v0.5 use the second.
+const (
+	keyDefaults = "__defaults__"
+	keyDefault  = "default"
+)
+
+// zeroDocument is an entry of model-scale-to-zero-config.
+type zeroDocument struct {
+	identity
+
+	Enable       *bool  `json:"enableScaleToZero"`
+	OldEnable    *bool  `json:"enable_scale_to_zero"`
+	Retention    scalar `json:"retentionPeriod"`
+	OldRetention scalar `json:"retention_period"`
+}
+
+// zeroEntry is what an entry sets.
+type zeroEntry struct {
+	enabled   *bool
+	retention time.Duration // 0: not set
+}
+
+type zero struct {
+	defaults zeroEntry
+	models   map[modelName]zeroEntry
+}
+
+func parseZero(data map[string]string, w *warnings) zero {
+	result, claimed := zero{models: map[modelName]zeroEntry{}}, claims{}
+	_, defaults := data[keyDefaults]
+	for _, key := range sortedKeys(data) {
+		document, valid := decodeEntry(key, data[key], zeroDocument{}, w)
+		if !valid {
+			continue
+		}
+		name := document.name()
+		entry := zeroEntry{enabled: document.Enable, retention: parseRetention(key, string(cmp.Or(document.Retention, document.OldRetention)), w)}
+		if entry.enabled == nil {
+			entry.enabled = document.OldEnable
+		}
+		switch {
+		case key == keyDefaults:
+			result.defaults = entry
+		case key == keyDefault && name.model == "" && defaults:
+			w.add(ReasonInvalid, key, "ignored: %s is in force; remove one of them", keyDefaults)
+		case key == keyDefault && name.model == "":
+			result.defaults = entry
+		case claimed.claim(key, name, w):
+			result.models[name] = entry
+		}
+	}
+	return result
+}
+
+// parseRetention returns 0 for a text that is not a period.
+func parseRetention(key, text string, w *warnings) time.Duration {
+	if text == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil || d <= 0:
+		w.add(ReasonInvalid, key, "ignored the retention period %q: set a positive duration, for example 10m", quote(text))
+		return 0
+	case d > longRetention:
+		w.add(ReasonInvalid, key, "the retention period %s is longer than 24h: models will rarely have no replicas; set a shorter one", d)
+	}
+	return d
+}
+
+// find takes each field from the most precise entry that sets it.
+func (z *zero) find(namespace, model string) zeroEntry {
+	result := z.defaults
+	for _, level := range []zeroEntry{z.models[modelName{"", model}], z.models[modelName{namespace, model}]} {
+		if level.enabled != nil {
+			result.enabled = level.enabled
+		}
+		if level.retention != 0 {
+			result.retention = level.retention
+		}
+	}
+	return result
+}

@@ -1,0 +1,174 @@
+package sources
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// Where the costs of a group come from.
+const (
+	CostOfVariants = "variantCost"            // what every object says
+	CostOfCards    = "accelerator-unit-costs" // prices of cards
+	CostDefault    = "default"                // the same for all
+)
+
+const (
+	micro = 1_000_000
+	// defaultCost is upstream's default.
+	defaultCost = 10 * micro
+	// maxCost is the largest cost of a replica that the optimizer accepts, in micro-units.
+	maxCost = 1e13
+	// maxTotal bounds the cost of all replicas of all variants. The optimizer accepts a little more.
+	maxTotal = 2e18
+	// decimals of a micro-unit, and the digits of maxCost before the point.
+	decimals  = 6
+	maxDigits = 8
+)
+
+// readCost reads the cost that the object says.
+func (v *Variant) readCost() {
+	text := strings.TrimSpace(v.spec.Cost)
+	if text == "" {
+		return
+	}
+	cost, ok := parseCost(text)
+	if !ok {
+		v.reject(InvalidConfiguration, "the cost is %q: use a number such as 12.5, of at most %d", text, int64(maxCost/micro))
+		return
+	}
+	v.asked = &cost
+}
+
+// parseCost returns the micro-units of a decimal number without sign and exponent, rounded to the nearest.
+func parseCost(text string) (int64, bool) {
+	whole, fraction, point := strings.Cut(text, ".")
+	if whole == "" || point && fraction == "" || strings.Trim(whole, "0123456789") != "" || strings.Trim(fraction, "0123456789") != "" {
+		return 0, false
+	}
+	if whole = strings.TrimLeft(whole, "0"); len(whole) > maxDigits {
+		return 0, false
+	}
+	roundUp := len(fraction) > decimals && fraction[decimals] >= '5'
+	fraction = (fraction + strings.Repeat("0", decimals))[:decimals]
+	var cost int64
+	for _, digit := range whole + fraction {
+		cost = cost*10 + int64(digit-'0') //nolint:mnd // decimal
+	}
+	if roundUp {
+		cost++
+	}
+	return cost, cost <= maxCost
+}
+
+// price gives all variants of a group costs from one source: those of different sources have different units.
+func (g *Group) price(prices map[string]int64) {
+	source := g.costSource(prices)
+	for i := range g.Variants {
+		v := &g.Variants[i]
+		v.Cost, v.CostSource = defaultCost, source
+		switch source {
+		case CostOfVariants:
+			if v.asked != nil {
+				v.Cost = *v.asked
+			}
+		case CostOfCards:
+			v.priceCards(prices)
+		}
+	}
+}
+
+// costSource ignores variants with problems, so that they do not change the costs of others.
+func (g *Group) costSource(prices map[string]int64) string {
+	asked, defaulted, priced, active := true, true, false, g.Active()
+	for i := range g.Variants {
+		v := &g.Variants[i]
+		if v.Problem != nil && active {
+			continue
+		}
+		_, known := prices[v.Accelerator]
+		priced = priced || known
+		asked = asked && v.asked != nil
+		// The annotation has a default, which is in its own unit. The field has none: with upstream's, nobody could leave it to the prices.
+		defaulted = defaulted && (v.asked != nil || v.Source != snapshot.VariantAutoscaling)
+	}
+	switch {
+	case asked:
+		return CostOfVariants
+	case priced:
+		return CostOfCards
+	case defaulted:
+		return CostOfVariants
+	}
+	return CostDefault
+}
+
+func (v *Variant) priceCards(prices map[string]int64) {
+	price, known := prices[v.Accelerator]
+	switch {
+	case !known:
+		v.reject(UnknownAccelerator, "accelerator %q has no price: add it to the ConfigMap accelerator-unit-costs, or set the cost of every variant of the model",
+			v.Accelerator)
+	case price < 0 || price > maxCost/v.Cards:
+		v.reject(InvalidConfiguration, "%d cards of accelerator %q cost too much: correct its price, or the number of cards", v.Cards, v.Accelerator)
+	default:
+		v.Cost = price * v.Cards
+	}
+}
+
+// bound lowers the maximums of the variants whose replicas could cost most together, until all fit. Only variants that cost more than an
+// equal part of maxTotal are concerned, so no number of strangers' variants limits those of usual costs.
+func bound(groups []Group) {
+	var all []*Variant
+	for i := range groups {
+		for n := range groups[i].Variants {
+			all = append(all, &groups[i].Variants[n])
+		}
+	}
+	level := fairLevel(all)
+	for _, v := range all {
+		if v.total() <= level {
+			continue
+		}
+		if v.Cost > level { // there are more than 200 000 variants
+			v.reject(LimitExceeded, "a replica costs more than the optimizer can add up: lower the cost")
+			v.Cost = level
+		}
+		most := int(level / v.Cost)
+		if v.Max > 0 {
+			v.note(LimitExceeded, "%d replicas cost more than the optimizer can add up: at most %d are used", v.Max, most)
+		}
+		if v.Max = most; v.Min > most {
+			v.reject(LimitExceeded, "%d replicas cost more than the optimizer can add up: lower the cost or the minimum", v.Min)
+			v.Min = most
+		}
+	}
+}
+
+// total is the cost of all replicas that a variant may have.
+func (v *Variant) total() int64 {
+	if v.Max == 0 {
+		return v.Cost * optimizer.MaxReplicas
+	}
+	return v.Cost * int64(v.Max)
+}
+
+// fairLevel returns the largest level so that the costs, each at most the level, make no more than maxTotal.
+func fairLevel(all []*Variant) int64 {
+	costs := make([]int64, 0, len(all))
+	for _, v := range all {
+		costs = append(costs, v.total())
+	}
+	slices.SortFunc(costs, cmp.Compare)
+	rest := int64(maxTotal)
+	for i, cost := range costs {
+		if equal := rest / int64(len(costs)-i); cost > equal {
+			return equal
+		}
+		rest -= cost
+	}
+	return maxTotal
+}

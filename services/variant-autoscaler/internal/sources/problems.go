@@ -1,0 +1,39 @@
+package sources
+
+// Reasons of problems. A variant with one of the first three is in Result.Rejected: nothing is decided for it. The others exclude a
+// variant from the choice, and it keeps its replicas.
+const (
+	// TargetConflict: another object has the same target. A VariantAutoscaling comes before a ScaledObject, and that before a
+	// HorizontalPodAutoscaler; of the same kind, the oldest. Remedy: delete one of them, or remove the annotation llm-d.ai/managed.
+	TargetConflict = "TargetConflict"
+	// NameConflict: an object of another kind has the same name, so their metrics would be the same series. The order is that of
+	// TargetConflict. Remedy: rename one of them.
+	NameConflict = "NameConflict"
+	// LimitExceeded: the namespace has too many variants, and this one is among the newest (rejected), or a number is larger than any
+	// that the optimizer accepts (note, or problem if it is a minimum). Remedy: delete variants, or use smaller numbers.
+	LimitExceeded = "LimitExceeded"
+
+	// TargetNotFound: the target does not exist. Remedy: create it, or correct scaleTargetRef.
+	TargetNotFound = "TargetNotFound"
+	// UnsupportedTarget: the target is not a Deployment, a StatefulSet or a LeaderWorkerSet, or the cluster does not have its kind. Remedy:
+	// use one of these, or install the CRD.
+	UnsupportedTarget = "UnsupportedTarget"
+	// InvalidConfiguration: a field or annotation has no usable value. Remedy: the message names the field, and what it may have.
+	InvalidConfiguration = "InvalidConfiguration"
+	// UnknownAccelerator: the prices of accelerators have no entry for the one of this variant, but for others of its group. Remedy: add it
+	// to the ConfigMap accelerator-unit-costs, or set the cost of every variant of the model.
+	UnknownAccelerator = "UnknownAccelerator"
+	// MetricTypeValue: the autoscaler multiplies its present replicas by the wanted ones. Remedy: metricType AverageValue.
+	MetricTypeValue = "MetricTypeValue"
+)
+
+// Reasons of notes, besides LimitExceeded.
+const (
+	// ConflictResolved: the variant decides for a target that other objects have too. Remedy: as for TargetConflict.
+	ConflictResolved = "ConflictResolvedByArbitration"
+	// SeveralPools: more than one InferencePool selects the pods; the load is that of the oldest. Remedy: make the selectors disjoint.
+	SeveralPools = "SeveralPools"
+	// IdleReplicas: KEDA knows no replicas between idleReplicaCount and minReplicaCount: it runs the minimum instead. Remedy: none
+	// needed; a minimum of 1 avoids it.
+	IdleReplicas = "IdleReplicas"
+)

@@ -1,0 +1,244 @@
+package sources
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+const (
+	// maxCards is the largest number of cards of a replica that the optimizer accepts.
+	maxCards = 1_000_000
+	// maxBatch is the largest batch of the queueing model, whose memory it bounds. Servers have 256 or 512 slots.
+	maxBatch = 1 << 16
+	// maxTime bounds the service times of a profile, in milliseconds: a day. With larger ones, products could overflow.
+	maxTime = 24 * 60 * 60 * 1000
+	// maxName is the longest name of an object.
+	maxName = 253
+)
+
+// Bounds of a ScaledObject that says nothing.
+const (
+	kedaMin = 0
+	kedaMax = 100
+)
+
+// read completes a variant with what its object says and what its target has. Every number that it sets is one that the optimizer
+// accepts, also if the variant gets a problem.
+func (c *collector) read(v *Variant) {
+	s := v.spec
+	if s.Invalid != "" {
+		v.reject(InvalidConfiguration, "%s: correct it", s.Invalid)
+	}
+	v.readNames()
+	if v.multiplies {
+		v.reject(MetricTypeValue, "the metric has the type Value, which multiplies the present replicas by it: set the type AverageValue")
+	}
+	v.readBounds()
+	v.readProfile()
+	w := c.resolve(v)
+	if w != nil {
+		v.readTarget(w, c.world.Pods)
+	}
+	v.readCards(w)
+	v.readVariantID()
+	v.readCost()
+}
+
+func (v *Variant) readNames() {
+	s := v.spec
+	v.Accelerator = s.Accelerator
+	switch {
+	case len(v.Name) > maxName:
+		v.reject(InvalidConfiguration, "the name has more than %d characters: use a shorter one", maxName)
+	case s.Model == "" && v.Source == snapshot.VariantAutoscaling:
+		v.reject(InvalidConfiguration, "spec.modelID is missing: set the name that the servers give to the model")
+	case s.Model == "":
+		v.reject(InvalidConfiguration, "the annotation %s is missing: set the name that the servers give to the model", informers.AnnotationModel)
+	}
+	for _, field := range []struct{ name, text string }{
+		{"model", s.Model}, {"accelerator", s.Accelerator}, {"name of the service class", s.Class.Name + s.Class.Key},
+	} {
+		if strings.ContainsFunc(field.text, unicode.IsControl) {
+			v.reject(InvalidConfiguration, "the %s has control characters: remove them", field.name)
+		}
+	}
+}
+
+// readBounds reads minimum and maximum. Bounds that cannot be used are replaced by none.
+func (v *Variant) readBounds() {
+	low, high := v.bounds()
+	switch {
+	case low < 0:
+		v.reject(InvalidConfiguration, "the minimum of replicas is %d: use 0 or more", low)
+	case high.Set && high.Value < 1:
+		v.reject(InvalidConfiguration, "the maximum of replicas is %d: use 1 or more", high.Value)
+	case high.Set && high.Value < low:
+		v.reject(InvalidConfiguration, "the maximum of replicas is %d, and the minimum %d: raise the maximum", high.Value, low)
+	case low > optimizer.MaxReplicas:
+		v.reject(LimitExceeded, "the minimum of replicas is %d: at most %d are possible", low, optimizer.MaxReplicas)
+	default:
+		if v.Min = int(low); high.Set {
+			v.Max = int(min(high.Value, optimizer.MaxReplicas))
+		}
+		if high.Value > optimizer.MaxReplicas {
+			v.note(LimitExceeded, "the maximum of replicas is %d: %d is used", high.Value, optimizer.MaxReplicas)
+		}
+	}
+}
+
+func (v *Variant) bounds() (low int64, high informers.Number) {
+	s := v.spec
+	low, high = s.Min.Value, s.Max
+	switch v.Source {
+	case snapshot.VariantAutoscaling:
+		if !s.Min.Set && !s.Seed {
+			low = 1
+		}
+	case snapshot.HorizontalPodAutoscaler:
+		if !s.Min.Set {
+			low = 1
+		}
+		if !high.Set {
+			high = informers.Number{Set: true} // the API requires it
+		}
+	case snapshot.ScaledObject:
+		if !s.Min.Set {
+			low = kedaMin
+		}
+		if !high.Set {
+			high = informers.Number{Value: kedaMax, Set: true}
+		}
+		if s.IdleReplicas.Set && s.IdleReplicas.Value < low {
+			v.note(IdleReplicas, "KEDA runs %d replicas or more, or %d: between them, it runs more than planned", low, s.IdleReplicas.Value)
+			low = s.IdleReplicas.Value
+		}
+	}
+	return low, high
+}
+
+func (v *Variant) readProfile() {
+	p := v.spec.Profile
+	if !p.Set {
+		return
+	}
+	made := &snapshot.Profile{MaxBatch: int(min(max(p.MaxBatch.Value, 0), maxBatch))}
+	for _, field := range []struct {
+		name, text string
+		to         *float64
+	}{
+		{"decodeParms.alpha", p.Alpha, &made.Alpha},
+		{"decodeParms.beta", p.Beta, &made.Beta},
+		{"prefillParms.gamma", p.Gamma, &made.Gamma},
+		{"prefillParms.delta", p.Delta, &made.Delta},
+	} {
+		x, err := strconv.ParseFloat(strings.TrimSpace(field.text), 64)
+		if err != nil || !(x >= 0) || x > maxTime {
+			v.reject(InvalidConfiguration, "variantProfile.perfParms.%s is %q: use a number of milliseconds from 0 to %d", field.name, field.text, maxTime)
+			return
+		}
+		*field.to = x
+	}
+	switch {
+	case p.MaxBatch.Value < 1 || p.MaxBatch.Value > maxBatch:
+		v.reject(InvalidConfiguration, "variantProfile.maxBatchSize is %d: use 1 to %d", p.MaxBatch.Value, maxBatch)
+	case math.Max(made.Alpha+made.Beta, made.Gamma+made.Delta) == 0:
+		v.reject(InvalidConfiguration, "variantProfile says that requests take no time: use measured times")
+	default:
+		v.Profile = made
+	}
+}
+
+// targetOf returns the target with the API version of its kind, so that two objects with one target are seen to have it.
+func targetOf(s *informers.Spec) snapshot.Target {
+	t := s.Target
+	if t.Kind == "" && t.APIVersion == "" {
+		t.Kind = informers.Deployment // the default of ScaledObjects
+	}
+	if v, ok := targetVersions[t.Kind]; ok && (t.APIVersion == "" || groupOf(t.APIVersion) == groupOf(v)) {
+		t.APIVersion = v
+	}
+	return t
+}
+
+var targetVersions = map[string]string{ //nolint:gochecknoglobals // constant
+	informers.Deployment: "apps/v1", informers.StatefulSet: "apps/v1", informers.LeaderWorkerSet: "leaderworkerset.x-k8s.io/v1",
+}
+
+func groupOf(apiVersion string) string {
+	v, _ := schema.ParseGroupVersion(apiVersion)
+	return v.Group
+}
+
+// resolve returns the target, nil if there is none that can be used.
+func (c *collector) resolve(v *Variant) *informers.Workload {
+	t := v.Target
+	reader := map[string]kit.Reader{
+		informers.Deployment: c.world.Deployments, informers.StatefulSet: c.world.StatefulSets, informers.LeaderWorkerSet: c.world.LeaderWorkerSets,
+	}[t.Kind]
+	switch {
+	case t.Name == "":
+		v.reject(InvalidConfiguration, "spec.scaleTargetRef.name is missing: set the name of the workload")
+		return nil
+	case reader == nil, t.APIVersion != targetVersions[t.Kind]:
+		v.reject(UnsupportedTarget, "the target is a %q of %q: use a Deployment, StatefulSet or LeaderWorkerSet", t.Kind, t.APIVersion)
+		return nil
+	case !reader.Listed():
+		v.reject(UnsupportedTarget, "the cluster has no %ss: install their CRD", t.Kind)
+		return nil
+	}
+	w := informers.Get[informers.Workload](reader, cache.ObjectName{Namespace: v.Namespace, Name: t.Name})
+	if w == nil {
+		v.reject(TargetNotFound, "%s %q does not exist: create it, or correct spec.scaleTargetRef", t.Kind, t.Name)
+	}
+	return w
+}
+
+func (v *Variant) readTarget(w *informers.Workload, pods kit.Reader) {
+	v.labels = w.Labels
+	v.Now, v.Ready = int(min(max(w.Replicas, 0), optimizer.MaxReplicas)), int(min(max(w.Ready, 0), optimizer.MaxReplicas))
+	if w.Replicas > optimizer.MaxReplicas {
+		v.note(LimitExceeded, "%s %s has %d replicas: the optimizer sees %d", v.Target.Kind, v.Target.Name, w.Replicas, optimizer.MaxReplicas)
+	}
+	for _, p := range informers.PodsOf(pods, informers.Owner{Namespace: v.Namespace, Kind: v.Target.Kind, Name: v.Target.Name}) {
+		v.Pods = append(v.Pods, Pod{Name: p.Name, Ready: p.Ready(), Created: p.Created()})
+	}
+	slices.SortFunc(v.Pods, func(a, b Pod) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// readCards reads how many cards a replica has: what the object says, or else what the pods request, or else 1.
+func (v *Variant) readCards(w *informers.Workload) {
+	cards := int64(1)
+	switch n := v.spec.Cards; {
+	case n.Set:
+		if cards = n.Value; cards < 1 || cards > maxCards {
+			v.reject(InvalidConfiguration, "spec.acceleratorCount is %d: use 1 to %d", cards, maxCards)
+		}
+	case w == nil || w.Cards == 0:
+	case w.Cards == informers.UnreadableCards || w.Cards > maxCards:
+		v.reject(InvalidConfiguration, "%s %s requests no usable number of accelerators: use 1 to %d", v.Target.Kind, v.Target.Name, maxCards)
+	default:
+		cards = w.Cards
+	}
+	v.Cards = min(max(cards, 1), maxCards)
+}
+
+// readVariantID compares the identifier with what it is made of.
+func (v *Variant) readVariantID() {
+	want := fmt.Sprintf("%s-%s-%d", v.spec.Model, v.Accelerator, v.Cards)
+	if id := v.spec.VariantID; id != "" && id != want {
+		v.reject(InvalidConfiguration, "spec.variantID is %q, but model, accelerator and number of cards make %q: correct one of them", id, want)
+	}
+}

@@ -1,0 +1,227 @@
+// Package sources finds the variants of a pass in the objects of the cluster. It is pure: the same objects give the same variants, in the
+// same order.
+//
+//	declarations   VariantAutoscalings, and annotated ScaledObjects and HorizontalPodAutoscalers (package informers reads them)
+//	admit          one variant for each target and for each name, and a limit for each namespace; the others are rejected
+//	read           what an object says, and what its target has; a variant with a problem stays in its group, with harmless numbers
+//	group          by namespace, InferencePool and model; the groups agree on a service class, and on where costs come from
+//	bound          the costs of all variants together, so that the optimizer accepts them
+//
+// Anybody who may write such an object can write anything into it. It costs nobody but the variant itself: see Problem in problems.go.
+package sources
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// DefaultPerNamespace is the usual limit of variants in a namespace. The largest known installations have dozens. With ten times as many,
+// a tenant who may create objects could make a pass take seconds.
+const DefaultPerNamespace = 1000
+
+// Params are what Collect needs besides objects.
+type Params struct {
+	// PerNamespace returns the largest number of variants of a namespace. Nil: DefaultPerNamespace.
+	PerNamespace func(namespace string) int
+	// Prices are the micro-units per hour that a card of an accelerator costs.
+	Prices map[string]int64
+}
+
+// Result is the variants of a pass.
+type Result struct {
+	// Groups are ordered by namespace, pool and model, and none is empty.
+	Groups []Group
+	// Rejected are variants that are in no group, ordered by namespace, source and name. They have a Problem, no replicas and no bounds, and
+	// their names need not be unique. Nothing is published for them.
+	Rejected []Variant
+}
+
+// Key identifies a group. The pool is empty if no InferencePool selects the pods. The model is empty if a variant names none.
+type Key struct{ Namespace, Pool, Model string }
+
+func (k Key) compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Pool, other.Pool), cmp.Compare(k.Model, other.Model))
+}
+
+// Group is the variants that share one load, ordered by name. Names are unique in a namespace.
+type Group struct {
+	Key
+	// Class is where the variants want their service class from. It is empty if none of them says so.
+	Class    informers.ClassRef
+	Variants []Variant
+}
+
+// Active reports whether a variant of the group takes part in the choice. The load of other groups is of no use.
+func (g *Group) Active() bool {
+	return slices.ContainsFunc(g.Variants, func(v Variant) bool { return v.Problem == nil })
+}
+
+// Variant is a variant with what only the running program needs to know of it.
+type Variant struct {
+	snapshot.Variant
+	// Object declares the variant. Events and conditions are about it.
+	Object     corev1.ObjectReference
+	Generation int64
+	Created    time.Time
+	// Status is the JSON of the status of a VariantAutoscaling, nil if it has none.
+	Status []byte
+	Class  informers.ClassRef
+	// Pods are those that serve, or start to, ordered by name.
+	Pods []Pod
+	// Notes are what the owner of the variant should know. The variant takes part in the choice.
+	Notes []snapshot.Problem
+
+	spec       *informers.Spec
+	multiplies bool
+	labels     map[string]string // of the pods of the target
+	asked      *int64            // cost that the object sets
+}
+
+// Pod is a pod of a target that is not about to end.
+type Pod struct {
+	Name    string
+	Created time.Time
+	Ready   time.Time // since when. Zero: it is not
+}
+
+func (v *Variant) reject(reason, format string, args ...any) {
+	if v.Problem == nil {
+		v.Problem = &snapshot.Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	}
+}
+
+func (v *Variant) note(reason, format string, args ...any) {
+	v.Notes = append(v.Notes, snapshot.Problem{Reason: reason, Message: fmt.Sprintf(format, args...)})
+}
+
+// Collect returns the variants that the objects declare. It returns an error if objects of a kind that every cluster has are not known.
+func Collect(world informers.Caches, p Params) (*Result, error) {
+	for _, k := range []struct {
+		name   string
+		reader kit.Reader
+	}{
+		{"HorizontalPodAutoscalers", world.HorizontalPodAutoscalers},
+		{"Deployments", world.Deployments},
+		{"StatefulSets", world.StatefulSets},
+		{"Pods", world.Pods},
+		{"Namespaces", world.Namespaces},
+	} {
+		if !k.reader.Listed() {
+			return nil, fmt.Errorf("list %s: they are not known yet", k.name)
+		}
+	}
+	if p.PerNamespace == nil {
+		p.PerNamespace = func(string) int { return DefaultPerNamespace }
+	}
+	c := &collector{world: world, params: p, groups: map[Key]*Group{}}
+	result := &Result{}
+	for _, v := range admit(c.declared(), p.PerNamespace) {
+		if v.Problem != nil {
+			result.Rejected = append(result.Rejected, *v)
+			continue
+		}
+		c.read(v)
+		c.place(v)
+	}
+	result.Groups = c.finish()
+	slices.SortFunc(result.Rejected, func(a, b Variant) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(rank[a.Source], rank[b.Source]), cmp.Compare(a.Name, b.Name))
+	})
+	return result, nil
+}
+
+type collector struct {
+	world  informers.Caches
+	params Params
+	pools  map[string][]*informers.Pool // by namespace, nil before the first look-up
+	groups map[Key]*Group
+}
+
+// apiVersions are the versions of the objects that declare variants.
+var apiVersions = map[snapshot.Source]string{ //nolint:gochecknoglobals // constant
+	snapshot.VariantAutoscaling: "llmd.ai/v1alpha1", snapshot.HorizontalPodAutoscaler: "autoscaling/v2", snapshot.ScaledObject: "keda.sh/v1alpha1",
+}
+
+// declared returns the variants of all objects, without those of excluded namespaces.
+func (c *collector) declared() []*Variant {
+	var all []*Variant
+	for _, reader := range []kit.Reader{c.world.VariantAutoscalings, c.world.ScaledObjects, c.world.HorizontalPodAutoscalers} {
+		for _, d := range informers.All[informers.Declaration](reader) {
+			if d.Spec == nil {
+				continue
+			}
+			if n := informers.Get[informers.Namespace](c.world.Namespaces, cache.ObjectName{Name: d.Namespace}); n != nil && n.Excluded {
+				continue
+			}
+			all = append(all, newVariant(d))
+		}
+	}
+	return all
+}
+
+func newVariant(d *informers.Declaration) *Variant {
+	return &Variant{
+		Variant: snapshot.Variant{Namespace: d.Namespace, Name: d.Name, Source: d.Source, Target: targetOf(d.Spec), Cards: 1},
+		Object: corev1.ObjectReference{
+			APIVersion: apiVersions[d.Source], Kind: string(d.Source), Namespace: d.Namespace, Name: d.Name, UID: d.UID, ResourceVersion: d.Version,
+		},
+		Generation: d.Generation, Created: d.Created, Status: d.Status, Class: d.Spec.Class, spec: d.Spec, multiplies: d.Multiplies,
+	}
+}
+
+// place adds a variant to its group.
+func (c *collector) place(v *Variant) {
+	key := Key{Namespace: v.Namespace, Pool: c.poolOf(v), Model: v.spec.Model}
+	g := c.groups[key]
+	if g == nil {
+		g = &Group{Key: key}
+		c.groups[key] = g
+	}
+	g.Variants = append(g.Variants, *v)
+}
+
+// finish applies what concerns more than one variant.
+func (c *collector) finish() []Group {
+	groups := make([]Group, 0, len(c.groups))
+	for _, g := range c.groups {
+		slices.SortFunc(g.Variants, func(a, b Variant) int { return strings.Compare(a.Name, b.Name) })
+		g.agreeOnClass()
+		g.price(c.params.Prices)
+		groups = append(groups, *g)
+	}
+	slices.SortFunc(groups, func(a, b Group) int { return a.compare(b.Key) })
+	bound(groups)
+	return groups
+}
+
+// agreeOnClass takes the class of the oldest variant that has one. Others that want another one take no part: the targets of a load are
+// those of its requests, and cannot depend on who serves them.
+func (g *Group) agreeOnClass() {
+	var first *Variant
+	for i := range g.Variants {
+		v := &g.Variants[i]
+		if v.Problem == nil && v.Class != (informers.ClassRef{}) && (first == nil || older(v, first) < 0) {
+			first = v
+		}
+	}
+	if first == nil {
+		return
+	}
+	g.Class = first.Class
+	for i := range g.Variants {
+		if v := &g.Variants[i]; v.Class != (informers.ClassRef{}) && v.Class != g.Class {
+			v.reject(InvalidConfiguration, "spec.sloClassRef is %q, %q, but the older %s %s of the same model has %q, %q: set the same in both",
+				v.Class.Name, v.Class.Key, first.Source, first.Name, g.Class.Name, g.Class.Key)
+		}
+	}
+}

@@ -1,0 +1,477 @@
+package sources_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+	"fairlead.dev/services/variant-autoscaler/internal/sources"
+)
+
+// parse returns the objects of a YAML list. Objects without a namespace are in "models", if their kind has namespaces, and are created in
+// the order of the list, a second apart.
+func parse(tb testing.TB, manifests string) []*unstructured.Unstructured {
+	tb.Helper()
+	var list []map[string]any
+	require.NoError(tb, yaml.Unmarshal([]byte(manifests), &list))
+	all := make([]*unstructured.Unstructured, 0, len(list))
+	for i, m := range list {
+		u := &unstructured.Unstructured{Object: m}
+		complete(u, i)
+		all = append(all, normalize(tb, u))
+	}
+	return all
+}
+
+// normalize gives the fields of an object the types that the API has: whole numbers are int64.
+func normalize(tb testing.TB, u *unstructured.Unstructured) *unstructured.Unstructured {
+	tb.Helper()
+	text, err := json.Marshal(u.Object)
+	require.NoError(tb, err)
+	made := &unstructured.Unstructured{}
+	require.NoError(tb, made.UnmarshalJSON(text))
+	return made
+}
+
+func complete(u *unstructured.Unstructured, i int) {
+	if u.GetNamespace() == "" && u.GetKind() != "Namespace" {
+		u.SetNamespace("models")
+	}
+	if at := u.GetCreationTimestamp(); at.IsZero() {
+		_ = unstructured.SetNestedField(u.Object, created(i).Format(time.RFC3339), "metadata", "creationTimestamp")
+	}
+}
+
+func created(i int) time.Time {
+	return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC).Add(time.Duration(i) * time.Second)
+}
+
+// collect returns the variants of objects, and asserts that they are the same each time, though caches have no order.
+func collect(tb testing.TB, p sources.Params, objects ...*unstructured.Unstructured) *sources.Result {
+	tb.Helper()
+	return collectServed(tb, p, nil, objects...)
+}
+
+func collectServed(tb testing.TB, p sources.Params, served func(schema.GroupVersionResource) bool, objects ...*unstructured.Unstructured) *sources.Result {
+	tb.Helper()
+	world, err := informers.Snapshot(kit.Snapshot{Objects: objects, Served: served}, "")
+	require.NoError(tb, err)
+	result, err := sources.Collect(world, p)
+	require.NoError(tb, err)
+	for range 3 { // caches return objects in random order
+		again, err := sources.Collect(world, p)
+		require.NoError(tb, err)
+		require.Equal(tb, result, again)
+	}
+	return result
+}
+
+// describe returns a line for each variant: namespace/pool/model name source min..max cost×cards, and its problems and notes.
+func describe(r *sources.Result) []string {
+	var lines []string
+	for _, g := range r.Groups {
+		for i := range g.Variants {
+			v := &g.Variants[i]
+			lines = append(lines, fmt.Sprintf("%s/%s/%s %s %d..%d %d %s%s", g.Namespace, g.Pool, g.Model, name(v), v.Min, v.Max, v.Cost, v.CostSource, remarks(v)))
+		}
+	}
+	for i := range r.Rejected {
+		lines = append(lines, "rejected "+name(&r.Rejected[i])+remarks(&r.Rejected[i]))
+	}
+	return lines
+}
+
+func name(v *sources.Variant) string {
+	return map[snapshot.Source]string{
+		snapshot.VariantAutoscaling: "va", snapshot.HorizontalPodAutoscaler: "hpa", snapshot.ScaledObject: "so",
+	}[v.Source] + "/" + v.Name
+}
+
+func remarks(v *sources.Variant) string {
+	var text strings.Builder
+	if v.Problem != nil {
+		text.WriteString(" " + v.Problem.Reason)
+	}
+	for _, n := range v.Notes {
+		text.WriteString(" note:" + n.Reason)
+	}
+	return text.String()
+}
+
+// deployments of the tests. Each has a pod template with one label and two cards.
+func deployments(names ...string) string {
+	var text strings.Builder
+	for _, n := range names {
+		fmt.Fprintf(&text, `
+- {apiVersion: apps/v1, kind: Deployment, metadata: {name: %[1]s, creationTimestamp: "2026-10-01T00:00:00Z"}, spec: {replicas: 3, template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: server, resources: {limits: {nvidia.com/gpu: "2"}}}]}}}, status: {readyReplicas: 2}}`, n)
+	}
+	return text.String()
+}
+
+const (
+	hpa = `
+- apiVersion: autoscaling/v2
+  kind: HorizontalPodAutoscaler
+  metadata: {name: %[1]s, annotations: {llm-d.ai/managed: "true", llm-d.ai/model-id: m}}
+  spec: {maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: %[2]s}}`
+	scaledObject = `
+- apiVersion: keda.sh/v1alpha1
+  kind: ScaledObject
+  metadata: {name: %[1]s, annotations: {llm-d.ai/managed: "true", llm-d.ai/model-id: m}}
+  spec: {scaleTargetRef: {name: %[2]s}}`
+	va = `
+- apiVersion: llmd.ai/v1alpha1
+  kind: VariantAutoscaling
+  metadata: {name: %[1]s}
+  spec: {modelID: m, scaleTargetRef: {kind: Deployment, name: %[2]s}}`
+)
+
+// object returns a manifest with a name and a target, to which it sets fields: pairs of a path and a YAML
+// value. The keys of a path are separated by |, and ~1 stands for /.
+func object(tb testing.TB, manifest, name, target string, set ...string) *unstructured.Unstructured {
+	tb.Helper()
+	u := parse(tb, fmt.Sprintf(manifest, name, target))[0]
+	for i := 0; i < len(set); i += 2 {
+		var value any
+		require.NoError(tb, yaml.Unmarshal([]byte(set[i+1]), &value))
+		path := strings.Split(strings.ReplaceAll(set[i], "~1", "/"), "|")
+		if value == nil {
+			unstructured.RemoveNestedField(u.Object, path...)
+			continue
+		}
+		require.NoError(tb, unstructured.SetNestedField(u.Object, value, path...))
+	}
+	return normalize(tb, u)
+}
+
+// seedShape has all fields of a VariantAutoscaling with a profile.
+const seedShape = `
+- apiVersion: llmd.ai/v1alpha1
+  kind: VariantAutoscaling
+  metadata: {name: %[1]s, uid: 5a0c1c3e, generation: 7, resourceVersion: "42"}
+  spec:
+    scaleTargetRef: {kind: Deployment, name: %[2]s}
+    modelID: meta/llama-3.1-8b
+    variantID: meta/llama-3.1-8b-A100-1
+    accelerator: A100
+    acceleratorCount: 1
+    sloClassRef: {name: service-classes-config, key: premium.yaml}
+    variantProfile: {perfParms: {decodeParms: {alpha: "20.58", beta: "0.41"}, prefillParms: {gamma: "5.2", delta: "0.1"}}, maxBatchSize: 4}
+    variantCost: "10.5"
+  status: {desiredOptimizedAlloc: {numReplicas: 2}}`
+
+func TestVariantWithAll(t *testing.T) {
+	t.Parallel()
+	objects := append(parse(t, deployments("chat")+`
+- {apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {name: pool}, spec: {selector: {matchLabels: {app: chat}}}}
+- {apiVersion: v1, kind: Pod, metadata: {name: chat-7d-b, labels: {pod-template-hash: 7d}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: chat-7d, controller: true}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: chat-7d-a, labels: {pod-template-hash: 7d}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: chat-7d, controller: true}]}, status: {conditions: [{type: Ready, status: "True", lastTransitionTime: "2026-01-01T00:01:40Z"}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: other-7d-a, labels: {pod-template-hash: 7d}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: other-7d, controller: true}]}}
+`), object(t, seedShape, "llama-8b-a100", "chat"))
+	got := collect(t, sources.Params{}, objects...)
+	require.Len(t, got.Groups, 1)
+	assert.Empty(t, got.Rejected)
+	g := got.Groups[0]
+	class := informers.ClassRef{Name: "service-classes-config", Key: "premium.yaml"}
+	assert.Equal(t, sources.Key{Namespace: "models", Pool: "pool", Model: "meta/llama-3.1-8b"}, g.Key)
+	assert.Equal(t, class, g.Class)
+	assert.True(t, g.Active())
+	require.Len(t, g.Variants, 1)
+	v := g.Variants[0]
+	assert.Equal(t, snapshot.Variant{
+		Namespace: "models", Name: "llama-8b-a100", Source: snapshot.VariantAutoscaling, Target: snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: "chat"},
+		Accelerator: "A100", Cards: 1, Cost: 10_500_000, CostSource: "variantCost", Now: 3, Ready: 2,
+		Profile: &snapshot.Profile{Alpha: 20.58, Beta: 0.41, Gamma: 5.2, Delta: 0.1, MaxBatch: 4},
+	}, v.Variant)
+	assert.Equal(t, corev1.ObjectReference{
+		APIVersion: "llmd.ai/v1alpha1", Kind: "VariantAutoscaling", Namespace: "models", Name: "llama-8b-a100", UID: "5a0c1c3e", ResourceVersion: "42",
+	}, v.Object)
+	assert.Equal(t, int64(7), v.Generation)
+	assert.Equal(t, class, v.Class)
+	assert.JSONEq(t, `{"desiredOptimizedAlloc": {"numReplicas": 2}}`, string(v.Status))
+	require.Len(t, v.Pods, 2)
+	assert.Equal(t, []string{"chat-7d-a", "chat-7d-b"}, []string{v.Pods[0].Name, v.Pods[1].Name})
+	assert.Equal(t, time.Date(2026, 1, 1, 0, 1, 40, 0, time.UTC), v.Pods[0].Ready.UTC())
+	assert.Zero(t, v.Pods[1].Ready)
+	assert.True(t, created(3).Equal(v.Pods[0].Created))
+}
+
+func TestSourcesOfVariants(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		objects []*unstructured.Unstructured
+		want    []string
+	}{
+		{"annotated HorizontalPodAutoscaler", list(object(t, hpa, "a", "x")), list("models//m hpa/a 1..4 10000000 variantCost")},
+		{"its minimum and cost", list(object(t, hpa, "a", "x", "spec|minReplicas", "0", "metadata|annotations|llm-d.ai~1variant-cost", `"2.5"`)),
+			list("models//m hpa/a 0..4 2500000 variantCost")},
+		{"not annotated", list(object(t, hpa, "a", "x", "metadata|annotations", "{llm-d.ai/model-id: m}")), nil},
+		{"annotated with another value", list(object(t, hpa, "a", "x", "metadata|annotations|llm-d.ai~1managed", `"false"`)), nil},
+		{"annotated ScaledObject", list(object(t, scaledObject, "a", "x")), list("models//m so/a 0..100 10000000 variantCost")},
+		{"its bounds", list(object(t, scaledObject, "a", "x", "spec|minReplicaCount", "2", "spec|maxReplicaCount", "5")), list("models//m so/a 2..5 10000000 variantCost")},
+		{"its idle replicas", list(object(t, scaledObject, "a", "x", "spec|minReplicaCount", "2", "spec|idleReplicaCount", "0")),
+			list("models//m so/a 0..100 10000000 variantCost note:IdleReplicas")},
+		{"VariantAutoscaling of the released shape", list(object(t, va, "a", "x", "spec|variantCost", `"10.0"`, "spec|maxReplicas", "2")),
+			list("models//m va/a 1..2 10000000 variantCost")},
+		{"VariantAutoscaling with bounds", list(object(t, va, "a", "x", "spec|minReplicas", "0", "spec|maxReplicas", "10")), list("models//m va/a 0..10 10000000 default")},
+		{"VariantAutoscaling of the seed's shape", list(object(t, seedShape, "a", "x")), list("models//meta/llama-3.1-8b va/a 0..0 10500000 variantCost")},
+		{"half of the seed's shape", list(object(t, seedShape, "a", "x", "spec|sloClassRef", "null")), list("models//meta/llama-3.1-8b va/a 1..0 10500000 variantCost")},
+		{"KEDA's HorizontalPodAutoscaler, by its owner",
+			list(object(t, hpa, "a", "x", "metadata|ownerReferences", "[{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: a}]")), nil},
+		{"KEDA's, by a label", list(object(t, hpa, "a", "x", "metadata|labels", "{app.kubernetes.io/managed-by: keda-operator}")), nil},
+		{"KEDA's, by another label", list(object(t, hpa, "a", "x", "metadata|labels", "{scaledobject.keda.sh/name: a}")), nil},
+		{"excluded", list(object(t, va, "a", "x", "metadata|annotations", `{wva.llmd.ai/exclude: "true"}`)), nil},
+		{"not excluded", list(object(t, va, "a", "x", "metadata|annotations", `{wva.llmd.ai/exclude: "false"}`)), list("models//m va/a 1..0 10000000 default")},
+		{"excluded HorizontalPodAutoscaler", list(object(t, hpa, "a", "x", "metadata|annotations|wva.llmd.ai~1exclude", `"true"`)), nil},
+		{"namespace excluded", append(parse(t, `[{apiVersion: v1, kind: Namespace, metadata: {name: models, annotations: {wva.llmd.ai/exclude: "true"}}}]`), object(t, va, "a", "x")), nil},
+		{"namespace not excluded", append(parse(t, `[{apiVersion: v1, kind: Namespace, metadata: {name: models}}]`), object(t, va, "a", "x")),
+			list("models//m va/a 1..0 10000000 default")},
+		{"other installation", list(object(t, va, "a", "x", "metadata|labels", `{wva.llmd.ai/controller-instance: other}`)), nil},
+		{"being deleted", list(object(t, va, "a", "x", "metadata|deletionTimestamp", `"2026-11-01T12:00:00Z"`)), nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := collect(t, sources.Params{}, append(parse(t, deployments("x")), tt.objects...)...)
+			assert.Equal(t, tt.want, describe(got))
+		})
+	}
+}
+
+func list[T any](items ...T) []T { return items }
+
+func TestInstance(t *testing.T) {
+	t.Parallel()
+	objects := append(parse(t, deployments("x", "w")), object(t, hpa, "a", "x"), object(t, hpa, "b", "w", "metadata|labels", `{wva.llmd.ai/controller-instance: blue}`))
+	for instance, want := range map[string]string{"": "a", "blue": "b"} {
+		world, err := informers.Snapshot(kit.Snapshot{Objects: objects}, instance)
+		require.NoError(t, err)
+		got, err := sources.Collect(world, sources.Params{})
+		require.NoError(t, err)
+		require.Len(t, got.Groups, 1)
+		require.Len(t, got.Groups[0].Variants, 1)
+		assert.Equal(t, want, got.Groups[0].Variants[0].Name)
+	}
+}
+
+func TestConflicts(t *testing.T) {
+	t.Parallel()
+	at := func(second int) string { return created(second).Format(`"` + time.RFC3339 + `"`) }
+	tests := []struct {
+		name    string
+		objects []*unstructured.Unstructured
+		want    []string
+	}{
+		{
+			"VariantAutoscaling before annotated objects, though younger",
+			list(object(t, va, "c", "x", "metadata|creationTimestamp", at(9)), object(t, scaledObject, "b", "x"), object(t, hpa, "a", "x")),
+			list("models//m va/c 1..0 10000000 default note:ConflictResolvedByArbitration", "rejected so/b TargetConflict", "rejected hpa/a TargetConflict"),
+		},
+		{
+			"ScaledObject before HorizontalPodAutoscaler",
+			list(object(t, scaledObject, "b", "x", "metadata|creationTimestamp", at(9)), object(t, hpa, "a", "x")),
+			list("models//m so/b 0..100 10000000 variantCost note:ConflictResolvedByArbitration", "rejected hpa/a TargetConflict"),
+		},
+		{
+			"the oldest of two",
+			list(object(t, va, "a", "x", "metadata|creationTimestamp", at(9)), object(t, va, "b", "x", "metadata|creationTimestamp", at(8))),
+			list("models//m va/b 1..0 10000000 default note:ConflictResolvedByArbitration", "rejected va/a TargetConflict"),
+		},
+		{
+			"the first name of two of one age",
+			list(object(t, va, "b", "x"), object(t, va, "a", "x")),
+			list("models//m va/a 1..0 10000000 default note:ConflictResolvedByArbitration", "rejected va/b TargetConflict"),
+		},
+		{
+			"the same target, written differently",
+			list(object(t, va, "a", "x"), object(t, va, "b", "x", "spec|scaleTargetRef|apiVersion", "apps/v1beta1")),
+			list("models//m va/a 1..0 10000000 default note:ConflictResolvedByArbitration", "rejected va/b TargetConflict"),
+		},
+		{
+			"one name, two targets",
+			list(object(t, hpa, "a", "x"), object(t, scaledObject, "a", "w", "metadata|creationTimestamp", at(9))),
+			list("models//m so/a 0..100 10000000 variantCost", "rejected hpa/a NameConflict"),
+		},
+		{
+			"the name of one that lost",
+			list(object(t, va, "a", "x"), object(t, scaledObject, "b", "x"), object(t, hpa, "b", "w")),
+			list("models//m va/a 1..0 10000000 default note:ConflictResolvedByArbitration", "models//m hpa/b 1..4 10000000 default", "rejected so/b TargetConflict"),
+		},
+		{
+			"two namespaces",
+			list(object(t, va, "a", "x", "metadata|namespace", "other"), object(t, va, "a", "x")),
+			list("models//m va/a 1..0 10000000 default", "other//m va/a 1..0 10000000 default TargetNotFound"),
+		},
+		{
+			"no target is no conflict",
+			list(object(t, va, "a", "x", "spec|scaleTargetRef", "null"), object(t, va, "b", "x", "spec|scaleTargetRef", "null")),
+			list("models//m va/a 1..0 10000000 default InvalidConfiguration", "models//m va/b 1..0 10000000 default InvalidConfiguration"),
+		},
+		{
+			"kinds of targets",
+			list(object(t, va, "a", "x"), object(t, va, "b", "x", "spec|scaleTargetRef|kind", "StatefulSet")),
+			list("models//m va/a 1..0 10000000 default", "models//m va/b 1..0 10000000 default TargetNotFound"),
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := collect(t, sources.Params{}, append(parse(t, deployments("x", "w")), tt.objects...)...)
+			assert.Equal(t, tt.want, describe(got))
+		})
+	}
+}
+
+func TestLimitOfNamespace(t *testing.T) {
+	t.Parallel()
+	objects := parse(t, deployments("a", "b", "c", "d"))
+	for i, n := range []string{"c", "a", "d", "b"} { // by age
+		objects = append(objects, object(t, hpa, n, n, "metadata|creationTimestamp", created(i).Format(`"`+time.RFC3339+`"`)))
+	}
+	objects = append(objects, object(t, va, "z", "d"), object(t, hpa, "a", "a", "metadata|namespace", "other"))
+	assert.Equal(t, []string{
+		"models//m hpa/c 1..4 10000000 default",
+		"models//m va/z 1..0 10000000 default note:ConflictResolvedByArbitration",
+		"other//m hpa/a 1..4 10000000 variantCost TargetNotFound",
+		"rejected hpa/a LimitExceeded", "rejected hpa/b LimitExceeded", "rejected hpa/d TargetConflict",
+	}, describe(collect(t, sources.Params{PerNamespace: func(string) int { return 2 }}, objects...)), "z is the oldest, and that of a target that another one has does not count")
+}
+
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 10_000)
+	annotation := func(key, value string) *unstructured.Unstructured {
+		u := object(t, hpa, "b", "w")
+		a := u.GetAnnotations()
+		a[key] = value
+		u.SetAnnotations(a)
+		return u
+	}
+	spec := func(set ...string) *unstructured.Unstructured { return object(t, va, "b", "w", set...) }
+	seed := func(set ...string) *unstructured.Unstructured { return object(t, seedShape, "b", "w", set...) }
+	tests := []struct {
+		name   string
+		object *unstructured.Unstructured
+		reason string
+		part   string // of the message
+	}{
+		{"no model", object(t, hpa, "b", "w", "metadata|annotations", `{llm-d.ai/managed: "true"}`), sources.InvalidConfiguration, "llm-d.ai/model-id is missing"},
+		{"no modelID", spec("spec|modelID", "null"), sources.InvalidConfiguration, "spec.modelID is missing"},
+		{"modelID of another type", spec("spec|modelID", "7"), sources.InvalidConfiguration, "spec.modelID is not a text"},
+		{"no spec", spec("spec", "null"), sources.InvalidConfiguration, "spec.modelID is missing"},
+		{"spec of another type", spec("spec", "[]"), sources.InvalidConfiguration, "spec is not an object"},
+		{"model of 10 kB", annotation("llm-d.ai/model-id", long), sources.InvalidConfiguration, "annotation llm-d.ai/model-id has more than 256 bytes"},
+		{"modelID of 10 kB", spec("spec|modelID", long), sources.InvalidConfiguration, "spec.modelID has more than 256 bytes"},
+		{"name of 10 kB", spec("metadata|name", long), sources.InvalidConfiguration, "use a shorter one"},
+		{"accelerator of 10 kB", spec("spec|accelerator", long), sources.InvalidConfiguration, "spec.accelerator has more"},
+		{"model with a line break", annotation("llm-d.ai/model-id", "a\nb"), sources.InvalidConfiguration, "control characters"},
+		{"cost NaN", annotation("llm-d.ai/variant-cost", "NaN"), sources.InvalidConfiguration, `the cost is "NaN"`},
+		{"cost 1e30", annotation("llm-d.ai/variant-cost", "1e30"), sources.InvalidConfiguration, `the cost is "1e30"`},
+		{"negative cost", annotation("llm-d.ai/variant-cost", "-1"), sources.InvalidConfiguration, `the cost is "-1"`},
+		{"huge cost", spec("spec|variantCost", `"10000000.000001"`), sources.InvalidConfiguration, "at most 10000000"},
+		{"cost of 10 kB", spec("spec|variantCost", `"`+strings.Repeat("9", 10_000)+`"`), sources.InvalidConfiguration, "spec.variantCost has more"},
+		{"no target", spec("spec|scaleTargetRef", "null"), sources.InvalidConfiguration, "spec.scaleTargetRef.name is missing"},
+		{"missing target", spec("spec|scaleTargetRef|name", "none"), sources.TargetNotFound, `Deployment "none" does not exist`},
+		{"target of another kind", spec("spec|scaleTargetRef|kind", "DaemonSet"), sources.UnsupportedTarget, `the target is a "DaemonSet"`},
+		{"target of another group", spec("spec|scaleTargetRef|apiVersion", "example.com/v1"), sources.UnsupportedTarget, `of "example.com/v1"`},
+		{"target without a CRD", spec("spec|scaleTargetRef|kind", "LeaderWorkerSet"), sources.UnsupportedTarget, "install their CRD"},
+		{"negative minimum", spec("spec|minReplicas", "-1"), sources.InvalidConfiguration, "the minimum of replicas is -1"},
+		{"maximum of zero", spec("spec|maxReplicas", "0"), sources.InvalidConfiguration, "the maximum of replicas is 0"},
+		{"no maximum of a HorizontalPodAutoscaler", object(t, hpa, "b", "w", "spec|maxReplicas", "null"), sources.InvalidConfiguration, "the maximum of replicas is 0"},
+		{"minimum above the maximum", spec("spec|minReplicas", "3", "spec|maxReplicas", "2"), sources.InvalidConfiguration, "raise the maximum"},
+		{"minimum above KEDA's maximum", object(t, scaledObject, "b", "w", "spec|minReplicaCount", "101"), sources.InvalidConfiguration, "the maximum of replicas is 100"},
+		{"minimum of 10^9", spec("spec|minReplicas", "1000000000"), sources.LimitExceeded, "at most 100000"},
+		{"minimum of 10^30", spec("spec|minReplicas", "1e30"), sources.InvalidConfiguration, "spec.minReplicas is not a whole number"},
+		{"broken maximum", spec("spec|maxReplicas", "1.5"), sources.InvalidConfiguration, "spec.maxReplicas is not a whole number"},
+		{"cards of zero", spec("spec|acceleratorCount", "0"), sources.InvalidConfiguration, "spec.acceleratorCount is 0"},
+		{"10^9 cards", spec("spec|acceleratorCount", "1000000000"), sources.InvalidConfiguration, "use 1 to 1000000"},
+		{"variantID of another card", seed("spec|variantID", "meta/llama-3.1-8b-H100-1"), sources.InvalidConfiguration, `make "meta/llama-3.1-8b-A100-1"`},
+		{"alpha of NaN", seed("spec|variantProfile|perfParms|decodeParms|alpha", `"NaN"`), sources.InvalidConfiguration, `decodeParms.alpha is "NaN"`},
+		{"negative delta", seed("spec|variantProfile|perfParms|prefillParms|delta", `"-1"`), sources.InvalidConfiguration, `prefillParms.delta is "-1"`},
+		{"infinite gamma", seed("spec|variantProfile|perfParms|prefillParms|gamma", `"Inf"`), sources.InvalidConfiguration, `prefillParms.gamma is "Inf"`},
+		{"no beta", seed("spec|variantProfile|perfParms|decodeParms", `{alpha: "1"}`), sources.InvalidConfiguration, `decodeParms.beta is ""`},
+		{"alpha as a number", seed("spec|variantProfile|perfParms|decodeParms|alpha", `7`), sources.InvalidConfiguration, "decodeParms.alpha is not a text"},
+		{"no batch", seed("spec|variantProfile|maxBatchSize", "null"), sources.InvalidConfiguration, "maxBatchSize is 0"},
+		{"a batch of 10^9", seed("spec|variantProfile|maxBatchSize", "1000000000"), sources.InvalidConfiguration, "use 1 to 65536"},
+		{"a profile without time", seed("spec|variantProfile|perfParms", `{decodeParms: {alpha: "0", beta: "0"}, prefillParms: {gamma: "0", delta: "0"}}`),
+			sources.InvalidConfiguration, "take no time"},
+		{"a profile of another type", seed("spec|variantProfile", "[]"), sources.InvalidConfiguration, "spec.variantProfile is not an object"},
+		{"annotated profile", annotation(informers.AnnotationProfile, "{"), sources.InvalidConfiguration, "is not a JSON object"},
+		{"annotated profile of 10 kB", annotation(informers.AnnotationProfile, long), sources.InvalidConfiguration, "has more than 4096 bytes"},
+		{"annotated profile with a broken batch", annotation(informers.AnnotationProfile, `{"maxBatchSize": 1.5}`), sources.InvalidConfiguration, "fairlead.dev/variant-profile: maxBatchSize is not"},
+		{"HorizontalPodAutoscaler that multiplies",
+			object(t, hpa, "b", "w", "spec|metrics", "[{type: External, external: {metric: {name: wva_desired_replicas}, target: {type: Value, value: 1}}}]"),
+			sources.MetricTypeValue, "set the type AverageValue"},
+		{"ScaledObject that multiplies", object(t, scaledObject, "b", "w", "spec|triggers",
+			"[{type: cpu}, {type: prometheus, metricType: Value, metadata: {query: 'max(wva_desired_replicas{variant_name=\"b\"})'}}]"), sources.MetricTypeValue, ""},
+		{"ScaledObject with the external scaler that multiplies", object(t, scaledObject, "b", "w", "spec|triggers",
+			"[{type: external, metricType: Value, metadata: {scalerAddress: 'variant-autoscaler.fairlead:9090'}}]"), sources.MetricTypeValue, ""},
+	}
+	served := func(r schema.GroupVersionResource) bool { return r.Resource != "leaderworkersets" }
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			objects := append(parse(t, deployments("x", "w")), object(t, va, "a", "x", "spec|variantCost", `"5"`), tt.object)
+			got := collectServed(t, sources.Params{}, served, objects...)
+			valid(t, got)
+			assert.Empty(t, got.Rejected)
+			found := map[string]*sources.Variant{}
+			for i := range got.Groups {
+				for n := range got.Groups[i].Variants {
+					v := &got.Groups[i].Variants[n]
+					found[v.Name] = v
+				}
+			}
+			require.Len(t, found, 2, "it is not lost")
+			other := found["a"]
+			require.NotNil(t, other)
+			assert.Nil(t, other.Problem)
+			assert.Equal(t, int64(5_000_000), other.Cost, "it costs others nothing")
+			bad := found[tt.object.GetName()]
+			require.NotNil(t, bad)
+			require.NotNil(t, bad.Problem)
+			assert.Equal(t, tt.reason, bad.Problem.Reason)
+			assert.Contains(t, bad.Problem.Message, tt.part)
+			assert.Contains(t, bad.Problem.Message, ": ", "it says what to do")
+			assert.Less(t, len(bad.Problem.Message), 1024, "it fits into an Event")
+		})
+	}
+}
+
+func TestNumbersThatAreLowered(t *testing.T) {
+	t.Parallel()
+	objects := append(parse(t, deployments("x")), object(t, hpa, "a", "x", "spec|maxReplicas", "1000000000"))
+	require.NoError(t, unstructured.SetNestedField(objects[0].Object, int64(1_000_000_000), "spec", "replicas"))
+	got := collect(t, sources.Params{}, objects...)
+	assert.Equal(t, []string{"models//m hpa/a 1..100000 10000000 variantCost note:LimitExceeded note:LimitExceeded"}, describe(got))
+	assert.Equal(t, 100_000, got.Groups[0].Variants[0].Now)
+	valid(t, got)
+}
+
+func TestMetricsThatDoNotMultiply(t *testing.T) {
+	t.Parallel()
+	for _, u := range []*unstructured.Unstructured{
+		object(t, hpa, "a", "x", "spec|metrics", "[{type: External, external: {metric: {name: wva_desired_replicas}, target: {type: AverageValue, averageValue: 1}}}]"),
+		object(t, hpa, "a", "x", "spec|metrics", "[{type: External, external: {metric: {name: another}, target: {type: Value, value: 1}}}]"),
+		object(t, scaledObject, "a", "x", "spec|triggers", "[{type: prometheus, metadata: {query: wva_desired_replicas}}]"),
+		object(t, scaledObject, "a", "x", "spec|triggers", "[{type: prometheus, metricType: Value, metadata: {query: another}}]"),
+		object(t, scaledObject, "a", "x", "spec|triggers", "{}"),
+	} {
+		got := collect(t, sources.Params{}, append(parse(t, deployments("x")), u)...)
+		require.Len(t, got.Groups, 1)
+		assert.Nil(t, got.Groups[0].Variants[0].Problem)
+	}
+}

@@ -1,0 +1,199 @@
+// Package status derives the status of VariantAutoscalings from decisions, and writes it.
+//
+// Build is pure. It returns the last status, unchanged, if nothing but figures has changed: predictions, and numbers in messages. They
+// change with every pass, and would make every pass write every object. They are written together with another change, or after ten
+// minutes.
+package status
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairlead.dev/pkg/apis/llmd/v1alpha1"
+	"fairlead.dev/pkg/conditions"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+const (
+	// figuresInterval is the time after which changed figures are written on their own. 10 000 variants with load cost 17 writes per second
+	// with it. With half of it they cost twice as many; with twice as much, kubectl shows figures that people take for present ones.
+	figuresInterval = 10 * time.Minute
+	// maxChange is the largest numReplicasChanged that the schema permits.
+	maxChange = 10_000
+)
+
+// Input is what the status of a variant follows from.
+type Input struct {
+	// Object is the VariantAutoscaling that the decision is about, with its last status. ObjectOf makes one from what an informer keeps.
+	Object *v1alpha1.VariantAutoscaling
+	Time   time.Time
+
+	Variant *snapshot.Variant
+	// Notes are what the owner of the variant should know. The variant takes part in the choice.
+	Notes []snapshot.Problem
+	// Load is that of the variant's group. Nil: the variant is in no group.
+	Load *snapshot.Load
+	// Group and Decision are nil if nothing was decided. Then the last decision stands.
+	Group    *decision.Group
+	Decision *decision.Variant
+	// Limiting are the limits that make the plan serve less or cost more, as LimitsOf returns them. Priority is that of the variant's group.
+	Limiting []snapshot.Limit
+	Priority int
+	// Failure is why the optimization of all variants failed. Empty: it did not.
+	Failure string
+	// Applied reports whether the desired replicas are published.
+	Applied bool
+}
+
+// ObjectOf returns an object with what Build and Write need of it. status is the JSON of its status, which can be empty.
+func ObjectOf(ref *corev1.ObjectReference, generation int64, status []byte) (*v1alpha1.VariantAutoscaling, error) {
+	object := &v1alpha1.VariantAutoscaling{ObjectMeta: metav1.ObjectMeta{
+		Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID, ResourceVersion: ref.ResourceVersion, Generation: generation,
+	}}
+	return object, decodeStatus(status, &object.Status)
+}
+
+// LimitsOf returns the limits of a snapshot that a decision names.
+func LimitsOf(s *snapshot.Snapshot, d *decision.Decision) []snapshot.Limit {
+	return slices.DeleteFunc(slices.Clone(s.Limits), func(l snapshot.Limit) bool { return !slices.Contains(d.Limiting, l.Name) })
+}
+
+// Build returns the whole new status.
+func Build(in *Input) v1alpha1.VariantAutoscalingStatus {
+	last := in.Object.Status.DeepCopy()
+	next := last.DeepCopy()
+	next.ObservedGeneration = in.Object.Generation
+	next.Decision = in.reason()
+	next.Predicted = in.predicted()
+	next.Actuation = &v1alpha1.Actuation{Applied: in.Applied}
+	if in.Decision != nil || in.Variant.Now > 0 { // otherwise, the target was not read
+		next.CurrentAlloc = &v1alpha1.Allocation{NumReplicas: int32(in.Variant.Now)}
+	}
+	next.DesiredOptimizedAlloc = in.desired(next.Decision)
+	for _, c := range in.conditions() {
+		c.ObservedGeneration = in.Object.Generation
+		next.Conditions = put(next.Conditions, c, in.Time)
+	}
+	if !in.worthWriting(last, next) {
+		return *last
+	}
+	if next.DesiredOptimizedAlloc != nil {
+		next.DesiredOptimizedAlloc.LastRunTime = in.now()
+	}
+	return *next
+}
+
+// worthWriting reports whether something besides figures differs, or figures do and are old.
+func (in *Input) worthWriting(last, next *v1alpha1.VariantAutoscalingStatus) bool {
+	if equality.Semantic.DeepEqual(last, next) {
+		return false
+	}
+	if d := last.DesiredOptimizedAlloc; d != nil && d.LastRunTime != nil && in.Time.Sub(d.LastRunTime.Time) >= figuresInterval {
+		return true
+	}
+	return !equality.Semantic.DeepEqual(withoutFigures(last), withoutFigures(next))
+}
+
+// withoutFigures returns a status without predictions, and without the digits of messages.
+func withoutFigures(s *v1alpha1.VariantAutoscalingStatus) *v1alpha1.VariantAutoscalingStatus {
+	s = s.DeepCopy()
+	s.Predicted = nil // the load of a small model comes and goes
+	for i := range s.Conditions {
+		s.Conditions[i].Message = withoutDigits(s.Conditions[i].Message)
+	}
+	return s
+}
+
+// put sets a condition in its place. All others stay as they are.
+func put(all []metav1.Condition, c metav1.Condition, now time.Time) []metav1.Condition {
+	c.Message = cut(c.Message)
+	i := slices.IndexFunc(all, func(o metav1.Condition) bool { return o.Type == c.Type })
+	if i < 0 {
+		return append(all, conditions.Set(nil, c, now))
+	}
+	all[i] = conditions.Set(&all[i], c, now)
+	return all
+}
+
+// reason returns the machine-readable reason of the decision.
+func (in *Input) reason() string {
+	switch {
+	case in.Failure != "":
+		return v1alpha1.ReasonOptimizationFailed
+	case in.Variant.Problem != nil:
+		return problemReason(in.Variant.Problem)
+	case in.Decision == nil:
+		return v1alpha1.ReasonOptimizationFailed
+	}
+	return string(in.Decision.Reason)
+}
+
+// desired returns the whole desired allocation: some released CRDs refuse a part of it.
+func (in *Input) desired(reason string) *v1alpha1.OptimizedAllocation {
+	last := in.Object.Status.DesiredOptimizedAlloc
+	if last == nil {
+		last = &v1alpha1.OptimizedAllocation{}
+	}
+	n := last.NumReplicas
+	if in.Decision != nil {
+		desired := int32(in.Decision.Desired)
+		n = &desired
+	}
+	if n == nil {
+		return nil
+	}
+	next := &v1alpha1.OptimizedAllocation{
+		LastRunTime: last.LastRunTime.DeepCopy(), Accelerator: cmp.Or(in.Variant.Accelerator, last.Accelerator, v1alpha1.UnknownAccelerator),
+		NumReplicas: n, LastUpdate: last.LastUpdate.DeepCopy(),
+	}
+	if u := last.LastUpdate; u != nil && last.NumReplicas != nil && *last.NumReplicas == *n && u.Reason == reason {
+		return next
+	}
+	before := int32(in.Variant.Now)
+	if last.NumReplicas != nil {
+		before = *last.NumReplicas
+	}
+	next.LastUpdate = &v1alpha1.AllocationUpdate{UpdateTime: in.now(), NumReplicasChanged: min(max(*n-before, -maxChange), maxChange), Reason: reason}
+	return next
+}
+
+func (in *Input) now() *metav1.Time {
+	now := metav1.NewTime(in.Time.UTC().Truncate(time.Second))
+	return &now
+}
+
+// predicted returns the figures that a decision predicts, for people.
+func (in *Input) predicted() *v1alpha1.Prediction {
+	if in.Decision == nil || in.Decision.Predicted == nil {
+		return nil
+	}
+	p := in.Decision.Predicted
+	return &v1alpha1.Prediction{TTFT: duration(p.TTFT), ITL: duration(p.ITL), Utilization: percentage(p.Utilization)}
+}
+
+// duration formats milliseconds with three digits: 812ms, 24.1ms, 1.24s.
+func duration(ms float64) string {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(ms, 'e', 2, 64), 64)
+	switch {
+	case err != nil || math.IsNaN(rounded) || math.IsInf(rounded, 0):
+		return "" // not known
+	case rounded >= 1000:
+		return strconv.FormatFloat(rounded/1000, 'f', -1, 64) + "s"
+	}
+	return strconv.FormatFloat(rounded, 'f', -1, 64) + "ms"
+}
+
+func percentage(part float64) string {
+	if math.IsNaN(part) || math.IsInf(part, 0) {
+		return "" // not known
+	}
+	return strconv.FormatFloat(part*100, 'f', 0, 64) + "%"
+}

@@ -1,0 +1,277 @@
+package status
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairlead.dev/pkg/apis/llmd/v1alpha1"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+const (
+	// maxMessage is the length at which a message is cut. Messages can hold text of tenants, and an object has seven of them. The longest
+	// of our own have 300 characters.
+	maxMessage = 1024
+	// whole is a share that is served completely.
+	whole = 1_000_000
+
+	// targetConflict is the problem of a variant whose target another one has.
+	targetConflict = "TargetConflict"
+)
+
+// remedies are what to do about reasons of False, where the message of a decision does not say it.
+var remedies = map[string]string{
+	v1alpha1.ReasonOptimizationFailed: "The last decision stands. See the log of the variant-autoscaler",
+	v1alpha1.ReasonMetricsUnavailable: "The last decision stands. See the condition MetricsAvailable",
+	v1alpha1.ReasonFallbackUsed:       "There is no earlier decision, so the workload keeps its replicas within its bounds. See the condition MetricsAvailable",
+	v1alpha1.ReasonNoServiceClass:     "Add the model to a service class of the ConfigMap service-classes-config",
+	v1alpha1.ReasonCapacityUnknown:    "Set spec.variantProfile, or let a replica serve requests so that it can be measured",
+	v1alpha1.ReasonTargetsOutOfReach:  "Raise the targets of the service class, or correct spec.variantProfile",
+}
+
+// metricsRemedies are messages of loads that have none.
+var metricsRemedies = map[snapshot.LoadState]string{
+	snapshot.Missing: "Prometheus has no series of the model: check that it scrapes the model servers and the endpoint picker",
+	snapshot.Stale:   "The newest sample of the model is too old: check that Prometheus still scrapes the model servers",
+	snapshot.Failed:  "Prometheus does not answer: check its address and the credentials of the variant-autoscaler",
+}
+
+// conditions returns all conditions, without their times and generations.
+func (in *Input) conditions() []metav1.Condition {
+	optimization := in.optimization()
+	return []metav1.Condition{
+		in.ready(&optimization), in.targetResolved(), in.targetConflict(), in.metricsAvailable(), optimization,
+		in.capacityLimited(&optimization), in.boundsBinding(&optimization),
+	}
+}
+
+// problemReason returns the reason that conditions have for a problem.
+func problemReason(p *snapshot.Problem) string {
+	if p.Reason == targetConflict {
+		return v1alpha1.ReasonSuppressedDueToConflict
+	}
+	return p.Reason
+}
+
+func (in *Input) optimization() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionOptimizationReady, Status: metav1.ConditionFalse, Reason: in.reason()}
+	text := in.Failure
+	switch {
+	case in.Failure != "":
+	case in.Variant.Problem != nil:
+		text = in.Variant.Problem.Message
+	case in.Decision == nil:
+		text = "The pass made no decision on this variant"
+	default:
+		text = in.Decision.Message
+		c.Status, c.Reason = in.outcome()
+	}
+	if c.Status == metav1.ConditionFalse {
+		text = join(text, remedies[c.Reason])
+	}
+	for i := range in.Notes {
+		text = join(text, in.Notes[i].Message)
+	}
+	c.Message = cmp.Or(text, c.Reason)
+	return c
+}
+
+// outcome returns status and reason of OptimizationReady for a decision.
+func (in *Input) outcome() (metav1.ConditionStatus, string) {
+	switch r := in.Decision.Reason; r {
+	case decision.NoMetrics:
+		if !in.Variant.Decided {
+			return metav1.ConditionFalse, v1alpha1.ReasonFallbackUsed
+		}
+		return metav1.ConditionFalse, v1alpha1.ReasonMetricsUnavailable
+	case decision.NoTargets, decision.NoCapacity, decision.OutOfReach, decision.Excluded:
+		return metav1.ConditionFalse, string(r)
+	case decision.Probing:
+		return metav1.ConditionTrue, v1alpha1.ReasonProbing
+	}
+	if in.Variant.Profile == nil {
+		return metav1.ConditionTrue, v1alpha1.ReasonSaturationOnlyMode
+	}
+	return metav1.ConditionTrue, v1alpha1.ReasonOptimizationSucceeded
+}
+
+func (in *Input) ready(optimization *metav1.Condition) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: optimization.Reason, Message: optimization.Message}
+	switch {
+	case c.Reason == v1alpha1.ReasonSuppressedDueToConflict:
+		c.Reason = v1alpha1.ReasonDeploymentTargetConflict
+	case optimization.Status != metav1.ConditionTrue:
+	case !in.Applied:
+		c.Reason, c.Message = v1alpha1.ReasonNotApplied, "The desired replicas are not published yet. If this lasts, see the log of the variant-autoscaler"
+	default:
+		c.Status, c.Message = metav1.ConditionTrue, "The desired replicas are published"
+	}
+	return c
+}
+
+func (in *Input) targetResolved() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionTargetResolved, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonTargetFound}
+	c.Message = fmt.Sprintf("%s %s exists", in.Variant.Target.Kind, in.Variant.Target.Name)
+	p := in.Variant.Problem
+	switch {
+	case p == nil:
+	case p.Reason == v1alpha1.ReasonTargetNotFound || p.Reason == v1alpha1.ReasonUnsupportedTarget:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, p.Reason, p.Message
+	case in.Load == nil: // it is in no group
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, problemReason(p), "The workload was not read, as the variant is excluded: "+p.Message
+	}
+	return c
+}
+
+func (in *Input) targetConflict() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionDeploymentTargetConflict, Status: metav1.ConditionTrue}
+	won := slices.IndexFunc(in.Notes, func(n snapshot.Problem) bool { return n.Reason == v1alpha1.ReasonConflictResolvedByArbitration })
+	switch p := in.Variant.Problem; {
+	case p != nil && p.Reason == targetConflict:
+		c.Reason, c.Message = v1alpha1.ReasonSuppressedDueToConflict, p.Message
+	case won >= 0:
+		c.Reason, c.Message = v1alpha1.ReasonConflictResolvedByArbitration, in.Notes[won].Message
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonNoConflict, "No other variant has the workload"
+	}
+	return c
+}
+
+func (in *Input) metricsAvailable() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionMetricsAvailable, Status: metav1.ConditionFalse}
+	switch {
+	case in.Load == nil || in.Load.State == "":
+		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonMetricsNotRead
+		c.Message = "The load was not read, as the variant is excluded. See the condition OptimizationReady"
+	case in.Load.State == snapshot.Found:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonMetricsFound, "The load of the model is known"
+	default:
+		c.Reason, c.Message = string(in.Load.State), cmp.Or(in.Load.Message, metricsRemedies[in.Load.State], string(in.Load.State))
+	}
+	return c
+}
+
+func (in *Input) capacityLimited(optimization *metav1.Condition) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionCapacityLimited, Status: metav1.ConditionFalse}
+	if optimization.Status != metav1.ConditionTrue {
+		return undecided(c, optimization)
+	}
+	c.Reason, c.Message = v1alpha1.ReasonCapacitySufficient, "No limit keeps the variant from replicas"
+	var names []string
+	for i := range in.Limiting {
+		l := &in.Limiting[i]
+		if !in.counts(l) {
+			continue
+		}
+		names = append(names, fmt.Sprintf("%s (%d %s)", l.Name, l.Amount, amountUnit(l)))
+		c.Status = metav1.ConditionTrue
+		if l.Unit == snapshot.Cards {
+			c.Reason = v1alpha1.ReasonInsufficientAccelerators
+		} else if c.Reason != v1alpha1.ReasonInsufficientAccelerators {
+			c.Reason = v1alpha1.ReasonQuotaExceeded
+		}
+	}
+	if len(names) > 0 {
+		c.Message = fmt.Sprintf("The model serves %s of its demand with the limits %s: raise them, or lower minReplicas of other variants", share(in.Group), strings.Join(names, ", "))
+	}
+	return c
+}
+
+// counts reports whether a limit counts the variant.
+func (in *Input) counts(l *snapshot.Limit) bool {
+	return (l.Accelerator == "" || l.Accelerator == in.Variant.Accelerator) && (l.Namespace == "" || l.Namespace == in.Variant.Namespace) &&
+		(l.Priority == 0 || l.Priority == in.Priority)
+}
+
+func amountUnit(l *snapshot.Limit) string {
+	if l.Unit == snapshot.Cost {
+		return "micro-units of cost per hour"
+	}
+	return string(l.Unit)
+}
+
+func (in *Input) boundsBinding(optimization *metav1.Condition) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionBoundsBinding, Status: metav1.ConditionTrue}
+	d := in.Decision
+	if optimization.Status != metav1.ConditionTrue || in.Group == nil {
+		c.Status = metav1.ConditionFalse
+		return undecided(c, optimization)
+	}
+	switch {
+	case d.Max > 0 && d.Planned >= d.Max && in.Group.Share < whole:
+		c.Reason = v1alpha1.ReasonMaxReplicasBinding
+		c.Message = fmt.Sprintf("The model serves %s of its demand, and this variant has its maximum of %d replicas: raise maxReplicas", share(in.Group), d.Max)
+	case d.Min > 0 && d.Desired <= d.Min && d.ShareWithout >= in.Group.Acted:
+		c.Reason = v1alpha1.ReasonMinReplicasBinding
+		c.Message = fmt.Sprintf("The minimum of %d replicas is more than the load needs: lower minReplicas to save cost", d.Min)
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonWithinBounds, "The bounds do not change the plan"
+	}
+	return c
+}
+
+// undecided returns a condition that is not known without an optimization.
+func undecided(c metav1.Condition, optimization *metav1.Condition) metav1.Condition {
+	c.Status, c.Reason, c.Message = metav1.ConditionUnknown, optimization.Reason, "The variant is not part of an optimization. See the condition OptimizationReady"
+	return c
+}
+
+func share(g *decision.Group) string {
+	if g == nil {
+		return "a part"
+	}
+	return fmt.Sprintf("%.1f %%", float64(g.Share)/whole*100)
+}
+
+// join makes sentences of two texts. A text that is there already is not repeated.
+func join(a, b string) string {
+	switch a = strings.TrimSuffix(a, "."); {
+	case a == "" || b == "":
+		return a + b
+	case strings.Contains(a, b):
+		return a
+	}
+	return a + ". " + b
+}
+
+// cut limits the length of a message.
+func cut(text string) string {
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage-len("...")], "") + "..."
+	}
+	return text
+}
+
+// withoutDigits returns a text in which each number has become one #.
+func withoutDigits(text string) string {
+	var b strings.Builder
+	inNumber := false
+	for _, r := range text {
+		switch digit := unicode.IsDigit(r); {
+		case !digit && !(inNumber && r == '.'):
+			b.WriteRune(r)
+			inNumber = false
+		case !inNumber:
+			b.WriteByte('#')
+			inNumber = true
+		}
+	}
+	return b.String()
+}
+
+func decodeStatus(text []byte, into *v1alpha1.VariantAutoscalingStatus) error {
+	if len(text) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("decode status: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/pkg/apis/llmd/v1alpha1"
+	clientset "fairlead.dev/pkg/client/clientset/versioned/typed/llmd/v1alpha1"
+)
+
+// attempts limits the writes of one status. Each conflict means that another program wrote the object between a read and a write, which
+// takes milliseconds. The next pass tries again.
+const attempts = 4
+
+// desiredKey is the field of a status that is written whole with every write.
+const desiredKey = "desiredOptimizedAlloc"
+
+// Result is what Write did.
+type Result string
+
+// Results.
+const (
+	Unchanged Result = "unchanged" // the status is as it should be
+	Written   Result = "written"
+	Outdated  Result = "outdated" // the object has gone, or its spec has changed since the decision: another pass follows
+)
+
+// Writer writes statuses, by merge patches with the resourceVersion of the object that was read. So it neither overwrites what others have
+// written in the meantime, nor depends on how the CRD of a cluster declares the list of conditions. A patch has only what differs.
+type Writer struct {
+	client clientset.VariantAutoscalingsGetter
+	owner  string // field manager
+}
+
+// NewWriter returns a Writer.
+func NewWriter(client clientset.VariantAutoscalingsGetter, owner string) *Writer {
+	return &Writer{client: client, owner: owner}
+}
+
+// Write writes the status that follows from the input, if it differs. If another program has changed the object meanwhile, it reads it
+// again and derives the status from that.
+func (w *Writer) Write(ctx context.Context, in *Input) (Result, error) {
+	client := w.client.VariantAutoscalings(in.Object.Namespace)
+	first := *in
+	in = &first // later attempts have another object
+	for attempt := 1; ; attempt++ {
+		if in.Object.DeletionTimestamp != nil {
+			return Outdated, nil
+		}
+		patch := patchOf(in.Object, Build(in))
+		if patch == nil {
+			return Unchanged, nil
+		}
+		_, err := client.Patch(ctx, in.Object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: w.owner}, "status")
+		switch {
+		case err == nil:
+			return Written, nil
+		case apierrors.IsNotFound(err):
+			return Outdated, nil
+		case !apierrors.IsConflict(err) || attempt == attempts:
+			return Unchanged, fmt.Errorf("patch status of VariantAutoscaling %s/%s: %w", in.Object.Namespace, in.Object.Name, err)
+		}
+		live, err := client.Get(ctx, in.Object.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return Outdated, nil
+		case err != nil:
+			return Unchanged, fmt.Errorf("get VariantAutoscaling %s/%s: %w", in.Object.Namespace, in.Object.Name, err)
+		case live.UID != in.Object.UID || live.Generation != in.Object.Generation:
+			return Outdated, nil
+		}
+		in.Object = live
+	}
+}
+
+// patchOf returns the merge patch that gives an object a status, nil if it has it.
+func patchOf(object *v1alpha1.VariantAutoscaling, next v1alpha1.VariantAutoscalingStatus) []byte {
+	before, after := fields(&object.Status), fields(&next)
+	if reflect.DeepEqual(before, after) {
+		return nil
+	}
+	changes := difference(before, after)
+	if desired, ok := after[desiredKey]; ok {
+		changes[desiredKey] = replacement(before[desiredKey], desired)
+	}
+	return encode(map[string]any{"metadata": map[string]any{"resourceVersion": object.ResourceVersion}, "status": changes})
+}
+
+// difference returns the fields that differ, whole. Fields that are no longer there are nil.
+func difference(before, after map[string]any) map[string]any {
+	changes := map[string]any{}
+	for key, value := range after {
+		if !reflect.DeepEqual(before[key], value) {
+			changes[key] = replacement(before[key], value)
+		}
+	}
+	for key := range before {
+		if _, ok := after[key]; !ok {
+			changes[key] = nil
+		}
+	}
+	return changes
+}
+
+// replacement returns what a merge patch needs to replace a value by another one: a merge keeps fields that it does not name.
+func replacement(before, after any) any {
+	old, ok := before.(map[string]any)
+	next, both := after.(map[string]any)
+	if !ok || !both {
+		return after
+	}
+	replaced := map[string]any{}
+	for key := range old {
+		replaced[key] = nil
+	}
+	for key, value := range next {
+		replaced[key] = replacement(old[key], value)
+	}
+	return replaced
+}
+
+// fields returns a status as JSON has it.
+func fields(status *v1alpha1.VariantAutoscalingStatus) map[string]any {
+	var all map[string]any
+	if err := json.Unmarshal(encode(status), &all); err != nil {
+		panic(fmt.Sprintf("status is not a JSON object: %v", err)) // unreachable: encode has just made it
+	}
+	return all
+}
+
+func encode(value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("status is not JSON: %v", err)) // unreachable: it consists of strings, numbers and times
+	}
+	return text
+}

@@ -1,0 +1,267 @@
+// Package trigger decides when a pass over all variants runs.
+//
+//	event                                                  a pass     then
+//	timer                                                  runs       the timer starts at the end of the pass
+//	VariantAutoscaling created                             runs       the same
+//	its spec, or annotation force-reconcile, changed       runs       the same
+//	its status or other metadata changed                   no
+//	it is being deleted, or was deleted                    no         the next pass is without it
+//	annotated HPA or ScaledObject                          as a VariantAutoscaling: its bounds, target and metrics count as its spec
+//	optimization, scale-to-zero or limits ConfigMap        runs       the same; without variants: nothing
+//	other ConfigMaps                                       no         the next pass reads them
+//	Deployment, other HPA, Pod                             no
+//	a term as leader begins                                runs       the same
+//
+// There is one queue with one key, and one timer. Any number of events before a pass, or during one, cost one pass. A pass replaces the
+// timer, whatever started it, so passes do not accumulate. A pass without active variants stops the timer until the next event. A pass that
+// failed is repeated with exponential backoff.
+package trigger
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
+)
+
+// Options are the delays of passes.
+type Options struct {
+	// Quiet is the time without events after which a pass starts: a user's change is often several updates.
+	Quiet time.Duration
+	// MaxDelay is the longest time from an event to its pass while events do not end, if no pass ran within Pause.
+	MaxDelay time.Duration
+	// Pause is the least time from the end of a pass to one that an event starts. It bounds what a tenant who writes all the time costs.
+	Pause time.Duration
+	// FirstRetry is the backoff after a pass that failed. It doubles with each consecutive failure, up to LastRetry.
+	FirstRetry, LastRetry time.Duration
+	// DrainTimeout is how long a pass may continue at shutdown.
+	DrainTimeout time.Duration
+}
+
+// DefaultOptions returns options with which 1000 updates in a second cost one pass. A pass asks Prometheus dozens of questions: with half
+// the pause, a tenant could cause twice as many.
+func DefaultOptions() Options {
+	return Options{
+		Quiet: 200 * time.Millisecond, MaxDelay: 3 * time.Second, Pause: 2 * time.Second,
+		FirstRetry: 500 * time.Millisecond, LastRetry: time.Minute, DrainTimeout: 5 * time.Second,
+	}
+}
+
+// Result is how a pass ended.
+type Result string
+
+// Results of passes.
+const (
+	Succeeded  Result = "success"
+	Idle       Result = "idle" // there was no variant
+	Conflicted Result = "conflict"
+	Failed     Result = "error"
+	Canceled   Result = "canceled"
+)
+
+// Results returns all results.
+func Results() []Result { return []Result{Succeeded, Idle, Conflicted, Failed, Canceled} }
+
+// passer runs one pass over all variants.
+type passer interface {
+	// Pass returns the interval until the next pass, and the number of variants that are not being deleted.
+	Pass(ctx context.Context) (interval time.Duration, active int, err error)
+}
+
+// variants are those of all sources.
+type variants interface {
+	// Variants returns their number, and the name of the first.
+	Variants() (total int, first string)
+}
+
+// observer counts passes. The leader calls it from one goroutine.
+type observer interface {
+	// Passed is called after each pass.
+	Passed(result Result, took time.Duration)
+	// Waits is called with the delay until the next pass if no event comes before. 0: there is no timer.
+	Waits(d time.Duration)
+}
+
+// Params are the parts of a Trigger.
+type Params struct {
+	Options
+
+	Log      *zap.Logger
+	Passer   passer
+	Variants variants
+	Observer observer
+}
+
+// Trigger runs passes while this replica leads. Without a term it drops events: a term begins with a pass.
+type Trigger struct {
+	p       Params
+	current atomic.Pointer[term]
+}
+
+// term is the time for which this replica leads.
+type term struct {
+	p        *Params
+	pending  chan struct{} // has an element while a pass is requested
+	ended    time.Time     // of the last pass
+	failures int           // since the last pass that succeeded
+}
+
+// New returns a Trigger. Lead runs passes.
+func New(p Params) *Trigger { return &Trigger{p: p} }
+
+// Enqueue requests a pass if this replica leads.
+func (t *Trigger) Enqueue() {
+	if current := t.current.Load(); current != nil {
+		current.enqueue()
+	}
+}
+
+// ConfigMapChanged requests a pass for a change of the data of a ConfigMap. Call it once for each change.
+func (t *Trigger) ConfigMapChanged(kind settings.Kind, name string) {
+	if kind != settings.Optimization && kind != settings.Zero && kind != settings.Limits || t.current.Load() == nil {
+		return
+	}
+	total, first := t.p.Variants.Variants()
+	if total == 0 {
+		t.p.Log.Info("No VariantAutoscalings found, skipping ConfigMap reconciliation", zap.String("configMap", name))
+		return
+	}
+	t.p.Log.Info("ConfigMap changed, triggering global reconciliation",
+		zap.String("configMap", name), zap.Int("totalVAs", total), zap.String("trigger", first))
+	t.Enqueue()
+}
+
+// Lead runs passes for one term, until ctx or lease ends. The end of ctx lets a running pass finish; that of lease cancels it.
+func (t *Trigger) Lead(ctx, lease context.Context) {
+	work, cancel := context.WithCancel(lease)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-work.Done():
+		case <-time.After(t.p.DrainTimeout):
+			cancel()
+		}
+	})()
+	current := &term{p: &t.p, pending: make(chan struct{}, 1), ended: time.Now().Add(-t.p.Pause)}
+	t.current.Store(current)
+	defer t.current.Store(nil)
+	current.run(ctx, work)
+}
+
+func (t *term) enqueue() {
+	select {
+	case t.pending <- struct{}{}:
+	default: // a pass is requested
+	}
+}
+
+// run has one timer, which is set after each pass and only there.
+func (t *term) run(ctx, work context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+		case <-work.Done():
+		case <-timer.C:
+		case <-t.pending:
+			t.settle(ctx, work)
+		}
+		if ctx.Err() != nil || work.Err() != nil {
+			return
+		}
+		select {
+		case <-t.pending: // this pass sees the event
+		default:
+		}
+		delay := t.pass(work)
+		t.ended = time.Now()
+		t.p.Observer.Waits(delay)
+		timer.Stop()
+		if delay > 0 {
+			timer.Reset(delay)
+		}
+	}
+}
+
+// settle waits until no more events come, or for long enough.
+func (t *term) settle(ctx, work context.Context) {
+	earliest := t.ended.Add(t.p.Pause)
+	latest := latestOf(time.Now().Add(t.p.MaxDelay), earliest)
+	for {
+		until := latestOf(time.Now().Add(t.p.Quiet), earliest)
+		if until.After(latest) {
+			until = latest
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-work.Done():
+			return
+		case <-time.After(time.Until(until)):
+			return
+		case <-t.pending:
+		}
+	}
+}
+
+func latestOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// pass runs a pass and returns the delay until the next one, 0 for none.
+func (t *term) pass(ctx context.Context) time.Duration {
+	log := t.p.Log.With(zap.Int(logging.KeyAttempt, t.failures+1))
+	began := time.Now()
+	interval, active, err := t.p.Passer.Pass(logging.WithContext(ctx, log))
+	took := time.Since(began)
+	log = log.With(zap.Duration(logging.KeyDuration, took))
+	result, delay := Succeeded, interval
+	switch {
+	case err != nil && ctx.Err() != nil:
+		result, delay = Canceled, 0
+		log.Info("Pass canceled: shutting down", zap.Error(context.Cause(ctx)))
+	case err != nil:
+		result, delay = Failed, t.backoff()
+		if apierrors.IsConflict(err) {
+			result = Conflicted
+			log.Debug("Pass conflicted with a newer version of an object, repeated with backoff", zap.Duration("after", delay), zap.Error(err))
+			break
+		}
+		log.Error("Pass failed, repeated with backoff", zap.Duration("after", delay), zap.Error(err))
+	case active == 0:
+		result, delay = Idle, 0
+		log.Debug("Pass found no variants, waiting for an event")
+	case interval <= 0: // would stop the timer, or not let it rest
+		delay = settings.DefaultInterval
+		fallthrough
+	default:
+		log.Debug("Pass succeeded", zap.Duration("after", delay))
+	}
+	if err == nil {
+		t.failures = 0
+	}
+	t.p.Observer.Passed(result, took)
+	return delay
+}
+
+// backoff returns the delay after one more failure.
+func (t *term) backoff() time.Duration {
+	delay := t.p.FirstRetry
+	for range t.failures {
+		if delay *= 2; delay >= t.p.LastRetry {
+			delay = t.p.LastRetry
+			break
+		}
+	}
+	t.failures++
+	return delay
+}
