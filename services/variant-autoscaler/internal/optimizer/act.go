@@ -1,5 +1,7 @@
 package optimizer
 
+import "slices"
+
 // Act returns what is acted on: hysteresis and stabilization, after the plan. A group keeps its present replicas if they serve as much
 // and the plan saves too little. A replica goes only after it was not wanted for the whole stabilization window, unless the group would
 // serve less with it: a slow replica can hold back the others. Groups that take from a limit that this exceeds act on the plan.
@@ -11,10 +13,16 @@ func Act(p *Problem, plan *Plan) []int {
 		of := s.groups[g]
 		copy(acted[of.first:of.end], s.held(g, s.wanted(g, s.part(g))))
 	}
-	for l := s.firstExceeded(acted); l >= 0; l = s.firstExceeded(acted) {
+	sums := s.taken(acted)
+	firstExceeded := func() int {
+		return slices.IndexFunc(s.limits, func(l limit) bool { return sums[l.position] > l.amount })
+	}
+	for l := firstExceeded(); l >= 0; l = firstExceeded() {
 		for g := range s.groups {
 			if of := s.groups[g]; s.takes(g, l) {
+				s.addTaken(sums, g, acted[of.first:of.end], -1)
 				copy(acted[of.first:of.end], s.part(g))
+				s.addTaken(sums, g, acted[of.first:of.end], 1)
 			}
 		}
 	}
@@ -49,6 +57,10 @@ func (s *solver) held(g int, wanted []int) []int {
 	return held
 }
 
+func (s *solver) takes(g, limit int) bool {
+	return slices.ContainsFunc(s.own(g), func(v variant) bool { return v.amount(limit) > 0 })
+}
+
 // Wanted returns what each group wants: the plan, or its present replicas if the plan saves too little. It is what counts as wanted in a
 // stabilization window.
 func Wanted(p *Problem, plan *Plan) []int {
@@ -59,22 +71,4 @@ func Wanted(p *Problem, plan *Plan) []int {
 		wanted = append(wanted, s.wanted(g, s.part(g))...)
 	}
 	return wanted
-}
-
-func (s *solver) firstExceeded(plan []int) int {
-	for l := range s.limits {
-		if s.taken(l, plan) > s.limits[l] {
-			return l
-		}
-	}
-	return -1
-}
-
-func (s *solver) takes(g, limit int) bool {
-	for _, v := range s.own(g) {
-		if v.takes[limit] > 0 {
-			return true
-		}
-	}
-	return false
 }

@@ -8,8 +8,9 @@ import (
 
 // candidate is an option in a choice.
 type candidate struct {
-	value value
-	use   []int64
+	value    value
+	use      []int64
+	replicas []int // of the plan
 }
 
 // chooser chooses one candidate of each list, so that they take no more than there is, at the least value.
@@ -18,8 +19,10 @@ type chooser struct {
 	rooms []int64
 	// enough is a cost with which the search may end; nil: the least one is wanted.
 	enough *int64
-	// compare compares two choices with the same value, of which -1 stands for the same candidate. nil: they are equally good.
-	compare func(a, b []int) int
+	// firstDifference compares two candidates of a list by name: which variant, by its rank, is the first that differs, and which
+	// candidate has fewer replicas of it. nil: all are equally good.
+	firstDifference func(list, a, b int) (rank, order int)
+	steps           *int64 // that the search may still take; beyond, it keeps few states
 
 	prices prices
 	layers []layer
@@ -29,11 +32,16 @@ type chooser struct {
 type chosen struct {
 	picks []int // nil: no choice fits
 	value value
-	exact bool // nothing better was left out
+	exact bool  // nothing better was left out
+	bound int64 // no choice costs less
 }
 
-// maxStates bounds the states of a search after each list. More of them are cut, the most expensive first.
-const maxStates = 1 << 16
+// Most and least states of a search after each list. More of them than the most, or than the steps allow, are cut: the most expensive
+// first.
+const (
+	maxStates = 1 << 16
+	minStates = 16
+)
 
 // run searches. Prices for what is taken give a bound, and each candidate an excess: what it costs more than the best one of its list,
 // at these prices. A choice that costs the bound and a gap has an excess of the gap at most, so a small gap rules out most candidates.
@@ -43,7 +51,7 @@ func (c *chooser) run() chosen {
 		return chosen{exact: true}
 	}
 	largest := c.largest()
-	c.prices = findPrices(c.lists, c.rooms, largest)
+	c.prices = findPrices(c.lists, c.rooms, largest, c.steps)
 	if c.enough != nil && c.prices.bound-c.prices.tolerance() > float64(*c.enough) {
 		return chosen{exact: true}
 	}
@@ -51,6 +59,7 @@ func (c *chooser) run() chosen {
 	const first, growth = 2e-5, 3
 	for gap := max(1, math.Abs(c.prices.bound)*first); ; gap *= growth {
 		found := c.within(min(gap, worst))
+		found.bound = int64(math.Ceil(c.prices.bound - c.prices.tolerance()))
 		if gap >= worst || found.picks != nil && (!found.exact || float64(found.value.cost) <= c.prices.bound+gap || c.isEnough(found.value)) {
 			return found
 		}
@@ -126,11 +135,20 @@ func (c *chooser) within(gap float64) chosen {
 	setRest(lists, dimensions)
 	c.layers = append(c.layers[:0], start)
 	exact := true
+	steps := *c.steps / 2 //nolint:mnd // the rest is for wider gaps
 	for n := range lists {
-		next := (&expansion{chooser: c, open: &lists[n], gap: slack}).expand(&c.layers[n])
-		exact = !next.cut(maxStates, dimensions) && exact
-		c.layers = append(c.layers, next)
+		from := &c.layers[n]
+		perState := int64(len(lists[n].candidates) * (dimensions + 2)) //nolint:mnd // what a state costs without what it takes
+		most := max(minStates, min(maxStates, int(steps/int64(len(lists)-n)/perState)))
+		exact = !from.cut(most, dimensions) && exact
+		steps -= int64(len(from.values)) * perState
+		*c.steps -= int64(len(from.values)) * perState
+		e := &expansion{chooser: c, open: &lists[n], gap: slack, from: from}
+		c.layers = append(c.layers, e.expand())
+		exact = exact && !e.wasCut
+		c.layers[n].uses, c.layers[n].values, c.layers[n].excess = nil, nil, nil // only the way back counts
 	}
+	*c.steps = max(*c.steps, 0)
 	last := &c.layers[len(c.layers)-1]
 	best := -1
 	for n := range last.values {
@@ -176,11 +194,25 @@ func addTo(sum, use []int64) {
 // isBetter compares two states of a layer.
 func (c *chooser) isBetter(layer, a, b int) bool {
 	values := c.layers[layer].values
-	if order := values[a].compare(values[b]); order != 0 || c.compare == nil {
+	if order := values[a].compare(values[b]); order != 0 || c.firstDifference == nil {
 		return order < 0
 	}
-	undecided := slices.Repeat([]int{-1}, len(c.lists))
-	return c.compare(c.picks(layer, a, undecided), c.picks(layer, b, undecided)) < 0
+	return c.byName(layer, int32(a), int32(b), math.MaxInt, 0) < 0
+}
+
+// byName compares two states of a layer by name, after a difference that is known. It follows them to the state that they come from.
+func (c *chooser) byName(layer int, a, b int32, rank, order int) int {
+	for ; layer > 0 && a != b; layer-- {
+		l := &c.layers[layer]
+		*c.steps--
+		if l.pick[a] != l.pick[b] {
+			if r, o := c.firstDifference(l.list, int(l.pick[a]), int(l.pick[b])); r < rank {
+				rank, order = r, o
+			}
+		}
+		a, b = l.from[a], l.from[b]
+	}
+	return order
 }
 
 // picks returns the candidates of a state. Those of lists that have no layer yet are as given.
@@ -200,15 +232,17 @@ type expansion struct {
 
 	chooser *chooser
 	gap     float64
+	from    *layer
 
-	next  layer
-	table []int32 // of states by their use; 0: free
-	sum   []int64
+	next   layer
+	wasCut bool
+	table  []int32 // of states by their use; 0: free
+	sum    []int64
 }
 
 // expand adds each candidate to each state, without what cannot be part of a choice within the gap.
-func (e *expansion) expand(from *layer) layer {
-	c := e.chooser
+func (e *expansion) expand() layer {
+	c, from := e.chooser, e.from
 	dimensions := len(c.rooms)
 	e.next.list = e.list
 	e.table = make([]int32, tableSize(len(from.values)*len(e.candidates)))
@@ -228,8 +262,30 @@ func (e *expansion) expand(from *layer) layer {
 			v.add(near.value)
 			e.insert(v, excess, int32(n), near.index)
 		}
+		if len(e.next.values) > 2*maxStates {
+			e.cut()
+		}
+	}
+	if len(e.next.values) > maxStates {
+		e.cut()
 	}
 	return e.next
+}
+
+// cut drops states while they are made, so that they never take much memory.
+func (e *expansion) cut() {
+	dimensions := len(e.sum)
+	e.next.cut(maxStates, dimensions)
+	e.wasCut = true
+	clear(e.table)
+	mask := uint64(len(e.table) - 1)
+	for n := range e.next.values {
+		slot := hash(e.next.uses[n*dimensions:(n+1)*dimensions]) & mask
+		for e.table[slot] != 0 {
+			slot = (slot + 1) & mask
+		}
+		e.table[slot] = int32(n + 1)
+	}
 }
 
 // add computes what a state and a candidate take. It reports whether the lists to come can complete it within the rooms and the gap.
@@ -276,20 +332,21 @@ func (e *expansion) insert(v value, excess float64, from, pick int32) {
 // isBetter compares a new state with one of the layer that takes the same.
 func (e *expansion) isBetter(v value, from, pick int32, old int) bool {
 	c := e.chooser
-	if order := v.compare(e.next.values[old]); order != 0 || c.compare == nil {
+	if order := v.compare(e.next.values[old]); order != 0 || c.firstDifference == nil {
 		return order < 0
 	}
-	undecided := slices.Repeat([]int{-1}, len(c.lists))
-	before := len(c.layers) - 1
-	a, b := c.picks(before, int(from), undecided), c.picks(before, int(e.next.from[old]), undecided)
-	a[e.list], b[e.list] = int(pick), int(e.next.pick[old])
-	return c.compare(a, b) < 0
+	rank, order := math.MaxInt, 0
+	if pick != e.next.pick[old] {
+		rank, order = c.firstDifference(e.list, int(pick), int(e.next.pick[old]))
+	}
+	return c.byName(len(c.layers)-1, from, e.next.from[old], rank, order) < 0
 }
 
-// tableSize returns a power of two with room for a number of states, of which most share their use.
+// tableSize returns a power of two that is at least twice the number of states. An expansion has 2·maxStates of them at most, and those
+// that the last state before a cut adds.
 func tableSize(states int) int {
 	size := 64
-	for size < 2*min(states, 4*maxStates) {
+	for size < 2*min(states, 2*maxStates+maxPoints) {
 		size *= 2
 	}
 	return size

@@ -2,6 +2,7 @@ package optimizer
 
 import (
 	"cmp"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -12,13 +13,18 @@ import (
 type component struct {
 	*solver
 
-	limits  []int
+	limits   []int
+	position []int // of each limit of the problem among those of the component, from 1
+
 	members []int   // groups
 	grants  []grant // of the members
 	quotas  []quota
 	rooms   []int64 // cards of the limits for the members, then the rooms of the quotas
 
-	coarse atomic.Bool // some plans were left out
+	coarse    atomic.Bool // some plans were left out
+	points    [][]point   // of the members, if not all can be served
+	listSteps int64       // of a member in a listing
+	found     [][]int     // plans of the members that fit, and have the shares that are granted
 }
 
 // grant is the shares that a group may have.
@@ -37,8 +43,19 @@ type quota struct {
 
 // use appends what a plan of a member takes of the rooms.
 func (c *component) use(to []int64, member int, replicas []int, share int64) []int64 {
-	for _, l := range c.limits {
-		to = append(to, c.takenBy(c.members[member], l, replicas))
+	first := len(to)
+	for range c.limits {
+		to = append(to, 0)
+	}
+	for i, n := range replicas {
+		if n == 0 {
+			continue
+		}
+		for _, t := range c.own(c.members[member])[i].takes {
+			if d := c.position[t.limit]; d > 0 {
+				to[first+d-1] += t.amount * int64(n)
+			}
+		}
 	}
 	for _, q := range c.quotas {
 		to = append(to, q.use(member, share))
@@ -88,8 +105,10 @@ func (s *solver) components(limits []int) []*component {
 
 // setRooms computes what the other groups leave of the limits.
 func (c *component) setRooms() {
-	for _, l := range c.limits {
-		room := c.solver.limits[l]
+	c.position = make([]int, len(c.solver.limits))
+	for d, l := range c.limits {
+		c.position[l] = d + 1
+		room := c.solver.limits[l].amount
 		for g := range c.groups {
 			if _, found := slices.BinarySearch(c.members, g); !found {
 				room -= c.takenBy(g, l, c.part(g))
@@ -101,15 +120,20 @@ func (c *component) setRooms() {
 
 // touches reports whether a group can take more or less of a limit.
 func (s *solver) touches(g, limit int) bool {
-	return slices.ContainsFunc(s.own(g), func(v variant) bool { return v.takes[limit] > 0 && v.high > v.low })
+	return slices.ContainsFunc(s.own(g), func(v variant) bool { return v.high > v.low && v.amount(limit) > 0 })
 }
 
-// solveComponent replaces the plans of the groups of a component. It returns the cost that is not proven to be necessary: zero, or all.
-func (s *solver) solveComponent(c *component) (unproven int64) {
+// solveComponent replaces the plans of the groups of a component. It returns a cost that no plan which serves as much undercuts.
+func (s *solver) solveComponent(c *component) (bound int64) {
 	c.grants = make([]grant, len(c.members))
 	for i, g := range c.members {
-		c.grants[i].least = s.highest(g)
+		c.grants[i].least = s.share(g, s.unlimited[s.groups[g].first:s.groups[g].end])
+		if c.grants[i].least < s.highest(g) {
+			c.coarse.Store(true)
+		}
 	}
+	c.listSteps = s.listSteps / int64(listings*len(c.members))
+	s.listSteps -= s.listSteps / listings
 	exact := true
 	if !c.servesAll() {
 		exact = c.grantShares()
@@ -119,43 +143,93 @@ func (s *solver) solveComponent(c *component) (unproven int64) {
 	found := c.cheapest(options)
 	for i, g := range c.members {
 		if found.picks == nil { // the search was cut short before it found one
-			s.lowest(g, s.part(g))
+			s.choose(g, c.found[i])
 			continue
 		}
 		s.choose(g, options[i][found.picks[i]].replicas)
 	}
-	if !exact || !found.exact || c.coarse.Load() {
-		return found.value.cost // a plan that serves more, or was left out, may cost anything
+	if !found.exact {
+		c.improve(options)
 	}
-	return 0
+	return c.bound(exact, found)
 }
+
+// bound returns a cost that no plan which serves as much as the present one undercuts.
+func (c *component) bound(exactShares bool, found chosen) int64 {
+	var least, cost int64
+	clipped := false
+	for _, g := range c.members {
+		least += c.costOf(g, c.lowest(g, make([]int, len(c.own(g)))))
+		cost += c.costOf(g, c.part(g))
+		clipped = clipped || c.groups[g].clipped
+	}
+	switch {
+	case !exactShares || clipped || c.coarse.Load():
+		return min(least, cost-1) // a plan that serves more, or was left out, may cost as little
+	case !found.exact:
+		return min(max(least, found.bound), cost-1)
+	}
+	return cost
+}
+
+// improve replaces the plan of one member after the other by its best option for which there is room.
+func (c *component) improve(options [][]option) {
+	taken := make([]int64, len(c.rooms))
+	uses := make([][]int64, len(c.members))
+	for i, g := range c.members {
+		uses[i] = c.use(nil, i, c.part(g), c.share(g, c.part(g)))
+		addTo(taken, uses[i])
+	}
+	for range improvements {
+		changed := false
+		for i, g := range c.members {
+			best, fits := c.valueOf(g, c.part(g)), make([]int64, len(taken))
+			for n := range options[i] {
+				o := &options[i][n]
+				for d := range taken {
+					fits[d] = c.rooms[d] - taken[d] + uses[i][d] - o.use[d]
+				}
+				if slices.Min(fits) < 0 || o.value.compare(best) >= 0 {
+					continue
+				}
+				for d := range taken {
+					taken[d] += o.use[d] - uses[i][d]
+				}
+				best, uses[i], changed = o.value, o.use, true
+				c.choose(g, o.replicas)
+			}
+		}
+		if !changed {
+			return
+		}
+	}
+}
+
+// improvements is how often each member may change its plan after a search that was cut short.
+const improvements = 4
+
+// listings is the part of the steps of all listings that a component may take. It lists plans three times.
+const listings = 6
 
 // cheapest chooses the options of all members.
 func (c *component) cheapest(options [][]option) chosen {
 	lists := make([][]candidate, len(options))
-	member := make([]int, len(c.variants)) // of each variant, from 1
 	for i, list := range options {
 		for n := range list {
 			lists[i] = append(lists[i], candidate{value: list[n].value, use: list[n].use})
 		}
-		for v := c.groups[c.members[i]].first; v < c.groups[c.members[i]].end; v++ {
-			member[v] = i + 1
-		}
 	}
-	byName := func(a, b []int) int {
-		for _, v := range c.order {
-			i := member[v] - 1
-			if i < 0 || a[i] == b[i] {
-				continue
-			}
-			own := v - c.groups[c.members[i]].first
-			if order := cmp.Compare(options[i][a[i]].replicas[own], options[i][b[i]].replicas[own]); order != 0 {
-				return order
+	firstDifference := func(list, a, b int) (rank, order int) {
+		g := &c.groups[c.members[list]]
+		x, y := options[list][a].replicas, options[list][b].replicas
+		for _, i := range g.order {
+			if x[i] != y[i] {
+				return c.rank[g.first+i], cmp.Compare(x[i], y[i])
 			}
 		}
-		return 0
+		return math.MaxInt, 0
 	}
-	return (&chooser{lists: lists, rooms: c.rooms, compare: byName}).run()
+	return (&chooser{lists: lists, rooms: c.rooms, firstDifference: firstDifference, steps: &c.steps}).run()
 }
 
 // each calls f for each member.

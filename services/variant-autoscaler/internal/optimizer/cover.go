@@ -6,99 +6,54 @@ import (
 	"slices"
 )
 
-// thresholds returns the weights that a group may need to serve a load, ascending: which of them counts depends on the variants in
-// use. Variants with replicas that must stay are in use.
-func (s *solver) thresholds(g int, served int64) []int64 {
-	of := &s.groups[g]
-	var all []int64
-	var least int64
-	for i := range s.own(g) {
-		v := &s.own(g)[i]
-		if v.aside {
-			continue
-		}
-		need := v.need(of, served)
-		all = append(all, need)
-		if v.low > 0 {
-			least = max(least, need)
-		}
-	}
-	slices.Sort(all)
-	all = slices.Compact(all)
-	return slices.DeleteFunc(all, func(need int64) bool { return need < least })
-}
-
-// highest returns the largest share that a group can have within its bounds.
-func (s *solver) highest(g int) int64 {
-	of, own := &s.groups[g], s.own(g)
-	plan := make([]int, len(own))
-	best := s.share(g, s.lowest(g, plan))
-	for _, threshold := range s.thresholds(g, of.demand) {
-		s.lowest(g, plan)
-		for i := range own {
-			if v := &own[i]; !v.aside && v.need(of, of.demand) <= threshold {
-				plan[i] = v.high
-			}
-		}
-		best = max(best, s.share(g, plan))
-	}
-	return best
-}
-
-// lowest fills in the least replicas of a group.
-func (s *solver) lowest(g int, plan []int) []int {
-	for i := range plan {
-		plan[i] = s.own(g)[i].low
-	}
-	return plan
-}
-
-// value is what a plan of a group is worth among those with the same share, without the last tie-break.
-type value struct{ cost, replicas, moves int64 }
-
-func (v value) compare(other value) int {
-	return cmp.Or(cmp.Compare(v.cost, other.cost), cmp.Compare(v.replicas, other.replicas), cmp.Compare(v.moves, other.moves))
-}
-
-func (s *solver) valueOf(g int, replicas []int) value {
-	var sum value
-	for i, n := range replicas {
-		v := &s.own(g)[i]
-		sum.cost += v.cost * int64(n)
-		sum.replicas += int64(n)
-		sum.moves += distance(n, v.now)
-	}
-	return sum
-}
-
-func distance(a, b int) int64 { return int64(max(a-b, b-a)) }
-
-// compareNames is negative if the first plan of a group has fewer replicas of the first variant by name that differs.
-func (g *group) compareNames(a, b []int) int {
-	for _, i := range g.order {
-		if a[i] != b[i] {
-			return cmp.Compare(a[i], b[i])
-		}
-	}
-	return 0
-}
-
-// best returns the best plan of a group without limits. For each threshold, it is a covering knapsack: the cheapest replicas of
-// the permitted variants with the weight of the threshold. It is searched depth-first, with the bound of its relaxation.
-func (s *solver) best(g int) []int {
+// best returns the best plan of a group without limits, and a cost that no plan which serves as much undercuts. For each threshold, it is
+// a covering knapsack: the cheapest replicas of the permitted variants with the weight of the threshold. It is searched depth-first, with
+// the bound of its relaxation.
+func (s *solver) best(g int) (plan []int, bound int64) {
 	of := &s.groups[g]
 	served := of.demand
-	if share := s.highest(g); share < Million {
+	share := s.highest(g)
+	if share < Million {
 		served = of.servedAt(share)
 	}
-	c := &cover{solver: s, of: of, own: s.own(g), plan: make([]int, of.end-of.first)}
-	for _, threshold := range s.thresholds(g, served) {
-		c.search(g, threshold, served)
+	c := &cover{solver: s, of: of, own: s.own(g), plan: make([]int, of.end-of.first), steps: s.stepsFor(g)}
+	first := c.steps
+	c.ranked = c.rank()
+	bound = math.MaxInt64
+	thresholds := s.thresholds(g, served)
+	// Each threshold looks at all variants.
+	stride := 1 + len(thresholds)*len(c.own)/maxLooks
+	for n, threshold := range thresholds {
+		if n%stride != 0 && n != len(thresholds)-1 {
+			c.cut, bound = true, 0
+			continue
+		}
+		bound = min(bound, c.search(g, threshold, served))
 	}
-	if c.found == nil { // no variant can serve
-		return s.lowest(g, c.plan)
+	s.steps -= first - max(c.steps, 0)
+	lowest := s.lowest(g, c.plan)
+	switch {
+	case c.found == nil: // no variant can serve
+		return lowest, s.costOf(g, lowest)
+	case of.clipped || s.share(g, c.found) < share:
+		return c.found, min(s.costOf(g, lowest), c.value.cost-1)
+	case c.cut:
+		return c.found, min(max(bound, s.costOf(g, lowest)), c.value.cost-1)
 	}
-	return c.found
+	return c.found, c.value.cost
+}
+
+// Bounds of the search for the best plan of each group. A step looks at one variant, and takes a few nanoseconds. Each variant has its
+// steps, and the groups share what others do not need.
+const (
+	maxSteps       = 1 << 24
+	stepsOfVariant = 200
+	maxLooks       = 1 << 22
+)
+
+// stepsFor returns the steps for a group: all but what the groups after it have.
+func (s *solver) stepsFor(g int) int64 {
+	return s.steps - stepsOfVariant*int64(len(s.variants)-s.groups[g].end)
 }
 
 // cover searches the best plan of a group that has a weight.
@@ -107,9 +62,12 @@ type cover struct {
 	of     *group
 	own    []variant
 	plan   []int
+	steps  int64 // left
+	cut    bool  // there were too few
 
-	items []item // permitted variants, by name
-	cheap []int  // positions of items, the lowest cost for their weight first
+	ranked []int  // variants, the lowest cost for their weight first
+	items  []item // permitted variants that are not decided yet, by name
+	cheap  []int  // positions of items, ranked
 
 	found   []int
 	value   value
@@ -120,41 +78,145 @@ type cover struct {
 type item struct {
 	*variant
 
-	index  int   // in the group
-	rest   int64 // weight that it and the items after it can add
-	widest int64 // weight of the widest of them
-	moves  int64 // of all of them, at their least replicas
-	growth int64 // replicas from the least to the present ones, of all of them
+	index     int   // in the group
+	low, high int   // replicas that a plan better than the one that was found may have
+	rest      int64 // weight that it and the items after it can add
+	widest    int64 // weight of the widest of them
+	moves     int64 // of all of them, at their least replicas
+	growth    int64 // replicas from the least to the present ones, of all of them
 }
 
-// search looks for plans with the weight of a threshold.
-func (c *cover) search(g int, threshold, served int64) {
+func (c *cover) rank() []int {
+	all := make([]int, 0, len(c.own))
+	for _, i := range c.of.order {
+		if !c.own[i].aside {
+			all = append(all, i)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(c.own[a].price(), c.own[b].price()) })
+	return all
+}
+
+func (v *variant) price() float64 { return float64(v.cost) / float64(v.weight) }
+
+// search looks for plans with the weight of a threshold. It returns a cost that none of them undercuts.
+func (c *cover) search(g int, threshold, served int64) int64 {
+	permitted := func(i int) bool { return c.own[i].need(c.of, served) <= threshold }
 	c.solver.lowest(g, c.plan)
-	c.items, c.cheap, c.current = c.items[:0], c.cheap[:0], false
+	base := c.solver.valueOf(g, c.plan)
 	missing := threshold
+	for _, i := range c.ranked {
+		if permitted(i) {
+			missing = max(missing-times(c.own[i].weight, int64(c.own[i].low)), 0)
+		}
+	}
+	least, price := c.greedy(g, missing, permitted)
+	if least < 0 {
+		return math.MaxInt64 // they cannot have the weight
+	}
+	bound := base.cost + int64(math.Ceil(least*(1-margin)-margin))
+	if c.found != nil && bound > c.value.cost {
+		return bound
+	}
+	slack := float64(c.value.cost-base.cost)*(1+margin) - least*(1-margin) + margin*price*float64(missing) + 1
+	missing = c.reduce(missing, price, slack, permitted)
+	c.sum()
+	c.walk(0, missing, c.solver.valueOf(g, c.plan))
+	return bound
+}
+
+// reduce sets the items to the permitted variants, with the replicas that a better plan may have: one more or less than in the relaxation
+// costs its excess more, and a better plan has at most the slack of it. It returns the weight that is missing at the least replicas.
+func (c *cover) reduce(missing int64, price, slack float64, permitted func(i int) bool) int64 {
+	c.items, c.cheap, c.current = c.items[:0], c.cheap[:0], false
+	position := make(map[int]int, len(c.own))
 	for _, i := range c.of.order {
 		v := &c.own[i]
-		if v.aside || v.need(c.of, served) > threshold {
+		if v.aside || !permitted(i) {
 			continue
 		}
-		missing -= v.weight * int64(v.low)
-		c.cheap = append(c.cheap, len(c.items))
-		c.items = append(c.items, item{variant: v, index: i})
+		it := item{variant: v, index: i, low: v.low, high: v.high}
+		excess, span := float64(v.cost)-price*float64(v.weight), float64(v.high-v.low)
+		if excess > 0 {
+			it.high = v.low + int(min(slack/excess, span))
+		} else if excess < 0 {
+			it.low = v.high - int(min(slack/-excess, span))
+		}
+		missing = max(missing-times(v.weight, int64(it.low-v.low)), 0)
+		c.plan[i] = it.low
+		if it.low < it.high {
+			position[i] = len(c.items)
+			c.items = append(c.items, it)
+		}
 	}
+	for _, i := range c.ranked {
+		if at, found := position[i]; found {
+			c.cheap = append(c.cheap, at)
+		}
+	}
+	return missing
+}
+
+// sum sets what the items to come can add.
+func (c *cover) sum() {
 	var after item
 	for at := len(c.items) - 1; at >= 0; at-- {
 		i := &c.items[at]
-		i.rest = after.rest + i.weight*int64(i.high-i.low)
+		i.rest = plus(after.rest, times(i.weight, int64(i.high-i.low)))
 		i.widest = max(after.widest, i.weight)
 		i.moves = after.moves + distance(i.low, i.now)
 		i.growth = after.growth + int64(i.now-i.low)
 		after = *i
 	}
-	slices.SortStableFunc(c.cheap, func(a, b int) int { return cmp.Compare(c.items[a].price(), c.items[b].price()) })
-	c.walk(0, missing, c.solver.valueOf(g, c.plan))
 }
 
-func (i *item) price() float64 { return float64(i.cost) / float64(i.weight) }
+// greedy offers plans that add a weight by the permitted variants with the lowest price, and returns the cost of the relaxation, in which
+// replicas may be divided, with the price of its last variant. The cost is negative if the variants cannot have the weight.
+func (c *cover) greedy(g int, missing int64, permitted func(i int) bool) (cost, price float64) {
+	defer c.solver.lowest(g, c.plan)
+	left := missing
+	for _, i := range c.ranked {
+		if left == 0 {
+			break
+		}
+		v := &c.own[i]
+		c.steps--
+		if v.high == v.low || !permitted(i) {
+			continue
+		}
+		if weight := times(v.weight, int64(v.high-v.low)); weight < left {
+			cost += float64(v.cost) * float64(v.high-v.low)
+			left -= weight
+			c.plan[i] = v.high
+			continue
+		}
+		price = v.price()
+		cost += price * float64(left)
+		whole := divideUp(left, 1, v.weight) - 1
+		c.plan[i] += int(whole)
+		c.complete(left-v.weight*whole, permitted)
+		left = 0
+	}
+	if left > 0 {
+		return -1, 0
+	}
+	c.offer(c.solver.valueOf(g, c.plan))
+	return cost, price
+}
+
+// complete adds the last piece of a weight by the variant that has it for the least cost.
+func (c *cover) complete(left int64, permitted func(i int) bool) {
+	best, replicas, least := -1, 0, int64(math.MaxInt64)
+	for _, i := range c.ranked {
+		c.steps--
+		v := &c.own[i]
+		n := divideUp(left, 1, v.weight)
+		if n <= int64(v.high-c.plan[i]) && v.cost*n < least && permitted(i) {
+			best, replicas, least = i, int(n), v.cost*n
+		}
+	}
+	c.plan[best] += replicas
+}
 
 // walk decides about the items from a position on. missing is the weight that they have to add, v the value of all before, with the
 // least replicas of the items to come.
@@ -163,11 +225,18 @@ func (c *cover) walk(at int, missing int64, v value) {
 		c.offer(v)
 		return
 	}
+	if c.steps--; c.steps < 0 {
+		c.cut = true
+		return
+	}
 	if at == len(c.items) || missing > c.items[at].rest || c.isWorse(at, missing, v) {
 		return
 	}
 	i := &c.items[at]
-	others := i.rest - i.weight*int64(i.high-i.low)
+	others := int64(0)
+	if at+1 < len(c.items) {
+		others = c.items[at+1].rest
+	}
 	n := 0
 	if missing > others {
 		n = int(divideUp(missing-others, 1, i.weight))
@@ -203,13 +272,15 @@ func (c *cover) isWorse(at int, missing int64, v value) bool {
 	return least.moves > c.value.moves || least.moves == c.value.moves && c.current
 }
 
+// margin covers rounding: a float64 has 53 bits, so a bound may be too high by a few parts in 10^15.
+const margin = 1e-12
+
 // relaxed returns a lower bound on the cost of a weight, from the items from a position on: replicas may be divided.
 func (c *cover) relaxed(at int, missing int64) int64 {
-	// A float64 has 53 bits: the bound may be too high by a few parts in 10^15.
-	const margin = 1e-12
 	cost, left := 0.0, float64(missing)
 	for _, n := range c.cheap {
 		i := &c.items[n]
+		c.steps--
 		if n < at {
 			continue
 		}

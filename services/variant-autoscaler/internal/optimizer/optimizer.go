@@ -13,12 +13,15 @@
 //	Solve      the best plan of each group by itself; limits that these plans exceed join groups into components (cover.go)
 //	shares     of a component: how well its groups can be served within the limits (shares.go)
 //	options    of a group: the ways to serve it so, of which none is better in everything than another one (options.go)
-//	choice     one option of each group within the limits, at the least cost: prices for cards, then dynamic programming over the
+//	choice     one option of each group within the limits, at the least cost: prices for what limits count, then dynamic programming over the
 //	           options that the prices cannot rule out (prices.go, choice.go)
+//	bounds     every search counts its steps, listings too; where they do not suffice, the plan keeps to all limits, is not the best
+//	           for sure, and its Bound is below its cost
 //	Act        hysteresis and stabilization, after the plan and never part of it (act.go)
 package optimizer
 
 import (
+	"fmt"
 	"slices"
 )
 
@@ -64,23 +67,6 @@ type Limit struct {
 	Amount      int64
 }
 
-func (l *Limit) matches(g *Group, v *Variant) bool {
-	return (l.Accelerator == "" || l.Accelerator == v.Accelerator) && (l.Namespace == "" || l.Namespace == g.Namespace) &&
-		(l.Priority == 0 || l.Priority == g.Priority)
-}
-
-// takenBy returns what a replica takes.
-func (l *Limit) takenBy(v *Variant) int64 {
-	switch l.Unit {
-	case UnitReplicas:
-		return 1
-	case UnitCost:
-		return v.Cost
-	default:
-		return v.Cards
-	}
-}
-
 // Group is the variants that share one load.
 type Group struct {
 	Namespace, Pool, Model string
@@ -108,7 +94,8 @@ type Plan struct {
 	Replicas []int
 	Shares   []int64 // by group
 	Cost     int64
-	// Bound is what no plan that serves as much can undercut. It is Cost, unless the search of a component was cut short.
+	// Bound is what no plan that serves as much can undercut. It is Cost if the plan is proven to be the best, and less if a search was
+	// cut short.
 	Bound int64
 	// Limiting are the limits that make the plan serve less or cost more.
 	Limiting []int
@@ -116,38 +103,75 @@ type Plan struct {
 
 // Solve returns the best plan of a valid problem.
 func Solve(p *Problem) *Plan {
-	s := newSolver(p)
+	return newSolver(p).solve()
+}
+
+func (s *solver) solve() *Plan {
+	bounds := make([]int64, len(s.groups))
 	for g := range s.groups {
-		s.choose(g, s.best(g))
+		best, bound := s.best(g)
+		s.choose(g, best)
+		bounds[g] = bound
 	}
+	s.unlimited = slices.Clone(s.plan)
 	// A limit that the best plan without it keeps to has no effect.
 	var active []int
-	unproven := int64(0)
-	for exceeded := s.exceeded(active); len(exceeded) > 0; exceeded = s.exceeded(active) {
+	solved := map[string]int64{} // bounds of components, by their limits
+	for exceeded := s.exceeded(s.plan); len(exceeded) > 0; exceeded = s.exceeded(s.plan) {
 		active = append(active, exceeded...)
 		slices.Sort(active)
-		unproven = 0
 		for _, c := range s.components(active) {
-			unproven += s.solveComponent(c)
+			// The plan of a component that no further limit joined is the same as before.
+			key := fmt.Sprint(c.limits)
+			if _, found := solved[key]; found {
+				continue
+			}
+			solved[key] = s.solveComponent(c)
 		}
 	}
-	plan := &Plan{Replicas: s.plan, Limiting: active}
+	plan := &Plan{Replicas: s.plan}
+	for _, c := range s.components(active) {
+		plan.Bound += solved[fmt.Sprint(c.limits)]
+		for _, g := range c.members {
+			bounds[g] = 0
+		}
+	}
+	for _, l := range active {
+		plan.Limiting = append(plan.Limiting, s.limits[l].index)
+	}
 	for g := range s.groups {
 		plan.Shares = append(plan.Shares, s.share(g, s.part(g)))
 		plan.Cost += s.costOf(g, s.part(g))
+		plan.Bound += bounds[g]
 	}
-	plan.Bound = plan.Cost - unproven
 	return plan
 }
 
 // solver is a problem in the form of the search. Variants are numbered over all groups.
 type solver struct {
-	problem  *Problem
-	variants []variant
-	groups   []group
-	limits   []int64 // amounts, raised to what the minima take
-	order    []int   // variants by namespace and name
-	plan     []int
+	problem   *Problem
+	variants  []variant
+	groups    []group
+	limits    []limit
+	order     []int // variants by namespace and name
+	rank      []int // of each variant in this order
+	plan      []int
+	unlimited []int // the plan without limits
+
+	steps, listSteps int64 // that the search, and the listing of plans, may still take
+}
+
+// limit is a limit in the form of the search.
+type limit struct {
+	index    int   // in the problem
+	position int   // in the solver
+	amount   int64 // raised to what the minima take
+}
+
+// taking is what a replica takes of a limit.
+type taking struct {
+	limit  int
+	amount int64
 }
 
 // variant is a variant in the form of the search.
@@ -156,7 +180,17 @@ type variant struct {
 	low, high              int // more than high never helps
 	max, now, held         int
 	aside                  bool
-	takes                  []int64 // of each limit, by a replica
+	takes                  []taking // by limit
+}
+
+// amount returns what a replica takes of a limit.
+func (v *variant) amount(limit int) int64 {
+	for _, t := range v.takes {
+		if t.limit == limit {
+			return t.amount
+		}
+	}
+	return 0
 }
 
 // group is a group in the form of the search.
@@ -166,6 +200,7 @@ type group struct {
 	tier       int   // 0 has the most important priority
 	demand     int64
 	keepOne    bool
+	clipped    bool // the sums of its weights may be too large
 }
 
 // part returns the plan of a group.
@@ -184,30 +219,42 @@ func (s *solver) costOf(g int, replicas []int) int64 {
 	return sum
 }
 
+// addTaken adds what a group takes of the limits, a number of times.
+func (s *solver) addTaken(to []int64, g int, replicas []int, number int64) {
+	for i, n := range replicas {
+		for _, t := range s.own(g)[i].takes {
+			to[t.limit] += number * t.amount * int64(n)
+		}
+	}
+}
+
 // takenBy returns what a group takes of a limit.
 func (s *solver) takenBy(g, limit int, replicas []int) int64 {
 	var sum int64
-	for i := range replicas {
-		sum += s.own(g)[i].takes[limit] * int64(replicas[i])
+	for i, n := range replicas {
+		if n > 0 {
+			sum += s.own(g)[i].amount(limit) * int64(n)
+		}
 	}
 	return sum
 }
 
-// exceeded returns the limits that the plan exceeds, without those that are known.
-func (s *solver) exceeded(known []int) []int {
+// taken returns what a plan takes of the limits.
+func (s *solver) taken(plan []int) []int64 {
+	sums := make([]int64, len(s.limits))
+	for g := range s.groups {
+		s.addTaken(sums, g, plan[s.groups[g].first:s.groups[g].end], 1)
+	}
+	return sums
+}
+
+// exceeded returns the limits that a plan exceeds.
+func (s *solver) exceeded(plan []int) []int {
 	var all []int
-	for l := range s.limits {
-		if !slices.Contains(known, l) && s.taken(l, s.plan) > s.limits[l] {
+	for l, sum := range s.taken(plan) {
+		if sum > s.limits[l].amount {
 			all = append(all, l)
 		}
 	}
 	return all
-}
-
-func (s *solver) taken(limit int, plan []int) int64 {
-	var sum int64
-	for i := range plan {
-		sum += s.variants[i].takes[limit] * int64(plan[i])
-	}
-	return sum
 }

@@ -17,6 +17,7 @@ type option struct {
 // no more.
 func (c *component) options(member int) []option {
 	l := c.lister(member)
+	l.visit, l.number = l.offer, func() int { return len(l.kept) }
 	grant := &c.grants[member]
 	for _, share := range append([]int64{grant.least}, grant.also...) {
 		if share > Million { // only single shares are granted
@@ -26,25 +27,46 @@ func (c *component) options(member int) []option {
 			l.offer()
 			continue
 		}
-		served := l.of.servedAt(share)
-		for _, threshold := range c.thresholds(l.g, served) {
-			missing := threshold
-			var ranges []int
-			for i := range l.own {
-				v := &l.own[i]
-				l.usable[i] = !v.aside && v.need(l.of, served) <= threshold
-				if l.usable[i] {
-					missing -= v.weight * int64(v.low)
-					ranges = append(ranges, v.high-v.low)
-				}
-			}
-			if len(ranges) > 0 {
-				l.limit(maxOptions, ranges[:len(ranges)-1]) // the last one has what is missing
-			}
-			l.cover(0, missing)
+		l.list(l.of.servedAt(share))
+	}
+	if l.coarse {
+		copy(l.plan, c.unlimited[l.of.first:l.of.end])
+		l.offer()
+	}
+	// The grants follow from points: they are there, whatever the listing left out.
+	if l.coarse && c.points != nil {
+		for _, p := range c.points[member] {
+			copy(l.plan, p.replicas)
+			l.offer()
 		}
 	}
 	return l.kept
+}
+
+// list lists the plans that serve a load, and no more replicas than that takes.
+func (l *lister) list(served int64) {
+	for _, threshold := range l.component.thresholds(l.g, served) {
+		if l.isCut() {
+			break
+		}
+		missing := threshold
+		var ranges []int
+		for i := range l.own {
+			v := &l.own[i]
+			l.usable[i] = !v.aside && v.need(l.of, served) <= threshold
+			if l.usable[i] {
+				missing = max(missing-times(v.weight, int64(v.low)), 0)
+				ranges = append(ranges, v.high-v.low)
+			}
+		}
+		if len(ranges) > 0 {
+			l.limit(maxOptions, ranges[:len(ranges)-1]) // the last one has what is missing
+		}
+		l.cover(0, missing)
+	}
+	if l.coarse {
+		l.sample(served)
+	}
 }
 
 // lister lists options of a member.
@@ -55,16 +77,24 @@ type lister struct {
 	own       []variant
 	usable    []bool
 	plan      []int
-	step      int // between the replicas of a variant
+	free      []bool // variants that take from no limit of the component
+	step      int    // between the replicas of a variant
+	steps     int64  // that the listing may still take
+	coarse    bool   // plans were left out
+	visit     func()
+	number    func() int // of plans that are kept
 	kept      []option
 	scratch   []int64
 }
 
 // Most plans that are listed for a group. A group of three variants with 60 replicas each has 3600 ways to serve a load, and 216 000 plans.
 // Beyond, only each second, third, ... number of replicas is listed, and the result is not proven to be the best.
+// All members of a component share the steps of the listing, and the numbers that it keeps.
 const (
-	maxOptions = 1 << 11
-	maxPoints  = 1 << 15
+	maxOptions     = 1 << 11
+	maxPoints      = 1 << 15
+	maxListSteps   = 1 << 28
+	maxListNumbers = 1 << 21
 )
 
 // limit sets the step so that the lister lists no more than a number of plans.
@@ -78,9 +108,77 @@ func (l *lister) limit(most int, ranges []int) {
 		}
 		return n
 	}
-	for l.step = 1; plans() > most; l.step++ {
-		l.component.coarse.Store(true)
+	largest := 0
+	for _, r := range ranges {
+		largest = max(largest, r)
 	}
+	for l.step = 1; plans() > most && l.step <= largest; l.step += 1 + l.step/16 { //nolint:mnd // no need to try each
+		l.setCoarse()
+	}
+}
+
+// setCoarse records that plans are left out.
+func (l *lister) setCoarse() {
+	l.coarse = true
+	l.component.coarse.Store(true)
+}
+
+// isCut reports whether the listing ends before it has all plans, and counts a step.
+func (l *lister) isCut() bool {
+	numbers := l.number() * (len(l.own) + len(l.component.rooms))
+	l.steps -= int64(4*len(l.own) + len(l.component.rooms) + 2*l.number()) //nolint:mnd // about a nanosecond each
+	if l.steps > 0 && (l.number() <= 1 || numbers <= maxListNumbers/len(l.component.members)) {
+		return false
+	}
+	l.setCoarse()
+	return true
+}
+
+// sample offers plans with a share: those with the least cost, and those that take the least part of what there is, one variant after
+// the other. They are good plans where there are too many to list.
+func (l *lister) sample(served int64) {
+	c := l.component
+	scarcity := func(i int) float64 {
+		sum := 0.0
+		for d, limit := range c.limits {
+			sum += float64(l.own[i].amount(limit)) / float64(max(c.rooms[d], 1))
+		}
+		return sum
+	}
+	cost := func(i int) float64 { return float64(l.own[i].cost) }
+	thresholds := c.thresholds(l.g, served)
+	for n := 0; n < len(thresholds); n += 1 + len(thresholds)/maxSamples {
+		for _, price := range []func(i int) float64{cost, scarcity} {
+			l.fill(thresholds[n], served, price)
+		}
+	}
+}
+
+// maxSamples bounds the thresholds for which a group with too many plans is sampled.
+const maxSamples = 8
+
+func (l *lister) fill(threshold, served int64, price func(i int) float64) {
+	var ranked []int
+	prices := make([]float64, len(l.own))
+	missing := threshold
+	for i := range l.own {
+		if v := &l.own[i]; !v.aside && v.need(l.of, served) <= threshold {
+			prices[i] = price(i) / float64(v.weight)
+			ranked = append(ranked, i)
+			missing = max(missing-times(v.weight, int64(v.low)), 0)
+		}
+	}
+	slices.SortStableFunc(ranked, func(a, b int) int { return cmp.Compare(prices[a], prices[b]) })
+	for _, i := range ranked {
+		v := &l.own[i]
+		n := min(int64(v.high-v.low), divideUp(missing, 1, v.weight))
+		l.plan[i] += int(n)
+		missing = max(missing-times(v.weight, n), 0)
+	}
+	if missing == 0 {
+		l.visit()
+	}
+	l.component.lowest(l.g, l.plan)
 }
 
 // next returns the number of replicas after n: the steps end with the most.
@@ -95,13 +193,20 @@ func (c *component) lister(member int) *lister {
 	g := c.members[member]
 	l := &lister{component: c, member: member, g: g, of: &c.groups[g], own: c.own(g), usable: make([]bool, len(c.own(g)))}
 	l.plan = c.lowest(g, make([]int, len(l.own)))
+	l.steps = c.listSteps
+	for i := range l.own {
+		l.free = append(l.free, !slices.ContainsFunc(c.limits, func(limit int) bool { return l.own[i].amount(limit) > 0 }))
+	}
 	return l
 }
 
 // cover lists the plans with a weight.
 func (l *lister) cover(at int, missing int64) {
+	if l.isCut() {
+		return
+	}
 	if missing <= 0 {
-		l.offer()
+		l.visit()
 		return
 	}
 	for at < len(l.own) && !l.usable[at] {
@@ -166,20 +271,24 @@ func within(a, b []int64) bool {
 
 // point is a share that a group can have, and what it takes for it.
 type point struct {
-	share int64
-	use   []int64
+	share    int64
+	use      []int64
+	replicas []int
 }
 
-// points returns the shares that a member can have, with the least that each takes, the largest share first.
-func (c *component) points(member int) []point {
+// listPoints returns the shares that a member can have, with the least that each takes, the largest share first.
+func (c *component) listPoints(member int) []point {
 	l := c.lister(member)
 	var ranges []int
 	for i := range l.own {
-		ranges = append(ranges, l.own[i].high-l.own[i].low)
+		if v := &l.own[i]; v.low < v.high && !l.free[i] {
+			ranges = append(ranges, v.high-v.low)
+		}
 	}
-	l.limit(maxPoints, slices.DeleteFunc(ranges, func(r int) bool { return r == 0 }))
+	l.limit(maxPoints, ranges)
 	var kept []point
-	l.all(0, func() {
+	l.number = func() int { return len(kept) }
+	l.visit = func() {
 		share := c.share(l.g, l.plan)
 		l.scratch = c.use(l.scratch[:0], member, l.plan, share)
 		use := l.scratch
@@ -189,24 +298,39 @@ func (c *component) points(member int) []point {
 			}
 		}
 		kept = slices.DeleteFunc(kept, func(p point) bool { return p.share <= share && within(use, p.use) })
-		kept = append(kept, point{share: share, use: slices.Clone(use)})
-	})
+		kept = append(kept, point{share: share, use: slices.Clone(use), replicas: slices.Clone(l.plan)})
+	}
+	l.visit() // the least replicas
+	l.all(0)
+	if l.coarse {
+		for part := int64(1); part <= maxSamples; part++ {
+			l.sample(l.of.servedAt(max(1, c.solver.highest(l.g)*part/maxSamples)))
+		}
+	}
 	slices.SortStableFunc(kept, func(a, b point) int { return cmp.Compare(b.share, a.share) })
 	return kept
 }
 
 // all calls visit for each plan within the bounds.
-func (l *lister) all(at int, visit func()) {
+func (l *lister) all(at int) {
+	if l.isCut() {
+		return
+	}
 	for at < len(l.own) && l.own[at].low == l.own[at].high {
 		at++
 	}
 	if at == len(l.own) {
-		visit()
+		l.visit()
 		return
 	}
-	for n := l.own[at].low; n <= l.own[at].high; n = l.next(n, &l.own[at]) {
-		l.plan[at] = n
-		l.all(at+1, visit)
+	v := &l.own[at]
+	if l.free[at] { // more replicas cost no room and serve as much, but the first one may hold back others
+		l.plan[at] = v.high
+		l.all(at + 1)
 	}
-	l.plan[at] = l.own[at].low
+	for n := v.low; n <= v.high && (!l.free[at] || n == 0); n = l.next(n, v) {
+		l.plan[at] = n
+		l.all(at + 1)
+	}
+	l.plan[at] = v.low
 }

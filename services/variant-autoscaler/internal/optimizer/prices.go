@@ -28,9 +28,12 @@ type flat struct {
 	largest float64 // sum of the largest costs
 }
 
+// priceStep is how many terms of a price cost as much as a step of the search.
+const priceStep = 8
+
 // findPrices looks for prices with a high bound, by steps along the subgradient: the price of what is taken too often rises, the others
 // fall. Steps get shorter when the bound does not rise.
-func findPrices(lists [][]candidate, rooms []int64, largest float64) prices {
+func findPrices(lists [][]candidate, rooms []int64, largest float64, steps *int64) prices {
 	const rounds, patience, first = 400, 12, 0.02
 	f := flatten(lists, rooms)
 	f.largest = largest
@@ -42,7 +45,11 @@ func findPrices(lists [][]candidate, rooms []int64, largest float64) prices {
 	price, gradient := slices.Clone(best.of), slices.Clone(taken)
 	bestGradient := slices.Clone(taken)
 	stride, stale := first, 0
+	cost := int64(len(f.costs)) * int64(len(rooms)+1) / priceStep
 	for range rounds {
+		if *steps -= cost; *steps < 0 {
+			break
+		}
 		norm := 0.0
 		for d := range rooms {
 			over := gradient[d] - f.rooms[d]

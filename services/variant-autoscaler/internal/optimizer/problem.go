@@ -2,13 +2,14 @@ package optimizer
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"math/bits"
 	"slices"
 )
 
 func newSolver(p *Problem) *solver {
-	s := &solver{problem: p}
+	s := &solver{problem: p, steps: maxSteps, listSteps: maxListSteps}
 	var priorities []int
 	for i := range p.Groups {
 		priorities = append(priorities, p.Groups[i].Priority)
@@ -18,8 +19,9 @@ func newSolver(p *Problem) *solver {
 	for i := range p.Groups {
 		g := &p.Groups[i]
 		first := len(s.variants)
+		tier, _ := slices.BinarySearch(priorities, g.Priority)
 		made := group{
-			first: first, end: first + len(g.Variants), tier: slices.Index(priorities, g.Priority), keepOne: g.KeepOne,
+			first: first, end: first + len(g.Variants), tier: tier, keepOne: g.KeepOne,
 			demand: divideUp(g.Rate, 100+p.HeadroomPercent, 100), //nolint:mnd // percent
 		}
 		s.variants = append(s.variants, newVariants(p.Split, g, &made)...)
@@ -49,6 +51,7 @@ func newVariants(split Split, g *Group, made *group) []variant {
 			w.aside, w.low = true, min(max(v.Now, v.Min), w.max)
 		} else {
 			most = max(most, w.need(made, made.demand))
+			made.clipped = made.clipped || most > huge || w.weight >= huge
 		}
 		all[i] = w
 	}
@@ -73,7 +76,7 @@ func (v *variant) need(g *group, served int64) int64 {
 // weightsOf returns the weights by which the picker divides the load of a group.
 func weightsOf(split Split, variants []Variant) []int64 {
 	all := make([]int64, len(variants))
-	var seen, able int64
+	var seen, able uint64 // at most maxVariants times maxRate
 	for i := range variants {
 		v := &variants[i]
 		all[i] = 1
@@ -82,8 +85,8 @@ func weightsOf(split Split, variants []Variant) []int64 {
 		}
 		if split == SplitObserved && v.Weight > 0 && v.Capacity > 0 {
 			all[i] = v.Weight
-			seen += v.Weight
-			able += v.Capacity
+			seen += uint64(v.Weight)
+			able += uint64(v.Capacity)
 		}
 	}
 	if seen == 0 {
@@ -91,31 +94,79 @@ func weightsOf(split Split, variants []Variant) []int64 {
 	}
 	for i := range variants {
 		if v := &variants[i]; v.Weight == 0 && v.Capacity > 0 { // as busy as those that were seen
-			all[i] = max(1, divide(v.Capacity, seen, able))
+			high, low := bits.Mul64(uint64(v.Capacity), seen)
+			all[i] = huge
+			if high < able {
+				quotient, _ := bits.Div64(high, low, able)
+				all[i] = int64(min(max(quotient, 1), huge))
+			}
 		}
 	}
 	return all
 }
 
-// setLimits raises limits to what the least replicas take: they are there, whatever the plan.
+// setLimits raises limits to what the least replicas take: they are there, whatever the plan. Of several limits on the same, only the
+// first of the smallest ones counts. So a variant has a small number of limits, however many there are.
 func (s *solver) setLimits() {
+	smallest := map[Limit]int{} // by what is limited
 	for l := range s.problem.Limits {
-		limit := &s.problem.Limits[l]
-		var least int64
-		for g := range s.groups {
-			in := &s.problem.Groups[g]
-			for i := range s.own(g) {
-				v := &s.own(g)[i]
-				if v.takes == nil {
-					v.takes = make([]int64, len(s.problem.Limits))
-				}
-				if limit.matches(in, &in.Variants[i]) {
-					v.takes[l] = limit.takenBy(&in.Variants[i])
-					least += v.takes[l] * int64(v.low)
-				}
+		key := s.problem.Limits[l]
+		key.Amount = 0
+		if other, found := smallest[key]; !found || s.problem.Limits[l].Amount < s.problem.Limits[other].Amount {
+			smallest[key] = l
+		}
+	}
+	position := map[Limit]int{}
+	scopes := map[[3]bool]bool{} // which fields limits have
+	for _, l := range slices.Sorted(maps.Values(smallest)) {
+		key := s.problem.Limits[l]
+		scopes[[3]bool{key.Accelerator != "", key.Namespace != "", key.Priority != 0}] = true
+		key.Amount = 0
+		position[key] = len(s.limits)
+		s.limits = append(s.limits, limit{index: l, position: len(s.limits), amount: s.problem.Limits[l].Amount})
+	}
+	least := make([]int64, len(s.limits))
+	for g := range s.groups {
+		in := &s.problem.Groups[g]
+		for i := range s.own(g) {
+			v := &s.own(g)[i]
+			for fields := range scopes {
+				v.limit(in, &in.Variants[i], fields, position)
+			}
+			slices.SortFunc(v.takes, func(a, b taking) int { return cmp.Compare(a.limit, b.limit) })
+			for _, t := range v.takes {
+				least[t.limit] += t.amount * int64(v.low)
 			}
 		}
-		s.limits = append(s.limits, max(limit.Amount, least))
+	}
+	for l := range s.limits {
+		s.limits[l].amount = max(s.limits[l].amount, least[l])
+	}
+}
+
+// limit adds what a replica takes of the limits that have some fields: accelerator, namespace, priority.
+func (v *variant) limit(g *Group, of *Variant, fields [3]bool, position map[Limit]int) {
+	if fields[0] && of.Accelerator == "" || fields[1] && g.Namespace == "" {
+		return
+	}
+	var key Limit
+	if fields[0] {
+		key.Accelerator = of.Accelerator
+	}
+	if fields[1] {
+		key.Namespace = g.Namespace
+	}
+	if fields[2] {
+		key.Priority = g.Priority
+	}
+	for _, taken := range []struct {
+		unit   Unit
+		amount int64
+	}{{UnitCards, of.Cards}, {UnitReplicas, 1}, {UnitCost, of.Cost}} {
+		key.Unit = taken.unit
+		if l, found := position[key]; found && taken.amount > 0 {
+			v.takes = append(v.takes, taking{limit: l, amount: taken.amount})
+		}
 	}
 }
 
@@ -133,6 +184,10 @@ func (s *solver) setOrder() {
 		return cmp.Or(cmp.Compare(groups[x].Namespace, groups[y].Namespace),
 			cmp.Compare(groups[x].Variants[a-s.groups[x].first].Name, groups[y].Variants[b-s.groups[y].first].Name))
 	})
+	s.rank = make([]int, len(s.order))
+	for rank, v := range s.order {
+		s.rank[v] = rank
+	}
 }
 
 // share returns the part of its demand, in millionths, that a group can serve while every variant in use keeps its targets.
@@ -141,7 +196,7 @@ func (s *solver) share(g int, replicas []int) int64 {
 	var weight, used int64
 	for i, n := range replicas {
 		if !own[i].aside {
-			weight += own[i].weight * int64(n)
+			weight = plus(weight, times(own[i].weight, int64(n)))
 			used += int64(n)
 		}
 	}
@@ -166,8 +221,21 @@ func (s *solver) share(g int, replicas []int) int64 {
 // servedAt returns the least load that counts as a share.
 func (g *group) servedAt(share int64) int64 { return divideUp(share, g.demand, Million) }
 
-// huge stands for quotients that do not fit.
+// huge is the most that weights of replicas add up to. Only numbers that no model server has reach it: the plan is then good, but not
+// proven to be the best.
 const huge = math.MaxInt64 / 4
+
+// plus returns a sum of weights.
+func plus(a, b int64) int64 { return min(a+b, huge) }
+
+// times returns the weight of replicas.
+func times(weight, replicas int64) int64 {
+	high, low := bits.Mul64(uint64(weight), uint64(replicas))
+	if high > 0 {
+		return huge
+	}
+	return int64(min(low, huge))
+}
 
 // divide returns a·b/c rounded down.
 func divide(a, b, c int64) int64 {
@@ -179,15 +247,22 @@ func divide(a, b, c int64) int64 {
 	return int64(min(quotient, huge))
 }
 
-// divideUp returns a·b/c rounded up.
+// divideUp returns a·b/c rounded up, or more than huge.
 func divideUp(a, b, c int64) int64 {
 	high, low := bits.Mul64(uint64(a), uint64(b))
 	if high >= uint64(c) {
-		return huge
+		return huge + 1
 	}
 	quotient, rest := bits.Div64(high, low, uint64(c))
 	if rest > 0 {
 		quotient++
 	}
-	return int64(min(quotient, huge))
+	return int64(min(quotient, huge+1))
+}
+
+// isLess reports whether a·b is less than c·d.
+func isLess(a, b, c, d int64) bool {
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	otherHigh, otherLow := bits.Mul64(uint64(c), uint64(d))
+	return high < otherHigh || high == otherHigh && low < otherLow
 }

@@ -1,5 +1,7 @@
 package optimizer
 
+import "slices"
+
 // Report says how a plan serves the groups of a problem: any plan, not only the best one.
 type Report struct{ solver *solver }
 
@@ -33,7 +35,9 @@ func (r *Report) Loads(group int, replicas []int, rate int64) []int64 {
 }
 
 // Fits reports whether a plan of all variants keeps the limits.
-func (r *Report) Fits(plan []int) bool { return r.solver.firstExceeded(plan) < 0 }
+func (r *Report) Fits(plan []int) bool { return len(r.solver.exceeded(plan)) == 0 }
 
-// Counts reports whether a limit counts a variant of a group.
-func (r *Report) Counts(limit, group int) bool { return r.solver.takes(group, limit) }
+// Counts reports whether a limit of the problem counts a variant of a group.
+func (r *Report) Counts(index, group int) bool {
+	return slices.ContainsFunc(r.solver.limits, func(l limit) bool { return l.index == index && r.solver.takes(group, l.position) })
+}

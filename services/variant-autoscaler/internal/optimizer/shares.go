@@ -13,7 +13,7 @@ func (c *component) servesAll() bool {
 	points := make([][]point, len(c.members))
 	c.each(func(i int) {
 		for _, o := range c.options(i) {
-			points[i] = append(points[i], point{share: o.share, use: o.use})
+			points[i] = append(points[i], point{share: o.share, use: o.use, replicas: o.replicas})
 		}
 	})
 	return (&granting{component: c, points: points}).feasible()
@@ -37,9 +37,17 @@ func (c *component) grantShares() bool {
 		c.grants[i] = grant{}
 		tiers[c.groups[member].tier] = append(tiers[c.groups[member].tier], i)
 	}
-	c.each(func(i int) { g.points[i] = c.points(i) })
+	c.each(func(i int) { g.points[i] = c.listPoints(i) })
+	c.points, c.found = g.points, nil
+	for _, g := range c.members {
+		c.found = append(c.found, c.lowest(g, make([]int, len(c.own(g)))))
+	}
 	for _, tier := range slices.Sorted(maps.Keys(tiers)) {
 		for free := tiers[tier]; len(free) > 0; {
+			if c.steps == 0 {
+				g.exact = false
+				break // what is granted so far fits
+			}
 			free = g.raise(free)
 		}
 	}
@@ -155,9 +163,21 @@ func (g *granting) leastAt(members []int, share int64) int64 {
 		}
 		return 0
 	})
-	found := (&chooser{lists: lists, rooms: g.rooms}).run()
+	found := (&chooser{lists: lists, rooms: g.rooms, steps: &g.steps}).run()
 	g.exact = g.exact && found.exact
+	if found.picks == nil { // the search was cut short
+		return int64(len(members))
+	}
+	g.keep(lists, found.picks)
 	return found.value.cost
+}
+
+// keep keeps a choice of plans that has what is granted.
+func (g *granting) keep(lists [][]candidate, picks []int) {
+	g.component.found = make([][]int, len(picks))
+	for i, n := range picks {
+		g.component.found[i] = lists[i][n].replicas
+	}
 }
 
 // feasible reports whether the members can have the shares that are granted to them together.
@@ -170,10 +190,13 @@ func (g *granting) feasible() bool {
 				list[n].use = list[n].use[d+1:]
 			}
 		}
-		found := (&chooser{lists: lists, rooms: g.rooms[d+1:], enough: &g.rooms[d]}).run()
+		found := (&chooser{lists: lists, rooms: g.rooms[d+1:], enough: &g.rooms[d], steps: &g.steps}).run()
 		if found.picks == nil || found.value.cost > g.rooms[d] {
 			g.exact = g.exact && found.exact
 			return false
+		}
+		if d == 0 {
+			g.keep(lists, found.picks)
 		}
 	}
 	return true
@@ -189,7 +212,8 @@ func (g *granting) lists(cost func(member int, p *point) int64) [][]candidate {
 			if !g.grants[i].permits(p.share) {
 				continue
 			}
-			made := candidate{value: value{cost: cost(i, p)}, use: p.use}
+			g.steps -= int64(1 + len(kept)/2) //nolint:mnd // of those it is compared with
+			made := candidate{value: value{cost: cost(i, p)}, use: p.use, replicas: p.replicas}
 			if slices.ContainsFunc(kept, func(k candidate) bool { return k.value.cost <= made.value.cost && within(k.use, made.use) }) {
 				continue
 			}
@@ -198,5 +222,6 @@ func (g *granting) lists(cost func(member int, p *point) int64) [][]candidate {
 		}
 		lists[i] = kept
 	}
+	g.steps = max(g.steps, 0)
 	return lists
 }

@@ -1,0 +1,114 @@
+package optimizer
+
+import (
+	"cmp"
+	"slices"
+)
+
+// thresholds returns the weights that a group may need to serve a load, ascending: which of them counts depends on the variants in
+// use. Variants with replicas that must stay are in use.
+func (s *solver) thresholds(g int, served int64) []int64 {
+	of := &s.groups[g]
+	var all []int64
+	var least int64
+	for i := range s.own(g) {
+		v := &s.own(g)[i]
+		if v.aside {
+			continue
+		}
+		need := v.need(of, served)
+		all = append(all, need)
+		if v.low > 0 {
+			least = max(least, need)
+		}
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	return slices.DeleteFunc(all, func(need int64) bool { return need < least || need > huge })
+}
+
+// highest returns the largest share that a group can have within its bounds: the best of the plans that use all replicas of the variants
+// with the least needs.
+func (s *solver) highest(g int) int64 {
+	of, own := &s.groups[g], s.own(g)
+	best := s.share(g, s.lowest(g, make([]int, len(own))))
+	if best == Million {
+		return best
+	}
+	var weight int64
+	var tightest *variant // of the variants in use, the first that misses its targets
+	use := func(v *variant, replicas int) {
+		weight = plus(weight, times(v.weight, int64(replicas)))
+		if tightest == nil || isLess(v.capacity, tightest.weight, tightest.capacity, v.weight) {
+			tightest = v
+		}
+	}
+	for i := range own {
+		if v := &own[i]; v.low > 0 && !v.aside {
+			use(v, v.low)
+		}
+	}
+	rest := of.byNeed(own)
+	if of.demand == 0 && len(rest) > 0 {
+		return Million
+	}
+	for i, v := range rest {
+		use(v, v.high-v.low)
+		if i+1 < len(rest) && rest[i+1].need(of, of.demand) == v.need(of, of.demand) {
+			continue
+		}
+		served := min(of.demand, divide(tightest.capacity, weight, tightest.weight))
+		best = max(best, divide(served, Million, of.demand))
+	}
+	return best
+}
+
+// byNeed returns the variants that can have more replicas, the least need first.
+func (g *group) byNeed(own []variant) []*variant {
+	var all []*variant
+	for i := range own {
+		if v := &own[i]; v.high > v.low {
+			all = append(all, v)
+		}
+	}
+	slices.SortFunc(all, func(a, b *variant) int { return cmp.Compare(a.need(g, g.demand), b.need(g, g.demand)) })
+	return all
+}
+
+// lowest fills in the least replicas of a group.
+func (s *solver) lowest(g int, plan []int) []int {
+	for i := range plan {
+		plan[i] = s.own(g)[i].low
+	}
+	return plan
+}
+
+// value is what a plan of a group is worth among those with the same share, without the last tie-break.
+type value struct{ cost, replicas, moves int64 }
+
+func (v value) compare(other value) int {
+	return cmp.Or(cmp.Compare(v.cost, other.cost), cmp.Compare(v.replicas, other.replicas), cmp.Compare(v.moves, other.moves))
+}
+
+func (s *solver) valueOf(g int, replicas []int) value {
+	var sum value
+	for i, n := range replicas {
+		v := &s.own(g)[i]
+		sum.cost += v.cost * int64(n)
+		sum.replicas += int64(n)
+		sum.moves += distance(n, v.now)
+	}
+	return sum
+}
+
+func distance(a, b int) int64 { return int64(max(a-b, b-a)) }
+
+// compareNames is negative if the first plan of a group has fewer replicas of the first variant by name that differs.
+func (g *group) compareNames(a, b []int) int {
+	for _, i := range g.order {
+		if a[i] != b[i] {
+			return cmp.Compare(a[i], b[i])
+		}
+	}
+	return 0
+}

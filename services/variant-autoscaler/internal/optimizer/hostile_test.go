@@ -1,0 +1,137 @@
+package optimizer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// hostile returns a problem with numbers at their bounds: many variants in a group, many replicas, many limits, equal and extreme numbers.
+func hostile(r *rand.Rand) *Problem {
+	p := &Problem{Split: []Split{SplitCapacity, SplitEqual, SplitObserved}[r.IntN(3)], HeadroomPercent: int64(r.IntN(2) * 1000)}
+	upTo := func(most int64) int64 { // as many small numbers as large ones
+		n := int64(1)
+		for n < most && r.IntN(3) > 0 {
+			n *= 10
+		}
+		return 1 + r.Int64N(min(n*10, most))
+	}
+	same := r.IntN(3) == 0
+	numbers := [2]int64{upTo(1e9), upTo(1e15)}
+	groups, variants := 1+r.IntN(1<<r.IntN(9)), 1+r.IntN(40)
+	for i := range groups {
+		g := Group{Namespace: fmt.Sprint(r.IntN(5)), Model: fmt.Sprint(i), Priority: 1 + r.IntN(3), KeepOne: r.IntN(2) == 0, Rate: upTo(1e15)}
+		for n := range 1 + r.IntN(variants) {
+			v := Variant{
+				Name: fmt.Sprintf("%d-%d", i, n), Accelerator: fmt.Sprint(r.IntN(4)), Cards: 1 + r.Int64N(8), Cost: upTo(1e9) - 1, Capacity: upTo(1e15),
+				Max: int(upTo(MaxReplicas)), Now: int(upTo(1000)), Weight: upTo(1e15) * r.Int64N(2),
+			}
+			if same {
+				v.Cost, v.Capacity = numbers[0], numbers[1]
+			}
+			if r.IntN(10) == 0 {
+				v.Min = int(r.Int64N(int64(v.Max)) / 100)
+			}
+			g.Variants = append(g.Variants, v)
+		}
+		if r.IntN(2) == 0 {
+			g.Rate = min(g.Variants[0].Capacity/2*upTo(100), 1e15)
+		}
+		p.Groups = append(p.Groups, g)
+	}
+	for range r.IntN(200) {
+		l := Limit{Unit: []Unit{UnitCards, UnitReplicas, UnitCost}[r.IntN(3)], Amount: upTo(1e6)}
+		if l.Unit == UnitCost {
+			l.Amount = upTo(1e15)
+		}
+		l.Accelerator = []string{"", fmt.Sprint(r.IntN(4))}[r.IntN(2)]
+		l.Namespace = []string{"", fmt.Sprint(r.IntN(5))}[r.IntN(2)]
+		l.Priority = r.IntN(4)
+		p.Limits = append(p.Limits, l)
+	}
+	return p
+}
+
+func checkPlan(t *testing.T, s *solver, plan *Plan, name string) {
+	t.Helper()
+	for i := range s.variants {
+		v := &s.variants[i]
+		assert.GreaterOrEqual(t, plan.Replicas[i], v.low, name)
+		assert.LessOrEqual(t, plan.Replicas[i], max(v.low, v.max), name)
+	}
+	assert.Empty(t, s.exceeded(plan.Replicas), "%s: limits", name)
+	assert.LessOrEqual(t, plan.Bound, plan.Cost, name)
+}
+
+// TestHostileProblems has problems that nobody can solve exactly. The search takes few steps, and the plan keeps to all limits.
+func TestHostileProblems(t *testing.T) {
+	t.Parallel()
+	passes := 40
+	if testing.Short() {
+		passes = 10
+	}
+	for seed := range passes {
+		p := hostile(rand.New(rand.NewPCG(uint64(seed), 5)))
+		require.NoError(t, p.Validate(), "seed %d", seed)
+		s := newSolver(p)
+		checkPlan(t, s, s.solve(), fmt.Sprint("seed ", seed))
+		assert.Greater(t, s.steps, int64(-maxSteps/4), "seed %d", seed)
+	}
+}
+
+// TestOneLargeGroup has as many variants as a problem may have in one group, each with its own need.
+func TestOneLargeGroup(t *testing.T) {
+	t.Parallel()
+	for _, split := range []Split{SplitCapacity, SplitEqual, SplitObserved} {
+		for _, limited := range []bool{false, true} {
+			r := rand.New(rand.NewPCG(1, 1))
+			g := Group{Priority: 1, Rate: 1e15}
+			for n := range maxVariants {
+				g.Variants = append(g.Variants, Variant{
+					Name: fmt.Sprint(n), Cards: 1, Cost: r.Int64N(1e9), Capacity: 1 + r.Int64N(1e12), Weight: r.Int64N(1e12), Max: 1 + r.IntN(100),
+				})
+			}
+			p := &Problem{Split: split, Groups: []Group{g}}
+			if limited {
+				p.Limits = []Limit{{Unit: UnitReplicas, Amount: 500}}
+			}
+			require.NoError(t, p.Validate())
+			s := newSolver(p)
+			plan := s.solve()
+			checkPlan(t, s, plan, string(split))
+			assert.Positive(t, plan.Shares[0])
+			// The steps that are overdrawn belong to the last list and prices that were begun.
+			assert.Greater(t, s.steps, int64(-maxSteps/4))
+		}
+	}
+}
+
+// TestCutSearches ends searches early. The plan keeps to the limits, and no plan that serves as much costs less than its bound.
+func TestCutSearches(t *testing.T) {
+	t.Parallel()
+	unproven := 0
+	for seed := range 600 {
+		r := rand.New(rand.NewPCG(uint64(seed), 17))
+		p := random(r)
+		s := newSolver(p)
+		s.steps, s.listSteps = r.Int64N(1000), r.Int64N(20_000)
+		plan := s.solve()
+		name := fmt.Sprint("seed ", seed)
+		checkPlan(t, s, plan, name)
+		best := Solve(p)
+		if slices.Equal(best.Shares, plan.Shares) {
+			assert.LessOrEqual(t, plan.Bound, best.Cost, name)
+		}
+		if plan.Bound == plan.Cost {
+			assert.Equal(t, best.Cost, plan.Cost, name)
+			assert.Equal(t, best.Shares, plan.Shares, name)
+		} else {
+			unproven++
+		}
+	}
+	assert.Greater(t, unproven, 50, "searches that were cut")
+}
