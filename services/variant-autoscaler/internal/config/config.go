@@ -17,12 +17,9 @@ import (
 	"fairlead.dev/pkg/leader"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
-
-// defaultNamespace is the namespace of the ConfigMaps if neither the flag nor POD_NAMESPACE names one. It is that of the released
-// workload-variant-autoscaler.
-const defaultNamespace = "workload-variant-autoscaler-system"
 
 // Config holds all flags.
 type Config struct {
@@ -45,16 +42,12 @@ type Config struct {
 
 // Default returns the defaults of all flags.
 func Default(environment func(name string) string) *Config {
-	c := &Config{
+	return &Config{
 		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
 		Plan:   snapshot.Settings{Split: string(optimizer.SplitObserved), HeadroomPercent: 10, SavingPercent: 5, Percentile: 90},
-		Window: 5 * time.Minute, Metrics: time.Minute, Namespace: defaultNamespace, Instance: environment("CONTROLLER_INSTANCE"),
+		Window: 5 * time.Minute, Metrics: time.Minute, Namespace: settings.DefaultNamespace(environment), Instance: environment("CONTROLLER_INSTANCE"),
 		Discovery: 30 * time.Second,
 	}
-	if namespace := environment("POD_NAMESPACE"); namespace != "" {
-		c.Namespace = namespace
-	}
-	return c
 }
 
 // AddFlags binds all flags.

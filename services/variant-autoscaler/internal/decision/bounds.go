@@ -5,13 +5,16 @@ import (
 
 	"github.com/robfig/cron/v3"
 
+	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // bounds are the least and the most replicas of a variant. A most of 0 means no maximum.
 type bounds struct{ least, most int }
 
+// clamp returns the number within the bounds that is nearest to one that somebody else may have written.
 func (b bounds) clamp(n int) int {
+	n = min(n, optimizer.MaxReplicas)
 	if b.most > 0 {
 		n = min(n, b.most)
 	}

@@ -29,7 +29,10 @@ func capacities(s *snapshot.Snapshot) []capacity {
 		}
 	}
 	found := make([]capacity, len(all))
-	optimizer.Each(len(all), func(i int) { found[i] = capacityOf(all[i].variant, all[i].group, s.Settings.Percentile) })
+	optimizer.Each(len(all), func(i int) {
+		found[i] = capacityOf(all[i].variant, all[i].group, s.Settings.Percentile)
+		found[i].rate = min(max(found[i].rate, 0), optimizer.MaxRate) // a profile can say anything, and costs only its variant
+	})
 	return found
 }
 

@@ -78,7 +78,7 @@ func holds(g *snapshot.Group) Reason {
 func (d *decider) group(g int) optimizer.Group {
 	in := &d.snapshot.Groups[g]
 	made := optimizer.Group{
-		Namespace: in.Namespace, Pool: in.Pool, Model: in.Model, Priority: in.Priority, Rate: max(in.Load.Rate, in.Forecast), KeepOne: d.keepsOne(g),
+		Namespace: in.Namespace, Pool: in.Pool, Model: in.Model, Priority: in.Priority, Rate: min(max(in.Load.Rate, in.Forecast), optimizer.MaxRate), KeepOne: d.keepsOne(g),
 	}
 	for i := range in.Variants {
 		made.Variants = append(made.Variants, d.variant(g, i))

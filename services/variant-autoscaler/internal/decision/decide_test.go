@@ -286,6 +286,33 @@ func TestDecide_Replay(t *testing.T) {
 	assert.Equal(t, want, read.Decision)
 }
 
+// Numbers that a tenant can write cost nobody else the decision.
+func TestDecide_HostileNumbers(t *testing.T) {
+	t.Parallel()
+	other := one(has(0, 3)).Groups[0]
+	other.Namespace = "other"
+	for name, change := range map[string]func(g *snapshot.Group){
+		"profile of a server without time": func(g *snapshot.Group) {
+			g.Variants[0].Profile = &snapshot.Profile{Alpha: 1e-12, MaxBatch: 1 << 16}
+		},
+		"profile beyond integers": func(g *snapshot.Group) { g.Variants[0].Profile = &snapshot.Profile{Alpha: 1e-290, MaxBatch: 1} },
+		"forecast":                func(g *snapshot.Group) { g.Forecast = 1 << 62 },
+		"status": func(g *snapshot.Group) {
+			g.Variants[0].Previous, g.Variants[0].Decided, g.Variants[0].Max = 1<<31-1, true, 0
+			g.Load.State = snapshot.Missing
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := one(change)
+			s.Groups = append(s.Groups, other)
+			d, err := Decide(s)
+			require.NoError(t, err)
+			assert.Equal(t, int64(1e6), d.Groups[1].Share, "the other tenant is served")
+		})
+	}
+}
+
 func TestDecide_Invalid(t *testing.T) {
 	t.Parallel()
 	_, err := Decide(one(big(func(v *snapshot.Variant) { v.Cards = 0 })))

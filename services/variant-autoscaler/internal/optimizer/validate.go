@@ -12,8 +12,9 @@ const (
 	MaxReplicas = 100_000
 	// MaxHeadroom is the largest headroom, in percent.
 	MaxHeadroom = 1000
+	// MaxRate is the largest rate, weight and capacity, in micro-requests per second.
+	MaxRate = 1e15
 
-	maxRate     = 1e15
 	maxCost     = 1e13
 	maxCards    = 1e6
 	maxTotal    = math.MaxInt64 / 4 // cost of all replicas
@@ -81,7 +82,7 @@ func (l *Limit) validate() error {
 }
 
 func (g *Group) validate() error {
-	if g.Rate < 0 || g.Rate > maxRate {
+	if g.Rate < 0 || g.Rate > MaxRate {
 		return fmt.Errorf("the rate is %d", g.Rate)
 	}
 	if g.Priority < 1 {
@@ -106,8 +107,8 @@ func (v *Variant) validate() error {
 		{"largest number of replicas", int64(v.Max), 0, MaxReplicas},
 		{"present number of replicas", int64(v.Now), 0, MaxReplicas},
 		{"number of held replicas", int64(v.Held), 0, MaxReplicas},
-		{"weight", v.Weight, 0, maxRate},
-		{"capacity", v.Capacity, 0, maxRate},
+		{"weight", v.Weight, 0, MaxRate},
+		{"capacity", v.Capacity, 0, MaxRate},
 	} {
 		if n.value < n.least || n.value > n.most {
 			return fmt.Errorf("the %s is %d", n.name, n.value)

@@ -46,7 +46,7 @@ type configuration interface {
 	Settings() *settings.Settings
 }
 
-// prometheus returns the collector of the Prometheus that the settings name, or why there is none.
+// prometheus returns the collector for the address in the settings, or an error that says what to set.
 type prometheus func(*settings.Settings) (collector, error)
 
 // Outcome is the result of a pass.

@@ -1,6 +1,6 @@
 // Package snapshot holds all that a pass decides on, as one value: the variants of all models, their loads, and the settings in force. It
-// is JSON, so that a decision can be explained and replayed without a cluster. Package decision turns a snapshot into replicas; nothing
-// else does it reads.
+// is JSON, so that a decision can be explained and replayed without a cluster. Package decision turns a snapshot into replicas, and
+// reads nothing else.
 //
 // Rates are whole micro-requests per second, costs whole micro-units per replica and hour, times of targets milliseconds.
 package snapshot
