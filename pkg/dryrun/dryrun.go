@@ -68,13 +68,20 @@ func (w *World) Print(out io.Writer) {
 
 // ConfigMap returns the value of a key of a ConfigMap.
 func (w *World) ConfigMap(name cache.ObjectName, key string) (string, bool) {
+	data, _ := w.ConfigMapData(name)
+	text, found := data[key]
+	return text, found
+}
+
+// ConfigMapData returns the data of a ConfigMap, and whether it exists.
+func (w *World) ConfigMapData(name cache.ObjectName) (map[string]string, bool) {
 	for _, u := range w.Objects {
 		if u.GetAPIVersion() == "v1" && u.GetKind() == "ConfigMap" && u.GetNamespace() == name.Namespace && u.GetName() == name.Name {
-			text, found, err := unstructured.NestedString(u.Object, "data", key)
-			return text, found && err == nil
+			data, _, err := unstructured.NestedStringMap(u.Object, "data")
+			return data, err == nil
 		}
 	}
-	return "", false
+	return nil, false
 }
 
 // WriteYAML writes objects as YAML documents.

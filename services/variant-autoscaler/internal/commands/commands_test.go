@@ -2,6 +2,8 @@ package commands
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -55,5 +57,57 @@ func TestSolveRefuses(t *testing.T) {
 		command := New(strings.NewReader(input), &out, &out)
 		command.SetArgs([]string{"solve"})
 		require.ErrorContains(t, command.Execute(), want)
+	}
+}
+
+const recorded = `{"snapshot":{"settings":{"split":"capacity"},"groups":[{"namespace":"ns","model":"m","priority":1,"targets":{"itlMs":100},` +
+	`"load":{"state":"MetricsFound","rate":20000000,"inputTokens":100,"outputTokens":100},"variants":[` +
+	`{"namespace":"ns","name":"big","cards":1,"cost":40000000,"now":1,"ready":1,"profile":{"alpha":10,"maxBatch":16}},` +
+	`{"namespace":"ns","name":"small","cards":1,"cost":23000000,"now":1,"ready":1,"profile":{"alpha":20,"maxBatch":16}}]}]}}`
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "now.json")
+	require.NoError(t, os.WriteFile(file, []byte(recorded), 0o600))
+	run := func(args ...string) (string, error) {
+		var out, log bytes.Buffer
+		command := New(strings.NewReader(recorded), &out, &log)
+		command.SetArgs(append([]string{"plan"}, args...))
+		err := command.Execute()
+		return out.String(), err
+	}
+	text, err := run("--snapshot=" + file)
+	require.NoError(t, err)
+	assert.Contains(t, text, "cost per hour: plan 63")
+	assert.NotContains(t, text, "changes against the snapshot")
+
+	text, err = run("--snapshot=-", "--cost=ns/big=100", "--output=table")
+	require.NoError(t, err)
+	assert.Contains(t, text, "changes against the snapshot:")
+	assert.Regexp(t, `ns/big +1 -> 0`, text)
+
+	text, err = run("--snapshot=-", "--headroom-percent=100")
+	require.NoError(t, err)
+	assert.Contains(t, text, "changes against the snapshot:", "of a snapshot, the flags are questions")
+
+	asJSON, err := run("--snapshot=-", "--rate=ns/m=40", "-o", "json")
+	require.NoError(t, err)
+	assert.Contains(t, asJSON, `"rate":40000000`)
+	again, err := run("--snapshot="+file, "--rate=ns/m=40", "-o", "json")
+	require.NoError(t, err)
+	assert.JSONEq(t, asJSON, again, "the same snapshot gives the same decision")
+
+	for want, args := range map[string][]string{
+		"at least one of the flags":        {},
+		"none of the others can be":        {"--snapshot=-", "--cluster"},
+		`--output "yaml" is not one of`:    {"--snapshot=-", "--output=yaml"},
+		"no such file":                     {"--snapshot=" + file + "x"},
+		"the snapshot has nothing of this": {"--snapshot=-", "--max=ns/x=1"},
+		"--split \"half\" is not one of":   {"--snapshot=-", "--split=half"},
+		"unknown command":                  {"now"},
+		"kubeconfig":                       {"--cluster", "--kubeconfig=" + file + "x"},
+	} {
+		_, err := run(args...)
+		require.ErrorContains(t, err, want, args)
 	}
 }

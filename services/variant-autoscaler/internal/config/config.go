@@ -5,6 +5,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -38,6 +39,15 @@ type Config struct {
 	Instance  string
 	Discovery time.Duration
 	Decisions string // file of the decision log
+	Scaler    Scaler
+}
+
+// Scaler configures the external scaler for KEDA.
+type Scaler struct {
+	Address      string // empty: off
+	Certificates string // directory of tls.crt and tls.key; empty: plaintext
+	ClientCAFile string
+	ClientNames  []string
 }
 
 // Default returns the defaults of all flags.
@@ -56,19 +66,29 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.HTTP.AddFlags(fs)
 	c.Logging.AddFlags(fs)
 	c.Leader.AddFlags(fs)
+	c.AddDecisionFlags(fs)
+	fs.DurationVar(&c.Window, "stabilization-window", c.Window, "Time for which replicas stay after they were wanted.")
+	fs.BoolVar(&c.Forecast, "forecast", c.Forecast, "Raise the demand to what the trend of the load says for the time that a replica takes to start.")
+	fs.DurationVar(&c.Discovery, "discovery-interval", c.Discovery, "Interval for checking which kinds the API server serves. CRDs can be installed and removed at run time.")
+	fs.StringVar(&c.Scaler.Address, "scaler-bind-address", c.Scaler.Address, "Listen address of the external scaler for KEDA. Empty: off.")
+	fs.StringVar(&c.Scaler.Certificates, "scaler-certificates", c.Scaler.Certificates,
+		"Directory with the certificate of the external scaler: tls.crt and tls.key. It is read again every minute. Empty: no TLS.")
+	fs.StringVar(&c.Scaler.ClientCAFile, "scaler-client-ca-file", c.Scaler.ClientCAFile, "Authorities of required client certificates, in PEM. Empty: clients need none.")
+	fs.StringSliceVar(&c.Scaler.ClientNames, "scaler-client-name", c.Scaler.ClientNames, "Names of which a client certificate needs one. Empty: all certificates of the authorities.")
+	fs.StringVar(&c.Decisions, "decision-log", c.Decisions, "File to append a line of JSON to for each pass: what it decided, and all that it decided on. Empty: none. - is standard output.")
+}
+
+// AddDecisionFlags binds the flags that one decision depends on.
+func (c *Config) AddDecisionFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Plan.Split, "split", c.Plan.Split, "How the picker divides the load of a model between its variants: observed, capacity or equal.")
 	fs.Int64Var(&c.Plan.HeadroomPercent, "headroom-percent", c.Plan.HeadroomPercent, "Percent of the load to plan for in addition.")
 	fs.Int64Var(&c.Plan.SavingPercent, "saving-percent", c.Plan.SavingPercent, "Least saving, in percent of the present cost, for which a plan replaces replicas that serve as much.")
 	fs.Float64Var(&c.Plan.Percentile, "ttft-percentile", c.Plan.Percentile, "Percentile of the time to first token that targets are for. 0: the mean.")
-	fs.DurationVar(&c.Window, "stabilization-window", c.Window, "Time for which replicas stay after they were wanted.")
-	fs.BoolVar(&c.Forecast, "forecast", c.Forecast, "Raise the demand to what the trend of the load says for the time that a replica takes to start.")
 	fs.DurationVar(&c.Metrics, "metrics-window", c.Metrics, "Window of rates and means in Prometheus. It must contain at least two scrapes.")
 	fs.BoolVar(&c.AllowHTTP, "allow-http-prometheus", c.AllowHTTP, "Accept a Prometheus without TLS: others on the network can read queries, answers and the token.")
 	fs.StringVar(&c.Namespace, "config-namespace", c.Namespace, "Namespace of the ConfigMaps.")
 	fs.StringVar(&c.Instance, "controller-instance", c.Instance,
 		"Value of the label wva.llmd.ai/controller-instance of the objects that this installation reads, and of a label of its metrics. Empty: objects without the label.")
-	fs.DurationVar(&c.Discovery, "discovery-interval", c.Discovery, "Interval for checking which kinds the API server serves. CRDs can be installed and removed at run time.")
-	fs.StringVar(&c.Decisions, "decision-log", c.Decisions, "File to append a line of JSON to for each pass: what it decided, and all that it decided on. Empty: none. - is standard output.")
 }
 
 // Validate returns an error for each flag with an invalid value.
@@ -88,6 +108,7 @@ func (c *Config) Validate() error {
 		fail("--ttft-percentile %g is out of range: give 0 for the mean, or up to 99.9", c.Plan.Percentile)
 	}
 	errs = append(errs, c.validateDurations()...)
+	errs = append(errs, c.Scaler.validate()...)
 	if len(content.IsDNS1123Label(c.Namespace)) > 0 {
 		fail("--config-namespace %q is not the name of a namespace", c.Namespace)
 	}
@@ -111,6 +132,25 @@ func (c *Config) validateDurations() []error {
 		if d.value < d.least || d.value > d.most {
 			errs = append(errs, fmt.Errorf("--%s %s is out of range: give %s to %s", d.flag, d.value, d.least, d.most))
 		}
+	}
+	return errs
+}
+
+func (s *Scaler) validate() []error {
+	var errs []error
+	if s.Address != "" {
+		if _, err := net.ResolveTCPAddr("tcp", s.Address); err != nil {
+			errs = append(errs, fmt.Errorf("--scaler-bind-address %q is not host:port: %w", s.Address, err))
+		}
+	}
+	if s.Address == "" && (s.Certificates != "" || s.ClientCAFile != "") {
+		errs = append(errs, errors.New("--scaler-certificates and --scaler-client-ca-file require --scaler-bind-address"))
+	}
+	if s.ClientCAFile != "" && s.Certificates == "" {
+		errs = append(errs, errors.New("--scaler-client-ca-file requires --scaler-certificates"))
+	}
+	if len(s.ClientNames) > 0 && s.ClientCAFile == "" {
+		errs = append(errs, errors.New("--scaler-client-name requires --scaler-client-ca-file"))
 	}
 	return errs
 }

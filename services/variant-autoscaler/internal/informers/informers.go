@@ -115,6 +115,16 @@ func Kinds(instance string) Set[kit.Kind] {
 	}
 }
 
+// KindList returns all kinds, in their order.
+func KindList(instance string) []kit.Kind {
+	var all []kit.Kind
+	mapSet(Kinds(instance), func(k kit.Kind) struct{} {
+		all = append(all, k)
+		return struct{}{}
+	})
+	return all
+}
+
 func newKind(group, version, resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
 	return kit.Kind{
 		Resource: schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, Name: name, Required: true,

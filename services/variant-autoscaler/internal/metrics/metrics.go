@@ -57,7 +57,7 @@ func New(r prometheus.Registerer, o Options) *Metrics {
 	m := &Metrics{
 		series: newSeries(o.Instance), plan: newPlan(),
 
-		passes: counters("fairlead_autoscaler_passes_total", "Passes over all variants, by what triggered them and by result.", "trigger", "result"),
+		passes: counters("fairlead_autoscaler_passes_total", "Passes over all variants, by result.", "result"),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "fairlead_autoscaler_pass_seconds", Help: "Duration of a pass.", Buckets: passBuckets,
 		}),
@@ -92,26 +92,20 @@ func (m *Metrics) Clear() {
 	m.dropped.Set(0)
 }
 
-// Pass is a pass that has ended. Triggers, results and parts are constants of the caller.
-type Pass struct {
-	Trigger string
-	Result  string
-	Success bool
-	End     time.Time
-	Took    time.Duration
-	Parts   map[string]time.Duration
+// Passed records a pass that has ended. Results are constants of the caller.
+func (m *Metrics) Passed(result string, took time.Duration) {
+	m.passes.WithLabelValues(label(result)).Inc()
+	m.duration.Observe(took.Seconds())
 }
 
-// Passed records a pass.
-func (m *Metrics) Passed(p Pass) {
-	m.passes.WithLabelValues(label(p.Trigger), label(p.Result)).Inc()
-	m.duration.Observe(p.Took.Seconds())
-	for part, took := range p.Parts {
-		m.parts.WithLabelValues(label(part)).Observe(took.Seconds())
-	}
-	if p.Success {
-		m.success.WithLabelValues().Set(float64(p.End.UnixMilli()) / 1000)
-	}
+// Succeeded records the end of a successful pass.
+func (m *Metrics) Succeeded(end time.Time) {
+	m.success.WithLabelValues().Set(float64(end.UnixMilli()) / 1000)
+}
+
+// Part records the duration of a part of a pass. Parts are constants of the caller.
+func (m *Metrics) Part(name string, took time.Duration) {
+	m.parts.WithLabelValues(label(name)).Observe(took.Seconds())
 }
 
 // Interval records the interval in force.

@@ -44,7 +44,9 @@ func everything(t *testing.T, r prometheus.Registerer) *Metrics {
 	loser := chat()
 	loser.Name, loser.Resolution = "chat-2", actuation.Suppressed
 	m.Publish([]actuation.Variant{chat(), loser})
-	m.Passed(Pass{Trigger: "timer", Result: "success", Success: true, End: time.Unix(1, 0), Took: time.Second, Parts: map[string]time.Duration{"solve": time.Second}})
+	m.Passed("success", time.Second)
+	m.Succeeded(time.Unix(1, 0))
+	m.Part("decision", time.Second)
 	m.Interval(time.Minute)
 	m.Decided(decided())
 	m.Configured("fairlead/service-classes-config", "")

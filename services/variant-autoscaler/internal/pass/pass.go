@@ -36,8 +36,8 @@ type Options struct {
 	Forecast bool
 }
 
-// collector reads the load of groups.
-type collector interface {
+// Collector reads the load of groups.
+type Collector interface {
 	Collect(ctx context.Context, now time.Time, groups []collect.Group) []collect.Result
 }
 
@@ -47,7 +47,22 @@ type configuration interface {
 }
 
 // prometheus returns the collector for the address in the settings, or an error that says what to set.
-type prometheus func(*settings.Settings) (collector, error)
+type prometheus interface {
+	Collector(s *settings.Settings) (Collector, error)
+}
+
+// meter measures the parts of a pass.
+type meter interface {
+	Part(name string, took time.Duration)
+}
+
+// Parts of a pass.
+const (
+	PartVariants = "variants"
+	PartLoad     = "load" // Prometheus
+	PartDecision = "decision"
+	PartReport   = "report"
+)
 
 // Outcome is the result of a pass.
 type Outcome struct {
@@ -78,6 +93,7 @@ type Params struct {
 	Prometheus    prometheus
 	Actuator      actuator
 	Reporter      reporter
+	Meter         meter
 	Now           func() time.Time
 }
 
@@ -104,28 +120,37 @@ func (p *Passes) Reset() {
 // Pass decides on all variants. It returns the interval until the next pass, and the number of variants.
 func (p *Passes) Pass(ctx context.Context) (interval time.Duration, active int, err error) {
 	s := p.p.Configuration.Settings()
-	now := p.p.Now()
+	interval, now, began := s.Interval(), p.p.Now(), p.p.Now()
+	part := func(name string) {
+		end := p.p.Now()
+		p.p.Meter.Part(name, end.Sub(began))
+		began = end
+	}
 	found, err := sources.Collect(p.p.World, sources.Params{PerNamespace: s.MaxVariants, Prices: s.Prices()})
 	if err != nil {
-		return s.Interval(), 0, fmt.Errorf("read variants: %w", err)
+		return interval, 0, fmt.Errorf("read variants: %w", err)
 	}
+	part(PartVariants)
 	active = len(found.Rejected)
 	for i := range found.Groups {
 		active += len(found.Groups[i].Variants)
 	}
 	o := &Outcome{Sources: found, Snapshot: p.snapshot(ctx, s, found, now)}
 	if err := ctx.Err(); err != nil {
-		return s.Interval(), active, err //nolint:wrapcheck // the caller asked for it
+		return interval, active, err //nolint:wrapcheck // the caller asked for it
 	}
+	part(PartLoad)
 	if o.Decision, err = decision.Decide(o.Snapshot); err != nil {
-		return s.Interval(), active, fmt.Errorf("decide: %w", err)
+		return interval, active, fmt.Errorf("decide: %w", err)
 	}
+	part(PartDecision)
 	p.remember(o, now)
 	p.p.Actuator.Actuate(o)
 	if err := p.p.Reporter.Report(ctx, o); err != nil {
-		return s.Interval(), active, fmt.Errorf("report: %w", err)
+		return interval, active, fmt.Errorf("report: %w", err)
 	}
-	return s.Interval(), active, nil
+	part(PartReport)
+	return interval, active, nil
 }
 
 // remember records a decision, and forgets variants and groups that are gone.

@@ -36,6 +36,7 @@ type rig struct {
 	asked    []collect.Group
 	outcomes []*Outcome
 	cleared  int
+	parts    []string
 }
 
 func (r *rig) Settings() *settings.Settings { return r.settings.Settings() }
@@ -43,6 +44,10 @@ func (r *rig) Settings() *settings.Settings { return r.settings.Settings() }
 func (r *rig) Actuate(o *Outcome) { r.outcomes = append(r.outcomes, o) }
 
 func (r *rig) Clear() { r.cleared++ }
+
+func (r *rig) Collector(*settings.Settings) (Collector, error) { return r, r.fails }
+
+func (r *rig) Part(name string, _ time.Duration) { r.parts = append(r.parts, name) }
 
 func (r *rig) Report(context.Context, *Outcome) error { return nil }
 
@@ -64,7 +69,7 @@ func start(t *testing.T, objects string) *rig {
 	r := &rig{now: began, settings: settings.NewBuilder(settings.Options{}), load: snapshot.Load{State: snapshot.Found, Rate: 20e6, Input: 100, Output: 100}}
 	r.Passes = New(Params{
 		Options: Options{Settings: snapshot.Settings{Split: "capacity"}, Window: time.Minute}, Log: zap.NewNop(), World: world(t, objects),
-		Configuration: r, Prometheus: func(*settings.Settings) (collector, error) { return r, r.fails }, Actuator: r, Reporter: r,
+		Configuration: r, Prometheus: r, Actuator: r, Reporter: r, Meter: r,
 		Now: func() time.Time { return r.now },
 	})
 	return r
@@ -137,6 +142,7 @@ func TestPass(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, settings.DefaultInterval, interval)
 	assert.Equal(t, 2, active)
+	assert.Equal(t, []string{PartVariants, PartLoad, PartDecision, PartReport}, r.parts)
 	assert.Equal(t, map[string]int{"big": 1, "small": 1}, r.pass(t))
 	r.load.Rate = 5e6
 	assert.Equal(t, map[string]int{"big": 1, "small": 1}, r.pass(t), "both were wanted within the window")

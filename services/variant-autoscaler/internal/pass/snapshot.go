@@ -81,7 +81,7 @@ func (p *Passes) loads(ctx context.Context, s *settings.Settings, found *sources
 	if len(groups) == 0 {
 		return results
 	}
-	c, err := p.p.Prometheus(s)
+	c, err := p.p.Prometheus.Collector(s)
 	if err != nil {
 		for _, i := range asked {
 			results[i].Load = snapshot.Load{State: snapshot.Failed, Message: err.Error()}

@@ -1,0 +1,248 @@
+// Package app assembles the variant-autoscaler and runs it.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	prom "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.uber.org/dig"
+	"go.uber.org/zap"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	clientset "fairlead.dev/pkg/client/clientset/versioned"
+	"fairlead.dev/pkg/events"
+	"fairlead.dev/pkg/httpserver"
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/pkg/leader"
+	"fairlead.dev/pkg/run"
+	"fairlead.dev/pkg/version"
+	"fairlead.dev/services/variant-autoscaler/internal/config"
+	"fairlead.dev/services/variant-autoscaler/internal/crd"
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/live"
+	"fairlead.dev/services/variant-autoscaler/internal/metrics"
+	"fairlead.dev/services/variant-autoscaler/internal/pass"
+	"fairlead.dev/services/variant-autoscaler/internal/publish"
+	"fairlead.dev/services/variant-autoscaler/internal/record"
+	"fairlead.dev/services/variant-autoscaler/internal/scaler"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
+	"fairlead.dev/services/variant-autoscaler/internal/status"
+	"fairlead.dev/services/variant-autoscaler/internal/trigger"
+)
+
+const (
+	name  = "variant-autoscaler"
+	owner = "fairlead-" + name // of leases and of fields
+
+	// prometheusInterval is that of checks until Prometheus answers for the first time.
+	prometheusInterval = 5 * time.Second
+)
+
+var errUnchecked = errors.New("not checked yet")
+
+// parts contains the objects that Run gets from the container: all parts of the program.
+type parts struct {
+	dig.In
+
+	Config    *config.Config
+	Log       *zap.Logger
+	Informers *informers.Informers
+	Store     *live.Store
+	Events    *events.Recorder
+	Passes    *pass.Passes
+	Trigger   *trigger.Trigger
+	Scaler    *keda
+	Records   *record.Log
+	Readiness *readiness
+	Elector   *leader.Elector
+	HTTP      *httpserver.Server
+}
+
+// readiness are checks that do not follow from caches.
+type readiness struct{ prometheus, crd *probe }
+
+// newContainer returns a container that can create every part.
+func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig.Container, error) {
+	c := dig.New(opts...)
+	for _, constructor := range []any{
+		// Configuration and clock.
+		func() (*config.Config, *zap.Logger) { return cfg, log },
+		func() clock.RealClock { return clock.RealClock{} },
+
+		// Metrics.
+		newRegistry,
+		func(r *prom.Registry, cfg *config.Config) *metrics.Metrics {
+			return metrics.New(r, metrics.Options{Instance: cfg.Instance})
+		},
+
+		// The API server.
+		func(c *config.Config) (*rest.Config, error) { return c.Kube.RESTConfig(owner + "/" + version.String()) },
+		func(c *rest.Config) (kube.Clientset, error) { return kube.NewClientset(c) },
+		func(c *rest.Config) (dynamic.Interface, error) { return dynamic.NewForConfig(c) },
+		func(c *rest.Config) (*clientset.Clientset, error) { return clientset.NewForConfig(c) },
+		func(c kube.Clientset, log *zap.Logger, now clock.RealClock) *events.Recorder {
+			return events.New(events.Params{Client: c, Controller: name, Log: log, Clock: now})
+		},
+		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
+			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Instance: cfg.Instance})
+		},
+		newStore,
+		newReadiness,
+
+		// Decisions.
+		func(cfg *config.Config, log *zap.Logger, s *live.Store) *Prometheus {
+			return NewPrometheus(cfg, log, s)
+		},
+		func(cfg *config.Config) (*record.Log, error) { return record.Open(cfg.Decisions, os.Stdout) },
+		scaler.NewTable,
+		newPublisher,
+		newPasses,
+		newTrigger,
+		newScaler,
+
+		// Leader election, and the server for probes and Prometheus.
+		newElector,
+		newHTTPServer,
+	} {
+		if err := c.Provide(constructor); err != nil {
+			return nil, fmt.Errorf("provide to container: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// newParts creates every part, and starts none.
+func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
+	c, err := newContainer(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	var made parts
+	if err := c.Invoke(func(p parts) { made = p }); err != nil {
+		return nil, dig.RootCause(err)
+	}
+	return &made, nil
+}
+
+// PrintGraph writes the dependency graph of the parts in the format of Graphviz.
+func PrintGraph(w io.Writer) error {
+	c, err := newContainer(config.Default(os.Getenv), zap.NewNop())
+	if err != nil {
+		return err
+	}
+	if err := dig.Visualize(c, w); err != nil {
+		return fmt.Errorf("draw container: %w", err)
+	}
+	return nil
+}
+
+func newRegistry() *prom.Registry {
+	r := prom.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+func newStore(cfg *config.Config, log *zap.Logger, c kube.Clientset, e *events.Recorder, m *metrics.Metrics) *live.Store {
+	return live.NewStore(live.Params{
+		Options: settings.Options{Namespace: cfg.Namespace, Environment: os.Getenv, AllowHTTP: cfg.AllowHTTP},
+		Log:     log, Client: c, Recorder: e, Observer: m,
+	})
+}
+
+func newReadiness(cfg *config.Config, p *Prometheus, c kube.Clientset, log *zap.Logger) *readiness {
+	checker := crd.New(c.Discovery().RESTClient())
+	return &readiness{
+		prometheus: newProbe(p.check, prometheusInterval, true),
+		crd: newProbe(func(ctx context.Context) error {
+			state, err := checker.Check(ctx)
+			if err != nil || !state.Installed { // annotated objects need no CRD
+				return err //nolint:wrapcheck // it names the CRD
+			}
+			if err = state.Err(); err != nil {
+				log.Error("The cluster has another version of the CRD", zap.Error(err))
+			}
+			return err //nolint:wrapcheck // it names the CRD
+		}, cfg.Discovery, false),
+	}
+}
+
+// publisherParts are the dependencies of newPublisher.
+type publisherParts struct {
+	dig.In
+
+	Log     *zap.Logger
+	Metrics *metrics.Metrics
+	Table   *scaler.Table
+	Records *record.Log
+	Client  *clientset.Clientset
+	Events  *events.Recorder
+}
+
+func newPublisher(p publisherParts) *publish.Publisher {
+	return publish.New(publish.Params{
+		Log: p.Log, Autoscalers: []publish.Autoscaler{p.Metrics, p.Table}, Meter: p.Metrics, Records: p.Records,
+		Status: status.NewWriter(p.Client.LlmdV1alpha1(), owner), Events: p.Events,
+	})
+}
+
+// passParts are the dependencies of newPasses.
+type passParts struct {
+	dig.In
+
+	Config     *config.Config
+	Log        *zap.Logger
+	Informers  *informers.Informers
+	Store      *live.Store
+	Prometheus *Prometheus
+	Publisher  *publish.Publisher
+	Metrics    *metrics.Metrics
+	Clock      clock.RealClock
+}
+
+func newPasses(p passParts) *pass.Passes {
+	return pass.New(pass.Params{
+		Options: pass.Options{Settings: p.Config.Plan, Window: p.Config.Window, Forecast: p.Config.Forecast}, Log: p.Log,
+		World: p.Informers.Caches(), Configuration: p.Store, Prometheus: p.Prometheus, Actuator: p.Publisher, Reporter: p.Publisher,
+		Meter: p.Metrics, Now: p.Clock.Now,
+	})
+}
+
+func newTrigger(log *zap.Logger, p *pass.Passes, i *informers.Informers, m *metrics.Metrics, now clock.RealClock) *trigger.Trigger {
+	return trigger.New(trigger.Params{
+		Options: trigger.DefaultOptions(), Log: log, Passer: p, Variants: variants{i.Caches()}, Observer: &observer{metrics: m, clock: now},
+	})
+}
+
+func newElector(cfg *config.Config, log *zap.Logger, c kube.Clientset, r *prom.Registry) (*leader.Elector, error) {
+	return leader.New(leader.Params{Options: cfg.Leader, Name: owner, Leases: c.CoordinationV1(), Log: log, Metrics: r})
+}
+
+// serverParts are the dependencies of newHTTPServer.
+type serverParts struct {
+	dig.In
+
+	Config    *config.Config
+	Log       *zap.Logger
+	Informers *informers.Informers
+	Store     *live.Store
+	Readiness *readiness
+	Registry  *prom.Registry
+}
+
+func newHTTPServer(p serverParts) *httpserver.Server {
+	return httpserver.New(httpserver.Params{
+		Options: p.Config.HTTP, Log: p.Log, Gatherer: p.Registry,
+		Ready: []httpserver.Check{
+			{Name: "caches", Probe: run.Synced(p.Store, p.Informers)}, {Name: "crd", Probe: p.Readiness.crd.result},
+			{Name: "prometheus", Probe: p.Readiness.prometheus.result},
+		},
+	})
+}

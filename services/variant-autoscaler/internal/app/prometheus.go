@@ -1,0 +1,119 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/services/variant-autoscaler/internal/collect"
+	"fairlead.dev/services/variant-autoscaler/internal/config"
+	"fairlead.dev/services/variant-autoscaler/internal/pass"
+	"fairlead.dev/services/variant-autoscaler/internal/promclient"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
+)
+
+// source has the settings of Prometheus.
+type source interface {
+	Settings() *settings.Settings
+}
+
+// Prometheus is the Prometheus of the settings in force. Its client is made when the address is known, and again with another token.
+type Prometheus struct {
+	log       *zap.Logger
+	source    source
+	options   collect.Options
+	allowHTTP bool
+
+	mu     sync.Mutex
+	config promclient.Config
+	client *promclient.Client
+}
+
+// NewPrometheus returns the Prometheus of the settings. It sends nothing.
+func NewPrometheus(cfg *config.Config, log *zap.Logger, s source) *Prometheus {
+	return &Prometheus{log: log.Named("prometheus"), source: s, options: collect.Options{Window: cfg.Metrics}, allowHTTP: cfg.AllowHTTP}
+}
+
+// Collector implements the source of passes.
+func (p *Prometheus) Collector(s *settings.Settings) (pass.Collector, error) {
+	client, err := p.clientOf(s)
+	if err != nil {
+		return nil, err
+	}
+	return collect.New(client, p.options), nil
+}
+
+func (p *Prometheus) clientOf(s *settings.Settings) (*promclient.Client, error) {
+	in := s.Prometheus()
+	wanted := promclient.Config{
+		URL: in.BaseURL, AllowHTTP: p.allowHTTP, InsecureSkipVerify: in.InsecureSkipVerify, CAFile: in.CACertPath,
+		CertFile: in.ClientCertPath, KeyFile: in.ClientKeyPath, ServerName: in.ServerName, Token: string(in.BearerToken), TokenFile: in.TokenPath,
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.client != nil && p.config == wanted {
+		return p.client, nil
+	}
+	client, err := promclient.New(wanted, p.log)
+	if err != nil {
+		return nil, fmt.Errorf("%w (in ConfigMap %s, or in the environment)", err, cmp.Or(s.ConfigMap(settings.Optimization), settings.Optimization.Names()[0]))
+	}
+	if p.client != nil {
+		p.client.Close()
+	}
+	p.client, p.config = client, wanted
+	return client, nil
+}
+
+// check asks Prometheus for a constant.
+func (p *Prometheus) check(ctx context.Context) error {
+	client, err := p.clientOf(p.source.Settings())
+	if err != nil {
+		return err
+	}
+	_, err = client.Query(ctx, "vector(1)")
+	return err //nolint:wrapcheck // it names Prometheus
+}
+
+// probe repeats a check, and remembers its last result for the readiness of the pod.
+type probe struct {
+	check    func(ctx context.Context) error
+	interval time.Duration
+	once     bool // the first success is the last check
+
+	mu  sync.Mutex
+	err error
+}
+
+func newProbe(check func(ctx context.Context) error, interval time.Duration, once bool) *probe {
+	return &probe{check: check, interval: interval, once: once, err: errUnchecked}
+}
+
+// Run repeats the check until ctx ends.
+func (p *probe) Run(ctx context.Context) {
+	for {
+		err := p.check(ctx)
+		p.mu.Lock()
+		p.err = err
+		p.mu.Unlock()
+		if err == nil && p.once {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(p.interval):
+		}
+	}
+}
+
+// result returns the last result.
+func (p *probe) result(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}

@@ -1,0 +1,84 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
+
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/pkg/run"
+	"fairlead.dev/services/variant-autoscaler/internal/config"
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/metrics"
+	"fairlead.dev/services/variant-autoscaler/internal/sources"
+	"fairlead.dev/services/variant-autoscaler/internal/trigger"
+)
+
+// Run runs the variant-autoscaler until ctx ends, or until a part of it fails.
+func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
+	p, err := newParts(cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Records.Close()) }()
+	handler := p.Trigger.Handler(sources.Relevant)
+	for _, i := range []*kube.OptionalInformer{
+		p.Informers.VariantAutoscalings, p.Informers.HorizontalPodAutoscalers, p.Informers.ScaledObjects, p.Informers.Namespaces,
+	} {
+		i.AddEventHandler(handler)
+	}
+	p.Store.OnChange(p.Trigger.ConfigMapChanged)
+	return run.Run(ctx, run.Params{
+		Log: log, Server: p.HTTP, Elector: p.Elector, Lead: p.lead,
+		Parts:  []run.Part{p.Informers, p.Store, p.Events, p.Readiness.crd, p.Readiness.prometheus, p.Scaler},
+		Caches: []run.Cache{p.Informers, p.Store},
+	})
+}
+
+// lead runs passes for one term. What earlier terms remembered is old.
+func (p *parts) lead(ctx, lease context.Context) {
+	p.Passes.Reset()
+	defer p.Passes.Reset()
+	p.Trigger.Lead(ctx, lease)
+}
+
+// variants counts the variants of all sources.
+type variants struct{ informers.Caches }
+
+// Variants implements the source of a trigger.
+func (v variants) Variants() (total int, first string) {
+	for _, reader := range []kit.Reader{v.VariantAutoscalings, v.ScaledObjects, v.HorizontalPodAutoscalers} {
+		for _, d := range informers.All[informers.Declaration](reader) {
+			if d.Spec == nil {
+				continue
+			}
+			total++
+			if name := fmt.Sprintf("%s/%s", d.Namespace, d.Name); first == "" || name < first {
+				first = name
+			}
+		}
+	}
+	return total, first
+}
+
+// observer records passes.
+type observer struct {
+	metrics *metrics.Metrics
+	clock   clock.PassiveClock
+}
+
+// Passed implements the observer of a trigger.
+func (o *observer) Passed(result trigger.Result, took time.Duration) {
+	o.metrics.Passed(string(result), took)
+	if result == trigger.Succeeded || result == trigger.Idle {
+		o.metrics.Succeeded(o.clock.Now())
+	}
+}
+
+// Waits implements the observer of a trigger.
+func (o *observer) Waits(d time.Duration) { o.metrics.Interval(d) }

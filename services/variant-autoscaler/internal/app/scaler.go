@@ -1,0 +1,73 @@
+package app
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/pkg/servingcert"
+	"fairlead.dev/services/variant-autoscaler/internal/config"
+	"fairlead.dev/services/variant-autoscaler/internal/metrics"
+	"fairlead.dev/services/variant-autoscaler/internal/scaler"
+)
+
+const (
+	// certificateInterval is the time between two reads of the certificate.
+	certificateInterval = time.Minute
+	// listenRetry is the time until the next attempt to open the port.
+	listenRetry = 5 * time.Second
+)
+
+// keda is the external scaler, if there is one.
+type keda struct {
+	log         *zap.Logger
+	server      *scaler.Server     // nil: off
+	certificate *servingcert.Store // nil: plaintext
+}
+
+func newScaler(cfg *config.Config, log *zap.Logger, t *scaler.Table, m *metrics.Metrics) (*keda, error) {
+	o := cfg.Scaler
+	if o.Address == "" {
+		return &keda{}, nil
+	}
+	k := &keda{log: log.Named("scaler")}
+	p := scaler.Params{Log: k.log, Decisions: t, Metrics: m, Listen: func() (net.Listener, error) { return net.Listen("tcp", o.Address) }}
+	if o.Certificates != "" {
+		var err error
+		k.certificate, err = servingcert.Load(servingcert.Params{
+			Log: k.log, Dir: o.Certificates, ClientCAFile: o.ClientCAFile, ClientNames: o.ClientNames, Interval: certificateInterval,
+		})
+		if err != nil {
+			return nil, err //nolint:wrapcheck // it names the files
+		}
+		p.TLS = k.certificate.TLS(servingcert.Options{})
+	} else {
+		k.log.Warn("The external scaler serves without TLS: others on the network can read and forge its answers. Set --scaler-certificates")
+	}
+	k.server = scaler.New(p)
+	return k, nil
+}
+
+// Run serves while this replica leads, until ctx ends.
+func (k *keda) Run(ctx context.Context) {
+	if k.server == nil {
+		return
+	}
+	if k.certificate != nil {
+		go k.certificate.Run(ctx)
+	}
+	for {
+		err := k.server.Run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		k.log.Error("The external scaler does not work: KEDA keeps the replicas as they are, and falls back as each ScaledObject says. Retrying", zap.Error(err))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(listenRetry):
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/dryrun"
+	"fairlead.dev/services/variant-autoscaler/internal/app"
+	"fairlead.dev/services/variant-autoscaler/internal/config"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/explain"
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/pass"
+	"fairlead.dev/services/variant-autoscaler/internal/record"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// planOptions are the flags of plan.
+type planOptions struct {
+	*config.Config
+
+	snapshot string
+	cluster  bool
+	output   string
+	changes  explain.Changes
+}
+
+func newPlan(in io.Reader, out, log io.Writer) *cobra.Command {
+	o := &planOptions{Config: config.Default(os.Getenv), output: "table", changes: explain.NoChanges()}
+	cmd := &cobra.Command{
+		Use:   "plan {--snapshot FILE | --cluster}",
+		Short: "Print a decision with its reasons, and what other prices, bounds or targets would change",
+		Long: "Print a decision with its reasons, and what other prices, bounds or targets would change. plan writes nothing.\n" +
+			"--snapshot reads the last record of a decision log, or a snapshot. --cluster reads the cluster and Prometheus once: without the\n" +
+			"memory of the running program, no replicas are held, and capacities are measured from one sample.",
+		Example: "  variant-autoscaler plan --cluster --output=json > now.json\n" +
+			"  variant-autoscaler plan --snapshot=now.json --cost='chat/*-h100=12.5' --ttft='chat/llama=300'",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), in, out, log) },
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.snapshot, "snapshot", "", "File with a decision log or a snapshot. - is standard input.")
+	fs.BoolVar(&o.cluster, "cluster", false, "Read the cluster and Prometheus.")
+	fs.StringVarP(&o.output, "output", "o", o.output, "table, or json: the snapshot with its decision.")
+	fs.StringArrayVar(&o.changes.Costs, "cost", nil, "What if replicas cost this per hour: namespace/variant=COST. * in a name is any text.")
+	fs.StringArrayVar(&o.changes.Min, "min", nil, "What if at least so many replicas are required: namespace/variant=N.")
+	fs.StringArrayVar(&o.changes.Max, "max", nil, "What if at most so many replicas are allowed, 0 for any number: namespace/variant=N.")
+	fs.StringArrayVar(&o.changes.TTFT, "ttft", nil, "What if the target of the time to first token is this: namespace/model=MILLISECONDS. 0: none.")
+	fs.StringArrayVar(&o.changes.ITL, "itl", nil, "What if the target of the time between tokens is this: namespace/model=MILLISECONDS. 0: none.")
+	fs.StringArrayVar(&o.changes.Rates, "rate", nil, "What if requests come at this rate: namespace/model=REQUESTS_PER_SECOND.")
+	fs.BoolVar(&o.changes.IgnoreStabilizing, "ignore-stabilization", false, "What if no replicas are held, and any saving suffices.")
+	o.Kube.AddFlags(fs)
+	o.AddDecisionFlags(fs)
+	cmd.MarkFlagsMutuallyExclusive("snapshot", "cluster")
+	cmd.MarkFlagsOneRequired("snapshot", "cluster")
+	cmd.PreRun = func(cmd *cobra.Command, _ []string) { // of a snapshot, the flags are questions
+		if o.snapshot == "" {
+			return
+		}
+		if cmd.Flags().Changed("headroom-percent") {
+			o.changes.Headroom = o.Plan.HeadroomPercent
+		}
+		if cmd.Flags().Changed("saving-percent") {
+			o.changes.Saving = o.Plan.SavingPercent
+		}
+		if cmd.Flags().Changed("ttft-percentile") {
+			o.changes.Percentile = o.Plan.Percentile
+		}
+		if cmd.Flags().Changed("split") {
+			o.changes.Split = o.Plan.Split
+		}
+	}
+	return cmd
+}
+
+func (o *planOptions) run(ctx context.Context, in io.Reader, out, log io.Writer) error {
+	if o.output != "table" && o.output != "json" {
+		return fmt.Errorf("flags: --output %q is not one of table, json", o.output)
+	}
+	if err := o.Validate(); err != nil {
+		return fmt.Errorf("flags: %w", err)
+	}
+	read := func() (*snapshot.Snapshot, error) { return o.readFile(in) }
+	if o.cluster {
+		read = func() (*snapshot.Snapshot, error) { return o.readCluster(ctx, log) }
+	}
+	s, err := read()
+	if err != nil {
+		return err
+	}
+	before, err := decision.Decide(s)
+	if err != nil {
+		return fmt.Errorf("decide: %w", err)
+	}
+	if o.changes.None() {
+		return o.print(out, s, before)
+	}
+	changed, err := o.changes.Apply(s)
+	if err != nil {
+		return err
+	}
+	after, err := decision.Decide(changed)
+	if err != nil {
+		return fmt.Errorf("decide with the changes: %w", err)
+	}
+	if err := o.print(out, changed, after); err != nil || o.output == "json" {
+		return err
+	}
+	fmt.Fprintln(out, "\nchanges against the snapshot:")
+	return explain.Compare(out, s, before, after) //nolint:wrapcheck // the error of out
+}
+
+func (o *planOptions) print(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error {
+	if o.output == "json" {
+		return json.NewEncoder(out).Encode(&decision.Record{Snapshot: s, Decision: d}) //nolint:wrapcheck // the error of out
+	}
+	return explain.Table(out, s, d) //nolint:wrapcheck // the error of out
+}
+
+func (o *planOptions) readFile(in io.Reader) (*snapshot.Snapshot, error) {
+	if o.snapshot == "-" {
+		return record.Read(in) //nolint:wrapcheck // it says what happened
+	}
+	file, err := os.Open(o.snapshot)
+	if err != nil {
+		return nil, fmt.Errorf("open snapshot: %w", err)
+	}
+	defer file.Close()
+	return record.Read(file) //nolint:wrapcheck // it says what happened
+}
+
+// readCluster runs one pass that nobody acts on.
+func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot.Snapshot, error) {
+	cfg, err := o.Kube.RESTConfig("fairlead-variant-autoscaler-plan")
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the error names the problem
+	}
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	options := settings.Options{Namespace: o.Namespace, Environment: os.Getenv, AllowHTTP: o.AllowHTTP}
+	var names []cache.ObjectName
+	for _, kind := range settings.Kinds() {
+		for _, name := range options.NamesOf(kind) {
+			names = append(names, cache.ObjectName{Namespace: o.Namespace, Name: name})
+		}
+	}
+	w, err := dryrun.ReadCluster(ctx, client, informers.KindList(o.Instance), names...)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the error names the kind
+	}
+	w.Print(log)
+	caches, err := informers.Snapshot(w.Snapshot, o.Instance)
+	if err != nil {
+		return nil, fmt.Errorf("read objects: %w", err)
+	}
+	spectator := &spectator{settings: settingsOf(w, options, log)}
+	p := pass.New(pass.Params{
+		Options: pass.Options{Settings: o.Plan}, Log: zap.NewNop(), World: caches, Configuration: spectator,
+		Prometheus: app.NewPrometheus(o.Config, zap.NewNop(), spectator), Actuator: spectator, Reporter: spectator, Meter: spectator, Now: time.Now,
+	})
+	if _, _, err := p.Pass(ctx); err != nil {
+		return nil, err //nolint:wrapcheck // it says what happened
+	}
+	if spectator.outcome == nil {
+		return nil, errors.New("the pass made no decision")
+	}
+	for i := range spectator.outcome.Sources.Rejected {
+		v := &spectator.outcome.Sources.Rejected[i]
+		fmt.Fprintf(log, "%s %s/%s takes no part: %s: %s\n", v.Source, v.Namespace, v.Name, v.Problem.Reason, v.Problem.Message)
+	}
+	return spectator.outcome.Snapshot, nil
+}
+
+// settingsOf returns what ConfigMaps that were read say.
+func settingsOf(w *dryrun.World, o settings.Options, log io.Writer) *settings.Settings {
+	b := settings.NewBuilder(o)
+	for _, kind := range settings.Kinds() {
+		for _, name := range o.NamesOf(kind) {
+			data, found := w.ConfigMapData(cache.ObjectName{Namespace: o.Namespace, Name: name})
+			if !found {
+				continue
+			}
+			for _, warning := range b.Set(kind, name, data) {
+				fmt.Fprintf(log, "ConfigMap %s/%s: %s\n", o.Namespace, name, warning.String())
+			}
+			break
+		}
+	}
+	return b.Settings()
+}
+
+// spectator keeps the outcome of a pass, and acts on nothing.
+type spectator struct {
+	settings *settings.Settings
+	outcome  *pass.Outcome
+}
+
+// Settings implements the configuration of a pass.
+func (s *spectator) Settings() *settings.Settings { return s.settings }
+
+// Actuate implements the actuator of a pass.
+func (s *spectator) Actuate(o *pass.Outcome) { s.outcome = o }
+
+// Clear implements the actuator of a pass.
+func (*spectator) Clear() {}
+
+// Report implements the reporter of a pass.
+func (*spectator) Report(context.Context, *pass.Outcome) error { return nil }
+
+// Part implements the meter of a pass.
+func (*spectator) Part(string, time.Duration) {}

@@ -1,0 +1,118 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// chat is a model with two variants: one replica of each serves the 20 requests per second, 14.5 and 7.3.
+func chat() *snapshot.Snapshot {
+	variant := func(name string, cost int64, alpha float64) snapshot.Variant {
+		return snapshot.Variant{
+			Namespace: "ns", Name: name, Source: snapshot.VariantAutoscaling, Accelerator: strings.ToUpper(name), Cards: 1, Cost: cost * million, Now: 1, Ready: 1,
+			Profile: &snapshot.Profile{Alpha: alpha, MaxBatch: 16},
+		}
+	}
+	return &snapshot.Snapshot{
+		Settings: snapshot.Settings{Split: "capacity"},
+		Groups: []snapshot.Group{{
+			Namespace: "ns", Pool: "p", Model: "meta/llama", Class: "premium", Priority: 1, Targets: snapshot.Targets{TTFT: 1000, ITL: 100},
+			Load:     snapshot.Load{State: snapshot.Found, Rate: 20 * million, Input: 100, Output: 100},
+			Variants: []snapshot.Variant{variant("big", 40, 10), variant("small", 23, 20)},
+		}},
+	}
+}
+
+func decide(t *testing.T, s *snapshot.Snapshot) *decision.Decision {
+	t.Helper()
+	d, err := decision.Decide(s)
+	require.NoError(t, err)
+	return d
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	s := chat()
+	var out strings.Builder
+	require.NoError(t, Table(&out, s, decide(t, s)))
+	text := out.String()
+	assert.Contains(t, text, "ns/meta/llama (pool p): class premium, priority 1, targets TTFT 1000ms, ITL 100ms; 20 requests/s of 100 + 100 tokens")
+	assert.Contains(t, text, "the plan serves 100 %")
+	assert.Regexp(t, `big +BIG +40 +1 +1 +1 +[\d.]+/s +`, text)
+	assert.Contains(t, text, "cost per hour: plan 63 (no plan that serves as much costs less than 63), desired 63")
+}
+
+// Names and messages come from objects of tenants.
+func TestTableOfHostileText(t *testing.T) {
+	t.Parallel()
+	s := chat()
+	s.Groups[0].Load = snapshot.Load{State: snapshot.Failed, Message: "no \x1b[2Janswer"}
+	s.Groups[0].Variants[0].Accelerator = "\x1b]0;title\a\n"
+	var out strings.Builder
+	require.NoError(t, Table(&out, s, decide(t, s)))
+	assert.NotContains(t, out.String(), "\x1b")
+	assert.NotContains(t, out.String(), "\a")
+	assert.Contains(t, out.String(), "the load is not known (PrometheusError: no ?[2Janswer)")
+}
+
+func TestApply(t *testing.T) {
+	t.Parallel()
+	base := chat()
+	tests := []struct {
+		name string
+		give Changes
+		want string // of Compare
+	}{
+		{name: "price", give: Changes{Costs: []string{"ns/big=100"}}, want: `ns/big +1 -> 0`},
+		{name: "price of all", give: Changes{Costs: []string{"*/*=1"}}, want: `cost per hour: plan 63 -> 2,`},
+		{name: "minimum", give: Changes{Min: []string{"ns/b*=4"}}, want: `ns/big +1 -> 4`},
+		{name: "maximum", give: Changes{Max: []string{"ns/big=1", "ns/small=0"}}, want: `plan 63,`},
+		{name: "rate", give: Changes{Rates: []string{"ns/meta/llama=5"}}, want: `ns/big +1 -> 0`},
+		{name: "target", give: Changes{ITL: []string{"ns/meta/*=15"}}, want: `ns/small +1 +1 +[\d.]+/s -> - +Optimal -> TargetsOutOfReach`},
+		{name: "headroom", give: Changes{Headroom: 900, Saving: -1}, want: `ns/big +1 -> 1[0-9]`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if tt.give.Headroom == 0 {
+				tt.give.Headroom, tt.give.Saving, tt.give.Percentile = -1, -1, -1
+			}
+			assert.False(t, tt.give.None())
+			changed, err := tt.give.Apply(base)
+			require.NoError(t, err)
+			var out strings.Builder
+			require.NoError(t, Compare(&out, changed, decide(t, base), decide(t, changed)))
+			assert.Regexp(t, tt.want, out.String())
+		})
+	}
+	none := NoChanges()
+	assert.True(t, none.None())
+	assert.Equal(t, chat(), base, "a change changes a copy")
+}
+
+func TestApplyRefuses(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"ns/big":       "give NAME=VALUE",
+		"ns/big=":      "give NAME=VALUE",
+		"ns/big=x":     "give NAME=VALUE",
+		"ns/big=-1":    "give NAME=VALUE",
+		"ns/big=NaN":   "give NAME=VALUE",
+		"ns/big=1e300": "from 0 to 10000000",
+		"big=1":        "the name is not namespace/name",
+		"ns/[=1":       "syntax error in pattern",
+		"ns/bigger=1":  "the snapshot has nothing of this name",
+		"other/big=1":  "the snapshot has nothing of this name",
+	} {
+		c := NoChanges()
+		c.Costs = []string{text}
+		_, err := c.Apply(chat())
+		require.ErrorContains(t, err, want, text)
+	}
+}

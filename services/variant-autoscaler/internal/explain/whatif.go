@@ -1,0 +1,137 @@
+package explain
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+
+	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+const (
+	// maxCost of a replica, and maxTarget in milliseconds, are far beyond real ones, and the optimizer accepts them.
+	maxCost   = 1e7
+	maxTarget = 1e9
+)
+
+// Changes are the differences of a snapshot for a question "what if". Each is NAME=VALUE. NAME is namespace/variant for what concerns
+// variants and namespace/model for what concerns models, with * for any characters but a slash.
+type Changes struct {
+	Costs, Min, Max   []string // of variants
+	TTFT, ITL, Rates  []string // of models: milliseconds, and requests per second
+	Headroom, Saving  int64    // percent; negative: as it is
+	Percentile        float64  // of TTFT; negative: as it is
+	Split             string   // empty: as it is
+	IgnoreStabilizing bool     // forget what was wanted before
+}
+
+// NoChanges returns Changes that change nothing.
+func NoChanges() Changes { return Changes{Headroom: -1, Saving: -1, Percentile: -1} }
+
+// None reports whether nothing changes.
+func (c *Changes) None() bool {
+	return len(c.Costs)+len(c.Min)+len(c.Max)+len(c.TTFT)+len(c.ITL)+len(c.Rates) == 0 && c.Headroom < 0 && c.Saving < 0 && c.Percentile < 0 && c.Split == "" && !c.IgnoreStabilizing
+}
+
+// Apply returns a changed copy of a snapshot. A change that concerns nothing is an error: its name has a mistake.
+func (c *Changes) Apply(s *snapshot.Snapshot) (*snapshot.Snapshot, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("copy snapshot: %w", err)
+	}
+	made := &snapshot.Snapshot{}
+	if err := json.Unmarshal(text, made); err != nil {
+		return nil, fmt.Errorf("copy snapshot: %w", err)
+	}
+	if c.Headroom >= 0 {
+		made.Settings.HeadroomPercent = c.Headroom
+	}
+	if c.Saving >= 0 {
+		made.Settings.SavingPercent = c.Saving
+	}
+	if c.Percentile >= 0 {
+		made.Settings.Percentile = c.Percentile
+	}
+	if c.Split != "" {
+		made.Settings.Split = c.Split
+	}
+	variants, models := variantsOf(made), modelsOf(made)
+	if c.IgnoreStabilizing { // the decision follows the plan at once
+		made.Settings.SavingPercent = 0
+		for _, v := range variants {
+			v.of.Held = 0
+		}
+	}
+	return made, errors.Join(
+		apply("--cost", c.Costs, variants, maxCost, func(v *snapshot.Variant, x float64) { v.Cost = int64(math.Round(x * million)) }),
+		apply("--min", c.Min, variants, optimizer.MaxReplicas, func(v *snapshot.Variant, x float64) { v.Min = int(x) }),
+		apply("--max", c.Max, variants, optimizer.MaxReplicas, func(v *snapshot.Variant, x float64) { v.Max = int(x) }),
+		apply("--ttft", c.TTFT, models, maxTarget, func(g *snapshot.Group, x float64) { g.Targets.TTFT = x }),
+		apply("--itl", c.ITL, models, maxTarget, func(g *snapshot.Group, x float64) { g.Targets.ITL = x }),
+		apply("--rate", c.Rates, models, optimizer.MaxRate/million, func(g *snapshot.Group, x float64) {
+			g.Load.Rate, g.Load.State = int64(x*million), snapshot.Found
+		}),
+	)
+}
+
+// named is a thing with its name.
+type named[T any] struct {
+	name string
+	of   *T
+}
+
+func variantsOf(s *snapshot.Snapshot) []named[snapshot.Variant] {
+	var all []named[snapshot.Variant]
+	for g := range s.Groups {
+		for i := range s.Groups[g].Variants {
+			v := &s.Groups[g].Variants[i]
+			all = append(all, named[snapshot.Variant]{v.Namespace + "/" + v.Name, v})
+		}
+	}
+	return all
+}
+
+func modelsOf(s *snapshot.Snapshot) []named[snapshot.Group] {
+	var all []named[snapshot.Group]
+	for i := range s.Groups {
+		g := &s.Groups[i]
+		// Models often have a slash in their names. Patterns treat it as any other character of the name.
+		all = append(all, named[snapshot.Group]{g.Namespace + "/" + strings.ReplaceAll(g.Model, "/", "\x00"), g})
+	}
+	return all
+}
+
+// apply sets the value of each change of the form NAME=VALUE in what its name matches.
+func apply[T any](flag string, changes []string, all []named[T], most float64, set func(t *T, x float64)) error {
+	for _, text := range changes {
+		pattern, value, found := strings.Cut(text, "=")
+		x, err := strconv.ParseFloat(value, 64)
+		if !found || err != nil || !(x >= 0 && x <= most) { // NaN is not in the range either
+			return fmt.Errorf("%s %q: give NAME=VALUE with a number from 0 to %.0f", flag, text, most)
+		}
+		namespace, name, slash := strings.Cut(pattern, "/")
+		if !slash {
+			return fmt.Errorf("%s %q: the name is not namespace/name", flag, text)
+		}
+		pattern, matched := namespace+"/"+strings.ReplaceAll(name, "/", "\x00"), false
+		for _, t := range all {
+			ok, err := path.Match(pattern, t.name)
+			if err != nil {
+				return fmt.Errorf("%s %q: %w", flag, text, err)
+			}
+			if ok {
+				set(t.of, x)
+				matched = true
+			}
+		}
+		if !matched {
+			return fmt.Errorf("%s %q: the snapshot has nothing of this name", flag, text)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+// Package publish passes decisions on: to autoscalers, by metrics and KEDA's external scaler; and to the owners of variants, by the status
+// of VariantAutoscalings and Events on annotated objects.
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/pass"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+	"fairlead.dev/services/variant-autoscaler/internal/sources"
+	"fairlead.dev/services/variant-autoscaler/internal/status"
+)
+
+const (
+	// writers is the number of statuses that are written at a time. The rate limit of the client binds before.
+	writers = 8
+	// writeTime is how long the statuses of a pass may take. The next pass writes those that are left: at the default rate, a thousand
+	// new variants are written in one pass. With twice the time, variants that change wait for it.
+	writeTime = 30 * time.Second
+	// maxErrors is the number of failed writes that an error names.
+	maxErrors = 3
+)
+
+// Autoscaler gets the decisions of a term.
+type Autoscaler interface {
+	Publish(variants []actuation.Variant)
+	Clear()
+}
+
+// meter gets the figures of a decision.
+type meter interface {
+	Decided(s *snapshot.Snapshot, d *decision.Decision)
+}
+
+// recorder keeps decisions.
+type recorder interface {
+	Write(r *decision.Record) error
+}
+
+// writer writes the status of a VariantAutoscaling.
+type writer interface {
+	Write(ctx context.Context, in *status.Input) (status.Result, error)
+}
+
+// events are for the owners of annotated objects.
+type events interface {
+	Event(about *corev1.ObjectReference, kind, reason, message string)
+}
+
+// Params are the parts of a Publisher.
+type Params struct {
+	Log         *zap.Logger
+	Autoscalers []Autoscaler
+	Meter       meter
+	Records     recorder
+	Status      writer
+	Events      events
+}
+
+// name identifies an object that declares a variant.
+type name struct {
+	source          snapshot.Source
+	namespace, name string
+}
+
+// Publisher publishes the decisions of one term. One goroutine may use it.
+type Publisher struct {
+	p         Params
+	published map[name]bool
+	told      map[types.UID]string // reason of the last Event
+}
+
+// New returns a Publisher.
+func New(p Params) *Publisher {
+	return &Publisher{p: p, told: map[types.UID]string{}}
+}
+
+// Actuate tells autoscalers the desired replicas, and records the decision.
+func (p *Publisher) Actuate(o *pass.Outcome) {
+	variants := actuation.Of(o.Snapshot, o.Decision, losers(o.Sources))
+	for _, t := range p.p.Autoscalers {
+		t.Publish(variants)
+	}
+	p.p.Meter.Decided(o.Snapshot, o.Decision)
+	p.published = make(map[name]bool, len(variants))
+	for i := range variants {
+		if v := &variants[i]; v.Resolution != actuation.Suppressed {
+			p.published[name{v.Source, v.Namespace, v.Name}] = true
+		}
+	}
+	if err := p.p.Records.Write(&decision.Record{Snapshot: o.Snapshot, Decision: o.Decision}); err != nil {
+		p.p.Log.Warn("Could not write the decision log: the decision stands, but cannot be repeated. Check the file of --decision-log", zap.Error(err))
+	}
+}
+
+// Clear ends the term: there are no decisions any more.
+func (p *Publisher) Clear() {
+	for _, t := range p.p.Autoscalers {
+		t.Clear()
+	}
+	p.published, p.told = nil, map[types.UID]string{}
+}
+
+// losers are the variants whose target another one has.
+func losers(found *sources.Result) []snapshot.Variant {
+	var all []snapshot.Variant
+	for i := range found.Rejected {
+		if v := &found.Rejected[i]; v.Problem != nil && v.Problem.Reason == sources.TargetConflict {
+			all = append(all, v.Variant)
+		}
+	}
+	return all
+}
+
+// Report writes the statuses that differ, and Events on annotated objects with another problem than before. What it cannot write in time
+// is left to the next pass.
+func (p *Publisher) Report(ctx context.Context, o *pass.Outcome) error {
+	inputs := p.inputs(o)
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var errs []error
+	failed, next := 0, make(chan *status.Input)
+	for range writers {
+		all.Go(func() {
+			for in := range next {
+				if _, err := p.p.Status.Write(ctx, in); err != nil {
+					mu.Lock()
+					if failed++; failed <= maxErrors {
+						errs = append(errs, err)
+					}
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for i := range inputs {
+		next <- &inputs[i]
+	}
+	close(next)
+	all.Wait()
+	if failed > maxErrors {
+		errs = append(errs, fmt.Errorf("and %d more", failed-maxErrors))
+	}
+	return errors.Join(errs...)
+}
+
+// inputs returns what the statuses follow from, and tells the owners of other objects about their problems.
+func (p *Publisher) inputs(o *pass.Outcome) []status.Input {
+	limiting, told := status.LimitsOf(o.Snapshot, o.Decision), map[types.UID]string{}
+	var inputs []status.Input
+	add := func(v *sources.Variant, complete func(in *status.Input)) {
+		if v.Source != snapshot.VariantAutoscaling {
+			p.tell(v, told)
+			return
+		}
+		object, _ := status.ObjectOf(&v.Object, v.Generation, v.Status) // what others wrote into it is replaced, whatever it is
+		in := status.Input{
+			Object: object, Time: o.Snapshot.Time, Variant: &v.Variant, Notes: v.Notes,
+			Applied: p.published[name{v.Source, v.Namespace, v.Name}],
+		}
+		complete(&in)
+		inputs = append(inputs, in)
+	}
+	for g := range o.Sources.Groups {
+		group, decided := &o.Snapshot.Groups[g], &o.Decision.Groups[g]
+		for i := range o.Sources.Groups[g].Variants {
+			v := &o.Sources.Groups[g].Variants[i]
+			v.Variant = group.Variants[i] // with what the pass knows of it
+			add(v, func(in *status.Input) {
+				in.Load, in.Group, in.Decision, in.Limiting, in.Priority = &group.Load, decided, &decided.Variants[i], limiting, group.Priority
+			})
+		}
+	}
+	for i := range o.Sources.Rejected {
+		add(&o.Sources.Rejected[i], func(*status.Input) {})
+	}
+	p.told = told
+	return inputs
+}
+
+// tell writes an Event on an annotated object for a new problem, and for its end.
+func (p *Publisher) tell(v *sources.Variant, told map[types.UID]string) {
+	before := p.told[v.Object.UID]
+	switch {
+	case v.Problem != nil:
+		if told[v.Object.UID] = v.Problem.Reason; before != v.Problem.Reason {
+			p.p.Events.Event(&v.Object, corev1.EventTypeWarning, v.Problem.Reason, v.Problem.Message)
+		}
+	case len(v.Notes) > 0:
+		if told[v.Object.UID] = v.Notes[0].Reason; before != v.Notes[0].Reason {
+			p.p.Events.Event(&v.Object, corev1.EventTypeWarning, v.Notes[0].Reason, v.Notes[0].Message)
+		}
+	case before != "":
+		p.p.Events.Event(&v.Object, corev1.EventTypeNormal, ReasonResolved, "The variant has no problem any more, and takes part in the choice")
+	}
+}
+
+// ReasonResolved is the reason of the Event at the end of a problem.
+const ReasonResolved = "ProblemResolved"

@@ -1,0 +1,172 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/pass"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+	"fairlead.dev/services/variant-autoscaler/internal/sources"
+	"fairlead.dev/services/variant-autoscaler/internal/status"
+)
+
+// rig is everybody whom a Publisher tells something.
+type rig struct {
+	*Publisher
+
+	mu        sync.Mutex
+	published []actuation.Variant
+	cleared   int
+	decided   int
+	records   int
+	written   map[string]status.Input
+	fails     error
+	events    []string
+}
+
+func (r *rig) Publish(variants []actuation.Variant)           { r.published = variants }
+func (r *rig) Clear()                                         { r.cleared++ }
+func (r *rig) Decided(*snapshot.Snapshot, *decision.Decision) { r.decided++ }
+
+type records struct{ *rig }
+
+func (r records) Write(*decision.Record) error {
+	r.records++
+	return r.fails
+}
+
+type writes struct{ *rig }
+
+func (w writes) Write(_ context.Context, in *status.Input) (status.Result, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.written[in.Object.Name] = *in
+	return status.Written, w.fails
+}
+
+func (r *rig) Event(about *corev1.ObjectReference, kind, reason, _ string) {
+	r.events = append(r.events, fmt.Sprintf("%s %s %s", about.Name, kind, reason))
+}
+
+func start() *rig {
+	r := &rig{written: map[string]status.Input{}}
+	r.Publisher = New(Params{
+		Log: zap.NewNop(), Autoscalers: []Autoscaler{r}, Meter: r, Records: records{r}, Status: writes{r}, Events: r,
+	})
+	return r
+}
+
+func variant(source snapshot.Source, name string) sources.Variant {
+	return sources.Variant{
+		Variant: snapshot.Variant{Namespace: "a", Name: name, Source: source, Target: snapshot.Target{Kind: "Deployment", Name: name}},
+		Object:  corev1.ObjectReference{Kind: string(source), Namespace: "a", Name: name, UID: types.UID(name)},
+	}
+}
+
+// outcome is a pass over a VariantAutoscaling and an annotated object, and a loser of a conflict with the former.
+func outcome() *pass.Outcome {
+	loser := variant(snapshot.VariantAutoscaling, "loser")
+	loser.Problem = &snapshot.Problem{Reason: sources.TargetConflict, Message: "chat has the target"}
+	loser.Target.Name = "chat"
+	group := sources.Group{Variants: []sources.Variant{variant(snapshot.VariantAutoscaling, "chat"), variant(snapshot.HorizontalPodAutoscaler, "hpa")}}
+	s := &snapshot.Snapshot{Groups: []snapshot.Group{{Namespace: "a", Load: snapshot.Load{State: snapshot.Found}}}}
+	for i := range group.Variants {
+		s.Groups[0].Variants = append(s.Groups[0].Variants, group.Variants[i].Variant)
+	}
+	return &pass.Outcome{
+		Sources: &sources.Result{Groups: []sources.Group{group}, Rejected: []sources.Variant{loser}}, Snapshot: s,
+		Decision: &decision.Decision{Groups: []decision.Group{{Variants: []decision.Variant{
+			{Desired: 3, Reason: decision.Optimal}, {Desired: 1, Reason: decision.Optimal},
+		}}}},
+	}
+}
+
+func TestActuateAndReport(t *testing.T) {
+	t.Parallel()
+	r := start()
+	o := outcome()
+	r.Actuate(o)
+	require.Len(t, r.published, 3)
+	assert.Equal(t, 1, r.decided)
+	assert.Equal(t, 1, r.records)
+	require.NoError(t, r.Report(t.Context(), o))
+	require.Len(t, r.written, 2, "the status of VariantAutoscalings")
+	chat, loser := r.written["chat"], r.written["loser"]
+	assert.True(t, chat.Applied)
+	assert.Equal(t, 3, chat.Decision.Desired)
+	assert.Equal(t, snapshot.Found, chat.Load.State)
+	assert.False(t, loser.Applied, "the other one has the target")
+	assert.Nil(t, loser.Decision)
+	assert.Empty(t, r.events)
+
+	r.Publisher.Clear()
+	assert.Equal(t, 1, r.cleared)
+	require.NoError(t, r.Report(t.Context(), o))
+	assert.False(t, r.written["chat"].Applied, "another replica leads")
+}
+
+// The decision log is for people. Its failure does not keep anybody from scaling.
+func TestActuateWithoutALog(t *testing.T) {
+	t.Parallel()
+	r := start()
+	r.fails = errors.New("disk full")
+	r.Actuate(outcome())
+	assert.Len(t, r.published, 3)
+}
+
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	r := start()
+	step := func(problem *snapshot.Problem, notes ...snapshot.Problem) []string {
+		o := outcome()
+		o.Snapshot.Groups[0].Variants[1].Problem, o.Sources.Groups[0].Variants[1].Notes = problem, notes
+		r.events = nil
+		require.NoError(t, r.Report(t.Context(), o))
+		return r.events
+	}
+	missing := &snapshot.Problem{Reason: "TargetNotFound", Message: "create it"}
+	assert.Empty(t, step(nil))
+	assert.Equal(t, []string{"hpa Warning TargetNotFound"}, step(missing))
+	assert.Empty(t, step(missing), "once")
+	assert.Equal(t, []string{"hpa Normal ProblemResolved"}, step(nil))
+	assert.Empty(t, step(nil))
+	assert.Equal(t, []string{"hpa Warning SeveralPools"}, step(nil, snapshot.Problem{Reason: "SeveralPools"}))
+}
+
+// TestReport_Failures: one status that cannot be written keeps no other from being written, and an error is short.
+func TestReport_Failures(t *testing.T) {
+	t.Parallel()
+	r := start()
+	o := outcome()
+	for i := range 20 {
+		o.Sources.Rejected = append(o.Sources.Rejected, variant(snapshot.VariantAutoscaling, fmt.Sprint("v", i)))
+		o.Sources.Rejected[i+1].Problem = &snapshot.Problem{Reason: "LimitExceeded"}
+	}
+	r.fails = errors.New("forbidden")
+	err := r.Report(t.Context(), o)
+	require.ErrorContains(t, err, "forbidden")
+	require.ErrorContains(t, err, "and 19 more")
+	assert.Len(t, r.written, 22)
+}
+
+// Whoever may write a status can write anything.
+func TestReport_StatusOfOthers(t *testing.T) {
+	t.Parallel()
+	r := start()
+	o := outcome()
+	o.Sources.Groups[0].Variants[0].Status = []byte(`{"conditions":"none","desiredOptimizedAlloc":{"numReplicas":"x"}}`)
+	r.Actuate(o)
+	require.NoError(t, r.Report(t.Context(), o))
+	assert.Equal(t, 3, r.written["chat"].Decision.Desired)
+}
