@@ -41,7 +41,7 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS  = -X fairlead.dev/pkg/version.version=$(VERSION) -X fairlead.dev/pkg/version.commit=$(COMMIT)
 
 # What is released as an image, for which platforms, and where the layouts go.
-RELEASE_IMAGES ?= endpoint-picker ingress-reconciler backendset-syncer modelserver
+RELEASE_IMAGES ?= endpoint-picker ingress-reconciler backendset-syncer variant-autoscaler modelserver
 PLATFORMS      ?= linux/amd64,linux/arm64
 OCI            ?= $(BIN)/oci
 SOURCE_URL     ?= https://fairlead.dev

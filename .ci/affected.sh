@@ -47,7 +47,7 @@ for file in "${files[@]}"; do
 	services/endpoint-picker/*) affect services/endpoint-picker chart demo e2e/picker e2e/ingress ;;
 	services/ingress-reconciler/*) affect services/ingress-reconciler chart e2e/ingress ;;
 	services/backendset-syncer/*) affect services/backendset-syncer chart e2e/syncer ;;
-	services/variant-autoscaler/*) affect services/variant-autoscaler ;;
+	services/variant-autoscaler/*) affect services/variant-autoscaler chart ;;
 	pkg/*) affect pkg chart demo e2e/cluster e2e/picker e2e/ingress e2e/syncer ;;
 	deploy/emulators/*) affect deploy/emulators demo e2e/cluster e2e/picker e2e/ingress e2e/syncer ;;
 	deploy/local/e2e/cluster/*) affect deploy/local/e2e e2e/cluster ;;
@@ -66,7 +66,7 @@ for file in "${files[@]}"; do
 	charts/endpoint-picker/*) affect chart e2e/picker e2e/ingress ;;
 	charts/ingress-reconciler/*) affect chart e2e/ingress ;;
 	charts/backendset-syncer/*) affect services/backendset-syncer chart e2e/syncer ;; # tests of the service apply the CRD
-	charts/variant-autoscaler/*) affect services/variant-autoscaler ;;                # as above
+	charts/variant-autoscaler/*) affect services/variant-autoscaler chart ;;          # as above, and read its values
 	# Documents that tests read.
 	docs/services/* | docs/operations/* | README.md) affect services/ingress-reconciler chart ;;
 	docs/* | mkdocs.yml | *.md | LICENSE | .github/*) ;; # verify, lint and docs read them

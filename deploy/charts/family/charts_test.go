@@ -25,8 +25,11 @@ type chart struct {
 
 // required are the values that a chart has no default for.
 func required(name string) helm.Values {
-	if name == "endpoint-picker" {
+	switch name {
+	case "endpoint-picker":
 		return helm.Values{"pool": helm.Values{"name": "pool"}}
+	case "variant-autoscaler":
+		return helm.Values{"prometheus": helm.Values{"url": "https://prometheus.monitoring.svc:9090"}}
 	}
 	return helm.Values{}
 }
@@ -112,7 +115,9 @@ func (c chart) structure(t *testing.T) *structure {
 	t.Helper()
 	s := &structure{}
 	c.readSchema(t, s)
-	s.Properties["config"].Properties = nil
+	if config := s.Properties["config"]; config != nil {
+		config.Properties = nil
+	}
 	return s
 }
 

@@ -29,5 +29,5 @@ func TestPanelsDoNotOverlap(t *testing.T) {
 
 func TestDashboardConfigMap(t *testing.T) {
 	t.Parallel()
-	dashboard.Read(t, chart).AssertShipped(t)
+	dashboard.Read(t, chart).AssertShipped(t, nil)
 }

@@ -3,6 +3,7 @@ package dashboard
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -159,13 +160,21 @@ func (d *Dashboard) AssertLayout(t *testing.T) {
 	}
 }
 
-// AssertShipped checks that the chart ships the file as it is, under the label that Grafana's sidecar looks for.
-func (d *Dashboard) AssertShipped(t *testing.T) {
+// AssertShipped checks that the chart ships the file as it is, under the label that Grafana's sidecar looks for, and not by default.
+// required are the values that the chart has no default for.
+func (d *Dashboard) AssertShipped(t *testing.T, required helm.Values) {
 	t.Helper()
-	set := objects.Render(t, d.chart, helm.Values{"dashboards": helm.Values{"enabled": true, "annotations": helm.Values{"grafana_folder": "LLM"}}})
-	found := slices.DeleteFunc(objects.All[corev1.ConfigMap](t, set), func(c *corev1.ConfigMap) bool { return c.Labels["grafana_dashboard"] != "1" })
+	values := helm.Values{"dashboards": helm.Values{"enabled": true, "annotations": helm.Values{"grafana_folder": "LLM"}}}
+	maps.Copy(values, required)
+	found := shipped(t, objects.Render(t, d.chart, values))
 	require.Len(t, found, 1)
 	assert.JSONEq(t, string(d.raw), found[0].Data[d.file()])
 	assert.Equal(t, "LLM", found[0].Annotations["grafana_folder"])
-	assert.Len(t, objects.All[corev1.ConfigMap](t, objects.Render(t, d.chart, nil)), 1, "only the configuration by default")
+	assert.Empty(t, shipped(t, objects.Render(t, d.chart, required)), "only the configuration by default")
+}
+
+// shipped returns the ConfigMaps with dashboards.
+func shipped(t *testing.T, set objects.Set) []*corev1.ConfigMap {
+	t.Helper()
+	return slices.DeleteFunc(objects.All[corev1.ConfigMap](t, set), func(c *corev1.ConfigMap) bool { return c.Labels["grafana_dashboard"] != "1" })
 }

@@ -35,12 +35,29 @@ type Names struct {
 // which must have every name of the source. Reasons are those of its packages and of further folders of the repository.
 func Read(t *testing.T, program string, further ...string) *Names {
 	t.Helper()
+	names := read(t, program, []string{"controller", "leader"}, further)
+	require.Contains(t, names.Metrics, "workqueue_depth")
+	return names
+}
+
+// ReadWithoutQueues is Read for a program without the work queues of package controller.
+func ReadWithoutQueues(t *testing.T, program string, further ...string) *Names {
+	t.Helper()
+	return read(t, program, []string{"leader"}, further)
+}
+
+// read returns names. packages are those of pkg that export metrics.
+func read(t *testing.T, program string, packages, further []string) *Names {
+	t.Helper()
 	repository := helm.Repository()
 	service := filepath.Join(repository, "services", program)
-	inSource, err := source.Metrics(
-		filepath.Join(service, "internal", "metrics"), filepath.Join(repository, "pkg", "controller"), filepath.Join(repository, "pkg", "leader"))
+	exporters := []string{filepath.Join(service, "internal", "metrics")}
+	for _, name := range packages {
+		exporters = append(exporters, filepath.Join(repository, "pkg", name))
+	}
+	inSource, err := source.Metrics(exporters...)
 	require.NoError(t, err)
-	require.Subset(t, inSource, []string{"fairlead_leader", "workqueue_depth"})
+	require.Contains(t, inSource, "fairlead_leader")
 	readme, err := os.ReadFile(filepath.Join(service, "README.md"))
 	require.NoError(t, err)
 	metrics := map[string][]string{}
@@ -102,7 +119,13 @@ func (n *Names) AssertKnown(t *testing.T, expr string) []string {
 			continue
 		}
 		used = append(used, name)
-		assert.Subset(t, append(known, labels...), use.Labels, "labels of %s", use.Metric)
+		for _, label := range labels {
+			known = append(known, label)
+			if slices.Contains(TargetLabels(), label) {
+				known = append(known, "exported_"+label) // the label of the target has its name
+			}
+		}
+		assert.Subset(t, known, use.Labels, "labels of %s", use.Metric)
 		for _, m := range use.Matchers {
 			if m.Name == "reason" {
 				assert.Subset(t, n.Reasons, strings.Split(m.Value, "|"), "reasons of conditions")

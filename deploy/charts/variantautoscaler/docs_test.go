@@ -1,0 +1,65 @@
+package variantautoscaler_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/deploy/charts/internal/alerts"
+)
+
+func readGuide(t *testing.T) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(repository, "docs", "operations", program+".md"))
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// TestEveryReasonHasALine compares the reasons of desired replicas, of problems and of notes in the source of the program, and those of
+// conditions and Events, with the tables of the operations guide.
+func TestEveryReasonHasALine(t *testing.T) {
+	t.Parallel()
+	want := map[string]bool{}
+	for _, reason := range names(t).Reasons {
+		want[reason] = true
+	}
+	decided := regexp.MustCompile(`(?m)^\t\w+ +Reason += "(\w+)"`).FindAllStringSubmatch(readSource(t, "decision", "record.go"), -1)
+	problems := regexp.MustCompile(`(?m)^\t\w+ = "(\w+)"`).FindAllStringSubmatch(readSource(t, "sources", "problems.go"), -1)
+	require.NotEmpty(t, decided)
+	require.NotEmpty(t, problems)
+	for _, match := range append(decided, problems...) {
+		want[match[1]] = true
+	}
+	for _, reason := range []string{"SkippedProcessing", "SaturationSafetyOverride", "ScaleFromZero"} {
+		delete(want, reason) // other programs write them
+	}
+	explained := map[string]bool{}
+	for _, match := range regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)` \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(readGuide(t), -1) {
+		explained[match[1]] = true
+	}
+	assert.Equal(t, want, explained, "each reason has a line in a table of docs/operations/variant-autoscaler.md")
+}
+
+// TestEveryAlertHasARunbook compares the alerts with the headings of the operations guide.
+func TestEveryAlertHasARunbook(t *testing.T) {
+	t.Parallel()
+	alerts.AssertRunbooks(t, alerts.Read(t, chart), "VariantAutoscaler", readGuide(t))
+}
+
+// TestLinksOfTheGuide checks that links within the guide lead to a heading.
+func TestLinksOfTheGuide(t *testing.T) {
+	t.Parallel()
+	guide := readGuide(t)
+	anchors := map[string]bool{}
+	for _, match := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(guide, -1) {
+		anchors[strings.ReplaceAll(strings.ToLower(strings.ReplaceAll(match[1], ",", "")), " ", "-")] = true
+	}
+	for _, match := range regexp.MustCompile(`\]\(#([^)]+)\)`).FindAllStringSubmatch(guide, -1) {
+		assert.True(t, anchors[match[1]], "no heading for #%s", match[1])
+	}
+}

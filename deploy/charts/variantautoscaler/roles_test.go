@@ -1,0 +1,130 @@
+package variantautoscaler_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"fairlead.dev/deploy/charts/internal/helm"
+	"fairlead.dev/deploy/charts/internal/objects"
+)
+
+// own is the name of the ClusterRole of the program.
+const own = "system:release-variant-autoscaler"
+
+// role returns a ClusterRole.
+func role(t *testing.T, set objects.Set, name string) *rbacv1.ClusterRole {
+	t.Helper()
+	all := objects.All[rbacv1.ClusterRole](t, set)
+	i := slices.IndexFunc(all, func(r *rbacv1.ClusterRole) bool { return r.Name == name })
+	require.GreaterOrEqual(t, i, 0, name)
+	return all[i]
+}
+
+// readSource returns a file of the program.
+func readSource(t *testing.T, path ...string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(append([]string{repository, "services", program, "internal"}, path...)...))
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// TestRoles checks that the program may do what it does, and nothing else: it lists and watches the kinds of its informers.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	want := []string{"get llmd.ai/variantautoscalings", "patch llmd.ai/variantautoscalings/status", "create /events", "patch /events"}
+	kinds := regexp.MustCompile(`(?:newKind|declarations)\("([\w.-]*)", "\w+", "(\w+)"`).FindAllStringSubmatch(readSource(t, "informers", "informers.go"), -1)
+	require.Len(t, kinds, 10)
+	for _, kind := range kinds {
+		want = append(want, "list "+kind[1]+"/"+kind[2], "watch "+kind[1]+"/"+kind[2])
+	}
+	for _, values := range []helm.Values{nil, {"externalScaler": helm.Values{"enabled": true}}} {
+		assert.ElementsMatch(t, want, objects.Permissions(role(t, objects.Render(t, chart, with(values)), own).Rules))
+	}
+}
+
+// TestConfigMapsAreReadByName checks that the program may read the ConfigMaps that it looks for and no others, and that one Lease is its
+// own.
+func TestConfigMapsAreReadByName(t *testing.T) {
+	t.Parallel()
+	names := configMapNames(t)
+	roles := map[string][]rbacv1.PolicyRule{}
+	for _, r := range objects.All[rbacv1.Role](t, objects.Render(t, chart, with(helm.Values{"configNamespace": "wva"}))) {
+		roles[r.Namespace+"/"+r.Name] = r.Rules
+	}
+	require.Len(t, roles["wva/release-variant-autoscaler-config"], 1)
+	assert.ElementsMatch(t, names, roles["wva/release-variant-autoscaler-config"][0].ResourceNames)
+	roles["wva/release-variant-autoscaler-config"][0].ResourceNames = nil
+	assert.Equal(t, map[string][]rbacv1.PolicyRule{
+		"wva/release-variant-autoscaler-config": {{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}}},
+		"system/release-variant-autoscaler-leader": {
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{"fairlead-variant-autoscaler"}, Verbs: []string{"get", "update"}},
+		},
+	}, roles)
+}
+
+// configMapNames returns the names of the ConfigMaps that the program looks for.
+func configMapNames(t *testing.T) []string {
+	t.Helper()
+	_, function, found := strings.Cut(readSource(t, "settings", "settings.go"), "func (k Kind) Names() []string {")
+	require.True(t, found)
+	function, _, _ = strings.Cut(function, "\n}\n")
+	var names []string
+	for _, match := range regexp.MustCompile(`"([a-z0-9-]+)"`).FindAllStringSubmatch(function, -1) {
+		names = append(names, match[1])
+	}
+	require.Len(t, names, 11)
+	return names
+}
+
+// TestConfigMapsHaveNamesOfTheProgram compares the ConfigMaps of all files in ci with the names that the program looks for.
+func TestConfigMapsHaveNamesOfTheProgram(t *testing.T) {
+	t.Parallel()
+	values, err := helm.ReadValues(filepath.Join(chart, "ci", "config-values.yaml"))
+	require.NoError(t, err)
+	made := configMaps(t, objects.Render(t, chart, values))
+	require.Len(t, made, 6)
+	for name := range made {
+		assert.Contains(t, configMapNames(t), strings.TrimPrefix(name, "system/"))
+	}
+}
+
+// TestRolesOfUsers checks which permissions users with the built-in roles get: never those to write the status, from which a new leader
+// takes the last decision.
+func TestRolesOfUsers(t *testing.T) {
+	t.Parallel()
+	const aggregate = "rbac.authorization.k8s.io/aggregate-to-"
+	tests := []struct {
+		name, role string
+		want       []string
+		to         []string
+	}{
+		{name: "readers", role: own + ":view", want: []string{"get", "list", "watch"}, to: []string{"view", "edit", "admin"}},
+		{name: "writers", role: own + ":edit", want: []string{"create", "update", "patch", "delete"}, to: []string{"edit", "admin"}},
+	}
+	set := objects.Render(t, chart, with(nil))
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := role(t, set, tt.role)
+			assert.Equal(t, []rbacv1.PolicyRule{{APIGroups: []string{"llmd.ai"}, Resources: []string{"variantautoscalings"}, Verbs: tt.want}}, r.Rules)
+			var to []string
+			for label, value := range r.Labels {
+				if name, is := strings.CutPrefix(label, aggregate); is && value == "true" {
+					to = append(to, name)
+				}
+			}
+			assert.ElementsMatch(t, tt.to, to)
+		})
+	}
+	assert.Len(t, objects.All[rbacv1.ClusterRole](t, objects.Render(t, chart, with(helm.Values{"rbac": helm.Values{"aggregate": false}}))), 1)
+	assert.Empty(t, objects.Rules(t, objects.Render(t, chart, with(helm.Values{"rbac": helm.Values{"create": false}}))))
+}
