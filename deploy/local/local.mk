@@ -40,6 +40,8 @@ TRAEFIK        := $(call required,traefik,github.com/traefik/traefik/v3)
 REGISTRY_IMAGE := $(call required,registry,github.com/distribution/distribution/v3)
 # Module v0.315.0 is release v3.15.0.
 PROMETHEUS     := $(shell echo $(call required,prometheus,github.com/prometheus/prometheus) | sed 's|^v0\.\([0-9]*\)\([0-9][0-9]\)\.|v\1.\2.|')
+ADAPTER        := $(call required,prometheus-adapter,sigs.k8s.io/prometheus-adapter)
+ADAPTER_IMAGE  := registry.k8s.io/prometheus-adapter/prometheus-adapter
 GATEWAY_IMAGES := $(HUB)/envoyproxy/gateway/$(ENVOY_GATEWAY) $(HUB)/envoyproxy/ai-gateway-controller/$(AI_GATEWAY)
 GATEWAY_CHARTS := $(BIN)/charts
 
@@ -70,7 +72,7 @@ $(addprefix image-,$(IMAGE_BINARIES)): image-%: image-tool
 	@$(LOAD_IMAGE) fairlead/$*:$(IMAGE_TAG) $(BIN)/$*
 
 .PHONY: images-race
-images-race: local-images traefik image-previous image-registry images-e2e doctor-cc $(addprefix image-race-,$(IMAGE_BINARIES)) $(addprefix image-next-,$(NEXT_BINARIES)) ## Make the images of the whole-system tests, with the race detector
+images-race: local-images traefik image-previous image-registry image-prometheus image-prometheus-adapter images-e2e doctor-cc $(addprefix image-race-,$(IMAGE_BINARIES)) $(addprefix image-next-,$(NEXT_BINARIES)) ## Make the images of the whole-system tests, with the race detector
 
 # Static with C too: <output folder>,<name>,<what to add to the version>.
 build_race = mkdir -p $(BIN)/$(1) && cd $(firstword $(IMAGE_SOURCE_$(2))) && GOWORK=off CGO_ENABLED=1 $(BUILD) -race -tags netgo,osusergo \
@@ -138,6 +140,12 @@ image-prometheus: $(HUB)/prom/prometheus/$(PROMETHEUS) ## Make the image of a Pr
 $(HUB)/prom/prometheus/$(PROMETHEUS): $(addprefix deploy/local/images/,prometheus/go.mod prometheus/tags.txt module-image.sh load.sh) | local image-tool
 	@./deploy/local/images/module-image.sh deploy/local/images/prometheus $(BIN) prom/prometheus:$(PROMETHEUS) /bin/prometheus 65534:65534 \
 		-X github.com/prometheus/common/version.Version=$(PROMETHEUS:v%=%)
+
+.PHONY: image-prometheus-adapter
+image-prometheus-adapter: $(IMAGES)/refs/$(ADAPTER_IMAGE)/$(ADAPTER) ## Make the image of prometheus-adapter, from which HorizontalPodAutoscalers get metrics, for tests
+
+$(IMAGES)/refs/$(ADAPTER_IMAGE)/$(ADAPTER): $(addprefix deploy/local/images/,prometheus-adapter/go.mod module-image.sh load.sh) | local image-tool
+	@./deploy/local/images/module-image.sh deploy/local/images/prometheus-adapter $(BIN) $(ADAPTER_IMAGE):$(ADAPTER) /adapter 65534:65534
 
 .PHONY: images-conformance
 images-conformance: $(HUB)/fairlead/conformance-suite/$(CONFORMANCE) image-endpoint-picker image-echo

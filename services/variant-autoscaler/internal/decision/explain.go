@@ -77,15 +77,15 @@ func (d *decider) reason(g, i int) (Reason, string) {
 	v, n := &in.Variants[i], d.desired[at]
 	switch c := &d.capacities[at]; {
 	case v.Problem != nil:
-		return Excluded, fmt.Sprintf("Kept %d replicas: %s", n, v.Problem.Message)
+		return Excluded, fmt.Sprintf("Kept %s: %s", replicas(n), v.Problem.Message)
 	case d.held[g] == NoMetrics:
-		return NoMetrics, fmt.Sprintf("Kept %d replicas, because the load is not known: %s", n, in.Load.Message)
+		return NoMetrics, fmt.Sprintf("Kept %s, because the load is not known: %s", replicas(n), in.Load.Message)
 	case d.why[at] == Probing:
 		return Probing, "Started a replica: nothing says yet what one serves, and no other variant can serve the load"
 	case c.rate == 0 && c.reason == OutOfReach:
-		return OutOfReach, fmt.Sprintf("Kept %d replicas: not even an idle replica meets the targets of %s. Raise the targets, or check the profile", n, targets(in))
+		return OutOfReach, fmt.Sprintf("Kept %s: not even an idle replica meets the targets of %s. Raise the targets, or check the profile", replicas(n), targets(in))
 	case c.rate == 0:
-		return NoCapacity, fmt.Sprintf("Kept %d replicas: nothing says what one serves. Add a profile, or let a replica run under load", n)
+		return NoCapacity, fmt.Sprintf("Kept %s: nothing says what one serves. Add a profile, or let a replica run under load", replicas(n))
 	default:
 		return d.reasonOfPlan(g, at)
 	}
@@ -96,25 +96,32 @@ func (d *decider) reasonOfPlan(g, at int) (Reason, string) {
 	in, n := &d.snapshot.Groups[g], d.desired[at]
 	switch planned, wanted := d.plan.Replicas[at], d.wanted[at]; {
 	case d.why[at] == Starting:
-		return Starting, fmt.Sprintf("The plan has %d replicas; %d stay until the replicas of other variants are ready", planned, n)
+		return Starting, fmt.Sprintf("The plan has %s; %d stay until the replicas of other variants are ready", replicas(planned), n)
 	case d.why[at] == Bridging:
-		return Bridging, fmt.Sprintf("The plan has %d replicas; %d serve until the replicas of slower variants are ready", planned, n)
+		return Bridging, fmt.Sprintf("The plan has %s; %d serve until the replicas of slower variants are ready", replicas(planned), n)
 	case n > wanted:
-		return Stabilized, fmt.Sprintf("The plan has %d replicas, but %d were wanted within the stabilization window", planned, n)
+		return Stabilized, fmt.Sprintf("The plan has %s, but %d were wanted within the stabilization window", replicas(planned), n)
 	case wanted != planned:
-		return SavingSmall, fmt.Sprintf("Kept %d replicas: the plan with %d saves less than %d %%", n, planned, d.snapshot.Settings.SavingPercent)
+		return SavingSmall, fmt.Sprintf("Kept %s: the plan with %d saves less than %d %%", replicas(n), planned, d.snapshot.Settings.SavingPercent)
 	case d.limited(g) && d.plan.Shares[g] < optimizer.Million:
-		return LimitBinding, fmt.Sprintf("Limits leave no more than %d replicas, so the model serves %.1f %% of its demand", n, percent(d.plan.Shares[g]))
+		return LimitBinding, fmt.Sprintf("Limits leave no more than %s, so the model serves %.1f %% of its demand", replicas(n), percent(d.plan.Shares[g]))
 	case d.report.Demand(g) == 0 && n > 0 && d.retains(g):
-		return Retained, fmt.Sprintf("%d replicas stay, because the last request was less than %s ago or is not known", n, in.Zero.Retention)
+		return Retained, fmt.Sprintf("%s stay, because the last request was less than %s ago or is not known", replicas(n), in.Zero.Retention)
 	default:
-		return Optimal, fmt.Sprintf("%d replicas are part of the cheapest plan that serves %.1f %% of the demand of %.3f requests/s", n, percent(d.plan.Shares[g]), perSecond(d.report.Demand(g)))
+		return Optimal, fmt.Sprintf("%s in the cheapest plan that serves %.1f %% of the demand of %.3f requests/s", replicas(n), percent(d.plan.Shares[g]), perSecond(d.report.Demand(g)))
 	}
 }
 
 // limited reports whether a limit that makes the plan serve less or cost more counts a variant of the group.
 func (d *decider) limited(g int) bool {
 	return slices.ContainsFunc(d.plan.Limiting, func(l int) bool { return d.report.Counts(l, g) })
+}
+
+func replicas(n int) string {
+	if n == 1 {
+		return "1 replica"
+	}
+	return fmt.Sprintf("%d replicas", n)
 }
 
 func targets(g *snapshot.Group) string {

@@ -1,0 +1,252 @@
+// Package autoscaler_test tests the variant-autoscaler as its users meet it: installed by its chart beside model servers, a picker and an
+// Envoy. A real Prometheus scrapes them, and HorizontalPodAutoscalers of Kubernetes follow the metric, from prometheus-adapter, with the
+// files of deploy/examples/variant-autoscaler.
+package autoscaler_test
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"fairlead.dev/deploy/emulators/chatload"
+	"fairlead.dev/deploy/local/e2e/stack"
+	"fairlead.dev/pkg/kubetest/cluster"
+)
+
+const (
+	tag        = "race"
+	autoscaler = "variant-autoscaler"
+	prometheus = "prometheus.default:http"
+
+	// The Deployments of the model servers, each of them a variant.
+	fast = stack.Pool
+	slow = stack.Pool + "-odd"
+
+	settle = 2 * time.Minute
+	tick   = time.Second
+)
+
+//go:embed testdata
+var testdata embed.FS
+
+// system is a cluster with everything.
+type system struct {
+	*cluster.Cluster
+	*stack.Stack
+
+	t    *testing.T
+	root string
+}
+
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	root, err := cluster.Repository()
+	require.NoError(t, err)
+	c := cluster.Start(t, stack.Publish("127.0.0.1:0"))
+	few := []string{"--max-num-seqs=4", "--step-base=20ms"} // a replica is full with four requests
+	s, err := stack.Install(t.Context(), c, stack.Options{Tag: tag, Servers: 1, Model: few, Odd: []string{"--speed=0.5"}})
+	require.NoError(t, err)
+	require.NoError(t, s.WaitGateway(t.Context()))
+	return &system{Cluster: c, Stack: s, t: t, root: root}
+}
+
+func (s *system) apply(name string, replace ...string) {
+	s.t.Helper()
+	text, err := testdata.ReadFile("testdata/" + name)
+	require.NoError(s.t, err)
+	require.NoError(s.t, s.Apply(s.t.Context(), strings.NewReplacer(replace...).Replace(string(text))))
+}
+
+// example applies a file of the examples with other names.
+func (s *system) example(name string, replace ...string) {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.root, "deploy", "examples", "variant-autoscaler", name))
+	require.NoError(s.t, err)
+	require.NoError(s.t, s.Apply(s.t.Context(), strings.NewReplacer(replace...).Replace(string(text))))
+}
+
+// rules returns the configuration that the chart of prometheus-adapter makes from the values among the examples.
+func (s *system) rules() string {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.root, "deploy", "examples", "variant-autoscaler", "prometheus-adapter-values.yaml"))
+	require.NoError(s.t, err)
+	var values struct {
+		Rules struct {
+			External []any `json:"external"`
+		} `json:"rules"`
+	}
+	require.NoError(s.t, yaml.Unmarshal(text, &values))
+	config, err := json.Marshal(map[string]any{"externalRules": values.Rules.External})
+	require.NoError(s.t, err)
+	return string(config)
+}
+
+// install installs the autoscaler, and does not wait.
+func (s *system) install() {
+	s.t.Helper()
+	_, err := s.Helm(s.t.Context(), "upgrade", "--install", autoscaler, filepath.Join(s.root, "charts", autoscaler),
+		"--set", "prometheus.url=http://prometheus.default.svc:9090", "--set", "prometheus.allowHTTP=true", "--set", "prometheus.metricsWindow=15s",
+		"--set", "optimization.interval=10s", "--set", "plan.stabilizationWindow=20s",
+		"--set", "image.registry="+stack.Registry(), "--set", "image.repository="+autoscaler, "--set", "image.tag="+tag)
+	require.NoError(s.t, err)
+}
+
+func (s *system) rolledOut(deployment string) {
+	s.t.Helper()
+	_, err := s.Kubectl(s.t.Context(), "rollout", "status", "deployment/"+deployment, "--timeout=2m")
+	require.NoError(s.t, err)
+}
+
+// query returns the value of an expression in Prometheus, and whether it has one.
+func (s *system) query(ctx context.Context, expr string) (float64, bool, error) {
+	text, err := stack.Fetch(ctx, s.Cluster, prometheus, "/api/v1/query?query="+url.QueryEscape(expr))
+	if err != nil {
+		return 0, false, err
+	}
+	var answer struct {
+		Data struct {
+			Result []struct {
+				Value [2]any `json:"value"`
+			} `json:"result"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || len(answer.Data.Result) == 0 {
+		return 0, false, err
+	}
+	value, err := strconv.ParseFloat(fmt.Sprint(answer.Data.Result[0].Value[1]), 64)
+	return value, true, err
+}
+
+// replicas returns the replicas that the specs of the variants ask for, together.
+func (s *system) replicas(ctx context.Context) (int, error) {
+	total := 0
+	for _, name := range []string{fast, slow} {
+		scale, err := s.Clientset().AppsV1().Deployments(metav1.NamespaceDefault).GetScale(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return 0, err
+		}
+		total += int(scale.Spec.Replicas)
+	}
+	return total, nil
+}
+
+// conditions returns the reasons of the conditions of the VariantAutoscaling.
+func (s *system) conditions(ctx context.Context) (string, error) {
+	return s.Kubectl(ctx, "get", "variantautoscaling", fast, "-o", `jsonpath={range .status.conditions[*]}{.type}={.status},{.reason} {end}`)
+}
+
+// TestReplicasFollowTheLoad: requests come, HorizontalPodAutoscalers add replicas, the leader dies, the requests end, and the replicas go.
+func TestReplicasFollowTheLoad(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.install()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		out, err := s.Kubectl(t.Context(), "get", "pods", "-l", "app.kubernetes.io/name="+autoscaler, "-o", "jsonpath={.items[*].status.containerStatuses[*].state.running.startedAt}")
+		require.NoError(collect, err)
+		require.Len(collect, strings.Fields(out), 2, "they run without a Prometheus")
+	}, settle, tick)
+	s.apply("prometheus.yaml")
+	s.apply("adapter.yaml", "RULES", s.rules())
+	s.example("variantautoscaling.yaml", "llama-h100-decode", fast, "llama-l40s-decode", "does-not-exist", "llama-h100", fast, "namespace: models", "namespace: default",
+		"meta/llama-3.1-8b", stack.Model)
+	s.example("hpa-variant.yaml", "llama-h100-decode", fast, "llama-h100", fast, "namespace: models", "namespace: default")
+	s.example("hpa-annotated.yaml", "qwen-h100-decode", slow, "qwen-h100", slow, "namespace: models", "namespace: default", "qwen/qwen3-32b", stack.Model)
+	s.rolledOut(autoscaler) // Prometheus has answered
+	s.rolledOut("prometheus-adapter")
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		text, err := s.conditions(t.Context())
+		require.NoError(collect, err)
+		require.Contains(collect, text, "TargetResolved=True,TargetFound")
+		require.Contains(collect, text, "MetricsAvailable=True,MetricsFound")
+		missing, err := s.Kubectl(t.Context(), "get", "variantautoscaling", "llama-l40s", "-o", "jsonpath={.status.decision}")
+		require.NoError(collect, err)
+		require.Equal(collect, "TargetNotFound", missing)
+	}, settle, tick)
+
+	stop := s.load()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		n, err := s.replicas(t.Context())
+		require.NoError(collect, err)
+		require.GreaterOrEqual(collect, n, 4, "16 requests at a time, and four in a replica")
+	}, settle, tick)
+	text, err := s.conditions(t.Context())
+	require.NoError(t, err)
+	assert.Contains(t, text, "Ready=True")
+
+	s.killLeader()
+	report := stop()
+	assert.Zero(t, report.Failed(), "%v %v", report.Failures, report.Examples)
+	if testing.Short() {
+		return
+	}
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		n, err := s.replicas(t.Context())
+		require.NoError(collect, err)
+		require.Equal(collect, 2, n, "one of each variant: its minimum")
+	}, 2*settle, tick)
+}
+
+// load sends requests until the returned function is called: 16 at a time.
+func (s *system) load() func() *chatload.Report {
+	s.t.Helper()
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	var report *chatload.Report
+	go func() {
+		var err error
+		report, err = chatload.Run(s.t.Context(), chatload.Options{
+			BaseURL: s.Gateway(), Model: stack.Model, Concurrency: 16, MaxTokens: 100, IgnoreEOS: true, KeepAlive: true, Timeout: time.Minute, Stop: stop,
+			Prompts: chatload.Prompts{Groups: 64, SharedTokens: 64, Seed: 4},
+		})
+		ended <- err
+	}()
+	return func() *chatload.Report {
+		s.t.Helper()
+		close(stop)
+		require.NoError(s.t, <-ended)
+		return report
+	}
+}
+
+// killLeader kills the leader. Its successor publishes neither a zero nor a second series, and does not remove replicas.
+func (s *system) killLeader() {
+	s.t.Helper()
+	const series = `wva_desired_replicas{variant_name="` + fast + `"}`
+	before, found, err := s.query(s.t.Context(), series)
+	require.NoError(s.t, err)
+	require.True(s.t, found)
+	holder := s.holder()
+	_, err = s.Kubectl(s.t.Context(), "delete", "pod", holder, "--grace-period=0", "--force")
+	require.NoError(s.t, err)
+	require.EventuallyWithT(s.t, func(collect *assert.CollectT) {
+		require.NotEqual(collect, holder, s.holder())
+		n, found, err := s.query(s.t.Context(), "count("+series+` and on(pod) up{pod!="`+holder+`"})`)
+		require.NoError(collect, err)
+		require.True(collect, found)
+		require.InDelta(collect, 1, n, 0)
+	}, settle, tick)
+	least, _, err := s.query(s.t.Context(), "min_over_time(max("+series+")[1m:1s])")
+	require.NoError(s.t, err)
+	assert.GreaterOrEqual(s.t, least, min(before, 1), "no zero")
+}
+
+// holder returns the name of the pod that leads.
+func (s *system) holder() string {
+	s.t.Helper()
+	text, err := s.Kubectl(s.t.Context(), "get", "lease", "fairlead-"+autoscaler, "-o", "jsonpath={.spec.holderIdentity}")
+	require.NoError(s.t, err)
+	name, _, _ := strings.Cut(text, "_")
+	return name
+}
