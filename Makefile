@@ -147,8 +147,9 @@ demo-oci: doctor-go ## A roll-out behind an emulated OCI Load Balancer, in fake 
 	@cd services/backendset-syncer/internal/actor && GOWORK=off $(GO) test -count=1 -run '^TestRollOut$$' -args -rollout=demo
 
 .PHONY: screenshot
-screenshot: doctor-go $(ENVOY) ## Write docs/images/pools.png: the status page of the picker during the demo (needs Chromium)
+screenshot: doctor-go $(ENVOY) ## Write docs/images: the pages of the picker during the demo, and of the variant-autoscaler (needs Chromium)
 	@cd deploy/emulators && GOWORK=off $(GO) test -count=1 -run '^TestStatusPage$$' -v ./demo -args -screenshot=$(CURDIR)/docs/images/pools.png
+	@cd services/variant-autoscaler && GOWORK=off $(GO) test -count=1 -run '^TestInBrowser$$' -v ./internal/debugpage -args -screenshot=$(CURDIR)/docs/images/models.png
 
 ##@ Build
 

@@ -69,6 +69,10 @@ type Observer interface {
 type Estimates struct {
 	Backlog  int64   // uncached prompt tokens placed here that are not computed yet
 	Slowdown float64 // of the server relative to its pool
+
+	PrefillRate   float64       // prompt tokens per second; 0 if unknown
+	BacklogTime   time.Duration // to compute Backlog
+	BatchCapacity float64       // requests that the server runs at once; 0 if unknown
 }
 
 // description is a Description and values derived from it.

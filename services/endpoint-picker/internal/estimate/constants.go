@@ -39,6 +39,9 @@ const (
 	costMemory = 0.999
 	minBase    = 0.001 // seconds (guarded): below it the least squares are noise. ½ +0.1 / 0, ×2 +0.1 / 0
 	minToken   = 1e-6  // seconds per token (guarded): the same
+	// learnedCosts is the number of first tokens from which metrics show costs as learned (derived: the prior has 4 % of their
+	// weight). No pick depends on it.
+	learnedCosts = 50
 
 	// maxOverrun limits an observation to this multiple of the expected time (simulated). Beyond it the request waited for KV
 	// cache, not for compute, which says nothing about costs. ½ −0.2 / +1.1, ×2 −0.3 / +0.2.

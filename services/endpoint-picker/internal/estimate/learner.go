@@ -9,7 +9,8 @@ const terms = 6 // of Costs
 
 // Learner learns the costs of a pool from every observed first token, by least squares with exponential forgetting.
 type Learner struct {
-	costs atomic.Pointer[Costs]
+	costs    atomic.Pointer[Costs]
+	observed atomicFloat // first tokens that costs follow from
 
 	mu       sync.Mutex
 	sums     [terms][terms + 1]float64 // normal equations
@@ -29,6 +30,12 @@ func newLearner() *Learner {
 // Costs returns the current estimate. It must not be changed.
 func (l *Learner) Costs() *Costs { return l.costs.Load() }
 
+// perToken returns the cost of a prompt token, and whether it was learned: it is not the prior, and above what is noise.
+func (l *Learner) perToken() (seconds float64, learned bool) {
+	seconds = l.Costs().PerToken
+	return seconds, l.observed.Load() >= learnedCosts && seconds > minToken
+}
+
 // observation is the work of one step.
 type observation struct {
 	decoding, others, tokens, expected, history float64
@@ -46,6 +53,7 @@ func (l *Learner) observe(o observation, took, slowdown float64) (meanTTFT float
 		}
 		l.sums[i][terms] = l.sums[i][terms]*costMemory + x[i]*took/slowdown
 	}
+	l.observed.Store(l.sums[0][0])
 	l.meanTTFT.observe(took, meanTTFTWeight)
 	l.costs.Store(solve(l.sums))
 	return l.meanTTFT.value()

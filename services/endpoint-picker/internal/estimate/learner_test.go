@@ -57,6 +57,39 @@ func TestLearner_FindsTheCosts(t *testing.T) {
 	}
 }
 
+// TestLearner_ShowsWhatItLearned: the prior is no speed of a server, and neither is the least cost that a token can have.
+func TestLearner_ShowsWhatItLearned(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 1))
+	serve := func(x *Estimator, perToken, slowdown float64, times int) *engine {
+		e := &engine{Server: x.addServer(), costs: Costs{Base: 0.01, PerToken: perToken}, slowdown: slowdown}
+		for range times {
+			e.serve(e.idleAt+random.ExpFloat64(), random.IntN(4000))
+		}
+		return e
+	}
+	x := New(1 << 20)
+	e := serve(x, 1e-4, 1, learnedCosts-10)
+	assert.Zero(t, e.Estimates().PrefillRate)
+	serve(x, 1e-4, 1, 20)
+	assert.InEpsilon(t, 1e4, e.Estimates().PrefillRate, 0.15)
+	e.Server.slowdown.Store(2)
+	assert.InEpsilon(t, 0.5e4, e.Estimates().PrefillRate, 0.15)
+	e.backlog.Store(5000)
+	assert.InEpsilon(t, 1, e.Estimates().BacklogTime.Seconds(), 0.15)
+
+	assert.Zero(t, serve(New(1<<20), 0, 1, 1000).Estimates().PrefillRate, "prompts cost nothing")
+}
+
+func TestServer_ShowsItsBatch(t *testing.T) {
+	t.Parallel()
+	e := New(1 << 20).addEndpoint(1)
+	observeOften(&ServerOf(e).batch, 100, 4, 0)
+	assert.Zero(t, e.Stats(noon).BatchCapacity, "it never had a queue")
+	observeOften(&ServerOf(e).batch, batchPages+1, 4, 3)
+	assert.InDelta(t, 4, e.Stats(noon).BatchCapacity, 0)
+}
+
 func TestLearner_FindsTheHitRates(t *testing.T) {
 	t.Parallel()
 	for _, expected := range []float64{0, 0.3, 0.9} {

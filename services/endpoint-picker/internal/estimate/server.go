@@ -54,7 +54,11 @@ func (s *Server) Backlog() int64 { return s.backlog.Load() }
 
 // Estimates implements endpoint.Observer.
 func (s *Server) Estimates() endpoint.Estimates {
-	return endpoint.Estimates{Backlog: s.Backlog(), Slowdown: s.Slowdown()}
+	backlog := s.Backlog()
+	return endpoint.Estimates{
+		Backlog: backlog, Slowdown: s.Slowdown(),
+		PrefillRate: s.prefillRate(), BacklogTime: s.prefillTime(float64(backlog)), BatchCapacity: s.batch.size.Load(),
+	}
 }
 
 // ObservePage implements endpoint.Observer. What one page can claim is bounded: at most maxNewRequests more requests than the
@@ -111,6 +115,15 @@ func (s *Server) boundUnobserved(now time.Time, others float64) {
 	if s.unobservedUntil.Load() > until {
 		s.unobservedUntil.Store(until)
 	}
+}
+
+// prefillRate returns the prompt tokens that the server computes per second, or 0 if the pool has not shown it.
+func (s *Server) prefillRate() float64 {
+	perToken, learned := s.estimator.learner.perToken()
+	if !learned {
+		return 0
+	}
+	return 1 / (perToken * s.Slowdown())
 }
 
 // prefillTime returns the time to compute prompt tokens.

@@ -45,7 +45,7 @@ func TestServer_SeesOurRequests(t *testing.T) {
 	assert.Greater(t, prefilling, idle)
 	scrape(e, 0, endpoint.Gauges{Waiting: 1})
 	assert.InDelta(t, prefilling, ttft(e, 0), 0, "the page contains the same request")
-	assert.Equal(t, endpoint.Estimates{Backlog: 1000, Slowdown: 1}, e.Stats(noon).Estimates)
+	assert.Equal(t, endpoint.Estimates{Backlog: 1000, Slowdown: 1, BacklogTime: s.prefillTime(1000)}, e.Stats(noon).Estimates)
 	placed.First(noon)
 	answering := ttft(e, 0)
 	assert.Less(t, answering, prefilling)

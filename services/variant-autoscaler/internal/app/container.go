@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	prom "github.com/prometheus/client_golang/prometheus"
@@ -26,6 +27,7 @@ import (
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/variant-autoscaler/internal/config"
 	"fairlead.dev/services/variant-autoscaler/internal/crd"
+	"fairlead.dev/services/variant-autoscaler/internal/debugpage"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/live"
 	"fairlead.dev/services/variant-autoscaler/internal/metrics"
@@ -103,6 +105,9 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		},
 		func(cfg *config.Config) (*record.Log, error) { return record.Open(cfg.Decisions, os.Stdout) },
 		scaler.NewTable,
+		func(cfg *config.Config, log *zap.Logger, now clock.RealClock) *debugpage.Page {
+			return debugpage.New(debugpage.Params{Log: log, Version: version.String(), Lease: strings.TrimPrefix(cfg.Leader.Namespace+"/"+owner, "/"), Clock: now})
+		},
 		newPublisher,
 		newPasses,
 		newTrigger,
@@ -181,6 +186,7 @@ type publisherParts struct {
 	Log     *zap.Logger
 	Metrics *metrics.Metrics
 	Table   *scaler.Table
+	Page    *debugpage.Page
 	Records *record.Log
 	Client  *clientset.Clientset
 	Events  *events.Recorder
@@ -188,7 +194,7 @@ type publisherParts struct {
 
 func newPublisher(p publisherParts) *publish.Publisher {
 	return publish.New(publish.Params{
-		Log: p.Log, Autoscalers: []publish.Autoscaler{p.Metrics, p.Table}, Meter: p.Metrics, Records: p.Records,
+		Log: p.Log, Autoscalers: []publish.Autoscaler{p.Metrics, p.Table}, Meter: p.Metrics, Page: p.Page, Records: p.Records,
 		Status: status.NewWriter(p.Client.LlmdV1alpha1(), owner), Events: p.Events,
 	})
 }
@@ -235,11 +241,12 @@ type serverParts struct {
 	Store     *live.Store
 	Readiness *readiness
 	Registry  *prom.Registry
+	Page      *debugpage.Page
 }
 
 func newHTTPServer(p serverParts) *httpserver.Server {
 	return httpserver.New(httpserver.Params{
-		Options: p.Config.HTTP, Log: p.Log, Gatherer: p.Registry,
+		Options: p.Config.HTTP, Log: p.Log, Gatherer: p.Registry, Handlers: p.Page.Handlers(),
 		Ready: []httpserver.Check{
 			{Name: "caches", Probe: run.Synced(p.Store, p.Informers)}, {Name: "crd", Probe: p.Readiness.crd.result},
 			{Name: "prometheus", Probe: p.Readiness.prometheus.result},

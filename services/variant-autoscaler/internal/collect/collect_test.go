@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/variant-autoscaler/internal/promclient"
+	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -130,7 +132,7 @@ func TestAge(t *testing.T) {
 func TestNoPartOfAnAnswerIsTrusted(t *testing.T) {
 	t.Parallel()
 	figures := append([]string{clock, sampled, running, waiting, runningNow, waitingNow, runningGrowth, waitingGrowth, kvUsage, kvTokens, lazy,
-		picks, attempts, oldAttempts, refused, queued, perToken, slowdown, owed, pickerReady}, counted...)
+		picks, attempts, oldAttempts, refused, queued, perToken, slowdown, owed, tokenTime, backlog, batch, pickerReady}, counted...)
 	for _, wrong := range figures {
 		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -5, 1e300, -1e300, math.MaxFloat64} {
 			var answer []promclient.Series
@@ -151,6 +153,11 @@ func TestNoPartOfAnAnswerIsTrusted(t *testing.T) {
 			if s := r.Variants[0].Sample; s != nil {
 				for _, got := range []float64{s.Rate, s.Dispatched, s.Input, s.Output, s.Cached, s.Running, s.Waiting, s.Prefill, s.TTFT, s.ITL, s.KVUsage, s.KVTokens} {
 					assert.True(t, got >= 0 && got <= 2e15, "%s %v: %v", wrong, v, got)
+				}
+				if s.Picker != nil {
+					for _, got := range []float64{s.Picker.PrefillRate, s.Picker.Backlog, s.Picker.BatchCapacity} {
+						assert.True(t, got >= 0 && got <= 1e15, "%s %v: %v", wrong, v, got)
+					}
 				}
 				assert.LessOrEqual(t, s.KVUsage, 1.0)
 				assert.LessOrEqual(t, s.Cached, 1.0)
@@ -285,14 +292,14 @@ func TestCacheSize(t *testing.T) {
 	}
 }
 
-// TestPodsOfOtherNamespaces: a picker's metric names its pods with their namespace.
+// TestPodsOfOtherNamespaces: a picker's metric names pods of its own namespace, with or without it.
 func TestPodsOfOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	element := func(pod, exported string) promclient.Series {
 		return promclient.Series{Labels: map[string]string{labelFigure: picks, "pod": pod, "exported_pod": exported}, Value: 1}
 	}
-	f := read("ns", []promclient.Series{element("epp", "ns/a"), element("ns/b", ""), element("epp", "other/c"), element("epp", ""), element("epp", "nsx/d")})
-	assert.Equal(t, map[string]float64{"a": 1, "b": 1}, f[picks])
+	f := read("ns", []promclient.Series{element("epp", "ns/a"), element("ns/b", ""), element("epp", "other/c"), element("epp", "nsx/d"), element("epp", "e"), element("f", "")})
+	assert.Equal(t, map[string]float64{"a": 1, "b": 1, "e": 1, "f": 1}, f[picks])
 }
 
 func TestCanceled(t *testing.T) {
@@ -302,4 +309,40 @@ func TestCanceled(t *testing.T) {
 	client := stub(func(ctx context.Context, _ string) ([]promclient.Series, error) { return nil, ctx.Err() })
 	r := New(client, Options{}).Collect(ctx, present, []Group{groupOf("ns", "m", "a")})
 	assert.Equal(t, snapshot.Failed, r[0].Load.State)
+}
+
+// TestWhatThePickerLearned: a picker that says what it learned is asked for nothing else.
+func TestWhatThePickerLearned(t *testing.T) {
+	t.Parallel()
+	older := []promclient.Series{value(perToken, "", 1e-4), value(slowdown, "a", 2), value(owed, "a", 1000)}
+	sends := value(picks, "a", 1)
+	tests := []struct {
+		name string
+		give []promclient.Series
+		want *sample.Picker
+	}{
+		{"nothing", []promclient.Series{sends}, nil},
+		{"an older picker", append(older, sends), &sample.Picker{PrefillRate: 5000, Backlog: 0.1}}, // of two pods
+		{"an older one that sent nothing", older, nil},
+		{"a new one that learned nothing", append(older, sends, value(backlog, "a", 1)), nil},
+		{"a speed", append(older, sends, value(backlog, "a", 3), value(backlog, "b", 1), value(tokenTime, "a", 1e-3), value(tokenTime, "b", 3e-3)),
+			&sample.Picker{PrefillRate: 500, Backlog: 2}},
+		{"one speed", []promclient.Series{value(backlog, "a", 3), value(backlog, "b", 1), value(tokenTime, "a", 1e-3)}, &sample.Picker{PrefillRate: 1000, Backlog: 2}},
+		{"a batch", append(older, value(backlog, "a", 0), value(batch, "b", 48)), &sample.Picker{BatchCapacity: 48}},
+		{"an impossible speed", []promclient.Series{value(backlog, "a", 0), value(tokenTime, "a", 1e-12)}, nil},
+		{"of another namespace", append(older, sends, value(backlog, "other/a", 3), value(tokenTime, "other/a", 1e-3)), &sample.Picker{PrefillRate: 5000, Backlog: 0.1}},
+	}
+	for _, tt := range tests {
+		r := collectOne(t, always(slices.Concat(idle("a"), idle("b")[1:], tt.give)...), groupOf("ns", "m", "a", "b"))
+		require.NotNil(t, r.Variants[0].Sample, tt.name)
+		got := r.Variants[0].Sample.Picker
+		require.Equal(t, tt.want == nil, got == nil, tt.name)
+		if got != nil {
+			assert.InDeltaMapValues(t, fields(tt.want), fields(got), 1e-6, tt.name)
+		}
+	}
+}
+
+func fields(p *sample.Picker) map[string]float64 {
+	return map[string]float64{"rate": p.PrefillRate, "backlog": p.Backlog, "batch": p.BatchCapacity}
 }

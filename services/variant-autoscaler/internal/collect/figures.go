@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -52,12 +53,12 @@ func podOf(namespace string, labels map[string]string) (string, bool) {
 		}
 	}
 	switch labels[labelFigure] {
-	case picks, first + picks, slowdown, owed: // a scrape that does not honor labels renames theirs
-		pod := labels["pod"]
-		if exported := labels["exported_pod"]; exported != "" {
-			pod = exported
+	case picks, first + picks, slowdown, owed, tokenTime, backlog, batch: // a scrape that does not honor labels renames theirs
+		pod := cmp.Or(labels[ofPod], labels["exported_pod"], labels["pod"])
+		if of, name, named := strings.Cut(pod, "/"); named {
+			return name, of == namespace
 		}
-		return strings.CutPrefix(pod, namespace+"/")
+		return pod, true // of the pool's namespace
 	}
 	return labels["pod"], true
 }

@@ -31,6 +31,9 @@ const (
 	perToken    = "per_token"
 	slowdown    = "slowdown"
 	owed        = "owed"
+	tokenTime   = "token_time" // seconds
+	backlog     = "backlog"
+	batch       = "batch"
 
 	first = "first_" // prefix: the first value of counters that are younger than the period
 )
@@ -101,6 +104,33 @@ func (s *selection) picker(q *query) {
 		fmt.Sprintf("avg by (pod) (%s)", s.ofPool("fairlead_picker_endpoint_wait_factor", `exported_pod=""`)))
 	q.add(owed, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker,
 		fmt.Sprintf(s.over("avg_over_time"), s.ofPool("fairlead_picker_endpoint_prompt_tokens_owed"))))
+	s.learned(q)
+}
+
+// learned adds what newer pickers say themselves about each server. A time is the mean of what the pickers learned. All of them see the
+// same batches; the ranks of a pod add up, and those that have not shown a full batch yet count as the others.
+func (s *selection) learned(q *query) {
+	q.add(tokenTime, fmt.Sprintf("avg by (%s) (1 / %s)", ofPod, s.ofEndpoints("fairlead_picker_endpoint_prefill_tokens_per_second")))
+	q.add(backlog, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker,
+		fmt.Sprintf(s.over("avg_over_time"), s.ofPool("fairlead_picker_endpoint_backlog_seconds"))))
+	q.add(batch, fmt.Sprintf("avg by (%[1]s) (max by (%[1]s, %[2]s) (%[3]s)) * on (%[1]s) count by (%[1]s) (max by (%[1]s, %[2]s) (%[4]s))", ofPod, ofEndpoint,
+		s.ofEndpoints("fairlead_picker_endpoint_batch_capacity"), s.ofEndpoints("fairlead_picker_endpoint_backlog_seconds")))
+}
+
+// Labels of ofEndpoints.
+const (
+	ofPod      = "fairlead_pod"
+	ofEndpoint = "fairlead_endpoint"
+)
+
+// ofEndpoints selects a metric that the picker has of each endpoint, with its pod and address in labels of their own: a scrape that does
+// not honor labels renames the picker's.
+func (s *selection) ofEndpoints(metric string) string {
+	selected := s.ofPool(metric)
+	for _, label := range [][2]string{{ofPod, "pod"}, {ofPod, "exported_pod"}, {ofEndpoint, "endpoint"}, {ofEndpoint, "exported_endpoint"}} {
+		selected = fmt.Sprintf(`label_replace(%s, "%s", "$1", "%s", "(.+)")`, selected, label[0], label[1])
+	}
+	return selected
 }
 
 // retained returns the query for the requests of a period. A counter that is younger than the period began with a value that increase

@@ -242,19 +242,44 @@ func (w *window) sample(variant int) *sample.Sample {
 	return s
 }
 
-// learned returns what the picker learned of the servers of a variant. Before it sent a request it learned nothing: its figures are
-// then those that it begins with.
+// learned returns what the picker learned of the servers of a variant, or nil if it learned nothing yet.
 func (w *window) learned(pods []string) *sample.Picker {
-	cost, known := w.figures.of(perToken, "")
-	factor := w.figures.mean(slowdown, pods)
-	if !known || cost <= 0 || factor <= 0 || len(w.sent) == 0 {
+	n := float64(len(pods))
+	if !slices.ContainsFunc(pods, func(pod string) bool { _, says := w.figures.of(backlog, pod); return says }) {
+		return w.derived(pods)
+	}
+	p := &sample.Picker{
+		PrefillRate: rateOf(w.figures.mean(tokenTime, pods)), Backlog: w.figures.sum(backlog, pods) / n, BatchCapacity: w.figures.mean(batch, pods),
+	}
+	if p.PrefillRate == 0 && p.BatchCapacity == 0 {
 		return nil
 	}
-	p := &sample.Picker{PrefillRate: 1 / (cost * factor)}
+	return p
+}
+
+// derived is learned for an older picker, which has only the speed of the pool and factors of its servers. Before it sent a request it
+// learned nothing: its figures are then those that it begins with.
+func (w *window) derived(pods []string) *sample.Picker {
+	cost := w.figures[perToken][""]
+	p := &sample.Picker{PrefillRate: rateOf(cost * w.figures.mean(slowdown, pods))}
+	if p.PrefillRate == 0 || len(w.sent) == 0 {
+		return nil
+	}
 	for _, pod := range pods {
 		p.Backlog += w.figures[owed][pod] * cost * w.figures[slowdown][pod] / float64(len(pods))
 	}
 	return p
+}
+
+// minTokenTime is less than any server needs for a token of a prompt, in seconds.
+const minTokenTime = 1e-9
+
+// rateOf returns the tokens per second of a time, or 0 if it cannot be.
+func rateOf(tokenTime float64) float64 {
+	if tokenTime < minTokenTime {
+		return 0
+	}
+	return 1 / tokenTime
 }
 
 // weight returns the requests that a replica of a variant got while it was ready, in micro-requests per second: those that the picker

@@ -42,6 +42,12 @@ type meter interface {
 	Decided(s *snapshot.Snapshot, d *decision.Decision)
 }
 
+// page shows the decisions of a term to people.
+type page interface {
+	meter
+	Clear()
+}
+
 // recorder keeps decisions.
 type recorder interface {
 	Write(r *decision.Record) error
@@ -62,6 +68,7 @@ type Params struct {
 	Log         *zap.Logger
 	Autoscalers []Autoscaler
 	Meter       meter
+	Page        page
 	Records     recorder
 	Status      writer
 	Events      events
@@ -92,6 +99,7 @@ func (p *Publisher) Actuate(o *pass.Outcome) {
 		t.Publish(variants)
 	}
 	p.p.Meter.Decided(o.Snapshot, o.Decision)
+	p.p.Page.Decided(o.Snapshot, o.Decision)
 	p.published = make(map[name]bool, len(variants))
 	for i := range variants {
 		if v := &variants[i]; v.Resolution != actuation.Suppressed {
@@ -108,6 +116,7 @@ func (p *Publisher) Clear() {
 	for _, t := range p.p.Autoscalers {
 		t.Clear()
 	}
+	p.p.Page.Clear()
 	p.published, p.told = nil, map[types.UID]string{}
 }
 

@@ -62,7 +62,7 @@ func (r *rig) Event(about *corev1.ObjectReference, kind, reason, _ string) {
 func start() *rig {
 	r := &rig{written: map[string]status.Input{}}
 	r.Publisher = New(Params{
-		Log: zap.NewNop(), Autoscalers: []Autoscaler{r}, Meter: r, Records: records{r}, Status: writes{r}, Events: r,
+		Log: zap.NewNop(), Autoscalers: []Autoscaler{r}, Meter: r, Page: r, Records: records{r}, Status: writes{r}, Events: r,
 	})
 	return r
 }
@@ -98,7 +98,7 @@ func TestActuateAndReport(t *testing.T) {
 	o := outcome()
 	r.Actuate(o)
 	require.Len(t, r.published, 3)
-	assert.Equal(t, 1, r.decided)
+	assert.Equal(t, 2, r.decided, "by metrics and page")
 	assert.Equal(t, 1, r.records)
 	require.NoError(t, r.Report(t.Context(), o))
 	require.Len(t, r.written, 2, "the status of VariantAutoscalings")
@@ -111,7 +111,7 @@ func TestActuateAndReport(t *testing.T) {
 	assert.Empty(t, r.events)
 
 	r.Publisher.Clear()
-	assert.Equal(t, 1, r.cleared)
+	assert.Equal(t, 2, r.cleared, "an autoscaler, and the page")
 	require.NoError(t, r.Report(t.Context(), o))
 	assert.False(t, r.written["chat"].Applied, "another replica leads")
 }

@@ -2,6 +2,7 @@ package promql
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func sends(refuses float64, rates map[string]float64) func(ago time.Duration) st
 		elapsed := (time.Hour - ago).Seconds()
 		text := "fairlead_picker_endpoints_ready{pool=\"ns/p\"} 2\nllm_d_epp_ready_endpoints{name=\"p\"} 2\nfairlead_picker_speed_per_token_seconds{pool=\"ns/p\"} 0.0001\n"
 		for name, rate := range rates {
-			labels := fmt.Sprintf("{endpoint=\"10.0.0.1:8000\",pod=\"ns/%s\",pool=\"ns/p\"} ", name)
+			labels := fmt.Sprintf("{endpoint=\"10.0.0.1:8000\",pod=\"%s\",pool=\"ns/p\"} ", name)
 			text += fmt.Sprintf("fairlead_picker_endpoint_picks_total%s%g\nfairlead_picker_endpoint_wait_factor%s2\nfairlead_picker_endpoint_prompt_tokens_owed%s3000\n",
 				labels, rate*elapsed, labels, labels)
 			text += fmt.Sprintf("llm_d_epp_scheduler_attempts_total{endpoint_name=%q,namespace=\"ns\",port=\"8000\",status=\"success\",target_model_name=\"m\"} %g\n", name, rate*elapsed)
@@ -99,7 +100,7 @@ func TestWeightOfNewPods(t *testing.T) {
 	recent.from = 30 * time.Second
 	w.scrape(pod("ns", "a", steady("m", 2, 0, 0)), recent, picker("epp", func(ago time.Duration) string {
 		late := max(30*time.Second-ago, 0).Seconds()
-		return sends(0, map[string]float64{"a": 2})(ago) + fmt.Sprintf("fairlead_picker_endpoint_picks_total{endpoint=\"10.0.0.2:8000\",pod=\"ns/b\",pool=\"ns/p\"} %g\n", 2*late)
+		return sends(0, map[string]float64{"a": 2})(ago) + fmt.Sprintf("fairlead_picker_endpoint_picks_total{endpoint=\"10.0.0.2:8000\",pod=\"b\",pool=\"ns/p\"} %g\n", 2*late)
 	}))
 	g := group("m", []string{"a", "new"}, []string{"b"}, []string{"newer"})
 	g.Variants[0].Pods[1].Ready = present.Add(-30 * time.Second)
@@ -230,5 +231,58 @@ func TestManyGroups(t *testing.T) {
 	}
 	for i, r := range w.collect(groups...) {
 		rate(t, float64(i), r.Load.Rate)
+	}
+}
+
+// TestCapturedPicker has the page of a picker with two servers of vLLM's emulator under load, of which both had a full batch of 48.
+func TestCapturedPicker(t *testing.T) {
+	t.Parallel()
+	page := captured(t, "picker-under-load.txt")
+	another := strings.NewReplacer("tokens_per_second{endpoint=\"127.0.0.1:35559\",pod=\"model-0\",pool=\"ns/p\"} 12294.035472349953",
+		"tokens_per_second{endpoint=\"127.0.0.1:35559\",pod=\"model-0\",pool=\"ns/p\"} 6147.0177361749765").Replace(page)
+	for _, honors := range []bool{false, true} {
+		t.Run(fmt.Sprintf("honors labels %t", honors), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			one, two := picker("epp-0", func(time.Duration) string { return page }), picker("epp-1", func(time.Duration) string { return another })
+			one.honors, two.honors = honors, honors
+			again := one // scraped twice
+			again.labels = maps.Clone(one.labels)
+			again.labels["job"], again.labels["endpoint"] = "services", "another"
+			w.scrape(pod("ns", "model-0", steady("m", 1, 0, 0)), pod("ns", "model-1", steady("m", 1, 0, 0)), one, two)
+			g := group("m", []string{"model-0"}, []string{"model-1"})
+			r := w.collect(g)[0]
+			first, second := r.Variants[0].Sample.Picker, r.Variants[1].Sample.Picker
+			require.NotNil(t, first)
+			require.NotNil(t, second)
+			assert.InDelta(t, 12294*2/3.0, first.PrefillRate, 1, "the mean of the times of both")
+			assert.InDelta(t, 12116.58, second.PrefillRate, 0.01)
+			assert.InDelta(t, 48, first.BatchCapacity, 0)
+			assert.InDelta(t, 2*1.630953485, first.Backlog, 1e-6, "what both pickers wait for")
+
+			w.scrape(again)
+			r = w.collect(g)[0]
+			assert.InDelta(t, 48, r.Variants[0].Sample.Picker.BatchCapacity, 0)
+			assert.InDelta(t, 12116.58, r.Variants[1].Sample.Picker.PrefillRate, 0.01)
+		})
+	}
+}
+
+// TestRanksOfAPod: a pod with several endpoints runs the batches of all. One that has not shown its batch yet does not count as none.
+func TestRanksOfAPod(t *testing.T) {
+	t.Parallel()
+	page := strings.ReplaceAll(captured(t, "picker-under-load.txt"), "model-1", "model-0")
+	const capacity = "fairlead_picker_endpoint_batch_capacity{endpoint=\"127.0.0.1:45667\",pod=\"model-0\",pool=\"ns/p\"} "
+	for text, want := range map[string]float64{capacity + "48": 96, capacity + "24": 72, "": 96} {
+		for _, honors := range []bool{false, true} {
+			w := newWorld(t)
+			epp := picker("epp-0", func(time.Duration) string { return strings.Replace(page, capacity+"48", text, 1) })
+			epp.honors = honors
+			w.scrape(pod("ns", "model-0", steady("m", 1, 0, 0)), epp)
+			s := w.collect(group("m", []string{"model-0"}))[0].Variants[0].Sample
+			require.NotNil(t, s.Picker)
+			assert.InDelta(t, want, s.Picker.BatchCapacity, 0, "%q, honors labels %t", text, honors)
+			assert.InDelta(t, 12205, s.Picker.PrefillRate, 10, "that of one of them")
+		}
 	}
 }

@@ -25,9 +25,10 @@ type EndpointCollector struct {
 
 // endpointSeries is one value of each endpoint.
 type endpointSeries struct {
-	desc  *prometheus.Desc
-	kind  prometheus.ValueType
-	value func(s *endpoint.Stats) float64
+	desc    *prometheus.Desc
+	kind    prometheus.ValueType
+	value   func(s *endpoint.Stats) float64
+	learned bool // 0 means that the value is not known: such an endpoint has no series
 }
 
 // NewEndpointCollector creates and registers the collector.
@@ -39,10 +40,13 @@ func NewEndpointCollector(s snapshots, c clock.PassiveClock, r prometheus.Regist
 		ready:     desc("endpoints_ready", "Endpoints available for picks."),
 	}
 	gaugeOf := func(name, help string, value func(s *endpoint.Stats) float64) {
-		e.series = append(e.series, endpointSeries{desc(name, help, "endpoint", "pod"), prometheus.GaugeValue, value})
+		e.series = append(e.series, endpointSeries{desc: desc(name, help, "endpoint", "pod"), kind: prometheus.GaugeValue, value: value})
+	}
+	learnedOf := func(name, help string, value func(s *endpoint.Stats) float64) {
+		e.series = append(e.series, endpointSeries{desc: desc(name, help, "endpoint", "pod"), kind: prometheus.GaugeValue, value: value, learned: true})
 	}
 	counterOf := func(name, help string, value func(s *endpoint.Stats) float64) {
-		e.series = append(e.series, endpointSeries{desc(name, help, "endpoint", "pod"), prometheus.CounterValue, value})
+		e.series = append(e.series, endpointSeries{desc: desc(name, help, "endpoint", "pod"), kind: prometheus.CounterValue, value: value})
 	}
 	counterOf("endpoint_picks_total", "Requests sent to the endpoint.", func(s *endpoint.Stats) float64 { return float64(s.Picks) })
 	counterOf("endpoint_scrape_failures_total", "Failed scrapes of the endpoint.",
@@ -57,6 +61,12 @@ func NewEndpointCollector(s snapshots, c clock.PassiveClock, r prometheus.Regist
 		func(s *endpoint.Stats) float64 { return s.Gauges.KVUsage })
 	gaugeOf("endpoint_prompt_tokens_owed", "Prompt tokens sent by this picker that the endpoint has neither cached nor computed yet.",
 		func(s *endpoint.Stats) float64 { return float64(s.Backlog) })
+	gaugeOf("endpoint_backlog_seconds", "Time that the endpoint needs for the prompt tokens that it owes to this picker, at the learned speed.",
+		func(s *endpoint.Stats) float64 { return s.BacklogTime.Seconds() })
+	learnedOf("endpoint_prefill_tokens_per_second", "Learned speed at which the endpoint computes prompt tokens. Absent until 50 first tokens have shown it.",
+		func(s *endpoint.Stats) float64 { return s.PrefillRate })
+	learnedOf("endpoint_batch_capacity", "Learned number of requests that the endpoint runs at once. Absent until it has had a queue behind a full batch.",
+		func(s *endpoint.Stats) float64 { return s.BatchCapacity })
 	gaugeOf("endpoint_wait_factor", "Learned slowdown of the endpoint relative to its pool.",
 		func(s *endpoint.Stats) float64 { return s.Slowdown })
 	gaugeOf("endpoint_sample_age_seconds", "Time since the last successful scrape of the endpoint, or since its discovery.",
@@ -86,7 +96,9 @@ func (c *EndpointCollector) Collect(out chan<- prometheus.Metric) {
 	for _, e := range snapshot.Endpoints {
 		stats := e.Stats(now)
 		for _, s := range c.series {
-			out <- prometheus.MustNewConstMetric(s.desc, s.kind, s.value(&stats), stats.Address, stats.Pod)
+			if value := s.value(&stats); value != 0 || !s.learned {
+				out <- prometheus.MustNewConstMetric(s.desc, s.kind, value, stats.Address, stats.Pod)
+			}
 		}
 	}
 }

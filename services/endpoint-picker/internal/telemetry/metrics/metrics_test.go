@@ -115,6 +115,9 @@ func TestEndpointsOfTheMoment(t *testing.T) {
 
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{e}}).Once()
 	assertMetrics(t, r, `
+# HELP fairlead_picker_endpoint_backlog_seconds Time that the endpoint needs for the prompt tokens that it owes to this picker, at the learned speed.
+# TYPE fairlead_picker_endpoint_backlog_seconds gauge
+fairlead_picker_endpoint_backlog_seconds{endpoint="10.0.0.1:8000",pod="a"} 0
 # HELP fairlead_picker_endpoint_kv_cache_usage Share of the endpoint's KV cache in use, as of the last scrape.
 # TYPE fairlead_picker_endpoint_kv_cache_usage gauge
 fairlead_picker_endpoint_kv_cache_usage{endpoint="10.0.0.1:8000",pod="a"} 0.5
@@ -159,6 +162,40 @@ fairlead_picker_endpoints_ready 0
 # TYPE fairlead_picker_pool_found gauge
 fairlead_picker_pool_found 0
 `)
+}
+
+// learned is an observer with fixed estimates.
+type learned struct{ of endpoint.Estimates }
+
+func (l learned) Estimates() endpoint.Estimates   { return l.of }
+func (learned) ObservePage(_, _ *endpoint.Sample) {}
+
+func learnedEndpoint(pod string, of endpoint.Estimates) *endpoint.Endpoint {
+	return endpoint.New(*newEndpoint(pod).Description(), noon, learned{of})
+}
+
+// TestLearnedValuesOfEndpoints: what is not known has no series, as 0 would be a value.
+func TestLearnedValuesOfEndpoints(t *testing.T) {
+	t.Parallel()
+	source := newMockSnapshots(t)
+	r := prometheus.NewPedanticRegistry()
+	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(noon), r)
+	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{
+		learnedEndpoint("a", endpoint.Estimates{Slowdown: 2, Backlog: 30_000, PrefillRate: 12_000, BacklogTime: 2500 * time.Millisecond, BatchCapacity: 48}),
+		learnedEndpoint("new", endpoint.Estimates{Slowdown: 1}),
+	}})
+	assertMetrics(t, r, `
+# HELP fairlead_picker_endpoint_backlog_seconds Time that the endpoint needs for the prompt tokens that it owes to this picker, at the learned speed.
+# TYPE fairlead_picker_endpoint_backlog_seconds gauge
+fairlead_picker_endpoint_backlog_seconds{endpoint="10.0.0.1:8000",pod="a"} 2.5
+fairlead_picker_endpoint_backlog_seconds{endpoint="10.0.0.1:8000",pod="new"} 0
+# HELP fairlead_picker_endpoint_batch_capacity Learned number of requests that the endpoint runs at once. Absent until it has had a queue behind a full batch.
+# TYPE fairlead_picker_endpoint_batch_capacity gauge
+fairlead_picker_endpoint_batch_capacity{endpoint="10.0.0.1:8000",pod="a"} 48
+# HELP fairlead_picker_endpoint_prefill_tokens_per_second Learned speed at which the endpoint computes prompt tokens. Absent until 50 first tokens have shown it.
+# TYPE fairlead_picker_endpoint_prefill_tokens_per_second gauge
+fairlead_picker_endpoint_prefill_tokens_per_second{endpoint="10.0.0.1:8000",pod="a"} 12000
+`, "fairlead_picker_endpoint_backlog_seconds", "fairlead_picker_endpoint_batch_capacity", "fairlead_picker_endpoint_prefill_tokens_per_second")
 }
 
 // The names of the other set are not ours to choose.

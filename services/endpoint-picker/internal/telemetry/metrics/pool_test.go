@@ -32,7 +32,7 @@ func poolOf(t *testing.T, r prometheus.Registerer, endpoints ...*endpoint.Endpoi
 // everything registers all that there is, with something in it.
 func everything(t *testing.T, r prometheus.Registerer) {
 	t.Helper()
-	e := newEndpoint("a")
+	e := learnedEndpoint("a", endpoint.Estimates{Slowdown: 1, PrefillRate: 1, BatchCapacity: 1})
 	scrape(e, after(2*time.Second), endpoint.Gauges{Waiting: 1, Running: 1, KVUsage: 0.5})
 	m := poolOf(t, r, e)
 	source := newMockSnapshots(t)

@@ -1,0 +1,241 @@
+package debugpage
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// Bounds of a view. Its largest size is
+//
+//	200 models × 360 points × 40 bytes                                     = 2.9 MB
+//	200 models × 20 variants × 5 texts of at most 259 bytes, and 160 bytes = 5.8 MB
+//	200 models × 6 texts of at most 259 bytes, and 300 bytes               = 0.4 MB
+//
+// A pass makes the next view beside the last one, and a page that is being written holds the one that it began with. TestMemoryIsBounded
+// measures 8.3 MB.
+const (
+	maxModels   = 200
+	maxVariants = 20 // of a model
+	maxPoints   = 360
+	maxText     = 256 // bytes of what others wrote
+	maxNames    = 20  // of limits
+
+	history = 6 * time.Hour
+	// slot is the time that a point stands for: of several passes in one, the last counts.
+	slot = history / maxPoints
+)
+
+const (
+	micro   = 1e6
+	million = 1e6 // shares
+)
+
+// view is a decision as it is shown. It does not change any more.
+type view struct {
+	Time    time.Time `json:"time"`  // of the pass
+	Since   time.Time `json:"since"` // of the first pass of the term
+	Cost    float64   `json:"costPerHour"`
+	Planned float64   `json:"plannedCostPerHour"`
+	// Gap is how much less the least possible cost may be than the planned one.
+	Gap      float64  `json:"costGapPerHour"`
+	Limiting []string `json:"limiting,omitempty"`
+	// Percentile is the one of TTFT that targets are for. Zero: the mean.
+	Percentile float64 `json:"ttftPercentile"`
+
+	Groups   int     `json:"modelsOfAll"` // shown or not
+	Left     int     `json:"modelsLeftOut,omitempty"`
+	Variants int     `json:"variantsOfAll"`
+	Problems int     `json:"variantsWithProblems"`
+	Models   []model `json:"models"`
+}
+
+// model is a group of variants.
+type model struct {
+	Namespace string `json:"namespace"`
+	Pool      string `json:"pool,omitempty"`
+	Model     string `json:"model"`
+
+	Class    string  `json:"class,omitempty"`
+	Priority int     `json:"priority,omitempty"`
+	TTFT     float64 `json:"ttftTargetMs,omitempty"`
+	ITL      float64 `json:"itlTargetMs,omitempty"`
+
+	State        snapshot.LoadState `json:"loadState"`
+	Message      string             `json:"loadMessage,omitempty"`
+	Rate         float64            `json:"requestsPerSecond"` // 0 if the load is not known, as is Demand
+	Demand       float64            `json:"demandPerSecond"`
+	Input        float64            `json:"inputTokens"`
+	Output       float64            `json:"outputTokens"`
+	Queued       float64            `json:"queued,omitempty"`
+	MeasuredTTFT float64            `json:"meanTtftMs,omitempty"`
+	MeasuredITL  float64            `json:"meanItlMs,omitempty"`
+
+	Served  float64 `json:"served"` // share of the demand that is served, 0 to 1
+	Plan    float64 `json:"plannedServed"`
+	Cost    float64 `json:"costPerHour"`
+	Planned float64 `json:"plannedCostPerHour"`
+
+	Left     int       `json:"variantsLeftOut,omitempty"`
+	Variants []variant `json:"variants"`
+	History  points    `json:"history"`
+
+	key [sha256.Size]byte // names can be long, and cut ones alike
+}
+
+type variant struct {
+	Name        string  `json:"name"`
+	Source      string  `json:"source"`
+	Accelerator string  `json:"accelerator,omitempty"`
+	Cost        float64 `json:"costPerReplica"`
+	Now         int     `json:"now"`
+	Ready       int     `json:"ready"`
+	Planned     int     `json:"planned"`
+	Desired     int     `json:"desired"`
+	Min         int     `json:"min"`
+	Max         int     `json:"max,omitempty"`
+	Capacity    float64 `json:"capacityPerSecond"`
+	From        string  `json:"capacitySource,omitempty"`
+	Confidence  float64 `json:"confidence"`
+	Problem     string  `json:"problem,omitempty"` // its reason
+	Reason      string  `json:"reason"`
+	Message     string  `json:"message"`
+}
+
+// Troubled reports whether someone has to do something for the variant.
+func (v *variant) Troubled() bool {
+	switch decision.Reason(v.Reason) {
+	case decision.Excluded, decision.NoMetrics, decision.NoTargets, decision.NoCapacity, decision.OutOfReach:
+		return true
+	}
+	return v.Problem != ""
+}
+
+// Known reports whether the load is known.
+func (m *model) Known() bool { return m.State == snapshot.Found }
+
+// next returns the view of a decision. The models that are in the last one, too, keep their history.
+func next(last *view, s *snapshot.Snapshot, d *decision.Decision) *view {
+	v := &view{
+		Time: s.Time, Since: s.Time, Cost: float64(d.Acted) / micro, Planned: float64(d.Cost) / micro, Gap: float64(d.Cost-d.Bound) / micro, Groups: len(d.Groups),
+		Percentile: finite(s.Settings.Percentile),
+	}
+	for _, name := range d.Limiting[:min(len(d.Limiting), maxNames)] {
+		v.Limiting = append(v.Limiting, cut(name))
+	}
+	histories := map[[sha256.Size]byte]points{}
+	if last != nil {
+		v.Since = last.Since
+		for i := range last.Models {
+			histories[last.Models[i].key] = last.Models[i].History
+		}
+	}
+	for g := range d.Groups {
+		v.Variants += len(d.Groups[g].Variants)
+		for i := range d.Groups[g].Variants {
+			if one := reasons(&s.Groups[g].Variants[i], &d.Groups[g].Variants[i]); one.Troubled() {
+				v.Problems++
+			}
+		}
+	}
+	order := largest(s, d)
+	v.Left = len(order) - min(len(order), maxModels)
+	for _, g := range order[:len(order)-v.Left] {
+		m := modelOf(&s.Groups[g], &d.Groups[g])
+		m.History = histories[m.key].with(s.Time, pointOf(&m, &s.Groups[g], &d.Groups[g]))
+		v.Models = append(v.Models, m)
+	}
+	return v
+}
+
+// largest returns the numbers of the groups, those with the largest demand first.
+func largest(s *snapshot.Snapshot, d *decision.Decision) []int {
+	order := make([]int, len(d.Groups))
+	for g := range order {
+		order[g] = g
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		x, y := &s.Groups[a], &s.Groups[b]
+		return cmp.Or(cmp.Compare(d.Groups[b].Demand, d.Groups[a].Demand), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Model, y.Model), cmp.Compare(x.Pool, y.Pool))
+	})
+	return order
+}
+
+func modelOf(g *snapshot.Group, d *decision.Group) model {
+	m := model{
+		Namespace: cut(g.Namespace), Pool: cut(g.Pool), Model: cut(g.Model), Class: cut(g.Class), Priority: g.Priority,
+		TTFT: finite(g.Targets.TTFT), ITL: finite(g.Targets.ITL), State: g.Load.State, Message: cut(g.Load.Message),
+		Served: float64(d.Acted) / million, Plan: float64(d.Share) / million,
+		key: sha256.Sum256([]byte(g.Namespace + "\x00" + g.Pool + "\x00" + g.Model)),
+	}
+	if m.Known() {
+		m.Rate, m.Demand, m.Queued = float64(g.Load.Rate)/micro, float64(d.Demand)/micro, finite(g.Load.Queued)
+		m.Input, m.Output, m.MeasuredTTFT, m.MeasuredITL = finite(g.Load.Input), finite(g.Load.Output), finite(g.Load.TTFT), finite(g.Load.ITL)
+	}
+	order := make([]int, len(d.Variants))
+	for i := range d.Variants {
+		order[i] = i
+		cost := float64(g.Variants[i].Cost) / micro
+		m.Cost += cost * float64(d.Variants[i].Desired)
+		m.Planned += cost * float64(d.Variants[i].Planned)
+	}
+	trouble := func(i int) int {
+		if one := reasons(&g.Variants[i], &d.Variants[i]); one.Troubled() {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(trouble(a), trouble(b)), cmp.Compare(d.Variants[b].Desired, d.Variants[a].Desired), cmp.Compare(g.Variants[a].Name, g.Variants[b].Name))
+	})
+	m.Left = len(order) - min(len(order), maxVariants)
+	for _, i := range order[:len(order)-m.Left] {
+		m.Variants = append(m.Variants, variantOf(&g.Variants[i], &d.Variants[i]))
+	}
+	return m
+}
+
+func variantOf(v *snapshot.Variant, d *decision.Variant) variant {
+	made := reasons(v, d)
+	made.Name, made.Source, made.Accelerator, made.Cost = cut(v.Name), cut(string(v.Source)), cut(v.Accelerator), float64(v.Cost)/micro
+	made.Now, made.Ready, made.Planned, made.Desired, made.Min, made.Max = v.Now, v.Ready, d.Planned, d.Desired, d.Min, d.Max
+	made.Capacity, made.From, made.Confidence = float64(d.Capacity)/micro, string(d.CapacitySource), min(max(finite(d.Confidence), 0), 1)
+	made.Message = cut(d.Message)
+	return made
+}
+
+// reasons returns the part of a variant that says whether it has a problem.
+func reasons(v *snapshot.Variant, d *decision.Variant) variant {
+	made := variant{Reason: string(d.Reason)}
+	if v.Problem != nil {
+		made.Problem = cut(v.Problem.Reason)
+	}
+	return made
+}
+
+// cut returns a copy of a text that is part of nothing larger, with at most maxText bytes and a mark of what is left out.
+func cut(text string) string {
+	if len(text) <= maxText {
+		return strings.Clone(strings.ToValidUTF8(text, "?"))
+	}
+	end := maxText
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return strings.ToValidUTF8(text[:end], "?") + "…"
+}
+
+// finite returns a number, or 0 for one that JSON does not have.
+func finite(x float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
+}
