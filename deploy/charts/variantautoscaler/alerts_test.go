@@ -131,22 +131,35 @@ var cases = []alerts.Case{
 	{
 		Alert: "VariantAutoscalerDemandNotServed", Name: "a limit binds", At: 30 * time.Minute,
 		Series: []string{
-			`fairlead_autoscaler_share{job="s", exported_namespace="m", pool="p", model="llama", plan="acted"} 0.7x40`,
-			`fairlead_autoscaler_share{job="s", exported_namespace="m", pool="p", model="llama", plan="optimal"} 0.8x40`,
-			`fairlead_autoscaler_share{job="s", exported_namespace="m", pool="p", model="qwen", plan="acted"} 1x40`,
+			`fairlead_autoscaler_share{job="s", pod="a", exported_namespace="m", pool="p", model="llama", plan="acted"} 0.7x40`,
+			`fairlead_autoscaler_share{job="s", pod="a", exported_namespace="m", pool="p", model="llama", plan="optimal"} 0.8x40`,
+			`fairlead_autoscaler_demand_requests_per_second{job="s", pod="a", exported_namespace="m", pool="p", model="llama"} 12x40`,
+			`fairlead_autoscaler_share{job="s", pod="a", exported_namespace="m", pool="p", model="qwen", plan="acted"} 1x40`,
+			`fairlead_autoscaler_demand_requests_per_second{job="s", pod="a", exported_namespace="m", pool="p", model="qwen"} 12x40`,
 		},
 		Want: []string{`{exported_namespace="m", job="s", model="llama", pool="p"}`},
 	},
 	{
 		Alert: "VariantAutoscalerDemandNotServed", Name: "with honorLabels", At: 30 * time.Minute,
-		Series: []string{`fairlead_autoscaler_share{job="s", namespace="m", pool="p", model="llama", plan="acted"} 0.7x40`},
-		Want:   []string{`{job="s", model="llama", namespace="m", pool="p"}`},
+		Series: []string{
+			`fairlead_autoscaler_share{job="s", namespace="m", pool="p", model="llama", plan="acted"} 0.7x40`,
+			`fairlead_autoscaler_demand_requests_per_second{job="s", namespace="m", pool="p", model="llama"} 12x40`,
+		},
+		Want: []string{`{job="s", model="llama", namespace="m", pool="p"}`},
+	},
+	{
+		Alert: "VariantAutoscalerDemandNotServed", Name: "the load is not known", At: 30 * time.Minute,
+		Series: []string{
+			`fairlead_autoscaler_share{job="s", pool="p", model="llama", plan="acted"} 0x40`,
+			`fairlead_autoscaler_demand_requests_per_second{job="s", pool="p", model="llama"} 0x40`,
+		},
 	},
 	{
 		Alert: "VariantAutoscalerDemandNotServed", Name: "until replicas have started", At: 30 * time.Minute,
 		Series: []string{
 			`fairlead_autoscaler_share{job="s", pool="p", model="llama", plan="acted"} 1x18 0.5x10 1x20`,
 			`fairlead_autoscaler_share{job="s", pool="p", model="llama", plan="optimal"} 0.9x40`,
+			`fairlead_autoscaler_demand_requests_per_second{job="s", pool="p", model="llama"} 12x40`,
 		},
 	},
 	{
