@@ -104,14 +104,14 @@ func TestRoll_WithoutDrainStreamsAreLost(t *testing.T) {
 		give stack.Options
 		long bool // left out of the short form
 	}{
-		{name: "the model servers do not drain", give: stack.Options{Values: serversNoDrain}},
+		{name: "the model servers do not drain", give: stack.Options{Values: serversNoDrain}, long: true},
 		{name: "the picker does not drain", give: stack.Options{Picker: pickerNoDrain}},
 		{name: "neither drains", give: stack.Options{Values: serversNoDrain, Picker: pickerNoDrain}, long: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.long && testing.Short() {
-				t.Skip("the other cases show it in the short form")
+				t.Skip("the picker shows it in the short form")
 			}
 			t.Parallel()
 			got := rollEverything(t, tt.give)

@@ -98,7 +98,7 @@ func TestError(t *testing.T) {
 func TestScalingFindsTheCapacity(t *testing.T) {
 	t.Parallel()
 	for i, w := range worlds() {
-		if i%2 == 1 && !w.slots {
+		if i%2 == 1 && !w.slots || w.truth > 20 {
 			continue // for time
 		}
 		t.Run(w.name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestSlowReplica(t *testing.T) {
 func TestBadSamples(t *testing.T) {
 	t.Parallel()
 	for i, w := range worlds() {
-		if w.targets.Percentile == 0 || i%2 == 1 {
+		if w.targets.Percentile == 0 || i%2 == 1 || w.truth > 20 {
 			continue // for time
 		}
 		t.Run(w.name, func(t *testing.T) {

@@ -273,7 +273,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	l := New()
 	r := rand.New(rand.NewPCG(1, 2))
-	for i := range 5000 {
+	for i := range 1500 {
 		s := at(i/10, 1+200*r.Float64())
 		s.Time = s.Time.Add(time.Duration(i%10) * time.Second)
 		s.Input, s.Output = 1+1e5*r.Float64(), 1+1e4*r.Float64()
