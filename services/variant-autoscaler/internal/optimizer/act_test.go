@@ -75,7 +75,7 @@ func TestValidate(t *testing.T) {
 		"the cost of all":  {func(p *Problem) { p.Groups[0].Variants = expensive(30) }, "all replicas together cost more than"},
 		"unit":             {func(p *Problem) { p.Limits = []Limit{{Unit: "nodes"}} }, `limit 0: unit "nodes" is not one of cards, replicas, cost`},
 		"amount":           {func(p *Problem) { p.Limits = []Limit{{Unit: UnitCost, Amount: math.MaxInt64}} }, "limit 0: the amount is"},
-		"limits":           {func(p *Problem) { p.Limits = make([]Limit, maxLimits+1) }, "there are 1001 limits, and at most 1000 are allowed"},
+		"limits":           {func(p *Problem) { p.Limits = make([]Limit, MaxLimits+1) }, "there are 1001 limits, and at most 1000 are allowed"},
 		"weight":           {func(p *Problem) { p.Groups[0].Variants[0].Weight = -5 }, `variant "a": the weight is -5`},
 		"present replicas": {func(p *Problem) { p.Groups[0].Variants[0].Now = -1 }, `variant "a": the present number of replicas is -1`},
 	}

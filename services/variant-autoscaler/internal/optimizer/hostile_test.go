@@ -86,7 +86,7 @@ func TestOneLargeGroup(t *testing.T) {
 		for _, limited := range []bool{false, true} {
 			r := rand.New(rand.NewPCG(1, 1))
 			g := Group{Priority: 1, Rate: 1e15}
-			for n := range maxVariants {
+			for n := range MaxVariants {
 				g.Variants = append(g.Variants, Variant{
 					Name: fmt.Sprint(n), Cards: 1, Cost: r.Int64N(1e9), Capacity: 1 + r.Int64N(1e12), Weight: r.Int64N(1e12), Max: 1 + r.IntN(100),
 				})

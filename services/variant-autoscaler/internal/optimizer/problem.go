@@ -76,7 +76,7 @@ func (v *variant) need(g *group, served int64) int64 {
 // weightsOf returns the weights by which the picker divides the load of a group.
 func weightsOf(split Split, variants []Variant) []int64 {
 	all := make([]int64, len(variants))
-	var seen, able uint64 // at most maxVariants times MaxRate
+	var seen, able uint64 // at most MaxVariants times MaxRate
 	for i := range variants {
 		v := &variants[i]
 		all[i] = 1

@@ -14,12 +14,13 @@ const (
 	MaxHeadroom = 1000
 	// MaxRate is the largest rate, weight and capacity, in micro-requests per second.
 	MaxRate = 1e15
+	// MaxVariants and MaxLimits are the most variants and limits of a problem.
+	MaxVariants = 10_000
+	MaxLimits   = 1000
 
-	maxCost     = 1e13
-	maxCards    = 1e6
-	maxTotal    = math.MaxInt64 / 4 // cost of all replicas
-	maxVariants = 10_000            // of a problem
-	maxLimits   = 1000
+	maxCost  = 1e13
+	maxCards = 1e6
+	maxTotal = math.MaxInt64 / 4 // cost of all replicas
 )
 
 // Validate returns an error that names the first number that is out of range.
@@ -30,8 +31,8 @@ func (p *Problem) Validate() error {
 		return fmt.Errorf("split %q is not one of capacity, equal, observed", p.Split)
 	case p.HeadroomPercent < 0 || p.HeadroomPercent > MaxHeadroom:
 		return fmt.Errorf("the headroom is %d %%", p.HeadroomPercent)
-	case len(p.Limits) > maxLimits:
-		return fmt.Errorf("there are %d limits, and at most %d are allowed", len(p.Limits), maxLimits)
+	case len(p.Limits) > MaxLimits:
+		return fmt.Errorf("there are %d limits, and at most %d are allowed", len(p.Limits), MaxLimits)
 	}
 	for i := range p.Limits {
 		if err := p.Limits[i].validate(); err != nil {
@@ -54,8 +55,8 @@ func (p *Problem) validateGroups() error {
 			if seen[name] {
 				return fmt.Errorf("group %d: another variant of namespace %q is called %q", i, g.Namespace, v.Name)
 			}
-			if seen[name] = true; len(seen) > maxVariants {
-				return fmt.Errorf("there are more than %d variants", maxVariants)
+			if seen[name] = true; len(seen) > MaxVariants {
+				return fmt.Errorf("there are more than %d variants", MaxVariants)
 			}
 			most := MaxReplicas
 			if v.Max > 0 {

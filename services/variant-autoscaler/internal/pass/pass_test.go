@@ -3,6 +3,7 @@ package pass
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +17,13 @@ import (
 
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
 var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -172,4 +176,34 @@ func TestReset(t *testing.T) {
 	_, decided = r.memory.Previous(keyOf(&r.outcomes[0].Snapshot.Groups[0].Variants[0]))
 	assert.False(t, decided)
 	assert.Equal(t, 2, r.cleared, "at the start, and now")
+}
+
+// TestTooManyLimits: a limit of each namespace makes more of them than the optimizer takes. Some groups keep their replicas, the others are
+// decided.
+func TestTooManyLimits(t *testing.T) {
+	t.Parallel()
+	const namespaces = 1200
+	s := settings.NewBuilder(settings.Options{})
+	require.Empty(t, s.Set(settings.Limits, "limits", map[string]string{"all": `{namespace: "*", replicas: 10}`}))
+	found := &sources.Result{}
+	for i := range namespaces {
+		v := sources.Variant{Variant: snapshot.Variant{
+			Namespace: fmt.Sprintf("ns-%04d", i), Name: "v", Cards: 1, Cost: 1, Now: 1, Ready: 1, Held: 1, Profile: &snapshot.Profile{Alpha: 10, MaxBatch: 16},
+		}}
+		found.Groups = append(found.Groups, sources.Group{Key: sources.Key{Namespace: v.Namespace, Model: "m"}, Variants: []sources.Variant{v}})
+	}
+	r := start(t, variants)
+	made := r.snapshot(t.Context(), s.Settings(), found, began)
+	assert.Len(t, made.Limits, optimizer.MaxLimits)
+	excluded := 0
+	for i := range made.Groups {
+		if p := made.Groups[i].Variants[0].Problem; p != nil {
+			assert.Equal(t, sources.LimitExceeded, p.Reason)
+			excluded++
+		}
+	}
+	assert.Equal(t, namespaces-optimizer.MaxLimits, excluded)
+	d, err := decision.Decide(made)
+	require.NoError(t, err)
+	assert.Equal(t, 2, d.Groups[0].Variants[0].Desired, "20 requests/s at 14.5 for each replica")
 }

@@ -3,13 +3,16 @@ package pass
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/learn"
 	"fairlead.dev/services/variant-autoscaler/internal/memory"
+	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -28,12 +31,25 @@ func (p *Passes) snapshot(ctx context.Context, s *settings.Settings, found *sour
 		made.Groups = append(made.Groups, g)
 		namespaces = append(namespaces, g.Namespace)
 	}
-	made.Limits = s.Limits(slices.Compact(namespaces))
+	limit(made, s, slices.Compact(namespaces))
 	loads := p.loads(ctx, s, found, made, now)
 	for i := range made.Groups {
 		p.complete(&made.Groups[i], &found.Groups[i], &loads[i], now)
 	}
 	return made
+}
+
+// limit adds the limits of the namespaces, in the order of their names. If they are more than the optimizer takes, groups of the
+// namespaces at the end keep their replicas: without their limits, they could take what the administrator denies them.
+func limit(made *snapshot.Snapshot, s *settings.Settings, namespaces []string) {
+	fitting := sort.Search(len(namespaces), func(i int) bool { return len(s.Limits(namespaces[:i+1])) > optimizer.MaxLimits })
+	made.Limits = s.Limits(namespaces[:fitting])
+	for i := range made.Groups {
+		if g := &made.Groups[i]; fitting < len(namespaces) && g.Namespace >= namespaces[fitting] {
+			exclude(g, &snapshot.Problem{Reason: sources.LimitExceeded, Message: fmt.Sprintf(
+				"there are more than %d limits of namespaces with variants: limit fewer namespaces, or use limits for all of them together", optimizer.MaxLimits)})
+		}
+	}
 }
 
 // group returns what the objects and the settings say of a group.

@@ -2,9 +2,12 @@ package sources
 
 import (
 	"cmp"
+	"maps"
+	"math"
 	"slices"
 
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -40,15 +43,48 @@ func admit(all []*Variant, perNamespace func(namespace string) int) []*Variant {
 		}
 	}
 	slices.SortFunc(all, older)
+	limitNumber(all, perNamespace)
+	return all
+}
+
+// limitNumber rejects the newest variants of namespaces with more than they may have. If all namespaces together have more than the
+// optimizer takes, those with the most lose theirs first: no number of strangers' variants removes those of a namespace with few.
+func limitNumber(all []*Variant, perNamespace func(namespace string) int) {
 	counts := map[string]int{}
+	for _, v := range all {
+		if v.Problem == nil {
+			counts[v.Namespace]++
+		}
+	}
+	for namespace := range counts {
+		counts[namespace] = min(counts[namespace], max(perNamespace(namespace), 0))
+	}
+	level, total := max(levelOf(counts, optimizer.MaxVariants), 1), 0
+	seen := map[string]int{}
 	for _, v := range all {
 		if v.Problem != nil {
 			continue
 		}
-		most := perNamespace(v.Namespace)
-		if counts[v.Namespace]++; counts[v.Namespace] > most {
+		seen[v.Namespace]++
+		switch n, most := seen[v.Namespace], perNamespace(v.Namespace); {
+		case n > most:
 			v.reject(LimitExceeded, "the namespace has more than %d variants: delete some, or ask an administrator for a larger limit", most)
+		case n > level, total == optimizer.MaxVariants:
+			v.reject(LimitExceeded, "all namespaces together have more than %d variants, and this one more than %d: delete some", optimizer.MaxVariants, level)
+		default:
+			total++
 		}
 	}
-	return all
+}
+
+// levelOf returns the largest level so that the counts, each at most the level, make no more than most.
+func levelOf(counts map[string]int, most int) int {
+	sorted := slices.Sorted(maps.Values(counts))
+	for i, n := range sorted { // those before are at most the level
+		if level := most / (len(sorted) - i); n > level {
+			return level
+		}
+		most -= n
+	}
+	return math.MaxInt
 }
