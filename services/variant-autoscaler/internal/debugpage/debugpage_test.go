@@ -279,38 +279,41 @@ func TestNumbersThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded has thousands of models and variants with names as long as the API server allows.
+// TestMemoryIsBounded has more models and variants than are shown, with long texts.
 func TestMemoryIsBounded(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
-	s, d := &snapshot.Snapshot{}, &decision.Decision{}
-	one, decided := small(noon, "", 1)
-	for g := range 600 {
+	p := newPage(noon)
+	before := heap()
+	for minute := range maxPoints + 5 {
+		if minute > 0 && minute < maxPoints {
+			p.shown.Load().grow(noon.Add(time.Duration(minute) * time.Minute)) // as passes do, but faster
+			continue
+		}
+		p.Decided(large(noon.Add(time.Duration(minute) * time.Minute)))
+	}
+	used := heap() - before
+	t.Logf("%.1f MB", float64(used)/1e6)
+	assert.Less(t, used, int64(10.5e6))
+	assert.Greater(t, used, int64(8e6), "all is full")
+	runtime.KeepAlive(p)
+}
+
+// large returns a decision on more than is shown. Some of its texts are parts of larger ones.
+func large(at time.Time) (*snapshot.Snapshot, *decision.Decision) {
+	s, d := &snapshot.Snapshot{Time: at}, &decision.Decision{}
+	for g := range maxModels + 20 {
+		one, decided := small(at, fmt.Sprint(g, strings.Repeat("m", 20_000)), 1)
 		group, of := one.Groups[0], decided.Groups[0]
 		group.Variants, of.Variants = nil, nil
-		group.Model, group.Load.Message = fmt.Sprint(g, strings.Repeat("m", 50_000)), strings.Repeat("n", 5000)
-		for i := range 3 * maxVariants {
+		group.Namespace, group.Pool, group.Class, group.Load.Message = strings.Repeat("n", 5000), strings.Repeat("p", 5000), strings.Repeat("c", 5000)[:200], strings.Repeat("l", 5000)
+		for i := range maxVariants + 5 {
 			v, dv := one.Groups[0].Variants[0], decided.Groups[0].Variants[0]
-			v.Name, v.Accelerator, dv.Message = fmt.Sprint(i, strings.Repeat("v", 3000)), strings.Repeat("a", 3000), strings.Repeat("x", 3000)
+			v.Name, v.Accelerator, dv.Message = fmt.Sprint(i, strings.Repeat("v", 1000)), strings.Repeat("a", 1000)[:200], strings.Repeat("x", 1000)
+			v.Source, v.Problem = snapshot.Source(strings.Repeat("s", 1000)), &snapshot.Problem{Reason: strings.Repeat("r", 1000)}
 			group.Variants, of.Variants = append(group.Variants, v), append(of.Variants, dv)
 		}
 		s.Groups, d.Groups = append(s.Groups, group), append(d.Groups, of)
 	}
-	p := newPage(noon)
-	before := heap()
-	for minute := range maxPoints + 20 {
-		s.Time = noon.Add(time.Duration(minute) * time.Minute)
-		if minute > 0 && minute < maxPoints {
-			p.shown.Load().grow(s.Time) // as passes do, but faster
-			continue
-		}
-		p.Decided(s, d)
-	}
-	used := heap() - before
-	t.Logf("%.1f MB", float64(used)/1e6)
-	assert.Less(t, used, int64(10e6))
-	assert.Greater(t, used, int64(3e6), "the histories are full")
-	runtime.KeepAlive(s)
-	runtime.KeepAlive(d)
-	runtime.KeepAlive(p)
+	return s, d
 }
 
 // grow adds a point to each model.

@@ -13,14 +13,14 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// Bounds of a view. Its largest size is
+// Bounds of a view. Its largest size, with what the allocator rounds up, is
 //
-//	200 models × 360 points × 40 bytes                                     = 2.9 MB
-//	200 models × 20 variants × 5 texts of at most 259 bytes, and 160 bytes = 5.8 MB
-//	200 models × 6 texts of at most 259 bytes, and 300 bytes               = 0.4 MB
+//	200 models × 360 points × 40 bytes                       = 3.3 MB
+//	200 models × 20 variants × (5 texts × 288 bytes + 184)   = 6.5 MB
+//	200 models × (5 texts × 288 bytes + 296)                 = 0.3 MB
 //
-// A pass makes the next view beside the last one, and a page that is being written holds the one that it began with. TestMemoryIsBounded
-// measures 8.3 MB.
+// TestMemoryIsBounded measures it. A pass makes the next view beside the last one, and a page that is being written holds the one that it
+// began with.
 const (
 	maxModels   = 200
 	maxVariants = 20 // of a model
@@ -147,6 +147,7 @@ func next(last *view, s *snapshot.Snapshot, d *decision.Decision) *view {
 	}
 	order := largest(s, d)
 	v.Left = len(order) - min(len(order), maxModels)
+	v.Models = make([]model, 0, len(order)-v.Left)
 	for _, g := range order[:len(order)-v.Left] {
 		m := modelOf(&s.Groups[g], &d.Groups[g])
 		m.History = histories[m.key].with(s.Time, pointOf(&m, &s.Groups[g], &d.Groups[g]))
@@ -196,6 +197,7 @@ func modelOf(g *snapshot.Group, d *decision.Group) model {
 		return cmp.Or(cmp.Compare(trouble(a), trouble(b)), cmp.Compare(d.Variants[b].Desired, d.Variants[a].Desired), cmp.Compare(g.Variants[a].Name, g.Variants[b].Name))
 	})
 	m.Left = len(order) - min(len(order), maxVariants)
+	m.Variants = make([]variant, 0, len(order)-m.Left)
 	for _, i := range order[:len(order)-m.Left] {
 		m.Variants = append(m.Variants, variantOf(&g.Variants[i], &d.Variants[i]))
 	}
