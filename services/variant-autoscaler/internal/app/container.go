@@ -215,7 +215,7 @@ type passParts struct {
 
 func newPasses(p passParts) *pass.Passes {
 	return pass.New(pass.Params{
-		Options: pass.Options{Settings: p.Config.Plan, Window: p.Config.Window, Forecast: p.Config.Forecast}, Log: p.Log,
+		Options: pass.Options{Settings: p.Config.Plan, Window: p.Config.Window, Forecast: p.Config.Forecast, Rates: p.Config.Metrics}, Log: p.Log,
 		World: p.Informers.Caches(), Configuration: p.Store, Prometheus: p.Prometheus, Actuator: p.Publisher, Reporter: p.Publisher,
 		Meter: p.Metrics, Now: p.Clock.Now,
 	})

@@ -5,6 +5,7 @@
 //
 //	rate         the largest of: requests that finished; that finished, and the growth of those in the servers; that the picker
 //	             sent or refused. Finished requests alone would never exceed what the servers can do.
+//	             A pod that has just become ready had none: what it holds at its first scrape arrived.
 //	             Ready pods without metrics count as the mean of the others of their variant, unless they are new.
 //	not a load   an error; ready pods of which less than half have metrics of the last minutes. The state says so.
 //	no pods      nothing runs that could have metrics: the picker's are enough

@@ -346,3 +346,37 @@ func TestWhatThePickerLearned(t *testing.T) {
 func fields(p *sample.Picker) map[string]float64 {
 	return map[string]float64{"rate": p.PrefillRate, "backlog": p.Backlog, "batch": p.BatchCapacity}
 }
+
+// TestNewPodGetsMost: an empty pod gets most requests, which no growth between two scrapes shows.
+func TestNewPodGetsMost(t *testing.T) {
+	t.Parallel()
+	g := groupOf("ns", "m", "old", "new")
+	tests := []struct {
+		name  string
+		ready time.Duration // ago
+		new   []promclient.Series
+		want  int64
+	}{
+		{"not scraped", 10 * time.Second, nil, 2e6},
+		{"scraped once", 10 * time.Second, []promclient.Series{value(sampled, "new", 990), value(runningNow, "new", 50), value(waitingNow, "new", 10)}, 3e6},
+		{
+			"scraped twice", 40 * time.Second,
+			[]promclient.Series{value(sampled, "new", 990), value(runningNow, "new", 60), value(finished, "new", 0), value(runningGrowth, "new", 10)}, 3e6,
+		},
+		{
+			"not new any more", 2 * time.Minute,
+			[]promclient.Series{value(sampled, "new", 990), value(runningNow, "new", 60), value(finished, "new", 0), value(runningGrowth, "new", 0)}, 2e6,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := g
+			g.Variants = []Variant{{Name: "v", Pods: []Pod{g.Variants[0].Pods[0], {Name: "new", Ready: present.Add(-tt.ready)}}}}
+			answer := append(tt.new, value(clock, "", 1000), value(sampled, "old", 990), value(finished, "old", 2), value(runningGrowth, "old", 0), value(waitingNow, "old", 7))
+			l := collectOne(t, always(answer...), g).Load
+			assert.Equal(t, tt.want, l.Rate)
+			assert.GreaterOrEqual(t, l.Waiting, 7.)
+		})
+	}
+}

@@ -35,7 +35,8 @@ type window struct {
 	finished, arrived map[string]float64 // requests per second of each measured pod
 	sent              map[string]float64 // by the picker, to each pod
 	refused           float64
-	picker            bool // whether a picker of the pool is there
+	begun             float64 // requests per second of new pods that were scraped once: an empty pod gets most requests
+	picker            bool    // whether a picker of the pool is there
 }
 
 // sort sorts the pods of the group.
@@ -49,14 +50,15 @@ func (w *window) sort() {
 					w.settled = append(w.settled, p.Name)
 				}
 			}
-			w.measure(p.Name)
+			w.measure(&p)
 		}
 	}
 	w.dispatched()
 }
 
 // measure reads the requests of a pod.
-func (w *window) measure(pod string) {
+func (w *window) measure(p *Pod) {
+	pod := p.Name
 	clockNow, known := w.figures.of(clock, "")
 	at, sampled := w.figures.of(sampled, pod)
 	if !known || !sampled {
@@ -66,17 +68,25 @@ func (w *window) measure(pod string) {
 		w.stale = append(w.stale, pod)
 		return
 	}
+	inside := w.figures[runningNow][pod] + w.figures[waitingNow][pod]
+	isNew := !p.Ready.IsZero() && w.now.Sub(p.Ready) < w.Window
 	growth, grown := w.figures.of(runningGrowth, pod)
 	done, counted := w.figures.of(finished, pod)
 	if !counted {
 		// Two samples of a gauge, and none of a counter that begins with its first event.
 		if _, lazily := w.figures.of(lazy, pod); !lazily || !grown {
+			if isNew {
+				w.begun += inside / w.Window.Seconds()
+			}
 			return
 		}
 	}
 	growth += w.figures[waitingGrowth][pod]
 	w.measured = append(w.measured, pod)
 	w.finished[pod] = done
+	if isNew { // it had none when it became ready; by its first scrape it may have many
+		growth = max(growth, inside)
+	}
 	// What was in the pod before and did not finish left it: a restart.
 	w.arrived[pod] = max(done+growth/w.Window.Seconds(), w.figures[received][pod], 0)
 }
@@ -153,7 +163,7 @@ func stale(model string, age float64) snapshot.Load {
 // found returns the load of measured pods, and of some that have no metrics.
 func (w *window) found(unseen []string) snapshot.Load {
 	done := w.total(w.finished, unseen)
-	arrived := w.total(w.arrived, unseen)
+	arrived := w.total(w.arrived, unseen) + w.begun
 	sent := w.refused
 	for _, pod := range w.pods() {
 		sent += w.sent[pod]
@@ -169,9 +179,9 @@ func (w *window) found(unseen []string) snapshot.Load {
 		Rate:   int64(math.Round(rate * perSecond)),
 		Input:  f.ratio(inputTokens, inputs, w.measured),
 		Output: f.ratio(outputTokens, outputs, w.measured),
-		Queued: f[queued][""],
-		TTFT:   f.ratio(ttftSum, ttftCount, w.measured) * perMilli,
-		ITL:    f.ratio(itlSum, itlCount, w.measured) * perMilli,
+		Queued: f[queued][""], Waiting: f.sum(waitingNow, w.pods()),
+		TTFT: f.ratio(ttftSum, ttftCount, w.measured) * perMilli,
+		ITL:  f.ratio(itlSum, itlCount, w.measured) * perMilli,
 	}
 	if len(unseen) > 0 {
 		load.Message = fmt.Sprintf("%d of %d ready pods have no metrics in Prometheus, such as %s: their load is taken for the mean of the others. "+

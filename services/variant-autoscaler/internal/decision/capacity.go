@@ -30,7 +30,7 @@ func capacities(s *snapshot.Snapshot) []capacity {
 	}
 	found := make([]capacity, len(all))
 	optimizer.Each(len(all), func(i int) {
-		found[i] = capacityOf(all[i].variant, all[i].group, s.Settings.Percentile)
+		found[i] = capacityOf(all[i].variant, all[i].group, s.Settings.Percentile, s.Settings.HeadroomPercent)
 		found[i].rate = min(max(found[i].rate, 0), optimizer.MaxRate) // a profile can say anything, and costs only its variant
 	})
 	return found
@@ -38,7 +38,7 @@ func capacities(s *snapshot.Snapshot) []capacity {
 
 // capacityOf returns the capacity of a variant. Without traffic it is that for the smallest requests: no load needs it, and a variant that
 // is not set aside can keep the group above zero.
-func capacityOf(v *snapshot.Variant, g *snapshot.Group, percentile float64) capacity {
+func capacityOf(v *snapshot.Variant, g *snapshot.Group, percentile float64, headroom int64) capacity {
 	if v.Problem != nil {
 		return capacity{reason: Excluded}
 	}
@@ -57,7 +57,7 @@ func capacityOf(v *snapshot.Variant, g *snapshot.Group, percentile float64) capa
 	default:
 		profile = v.Measured.Profile
 		made.source, made.confidence = CapacitySource(v.Measured.Source), learn.Confidence(v.Measured)
-		made.rate = learn.Capacity(v.Measured, t, targets)
+		made.rate = max(learn.Capacity(v.Measured, t, targets), calm(v, g, headroom))
 	}
 	if profile == nil {
 		return made
@@ -70,4 +70,28 @@ func capacityOf(v *snapshot.Variant, g *snapshot.Group, percentile float64) capa
 		}
 	}
 	return made
+}
+
+// fewSamples is how many samples a measured capacity needs before replicas are added because of it alone. With half, a new leader, or the
+// first request of a model, buys replicas for one sample of a window that was half empty. With double, a load that grows in the first
+// minutes waits for replicas until requests wait.
+const fewSamples = 3
+
+// calm returns what replicas with few samples serve at least: the load that they have, with headroom, if nobody waits and the targets are
+// far. It is 0 otherwise.
+func calm(v *snapshot.Variant, g *snapshot.Group, headroom int64) int64 {
+	const far = 0.5 // of a target: means say little about a percentile
+	l, t := &g.Load, &g.Targets
+	if v.Measured.Samples >= fewSamples || v.Ready <= 0 || l.Waiting > 0 || l.Queued > 0 || l.ITL <= 0 && l.TTFT <= 0 ||
+		t.TTFT > 0 && l.TTFT > far*t.TTFT || t.ITL > 0 && l.ITL > far*t.ITL {
+		return 0
+	}
+	for i := range g.Variants {
+		if o := &g.Variants[i]; o.Ready > 0 && o.Name != v.Name {
+			return 0 // what part of the load it has is not sure
+		}
+	}
+	ready, percent := int64(v.Ready), 100+max(headroom, 0)
+	demand := min(max(l.Rate, 0), optimizer.MaxRate)*percent/100 + 1 //nolint:mnd // percent
+	return (demand + ready - 1) / ready
 }

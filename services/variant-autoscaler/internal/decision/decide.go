@@ -78,7 +78,7 @@ func holds(g *snapshot.Group) Reason {
 func (d *decider) group(g int) optimizer.Group {
 	in := &d.snapshot.Groups[g]
 	made := optimizer.Group{
-		Namespace: in.Namespace, Pool: in.Pool, Model: in.Model, Priority: in.Priority, Rate: min(max(in.Load.Rate, in.Forecast), optimizer.MaxRate), KeepOne: d.keepsOne(g),
+		Namespace: in.Namespace, Pool: in.Pool, Model: in.Model, Priority: in.Priority, Rate: demand(in), KeepOne: d.keepsOne(g),
 	}
 	for i := range in.Variants {
 		made.Variants = append(made.Variants, d.variant(g, i))
@@ -90,6 +90,16 @@ func (d *decider) group(g int) optimizer.Group {
 		keepOne(&made)
 	}
 	return made
+}
+
+// drainSeconds is the time in which requests that wait are to be served, beside those that arrive. With half, a queue of a few seconds
+// costs a replica. With double, a replica that just keeps up lets all requests wait for as long as the load lasts.
+const drainSeconds = 60
+
+// demand returns the rate that a group needs: what arrives or will, and what waits.
+func demand(g *snapshot.Group) int64 {
+	backlog := (max(g.Load.Queued, 0) + max(g.Load.Waiting, 0)) / drainSeconds * 1e6 //nolint:mnd // micro-requests
+	return min(max(g.Load.Rate, g.Forecast)+int64(min(backlog, optimizer.MaxRate)), optimizer.MaxRate)
 }
 
 // variant returns a variant in the form of the optimizer. A variant without capacity keeps its replicas.

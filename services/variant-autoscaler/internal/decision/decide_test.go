@@ -132,7 +132,15 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name: "requests that wait in the picker", give: one(load(0), zero(0, time.Hour), func(g *snapshot.Group) { g.Load.Queued = 1 }),
-			want: outcome{[]int{0, 1}, []Reason{Optimal, Retained}},
+			want: outcome{[]int{0, 1}, both},
+		},
+		{
+			name: "requests that wait in the servers are served within a minute", give: one(load(0), func(g *snapshot.Group) { g.Load.Waiting = 60 * 100 }),
+			want: outcome{[]int{7, 0}, both},
+		},
+		{
+			name: "a backlog that cannot be", give: one(load(0), func(g *snapshot.Group) { g.Load.Waiting = -1 }),
+			want: outcome{[]int{0, 1}, both},
 		},
 		{
 			name: "a variant with a problem keeps its replicas",

@@ -5,6 +5,7 @@ import (
 
 	"fairlead.dev/pkg/steptime"
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
+	"fairlead.dev/services/variant-autoscaler/test/modelserver"
 )
 
 // worlds are the servers, requests and targets that the tests learn. The true capacities come from world.capacity; TestTruth checks them.
@@ -18,17 +19,17 @@ func worlds() []world {
 	a100 := queueing.Profile{Alpha: 20.58, Beta: 0.41, Gamma: 5.2, Delta: 0.1, MaxBatch: 4}
 	h100 := queueing.Profile{Alpha: 6.973, Beta: 0.027, Gamma: 14.825, Delta: 0.001364, MaxBatch: 64}
 	return []world{
-		{"long answers, ITL binds", stepReplica(realistic, 256, 600_000, 1), sizes{4000, 1000, 0.3, 0}, p90(3000, 60), 600_000, 1.675, false},
-		{"long answers, KV cache binds", stepReplica(realistic, 256, 65_536, 1), sizes{4000, 1000, 0.3, 0}, p90(3000, 100), 65_536, 0.8, false},
-		{"short answers, TTFT binds", stepReplica(realistic, 256, 400_000, 1), sizes{3000, 50, 0.5, 0}, p90(600, 100), 400_000, 4.325, false},
-		{"chat, ITL binds", stepReplica(realistic, 256, 400_000, 1), sizes{500, 250, 1, 0}, p90(1000, 24), 400_000, 10.9, false},
-		{"chat, slots bind", stepReplica(realistic, 32, 400_000, 1), sizes{300, 200, 0.5, 0}, p90(1000, 100), 400_000, 11, true},
-		{"chat with cached prefixes", stepReplica(realistic, 256, 400_000, 1), sizes{2000, 200, 0.5, 0.7}, p90(500, 30), 400_000, 10.5, false},
-		{"plain linear steps", stepReplica(steptime.Linear(), 128, 400_000, 1), sizes{1000, 200, 0.5, 0}, p90(500, 30), 400_000, 11.1, false},
-		{"overlap", stepReplica(overlap, 256, 400_000, 1), sizes{1000, 200, 0.5, 0}, p90(500, 30), 400_000, 12.1, false},
-		{"queueing A100, mean", linearReplica(a100), sizes{128, 128, 0.3, 0}, queueing.Targets{TTFT: 500, ITL: 24}, 0, 0.969, true},
-		{"queueing A100, tighter ITL", linearReplica(a100), sizes{128, 128, 0.3, 0}, queueing.Targets{TTFT: 500, ITL: 22}, 0, 0.969, true},
-		{"queueing H100", linearReplica(h100), sizes{128, 128, 0.3, 0}, p90(500, 8), 0, 35.6, false},
+		{"long answers, ITL binds", modelserver.Step(realistic, 256, 600_000, 1), sizes{4000, 1000, 0.3, 0}, p90(3000, 60), 600_000, 1.675, false},
+		{"long answers, KV cache binds", modelserver.Step(realistic, 256, 65_536, 1), sizes{4000, 1000, 0.3, 0}, p90(3000, 100), 65_536, 0.8, false},
+		{"short answers, TTFT binds", modelserver.Step(realistic, 256, 400_000, 1), sizes{3000, 50, 0.5, 0}, p90(600, 100), 400_000, 4.325, false},
+		{"chat, ITL binds", modelserver.Step(realistic, 256, 400_000, 1), sizes{500, 250, 1, 0}, p90(1000, 24), 400_000, 10.9, false},
+		{"chat, slots bind", modelserver.Step(realistic, 32, 400_000, 1), sizes{300, 200, 0.5, 0}, p90(1000, 100), 400_000, 11, true},
+		{"chat with cached prefixes", modelserver.Step(realistic, 256, 400_000, 1), sizes{2000, 200, 0.5, 0.7}, p90(500, 30), 400_000, 10.5, false},
+		{"plain linear steps", modelserver.Step(steptime.Linear(), 128, 400_000, 1), sizes{1000, 200, 0.5, 0}, p90(500, 30), 400_000, 11.1, false},
+		{"overlap", modelserver.Step(overlap, 256, 400_000, 1), sizes{1000, 200, 0.5, 0}, p90(500, 30), 400_000, 12.1, false},
+		{"queueing A100, mean", modelserver.Linear(a100), sizes{128, 128, 0.3, 0}, queueing.Targets{TTFT: 500, ITL: 24}, 0, 0.969, true},
+		{"queueing A100, tighter ITL", modelserver.Linear(a100), sizes{128, 128, 0.3, 0}, queueing.Targets{TTFT: 500, ITL: 22}, 0, 0.969, true},
+		{"queueing H100", modelserver.Linear(h100), sizes{128, 128, 0.3, 0}, p90(500, 8), 0, 35.6, false},
 	}
 }
 
@@ -44,13 +45,13 @@ func slowReplica() world {
 	w := worlds()[7]
 	w.name, w.truth = "overlap, one of four is slow", 8.2
 	made := 0
-	w.server = func(r *rand.Rand) server {
+	w.server = func(r *rand.Rand) modelserver.Server {
 		slow := 1.0
 		if made%4 == 0 {
 			slow = 2
 		}
 		made++
-		return stepReplica(steptime.Realistic(), 256, w.cache, slow)(r)
+		return modelserver.Step(steptime.Realistic(), 256, w.cache, slow)(r)
 	}
 	return w
 }

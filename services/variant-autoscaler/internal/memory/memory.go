@@ -3,6 +3,7 @@
 package memory
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -13,6 +14,8 @@ const (
 	starts = 7
 	// maxPods bounds the pods of a variant whose start is remembered.
 	maxPods = 10_000
+
+	perSecond = 1e6 // micro-requests
 )
 
 // Key names a variant.
@@ -161,15 +164,26 @@ func (m *Memory) Start(k Key, pods []Pod, now time.Time) time.Duration {
 	return sorted[len(sorted)/2]
 }
 
-// Load records the rate of a group, and returns the rate that its trend has after a time. It is never below the present one.
-func (m *Memory) Load(k Group, rate int64, ahead time.Duration, now time.Time) int64 {
+// Load is what a group gets, in micro-requests per second.
+type Load struct {
+	Steady int64 // the mean of the last rates that differ by no more than chance
+	Ahead  int64 // what the trend says for a time ahead, never below the last rate
+}
+
+// Load records the rate of a group that was counted over a window, and returns what it says together with the last ones. Arrivals are random:
+// planning for each rate alone would plan for the highest one in a stabilization window.
+func (m *Memory) Load(k Group, rate int64, window, ahead time.Duration, now time.Time) Load {
 	g, found := m.groups[k]
 	if !found {
 		g = &group{changed: now}
 		m.groups[k] = g
 	}
 	g.load.add(now, float64(rate))
-	return max(rate, int64(g.load.after(ahead)))
+	made := Load{Steady: rate, Ahead: max(rate, int64(g.load.after(ahead)))}
+	if rate > 0 && window > 0 { // none at all is told apart from few by the requests of the retention period
+		made.Steady = int64(math.Round(g.load.steady(window)))
+	}
+	return made
 }
 
 // Keep forgets all variants and groups but these.

@@ -99,7 +99,7 @@ func TestLoad(t *testing.T) {
 		m := New(time.Minute)
 		var rate int64
 		for i, r := range rates {
-			rate = m.Load(group1, r, ahead, at(60*i))
+			rate = m.Load(group1, r, 0, ahead, at(60*i)).Ahead
 		}
 		return rate
 	}
@@ -112,10 +112,42 @@ func TestLoad(t *testing.T) {
 	assert.Equal(t, int64(8), feed(1000, 900, 800, 1, 2, 3, 4, 5, 6), "what was before the window has no effect")
 	m := New(time.Minute)
 	for range 1000 {
-		m.Load(group1, 5, time.Minute, at(1))
+		m.Load(group1, 5, 0, time.Minute, at(1))
 	}
 	assert.Len(t, m.groups[group1].load.samples, maxSamples)
-	assert.Equal(t, int64(5), m.Load(group1, 5, time.Minute, at(1)), "all samples at one time")
+	assert.Equal(t, int64(5), m.Load(group1, 5, 0, time.Minute, at(1)).Ahead, "all samples at one time")
+}
+
+// TestSteadyLoad has rates in requests per minute, counted over a minute: chance is their square root.
+func TestSteadyLoad(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		rates []int64
+		want  int64
+	}{
+		{"the first", []int64{100}, 100},
+		{"chance", []int64{90, 110, 95, 105}, 100},
+		{"a step up counts at once", []int64{100, 100, 200}, 200},
+		{"a step down too", []int64{200, 200, 100}, 100},
+		{"after a step", []int64{100, 100, 190, 210}, 200},
+		{"few requests differ by chance", []int64{1, 3, 2}, 2},
+		{"none are none", []int64{3, 0}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			m := New(time.Minute)
+			var l Load
+			for i, r := range tt.rates {
+				l = m.Load(group1, r*1e6/60, time.Minute, 0, at(60*i))
+			}
+			assert.InDelta(t, tt.want, float64(l.Steady)*60/1e6, 0.001)
+		})
+	}
+	m := New(time.Minute)
+	m.Load(group1, 90e6, 0, 0, at(0))
+	assert.Equal(t, int64(110e6), m.Load(group1, 110e6, 0, 0, at(60)).Steady, "without a window, rates count alone")
 }
 
 func TestKeep(t *testing.T) {

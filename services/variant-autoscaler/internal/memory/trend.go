@@ -1,6 +1,9 @@
 package memory
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 const (
 	// trendWindow is the time over which a trend is taken. In half of it, a burst of a minute looks like a trend. In double, a load that
@@ -10,6 +13,10 @@ const (
 	trendSamples = 4
 	// maxTrend bounds what a trend adds, as a multiple of the largest rate in the window.
 	maxTrend = 2
+	// steadyDeviations is how many standard deviations of Poisson arrivals two rates may be apart to count as one load. With half, one
+	// rate in three counts alone, and each peak of the noise costs replicas for a stabilization window. With double, a load of 4 requests/s
+	// that grows by half is averaged away.
+	steadyDeviations = 2
 	// maxSamples bounds the samples of a window: passes that events cause can be many.
 	maxSamples = 256
 )
@@ -51,4 +58,22 @@ func (t *trend) after(ahead time.Duration) float64 {
 	}
 	slope := (n*sumXY - sumX*sumY) / spread
 	return min((sumY-slope*sumX)/n+slope*ahead.Seconds(), maxTrend*largest)
+}
+
+// steady returns the mean of the last rates that are one load: back to the first one that differs from the mean of those after it by more
+// than chance. Each was counted over a window.
+func (t *trend) steady(window time.Duration) float64 {
+	mean, n := 0.0, 0.0
+	for i := len(t.samples) - 1; i >= 0; i-- {
+		rate := t.samples[i].rate
+		if n > 0 {
+			chance := math.Sqrt((rate+mean/n)/perSecond/window.Seconds()) * perSecond
+			if math.Abs(rate-mean) > steadyDeviations*chance {
+				break
+			}
+		}
+		mean += (rate - mean) / (n + 1)
+		n++
+	}
+	return mean
 }

@@ -32,6 +32,8 @@ type Options struct {
 
 	// Window is how long replicas stay after they were wanted.
 	Window time.Duration
+	// Rates is the window of rates in Prometheus. Zero: rates count alone, without those before.
+	Rates time.Duration
 	// Forecast raises the demand to what the trend of the load says for the time in which a replica starts.
 	Forecast bool
 }

@@ -140,8 +140,10 @@ func (p *Passes) complete(g *snapshot.Group, in *sources.Group, load *collect.Re
 		slowest = max(slowest, v.Start)
 	}
 	if g.Load.State == snapshot.Found {
-		if ahead := p.memory.Load(key, g.Load.Rate, slowest, now); p.p.Forecast {
-			g.Forecast = ahead
+		seen := p.memory.Load(key, g.Load.Rate, p.p.Rates, slowest, now)
+		g.Load.Recent, g.Load.Rate = g.Load.Rate, seen.Steady
+		if p.p.Forecast {
+			g.Forecast = seen.Ahead
 		}
 	}
 }

@@ -84,11 +84,15 @@ type Load struct {
 	State   LoadState `json:"state"`
 	Message string    `json:"message,omitempty"` // why the load is not known, and what to do
 
-	Rate   int64   `json:"rate"` // of arrivals, whether they are served or not
+	Rate int64 `json:"rate"` // of arrivals, whether they are served or not: the mean of the last ones that differ by no more than chance
+	// Recent is the rate of the last window alone. Zero: Rate is.
+	Recent int64   `json:"recent,omitempty"`
 	Input  float64 `json:"inputTokens"`
 	Output float64 `json:"outputTokens"`
 	// Queued requests wait in the picker, for a model without replicas for example.
 	Queued float64 `json:"queued,omitempty"`
+	// Waiting requests wait in the servers for a place in the batch.
+	Waiting float64 `json:"waiting,omitempty"`
 	// TTFT and ITL are what requests got on average, in milliseconds. Zero: not known.
 	TTFT float64 `json:"ttftMs,omitempty"`
 	ITL  float64 `json:"itlMs,omitempty"`

@@ -1,0 +1,219 @@
+package episode
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/cache"
+
+	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/collect"
+	"fairlead.dev/services/variant-autoscaler/internal/config"
+	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/pass"
+	"fairlead.dev/services/variant-autoscaler/internal/promclient"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
+)
+
+// began is the start of the simulated time.
+var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// autoscaler runs this service's own passes with its default flags. Nothing tells it what a replica serves.
+type autoscaler struct {
+	*pass.Passes
+
+	world     *world
+	caches    informers.Caches
+	collector *collect.Collector
+	settings  *settings.Settings
+	next      float64
+	decided   []int // of the last pass
+	scraped   []int // of the metric, that Prometheus has
+	hpas      []hpa
+	trace     func(o *pass.Outcome, now float64)
+}
+
+// Options change what a run of this service has otherwise by default.
+type Options struct {
+	HPAWindow float64 // stabilization of the HorizontalPodAutoscaler
+	Configure func(c *config.Config)
+	Trace     func(o *pass.Outcome, now float64)
+}
+
+// Fairlead returns this service with its default flags, and the HorizontalPodAutoscalers of its examples, on Kubernetes before 1.35:
+// without a tolerance of their own.
+func Fairlead(o Options) func(s *Scenario) scaler {
+	return func(s *Scenario) scaler {
+		a := &autoscaler{next: float64(s.Seed * 17 % 60), trace: o.Trace} //nolint:mnd // passes and changes of the load have any distance
+		builder := settings.NewBuilder(settings.Options{Namespace: "ns"})
+		builder.Set(settings.Classes, "service-classes-config", map[string]string{
+			"premium.yaml": fmt.Sprintf("name: Premium\npriority: 1\ndata:\n- {model: m, slo-tpot: %g, slo-ttft: %g}\n", s.TPOT*1e3, s.TTFT*1e3),
+		})
+		a.settings = builder.Settings()
+		c := config.Default(func(string) string { return "" })
+		if o.Configure != nil {
+			o.Configure(c)
+		}
+		a.collector = collect.New(a, collect.Options{Window: c.Metrics, Concurrency: 1})
+		for range s.Variants {
+			a.hpas = append(a.hpas, hpa{tolerance: 0.1, window: o.HPAWindow})
+		}
+		a.Passes = pass.New(pass.Params{
+			Options: pass.Options{Settings: c.Plan, Window: c.Window, Forecast: c.Forecast, Rates: c.Metrics}, Log: zap.NewNop(),
+			World: informers.Set[kit.Reader]{
+				VariantAutoscalings:      &view{a, func(c *informers.Caches) kit.Reader { return c.VariantAutoscalings }},
+				HorizontalPodAutoscalers: &view{a, func(c *informers.Caches) kit.Reader { return c.HorizontalPodAutoscalers }},
+				ScaledObjects:            &view{a, func(c *informers.Caches) kit.Reader { return c.ScaledObjects }},
+				Deployments:              &view{a, func(c *informers.Caches) kit.Reader { return c.Deployments }},
+				StatefulSets:             &view{a, func(c *informers.Caches) kit.Reader { return c.StatefulSets }},
+				LeaderWorkerSets:         &view{a, func(c *informers.Caches) kit.Reader { return c.LeaderWorkerSets }},
+				Pods:                     &view{a, func(c *informers.Caches) kit.Reader { return c.Pods }},
+				InferencePools:           &view{a, func(c *informers.Caches) kit.Reader { return c.InferencePools }},
+				AlphaInferencePools:      &view{a, func(c *informers.Caches) kit.Reader { return c.AlphaInferencePools }},
+				Namespaces:               &view{a, func(c *informers.Caches) kit.Reader { return c.Namespaces }},
+			},
+			Configuration: a, Prometheus: a, Actuator: a, Reporter: a, Meter: a,
+			Now: func() time.Time { return a.now() },
+		})
+		return a
+	}
+}
+
+// view is the present cache of a kind.
+type view struct {
+	a    *autoscaler
+	pick func(c *informers.Caches) kit.Reader
+}
+
+func (v *view) Get(name cache.ObjectName) (any, bool) { return v.pick(&v.a.caches).Get(name) }
+func (v *view) List() []any                           { return v.pick(&v.a.caches).List() }
+func (v *view) ByIndex(index, value string) []any     { return v.pick(&v.a.caches).ByIndex(index, value) }
+func (v *view) Listed() bool                          { return v.pick(&v.a.caches).Listed() }
+
+func (a *autoscaler) now() time.Time {
+	if a.world == nil {
+		return began
+	}
+	return began.Add(time.Duration(a.world.now * float64(time.Second)))
+}
+
+func (a *autoscaler) step(w *world) {
+	a.world = w
+	if w.now >= a.next {
+		a.pass()
+	}
+	second := int(w.now)
+	if second%scrapeEvery == 0 {
+		a.scraped = a.decided
+	}
+	if second%hpaEvery == 7 && a.scraped != nil { //nolint:mnd // between two scrapes
+		for i, d := range w.deployments {
+			a.hpas[i].sync(d, w.now, float64(a.scraped[i]))
+		}
+	}
+}
+
+// pass runs a pass on the objects that the cluster has now.
+func (a *autoscaler) pass() {
+	var objects []*unstructured.Unstructured
+	for _, d := range a.world.deployments {
+		objects = append(objects, a.objects(d)...)
+	}
+	var err error
+	if a.caches, err = informers.Snapshot(kit.Snapshot{Objects: objects}, ""); err != nil {
+		panic(err) // the objects are ours
+	}
+	interval, _, err := a.Pass(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	a.next = a.world.now + interval.Seconds()
+}
+
+type object = map[string]any
+
+func (a *autoscaler) objects(d *deployment) []*unstructured.Unstructured {
+	meta := func(name string, at time.Time, more object) object {
+		made := object{"name": name, "namespace": "ns", "creationTimestamp": at.Format(time.RFC3339)}
+		maps.Copy(made, more)
+		return made
+	}
+	ready := 0
+	var all []*unstructured.Unstructured
+	for _, p := range d.pods {
+		if !math.IsInf(p.ends, 1) {
+			continue // it has a deletion timestamp
+		}
+		pod := object{
+			"apiVersion": "v1", "kind": "Pod",
+			"metadata": meta(p.name, began.Add(time.Duration(p.created)*time.Second), object{
+				"labels":          object{"pod-template-hash": "7d"},
+				"ownerReferences": []any{object{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": d.Name + "-7d", "uid": "u", "controller": true}},
+			}),
+		}
+		if p.ready <= a.world.now {
+			ready++
+			since := began.Add(time.Duration(p.ready) * time.Second).Format(time.RFC3339)
+			pod["status"] = object{"phase": "Running", "conditions": []any{object{"type": "Ready", "status": "True", "lastTransitionTime": since}}}
+		}
+		all = append(all, &unstructured.Unstructured{Object: pod})
+	}
+	deployment := object{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta(d.Name, began, nil),
+		"spec":   object{"replicas": int64(d.wanted), "template": object{"metadata": object{"labels": object{"app": "m"}}}},
+		"status": object{"readyReplicas": int64(ready)},
+	}
+	hpa := object{
+		"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+		"metadata": meta(d.Name, began, object{"annotations": object{
+			"llm-d.ai/managed": "true", "llm-d.ai/model-id": "m", "llm-d.ai/variant-cost": strconv.FormatFloat(d.Cost, 'f', -1, 64),
+		}}),
+		"spec": object{
+			"minReplicas": int64(d.Min), "maxReplicas": int64(d.Max),
+			"scaleTargetRef": object{"apiVersion": "apps/v1", "kind": "Deployment", "name": d.Name},
+		},
+	}
+	return append(all, &unstructured.Unstructured{Object: deployment}, &unstructured.Unstructured{Object: hpa})
+}
+
+// Query is Prometheus.
+func (a *autoscaler) Query(ctx context.Context, expr string) ([]promclient.Series, error) {
+	return (&prometheus{world: a.world}).Query(ctx, expr)
+}
+
+func (a *autoscaler) Settings() *settings.Settings { return a.settings }
+
+func (a *autoscaler) Collector(*settings.Settings) (pass.Collector, error) { return a.collector, nil }
+
+func (a *autoscaler) Clear() {}
+
+func (a *autoscaler) Part(string, time.Duration) {}
+
+func (a *autoscaler) Report(context.Context, *pass.Outcome) error { return nil }
+
+// Actuate publishes the decisions, by the names of the deployments.
+func (a *autoscaler) Actuate(o *pass.Outcome) {
+	if a.trace != nil {
+		a.trace(o, a.world.now)
+	}
+	published := map[string]int{}
+	for _, v := range actuation.Of(o.Snapshot, o.Decision, nil) {
+		published[v.Name] = v.Desired
+	}
+	decided := make([]int, len(a.world.deployments))
+	for i, d := range a.world.deployments {
+		n, found := published[d.Name]
+		if !found {
+			n = d.wanted // an HPA without a metric changes nothing
+		}
+		decided[i] = n
+	}
+	a.decided = decided
+}

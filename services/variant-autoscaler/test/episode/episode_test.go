@@ -1,0 +1,160 @@
+package episode
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"fairlead.dev/pkg/steptime"
+	"fairlead.dev/services/variant-autoscaler/internal/config"
+)
+
+// law is a way to scale, with its first number of replicas.
+type law struct {
+	name  string
+	with  func(s *Scenario) scaler
+	first int
+}
+
+func laws() []law {
+	return []law{
+		{"static 8", Static, 8},
+		{"static 5", Static, 5},
+		{"KEDA, SLO-aware", SLOAware, 3},
+		{"KEDA, token-aware", TokenAware, 3},
+		{"Fairlead, defaults", Fairlead(Options{}), 3},
+		{"Fairlead, HPA window 300 s", Fairlead(Options{HPAWindow: 300}), 3},
+		{"Fairlead, window 60 s", Fairlead(Options{Configure: func(c *config.Config) { c.Window = time.Minute }}), 3},
+		{"Fairlead, window 30 s, forecast, headroom 5 %", Fairlead(Options{Configure: func(c *config.Config) {
+			c.Window, c.Forecast, c.Plan.HeadroomPercent = 30*time.Second, true, 5
+		}}), 3},
+	}
+}
+
+func linear() steptime.Law {
+	l := Qwen32()
+	l.PerSeq += 4500 * l.PerContext // the same for requests of the mean size
+	l.PerContext, l.PerMegaPair, l.Noise, l.Graphs = 0, 0, 0, false
+	return l
+}
+
+func overlap() steptime.Law {
+	l := Qwen32()
+	l.Overlap = true
+	return l
+}
+
+// TestEpisode holds what this service reaches in the published episode with its defaults: more requests within both objectives than the
+// published best, 95.8 %. Its replicas are bounded by what it needs today.
+func TestEpisode(t *testing.T) {
+	t.Parallel()
+	s := Published(Qwen32(), 1, 1)
+	assert.GreaterOrEqual(t, Run(s, Static, 8).Attainment(), 0.999, "the published result of 8 static replicas")
+	for _, l := range []steptime.Law{Qwen32(), linear()} {
+		got := Run(Published(l, 1, 1), Fairlead(Options{}), 3)
+		assert.GreaterOrEqual(t, got.Attainment(), 0.98)
+		assert.LessOrEqual(t, got.Replicas(), 6.8)
+	}
+}
+
+// TestWorld checks the world itself.
+func TestWorld(t *testing.T) {
+	t.Parallel()
+	s := Published(Qwen32(), 1, 1)
+	s.Arrivals, s.End = Poisson([]Phase{{120, 6}}, 4000, 1000, 0.1, 1)
+	few := Run(s, Static, 3)
+	assert.Less(t, few.Attainment(), 0.95, "3 replicas cannot serve 6 requests/s")
+	assert.InDelta(t, 3, few.Replicas(), 1e-9)
+	assert.Equal(t, few.Requests, few.Within+few.Cut+few.LateFirst+few.LateRest)
+	assert.Equal(t, few.String(), Run(s, Static, 3).String(), "the same seed gives the same run")
+	s.Grace = 1
+	abrupt := Run(s, func(*Scenario) scaler { return shrink{} }, 5)
+	assert.Positive(t, abrupt.Cut, "pods that end at once take their requests along")
+}
+
+// shrink takes two replicas away after a minute.
+type shrink struct{}
+
+func (shrink) step(w *world) {
+	if w.now == 60 {
+		w.deployments[0].wanted -= 2
+	}
+}
+
+// BenchmarkEpisode prints the table of docs/services/variant-autoscaler-measured.md.
+func BenchmarkEpisode(b *testing.B) {
+	const seeds = 12
+	for range b.N {
+		fmt.Println("| servers | rates | law | within both, median | worst | replicas, median | most | cut, worst |")
+		fmt.Println("|---|---|---|---|---|---|---|---|")
+		for _, w := range []struct {
+			name   string
+			law    steptime.Law
+			factor float64
+		}{
+			{"realistic", Qwen32(), 1}, {"realistic", Qwen32(), 0.8}, {"realistic", Qwen32(), 1.2}, {"linear", linear(), 1}, {"overlap", overlap(), 1},
+		} {
+			for _, l := range laws() {
+				var within, replicas []float64
+				cut := 0
+				for seed := range uint64(seeds) {
+					r := Run(Published(w.law, w.factor, seed), l.with, l.first)
+					within, replicas, cut = append(within, 100*r.Attainment()), append(replicas, r.Replicas()), max(cut, r.Cut)
+				}
+				slices.Sort(within)
+				slices.Sort(replicas)
+				fmt.Printf("| %s | %.0f %% | %s | %.1f %% | %.1f %% | %.2f | %.2f | %d |\n",
+					w.name, 100*w.factor, l.name, within[seeds/2], within[0], replicas[seeds/2], replicas[seeds-1], cut)
+			}
+		}
+	}
+}
+
+// traces names the environment variable with the directory of the recorded arrivals: azure-2023-code.csv.gz and azure-2023-conv.csv.gz of
+// Azure/AzurePublicDataset.
+const traces = "FAIRLEAD_TRACES"
+
+// BenchmarkTraces replays the traces at 20 times their speed, prints their table, and writes a plot of each to FAIRLEAD_PLOTS.
+func BenchmarkTraces(b *testing.B) {
+	directory := os.Getenv(traces)
+	if directory == "" {
+		b.Skipf("set %s to a directory with azure-2023-code.csv.gz and azure-2023-conv.csv.gz", traces)
+	}
+	for range b.N {
+		fmt.Println("| trace | law | within both | replicas | cut |")
+		fmt.Println("|---|---|---|---|---|")
+		for _, name := range []string{"azure-2023-code", "azure-2023-conv"} {
+			arrivals, err := ReadTrace(directory+"/"+name+".csv.gz", 20)
+			if err != nil {
+				b.Fatal(err)
+			}
+			s := Published(Qwen32(), 1, 1)
+			s.Variants[0].Min, s.Variants[0].Max = 1, 40
+			s.Arrivals, s.End = arrivals, math.Ceil(arrivals[len(arrivals)-1].At)
+			run := laws()
+			for i := range run {
+				if i < 2 { //nolint:mnd // static ones
+					run[i] = law{fmt.Sprintf("static %d", 40-20*i), Static, 40 - 20*i}
+				} else {
+					run[i].first = 20
+				}
+			}
+			var lines []Line
+			for _, l := range run {
+				r := Run(s, l.with, l.first)
+				fmt.Printf("| %s | %s | %.1f %% | %.2f | %d |\n", name, l.name, 100*r.Attainment(), r.Replicas(), r.Cut)
+				lines = append(lines, Line{l.name, r.Timeline})
+			}
+			if to := os.Getenv("FAIRLEAD_PLOTS"); to != "" {
+				if err := os.WriteFile(to+"/variant-autoscaler-"+name+".svg", Plot(name+" at 20 times its speed", lines[2:5]), 0o644); err != nil { //nolint:gosec // a picture
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+}

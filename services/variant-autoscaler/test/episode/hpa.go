@@ -1,0 +1,165 @@
+package episode
+
+import (
+	"math"
+
+	"fairlead.dev/services/variant-autoscaler/test/modelserver"
+)
+
+// hpa is a HorizontalPodAutoscaler on one external metric with an AverageValue. Zero policies do not limit.
+type hpa struct {
+	tolerance  float64
+	window     float64 // of stabilization, for scaling down
+	up         func(replicas int) int
+	upPeriod   float64
+	down       int // replicas per period
+	downPeriod float64
+
+	recommended []recommended
+	changes     []change
+}
+
+type recommended struct {
+	at float64
+	n  int
+}
+
+type change struct {
+	at float64
+	by int
+}
+
+const hpaEvery = 15
+
+// sync sets the wanted replicas of a deployment, from the value of the metric divided by its target.
+func (h *hpa) sync(d *deployment, now, metric float64) {
+	current, want := d.wanted, d.wanted
+	if current == 0 || math.Abs(metric/float64(current)-1) > h.tolerance {
+		want = int(math.Ceil(metric - 1e-9))
+	}
+	if h.recommended == nil { // what is there counts as recommended when it begins
+		h.recommended = []recommended{{now, current}}
+	}
+	h.recommended = append(h.recommended, recommended{now, want})
+	kept, most := h.recommended[:0], want
+	for _, r := range h.recommended {
+		if r.at > now-h.window || r.at == now {
+			kept = append(kept, r)
+			most = max(most, r.n)
+		}
+	}
+	h.recommended = kept
+	if want < current {
+		want = min(most, current)
+	}
+	want = min(max(want, d.Min), d.Max)
+	switch {
+	case want > current && h.up != nil:
+		want = min(want, h.up(current-h.changed(now, h.upPeriod, 1)))
+	case want < current && h.down > 0:
+		want = max(want, current+h.changed(now, h.downPeriod, -1)*-1-h.down)
+	}
+	if want != current {
+		h.changes = append(h.changes, change{now, want - current})
+		d.wanted = want
+	}
+}
+
+// changed returns the replicas that were added in a period, or taken away as a negative number.
+func (h *hpa) changed(now, period float64, sign int) int {
+	total := 0
+	for _, c := range h.changes {
+		if c.at > now-period && c.by*sign > 0 {
+			total += c.by
+		}
+	}
+	return total
+}
+
+// Static keeps the replicas.
+func Static(*Scenario) scaler { return static{} }
+
+type static struct{}
+
+func (static) step(*world) {}
+
+// sloAware is the SLO-aware law of llm-d on KEDA: the worst of both objectives at the 90th percentile, as a part of the objective, at
+// most 2, smoothed over 45 s. It scales up above 0.55 and down below 0.40. Starting replicas get credit.
+type sloAware struct {
+	hpa  hpa
+	last []float64
+}
+
+// SLOAware returns the law.
+func SLOAware(*Scenario) scaler {
+	return &sloAware{hpa: hpa{
+		window: 0, up: func(n int) int { return n + max(n, 4) }, upPeriod: 60, down: 1, downPeriod: 120,
+	}}
+}
+
+func (s *sloAware) step(w *world) {
+	if int(w.now)%hpaEvery != 7 {
+		return
+	}
+	d := w.deployments[0]
+	const window = 60
+	var firsts, rests []float64
+	for i := len(w.requests) - 1; i >= 0 && w.requests[i].Arrived > w.now-600; i-- {
+		q := w.requests[i]
+		if q.First > w.now-window && q.First <= w.now {
+			firsts = append(firsts, q.First-q.Arrived)
+		}
+		if q.End > w.now-window && q.End <= w.now && q.Output > 1 {
+			rests = append(rests, (q.End-q.First)/float64(q.Output-1))
+		}
+	}
+	const percentile, most, above, below = 90, 2, 0.55, 0.40
+	worst := min(max(modelserver.Quantile(firsts, percentile)/w.TTFT, modelserver.Quantile(rests, percentile)/w.TPOT), most)
+	s.last = append(s.last, worst)
+	s.last = s.last[max(0, len(s.last)-3):]
+	smooth := modelserver.Quantile(s.last, 0)
+	ready := 0
+	for _, p := range d.pods {
+		if p.serves(w.now) {
+			ready++
+		}
+	}
+	switch credit := min(float64(ready)/float64(max(d.wanted, 1)), 1); {
+	case smooth*credit > above:
+		s.hpa.sync(d, w.now, float64(d.wanted)*smooth*credit/above)
+	case smooth < below:
+		s.hpa.sync(d, w.now, float64(d.wanted)*smooth/below)
+	default:
+		s.hpa.sync(d, w.now, float64(d.wanted))
+	}
+}
+
+// tokenAware is the token-aware law: prompts in flight take a prefill throughput that was measured by hand, and may take the objective
+// less the time of an idle server. The KV cache may be filled to 80 %.
+type tokenAware struct{ hpa hpa }
+
+// TokenAware returns the law, with the usual behavior of a HorizontalPodAutoscaler.
+func TokenAware(*Scenario) scaler {
+	return &tokenAware{hpa: hpa{tolerance: 0.1, window: 300, up: func(n int) int { return n + max(n, 4) }, upPeriod: 15}}
+}
+
+func (s *tokenAware) step(w *world) {
+	if int(w.now)%hpaEvery != 7 {
+		return
+	}
+	d := w.deployments[0]
+	prompts, usage := 0.0, 0.0
+	for _, p := range d.pods {
+		if !p.serves(w.now) || len(p.scrapes) == 0 {
+			continue
+		}
+		usage += p.scrapes[len(p.scrapes)-1].page.Usage
+	}
+	for i := len(w.requests) - 1; i >= 0 && w.requests[i].Arrived > w.now-600; i-- {
+		if q := w.requests[i]; q.First == 0 || q.First > w.now {
+			prompts += float64(q.Input - q.Cached)
+		}
+	}
+	const fill, floor = 0.8, 0.3
+	s.hpa.sync(d, w.now, max(prompts/d.Prefill/(w.TTFT-floor), usage/fill))
+}

@@ -1,0 +1,108 @@
+package episode
+
+import (
+	"context"
+	"strconv"
+
+	"fairlead.dev/services/variant-autoscaler/internal/promclient"
+	"fairlead.dev/services/variant-autoscaler/test/modelserver"
+)
+
+// prometheus answers the query for a group's load as Prometheus would from the scrapes of vLLM servers. Its functions over time follow
+// Prometheus: a rate needs two samples in the window, and is extrapolated to the ends of the window, but at most by half an interval
+// where the series begins or ends in it.
+type prometheus struct{ world *world }
+
+const (
+	rateWindow = 60.0
+	lookback   = 300.0
+)
+
+// counters are the figures of collect that are rates.
+var counters = map[string]func(p *modelserver.Page) float64{
+	"finished":      func(p *modelserver.Page) float64 { return p.Finished },
+	"input_tokens":  func(p *modelserver.Page) float64 { return p.Input },
+	"inputs":        func(p *modelserver.Page) float64 { return p.Finished },
+	"output_tokens": func(p *modelserver.Page) float64 { return p.Output },
+	"outputs":       func(p *modelserver.Page) float64 { return p.Finished },
+	"ttft_sum":      func(p *modelserver.Page) float64 { return p.TTFTSum },
+	"ttft_count":    func(p *modelserver.Page) float64 { return p.TTFTCount },
+	"itl_sum":       func(p *modelserver.Page) float64 { return p.ITLSum },
+	"itl_count":     func(p *modelserver.Page) float64 { return p.ITLCount },
+	"prefill_sum":   func(p *modelserver.Page) float64 { return p.Prefill },
+	"prefill_count": func(p *modelserver.Page) float64 { return p.Finished },
+	"cache_hits":    func(p *modelserver.Page) float64 { return p.Cached },
+	"cache_lookups": func(p *modelserver.Page) float64 { return p.Input },
+}
+
+func (q *prometheus) Query(_ context.Context, _ string) ([]promclient.Series, error) {
+	now := q.world.now
+	answer := []promclient.Series{{Labels: map[string]string{"figure": "clock"}, Value: now}}
+	for _, d := range q.world.deployments {
+		for _, p := range d.pods {
+			if p.gone <= now || len(p.scrapes) == 0 || p.scrapes[len(p.scrapes)-1].at <= now-lookback {
+				continue
+			}
+			add := func(figure string, value float64) {
+				answer = append(answer, promclient.Series{Labels: map[string]string{"figure": figure, "pod": p.name}, Value: value})
+			}
+			last := p.scrapes[len(p.scrapes)-1]
+			add("sampled", last.at)
+			add("running_now", last.page.Running)
+			add("waiting_now", last.page.Waiting)
+			answer = append(answer, promclient.Series{Labels: map[string]string{
+				"figure": "cache_info", "pod": p.name, "num_gpu_blocks": strconv.Itoa(int(d.KV) / 16), "block_size": "16",
+			}, Value: 1})
+			window := within(p.scrapes, now-rateWindow)
+			if len(window) == 0 {
+				continue
+			}
+			running, waiting, usage := 0.0, 0.0, 0.0
+			for i := range window {
+				running += window[i].page.Running / float64(len(window))
+				waiting += window[i].page.Waiting / float64(len(window))
+				usage += window[i].page.Usage / float64(len(window))
+			}
+			add("running", running)
+			add("waiting", waiting)
+			add("kv_usage", usage)
+			if len(window) < 2 { //nolint:mnd // a rate needs two samples
+				continue
+			}
+			add("running_growth", extrapolated(window, now, func(p *modelserver.Page) float64 { return p.Running }, false))
+			add("waiting_growth", extrapolated(window, now, func(p *modelserver.Page) float64 { return p.Waiting }, false))
+			for figure, value := range counters {
+				add(figure, extrapolated(window, now, value, true)/rateWindow)
+			}
+		}
+	}
+	return answer, nil
+}
+
+// within returns the scrapes after a time.
+func within(all []scrape, after float64) []scrape {
+	i := 0
+	for i < len(all) && all[i].at <= after {
+		i++
+	}
+	return all[i:]
+}
+
+// extrapolated returns the growth of a series in the window that ends now.
+func extrapolated(window []scrape, now float64, value func(p *modelserver.Page) float64, counter bool) float64 {
+	first, last := &window[0], &window[len(window)-1]
+	growth, sampled := value(&last.page)-value(&first.page), last.at-first.at
+	interval := sampled / float64(len(window)-1)
+	start, end := first.at-(now-rateWindow), now-last.at
+	const slack = 1.1
+	if start >= interval*slack {
+		start = interval / 2 //nolint:mnd // as Prometheus does
+	}
+	if begin := value(&first.page); counter && growth > 0 && begin >= 0 {
+		start = min(start, sampled*begin/growth)
+	}
+	if end >= interval*slack {
+		end = interval / 2 //nolint:mnd // as Prometheus does
+	}
+	return growth * (sampled + start + end) / sampled
+}

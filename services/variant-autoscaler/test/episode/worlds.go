@@ -1,0 +1,46 @@
+package episode
+
+import (
+	"time"
+
+	"fairlead.dev/pkg/steptime"
+	"fairlead.dev/services/variant-autoscaler/test/modelserver"
+)
+
+// Qwen32 returns the law of a replica of Qwen3-32B on two H100 with tensor parallelism, in FP8 (64 layers, 8 KV heads of 128):
+//
+//   - Base: 32.8 GB of weights take 4.9 ms to read from two memories of 3.35 TB/s, and 2.2 ms for launches and all-reduces.
+//   - PerToken: 2 x 32.8e9 operations at 60 % of 2 x 989 TFLOP/s take 55 us.
+//   - PerContext: 262 kB take 39 ns to read from both.
+//   - PerMegaPair: 4 x 8192 x 64 operations a pair take 1.77 ns.
+//   - The KV cache has 430 000 tokens: 95 % of 160 GB, less weights and activations.
+//
+// A replica serves about 1.55 requests/s of 4000 tokens in and 1000 out, so 8 static replicas serve 10 requests/s, as published.
+func Qwen32() steptime.Law {
+	return steptime.Law{
+		Base: 7100 * time.Microsecond, PerSeq: 150 * time.Microsecond, PerToken: 55 * time.Microsecond,
+		PerContext: 39 * time.Nanosecond, PerMegaPair: 1770 * time.Microsecond, Noise: 0.05, Graphs: true,
+	}
+}
+
+const (
+	qwenCache = 430_000
+	slots     = 256
+)
+
+// Published returns the scored episode of llm-d, with a factor on its rates.
+func Published(law steptime.Law, factor float64, seed uint64) *Scenario {
+	phases := []Phase{{330, 2}, {360, 4}, {360, 6}, {360, 8}, {360, 10}, {360, 4}, {300, 1}}
+	for i := range phases {
+		phases[i].Rate *= factor
+	}
+	s := &Scenario{
+		Variants: []Variant{{
+			Name: "qwen", Cost: 10, Start: 100, Min: 3, Max: 8, KV: qwenCache, Prefill: 1 / law.PerToken.Seconds(),
+			Server: modelserver.Step(law, slots, qwenCache, 1),
+		}},
+		TTFT: 3, TPOT: 0.1, Grace: 120, Seed: seed,
+	}
+	s.Arrivals, s.End = Poisson(phases, 4000, 1000, 0.1, seed)
+	return s
+}
