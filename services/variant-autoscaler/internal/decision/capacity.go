@@ -80,10 +80,7 @@ const fewSamples = 3
 // calm returns what replicas with few samples serve at least: the load that they have, with headroom, if nobody waits and the targets are
 // far. It is 0 otherwise.
 func calm(v *snapshot.Variant, g *snapshot.Group, headroom int64) int64 {
-	const far = 0.5 // of a target: means say little about a percentile
-	l, t := &g.Load, &g.Targets
-	if v.Measured.Samples >= fewSamples || v.Ready <= 0 || l.Waiting > 0 || l.Queued > 0 || l.ITL <= 0 && l.TTFT <= 0 ||
-		t.TTFT > 0 && l.TTFT > far*t.TTFT || t.ITL > 0 && l.ITL > far*t.ITL {
+	if v.Measured.Samples >= fewSamples || v.Ready <= 0 || !servedWell(&g.Load, &g.Targets) {
 		return 0
 	}
 	for i := range g.Variants {
@@ -92,6 +89,14 @@ func calm(v *snapshot.Variant, g *snapshot.Group, headroom int64) int64 {
 		}
 	}
 	ready, percent := int64(v.Ready), 100+max(headroom, 0)
-	demand := min(max(l.Rate, 0), optimizer.MaxRate)*percent/100 + 1 //nolint:mnd // percent
+	demand := min(max(g.Load.Rate, 0), optimizer.MaxRate)*percent/100 + 1 //nolint:mnd // percent
 	return (demand + ready - 1) / ready
+}
+
+// servedWell reports whether nobody waits, and the targets are far.
+func servedWell(l *snapshot.Load, t *snapshot.Targets) bool {
+	const far = 0.5 // of a target: means say little about a percentile
+	near := func(mean, target float64) bool { return target > 0 && mean > far*target }
+	known := l.ITL > 0 || l.TTFT > 0
+	return known && l.Waiting <= 0 && l.Queued <= 0 && !near(l.TTFT, t.TTFT) && !near(l.ITL, t.ITL)
 }

@@ -48,7 +48,7 @@ type Phase struct{ Seconds, Rate float64 }
 
 // Poisson returns arrivals of phases with log-normal sizes.
 func Poisson(phases []Phase, input, output, spread float64, seed uint64) (arrivals []Arrival, end float64) {
-	r := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // deterministic on purpose
+	r := rand.New(rand.NewPCG(seed, 7))
 	deviation := math.Sqrt(math.Log(1 + spread*spread))
 	size := func(mean float64) int {
 		return max(int(math.Round(mean*math.Exp(deviation*r.NormFloat64()-deviation*deviation/2))), 1)
@@ -135,11 +135,11 @@ type world struct {
 
 const scrapeEvery = 15
 
-// Run plays a scenario.
+// Run plays a scenario with the initial replicas of each variant.
 func Run(s *Scenario, with func(s *Scenario) scaler, initial ...int) *Result {
-	w := &world{Scenario: s, random: rand.New(rand.NewPCG(s.Seed, 11)), cut: map[*modelserver.Request]bool{}} //nolint:gosec // deterministic
+	w := &world{Scenario: s, random: rand.New(rand.NewPCG(s.Seed, 11)), cut: map[*modelserver.Request]bool{}}
 	for i := range s.Variants {
-		d := &deployment{Variant: &s.Variants[i], wanted: initial[i]}
+		d := &deployment{Variant: &s.Variants[i], wanted: initial[i]} //nolint:gosec // the caller has one for each variant
 		w.deployments = append(w.deployments, d)
 		for range d.wanted {
 			w.create(d, -1000)
@@ -192,7 +192,7 @@ func (w *world) create(d *deployment, at float64) {
 	d.made++
 	p := &pod{
 		name: fmt.Sprintf("%s-7d-%d", d.Name, d.made), created: at, ready: at + d.Start, ends: math.Inf(1), gone: math.Inf(1),
-		server: d.Server(rand.New(rand.NewPCG(w.random.Uint64(), 3))), //nolint:gosec // deterministic
+		server: d.Server(rand.New(rand.NewPCG(w.random.Uint64(), 3))),
 	}
 	p.server.Advance(max(p.ready, 0))
 	d.pods = append(d.pods, p)

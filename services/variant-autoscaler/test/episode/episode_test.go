@@ -151,7 +151,7 @@ func BenchmarkTraces(b *testing.B) {
 				lines = append(lines, Line{l.name, r.Timeline})
 			}
 			if to := os.Getenv("FAIRLEAD_PLOTS"); to != "" {
-				if err := os.WriteFile(to+"/variant-autoscaler-"+name+".svg", Plot(name+" at 20 times its speed", lines[2:5]), 0o644); err != nil { //nolint:gosec // a picture
+				if err := os.WriteFile(to+"/variant-autoscaler-"+name+".svg", Plot(name+" at 20 times its speed", lines[2:5]), 0o644); err != nil {
 					b.Fatal(err)
 				}
 			}

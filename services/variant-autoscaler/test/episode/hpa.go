@@ -37,6 +37,21 @@ func (h *hpa) sync(d *deployment, now, metric float64) {
 	if current == 0 || math.Abs(metric/float64(current)-1) > h.tolerance {
 		want = int(math.Ceil(metric - 1e-9))
 	}
+	want = min(max(h.stabilize(now, current, want), d.Min), d.Max)
+	switch {
+	case want > current && h.up != nil:
+		want = min(want, h.up(current-h.changed(now, h.upPeriod, 1)))
+	case want < current && h.down > 0:
+		want = max(want, current+h.changed(now, h.downPeriod, -1)*-1-h.down)
+	}
+	if want != current {
+		h.changes = append(h.changes, change{now, want - current})
+		d.wanted = want
+	}
+}
+
+// stabilize returns the largest recommendation of the window, if the replicas are to become fewer.
+func (h *hpa) stabilize(now float64, current, want int) int {
 	if h.recommended == nil { // what is there counts as recommended when it begins
 		h.recommended = []recommended{{now, current}}
 	}
@@ -50,19 +65,9 @@ func (h *hpa) sync(d *deployment, now, metric float64) {
 	}
 	h.recommended = kept
 	if want < current {
-		want = min(most, current)
+		return min(most, current)
 	}
-	want = min(max(want, d.Min), d.Max)
-	switch {
-	case want > current && h.up != nil:
-		want = min(want, h.up(current-h.changed(now, h.upPeriod, 1)))
-	case want < current && h.down > 0:
-		want = max(want, current+h.changed(now, h.downPeriod, -1)*-1-h.down)
-	}
-	if want != current {
-		h.changes = append(h.changes, change{now, want - current})
-		d.wanted = want
-	}
+	return want
 }
 
 // changed returns the replicas that were added in a period, or taken away as a negative number.
@@ -97,13 +102,9 @@ func SLOAware(*Scenario) scaler {
 	}}
 }
 
-func (s *sloAware) step(w *world) {
-	if int(w.now)%hpaEvery != 7 {
-		return
-	}
-	d := w.deployments[0]
+// lastTimes returns the TTFT and TPOT of the last minute.
+func (w *world) lastTimes() (firsts, rests []float64) {
 	const window = 60
-	var firsts, rests []float64
 	for i := len(w.requests) - 1; i >= 0 && w.requests[i].Arrived > w.now-600; i-- {
 		q := w.requests[i]
 		if q.First > w.now-window && q.First <= w.now {
@@ -113,6 +114,15 @@ func (s *sloAware) step(w *world) {
 			rests = append(rests, (q.End-q.First)/float64(q.Output-1))
 		}
 	}
+	return firsts, rests
+}
+
+func (s *sloAware) step(w *world) {
+	if int(w.now)%hpaEvery != 7 {
+		return
+	}
+	d := w.deployments[0]
+	firsts, rests := w.lastTimes()
 	const percentile, most, above, below = 90, 2, 0.55, 0.40
 	worst := min(max(modelserver.Quantile(firsts, percentile)/w.TTFT, modelserver.Quantile(rests, percentile)/w.TPOT), most)
 	s.last = append(s.last, worst)

@@ -69,10 +69,10 @@ func (q *prometheus) Query(_ context.Context, _ string) ([]promclient.Series, er
 			if len(window) < 2 { //nolint:mnd // a rate needs two samples
 				continue
 			}
-			add("running_growth", extrapolated(window, now, func(p *modelserver.Page) float64 { return p.Running }, false))
-			add("waiting_growth", extrapolated(window, now, func(p *modelserver.Page) float64 { return p.Waiting }, false))
+			add("running_growth", extrapolated(window, now, func(p *modelserver.Page) float64 { return p.Running }, gauge))
+			add("waiting_growth", extrapolated(window, now, func(p *modelserver.Page) float64 { return p.Waiting }, gauge))
 			for figure, value := range counters {
-				add(figure, extrapolated(window, now, value, true)/rateWindow)
+				add(figure, extrapolated(window, now, value, counter)/rateWindow)
 			}
 		}
 	}
@@ -88,8 +88,16 @@ func within(all []scrape, after float64) []scrape {
 	return all[i:]
 }
 
+// seriesKind says whether a series began at zero.
+type seriesKind int
+
+const (
+	gauge seriesKind = iota
+	counter
+)
+
 // extrapolated returns the growth of a series in the window that ends now.
-func extrapolated(window []scrape, now float64, value func(p *modelserver.Page) float64, counter bool) float64 {
+func extrapolated(window []scrape, now float64, value func(p *modelserver.Page) float64, kind seriesKind) float64 {
 	first, last := &window[0], &window[len(window)-1]
 	growth, sampled := value(&last.page)-value(&first.page), last.at-first.at
 	interval := sampled / float64(len(window)-1)
@@ -98,7 +106,7 @@ func extrapolated(window []scrape, now float64, value func(p *modelserver.Page) 
 	if start >= interval*slack {
 		start = interval / 2 //nolint:mnd // as Prometheus does
 	}
-	if begin := value(&first.page); counter && growth > 0 && begin >= 0 {
+	if begin := value(&first.page); kind == counter && growth > 0 && begin >= 0 {
 		start = min(start, sampled*begin/growth)
 	}
 	if end >= interval*slack {

@@ -12,11 +12,11 @@ import (
 
 // ReadTrace reads arrivals of a compressed CSV file with the columns TIMESTAMP, ContextTokens and GeneratedTokens, at a speed.
 func ReadTrace(path string, speed float64) ([]Arrival, error) {
-	file, err := os.Open(path) //nolint:gosec // the caller's
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open trace: %w", err)
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close()
 	unzipped, err := gzip.NewReader(file)
 	if err != nil {
 		return nil, fmt.Errorf("unzip trace: %w", err)

@@ -53,6 +53,7 @@ type stepServer struct {
 	chunks           []int // of the current step, beside running
 }
 
+// Step returns what makes replicas that compute step by step, as vLLM does. slow multiplies their times.
 func Step(law steptime.Law, slots int, cache float64, slow float64) func(r *rand.Rand) Server {
 	return func(r *rand.Rand) Server {
 		return &stepServer{law: law, noise: r, slots: slots, budget: 8192, blocks: int(cache), slow: slow}
@@ -191,6 +192,7 @@ type linearServer struct {
 	shown            Page
 }
 
+// Linear returns what makes replicas that follow the law of package queueing.
 func Linear(p queueing.Profile) func(r *rand.Rand) Server {
 	return func(*rand.Rand) Server { return &linearServer{profile: p} }
 }
