@@ -67,7 +67,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Logging.AddFlags(fs)
 	c.Leader.AddFlags(fs)
 	c.AddDecisionFlags(fs)
-	fs.DurationVar(&c.Window, "stabilization-window", c.Window, "Time for which replicas stay after they were wanted.")
+	fs.DurationVar(&c.Window, "stabilization-window", c.Window, "Time for which replicas stay after they were wanted. Once the start-up time of a variant is known, only a quarter more than was wanted in that time stays.")
 	fs.BoolVar(&c.Forecast, "forecast", c.Forecast, "Raise the demand to what the trend of the load says for the time that a replica takes to start.")
 	fs.DurationVar(&c.Discovery, "discovery-interval", c.Discovery, "Interval for checking which kinds the API server serves. CRDs can be installed and removed at run time.")
 	fs.StringVar(&c.Scaler.Address, "scaler-bind-address", c.Scaler.Address, "Listen address of the external scaler for KEDA. Empty: off.")

@@ -58,7 +58,7 @@ func TestSearchForTheTruth(t *testing.T) {
 }
 
 // TestError states how far learned capacities are from true ones. Replicas are seen for an hour at a load that goes up and down. The
-// number of slots shows only when all are taken: below, at most twice the largest batch seen is expected.
+// number of slots shows only when all are taken: below, at most three times the largest batch seen is expected.
 func TestError(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -69,8 +69,8 @@ func TestError(t *testing.T) {
 		hidden          float64 // at most, where the slots are what limits
 	}{
 		{"first answers at low load", 0.1, 0.3, 10, 0.15, 0.9, 1.1},
-		{"medium load", 0.4, 0.7, 60, 0.6, 1.15, 2.6},
-		{"high load", 0.6, 0.9, 60, 0.8, 1.2, 1.4},
+		{"medium load", 0.4, 0.7, 60, 0.6, 1.15, 3.3},
+		{"high load", 0.6, 0.9, 60, 0.8, 1.2, 1.5},
 		{"overload", 0.9, 1.2, 60, 0.8, 1.2, 1.2},
 	}
 	for _, w := range worlds() {

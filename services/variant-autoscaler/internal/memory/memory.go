@@ -15,6 +15,13 @@ const (
 	// maxPods bounds the pods of a variant whose start is remembered.
 	maxPods = 10_000
 
+	// leastHold is the least time for which all replicas that were wanted are kept: the window in which rates are counted. With half, one
+	// empty sample takes replicas away. With double, pods that start in a minute stay for a minute too long after each drop of the load.
+	leastHold = time.Minute
+	// noise is the part of the replicas, as a divisor, that random arrivals add and take away. With 2, a drop by a third is held for the
+	// whole stabilization window. With 8, few replicas are still held, as one is the least.
+	noise = 4
+
 	perSecond = 1e6 // micro-requests
 )
 
@@ -84,19 +91,32 @@ func (m *Memory) Restore(k Key, n int, now time.Time) {
 	}
 }
 
-// Held returns the most replicas of a variant that were wanted in the stabilization window. What was wanted before the memory began is not
-// known, so until a window has passed the replicas that are there count as wanted.
+// Held returns the replicas of a variant that stabilization keeps: the most that were wanted in the time that a replica takes to start, and
+// up to a quarter more if more were wanted in the stabilization window. So the window holds the noise of a load. It does not hold replicas
+// for a load that fell: they can be back in the time for which they were kept. What was wanted before the memory began is not known, so
+// until a window has passed the replicas that are there count as wanted.
 func (m *Memory) Held(k Key, present int, now time.Time) int {
 	v := m.variant(k, now)
 	v.forget(now.Add(-m.window))
-	held := 0
-	if len(v.wanted) > 0 {
-		held = v.wanted[0].n
-	}
+	held := v.mostSince(now.Add(-m.window))
 	if now.Sub(v.since) < m.window {
-		held = max(held, present)
+		return max(held, present)
+	}
+	if start := v.start(); start > 0 {
+		recent := v.mostSince(now.Add(-max(start, leastHold)))
+		held = min(held, recent+(recent+noise-1)/noise)
 	}
 	return held
+}
+
+// mostSince returns the most replicas that were wanted at a time or later.
+func (v *variant) mostSince(at time.Time) int {
+	for _, w := range v.wanted {
+		if !w.at.Before(at) {
+			return w.n
+		}
+	}
+	return 0
 }
 
 func (v *variant) forget(before time.Time) {
@@ -157,6 +177,11 @@ func (m *Memory) Start(k Key, pods []Pod, now time.Time) time.Duration {
 	}
 	v.pods = present
 	v.starts = v.starts[max(0, len(v.starts)-starts):]
+	return v.start()
+}
+
+// start returns how long a replica takes to start, or 0.
+func (v *variant) start() time.Duration {
 	if len(v.starts) == 0 {
 		return 0
 	}

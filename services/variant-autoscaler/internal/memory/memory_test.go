@@ -31,6 +31,43 @@ func TestHeld(t *testing.T) {
 	assert.Equal(t, 0, m.Held(a, 5, at(721)))
 }
 
+// TestHeldAfterADrop: once the memory knows how long replicas start, a load that fell is believed after that time, and noise is held.
+func TestHeldAfterADrop(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		start  int // seconds, 0: not known
+		wanted []int
+		want   []int // held then
+	}{
+		{"unknown start", 0, []int{8, 4, 4, 4, 4, 4, 4}, []int{8, 8, 8, 8, 8, 8, 4}},
+		{"a start of 100 s", 100, []int{8, 4, 4, 4, 4, 4, 4}, []int{8, 8, 5, 5, 5, 5, 4}},
+		{"a start of 3 minutes", 180, []int{8, 4, 4, 4, 4, 4, 4}, []int{8, 8, 8, 8, 5, 5, 4}},
+		{"a start longer than the window", 900, []int{8, 4, 4, 4, 4, 4, 4}, []int{8, 8, 8, 8, 8, 8, 4}},
+		{"an engine that wakes", 5, []int{8, 4, 4, 4, 4, 4, 4}, []int{8, 8, 5, 5, 5, 5, 4}},
+		{"noise", 100, []int{8, 7, 7, 7, 7, 7, 7}, []int{8, 8, 8, 8, 8, 8, 7}},
+		{"few replicas", 100, []int{2, 1, 1, 1, 1, 1, 1}, []int{2, 2, 2, 2, 2, 2, 1}},
+		{"nothing is left", 100, []int{3, 0, 0, 0, 0, 0, 0}, []int{3, 3, 0, 0, 0, 0, 0}},
+		{"a drop in steps", 100, []int{12, 8, 6, 4, 4, 4, 4}, []int{12, 12, 10, 8, 5, 5, 5}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			m := New(5 * time.Minute)
+			m.Held(a, 8, at(-600))
+			if tt.start > 0 {
+				m.Start(a, []Pod{{Name: "x", Created: at(-tt.start), Ready: at(0)}}, at(0))
+			}
+			var got []int
+			for i, n := range tt.wanted {
+				m.Decide(a, n, n, at(60*i))
+				got = append(got, m.Held(a, 8, at(60*i)))
+			}
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
 // What is remembered of a variant does not grow with passes.
 func TestHeldIsBounded(t *testing.T) {
 	t.Parallel()

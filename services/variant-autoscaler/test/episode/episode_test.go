@@ -50,7 +50,7 @@ func overlap() steptime.Law {
 }
 
 // TestEpisode holds what this service reaches in the published episode with its defaults: more requests within both objectives than the
-// published best, 95.8 %. Its replicas are bounded by what it needs today.
+// published best, 95.8 %, with fewer replicas, 5.93. BenchmarkEpisode has the medians.
 func TestEpisode(t *testing.T) {
 	t.Parallel()
 	s := Published(Qwen32(), 1, 1)
@@ -58,7 +58,7 @@ func TestEpisode(t *testing.T) {
 	for _, l := range []steptime.Law{Qwen32(), linear()} {
 		got := Run(Published(l, 1, 1), Fairlead(Options{}), 3)
 		assert.GreaterOrEqual(t, got.Attainment(), 0.98)
-		assert.LessOrEqual(t, got.Replicas(), 6.8)
+		assert.LessOrEqual(t, got.Replicas(), 5.8)
 	}
 }
 
@@ -88,7 +88,7 @@ func (shrink) step(w *world) {
 
 // BenchmarkEpisode prints the table of docs/services/variant-autoscaler-measured.md.
 func BenchmarkEpisode(b *testing.B) {
-	const seeds = 12
+	const seeds = 24
 	for range b.N {
 		fmt.Println("| servers | rates | law | within both, median | worst | replicas, median | most | cut, worst |")
 		fmt.Println("|---|---|---|---|---|---|---|---|")
