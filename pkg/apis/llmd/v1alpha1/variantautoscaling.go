@@ -180,7 +180,7 @@ type ScheduledBounds struct {
 	// +optional
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// duration is the time for which the bounds apply, at most a week: 8h, 90m.
+	// duration is the time for which the bounds apply, at most a week: 8h, 90m. It is real time, also if clocks are changed meanwhile.
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be a duration from 1m to 168h"

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/schedule"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -43,10 +44,12 @@ type decider struct {
 
 func newDecider(s *snapshot.Snapshot) *decider {
 	d := &decider{snapshot: s, first: []int{0}}
+	clock := schedule.At(s.Time)
 	for g := range s.Groups {
 		d.first = append(d.first, d.first[g]+len(s.Groups[g].Variants))
 		for i := range s.Groups[g].Variants {
-			d.bounds = append(d.bounds, boundsAt(&s.Groups[g].Variants[i], s.Time))
+			v := &s.Groups[g].Variants[i]
+			d.bounds = append(d.bounds, boundsOf(v, clock.Last(v.Schedule)))
 		}
 	}
 	d.why = make([]Reason, len(d.bounds))
@@ -106,7 +109,7 @@ func demand(g *snapshot.Group) int64 {
 func (d *decider) variant(g, i int) optimizer.Variant {
 	in, b := &d.snapshot.Groups[g].Variants[i], d.bounds[d.first[g]+i]
 	made := optimizer.Variant{
-		Name: in.Name, Accelerator: in.Accelerator, Cards: in.Cards, Cost: in.Cost, Min: b.least, Max: b.most, Now: in.Now, Held: in.Held, Weight: in.Weight,
+		Name: in.Name, Accelerator: in.Accelerator, Cards: in.Cards, Cost: in.Cost, Min: b.Min, Max: b.Max, Now: in.Now, Held: in.Held, Weight: in.Weight,
 		Capacity: d.capacities[d.first[g]+i].rate,
 	}
 	if d.held[g] != "" || made.Capacity == 0 {

@@ -255,6 +255,17 @@ func TestDecide_Schedule(t *testing.T) {
 	assert.Equal(t, 1, at(time.Date(2026, 3, 2, 16, 0, 0, 0, time.UTC)))
 	assert.Equal(t, 3, at(time.Date(2026, 7, 6, 7, 0, 0, 0, time.UTC)), "9:00 in summer")
 	assert.Equal(t, 1, at(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)), "a Sunday")
+
+	five := 5
+	s := one(load(7), small(func(v *snapshot.Variant) {
+		always := snapshot.Schedule{Cron: "* * * * *", Duration: time.Hour}
+		v.Schedule = []snapshot.Schedule{always, always}
+		v.Schedule[0].Min, v.Schedule[1].Max = &three, &five
+	}))
+	d, err := Decide(s)
+	require.NoError(t, err)
+	assert.Equal(t, 0, d.Groups[0].Variants[1].Min, "the last entry that is in force counts, and only it")
+	assert.Equal(t, 5, d.Groups[0].Variants[1].Max)
 }
 
 // The capacity follows from the profile under the traffic of the group, and the figures predicted are those of its part of the load.

@@ -32,7 +32,7 @@ func (d *decider) explain(g, i int, desired []int, load int64) Variant {
 	at := d.first[g] + i
 	c := &d.capacities[at]
 	made := Variant{
-		Min: d.bounds[at].least, Max: d.bounds[at].most, Planned: d.plan.Replicas[at], Wanted: d.wanted[at], Desired: d.desired[at], Capacity: c.rate, CapacitySource: c.source, Confidence: c.confidence,
+		Min: d.bounds[at].Min, Max: d.bounds[at].Max, Planned: d.plan.Replicas[at], Wanted: d.wanted[at], Desired: d.desired[at], Capacity: c.rate, CapacitySource: c.source, Confidence: c.confidence,
 		Predicted: predict(c, load, d.snapshot.Settings.Percentile), CostAlone: d.costAlone(g, i),
 	}
 	if desired[i] > 0 {
@@ -65,7 +65,7 @@ func (d *decider) costAlone(g, i int) int64 {
 		return 0
 	}
 	n := (demand-1)/rate + 1
-	if most := d.bounds[at].most; n > optimizer.MaxReplicas || most > 0 && n > int64(most) {
+	if most := d.bounds[at].Max; n > optimizer.MaxReplicas || most > 0 && n > int64(most) {
 		return 0
 	}
 	return n * d.cost(g, i)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"fairlead.dev/services/variant-autoscaler/internal/schedule"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -20,6 +21,8 @@ const (
 	AnnotationCost    = "llm-d.ai/variant-cost"
 	// AnnotationProfile is the JSON of a variantProfile, for objects whose spec has none.
 	AnnotationProfile = "fairlead.dev/variant-profile"
+	// AnnotationSchedule is the JSON of a schedule, for objects whose spec has none.
+	AnnotationSchedule = "fairlead.dev/schedule"
 	// AnnotationForce triggers a pass when its value changes. It is for a VariantAutoscaling.
 	AnnotationForce = "force-reconcile"
 	// AnnotationExclude, with the value "true", excludes an object, or all objects of a namespace.
@@ -53,6 +56,8 @@ type Declaration struct {
 	// Spec is what the object says of its variant. It is nil if it declares none for this installation: it is not annotated, is excluded or
 	// being deleted, is for another installation, or is the HorizontalPodAutoscaler of a ScaledObject.
 	Spec *Spec
+	// Schedule is what Spec.Schedule says.
+	Schedule []snapshot.Schedule
 	// Force is the value of AnnotationForce.
 	Force string
 	// Multiplies reports that the object uses the metric with the type Value, which multiplies the present replicas by it.
@@ -73,6 +78,7 @@ type Spec struct {
 	Profile      Profile
 	Min, Max     Number
 	IdleReplicas Number // of a ScaledObject
+	Schedule     string // the JSON
 	Seed         bool   // a VariantAutoscaling with all fields of the shape that has profiles
 	Invalid      string // says which field could not be read, and why
 }
@@ -100,13 +106,14 @@ func readDeclaration(source snapshot.Source, instance string, u *unstructured.Un
 	switch source {
 	case snapshot.VariantAutoscaling:
 		readVariantAutoscaling(d.Spec, f)
+		readSchedule(d, f, scheduleOf(f), "spec.schedule")
 		d.Force, d.Status = f.annotation(AnnotationForce), statusOf(f)
 	case snapshot.HorizontalPodAutoscaler:
-		readAnnotations(d.Spec, f)
+		readAnnotations(d, f)
 		d.Spec.Min, d.Spec.Max = f.number("spec", "minReplicas"), f.number("spec", "maxReplicas")
 		d.Multiplies = hpaMultiplies(f)
 	case snapshot.ScaledObject:
-		readAnnotations(d.Spec, f)
+		readAnnotations(d, f)
 		d.Spec.Min, d.Spec.Max = f.number("spec", "minReplicaCount"), f.number("spec", "maxReplicaCount")
 		d.Spec.IdleReplicas = f.number("spec", "idleReplicaCount")
 		d.Multiplies = scaledObjectMultiplies(f)
@@ -156,11 +163,44 @@ func readVariantAutoscaling(s *Spec, f *fields) {
 	}
 }
 
-func readAnnotations(s *Spec, f *fields) {
+func readAnnotations(d *Declaration, f *fields) {
+	s := d.Spec
 	s.Model, s.Cost = f.annotation(AnnotationModel), f.annotation(AnnotationCost)
 	if s.Accelerator = f.label(LabelAccelerator); s.Accelerator == "" {
 		s.Accelerator = f.annotation(LabelAccelerator)
 	}
+	text, _ := f.at("metadata", "annotations", AnnotationSchedule).(string)
+	readSchedule(d, f, text, "annotation "+AnnotationSchedule)
+	readProfile(s, f)
+}
+
+// readSchedule reads the JSON of a schedule from a field.
+func readSchedule(d *Declaration, f *fields, text, field string) {
+	if text == "" {
+		return
+	}
+	made, err := schedule.Read(text)
+	if err != nil {
+		f.fail(field, "cannot be used: "+err.Error())
+		return
+	}
+	d.Schedule, d.Spec.Schedule = made, strings.Clone(text)
+}
+
+// scheduleOf returns the JSON of the schedule of a VariantAutoscaling, which is empty if it has none.
+func scheduleOf(f *fields) string {
+	value := f.at("spec", "schedule")
+	if value == nil {
+		return ""
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err.Error() // which is no schedule
+	}
+	return string(text)
+}
+
+func readProfile(s *Spec, f *fields) {
 	text, _ := f.at("metadata", "annotations", AnnotationProfile).(string)
 	if text == "" {
 		return

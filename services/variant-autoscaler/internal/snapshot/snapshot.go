@@ -166,6 +166,24 @@ type Schedule struct {
 	Max      *int          `json:"max,omitempty"`
 }
 
+// Bounds are the least and the most replicas of a variant. A maximum of 0 means none.
+type Bounds struct{ Min, Max int }
+
+// BoundsOf returns the bounds while an entry of the schedule is in force, or without one.
+func (v *Variant) BoundsOf(s *Schedule) Bounds {
+	b := Bounds{Min: v.Min, Max: v.Max}
+	if s == nil {
+		return b
+	}
+	if s.Min != nil {
+		b.Min = *s.Min
+	}
+	if s.Max != nil {
+		b.Max = *s.Max
+	}
+	return b
+}
+
 // Profile holds the service times of a replica, as package queueing has them.
 type Profile struct {
 	Alpha    float64 `json:"alpha"`

@@ -138,22 +138,57 @@ func bound(groups []Group) {
 			v.Cost = level
 		}
 		most := int(level / v.Cost)
-		if v.Max > 0 {
-			v.note(LimitExceeded, "%d replicas cost more than the optimizer can add up: at most %d are used", v.Max, most)
+		if asked := v.most(); asked > 0 {
+			v.note(LimitExceeded, "%d replicas cost more than the optimizer can add up: at most %d are used", asked, most)
 		}
-		if v.Max = most; v.Min > most {
-			v.reject(LimitExceeded, "%d replicas cost more than the optimizer can add up: lower the cost or the minimum", v.Min)
-			v.Min = most
+		if least := v.least(); least > most {
+			v.reject(LimitExceeded, "%d replicas cost more than the optimizer can add up: lower the cost or the minimum", least)
+			v.Min, v.Schedule = min(v.Min, most), nil
+		}
+		v.lower(most)
+	}
+}
+
+// lower lowers all maximums to one.
+func (v *Variant) lower(most int) {
+	if v.Max == 0 || v.Max > most {
+		v.Max = most
+	}
+	v.Schedule = slices.Clone(v.Schedule) // informers share it
+	for i := range v.Schedule {
+		if high := &v.Schedule[i].Max; *high != nil && **high > most {
+			*high = &most
 		}
 	}
 }
 
-// total is the cost of all replicas that a variant may have.
+// total is the cost of all replicas that a variant may ever have.
 func (v *Variant) total() int64 {
-	if v.Max == 0 {
-		return v.Cost * optimizer.MaxReplicas
+	if most := v.most(); most > 0 {
+		return v.Cost * int64(most)
 	}
-	return v.Cost * int64(v.Max)
+	return v.Cost * optimizer.MaxReplicas
+}
+
+// most is the largest maximum that a variant may ever have, 0 for none.
+func (v *Variant) most() int {
+	most := v.Max
+	for i := range v.Schedule {
+		if most == 0 {
+			return 0
+		}
+		most = max(most, v.BoundsOf(&v.Schedule[i]).Max)
+	}
+	return most
+}
+
+// least is the largest minimum that a variant may ever have.
+func (v *Variant) least() int {
+	least := v.Min
+	for i := range v.Schedule {
+		least = max(least, v.BoundsOf(&v.Schedule[i]).Min)
+	}
+	return least
 }
 
 // fairLevel returns the largest level so that the costs, each at most the level, make no more than maxTotal.

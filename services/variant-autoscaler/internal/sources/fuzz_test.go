@@ -18,6 +18,8 @@ func FuzzCollect(f *testing.F) {
 		{`{"scaleTargetRef": {"kind": "Deployment", "name": "w"}, "minReplicas": -1}`, `NaN`, "a\nb"},
 		{`{"scaleTargetRef": {"name": "w"}, "minReplicaCount": 3, "idleReplicaCount": -3, "maxReplicaCount": 2147483647}`, `-0`, `m`},
 		{`{"scaleTargetRef": [], "variantProfile": {"perfParms": 7}, "maxReplicas": 1e300}`, `0`, `m`},
+		{`{"minReplicas": 2, "maxReplicas": 8, "variantCost": "10000000", "modelID": "m", "schedule": [{"cron": "0 9 * * *", "duration": "1h", "maxReplicas": 100000}]}`, `10000000`,
+			`[{"cron": "0 9 * * *", "duration": "1h", "minReplicas": 2, "maxReplicas": 8}]`},
 		{`{"replicas": 1000000000, "template": {"spec": {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "1e-9999999"}}}]}}}`, `1`, `m`},
 	} {
 		f.Add(seed[0], seed[1], seed[2], uint16(1))
@@ -39,7 +41,7 @@ func FuzzCollect(f *testing.F) {
 				}
 				u.SetName(string(rune('b'+n)) + "-" + u.GetKind()[:1])
 				u.SetNamespace("strangers")
-				u.SetAnnotations(map[string]string{informers.AnnotationManaged: "true", informers.AnnotationModel: model, informers.AnnotationCost: cost, informers.AnnotationProfile: text})
+				u.SetAnnotations(map[string]string{informers.AnnotationManaged: "true", informers.AnnotationModel: model, informers.AnnotationCost: cost, informers.AnnotationProfile: text, informers.AnnotationSchedule: model})
 				u.Object["spec"], u.Object["status"] = spec, spec
 				if i == 3 {
 					u.SetName("w")

@@ -20,6 +20,20 @@ import (
 // valid asserts that the optimizer accepts all variants of groups.
 func valid(tb testing.TB, r *sources.Result) {
 	tb.Helper()
+	entries := 0
+	for i := range r.Groups {
+		for n := range r.Groups[i].Variants {
+			entries = max(entries, len(r.Groups[i].Variants[n].Schedule))
+		}
+	}
+	for entry := range entries + 1 {
+		validWhile(tb, r, entry-1)
+	}
+}
+
+// validWhile checks the bounds while an entry of each schedule is in force, or -1 for none.
+func validWhile(tb testing.TB, r *sources.Result, entry int) {
+	tb.Helper()
 	p := optimizer.Problem{Split: optimizer.SplitCapacity}
 	for i := range r.Groups {
 		g := &r.Groups[i]
@@ -27,8 +41,12 @@ func valid(tb testing.TB, r *sources.Result) {
 		require.NotEmpty(tb, g.Variants)
 		for n := range g.Variants {
 			v := &g.Variants[n]
+			bounds := v.BoundsOf(nil)
+			if 0 <= entry && entry < len(v.Schedule) {
+				bounds = v.BoundsOf(&v.Schedule[entry])
+			}
 			made.Variants = append(made.Variants, optimizer.Variant{
-				Name: v.Name, Accelerator: v.Accelerator, Cards: v.Cards, Cost: v.Cost, Min: v.Min, Max: v.Max, Now: v.Now, Capacity: 1,
+				Name: v.Name, Accelerator: v.Accelerator, Cards: v.Cards, Cost: v.Cost, Min: bounds.Min, Max: bounds.Max, Now: v.Now, Capacity: 1,
 			})
 			require.GreaterOrEqual(tb, v.Ready, 0)
 			require.LessOrEqual(tb, v.Ready, optimizer.MaxReplicas)
@@ -117,6 +135,49 @@ func TestCostTexts(t *testing.T) {
 		}
 		assert.Nil(t, got.Problem, text)
 		assert.Equal(t, want, got.Cost, text)
+	}
+}
+
+// TestScheduledCosts: what a schedule allows counts, as if it were always in force.
+func TestScheduledCosts(t *testing.T) {
+	t.Parallel()
+	objects := parse(t, deployments("x", "w"))
+	objects = append(objects, object(t, va, "a", "x", "spec|variantCost", `"5"`, "spec|maxReplicas", "7"))
+	for i := range 30 {
+		name := fmt.Sprintf("w%d", i)
+		objects = append(objects, parse(t, deployments(name))...)
+		objects = append(objects, object(t, va, name, name, "spec|variantCost", `"10000000"`, "spec|maxReplicas", "7",
+			"spec|schedule", `[{cron: "0 9 * * *", duration: 1h, maxReplicas: 100000}, {cron: "0 9 * * *", duration: 1h, minReplicas: 3, maxReplicas: 9}]`))
+	}
+	got := collect(t, sources.Params{}, objects...)
+	valid(t, got)
+	all := got.Groups[0].Variants
+	assert.Equal(t, 7, all[0].Max)
+	assert.Empty(t, all[0].Notes)
+	for i := range all[1:] {
+		v := &all[1:][i]
+		require.Len(t, v.Notes, 1)
+		assert.Contains(t, v.Notes[0].Message, "100000 replicas cost more")
+		assert.Equal(t, 7, v.Max, "no higher than asked")
+		assert.Less(t, *v.Schedule[0].Max, 10_000)
+		assert.Equal(t, 9, *v.Schedule[1].Max)
+	}
+}
+
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	three, eight := 3, 8
+	text := `[{"cron": "0 9 * * 1-5", "timeZone": "Europe/Berlin", "duration": "8h", "minReplicas": 3, "maxReplicas": 8}]`
+	want := []snapshot.Schedule{{Cron: "0 9 * * 1-5", TimeZone: "Europe/Berlin", Duration: 8 * time.Hour, Min: &three, Max: &eight}}
+	annotation := "metadata|annotations|fairlead.dev~1schedule"
+	for _, u := range []*unstructured.Unstructured{
+		object(t, va, "a", "x", "spec|schedule", text),
+		object(t, scaledObject, "a", "x", annotation, "'"+text+"'"),
+		object(t, hpa, "a", "x", annotation, "'"+text+"'", "spec|maxReplicas", "10"),
+	} {
+		v := collect(t, sources.Params{}, append(parse(t, deployments("x")), u)...).Groups[0].Variants[0]
+		assert.Nil(t, v.Problem)
+		assert.Equal(t, want, v.Schedule, u.GetKind())
 	}
 }
 

@@ -97,6 +97,25 @@ func (v *Variant) readBounds() {
 			v.note(LimitExceeded, "the maximum of replicas is %d: %d is used", high.Value, optimizer.MaxReplicas)
 		}
 	}
+	v.readSchedule()
+}
+
+// readSchedule compares scheduled bounds with those that they replace. An autoscaler has bounds of its own, which no schedule changes.
+func (v *Variant) readSchedule() {
+	for i := range v.Schedule {
+		s := &v.Schedule[i]
+		b := v.BoundsOf(s)
+		switch {
+		case b.Max > 0 && b.Min > b.Max:
+			v.reject(InvalidConfiguration, "entry %d of the schedule has a minimum of %d replicas, and a maximum of %d: set both in the entry", i, b.Min, b.Max)
+		case v.Source != snapshot.VariantAutoscaling && (b.Min < v.Min || b.Max > v.Max):
+			v.reject(InvalidConfiguration, "entry %d of the schedule has bounds from %d to %d replicas, outside of those of the %s, %d to %d: it would not follow",
+				i, b.Min, b.Max, v.Source, v.Min, v.Max)
+		}
+	}
+	if v.Problem != nil {
+		v.Schedule = nil
+	}
 }
 
 func (v *Variant) bounds() (low int64, high informers.Number) {

@@ -67,6 +67,8 @@ func TestRelevant(t *testing.T) {
 		{"minimum", kinds.HorizontalPodAutoscalers, changed(hpa), changed(hpa, "spec|minReplicas", "1"), true},
 		{"maximum", kinds.HorizontalPodAutoscalers, changed(hpa), changed(hpa, "spec|maxReplicas", "5"), true},
 		{"target", kinds.HorizontalPodAutoscalers, changed(hpa), changed(hpa, "spec|scaleTargetRef|name", "w"), true},
+		{"schedule", kinds.HorizontalPodAutoscalers, changed(hpa), changed(hpa, "metadata|annotations|fairlead.dev~1schedule",
+			`'[{"cron": "0 9 * * *", "duration": "1h", "maxReplicas": 3}]'`), true},
 		{"annotated", kinds.HorizontalPodAutoscalers, changed(hpa, "metadata|annotations", "null"), changed(hpa), true},
 		{"no longer annotated", kinds.HorizontalPodAutoscalers, changed(hpa), changed(hpa, "metadata|annotations", "null"), false},
 		{"never annotated", kinds.HorizontalPodAutoscalers, changed(hpa, "metadata|annotations", "null"), changed(hpa, "metadata|annotations", "null", "spec|maxReplicas", "5"), false},

@@ -171,7 +171,7 @@ func (c *collector) declared() []*Variant {
 
 func newVariant(d *informers.Declaration) *Variant {
 	return &Variant{
-		Variant: snapshot.Variant{Namespace: d.Namespace, Name: d.Name, Source: d.Source, Target: targetOf(d.Spec), Cards: 1},
+		Variant: snapshot.Variant{Namespace: d.Namespace, Name: d.Name, Source: d.Source, Target: targetOf(d.Spec), Cards: 1, Schedule: d.Schedule},
 		Object: corev1.ObjectReference{
 			APIVersion: apiVersions[d.Source], Kind: string(d.Source), Namespace: d.Namespace, Name: d.Name, UID: d.UID, ResourceVersion: d.Version,
 		},

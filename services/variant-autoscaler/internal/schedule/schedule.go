@@ -1,0 +1,131 @@
+// Package schedule reads the times at which a variant has other bounds, and says which of them are in force.
+//
+// An entry is in force from each time of its cron expression, for its duration. Clocks are changed twice a year in most zones: a time that the
+// clock skips begins when the clock has skipped it, and a time that the clock shows twice begins at the first. Durations are real time.
+package schedule
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// Bounds of what objects may say. The CRD has the same; annotations are checked by nothing else.
+const (
+	// MaxText is the largest JSON of a schedule, in bytes. The largest one that the CRD accepts has 10 kB.
+	MaxText     = 16 << 10
+	maxEntries  = 32
+	maxCron     = 128
+	maxZone     = 64
+	minDuration = time.Minute
+	maxDuration = 7 * 24 * time.Hour
+	maxReplicas = 100_000
+)
+
+// entry is an entry as objects have it.
+type entry struct {
+	Cron        string `json:"cron"`
+	TimeZone    string `json:"timeZone"`
+	Duration    string `json:"duration"`
+	MinReplicas *int   `json:"minReplicas"`
+	MaxReplicas *int   `json:"maxReplicas"`
+}
+
+// Read reads the JSON of spec.schedule. The error names the entry and says what it may have.
+func Read(text string) ([]snapshot.Schedule, error) {
+	if len(text) > MaxText {
+		return nil, fmt.Errorf("it has more than %d bytes", MaxText)
+	}
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	var entries []entry
+	if err := decoder.Decode(&entries); err != nil {
+		return nil, fmt.Errorf("it is not a list of entries with cron, timeZone, duration, minReplicas and maxReplicas: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("it has something after the list")
+	}
+	if len(entries) > maxEntries {
+		return nil, fmt.Errorf("it has %d entries: at most %d are possible", len(entries), maxEntries)
+	}
+	made := make([]snapshot.Schedule, 0, len(entries))
+	for i := range entries {
+		s, err := entries[i].read()
+		if err != nil {
+			return nil, fmt.Errorf("entry %d: %w", i, err)
+		}
+		made = append(made, s)
+	}
+	return made, nil
+}
+
+func (e *entry) read() (snapshot.Schedule, error) {
+	made := snapshot.Schedule{Cron: e.Cron, TimeZone: e.TimeZone, Min: e.MinReplicas, Max: e.MaxReplicas}
+	rule, err := parse(e.Cron)
+	if err != nil {
+		return made, err
+	}
+	if rule.Next(time.Unix(0, 0).UTC()).IsZero() {
+		return made, fmt.Errorf("cron %q is never", e.Cron)
+	}
+	if _, err := zone(e.TimeZone); err != nil {
+		return made, err
+	}
+	made.Duration, err = time.ParseDuration(e.Duration)
+	if err != nil || made.Duration < minDuration || made.Duration > maxDuration {
+		return made, fmt.Errorf("duration %.40q: use a time from 1m to 168h", e.Duration)
+	}
+	return made, checkBounds(made.Min, made.Max)
+}
+
+func checkBounds(low, high *int) error {
+	switch {
+	case low == nil && high == nil:
+		return errors.New("minReplicas or maxReplicas is missing")
+	case low != nil && (*low < 0 || *low > maxReplicas):
+		return fmt.Errorf("minReplicas is %d: use 0 to %d", *low, maxReplicas)
+	case high != nil && (*high < 1 || *high > maxReplicas):
+		return fmt.Errorf("maxReplicas is %d: use 1 to %d", *high, maxReplicas)
+	}
+	return nil
+}
+
+// parse reads a cron expression with five fields. The parser also knows intervals and time zones within the expression: an interval has no
+// times that durations could begin at, and the zone has a field.
+func parse(text string) (*cron.SpecSchedule, error) {
+	const use = "use five fields: minute, hour, day of month, month, day of week"
+	if len(text) > maxCron {
+		return nil, fmt.Errorf("cron has more than %d characters: %s", maxCron, use)
+	}
+	if strings.ContainsAny(text, "=@") {
+		return nil, fmt.Errorf("cron %q: %s, and timeZone", text, use)
+	}
+	rule, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("cron %q: %w: %s", text, err, use)
+	}
+	spec, ok := rule.(*cron.SpecSchedule)
+	if !ok {
+		return nil, fmt.Errorf("cron %q: %s", text, use)
+	}
+	return spec, nil
+}
+
+// zone returns a time zone. Local is the zone of the machine that happens to lead.
+func zone(name string) (*time.Location, error) {
+	if name == "Local" || len(name) > maxZone {
+		return nil, fmt.Errorf("timeZone %.70q: use a name such as Europe/Berlin, or nothing for UTC", name)
+	}
+	l, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, fmt.Errorf("timeZone %q is not known: use a name such as Europe/Berlin, or nothing for UTC", name)
+	}
+	return l, nil
+}
