@@ -78,6 +78,14 @@ type Measured struct {
 	Sample *sample.Sample
 	// Weight is the requests sent to a replica, in millionths per second in which it was ready. Zero: none were seen.
 	Weight int64
+	// Uses are those of its ready replicas that have metrics.
+	Uses []Use
+}
+
+// Use is what a replica has in use.
+type Use struct {
+	KV      float64 // part of the cache
+	Waiting float64 // requests
 }
 
 // querier asks Prometheus for a vector.
@@ -148,7 +156,7 @@ func (c *Collector) collect(ctx context.Context, now time.Time, g *Group, of *ne
 		r.Load = c.diagnose(ctx, &selected, r.Load)
 	}
 	for i := range g.Variants {
-		r.Variants[i] = Measured{Sample: w.sample(i), Weight: w.weight(i)}
+		r.Variants[i] = Measured{Sample: w.sample(i), Weight: w.weight(i), Uses: w.uses(i)}
 	}
 	r.Requests, r.RequestsMessage = c.requests(ctx, &selected, w, of)
 	return r

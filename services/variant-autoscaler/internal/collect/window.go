@@ -252,6 +252,20 @@ func (w *window) sample(variant int) *sample.Sample {
 	return s
 }
 
+// uses returns what the ready replicas of a variant have in use. A server that does not show both is left out.
+func (w *window) uses(variant int) []Use {
+	var made []Use
+	for _, p := range w.group.Variants[variant].Pods {
+		_, current := w.finished[p.Name]
+		kv, used := w.figures.of(kvUsage, p.Name)
+		requests, queues := w.figures.of(waiting, p.Name)
+		if current && used && queues && !p.Ready.IsZero() {
+			made = append(made, Use{KV: min(kv, 1), Waiting: requests})
+		}
+	}
+	return made
+}
+
 // learned returns what the picker learned of the servers of a variant, or nil if it learned nothing yet.
 func (w *window) learned(pods []string) *sample.Picker {
 	n := float64(len(pods))

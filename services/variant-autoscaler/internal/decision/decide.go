@@ -21,6 +21,7 @@ func Decide(s *snapshot.Snapshot) (*Decision, error) {
 	d.wanted = optimizer.Wanted(d.problem, d.plan)
 	d.desired = optimizer.Act(d.problem, d.plan)
 	for g := range s.Groups {
+		d.saturate(g)
 		d.start(g)
 	}
 	return d.decision(), nil

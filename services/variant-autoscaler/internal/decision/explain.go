@@ -99,6 +99,8 @@ func (d *decider) reasonOfPlan(g, at int) (Reason, string) {
 		return Starting, fmt.Sprintf("The plan has %s; %d stay until the replicas of other variants are ready", replicas(planned), n)
 	case d.why[at] == Bridging:
 		return Bridging, fmt.Sprintf("The plan has %s; %d serve until the replicas of slower variants are ready", replicas(planned), n)
+	case d.why[at] == Saturated:
+		return Saturated, fmt.Sprintf("The plan has %s; with %d, the servers stay within the thresholds of saturation", replicas(planned), n)
 	case n > wanted:
 		return Stabilized, fmt.Sprintf("The plan has %s, but %d were wanted within the stabilization window", replicas(planned), n)
 	case wanted != planned:

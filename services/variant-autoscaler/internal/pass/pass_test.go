@@ -36,6 +36,7 @@ type rig struct {
 	settings *settings.Builder
 	load     snapshot.Load
 	sample   *sample.Sample
+	uses     []collect.Use
 	fails    error
 	asked    []collect.Group
 	outcomes []*Outcome
@@ -61,7 +62,7 @@ func (r *rig) Collect(_ context.Context, _ time.Time, groups []collect.Group) []
 	for _, g := range groups {
 		result := collect.Result{Load: r.load}
 		for range g.Variants {
-			result.Variants = append(result.Variants, collect.Measured{Sample: r.sample})
+			result.Variants = append(result.Variants, collect.Measured{Sample: r.sample, Uses: r.uses})
 		}
 		all = append(all, result)
 	}
@@ -154,6 +155,33 @@ func TestPass(t *testing.T) {
 	assert.Equal(t, map[string]int{"big": 0, "small": 1}, r.pass(t), "the window has passed")
 	r.load.Rate = 50e6
 	assert.Equal(t, map[string]int{"big": 3, "small": 1}, r.pass(t), "14.5 and 7.3 requests/s each")
+}
+
+// TestSaturation: thresholds of a ConfigMap count for servers without a profile, until they have room again.
+func TestSaturation(t *testing.T) {
+	t.Parallel()
+	unprofiled := strings.Split(variants, "\n  variantProfile")[0]
+	r := start(t, strings.ReplaceAll(unprofiled, "name: small}, spec: {replicas: 1}", "name: small}, spec: {replicas: 0}"))
+	r.sample = &sample.Sample{Time: began, Window: time.Minute, Replicas: 1, Rate: 5, Input: 100, Output: 100, Running: 5, Prefill: 10, TTFT: 12, ITL: 10, KVUsage: 0.75}
+	r.load.Rate = 5e6
+	r.uses = []collect.Use{{KV: 0.75}}
+	assert.Equal(t, map[string]int{"big": 1}, r.pass(t), "there are no thresholds")
+	require.Empty(t, r.settings.Set(settings.Saturation, "s", map[string]string{"default": "kvCacheThreshold: 0.8"}))
+	assert.Equal(t, map[string]int{"big": 2}, r.pass(t))
+	o := r.outcomes[1]
+	assert.Equal(t, &snapshot.Spare{Seen: 1, Free: 1, KV: 0.75}, o.Snapshot.Groups[0].Variants[0].Spare)
+	assert.Equal(t, decision.Saturated, o.Decision.Groups[0].Variants[0].Reason)
+
+	r.uses = []collect.Use{{KV: 0.3}}
+	r.now = r.now.Add(2 * time.Minute)
+	assert.Equal(t, map[string]int{"big": 1}, r.pass(t))
+
+	r.uses = []collect.Use{{KV: 0.9}, {KV: 0.1, Waiting: 6}, {KV: 0.2, Waiting: 1}, {KV: 0.4, Waiting: 2}}
+	r.pass(t)
+	spare := r.outcomes[len(r.outcomes)-1].Snapshot.Groups[0].Variants[0].Spare
+	assert.Equal(t, [2]int{4, 2}, [2]int{spare.Seen, spare.Free})
+	assert.InDelta(t, 0.3, spare.KV, 1e-9)
+	assert.InDelta(t, 1.5, spare.Queue, 1e-9)
 }
 
 // A failure of Prometheus, or a missing address, changes nothing.

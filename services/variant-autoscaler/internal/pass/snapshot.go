@@ -58,6 +58,7 @@ func group(s *settings.Settings, in *sources.Group) snapshot.Group {
 	for i := range in.Variants {
 		made.Variants = append(made.Variants, in.Variants[i].Variant)
 	}
+	made.Saturation = s.Saturation(in.Namespace, in.Model)
 	made.Zero.Enabled, made.Zero.Retention = s.Zero(in.Namespace, in.Model)
 	class, problem := s.Class(in.Namespace, in.Model, in.Class.Key)
 	wanted := in.Class != (informers.ClassRef{})
@@ -135,6 +136,7 @@ func (p *Passes) complete(g *snapshot.Group, in *sources.Group, load *collect.Re
 		p.recall(v, &in.Variants[i], now)
 		if len(load.Variants) > i {
 			v.Weight = load.Variants[i].Weight
+			v.Spare = spare(v, load.Variants[i].Uses, g.Saturation)
 			p.learn(v, &load.Variants[i], g)
 		}
 		slowest = max(slowest, v.Start)
@@ -146,6 +148,22 @@ func (p *Passes) complete(g *snapshot.Group, in *sources.Group, load *collect.Re
 			g.Forecast = seen.Ahead
 		}
 	}
+}
+
+// spare returns what the servers of a variant show of their saturation, or nil if nobody asks for it.
+func spare(v *snapshot.Variant, uses []collect.Use, t *snapshot.Thresholds) *snapshot.Spare {
+	if t == nil || v.Profile != nil || v.Problem != nil || len(uses) == 0 {
+		return nil
+	}
+	made := &snapshot.Spare{Seen: len(uses)}
+	for _, u := range uses {
+		if u.KV < t.KVCache && u.Waiting < t.QueueLength {
+			made.Free++
+			made.KV += (u.KV - made.KV) / float64(made.Free)
+			made.Queue += (u.Waiting - made.Queue) / float64(made.Free)
+		}
+	}
+	return made
 }
 
 // recall adds what earlier passes know of a variant. A new leader knows the last decision from the status, if there is one.

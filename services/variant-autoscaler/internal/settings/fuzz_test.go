@@ -96,10 +96,10 @@ func FuzzSaturation(f *testing.F) {
 		t.Helper()
 		for name := range s.saturation.models {
 			got := s.Saturation(name.namespace, name.model)
-			require.NoError(t, got.validate())
+			require.NoError(t, validate(got))
 		}
 		got := s.Saturation("ns", "m")
-		require.NoError(t, got.validate())
+		require.NoError(t, validate(got))
 	})
 }
 

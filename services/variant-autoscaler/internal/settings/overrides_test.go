@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 func TestZero(t *testing.T) {
@@ -115,7 +117,7 @@ func TestKeysThatCollide(t *testing.T) {
 
 func TestSaturation(t *testing.T) {
 	t.Parallel()
-	with := func(change func(t *Thresholds)) Thresholds {
+	with := func(change func(t *snapshot.Thresholds)) snapshot.Thresholds {
 		d := DefaultThresholds()
 		change(&d)
 		return d
@@ -123,34 +125,34 @@ func TestSaturation(t *testing.T) {
 	tests := []struct {
 		name string
 		data map[string]string
-		want Thresholds
+		want snapshot.Thresholds
 		warn []string
 	}{
-		{name: "built in", want: Thresholds{KVCache: 0.80, QueueLength: 5, KVSpare: 0.1, QueueSpare: 3, ScaleUp: 0.85, ScaleDown: 0.70}},
+		{name: "built in", data: map[string]string{}, want: snapshot.Thresholds{KVCache: 0.80, QueueLength: 5, KVSpare: 0.1, QueueSpare: 3}},
 		{
-			name: "default", data: map[string]string{"default": "kvCacheThreshold: 0.9\nqueueSpareTrigger: 0\nanalyzerName: saturation"},
-			want: with(func(t *Thresholds) { t.KVCache, t.QueueSpare, t.Analyzer = 0.9, 0, "saturation" }),
+			name: "default", data: map[string]string{"default": "kvCacheThreshold: 0.9\nqueueSpareTrigger: 0"},
+			want: with(func(t *snapshot.Thresholds) { t.KVCache, t.QueueSpare = 0.9, 0 }),
 		},
 		{
-			name: "a model inherits what it does not set", data: map[string]string{"default": "kvCacheThreshold: 0.9\nenableLimiter: true", "a": "model_id: m\nqueueLengthThreshold: 7"},
-			want: with(func(t *Thresholds) { t.KVCache, t.QueueLength, t.EnableLimiter = 0.9, 7, true }),
+			name: "a model inherits what it does not set", data: map[string]string{"default": "kvCacheThreshold: 0.9", "a": "model_id: m\nqueueLengthThreshold: 7"},
+			want: with(func(t *snapshot.Thresholds) { t.KVCache, t.QueueLength = 0.9, 7 }),
 		},
 		{
 			name: "the namespace wins, and inherits from default", data: map[string]string{"a": "model_id: m\nkvCacheThreshold: 0.5", "b": "model_id: m\nnamespace: ns\nkvSpareTrigger: 0.2"},
-			want: with(func(t *Thresholds) { t.KVSpare = 0.2 }),
+			want: with(func(t *snapshot.Thresholds) { t.KVSpare = 0.2 }),
 		},
 		{
 			name: "a bad default costs itself only", data: map[string]string{"default": "kvCacheThreshold: 1.1", "a": "model_id: m\nqueueLengthThreshold: 7"},
-			want: with(func(t *Thresholds) { t.QueueLength = 7 }), warn: []string{`key "default": ignored: kvCacheThreshold is not from 0 to 1; correct it`},
+			want: with(func(t *snapshot.Thresholds) { t.QueueLength = 7 }), warn: []string{`key "default": ignored: kvCacheThreshold is not from 0 to 1; correct it`},
 		},
 		{
-			name: "a bad model costs itself only", data: map[string]string{"default": "queueSpareTrigger: 2", "a": "model_id: m\nscaleUpThreshold: 0.6", "b": "model_id: m\nnamespace: ns\nx: ["},
-			want: with(func(t *Thresholds) { t.QueueSpare = 2 }),
-			warn: []string{`key "a": ignored: scaleUpThreshold is not more than scaleDownBoundary`, `key "b": ignored: not a valid YAML object`},
+			name: "a bad model costs itself only", data: map[string]string{"default": "queueSpareTrigger: 2", "a": "model_id: m\nkvCacheThreshold: 0.05", "b": "model_id: m\nnamespace: ns\nx: ["},
+			want: with(func(t *snapshot.Thresholds) { t.QueueSpare = 2 }),
+			warn: []string{`key "a": ignored: kvCacheThreshold is less than kvSpareTrigger`, `key "b": ignored: not a valid YAML object`},
 		},
 		{
-			name: "equal thresholds", data: map[string]string{"default": "scaleUpThreshold: 0.7"}, want: DefaultThresholds(),
-			warn: []string{`key "default": ignored: scaleUpThreshold is not more`},
+			name: "what has no effect", data: map[string]string{"default": "kvCacheThreshold: 0.9\nanalyzerName: saturation"},
+			want: with(func(t *snapshot.Thresholds) { t.KVCache = 0.9 }), warn: []string{`key "default": ignored a part: `},
 		},
 		{
 			name: "spare above the threshold", data: map[string]string{"default": "kvSpareTrigger: 0.81"}, want: DefaultThresholds(),
@@ -166,11 +168,11 @@ func TestSaturation(t *testing.T) {
 		},
 		{
 			name: "twice", data: map[string]string{"b": "modelID: m\nqueueSpareTrigger: 1", "a": "model_id: m\nqueueSpareTrigger: 2"},
-			want: with(func(t *Thresholds) { t.QueueSpare = 2 }), warn: []string{`key "b": ignored: "a" is about model "m", too`},
+			want: with(func(t *snapshot.Thresholds) { t.QueueSpare = 2 }), warn: []string{`key "b": ignored: "a" is about model "m", too`},
 		},
 		{name: "no model", data: map[string]string{"a": "namespace: ns"}, want: DefaultThresholds(), warn: []string{`key "a": ignored: it names no model`}},
 		{
-			name: "later fields", data: map[string]string{"default": "queueSpareTrigger: 2\npriority: 1"}, want: with(func(t *Thresholds) { t.QueueSpare = 2 }),
+			name: "later fields", data: map[string]string{"default": "queueSpareTrigger: 2\npriority: 1"}, want: with(func(t *snapshot.Thresholds) { t.QueueSpare = 2 }),
 			warn: []string{`key "default": ignored a part: `},
 		},
 	}
@@ -179,7 +181,7 @@ func TestSaturation(t *testing.T) {
 			t.Parallel()
 			s, w := build(Saturation, tt.data)
 			assertWarnings(t, tt.warn, w)
-			assert.Equal(t, tt.want, s.Saturation("ns", "m"))
+			assert.Equal(t, &tt.want, s.Saturation("ns", "m"))
 		})
 	}
 }

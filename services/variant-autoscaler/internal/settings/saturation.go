@@ -3,34 +3,24 @@ package settings
 import (
 	"errors"
 	"fmt"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// Thresholds decide when servers without a profile count as saturated.
-type Thresholds struct {
-	KVCache       float64 `json:"kvCacheThreshold"` // part of the cache in use from which a server is saturated
-	QueueLength   float64 `json:"queueLengthThreshold"`
-	KVSpare       float64 `json:"kvSpareTrigger"` // average part that is left, below which replicas are added
-	QueueSpare    float64 `json:"queueSpareTrigger"`
-	EnableLimiter bool    `json:"enableLimiter"`
-	Analyzer      string  `json:"analyzerName"`
-	ScaleUp       float64 `json:"scaleUpThreshold"`
-	ScaleDown     float64 `json:"scaleDownBoundary"`
-}
-
-// DefaultThresholds are those of the workload-variant-autoscaler.
-func DefaultThresholds() Thresholds {
-	return Thresholds{KVCache: 0.80, QueueLength: 5, KVSpare: 0.1, QueueSpare: 3, ScaleUp: 0.85, ScaleDown: 0.70} //nolint:mnd // documented there
+// DefaultThresholds are those of the workload-variant-autoscaler, for what an entry does not set.
+func DefaultThresholds() snapshot.Thresholds {
+	return snapshot.Thresholds{KVCache: 0.80, QueueLength: 5, KVSpare: 0.1, QueueSpare: 3} //nolint:mnd // documented there
 }
 
 // maxQueue is more than a server can have queued.
 const maxQueue = 1e6
 
-func (t *Thresholds) validate() error {
+func validate(t *snapshot.Thresholds) error {
 	for _, ratio := range []struct {
 		name  string
 		value float64
 	}{
-		{"kvCacheThreshold", t.KVCache}, {"kvSpareTrigger", t.KVSpare}, {"scaleUpThreshold", t.ScaleUp}, {"scaleDownBoundary", t.ScaleDown},
+		{"kvCacheThreshold", t.KVCache}, {"kvSpareTrigger", t.KVSpare},
 	} {
 		if !(ratio.value >= 0 && ratio.value <= 1) {
 			return fmt.Errorf("%s is not from 0 to 1", ratio.name)
@@ -43,26 +33,25 @@ func (t *Thresholds) validate() error {
 		return fmt.Errorf("queueSpareTrigger is not from 0 to %d", int(maxQueue))
 	case t.KVCache < t.KVSpare:
 		return errors.New("kvCacheThreshold is less than kvSpareTrigger")
-	case t.ScaleUp <= t.ScaleDown:
-		return errors.New("scaleUpThreshold is not more than scaleDownBoundary")
 	}
 	return nil
 }
 
-// saturationDocument is an entry of the saturation config.
+// saturationDocument is an entry of the saturation config. Released versions have more fields: a second analyzer, whose tokens are a stock
+// and no rate, and a limiter. What replicas serve is learned here, and limits are of another ConfigMap.
 type saturationDocument struct {
 	identity
-	Thresholds
+	snapshot.Thresholds
 }
 
 type saturation struct {
-	defaults Thresholds
-	models   map[modelName]Thresholds
+	defaults snapshot.Thresholds
+	models   map[modelName]snapshot.Thresholds
 }
 
 // parseSaturation decodes the entry of all models first: the others inherit what they do not set.
 func parseSaturation(data map[string]string, w *warnings) saturation {
-	result, claimed := saturation{defaults: DefaultThresholds(), models: map[modelName]Thresholds{}}, claims{}
+	result, claimed := saturation{defaults: DefaultThresholds(), models: map[modelName]snapshot.Thresholds{}}, claims{}
 	if text, found := data[keyDefault]; found {
 		if document, valid := parseThresholds(keyDefault, text, result.defaults, w); valid {
 			result.defaults = document.Thresholds
@@ -80,19 +69,19 @@ func parseSaturation(data map[string]string, w *warnings) saturation {
 	return result
 }
 
-func parseThresholds(key, text string, inherited Thresholds, w *warnings) (saturationDocument, bool) {
+func parseThresholds(key, text string, inherited snapshot.Thresholds, w *warnings) (saturationDocument, bool) {
 	document, valid := decodeEntry(key, text, saturationDocument{Thresholds: inherited}, w)
 	if !valid {
 		return document, false
 	}
-	if err := document.validate(); err != nil {
+	if err := validate(&document.Thresholds); err != nil {
 		w.add(ReasonInvalid, key, "ignored: %s; correct it", err)
 		return document, false
 	}
 	return document, true
 }
 
-func (s *saturation) find(namespace, model string) Thresholds {
+func (s *saturation) find(namespace, model string) snapshot.Thresholds {
 	for _, name := range []modelName{{namespace, model}, {"", model}} {
 		if t, found := s.models[name]; found {
 			return t

@@ -117,9 +117,13 @@ func (s *Settings) Zero(namespace, model string) (enabled bool, retention time.D
 	return enabled, cmp.Or(entry.retention, DefaultRetention)
 }
 
-// Saturation returns the thresholds of a model in a namespace.
-func (s *Settings) Saturation(namespace, model string) Thresholds {
-	return s.saturation.find(namespace, model)
+// Saturation returns the thresholds of a model in a namespace, or nil without a ConfigMap of them.
+func (s *Settings) Saturation(namespace, model string) *snapshot.Thresholds {
+	if s.present[Saturation] == "" {
+		return nil
+	}
+	found := s.saturation.find(namespace, model)
+	return &found
 }
 
 // Limits returns the limits that apply to the variants of these namespaces, in a fixed order.

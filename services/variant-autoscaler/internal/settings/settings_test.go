@@ -43,7 +43,7 @@ func TestDefaults(t *testing.T) {
 	enabled, retention := s.Zero("a", "m")
 	assert.False(t, enabled)
 	assert.Equal(t, 10*time.Minute, retention)
-	assert.Equal(t, DefaultThresholds(), s.Saturation("a", "m"))
+	assert.Nil(t, s.Saturation("a", "m"), "without a ConfigMap there are none")
 	assert.Empty(t, s.Limits([]string{"a"}))
 	assert.Equal(t, 1000, s.MaxVariants("a"))
 	_, known := s.Prices()["A100"]

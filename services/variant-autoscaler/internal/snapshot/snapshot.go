@@ -56,7 +56,9 @@ type Group struct {
 	Priority int     `json:"priority"`        // 1 is the most important
 	Targets  Targets `json:"targets"`
 	Load     Load    `json:"load"`
-	Zero     Zero    `json:"zero"`
+	// Saturation are the thresholds of the administrator. Nil: there are none.
+	Saturation *Thresholds `json:"saturation,omitempty"`
+	Zero       Zero        `json:"zero"`
 	// Forecast is a rate that the group is expected to get before a new replica would serve. It can only raise the demand.
 	Forecast int64     `json:"forecast,omitempty"`
 	Variants []Variant `json:"variants"`
@@ -66,6 +68,15 @@ type Group struct {
 type Targets struct {
 	TTFT float64 `json:"ttftMs,omitempty"`
 	ITL  float64 `json:"itlMs,omitempty"`
+}
+
+// Thresholds say when servers without a profile count as saturated, and how many must be left that are not.
+type Thresholds struct {
+	KVCache     float64 `json:"kvCacheThreshold"`     // part of the KV cache in use from which a server is saturated
+	QueueLength float64 `json:"queueLengthThreshold"` // waiting requests from which it is
+	// KVSpare and QueueSpare are what the servers that are not saturated must have left of these on average.
+	KVSpare    float64 `json:"kvSpareTrigger"`
+	QueueSpare float64 `json:"queueSpareTrigger"`
 }
 
 // LoadState tells whether the load of a group is known.
@@ -136,8 +147,19 @@ type Variant struct {
 
 	Profile  *Profile  `json:"profile,omitempty"`
 	Measured *Measured `json:"measured,omitempty"`
+	// Spare is set where the group has thresholds and the variant no profile, and servers were seen.
+	Spare *Spare `json:"spare,omitempty"`
 	// Problem excludes the variant from the choice: it keeps its previous replicas.
 	Problem *Problem `json:"problem,omitempty"`
+}
+
+// Spare is what the servers of a variant show of their saturation.
+type Spare struct {
+	Seen int `json:"seen"` // servers with metrics
+	Free int `json:"free"` // of these, those that are not saturated
+	// KV and Queue are what the free ones have in use of the KV cache, and waiting, on average.
+	KV    float64 `json:"kvUsage"`
+	Queue float64 `json:"waiting"`
 }
 
 // Source is the kind of object that declares a variant.

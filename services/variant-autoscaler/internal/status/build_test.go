@@ -133,6 +133,7 @@ func TestBuildReasons(t *testing.T) {
 		{"stabilized", decided(decision.Stabilized), usual(), "Stabilized", "OptimizationReady", "decided so"},
 		{"saving too small", decided(decision.SavingSmall), usual(), "SavingTooSmall", "OptimizationReady", "decided so"},
 		{"starting", decided(decision.Starting), usual(), "ReplacementsStarting", "OptimizationReady", "decided so"},
+		{"saturated", decided(decision.Saturated), usual(), "ServersSaturated", "OptimizationReady", "decided so"},
 		{"bridging", decided(decision.Bridging), usual(), "Bridging", "OptimizationReady", "decided so"},
 		{"retained", decided(decision.Retained), usual(), "RetentionPeriod", "OptimizationReady", "decided so"},
 		{"limit", decided(decision.LimitBinding), usual(), "LimitBinding", "OptimizationReady", "decided so"},

@@ -1,0 +1,99 @@
+package decision
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
+
+// stuckAfter is how long replicas that do not serve yet are waited for before saturated servers get another one. With half, a large model
+// that loads slowly gets replicas that it does not need. With double, one pod that never starts stops the model for twenty minutes.
+const stuckAfter = 10 * time.Minute
+
+// crowd is what the servers without a profile of a group show together.
+type crowd struct {
+	now, seen, free int
+	kv, queue       float64 // sums of what those that are free have in use
+}
+
+// saturate keeps and adds replicas without a profile, so that their servers stay within the thresholds of the administrator: one more if
+// they are short, and as many as their load needs otherwise. It can only raise what the plan wants.
+func (d *decider) saturate(g int) {
+	in := &d.snapshot.Groups[g]
+	if in.Saturation == nil || d.held[g] != "" {
+		return
+	}
+	order, c := d.crowd(g)
+	if c.seen > 0 {
+		d.fill(g, order, c.floor(in, d.snapshot.Time))
+	}
+}
+
+// crowd returns the variants whose servers count, the cheapest first, and what their servers show.
+func (d *decider) crowd(g int) (order []int, c crowd) {
+	variants := d.snapshot.Groups[g].Variants
+	for i := range variants {
+		v := &variants[i]
+		if v.Profile != nil || v.Problem != nil {
+			continue
+		}
+		order = append(order, i)
+		c.now += v.Now
+		if s := v.Spare; s != nil {
+			c.seen, c.free = c.seen+s.Seen, c.free+s.Free
+			c.kv, c.queue = c.kv+s.KV*float64(s.Free), c.queue+s.Queue*float64(s.Free)
+		}
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		return cmp.Or(cmp.Compare(variants[i].Cost, variants[j].Cost), cmp.Compare(variants[i].Name, variants[j].Name))
+	})
+	return order, c
+}
+
+// floor returns the least replicas.
+func (c *crowd) floor(g *snapshot.Group, at time.Time) int {
+	t, free := g.Saturation, float64(c.free)
+	if c.free == 0 || t.KVCache-c.kv/free < t.KVSpare || t.QueueLength-c.queue/free < t.QueueSpare {
+		if c.seen < c.now && at.Sub(g.Zero.Changed) < stuckAfter {
+			return c.now
+		}
+		return c.now + 1
+	}
+	need := max(over(c.kv, t.KVCache-t.KVSpare), over(c.queue, t.QueueLength-t.QueueSpare))
+	return min(c.seen-c.free+int(min(need, float64(c.now))), c.now)
+}
+
+// over returns how many replicas have a load if each may have a part of it.
+func over(load, each float64) float64 {
+	switch {
+	case load <= 0:
+		return 0
+	case each <= 0:
+		return math.Inf(1)
+	}
+	return math.Ceil(load/each - 1e-9) //nolint:mnd // sums of parts are not exact
+}
+
+// fill raises variants to the replicas that they have, and then the cheapest one that can have more, until they have n together.
+func (d *decider) fill(g int, order []int, n int) {
+	first, variants := d.first[g], d.snapshot.Groups[g].Variants
+	for _, i := range order {
+		n -= d.desired[first+i]
+	}
+	for _, upTo := range []func(i int) int{
+		func(i int) int { return variants[i].Now },
+		func(i int) int { return max(variants[i].Now, d.desired[first+i]) + 1 },
+	} {
+		for _, i := range order {
+			at := first + i
+			before := d.desired[at]
+			if most := d.bounds[at].clamp(min(upTo(i), before+n)); n > 0 && most > before && d.raise(g, i, most, Saturated) {
+				n -= most - before
+				d.wanted[at] = max(d.wanted[at], most)
+			}
+		}
+	}
+}
