@@ -95,9 +95,8 @@ func (r *rig) pass(t *testing.T) map[string]int {
 	return desired
 }
 
-func world(t *testing.T, text string) informers.Caches {
+func world(t *testing.T, text string, objects ...*unstructured.Unstructured) informers.Caches {
 	t.Helper()
-	var objects []*unstructured.Unstructured
 	for part := range strings.SplitSeq(text, "\n---\n") {
 		raw, err := yaml.YAMLToJSON([]byte(part))
 		require.NoError(t, err)
@@ -206,16 +205,18 @@ func TestReset(t *testing.T) {
 	assert.Equal(t, 2, r.cleared, "at the start, and now")
 }
 
-// TestTooManyLimits: a limit of each namespace makes more of them than the optimizer takes. Some groups keep their replicas, the others are
-// decided.
+// TestTooManyLimits: a limit of each namespace makes more of them than the optimizer takes. The groups of the newest namespaces keep their
+// replicas, whatever their names are, and the others are decided.
 func TestTooManyLimits(t *testing.T) {
 	t.Parallel()
 	const namespaces = 1200
 	s := settings.NewBuilder(settings.Options{})
-	require.Empty(t, s.Set(settings.Limits, "limits", map[string]string{"all": `{namespace: "*", replicas: 10}`}))
+	require.Empty(t, s.Set(settings.Limits, "limits", map[string]string{
+		"all": `{namespace: "*", replicas: 10}`, "more": `{namespace: ns-0900, cards: 7, cost: "5"}`, "together": `{cards: 5000}`,
+	}))
 	found := &sources.Result{}
 	for i := range namespaces {
-		v := sources.Variant{Variant: snapshot.Variant{
+		v := sources.Variant{Created: began.Add(-time.Duration(i) * time.Minute), Variant: snapshot.Variant{
 			Namespace: fmt.Sprintf("ns-%04d", i), Name: "v", Cards: 1, Cost: 1, Now: 1, Ready: 1, Held: 1, Profile: &snapshot.Profile{Alpha: 10, MaxBatch: 16},
 		}}
 		found.Groups = append(found.Groups, sources.Group{Key: sources.Key{Namespace: v.Namespace, Model: "m"}, Variants: []sources.Variant{v}})
@@ -227,11 +228,41 @@ func TestTooManyLimits(t *testing.T) {
 	for i := range made.Groups {
 		if p := made.Groups[i].Variants[0].Problem; p != nil {
 			assert.Equal(t, sources.LimitExceeded, p.Reason)
+			assert.Less(t, i, 203, "the newest")
 			excluded++
 		}
 	}
-	assert.Equal(t, namespaces-optimizer.MaxLimits, excluded)
+	assert.Equal(t, namespaces+3-optimizer.MaxLimits, excluded, "one limit is for all together, and one namespace has three")
 	d, err := decision.Decide(made)
 	require.NoError(t, err)
-	assert.Equal(t, 2, d.Groups[0].Variants[0].Desired, "20 requests/s at 14.5 for each replica")
+	assert.Equal(t, 2, d.Groups[namespaces-1].Variants[0].Desired, "20 requests/s at 14.5 for each replica")
+	assert.Equal(t, 1, d.Groups[0].Variants[0].Desired)
+}
+
+// TestManyVariants: a namespace with twenty thousand variants, older than all others, costs nobody else anything.
+func TestManyVariants(t *testing.T) {
+	t.Parallel()
+	ordinary := start(t, variants)
+	want := ordinary.pass(t)
+	r := start(t, variants)
+	var objects []*unstructured.Unstructured
+	for i := range 20_000 {
+		name := fmt.Sprintf("v-%05d", i)
+		u := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+			"spec": map[string]any{"modelID": "m", "variantCost": "10000000", "scaleTargetRef": map[string]any{"kind": "Deployment", "name": name}},
+		}}
+		u.SetNamespace("aaa")
+		u.SetName(name)
+		u.SetCreationTimestamp(metav1.NewTime(began.Add(-time.Hour)))
+		objects = append(objects, u)
+	}
+	r.p.World = world(t, variants, objects...)
+	got := r.pass(t)
+	for name, n := range want {
+		assert.Equal(t, n, got[name])
+	}
+	o := r.outcomes[0]
+	assert.Len(t, o.Sources.Rejected, 19_000)
+	assert.Equal(t, sources.LimitExceeded, o.Sources.Rejected[0].Problem.Reason)
 }

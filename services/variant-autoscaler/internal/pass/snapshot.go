@@ -1,11 +1,13 @@
 package pass
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
+	"strings"
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
@@ -25,13 +27,10 @@ const lowestPriority = 100
 // snapshot returns the input of a decision.
 func (p *Passes) snapshot(ctx context.Context, s *settings.Settings, found *sources.Result, now time.Time) *snapshot.Snapshot {
 	made := &snapshot.Snapshot{Time: now, Settings: p.p.Settings}
-	var namespaces []string
 	for i := range found.Groups {
-		g := group(s, &found.Groups[i])
-		made.Groups = append(made.Groups, g)
-		namespaces = append(namespaces, g.Namespace)
+		made.Groups = append(made.Groups, group(s, &found.Groups[i]))
 	}
-	limit(made, s, slices.Compact(namespaces))
+	limit(made, s, byAge(found.Groups))
 	loads := p.loads(ctx, s, found, made, now)
 	for i := range made.Groups {
 		p.complete(&made.Groups[i], &found.Groups[i], &loads[i], now)
@@ -39,13 +38,40 @@ func (p *Passes) snapshot(ctx context.Context, s *settings.Settings, found *sour
 	return made
 }
 
-// limit adds the limits of the namespaces, in the order of their names. If they are more than the optimizer takes, groups of the
-// namespaces at the end keep their replicas: without their limits, they could take what the administrator denies them.
+// byAge returns the namespaces of groups, the one with the oldest variant first: new namespaces take nothing from those that are there.
+func byAge(groups []sources.Group) []string {
+	oldest := map[string]time.Time{}
+	for i := range groups {
+		for n := range groups[i].Variants {
+			v := &groups[i].Variants[n]
+			if first, found := oldest[v.Namespace]; !found || v.Created.Before(first) {
+				oldest[v.Namespace] = v.Created
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(oldest), func(a, b string) int {
+		return cmp.Or(oldest[a].Compare(oldest[b]), strings.Compare(a, b))
+	})
+}
+
+// limit adds the limits of the namespaces. If they are more than the optimizer takes, groups of the last namespaces keep their replicas:
+// without their limits, they could take what the administrator denies them.
 func limit(made *snapshot.Snapshot, s *settings.Settings, namespaces []string) {
-	fitting := sort.Search(len(namespaces), func(i int) bool { return len(s.Limits(namespaces[:i+1])) > optimizer.MaxLimits })
-	made.Limits = s.Limits(namespaces[:fitting])
+	if made.Limits = s.Limits(namespaces); len(made.Limits) <= optimizer.MaxLimits {
+		return
+	}
+	common := len(s.Limits(nil))
+	room, excluded := optimizer.MaxLimits-common, map[string]bool{}
+	for _, namespace := range namespaces {
+		if own := len(s.Limits([]string{namespace})) - common; own <= room {
+			room -= own
+		} else {
+			excluded[namespace] = true
+		}
+	}
+	made.Limits = s.Limits(slices.DeleteFunc(namespaces, func(namespace string) bool { return excluded[namespace] }))
 	for i := range made.Groups {
-		if g := &made.Groups[i]; fitting < len(namespaces) && g.Namespace >= namespaces[fitting] {
+		if g := &made.Groups[i]; excluded[g.Namespace] {
 			exclude(g, &snapshot.Problem{Reason: sources.LimitExceeded, Message: fmt.Sprintf(
 				"there are more than %d limits of namespaces with variants: limit fewer namespaces, or use limits for all of them together", optimizer.MaxLimits)})
 		}

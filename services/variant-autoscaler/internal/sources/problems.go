@@ -9,8 +9,9 @@ const (
 	// NameConflict: an object of another kind has the same name, so their metrics would be the same series. The order is that of
 	// TargetConflict. Remedy: rename one of them.
 	NameConflict = "NameConflict"
-	// LimitExceeded: the namespace has too many variants, and this one is among the newest (rejected), or a number is larger than any
-	// that the optimizer accepts (note, or problem if it is a minimum). Remedy: delete variants, or use smaller numbers.
+	// LimitExceeded: the namespace, or all together, have too many variants, and this one is among the newest (rejected); a number is larger
+	// than any that the optimizer accepts (note, or problem if it is a minimum); or the namespaces have too many limits, and this one is
+	// among the newest (problem). Remedy: delete variants, use smaller numbers, or limit fewer namespaces.
 	LimitExceeded = "LimitExceeded"
 
 	// TargetNotFound: the target does not exist. Remedy: create it, or correct scaleTargetRef.
