@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/promclient"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // began is the start of the simulated time.
@@ -31,7 +32,7 @@ type autoscaler struct {
 
 	world     *world
 	caches    informers.Caches
-	collector *collect.Collector
+	collector pass.Collector
 	settings  *settings.Settings
 	next      float64
 	decided   []int // of the last pass
@@ -44,7 +45,10 @@ type autoscaler struct {
 type Options struct {
 	HPAWindow float64 // stabilization of the HorizontalPodAutoscaler
 	Configure func(c *config.Config)
-	Trace     func(o *pass.Outcome, now float64)
+	// Knows makes it a plan that knows the load: at each pass the largest rate until a replica that starts now would serve. What a replica
+	// serves, it learns as usual.
+	Knows bool
+	Trace func(o *pass.Outcome, now float64)
 }
 
 // Fairlead returns this service with its default flags, and the HorizontalPodAutoscalers of its examples, on Kubernetes before 1.35:
@@ -54,7 +58,7 @@ func Fairlead(o Options) func(s *Scenario) scaler {
 		a := &autoscaler{next: float64(s.Seed * 17 % 60), trace: o.Trace} //nolint:mnd // passes and changes of the load have any distance
 		builder := settings.NewBuilder(settings.Options{Namespace: "ns"})
 		builder.Set(settings.Classes, "service-classes-config", map[string]string{
-			"premium.yaml": fmt.Sprintf("name: Premium\npriority: 1\ndata:\n- {model: m, slo-tpot: %g, slo-ttft: %g}\n", s.TPOT*1e3, s.TTFT*1e3),
+			"premium.yaml": fmt.Sprintf("name: Premium\npriority: 1\ndata:\n- {model: default/default, slo-tpot: %g, slo-ttft: %g}\n", s.TPOT*1e3, s.TTFT*1e3),
 		})
 		a.settings = builder.Settings()
 		c := config.Default(func(string) string { return "" })
@@ -62,6 +66,9 @@ func Fairlead(o Options) func(s *Scenario) scaler {
 			o.Configure(c)
 		}
 		a.collector = collect.New(a, collect.Options{Window: c.Metrics, Concurrency: 1})
+		if o.Knows {
+			a.collector, c.Metrics = &knowing{Collector: a.collector, scenario: s}, 0 // known rates have no noise to average
+		}
 		for range s.Variants {
 			a.hpas = append(a.hpas, hpa{tolerance: 0.1, window: o.HPAWindow})
 		}
@@ -84,6 +91,28 @@ func Fairlead(o Options) func(s *Scenario) scaler {
 		})
 		return a
 	}
+}
+
+// knowing is a collector that knows the rates to come.
+type knowing struct {
+	pass.Collector
+
+	scenario *Scenario
+}
+
+func (k *knowing) Collect(ctx context.Context, now time.Time, groups []collect.Group) []collect.Result {
+	results := k.Collector.Collect(ctx, now, groups)
+	soonest := math.Inf(1)
+	for i := range k.scenario.Variants {
+		soonest = min(soonest, k.scenario.Variants[i].Start)
+	}
+	at := now.Sub(began).Seconds()
+	for i := range results {
+		if l := &results[i].Load; l.State == snapshot.Found {
+			l.Rate = int64(k.scenario.most(groups[i].Model, at, at+soonest) * 1e6) //nolint:mnd // micro-requests
+		}
+	}
+	return results
 }
 
 // view is the present cache of a kind.
@@ -173,7 +202,7 @@ func (a *autoscaler) objects(d *deployment) []*unstructured.Unstructured {
 	hpa := object{
 		"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
 		"metadata": meta(d.Name, began, object{"annotations": object{
-			"llm-d.ai/managed": "true", "llm-d.ai/model-id": "m", "llm-d.ai/variant-cost": strconv.FormatFloat(d.Cost, 'f', -1, 64),
+			"llm-d.ai/managed": "true", "llm-d.ai/model-id": d.Model, "llm-d.ai/variant-cost": strconv.FormatFloat(d.Cost, 'f', -1, 64),
 		}}),
 		"spec": object{
 			"minReplicas": int64(d.Min), "maxReplicas": int64(d.Max),

@@ -14,9 +14,10 @@ import (
 	"fairlead.dev/services/variant-autoscaler/test/modelserver"
 )
 
-// Variant is one way to serve the model.
+// Variant is one way to serve a model.
 type Variant struct {
 	Name     string
+	Model    string
 	Cost     float64 // of a replica and hour
 	Start    float64 // seconds from the creation of a pod to its first token
 	Min, Max int
@@ -27,6 +28,7 @@ type Variant struct {
 
 // Arrival is a request to come.
 type Arrival struct {
+	Model         string
 	At            float64
 	Input, Output int
 }
@@ -34,9 +36,10 @@ type Arrival struct {
 // Scenario is a load and what may serve it.
 type Scenario struct {
 	Variants   []Variant
-	Arrivals   []Arrival // ordered by time
-	End        float64   // seconds
-	TTFT       float64   // objective of each request, in seconds
+	Arrivals   []Arrival          // ordered by time
+	Phases     map[string][]Phase // by model, that they come from, for a plan that knows them
+	End        float64            // seconds
+	TTFT       float64            // objective of each request, in seconds
 	TPOT       float64
 	Grace      float64 // seconds in which a pod that ends may finish its requests
 	RoundRobin bool    // the picker ignores load; it sends to the pod with the fewest requests otherwise
@@ -55,11 +58,23 @@ func Poisson(phases []Phase, input, output, spread float64, seed uint64) (arriva
 	}
 	for _, p := range phases {
 		for at := end + r.ExpFloat64()/p.Rate; at < end+p.Seconds; at += r.ExpFloat64() / p.Rate {
-			arrivals = append(arrivals, Arrival{At: at, Input: size(input), Output: size(output)})
+			arrivals = append(arrivals, Arrival{Model: model, At: at, Input: size(input), Output: size(output)})
 		}
 		end += p.Seconds
 	}
 	return arrivals, end
+}
+
+// most returns the largest rate of a model in a time.
+func (s *Scenario) most(model string, from, to float64) float64 {
+	most, at := 0.0, 0.0
+	for _, p := range s.Phases[model] {
+		if at < to && at+p.Seconds > from {
+			most = max(most, p.Rate)
+		}
+		at += p.Seconds
+	}
+	return most
 }
 
 // Result is the outcome of a run.
@@ -252,7 +267,7 @@ func (w *world) dispatch(a *Arrival) {
 	var ready []*pod
 	for _, d := range w.deployments {
 		for _, p := range d.pods {
-			if p.serves(a.At) {
+			if d.Model == a.Model && p.serves(a.At) {
 				ready = append(ready, p)
 			}
 		}

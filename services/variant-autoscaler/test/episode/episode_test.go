@@ -86,6 +86,67 @@ func (shrink) step(w *world) {
 	}
 }
 
+// unlike are loads with variants of unlike cost.
+type unlike struct {
+	name     string
+	scenario func(seed uint64) *Scenario
+	first    []int
+}
+
+// compare plays a load with this service, and with the same service where it knows the load.
+func (u *unlike) compare(seed uint64) (ours, plan *Result) {
+	return Run(u.scenario(seed), Fairlead(Options{}), u.first...), Run(u.scenario(seed), Fairlead(Options{Knows: true}), u.first...)
+}
+
+func envelope(law steptime.Law) unlike {
+	return unlike{"envelope", func(seed uint64) *Scenario { return Envelope(law, seed) }, []int{1, 1, 1, 1}}
+}
+
+func mixed(law steptime.Law, factor float64) unlike {
+	return unlike{fmt.Sprintf("episode, %.0f %%", 100*factor), func(seed uint64) *Scenario { return Unlike(law, factor, seed) }, []int{1, 3}}
+}
+
+// TestEnvelope: replicas follow a load that ramps up, shifts between models, drops and returns, and cost what a plan costs that knows it.
+func TestEnvelope(t *testing.T) {
+	t.Parallel()
+	for _, u := range []unlike{envelope(Qwen32()), mixed(Qwen32(), 1)} {
+		cost, known := 0.0, 0.0
+		for seed := range uint64(3) {
+			ours, plan := u.compare(seed)
+			assert.GreaterOrEqual(t, ours.Attainment(), 0.97, "%s: the target is for 90 %%", u.name)
+			assert.Zero(t, ours.Cut, u.name)
+			cost, known = cost+ours.Cost, known+plan.Cost
+		}
+		assert.LessOrEqual(t, cost/known, 1.05, u.name)
+	}
+}
+
+// BenchmarkUnlike prints the table of variants of unlike cost.
+func BenchmarkUnlike(b *testing.B) {
+	const seeds = 24
+	for range b.N {
+		fmt.Println("| load | servers | within both, median | worst | of the plan that knows | cost / that of the plan, median | worst |")
+		fmt.Println("|---|---|---|---|---|---|---|")
+		for _, w := range []struct {
+			name string
+			law  steptime.Law
+		}{{"realistic", Qwen32()}, {"linear", linear()}, {"overlap", overlap()}} {
+			for _, u := range []unlike{mixed(w.law, 1), mixed(w.law, 0.8), mixed(w.law, 1.2), envelope(w.law)} {
+				var within, known, ratio []float64
+				for seed := range uint64(seeds) {
+					ours, plan := u.compare(seed)
+					within, known, ratio = append(within, 100*ours.Attainment()), append(known, 100*plan.Attainment()), append(ratio, ours.Cost/plan.Cost)
+				}
+				slices.Sort(within)
+				slices.Sort(known)
+				slices.Sort(ratio)
+				fmt.Printf("| %s | %s | %.1f %% | %.1f %% | %.1f %% | %.3f | %.3f |\n",
+					u.name, w.name, within[seeds/2], within[0], known[seeds/2], ratio[seeds/2], ratio[seeds-1])
+			}
+		}
+	}
+}
+
 // BenchmarkEpisode prints the table of docs/services/variant-autoscaler-measured.md.
 func BenchmarkEpisode(b *testing.B) {
 	const seeds = 24

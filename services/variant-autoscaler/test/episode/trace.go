@@ -43,7 +43,7 @@ func ReadTrace(path string, speed float64) ([]Arrival, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read trace: %w", err)
 		}
-		arrivals = append(arrivals, Arrival{At: at.Sub(first).Seconds() / speed, Input: max(input, 1), Output: max(output, 1)})
+		arrivals = append(arrivals, Arrival{Model: model, At: at.Sub(first).Seconds() / speed, Input: max(input, 1), Output: max(output, 1)})
 	}
 	return arrivals, nil
 }

@@ -1,6 +1,8 @@
 package episode
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"fairlead.dev/pkg/steptime"
@@ -24,6 +26,7 @@ func Qwen32() steptime.Law {
 }
 
 const (
+	model     = "m"
 	qwenCache = 430_000
 	slots     = 256
 )
@@ -36,11 +39,58 @@ func Published(law steptime.Law, factor float64, seed uint64) *Scenario {
 	}
 	s := &Scenario{
 		Variants: []Variant{{
-			Name: "qwen", Cost: 10, Start: 100, Min: 3, Max: 8, KV: qwenCache, Prefill: 1 / law.PerToken.Seconds(),
+			Name: "qwen", Model: model, Cost: 10, Start: 100, Min: 3, Max: 8, KV: qwenCache, Prefill: 1 / law.PerToken.Seconds(),
 			Server: modelserver.Step(law, slots, qwenCache, 1),
 		}},
 		TTFT: 3, TPOT: 0.1, Grace: 120, Seed: seed,
 	}
+	s.Phases = map[string][]Phase{model: phases}
 	s.Arrivals, s.End = Poisson(phases, 4000, 1000, 0.1, seed)
+	return s
+}
+
+// Envelope returns a load of two models with two variants each. It ramps up, shifts from one model to the other, drops, and returns.
+func Envelope(law steptime.Law, seed uint64) *Scenario {
+	const other = "n"
+	s := Unlike(law, 1, seed)
+	for _, v := range s.Variants {
+		v.Name, v.Model = v.Name+"-2", other
+		s.Variants = append(s.Variants, v)
+	}
+	s.Phases = map[string][]Phase{}
+	for _, p := range []struct{ seconds, one, two float64 }{
+		{300, 1, 1},
+		{120, 2, 1}, {120, 3, 1}, {120, 4, 1}, {120, 5, 1}, {120, 6, 1}, {120, 7, 1}, {600, 8, 1},
+		{120, 7, 2}, {120, 6, 3}, {120, 5, 4}, {120, 4, 5}, {120, 3, 6}, {600, 2, 7},
+		{600, 1, 1},
+		{120, 2, 1}, {120, 3, 1}, {120, 4, 1}, {120, 5, 1}, {600, 6, 1},
+	} {
+		s.Phases[model] = append(s.Phases[model], Phase{p.seconds, p.one})
+		s.Phases[other] = append(s.Phases[other], Phase{p.seconds, p.two})
+	}
+	s.Arrivals = nil
+	for i, name := range []string{model, other} {
+		var arrivals []Arrival
+		arrivals, s.End = Poisson(s.Phases[name], 4000, 1000, 0.1, seed*2+uint64(i))
+		for _, a := range arrivals {
+			a.Model = name
+			s.Arrivals = append(s.Arrivals, a)
+		}
+	}
+	slices.SortFunc(s.Arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
+	return s
+}
+
+// Unlike returns the episode with two ways to serve the model: the published one, and replicas that take 1.6 times as long for everything,
+// cost 45 % and start in 200 s.
+func Unlike(law steptime.Law, factor float64, seed uint64) *Scenario {
+	const slower = 1.6
+	s := Published(law, factor, seed)
+	slow := s.Variants[0]
+	slow.Name, slow.Cost, slow.Start, slow.Min, slow.Max = "slow", 4.5, 200, 1, 12
+	slow.Prefill /= slower
+	slow.Server = modelserver.Step(law, slots, qwenCache, slower)
+	s.Variants[0].Min = 1
+	s.Variants = append(s.Variants, slow)
 	return s
 }
