@@ -195,6 +195,10 @@ bench-local: local ## Time and memory that a cluster takes, with bounds that an 
 	@mkdir -p $(IMAGES)
 	@cd deploy/local/e2e && GOWORK=off $(GO) test -p 1 -count=1 -run '^$$' -bench . -benchtime 3x ./cluster
 
+.PHONY: bench-episode
+bench-episode: local-images image-prometheus image-prometheus-adapter ## The published episode of llm-d with the variant-autoscaler, in real time: 41 minutes
+	@cd deploy/local/e2e && GOWORK=off $(GO) test -count=1 -run '^$$' -bench Episode -benchtime 1x -timeout 60m -v ./autoscaler
+
 # Of whole-system tests in a cluster that exists: see CONTRIBUTING.md.
 export FAIRLEAD_KUBECONFIG REGISTRY
 

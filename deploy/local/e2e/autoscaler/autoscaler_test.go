@@ -47,20 +47,20 @@ type system struct {
 	*cluster.Cluster
 	*stack.Stack
 
-	t    *testing.T
+	t    testing.TB
 	root string
+	tag  string // of the images
 }
 
-func newSystem(t *testing.T) *system {
+func newSystem(t testing.TB, o stack.Options) *system {
 	t.Helper()
 	root, err := cluster.Repository()
 	require.NoError(t, err)
 	c := cluster.Start(t, stack.Publish("127.0.0.1:0"))
-	few := []string{"--max-num-seqs=4", "--step-base=20ms"} // a replica is full with four requests
-	s, err := stack.Install(t.Context(), c, stack.Options{Tag: tag, Servers: 1, Model: few, Odd: []string{"--speed=0.5"}})
+	s, err := stack.Install(t.Context(), c, o)
 	require.NoError(t, err)
 	require.NoError(t, s.WaitGateway(t.Context()))
-	return &system{Cluster: c, Stack: s, t: t, root: root}
+	return &system{Cluster: c, Stack: s, t: t, root: root, tag: o.Tag}
 }
 
 func (s *system) apply(name string, replace ...string) {
@@ -94,13 +94,15 @@ func (s *system) rules() string {
 	return string(config)
 }
 
-// install installs the autoscaler, and does not wait.
-func (s *system) install() {
+// install installs the autoscaler with helm values, as name=value, and does not wait.
+func (s *system) install(values ...string) {
 	s.t.Helper()
-	_, err := s.Helm(s.t.Context(), "upgrade", "--install", autoscaler, filepath.Join(s.root, "charts", autoscaler),
-		"--set", "prometheus.url=http://prometheus.default.svc:9090", "--set", "prometheus.allowHTTP=true", "--set", "prometheus.metricsWindow=15s",
-		"--set", "optimization.interval=10s", "--set", "plan.stabilizationWindow=20s",
-		"--set", "image.registry="+stack.Registry(), "--set", "image.repository="+autoscaler, "--set", "image.tag="+tag)
+	args := []string{"upgrade", "--install", autoscaler, filepath.Join(s.root, "charts", autoscaler)}
+	for _, v := range append(values, "prometheus.url=http://prometheus.default.svc:9090", "prometheus.allowHTTP=true",
+		"image.registry="+stack.Registry(), "image.repository="+autoscaler, "image.tag="+s.tag) {
+		args = append(args, "--set", v)
+	}
+	_, err := s.Helm(s.t.Context(), args...)
 	require.NoError(s.t, err)
 }
 
@@ -151,15 +153,16 @@ func (s *system) conditions(ctx context.Context) (string, error) {
 // TestReplicasFollowTheLoad: requests come, HorizontalPodAutoscalers add replicas, the leader dies, the requests end, and the replicas go.
 func TestReplicasFollowTheLoad(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
-	s.install()
+	few := []string{"--max-num-seqs=4", "--step-base=20ms"} // a replica is full with four requests
+	s := newSystem(t, stack.Options{Tag: tag, Servers: 1, Model: few, Odd: []string{"--speed=0.5"}})
+	s.install("prometheus.metricsWindow=15s", "optimization.interval=10s", "plan.stabilizationWindow=20s")
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		out, err := s.Kubectl(t.Context(), "get", "pods", "-l", "app.kubernetes.io/name="+autoscaler, "-o", "jsonpath={.items[*].status.containerStatuses[*].state.running.startedAt}")
 		require.NoError(collect, err)
 		require.Len(collect, strings.Fields(out), 2, "they run without a Prometheus")
 	}, settle, tick)
-	s.apply("prometheus.yaml")
-	s.apply("adapter.yaml", "RULES", s.rules())
+	s.apply("prometheus.yaml", "SCRAPE", "2s")
+	s.apply("adapter.yaml", "RULES", s.rules(), "RELIST", "5s")
 	s.example("variantautoscaling.yaml", "llama-h100-decode", fast, "llama-l40s-decode", "does-not-exist", "llama-h100", fast, "namespace: models", "namespace: default",
 		"meta/llama-3.1-8b", stack.Model)
 	s.example("hpa-variant.yaml", "llama-h100-decode", fast, "llama-h100", fast, "namespace: models", "namespace: default")
@@ -176,7 +179,7 @@ func TestReplicasFollowTheLoad(t *testing.T) {
 		require.Equal(collect, "TargetNotFound", missing)
 	}, settle, tick)
 
-	stop := s.load()
+	stop := s.load(chatload.Options{Concurrency: 16, MaxTokens: 100, Prompts: chatload.Prompts{Groups: 64, SharedTokens: 64, Seed: 4}})
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		n, err := s.replicas(t.Context())
 		require.NoError(collect, err)
@@ -199,17 +202,15 @@ func TestReplicasFollowTheLoad(t *testing.T) {
 	}, 2*settle, tick)
 }
 
-// load sends requests until the returned function is called: 16 at a time.
-func (s *system) load() func() *chatload.Report {
+// load sends requests until the returned function is called.
+func (s *system) load(o chatload.Options) func() *chatload.Report {
 	s.t.Helper()
 	stop, ended := make(chan struct{}), make(chan error, 1)
+	o.BaseURL, o.Model, o.IgnoreEOS, o.KeepAlive, o.Timeout, o.Stop = s.Gateway(), stack.Model, true, true, time.Minute, stop
 	var report *chatload.Report
 	go func() {
 		var err error
-		report, err = chatload.Run(s.t.Context(), chatload.Options{
-			BaseURL: s.Gateway(), Model: stack.Model, Concurrency: 16, MaxTokens: 100, IgnoreEOS: true, KeepAlive: true, Timeout: time.Minute, Stop: stop,
-			Prompts: chatload.Prompts{Groups: 64, SharedTokens: 64, Seed: 4},
-		})
+		report, err = chatload.Run(s.t.Context(), o)
 		ended <- err
 	}()
 	return func() *chatload.Report {
@@ -250,3 +251,42 @@ func (s *system) holder() string {
 	name, _, _ := strings.Cut(text, "_")
 	return name
 }
+
+// TestPredictions compares the figures that a plan predicts with those that servers of unlike speed show behind the picker. Nothing tells
+// the autoscaler what they serve. The replicas stay as they are: no autoscaler follows.
+func TestPredictions(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("long form: figures need minutes of load")
+	}
+	s := newSystem(t, stack.Options{Tag: tag, Servers: 2, Odd: []string{"--speed=0.5"}})
+	s.install("prometheus.metricsWindow=1m", "optimization.interval=10s", "plan.ttftPercentile=0")
+	s.apply("prometheus.yaml", "SCRAPE", "5s")
+	s.apply("variants.yaml", "MODEL", stack.Model, "FAST", fast, "SLOW", slow)
+	s.rolledOut(autoscaler)
+	stop := s.load(chatload.Options{Rate: 8, MaxTokens: 150, Prompts: chatload.Prompts{OwnTokens: 1000, Seed: 9}})
+	within := func(collect require.TestingT, variant, metric, sum, count string) {
+		figure := func(expr string) float64 {
+			value, found, err := s.query(t.Context(), expr)
+			require.NoError(collect, err)
+			require.True(collect, found, expr)
+			return value
+		}
+		pods := `{pod=~"` + variant + `-[0-9a-f]+-[a-z0-9]+"}[1m]`
+		measured := figure("sum(rate(" + sum + pods + "))/sum(rate(" + count + pods + "))")
+		predicted := figure(metric + `{variant_name="` + variant + `"}`)
+		t.Logf("%s %s: predicted %.1f ms, measured %.1f ms", variant, metric, 1e3*predicted, 1e3*measured)
+		assert.InEpsilon(collect, measured, predicted, statedError)
+	}
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		for _, variant := range []string{fast, slow} {
+			within(collect, variant, "wva_predicted_ttft_seconds", "vllm:time_to_first_token_seconds_sum", "vllm:time_to_first_token_seconds_count")
+			within(collect, variant, "wva_predicted_itl_seconds", "vllm:inter_token_latency_seconds_sum", "vllm:inter_token_latency_seconds_count")
+		}
+	}, 3*settle, 5*tick)
+	report := stop()
+	assert.Zero(t, report.Failed(), "%v %v", report.Failures, report.Examples)
+}
+
+// statedError is how far predictions of measured capacities may be from what servers show: docs/services/variant-autoscaler.md.
+const statedError = 0.25

@@ -20,6 +20,7 @@ func Decide(s *snapshot.Snapshot) (*Decision, error) {
 	d.report = optimizer.NewReport(d.problem)
 	d.wanted = optimizer.Wanted(d.problem, d.plan)
 	d.desired = optimizer.Act(d.problem, d.plan)
+	d.room = d.report.Room(d.desired)
 	for g := range s.Groups {
 		d.saturate(g)
 		d.start(g)
@@ -37,6 +38,7 @@ type decider struct {
 
 	problem *optimizer.Problem
 	report  *optimizer.Report
+	room    *optimizer.Room
 	plan    *optimizer.Plan
 	wanted  []int
 	desired []int

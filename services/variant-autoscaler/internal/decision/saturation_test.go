@@ -2,6 +2,7 @@ package decision
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -95,4 +96,24 @@ func TestDecide_SaturationIsReplayed(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
 	assert.Equal(t, 3, got.Groups[0].Variants[1].Desired)
+}
+
+// BenchmarkDecide_Saturated is a fleet whose servers are all saturated: each model gets a replica more, within a limit for all.
+func BenchmarkDecide_Saturated(b *testing.B) {
+	s := one()
+	s.Groups = nil
+	for i := range 5000 {
+		g := one(load(7), has(0, 2), crowded(snapshot.Spare{}, snapshot.Spare{Seen: 2})).Groups[0]
+		g.Namespace = fmt.Sprint("ns-", i)
+		for n := range g.Variants {
+			g.Variants[n].Namespace = g.Namespace
+		}
+		s.Groups = append(s.Groups, g)
+	}
+	s.Limits = []snapshot.Limit{{Name: "all", Unit: snapshot.Replicas, Amount: 14_000}}
+	for b.Loop() {
+		d, err := Decide(s)
+		require.NoError(b, err)
+		require.Equal(b, 3, d.Groups[0].Variants[1].Desired)
+	}
 }

@@ -109,12 +109,9 @@ func (d *decider) raise(g, i, n int, why Reason) bool {
 	if n <= d.desired[at] {
 		return true
 	}
-	before := d.desired[at]
-	d.desired[at] = n
-	if !d.report.Fits(d.desired) {
-		d.desired[at] = before
+	if !d.room.Take(at, n-d.desired[at]) {
 		return false
 	}
-	d.why[at] = why
+	d.desired[at], d.why[at] = n, why
 	return true
 }

@@ -120,3 +120,18 @@ func TestLargeGroups(t *testing.T) {
 	assert.Less(t, plan.Bound, plan.Cost)
 	assert.Equal(t, []int{0, 1}, plan.Limiting)
 }
+
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	group := Group{Namespace: "ns", Model: "m", Priority: 1, Rate: 10, Variants: variants(15, 36)}
+	other := Group{Namespace: "other", Model: "m", Priority: 1, Rate: 10, Variants: variants(15)}
+	p := &Problem{Split: SplitCapacity, Groups: []Group{group, other}, Limits: []Limit{{Unit: UnitReplicas, Namespace: "ns", Amount: 5}, {Unit: UnitReplicas, Amount: 7}}}
+	require.NoError(t, p.Validate())
+	room := NewReport(p).Room([]int{1, 1, 1})
+	assert.False(t, room.Take(0, 4))
+	assert.True(t, room.Take(0, 2), "what did not fit took nothing")
+	assert.True(t, room.Take(1, 1))
+	assert.False(t, room.Take(1, 1), "the namespace has all")
+	assert.True(t, room.Take(2, 1))
+	assert.False(t, room.Take(2, 1), "all together have all")
+}

@@ -34,8 +34,29 @@ func (r *Report) Loads(group int, replicas []int, rate int64) []int64 {
 	return loads
 }
 
-// Fits reports whether a plan of all variants keeps the limits.
-func (r *Report) Fits(plan []int) bool { return len(r.solver.exceeded(plan)) == 0 }
+// Room is what the limits leave beside a plan.
+type Room struct {
+	solver *solver
+	taken  []int64
+}
+
+// Room returns the room beside a plan of all variants.
+func (r *Report) Room(plan []int) *Room { return &Room{solver: r.solver, taken: r.solver.taken(plan)} }
+
+// Take takes the room of further replicas of a variant, numbered over all groups. If a limit does not leave it, it takes nothing and
+// returns false.
+func (r *Room) Take(variant, replicas int) bool {
+	takes := r.solver.variants[variant].takes
+	for _, t := range takes {
+		if r.taken[t.limit]+t.amount*int64(replicas) > r.solver.limits[t.limit].amount {
+			return false
+		}
+	}
+	for _, t := range takes {
+		r.taken[t.limit] += t.amount * int64(replicas)
+	}
+	return true
+}
 
 // Counts reports whether a limit of the problem counts a variant of a group.
 func (r *Report) Counts(index, group int) bool {

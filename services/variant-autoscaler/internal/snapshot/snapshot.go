@@ -140,7 +140,7 @@ type Variant struct {
 	Previous int `json:"previous"`
 	// Decided reports whether Previous is a decision.
 	Decided bool `json:"decided"`
-	// Held is the most replicas wanted in the stabilization window.
+	// Held is how many replicas stabilization keeps: see package memory.
 	Held   int           `json:"held"`
 	Weight int64         `json:"weight,omitempty"` // load that a ready replica was seen to get; 0: not seen
 	Start  time.Duration `json:"start,omitempty"`  // from the creation of a pod to its first token; 0: not known

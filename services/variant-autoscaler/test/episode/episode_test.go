@@ -26,10 +26,10 @@ func laws() []law {
 		{"static 8", Static, 8},
 		{"static 5", Static, 5},
 		{"KEDA, SLO-aware", SLOAware, 3},
+		{"KEDA, SLO-aware, calibrated", SLOAwareAt(0.30, 0.20), 3},
 		{"KEDA, token-aware", TokenAware, 3},
 		{"Fairlead, defaults", Fairlead(Options{}), 3},
 		{"Fairlead, HPA window 300 s", Fairlead(Options{HPAWindow: 300}), 3},
-		{"Fairlead, window 60 s", Fairlead(Options{Configure: func(c *config.Config) { c.Window = time.Minute }}), 3},
 		{"Fairlead, window 30 s, forecast, headroom 5 %", Fairlead(Options{Configure: func(c *config.Config) {
 			c.Window, c.Forecast, c.Plan.HeadroomPercent = 30*time.Second, true, 5
 		}}), 3},
@@ -212,7 +212,7 @@ func BenchmarkTraces(b *testing.B) {
 				lines = append(lines, Line{l.name, r.Timeline})
 			}
 			if to := os.Getenv("FAIRLEAD_PLOTS"); to != "" {
-				if err := os.WriteFile(to+"/variant-autoscaler-"+name+".svg", Plot(name+" at 20 times its speed", lines[2:5]), 0o644); err != nil {
+				if err := os.WriteFile(to+"/variant-autoscaler-"+name+".svg", Plot(name+" at 20 times its speed", lines[2:6]), 0o644); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -91,30 +91,42 @@ func (static) step(*world) {}
 // sloAware is the SLO-aware law of llm-d on KEDA: the worst of both objectives at the 90th percentile, as a part of the objective, at
 // most 2, smoothed over 45 s. It scales up above 0.55 and down below 0.40. Starting replicas get credit.
 type sloAware struct {
-	hpa  hpa
-	last []float64
+	hpa          hpa
+	last         []float64
+	above, below float64
 }
 
-// SLOAware returns the law.
-func SLOAware(*Scenario) scaler {
-	return &sloAware{hpa: hpa{
-		window: 0, up: func(n int) int { return n + max(n, 4) }, upPeriod: 60, down: 1, downPeriod: 120,
-	}}
-}
+// SLOAware returns the law with the published thresholds.
+func SLOAware(s *Scenario) scaler { return SLOAwareAt(0.55, 0.40)(s) }
 
-// lastTimes returns the TTFT and TPOT of the last minute.
-func (w *world) lastTimes() (firsts, rests []float64) {
-	const window = 60
-	for i := len(w.requests) - 1; i >= 0 && w.requests[i].Arrived > w.now-600; i-- {
-		q := w.requests[i]
-		if q.First > w.now-window && q.First <= w.now {
-			firsts = append(firsts, q.First-q.Arrived)
-		}
-		if q.End > w.now-window && q.End <= w.now && q.Output > 1 {
-			rests = append(rests, (q.End-q.First)/float64(q.Output-1))
+// SLOAwareAt returns the law with other thresholds.
+func SLOAwareAt(above, below float64) func(*Scenario) scaler {
+	return func(*Scenario) scaler {
+		return &sloAware{
+			hpa:   hpa{window: 0, up: func(n int) int { return n + max(n, 4) }, upPeriod: 60, down: 1, downPeriod: 120},
+			above: above, below: below,
 		}
 	}
-	return firsts, rests
+}
+
+// lastTimes returns percentiles of the TTFT and of the time between tokens of the last minute. These are from histograms of the servers.
+func (w *world) lastTimes(percentile float64) (first, rest float64) {
+	const window = 60
+	var firsts []float64
+	for i := len(w.requests) - 1; i >= 0 && w.requests[i].Arrived > w.now-600; i-- {
+		if q := w.requests[i]; q.First > w.now-window && q.First <= w.now {
+			firsts = append(firsts, q.First-q.Arrived)
+		}
+	}
+	var counts [len(modelserver.Buckets) + 1]float64
+	for _, p := range w.deployments[0].pods {
+		if seen := within(p.scrapes, w.now-window); len(seen) > 1 {
+			for i := range counts {
+				counts[i] += seen[len(seen)-1].page.ITLs[i] - seen[0].page.ITLs[i]
+			}
+		}
+	}
+	return modelserver.Quantile(firsts, percentile), modelserver.ITLQuantile(counts, percentile)
 }
 
 func (s *sloAware) step(w *world) {
@@ -122,9 +134,9 @@ func (s *sloAware) step(w *world) {
 		return
 	}
 	d := w.deployments[0]
-	firsts, rests := w.lastTimes()
-	const percentile, most, above, below = 90, 2, 0.55, 0.40
-	worst := min(max(modelserver.Quantile(firsts, percentile)/w.TTFT, modelserver.Quantile(rests, percentile)/w.TPOT), most)
+	const percentile, most = 90, 2
+	first, rest := w.lastTimes(percentile)
+	worst := min(max(first/w.TTFT, rest/w.TPOT), most)
 	s.last = append(s.last, worst)
 	s.last = s.last[max(0, len(s.last)-3):]
 	smooth := modelserver.Quantile(s.last, 0)
@@ -135,10 +147,10 @@ func (s *sloAware) step(w *world) {
 		}
 	}
 	switch credit := min(float64(ready)/float64(max(d.wanted, 1)), 1); {
-	case smooth*credit > above:
-		s.hpa.sync(d, w.now, float64(d.wanted)*smooth*credit/above)
-	case smooth < below:
-		s.hpa.sync(d, w.now, float64(d.wanted)*smooth/below)
+	case smooth*credit > s.above:
+		s.hpa.sync(d, w.now, float64(d.wanted)*smooth*credit/s.above)
+	case smooth < s.below:
+		s.hpa.sync(d, w.now, float64(d.wanted)*smooth/s.below)
 	default:
 		s.hpa.sync(d, w.now, float64(d.wanted))
 	}

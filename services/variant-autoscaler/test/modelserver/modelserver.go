@@ -34,8 +34,40 @@ type Page struct {
 	Running, Waiting, Usage                       float64
 	Finished, Input, Cached, Output               float64
 	TTFTSum, TTFTCount, ITLSum, ITLCount, Prefill float64
-	Firsts                                        []float64 // every TTFT, for the judge
-	Pending                                       []float64 // arrivals of requests without a first token
+	ITLs                                          [len(Buckets) + 1]float64 // cumulative, by Buckets, and all
+	Firsts                                        []float64                 // every TTFT, for the judge
+	Pending                                       []float64                 // arrivals of requests without a first token
+}
+
+// Buckets are those of vLLM's histogram of the time between tokens, in seconds, up to the longest that servers here show.
+var Buckets = [...]float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10} //nolint:gochecknoglobals // constant
+
+// observe adds times between tokens.
+func (p *Page) observe(itl, times float64) {
+	p.ITLSum += itl * times
+	p.ITLCount += times
+	for i, most := range Buckets {
+		if itl <= most {
+			p.ITLs[i] += times
+		}
+	}
+	p.ITLs[len(Buckets)] += times
+}
+
+// ITLQuantile returns what Prometheus' histogram_quantile makes of counts of a histogram, or 0 without any.
+func ITLQuantile(counts [len(Buckets) + 1]float64, percentile float64) float64 {
+	rank := counts[len(Buckets)] * percentile / 100 //nolint:mnd // percent
+	below, from := 0.0, 0.0
+	for i, most := range Buckets {
+		if counts[i] >= rank && counts[i] > below {
+			return from + (most-from)*(rank-below)/(counts[i]-below)
+		}
+		below, from = counts[i], most
+	}
+	if rank == 0 {
+		return 0
+	}
+	return from
 }
 
 // stepServer computes step by step, like vLLM: chunked prefill, admission by KV cache, preemption of the newest request.
@@ -158,8 +190,7 @@ func (p *Page) token(r *Request, now float64) {
 		r.First, r.last = now, now
 		return
 	}
-	p.ITLSum += now - r.last
-	p.ITLCount++
+	p.observe(now-r.last, 1)
 	r.last = now
 }
 
@@ -237,8 +268,8 @@ func (s *linearServer) Advance(to float64) {
 				r.work = max(r.work-(until-s.now)/took, 0)
 			}
 			if r.made > 0 {
-				s.shown.ITLCount += (until - s.now) / ((s.profile.Alpha + s.profile.Beta*n) / 1e3)
-				s.shown.ITLSum += until - s.now
+				itl := (s.profile.Alpha + s.profile.Beta*n) / 1e3
+				s.shown.observe(itl, (until-s.now)/itl)
 			}
 		}
 		s.now = until
