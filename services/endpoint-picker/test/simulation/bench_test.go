@@ -18,7 +18,9 @@ var (
 
 // policies are those of the table. The first is what the others are compared with.
 func policies() []Policy {
-	return []Policy{Greedy(), Picker(1, InTurn), Picker(2, InTurn), Picker(2, AtRandom), LeastLoad(), Random(), Pin()}
+	return []Policy{
+		Greedy(), LMetric(), AffinityTokenLoad(), Picker(1, InTurn), Picker(2, InTurn), Picker(2, AtRandom), Picker(4, InTurn), LeastLoad(), Random(), Pin(),
+	}
 }
 
 // BenchmarkPolicies prints how all policies fare in all scenarios: the time to the first token to that of the greedy policy,
@@ -52,6 +54,7 @@ var columns = []column{
 	{"p99", "%.1f", func(r, _ Result) float64 { return milliseconds(r.TTFT().P99) }},
 	{"e2e", "%.0f", func(r, _ Result) float64 { return milliseconds(r.Total().Mean) }},
 	{"p99", "%.0f", func(r, _ Result) float64 { return milliseconds(r.Total().P99) }},
+	{"good", "%.3f", func(r, _ Result) float64 { return r.Goodput() }},
 	{"hit", "%.3f", func(r, _ Result) float64 { return r.HitRate() }},
 	{"n", "%.0f", func(r, _ Result) float64 { return float64(r.Requests()) }},
 	{"rejected", "%.0f", func(r, _ Result) float64 { return float64(r.Rejected) }},

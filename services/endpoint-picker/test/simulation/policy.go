@@ -1,6 +1,12 @@
 package simulation
 
-import "math/rand/v2"
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"fairlead.dev/pkg/steptime"
+)
 
 // A Policy is a way to choose servers.
 type Policy struct {
@@ -77,6 +83,56 @@ func Greedy() Policy {
 			return s.forecast(a).Seconds() + perRequest*float64(s.requests())
 		}
 	})
+}
+
+// LMetric chooses the smallest product of the prompt tokens that a server has to compute, and of its requests, both with this one
+// (arXiv 2603.15202).
+func LMetric() Policy {
+	return newReference("lmetric", func(*fleet) func(*server, *arrival) float64 {
+		return func(s *server, a *arrival) float64 {
+			tokens := s.uncached(a)
+			for _, j := range s.jobs() {
+				tokens += j.prompted
+			}
+			return float64(tokens) * float64(s.requests()+1)
+		}
+	})
+}
+
+// AffinityTokenLoad is what the optimized-baseline guide of llm-d recommends, with a calibrated throughput: of the servers that have at
+// least 80 % of the blocks of a prompt, the one with the fewest tokens of prompts under way; of all others too, if these servers would be
+// 200 ms later.
+func AffinityTokenLoad() Policy {
+	const threshold, penalty = 0.8, 200 * time.Millisecond
+	return newReference("affinity-tokenload", func(f *fleet) func(*server, *arrival) float64 {
+		return func(s *server, a *arrival) float64 {
+			near := func(s *server) bool {
+				return float64(s.cache.match(a.promptChain())) >= threshold*float64(max(a.prompt/blockTokens, 1))
+			}
+			home, other := math.Inf(1), math.Inf(1)
+			for _, o := range f.servers {
+				switch load := float64(o.promptLoad()); {
+				case o.dead:
+				case near(o):
+					home = min(home, load)
+				default:
+					other = min(other, load)
+				}
+			}
+			if closed := home-other <= penalty.Seconds()*f.peak(); closed && !math.IsInf(home, 1) && !near(s) {
+				return math.Inf(1)
+			}
+			return float64(s.promptLoad() + s.uncached(a))
+		}
+	})
+}
+
+// peak returns the prompt tokens per second of an idle server, measured with one full step.
+func (f *fleet) peak() float64 {
+	e := f.servers[0].Engine
+	var step steptime.Step
+	step.Prefill(0, e.Batch)
+	return float64(e.Batch) / (float64(e.Law.Time(step)) * e.Slowness / float64(time.Second))
 }
 
 // LeastLoad chooses the server with the fewest requests.

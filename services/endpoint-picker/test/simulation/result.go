@@ -9,6 +9,7 @@ import (
 type Result struct {
 	ttft, total []time.Duration // to the first token, and to the last
 	prompt, hit int             // tokens
+	good        int             // requests that were fast enough
 
 	Rejected int // attempts at a dead server
 	Lost     int // answers that broke off
@@ -27,8 +28,21 @@ func (r *Result) add(j *job) {
 	r.prompt, r.hit = r.prompt+j.prompt, r.hit+j.hit
 	if j.done > 0 {
 		r.total = append(r.total, j.done-j.at)
+		if j.isGood() {
+			r.good++
+		}
 	}
 }
+
+// isGood reports whether the first token took no longer than 2 s and a millisecond for each uncached token of the prompt, and each further
+// token no longer than 50 ms on average.
+func (j *job) isGood() bool {
+	const first, perToken, between = 2 * time.Second, time.Millisecond, 50 * time.Millisecond
+	return j.first-j.at <= first+time.Duration(j.prompt-j.hit)*perToken && j.done-j.first <= time.Duration(j.out-1)*between
+}
+
+// Goodput returns the share of requests that were fast enough.
+func (r *Result) Goodput() float64 { return float64(r.good) / float64(max(len(r.ttft), 1)) }
 
 // Requests returns the number of measured requests.
 func (r *Result) Requests() int { return len(r.ttft) }

@@ -23,6 +23,25 @@ type server struct {
 // requests returns the number of its requests.
 func (s *server) requests() int { return len(s.waiting) + len(s.running) }
 
+// jobs returns its requests.
+func (s *server) jobs() []*job { return slices.Concat(s.running, s.waiting) }
+
+// uncached returns the tokens of a prompt that its cache does not have.
+func (s *server) uncached(a *arrival) int {
+	return a.prompt - s.cache.match(a.promptChain())*blockTokens
+}
+
+// promptLoad returns the uncached tokens of the prompts of requests without a first token.
+func (s *server) promptLoad() int {
+	tokens := 0
+	for _, j := range s.jobs() {
+		if j.first == 0 {
+			tokens += j.prompt - j.hit
+		}
+	}
+	return tokens
+}
+
 // address returns its address.
 func (s *server) address() netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(s.number >> 8), byte(s.number)}), 8000)
