@@ -76,6 +76,16 @@ const (
 	// (upstream: its default threshold of a full endpoint). ½ +0.2 / +1.0, never 0 / +0.7.
 	crowdedCache = 0.8
 
+	// delayWeight is the part of the delay of others that counts beside the time to the first token of a request (simulated). It trades
+	// first tokens for whole answers. Over 42 scenarios, the mean TTFT to the greedy policy, and the mean time of whole answers to the policy
+	// lmetric: 0 1.06 / 1.06, 0.05 1.02 / 1.00, 0.07 1.02 / 0.99, 0.1 1.03 / 0.98, 0.2 1.04 / 0.98, 0.4 1.08 / 0.98. Without it, the worst
+	// scenarios are 1.36 / 1.25, with it 1.15 / 1.08.
+	delayWeight = 0.07
+
+	// usualAnswer is the tokens of an answer without observations (assumed).
+	usualAnswer = 160
+	maxAnswer   = 100_000 // tokens of an answer (guarded): more is an error of the server
+
 	usualTokens       = 300  // uncached tokens of a request without observations (assumed). ½ 0 / −1.0, ×2 0 / −0.4
 	usualTokensWeight = 0.01 // of one request in their mean: the last 100 count. ½ 0 / −0.2, ×2 0 / −0.4
 

@@ -17,12 +17,14 @@ type Learner struct {
 	meanTTFT average                   // seconds
 
 	tokens average // uncached tokens of a request
+	answer average // tokens of an answer
 }
 
 func newLearner() *Learner {
 	l := &Learner{}
 	l.meanTTFT.set(priorCosts.ttft(priorDecoding, 0, priorTokens))
 	l.tokens.set(usualTokens)
+	l.answer.set(usualAnswer)
 	l.costs.Store(solve(l.sums))
 	return l
 }

@@ -133,6 +133,7 @@ func (p *Prompt) sharedBlocks() int {
 // An Estimate is the prediction for a prompt on one endpoint.
 type Estimate struct {
 	TTFT    float64 // expected seconds to first token; above 0
+	Delay   float64 // seconds of delay of this request and those that are there, by each other, as far as they count
 	Cached  int     // tokens of the prompt in its KV cache
 	Backlog float64 // uncached prompt tokens placed there that are not computed yet
 }
@@ -146,7 +147,7 @@ func (p *Prompt) Estimate(e *endpoint.Endpoint, l *endpoint.Load) Estimate {
 	if e == p.owner {
 		ttft = max(ttft-s.Slowdown()*p.costs.PerToken*p.sharing*float64(prefill.Tokens), p.costs.Base)
 	}
-	return Estimate{TTFT: ttft, Cached: cached, Backlog: float64(s.Backlog())}
+	return Estimate{TTFT: ttft, Delay: s.delay(p.costs, prefill, l), Cached: cached, Backlog: float64(s.Backlog())}
 }
 
 // prefill describes the work for the prompt on an endpoint with a part of it in its cache.

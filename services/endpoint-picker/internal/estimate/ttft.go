@@ -77,6 +77,15 @@ func (s *Server) ttft(now monotonic.Time, c *Costs, p Prefill, l serverLoad) flo
 	return compute - progressCredit*min(elapsed, next) + max(elapsed-next, room)
 }
 
+// delay returns the part of the delay by each other of a request that is placed now and of the requests that are there: its prompt holds up
+// their tokens, and each of its own tokens comes with theirs. The more requests other replicas place, the less it counts: they do not know
+// of a prompt that went elsewhere because of it.
+func (s *Server) delay(c *Costs, p Prefill, l *endpoint.Load) float64 {
+	x, there := s.estimator, max(l.Sample.Requests()+l.Since, 0)
+	weight := delayWeight * (1 - x.share.placedByOthers()) * s.Slowdown()
+	return weight * there * (c.PerToken*c.Uncached(p) + c.PerDecoding*x.learner.answer.value())
+}
+
 // secondsToRoom estimates the seconds until the batch has room for one more request. A request without room waits for the end
 // of another one. A queue in front of a batch with room waits for the prefill of earlier prompts, which is counted separately.
 func (s *Server) secondsToRoom(queued float64, l serverLoad) float64 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 )
 
@@ -80,6 +81,36 @@ func TestTTFT(t *testing.T) {
 			assert.InDelta(t, tt.want, s.ttftAfter(tt.at, costs, 100, serverLoad{}), 1e-9)
 		})
 	}
+}
+
+// TestDelay: a prompt holds up the tokens of those that are there, and each token of its answer comes with theirs.
+func TestDelay(t *testing.T) {
+	t.Parallel()
+	costs := &Costs{Base: 0.010, PerDecoding: 0.001, PerToken: 100e-6}
+	x := New(1 << 20)
+	s, e := x.addServer(), x.addEndpoint(1)
+	there := func(requests float64) *endpoint.Load {
+		return &endpoint.Load{Sample: &endpoint.Sample{Gauges: endpoint.Gauges{Running: requests}}}
+	}
+	assert.Zero(t, s.delay(costs, Prefill{Tokens: 1000}, there(0)), "an idle server")
+	one := s.delay(costs, Prefill{Tokens: 1000}, there(1))
+	assert.InDelta(t, delayWeight*(0.1+0.001*usualAnswer), one, 1e-9)
+	assert.InDelta(t, 3*one, s.delay(costs, Prefill{Tokens: 1000}, there(3)), 1e-9)
+	assert.InDelta(t, one-delayWeight*0.05, s.delay(costs, Prefill{Tokens: 500}, there(1)), 1e-9)
+	s.slowdown.Store(2)
+	assert.InDelta(t, 2*one, s.delay(costs, Prefill{Tokens: 1000}, there(1)), 1e-9)
+	s.slowdown.Store(1)
+	for range 1000 {
+		x.Answered(e, 20)
+	}
+	assert.InDelta(t, delayWeight*(0.1+0.001*20), s.delay(costs, Prefill{Tokens: 1000}, there(1)), 1e-4, "short answers")
+	short := s.delay(costs, Prefill{Tokens: 1000}, there(1))
+	x.share.observe(1, 2)
+	assert.InDelta(t, short/2, s.delay(costs, Prefill{Tokens: 1000}, there(1)), 1e-9, "another replica")
+	before := x.learner.answer.value()
+	x.Answered(e, 1<<40)
+	x.Answered(e, -5)
+	assert.LessOrEqual(t, x.learner.answer.value(), before+usualTokensWeight*maxAnswer, "one wrong answer")
 }
 
 func TestTTFT_CountsRequestsOfOtherReplicas(t *testing.T) {

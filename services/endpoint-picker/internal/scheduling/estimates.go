@@ -1,6 +1,6 @@
 package scheduling
 
-// An EstimateReader is a plugin that may read estimates of a candidate: Candidate.Matched, Load.Tokens, Load.Wait.
+// An EstimateReader is a plugin that may read estimates of a candidate: Candidate.Matched, Load.Tokens, Load.Wait, Load.Delay.
 type EstimateReader interface {
 	ReadsEstimates() bool
 }

@@ -70,6 +70,7 @@ type Load struct {
 	Running  float64   // requests in its batch, as of the last sample
 	KVUsage  float64   // share of its KV cache in use, 0 to 1, as of the last sample
 	Wait     float64   // expected seconds to the first token of the request on this endpoint; above 0
+	Delay    float64   // seconds by which the request and those that are there delay each other's tokens, as far as they count
 	Sampled  time.Time // time of the last sample, or of the endpoint's discovery if there is none
 	Failing  time.Time // time of the first failed scrape since then, zero if none
 	Page     *Page     // other sampled values, nil if there are none

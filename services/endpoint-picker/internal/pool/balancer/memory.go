@@ -214,7 +214,8 @@ func (m *memory) candidate(i int, e *endpoint.Endpoint) scheduling.Candidate {
 	c := candidateOf(i, e, &load)
 	if m.estimated {
 		estimated := m.prompt.Estimate(e, &load)
-		c.Matched, c.Load.Tokens, c.Load.Wait = estimated.Cached, estimated.Backlog, estimated.TTFT
+		c.Matched, c.Load.Tokens = estimated.Cached, estimated.Backlog
+		c.Load.Wait, c.Load.Delay = estimated.TTFT, estimated.Delay
 	}
 	return c
 }

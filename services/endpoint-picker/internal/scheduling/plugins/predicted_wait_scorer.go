@@ -1,6 +1,10 @@
 package plugins
 
-import "fairlead.dev/services/endpoint-picker/internal/scheduling"
+import (
+	"math"
+
+	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+)
 
 // PredictedWaitScorer is the type of the default scorer.
 const PredictedWaitScorer = "predicted-wait-scorer"
@@ -10,17 +14,19 @@ var predictedWaitScorerType = Type{
 	New: func(Environment) Plugin { return &predictedWaitScorer{} },
 }
 
-// predictedWaitScorer rates an endpoint by its expected time to first token: 1 for the shortest, 0.5 for twice as long.
+// predictedWaitScorer rates an endpoint by its expected time to first token, and the delay of others: 1 for the least, 0.5 for twice as
+// much.
 type predictedWaitScorer struct{ noParameters }
 
-// Score sets shortest/wait.
+// Score sets least/cost.
 func (*predictedWaitScorer) Score(_ *scheduling.Request, candidates []scheduling.Candidate, scores []float64) {
-	least := candidates[0].Load.Wait
+	least := math.Inf(1)
 	for i := range candidates {
-		least = min(least, candidates[i].Load.Wait)
+		scores[i] = candidates[i].Load.Wait + candidates[i].Load.Delay
+		least = min(least, scores[i])
 	}
 	for i := range candidates {
-		scores[i] = least / candidates[i].Load.Wait
+		scores[i] = least / scores[i]
 	}
 }
 

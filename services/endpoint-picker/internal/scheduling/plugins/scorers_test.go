@@ -52,6 +52,7 @@ func TestScorers(t *testing.T) {
 		want       []float64
 	}{
 		{name: "predicted wait", scorer: "predicted-wait-scorer", give: busy(load{Wait: 0.2}, load{Wait: 0.1}, load{Wait: 0.4}), want: []float64{0.5, 1, 0.25}},
+		{name: "predicted wait, and the delay of others", scorer: "predicted-wait-scorer", give: busy(load{Wait: 0.2}, load{Wait: 0.1, Delay: 0.3}, load{Wait: 0.1, Delay: 0.7}), want: []float64{1, 0.5, 0.25}},
 		{name: "queue", scorer: "queue-scorer", give: busy(load{Waiting: 2}, load{Waiting: 10}, load{Waiting: 4}), want: []float64{1, 0, 0.75}},
 		{name: "queue, equal", scorer: "queue-scorer", give: busy(load{Waiting: 2}, load{Waiting: 2}), want: []float64{1, 1}},
 		{name: "running", scorer: "running-requests-size-scorer", give: busy(load{Running: 0, Waiting: 9}, load{Running: 8}, load{Running: 6}), want: []float64{1, 0, 0.25}},
