@@ -105,7 +105,7 @@ func parse(text string) (*cron.SpecSchedule, error) {
 		return nil, fmt.Errorf("cron has more than %d characters: %s", maxCron, use)
 	}
 	if strings.ContainsAny(text, "=@") {
-		return nil, fmt.Errorf("cron %q: %s, and timeZone", text, use)
+		return nil, fmt.Errorf("cron %q: %s; the time zone is in timeZone", text, use)
 	}
 	rule, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(text)
 	if err != nil {

@@ -56,9 +56,9 @@ func TestReadRefuses(t *testing.T) {
 		{"a long cron", with("cron", `"0 9 * * `+strings.Repeat("1,", 70)+`1"`), "128 characters"},
 		{"a day that no month has", with("cron", `"0 9 30 2 *"`), "is never"},
 		{"an interval", with("cron", `"@every 1h"`), "use five fields"},
-		{"a zone in the cron", with("cron", `"TZ=UTC 0 9 * * *"`), "and timeZone"},
-		{"a zone and nothing", with("cron", `"TZ=x"`), "and timeZone"}, // the parser panics
-		{"a zone and nothing, by its other name", with("cron", `"CRON_TZ=x"`), "and timeZone"},
+		{"a zone in the cron", with("cron", `"TZ=UTC 0 9 * * *"`), "is in timeZone"},
+		{"a zone and nothing", with("cron", `"TZ=x"`), "is in timeZone"}, // the parser panics
+		{"a zone and nothing, by its other name", with("cron", `"CRON_TZ=x"`), "is in timeZone"},
 		{"an unknown zone", with("timeZone", `"Europe/Atlantis"`), "is not known"},
 		{"the zone of the machine", with("timeZone", `"Local"`), "use a name such as"},
 		{"a file", with("timeZone", `"../../etc/passwd"`), "is not known"},
