@@ -14,6 +14,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 
+	"fairlead.dev/pkg/apis/llmd/v1alpha1"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -29,15 +30,6 @@ const (
 	maxReplicas = 100_000
 )
 
-// entry is an entry as objects have it.
-type entry struct {
-	Cron        string `json:"cron"`
-	TimeZone    string `json:"timeZone"`
-	Duration    string `json:"duration"`
-	MinReplicas *int   `json:"minReplicas"`
-	MaxReplicas *int   `json:"maxReplicas"`
-}
-
 // Read reads the JSON of spec.schedule. The error names the entry and says what it may have.
 func Read(text string) ([]snapshot.Schedule, error) {
 	if len(text) > MaxText {
@@ -45,7 +37,7 @@ func Read(text string) ([]snapshot.Schedule, error) {
 	}
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
-	var entries []entry
+	var entries []v1alpha1.ScheduledBounds
 	if err := decoder.Decode(&entries); err != nil {
 		return nil, fmt.Errorf("it is not a list of entries with cron, timeZone, duration, minReplicas and maxReplicas: %w", err)
 	}
@@ -57,7 +49,7 @@ func Read(text string) ([]snapshot.Schedule, error) {
 	}
 	made := make([]snapshot.Schedule, 0, len(entries))
 	for i := range entries {
-		s, err := entries[i].read()
+		s, err := read(&entries[i])
 		if err != nil {
 			return nil, fmt.Errorf("entry %d: %w", i, err)
 		}
@@ -66,8 +58,8 @@ func Read(text string) ([]snapshot.Schedule, error) {
 	return made, nil
 }
 
-func (e *entry) read() (snapshot.Schedule, error) {
-	made := snapshot.Schedule{Cron: e.Cron, TimeZone: e.TimeZone, Min: e.MinReplicas, Max: e.MaxReplicas}
+func read(e *v1alpha1.ScheduledBounds) (snapshot.Schedule, error) {
+	made := snapshot.Schedule{Cron: e.Cron, TimeZone: e.TimeZone, Min: number(e.MinReplicas), Max: number(e.MaxReplicas)}
 	rule, err := parse(e.Cron)
 	if err != nil {
 		return made, err
@@ -83,6 +75,14 @@ func (e *entry) read() (snapshot.Schedule, error) {
 		return made, fmt.Errorf("duration %.40q: use a time from 1m to 168h", e.Duration)
 	}
 	return made, checkBounds(made.Min, made.Max)
+}
+
+func number(n *int32) *int {
+	if n == nil {
+		return nil
+	}
+	made := int(*n)
+	return &made
 }
 
 func checkBounds(low, high *int) error {
