@@ -296,7 +296,7 @@ func TestPredictions(t *testing.T) {
 	assert.Zero(t, report.Failed(), "%v %v", report.Failures, report.Examples)
 }
 
-// statedError is how far predictions of measured capacities may be from what servers show: docs/services/variant-autoscaler.md.
+// statedError is how far predictions of measured capacities may be from what servers show: docs/services/variant-autoscaler-measured.md.
 const statedError = 0.25
 
 // figure is a series that a plan predicts, and the histogram of the servers that has what they show.

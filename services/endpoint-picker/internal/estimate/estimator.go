@@ -83,7 +83,9 @@ func (x *Estimator) Served(placed *Placement, by *endpoint.Endpoint) {
 // Answered records the length of an answer, which is now in the endpoint's cache and has evicted other blocks. Requests of
 // other replicas are assumed to get answers of the same length there.
 func (x *Estimator) Answered(e *endpoint.Endpoint, tokens int) {
-	x.learner.answer.observe(float64(min(max(tokens, 0), maxAnswer)), usualTokensWeight)
+	if tokens > 0 { // else its length is not known
+		x.learner.answer.observe(float64(min(tokens, maxAnswer)), usualTokensWeight)
+	}
 	if tokens >= prefixindex.BlockTokens {
 		ours := max(1-x.share.placedByOthers(), minOurs)
 		x.index.Occupy(ServerOf(e).cache, int(float64(tokens)/ours)/prefixindex.BlockTokens)

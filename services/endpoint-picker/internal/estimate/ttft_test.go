@@ -108,6 +108,8 @@ func TestDelay(t *testing.T) {
 	x.share.observe(1, 2)
 	assert.InDelta(t, short/2, s.delay(costs, Prefill{Tokens: 1000}, there(1)), 1e-9, "another replica")
 	before := x.learner.answer.value()
+	x.Answered(e, 0)
+	assert.InDelta(t, before, x.learner.answer.value(), 0, "a length that is not known")
 	x.Answered(e, 1<<40)
 	x.Answered(e, -5)
 	assert.LessOrEqual(t, x.learner.answer.value(), before+usualTokensWeight*maxAnswer, "one wrong answer")

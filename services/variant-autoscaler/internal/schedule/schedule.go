@@ -15,6 +15,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"fairlead.dev/pkg/apis/llmd/v1alpha1"
+	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -27,7 +28,6 @@ const (
 	maxZone     = 64
 	minDuration = time.Minute
 	maxDuration = 7 * 24 * time.Hour
-	maxReplicas = 100_000
 )
 
 // Read reads the JSON of spec.schedule. The error names the entry and says what it may have.
@@ -89,10 +89,10 @@ func checkBounds(low, high *int) error {
 	switch {
 	case low == nil && high == nil:
 		return errors.New("minReplicas or maxReplicas is missing")
-	case low != nil && (*low < 0 || *low > maxReplicas):
-		return fmt.Errorf("minReplicas is %d: use 0 to %d", *low, maxReplicas)
-	case high != nil && (*high < 1 || *high > maxReplicas):
-		return fmt.Errorf("maxReplicas is %d: use 1 to %d", *high, maxReplicas)
+	case low != nil && (*low < 0 || *low > optimizer.MaxReplicas):
+		return fmt.Errorf("minReplicas is %d: use 0 to %d", *low, optimizer.MaxReplicas)
+	case high != nil && (*high < 1 || *high > optimizer.MaxReplicas):
+		return fmt.Errorf("maxReplicas is %d: use 1 to %d", *high, optimizer.MaxReplicas)
 	}
 	return nil
 }

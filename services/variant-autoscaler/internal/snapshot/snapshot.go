@@ -56,7 +56,7 @@ type Group struct {
 	Priority int     `json:"priority"`        // 1 is the most important
 	Targets  Targets `json:"targets"`
 	Load     Load    `json:"load"`
-	// Saturation are the thresholds of the administrator. Nil: there are none.
+	// Saturation has the thresholds of the administrator. It is nil without a ConfigMap of them.
 	Saturation *Thresholds `json:"saturation,omitempty"`
 	Zero       Zero        `json:"zero"`
 	// Forecast is a rate that the group is expected to get before a new replica would serve. It can only raise the demand.
