@@ -215,9 +215,7 @@ func TestEveryScrapeIsObserved(t *testing.T) {
 	t.Parallel()
 	good, bad := newModelServer(t, text(samplePage(1, 0, 0))), newModelServer(t, status(http.StatusNotFound))
 	refused := good.endpoint()
-	gone := newModelServer(t, text(""))
-	nobody := gone.endpoint()
-	gone.Close()
+	nobody := endpointAt("127.0.0.1:1") // the system never chooses this port for another test
 	observed := newMockObserver(t)
 	observed.EXPECT().ObserveScrape(mock.Anything, nil).Once()
 	observed.EXPECT().ObserveScrape(mock.Anything, mock.MatchedBy(func(err error) bool { return err != nil && !errors.Is(err, ErrRefused) })).Once()
