@@ -10,21 +10,43 @@ import (
 
 // An Engine contains the size and speed of a model server.
 type Engine struct {
-	Slots  int // maximum number of running requests
-	Blocks int // of the cache
-	Batch  int // maximum tokens of one step
+	Slots       int // maximum number of running requests
+	Blocks      int // of the cache
+	BlockTokens int // tokens of a block
+	Batch       int // maximum tokens of one step
 
 	Law      steptime.Law // duration of a step
 	Slowness float64      // factor of the duration
 
+	Extra time.Duration // time from the end of a step to the arrival of its tokens at the client
+
 	StaleGauges bool          // the page shows the state as of the end of the last step
 	PageTime    time.Duration // time for which a page delays tokens
+	PageDelay   time.Duration // the same without an effect on tokens
+	Refresh     Refresh       // the page shows the state as of its last refresh, if there are refreshes
+	Fault       PageFault     // of the page
+	FaultAfter  time.Duration // time of the fault since the start
 }
+
+// Refresh is the time between two refreshes of a page.
+type Refresh struct {
+	Interval, PerRequest time.Duration
+}
+
+// A PageFault is a way in which a metrics page becomes useless.
+type PageFault string
+
+// The faults of pages.
+const (
+	Hangs  PageFault = "hangs"  // it is never answered
+	Idle   PageFault = "idle"   // it shows no requests and an empty cache
+	Frozen PageFault = "frozen" // it does not change any more
+)
 
 // UsualEngine returns an engine like a model of 8 billion parameters on one recent GPU.
 func UsualEngine() Engine {
 	return Engine{
-		Slots: 48, Blocks: 4096, Batch: 2048, Law: steptime.Linear(), Slowness: 1,
+		Slots: 48, Blocks: 4096, BlockTokens: 16, Batch: 2048, Law: steptime.Linear(), Slowness: 1,
 	}
 }
 
@@ -53,7 +75,7 @@ type watcher interface {
 
 // expect sets the work for a job with cached blocks of its prompt.
 func (j *job) expect(blocks int) {
-	j.hit = blocks * blockTokens
+	j.hit = blocks * j.blockTokens
 	j.prompted, j.answer = j.prompt-j.hit, j.out
 }
 
@@ -120,13 +142,13 @@ func (b *batch) finish(m memory) (began, ended []*job) {
 			if j.prompted -= j.chunk; j.prompted > 0 {
 				return false
 			}
-			j.first = b.end
+			j.first = b.end + b.Extra
 			began = append(began, j)
 		}
 		if j.answer--; j.answer > 0 {
 			return false
 		}
-		j.done = b.end
+		j.done = b.end + b.Extra
 		m.release(j)
 		ended = append(ended, j)
 		return true

@@ -14,7 +14,7 @@ import (
 // plain is an engine whose times are easy to add up: a step takes a second, and a millisecond for each prompt token.
 func plain() Engine {
 	return Engine{
-		Slots: 2, Blocks: 100, Batch: 100,
+		Slots: 2, Blocks: 100, BlockTokens: 16, Batch: 100,
 		Law:      steptime.Law{Base: time.Second, PerSeq: 100 * time.Millisecond, PerToken: time.Millisecond},
 		Slowness: 1,
 	}
@@ -22,8 +22,8 @@ func plain() Engine {
 
 // asking is an arrival whose blocks nobody shares: they are numbered from some number on.
 func asking(prompt, out, from int) *arrival {
-	a := &arrival{prompt: prompt, out: out, stream: true, measured: true}
-	for i := range (prompt + out) / blockTokens {
+	a := &arrival{prompt: prompt, out: out, blockTokens: 16, stream: true, measured: true}
+	for i := range (prompt + out) / 16 {
 		a.chain = append(a.chain, int32(from+i))
 	}
 	return a
@@ -164,7 +164,7 @@ func TestGaugesTellTheTruth(t *testing.T) {
 	}
 	require.Len(t, s.running, 1, "the others come when its step has begun")
 	s.timeline.runWhile(func() bool { return s.timeline.now < 2*time.Second })
-	g, _ := s.page()
+	g, _, _ := s.page()
 	assert.EqualValues(t, 1, g.Waiting)
 	assert.EqualValues(t, 2, g.Running)
 	assert.InDelta(t, 0.06, g.KVUsage, 1e-9) // three blocks each, of a hundred

@@ -1,18 +1,26 @@
 package simulation
 
 import (
+	"compress/gzip"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"text/tabwriter"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 var (
 	firstSeed = flag.Uint64("seed", 1, "the first seed of the benchmark")
+	recording = flag.String("recording", "", "a file in Mooncake's format, .jsonl or .jsonl.gz")
+	profile   = flag.String("profile", "", "a file with a profile of servers")
+	servers   = flag.Int("servers", 8, "of the profile")
+	load      = flag.Float64("load", 0.7, "part of the rate that the greedy policy sustains")
 	seeds     = flag.Int("seeds", 3, "of the benchmark, an odd number: it prints medians over them")
 )
 
@@ -37,6 +45,68 @@ func BenchmarkPolicies(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkRecording prints the same table for the requests of a recording, or for the standard workloads, on the servers of a profile.
+func BenchmarkRecording(b *testing.B) {
+	if *recording == "" && *profile == "" {
+		b.Skip("give -recording=FILE, -profile=FILE or both, as arguments of the test")
+	}
+	p := &Profile{}
+	var err error
+	engines := slices.Repeat([]Engine{UsualEngine()}, *servers)
+	if *profile != "" {
+		p, err = ReadProfile(open(b, *profile))
+		require.NoError(b, err)
+		engines = p.Engines(*servers)
+	}
+	at := map[string]func(float64) Scenario{}
+	if *recording != "" {
+		r, err := ReadRecording(open(b, *recording))
+		require.NoError(b, err)
+		at["recording"] = func(perSecond float64) Scenario {
+			s := r.Scenario("recording", perSecond, engines)
+			s.Workload.bytes = p.BytesPerToken
+			return s
+		}
+	} else {
+		for _, standard := range Standard() {
+			at[standard.Name] = func(perSecond float64) Scenario {
+				s := standard
+				if *servers != usualServers {
+					s = s.of(*servers)
+				}
+				if *profile != "" {
+					s = s.On(p)
+				}
+				s.Workload.rate = perSecond
+				return s
+			}
+		}
+	}
+	for name, scenario := range at {
+		b.Run(name, func(b *testing.B) {
+			s, err := AtLoad(*load, *firstSeed, scenario)
+			require.NoError(b, err)
+			s.Name = fmt.Sprintf("%s %.3g/s", name, s.Workload.rate)
+			for b.Loop() {
+				printTable(os.Stdout, s)
+			}
+		})
+	}
+}
+
+func open(b *testing.B, name string) io.Reader {
+	b.Helper()
+	file, err := os.Open(name)
+	require.NoError(b, err)
+	b.Cleanup(func() { file.Close() })
+	if !strings.HasSuffix(name, ".gz") {
+		return file
+	}
+	unzipped, err := gzip.NewReader(file)
+	require.NoError(b, err)
+	return unzipped
 }
 
 // column is one figure of a result.

@@ -2,9 +2,6 @@ package simulation
 
 import "slices"
 
-// blockTokens is the number of tokens in a block of a cache.
-const blockTokens = 16
-
 // blockCache is the memory of one model server, with prefix caching as in vLLM: a block without a holder keeps its content
 // until it is evicted, least recently used first.
 type blockCache struct {

@@ -169,13 +169,18 @@ func (r *replica) scrape(m *member) {
 	mark := m.endpoint.BeginScrape(r.timeline.Now())
 	r.timeline.after(hop, func() {
 		dead := m.server.dead
-		page, took := m.server.page()
+		page, took, answers := m.server.page()
+		if !answers {
+			took = modelserver.DefaultOptions().Timeout
+		}
 		r.timeline.after(took+hop, func() {
 			switch {
 			case m.gone:
 			case dead:
 				m.endpoint.RecordFailure(mark)
 				r.detector.ScrapeRefused(m.endpoint)
+			case !answers:
+				m.endpoint.RecordFailure(mark)
 			default:
 				m.endpoint.Record(mark, page)
 				r.detector.Scraped(m.endpoint)

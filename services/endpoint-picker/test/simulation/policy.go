@@ -107,7 +107,7 @@ func AffinityTokenLoad() Policy {
 	return newReference("affinity-tokenload", func(f *fleet) func(*server, *arrival) float64 {
 		return func(s *server, a *arrival) float64 {
 			near := func(s *server) bool {
-				return float64(s.cache.match(a.promptChain())) >= threshold*float64(max(a.prompt/blockTokens, 1))
+				return float64(s.cache.match(a.promptChain())) >= threshold*float64(max(a.prompt/a.blockTokens, 1))
 			}
 			home, other := math.Inf(1), math.Inf(1)
 			for _, o := range f.servers {

@@ -51,11 +51,11 @@ func TestRealisticTrafficHasOtherTokens(t *testing.T) {
 	turns, ratios := 0, map[int]bool{}
 	for _, a := range generated(t, w, 1) {
 		body := len(a.appendBody(nil))
-		ratios[10*body/a.prompt/charsPerToken] = true
-		assert.InDelta(t, (a.prompt+a.out)/blockTokens, len(a.chain), 1)
+		ratios[10*body/a.prompt/int(charsPerToken)] = true
+		assert.InDelta(t, (a.prompt+a.out)/a.blockTokens, len(a.chain), 1)
 		if before := last[a.group]; before != nil && len(before.messages) < len(a.messages) {
 			turns++
-			n := (before.prompt + before.out) / blockTokens
+			n := (before.prompt + before.out) / before.blockTokens
 			require.Equal(t, before.chain[:n], a.chain[:n], "a turn begins with the tokens of the one before, and its answer's")
 		}
 		last[a.group] = a
@@ -70,7 +70,7 @@ func TestGaugesAreAsOldAsTheLastStep(t *testing.T) {
 	e.StaleGauges = true
 	s := newServer(e)
 	shown := func() []float64 {
-		g, _ := s.page()
+		g, _, _ := s.page()
 		return []float64{g.Running, g.Waiting}
 	}
 	for i := range 4 {
@@ -83,7 +83,7 @@ func TestGaugesAreAsOldAsTheLastStep(t *testing.T) {
 	until(2 * time.Second)
 	assert.Equal(t, []float64{2, 2}, shown())
 	until(time.Hour)
-	g, _ := s.page()
+	g, _, _ := s.page()
 	assert.Equal(t, endpoint.Gauges{Blocks: 100}, g)
 }
 
@@ -94,9 +94,9 @@ func TestPageHoldsUpTokens(t *testing.T) {
 	e.PageTime = 30 * ms
 	s := newServer(e)
 	s.timeline.at(1040*ms, func() {
-		_, took := s.page()
+		_, took, _ := s.page()
 		assert.Equal(t, 30*ms, took)
-		_, took = s.page()
+		_, took, _ = s.page()
 		assert.Equal(t, 60*ms, took, "one after the other")
 	})
 	jobs := serve(s, asking(50, 2, 0))

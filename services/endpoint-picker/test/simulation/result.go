@@ -8,6 +8,7 @@ import (
 // A Result contains the measurements of one run, for requests after the warm-up.
 type Result struct {
 	ttft, total []time.Duration // to the first token, and to the last
+	waited      time.Duration   // sum of ttft
 	prompt, hit int             // tokens
 	good        int             // requests that were fast enough
 
@@ -25,6 +26,7 @@ func (r *Result) add(j *job) {
 		return
 	}
 	r.ttft = append(r.ttft, j.first-j.at)
+	r.waited += j.first - j.at
 	r.prompt, r.hit = r.prompt+j.prompt, r.hit+j.hit
 	if j.done > 0 {
 		r.total = append(r.total, j.done-j.at)

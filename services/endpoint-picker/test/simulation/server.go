@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
 // server is one model server.
@@ -16,7 +17,7 @@ type server struct {
 	cache    *blockCache
 	number   int
 	dead     bool
-	shown    endpoint.Gauges // on its page, with StaleGauges
+	shown    endpoint.Gauges // on its page, unless it shows the current state
 	busy     time.Duration   // end of the delay by a page
 }
 
@@ -28,7 +29,7 @@ func (s *server) jobs() []*job { return slices.Concat(s.running, s.waiting) }
 
 // uncached returns the tokens of a prompt that its cache does not have.
 func (s *server) uncached(a *arrival) int {
-	return a.prompt - s.cache.match(a.promptChain())*blockTokens
+	return a.prompt - s.cache.match(a.promptChain())*a.blockTokens
 }
 
 // promptLoad returns the uncached tokens of the prompts of requests without a first token.
@@ -47,22 +48,38 @@ func (s *server) address() netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(s.number >> 8), byte(s.number)}), 8000)
 }
 
-// page returns the content of its page, and the time to write it.
-func (s *server) page() (endpoint.Gauges, time.Duration) {
+// page returns the content of its page, and the time to write it. It returns false if there is no answer.
+func (s *server) page() (g endpoint.Gauges, took time.Duration, ok bool) {
 	now := s.timeline.now
+	faulty := s.Fault != "" && now >= s.FaultAfter
+	if faulty && s.Fault == Hangs {
+		return endpoint.Gauges{}, 0, false
+	}
 	s.busy = max(s.busy, now) + s.PageTime
-	if !s.StaleGauges {
+	if !s.StaleGauges && s.Refresh.Interval == 0 && !(faulty && s.Fault == Frozen) {
 		s.shown = s.gauges(len(s.waiting))
 	}
-	s.shown.Blocks = s.Blocks
-	return s.shown, s.busy - now
+	g = s.shown
+	if faulty && s.Fault == Idle {
+		g = endpoint.Gauges{}
+	}
+	g.Blocks = s.Blocks * s.BlockTokens / prefixindex.BlockTokens
+	return g, s.busy - now + s.PageDelay, true
+}
+
+// refresh refreshes the page, again and again.
+func (s *server) refresh() {
+	if s.Fault != Frozen || s.timeline.now < s.FaultAfter {
+		s.shown = s.gauges(len(s.waiting))
+	}
+	s.timeline.after(s.Refresh.Interval+time.Duration(s.requests())*s.Refresh.PerRequest, s.refresh)
 }
 
 // gauges returns its state with a number of waiting requests.
 func (s *server) gauges(waiting int) endpoint.Gauges {
 	return endpoint.Gauges{
 		Waiting: float64(waiting), Running: float64(len(s.running)),
-		KVUsage: 1 - float64(s.cache.free)/float64(s.Blocks), Blocks: s.Blocks,
+		KVUsage: 1 - float64(s.cache.free)/float64(s.Blocks),
 	}
 }
 
@@ -94,7 +111,9 @@ func (s *server) finishStep() {
 		return
 	}
 	began, ended := s.finish(s)
-	s.shown = s.gauges(min(s.left, len(s.waiting)))
+	if s.StaleGauges {
+		s.shown = s.gauges(min(s.left, len(s.waiting)))
+	}
 	s.step()
 	for _, j := range began {
 		s.send(&j.first, func() {
@@ -108,15 +127,14 @@ func (s *server) finishStep() {
 	}
 }
 
-// send calls tell for a token now, or when the page that delays it is written. It corrects the token's time.
+// send calls tell for a token when it arrives: at its time, or later if a page delays it, which corrects its time.
 func (s *server) send(at *time.Duration, tell func()) {
-	late := s.busy - s.timeline.now
-	if late <= 0 {
+	*at += max(s.busy-s.timeline.now, 0)
+	if *at == s.timeline.now {
 		tell()
 		return
 	}
-	*at += late
-	s.timeline.after(late, tell)
+	s.timeline.at(*at, tell)
 }
 
 // admit reserves memory for a job, or returns false. The cache may differ from the time of its arrival.

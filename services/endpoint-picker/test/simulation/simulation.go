@@ -20,6 +20,7 @@ package simulation
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -43,12 +44,16 @@ type Trace struct {
 
 // Trace creates the requests for a seed.
 func (s Scenario) Trace(seed uint64) *Trace {
-	arrivals, contents := s.Workload.generate(seed, s.Warm, s.Measured)
+	arrivals, contents := s.Workload.generate(seed, s.Servers[0].BlockTokens, s.Warm, s.Measured)
+	arrivals = slices.DeleteFunc(arrivals, func(a *arrival) bool { return a.blocks() > s.Servers[0].Blocks }) // no server has the memory
 	return &Trace{scenario: s, seed: seed, arrivals: arrivals, contents: contents}
 }
 
 // Run runs the requests with a policy, from the first to the end of the last.
-func (t *Trace) Run(p Policy) Result {
+func (t *Trace) Run(p Policy) Result { return t.runWhile(p, func(*Result) bool { return true }) }
+
+// runWhile runs the requests while should returns true.
+func (t *Trace) runWhile(p Policy, should func(*Result) bool) Result {
 	f := &fleet{timeline: &timeline{}, seed: t.seed, contents: t.contents}
 	f.chooser = p.start(f)
 	for _, e := range t.scenario.Servers {
@@ -62,7 +67,7 @@ func (t *Trace) Run(p Policy) Result {
 	for _, a := range t.arrivals {
 		f.timeline.at(a.at, func() { g.try(a) })
 	}
-	f.timeline.runWhile(func() bool { return g.open > 0 })
+	f.timeline.runWhile(func() bool { return g.open > 0 && should(result) })
 	return *result
 }
 
@@ -79,6 +84,9 @@ func (f *fleet) add(e Engine) {
 	noise := rand.New(rand.NewPCG(f.seed, uint64(100+len(f.servers))))
 	s := &server{batch: batch{Engine: e, noise: noise}, timeline: f.timeline, cache: newBlockCache(e.Blocks, f.contents), number: len(f.servers)}
 	f.servers = append(f.servers, s)
+	if e.Refresh.Interval > 0 {
+		s.refresh()
+	}
 	f.chooser.join(s)
 }
 

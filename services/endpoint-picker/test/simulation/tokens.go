@@ -1,13 +1,20 @@
 package simulation
 
-import "github.com/cespare/xxhash/v2"
+import (
+	"math"
 
-// appendFours appends the ends of the tokens in a text, four bytes each, as the picker assumes.
-func appendFours(ends []int, text []byte) []int {
-	for end := charsPerToken; end <= len(text); end += charsPerToken {
+	"github.com/cespare/xxhash/v2"
+)
+
+// appendEven appends the ends of the tokens in a text with a number of bytes per token, at even distances.
+func appendEven(ends []int, text []byte, bytesPerToken float64) []int {
+	for i := 1; ; i++ {
+		end := int(math.Round(float64(i) * bytesPerToken))
+		if end > len(text) {
+			return ends
+		}
 		ends = append(ends, end)
 	}
-	return ends
 }
 
 // appendWords appends the ends of the tokens in a text, which starts at an offset of a longer one. As in the vocabularies of

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	charsPerToken = 4
+	charsPerToken = 4.0 // as the picker assumes
 	modelName     = "base-model"
 	path          = "/v1/chat/completions"
 )
@@ -43,17 +43,19 @@ type arrival struct {
 	number      int
 	group       int // its prefix, or its conversation
 	messages    []message
+	recorded    *recorded // instead of messages
 	stream      bool
-	prompt, out int     // tokens
+	prompt, out int // tokens
+	blockTokens int
 	chain       []int32 // numbers of the blocks of prompt and answer: equal if everything up to there is equal
 	measured    bool
 }
 
 // promptChain returns the blocks that can be found in a cache. The last token is always computed, so they are never all.
-func (a *arrival) promptChain() []int32 { return a.chain[:(a.prompt-1)/blockTokens] }
+func (a *arrival) promptChain() []int32 { return a.chain[:(a.prompt-1)/a.blockTokens] }
 
 // blocks returns the number of blocks of prompt and answer.
-func (a *arrival) blocks() int { return (a.prompt + a.out + blockTokens - 1) / blockTokens }
+func (a *arrival) blocks() int { return (a.prompt + a.out + a.blockTokens - 1) / a.blockTokens }
 
 // appendBody appends the request in the format of OpenAI's API. The position of the model varies.
 func (a *arrival) appendBody(body []byte) []byte {
@@ -63,21 +65,26 @@ func (a *arrival) appendBody(body []byte) []byte {
 		first, last = last, model
 	}
 	body = append(body, "{"+first+`,"messages":[`...)
-	for i := range a.messages {
+	messages := a.messages
+	if a.recorded != nil {
+		messages = []message{newMessage("user", a.recorded.text())}
+	}
+	for i := range messages {
 		if i > 0 {
 			body = append(body, ',')
 		}
-		body = append(body, a.messages[i].json...)
+		body = append(body, messages[i].json...)
 	}
 	return append(body, "],"+last+"}"...)
 }
 
 // A Workload is a kind of traffic.
 type Workload struct {
-	rate  float64 // requests per second
-	burst float64 // factor of the rate in one second of four, if above 1; less in the others
-	whole float64 // share of unstreamed answers
-	words bool    // tokens are words and parts of words, and some texts are code; else four bytes each
+	rate  float64   // requests per second
+	burst float64   // factor of the rate in one second of four, if above 1; less in the others
+	whole float64   // share of unstreamed answers
+	words bool      // tokens are words and parts of words, and some texts are code
+	bytes []float64 // per token, without words: text of kind k has entry k modulo their number; four without entries
 	fill  func(g *generator)
 }
 
@@ -98,17 +105,20 @@ type generator struct {
 	*rand.Rand
 	Workload
 
-	warm, end time.Duration
-	arrivals  []*arrival
-	contents  map[uint64]int32 // numbers of blocks, by the hash of everything up to there
-	scratch   []byte
-	ends      []int
+	blockTokens   int
+	bytesPerToken float64 // of the text that is generated next
+	warm, end     time.Duration
+	arrivals      []*arrival
+	contents      map[uint64]int32 // numbers of blocks, by the hash of everything up to there
+	scratch       []byte
+	ends          []int
 }
 
 // generate returns the arrivals of a workload in order, and their number of different blocks.
-func (w Workload) generate(seed uint64, warm, measured time.Duration) (arrivals []*arrival, contents int) {
+func (w Workload) generate(seed uint64, blockTokens int, warm, measured time.Duration) (arrivals []*arrival, contents int) {
 	g := &generator{
-		Rand: rand.New(rand.NewPCG(seed, 0)), Workload: w, warm: warm, end: warm + measured, contents: map[uint64]int32{},
+		Rand: rand.New(rand.NewPCG(seed, 0)), Workload: w, blockTokens: blockTokens, bytesPerToken: charsPerToken,
+		warm: warm, end: warm + measured, contents: map[uint64]int32{},
 	}
 	w.fill(g)
 	slices.SortStableFunc(g.arrivals, func(a, b *arrival) int { return cmp.Compare(a.at, b.at) })
@@ -140,15 +150,28 @@ func corpus(letters int, ends ...string) string {
 	return b.String()
 }
 
-// text returns a piece of prose or code with a number of tokens, as the picker counts them.
+// write selects the kind of the text that is generated next. It belongs to the text that requests share, so that equal text has equal
+// tokens.
+func (g *generator) write(kind int) { g.bytesPerToken = g.bytesOf(kind) }
+
+// bytesOf returns the bytes per token of a kind of text.
+func (w Workload) bytesOf(kind int) float64 {
+	if len(w.bytes) == 0 {
+		return charsPerToken
+	}
+	return w.bytes[kind%len(w.bytes)]
+}
+
+// text returns a piece of prose or code with a number of tokens, or with as many as the picker counts if tokens are words.
 func (g *generator) text(tokens int) string {
 	const codePart = 0.25
 	all := prose()
 	if g.words && g.Float64() < codePart {
 		all = code()
 	}
-	from := g.IntN(len(all) - tokens*charsPerToken)
-	return all[from : from+tokens*charsPerToken]
+	size := int(math.Round(float64(tokens) * g.bytesPerToken))
+	from := g.IntN(len(all) - size)
+	return all[from : from+size]
 }
 
 // poisson calls arrive at each arrival of a Poisson process. For a changing rate it uses the highest rate and skips some
@@ -198,7 +221,7 @@ func (g *generator) add(d draft) {
 	g.scratch = text
 	a := &arrival{
 		at: d.at, group: d.group, messages: d.messages, stream: g.Float64() >= g.whole,
-		prompt: (asked + charsPerToken - 1) / charsPerToken, out: d.out, measured: d.at >= g.warm,
+		prompt: int(math.Ceil(float64(asked) / g.bytesPerToken)), out: d.out, blockTokens: g.blockTokens, measured: d.at >= g.warm,
 	}
 	if g.words {
 		g.ends = appendWords(g.ends[:0], text[:asked], 0)
@@ -206,7 +229,7 @@ func (g *generator) add(d draft) {
 		g.ends = appendWords(g.ends, text[asked:], asked)
 		a.out = max(1, len(g.ends)-a.prompt)
 	} else {
-		g.ends = appendFours(g.ends[:0], text)
+		g.ends = appendEven(g.ends[:0], text, g.bytesPerToken)
 	}
 	a.chain = g.chain(text, g.ends)
 	g.arrivals = append(g.arrivals, a)
@@ -215,19 +238,24 @@ func (g *generator) add(d draft) {
 // chain divides a text into blocks like a model server, and numbers them. ends are the ends of the tokens.
 func (g *generator) chain(text []byte, ends []int) []int32 {
 	const odd = 1099511628211
-	made, last, from := make([]int32, 0, len(ends)/blockTokens), uint64(0), 0
-	for ; len(ends) >= blockTokens; ends = ends[blockTokens:] {
-		to := ends[blockTokens-1]
+	made, last, from := make([]int32, 0, len(ends)/g.blockTokens), uint64(0), 0
+	for ; len(ends) >= g.blockTokens; ends = ends[g.blockTokens:] {
+		to := ends[g.blockTokens-1]
 		last = last*odd + xxhash.Sum64(text[from:to])
 		from = to
-		number, known := g.contents[last]
-		if !known {
-			number = int32(len(g.contents))
-			g.contents[last] = number
-		}
-		made = append(made, number)
+		made = append(made, g.content(last))
 	}
 	return made
+}
+
+// content returns the number of a block's content, by its hash.
+func (g *generator) content(hash uint64) int32 {
+	number, known := g.contents[hash]
+	if !known {
+		number = int32(len(g.contents))
+		g.contents[hash] = number
+	}
+	return number
 }
 
 // Prefixes are shared beginnings of requests, each followed by its own part.
@@ -246,6 +274,7 @@ func (p Prefixes) fill(g *generator) {
 	var prefixes []message
 	upTo, sum := make([]float64, p.Count), 0.0
 	for i := range p.Count {
+		g.write(i)
 		prefixes = append(prefixes, newMessage("system", g.text(p.Tokens)))
 		sum += math.Pow(float64(i+1), -p.Skew)
 		upTo[i] = sum
@@ -253,6 +282,7 @@ func (p Prefixes) fill(g *generator) {
 	groups := g.Perm(p.Count) // the most popular must not be neighbors for a policy that counts
 	g.poisson(g.rate, 0, func(at time.Duration) {
 		i, _ := slices.BinarySearch(upTo, g.Float64()*sum)
+		g.write(i)
 		out := p.Answer/4 + g.IntN(p.Answer*3/2)
 		g.add(draft{at: at, group: groups[i], out: out, answer: g.text(out), messages: []message{
 			prefixes[i], newMessage("user", g.text(p.Own/2+g.IntN(p.Own))),
@@ -271,13 +301,16 @@ func converse(g *generator) {
 		perToken  = 15 * time.Millisecond // of an answer that a person reads
 	)
 	var system []message
-	for range 4 {
+	for i := range 4 {
+		g.write(i)
 		system = append(system, newMessage("system", g.text(512)))
 	}
 	group := 0
 	g.poisson(g.rate/meanTurns, -2*meanTurns*gap, func(at time.Duration) {
 		group++
-		said := []message{system[g.IntN(len(system))]}
+		kind := g.IntN(len(system))
+		g.write(kind)
+		said := []message{system[kind]}
 		for range 2 + g.IntN(2*meanTurns-3) {
 			out := 64 + g.IntN(192)
 			said = append(said, newMessage("user", g.text(g.pareto(50, 4000, 0.5))))
@@ -295,7 +328,8 @@ func Mixed(rate float64) Workload { return Workload{rate: rate, fill: mix} }
 
 func mix(g *generator) {
 	var shared []message
-	for range 16 {
+	for i := range 16 {
+		g.write(i)
 		shared = append(shared, newMessage("system", g.text(1024)))
 	}
 	count := len(shared)
@@ -305,6 +339,7 @@ func mix(g *generator) {
 		if i := g.IntN(4 * len(shared)); i < len(shared) {
 			group, said = i, append(said, shared[i])
 		}
+		g.write(group)
 		out := g.pareto(16, 512, 0.6)
 		said = append(said, newMessage("user", g.text(g.pareto(200, 16000, 0.7))))
 		g.add(draft{at: at, group: group, out: out, answer: g.text(out), messages: said})

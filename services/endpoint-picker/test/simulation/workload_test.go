@@ -20,7 +20,7 @@ const (
 
 func generated(t *testing.T, w Workload, seed uint64) []*arrival {
 	t.Helper()
-	arrivals, _ := w.generate(seed, warm, measured)
+	arrivals, _ := w.generate(seed, UsualEngine().BlockTokens, warm, measured)
 	require.NotEmpty(t, arrivals)
 	return arrivals
 }
@@ -48,9 +48,9 @@ func TestTrafficHasItsRate(t *testing.T) {
 				assert.Less(t, a.at, warm+measured)
 				assert.Equal(t, a.at >= warm, a.measured)
 				assert.Positive(t, a.out)
-				assert.InDelta(t, (a.prompt+a.out)/blockTokens, len(a.chain), 1)
+				assert.InDelta(t, (a.prompt+a.out)/a.blockTokens, len(a.chain), 1)
 				assert.GreaterOrEqual(t, a.blocks(), len(a.chain))
-				assert.Less(t, len(a.promptChain())*blockTokens, a.prompt, "the last token is not in it")
+				assert.Less(t, len(a.promptChain())*a.blockTokens, a.prompt, "the last token is not in it")
 				last = a.at
 			}
 		})
@@ -72,11 +72,11 @@ func TestBurstsAreDenser(t *testing.T) {
 func TestSameSeedGivesTheSameTraffic(t *testing.T) {
 	t.Parallel()
 	for _, s := range Standard() {
-		one, contents := s.Workload.generate(3, 0, time.Second)
-		again, same := s.Workload.generate(3, 0, time.Second)
+		one, contents := s.Workload.generate(3, 16, 0, time.Second)
+		again, same := s.Workload.generate(3, 16, 0, time.Second)
 		assert.Equal(t, one, again, s.Name)
 		assert.Equal(t, contents, same, s.Name)
-		_, others := s.Workload.generate(4, 0, time.Second)
+		_, others := s.Workload.generate(4, 16, 0, time.Second)
 		assert.NotEqual(t, contents, others, s.Name)
 	}
 }
@@ -88,7 +88,7 @@ func TestRequestsOfAGroupShareTheirPrefix(t *testing.T) {
 	for _, a := range generated(t, even.Workload(20), 1) {
 		if first := byGroup[a.group]; first != nil {
 			shared++
-			n := 2560 / blockTokens
+			n := 2560 / a.blockTokens
 			assert.Equal(t, first.chain[:n], a.chain[:n])
 			assert.NotEqual(t, first.chain[n+1], a.chain[n+1], "what follows is each one's own")
 		}

@@ -1,0 +1,46 @@
+package simulation
+
+import (
+	"errors"
+	"math"
+	"time"
+)
+
+// AtLoad returns a scenario at a fraction of the highest rate that the greedy policy sustains: the one at which its mean time to the first
+// token is at most three times that of the same prompts on an idle server with an empty cache. rate is the scenario's traffic at a rate.
+func AtLoad(load float64, seed uint64, rate func(perSecond float64) Scenario) (Scenario, error) {
+	const exact, most = 1.02, 40
+	low, high, next := 0.0, math.Inf(1), 10.0
+	for range most {
+		if sustains(rate(next).Trace(seed)) {
+			low = next
+		} else {
+			high = next
+		}
+		switch {
+		case high/low < exact:
+			return rate(load * low), nil
+		case math.IsInf(high, 1):
+			next *= 1.5
+		case low == 0:
+			next /= 1.5
+		default:
+			next = math.Sqrt(low * high)
+		}
+	}
+	return Scenario{}, errors.New("every tried rate was sustained, or none")
+}
+
+// sustains reports whether the greedy policy bears the requests. It stops as soon as it does not.
+func sustains(t *Trace) bool {
+	const bearable = 3
+	alone := &server{batch: batch{Engine: t.scenario.Servers[0]}, timeline: &timeline{}, cache: newBlockCache(t.scenario.Servers[0].Blocks, t.contents)}
+	budget := time.Duration(0)
+	for _, a := range t.arrivals {
+		if a.measured {
+			budget += bearable * alone.forecast(a)
+		}
+	}
+	waited := t.runWhile(Greedy(), func(r *Result) bool { return r.waited <= budget }).waited
+	return waited <= budget
+}

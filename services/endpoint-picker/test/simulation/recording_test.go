@@ -1,0 +1,188 @@
+package simulation
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+)
+
+// Two conversations, one with two turns, and a prompt that has nothing in common with them.
+const recordedLines = `{"timestamp": 1000, "input_length": 1000, "output_length": 10, "hash_ids": [1, 2]}
+{"timestamp": 2000, "input_length": 600, "output_length": 1, "hash_ids": [7, 8]}
+{"timestamp": 6000, "input_length": 1400, "output_length": 20, "hash_ids": [1, 2, 3]}
+`
+
+func TestRecordingIsPlayed(t *testing.T) {
+	t.Parallel()
+	r, err := ReadRecording(strings.NewReader(recordedLines))
+	require.NoError(t, err)
+	s := r.Scenario("recorded", 0.3, []Engine{UsualEngine()})
+	assert.InDelta(t, 10*time.Second, s.Warm+s.Measured, float64(time.Millisecond))
+	arrivals := s.Trace(1).arrivals
+	require.Len(t, arrivals, 3)
+	first, other, second := arrivals[0], arrivals[1], arrivals[2]
+	assert.InDeltaSlice(t, []float64{0, 2, 10}, []float64{first.at.Seconds(), other.at.Seconds(), second.at.Seconds()}, 0.001)
+	assert.Equal(t, []bool{false, true, true}, []bool{first.measured, other.measured, second.measured})
+	assert.Equal(t, first.group, second.group)
+	assert.NotEqual(t, first.group, other.group)
+	assert.Equal(t, []int{1000, 10}, []int{first.prompt, first.out})
+
+	// 1000 tokens are 62 blocks and a half, which the answer follows; in the next turn other text does.
+	assert.Equal(t, first.chain[:62], second.chain[:62])
+	assert.NotEqual(t, first.chain[62], second.chain[62])
+	assert.NotContains(t, other.chain, first.chain[0])
+	assert.True(t, strings.HasPrefix(second.recorded.text(), first.recorded.text()[:512*4]))
+	assert.Len(t, first.recorded.text(), 1000*4)
+}
+
+func TestRecordedSystemPromptsAreNoConversation(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	for i := range manyFollow + 1 {
+		line := `{"timestamp": T, "input_length": 1024, "output_length": 1, "hash_ids": [1, 9T]}`
+		b.WriteString(strings.ReplaceAll(line, "T", string(rune('0'+i/10))+string(rune('0'+i%10))))
+	}
+	text := strings.ReplaceAll(b.String(), `"timestamp": 0`, `"timestamp": `) // no leading zeros
+	r, err := ReadRecording(strings.NewReader(text))
+	require.NoError(t, err)
+	groups := map[int]bool{}
+	for _, q := range r.requests {
+		groups[q.group] = true
+	}
+	assert.Len(t, groups, manyFollow+1)
+}
+
+func TestBadRecordings(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":  "requests at two different times",
+		"{": "read request 1 of the recording: ",
+		`{"input_length": 1, "output_length": 1, "hash_ids": [1]}`:                                    "timestamp is missing",
+		`{"timestamp": 1, "input_length": 513, "output_length": 1, "hash_ids": [1]}`:                  "one entry for each 512 tokens",
+		`{"timestamp": 1, "input_length": 0, "output_length": 1, "hash_ids": []}`:                     "must be at least 1",
+		strings.Replace(recordedLines, "6000", "1500", 1):                                             "read request 3 of the recording: timestamp is before",
+		strings.Repeat(`{"timestamp": 1, "input_length": 1, "output_length": 1, "hash_ids": [1]}`, 2): "requests at two different times",
+	} {
+		_, err := ReadRecording(strings.NewReader(text))
+		assert.ErrorContains(t, err, want, text)
+	}
+}
+
+func TestProfileIsObeyed(t *testing.T) {
+	t.Parallel()
+	p, err := ReadProfile(strings.NewReader(`{
+		"law": {"base_ms": 10, "per_decoding_ms": 0.5, "per_context_token_us": 0.04, "per_prompt_token_us": 128, "per_prompt_pair_ns": 2.7, "noise": 0.1, "first_token_extra_ms": 12},
+		"chunk_tokens": 4096, "slots": 7, "kv_blocks": 900, "block_tokens": 32, "bytes_per_token": [2.5, 4.2], "step_factors": [1, 1.5],
+		"page": {"refresh_ms": 1000, "refresh_per_request_ms": 5, "answer_ms": 15}, "page_faults": [{"server": 2, "kind": "frozen", "after_s": 3}]}`))
+	require.NoError(t, err)
+	s := find(t, Standard(), "slow").of(3).On(p)
+	e := s.Servers[0]
+	assert.InDelta(t, 2, e.Slowness, 1e-9)
+	assert.InDelta(t, 3, s.Servers[1].Slowness, 1e-9, "of(3) repeats the slow server")
+	assert.Equal(t, []int{4096, 7, 900, 32}, []int{e.Batch, e.Slots, e.Blocks, e.BlockTokens})
+	assert.Equal(t, []time.Duration{10 * time.Millisecond, 500 * time.Microsecond, 40, 128 * time.Microsecond, 2700 * time.Microsecond, 12 * time.Millisecond},
+		[]time.Duration{e.Law.Base, e.Law.PerSeq, e.Law.PerContext, e.Law.PerToken, e.Law.PerMegaPair, e.Extra})
+	assert.InDelta(t, 0.1, e.Law.Noise, 1e-9)
+	assert.Equal(t, Refresh{Interval: time.Second, PerRequest: 5 * time.Millisecond}, e.Refresh)
+	assert.Equal(t, 15*time.Millisecond, e.PageDelay)
+	assert.Equal(t, []PageFault{"", "", Frozen}, []PageFault{s.Servers[0].Fault, s.Servers[1].Fault, s.Servers[2].Fault})
+	assert.Equal(t, 3*time.Second, s.Servers[2].FaultAfter)
+	for _, a := range s.Trace(1).arrivals[:20] {
+		ratio := float64(len(a.messages[0].text)) / float64(even.Tokens)
+		assert.Contains(t, []float64{2.5, 4.2}, math.Round(ratio*10)/10)
+		assert.Equal(t, 32, a.blockTokens)
+	}
+}
+
+func TestBadProfiles(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"unknown": 1}`:                                  "unknown field",
+		`{"slots": 0}`:                                    "must be positive",
+		`{"bytes_per_token": []}`:                         "bytes_per_token",
+		`{"bytes_per_token": [0.5]}`:                      "bytes_per_token",
+		`{"step_factors": [0]}`:                           "step_factors",
+		`{"law": {"base_ms": 0}}`:                         "base time",
+		`{"law": {"noise": -1}}`:                          "must not be negative",
+		`{"page": {"answer_ms": -1}}`:                     "must not be negative",
+		`{"page_faults": [{"server": 0, "kind": "sad"}]}`: "page_faults 0",
+	} {
+		_, err := ReadProfile(strings.NewReader(text))
+		assert.ErrorContains(t, err, want, text)
+	}
+}
+
+// A page that is refreshed shows an old state, and with a fault none that is true.
+func TestPagesOfProfiles(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for _, tt := range []struct {
+		name    string
+		change  func(e *Engine)
+		running []float64 // after 0.5, 1.2, 2.7 and 3.5 s, of a request from 0.4 to 2.55 s
+		answers bool
+	}{
+		{"current", func(*Engine) {}, []float64{1, 1, 0, 0}, true},
+		{"refreshed each second", func(e *Engine) { e.Refresh.Interval = time.Second }, []float64{0, 1, 1, 0}, true},
+		{"refreshed later with a request", func(e *Engine) { e.Refresh = Refresh{Interval: time.Second, PerRequest: 2500 * ms} }, []float64{0, 1, 1, 1}, true},
+		{"idle", func(e *Engine) { e.Fault, e.FaultAfter = Idle, time.Second }, []float64{1, 0, 0, 0}, true},
+		{"frozen", func(e *Engine) { e.Fault, e.FaultAfter = Frozen, 600*ms }, []float64{1, 1, 1, 1}, true},
+		{"hangs", func(e *Engine) { e.Fault, e.FaultAfter = Hangs, time.Second }, []float64{1, 0, 0, 0}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			e := plain()
+			tt.change(&e)
+			s := newServer(e)
+			if e.Refresh.Interval > 0 {
+				s.refresh()
+			}
+			s.timeline.at(400*ms, func() { s.enqueue(&job{arrival: asking(50, 2, 0), watcher: &log{}}) })
+			var shown []float64
+			var answers bool
+			for _, at := range []time.Duration{500 * ms, 1200 * ms, 2700 * ms, 3500 * ms} {
+				s.timeline.at(at, func() {
+					var g endpoint.Gauges
+					g, _, answers = s.page()
+					shown = append(shown, g.Running)
+				})
+			}
+			s.timeline.runWhile(func() bool { return len(shown) < 4 })
+			assert.Equal(t, tt.running, shown)
+			assert.Equal(t, tt.answers, answers)
+		})
+	}
+}
+
+// Tokens reach the client after their step, which the next step does not wait for.
+func TestTokensArriveLater(t *testing.T) {
+	t.Parallel()
+	e := plain()
+	plainly := serve(newServer(e), asking(50, 2, 0))[0]
+	e.Extra = 70 * time.Millisecond
+	later := serve(newServer(e), asking(50, 2, 0))[0]
+	assert.Equal(t, plainly.first+e.Extra, later.first)
+	assert.Equal(t, plainly.done+e.Extra, later.done)
+}
+
+func TestLoadIsAPartOfWhatGreedySustains(t *testing.T) {
+	t.Parallel()
+	at := func(perSecond float64) Scenario {
+		s := find(t, Standard(), "uniform").of(2)
+		s.Warm, s.Measured, s.Workload.rate = time.Second, 10*time.Second, perSecond
+		return s
+	}
+	full, err := AtLoad(1, 1, at)
+	require.NoError(t, err)
+	assert.True(t, sustains(full.Trace(1)))
+	assert.False(t, sustains(at(1.03*full.Workload.rate).Trace(1)))
+	half, err := AtLoad(0.5, 1, at)
+	require.NoError(t, err)
+	assert.InEpsilon(t, full.Workload.rate/2, half.Workload.rate, 1e-9)
+}
