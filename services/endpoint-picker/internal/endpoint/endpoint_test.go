@@ -129,6 +129,42 @@ func TestFailingCountsFromTheFirstFailedScrape(t *testing.T) {
 	assert.EqualValues(t, 3, e.Stats(noon).ScrapeFailures)
 }
 
+// A page that does not change belongs to the leases of the first scrape that returned it.
+func TestRepeatedPage(t *testing.T) {
+	t.Parallel()
+	busy := Gauges{Waiting: 1, Running: 3, KVUsage: 0.25}
+	for _, tt := range []struct {
+		name         string
+		first, again Gauges
+		repeated     bool
+	}{
+		{"the same", busy, busy, true},
+		{"idle", Gauges{}, Gauges{}, true},
+		{"other queue", busy, Gauges{Waiting: 2, Running: 3, KVUsage: 0.25}, false},
+		{"other batch", busy, Gauges{Waiting: 1, Running: 2, KVUsage: 0.25}, false},
+		{"other use of the cache", busy, Gauges{Waiting: 1, Running: 3, KVUsage: 0.26}, false},
+		{"without the use of the cache", Gauges{Running: 3}, Gauges{Running: 3}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			e := newEndpoint(t)
+			ended := e.Acquire()
+			scrape(e, after(time.Second), tt.first)
+			e.Acquire()
+			e.Acquire()
+			ended.Release()
+			scrape(e, after(2*time.Second), tt.again)
+			load := e.Load()
+			assert.Equal(t, after(2*time.Second), load.At, "the age of a page is that of its scrape")
+			since, ours := 0.0, 2.0
+			if tt.repeated {
+				since, ours = 1, 1
+			}
+			assert.Equal(t, []float64{since, ours}, []float64{load.Since, load.Ours()})
+		})
+	}
+}
+
 func TestPredictPage(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)

@@ -52,18 +52,29 @@ func (e *Endpoint) BeginScrape(now time.Time) ScrapeStart {
 	return ScrapeStart{At: now, Acquired: e.acquired.Load(), Released: e.released.Load(), Open: e.open.Load()}
 }
 
-// Record stores the result of a scrape.
+// Record stores the result of a scrape. A busy server may show the same page for a second, or for ever. As long as a page does not change,
+// it belongs to the leases of the first scrape that returned it.
 func (e *Endpoint) Record(began ScrapeStart, g Gauges) {
 	next := &Sample{Gauges: g, ScrapeStart: began, Taken: true}
 	e.pages.Lock()
 	defer e.pages.Unlock()
+	last := e.sample.Load()
+	if last.Taken && next.repeats(last) {
+		next.Acquired, next.Released, next.Open = last.Acquired, last.Released, last.Open
+	}
 	if e.observer != nil {
-		e.observer.ObservePage(e.sample.Load(), next)
+		e.observer.ObservePage(last, next)
 	}
 	if e.failing.Load() != nil {
 		e.failing.Store(nil)
 	}
 	e.replaceSample(next)
+}
+
+// repeats reports whether a page is the same as the last one. The use of the cache changes with every few tokens, so the page of a busy
+// server stays the same only if it is not refreshed. Without that figure, equal pages may be new.
+func (s *Sample) repeats(last *Sample) bool {
+	return s.Waiting == last.Waiting && s.Running == last.Running && s.KVUsage == last.KVUsage && (s.KVUsage > 0 || s.Requests() == 0)
 }
 
 // RecordFailure counts a failure of a scrape.
