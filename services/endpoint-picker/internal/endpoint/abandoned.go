@@ -23,14 +23,14 @@ func (e *Endpoint) abandon(l abandonedLease) {
 	e.abandoned = append(e.abandoned, l)
 }
 
-// replaceSample stores the sample and ends the abandoned leases that it contains.
-func (e *Endpoint) replaceSample(next *Sample) {
+// replaceSample stores the sample, and ends the abandoned leases that were acquired before its scrape.
+func (e *Endpoint) replaceSample(next *Sample, acquired int64) {
 	e.leases.Lock()
 	defer e.leases.Unlock()
 	e.sample.Store(next)
 	kept := e.abandoned[:0]
 	for _, l := range e.abandoned {
-		if l.acquired <= next.Acquired {
+		if l.acquired <= acquired {
 			e.open.Add(-1)
 		} else {
 			kept = append(kept, l)

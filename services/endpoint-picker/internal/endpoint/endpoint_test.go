@@ -139,7 +139,7 @@ func TestRepeatedPage(t *testing.T) {
 		repeated     bool
 	}{
 		{"the same", busy, busy, true},
-		{"idle", Gauges{}, Gauges{}, true},
+		{"idle", Gauges{}, Gauges{}, false},
 		{"other queue", busy, Gauges{Waiting: 2, Running: 3, KVUsage: 0.25}, false},
 		{"other batch", busy, Gauges{Waiting: 1, Running: 2, KVUsage: 0.25}, false},
 		{"other use of the cache", busy, Gauges{Waiting: 1, Running: 3, KVUsage: 0.26}, false},
@@ -324,4 +324,16 @@ func TestEndpointUnderConcurrency(t *testing.T) {
 	e.ExpireAbandoned(after(time.Hour))
 	assert.Zero(t, e.Stats(noon).InFlight)
 	assert.EqualValues(t, 16000, e.Stats(noon).Picks)
+}
+
+// A request whose stream ended early counts until a scrape that began after it, also if the page does not change.
+func TestRepeatedPageEndsAbandonedLeases(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t)
+	busy := Gauges{Running: 3, KVUsage: 0.25}
+	scrape(e, after(time.Second), busy)
+	e.Acquire().Abandon(after(time.Second))
+	assert.InDelta(t, 1, e.Load().Open, 0)
+	scrape(e, after(2*time.Second), busy)
+	assert.Zero(t, e.Load().Open)
 }

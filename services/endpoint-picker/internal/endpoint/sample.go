@@ -68,13 +68,13 @@ func (e *Endpoint) Record(began ScrapeStart, g Gauges) {
 	if e.failing.Load() != nil {
 		e.failing.Store(nil)
 	}
-	e.replaceSample(next)
+	e.replaceSample(next, began.Acquired)
 }
 
 // repeats reports whether a page is the same as the last one. The use of the cache changes with every few tokens, so the page of a busy
-// server stays the same only if it is not refreshed. Without that figure, equal pages may be new.
+// server stays the same only if it is not refreshed. Without that figure, and without requests, equal pages may be new.
 func (s *Sample) repeats(last *Sample) bool {
-	return s.Waiting == last.Waiting && s.Running == last.Running && s.KVUsage == last.KVUsage && (s.KVUsage > 0 || s.Requests() == 0)
+	return s.KVUsage > 0 && s.KVUsage == last.KVUsage && s.Waiting == last.Waiting && s.Running == last.Running
 }
 
 // RecordFailure counts a failure of a scrape.

@@ -7,19 +7,20 @@ import (
 )
 
 // AtLoad returns a scenario at a fraction of the highest rate that the greedy policy sustains: the one at which its mean time to the first
-// token is at most three times that of the same prompts on an idle server with an empty cache. rate is the scenario's traffic at a rate.
-func AtLoad(load float64, seed uint64, rate func(perSecond float64) Scenario) (Scenario, error) {
+// token is at most three times that of the same prompts on an idle server with an empty cache. at returns the scenario with a number of
+// requests per second.
+func AtLoad(load float64, seed uint64, at func(perSecond float64) Scenario) (Scenario, error) {
 	const exact, most = 1.02, 40
 	low, high, next := 0.0, math.Inf(1), 10.0
 	for range most {
-		if sustains(rate(next).Trace(seed)) {
+		if sustains(at(next).Trace(seed)) {
 			low = next
 		} else {
 			high = next
 		}
 		switch {
 		case high/low < exact:
-			return rate(load * low), nil
+			return at(load * low), nil
 		case math.IsInf(high, 1):
 			next *= 1.5
 		case low == 0:

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +116,27 @@ func TestBadProfiles(t *testing.T) {
 	} {
 		_, err := ReadProfile(strings.NewReader(text))
 		assert.ErrorContains(t, err, want, text)
+	}
+}
+
+// The profiles of the documentation, in small fleets.
+func TestPickerOnProfiles(t *testing.T) {
+	t.Parallel()
+	for name, rate := range map[string]float64{"8b-h100": 40, "32b-2xh100": 18, "7b-code-a100": 8} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file, err := os.Open("testdata/servers/" + name + ".json")
+			require.NoError(t, err)
+			defer file.Close()
+			p, err := ReadProfile(file)
+			require.NoError(t, err)
+			s := find(t, Standard(), "multiturn").of(4).On(p)
+			s.Measured, s.Workload.rate = 300/time.Duration(rate)*time.Second, rate
+			trace := s.Trace(1)
+			got, least := trace.Run(Picker(1, InTurn)), trace.Run(LeastLoad())
+			compare(got, trace.Run(Greedy())).assertWithin(t, ratios{mean: 1.35, p99: 1.6}, "one replica to greedy")
+			assert.Less(t, got.TTFT().Mean, least.TTFT().Mean*3/4)
+		})
 	}
 }
 
