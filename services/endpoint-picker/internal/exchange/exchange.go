@@ -69,6 +69,8 @@ type Options struct {
 	Tracer Tracer // nil if tracing is disabled
 	Now    func() time.Time
 	NewID  func() string // identifies requests whose gateway did not; nil: they have no identifier
+	// Ranking is the maximum length of Decision.Ranking: more than 0 for carriers that send requests themselves.
+	Ranking int
 }
 
 // An Exchange is one HTTP exchange in progress. It is not safe for concurrent use.
@@ -99,6 +101,7 @@ type Decision struct {
 	UsageForm   answer.Form     // format of the usage in the response
 	Reply       api.Headers     // to set on the response
 	Conformance bool            // report endpoints as the conformance tests of gateways expect
+	Ranking     []Score         // the best candidates, the picked one first, if Options ask for them
 }
 
 // An Edit replaces a part of a body. An empty one changes nothing.
@@ -186,6 +189,9 @@ func (x *Exchange) Decide(ctx context.Context, body []byte) *Refusal {
 	}
 	return nil
 }
+
+// RankingSize returns the maximum length of the ranking of candidates.
+func (x *Exchange) RankingSize() int { return x.options.Ranking }
 
 func (x *Exchange) decide(ctx context.Context) (Pick, *Refusal) {
 	pick, refusal := x.pool.Prepare(x)

@@ -895,3 +895,33 @@ func TestNothingIsRememberedOfRequestsThatGenerateNothing(t *testing.T) {
 	assert.Zero(t, x.PromptTokens)
 	assert.EqualValues(t, 1, e.Stats(noon).InFlight)
 }
+
+func TestRankingIsForCarriersThatAskForIt(t *testing.T) {
+	t.Parallel()
+	a, b, c := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000")
+	a.Record(a.BeginScrape(noon), running(2))
+	c.Record(c.BeginScrape(noon), running(1))
+	tests := []struct {
+		name string
+		size int
+		want []*endpoint.Endpoint
+	}{
+		{"none", 0, nil},
+		{"the best two", 2, []*endpoint.Endpoint{b, c}},
+		{"all", 9, []*endpoint.Endpoint{b, c, a}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, snapshotOf(a, b, c))
+			x := &exchange.Exchange{}
+			x.Begin(r.Balancer, &exchange.Options{Now: func() time.Time { return noon }, Ranking: tt.size})
+			require.Nil(t, x.Decide(t.Context(), nil))
+			var ranked []*endpoint.Endpoint
+			for _, s := range x.Ranking {
+				ranked = append(ranked, s.Endpoint)
+			}
+			assert.Equal(t, tt.want, ranked)
+			x.End(nil)
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,6 +44,9 @@ func (m *memory) bind(p *scheduling.Profile) {
 
 // tell records the scores of the candidates, if enabled.
 func (b *Balancer) tell(x *exchange.Exchange, m *memory, endpoints []*endpoint.Endpoint) {
+	if n := x.RankingSize(); n > 0 {
+		x.Ranking = m.ranking(endpoints, n)
+	}
 	if !b.options.Scores && !b.options.Explain {
 		return
 	}
@@ -52,29 +56,44 @@ func (b *Balancer) tell(x *exchange.Exchange, m *memory, endpoints []*endpoint.E
 	if !b.options.Scores {
 		return
 	}
-	for i, total := range m.scheduling.Totals() {
-		c := &m.scheduling.Candidates()[i]
-		x.Scores = append(x.Scores, exchange.Score{Endpoint: endpoints[c.Index], Total: total, Wait: c.Load.Wait, Matched: c.Matched})
+	for i := range m.scheduling.Totals() {
+		x.Scores = append(x.Scores, m.score(i, endpoints))
 	}
+}
+
+// score returns the rating of the i-th candidate.
+func (m *memory) score(i int, endpoints []*endpoint.Endpoint) exchange.Score {
+	c := &m.scheduling.Candidates()[i]
+	return exchange.Score{Endpoint: endpoints[c.Index], Total: m.scheduling.Totals()[i], Wait: c.Load.Wait, Matched: c.Matched}
+}
+
+// ranking returns the best candidates, at most most of them.
+func (m *memory) ranking(endpoints []*endpoint.Endpoint, most int) []exchange.Score {
+	order := m.order()
+	ranking := make([]exchange.Score, 0, min(len(order), most))
+	for _, i := range order[:cap(ranking)] {
+		ranking = append(ranking, m.score(i, endpoints))
+	}
+	return ranking
+}
+
+// order returns the indexes of the candidates: the chosen ones, then the others by their scores.
+func (m *memory) order() []int {
+	places, totals := m.scheduling.Places(), m.scheduling.Totals()
+	order := slices.Grow(slices.Clone(places), len(totals))
+	for i := range totals {
+		if !slices.Contains(places, i) {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order[len(places):], func(a, b int) int { return cmp.Compare(totals[b], totals[a]) })
+	return order
 }
 
 // explain formats the best candidates: their scores, the estimated times to first token, and their cached part of the
 // prompt.
 func (m *memory) explain(destination string) string {
-	candidates, totals := m.scheduling.Candidates(), m.scheduling.Totals()
-	order := make([]int, len(candidates))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case totals[a] > totals[b]:
-			return -1
-		case totals[a] < totals[b]:
-			return 1
-		}
-		return 0
-	})
+	candidates, totals, order := m.scheduling.Candidates(), m.scheduling.Totals(), m.order()
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s of %d", destination, len(candidates))
 	for _, i := range order[:min(len(order), mostExplained)] {
