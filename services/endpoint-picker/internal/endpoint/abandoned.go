@@ -10,6 +10,7 @@ import (
 type abandonedLease struct {
 	acquired int64 // its place in the order of acquisition
 	at       time.Time
+	remote   bool // another replica placed the request
 }
 
 // abandon keeps a lease until a sample has its request, or its time is over.
@@ -17,7 +18,7 @@ func (e *Endpoint) abandon(l abandonedLease) {
 	e.leases.Lock()
 	defer e.leases.Unlock()
 	if e.sample.Load().Acquired >= l.acquired {
-		e.open.Add(-1) // the last sample contains the request
+		e.close(l.remote) // the last sample contains the request
 		return
 	}
 	e.abandoned = append(e.abandoned, l)
@@ -31,7 +32,7 @@ func (e *Endpoint) replaceSample(next *Sample, acquired int64) {
 	kept := e.abandoned[:0]
 	for _, l := range e.abandoned {
 		if l.acquired <= acquired {
-			e.open.Add(-1)
+			e.close(l.remote)
 		} else {
 			kept = append(kept, l)
 		}
@@ -46,7 +47,7 @@ func (e *Endpoint) ExpireAbandoned(before time.Time) {
 	kept := e.abandoned[:0]
 	for _, l := range e.abandoned {
 		if l.at.Before(before) {
-			e.finish()
+			e.finish(l.remote)
 		} else {
 			kept = append(kept, l)
 		}

@@ -1,8 +1,8 @@
 // Package endpoint holds the identity and the load of one model server.
 //
 // Load comes from two sources. A Sample is the content of the server's metrics page at one moment: it covers all traffic,
-// but is old. Leases are the requests that this picker has placed: they are current, but not all traffic. Load combines
-// both:
+// but is old. Leases are the requests that this replica of the picker has placed, and those of which other replicas report:
+// they are current, but not all traffic. Load combines both:
 //
 //	requests = waiting + running of the last sample
 //	         + leases acquired since that sample began
@@ -92,13 +92,15 @@ type Endpoint struct {
 
 	health Health
 
-	acquired atomic.Int64 // leases since the start
-	released atomic.Int64 // leases since the start
-	open     atomic.Int64 // open leases, including abandoned ones
-	arrived  atomic.Int64 // leases that moved here from another endpoint, since the start
-	failures atomic.Int64 // failed scrapes since the start
-	failing  atomic.Pointer[time.Time]
-	sample   atomic.Pointer[Sample]
+	acquired   atomic.Int64 // leases since the start
+	released   atomic.Int64 // leases since the start
+	open       atomic.Int64 // open leases, including abandoned ones
+	arrived    atomic.Int64 // leases that moved here from another endpoint, since the start
+	remote     atomic.Int64 // leases of other replicas since the start, counted in acquired, too
+	remoteOpen atomic.Int64 // those that are open
+	failures   atomic.Int64 // failed scrapes since the start
+	failing    atomic.Pointer[time.Time]
+	sample     atomic.Pointer[Sample]
 
 	pages     sync.Mutex // serializes Record
 	leases    sync.Mutex // guards abandoned, and the change of the sample that ends abandoned leases
@@ -146,7 +148,7 @@ type Load struct {
 	*Sample // the last one
 
 	Requests float64   // current requests: the sample, corrected by leases acquired and released since
-	Open     float64   // the part of them that this picker placed
+	Open     float64   // the part of them that this picker placed, in all replicas that report
 	Since    float64   // leases acquired since the sample began, minus those released since then
 	Failing  time.Time // when scrapes began to fail, zero if the last one succeeded
 }
@@ -175,8 +177,8 @@ type Stats struct {
 
 	Pod, Address   string
 	Gauges         Gauges // of the last scrape
-	InFlight       int64  // open leases
-	Picks          int64  // requests that this picker placed here, since the start
+	InFlight       int64  // open leases of this replica
+	Picks          int64  // requests that this replica placed here, since the start
 	ScrapeFailures int64  // since the start
 	SampleAge      time.Duration
 	Failing        time.Duration // time since scrapes began to fail
@@ -195,8 +197,8 @@ func (e *Endpoint) Stats(now time.Time) Stats {
 		Pod:            e.identity.Pod,
 		Address:        e.address,
 		Gauges:         l.Gauges,
-		InFlight:       int64(l.Open),
-		Picks:          e.acquired.Load() - e.arrived.Load(),
+		InFlight:       max(int64(l.Open)-e.remoteOpen.Load(), 0),
+		Picks:          e.acquired.Load() - e.arrived.Load() - e.remote.Load(),
 		ScrapeFailures: e.failures.Load(),
 		SampleAge:      now.Sub(l.At),
 		Sampled:        l.Taken,

@@ -28,6 +28,7 @@ type Lease struct {
 	tracker  Tracker // may be nil
 	acquired int64   // its place in the order of acquisition
 	probe    bool    // the endpoint is ejected, and this request probes it
+	remote   bool    // another replica placed the request
 	first    bool    // the answer has begun
 	ended    bool
 }
@@ -40,8 +41,17 @@ type Tracker interface {
 	// Moved records that another endpoint serves the request.
 	Moved(to *Endpoint, now time.Time)
 	// End records the end of the request, or that its end will not be observed.
-	End()
+	End(Ending)
 }
+
+// Ending is how the observation of a request ends.
+type Ending uint8
+
+// The endings.
+const (
+	Finished   Ending = iota // the request has ended, too
+	Unobserved               // the request may continue
+)
 
 // Acquire counts one request that is about to be sent to the endpoint.
 func (e *Endpoint) Acquire() *Lease {
@@ -54,6 +64,15 @@ func (e *Endpoint) Acquire() *Lease {
 func (e *Endpoint) AcquireInto(l *Lease, t Tracker) {
 	e.open.Add(1)
 	l.endpoint, l.tracker, l.acquired, l.probe = e, t, e.acquired.Add(1), e.health.Placed()
+}
+
+// AcquireRemote is AcquireInto for a request that another replica has placed. It is load like any other, but no pick of this
+// replica, and no probe.
+func (e *Endpoint) AcquireRemote(l *Lease, t Tracker) {
+	e.open.Add(1)
+	e.remoteOpen.Add(1)
+	e.remote.Add(1)
+	l.endpoint, l.tracker, l.acquired, l.remote = e, t, e.acquired.Add(1), true
 }
 
 // Address returns the endpoint's "ip:port".
@@ -88,8 +107,11 @@ func (l *Lease) MoveTo(served *Endpoint, now time.Time) {
 		return
 	}
 	l.endProbe()
-	l.endpoint.finish()
+	l.endpoint.finish(l.remote)
 	served.open.Add(1)
+	if l.remote {
+		served.remoteOpen.Add(1)
+	}
 	served.arrived.Add(1)
 	l.endpoint, l.acquired = served, served.acquired.Add(1)
 	if l.tracker != nil {
@@ -101,8 +123,8 @@ func (l *Lease) MoveTo(served *Endpoint, now time.Time) {
 func (l *Lease) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.end() {
-		l.endpoint.finish()
+	if l.end(Finished) {
+		l.endpoint.finish(l.remote)
 	}
 }
 
@@ -110,19 +132,19 @@ func (l *Lease) Release() {
 func (l *Lease) Abandon(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.end() {
-		l.endpoint.abandon(abandonedLease{acquired: l.acquired, at: now})
+	if l.end(Unobserved) {
+		l.endpoint.abandon(abandonedLease{acquired: l.acquired, at: now, remote: l.remote})
 	}
 }
 
 // end is the common part of Release and Abandon. It reports whether the lease was open.
-func (l *Lease) end() bool {
+func (l *Lease) end(how Ending) bool {
 	if l.ended {
 		return false
 	}
 	l.ended = true
 	if l.tracker != nil {
-		l.tracker.End()
+		l.tracker.End(how)
 	}
 	l.endProbe()
 	return true
@@ -137,7 +159,15 @@ func (l *Lease) endProbe() {
 }
 
 // finish counts the end of one request.
-func (e *Endpoint) finish() {
+func (e *Endpoint) finish(remote bool) {
 	e.released.Add(1)
+	e.close(remote)
+}
+
+// close ends the count of an open lease.
+func (e *Endpoint) close(remote bool) {
 	e.open.Add(-1)
+	if remote {
+		e.remoteOpen.Add(-1)
+	}
 }

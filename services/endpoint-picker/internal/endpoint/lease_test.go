@@ -18,7 +18,7 @@ type tracker struct {
 
 func (r *tracker) First(time.Time)                 { r.firsts++ }
 func (r *tracker) Moved(to *Endpoint, _ time.Time) { r.moves, r.at = r.moves+1, to }
-func (r *tracker) End()                            { r.ends++ }
+func (r *tracker) End(Ending)                      { r.ends++ }
 
 // acquire returns a lease with a tracker.
 func acquire(e *Endpoint) (*Lease, *tracker) {

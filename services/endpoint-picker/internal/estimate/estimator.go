@@ -18,6 +18,9 @@ type Estimator struct {
 	recent     recent
 	placements sync.Pool // of *Placement
 	size       atomic.Pointer[CacheSize]
+
+	publisher Publisher     // nil: no other replica hears of requests
+	requests  atomic.Uint64 // published so far
 }
 
 // New returns an Estimator without observations. Its index of prefixes has an approximate limit in bytes.
@@ -66,6 +69,7 @@ func (x *Estimator) Placed(p *Prompt, e *endpoint.Endpoint) *Placement {
 	placed.chain = append(placed.chain[:0], p.Chain.Hashes...)
 	placed.used = x.index.Use(s.cache, placed.chain)
 	x.recent.add(placed.chain)
+	x.publishCached(e, placed.chain)
 	return placed
 }
 
@@ -75,6 +79,7 @@ func (x *Estimator) Served(placed *Placement, by *endpoint.Endpoint) {
 	if by != placed.endpoint {
 		x.index.Withdraw(ServerOf(placed.endpoint).cache, placed.chain, placed.had, placed.used)
 		x.index.Use(ServerOf(by).cache, placed.chain)
+		x.publishCached(by, placed.chain)
 	}
 	placed.endpoint = nil
 	x.placements.Put(placed)
@@ -83,6 +88,13 @@ func (x *Estimator) Served(placed *Placement, by *endpoint.Endpoint) {
 // Answered records the length of an answer, which is now in the endpoint's cache and has evicted other blocks. Requests of
 // other replicas are assumed to get answers of the same length there.
 func (x *Estimator) Answered(e *endpoint.Endpoint, tokens int) {
+	x.answered(e, tokens)
+	if x.publisher != nil && tokens > 0 {
+		x.publisher.Publish(Event{Kind: EventAnswered, Endpoint: e, Tokens: int64(tokens)})
+	}
+}
+
+func (x *Estimator) answered(e *endpoint.Endpoint, tokens int) {
 	if tokens > 0 { // else its length is not known
 		x.learner.answer.observe(float64(min(tokens, maxAnswer)), usualTokensWeight)
 	}

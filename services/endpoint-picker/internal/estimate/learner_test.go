@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
 // engine is a server that computes one prompt after the other, at these costs.
@@ -23,7 +25,7 @@ func (e *engine) serve(now float64, tokens int) {
 	q := e.begin(after(now), Prefill{Tokens: tokens}, 0)
 	e.idleAt = max(e.idleAt, now) + e.slowdown*e.costs.ttft(float64(e.decoding.Load()), 0, float64(tokens))
 	q.First(after(e.idleAt))
-	q.End()
+	q.End(endpoint.Finished)
 }
 
 func TestLearner_FindsTheCosts(t *testing.T) {
@@ -115,7 +117,7 @@ func TestLearner_FindsTheHitRates(t *testing.T) {
 			q := e.begin(after(e.idleAt+1), p, 0)
 			e.idleAt += 1 + e.costs.ttft(0, 0, float64(p.Tokens-cached))
 			q.First(after(e.idleAt))
-			q.End()
+			q.End(endpoint.Finished)
 		}
 		c := x.Costs()
 		assert.InDelta(t, expected, c.ExpectedHitRate, 0.12)
@@ -135,7 +137,7 @@ func TestLearner_FindsTheCostOfOtherReplicasRequests(t *testing.T) {
 		q := e.begin(after(e.idleAt+1), Prefill{Tokens: int(tokens)}, others)
 		e.idleAt += 1 + e.costs.ttft(0, others, tokens)
 		q.First(after(e.idleAt))
-		q.End()
+		q.End(endpoint.Finished)
 	}
 	assert.InEpsilon(t, 0.007, x.Costs().PerOther, 0.05)
 	few, many := e.ttftAfter(e.idleAt, x.Costs(), 1, serverLoad{}), e.ttftAfter(e.idleAt, x.Costs(), 1, serverLoad{others: 10})

@@ -176,9 +176,5 @@ const (
 // Place counts the request of the prompt on an endpoint, after Lookup.
 func (p *Prompt) Place(e *endpoint.Endpoint, now time.Time, answer AnswerForm) *endpoint.Lease {
 	s := ServerOf(e)
-	prefill := p.prefill(e, p.cachedBlocks(s)*prefixindex.BlockTokens)
-	if answer == Whole {
-		return s.PlaceUnobserved(e, now, prefill)
-	}
-	return s.Place(e, now, prefill)
+	return s.place(e, now, p.prefill(e, p.cachedBlocks(s)*prefixindex.BlockTokens), answer)
 }

@@ -18,8 +18,10 @@ type sequence struct {
 	backlog  int64   // uncached tokens, as counted in the server's backlog
 	others   float64 // requests of other replicas at its placement
 	phase    phase
-	observed bool // its first token is observable
-	moved    bool // to another server, at an unknown time
+	observed bool   // its first token is observable
+	moved    bool   // to another server, at an unknown time
+	remote   bool   // another replica placed it
+	request  uint64 // its number for other replicas; 0 if they do not hear of it
 }
 
 // phase is the state of a sequence.
@@ -32,19 +34,34 @@ const (
 
 // Place counts a request on an endpoint whose answer will be observed from its beginning.
 func (s *Server) Place(e *endpoint.Endpoint, now time.Time, p Prefill) *endpoint.Lease {
-	q := &sequence{server: s, placed: now, prefill: p, others: e.Sample().Others(), observed: true}
-	q.beginOnServer(now)
-	e.AcquireInto(&q.lease, q)
-	return &q.lease
+	return s.place(e, now, p, Streamed)
 }
 
 // PlaceUnobserved counts a request on an endpoint whose answer comes in one piece. It counts as decoding at once, and its
 // prompt counts for its expected duration.
 func (s *Server) PlaceUnobserved(e *endpoint.Endpoint, now time.Time, p Prefill) *endpoint.Lease {
-	q := &sequence{server: s, placed: now, prefill: p}
-	q.beginOnServer(now)
+	return s.place(e, now, p, Whole)
+}
+
+func (s *Server) place(e *endpoint.Endpoint, now time.Time, p Prefill, answer AnswerForm) *endpoint.Lease {
+	q := s.newSequence(e, now, p, answer, false)
+	q.request = s.estimator.publishBegun(e, q.backlog, answer)
 	e.AcquireInto(&q.lease, q)
 	return &q.lease
+}
+
+// placeRemote counts a request that another replica has placed.
+func (s *Server) placeRemote(e *endpoint.Endpoint, now time.Time, p Prefill, answer AnswerForm) *endpoint.Lease {
+	q := s.newSequence(e, now, p, answer, true)
+	e.AcquireRemote(&q.lease, q)
+	return &q.lease
+}
+
+// newSequence makes a sequence and counts it on its server.
+func (s *Server) newSequence(e *endpoint.Endpoint, now time.Time, p Prefill, answer AnswerForm, remote bool) *sequence {
+	q := &sequence{server: s, placed: now, prefill: p, others: e.Sample().Others(), observed: answer == Streamed, remote: remote}
+	q.beginOnServer(now)
+	return q
 }
 
 // beginOnServer counts the sequence on its server.
@@ -65,8 +82,16 @@ func (q *sequence) beginOnServer(now time.Time) {
 		s.lastProgress.Store(monotonic.From(now))
 	}
 	s.prefills.Add(1)
-	s.backlog.Add(q.backlog)
+	q.owe(q.backlog)
 	learner.tokens.observe(float64(q.backlog), usualTokensWeight)
+}
+
+// owe changes the backlog of the server.
+func (q *sequence) owe(tokens int64) {
+	q.server.backlog.Add(tokens)
+	if q.remote {
+		q.server.remoteBacklog.Add(tokens)
+	}
 }
 
 // First implements endpoint.Tracker.
@@ -77,22 +102,34 @@ func (q *sequence) First(now time.Time) {
 	q.phase = phaseDecode
 	s := q.server
 	decoding := s.decoding.Add(1) - 1
-	s.backlog.Add(-q.backlog)
+	q.owe(-q.backlog)
 	s.prefills.Add(-1)
 	s.lastProgress.Store(monotonic.From(now))
 	s.observeFirst(q, now, decoding)
+	s.estimator.publish(q.request, Event{Kind: EventFirst})
 }
 
 // Moved implements endpoint.Tracker. From now on the sequence is on the server that serves it. When the gateway's attempt
 // there began is unknown, so its first token shows progress, but teaches no time.
 func (q *sequence) Moved(to *endpoint.Endpoint, now time.Time) {
-	q.End()
+	q.leaveServer()
 	q.server, q.placed, q.moved, q.phase, q.others = ServerOf(to), now, true, phasePrefill, to.Sample().Others()
 	q.beginOnServer(now)
+	q.server.estimator.publish(q.request, Event{Kind: EventMoved, Endpoint: to})
 }
 
 // End implements endpoint.Tracker.
-func (q *sequence) End() {
+func (q *sequence) End(how endpoint.Ending) {
+	q.leaveServer()
+	kind := EventEnded
+	if how == endpoint.Unobserved {
+		kind = EventLost
+	}
+	q.server.estimator.publish(q.request, Event{Kind: kind})
+}
+
+// leaveServer ends the count of the sequence on its server.
+func (q *sequence) leaveServer() {
 	s := q.server
 	switch {
 	case !q.observed:
@@ -101,7 +138,7 @@ func (q *sequence) End() {
 	case q.phase == phaseDecode:
 		s.decoding.Add(-1)
 	default:
-		s.backlog.Add(-q.backlog)
+		q.owe(-q.backlog)
 		s.prefills.Add(-1)
 	}
 }

@@ -141,7 +141,7 @@ func TestStep_SharedWithOtherReplicasTeachesNothing(t *testing.T) {
 			q := s.begin(after(now-1), Prefill{Tokens: 100 * (i % 20)}, others)
 			now += 0.8
 			q.First(after(now))
-			q.End()
+			q.End(endpoint.Finished)
 		}
 	}
 	serve(1)

@@ -17,6 +17,7 @@ type Server struct {
 	batch     batchSize
 
 	backlog         atomic.Int64     // uncached prompt tokens of requests in prefill
+	remoteBacklog   atomic.Int64     // the part of backlog that other replicas placed
 	prefills        atomic.Int64     // requests in prefill: placed here, and without a first token
 	decoding        atomic.Int64     // requests with a first token
 	lastProgress    monotonic.Atomic // when the backlog began or last got a first token
@@ -54,7 +55,7 @@ func (s *Server) Backlog() int64 { return s.backlog.Load() }
 
 // Estimates implements endpoint.Observer.
 func (s *Server) Estimates() endpoint.Estimates {
-	backlog := s.Backlog()
+	backlog := max(s.Backlog()-s.remoteBacklog.Load(), 0)
 	return endpoint.Estimates{
 		Backlog: backlog, Slowdown: s.Slowdown(),
 		PrefillRate: s.prefillRate(), BacklogTime: s.prefillTime(float64(backlog)), BatchCapacity: s.batch.size.Load(),

@@ -289,3 +289,47 @@ func (x *Index) Occupy(c Handle, blocks int) {
 		x.evict(c.slot, h.blocks-h.capacity)
 	}
 }
+
+// An Entry is a part of a cache that was used at one time: a run of blocks of a prompt, which may begin in its middle, or blocks
+// without a known prefix.
+type Entry struct {
+	Slot   int // of the cache
+	Hashes []uint64
+	Blocks int // without a known prefix; 0 if there are Hashes
+}
+
+// Entries returns the content of all caches. Those of one cache are in the order of their last use, so that Use and Occupy in
+// this order give an empty index the same content. It takes time in proportion to the size of the index, and Use waits for it.
+func (x *Index) Entries() []Entry {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var entries []Entry
+	for slot, h := range x.holders {
+		if h == nil {
+			continue
+		}
+		for _, u := range h.uses.uses[h.uses.first:] {
+			entries = appendEntries(entries, u, uint32(slot))
+		}
+	}
+	return entries
+}
+
+// appendEntries appends what a use still stands for: the end of a prompt before its start, because it is evicted first.
+func appendEntries(to []Entry, u use, slot uint32) []Entry {
+	if u.node == nil {
+		if u.blocks > 0 {
+			to = append(to, Entry{Slot: int(slot), Blocks: u.blocks})
+		}
+		return to
+	}
+	from := len(to)
+	for n := u.node; n != nil; n = n.tail {
+		r := n.run.Load()
+		if i := r.find(slot); i >= 0 && n.lastUses[i] == u.at {
+			to = append(to, Entry{Slot: int(slot), Hashes: r.hashes[:r.holds[i].blocks]})
+		}
+	}
+	slices.Reverse(to[from:])
+	return to
+}

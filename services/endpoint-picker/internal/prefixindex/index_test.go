@@ -376,3 +376,53 @@ func TestCacheSize(t *testing.T) {
 	blocks, capacity := x.CacheSize(a)
 	assert.Zero(t, blocks+capacity)
 }
+
+// An index that is made from the entries of another one matches and evicts the same from then on.
+func TestEntriesMakeTheSameIndex(t *testing.T) {
+	t.Parallel()
+	const caches, capacity = 3, 60
+	random := rand.New(rand.NewPCG(1, 2))
+	chain := func() []uint64 { // of a small tree
+		hashes, last := []uint64{}, uint64(1)
+		for range 1 + random.IntN(12) {
+			last = mix(last, uint64(random.IntN(2)))
+			hashes = append(hashes, last)
+		}
+		return hashes
+	}
+	x, handles := New(plenty), [2][]Handle{}
+	for range caches {
+		handles[0] = append(handles[0], x.Add(capacity))
+	}
+	step := func(indexes ...*Index) {
+		c, prompt, blocks := random.IntN(caches), chain(), random.IntN(4)
+		for i, index := range indexes {
+			index.Use(handles[i][c], prompt)
+			index.Occupy(handles[i][c], blocks)
+		}
+	}
+	for range 500 {
+		step(x)
+	}
+	copied := New(plenty)
+	for range caches {
+		handles[1] = append(handles[1], copied.Add(capacity))
+	}
+	for _, e := range x.Entries() {
+		copied.Use(handles[1][e.Slot], e.Hashes)
+		copied.Occupy(handles[1][e.Slot], e.Blocks)
+	}
+	for range 300 {
+		for i := range caches {
+			want, _ := x.CacheSize(handles[0][i])
+			got, _ := copied.CacheSize(handles[1][i])
+			require.Equal(t, want, got)
+		}
+		prompt := chain()
+		want, got := make([]int, caches), make([]int, caches)
+		x.Match(prompt, want)
+		copied.Match(prompt, got)
+		require.Equal(t, want, got)
+		step(x, copied)
+	}
+}

@@ -30,19 +30,76 @@ const (
 	AtRandom
 )
 
-// Picker is the real endpoint picker, with a number of independent replicas.
+// Picker is the real endpoint picker, with a number of replicas that tell each other nothing.
 func Picker(replicas int, split Split) Policy {
 	name := fmt.Sprintf("picker x%d", replicas)
 	if split == AtRandom {
 		name += " random"
 	}
-	return Policy{Name: name, start: func(f *fleet) chooser {
-		p := &picker{split: split, random: rand.New(rand.NewPCG(f.seed, 2))}
-		for i := range replicas {
-			p.replicas = append(p.replicas, newReplica(f, rand.New(rand.NewPCG(f.seed, uint64(3+i)))))
+	return Policy{Name: name, start: func(f *fleet) chooser { return newPicker(f, replicas, split) }}
+}
+
+// Telling is the same with replicas that tell each other of their requests. The others hear of an event after the delay.
+func Telling(replicas int, split Split, delay time.Duration) Policy {
+	p := Picker(replicas, split)
+	p.Name += " telling"
+	p.start = func(f *fleet) chooser {
+		made := newPicker(f, replicas, split)
+		for _, from := range made.replicas {
+			to := &listeners{delay: delay}
+			for _, r := range made.replicas {
+				if r != from {
+					to.add(r)
+				}
+			}
+			from.factory.SetPublisher(to)
 		}
-		return p
-	}}
+		return made
+	}
+	return p
+}
+
+func newPicker(f *fleet, replicas int, split Split) *picker {
+	p := &picker{split: split, random: rand.New(rand.NewPCG(f.seed, 2))}
+	for i := range replicas {
+		p.replicas = append(p.replicas, newReplica(f, rand.New(rand.NewPCG(f.seed, uint64(3+i)))))
+	}
+	return p
+}
+
+// listeners are the other replicas of one that publishes its events.
+type listeners struct {
+	delay time.Duration
+	apply []func(e estimate.Event, at time.Time)
+	after func(d time.Duration, do func())
+	now   func() time.Time
+}
+
+// add adds a replica that hears of the events.
+func (l *listeners) add(r *replica) {
+	view := r.factory.NewReplica()
+	l.after, l.now = r.timeline.after, r.timeline.Now
+	l.apply = append(l.apply, func(e estimate.Event, at time.Time) {
+		if e.Endpoint != nil {
+			i := slices.IndexFunc(r.members, func(m *member) bool { return m.endpoint.Identity() == e.Endpoint.Identity() })
+			if i < 0 {
+				return
+			}
+			e.Endpoint = r.members[i].endpoint
+		}
+		view.Apply(e, at)
+	})
+}
+
+// Publish implements estimate.Publisher.
+func (l *listeners) Publish(e estimate.Event) {
+	e.Chain = slices.Clone(e.Chain)
+	at := l.now()
+	l.after(l.delay, func() {
+		for _, apply := range l.apply {
+			apply(e, at)
+		}
+	})
 }
 
 // picker contains all replicas.

@@ -85,6 +85,39 @@ func TestPickerIsNearGreedy(t *testing.T) {
 	}
 }
 
+// Replicas that tell each other are nearly as good as one. Requests come to them in turn, which is the worst split: the next request
+// is at another replica, which does not yet know of the last one. Behind the bounds is what was measured.
+func TestReplicasThatTellAreNearOne(t *testing.T) {
+	t.Parallel()
+	const delay = time.Millisecond
+	for _, tt := range []struct {
+		name      string
+		requests  float64
+		two, four ratios
+	}{
+		{"uniform", 600, ratios{1.1, 1.2}, ratios{1.15, 1.3}},
+		{"zipf", 600, ratios{1.1, 1.2}, ratios{1.15, 1.2}},
+		{"multiturn", 900, ratios{1.1, 1.2}, ratios{1.15, 1.2}},
+		{"mixed", 600, ratios{1.1, 1.1}, ratios{1.15, 1.1}},
+		{"churn", 600, ratios{1.1, 1.2}, ratios{1.15, 1.2}},
+		{"slow", 900, ratios{1.1, 1.3}, ratios{1.15, 1.3}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := find(t, Standard(), tt.name).shorter(tt.requests)
+			var two, four []ratios
+			for seed := uint64(1); seed <= 3; seed++ {
+				trace := s.Trace(seed)
+				one := trace.Run(Picker(1, InTurn))
+				two = append(two, compare(trace.Run(Telling(2, InTurn, delay)), one))
+				four = append(four, compare(trace.Run(Telling(4, InTurn, delay)), one))
+			}
+			medians(two).assertWithin(t, tt.two, "two replicas to one")
+			medians(four).assertWithin(t, tt.four, "four replicas to one")
+		})
+	}
+}
+
 // The picker must not need servers that follow its own model. Behind the bounds is what was measured.
 func TestPickerIsNearGreedyUnderOtherLaws(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,151 @@
+package estimate
+
+import (
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+)
+
+// EventKind is the kind of an event.
+type EventKind uint8
+
+// The kinds of events. Their numbers are part of the protocol between replicas.
+const (
+	EventBegun    EventKind = 1 + iota // a request was placed on Endpoint, with Tokens to compute and an Answer
+	EventFirst                         // its answer has begun
+	EventMoved                         // Endpoint serves it in place of another one
+	EventEnded                         // it has ended
+	EventLost                          // it may continue, but nobody will see its end
+	EventCached                        // Endpoint has the prompt with the Chain in its cache
+	EventAnswered                      // Endpoint has sent an answer of Tokens
+	EventOccupied                      // Endpoint has Tokens of unknown prompts in its cache
+)
+
+// An Event is what one replica of the picker tells the others about a request that it has placed.
+type Event struct {
+	Kind     EventKind
+	Request  uint64 // number of the request, unique in the replica that placed it; of the first five kinds
+	Endpoint *endpoint.Endpoint
+	Tokens   int64
+	Answer   AnswerForm
+	Chain    []uint64 // valid during the call only
+}
+
+// A Publisher tells the other replicas. It is called in picks and must not wait.
+type Publisher interface {
+	Publish(e Event)
+}
+
+// SetPublisher makes other replicas hear of the requests that are placed from now on. Call it before the first one.
+func (x *Estimator) SetPublisher(p Publisher) { x.publisher = p }
+
+// publishBegun publishes a request that is about to be placed, and returns its number.
+func (x *Estimator) publishBegun(e *endpoint.Endpoint, tokens int64, answer AnswerForm) uint64 {
+	if x.publisher == nil {
+		return 0
+	}
+	request := x.requests.Add(1)
+	x.publisher.Publish(Event{Kind: EventBegun, Request: request, Endpoint: e, Tokens: tokens, Answer: answer})
+	return request
+}
+
+// publish publishes an event of a request, unless other replicas do not know it.
+func (x *Estimator) publish(request uint64, e Event) {
+	if request == 0 {
+		return
+	}
+	e.Request = request
+	x.publisher.Publish(e)
+}
+
+func (x *Estimator) publishCached(e *endpoint.Endpoint, chain []uint64) {
+	if x.publisher != nil {
+		x.publisher.Publish(Event{Kind: EventCached, Endpoint: e, Chain: chain})
+	}
+}
+
+// maxRemoteRequests limits the requests of one other replica that count here (guarded): twice what a replica accepts by default.
+// With half of it nothing changes until a replica has more; the rest then counts by the pages alone.
+const maxRemoteRequests = 64 << 10
+
+// maxRemoteTokens limits the tokens of one event (guarded): ten times the longest context of today's models. An event beyond it
+// is an error of its sender.
+const maxRemoteTokens = 10 << 20
+
+// A Replica is another replica of the picker in the view of this one: its requests count as load of their endpoints, its prompts
+// are in the caches where it placed them, and its first tokens teach the costs. It is not safe for concurrent use.
+type Replica struct {
+	estimator *Estimator
+	requests  map[uint64]*endpoint.Lease
+}
+
+// NewReplica returns a Replica without requests.
+func (x *Estimator) NewReplica() *Replica {
+	return &Replica{estimator: x, requests: map[uint64]*endpoint.Lease{}}
+}
+
+// Apply applies an event that happened at the given time. It ignores events of requests that it does not know.
+func (r *Replica) Apply(e Event, at time.Time) {
+	x, tokens := r.estimator, min(max(e.Tokens, 0), maxRemoteTokens)
+	switch e.Kind {
+	case EventBegun:
+		if len(r.requests) < maxRemoteRequests && r.requests[e.Request] == nil {
+			r.requests[e.Request] = ServerOf(e.Endpoint).placeRemote(e.Endpoint, at, Prefill{Tokens: int(max(tokens, 1))}, e.Answer)
+		}
+	case EventFirst:
+		if l := r.requests[e.Request]; l != nil {
+			l.First(at)
+		}
+	case EventMoved:
+		if l := r.requests[e.Request]; l != nil {
+			l.MoveTo(e.Endpoint, at)
+		}
+	case EventEnded:
+		if l := r.requests[e.Request]; l != nil {
+			l.Release()
+			delete(r.requests, e.Request)
+		}
+	case EventLost:
+		if l := r.requests[e.Request]; l != nil {
+			l.Abandon(at)
+			delete(r.requests, e.Request)
+		}
+	case EventCached:
+		x.index.Use(ServerOf(e.Endpoint).cache, e.Chain)
+		x.recent.add(e.Chain)
+	case EventAnswered:
+		x.answered(e.Endpoint, int(tokens))
+	case EventOccupied:
+		x.index.Occupy(ServerOf(e.Endpoint).cache, int(tokens)/prefixindex.BlockTokens)
+	}
+}
+
+// Close ends the observation of all requests: from now on the pages of their endpoints show them.
+func (r *Replica) Close(now time.Time) {
+	for _, l := range r.requests {
+		l.Abandon(now)
+	}
+	clear(r.requests)
+}
+
+// Contents returns events with all that is known of the caches of these endpoints. A replica without requests that applies them
+// in their order knows the same.
+func (x *Estimator) Contents(endpoints []*endpoint.Endpoint) []Event {
+	bySlot := map[int]*endpoint.Endpoint{}
+	for _, e := range endpoints {
+		bySlot[ServerOf(e).cache.Slot()] = e
+	}
+	var events []Event
+	for _, entry := range x.index.Entries() {
+		e := bySlot[entry.Slot]
+		switch {
+		case e == nil:
+		case entry.Hashes == nil:
+			events = append(events, Event{Kind: EventOccupied, Endpoint: e, Tokens: int64(entry.Blocks) * prefixindex.BlockTokens})
+		default:
+			events = append(events, Event{Kind: EventCached, Endpoint: e, Chain: entry.Hashes})
+		}
+	}
+	return events
+}
