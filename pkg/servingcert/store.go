@@ -102,6 +102,30 @@ func (s *Store) TLS(o Options) *tls.Config {
 	return config
 }
 
+// ErrNotSibling means that the other side of a connection does not have the certificate of the Store.
+var ErrNotSibling = errors.New("the other side has another certificate: give all replicas the same one")
+
+// Siblings returns the settings of both sides of connections between replicas of one program. Replicas with files have the same
+// certificate and key, and each side proves it. Names and authorities do not matter. A self-signed certificate is of one process
+// only: it encrypts, and proves nothing.
+func (s *Store) Siblings(o Options) *tls.Config {
+	config := s.TLS(o)
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		return &s.current.Load().certificate, nil
+	}
+	config.ClientAuth = tls.RequireAnyClientCert
+	config.InsecureSkipVerify = true // VerifyConnection is stricter
+	config.VerifyConnection = s.verifySibling
+	return config
+}
+
+func (s *Store) verifySibling(c tls.ConnectionState) error {
+	if s.own == nil && !bytes.Equal(c.PeerCertificates[0].Raw, s.current.Load().certificate.Leaf.Raw) {
+		return ErrNotSibling
+	}
+	return nil
+}
+
 // Expiry returns the end of the certificate's validity.
 func (s *Store) Expiry() time.Time { return s.current.Load().certificate.Leaf.NotAfter }
 

@@ -364,3 +364,40 @@ func TestNamesOfKubernetesComponents(t *testing.T) {
 	require.ErrorContains(t, err, `"AES" is not one of TLS_AES_128_GCM_SHA256, `)
 	require.ErrorContains(t, err, "TLS_RSA_WITH_AES_128_CBC_SHA, ", "Kubernetes takes the insecure ones too")
 }
+
+// Replicas accept each other by the certificate that they share.
+func TestSiblings(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	stored := func() *Store {
+		m := &mount{dir: t.TempDir()}
+		m.issue(t, a, "picker")
+		s, _ := load(t, Params{Dir: m.dir})
+		return s
+	}
+	selfSigned := func() *Store {
+		s, err := SelfSigned(Params{Log: zap.NewNop()}, "picker", Options{}, time.Now())
+		require.NoError(t, err)
+		return s
+	}
+	one, other := stored(), stored()
+	for _, tt := range []struct {
+		name           string
+		server, client *Store
+		ok             bool
+	}{
+		{"the same files", one, one, true},
+		{"other files of the same authority and name", one, other, false},
+		{"self-signed", selfSigned(), selfSigned(), true},
+		{"self-signed client of a server with files", one, selfSigned(), false},
+		{"client with files of a self-signed server", selfSigned(), one, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := shake(t, tt.server.Siblings(Options{}), tt.client.Siblings(Options{}))
+			assert.Equal(t, tt.ok, err == nil, "%v", err)
+		})
+	}
+	_, err := shake(t, one.Siblings(Options{}), &tls.Config{})
+	assert.Error(t, err, "a client without a certificate")
+}

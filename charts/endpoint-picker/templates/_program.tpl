@@ -97,6 +97,10 @@
 - --metrics-staleness-threshold={{ .Values.scraping.stalenessThreshold }}
 - --lease-timeout={{ .Values.scraping.leaseTimeout }}
 - --prefix-index-max-bytes={{ .Values.prefixIndexMaxBytes }}
+{{- if .Values.sharing.enabled }}
+- --replica-addresses={{ include "endpoint-picker.replicasService" . }}.{{ .Release.Namespace }}.svc:{{ .Values.ports.replicas }}
+- --replica-bind-address=:{{ .Values.ports.replicas }}
+{{- end }}
 - --eject-after={{ .Values.ejection.after | int }}
 - --ejection-time={{ .Values.ejection.time }}
 - --ejection-time-max={{ .Values.ejection.longest }}
@@ -135,6 +139,9 @@
 - {name: grpc-health, containerPort: {{ .Values.ports.grpcHealth }}}
 - {name: metrics, containerPort: {{ .Values.ports.metrics }}}
 - {name: health, containerPort: {{ .Values.ports.health }}}
+{{- if .Values.sharing.enabled }}
+- {name: replicas, containerPort: {{ .Values.ports.replicas }}}
+{{- end }}
 {{- end -}}
 
 {{- define "endpoint-picker.volumes" -}}
@@ -191,6 +198,11 @@
 {{- $seconds -}}
 {{- end -}}
 
+{{/* A name of at most 63 characters. */}}
+{{- define "endpoint-picker.replicasService" -}}
+{{- include "endpoint-picker.fullname" . | trunc 54 | trimSuffix "-" }}-replicas
+{{- end -}}
+
 {{- define "endpoint-picker.usesAPIServer" -}}
 {{- ne (include "endpoint-picker.source" .) "file" -}}
 {{- end -}}
@@ -205,9 +217,27 @@
   - {port: grpc-ext-proc, protocol: TCP}
   from:
   {{- toYaml .Values.networkPolicy.gateways.from | nindent 2 }}
+{{- if .Values.sharing.enabled }}
+- ports:
+  - {port: replicas, protocol: TCP}
+  from:
+  {{- include "endpoint-picker.ownPods" . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "endpoint-picker.ownPods" -}}
+- podSelector:
+    matchLabels:
+      {{- include "endpoint-picker.selectorLabels" . | nindent 6 }}
 {{- end -}}
 
 {{- define "endpoint-picker.egressRules" -}}
+{{- if .Values.sharing.enabled }}
+- ports:
+  - {port: {{ .Values.ports.replicas }}, protocol: TCP}
+  to:
+  {{- include "endpoint-picker.ownPods" . | nindent 2 }}
+{{ end -}}
 {{- with .Values.networkPolicy.modelServers -}}
 - ports:
   {{- range .ports }}

@@ -41,6 +41,7 @@ type parts struct {
 	Config   *config.Config
 	Log      *zap.Logger
 	Pools    *runningPools
+	Replicas replicaNode
 	Finder   finder
 	Events   *poolEvents
 	Reloader *reload.Reloader
@@ -74,6 +75,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		newReloader,
 
 		// The pools.
+		newReplicaNode,
 		newRunningPools,
 		newFinder,
 

@@ -54,12 +54,17 @@ func newOnePool(p discoveryParts) (*onePool, error) {
 // Find returns the pool.
 func (o *onePool) Find(context.Context) exchange.Pool { return o }
 
-// Ready returns an error while the pool or its rules are unknown.
+// Ready returns an error while the pool, its rules or its caches are unknown.
 func (o *onePool) Ready() error {
-	if err := o.Store.Ready(); err != nil || o.rules == nil {
+	if err := o.Store.Ready(); err != nil {
 		return err
 	}
-	return o.rules.Ready()
+	if o.rules != nil {
+		if err := o.rules.Ready(); err != nil {
+			return err
+		}
+	}
+	return o.Pool.Ready()
 }
 
 // Run runs the pool until ctx ends.

@@ -37,6 +37,7 @@ type poolParts struct {
 	Registry *prometheus.Registry
 	Reloader *reload.Reloader
 	Tracer   *tracing.Tracer
+	Replicas replicaNode
 	Clock    clock.RealClock
 }
 
@@ -86,7 +87,7 @@ func (r *runningPools) add(title, name string, from poolSource) *runningPool {
 			PrefixBytes:   int(r.parts.Config.Prefixes.MaxBytes),
 			StreamMetrics: r.parts.Config.Telemetry.StreamMetrics,
 		},
-		Title: title, Name: name, Source: from, Configs: r.parts.Reloader, Observers: r.observers(picks), Log: r.parts.Log, Clock: r.parts.Clock,
+		Title: title, Name: name, Source: from, Configs: r.parts.Reloader, Observers: r.observers(picks), Replicas: r.parts.Replicas.Node, Log: r.parts.Log, Clock: r.parts.Clock,
 	})
 	if r.plan != nil {
 		made.Use(r.plan, r.cacheSize)

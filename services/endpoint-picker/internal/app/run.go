@@ -30,6 +30,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if err := p.listen(); err != nil {
 		p.HealthListener.Close()
 		p.ExtProcListener.Close()
+		p.Replicas.close()
 		return err
 	}
 	log.Info("Started", zap.String(logging.KeyVersion, version.String()), zap.String(logging.KeyPool, cfg.Pool.String()))
@@ -51,7 +52,7 @@ func (p *parts) listen() error {
 	if err := p.ExtProcListener.Listen(); err != nil {
 		return fmt.Errorf("start ext_proc server: %w", err)
 	}
-	return nil
+	return p.Replicas.listen()
 }
 
 // run starts every part, waits for ctx, drains, and stops the other parts. The parts run in a separate context, because open
@@ -70,6 +71,7 @@ func (p *parts) run(ctx context.Context) error {
 		})
 	}
 	group.Go(func() error { return p.HTTP.Run(work) })
+	group.Go(func() error { return p.Replicas.run(work) })
 	group.Go(p.HealthListener.Run)
 	group.Go(p.ExtProcListener.Run)
 

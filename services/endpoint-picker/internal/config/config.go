@@ -80,6 +80,7 @@ type Config struct {
 	Leases    Leases
 	Plugins   Plugins
 	Prefixes  Prefixes
+	Replicas  Replicas
 	Drain     Drain
 	TLS       TLS
 	Metrics   MetricsEndpoint
@@ -146,6 +147,7 @@ func Default() *Config {
 		Outliers:  outlier.DefaultOptions(),
 		Leases:    Leases{Timeout: time.Minute},
 		Prefixes:  Prefixes{MaxBytes: prefixindex.DefaultMaxBytes},
+		Replicas:  Replicas{BindAddress: ":9004"},
 		Drain:     Drain{Delay: 5 * time.Second, Timeout: 2 * time.Minute},
 		TLS:       defaultTLS(),
 		Metrics:   MetricsEndpoint{Auth: true},
@@ -233,6 +235,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Plugins.addFlags(fs)
 	fs.Var(&c.Prefixes.MaxBytes, flagPrefixIndex, "Memory for the index of prefix caches. The least recently used prefixes are dropped first.")
 
+	c.Replicas.addFlags(fs)
+
 	fs.DurationVar(&c.Drain.Delay, flagDrainDelay, c.Drain.Delay,
 		"Time after SIGTERM in which the picker is unready but still accepts requests, until gateways have noticed.")
 	fs.DurationVar(&c.Drain.Timeout, flagDrainTimeout, c.Drain.Timeout,
@@ -266,6 +270,7 @@ func (c *Config) Validate() error {
 		validateOutliers(c.Outliers),
 		c.Plugins.validate(),
 		c.Prefixes.validate(),
+		c.Replicas.validate(),
 		c.Drain.validate(),
 		c.TLS.validate(),
 		c.Metrics.validate(c.Pool),

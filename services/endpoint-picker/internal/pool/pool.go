@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
+	"fairlead.dev/services/endpoint-picker/internal/replicas"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
 
@@ -60,6 +61,7 @@ type Params struct {
 	Source    Source
 	Configs   configs
 	Observers []Observer
+	Replicas  *replicas.Node // nil: this replica of the picker hears of no other
 	Log       *zap.Logger
 	Clock     clock.WithTicker
 }
@@ -77,6 +79,7 @@ type Pool struct {
 
 	scraper *modelserver.Scraper
 	expirer *endpoint.Expirer
+	member  *replicas.Member // nil without other replicas
 }
 
 // New returns a Pool without endpoints. Run starts it.
@@ -104,7 +107,19 @@ func New(p Params) *Pool {
 		Pool: p.Name, Snapshots: made.Store, Metrics: made.Metrics, Estimator: made.Estimator,
 		StaleAfter: p.Options.Scraping.StaleAfter, Saturation: made.Balancer.Saturation, Clock: p.Clock,
 	}, made.Registry)
+	if p.Replicas != nil {
+		made.member = p.Replicas.Join(p.Title, made.Estimator, made.Store)
+		metrics.RegisterReplicas(made.Registry, made.member.Stats)
+	}
 	return made
+}
+
+// Ready returns an error while the pool waits for what other replicas know of the caches.
+func (p *Pool) Ready() error {
+	if p.member == nil {
+		return nil
+	}
+	return p.member.Ready() //nolint:wrapcheck // it says all
 }
 
 // Use makes a plan of scraping and a size of caches effective.
@@ -118,6 +133,9 @@ func (p *Pool) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, run := range []func(context.Context){p.Store.Run, p.scraper.Run, p.expirer.Run} {
 		running.Go(func() { run(ctx) })
+	}
+	if p.member != nil {
+		running.Go(func() { p.member.Run(ctx) })
 	}
 	running.Wait()
 }

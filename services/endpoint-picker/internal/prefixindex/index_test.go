@@ -381,48 +381,46 @@ func TestCacheSize(t *testing.T) {
 func TestEntriesMakeTheSameIndex(t *testing.T) {
 	t.Parallel()
 	const caches, capacity = 3, 60
-	random := rand.New(rand.NewPCG(1, 2))
-	chain := func() []uint64 { // of a small tree
-		hashes, last := []uint64{}, uint64(1)
-		for range 1 + random.IntN(12) {
-			last = mix(last, uint64(random.IntN(2)))
-			hashes = append(hashes, last)
+	for seed := range uint64(50) { // few steps each, so that there are long runs that later prompts split
+		random := rand.New(rand.NewPCG(seed, 2))
+		chain := func() []uint64 { // of a small tree
+			hashes, last := []uint64{}, uint64(1)
+			for range 1 + random.IntN(30) {
+				last = mix(last, uint64(random.IntN(20)/19))
+				hashes = append(hashes, last)
+			}
+			return hashes
 		}
-		return hashes
-	}
-	x, handles := New(plenty), [2][]Handle{}
-	for range caches {
-		handles[0] = append(handles[0], x.Add(capacity))
-	}
-	step := func(indexes ...*Index) {
-		c, prompt, blocks := random.IntN(caches), chain(), random.IntN(4)
-		for i, index := range indexes {
-			index.Use(handles[i][c], prompt)
-			index.Occupy(handles[i][c], blocks)
+		x, copied := New(plenty), New(plenty)
+		handles := map[*Index][]Handle{}
+		for _, index := range []*Index{x, copied} {
+			for range caches {
+				handles[index] = append(handles[index], index.Add(capacity))
+			}
 		}
-	}
-	for range 500 {
-		step(x)
-	}
-	copied := New(plenty)
-	for range caches {
-		handles[1] = append(handles[1], copied.Add(capacity))
-	}
-	for _, e := range x.Entries() {
-		copied.Use(handles[1][e.Slot], e.Hashes)
-		copied.Occupy(handles[1][e.Slot], e.Blocks)
-	}
-	for range 300 {
-		for i := range caches {
-			want, _ := x.CacheSize(handles[0][i])
-			got, _ := copied.CacheSize(handles[1][i])
-			require.Equal(t, want, got)
+		step := func(indexes ...*Index) {
+			c, prompt, blocks := random.IntN(caches), chain(), random.IntN(4)
+			for _, index := range indexes {
+				index.Use(handles[index][c], prompt)
+				index.Occupy(handles[index][c], blocks)
+			}
 		}
-		prompt := chain()
-		want, got := make([]int, caches), make([]int, caches)
-		x.Match(prompt, want)
-		copied.Match(prompt, got)
-		require.Equal(t, want, got)
-		step(x, copied)
+		for range 20 {
+			step(x)
+		}
+		for _, e := range x.Entries() {
+			copied.Use(handles[copied][e.Slot], e.Hashes)
+			copied.Occupy(handles[copied][e.Slot], e.Blocks)
+		}
+		for range 30 {
+			for i := range caches {
+				want, _ := x.CacheSize(handles[x][i])
+				got, _ := copied.CacheSize(handles[copied][i])
+				require.Equal(t, want, got)
+			}
+			prompt := chain()
+			require.Equal(t, match(x, prompt), match(copied, prompt))
+			step(x, copied)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
+	"fairlead.dev/services/endpoint-picker/internal/replicas"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 )
 
@@ -41,6 +42,7 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	RegisterGateways(r, func() peers.Stats { return peers.Stats{Peers: 1} })
 	NewConfig(r).ConfigLoaded("1f")
 	RegisterCertificate(r, "ext_proc", time.Now)
+	RegisterReplicas(r, func() replicas.Stats { return replicas.Stats{} })
 	NewEndpointsFile(r)
 	NewRules(r).OfNamespace().ObserveRules("inferenceobjectives", 1, 0)
 	NewPools(r)

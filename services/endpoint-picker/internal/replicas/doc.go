@@ -1,0 +1,40 @@
+// Package replicas lets the replicas of the picker know of each other's requests, so that several place them like one.
+//
+// Each replica serves the events of the requests that it places (estimate.Event) and reads those of all others. It hears of a
+// request within about a millisecond, and counts it from then on like its own: its load, its prompt in the cache of its endpoint,
+// and what its first token says about speeds.
+//
+//	replica A                                    replica B
+//	picks -> Publisher -> Server  ---- HTTP ---> follower -> estimate.Replica -> load, index, costs
+//	estimate.Replica <- follower  <--- HTTP ---- Server <- Publisher <- picks
+//
+// A replica only reads from addresses that its own configuration names, so nobody can send it events. If a connection ends, the
+// requests of that replica are abandoned: the pages of their endpoints show them, and the rules for unknown replicas apply
+// (package estimate, owner.go).
+//
+// # Protocol
+//
+// GET /v1/events?pool=TITLE answers with frames until one side closes. GET /v1/contents?pool=TITLE answers with frames of the kinds
+// cached and occupied, which give an empty index of prefixes the contents of the sender's. A new replica asks one other for it.
+// All numbers are unsigned varints, except for endpoints and hashes, which are 8 bytes in little endian.
+//
+//	frame    kind (1 byte), then
+//	clock    0: microseconds of the sender's clock. Each write begins with one, and one comes in each heartbeat of silence
+//	begun    1: time, request, endpoint, tokens, answer (1 byte)
+//	first    2: time, request
+//	moved    3: time, request, endpoint
+//	ended    4: time, request
+//	lost     5: time, request
+//	cached   6: time, endpoint, number of hashes, hashes
+//	answered 7: time, endpoint, tokens
+//	occupied 8: time, endpoint, tokens
+//	contents 9: nothing; the contents are complete
+//
+// The reader computes when something happened from the last clock and its own, so clocks need not agree. Replicas of different
+// versions of the protocol (in the header Fairlead-Replica-Protocol) tell each other nothing.
+//
+// # Bounds
+//
+// A reader that is slower than the events is disconnected when maxPending bytes wait for it, and connects again. A server accepts
+// maxReaders. A follower refuses frames with more than maxHashes, and hears of at most 65 536 requests of a replica.
+package replicas

@@ -1,0 +1,193 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+)
+
+const (
+	// endpointsTimeout is the time to wait for pages of all endpoints before the first connection: the contents of a cache are kept up to
+	// its size, which is on its page. At half, one slow page makes a new replica forget prompts; at double, it starts up to 2 s later.
+	endpointsTimeout = 2 * time.Second
+	// warmTimeout is the time to wait for the contents of another replica before the pool is ready. At half, large indexes arrive after the
+	// first requests; at double, a replica whose siblings do not answer starts up to 5 s later.
+	warmTimeout = 5 * time.Second
+	// pollEndpoints is the time between two looks at the endpoints, while a replica starts.
+	pollEndpoints = 50 * time.Millisecond
+)
+
+// ErrCold means that a pool has just started and that another replica has not told yet what the caches contain.
+var ErrCold = errors.New("waiting for the contents of caches from another replica")
+
+// snapshots provides the endpoints.
+type snapshots interface {
+	Snapshot() *datastore.Snapshot
+}
+
+// Member is one pool of this replica.
+type Member struct {
+	node      *Node
+	title     string
+	log       *zap.Logger
+	estimator *estimate.Estimator
+	snapshots snapshots
+	publisher *publisher
+
+	connected atomic.Int64 // replicas that this one hears
+	received  atomic.Int64 // events
+
+	ready chan struct{} // closed when the contents are known, or cannot be
+	once  sync.Once
+
+	mu      sync.Mutex
+	asked   bool            // a replica was asked for contents
+	settled map[string]bool // addresses that tell nothing
+}
+
+// Stats are figures of a member for metrics.
+type Stats struct {
+	Readers   int   // replicas that hear this one
+	Connected int   // replicas that this one hears
+	Sent      int64 // events, counted for each reader
+	Received  int64 // events
+	Slow      int64 // readers that were disconnected because they were too slow
+}
+
+// Stats returns the current figures.
+func (m *Member) Stats() Stats {
+	return Stats{
+		Readers: int(m.publisher.reading.Load()), Connected: int(m.connected.Load()),
+		Sent: m.publisher.sent.Load(), Received: m.received.Load(), Slow: m.publisher.slow.Load(),
+	}
+}
+
+// Ready returns ErrCold while a pool that has just started waits for what another replica knows.
+func (m *Member) Ready() error {
+	select {
+	case <-m.ready:
+		return nil
+	default:
+		return ErrCold
+	}
+}
+
+// Run follows the other replicas until ctx ends.
+func (m *Member) Run(ctx context.Context) {
+	m.node.add(m)
+	defer m.node.remove(m)
+	if !m.awaitEndpoints(ctx) {
+		return
+	}
+	cold := time.AfterFunc(warmTimeout, m.setReady)
+	defer cold.Stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	stops := map[string]context.CancelFunc{}
+	defer func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}()
+	for {
+		addresses, changed := m.node.known()
+		if addresses != nil && len(addresses) == 0 {
+			m.setReady() // there is no other replica
+		}
+		for address, stop := range stops {
+			if !slices.Contains(addresses, address) {
+				stop()
+				delete(stops, address)
+			}
+		}
+		for _, address := range addresses {
+			if stops[address] == nil {
+				following, stop := context.WithCancel(ctx)
+				stops[address] = stop
+				running.Go(func() { (&follower{member: m, address: address}).run(following) })
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// awaitEndpoints waits until the endpoints are known. It returns false if ctx ends before.
+func (m *Member) awaitEndpoints(ctx context.Context) bool {
+	ticker := time.NewTicker(pollEndpoints)
+	defer ticker.Stop()
+	var found time.Time
+	for {
+		s := m.snapshots.Snapshot()
+		switch {
+		case s.Err != nil || len(s.Endpoints) == 0:
+		case found.IsZero():
+			found = time.Now()
+		}
+		if !found.IsZero() && (allSampled(s) || time.Since(found) > endpointsTimeout) {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
+		}
+	}
+}
+
+func allSampled(s *datastore.Snapshot) bool {
+	for _, e := range s.Endpoints {
+		if !e.Sample().Taken {
+			return false
+		}
+	}
+	return true
+}
+
+// fetchContents calls fetch, unless the contents are known, or another replica is asked for them.
+func (m *Member) fetchContents(fetch func() error) error {
+	if !m.ask() {
+		return nil
+	}
+	err := fetch()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.asked = false; err == nil {
+		m.setReady()
+	}
+	return err
+}
+
+func (m *Member) ask() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.asked || m.Ready() == nil {
+		return false
+	}
+	m.asked = true
+	return true
+}
+
+func (m *Member) setReady() { m.once.Do(func() { close(m.ready) }) }
+
+// settle records that an address tells nothing for now: it is our own, or does not answer. If this goes for all addresses, nobody
+// can be asked for contents.
+func (m *Member) settle(address string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.settled[address] = true
+	if addresses, _ := m.node.known(); !slices.ContainsFunc(addresses, func(a string) bool { return !m.settled[a] }) {
+		m.setReady()
+	}
+}

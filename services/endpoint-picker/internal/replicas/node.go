@@ -1,0 +1,236 @@
+package replicas
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
+)
+
+const (
+	// resolveEvery is the time between two look-ups of the addresses. At half, DNS gets twice the queries; at double, a replica hears of
+	// another one up to 5 s later.
+	resolveEvery   = 5 * time.Second
+	resolveTimeout = 5 * time.Second
+	dialTimeout    = 2 * time.Second // in a cluster, an address that does not answer by then has no replica any more
+	headerTimeout  = 5 * time.Second // of a request for events
+	maxHeader      = 16 << 10
+)
+
+// resolver looks up host names.
+type resolver interface {
+	LookupHost(ctx context.Context, host string) (addresses []string, err error)
+}
+
+// Params are the parameters of New.
+type Params struct {
+	Log         *zap.Logger
+	BindAddress string
+	Addresses   []string    // of all replicas, "host:port"; this one may be among them
+	TLS         *tls.Config // of both sides of a connection; nil: plaintext
+}
+
+// Node is this replica. New returns it, Listen opens its port, and Run serves.
+type Node struct {
+	log         *zap.Logger
+	bindAddress string
+	addresses   []string
+	tls         bool
+	instance    string // identifies this process
+	started     time.Time
+	resolver    resolver
+	client      *http.Client
+	server      *http.Server
+	listener    net.Listener
+	stopped     chan struct{} // closed when events are not served any more
+	silence     time.Duration
+
+	mu      sync.Mutex
+	members map[string]*Member
+	found   []string      // addresses; nil before the first look-up
+	changed chan struct{} // closed when found changes
+}
+
+// New returns a Node without pools.
+func New(p Params) *Node {
+	n := &Node{
+		log: p.Log, bindAddress: p.BindAddress, addresses: p.Addresses, tls: p.TLS != nil, instance: rand.Text(),
+		started: time.Now(), resolver: net.DefaultResolver, stopped: make(chan struct{}), silence: silence, members: map[string]*Member{}, changed: make(chan struct{}),
+	}
+	transport := &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: headerTimeout, DisableKeepAlives: true, DisableCompression: true,
+		TLSClientConfig: p.TLS.Clone(),
+	}
+	n.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	n.server = &http.Server{
+		Handler: n, TLSConfig: p.TLS.Clone(), ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: maxHeader, ErrorLog: zap.NewStdLog(p.Log),
+	}
+	n.server.SetKeepAlivesEnabled(false)
+	return n
+}
+
+// Join makes the requests of a pool known to the other replicas, and returns a Member that makes their requests known to the pool
+// while it runs.
+func (n *Node) Join(title string, x *estimate.Estimator, s snapshots) *Member {
+	m := &Member{
+		node: n, title: title, log: n.log.With(zap.String(logging.KeyPool, title)), estimator: x, snapshots: s, publisher: newPublisher(n.elapsed),
+		settled: map[string]bool{}, ready: make(chan struct{}),
+	}
+	x.SetPublisher(m.publisher)
+	return m
+}
+
+func (n *Node) add(m *Member) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.members[m.title] = m
+}
+
+func (n *Node) remove(m *Member) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.members[m.title] == m {
+		delete(n.members, m.title)
+	}
+}
+
+func (n *Node) member(title string) *Member {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.members[title]
+}
+
+// elapsed returns the time since the start.
+func (n *Node) elapsed() time.Duration { return n.since(time.Now()) }
+
+func (n *Node) since(now time.Time) time.Duration { return now.Sub(n.started) }
+
+func (n *Node) scheme() string {
+	if n.tls {
+		return "https"
+	}
+	return "http"
+}
+
+// Listen opens the port.
+func (n *Node) Listen() error {
+	l, err := net.Listen("tcp", n.bindAddress)
+	if err != nil {
+		return fmt.Errorf("listen for other replicas: %w", err)
+	}
+	n.listener = l
+	return nil
+}
+
+// Close closes the port of a Node that does not run.
+func (n *Node) Close() {
+	if n.listener != nil {
+		_ = n.listener.Close() // nothing was sent
+	}
+}
+
+// Run serves events and looks up addresses until ctx ends.
+func (n *Node) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { n.resolve(ctx) })
+	running.Go(func() {
+		<-ctx.Done()
+		close(n.stopped)
+		n.server.Close()
+	})
+	serve := func() error { return n.server.Serve(n.listener) }
+	if n.tls {
+		serve = func() error { return n.server.ServeTLS(n.listener, "", "") }
+	}
+	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve other replicas: %w", err)
+	}
+	return nil
+}
+
+// resolve looks up the addresses until ctx ends.
+func (n *Node) resolve(ctx context.Context) {
+	reported := ""
+	for {
+		found, err := n.lookup(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			n.use(found)
+			reported = ""
+		case err.Error() != reported:
+			n.log.Warn("Could not look up the replicas of the picker, kept the last addresses: check --replica-addresses", zap.Error(err))
+			reported = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(resolveEvery):
+		}
+	}
+}
+
+// lookup returns the addresses of all replicas. If one of several names cannot be looked up, the result is incomplete, so it is an
+// error.
+func (n *Node) lookup(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	found := []string{}
+	for _, address := range n.addresses {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, fmt.Errorf("address of replicas: %w", err)
+		}
+		ips, err := n.resolver.LookupHost(ctx, host)
+		var missing *net.DNSError
+		if errors.As(err, &missing) && missing.IsNotFound {
+			continue // a headless Service without ready pods
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look up replicas: %w", err)
+		}
+		for _, ip := range ips {
+			found = append(found, net.JoinHostPort(ip, port))
+		}
+	}
+	slices.Sort(found)
+	found = slices.Compact(found)
+	if len(found) > maxReaders {
+		n.log.Warn("There are more addresses than replicas can be, used the first ones: check --replica-addresses", zap.Int("addresses", len(found)))
+		found = found[:maxReaders]
+	}
+	return found, nil
+}
+
+// use makes addresses known.
+func (n *Node) use(found []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.found != nil && slices.Equal(found, n.found) {
+		return
+	}
+	n.found = found
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// known returns the addresses of all replicas, nil before the first look-up, and a channel that is closed when they change.
+func (n *Node) known() (addresses []string, changed <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.found, n.changed
+}

@@ -1,0 +1,95 @@
+package replicas
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
+)
+
+// maxPending is the maximum number of bytes that wait for one reader: more than 30 s of a thousand requests a second with prompts
+// of a thousand tokens. At half, a reader that pauses for 15 s loses its connection; at double, each slow reader holds 64 MiB.
+const maxPending = 32 << 20
+
+// publisher passes the events of one pool to its readers. It implements estimate.Publisher.
+type publisher struct {
+	now     func() time.Duration // since the start
+	limit   int                  // bytes that may wait for a reader
+	reading atomic.Int32         // number of readers
+	sent    atomic.Int64         // events, counted once for each reader
+	slow    atomic.Int64         // readers that were disconnected because they were too slow
+
+	mu      sync.Mutex
+	readers map[*reader]struct{}
+	frame   []byte
+}
+
+// reader is one reader of the events.
+type reader struct {
+	wake chan struct{} // has an element if something is pending
+
+	// Guarded by publisher.mu.
+	pending []byte
+	slow    bool // the limit is exceeded: nothing follows
+}
+
+func newPublisher(now func() time.Duration) *publisher {
+	return &publisher{now: now, limit: maxPending, readers: map[*reader]struct{}{}}
+}
+
+// Publish implements estimate.Publisher.
+func (p *publisher) Publish(e estimate.Event) {
+	if p.reading.Load() == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frame = appendEvent(p.frame[:0], p.now(), e)
+	for r := range p.readers {
+		if r.slow = r.slow || len(r.pending)+len(p.frame) > p.limit; r.slow {
+			r.pending = nil
+		} else {
+			r.pending = append(r.pending, p.frame...)
+			p.sent.Add(1)
+		}
+		select {
+		case r.wake <- struct{}{}:
+		default: // it will find this event, too
+		}
+	}
+}
+
+// open adds a reader, which gets all later events. It returns false if there are too many.
+func (p *publisher) open() (*reader, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.readers) >= maxReaders {
+		return nil, false
+	}
+	r := &reader{wake: make(chan struct{}, 1)}
+	p.readers[r] = struct{}{}
+	p.reading.Store(int32(len(p.readers)))
+	return r, true
+}
+
+func (p *publisher) close(r *reader) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.readers, r)
+	p.reading.Store(int32(len(p.readers)))
+	if r.slow {
+		p.slow.Add(1)
+	}
+}
+
+// take returns the pending frames in exchange for an empty buffer. It returns false if the reader is too slow.
+func (p *publisher) take(r *reader, empty []byte) (frames []byte, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.slow {
+		return nil, false
+	}
+	frames, r.pending = r.pending, empty[:0]
+	return frames, true
+}

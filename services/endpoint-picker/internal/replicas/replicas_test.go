@@ -1,0 +1,427 @@
+package replicas
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"fairlead.dev/pkg/servingcert"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// soon is the time limit for what another replica must know.
+const soon = 10 * time.Second
+
+// replica is a replica of the picker with one pool of one endpoint.
+type replica struct {
+	*Node
+
+	member    *Member
+	estimator *estimate.Estimator
+	endpoint  *endpoint.Endpoint
+	logs      *observer.ObservedLogs
+	stop      func()
+}
+
+// Snapshot returns the endpoint.
+func (r *replica) Snapshot() *datastore.Snapshot {
+	return &datastore.Snapshot{Endpoints: []*endpoint.Endpoint{r.endpoint}}
+}
+
+// hosts are the addresses of the name "replicas".
+type hosts struct {
+	mu  sync.Mutex
+	ips []string
+	err error
+}
+
+func (h *hosts) LookupHost(context.Context, string) ([]string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ips, h.err
+}
+
+// newReplica returns a replica that listens.
+func newReplica(t *testing.T, settings *tls.Config) *replica {
+	t.Helper()
+	core, logs := observer.New(zapcore.InfoLevel)
+	r := &replica{
+		estimator: estimate.New(1 << 20), logs: logs,
+		Node: New(Params{Log: zap.New(core), BindAddress: "127.0.0.1:0", TLS: settings}),
+	}
+	r.endpoint = r.estimator.New(describe("a", "1"), time.Now())
+	r.endpoint.Record(r.endpoint.BeginScrape(time.Now()), endpoint.Gauges{})
+	r.member = r.Join("pool", r.estimator, r)
+	require.NoError(t, r.Listen())
+	return r
+}
+
+func (r *replica) address() string { return r.listener.Addr().String() }
+
+// start runs the replica until its stop, or the end of the test.
+func (r *replica) start(t *testing.T, addresses ...string) {
+	t.Helper()
+	r.addresses = addresses
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { assert.NoError(t, r.Run(ctx)) })
+	running.Go(func() { r.member.Run(ctx) })
+	r.stop = func() {
+		cancel()
+		running.Wait()
+	}
+	t.Cleanup(r.stop)
+}
+
+// place places a request with a prompt of some blocks.
+func (r *replica) place(blocks int) *endpoint.Lease {
+	p := prompt(blocks)
+	r.estimator.Lookup(p, []*endpoint.Endpoint{r.endpoint}, time.Now())
+	l := p.Place(r.endpoint, time.Now(), estimate.Streamed)
+	r.estimator.Placed(p, r.endpoint)
+	return l
+}
+
+func prompt(blocks int) *estimate.Prompt {
+	p := &estimate.Prompt{Chain: &prefixindex.Chain{}, Tokens: blocks * prefixindex.BlockTokens}
+	p.Chain.Reset(1, blocks)
+	p.Chain.Write(make([]byte, blocks*prefixindex.BlockTokens*prefixindex.BytesPerToken))
+	return p
+}
+
+// cached returns the tokens of a prompt that the replica believes to be in the cache.
+func (r *replica) cached(blocks int) int {
+	p := prompt(blocks)
+	r.estimator.Lookup(p, []*endpoint.Endpoint{r.endpoint}, time.Now())
+	load := r.endpoint.Load()
+	return p.Estimate(r.endpoint, &load).Cached
+}
+
+func eventually(t *testing.T, is func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, is, soon, time.Millisecond, what)
+}
+
+// pair is two replicas that hear each other.
+func pair(t *testing.T) (a, b *replica) {
+	t.Helper()
+	a, b = newReplica(t, nil), newReplica(t, nil)
+	for _, r := range []*replica{a, b} {
+		r.start(t, a.address(), b.address()) // its own address is among them
+	}
+	for _, r := range []*replica{a, b} {
+		eventually(t, func() bool { return r.member.connected.Load() == 1 && r.member.Ready() == nil }, "connected")
+	}
+	return a, b
+}
+
+func TestReplicasHearEachOther(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t)
+	for i, r := range [][2]*replica{{a, b}, {b, a}} {
+		blocks := 10 * (1 + i) // of the second prompt they know the first half
+		l := r[0].place(blocks)
+		eventually(t, func() bool { return r[1].endpoint.Load().Open == 1 && r[1].cached(blocks) == 16*blocks }, "placed")
+		assert.Equal(t, int64(160), estimate.ServerOf(r[1].endpoint).Backlog())
+		l.First(time.Now())
+		eventually(t, func() bool { return estimate.ServerOf(r[1].endpoint).Backlog() == 0 }, "first token")
+		l.Release()
+		eventually(t, func() bool { return r[1].endpoint.Load().Open == 0 }, "ended")
+		r[0].estimator.Answered(r[0].endpoint, 1600)
+		eventually(t, func() bool {
+			want, _ := r[0].estimator.CacheSize(r[0].endpoint)
+			got, _ := r[1].estimator.CacheSize(r[1].endpoint)
+			return got == want
+		}, "answered")
+	}
+	sent, received := a.member.Stats(), b.member.Stats()
+	assert.Equal(t, []int64{5, 5, 1, 1}, []int64{sent.Sent, received.Received, int64(sent.Readers), int64(received.Connected)})
+	assert.Empty(t, a.logs.All(), "nothing to report")
+}
+
+// A new replica knows what the caches contain before it is ready.
+func TestNewReplicaIsWarm(t *testing.T) {
+	t.Parallel()
+	a, b := newReplica(t, nil), newReplica(t, nil)
+	a.start(t, a.address())
+	eventually(t, func() bool { return a.member.Ready() == nil }, "alone")
+	for blocks := range 40 {
+		a.place(blocks).Release()
+	}
+	require.ErrorIs(t, b.member.Ready(), ErrCold)
+	b.start(t, a.address(), b.address())
+	eventually(t, func() bool { return b.member.Ready() == nil }, "warm")
+	assert.Equal(t, 39*prefixindex.BlockTokens, b.cached(39))
+}
+
+// A replica that dies leaves its requests to the metrics pages, and is heard again when it is back.
+func TestReplicaDiesAndComesBack(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t)
+	a.place(10)
+	eventually(t, func() bool { return b.endpoint.Load().Open == 1 }, "placed")
+	a.stop()
+	eventually(t, func() bool { return b.member.connected.Load() == 0 }, "disconnected")
+	b.endpoint.Record(b.endpoint.BeginScrape(time.Now()), endpoint.Gauges{})
+	assert.Zero(t, b.endpoint.Load().Open)
+	assert.Len(t, b.logs.FilterMessageSnippet("Heard nothing from another replica").All(), 1, "once")
+
+	again := newReplica(t, nil)
+	again.listener.Close()
+	var err error
+	again.listener, err = net.Listen("tcp", a.address())
+	require.NoError(t, err)
+	again.start(t, a.address(), b.address())
+	eventually(t, func() bool { return b.member.connected.Load() == 1 && again.member.Ready() == nil }, "connected")
+	assert.Equal(t, 160, again.cached(10), "it asked the one that survived")
+	again.place(3)
+	eventually(t, func() bool { return b.endpoint.Load().Open == 1 }, "placed")
+}
+
+func TestReplicasWithoutAgreement(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		change func(other *replica)
+		want   string
+	}{
+		{"another pool", func(other *replica) { other.member.title = "other" }, "does not serve the pool"},
+		{"too many readers", func(other *replica) {
+			for range maxReaders {
+				_, _ = other.member.publisher.open()
+			}
+		}, "too many readers"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r, other := newReplica(t, nil), newReplica(t, nil)
+			tt.change(other)
+			other.start(t, other.address())
+			r.start(t, other.address())
+			eventually(t, func() bool { return r.logs.Len() > 0 }, "reported")
+			assert.Contains(t, r.logs.All()[0].ContextMap()["error"], tt.want)
+			eventually(t, func() bool { return r.member.Ready() == nil }, "it does not wait for the other one")
+			assert.Zero(t, r.member.connected.Load())
+		})
+	}
+}
+
+// Servers that are no replica, or a broken one.
+func TestHostileServers(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		serve http.HandlerFunc
+		want  string
+	}{
+		"another program": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, "another version of the protocol"},
+		"a later version": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(headerProtocol, "2")
+			_, _ = w.Write([]byte{0, 1})
+		}, "another version of the protocol"},
+		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
+		}, "302"},
+		"an endless text": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusTeapot)
+			_, _ = io.WriteString(w, strings.Repeat("endless ", 1<<16))
+		}, "418"},
+		"no frames": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(headerProtocol, protocol)
+			_, _ = w.Write([]byte{77})
+		}, "unknown kind"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(tt.serve)
+			t.Cleanup(server.Close)
+			r := newReplica(t, nil)
+			r.start(t, strings.TrimPrefix(server.URL, "http://"))
+			eventually(t, func() bool { return r.logs.Len() > 0 }, "reported")
+			text, _ := r.logs.All()[0].ContextMap()["error"].(string)
+			assert.Contains(t, text, tt.want)
+			assert.Less(t, len(text), 1000)
+		})
+	}
+}
+
+// Clients that are no replica get an answer that says why.
+func TestServerRefuses(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, nil)
+	r.add(r.member)
+	for _, tt := range []struct {
+		method, target, protocol string
+		want                     int
+	}{
+		{"GET", "/v1/events?pool=pool", "0", http.StatusUpgradeRequired},
+		{"GET", "/v1/events?pool=other", protocol, http.StatusNotFound},
+		{"POST", "/v1/events?pool=pool", protocol, http.StatusNotFound},
+		{"GET", "/", protocol, http.StatusNotFound},
+	} {
+		request := httptest.NewRequestWithContext(t.Context(), tt.method, tt.target, http.NoBody)
+		request.Header.Set(headerProtocol, tt.protocol)
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, request)
+		assert.Equal(t, tt.want, w.Code, "%v", tt)
+	}
+	r.listener.Close()
+}
+
+// A reader that does not read costs maxPending bytes, and then nothing.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, nil)
+	defer r.listener.Close()
+	p := r.member.publisher
+	slow, _ := p.open()
+	fast, _ := p.open()
+	p.limit = 10 << 10
+	long := estimate.Event{Kind: estimate.EventCached, Endpoint: r.endpoint, Chain: make([]uint64, 1<<7)}
+	var buffer []byte
+	ok := true
+	for range 20 {
+		p.Publish(long)
+		buffer, ok = p.take(fast, buffer)
+		require.True(t, ok)
+	}
+	_, ok = p.take(slow, nil)
+	assert.False(t, ok)
+	assert.Empty(t, slow.pending)
+	p.close(slow)
+	p.close(fast)
+	assert.Equal(t, int64(1), p.slow.Load())
+	p.Publish(long) // nobody listens
+}
+
+func TestLookup(t *testing.T) {
+	t.Parallel()
+	h := &hosts{ips: []string{"10.0.0.2", "10.0.0.1", "10.0.0.2", "fd00::1"}}
+	n := New(Params{Log: zap.NewNop(), Addresses: []string{"replicas:9004"}})
+	n.resolver = h
+	found, err := n.lookup(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"10.0.0.1:9004", "10.0.0.2:9004", "[fd00::1]:9004"}, found)
+	h.err = &net.DNSError{Err: "no such host", IsNotFound: true}
+	found, err = n.lookup(t.Context())
+	require.NoError(t, err, "a headless Service without pods")
+	assert.Empty(t, found)
+	h.err = errors.New("servfail")
+	_, err = n.lookup(t.Context())
+	assert.ErrorContains(t, err, "servfail")
+	n.addresses = []string{"no port"}
+	_, err = n.lookup(t.Context())
+	assert.Error(t, err)
+}
+
+// certificate returns the settings of replicas with a certificate from files.
+func certificate(t *testing.T, name string) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour)}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	for file, block := range map[string]*pem.Block{
+		servingcert.CertificateFile: {Type: "CERTIFICATE", Bytes: certificate}, servingcert.KeyFile: {Type: "PRIVATE KEY", Bytes: private},
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600))
+	}
+	store, err := servingcert.Load(servingcert.Params{Log: zap.NewNop(), Dir: dir})
+	require.NoError(t, err)
+	return store.Siblings(servingcert.Options{})
+}
+
+// selfSigned returns the settings of a replica without files.
+func selfSigned(t *testing.T) *tls.Config {
+	t.Helper()
+	store, err := servingcert.SelfSigned(servingcert.Params{Log: zap.NewNop()}, "picker", servingcert.Options{}, time.Now())
+	require.NoError(t, err)
+	return store.Siblings(servingcert.Options{})
+}
+
+func TestReplicasOverTLS(t *testing.T) {
+	t.Parallel()
+	shared := certificate(t, "picker")
+	without := shared.Clone()
+	without.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tls.Certificate{}, nil }
+	for _, tt := range []struct {
+		name  string
+		a, b  *tls.Config
+		hears bool
+	}{
+		{"the same certificate", shared, shared, true},
+		{"certificates of their own", selfSigned(t), selfSigned(t), true},
+		{"different files", shared, certificate(t, "picker"), false},
+		{"a client without a certificate", shared, without, false},
+		{"one without encryption", shared, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			a, b := newReplica(t, tt.a), newReplica(t, tt.b)
+			a.start(t, a.address())
+			b.start(t, a.address())
+			if !tt.hears {
+				eventually(t, func() bool { return b.logs.Len() > 0 && b.member.Ready() == nil }, "reported")
+				assert.Zero(t, a.member.publisher.reading.Load())
+				return
+			}
+			eventually(t, func() bool { return b.member.connected.Load() == 1 && b.member.Ready() == nil }, "connected")
+			a.place(10)
+			eventually(t, func() bool { return b.endpoint.Load().Open == 1 }, "placed")
+		})
+	}
+}
+
+// A replica that hangs is gone after a time.
+func TestSilentReplica(t *testing.T) {
+	t.Parallel()
+	for name, headers := range map[string]bool{"without headers": false, "after its headers": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if headers {
+					w.Header().Set(headerProtocol, protocol)
+					_ = http.NewResponseController(w).Flush()
+				}
+				<-r.Context().Done()
+			}))
+			t.Cleanup(server.Close)
+			r := newReplica(t, nil)
+			r.silence = 30 * time.Millisecond
+			r.start(t, strings.TrimPrefix(server.URL, "http://"))
+			eventually(t, func() bool { return r.logs.Len() > 0 && r.member.Ready() == nil }, "reported")
+			assert.Contains(t, r.logs.All()[0].ContextMap()["error"], "no answer for 30ms")
+		})
+	}
+}
