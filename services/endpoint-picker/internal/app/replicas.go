@@ -19,7 +19,7 @@ func newReplicaNode(cfg *config.Config, log *zap.Logger, c *certificates) replic
 		return replicaNode{}
 	}
 	return replicaNode{replicas.New(replicas.Params{
-		Log: log.Named("replicas"), BindAddress: cfg.Replicas.BindAddress, Addresses: cfg.Replicas.Addresses, TLS: c.ofReplicas(),
+		Log: log.Named("replicas"), Flag: config.FlagReplicaBindAddress, BindAddress: cfg.Replicas.BindAddress, Addresses: cfg.Replicas.Addresses, TLS: c.ofReplicas(),
 	})}
 }
 

@@ -36,6 +36,7 @@ type resolver interface {
 // Params are the parameters of New.
 type Params struct {
 	Log         *zap.Logger
+	Flag        string // of BindAddress, for messages
 	BindAddress string
 	Addresses   []string    // of all replicas, "host:port"; this one may be among them
 	TLS         *tls.Config // of both sides of a connection; nil: plaintext
@@ -44,6 +45,7 @@ type Params struct {
 // Node is this replica. New returns it, Listen opens its port, and Run serves.
 type Node struct {
 	log         *zap.Logger
+	flag        string
 	bindAddress string
 	addresses   []string
 	tls         bool
@@ -65,7 +67,7 @@ type Node struct {
 // New returns a Node without pools.
 func New(p Params) *Node {
 	n := &Node{
-		log: p.Log, bindAddress: p.BindAddress, addresses: p.Addresses, tls: p.TLS != nil, instance: rand.Text(),
+		log: p.Log, flag: p.Flag, bindAddress: p.BindAddress, addresses: p.Addresses, tls: p.TLS != nil, instance: rand.Text(),
 		started: time.Now(), resolver: net.DefaultResolver, stopped: make(chan struct{}), silence: silence, members: map[string]*Member{}, changed: make(chan struct{}),
 	}
 	transport := &http.Transport{
@@ -131,6 +133,7 @@ func (n *Node) Listen() error {
 		return fmt.Errorf("listen for other replicas: %w", err)
 	}
 	n.listener = l
+	n.log.Info("Started listening", zap.String(logging.KeyAddress, l.Addr().String()), zap.String("flag", n.flag))
 	return nil
 }
 

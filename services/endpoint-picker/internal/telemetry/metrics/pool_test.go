@@ -13,8 +13,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
-	"fairlead.dev/services/endpoint-picker/internal/replicas"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/replicas"
 )
 
 // poolOf registers all collectors over these endpoints, three seconds after noon.
