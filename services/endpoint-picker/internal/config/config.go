@@ -85,6 +85,7 @@ type Config struct {
 	Metrics   MetricsEndpoint
 	Messages  Messages
 	Telemetry Telemetry
+	Recording Recording
 
 	Unused []UnusedFlag // flags that have no effect
 }
@@ -150,6 +151,7 @@ func Default() *Config {
 		TLS:       defaultTLS(),
 		Metrics:   MetricsEndpoint{Auth: true},
 		Telemetry: Telemetry{Tracing: true},
+		Recording: Recording{MaxBytes: 256 << 20},
 	}
 }
 
@@ -242,6 +244,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Metrics.addFlags(fs)
 	c.Messages.addFlags(fs)
 	c.Telemetry.addFlags(fs)
+	c.Recording.addFlags(fs)
 	addUpstreamFlags(fs)
 }
 
@@ -271,6 +274,7 @@ func (c *Config) Validate() error {
 		c.Metrics.validate(c.Pool),
 		c.Messages.validate(),
 		c.Telemetry.validate(),
+		c.Recording.validate(c.ExtProc),
 	)
 }
 
