@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/serving/health"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/tracing"
 )
 
@@ -48,6 +49,7 @@ type parts struct {
 	ExtProc  *extproc.Server
 	Health   *health.Server
 	Tracer   *tracing.Tracer
+	Recorder *recorder.Recorder // nil without a recording
 
 	Certificates    *certificates
 	HTTP            *httpserver.Server
@@ -63,9 +65,10 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		func() (*config.Config, *zap.Logger) { return cfg, log },
 		func() clock.RealClock { return clock.RealClock{} },
 
-		// Metrics, traces and debug pages.
+		// Metrics, traces, recordings and debug pages.
 		newRegistry,
 		newTracer,
+		newRecorder,
 		newDebugPage,
 
 		// The configuration of the plugins.

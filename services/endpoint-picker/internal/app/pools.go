@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pool/balancer"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/requestlog"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/tracing"
 )
@@ -38,6 +39,7 @@ type poolParts struct {
 	Reloader *reload.Reloader
 	Tracer   *tracing.Tracer
 	Replicas replicaNode
+	Recorder *recorder.Recorder // nil without a recording
 	Clock    clock.RealClock
 }
 
@@ -81,13 +83,14 @@ func (r *runningPools) add(title, name string, from poolSource) *runningPool {
 		Options: pool.Options{
 			Picks: balancer.Options{
 				Scores:  r.parts.Config.ExtProc.EmitScores || r.parts.Config.Telemetry.DebugPicks > 0,
-				Explain: r.parts.Config.ExtProc.Explain,
+				Explain: r.parts.Config.ExtProc.Explain, Prefixes: r.parts.Recorder != nil,
 			},
 			Scraping: r.parts.Config.Scraping, Outliers: r.parts.Config.Outliers, LeaseTimeout: r.parts.Config.Leases.Timeout,
 			PrefixBytes:   int(r.parts.Config.Prefixes.MaxBytes),
 			StreamMetrics: r.parts.Config.Telemetry.StreamMetrics,
 		},
-		Title: title, Name: name, Source: from, Configs: r.parts.Reloader, Observers: r.observers(picks), Replicas: r.parts.Replicas.Node, Log: r.parts.Log, Clock: r.parts.Clock,
+		Title: title, Name: name, Source: from, Configs: r.parts.Reloader, Observers: r.observers(title, picks), Replicas: r.parts.Replicas.Node,
+		Log: r.parts.Log, Clock: r.parts.Clock,
 	})
 	if r.plan != nil {
 		made.Use(r.plan, r.cacheSize)
@@ -104,7 +107,7 @@ func (r *runningPools) remove(title string) {
 }
 
 // observers returns the enabled observers of a pool's exchanges.
-func (r *runningPools) observers(picks *debugpage.Picks) []pool.Observer {
+func (r *runningPools) observers(title string, picks *debugpage.Picks) []pool.Observer {
 	var enabled []pool.Observer
 	if r.parts.Tracer.Enabled() {
 		enabled = append(enabled, r.parts.Tracer)
@@ -114,6 +117,12 @@ func (r *runningPools) observers(picks *debugpage.Picks) []pool.Observer {
 	}
 	if r.parts.Config.Telemetry.LogRequests {
 		enabled = append(enabled, requestlog.New(r.parts.Log.Named("requests")))
+	}
+	if r.parts.Recorder != nil {
+		if !r.parts.Config.Pool.Several() {
+			title = "" // all lines are of one pool
+		}
+		enabled = append(enabled, r.parts.Recorder.Pool(title))
 	}
 	return enabled
 }

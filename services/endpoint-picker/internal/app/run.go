@@ -64,7 +64,11 @@ func (p *parts) run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, work := errgroup.WithContext(work)
-	for _, part := range []func(context.Context){p.Finder.Run, p.Health.Run, p.Events.Run, p.Reloader.Run, p.Certificates.Run, p.Tracer.Run} {
+	parts := []func(context.Context){p.Finder.Run, p.Health.Run, p.Events.Run, p.Reloader.Run, p.Certificates.Run, p.Tracer.Run}
+	if p.Recorder != nil {
+		parts = append(parts, p.Recorder.Run)
+	}
+	for _, part := range parts {
 		group.Go(func() error {
 			part(work)
 			return nil

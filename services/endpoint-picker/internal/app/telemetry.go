@@ -5,10 +5,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/tracing"
 )
 
@@ -21,6 +23,16 @@ func newTracer(cfg *config.Config, log *zap.Logger) (*tracing.Tracer, error) {
 		}
 	}
 	return tracing.New(tracing.Params{Options: options, Log: log.Named("tracing"), Version: version.String()}), nil
+}
+
+// newRecorder returns the recorder, or nil.
+func newRecorder(cfg *config.Config, log *zap.Logger, c clock.RealClock, r *prometheus.Registry) (*recorder.Recorder, error) {
+	if cfg.Recording.File == "" {
+		return nil, nil //nolint:nilnil // nothing is recorded
+	}
+	return recorder.New(recorder.Params{
+		Path: cfg.Recording.File, MaxBytes: int(cfg.Recording.MaxBytes), Log: log.Named("recorder"), Observer: metrics.NewRecording(r), Clock: c,
+	})
 }
 
 // newGatherer returns the gatherer for /metrics.

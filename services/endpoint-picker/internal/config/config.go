@@ -86,6 +86,7 @@ type Config struct {
 	Metrics   MetricsEndpoint
 	Messages  Messages
 	Telemetry Telemetry
+	Recording Recording
 
 	Unused []UnusedFlag // flags that have no effect
 }
@@ -152,6 +153,7 @@ func Default() *Config {
 		TLS:       defaultTLS(),
 		Metrics:   MetricsEndpoint{Auth: true},
 		Telemetry: Telemetry{Tracing: true},
+		Recording: Recording{MaxBytes: 256 << 20},
 	}
 }
 
@@ -246,6 +248,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Metrics.addFlags(fs)
 	c.Messages.addFlags(fs)
 	c.Telemetry.addFlags(fs)
+	c.Recording.addFlags(fs)
 	addUpstreamFlags(fs)
 }
 
@@ -276,6 +279,7 @@ func (c *Config) Validate() error {
 		c.Metrics.validate(c.Pool),
 		c.Messages.validate(),
 		c.Telemetry.validate(),
+		c.Recording.validate(c.ExtProc),
 	)
 }
 

@@ -37,6 +37,7 @@ func TestParse(t *testing.T) {
 		"--metrics-staleness-threshold=5s", "--lease-timeout=2m", "--drain-delay=0", "--drain-timeout=10m", "--log-level=debug",
 		"--metrics-bind-address=:1234", "--kubeconfig=/k", "--prefix-index-max-bytes=100Mi",
 		"--enable-grpc-stream-metrics", "--legacy-metrics", "--tracing=false", "--log-requests", "--debug-picks=64",
+		"--record-max-bytes=8Mi",
 	}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, "models", c.Pool.Name.Namespace)
@@ -54,6 +55,7 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, Prefixes{MaxBytes: 100 << 20}, c.Prefixes)
 	assert.Equal(t, Drain{Timeout: 10 * time.Minute}, c.Drain)
 	assert.Equal(t, Telemetry{StreamMetrics: true, LegacyMetrics: true, LogRequests: true, DebugPicks: 64}, c.Telemetry)
+	assert.Equal(t, Recording{MaxBytes: 8 << 20}, c.Recording)
 	assert.Equal(t, "debug", c.Logging.Level)
 	assert.Equal(t, ":1234", c.HTTP.MetricsAddress)
 	assert.Equal(t, "/k", c.Kube.Kubeconfig)
@@ -98,6 +100,8 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "delay", give: []string{"--pool-name=p", "--drain-delay=-1s"}, want: "--drain-delay -1s is negative: give 0 for no delay"},
 		{name: "drain", give: []string{"--pool-name=p", "--drain-timeout=-1s"}, want: "--drain-timeout -1s is negative: give 0 to cut open requests at once"},
 		{name: "picks", give: []string{"--pool-name=p", "--debug-picks=-1"}, want: "--debug-picks -1 is out of range: give 0 to 10000"},
+		{name: "small recording", give: []string{"--pool-name=p", "--record-max-bytes=1Mi"}, want: "--record-max-bytes 1Mi is too small: give at least 4Mi"},
+		{name: "recording without answers", give: []string{"--pool-name=p", "--record-file=/r", "--early-close"}, want: "--record-file has no effect with --early-close, which hides all answers: leave one of them out"},
 		{name: "unknown flag", give: []string{"--pools"}, want: "unknown flag: --pools: see --help"},
 		{name: "argument", give: []string{"--pool-name=p", "serve"}, want: `unexpected argument "serve": all settings are flags, see --help`},
 		{name: "log level", give: []string{"--pool-name=p", "--log-level=loud"}, want: `--log-level "loud" is not one of debug, info, warn, error`},

@@ -72,6 +72,7 @@ type Record struct {
 	ResponseBytes int
 	PromptTokens  int // estimated from the body; 0 without a prompt
 	MatchedTokens int // tokens of the prompt in the cache of the picked server, estimated
+	PoolSize      int // endpoints of the pool at the time of the pick
 	Pieces        int // non-empty pieces of the response's body
 	Usage         Usage
 
@@ -79,6 +80,9 @@ type Record struct {
 	Code   codes.Code // final status of the stream
 	Span   Span
 	Scores []Score // of the candidates, if enabled
+	// Prefixes are hashes of the prompt's beginnings, if enabled: of each recording.BlockTokens tokens and everything before, and of the
+	// whole prompt if it ends between two of them. They end where the picker does not read on.
+	Prefixes []uint64
 }
 
 // A Span is the exchange's part of a trace. Its ID is zero until the decision whether to trace it.

@@ -58,6 +58,18 @@ func (c *Chain) DropLarge() {
 	}
 }
 
+// Truncate discards all blocks after a number of blocks. Nothing can be appended afterwards.
+func (c *Chain) Truncate(blocks int) {
+	if c.limit = blocks; len(c.Hashes) > blocks {
+		c.Hashes = c.Hashes[:blocks]
+	}
+}
+
+// Sum returns a hash of the whole prompt, and the number of tokens that it covers: less than the prompt if that exceeds the limit.
+func (c *Chain) Sum() (hash uint64, tokens int) {
+	return mix(c.last, xxhash.Sum64(c.rest)), len(c.Hashes)*BlockTokens + len(c.rest)/BytesPerToken
+}
+
 // full reports whether the chain has reached its limit.
 func (c *Chain) full() bool { return len(c.Hashes) >= c.limit }
 

@@ -72,10 +72,11 @@ type Balancer struct {
 	eligible  atomic.Pointer[eligible]
 }
 
-// Options enables explanations of picks.
+// Options enables details of picks.
 type Options struct {
-	Scores  bool // scores of the candidates, in the exchange's record
-	Explain bool // reason of the pick, in a header for the client
+	Scores   bool // scores of the candidates, in the exchange's record
+	Explain  bool // reason of the pick, in a header for the client
+	Prefixes bool // hashes of the prompt, in the exchange's record
 }
 
 // Params are the parameters of New.
@@ -117,7 +118,7 @@ func (b *Balancer) Sent(r *exchange.Record) { b.observer.RequestPlaced(r) }
 func (b *Balancer) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refusal) {
 	m, _ := b.memories.Get().(*memory)
 	m.balancer, m.exchange, m.config, m.random = b, x, b.configs.Current(), b.random()
-	if err := m.read(x, m.config); err != nil {
+	if err := m.read(x, b.promptBlocks(m.config.Prefix.MaxTokens)); err != nil {
 		m.Discard()
 		return nil, refusal(err)
 	}

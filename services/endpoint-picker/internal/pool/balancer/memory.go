@@ -10,6 +10,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/recording"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -39,10 +40,10 @@ type memory struct {
 	scheduling scheduling.Scratch
 }
 
-// read parses the request. A request of an unknown API has no prompt.
-func (m *memory) read(x *exchange.Exchange, config *pluginconfig.Config) error {
+// read parses the request and a number of blocks of its prompt. A request of an unknown API has no prompt.
+func (m *memory) read(x *exchange.Exchange, blocks int) error {
 	r := &m.incoming
-	if err := r.Parse(config.Parsers, x.Incoming, lookupBlocks(config.Prefix.MaxTokens)*prefixindex.BlockTokens); err != nil {
+	if err := r.Parse(m.config.Parsers, x.Incoming, blocks*prefixindex.BlockTokens); err != nil {
 		return err //nolint:wrapcheck // it says all
 	}
 	x.Model = r.Model
@@ -61,9 +62,17 @@ func lookupBlocks(maxTokens int) int {
 	return maxBlocks
 }
 
+// promptBlocks returns the maximum number of blocks of a prompt to read. A record has as many as the default, whatever is looked up.
+func (b *Balancer) promptBlocks(maxTokens int) int {
+	if b.options.Prefixes {
+		return max(lookupBlocks(maxTokens), maxBlocks)
+	}
+	return lookupBlocks(maxTokens)
+}
+
 // hash divides the prompt into blocks and hashes them.
 func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
-	r, body, blocks := &m.incoming, x.Incoming.Body, lookupBlocks(maxTokens)
+	r, body, blocks := &m.incoming, x.Incoming.Body, m.balancer.promptBlocks(maxTokens)
 	if x.PromptTokens == 0 {
 		blocks = 0
 	}
@@ -80,6 +89,32 @@ func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
 		m.write(body, p)
 		m.mark(i+1, r.Turns)
 	}
+	if m.balancer.options.Prefixes {
+		x.Prefixes = appendPrefixes(nil, &m.chain, x.PromptTokens)
+		m.truncate(lookupBlocks(maxTokens))
+	}
+}
+
+// truncate discards all blocks after a number of blocks.
+func (m *memory) truncate(blocks int) {
+	m.chain.Truncate(blocks)
+	m.turns = api.Turns{Opening: min(m.turns.Opening, blocks), Asked: min(m.turns.Asked, blocks), History: min(m.turns.History, blocks)}
+}
+
+// prefixBlocks is the number of blocks of one prefix in a record.
+const prefixBlocks = recording.BlockTokens / prefixindex.BlockTokens
+
+// appendPrefixes appends the hashes of a prompt's prefixes: at most 257, or two kilobytes.
+func appendPrefixes(to []uint64, c *prefixindex.Chain, tokens int) []uint64 {
+	whole := min(len(c.Hashes), maxBlocks, tokens/prefixindex.BlockTokens) / prefixBlocks
+	to = slices.Grow(to, whole+1)
+	for i := range whole {
+		to = append(to, c.Hashes[(i+1)*prefixBlocks-1])
+	}
+	if sum, covered := c.Sum(); covered >= tokens && recording.Blocks(tokens) == whole+1 {
+		to = append(to, sum)
+	}
+	return to
 }
 
 // write appends a part of the prompt to the chain.

@@ -76,7 +76,7 @@ func (m *memory) schedule() error {
 	if err != nil {
 		return err //nolint:wrapcheck // it says all
 	}
-	x.Endpoint, x.MatchedTokens = endpoints[chosen.Index], chosen.Matched
+	x.Endpoint, x.MatchedTokens, x.PoolSize = endpoints[chosen.Index], chosen.Matched, len(endpoints)
 	x.Placements[exchange.Decode] = m.place(x)
 	x.Destination = m.destination(endpoints)
 	x.Conformance = config.TestHeader != "" && x.Incoming.Headers.Get(config.TestHeader) != ""

@@ -46,6 +46,7 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	NewEndpointsFile(r)
 	NewRules(r).OfNamespace().ObserveRules("inferenceobjectives", 1, 0)
 	NewPools(r)
+	NewRecording(r)
 	m.ObserveExchange(&exchange.Record{Outcome: exchange.Completed, Status: 200})
 	m.ObserveExchange(streamed(e))
 	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 503})

@@ -125,7 +125,7 @@ func TestPickerOnProfiles(t *testing.T) {
 	for name, rate := range map[string]float64{"8b-h100": 40, "32b-2xh100": 18, "7b-code-a100": 8} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			file, err := os.Open("testdata/servers/" + name + ".json")
+			file, err := os.Open("servers/" + name + ".json")
 			require.NoError(t, err)
 			defer file.Close()
 			p, err := ReadProfile(file)

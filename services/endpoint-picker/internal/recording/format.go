@@ -1,0 +1,70 @@
+// Package recording is the format of recorded requests: Mooncake's traces, with more fields that other readers ignore.
+//
+// A recording has one JSON object per line. It contains times, lengths and hashes, and no text. A hash stands for 512 tokens of a
+// prompt and everything before them, so that equal hashes mean equal text after equal text. The lines are in the order in which
+// answers ended; Read sorts them by arrival.
+//
+// Files come from anywhere: Read bounds the length of a line, every number, and the sum of tokens.
+package recording
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// BlockTokens is the number of prompt tokens of a hash. The format fixes it.
+const BlockTokens = 512
+
+// MaxHash is the largest hash that is written. Readers that have numbers of 64 bits with a fraction, as JavaScript, read it exactly.
+const MaxHash = 1<<53 - 1
+
+// Limits on one request.
+const (
+	// MaxTokens limits the length of a prompt and of an answer: eight times the 128 Ki tokens of common models. At half, the longest
+	// prompts of today's models are left out; at double, a line has 70 KB.
+	MaxTokens = 1 << 20
+	// maxMilliseconds is the largest time, ten years. Larger ones lose fractions of a millisecond.
+	maxMilliseconds = 10 * 366 * 24 * 3600 * 1e3
+	// maxLine is the length of a line in bytes: 2048 hashes of 20 digits, and as much for fields of other programs. At half, a
+	// request of MaxTokens may not fit.
+	maxLine = 128 << 10
+	// maxEndpoints limits the numbers of endpoints, so that tables by endpoint stay small.
+	maxEndpoints = 1 << 16
+)
+
+// A Request is one line.
+type Request struct {
+	Timestamp *float64 `json:"timestamp"`     // arrival, in milliseconds since any moment
+	Input     int      `json:"input_length"`  // tokens of the prompt
+	Output    int      `json:"output_length"` // tokens of the answer
+	Hashes    []uint64 `json:"hash_ids"`      // the last one may stand for less text
+
+	Extension
+}
+
+// An Extension contains the fields that only recordings of this program have. Absent ones are unknown.
+type Extension struct {
+	Pool      string   `json:"pool,omitempty"`           // if the picker serves several pools
+	Model     uint64   `json:"model,omitempty"`          // hash of the name
+	Endpoint  *int     `json:"endpoint,omitempty"`       // number of the picked endpoint, in the order of their first requests
+	Endpoints int      `json:"endpoints,omitempty"`      // of the pool, at the pick
+	Streaming *bool    `json:"streaming,omitempty"`      // whether the answer came in pieces
+	Status    int      `json:"status,omitempty"`         // of the answer
+	TTFT      *float64 `json:"ttft_ms,omitempty"`        // from the arrival to the first piece of a streamed answer
+	Duration  *float64 `json:"duration_ms,omitempty"`    // from the arrival to the end of the answer
+	Prompt    int      `json:"prompt_tokens,omitempty"`  // as the model server counted them; input_length is the picker's estimate
+	Cached    *int     `json:"cached_tokens,omitempty"`  // of them, in the server's cache, as it reported
+	Matched   int      `json:"matched_tokens,omitempty"` // of input_length, in the server's cache, as the picker estimated
+}
+
+// Append appends the line of a request.
+func Append(to []byte, r *Request) ([]byte, error) {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return to, fmt.Errorf("encode request: %w", err)
+	}
+	return append(append(to, line...), '\n'), nil
+}
+
+// Blocks returns the number of hashes of a prompt with a number of tokens.
+func Blocks(tokens int) int { return (tokens + BlockTokens - 1) / BlockTokens }

@@ -1,0 +1,114 @@
+package recording
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+)
+
+// Limits on a recording. Package simulation needs some hundred bytes for a request, and 4 bytes for each 16 tokens.
+const (
+	// MaxRequests is half an hour at 1000 requests per second: about 500 MB of lines.
+	MaxRequests = 2 << 20
+	// maxTotal limits the tokens of all requests: MaxRequests with 2048 tokens each, 1 GiB in a simulation.
+	maxTotal = 4 << 30
+)
+
+// gzipMagic is how files of gzip begin.
+var gzipMagic = []byte{0x1f, 0x8b}
+
+// Read reads a recording, plain or compressed by gzip, and returns its requests by time of arrival. Errors name the line.
+func Read(from io.Reader) ([]Request, error) {
+	buffered := bufio.NewReader(from)
+	if head, _ := buffered.Peek(len(gzipMagic)); bytes.Equal(head, gzipMagic) { // a shorter file is not of gzip
+		unzipped, err := gzip.NewReader(buffered)
+		if err != nil {
+			return nil, fmt.Errorf("read recording: %w", err)
+		}
+		return read(unzipped)
+	}
+	return read(buffered)
+}
+
+func read(from io.Reader) ([]Request, error) {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, maxLine)
+	var requests []Request
+	total, number := 0, 0
+	for lines.Scan() {
+		if number++; number > MaxRequests {
+			return nil, fmt.Errorf("line %d of the recording: it has more than %d lines: split the file", number, MaxRequests)
+		}
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		r, err := parse(line)
+		if err != nil {
+			return nil, fmt.Errorf("line %d of the recording: %w", number, err)
+		}
+		if total += r.Input + r.Output; total > maxTotal {
+			return nil, fmt.Errorf("line %d of the recording: the requests have more than %d tokens in all: split the file", number, maxTotal)
+		}
+		requests = append(requests, r)
+	}
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, fmt.Errorf("line %d of the recording: it is longer than %d bytes", number+1, maxLine)
+	case err != nil:
+		return nil, fmt.Errorf("read recording after line %d: %w", number, err)
+	}
+	slices.SortStableFunc(requests, func(a, b Request) int { return cmp.Compare(*a.Timestamp, *b.Timestamp) })
+	return requests, nil
+}
+
+func parse(line []byte) (Request, error) {
+	var r Request
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	if err := decoder.Decode(&r); err != nil {
+		return r, fmt.Errorf("parse JSON: %w", err)
+	}
+	if decoder.More() {
+		return r, errors.New("it has more than one JSON object")
+	}
+	return r, cmp.Or(r.validate(), r.Extension.validate())
+}
+
+func (r *Request) validate() error {
+	switch {
+	case r.Timestamp == nil:
+		return errors.New("timestamp is missing")
+	case !inRange(*r.Timestamp, 0, maxMilliseconds):
+		return fmt.Errorf("timestamp %v is out of range: it must be in milliseconds, from 0 to ten years", *r.Timestamp)
+	case r.Input < 1 || r.Output < 1:
+		return errors.New("input_length and output_length must be at least 1")
+	case r.Input > MaxTokens || r.Output > MaxTokens:
+		return fmt.Errorf("input_length and output_length must be at most %d", MaxTokens)
+	case len(r.Hashes) != Blocks(r.Input):
+		return fmt.Errorf("hash_ids has %d entries and input_length is %d: it must have one for each %d tokens", len(r.Hashes), r.Input, BlockTokens)
+	}
+	return nil
+}
+
+func (e *Extension) validate() error {
+	switch {
+	case e.Endpoint != nil && (*e.Endpoint < 0 || *e.Endpoint > math.MaxInt32), e.Endpoints < 0 || e.Endpoints > maxEndpoints:
+		return errors.New("endpoint or endpoints is out of range")
+	case !validTime(e.TTFT) || !validTime(e.Duration):
+		return errors.New("ttft_ms or duration_ms is out of range")
+	case e.Prompt < 0 || e.Prompt > MaxTokens || e.Cached != nil && (*e.Cached < 0 || *e.Cached > MaxTokens) || e.Matched < 0 || e.Matched > MaxTokens:
+		return fmt.Errorf("prompt_tokens, cached_tokens and matched_tokens must be from 0 to %d", MaxTokens)
+	}
+	return nil
+}
+
+func validTime(ms *float64) bool { return ms == nil || inRange(*ms, 0, maxMilliseconds) }
+
+func inRange(x, low, high float64) bool { return x >= low && x <= high }

@@ -1,0 +1,285 @@
+// Package recorder writes picked requests to a recording: times, lengths, and hashes of prompts. It writes no text, no header and no
+// name of a client, and its hashes have a random key that is discarded at exit.
+//
+// Requests never wait for it. ObserveExchange puts a request in a queue, or drops it if the queue is full. Run writes the queue in
+// batches. A file that cannot be written is tried again after a while; until then requests are dropped. Memory and the size of the
+// files are bounded, and every request that is missing in the recording is counted by reason.
+package recorder
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/recording"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
+)
+
+const (
+	// queueLength is the number of requests that wait for the writer: four seconds at 1000 requests per second, and 10 MB with the
+	// longest prompts. At half, a disk that pauses for three seconds loses requests; at double, prompts of 128 Ki tokens hold 20 MB.
+	queueLength = 4096
+	// flushInterval is the longest time that a line is only in memory. At half, twice as many writes; at double, a crash loses
+	// twice as many lines.
+	flushInterval = time.Second
+	// batchBytes is the size of a write. At half, twice as many writes under load; at double, no change is measurable.
+	batchBytes = 64 << 10
+	// retryInterval is the time after a failed write. At half, twice as many attempts on a full disk; at double, the recording
+	// starts up to 20 s late after space is free again.
+	retryInterval = 10 * time.Second
+	// maxEndpoints limits the table of endpoint numbers, 1 MB. Beyond it the table starts again, and endpoints get new numbers.
+	maxEndpoints = 10_000
+)
+
+// observer counts requests.
+type observer interface {
+	RequestsRecorded(n int)
+	RequestsLost(reason metrics.Loss, n int)
+}
+
+// Recorder writes the recording of all pools.
+type Recorder struct {
+	log      *zap.Logger
+	observer observer
+	clock    clock.WithTicker
+	keys     *keys
+	began    time.Time
+	queue    chan *picked
+
+	// Used only by Run.
+	files     files
+	batch     []byte
+	lines     int // in batch
+	endpoints map[endpoint.Identity]int
+	unknown   uint64 // parts of prompts so far that the picker did not read
+	retryAt   time.Time
+	failing   bool
+}
+
+// Params are the parameters of New.
+type Params struct {
+	Path     string
+	MaxBytes int // of all files
+	Log      *zap.Logger
+	Observer observer
+	Clock    clock.WithTicker
+}
+
+// New returns a Recorder. It opens no file until Run.
+func New(p Params) (*Recorder, error) {
+	k, err := newKeys()
+	if err != nil {
+		return nil, err
+	}
+	return &Recorder{
+		log: p.Log, observer: p.Observer, clock: p.Clock, keys: k, began: p.Clock.Now(), queue: make(chan *picked, queueLength),
+		files: files{path: p.Path, maxBytes: int64(p.MaxBytes), open: openFile}, endpoints: map[endpoint.Identity]int{},
+	}, nil
+}
+
+// A Pool observes the exchanges of one pool.
+type Pool struct {
+	recorder *Recorder
+	name     string
+}
+
+// Pool returns the observer of a pool. The name is in its lines; empty if there is only one pool.
+func (r *Recorder) Pool(name string) *Pool { return &Pool{recorder: r, name: name} }
+
+// picked is a request in the queue. Its hashes are made when it is written.
+type picked struct {
+	recording.Request
+
+	model    uint64 // hash of the name, without the key
+	endpoint endpoint.Identity
+	prefixes []uint64
+}
+
+// ObserveExchange queues a finished exchange that has an endpoint. It does not wait.
+func (p *Pool) ObserveExchange(x *exchange.Record) {
+	if x.Endpoint == nil {
+		return
+	}
+	output, loss := outputTokens(x)
+	if x.PromptTokens < 1 || x.PromptTokens > recording.MaxTokens || output > recording.MaxTokens {
+		loss = metrics.LostPrompt
+	}
+	if loss != "" {
+		p.recorder.observer.RequestsLost(loss, 1)
+		return
+	}
+	select {
+	case p.recorder.queue <- p.request(x, output):
+	default:
+		p.recorder.observer.RequestsLost(metrics.LostBusy, 1)
+	}
+}
+
+// outputTokens returns the tokens of an answer. An error counts as one, because readers of the format expect a token.
+func outputTokens(x *exchange.Record) (tokens int, loss metrics.Loss) {
+	switch {
+	case x.Outcome != exchange.Completed && x.Outcome != exchange.Interrupted:
+		return 0, metrics.LostUnseen
+	case x.Status >= http.StatusBadRequest:
+		return 1, ""
+	case x.Usage.Known && x.Usage.Output > 0:
+		return x.Usage.Output, ""
+	case x.Streaming && x.Pieces > 0:
+		return x.Pieces, "" // each is about one token
+	}
+	return 0, metrics.LostUncounted
+}
+
+// request returns the request of an exchange. It refers to no memory that belongs to the exchange's body or headers.
+func (p *Pool) request(x *exchange.Record, output int) *picked {
+	at, took, streaming := sinceMilliseconds(p.recorder.began, x.Arrived), sinceMilliseconds(x.Arrived, x.Ended), x.Streaming
+	made := &picked{model: xxhash.Sum64String(modelOf(x)), endpoint: x.Endpoint.Identity(), prefixes: x.Prefixes, Request: recording.Request{
+		Timestamp: &at, Input: x.PromptTokens, Output: output,
+		Extension: recording.Extension{
+			Pool: p.name, Endpoints: x.PoolSize, Streaming: &streaming, Status: x.Status, Duration: &took, Matched: min(x.MatchedTokens, x.PromptTokens),
+		},
+	}}
+	if streaming && !x.First.IsZero() {
+		first := sinceMilliseconds(x.Arrived, x.First)
+		made.TTFT = &first
+	}
+	if x.Usage.Known && x.Usage.Prompt > 0 && x.Usage.Prompt <= recording.MaxTokens {
+		made.Prompt = x.Usage.Prompt
+		if cached := x.Usage.Cached; x.Usage.CachedKnown && cached >= 0 && cached <= x.Usage.Prompt {
+			made.Cached = &cached
+		}
+	}
+	return made
+}
+
+// sinceMilliseconds returns the time from one moment to another, exact to a tenth of a millisecond.
+func sinceMilliseconds(from, to time.Time) float64 {
+	const tenths = 10
+	return math.Round(tenths*float64(max(to.Sub(from), 0))/float64(time.Millisecond)) / tenths
+}
+
+// Run writes the recording until ctx ends.
+func (r *Recorder) Run(ctx context.Context) {
+	ticker := r.clock.NewTicker(flushInterval)
+	defer ticker.Stop()
+	defer r.files.close()
+	if err := r.files.begin(); err != nil {
+		r.fail(err)
+	}
+	for {
+		select {
+		case p := <-r.queue:
+			r.add(p)
+		case <-ticker.C():
+			r.flush()
+		case <-ctx.Done():
+			r.finish()
+			return
+		}
+	}
+}
+
+// finish writes what is in the queue.
+func (r *Recorder) finish() {
+	for {
+		select {
+		case p := <-r.queue:
+			r.add(p)
+		default:
+			r.flush()
+			return
+		}
+	}
+}
+
+// add appends the line of a request to the batch, and writes the batch if it is full.
+func (r *Recorder) add(p *picked) {
+	if r.failing && r.clock.Now().Before(r.retryAt) {
+		r.observer.RequestsLost(metrics.LostFile, 1)
+		return
+	}
+	number := r.endpointNumber(p.endpoint)
+	p.Model, p.Endpoint, p.Hashes = r.keys.hash(kindModel, p.model), &number, r.hashes(p)
+	line, err := recording.Append(r.batch, &p.Request)
+	if err != nil {
+		r.observer.RequestsLost(metrics.LostPrompt, 1) // unreachable: all its values can be written
+		return
+	}
+	r.batch = line
+	r.lines++
+	if len(r.batch) >= batchBytes {
+		r.flush()
+	}
+}
+
+// hashes returns the hashes of a prompt, one for each block.
+func (r *Recorder) hashes(p *picked) []uint64 {
+	made := make([]uint64, recording.Blocks(p.Input))
+	for i := range made {
+		if i < len(p.prefixes) {
+			made[i] = r.keys.hash(kindPrefix, p.prefixes[i])
+			continue
+		}
+		r.unknown++
+		made[i] = r.keys.hash(kindUnknown, r.unknown)
+	}
+	return made
+}
+
+// endpointNumber returns the number of an endpoint.
+func (r *Recorder) endpointNumber(e endpoint.Identity) int {
+	number, known := r.endpoints[e]
+	if known {
+		return number
+	}
+	if len(r.endpoints) >= maxEndpoints {
+		clear(r.endpoints)
+	}
+	number = len(r.endpoints)
+	r.endpoints[e] = number
+	return number
+}
+
+// flush writes the batch, or drops it.
+func (r *Recorder) flush() {
+	if r.lines == 0 {
+		return
+	}
+	err := r.files.write(r.batch)
+	n := r.lines
+	r.batch, r.lines = r.batch[:0], 0
+	if err != nil {
+		r.observer.RequestsLost(metrics.LostFile, n)
+		r.fail(err)
+		return
+	}
+	r.observer.RequestsRecorded(n)
+	if r.failing {
+		r.failing = false
+		r.log.Info("Resumed recording", zap.String("path", r.files.path))
+	}
+}
+
+// fail begins a pause. It logs the first error of an outage.
+func (r *Recorder) fail(err error) {
+	if !r.failing {
+		r.log.Warn("Could not write the recording. Requests are served, but not recorded: free space, or make the file writable",
+			zap.String("path", r.files.path), zap.Error(err))
+	}
+	r.failing, r.retryAt = true, r.clock.Now().Add(retryInterval)
+}
+
+// modelOf returns the model that the server was asked for.
+func modelOf(x *exchange.Record) string {
+	if x.Target != "" {
+		return x.Target
+	}
+	return x.Model
+}

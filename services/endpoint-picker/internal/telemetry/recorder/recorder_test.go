@@ -1,0 +1,354 @@
+package recorder
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	zaptest "go.uber.org/zap/zaptest/observer"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/recording"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
+)
+
+// counts is what an observer was told.
+type counts struct {
+	mu      sync.Mutex
+	written int
+	lost    map[metrics.Loss]int
+}
+
+func (c *counts) RequestsRecorded(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.written += n
+}
+
+func (c *counts) RequestsLost(reason metrics.Loss, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lost == nil {
+		c.lost = map[metrics.Loss]int{}
+	}
+	c.lost[reason] += n
+}
+
+// rig is a Recorder in a bubble of package synctest.
+type rig struct {
+	*Recorder
+
+	counts *counts
+	logs   *zaptest.ObservedLogs
+	stop   func()
+}
+
+func newRig(t *testing.T, path string) *rig {
+	t.Helper()
+	core, logs := zaptest.New(zap.DebugLevel)
+	r := &rig{counts: &counts{}, logs: logs}
+	var err error
+	r.Recorder, err = New(Params{Path: path, MaxBytes: 4 << 20, Log: zap.New(core), Observer: r.counts, Clock: clock.RealClock{}})
+	require.NoError(t, err)
+	return r
+}
+
+// start runs the Recorder until stop is called.
+func (r *rig) start(t *testing.T) *rig {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Run(ctx)
+	}()
+	r.stop = func() {
+		cancel()
+		<-done
+	}
+	synctest.Wait()
+	return r
+}
+
+func newEndpoint(n int) *endpoint.Endpoint {
+	address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), 8000)
+	return endpoint.New(endpoint.Description{Identity: endpoint.Identity{Namespace: "secret-ns", Pod: "secret-pod", Address: address}}, time.Now(), nil)
+}
+
+// answered is a streamed answer of a request for a prompt of 600 tokens.
+func answered(e *endpoint.Endpoint) *exchange.Record {
+	now := time.Now()
+	return &exchange.Record{
+		Outcome: exchange.Completed, RequestID: "secret-id", TraceParent: "secret-trace", Path: "/secret-path", Model: "secret-model", Target: "secret-target",
+		Rewrite: "secret-rewrite", Fairness: "secret-tenant", Objective: "secret-objective", Served: "secret-served", Reason: "secret-reason",
+		Streaming: true, Endpoint: e, Status: 200, Began: now.Add(-2 * time.Second), Arrived: now.Add(-1500 * time.Millisecond),
+		First: now.Add(-time.Second), Ended: now, PromptTokens: 600, MatchedTokens: 512, PoolSize: 3, Pieces: 9, Prefixes: []uint64{11, 12},
+		Usage: exchange.Usage{Known: true, Prompt: 640, Output: 10, Cached: 500, CachedKnown: true},
+	}
+}
+
+func readRecording(t *testing.T, path string) []recording.Request {
+	t.Helper()
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	defer file.Close()
+	requests, err := recording.Read(file)
+	require.NoError(t, err)
+	return requests
+}
+
+func TestRecording(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "r.jsonl")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, path)
+		time.Sleep(5 * time.Second)
+		r.start(t)
+		a, b := newEndpoint(1), newEndpoint(2)
+		one, several := r.Pool(""), r.Pool("ns/second")
+		one.ObserveExchange(answered(a))
+		whole := answered(b)
+		whole.Streaming, whole.Usage, whole.Outcome = false, exchange.Usage{Known: true, Output: 4}, exchange.Interrupted
+		several.ObserveExchange(whole)
+		failed := answered(a)
+		failed.Status, failed.Usage, failed.Pieces, failed.First = 503, exchange.Usage{}, 0, time.Time{}
+		one.ObserveExchange(failed)
+		long := answered(b)
+		long.PromptTokens, long.Usage = 5*recording.BlockTokens, exchange.Usage{}
+		one.ObserveExchange(long)
+		r.stop()
+		assert.Equal(t, &counts{written: 4}, r.counts)
+		assert.Empty(t, r.logs.All())
+	})
+	got := readRecording(t, path)
+	require.Len(t, got, 4)
+	first, whole, failed, long := got[0], got[1], got[2], got[3]
+	no, yes, at, ttft, duration, zero, cached := false, true, 3500.0, 500.0, 1500.0, 0, 500
+	assert.Equal(t, recording.Request{
+		Timestamp: &at, Input: 600, Output: 10, Hashes: first.Hashes,
+		Extension: recording.Extension{
+			Model: first.Model, Endpoint: &zero, Endpoints: 3, Streaming: &yes, Status: 200, TTFT: &ttft, Duration: &duration, Prompt: 640, Cached: &cached, Matched: 512,
+		},
+	}, first)
+	assert.Equal(t, "ns/second", whole.Pool)
+	assert.Equal(t, []int{1, 1}, []int{*whole.Endpoint, *long.Endpoint})
+	assert.Equal(t, &no, whole.Streaming)
+	assert.Nil(t, whole.TTFT)
+	assert.Nil(t, whole.Cached)
+	assert.Equal(t, first.Hashes, whole.Hashes)
+	assert.Equal(t, []int{503, 1}, []int{failed.Status, failed.Output})
+	assert.Equal(t, 9, long.Output, "the pieces of a stream without usage")
+	assert.Equal(t, first.Hashes, long.Hashes[:2])
+	for i, hash := range long.Hashes[2:] {
+		assert.NotContains(t, append(long.Hashes[:2+i:2+i], long.Hashes[3+i:]...), hash, "what the picker did not read equals nothing")
+	}
+}
+
+// A reader of the file must learn neither a name nor whether a prompt begins with a known text.
+func TestRecordingHasNoSecrets(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	var lines []string
+	for i := range 2 {
+		path := filepath.Join(folder, fmt.Sprint(i))
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, path).start(t)
+			r.Pool("").ObserveExchange(answered(newEndpoint(1)))
+			r.stop()
+		})
+		lines = append(lines, readFile(t, path))
+	}
+	assert.NotContains(t, lines[0], "secret")
+	assert.NotContains(t, lines[0], "10.0.0.1")
+	a, b := readRecording(t, filepath.Join(folder, "0"))[0], readRecording(t, filepath.Join(folder, "1"))[0]
+	assert.NotEqual(t, a.Hashes, b.Hashes, "each recording has its own key")
+	assert.NotEqual(t, a.Model, b.Model)
+	assert.NotContains(t, a.Hashes, uint64(11))
+	assert.LessOrEqual(t, max(a.Hashes[0], a.Hashes[1], a.Model), uint64(recording.MaxHash))
+	var fields map[string]any
+	require.NoError(t, json.Unmarshal([]byte(lines[0]), &fields))
+	for name, value := range fields {
+		if _, text := value.(string); text {
+			assert.Failf(t, "a text", "%s: %v", name, value)
+		}
+	}
+}
+
+func TestLosses(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(1)
+	for name, tt := range map[string]struct {
+		change func(x *exchange.Record)
+		want   map[metrics.Loss]int
+	}{
+		"refused":        {change: func(x *exchange.Record) { x.Endpoint = nil }},
+		"early close":    {change: func(x *exchange.Record) { x.Outcome = exchange.Unseen }, want: map[metrics.Loss]int{metrics.LostUnseen: 1}},
+		"protocol error": {change: func(x *exchange.Record) { x.Outcome = exchange.Failed }, want: map[metrics.Loss]int{metrics.LostUnseen: 1}},
+		"no usage": {
+			change: func(x *exchange.Record) { x.Streaming, x.Usage = false, exchange.Usage{} }, want: map[metrics.Loss]int{metrics.LostUncounted: 1},
+		},
+		"no prompt":   {change: func(x *exchange.Record) { x.PromptTokens = 0 }, want: map[metrics.Loss]int{metrics.LostPrompt: 1}},
+		"long prompt": {change: func(x *exchange.Record) { x.PromptTokens = recording.MaxTokens + 1 }, want: map[metrics.Loss]int{metrics.LostPrompt: 1}},
+		"long answer": {change: func(x *exchange.Record) { x.Usage.Output = recording.MaxTokens + 1 }, want: map[metrics.Loss]int{metrics.LostPrompt: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, "")
+			x := answered(e)
+			tt.change(x)
+			r.Pool("").ObserveExchange(x)
+			assert.Equal(t, tt.want, r.counts.lost)
+			assert.Empty(t, r.queue)
+		})
+	}
+}
+
+// Numbers that a server reports can be anything: the line must stay valid.
+func TestServersCannotSpoilTheRecording(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "r")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, path).start(t)
+		for _, u := range []exchange.Usage{
+			{Known: true, Prompt: 1 << 40, Output: 3}, {Known: true, Prompt: -7, Output: 3}, {Known: true, Output: -3},
+			{Known: true, Prompt: 5, Output: 3, Cached: 1 << 40, CachedKnown: true}, {Known: true, Prompt: 5, Output: 3, Cached: -1, CachedKnown: true},
+		} {
+			x := answered(newEndpoint(1))
+			x.Usage, x.Status, x.MatchedTokens = u, 299, 1<<30
+			x.Ended = x.Began.Add(-time.Hour)
+			r.Pool("").ObserveExchange(x)
+		}
+		r.stop()
+	})
+	assert.Len(t, readRecording(t, path), 5)
+}
+
+func TestSlowWriterLosesRequestsAndBlocksNone(t *testing.T) {
+	t.Parallel()
+	r, x := newRig(t, ""), answered(newEndpoint(1))
+	pool := r.Pool("")
+	for range queueLength + 10 {
+		pool.ObserveExchange(x)
+	}
+	assert.Equal(t, map[metrics.Loss]int{metrics.LostBusy: 10}, r.counts.lost)
+}
+
+func TestLinesAreWrittenEachSecond(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "r")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, path).start(t)
+		defer r.stop()
+		r.Pool("").ObserveExchange(answered(newEndpoint(1)))
+		synctest.Wait()
+		assert.Empty(t, readFile(t, path))
+		time.Sleep(flushInterval)
+		synctest.Wait()
+		assert.Len(t, readRecording(t, path), 1)
+	})
+}
+
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "r")
+	synctest.Test(t, func(t *testing.T) {
+		room := 0
+		r := newRig(t, path)
+		r.files.onFullDisk(&room)
+		r.start(t)
+		observe := func() {
+			r.Pool("").ObserveExchange(answered(newEndpoint(1)))
+			time.Sleep(flushInterval)
+			synctest.Wait()
+		}
+		for range 5 {
+			observe()
+		}
+		assert.Equal(t, map[metrics.Loss]int{metrics.LostFile: 5}, r.counts.lost)
+		require.Equal(t, 1, r.logs.Len(), "an outage is one line")
+		assert.Contains(t, r.logs.All()[0].ContextMap()["error"], "no space left on device")
+		room = 1 << 20
+		time.Sleep(retryInterval)
+		observe()
+		r.stop()
+		assert.Equal(t, 1, r.counts.written)
+		assert.Equal(t, "Resumed recording", r.logs.All()[1].Message)
+	})
+	assert.Len(t, readRecording(t, path), 1)
+}
+
+func TestUnwritableFileIsReportedAtStart(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "absent", "r")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, path).start(t)
+		require.Equal(t, 1, r.logs.FilterMessageSnippet("Could not write the recording").Len())
+		r.Pool("").ObserveExchange(answered(newEndpoint(1)))
+		r.stop()
+		assert.Equal(t, map[metrics.Loss]int{metrics.LostFile: 1}, r.counts.lost)
+	})
+}
+
+func TestEndpointNumbersAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "")
+	for n := range maxEndpoints + 5 {
+		number := r.endpointNumber(newEndpoint(n).Identity())
+		assert.Less(t, number, maxEndpoints)
+	}
+	assert.Len(t, r.endpoints, 5)
+}
+
+func TestHashesDifferByKind(t *testing.T) {
+	t.Parallel()
+	k, err := newKeys()
+	require.NoError(t, err)
+	seen := map[uint64]string{}
+	for _, of := range []kind{kindPrefix, kindUnknown, kindModel} {
+		for value := range uint64(1000) {
+			seen[k.hash(of, value)] += fmt.Sprint(of, value)
+		}
+	}
+	assert.Len(t, seen, 3000)
+	assert.Equal(t, k.hash(kindPrefix, 1), k.hash(kindPrefix, 1))
+}
+
+// BenchmarkObserveExchange is the cost for a request: what its exchange waits for.
+func BenchmarkObserveExchange(b *testing.B) {
+	r, err := New(Params{Path: filepath.Join(b.TempDir(), "r"), MaxBytes: 4 << 20, Log: zap.NewNop(), Observer: &counts{}, Clock: clock.RealClock{}})
+	require.NoError(b, err)
+	pool, x := r.Pool(""), answered(newEndpoint(1))
+	x.Target = strings.Repeat("m", 40)
+	b.ReportAllocs()
+	for b.Loop() {
+		pool.ObserveExchange(x)
+		<-r.queue
+	}
+}
+
+// BenchmarkWrite is the cost of the writer for a request with 2048 prompt tokens.
+func BenchmarkWrite(b *testing.B) {
+	r, err := New(Params{Path: filepath.Join(b.TempDir(), "r"), MaxBytes: 64 << 20, Log: zap.NewNop(), Observer: &counts{}, Clock: clock.RealClock{}})
+	require.NoError(b, err)
+	x := answered(newEndpoint(1))
+	x.PromptTokens, x.Prefixes = 2048, []uint64{1, 2, 3, 4}
+	p := r.Pool("").request(x, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		r.add(p)
+	}
+	r.files.close()
+}
