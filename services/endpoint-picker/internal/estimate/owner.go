@@ -171,14 +171,19 @@ type AnswerForm uint8
 const (
 	Streamed AnswerForm = iota // its first piece is its first token
 	Whole                      // in one piece
+	Late                       // streamed, but its first token becomes known after its end, if at all
 )
 
 // Place counts the request of the prompt on an endpoint, after Lookup.
 func (p *Prompt) Place(e *endpoint.Endpoint, now time.Time, answer AnswerForm) *endpoint.Lease {
 	s := ServerOf(e)
 	prefill := p.prefill(e, p.cachedBlocks(s)*prefixindex.BlockTokens)
-	if answer == Whole {
+	switch answer {
+	case Whole:
 		return s.PlaceUnobserved(e, now, prefill)
+	case Late:
+		return s.PlaceLate(e, now, prefill)
+	default:
+		return s.Place(e, now, prefill)
 	}
-	return s.Place(e, now, prefill)
 }

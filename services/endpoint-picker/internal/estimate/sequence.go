@@ -18,8 +18,10 @@ type sequence struct {
 	backlog  int64   // uncached tokens, as counted in the server's backlog
 	others   float64 // requests of other replicas at its placement
 	phase    phase
-	observed bool // its first token is observable
-	moved    bool // to another server, at an unknown time
+	observed bool  // its first token is observable
+	late     bool  // its first token becomes known after its end
+	decoding int64 // other sequences there at the placement, if it is late
+	moved    bool  // to another server, at an unknown time
 }
 
 // phase is the state of a sequence.
@@ -42,6 +44,15 @@ func (s *Server) Place(e *endpoint.Endpoint, now time.Time, p Prefill) *endpoint
 // prompt counts for its expected duration.
 func (s *Server) PlaceUnobserved(e *endpoint.Endpoint, now time.Time, p Prefill) *endpoint.Lease {
 	q := &sequence{server: s, placed: now, prefill: p}
+	q.beginOnServer(now)
+	e.AcquireInto(&q.lease, q)
+	return &q.lease
+}
+
+// PlaceLate is PlaceUnobserved for a streamed answer whose first token becomes known after its end. It teaches the speed of the
+// server, if no later one did before.
+func (s *Server) PlaceLate(e *endpoint.Endpoint, now time.Time, p Prefill) *endpoint.Lease {
+	q := &sequence{server: s, placed: now, prefill: p, others: e.Sample().Others(), late: true, decoding: s.decoding.Load()}
 	q.beginOnServer(now)
 	e.AcquireInto(&q.lease, q)
 	return &q.lease
@@ -71,11 +82,14 @@ func (q *sequence) beginOnServer(now time.Time) {
 
 // First implements endpoint.Tracker.
 func (q *sequence) First(now time.Time) {
+	s := q.server
+	if q.late && !q.moved { // when it came to another server is unknown
+		s.observeFirst(q, now, q.decoding)
+	}
 	if q.phase == phaseDecode {
 		return
 	}
 	q.phase = phaseDecode
-	s := q.server
 	decoding := s.decoding.Add(1) - 1
 	s.backlog.Add(-q.backlog)
 	s.prefills.Add(-1)
@@ -120,7 +134,12 @@ type step struct {
 func (s *Server) observeFirst(q *sequence, now time.Time, decoding int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.step.ended.IsZero() && now.Sub(s.step.ended).Seconds() < sameStep*s.estimator.learner.Costs().Base*s.Slowdown() {
+	same := sameStep * s.estimator.learner.Costs().Base * s.Slowdown()
+	since := now.Sub(s.step.ended).Seconds()
+	if q.late && since < -same {
+		return // reported after the next step, which was learned without it
+	}
+	if !s.step.ended.IsZero() && since < same {
 		s.step.tokens += float64(q.prefill.Tokens)
 		s.step.expected += float64(q.prefill.Expected)
 		s.step.history += float64(q.prefill.History)
