@@ -140,7 +140,11 @@ func (r *rig) launch() {
 		stop()
 		<-r.stopped
 	})
-	r.await(func() bool { return logs.FilterMessage("Started listening").Len() == 4 }, "started")
+	ports := 4
+	if cfg.Decision.Enabled() {
+		ports++
+	}
+	r.await(func() bool { return logs.FilterMessage("Started listening").Len() == ports }, "started")
 	r.gateway = extprocv3.NewExternalProcessorClient(r.dial("grpc-port"))
 }
 
