@@ -61,7 +61,11 @@ func serve(ctx context.Context, cfg *config.Config) error {
 	defer func() { _ = log.Sync() }() // stderr need not be a file that can be synced
 	logging.BridgeKlog(log)
 	memlimit.Set(log)
-	if e := &cfg.ExtProc; e.FitMemory(debug.SetMemoryLimit(-1)) {
+	limit := debug.SetMemoryLimit(-1)
+	if cfg.Decision.Enabled() {
+		limit /= 2 // its bodies and open picks may take as much as those of gateways
+	}
+	if e := &cfg.ExtProc; e.FitMemory(limit) {
 		log.Warn("The memory limit is small, so the picker accepts less than its flags say: raise the memory limit of the container, or lower the flags",
 			zap.Stringer("max-buffered-bytes", &e.MaxBuffered), zap.Stringer("max-request-body", &e.MaxRequestBody))
 	}

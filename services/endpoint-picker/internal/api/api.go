@@ -133,6 +133,7 @@ type Incoming struct {
 	Path    string  // including the query; empty if the gateway did not send it
 	Headers Headers // the requested ones
 	Body    []byte  // empty if the request has no body, or if the gateway did not send it
+	Digest  *Digest // describes the prompt in place of a body; may be nil
 }
 
 // A Request is the content of a body. It can be reused for other bodies.
@@ -180,6 +181,10 @@ func (r *Request) reset(body []byte, maxTokens int) {
 }
 
 func (r *Request) parse(p *Parsers, in Incoming) error {
+	if in.Digest != nil {
+		r.readDigest(in.Digest)
+		return nil
+	}
 	if r.API = bodiless; len(in.Body) == 0 {
 		return nil
 	}

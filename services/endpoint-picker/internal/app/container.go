@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/config"
+	"fairlead.dev/services/endpoint-picker/internal/decision"
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
@@ -47,6 +48,7 @@ type parts struct {
 	Events   *poolEvents
 	Reloader *reload.Reloader
 	ExtProc  *extproc.Server
+	Decision *decision.Listener
 	Health   *health.Server
 	Tracer   *tracing.Tracer
 	Recorder *recorder.Recorder // nil without a recording
@@ -86,6 +88,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		newCertificates,
 		newProtection,
 		newExtProc,
+		newDecision,
 		newHealth,
 		newExtProcListener,
 		newHealthListener,
@@ -163,6 +166,33 @@ func newExtProc(p extProcParts) *extproc.Server {
 		params.Tracer = p.Tracer
 	}
 	return extproc.NewServer(params)
+}
+
+// newDecision returns the decision API. Its bodies and open picks may take as much memory as those of gateways.
+func newDecision(p extProcParts, c *certificates) *decision.Listener {
+	cfg := p.Config
+	params := decision.Params{
+		Options: decision.Options{
+			MaxBody: int(cfg.ExtProc.MaxRequestBody), MaxBytes: int(cfg.ExtProc.MaxBuffered), BodyTimeout: cfg.ExtProc.BodyTimeout,
+			MaxOpen: cfg.Decision.MaxOpen, Timeout: cfg.Decision.Timeout,
+		},
+		Log: p.Log.Named("decision"), Pools: p.Finder, Clock: p.Clock, NewID: uuid.NewString,
+	}
+	if p.Tracer.Enabled() {
+		params.Tracer = p.Tracer
+	}
+	if cfg.Decision.Enabled() {
+		params.Observer = metrics.NewDecisions(p.Registry)
+	}
+	server := decision.New(params)
+	if cfg.Decision.Enabled() {
+		metrics.RegisterDecisions(p.Registry, server.Stats)
+	}
+	listener := decision.ListenerParams{Log: params.Log, Flag: config.FlagDecisionAddress, Address: cfg.Decision.Address, Server: server}
+	if cfg.Decision.TLS {
+		listener.TLS = c.forGateways()
+	}
+	return decision.NewListener(listener)
 }
 
 func newHealth(f finder) *health.Server { return health.NewServer(f, extproc.ServiceName) }

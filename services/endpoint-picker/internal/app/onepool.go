@@ -54,6 +54,17 @@ func newOnePool(p discoveryParts) (*onePool, error) {
 // Find returns the pool.
 func (o *onePool) Find(context.Context) exchange.Pool { return o }
 
+// FindTitle returns the pool if it has this title.
+func (o *onePool) FindTitle(title string) exchange.Pool {
+	if title != o.Title {
+		return nil
+	}
+	return o
+}
+
+// FindHost returns the pool.
+func (o *onePool) FindHost(string) exchange.Pool { return o }
+
 // Ready returns an error while the pool, its rules or its caches are unknown.
 func (o *onePool) Ready() error {
 	if err := o.Store.Ready(); err != nil {

@@ -187,6 +187,10 @@ func (r *runningPools) References() []corev1.ObjectReference {
 // finder finds the pool of a stream, and runs the pools.
 type finder interface {
 	Find(ctx context.Context) exchange.Pool
+	// FindTitle returns the pool with a title, or nil.
+	FindTitle(title string) exchange.Pool
+	// FindHost returns the pool of an HTTP request, by its host. It returns a pool that refuses all requests if there is none.
+	FindHost(host string) exchange.Pool
 	// Ready returns an error while requests cannot be placed for a reason that passes.
 	Ready() error
 	Run(ctx context.Context)

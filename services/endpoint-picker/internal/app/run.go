@@ -31,6 +31,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 		p.HealthListener.Close()
 		p.ExtProcListener.Close()
 		p.Replicas.close()
+		p.Decision.Close()
 		return err
 	}
 	log.Info("Started", zap.String(logging.KeyVersion, version.String()), zap.String(logging.KeyPool, cfg.Pool.String()))
@@ -51,6 +52,9 @@ func (p *parts) listen() error {
 	}
 	if err := p.ExtProcListener.Listen(); err != nil {
 		return fmt.Errorf("start ext_proc server: %w", err)
+	}
+	if err := p.Decision.Listen(); err != nil {
+		return fmt.Errorf("start decision API: %w", err)
 	}
 	return p.Replicas.listen()
 }
@@ -78,6 +82,7 @@ func (p *parts) run(ctx context.Context) error {
 	group.Go(func() error { return p.Replicas.run(work) })
 	group.Go(p.HealthListener.Run)
 	group.Go(p.ExtProcListener.Run)
+	group.Go(p.Decision.Run)
 
 	select {
 	case <-ctx.Done():
@@ -89,15 +94,17 @@ func (p *parts) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// drain ends the ext_proc server:
+// drain ends the ext_proc server and the decision API:
 //
-//	unready, accepting       until gateways have heard of it   --drain-delay
-//	accepting nothing        until the last stream has ended   --drain-timeout
+//	unready, accepting       until gateways have heard of it          --drain-delay
+//	accepting nothing new    until the last stream and pick has ended  --drain-timeout
 //	cut                      what is open after that
+//
+// The decision API accepts outcomes until the last open pick has its own.
 func (p *parts) drain(work context.Context) {
 	limits := p.Config.Drain
 	p.Health.Drain()
-	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()),
+	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()), zap.Int("picks", p.Decision.Stats().Open),
 		zap.Duration("delay", limits.Delay), zap.Duration("timeout", limits.Timeout))
 	select {
 	case <-time.After(limits.Delay):
@@ -105,10 +112,16 @@ func (p *parts) drain(work context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(work, limits.Timeout)
 	defer cancel()
+	picks := make(chan int, 1)
+	go func() { picks <- p.Decision.Drain(bounded) }()
 	if !p.ExtProcListener.Drain(bounded) {
 		if n := p.ExtProc.InFlight(); n > 0 {
 			p.Log.Warn("Cut streams still open at the end of the drain", zap.Int("streams", n))
 		}
 	}
+	if n := <-picks; n > 0 {
+		p.Log.Warn("Ended picks still without an outcome at the end of the drain", zap.Int("picks", n))
+	}
+	p.Decision.Close()
 	p.ExtProcListener.Close()
 }

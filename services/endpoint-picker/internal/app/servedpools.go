@@ -162,7 +162,7 @@ func (s *servedPools) update(ctx context.Context, running *sync.WaitGroup) {
 		if s.running[c.Name] == nil {
 			appeared[c.Name] = s.start(ctx, c.Name)
 		}
-		members = append(members, pools.Member{Address: c.Address, Pool: s.running[c.Name]})
+		members = append(members, pools.Member{Title: c.Name.String(), Address: c.Address, Pool: s.running[c.Name]})
 	}
 	s.refreshRules(appeared)
 	s.Replace(members)

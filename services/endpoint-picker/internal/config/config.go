@@ -75,6 +75,7 @@ type Config struct {
 	Pool      Pool
 	GRPC      GRPC
 	ExtProc   ExtProc
+	Decision  Decision
 	Scraping  modelserver.Options
 	Outliers  outlier.Options
 	Leases    Leases
@@ -144,6 +145,7 @@ func Default() *Config {
 		ExtProc: ExtProc{
 			BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20, MaxBuffered: 256 << 20, MaxStreams: 32 << 10, BodyTimeout: time.Minute, IdleTimeout: time.Hour,
 		},
+		Decision:  defaultDecision(),
 		Scraping:  modelserver.DefaultOptions(),
 		Outliers:  outlier.DefaultOptions(),
 		Leases:    Leases{Timeout: time.Minute},
@@ -234,6 +236,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Time until one request probes an ejected endpoint. It doubles after each failed probe.")
 	fs.DurationVar(&c.Outliers.Longest, flagEjectionLongest, c.Outliers.Longest, "Maximum time until the next probe of an ejected endpoint.")
 
+	c.Decision.addFlags(fs)
+
 	c.Plugins.addFlags(fs)
 	fs.Var(&c.Prefixes.MaxBytes, flagPrefixIndex, "Memory for the index of prefix caches. The least recently used prefixes are dropped first.")
 
@@ -268,6 +272,7 @@ func (c *Config) Validate() error {
 		c.Pool.validate(c.Plugins),
 		c.GRPC.validate(),
 		c.ExtProc.validate(),
+		c.Decision.validate(c.GRPC),
 		validateScraping(c.Scraping),
 		c.Leases.validate(c.Scraping),
 		validateOutliers(c.Outliers),

@@ -171,6 +171,7 @@ type AnswerForm uint8
 const (
 	Streamed AnswerForm = iota // its first piece is its first token
 	Whole                      // in one piece
+	Late                       // streamed, but its first token becomes known after its end, if at all
 )
 
 // Place counts the request of the prompt on an endpoint, after Lookup.

@@ -45,6 +45,9 @@ func (x *Estimator) publishBegun(e *endpoint.Endpoint, tokens int64, answer Answ
 	if x.publisher == nil {
 		return 0
 	}
+	if answer == Late {
+		answer = Whole // an event that is reported later says nothing to others
+	}
 	request := x.requests.Add(1)
 	x.publisher.Publish(Event{Kind: EventBegun, Request: request, Endpoint: e, Tokens: tokens, Answer: answer})
 	return request

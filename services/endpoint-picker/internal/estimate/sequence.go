@@ -19,6 +19,8 @@ type sequence struct {
 	others   float64 // requests of other replicas at its placement
 	phase    phase
 	observed bool   // its first token is observable
+	late     bool   // its first token becomes known after its end
+	decoding int64  // other sequences there at the placement
 	moved    bool   // to another server, at an unknown time
 	remote   bool   // another replica placed it
 	request  uint64 // its number for other replicas; 0 if they do not hear of it
@@ -43,6 +45,8 @@ func (s *Server) PlaceUnobserved(e *endpoint.Endpoint, now time.Time, p Prefill)
 	return s.place(e, now, p, Whole)
 }
 
+// place counts a request. A late one is like an unobserved one, but teaches the speed of the server when its first token becomes
+// known, unless a later one did before.
 func (s *Server) place(e *endpoint.Endpoint, now time.Time, p Prefill, answer AnswerForm) *endpoint.Lease {
 	q := s.newSequence(e, now, p, answer, false)
 	q.request = s.estimator.publishBegun(e, q.backlog, answer)
@@ -59,7 +63,10 @@ func (s *Server) placeRemote(e *endpoint.Endpoint, now time.Time, p Prefill, ans
 
 // newSequence makes a sequence and counts it on its server.
 func (s *Server) newSequence(e *endpoint.Endpoint, now time.Time, p Prefill, answer AnswerForm, remote bool) *sequence {
-	q := &sequence{server: s, placed: now, prefill: p, others: e.Sample().Others(), observed: answer == Streamed, remote: remote}
+	q := &sequence{
+		server: s, placed: now, prefill: p, others: e.Sample().Others(), observed: answer == Streamed, late: answer == Late,
+		decoding: s.decoding.Load(), remote: remote,
+	}
 	q.beginOnServer(now)
 	return q
 }
@@ -96,11 +103,14 @@ func (q *sequence) owe(tokens int64) {
 
 // First implements endpoint.Tracker.
 func (q *sequence) First(now time.Time) {
+	s := q.server
+	if q.late && !q.moved { // when it came to another server is unknown
+		s.observeFirst(q, now, q.decoding)
+	}
 	if q.phase == phaseDecode {
 		return
 	}
 	q.phase = phaseDecode
-	s := q.server
 	decoding := s.decoding.Add(1) - 1
 	q.owe(-q.backlog)
 	s.prefills.Add(-1)
@@ -157,7 +167,12 @@ type step struct {
 func (s *Server) observeFirst(q *sequence, now time.Time, decoding int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.step.ended.IsZero() && now.Sub(s.step.ended).Seconds() < sameStep*s.estimator.learner.Costs().Base*s.Slowdown() {
+	same := sameStep * s.estimator.learner.Costs().Base * s.Slowdown()
+	since := now.Sub(s.step.ended).Seconds()
+	if q.late && since < -same {
+		return // reported after the next step, which was learned without it
+	}
+	if !s.step.ended.IsZero() && since < same {
 		s.step.tokens += float64(q.prefill.Tokens)
 		s.step.expected += float64(q.prefill.Expected)
 		s.step.history += float64(q.prefill.History)

@@ -78,8 +78,9 @@ type Exchange struct {
 	Record
 	Decision
 
-	Incoming api.Incoming       // its body is set only during the pick
-	Subset   *scheduling.Subset // what the gateway allows; nil allows everything
+	Incoming  api.Incoming       // its body is set only during the pick
+	Subset    *scheduling.Subset // what the gateway allows; nil allows everything
+	LateFirst bool               // the carrier knows the first token only after the answer, if at all
 
 	options  *Options
 	newID    bool // the request came without an identifier
@@ -257,12 +258,21 @@ func (x *Exchange) Chunk(chunk []byte) {
 	x.ResponseBytes += len(chunk)
 	x.Pieces++
 	if x.First.IsZero() {
-		x.First = x.options.Now()
-		if x.Status == http.StatusOK {
-			x.Placements.first(x.First)
-		}
+		x.FirstToken(x.options.Now())
 	}
 	x.usage.Read(chunk)
+}
+
+// FirstToken records when the answer began. Carriers that do not see the response's body call it in place of Chunk, after
+// Respond. Only the first call counts.
+func (x *Exchange) FirstToken(at time.Time) {
+	if !x.First.IsZero() || x.Placements.Answering() == nil {
+		return
+	}
+	x.First = at
+	if x.Status == http.StatusOK {
+		x.Placements.first(at)
+	}
 }
 
 // Complete records the end of the response.
@@ -276,7 +286,10 @@ func (x *Exchange) Complete() {
 
 // End ends the exchange, with the error of its carrier, if any. It is called once.
 func (x *Exchange) End(err error) {
-	x.Ended, x.Usage, x.Outcome, x.Code = x.options.Now(), x.usage.Usage(), x.stage.outcome(), status.Code(err)
+	x.Ended, x.Outcome, x.Code = x.options.Now(), x.stage.outcome(), status.Code(err)
+	if !x.Usage.Known { // the carrier did not set it, because it passed the body to Chunk
+		x.Usage = x.usage.Usage()
+	}
 	if err != nil {
 		x.Outcome = Failed
 	}

@@ -147,8 +147,18 @@ func (c *Chain) writeID(id uint32) {
 	c.Write(b[:])
 }
 
-func (c *Chain) block(b []byte) {
-	c.last = mix(c.last, xxhash.Sum64(b))
+// WriteHash appends a part of n blocks of which only a hash is known.
+func (c *Chain) WriteHash(hash uint64, n int) {
+	for ; n > 0 && !c.full(); n-- {
+		c.add(hash)
+	}
+}
+
+func (c *Chain) block(b []byte) { c.add(xxhash.Sum64(b)) }
+
+// add appends a block with the given hash.
+func (c *Chain) add(hash uint64) {
+	c.last = mix(c.last, hash)
 	if n := len(c.Hashes); n == cap(c.Hashes) { // append would allocate more than the limit, and five times as much in all
 		c.Hashes = append(make([]uint64, 0, min(max(2*n, minBlocks), c.limit)), c.Hashes...)
 	}
@@ -166,3 +176,6 @@ func Seed(model string, salt []byte) uint64 {
 	const odd = 0xc2b2ae3d27d4eb4f // a prime near 2^64 divided by the golden ratio, as in xxhash
 	return xxhash.Sum64String(model)*odd ^ xxhash.Sum64(salt)
 }
+
+// SeedHashes returns the seed for a prompt of known hashes, from the one for a prompt of text: the two must not share blocks.
+func SeedHashes(seed uint64) uint64 { return mix(seed, 0) }

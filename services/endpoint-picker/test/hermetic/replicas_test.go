@@ -50,7 +50,9 @@ func TestReplicasShareTheirRequests(t *testing.T) {
 			used := map[string]int{}
 			for i := range 6 {
 				from := []*rig{a, b}[i%2]
-				from.await(func() bool { return from.metrics().sum("fairlead_picker_replica_events_total", "direction", "received") >= float64(2*(i-i/2)) }, "it has heard of all")
+				from.await(func() bool {
+					return from.metrics().sum("fairlead_picker_replica_events_total", "direction", "received") >= float64(2*(i-i/2))
+				}, "it has heard of all")
 				s := from.ask(request{body: fmt.Sprintf(`{"model": "m", "prompt": [%s]}`, ids(1000*i, 200)), rules: envoytest.Rules{Reply: []string{explained}}})
 				used[s.picked()]++
 				open = append(open, s)

@@ -141,8 +141,10 @@ func (r *rig) launch() {
 		<-r.stopped
 	})
 	listeners := 4 // those of every picker
-	if cfg.Replicas.Enabled() {
-		listeners++
+	for _, enabled := range []bool{cfg.Replicas.Enabled(), cfg.Decision.Enabled()} {
+		if enabled {
+			listeners++
+		}
 	}
 	r.await(func() bool { return logs.FilterMessage("Started listening").Len() == listeners }, "started")
 	r.gateway = extprocv3.NewExternalProcessorClient(r.dial("grpc-port"))

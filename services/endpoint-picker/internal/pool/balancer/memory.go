@@ -77,6 +77,11 @@ func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
 		blocks = 0
 	}
 	m.turns = api.Turns{}
+	if d := x.Incoming.Digest; d != nil {
+		m.chain.Reset(d.Seed(x.Target), blocks)
+		m.turns = d.Hash(&m.chain)
+		return
+	}
 	m.chain.Reset(prefixindex.Seed(x.Target, body[r.CacheSalt.From:r.CacheSalt.To]), blocks)
 	if blocks == 0 {
 		return
@@ -184,6 +189,8 @@ func (m *memory) place(x *exchange.Exchange) *endpoint.Lease {
 	switch {
 	case !m.incoming.API.Generates:
 		return x.Endpoint.Acquire()
+	case m.incoming.Stream && x.LateFirst:
+		return m.prompt.Place(x.Endpoint, x.Arrived, estimate.Late)
 	case m.incoming.Stream:
 		return m.prompt.Place(x.Endpoint, x.Arrived, estimate.Streamed)
 	default:

@@ -31,9 +31,10 @@ func (b *Balancer) rule(x *exchange.Exchange, random uint64) {
 	}
 }
 
-// rewrite replaces the model of a request, and makes the answer contain the client's name for it again.
+// rewrite replaces the model of a request, and makes the answer contain the client's name for it again. In place of a digest,
+// only its sender has a body.
 func (m *memory) rewrite(x *exchange.Exchange) {
-	if x.Target == x.Model {
+	if x.Target == x.Model || x.Incoming.Digest != nil {
 		return
 	}
 	quoted, err := json.Marshal(x.Target)

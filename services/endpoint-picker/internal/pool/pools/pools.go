@@ -19,6 +19,7 @@ const headerAuthority = ":authority"
 
 // A Member is one pool.
 type Member struct {
+	Title   string  // namespace/name; no other member has it
 	Address Address // no other member has it
 	Pool    exchange.Pool
 }
@@ -26,25 +27,32 @@ type Member struct {
 // Set contains the pools of a process. It is safe for concurrent use.
 type Set struct {
 	missing exchange.Pool
-	current atomic.Pointer[table]
+	current atomic.Pointer[tables]
 }
 
-// table finds pools by all forms of their addresses. It is never changed. The pool of an ambiguous form is nil.
+// tables find pools. They are never changed.
+type tables struct {
+	addresses table
+	titles    map[string]exchange.Pool
+}
+
+// table finds pools by all forms of their addresses. The pool of an ambiguous form is nil.
 type table map[Address]exchange.Pool
 
 // NewSet returns an empty Set. Streams for none of its pools get the pool missing.
 func NewSet(missing exchange.Pool) *Set {
 	s := &Set{missing: missing}
-	s.current.Store(&table{})
+	s.current.Store(&tables{})
 	return s
 }
 
 // Replace replaces the members.
 func (s *Set) Replace(members []Member) {
-	next := table{}
+	next := tables{addresses: table{}, titles: map[string]exchange.Pool{}}
 	for _, m := range members {
+		next.titles[m.Title] = m.Pool
 		for _, form := range m.Address.forms() {
-			next.add(form, m.Pool)
+			next.addresses.add(form, m.Pool)
 		}
 	}
 	s.current.Store(&next)
@@ -73,9 +81,21 @@ func (a Address) forms() []Address {
 // Find returns the pool of a stream, by its context.
 func (s *Set) Find(ctx context.Context) exchange.Pool {
 	if values := metadata.ValueFromIncomingContext(ctx, headerAuthority); len(values) == 1 {
-		if p := (*s.current.Load())[ParseAuthority(values[0])]; p != nil {
+		if p := s.current.Load().addresses[ParseAuthority(values[0])]; p != nil {
 			return p
 		}
+	}
+	return s.missing
+}
+
+// FindTitle returns the pool with a title, or nil.
+func (s *Set) FindTitle(title string) exchange.Pool { return s.current.Load().titles[title] }
+
+// FindHost returns the pool of a Service, by the host of an HTTP request. The port of the request is that of another server.
+func (s *Set) FindHost(host string) exchange.Pool {
+	a := ParseAuthority(host)
+	if p := s.current.Load().addresses[Address{Namespace: a.Namespace, Service: a.Service}]; p != nil && a.Service != "" {
+		return p
 	}
 	return s.missing
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"fairlead.dev/services/endpoint-picker/internal/decision"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
@@ -40,6 +41,8 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{e}})
 	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(after(3*time.Second)), r)
 	RegisterGateways(r, func() peers.Stats { return peers.Stats{Peers: 1} })
+	RegisterDecisions(r, func() decision.Stats { return decision.Stats{Open: 1} })
+	NewDecisions(r)
 	NewConfig(r).ConfigLoaded("1f")
 	RegisterCertificate(r, "ext_proc", time.Now)
 	RegisterReplicas(r, func() replicas.Stats { return replicas.Stats{} })

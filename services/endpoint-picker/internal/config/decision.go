@@ -1,0 +1,64 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// FlagDecisionAddress is the name of the flag with the address of the decision API.
+const FlagDecisionAddress = "decision-bind-address"
+
+const (
+	flagDecisionTLS     = "decision-tls"
+	flagDecisionTimeout = "decision-timeout"
+	flagDecisionMaxOpen = "decision-max-open"
+)
+
+// Decision configures the decision API.
+type Decision struct {
+	Address string // empty: disabled
+	TLS     bool   // with the certificate and the client certificates of ext_proc
+	Timeout time.Duration
+	MaxOpen int
+}
+
+// Enabled reports whether the decision API is served.
+func (d Decision) Enabled() bool { return d.Address != "" }
+
+func defaultDecision() Decision { return Decision{Timeout: 10 * time.Minute, MaxOpen: 32 << 10} }
+
+func (d *Decision) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&d.Address, FlagDecisionAddress, d.Address,
+		"Listen address of the decision API, such as :9008: picks over HTTP, for load balancers without ext_proc. Empty: disabled.")
+	fs.BoolVar(&d.TLS, flagDecisionTLS, d.TLS, "Serve the decision API over TLS, with the certificate, the client authorities and the client names of ext_proc.")
+	fs.DurationVar(&d.Timeout, flagDecisionTimeout, d.Timeout,
+		"Time after a pick, or after the report of its first token, in which its outcome must come. Set it above the duration of the longest response.")
+	fs.IntVar(&d.MaxOpen, flagDecisionMaxOpen, d.MaxOpen, "Maximum number of picks without an outcome. Beyond it, clients with more than their share get 429.")
+}
+
+func (d Decision) validate(g GRPC) error {
+	if !d.Enabled() {
+		if d.TLS {
+			return errors.New("--" + flagDecisionTLS + " has no effect without --" + FlagDecisionAddress + ": give both")
+		}
+		return nil
+	}
+	if _, err := net.ResolveTCPAddr("tcp", d.Address); err != nil {
+		return fmt.Errorf("--%s %q is not host:port: %w", FlagDecisionAddress, d.Address, err)
+	}
+	switch {
+	case d.TLS && !g.Secure:
+		return fmt.Errorf("--%s needs --%s, whose certificate it uses: give both", flagDecisionTLS, flagSecureServing)
+	case g.ClientCAFile != "" && !d.TLS:
+		return fmt.Errorf("--%s is for ext_proc, and --%s lets others in without a certificate: add --%s", flagClientCA, FlagDecisionAddress, flagDecisionTLS)
+	case d.Timeout < time.Second:
+		return fmt.Errorf("--%s %s is too short: give at least 1s", flagDecisionTimeout, d.Timeout)
+	case d.MaxOpen < 1:
+		return fmt.Errorf("--%s %d is too few: give at least 1", flagDecisionMaxOpen, d.MaxOpen)
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package decision
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+// Answer is the answer to a pick.
+type Answer struct {
+	ID            string     `json:"id"`
+	Endpoints     []Endpoint `json:"endpoints"`             // best first
+	Model         string     `json:"model,omitempty"`       // to request from the server, if it is another one
+	SetHeaders    []Header   `json:"set_headers,omitempty"` // of the request
+	RemoveHeaders []string   `json:"remove_headers,omitempty"`
+	OutcomeURL    string     `json:"outcome_url"`
+	Expires       float64    `json:"expires_seconds"`
+}
+
+// Endpoint is a candidate of a pick.
+type Endpoint struct {
+	Address string  `json:"address"` // ip:port
+	Pod     string  `json:"pod"`     // namespace/name
+	Score   float64 `json:"score"`
+	Wait    float64 `json:"wait_seconds"`  // estimated, to the first token
+	Cached  int     `json:"cached_tokens"` // of the prompt, estimated
+}
+
+// Header is a header field.
+type Header struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Problem says why a call was refused.
+type Problem struct {
+	Field   string `json:"field,omitempty"`  // of the call, if one is wrong
+	Reason  string `json:"reason,omitempty"` // of a refused request, for its client
+	Message string `json:"message"`
+
+	status     int
+	retryAfter time.Duration
+}
+
+// Error implements error.
+func (p *Problem) Error() string {
+	if p.Field == "" {
+		return p.Message
+	}
+	return p.Field + ": " + p.Message
+}
+
+// wrong refuses a call because of a field.
+func wrong(field, format string, args ...any) *Problem {
+	return &Problem{Field: field, Message: fmt.Sprintf(format, args...), status: http.StatusBadRequest}
+}
+
+// busy refuses a call because of a limit of the decision API.
+func busy(message string) *Problem {
+	return &Problem{Message: message, status: http.StatusTooManyRequests, retryAfter: time.Second}
+}
+
+// problemOf converts the refusal of a request.
+func problemOf(r *exchange.Refusal) *Problem {
+	return &Problem{Reason: r.Reason, Message: r.Text, status: r.Code, retryAfter: r.RetryAfter}
+}
+
+// refusal converts a problem to the refusal that the exchange records.
+func (p *Problem) refusal() *exchange.Refusal {
+	return &exchange.Refusal{Code: p.status, Reason: p.Reason, Text: p.Message, RetryAfter: p.retryAfter}
+}
+
+// write writes the problem as an answer.
+func (p *Problem) write(w http.ResponseWriter) {
+	if p.retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(p.retryAfter.Seconds())))
+	}
+	_ = writeJSON(w, p.status, struct {
+		Error *Problem `json:"error"`
+	}{p}) // an error means that the client has gone
+}
+
+// writeJSON writes an answer, and waits until the connection has it.
+func writeJSON(w http.ResponseWriter, status int, answer any) error {
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err) // unreachable: all numbers are finite
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	if _, err := w.Write(append(text, '\n')); err != nil {
+		return fmt.Errorf("write answer: %w", err)
+	}
+	if err := http.NewResponseController(w).Flush(); err != nil {
+		return fmt.Errorf("write answer: %w", err)
+	}
+	return nil
+}
+
+func endpointsOf(ranking []exchange.Score) []Endpoint {
+	list := make([]Endpoint, len(ranking))
+	for i, s := range ranking {
+		list[i] = Endpoint{
+			Address: s.Endpoint.Address(), Pod: s.Endpoint.Server().Name, Score: finite(s.Total), Wait: finite(s.Wait), Cached: s.Matched,
+		}
+	}
+	return list
+}
+
+func headersOf(h api.Headers) []Header {
+	list := make([]Header, len(h))
+	for i := range h {
+		list[i] = Header(h[i])
+	}
+	return list
+}
+
+// finite returns 0 for a number that JSON does not have.
+func finite(x float64) float64 {
+	if x-x != 0 {
+		return 0
+	}
+	return x
+}

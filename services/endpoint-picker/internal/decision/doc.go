@@ -1,0 +1,22 @@
+// Package decision serves picks over HTTP, for load balancers that can call HTTP but not ext_proc. A load balancer asks for
+// the endpoint of each request, sends the request there itself, and reports what became of it.
+//
+//	POST /v1/pick      a request, or a digest of its prompt  ->  endpoints, best first, and an id
+//	POST /v1/outcome   the id and an event                   ->  nothing
+//
+// A pick begins an exchange of package exchange, which is open until its outcome:
+//
+//	event         calls of the exchange                            then
+//	first_token   Respond, FirstToken                              the time limit starts again
+//	completed     Respond, FirstToken if its time is given,        the lease is released
+//	              Complete, End
+//	failed        Respond with an error, Complete, End             the lease is released
+//	aborted       End                                              released after a first token, else abandoned
+//	(none)        End, after the time limit                        as for aborted
+//
+// Callers are not trusted with more than their own picks: an id has 128 random bits, an outcome reaches the pick of its id
+// only, and can name no endpoint that the pick did not offer. All input is bounded. Beyond the limits on open picks, memory
+// and connections, a client that has more than its share is refused: see shares.
+//
+// Picks are in the memory of one replica. Its answer says at which address the replica receives the outcome.
+package decision

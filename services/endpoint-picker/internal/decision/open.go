@@ -1,0 +1,143 @@
+package decision
+
+import (
+	"crypto/rand"
+	"net/netip"
+	"sync"
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+// openBytes is the memory of an open pick besides its prompt and its texts: its exchange, its lease, its timer and its place in
+// the table (measured: TestMemoryOfOpenPicks). At half the value open picks could take twice the memory of their limit; at
+// double the limit would be reached with half of them.
+const openBytes = 4 << 10
+
+// bytesPerToken is the memory of a token of a prompt while its pick is open: the hash of a block, 8 bytes for 16 tokens. It is an
+// upper bound, as the picker hashes only the beginning of long prompts.
+const tokensPerByte = 2
+
+// An openPick is a pick without an outcome.
+type openPick struct {
+	id        id
+	client    netip.Addr
+	held      int64    // bytes
+	endpoints []string // that may serve the request; the picked one first
+
+	mu        sync.Mutex // guards what follows
+	exchange  exchange.Exchange
+	answered  time.Time
+	expires   time.Time
+	expiry    *time.Timer
+	responded bool
+	ended     bool
+}
+
+// openPicks are the picks without an outcome. It is safe for concurrent use.
+type openPicks struct {
+	mu    sync.Mutex
+	picks map[id]*openPick
+	fewer chan struct{} // has an element after a pick has ended
+}
+
+func newOpenPicks() *openPicks {
+	return &openPicks{picks: map[id]*openPick{}, fewer: make(chan struct{}, 1)}
+}
+
+// add adds a pick, and gives it an id that nobody can guess.
+func (o *openPicks) add(p *openPick) {
+	_, _ = rand.Read(p.id[:]) // it never fails
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.picks[p.id] = p
+}
+
+// find returns the pick with an id, or nil.
+func (o *openPicks) find(i id) *openPick {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.picks[i]
+}
+
+// remove removes a pick.
+func (o *openPicks) remove(p *openPick) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.picks, p.id)
+	select {
+	case o.fewer <- struct{}{}:
+	default:
+	}
+}
+
+func (o *openPicks) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.picks)
+}
+
+// all returns the open picks.
+func (o *openPicks) all() []*openPick {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var list []*openPick
+	for _, p := range o.picks {
+		list = append(list, p)
+	}
+	return list
+}
+
+// size returns the memory of a pick, in bytes.
+func sizeOf(x *exchange.Exchange) int64 {
+	size := openBytes + x.PromptTokens/tokensPerByte
+	for _, text := range []string{x.RequestID, x.TraceParent, x.Path, x.Model, x.Target, x.Fairness, x.Objective} {
+		size += len(text)
+	}
+	return int64(size)
+}
+
+// shed drops what an open pick does not need any more.
+func (p *openPick) shed() {
+	x := &p.exchange
+	p.endpoints = make([]string, len(x.Ranking))
+	for i, s := range x.Ranking {
+		p.endpoints[i] = s.Endpoint.Address()
+	}
+	x.Ranking, x.Restore, x.Edit, x.Set, x.Remove, x.Reply = nil, (*answer.Renamer)(nil), exchange.Edit{}, nil, nil, nil
+}
+
+// apply records a report. It reports whether the pick has ended. The caller has the lock.
+func (p *openPick) apply(o *outcome, now time.Time) (ended bool) {
+	x := &p.exchange
+	if o.event != EventAborted && !p.responded {
+		x.Respond(&exchange.Response{Status: o.status, Served: o.endpoint})
+		p.responded = true
+	}
+	switch {
+	case o.hasFirst:
+		x.FirstToken(p.at(o.first, now))
+	case o.event == EventFirstToken:
+		x.FirstToken(now)
+	}
+	if o.usage.Known {
+		x.Usage = o.usage
+	}
+	if o.event == EventFirstToken {
+		return false
+	}
+	if o.event != EventAborted {
+		x.Complete()
+	}
+	return true
+}
+
+// at returns a time after the answer to the pick, which is not in the future.
+func (p *openPick) at(seconds float64, now time.Time) time.Time {
+	at := p.answered.Add(time.Duration(seconds * float64(time.Second)))
+	if at.After(now) {
+		return now
+	}
+	return at
+}

@@ -1,0 +1,246 @@
+package decision
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+// TestOutcome_Events ends picks in every way.
+func TestOutcome_Events(t *testing.T) {
+	t.Parallel()
+	usage := `,"prompt_tokens":30,"cached_tokens":16,"completion_tokens":7`
+	used := exchange.Usage{Known: true, CachedKnown: true, Prompt: 30, Cached: 16, Output: 7}
+	tests := []struct {
+		name     string
+		reports  [][2]string // event and further fields
+		want     exchange.Record
+		wantOpen int64 // requests that count until a scrape shows them
+	}{
+		{name: "completed", reports: [][2]string{{"completed", usage}}, want: exchange.Record{Outcome: exchange.Completed, Status: 200, Usage: used}},
+		{
+			name: "completed, in two calls", reports: [][2]string{{"first_token", ""}, {"completed", usage}},
+			want: exchange.Record{Outcome: exchange.Completed, Status: 200, Usage: used},
+		},
+		{name: "completed with an error", reports: [][2]string{{"completed", `,"status":400`}}, want: exchange.Record{Outcome: exchange.Completed, Status: 400}},
+		{
+			name: "completed by another endpoint", reports: [][2]string{{"completed", `,"endpoint":"10.0.0.2:8000"`}},
+			want: exchange.Record{Outcome: exchange.Completed, Status: 200, Served: "10.0.0.2:8000"},
+		},
+		{name: "failed", reports: [][2]string{{"failed", ""}}, want: exchange.Record{Outcome: exchange.Completed, Status: 503}},
+		{name: "failed with a status", reports: [][2]string{{"failed", `,"status":500`}}, want: exchange.Record{Outcome: exchange.Completed, Status: 500}},
+		{name: "aborted before the response", reports: [][2]string{{"aborted", ""}}, want: exchange.Record{Outcome: exchange.Unseen}, wantOpen: 1},
+		{
+			name: "aborted after the first token", reports: [][2]string{{"first_token", ""}, {"aborted", usage}},
+			want: exchange.Record{Outcome: exchange.Interrupted, Status: 200, Usage: used},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			a := r.pick("", "{}")
+			for _, one := range tt.reports {
+				require.Equal(t, http.StatusNoContent, r.report(a.ID, one[0], one[1]))
+			}
+			got := r.pool.last()
+			assert.Equal(t, tt.want, exchange.Record{Outcome: got.Outcome, Status: got.Status, Usage: got.Usage, Served: got.Served})
+			assert.Equal(t, tt.wantOpen, r.pool.inFlight())
+			assert.Equal(t, Stats{}, r.Stats())
+			assert.Equal(t, http.StatusNotFound, r.report(a.ID, "completed", ""), "it has ended")
+			assert.Equal(t, 1, r.results.of(resultUnknown))
+			assert.Equal(t, 1, r.results.of(tt.reports[len(tt.reports)-1][0]))
+		})
+	}
+}
+
+// TestOutcome_Wrong gives reports that are refused. The pick stays open.
+func TestOutcome_Wrong(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, give string // ID stands for the id of the pick
+		wantStatus int
+		wantField  string
+	}{
+		{name: "no id", give: `{"event":"completed"}`, wantField: "id"},
+		{name: "short id", give: `{"id":"00","event":"completed"}`, wantField: "id"},
+		{name: "id is not hexadecimal", give: `{"id":"` + strings.Repeat("x", 32) + `","event":"completed"}`, wantField: "id"},
+		{name: "unknown id", give: `{"id":"` + strings.Repeat("0", 32) + `","event":"completed"}`, wantStatus: 404, wantField: "id"},
+		{name: "no event", give: `{"id":"ID"}`, wantField: "event"},
+		{name: "unknown event", give: `{"id":"ID","event":"done"}`, wantField: "event"},
+		{name: "endpoint of another pool", give: `{"id":"ID","event":"completed","endpoint":"10.9.9.9:8000"}`, wantField: "endpoint"},
+		{name: "endpoint that was not offered", give: `{"id":"ID","event":"completed","endpoint":"10.0.0.4:8000"}`, wantField: "endpoint"},
+		{name: "status below the range", give: `{"id":"ID","event":"completed","status":99}`, wantField: "status"},
+		{name: "status above the range", give: `{"id":"ID","event":"completed","status":600}`, wantField: "status"},
+		{name: "failure with 200", give: `{"id":"ID","event":"failed","status":200}`, wantField: "status"},
+		{name: "negative time", give: `{"id":"ID","event":"completed","first_token_seconds":-1}`, wantField: "first_token_seconds"},
+		{name: "endless time", give: `{"id":"ID","event":"completed","first_token_seconds":1e999}`, wantField: "first_token_seconds"},
+		{name: "tokens above the limit", give: `{"id":"ID","event":"completed","completion_tokens":99999999999}`, wantField: "completion_tokens"},
+		{name: "more cached than there are", give: `{"id":"ID","event":"completed","prompt_tokens":1,"cached_tokens":2}`, wantField: "cached_tokens"},
+		{name: "unknown field", give: `{"id":"ID","event":"completed","tokens":2}`, wantField: "tokens"},
+		{name: "large", give: `{"id":"ID","event":"completed"` + strings.Repeat(" ", maxOutcome) + `}`, wantStatus: 413},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			a := r.pick("", "{}")
+			before := r.Stats()
+			status, answer := r.call(PathOutcome, strings.ReplaceAll(tt.give, "ID", a.ID))
+			if tt.wantStatus == 0 {
+				tt.wantStatus = http.StatusBadRequest
+			}
+			assert.Equal(t, tt.wantStatus, status, answer)
+			field, _ := wrongOf(t, answer)
+			assert.Equal(t, tt.wantField, field)
+			assert.Equal(t, before, r.Stats())
+			assert.Equal(t, http.StatusNoContent, r.report(a.ID, "completed", ""))
+		})
+	}
+}
+
+// TestOutcome_FirstToken reports the time of the first token in one call or two.
+func TestOutcome_FirstToken(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		reports [][2]string // one second apart
+		want    time.Duration
+	}{
+		{name: "not reported", reports: [][2]string{{"completed", ""}}},
+		{name: "at the end", reports: [][2]string{{"completed", `,"first_token_seconds":0.25`}}, want: 250 * time.Millisecond},
+		{name: "never in the future", reports: [][2]string{{"completed", `,"first_token_seconds":9`}}, want: time.Second},
+		{name: "when it came", reports: [][2]string{{"first_token", ""}, {"completed", ""}}, want: time.Second},
+		{name: "after it came", reports: [][2]string{{"first_token", `,"first_token_seconds":0.5`}, {"completed", ""}}, want: 500 * time.Millisecond},
+		{name: "the first report counts", reports: [][2]string{{"first_token", ""}, {"completed", `,"first_token_seconds":0.5`}}, want: time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				picked, a := time.Now(), r.pick("", "{}")
+				for _, one := range tt.reports {
+					time.Sleep(time.Second)
+					require.Equal(t, http.StatusNoContent, r.report(a.ID, one[0], one[1]))
+				}
+				first := r.pool.last().First
+				if tt.want == 0 {
+					assert.Zero(t, first)
+				} else {
+					assert.Equal(t, tt.want, first.Sub(picked))
+				}
+			})
+		})
+	}
+}
+
+func TestOutcome_ThatNeverComes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		silent, begun := r.pick("", "{}"), r.pick("", "{}")
+		time.Sleep(40 * time.Second)
+		require.Equal(t, http.StatusNoContent, r.report(begun.ID, EventFirstToken, ""))
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, 1, r.results.of(resultExpired))
+		assert.Equal(t, exchange.Unseen, r.pool.last().Outcome)
+		assert.Equal(t, http.StatusNotFound, r.report(silent.ID, EventCompleted, ""))
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, 2, r.results.of(resultExpired), "the report of the first token begins the time anew")
+		assert.Equal(t, exchange.Interrupted, r.pool.last().Outcome)
+		assert.EqualValues(t, 1, r.pool.inFlight(), "the server may still have the request without a response")
+		assert.Equal(t, Stats{}, r.Stats())
+	})
+}
+
+// TestDrain ends a picker with open picks: it refuses picks, and takes outcomes.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		one, two := r.pick("", "{}"), r.pick("", "{}")
+		left := make(chan int, 1)
+		go func() { left <- r.Drain(t.Context()) }()
+		synctest.Wait()
+		status, _ := r.call(PathPick, "{}")
+		assert.Equal(t, http.StatusServiceUnavailable, status)
+		assert.Equal(t, http.StatusNoContent, r.report(one.ID, EventCompleted, ""))
+		synctest.Wait()
+		assert.Empty(t, left)
+		assert.Equal(t, http.StatusNoContent, r.report(two.ID, EventCompleted, ""))
+		assert.Zero(t, <-left)
+	})
+}
+
+// TestAnySequence makes random calls. Whatever they are, nothing is counted at the end.
+func TestAnySequence(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { playAnySequence(t, rand.New(rand.NewPCG(seed, 1))) })
+		})
+	}
+}
+
+func playAnySequence(t *testing.T, random *rand.Rand) {
+	r := newRig(t, func(o *Options) { o.MaxOpen = 8 })
+	var ids []string
+	picks, ended := 0, 0
+	events := []string{EventFirstToken, EventCompleted, EventFailed, EventAborted, "other"}
+	fields := []string{"", `,"status":500`, `,"endpoint":"10.0.0.2:8000"`, `,"endpoint":"10.0.0.4:8000"`, `,"first_token_seconds":2`, `,"completion_tokens":5`}
+	for range 300 {
+		switch n := random.IntN(10); {
+		case n < 4:
+			status, answer := r.call(PathPick, `{"body":"`+strings.Repeat("a", random.IntN(500))+`"}`)
+			if status == http.StatusOK {
+				picks++
+				ids = append(ids, answer[7:39])
+			}
+		case n < 9 && len(ids) > 0:
+			id, event := ids[random.IntN(len(ids))], events[random.IntN(len(events))]
+			if random.IntN(8) == 0 {
+				id = strings.Repeat("0", 32)
+			}
+			if r.report(id, event, fields[random.IntN(len(fields))]) == http.StatusNoContent && event != EventFirstToken {
+				ended++
+			}
+		default:
+			time.Sleep(time.Duration(random.IntN(30)) * time.Second)
+			synctest.Wait()
+		}
+		open := r.Stats().Open
+		require.Equal(t, picks-ended-r.results.of(resultExpired), open)
+		require.GreaterOrEqual(t, r.pool.inFlight(), int64(open))
+	}
+	if random.IntN(2) == 0 {
+		r.Server.Close()
+	} else {
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+	}
+	for _, e := range r.pool.endpoints {
+		e.ExpireAbandoned(time.Now().Add(time.Second)) // as the pool does when no scrape shows the requests
+	}
+	assert.Zero(t, r.pool.inFlight())
+	stats := r.Stats()
+	assert.Zero(t, stats.Open)
+	assert.Zero(t, stats.Bytes)
+	for _, s := range []*shares{r.places, r.bytes} {
+		assert.Zero(t, s.total)
+		assert.Empty(t, s.used)
+	}
+	assert.Positive(t, picks)
+}

@@ -1,0 +1,271 @@
+package decision
+
+import (
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
+)
+
+// Limits on the fields of a pick. All are far above what requests have; at half of any, none that is known would be refused, and
+// at double an open pick may hold twice as much.
+const (
+	maxName   = 256      // the name of a header, bytes
+	maxPath   = 8 << 10  // as in most HTTP servers
+	maxHeader = 8 << 10  // the value of a header, bytes
+	maxKept   = 64       // headers that a pick reads
+	maxSalt   = 1 << 10  // bytes
+	maxTokens = 16 << 20 // of a prompt or an answer: as many token ids as the largest request body has at its default limit
+	maxHashes = 64 << 10 // blocks of a digest: prompts of 1 Mi tokens in blocks of 16. The picker reads fewer
+	// maxBlockTokens is the maximum size of a block of a digest. Engines have up to 256, caches beside them up to 1024.
+	maxBlockTokens = 4096
+)
+
+// headerPath marks the raw form of a pick: its body is the body of the request, and its headers are those of the request.
+const headerPath = "X-Original-Path"
+
+// A request is the request of a pick.
+type request struct {
+	exchange.Request
+
+	body   []byte
+	digest *api.Digest
+}
+
+// options are the options of a pick, from the query of its URL.
+type options struct {
+	endpoints  int    // at most
+	pool       string // its title
+	firstToken bool   // the client will report the first token when it comes
+}
+
+// readOptions reads the query of a pick.
+func readOptions(r *http.Request) (options, *Problem) {
+	o := options{endpoints: usualEndpoints}
+	for name, values := range r.URL.Query() {
+		value := values[len(values)-1]
+		var err error
+		switch name {
+		case "n":
+			o.endpoints, err = strconv.Atoi(value)
+			if err != nil || o.endpoints < 1 || o.endpoints > maxEndpoints {
+				return o, wrong("n", "it is not a number from 1 to %d", maxEndpoints)
+			}
+		case "pool":
+			o.pool = value
+		case "first_token":
+			if o.firstToken, err = strconv.ParseBool(value); err != nil {
+				return o, wrong("first_token", "it is not true or false")
+			}
+		default:
+			return o, wrong(name[:min(len(name), maxName)], "unknown parameter")
+		}
+	}
+	return o, nil
+}
+
+// readRaw reads a pick in the raw form.
+func (s *Server) readRaw(r *http.Request, body []byte) (*request, *Problem) {
+	q := &request{body: body}
+	if q.Path = r.Header.Get(headerPath); len(q.Path) > maxPath {
+		return nil, wrong(headerPath, "it is longer than %d bytes", maxPath)
+	}
+	for name, values := range r.Header {
+		name = strings.ToLower(name)
+		for _, value := range values {
+			if p := q.add(s.wanted.Load(), name, value); p != nil {
+				return nil, p
+			}
+		}
+	}
+	q.sort()
+	return q, nil
+}
+
+// readObject reads a pick in the form of an object.
+func (s *Server) readObject(text []byte) (*request, *Problem) {
+	q, d, seen := &request{}, &api.Digest{}, ""
+	size := prefixindex.BlockTokens
+	problem := readObject(text, func(r *fields, name string) bool {
+		switch name {
+		case "path":
+			q.Path = r.text(name, maxPath)
+		case "headers":
+			r.members(name, func(r *fields, header string) bool {
+				s.readHeader(r, header, q)
+				return true
+			})
+		case "body":
+			seen, q.body = name, r.raw(name, len(text))
+		case "body_base64":
+			seen, q.body = name, r.base64(name, len(text))
+		case "model":
+			d.Model = r.text(name, api.MaxModel)
+		case "cache_salt":
+			d.Salt = r.text(name, maxSalt)
+		case "stream":
+			d.Stream = r.flag(name)
+		case "prompt_tokens":
+			q.digest, d.Tokens = d, r.integer(name, maxTokens)
+		case "prompt_blocks":
+			q.digest = d
+			r.hashes(name, d)
+		case "block_tokens":
+			size = r.integer(name, maxBlockTokens)
+		case "conversation":
+			r.conversation(name, &d.Turns)
+		default:
+			return false
+		}
+		return true
+	})
+	switch {
+	case problem != nil:
+		return nil, problem
+	case q.digest != nil && seen != "":
+		return nil, wrong(seen, "a pick has a body, or prompt_tokens and prompt_blocks: leave one of them out")
+	case q.digest == nil && (d.Model != "" || d.Salt != "" || d.Stream || d.Turns != (api.Turns{})):
+		return nil, wrong("prompt_tokens", "a digest needs it: give the number of tokens in the prompt")
+	}
+	q.sort()
+	return q, checkDigest(d, size)
+}
+
+// checkDigest checks a whole digest, and completes it.
+func checkDigest(d *api.Digest, size int) *Problem {
+	t := &d.Turns
+	switch {
+	case size == 0 || size%prefixindex.BlockTokens != 0:
+		return wrong("block_tokens", "it is not a multiple of %d", prefixindex.BlockTokens)
+	case d.Tokens == 0:
+		d.Tokens = min(len(d.Blocks)*size, maxTokens)
+	case len(d.Blocks) > d.Tokens/size:
+		return wrong("prompt_blocks", "%d blocks of %d tokens are more than a prompt of %d tokens has", len(d.Blocks), size, d.Tokens)
+	}
+	if t.Opening > t.Asked || t.Asked > t.History || t.History > len(d.Blocks) || t.History > 0 && t.Opening == 0 {
+		return wrong("conversation", "0 < opening <= asked <= history <= %d blocks does not hold", len(d.Blocks))
+	}
+	d.Size = size / prefixindex.BlockTokens
+	return nil
+}
+
+// readHeader reads the value of a header: a string, or a list of strings.
+func (s *Server) readHeader(r *fields, name string, q *request) {
+	field := "headers." + name
+	wanted := s.wanted.Load()
+	if !wanted.has(name) {
+		r.Value()
+		return
+	}
+	add := func() {
+		value := r.text(field, maxHeader)
+		if strings.ContainsFunc(value, unicode.IsControl) {
+			r.fail(wrong(field, "it contains control characters"))
+		} else if p := q.add(wanted, strings.ToLower(name), value); p != nil {
+			r.fail(p)
+		}
+	}
+	if r.Next() != jsonscan.Array {
+		add()
+		return
+	}
+	for r.Open(); r.More() && r.problem == nil; {
+		add()
+	}
+}
+
+// add adds a header in lower case, if it is needed.
+func (q *request) add(wanted *wanted, name, value string) *Problem {
+	switch c, ok := (*wanted)[name]; {
+	case name == exchange.HeaderRequestID:
+		q.ID = value
+	case name == exchange.HeaderTrace:
+		q.TraceParent = value
+	case !ok:
+	case len(value) > maxHeader:
+		return wrong(name, "it is longer than %d bytes", maxHeader)
+	case len(q.Headers) == maxKept:
+		return wrong(name, "more than %d headers have an effect on the pick", maxKept)
+	default:
+		q.Headers = append(q.Headers, api.Header{Name: name, Value: value})
+		if c.Private && !slices.Contains(q.Private, name) {
+			q.Private = append(q.Private, name)
+		}
+	}
+	return nil
+}
+
+// sort gives the headers an order that does not depend on that of a map. Values of one name keep theirs.
+func (q *request) sort() {
+	slices.SortStableFunc(q.Headers, func(a, b api.Header) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(q.Private)
+}
+
+// base64 reads bytes.
+func (r *fields) base64(field string, most int) []byte {
+	text := r.raw(field, most)
+	n, err := base64.StdEncoding.Decode(text, text) // in place: the result is shorter
+	if err != nil {
+		r.fail(wrong(field, "it is not base64: %v", err))
+		return nil
+	}
+	return text[:n]
+}
+
+// hashes reads the hashes of blocks: strings of up to 16 hexadecimal digits, or numbers.
+func (r *fields) hashes(field string, d *api.Digest) {
+	d.Blocks = nil
+	if !r.expect(field, jsonscan.Array, "a list") {
+		return
+	}
+	for r.Open(); r.More() && r.problem == nil; {
+		if len(d.Blocks) == maxHashes {
+			r.fail(wrong(field, "it has more than %d elements", maxHashes))
+			return
+		}
+		hash, ok := r.hash()
+		if !ok && r.Err() == nil {
+			r.fail(wrong(field+"["+strconv.Itoa(len(d.Blocks))+"]", "it is not a string of 1 to 16 hexadecimal digits, or a whole number of 64 bits"))
+			return
+		}
+		d.Blocks = append(d.Blocks, hash)
+	}
+}
+
+func (r *fields) hash() (hash uint64, ok bool) {
+	var err error
+	if r.Next() == jsonscan.String {
+		span, _ := r.String()
+		if len(r.Text(span)) > 16 {
+			return 0, false
+		}
+		hash, err = strconv.ParseUint(string(r.Text(span)), 16, 64)
+	} else {
+		hash, err = strconv.ParseUint(string(r.Text(r.Value())), 10, 64)
+	}
+	return hash, err == nil
+}
+
+// conversation reads the lengths of a conversation, in blocks.
+func (r *fields) conversation(field string, t *api.Turns) {
+	r.members(field, func(r *fields, name string) bool {
+		switch name {
+		case "opening":
+			t.Opening = r.integer(join(field, name), maxHashes)
+		case "asked":
+			t.Asked = r.integer(join(field, name), maxHashes)
+		case "history":
+			t.History = r.integer(join(field, name), maxHashes)
+		default:
+			return false
+		}
+		return true
+	})
+}

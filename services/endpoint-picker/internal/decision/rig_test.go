@@ -1,0 +1,210 @@
+package decision
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakePool places requests on its endpoints in turns, and records what it sees. Its leases are real.
+type fakePool struct {
+	endpoints []*endpoint.Endpoint
+	refuse    *exchange.Refusal // for all requests
+	change    func(x *exchange.Exchange)
+
+	mu       sync.Mutex
+	next     int
+	incoming []api.Incoming
+	records  []exchange.Record // of finished exchanges
+	late     []bool
+}
+
+func newFakePool() *fakePool {
+	p := &fakePool{change: func(*exchange.Exchange) {}}
+	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000", "10.0.0.4:8000"} {
+		id := endpoint.Identity{Namespace: "ns", Pod: "model", Address: netip.MustParseAddrPort(address)}
+		p.endpoints = append(p.endpoints, endpoint.New(endpoint.Description{Identity: id}, time.Now(), nil))
+	}
+	return p
+}
+
+func (*fakePool) Began() {}
+
+func (p *fakePool) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refusal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	seen := x.Incoming
+	seen.Body = []byte(string(seen.Body))
+	p.incoming, p.late = append(p.incoming, seen), append(p.late, x.LateFirst)
+	x.PromptTokens = len(seen.Body) / 4
+	return &fakePick{p, x}, p.refuse
+}
+
+func (*fakePool) Picked(*exchange.Exchange, *exchange.Refusal) {}
+func (*fakePool) Sent(*exchange.Record)                        {}
+
+func (p *fakePool) Ended(x *exchange.Exchange) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.records = append(p.records, x.Record)
+}
+
+// inFlight returns the requests on all endpoints.
+func (p *fakePool) inFlight() int64 {
+	total := int64(0)
+	for _, e := range p.endpoints {
+		total += e.Stats(time.Now()).InFlight
+	}
+	return total
+}
+
+// last returns the record of the exchange that finished last.
+func (p *fakePool) last() exchange.Record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.records[len(p.records)-1]
+}
+
+// FindTitle knows the pool as ns/pool.
+func (p *fakePool) FindTitle(title string) exchange.Pool {
+	if title == "ns/pool" {
+		return p
+	}
+	return nil
+}
+
+func (p *fakePool) FindHost(string) exchange.Pool { return p }
+
+// fakePick is the pick of one request.
+type fakePick struct {
+	pool     *fakePool
+	exchange *exchange.Exchange
+}
+
+func (*fakePick) Admit(context.Context) *exchange.Refusal { return nil }
+
+func (p *fakePick) Place() *exchange.Refusal {
+	p.pool.mu.Lock()
+	defer p.pool.mu.Unlock()
+	x, all := p.exchange, p.pool.endpoints
+	first := p.pool.next % len(all)
+	p.pool.next++
+	x.Endpoint = all[first]
+	x.Placements[exchange.Decode] = x.Endpoint.Acquire()
+	for i := range min(len(all), x.RankingSize()) {
+		x.Ranking = append(x.Ranking, exchange.Score{Endpoint: all[(first+i)%len(all)], Total: float64(-i), Wait: 0.5, Matched: 16})
+	}
+	p.pool.change(x)
+	return nil
+}
+
+func (p *fakePick) Sent() exchange.Follower { return p }
+func (*fakePick) Discard()                  {}
+func (*fakePick) Completed()                {}
+
+func (p *fakePick) Responded() {
+	for _, e := range p.pool.endpoints {
+		if p.exchange.Moved() && e.Address() == p.exchange.Served {
+			p.exchange.Placements.Answering().MoveTo(e, time.Now())
+		}
+	}
+}
+
+// results counts what becomes of picks.
+type results struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (r *results) ObserveDecision(result string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts[result]++
+}
+
+func (r *results) of(result string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counts[result]
+}
+
+// rig is a decision API in front of a pool.
+type rig struct {
+	*Server
+
+	t       testing.TB
+	pool    *fakePool
+	results *results
+}
+
+func newRig(t testing.TB, changes ...func(o *Options)) *rig {
+	t.Helper()
+	o := Options{MaxBody: 1 << 20, MaxBytes: 16 << 20, MaxOpen: 100, Timeout: time.Minute, BodyTimeout: 10 * time.Second}
+	for _, change := range changes {
+		change(&o)
+	}
+	r := &rig{t: t, pool: newFakePool(), results: &results{counts: map[string]int{}}}
+	r.Server = New(Params{Options: o, Log: zap.NewNop(), Pools: r.pool, Observer: r.results, Clock: clock.RealClock{}})
+	t.Cleanup(r.Server.Close)
+	return r
+}
+
+// call makes a call, and returns the status and the body of the answer.
+func (r *rig) call(path, body string, headers ...string) (status int, answer string) {
+	q := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	for i := 0; i < len(headers); i += 2 {
+		q.Header.Set(headers[i], headers[i+1])
+	}
+	return r.serve(q)
+}
+
+func (r *rig) serve(q *http.Request) (status int, answer string) {
+	w := httptest.NewRecorder()
+	r.ServeHTTP(w, q)
+	text, err := io.ReadAll(w.Body)
+	assert.NoError(r.t, err)
+	return w.Code, string(text)
+}
+
+// pick picks, and returns the answer.
+func (r *rig) pick(query, body string, headers ...string) Answer {
+	r.t.Helper()
+	status, text := r.call(PathPick+query, body, headers...)
+	require.Equal(r.t, http.StatusOK, status, text)
+	var a Answer
+	require.NoError(r.t, json.Unmarshal([]byte(text), &a))
+	return a
+}
+
+// report reports an outcome, with further fields, and returns the status.
+func (r *rig) report(id, event, fields string) int {
+	status, _ := r.call(PathOutcome, `{"id":"`+id+`","event":"`+event+`"`+fields+`}`)
+	return status
+}
+
+// wrongOf returns the field and the message of an error.
+func wrongOf(t testing.TB, answer string) (field, message string) {
+	t.Helper()
+	var e struct{ Error Problem }
+	require.NoError(t, json.Unmarshal([]byte(answer), &e), answer)
+	return e.Error.Field, e.Error.Message
+}
