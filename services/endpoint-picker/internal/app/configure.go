@@ -43,6 +43,7 @@ func (p *parts) prepare(c *pluginconfig.Config) (publish func(), err error) {
 	size := estimate.CacheSize{Blocks: c.Prefix.CacheBlocks, FromPage: c.Prefix.AutoTune}
 	return func() {
 		p.ExtProc.WantHeaders(c.Headers)
+		p.Proxy.WantHeaders(c.Headers)
 		p.Pools.use(plan, size)
 	}, nil
 }

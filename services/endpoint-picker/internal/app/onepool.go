@@ -54,6 +54,9 @@ func newOnePool(p discoveryParts) (*onePool, error) {
 // Find returns the pool.
 func (o *onePool) Find(context.Context) exchange.Pool { return o }
 
+// FindHost returns the pool.
+func (o *onePool) FindHost(string) exchange.Pool { return o }
+
 // Ready returns an error while the pool or its rules are unknown.
 func (o *onePool) Ready() error {
 	if err := o.Store.Ready(); err != nil || o.rules == nil {

@@ -177,6 +177,8 @@ func (r *runningPools) References() []corev1.ObjectReference {
 // finder finds the pool of a stream, and runs the pools.
 type finder interface {
 	Find(ctx context.Context) exchange.Pool
+	// FindHost finds the pool of a request at the proxy's listener, by its Host header.
+	FindHost(host string) exchange.Pool
 	// Ready returns an error while requests cannot be placed for a reason that passes.
 	Ready() error
 	Run(ctx context.Context)

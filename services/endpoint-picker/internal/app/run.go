@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -30,6 +31,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if err := p.listen(); err != nil {
 		p.HealthListener.Close()
 		p.ExtProcListener.Close()
+		p.Proxy.Close()
 		return err
 	}
 	log.Info("Started", zap.String(logging.KeyVersion, version.String()), zap.String(logging.KeyPool, cfg.Pool.String()))
@@ -50,6 +52,9 @@ func (p *parts) listen() error {
 	}
 	if err := p.ExtProcListener.Listen(); err != nil {
 		return fmt.Errorf("start ext_proc server: %w", err)
+	}
+	if err := p.Proxy.Listen(); err != nil {
+		return fmt.Errorf("start proxy: %w", err)
 	}
 	return nil
 }
@@ -72,6 +77,7 @@ func (p *parts) run(ctx context.Context) error {
 	group.Go(func() error { return p.HTTP.Run(work) })
 	group.Go(p.HealthListener.Run)
 	group.Go(p.ExtProcListener.Run)
+	group.Go(p.Proxy.Run)
 
 	select {
 	case <-ctx.Done():
@@ -83,15 +89,18 @@ func (p *parts) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// drain ends the ext_proc server:
+// drain ends the ext_proc server and the proxy:
 //
 //	unready, accepting       until gateways have heard of it   --drain-delay
 //	accepting nothing        until the last stream has ended   --drain-timeout
 //	cut                      what is open after that
+//
+// From the start, the proxy asks its clients to use other connections.
 func (p *parts) drain(work context.Context) {
 	limits := p.Config.Drain
 	p.Health.Drain()
-	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()),
+	p.Proxy.Leave()
+	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()), zap.Int("requests", p.Proxy.InFlight()),
 		zap.Duration("delay", limits.Delay), zap.Duration("timeout", limits.Timeout))
 	select {
 	case <-time.After(limits.Delay):
@@ -99,10 +108,18 @@ func (p *parts) drain(work context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(work, limits.Timeout)
 	defer cancel()
-	if !p.ExtProcListener.Drain(bounded) {
-		if n := p.ExtProc.InFlight(); n > 0 {
-			p.Log.Warn("Cut streams still open at the end of the drain", zap.Int("streams", n))
+	var ending sync.WaitGroup
+	ending.Go(func() {
+		if n := p.ExtProc.InFlight; !p.ExtProcListener.Drain(bounded) && n() > 0 {
+			p.Log.Warn("Cut streams still open at the end of the drain", zap.Int("streams", n()))
 		}
-	}
-	p.ExtProcListener.Close()
+		p.ExtProcListener.Close()
+	})
+	ending.Go(func() {
+		if n := p.Proxy.InFlight; !p.Proxy.Drain(bounded) && n() > 0 {
+			p.Log.Warn("Cut requests still open at the end of the drain", zap.Int("requests", n()))
+		}
+		p.Proxy.Close()
+	})
+	ending.Wait()
 }

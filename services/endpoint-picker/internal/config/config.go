@@ -75,6 +75,7 @@ type Config struct {
 	Pool      Pool
 	GRPC      GRPC
 	ExtProc   ExtProc
+	Proxy     Proxy
 	Scraping  modelserver.Options
 	Outliers  outlier.Options
 	Leases    Leases
@@ -142,6 +143,7 @@ func Default() *Config {
 		ExtProc: ExtProc{
 			BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20, MaxBuffered: 256 << 20, MaxStreams: 32 << 10, BodyTimeout: time.Minute, IdleTimeout: time.Hour,
 		},
+		Proxy:     Proxy{MaxServerConns: defaultServerConns},
 		Scraping:  modelserver.DefaultOptions(),
 		Outliers:  outlier.DefaultOptions(),
 		Leases:    Leases{Timeout: time.Minute},
@@ -220,6 +222,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Explain the pick to clients, in the response header x-fairlead-pick-explained. The header contains addresses of pods.")
 	fs.BoolVar(&c.ExtProc.IgnoreSubset, flagNoSubsetFilter, c.ExtProc.IgnoreSubset, "Ignore the subset of endpoints that the gateway allows (envoy.lb.subset_hint).")
 
+	c.Proxy.addFlags(fs)
+
 	addScrapingFlags(fs, &c.Scraping)
 	fs.DurationVar(&c.Leases.Timeout, flagLeaseTimeout, c.Leases.Timeout,
 		"Time that a request counts as load of its endpoint if its stream ended early and no scrape succeeds.")
@@ -261,6 +265,7 @@ func (c *Config) Validate() error {
 		c.Pool.validate(c.Plugins),
 		c.GRPC.validate(),
 		c.ExtProc.validate(),
+		c.Proxy.validate(c.GRPC),
 		validateScraping(c.Scraping),
 		c.Leases.validate(c.Scraping),
 		validateOutliers(c.Outliers),

@@ -140,7 +140,11 @@ func (r *rig) launch() {
 		stop()
 		<-r.stopped
 	})
-	r.await(func() bool { return logs.FilterMessage("Started listening").Len() == 4 }, "started")
+	listeners := 4
+	if cfg.Proxy.Address != "" {
+		listeners++
+	}
+	r.await(func() bool { return logs.FilterMessage("Started listening").Len() == listeners }, "started")
 	r.gateway = extprocv3.NewExternalProcessorClient(r.dial("grpc-port"))
 }
 

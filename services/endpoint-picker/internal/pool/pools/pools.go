@@ -80,6 +80,27 @@ func (s *Set) Find(ctx context.Context) exchange.Pool {
 	return s.missing
 }
 
+// FindHost returns the pool of a request at the proxy's listener, by its host: the Service of an endpointPickerRef, without a
+// port, with the port of the endpointPickerRef, or with that of the listener. A Service of several pools needs the port.
+func (s *Set) FindHost(host string, listener int) exchange.Pool {
+	a, t := ParseAuthority(host), *s.current.Load()
+	if a.Service == "" {
+		return s.missing
+	}
+	if a.Port != 0 {
+		if p := t[a]; p != nil {
+			return p
+		}
+	}
+	if a.Port == 0 || a.Port == listener {
+		a.Port = 0
+		if p := t[a]; p != nil {
+			return p
+		}
+	}
+	return s.missing
+}
+
 // Missing is the pool of streams for none of the pools. It refuses all requests.
 type Missing struct {
 	// Observe is called for each stream. It may be nil.
