@@ -44,6 +44,7 @@ func (p *parts) prepare(c *pluginconfig.Config) (publish func(), err error) {
 	return func() {
 		p.ExtProc.WantHeaders(c.Headers)
 		p.Decision.WantHeaders(c.Headers)
+		p.Proxy.WantHeaders(c.Headers)
 		p.Pools.use(plan, size)
 	}, nil
 }

@@ -20,8 +20,10 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/decision"
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
+	"fairlead.dev/services/endpoint-picker/internal/proxy"
 	"fairlead.dev/services/endpoint-picker/internal/serving/grpcserver"
 	"fairlead.dev/services/endpoint-picker/internal/serving/health"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
@@ -57,6 +59,7 @@ type parts struct {
 	HTTP            *httpserver.Server
 	ExtProcListener extProcListener
 	HealthListener  healthListener
+	Proxy           *proxy.Server
 }
 
 // newContainer returns a container that can make every part of the picker.
@@ -87,8 +90,10 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		// Servers for gateways, probes and Prometheus.
 		newCertificates,
 		newProtection,
+		newLedger,
 		newExtProc,
 		newDecision,
+		newProxy,
 		newHealth,
 		newExtProcListener,
 		newHealthListener,
@@ -195,24 +200,84 @@ func newDecision(p extProcParts, c *certificates) *decision.Listener {
 	return decision.NewListener(listener)
 }
 
+// proxyParts are the parameters of newProxy.
+type proxyParts struct {
+	dig.In
+
+	Config       *config.Config
+	Log          *zap.Logger
+	Finder       finder
+	Tracer       *tracing.Tracer
+	Certificates *certificates
+	Ledger       *fairshare.Ledger
+	Registry     *prometheus.Registry
+	Clock        clock.RealClock
+}
+
+func newProxy(p proxyParts) *proxy.Server {
+	cfg := p.Config
+	params := proxy.Params{
+		Options: proxy.Options{
+			Address:        cfg.Proxy.Address,
+			TLS:            p.Certificates.forProxy(cfg.Proxy),
+			MaxRequestBody: int(cfg.ExtProc.MaxRequestBody),
+			BodyTimeout:    cfg.ExtProc.BodyTimeout,
+			IdleTimeout:    cfg.ExtProc.IdleTimeout,
+			SendTimeout:    replyTimeout,
+			Forwarded:      cfg.Proxy.Forwarded,
+			MaxServerConns: cfg.Proxy.MaxServerConns,
+			ReportEndpoint: cfg.ExtProc.ReportEndpoint,
+		},
+		Log: p.Log.Named("proxy"), Pools: p.Finder, Ledger: p.Ledger, Clock: p.Clock, NewID: uuid.NewString,
+	}
+	if p.Tracer.Enabled() {
+		params.Tracer = p.Tracer
+	}
+	made := proxy.New(params)
+	if cfg.Proxy.Address != "" {
+		metrics.RegisterProxy(p.Registry, made.Stats)
+	}
+	return made
+}
+
 func newHealth(f finder) *health.Server { return health.NewServer(f, extproc.ServiceName) }
 
 // replyTimeout is the time for a gateway to read a reply, and to send the rest of a message. At half the value, a gateway that
 // pauses for several seconds loses requests. At double, one that stopped holds memory for twice as long.
 const replyTimeout = 30 * time.Second
 
-func newExtProcListener(cfg *config.Config, log *zap.Logger, s *extproc.Server, c *certificates, r *prometheus.Registry) extProcListener {
+// limitsOf returns the limits that the listeners for requests share.
+func limitsOf(cfg *config.Config) peers.Limits {
+	return peers.Limits{
+		MaxBytes: int(cfg.ExtProc.MaxBuffered), MaxStreams: cfg.ExtProc.MaxStreams, MessageTimeout: replyTimeout, SendTimeout: replyTimeout,
+	}
+}
+
+func newLedger(cfg *config.Config) *fairshare.Ledger { return peers.NewLedger(limitsOf(cfg)) }
+
+// extProcListenerParts are the parameters of newExtProcListener.
+type extProcListenerParts struct {
+	dig.In
+
+	Config       *config.Config
+	Log          *zap.Logger
+	Server       *extproc.Server
+	Certificates *certificates
+	Ledger       *fairshare.Ledger
+	Registry     *prometheus.Registry
+}
+
+func newExtProcListener(p extProcListenerParts) extProcListener {
+	cfg := p.Config
 	options := grpcserver.Options{
-		TLS: c.forGateways(), MaxRequestBody: int(cfg.ExtProc.MaxRequestBody),
+		TLS: p.Certificates.forGateways(), MaxRequestBody: int(cfg.ExtProc.MaxRequestBody),
 		MaxReceive: int(cfg.Messages.MaxReceive), MaxSend: int(cfg.Messages.MaxSend),
 	}
 	listener := grpcserver.New(grpcserver.Params{
-		Log: log.Named("grpc"), Flag: config.FlagGRPCPort, Port: cfg.GRPC.Port, Service: s, Options: options.ServerOptions(), Codec: extproc.Codec(),
-		Limits: peers.Limits{
-			MaxBytes: int(cfg.ExtProc.MaxBuffered), MaxStreams: cfg.ExtProc.MaxStreams, MessageTimeout: replyTimeout, SendTimeout: replyTimeout,
-		},
+		Log: p.Log.Named("grpc"), Flag: config.FlagGRPCPort, Port: cfg.GRPC.Port, Service: p.Server, Options: options.ServerOptions(),
+		Codec: extproc.Codec(), Limits: limitsOf(cfg), Ledger: p.Ledger,
 	})
-	metrics.RegisterGateways(r, listener.Stats)
+	metrics.RegisterGateways(p.Registry, listener.Stats)
 	return extProcListener{listener}
 }
 

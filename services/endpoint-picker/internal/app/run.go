@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -32,6 +33,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 		p.ExtProcListener.Close()
 		p.Replicas.close()
 		p.Decision.Close()
+		p.Proxy.Close()
 		return err
 	}
 	log.Info("Started", zap.String(logging.KeyVersion, version.String()), zap.String(logging.KeyPool, cfg.Pool.String()))
@@ -55,6 +57,9 @@ func (p *parts) listen() error {
 	}
 	if err := p.Decision.Listen(); err != nil {
 		return fmt.Errorf("start decision API: %w", err)
+	}
+	if err := p.Proxy.Listen(); err != nil {
+		return fmt.Errorf("start proxy: %w", err)
 	}
 	return p.Replicas.listen()
 }
@@ -83,6 +88,7 @@ func (p *parts) run(ctx context.Context) error {
 	group.Go(p.HealthListener.Run)
 	group.Go(p.ExtProcListener.Run)
 	group.Go(p.Decision.Run)
+	group.Go(p.Proxy.Run)
 
 	select {
 	case <-ctx.Done():
@@ -94,17 +100,19 @@ func (p *parts) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// drain ends the ext_proc server and the decision API:
+// drain ends the ext_proc server, the proxy and the decision API:
 //
 //	unready, accepting       until gateways have heard of it          --drain-delay
 //	accepting nothing new    until the last stream and pick has ended  --drain-timeout
 //	cut                      what is open after that
 //
-// The decision API accepts outcomes until the last open pick has its own.
+// From the start, the proxy asks its clients to use other connections. The decision API accepts outcomes until the last open pick has
+// its own.
 func (p *parts) drain(work context.Context) {
 	limits := p.Config.Drain
 	p.Health.Drain()
-	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()), zap.Int("picks", p.Decision.Stats().Open),
+	p.Proxy.Leave()
+	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()), zap.Int("requests", p.Proxy.InFlight()), zap.Int("picks", p.Decision.Stats().Open),
 		zap.Duration("delay", limits.Delay), zap.Duration("timeout", limits.Timeout))
 	select {
 	case <-time.After(limits.Delay):
@@ -112,16 +120,24 @@ func (p *parts) drain(work context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(work, limits.Timeout)
 	defer cancel()
-	picks := make(chan int, 1)
-	go func() { picks <- p.Decision.Drain(bounded) }()
-	if !p.ExtProcListener.Drain(bounded) {
-		if n := p.ExtProc.InFlight(); n > 0 {
-			p.Log.Warn("Cut streams still open at the end of the drain", zap.Int("streams", n))
+	var ending sync.WaitGroup
+	ending.Go(func() {
+		if n := p.ExtProc.InFlight; !p.ExtProcListener.Drain(bounded) && n() > 0 {
+			p.Log.Warn("Cut streams still open at the end of the drain", zap.Int("streams", n()))
 		}
-	}
-	if n := <-picks; n > 0 {
-		p.Log.Warn("Ended picks still without an outcome at the end of the drain", zap.Int("picks", n))
-	}
-	p.Decision.Close()
-	p.ExtProcListener.Close()
+		p.ExtProcListener.Close()
+	})
+	ending.Go(func() {
+		if n := p.Proxy.InFlight; !p.Proxy.Drain(bounded) && n() > 0 {
+			p.Log.Warn("Cut requests still open at the end of the drain", zap.Int("requests", n()))
+		}
+		p.Proxy.Close()
+	})
+	ending.Go(func() {
+		if n := p.Decision.Drain(bounded); n > 0 {
+			p.Log.Warn("Ended picks still without an outcome at the end of the drain", zap.Int("picks", n))
+		}
+		p.Decision.Close()
+	})
+	ending.Wait()
 }

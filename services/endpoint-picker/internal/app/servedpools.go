@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/discovery/informers"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pool/pools"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
@@ -89,6 +90,11 @@ func namespacesOf(p *config.Pool) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// FindHost returns the pool of an HTTP request.
+func (s *servedPools) FindHost(host string) exchange.Pool {
+	return s.Set.FindHost(host, s.parts.Config.Proxy.Port(), s.parts.Config.Decision.Port())
 }
 
 // Ready returns an error until the pools and their rules have been read. Pools that are missing, or that appear later, do not

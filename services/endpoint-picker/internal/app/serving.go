@@ -77,6 +77,14 @@ func (c *certificates) register(r *prometheus.Registry) {
 // forGateways returns the settings of the ext_proc server, nil for plaintext.
 func (c *certificates) forGateways() *tls.Config { return c.settings(c.gateways) }
 
+// forProxy returns the settings of the proxy's listener, nil for plain HTTP.
+func (c *certificates) forProxy(p config.Proxy) *tls.Config {
+	if !p.TLS {
+		return nil
+	}
+	return c.settings(c.gateways)
+}
+
 // forMetrics returns the settings of the metrics server, nil for plaintext.
 func (c *certificates) forMetrics() *tls.Config { return c.settings(c.metrics) }
 

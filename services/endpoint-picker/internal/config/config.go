@@ -76,6 +76,7 @@ type Config struct {
 	GRPC      GRPC
 	ExtProc   ExtProc
 	Decision  Decision
+	Proxy     Proxy
 	Scraping  modelserver.Options
 	Outliers  outlier.Options
 	Leases    Leases
@@ -146,6 +147,7 @@ func Default() *Config {
 			BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20, MaxBuffered: 256 << 20, MaxStreams: 32 << 10, BodyTimeout: time.Minute, IdleTimeout: time.Hour,
 		},
 		Decision:  defaultDecision(),
+		Proxy:     Proxy{MaxServerConns: defaultServerConns},
 		Scraping:  modelserver.DefaultOptions(),
 		Outliers:  outlier.DefaultOptions(),
 		Leases:    Leases{Timeout: time.Minute},
@@ -226,6 +228,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Explain the pick to clients, in the response header x-fairlead-pick-explained. The header contains addresses of pods.")
 	fs.BoolVar(&c.ExtProc.IgnoreSubset, flagNoSubsetFilter, c.ExtProc.IgnoreSubset, "Ignore the subset of endpoints that the gateway allows (envoy.lb.subset_hint).")
 
+	c.Proxy.addFlags(fs)
+
 	addScrapingFlags(fs, &c.Scraping)
 	fs.DurationVar(&c.Leases.Timeout, flagLeaseTimeout, c.Leases.Timeout,
 		"Time that a request counts as load of its endpoint if its stream ended early and no scrape succeeds.")
@@ -273,6 +277,7 @@ func (c *Config) Validate() error {
 		c.GRPC.validate(),
 		c.ExtProc.validate(),
 		c.Decision.validate(c.GRPC),
+		c.Proxy.validate(c.GRPC),
 		validateScraping(c.Scraping),
 		c.Leases.validate(c.Scraping),
 		validateOutliers(c.Outliers),

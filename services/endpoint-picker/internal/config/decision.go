@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -28,6 +29,22 @@ type Decision struct {
 
 // Enabled reports whether the decision API is served.
 func (d Decision) Enabled() bool { return d.Address != "" }
+
+// Port returns the port of the address, 0 if it is any or disabled.
+func (d Decision) Port() int { return portOf(d.Address) }
+
+// portOf returns the port of a listen address, 0 if it has no number.
+func portOf(address string) int {
+	_, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return 0
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0
+	}
+	return int(port)
+}
 
 func defaultDecision() Decision { return Decision{Timeout: 10 * time.Minute, MaxOpen: 32 << 10} }
 

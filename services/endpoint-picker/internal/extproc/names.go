@@ -7,8 +7,8 @@ const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
 // Names in the protocol of the Gateway API Inference Extension.
 const (
-	headerDestination   = "x-gateway-destination-endpoint" // also a key of lbNamespace
-	headerDroppedReason = "x-llm-d-request-dropped-reason"
+	headerDestination   = exchange.HeaderDestination // also a key of lbNamespace
+	headerDroppedReason = exchange.HeaderDropped
 	lbNamespace         = "envoy.lb"
 	keyServed           = "x-gateway-destination-endpoint-served"
 	subsetNamespace     = "envoy.lb.subset_hint"
@@ -32,5 +32,4 @@ const (
 	encodingNone  = "identity"
 )
 
-// headerPicked is the header with the picked endpoint for clients, if enabled.
-const headerPicked = "x-fairlead-picked-endpoint"
+const headerPicked = exchange.HeaderPicked

@@ -12,6 +12,7 @@ import (
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
 )
 
@@ -168,7 +169,7 @@ func (t *stream) refusalOf(err error) *exchange.Refusal {
 		return exchange.TimedOut()
 	case errors.As(err, &size):
 		return exchange.TooLarge(t.server.machine.MaxBody)
-	case errors.Is(err, peers.ErrTooManyBytes):
+	case errors.Is(err, fairshare.ErrTooManyBytes):
 		return exchange.Exhausted(err)
 	}
 	return nil
@@ -191,7 +192,7 @@ func ended(err error) error {
 		return nil
 	case errors.As(err, &timeout):
 		return status.Error(codes.DeadlineExceeded, err.Error())
-	case errors.As(err, &size), errors.Is(err, peers.ErrTooManyBytes):
+	case errors.As(err, &size), errors.Is(err, fairshare.ErrTooManyBytes):
 		return status.Error(codes.ResourceExhausted, err.Error())
 	}
 	switch status.Code(err) {

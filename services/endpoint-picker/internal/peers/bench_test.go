@@ -10,12 +10,20 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	_ "unsafe" // for go:linkname
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
+
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
+
+// poolingThreshold is gRPC's variable that package fairshare sets.
+//
+//go:linkname poolingThreshold google.golang.org/grpc/internal/mem.BufferPoolingThreshold
+var poolingThreshold int
 
 // plainOptions are those of one server for all gateways, without this package.
 var plainOptions = []grpc.ServerOption{
@@ -175,16 +183,16 @@ func BenchmarkAdmit(b *testing.B) {
 		b.Run(tt.name, func(b *testing.B) {
 			r := New(Params{Limits: Limits{MaxBytes: 1}})
 			for i := range tt.peers {
-				p := newPeer(r, remotePeer(&net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>8), byte(i))}))
-				p.add(heldBytes, tt.used)
-				r.peers[p.address] = p
+				p := newPeer(r, fairshare.AddressOf(&net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>8), byte(i))}))
+				p.account.Add(fairshare.Bytes, tt.used)
+				r.peers[p.account.Address] = p
 			}
 			r.publish()
 			p := (*r.all.Load())[0]
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					_ = p.beyondShare(heldBytes)
+					_ = p.account.BeyondShare(fairshare.Bytes)
 				}
 			})
 		})
@@ -193,7 +201,7 @@ func BenchmarkAdmit(b *testing.B) {
 
 // BenchmarkPool is a buffer of a frame and back.
 func BenchmarkPool(b *testing.B) {
-	pools := map[string]mem.BufferPool{"counting": bufferPool{newTestPeer()}, "grpc": mem.DefaultBufferPool()}
+	pools := map[string]mem.BufferPool{"counting": newTestPeer().account.Pool(), "grpc": mem.DefaultBufferPool()}
 	for name, pool := range pools {
 		for _, size := range []int{300, 16 << 10} {
 			b.Run(fmt.Sprintf("%s/%d", name, size), func(b *testing.B) {
@@ -213,7 +221,7 @@ func BenchmarkSweep(b *testing.B) {
 	for _, n := range []int{1000, 32_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			r := New(Params{})
-			p := r.peerOf(remotePeer(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}))
+			p := r.peerOf(fairshare.AddressOf(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}))
 			for range n {
 				s := newStream(b.Context(), p, nil)
 				s.Enter(collecting)

@@ -6,9 +6,8 @@
 // (half messages included) to the last byte of a reply that the peer has read. A handler opens its Stream with Open, and
 // counts what it keeps elsewhere with Stream.Pool or Stream.Hold.
 //
-// Limits are for all peers together and shared by max-min fairness: as long as the total is within a limit, nobody is
-// restricted. Beyond it, peers above their fair share are. A peer that uses no more than limit/n, of n peers, is always
-// served.
+// Limits are for all peers together and shared by package fairshare, possibly with other listeners. A peer that uses no more
+// than limit/n, of n peers, is always served.
 //
 //	resource     beyond the limit, a peer above its share
 //	connections  gets no further ones, and never more than 1024
@@ -44,7 +43,7 @@
 //		return s.Refuse(tooManyRequests)
 //	}
 //	for {
-//		message, err := s.Recv() // io.EOF, TimeoutError, MessageSizeError, ErrTooManyBytes or a status of gRPC
+//		message, err := s.Recv() // io.EOF, TimeoutError, MessageSizeError, fairshare.ErrTooManyBytes or a status of gRPC
 //		...
 //		s.Enter(awaitingBody)
 //		...

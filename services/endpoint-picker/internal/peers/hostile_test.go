@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
 const served = "ok"
@@ -60,7 +62,7 @@ func TestSilentStreamsDoNotStopOthers(t *testing.T) {
 		}
 		eventually(t, "refusals", func() bool { return len(r.service.ended()) == 2*limit })
 		for _, err := range r.service.ended() {
-			require.ErrorIs(t, err, ErrTooManyStreams)
+			require.ErrorIs(t, err, fairshare.ErrTooManyStreams)
 		}
 		assert.Equal(t, limit, r.Stats().Streams)
 
@@ -68,8 +70,8 @@ func TestSilentStreamsDoNotStopOthers(t *testing.T) {
 		for i, reply := range g.holdStreams(limit / 2) {
 			require.Equal(t, served, reply, i)
 		}
-		time.Sleep(levelAge)
-		assert.Equal(t, "refused: "+ErrTooManyStreams.Error(), g.holdStreams(2)[1], "it has its half now")
+		time.Sleep(fairshare.LevelAge)
+		assert.Equal(t, "refused: "+fairshare.ErrTooManyStreams.Error(), g.holdStreams(2)[1], "it has its half now")
 		assert.LessOrEqual(t, r.Stats().Streams, limit+limit/2+2, "limit x (1 + 1/2)")
 	})
 }
@@ -85,7 +87,7 @@ func TestStreamsOfManyPeers(t *testing.T) {
 			g := r.gateway(t, fmt.Sprintf("10.0.0.%d", n+1))
 			got := 0
 			for range limit + 1 {
-				time.Sleep(levelAge)
+				time.Sleep(fairshare.LevelAge)
 				if g.holdStreams(1)[0] == served {
 					got++
 				}
@@ -138,7 +140,7 @@ func TestUnreadStreamsMakeRoom(t *testing.T) {
 		assert.Equal(t, limit, r.Stats().Streams)
 		assert.Zero(t, r.Stats().BlockedConnections, "nobody needs the room")
 
-		assert.NotContains(t, r.gateway(t, good).holdStreams(limit/2), "refused: "+ErrTooManyStreams.Error())
+		assert.NotContains(t, r.gateway(t, good).holdStreams(limit/2), "refused: "+fairshare.ErrTooManyStreams.Error())
 		time.Sleep(2 * sweepInterval)
 		assert.Equal(t, int64(1), r.Stats().BlockedConnections)
 		assert.Equal(t, limit/2, r.Stats().Streams)
@@ -183,7 +185,7 @@ func TestHalfMessagesDoNotStopOthers(t *testing.T) {
 	}{
 		{name: "large messages", limit: 8 << 20, streams: 64, size: maxBody, perConn: 64 << 10},
 		{name: "small messages", limit: 8 << 20, streams: 400, size: 60 << 10, perConn: 64 << 10},
-		{name: "frames of one byte", limit: 2 << 20, streams: 200, size: 2000, frame: 1, perConn: (32 << 10) / 10 * (64 + blockOverhead)},
+		{name: "frames of one byte", limit: 2 << 20, streams: 200, size: 2000, frame: 1, perConn: (32 << 10) / 10 * (64 + fairshare.BlockOverhead)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -209,7 +211,7 @@ func TestHalfMessagesDoNotStopOthers(t *testing.T) {
 			assert.LessOrEqual(t, largest, maxHeld(tt.limit, conns, tt.perConn, 3*body))
 			for _, err := range r.service.ended() {
 				if err != nil {
-					require.ErrorIs(t, err, ErrTooManyBytes)
+					require.ErrorIs(t, err, fairshare.ErrTooManyBytes)
 				}
 			}
 		})
@@ -232,7 +234,7 @@ func TestLargeMessagesAreRefusedWithin(t *testing.T) {
 		x.mu.Unlock()
 		time.Sleep(discardTimeout + 2*sweepInterval)
 		require.Len(t, r.service.ended(), 1)
-		require.ErrorIs(t, r.service.ended()[0], ErrTooManyBytes)
+		require.ErrorIs(t, r.service.ended()[0], fairshare.ErrTooManyBytes)
 		assert.Zero(t, r.Stats().EvictedStreams)
 	})
 }
@@ -267,12 +269,12 @@ func TestLostBuffersDoNotRefuse(t *testing.T) {
 		r := overMemory(t, Limits{MaxBytes: 1 << 20})
 		g := r.gateway(t, good)
 		assert.Equal(t, served, g.ask(100<<10))
-		pool := bufferPool{(*r.all.Load())[0]}
+		pool := (*r.all.Load())[0].account.Pool()
 		var buffers []*[]byte // kept: a collection at another time would find them
 		for range 40 {
 			buffers = append(buffers, pool.Get(32<<10))
 		}
-		assert.Equal(t, "refused: "+ErrTooManyBytes.Error(), g.ask(100<<10))
+		assert.Equal(t, "refused: "+fairshare.ErrTooManyBytes.Error(), g.ask(100<<10))
 		runtime.KeepAlive(buffers)
 		eventually(t, "a collection", func() bool { return r.Stats().Bytes < 1<<20 })
 		assert.Equal(t, served, g.ask(100<<10))
@@ -311,7 +313,7 @@ func TestSmallFramesCount(t *testing.T) {
 			x.send(id, []byte{1}, 1)
 			synctest.Wait() // gRPC joins frames that nobody reads
 		}
-		assert.Equal(t, n*(64+blockOverhead), r.Stats().Bytes)
+		assert.Equal(t, n*(64+fairshare.BlockOverhead), r.Stats().Bytes)
 	})
 }
 
@@ -352,7 +354,7 @@ func TestEvictionTakesTheOldest(t *testing.T) {
 		}
 		for _, err := range r.service.ended() {
 			if err != nil {
-				require.ErrorIs(t, err, ErrTooManyBytes)
+				require.ErrorIs(t, err, fairshare.ErrTooManyBytes)
 			}
 		}
 		assert.Zero(t, stats.ClosedPeers)
@@ -435,11 +437,11 @@ func TestOnePeerOverload(t *testing.T) {
 	}
 	requests.Wait()
 	assert.Positive(t, results[served])
-	refused := results["refused: "+ErrTooManyBytes.Error()]
+	refused := results["refused: "+fairshare.ErrTooManyBytes.Error()]
 	assert.Equal(t, 60, results[served]+refused, results)
 	assert.Zero(t, r.Stats().ClosedPeers)
 	assert.Equal(t, served, g.ask(maxBody))
 	for _, err := range r.service.ended() {
-		assert.True(t, err == nil || errors.Is(err, ErrTooManyBytes), err)
+		assert.True(t, err == nil || errors.Is(err, fairshare.ErrTooManyBytes), err)
 	}
 }

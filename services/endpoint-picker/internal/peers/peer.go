@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
 // maxRefused is the number of streams of one peer that are being refused by their handlers. Further ones are refused without a
@@ -37,8 +39,7 @@ var (
 // to this peer alone.
 type peer struct {
 	server  *Server
-	address netip.Addr
-	used    [resourceCount]atomic.Int64
+	account *fairshare.Account
 
 	mu      sync.Mutex // guards the following
 	conns   map[*conn]struct{}
@@ -58,24 +59,14 @@ type instance struct {
 	listener *handover
 }
 
-// remotePeer returns the address that identifies the peer of a connection. Networks in memory have one peer, the zero address.
-// Hosts behind one address translation are one peer, too.
-func remotePeer(a net.Addr) netip.Addr {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
-	return tcp.AddrPort().Addr().Unmap().WithZone("")
-}
-
 func newPeer(s *Server, address netip.Addr) *peer {
-	return &peer{server: s, address: address, conns: map[*conn]struct{}{}}
+	return &peer{server: s, account: s.ledger.Open(address), conns: map[*conn]struct{}{}}
 }
 
 // start starts the gRPC server of the peer. The caller holds server.mu.
 func (p *peer) start(local net.Addr) *instance {
 	params := &p.server.params
-	options := append(slices.Clip(params.Options), experimental.BufferPool(bufferPool{p}), grpc.InTapHandle(p.tap), grpc.WaitForHandlers(true))
+	options := append(slices.Clip(params.Options), experimental.BufferPool(p.account.Pool()), grpc.InTapHandle(p.tap), grpc.WaitForHandlers(true))
 	if params.Codec != nil {
 		options = append(options, grpc.ForceServerCodecV2(codec{params.Codec}))
 	}
@@ -107,29 +98,21 @@ func (p *peer) tap(ctx context.Context, info *tap.Info) (context.Context, error)
 	return s.ctx, nil
 }
 
-// add changes the peer's use of a resource.
-func (p *peer) add(r resource, n int64) {
-	p.used[r].Add(n)
-	p.server.limits[r].total.Add(n)
-}
-
-// beyondShare reports whether a limit is exceeded and the peer uses more than its fair share of it.
-func (p *peer) beyondShare(r resource) bool {
-	limit := &p.server.limits[r]
-	return limit.full() && p.used[r].Load() > limit.fairLevel(func() []int64 { return p.server.uses(r) })
-}
-
 // mustPause reports whether the peer holds so much memory that its connections must not be read.
 func (p *peer) mustPause() bool {
-	limit := &p.server.limits[heldBytes]
-	return limit.full() && limit.total.Load() > limit.limit+limit.limit/pauseFraction && p.beyondShare(heldBytes)
+	l := p.server.ledger
+	if !l.Full(fairshare.Bytes) {
+		return false
+	}
+	limit := l.Limit(fairshare.Bytes)
+	return l.Total(fairshare.Bytes) > limit+limit/pauseFraction && p.account.BeyondShare(fairshare.Bytes)
 }
 
 func (p *peer) addConn(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conns[c] = struct{}{}
-	p.add(connections, 1)
+	p.account.Add(fairshare.Connections, 1)
 	p.idle.Store(0)
 }
 
@@ -145,7 +128,7 @@ func (p *peer) removeConn(c *conn) {
 		}
 	}
 	p.mu.Unlock()
-	p.add(connections, -1)
+	p.account.Add(fairshare.Connections, -1)
 	for _, s := range unsent {
 		s.leave()
 	}
@@ -177,10 +160,10 @@ func (p *peer) allStreams(into []*Stream) []*Stream {
 // addStream adds a stream to the peer. If the peer has too many, the handler must refuse the stream. It returns false if the
 // peer has too many of those, too.
 func (p *peer) addStream(s *Stream) bool {
-	p.add(streams, 1)
-	s.refused = p.beyondShare(streams)
+	p.account.Add(fairshare.Streams, 1)
+	s.refused = p.account.BeyondShare(fairshare.Streams)
 	if s.refused {
-		p.add(streams, -1)
+		p.account.Add(fairshare.Streams, -1)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,7 +181,7 @@ func (p *peer) addStream(s *Stream) bool {
 
 func (p *peer) removeStream(s *Stream) {
 	if !s.refused {
-		p.add(streams, -1)
+		p.account.Add(fairshare.Streams, -1)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -516,4 +517,17 @@ func (x *raw) sendInWindow(id uint32, data []byte) {
 		}
 		data = data[n:]
 	}
+}
+
+// collected collects garbage until the condition holds.
+func collected(t *testing.T, cond func() bool) {
+	t.Helper()
+	for range 100 {
+		if cond() {
+			return
+		}
+		runtime.GC()
+		runtime.Gosched()
+	}
+	t.Fatal("the bytes of lost buffers still count")
 }

@@ -13,6 +13,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
+
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
 const (
@@ -40,6 +42,7 @@ type Limits struct {
 type Params struct {
 	Log     *zap.Logger
 	Limits  Limits
+	Ledger  *fairshare.Ledger   // of NewLedger with the same limits, if other listeners share them; nil: its own
 	Options []grpc.ServerOption // of the servers of all peers
 	// Codec encodes the replies of Streams. Handlers that do not use Streams need none, and set theirs in Options.
 	Codec encoding.CodecV2
@@ -50,7 +53,7 @@ type Params struct {
 // A Server serves gRPC to many peers, with a gRPC server for each of them. Serve starts it, and GracefulStop or Stop end it.
 type Server struct {
 	params    Params
-	limits    [resourceCount]fairLimit
+	ledger    *fairshare.Ledger
 	perPeer   int64 // limit of the connections of one peer
 	counters  counters
 	now       atomic.Int64 // the clock of deadlines: nanoseconds since the start, as of the last sweep; at least 1
@@ -68,15 +71,20 @@ type Server struct {
 	stopping  bool
 }
 
+// NewLedger returns the accounts for a Server and other listeners with the same limits.
+func NewLedger(l Limits) *fairshare.Ledger {
+	return fairshare.NewLedger(fairshare.Limits{Connections: maxConnections, Streams: l.MaxStreams, Bytes: l.MaxBytes})
+}
+
 // New returns a Server.
 func New(p Params) *Server {
+	if p.Ledger == nil {
+		p.Ledger = NewLedger(p.Limits)
+	}
 	s := &Server{
-		params: p, perPeer: maxConnectionsOfPeer, swept: time.Now(), stopped: make(chan struct{}),
+		params: p, ledger: p.Ledger, perPeer: maxConnectionsOfPeer, swept: time.Now(), stopped: make(chan struct{}),
 		peers: map[netip.Addr]*peer{}, instances: map[*instance]struct{}{},
 	}
-	s.limits[connections].limit = maxConnections
-	s.limits[streams].limit = int64(p.Limits.MaxStreams)
-	s.limits[heldBytes].limit = int64(p.Limits.MaxBytes)
 	s.all.Store(&[]*peer{})
 	s.now.Store(1)
 	return s
@@ -145,8 +153,8 @@ func (s *Server) admit(raw net.Conn, local net.Addr) (*conn, *instance) {
 	if s.stopping {
 		return nil, nil
 	}
-	p := s.peerOf(remotePeer(raw.RemoteAddr()))
-	if p.used[connections].Load() >= s.perPeer || p.beyondShare(connections) {
+	p := s.peerOf(fairshare.AddressOf(raw.RemoteAddr()))
+	if p.account.Used(fairshare.Connections) >= s.perPeer || p.account.BeyondShare(fairshare.Connections) {
 		s.counters.refusedConnections.Add(1)
 		return nil, nil
 	}
@@ -177,16 +185,6 @@ func (s *Server) publish() {
 		all = append(all, p)
 	}
 	s.all.Store(&all)
-}
-
-// uses returns what each peer uses of a resource.
-func (s *Server) uses(r resource) []int64 {
-	all := *s.all.Load()
-	uses := make([]int64, len(all))
-	for i, p := range all {
-		uses[i] = p.used[r].Load()
-	}
-	return uses
 }
 
 // GracefulStop accepts no connections, asks peers to use other ones for new streams, and returns when the last stream has
@@ -224,8 +222,8 @@ func (s *Server) stop(end func(*grpc.Server)) {
 type Stats struct {
 	Peers       int
 	Connections int
-	Streams     int // open, or ended with replies that the gateway has not read
-	Bytes       int // held for all peers
+	Streams     int // open, or ended with replies that the gateway has not read; with those of the listeners that share the ledger
+	Bytes       int // held for all peers; likewise
 
 	RefusedConnections int64 // beyond a peer's share
 	RefusedStreams     int64 // before their handler ran
@@ -244,9 +242,9 @@ func (s *Server) Stats() Stats {
 	c := &s.counters
 	return Stats{
 		Peers:       len(*s.all.Load()),
-		Connections: int(s.limits[connections].total.Load()),
-		Streams:     int(s.limits[streams].total.Load()),
-		Bytes:       int(s.limits[heldBytes].total.Load()),
+		Connections: int(s.ledger.Total(fairshare.Connections)),
+		Streams:     int(s.ledger.Total(fairshare.Streams)),
+		Bytes:       int(s.ledger.Total(fairshare.Bytes)),
 
 		RefusedConnections: c.refusedConnections.Load(),
 		RefusedStreams:     c.refusedStreams.Load(),
@@ -270,7 +268,7 @@ func (s *Server) PeerStats() []PeerStats {
 	var all []PeerStats
 	for _, p := range *s.all.Load() {
 		all = append(all, PeerStats{
-			Address: p.address, Connections: int(p.used[connections].Load()), Streams: int(p.used[streams].Load()), Bytes: int(p.used[heldBytes].Load()),
+			Address: p.account.Address, Connections: int(p.account.Used(fairshare.Connections)), Streams: int(p.account.Used(fairshare.Streams)), Bytes: int(p.account.Used(fairshare.Bytes)),
 		})
 	}
 	slices.SortFunc(all, func(a, b PeerStats) int { return a.Address.Compare(b.Address) })

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,32 +25,20 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
-func TestRemotePeer(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		give net.Addr
-		want string
-	}{
-		{give: &net.TCPAddr{IP: net.ParseIP("10.0.0.1"), Port: 1}, want: "10.0.0.1"},
-		{give: &net.TCPAddr{IP: net.ParseIP("::ffff:10.0.0.1"), Port: 2}, want: "10.0.0.1"},
-		{give: &net.TCPAddr{IP: net.ParseIP("fd00::1")}, want: "fd00::1"},
-		{give: &net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0"}, want: "fe80::1"},
-		{give: &net.UnixAddr{Name: "memory"}, want: "invalid IP"},
-	}
-	for _, tt := range tests {
-		assert.Equal(t, tt.want, remotePeer(tt.give).String())
-	}
-}
+func newTestPeer() *peer { return newPeer(New(Params{}), netip.Addr{}) }
 
 // TestManyConnections has a hostile peer with many connections.
 func TestManyConnections(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		name           string
-		total, perPeer int64
-		want           int // connections of the hostile peer
+		name    string
+		total   int
+		perPeer int64
+		want    int // connections of the hostile peer
 	}{
 		{name: "limit of a peer", total: maxConnections, perPeer: 20, want: 20},
 		{name: "limit of all", total: 30, perPeer: maxConnectionsOfPeer, want: 31},
@@ -59,13 +48,13 @@ func TestManyConnections(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				r := overMemory(t, Limits{})
-				r.limits[connections].limit, r.perPeer = tt.total, tt.perPeer
+				r.ledger, r.perPeer = fairshare.NewLedger(fairshare.Limits{Connections: tt.total}), tt.perPeer
 				var conns []*raw
 				for range 60 {
 					x := r.dialRaw(t, hostile, http2Window)
 					x.read()
 					conns = append(conns, x)
-					time.Sleep(levelAge)
+					time.Sleep(fairshare.LevelAge)
 				}
 				assert.Equal(t, tt.want, r.Stats().Connections)
 				assert.Equal(t, int64(60-tt.want), r.Stats().RefusedConnections)
@@ -79,7 +68,7 @@ func TestManyConnections(t *testing.T) {
 				}
 				_ = conns[0].net.Close()
 				_ = conns[1].net.Close()
-				time.Sleep(levelAge)
+				time.Sleep(fairshare.LevelAge)
 				x := r.dialRaw(t, hostile, http2Window)
 				x.read()
 				id := x.open()
@@ -293,7 +282,7 @@ func TestOpenOfOtherStreams(t *testing.T) {
 	_, err = p.tap(t.Context(), &tap.Info{Header: long})
 	assert.Equal(t, codes.Internal, status.Code(err))
 	assert.Empty(t, long)
-	assert.Zero(t, p.used[streams].Load())
+	assert.Zero(t, p.account.Used(fairshare.Streams))
 
 	s := newStream(t.Context(), p, nil)
 	ctx := grpc.NewContextWithServerTransportStream(s.ctx, fakeTransport{})
@@ -303,7 +292,7 @@ func TestOpenOfOtherStreams(t *testing.T) {
 	s.cancel(context.Canceled)
 	require.True(t, p.addStream(s))
 	s.leaveUnopened()
-	assert.Zero(t, p.used[streams].Load())
+	assert.Zero(t, p.account.Used(fairshare.Streams))
 	_, err = Open(plainStream{ctx: ctx}, awaitingHeaders)
 	assert.Equal(t, codes.Canceled, status.Code(err), "after the end")
 }
@@ -330,10 +319,10 @@ func TestHold(t *testing.T) {
 	s.phase.Store(open)
 	s.Hold(1000)
 	s.Hold(24)
-	assert.Equal(t, int64(1024), p.used[heldBytes].Load())
+	assert.Equal(t, int64(1024), p.account.Used(fairshare.Bytes))
 	s.Close()
-	assert.Zero(t, p.used[heldBytes].Load())
-	assert.Zero(t, p.used[streams].Load())
+	assert.Zero(t, p.account.Used(fairshare.Bytes))
+	assert.Zero(t, p.account.Used(fairshare.Streams))
 	assert.Equal(t, "invalid IP", s.Peer())
 }
 

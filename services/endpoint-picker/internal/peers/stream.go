@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
 const (
@@ -37,14 +39,6 @@ const (
 	discardSize = 16 << 10 // a frame
 
 	lengthPrefix = 5 // a byte for compression and four for the length: PROTOCOL-HTTP2.md of gRPC
-)
-
-// Results of the Stream's methods. After each of them the stream can still send a reply, and must end then.
-var (
-	// ErrTooManyStreams means that the limit of open streams is exceeded, and the peer has more than its share.
-	ErrTooManyStreams = errors.New("too many open requests")
-	// ErrTooManyBytes means that the limit of bytes is exceeded, and the peer holds more than its share.
-	ErrTooManyBytes = errors.New("too many bytes of requests in memory")
 )
 
 // A TimeoutError means that a stream was in a state for too long.
@@ -83,7 +77,8 @@ type transportStream interface {
 
 // A Stream is a stream of a peer with deadlines. Its methods may be called by one goroutine, except that Context is for all.
 // When a deadline passes, or the stream is evicted, its context is canceled and the method that waits returns the reason
-// (TimeoutError or ErrTooManyBytes). The handler can still send a reply then, unless the peer did not read the one before.
+// (TimeoutError or fairshare.ErrTooManyBytes). The handler can still send a reply then, unless the peer did not read the one
+// before.
 type Stream struct {
 	inner     grpc.ServerStream
 	transport transportStream
@@ -172,7 +167,7 @@ func (s *Stream) Close() {
 func (s *Stream) leave() {
 	if s.phase.CompareAndSwap(open, left) {
 		s.peer.removeStream(s)
-		s.peer.add(heldBytes, -s.held)
+		s.peer.account.Add(fairshare.Bytes, -s.held)
 	}
 }
 
@@ -187,29 +182,29 @@ func (s *Stream) leaveUnopened() {
 func (s *Stream) Context() context.Context { return s.ctx }
 
 // Peer returns the address of the peer.
-func (s *Stream) Peer() string { return s.peer.address.String() }
+func (s *Stream) Peer() string { return s.peer.account.Address.String() }
 
 // Pool returns the pool for buffers that the handler needs for the peer, such as those of bodies. They count for the peer.
-func (s *Stream) Pool() mem.BufferPool { return bufferPool{s.peer} }
+func (s *Stream) Pool() mem.BufferPool { return s.peer.account.Pool() }
 
 // Hold counts n more bytes for the peer until the end of the stream, for what the handler keeps elsewhere.
 func (s *Stream) Hold(n int) {
 	s.held += int64(n)
-	s.peer.add(heldBytes, int64(n))
+	s.peer.account.Add(fairshare.Bytes, int64(n))
 }
 
-// AdmitStream returns ErrTooManyStreams if the handler must refuse the stream.
+// AdmitStream returns fairshare.ErrTooManyStreams if the handler must refuse the stream.
 func (s *Stream) AdmitStream() error {
 	if s.refused {
-		return ErrTooManyStreams
+		return fairshare.ErrTooManyStreams
 	}
 	return nil
 }
 
-// AdmitBytes returns ErrTooManyBytes if the peer must not hold more.
+// AdmitBytes returns fairshare.ErrTooManyBytes if the peer must not hold more.
 func (s *Stream) AdmitBytes() error {
-	if s.peer.beyondShare(heldBytes) {
-		return ErrTooManyBytes
+	if s.peer.account.BeyondShare(fairshare.Bytes) {
+		return fairshare.ErrTooManyBytes
 	}
 	return nil
 }
@@ -308,7 +303,7 @@ func (s *Stream) reason(err error) error {
 	var timeout *TimeoutError
 	cause := context.Cause(s.ctx)
 	switch {
-	case errors.As(cause, &timeout), errors.Is(cause, ErrTooManyBytes):
+	case errors.As(cause, &timeout), errors.Is(cause, fairshare.ErrTooManyBytes):
 		return cause
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return status.Error(codes.Internal, err.Error())

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
 const (
@@ -107,7 +109,7 @@ func (s *Server) expire(p *peer, all []*Stream) {
 // expireUnsent closes the connection of a stream that has ended and whose replies the peer does not read, if the peer has too
 // many streams. gRPC has no other way to end such a stream, and the connection may have other streams.
 func (s *Server) expireUnsent(p *peer, stream *Stream) {
-	if p.beyondShare(streams) {
+	if p.account.BeyondShare(fairshare.Streams) {
 		s.counters.blocked.Add(1)
 		_ = stream.conn.Close()
 	}
@@ -125,7 +127,7 @@ func (s *Server) closeBlockedConns(p *peer) {
 
 // enforceShare makes a peer that is beyond its share of bytes return memory.
 func (s *Server) enforceShare(p *peer, all []*Stream) {
-	if !p.beyondShare(heldBytes) {
+	if !p.account.BeyondShare(fairshare.Bytes) {
 		p.beyondSince = 0
 		return
 	}
@@ -152,15 +154,15 @@ func (s *Server) evict(p *peer, all []*Stream) {
 		return !stream.state.Load().Evictable || stream.ctx.Err() != nil
 	})
 	slices.SortFunc(evictable, func(a, b *Stream) int { return cmp.Compare(a.position, b.position) })
-	used := p.used[heldBytes].Load()
-	level := s.limits[heldBytes].fairLevel(func() []int64 { return s.uses(heldBytes) })
+	used := p.account.Used(fairshare.Bytes)
+	level := s.ledger.Level(fairshare.Bytes)
 	if used <= level {
 		return
 	}
 	part := 1 - float64(level)/float64(used)
 	for _, stream := range evictable[:min(len(evictable), int(part*float64(len(evictable)))+1)] {
 		s.counters.evicted.Add(1)
-		stream.end(ErrTooManyBytes)
+		stream.end(fairshare.ErrTooManyBytes)
 	}
 }
 
@@ -168,15 +170,15 @@ func (s *Server) evict(p *peer, all []*Stream) {
 func (s *Server) closePeer(p *peer) {
 	s.counters.closedPeers.Add(1)
 	s.params.Log.Warn("Closed the connections of a gateway that held too much memory and did not return it",
-		zap.String("peer", p.address.String()), zap.Int64("bytes", p.used[heldBytes].Load()),
-		zap.Int64("bytesOfAllPeers", s.limits[heldBytes].total.Load()), zap.Int64("limit", s.limits[heldBytes].limit))
+		zap.String("peer", p.account.Address.String()), zap.Int64("bytes", p.account.Used(fairshare.Bytes)),
+		zap.Int64("bytesOfAllPeers", s.ledger.Total(fairshare.Bytes)), zap.Int64("limit", s.ledger.Limit(fairshare.Bytes)))
 	p.beyondSince = 0
 	p.closeConns()
 }
 
 // retire stops the server of a peer that has had no connections for a while, and forgets the peer when it holds nothing.
 func (s *Server) retire(p *peer) {
-	if p.used[connections].Load() > 0 {
+	if p.account.Used(fairshare.Connections) > 0 {
 		p.idle.Store(0)
 		return
 	}
@@ -185,7 +187,7 @@ func (s *Server) retire(p *peer) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping || p.used[connections].Load() > 0 { // a connection was accepted just now
+	if s.stopping || p.account.Used(fairshare.Connections) > 0 { // a connection was accepted just now
 		return
 	}
 	p.idle.Store(0)
@@ -194,8 +196,9 @@ func (s *Server) retire(p *peer) {
 		delete(s.instances, i)
 		s.work.Go(i.grpc.Stop)
 	}
-	if p.used[streams].Load() == 0 && p.used[heldBytes].Load() == 0 {
-		delete(s.peers, p.address)
+	if p.account.Used(fairshare.Streams) == 0 && p.account.Used(fairshare.Bytes) == 0 {
+		delete(s.peers, p.account.Address)
+		p.account.Close()
 		s.publish()
 	}
 }

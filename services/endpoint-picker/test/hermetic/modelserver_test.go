@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// modelServer is as much of a model server as the picker sees: its metrics page.
+// modelServer is as much of a model server as the picker sees: its metrics page, and answers for the proxy listener.
 type modelServer struct {
 	address netip.AddrPort
 
@@ -22,6 +22,8 @@ type modelServer struct {
 	page  string
 	pages int           // that were asked for
 	held  chan struct{} // each page waits to take something from it; nil if they do not
+
+	answer http.HandlerFunc // to requests that are not for the page; nil if there are none
 }
 
 // pageOf is a page of vLLM.
@@ -36,7 +38,12 @@ func pageOf(waiting, running int, kvUsage float64, adapters string) string {
 
 func (m *modelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
-	page, held := m.page, m.held
+	page, held, answer := m.page, m.held, m.answer
+	if r.URL.Path != "/metrics" && answer != nil {
+		m.mu.Unlock()
+		answer(w, r)
+		return
+	}
 	m.pages++
 	m.mu.Unlock()
 	if held != nil {
@@ -53,6 +60,13 @@ func (m *modelServer) show(page string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.page = page
+}
+
+// serve sets the answer to requests.
+func (m *modelServer) serve(answer http.HandlerFunc) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answer = answer
 }
 
 // hold keeps pages back, from the next one on. next lets one of them go, and waits for it; release lets all go.

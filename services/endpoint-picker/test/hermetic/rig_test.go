@@ -141,7 +141,7 @@ func (r *rig) launch() {
 		<-r.stopped
 	})
 	listeners := 4 // those of every picker
-	for _, enabled := range []bool{cfg.Replicas.Enabled(), cfg.Decision.Enabled()} {
+	for _, enabled := range []bool{cfg.Replicas.Enabled(), cfg.Decision.Enabled(), cfg.Proxy.Address != ""} {
 		if enabled {
 			listeners++
 		}

@@ -8,6 +8,7 @@ package pools
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	"google.golang.org/grpc/metadata"
@@ -91,11 +92,23 @@ func (s *Set) Find(ctx context.Context) exchange.Pool {
 // FindTitle returns the pool with a title, or nil.
 func (s *Set) FindTitle(title string) exchange.Pool { return s.current.Load().titles[title] }
 
-// FindHost returns the pool of a Service, by the host of an HTTP request. The port of the request is that of another server.
-func (s *Set) FindHost(host string) exchange.Pool {
-	a := ParseAuthority(host)
-	if p := s.current.Load().addresses[Address{Namespace: a.Namespace, Service: a.Service}]; p != nil && a.Service != "" {
-		return p
+// FindHost returns the pool of an HTTP request, by its host: the Service of an endpointPickerRef, without a port, with the port of the
+// endpointPickerRef, or with that of one of our listeners. A Service of several pools needs the port.
+func (s *Set) FindHost(host string, listeners ...int) exchange.Pool {
+	a, t := ParseAuthority(host), s.current.Load().addresses
+	if a.Service == "" {
+		return s.missing
+	}
+	if a.Port != 0 {
+		if p := t[a]; p != nil {
+			return p
+		}
+	}
+	if a.Port == 0 || slices.Contains(listeners, a.Port) {
+		a.Port = 0
+		if p := t[a]; p != nil {
+			return p
+		}
 	}
 	return s.missing
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/encoding"
 
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
 )
 
@@ -39,14 +40,15 @@ type Params struct {
 	Port    int
 	Options []grpc.ServerOption
 	Limits  peers.Limits
-	Codec   encoding.CodecV2 // of handlers that use peers.Stream; nil if Service has none
+	Ledger  *fairshare.Ledger // if other listeners share the limits; may be nil
+	Codec   encoding.CodecV2  // of handlers that use peers.Stream; nil if Service has none
 	Service Service
 }
 
 // New returns a Server. Listen opens its port.
 func New(p Params) *Server {
 	return &Server{log: p.Log, flag: p.Flag, port: p.Port, server: peers.New(peers.Params{
-		Log: p.Log, Limits: p.Limits, Options: p.Options, Codec: p.Codec, Register: p.Service.Register,
+		Log: p.Log, Limits: p.Limits, Ledger: p.Ledger, Options: p.Options, Codec: p.Codec, Register: p.Service.Register,
 	})}
 }
 

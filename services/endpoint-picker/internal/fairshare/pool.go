@@ -1,4 +1,4 @@
-package peers
+package fairshare
 
 import (
 	"runtime"
@@ -12,10 +12,10 @@ import (
 // Larger buffers are allocated and left to the garbage collector: the pool would keep memory for the largest body ever seen.
 var classSizes = [...]int{1 << 6, 1 << 8, 1 << 10, 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16, 96 << 10, 1 << 17, 1 << 18, 1 << 19, 1 << 20}
 
-// blockOverhead is the memory of a block besides its bytes: the block, its lease and cleanup, the mem.Buffer around it, and its
-// place in gRPC's queues (250 bytes, measured with frames of one byte). At half the value a peer that sends such frames could
+// BlockOverhead is the memory of a block besides its bytes: the block, its lease and cleanup, the mem.Buffer around it, and its
+// place in gRPC's queues (250 bytes, measured with frames of one byte). At half the value a client that sends such frames could
 // use 1.7 times its share. At double it would be restricted at 60 % of it. For frames of 16 KiB it is 2 %.
-const blockOverhead = 256
+const BlockOverhead = 256
 
 // classes contain the blocks that nobody uses, for all servers of the process.
 var classes [len(classSizes)]sync.Pool
@@ -31,35 +31,38 @@ type block struct {
 // A lease is the part of a block that outlives it. Buffers get lost: gRPC does not return the unread frames of a stream that
 // ended. They count until the garbage collector has freed them.
 type lease struct {
-	holder atomic.Pointer[peer]
+	holder atomic.Pointer[Account]
 	charge int64
 }
 
-// end returns the bytes to the peer's account, once.
+// end returns the bytes to the account, once.
 func (l *lease) end() bool {
-	p := l.holder.Swap(nil)
-	if p == nil {
+	a := l.holder.Swap(nil)
+	if a == nil {
 		return false
 	}
-	p.add(heldBytes, -l.charge)
+	a.Add(Bytes, -l.charge)
 	return true
 }
 
-// A bufferPool is the mem.BufferPool of one peer: it counts the bytes that gRPC and the handlers hold for this peer. The
-// buffers come from the classes of all peers. They are not cleared.
-type bufferPool struct{ peer *peer }
+// A BufferPool is the mem.BufferPool of one account: it counts the bytes that a listener and its handlers hold for the
+// client. The buffers come from the classes of all accounts. They are not cleared.
+type BufferPool struct{ account *Account }
+
+// Pool returns the pool of the account.
+func (a *Account) Pool() BufferPool { return BufferPool{a} }
 
 // Get returns a buffer.
-func (p bufferPool) Get(length int) *[]byte {
+func (p BufferPool) Get(length int) *[]byte {
 	b := newBlock(length)
 	b.lent = b.whole[:length]
-	b.lease.holder.Store(p.peer)
-	p.peer.add(heldBytes, b.lease.charge)
+	b.lease.holder.Store(p.account)
+	p.account.Add(Bytes, b.lease.charge)
 	return &b.lent
 }
 
 // Put takes back a buffer of Get.
-func (bufferPool) Put(buffer *[]byte) {
+func (BufferPool) Put(buffer *[]byte) {
 	b := (*block)(unsafe.Pointer(buffer)) //nolint:gosec // Get returned the address of the block's first field
 	if !b.lease.end() {
 		return
@@ -84,7 +87,7 @@ func newBlock(length int) *block {
 			return b
 		}
 	}
-	b := &block{whole: make([]byte, size), class: class, lease: &lease{charge: int64(size + blockOverhead)}}
+	b := &block{whole: make([]byte, size), class: class, lease: &lease{charge: int64(size + BlockOverhead)}}
 	runtime.AddCleanup(b, func(l *lease) { l.end() }, b.lease)
 	return b
 }

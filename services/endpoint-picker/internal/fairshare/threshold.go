@@ -1,4 +1,4 @@
-package peers
+package fairshare
 
 import (
 	_ "unsafe" // for go:linkname

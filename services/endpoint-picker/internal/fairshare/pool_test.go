@@ -1,4 +1,4 @@
-package peers
+package fairshare
 
 import (
 	"net/netip"
@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-func newTestPeer() *peer { return newPeer(New(Params{}), netip.Addr{}) }
+func newTestAccount() *Account { return NewLedger(Limits{}).Open(netip.Addr{}) }
 
 func TestPoolCounts(t *testing.T) {
 	t.Parallel()
@@ -30,35 +30,35 @@ func TestPoolCounts(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p := newTestPeer()
-			pool := bufferPool{p}
+			a := newTestAccount()
+			pool := a.Pool()
 			for range 2 { // new, and perhaps used before
 				b := pool.Get(tt.give)
 				assert.Len(t, *b, tt.give)
 				assert.Equal(t, tt.want, cap(*b))
-				assert.Equal(t, int64(tt.want+blockOverhead), p.used[heldBytes].Load())
+				assert.Equal(t, int64(tt.want+BlockOverhead), a.Used(Bytes))
 				*b = (*b)[:0] // gRPC shortens buffers
 				pool.Put(b)
-				assert.Zero(t, p.used[heldBytes].Load())
-				assert.Zero(t, p.server.limits[heldBytes].total.Load())
+				assert.Zero(t, a.Used(Bytes))
+				assert.Zero(t, a.ledger.Total(Bytes))
 			}
 		})
 	}
 }
 
-func TestPoolOfPeers(t *testing.T) {
+func TestPoolOfAccounts(t *testing.T) {
 	t.Parallel()
-	s := New(Params{})
-	a, b := newPeer(s, netip.Addr{}), newPeer(s, netip.Addr{})
-	kept := bufferPool{a}.Get(1000)
-	returned := bufferPool{b}.Get(1000)
-	bufferPool{a}.Put(returned)
-	assert.Zero(t, b.used[heldBytes].Load(), "the account of the peer that had it")
-	assert.Equal(t, int64(1024+blockOverhead), a.used[heldBytes].Load())
-	assert.Equal(t, int64(1024+blockOverhead), s.limits[heldBytes].total.Load())
-	bufferPool{a}.Put(kept)
-	bufferPool{a}.Put(kept)
-	assert.Zero(t, a.used[heldBytes].Load(), "a buffer is returned once")
+	l := NewLedger(Limits{})
+	a, b := l.Open(netip.MustParseAddr("10.0.0.1")), l.Open(netip.MustParseAddr("10.0.0.2"))
+	kept := a.Pool().Get(1000)
+	returned := b.Pool().Get(1000)
+	a.Pool().Put(returned)
+	assert.Zero(t, b.Used(Bytes), "the account of the client that had it")
+	assert.Equal(t, int64(1024+BlockOverhead), a.Used(Bytes))
+	assert.Equal(t, int64(1024+BlockOverhead), l.Total(Bytes))
+	a.Pool().Put(kept)
+	a.Pool().Put(kept)
+	assert.Zero(t, a.Used(Bytes), "a buffer is returned once")
 }
 
 // collected collects garbage until the condition holds.
@@ -76,25 +76,25 @@ func collected(t *testing.T, cond func() bool) {
 
 func TestLostBuffersCountUntilCollected(t *testing.T) {
 	t.Parallel()
-	p := newTestPeer()
+	a := newTestAccount()
 	func() {
 		for _, size := range []int{1, 10_000, 2 << 20} {
-			lost := mem.NewBuffer(bufferPool{p}.Get(size), bufferPool{p})
+			lost := mem.NewBuffer(a.Pool().Get(size), a.Pool())
 			assert.Equal(t, size, lost.Len())
 		}
 	}()
-	assert.Positive(t, p.used[heldBytes].Load())
-	collected(t, func() bool { return p.used[heldBytes].Load() == 0 })
-	assert.Zero(t, p.server.limits[heldBytes].total.Load())
+	assert.Positive(t, a.Used(Bytes))
+	collected(t, func() bool { return a.Used(Bytes) == 0 })
+	assert.Zero(t, a.ledger.Total(Bytes))
 }
 
 func TestPoolConcurrently(t *testing.T) {
 	t.Parallel()
-	p := newTestPeer()
+	a := newTestAccount()
 	var users sync.WaitGroup
 	for i := range 8 {
 		users.Go(func() {
-			pool := bufferPool{p}
+			pool := a.Pool()
 			for n := range 2000 {
 				b := pool.Get(1 + n%5000)
 				for j := range *b {
@@ -112,5 +112,5 @@ func TestPoolConcurrently(t *testing.T) {
 		})
 	}
 	users.Wait()
-	assert.Zero(t, p.used[heldBytes].Load())
+	assert.Zero(t, a.Used(Bytes))
 }

@@ -1,4 +1,4 @@
-package peers
+package fairshare
 
 import (
 	"math"
@@ -72,7 +72,7 @@ func TestFairLevelIsRecent(t *testing.T) {
 		assert.Equal(t, int64(10), ask())
 		uses[1] = 20
 		assert.Equal(t, int64(10), ask(), "computed just now")
-		time.Sleep(levelAge)
+		time.Sleep(LevelAge)
 		assert.Equal(t, int64(5), ask())
 	})
 }

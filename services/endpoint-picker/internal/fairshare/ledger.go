@@ -1,0 +1,144 @@
+package fairshare
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+)
+
+// A Resource is something that clients use and that the process has little of.
+type Resource uint8
+
+// The resources.
+const (
+	Connections Resource = iota // of gateways; those of other clients count as the bytes that they take
+	Streams                     // open requests
+	Bytes                       // held for clients
+	resourceCount
+)
+
+// Reasons for refusals, as clients see them.
+var (
+	// ErrTooManyStreams means that the limit of open streams is exceeded, and the client has more than its share.
+	ErrTooManyStreams = errors.New("too many open requests")
+	// ErrTooManyBytes means that the limit of bytes is exceeded, and the client holds more than its share.
+	ErrTooManyBytes = errors.New("too many bytes of requests in memory")
+)
+
+// Limits are the limits for all clients together; 0 for no limit.
+type Limits struct {
+	Connections, Streams, Bytes int
+}
+
+// A Ledger contains the accounts of all clients. It is safe for concurrent use.
+type Ledger struct {
+	limits [resourceCount]fairLimit
+
+	all      atomic.Pointer[[]*Account] // the accounts, to be read without mu
+	mu       sync.Mutex                 // guards the following, and Account.holders
+	accounts map[netip.Addr]*Account
+}
+
+// NewLedger returns a Ledger without accounts.
+func NewLedger(l Limits) *Ledger {
+	made := &Ledger{accounts: map[netip.Addr]*Account{}}
+	made.limits[Connections].limit = int64(l.Connections)
+	made.limits[Streams].limit = int64(l.Streams)
+	made.limits[Bytes].limit = int64(l.Bytes)
+	made.all.Store(&[]*Account{})
+	return made
+}
+
+// AddressOf returns the address that identifies the client of a connection. Networks in memory have one client, the zero
+// address. Hosts behind one address translation are one client, too.
+func AddressOf(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr().Unmap().WithZone("")
+}
+
+// Open returns the account of an address. The holder must close it when it uses nothing of it anymore.
+func (l *Ledger) Open(address netip.Addr) *Account {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.accounts[address]
+	if a == nil {
+		a = &Account{ledger: l, Address: address}
+		l.accounts[address] = a
+		l.publish()
+	}
+	a.holders++
+	return a
+}
+
+// publish makes the accounts known to readers without mu. The caller holds it.
+func (l *Ledger) publish() {
+	all := make([]*Account, 0, len(l.accounts))
+	for _, a := range l.accounts {
+		all = append(all, a)
+	}
+	l.all.Store(&all)
+}
+
+// Total returns the use of a resource by all clients.
+func (l *Ledger) Total(r Resource) int64 { return l.limits[r].total.Load() }
+
+// Limit returns the limit of a resource, 0 if there is none.
+func (l *Ledger) Limit(r Resource) int64 { return l.limits[r].limit }
+
+// Full reports whether the use of a resource is beyond its limit.
+func (l *Ledger) Full(r Resource) bool { return l.limits[r].full() }
+
+// Level returns the fair level of a resource, as of a few milliseconds ago. It is called when the limit is exceeded.
+func (l *Ledger) Level(r Resource) int64 {
+	return l.limits[r].fairLevel(func() []int64 { return l.uses(r) })
+}
+
+// uses returns what each client uses of a resource.
+func (l *Ledger) uses(r Resource) []int64 {
+	all := *l.all.Load()
+	uses := make([]int64, len(all))
+	for i, a := range all {
+		uses[i] = a.Used(r)
+	}
+	return uses
+}
+
+// An Account is what one client uses.
+type Account struct {
+	Address netip.Addr
+
+	ledger  *Ledger
+	used    [resourceCount]atomic.Int64
+	holders int
+}
+
+// Close ends the use of the account by one holder.
+func (a *Account) Close() {
+	l := a.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a.holders--
+	if a.holders == 0 {
+		delete(l.accounts, a.Address)
+		l.publish()
+	}
+}
+
+// Add changes the client's use of a resource.
+func (a *Account) Add(r Resource, n int64) {
+	a.used[r].Add(n)
+	a.ledger.limits[r].total.Add(n)
+}
+
+// Used returns the client's use of a resource.
+func (a *Account) Used(r Resource) int64 { return a.used[r].Load() }
+
+// BeyondShare reports whether a limit is exceeded and the client uses more than its fair share of it.
+func (a *Account) BeyondShare(r Resource) bool {
+	return a.ledger.Full(r) && a.Used(r) > a.ledger.Level(r)
+}

@@ -1,0 +1,227 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"net/url"
+	"sync"
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+// maxAttempts is the maximum number of servers that a request is sent to. At half the value, a request fails if two servers of a
+// node that has just gone are its best ones. At double, a request of a pool that has gone waits for twice as many timeouts.
+const maxAttempts = 3
+
+// Errors of attempts.
+var (
+	errFull        = errors.New("the model server has as many connections as --proxy-max-connections-per-server allows")
+	errSilent      = errors.New("the model server was silent for longer than --stream-idle-timeout")
+	errUnsupported = errors.New("the model server switched protocols")
+)
+
+// forward sends the request to the picked server, or to the next one, and relays the response.
+func (t *transfer) forward() (whole bool) {
+	x, s := &t.exchange, t.server
+	candidates := t.candidates()
+	first := s.upstream.reserve(candidates[0])
+	if first == nil {
+		return t.refuse(x.Refuse(exchange.Exhausted(errFull)))
+	}
+	x.Sent()
+	base := t.outgoing()
+	var err error
+	var last string
+	for i, address := range candidates {
+		server := first
+		if i > 0 {
+			if server = s.upstream.reserve(address); server == nil {
+				continue
+			}
+			s.counters.retries.Add(1)
+		}
+		a := t.newAttempt(server, base)
+		if err = a.send(); err == nil {
+			return a.relay()
+		}
+		a.end()
+		if t.gone() {
+			s.counters.count(errGone)
+			return false
+		}
+		s.counters.count(err)
+		last = address
+		if !a.repeatable(err) {
+			break
+		}
+	}
+	return t.fail(err, last)
+}
+
+// candidates returns the addresses of the picked endpoint and the next ones.
+func (t *transfer) candidates() []string {
+	x := &t.exchange
+	addresses := []string{x.Endpoint.Address()}
+	for i := range x.Ranking {
+		if a := x.Ranking[i].Endpoint.Address(); a != addresses[0] {
+			addresses = append(addresses, a)
+		}
+	}
+	return addresses[:min(len(addresses), maxAttempts)]
+}
+
+// outgoing returns what all attempts have in common.
+func (t *transfer) outgoing() *http.Request {
+	r := t.request
+	return &http.Request{
+		Method: r.Method, Host: r.Host, Header: t.outgoingHeaders(), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		URL: &url.URL{Scheme: "http", Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery},
+	}
+}
+
+// fail answers a request without a response of a model server. It counts as a failure of the picked endpoint and of the last
+// one.
+func (t *transfer) fail(err error, last string) (whole bool) {
+	r := &exchange.Refusal{Code: http.StatusBadGateway, Text: "inference error: BadGateway - " + err.Error(), Cause: err}
+	switch {
+	case errors.Is(err, errSilent):
+		r.Code, r.Text = http.StatusGatewayTimeout, "inference error: GatewayTimeout - "+err.Error()
+	case errors.Is(err, errUnconnected):
+		r = exchange.Unavailable(errUnconnected)
+		r.Reason = "" // there are endpoints
+	}
+	t.exchange.Respond(&exchange.Response{Status: r.Code, Served: last})
+	t.exchange.Complete()
+	return t.refuse(r)
+}
+
+// An attempt is one attempt to send the request to a server, with its response.
+type attempt struct {
+	*transfer
+
+	to      *server
+	request *http.Request
+	cancel  context.CancelCauseFunc
+	silence *time.Timer // nil if there is no limit
+
+	mu       sync.Mutex // guards the following, which the transport's goroutines use
+	over     bool       // informational responses are not relayed anymore
+	conn     *serverConn
+	before   int64 // bytes that the connection had written for other requests
+	response *http.Response
+}
+
+// newAttempt returns an attempt to send the request to a server, whose count of requests it takes over.
+func (t *transfer) newAttempt(to *server, base *http.Request) *attempt {
+	a := &attempt{transfer: t, to: to}
+	ctx, cancel := context.WithCancelCause(t.request.Context())
+	a.cancel = cancel
+	if limit := t.server.options.IdleTimeout; limit > 0 {
+		a.silence = time.AfterFunc(limit, func() { cancel(errSilent) })
+	}
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: a.gotConn, Got1xxResponse: a.inform})
+	a.request = base.WithContext(ctx)
+	u := *base.URL
+	u.Host = to.address
+	a.request.URL = &u
+	a.request.Body, a.request.ContentLength = t.newSentBody()
+	if a.request.Body != http.NoBody {
+		a.request.GetBody = func() (io.ReadCloser, error) {
+			body, _ := t.newSentBody()
+			return body, nil
+		}
+	}
+	return a
+}
+
+// send sends the request and waits for the headers of the response.
+func (a *attempt) send() error {
+	response, err := a.server.upstream.transport.RoundTrip(a.request) //nolint:bodyclose // end closes it
+	a.mu.Lock()
+	a.over, a.response = true, response
+	a.mu.Unlock()
+	switch {
+	case errors.Is(context.Cause(a.request.Context()), errSilent):
+		return errSilent
+	case err != nil:
+		return fmt.Errorf("send the request to the model server: %w", err)
+	case response.StatusCode == http.StatusSwitchingProtocols:
+		return errUnsupported
+	}
+	a.to.keepAlive.announced.Store(int64(announced(response.Header.Get(headerKeepAlive))))
+	return nil
+}
+
+// repeatable reports whether the request may be sent to another server after an error.
+func (a *attempt) repeatable(err error) bool {
+	switch {
+	case errors.Is(err, errSilent), errors.Is(err, errUnsupported):
+		return false
+	case errors.Is(err, errUnconnected):
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.conn != nil && a.conn.written.Load() == a.before {
+		return true // the connection had been closed
+	}
+	return idempotent(a.transfer.request)
+}
+
+// idempotent reports whether a request may run twice, by the rules of net/http.
+func idempotent(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return len(r.Header[headerIdempotency]) > 0 || len(r.Header[headerIdempotencyX]) > 0
+}
+
+// end ends the attempt. A connection whose response was not read to its end is closed.
+func (a *attempt) end() {
+	if a.silence != nil {
+		a.silence.Stop()
+	}
+	a.cancel(nil)
+	if a.response != nil {
+		_ = a.response.Body.Close()
+	}
+	a.to.release()
+}
+
+// gotConn records the connection of the request: of its last one, if the transport sends it again.
+func (a *attempt) gotConn(info httptrace.GotConnInfo) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c, ok := info.Conn.(*serverConn); ok {
+		a.conn, a.before = c, c.written.Load()
+	}
+}
+
+// inform relays an informational response.
+func (a *attempt) inform(code int, header textproto.MIMEHeader) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over || code == http.StatusContinue {
+		return nil
+	}
+	h := a.writer.Header()
+	own := h.Clone()
+	for name, values := range header {
+		h[name] = values
+	}
+	removeHopByHop(h)
+	a.prepareWrite()
+	a.writer.WriteHeader(code)
+	clear(h)
+	for name, values := range own {
+		h[name] = values
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package proxy
+
+import (
+	"net/http"
+	"net/textproto"
+	"strings"
+
+	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+// Headers in the form of http.Header.
+const (
+	headerConnection      = "Connection"
+	headerContentEncoding = "Content-Encoding"
+	headerContentLength   = "Content-Length"
+	headerContentType     = "Content-Type"
+	headerIdempotency     = "Idempotency-Key"
+	headerIdempotencyX    = "X-Idempotency-Key"
+	headerKeepAlive       = "Keep-Alive"
+	headerRetryAfter      = "Retry-After"
+	headerTE              = "Te"
+	headerTrailer         = "Trailer"
+	headerUpgrade         = "Upgrade"
+	headerUserAgent       = "User-Agent"
+
+	contentEvents = "text/event-stream"
+	encodingNone  = "identity"
+	tokenClose    = "close"
+	tokenTrailers = "trailers"
+	upgradeH2C    = "h2c"
+)
+
+// hopByHop are the headers that concern one connection: RFC 9110, 7.6.1, and the older ones of RFC 2616, 13.5.1.
+var hopByHop = []string{
+	headerConnection, "Proxy-Connection", headerKeepAlive, "Proxy-Authenticate", "Proxy-Authorization", headerTE, headerTrailer,
+	"Transfer-Encoding", headerUpgrade, "Http2-Settings",
+}
+
+// removeHopByHop removes the headers that concern one connection, and those that Connection names.
+func removeHopByHop(h http.Header) {
+	for _, list := range h[headerConnection] {
+		for name := range strings.SplitSeq(list, ",") {
+			if name = textproto.TrimString(name); name != "" {
+				h.Del(name)
+			}
+		}
+	}
+	for _, name := range hopByHop {
+		delete(h, name)
+	}
+}
+
+// wantedHeaders are the request headers that picks read, and those that clients must not set.
+type wantedHeaders struct {
+	names []wantedHeader
+}
+
+type wantedHeader struct {
+	api.Control
+
+	canonical string // its name in http.Header
+}
+
+// newWantedHeaders returns the headers for every pick, and further ones.
+func newWantedHeaders(further []string) *wantedHeaders {
+	w, known := &wantedHeaders{}, map[string]bool{}
+	add := func(c api.Control) {
+		if !known[c.Name] {
+			known[c.Name] = true
+			w.names = append(w.names, wantedHeader{c, textproto.CanonicalMIMEHeaderKey(c.Name)})
+		}
+	}
+	for _, c := range api.Controls() {
+		add(c)
+	}
+	for _, name := range further {
+		add(api.Control{Name: name})
+	}
+	return w
+}
+
+// read returns the headers of a request that picks read, and the names of those to hide from model servers.
+func (w *wantedHeaders) read(h http.Header) (headers api.Headers, private []string) {
+	for i := range w.names {
+		n := &w.names[i]
+		values := h[n.canonical]
+		for _, v := range values {
+			headers = append(headers, api.Header{Name: n.Name, Value: v})
+		}
+		if n.Private && len(values) > 0 {
+			private = append(private, n.Name)
+		}
+	}
+	return headers, private
+}
+
+// outgoingHeaders changes the headers of a client's request to those for the model server.
+func (t *transfer) outgoingHeaders() http.Header {
+	x, h := &t.exchange, t.request.Header
+	trailers := hasToken(h[headerTE], tokenTrailers)
+	removeHopByHop(h)
+	if trailers {
+		h[headerTE] = []string{tokenTrailers}
+	}
+	delete(h, "Expect") // the body is there
+	h.Del(exchange.HeaderDestination)
+	for _, name := range x.Remove {
+		h.Del(name)
+	}
+	for _, header := range x.Set {
+		h.Set(header.Name, header.Value)
+	}
+	t.server.options.Forwarded.apply(h, t.request, t.account.Address.String())
+	if _, ok := h[headerUserAgent]; !ok {
+		h[headerUserAgent] = nil // or else the transport adds its own
+	}
+	return h
+}
+
+// hasToken reports whether a list in headers has a token, without its parameters.
+func hasToken(lists []string, token string) bool {
+	for _, list := range lists {
+		for part := range strings.SplitSeq(list, ",") {
+			name, _, _ := strings.Cut(part, ";")
+			if strings.EqualFold(textproto.TrimString(name), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// headersSize returns the memory of headers: their text, and for each field about what a map and a slice take.
+func headersSize(h http.Header) (size int) {
+	for name, values := range h {
+		size += fieldOverhead + len(name)
+		for _, v := range values {
+			size += fieldOverhead/2 + len(v)
+		}
+	}
+	return size
+}

@@ -1,0 +1,160 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+// pieceSize is the size of a read from a model server: events of a stream have less than 1 KiB. At half the value, large
+// responses take twice the system calls. At double, each open request takes 16 KiB more.
+const pieceSize = 16 << 10
+
+// pieces are the buffers of responses.
+var pieces = sync.Pool{New: func() any { return new([pieceSize]byte) }}
+
+// relay sends the response to the client, piece by piece, as it comes. It returns false if the response is not complete, and
+// the client must see that.
+func (a *attempt) relay() (whole bool) {
+	defer a.end()
+	a.drop() // nothing is repeated anymore
+	a.headers()
+	err := a.pieces()
+	if err != nil {
+		a.server.counters.count(err)
+		return false
+	}
+	a.server.counters.count(nil)
+	a.trailers()
+	a.exchange.Complete()
+	return true
+}
+
+// headers sends the headers of the response.
+func (a *attempt) headers() {
+	x, from, h := &a.exchange, a.response, a.writer.Header()
+	x.Respond(&exchange.Response{
+		Status: from.StatusCode, Served: a.to.address,
+		Events:  strings.HasPrefix(from.Header.Get(headerContentType), contentEvents),
+		Encoded: isEncoded(from.Header),
+	})
+	removeHopByHop(from.Header)
+	for name, values := range from.Header {
+		h[name] = values
+	}
+	if len(from.Header[headerContentType]) == 0 {
+		h[headerContentType] = nil // or else net/http guesses one
+	}
+	for _, header := range x.Reply {
+		h.Set(header.Name, header.Value)
+	}
+	if a.server.options.ReportEndpoint {
+		h.Set(exchange.HeaderPicked, x.Endpoint.Address())
+	}
+	if x.Conformance {
+		h.Set(exchange.HeaderServed, x.Served)
+	}
+	if x.Restore != nil {
+		h.Del(headerContentLength) // the length changes
+	}
+	for name := range from.Trailer {
+		h.Add(headerTrailer, name)
+	}
+	a.prepareWrite()
+	a.writer.WriteHeader(from.StatusCode)
+	if from.ContentLength < 0 {
+		_ = a.control.Flush() // a stream: its first piece may take long
+	}
+}
+
+// isEncoded reports whether a body is compressed.
+func isEncoded(h http.Header) bool {
+	encoding := h.Get(headerContentEncoding)
+	return encoding != "" && encoding != encodingNone
+}
+
+// pieces sends the body of the response.
+func (a *attempt) pieces() error {
+	x, from := &a.exchange, a.response
+	buffer, _ := pieces.Get().(*[pieceSize]byte)
+	defer pieces.Put(buffer)
+	left := from.ContentLength
+	for {
+		n, err := a.read(buffer[:])
+		if n > 0 {
+			piece := buffer[:n]
+			x.Chunk(piece)
+			if x.Restore != nil {
+				piece = x.Restore.Append(nil, piece)
+			}
+			left -= int64(n)
+			if writeErr := a.write(piece, left != 0); writeErr != nil {
+				return errGone
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			if x.Restore != nil {
+				if a.write(x.Restore.Flush(nil), false) != nil {
+					return errGone
+				}
+			}
+			return nil
+		case err != nil:
+			return a.interrupted(err)
+		}
+	}
+}
+
+// read reads a piece of the body. The server may not be silent for too long; that the client reads slowly is no silence.
+func (a *attempt) read(buffer []byte) (int, error) {
+	if a.silence != nil {
+		a.silence.Reset(a.server.options.IdleTimeout)
+		defer a.silence.Stop()
+	}
+	return a.response.Body.Read(buffer) //nolint:wrapcheck // the caller examines it
+}
+
+// write sends a piece to the client, at once if it is not the last one.
+func (a *attempt) write(piece []byte, more bool) error { //nolint:revive // it is a fact, not a mode
+	if len(piece) == 0 {
+		return nil
+	}
+	a.prepareWrite()
+	if _, err := a.writer.Write(piece); err != nil {
+		return err //nolint:wrapcheck // the client has gone, whatever it is
+	}
+	if more {
+		return a.control.Flush() //nolint:wrapcheck // likewise
+	}
+	return nil
+}
+
+// interrupted returns the reason why a response ended early.
+func (a *attempt) interrupted(err error) error {
+	switch {
+	case a.gone():
+		return errGone
+	case a.request.Context().Err() != nil:
+		return errSilent
+	}
+	return err
+}
+
+// trailers sends the trailers of the response, also those that were not announced.
+func (a *attempt) trailers() {
+	h := a.writer.Header()
+	announced := h[headerTrailer]
+	for name, values := range a.response.Trailer {
+		if !hasToken(announced, name) {
+			name = http.TrailerPrefix + name
+		}
+		for _, v := range values {
+			h.Add(name, v)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+)
+
+const (
+	// idleTimeout is the time that a connection of a client may be without a request. Envoy closes its idle connections after an
+	// hour, and other load balancers earlier: the client should be the first to close, or else its next request may meet the end
+	// of the connection. At half the value, Envoy's requests do. At double, connections that nobody uses hold memory for
+	// two hours. TCP keep-alive ends those of hosts that have gone.
+	idleTimeout = 70 * time.Minute
+	// maxHeaders is the maximum size of a request's headers: Envoy's is 60 KiB. At half the value, requests that come through
+	// Envoy with long cookies and tokens are refused with 431. At double, a client can hold twice as much before its request counts.
+	maxHeaders = 64 << 10
+	// http2Window is the flow control window of an HTTP/2 connection of a client, and of each of its streams. At half the value,
+	// bodies take more round trips. At double, each connection can hold 256 KiB more.
+	http2Window = 256 << 10
+	// http2Ping is the time without a frame after which an HTTP/2 client is asked whether it is there.
+	http2Ping = 30 * time.Second
+
+	// flag is the flag of the address, in messages.
+	flag = "proxy-bind-address"
+)
+
+// Options configures the listener.
+type Options struct {
+	Address        string        // empty: the listener is off
+	TLS            *tls.Config   // nil: plain HTTP
+	MaxRequestBody int           // bytes
+	BodyTimeout    time.Duration // maximum time to receive the headers, and to receive the body
+	IdleTimeout    time.Duration // maximum time without a byte of a response; 0 for no limit
+	SendTimeout    time.Duration // maximum time that a client takes to read a piece of a response
+	Forwarded      Forwarded
+	MaxServerConns int  // maximum number of connections to one model server; 0 for no limit
+	ReportEndpoint bool // name the picked endpoint in the response's headers
+}
+
+// pools finds the pool of a request.
+type pools interface {
+	// FindHost returns the pool that a request with this host is for. It returns a pool that refuses all requests if there is
+	// none.
+	FindHost(host string) exchange.Pool
+}
+
+// Params are the parameters of New.
+type Params struct {
+	Options Options
+	Log     *zap.Logger
+	Pools   pools
+	Ledger  *fairshare.Ledger
+	Tracer  exchange.Tracer // nil if tracing is disabled
+	Clock   clock.PassiveClock
+	NewID   func() string // identifies requests without x-request-id; may be nil
+}
+
+// Server serves the requests of clients. Listen opens its port, Run serves, and Drain or Close end it.
+type Server struct {
+	log      *zap.Logger
+	options  Options
+	pools    pools
+	ledger   *fairshare.Ledger
+	exchange exchange.Options
+	wanted   atomic.Pointer[wantedHeaders]
+	upstream *upstream
+	http     *http.Server
+	listener net.Listener // nil until Listen
+
+	connections atomic.Int64
+	draining    atomic.Bool
+	counters    counters
+	requests    requests
+}
+
+// New returns a Server.
+func New(p Params) *Server {
+	s := &Server{
+		log: p.Log, options: p.Options, pools: p.Pools, ledger: p.Ledger,
+		exchange: exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID, Ranking: maxAttempts},
+		upstream: newUpstream(p.Options.MaxServerConns, (&net.Dialer{}).DialContext),
+	}
+	s.requests.none = sync.NewCond(&s.requests.mu)
+	s.WantHeaders(nil)
+	errorLog, err := zap.NewStdLogAt(p.Log, zap.DebugLevel)
+	if err != nil {
+		panic(err) // unreachable: zap has this level
+	}
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(p.Options.TLS != nil)
+	protocols.SetUnencryptedHTTP2(p.Options.TLS == nil)
+	s.http = &http.Server{
+		Handler:                      s,
+		TLSConfig:                    p.Options.TLS,
+		Protocols:                    protocols,
+		ErrorLog:                     errorLog,
+		ConnContext:                  connContext,
+		ReadHeaderTimeout:            p.Options.BodyTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               maxHeaders,
+		DisableGeneralOptionsHandler: true, // it belongs to the model server
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerConnection: http2Window,
+			MaxReceiveBufferPerStream:     http2Window,
+			SendPingTimeout:               http2Ping,
+			WriteByteTimeout:              p.Options.SendTimeout,
+		},
+	}
+	return s
+}
+
+// WantHeaders sets the request headers, in lower case, that the picker needs besides those for every pick.
+func (s *Server) WantHeaders(names []string) { s.wanted.Store(newWantedHeaders(names)) }
+
+// Listen opens the port.
+func (s *Server) Listen() error {
+	if s.options.Address == "" {
+		return nil
+	}
+	raw, err := net.Listen("tcp", s.options.Address)
+	if err != nil {
+		return fmt.Errorf("listen on --%s %s: %w", flag, s.options.Address, err)
+	}
+	s.listener = &listener{Listener: raw, server: s}
+	return nil
+}
+
+// Run serves until Drain or Close, which may be called first.
+func (s *Server) Run() error {
+	if s.listener == nil {
+		return nil
+	}
+	s.log.Info("Started listening", zap.String(logging.KeyAddress, s.listener.Addr().String()), zap.String("flag", flag))
+	err := s.serve()
+	if !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve --%s %s: %w", flag, s.options.Address, err)
+	}
+	return nil
+}
+
+func (s *Server) serve() error {
+	if s.options.TLS != nil {
+		return s.http.ServeTLS(s.listener, "", "") // TLSConfig contains the certificate
+	}
+	return s.http.Serve(s.listener)
+}
+
+// InFlight returns the number of open requests.
+func (s *Server) InFlight() int { return s.requests.count() }
+
+// Leave asks clients to use other connections for their next requests: HTTP/1.1 by Connection: close, HTTP/2 by GOAWAY. All
+// requests are still served.
+func (s *Server) Leave() { s.draining.Store(true) }
+
+// Drain stops accepting and returns true when the last request has ended, or false when ctx ends first. Then Close cuts the open
+// ones.
+func (s *Server) Drain(ctx context.Context) bool {
+	s.Leave()
+	return s.http.Shutdown(ctx) == nil
+}
+
+// Close closes all connections and returns when all handlers have returned.
+func (s *Server) Close() {
+	_ = s.http.Close()
+	if s.listener != nil {
+		_ = s.listener.Close() // a server that ran has closed it
+	}
+	s.requests.end()
+	s.upstream.close()
+}
+
+// requests are the open requests.
+type requests struct {
+	mu     sync.Mutex
+	none   *sync.Cond
+	open   int
+	closed bool
+}
+
+// add counts a request. It returns false after the end.
+func (r *requests) add() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.open++
+	return true
+}
+
+func (r *requests) remove() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open--; r.open == 0 {
+		r.none.Broadcast()
+	}
+}
+
+func (r *requests) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.open
+}
+
+// end refuses further requests, and waits for the open ones.
+func (r *requests) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	for r.open > 0 {
+		r.none.Wait()
+	}
+}

@@ -1,0 +1,154 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/mem"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+)
+
+// requestBytes is the memory of an open request besides its headers and body: the stacks and buffers of its handler, and those
+// of its connection to a model server (measured: 45 KiB with one piece of a stream). At half the value, open streams take twice the
+// memory that is counted. At double, a load balancer has its share with half as many requests.
+const requestBytes = 48 << 10
+
+// A transfer is one request of a client, from its headers to the end of its response.
+type transfer struct {
+	server   *Server
+	writer   http.ResponseWriter
+	control  *http.ResponseController
+	request  *http.Request
+	account  *fairshare.Account
+	exchange exchange.Exchange
+	body     mem.Buffer // nil if there is none
+	written  time.Time  // when the deadline for writing was last set
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := connOf(r)
+	if c == nil || !s.requests.add() {
+		panic(http.ErrAbortHandler) // it closes the connection
+	}
+	defer s.requests.remove()
+	c.begin(r)
+	defer c.end()
+	t := &transfer{server: s, writer: w, control: http.NewResponseController(w), request: r, account: c.account}
+	held := int64(requestBytes + headersSize(r.Header))
+	t.account.Add(fairshare.Streams, 1)
+	t.account.Add(fairshare.Bytes, held)
+	defer func() {
+		t.account.Add(fairshare.Streams, -1)
+		t.account.Add(fairshare.Bytes, -held)
+	}()
+	if !t.serve() {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// serve handles the request. It returns false if the client must see that the response is not complete.
+func (t *transfer) serve() (whole bool) {
+	x, s, r := &t.exchange, t.server, t.request
+	x.Begin(s.pools.FindHost(r.Host), &s.exchange)
+	defer func() { x.End(nil) }()
+	defer t.drop()
+	if s.draining.Load() {
+		t.writer.Header().Set(headerConnection, tokenClose)
+	}
+	headers, private := s.wanted.Load().read(r.Header)
+	x.Receive(&exchange.Request{
+		Path: r.URL.RequestURI(), ID: r.Header.Get(exchange.HeaderRequestID), TraceParent: r.Header.Get(exchange.HeaderTrace),
+		Headers: headers, Private: private,
+	})
+	refusal := t.admit()
+	if refusal == nil {
+		var err error
+		if refusal, err = t.collect(); err != nil {
+			return false
+		}
+	}
+	if refusal != nil {
+		return t.refuse(x.Refuse(refusal))
+	}
+	if refusal = x.Decide(r.Context(), t.bytes()); refusal != nil {
+		return t.refuse(refusal)
+	}
+	if s.log.Core().Enabled(zap.DebugLevel) {
+		s.log.Debug("Picked endpoint", zap.String(logging.KeyRequestID, x.RequestID), zap.String(logging.KeyEndpoint, x.Destination))
+	}
+	return t.forward()
+}
+
+// errUpgrade refuses requests for another protocol on the connection.
+var errUpgrade = errors.New("the proxy neither upgrades connections nor opens tunnels")
+
+// admit returns the refusal of a request that is not for this proxy, or of a client beyond its share.
+func (t *transfer) admit() *exchange.Refusal {
+	switch r := t.request; {
+	case r.Method == http.MethodConnect, hasUpgrade(r.Header):
+		return &exchange.Refusal{Code: http.StatusNotImplemented, Text: "inference error: NotImplemented - " + errUpgrade.Error()}
+	case t.account.BeyondShare(fairshare.Streams):
+		return exchange.Exhausted(fairshare.ErrTooManyStreams)
+	case t.account.BeyondShare(fairshare.Bytes):
+		return exchange.Exhausted(fairshare.ErrTooManyBytes)
+	}
+	return nil
+}
+
+// hasUpgrade reports whether a client requires another protocol. It can do without h2c, which curl --http2 offers.
+func hasUpgrade(h http.Header) bool {
+	for _, list := range h[headerUpgrade] {
+		for protocol := range strings.SplitSeq(list, ",") {
+			if protocol = strings.TrimSpace(protocol); protocol != "" && !strings.EqualFold(protocol, upgradeH2C) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// refuse answers the request in place of a model server.
+func (t *transfer) refuse(r *exchange.Refusal) (whole bool) {
+	t.drop()
+	h := t.writer.Header()
+	h.Set(headerContentType, "text/plain; charset=utf-8")
+	h.Set(headerContentLength, strconv.Itoa(len(r.Text)))
+	if r.Reason != "" {
+		h.Set(exchange.HeaderDropped, r.Reason)
+	}
+	if r.RetryAfter > 0 {
+		h.Set(headerRetryAfter, strconv.Itoa(int(r.RetryAfter/time.Second)))
+	}
+	t.prepareWrite()
+	t.writer.WriteHeader(r.Code)
+	if t.request.Method != http.MethodHead {
+		_, _ = t.writer.Write([]byte(r.Text))
+	}
+	return true
+}
+
+// deadlineAge is the age up to which a deadline for writing is good enough. At half the value, streams of many pieces set twice
+// as many. At double, a client may get two seconds less than it should.
+const deadlineAge = time.Second
+
+// prepareWrite gives the client time to read what is written next.
+func (t *transfer) prepareWrite() {
+	if now := time.Now(); now.Sub(t.written) > deadlineAge {
+		t.written = now
+		_ = t.control.SetWriteDeadline(now.Add(t.server.options.SendTimeout))
+	}
+}
+
+// gone reports whether the client has gone.
+func (t *transfer) gone() bool {
+	return errors.Is(context.Cause(t.request.Context()), context.Canceled)
+}

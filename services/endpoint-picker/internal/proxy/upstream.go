@@ -1,0 +1,154 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/monotonic"
+)
+
+const (
+	// dialTimeout is the time for a connection to a model server: enough for a lost SYN, which is sent again after a second. At
+	// half the value, one lost packet makes a request move. At double, requests wait twice as long for a node that has gone.
+	dialTimeout = 2 * time.Second
+	// maxResponseHeader is the maximum size of a response's headers. At half the value, explanations and cookies of several
+	// proxies may not fit. At double, a hostile model server can make the process hold twice as much for each request.
+	maxResponseHeader = 256 << 10
+	// writeBuffer is the buffer of a connection to a model server, the size of one write of a body. At half the value, a prompt
+	// of 67 kB takes twice the system calls. At double, each connection takes 16 KiB more.
+	writeBuffer = 16 << 10
+	// forgetAfter is the time after which what was learned of a server is forgotten, and the server too if it has no
+	// connection. At half the value, the idle timeout of a server is learned twice as often. At double, a server that was
+	// misjudged while it shut down gets more new connections for twice as long.
+	forgetAfter = 10 * time.Minute
+)
+
+// errUnconnected means that no connection to a model server could be made.
+var errUnconnected = errors.New("connect to the model server")
+
+// An upstream sends requests to model servers. It is safe for concurrent use.
+type upstream struct {
+	transport *http.Transport
+	limit     int64 // of the connections to one server; 0 for none
+
+	mu      sync.RWMutex
+	servers map[string]*server // by address
+}
+
+// A server is a model server that requests are sent to.
+type server struct {
+	address     string
+	requests    atomic.Int64
+	connections atomic.Int64
+	used        monotonic.Atomic // when a request was last sent
+	keepAlive   keepAlive
+}
+
+func newUpstream(limit int, dial func(ctx context.Context, network, address string) (net.Conn, error)) *upstream {
+	u := &upstream{limit: int64(limit), servers: map[string]*server{}}
+	u.transport = &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+			defer cancel()
+			raw, err := dial(ctx, network, address)
+			if err != nil {
+				return nil, errors.Join(errUnconnected, err)
+			}
+			return newServerConn(raw, u.server(address)), nil
+		},
+		DisableCompression:     true, // bodies pass unchanged
+		MaxIdleConnsPerHost:    1 << 20,
+		MaxConnsPerHost:        limit,
+		IdleConnTimeout:        defaultKeepAlive,
+		MaxResponseHeaderBytes: maxResponseHeader,
+		WriteBufferSize:        writeBuffer,
+	}
+	return u
+}
+
+// server returns the server with an address.
+func (u *upstream) server(address string) *server {
+	u.mu.RLock()
+	s := u.servers[address]
+	u.mu.RUnlock()
+	if s != nil {
+		return s
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if s = u.servers[address]; s == nil {
+		u.forget()
+		s = &server{address: address}
+		s.used.Store(monotonic.From(time.Now()))
+		u.servers[address] = s
+	}
+	return s
+}
+
+// forget forgets servers that were not used for long. The caller holds mu.
+func (u *upstream) forget() {
+	before := monotonic.From(time.Now()).Add(-forgetAfter)
+	for address, s := range u.servers {
+		if s.used.Load() < before && s.requests.Load() == 0 && s.connections.Load() == 0 {
+			delete(u.servers, address)
+		}
+	}
+}
+
+// reserve counts a request to a server. It returns nil if the server has as many as it may have connections.
+func (u *upstream) reserve(address string) *server {
+	s := u.server(address)
+	if n := s.requests.Add(1); u.limit > 0 && n > u.limit {
+		s.requests.Add(-1)
+		return nil
+	}
+	s.used.Store(monotonic.From(time.Now()))
+	return s
+}
+
+// release ends the count of a request.
+func (s *server) release() { s.requests.Add(-1) }
+
+// close closes idle connections.
+func (u *upstream) close() { u.transport.CloseIdleConnections() }
+
+// ServerStats are figures of one model server.
+type ServerStats struct {
+	Address     string
+	Connections int
+}
+
+// stats returns the servers with connections, by address.
+func (u *upstream) stats() []ServerStats {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	var all []ServerStats
+	for _, s := range u.servers {
+		if n := s.connections.Load(); n > 0 {
+			all = append(all, ServerStats{Address: s.address, Connections: int(n)})
+		}
+	}
+	slices.SortFunc(all, func(a, b ServerStats) int { return strings.Compare(a.Address, b.Address) })
+	return all
+}
+
+// announced returns the idle timeout in a Keep-Alive header, 0 if there is none.
+func announced(header string) time.Duration {
+	for part := range strings.SplitSeq(header, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if strings.EqualFold(name, "timeout") {
+			if seconds, err := strconv.ParseUint(value, 10, 16); err == nil {
+				return time.Duration(seconds) * time.Second
+			}
+		}
+	}
+	return 0
+}
