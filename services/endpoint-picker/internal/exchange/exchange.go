@@ -54,6 +54,8 @@ type Pick interface {
 type Follower interface {
 	// Responded is called when the status of the response is known.
 	Responded()
+	// Began is called with the first piece of a successful answer.
+	Began()
 	// Completed is called at the end of the response.
 	Completed()
 }
@@ -260,6 +262,9 @@ func (x *Exchange) Chunk(chunk []byte) {
 		x.First = x.options.Now()
 		if x.Status == http.StatusOK {
 			x.Placements.first(x.First)
+			if x.follower != nil {
+				x.follower.Began()
+			}
 		}
 	}
 	x.usage.Read(chunk)

@@ -92,6 +92,7 @@ func (p *fakePick) Sent() Follower {
 }
 
 func (p *fakePick) Responded() { p.call("Responded") }
+func (p *fakePick) Began()     { p.call("Began") }
 func (p *fakePick) Completed() { p.call("Completed") }
 
 func (p *fakePick) Discard() { p.call("Discard") }

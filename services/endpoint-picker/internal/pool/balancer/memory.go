@@ -47,10 +47,18 @@ func (m *memory) read(x *exchange.Exchange, config *pluginconfig.Config) error {
 	}
 	x.Model = r.Model
 	x.Streaming, x.UsageForm, x.PromptTokens = r.Stream, r.API.Usage, 0
-	if r.API.Generates {
-		x.PromptTokens = r.Tokens
-	}
 	return nil
+}
+
+// measure estimates the tokens of the prompt for the target model.
+func (m *memory) measure(x *exchange.Exchange) {
+	r := &m.incoming
+	if !r.API.Generates {
+		m.prompt.Size = estimate.PromptSize{}
+		return
+	}
+	m.prompt.Size = estimate.PromptSize{Model: x.Target, Text: r.Text, Other: r.Tokens - r.Text}
+	x.PromptTokens = m.balancer.estimator.Measure(&m.prompt.Size)
 }
 
 // lookupBlocks returns the maximum number of blocks of a prompt to look up in caches. 0 tokens mean the default.
@@ -80,6 +88,7 @@ func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
 		m.write(body, p)
 		m.mark(i+1, r.Turns)
 	}
+	m.prompt.Size.Whole = r.OnePrompt() && len(m.chain.Hashes) < blocks
 }
 
 // write appends a part of the prompt to the chain.
@@ -120,7 +129,7 @@ func (m *memory) forget() {
 	m.incoming.DropLarge()
 	m.chain.DropLarge()
 	m.balancer, m.exchange, m.config, m.snapshot = nil, nil, nil, nil
-	m.request = scheduling.Request{}
+	m.request, m.prompt.Size = scheduling.Request{}, estimate.PromptSize{}
 }
 
 // describe provides the properties of the request to the scheduler.
