@@ -149,9 +149,9 @@ const (
 	distances          = 21 * distancesPerOctave // up to 2 million blocks, 32 million tokens (derived)
 	// priorHits is the evidence for the size on the page, in requests for each distance (simulated): it takes one lost prompt
 	// for each halving of the size.
-	priorHits = 0.25
+	priorHits = 0.1
 	// fitMemory is the number of reports that evidence lasts (simulated). A larger size is tried again after about as many.
-	fitMemory = 256
+	fitMemory = 512
 	// surplusPart is the part of a prompt by which more than expected was cached, so that it counts as more (derived: above the
 	// error of a learned ratio, and of a block).
 	surplusPart = 0.1

@@ -214,6 +214,7 @@ func (f *fit) report(e *Expectation, prompt, cached int, page int, more bool) (l
 		f.misses[bucket(int(reach+miss/e.perBlock/2))] += miss / total
 		found, expected = found+hit, expected+to-from
 	})
+	more = more || real > float64(f.size)*e.perBlock // no cache has more than its size
 	if more && real > float64(max(e.cached, e.history))+surplusPart*total {
 		f.surplus()
 	}
