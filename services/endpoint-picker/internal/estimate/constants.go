@@ -168,9 +168,11 @@ const (
 	// other side of one end of the window.
 	windowRequests = 32
 	windowSeconds  = 10.0 // of a window with fewer requests (assumed)
-	fewRequests    = 4    // in such a window (guarded)
-	maxWindow      = 64.0 // requests that one window counts for (guarded)
-	windowLag      = 8    // at least this part of the prompts must be on the page, else it is behind (guarded)
+	// fewRequests is the least number in such a window (simulated): with 4 prompts of 15 000 tokens, those that are on the other
+	// side of one end look like misses, and caches of half their size fit best.
+	fewRequests = 16
+	maxWindow   = 64.0 // requests that one window counts for (guarded)
+	windowLag   = 8    // at least this part of the prompts must be on the page, else it is behind (guarded)
 
 	// maxPending is the number of prompts on one server that are remembered as being computed (derived: a batch). Half as many
 	// take some prompts for cached that are not yet.

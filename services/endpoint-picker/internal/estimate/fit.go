@@ -23,9 +23,9 @@ type fit struct {
 	mu      sync.Mutex
 	hits    weights
 	misses  weights
-	size    int     // the size that fits best, in blocks; unlimited if nothing contradicts the page
-	recent  float64 // share of expected tokens that were found, of the last requests
-	missed  prefixindex.Stamp
+	size    int               // the size that fits best, in blocks; unlimited if nothing contradicts the page
+	recent  float64           // share of expected tokens that were found, of the last requests
+	missed  prefixindex.Stamp // the use of the first of them of which nothing was found since
 	window  window
 	pending [maxPending]pending // newest at next-1
 	next    int
@@ -222,8 +222,8 @@ func (f *fit) report(e *Expectation, prompt, cached int, page int, more bool) (l
 	return f.missing(e, found, expected)
 }
 
-// missing finds out whether a server has lost all that it had: then nearly nothing of several prompts in a row is found. It
-// returns the last use of the newest of them.
+// missing finds out whether a server has lost all that it had: then nothing of several prompts in a row is found. It returns
+// the use of the first of them: what was used before is lost.
 func (f *fit) missing(e *Expectation, found, expected float64) prefixindex.Stamp {
 	if expected <= 0 {
 		return 0
@@ -233,7 +233,9 @@ func (f *fit) missing(e *Expectation, found, expected float64) prefixindex.Stamp
 		f.missed = 0
 		return 0
 	}
-	f.missed = max(f.missed, e.reuse.Spans()[0].Last)
+	if f.missed == 0 {
+		f.missed = e.used
+	}
 	if f.recent >= recentLost {
 		return 0
 	}
@@ -263,7 +265,7 @@ func (f *fit) page(next *endpoint.Sample, page int, more bool) (r pageResult) {
 	case !w.counted:
 	case queries < 0 || hits < 0:
 		r.restarted = true
-	case !w.complete(next.At, queries):
+	case !w.complete(next.At, queries, hits):
 		return r
 	default:
 		if !w.reported {
@@ -278,9 +280,11 @@ func (f *fit) page(next *endpoint.Sample, page int, more bool) (r pageResult) {
 	return r
 }
 
-// complete reports whether a window has enough requests, and its page most of their prompts.
-func (w *window) complete(now time.Time, queries float64) bool {
-	enough := w.requests >= windowRequests || w.requests >= fewRequests && now.Sub(w.began).Seconds() >= windowSeconds
+// complete reports whether a window has enough requests, and its page most of their prompts. Few are enough to see that nothing
+// was found.
+func (w *window) complete(now time.Time, queries, hits float64) bool {
+	slow := hits == 0 || now.Sub(w.began).Seconds() >= windowSeconds
+	enough := w.requests >= windowRequests || w.requests >= fewRequests && slow
 	return enough && queries*windowLag >= w.prompt
 }
 
@@ -299,10 +303,8 @@ func (f *fit) compare(queries, hits float64, page int, more bool) {
 	for _, tokens := range w.byDistance {
 		evidence += tokens
 	}
-	left := real * min(evidence/max(w.cached, 1), 1) // the rest was just being computed
-	if real > w.cached {
-		left = evidence
-	}
+	// One request may be on the other side of an end of the window. What was just being computed has the rate of the rest.
+	left := (min(real, w.cached) + w.cached/w.requests) * evidence / max(w.cached, 1)
 	scale := requests / w.requests
 	for i := range w.byDistance {
 		tokens := w.byDistance[i]
