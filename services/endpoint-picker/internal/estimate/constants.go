@@ -129,7 +129,8 @@ const (
 	maxSurprise = 2
 	// maxRatio bounds the ratio: 1 to 16 bytes in a token (guarded). Every byte is a token at worst, and no vocabulary has words
 	// of 16 bytes on average.
-	maxRatio = 4.0
+	maxRatio  = 4.0
+	maxPrompt = 1 << 27 // tokens (guarded): more in an answer is an error of the server
 	// mostlyText is the number of tokens of texts for each other token from which a count is learned from (derived: an error of
 	// half in the others is then 12 %).
 	mostlyText = 4

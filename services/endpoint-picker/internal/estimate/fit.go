@@ -43,7 +43,7 @@ type weights [distances]float64
 // pending is a prompt whose blocks from some block on are new to the server, and not computed yet.
 type pending struct {
 	used  prefixindex.Stamp
-	from  int    // blocks
+	from  int32  // blocks
 	first uint64 // hash of the first new block
 }
 
@@ -110,16 +110,20 @@ func (f *fit) surplus() {
 // await records a prompt whose blocks from some block on are computed from now on.
 func (f *fit) await(used prefixindex.Stamp, chain []uint64, from int) {
 	if from < len(chain) {
-		f.pending[f.next%maxPending] = pending{used: used, from: from, first: chain[from]}
+		f.pending[f.next%maxPending] = pending{used: used, from: int32(from), first: chain[from]}
 		f.next++
 	}
 }
 
 // settled returns the number of blocks at the start of a chain that are not being computed now.
 func (f *fit) settled(chain []uint64, blocks int) int {
-	for i := range f.pending {
-		if p := &f.pending[i]; p.used > f.computed && p.from < blocks && chain[p.from] == p.first {
-			blocks = p.from
+	for i := f.next; i > max(f.next-maxPending, 0); i-- {
+		p := &f.pending[(i-1)%maxPending]
+		if p.used <= f.computed {
+			break
+		}
+		if int(p.from) < blocks && chain[p.from] == p.first {
+			blocks = int(p.from)
 		}
 	}
 	return blocks
@@ -131,13 +135,13 @@ type Expectation struct {
 	server   *Server // nil if the prompt moved to another server, which says nothing of this one
 	used     prefixindex.Stamp
 	model    string
-	text     int     // tokens, without a learned ratio
-	other    int     // tokens of other parts than texts
-	tokens   int     // of the prompt
-	cached   int     // tokens in the index
-	expected int     // the same, and at the owner
-	history  int     // tokens up to the end of the last answer of its conversation
-	settled  int     // blocks of it that were computed before
+	text     int32   // tokens, without a learned ratio
+	other    int32   // tokens of other parts than texts
+	tokens   int32   // of the prompt
+	cached   int32   // tokens in the index
+	expected int32   // the same, and at the owner
+	history  int32   // tokens up to the end of the last answer of its conversation
+	settled  int32   // blocks of it that were computed before
 	whole    bool    // the chain is the whole prompt
 	perBlock float64 // tokens
 	reuse    prefixindex.Reuse
@@ -145,7 +149,7 @@ type Expectation struct {
 
 // eachSpan calls f for the settled spans of an expectation: their tokens, and the distance of their start.
 func (e *Expectation) eachSpan(f func(from, to, distance float64)) {
-	start := 0
+	start := int32(0)
 	for _, span := range e.reuse.Spans() {
 		from, to := float64(start)*e.perBlock, float64(min(span.End, e.settled))*e.perBlock
 		if to = min(to, float64(e.cached)); to > from {
@@ -161,9 +165,9 @@ func (f *fit) placed(e *Expectation, chain []uint64) {
 	defer f.mu.Unlock()
 	had := 0
 	if spans := e.reuse.Spans(); len(spans) > 0 {
-		had = spans[len(spans)-1].End
+		had = int(spans[len(spans)-1].End)
 	}
-	e.settled = f.settled(chain, had)
+	e.settled = int32(f.settled(chain, had))
 	f.await(e.used, chain, had)
 	w := &f.window
 	w.requests++
@@ -198,7 +202,7 @@ func (f *fit) report(e *Expectation, prompt, cached int, page int, more bool) (l
 	defer f.mu.Unlock()
 	f.window.reported = true
 	f.totals.Prompt += int64(prompt)
-	f.totals.Expected += int64(min(e.expected, prompt))
+	f.totals.Expected += int64(min(int(e.expected), prompt))
 	f.totals.Reported += int64(min(cached, prompt))
 	if !e.whole {
 		return 0

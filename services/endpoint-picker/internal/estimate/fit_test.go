@@ -158,7 +158,7 @@ func TestFit_ServerStartsAgain(t *testing.T) {
 	missed := 0
 	for number := range 60 {
 		e, hit := k.ask(number)
-		if e.cached > hit {
+		if int(e.cached) > hit {
 			missed++
 		}
 		k.Reported(&e, keptTokens+8, hit)
@@ -199,7 +199,7 @@ func TestFit_PromptInProgressIsNoEvidence(t *testing.T) {
 	first := k.Placed(p(), k.endpoint).Expectation
 	for range 100 {
 		e := k.Placed(p(), k.endpoint).Expectation
-		assert.Equal(t, 128, e.cached, "whole blocks of 128")
+		assert.EqualValues(t, 128, e.cached, "whole blocks of 128")
 		assert.Zero(t, e.settled)
 		k.Reported(&e, 170, 0)
 	}
@@ -207,7 +207,7 @@ func TestFit_PromptInProgressIsNoEvidence(t *testing.T) {
 	assert.Equal(t, 200*keptTokens/16, capacity)
 	k.Began(&first)
 	e := k.Placed(p(), k.endpoint).Expectation
-	assert.Equal(t, 10, e.settled)
+	assert.EqualValues(t, 10, e.settled)
 }
 
 func TestFit_MovedPromptIsNoEvidence(t *testing.T) {

@@ -1,6 +1,8 @@
 package estimate
 
 import (
+	"math"
+
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
@@ -54,14 +56,18 @@ func (placed *Placement) expect(p *Prompt, s *Server) {
 	e := &placed.Expectation
 	cached := p.cachedTokens(s)
 	uncached := s.estimator.learner.Costs().Uncached(p.prefill(placed.endpoint, cached))
-	e.server, e.used, e.model, e.text, e.other = s, placed.used, p.Size.Model, p.Size.Text, p.Size.Other
-	e.tokens, e.cached, e.expected, e.history = p.Tokens, cached, max(p.Tokens-int(uncached), cached), p.tokensOf(p.History)
+	e.server, e.used, e.model, e.text, e.other = s, placed.used, p.Size.Model, bounded(p.Size.Text), bounded(p.Size.Other)
+	e.tokens, e.cached = bounded(p.Tokens), bounded(cached)
+	e.expected, e.history = bounded(max(p.Tokens-int(uncached), cached)), bounded(p.tokensOf(p.History))
 	e.whole, e.perBlock = p.Size.Whole, p.perBlock()
 	s.fit.placed(e, placed.chain)
 }
 
 // Moved records that another server serves the prompt, so nothing of the expectation can be compared.
 func (e *Expectation) Moved() { e.server = nil }
+
+// bounded converts a number of tokens, which may be larger than the range if a client sends many media.
+func bounded(tokens int) int32 { return int32(min(tokens, math.MaxInt32)) }
 
 // Began records that the answer to a placed prompt has begun, so the prompt is computed.
 func (x *Estimator) Began(e *Expectation) {
@@ -73,11 +79,11 @@ func (x *Estimator) Began(e *Expectation) {
 // Reported compares an expectation with the usage of the answer: the tokens of the prompt, and how many of them were cached, -1
 // if the server does not report that.
 func (x *Estimator) Reported(e *Expectation, prompt, cached int) {
-	if prompt <= 0 {
+	if prompt <= 0 || prompt > maxPrompt {
 		return
 	}
 	if e.text >= mostlyText*e.other {
-		x.tokenizers.observe(e.model, e.text, prompt-e.other)
+		x.tokenizers.observe(e.model, int(e.text), prompt-int(e.other))
 	}
 	s := e.server
 	if s == nil {

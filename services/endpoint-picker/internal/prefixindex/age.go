@@ -74,15 +74,15 @@ const maxSpans = 4
 
 // A Span is a part of a chain whose blocks were used together before.
 type Span struct {
-	End      int   // in blocks, from the start of the chain
-	Distance int   // blocks of the cache that were used since
+	End      int32 // in blocks, from the start of the chain
+	Distance int32 // blocks of the cache that were used since
 	Last     Stamp // of that use
 }
 
 // A Reuse describes the part of a chain that a cache had when the chain was used, from the start of the chain.
 type Reuse struct {
 	spans [maxSpans]Span
-	count int
+	count int32
 }
 
 // Spans returns the parts in order. Each was used at the same time as the part before it, or earlier.

@@ -1,6 +1,7 @@
 package prefixindex
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -242,7 +243,7 @@ func (x *Index) use(c Handle, chain []uint64, r *Reuse) Stamp {
 		}
 		had, last := n.heldBy(c.slot)
 		if r != nil && had > 0 {
-			r.add(Span{End: at + had, Distance: h.ages.distance(last, x.clock), Last: Stamp(last)})
+			r.add(Span{End: int32(at + had), Distance: int32(min(h.ages.distance(last, x.clock), math.MaxInt32)), Last: Stamp(last)})
 		}
 		if had < same {
 			r = nil
