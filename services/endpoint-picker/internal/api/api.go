@@ -148,6 +148,7 @@ type Request struct {
 	Prompt    []Part // the first of several prompts, after its head
 	Turns     Turns
 	Tokens    int // of all prompts, estimated; including the parts that were not collected
+	Text      int // those of them that are estimated from the length of texts
 
 	body         []byte
 	scanner      jsonscan.Scanner
@@ -227,7 +228,11 @@ func (r *Request) joinPrompt() {
 	r.head.add(r.system)
 	r.Head, r.Prompt = r.head.parts, r.main.parts
 	r.Tokens = estimateTokens(r.head.count, r.main.count, r.otherPrompts)
+	r.Text = r.Tokens - r.head.tokens - r.main.tokens - r.otherPrompts.tokens
 }
+
+// OnePrompt reports whether the body has one prompt only.
+func (r *Request) OnePrompt() bool { return r.otherPrompts == count{} }
 
 // DropLarge releases the memory of a large prompt, so that a pool does not keep it.
 func (r *Request) DropLarge() {

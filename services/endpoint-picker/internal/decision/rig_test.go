@@ -120,6 +120,7 @@ func (p *fakePick) Place() *exchange.Refusal {
 func (p *fakePick) Sent() exchange.Follower { return p }
 func (*fakePick) Discard()                  {}
 func (*fakePick) Completed()                {}
+func (*fakePick) Began()                    {}
 
 func (p *fakePick) Responded() {
 	for _, e := range p.pool.endpoints {

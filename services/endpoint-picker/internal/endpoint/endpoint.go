@@ -70,9 +70,18 @@ type Estimates struct {
 	Backlog  int64   // uncached prompt tokens placed here that are not computed yet
 	Slowdown float64 // of the server relative to its pool
 
+	Prefix PrefixTokens // of requests for which the server reported what it had cached
+
 	PrefillRate   float64       // prompt tokens per second; 0 if unknown
 	BacklogTime   time.Duration // to compute Backlog
 	BatchCapacity float64       // requests that the server runs at once; 0 if unknown
+}
+
+// PrefixTokens are sums of prompt tokens.
+type PrefixTokens struct {
+	Prompt   int64
+	Expected int64 // in the cache when the request was placed
+	Reported int64 // by the server
 }
 
 // description is a Description and values derived from it.

@@ -7,8 +7,14 @@ type Gauges struct {
 	Waiting float64 // requests in the queue
 	Running float64 // requests in the batch
 	KVUsage float64 // share of the KV cache in use, 0 to 1
-	Blocks  int     // size of the KV cache in blocks of prefixindex.BlockTokens; 0 if unknown
-	Page    *Page   // other requested values, nil if none
+	Blocks  int     // size of the KV cache in tokens, divided by prefixindex.BlockTokens; 0 if unknown
+
+	Alignment int     // cached prefixes are multiples of so many tokens; 0 if unknown
+	Queries   float64 // prompt tokens that were looked up in the prefix cache, since the server began
+	Hits      float64 // those of them that were found
+	Counted   bool    // the page has both counters
+
+	Page *Page // other requested values, nil if none
 }
 
 // A Page contains optional values of a metrics page. It is never changed.

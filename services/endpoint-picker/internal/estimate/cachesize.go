@@ -1,6 +1,9 @@
 package estimate
 
-import "fairlead.dev/services/endpoint-picker/internal/endpoint"
+import (
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+)
 
 // CacheSize is how the size of the servers' KV caches is determined.
 type CacheSize struct {
@@ -8,7 +11,7 @@ type CacheSize struct {
 	FromPage bool // the size on the metrics page counts instead, once it is known
 }
 
-// blocks returns the size of a cache whose page reports that many blocks, 0 for none.
+// blocks returns the size of a cache whose page reports that many blocks, 0 for none, if each token has BytesPerToken.
 func (s *CacheSize) blocks(page int) int {
 	if s.FromPage && page > 0 {
 		return page
@@ -25,15 +28,28 @@ func (x *Estimator) SetCacheSize(s CacheSize, endpoints []*endpoint.Endpoint) {
 	}
 }
 
-// resize passes the size of the cache to the index. page is the size on a new page, 0 for none.
+// resize passes the size of the cache to the index: that of the page, or less if the server has shown to keep less. page is the
+// size on a new page, 0 for none.
 func (s *Server) resize(page int) {
 	s.sizeMu.Lock()
 	defer s.sizeMu.Unlock()
 	if page > 0 {
 		s.pageBlocks = page
 	}
-	if blocks := s.estimator.size.Load().blocks(s.pageBlocks); blocks != s.blocks {
+	if blocks := min(s.claimed(), s.fit.limit()); blocks != s.blocks {
 		s.blocks = blocks
 		s.estimator.index.Resize(s.cache, blocks)
 	}
+}
+
+// claimed returns the size of the cache without what the server has shown, in blocks of the index. sizeMu is held.
+func (s *Server) claimed() int {
+	return int(s.estimator.blocks(float64(s.estimator.size.Load().blocks(s.pageBlocks) * prefixindex.BlockTokens)))
+}
+
+// claimedSize is claimed for callers without sizeMu.
+func (s *Server) claimedSize() int {
+	s.sizeMu.Lock()
+	defer s.sizeMu.Unlock()
+	return s.claimed()
 }

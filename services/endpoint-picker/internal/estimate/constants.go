@@ -113,6 +113,73 @@ const (
 	usualBlocks = 30_000
 )
 
+// Tokens of texts.
+const (
+	// ratioWeight is the weight of one long prompt in the ratio of counted to estimated tokens: the last 20 count (derived: texts
+	// of a model are alike, and one count must not matter).
+	ratioWeight = 0.05
+	// ratioTokens is the length in tokens from which a prompt has all of that weight (derived: a chat template adds dozens of
+	// tokens, which are 2 % of it).
+	ratioTokens = 1024
+	// manyWeight is the same for the prompts between two pages (derived: they are windowRequests, less what moved at both ends).
+	manyWeight = 0.25
+	// ratioPrior is the weight of the ratio without observations (derived: half a long prompt).
+	ratioPrior = 0.025
+	// maxSurprise is the factor by which one count may differ from what is known (guarded). It is two steps to the bounds.
+	maxSurprise = 2
+	// maxRatio bounds the ratio: 1 to 16 bytes in a token (guarded). Every byte is a token at worst, and no vocabulary has words
+	// of 16 bytes on average.
+	maxRatio  = 4.0
+	maxPrompt = 1 << 27 // tokens (guarded): more in an answer is an error of the server
+	// mostlyText is the number of tokens of texts for each other token from which a count is learned from (derived: an error of
+	// half in the others is then 12 %).
+	mostlyText = 4
+	// maxModels is the number of models with a ratio of their own (guarded): a base model and its adapters. Each has 100 bytes,
+	// and its name.
+	maxModels = 64
+)
+
+// What servers keep in their caches.
+const (
+	// usualAlignment is the alignment of cached prefixes in tokens before a page has told it (upstream: vLLM's blocks on GPUs).
+	usualAlignment = 16
+	maxAlignment   = 1 << 16 // tokens (guarded): more is an error of the page
+
+	// distancesPerOctave is the number of distances for each doubling, a power of 2 (derived: sizes differ by a fifth).
+	distancesPerOctave = 4
+	distances          = 21 * distancesPerOctave // up to 2 million blocks, 32 million tokens (derived)
+	// priorHits is the evidence for the size on the page, in requests for each distance (simulated): it takes one lost prompt
+	// for each halving of the size.
+	priorHits = 0.1
+	// fitMemory is the number of reports that evidence lasts (simulated). A larger size is tried again after about as many.
+	fitMemory = 512
+	// surplusPart is the part of a prompt by which more than expected was cached, so that it counts as more (derived: above the
+	// error of a learned ratio, and of a block).
+	surplusPart = 0.1
+	// surplusKeep is what such a prompt leaves of the evidence for misses beyond the current size (simulated): seven outweigh a
+	// cache that was found to keep nothing.
+	surplusKeep = 0.75
+	// recentWeight is the weight of one prompt in the share of expected tokens that were found (derived), and recentLost the
+	// share below which a server has lost its cache: after 8 prompts in a row of which nothing was found. A client whose
+	// requests bypass caches, a third of all, has so many in a row once in 6000 requests.
+	recentWeight = 0.25
+	recentLost   = 0.1
+
+	// windowRequests is the number of prompts to compare with the hits on a page (simulated). With less, more of them are on the
+	// other side of one end of the window.
+	windowRequests = 32
+	windowSeconds  = 10.0 // of a window with fewer requests (assumed)
+	// fewRequests is the least number in such a window (simulated): with 4 prompts of 15 000 tokens, those that are on the other
+	// side of one end look like misses, and caches of half their size fit best.
+	fewRequests = 16
+	maxWindow   = 64.0 // requests that one window counts for (guarded)
+	windowLag   = 8    // at least this part of the prompts must be on the page, else it is behind (guarded)
+
+	// maxPending is the number of prompts on one server that are remembered as being computed (derived: a batch). Half as many
+	// take some prompts for cached that are not yet.
+	maxPending = 32
+)
+
 // Other replicas.
 const (
 	// shareWeight is the weight of one page in the share of the load that others placed: the last 200 pages count (simulated).

@@ -16,6 +16,7 @@ type Estimator struct {
 	share      share
 	reuse      reuse
 	recent     recent
+	tokenizers *tokenizers
 	placements sync.Pool // of *Placement
 	size       atomic.Pointer[CacheSize]
 
@@ -26,7 +27,7 @@ type Estimator struct {
 // New returns an Estimator without observations. Its index of prefixes has an approximate limit in bytes.
 func New(indexBytes int) *Estimator {
 	x := &Estimator{
-		learner: newLearner(), index: prefixindex.New(indexBytes),
+		learner: newLearner(), index: prefixindex.New(indexBytes), tokenizers: newTokenizers(),
 		placements: sync.Pool{New: func() any { return &Placement{} }},
 	}
 	x.size.Store(&CacheSize{Blocks: usualBlocks, FromPage: true})
@@ -59,6 +60,8 @@ type Placement struct {
 	chain    []uint64
 	had      int // blocks in the endpoint's cache before
 	used     prefixindex.Stamp
+
+	Expectation Expectation
 }
 
 // Placed records that the prompt was sent to an endpoint: from now on it counts as cached there.
@@ -67,7 +70,8 @@ func (x *Estimator) Placed(p *Prompt, e *endpoint.Endpoint) *Placement {
 	placed := x.placements.Get().(*Placement)
 	placed.endpoint, placed.had = e, p.cachedBlocks(s)
 	placed.chain = append(placed.chain[:0], p.Chain.Hashes...)
-	placed.used = x.index.Use(s.cache, placed.chain)
+	placed.used = x.index.Reuse(s.cache, placed.chain, &placed.Expectation.reuse)
+	placed.expect(p, s)
 	x.recent.add(placed.chain)
 	x.publishCached(e, placed.chain)
 	return placed
@@ -100,6 +104,6 @@ func (x *Estimator) answered(e *endpoint.Endpoint, tokens int) {
 	}
 	if tokens >= prefixindex.BlockTokens {
 		ours := max(1-x.share.placedByOthers(), minOurs)
-		x.index.Occupy(ServerOf(e).cache, int(float64(tokens)/ours)/prefixindex.BlockTokens)
+		x.index.Occupy(ServerOf(e).cache, int(x.blocks(float64(tokens)/ours)))
 	}
 }

@@ -22,6 +22,7 @@ type Conversation struct {
 type Prompt struct {
 	Chain  *prefixindex.Chain
 	Tokens int // of the prompt, approximately
+	Size   PromptSize
 	Conversation
 
 	now        monotonic.Time
@@ -36,7 +37,7 @@ type Prompt struct {
 func (x *Estimator) Lookup(p *Prompt, endpoints []*endpoint.Endpoint, now time.Time) {
 	p.now, p.costs = monotonic.From(now), x.learner.Costs()
 	p.match(x.index)
-	x.reuse.observe(p.longestMatch()*prefixindex.BlockTokens, p.History*prefixindex.BlockTokens, p.Tokens)
+	x.reuse.observe(p.tokensOf(p.longestMatch()), p.tokensOf(p.History), p.Tokens)
 	p.owner, p.placedHere, p.sharing = nil, false, 0
 	if others := x.share.placedByOthers(); others > minOthers {
 		p.placedHere = x.recent.contains(p.Chain.Hashes, p.Asked)
@@ -141,7 +142,7 @@ type Estimate struct {
 // Estimate returns the prediction for an endpoint with the given load, after Lookup.
 func (p *Prompt) Estimate(e *endpoint.Endpoint, l *endpoint.Load) Estimate {
 	s := ServerOf(e)
-	cached := p.cachedBlocks(s) * prefixindex.BlockTokens
+	cached := p.cachedTokens(s)
 	prefill := p.prefill(e, cached)
 	ttft := s.TTFT(p.now, p.costs, prefill, l)
 	if e == p.owner {
@@ -157,7 +158,7 @@ func (p *Prompt) prefill(e *endpoint.Endpoint, cached int) Prefill {
 	case e != p.owner:
 	case p.placedHere: // the index knows its location
 	case p.History > 0:
-		f.History = max(p.History*prefixindex.BlockTokens-cached, 0)
+		f.History = max(p.tokensOf(p.History)-cached, 0)
 	default:
 		f.Expected = f.Tokens
 	}
@@ -177,5 +178,5 @@ const (
 // Place counts the request of the prompt on an endpoint, after Lookup.
 func (p *Prompt) Place(e *endpoint.Endpoint, now time.Time, answer AnswerForm) *endpoint.Lease {
 	s := ServerOf(e)
-	return s.place(e, now, p.prefill(e, p.cachedBlocks(s)*prefixindex.BlockTokens), answer)
+	return s.place(e, now, p.prefill(e, p.cachedTokens(s)), answer)
 }

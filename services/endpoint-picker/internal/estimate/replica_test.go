@@ -66,7 +66,7 @@ func TestReplica_SeesTheRequestsOfAnother(t *testing.T) {
 		p.assertSame(t, "placed")
 		p.placing.Placed(prompt, p.here[0])
 		p.hearing.Lookup(prompt, p.there, noon)
-		assert.Equal(t, 400, prompt.Estimate(p.there[0], &endpoint.Load{Sample: p.there[0].Sample()}).Cached)
+		assert.Equal(t, 384, prompt.Estimate(p.there[0], &endpoint.Load{Sample: p.there[0].Sample()}).Cached)
 		l.MoveTo(p.here[1], noon)
 		p.assertSame(t, "moved")
 		l.First(after(1))

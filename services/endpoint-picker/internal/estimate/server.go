@@ -22,6 +22,8 @@ type Server struct {
 	decoding        atomic.Int64     // requests with a first token
 	lastProgress    monotonic.Atomic // when the backlog began or last got a first token
 	slowdown        atomicFloat      // relative to the pool
+	fit             *fit             // of what it keeps in its cache
+	alignment       atomic.Uint32    // tokens of which cached prefixes are multiples
 	completions     average          // finished requests per second of all clients; 0 before the first page
 	unobservedUntil monotonic.Atomic // expected end of prefills without an observed first token
 	unobserved      atomic.Int64     // prompt tokens of our own requests without an observed first token
@@ -34,13 +36,14 @@ type Server struct {
 	requests, others float64 // on the last page, within plausible bounds
 
 	sizeMu     sync.Mutex
-	pageBlocks int // size of the cache on the last page that reported it, 0 for none
+	pageBlocks int // size of the cache on the last page that reported it, in blocks of 16 tokens; 0 for none
 	blocks     int // size of the cache in the index
 }
 
 func newServer(x *Estimator, cache prefixindex.Handle, blocks int) *Server {
-	s := &Server{estimator: x, cache: cache, blocks: blocks}
+	s := &Server{estimator: x, cache: cache, blocks: blocks, fit: newFit()}
 	s.slowdown.Store(1)
+	s.alignment.Store(usualAlignment)
 	return s
 }
 
@@ -58,14 +61,14 @@ func (s *Server) Estimates() endpoint.Estimates {
 	backlog := max(s.Backlog()-s.remoteBacklog.Load(), 0)
 	return endpoint.Estimates{
 		Backlog: backlog, Slowdown: s.Slowdown(),
-		PrefillRate: s.prefillRate(), BacklogTime: s.prefillTime(float64(backlog)), BatchCapacity: s.batch.size.Load(),
+		Prefix: s.fit.total(), PrefillRate: s.prefillRate(), BacklogTime: s.prefillTime(float64(backlog)), BatchCapacity: s.batch.size.Load(),
 	}
 }
 
 // ObservePage implements endpoint.Observer. What one page can claim is bounded: at most maxNewRequests more requests than the
 // last page, and no more unobserved work than its requests can have.
 func (s *Server) ObservePage(last, next *endpoint.Sample) {
-	s.resize(next.Blocks)
+	s.observeCache(next)
 	requests := min(next.Requests(), s.requests+maxNewRequests)
 	others := max(requests-next.Ours(), 0)
 	s.batch.observe(min(next.Running, requests), next.Waiting)
@@ -73,7 +76,7 @@ func (s *Server) ObservePage(last, next *endpoint.Sample) {
 	if found := others - s.others; found > 0 {
 		tokens := found * s.estimator.learner.tokens.value()
 		s.addUnobserved(next.At, tokens)
-		s.estimator.index.Occupy(s.cache, int(tokens/prefixindex.BlockTokens))
+		s.estimator.index.Occupy(s.cache, int(s.estimator.blocks(tokens)))
 	}
 	s.boundUnobserved(next.At, others)
 	s.requests, s.others = requests, others

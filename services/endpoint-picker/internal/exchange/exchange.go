@@ -60,6 +60,8 @@ type Pick interface {
 type Follower interface {
 	// Responded is called when the status of the response is known.
 	Responded()
+	// Began is called with the first piece of a successful answer.
+	Began()
 	// Completed is called at the end of the response.
 	Completed()
 }
@@ -276,8 +278,12 @@ func (x *Exchange) FirstToken(at time.Time) {
 		return
 	}
 	x.First = at
-	if x.Status == http.StatusOK {
-		x.Placements.first(at)
+	if x.Status != http.StatusOK {
+		return
+	}
+	x.Placements.first(at)
+	if x.follower != nil {
+		x.follower.Began()
 	}
 }
 

@@ -92,6 +92,7 @@ func (p *fakePick) Sent() Follower {
 }
 
 func (p *fakePick) Responded() { p.call("Responded") }
+func (p *fakePick) Began()     { p.call("Began") }
 func (p *fakePick) Completed() { p.call("Completed") }
 
 func (p *fakePick) Discard() { p.call("Discard") }
@@ -108,6 +109,7 @@ func TestExchange_End(t *testing.T) {
 	decide := func(x *Exchange) { x.Decide(context.Background(), nil) }
 	sent := func(x *Exchange) { x.Sent() }
 	respond := func(x *Exchange) { x.Respond(&Response{Status: 200}) }
+	piece := func(x *Exchange) { x.Chunk([]byte("x")) }
 	picked := []string{"Prepare", "Admit", "Place", "Picked"}
 	tests := []struct {
 		name      string
@@ -134,6 +136,16 @@ func TestExchange_End(t *testing.T) {
 		{name: "during the response", steps: []func(x *Exchange){decide, sent, respond}, want: Interrupted, wantCalls: append(picked, "Sent", "placed", "Responded")},
 		{
 			name: "complete", steps: []func(x *Exchange){decide, sent, respond, (*Exchange).Complete}, want: Completed,
+			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
+		},
+		{
+			name: "complete, in pieces", want: Completed,
+			steps:     []func(x *Exchange){decide, sent, respond, piece, piece, (*Exchange).Complete},
+			wantCalls: append(picked, "Sent", "placed", "Responded", "Began", "Completed"),
+		},
+		{
+			name: "an error with a body", want: Completed,
+			steps:     []func(x *Exchange){decide, sent, func(x *Exchange) { x.Respond(&Response{Status: 500}) }, piece, (*Exchange).Complete},
 			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
 		},
 	}

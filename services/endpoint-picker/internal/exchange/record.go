@@ -71,6 +71,7 @@ type Record struct {
 	RequestBytes  int // size of the bodies
 	ResponseBytes int
 	PromptTokens  int // estimated from the body; 0 without a prompt
+	FixedTokens   int // the same with a fixed length of a token in bytes, the unit of Prefixes
 	MatchedTokens int // tokens of the prompt in the cache of the picked server, estimated
 	PoolSize      int // endpoints of the pool at the time of the pick
 	Pieces        int // non-empty pieces of the response's body

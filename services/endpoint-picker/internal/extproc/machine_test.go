@@ -92,6 +92,7 @@ func (p *onePick) Place() *exchange.Refusal {
 
 func (p *onePick) Sent() exchange.Follower { return p }
 func (*onePick) Discard()                  {}
+func (*onePick) Began()                    {}
 func (*onePick) Completed()                {}
 
 func (p *onePick) Responded() {

@@ -48,6 +48,17 @@ type Engine struct {
 	Tokens         string `yaml:"-"` // instead of blocks, if the page has none
 	HostTokens     string `yaml:"-"` // additional tokens in the host's memory
 
+	// AlignmentLabels are labels of CacheInfo with the tokens that cached prefixes are multiples of. The first number counts, else
+	// the size of a block.
+	AlignmentLabels []string `yaml:"-"`
+
+	// Counters of prompt tokens since the start: those that were looked up in the prefix cache, and those found there. Instead of
+	// the first, a server may count those that were not found.
+	Queries  Metrics `yaml:"-"`
+	Hits     Metrics `yaml:"-"`
+	Missed   Metrics `yaml:"-"`
+	InBlocks bool    `yaml:"-"` // they count blocks
+
 	Custom []CustomMetric `yaml:"customMetrics,omitempty"`
 }
 
@@ -73,6 +84,10 @@ func builtinEngines() []Engine {
 			BlockSizeLabel: "block_size",
 			BlocksLabel:    "num_gpu_blocks",
 			TokensLabel:    "kv_cache_size_tokens",
+			// In hybrid models a hit is a multiple of the blocks of all layers. hash_block_size is smaller, and no hit ends there.
+			AlignmentLabels: []string{"cache_hit_alignment_tokens", "effective_attention_block_size"},
+			Queries:         Metrics{"vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"},
+			Hits:            Metrics{"vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"},
 		},
 		{ //nolint:gosec // its tokens are no secrets
 			Name:       EngineSGLang,
@@ -83,6 +98,8 @@ func builtinEngines() []Engine {
 			Blocks:     "sglang:num_pages",
 			Tokens:     "sglang:max_total_num_tokens",
 			HostTokens: "sglang:hicache_host_total_tokens",
+			Queries:    Metrics{"sglang:prompt_tokens_total"},
+			Hits:       Metrics{"sglang:cached_tokens_total"}, // of the device, the host and the storage
 		},
 		{
 			Name:      EngineTRTLLMServe,
@@ -92,6 +109,9 @@ func builtinEngines() []Engine {
 			KVUsage:   Metrics{"trtllm_kv_cache_utilization"},
 			BlockSize: "trtllm_kv_cache_tokens_per_block",
 			Blocks:    "trtllm_kv_cache_max_blocks",
+			Hits:      Metrics{"trtllm_kv_cache_reused_blocks_total"},
+			Missed:    Metrics{"trtllm_kv_cache_missed_blocks_total"},
+			InBlocks:  true,
 		},
 		{
 			Name:      EngineTritonTRTLLM,

@@ -23,12 +23,12 @@ func TestBuiltinEngines(t *testing.T) {
 			name: "sglang", engine: EngineSGLang,
 			page: "sglang:num_queue_reqs{tp_rank=\"0\"} 2\nsglang:num_running_reqs{tp_rank=\"0\"} 5\nsglang:token_usage{tp_rank=\"0\"} 0.5\n" +
 				"sglang:page_size 64\nsglang:num_pages 100\nsglang:max_total_num_tokens 999\n",
-			want: endpoint.Gauges{Waiting: 2, Running: 5, KVUsage: 0.5, Blocks: 400},
+			want: endpoint.Gauges{Waiting: 2, Running: 5, KVUsage: 0.5, Blocks: 400, Alignment: 64},
 		},
 		{
 			name: "sglang with a host tier", engine: EngineSGLang,
 			page: "sglang:num_running_reqs 1\nsglang:page_size 16\nsglang:num_pages 100\nsglang:hicache_host_total_tokens 3200\n",
-			want: endpoint.Gauges{Running: 1, Blocks: 300},
+			want: endpoint.Gauges{Running: 1, Blocks: 300, Alignment: 16},
 		},
 		{
 			name: "sglang before it had pages", engine: EngineSGLang,
@@ -39,13 +39,19 @@ func TestBuiltinEngines(t *testing.T) {
 			name: "sglang with data parallel ranks", engine: EngineSGLang,
 			page: "sglang:num_running_reqs{dp_rank=\"0\"} 1\nsglang:num_running_reqs{dp_rank=\"1\"} 2\nsglang:page_size{dp_rank=\"0\"} 16\n" +
 				"sglang:page_size{dp_rank=\"1\"} 16\nsglang:num_pages{dp_rank=\"0\"} 10\nsglang:num_pages{dp_rank=\"1\"} 20\n",
-			want: endpoint.Gauges{Running: 3, Blocks: 30},
+			want: endpoint.Gauges{Running: 3, Blocks: 30, Alignment: 16},
+		},
+		{
+			name: "sglang's cached tokens, of all sources", engine: EngineSGLang,
+			page: "sglang:num_running_reqs 1\nsglang:prompt_tokens_total{is_streaming=\"false\"} 100\nsglang:prompt_tokens_total{is_streaming=\"true\"} 900\n" +
+				"sglang:cached_tokens_total{cache_source=\"device\"} 300\nsglang:cached_tokens_total{cache_source=\"host\"} 50\n",
+			want: endpoint.Gauges{Running: 1, Queries: 1000, Hits: 350, Counted: true},
 		},
 		{
 			name: "trtllm-serve", engine: EngineTRTLLMServe,
 			page: "trtllm_num_requests_waiting 1\ntrtllm_num_requests_running 2\ntrtllm_kv_cache_utilization 0.25\n" +
-				"trtllm_kv_cache_tokens_per_block 32\ntrtllm_kv_cache_max_blocks 10\n",
-			want: endpoint.Gauges{Waiting: 1, Running: 2, KVUsage: 0.25, Blocks: 20},
+				"trtllm_kv_cache_tokens_per_block 32\ntrtllm_kv_cache_max_blocks 10\ntrtllm_kv_cache_reused_blocks_total 3\ntrtllm_kv_cache_missed_blocks_total 7\n",
+			want: endpoint.Gauges{Waiting: 1, Running: 2, KVUsage: 0.25, Blocks: 20, Alignment: 32, Queries: 320, Hits: 96, Counted: true},
 		},
 		{
 			name: "triton-tensorrt-llm, by labels", engine: EngineTritonTRTLLM,
@@ -56,7 +62,7 @@ func TestBuiltinEngines(t *testing.T) {
 				"nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"tokens_per\"} 64\n" +
 				"nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"max\"} 50\n" +
 				"nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"used\"} 7\n",
-			want: endpoint.Gauges{Waiting: 3, Running: 4, KVUsage: 0.75, Blocks: 200},
+			want: endpoint.Gauges{Waiting: 3, Running: 4, KVUsage: 0.75, Blocks: 200, Alignment: 64},
 		},
 		{
 			name: "triton, whose executions are no gauge", engine: EngineTriton,

@@ -13,6 +13,7 @@ const (
 	asShare              // of the KV cache
 	asInfo               // its labels contain the size of the KV cache
 	asLoRA               // its labels contain the adapters
+	asTotal              // a number of tokens or blocks since the server began
 	asFigure             // a custom metric
 )
 
@@ -40,14 +41,20 @@ type matcher struct {
 	// The slots of the engine's metrics, in order of preference.
 	waiting, running, kvUsage                     []int
 	blockSize, blocks, tokens, hostTokens, custom []int
+	queries, hits, missed                         []int
 
 	blockSizeLabel, blocksLabel, tokensLabel string
+	alignmentLabels                          []string
+	inBlocks                                 bool     // queries, hits and missed
 	attributes                               []string // of custom
 }
 
 // newMatcher compiles an engine. Its error is a specError.
 func newMatcher(e *Engine) (*matcher, error) {
-	c := compiler{m: &matcher{engine: e.Name, blockSizeLabel: e.BlockSizeLabel, blocksLabel: e.BlocksLabel, tokensLabel: e.TokensLabel}}
+	c := compiler{m: &matcher{
+		engine: e.Name, blockSizeLabel: e.BlockSizeLabel, blocksLabel: e.BlocksLabel, tokensLabel: e.TokensLabel,
+		alignmentLabels: e.AlignmentLabels, inBlocks: e.InBlocks,
+	}}
 	c.m.waiting = c.add("queuedRequestsSpec", asCount, e.Waiting...)
 	c.m.running = c.add("runningRequestsSpec", asCount, e.Running...)
 	c.m.kvUsage = c.add("kvUsageSpec", asShare, e.KVUsage...)
@@ -57,6 +64,9 @@ func newMatcher(e *Engine) (*matcher, error) {
 	c.m.blocks = c.add("cacheNumBlocksSpec", asCount, e.Blocks)
 	c.m.tokens = c.add("cacheTokensSpec", asCount, e.Tokens)
 	c.m.hostTokens = c.add("cacheHostTokensSpec", asCount, e.HostTokens)
+	c.m.queries = c.add("cacheQueriesSpec", asTotal, e.Queries...)
+	c.m.hits = c.add("cacheHitsSpec", asTotal, e.Hits...)
+	c.m.missed = c.add("cacheMissedSpec", asTotal, e.Missed...)
 	for i, metric := range e.Custom {
 		c.m.custom = append(c.m.custom, c.add(fmt.Sprintf("customMetrics[%d].metricSpec", i), asFigure, metric.Metric)...)
 		c.m.attributes = append(c.m.attributes, metric.Attribute)

@@ -14,6 +14,7 @@ const (
 	maxLine  = 16 << 10 // longer lines are skipped: no wanted line is nearly as long
 	maxPage  = 16 << 20 // limit of a page
 	maxCount = 1 << 30  // of requests, blocks, tokens: larger values are errors of the page
+	maxTotal = 1 << 53  // of tokens since the start: larger values are not exact
 )
 
 // ErrNoGauges means that a page has no gauges of requests: the endpoint's engine is a different one.
@@ -32,6 +33,7 @@ type reading struct {
 
 	slots []slot
 	cache float64 // tokens, from labels
+	align int     // tokens, from labels
 	lora  lora
 	last  pageMemory
 }
@@ -76,7 +78,7 @@ func (r *reading) read(page io.Reader, buf []byte) (endpoint.Gauges, error) {
 
 func (r *reading) reset() {
 	clear(r.slots)
-	r.cache = 0
+	r.cache, r.align = 0, 0
 	r.lora.seen = false
 }
 
@@ -125,11 +127,14 @@ func (r *reading) take(w *wanted, series []byte) {
 		return
 	case w.role == asInfo:
 		r.cache += r.infoTokens(labels)
+		r.align = max(r.align, r.infoAlignment(labels))
 		return
 	case w.role == asLoRA:
 		r.lora.take(labels, value)
 		return
-	case w.role != asFigure && (value < 0 || value > maxCount):
+	case w.role == asTotal && (value < 0 || value > maxTotal):
+		return
+	case w.role < asTotal && (value < 0 || value > maxCount):
 		return
 	}
 	s := &r.slots[w.slot]
@@ -150,19 +155,48 @@ func (r *reading) infoTokens(labels []byte) float64 {
 	return float64(labelNumber(labels, r.blockSizeLabel)) * float64(labelNumber(labels, r.blocksLabel))
 }
 
+// infoAlignment returns the tokens that cached prefixes are multiples of, according to the labels of a series.
+func (r *reading) infoAlignment(labels []byte) int {
+	for _, name := range r.alignmentLabels {
+		if tokens := labelNumber(labels, name); tokens > 0 {
+			return tokens
+		}
+	}
+	return labelNumber(labels, r.blockSizeLabel)
+}
+
 // gauges returns the values of the page.
 func (r *reading) gauges() (endpoint.Gauges, error) {
 	waiting, running := r.first(r.waiting), r.first(r.running)
 	if !waiting.seen && !running.seen {
 		return endpoint.Gauges{}, fmt.Errorf("%w of %s", ErrNoGauges, r.engine)
 	}
-	return endpoint.Gauges{
-		Waiting: waiting.sum,
-		Running: running.sum,
-		KVUsage: min(r.first(r.kvUsage).greatest, 1),
-		Blocks:  int(min(r.cacheTokens()/prefixindex.BlockTokens, maxCount)),
-		Page:    r.last.page(r),
-	}, nil
+	g := endpoint.Gauges{
+		Waiting:   waiting.sum,
+		Running:   running.sum,
+		KVUsage:   min(r.first(r.kvUsage).greatest, 1),
+		Blocks:    int(min(r.cacheTokens()/prefixindex.BlockTokens, maxCount)),
+		Alignment: max(r.align, int(r.first(r.blockSize).greatest)),
+		Page:      r.last.page(r),
+	}
+	r.totals(&g)
+	return g, nil
+}
+
+// totals sets the counters of the prefix cache, if the page has them.
+func (r *reading) totals(g *endpoint.Gauges) {
+	queries, hits, missed := r.first(r.queries), r.first(r.hits), r.first(r.missed)
+	if missed.seen {
+		queries = slot{sum: hits.sum + missed.sum, seen: true}
+	}
+	if !queries.seen || !hits.seen {
+		return
+	}
+	unit := 1.0
+	if r.inBlocks {
+		unit = r.first(r.blockSize).greatest
+	}
+	g.Queries, g.Hits, g.Counted = queries.sum*unit, hits.sum*unit, true
 }
 
 // cacheTokens returns the size of the KV cache, 0 if unknown.

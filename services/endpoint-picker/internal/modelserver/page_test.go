@@ -2,6 +2,7 @@ package modelserver
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -93,22 +94,56 @@ func TestReadPage(t *testing.T) {
 		{
 			name: "size of the KV cache",
 			give: "vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"32\",x_block_size=\"7\",num_cpu_blocks=\"9\",num_gpu_blocks=\"4096\"} 1.0\n",
-			want: endpoint.Gauges{Running: 1, Blocks: 8192},
+			want: endpoint.Gauges{Running: 1, Blocks: 8192, Alignment: 32},
 		},
 		{
 			name: "size of the KV cache that is not said",
 			give: "vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"None\"} 1.0\nvllm:cache_config_info 1.0\n",
-			want: endpoint.Gauges{Running: 1},
+			want: endpoint.Gauges{Running: 1, Alignment: 16},
 		},
 		{
 			name: "size of the KV cache in tokens: that of a hybrid model is not blocks times block size",
 			give: "vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"128\",kv_cache_size_tokens=\"8192\",num_gpu_blocks=\"256\"} 1.0\n",
-			want: endpoint.Gauges{Running: 1, Blocks: 512},
+			want: endpoint.Gauges{Running: 1, Blocks: 512, Alignment: 128},
 		},
 		{
 			name: "size of the KV cache in tokens that is not said",
 			give: "vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"16\",kv_cache_size_tokens=\"None\",num_gpu_blocks=\"8\"} 1.0\n",
-			want: endpoint.Gauges{Running: 1, Blocks: 8},
+			want: endpoint.Gauges{Running: 1, Blocks: 8, Alignment: 16},
+		},
+		{
+			name: "alignment of hits in a hybrid model",
+			give: "vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"16\",cache_hit_alignment_tokens=\"640\"," +
+				"effective_attention_block_size=\"128\",hash_block_size=\"16\"} 1.0\n",
+			want: endpoint.Gauges{Running: 1, Alignment: 640},
+		},
+		{
+			name: "alignment of hits without other layers",
+			give: "vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"16\",cache_hit_alignment_tokens=\"None\"," +
+				"effective_attention_block_size=\"128\",hash_block_size=\"None\"} 1.0\n",
+			want: endpoint.Gauges{Running: 1, Alignment: 128},
+		},
+		{
+			name: "prefix cache of several engines, beside other caches",
+			give: "vllm:num_requests_running 1\nvllm:prefix_cache_queries_total{engine=\"0\"} 445.0\nvllm:prefix_cache_queries_total{engine=\"1\"} 5e12\n" +
+				"vllm:prefix_cache_queries_created{engine=\"0\"} 1.7e9\nvllm:prefix_cache_hits_total{engine=\"0\"} 100\n" +
+				"vllm:external_prefix_cache_queries_total 9\nvllm:external_prefix_cache_hits_total 9\nvllm:mm_cache_hits_total 9\n",
+			want: endpoint.Gauges{Running: 1, Queries: 5e12 + 445, Hits: 100, Counted: true},
+		},
+		{
+			name: "prefix cache of old versions",
+			give: "vllm:num_requests_running 1\nvllm:gpu_prefix_cache_queries_total 40\nvllm:gpu_prefix_cache_hits_total 30\n",
+			want: endpoint.Gauges{Running: 1, Queries: 40, Hits: 30, Counted: true},
+		},
+		{
+			name: "counters that cannot be",
+			give: "vllm:num_requests_running 1\nvllm:prefix_cache_queries_total 1e17\nvllm:prefix_cache_hits_total -3\n",
+			want: endpoint.Gauges{Running: 1},
+		},
+		{
+			name: "hits without queries",
+			give: "vllm:num_requests_running 1\nvllm:prefix_cache_hits_total 3\n",
+			want: endpoint.Gauges{Running: 1},
 		},
 		{name: "another server's page", give: "sglang:num_running_reqs 3\n", wantError: ErrNoGauges},
 		{name: "KV usage alone says nothing of requests", give: "vllm:kv_cache_usage_perc 0.5\n", wantError: ErrNoGauges},
@@ -122,7 +157,7 @@ func TestReadPage(t *testing.T) {
 				"byte by byte":      iotest.OneByteReader(strings.NewReader(tt.give)),
 				"data with the EOF": iotest.DataErrReader(strings.NewReader(tt.give)),
 			} {
-				got, err := vllm(t).read(r, make([]byte, 128))
+				got, err := vllm(t).read(r, make([]byte, 256))
 				require.ErrorIs(t, err, tt.wantError, name)
 				assert.Equal(t, tt.want, got, name)
 			}
@@ -137,7 +172,7 @@ func TestReadPageOfVLLM(t *testing.T) {
 	require.NoError(t, err)
 	got, err := vllm(t).read(bytes.NewReader(page), make([]byte, maxLine))
 	require.NoError(t, err)
-	assert.Equal(t, endpoint.Gauges{Blocks: 2048}, got, "256 blocks of 128 tokens")
+	assert.Equal(t, endpoint.Gauges{Blocks: 2048, Alignment: 128, Counted: true}, got, "256 blocks of 128 tokens")
 }
 
 func TestReadPageSkipsLinesLongerThanItsBuffer(t *testing.T) {
@@ -178,6 +213,7 @@ func FuzzReadPage(f *testing.F) {
 	f.Add([]byte("vllm:num_requests_waiting{} NaN\nvllm:kv_cache_usage_perc\t-1\n"), uint8(0))
 	f.Add([]byte(" vllm:num_requests_waiting\t{b=\"1\",} 0x10\n\n"), uint8(7))
 	f.Add([]byte("vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"8\",kv_cache_size_tokens=\"64\"} 1\n"), uint8(9))
+	f.Add([]byte("vllm:num_requests_running 1\nvllm:prefix_cache_queries_total 7e9\nvllm:prefix_cache_hits_total 5\nvllm:gpu_prefix_cache_hits_total 3\n"), uint8(5))
 	f.Add([]byte("vllm:num_requests_running 1\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"8\"} 1\n"+
 		"vllm:lora_requests_info{max_lora=\"4\",running_lora_adapters=\"a,b\\\\,\",waiting_lora_adapters=\"b,c\"} 1.5e9\n"), uint8(5))
 	buf, fresh := make([]byte, maxLine), vllm(f)
@@ -242,9 +278,27 @@ func oracle(families map[string]*dto.MetricFamily) (endpoint.Gauges, bool) {
 	for _, v := range kv {
 		g.KVUsage = min(max(g.KVUsage, v), 1)
 	}
+	queries, hits := values(families["vllm:prefix_cache_queries_total"]), values(families["vllm:prefix_cache_hits_total"])
+	if len(queries) == 0 {
+		queries = values(families["vllm:gpu_prefix_cache_queries_total"])
+	}
+	if len(hits) == 0 {
+		hits = values(families["vllm:gpu_prefix_cache_hits_total"])
+	}
+	if len(queries) > 0 && len(hits) > 0 {
+		g.Counted = true
+		for _, v := range queries {
+			g.Queries += v
+		}
+		for _, v := range hits {
+			g.Hits += v
+		}
+	}
 	tokens := 0.0
 	for _, m := range families["vllm:cache_config_info"].GetMetric() {
 		if v := value(m); !math.IsNaN(v) && !math.IsInf(v, 0) {
+			alignment := cmp.Or(count(m, "cache_hit_alignment_tokens"), count(m, "effective_attention_block_size"), count(m, "block_size"))
+			g.Alignment = max(g.Alignment, int(alignment))
 			if n := count(m, "kv_cache_size_tokens"); n > 0 {
 				tokens += n
 			} else {
@@ -288,7 +342,11 @@ func count(m *dto.Metric, label string) float64 {
 // values are the usable values of a family, in the order of the page.
 func values(f *dto.MetricFamily) (values []float64) {
 	for _, m := range f.GetMetric() {
-		if v := value(m); v >= 0 && v <= maxCount {
+		limit := float64(maxCount)
+		if strings.HasSuffix(f.GetName(), "_total") {
+			limit = maxTotal
+		}
+		if v := value(m); v >= 0 && v <= limit {
 			values = append(values, v)
 		}
 	}

@@ -1,6 +1,7 @@
 package prefixindex
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -43,6 +44,7 @@ type holder struct {
 	capacity   int // blocks
 	blocks     int // current number of blocks
 	uses       queue
+	ages       ages
 }
 
 // node is a run of blocks in the tree of all prefixes that so far always occurred together. Its key is the hash of its first
@@ -210,11 +212,14 @@ func commonLength(a, b []uint64) int {
 	return low
 }
 
-// A Stamp is the time of a use, for Withdraw.
+// A Stamp is the time of a use, for Withdraw and Expire.
 type Stamp uint64
 
 // Use records that a cache has, and has just used, all blocks of the chain.
-func (x *Index) Use(c Handle, chain []uint64) Stamp {
+func (x *Index) Use(c Handle, chain []uint64) Stamp { return x.use(c, chain, nil) }
+
+// use is Use. It describes the part of the chain that the cache had before, unless r is nil.
+func (x *Index) use(c Handle, chain []uint64, r *Reuse) Stamp {
 	if len(chain) == 0 {
 		return 0
 	}
@@ -225,6 +230,7 @@ func (x *Index) Use(c Handle, chain []uint64) Stamp {
 		return 0 // the cache was removed while the request was on its way
 	}
 	var path []*node
+	h.ages.tick(x.clock)
 	for at := 0; at < len(chain); {
 		rest := chain[at:]
 		n := x.table.Load().find(rest[0])
@@ -235,6 +241,15 @@ func (x *Index) Use(c Handle, chain []uint64) Stamp {
 		if same < len(n.run.Load().hashes) {
 			x.split(n, same)
 		}
+		had, last := n.heldBy(c.slot)
+		if r != nil && had > 0 {
+			r.add(Span{End: int32(at + had), Distance: int32(min(h.ages.distance(last, x.clock), math.MaxInt32)), Last: Stamp(last)})
+		}
+		if had < same {
+			r = nil
+		}
+		h.ages.used(had, last)
+		h.ages.used(same-had, 0)
 		x.addHold(n, c.slot, same)
 		path = append(path, n)
 		at += same
@@ -285,7 +300,8 @@ func (x *Index) Occupy(c Handle, blocks int) {
 	defer x.mu.Unlock()
 	if h := x.holderOf(c); h != nil && blocks > 0 {
 		h.blocks += blocks
-		h.uses.push(use{blocks: blocks})
+		h.ages.used(blocks, 0)
+		h.uses.push(use{blocks: blocks, at: x.clock})
 		x.evict(c.slot, h.blocks-h.capacity)
 	}
 }

@@ -17,6 +17,9 @@ type queue struct {
 
 func (q *queue) push(u use) { q.uses = append(q.uses, u) }
 
+// oldest returns the oldest use. The queue must not be empty.
+func (q *queue) oldest() use { return q.uses[q.first] }
+
 // pop removes and returns the oldest use. The queue must not be empty.
 func (q *queue) pop() use {
 	u := q.uses[q.first]

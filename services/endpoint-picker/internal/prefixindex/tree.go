@@ -64,6 +64,15 @@ func (r *run) find(slot uint32) int {
 	return slices.IndexFunc(r.holds, func(h hold) bool { return h.slot == slot })
 }
 
+// heldBy returns the number of blocks of the node that a cache has, and the time of their last use.
+func (n *node) heldBy(slot uint32) (blocks int, last uint64) {
+	r := n.run.Load()
+	if i := r.find(slot); i >= 0 {
+		return int(r.holds[i].blocks), n.lastUses[i]
+	}
+	return 0, 0
+}
+
 // recordUse records that a holder has just used a node.
 func (x *Index) recordUse(n *node, slot uint32) {
 	x.clock++

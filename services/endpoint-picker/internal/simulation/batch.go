@@ -24,8 +24,23 @@ type Engine struct {
 	PageTime    time.Duration // time for which a page delays tokens
 	PageDelay   time.Duration // the same without an effect on tokens
 	Refresh     Refresh       // the page shows the state as of its last refresh, if there are refreshes
+	Cache       CacheKind     // what differs from a cache of blocks
+	Reports     Reports       // of cached tokens
 	Fault       PageFault     // of the page
 	FaultAfter  time.Duration // time of the fault since the start
+}
+
+// CacheKind is how a cache differs from one with as many blocks as the page says.
+type CacheKind struct {
+	Off       bool // nothing is kept
+	Part      int  // the page claims so many times the blocks, if above 1: layers of other kinds keep less
+	Alignment int  // blocks of which a hit is a multiple, if above 1
+}
+
+// Reports is where a server reports the cached tokens of prompts.
+type Reports struct {
+	Usage  bool // in the usage of answers, of which streams have one, too
+	NoPage bool // not on its page
 }
 
 // Refresh is the time between two refreshes of a page.

@@ -70,7 +70,7 @@ func (v *visit) ended(j *job) {
 		if !j.stream {
 			v.show()
 		}
-		v.placement.ended(j.arrival)
+		v.placement.ended(j)
 		v.settle(j)
 	})
 }

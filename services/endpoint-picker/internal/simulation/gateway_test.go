@@ -45,8 +45,8 @@ func (n *noted) responded(status int) { n.note("responded %d", status) }
 func (n *noted) piece()               { n.note("piece") }
 func (n *noted) lost()                { n.note("lost") }
 
-func (n *noted) ended(a *arrival) {
-	if a == nil {
+func (n *noted) ended(j *job) {
+	if j == nil {
 		n.note("ended, an error")
 		return
 	}

@@ -275,15 +275,18 @@ func (p *pick) responded(status int) { p.exchange.Respond(&exchange.Response{Sta
 // piece passes the first piece of an answer.
 func (p *pick) piece() { p.exchange.Chunk([]byte("data: {}\n\n")) }
 
-// ended passes the whole answer, or an error. Streams do not contain their usage, because no client requests it.
-func (p *pick) ended(a *arrival) {
+// ended passes the whole answer, or an error. Streams do not contain their usage, because no client requests it, unless the server
+// reports cached tokens.
+func (p *pick) ended(j *job) {
 	x := p.exchange
 	switch {
-	case a == nil:
-	case a.stream:
-		x.Pieces = a.out
+	case j == nil:
+	case p.on.Reports.Usage:
+		x.Chunk(fmt.Appendf(nil, `{"usage":{"prompt_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}}}`, j.prompt, j.out, j.hit))
+	case j.stream:
+		x.Pieces = j.out
 	default:
-		x.Chunk(fmt.Appendf(nil, `{"usage":{"prompt_tokens":%d,"completion_tokens":%d}}`, a.prompt, a.out))
+		x.Chunk(fmt.Appendf(nil, `{"usage":{"prompt_tokens":%d,"completion_tokens":%d}}`, j.prompt, j.out))
 	}
 	x.Complete()
 	x.End(nil)

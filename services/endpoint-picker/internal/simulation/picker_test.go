@@ -84,7 +84,7 @@ func TestPickerHearsOfTheEndOfAllRequests(t *testing.T) {
 					assert.Zero(t, stats.InFlight)
 					assert.Zero(t, stats.Backlog)
 					assert.True(t, stats.Sampled)
-					assert.Equal(t, endpoint.Gauges{Blocks: UsualEngine().Blocks}, stats.Gauges)
+					assert.Equal(t, [3]float64{}, [3]float64{stats.Gauges.Waiting, stats.Gauges.Running, stats.Gauges.KVUsage})
 					assert.Less(t, stats.SampleAge, 2*r.interval)
 					assert.Zero(t, m.endpoint.Load().Requests)
 				}

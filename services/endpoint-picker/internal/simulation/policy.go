@@ -29,7 +29,7 @@ type placement interface {
 	server() *server
 	responded(status int)
 	piece()
-	ended(a *arrival)
+	ended(j *job) // nil: with an error
 	lost()
 }
 
@@ -71,7 +71,7 @@ type chosen struct{ on *server }
 func (c chosen) server() *server { return c.on }
 func (chosen) responded(int)     {}
 func (chosen) piece()            {}
-func (chosen) ended(*arrival)    {}
+func (chosen) ended(*job)        {}
 func (chosen) lost()             {}
 
 // Greedy chooses the earliest first token, with knowledge of the future. It is a strong reference, but not optimal: it

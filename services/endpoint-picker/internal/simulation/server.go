@@ -19,6 +19,8 @@ type server struct {
 	dead     bool
 	shown    endpoint.Gauges // on its page, unless it shows the current state
 	busy     time.Duration   // end of the delay by a page
+	queries  int             // prompt tokens that were looked up in the cache
+	hits     int             // those that were found
 }
 
 // requests returns the number of its requests.
@@ -29,7 +31,15 @@ func (s *server) jobs() []*job { return slices.Concat(s.running, s.waiting) }
 
 // uncached returns the tokens of a prompt that its cache does not have.
 func (s *server) uncached(a *arrival) int {
-	return a.prompt - s.cache.match(a.promptChain())*a.blockTokens
+	return a.prompt - s.usable(s.cache.match(a.promptChain()))*a.blockTokens
+}
+
+// usable returns how many cached blocks at the start of a prompt save computation.
+func (s *server) usable(blocks int) int {
+	if s.Cache.Off {
+		return 0
+	}
+	return blocks - blocks%max(s.Cache.Alignment, 1)
 }
 
 // promptLoad returns the uncached tokens of the prompts of requests without a first token.
@@ -63,7 +73,8 @@ func (s *server) page() (g endpoint.Gauges, took time.Duration, ok bool) {
 	if faulty && s.Fault == Idle {
 		g = endpoint.Gauges{}
 	}
-	g.Blocks = s.Blocks * s.BlockTokens / prefixindex.BlockTokens
+	g.Blocks = s.Blocks * s.BlockTokens / prefixindex.BlockTokens * max(s.Cache.Part, 1)
+	g.Alignment = s.BlockTokens * max(s.Cache.Alignment, 1)
 	return g, s.busy - now + s.PageDelay, true
 }
 
@@ -80,6 +91,7 @@ func (s *server) gauges(waiting int) endpoint.Gauges {
 	return endpoint.Gauges{
 		Waiting: float64(waiting), Running: float64(len(s.running)),
 		KVUsage: 1 - float64(s.cache.free)/float64(s.Blocks),
+		Queries: float64(s.queries), Hits: float64(s.hits), Counted: !s.Reports.NoPage,
 	}
 }
 
@@ -95,7 +107,7 @@ func (s *server) enqueue(j *job) {
 // size sets the current cost of a job.
 func (s *server) size(j *job) {
 	hit := s.cache.match(j.promptChain())
-	j.expect(hit)
+	j.expect(s.usable(hit))
 	j.need = j.blocks() - hit
 }
 
@@ -141,8 +153,11 @@ func (s *server) send(at *time.Duration, tell func()) {
 func (s *server) admit(j *job) bool {
 	held, hit, ok := s.cache.acquire(j.promptChain(), j.blocks())
 	if ok {
+		hit = s.usable(hit)
 		j.held = held
 		j.expect(hit)
+		s.queries += j.prompt
+		s.hits += j.hit
 	}
 	return ok
 }
@@ -159,6 +174,12 @@ func (s *server) kill() {
 		}
 		j.watcher.lost(j)
 	}
+}
+
+// revive starts the server again, with an empty cache.
+func (s *server) revive() {
+	s.dead, s.cache = false, newBlockCache(s.Blocks, len(s.cache.places))
+	s.queries, s.hits, s.shown = 0, 0, endpoint.Gauges{}
 }
 
 // forecast returns the time of the first token of a request that arrives now. It knows the true queue, the true cache and

@@ -31,7 +31,8 @@ type Scenario struct {
 	Workload Workload
 	Warm     time.Duration // time before measurements
 	Measured time.Duration
-	Churn    bool // a server dies after a third of the time, and a new one starts after half
+	Restart  time.Duration // when the first server dies, to start again five seconds later; 0 for never
+	Churn    bool          // a server dies after a third of the time, and a new one starts after half
 }
 
 // A Trace contains the requests for one run of a scenario. It is never changed, so several policies can use it concurrently.
@@ -61,6 +62,10 @@ func (t *Trace) runWhile(p Policy, should func(*Result) bool) Result {
 	}
 	if t.scenario.Churn {
 		f.churn(t.scenario.Warm, t.scenario.Measured)
+	}
+	if s, dies := f.servers[0], t.scenario.Restart; dies > 0 {
+		f.timeline.at(dies, s.kill)
+		f.timeline.at(dies+5*time.Second, s.revive)
 	}
 	result := &Result{}
 	g := &gateway{timeline: f.timeline, chooser: f.chooser, result: result, open: len(t.arrivals)}

@@ -123,6 +123,7 @@ func (b *Balancer) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refus
 		return nil, refusal(err)
 	}
 	b.rule(x, m.random)
+	m.measure(x)
 	m.estimated = !m.config.Profile.WithoutEstimates
 	m.hash(x, hashedTokens(m.config))
 	m.describe(x, m.random)

@@ -1,6 +1,8 @@
 package balancer
 
 import (
+	"net/http"
+
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
@@ -11,10 +13,11 @@ const statusFailed = 503
 
 // follower learns from the response to one request.
 type follower struct {
-	balancer  *Balancer
-	exchange  *exchange.Exchange
-	estimated bool                // the profile reads estimates
-	placement *estimate.Placement // of the prompt, until it is known which endpoint served it; nil without a prompt
+	balancer    *Balancer
+	exchange    *exchange.Exchange
+	estimated   bool                 // the profile reads estimates
+	expectation estimate.Expectation // of the prompt
+	placement   *estimate.Placement  // of the prompt, until it is known which endpoint served it; nil without a prompt
 }
 
 // Responded records the status of the response. If another endpoint than the picked one responded, the picked one failed
@@ -34,6 +37,7 @@ func (f *follower) Responded() {
 	}
 	b.outliers.Responded(by, x.Status)
 	x.Placements.Answering().MoveTo(by, b.clock.Now())
+	f.expectation.Moved()
 	f.served(by)
 }
 
@@ -44,6 +48,9 @@ func (f *follower) served(by *endpoint.Endpoint) {
 		f.placement = nil
 	}
 }
+
+// Began records the first piece of the answer.
+func (f *follower) Began() { f.balancer.estimator.Began(&f.expectation) }
 
 // endpointAt returns the endpoint with an address, or nil.
 func (b *Balancer) endpointAt(address string) *endpoint.Endpoint {
@@ -62,7 +69,15 @@ func (f *follower) Completed() {
 	if !x.Usage.Known && x.Streaming {
 		tokens = x.Pieces // each is about one token
 	}
-	if f.estimated {
-		f.balancer.estimator.Answered(x.Placements.Answering().Endpoint(), tokens)
+	if !f.estimated {
+		return
+	}
+	f.balancer.estimator.Answered(x.Placements.Answering().Endpoint(), tokens)
+	if x.Status == http.StatusOK && x.Usage.Known {
+		cached := -1
+		if x.Usage.CachedKnown {
+			cached = x.Usage.Cached
+		}
+		f.balancer.estimator.Reported(&f.expectation, x.Usage.Prompt, cached)
 	}
 }

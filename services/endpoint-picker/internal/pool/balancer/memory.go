@@ -47,11 +47,19 @@ func (m *memory) read(x *exchange.Exchange, blocks int) error {
 		return err //nolint:wrapcheck // it says all
 	}
 	x.Model = r.Model
-	x.Streaming, x.UsageForm, x.PromptTokens = r.Stream, r.API.Usage, 0
-	if r.API.Generates {
-		x.PromptTokens = r.Tokens
-	}
+	x.Streaming, x.UsageForm, x.PromptTokens, x.FixedTokens = r.Stream, r.API.Usage, 0, 0
 	return nil
+}
+
+// measure estimates the tokens of the prompt for the target model.
+func (m *memory) measure(x *exchange.Exchange) {
+	r := &m.incoming
+	if !r.API.Generates {
+		m.prompt.Size = estimate.PromptSize{}
+		return
+	}
+	m.prompt.Size = estimate.PromptSize{Model: x.Target, Text: r.Text, Other: r.Tokens - r.Text}
+	x.PromptTokens, x.FixedTokens = m.balancer.estimator.Measure(&m.prompt.Size), r.Tokens
 }
 
 // lookupBlocks returns the maximum number of blocks of a prompt to look up in caches. 0 tokens mean the default.
@@ -95,9 +103,10 @@ func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
 		m.mark(i+1, r.Turns)
 	}
 	if m.balancer.options.Prefixes {
-		x.Prefixes = appendPrefixes(nil, &m.chain, x.PromptTokens)
+		x.Prefixes = appendPrefixes(nil, &m.chain, x.FixedTokens)
 		m.truncate(lookupBlocks(maxTokens))
 	}
+	m.prompt.Size.Whole = r.OnePrompt() && len(m.chain.Hashes) < lookupBlocks(maxTokens)
 }
 
 // truncate discards all blocks after a number of blocks.
@@ -160,7 +169,7 @@ func (m *memory) forget() {
 	m.incoming.DropLarge()
 	m.chain.DropLarge()
 	m.balancer, m.exchange, m.config, m.snapshot = nil, nil, nil, nil
-	m.request = scheduling.Request{}
+	m.request, m.prompt.Size = scheduling.Request{}, estimate.PromptSize{}
 }
 
 // describe provides the properties of the request to the scheduler.

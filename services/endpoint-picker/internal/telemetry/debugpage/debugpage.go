@@ -170,8 +170,22 @@ type endpointLine struct {
 	Picks    int64             `json:"picks"`
 	Factor   float64           `json:"waitFactor"`
 	Blocks   int               `json:"cacheBlocksHeld"` // estimate of the index
-	Capacity int               `json:"cacheBlocks"`
+	Capacity int               `json:"cacheBlocks"`     // on its page, or less if it has shown to keep less
+	Prefix   prefixTokens      `json:"prefixTokens"`
 }
+
+// prefixTokens are sums of prompt tokens, of requests for which the endpoint reported what it had cached.
+type prefixTokens struct {
+	Prompt   int64 `json:"prompt"`
+	Expected int64 `json:"expected"`
+	Reported int64 `json:"reported"`
+}
+
+// ExpectedRate returns the hit rate that the picker expected.
+func (t prefixTokens) ExpectedRate() float64 { return float64(t.Expected) / float64(max(t.Prompt, 1)) }
+
+// ReportedRate returns the hit rate that the endpoint reported.
+func (t prefixTokens) ReportedRate() float64 { return float64(t.Reported) / float64(max(t.Prompt, 1)) }
 
 type pickLine struct {
 	Time      time.Time   `json:"time"`
@@ -262,7 +276,7 @@ func (p *Page) endpoint(e *endpoint.Endpoint, x *estimate.Estimator, now time.Ti
 		Age: stats.SampleAge.Seconds(), Failures: stats.ScrapeFailures,
 		Waiting: stats.Gauges.Waiting, Running: stats.Gauges.Running, KVUsage: stats.Gauges.KVUsage,
 		InFlight: stats.InFlight, Tokens: stats.Backlog, Picks: stats.Picks, Factor: stats.Slowdown,
-		Blocks: blocks, Capacity: capacity,
+		Blocks: blocks, Capacity: capacity, Prefix: prefixTokens(stats.Prefix),
 	}
 }
 

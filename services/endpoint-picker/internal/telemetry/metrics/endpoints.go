@@ -51,6 +51,12 @@ func NewEndpointCollector(s snapshots, c clock.PassiveClock, r prometheus.Regist
 	counterOf("endpoint_picks_total", "Requests sent to the endpoint.", func(s *endpoint.Stats) float64 { return float64(s.Picks) })
 	counterOf("endpoint_scrape_failures_total", "Failed scrapes of the endpoint.",
 		func(s *endpoint.Stats) float64 { return float64(s.ScrapeFailures) })
+	counterOf("endpoint_prefix_prompt_tokens_total", "Prompt tokens of this picker's requests for which the endpoint reported how many it had cached, in answers or else on its page.",
+		func(s *endpoint.Stats) float64 { return float64(s.Prefix.Prompt) })
+	counterOf("endpoint_prefix_expected_tokens_total", "Tokens of these prompts that the picker expected in the endpoint's prefix cache. The ratio to the prompt tokens is the expected hit rate.",
+		func(s *endpoint.Stats) float64 { return float64(s.Prefix.Expected) })
+	counterOf("endpoint_prefix_reported_tokens_total", "Tokens of these prompts that the endpoint reported as cached. The ratio to the prompt tokens is the real hit rate.",
+		func(s *endpoint.Stats) float64 { return float64(s.Prefix.Reported) })
 	gaugeOf("endpoint_requests_in_flight", "Requests of this picker in flight on the endpoint.",
 		func(s *endpoint.Stats) float64 { return float64(s.InFlight) })
 	gaugeOf("endpoint_requests_waiting", "Requests queued on the endpoint, as of the last scrape.",

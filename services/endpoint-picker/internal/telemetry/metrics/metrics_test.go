@@ -124,6 +124,15 @@ fairlead_picker_endpoint_kv_cache_usage{endpoint="10.0.0.1:8000",pod="a"} 0.5
 # HELP fairlead_picker_endpoint_picks_total Requests sent to the endpoint.
 # TYPE fairlead_picker_endpoint_picks_total counter
 fairlead_picker_endpoint_picks_total{endpoint="10.0.0.1:8000",pod="a"} 2
+# HELP fairlead_picker_endpoint_prefix_expected_tokens_total Tokens of these prompts that the picker expected in the endpoint's prefix cache. The ratio to the prompt tokens is the expected hit rate.
+# TYPE fairlead_picker_endpoint_prefix_expected_tokens_total counter
+fairlead_picker_endpoint_prefix_expected_tokens_total{endpoint="10.0.0.1:8000",pod="a"} 0
+# HELP fairlead_picker_endpoint_prefix_prompt_tokens_total Prompt tokens of this picker's requests for which the endpoint reported how many it had cached, in answers or else on its page.
+# TYPE fairlead_picker_endpoint_prefix_prompt_tokens_total counter
+fairlead_picker_endpoint_prefix_prompt_tokens_total{endpoint="10.0.0.1:8000",pod="a"} 0
+# HELP fairlead_picker_endpoint_prefix_reported_tokens_total Tokens of these prompts that the endpoint reported as cached. The ratio to the prompt tokens is the real hit rate.
+# TYPE fairlead_picker_endpoint_prefix_reported_tokens_total counter
+fairlead_picker_endpoint_prefix_reported_tokens_total{endpoint="10.0.0.1:8000",pod="a"} 0
 # HELP fairlead_picker_endpoint_prompt_tokens_owed Prompt tokens sent by this picker that the endpoint has neither cached nor computed yet.
 # TYPE fairlead_picker_endpoint_prompt_tokens_owed gauge
 fairlead_picker_endpoint_prompt_tokens_owed{endpoint="10.0.0.1:8000",pod="a"} 0
@@ -181,7 +190,10 @@ func TestLearnedValuesOfEndpoints(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(noon), r)
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{
-		learnedEndpoint("a", endpoint.Estimates{Slowdown: 2, Backlog: 30_000, PrefillRate: 12_000, BacklogTime: 2500 * time.Millisecond, BatchCapacity: 48}),
+		learnedEndpoint("a", endpoint.Estimates{
+			Slowdown: 2, Backlog: 30_000, PrefillRate: 12_000, BacklogTime: 2500 * time.Millisecond, BatchCapacity: 48,
+			Prefix: endpoint.PrefixTokens{Prompt: 1000, Expected: 800, Reported: 640},
+		}),
 		learnedEndpoint("new", endpoint.Estimates{Slowdown: 1}),
 	}})
 	assertMetrics(t, r, `
@@ -195,7 +207,21 @@ fairlead_picker_endpoint_batch_capacity{endpoint="10.0.0.1:8000",pod="a"} 48
 # HELP fairlead_picker_endpoint_prefill_tokens_per_second Learned speed at which the endpoint computes prompt tokens. Absent until 50 first tokens have shown it.
 # TYPE fairlead_picker_endpoint_prefill_tokens_per_second gauge
 fairlead_picker_endpoint_prefill_tokens_per_second{endpoint="10.0.0.1:8000",pod="a"} 12000
-`, "fairlead_picker_endpoint_backlog_seconds", "fairlead_picker_endpoint_batch_capacity", "fairlead_picker_endpoint_prefill_tokens_per_second")
+# HELP fairlead_picker_endpoint_prefix_expected_tokens_total Tokens of these prompts that the picker expected in the endpoint's prefix cache. The ratio to the prompt tokens is the expected hit rate.
+# TYPE fairlead_picker_endpoint_prefix_expected_tokens_total counter
+fairlead_picker_endpoint_prefix_expected_tokens_total{endpoint="10.0.0.1:8000",pod="a"} 800
+fairlead_picker_endpoint_prefix_expected_tokens_total{endpoint="10.0.0.1:8000",pod="new"} 0
+# HELP fairlead_picker_endpoint_prefix_prompt_tokens_total Prompt tokens of this picker's requests for which the endpoint reported how many it had cached, in answers or else on its page.
+# TYPE fairlead_picker_endpoint_prefix_prompt_tokens_total counter
+fairlead_picker_endpoint_prefix_prompt_tokens_total{endpoint="10.0.0.1:8000",pod="a"} 1000
+fairlead_picker_endpoint_prefix_prompt_tokens_total{endpoint="10.0.0.1:8000",pod="new"} 0
+# HELP fairlead_picker_endpoint_prefix_reported_tokens_total Tokens of these prompts that the endpoint reported as cached. The ratio to the prompt tokens is the real hit rate.
+# TYPE fairlead_picker_endpoint_prefix_reported_tokens_total counter
+fairlead_picker_endpoint_prefix_reported_tokens_total{endpoint="10.0.0.1:8000",pod="a"} 640
+fairlead_picker_endpoint_prefix_reported_tokens_total{endpoint="10.0.0.1:8000",pod="new"} 0
+`, "fairlead_picker_endpoint_backlog_seconds", "fairlead_picker_endpoint_batch_capacity", "fairlead_picker_endpoint_prefill_tokens_per_second",
+		"fairlead_picker_endpoint_prefix_expected_tokens_total", "fairlead_picker_endpoint_prefix_prompt_tokens_total",
+		"fairlead_picker_endpoint_prefix_reported_tokens_total")
 }
 
 // The names of the other set are not ours to choose.

@@ -108,7 +108,7 @@ func (p *Pool) ObserveExchange(x *exchange.Record) {
 		return
 	}
 	output, loss := outputTokens(x)
-	if x.PromptTokens < 1 || x.PromptTokens > recording.MaxTokens || output > recording.MaxTokens {
+	if x.FixedTokens < 1 || x.FixedTokens > recording.MaxTokens || output > recording.MaxTokens {
 		loss = metrics.LostPrompt
 	}
 	if loss != "" {
@@ -141,9 +141,9 @@ func outputTokens(x *exchange.Record) (tokens int, loss metrics.Loss) {
 func (p *Pool) request(x *exchange.Record, output int) *picked {
 	at, took, streaming := sinceMilliseconds(p.recorder.began, x.Arrived), sinceMilliseconds(x.Arrived, x.Ended), x.Streaming
 	made := &picked{model: xxhash.Sum64String(modelOf(x)), endpoint: x.Endpoint.Identity(), prefixes: x.Prefixes, Request: recording.Request{
-		Timestamp: &at, Input: x.PromptTokens, Output: output,
+		Timestamp: &at, Input: x.FixedTokens, Output: output,
 		Extension: recording.Extension{
-			Pool: p.name, Endpoints: x.PoolSize, Streaming: &streaming, Status: x.Status, Duration: &took, Matched: min(x.MatchedTokens, x.PromptTokens),
+			Pool: p.name, Endpoints: x.PoolSize, Streaming: &streaming, Status: x.Status, Duration: &took, Matched: min(x.MatchedTokens*x.FixedTokens/max(x.PromptTokens, 1), x.FixedTokens),
 		},
 	}}
 	if streaming && !x.First.IsZero() {

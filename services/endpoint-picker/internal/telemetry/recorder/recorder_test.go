@@ -95,7 +95,7 @@ func answered(e *endpoint.Endpoint) *exchange.Record {
 		Outcome: exchange.Completed, RequestID: "secret-id", TraceParent: "secret-trace", Path: "/secret-path", Model: "secret-model", Target: "secret-target",
 		Rewrite: "secret-rewrite", Fairness: "secret-tenant", Objective: "secret-objective", Served: "secret-served", Reason: "secret-reason",
 		Streaming: true, Endpoint: e, Status: 200, Began: now.Add(-2 * time.Second), Arrived: now.Add(-1500 * time.Millisecond),
-		First: now.Add(-time.Second), Ended: now, PromptTokens: 600, MatchedTokens: 512, PoolSize: 3, Pieces: 9, Prefixes: []uint64{11, 12},
+		First: now.Add(-time.Second), Ended: now, PromptTokens: 600, FixedTokens: 600, MatchedTokens: 512, PoolSize: 3, Pieces: 9, Prefixes: []uint64{11, 12},
 		Usage: exchange.Usage{Known: true, Prompt: 640, Output: 10, Cached: 500, CachedKnown: true},
 	}
 }
@@ -127,7 +127,7 @@ func TestRecording(t *testing.T) {
 		failed.Status, failed.Usage, failed.Pieces, failed.First = 503, exchange.Usage{}, 0, time.Time{}
 		one.ObserveExchange(failed)
 		long := answered(b)
-		long.PromptTokens, long.Usage = 5*recording.BlockTokens, exchange.Usage{}
+		long.FixedTokens, long.Usage = 5*recording.BlockTokens, exchange.Usage{}
 		one.ObserveExchange(long)
 		r.stop()
 		assert.Equal(t, &counts{written: 4}, r.counts)
@@ -200,8 +200,8 @@ func TestLosses(t *testing.T) {
 		"no usage": {
 			change: func(x *exchange.Record) { x.Streaming, x.Usage = false, exchange.Usage{} }, want: map[metrics.Loss]int{metrics.LostUncounted: 1},
 		},
-		"no prompt":   {change: func(x *exchange.Record) { x.PromptTokens = 0 }, want: map[metrics.Loss]int{metrics.LostPrompt: 1}},
-		"long prompt": {change: func(x *exchange.Record) { x.PromptTokens = recording.MaxTokens + 1 }, want: map[metrics.Loss]int{metrics.LostPrompt: 1}},
+		"no prompt":   {change: func(x *exchange.Record) { x.FixedTokens = 0 }, want: map[metrics.Loss]int{metrics.LostPrompt: 1}},
+		"long prompt": {change: func(x *exchange.Record) { x.FixedTokens = recording.MaxTokens + 1 }, want: map[metrics.Loss]int{metrics.LostPrompt: 1}},
 		"long answer": {change: func(x *exchange.Record) { x.Usage.Output = recording.MaxTokens + 1 }, want: map[metrics.Loss]int{metrics.LostPrompt: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -344,7 +344,7 @@ func BenchmarkWrite(b *testing.B) {
 	r, err := New(Params{Path: filepath.Join(b.TempDir(), "r"), MaxBytes: 64 << 20, Log: zap.NewNop(), Observer: &counts{}, Clock: clock.RealClock{}})
 	require.NoError(b, err)
 	x := answered(newEndpoint(1))
-	x.PromptTokens, x.Prefixes = 2048, []uint64{1, 2, 3, 4}
+	x.FixedTokens, x.Prefixes = 2048, []uint64{1, 2, 3, 4}
 	p := r.Pool("").request(x, 1)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,0 +1,338 @@
+package estimate
+
+import (
+	"math/bits"
+	"sync"
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+)
+
+// fit learns how much of its prompts a server keeps, from what it reports: for each request the cached tokens in the usage of
+// the answer, or else the hits and queries of all its requests on its pages.
+//
+// A placement had a part of its prompt in the index, at a distance: the number of blocks that the server used since it last used
+// these. Blocks that were really cached are hits at their distance, the others are misses. A cache that evicts its least recently
+// used blocks has hits up to its size and misses beyond it, so the size that fits best has the fewest misses below it and hits
+// above it. Without evidence it is the size on the page, and never more. A server that keeps nothing fits best with no blocks.
+//
+// Evidence is forgotten, so a larger size is tried again from time to time, which costs a few misses. Requests that find more
+// than expected make the server forget faster what it missed.
+type fit struct {
+	mu      sync.Mutex
+	hits    weights
+	misses  weights
+	size    int               // the size that fits best, in blocks; unlimited if nothing contradicts the page
+	recent  float64           // share of expected tokens that were found, of the last requests
+	missed  prefixindex.Stamp // the use of the first of them of which nothing was found since
+	window  window
+	pending [maxPending]pending // newest at next-1
+	next    int
+
+	computed prefixindex.Stamp // prompts that were placed up to here are computed
+	totals   endpoint.PrefixTokens
+}
+
+// unlimited is the size of a cache without evidence against its page.
+const unlimited = 1 << 30
+
+// weights are evidence by distance.
+type weights [distances]float64
+
+// pending is a prompt whose blocks from some block on are new to the server, and not computed yet.
+type pending struct {
+	used  prefixindex.Stamp
+	from  int32  // blocks
+	first uint64 // hash of the first new block
+}
+
+// window collects what was expected since the page on which it began.
+type window struct {
+	began         time.Time
+	queries, hits float64 // on that page
+	counted       bool    // there was one
+	reported      bool    // answers reported cached tokens
+	usage         bool    // answers reported the tokens of prompts
+	requests      float64
+	prompt        float64 // tokens of prompts
+	text, other   float64 // the same without learned ratios, of texts and of other parts
+	cached        float64 // expected to be cached, by the index
+	expected      float64 // the same, and at the owner
+	byDistance    weights // tokens of cached that are evidence
+}
+
+func newFit() *fit { return &fit{size: unlimited, recent: 1} }
+
+// bucket returns the index of a distance in weights: distancesPerOctave for each doubling.
+func bucket(blocks int) int {
+	n := uint(max(blocks, 1))
+	octave := bits.Len(n) - 1
+	return min(octave*distancesPerOctave+int(n<<2>>octave&(distancesPerOctave-1)), distances-1)
+}
+
+// leastOf returns the least distance of a bucket.
+func leastOf(i int) int {
+	return (distancesPerOctave + i%distancesPerOctave) << (i / distancesPerOctave) >> 2
+}
+
+// best returns the size with the least sum of misses below and hits above it. page is the size that the page claims.
+func (f *fit) best(page int) int {
+	least, best, sum := 0.0, unlimited, 0.0
+	for i := bucket(page); i >= 0; i-- { // sum: of this size, less that of the page's
+		sum += f.hits[i] + priorHits - f.misses[i]
+		if sum < least {
+			least, best = sum, leastOf(i)
+		}
+	}
+	if best == 1 {
+		return 0
+	}
+	return best
+}
+
+// forget lets evidence of a number of earlier requests fade.
+func (f *fit) forget(requests float64) {
+	keep := max(1-requests/fitMemory, 0)
+	for i := range f.hits {
+		f.hits[i] *= keep
+		f.misses[i] *= keep
+	}
+}
+
+// surplus forgets misses beyond the current size: the server had more than expected.
+func (f *fit) surplus() {
+	for i := bucket(f.size); i < distances; i++ {
+		f.misses[i] *= surplusKeep
+	}
+}
+
+// await records a prompt whose blocks from some block on are computed from now on.
+func (f *fit) await(used prefixindex.Stamp, chain []uint64, from int) {
+	if from < len(chain) {
+		f.pending[f.next%maxPending] = pending{used: used, from: int32(from), first: chain[from]}
+		f.next++
+	}
+}
+
+// settled returns the number of blocks at the start of a chain that are not being computed now.
+func (f *fit) settled(chain []uint64, blocks int) int {
+	for i := f.next; i > max(f.next-maxPending, 0); i-- {
+		p := &f.pending[(i-1)%maxPending]
+		if p.used <= f.computed {
+			break
+		}
+		if int(p.from) < blocks && chain[p.from] == p.first {
+			blocks = int(p.from)
+		}
+	}
+	return blocks
+}
+
+// An Expectation is what was expected of one prompt when it was placed, to be compared with what its server reports. The zero
+// Expectation expects nothing.
+type Expectation struct {
+	server   *Server // nil if the prompt moved to another server, which says nothing of this one
+	used     prefixindex.Stamp
+	model    string
+	text     int32   // tokens, without a learned ratio
+	other    int32   // tokens of other parts than texts
+	tokens   int32   // of the prompt
+	cached   int32   // tokens in the index
+	expected int32   // the same, and at the owner
+	history  int32   // tokens up to the end of the last answer of its conversation
+	settled  int32   // blocks of it that were computed before
+	whole    bool    // the chain is the whole prompt
+	perBlock float64 // tokens
+	reuse    prefixindex.Reuse
+}
+
+// eachSpan calls f for the settled spans of an expectation: their tokens, and the distance of their start.
+func (e *Expectation) eachSpan(f func(from, to, distance float64)) {
+	start := int32(0)
+	for _, span := range e.reuse.Spans() {
+		from, to := float64(start)*e.perBlock, float64(min(span.End, e.settled))*e.perBlock
+		if to = min(to, float64(e.cached)); to > from {
+			f(from, to, float64(span.Distance))
+		}
+		start = span.End
+	}
+}
+
+// placed records what was expected of a prompt.
+func (f *fit) placed(e *Expectation, chain []uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	had := 0
+	if spans := e.reuse.Spans(); len(spans) > 0 {
+		had = int(spans[len(spans)-1].End)
+	}
+	e.settled = int32(f.settled(chain, had))
+	f.await(e.used, chain, had)
+	w := &f.window
+	w.requests++
+	w.prompt += float64(e.tokens)
+	w.text += float64(e.text)
+	w.other += float64(e.other)
+	w.cached += float64(e.cached)
+	w.expected += float64(e.expected)
+	e.eachSpan(func(from, to, distance float64) {
+		w.byDistance[bucket(int(distance+(to-from)/e.perBlock/2))] += to - from
+	})
+}
+
+// began records that the answer to a placed prompt has begun. Engines compute prompts in order.
+func (f *fit) began(used prefixindex.Stamp) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.computed = max(f.computed, used)
+}
+
+// counted records that answers report the tokens of prompts.
+func (f *fit) counted() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.window.usage = true
+}
+
+// report compares an expectation with the cached tokens in the usage of the answer. more reports whether a surplus can come only
+// from our own prompts. It returns the time up to which the server has lost what it used, 0 if it has not.
+func (f *fit) report(e *Expectation, prompt, cached int, page int, more bool) (lost prefixindex.Stamp) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.window.reported = true
+	f.totals.Prompt += int64(prompt)
+	f.totals.Expected += int64(min(int(e.expected), prompt))
+	f.totals.Reported += int64(min(cached, prompt))
+	if !e.whole {
+		return 0
+	}
+	f.forget(1)
+	real, total := float64(cached), float64(max(e.tokens, 1))
+	found, expected := 0.0, 0.0
+	e.eachSpan(func(from, to, distance float64) {
+		hit := min(max(real-from, 0), to-from)
+		miss := to - from - hit
+		reach := distance + hit/e.perBlock
+		f.hits[bucket(int(distance+hit/e.perBlock/2))] += hit / total
+		f.misses[bucket(int(reach+miss/e.perBlock/2))] += miss / total
+		found, expected = found+hit, expected+to-from
+	})
+	more = more || real > float64(f.size)*e.perBlock // no cache has more than its size
+	if more && real > float64(max(e.cached, e.history))+surplusPart*total {
+		f.surplus()
+	}
+	f.size = f.best(page)
+	return f.missing(e, found, expected)
+}
+
+// missing finds out whether a server has lost all that it had: then nothing of several prompts in a row is found. It returns
+// the use of the first of them: what was used before is lost.
+func (f *fit) missing(e *Expectation, found, expected float64) prefixindex.Stamp {
+	if expected <= 0 {
+		return 0
+	}
+	f.recent += recentWeight * (found/expected - f.recent)
+	if found > 0 {
+		f.missed = 0
+		return 0
+	}
+	if f.missed == 0 {
+		f.missed = e.used
+	}
+	if f.recent >= recentLost {
+		return 0
+	}
+	lost := f.missed
+	f.missed, f.recent = 0, 1
+	return lost
+}
+
+// pageResult is what a page showed.
+type pageResult struct {
+	restarted       bool    // its counters began again: the cache is empty
+	fitted          bool    // size may be another one
+	text, textCount float64 // tokens of texts without a learned ratio, and those that the server counted; 0 if it shows none
+}
+
+// page compares what was expected since an earlier page with its counters of hits and queries. The share of our requests is
+// assumed to have the hit rate of all.
+func (f *fit) page(next *endpoint.Sample, page int, more bool) (r pageResult) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !next.Counted {
+		return r
+	}
+	w := &f.window
+	queries, hits := next.Queries-w.queries, next.Hits-w.hits
+	switch {
+	case !w.counted:
+	case queries < 0 || hits < 0:
+		r.restarted = true
+	case !w.complete(next.At, queries, hits):
+		return r
+	default:
+		if !w.reported {
+			f.compare(queries, hits, page, more)
+			r.fitted = true
+		}
+		if more && !w.usage && w.text >= mostlyText*w.other && queries > w.other {
+			r.text, r.textCount = w.text, queries-w.other
+		}
+	}
+	f.window = window{began: next.At, queries: next.Queries, hits: next.Hits, counted: true}
+	return r
+}
+
+// complete reports whether a window has enough requests, and its page most of their prompts. Few are enough to see that nothing
+// was found.
+func (w *window) complete(now time.Time, queries, hits float64) bool {
+	slow := hits == 0 || now.Sub(w.began).Seconds() >= windowSeconds
+	enough := w.requests >= windowRequests || w.requests >= fewRequests && slow
+	return enough && queries*windowLag >= w.prompt
+}
+
+// compare distributes the hits over what was expected, from the least distance up: the blocks used last are the last to be
+// evicted.
+func (f *fit) compare(queries, hits float64, page int, more bool) {
+	w := &f.window
+	rate := min(hits/queries, 1)
+	real := rate * w.prompt
+	f.totals.Prompt += int64(w.prompt)
+	f.totals.Expected += int64(min(w.expected, w.prompt))
+	f.totals.Reported += int64(real)
+	requests := min(w.requests, maxWindow)
+	f.forget(requests)
+	mean, evidence := w.prompt/w.requests, 0.0
+	for _, tokens := range w.byDistance {
+		evidence += tokens
+	}
+	// One request may be on the other side of an end of the window. What was just being computed has the rate of the rest.
+	left := (min(real, w.cached) + w.cached/w.requests) * evidence / max(w.cached, 1)
+	scale := requests / w.requests
+	for i := range w.byDistance {
+		tokens := w.byDistance[i]
+		hit := min(tokens, left)
+		left -= hit
+		f.hits[i] += scale * hit / mean
+		f.misses[i] += scale * (tokens - hit) / mean
+	}
+	if more && real > w.cached+surplusPart*w.prompt {
+		f.surplus()
+	}
+	f.size = f.best(page)
+}
+
+// total returns the sums of tokens for metrics.
+func (f *fit) total() endpoint.PrefixTokens {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.totals
+}
+
+// limit returns the size that fits best.
+func (f *fit) limit() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.size
+}

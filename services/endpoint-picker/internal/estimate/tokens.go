@@ -1,0 +1,110 @@
+package estimate
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+)
+
+// tokenizers learns the tokens of texts, for each model: the ratio of the tokens that servers count to those that a fixed length
+// of a token gives (prefixindex.BytesPerToken). A token of an 8B model's vocabulary has 4.4 bytes in prose and 2.3 in code; other
+// languages and escapes in JSON differ more.
+//
+// Names of models come from clients, so only names that a server has answered count, and the least recently used one leaves for
+// a new one. A model that is not known has the mean ratio of the pool, which also converts what no request belongs to: the
+// sizes of caches, answers, and requests of other replicas.
+//
+// Readers take no lock.
+type tokenizers struct {
+	mean   tokenRatio
+	models atomic.Pointer[map[string]*tokenRatio] // replaced, never changed
+	mu     sync.Mutex                             // serializes writers
+	uses   uint64                                 // observations so far
+}
+
+// tokenRatio is one learned ratio.
+type tokenRatio struct {
+	sum, weight float64 // of the observed ratios; guarded by tokenizers.mu
+	start       float64 // the ratio without observations
+	used        uint64  // the last observation; guarded by tokenizers.mu
+	ratio       atomicFloat
+}
+
+func newTokenRatio(start float64) *tokenRatio {
+	r := &tokenRatio{start: start}
+	r.ratio.Store(start)
+	return r
+}
+
+func newTokenizers() *tokenizers {
+	t := &tokenizers{}
+	t.mean.start = 1
+	t.mean.ratio.Store(1)
+	t.models.Store(&map[string]*tokenRatio{})
+	return t
+}
+
+// of returns the ratio of a model.
+func (t *tokenizers) of(model string) float64 {
+	if r := (*t.models.Load())[model]; r != nil {
+		return r.ratio.Load()
+	}
+	return t.mean.ratio.Load()
+}
+
+// pool returns the mean ratio.
+func (t *tokenizers) pool() float64 { return t.mean.ratio.Load() }
+
+// observe adds the count of one prompt of a model, whose text was estimated at so many tokens without a ratio.
+func (t *tokenizers) observe(model string, estimated, counted int) {
+	if estimated <= 0 || counted <= 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.uses++
+	ratio, weight := float64(counted)/float64(estimated), ratioWeight*min(float64(estimated)/ratioTokens, 1)
+	t.mean.observe(ratio, weight)
+	r := (*t.models.Load())[model]
+	if r == nil {
+		r = t.add(model)
+	}
+	r.used = t.uses
+	r.observe(ratio, weight)
+}
+
+// observeMany adds the counts of many prompts of any models.
+func (t *tokenizers) observeMany(estimated, counted float64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mean.observe(counted/estimated, manyWeight)
+}
+
+// add adds a model, in place of the least recently used one if there are too many. mu is held.
+func (t *tokenizers) add(model string) *tokenRatio {
+	next := maps.Clone(*t.models.Load())
+	if len(next) >= maxModels {
+		oldest, used := "", t.uses+1
+		for name, r := range next {
+			if r.used < used {
+				oldest, used = name, r.used
+			}
+		}
+		delete(next, oldest)
+	}
+	r := newTokenRatio(t.mean.ratio.Load())
+	next[model] = r
+	t.models.Store(&next)
+	return r
+}
+
+// observe adds a ratio with a weight. One count moves the mean by a bounded part, whatever it claims: it counts as at most twice,
+// and at least half, of what is known.
+func (r *tokenRatio) observe(ratio, weight float64) {
+	last := r.ratio.Load()
+	ratio = min(max(ratio, last/maxSurprise), last*maxSurprise)
+	r.sum += weight * (ratio - r.sum)
+	r.weight += weight * (1 - r.weight)
+	next := (r.sum + ratioPrior*r.start) / (r.weight + ratioPrior)
+	r.ratio.Store(min(max(next, 1/maxRatio), maxRatio))
+}
