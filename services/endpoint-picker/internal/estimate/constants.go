@@ -149,9 +149,15 @@ const (
 	distancesPerOctave = 4
 	distances          = 21 * distancesPerOctave // up to 2 million blocks, 32 million tokens (derived)
 	// priorHits is the evidence for the size on the page, in requests for each distance (simulated): it takes one lost prompt
-	// for each halving of the size.
-	priorHits = 0.1
+	// to halve the size, and another one to halve it again. With 0.1, what moves at the ends of windows makes caches look smaller
+	// than they are: on pages that are a second old, the first tokens of recorded traffic took 2 % longer.
+	priorHits = 0.25
+	// priorFar is the same for sizes that are priorNear distances smaller, or more (simulated). With as much as priorHits, four
+	// times as much is expected of servers that keep a tenth of the size.
+	priorFar  = 0.05
+	priorNear = 2 * distancesPerOctave
 	// fitMemory is the number of reports that evidence lasts (simulated). A larger size is tried again after about as many.
+	// With half of it, twice as many prompts of servers that keep nothing are expected to be cached.
 	fitMemory = 512
 	// surplusPart is the part of a prompt by which more than expected was cached, so that it counts as more (derived: above the
 	// error of a learned ratio, and of a block).
@@ -173,7 +179,10 @@ const (
 	// side of one end look like misses, and caches of half their size fit best.
 	fewRequests = 16
 	maxWindow   = 64.0 // requests that one window counts for (guarded)
-	windowLag   = 8    // at least this part of the prompts must be on the page, else it is behind (guarded)
+	windowLag   = 2    // at least this part of the prompts must be on the page, else it is behind (guarded)
+	// noneWeight is the weight of a window without any hit (simulated), which is no chance. With 1, 7 % of the prompts of servers
+	// that keep nothing are expected to be cached.
+	noneWeight = 4.0
 
 	// maxPending is the number of prompts on one server that are remembered as being computed (derived: a batch). Half as many
 	// take some prompts for cached that are not yet.

@@ -79,8 +79,13 @@ func leastOf(i int) int {
 // best returns the size with the least sum of misses below and hits above it. page is the size that the page claims.
 func (f *fit) best(page int) int {
 	least, best, sum := 0.0, unlimited, 0.0
-	for i := bucket(page); i >= 0; i-- { // sum: of this size, less that of the page's
-		sum += f.hits[i] + priorHits - f.misses[i]
+	top := bucket(page)
+	for i := top; i >= 0; i-- { // sum: of this size, less that of the page's
+		prior := priorHits
+		if i <= top-priorNear {
+			prior = priorFar
+		}
+		sum += f.hits[i] + prior - f.misses[i]
 		if sum < least {
 			least, best = sum, leastOf(i)
 		}
@@ -310,6 +315,9 @@ func (f *fit) compare(queries, hits float64, page int, more bool) {
 	// One request may be on the other side of an end of the window. What was just being computed has the rate of the rest.
 	left := (min(real, w.cached) + w.cached/w.requests) * evidence / max(w.cached, 1)
 	scale := requests / w.requests
+	if hits == 0 {
+		scale *= noneWeight
+	}
 	for i := range w.byDistance {
 		tokens := w.byDistance[i]
 		hit := min(tokens, left)

@@ -103,7 +103,7 @@ func TestPickerExpectsWhatServersKeep(t *testing.T) {
 			if tt.restart > 0 {
 				s.Warm += tt.restart + 5*time.Second
 			}
-			got := measurePrefixes(s, Picker(tt.replicas, InTurn), 1)
+			got := measurePrefixes(s, Picker(tt.replicas, InTurn), *firstSeed)
 			t.Logf("expected %.3f, reported %.3f, real %.3f", got.expected, got.reported, got.real)
 			assert.InDelta(t, got.real, got.expected, 0.05)
 			assert.InDelta(t, got.real, got.reported, 0.02)

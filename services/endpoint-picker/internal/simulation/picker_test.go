@@ -7,8 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
 // watched is a policy of which a test can see the fleet and the replicas.
