@@ -17,7 +17,7 @@ import (
 )
 
 // requestBytes is the memory of an open request besides its headers and body: the stacks and buffers of its handler, and those
-// of its connection to a model server (measured: 45 KiB with one piece of a stream). At half the value, open streams take twice the
+// of its connection to a model server (BenchmarkMemory: 45 kB). At half the value, open streams take twice the
 // memory that is counted. At double, a load balancer has its share with half as many requests.
 const requestBytes = 48 << 10
 
