@@ -23,6 +23,12 @@
 {{- if and .Values.endpoints.configMap (or .Values.metrics.auth .Values.configMap.name) -}}
 {{- fail "endpoints.configMap: the picker does not use the API server, which metrics.auth and configMap.name need; leave them unset" -}}
 {{- end -}}
+{{- if and .Values.proxy.tls (not (and .Values.proxy.enabled .Values.gateway.secureServing)) -}}
+{{- fail "proxy.tls: it needs proxy.enabled, and the certificate of gateway.secureServing; set both, or leave it out" -}}
+{{- end -}}
+{{- if and .Values.proxy.enabled .Values.networkPolicy.enabled (not .Values.networkPolicy.proxy.from) -}}
+{{- fail "networkPolicy.proxy.from: with proxy.enabled, give the peers that may connect to the proxy listener" -}}
+{{- end -}}
 {{- first $given -}}
 {{- end -}}
 
@@ -90,6 +96,12 @@
 - --explain={{ .Values.gateway.explain }}
 - --report-endpoint={{ .Values.gateway.reportEndpoint }}
 - --disable-endpoint-subset-filter={{ .Values.gateway.disableEndpointSubsetFilter }}
+{{- if .Values.proxy.enabled }}
+- --proxy-bind-address=:{{ .Values.ports.proxy }}
+- --proxy-tls={{ .Values.proxy.tls }}
+- --proxy-forwarded-headers={{ .Values.proxy.forwardedHeaders }}
+- --proxy-max-connections-per-server={{ .Values.proxy.maxConnectionsPerServer | int }}
+{{- end }}
 - --refresh-metrics-interval={{ .Values.scraping.interval }}
 - --refresh-metrics-idle-interval={{ .Values.scraping.idleInterval }}
 - --refresh-metrics-budget={{ .Values.scraping.budget }}
@@ -141,6 +153,9 @@
 - {name: health, containerPort: {{ .Values.ports.health }}}
 {{- if .Values.sharing.enabled }}
 - {name: replicas, containerPort: {{ .Values.ports.replicas }}}
+{{- end }}
+{{- if .Values.proxy.enabled }}
+- {name: http-proxy, containerPort: {{ .Values.ports.proxy }}}
 {{- end }}
 {{- end -}}
 
@@ -222,6 +237,12 @@
   - {port: replicas, protocol: TCP}
   from:
   {{- include "endpoint-picker.ownPods" . | nindent 2 }}
+{{- end }}
+{{- if .Values.proxy.enabled }}
+- ports:
+  - {port: http-proxy, protocol: TCP}
+  from:
+  {{- toYaml .Values.networkPolicy.proxy.from | nindent 2 }}
 {{- end }}
 {{- end -}}
 

@@ -104,6 +104,13 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{name: "maximum of one pool", give: helm.Values{"pool": helm.Values{"name": "chat", "max": 2}}, want: "only with pool.all"},
 		{name: "client certificates without TLS", give: pool(helm.Values{"metrics": helm.Values{"verifyClients": true}}), want: "/metrics/certificateSecret"},
 		{name: "NetworkPolicy without gateways", give: pool(helm.Values{"networkPolicy": helm.Values{"enabled": true}}), want: "/networkPolicy/gateways/from"},
+		{name: "TLS of the proxy without the proxy", give: pool(helm.Values{"proxy": helm.Values{"tls": true}}), want: "it needs proxy.enabled"},
+		{name: "TLS of the proxy without a certificate", give: pool(helm.Values{
+			"proxy": helm.Values{"enabled": true, "tls": true}, "gateway": helm.Values{"secureServing": false},
+		}), want: "it needs proxy.enabled"},
+		{name: "NetworkPolicy without clients of the proxy", give: pool(helm.Values{
+			"proxy": helm.Values{"enabled": true}, "networkPolicy": helm.Values{"enabled": true, "gateways": helm.Values{"from": []any{helm.Values{}}}},
+		}), want: "networkPolicy.proxy.from"},
 		{name: "duration", give: pool(helm.Values{"drain": helm.Values{"timeout": "1.5m"}}), want: "/drain/timeout"},
 		{name: "alert that does not exist", give: pool(helm.Values{"prometheusRule": helm.Values{"enabled": true, "disabledAlerts": []string{"Down"}}}), want: "there is no alert Down"},
 	}
@@ -171,6 +178,48 @@ func TestNetworkPolicyOpensExtProcToGateways(t *testing.T) {
 	assert.Empty(t, models.To, "any address")
 	require.Len(t, models.Ports, 1)
 	assert.Nil(t, models.Ports[0].Port, "any port")
+}
+
+// TestProxy checks the port of the proxy listener in each object: whoever looks for a picker that forwards requests finds it by its
+// appProtocol.
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	ports := func(values helm.Values) (inPod []string, inService map[string]corev1.ServicePort) {
+		set := objects.Render(t, chart, pool(values))
+		for _, p := range objects.The[appsv1.Deployment](t, set).Spec.Template.Spec.Containers[0].Ports {
+			inPod = append(inPod, p.Name)
+		}
+		inService = map[string]corev1.ServicePort{}
+		for _, p := range objects.The[corev1.Service](t, set).Spec.Ports {
+			inService[p.Name] = p
+		}
+		return inPod, inService
+	}
+	inPod, inService := ports(nil)
+	assert.NotContains(t, inPod, "http-proxy")
+	assert.NotContains(t, inService, "http-proxy")
+
+	inPod, inService = ports(helm.Values{"proxy": helm.Values{"enabled": true}})
+	assert.Contains(t, inPod, "http-proxy")
+	assert.Equal(t, int32(80), inService["http-proxy"].Port)
+	assert.Equal(t, "http-proxy", inService["http-proxy"].TargetPort.String())
+	assert.Equal(t, "fairlead.dev/http-proxy", *inService["http-proxy"].AppProtocol)
+
+	_, inService = ports(helm.Values{"proxy": helm.Values{"enabled": true, "tls": true}})
+	assert.Equal(t, "https", *inService["http-proxy"].AppProtocol)
+
+	set := objects.Render(t, chart, pool(helm.Values{"proxy": helm.Values{"enabled": true}, "networkPolicy": helm.Values{
+		"enabled": true, "gateways": helm.Values{"from": []any{helm.Values{}}},
+		"proxy": helm.Values{"from": []any{helm.Values{"podSelector": helm.Values{"matchLabels": helm.Values{"app": "ingress"}}}}},
+	}}))
+	found := false
+	for _, rule := range objects.The[networkingv1.NetworkPolicy](t, set).Spec.Ingress {
+		if rule.Ports[0].Port.String() == "http-proxy" {
+			found = true
+			assert.Equal(t, "ingress", rule.From[0].PodSelector.MatchLabels["app"])
+		}
+	}
+	assert.True(t, found)
 }
 
 // TestInferencePool checks that the pool names the Service of the release.

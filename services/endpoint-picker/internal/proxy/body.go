@@ -27,6 +27,7 @@ var errGone = errors.New("the client has gone")
 func (t *transfer) collect() (*exchange.Refusal, error) {
 	r := t.request
 	if r.Body == nil || r.Body == http.NoBody {
+		t.arrived = true
 		return nil, nil
 	}
 	limit := t.server.options.MaxRequestBody
@@ -34,7 +35,6 @@ func (t *transfer) collect() (*exchange.Refusal, error) {
 		return exchange.TooLarge(limit), nil
 	}
 	_ = t.control.SetReadDeadline(time.Now().Add(t.server.options.BodyTimeout))
-	defer func() { _ = t.control.SetReadDeadline(time.Time{}) }() // net/http reads on, to see whether the client goes
 	pool := t.account.Pool()
 	size := firstRead
 	if r.ContentLength > 0 {
@@ -49,7 +49,9 @@ func (t *transfer) collect() (*exchange.Refusal, error) {
 			pool.Put(buffer)
 			return exchange.TooLarge(limit), nil
 		case errors.Is(err, io.EOF):
+			_ = t.control.SetReadDeadline(time.Time{}) // net/http reads on, to see whether the client goes
 			t.keep(buffer, n)
+			t.arrived = true
 			return nil, nil
 		case err != nil:
 			pool.Put(buffer)

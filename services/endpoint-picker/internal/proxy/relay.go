@@ -11,8 +11,8 @@ import (
 )
 
 // pieceSize is the size of a read from a model server: events of a stream have less than 1 KiB. At half the value, large
-// responses take twice the system calls. At double, each open request takes 16 KiB more.
-const pieceSize = 16 << 10
+// responses take twice the system calls. At double, each open request takes 8 KiB more.
+const pieceSize = 8 << 10
 
 // pieces are the buffers of responses.
 var pieces = sync.Pool{New: func() any { return new([pieceSize]byte) }}

@@ -23,8 +23,8 @@ const (
 	// proxies may not fit. At double, a hostile model server can make the process hold twice as much for each request.
 	maxResponseHeader = 256 << 10
 	// writeBuffer is the buffer of a connection to a model server, the size of one write of a body. At half the value, a prompt
-	// of 67 kB takes twice the system calls. At double, each connection takes 16 KiB more.
-	writeBuffer = 16 << 10
+	// of 67 kB takes 16 system calls in place of 8. At double, each connection takes 8 KiB more.
+	writeBuffer = 8 << 10
 	// forgetAfter is the time after which what was learned of a server is forgotten, and the server too if it has no
 	// connection. At half the value, the idle timeout of a server is learned twice as often. At double, a server that was
 	// misjudged while it shut down gets more new connections for twice as long.

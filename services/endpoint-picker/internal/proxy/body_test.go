@@ -1,0 +1,254 @@
+package proxy
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
+)
+
+// TestBodies sends bodies around the sizes of buffers, with and without a length.
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	r := start(t, testOptions(), fairshare.Limits{})
+	r.serve(func(w http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		_, _ = fmt.Fprintf(w, "%d %v %s", q.ContentLength, q.TransferEncoding, body)
+	})
+	c := r.client()
+	for _, size := range []int{1, firstRead - 1, firstRead, firstRead + 1, 2 * firstRead, 100_000, 1 << 20} {
+		body := strings.Repeat("x", size)
+		want := fmt.Sprintf("%d [] %s", size, body)
+		assert.Equal(t, want, r.do(c, http.MethodPost, "/", body).body, "%d bytes", size)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.address, struct{ io.Reader }{strings.NewReader(body)})
+		require.NoError(t, err)
+		response, err := c.Do(request)
+		require.NoError(t, err)
+		got, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		assert.Equal(t, want, string(got), "%d bytes in chunks", size)
+	}
+	assert.Equal(t, "0 [] ", r.do(c, http.MethodPost, "/", "").body)
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	exhausted := func(why error) exchange.Refusal { return *exchange.Exhausted(why) }
+	large := strings.Repeat("x", 2000)
+	tests := []struct {
+		name   string
+		limits fairshare.Limits
+		refuse *exchange.Refusal // by the pick
+		empty  bool // the pool
+		give   string
+		want   exchange.Refusal
+	}{
+		{name: "too large by its length", give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n", want: *exchange.TooLarge(1024)},
+		{name: "too large in chunks", give: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + large, want: *exchange.TooLarge(1024)},
+		{
+			name: "too large, and the client waits", give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\nExpect: 100-continue\r\n\r\n",
+			want: *exchange.TooLarge(1024),
+		},
+		{name: "too many bytes", limits: fairshare.Limits{Bytes: 60 << 10}, give: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", want: exhausted(fairshare.ErrTooManyBytes)},
+		{name: "no endpoint", empty: true, give: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", want: exchange.Refusal{
+			Code: 503, Reason: exchange.ReasonNoEndpoints, RetryAfter: time.Second, Text: "inference error: ServiceUnavailable - no ready endpoints in the pool",
+		}},
+		{
+			name: "refused by the pick", refuse: exchange.BadRequest(io.ErrUnexpectedEOF), give: "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+			want: *exchange.BadRequest(io.ErrUnexpectedEOF),
+		},
+		{name: "of a request without a body", empty: true, give: "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", want: exchange.Refusal{
+			Code: 503, Reason: exchange.ReasonNoEndpoints, RetryAfter: time.Second,
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o := testOptions()
+			o.MaxRequestBody = 1024
+			r := start(t, o, tt.limits)
+			r.pool.refuse = tt.refuse
+			if !tt.empty {
+				r.serve(echo)
+			}
+			c, from := r.dial()
+			_, err := io.WriteString(c, tt.give)
+			require.NoError(t, err)
+			response, err := http.ReadResponse(from, &http.Request{Method: tt.give[:strings.IndexByte(tt.give, ' ')]})
+			require.NoError(t, err)
+			body, err := io.ReadAll(response.Body)
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+			got := exchange.Refusal{Code: response.StatusCode, Reason: response.Header.Get("X-Llm-D-Request-Dropped-Reason"), Text: string(body)}
+			if after := response.Header.Get("Retry-After"); after != "" {
+				assert.Equal(t, "1", after)
+				got.RetryAfter = time.Second
+			}
+			tt.want.Cause = nil
+			assert.Equal(t, tt.want, got)
+			assert.Equal(t, "text/plain; charset=utf-8", response.Header.Get("Content-Type"))
+			records := r.pool.ended(t, 1)
+			assert.Equal(t, exchange.Refused, records[0].Outcome)
+			assert.Equal(t, tt.want.Code, records[0].Status)
+		})
+	}
+}
+
+// TestTooManyRequests has a client with all open requests. Another one gets its share.
+func TestTooManyRequests(t *testing.T) {
+	t.Parallel()
+	r := start(t, testOptions(), fairshare.Limits{Streams: 2})
+	r.serve(func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
+	for range 2 {
+		c, _ := r.dial()
+		_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		require.NoError(t, err)
+	}
+	await(t, func() bool { return r.InFlight() == 2 })
+	a := r.do(r.client(), http.MethodGet, "/", "")
+	assert.Equal(t, http.StatusTooManyRequests, a.status)
+	assert.Equal(t, "inference error: ResourceExhausted - too many open requests", a.body)
+}
+
+// TestContinue has clients that send a body only when they are asked to.
+func TestContinue(t *testing.T) {
+	t.Parallel()
+	r := start(t, testOptions(), fairshare.Limits{})
+	r.serve(func(w http.ResponseWriter, q *http.Request) {
+		assert.Empty(t, q.Header.Get("Expect"))
+		echo(w, q)
+	})
+	c, from := r.dial()
+	_, err := io.WriteString(c, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+	require.NoError(t, err)
+	line, err := from.ReadString('\n')
+	require.NoError(t, err)
+	assert.Equal(t, "HTTP/1.1 100 Continue\r\n", line)
+	_, err = from.ReadString('\n')
+	require.NoError(t, err)
+	assert.Equal(t, "POST /a body", send(t, c, from, "body").body)
+}
+
+// TestSlowClients has clients that send a part of a request, and no more.
+func TestSlowClients(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		give string
+		then string // once a second
+		want int    // 0 if the connection is closed without an answer
+	}{
+		{name: "half a body", give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc", want: http.StatusRequestTimeout},
+		{name: "a body of single bytes", give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n", then: "x", want: http.StatusRequestTimeout},
+		{name: "chunks of single bytes", give: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", then: "1\r\nx\r\n", want: http.StatusRequestTimeout},
+		{name: "half a header", give: "GET / HTTP/1.1\r\nHost", want: http.StatusBadRequest},
+		{name: "headers without an end", give: "GET / HTTP/1.1\r\nHost: a\r\n", then: "X: y\r\n"},
+		{name: "nothing"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				o := testOptions()
+				r := inMemory(t, o, fairshare.Limits{})
+				r.serveMemory(&http.Server{Handler: http.HandlerFunc(echo)})
+				c, from := r.dial()
+				began := time.Now()
+				var sending sync.WaitGroup
+				defer sending.Wait()
+				defer func() { _ = c.Close() }()
+				sending.Go(func() {
+					_, err := io.WriteString(c, tt.give)
+					for err == nil && tt.then != "" {
+						time.Sleep(time.Second)
+						_, err = io.WriteString(c, tt.then)
+					}
+				})
+				response, err := http.ReadResponse(from, nil)
+				took := time.Since(began)
+				if tt.want == 0 {
+					require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+				} else {
+					require.NoError(t, err)
+					assert.Equal(t, tt.want, response.StatusCode)
+					_ = response.Body.Close()
+				}
+				assert.InDelta(t, o.BodyTimeout.Seconds(), took.Seconds(), 2)
+			})
+		})
+	}
+}
+
+// TestSlowHeadersCount has a client that opens connections and sends headers without an end. It reaches its share, and another
+// client is served.
+func TestSlowHeadersCount(t *testing.T) {
+	t.Parallel()
+	r := start(t, testOptions(), fairshare.Limits{Bytes: 2 << 20})
+	r.serve(echo)
+	for range 40 {
+		c, _ := r.dial()
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", 16<<10))
+	}
+	await(t, func() bool { return r.Stats().RefusedConnections > 0 })
+	assert.Less(t, r.ledger.Total(fairshare.Bytes), int64(2<<20+(20+16*20)<<10))
+}
+
+// TestClientGoesInABody ends bodies in the middle: nothing is picked, and nothing stays.
+func TestClientGoesInABody(t *testing.T) {
+	t.Parallel()
+	r := start(t, testOptions(), fairshare.Limits{})
+	r.serve(echo)
+	for i, give := range []string{"Content-Length: 100\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"} {
+		c, from := r.dial()
+		_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\n"+give)
+		require.NoError(t, err)
+		await(t, func() bool { return r.InFlight() == 1 })
+		require.NoError(t, c.Close())
+		assert.Equal(t, exchange.Unpicked, r.pool.ended(t, i+1)[i].Outcome)
+		_, err = from.ReadByte()
+		require.Error(t, err)
+	}
+}
+
+// TestEdits renames the model in a request, and back in its response, whose pieces cut it in the middle.
+func TestEdits(t *testing.T) {
+	t.Parallel()
+	r := start(t, testOptions(), fairshare.Limits{})
+	r.refusing() // the body is sent again
+	r.serve(func(w http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		assert.Equal(t, `{"model": "served-model", "prompt": "p"}`, string(body))
+		assert.Equal(t, int64(len(body)), q.ContentLength)
+		answer := `{"id": "1", "model": "served-model", "choices": []}`
+		w.Header().Set("Content-Length", fmt.Sprint(len(answer)))
+		for _, piece := range []string{answer[:22], answer[22:]} {
+			_, _ = io.WriteString(w, piece)
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
+	for range 3 {
+		r.pool.mu.Lock()
+		r.pool.decision.Edit = exchange.Edit{Span: jsonscan.Span{From: 10, To: 13}, With: []byte(`"served-model"`)}
+		r.pool.decision.Restore = answer.NewRenamer("served-model", []byte(`"m"`))
+		r.pool.mu.Unlock()
+		a := r.do(r.client(), http.MethodPost, "/v1/completions", `{"model": "m", "prompt": "p"}`)
+		assert.Equal(t, `{"id": "1", "model": "m", "choices": []}`, a.body)
+		if length := a.header.Get("Content-Length"); length != "" { // net/http adds that of a small body
+			assert.Equal(t, strconv.Itoa(len(a.body)), length)
+		}
+	}
+}

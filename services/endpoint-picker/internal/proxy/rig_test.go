@@ -1,0 +1,348 @@
+package proxy
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/pkg/memnet"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+)
+
+const patience = 10 * time.Second
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakePool picks the first of its endpoints. It records the exchanges.
+type fakePool struct {
+	decision exchange.Decision // what a pick decides besides the endpoint
+	refuse   *exchange.Refusal
+
+	mu        sync.Mutex
+	endpoints []*endpoint.Endpoint
+	bodies    []string
+	records   []exchange.Record
+	hosts     []string
+	headers   []string // what the picks read
+}
+
+func (p *fakePool) FindHost(host string) exchange.Pool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hosts = append(p.hosts, host)
+	return p
+}
+
+func (p *fakePool) add(address string) *endpoint.Endpoint {
+	id := endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}
+	e := endpoint.New(endpoint.Description{Identity: id}, time.Now(), nil)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endpoints = append(p.endpoints, e)
+	return e
+}
+
+func (*fakePool) Began()                                       {}
+func (*fakePool) Picked(*exchange.Exchange, *exchange.Refusal) {}
+func (*fakePool) Sent(*exchange.Record)                        {}
+
+func (p *fakePool) Ended(x *exchange.Exchange) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.records = append(p.records, x.Record)
+}
+
+func (p *fakePool) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refusal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bodies = append(p.bodies, string(x.Incoming.Body))
+	for _, h := range x.Incoming.Headers {
+		p.headers = append(p.headers, h.Name+"="+h.Value)
+	}
+	return &fakePick{p, x}, p.refuse
+}
+
+// ended waits until n exchanges have ended, and returns their records.
+func (p *fakePool) ended(t testing.TB, n int) []exchange.Record {
+	t.Helper()
+	var records []exchange.Record
+	await(t, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		records = p.records
+		return len(records) >= n
+	})
+	return records
+}
+
+func (p *fakePool) inFlight() (n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.endpoints {
+		n += e.Stats(time.Now()).InFlight
+	}
+	return n
+}
+
+type fakePick struct {
+	pool     *fakePool
+	exchange *exchange.Exchange
+}
+
+func (*fakePick) Admit(context.Context) *exchange.Refusal { return nil }
+
+func (f *fakePick) Place() *exchange.Refusal {
+	p, x := f.pool, f.exchange
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.endpoints) == 0 {
+		return exchange.Unavailable(errors.New("no ready endpoints in the pool"))
+	}
+	remove := x.Remove
+	x.Decision = p.decision
+	x.Remove = append(remove, p.decision.Remove...)
+	x.Endpoint = p.endpoints[0]
+	x.Placements[exchange.Decode] = x.Endpoint.Acquire()
+	for _, e := range p.endpoints {
+		x.Ranking = append(x.Ranking, exchange.Score{Endpoint: e})
+	}
+	return nil
+}
+
+func (f *fakePick) Sent() exchange.Follower { return f }
+func (*fakePick) Responded()                {}
+func (*fakePick) Completed()                {}
+func (*fakePick) Discard()                  {}
+
+// rig is a proxy that runs.
+type rig struct {
+	*Server
+
+	t       testing.TB
+	pool    *fakePool
+	address string           // where it listens
+	memory  *memnet.Listener // nil with TCP
+	backs   map[string]*memnet.Listener
+}
+
+func testOptions() Options {
+	return Options{
+		Address: "127.0.0.1:0", MaxRequestBody: 1 << 20, BodyTimeout: time.Minute, IdleTimeout: time.Hour, SendTimeout: 30 * time.Second,
+	}
+}
+
+// start runs a proxy until the end of the test, when nothing may be counted anymore.
+func start(t testing.TB, o Options, l fairshare.Limits) *rig {
+	t.Helper()
+	r := newRig(t, o, l)
+	require.NoError(t, r.Listen())
+	r.address = r.listener.Addr().String()
+	r.run()
+	return r
+}
+
+// inMemory is start for a bubble: clients and model servers have connections within the process.
+func inMemory(t testing.TB, o Options, l fairshare.Limits) *rig {
+	t.Helper()
+	r := newRig(t, o, l)
+	r.memory, r.backs = memnet.Listen(), map[string]*memnet.Listener{}
+	r.listener = &listener{Listener: r.memory, server: r.Server}
+	r.upstream = newUpstream(o.MaxServerConns, func(ctx context.Context, _, address string) (net.Conn, error) {
+		if l := r.backs[address]; l != nil {
+			return l.Dial(ctx, "", "")
+		}
+		return nil, errors.New("connection refused")
+	})
+	r.run()
+	return r
+}
+
+func newRig(t testing.TB, o Options, l fairshare.Limits) *rig {
+	pool := &fakePool{}
+	return &rig{t: t, pool: pool, Server: New(Params{
+		Options: o, Log: zap.NewNop(), Pools: pool, Ledger: fairshare.NewLedger(l), Clock: clock.RealClock{},
+	})}
+}
+
+func (r *rig) run() {
+	done := make(chan error, 1)
+	go func() { done <- r.Run() }()
+	r.t.Cleanup(func() {
+		r.Close()
+		require.NoError(r.t, <-done)
+		assert.Zero(r.t, r.InFlight())
+		await(r.t, func() bool { return r.ledger.Total(fairshare.Bytes) == 0 && r.ledger.Total(fairshare.Streams) == 0 })
+		await(r.t, func() bool { return r.connections.Load() == 0 && len(r.upstream.stats()) == 0 })
+	})
+}
+
+// await waits for a condition.
+func await(t testing.TB, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatal("never")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// serve adds a model server with a handler.
+func (r *rig) serve(h http.HandlerFunc) *httptest.Server {
+	r.t.Helper()
+	s := httptest.NewServer(h)
+	r.t.Cleanup(s.Close)
+	r.pool.add(s.Listener.Addr().String())
+	return s
+}
+
+// serveMemory adds a model server to a rig in memory.
+func (r *rig) serveMemory(s *http.Server) {
+	r.t.Helper()
+	address := "10.0.0." + strconv.Itoa(len(r.backs)+1) + ":8000"
+	l := memnet.Listen()
+	r.backs[address] = l
+	r.pool.add(address)
+	go func() { _ = s.Serve(l) }()
+	r.t.Cleanup(func() { _ = s.Close() })
+}
+
+// serveRaw adds a model server that handles its connections itself: the n-th one from 0 on.
+func (r *rig) serveRaw(handle func(n int, c net.Conn)) string {
+	r.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(r.t, err)
+	var handlers sync.WaitGroup
+	handlers.Go(func() {
+		for n := 0; ; n++ {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			handlers.Go(func() {
+				defer func() { _ = c.Close() }()
+				handle(n, c)
+			})
+		}
+	})
+	r.t.Cleanup(func() {
+		_ = l.Close()
+		handlers.Wait()
+	})
+	r.pool.add(l.Addr().String())
+	return l.Addr().String()
+}
+
+// refusing adds an endpoint that nobody listens at.
+func (r *rig) refusing() {
+	r.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(r.t, err)
+	r.pool.add(l.Addr().String())
+	require.NoError(r.t, l.Close())
+}
+
+// client returns a client with its own connections.
+func (r *rig) client() *http.Client {
+	transport := &http.Transport{DisableCompression: true}
+	if r.memory != nil {
+		transport.DialContext = r.memory.Dial
+	}
+	r.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// reply is a response that was read.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+	err    error // of the body
+}
+
+// do sends a request. Headers are names and values in turns.
+func (r *rig) do(c *http.Client, method, path, body string, headers ...string) reply {
+	r.t.Helper()
+	a, err := r.try(r.t.Context(), c, method, path, body, headers...)
+	require.NoError(r.t, err)
+	return a
+}
+
+func (r *rig) try(ctx context.Context, c *http.Client, method, path, body string, headers ...string) (reply, error) {
+	var reader io.Reader
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+cmp.Or(r.address, "memory")+path, reader)
+	if err != nil {
+		return reply{}, err
+	}
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Add(headers[i], headers[i+1])
+	}
+	response, err := c.Do(request)
+	if err != nil {
+		return reply{}, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	return reply{response.StatusCode, response.Header, string(text), err}, nil
+}
+
+// dial returns a plain connection to the proxy, and its reader.
+func (r *rig) dial() (net.Conn, *bufio.Reader) {
+	r.t.Helper()
+	var c net.Conn
+	var err error
+	if r.memory != nil {
+		c, err = r.memory.Dial(r.t.Context(), "", "")
+	} else {
+		c, err = (&net.Dialer{}).DialContext(r.t.Context(), "tcp", r.address)
+	}
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { _ = c.Close() })
+	return c, bufio.NewReader(c)
+}
+
+// send writes text to a connection, and reads one response.
+func send(t testing.TB, c net.Conn, from *bufio.Reader, text string) reply {
+	t.Helper()
+	_, err := io.WriteString(c, text)
+	require.NoError(t, err)
+	return receive(t, from)
+}
+
+func receive(t testing.TB, from *bufio.Reader) reply {
+	t.Helper()
+	response, err := http.ReadResponse(from, nil)
+	require.NoError(t, err)
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return reply{response.StatusCode, response.Header, string(body), err}
+}
+
+// echo answers with what came.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	_, _ = io.WriteString(w, r.Method+" "+r.RequestURI+" "+string(body))
+}
