@@ -22,6 +22,9 @@ type modelServer struct {
 	page  string
 	pages int           // that were asked for
 	held  chan struct{} // each page waits to take something from it; nil if they do not
+
+	server *httptest.Server
+	answer http.HandlerFunc // of requests; nil if none come
 }
 
 // pageOf is a page of vLLM.
@@ -36,7 +39,12 @@ func pageOf(waiting, running int, kvUsage float64, adapters string) string {
 
 func (m *modelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
-	page, held := m.page, m.held
+	page, held, answer := m.page, m.held, m.answer
+	if r.Method == http.MethodPost && answer != nil {
+		m.mu.Unlock()
+		answer(w, r)
+		return
+	}
 	m.pages++
 	m.mu.Unlock()
 	if held != nil {
@@ -125,6 +133,7 @@ func serveModel(t testing.TB, l net.Listener, page string) *modelServer {
 	require.NoError(t, server.Listener.Close())
 	server.Listener = l
 	server.Start()
+	m.server = server
 	t.Cleanup(server.Close)
 	return m
 }
