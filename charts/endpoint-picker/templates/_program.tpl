@@ -90,6 +90,14 @@
 - --explain={{ .Values.gateway.explain }}
 - --report-endpoint={{ .Values.gateway.reportEndpoint }}
 - --disable-endpoint-subset-filter={{ .Values.gateway.disableEndpointSubsetFilter }}
+{{- with .Values.decisionAPI }}
+{{- if .enabled }}
+- --decision-bind-address=:{{ $.Values.ports.decision }}
+- --decision-tls={{ .tls }}
+- --decision-timeout={{ .timeout }}
+- --decision-max-open={{ .maxOpen | int }}
+{{- end }}
+{{- end }}
 - --refresh-metrics-interval={{ .Values.scraping.interval }}
 - --refresh-metrics-idle-interval={{ .Values.scraping.idleInterval }}
 - --refresh-metrics-budget={{ .Values.scraping.budget }}
@@ -133,6 +141,9 @@
 {{- define "endpoint-picker.ports" -}}
 - {name: grpc-ext-proc, containerPort: {{ .Values.ports.grpc }}}
 - {name: grpc-health, containerPort: {{ .Values.ports.grpcHealth }}}
+{{- if .Values.decisionAPI.enabled }}
+- {name: decision, containerPort: {{ .Values.ports.decision }}}
+{{- end }}
 - {name: metrics, containerPort: {{ .Values.ports.metrics }}}
 - {name: health, containerPort: {{ .Values.ports.health }}}
 {{- end -}}
@@ -205,6 +216,12 @@
   - {port: grpc-ext-proc, protocol: TCP}
   from:
   {{- toYaml .Values.networkPolicy.gateways.from | nindent 2 }}
+{{- if .Values.decisionAPI.enabled }}
+- ports:
+  - {port: decision, protocol: TCP}
+  from:
+  {{- toYaml .Values.networkPolicy.decisionAPI.from | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{- define "endpoint-picker.egressRules" -}}

@@ -9,7 +9,7 @@ async function route(r) {
         reply = await ngx.fetch(picker + '/v1/pick?n=2', {method: 'POST', headers: headersOf(r), body: bodyOf(r)});
         answer = await reply.json();
     } catch (e) {
-        r.warn('no answer of the endpoint picker: ' + e.message);
+        r.error('no answer of the endpoint picker: ' + e.message);
     }
     if (answer && answer.id) {
         use(r, answer);
@@ -83,7 +83,7 @@ async function outcome(r) {
     try {
         await ngx.fetch(v.outcome_url, {method: 'POST', body: JSON.stringify(report)});
     } catch (e) {
-        r.warn('no report to the endpoint picker: ' + e.message);
+        r.error('no report to the endpoint picker: ' + e.message);
     }
     r.return(204);
 }

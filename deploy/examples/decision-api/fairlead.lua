@@ -4,10 +4,12 @@ local picker = os.getenv("PICKER") or "http://endpoint-picker.models.svc:9008"
 local backend = "models"
 local patience = 500 -- milliseconds for the picker. Then HAProxy takes the pods in turns
 
+local report_patience = 5000 -- the same for reports: no client waits for them
+
 -- post makes a call. It returns nil if there is no answer.
-local function post(url, body, headers)
+local function post(url, body, headers, timeout)
     local ok, answer = pcall(function()
-        return core.httpclient():post { url = url, body = body, headers = headers, timeout = patience }
+        return core.httpclient():post { url = url, body = body, headers = headers, timeout = timeout }
     end)
     if not ok or not answer.status or answer.status == 0 then
         core.Warning("no answer of the endpoint picker at " .. url)
@@ -49,7 +51,7 @@ local function server_at(address)
 end
 
 core.register_action("pick", { "http-req" }, function(txn)
-    local answer = post(picker .. "/v1/pick", body_of(txn), headers_of(txn))
+    local answer = post(picker .. "/v1/pick", body_of(txn), headers_of(txn), patience)
     if not answer then
         return
     end
@@ -148,7 +150,7 @@ function Outcome:end_analyze(txn, channel)
     end
     local url, body = txn:get_var("txn.outcome_url"), string.format('{"id":"%s","event":"%s"%s}', id, event, more)
     core.register_task(function()
-        post(url, body, {})
+        post(url, body, {}, report_patience)
     end)
 end
 

@@ -63,6 +63,13 @@ func (m *modelServer) show(page string) {
 	m.page = page
 }
 
+// serve makes the server answer requests.
+func (m *modelServer) serve(answer http.HandlerFunc) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answer = answer
+}
+
 // hold keeps pages back, from the next one on. next lets one of them go, and waits for it; release lets all go.
 func (m *modelServer) hold() (next, release func()) {
 	m.mu.Lock()
