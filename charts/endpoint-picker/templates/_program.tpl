@@ -102,6 +102,14 @@
 - --proxy-forwarded-headers={{ .Values.proxy.forwardedHeaders }}
 - --proxy-max-connections-per-server={{ .Values.proxy.maxConnectionsPerServer | int }}
 {{- end }}
+{{- with .Values.decisionAPI }}
+{{- if .enabled }}
+- --decision-bind-address=:{{ $.Values.ports.decision }}
+- --decision-tls={{ .tls }}
+- --decision-timeout={{ .timeout }}
+- --decision-max-open={{ .maxOpen | int }}
+{{- end }}
+{{- end }}
 - --refresh-metrics-interval={{ .Values.scraping.interval }}
 - --refresh-metrics-idle-interval={{ .Values.scraping.idleInterval }}
 - --refresh-metrics-budget={{ .Values.scraping.budget }}
@@ -149,6 +157,9 @@
 {{- define "endpoint-picker.ports" -}}
 - {name: grpc-ext-proc, containerPort: {{ .Values.ports.grpc }}}
 - {name: grpc-health, containerPort: {{ .Values.ports.grpcHealth }}}
+{{- if .Values.decisionAPI.enabled }}
+- {name: decision, containerPort: {{ .Values.ports.decision }}}
+{{- end }}
 - {name: metrics, containerPort: {{ .Values.ports.metrics }}}
 - {name: health, containerPort: {{ .Values.ports.health }}}
 {{- if .Values.sharing.enabled }}
@@ -243,6 +254,12 @@
   - {port: http-proxy, protocol: TCP}
   from:
   {{- toYaml .Values.networkPolicy.proxy.from | nindent 2 }}
+{{- end }}
+{{- if .Values.decisionAPI.enabled }}
+- ports:
+  - {port: decision, protocol: TCP}
+  from:
+  {{- toYaml .Values.networkPolicy.decisionAPI.from | nindent 2 }}
 {{- end }}
 {{- end -}}
 

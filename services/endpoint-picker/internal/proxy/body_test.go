@@ -53,7 +53,7 @@ func TestRefusals(t *testing.T) {
 		name   string
 		limits fairshare.Limits
 		refuse *exchange.Refusal // by the pick
-		empty  bool // the pool
+		empty  bool              // the pool
 		give   string
 		want   exchange.Refusal
 	}{

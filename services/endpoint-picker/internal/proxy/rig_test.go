@@ -130,6 +130,7 @@ func (f *fakePick) Place() *exchange.Refusal {
 
 func (f *fakePick) Sent() exchange.Follower { return f }
 func (*fakePick) Responded()                {}
+func (*fakePick) Began()                    {}
 func (*fakePick) Completed()                {}
 func (*fakePick) Discard()                  {}
 

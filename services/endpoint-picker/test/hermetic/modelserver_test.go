@@ -23,6 +23,7 @@ type modelServer struct {
 	pages int           // that were asked for
 	held  chan struct{} // each page waits to take something from it; nil if they do not
 
+	server *httptest.Server
 	answer http.HandlerFunc // to requests that are not for the page; nil if there are none
 }
 
@@ -139,6 +140,7 @@ func serveModel(t testing.TB, l net.Listener, page string) *modelServer {
 	require.NoError(t, server.Listener.Close())
 	server.Listener = l
 	server.Start()
+	m.server = server
 	t.Cleanup(server.Close)
 	return m
 }
