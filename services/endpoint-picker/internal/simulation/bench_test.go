@@ -26,7 +26,7 @@ var (
 
 // policies are those of the table. The first is what the others are compared with.
 func policies() []Policy {
-	const delay = 5 * time.Millisecond
+	const delay = time.Millisecond
 	return []Policy{
 		Greedy(), LMetric(), AffinityTokenLoad(), Picker(1, InTurn), Picker(2, InTurn), Picker(2, AtRandom), Picker(4, InTurn),
 		Telling(2, InTurn, delay), Telling(2, AtRandom, delay), Telling(4, InTurn, delay), LeastLoad(), Random(), Pin(),
