@@ -158,7 +158,7 @@ const (
 	priorNear = 2 * distancesPerOctave
 	// fitMemory is the number of reports that evidence lasts (simulated). A larger size is tried again after about as many.
 	// With half of it, twice as many prompts of servers that keep nothing are expected to be cached.
-	fitMemory = 512
+	fitMemory = 1024
 	// surplusPart is the part of a prompt by which more than expected was cached, so that it counts as more (derived: above the
 	// error of a learned ratio, and of a block).
 	surplusPart = 0.1

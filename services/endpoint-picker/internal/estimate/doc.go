@@ -17,16 +17,20 @@
 //	sequence.go  one request on a server, from its placement to its end, and the steps that first tokens belong to
 //	batch.go     the learned batch size of a server
 //	owner.go     where a prompt is, or is expected to be: prefix index, rendezvous owner
+//	tokens.go    the tokens of a model's texts
+//	report.go    what was expected of a prompt, and what its server reports of it
+//	fit.go       how much a server keeps in its cache
 //	reuse.go     how often prompts recur and conversations continue
 //	recent.go    the prompts that this replica placed
 //	traffic.go   the share of the load that other replicas placed
 //	constants.go every tunable number
 //
-// An Estimator belongs to one pool. The pick path (Lookup, Prompt.Estimate, Server.Place) takes no lock. The locks of other
+// An Estimator belongs to one pool. The pick path (Measure, Lookup, Prompt.Estimate, Server.Place) takes no lock. The locks of other
 // methods, in the order in which they are taken:
 //
 //	endpoint.Lease.mu        ->  Server.mu  ->  Learner.mu
-//	endpoint.Endpoint.pages  ->  batchSize.mu, Share.mu, prefixindex.Index.mu (one at a time)
+//	endpoint.Endpoint.pages  ->  batchSize.mu, Share.mu, tokenizers.mu, fit.mu, prefixindex.Index.mu (one at a time)
+//	Server.sizeMu            ->  fit.mu, prefixindex.Index.mu (one at a time)
 //
 // Averages that several goroutines update without a lock may lose one of two concurrent values (average), and so may the
 // times of Server. Such an error lasts until the next value.

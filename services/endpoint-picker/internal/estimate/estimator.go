@@ -73,7 +73,7 @@ func (x *Estimator) Placed(p *Prompt, e *endpoint.Endpoint) *Placement {
 	placed.used = x.index.Reuse(s.cache, placed.chain, &placed.Expectation.reuse)
 	placed.expect(p, s)
 	x.recent.add(placed.chain)
-	x.publishCached(e, placed.chain)
+	x.publishCached(e, placed.chain, p.Size.Text+p.Size.Other)
 	return placed
 }
 
@@ -83,7 +83,7 @@ func (x *Estimator) Served(placed *Placement, by *endpoint.Endpoint) {
 	if by != placed.endpoint {
 		x.index.Withdraw(ServerOf(placed.endpoint).cache, placed.chain, placed.had, placed.used)
 		x.index.Use(ServerOf(by).cache, placed.chain)
-		x.publishCached(by, placed.chain)
+		x.publishCached(by, placed.chain, 0)
 	}
 	placed.endpoint = nil
 	x.placements.Put(placed)

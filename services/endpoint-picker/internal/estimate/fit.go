@@ -57,6 +57,7 @@ type window struct {
 	requests      float64
 	prompt        float64 // tokens of prompts
 	text, other   float64 // the same without learned ratios, of texts and of other parts
+	remote        float64 // the same of prompts that other replicas of the picker placed
 	cached        float64 // expected to be cached, by the index
 	expected      float64 // the same, and at the owner
 	byDistance    weights // tokens of cached that are evidence
@@ -186,6 +187,13 @@ func (f *fit) placed(e *Expectation, chain []uint64) {
 	})
 }
 
+// placedRemotely records the tokens of a prompt that another replica of the picker placed.
+func (f *fit) placedRemotely(tokens float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.window.remote += tokens
+}
+
 // began records that the answer to a placed prompt has begun. Engines compute prompts in order.
 func (f *fit) began(used prefixindex.Stamp) {
 	f.mu.Lock()
@@ -200,9 +208,15 @@ func (f *fit) counted() {
 	f.window.usage = true
 }
 
-// report compares an expectation with the cached tokens in the usage of the answer. more reports whether a surplus can come only
-// from our own prompts. It returns the time up to which the server has lost what it used, 0 if it has not.
-func (f *fit) report(e *Expectation, prompt, cached int, page int, more bool) (lost prefixindex.Stamp) {
+// pool is what a fit knows of its surroundings.
+type pool struct {
+	claimed int  // the size of the cache according to its page, in blocks
+	alone   bool // this picker places nearly all requests, so a server has nothing in its cache that it does not know
+}
+
+// report compares an expectation with the cached tokens in the usage of the answer. It returns the time up to which the server
+// has lost what it used, 0 if it has not.
+func (f *fit) report(e *Expectation, prompt, cached int, p pool) (lost prefixindex.Stamp) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.window.reported = true
@@ -213,21 +227,21 @@ func (f *fit) report(e *Expectation, prompt, cached int, page int, more bool) (l
 		return 0
 	}
 	f.forget(1)
-	real, total := float64(cached), float64(max(e.tokens, 1))
+	got, total := float64(cached), float64(max(e.tokens, 1))
 	found, expected := 0.0, 0.0
 	e.eachSpan(func(from, to, distance float64) {
-		hit := min(max(real-from, 0), to-from)
+		hit := min(max(got-from, 0), to-from)
 		miss := to - from - hit
 		reach := distance + hit/e.perBlock
 		f.hits[bucket(int(distance+hit/e.perBlock/2))] += hit / total
 		f.misses[bucket(int(reach+miss/e.perBlock/2))] += miss / total
 		found, expected = found+hit, expected+to-from
 	})
-	more = more || real > float64(f.size)*e.perBlock // no cache has more than its size
-	if more && real > float64(max(e.cached, e.history))+surplusPart*total {
+	known := p.alone || got > float64(f.size)*e.perBlock // no cache has more than its size
+	if known && got > float64(max(e.cached, e.history))+surplusPart*total {
 		f.surplus()
 	}
-	f.size = f.best(page)
+	f.size = f.best(p.claimed)
 	return f.missing(e, found, expected)
 }
 
@@ -262,7 +276,7 @@ type pageResult struct {
 
 // page compares what was expected since an earlier page with its counters of hits and queries. The share of our requests is
 // assumed to have the hit rate of all.
-func (f *fit) page(next *endpoint.Sample, page int, more bool) (r pageResult) {
+func (f *fit) page(next *endpoint.Sample, p pool) (r pageResult) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !next.Counted {
@@ -278,11 +292,12 @@ func (f *fit) page(next *endpoint.Sample, page int, more bool) (r pageResult) {
 		return r
 	default:
 		if !w.reported {
-			f.compare(queries, hits, page, more)
+			f.compare(queries, hits, p)
 			r.fitted = true
 		}
-		if more && !w.usage && w.text >= mostlyText*w.other && queries > w.other {
-			r.text, r.textCount = w.text, queries-w.other
+		ours := queries * (w.text + w.other) / (w.text + w.other + w.remote)
+		if p.alone && !w.usage && w.text >= mostlyText*w.other && ours > w.other {
+			r.text, r.textCount = w.text, ours-w.other
 		}
 	}
 	f.window = window{began: next.At, queries: next.Queries, hits: next.Hits, counted: true}
@@ -299,13 +314,13 @@ func (w *window) complete(now time.Time, queries, hits float64) bool {
 
 // compare distributes the hits over what was expected, from the least distance up: the blocks used last are the last to be
 // evicted.
-func (f *fit) compare(queries, hits float64, page int, more bool) {
+func (f *fit) compare(queries, hits float64, p pool) {
 	w := &f.window
 	rate := min(hits/queries, 1)
-	real := rate * w.prompt
+	got := rate * w.prompt
 	f.totals.Prompt += int64(w.prompt)
 	f.totals.Expected += int64(min(w.expected, w.prompt))
-	f.totals.Reported += int64(real)
+	f.totals.Reported += int64(got)
 	requests := min(w.requests, maxWindow)
 	f.forget(requests)
 	mean, evidence := w.prompt/w.requests, 0.0
@@ -313,7 +328,7 @@ func (f *fit) compare(queries, hits float64, page int, more bool) {
 		evidence += tokens
 	}
 	// One request may be on the other side of an end of the window. What was just being computed has the rate of the rest.
-	left := (min(real, w.cached) + w.cached/w.requests) * evidence / max(w.cached, 1)
+	left := (min(got, w.cached) + w.cached/w.requests) * evidence / max(w.cached, 1)
 	scale := requests / w.requests
 	if hits == 0 {
 		scale *= noneWeight
@@ -325,10 +340,10 @@ func (f *fit) compare(queries, hits float64, page int, more bool) {
 		f.hits[i] += scale * hit / mean
 		f.misses[i] += scale * (tokens - hit) / mean
 	}
-	if more && real > w.cached+surplusPart*w.prompt {
+	if p.alone && got > w.cached+surplusPart*w.prompt {
 		f.surplus()
 	}
-	f.size = f.best(page)
+	f.size = f.best(p.claimed)
 }
 
 // total returns the sums of tokens for metrics.

@@ -17,7 +17,7 @@ const (
 	EventMoved                         // Endpoint serves it in place of another one
 	EventEnded                         // it has ended
 	EventLost                          // it may continue, but nobody will see its end
-	EventCached                        // Endpoint has the prompt with the Chain in its cache
+	EventCached                        // Endpoint has the prompt with the Chain in its cache; Tokens were just sent there, 0 of an earlier one
 	EventAnswered                      // Endpoint has sent an answer of Tokens
 	EventOccupied                      // Endpoint has Tokens of unknown prompts in its cache
 )
@@ -62,9 +62,9 @@ func (x *Estimator) publish(request uint64, e Event) {
 	x.publisher.Publish(e)
 }
 
-func (x *Estimator) publishCached(e *endpoint.Endpoint, chain []uint64) {
+func (x *Estimator) publishCached(e *endpoint.Endpoint, chain []uint64, tokens int) {
 	if x.publisher != nil {
-		x.publisher.Publish(Event{Kind: EventCached, Endpoint: e, Chain: chain})
+		x.publisher.Publish(Event{Kind: EventCached, Endpoint: e, Chain: chain, Tokens: int64(tokens)})
 	}
 }
 
@@ -115,7 +115,9 @@ func (r *Replica) Apply(e Event, at time.Time) {
 			delete(r.requests, e.Request)
 		}
 	case EventCached:
-		x.index.Use(ServerOf(e.Endpoint).cache, e.Chain)
+		s := ServerOf(e.Endpoint)
+		s.fit.placedRemotely(float64(tokens))
+		x.index.Use(s.cache, e.Chain)
 		x.recent.add(e.Chain)
 	case EventAnswered:
 		x.answered(e.Endpoint, int(tokens))

@@ -93,15 +93,16 @@ func (x *Estimator) Reported(e *Expectation, prompt, cached int) {
 	if cached < 0 {
 		return
 	}
-	if lost := s.fit.report(e, prompt, cached, s.claimedSize(), x.placesAll()); lost > 0 {
+	if lost := s.fit.report(e, prompt, cached, s.pool()); lost > 0 {
 		x.index.Expire(s.cache, lost)
 	}
 	s.resize(0)
 }
 
-// placesAll reports whether this picker places nearly all requests, so that servers have nothing in their caches that it does not
-// know.
-func (x *Estimator) placesAll() bool { return x.share.placedByOthers() <= minOthers }
+// pool returns what the fit of the server needs to know.
+func (s *Server) pool() pool {
+	return pool{claimed: s.claimedSize(), alone: s.estimator.share.placedByOthers() <= minOthers}
+}
 
 // observeCache learns from what a page shows of the cache.
 func (s *Server) observeCache(next *endpoint.Sample) {
@@ -109,7 +110,7 @@ func (s *Server) observeCache(next *endpoint.Sample) {
 	if next.Alignment > 0 {
 		s.alignment.Store(uint32(min(next.Alignment, maxAlignment)))
 	}
-	r := s.fit.page(next, s.claimedSize(), x.placesAll())
+	r := s.fit.page(next, s.pool())
 	if r.restarted {
 		x.index.Expire(s.cache, ^prefixindex.Stamp(0))
 	}

@@ -132,9 +132,7 @@ func (r *reading) take(w *wanted, series []byte) {
 	case w.role == asLoRA:
 		r.lora.take(labels, value)
 		return
-	case w.role == asTotal && (value < 0 || value > maxTotal):
-		return
-	case w.role < asTotal && (value < 0 || value > maxCount):
+	case !w.role.possible(value):
 		return
 	}
 	s := &r.slots[w.slot]
@@ -143,6 +141,18 @@ func (r *reading) take(w *wanted, series []byte) {
 		s.greatest = value
 	}
 	s.seen = true
+}
+
+// possible reports whether a metric of a role can have a value.
+func (r role) possible(value float64) bool {
+	switch r {
+	case asFigure:
+		return true
+	case asTotal:
+		return value >= 0 && value <= maxTotal
+	default:
+		return value >= 0 && value <= maxCount
+	}
 }
 
 // infoTokens returns the size of the KV cache according to the labels of a series.

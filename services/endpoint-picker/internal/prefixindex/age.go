@@ -1,8 +1,8 @@
 package prefixindex
 
-// maxMarks is the number of ages of a cache to remember, two for each doubling: from markBlocks up to a million blocks, which
-// is 16 million tokens. At half the distances of old blocks in large caches are unknown; double adds 512 bytes for each cache.
-const maxMarks = 32
+// maxMarks is the number of ages of a cache to remember, at least three for each doubling: from markBlocks up to millions of
+// blocks. With half of them, and two for each doubling, distances are up to a quarter too short; double adds 1 KiB for each cache.
+const maxMarks = 64
 
 // markBlocks is the least number of blocks between two marks: a fraction of a prompt. Half is finer than other errors of a
 // distance; double is a fifth of a prompt of 2500 tokens.
@@ -47,7 +47,7 @@ func (a *ages) tick(now uint64) {
 func (a *ages) thin() {
 	kept := min(a.count, 1)
 	for i := 1; i < a.count; i++ {
-		if i+1 < a.count && a.marks[i+1].newer < 2*a.marks[kept-1].newer {
+		if i+1 < a.count && 2*a.marks[i+1].newer < 3*a.marks[kept-1].newer {
 			continue
 		}
 		a.marks[kept] = a.marks[i]

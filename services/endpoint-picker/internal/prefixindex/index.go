@@ -300,7 +300,9 @@ func (x *Index) Occupy(c Handle, blocks int) {
 	defer x.mu.Unlock()
 	if h := x.holderOf(c); h != nil && blocks > 0 {
 		h.blocks += blocks
+		h.ages.tick(x.clock)
 		h.ages.used(blocks, 0)
+		x.clock++
 		h.uses.push(use{blocks: blocks, at: x.clock})
 		x.evict(c.slot, h.blocks-h.capacity)
 	}

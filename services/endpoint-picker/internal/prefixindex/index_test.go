@@ -1,6 +1,7 @@
 package prefixindex
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -47,6 +48,14 @@ func (m *model) withdraw(number int, chain []uint64, had, stamp int) {
 		}
 		if i >= had && at <= stamp {
 			delete(used, hash)
+		}
+	}
+}
+
+func (m *model) expire(number, stamp int) {
+	for hash, at := range m.holders[number].used {
+		if at <= stamp {
+			delete(m.holders[number].used, hash)
 		}
 	}
 }
@@ -154,6 +163,7 @@ func FuzzIndex(f *testing.F) {
 				x.Use(stale, list[0])
 				x.Occupy(stale, 5)
 				x.Resize(stale, 0)
+				x.Expire(stale, math.MaxUint64)
 				x.Remove(stale)
 				last.chain = nil
 			case 3:
@@ -161,11 +171,22 @@ func FuzzIndex(f *testing.F) {
 					x.Withdraw(caches[last.number], last.chain, last.had, last.stamp)
 					m.withdraw(last.number, last.chain, last.had, last.modelStamp)
 				}
+			case 4:
+				x.Expire(caches[number], last.stamp)
+				m.expire(number, last.modelStamp)
 			default:
 				c := list[r.IntN(len(list))]
 				had := match(x, c)[number]
 				last.number, last.chain, last.had = number, c, had
-				last.stamp, last.modelStamp = x.Use(caches[number], c), m.use(number, c)
+				var reuse Reuse
+				last.stamp, last.modelStamp = x.Reuse(caches[number], c, &reuse), m.use(number, c)
+				end := 0
+				for _, span := range reuse.Spans() {
+					require.Greater(t, int(span.End), end)
+					require.Less(t, span.Last, last.stamp)
+					end = int(span.End)
+				}
+				require.Equal(t, had, end)
 			}
 			c := list[r.IntN(len(list))]
 			require.Equal(t, m.match(c), match(x, c))

@@ -25,7 +25,7 @@
 //	moved    3: time, request, endpoint
 //	ended    4: time, request
 //	lost     5: time, request
-//	cached   6: time, endpoint, number of hashes, hashes
+//	cached   6: time, endpoint, tokens, number of hashes, hashes
 //	answered 7: time, endpoint, tokens
 //	occupied 8: time, endpoint, tokens
 //	contents 9: nothing; the contents are complete

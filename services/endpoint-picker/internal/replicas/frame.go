@@ -53,6 +53,7 @@ func appendEvent(to []byte, at time.Duration, e estimate.Event) []byte {
 	case estimate.EventBegun:
 		to = append(binary.AppendUvarint(to, uint64(e.Tokens)), byte(e.Answer))
 	case estimate.EventCached:
+		to = binary.AppendUvarint(to, uint64(e.Tokens))
 		chain := e.Chain[:min(len(e.Chain), maxHashes)]
 		to = binary.AppendUvarint(to, uint64(len(chain)))
 		for _, hash := range chain {
@@ -113,7 +114,7 @@ func (r *frameReader) readBody(f *frame) error {
 	case estimate.EventMoved:
 		return errors.Join(r.request(f), r.endpoint(f))
 	case estimate.EventCached:
-		return errors.Join(r.endpoint(f), r.hashes(f))
+		return errors.Join(r.endpoint(f), r.tokens(f), r.hashes(f))
 	case estimate.EventAnswered, estimate.EventOccupied:
 		return errors.Join(r.endpoint(f), r.tokens(f))
 	case estimate.EventFirst, estimate.EventEnded, estimate.EventLost:

@@ -27,7 +27,7 @@ func events(e *endpoint.Endpoint) []estimate.Event {
 		{Kind: estimate.EventMoved, Request: 300, Endpoint: e},
 		{Kind: estimate.EventEnded, Request: 300},
 		{Kind: estimate.EventLost, Request: 1 << 62},
-		{Kind: estimate.EventCached, Endpoint: e, Chain: []uint64{1, 1 << 63, 3}},
+		{Kind: estimate.EventCached, Endpoint: e, Tokens: 300, Chain: []uint64{1, 1 << 63, 3}},
 		{Kind: estimate.EventCached, Endpoint: e},
 		{Kind: estimate.EventAnswered, Endpoint: e, Tokens: 5},
 		{Kind: estimate.EventOccupied, Endpoint: e, Tokens: 1 << 40},
@@ -70,7 +70,7 @@ func TestBrokenFrames(t *testing.T) {
 	}
 	for name, stream := range map[string][]byte{
 		"unknown kind":    {10},
-		"too many hashes": append([]byte{6, 0, 1, 2, 3, 4, 5, 6, 7, 8}, 0xff, 0xff, 0xff, 0xff, 0x0f),
+		"too many hashes": append([]byte{6, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0}, 0xff, 0xff, 0xff, 0xff, 0x0f),
 		"endless number":  {0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
 		"unknown answer":  {1, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 1, 9},
 	} {
@@ -106,7 +106,7 @@ func FuzzFrames(f *testing.F) {
 		stream = appendEvent(stream, time.Second, event)
 	}
 	f.Add(stream)
-	f.Add([]byte{6, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0xff, 0xff, 7})
+	f.Add([]byte{6, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0xff, 0xff, 7})
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		r := frameReader{from: bufio.NewReader(bytes.NewReader(stream))}
 		x := estimate.New(1 << 20)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"github.com/stretchr/testify/require"
 )
 
@@ -82,7 +84,9 @@ func TestPickerHearsOfTheEndOfAllRequests(t *testing.T) {
 					assert.Zero(t, stats.InFlight)
 					assert.Zero(t, stats.Backlog)
 					assert.True(t, stats.Sampled)
-					assert.Equal(t, [3]float64{}, [3]float64{stats.Gauges.Waiting, stats.Gauges.Running, stats.Gauges.KVUsage})
+					assert.Equal(t, endpoint.Gauges{
+						Blocks: UsualEngine().Blocks, Alignment: 16, Counted: true, Queries: float64(m.server.queries), Hits: float64(m.server.hits),
+					}, stats.Gauges)
 					assert.Less(t, stats.SampleAge, 2*r.interval)
 					assert.Zero(t, m.endpoint.Load().Requests)
 				}

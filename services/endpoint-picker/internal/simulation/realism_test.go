@@ -84,7 +84,7 @@ func TestGaugesAreAsOldAsTheLastStep(t *testing.T) {
 	assert.Equal(t, []float64{2, 2}, shown())
 	until(time.Hour)
 	g, _, _ := s.page()
-	assert.Equal(t, endpoint.Gauges{Blocks: 100}, g)
+	assert.Equal(t, endpoint.Gauges{Blocks: 100, Alignment: 16, Queries: 160, Counted: true}, g)
 }
 
 func TestPageHoldsUpTokens(t *testing.T) {
