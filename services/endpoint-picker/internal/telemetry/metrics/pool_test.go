@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/proxy"
 )
 
 // poolOf registers all collectors over these endpoints, three seconds after noon.
@@ -39,6 +40,7 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{e}})
 	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(after(3*time.Second)), r)
 	RegisterGateways(r, func() peers.Stats { return peers.Stats{Peers: 1} })
+	RegisterProxy(r, func() proxy.Stats { return proxy.Stats{Servers: []proxy.ServerStats{{Address: "10.0.0.1:8000", Connections: 1}}} })
 	NewConfig(r).ConfigLoaded("1f")
 	RegisterCertificate(r, "ext_proc", time.Now)
 	NewEndpointsFile(r)
