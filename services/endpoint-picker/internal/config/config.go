@@ -212,12 +212,12 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.Var(&c.ExtProc.BodyMode, flagBodyMode,
 		"Body mode assumed for gateways that do not send protocol_config: full-duplex, streamed, buffered or none.")
 	fs.Var(&c.ExtProc.MaxRequestBody, flagMaxRequestBody, "Maximum size of a request body. Larger requests get 413.")
-	fs.Var(&c.ExtProc.MaxBuffered, flagMaxBuffered, "Maximum total size of requests and unread replies in memory. Beyond it, gateways with more than their share get 429.")
-	fs.IntVar(&c.ExtProc.MaxStreams, flagMaxStreams, c.ExtProc.MaxStreams, "Maximum number of open requests. Beyond it, gateways with more than their share get 429.")
+	fs.Var(&c.ExtProc.MaxBuffered, flagMaxBuffered, "Maximum total size of requests and unread replies in memory, of all listeners. Beyond it, gateways and clients with more than their share get 429.")
+	fs.IntVar(&c.ExtProc.MaxStreams, flagMaxStreams, c.ExtProc.MaxStreams, "Maximum number of open requests of all listeners. Beyond it, gateways and clients with more than their share get 429.")
 	fs.DurationVar(&c.ExtProc.BodyTimeout, flagBodyTimeout, c.ExtProc.BodyTimeout,
 		"Maximum time to receive the headers of a request, and to receive its body. Slower requests get 408, and their memory is freed.")
 	fs.DurationVar(&c.ExtProc.IdleTimeout, flagIdleTimeout, c.ExtProc.IdleTimeout,
-		"Maximum time without a message of a gateway after the pick. Set it above the longest time that a model server is silent. 0 means no limit.")
+		"Maximum time without a message of a gateway after the pick, or without a byte of a model server at the proxy listener. Set it above the longest time that a model server is silent. 0 means no limit.")
 	fs.BoolVar(&c.ExtProc.LeaveEarly, flagEarlyClose, c.ExtProc.LeaveEarly,
 		"End each stream after the pick. This costs less CPU, but the picker sees no response: it learns no speeds and detects no failing endpoints.")
 	fs.BoolVar(&c.ExtProc.ReportEndpoint, flagReportEndpoint, c.ExtProc.ReportEndpoint,

@@ -102,6 +102,10 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "picks", give: []string{"--pool-name=p", "--debug-picks=-1"}, want: "--debug-picks -1 is out of range: give 0 to 10000"},
 		{name: "small recording", give: []string{"--pool-name=p", "--record-max-bytes=1Mi"}, want: "--record-max-bytes 1Mi is too small: give at least 4Mi"},
 		{name: "recording without answers", give: []string{"--pool-name=p", "--record-file=/r", "--early-close"}, want: "--record-file has no effect with --early-close, which hides all answers: leave one of them out"},
+		{name: "TLS without a proxy", give: []string{"--pool-name=p", "--proxy-tls"}, want: "--proxy-tls has no effect without --proxy-bind-address: give both"},
+		{name: "TLS without a certificate", give: []string{"--pool-name=p", "--proxy-bind-address=:80", "--proxy-tls", "--secure-serving=false"}, want: "--proxy-tls needs the certificate that --secure-serving=false disables: leave one of them out"},
+		{name: "connections to a server", give: []string{"--pool-name=p", "--proxy-max-connections-per-server=-1"}, want: "--proxy-max-connections-per-server -1 is negative: give 0 for no limit"},
+		{name: "forwarded headers", give: []string{"--pool-name=p", "--proxy-forwarded-headers=trust"}, want: `invalid argument "trust" for "--proxy-forwarded-headers" flag: "trust" is not one of replace, append, off: see --help`},
 		{name: "unknown flag", give: []string{"--pools"}, want: "unknown flag: --pools: see --help"},
 		{name: "argument", give: []string{"--pool-name=p", "serve"}, want: `unexpected argument "serve": all settings are flags, see --help`},
 		{name: "log level", give: []string{"--pool-name=p", "--log-level=loud"}, want: `--log-level "loud" is not one of debug, info, warn, error`},
@@ -202,4 +206,11 @@ func TestSize(t *testing.T) {
 	assert.Equal(t, "32Mi", s.String())
 	assert.Equal(t, "size", s.Type())
 	require.ErrorContains(t, s.Set("many"), `"many" is not a size such as 32Mi`)
+}
+
+func TestProxyPort(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]int{"": 0, ":8080": 8080, "10.0.0.1:80": 80, "[::1]:1": 1, "nonsense": 0, ":http": 0, ":70000": 0} {
+		assert.Equal(t, want, (&Proxy{Address: address}).Port(), address)
+	}
 }

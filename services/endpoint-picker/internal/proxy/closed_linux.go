@@ -19,7 +19,7 @@ func closedByPeer(c net.Conn) bool {
 	_ = raw.Control(func(fd uintptr) { // not Read, which waits for the read in progress
 		var first [1]byte
 		n, _, err := syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		closed = n == 0 && err == nil || err != nil && err != syscall.EAGAIN && err != syscall.EINTR //nolint:errorlint // a bare syscall.Errno
+		closed = n == 0 && err == nil || err != nil && err != syscall.EAGAIN && err != syscall.EINTR
 	})
 	return closed
 }

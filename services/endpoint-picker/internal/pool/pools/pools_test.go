@@ -119,3 +119,26 @@ func BenchmarkFind(b *testing.B) {
 		s.Find(ctx)
 	}
 }
+
+// TestFindHost finds pools by the Host header of requests at the proxy's listener, on port 8080.
+func TestFindHost(t *testing.T) {
+	t.Parallel()
+	type named struct {
+		exchange.Pool
+		name string
+	}
+	s := NewSet(named{name: ""})
+	alone, first, second := named{name: "alone"}, named{name: "first"}, named{name: "second"}
+	s.Replace([]Member{
+		{Address: Address{Namespace: "ns", Service: "epp", Port: 9002}, Pool: alone},
+		{Address: Address{Namespace: "ns", Service: "shared", Port: 9010}, Pool: first},
+		{Address: Address{Namespace: "ns", Service: "shared", Port: 9011}, Pool: second},
+	})
+	for host, want := range map[string]string{
+		"epp": "alone", "epp.ns": "alone", "epp.ns.svc": "alone", "epp.ns.svc.cluster.local": "alone", "epp.ns:8080": "alone", "epp.ns:9002": "alone",
+		"epp.ns:9003": "", "epp.other": "", "epp.ns:80": "", "": "", "models.example.com": "", "10.0.0.1:8080": "", "10.0.0.1:9002": "", ":9002": "",
+		"shared.ns": "", "shared.ns:8080": "", "shared.ns:9010": "first", "shared.ns.svc:9011": "second", "shared.ns:9012": "",
+	} {
+		assert.Equal(t, want, s.FindHost(host, 8080).(named).name, "host %q", host)
+	}
+}

@@ -70,13 +70,13 @@ type Metrics struct {
 // New creates and registers the collectors.
 func New(r prometheus.Registerer, o Options) *Metrics {
 	picks := counters("picks_total", "Requests that needed an endpoint, by result.", "result")
-	streams := counters("streams_total", "Finished ext_proc streams, by outcome.", "outcome")
+	streams := counters("streams_total", "Finished exchanges, by outcome: ext_proc streams, and requests at the proxy listener.", "outcome")
 	scrapes := counters("scrapes_total", "Scrapes of model servers' metrics, by result.", "result")
 	pollErrors := upstreamCounters("datalayer_poll_errors_total", "Failed scrapes of model servers' metrics.", "source_type")
 	m := &Metrics{
 		picks:           children(picks, resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered, resultMalformed, resultShed, resultNoCapacity),
 		pickDuration:    histogram("pick_duration_seconds", "Time to choose an endpoint.", prometheus.ExponentialBuckets(1e-6, 4, 10)),
-		streamsInFlight: gauge("streams_in_flight", "Open ext_proc streams."),
+		streamsInFlight: gauge("streams_in_flight", "Open ext_proc streams, and open requests at the proxy listener."),
 		streams:         children(streams, exchange.Outcomes()...),
 		responses: responses{vec: counters("responses_total",
 			"Observed responses of model servers, by status and by whether the picked endpoint served them.", "code", "served")},

@@ -72,10 +72,10 @@ func TestStreams(t *testing.T) {
 fairlead_picker_responses_total{code="200",served="other"} 1
 fairlead_picker_responses_total{code="200",served="picked"} 1
 fairlead_picker_responses_total{code="other",served="picked"} 1
-# HELP fairlead_picker_streams_in_flight Open ext_proc streams.
+# HELP fairlead_picker_streams_in_flight Open ext_proc streams, and open requests at the proxy listener.
 # TYPE fairlead_picker_streams_in_flight gauge
 fairlead_picker_streams_in_flight 1
-# HELP fairlead_picker_streams_total Finished ext_proc streams, by outcome.
+# HELP fairlead_picker_streams_total Finished exchanges, by outcome: ext_proc streams, and requests at the proxy listener.
 # TYPE fairlead_picker_streams_total counter
 fairlead_picker_streams_total{outcome="completed"} 2
 fairlead_picker_streams_total{outcome="failed"} 0
