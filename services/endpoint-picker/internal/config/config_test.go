@@ -103,7 +103,6 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "small recording", give: []string{"--pool-name=p", "--record-max-bytes=1Mi"}, want: "--record-max-bytes 1Mi is too small: give at least 4Mi"},
 		{name: "recording without answers", give: []string{"--pool-name=p", "--record-file=/r", "--early-close"}, want: "--record-file has no effect with --early-close, which hides all answers: leave one of them out"},
 		{name: "unknown flag", give: []string{"--pools"}, want: "unknown flag: --pools: see --help"},
-		{name: "argument", give: []string{"--pool-name=p", "serve"}, want: `unexpected argument "serve": all settings are flags, see --help`},
 		{name: "log level", give: []string{"--pool-name=p", "--log-level=loud"}, want: `--log-level "loud" is not one of debug, info, warn, error`},
 		{name: "two configurations", give: []string{"--pool-name=p", "--config-file=/c", "--config-map=c"}, want: "only one of --config-file, --config-text and --config-map can be given: leave the others out"},
 		{name: "key without ConfigMap", give: []string{"--pool-name=p", "--config-map-key=k"}, want: "--config-map-key has no effect without --config-map: leave it out"},
@@ -154,13 +153,8 @@ func TestParseConfigMap(t *testing.T) {
 	}
 }
 
-func TestParseOfOtherCommands(t *testing.T) {
+func TestParseHelp(t *testing.T) {
 	t.Parallel()
-	for command, args := range map[Command][]string{CommandVersion: {"--version"}, CommandGraph: {"graph"}} {
-		c, err := Parse(args, io.Discard)
-		require.NoError(t, err)
-		assert.Equal(t, command, c.Command)
-	}
 	var help bytes.Buffer
 	_, err := Parse([]string{"--help"}, &help)
 	require.ErrorIs(t, err, pflag.ErrHelp)

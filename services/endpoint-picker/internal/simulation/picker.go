@@ -36,13 +36,28 @@ func Picker(replicas int, split Split) Policy {
 	if split == AtRandom {
 		name += " random"
 	}
+	return newPicker(name, replicas, split, pluginconfig.Default)
+}
+
+// ConfiguredPicker is the same with requests in turn and a configuration. It calls load for each replica, because plugins have a state.
+func ConfiguredPicker(name string, replicas int, load func(o pluginconfig.Options) *pluginconfig.Config) Policy {
+	return newPicker(name, replicas, InTurn, load)
+}
+
+func newPicker(name string, replicas int, split Split, load func(o pluginconfig.Options) *pluginconfig.Config) Policy {
 	return Policy{Name: name, start: func(f *fleet) chooser {
 		p := &picker{split: split, random: rand.New(rand.NewPCG(f.seed, 2))}
 		for i := range replicas {
-			p.replicas = append(p.replicas, newReplica(f, rand.New(rand.NewPCG(f.seed, uint64(3+i)))))
+			config := load(PluginOptions())
+			p.replicas = append(p.replicas, newReplica(f, config, rand.New(rand.NewPCG(f.seed, uint64(3+i)))))
 		}
 		return p
 	}}
+}
+
+// PluginOptions are the options of configurations of simulated pickers.
+func PluginOptions() pluginconfig.Options {
+	return pluginconfig.Options{StaleAfter: modelserver.DefaultOptions().StaleAfter}
 }
 
 // picker contains all replicas.
@@ -95,13 +110,13 @@ type member struct {
 	gone     bool
 }
 
-func newReplica(f *fleet, random *rand.Rand) *replica {
+func newReplica(f *fleet, config *pluginconfig.Config, random *rand.Rand) *replica {
 	scraping := modelserver.DefaultOptions()
 	estimator := estimate.New(prefixindex.DefaultMaxBytes)
 	r := &replica{
 		timeline: f.timeline,
 		random:   random,
-		config:   pluginconfig.Default(pluginconfig.Options{StaleAfter: scraping.StaleAfter}),
+		config:   config,
 		factory:  estimator,
 		detector: outlier.New(outlier.Params{
 			Options: outlier.DefaultOptions(), Log: zap.NewNop(), Observer: unobserved{}, Clock: f.timeline,
@@ -109,6 +124,7 @@ func newReplica(f *fleet, random *rand.Rand) *replica {
 		interval: scraping.Interval.Fastest,
 		snapshot: &datastore.Snapshot{},
 	}
+	estimator.SetCacheSize(estimate.CacheSize{Blocks: config.Prefix.CacheBlocks, FromPage: config.Prefix.AutoTune}, nil)
 	r.balancer = balancer.New(balancer.Params{
 		Snapshots: r, Configs: r, Rules: rules.New(), Estimator: estimator,
 		Outliers: r.detector, Observer: unobserved{}, Clock: f.timeline, Random: random.Uint64,
