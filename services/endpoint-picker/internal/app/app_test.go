@@ -320,7 +320,7 @@ func TestOutageOfTheAPIServerChangesNothing(t *testing.T) {
 	for _, line := range []string{
 		`fairlead_picker_picks_total{pool="ns/pool",result="picked"} 1`, `fairlead_picker_endpoints_ready{pool="ns/pool"} 1`,
 		`fairlead_picker_pool_found{pool="ns/pool"} 1`,
-		fmt.Sprintf("fairlead_picker_endpoint_picks_total{endpoint=%q,pod=\"model-0\",pool=\"ns/pool\"} 1", r.target),
+		fmt.Sprintf("fairlead_picker_endpoint_picks_total{endpoint=%q,pod=\"model-0\",pool=\"ns/pool\",role=\"\"} 1", r.target),
 	} {
 		assert.Contains(t, metrics, line)
 	}

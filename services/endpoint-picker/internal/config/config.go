@@ -56,19 +56,8 @@ const (
 	maxBody           = 1 << 30
 )
 
-// A Command is the action of the process.
-type Command string
-
-// The commands. CommandGraph, which prints the dependencies between parts, is for developers.
-const (
-	CommandServe   Command = ""
-	CommandVersion Command = "version"
-	CommandGraph   Command = "graph"
-)
-
 // Config contains all settings.
 type Config struct {
-	Command   Command
 	Logging   logging.Options
 	Kube      kube.Options
 	HTTP      httpserver.Options
@@ -161,35 +150,27 @@ func Default() *Config {
 	}
 }
 
-// Parse reads the command line. Help goes to w; after help the error is pflag.ErrHelp. Errors contain the fix.
+// Parse returns the configuration of a command line that has only flags. Help goes to w; after help the error is pflag.ErrHelp.
 func Parse(args []string, w io.Writer) (*Config, error) {
-	c := Default()
-	fs := pflag.NewFlagSet("endpoint-picker", pflag.ContinueOnError)
-	fs.SortFlags = false
+	c, fs := Default(), pflag.NewFlagSet("endpoint-picker", pflag.ContinueOnError)
 	fs.SetOutput(w)
 	c.AddFlags(fs)
-	showVersion := fs.Bool("version", false, "Print the version and exit.")
 	if err := fs.Parse(args); errors.Is(err, pflag.ErrHelp) {
-		return nil, err
+		return nil, err //nolint:wrapcheck // the help says all
 	} else if err != nil {
 		return nil, fmt.Errorf("%w: see --help", err)
 	}
+	return c, c.Complete(fs)
+}
+
+// Complete applies what depends on several flags, after they were parsed. It returns all problems with their fixes.
+func (c *Config) Complete(fs *pflag.FlagSet) error {
 	c.Pool.complete()
 	c.Metrics.asked = fs.Changed(flagMetricsAuth)
 	if c.Pool.File != "" && !c.Metrics.asked {
 		c.Metrics.Auth = false // no API server to ask
 	}
-	switch {
-	case *showVersion:
-		c.Command = CommandVersion
-		return c, nil
-	case fs.NArg() == 1 && fs.Arg(0) == string(CommandGraph):
-		c.Command = CommandGraph
-		return c, nil
-	case fs.NArg() > 0:
-		return nil, fmt.Errorf("unexpected argument %q: all settings are flags, see --help", fs.Arg(0))
-	}
-	return c, errors.Join(c.applyUpstreamFlags(fs), c.Validate())
+	return errors.Join(c.applyUpstreamFlags(fs), c.Validate())
 }
 
 // AddFlags binds the configuration to its flags.

@@ -107,7 +107,6 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "connections to a server", give: []string{"--pool-name=p", "--proxy-max-connections-per-server=-1"}, want: "--proxy-max-connections-per-server -1 is negative: give 0 for no limit"},
 		{name: "forwarded headers", give: []string{"--pool-name=p", "--proxy-forwarded-headers=trust"}, want: `invalid argument "trust" for "--proxy-forwarded-headers" flag: "trust" is not one of replace, append, off: see --help`},
 		{name: "unknown flag", give: []string{"--pools"}, want: "unknown flag: --pools: see --help"},
-		{name: "argument", give: []string{"--pool-name=p", "serve"}, want: `unexpected argument "serve": all settings are flags, see --help`},
 		{name: "log level", give: []string{"--pool-name=p", "--log-level=loud"}, want: `--log-level "loud" is not one of debug, info, warn, error`},
 		{name: "two configurations", give: []string{"--pool-name=p", "--config-file=/c", "--config-map=c"}, want: "only one of --config-file, --config-text and --config-map can be given: leave the others out"},
 		{name: "key without ConfigMap", give: []string{"--pool-name=p", "--config-map-key=k"}, want: "--config-map-key has no effect without --config-map: leave it out"},
@@ -158,13 +157,8 @@ func TestParseConfigMap(t *testing.T) {
 	}
 }
 
-func TestParseOfOtherCommands(t *testing.T) {
+func TestParseHelp(t *testing.T) {
 	t.Parallel()
-	for command, args := range map[Command][]string{CommandVersion: {"--version"}, CommandGraph: {"graph"}} {
-		c, err := Parse(args, io.Discard)
-		require.NoError(t, err)
-		assert.Equal(t, command, c.Command)
-	}
 	var help bytes.Buffer
 	_, err := Parse([]string{"--help"}, &help)
 	require.ErrorIs(t, err, pflag.ErrHelp)

@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	_ "unsafe" // for go:linkname
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -19,11 +18,6 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
-
-// poolingThreshold is gRPC's variable that package fairshare sets.
-//
-//go:linkname poolingThreshold google.golang.org/grpc/internal/mem.BufferPoolingThreshold
-var poolingThreshold int
 
 // plainOptions are those of one server for all gateways, without this package.
 var plainOptions = []grpc.ServerOption{

@@ -197,6 +197,6 @@ func TestTimesOfManyThings(t *testing.T) {
 		all = append(all, time.Duration(i+1)*time.Second)
 	}
 	slices.Reverse(all)
-	assert.Equal(t, Times{Mean: 50500 * time.Millisecond, P50: 51 * time.Second, P90: 91 * time.Second, P99: 100 * time.Second}, newTimes(all))
-	assert.Zero(t, newTimes(nil))
+	assert.Equal(t, Times{Mean: 50500 * time.Millisecond, P50: 51 * time.Second, P90: 91 * time.Second, P99: 100 * time.Second}, NewTimes(all))
+	assert.Zero(t, NewTimes(nil))
 }

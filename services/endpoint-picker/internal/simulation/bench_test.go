@@ -1,13 +1,11 @@
 package simulation
 
 import (
-	"compress/gzip"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -16,12 +14,12 @@ import (
 )
 
 var (
-	firstSeed = flag.Uint64("seed", 1, "the first seed of the benchmark")
-	recording = flag.String("recording", "", "a file in Mooncake's format, .jsonl or .jsonl.gz")
-	profile   = flag.String("profile", "", "a file with a profile of servers")
-	servers   = flag.Int("servers", 8, "of the profile")
-	load      = flag.Float64("load", 0.7, "part of the rate that the greedy policy sustains")
-	seeds     = flag.Int("seeds", 3, "of the benchmark, an odd number: it prints medians over them")
+	firstSeed     = flag.Uint64("seed", 1, "the first seed of the benchmark")
+	recordingFile = flag.String("recording", "", "a file in Mooncake's format, .jsonl or .jsonl.gz")
+	profile       = flag.String("profile", "", "a file with a profile of servers")
+	servers       = flag.Int("servers", 8, "of the profile")
+	load          = flag.Float64("load", 0.7, "part of the rate that the greedy policy sustains")
+	seeds         = flag.Int("seeds", 3, "of the benchmark, an odd number: it prints medians over them")
 )
 
 // policies are those of the table. The first is what the others are compared with.
@@ -51,7 +49,7 @@ func BenchmarkPolicies(b *testing.B) {
 
 // BenchmarkRecording prints the same table for the requests of a recording, or for the standard workloads, on the servers of a profile.
 func BenchmarkRecording(b *testing.B) {
-	if *recording == "" && *profile == "" {
+	if *recordingFile == "" && *profile == "" {
 		b.Skip("give -recording=FILE, -profile=FILE or both, as arguments of the test")
 	}
 	p := &Profile{}
@@ -63,8 +61,8 @@ func BenchmarkRecording(b *testing.B) {
 		engines = p.Engines(*servers)
 	}
 	at := map[string]func(float64) Scenario{}
-	if *recording != "" {
-		r, err := ReadRecording(open(b, *recording))
+	if *recordingFile != "" {
+		r, err := ReadRecording(open(b, *recordingFile))
 		require.NoError(b, err)
 		at["recording"] = func(perSecond float64) Scenario {
 			s := r.Scenario("recording", perSecond, engines)
@@ -88,7 +86,7 @@ func BenchmarkRecording(b *testing.B) {
 	}
 	for name, scenario := range at {
 		b.Run(name, func(b *testing.B) {
-			s, err := AtLoad(*load, *firstSeed, scenario)
+			s, err := AtLoad(b.Context(), *load, *firstSeed, scenario)
 			require.NoError(b, err)
 			s.Name = fmt.Sprintf("%s %.3g/s", name, s.Workload.rate)
 			for b.Loop() {
@@ -103,12 +101,7 @@ func open(b *testing.B, name string) io.Reader {
 	file, err := os.Open(name)
 	require.NoError(b, err)
 	b.Cleanup(func() { file.Close() })
-	if !strings.HasSuffix(name, ".gz") {
-		return file
-	}
-	unzipped, err := gzip.NewReader(file)
-	require.NoError(b, err)
-	return unzipped
+	return file
 }
 
 // column is one figure of a result.

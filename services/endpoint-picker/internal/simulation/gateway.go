@@ -105,4 +105,7 @@ func (v *visit) refused(a *arrival) {
 func (v *visit) settle(j *job) {
 	v.open--
 	v.result.add(j)
+	if j.measured {
+		v.result.addServer(v.placement.server().number)
+	}
 }

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"context"
 	"errors"
 	"math"
 	"time"
@@ -9,11 +10,15 @@ import (
 // AtLoad returns a scenario at a fraction of the highest rate that the greedy policy sustains: the one at which its mean time to the first
 // token is at most three times that of the same prompts on an idle server with an empty cache. at returns the scenario with a number of
 // requests per second.
-func AtLoad(load float64, seed uint64, at func(perSecond float64) Scenario) (Scenario, error) {
+func AtLoad(ctx context.Context, load float64, seed uint64, at func(perSecond float64) Scenario) (Scenario, error) {
 	const exact, most = 1.02, 40
 	low, high, next := 0.0, math.Inf(1), 10.0
 	for range most {
-		if sustains(at(next).Trace(seed)) {
+		sustained := sustains(ctx, at(next).Trace(seed))
+		if ctx.Err() != nil {
+			return Scenario{}, ctx.Err()
+		}
+		if sustained {
 			low = next
 		} else {
 			high = next
@@ -33,7 +38,7 @@ func AtLoad(load float64, seed uint64, at func(perSecond float64) Scenario) (Sce
 }
 
 // sustains reports whether the greedy policy bears the requests. It stops as soon as it does not.
-func sustains(t *Trace) bool {
+func sustains(ctx context.Context, t *Trace) bool {
 	const bearable = 3
 	alone := &server{batch: batch{Engine: t.scenario.Servers[0]}, timeline: &timeline{}, cache: newBlockCache(t.scenario.Servers[0].Blocks, t.contents)}
 	budget := time.Duration(0)
@@ -42,6 +47,6 @@ func sustains(t *Trace) bool {
 			budget += bearable * alone.forecast(a)
 		}
 	}
-	waited := t.runWhile(Greedy(), func(r *Result) bool { return r.waited <= budget }).waited
+	waited := t.runWhile(Greedy(), func(r *Result) bool { return r.waited <= budget && ctx.Err() == nil }).waited
 	return waited <= budget
 }

@@ -36,15 +36,24 @@ func Picker(replicas int, split Split) Policy {
 	if split == AtRandom {
 		name += " random"
 	}
-	return Policy{Name: name, start: func(f *fleet) chooser { return newPicker(f, replicas, split) }}
+	return pickerOf(name, replicas, split, pluginconfig.Default)
 }
 
-// Telling is the same with replicas that tell each other of their requests. The others hear of an event after the delay.
+// ConfiguredPicker is the same with requests in turn and a configuration. It calls load for each replica, because plugins have a state.
+func ConfiguredPicker(name string, replicas int, load func(o pluginconfig.Options) *pluginconfig.Config) Policy {
+	return pickerOf(name, replicas, InTurn, load)
+}
+
+func pickerOf(name string, replicas int, split Split, load func(o pluginconfig.Options) *pluginconfig.Config) Policy {
+	return Policy{Name: name, start: func(f *fleet) chooser { return newPicker(f, replicas, split, load) }}
+}
+
+// Telling is Picker with replicas that tell each other of their requests. The others hear of an event after the delay.
 func Telling(replicas int, split Split, delay time.Duration) Policy {
 	p := Picker(replicas, split)
 	p.Name += " telling"
 	p.start = func(f *fleet) chooser {
-		made := newPicker(f, replicas, split)
+		made := newPicker(f, replicas, split, pluginconfig.Default)
 		for _, from := range made.replicas {
 			to := &listeners{delay: delay}
 			for _, r := range made.replicas {
@@ -59,10 +68,10 @@ func Telling(replicas int, split Split, delay time.Duration) Policy {
 	return p
 }
 
-func newPicker(f *fleet, replicas int, split Split) *picker {
+func newPicker(f *fleet, replicas int, split Split, load func(o pluginconfig.Options) *pluginconfig.Config) *picker {
 	p := &picker{split: split, random: rand.New(rand.NewPCG(f.seed, 2))}
 	for i := range replicas {
-		p.replicas = append(p.replicas, newReplica(f, rand.New(rand.NewPCG(f.seed, uint64(3+i)))))
+		p.replicas = append(p.replicas, newReplica(f, load(PluginOptions()), rand.New(rand.NewPCG(f.seed, uint64(3+i)))))
 	}
 	return p
 }
@@ -100,6 +109,11 @@ func (l *listeners) Publish(e estimate.Event) {
 			apply(e, at)
 		}
 	})
+}
+
+// PluginOptions are the options of configurations of simulated pickers.
+func PluginOptions() pluginconfig.Options {
+	return pluginconfig.Options{StaleAfter: modelserver.DefaultOptions().StaleAfter}
 }
 
 // picker contains all replicas.
@@ -152,13 +166,13 @@ type member struct {
 	gone     bool
 }
 
-func newReplica(f *fleet, random *rand.Rand) *replica {
+func newReplica(f *fleet, config *pluginconfig.Config, random *rand.Rand) *replica {
 	scraping := modelserver.DefaultOptions()
 	estimator := estimate.New(prefixindex.DefaultMaxBytes)
 	r := &replica{
 		timeline: f.timeline,
 		random:   random,
-		config:   pluginconfig.Default(pluginconfig.Options{StaleAfter: scraping.StaleAfter}),
+		config:   config,
 		factory:  estimator,
 		detector: outlier.New(outlier.Params{
 			Options: outlier.DefaultOptions(), Log: zap.NewNop(), Observer: unobserved{}, Clock: f.timeline,
@@ -166,6 +180,7 @@ func newReplica(f *fleet, random *rand.Rand) *replica {
 		interval: scraping.Interval.Fastest,
 		snapshot: &datastore.Snapshot{},
 	}
+	estimator.SetCacheSize(estimate.CacheSize{Blocks: config.Prefix.CacheBlocks, FromPage: config.Prefix.AutoTune}, nil)
 	r.balancer = balancer.New(balancer.Params{
 		Snapshots: r, Configs: r, Rules: rules.New(), Estimator: estimator,
 		Outliers: r.detector, Observer: unobserved{}, Clock: f.timeline, Random: random.Uint64,

@@ -135,6 +135,30 @@ func (f *fleet) peak() float64 {
 	return float64(e.Batch) / (float64(e.Law.Time(step)) * e.Slowness / float64(time.Second))
 }
 
+// RoundRobin chooses one living server after the other.
+func RoundRobin() Policy {
+	return Policy{Name: "roundrobin", start: func(f *fleet) chooser { return &roundRobin{fleet: f} }}
+}
+
+type roundRobin struct {
+	fleet *fleet
+	next  int
+}
+
+func (r *roundRobin) choose(*arrival) (placement, bool) {
+	for range r.fleet.servers {
+		s := r.fleet.servers[r.next%len(r.fleet.servers)]
+		r.next++
+		if !s.dead {
+			return chosen{s}, true
+		}
+	}
+	return nil, false
+}
+
+func (*roundRobin) join(*server)  {}
+func (*roundRobin) leave(*server) {}
+
 // LeastLoad chooses the server with the fewest requests.
 func LeastLoad() Policy {
 	return newReference("leastload", func(*fleet) func(*server, *arrival) float64 {

@@ -12,6 +12,9 @@ import (
 	"fairlead.dev/pkg/steptime"
 )
 
+// maxSize limits the sizes in a profile, so that their products stay in range: more blocks than any machine has.
+const maxSize = 1 << 30
+
 // A Profile describes model servers: the law of their steps, their sizes, their tokenizer and their metrics pages.
 type Profile struct {
 	About   string   `json:"about"`
@@ -82,6 +85,8 @@ func (p *Profile) validate() error {
 	switch {
 	case min(p.ChunkTokens, p.Slots, p.KVBlocks, p.BlockTokens) < 1:
 		return errors.New("chunk_tokens, slots, kv_blocks and block_tokens must be positive")
+	case max(p.ChunkTokens, p.Slots, p.KVBlocks, p.BlockTokens) > maxSize:
+		return fmt.Errorf("chunk_tokens, slots, kv_blocks and block_tokens must be at most %d", maxSize)
 	case len(p.BytesPerToken) == 0 || slices.Min(p.BytesPerToken) < 1:
 		return errors.New("bytes_per_token must have numbers of 1 or more")
 	case len(p.StepFactors) == 0 || slices.Min(p.StepFactors) <= 0:
@@ -130,3 +135,12 @@ func (s Scenario) On(p *Profile) Scenario {
 	s.Servers, s.Workload.bytes = engines, p.BytesPerToken
 	return s
 }
+
+// WithBytesPerToken returns the scenario with text of a tokenizer.
+func (s Scenario) WithBytesPerToken(bytesPerToken []float64) Scenario {
+	s.Workload.bytes = bytesPerToken
+	return s
+}
+
+// Rate returns its requests per second.
+func (s Scenario) Rate() float64 { return s.Workload.rate }

@@ -1,8 +1,7 @@
 package simulation
 
 import (
-	"bufio"
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,44 +9,51 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/recording"
 )
 
 const (
-	recordedBlock = 512 // tokens of a hash
-	manyFollow    = 16  // a block that more different ones follow belongs to a system prompt, not to a conversation
+	recordedBlock = recording.BlockTokens
+	manyFollow    = 16 // a block that more different ones follow belongs to a system prompt, not to a conversation
 )
 
-// A Recording contains recorded requests in Mooncake's format: times, lengths, and a hash for each 512 tokens of a prompt.
+// A Recording contains recorded requests, by time of arrival.
 type Recording struct {
 	requests []recordedRequest
 	system   map[uint64]bool // hashes of system prompts
+	// tokens is the number of the model server's tokens for each token of a request's length; 0 if the lengths are those of a server.
+	tokens float64
 }
 
-// recordedRequest is one line. Equal hashes stand for equal text after equal text. The last one may stand for less text.
+// recordedRequest is one request. Equal hashes stand for equal text after equal text. The last one may stand for less text.
 type recordedRequest struct {
-	Timestamp *float64 `json:"timestamp"` // milliseconds
-	Input     int      `json:"input_length"`
-	Output    int      `json:"output_length"`
-	Hashes    []uint64 `json:"hash_ids"`
+	recording.Request
 
-	group int
+	group  int
+	input  int  // tokens for the model server
+	stream bool // the answer comes in pieces
 }
 
 // ReadRecording reads a recording.
 func ReadRecording(from io.Reader) (*Recording, error) {
-	r := &Recording{}
-	decoder := json.NewDecoder(bufio.NewReader(from))
-	for {
-		var q recordedRequest
-		err := decoder.Decode(&q)
-		if errors.Is(err, io.EOF) {
-			break
+	requests, err := recording.Read(from)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the line
+	}
+	return NewRecording(requests)
+}
+
+// NewRecording returns a recording of requests that are sorted by time of arrival.
+func NewRecording(requests []recording.Request) (*Recording, error) {
+	r := &Recording{tokens: serverTokens(requests)}
+	for i := range requests {
+		q := recordedRequest{Request: requests[i], input: requests[i].Input, stream: true}
+		if r.tokens > 0 {
+			q.input = max(1, int(math.Round(float64(q.Input)*r.tokens)))
 		}
-		if err == nil {
-			err = q.validate(r.requests)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read request %d of the recording: %w", len(r.requests)+1, err)
+		if q.Streaming != nil {
+			q.stream = *q.Streaming
 		}
 		r.requests = append(r.requests, q)
 	}
@@ -58,19 +64,21 @@ func ReadRecording(from io.Reader) (*Recording, error) {
 	return r, nil
 }
 
-func (q *recordedRequest) validate(before []recordedRequest) error {
-	switch {
-	case q.Timestamp == nil:
-		return errors.New("timestamp is missing")
-	case len(before) > 0 && *q.Timestamp < *before[len(before)-1].Timestamp:
-		return errors.New("timestamp is before that of the last request")
-	case q.Input < 1 || q.Output < 1:
-		return errors.New("input_length and output_length must be at least 1")
-	case len(q.Hashes) != (q.Input+recordedBlock-1)/recordedBlock:
-		return fmt.Errorf("hash_ids must have one entry for each %d tokens of input_length", recordedBlock)
+// serverTokens returns how many tokens the model servers counted for each token of the picker, which estimates; 0 if no server reported
+// any. One number for all requests keeps equal beginnings equal.
+func serverTokens(requests []recording.Request) float64 {
+	reported, estimated := 0.0, 0.0
+	for i := range requests {
+		if q := &requests[i]; q.Prompt > 0 {
+			reported += float64(q.Prompt)
+			estimated += float64(q.Input)
+		}
 	}
-	return nil
+	return reported / max(estimated, 1)
 }
+
+// Rate returns the requests per second of the recording.
+func (r *Recording) Rate() float64 { return float64(len(r.requests)) / r.length() * 1e3 }
 
 // length returns the milliseconds from the first to the last request.
 func (r *Recording) length() float64 {
@@ -120,19 +128,21 @@ func (r *Recording) play(g *generator) {
 		q := &r.requests[i]
 		at := time.Duration((*q.Timestamp - *r.requests[0].Timestamp) / r.length() * float64(g.end))
 		g.arrivals = append(g.arrivals, &arrival{
-			at: at, group: q.group, recorded: &recorded{recording: r, request: q, workload: g.Workload}, stream: true,
-			prompt: q.Input, out: q.Output, blockTokens: g.blockTokens, chain: q.chain(g, i), measured: at >= g.warm,
+			at: at, group: q.group, recorded: &recorded{recording: r, request: q, workload: g.Workload}, stream: q.stream,
+			prompt: q.input, out: q.Output, blockTokens: g.blockTokens, chain: q.chain(g, i, cmp.Or(r.tokens, 1)),
+			measured: at >= g.warm,
 		})
 	}
 }
 
 // chain returns the blocks of prompt and answer. No other request has the blocks of the answer.
-func (q *recordedRequest) chain(g *generator, number int) []int32 {
-	chain, last := make([]int32, (q.Input+q.Output)/g.blockTokens), uint64(0)
+func (q *recordedRequest) chain(g *generator, number int, tokens float64) []int32 {
+	chain, last := make([]int32, (q.input+q.Output)/g.blockTokens), uint64(0)
 	for i := range chain {
 		end := (i+1)*g.blockTokens - 1 // the last token of the block
-		if end < q.Input {
-			last = scramble(last, q.Hashes[end/recordedBlock], uint64(end%recordedBlock))
+		if end < q.input {
+			recorded := min(int(float64(end)/tokens), q.Input-1)
+			last = scramble(last, q.Hashes[recorded/recordedBlock], uint64(end))
 		} else {
 			last = scramble(last, math.MaxUint64-uint64(number), uint64(end))
 		}
@@ -170,7 +180,11 @@ func (r *recorded) text() string {
 		if r.recording.system[hash] {
 			kind = 0
 		}
-		size := int(math.Round(float64(min(left, recordedBlock)) * r.workload.bytesOf(kind)))
+		bytes := r.workload.bytesOf(kind)
+		if r.recording.tokens > 0 {
+			bytes = charsPerToken // the lengths are those of a picker
+		}
+		size := int(math.Round(float64(min(left, recordedBlock)) * bytes))
 		start := fmt.Sprintf("%016x ", scramble(hash, recordedBlock)) // no two hashes have the same text
 		start = start[:min(size, len(start))]
 		all := prose()

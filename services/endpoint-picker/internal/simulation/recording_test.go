@@ -46,7 +46,7 @@ func TestRecordedSystemPromptsAreNoConversation(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	for i := range manyFollow + 1 {
-		line := `{"timestamp": T, "input_length": 1024, "output_length": 1, "hash_ids": [1, 9T]}`
+		line := `{"timestamp": T, "input_length": 1024, "output_length": 1, "hash_ids": [1, 9T]}` + "\n"
 		b.WriteString(strings.ReplaceAll(line, "T", string(rune('0'+i/10))+string(rune('0'+i%10))))
 	}
 	text := strings.ReplaceAll(b.String(), `"timestamp": 0`, `"timestamp": `) // no leading zeros
@@ -63,16 +63,31 @@ func TestBadRecordings(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"":  "requests at two different times",
-		"{": "read request 1 of the recording: ",
-		`{"input_length": 1, "output_length": 1, "hash_ids": [1]}`:                                    "timestamp is missing",
-		`{"timestamp": 1, "input_length": 513, "output_length": 1, "hash_ids": [1]}`:                  "one entry for each 512 tokens",
-		`{"timestamp": 1, "input_length": 0, "output_length": 1, "hash_ids": []}`:                     "must be at least 1",
-		strings.Replace(recordedLines, "6000", "1500", 1):                                             "read request 3 of the recording: timestamp is before",
-		strings.Repeat(`{"timestamp": 1, "input_length": 1, "output_length": 1, "hash_ids": [1]}`, 2): "requests at two different times",
+		"{": "line 1 of the recording: ",
+		strings.Repeat(`{"timestamp": 1, "input_length": 1, "output_length": 1, "hash_ids": [1]}`+"\n", 2): "requests at two different times",
 	} {
 		_, err := ReadRecording(strings.NewReader(text))
 		assert.ErrorContains(t, err, want, text)
 	}
+}
+
+// The picker estimates the length of prompts. Servers report it, and work on what they report.
+func TestRecordedLengthsAreThoseOfServers(t *testing.T) {
+	t.Parallel()
+	r, err := ReadRecording(strings.NewReader(`{"timestamp": 0, "input_length": 1024, "output_length": 1, "hash_ids": [1, 2], "prompt_tokens": 1536, "streaming": false}
+{"timestamp": 1, "input_length": 2048, "output_length": 1, "hash_ids": [1, 2, 3, 4], "prompt_tokens": 3072}
+{"timestamp": 2, "input_length": 1024, "output_length": 1, "hash_ids": [1, 9]}
+`))
+	require.NoError(t, err)
+	arrivals := r.Scenario("recorded", 1, []Engine{UsualEngine()}).Trace(1).arrivals
+	require.Len(t, arrivals, 3)
+	whole, long, other := arrivals[0], arrivals[1], arrivals[2]
+	assert.Equal(t, []int{1536, 3072, 1536}, []int{whole.prompt, long.prompt, other.prompt})
+	assert.Len(t, long.recorded.text(), 2048*charsPerToken, "the picker sees what it saw")
+	assert.Equal(t, whole.chain[:96], long.chain[:96])
+	assert.Equal(t, whole.chain[:48], other.chain[:48], "the first hash is 768 tokens")
+	assert.NotEqual(t, whole.chain[48], other.chain[48])
+	assert.Equal(t, []bool{false, true}, []bool{whole.stream, long.stream})
 }
 
 func TestProfileIsObeyed(t *testing.T) {
@@ -105,6 +120,7 @@ func TestBadProfiles(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`{"unknown": 1}`:                                  "unknown field",
+		`{"kv_blocks": 9000000000}`:                       "must be at most 1073741824",
 		`{"slots": 0}`:                                    "must be positive",
 		`{"bytes_per_token": []}`:                         "bytes_per_token",
 		`{"bytes_per_token": [0.5]}`:                      "bytes_per_token",
@@ -200,11 +216,11 @@ func TestLoadIsAPartOfWhatGreedySustains(t *testing.T) {
 		s.Warm, s.Measured, s.Workload.rate = time.Second, 10*time.Second, perSecond
 		return s
 	}
-	full, err := AtLoad(1, 1, at)
+	full, err := AtLoad(t.Context(), 1, 1, at)
 	require.NoError(t, err)
-	assert.True(t, sustains(full.Trace(1)))
-	assert.False(t, sustains(at(1.03*full.Workload.rate).Trace(1)))
-	half, err := AtLoad(0.5, 1, at)
+	assert.True(t, sustains(t.Context(), full.Trace(1)))
+	assert.False(t, sustains(t.Context(), at(1.03*full.Workload.rate).Trace(1)))
+	half, err := AtLoad(t.Context(), 0.5, 1, at)
 	require.NoError(t, err)
 	assert.InEpsilon(t, full.Workload.rate/2, half.Workload.rate, 1e-9)
 }

@@ -10,6 +10,7 @@ type Result struct {
 	ttft, total []time.Duration // to the first token, and to the last
 	waited      time.Duration   // sum of ttft
 	prompt, hit int             // tokens
+	served      []int           // answers that began, by number of the server
 	good        int             // requests that were fast enough
 
 	Rejected int // attempts at a dead server
@@ -36,11 +37,31 @@ func (r *Result) add(j *job) {
 	}
 }
 
+// addServer counts a measured request on its server.
+func (r *Result) addServer(number int) {
+	for len(r.served) <= number {
+		r.served = append(r.served, 0)
+	}
+	r.served[number]++
+}
+
+// PerServer returns the smallest and the largest number of measured requests of a server.
+func (r *Result) PerServer() (least, most int) {
+	if len(r.served) == 0 {
+		return 0, 0
+	}
+	return slices.Min(r.served), slices.Max(r.served)
+}
+
 // isGood reports whether the first token took no longer than 2 s and a millisecond for each uncached token of the prompt, and each further
 // token no longer than 50 ms on average.
-func (j *job) isGood() bool {
-	const first, perToken, between = 2 * time.Second, time.Millisecond, 50 * time.Millisecond
-	return j.first-j.at <= first+time.Duration(j.prompt-j.hit)*perToken && j.done-j.first <= time.Duration(j.out-1)*between
+func (j *job) isGood() bool { return IsGood(j.first-j.at, j.done-j.first, j.prompt-j.hit, j.out) }
+
+// IsGood is the same for any request: by the times to its first token and from there to its last one, its uncached tokens and those of
+// its answer.
+func IsGood(first, rest time.Duration, uncached, out int) bool {
+	const longest, perToken, between = 2 * time.Second, time.Millisecond, 50 * time.Millisecond
+	return first <= longest+time.Duration(uncached)*perToken && rest <= time.Duration(out-1)*between
 }
 
 // Goodput returns the share of requests that were fast enough.
@@ -50,10 +71,10 @@ func (r *Result) Goodput() float64 { return float64(r.good) / float64(max(len(r.
 func (r *Result) Requests() int { return len(r.ttft) }
 
 // TTFT returns the times to the first token.
-func (r *Result) TTFT() Times { return newTimes(r.ttft) }
+func (r *Result) TTFT() Times { return NewTimes(r.ttft) }
 
 // Total returns the times to the last token.
-func (r *Result) Total() Times { return newTimes(r.total) }
+func (r *Result) Total() Times { return NewTimes(r.total) }
 
 // HitRate returns the share of prompt tokens that were in a cache.
 func (r *Result) HitRate() float64 { return float64(r.hit) / float64(max(r.prompt, 1)) }
@@ -63,7 +84,8 @@ type Times struct {
 	Mean, P50, P90, P99 time.Duration
 }
 
-func newTimes(all []time.Duration) Times {
+// NewTimes returns the summary of durations.
+func NewTimes(all []time.Duration) Times {
 	if len(all) == 0 {
 		return Times{}
 	}

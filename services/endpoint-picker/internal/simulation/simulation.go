@@ -19,6 +19,7 @@
 package simulation
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -41,17 +42,38 @@ type Trace struct {
 	seed     uint64
 	arrivals []*arrival
 	contents int // number of different blocks
+
+	TooLong int // requests that were left out, because no server has the memory for them
 }
 
 // Trace creates the requests for a seed.
 func (s Scenario) Trace(seed uint64) *Trace {
 	arrivals, contents := s.Workload.generate(seed, s.Servers[0].BlockTokens, s.Warm, s.Measured)
-	arrivals = slices.DeleteFunc(arrivals, func(a *arrival) bool { return a.blocks() > s.Servers[0].Blocks }) // no server has the memory
-	return &Trace{scenario: s, seed: seed, arrivals: arrivals, contents: contents}
+	all := len(arrivals)
+	arrivals = slices.DeleteFunc(arrivals, func(a *arrival) bool { return a.blocks() > s.Servers[0].Blocks })
+	return &Trace{scenario: s, seed: seed, arrivals: arrivals, contents: contents, TooLong: all - len(arrivals)}
+}
+
+// Requests returns the number of requests.
+func (t *Trace) Requests() int { return len(t.arrivals) }
+
+// Memory returns the bytes that a run needs for the caches of the servers.
+func (t *Trace) Memory() int64 {
+	const place, block = 4, 16 // bytes
+	sum := int64(0)
+	for i := range t.scenario.Servers {
+		sum += place*int64(t.contents) + block*int64(t.scenario.Servers[i].Blocks)
+	}
+	return sum
 }
 
 // Run runs the requests with a policy, from the first to the end of the last.
 func (t *Trace) Run(p Policy) Result { return t.runWhile(p, func(*Result) bool { return true }) }
+
+// RunContext is Run, but ends with ctx. The result is then incomplete.
+func (t *Trace) RunContext(ctx context.Context, p Policy) Result {
+	return t.runWhile(p, func(*Result) bool { return ctx.Err() == nil })
+}
 
 // runWhile runs the requests while should returns true.
 func (t *Trace) runWhile(p Policy, should func(*Result) bool) Result {
@@ -67,7 +89,7 @@ func (t *Trace) runWhile(p Policy, should func(*Result) bool) Result {
 		f.timeline.at(dies, s.kill)
 		f.timeline.at(dies+5*time.Second, s.revive)
 	}
-	result := &Result{}
+	result := &Result{served: make([]int, len(t.scenario.Servers))}
 	g := &gateway{timeline: f.timeline, chooser: f.chooser, result: result, open: len(t.arrivals)}
 	for _, a := range t.arrivals {
 		f.timeline.at(a.at, func() { g.try(a) })

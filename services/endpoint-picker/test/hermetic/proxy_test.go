@@ -189,7 +189,7 @@ func TestProxy_RewritesModels(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 		}
 	})
-	response, text := r.post(r.client(), "/v1/completions", `{"model": "chat", "prompt": "p"}`)
+	response, text := r.through(r.client(), "/v1/completions", `{"model": "chat", "prompt": "p"}`)
 	assert.Equal(t, `{"model": "chat", "usage": {"prompt_tokens": 7, "completion_tokens": 10}}`, text)
 	assert.Contains(t, response.Header.Get("X-Fairlead-Pick-Explained"), r.at(0)+" of 1")
 	page := r.metrics()
@@ -237,7 +237,7 @@ func TestProxy_Drains(t *testing.T) {
 	r.stop()
 	r.await(func() bool { return r.logs.FilterMessage("Started draining").Len() == 1 }, "draining")
 	assert.Equal(t, int64(1), r.logs.FilterMessage("Started draining").All()[0].ContextMap()["requests"])
-	next, text := r.post(c, "/fast", ofModel)
+	next, text := r.through(c, "/fast", ofModel)
 	assert.Equal(t, "begin end", text, "requests are still served")
 	assert.True(t, next.Close, "and clients leave")
 	r.await(func() bool {

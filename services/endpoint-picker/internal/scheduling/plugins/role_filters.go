@@ -20,6 +20,21 @@ const (
 	roleEncodePrefillDecode = "encode-prefill-decode"
 )
 
+// otherRole replaces the role of a pod that upstream does not define.
+const otherRole = "other"
+
+// Role returns the role that the labels of a pod name: one of upstream's roles, or "other"; empty if they name none.
+func Role(labels map[string]string) string {
+	switch role, named := labels[RoleLabel]; {
+	case !named:
+		return ""
+	case slices.Contains([]string{roleEncode, rolePrefill, roleDecode, roleBoth, roleEncodePrefill, rolePrefillDecode, roleEncodePrefillDecode}, role):
+		return role
+	default:
+		return otherRole
+	}
+}
+
 var (
 	decodeFilterType = roleFilterType("decode-filter", roleFilter{
 		roles: []string{roleDecode, rolePrefillDecode, roleBoth, roleEncodePrefillDecode}, withoutRole: true,

@@ -6,6 +6,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/scheduling/plugins"
 )
 
 // snapshots provides the endpoints.
@@ -21,7 +22,15 @@ type EndpointCollector struct {
 	poolFound *prometheus.Desc
 	ready     *prometheus.Desc
 	series    []endpointSeries
+	sums      roleSums
 }
+
+// Labels of the series of endpoints.
+const (
+	labelAddress = "endpoint"
+	labelPod     = "pod"
+	labelRole    = "role" // of the pod, empty if it has none
+)
 
 // endpointSeries is one value of each endpoint.
 type endpointSeries struct {
@@ -38,15 +47,16 @@ func NewEndpointCollector(s snapshots, c clock.PassiveClock, r prometheus.Regist
 		clock:     c,
 		poolFound: desc("pool_found", "1 if the InferencePool is known."),
 		ready:     desc("endpoints_ready", "Endpoints available for picks."),
+		sums:      newRoleSums(),
 	}
 	gaugeOf := func(name, help string, value func(s *endpoint.Stats) float64) {
-		e.series = append(e.series, endpointSeries{desc: desc(name, help, "endpoint", "pod"), kind: prometheus.GaugeValue, value: value})
+		e.series = append(e.series, endpointSeries{desc: desc(name, help, labelAddress, labelPod, labelRole), kind: prometheus.GaugeValue, value: value})
 	}
 	learnedOf := func(name, help string, value func(s *endpoint.Stats) float64) {
-		e.series = append(e.series, endpointSeries{desc: desc(name, help, "endpoint", "pod"), kind: prometheus.GaugeValue, value: value, learned: true})
+		e.series = append(e.series, endpointSeries{desc: desc(name, help, labelAddress, labelPod, labelRole), kind: prometheus.GaugeValue, value: value, learned: true})
 	}
 	counterOf := func(name, help string, value func(s *endpoint.Stats) float64) {
-		e.series = append(e.series, endpointSeries{desc: desc(name, help, "endpoint", "pod"), kind: prometheus.CounterValue, value: value})
+		e.series = append(e.series, endpointSeries{desc: desc(name, help, labelAddress, labelPod, labelRole), kind: prometheus.CounterValue, value: value})
 	}
 	counterOf("endpoint_picks_total", "Requests sent to the endpoint.", func(s *endpoint.Stats) float64 { return float64(s.Picks) })
 	counterOf("endpoint_scrape_failures_total", "Failed scrapes of the endpoint.",
@@ -88,6 +98,9 @@ func (c *EndpointCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, s := range c.series {
 		out <- s.desc
 	}
+	for _, s := range c.sums {
+		out <- s.desc
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -99,14 +112,20 @@ func (c *EndpointCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	out <- prometheus.MustNewConstMetric(c.poolFound, prometheus.GaugeValue, found)
 	out <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, float64(len(snapshot.Endpoints)))
+	byRole := map[string]*roleTotals{}
 	for _, e := range snapshot.Endpoints {
-		stats := e.Stats(now)
+		stats, role := e.Stats(now), plugins.Role(e.Server().Labels)
 		for _, s := range c.series {
 			if value := s.value(&stats); value != 0 || !s.learned {
-				out <- prometheus.MustNewConstMetric(s.desc, s.kind, value, stats.Address, stats.Pod)
+				out <- prometheus.MustNewConstMetric(s.desc, s.kind, value, stats.Address, stats.Pod, role)
 			}
 		}
+		if byRole[role] == nil {
+			byRole[role] = &roleTotals{}
+		}
+		byRole[role].add(&stats)
 	}
+	c.sums.collect(out, byRole)
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {

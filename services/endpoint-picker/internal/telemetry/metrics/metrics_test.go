@@ -117,49 +117,64 @@ func TestEndpointsOfTheMoment(t *testing.T) {
 	assertMetrics(t, r, `
 # HELP fairlead_picker_endpoint_backlog_seconds Time that the endpoint needs for the prompt tokens that it owes to this picker, at the learned speed.
 # TYPE fairlead_picker_endpoint_backlog_seconds gauge
-fairlead_picker_endpoint_backlog_seconds{endpoint="10.0.0.1:8000",pod="a"} 0
+fairlead_picker_endpoint_backlog_seconds{endpoint="10.0.0.1:8000",pod="a",role=""} 0
 # HELP fairlead_picker_endpoint_kv_cache_usage Share of the endpoint's KV cache in use, as of the last scrape.
 # TYPE fairlead_picker_endpoint_kv_cache_usage gauge
-fairlead_picker_endpoint_kv_cache_usage{endpoint="10.0.0.1:8000",pod="a"} 0.5
+fairlead_picker_endpoint_kv_cache_usage{endpoint="10.0.0.1:8000",pod="a",role=""} 0.5
 # HELP fairlead_picker_endpoint_picks_total Requests sent to the endpoint.
 # TYPE fairlead_picker_endpoint_picks_total counter
-fairlead_picker_endpoint_picks_total{endpoint="10.0.0.1:8000",pod="a"} 2
+fairlead_picker_endpoint_picks_total{endpoint="10.0.0.1:8000",pod="a",role=""} 2
 # HELP fairlead_picker_endpoint_prefix_expected_tokens_total Tokens of these prompts that the picker expected in the endpoint's prefix cache. The ratio to the prompt tokens is the expected hit rate.
 # TYPE fairlead_picker_endpoint_prefix_expected_tokens_total counter
-fairlead_picker_endpoint_prefix_expected_tokens_total{endpoint="10.0.0.1:8000",pod="a"} 0
+fairlead_picker_endpoint_prefix_expected_tokens_total{endpoint="10.0.0.1:8000",pod="a",role=""} 0
 # HELP fairlead_picker_endpoint_prefix_prompt_tokens_total Prompt tokens of this picker's requests for which the endpoint reported how many it had cached, in answers or else on its page.
 # TYPE fairlead_picker_endpoint_prefix_prompt_tokens_total counter
-fairlead_picker_endpoint_prefix_prompt_tokens_total{endpoint="10.0.0.1:8000",pod="a"} 0
+fairlead_picker_endpoint_prefix_prompt_tokens_total{endpoint="10.0.0.1:8000",pod="a",role=""} 0
 # HELP fairlead_picker_endpoint_prefix_reported_tokens_total Tokens of these prompts that the endpoint reported as cached. The ratio to the prompt tokens is the real hit rate.
 # TYPE fairlead_picker_endpoint_prefix_reported_tokens_total counter
-fairlead_picker_endpoint_prefix_reported_tokens_total{endpoint="10.0.0.1:8000",pod="a"} 0
+fairlead_picker_endpoint_prefix_reported_tokens_total{endpoint="10.0.0.1:8000",pod="a",role=""} 0
 # HELP fairlead_picker_endpoint_prompt_tokens_owed Prompt tokens sent by this picker that the endpoint has neither cached nor computed yet.
 # TYPE fairlead_picker_endpoint_prompt_tokens_owed gauge
-fairlead_picker_endpoint_prompt_tokens_owed{endpoint="10.0.0.1:8000",pod="a"} 0
+fairlead_picker_endpoint_prompt_tokens_owed{endpoint="10.0.0.1:8000",pod="a",role=""} 0
 # HELP fairlead_picker_endpoint_requests_in_flight Requests of this picker in flight on the endpoint.
 # TYPE fairlead_picker_endpoint_requests_in_flight gauge
-fairlead_picker_endpoint_requests_in_flight{endpoint="10.0.0.1:8000",pod="a"} 1
+fairlead_picker_endpoint_requests_in_flight{endpoint="10.0.0.1:8000",pod="a",role=""} 1
 # HELP fairlead_picker_endpoint_requests_running Requests running on the endpoint, as of the last scrape.
 # TYPE fairlead_picker_endpoint_requests_running gauge
-fairlead_picker_endpoint_requests_running{endpoint="10.0.0.1:8000",pod="a"} 2
+fairlead_picker_endpoint_requests_running{endpoint="10.0.0.1:8000",pod="a",role=""} 2
 # HELP fairlead_picker_endpoint_requests_waiting Requests queued on the endpoint, as of the last scrape.
 # TYPE fairlead_picker_endpoint_requests_waiting gauge
-fairlead_picker_endpoint_requests_waiting{endpoint="10.0.0.1:8000",pod="a"} 1
+fairlead_picker_endpoint_requests_waiting{endpoint="10.0.0.1:8000",pod="a",role=""} 1
 # HELP fairlead_picker_endpoint_sample_age_seconds Time since the last successful scrape of the endpoint, or since its discovery.
 # TYPE fairlead_picker_endpoint_sample_age_seconds gauge
-fairlead_picker_endpoint_sample_age_seconds{endpoint="10.0.0.1:8000",pod="a"} 2
+fairlead_picker_endpoint_sample_age_seconds{endpoint="10.0.0.1:8000",pod="a",role=""} 2
 # HELP fairlead_picker_endpoint_scrape_failures_total Failed scrapes of the endpoint.
 # TYPE fairlead_picker_endpoint_scrape_failures_total counter
-fairlead_picker_endpoint_scrape_failures_total{endpoint="10.0.0.1:8000",pod="a"} 1
+fairlead_picker_endpoint_scrape_failures_total{endpoint="10.0.0.1:8000",pod="a",role=""} 1
 # HELP fairlead_picker_endpoint_wait_factor Learned slowdown of the endpoint relative to its pool.
 # TYPE fairlead_picker_endpoint_wait_factor gauge
-fairlead_picker_endpoint_wait_factor{endpoint="10.0.0.1:8000",pod="a"} 1
+fairlead_picker_endpoint_wait_factor{endpoint="10.0.0.1:8000",pod="a",role=""} 1
 # HELP fairlead_picker_endpoints_ready Endpoints available for picks.
 # TYPE fairlead_picker_endpoints_ready gauge
 fairlead_picker_endpoints_ready 1
+# HELP fairlead_picker_pool_backlog_seconds Sum over the endpoints of a role: time for the prompt tokens that they owe to this picker.
+# TYPE fairlead_picker_pool_backlog_seconds gauge
+fairlead_picker_pool_backlog_seconds{role=""} 0
+# HELP fairlead_picker_pool_endpoints Endpoints of the pool, by role.
+# TYPE fairlead_picker_pool_endpoints gauge
+fairlead_picker_pool_endpoints{role=""} 1
 # HELP fairlead_picker_pool_found 1 if the InferencePool is known.
 # TYPE fairlead_picker_pool_found gauge
 fairlead_picker_pool_found 1
+# HELP fairlead_picker_pool_prompt_tokens_owed Sum over the endpoints of a role: prompt tokens sent by this picker that are neither cached nor computed yet.
+# TYPE fairlead_picker_pool_prompt_tokens_owed gauge
+fairlead_picker_pool_prompt_tokens_owed{role=""} 0
+# HELP fairlead_picker_pool_requests_running Sum over the endpoints of a role: running requests, as of the last scrapes.
+# TYPE fairlead_picker_pool_requests_running gauge
+fairlead_picker_pool_requests_running{role=""} 2
+# HELP fairlead_picker_pool_requests_waiting Sum over the endpoints of a role: queued requests, as of the last scrapes.
+# TYPE fairlead_picker_pool_requests_waiting gauge
+fairlead_picker_pool_requests_waiting{role=""} 1
 `)
 
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Err: datastore.ErrNoPool}).Once()
@@ -199,26 +214,26 @@ func TestLearnedValuesOfEndpoints(t *testing.T) {
 	assertMetrics(t, r, `
 # HELP fairlead_picker_endpoint_backlog_seconds Time that the endpoint needs for the prompt tokens that it owes to this picker, at the learned speed.
 # TYPE fairlead_picker_endpoint_backlog_seconds gauge
-fairlead_picker_endpoint_backlog_seconds{endpoint="10.0.0.1:8000",pod="a"} 2.5
-fairlead_picker_endpoint_backlog_seconds{endpoint="10.0.0.1:8000",pod="new"} 0
+fairlead_picker_endpoint_backlog_seconds{endpoint="10.0.0.1:8000",pod="a",role=""} 2.5
+fairlead_picker_endpoint_backlog_seconds{endpoint="10.0.0.1:8000",pod="new",role=""} 0
 # HELP fairlead_picker_endpoint_batch_capacity Learned number of requests that the endpoint runs at once. Absent until it has had a queue behind a full batch.
 # TYPE fairlead_picker_endpoint_batch_capacity gauge
-fairlead_picker_endpoint_batch_capacity{endpoint="10.0.0.1:8000",pod="a"} 48
+fairlead_picker_endpoint_batch_capacity{endpoint="10.0.0.1:8000",pod="a",role=""} 48
 # HELP fairlead_picker_endpoint_prefill_tokens_per_second Learned speed at which the endpoint computes prompt tokens. Absent until 50 first tokens have shown it.
 # TYPE fairlead_picker_endpoint_prefill_tokens_per_second gauge
-fairlead_picker_endpoint_prefill_tokens_per_second{endpoint="10.0.0.1:8000",pod="a"} 12000
+fairlead_picker_endpoint_prefill_tokens_per_second{endpoint="10.0.0.1:8000",pod="a",role=""} 12000
 # HELP fairlead_picker_endpoint_prefix_expected_tokens_total Tokens of these prompts that the picker expected in the endpoint's prefix cache. The ratio to the prompt tokens is the expected hit rate.
 # TYPE fairlead_picker_endpoint_prefix_expected_tokens_total counter
-fairlead_picker_endpoint_prefix_expected_tokens_total{endpoint="10.0.0.1:8000",pod="a"} 800
-fairlead_picker_endpoint_prefix_expected_tokens_total{endpoint="10.0.0.1:8000",pod="new"} 0
+fairlead_picker_endpoint_prefix_expected_tokens_total{endpoint="10.0.0.1:8000",pod="a",role=""} 800
+fairlead_picker_endpoint_prefix_expected_tokens_total{endpoint="10.0.0.1:8000",pod="new",role=""} 0
 # HELP fairlead_picker_endpoint_prefix_prompt_tokens_total Prompt tokens of this picker's requests for which the endpoint reported how many it had cached, in answers or else on its page.
 # TYPE fairlead_picker_endpoint_prefix_prompt_tokens_total counter
-fairlead_picker_endpoint_prefix_prompt_tokens_total{endpoint="10.0.0.1:8000",pod="a"} 1000
-fairlead_picker_endpoint_prefix_prompt_tokens_total{endpoint="10.0.0.1:8000",pod="new"} 0
+fairlead_picker_endpoint_prefix_prompt_tokens_total{endpoint="10.0.0.1:8000",pod="a",role=""} 1000
+fairlead_picker_endpoint_prefix_prompt_tokens_total{endpoint="10.0.0.1:8000",pod="new",role=""} 0
 # HELP fairlead_picker_endpoint_prefix_reported_tokens_total Tokens of these prompts that the endpoint reported as cached. The ratio to the prompt tokens is the real hit rate.
 # TYPE fairlead_picker_endpoint_prefix_reported_tokens_total counter
-fairlead_picker_endpoint_prefix_reported_tokens_total{endpoint="10.0.0.1:8000",pod="a"} 640
-fairlead_picker_endpoint_prefix_reported_tokens_total{endpoint="10.0.0.1:8000",pod="new"} 0
+fairlead_picker_endpoint_prefix_reported_tokens_total{endpoint="10.0.0.1:8000",pod="a",role=""} 640
+fairlead_picker_endpoint_prefix_reported_tokens_total{endpoint="10.0.0.1:8000",pod="new",role=""} 0
 `, "fairlead_picker_endpoint_backlog_seconds", "fairlead_picker_endpoint_batch_capacity", "fairlead_picker_endpoint_prefill_tokens_per_second",
 		"fairlead_picker_endpoint_prefix_expected_tokens_total", "fairlead_picker_endpoint_prefix_prompt_tokens_total",
 		"fairlead_picker_endpoint_prefix_reported_tokens_total")

@@ -15,8 +15,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
-	"fairlead.dev/services/endpoint-picker/internal/replicas"
 	"fairlead.dev/services/endpoint-picker/internal/proxy"
+	"fairlead.dev/services/endpoint-picker/internal/replicas"
 )
 
 // poolOf registers all collectors over these endpoints, three seconds after noon.
@@ -44,7 +44,9 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	RegisterGateways(r, func() peers.Stats { return peers.Stats{Peers: 1} })
 	RegisterDecisions(r, func() decision.Stats { return decision.Stats{Open: 1} })
 	NewDecisions(r)
-	RegisterProxy(r, func() proxy.Stats { return proxy.Stats{Servers: []proxy.ServerStats{{Address: "10.0.0.1:8000", Connections: 1}}} })
+	RegisterProxy(r, func() proxy.Stats {
+		return proxy.Stats{Servers: []proxy.ServerStats{{Address: "10.0.0.1:8000", Connections: 1}}}
+	})
 	NewConfig(r).ConfigLoaded("1f")
 	RegisterCertificate(r, "ext_proc", time.Now)
 	RegisterReplicas(r, func() replicas.Stats { return replicas.Stats{} })

@@ -1,0 +1,125 @@
+// Package commands is the command line of the program. Without a subcommand, the program serves gateways. Subcommand replay plays a
+// recording offline.
+package commands
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/memlimit"
+	"fairlead.dev/pkg/version"
+	"fairlead.dev/services/endpoint-picker/internal/app"
+	"fairlead.dev/services/endpoint-picker/internal/config"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
+	"fairlead.dev/services/endpoint-picker/internal/replay"
+)
+
+// ErrUsage means that flags, arguments or the configuration of the plugins are invalid.
+var ErrUsage = errors.New("usage")
+
+// usageError is an error of the user. Its text is that of its cause.
+type usageError struct{ error }
+
+// Is implements errors.Is.
+func (usageError) Is(target error) bool { return target == ErrUsage } //nolint:errorlint // the comparison is what errors.Is asks for
+
+// Unwrap returns the cause.
+func (e usageError) Unwrap() error { return e.error }
+
+// New returns the command line. It writes results to out, and logs and remarks to log.
+func New(out, log io.Writer) *cobra.Command {
+	cfg := config.Default()
+	root := &cobra.Command{
+		Use:           "endpoint-picker",
+		Short:         "Tell inference gateways which model server takes each request",
+		Args:          noArguments,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version.String() + " " + version.Commit(),
+		RunE:          func(cmd *cobra.Command, _ []string) error { return serve(cmd, cfg, log) },
+	}
+	root.SetOut(out)
+	root.SetErr(log)
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{fmt.Errorf("%w: see --help", err)} })
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.Flags().SortFlags = false
+	cfg.AddFlags(root.Flags())
+	root.Flags().Bool("version", false, "Print the version and exit.")
+	root.AddCommand(newReplay(out, log), &cobra.Command{
+		Use: "graph", Hidden: true, Args: noArguments, Short: "Print the dependencies between components, for Graphviz",
+		RunE: func(*cobra.Command, []string) error { return app.PrintGraph(out) }, //nolint:wrapcheck // it says what happened
+	})
+	return root
+}
+
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q: all settings are flags, see --help", args[0])}
+	}
+	return nil
+}
+
+func serve(cmd *cobra.Command, cfg *config.Config, out io.Writer) error {
+	if err := cfg.Complete(cmd.Flags()); err != nil {
+		return usageError{err}
+	}
+	log, err := logging.New(cfg.Logging, out)
+	if err != nil {
+		return fmt.Errorf("start log: %w", err)
+	}
+	defer func() { _ = log.Sync() }() // Sync fails if stderr is not a file
+	logging.BridgeKlog(log)
+	memlimit.Set(log)
+	limit := debug.SetMemoryLimit(-1)
+	if cfg.Decision.Enabled() {
+		limit /= 2 // its bodies and open picks may take as much as those of gateways
+	}
+	if e := &cfg.ExtProc; e.FitMemory(limit) {
+		log.Warn("The memory limit is small, so the picker accepts less than its flags say: raise the memory limit of the container, or lower the flags",
+			zap.Stringer("max-buffered-bytes", &e.MaxBuffered), zap.Stringer("max-request-body", &e.MaxRequestBody))
+	}
+	if err = app.Run(cmd.Context(), cfg, log); errors.Is(err, reload.ErrUnusable) {
+		return usageError{err}
+	}
+	return err //nolint:wrapcheck // it says what happened
+}
+
+func newReplay(out, log io.Writer) *cobra.Command {
+	o := replay.DefaultOptions()
+	cmd := &cobra.Command{
+		Use:   "replay --recording FILE",
+		Short: "Play a recording in virtual time, and compare configurations",
+		Long: "Play a recording in virtual time against simulated model servers, and print how the default configuration, another one and\n" +
+			"reference policies compare. It needs no cluster and no GPU. Recordings of --record-file and Mooncake's traces are accepted, also\n" +
+			"compressed by gzip. Without --profile, servers resemble a model of 8 billion parameters on one H100.",
+		Example: "  endpoint-picker replay --recording=picks.jsonl --config=plugins.yaml\n" +
+			"  endpoint-picker replay --recording=mooncake.jsonl.gz --servers=16 --load=0.7",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Validate(); err != nil {
+				return usageError{err}
+			}
+			return replay.Run(cmd.Context(), o, out, log) //nolint:wrapcheck // it says what happened
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&o.Recording, "recording", o.Recording, "File with the recording.")
+	fs.StringVar(&o.Config, "config", o.Config, "File with an EndpointPickerConfig to compare with the default configuration.")
+	fs.StringVar(&o.Profile, "profile", o.Profile, "File with a profile of the model servers. Empty: a model of 8 billion parameters on one H100.")
+	fs.IntVar(&o.Servers, "servers", o.Servers, "Number of model servers. 0: as many as the recorded pool had.")
+	fs.IntVar(&o.Replicas, "replicas", o.Replicas, "Number of independent replicas of the picker, which get the requests in turn.")
+	fs.Float64Var(&o.Load, "load", o.Load, "Play at this part of the rate that the greedy policy sustains. 0: at the recorded rate.")
+	fs.Float64Var(&o.Rate, "rate", o.Rate, "Play at this number of requests per second. 0: at the recorded rate.")
+	fs.StringVar(&o.Pool, "pool", o.Pool, "Play the requests of this pool, if the recording has several.")
+	fs.IntVar(&o.Requests, "requests", o.Requests, "Play this number of requests from the beginning. 0: all.")
+	fs.Uint64Var(&o.Seed, "seed", o.Seed, "Seed of the random numbers. The same seed gives the same table.")
+	return cmd
+}

@@ -1,0 +1,76 @@
+package hermetic
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/commands"
+	"fairlead.dev/services/endpoint-picker/internal/recording"
+)
+
+// A recording of the program has nothing that clients wrote, and the program replays it.
+func TestRecordingIsReplayed(t *testing.T) {
+	t.Parallel()
+	const marker, requests = "MARKER", 12
+	for _, m := range modes {
+		t.Run(string(m), func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "picks.jsonl")
+			r := start(t, world{mode: m, pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, flags: []string{"--record-file=" + path}})
+			events := []string{"content-type", "text/event-stream"}
+			for i := range requests {
+				shared := strings.Repeat(marker+fmt.Sprint(i%2)+" ", 600)
+				body := fmt.Sprintf(`{"model": "model-%s", "prompt": %q, "stream": true, "user": "user-%s"}`, marker, shared+fmt.Sprint(i), marker)
+				headers := []string{"x-request-id", marker, "authorization", marker, "x-session-token", marker}
+				r.serve(request{path: "/v1/completions?" + marker, body: body, headers: headers}, response{headers: events, pieces: []string{sseOpenAI}})
+			}
+			r.ask(request{body: "{" + marker}).refused()
+			r.settle()
+			assert.Zero(t, r.metrics().sum("fairlead_picker_recording_lost_requests_total"))
+			r.stop()
+			<-r.stopped
+
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			assert.NotContains(t, strings.ToLower(string(text)), strings.ToLower(marker))
+			assert.NotContains(t, string(text), r.servers[0].address.Addr().String())
+			recorded, err := recording.Read(bytes.NewReader(text))
+			require.NoError(t, err)
+			require.Len(t, recorded, requests)
+			first, other, again := recorded[0], recorded[1], recorded[2]
+			assert.Equal(t, first.Hashes[0], again.Hashes[0])
+			assert.NotEqual(t, first.Hashes[0], other.Hashes[0])
+			assert.Equal(t, []int{10, 7, 5, 200, 2}, []int{first.Output, first.Prompt, *first.Cached, first.Status, first.Endpoints})
+			assert.NotNil(t, first.TTFT)
+
+			var out, log bytes.Buffer
+			command := commands.New(&out, &log)
+			command.SetArgs([]string{"replay", "--recording=" + path, "--rate=2"})
+			require.NoError(t, command.ExecuteContext(t.Context()))
+			assert.Contains(t, out.String(), "played at: 2/s on 2 servers")
+			for _, row := range []string{"recorded", "picker, default", "greedy", "roundrobin"} {
+				assert.Contains(t, out.String(), row)
+			}
+		})
+	}
+}
+
+// A disk that is full, or a file that cannot be made, must not cost a request.
+func TestRequestsAreServedWithoutTheRecording(t *testing.T) {
+	t.Parallel()
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--record-file=" + filepath.Join(t.TempDir(), "absent", "picks.jsonl")}})
+	for range 3 {
+		r.serve(request{body: ofModel}, response{headers: []string{"content-type", "text/event-stream"}, pieces: []string{sseOpenAI}})
+	}
+	r.await(func() bool {
+		return r.metrics().sum("fairlead_picker_recording_lost_requests_total", "reason", "file") == 3
+	}, "counted")
+	assert.Equal(t, 1, r.logs.FilterMessageSnippet("Could not write the recording").Len())
+}
