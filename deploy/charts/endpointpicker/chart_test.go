@@ -202,7 +202,7 @@ func TestProxy(t *testing.T) {
 	inPod, inService = ports(helm.Values{"proxy": helm.Values{"enabled": true}})
 	assert.Contains(t, inPod, "http-proxy")
 	assert.Equal(t, int32(80), inService["http-proxy"].Port)
-	assert.Equal(t, "http-proxy", inService["http-proxy"].TargetPort.String())
+	assert.Equal(t, "http-proxy", inService["http-proxy"].TargetPort.StrVal)
 	assert.Equal(t, "fairlead.dev/http-proxy", *inService["http-proxy"].AppProtocol)
 
 	_, inService = ports(helm.Values{"proxy": helm.Values{"enabled": true, "tls": true}})

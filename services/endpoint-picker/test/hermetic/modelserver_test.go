@@ -17,6 +17,7 @@ import (
 // modelServer is as much of a model server as the picker sees: its metrics page, and answers for the proxy listener.
 type modelServer struct {
 	address netip.AddrPort
+	stop    func() // ends the server when its requests have ended
 
 	mu    sync.Mutex
 	page  string
@@ -141,6 +142,7 @@ func serveModel(t testing.TB, l net.Listener, page string) *modelServer {
 	server.Listener = l
 	server.Start()
 	m.server = server
+	m.stop = server.Close
 	t.Cleanup(server.Close)
 	return m
 }
