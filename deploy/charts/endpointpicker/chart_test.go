@@ -111,6 +111,20 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{name: "NetworkPolicy without clients of the proxy", give: pool(helm.Values{
 			"proxy": helm.Values{"enabled": true}, "networkPolicy": helm.Values{"enabled": true, "gateways": helm.Values{"from": []any{helm.Values{}}}},
 		}), want: "networkPolicy.proxy.from"},
+		{
+			name: "NetworkPolicy without the clients of the decision API", want: "/networkPolicy/decisionAPI",
+			give: pool(helm.Values{"decisionAPI": helm.Values{"enabled": true}, "networkPolicy": helm.Values{
+				"enabled": true, "gateways": helm.Values{"from": []any{helm.Values{"podSelector": helm.Values{}}}},
+			}}),
+		},
+		{
+			name: "decision API over TLS, without a certificate", want: "/gateway/secureServing",
+			give: pool(helm.Values{"decisionAPI": helm.Values{"enabled": true, "tls": true}, "gateway": helm.Values{"secureServing": false}}),
+		},
+		{
+			name: "decision API without the client certificates of gateways", want: "/decisionAPI/tls",
+			give: pool(helm.Values{"decisionAPI": helm.Values{"enabled": true}, "gateway": helm.Values{"clientCASecret": "ca"}}),
+		},
 		{name: "duration", give: pool(helm.Values{"drain": helm.Values{"timeout": "1.5m"}}), want: "/drain/timeout"},
 		{name: "alert that does not exist", give: pool(helm.Values{"prometheusRule": helm.Values{"enabled": true, "disabledAlerts": []string{"Down"}}}), want: "there is no alert Down"},
 	}
@@ -220,6 +234,34 @@ func TestProxy(t *testing.T) {
 		}
 	}
 	assert.True(t, found)
+}
+
+// TestDecisionAPI checks that nothing of it is there by default, and who reaches it.
+func TestDecisionAPI(t *testing.T) {
+	t.Parallel()
+	named := func(set objects.Set) (ports []string) {
+		for _, port := range objects.The[corev1.Service](t, set).Spec.Ports {
+			ports = append(ports, port.Name)
+		}
+		return ports
+	}
+	assert.NotContains(t, named(objects.Render(t, chart, pool(helm.Values{}))), "decision")
+	peer := func(name string) helm.Values {
+		return helm.Values{"from": []any{helm.Values{"podSelector": helm.Values{"matchLabels": helm.Values{"app": name}}}}}
+	}
+	set := objects.Render(t, chart, pool(helm.Values{
+		"decisionAPI":   helm.Values{"enabled": true},
+		"networkPolicy": helm.Values{"enabled": true, "gateways": peer("gateway"), "decisionAPI": peer("haproxy")},
+	}))
+	assert.Contains(t, named(set), "decision")
+	for _, rule := range objects.The[networkingv1.NetworkPolicy](t, set).Spec.Ingress {
+		if rule.Ports[0].Port.String() == "decision" {
+			require.Len(t, rule.Ports, 1)
+			assert.Equal(t, "haproxy", rule.From[0].PodSelector.MatchLabels["app"])
+			return
+		}
+	}
+	assert.Fail(t, "no rule for the decision API")
 }
 
 // TestInferencePool checks that the pool names the Service of the release.
