@@ -40,7 +40,9 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{e}})
 	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(after(3*time.Second)), r)
 	RegisterGateways(r, func() peers.Stats { return peers.Stats{Peers: 1} })
-	RegisterProxy(r, func() proxy.Stats { return proxy.Stats{Servers: []proxy.ServerStats{{Address: "10.0.0.1:8000", Connections: 1}}} })
+	RegisterProxy(r, func() proxy.Stats {
+		return proxy.Stats{Servers: []proxy.ServerStats{{Address: "10.0.0.1:8000", Connections: 1}}}
+	})
 	NewConfig(r).ConfigLoaded("1f")
 	RegisterCertificate(r, "ext_proc", time.Now)
 	NewEndpointsFile(r)
