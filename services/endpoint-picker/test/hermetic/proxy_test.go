@@ -182,7 +182,7 @@ func TestProxy_RewritesModels(t *testing.T) {
 		objects: map[string]map[string]object{pathRewrites: {"canary": rewriteTo("chat", object{"modelRewrite": "chat-v2"})}},
 	}, func(w http.ResponseWriter, q *http.Request) {
 		body, _ := io.ReadAll(q.Body)
-		assert.Equal(t, "{\"model\": \"chat-v2\", \"prompt\": \"p\"}", string(body))
+		assert.Equal(t, "{\"model\": \"chat-v2\", \"prompt\": \"p\"}", string(body)) //nolint:testifylint // byte for byte
 		assert.NotEmpty(t, q.Header.Get("X-Request-Id"))
 		for _, piece := range []string{`{"model": "ch`, `at-v2", "usage": {"prompt_tokens": 7, "completion_tokens": 10}}`} {
 			_, _ = io.WriteString(w, piece)
@@ -190,7 +190,7 @@ func TestProxy_RewritesModels(t *testing.T) {
 		}
 	})
 	response, text := r.through(r.client(), "/v1/completions", `{"model": "chat", "prompt": "p"}`)
-	assert.Equal(t, `{"model": "chat", "usage": {"prompt_tokens": 7, "completion_tokens": 10}}`, text)
+	assert.Equal(t, `{"model": "chat", "usage": {"prompt_tokens": 7, "completion_tokens": 10}}`, text) //nolint:testifylint // byte for byte
 	assert.Contains(t, response.Header.Get("X-Fairlead-Pick-Explained"), r.at(0)+" of 1")
 	page := r.metrics()
 	assert.Equal(t, 1.0, page.sum("llm_d_epp_model_rewrite_decisions_total", "target_model", "chat-v2"))
@@ -206,7 +206,7 @@ func TestProxy_SharesTheLimits(t *testing.T) {
 	for range 3 {
 		c, err := dialer.DialContext(t.Context(), "tcp", r.address("proxy-bind-address"))
 		require.NoError(t, err)
-		defer func() { require.NoError(t, c.Close()) }()
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		_, err = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", 950<<10, strings.Repeat("x", 900<<10))
 		require.NoError(t, err)
 	}
@@ -292,7 +292,7 @@ func TestProxy_TLS(t *testing.T) {
 	t.Parallel()
 	r := startProxy(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--secure-serving=true", "--proxy-tls"}}, echo)
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: protocol == "HTTP/2.0"} //nolint:gosec // the certificate is self-signed
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: protocol == "HTTP/2.0"}
 		t.Cleanup(transport.CloseIdleConnections)
 		response, err := (&http.Client{Transport: transport}).Get("https://" + r.address("proxy-bind-address") + "/v1/models")
 		require.NoError(t, err)

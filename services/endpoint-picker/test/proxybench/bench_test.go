@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -22,7 +23,6 @@ import (
 )
 
 const (
-	rate      = 1000 // requests per second
 	duration  = 4 * time.Second
 	rounds    = 3
 	servers   = 4
@@ -35,7 +35,10 @@ const (
 	eventText = `data: {"id":"cmpl-1","object":"text_completion","model":"m","choices":[{"index":0,"text":" token","finish_reason":null}]}` + "\n\n"
 )
 
-// BenchmarkStreams sends 1000 requests per second, each with a stream of 20 events, directly, through nginx and through the
+// rate is the number of requests per second.
+var rate = flag.Int("rate", 1000, "requests per second")
+
+// BenchmarkStreams sends requests at a constant rate, each with a stream of 20 events, directly, through nginx and through the
 // picker.
 func BenchmarkStreams(b *testing.B) {
 	nginx, err := exec.LookPath("nginx")
@@ -143,7 +146,7 @@ func load(b *testing.B, t *target) result {
 	}
 	before, began, sent := t.cpu(b), time.Now(), 0
 	for time.Since(began) < duration {
-		for due := int(time.Since(began).Seconds() * rate); sent < due; sent++ {
+		for due := int(time.Since(began).Seconds() * float64(*rate)); sent < due; sent++ {
 			arrivals <- time.Now()
 		}
 		time.Sleep(time.Millisecond)
@@ -204,7 +207,7 @@ func (c *client) exchange(at time.Time) (took time.Duration, err error) {
 		if bytes.HasPrefix(line, []byte("data:")) {
 			n++
 		}
-		if err == io.EOF { //nolint:errorlint // ReadSlice returns it as it is
+		if err == io.EOF {
 			break
 		}
 		if err != nil {
