@@ -144,6 +144,16 @@
 - --debug-picks={{ .Values.telemetry.debugPicks }}
 - --enable-grpc-stream-metrics={{ .Values.telemetry.streamMetrics }}
 - --legacy-metrics={{ .Values.telemetry.legacyMetrics }}
+{{- if .Values.recording.enabled }}
+{{- if .Values.gateway.earlyClose }}
+{{- fail "recording.enabled: it has no effect with gateway.earlyClose, which hides all answers; leave one of them out" -}}
+{{- end }}
+{{- if and .Values.recording.existingClaim (or (ne (int .Values.replicas) 1) (ne .Values.strategy.type "Recreate")) }}
+{{- fail "recording.existingClaim: replicas cannot share a recording; set replicas: 1 and strategy.type: Recreate" -}}
+{{- end }}
+- --record-file={{ include "endpoint-picker.recordingPath" . }}/picks.jsonl
+- --record-max-bytes={{ .Values.recording.maxBytes }}
+{{- end }}
 {{- end -}}
 
 {{- define "endpoint-picker.env" -}}
@@ -186,6 +196,13 @@
 {{- if eq (include "endpoint-picker.source" .) "file" }}
 - {name: endpoints, configMap: {name: {{ .Values.endpoints.configMap }}}}
 {{- end }}
+{{- if .Values.recording.enabled }}
+{{- if .Values.recording.existingClaim }}
+- {name: recording, persistentVolumeClaim: {claimName: {{ .Values.recording.existingClaim }}}}
+{{- else }}
+- {name: recording, emptyDir: {sizeLimit: {{ .Values.recording.volumeSize }}}}
+{{- end }}
+{{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
@@ -206,6 +223,9 @@
 {{- end }}
 {{- if eq (include "endpoint-picker.source" .) "file" }}
 - {name: endpoints, mountPath: {{ include "endpoint-picker.endpointsPath" . }}, readOnly: true}
+{{- end }}
+{{- if .Values.recording.enabled }}
+- {name: recording, mountPath: {{ include "endpoint-picker.recordingPath" . }}}
 {{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
@@ -321,6 +341,10 @@
 
 {{- define "endpoint-picker.configKey" -}}
 config.yaml
+{{- end -}}
+
+{{- define "endpoint-picker.recordingPath" -}}
+/var/lib/endpoint-picker
 {{- end -}}
 
 {{- define "endpoint-picker.endpointsPath" -}}

@@ -112,6 +112,36 @@ var cases = []alerts.Case{
 		Alert: "EndpointPickerCertificateExpiring", Name: "in a month", At: 20 * time.Minute,
 		Series: []string{`fairlead_picker_certificate_expiry_timestamp_seconds{job="p", server="ext_proc"} 2600000x40`},
 	},
+	{
+		Alert: "EndpointPickerLimitReached", Name: "of streams", At: 20 * time.Minute,
+		Series: []string{`fairlead_picker_gateway_limited_total{job="p", pod="a", limit="streams"} 0+30x30`, `fairlead_picker_gateway_limited_total{job="p", pod="b", limit="bytes"} 0x30`},
+		Want:   []string{`{job="p", limit="streams"}`},
+	},
+	{
+		Alert: "EndpointPickerLimitReached", Name: "once", At: 20 * time.Minute,
+		Series: []string{`fairlead_picker_gateway_limited_total{job="p", limit="streams"} 0x18 1x20`},
+	},
+	{
+		Alert: "EndpointPickerEndpointsFileInvalid", Name: "on one replica", At: 10 * time.Minute,
+		Series: []string{`fairlead_picker_endpoints_file_last_reload_successful{job="p", pod="a"} 1x20`, `fairlead_picker_endpoints_file_last_reload_successful{job="p", pod="b"} 0x20`},
+		Want:   []string{`{job="p"}`},
+	},
+	{Alert: "EndpointPickerEndpointsFileInvalid", Name: "valid", At: 10 * time.Minute, Series: []string{`fairlead_picker_endpoints_file_last_reload_successful{job="p"} 1x20`}},
+	{
+		Alert: "EndpointPickerPoolRefused", Name: "by an older pool", At: 10 * time.Minute,
+		Series: []string{`fairlead_picker_pools_refused{job="p", pod="a", reason="conflict"} 2x20`, `fairlead_picker_pools_refused{job="p", pod="a", reason="limit"} 0x20`},
+		Want:   []string{`{job="p", reason="conflict"}`},
+	},
+	{Alert: "EndpointPickerPoolRefused", Name: "none", At: 10 * time.Minute, Series: []string{`fairlead_picker_pools_refused{job="p", reason="limit"} 0x20`}},
+	{
+		Alert: "EndpointPickerRecordingIncomplete", Name: "on a full disk", At: 30 * time.Minute,
+		Series: []string{`fairlead_picker_recording_lost_requests_total{job="p", reason="file"} 0+6x40`},
+		Want:   []string{`{job="p", reason="file"}`},
+	},
+	{
+		Alert: "EndpointPickerRecordingIncomplete", Name: "requests without a prompt", At: 30 * time.Minute,
+		Series: []string{`fairlead_picker_recording_lost_requests_total{job="p", reason="prompt"} 0+6x40`, `fairlead_picker_recording_lost_requests_total{job="p", reason="file"} 3x40`},
+	},
 }
 
 func TestAlertsFire(t *testing.T) {

@@ -58,12 +58,7 @@ func read(t *testing.T, program string, packages, further []string) *Names {
 	inSource, err := source.Metrics(exporters...)
 	require.NoError(t, err)
 	require.Contains(t, inSource, "fairlead_leader")
-	readme, err := os.ReadFile(filepath.Join(service, "README.md"))
-	require.NoError(t, err)
-	metrics := map[string][]string{}
-	for _, match := range documented.FindAllStringSubmatch(string(readme), -1) {
-		metrics[match[1]] = strings.FieldsFunc(match[2], func(r rune) bool { return strings.ContainsRune("`, ", r) })
-	}
+	metrics := readTable(t, service)
 	assert.ElementsMatch(t, inSource, slices.Collect(maps.Keys(metrics)), "the source, and the table in the README of the program")
 	for _, name := range runtimeMetrics() {
 		metrics[name] = nil
@@ -76,6 +71,29 @@ func read(t *testing.T, program string, packages, further []string) *Names {
 	require.NoError(t, err)
 	require.NotEmpty(t, reasons)
 	return &Names{Metrics: metrics, Reasons: reasons}
+}
+
+// ReadTable returns the metrics of the table in the README of a program whose own tests compare it with its registry, and no reasons.
+func ReadTable(t *testing.T, program string) *Names {
+	t.Helper()
+	metrics := readTable(t, filepath.Join(helm.Repository(), "services", program))
+	require.NotEmpty(t, metrics)
+	for _, name := range runtimeMetrics() {
+		metrics[name] = nil
+	}
+	return &Names{Metrics: metrics}
+}
+
+// readTable returns the metrics of the table in the README of a service, with their labels.
+func readTable(t *testing.T, service string) map[string][]string {
+	t.Helper()
+	readme, err := os.ReadFile(filepath.Join(service, "README.md"))
+	require.NoError(t, err)
+	metrics := map[string][]string{}
+	for _, match := range documented.FindAllStringSubmatch(string(readme), -1) {
+		metrics[match[1]] = strings.FieldsFunc(match[2], func(r rune) bool { return strings.ContainsRune("`, ", r) })
+	}
+	return metrics
 }
 
 // runtimeMetrics returns the names of the metrics that client_golang's collectors export.

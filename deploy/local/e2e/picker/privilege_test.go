@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,6 +61,106 @@ func TestLeastPrivilege(t *testing.T) {
 		Program: audit.Program{Account: name, Selector: "app.kubernetes.io/instance=" + stack.Picker},
 		Seldom:  map[string]string{"patch /events": "an Event that repeats within minutes raises the count of the one that exists"},
 	})
+}
+
+// source is a source of endpoints whose permissions the chart derives from the values.
+type source struct {
+	name   string
+	values []string
+	pools  []string // InferencePools that refer to the picker, each by its own port
+	events bool     // a change of the configuration causes Events
+}
+
+// sources are those besides the single pool of TestLeastPrivilege.
+var sources = []source{
+	{name: "names", values: []string{"pool.names={one,two}", "service.poolPorts={9010}"}, pools: []string{"one", "two"}, events: true},
+	{name: "all", values: []string{"pool.all=true", "service.poolPorts={9010}"}, pools: []string{"one", "two"}, events: true},
+	{name: "selector", values: []string{"endpoints.selector=app=model", "endpoints.targetPorts={8000}"}},
+}
+
+// TestLeastPrivilegeOfSources is the same for several pools by name, for all pools of a namespace, and for pods without a pool, each in
+// a namespace of its own, without metrics for clients with a token.
+func TestLeastPrivilegeOfSources(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t, func(cfg *clusterapi.Config) { cfg.Audit = true })
+	for folder, file := range map[string]string{"bin/crds": "inferencepools.yaml", "deploy/local/e2e/picker/testdata": "kinds.yaml"} {
+		require.NoError(t, stack.ApplyExample(t.Context(), c, folder, file))
+	}
+	_, err := c.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=30s", "--all", "customresourcedefinitions")
+	require.NoError(t, err)
+	for _, s := range sources {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.assertLeastPrivilege(t, c)
+		})
+	}
+}
+
+func (s *source) assertLeastPrivilege(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	release := "from-" + s.name
+	name := types.NamespacedName{Namespace: release, Name: release}
+	_, err := c.Kubectl(t.Context(), "create", "namespace", release)
+	require.NoError(t, err)
+	apply := func(text string) {
+		require.NoError(t, c.Apply(t.Context(), strings.ReplaceAll(text, "metadata: {", "metadata: {namespace: "+release+", ")))
+	}
+	for i, pool := range s.pools {
+		apply(fmt.Sprintf(sourcePool, pool, release, 9002+8*i))
+	}
+	apply(fmt.Sprintf(plugins, "consistent-hash-scorer"))
+	args := []string{"--set", "fullnameOverride=" + release, "--set", "configMap.name=plugins"}
+	for _, value := range s.values {
+		args = append(args, "--set", value)
+	}
+	require.NoError(t, stack.InstallPoolPicker(t.Context(), c, tag, name, args...))
+	_, err = c.Kubectl(t.Context(), "--namespace", release, "rollout", "status", "deployment/"+release, "--timeout=2m")
+	require.NoError(t, err)
+	of := audit.Program{Account: name, Selector: "app.kubernetes.io/instance=" + release}
+	seldom := map[string]string{}
+	if s.events {
+		apply(fmt.Sprintf(plugins, "predicted-wait-scorer"))
+		awaitEvents(t, c, release, "ConfigurationReloaded", s.pools)
+		seldom["patch /events"] = "an Event that repeats within minutes raises the count of the one that exists"
+	}
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		calls := map[string]bool{}
+		for _, call := range audit.Calls(t, c, of, time.Time{}) {
+			calls[call.Permission()] = true
+		}
+		require.True(collect, calls["watch /pods"], "the first watch begins after the first list")
+	}, settle, tick)
+	audit.AssertLeastPrivilege(t, c, audit.LeastPrivilege{Program: of, Seldom: seldom})
+	for _, call := range audit.Calls(t, c, of, time.Time{}) {
+		assert.Equal(t, release, call.Object.Namespace, "%s outside of the namespace of the pool", call.Permission())
+	}
+}
+
+// sourcePool is an InferencePool: its name, the Service of the picker, and its port there.
+const sourcePool = `
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: %s}
+spec:
+  selector: {matchLabels: {app: model}}
+  targetPorts: [{number: 8000}]
+  endpointPickerRef: {name: %s, port: {number: %d}}
+`
+
+// awaitEvents waits for an Event of each pool of a namespace.
+func awaitEvents(t *testing.T, c *cluster.Cluster, namespace, reason string, pools []string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		events, err := c.Clientset().CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=" + reason})
+		require.NoError(collect, err)
+		about := map[string]bool{}
+		for i := range events.Items {
+			about[events.Items[i].InvolvedObject.Name] = true
+		}
+		for _, pool := range pools {
+			require.True(collect, about[pool], pool)
+		}
+	}, settle, tick)
 }
 
 // assertMetricsNeedPermission fetches the metrics without a token, with the token of a user who may not see them, and with the role

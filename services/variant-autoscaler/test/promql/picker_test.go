@@ -22,13 +22,16 @@ func picker(name string, page func(ago time.Duration) string) target {
 	}
 }
 
+// roles are the roles of pods. Older pickers export none.
+var roles = map[string]string{"b": "decode"}
+
 // sends returns pages of a picker that sends requests at rates to pods of its pool, and refuses some of model m.
 func sends(refuses float64, rates map[string]float64) func(ago time.Duration) string {
 	return func(ago time.Duration) string {
 		elapsed := (time.Hour - ago).Seconds()
 		text := "fairlead_picker_endpoints_ready{pool=\"ns/p\"} 2\nllm_d_epp_ready_endpoints{name=\"p\"} 2\nfairlead_picker_speed_per_token_seconds{pool=\"ns/p\"} 0.0001\n"
 		for name, rate := range rates {
-			labels := fmt.Sprintf("{endpoint=\"10.0.0.1:8000\",pod=\"%s\",pool=\"ns/p\"} ", name)
+			labels := fmt.Sprintf("{endpoint=\"10.0.0.1:8000\",pod=\"%s\",pool=\"ns/p\",role=%q} ", name, roles[name])
 			text += fmt.Sprintf("fairlead_picker_endpoint_picks_total%s%g\nfairlead_picker_endpoint_wait_factor%s2\nfairlead_picker_endpoint_prompt_tokens_owed%s3000\n",
 				labels, rate*elapsed, labels, labels)
 			text += fmt.Sprintf("llm_d_epp_scheduler_attempts_total{endpoint_name=%q,namespace=\"ns\",port=\"8000\",status=\"success\",target_model_name=\"m\"} %g\n", name, rate*elapsed)
@@ -240,6 +243,7 @@ func TestCapturedPicker(t *testing.T) {
 	page := captured(t, "picker-under-load.txt")
 	another := strings.NewReplacer("tokens_per_second{endpoint=\"127.0.0.1:35559\",pod=\"model-0\",pool=\"ns/p\"} 12294.035472349953",
 		"tokens_per_second{endpoint=\"127.0.0.1:35559\",pod=\"model-0\",pool=\"ns/p\"} 6147.0177361749765").Replace(page)
+	another = strings.ReplaceAll(another, `pool="ns/p"}`, `pool="ns/p",role="decode"}`) // it is newer, and exports roles
 	for _, honors := range []bool{false, true} {
 		t.Run(fmt.Sprintf("honors labels %t", honors), func(t *testing.T) {
 			t.Parallel()

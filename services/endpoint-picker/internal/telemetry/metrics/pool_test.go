@@ -54,6 +54,7 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	NewRules(r).OfNamespace().ObserveRules("inferenceobjectives", 1, 0)
 	NewPools(r)
 	NewRecording(r)
+	m.ObserveEjection("failures")
 	m.ObserveExchange(&exchange.Record{Outcome: exchange.Completed, Status: 200})
 	m.ObserveExchange(streamed(e))
 	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 503})
