@@ -60,7 +60,7 @@ func (p *fakePool) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refus
 }
 
 func (*fakePool) Picked(*exchange.Exchange, *exchange.Refusal) {}
-func (*fakePool) Sent(*exchange.Record)                         {}
+func (*fakePool) Sent(*exchange.Record)                        {}
 
 func (p *fakePool) Ended(x *exchange.Exchange) {
 	p.mu.Lock()
