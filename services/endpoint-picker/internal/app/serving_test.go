@@ -219,6 +219,39 @@ func TestGatewaysNeedTheirCertificate(t *testing.T) {
 	assert.Equal(t, codes.Unavailable, status.Code(start("other.test")(gateway)), "another name")
 }
 
+// The decision API has the certificate of ext_proc, and its clients need the same certificates as gateways.
+func TestDecisionAPIOverTLS(t *testing.T) {
+	t.Parallel()
+	balancer, authority := selfSigned(t, "haproxy.test")
+	stranger, _ := selfSigned(t, "haproxy.test")
+	dir, client := certificateFolder(t)
+	r := newRig(t, config.Drain{}, func(cfg *config.Config) {
+		cfg.GRPC.Secure, cfg.GRPC.CertPath, cfg.GRPC.ClientCAFile = true, dir, authority
+		cfg.Decision.Address, cfg.Decision.TLS = "127.0.0.1:0", true
+	})
+	trust := client.Transport.(*http.Transport).TLSClientConfig.RootCAs
+	pick := func(with ...tls.Certificate) (int, error) {
+		transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: trust, Certificates: with}}
+		response, err := (&http.Client{Transport: transport}).Post("https://"+r.Decision.Address()+"/v1/pick", "application/json", strings.NewReader("{}"))
+		if err != nil {
+			return 0, err
+		}
+		return response.StatusCode, response.Body.Close()
+	}
+	code, err := pick(balancer)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusOK, code)
+	_, err = pick()
+	require.Error(t, err, "no certificate")
+	_, err = pick(stranger)
+	require.Error(t, err, "another authority")
+	r.stop()
+	require.NoError(t, <-r.stopped)
+	left := r.logs.FilterMessage("Ended picks still without an outcome at the end of the drain").All()
+	require.Len(t, left, 1)
+	assert.EqualValues(t, 1, left[0].ContextMap()["picks"])
+}
+
 // renew writes another certificate, of an organization, for the key that is there.
 func renew(t *testing.T, dir, organization string) {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -243,4 +244,24 @@ func playAnySequence(t *testing.T, random *rand.Rand) {
 		assert.Empty(t, s.used)
 	}
 	assert.Positive(t, picks)
+}
+
+// TestMemoryOfOpenPicks measures what a pick holds, which openBytes must cover. The leases of the fake pool are smaller than those of a
+// real one by the state of the estimator: half a KiB, at most.
+func TestMemoryOfOpenPicks(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
+	const picks = 2000
+	r := newRig(t, func(o *Options) { o.MaxOpen, o.MaxBytes = picks, 1<<30 })
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range picks {
+		status, _ := r.call(PathPick, "{}")
+		require.Equal(t, http.StatusOK, status)
+	}
+	r.pool.incoming, r.pool.late = nil, nil
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / picks
+	t.Logf("%d bytes for each open pick", each)
+	assert.Less(t, each, int64(openBytes))
 }

@@ -253,8 +253,8 @@ func TestPick_Limits(t *testing.T) {
 		want   int // picks of the first client
 	}{
 		{name: "open picks", change: func(o *Options) { o.MaxOpen = 4 }, body: "{}", want: 4},
-		{name: "bytes of open picks", change: func(o *Options) { o.MaxBytes = 40 << 10 }, body: "{}", want: 9},
-		{name: "bytes of prompts", change: func(o *Options) { o.MaxBytes = 1 << 20 }, body: large, want: 21},
+		{name: "bytes of open picks", change: func(o *Options) { o.MaxBytes = 40 << 10 }, body: "{}", want: 19},
+		{name: "bytes of prompts", change: func(o *Options) { o.MaxBytes = 1 << 20 }, body: large, want: 23},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -205,3 +205,32 @@ func TestLease_IsSafeForConcurrentCalls(t *testing.T) {
 		assert.Zero(t, e.Load().Requests)
 	}
 }
+
+// A late sequence counts as if its first token were not observed. Its first token teaches the speed of the server, if those of later
+// sequences have not.
+func TestSequence_Late(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	e, other := x.addEndpoint(1), x.addEndpoint(2)
+	s := ServerOf(e)
+	one, two := s.PlaceLate(e, noon, Prefill{Tokens: 7}), s.PlaceLate(e, after(10), Prefill{Tokens: 8})
+	assert.Equal(t, [3]int64{0, 0, 2}, s.counts())
+	assert.Equal(t, int64(15), s.unobserved.Load())
+	two.First(after(12))
+	learned := s.step
+	assert.Equal(t, after(12), learned.ended)
+	assert.Equal(t, 1.0, learned.decoding, "the other one was there before")
+	one.First(after(3))
+	assert.Equal(t, learned, s.step, "reported after a later one")
+	one.Release()
+	two.Release()
+	assert.Equal(t, [3]int64{}, s.counts())
+	assert.Zero(t, s.unobserved.Load())
+
+	moved := s.PlaceLate(e, after(20), Prefill{Tokens: 7})
+	moved.MoveTo(other, after(21))
+	moved.First(after(22))
+	assert.Zero(t, ServerOf(other).step, "when it came to the other server is unknown")
+	moved.Release()
+	assert.Equal(t, [3]int64{}, ServerOf(other).counts())
+}

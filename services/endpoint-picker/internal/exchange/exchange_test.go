@@ -299,3 +299,22 @@ func TestExchange_RestoreIsDroppedIfTheBodyCannotBeRewritten(t *testing.T) {
 		assert.Nil(t, x.Restore)
 	}
 }
+
+// TestExchange_OfACarrierThatSeesNoBody reports the first token and the usage.
+func TestExchange_OfACarrierThatSeesNoBody(t *testing.T) {
+	t.Parallel()
+	x, used := begin(newFakePool()), answer.Usage{Known: true, Prompt: 3, Output: 4}
+	x.FirstToken(noon) // before the pick there is no answer
+	require.Nil(t, x.Decide(context.Background(), nil))
+	x.Sent()
+	x.Respond(&Response{Status: 200})
+	first := noon.Add(time.Second)
+	x.FirstToken(first)
+	x.FirstToken(first.Add(time.Second))
+	x.Usage = used
+	x.Complete()
+	x.End(nil)
+	assert.Equal(t, Completed, x.Outcome)
+	assert.Equal(t, first, x.First)
+	assert.Equal(t, used, x.Usage)
+}

@@ -141,3 +141,28 @@ func BenchmarkChain(b *testing.B) {
 		c.Write(text)
 	}
 }
+
+// TestChain_WriteHash has blocks of which only hashes are known.
+func TestChain_WriteHash(t *testing.T) {
+	t.Parallel()
+	chain := func(seed uint64, limit, n int, hashes ...uint64) []uint64 {
+		var c Chain
+		c.Reset(seed, limit)
+		for _, h := range hashes {
+			c.WriteHash(h, n)
+		}
+		return c.Hashes
+	}
+	whole := chain(1, 100, 1, 7, 8, 9)
+	assert.Len(t, whole, 3)
+	assert.Equal(t, whole[:2], chain(1, 100, 1, 7, 8, 10)[:2])
+	assert.NotEqual(t, whole[2], chain(1, 100, 1, 7, 8, 10)[2])
+	assert.NotEqual(t, whole[2], chain(1, 100, 1, 6, 8, 9)[2], "a block stands for all before it, too")
+	assert.NotEqual(t, whole[0], chain(2, 100, 1, 7)[0], "another model")
+	large := chain(1, 100, 4, 7, 8)
+	assert.Len(t, large, 8)
+	assert.NotEqual(t, large[0], large[1])
+	assert.Len(t, chain(1, 6, 4, 7, 8), 6, "the limit is within a block")
+	seed := Seed("m", nil)
+	assert.NotEqual(t, seed, SeedHashes(seed))
+}

@@ -102,6 +102,27 @@ func TestSet_Find(t *testing.T) {
 	assert.Equal(t, namedPool{name: "missing"}, s.Find(context.Background()))
 }
 
+func TestSet_FindByTitleAndHost(t *testing.T) {
+	t.Parallel()
+	s := NewSet(namedPool{name: "missing"})
+	a, b, c := member("a", "epp-a", 9002), member("b", "epp-b", 9002), member("c", "epp-b", 9003)
+	a.Title, b.Title, c.Title = "team-a/a", "team-a/b", "team-a/c"
+	s.Replace([]Member{a, b, c})
+	assert.Equal(t, c.Pool, s.FindTitle("team-a/c"))
+	assert.Nil(t, s.FindTitle("team-a/d"))
+	for host, want := range map[string]string{
+		"epp-a.team-a.svc:9008": "a", // the port is not that of ext_proc
+		"epp-a.team-a":          "a",
+		"epp-b.team-a.svc:9008": "missing", // two pools have the Service
+		"epp-a.team-b.svc:9008": "missing",
+		"10.0.0.1:9003":         "missing", // the port of ext_proc names no pool here
+		"":                      "missing",
+	} {
+		found, _ := s.FindHost(host).(namedPool)
+		assert.Equal(t, want, found.name, host)
+	}
+}
+
 func TestSet_PoolThatIsGoneDoesNotLeaveItsStreamsToAnother(t *testing.T) {
 	t.Parallel()
 	s := NewSet(namedPool{name: "missing"})
