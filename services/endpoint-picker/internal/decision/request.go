@@ -106,12 +106,6 @@ func (s *Server) readObject(text []byte) (*request, *Problem) {
 			seen, q.body = name, r.raw(name, len(text))
 		case "body_base64":
 			seen, q.body = name, r.base64(name, len(text))
-		case "model":
-			d.Model = r.text(name, api.MaxModel)
-		case "cache_salt":
-			d.Salt = r.text(name, maxSalt)
-		case "stream":
-			d.Stream = r.flag(name)
 		case "prompt_tokens":
 			q.digest, d.Tokens = d, r.integer(name, maxTokens)
 		case "prompt_blocks":
@@ -119,23 +113,43 @@ func (s *Server) readObject(text []byte) (*request, *Problem) {
 			r.hashes(name, d)
 		case "block_tokens":
 			size = r.integer(name, maxBlockTokens)
-		case "conversation":
-			r.conversation(name, &d.Turns)
 		default:
-			return false
+			return r.digest(name, d)
 		}
 		return true
 	})
+	return q, q.complete(problem, d, size, seen)
+}
+
+// digest reads a field that a digest may have beside its tokens. It returns false if the field is another one.
+func (r *fields) digest(name string, d *api.Digest) bool {
+	switch name {
+	case "model":
+		d.Model = r.text(name, api.MaxModel)
+	case "cache_salt":
+		d.Salt = r.text(name, maxSalt)
+	case "stream":
+		d.Stream = r.flag(name)
+	case "conversation":
+		r.conversation(name, &d.Turns)
+	default:
+		return false
+	}
+	return true
+}
+
+// complete checks a whole object and completes it. body is the field with a body, empty if there is none.
+func (q *request) complete(problem *Problem, d *api.Digest, size int, body string) *Problem {
 	switch {
 	case problem != nil:
-		return nil, problem
-	case q.digest != nil && seen != "":
-		return nil, wrong(seen, "a pick has a body, or prompt_tokens and prompt_blocks: leave one of them out")
+		return problem
+	case q.digest != nil && body != "":
+		return wrong(body, "a pick has a body, or prompt_tokens and prompt_blocks: leave one of them out")
 	case q.digest == nil && (d.Model != "" || d.Salt != "" || d.Stream || d.Turns != (api.Turns{})):
-		return nil, wrong("prompt_tokens", "a digest needs it: give the number of tokens in the prompt")
+		return wrong("prompt_tokens", "a digest needs it: give the number of tokens in the prompt")
 	}
 	q.sort()
-	return q, checkDigest(d, size)
+	return checkDigest(d, size)
 }
 
 // checkDigest checks a whole digest, and completes it.

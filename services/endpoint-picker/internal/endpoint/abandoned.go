@@ -10,7 +10,7 @@ import (
 type abandonedLease struct {
 	acquired int64 // its place in the order of acquisition
 	at       time.Time
-	remote   bool // another replica placed the request
+	from     origin
 }
 
 // abandon keeps a lease until a sample has its request, or its time is over.
@@ -18,7 +18,7 @@ func (e *Endpoint) abandon(l abandonedLease) {
 	e.leases.Lock()
 	defer e.leases.Unlock()
 	if e.sample.Load().Acquired >= l.acquired {
-		e.close(l.remote) // the last sample contains the request
+		e.close(l.from) // the last sample contains the request
 		return
 	}
 	e.abandoned = append(e.abandoned, l)
@@ -32,7 +32,7 @@ func (e *Endpoint) replaceSample(next *Sample, acquired int64) {
 	kept := e.abandoned[:0]
 	for _, l := range e.abandoned {
 		if l.acquired <= acquired {
-			e.close(l.remote)
+			e.close(l.from)
 		} else {
 			kept = append(kept, l)
 		}
@@ -47,7 +47,7 @@ func (e *Endpoint) ExpireAbandoned(before time.Time) {
 	kept := e.abandoned[:0]
 	for _, l := range e.abandoned {
 		if l.at.Before(before) {
-			e.finish(l.remote)
+			e.finish(l.from)
 		} else {
 			kept = append(kept, l)
 		}

@@ -28,10 +28,18 @@ type Lease struct {
 	tracker  Tracker // may be nil
 	acquired int64   // its place in the order of acquisition
 	probe    bool    // the endpoint is ejected, and this request probes it
-	remote   bool    // another replica placed the request
-	first    bool    // the answer has begun
+	from     origin
+	first    bool // the answer has begun
 	ended    bool
 }
+
+// origin is who placed a request.
+type origin uint8
+
+const (
+	thisReplica origin = iota
+	otherReplica
+)
 
 // A Tracker follows the request of a lease. Its methods are called one at a time: First at most once, Moved before it if at
 // all, End last.
@@ -72,7 +80,7 @@ func (e *Endpoint) AcquireRemote(l *Lease, t Tracker) {
 	e.open.Add(1)
 	e.remoteOpen.Add(1)
 	e.remote.Add(1)
-	l.endpoint, l.tracker, l.acquired, l.remote = e, t, e.acquired.Add(1), true
+	l.endpoint, l.tracker, l.acquired, l.from = e, t, e.acquired.Add(1), otherReplica
 }
 
 // Address returns the endpoint's "ip:port".
@@ -107,9 +115,9 @@ func (l *Lease) MoveTo(served *Endpoint, now time.Time) {
 		return
 	}
 	l.endProbe()
-	l.endpoint.finish(l.remote)
+	l.endpoint.finish(l.from)
 	served.open.Add(1)
-	if l.remote {
+	if l.from == otherReplica {
 		served.remoteOpen.Add(1)
 	}
 	served.arrived.Add(1)
@@ -124,7 +132,7 @@ func (l *Lease) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.end(Finished) {
-		l.endpoint.finish(l.remote)
+		l.endpoint.finish(l.from)
 	}
 }
 
@@ -133,7 +141,7 @@ func (l *Lease) Abandon(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.end(Unobserved) {
-		l.endpoint.abandon(abandonedLease{acquired: l.acquired, at: now, remote: l.remote})
+		l.endpoint.abandon(abandonedLease{acquired: l.acquired, at: now, from: l.from})
 	}
 }
 
@@ -159,15 +167,15 @@ func (l *Lease) endProbe() {
 }
 
 // finish counts the end of one request.
-func (e *Endpoint) finish(remote bool) {
+func (e *Endpoint) finish(from origin) {
 	e.released.Add(1)
-	e.close(remote)
+	e.close(from)
 }
 
 // close ends the count of an open lease.
-func (e *Endpoint) close(remote bool) {
+func (e *Endpoint) close(from origin) {
 	e.open.Add(-1)
-	if remote {
+	if from == otherReplica {
 		e.remoteOpen.Add(-1)
 	}
 }

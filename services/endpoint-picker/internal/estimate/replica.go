@@ -96,23 +96,9 @@ func (r *Replica) Apply(e Event, at time.Time) {
 		if len(r.requests) < maxRemoteRequests && r.requests[e.Request] == nil {
 			r.requests[e.Request] = ServerOf(e.Endpoint).placeRemote(e.Endpoint, at, Prefill{Tokens: int(max(tokens, 1))}, e.Answer)
 		}
-	case EventFirst:
+	case EventFirst, EventMoved, EventEnded, EventLost:
 		if l := r.requests[e.Request]; l != nil {
-			l.First(at)
-		}
-	case EventMoved:
-		if l := r.requests[e.Request]; l != nil {
-			l.MoveTo(e.Endpoint, at)
-		}
-	case EventEnded:
-		if l := r.requests[e.Request]; l != nil {
-			l.Release()
-			delete(r.requests, e.Request)
-		}
-	case EventLost:
-		if l := r.requests[e.Request]; l != nil {
-			l.Abandon(at)
-			delete(r.requests, e.Request)
+			r.follow(l, e, at)
 		}
 	case EventCached:
 		s := ServerOf(e.Endpoint)
@@ -124,6 +110,23 @@ func (r *Replica) Apply(e Event, at time.Time) {
 	case EventOccupied:
 		x.index.Occupy(ServerOf(e.Endpoint).cache, int(tokens)/prefixindex.BlockTokens)
 	}
+}
+
+// follow applies an event of an open request.
+func (r *Replica) follow(l *endpoint.Lease, e Event, at time.Time) {
+	switch e.Kind {
+	case EventFirst:
+		l.First(at)
+		return
+	case EventMoved:
+		l.MoveTo(e.Endpoint, at)
+		return
+	case EventEnded:
+		l.Release()
+	default:
+		l.Abandon(at)
+	}
+	delete(r.requests, e.Request)
 }
 
 // Close ends the observation of all requests: from now on the pages of their endpoints show them.

@@ -213,7 +213,7 @@ func TestSequence_Late(t *testing.T) {
 	x := New(1 << 20)
 	e, other := x.addEndpoint(1), x.addEndpoint(2)
 	s := ServerOf(e)
-	one, two := s.PlaceLate(e, noon, Prefill{Tokens: 7}), s.PlaceLate(e, after(10), Prefill{Tokens: 8})
+	one, two := s.place(e, noon, Prefill{Tokens: 7}, Late), s.place(e, after(10), Prefill{Tokens: 8}, Late)
 	assert.Equal(t, [3]int64{0, 0, 2}, s.counts())
 	assert.Equal(t, int64(15), s.unobserved.Load())
 	two.First(after(12))
@@ -227,7 +227,7 @@ func TestSequence_Late(t *testing.T) {
 	assert.Equal(t, [3]int64{}, s.counts())
 	assert.Zero(t, s.unobserved.Load())
 
-	moved := s.PlaceLate(e, after(20), Prefill{Tokens: 7})
+	moved := s.place(e, after(20), Prefill{Tokens: 7}, Late)
 	moved.MoveTo(other, after(21))
 	moved.First(after(22))
 	assert.Zero(t, ServerOf(other).step, "when it came to the other server is unknown")

@@ -99,11 +99,11 @@ func (r *Request) validate() error {
 
 func (e *Extension) validate() error {
 	switch {
-	case e.Endpoint != nil && (*e.Endpoint < 0 || *e.Endpoint > math.MaxInt32), e.Endpoints < 0 || e.Endpoints > maxEndpoints:
+	case e.Endpoint != nil && !inRange(*e.Endpoint, 0, math.MaxInt32), !inRange(e.Endpoints, 0, maxEndpoints):
 		return errors.New("endpoint or endpoints is out of range")
 	case !validTime(e.TTFT) || !validTime(e.Duration):
 		return errors.New("ttft_ms or duration_ms is out of range")
-	case e.Prompt < 0 || e.Prompt > MaxTokens || e.Cached != nil && (*e.Cached < 0 || *e.Cached > MaxTokens) || e.Matched < 0 || e.Matched > MaxTokens:
+	case !validTokens(e.Prompt) || e.Cached != nil && !validTokens(*e.Cached) || !validTokens(e.Matched):
 		return fmt.Errorf("prompt_tokens, cached_tokens and matched_tokens must be from 0 to %d", MaxTokens)
 	}
 	return nil
@@ -111,4 +111,6 @@ func (e *Extension) validate() error {
 
 func validTime(ms *float64) bool { return ms == nil || inRange(*ms, 0, maxMilliseconds) }
 
-func inRange(x, low, high float64) bool { return x >= low && x <= high }
+func validTokens(n int) bool { return inRange(n, 0, MaxTokens) }
+
+func inRange[T cmp.Ordered](x, low, high T) bool { return x >= low && x <= high }

@@ -314,13 +314,13 @@ func TestSlowReader(t *testing.T) {
 	p.limit = 10 << 10
 	long := estimate.Event{Kind: estimate.EventCached, Endpoint: r.endpoint, Chain: make([]uint64, 1<<7)}
 	var buffer []byte
-	ok := true
 	for range 20 {
 		p.Publish(long)
-		buffer, ok = p.take(fast, buffer)
+		frames, ok := p.take(fast, buffer)
 		require.True(t, ok)
+		buffer = frames
 	}
-	_, ok = p.take(slow, nil)
+	_, ok := p.take(slow, nil)
 	assert.False(t, ok)
 	assert.Empty(t, slow.pending)
 	p.close(slow)
@@ -343,7 +343,7 @@ func TestLookup(t *testing.T) {
 	assert.Empty(t, found)
 	h.err = errors.New("servfail")
 	_, err = n.lookup(t.Context())
-	assert.ErrorContains(t, err, "servfail")
+	require.ErrorContains(t, err, "servfail")
 	n.addresses = []string{"no port"}
 	_, err = n.lookup(t.Context())
 	assert.Error(t, err)

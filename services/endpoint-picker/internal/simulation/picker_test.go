@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"github.com/stretchr/testify/require"
 )
 
 // watched is a policy of which a test can see the fleet and the replicas.
