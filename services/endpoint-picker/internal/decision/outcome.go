@@ -79,14 +79,8 @@ func readOutcome(text []byte) (*outcome, *Problem) {
 			o.endpoint = r.text(name, maxEndpoint)
 		case "first_token_seconds":
 			o.first, o.hasFirst = r.seconds(name), true
-		case "prompt_tokens":
-			o.usage.Prompt, o.usage.Known = r.integer(name, maxTokens), true
-		case "completion_tokens":
-			o.usage.Output, o.usage.Known = r.integer(name, maxTokens), true
-		case "cached_tokens":
-			o.usage.Cached, o.usage.CachedKnown, o.usage.Known = r.integer(name, maxTokens), true, true
 		default:
-			return false
+			return o.readTokens(r, name)
 		}
 		return true
 	})
@@ -97,6 +91,23 @@ func readOutcome(text []byte) (*outcome, *Problem) {
 		return nil, wrong("id", "it is not the id of a pick: 32 hexadecimal digits")
 	}
 	return o, o.check()
+}
+
+// readTokens reads a field with a number of tokens. It returns false for others.
+func (o *outcome) readTokens(r *fields, name string) bool {
+	u := &o.usage
+	switch name {
+	case "prompt_tokens":
+		u.Prompt = r.integer(name, maxTokens)
+	case "completion_tokens":
+		u.Output = r.integer(name, maxTokens)
+	case "cached_tokens":
+		u.Cached, u.CachedKnown = r.integer(name, maxTokens), true
+	default:
+		return false
+	}
+	u.Known = true
+	return true
 }
 
 // check checks a whole report, and completes it.

@@ -225,7 +225,7 @@ func TestPick_ClientThatIsGone(t *testing.T) {
 // failingBody is a body that breaks off.
 type failingBody struct{ err error }
 
-func (b failingBody) Read(p []byte) (int, error) {
+func (b failingBody) Read([]byte) (int, error) {
 	if b.err == nil {
 		return 0, io.ErrUnexpectedEOF
 	}

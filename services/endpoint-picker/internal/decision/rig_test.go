@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -181,7 +180,7 @@ func (r *rig) serve(q *http.Request) (status int, answer string) {
 	w := httptest.NewRecorder()
 	r.ServeHTTP(w, q)
 	text, err := io.ReadAll(w.Body)
-	assert.NoError(r.t, err)
+	require.NoError(r.t, err)
 	return w.Code, string(text)
 }
 

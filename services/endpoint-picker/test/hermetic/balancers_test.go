@@ -145,9 +145,9 @@ func (b *running) nginx() {
 	b.file("fairlead.js")
 	config := b.file("nginx.conf", append(b.pods(), "js_fetch_timeout 500ms", "js_fetch_timeout 15s", "/etc/nginx/fairlead/", b.folder+"/", "listen 8080", "listen 127.0.0.1:"+b.port,
 		"load_module modules/", "load_module /usr/lib/nginx/modules/", "worker_processes auto", "worker_processes 1")...)
-	require.NoError(b.t, os.Chmod(b.folder, 0o755)) //nolint:gosec // workers run as another user
+	require.NoError(b.t, os.Chmod(b.folder, 0o755))
 	for _, path := range []string{filepath.Dir(b.folder), b.folder + "/fairlead.js", config} {
-		require.NoError(b.t, os.Chmod(path, 0o755)) //nolint:gosec // the same
+		require.NoError(b.t, os.Chmod(path, 0o755))
 	}
 	b.command = []string{"nginx", "-p", b.folder, "-e", "stderr", "-c", config, "-g", "daemon off; pid " + b.folder + "/pid;"}
 }
@@ -156,7 +156,7 @@ func (b *running) nginx() {
 func (b *running) run() {
 	b.t.Helper()
 	output := &strings.Builder{}
-	b.process = exec.Command(b.command[0], b.command[1:]...) //nolint:gosec // the command of the test
+	b.process = exec.Command(b.command[0], b.command[1:]...)
 	b.process.Env = append(os.Environ(), "PICKER=http://"+b.address("decision-bind-address"))
 	b.process.Stdout, b.process.Stderr = output, output
 	b.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
@@ -345,7 +345,7 @@ func TestClient(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, python, filepath.Join(examples, "client.py"), "http://"+r.address("decision-bind-address"), "hello").CombinedOutput() //nolint:gosec // the command of the test
+	out, err := exec.CommandContext(ctx, python, filepath.Join(examples, "client.py"), "http://"+r.address("decision-bind-address"), "hello").CombinedOutput()
 	require.NoError(t, err, string(out))
 	assert.Contains(t, string(out), "hello")
 	page2 := r.metrics()
