@@ -47,14 +47,6 @@ type Problem struct {
 	retryAfter time.Duration
 }
 
-// Error implements error.
-func (p *Problem) Error() string {
-	if p.Field == "" {
-		return p.Message
-	}
-	return p.Field + ": " + p.Message
-}
-
 // wrong refuses a call because of a field.
 func wrong(field, format string, args ...any) *Problem {
 	return &Problem{Field: field, Message: fmt.Sprintf(format, args...), status: http.StatusBadRequest}

@@ -48,7 +48,7 @@ func TestListener_Disabled(t *testing.T) {
 	l := NewListener(ListenerParams{Log: zap.NewNop(), Server: newRig(t).Server})
 	require.NoError(t, l.Listen())
 	assert.Empty(t, l.Address())
-	assert.NoError(t, l.Run())
+	require.NoError(t, l.Run())
 	l.Close()
 }
 

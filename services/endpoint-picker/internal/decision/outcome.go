@@ -80,7 +80,7 @@ func readOutcome(text []byte) (*outcome, *Problem) {
 		case "first_token_seconds":
 			o.first, o.hasFirst = r.seconds(name), true
 		default:
-			return o.readUsage(r, name)
+			return o.readTokens(r, name)
 		}
 		return true
 	})
@@ -93,8 +93,8 @@ func readOutcome(text []byte) (*outcome, *Problem) {
 	return o, o.check()
 }
 
-// readUsage reads a field of the usage. It returns false if the field is another one.
-func (o *outcome) readUsage(r *fields, name string) bool {
+// readTokens reads a field with a number of tokens. It returns false for others.
+func (o *outcome) readTokens(r *fields, name string) bool {
 	u := &o.usage
 	switch name {
 	case "prompt_tokens":

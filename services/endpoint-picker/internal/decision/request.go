@@ -91,38 +91,58 @@ func (s *Server) readRaw(r *http.Request, body []byte) (*request, *Problem) {
 
 // readObject reads a pick in the form of an object.
 func (s *Server) readObject(text []byte) (*request, *Problem) {
-	q, d, seen := &request{}, &api.Digest{}, ""
-	size := prefixindex.BlockTokens
+	o := &object{size: prefixindex.BlockTokens}
 	problem := readObject(text, func(r *fields, name string) bool {
-		switch name {
-		case "path":
-			q.Path = r.text(name, maxPath)
-		case "headers":
-			r.members(name, func(r *fields, header string) bool {
-				s.readHeader(r, header, q)
-				return true
-			})
-		case "body":
-			seen, q.body = name, r.raw(name, len(text))
-		case "body_base64":
-			seen, q.body = name, r.base64(name, len(text))
-		case "prompt_tokens":
-			q.digest, d.Tokens = d, r.integer(name, maxTokens)
-		case "prompt_blocks":
-			q.digest = d
-			r.hashes(name, d)
-		case "block_tokens":
-			size = r.integer(name, maxBlockTokens)
-		default:
-			return r.digest(name, d)
-		}
-		return true
+		return s.readBodyField(r, name, o, len(text)) || o.readDigestField(r, name)
 	})
-	return q, q.complete(problem, d, size, seen)
+	d := &o.digest
+	switch {
+	case problem != nil:
+		return nil, problem
+	case o.digested && o.bodyField != "":
+		return nil, wrong(o.bodyField, "a pick has a body, or prompt_tokens and prompt_blocks: leave one of them out")
+	case o.digested:
+		o.request.digest = d
+	case d.Model != "" || d.Salt != "" || d.Stream || d.Turns != (api.Turns{}):
+		return nil, wrong("prompt_tokens", "a digest needs it: give the number of tokens in the prompt")
+	}
+	o.sort()
+	return &o.request, checkDigest(d, o.size)
 }
 
-// digest reads a field that a digest may have beside its tokens. It returns false if the field is another one.
-func (r *fields) digest(name string, d *api.Digest) bool {
+// An object is a pick in the form of an object, while it is read.
+type object struct {
+	request
+
+	bodyField string // the field that had it; empty for none
+	digest    api.Digest
+	digested  bool // the pick has a digest
+	size      int  // of its blocks, in tokens
+}
+
+// readBodyField reads a field of a pick with a body. It returns false for others.
+func (s *Server) readBodyField(r *fields, name string, o *object, most int) bool {
+	switch name {
+	case "path":
+		o.Path = r.text(name, maxPath)
+	case "headers":
+		r.members(name, func(r *fields, header string) bool {
+			s.readHeader(r, header, &o.request)
+			return true
+		})
+	case "body":
+		o.bodyField, o.body = name, r.raw(name, most)
+	case "body_base64":
+		o.bodyField, o.body = name, r.base64(name, most)
+	default:
+		return false
+	}
+	return true
+}
+
+// readDigestField reads a field of a digest. It returns false for others.
+func (o *object) readDigestField(r *fields, name string) bool {
+	d := &o.digest
 	switch name {
 	case "model":
 		d.Model = r.text(name, api.MaxModel)
@@ -130,26 +150,19 @@ func (r *fields) digest(name string, d *api.Digest) bool {
 		d.Salt = r.text(name, maxSalt)
 	case "stream":
 		d.Stream = r.flag(name)
+	case "prompt_tokens":
+		o.digested, d.Tokens = true, r.integer(name, maxTokens)
+	case "prompt_blocks":
+		o.digested = true
+		r.hashes(name, d)
+	case "block_tokens":
+		o.size = r.integer(name, maxBlockTokens)
 	case "conversation":
 		r.conversation(name, &d.Turns)
 	default:
 		return false
 	}
 	return true
-}
-
-// complete checks a whole object and completes it. body is the field with a body, empty if there is none.
-func (q *request) complete(problem *Problem, d *api.Digest, size int, body string) *Problem {
-	switch {
-	case problem != nil:
-		return problem
-	case q.digest != nil && body != "":
-		return wrong(body, "a pick has a body, or prompt_tokens and prompt_blocks: leave one of them out")
-	case q.digest == nil && (d.Model != "" || d.Salt != "" || d.Stream || d.Turns != (api.Turns{})):
-		return wrong("prompt_tokens", "a digest needs it: give the number of tokens in the prompt")
-	}
-	q.sort()
-	return checkDigest(d, size)
 }
 
 // checkDigest checks a whole digest, and completes it.
