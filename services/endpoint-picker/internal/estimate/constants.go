@@ -148,16 +148,16 @@ const (
 	// distancesPerOctave is the number of distances for each doubling, a power of 2 (derived: sizes differ by a fifth).
 	distancesPerOctave = 4
 	distances          = 21 * distancesPerOctave // up to 2 million blocks, 32 million tokens (derived)
-	// priorHits is the evidence for the size on the page, in requests for each distance (simulated): it takes one lost prompt
-	// to halve the size, and another one to halve it again. With 0.1, what moves at the ends of windows makes caches look smaller
-	// than they are: on pages that are a second old, the first tokens of recorded traffic took 2 % longer.
-	priorHits = 0.25
-	// priorFar is the same for sizes that are priorNear distances smaller, or more (simulated). With as much as priorHits, four
-	// times as much is expected of servers that keep a tenth of the size.
+	// priorHits is the evidence for the size on the page, in requests for each distance (simulated): it takes four lost prompts to
+	// halve the size, and another four to halve it again. With 0.25, what moves at the ends of windows makes caches look smaller
+	// than they are: the first tokens of recorded traffic took 1 to 4 % longer. With 3 the same.
+	priorHits = 1.0
+	// priorFar is the same for sizes that are priorNear distances smaller, or more (simulated). With as much as priorHits, servers
+	// that keep a tenth of the size, or nothing, are believed to keep more for twice as long.
 	priorFar  = 0.05
 	priorNear = 2 * distancesPerOctave
 	// fitMemory is the number of reports that evidence lasts (simulated). A larger size is tried again after about as many.
-	// With half of it, twice as many prompts of servers that keep nothing are expected to be cached.
+	// With a quarter of it, twice as many prompts of servers that keep nothing are expected to be cached.
 	fitMemory = 1024
 	// surplusPart is the part of a prompt by which more than expected was cached, so that it counts as more (derived: above the
 	// error of a learned ratio, and of a block).
