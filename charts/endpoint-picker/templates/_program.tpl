@@ -290,12 +290,6 @@
 {{- end -}}
 
 {{- define "endpoint-picker.egressRules" -}}
-{{- if .Values.sharing.enabled }}
-- ports:
-  - {port: {{ .Values.ports.replicas }}, protocol: TCP}
-  to:
-  {{- include "endpoint-picker.ownPods" . | nindent 2 }}
-{{ end -}}
 {{- with .Values.networkPolicy.modelServers -}}
 - ports:
   {{- range .ports }}
@@ -307,7 +301,13 @@
   to:
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- end -}}
+{{- end }}
+{{- if .Values.sharing.enabled }}
+- ports:
+  - {port: {{ .Values.ports.replicas }}, protocol: TCP}
+  to:
+  {{- include "endpoint-picker.ownPods" . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{- define "endpoint-picker.healthPorts" -}}

@@ -157,7 +157,7 @@ func TestMetricsOverTLS(t *testing.T) {
 	assert.Equal(t, "https", string(*endpoint.Scheme))
 	assert.True(t, *endpoint.TLSConfig.InsecureSkipVerify)
 	assert.Equal(t, "reader", endpoint.Authorization.Credentials.Name)
-	for _, port := range objects.The[corev1.Service](t, set).Spec.Ports {
+	for _, port := range objects.Service(t, set).Spec.Ports {
 		assert.Equal(t, "https", *port.AppProtocol, port.Name)
 	}
 	permissions := objects.Permissions(objects.Rules(t, set))
@@ -179,6 +179,10 @@ func TestNetworkPolicyOpensExtProcToGateways(t *testing.T) {
 			if port.Port.String() == "grpc-ext-proc" {
 				require.Len(t, rule.Ports, 1, "no other port is open to gateways")
 				assert.Equal(t, "gateway", rule.From[0].PodSelector.MatchLabels["app"])
+				continue
+			}
+			if port.Port.String() == "replicas" {
+				assert.Equal(t, "endpoint-picker", rule.From[0].PodSelector.MatchLabels["app.kubernetes.io/name"], "the replicas only")
 				continue
 			}
 			assert.Empty(t, rule.From, port.Port)
@@ -204,7 +208,7 @@ func TestProxy(t *testing.T) {
 			inPod = append(inPod, p.Name)
 		}
 		inService = map[string]corev1.ServicePort{}
-		for _, p := range objects.The[corev1.Service](t, set).Spec.Ports {
+		for _, p := range objects.Service(t, set).Spec.Ports {
 			inService[p.Name] = p
 		}
 		return inPod, inService
@@ -240,7 +244,7 @@ func TestProxy(t *testing.T) {
 func TestDecisionAPI(t *testing.T) {
 	t.Parallel()
 	named := func(set objects.Set) (ports []string) {
-		for _, port := range objects.The[corev1.Service](t, set).Spec.Ports {
+		for _, port := range objects.Service(t, set).Spec.Ports {
 			ports = append(ports, port.Name)
 		}
 		return ports
@@ -270,7 +274,7 @@ func TestInferencePool(t *testing.T) {
 	set := objects.Render(t, chart, pool(helm.Values{
 		"inferencePool": helm.Values{"create": true, "selector": helm.Values{"app": "vllm"}, "failureMode": "FailOpen"}, "service": helm.Values{"port": 443},
 	}))
-	service := objects.The[corev1.Service](t, set)
+	service := objects.Service(t, set)
 	var found bool
 	for _, o := range set {
 		if o.GetKind() != "InferencePool" {

@@ -212,7 +212,7 @@ func TestPortsHaveTheirNames(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, c chart) {
 		set := c.render(t, helm.Values{"serviceMonitor": helm.Values{"enabled": true}, "ports": helm.Values{"metrics": 9191, "health": 8181}})
-		container, service := objects.Container(t, set), objects.The[corev1.Service](t, set)
+		container, service := objects.Container(t, set), objects.Service(t, set)
 		ports := map[string]int32{}
 		for _, p := range container.Ports {
 			ports[p.Name] = p.ContainerPort

@@ -2,6 +2,7 @@
 package objects
 
 import (
+	"slices"
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
@@ -50,6 +51,15 @@ func The[T any](t *testing.T, set Set) *T {
 	found := All[T](t, set)
 	require.Len(t, found, 1)
 	return found[0]
+}
+
+// Service returns the only Service with an address of its own: what clients use.
+func Service(t *testing.T, set Set) *corev1.Service {
+	t.Helper()
+	services := All[corev1.Service](t, set)
+	services = slices.DeleteFunc(services, func(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone })
+	require.Len(t, services, 1)
+	return services[0]
 }
 
 // Pod returns the pod that the only Deployment makes.
