@@ -60,18 +60,16 @@ type Placement struct {
 	chain    []uint64
 	had      int // blocks in the endpoint's cache before
 	used     prefixindex.Stamp
-
-	Expectation Expectation
 }
 
-// Placed records that the prompt was sent to an endpoint: from now on it counts as cached there.
-func (x *Estimator) Placed(p *Prompt, e *endpoint.Endpoint) *Placement {
+// Placed records that the prompt was sent to an endpoint: from now on it counts as cached there. It fills what was expected.
+func (x *Estimator) Placed(p *Prompt, e *endpoint.Endpoint, expected *Expectation) *Placement {
 	s := ServerOf(e)
 	placed := x.placements.Get().(*Placement)
 	placed.endpoint, placed.had = e, p.cachedBlocks(s)
 	placed.chain = append(placed.chain[:0], p.Chain.Hashes...)
-	placed.used = x.index.Reuse(s.cache, placed.chain, &placed.Expectation.reuse)
-	placed.expect(p, s)
+	placed.used = x.index.Reuse(s.cache, placed.chain, &expected.reuse)
+	expected.fill(p, placed)
 	x.recent.add(placed.chain)
 	x.publishCached(e, placed.chain, p.Size.Text+p.Size.Other)
 	return placed

@@ -58,8 +58,7 @@ func (k *keeper) ask(number int) (expectation Expectation, cached int) {
 		p.Chain.Hashes = append(p.Chain.Hashes, uint64(number+1)<<20+uint64(i))
 	}
 	k.Lookup(p, []*endpoint.Endpoint{k.endpoint}, noon)
-	placed := k.Placed(p, k.endpoint)
-	expectation = placed.Expectation
+	placed := k.Placed(p, k.endpoint, &expectation)
 	k.Served(placed, k.endpoint)
 	k.Began(&expectation)
 	for i, n := range k.order {
@@ -77,6 +76,12 @@ func (k *keeper) ask(number int) (expectation Expectation, cached int) {
 	k.hits += float64(cached)
 	k.seconds += 0.5
 	return expectation, cached
+}
+
+// expectation places a prompt.
+func (k *keeper) expectation(p *Prompt) (e Expectation) {
+	k.Placed(p, k.endpoint, &e)
+	return e
 }
 
 // rates asks for a number of prompts in turn, many times, and returns the shares of the last round that were expected and cached.
@@ -196,9 +201,9 @@ func TestFit_PromptInProgressIsNoEvidence(t *testing.T) {
 		k.Lookup(p, []*endpoint.Endpoint{k.endpoint}, noon)
 		return p
 	}
-	first := k.Placed(p(), k.endpoint).Expectation
+	first := k.expectation(p())
 	for range 100 {
-		e := k.Placed(p(), k.endpoint).Expectation
+		e := k.expectation(p())
 		assert.EqualValues(t, 128, e.cached, "whole blocks of 128")
 		assert.Zero(t, e.settled)
 		k.Reported(&e, 170, 0)
@@ -206,7 +211,7 @@ func TestFit_PromptInProgressIsNoEvidence(t *testing.T) {
 	_, capacity := k.CacheSize(k.endpoint)
 	assert.Equal(t, 200*keptTokens/16, capacity)
 	k.Began(&first)
-	e := k.Placed(p(), k.endpoint).Expectation
+	e := k.expectation(p())
 	assert.EqualValues(t, 10, e.settled)
 }
 

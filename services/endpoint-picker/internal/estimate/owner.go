@@ -27,7 +27,8 @@ type Prompt struct {
 
 	now        monotonic.Time
 	costs      *Costs
-	matched    []int              // blocks, indexed by the slot of the cache
+	matched    []int // blocks, indexed by the slot of the cache
+	last       lastCached
 	placedHere bool               // the last prompt of the conversation was placed by this picker
 	owner      *endpoint.Endpoint // where other replicas are expected to send prompts with the same beginning
 	sharing    float64            // fraction of the tokens that other replicas recompute if the prompt is not on its owner
@@ -35,7 +36,7 @@ type Prompt struct {
 
 // Lookup finds the servers with the prompt in their caches, and the owner of the prompt.
 func (x *Estimator) Lookup(p *Prompt, endpoints []*endpoint.Endpoint, now time.Time) {
-	p.now, p.costs = monotonic.From(now), x.learner.Costs()
+	p.now, p.costs, p.last = monotonic.From(now), x.learner.Costs(), lastCached{}
 	p.match(x.index)
 	x.reuse.observe(p.tokensOf(p.longestMatch()), p.tokensOf(p.History), p.Tokens)
 	p.owner, p.placedHere, p.sharing = nil, false, 0

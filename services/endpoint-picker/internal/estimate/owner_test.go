@@ -125,7 +125,7 @@ func TestPrefill_DependsOnWhoPlacedTheLastTurn(t *testing.T) {
 	owner := first.owner
 	f := first.prefill(owner, 0)
 	assert.Equal(t, Prefill{Tokens: first.Tokens, Expected: first.Tokens}, f, "another replica may have placed the same prompt")
-	a.Placed(first, owner)
+	a.Placed(first, owner, &Expectation{})
 	a.index.Resize(ServerOf(owner).cache, 0) // evicts it
 
 	next, unseen := a.lookup(t, turn("", 1, 1)), a.lookup(t, turn("", 1, 2))
@@ -155,7 +155,7 @@ func TestEstimate_PrefersTheOwner(t *testing.T) {
 		}
 		assert.Zero(t, got.Cached)
 	}
-	r.Placed(p, r.endpoints[3])
+	r.Placed(p, r.endpoints[3], &Expectation{})
 	p = turn("", 1, 0)
 	r.Lookup(p, r.endpoints, noon)
 	load := r.endpoints[3].Load()
@@ -169,10 +169,10 @@ func TestServed(t *testing.T) {
 	for _, moved := range []bool{false, true} {
 		x := New(1 << 20)
 		a, b := x.addEndpoint(1), x.addEndpoint(2)
-		x.Served(x.Placed(&Prompt{Chain: &prefixindex.Chain{Hashes: slices.Clone(chain[:2])}}, a), a)
+		x.Served(x.Placed(&Prompt{Chain: &prefixindex.Chain{Hashes: slices.Clone(chain[:2])}}, a, &Expectation{}), a)
 		p := &Prompt{Chain: &prefixindex.Chain{Hashes: slices.Clone(chain)}}
 		p.match(x.index)
-		placed := x.Placed(p, a)
+		placed := x.Placed(p, a, &Expectation{})
 		matched := func() []int {
 			q := &Prompt{Chain: &prefixindex.Chain{Hashes: chain}}
 			q.match(x.index)

@@ -47,13 +47,22 @@ func (p *Prompt) cachedTokens(s *Server) int {
 	if blocks == 0 {
 		return 0
 	}
-	tokens := uint32(max(min(int((float64(blocks)+0.5)*p.perBlock()), p.Tokens-1), 0))
-	return int(tokens - tokens%s.alignment.Load())
+	if alignment := s.alignment.Load(); blocks != p.last.blocks || alignment != p.last.alignment {
+		tokens := uint32(max(min(int((float64(blocks)+0.5)*p.perBlock()), p.Tokens-1), 0))
+		p.last = lastCached{blocks: blocks, alignment: alignment, tokens: int(tokens - tokens%alignment)}
+	}
+	return p.last.tokens
 }
 
-// expect fills the expectation of a placed prompt.
-func (placed *Placement) expect(p *Prompt, s *Server) {
-	e := &placed.Expectation
+// lastCached is the last result of cachedTokens: servers that have a prompt usually have as much of it.
+type lastCached struct {
+	blocks, tokens int
+	alignment      uint32
+}
+
+// fill sets what was expected of a placed prompt, except for the part that the index had.
+func (e *Expectation) fill(p *Prompt, placed *Placement) {
+	s := ServerOf(placed.endpoint)
 	cached := p.cachedTokens(s)
 	uncached := s.estimator.learner.Costs().Uncached(p.prefill(placed.endpoint, cached))
 	e.server, e.used, e.model, e.text, e.other = s, placed.used, p.Size.Model, bounded(p.Size.Text), bounded(p.Size.Other)

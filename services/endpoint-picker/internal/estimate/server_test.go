@@ -93,7 +93,7 @@ func TestServer_PageHasTheSizeOfTheCache(t *testing.T) {
 	t.Parallel()
 	x := New(1 << 20)
 	e := x.addEndpoint(1)
-	x.Placed(&Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3, 4}}}, e)
+	x.Placed(&Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3, 4}}}, e, &Expectation{})
 	scrape(e, 0, endpoint.Gauges{})
 	assert.Equal(t, 4, x.matchedBlocks(e, 1, 2, 3, 4), "the page does not tell")
 	scrape(e, 0, endpoint.Gauges{Blocks: 3})
@@ -104,7 +104,7 @@ func TestServer_RequestsOfOtherReplicasEvictOurPrompts(t *testing.T) {
 	t.Parallel()
 	x := New(1 << 20)
 	e := x.addEndpoint(1)
-	x.Placed(&Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3, 4}}}, e)
+	x.Placed(&Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3, 4}}}, e, &Expectation{})
 	scrape(e, 0, endpoint.Gauges{Blocks: 20})
 	scrape(e, 0, endpoint.Gauges{Blocks: 20, Running: 1}) // usually 300 tokens: 18 whole blocks
 	assert.Equal(t, 2, x.matchedBlocks(e, 1, 2, 3, 4))

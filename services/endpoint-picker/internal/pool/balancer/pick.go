@@ -90,8 +90,7 @@ func (m *memory) schedule() error {
 func (m *memory) Sent() exchange.Follower {
 	f := &follower{balancer: m.balancer, exchange: m.exchange, estimated: m.estimated}
 	if m.estimated && len(m.chain.Hashes) > 0 {
-		f.placement = m.balancer.estimator.Placed(&m.prompt, m.exchange.Endpoint)
-		f.expectation = f.placement.Expectation
+		f.placement = m.balancer.estimator.Placed(&m.prompt, m.exchange.Endpoint, &f.expectation)
 	}
 	m.Discard()
 	return f

@@ -301,7 +301,7 @@ func TestStoreForgetsThePrefixesOfPodsThatHaveGone(t *testing.T) {
 	h.see(somePool(server("a", "10.0.0.1"), server("b", "10.0.0.2")))
 	a, b := h.Snapshot().Endpoints[0], h.Snapshot().Endpoints[1]
 	place := func(e *endpoint.Endpoint, chain ...uint64) {
-		h.estimator.Placed(&estimate.Prompt{Chain: &prefixindex.Chain{Hashes: chain}}, e)
+		h.estimator.Placed(&estimate.Prompt{Chain: &prefixindex.Chain{Hashes: chain}}, e, &estimate.Expectation{})
 	}
 	place(a, 1, 2, 3)
 	place(b, 1, 2)

@@ -39,7 +39,7 @@ func newPage(t *testing.T) *Page {
 	}
 	a, b := estimator.New(describe("a", "10.0.0.1:8000", 0), noon), estimator.New(describe("b", "[2001:db8::1]:8001", 1), noon)
 	a.Record(a.BeginScrape(after(2500*time.Millisecond)), endpoint.Gauges{Waiting: 1, Running: 4, KVUsage: 0.25, Blocks: 1000})
-	estimator.Placed(&estimate.Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3}}}, a)
+	estimator.Placed(&estimate.Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3}}}, a, &estimate.Expectation{})
 	estimate.ServerOf(a).Place(a, noon, estimate.Prefill{Tokens: 200})
 	b.RecordFailure(b.BeginScrape(noon))
 	b.Health().Eject("responses", func(int) time.Time { return noon.Add(time.Hour) })
