@@ -27,7 +27,7 @@ var ErrUsage = errors.New("usage")
 type usageError struct{ error }
 
 // Is implements errors.Is.
-func (usageError) Is(target error) bool { return target == ErrUsage } //nolint:errorlint // the comparison is what errors.Is asks for
+func (usageError) Is(target error) bool { return target == ErrUsage }
 
 // Unwrap returns the cause.
 func (e usageError) Unwrap() error { return e.error }

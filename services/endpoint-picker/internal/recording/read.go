@@ -99,15 +99,17 @@ func (r *Request) validate() error {
 
 func (e *Extension) validate() error {
 	switch {
-	case e.Endpoint != nil && (*e.Endpoint < 0 || *e.Endpoint > math.MaxInt32), e.Endpoints < 0 || e.Endpoints > maxEndpoints:
+	case !validCount(e.Endpoint, math.MaxInt32) || !validCount(&e.Endpoints, maxEndpoints):
 		return errors.New("endpoint or endpoints is out of range")
 	case !validTime(e.TTFT) || !validTime(e.Duration):
 		return errors.New("ttft_ms or duration_ms is out of range")
-	case e.Prompt < 0 || e.Prompt > MaxTokens || e.Cached != nil && (*e.Cached < 0 || *e.Cached > MaxTokens) || e.Matched < 0 || e.Matched > MaxTokens:
+	case !validCount(&e.Prompt, MaxTokens) || !validCount(e.Cached, MaxTokens) || !validCount(&e.Matched, MaxTokens):
 		return fmt.Errorf("prompt_tokens, cached_tokens and matched_tokens must be from 0 to %d", MaxTokens)
 	}
 	return nil
 }
+
+func validCount(n *int, most int) bool { return n == nil || *n >= 0 && *n <= most }
 
 func validTime(ms *float64) bool { return ms == nil || inRange(*ms, 0, maxMilliseconds) }
 
