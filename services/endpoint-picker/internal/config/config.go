@@ -190,25 +190,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&c.GRPC.ClientNames, flagClientName, c.GRPC.ClientNames, "A name that the client certificate of a gateway must have: "+
 		"a DNS name or a URI such as a SPIFFE ID, or the common name of a certificate with neither. Repeat the flag for several; any of them is enough.")
 
-	fs.Var(&c.ExtProc.BodyMode, flagBodyMode,
-		"Body mode assumed for gateways that do not send protocol_config: full-duplex, streamed, buffered or none.")
-	fs.Var(&c.ExtProc.MaxRequestBody, flagMaxRequestBody, "Maximum size of a request body. Larger requests get 413.")
-	fs.Var(&c.ExtProc.MaxBuffered, flagMaxBuffered, "Maximum total size of requests and unread replies in memory, of all listeners. Beyond it, gateways and clients with more than their share get 429.")
-	fs.IntVar(&c.ExtProc.MaxStreams, flagMaxStreams, c.ExtProc.MaxStreams, "Maximum number of open requests of all listeners. Beyond it, gateways and clients with more than their share get 429.")
-	fs.DurationVar(&c.ExtProc.BodyTimeout, flagBodyTimeout, c.ExtProc.BodyTimeout,
-		"Maximum time to receive the headers of a request, and to receive its body. Slower requests get 408, and their memory is freed.")
-	fs.DurationVar(&c.ExtProc.IdleTimeout, flagIdleTimeout, c.ExtProc.IdleTimeout,
-		"Maximum time without a message of a gateway after the pick, or without a byte of a model server at the proxy listener. Set it above the longest time that a model server is silent. 0 means no limit.")
-	fs.BoolVar(&c.ExtProc.LeaveEarly, flagEarlyClose, c.ExtProc.LeaveEarly,
-		"End each stream after the pick. This costs less CPU, but the picker sees no response: it learns no speeds and detects no failing endpoints.")
-	fs.BoolVar(&c.ExtProc.ReportEndpoint, flagReportEndpoint, c.ExtProc.ReportEndpoint,
-		"Add the picked endpoint to responses, in the header x-fairlead-picked-endpoint.")
-	fs.BoolVar(&c.ExtProc.EmitScores, flagEmitScores, c.ExtProc.EmitScores,
-		"Send the scores of the endpoints to the gateway, in the metadata x-gateway-destination-endpoint-scores.")
-	fs.BoolVar(&c.ExtProc.Explain, flagExplain, c.ExtProc.Explain,
-		"Explain the pick to clients, in the response header x-fairlead-pick-explained. The header contains addresses of pods.")
-	fs.BoolVar(&c.ExtProc.IgnoreSubset, flagNoSubsetFilter, c.ExtProc.IgnoreSubset, "Ignore the subset of endpoints that the gateway allows (envoy.lb.subset_hint).")
-
+	c.ExtProc.addFlags(fs)
 	c.Proxy.addFlags(fs)
 
 	addScrapingFlags(fs, &c.Scraping)
@@ -239,6 +221,27 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Telemetry.addFlags(fs)
 	c.Recording.addFlags(fs)
 	addUpstreamFlags(fs)
+}
+
+func (e *ExtProc) addFlags(fs *pflag.FlagSet) {
+	fs.Var(&e.BodyMode, flagBodyMode,
+		"Body mode assumed for gateways that do not send protocol_config: full-duplex, streamed, buffered or none.")
+	fs.Var(&e.MaxRequestBody, flagMaxRequestBody, "Maximum size of a request body. Larger requests get 413.")
+	fs.Var(&e.MaxBuffered, flagMaxBuffered, "Maximum total size of requests and unread replies in memory, of all listeners. Beyond it, gateways and clients with more than their share get 429.")
+	fs.IntVar(&e.MaxStreams, flagMaxStreams, e.MaxStreams, "Maximum number of open requests of all listeners. Beyond it, gateways and clients with more than their share get 429.")
+	fs.DurationVar(&e.BodyTimeout, flagBodyTimeout, e.BodyTimeout,
+		"Maximum time to receive the headers of a request, and to receive its body. Slower requests get 408, and their memory is freed.")
+	fs.DurationVar(&e.IdleTimeout, flagIdleTimeout, e.IdleTimeout,
+		"Maximum time without a message of a gateway after the pick, or without a byte of a model server at the proxy listener. Set it above the longest time that a model server is silent. 0 means no limit.")
+	fs.BoolVar(&e.LeaveEarly, flagEarlyClose, e.LeaveEarly,
+		"End each stream after the pick. This costs less CPU, but the picker sees no response: it learns no speeds and detects no failing endpoints.")
+	fs.BoolVar(&e.ReportEndpoint, flagReportEndpoint, e.ReportEndpoint,
+		"Add the picked endpoint to responses, in the header x-fairlead-picked-endpoint.")
+	fs.BoolVar(&e.EmitScores, flagEmitScores, e.EmitScores,
+		"Send the scores of the endpoints to the gateway, in the metadata x-gateway-destination-endpoint-scores.")
+	fs.BoolVar(&e.Explain, flagExplain, e.Explain,
+		"Explain the pick to clients, in the response header x-fairlead-pick-explained. The header contains addresses of pods.")
+	fs.BoolVar(&e.IgnoreSubset, flagNoSubsetFilter, e.IgnoreSubset, "Ignore the subset of endpoints that the gateway allows (envoy.lb.subset_hint).")
 }
 
 // UseFile uses the endpoints of a file that the configuration of the plugins names.

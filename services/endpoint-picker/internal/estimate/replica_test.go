@@ -64,7 +64,7 @@ func TestReplica_SeesTheRequestsOfAnother(t *testing.T) {
 		p.placing.Lookup(prompt, p.here, noon)
 		l := prompt.Place(p.here[0], noon, answer)
 		p.assertSame(t, "placed")
-		p.placing.Placed(prompt, p.here[0])
+		p.placing.Placed(prompt, p.here[0], &Expectation{})
 		p.hearing.Lookup(prompt, p.there, noon)
 		assert.Equal(t, 384, prompt.Estimate(p.there[0], &endpoint.Load{Sample: p.there[0].Sample()}).Cached)
 		l.MoveTo(p.here[1], noon)
@@ -145,7 +145,7 @@ func TestEstimator_Contents(t *testing.T) {
 	for i := range 20 {
 		prompt := turn("system", i%7, i%3)
 		p.placing.Lookup(prompt, p.here, noon)
-		p.placing.Placed(prompt, p.here[i%2])
+		p.placing.Placed(prompt, p.here[i%2], &Expectation{})
 		p.placing.Answered(p.here[i%2], 100)
 		prompts = append(prompts, prompt)
 	}

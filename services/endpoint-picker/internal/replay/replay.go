@@ -61,6 +61,7 @@ func (o *Options) Validate() error {
 		{o.Servers < 0 || o.Servers > maxServers, fmt.Sprintf("--servers %d is out of range: give 1 to %d, or 0 for the number in the recording", o.Servers, maxServers)},
 		{o.Replicas < 1 || o.Replicas > maxReplicas, fmt.Sprintf("--replicas %d is out of range: give 1 to %d", o.Replicas, maxReplicas)},
 		{o.Requests < 0, fmt.Sprintf("--requests %d is negative: give 0 for all", o.Requests)},
+		// These conditions are true for NaN, too.
 		{!(o.Load >= 0 && o.Load <= 2), fmt.Sprintf("--load %v is out of range: give a number such as 0.7, at most 2", o.Load)},
 		{!(o.Rate >= 0 && o.Rate <= 1e6), fmt.Sprintf("--rate %v is out of range: give requests per second", o.Rate)},
 		{o.Load > 0 && o.Rate > 0, "only one of --load and --rate can be given: leave the other out"},

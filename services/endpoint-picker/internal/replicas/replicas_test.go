@@ -115,7 +115,7 @@ func (r *replica) place(blocks int) *endpoint.Lease {
 	p := prompt(blocks)
 	r.estimator.Lookup(p, []*endpoint.Endpoint{r.endpoint}, time.Now())
 	l := p.Place(r.endpoint, time.Now(), estimate.Streamed)
-	r.estimator.Placed(p, r.endpoint)
+	r.estimator.Placed(p, r.endpoint, &estimate.Expectation{})
 	return l
 }
 

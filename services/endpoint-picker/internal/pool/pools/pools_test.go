@@ -118,7 +118,7 @@ func TestSet_FindByTitleAndHost(t *testing.T) {
 		"10.0.0.1:9003":         "missing", // the port of ext_proc names no pool here
 		"":                      "missing",
 	} {
-		found, _ := s.FindHost(host).(namedPool)
+		found, _ := s.FindHost(host, 9008).(namedPool)
 		assert.Equal(t, want, found.name, host)
 	}
 }
