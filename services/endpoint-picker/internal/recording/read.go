@@ -99,19 +99,11 @@ func (r *Request) validate() error {
 
 func (e *Extension) validate() error {
 	switch {
-<<<<<<< HEAD
-	case e.Endpoint != nil && !inRange(*e.Endpoint, 0, math.MaxInt32), !inRange(e.Endpoints, 0, maxEndpoints):
-		return errors.New("endpoint or endpoints is out of range")
-	case !validTime(e.TTFT) || !validTime(e.Duration):
-		return errors.New("ttft_ms or duration_ms is out of range")
-	case !validTokens(e.Prompt) || e.Cached != nil && !validTokens(*e.Cached) || !validTokens(e.Matched):
-=======
 	case !validCount(e.Endpoint, math.MaxInt32) || !validCount(&e.Endpoints, maxEndpoints):
 		return errors.New("endpoint or endpoints is out of range")
 	case !validTime(e.TTFT) || !validTime(e.Duration):
 		return errors.New("ttft_ms or duration_ms is out of range")
 	case !validCount(&e.Prompt, MaxTokens) || !validCount(e.Cached, MaxTokens) || !validCount(&e.Matched, MaxTokens):
->>>>>>> operate
 		return fmt.Errorf("prompt_tokens, cached_tokens and matched_tokens must be from 0 to %d", MaxTokens)
 	}
 	return nil
@@ -121,6 +113,4 @@ func validCount(n *int, most int) bool { return n == nil || *n >= 0 && *n <= mos
 
 func validTime(ms *float64) bool { return ms == nil || inRange(*ms, 0, maxMilliseconds) }
 
-func validTokens(n int) bool { return inRange(n, 0, MaxTokens) }
-
-func inRange[T cmp.Ordered](x, low, high T) bool { return x >= low && x <= high }
+func inRange(x, low, high float64) bool { return x >= low && x <= high }
