@@ -78,7 +78,7 @@ func TestDecision_SamePromptSameServer(t *testing.T) {
 	digest := func(model, salt string) object {
 		return object{"model": model, "cache_salt": salt, "stream": true, "prompt_tokens": 1605, "prompt_blocks": blocks}
 	}
-	r := start(t, world{pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, flags: withDecisions()})
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, flags: withDecisions(), config: byPrefix})
 	for name, body := range map[string]object{"text": completionOf(strings.Repeat("the same words again and again. ", 200)), "digest": digest("m", "")} {
 		first := r.decide("", body)
 		require.Len(t, first.Endpoints, 3, name)
@@ -106,7 +106,7 @@ func TestDecision_SamePromptSameServer(t *testing.T) {
 // TestDecision_Fallback has a client whose first endpoint does not answer: the prompt is in the cache of the one that served.
 func TestDecision_Fallback(t *testing.T) {
 	t.Parallel()
-	r := start(t, world{pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, flags: withDecisions("--eject-after=1", "--ejection-time=1m", "--ejection-time-max=1m")})
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, flags: withDecisions("--eject-after=1", "--ejection-time=1m", "--ejection-time-max=1m"), config: byPrefix})
 	body := completionOf(strings.Repeat("the same words again and again. ", 200))
 	first := r.decide("", body)
 	served := first.Endpoints[1].Address
@@ -122,7 +122,7 @@ func TestDecision_Fallback(t *testing.T) {
 // TestDecision_InFlight counts requests from the pick to the outcome.
 func TestDecision_InFlight(t *testing.T) {
 	t.Parallel()
-	r := start(t, world{pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, flags: withDecisions()})
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, flags: withDecisions(), config: byPrefix})
 	one, two := r.decide("?first_token=true", completionOf("one")), r.decide("", completionOf("two"))
 	assert.Equal(t, 2.0, r.metrics().sum(inFlight))
 	assert.Equal(t, 2.0, r.metrics().sum(openDecisions))
@@ -136,7 +136,7 @@ func TestDecision_InFlight(t *testing.T) {
 // TestDecision_Rewrite tells the client which model to request.
 func TestDecision_Rewrite(t *testing.T) {
 	t.Parallel()
-	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: withDecisions()})
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: withDecisions(), config: byPrefix})
 	for _, body := range []object{completionOf("x"), {"model": "m", "prompt_tokens": 3}} {
 		body["headers"] = object{"X-LLM-D-Model-Name-Rewrite": "other"}
 		d := r.decide("", body)
@@ -157,12 +157,17 @@ func TestDecision_NoEndpoint(t *testing.T) {
 // TestDecision_Drain takes outcomes after SIGTERM, and ends when it has all.
 func TestDecision_Drain(t *testing.T) {
 	t.Parallel()
-	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: withDecisions()})
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: withDecisions(), config: byPrefix})
 	d := r.decide("", completionOf("x"))
 	url := "http://" + r.address("decision-bind-address") + "/v1/pick"
 	r.stop()
 	r.await(func() bool {
-		status, _ := r.post(url, completionOf("y"))
+		status, answer := r.post(url, completionOf("y"))
+		if status == http.StatusOK { // it came before the signal
+			var early decided
+			require.NoError(t, json.Unmarshal(answer, &early))
+			r.ended(early, object{"event": "completed"})
+		}
 		return status == http.StatusServiceUnavailable
 	}, "it refuses picks")
 	r.ended(d, object{"event": "completed"})
