@@ -38,7 +38,7 @@ type Header struct {
 }
 
 // Problem says why a call was refused.
-type Problem struct { //nolint:errname // the API calls it a problem
+type Problem struct {
 	Field   string `json:"field,omitempty"`  // of the call, if one is wrong
 	Reason  string `json:"reason,omitempty"` // of a refused request, for its client
 	Message string `json:"message"`
