@@ -96,7 +96,7 @@ func TestBodiesOverTheBudget(t *testing.T) {
 // TestSilentStreams has a gateway that opens all streams, and says nothing on them.
 func TestSilentStreams(t *testing.T) {
 	t.Parallel()
-	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--max-streams=20", "--request-body-timeout=1s"}})
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--max-streams=20", "--request-body-timeout=5s"}})
 	silent := r.from(hostile)
 	for range 20 {
 		_, err := silent.gateway.Process(t.Context())
@@ -210,7 +210,7 @@ func TestBodiesThatEndInTheMiddle(t *testing.T) {
 // TestSlowBody expects that the picker frees the memory of a body that does not come, and refuses its request.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
-	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--request-body-timeout=1s"}})
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--request-body-timeout=5s"}})
 	slow := r.ask(request{body: longBody(100 << 10), continuous: true})
 	r.buffers(atLeast(100<<10), "held")
 	assert.Equal(t, refusal{status: 408, text: "inference error: RequestTimeout - the request took too long to come"}, slow.refused())
