@@ -123,19 +123,18 @@ func (m *Member) Run(ctx context.Context) {
 	}
 }
 
-// awaitEndpoints waits until the endpoints are known. It returns false if ctx ends before.
+// awaitEndpoints waits until the endpoints are known, if the pool has any. It returns false if ctx ends before.
 func (m *Member) awaitEndpoints(ctx context.Context) bool {
 	ticker := time.NewTicker(pollEndpoints)
 	defer ticker.Stop()
 	var found time.Time
 	for {
 		s := m.snapshots.Snapshot()
-		switch {
-		case s.Err != nil || len(s.Endpoints) == 0:
-		case found.IsZero():
+		if s.Err == nil && found.IsZero() {
 			found = time.Now()
 		}
-		if !found.IsZero() && (allSampled(s) || time.Since(found) > endpointsTimeout) {
+		sampled := len(s.Endpoints) > 0 && allSampled(s)
+		if !found.IsZero() && (sampled || time.Since(found) > m.node.patience) {
 			return true
 		}
 		select {

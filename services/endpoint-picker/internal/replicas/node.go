@@ -57,6 +57,7 @@ type Node struct {
 	listener    net.Listener
 	stopped     chan struct{} // closed when events are not served any more
 	silence     time.Duration
+	patience    time.Duration // with endpoints that have no page
 
 	mu      sync.Mutex
 	members map[string]*Member
@@ -68,7 +69,7 @@ type Node struct {
 func New(p Params) *Node {
 	n := &Node{
 		log: p.Log, flag: p.Flag, bindAddress: p.BindAddress, addresses: p.Addresses, tls: p.TLS != nil, instance: rand.Text(),
-		started: time.Now(), resolver: net.DefaultResolver, stopped: make(chan struct{}), silence: silence, members: map[string]*Member{}, changed: make(chan struct{}),
+		started: time.Now(), resolver: net.DefaultResolver, stopped: make(chan struct{}), silence: silence, patience: endpointsTimeout, members: map[string]*Member{}, changed: make(chan struct{}),
 	}
 	transport := &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
@@ -176,6 +177,7 @@ func (n *Node) resolve(ctx context.Context) {
 			n.use(found)
 			reported = ""
 		case err.Error() != reported:
+			n.useNone() // nobody waits for replicas that cannot be found
 			n.log.Warn("Could not look up the replicas of the picker, kept the last addresses: check --replica-addresses", zap.Error(err))
 			reported = err.Error()
 		}
@@ -229,6 +231,13 @@ func (n *Node) use(found []string) {
 	n.found = found
 	close(n.changed)
 	n.changed = make(chan struct{})
+}
+
+// useNone makes known that there is no address, unless there was one.
+func (n *Node) useNone() {
+	if found, _ := n.known(); found == nil {
+		n.use([]string{})
+	}
 }
 
 // known returns the addresses of all replicas, nil before the first look-up, and a channel that is closed when they change.

@@ -53,6 +53,9 @@ type replica struct {
 
 // Snapshot returns the endpoint.
 func (r *replica) Snapshot() *datastore.Snapshot {
+	if r.endpoint == nil {
+		return &datastore.Snapshot{}
+	}
 	return &datastore.Snapshot{Endpoints: []*endpoint.Endpoint{r.endpoint}}
 }
 
@@ -430,6 +433,27 @@ func TestSilentReplica(t *testing.T) {
 			r.start(t, strings.TrimPrefix(server.URL, "http://"))
 			eventually(t, func() bool { return r.heardNothing() != "" && r.member.Ready() == nil }, "reported")
 			assert.Contains(t, r.heardNothing(), "no answer for 30ms")
+		})
+	}
+}
+
+// A pool without endpoints, or replicas that cannot be looked up, must not keep the picker from being ready.
+func TestNothingToWaitFor(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(r *replica){
+		"no endpoints": func(r *replica) {
+			r.patience = 10 * time.Millisecond
+			r.endpoint = nil
+			r.resolver = &hosts{}
+		},
+		"no DNS": func(r *replica) { r.resolver = &hosts{err: errors.New("servfail")} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReplica(t, nil)
+			change(r)
+			r.start(t, "replicas:9004")
+			require.Eventually(t, func() bool { return r.member.Ready() == nil }, warmTimeout/2, time.Millisecond)
 		})
 	}
 }
