@@ -9,7 +9,7 @@ type Gauges struct {
 	KVUsage float64 // share of the KV cache in use, 0 to 1
 	Blocks  int     // size of the KV cache in tokens, divided by prefixindex.BlockTokens; 0 if unknown
 
-	Alignment int     // cached prefixes are multiples of so many tokens; 0 if unknown
+	Alignment int     // tokens of which cached prefixes are multiples; 0 if unknown
 	Queries   float64 // prompt tokens that were looked up in the prefix cache, since the server began
 	Hits      float64 // those of them that were found
 	Counted   bool    // the page has both counters

@@ -55,7 +55,7 @@ func (t *tokenizers) of(model string) float64 {
 // pool returns the mean ratio.
 func (t *tokenizers) pool() float64 { return t.mean.ratio.Load() }
 
-// observe adds the count of one prompt of a model, whose text was estimated at so many tokens without a ratio.
+// observe adds the counted tokens of the text of one prompt of a model, and their estimate without a ratio.
 func (t *tokenizers) observe(model string, estimated, counted int) {
 	if estimated <= 0 || counted <= 0 {
 		return

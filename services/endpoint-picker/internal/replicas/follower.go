@@ -99,7 +99,10 @@ func (f *follower) read(ctx context.Context) error {
 	if err := f.member.fetchContents(func() error { return f.readContents(ctx, silent) }); err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
-	return errors.Join(context.Cause(ctx), f.applyAll(response.Body, silent))
+	if err := f.applyAll(response.Body, silent); err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	return fmt.Errorf("%w: contents among the events", errFrame)
 }
 
 // readContents applies what the other replica knows of the caches. Its events wait meanwhile.

@@ -45,6 +45,8 @@ type Member struct {
 	connected atomic.Int64 // replicas that this one hears
 	received  atomic.Int64 // events
 
+	writing chan struct{} // has an element while another replica gets the contents
+
 	ready chan struct{} // closed when the contents are known, or cannot be
 	once  sync.Once
 

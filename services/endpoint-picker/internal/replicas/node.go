@@ -89,7 +89,7 @@ func New(p Params) *Node {
 func (n *Node) Join(title string, x *estimate.Estimator, s snapshots) *Member {
 	m := &Member{
 		node: n, title: title, log: n.log.With(zap.String(logging.KeyPool, title)), estimator: x, snapshots: s, publisher: newPublisher(n.elapsed),
-		settled: map[string]bool{}, ready: make(chan struct{}),
+		writing: make(chan struct{}, 1), settled: map[string]bool{}, ready: make(chan struct{}),
 	}
 	x.SetPublisher(m.publisher)
 	return m

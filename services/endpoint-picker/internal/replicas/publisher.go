@@ -8,14 +8,14 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 )
 
-// maxPending is the maximum number of bytes that wait for one reader: more than 30 s of a thousand requests a second with prompts
-// of a thousand tokens. At half, a reader that pauses for 15 s loses its connection; at double, each slow reader holds 64 MiB.
+// maxPending is the maximum number of bytes that wait for all readers of a pool, which have equal parts of it: more than 30 s of a thousand requests a second with prompts
+// of a thousand tokens. At half, a reader that pauses for 15 s loses its connection; at double, slow readers hold 64 MiB.
 const maxPending = 32 << 20
 
 // publisher passes the events of one pool to its readers. It implements estimate.Publisher.
 type publisher struct {
 	now     func() time.Duration // since the start
-	limit   int                  // bytes that may wait for a reader
+	limit   int                  // bytes that may wait for all readers
 	reading atomic.Int32         // number of readers
 	sent    atomic.Int64         // events, counted once for each reader
 	slow    atomic.Int64         // readers that were disconnected because they were too slow
@@ -47,7 +47,7 @@ func (p *publisher) Publish(e estimate.Event) {
 	defer p.mu.Unlock()
 	p.frame = appendEvent(p.frame[:0], p.now(), e)
 	for r := range p.readers {
-		if r.slow = r.slow || len(r.pending)+len(p.frame) > p.limit; r.slow {
+		if r.slow = r.slow || len(r.pending)+len(p.frame) > p.limit/len(p.readers); r.slow {
 			r.pending = nil
 		} else {
 			r.pending = append(r.pending, p.frame...)

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -265,6 +266,11 @@ func TestHostileServers(t *testing.T) {
 			w.WriteHeader(http.StatusTeapot)
 			_, _ = io.WriteString(w, strings.Repeat("endless ", 1<<16))
 		}, "418"},
+		"contents among events": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(headerProtocol, protocol)
+			_, _ = w.Write([]byte{frameContents})
+			_ = http.NewResponseController(w).Flush()
+		}, "contents among the events"},
 		"no frames": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set(headerProtocol, protocol)
 			_, _ = w.Write([]byte{77})
@@ -281,6 +287,28 @@ func TestHostileServers(t *testing.T) {
 			assert.Less(t, len(r.heardNothing()), 1000)
 		})
 	}
+}
+
+// Contents are written to one replica at a time, because picks wait for the index meanwhile.
+func TestContentsAreWrittenToOneAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplica(t, nil)
+		r.listener.Close()
+		r.add(r.member)
+		ask := func() int {
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/contents?pool=pool", http.NoBody)
+			request.Header.Set(headerProtocol, protocol)
+			w := httptest.NewRecorder()
+			r.ServeHTTP(w, request)
+			return w.Code
+		}
+		r.member.writing <- struct{}{}
+		assert.Equal(t, http.StatusServiceUnavailable, ask())
+		<-r.member.writing
+		assert.Equal(t, http.StatusOK, ask())
+		assert.Equal(t, http.StatusOK, ask())
+	})
 }
 
 // Clients that are no replica get an answer that says why.
@@ -314,7 +342,7 @@ func TestSlowReader(t *testing.T) {
 	p := r.member.publisher
 	slow, _ := p.open()
 	fast, _ := p.open()
-	p.limit = 10 << 10
+	p.limit = 20 << 10 // for both
 	long := estimate.Event{Kind: estimate.EventCached, Endpoint: r.endpoint, Chain: make([]uint64, 1<<7)}
 	var buffer []byte
 	for range 20 {

@@ -37,6 +37,9 @@ const (
 	maxReaders = 64
 	// maxKept is the capacity of a buffer that a reader keeps: 1 MiB. At half, bursts allocate; at double, each reader keeps twice as much.
 	maxKept = 1 << 20
+	// contentsWait is the time that a request for contents waits for others: less than headerTimeout. At half, fewer replicas can start at
+	// once and be warm; at double, their requests end before.
+	contentsWait = 3 * time.Second
 	// contentsPiece is the size of a write of contents: a few writes for each megabyte.
 	contentsPiece = 256 << 10
 )
@@ -67,6 +70,15 @@ func (n *Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	out := &writer{node: n, response: w, control: http.NewResponseController(w)}
 	if r.URL.Path == contentsPath {
+		select { // one at a time: picks wait while the index is read
+		case m.writing <- struct{}{}:
+			defer func() { <-m.writing }()
+		case <-r.Context().Done():
+			return
+		case <-time.After(contentsWait):
+			http.Error(w, "other replicas get the contents now", http.StatusServiceUnavailable)
+			return
+		}
 		_ = out.contents(m) // an error means that the connection has ended
 		return
 	}

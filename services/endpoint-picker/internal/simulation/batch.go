@@ -33,7 +33,7 @@ type Engine struct {
 // CacheKind is how a cache differs from one with as many blocks as the page says.
 type CacheKind struct {
 	Off       bool // nothing is kept
-	Part      int  // the page claims so many times the blocks, if above 1: layers of other kinds keep less
+	Part      int  // factor by which the page claims more blocks, if above 1: layers of other kinds keep less
 	Alignment int  // blocks of which a hit is a multiple, if above 1
 }
 
