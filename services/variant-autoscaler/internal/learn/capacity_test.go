@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/pkg/racetest"
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
 	"fairlead.dev/services/variant-autoscaler/internal/sample"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -33,6 +34,7 @@ func (f *fleet) learn(l *Learner, minutes int, rate func(now float64) float64, m
 }
 
 func TestTruth(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	check := func(w world, replicas int) {
 		t.Run(w.name, func(t *testing.T) {
@@ -49,8 +51,9 @@ func TestTruth(t *testing.T) {
 	check(slowReplica(), 4)
 }
 
-// TestSearchForTheTruth: worlds have the results of this search as constants, as it takes long under -race.
+// TestSearchForTheTruth: worlds have the results of this search as constants, as it takes long.
 func TestSearchForTheTruth(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	w := worlds()[8]
 	require.Equal(t, "queueing A100, mean", w.name)
@@ -60,6 +63,7 @@ func TestSearchForTheTruth(t *testing.T) {
 // TestError states how far learned capacities are from true ones. Replicas are seen for an hour at a load that goes up and down. The
 // number of slots shows only when all are taken: below, at most three times the largest batch seen is expected.
 func TestError(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	tests := []struct {
 		name            string
@@ -96,6 +100,7 @@ func TestError(t *testing.T) {
 // TestScalingFindsTheCapacity closes the loop: the replicas of the next pass follow from the learned capacity. It begins with far too
 // many, whose batches are nearly empty.
 func TestScalingFindsTheCapacity(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	for i, w := range worlds() {
 		if i%2 == 1 && !w.slots || w.truth > 20 {
@@ -130,6 +135,7 @@ func TestScalingFindsTheCapacity(t *testing.T) {
 }
 
 func TestTrafficThatChanges(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	w := worlds()[3]
 	require.Equal(t, "chat, ITL binds", w.name)
@@ -150,6 +156,7 @@ func TestTrafficThatChanges(t *testing.T) {
 
 // TestSlowReplica: of four replicas, one takes twice as long for everything. The picker gives it less.
 func TestSlowReplica(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	w := slowReplica()
 	f := newFleet(w, 4, 5)
@@ -160,6 +167,7 @@ func TestSlowReplica(t *testing.T) {
 // TestBadSamples: a tenth of the samples have one figure that is wrong by a factor of 3 either way, all of them vary by 10 %, and a
 // quarter of the scrapes is lost.
 func TestBadSamples(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	for i, w := range worlds() {
 		if w.targets.Percentile == 0 || i%2 == 1 || w.truth > 20 {

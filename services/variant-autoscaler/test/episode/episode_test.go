@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"fairlead.dev/pkg/racetest"
 	"fairlead.dev/pkg/steptime"
 	"fairlead.dev/services/variant-autoscaler/internal/config"
 )
@@ -52,6 +53,7 @@ func overlap() steptime.Law {
 // TestEpisode holds what this service reaches in the published episode with its defaults: more requests within both objectives than the
 // published best, 95.8 %, with fewer replicas, 5.93. BenchmarkEpisode has the medians.
 func TestEpisode(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	s := Published(Qwen32(), 1, 1)
 	assert.GreaterOrEqual(t, Run(s, Static, 8).Attainment(), 0.999, "the published result of 8 static replicas")
@@ -108,6 +110,7 @@ func mixed(law steptime.Law, factor float64) unlike {
 
 // TestEnvelope: replicas follow a load that ramps up, shifts between models, drops and returns, and cost what a plan costs that knows it.
 func TestEnvelope(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	for _, u := range []unlike{envelope(Qwen32()), mixed(Qwen32(), 1)} {
 		cost, known := 0.0, 0.0
