@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"fairlead.dev/pkg/racetest"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
@@ -58,6 +59,7 @@ func measurePrefixes(s Scenario, p Policy, seed uint64) prefixRates {
 // The hit rate that the picker expects is the one that servers report and have, whatever their engine, tokenizer and page, after a minute
 // of traffic. The page does not tell our hits from those of another replica, which matters where most prompts are lost.
 func TestPickerExpectsWhatServersKeep(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	var (
 		prefixes  = Prefixes{Count: 48, Skew: 0.6, Tokens: 1200, Own: 150, Answer: 60}

@@ -8,9 +8,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/pkg/racetest"
 )
 
-// shorter is a scenario in which about so many requests are measured: the race detector makes runs ten times slower.
+// shorter is a scenario in which about so many requests are measured.
 func (s Scenario) shorter(requests float64) Scenario {
 	const least = 6 * time.Second
 	s.Measured = min(s.Measured, max(least, time.Duration(requests/s.Workload.rate*float64(time.Second))))
@@ -52,6 +54,7 @@ func (r ratios) assertWithin(t *testing.T, bounds ratios, what string) {
 // One replica is compared with a policy that knows what will be, and two that do not talk to each other with one. Behind the
 // bounds is what was measured when they were set.
 func TestPickerIsNearGreedy(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	for _, tt := range []struct {
 		name     string
@@ -88,6 +91,7 @@ func TestPickerIsNearGreedy(t *testing.T) {
 // Replicas that tell each other are nearly as good as one. Requests come to them in turn, which is the worst split: the next request
 // is at another replica, which does not yet know of the last one. Behind the bounds is what was measured.
 func TestReplicasThatTellAreNearOne(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	const delay = time.Millisecond
 	for _, tt := range []struct {
@@ -120,6 +124,7 @@ func TestReplicasThatTellAreNearOne(t *testing.T) {
 
 // The picker must not need servers that follow its own model. Behind the bounds is what was measured.
 func TestPickerIsNearGreedyUnderOtherLaws(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	for _, tt := range []struct {
 		name                   string
@@ -155,6 +160,7 @@ func TestPickerIsNearGreedyUnderOtherLaws(t *testing.T) {
 
 // A busy server shows an old page, and one page may never change again.
 func TestPickerIsNearGreedyWithOldPages(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	for _, name := range []string{"uniform", "zipf", "multiturn", "mixed"} {
 		t.Run(name, func(t *testing.T) {
@@ -176,6 +182,7 @@ func TestPickerIsNearGreedyWithOldPages(t *testing.T) {
 // First tokens must not be early at the cost of whole answers: these are compared with those of a policy that weighs prompts and requests.
 // The largest measured ratio was 1.05.
 func TestAnswersAreNotSlower(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	for _, name := range []string{"uniform", "zipf", "multiturn", "mixed", "slow"} {
 		s := find(t, Standard(), name)
@@ -200,6 +207,7 @@ func TestAnswersAreNotSlower(t *testing.T) {
 // Nothing in the picker may be made for one kind of fleet. Behind the bounds is what was measured: a run is short, so that a
 // few requests make the difference. Scenarios that take long are in the benchmark only.
 func TestPickerIsNearGreedyInOtherFleets(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
@@ -236,6 +244,7 @@ func TestPickerIsNearGreedyInOtherFleets(t *testing.T) {
 
 // What the picker is compared with must itself be as good, and as bad, as its name says.
 func TestReferencesAreWhatTheyAreCalled(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	trace := find(t, Standard(), "zipf").shorter(900).Trace(1)
 	greedy, least, random, pin := trace.Run(Greedy()), trace.Run(LeastLoad()), trace.Run(Random()), trace.Run(Pin())

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/pkg/racetest"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
@@ -210,6 +211,7 @@ func TestTokensArriveLater(t *testing.T) {
 }
 
 func TestLoadIsAPartOfWhatGreedySustains(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	at := func(perSecond float64) Scenario {
 		s := find(t, Standard(), "uniform").of(2)
