@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints what the changes since a commit can affect: a line with the steps of .ci/run, then a line for each variable of Make that
-# narrows them. A changed module affects the modules that require it; a file of no part below affects everything.
+# Prints what the changes since a commit can affect: a line with the steps of .ci/run, or everything, then a line for each variable of
+# Make that narrows them. A changed module affects the modules that require it; a file of no part below affects everything.
 #
 # usage: affected.sh <commit>
 #        affected.sh - <file>...    as if these files had changed
@@ -16,7 +16,7 @@ else
 fi
 
 everything() {
-	echo "doctor verify lint docs build-standalone test test-oldest chart demo e2e"
+	echo everything
 	exit 0
 }
 
@@ -106,7 +106,7 @@ for folder in cluster picker ingress syncer autoscaler; do
 done
 steps=(doctor verify lint)
 [ -z "${parts[docs]:-}" ] || steps+=(docs)
-[ ${#modules[@]} = 0 ] || steps+=(build-standalone test)
+[ ${#modules[@]} = 0 ] || steps+=(test)
 [ -z "$(only "${workspace[@]}")" ] || steps+=(test-oldest)
 [ -z "${parts[chart]:-}" ] || steps+=(chart)
 [ -z "${parts[demo]:-}" ] || steps+=(demo)

@@ -71,8 +71,16 @@ $(addprefix image-,$(IMAGE_BINARIES)): image-%: image-tool
 	@cd $(firstword $(IMAGE_SOURCE_$*)) && GOWORK=off CGO_ENABLED=0 $(BUILD) -ldflags "-s -w $(LDFLAGS)" -o $(BIN)/$* $(lastword $(IMAGE_SOURCE_$*))
 	@$(LOAD_IMAGE) fairlead/$*:$(IMAGE_TAG) $(BIN)/$*
 
+# Folders of whole-system tests, and the images of each that no other one needs.
+E2E_FOLDERS := $(or $(patsubst ./%/...,%,$(E2E_PACKAGES)),cluster picker syncer autoscaler ingress)
+e2e_images_cluster    := image-registry images-e2e
+e2e_images_picker     := gateways
+e2e_images_autoscaler := image-prometheus image-prometheus-adapter
+e2e_images_ingress    := gateways traefik image-previous
+
 .PHONY: images-race
-images-race: local-images traefik image-previous image-registry image-prometheus image-prometheus-adapter images-e2e doctor-cc $(addprefix image-race-,$(IMAGE_BINARIES)) $(addprefix image-next-,$(NEXT_BINARIES)) ## Make the images of the whole-system tests, with the race detector
+images-race: local $(addprefix image-,$(IMAGE_BINARIES)) image-envoy $(CRDS)/inferencepools.yaml $(foreach folder,$(E2E_FOLDERS),$(e2e_images_$(folder))) \
+	doctor-cc $(addprefix image-race-,$(IMAGE_BINARIES)) $(addprefix image-next-,$(NEXT_BINARIES)) ## Make the images of the whole-system tests, with the race detector
 
 # Static with C too: <output folder>,<name>,<what to add to the version>.
 build_race = mkdir -p $(BIN)/$(1) && cd $(firstword $(IMAGE_SOURCE_$(2))) && GOWORK=off CGO_ENABLED=1 $(BUILD) -race -tags netgo,osusergo \
