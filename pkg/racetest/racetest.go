@@ -1,5 +1,5 @@
-// Package racetest keeps long calculations out of the tests with the race detector. Simulations in one goroutine take 10 to 15 times
-// as long there, and have no races. `make test` runs the packages that call SkipCalculation once more without the race detector.
+// Package racetest keeps tests with the race detector short. Simulations take 10 to 15 times as long with it, and one goroutine has no
+// races. `make test` runs the packages that import racetest once more without the race detector.
 package racetest
 
 import "testing"
@@ -11,4 +11,12 @@ func SkipCalculation(t testing.TB) {
 	if enabled {
 		t.Skip("a long calculation: it runs without the race detector")
 	}
+}
+
+// Fewer returns the number of repetitions of a test: fewer with the race detector, which finds the races of the first ones.
+func Fewer(repetitions, fewer int) int {
+	if enabled {
+		return fewer
+	}
+	return repetitions
 }

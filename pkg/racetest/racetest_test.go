@@ -14,3 +14,10 @@ func TestSkipCalculation(t *testing.T) {
 		t.Errorf("ran: %t, with the race detector: %t", ran, enabled)
 	}
 }
+
+func TestFewer(t *testing.T) {
+	t.Parallel()
+	if got := Fewer(100, 1); (got == 1) != enabled {
+		t.Errorf("%d repetitions, with the race detector: %t", got, enabled)
+	}
+}

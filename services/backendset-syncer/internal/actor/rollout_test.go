@@ -25,6 +25,7 @@ import (
 
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
+	"fairlead.dev/pkg/racetest"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
@@ -328,6 +329,7 @@ func (d *rollout) request(client *http.Client) bool {
 
 // TestRollOut measures roll-outs, and checks what the README promises. make bench-rollout prints all cells, make demo-oci a few.
 func TestRollOut(t *testing.T) {
+	racetest.SkipCalculation(t)
 	t.Parallel()
 	out := io.Discard
 	if *rollOuts != "" {

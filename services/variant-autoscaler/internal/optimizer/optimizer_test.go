@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"fairlead.dev/pkg/depcheck"
+	"fairlead.dev/pkg/racetest"
 )
 
 func TestItIsPure(t *testing.T) {
@@ -193,11 +194,7 @@ func random(r *rand.Rand) *Problem {
 // TestBestOfAllPlans compares plans with the best of all, by the definition.
 func TestBestOfAllPlans(t *testing.T) {
 	t.Parallel()
-	passes := 1500
-	if testing.Short() {
-		passes = 150
-	}
-	for seed := range passes {
+	for seed := range racetest.Fewer(1500, 150) {
 		p := random(rand.New(rand.NewPCG(uint64(seed), 17)))
 		plan := Solve(p)
 		if want := define(p).best(0); !assert.Equal(t, want, plan.Replicas, "seed %d: %+v", seed, p) {
