@@ -104,7 +104,6 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "decision TLS without a certificate", give: []string{"--pool-name=p", "--decision-bind-address=:1", "--decision-tls", "--secure-serving=false"}, want: "--decision-tls needs --secure-serving, whose certificate it uses: give both"},
 		{name: "decision beside client certificates", give: []string{"--pool-name=p", "--decision-bind-address=:1", "--client-ca-file=/ca"}, want: "--client-ca-file is for ext_proc, and --decision-bind-address lets others in without a certificate: add --decision-tls"},
 		{name: "decision timeout", give: []string{"--pool-name=p", "--decision-bind-address=:1", "--decision-timeout=1ms"}, want: "--decision-timeout 1ms is too short: give at least 1s"},
-		{name: "open decisions", give: []string{"--pool-name=p", "--decision-bind-address=:1", "--decision-max-open=0"}, want: "--decision-max-open 0 is too few: give at least 1"},
 		{name: "picks", give: []string{"--pool-name=p", "--debug-picks=-1"}, want: "--debug-picks -1 is out of range: give 0 to 10000"},
 		{name: "small recording", give: []string{"--pool-name=p", "--record-max-bytes=1Mi"}, want: "--record-max-bytes 1Mi is too small: give at least 4Mi"},
 		{name: "recording without answers", give: []string{"--pool-name=p", "--record-file=/r", "--early-close"}, want: "--record-file has no effect with --early-close, which hides all answers: leave one of them out"},
