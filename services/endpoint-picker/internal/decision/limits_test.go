@@ -141,7 +141,7 @@ func TestLimits_PickOutlivesItsConnection(t *testing.T) {
 func TestLimits_OutcomesBeyondTheShare(t *testing.T) {
 	t.Parallel()
 	const first, second = "127.0.0.1", "127.0.0.2"
-	r := newLimitedRig(t, fairshare.Limits{Bytes: 1 << 20})
+	r := newLimitedRig(t, fairshare.Limits{Bytes: 1 << 20}, func(o *Options) { o.Timeout = time.Hour })
 	l := r.listen(t)
 	fill := func(client string) (ids []string) {
 		for {
@@ -162,6 +162,7 @@ func TestLimits_OutcomesBeyondTheShare(t *testing.T) {
 	for _, id := range ids[:len(ids)/8] {
 		status, _ := callAt(t, l.Address(), first, PathOutcome, completedBody(id))
 		require.Equal(t, http.StatusNoContent, status)
+		awaitClosed(t, l) // the reserve is for two connections
 	}
 	require.True(t, account.BeyondShare(fairshare.Bytes))
 
