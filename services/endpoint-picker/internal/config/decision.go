@@ -61,8 +61,8 @@ func (d Decision) validate(g GRPC) error {
 		}
 		return nil
 	}
-	if _, err := net.ResolveTCPAddr("tcp", d.Address); err != nil {
-		return fmt.Errorf("--%s %q is not host:port: %w", FlagDecisionAddress, d.Address, err)
+	if err := validateHostPort(FlagDecisionAddress, d.Address); err != nil {
+		return err
 	}
 	switch {
 	case d.TLS && !g.Secure:
