@@ -107,7 +107,6 @@
 - --decision-bind-address=:{{ $.Values.ports.decision }}
 - --decision-tls={{ .tls }}
 - --decision-timeout={{ .timeout }}
-- --decision-max-open={{ .maxOpen | int }}
 {{- end }}
 {{- end }}
 - --refresh-metrics-interval={{ .Values.scraping.interval }}

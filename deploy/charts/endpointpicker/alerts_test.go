@@ -1,6 +1,7 @@
 package endpointpicker_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -142,6 +143,52 @@ var cases = []alerts.Case{
 		Alert: "EndpointPickerRecordingIncomplete", Name: "requests without a prompt", At: 30 * time.Minute,
 		Series: []string{`fairlead_picker_recording_lost_requests_total{job="p", reason="prompt"} 0+6x40`, `fairlead_picker_recording_lost_requests_total{job="p", reason="file"} 3x40`},
 	},
+	{
+		Alert: "EndpointPickerReplicasApart", Name: "one of three is cut off", At: 30 * time.Minute,
+		Series: []string{
+			`fairlead_picker_replicas_heard{job="p", pod="a", pool="ns/x"} 2x10 1x40`, `fairlead_picker_replicas_heard{job="p", pod="b", pool="ns/x"} 2x10 1x40`,
+			`fairlead_picker_replicas_heard{job="p", pod="c", pool="ns/x"} 2x10 0x40`, `fairlead_picker_replicas_heard{job="p", pod="a", pool="ns/y"} 0x50`,
+		},
+		Want: []string{`{job="p", pool="ns/x"}`},
+	},
+	{
+		Alert: "EndpointPickerReplicasApart", Name: "all hear each other", At: 30 * time.Minute,
+		Series: []string{`fairlead_picker_replicas_heard{job="p", pod="a"} 1x50`, `fairlead_picker_replicas_heard{job="p", pod="b"} 1x50`},
+	},
+	{
+		Alert: "EndpointPickerReplicasApart", Name: "a roll-out", At: 30 * time.Minute,
+		Series: []string{`fairlead_picker_replicas_heard{job="p", pod="a"} 1x18 0x4 1x30`, `fairlead_picker_replicas_heard{job="p", pod="b"} 1x18 0x4 1x30`},
+	},
+	{Alert: "EndpointPickerReplicasApart", Name: "one replica", At: 30 * time.Minute, Series: []string{`fairlead_picker_replicas_heard{job="p", pod="a"} 0x50`}},
+	{
+		Alert: "EndpointPickerReplicasApart", Name: "replicas that share nothing", At: 30 * time.Minute,
+		Series: []string{`fairlead_picker_endpoints_ready{job="p", pod="a"} 3x50`, `fairlead_picker_endpoints_ready{job="p", pod="b"} 3x50`},
+	},
+	{
+		Alert: "EndpointPickerHitRatesDiffer", Name: "more is expected than reported", At: 110 * time.Minute, Series: hitRates(60_000, 60, 50),
+		Want: []string{`{exported_endpoint="10.0.0.1:8000", job="p"}`},
+	},
+	{
+		Alert: "EndpointPickerHitRatesDiffer", Name: "more is reported than expected", At: 110 * time.Minute, Series: hitRates(60_000, 50, 60),
+		Want: []string{`{exported_endpoint="10.0.0.1:8000", job="p"}`},
+	},
+	{Alert: "EndpointPickerHitRatesDiffer", Name: "for half an hour", At: 50 * time.Minute, Series: hitRates(60_000, 60, 50)},
+	{Alert: "EndpointPickerHitRatesDiffer", Name: "by four points", At: 110 * time.Minute, Series: hitRates(60_000, 54, 50)},
+	{Alert: "EndpointPickerHitRatesDiffer", Name: "with hardly any traffic", At: 110 * time.Minute, Series: hitRates(1000, 60, 10)},
+	{Alert: "EndpointPickerHitRatesDiffer", Name: "without traffic", At: 110 * time.Minute, Series: hitRates(0, 0, 0)},
+}
+
+// hitRates are the series of a server with so many prompt tokens in each minute, and these parts of them, in percent.
+func hitRates(tokens, expected, reported int) []string {
+	const labels = `{job="p", pod=%q, exported_endpoint="10.0.0.1:8000"} 0+%dx120`
+	var series []string
+	for _, pod := range []string{"a", "b"} { // the server is one for both replicas
+		series = append(series,
+			fmt.Sprintf(`fairlead_picker_endpoint_prefix_prompt_tokens_total`+labels, pod, tokens/2),
+			fmt.Sprintf(`fairlead_picker_endpoint_prefix_expected_tokens_total`+labels, pod, tokens*expected/200),
+			fmt.Sprintf(`fairlead_picker_endpoint_prefix_reported_tokens_total`+labels, pod, tokens*reported/200))
+	}
+	return series
 }
 
 func TestAlertsFire(t *testing.T) {

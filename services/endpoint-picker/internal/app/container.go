@@ -173,15 +173,11 @@ func newExtProc(p extProcParts) *extproc.Server {
 	return extproc.NewServer(params)
 }
 
-// newDecision returns the decision API. Its bodies and open picks may take as much memory as those of gateways.
-func newDecision(p extProcParts, c *certificates) *decision.Listener {
+func newDecision(p extProcParts, c *certificates, l *fairshare.Ledger) *decision.Listener {
 	cfg := p.Config
 	params := decision.Params{
-		Options: decision.Options{
-			MaxBody: int(cfg.ExtProc.MaxRequestBody), MaxBytes: int(cfg.ExtProc.MaxBuffered), BodyTimeout: cfg.ExtProc.BodyTimeout,
-			MaxOpen: cfg.Decision.MaxOpen, Timeout: cfg.Decision.Timeout,
-		},
-		Log: p.Log.Named("decision"), Pools: p.Finder, Clock: p.Clock, NewID: uuid.NewString,
+		Options: decision.Options{MaxBody: int(cfg.ExtProc.MaxRequestBody), BodyTimeout: cfg.ExtProc.BodyTimeout, Timeout: cfg.Decision.Timeout},
+		Log:     p.Log.Named("decision"), Pools: p.Finder, Ledger: l, Clock: p.Clock, NewID: uuid.NewString,
 	}
 	if p.Tracer.Enabled() {
 		params.Tracer = p.Tracer
@@ -189,15 +185,15 @@ func newDecision(p extProcParts, c *certificates) *decision.Listener {
 	if cfg.Decision.Enabled() {
 		params.Observer = metrics.NewDecisions(p.Registry)
 	}
-	server := decision.New(params)
-	if cfg.Decision.Enabled() {
-		metrics.RegisterDecisions(p.Registry, server.Stats)
-	}
-	listener := decision.ListenerParams{Log: params.Log, Flag: config.FlagDecisionAddress, Address: cfg.Decision.Address, Server: server}
+	listener := decision.ListenerParams{Log: params.Log, Flag: config.FlagDecisionAddress, Address: cfg.Decision.Address, Server: decision.New(params)}
 	if cfg.Decision.TLS {
 		listener.TLS = c.forGateways()
 	}
-	return decision.NewListener(listener)
+	made := decision.NewListener(listener)
+	if cfg.Decision.Enabled() {
+		metrics.RegisterDecisions(p.Registry, made.Stats)
+	}
+	return made
 }
 
 // proxyParts are the parameters of newProxy.

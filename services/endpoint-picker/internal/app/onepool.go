@@ -67,15 +67,13 @@ func (o *onePool) FindHost(string) exchange.Pool { return o }
 
 // Ready returns an error while the pool, its rules or its caches are unknown.
 func (o *onePool) Ready() error {
-	if err := o.Store.Ready(); err != nil {
+	if err := o.Pool.Ready(); err != nil {
 		return err
 	}
 	if o.rules != nil {
-		if err := o.rules.Ready(); err != nil {
-			return err
-		}
+		return o.rules.Ready()
 	}
-	return o.Pool.Ready()
+	return nil
 }
 
 // Run runs the pool until ctx ends.

@@ -42,6 +42,7 @@ type servedPools struct {
 	changed    chan struct{}
 	read       chan struct{} // closed when the pools have been read
 	readOnce   sync.Once
+	starting   startingPools
 
 	// Used only by follow.
 	running map[cache.ObjectName]*servedPool
@@ -97,7 +98,8 @@ func (s *servedPools) FindHost(host string) exchange.Pool {
 	return s.Set.FindHost(host, s.parts.Config.Proxy.Port(), s.parts.Config.Decision.Port())
 }
 
-// Ready returns an error until the pools and their rules have been read. Pools that are missing, or that appear later, do not
+// Ready returns an error until the pools and their rules have been read, and while pools that were there from the start wait for
+// what other replicas know of the caches. Pools that are missing, or that appear later, do not
 // make it unready, because they are not the concern of the others.
 func (s *servedPools) Ready() error {
 	select {
@@ -110,7 +112,7 @@ func (s *servedPools) Ready() error {
 			return err
 		}
 	}
-	return nil
+	return s.starting.Ready()
 }
 
 // Run runs the pools until ctx ends.
@@ -142,7 +144,12 @@ func (s *servedPools) follow(ctx context.Context, running *sync.WaitGroup) {
 	}
 	for {
 		s.update(ctx, running)
-		s.readOnce.Do(func() { close(s.read) })
+		s.readOnce.Do(func() {
+			for name, p := range s.running {
+				s.starting.add(name.String(), p)
+			}
+			close(s.read)
+		})
 		select {
 		case <-ctx.Done():
 			return
@@ -216,6 +223,7 @@ func (s *servedPools) start(ctx context.Context, name cache.ObjectName) (run fun
 // stop ends a pool. Open streams end with their endpoints.
 func (s *servedPools) stop(name cache.ObjectName) {
 	s.running[name].stop()
+	s.starting.remove(name.String())
 	s.namespaces[name.Namespace].rules.Remove(name.Name)
 	s.parts.Pools.remove(name.String())
 	delete(s.running, name)

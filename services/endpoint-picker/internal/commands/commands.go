@@ -77,11 +77,7 @@ func serve(cmd *cobra.Command, cfg *config.Config, out io.Writer) error {
 	defer func() { _ = log.Sync() }() // Sync fails if stderr is not a file
 	logging.BridgeKlog(log)
 	memlimit.Set(log)
-	limit := debug.SetMemoryLimit(-1)
-	if cfg.Decision.Enabled() {
-		limit /= 2 // its bodies and open picks may take as much as those of gateways
-	}
-	if e := &cfg.ExtProc; e.FitMemory(limit) {
+	if e := &cfg.ExtProc; e.FitMemory(debug.SetMemoryLimit(-1)) {
 		log.Warn("The memory limit is small, so the picker accepts less than its flags say: raise the memory limit of the container, or lower the flags",
 			zap.Stringer("max-buffered-bytes", &e.MaxBuffered), zap.Stringer("max-request-body", &e.MaxRequestBody))
 	}

@@ -227,8 +227,8 @@ func (e *ExtProc) addFlags(fs *pflag.FlagSet) {
 	fs.Var(&e.BodyMode, flagBodyMode,
 		"Body mode assumed for gateways that do not send protocol_config: full-duplex, streamed, buffered or none.")
 	fs.Var(&e.MaxRequestBody, flagMaxRequestBody, "Maximum size of a request body. Larger requests get 413.")
-	fs.Var(&e.MaxBuffered, flagMaxBuffered, "Maximum total size of requests and unread replies in memory, of all listeners. Beyond it, gateways and clients with more than their share get 429.")
-	fs.IntVar(&e.MaxStreams, flagMaxStreams, e.MaxStreams, "Maximum number of open requests of all listeners. Beyond it, gateways and clients with more than their share get 429.")
+	fs.Var(&e.MaxBuffered, flagMaxBuffered, "Maximum total size of requests, unread replies and open picks in memory, of all listeners. Beyond it, gateways and clients with more than their share get 429.")
+	fs.IntVar(&e.MaxStreams, flagMaxStreams, e.MaxStreams, "Maximum number of open requests of all listeners, and of picks without an outcome. Beyond it, gateways and clients with more than their share get 429.")
 	fs.DurationVar(&e.BodyTimeout, flagBodyTimeout, e.BodyTimeout,
 		"Maximum time to receive the headers of a request, and to receive its body. Slower requests get 408, and their memory is freed.")
 	fs.DurationVar(&e.IdleTimeout, flagIdleTimeout, e.IdleTimeout,
@@ -324,7 +324,7 @@ func (e ExtProc) validate() error {
 	return nil
 }
 
-// memoryShare is the part of the process's memory that gateways may hold, as a divisor. With all of it in use, the collector finds next to
+// memoryShare is the part of the process's memory that gateways and clients of all listeners may hold, as a divisor. With all of it in use, the collector finds next to
 // nothing to free, and takes half of the processors while it looks. At a third, small containers refuse bodies for which they have room.
 const memoryShare = 2
 

@@ -16,15 +16,13 @@ const FlagDecisionAddress = "decision-bind-address"
 const (
 	flagDecisionTLS     = "decision-tls"
 	flagDecisionTimeout = "decision-timeout"
-	flagDecisionMaxOpen = "decision-max-open"
 )
 
-// Decision configures the decision API.
+// Decision configures the decision API. The limits of its calls and open picks are those of ext_proc.
 type Decision struct {
 	Address string // empty: disabled
 	TLS     bool   // with the certificate and the client certificates of ext_proc
 	Timeout time.Duration
-	MaxOpen int
 }
 
 // Enabled reports whether the decision API is served.
@@ -46,7 +44,7 @@ func portOf(address string) int {
 	return int(port)
 }
 
-func defaultDecision() Decision { return Decision{Timeout: 10 * time.Minute, MaxOpen: 32 << 10} }
+func defaultDecision() Decision { return Decision{Timeout: 10 * time.Minute} }
 
 func (d *Decision) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&d.Address, FlagDecisionAddress, d.Address,
@@ -54,7 +52,6 @@ func (d *Decision) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&d.TLS, flagDecisionTLS, d.TLS, "Serve the decision API over TLS, with the certificate, the client authorities and the client names of ext_proc.")
 	fs.DurationVar(&d.Timeout, flagDecisionTimeout, d.Timeout,
 		"Time after a pick, or after the report of its first token, in which its outcome must come. Set it above the duration of the longest response.")
-	fs.IntVar(&d.MaxOpen, flagDecisionMaxOpen, d.MaxOpen, "Maximum number of picks without an outcome. Beyond it, clients with more than their share get 429.")
 }
 
 func (d Decision) validate(g GRPC) error {
@@ -64,8 +61,8 @@ func (d Decision) validate(g GRPC) error {
 		}
 		return nil
 	}
-	if _, err := net.ResolveTCPAddr("tcp", d.Address); err != nil {
-		return fmt.Errorf("--%s %q is not host:port: %w", FlagDecisionAddress, d.Address, err)
+	if err := validateHostPort(FlagDecisionAddress, d.Address); err != nil {
+		return err
 	}
 	switch {
 	case d.TLS && !g.Secure:
@@ -74,8 +71,6 @@ func (d Decision) validate(g GRPC) error {
 		return fmt.Errorf("--%s is for ext_proc, and --%s lets others in without a certificate: add --%s", flagClientCA, FlagDecisionAddress, flagDecisionTLS)
 	case d.Timeout < time.Second:
 		return fmt.Errorf("--%s %s is too short: give at least 1s", flagDecisionTimeout, d.Timeout)
-	case d.MaxOpen < 1:
-		return fmt.Errorf("--%s %d is too few: give at least 1", flagDecisionMaxOpen, d.MaxOpen)
 	}
 	return nil
 }

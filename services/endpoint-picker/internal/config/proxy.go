@@ -42,6 +42,11 @@ func (p *Proxy) addFlags(fs *pflag.FlagSet) {
 }
 
 func (p *Proxy) validate(g GRPC) error {
+	if p.Address != "" {
+		if err := validateHostPort(flagProxyAddress, p.Address); err != nil {
+			return err
+		}
+	}
 	switch {
 	case p.TLS && p.Address == "":
 		return errors.New("--" + flagProxyTLS + " has no effect without --" + flagProxyAddress + ": give both")

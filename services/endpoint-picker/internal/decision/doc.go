@@ -15,8 +15,9 @@
 //	(none)        End, after the time limit                        as for aborted
 //
 // Callers are not trusted with more than their own picks: an id has 128 random bits, an outcome reaches the pick of its id
-// only, and can name no endpoint that the pick did not offer. All input is bounded. Beyond the limits on open picks, memory
-// and connections, a client that has more than its share is refused: see shares.
+// only, and can name no endpoint that the pick did not offer. All input is bounded. Connections, calls and open picks count for
+// their clients in the ledger that all listeners share (package fairshare), and a client beyond its share gets 429. It can still
+// report outcomes, which return what its picks hold.
 //
 // Picks are in the memory of one replica. Its answer says at which address the replica receives the outcome.
 package decision

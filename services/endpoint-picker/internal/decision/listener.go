@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 )
 
 const (
@@ -26,22 +25,18 @@ const (
 	idleTimeout = 2 * time.Minute
 	// maxHeaderBytes is the maximum size of a call's headers: those of the request, in the raw form.
 	maxHeaderBytes = 64 << 10
-	// maxConnections is the maximum number of connections, 10 KiB each (50 KiB with TLS). Load balancers use as many as they have
-	// calls in progress, which take a millisecond. At half, 20 load balancers with 100 each would not fit; at double, idle
-	// connections hold up to 200 MiB.
-	maxConnections = 2048
 )
 
 // A Listener serves the decision API on a port. An empty address disables it.
 type Listener struct {
 	*Server
 
-	log         *zap.Logger
-	flag        string // that sets the address, for messages
-	address     string
-	server      *http.Server
-	listener    net.Listener // nil until Listen, and if it is disabled
-	connections *shares
+	log      *zap.Logger
+	flag     string // that sets the address, for messages
+	address  string
+	server   *http.Server
+	gate     *fairconn.Gate
+	listener net.Listener // nil until Listen, and if it is disabled
 }
 
 // ListenerParams are the parameters of NewListener.
@@ -60,12 +55,12 @@ func NewListener(p ListenerParams) *Listener {
 		panic(err) // unreachable: zap has this level
 	}
 	var protocols http.Protocols
-	protocols.SetHTTP1(true) // a connection of HTTP/2 has any number of calls, which the limits here do not count
+	protocols.SetHTTP1(true) // by HTTP/2, a client beyond its share could report any number of outcomes at a time
 	timeout := p.Server.options.BodyTimeout
 	return &Listener{
-		Server: p.Server, log: p.Log, flag: p.Flag, address: p.Address, connections: newShares(maxConnections),
+		Server: p.Server, log: p.Log, flag: p.Flag, address: p.Address, gate: fairconn.NewGate(p.Server.ledger),
 		server: &http.Server{
-			Handler: p.Server, ErrorLog: errorLog, TLSConfig: p.TLS, Protocols: &protocols, MaxHeaderBytes: maxHeaderBytes,
+			Handler: p.Server, ErrorLog: errorLog, TLSConfig: p.TLS, Protocols: &protocols, ConnContext: fairconn.Context, MaxHeaderBytes: maxHeaderBytes,
 			ReadHeaderTimeout: min(headerTimeout, timeout), ReadTimeout: timeout, WriteTimeout: timeout + writeTimeout, IdleTimeout: idleTimeout,
 		},
 	}
@@ -80,7 +75,7 @@ func (l *Listener) Listen() error {
 	if err != nil {
 		return fmt.Errorf("listen on --%s %s: %w", l.flag, l.address, err)
 	}
-	l.listener = limited{inner, l.connections}
+	l.listener = l.gate.Listener(inner)
 	return nil
 }
 
@@ -90,6 +85,13 @@ func (l *Listener) Address() string {
 		return ""
 	}
 	return l.listener.Addr().String()
+}
+
+// Stats returns current figures.
+func (l *Listener) Stats() Stats {
+	stats := l.Server.Stats()
+	stats.RefusedConnections = l.gate.Refused()
+	return stats
 }
 
 // Run serves until Close, which may be called first.
@@ -124,40 +126,4 @@ func (l *Listener) Close() {
 		_ = l.listener.Close() // a server that ran has closed it
 	}
 	l.Server.Close()
-}
-
-// limited closes the connections of clients that have too many.
-type limited struct {
-	net.Listener
-
-	connections *shares
-}
-
-// Accept returns the next connection.
-func (l limited) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err //nolint:wrapcheck // net/http examines it
-		}
-		address, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
-		client := address.Addr().Unmap().WithZone("")
-		if l.connections.take(client, 1) {
-			return &counted{Conn: conn, release: sync.OnceFunc(func() { l.connections.give(client, 1) })}, nil
-		}
-		_ = conn.Close()
-	}
-}
-
-// counted is a connection that counts until it is closed.
-type counted struct {
-	net.Conn
-
-	release func()
-}
-
-// Close closes the connection.
-func (c *counted) Close() error {
-	c.release()
-	return c.Conn.Close() //nolint:wrapcheck // net/http examines it
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // listen serves the API on a port, until the test ends.
-func (r *rig) listen(t *testing.T, changes ...func(l *Listener)) *Listener {
+func (r *rig) listen(t testing.TB, changes ...func(l *Listener)) *Listener {
 	t.Helper()
 	l := NewListener(ListenerParams{Log: zap.NewNop(), Flag: "flag", Address: "127.0.0.1:0", Server: r.Server})
 	for _, change := range changes {
@@ -78,31 +78,6 @@ func TestListener_SlowClient(t *testing.T) {
 		n, _ := conn.Read(answer)
 		assert.Equal(t, want, string(answer[:min(n, len(want))]))
 		require.NoError(t, conn.Close())
-		assert.Zero(t, r.Stats().Bytes)
-	}
-}
-
-// TestListener_Connections closes connections of a client that has too many.
-func TestListener_Connections(t *testing.T) {
-	t.Parallel()
-	l := newRig(t).listen(t, func(l *Listener) { l.connections = newShares(2) })
-	dial := func() net.Conn {
-		conn, err := net.Dial("tcp", l.Address())
-		require.NoError(t, err)
-		require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
-		return conn
-	}
-	answered := func(conn net.Conn) bool {
-		_, _ = conn.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
-		n, _ := conn.Read(make([]byte, 1))
-		return n == 1
-	}
-	one, two := dial(), dial()
-	assert.True(t, answered(one))
-	assert.True(t, answered(two))
-	three := dial()
-	assert.False(t, answered(three))
-	for _, conn := range []net.Conn{one, two, three} {
-		require.NoError(t, conn.Close())
+		r.assertNothingHeld()
 	}
 }

@@ -2,12 +2,12 @@ package decision
 
 import (
 	"crypto/rand"
-	"net/netip"
 	"sync"
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
 // openBytes is the memory of an open pick besides its prompt and its texts: its exchange, its lease, its timer and its place in
@@ -22,9 +22,10 @@ const tokensPerByte = 2
 // An openPick is a pick without an outcome.
 type openPick struct {
 	id        id
-	client    netip.Addr
-	held      int64    // bytes
-	endpoints []string // that may serve the request; the picked one first
+	account   *fairshare.Account // of its client, which may have no connection anymore
+	streams   int64              // that count for it: 1 after its admission
+	held      int64              // bytes that count for it
+	endpoints []string           // that may serve the request; the picked one first
 
 	mu        sync.Mutex // guards what follows
 	exchange  exchange.Exchange
@@ -96,6 +97,14 @@ func sizeOf(x *exchange.Exchange) int64 {
 		size += len(text)
 	}
 	return int64(size)
+}
+
+// release ends the count of the pick.
+func (p *openPick) release() {
+	p.account.Add(fairshare.Streams, -p.streams)
+	p.account.Add(fairshare.Bytes, -p.held)
+	p.account.Add(fairshare.Parked, -p.held)
+	p.account.Close()
 }
 
 // shed drops what an open pick does not need any more.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
 // TestOutcome_Events ends picks in every way.
@@ -56,7 +57,7 @@ func TestOutcome_Events(t *testing.T) {
 			got := r.pool.last()
 			assert.Equal(t, tt.want, exchange.Record{Outcome: got.Outcome, Status: got.Status, Usage: got.Usage, Served: got.Served})
 			assert.Equal(t, tt.wantOpen, r.pool.inFlight())
-			assert.Equal(t, Stats{}, r.Stats())
+			r.assertNothingHeld()
 			assert.Equal(t, http.StatusNotFound, r.report(a.ID, "completed", ""), "it has ended")
 			assert.Equal(t, 1, r.results.of(resultUnknown))
 			assert.Equal(t, 1, r.results.of(tt.reports[len(tt.reports)-1][0]))
@@ -162,7 +163,7 @@ func TestOutcome_ThatNeverComes(t *testing.T) {
 		assert.Equal(t, 2, r.results.of(resultExpired), "the report of the first token begins the time anew")
 		assert.Equal(t, exchange.Interrupted, r.pool.last().Outcome)
 		assert.EqualValues(t, 1, r.pool.inFlight(), "the server may still have the request without a response")
-		assert.Equal(t, Stats{}, r.Stats())
+		r.assertNothingHeld()
 	})
 }
 
@@ -197,7 +198,7 @@ func TestAnySequence(t *testing.T) {
 }
 
 func playAnySequence(t *testing.T, random *rand.Rand) {
-	r := newRig(t, func(o *Options) { o.MaxOpen = 8 })
+	r := newLimitedRig(t, fairshare.Limits{Streams: 8, Bytes: 16 << 20})
 	var ids []string
 	picks, ended := 0, 0
 	events := []string{EventFirstToken, EventCompleted, EventFailed, EventAborted, "other"}
@@ -236,13 +237,7 @@ func playAnySequence(t *testing.T, random *rand.Rand) {
 		e.ExpireAbandoned(time.Now().Add(time.Second)) // as the pool does when no scrape shows the requests
 	}
 	assert.Zero(t, r.pool.inFlight())
-	stats := r.Stats()
-	assert.Zero(t, stats.Open)
-	assert.Zero(t, stats.Bytes)
-	for _, s := range []*shares{r.places, r.bytes} {
-		assert.Zero(t, s.total)
-		assert.Empty(t, s.used)
-	}
+	r.assertNothingHeld()
 	assert.Positive(t, picks)
 }
 
@@ -250,7 +245,7 @@ func playAnySequence(t *testing.T, random *rand.Rand) {
 // real one by the state of the estimator: half a KiB, at most.
 func TestMemoryOfOpenPicks(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
 	const picks = 2000
-	r := newRig(t, func(o *Options) { o.MaxOpen, o.MaxBytes = picks, 1<<30 })
+	r := newLimitedRig(t, fairshare.Limits{})
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

@@ -161,8 +161,7 @@ func TestPick_Wrong(t *testing.T) {
 			field, message := wrongOf(t, answer)
 			assert.Equal(t, tt.wantField, field)
 			assert.NotEmpty(t, message)
-			assert.Zero(t, r.Stats().Open)
-			assert.Zero(t, r.Stats().Bytes)
+			r.assertNothingHeld()
 			assert.Zero(t, r.pool.inFlight())
 		})
 	}
@@ -216,7 +215,7 @@ func TestPick_ClientThatIsGone(t *testing.T) {
 			r := newRig(t)
 			r.ServeHTTP(tt.w, httptest.NewRequest(http.MethodPost, PathPick, strings.NewReader("{}")).WithContext(tt.ctx))
 			assert.Zero(t, r.pool.inFlight())
-			assert.Equal(t, Stats{}, r.Stats())
+			r.assertNothingHeld()
 			assert.Equal(t, 1, r.results.of(resultGone))
 		})
 	}
@@ -238,47 +237,6 @@ func TestPick_BodyThatDoesNotCome(t *testing.T) {
 		r := newRig(t)
 		status, answer := r.serve(httptest.NewRequest(http.MethodPost, PathPick, failingBody{err}))
 		assert.Equal(t, want, status, answer)
-		assert.Equal(t, Stats{}, r.Stats())
-	}
-}
-
-// TestPick_Limits fills the limits from one client. Another one is still served.
-func TestPick_Limits(t *testing.T) {
-	t.Parallel()
-	large := `{"body":"` + strings.Repeat("a", 200<<10) + `"}`
-	tests := []struct {
-		name   string
-		change func(o *Options)
-		body   string
-		want   int // picks of the first client
-	}{
-		{name: "open picks", change: func(o *Options) { o.MaxOpen = 4 }, body: "{}", want: 4},
-		{name: "bytes of open picks", change: func(o *Options) { o.MaxBytes = 40 << 10 }, body: "{}", want: 19},
-		{name: "bytes of prompts", change: func(o *Options) { o.MaxBytes = 1 << 20 }, body: large, want: 23},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, tt.change)
-			from := func(address string) int {
-				q := httptest.NewRequest(http.MethodPost, PathPick, strings.NewReader(tt.body))
-				q.RemoteAddr = address
-				status, _ := r.serve(q)
-				return status
-			}
-			served := 0
-			for from("192.0.2.1:1000") == http.StatusOK {
-				served++
-			}
-			assert.Equal(t, tt.want, served)
-			assert.Equal(t, http.StatusTooManyRequests, from("192.0.2.1:1001"), "another port is the same client")
-			assert.EqualValues(t, served, r.pool.inFlight(), "a refused pick holds no place")
-			assert.Equal(t, http.StatusOK, from("192.0.2.2:1000"), "others have their share")
-			stats := r.Stats()
-			assert.EqualValues(t, 2, stats.RefusedPicks+stats.RefusedBytes)
-			r.Server.Close()
-			assert.Zero(t, r.Stats().Open)
-			assert.Zero(t, r.Stats().Bytes)
-		})
+		r.assertNothingHeld()
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -20,6 +21,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -153,19 +155,45 @@ type rig struct {
 
 	t       testing.TB
 	pool    *fakePool
+	ledger  *fairshare.Ledger
 	results *results
 }
 
 func newRig(t testing.TB, changes ...func(o *Options)) *rig {
 	t.Helper()
-	o := Options{MaxBody: 1 << 20, MaxBytes: 16 << 20, MaxOpen: 100, Timeout: time.Minute, BodyTimeout: 10 * time.Second}
+	return newLimitedRig(t, fairshare.Limits{Streams: 100, Bytes: 16 << 20}, changes...)
+}
+
+// newLimitedRig is newRig with limits for all clients.
+func newLimitedRig(t testing.TB, l fairshare.Limits, changes ...func(o *Options)) *rig {
+	t.Helper()
+	o := Options{MaxBody: 1 << 20, Timeout: time.Minute, BodyTimeout: 10 * time.Second}
 	for _, change := range changes {
 		change(&o)
 	}
-	r := &rig{t: t, pool: newFakePool(), results: &results{counts: map[string]int{}}}
-	r.Server = New(Params{Options: o, Log: zap.NewNop(), Pools: r.pool, Observer: r.results, Clock: clock.RealClock{}})
-	t.Cleanup(r.Server.Close)
+	r := &rig{t: t, pool: newFakePool(), ledger: fairshare.NewLedger(l), results: &results{counts: map[string]int{}}}
+	r.Server = New(Params{Options: o, Log: zap.NewNop(), Pools: r.pool, Ledger: r.ledger, Observer: r.results, Clock: clock.RealClock{}})
+	t.Cleanup(func() {
+		r.Server.Close()
+		r.assertNothingHeld()
+	})
 	return r
+}
+
+// assertNothingHeld expects that nothing counts for any client, and that the clients of the tests have no account.
+func (r *rig) assertNothingHeld() {
+	r.t.Helper()
+	assert.Zero(r.t, r.Server.Stats().Open)
+	for _, resource := range []fairshare.Resource{fairshare.Streams, fairshare.Bytes, fairshare.Parked} {
+		assert.Zero(r.t, r.ledger.Total(resource))
+	}
+	for _, client := range []string{"192.0.2.1", "192.0.2.2", "127.0.0.1"} {
+		first := r.ledger.Open(netip.MustParseAddr(client))
+		first.Close()
+		second := r.ledger.Open(netip.MustParseAddr(client))
+		second.Close()
+		assert.NotSame(r.t, first, second, "somebody has the account of %s", client)
+	}
 }
 
 // call makes a call, and returns the status and the body of the answer.

@@ -2,12 +2,8 @@ package decision
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net"
 	"net/http"
-	"net/netip"
-	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -16,6 +12,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/fairconn"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
 const (
@@ -25,11 +23,6 @@ const (
 	// maxEndpoints is the maximum number of endpoints in an answer. Each takes 16 bytes while the pick is open. More attempts
 	// than half as many are rarely of use.
 	maxEndpoints = 16
-	// firstRead is the size of the first read of a body of unknown length, in bytes.
-	firstRead = 4 << 10
-	// objectCopies is the memory of a pick in the form of an object, in relation to its length: the text, and the body without
-	// escapes.
-	objectCopies = 2
 )
 
 // Paths of the calls.
@@ -41,8 +34,6 @@ const (
 // Options configures the decision API.
 type Options struct {
 	MaxBody     int           // of a request, in bytes
-	MaxBytes    int           // of all bodies and open picks
-	MaxOpen     int           // picks without an outcome
 	Timeout     time.Duration // of a pick without an outcome
 	BodyTimeout time.Duration // maximum time to receive a call
 }
@@ -66,15 +57,15 @@ type Server struct {
 	options  Options
 	log      *zap.Logger
 	pools    pools
+	ledger   *fairshare.Ledger
 	observer observer
 	exchange exchange.Options
 	wanted   atomic.Pointer[wanted]
 	mux      http.ServeMux
 
-	open     *openPicks
-	places   *shares // of open picks
-	bytes    *shares
-	draining atomic.Bool
+	open                       *openPicks
+	draining                   atomic.Bool
+	refusedPicks, refusedBytes atomic.Int64
 }
 
 // Params are the parameters of New.
@@ -82,6 +73,7 @@ type Params struct {
 	Options  Options
 	Log      *zap.Logger
 	Pools    pools
+	Ledger   *fairshare.Ledger
 	Observer observer
 	Tracer   exchange.Tracer // nil if tracing is disabled
 	Clock    clock.PassiveClock
@@ -91,13 +83,13 @@ type Params struct {
 // New returns a Server.
 func New(p Params) *Server {
 	s := &Server{
-		options: p.Options, log: p.Log, pools: p.Pools, observer: p.Observer,
+		options: p.Options, log: p.Log, pools: p.Pools, ledger: p.Ledger, observer: p.Observer,
 		exchange: exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID, Ranking: maxEndpoints},
-		open:     newOpenPicks(), places: newShares(int64(p.Options.MaxOpen)), bytes: newShares(int64(p.Options.MaxBytes)),
+		open:     newOpenPicks(),
 	}
 	s.WantHeaders(nil)
-	s.mux.HandleFunc("POST "+PathPick, s.pick)
-	s.mux.HandleFunc("POST "+PathOutcome, s.outcome)
+	s.mux.HandleFunc("POST "+PathPick, s.counted(s.pick))
+	s.mux.HandleFunc("POST "+PathOutcome, s.counted(s.outcome))
 	return s
 }
 
@@ -105,22 +97,25 @@ func New(p Params) *Server {
 func (s *Server) WantHeaders(names []string) { s.wanted.Store(newWanted(names)) }
 
 // ServeHTTP answers one call.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if c := fairconn.Of(r); c != nil { // requests of tests have none
+		c.Begin(r)
+		defer c.End()
+	}
+	s.mux.ServeHTTP(w, r)
+}
 
 // Stats are figures of the decision API.
 type Stats struct {
-	Open         int   // picks without an outcome
-	Bytes        int64 // of bodies and open picks
-	RefusedPicks int64 // because of too many open picks
-	RefusedBytes int64 // because of too many bytes
+	Open               int   // picks without an outcome
+	RefusedPicks       int64 // because of too many open requests
+	RefusedBytes       int64 // because of too many bytes
+	RefusedConnections int64 // of a Listener, because of too many bytes
 }
 
 // Stats returns current figures.
 func (s *Server) Stats() Stats {
-	stats := Stats{Open: s.open.count()}
-	_, stats.RefusedPicks = s.places.usage()
-	stats.Bytes, stats.RefusedBytes = s.bytes.usage()
-	return stats
+	return Stats{Open: s.open.count(), RefusedPicks: s.refusedPicks.Load(), RefusedBytes: s.refusedBytes.Load()}
 }
 
 var (
@@ -132,13 +127,13 @@ var (
 )
 
 // pick answers one pick.
-func (s *Server) pick(w http.ResponseWriter, r *http.Request) {
-	o, problem := readOptions(r)
+func (s *Server) pick(w http.ResponseWriter, c *call) {
+	o, problem := readOptions(c.Request)
 	if problem != nil {
 		problem.write(w)
 		return
 	}
-	pool := s.pools.FindHost(r.Host)
+	pool := s.pools.FindHost(c.Host)
 	if o.pool != "" {
 		pool = s.pools.FindTitle(o.pool)
 	}
@@ -151,38 +146,46 @@ func (s *Server) pick(w http.ResponseWriter, r *http.Request) {
 		errNoPool.write(w)
 		return
 	}
-	p := &openPick{client: clientOf(r)}
+	p := &openPick{account: s.ledger.Open(c.account.Address)}
 	p.exchange.Begin(pool, &s.exchange)
 	p.exchange.LateFirst = !o.firstToken
-	if problem := s.decide(p, r); problem != nil {
+	if problem := s.decide(p, c); problem != nil {
 		p.exchange.End(nil)
+		p.release()
 		problem.write(w)
 		return
 	}
-	s.answer(w, r, p, o)
+	s.answer(w, c.Request, p, o)
 }
 
-// decide places the request of a pick, and makes room for it among the open picks.
-func (s *Server) decide(p *openPick, r *http.Request) *Problem {
+// decide places the request of a pick, and counts the pick for its client.
+func (s *Server) decide(p *openPick, c *call) *Problem {
 	x := &p.exchange
-	q, held, problem := s.read(r, p.client)
-	defer func() { s.bytes.give(p.client, held) }()
+	if !p.account.Take(fairshare.Streams, 1) {
+		s.refusedPicks.Add(1)
+		problem := busy("too many open picks: report their outcomes")
+		x.Refuse(problem.refusal())
+		return problem
+	}
+	p.streams = 1
+	defer c.release()
+	q, problem := s.read(c)
 	if problem != nil {
 		x.Refuse(problem.refusal())
 		return problem
 	}
 	x.Receive(&q.Request)
 	x.Incoming.Digest, x.RequestBytes = q.digest, len(q.body)
-	if refusal := x.Decide(r.Context(), q.body); refusal != nil {
+	if refusal := x.Decide(c.Context(), q.body); refusal != nil {
 		return problemOf(refusal)
 	}
-	if p.held = sizeOf(x); !s.bytes.take(p.client, p.held) {
+	size := sizeOf(x)
+	if !p.account.Take(fairshare.Bytes, size) {
+		s.refusedBytes.Add(1)
 		return busy("too many bytes of bodies and open picks: report outcomes")
 	}
-	if !s.places.take(p.client, 1) {
-		s.bytes.give(p.client, p.held)
-		return busy("too many open picks: report their outcomes")
-	}
+	p.held = size
+	p.account.Add(fairshare.Parked, size)
 	return nil
 }
 
@@ -215,11 +218,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, p *openPick, o o
 	p.expiry = time.AfterFunc(s.options.Timeout, func() { s.expire(p) })
 }
 
-// outcome records one report.
-func (s *Server) outcome(w http.ResponseWriter, r *http.Request) {
-	client := clientOf(r)
-	text, held, problem := s.readBody(r, client, maxOutcome, 1)
-	defer func() { s.bytes.give(client, held) }()
+// outcome records one report. It is not refused for what its client holds, because it returns some of that.
+func (s *Server) outcome(w http.ResponseWriter, c *call) {
+	text, problem := c.readBody(maxOutcome, 1, c.add)
 	var o *outcome
 	if problem == nil {
 		o, problem = readOutcome(text)
@@ -266,9 +267,8 @@ func (s *Server) end(p *openPick, result string) {
 		p.expiry.Stop()
 	}
 	p.exchange.End(nil)
+	p.release()
 	s.open.remove(p)
-	s.places.give(p.client, 1)
-	s.bytes.give(p.client, p.held)
 	s.observer.ObserveDecision(result)
 }
 
@@ -314,63 +314,20 @@ func (s *Server) Close() {
 	}
 }
 
-// read reads the request of a pick. It returns the bytes to give back when the request is not needed any more.
-func (s *Server) read(r *http.Request, client netip.Addr) (q *request, held int64, problem *Problem) {
-	raw := r.Header.Get(headerPath) != ""
-	copies := objectCopies
-	if raw {
-		copies = 1
-	}
-	body, held, problem := s.readBody(r, client, s.options.MaxBody, copies)
-	switch {
-	case problem != nil:
-	case raw:
-		q, problem = s.readRaw(r, body)
-	default:
-		q, problem = s.readObject(body)
-	}
-	return q, held, problem
-}
-
-// readBody reads the body of a call. It counts its memory as it grows, so that a client holds only what it has sent.
-func (s *Server) readBody(r *http.Request, client netip.Addr, most, copies int) (body []byte, held int64, problem *Problem) {
-	if r.ContentLength > int64(most) {
-		return nil, 0, tooLarge(most)
-	}
-	for {
-		if len(body) == cap(body) {
-			size := min(max(2*cap(body), firstRead), most+1)
-			if r.ContentLength >= 0 {
-				size = min(size, int(r.ContentLength)+1) // and a byte for the end
-			}
-			if more := int64((size - cap(body)) * copies); s.bytes.take(client, more) {
-				held += more
-			} else {
-				return nil, held, busy("too many bytes of bodies and open picks: send fewer requests at a time")
-			}
-			body = append(make([]byte, 0, size), body...)
+// read reads the request of a pick.
+func (s *Server) read(c *call) (*request, *Problem) {
+	if c.Header.Get(headerPath) == "" {
+		body, problem := c.readBody(s.options.MaxBody, objectCopies, c.take)
+		if problem != nil {
+			return nil, problem
 		}
-		n, err := r.Body.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		switch {
-		case len(body) > most:
-			return nil, held, tooLarge(most)
-		case errors.Is(err, io.EOF):
-			return body, held, nil
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return nil, held, errSlow
-		case err != nil:
-			return nil, held, errBroken
-		}
+		return s.readObject(body)
 	}
-}
-
-func tooLarge(most int) *Problem { return problemOf(exchange.TooLarge(most)) }
-
-// clientOf returns the IP address of a client.
-func clientOf(r *http.Request) netip.Addr {
-	address, _ := netip.ParseAddrPort(r.RemoteAddr) // zero for connections of tests in memory
-	return address.Addr().Unmap().WithZone("")
+	body, problem := c.readBody(s.options.MaxBody, 1, c.take)
+	if problem != nil {
+		return nil, problem
+	}
+	return s.readRaw(c.Request, body)
 }
 
 // outcomeURL returns the URL of this replica for outcomes: the address at which it received the call. A Service would send the

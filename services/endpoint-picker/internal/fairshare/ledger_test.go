@@ -49,3 +49,44 @@ func TestSharedByListeners(t *testing.T) {
 	assert.Empty(t, *l.all.Load(), "nobody has an account")
 	assert.Zero(t, l.Total(Bytes))
 }
+
+func TestTake(t *testing.T) {
+	t.Parallel()
+	l := NewLedger(Limits{Streams: 2})
+	a := l.Open(netip.Addr{})
+	defer a.Close()
+	assert.True(t, a.Take(Streams, 1))
+	assert.True(t, a.Take(Streams, 1))
+	assert.False(t, a.Take(Streams, 1))
+	assert.EqualValues(t, 2, a.Used(Streams), "what is refused does not count")
+	assert.EqualValues(t, 2, l.Total(Streams))
+	a.Add(Streams, -1)
+	assert.True(t, a.Take(Streams, 1))
+	assert.True(t, a.Take(Bytes, 1<<40), "there is no limit")
+}
+
+// TestOverdrawn has a client with a share of 800 bytes that holds more.
+func TestOverdrawn(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name         string
+		used, parked int64
+		want         bool
+	}{
+		{name: "within the share", used: 800, want: false},
+		{name: "beyond it", used: 801, want: true},
+		{name: "by what is parked", used: 1600, parked: 1600, want: false},
+		{name: "and the reserve", used: 1700, parked: 1600, want: false},
+		{name: "and more", used: 1701, parked: 1600, want: true},
+		{name: "a little is parked", used: 900, parked: 700, want: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			a := NewLedger(Limits{Bytes: 800}).Open(netip.Addr{})
+			a.Add(Bytes, tt.used)
+			a.Add(Parked, tt.parked)
+			assert.Equal(t, tt.want, a.Overdrawn())
+		})
+	}
+}

@@ -105,7 +105,7 @@ func (p *peer) mustPause() bool {
 		return false
 	}
 	limit := l.Limit(fairshare.Bytes)
-	return l.Total(fairshare.Bytes) > limit+limit/pauseFraction && p.account.BeyondShare(fairshare.Bytes)
+	return l.Total(fairshare.Bytes) > limit+limit/pauseFraction && p.account.Overdrawn()
 }
 
 func (p *peer) addConn(c *conn) {
@@ -160,11 +160,7 @@ func (p *peer) allStreams(into []*Stream) []*Stream {
 // addStream adds a stream to the peer. If the peer has too many, the handler must refuse the stream. It returns false if the
 // peer has too many of those, too.
 func (p *peer) addStream(s *Stream) bool {
-	p.account.Add(fairshare.Streams, 1)
-	s.refused = p.account.BeyondShare(fairshare.Streams)
-	if s.refused {
-		p.account.Add(fairshare.Streams, -1)
-	}
+	s.refused = !p.account.Take(fairshare.Streams, 1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.refused {

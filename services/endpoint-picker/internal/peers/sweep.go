@@ -125,9 +125,10 @@ func (s *Server) closeBlockedConns(p *peer) {
 	}
 }
 
-// enforceShare makes a peer that is beyond its share of bytes return memory.
+// enforceShare makes a peer that is beyond its share of bytes return memory. What the peer has parked at another listener cannot be
+// returned here.
 func (s *Server) enforceShare(p *peer, all []*Stream) {
-	if !p.account.BeyondShare(fairshare.Bytes) {
+	if !p.account.Overdrawn() {
 		p.beyondSince = 0
 		return
 	}

@@ -114,8 +114,12 @@ func New(p Params) *Pool {
 	return made
 }
 
-// Ready returns an error while the pool waits for what other replicas know of the caches.
+// Ready returns an error while the pool is unknown, or waits for what other replicas know of the caches. Once the pool is known, the
+// wait is short (package replicas).
 func (p *Pool) Ready() error {
+	if err := p.Store.Ready(); err != nil {
+		return err //nolint:wrapcheck // it says all
+	}
 	if p.member == nil {
 		return nil
 	}

@@ -130,14 +130,3 @@ func hasToken(lists []string, token string) bool {
 	}
 	return false
 }
-
-// headersSize returns the memory of headers: their text, and for each field about what a map and a slice take.
-func headersSize(h http.Header) (size int) {
-	for name, values := range h {
-		size += fieldOverhead + len(name)
-		for _, v := range values {
-			size += fieldOverhead/2 + len(v)
-		}
-	}
-	return size
-}

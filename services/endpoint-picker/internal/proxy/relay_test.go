@@ -125,11 +125,11 @@ func TestLeave(t *testing.T) {
 	for _, c := range []*http.Client{one, two} {
 		assert.False(t, mustClose(t, r, c))
 	}
-	assert.Equal(t, int64(2), r.connections.Load())
+	assert.Equal(t, 2, r.gate.Open())
 	r.Leave()
 	assert.True(t, mustClose(t, r, one), "HTTP/1.1 has a header")
 	assert.False(t, mustClose(t, r, two), "HTTP/2 has none")
-	await(t, func() bool { return r.connections.Load() == 0 })
+	await(t, func() bool { return r.gate.Open() == 0 })
 }
 
 func mustClose(t *testing.T, r *rig, c *http.Client) bool {

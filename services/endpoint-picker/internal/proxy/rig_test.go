@@ -140,6 +140,7 @@ type rig struct {
 
 	t       testing.TB
 	pool    *fakePool
+	ledger  *fairshare.Ledger
 	address string           // where it listens
 	memory  *memnet.Listener // nil with TCP
 	backs   map[string]*memnet.Listener
@@ -166,7 +167,7 @@ func inMemory(t testing.TB, o Options, l fairshare.Limits) *rig {
 	t.Helper()
 	r := newRig(t, o, l)
 	r.memory, r.backs = memnet.Listen(), map[string]*memnet.Listener{}
-	r.listener = &listener{Listener: r.memory, server: r.Server}
+	r.listener = r.gate.Listener(r.memory)
 	r.upstream = newUpstream(o.MaxServerConns, func(ctx context.Context, _, address string) (net.Conn, error) {
 		if l := r.backs[address]; l != nil {
 			return l.Dial(ctx, "", "")
@@ -178,9 +179,9 @@ func inMemory(t testing.TB, o Options, l fairshare.Limits) *rig {
 }
 
 func newRig(t testing.TB, o Options, l fairshare.Limits) *rig {
-	pool := &fakePool{}
-	return &rig{t: t, pool: pool, Server: New(Params{
-		Options: o, Log: zap.NewNop(), Pools: pool, Ledger: fairshare.NewLedger(l), Clock: clock.RealClock{},
+	pool, ledger := &fakePool{}, fairshare.NewLedger(l)
+	return &rig{t: t, pool: pool, ledger: ledger, Server: New(Params{
+		Options: o, Log: zap.NewNop(), Pools: pool, Ledger: ledger, Clock: clock.RealClock{},
 	})}
 }
 
@@ -192,7 +193,7 @@ func (r *rig) run() {
 		require.NoError(r.t, <-done)
 		assert.Zero(r.t, r.InFlight())
 		await(r.t, func() bool { return r.ledger.Total(fairshare.Bytes) == 0 && r.ledger.Total(fairshare.Streams) == 0 })
-		await(r.t, func() bool { return r.connections.Load() == 0 && len(r.upstream.stats()) == 0 })
+		await(r.t, func() bool { return r.gate.Open() == 0 && len(r.upstream.stats()) == 0 })
 	})
 }
 

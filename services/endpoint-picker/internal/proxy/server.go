@@ -16,6 +16,7 @@ import (
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
@@ -28,9 +29,6 @@ const (
 	// maxHeaders is the maximum size of a request's headers: Envoy's is 60 KiB. At half the value, requests that come through
 	// Envoy with long cookies and tokens are refused with 431. At double, a client can hold twice as much before its request counts.
 	maxHeaders = 64 << 10
-	// http2Window is the flow control window of an HTTP/2 connection of a client, and of each of its streams. At half the value,
-	// bodies take more round trips. At double, each connection can hold 256 KiB more.
-	http2Window = 256 << 10
 	// http2Ping is the time without a frame after which an HTTP/2 client is asked whether it is there.
 	http2Ping = 30 * time.Second
 
@@ -74,23 +72,22 @@ type Server struct {
 	log      *zap.Logger
 	options  Options
 	pools    pools
-	ledger   *fairshare.Ledger
 	exchange exchange.Options
 	wanted   atomic.Pointer[wantedHeaders]
 	upstream *upstream
 	http     *http.Server
+	gate     *fairconn.Gate
 	listener net.Listener // nil until Listen
 
-	connections atomic.Int64
-	draining    atomic.Bool
-	counters    counters
-	requests    requests
+	draining atomic.Bool
+	counters counters
+	requests requests
 }
 
 // New returns a Server.
 func New(p Params) *Server {
 	s := &Server{
-		log: p.Log, options: p.Options, pools: p.Pools, ledger: p.Ledger,
+		log: p.Log, options: p.Options, pools: p.Pools, gate: fairconn.NewGate(p.Ledger),
 		exchange: exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID, Ranking: maxAttempts},
 		upstream: newUpstream(p.Options.MaxServerConns, (&net.Dialer{}).DialContext),
 	}
@@ -109,14 +106,14 @@ func New(p Params) *Server {
 		TLSConfig:                    p.Options.TLS,
 		Protocols:                    protocols,
 		ErrorLog:                     errorLog,
-		ConnContext:                  connContext,
+		ConnContext:                  fairconn.Context,
 		ReadHeaderTimeout:            p.Options.BodyTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaders,
 		DisableGeneralOptionsHandler: true, // it belongs to the model server
 		HTTP2: &http.HTTP2Config{
-			MaxReceiveBufferPerConnection: http2Window,
-			MaxReceiveBufferPerStream:     http2Window,
+			MaxReceiveBufferPerConnection: fairconn.HTTP2Window,
+			MaxReceiveBufferPerStream:     fairconn.HTTP2Window,
 			SendPingTimeout:               http2Ping,
 			WriteByteTimeout:              p.Options.SendTimeout,
 		},
@@ -136,7 +133,7 @@ func (s *Server) Listen() error {
 	if err != nil {
 		return fmt.Errorf("listen on --%s %s: %w", flag, s.options.Address, err)
 	}
-	s.listener = &listener{Listener: raw, server: s}
+	s.listener = s.gate.Listener(raw)
 	return nil
 }
 

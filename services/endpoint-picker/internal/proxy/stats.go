@@ -22,7 +22,7 @@ func Results() []Result { return []Result{Answered, Unconnected, Broken, Silent,
 
 // counters count events.
 type counters struct {
-	refusedConnections, retries                    atomic.Int64
+	retries                                        atomic.Int64
 	answered, unconnected, broken, silent, leaving atomic.Int64
 }
 
@@ -56,10 +56,10 @@ type Stats struct {
 func (s *Server) Stats() Stats {
 	c := &s.counters
 	return Stats{
-		Connections: int(s.connections.Load()),
+		Connections: s.gate.Open(),
 		Servers:     s.upstream.stats(),
 
-		RefusedConnections: c.refusedConnections.Load(),
+		RefusedConnections: s.gate.Refused(),
 		Retries:            c.retries.Load(),
 		Attempts: map[Result]int64{
 			Answered: c.answered.Load(), Unconnected: c.unconnected.Load(), Broken: c.broken.Load(), Silent: c.silent.Load(), Gone: c.leaving.Load(),

@@ -13,6 +13,7 @@ import (
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
@@ -40,15 +41,15 @@ type transfer struct {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := connOf(r)
+	c := fairconn.Of(r)
 	if c == nil || !s.requests.add() {
 		panic(http.ErrAbortHandler) // it closes the connection
 	}
 	defer s.requests.remove()
-	c.begin(r)
-	defer c.end()
-	t := &transfer{server: s, writer: w, control: http.NewResponseController(w), request: r, account: c.account}
-	held := int64(requestBytes + headersSize(r.Header))
+	c.Begin(r)
+	defer c.End()
+	t := &transfer{server: s, writer: w, control: http.NewResponseController(w), request: r, account: c.Account()}
+	held := int64(requestBytes + fairconn.HeadersSize(r.Header))
 	t.account.Add(fairshare.Streams, 1)
 	t.account.Add(fairshare.Bytes, held)
 	defer func() {

@@ -36,5 +36,5 @@
 // # Bounds
 //
 // A reader that is slower than the events is disconnected when its part of maxPending bytes waits for it, and connects again. A server accepts
-// maxReaders, and writes contents to one at a time. A follower refuses frames with more than maxHashes, and hears of at most 65 536 requests of a replica.
+// maxReaders, of which maxReadersOfClient may have one IP address, and writes contents to one at a time. A follower refuses frames with more than maxHashes, and hears of at most 65 536 requests of a replica.
 package replicas

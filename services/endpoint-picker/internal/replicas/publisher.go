@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,12 +23,14 @@ type publisher struct {
 
 	mu      sync.Mutex
 	readers map[*reader]struct{}
+	clients map[netip.Addr]int // readers by the IP address of their replica
 	frame   []byte
 }
 
 // reader is one reader of the events.
 type reader struct {
-	wake chan struct{} // has an element if something is pending
+	client netip.Addr
+	wake   chan struct{} // has an element if something is pending
 
 	// Guarded by publisher.mu.
 	pending []byte
@@ -35,7 +38,7 @@ type reader struct {
 }
 
 func newPublisher(now func() time.Duration) *publisher {
-	return &publisher{now: now, limit: maxPending, readers: map[*reader]struct{}{}}
+	return &publisher{now: now, limit: maxPending, readers: map[*reader]struct{}{}, clients: map[netip.Addr]int{}}
 }
 
 // Publish implements estimate.Publisher.
@@ -60,15 +63,16 @@ func (p *publisher) Publish(e estimate.Event) {
 	}
 }
 
-// open adds a reader, which gets all later events. It returns false if there are too many.
-func (p *publisher) open() (*reader, bool) {
+// open adds a reader of a client, which gets all later events. It returns false if there are too many, in all or of this client.
+func (p *publisher) open(client netip.Addr) (*reader, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.readers) >= maxReaders {
+	if len(p.readers) >= maxReaders || p.clients[client] >= maxReadersOfClient && !client.IsLoopback() {
 		return nil, false
 	}
-	r := &reader{wake: make(chan struct{}, 1)}
+	r := &reader{client: client, wake: make(chan struct{}, 1)}
 	p.readers[r] = struct{}{}
+	p.clients[client]++
 	p.reading.Store(int32(len(p.readers)))
 	return r, true
 }
@@ -77,6 +81,9 @@ func (p *publisher) close(r *reader) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.readers, r)
+	if p.clients[r.client]--; p.clients[r.client] == 0 {
+		delete(p.clients, r.client)
+	}
 	p.reading.Store(int32(len(p.readers)))
 	if r.slow {
 		p.slow.Add(1)

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -228,8 +229,8 @@ func TestReplicasWithoutAgreement(t *testing.T) {
 	}{
 		{"another pool", func(other *replica) { other.member.title = "other" }, "does not serve the pool"},
 		{"too many readers", func(other *replica) {
-			for range maxReaders {
-				_, _ = other.member.publisher.open()
+			for i := range byte(maxReaders) {
+				_, _ = other.member.publisher.open(netip.AddrFrom4([4]byte{10, 0, 0, i}))
 			}
 		}, "too many readers"},
 	} {
@@ -340,8 +341,8 @@ func TestSlowReader(t *testing.T) {
 	r := newReplica(t, nil)
 	defer r.listener.Close()
 	p := r.member.publisher
-	slow, _ := p.open()
-	fast, _ := p.open()
+	slow, _ := p.open(netip.Addr{})
+	fast, _ := p.open(netip.Addr{})
 	p.limit = 20 << 10 // for both
 	long := estimate.Event{Kind: estimate.EventCached, Endpoint: r.endpoint, Chain: make([]uint64, 1<<7)}
 	var buffer []byte
@@ -358,6 +359,82 @@ func TestSlowReader(t *testing.T) {
 	p.close(fast)
 	assert.Equal(t, int64(1), p.slow.Load())
 	p.Publish(long) // nobody listens
+}
+
+// foreign is a listener whose clients at 127.0.0.9 seem to be on another node.
+type foreign struct{ net.Listener }
+
+func (l foreign) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil && strings.HasPrefix(c.RemoteAddr().String(), "127.0.0.9:") {
+		return foreignConn{c}, nil
+	}
+	return c, err
+}
+
+type foreignConn struct{ net.Conn }
+
+func (foreignConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9), Port: 1} }
+
+// A pod that is no replica opens readers without end. It gets a few, and replicas still hear of everything.
+func TestHostileReader(t *testing.T) {
+	t.Parallel()
+	a, b := newReplica(t, nil), newReplica(t, nil)
+	a.listener = foreign{a.listener}
+	a.start(t, a.address(), b.address())
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}}
+	read := func() *http.Response {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.address()+"/v1/events?pool=pool", http.NoBody)
+		require.NoError(t, err)
+		request.Header.Set(headerProtocol, protocol)
+		response, err := client.Do(request)
+		require.NoError(t, err)
+		return response
+	}
+	eventually(t, func() bool { return a.member.Ready() == nil }, "alone")
+	statuses := map[int]int{}
+	for range 2 * maxReaders {
+		response := read()
+		statuses[response.StatusCode]++
+		defer response.Body.Close()
+	}
+	assert.Equal(t, map[int]int{http.StatusOK: maxReadersOfClient, http.StatusServiceUnavailable: 2*maxReaders - maxReadersOfClient}, statuses)
+
+	b.start(t, a.address(), b.address())
+	eventually(t, func() bool { return b.member.connected.Load() == 1 && a.member.connected.Load() == 1 }, "connected")
+	a.place(10)
+	eventually(t, func() bool { return b.endpoint.Load().Open == 1 }, "placed")
+}
+
+// The places of readers that have left are free again.
+func TestPlacesOfReaders(t *testing.T) {
+	t.Parallel()
+	p := newPublisher(func() time.Duration { return 0 })
+	one, other := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	var open []*reader
+	for range maxReadersOfClient {
+		r, ok := p.open(one)
+		require.True(t, ok)
+		open = append(open, r)
+	}
+	_, ok := p.open(one)
+	assert.False(t, ok)
+	for range maxReadersOfClient + 1 {
+		r, ok := p.open(netip.MustParseAddr("127.0.0.6"))
+		assert.True(t, ok, "a sidecar connects for all replicas")
+		defer p.close(r)
+	}
+	r, ok := p.open(other)
+	assert.True(t, ok)
+	p.close(open[0])
+	again, ok := p.open(one)
+	assert.True(t, ok)
+	for _, r := range append(open[1:], r, again) {
+		p.close(r)
+	}
+	assert.Len(t, p.clients, 1)
+	assert.Len(t, p.readers, maxReadersOfClient+1)
 }
 
 func TestLookup(t *testing.T) {

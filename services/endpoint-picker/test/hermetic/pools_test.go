@@ -27,6 +27,22 @@ type severalPools struct {
 // startSeveral runs a picker for all pools of the Service epp. Pool i exists if it is in exist.
 func startSeveral(t *testing.T, servers int, exist ...int) *severalPools {
 	t.Helper()
+	p := buildSeveral(t, servers, exist...)
+	p.flags = append(p.flags, ofService()...)
+	p.launch()
+	p.await(func() bool { return p.get(p.health(), "/readyz") == "ok\n" }, "ready")
+	t.Cleanup(p.settle)
+	return p
+}
+
+// ofService are the flags of a picker for all pools of its Service.
+func ofService() []string {
+	return []string{"--picker-service=epp", fmt.Sprintf("--max-pools=%d", maxPools)}
+}
+
+// buildSeveral makes the world of startSeveral. The flags do not yet say which pools the picker serves.
+func buildSeveral(t *testing.T, servers int, exist ...int) *severalPools {
+	t.Helper()
 	pages := make([]string, servers)
 	for i := range pages {
 		pages[i] = pageOf(0, 0, 0, "")
@@ -47,11 +63,7 @@ func startSeveral(t *testing.T, servers int, exist ...int) *severalPools {
 		"--grpc-port=0", "--grpc-health-port=0", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0",
 		"--secure-serving=false", "--drain-delay=0s", "--drain-timeout=20s", "--metrics-endpoint-auth=false",
 		"--refresh-metrics-interval=20ms", "--refresh-metrics-idle-interval=50ms", "--kubeconfig=" + p.kubeconfig(), "--pool-namespace=ns",
-		"--picker-service=epp", fmt.Sprintf("--max-pools=%d", maxPools),
 	}
-	p.launch()
-	p.await(func() bool { return p.get(p.health(), "/readyz") == "ok\n" }, "ready")
-	t.Cleanup(p.settle)
 	return p
 }
 

@@ -2,11 +2,13 @@ package hermetic
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
@@ -73,6 +75,44 @@ func TestReplicasShareTheirRequests(t *testing.T) {
 			<-a.stopped
 			c := b.sharing(addresses[2], addresses[0], addresses[1])
 			assert.Equal(t, "496/500", c.cached(1, prompt))
+		})
+	}
+}
+
+// A picker of any form of pools is ready when it knows what the caches contain, or when no other replica tells it.
+func TestReplicasAreWarmWhenTheyAreReady(t *testing.T) {
+	t.Parallel()
+	const cold = "waiting for the contents of caches from another replica"
+	for name, which := range map[string][]string{
+		"all": ofService(), "names": {"--pool=ns/" + poolName(0), "--pool=ns/" + poolName(1)}, "one": {"--pool-name=" + poolName(0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addresses := []string{newHost().String() + ":9004", newHost().String() + ":9004", newHost().String() + ":9004"}
+			silent, err := net.Listen("tcp", addresses[2])
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, silent.Close()) })
+			p := buildSeveral(t, 2, 0, 1)
+			p.flags = append(p.flags, which...)
+
+			// Another replica accepts connections and tells nothing, for as long as anybody waits.
+			p.flags = append(p.flags, sharing(addresses[0], addresses[2])...)
+			p.launch()
+			t.Cleanup(p.settle)
+			ready := func(r *rig) string { return r.get(r.health(), "/readyz") }
+			p.await(func() bool { return strings.Contains(ready(p.rig), cold) }, "cold")
+			p.await(func() bool { return ready(p.rig) == "ok\n" }, "ready without its contents")
+
+			// A third one hears from the first.
+			prompt := ids(50_000, 500)
+			gateway := p.gatewayOf(0)
+			gateway.serve(request{body: fmt.Sprintf(`{"model": "m", "prompt": [%s]}`, prompt)}, response{pieces: completion})
+			other := &rig{t: t, api: p.api, servers: p.servers, flags: slices.Concat(p.flags, sharing(addresses[1], addresses[0]))}
+			other.launch()
+			t.Cleanup(other.settle)
+			other.await(func() bool { return ready(other) == "ok\n" }, "ready")
+			assert.Positive(t, other.blocks(), "it knows the caches as soon as it is ready")
+			assert.InDelta(t, p.blocks(), other.blocks(), 0)
 		})
 	}
 }

@@ -8,17 +8,16 @@ import (
 
 // Limits of the decision API, as values of a label.
 const (
-	limitOpen  = "open"
-	limitBytes = "bytes"
+	limitStreams     = "streams"
+	limitBytes       = "bytes"
+	limitConnections = "connections"
 )
 
 var (
 	descDecisionsOpen = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "decisions_open"),
-		"Picks of the decision API without an outcome. The limit is --decision-max-open.", nil, nil)
-	descDecisionBytes = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "decision_bytes"),
-		"Bytes of calls and open picks of the decision API in memory. The limit is --max-buffered-bytes.", nil, nil)
+		"Picks of the decision API without an outcome. They are among the open streams, whose limit is --max-streams.", nil, nil)
 	descDecisionsLimited = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "decisions_limited_total"),
-		"Calls of the decision API that were refused because of a limit, by limit.", []string{labelLimit}, nil)
+		"Calls of the decision API that were refused, and connections that were closed, because their client had more than its share: of streams, of bytes, or of bytes at a connection.", []string{labelLimit}, nil)
 )
 
 // Decisions exports what becomes of the picks of the decision API.
@@ -45,7 +44,7 @@ func RegisterDecisions(r prometheus.Registerer, stats func() decision.Stats) {
 
 // Describe implements prometheus.Collector.
 func (decisions) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descDecisionsOpen, descDecisionBytes, descDecisionsLimited} {
+	for _, d := range []*prometheus.Desc{descDecisionsOpen, descDecisionsLimited} {
 		to <- d
 	}
 }
@@ -54,7 +53,7 @@ func (decisions) Describe(to chan<- *prometheus.Desc) {
 func (d decisions) Collect(to chan<- prometheus.Metric) {
 	s := d.stats()
 	to <- prometheus.MustNewConstMetric(descDecisionsOpen, prometheus.GaugeValue, float64(s.Open))
-	to <- prometheus.MustNewConstMetric(descDecisionBytes, prometheus.GaugeValue, float64(s.Bytes))
-	to <- prometheus.MustNewConstMetric(descDecisionsLimited, prometheus.CounterValue, float64(s.RefusedPicks), limitOpen)
-	to <- prometheus.MustNewConstMetric(descDecisionsLimited, prometheus.CounterValue, float64(s.RefusedBytes), limitBytes)
+	for limit, n := range map[string]int64{limitStreams: s.RefusedPicks, limitBytes: s.RefusedBytes, limitConnections: s.RefusedConnections} {
+		to <- prometheus.MustNewConstMetric(descDecisionsLimited, prometheus.CounterValue, float64(n), limit)
+	}
 }

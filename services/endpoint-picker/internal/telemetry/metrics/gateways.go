@@ -10,10 +10,10 @@ const labelLimit = "limit"
 
 var (
 	descBuffered = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "request_bytes_buffered"),
-		"Bytes of gateways and of clients of the proxy listener in memory: messages, request bodies, replies that were not read. The limit is --max-buffered-bytes.", nil, nil)
+		"Bytes of gateways and of clients of the proxy listener and of the decision API in memory: messages, request bodies, replies that were not read, open picks. The limit is --max-buffered-bytes.", nil, nil)
 	descGateways    = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "gateways"), "Gateways with connections, by IP address.", nil, nil)
 	descConnections = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "gateway_connections"), "Open connections of gateways.", nil, nil)
-	descStreams     = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "gateway_streams"), "Open streams of gateways, and open requests at the proxy listener. The limit is --max-streams.", nil, nil)
+	descStreams     = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "gateway_streams"), "Open streams of gateways, open requests at the proxy listener, and open picks of the decision API. The limit is --max-streams.", nil, nil)
 	descLimited     = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "gateway_limited_total"),
 		"Connections and streams that were refused or ended because of a limit, by limit.", []string{labelLimit}, nil)
 )

@@ -1,4 +1,4 @@
-package proxy
+package fairconn
 
 import (
 	"context"
@@ -10,14 +10,18 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
+// HTTP2Window is the flow control window of an HTTP/2 connection of a client, and of each of its streams. At half the value, bodies
+// take more round trips. At double, each connection can hold 256 KiB more.
+const HTTP2Window = 256 << 10
+
 const (
-	// connBytes is the memory of a connection: buffers of net/http and the stacks of its goroutines (BenchmarkMemory: 21 kB
-	// while it is idle). At half the value, idle connections take twice the memory that is counted. At double,
-	// a load balancer with many idle connections reaches its share with half as many.
+	// connBytes is the memory of a connection: buffers of net/http and the stacks of its goroutines (BenchmarkMemory of package proxy:
+	// 21 kB while it is idle). At half the value, idle connections take twice the memory that is counted. At double, a load
+	// balancer with many idle connections reaches its share with half as many.
 	connBytes = 20 << 10
 	// http2Bytes is the further memory of an HTTP/2 connection: its window, frames, and a header block. At half the value,
 	// half-sent bodies take more than is counted. At double, a client has its share with half as many connections.
-	http2Bytes = http2Window + 128<<10
+	http2Bytes = HTTP2Window + 128<<10
 	// headerGrowth is the memory of headers that arrive in relation to their bytes (BenchmarkMemory: 16 for fields of
 	// 6 bytes, the worst case). At half the value, headers of tiny fields take twice what is counted. At double, usual headers count twice as
 	// often too much, for the time in which they arrive.
@@ -29,45 +33,11 @@ const (
 // errBeyondShare ends the connection of a client beyond its share. net/http closes it without an answer.
 var errBeyondShare = &net.OpError{Op: "read", Err: fairshare.ErrTooManyBytes}
 
-// A listener counts the connections that it accepts for their clients. It closes those of clients beyond their share.
-type listener struct {
-	net.Listener
-
-	server *Server
-}
-
-// Accept implements net.Listener.
-func (l *listener) Accept() (net.Conn, error) {
-	for {
-		raw, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err //nolint:wrapcheck // net/http examines it
-		}
-		if c := l.server.admitConn(raw); c != nil {
-			return c, nil
-		}
-		_ = raw.Close()
-	}
-}
-
-// admitConn counts a connection. It returns nil if its client is beyond its share of bytes.
-func (s *Server) admitConn(raw net.Conn) *conn {
-	c := &conn{Conn: raw, server: s, account: s.ledger.Open(fairshare.AddressOf(raw.RemoteAddr()))}
-	c.account.Add(fairshare.Bytes, connBytes)
-	if c.account.BeyondShare(fairshare.Bytes) {
-		s.counters.refusedConnections.Add(1)
-		c.release()
-		return nil
-	}
-	s.connections.Add(1)
-	return c
-}
-
-// A conn is a connection of a client.
-type conn struct {
+// A Conn is a connection of a client.
+type Conn struct {
 	net.Conn
 
-	server  *Server
+	gate    *Gate
 	account *fairshare.Account
 	active  atomic.Int32 // requests in progress
 	reading atomic.Int64 // bytes that count for headers that arrive
@@ -75,14 +45,17 @@ type conn struct {
 	once    sync.Once
 }
 
+// Account returns the account of the client. It stays open as long as the connection.
+func (c *Conn) Account() *fairshare.Account { return c.account }
+
 // Read implements net.Conn. Between requests it counts what arrives.
-func (c *conn) Read(b []byte) (int, error) {
+func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 && c.active.Load() == 0 && !c.http2.Load() {
 		c.reading.Add(int64(n) * headerGrowth)
 		c.account.Add(fairshare.Bytes, int64(n)*headerGrowth)
-		if c.account.BeyondShare(fairshare.Bytes) {
-			c.server.counters.refusedConnections.Add(1)
+		if c.account.Overdrawn() {
+			c.gate.refused.Add(1)
 			return 0, errBeyondShare
 		}
 	}
@@ -90,17 +63,17 @@ func (c *conn) Read(b []byte) (int, error) {
 }
 
 // Close implements net.Conn.
-func (c *conn) Close() error {
+func (c *Conn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
-		c.server.connections.Add(-1)
+		c.gate.open.Add(-1)
 		c.release()
 	})
 	return err //nolint:wrapcheck // net/http examines it
 }
 
 // release ends the count of the connection.
-func (c *conn) release() {
+func (c *Conn) release() {
 	held := c.reading.Swap(0) + connBytes
 	if c.http2.Load() {
 		held += http2Bytes
@@ -109,8 +82,8 @@ func (c *conn) release() {
 	c.account.Close()
 }
 
-// begin is called at the start of a request, whose headers count for the request from now on.
-func (c *conn) begin(r *http.Request) {
+// Begin is called at the start of a request. From now on the handler counts its headers.
+func (c *Conn) Begin(r *http.Request) {
 	c.active.Add(1)
 	c.account.Add(fairshare.Bytes, -c.reading.Swap(0))
 	if r.ProtoMajor == 2 && c.http2.CompareAndSwap(false, true) {
@@ -118,21 +91,33 @@ func (c *conn) begin(r *http.Request) {
 	}
 }
 
-// end is called at the end of a request.
-func (c *conn) end() { c.active.Add(-1) }
+// End is called at the end of a request.
+func (c *Conn) End() { c.active.Add(-1) }
+
+// HeadersSize returns the memory of headers: their text, and for each field about what a map and a slice take.
+func HeadersSize(h http.Header) (size int) {
+	for name, values := range h {
+		size += fieldOverhead + len(name)
+		for _, v := range values {
+			size += fieldOverhead/2 + len(v)
+		}
+	}
+	return size
+}
 
 // connKey is the key of the connection in the context of a request.
 type connKey struct{}
 
-// connContext makes a connection known to its requests, also through TLS.
-func connContext(ctx context.Context, c net.Conn) context.Context {
+// Context makes a connection of a Gate known to its requests, also through TLS.
+func Context(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()
 	}
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-func connOf(r *http.Request) *conn {
-	c, _ := r.Context().Value(connKey{}).(*conn)
+// Of returns the connection of a request, nil if it is not one of a Gate.
+func Of(r *http.Request) *Conn {
+	c, _ := r.Context().Value(connKey{}).(*Conn)
 	return c
 }

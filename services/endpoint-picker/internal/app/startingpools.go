@@ -1,0 +1,55 @@
+package app
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+)
+
+// startLimit is the maximum time to wait for pools after they were found. It is longer than one pool waits for pages and for contents
+// (package replicas: 7 s). At half, a replica of several pools may be ready before it knows what the caches contain. At double,
+// a pool that cannot be read delays the start by 10 s more.
+const startLimit = 10 * time.Second
+
+// startingPools are the pools that the process has found when it started, until each is ready once. It is safe for concurrent use.
+type startingPools struct {
+	mu      sync.Mutex
+	waiting map[string]readyPool // by title
+	until   time.Time
+}
+
+type readyPool interface {
+	Ready() error
+}
+
+// add adds a pool to wait for.
+func (s *startingPools) add(title string, p readyPool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting == nil {
+		s.waiting, s.until = map[string]readyPool{}, time.Now().Add(startLimit)
+	}
+	s.waiting[title] = p
+}
+
+// remove ends the wait for a pool that is not served anymore.
+func (s *startingPools) remove(title string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waiting, title)
+}
+
+// Ready returns the error of a pool that is not ready yet. Pools that are missing are the concern of nobody else.
+func (s *startingPools) Ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for title, p := range s.waiting {
+		if err := p.Ready(); err != nil && !errors.Is(err, datastore.ErrNoPool) && time.Now().Before(s.until) {
+			return err //nolint:wrapcheck // it says all
+		}
+		delete(s.waiting, title)
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+)
+
+var errCold = errors.New("cold")
+
+type fakeReadyPool struct{ err error }
+
+func (p *fakeReadyPool) Ready() error { return p.err }
+
+func TestStartingPools(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		change func(s *startingPools, second *fakeReadyPool)
+		want   error
+	}{
+		{name: "a cold pool", change: func(*startingPools, *fakeReadyPool) {}, want: errCold},
+		{name: "it gets warm", change: func(_ *startingPools, p *fakeReadyPool) { p.err = nil }},
+		{name: "it is missing", change: func(_ *startingPools, p *fakeReadyPool) { p.err = fmt.Errorf("pool: %w", datastore.ErrNoPool) }},
+		{name: "it is not served anymore", change: func(s *startingPools, _ *fakeReadyPool) { s.remove("second") }},
+		{name: "just within the limit", change: func(*startingPools, *fakeReadyPool) { time.Sleep(startLimit - 1) }, want: errCold},
+		{name: "it takes too long", change: func(*startingPools, *fakeReadyPool) { time.Sleep(startLimit) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s, first, second := &startingPools{}, &fakeReadyPool{}, &fakeReadyPool{err: errCold}
+				require.NoError(t, s.Ready(), "nobody waits for no pool")
+				s.add("first", first)
+				s.add("second", second)
+				require.ErrorIs(t, s.Ready(), errCold)
+				tt.change(s, second)
+				require.ErrorIs(t, s.Ready(), tt.want)
+				if tt.want == nil {
+					first.err, second.err = errCold, errCold
+					assert.NoError(t, s.Ready(), "they were ready once")
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,110 @@
+package decision
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/fairconn"
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+)
+
+const (
+	// callBytes is the memory of a call besides its connection, its headers and its body (BenchmarkMemoryOfCalls: a pick whose body does
+	// not come takes 24 kB together with its connection). At half the value, slow calls take 8 % more than is counted. At double, a
+	// client has its share with a seventh less of them.
+	callBytes = 4 << 10
+	// firstRead is the size of the first read of a body of unknown length, in bytes.
+	firstRead = 4 << 10
+	// objectCopies is the memory of a pick in the form of an object, in relation to its length: the text, and the body without
+	// escapes.
+	objectCopies = 2
+)
+
+// A call is a call in progress. What it holds counts for its client.
+type call struct {
+	*http.Request
+
+	server  *Server
+	account *fairshare.Account
+	held    int64 // bytes of the body
+}
+
+// counted returns a handler that counts the memory of a call, until it ends.
+func (s *Server) counted(serve func(w http.ResponseWriter, c *call)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c := &call{Request: r, server: s, account: s.ledger.Open(clientOf(r))}
+		defer c.account.Close()
+		fixed := int64(callBytes + fairconn.HeadersSize(r.Header))
+		c.account.Add(fairshare.Bytes, fixed)
+		defer c.account.Add(fairshare.Bytes, -fixed)
+		defer c.release()
+		serve(w, c)
+	}
+}
+
+// take counts bytes of the body. It returns false if the client would be beyond its share.
+func (c *call) take(n int64) bool {
+	if !c.account.Take(fairshare.Bytes, n) {
+		c.server.refusedBytes.Add(1)
+		return false
+	}
+	c.held += n
+	return true
+}
+
+// add counts bytes of the body, also beyond the share of the client.
+func (c *call) add(n int64) bool {
+	c.account.Add(fairshare.Bytes, n)
+	c.held += n
+	return true
+}
+
+// release returns the bytes of the body, which nobody needs anymore.
+func (c *call) release() {
+	c.account.Add(fairshare.Bytes, -c.held)
+	c.held = 0
+}
+
+// readBody reads the body. It counts its memory as it grows, so that a client holds only what it has sent.
+func (c *call) readBody(most, copies int, count func(n int64) bool) ([]byte, *Problem) {
+	if c.ContentLength > int64(most) {
+		return nil, tooLarge(most)
+	}
+	var body []byte
+	for {
+		if len(body) == cap(body) {
+			size := min(max(2*cap(body), firstRead), most+1)
+			if c.ContentLength >= 0 {
+				size = min(size, int(c.ContentLength)+1) // and a byte for the end
+			}
+			if !count(int64((size - cap(body)) * copies)) {
+				return nil, busy("too many bytes of bodies and open picks: report outcomes, or send fewer requests at a time")
+			}
+			body = append(make([]byte, 0, size), body...)
+		}
+		n, err := c.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case len(body) > most:
+			return nil, tooLarge(most)
+		case errors.Is(err, io.EOF):
+			return body, nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil, errSlow
+		case err != nil:
+			return nil, errBroken
+		}
+	}
+}
+
+func tooLarge(most int) *Problem { return problemOf(exchange.TooLarge(most)) }
+
+// clientOf returns the IP address of a client.
+func clientOf(r *http.Request) netip.Addr {
+	address, _ := netip.ParseAddrPort(r.RemoteAddr) // zero for connections of tests in memory
+	return address.Addr().Unmap().WithZone("")
+}

@@ -1,0 +1,241 @@
+package decision
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+)
+
+// Clients, by the addresses of their connections.
+const (
+	greedy = "192.0.2.1:1000"
+	good   = "192.0.2.2:1000"
+)
+
+// callFrom makes a call of a client.
+func (r *rig) callFrom(client, path, body string) (status int, answer string) {
+	q := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	q.RemoteAddr = client
+	return r.serve(q)
+}
+
+// pickAll picks for a client until it is refused, and returns the ids. It gives each pick time to count for the fair level.
+func (r *rig) pickAll(client, body string) (ids []string) {
+	for {
+		status, answer := r.callFrom(client, PathPick, body)
+		if status != http.StatusOK {
+			assert.Equal(r.t, http.StatusTooManyRequests, status, answer)
+			return ids
+		}
+		ids = append(ids, answer[7:39])
+		time.Sleep(fairshare.LevelAge)
+	}
+}
+
+func completedBody(id string) string { return `{"id":"` + id + `","event":"completed"}` }
+
+// TestLimits_Fair has a client that takes all. Another one gets its share, and each outcome makes room.
+func TestLimits_Fair(t *testing.T) {
+	t.Parallel()
+	large := `{"body":"` + strings.Repeat("a", 100<<10) + `"}`
+	tests := []struct {
+		name      string
+		limits    fairshare.Limits
+		body      string
+		want      int // picks of the first client
+		wantOther int // picks of the second one
+	}{
+		{name: "open picks", limits: fairshare.Limits{Streams: 8}, body: "{}", want: 8, wantOther: 4},
+		{name: "bytes of open picks", limits: fairshare.Limits{Bytes: 200 << 10}, body: "{}", want: 97, wantOther: 48},
+		{name: "bytes of prompts", limits: fairshare.Limits{Bytes: 2 << 20}, body: large, want: 127, wantOther: 63},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newLimitedRig(t, tt.limits)
+				ids := r.pickAll(greedy, tt.body)
+				assert.Equal(t, tt.want, len(ids)) //nolint:testifylint // the ids say nothing
+				status, _ := r.callFrom("192.0.2.1:1001", PathPick, tt.body)
+				assert.Equal(t, http.StatusTooManyRequests, status, "another port is the same client")
+				assert.EqualValues(t, len(ids), r.pool.inFlight(), "a refused pick holds no place")
+
+				assert.Equal(t, tt.wantOther, len(r.pickAll(good, tt.body))) //nolint:testifylint // the ids say nothing
+				stats := r.Stats()
+				assert.EqualValues(t, 3, stats.RefusedPicks+stats.RefusedBytes)
+
+				for i, id := range ids { // the client is far beyond its share
+					status, answer := r.callFrom(greedy, PathOutcome, completedBody(id))
+					require.Equal(t, http.StatusNoContent, status, answer)
+					if i == len(ids)/4 {
+						time.Sleep(fairshare.LevelAge)
+						status, _ = r.callFrom(greedy, PathPick, tt.body)
+						assert.Equal(t, http.StatusTooManyRequests, status, "it is still beyond its share")
+					}
+				}
+				time.Sleep(fairshare.LevelAge)
+				assert.NotEmpty(t, r.pickAll(greedy, tt.body))
+				r.Server.Close()
+				r.assertNothingHeld()
+			})
+		})
+	}
+}
+
+// TestLimits_OneShareForAllListeners has clients that also use the listener for gateways.
+func TestLimits_OneShareForAllListeners(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newLimitedRig(t, fairshare.Limits{Streams: 8, Bytes: 1 << 20})
+		streams, bytes := r.ledger.Open(netip.MustParseAddr("192.0.2.1")), r.ledger.Open(netip.MustParseAddr("192.0.2.3"))
+		streams.Add(fairshare.Streams, 6)
+		bytes.Add(fairshare.Bytes, 1<<20)
+		assert.Len(t, r.pickAll(greedy, "{}"), 2)
+		time.Sleep(fairshare.LevelAge)
+		assert.Empty(t, r.pickAll("192.0.2.3:1000", "{}"))
+		assert.NotEmpty(t, r.pickAll(good, "{}"))
+		assert.False(t, streams.Take(fairshare.Streams, 1), "and the gateway gets no more for what the picks hold")
+		r.Server.Close()
+		assert.EqualValues(t, 6, r.ledger.Total(fairshare.Streams))
+		streams.Add(fairshare.Streams, -6)
+		bytes.Add(fairshare.Bytes, -1<<20)
+		streams.Close()
+		bytes.Close()
+	})
+}
+
+// TestLimits_PickOutlivesItsConnection has a client that connects for each call, as some load balancers do.
+func TestLimits_PickOutlivesItsConnection(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	l := r.listen(t)
+	status, answer := callAt(t, l.Address(), "127.0.0.1", PathPick, "{}")
+	require.Equal(t, http.StatusOK, status)
+	awaitClosed(t, l)
+	assert.EqualValues(t, 1, r.ledger.Total(fairshare.Streams))
+	account := r.ledger.Open(netip.MustParseAddr("127.0.0.1"))
+	defer account.Close()
+	assert.EqualValues(t, 1, account.Used(fairshare.Streams))
+	assert.Equal(t, r.ledger.Total(fairshare.Parked), account.Used(fairshare.Bytes), "the pick is all that counts")
+	assert.Positive(t, account.Used(fairshare.Bytes))
+	status, _ = callAt(t, l.Address(), "127.0.0.1", PathOutcome, completedBody(answer[7:39]))
+	assert.Equal(t, http.StatusNoContent, status)
+	awaitClosed(t, l)
+	assert.Zero(t, account.Used(fairshare.Bytes))
+}
+
+// TestLimits_OutcomesBeyondTheShare has a client that has taken all when another one takes its share. It can pick no more, but it
+// can report outcomes, each on a new connection. Then it opens connections without end.
+func TestLimits_OutcomesBeyondTheShare(t *testing.T) {
+	t.Parallel()
+	const first, second = "127.0.0.1", "127.0.0.2"
+	r := newLimitedRig(t, fairshare.Limits{Bytes: 1 << 20}, func(o *Options) { o.Timeout = time.Hour })
+	l := r.listen(t)
+	fill := func(client string) (ids []string) {
+		for {
+			status, answer := callAt(t, l.Address(), client, PathPick, "{}")
+			if status != http.StatusOK {
+				assert.Equal(t, http.StatusTooManyRequests, status)
+				return ids
+			}
+			ids = append(ids, answer[7:39])
+		}
+	}
+	ids := fill(first)
+	time.Sleep(fairshare.LevelAge)
+	assert.NotEmpty(t, fill(second))
+	account := r.ledger.Open(netip.MustParseAddr(first))
+	defer account.Close()
+	require.True(t, account.BeyondShare(fairshare.Bytes))
+	for _, id := range ids[:len(ids)/8] {
+		status, _ := callAt(t, l.Address(), first, PathOutcome, completedBody(id))
+		require.Equal(t, http.StatusNoContent, status)
+		awaitClosed(t, l) // the reserve is for two connections
+	}
+	require.True(t, account.BeyondShare(fairshare.Bytes))
+
+	var conns []net.Conn
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(first)}}
+	for range 20 {
+		c, err := dialer.DialContext(t.Context(), "tcp", l.Address())
+		require.NoError(t, err)
+		_, _ = io.WriteString(c, "POST /v1/outcome HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 1<<10))
+		conns = append(conns, c)
+	}
+	require.Eventually(t, func() bool { return l.Stats().RefusedConnections > 10 }, 20*time.Second, time.Millisecond)
+	status, _ := callAt(t, l.Address(), second, PathPick, "{}")
+	assert.NotZero(t, status, "another client has a connection")
+	for _, c := range conns {
+		require.NoError(t, c.Close())
+	}
+}
+
+// callAt makes a call on a connection of its own, from an address. The status is 0 if there is no answer.
+func callAt(t *testing.T, address, client, path, body string) (status int, answer string) {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}}
+	response, err := c.Post("http://"+address+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, string(text)
+}
+
+// awaitClosed waits until the listener has no connection.
+func awaitClosed(t *testing.T, l *Listener) {
+	t.Helper()
+	require.Eventually(t, func() bool { return l.gate.Open() == 0 }, 20*time.Second, time.Millisecond)
+}
+
+// BenchmarkMemoryOfCalls measures what calls hold whose body does not come, as the basis of callBytes. The other ends of the
+// connections are in the process, too, with less than 1 KiB each.
+func BenchmarkMemoryOfCalls(b *testing.B) {
+	const calls = 500
+	for name, head := range map[string]string{
+		"idle": "", "outcome": "POST /v1/outcome HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
+		"pick": "POST /v1/pick HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				r := newLimitedRig(b, fairshare.Limits{})
+				l := r.listen(b)
+				var before, after runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&before)
+				var conns []net.Conn
+				for range calls {
+					c, err := net.Dial("tcp", l.Address())
+					require.NoError(b, err)
+					_, err = io.WriteString(c, head)
+					require.NoError(b, err)
+					conns = append(conns, c)
+				}
+				time.Sleep(time.Second)
+				runtime.GC()
+				runtime.ReadMemStats(&after)
+				b.ReportMetric(float64(after.HeapInuse+after.StackInuse-before.HeapInuse-before.StackInuse)/calls, "B/each")
+				b.ReportMetric(float64(r.ledger.Total(fairshare.Bytes))/calls, "counted/each")
+				for _, c := range conns {
+					_ = c.Close()
+				}
+				l.Close()
+			}
+		})
+	}
+}

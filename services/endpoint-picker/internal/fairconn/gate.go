@@ -1,0 +1,60 @@
+package fairconn
+
+import (
+	"net"
+	"sync/atomic"
+
+	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+)
+
+// A Gate counts the connections of one listener for their clients. It closes those of clients beyond their share. It is safe for
+// concurrent use.
+type Gate struct {
+	ledger        *fairshare.Ledger
+	open, refused atomic.Int64
+}
+
+// NewGate returns a Gate without connections.
+func NewGate(l *fairshare.Ledger) *Gate { return &Gate{ledger: l} }
+
+// Open returns the number of open connections.
+func (g *Gate) Open() int { return int(g.open.Load()) }
+
+// Refused returns the number of connections that were closed because their clients were beyond their share.
+func (g *Gate) Refused() int64 { return g.refused.Load() }
+
+// Listener returns a listener whose connections the gate counts. Their server must have Context as its ConnContext.
+func (g *Gate) Listener(inner net.Listener) net.Listener { return &listener{inner, g} }
+
+type listener struct {
+	net.Listener
+
+	gate *Gate
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		raw, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err //nolint:wrapcheck // net/http examines it
+		}
+		if c := l.gate.admit(raw); c != nil {
+			return c, nil
+		}
+		_ = raw.Close()
+	}
+}
+
+// admit counts a connection. It returns nil if its client is beyond its share.
+func (g *Gate) admit(raw net.Conn) *Conn {
+	c := &Conn{Conn: raw, gate: g, account: g.ledger.Open(fairshare.AddressOf(raw.RemoteAddr()))}
+	c.account.Add(fairshare.Bytes, connBytes)
+	if c.account.Overdrawn() {
+		g.refused.Add(1)
+		c.release()
+		return nil
+	}
+	g.open.Add(1)
+	return c
+}
