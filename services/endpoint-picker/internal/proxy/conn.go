@@ -34,13 +34,17 @@ type listener struct {
 	net.Listener
 
 	server *Server
+	closed atomic.Bool
 }
 
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
-		if err != nil {
+		switch {
+		case err != nil && l.closed.Load():
+			return nil, http.ErrServerClosed
+		case err != nil:
 			return nil, err //nolint:wrapcheck // net/http examines it
 		}
 		if c := l.server.admitConn(raw); c != nil {
@@ -48,6 +52,14 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		_ = raw.Close()
 	}
+}
+
+// Close implements net.Listener. It may be called again.
+func (l *listener) Close() error {
+	if l.closed.Swap(true) {
+		return nil
+	}
+	return l.Listener.Close() //nolint:wrapcheck // the caller's message names the address
 }
 
 // admitConn counts a connection. It returns nil if its client is beyond its share of bytes.
