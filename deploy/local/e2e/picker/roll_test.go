@@ -73,8 +73,9 @@ func rollBehindEnvoy(t *testing.T, o stack.Options) rolled {
 }
 
 // rollAtListener rolls everything while clients send their requests to the Service of two pickers, without a gateway. Some send
-// the next request at once on the connection of the last one. Others leave their connections idle for a while. No client retries: a
-// request of chatload cannot be sent twice, not even by net/http when a used connection turns out to be closed.
+// the next request at once on the connection of the last one. Others leave their connections idle for a while, or open one for each
+// request. No client retries: a request of chatload cannot be sent twice, not even by net/http when a used connection turns out to be
+// closed.
 func rollAtListener(t *testing.T, o stack.Options) rolled {
 	t.Helper()
 	c := cluster.Start(t, cluster.Nodes(2))
@@ -84,15 +85,16 @@ func rollAtListener(t *testing.T, o stack.Options) rolled {
 	busy := longStreams(l.BaseURL())
 	busy.Dial = l.Dial
 	pausing := busy
-	pausing.Concurrency, pausing.Rate, pausing.MaxTokens, pausing.Prompts.Seed = 0, pausingRate, pausingTokens, 2
-	return rollEverything(t, c, s, busy, pausing)
+	pausing.Concurrency, pausing.Rate, pausing.MaxTokens, pausing.Prompts.Seed = 0, shortRate, shortTokens, 2
+	fresh := pausing
+	fresh.KeepAlive, fresh.Prompts.Seed = false, 3
+	return rollEverything(t, c, s, busy, pausing, fresh)
 }
 
-// The load of clients whose connections are idle now and then: half a second for an answer, at random times, so that from none to
-// a dozen connections are in use.
+// The loads of short completions: half a second for an answer, at random times, so that from none to a dozen connections are in use.
 const (
-	pausingRate   = 8
-	pausingTokens = 5
+	shortRate   = 10 // requests per second
+	shortTokens = 5
 )
 
 // rollable are the options of a stack that is rolled.
