@@ -220,16 +220,21 @@ func (s *Stack) Gateway() string { return "http://" + s.cluster.Published[0] }
 // WaitGateway returns when a request succeeds. Envoy, picker and model servers are ready before the call, but other parts do
 // not know it yet: Envoy resolves names periodically, and a node's service proxy learns endpoints a moment later.
 func (s *Stack) WaitGateway(ctx context.Context) error {
+	return waitAnswer(ctx, &http.Client{Timeout: fetchTimeout}, s.Gateway())
+}
+
+// waitAnswer returns when a request to a base URL succeeds.
+func waitAnswer(ctx context.Context, client *http.Client, base string) error {
 	ctx, cancel := context.WithTimeout(ctx, gatewayTimeout)
 	defer cancel()
 	for {
-		_, err := get(ctx, &http.Client{Timeout: fetchTimeout}, s.Gateway()+"/v1/models")
+		_, err := get(ctx, client, base+"/v1/models")
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait until the gateway answers: %w", err)
+			return fmt.Errorf("wait until %s answers: %w", base, err)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

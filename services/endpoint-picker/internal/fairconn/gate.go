@@ -2,6 +2,7 @@ package fairconn
 
 import (
 	"net"
+	"net/http"
 	"sync/atomic"
 
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
@@ -23,20 +24,25 @@ func (g *Gate) Open() int { return int(g.open.Load()) }
 // Refused returns the number of connections that were closed because their clients were beyond their share.
 func (g *Gate) Refused() int64 { return g.refused.Load() }
 
-// Listener returns a listener whose connections the gate counts. Their server must have Context as its ConnContext.
-func (g *Gate) Listener(inner net.Listener) net.Listener { return &listener{inner, g} }
+// Listener returns a listener whose connections the gate counts. Their server must have Context as its ConnContext. It can be closed
+// before the server and by the server: Accept then returns http.ErrServerClosed.
+func (g *Gate) Listener(inner net.Listener) net.Listener { return &listener{Listener: inner, gate: g} }
 
 type listener struct {
 	net.Listener
 
-	gate *Gate
+	gate   *Gate
+	closed atomic.Bool
 }
 
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
-		if err != nil {
+		switch {
+		case err != nil && l.closed.Load():
+			return nil, http.ErrServerClosed
+		case err != nil:
 			return nil, err //nolint:wrapcheck // net/http examines it
 		}
 		if c := l.gate.admit(raw); c != nil {
@@ -44,6 +50,14 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		_ = raw.Close()
 	}
+}
+
+// Close implements net.Listener. It may be called again.
+func (l *listener) Close() error {
+	if l.closed.Swap(true) {
+		return nil
+	}
+	return l.Listener.Close() //nolint:wrapcheck // the caller's message names the address
 }
 
 // admit counts a connection. It returns nil if its client is beyond its share.

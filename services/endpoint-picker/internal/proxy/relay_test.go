@@ -157,7 +157,8 @@ func TestDrain(t *testing.T) {
 				<-release
 				_, _ = io.WriteString(w, "end")
 			})
-			response, err := protocol(r).Get("http://" + r.address)
+			client := protocol(r)
+			response, err := client.Get("http://" + r.address)
 			require.NoError(t, err)
 			defer func() { _ = response.Body.Close() }()
 			short, cancel := context.WithCancel(t.Context())
@@ -170,6 +171,7 @@ func TestDrain(t *testing.T) {
 			text, err := io.ReadAll(response.Body)
 			require.NoError(t, err)
 			assert.Equal(t, "begin end", string(text))
+			client.CloseIdleConnections()
 			assert.True(t, r.Drain(t.Context()))
 		})
 	}

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -80,6 +79,7 @@ type Server struct {
 	listener net.Listener // nil until Listen
 
 	draining atomic.Bool
+	idle     idleConns
 	counters counters
 	requests requests
 }
@@ -90,6 +90,7 @@ func New(p Params) *Server {
 		log: p.Log, options: p.Options, pools: p.Pools, gate: fairconn.NewGate(p.Ledger),
 		exchange: exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID, Ranking: maxAttempts},
 		upstream: newUpstream(p.Options.MaxServerConns, (&net.Dialer{}).DialContext),
+		idle:     idleConns{since: map[net.Conn]time.Time{}},
 	}
 	s.requests.none = sync.NewCond(&s.requests.mu)
 	s.WantHeaders(nil)
@@ -107,6 +108,7 @@ func New(p Params) *Server {
 		Protocols:                    protocols,
 		ErrorLog:                     errorLog,
 		ConnContext:                  fairconn.Context,
+		ConnState:                    s.idle.follow,
 		ReadHeaderTimeout:            p.Options.BodyTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaders,
@@ -159,17 +161,6 @@ func (s *Server) serve() error {
 
 // InFlight returns the number of open requests.
 func (s *Server) InFlight() int { return s.requests.count() }
-
-// Leave asks clients to use other connections for their next requests: HTTP/1.1 by Connection: close, HTTP/2 by GOAWAY. All
-// requests are still served.
-func (s *Server) Leave() { s.draining.Store(true) }
-
-// Drain stops accepting and returns true when the last request has ended, or false when ctx ends first. Then Close cuts the open
-// ones.
-func (s *Server) Drain(ctx context.Context) bool {
-	s.Leave()
-	return s.http.Shutdown(ctx) == nil
-}
 
 // Close closes all connections and returns when all handlers have returned.
 func (s *Server) Close() {
