@@ -190,8 +190,8 @@ golden: doctor-go ## Write the golden files anew; read the diff before you commi
 	@$(EACH) golden "$(WORKSPACE_MODULES)" $(CURDIR)/.ci/golden.sh
 
 .PHONY: bench
-bench: doctor-go local ## Run the benchmarks (BENCH=regexp, COUNT=1)
-	@$(EACH) bench "$(WORKSPACE_MODULES)" $(GO) test -p 1 -run '^$$' -bench '$(or $(BENCH),.)' -count $(or $(COUNT),1) -benchmem ./...
+bench: doctor-go local ## Run the benchmarks (BENCH=regexp, COUNT=1, FAIRLEAD_RECORDING=file)
+	@$(EACH) bench "$(WORKSPACE_MODULES)" $(GO) test -p 1 -run '^$$' -bench '$(or $(BENCH),.)' -count $(or $(COUNT),1) -benchmem -timeout 60m ./...
 
 .PHONY: bench-rollout
 bench-rollout: doctor-go ## Failed requests of roll-outs behind an emulated OCI Load Balancer, for all combinations of hooks, work requests and removals

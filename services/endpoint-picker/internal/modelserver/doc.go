@@ -12,7 +12,7 @@
 //	scrapes fail                                        the fastest, doubling, up to a second
 //
 // All endpoints share a budget of scrapes per second, independent of their number. Picks do not notify the scheduler: it
-// reads the endpoints' counters at every beat.
+// reads the endpoints' counters at every beat. Schedule has all of these decisions and nothing else, so package simulation uses it, too.
 //
 // Engine names the needed metrics of one kind of server. It is compiled once. A page is scanned for these lines as it
 // arrives, without storing the page; a scan allocates nothing.

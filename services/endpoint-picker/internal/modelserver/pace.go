@@ -2,7 +2,6 @@ package modelserver
 
 import (
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
@@ -74,9 +73,6 @@ func (p *pace) interval(i Interval, a attention) time.Duration {
 	}
 	return min(i.Fastest<<min(p.streak, 10), limit)
 }
-
-// vary returns a random factor for an interval.
-func vary() float64 { return 1 - jitter + 2*jitter*rand.Float64() }
 
 // foresight is the prediction of a page.
 type foresight struct {

@@ -90,14 +90,3 @@ func TestSurprise(t *testing.T) {
 		})
 	}
 }
-
-func TestIntervalsVary(t *testing.T) {
-	t.Parallel()
-	seen := map[float64]bool{}
-	for range 100 {
-		v := vary()
-		assert.InDelta(t, 1, v, jitter)
-		seen[v] = true
-	}
-	assert.Greater(t, len(seen), 50)
-}

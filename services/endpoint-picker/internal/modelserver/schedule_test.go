@@ -1,34 +1,36 @@
 package modelserver
 
 import (
+	"math/rand/v2"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// simulation runs the scheduler in virtual time: scrapes take none, and tell what the test says.
+// simulation runs a schedule in virtual time: scrapes take none, and tell what the test says.
 type simulation struct {
-	*Scraper
+	*Schedule
 
-	clock   *clocktesting.FakeClock
-	scrapes map[*endpoint.Endpoint]int
+	interval Interval
+	now      time.Time
+	asked    time.Time
+	scrapes  map[*endpoint.Endpoint]int
 }
 
 func simulate(o Options, n int) *simulation {
-	c := clocktesting.NewFakeClock(noon)
-	s := &simulation{NewScraper(ScraperParams{Options: o, Log: zap.NewNop(), Outliers: deaf{}, Clock: c}), c, map[*endpoint.Endpoint]int{}}
+	s := &simulation{NewSchedule(o.Budget, rand.Float64), o.Interval, noon, time.Time{}, map[*endpoint.Endpoint]int{}}
+	var endpoints []*endpoint.Endpoint
 	for range n {
-		s.workers = append(s.workers, &worker{Scraper: s.Scraper, endpoint: anEndpoint()})
+		endpoints = append(endpoints, anEndpoint())
 	}
+	s.SetEndpoints(endpoints)
 	return s
 }
 
@@ -37,15 +39,18 @@ func anEndpoint() *endpoint.Endpoint {
 	return endpoint.New(endpoint.Description{Identity: id}, noon, nil)
 }
 
+// hurry announces a reader of values.
+func (s *simulation) hurry() { s.asked = s.now }
+
 // run lets a time pass. Before each beat the traffic comes, and each scrape ends as told.
 func (s *simulation) run(d time.Duration, traffic func(), tell func(*pace)) (scrapes int) {
 	clear(s.scrapes)
-	for end := s.clock.Now().Add(d); s.clock.Now().Before(end); s.clock.Step(s.period()) {
+	for end := s.now.Add(d); s.now.Before(end); s.now = s.now.Add(period(s.interval)) {
 		traffic()
-		for _, w := range s.choose(s.clock.Now()) {
-			w.begin(s.clock.Now())
-			tell(&w.pace)
-			s.scrapes[w.endpoint]++
+		for _, turn := range s.Beat(s.now, s.interval, s.asked) {
+			tell(&turn.pace)
+			turn.End()
+			s.scrapes[turn.Endpoint()]++
 			scrapes++
 		}
 	}
@@ -67,25 +72,25 @@ func TestIdlePoolIsScrapedSlowly(t *testing.T) {
 func TestPagesThatTellSomethingNewAreScrapedFast(t *testing.T) {
 	t.Parallel()
 	s := simulate(DefaultOptions(), 8)
-	traffic := place(s.workers[0].endpoint)
+	traffic := place(s.turns[0].endpoint)
 	assert.InDelta(t, 8*100, s.run(10*time.Second, traffic, (*pace).news), 8*10)
 }
 
 func TestPagesThatOnlyConfirmAreScrapedLess(t *testing.T) {
 	t.Parallel()
 	s := simulate(DefaultOptions(), 8)
-	busy := s.workers[0].endpoint
+	busy := s.turns[0].endpoint
 	s.run(5*time.Second, place(busy), (*pace).noNews)
 	s.run(10*time.Second, place(busy), (*pace).noNews)
 	assert.InDelta(t, 50, s.scrapes[busy], 8, "where our leases move")
-	assert.InDelta(t, 10, s.scrapes[s.workers[1].endpoint], 2)
+	assert.InDelta(t, 10, s.scrapes[s.turns[1].endpoint], 2)
 }
 
 func TestFirstRequestAfterAPauseBringsAScrape(t *testing.T) {
 	t.Parallel()
 	s := simulate(DefaultOptions(), 8)
 	s.run(5*time.Second, nothing, (*pace).noNews)
-	e := s.workers[3].endpoint
+	e := s.turns[3].endpoint
 	e.Acquire()
 	s.run(250*time.Millisecond, nothing, (*pace).noNews)
 	assert.GreaterOrEqual(t, s.scrapes[e], 1)
@@ -95,18 +100,18 @@ func TestHurryIsTraffic(t *testing.T) {
 	t.Parallel()
 	s := simulate(DefaultOptions(), 8)
 	s.run(5*time.Second, nothing, (*pace).news)
-	assert.InDelta(t, 8*50, s.run(5*time.Second, s.Hurry, (*pace).news), 8*6)
+	assert.InDelta(t, 8*50, s.run(5*time.Second, s.hurry, (*pace).news), 8*6)
 }
 
 func TestBudgetHoldsWhateverTheNumberOfEndpoints(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{64, 256, 1000} {
 		s := simulate(DefaultOptions(), n)
-		traffic := place(s.workers[0].endpoint)
+		traffic := place(s.turns[0].endpoint)
 		s.run(5*time.Second, traffic, (*pace).news)
 		assert.LessOrEqual(t, s.run(10*time.Second, traffic, (*pace).news), 10*400+40, n)
-		least, most := len(s.workers)*1000, 0
-		for _, w := range s.workers {
+		least, most := len(s.turns)*1000, 0
+		for _, w := range s.turns {
 			least, most = min(least, s.scrapes[w.endpoint]), max(most, s.scrapes[w.endpoint])
 		}
 		require.Positive(t, least)
@@ -119,8 +124,8 @@ func TestBudgetIsSharedByTheBusyAndTheIdle(t *testing.T) {
 	o := DefaultOptions()
 	o.Budget = 50
 	s := simulate(o, 64)
-	loud := s.workers[:32]
-	for _, w := range s.workers[32:] {
+	loud := s.turns[:32]
+	for _, w := range s.turns[32:] {
 		w.pace = pace{streak: 10}
 	}
 	s.run(20*time.Second, place(loud[0].endpoint), func(p *pace) {
@@ -128,10 +133,10 @@ func TestBudgetIsSharedByTheBusyAndTheIdle(t *testing.T) {
 			p.news()
 		}
 	})
-	for _, w := range s.workers {
+	for _, w := range s.turns {
 		assert.Positive(t, s.scrapes[w.endpoint], "none is forgotten")
 	}
-	assert.Greater(t, s.scrapes[loud[1].endpoint], s.scrapes[s.workers[40].endpoint])
+	assert.Greater(t, s.scrapes[loud[1].endpoint], s.scrapes[s.turns[40].endpoint])
 }
 
 func TestSmallBudgetIsSavedUp(t *testing.T) {
@@ -145,10 +150,10 @@ func TestSmallBudgetIsSavedUp(t *testing.T) {
 func TestBusyWorkersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := simulate(DefaultOptions(), 2)
-	s.workers[0].busy.Store(true)
+	s.turns[0].busy.Store(true)
 	s.run(3*time.Second, nothing, (*pace).noNews)
-	assert.Zero(t, s.scrapes[s.workers[0].endpoint])
-	assert.Positive(t, s.scrapes[s.workers[1].endpoint])
+	assert.Zero(t, s.scrapes[s.turns[0].endpoint])
+	assert.Positive(t, s.scrapes[s.turns[1].endpoint])
 }
 
 func TestBeats(t *testing.T) {
@@ -159,6 +164,58 @@ func TestBeats(t *testing.T) {
 	} {
 		o := DefaultOptions()
 		o.Interval.Fastest = fastest
-		assert.Equal(t, want, simulate(o, 1).period())
+		assert.Equal(t, want, period(o.Interval))
 	}
+}
+
+func TestBeatsVary(t *testing.T) {
+	t.Parallel()
+	interval := DefaultOptions().Interval
+	seen := map[time.Duration]bool{}
+	s := NewSchedule(1, rand.Float64)
+	for range 100 {
+		wait := s.Wait(interval)
+		assert.InDelta(t, period(interval), wait, jitter*float64(period(interval)))
+		seen[wait] = true
+	}
+	assert.Greater(t, len(seen), 50)
+}
+
+// Tests in virtual time can be repeated: the order of turns, their times and the waits follow from the random numbers alone.
+func TestScheduleRepeatsItself(t *testing.T) {
+	t.Parallel()
+	play := func(seed uint64) (waits []time.Duration, scrapes []int) {
+		s := simulate(DefaultOptions(), 20)
+		s.random = rand.New(rand.NewPCG(seed, 1)).Float64
+		for range 50 {
+			s.run(time.Second, place(s.turns[3].endpoint), (*pace).noNews)
+			waits = append(waits, s.Wait(s.interval))
+		}
+		for _, turn := range s.turns {
+			scrapes = append(scrapes, s.scrapes[turn.endpoint])
+		}
+		return waits, scrapes
+	}
+	waits, scrapes := play(1)
+	again, same := play(1)
+	assert.Equal(t, waits, again)
+	assert.Equal(t, scrapes, same)
+	other, _ := play(2)
+	assert.NotEqual(t, waits, other)
+}
+
+// An endpoint that stays in the list keeps its place, its interval and a scrape that is under way.
+func TestEndpointsKeepTheirTurns(t *testing.T) {
+	t.Parallel()
+	s := NewSchedule(DefaultOptions().Budget, rand.Float64)
+	a, b, c := anEndpoint(), anEndpoint(), anEndpoint()
+	first := s.SetEndpoints([]*endpoint.Endpoint{a, b})
+	require.Len(t, s.Beat(noon, DefaultOptions().Interval, noon), 2)
+	second := s.SetEndpoints([]*endpoint.Endpoint{c, a})
+	assert.Same(t, first[0], second[1])
+	begun := s.Beat(noon.Add(time.Second), DefaultOptions().Interval, noon)
+	require.Len(t, begun, 1, "the scrape of the first is under way")
+	assert.Same(t, c, begun[0].Endpoint())
+	second[1].End()
+	assert.Len(t, s.Beat(noon.Add(2*time.Second), DefaultOptions().Interval, noon), 1)
 }

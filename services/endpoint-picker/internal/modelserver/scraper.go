@@ -3,7 +3,7 @@ package modelserver
 import (
 	"context"
 	"fmt"
-	"slices"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,13 +16,6 @@ import (
 
 // MinInterval is the minimum configurable interval.
 const MinInterval = 10 * time.Millisecond
-
-const (
-	beatsInInterval = 2 // of the fastest interval
-	shortestBeat    = 5 * time.Millisecond
-	longestBeat     = 50 * time.Millisecond
-	burstBeats      = 2 // beats whose budget can accumulate
-)
 
 // Options configures the scraping of model servers.
 type Options struct {
@@ -64,19 +57,9 @@ type Scraper struct {
 	asked  atomic.Int64 // time of the last call of Hurry, in Unix nanoseconds
 
 	// Used only by the scheduler.
-	workers   []*worker
-	scrapes   sync.WaitGroup
-	movements int64     // of all leases, at the last beat
-	busyAt    time.Time // when they last moved
-	allowance float64   // scrapes allowed now
-	beatAt    time.Time
-	due       []dueWorker
-}
-
-type dueWorker struct {
-	*worker
-
-	at time.Time
+	schedule *Schedule
+	workers  map[*Turn]*worker
+	scrapes  sync.WaitGroup
 }
 
 // ScraperParams are the parameters of NewScraper.
@@ -97,6 +80,7 @@ func NewScraper(p ScraperParams) *Scraper {
 		outliers: p.Outliers,
 		clock:    p.Clock,
 		wanted:   make(chan []*endpoint.Endpoint, 1),
+		schedule: NewSchedule(p.Options.Budget, rand.Float64),
 	}
 	plan, err := Prepare(DefaultSettings(), p.Options)
 	if err != nil {
@@ -149,93 +133,43 @@ func (s *Scraper) Run(ctx context.Context) {
 			timer.Stop()
 			continue
 		}
-		s.beat(s.clock.Now())
-		timer.Reset(time.Duration(vary() * float64(s.period())))
+		timer.Reset(s.beat(s.clock.Now()))
 	}
-}
-
-// period is the time between two beats.
-func (s *Scraper) period() time.Duration {
-	return min(max(s.plan.Load().interval.Fastest/beatsInInterval, shortestBeat), longestBeat)
 }
 
 // apply creates workers for new endpoints and ends those of removed ones.
 func (s *Scraper) apply(ctx context.Context, endpoints []*endpoint.Endpoint) {
-	gone := make(map[*endpoint.Endpoint]*worker, len(s.workers))
-	for _, w := range s.workers {
-		gone[w.endpoint] = w
-	}
-	s.workers = make([]*worker, 0, len(endpoints))
-	for _, e := range endpoints {
-		w := gone[e]
-		delete(gone, e)
+	gone := s.workers
+	s.workers = make(map[*Turn]*worker, len(endpoints))
+	for _, t := range s.schedule.SetEndpoints(endpoints) {
+		w := gone[t]
+		delete(gone, t)
 		if w == nil {
-			w = &worker{Scraper: s, endpoint: e}
+			w = &worker{Scraper: s, Turn: t}
 			w.ctx, w.cancel = context.WithCancel(ctx)
 		}
-		s.workers = append(s.workers, w)
+		s.workers[t] = w
 	}
 	for _, w := range gone {
 		w.cancel()
 	}
 }
 
-// beat starts the due scrapes.
-func (s *Scraper) beat(now time.Time) {
-	for _, w := range s.choose(now) {
-		s.start(w.worker, now)
-	}
-}
-
-// choose returns the workers to start now, the longest overdue first, within the budget. A wake-up costs more than a scrape,
-// so it includes scrapes that are due before the next beat.
-func (s *Scraper) choose(now time.Time) []dueWorker {
-	if s.plan.Load().settings.Off {
-		return nil
-	}
-	period := s.period()
-	s.allowance += s.options.Budget * now.Sub(s.beatAt).Seconds()
-	s.allowance = min(s.allowance, max(s.options.Budget*burstBeats*period.Seconds(), 1))
-	s.beatAt = now
-
-	a, i, soon := s.attention(now), s.plan.Load().interval, now.Add(period/2)
-	s.due = s.due[:0]
-	for _, w := range s.workers {
-		if w.busy.Load() {
-			continue
-		}
-		if at := w.dueAt(i, a); !at.After(soon) {
-			s.due = append(s.due, dueWorker{w, at})
+// beat starts the due scrapes, and returns the time until the next beat.
+func (s *Scraper) beat(now time.Time) time.Duration {
+	p := s.plan.Load()
+	if !p.settings.Off {
+		for _, t := range s.schedule.Beat(now, p.interval, time.Unix(0, s.asked.Load())) {
+			s.start(s.workers[t], now)
 		}
 	}
-	slices.SortStableFunc(s.due, func(a, b dueWorker) int { return a.at.Compare(b.at) })
-	chosen := s.due[:min(len(s.due), int(s.allowance))]
-	s.allowance -= float64(len(chosen))
-	return chosen
-}
-
-// attention returns whether requests were placed recently, or wait to be placed.
-func (s *Scraper) attention(now time.Time) attention {
-	var movements int64
-	for _, w := range s.workers {
-		movements += w.endpoint.Movements()
-	}
-	if movements != s.movements {
-		s.movements, s.busyAt = movements, now
-	}
-	since := now.Add(-s.plan.Load().interval.Slowest)
-	if s.busyAt.Before(since) && s.asked.Load() < since.UnixNano() {
-		return unwatched
-	}
-	return watched
+	return s.schedule.Wait(p.interval)
 }
 
 // start starts a worker's scrape in its own goroutine, so that a silent server does not delay others.
 func (s *Scraper) start(w *worker, now time.Time) {
-	w.busy.Store(true)
-	w.begin(now)
 	s.scrapes.Go(func() {
-		defer w.busy.Store(false)
+		defer w.End()
 		w.scrape(now)
 	})
 }

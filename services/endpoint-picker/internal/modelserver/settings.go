@@ -69,6 +69,12 @@ func DefaultSettings() Settings {
 	}
 }
 
+// Interval returns the interval, with flags for what the settings do not have.
+func (s *Settings) Interval(flags Interval) Interval {
+	fastest := cmp.Or(s.Source.Interval, flags.Fastest)
+	return Interval{Fastest: fastest, Slowest: max(fastest, flags.Slowest)}
+}
+
 // HasAttribute reports whether one of the engines has the custom metric.
 func (e *Extractor) HasAttribute(name string) bool {
 	return slices.ContainsFunc(e.Engines, func(e Engine) bool {
@@ -180,8 +186,7 @@ func newPlan(s Settings, flags Interval) (*Plan, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	fastest := cmp.Or(s.Source.Interval, flags.Fastest)
-	p := &Plan{settings: s, interval: Interval{Fastest: fastest, Slowest: max(fastest, flags.Slowest)}, engines: map[string]*compiled{}}
+	p := &Plan{settings: s, interval: s.Interval(flags), engines: map[string]*compiled{}}
 	for _, e := range mergeEngines(s.Extractor.Engines) {
 		m, err := newMatcher(&e)
 		if err != nil {

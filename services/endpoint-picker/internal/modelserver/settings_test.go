@@ -18,6 +18,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
@@ -97,7 +99,7 @@ func TestCertificatesThatCannotBeRead(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			scraper := simulate(DefaultOptions(), 0)
+			scraper := idle()
 			before := scraper.plan.Load()
 			s := DefaultSettings()
 			s.Source = tt.give
@@ -107,6 +109,11 @@ func TestCertificatesThatCannotBeRead(t *testing.T) {
 			assert.Same(t, before, scraper.plan.Load(), "the settings in force stay")
 		})
 	}
+}
+
+// idle returns a scraper that does not run.
+func idle() *Scraper {
+	return NewScraper(ScraperParams{Options: DefaultOptions(), Log: zap.NewNop(), Outliers: deaf{}, Clock: clock.RealClock{}})
 }
 
 func TestEngineOfAnEndpoint(t *testing.T) {
@@ -162,7 +169,7 @@ func TestPathOfAnEngine(t *testing.T) {
 
 func TestPreparedSettingsTakeEffectWhenTheyAreUsed(t *testing.T) {
 	t.Parallel()
-	s := simulate(DefaultOptions(), 0)
+	s := idle()
 	assert.Equal(t, DefaultOptions().Interval, s.plan.Load().interval)
 	settings := DefaultSettings()
 	settings.Source.Interval = 5 * time.Second

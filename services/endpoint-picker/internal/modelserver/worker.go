@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,17 +16,10 @@ import (
 // worker is the state of one endpoint. It belongs to the scheduler, and during a scrape to the scrape.
 type worker struct {
 	*Scraper
+	*Turn
 
-	endpoint *endpoint.Endpoint
-	ctx      context.Context //nolint:containedctx // ends with the endpoint, and ends its scrapes and connections
-	cancel   context.CancelFunc
-	busy     atomic.Bool
-
-	// The next scrape.
-	pace      pace
-	began     time.Time // start of the last one
-	varied    float64   // factor of the interval until the next
-	movements int64     // of leases, at the start of the last one
+	ctx    context.Context //nolint:containedctx // ends with the endpoint, and ends its scrapes and connections
+	cancel context.CancelFunc
 
 	// How to scrape.
 	plan      *Plan
@@ -40,22 +32,6 @@ type worker struct {
 
 	failingSince time.Time
 	said         bool // the lack of valid pages was logged
-}
-
-// dueAt returns the time of the next scrape.
-func (w *worker) dueAt(i Interval, a attention) time.Time {
-	if w.began.IsZero() {
-		return w.began // first scrape: now
-	}
-	if a == watched && w.endpoint.Movements() != w.movements {
-		a = moved
-	}
-	return w.began.Add(time.Duration(w.varied * float64(w.pace.interval(i, a))))
-}
-
-// begin records the start of a scrape.
-func (w *worker) begin(now time.Time) {
-	w.began, w.varied, w.movements = now, vary(), w.endpoint.Movements()
 }
 
 // scrape fetches one page and records its values.
@@ -75,17 +51,7 @@ func (w *worker) scrape(began time.Time) {
 }
 
 func (w *worker) record(mark endpoint.ScrapeStart, g *endpoint.Gauges) {
-	requests, last, sampled := w.endpoint.PredictPage(mark)
-	if len(w.engine.running) == 0 {
-		requests = g.Waiting // the page does not report running requests
-	}
-	foreseen := foresight{requests: requests, last: last}
-	if !sampled || foreseen.surprised(g) {
-		w.pace.news()
-	} else {
-		w.pace.noNews()
-	}
-	w.endpoint.Record(mark, *g)
+	w.Read(mark, g)
 	w.outliers.Scraped(w.endpoint)
 	w.failingSince = time.Time{}
 	if w.said {
@@ -96,8 +62,7 @@ func (w *worker) record(mark endpoint.ScrapeStart, g *endpoint.Gauges) {
 
 // fail counts a failure, and logs once when an endpoint's values become stale.
 func (w *worker) fail(mark endpoint.ScrapeStart, began time.Time, err error) {
-	w.pace.failed()
-	w.endpoint.RecordFailure(mark)
+	w.Failed(mark)
 	if errors.Is(err, ErrRefused) {
 		w.outliers.ScrapeRefused(w.endpoint)
 	}
@@ -133,7 +98,7 @@ func (w *worker) prepare() {
 	if port := p.settings.Source.Port; port != nil {
 		w.target = netip.AddrPortFrom(d.Address.Addr(), uint16(*port))
 	}
-	w.engine, w.reading = engine, newReading(engine.matcher)
+	w.engine, w.reading, w.onlyWaiting = engine, newReading(engine.matcher), len(engine.running) == 0
 	w.request = p.request(w.target.String(), engine)
 }
 

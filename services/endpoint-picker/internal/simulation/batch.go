@@ -54,6 +54,7 @@ type PageFault string
 // The faults of pages.
 const (
 	Hangs  PageFault = "hangs"  // it is never answered
+	Fails  PageFault = "fails"  // the answer is an error
 	Idle   PageFault = "idle"   // it shows no requests and an empty cache
 	Frozen PageFault = "frozen" // it does not change any more
 )

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -15,7 +16,7 @@ import (
 
 var (
 	firstSeed     = flag.Uint64("seed", 1, "the first seed of the benchmark")
-	recordingFile = flag.String("recording", "", "a file in Mooncake's format, .jsonl or .jsonl.gz")
+	recordingFile = flag.String("recording", os.Getenv("FAIRLEAD_RECORDING"), "a file in Mooncake's format, .jsonl or .jsonl.gz; default $FAIRLEAD_RECORDING")
 	profile       = flag.String("profile", "", "a file with a profile of servers")
 	servers       = flag.Int("servers", 8, "of the profile")
 	load          = flag.Float64("load", 0.7, "part of the rate that the greedy policy sustains")
@@ -93,6 +94,15 @@ func BenchmarkRecording(b *testing.B) {
 				printTable(os.Stdout, s)
 			}
 		})
+	}
+}
+
+// skipUnlessSelected skips a benchmark that nobody wants among all others: -bench must name it.
+func skipUnlessSelected(b *testing.B, why string) {
+	b.Helper()
+	name := strings.TrimPrefix(b.Name(), "Benchmark")
+	if !strings.Contains(flag.Lookup("test.bench").Value.String(), name) {
+		b.Skipf("%s: select it with -bench %s", why, name)
 	}
 }
 

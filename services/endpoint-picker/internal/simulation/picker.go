@@ -71,7 +71,7 @@ func Telling(replicas int, split Split, delay time.Duration) Policy {
 func newPicker(f *fleet, replicas int, split Split, load func(o pluginconfig.Options) *pluginconfig.Config) *picker {
 	p := &picker{split: split, random: rand.New(rand.NewPCG(f.seed, 2))}
 	for i := range replicas {
-		p.replicas = append(p.replicas, newReplica(f, load(PluginOptions()), rand.New(rand.NewPCG(f.seed, uint64(3+i)))))
+		p.replicas = append(p.replicas, newReplica(f, load(PluginOptions()), uint64(i)))
 	}
 	return p
 }
@@ -147,13 +147,12 @@ func (p *picker) leave(s *server) {
 // replica is one picker: all parts that decide, with simulated input.
 type replica struct {
 	timeline *timeline
-	random   *rand.Rand
 	config   *pluginconfig.Config
 	factory  *estimate.Estimator
 	detector *outlier.Detector
 	balancer *balancer.Balancer
-	interval time.Duration // between scrapes
-	body     []byte        // of the current request
+	scraping *scraping
+	body     []byte // of the current request
 
 	members  []*member
 	snapshot *datastore.Snapshot
@@ -166,20 +165,20 @@ type member struct {
 	gone     bool
 }
 
-func newReplica(f *fleet, config *pluginconfig.Config, random *rand.Rand) *replica {
-	scraping := modelserver.DefaultOptions()
+func newReplica(f *fleet, config *pluginconfig.Config, number uint64) *replica {
+	const scrapes = 1 << 32 // of the streams of random numbers, those for the times of scrapes
+	random := rand.New(rand.NewPCG(f.seed, 3+number))
 	estimator := estimate.New(prefixindex.DefaultMaxBytes)
 	r := &replica{
 		timeline: f.timeline,
-		random:   random,
 		config:   config,
 		factory:  estimator,
 		detector: outlier.New(outlier.Params{
 			Options: outlier.DefaultOptions(), Log: zap.NewNop(), Observer: unobserved{}, Clock: f.timeline,
 		}),
-		interval: scraping.Interval.Fastest,
 		snapshot: &datastore.Snapshot{},
 	}
+	r.scraping = newScraping(f.timeline, &config.Scraping, r.detector, rand.New(rand.NewPCG(f.seed, scrapes+number)))
 	estimator.SetCacheSize(estimate.CacheSize{Blocks: config.Prefix.CacheBlocks, FromPage: config.Prefix.AutoTune}, nil)
 	r.balancer = balancer.New(balancer.Params{
 		Snapshots: r, Configs: r, Rules: rules.New(), Estimator: estimator,
@@ -209,13 +208,12 @@ func (r *replica) join(s *server) {
 	m := &member{server: s, endpoint: r.factory.New(d, r.timeline.Now())}
 	r.members = append(r.members, m)
 	r.publish()
-	r.scrape(m)
 }
 
 func (r *replica) leave(s *server) {
 	i := slices.IndexFunc(r.members, func(m *member) bool { return m.server == s })
 	m := r.members[i]
-	m.gone = true
+	m.gone = true // its page may be under way
 	r.members = slices.Delete(r.members, i, i+1)
 	r.publish()
 	r.factory.Forget(m.endpoint)
@@ -229,36 +227,7 @@ func (r *replica) publish() {
 	}
 	r.snapshot = next
 	r.detector.SetEndpoints(next.Endpoints)
-}
-
-// scrape reads a server's page, and repeats it after the interval.
-func (r *replica) scrape(m *member) {
-	const jitter = 0.1 // as in the scraper
-	if m.gone {
-		return
-	}
-	r.timeline.after(time.Duration((1-jitter+2*jitter*r.random.Float64())*float64(r.interval)), func() { r.scrape(m) })
-	mark := m.endpoint.BeginScrape(r.timeline.Now())
-	r.timeline.after(hop, func() {
-		dead := m.server.dead
-		page, took, answers := m.server.page()
-		if !answers {
-			took = modelserver.DefaultOptions().Timeout
-		}
-		r.timeline.after(took+hop, func() {
-			switch {
-			case m.gone:
-			case dead:
-				m.endpoint.RecordFailure(mark)
-				r.detector.ScrapeRefused(m.endpoint)
-			case !answers:
-				m.endpoint.RecordFailure(mark)
-			default:
-				m.endpoint.Record(mark, page)
-				r.detector.Scraped(m.endpoint)
-			}
-		})
-	})
+	r.scraping.setMembers(r.members)
 }
 
 // choose passes the request to the picker, like a gateway's stream.

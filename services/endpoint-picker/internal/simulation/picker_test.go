@@ -77,7 +77,7 @@ func TestPickerHearsOfTheEndOfAllRequests(t *testing.T) {
 			trace.Run(w.Policy)
 			line := w.fleet.timeline
 			now := line.now
-			line.runWhile(func() bool { return line.now < now+time.Second })
+			line.runWhile(func() bool { return line.now < now+3*time.Second })
 			for _, r := range w.replicas {
 				for _, m := range r.members {
 					stats := m.endpoint.Stats(line.Now())
@@ -87,7 +87,7 @@ func TestPickerHearsOfTheEndOfAllRequests(t *testing.T) {
 					assert.Equal(t, endpoint.Gauges{
 						Blocks: UsualEngine().Blocks, Alignment: 16, Counted: true, Queries: float64(m.server.queries), Hits: float64(m.server.hits),
 					}, stats.Gauges)
-					assert.Less(t, stats.SampleAge, 2*r.interval)
+					assert.Less(t, stats.SampleAge, 2*r.scraping.interval.Slowest)
 					assert.Zero(t, m.endpoint.Load().Requests)
 				}
 			}

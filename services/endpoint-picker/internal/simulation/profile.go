@@ -78,8 +78,8 @@ func ReadProfile(from io.Reader) (*Profile, error) {
 
 func (p *Profile) validate() error {
 	for i := range p.Faults {
-		if f := &p.Faults[i]; !slices.Contains([]PageFault{Hangs, Idle, Frozen}, f.Kind) || f.Server < 0 || f.After < 0 {
-			return fmt.Errorf("page_faults %d must have a server, the kind hangs, idle or frozen, and after_s of 0 or more", i)
+		if f := &p.Faults[i]; !slices.Contains([]PageFault{Hangs, Fails, Idle, Frozen}, f.Kind) || f.Server < 0 || f.After < 0 {
+			return fmt.Errorf("page_faults %d must have a server, the kind hangs, fails, idle or frozen, and after_s of 0 or more", i)
 		}
 	}
 	switch {

@@ -173,6 +173,7 @@ func TestPagesOfProfiles(t *testing.T) {
 		{"idle", func(e *Engine) { e.Fault, e.FaultAfter = Idle, time.Second }, []float64{1, 0, 0, 0}, true},
 		{"frozen", func(e *Engine) { e.Fault, e.FaultAfter = Frozen, 600*ms }, []float64{1, 1, 1, 1}, true},
 		{"hangs", func(e *Engine) { e.Fault, e.FaultAfter = Hangs, time.Second }, []float64{1, 0, 0, 0}, false},
+		{"fails", func(e *Engine) { e.Fault, e.FaultAfter = Fails, time.Second }, []float64{1, 0, 0, 0}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -8,6 +8,7 @@ import (
 // A Result contains the measurements of one run, for requests after the warm-up.
 type Result struct {
 	ttft, total []time.Duration // to the first token, and to the last
+	arrived     []time.Duration // arrivals of the requests of ttft
 	waited      time.Duration   // sum of ttft
 	prompt, hit int             // tokens
 	served      []int           // answers that began, by number of the server
@@ -26,7 +27,7 @@ func (r *Result) add(j *job) {
 	if !j.measured {
 		return
 	}
-	r.ttft = append(r.ttft, j.first-j.at)
+	r.ttft, r.arrived = append(r.ttft, j.first-j.at), append(r.arrived, j.at)
 	r.waited += j.first - j.at
 	r.prompt, r.hit = r.prompt+j.prompt, r.hit+j.hit
 	if j.done > 0 {

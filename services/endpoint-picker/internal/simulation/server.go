@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"math"
 	"net/netip"
 	"slices"
 	"time"
@@ -8,6 +9,9 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
+
+// never is longer than any run.
+const never = time.Duration(math.MaxInt64 / 2)
 
 // server is one model server.
 type server struct {
@@ -19,6 +23,7 @@ type server struct {
 	dead     bool
 	shown    endpoint.Gauges // on its page, unless it shows the current state
 	busy     time.Duration   // end of the delay by a page
+	pages    int             // that were asked for
 	queries  int             // prompt tokens that were looked up in the cache
 	hits     int             // those that were found
 }
@@ -58,14 +63,18 @@ func (s *server) address() netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(s.number >> 8), byte(s.number)}), 8000)
 }
 
-// page returns the content of its page, and the time to write it. It returns false if there is no answer.
+// page returns the content of its page, and the time to write it. It returns false if the answer is an error, or comes never.
 func (s *server) page() (g endpoint.Gauges, took time.Duration, ok bool) {
 	now := s.timeline.now
+	s.pages++
 	faulty := s.Fault != "" && now >= s.FaultAfter
 	if faulty && s.Fault == Hangs {
-		return endpoint.Gauges{}, 0, false
+		return endpoint.Gauges{}, never, false
 	}
 	s.busy = max(s.busy, now) + s.PageTime
+	if faulty && s.Fault == Fails {
+		return endpoint.Gauges{}, s.busy - now + s.PageDelay, false
+	}
 	if !s.StaleGauges && s.Refresh.Interval == 0 && !(faulty && s.Fault == Frozen) {
 		s.shown = s.gauges(len(s.waiting))
 	}

@@ -8,9 +8,9 @@
 //	                  |    <----   the picker hears what a gateway sees of the answer, and scrapes
 //	                  +--------> server: batches, and a cache of blocks
 //
-// The picker is the real one, from the body of a request to the choice. The gateway's stream, the metrics pages and the list
-// of endpoints are simulated. Servers are state machines. Nothing waits, so half a minute of a fleet takes a fraction of a
-// second, and the same seed gives the same result.
+// The picker is the real one, from the body of a request to the choice, and so is the schedule of its scrapes. The gateway's
+// stream, the metrics pages and the list of endpoints are simulated. Servers are state machines. Nothing waits, so half a
+// minute of a fleet takes a fraction of a second, and the same seed gives the same result.
 //
 // The simulation omits the picker's own time, concurrent picks, and everything except text.
 //
@@ -104,12 +104,14 @@ type fleet struct {
 	chooser  chooser
 	seed     uint64
 	contents int
-	servers  []*server // by number, including dead ones
+	servers  []*server // including dead ones
+	made     int       // number of servers so far
 }
 
 func (f *fleet) add(e Engine) {
-	noise := rand.New(rand.NewPCG(f.seed, uint64(100+len(f.servers))))
-	s := &server{batch: batch{Engine: e, noise: noise}, timeline: f.timeline, cache: newBlockCache(e.Blocks, f.contents), number: len(f.servers)}
+	noise := rand.New(rand.NewPCG(f.seed, uint64(100+f.made)))
+	s := &server{batch: batch{Engine: e, noise: noise}, timeline: f.timeline, cache: newBlockCache(e.Blocks, f.contents), number: f.made}
+	f.made++
 	f.servers = append(f.servers, s)
 	if e.Refresh.Interval > 0 {
 		s.refresh()

@@ -1,0 +1,172 @@
+package modelserver
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+)
+
+const (
+	beatsInInterval = 2 // of the fastest interval
+	shortestBeat    = 5 * time.Millisecond
+	longestBeat     = 50 * time.Millisecond
+	burstBeats      = 2 // beats whose budget can accumulate
+)
+
+// A Schedule decides which pages are read, and when. It has no clock, no goroutine and no connection: time, randomness and the results of
+// scrapes come from its caller, which is a Scraper, or a simulation in virtual time.
+//
+//	Beat ---> turns, which have begun ---> Read or Failed ---> End ---> due again
+//
+// Only one goroutine may use a Schedule. A turn belongs to its scrape until End.
+type Schedule struct {
+	budget float64        // scrapes per second
+	random func() float64 // from 0 to 1
+
+	turns     []*Turn
+	movements int64     // of all leases, at the last beat
+	busyAt    time.Time // when they last moved
+	allowance float64   // scrapes allowed now
+	beatAt    time.Time
+	due       []*Turn
+}
+
+// A Turn is one endpoint in a Schedule.
+type Turn struct {
+	endpoint *endpoint.Endpoint
+	busy     atomic.Bool // a scrape is under way
+
+	pace        pace
+	onlyWaiting bool // its pages do not report running requests
+
+	began     time.Time // start of the last scrape
+	varied    float64   // factor of the interval until the next
+	movements int64     // of leases, at the start of the last one
+	due       time.Time // as of the last beat
+}
+
+// NewSchedule returns a schedule without endpoints, for a number of scrapes per second. random returns numbers from 0 to 1.
+func NewSchedule(budget float64, random func() float64) *Schedule {
+	return &Schedule{budget: budget, random: random}
+}
+
+// SetEndpoints sets the list of endpoints, and returns their turns. An endpoint that was there before keeps its turn.
+func (s *Schedule) SetEndpoints(endpoints []*endpoint.Endpoint) []*Turn {
+	before := make(map[*endpoint.Endpoint]*Turn, len(s.turns))
+	for _, t := range s.turns {
+		before[t.endpoint] = t
+	}
+	s.turns = make([]*Turn, 0, len(endpoints))
+	for _, e := range endpoints {
+		t := before[e]
+		delete(before, e)
+		if t == nil {
+			t = &Turn{endpoint: e}
+		}
+		s.turns = append(s.turns, t)
+	}
+	return s.turns
+}
+
+// Beat begins the due turns and returns them, the longest overdue first, within the budget. A wake-up costs more than a scrape, so it
+// includes those that are due before the next beat. asked is the last time when a reader of values announced itself. The result is valid
+// until the next call.
+func (s *Schedule) Beat(now time.Time, i Interval, asked time.Time) []*Turn {
+	period := period(i)
+	s.allowance += s.budget * now.Sub(s.beatAt).Seconds()
+	s.allowance = min(s.allowance, max(s.budget*burstBeats*period.Seconds(), 1))
+	s.beatAt = now
+
+	a, soon := s.attention(now, i, asked), now.Add(period/2)
+	s.due = s.due[:0]
+	for _, t := range s.turns {
+		if t.busy.Load() {
+			continue
+		}
+		if t.due = t.dueAt(i, a); !t.due.After(soon) {
+			s.due = append(s.due, t)
+		}
+	}
+	slices.SortStableFunc(s.due, func(a, b *Turn) int { return a.due.Compare(b.due) })
+	chosen := s.due[:min(len(s.due), int(s.allowance))]
+	s.allowance -= float64(len(chosen))
+	for _, t := range chosen {
+		t.begin(now, s.vary())
+	}
+	return chosen
+}
+
+// Wait returns the time until the next beat.
+func (s *Schedule) Wait(i Interval) time.Duration {
+	return time.Duration(s.vary() * float64(period(i)))
+}
+
+// period is the mean time between two beats.
+func period(i Interval) time.Duration {
+	return min(max(i.Fastest/beatsInInterval, shortestBeat), longestBeat)
+}
+
+// attention returns whether requests were placed recently, or wait to be placed.
+func (s *Schedule) attention(now time.Time, i Interval, asked time.Time) attention {
+	var movements int64
+	for _, t := range s.turns {
+		movements += t.endpoint.Movements()
+	}
+	if movements != s.movements {
+		s.movements, s.busyAt = movements, now
+	}
+	since := now.Add(-i.Slowest)
+	if s.busyAt.Before(since) && asked.Before(since) {
+		return unwatched
+	}
+	return watched
+}
+
+// vary returns a random factor for an interval.
+func (s *Schedule) vary() float64 { return 1 - jitter + 2*jitter*s.random() }
+
+// Endpoint returns the endpoint.
+func (t *Turn) Endpoint() *endpoint.Endpoint { return t.endpoint }
+
+// dueAt returns the time of the next scrape.
+func (t *Turn) dueAt(i Interval, a attention) time.Time {
+	if t.began.IsZero() {
+		return t.began // first scrape: now
+	}
+	if a == watched && t.endpoint.Movements() != t.movements {
+		a = moved
+	}
+	return t.began.Add(time.Duration(t.varied * float64(t.pace.interval(i, a))))
+}
+
+// begin records the start of a scrape.
+func (t *Turn) begin(now time.Time, varied float64) {
+	t.busy.Store(true)
+	t.began, t.varied, t.movements = now, varied, t.endpoint.Movements()
+}
+
+// Read records the page of a scrape.
+func (t *Turn) Read(mark endpoint.ScrapeStart, g *endpoint.Gauges) {
+	requests, last, sampled := t.endpoint.PredictPage(mark)
+	if t.onlyWaiting {
+		requests = g.Waiting
+	}
+	foreseen := foresight{requests: requests, last: last}
+	if !sampled || foreseen.surprised(g) {
+		t.pace.news()
+	} else {
+		t.pace.noNews()
+	}
+	t.endpoint.Record(mark, *g)
+}
+
+// Failed records that a scrape failed.
+func (t *Turn) Failed(mark endpoint.ScrapeStart) {
+	t.pace.failed()
+	t.endpoint.RecordFailure(mark)
+}
+
+// End ends the turn.
+func (t *Turn) End() { t.busy.Store(false) }

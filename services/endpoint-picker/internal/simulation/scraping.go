@@ -1,0 +1,96 @@
+package simulation
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/modelserver"
+	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
+)
+
+// scraping reads the pages of a replica's servers in virtual time, when the scraper's schedule says so.
+type scraping struct {
+	timeline *timeline
+	schedule *modelserver.Schedule
+	interval modelserver.Interval
+	timeout  time.Duration
+	detector *outlier.Detector
+
+	members map[*endpoint.Endpoint]*member
+	beats   int // number of the pending beat: a change of the members replaces it
+}
+
+// newScraping returns the scraping of a replica with the settings of its configuration; nil if they turn it off.
+func newScraping(line *timeline, settings *modelserver.Settings, detector *outlier.Detector, random *rand.Rand) *scraping {
+	if settings.Off {
+		return nil
+	}
+	o := modelserver.DefaultOptions()
+	return &scraping{
+		timeline: line, schedule: modelserver.NewSchedule(o.Budget, random.Float64), interval: settings.Interval(o.Interval),
+		timeout: o.Timeout, detector: detector,
+	}
+}
+
+// setMembers sets the servers whose pages are read.
+func (s *scraping) setMembers(members []*member) {
+	if s == nil {
+		return
+	}
+	endpoints := make([]*endpoint.Endpoint, len(members))
+	s.members = make(map[*endpoint.Endpoint]*member, len(members))
+	for i, m := range members {
+		endpoints[i] = m.endpoint
+		s.members[m.endpoint] = m
+	}
+	s.schedule.SetEndpoints(endpoints)
+	s.beat()
+}
+
+// beat reads the pages that are due, and schedules the next beat.
+func (s *scraping) beat() {
+	s.beats++
+	if len(s.members) == 0 {
+		return
+	}
+	for _, t := range s.schedule.Beat(s.timeline.Now(), s.interval, time.Time{}) {
+		s.read(t, s.members[t.Endpoint()])
+	}
+	pending := s.beats
+	s.timeline.after(s.schedule.Wait(s.interval), func() {
+		if pending == s.beats {
+			s.beat()
+		}
+	})
+}
+
+// read reads one page, until the scraper's time limit.
+func (s *scraping) read(t *modelserver.Turn, m *member) {
+	mark := m.endpoint.BeginScrape(s.timeline.Now())
+	limit := s.timeline.now + s.timeout
+	s.timeline.after(hop, func() {
+		page, took, answers := endpoint.Gauges{}, time.Duration(0), false
+		if !m.server.dead {
+			page, took, answers = m.server.page()
+		}
+		ends := s.timeline.now + took + hop
+		if answers = answers && ends <= limit; ends > limit {
+			ends = limit
+		}
+		s.timeline.at(ends, func() {
+			defer t.End()
+			switch {
+			case m.gone:
+			case answers && !m.server.dead:
+				t.Read(mark, &page)
+				s.detector.Scraped(m.endpoint)
+			default:
+				t.Failed(mark)
+				if m.server.dead {
+					s.detector.ScrapeRefused(m.endpoint)
+				}
+			}
+		})
+	})
+}
