@@ -158,6 +158,9 @@ func TestRoll_NoStreamIsLostWhileEverythingIsReplaced(t *testing.T) {
 
 // TestRoll_NoStreamIsLostAtTheProxyListener has every setting that the documentation tells operators to use, and no other one.
 func TestRoll_NoStreamIsLostAtTheProxyListener(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute: the tests of package proxy show the drain in the short form")
+	}
 	t.Parallel()
 	got := rollAtListener(t, stack.Options{})
 	assertNoneLost(t, &got)
