@@ -9,6 +9,11 @@ package estimate
 // percent. The largest effects are those of priorCosts, slowdownPrior and progressCredit, and long-answers with twice the
 // priorCosts (two replicas: +22).
 //
+// For usualAnswer, maxAnswer, and the numbers of tokens and of caches, it is that over 8 scenarios, each with three seeds, from a run of
+// make bench BENCH=Sensitivity: 2 that follow the estimator's own model, 2 the realistic law, 2 whose servers keep less than their pages
+// say, and 2 with recorded requests. There chance is 2 %: a program that only rounds in another way differs by 1.2 %, with a standard
+// error of 1.4 %.
+//
 // Origins:
 //
 //	assumed    a typical model, machine or workload, which observations replace
@@ -82,9 +87,9 @@ const (
 	// worst: 0.07 1.08 / 1.16, 0.1 1.05 / 1.09, 0.12 1.14 / 1.14, 0.15 1.10 / 1.05, 0.3 1.14 / 1.06.
 	delayWeight = 0.1
 
-	// usualAnswer is the tokens of an answer without observations (assumed).
+	// usualAnswer is the tokens of an answer without observations (assumed). ½ −0.6 / +1.3, ×2 −0.2 / −0.7.
 	usualAnswer = 160
-	maxAnswer   = 100_000 // tokens of an answer (guarded): more is an error of the server
+	maxAnswer   = 100_000 // tokens of an answer (guarded): more is an error of the server. ½ none, ×2 none.
 
 	usualTokens       = 300  // uncached tokens of a request without observations (assumed). ½ 0 / −1.0, ×2 0 / −0.4
 	usualTokensWeight = 0.01 // of one request in their mean: the last 100 count. ½ 0 / −0.2, ×2 0 / −0.4
@@ -115,77 +120,83 @@ const (
 
 // Tokens of texts.
 const (
-	// ratioWeight is the weight of one long prompt in the ratio of counted to estimated tokens: the last 20 count (derived: texts
-	// of a model are alike, and one count must not matter).
+	// ratioWeight is the weight of one long prompt in the ratio of counted to estimated tokens: the last 20 count (derived: texts of
+	// a model are alike, and one count must not matter). ½ −0.7 / 0, ×2 −0.4 / +0.6.
 	ratioWeight = 0.05
 	// ratioTokens is the length in tokens from which a prompt has all of that weight (derived: a chat template adds dozens of
-	// tokens, which are 2 % of it).
+	// tokens, which are 2 % of it). ½ none, ×2 none.
 	ratioTokens = 1024
 	// manyWeight is the same for the prompts between two pages (derived: they are windowRequests, less what moved at both ends).
+	// ½ −0.2 / 0, ×2 −0.2 / 0.
 	manyWeight = 0.25
-	// ratioPrior is the weight of the ratio without observations (derived: half a long prompt).
+	// ratioPrior is the weight of the ratio without observations (derived: half a long prompt). ½ −0.8 / +0.5, ×2 −0.2 / 0.
 	ratioPrior = 0.025
 	// maxSurprise is the factor by which one count may differ from what is known (guarded). It is two steps to the bounds.
+	// ½ −1.5 / +0.5, ×2 none.
 	maxSurprise = 2
-	// maxRatio bounds the ratio: 1 to 16 bytes in a token (guarded). Every byte is a token at worst, and no vocabulary has words
-	// of 16 bytes on average.
+	// maxRatio bounds the ratio: 1 to 16 bytes in a token (guarded). Every byte is a token at worst, and no vocabulary has words of
+	// 16 bytes on average. ½ none, ×2 none.
 	maxRatio  = 4.0
-	maxPrompt = 1 << 27 // tokens (guarded): more in an answer is an error of the server
-	// mostlyText is the number of tokens of texts for each other token from which a count is learned from (derived: an error of
-	// half in the others is then 12 %).
+	maxPrompt = 1 << 27 // tokens (guarded): more in an answer is an error of the server. ½ none, ×2 none.
+	// mostlyText is the number of tokens of texts for each other token from which a count is learned from (derived: an error of half
+	// in the others is then 12 %). ½ none, ×2 none.
 	mostlyText = 4
-	// maxModels is the number of models with a ratio of their own (guarded): a base model and its adapters. Each has 100 bytes,
-	// and its name.
+	// maxModels is the number of models with a ratio of their own (guarded): a base model and its adapters. Each has 100 bytes, and
+	// its name. ½ none, ×2 none.
 	maxModels = 64
 )
 
 // What servers keep in their caches.
 const (
 	// usualAlignment is the alignment of cached prefixes in tokens before a page has told it (upstream: vLLM's blocks on GPUs).
+	// ½ none, ×2 none.
 	usualAlignment = 16
-	maxAlignment   = 1 << 16 // tokens (guarded): more is an error of the page
+	maxAlignment   = 1 << 16 // tokens (guarded): more is an error of the page. ½ none, ×2 none.
 
 	// distancesPerOctave is the number of distances for each doubling, a power of 2 (derived: sizes differ by a fifth).
+	// ½ −1.6 / −0.8, ×2 +1.6 / +0.2.
 	distancesPerOctave = 4
-	distances          = 21 * distancesPerOctave // up to 2 million blocks, 32 million tokens (derived)
+	distances          = 21 * distancesPerOctave // up to 2 million blocks, 32 million tokens (derived). ½ −0.6 / −1.0, ×2 none.
 	// priorHits is the evidence for the size on the page, in requests for each distance (simulated): it takes four lost prompts to
 	// halve the size, and another four to halve it again. With 0.25, what moves at the ends of windows makes caches look smaller
-	// than they are: the first tokens of recorded traffic took 1 to 4 % longer. With 3 the same.
+	// than they are: the first tokens of recorded traffic took 1 to 4 % longer. With 3 the same. ½ −1.7 / −0.3, ×2 +1.3 / +0.2.
 	priorHits = 1.0
 	// priorFar is the same for sizes that are priorNear distances smaller, or more (simulated). With as much as priorHits, servers
-	// that keep a tenth of the size, or nothing, are believed to keep more for twice as long.
+	// that keep a tenth of the size, or nothing, are believed to keep more for twice as long. priorFar: ½ −0.3 / +0.3,
+	// ×2 −0.3 / +0.2. priorNear: ½ −1.5 / −0.1, ×2 +0.7 / +0.6.
 	priorFar  = 0.05
 	priorNear = 2 * distancesPerOctave
-	// fitMemory is the number of reports that evidence lasts (simulated). A larger size is tried again after about as many.
-	// With a quarter of it, twice as many prompts of servers that keep nothing are expected to be cached.
+	// fitMemory is the number of reports that evidence lasts (simulated). A larger size is tried again after about as many. With a
+	// quarter of it, twice as many prompts of servers that keep nothing are expected to be cached. ½ −0.1 / +0.3, ×2 −0.3 / +0.4.
 	fitMemory = 1024
 	// surplusPart is the part of a prompt by which more than expected was cached, so that it counts as more (derived: above the
-	// error of a learned ratio, and of a block).
+	// error of a learned ratio, and of a block). ½ none, ×2 none.
 	surplusPart = 0.1
 	// surplusKeep is what such a prompt leaves of the evidence for misses beyond the current size (simulated): seven outweigh a
-	// cache that was found to keep nothing.
+	// cache that was found to keep nothing. ½ none, 1.0 none.
 	surplusKeep = 0.75
-	// recentWeight is the weight of one prompt in the share of expected tokens that were found (derived), and recentLost the
-	// share below which a server has lost its cache: after 8 prompts in a row of which nothing was found. A client whose
-	// requests bypass caches, a third of all, has so many in a row once in 6000 requests.
+	// recentWeight is the weight of one prompt in the share of expected tokens that were found (derived), and recentLost the share
+	// below which a server has lost its cache: after 8 prompts in a row of which nothing was found. A client whose requests bypass
+	// caches, a third of all, has so many in a row once in 6000 requests. recentWeight: ½ −0.2 / +0.4, ×2 −0.5 / +0.1. recentLost:
+	// ½ −0.2 / +0.4, ×2 −0.1 / +0.4.
 	recentWeight = 0.25
 	recentLost   = 0.1
 
 	// windowRequests is the number of prompts to compare with the hits on a page (simulated). With less, more of them are on the
-	// other side of one end of the window.
+	// other side of one end of the window. ½ +0.1 / −0.2, ×2 0 / −0.7.
 	windowRequests = 32
-	windowSeconds  = 10.0 // of a window with fewer requests (assumed)
+	windowSeconds  = 10.0 // of a window with fewer requests (assumed). ½ −0.3 / −0.2, ×2 −0.2 / −0.1.
 	// fewRequests is the least number in such a window (simulated): with 4 prompts of 15 000 tokens, those that are on the other
-	// side of one end look like misses, and caches of half their size fit best.
+	// side of one end look like misses, and caches of half their size fit best. ½ −0.3 / −0.1, ×2 −0.4 / −0.1.
 	fewRequests = 16
-	maxWindow   = 64.0 // requests that one window counts for (guarded)
-	windowLag   = 2    // at least this part of the prompts must be on the page, else it is behind (guarded)
+	maxWindow   = 64.0 // requests that one window counts for (guarded). ½ none, ×2 none.
+	windowLag   = 2    // at least this part of the prompts must be on the page, else it is behind (guarded). ½ +1.0 / −0.1, ×2 −0.1 / 0.
 	// noneWeight is the weight of a window without any hit (simulated), which is no chance. With 1, 7 % of the prompts of servers
-	// that keep nothing are expected to be cached.
+	// that keep nothing are expected to be cached. ½ none, ×2 none.
 	noneWeight = 4.0
 
-	// maxPending is the number of prompts on one server that are remembered as being computed (derived: a batch). Half as many
-	// take some prompts for cached that are not yet.
+	// maxPending is the number of prompts on one server that are remembered as being computed (derived: a batch). Half as many take
+	// some prompts for cached that are not yet. ½ none, ×2 none.
 	maxPending = 32
 )
 
