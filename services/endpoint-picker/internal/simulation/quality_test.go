@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"math"
+	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
@@ -10,7 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shorter is a scenario in which about so many requests are measured: the race detector makes runs ten times slower.
+// comparesTimes skips a comparison of policies with the race detector. A run has one goroutine, in which the detector finds nothing, and
+// takes ten times as long with it: all comparisons together six minutes of CPU time. `make test` also runs the package without it.
+func comparesTimes(t *testing.T) {
+	t.Helper()
+	if info, _ := debug.ReadBuildInfo(); slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Skip("runs without the race detector")
+	}
+}
+
+// shorter is a scenario in which about so many requests are measured.
 func (s Scenario) shorter(requests float64) Scenario {
 	const least = 6 * time.Second
 	s.Measured = min(s.Measured, max(least, time.Duration(requests/s.Workload.rate*float64(time.Second))))
@@ -53,6 +63,7 @@ func (r ratios) assertWithin(t *testing.T, bounds ratios, what string) {
 // bounds is what was measured when they were set.
 func TestPickerIsNearGreedy(t *testing.T) {
 	t.Parallel()
+	comparesTimes(t)
 	for _, tt := range []struct {
 		name     string
 		requests float64
@@ -89,6 +100,7 @@ func TestPickerIsNearGreedy(t *testing.T) {
 // is at another replica, which does not yet know of the last one. Behind the bounds is what was measured.
 func TestReplicasThatTellAreNearOne(t *testing.T) {
 	t.Parallel()
+	comparesTimes(t)
 	const delay = time.Millisecond
 	for _, tt := range []struct {
 		name      string
@@ -121,6 +133,7 @@ func TestReplicasThatTellAreNearOne(t *testing.T) {
 // The picker must not need servers that follow its own model. Behind the bounds is what was measured.
 func TestPickerIsNearGreedyUnderOtherLaws(t *testing.T) {
 	t.Parallel()
+	comparesTimes(t)
 	for _, tt := range []struct {
 		name                   string
 		realistic, overlapping ratios
@@ -156,6 +169,7 @@ func TestPickerIsNearGreedyUnderOtherLaws(t *testing.T) {
 // A busy server shows an old page, and one page may never change again.
 func TestPickerIsNearGreedyWithOldPages(t *testing.T) {
 	t.Parallel()
+	comparesTimes(t)
 	for _, name := range []string{"uniform", "zipf", "multiturn", "mixed"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -177,6 +191,7 @@ func TestPickerIsNearGreedyWithOldPages(t *testing.T) {
 // The largest measured ratio was 1.05.
 func TestAnswersAreNotSlower(t *testing.T) {
 	t.Parallel()
+	comparesTimes(t)
 	for _, name := range []string{"uniform", "zipf", "multiturn", "mixed", "slow"} {
 		s := find(t, Standard(), name)
 		for _, scenario := range []Scenario{s, s.Realistic()} {
@@ -201,6 +216,7 @@ func TestAnswersAreNotSlower(t *testing.T) {
 // few requests make the difference. Scenarios that take long are in the benchmark only.
 func TestPickerIsNearGreedyInOtherFleets(t *testing.T) {
 	t.Parallel()
+	comparesTimes(t)
 	for _, tt := range []struct {
 		name   string
 		bounds ratios

@@ -211,6 +211,7 @@ func TestTokensArriveLater(t *testing.T) {
 
 func TestLoadIsAPartOfWhatGreedySustains(t *testing.T) {
 	t.Parallel()
+	comparesTimes(t)
 	at := func(perSecond float64) Scenario {
 		s := find(t, Standard(), "uniform").of(2)
 		s.Warm, s.Measured, s.Workload.rate = time.Second, 10*time.Second, perSecond

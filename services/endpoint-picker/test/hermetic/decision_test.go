@@ -37,7 +37,9 @@ func (r *rig) post(url string, body any) (status int, answer []byte) {
 	r.t.Helper()
 	text, err := json.Marshal(body)
 	require.NoError(r.t, err)
-	response, err := http.Post(url, "application/json", bytes.NewReader(text))
+	client := &http.Client{Transport: &http.Transport{}} // servers of other tests close the connections of the default one
+	defer client.CloseIdleConnections()
+	response, err := client.Post(url, "application/json", bytes.NewReader(text))
 	require.NoError(r.t, err)
 	answer, err = io.ReadAll(response.Body)
 	require.NoError(r.t, err)
