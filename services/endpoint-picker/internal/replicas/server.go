@@ -117,7 +117,7 @@ func (o *writer) write(frames []byte) error {
 	if _, err := o.response.Write(clock); err != nil {
 		return err //nolint:wrapcheck // only its existence matters
 	}
-	if _, err := o.response.Write(frames); err != nil {
+	if _, err := o.response.Write(frames); err != nil { //nolint:gosec // frames are numbers of this process, and no page
 		return err //nolint:wrapcheck // only its existence matters
 	}
 	return o.control.Flush() //nolint:wrapcheck // only its existence matters

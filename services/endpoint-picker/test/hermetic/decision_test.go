@@ -37,7 +37,9 @@ func (r *rig) post(url string, body any) (status int, answer []byte) {
 	r.t.Helper()
 	text, err := json.Marshal(body)
 	require.NoError(r.t, err)
-	response, err := http.Post(url, "application/json", bytes.NewReader(text))
+	client := &http.Client{Transport: &http.Transport{}} // servers of other tests close the connections of the default one
+	defer client.CloseIdleConnections()
+	response, err := client.Post(url, "application/json", bytes.NewReader(text))
 	require.NoError(r.t, err)
 	answer, err = io.ReadAll(response.Body)
 	require.NoError(r.t, err)
@@ -152,6 +154,27 @@ func TestDecision_NoEndpoint(t *testing.T) {
 	status, answer := r.post("http://"+r.address("decision-bind-address")+"/v1/pick", completionOf("x"))
 	assert.Equal(t, http.StatusServiceUnavailable, status)
 	assert.Contains(t, string(answer), `"reason":"rejected-no-endpoints"`)
+}
+
+// TestDecision_OneShareWithTheGateway has a client with the address of a gateway: what both have open counts for one limit.
+func TestDecision_OneShareWithTheGateway(t *testing.T) {
+	t.Parallel()
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: withDecisions("--max-streams=2"), config: byPrefix})
+	d := r.decide("", completionOf("x"))
+	one := r.ask(request{body: ofModel})
+	one.picked()
+	assert.Equal(t, exhausted("too many open requests"), r.ask(request{body: ofModel}).refused())
+	status, answer := r.post("http://"+r.address("decision-bind-address")+"/v1/pick", completionOf("x"))
+	assert.Equal(t, http.StatusTooManyRequests, status)
+	assert.Contains(t, string(answer), "too many open picks")
+	page := r.metrics()
+	assert.Equal(t, 2.0, page.sum("fairlead_picker_gateway_streams"))
+	assert.Equal(t, 1.0, page.sum(openDecisions))
+	assert.Equal(t, 1.0, page.sum("fairlead_picker_decisions_limited_total", "limit", "streams"))
+	one.respond(response{})
+	one.end()
+	r.ended(d, object{"event": "completed"})
+	r.ended(r.decide("", completionOf("x")), object{"event": "completed"})
 }
 
 // TestDecision_Drain takes outcomes after SIGTERM, and ends when it has all.

@@ -44,9 +44,9 @@ func TestPicksAreOfTheSubsetReadyAndOfThePool(t *testing.T) {
 			}
 			r := start(t, world{pages: pages, flags: []string{"--eject-after=1", "--ejection-time=1h", "--ejection-time-max=1h"}})
 			refused, passedOver := 0, 0
-			for range 6 {
+			for range 5 {
 				ready := r.shuffle(random)
-				for range 25 {
+				for range 12 {
 					before := r.believed()
 					q, allowed, healthy := r.draw(random, ready, before)
 					s := r.ask(q)
