@@ -71,15 +71,14 @@ func (s *Schedule) SetEndpoints(endpoints []*endpoint.Endpoint) []*Turn {
 }
 
 // Beat begins the due turns and returns them, the longest overdue first, within the budget. A wake-up costs more than a scrape, so it
-// includes those that are due before the next beat. asked is the last time when a reader of values announced itself. The result is valid
-// until the next call.
-func (s *Schedule) Beat(now time.Time, i Interval, asked time.Time) []*Turn {
+// includes those that are due before the next beat. The result is valid until the next call.
+func (s *Schedule) Beat(now time.Time, i Interval) []*Turn {
 	period := period(i)
 	s.allowance += s.budget * now.Sub(s.beatAt).Seconds()
 	s.allowance = min(s.allowance, max(s.budget*burstBeats*period.Seconds(), 1))
 	s.beatAt = now
 
-	a, soon := s.attention(now, i, asked), now.Add(period/2)
+	a, soon := s.attention(now, i), now.Add(period/2)
 	s.due = s.due[:0]
 	for _, t := range s.turns {
 		if t.busy.Load() {
@@ -108,8 +107,8 @@ func period(i Interval) time.Duration {
 	return min(max(i.Fastest/beatsInInterval, shortestBeat), longestBeat)
 }
 
-// attention returns whether requests were placed recently, or wait to be placed.
-func (s *Schedule) attention(now time.Time, i Interval, asked time.Time) attention {
+// attention returns whether requests were placed recently.
+func (s *Schedule) attention(now time.Time, i Interval) attention {
 	var movements int64
 	for _, t := range s.turns {
 		movements += t.endpoint.Movements()
@@ -117,8 +116,7 @@ func (s *Schedule) attention(now time.Time, i Interval, asked time.Time) attenti
 	if movements != s.movements {
 		s.movements, s.busyAt = movements, now
 	}
-	since := now.Add(-i.Slowest)
-	if s.busyAt.Before(since) && asked.Before(since) {
+	if s.busyAt.Before(now.Add(-i.Slowest)) {
 		return unwatched
 	}
 	return watched

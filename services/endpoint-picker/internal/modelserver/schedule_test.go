@@ -20,12 +20,11 @@ type simulation struct {
 
 	interval Interval
 	now      time.Time
-	asked    time.Time
 	scrapes  map[*endpoint.Endpoint]int
 }
 
 func simulate(o Options, n int) *simulation {
-	s := &simulation{NewSchedule(o.Budget, rand.Float64), o.Interval, noon, time.Time{}, map[*endpoint.Endpoint]int{}}
+	s := &simulation{NewSchedule(o.Budget, rand.Float64), o.Interval, noon, map[*endpoint.Endpoint]int{}}
 	var endpoints []*endpoint.Endpoint
 	for range n {
 		endpoints = append(endpoints, anEndpoint())
@@ -39,15 +38,12 @@ func anEndpoint() *endpoint.Endpoint {
 	return endpoint.New(endpoint.Description{Identity: id}, noon, nil)
 }
 
-// hurry announces a reader of values.
-func (s *simulation) hurry() { s.asked = s.now }
-
 // run lets a time pass. Before each beat the traffic comes, and each scrape ends as told.
 func (s *simulation) run(d time.Duration, traffic func(), tell func(*pace)) (scrapes int) {
 	clear(s.scrapes)
 	for end := s.now.Add(d); s.now.Before(end); s.now = s.now.Add(period(s.interval)) {
 		traffic()
-		for _, turn := range s.Beat(s.now, s.interval, s.asked) {
+		for _, turn := range s.Beat(s.now, s.interval) {
 			tell(&turn.pace)
 			turn.End()
 			s.scrapes[turn.Endpoint()]++
@@ -94,13 +90,6 @@ func TestFirstRequestAfterAPauseBringsAScrape(t *testing.T) {
 	e.Acquire()
 	s.run(250*time.Millisecond, nothing, (*pace).noNews)
 	assert.GreaterOrEqual(t, s.scrapes[e], 1)
-}
-
-func TestHurryIsTraffic(t *testing.T) {
-	t.Parallel()
-	s := simulate(DefaultOptions(), 8)
-	s.run(5*time.Second, nothing, (*pace).news)
-	assert.InDelta(t, 8*50, s.run(5*time.Second, s.hurry, (*pace).news), 8*6)
 }
 
 func TestBudgetHoldsWhateverTheNumberOfEndpoints(t *testing.T) {
@@ -210,12 +199,12 @@ func TestEndpointsKeepTheirTurns(t *testing.T) {
 	s := NewSchedule(DefaultOptions().Budget, rand.Float64)
 	a, b, c := anEndpoint(), anEndpoint(), anEndpoint()
 	first := s.SetEndpoints([]*endpoint.Endpoint{a, b})
-	require.Len(t, s.Beat(noon, DefaultOptions().Interval, noon), 2)
+	require.Len(t, s.Beat(noon, DefaultOptions().Interval), 2)
 	second := s.SetEndpoints([]*endpoint.Endpoint{c, a})
 	assert.Same(t, first[0], second[1])
-	begun := s.Beat(noon.Add(time.Second), DefaultOptions().Interval, noon)
+	begun := s.Beat(noon.Add(time.Second), DefaultOptions().Interval)
 	require.Len(t, begun, 1, "the scrape of the first is under way")
 	assert.Same(t, c, begun[0].Endpoint())
 	second[1].End()
-	assert.Len(t, s.Beat(noon.Add(2*time.Second), DefaultOptions().Interval, noon), 1)
+	assert.Len(t, s.Beat(noon.Add(2*time.Second), DefaultOptions().Interval), 1)
 }

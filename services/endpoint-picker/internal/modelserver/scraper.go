@@ -54,7 +54,6 @@ type Scraper struct {
 
 	wanted chan []*endpoint.Endpoint // contains only the last set
 	plan   atomic.Pointer[Plan]
-	asked  atomic.Int64 // time of the last call of Hurry, in Unix nanoseconds
 
 	// Used only by the scheduler.
 	schedule *Schedule
@@ -111,9 +110,6 @@ func (s *Scraper) SetEndpoints(endpoints []*endpoint.Endpoint) {
 	s.wanted <- endpoints
 }
 
-// Hurry announces a reader of values that places no requests. Placed requests need no announcement.
-func (s *Scraper) Hurry() { s.asked.Store(s.clock.Now().UnixNano()) }
-
 // Run scrapes until ctx ends, and returns when every scrape has ended.
 func (s *Scraper) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -159,7 +155,7 @@ func (s *Scraper) apply(ctx context.Context, endpoints []*endpoint.Endpoint) {
 func (s *Scraper) beat(now time.Time) time.Duration {
 	p := s.plan.Load()
 	if !p.settings.Off {
-		for _, t := range s.schedule.Beat(now, p.interval, time.Unix(0, s.asked.Load())) {
+		for _, t := range s.schedule.Beat(now, p.interval) {
 			s.start(s.workers[t], now)
 		}
 	}

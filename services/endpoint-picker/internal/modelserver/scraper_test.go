@@ -202,23 +202,6 @@ func TestScraperFollowsTheSetOfEndpoints(t *testing.T) {
 	assert.Zero(t, a.connections.Load())
 }
 
-// A page that always has news is read fast only if somebody wants to know.
-func TestHurryHastensScrapes(t *testing.T) {
-	t.Parallel()
-	var read atomic.Int64
-	server := newModelServer(t, func(w http.ResponseWriter, r *http.Request) {
-		text(samplePage(int(100*(read.Add(1)%2)), 0, 0))(w, r)
-	})
-	o := quick()
-	o.Interval.Slowest = time.Hour
-	e := server.endpoint()
-	s, _ := start(t, o, e)
-	require.Eventually(t, func() bool { return e.Stats(time.Now()).Sampled }, patience, tick)
-	assert.EqualValues(t, 1, read.Load())
-	s.Hurry()
-	require.Eventually(t, func() bool { return read.Load() > 5 }, patience, tick)
-}
-
 func TestSetEndpointsBeforeRunKeepsTheLastSet(t *testing.T) {
 	t.Parallel()
 	server := newModelServer(t, text(samplePage(1, 0, 0)))

@@ -54,7 +54,7 @@ func (s *scraping) beat() {
 	if len(s.members) == 0 {
 		return
 	}
-	for _, t := range s.schedule.Beat(s.timeline.Now(), s.interval, time.Time{}) {
+	for _, t := range s.schedule.Beat(s.timeline.Now(), s.interval) {
 		s.read(t, s.members[t.Endpoint()])
 	}
 	pending := s.beats
