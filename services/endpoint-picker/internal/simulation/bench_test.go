@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ var (
 	profile       = flag.String("profile", "", "a file with a profile of servers")
 	servers       = flag.Int("servers", 8, "of the profile")
 	load          = flag.Float64("load", 0.7, "part of the rate that the greedy policy sustains")
+	compared      = flag.String("policies", ".", "regular expression: policies to compare with the greedy one")
 	seeds         = flag.Int("seeds", 3, "of the benchmark, an odd number: it prints medians over them")
 )
 
@@ -139,7 +141,8 @@ var columns = []column{
 
 // printTable runs a scenario under all policies, with as many seeds as are asked for.
 func printTable(to io.Writer, s Scenario) {
-	policies := policies()
+	wanted := regexp.MustCompile(*compared)
+	policies := slices.DeleteFunc(policies(), func(p Policy) bool { return p.Name != Greedy().Name && !wanted.MatchString(p.Name) })
 	figures := make([][][]float64, len(policies)) // by policy and column, of all seeds
 	for i := range figures {
 		figures[i] = make([][]float64, len(columns))
