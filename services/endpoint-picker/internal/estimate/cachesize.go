@@ -28,15 +28,16 @@ func (x *Estimator) SetCacheSize(s CacheSize, endpoints []*endpoint.Endpoint) {
 	}
 }
 
-// resize passes the size of the cache to the index: that of the page, or less if the server has shown to keep less. page is the
-// size on a new page, 0 for none.
+// resize passes the size of the cache to the index: that of the page, or less if the server has shown to keep less. Small changes
+// are chance, and a smaller size would make the index forget what the server still has. page is the size on a new page, 0 for none.
 func (s *Server) resize(page int) {
 	s.sizeMu.Lock()
 	defer s.sizeMu.Unlock()
 	if page > 0 {
 		s.pageBlocks = page
 	}
-	if blocks := min(s.claimed(), s.fit.limit()); blocks != s.blocks {
+	blocks := min(s.claimed(), s.fit.limit())
+	if change := blocks - s.blocks; float64(max(change, -change)) > resizePart*float64(s.blocks) {
 		s.blocks = blocks
 		s.estimator.index.Resize(s.cache, blocks)
 	}
