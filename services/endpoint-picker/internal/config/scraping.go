@@ -15,7 +15,7 @@ const (
 	flagRefreshBudget   = "refresh-metrics-budget"
 	flagRefreshTimeout  = "refresh-metrics-timeout"
 	flagStaleness       = "metrics-staleness-threshold"
-	flagProbeTokenizers = "probe-tokenizers"
+	flagProbeTokenizers = "probe-tokenizers" //nolint:gosec // its tokens are no secrets
 	flagLeaseTimeout    = "lease-timeout"
 )
 

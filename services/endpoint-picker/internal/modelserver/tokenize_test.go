@@ -156,7 +156,9 @@ func TestTokensOfTheSample(t *testing.T) {
 		{name: "not implemented", page: namedPage("m"), tokenize: status(http.StatusNotImplemented), asked: 1},
 		{name: "key required", page: namedPage("m"), tokenize: status(http.StatusUnauthorized), asked: 1},
 		{name: "error", page: namedPage("m"), tokenize: status(http.StatusInternalServerError), asked: maxSampleTries},
-		{name: "redirect", page: namedPage("m"), tokenize: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusTemporaryRedirect) }, asked: maxSampleTries},
+		{name: "redirect", page: namedPage("m"), tokenize: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/other", http.StatusTemporaryRedirect)
+		}, asked: maxSampleTries},
 		{name: "HTML", page: namedPage("m"), tokenize: text("<!doctype html><title>Welcome</title>"), asked: maxSampleTries},
 		{name: "text for a number", page: namedPage("m"), tokenize: text(`{"count":"12"}`), asked: maxSampleTries},
 		{name: "list of counts", page: namedPage("m"), tokenize: text(`{"count":[12]}`), asked: maxSampleTries},
