@@ -110,6 +110,8 @@ func TestTokens_SamplesDisplaceNoModel(t *testing.T) {
 	models = *x.models.Load()
 	assert.Len(t, models, maxModels)
 	assert.Contains(t, models, "used", "samples leave first")
+	x.sample("late", 2)
+	assert.Equal(t, models, *x.models.Load(), "no answered model leaves for a sample")
 }
 
 func TestTokens_ModelsAreBounded(t *testing.T) {
