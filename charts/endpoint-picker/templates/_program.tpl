@@ -115,6 +115,7 @@
 - --refresh-metrics-timeout={{ .Values.scraping.timeout }}
 - --metrics-staleness-threshold={{ .Values.scraping.stalenessThreshold }}
 - --lease-timeout={{ .Values.scraping.leaseTimeout }}
+- --probe-tokenizers={{ .Values.scraping.probeTokenizers }}
 - --prefix-index-max-bytes={{ .Values.prefixIndexMaxBytes }}
 {{- if .Values.sharing.enabled }}
 - --replica-addresses={{ include "endpoint-picker.replicasService" . }}.{{ .Release.Namespace }}.svc:{{ .Values.ports.replicas }}

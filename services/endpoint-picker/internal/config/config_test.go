@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 		"--pool-name=pool", "--grpc-port=1", "--grpc-health-port=2", "--secure-serving=false", "--body-mode=buffered", "--max-request-body=64MiB",
 		"--max-buffered-bytes=1Gi", "--max-streams=7", "--request-body-timeout=5s", "--stream-idle-timeout=2h", "--early-close",
 		"--eject-after=3", "--ejection-time=2s", "--ejection-time-max=1m", "--emit-endpoint-scores", "--explain", "--report-endpoint", "--disable-endpoint-subset-filter", "--refresh-metrics-interval=1s",
-		"--refresh-metrics-idle-interval=4s", "--refresh-metrics-budget=50", "--refresh-metrics-timeout=3s",
+		"--refresh-metrics-idle-interval=4s", "--refresh-metrics-budget=50", "--refresh-metrics-timeout=3s", "--probe-tokenizers=false",
 		"--metrics-staleness-threshold=5s", "--lease-timeout=2m", "--drain-delay=0", "--drain-timeout=10m", "--log-level=debug",
 		"--metrics-bind-address=:1234", "--kubeconfig=/k", "--prefix-index-max-bytes=100Mi",
 		"--enable-grpc-stream-metrics", "--legacy-metrics", "--tracing=false", "--log-requests", "--debug-picks=64",

@@ -131,6 +131,10 @@ const (
 	manyWeight = 0.05
 	// ratioPrior is the weight of the ratio without observations (derived: half a long prompt). ½ −0.8 / +0.5, ×2 −0.2 / 0.
 	ratioPrior = 0.025
+	// samplePrior is the same for the ratio of a sample text (derived: the sample is as long as ratioTokens, so it weighs as much as one long
+	// prompt). The first long prompt leaves half of an error of the sample; with half it leaves a third, with double two thirds. ½ none,
+	// ×2 none: simulated servers have no samples.
+	samplePrior = 0.05
 	// maxSurprise is the factor by which one count may differ from what is known (guarded). It is two steps to the bounds.
 	// ½ −1.5 / +0.5, ×2 none.
 	maxSurprise = 2

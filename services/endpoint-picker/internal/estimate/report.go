@@ -108,6 +108,17 @@ func (x *Estimator) Reported(e *Expectation, prompt, cached int) {
 	s.resize(0)
 }
 
+// SampleCounted sets what a model's tokens are before its first answer, from the tokens that a server counted in a text of prompts, of
+// which the length is given as written in JSON. It returns false, and changes nothing, if no tokenizer makes so few or so many of it.
+func (x *Estimator) SampleCounted(model string, bytes, tokens int) bool {
+	ratio := float64(tokens) * prefixindex.BytesPerToken / float64(bytes)
+	if !(ratio >= 1/maxRatio && ratio <= maxRatio) { // also true for NaN
+		return false
+	}
+	x.tokenizers.sample(model, ratio)
+	return true
+}
+
 // pool returns what the fit of the server needs to know.
 func (s *Server) pool() pool {
 	return pool{claimed: s.claimedSize(), alone: s.estimator.share.placedByOthers() <= minOthers}

@@ -14,6 +14,9 @@ import (
 // a new one. A model that is not known has the mean ratio of the pool, which also converts what no request belongs to: the
 // sizes of caches, answers, and requests of other replicas.
 //
+// Before the first answer a model has the ratio that a server counted in a sample text. Names of these models come from metrics pages, so
+// none of them displaces another, and each leaves before one that was answered.
+//
 // Readers take no lock.
 type tokenizers struct {
 	mean   tokenRatio
@@ -25,20 +28,21 @@ type tokenizers struct {
 // tokenRatio is one learned ratio.
 type tokenRatio struct {
 	sum, weight float64 // of the observed ratios; guarded by tokenizers.mu
-	start       float64 // the ratio without observations
-	used        uint64  // the last observation; guarded by tokenizers.mu
+	start       float64 // the ratio without observations; guarded by tokenizers.mu
+	prior       float64 // its weight; guarded by tokenizers.mu
+	sampled     bool    // start was counted in a sample text; guarded by tokenizers.mu
+	used        uint64  // the last observation, 0 if there is none; guarded by tokenizers.mu
 	ratio       atomicFloat
 }
 
 func newTokenRatio(start float64) *tokenRatio {
-	r := &tokenRatio{start: start}
+	r := &tokenRatio{start: start, prior: ratioPrior}
 	r.ratio.Store(start)
 	return r
 }
 
 func newTokenizers() *tokenizers {
-	t := &tokenizers{}
-	t.mean.start = 1
+	t := &tokenizers{mean: tokenRatio{start: 1, prior: ratioPrior}}
 	t.mean.ratio.Store(1)
 	t.models.Store(&map[string]*tokenRatio{})
 	return t
@@ -80,6 +84,28 @@ func (t *tokenizers) observeMany(estimated, counted float64) {
 	t.mean.observe(counted/estimated, manyWeight)
 }
 
+// sample sets the ratio of a model before observations, from the tokens counted in a sample text. The mean starts with the mean of all
+// models with samples.
+func (t *tokenizers) sample(model string, ratio float64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := (*t.models.Load())[model]
+	if r == nil {
+		if len(*t.models.Load()) >= maxModels {
+			return
+		}
+		r = t.add(model)
+	}
+	r.startAt(ratio)
+	var sum, sampled float64
+	for _, r := range *t.models.Load() {
+		if r.sampled {
+			sum, sampled = sum+r.start, sampled+1
+		}
+	}
+	t.mean.startAt(sum / sampled)
+}
+
 // add adds a model, in place of the least recently used one if there are too many. mu is held.
 func (t *tokenizers) add(model string) *tokenRatio {
 	next := maps.Clone(*t.models.Load())
@@ -105,6 +131,16 @@ func (r *tokenRatio) observe(ratio, weight float64) {
 	ratio = min(max(ratio, last/maxSurprise), last*maxSurprise)
 	r.sum += weight * (ratio - r.sum)
 	r.weight += weight * (1 - r.weight)
-	next := (r.sum + ratioPrior*r.start) / (r.weight + ratioPrior)
+	r.update()
+}
+
+// startAt replaces the ratio without observations by that of a sample text.
+func (r *tokenRatio) startAt(ratio float64) {
+	r.start, r.prior, r.sampled = ratio, samplePrior, true
+	r.update()
+}
+
+func (r *tokenRatio) update() {
+	next := (r.sum + r.prior*r.start) / (r.weight + r.prior)
 	r.ratio.Store(min(max(next, 1/maxRatio), maxRatio))
 }

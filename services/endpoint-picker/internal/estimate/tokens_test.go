@@ -2,9 +2,11 @@ package estimate
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestTokens_AreLearnedForEachModel(t *testing.T) {
@@ -57,6 +59,59 @@ func TestTokens_OneWrongCount(t *testing.T) {
 			assert.InEpsilon(t, 1.4, x.of("m"), 0.02)
 		})
 	}
+}
+
+// A sample counts at once, and as much as one long prompt.
+func TestTokens_StartAtASample(t *testing.T) {
+	t.Parallel()
+	x := New(1 << 20)
+	require.True(t, x.SampleCounted("m", 4096, 1536))
+	assert.InDelta(t, 1500, x.Measure(&PromptSize{Model: "m", Text: 1000}), 0)
+	assert.InDelta(t, 1500, x.Measure(&PromptSize{Model: "an adapter", Text: 1000}), 0, "the pool starts there, too")
+	require.True(t, x.SampleCounted("other", 4096, 512))
+	assert.InDelta(t, 0.5, x.tokenizers.of("other"), 1e-9)
+	assert.InDelta(t, 1.5, x.tokenizers.of("m"), 1e-9)
+	assert.InDelta(t, 1, x.tokenizers.pool(), 1e-9, "the mean of both")
+
+	x.Reported(&Expectation{model: "m", text: 2000}, 4000, -1)
+	assert.InDelta(t, 1.75, x.tokenizers.of("m"), 0.01, "halfway after one long prompt")
+	for range 20 {
+		x.Reported(&Expectation{model: "m", text: 2000}, 4000, -1)
+	}
+	assert.InDelta(t, 2, x.tokenizers.of("m"), 0.05)
+	require.True(t, x.SampleCounted("m", 4096, 1024))
+	assert.InDelta(t, 1.92, x.tokenizers.of("m"), 0.05, "usage outweighs a later sample")
+}
+
+func TestTokens_ImpossibleSamples(t *testing.T) {
+	t.Parallel()
+	for tokens, want := range map[int]bool{-1: false, 0: false, 255: false, 256: true, 4096: true, 4097: false, math.MaxInt: false, math.MinInt: false} {
+		x := New(1 << 20)
+		assert.Equal(t, want, x.SampleCounted("m", 4096, tokens), tokens)
+		assert.Equal(t, want, len(*x.tokenizers.models.Load()) == 1, tokens)
+	}
+	assert.False(t, New(1<<20).SampleCounted("m", 0, 0))
+}
+
+// A page can name any number of models.
+func TestTokens_SamplesDisplaceNoModel(t *testing.T) {
+	t.Parallel()
+	x := newTokenizers()
+	x.observe("used", 1000, 500)
+	for i := range 10 * maxModels {
+		x.sample(fmt.Sprint("sampled ", i), 2)
+	}
+	models := *x.models.Load()
+	assert.Len(t, models, maxModels)
+	assert.Contains(t, models, "used")
+	for i := range maxModels - 1 {
+		x.observe(fmt.Sprint("answered ", i), 1000, 1000)
+	}
+	models = *x.models.Load()
+	assert.Len(t, models, maxModels)
+	assert.Contains(t, models, "used", "samples leave first")
+	x.sample("late", 2)
+	assert.Equal(t, models, *x.models.Load(), "no answered model leaves for a sample")
 }
 
 func TestTokens_ModelsAreBounded(t *testing.T) {

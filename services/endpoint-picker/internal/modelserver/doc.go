@@ -14,6 +14,9 @@
 // All endpoints share a budget of scrapes per second, independent of their number. Picks do not notify the scheduler: it
 // reads the endpoints' counters at every beat. Schedule has all of these decisions and nothing else, so package simulation uses it, too.
 //
+// Beside the pages, each server is asked once for the tokens of a sample text (sampling), so that the tokens of a model are known before
+// the first answer.
+//
 // Engine names the needed metrics of one kind of server. It is compiled once. A page is scanned for these lines as it
 // arrives, without storing the page; a scan allocates nothing.
 package modelserver

@@ -9,6 +9,8 @@ const (
 	EngineTriton       = "triton"
 
 	engineReserved = "default" // reserved: upstream's name of the default engine
+
+	labelModel = "model_name"
 )
 
 // Metrics are the names of one metric in several versions of a server. A metric is "name" or "name{label=value}", quotes
@@ -59,6 +61,9 @@ type Engine struct {
 	Missed   Metrics `yaml:"-"`
 	InBlocks bool    `yaml:"-"` // they count blocks
 
+	// ModelLabel is the label of gauges with the name of the base model, for servers that count tokens at /tokenize like vLLM.
+	ModelLabel string `yaml:"-"`
+
 	Custom []CustomMetric `yaml:"customMetrics,omitempty"`
 }
 
@@ -88,6 +93,7 @@ func builtinEngines() []Engine {
 			AlignmentLabels: []string{"cache_hit_alignment_tokens", "effective_attention_block_size"},
 			Queries:         Metrics{"vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"},
 			Hits:            Metrics{"vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"},
+			ModelLabel:      labelModel,
 		},
 		{ //nolint:gosec // its tokens are no secrets
 			Name:       EngineSGLang,
@@ -100,6 +106,7 @@ func builtinEngines() []Engine {
 			HostTokens: "sglang:hicache_host_total_tokens",
 			Queries:    Metrics{"sglang:prompt_tokens_total"},
 			Hits:       Metrics{"sglang:cached_tokens_total"}, // of the device, the host and the storage
+			ModelLabel: labelModel,
 		},
 		{
 			Name:      EngineTRTLLMServe,

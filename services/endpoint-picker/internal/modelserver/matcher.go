@@ -44,6 +44,7 @@ type matcher struct {
 	queries, hits, missed                         []int
 
 	blockSizeLabel, blocksLabel, tokensLabel string
+	modelLabel                               string
 	alignmentLabels                          []string
 	inBlocks                                 bool     // queries, hits and missed
 	attributes                               []string // of custom
@@ -53,7 +54,7 @@ type matcher struct {
 func newMatcher(e *Engine) (*matcher, error) {
 	c := compiler{m: &matcher{
 		engine: e.Name, blockSizeLabel: e.BlockSizeLabel, blocksLabel: e.BlocksLabel, tokensLabel: e.TokensLabel,
-		alignmentLabels: e.AlignmentLabels, inBlocks: e.InBlocks,
+		alignmentLabels: e.AlignmentLabels, inBlocks: e.InBlocks, modelLabel: e.ModelLabel,
 	}}
 	c.m.waiting = c.add("queuedRequestsSpec", asCount, e.Waiting...)
 	c.m.running = c.add("runningRequestsSpec", asCount, e.Running...)

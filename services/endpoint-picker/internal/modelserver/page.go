@@ -34,6 +34,7 @@ type reading struct {
 	slots []slot
 	cache float64 // tokens, from labels
 	align int     // tokens, from labels
+	model []byte  // name of the base model, as on the page; empty if unknown
 	lora  lora
 	last  pageMemory
 }
@@ -80,6 +81,7 @@ func (r *reading) reset() {
 	clear(r.slots)
 	r.cache, r.align = 0, 0
 	r.lora.seen = false
+	r.model = r.model[:0]
 }
 
 // lines processes the complete lines and returns the rest.
@@ -135,12 +137,25 @@ func (r *reading) take(w *wanted, series []byte) {
 	case !w.role.possible(value):
 		return
 	}
+	if w.role == asCount && len(r.model) == 0 {
+		r.takeModel(labels)
+	}
 	s := &r.slots[w.slot]
 	s.sum += value
 	if !s.seen || value > s.greatest {
 		s.greatest = value
 	}
 	s.seen = true
+}
+
+// takeModel takes the name of the model from the labels of a gauge.
+func (r *reading) takeModel(labels []byte) {
+	if r.modelLabel == "" {
+		return
+	}
+	if name := labelValue(labels, r.modelLabel); len(name) <= maxModelName {
+		r.model = append(r.model, name...)
+	}
 }
 
 // possible reports whether a metric of a role can have a value.

@@ -23,13 +23,15 @@ type Options struct {
 	Budget     float64       // scrapes per second, for all endpoints together
 	Timeout    time.Duration // of one scrape
 	StaleAfter time.Duration // time of failing scrapes after which an endpoint's values are stale
+
+	ProbeTokenizers bool // ask servers for the tokens of a sample text, with the same timeout
 }
 
 // DefaultOptions returns options for vLLM, where a page takes a millisecond or two.
 func DefaultOptions() Options {
 	return Options{
 		Interval: Interval{Fastest: 100 * time.Millisecond, Slowest: time.Second}, Budget: 400,
-		Timeout: time.Second, StaleAfter: 2 * time.Second,
+		Timeout: time.Second, StaleAfter: 2 * time.Second, ProbeTokenizers: true,
 	}
 }
 
@@ -46,11 +48,12 @@ type outliers interface {
 
 // Scraper scrapes endpoints.
 type Scraper struct {
-	options  Options
-	log      *zap.Logger
-	observer observer
-	outliers outliers
-	clock    clock.Clock
+	options    Options
+	log        *zap.Logger
+	observer   observer
+	outliers   outliers
+	tokenizers tokenizers
+	clock      clock.Clock
 
 	wanted chan []*endpoint.Endpoint // contains only the last set
 	plan   atomic.Pointer[Plan]
@@ -58,28 +61,30 @@ type Scraper struct {
 	// Used only by the scheduler.
 	schedule *Schedule
 	workers  map[*Turn]*worker
-	scrapes  sync.WaitGroup
+	scrapes  sync.WaitGroup // and requests for tokens
 }
 
 // ScraperParams are the parameters of NewScraper.
 type ScraperParams struct {
-	Options  Options
-	Log      *zap.Logger
-	Observer observer
-	Outliers outliers
-	Clock    clock.Clock
+	Options    Options
+	Log        *zap.Logger
+	Observer   observer
+	Outliers   outliers
+	Tokenizers tokenizers // nil without Options.ProbeTokenizers
+	Clock      clock.Clock
 }
 
 // NewScraper returns a Scraper without endpoints and with the default settings. Run starts it.
 func NewScraper(p ScraperParams) *Scraper {
 	s := &Scraper{
-		options:  p.Options,
-		log:      p.Log,
-		observer: p.Observer,
-		outliers: p.Outliers,
-		clock:    p.Clock,
-		wanted:   make(chan []*endpoint.Endpoint, 1),
-		schedule: NewSchedule(p.Options.Budget, rand.Float64),
+		options:    p.Options,
+		log:        p.Log,
+		observer:   p.Observer,
+		outliers:   p.Outliers,
+		tokenizers: p.Tokenizers,
+		clock:      p.Clock,
+		wanted:     make(chan []*endpoint.Endpoint, 1),
+		schedule:   NewSchedule(p.Options.Budget, rand.Float64),
 	}
 	plan, err := Prepare(DefaultSettings(), p.Options)
 	if err != nil {
@@ -110,7 +115,7 @@ func (s *Scraper) SetEndpoints(endpoints []*endpoint.Endpoint) {
 	s.wanted <- endpoints
 }
 
-// Run scrapes until ctx ends, and returns when every scrape has ended.
+// Run scrapes until ctx ends, and returns when every scrape and every request for tokens has ended.
 func (s *Scraper) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.scrapes.Wait()

@@ -29,6 +29,7 @@ type worker struct {
 	target    netip.AddrPort
 	reading   *reading
 	conn      *connection
+	sampling  sampling
 
 	failingSince time.Time
 	said         bool // the lack of valid pages was logged
@@ -48,6 +49,7 @@ func (w *worker) scrape(began time.Time) {
 		return
 	}
 	w.record(mark, &gauges)
+	w.sampleTokens(began)
 }
 
 func (w *worker) record(mark endpoint.ScrapeStart, g *endpoint.Gauges) {
@@ -65,6 +67,7 @@ func (w *worker) fail(mark endpoint.ScrapeStart, began time.Time, err error) {
 	w.Failed(mark)
 	if errors.Is(err, ErrRefused) {
 		w.outliers.ScrapeRefused(w.endpoint)
+		w.sampling.again = true
 	}
 	if w.failingSince.IsZero() {
 		w.failingSince = began
@@ -84,6 +87,7 @@ func (w *worker) prepare() {
 	}
 	if p != w.plan {
 		w.hangUp()
+		w.sampling.again = true
 	}
 	engine, known := p.engineOf(d)
 	if !known {

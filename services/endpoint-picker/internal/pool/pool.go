@@ -91,7 +91,8 @@ func New(p Params) *Pool {
 	made.Metrics = metrics.New(made.Registry, metrics.Options{Streams: p.Options.StreamMetrics})
 	outliers := outlier.New(outlier.Params{Options: p.Options.Outliers, Log: p.Log.Named("outlier"), Observer: made.Metrics, Clock: p.Clock})
 	made.scraper = modelserver.NewScraper(modelserver.ScraperParams{
-		Options: p.Options.Scraping, Log: p.Log.Named("modelserver"), Observer: made.Metrics, Outliers: outliers, Clock: p.Clock,
+		Options: p.Options.Scraping, Log: p.Log.Named("modelserver"), Observer: made.Metrics, Outliers: outliers,
+		Tokenizers: made.Estimator, Clock: p.Clock,
 	})
 	made.Store = datastore.New(datastore.Params{
 		Log: p.Log.Named("datastore"), Pool: p.Title, Source: p.Source, Factory: made.Estimator,

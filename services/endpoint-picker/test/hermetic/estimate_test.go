@@ -1,6 +1,8 @@
 package hermetic
 
 import (
+	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -41,6 +43,34 @@ func TestLoadOfAFallback(t *testing.T) {
 	s.piece("", true)
 	s.answered()
 	s.end()
+}
+
+// The first prompts of a model have the tokens that its server makes of a text, not one for each four bytes. Their answers have no usage.
+func TestTokensOfTheFirstPrompts(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		flags []string
+		want  float64 // tokens for each four bytes
+	}{{"asked", nil, 2}, {"not asked", []string{"--probe-tokenizers=false"}, 1}}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: tt.flags})
+			r.servers[0].tokens(2048) // of 4 KiB
+			r.servers[0].show(strings.ReplaceAll(pageOf(0, 0, 0, ""), `"m"`, `"n"`))
+			r.scraped()
+			prompts := 0
+			r.await(func() bool {
+				prompts++
+				s := r.ask(request{body: fmt.Sprintf(`{"model":"n","prompt":"%08d%s","stream":true}`, prompts, strings.Repeat("word", 998))})
+				tokens := r.metrics().sum("fairlead_picker_endpoint_prompt_tokens_owed")
+				s.respond(response{pieces: []string{"data: {}\n\n"}})
+				s.end()
+				return math.Abs(tokens/1000-tt.want) < 0.1
+			}, "%g tokens for each four bytes", tt.want)
+		})
+	}
 }
 
 // One page with a wild number has no effect once the next page is right.

@@ -22,6 +22,7 @@ type modelServer struct {
 	mu    sync.Mutex
 	page  string
 	pages int           // that were asked for
+	count int           // of tokens at /tokenize, whatever the text; 0 if it has no such path
 	held  chan struct{} // each page waits to take something from it; nil if they do not
 
 	server *httptest.Server
@@ -40,7 +41,12 @@ func pageOf(waiting, running int, kvUsage float64, adapters string) string {
 
 func (m *modelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
-	page, held, answer := m.page, m.held, m.answer
+	page, count, held, answer := m.page, m.count, m.held, m.answer
+	if r.URL.Path == "/tokenize" {
+		m.mu.Unlock()
+		tokenize(w, count)
+		return
+	}
 	if r.URL.Path != "/metrics" && answer != nil {
 		m.mu.Unlock()
 		answer(w, r)
@@ -56,6 +62,22 @@ func (m *modelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	_, _ = w.Write([]byte(page))
+}
+
+// tokenize answers like vLLM, or like a server that does not count tokens.
+func tokenize(w http.ResponseWriter, count int) {
+	if count == 0 {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	_, _ = fmt.Fprintf(w, `{"count":%d,"max_model_len":40960,"tokens":[],"token_strs":null}`, count)
+}
+
+// tokens sets the tokens that the server counts in any text.
+func (m *modelServer) tokens(count int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count = count
 }
 
 func (m *modelServer) show(page string) {

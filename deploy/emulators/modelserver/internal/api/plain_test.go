@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/deploy/emulators/modelserver/internal/faults"
+	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
 )
 
 func TestErrorsAreVLLMs(t *testing.T) {
@@ -107,6 +108,32 @@ func TestTokenize(t *testing.T) {
 	assert.JSONEq(t, `{"count":0,"max_model_len":1000,"tokens":[],"token_strs":null}`, s.post(t, "/tokenize", `{"prompt":""}`).body)
 	assert.Contains(t, s.post(t, "/tokenize", `{"messages":[{"role":"user","content":"Hello"}]}`).body, `"count":9,`)
 	assert.Equal(t, http.StatusNotFound, s.post(t, "/tokenize", `{"model":"x","prompt":"Hello"}`).status)
+}
+
+// Pickers ask for the tokens of a text in this form. A real tokenizer makes other numbers of tokens of prose and of code.
+func TestTokenizeWithRealTokenizer(t *testing.T) {
+	t.Parallel()
+	bpe, err := tokens.NewBPE()
+	require.NoError(t, err)
+	s := start(t, func(p *Params) { p.Tokenizer = bpe })
+	tests := map[string]struct {
+		prompt        string
+		bytesPerToken float64
+	}{
+		"prose":   {strings.Repeat("The second rack lost power on Tuesday morning, and nobody noticed it until the afternoon. ", 20), 5},
+		"code":    {strings.Repeat("if (a[i]!=b[j]){x=0x7f;}", 20), 1.7},
+		"Chinese": {strings.Repeat("昨天夜里备份任务失败了，", 20), 2.7},
+	}
+	for name, tt := range tests {
+		body, err := json.Marshal(map[string]any{"model": "m", "prompt": tt.prompt, "add_special_tokens": false})
+		require.NoError(t, err)
+		got := s.post(t, "/tokenize", string(body))
+		require.Equal(t, http.StatusOK, got.status)
+		var answer tokenizeResponse
+		require.NoError(t, json.Unmarshal([]byte(got.body), &answer))
+		assert.Len(t, answer.Tokens, answer.Count)
+		assert.InEpsilon(t, tt.bytesPerToken, float64(len(tt.prompt))/float64(answer.Count), 0.15, name)
+	}
 }
 
 func TestProbesByState(t *testing.T) {

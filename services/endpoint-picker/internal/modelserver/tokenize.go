@@ -1,0 +1,152 @@
+package modelserver
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	tokenizePath = "/tokenize"
+
+	// maxSampleTries is the number of requests to a server process that has not answered (derived: with the back-off of failing scrapes they
+	// take 2.5 s, which outlasts a busy moment of a server that has just started). At half 0.7 s; at double 7 s, for servers that have no
+	// tokenizer and do not say so.
+	maxSampleTries = 5
+	// maxSampleAnswer limits the bytes of an answer (derived: it has the id of every token of the sample, which are at most 4 Ki tokens, each
+	// with up to 7 digits, a comma and a space). At half the answer of a server that makes a token of each byte may not fit; at double a
+	// false answer takes twice the memory.
+	maxSampleAnswer = 64 << 10
+	// maxModelName limits the bytes of a model's name on a page (guarded): names are paths of at most a few directories. Models with longer
+	// names are not asked for. At half some paths are too long; at double a false page takes twice the memory.
+	maxModelName = 256
+)
+
+// errNoTokenizer means that a server counts no tokens for us, so it need not be asked again.
+var errNoTokenizer = errors.New("server does not count tokens")
+
+// tokenizers receives the tokens that a server counted in a text. It returns false if no tokenizer makes so few or so many of it.
+type tokenizers interface {
+	SampleCounted(model string, bytes, tokens int) bool
+}
+
+// sampling is the state of asking one endpoint for the tokens of the sample. It belongs to the worker's scrape, except while busy.
+//
+//	a page names a model         ask for it
+//	no answer                    ask again after the back-off of failing scrapes, up to maxSampleTries
+//	an answer, or no tokenizer   settled
+//	the page names another model, the server refused a connection, so it has ended, or the settings changed   ask again
+//
+// There is never more than one request, and in the long run at most one a second, whatever pages say.
+type sampling struct {
+	busy  atomic.Bool
+	model string // as on the page
+	left  int    // tries
+	pace  pace   // of requests
+	due   time.Time
+	again bool // ask again even if it is settled
+}
+
+// sampleTokens asks the server for the tokens of the sample in its own goroutine, if it is due.
+func (w *worker) sampleTokens(now time.Time) {
+	s := &w.sampling
+	if !w.options.ProbeTokenizers || len(w.reading.model) == 0 || s.busy.Load() {
+		return
+	}
+	if s.again || string(w.reading.model) != s.model {
+		s.again, s.model, s.left = false, string(w.reading.model), maxSampleTries
+	}
+	if s.left == 0 || now.Before(s.due) {
+		return
+	}
+	s.left--
+	s.pace.failed()
+	s.due = now.Add(s.pace.interval(w.plan.interval, watched))
+	q := sampleQuestion{target: w.target, tls: w.plan.tls, model: unescaper.Replace(s.model), deadline: time.Now().Add(w.options.Timeout)}
+	s.busy.Store(true)
+	w.scrapes.Go(func() {
+		defer s.busy.Store(false)
+		if w.sample(&q) {
+			s.left = 0
+		}
+	})
+}
+
+// sample asks once, and reports whether the matter is settled.
+func (w *worker) sample(q *sampleQuestion) bool {
+	tokens, err := q.ask(w.ctx)
+	fields := append(w.fields(), zap.String("model", q.model))
+	switch {
+	case w.ctx.Err() != nil: // the endpoint was removed
+	case err != nil:
+		w.log.Debug("Could not count tokens of the sample text on endpoint, used those of answers", append(fields, zap.Error(err))...)
+		return errors.Is(err, errNoTokenizer)
+	case !w.tokenizers.SampleCounted(q.model, sampleBytes, tokens):
+		w.log.Debug("Ignored impossible count of tokens of endpoint, used those of answers", append(fields, zap.Int("tokens", tokens))...)
+	default:
+		w.log.Debug("Counted tokens of the sample text on endpoint", append(fields, zap.Int("tokens", tokens), zap.Int("bytes", sampleBytes))...)
+	}
+	return true
+}
+
+// sampleQuestion is one request for the tokens of the sample.
+type sampleQuestion struct {
+	target   netip.AddrPort
+	tls      *tls.Config // nil for http
+	model    string
+	deadline time.Time
+}
+
+// ask sends the request on a connection of its own, so that no scrape waits for it.
+func (q *sampleQuestion) ask(ctx context.Context) (tokens int, err error) {
+	c, err := dial(ctx, q.target, q.tls, q.deadline)
+	if err != nil {
+		return 0, fmt.Errorf("count tokens: %w", err)
+	}
+	defer c.close()
+	if err := c.SetDeadline(q.deadline); err != nil {
+		return 0, fmt.Errorf("count tokens: %w", err)
+	}
+	if _, err := c.Write(sampleRequest(q.target, q.model)); err != nil {
+		return 0, fmt.Errorf("count tokens: %w", err)
+	}
+	if tokens, err = readCount(c); err != nil {
+		return 0, fmt.Errorf("count tokens: %w", err)
+	}
+	return tokens, nil
+}
+
+// readCount reads the number of tokens from an answer.
+func readCount(answer io.Reader) (int, error) {
+	b := pooled.Get().(*buffers)
+	defer pooled.Put(b)
+	b.response.Reset(answer)
+	defer b.response.Reset(nil)
+	h, err := readHead(b.response)
+	if err != nil {
+		return 0, err
+	}
+	switch h.status {
+	case http.StatusOK:
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return 0, fmt.Errorf("%w: status %d", errNoTokenizer, h.status)
+	default:
+		return 0, fmt.Errorf("status %d", h.status)
+	}
+	var counted struct {
+		Count int `json:"count"`
+	}
+	if err := json.NewDecoder(io.LimitReader(newBody(b.response, h), maxSampleAnswer)).Decode(&counted); err != nil {
+		return 0, fmt.Errorf("decode answer: %w", err)
+	}
+	return counted.Count, nil
+}
