@@ -40,7 +40,8 @@ func plain(text string, by byte) string {
 	}, text)
 }
 
-func cut(text string, n int) string { return text[:min(n, len(text))] }
+// cut returns the first n bytes of a text, without a character that does not fit.
+func cut(text string, n int) string { return strings.ToValidUTF8(text[:min(n, len(text))], "") }
 
 // policyKey returns the key of the policy of a listener.
 func policyKey(gateway types.NamespacedName, listener string) string {

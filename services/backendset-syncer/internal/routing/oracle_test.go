@@ -296,6 +296,14 @@ func FuzzCondition(f *testing.F) {
 	f.Add("", "/%27", "x", "a\nb", "k", "a b&c=d")
 	f.Add("a", "/'), any(http.request.url.path sw '/", "x", strings.Repeat("a", 5000), "k", "\x00")
 	f.Add("a", "/a)b(c,d]", "x", "(i 'x')", "k", "%61")
+	// One hostile value each, which would make a condition that can be parsed.
+	f.Add("a.b'), http.request.url.path sw ('/", "/a", "x", "y", "k", "1")
+	f.Add("a", "/a', http.request.url.path sw '/", "x", "y", "k", "1")
+	f.Add("a", "/a", "x')] eq 'y', http.request.headers[(i 'z", "y", "k", "1")
+	f.Add("a", "/a", "x", "y', http.request.url.path sw '/", "k", "1")
+	f.Add("a", "/a", "x", "y", "k'] eq '1', http.request.url.query['l", "1")
+	f.Add("a", "/a", "x", "y", "k", "1', http.request.url.path sw '/")
+	f.Add("a:80", "/a", "x", "y", "k", "1")
 	f.Fuzz(func(t *testing.T, hostname, path, header, value, parameter, parameterValue string) {
 		hostname = strings.ToLower(hostname)
 		m := gatewayv1.HTTPRouteMatch{
@@ -351,6 +359,50 @@ func FuzzCondition(f *testing.F) {
 			require.True(t, i > 1 || want, "request %d", i)
 		}
 	})
+}
+
+// Values that OCI conditions cannot contain, or that mean different things to different clients, are refused with the reason.
+func TestLiterals(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		quote    func(string) (string, error)
+		accepted []string
+		refused  map[string]string // reasons by values
+	}{
+		"value": {
+			quote:    literal,
+			accepted: []string{"a", "A b", "(i x)", `"a"`, "a,b", "]", "~", strings.Repeat("a", maxLiteral)},
+			refused: map[string]string{
+				"": "empty", "'": "contains '\\''", "a'": "contains", `a\b`: "contains", "a\x00": "contains", "a\n": "contains", "a\t": "contains", "\x7f": "contains",
+				"é": "contains 'é'", "\xff": "contains", strings.Repeat("a", maxLiteral+1): "the limit is 1024",
+			},
+		},
+		"path": {
+			quote:    pathLiteral,
+			accepted: []string{"/", "/a:b@c", "/~user/(a)*!$&+,;=", "/A"},
+			refused:  map[string]string{"/%20": "encoded", "/a b": "encoded", "/{a}": "encoded", "/it's": "contains", "/é": "contains"},
+		},
+		"query parameter": {
+			quote:    queryLiteral,
+			accepted: []string{"a", "A-b_c.d~1"},
+			refused:  map[string]string{"a b": "encoded", "a+b": "encoded", "a/b": "encoded", "%61": "encoded", "a&b": "encoded", "'": "encoded", "": "empty"},
+		},
+		"host": {
+			quote:    hostLiteral,
+			accepted: []string{"a.example.com", ".example.com", "xn--a.example"},
+			refused:  map[string]string{"a:80": "contains ':'", "a b": "contains", "*.a": "contains", "a')": "contains", "": "empty"},
+		},
+	} {
+		for _, value := range tt.accepted {
+			got, err := tt.quote(value)
+			require.NoError(t, err, "%s %q", name, value)
+			assert.Contains(t, []string{"'" + value + "'", "(i '" + value + "')"}, got, name)
+		}
+		for value, want := range tt.refused {
+			_, err := tt.quote(value)
+			require.ErrorContains(t, err, want, "%s %q", name, value)
+		}
+	}
 }
 
 func TestParsePattern(t *testing.T) {

@@ -42,8 +42,8 @@ type Acceptance struct {
 	Dropped string
 }
 
-// maxMessage limits the messages of an Acceptance. A condition can have 32768 bytes; with half of it, a status of 32 parents can
-// exceed the size of an object less easily, but shows fewer rules.
+// maxMessage is the length of a message in a status. The API server accepts 32768 bytes for one, and stores objects of up to 1.5 MiB
+// with up to 32 parents. With half of it, fewer of the 16 rules of a route fit, with double, kubectl describe gets hard to read.
 const maxMessage = 2048
 
 // Accept returns the acceptance of a route by the listeners of one of its parents: a route without a programmed rule is not accepted.

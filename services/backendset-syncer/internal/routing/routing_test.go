@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -194,6 +195,30 @@ func TestNames(t *testing.T) {
 	assert.NotEqual(t, policyName(gateway, "http"), policyName(gateway, "https"))
 	assert.LessOrEqual(t, len(policyName(gateway, strings.Repeat("l", 200))), maxName)
 	assert.LessOrEqual(t, len(ruleName(199, gateway)), maxName)
+}
+
+// Messages are bounded and valid text, whatever a route contains.
+func TestMessagesAreBounded(t *testing.T) {
+	t.Parallel()
+	r := &Route{HTTPRoute: &gatewayv1.HTTPRoute{}}
+	for range 16 {
+		var rule gatewayv1.HTTPRouteRule
+		for range 64 {
+			h := gatewayv1.HTTPHeaderMatch{Name: gatewayv1.HTTPHeaderName(strings.Repeat("é", 128)), Value: strings.Repeat("é", 2048)}
+			rule.Matches = append(rule.Matches, gatewayv1.HTTPRouteMatch{Headers: []gatewayv1.HTTPHeaderMatch{h}})
+		}
+		r.Spec.Rules = append(r.Spec.Rules, rule)
+	}
+	l := Listener{Name: "http", Port: 80, Routes: []*Route{r}}
+	d := Build(&Input{Listeners: []Listener{l}, Limits: DefaultLimits()})
+	require.Len(t, d.Problems, 16)
+	a := Accept(r, []*Listener{&l}, d.Problems)
+	assert.False(t, a.Accepted)
+	for _, text := range []string{a.Message, d.Problems[0].Message} {
+		assert.LessOrEqual(t, len(text), maxMessage)
+		assert.True(t, utf8.ValidString(text))
+	}
+	assert.Equal(t, "a", cut("aé", 2))
 }
 
 func TestSetsOfTheSameProportionAreEqual(t *testing.T) {

@@ -84,6 +84,7 @@ func TestSharedAddressesGetTheSum(t *testing.T) {
 	assert.Equal(t, map[netip.AddrPort]int{addresses(0, 1)[0]: 3, addresses(1, 1)[0]: 4, addresses(2, 1)[0]: 1}, got.Backends)
 
 	got = Scale([]Group{{Weight: 97, Addresses: addresses(0, 1)}, {Weight: 89, Addresses: addresses(0, 1)}}, Memory{})
+	assert.Equal(t, got.Memory.Chosen[0]+got.Memory.Chosen[1], got.Backends[addresses(0, 1)[0]], "the sum is not cut off at the maximum")
 	assert.LessOrEqual(t, got.Backends[addresses(0, 1)[0]], Maximum)
 	assert.Less(t, got.Error, 0.05)
 }
