@@ -33,40 +33,28 @@ import (
 // filters, filters of backends, retries, session persistence.
 
 // gatewayOrder is the precedence of matches.
-var gatewayOrder = []criterion[*gatewayMatch]{
-	{func(a, b *gatewayMatch) int { return compareHostnames(a.hostname, b.hostname) }, "its hostname is less specific"},
-	{func(a, b *gatewayMatch) int { return cmp.Compare(a.rank, b.rank) }, "its type of path match comes later"},
-	{func(a, b *gatewayMatch) int { return cmp.Compare(b.length, a.length) }, "its path is shorter"},
-	{func(a, b *gatewayMatch) int { return cmp.Compare(methods(b.match), methods(a.match)) }, "it does not match the method"},
-	{func(a, b *gatewayMatch) int { return cmp.Compare(len(b.match.Headers), len(a.match.Headers)) }, "it matches fewer headers"},
-	{func(a, b *gatewayMatch) int { return cmp.Compare(len(b.match.QueryParams), len(a.match.QueryParams)) }, "it matches fewer query parameters"},
-	{func(a, b *gatewayMatch) int { return a.route.CreationTimestamp.Compare(b.route.CreationTimestamp.Time) }, "its object is younger"},
-	{func(a, b *gatewayMatch) int {
-		return cmp.Compare(a.route.Namespace+"/"+a.route.Name, b.route.Namespace+"/"+b.route.Name)
-	}, "its object has the same age and comes later by name"},
-	{func(a, b *gatewayMatch) int { return cmp.Compare(a.ruleIndex, b.ruleIndex) }, "its rule comes later in the object"},
-	{func(a, b *gatewayMatch) int { return cmp.Compare(a.matchIndex, b.matchIndex) }, "its match comes later in the rule"},
+var gatewayOrder = newGatewayOrder()
+
+func newGatewayOrder() []criterion[*gatewayMatch] {
+	var order []criterion[*gatewayMatch]
+	for _, c := range gatewayapi.Precedence() {
+		order = append(order, criterion[*gatewayMatch]{func(a, b *gatewayMatch) int { return c.Compare(&a.RouteMatch, &b.RouteMatch) }, c.Reason})
+	}
+	return order
 }
 
 // envoyOrder is the precedence of matches in Envoy Gateway. The later criteria are the same as in gatewayOrder.
 var envoyOrder = append([]criterion[*gatewayMatch]{
 	gatewayOrder[0],
 	{func(a, b *gatewayMatch) int { return cmp.Compare(envoyRank(a), envoyRank(b)) }, ""},
-	{func(a, b *gatewayMatch) int { return cmp.Compare(b.length, a.length) }, ""},
+	{func(a, b *gatewayMatch) int { return cmp.Compare(b.PathLength(), a.PathLength()) }, ""},
 	{func(a, b *gatewayMatch) int {
-		return cmp.Compare(len(b.match.Headers)+methods(b.match), len(a.match.Headers)+methods(a.match))
+		return cmp.Compare(len(b.Match.Headers)+b.Methods(), len(a.Match.Headers)+a.Methods())
 	}, ""},
 }, gatewayOrder[5:]...)
 
 func envoyRank(m *gatewayMatch) int {
-	return slices.Index([]int{rankExact, rankRegularExpression, rankPrefix}, m.rank)
-}
-
-func methods(m *gatewayv1.HTTPRouteMatch) int {
-	if m.Method == nil {
-		return 0
-	}
-	return 1
+	return slices.Index([]int{gatewayapi.RankExact, gatewayapi.RankRegularExpression, gatewayapi.RankPrefix}, m.PathRank())
 }
 
 // throughGateway finds the contenders for a request to a Gateway.
@@ -157,8 +145,8 @@ func (w *World) onPort(g *gatewayv1.Gateway, port int32, r *request, d *result) 
 	switch {
 	case len(matches) == 0:
 		return nil
-	case compareHostnames(routes[0].hostname, matches[0].hostname) < 0:
-		return fmt.Errorf("no rule of hostname %q matches, one of %q does: %w", routes[0].hostname, matches[0].hostname, ErrAmbiguous)
+	case gatewayapi.CompareHostnames(routes[0].hostname, matches[0].Hostname) < 0:
+		return fmt.Errorf("no rule of hostname %q matches, one of %q does: %w", routes[0].hostname, matches[0].Hostname, ErrAmbiguous)
 	}
 	byEnvoy := slices.MinFunc(matches, func(a, b *gatewayMatch) int { return compareBy(envoyOrder, a, b) })
 	return agree(matches[0], "by the specification", byEnvoy, "by Envoy Gateway")
@@ -195,7 +183,7 @@ func (w *World) attachedRoutes(g *gatewayv1.Gateway, l *gatewayv1.Listener, host
 		}
 		return true
 	})
-	slices.SortStableFunc(all, func(a, b attachedRoute) int { return compareHostnames(a.hostname, b.hostname) })
+	slices.SortStableFunc(all, func(a, b attachedRoute) int { return gatewayapi.CompareHostnames(a.hostname, b.hostname) })
 	return all, failed
 }
 
@@ -213,7 +201,7 @@ func listenerFor(g *gatewayv1.Gateway, port int32, host string) (*gatewayv1.List
 			if hostname == other {
 				return nil, fmt.Errorf("listeners %s and %s have the same hostname: %w", found.Name, l.Name, ErrInvalid)
 			}
-			if compareHostnames(hostname, other) > 0 {
+			if gatewayapi.CompareHostnames(hostname, other) > 0 {
 				continue
 			}
 		}
@@ -246,17 +234,13 @@ func (w *World) attached(route *gatewayv1.HTTPRoute, g *gatewayv1.Gateway, l *ga
 
 // gatewayMatch is one match of a route that applies to a request.
 type gatewayMatch struct {
-	request      *request
-	route        *gatewayv1.HTTPRoute
-	hostname     string
-	spec         *gatewayv1.HTTPRouteRule
-	match        *gatewayv1.HTTPRouteMatch
-	ruleIndex    int
-	matchIndex   int
-	rank, length int // rank of the path's type, and length of the path
+	gatewayapi.RouteMatch
+
+	request *request
+	spec    *gatewayv1.HTTPRouteRule
 }
 
-func (m *gatewayMatch) object() (string, metav1.Object) { return "HTTPRoute", m.route }
+func (m *gatewayMatch) object() (string, metav1.Object) { return "HTTPRoute", m.Route }
 
 func (m *gatewayMatch) losesBy(winner contender) string {
 	return reasonBy(gatewayOrder, m, winner.(*gatewayMatch)) //nolint:forcetypeassert // both belong to one Gateway
@@ -264,16 +248,16 @@ func (m *gatewayMatch) losesBy(winner contender) string {
 
 // rule describes the match.
 func (m *gatewayMatch) rule() string {
-	kind, path := pathOf(m.match)
-	text := fmt.Sprintf("rule %d: %s %s", m.ruleIndex, kind, path)
-	if m.match.Method != nil {
-		text += ", method " + string(*m.match.Method)
+	kind, path := gatewayapi.PathOf(m.Match)
+	text := fmt.Sprintf("rule %d: %s %s", m.RuleIndex, kind, path)
+	if m.Match.Method != nil {
+		text += ", method " + string(*m.Match.Method)
 	}
-	for i := range m.match.Headers {
-		text += fmt.Sprintf(", header %s: %s", m.match.Headers[i].Name, m.match.Headers[i].Value)
+	for i := range m.Match.Headers {
+		text += fmt.Sprintf(", header %s: %s", m.Match.Headers[i].Name, m.Match.Headers[i].Value)
 	}
-	for i := range m.match.QueryParams {
-		text += fmt.Sprintf(", query %s=%s", m.match.QueryParams[i].Name, m.match.QueryParams[i].Value)
+	for i := range m.Match.QueryParams {
+		text += fmt.Sprintf(", query %s=%s", m.Match.QueryParams[i].Name, m.Match.QueryParams[i].Value)
 	}
 	return text
 }
@@ -292,7 +276,9 @@ func gatewayMatches(route *gatewayv1.HTTPRoute, hostname string, r *request) ([]
 			matches = make([]gatewayv1.HTTPRouteMatch, 1)
 		}
 		for j := range matches {
-			m := &gatewayMatch{request: r, route: route, hostname: hostname, spec: &rules[i], match: &matches[j], ruleIndex: i, matchIndex: j}
+			m := &gatewayMatch{
+				RouteMatch: gatewayapi.RouteMatch{Route: route, Hostname: hostname, Match: &matches[j], RuleIndex: i, MatchIndex: j}, request: r, spec: &rules[i],
+			}
 			fits, err := m.fits()
 			if err != nil {
 				return nil, fmt.Errorf("rule %d: match %d: %w", i, j, err)

@@ -8,63 +8,41 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/pkg/gatewayapi"
 )
 
-// Ranks of path matches.
-const (
-	rankExact = iota
-	rankPrefix
-	rankRegularExpression
-)
-
-// fits reports whether the match applies to the request, and sets the rank and length of its path.
+// fits reports whether the match applies to the request.
 func (m *gatewayMatch) fits() (bool, error) {
-	if err := onlyFields(m.match, "Path", "Headers", "QueryParams", "Method"); err != nil {
+	if err := onlyFields(m.Match, "Path", "Headers", "QueryParams", "Method"); err != nil {
 		return false, err
 	}
 	path, err := m.fitsPath(m.request.path)
 	if err != nil {
 		return false, err
 	}
-	headers, err := fitsHeaders(m.match.Headers, m.request)
+	headers, err := fitsHeaders(m.Match.Headers, m.request)
 	if err != nil {
 		return false, err
 	}
-	query, err := fitsQuery(m.match.QueryParams, m.request)
+	query, err := fitsQuery(m.Match.QueryParams, m.request)
 	if err != nil {
 		return false, err
 	}
-	return path && headers && query && (m.match.Method == nil || string(*m.match.Method) == m.request.method), nil
+	return path && headers && query && (m.Match.Method == nil || string(*m.Match.Method) == m.request.method), nil
 }
 
 func (m *gatewayMatch) fitsPath(path string) (bool, error) {
-	kind, want := pathOf(m.match)
+	kind, want := gatewayapi.PathOf(m.Match)
 	switch kind {
 	case gatewayv1.PathMatchExact:
-		m.rank, m.length = rankExact, len(want)
 		return path == want, nil
 	case gatewayv1.PathMatchPathPrefix:
-		m.rank, m.length = rankPrefix, len(strings.TrimSuffix(want, "/"))
-		return hasElements(path, want), nil
+		return gatewayapi.HasPathPrefix(path, want), nil
 	case gatewayv1.PathMatchRegularExpression:
-		m.rank, m.length = rankRegularExpression, len(want)
 		return matchesWhole(want, path)
 	}
 	return false, fmt.Errorf("path match of type %q: %w", kind, ErrNotModeled)
-}
-
-// pathOf returns the path of a match. A match without a path is a prefix match for all paths.
-func pathOf(m *gatewayv1.HTTPRouteMatch) (gatewayv1.PathMatchType, string) {
-	if m.Path == nil {
-		return gatewayv1.PathMatchPathPrefix, "/"
-	}
-	return value(m.Path.Type, gatewayv1.PathMatchPathPrefix), value(m.Path.Value, "/")
-}
-
-// hasElements reports whether a path begins with the elements of a prefix. It ignores a trailing slash of the prefix.
-func hasElements(path, prefix string) bool {
-	rest, found := strings.CutPrefix(path, strings.TrimSuffix(prefix, "/"))
-	return found && (rest == "" || rest[0] == '/')
 }
 
 // fitsHeaders reports whether a request has all headers of a match. If a match lists a name twice, only the first entry counts.
@@ -200,7 +178,7 @@ func (m *gatewayMatch) rewrite(f *gatewayv1.HTTPURLRewriteFilter, a *answer) err
 		a.path = *f.Path.ReplaceFullPath
 		return nil
 	case f.Path.Type == gatewayv1.PrefixMatchHTTPPathModifier && f.Path.ReplacePrefixMatch != nil && f.Path.ReplaceFullPath == nil:
-		kind, prefix := pathOf(m.match)
+		kind, prefix := gatewayapi.PathOf(m.Match)
 		if kind != gatewayv1.PathMatchPathPrefix || len(m.spec.Matches) > 1 {
 			return fmt.Errorf("a prefix is replaced in a rule that does not have exactly one prefix match: %w", ErrInvalid)
 		}
@@ -255,7 +233,7 @@ func (m *gatewayMatch) backend() (Backend, error) {
 	case len(found) > 1:
 		return Backend{}, fmt.Errorf("%d backends with a weight: %w", len(found), ErrNotModeled)
 	}
-	return backendOf(found[0], m.route.Namespace)
+	return backendOf(found[0], m.Route.Namespace)
 }
 
 // backendOf returns the backend that a route in a namespace refers to.

@@ -1,7 +1,6 @@
 package semantics
 
 import (
-	"cmp"
 	"fmt"
 	"net"
 	"strings"
@@ -53,17 +52,4 @@ func (x hostIndex[T]) covering(host string, f func(hostname string, all []T) boo
 			return
 		}
 	}
-}
-
-// compareHostnames orders hostnames that cover the same host, the more specific first: an exact hostname, then the longer wildcard,
-// then the hostname for all hosts.
-func compareHostnames(a, b string) int {
-	return cmp.Or(cmp.Compare(exactLen(b), exactLen(a)), cmp.Compare(len(b), len(a)))
-}
-
-func exactLen(hostname string) int {
-	if strings.HasPrefix(hostname, "*") {
-		return 0
-	}
-	return len(hostname)
 }

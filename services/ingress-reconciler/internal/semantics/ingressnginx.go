@@ -8,6 +8,7 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 )
 
@@ -96,7 +97,7 @@ func orderNGINX(w *World, x *classIndex, r *request) ([]contender, error) {
 
 func nginxReason(loser, winner *ingressMatch) string {
 	switch {
-	case compareHostnames(loser.host, winner.host) > 0:
+	case gatewayapi.CompareHostnames(loser.host, winner.host) > 0:
 		return "its host is less specific"
 	case winner.kind == networkingv1.PathTypeExact && loser.kind != winner.kind:
 		return "its path is not exact"

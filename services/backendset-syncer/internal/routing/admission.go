@@ -1,0 +1,284 @@
+package routing
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/pkg/gatewayapi"
+)
+
+// Limits are the limits of a load balancer, and of the namespaces that share it.
+type Limits struct {
+	Sets       int // backend sets of the load balancer
+	Conditions int // conditions of a routing policy
+
+	// NamespaceSets are the sets that routes of one namespace are the first to need, and NamespaceConditions are the conditions of its
+	// routes in one policy. 0: no limit.
+	NamespaceSets, NamespaceConditions int
+}
+
+// DefaultLimits returns the documented limits. Oracle raises the number of sets on request.
+func DefaultLimits() Limits { return Limits{Sets: 16, Conditions: 200} }
+
+// admission admits rules until a limit is reached.
+type admission struct {
+	in        *Input
+	listeners []listenerState
+	sets      map[string]Set    // admitted sets by key
+	order     []string          // keys of sets
+	names     map[string]string // keys by the names of sets
+	owned     map[string]int    // sets by the namespace of the route that needed them first
+	problems  []Problem
+}
+
+// listenerState is what a listener has admitted.
+type listenerState struct {
+	*Listener
+
+	candidates []candidate
+	conditions int
+	owned      map[string]int // conditions by namespace
+	redirect   *Redirect
+}
+
+// candidate is an admitted rule of a policy.
+type candidate struct {
+	gatewayapi.RouteMatch
+
+	condition string
+	set       string // key
+}
+
+// request is a rule of a route that asks a listener for admission.
+type request struct {
+	route      *Route
+	set        Set
+	candidates []candidate
+	conditions int
+}
+
+func newAdmission(in *Input) *admission {
+	a := &admission{in: in, sets: map[string]Set{}, names: map[string]string{}, owned: map[string]int{}}
+	for i := range in.Listeners {
+		a.listeners = append(a.listeners, listenerState{Listener: &in.Listeners[i], owned: map[string]int{}})
+	}
+	for _, name := range in.Foreign {
+		a.names[name] = "foreign"
+	}
+	if len(in.Listeners) > 0 {
+		empty := newSet(nil)
+		if a.names[empty.Name] != "" {
+			empty.Name = nameFor(empty.Key, empty.Name, '-')
+		}
+		a.take(&empty)
+	}
+	return a
+}
+
+// take adds a set under its recorded name.
+func (a *admission) take(s *Set) {
+	a.rename(s)
+	a.sets[s.Key], a.names[s.Name] = *s, s.Key
+	a.order = append(a.order, s.Key)
+}
+
+func (a *admission) rename(s *Set) {
+	if name := a.in.Names[s.Key]; name != "" {
+		s.Name = name
+	}
+}
+
+// admitRoute admits the rules of a route to its listeners.
+func (a *admission) admitRoute(r *attachment) {
+	rules := rulesOf(r.HTTPRoute)
+	for i := range rules {
+		if refused, ok := r.Refused[i]; ok {
+			a.refuse(r.Route, i, nil, &refused)
+			continue
+		}
+		redirect, err := checkRule(&rules[i])
+		if err != nil {
+			a.refuse(r.Route, i, nil, unsupported(err))
+			continue
+		}
+		for _, n := range r.listeners {
+			l := &a.listeners[n]
+			var refused *Refusal
+			if redirect != nil {
+				refused = l.admitRedirect(r.Route, redirect)
+			} else {
+				refused = a.admitRule(l, r.Route, i)
+			}
+			if refused != nil {
+				a.refuse(r.Route, i, l.Listener, refused)
+			}
+		}
+	}
+}
+
+// checkRule returns an error if a rule cannot be expressed, whatever its hostnames. The error lists all matches that cannot.
+func checkRule(rule *gatewayv1.HTTPRouteRule) (*Redirect, error) {
+	redirect, err := checkFields(rule)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	matches := matchesOf(rule)
+	for i := range matches {
+		if err := new(conjunction).addMatch(&matches[i]); err != nil {
+			all = append(all, fmt.Sprintf("matches[%d]: %v", i, err))
+		}
+	}
+	if len(all) > 0 {
+		return nil, errors.New(cut(strings.Join(all, "; "), maxMessage))
+	}
+	return redirect, nil
+}
+
+func unsupported(err error) *Refusal {
+	return &Refusal{Reason: ReasonUnsupported, Message: err.Error()}
+}
+
+func capacity(format string, args ...any) *Refusal {
+	return &Refusal{Reason: ReasonCapacity, Message: fmt.Sprintf(format, args...)}
+}
+
+// refuse records a problem, of one listener or of all.
+func (a *admission) refuse(r *Route, rule int, l *Listener, why *Refusal) {
+	p := Problem{Route: nameOf(r.HTTPRoute), Rule: rule, Refusal: *why}
+	if l != nil {
+		p.Gateway, p.Listener = l.Gateway, l.Name
+	}
+	a.problems = append(a.problems, p)
+}
+
+// Reasons why a listener refuses a rule because of a redirect.
+var (
+	errRedirectLoop  = errors.New("filter RequestRedirect: the listener has HTTPS already, so the redirect would not end")
+	errRedirectHosts = errors.New("filter RequestRedirect: OCI can only redirect all hosts of a listener: remove the hostnames of the route")
+	errRedirectRules = errors.New("filter RequestRedirect: OCI would redirect the requests for older rules of the listener, too: attach the redirect to a listener of its own")
+	errRedirected    = errors.New("an older rule redirects all requests of the listener to HTTPS: attach the route to another listener")
+)
+
+// admitRedirect admits the redirect of all requests. It cannot leave out requests for which a route has a more specific match, so it is
+// refused beside rules of older routes, and later ones are refused beside it.
+func (l *listenerState) admitRedirect(r *Route, redirect *Redirect) *Refusal {
+	hostnames := hostnamesOn(r, l.Listener)
+	switch {
+	case len(hostnames) == 0:
+		return nil // the route is not attached
+	case l.TLS:
+		return unsupported(errRedirectLoop)
+	case !slices.Contains(hostnames, strings.ToLower(l.Hostname)):
+		return unsupported(errRedirectHosts)
+	case len(l.candidates) > 0:
+		return unsupported(errRedirectRules)
+	case l.redirect == nil: // of two with the same match, the older one wins
+		l.redirect = redirect
+	}
+	return nil
+}
+
+// admitRule admits a rule to a listener.
+func (a *admission) admitRule(l *listenerState, r *Route, index int) *Refusal {
+	rq, err := newRequest(l, r, index)
+	if err != nil {
+		return unsupported(err)
+	}
+	if len(rq.candidates) == 0 {
+		return nil // the route is not attached
+	}
+	if l.redirect != nil {
+		return unsupported(errRedirected)
+	}
+	a.rename(&rq.set)
+	if refused := a.fits(l, rq); refused != nil {
+		return refused
+	}
+	if _, known := a.sets[rq.set.Key]; !known {
+		a.take(&rq.set)
+		a.owned[r.Namespace]++
+	}
+	l.conditions += rq.conditions
+	l.owned[r.Namespace] += rq.conditions
+	l.candidates = append(l.candidates, rq.candidates...)
+	return nil
+}
+
+// newRequest returns the rules that a rule of a route needs on a listener.
+func newRequest(l *listenerState, r *Route, index int) (*request, error) {
+	rq := &request{route: r, set: newSet(nil)}
+	if index < len(r.Members) {
+		rq.set = newSet(r.Members[index])
+	}
+	hostnames := hostnamesOn(r, l.Listener)
+	rule := rulesOf(r.HTTPRoute)[index]
+	matches := matchesOf(&rule)
+	for i := range matches {
+		for _, hostname := range hostnames {
+			var c conjunction
+			if err := c.addHostname(hostname, l.Port); err != nil {
+				return nil, err
+			}
+			if err := c.addMatch(&matches[i]); err != nil {
+				return nil, err
+			}
+			text, size, err := c.text()
+			if err != nil {
+				return nil, fmt.Errorf("matches[%d]: %w", i, err)
+			}
+			rq.conditions += size
+			match := gatewayapi.RouteMatch{Route: r.HTTPRoute, Hostname: hostname, Match: &matches[i], RuleIndex: index, MatchIndex: i}
+			rq.candidates = append(rq.candidates, candidate{RouteMatch: match, condition: text, set: rq.set.Key})
+		}
+	}
+	return rq, nil
+}
+
+// hostnamesOn returns the hostnames that a route has on a listener, sorted.
+func hostnamesOn(r *Route, l *Listener) []string {
+	all := r.Spec.Hostnames
+	if len(all) == 0 {
+		all = []gatewayv1.Hostname{""}
+	}
+	var hostnames []string
+	for _, h := range all {
+		if both, ok := gatewayapi.IntersectHostnames(string(h), l.Hostname); ok {
+			hostnames = append(hostnames, both)
+		}
+	}
+	slices.Sort(hostnames)
+	return slices.Compact(hostnames)
+}
+
+// fits returns why a request exceeds a limit.
+func (a *admission) fits(l *listenerState, rq *request) *Refusal {
+	namespace := rq.route.Namespace
+	switch limits := &a.in.Limits; {
+	case l.conditions+rq.conditions > limits.Conditions:
+		return capacity("the rule needs %d conditions, and older routes leave %d of the %d of a listener", rq.conditions, limits.Conditions-l.conditions, limits.Conditions)
+	case limits.NamespaceConditions > 0 && l.owned[namespace]+rq.conditions > limits.NamespaceConditions:
+		return capacity("the rule needs %d conditions, and the namespace has %d of %d left on a listener", rq.conditions, limits.NamespaceConditions-l.owned[namespace], limits.NamespaceConditions)
+	}
+	return a.fitsSet(namespace, &rq.set)
+}
+
+// fitsSet returns why there is no room for a set.
+func (a *admission) fitsSet(namespace string, s *Set) *Refusal {
+	if _, known := a.sets[s.Key]; known {
+		return nil
+	}
+	switch limits := &a.in.Limits; {
+	case a.names[s.Name] != "":
+		return capacity("the load balancer has another backend set with the name %s", s.Name)
+	case len(a.names) >= limits.Sets:
+		return capacity("the rule needs a backend set, and the load balancer has %d of %d already: routes to the same port of a Service share a set", len(a.names), limits.Sets)
+	case limits.NamespaceSets > 0 && a.owned[namespace] >= limits.NamespaceSets:
+		return capacity("the rule needs a backend set, and the namespace has %d of %d already", a.owned[namespace], limits.NamespaceSets)
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package routing
+
+import (
+	"slices"
+
+	"fairlead.dev/pkg/gatewayapi"
+)
+
+// desired returns what was admitted.
+func (a *admission) desired() *Desired {
+	d := &Desired{Problems: a.problems}
+	used := map[string]bool{newSet(nil).Key: true}
+	for i := range a.listeners {
+		l := &a.listeners[i]
+		p := Policy{Gateway: l.Gateway, Listener: l.Name, Key: policyKey(l.Gateway, l.Name), Name: policyName(l.Gateway, l.Name), Redirect: l.redirect}
+		if name := a.in.Names[p.Key]; name != "" {
+			p.Name = name
+		}
+		for _, c := range ordered(l.candidates) {
+			used[c.set] = true
+			p.Rules = append(p.Rules, Rule{Name: ruleName(len(p.Rules), nameOf(c.Route)), Condition: c.condition, Set: a.sets[c.set].Name})
+		}
+		d.Policies = append(d.Policies, p)
+	}
+	for _, key := range a.order {
+		if used[key] {
+			d.Sets = append(d.Sets, a.sets[key])
+		}
+	}
+	return d
+}
+
+// ordered returns candidates in their precedence, without those that an earlier one with the same condition hides.
+func ordered(all []candidate) []candidate {
+	precedence := gatewayapi.Precedence()
+	slices.SortStableFunc(all, func(a, b candidate) int {
+		for _, c := range precedence {
+			if n := c.Compare(&a.RouteMatch, &b.RouteMatch); n != 0 {
+				return n
+			}
+		}
+		return 0
+	})
+	seen := map[string]bool{}
+	return slices.DeleteFunc(all, func(c candidate) bool {
+		hidden := seen[c.condition]
+		seen[c.condition] = true
+		return hidden
+	})
+}

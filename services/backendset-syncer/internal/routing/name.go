@@ -1,0 +1,59 @@
+package routing
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// maxName is OCI's limit for names of backend sets, policies and rules.
+	maxName = 32
+	// hashLength is the length of the hash in a name, in characters of 5 bits. Names of different objects must differ even if a tenant
+	// chooses namespaces and names to make them equal: with 10 characters this takes 2^50 hashes, with half of it 2^25, which is
+	// seconds; with double, 11 characters are left to read.
+	hashLength = 10
+)
+
+// emptySet is the name of the backend set without backends.
+const emptySet = "fairlead-no-backends"
+
+var encoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// nameFor returns a name that follows from a key: as much of a readable text as fits, a separator and a hash. The separator replaces
+// characters other than letters and digits.
+func nameFor(key, readable string, separator byte) string {
+	sum := sha256.Sum256([]byte(key))
+	return cut(plain(readable, separator), maxName-hashLength-1) + string(separator) + encoding.EncodeToString(sum[:])[:hashLength]
+}
+
+// plain replaces all characters other than ASCII letters and digits.
+func plain(text string, by byte) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return rune(by)
+	}, text)
+}
+
+// cut returns the first n bytes of a text, without a character that does not fit.
+func cut(text string, n int) string { return strings.ToValidUTF8(text[:min(n, len(text))], "") }
+
+// policyKey returns the key of the policy of a listener.
+func policyKey(gateway types.NamespacedName, listener string) string {
+	return "policy " + gateway.String() + "/" + listener
+}
+
+// policyName returns the name of the policy of a listener. Names of policies begin with a letter or an underscore.
+func policyName(gateway types.NamespacedName, listener string) string {
+	return nameFor(policyKey(gateway, listener), "p_"+gateway.Name+"_"+listener, '_')
+}
+
+// ruleName returns the name of the rule at an index of a policy. A write of a policy replaces all rules, so the names need not be stable.
+func ruleName(index int, route types.NamespacedName) string {
+	return cut(fmt.Sprintf("r%03d_%s", index, plain(route.Namespace+"_"+route.Name, '_')), maxName)
+}

@@ -1,0 +1,88 @@
+package routing
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+)
+
+// Reasons of problems.
+const (
+	ReasonUnsupported = string(gatewayv1.RouteReasonUnsupportedValue)
+	ReasonCapacity    = v1alpha1.ReasonCapacityExceeded
+)
+
+// Problem is why a rule of a route is not programmed.
+type Problem struct {
+	Refusal
+
+	Route types.NamespacedName
+	Rule  int
+	// Gateway and Listener are where the rule is not programmed. An empty listener means all.
+	Gateway  types.NamespacedName
+	Listener string
+}
+
+// at reports whether the problem is one of a listener.
+func (p *Problem) at(l *Listener) bool {
+	return p.Listener == "" || p.Gateway == l.Gateway && p.Listener == l.Name
+}
+
+// Acceptance is the content of the conditions Accepted and PartiallyInvalid of a route.
+type Acceptance struct {
+	Accepted bool
+	// Reason and Message are those of Accepted.
+	Reason, Message string
+	// Dropped is the message of PartiallyInvalid, with the reason UnsupportedValue. Empty: the route has no such condition.
+	Dropped string
+}
+
+// maxMessage is the length of a message in a status. The API server accepts 32768 bytes for one, and stores objects of up to 1.5 MiB
+// with up to 32 parents. With half of it, fewer of the 16 rules of a route fit, with double, kubectl describe gets hard to read.
+const maxMessage = 2048
+
+// Accept returns the acceptance of a route by the listeners of one of its parents: a route without a programmed rule is not accepted.
+func Accept(r *Route, listeners []*Listener, problems []Problem) Acceptance {
+	own := slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool {
+		return p.Route != nameOf(r.HTTPRoute) || !slices.ContainsFunc(listeners, p.at)
+	})
+	if len(own) == 0 {
+		return Acceptance{Accepted: true, Reason: string(gatewayv1.RouteReasonAccepted), Message: "the route is accepted"}
+	}
+	programmed := 0
+	for i := range rulesOf(r.HTTPRoute) {
+		for _, l := range listeners {
+			if !slices.ContainsFunc(own, func(p Problem) bool { return p.Rule == i && p.at(l) }) {
+				programmed++
+			}
+		}
+	}
+	if programmed == 0 {
+		return Acceptance{Reason: own[0].Reason, Message: describe(own)}
+	}
+	return Acceptance{
+		Accepted: true, Reason: string(gatewayv1.RouteReasonAccepted), Message: "the route is accepted, except for some of its rules",
+		Dropped: cut("Dropped Rule: "+describe(own), maxMessage),
+	}
+}
+
+// describe lists problems, each once.
+func describe(problems []Problem) string {
+	var all []string
+	for i := range problems {
+		p := &problems[i]
+		text := fmt.Sprintf("rule %d: %s", p.Rule, p.Message)
+		if p.Listener != "" {
+			text = fmt.Sprintf("rule %d on listener %s: %s", p.Rule, p.Listener, p.Message)
+		}
+		if !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return cut(strings.Join(all, "; "), maxMessage)
+}
