@@ -24,6 +24,7 @@ type fit struct {
 	hits    weights
 	misses  weights
 	size    int               // the size that fits best, in blocks; unlimited if nothing contradicts the page
+	reports bool              // an answer reported more than 0 cached tokens
 	recent  float64           // share of expected tokens that were found, of the last requests
 	missed  prefixindex.Stamp // the use of the first of them of which nothing was found since
 	window  window
@@ -216,9 +217,15 @@ type pool struct {
 
 // report compares an expectation with the cached tokens in the usage of the answer. It returns the time up to which the server
 // has lost what it used, 0 if it has not.
+//
+// Some servers and proxies write cached_tokens: 0 into every answer, whatever is cached. Zeros of a server that never reported
+// anything else are no evidence: its page decides, if that has counters. vLLM omits the field instead of writing 0.
 func (f *fit) report(e *Expectation, prompt, cached int, p pool) (lost prefixindex.Stamp) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.reports = f.reports || cached > 0; !f.reports {
+		return 0
+	}
 	f.window.reported = true
 	f.totals.Prompt += int64(prompt)
 	f.totals.Expected += int64(min(int(e.expected), prompt))

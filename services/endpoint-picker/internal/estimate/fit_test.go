@@ -133,18 +133,37 @@ func TestFit_FollowsReports(t *testing.T) {
 
 func TestFit_ServerWithoutCache(t *testing.T) {
 	t.Parallel()
-	for name, usage := range map[string]bool{"usage": true, "page": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			k := newKeeper(0)
-			expected, _ := k.rates(5, 50, usage)
-			assert.LessOrEqual(t, expected, 0.2, "at most one prompt, by which it was tried again")
-			k.prompts = 10
-			expected, cached := k.rates(5, 50, usage)
-			assert.InDelta(t, 1, cached, 1e-9)
-			assert.Greater(t, expected, 0.9, "it recovers")
-		})
+	k := newKeeper(0)
+	expected, _ := k.rates(5, 50, false)
+	assert.LessOrEqual(t, expected, 0.2, "at most one prompt, by which it was tried again")
+	k.prompts = 10
+	expected, cached := k.rates(5, 50, false)
+	assert.InDelta(t, 1, cached, 1e-9)
+	assert.Greater(t, expected, 0.9, "it recovers")
+}
+
+// An engine or a proxy may report 0 cached tokens with every answer, whatever it has cached.
+func TestFit_ZerosOfServerThatNeverReportsMore(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(100)
+	report := func(cached func(hit int) int) (expected int) {
+		for number := range 20 {
+			e, hit := k.ask(number % 5)
+			expected += int(e.cached)
+			k.Reported(&e, keptTokens+8, cached(hit))
+		}
+		return expected
 	}
+	zero := func(int) int { return 0 }
+	report(zero)
+	assert.Equal(t, 20*keptTokens, report(zero), "all of them are cached")
+
+	report(func(hit int) int { return hit })
+	k.order = nil // all is lost, and zeros are true
+	k.prompts = 0
+	report(zero)
+	report(zero)
+	assert.Less(t, report(zero), 5*keptTokens)
 }
 
 // A server that starts again has nothing, which its counters show at once, and its answers soon.

@@ -65,6 +65,7 @@ func TestPickerExpectsWhatServersKeep(t *testing.T) {
 		prefixes  = Prefixes{Count: 48, Skew: 0.6, Tokens: 1200, Own: 150, Answer: 60}
 		usage     = Reports{Usage: true, NoPage: true}
 		page      = Reports{}
+		both      = Reports{Usage: true} // without hits, zeros in usage alone are no evidence
 		small     = func(*Engine) {}
 		large     = func(e *Engine) { e.BlockTokens, e.Blocks = 128, e.Blocks/8 }
 		hybrid    = func(e *Engine) { e.BlockTokens, e.Blocks, e.Cache = 128, 64, CacheKind{Part: 10, Alignment: 5} }
@@ -92,9 +93,9 @@ func TestPickerExpectsWhatServersKeep(t *testing.T) {
 		{"hybrid, by page", 6, hybrid, page, 1, restarted, 0},
 		{"hybrid, by usage, two replicas", 2.5, hybrid, usage, 2, restarted, 0},
 		{"hybrid, by page, two replicas", 4.4, hybrid, page, 2, 0, 0.09},
-		{"off, by usage", 2.5, off, usage, 1, restarted, 0},
+		{"off, by usage and page", 2.5, off, both, 1, restarted, 0},
 		{"off, by page", 6, off, page, 1, 0, 0},
-		{"off, by usage, two replicas", 6, off, usage, 2, 0, 0},
+		{"off, by usage and page, two replicas", 6, off, both, 2, 0, 0},
 		{"off, by page, two replicas", 2.5, off, page, 2, restarted, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

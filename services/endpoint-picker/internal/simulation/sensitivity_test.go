@@ -49,7 +49,7 @@ func sensitive(b *testing.B) []Scenario {
 		change func(e *Engine)
 	}{
 		{"hybrid", func(e *Engine) { e.BlockTokens, e.Blocks, e.Cache = 128, 64, CacheKind{Part: 10, Alignment: 5} }},
-		{"no-cache", func(e *Engine) { e.Cache.Off, e.Reports = true, Reports{Usage: true, NoPage: true} }},
+		{"no-cache", func(e *Engine) { e.Cache.Off, e.Reports = true, Reports{Usage: true} }},
 	} {
 		lossy := keeping(few.Workload(20), s.change)
 		lossy.Name, lossy.Warm, lossy.Measured, lossy.Workload.bytes = s.name, 5*time.Second, 20*time.Second, []float64{6}
