@@ -21,8 +21,8 @@ const (
 
 // Limits on the parts of one prompt.
 const (
-	// mostParts is the maximum number of parts, 384 KiB. With parts of at least 32 bytes on average it is no further limit, as
-	// 128 Ki tokens are 512 KiB. At half, long chats of very short messages match less of their caches; at double, a body of
+	// mostParts is the maximum number of parts, 384 KiB. With parts of at least 128 bytes on average it is no further limit, as
+	// prefixindex.DefaultMatchTokens are 2 MiB. At half, long chats of very short messages match less of their caches; at double, a body of
 	// that shape takes twice the memory.
 	mostParts = 1 << 14
 	// minBytesPerPart limits the memory for parts to that of the body: a part has 24 bytes. The smallest message of a chat,

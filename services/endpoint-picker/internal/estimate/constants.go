@@ -39,6 +39,13 @@ const (
 	// priorHistory is the same for tokens of a conversation, which are usually found (simulated). ½ 0 / −0.2, ×2 0 / +0.1.
 	priorHistory = 1000 // tokens
 
+	// priorPairs is the same for pairs of tokens (simulated): those of a prompt of 7700 tokens. A pool without long prompts learns
+	// nothing of them.
+	priorPairs = 3e7
+	// maxPair limits the cost of a pair of tokens, in tokens (guarded): at 1000 tokens of context, a token costs twice as much as
+	// without.
+	maxPair = 1e-3
+
 	// costMemory is the weight that older first tokens of the pool keep after each new one: the last 1000 count (simulated).
 	// Half as many +0.4 / +0.2, twice as many +0.5 / +0.5.
 	costMemory = 0.999

@@ -3,10 +3,11 @@
 // A server prefills its prompts, except for their part in the KV cache, then produces the first token of each, and at the same
 // time a token for every decoding request. The estimated TTFT is
 //
-//	base + perDecoding × decoding requests + perOther × requests of others + perToken × backlog
+//	base + perDecoding × decoding requests + perOther × requests of others + perToken × tokens + perPair × pairs
 //
-// times the slowdown of the server. The backlog is the prompt tokens to compute of requests that were placed there and have
-// no first token yet, and of the request itself. For requests of other replicas the server's page contains their number, but
+// times the slowdown of the server. The tokens are those of prompts to compute: of requests that were placed there and have no
+// first token yet, and of the request itself. The pairs are each of these tokens with each one before it, in the cache or not:
+// attention makes the tokens of a long context cost more. Both together are the work, in tokens without a context. For requests of other replicas the server's page contains their number, but
 // not their progress: a part of them is in prefill. If a server is late, because it waits for KV cache or has died, its delay
 // so far is added to its estimate.
 //
@@ -15,6 +16,7 @@
 //	             one model
 //	server.go    the state of one server: backlog, decoding requests, slowdown, completion rate
 //	sequence.go  one request on a server, from its placement to its end, and the steps that first tokens belong to
+//	prefills.go  the requests of a server in prefill, in their order
 //	batch.go     the learned batch size of a server
 //	owner.go     where a prompt is, or is expected to be: prefix index, rendezvous owner
 //	tokens.go    the tokens of a model's texts
@@ -25,10 +27,10 @@
 //	traffic.go   the share of the load that other replicas placed
 //	constants.go every tunable number
 //
-// An Estimator belongs to one pool. The pick path (Measure, Lookup, Prompt.Estimate, Server.Place) takes no lock. The locks of other
-// methods, in the order in which they are taken:
+// An Estimator belongs to one pool. The pick path (Measure, Lookup, Prompt.Estimate) takes no lock, and Server.Place only that of the
+// prefills of one server. The locks, in the order in which they are taken:
 //
-//	endpoint.Lease.mu        ->  Server.mu  ->  Learner.mu
+//	endpoint.Lease.mu        ->  prefills.mu, Server.mu (one at a time)  ->  Learner.mu
 //	endpoint.Endpoint.pages  ->  batchSize.mu, Share.mu, tokenizers.mu, fit.mu, prefixindex.Index.mu (one at a time)
 //	Server.sizeMu            ->  fit.mu, prefixindex.Index.mu (one at a time)
 //

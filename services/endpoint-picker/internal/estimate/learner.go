@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-const terms = 6 // of Costs
+const terms = 7 // of Costs
 
 // Learner learns the costs of a pool from every observed first token, by least squares with exponential forgetting.
 type Learner struct {
@@ -40,7 +40,7 @@ func (l *Learner) perToken() (seconds float64, learned bool) {
 
 // observation is the work of one step.
 type observation struct {
-	decoding, others, tokens, expected, history float64
+	decoding, others, tokens, expected, history, pairs float64
 }
 
 // observe adds the duration of a step in seconds, on a server with the given slowdown. It returns the mean TTFT. It takes 0.4 µs,
@@ -48,7 +48,7 @@ type observation struct {
 func (l *Learner) observe(o observation, took, slowdown float64) (meanTTFT float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	x := [terms]float64{1, o.decoding, o.others, o.tokens, -o.expected, -o.history}
+	x := [terms]float64{1, o.decoding, o.others, o.tokens, -o.expected, -o.history, o.pairs}
 	for i := range terms {
 		for j := range terms {
 			l.sums[i][j] = l.sums[i][j]*costMemory + x[i]*x[j]
@@ -70,6 +70,7 @@ func solve(m [terms][terms + 1]float64) *Costs {
 		{priorTokens * priorTokens, priorCosts.PerToken},
 		{priorExpected * priorExpected, priorCosts.ExpectedHitRate * priorCosts.PerToken},
 		{priorHistory * priorHistory, priorCosts.HistoryHitRate * priorCosts.PerToken},
+		{priorPairs * priorPairs, priorCosts.PerPair},
 	} {
 		m[i][i] += priorWeight * p.scale
 		m[i][terms] += priorWeight * p.scale * p.value
@@ -93,5 +94,6 @@ func solve(m [terms][terms + 1]float64) *Costs {
 	return &Costs{
 		Base: max(m[0][terms], minBase), PerDecoding: max(m[1][terms], 0), PerOther: max(m[2][terms], 0), PerToken: perToken,
 		ExpectedHitRate: min(max(m[4][terms]/perToken, 0), 1), HistoryHitRate: min(max(m[5][terms]/perToken, 0), 1),
+		PerPair: min(max(m[6][terms], 0), maxPair*perToken),
 	}
 }

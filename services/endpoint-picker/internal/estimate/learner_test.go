@@ -21,11 +21,33 @@ type engine struct {
 }
 
 // serve places a request and answers it.
-func (e *engine) serve(now float64, tokens int) {
-	q := e.begin(after(now), Prefill{Tokens: tokens}, 0)
-	e.idleAt = max(e.idleAt, now) + e.slowdown*e.costs.ttft(float64(e.decoding.Load()), 0, float64(tokens))
+func (e *engine) serve(now float64, tokens int) { e.serveAfter(now, tokens, 0) }
+
+// serveAfter does so for a prompt with a part in the cache.
+func (e *engine) serveAfter(now float64, tokens, context int) {
+	p := Prefill{Tokens: tokens, Context: context}
+	q := e.begin(after(now), p, 0)
+	e.idleAt = max(e.idleAt, now) + e.slowdown*e.costs.ttft(float64(e.decoding.Load()), 0, e.costs.Work(p))
 	q.First(after(e.idleAt))
 	q.End(endpoint.Finished)
+}
+
+// Attention costs as much as all the rest for prompts of 50 000 tokens, and the first token of a long conversation costs more than
+// that of a short one.
+func TestLearner_FindsTheCostOfContext(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	costs := Costs{Base: 0.012, PerDecoding: 0.0001, PerToken: 32e-6, PerPair: 1.2e-9}
+	x := New(1 << 20)
+	e := &engine{Server: x.addServer(), costs: costs, slowdown: 1}
+	for range 3000 {
+		e.decoding.Store(random.Int64N(40))
+		e.serveAfter(e.idleAt+random.ExpFloat64(), int(math.Exp(4+8*random.Float64())), int(math.Exp(11.5*random.Float64())))
+	}
+	for _, p := range []Prefill{{Tokens: 3000}, {Tokens: 1000, Context: 100_000}, {Tokens: 100_000}, {Tokens: 50_000, Context: 50_000}} {
+		got := x.Costs()
+		assert.InEpsilon(t, costs.ttft(10, 0, costs.Work(p)), got.ttft(10, 0, got.Work(p))*e.Slowdown(), 0.1, "%+v", p)
+	}
 }
 
 func TestLearner_FindsTheCosts(t *testing.T) {

@@ -154,7 +154,7 @@ func (p *Prompt) Estimate(e *endpoint.Endpoint, l *endpoint.Load) Estimate {
 
 // prefill describes the work for the prompt on an endpoint with a part of it in its cache.
 func (p *Prompt) prefill(e *endpoint.Endpoint, cached int) Prefill {
-	f := Prefill{Tokens: max(p.Tokens-cached, 1)}
+	f := Prefill{Tokens: max(p.Tokens-cached, 1), Context: cached}
 	switch {
 	case e != p.owner:
 	case p.placedHere: // the index knows its location

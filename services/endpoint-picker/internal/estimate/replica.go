@@ -12,7 +12,7 @@ type EventKind uint8
 
 // The kinds of events. Their numbers are part of the protocol between replicas.
 const (
-	EventBegun    EventKind = 1 + iota // a request was placed on Endpoint, with Tokens to compute and an Answer
+	EventBegun    EventKind = 1 + iota // a request was placed on Endpoint, with Tokens to compute after a Context, and an Answer
 	EventFirst                         // its answer has begun
 	EventMoved                         // Endpoint serves it in place of another one
 	EventEnded                         // it has ended
@@ -28,6 +28,7 @@ type Event struct {
 	Request  uint64 // number of the request, unique in the replica that placed it; of the first five kinds
 	Endpoint *endpoint.Endpoint
 	Tokens   int64
+	Context  int64 // tokens of a prompt before those to compute
 	Answer   AnswerForm
 	Chain    []uint64 // valid during the call only
 }
@@ -41,7 +42,7 @@ type Publisher interface {
 func (x *Estimator) SetPublisher(p Publisher) { x.publisher = p }
 
 // publishBegun publishes a request that is about to be placed, and returns its number.
-func (x *Estimator) publishBegun(e *endpoint.Endpoint, tokens int64, answer AnswerForm) uint64 {
+func (x *Estimator) publishBegun(e *endpoint.Endpoint, q *sequence, answer AnswerForm) uint64 {
 	if x.publisher == nil {
 		return 0
 	}
@@ -49,7 +50,8 @@ func (x *Estimator) publishBegun(e *endpoint.Endpoint, tokens int64, answer Answ
 		answer = Whole // an event that is reported later says nothing to others
 	}
 	request := x.requests.Add(1)
-	x.publisher.Publish(Event{Kind: EventBegun, Request: request, Endpoint: e, Tokens: tokens, Answer: answer})
+	context := q.prefill.Context + q.prefill.Tokens - int(q.backlog)
+	x.publisher.Publish(Event{Kind: EventBegun, Request: request, Endpoint: e, Tokens: q.backlog, Context: int64(context), Answer: answer})
 	return request
 }
 
@@ -94,7 +96,7 @@ func (r *Replica) Apply(e Event, at time.Time) {
 	switch e.Kind {
 	case EventBegun:
 		if len(r.requests) < maxRemoteRequests && r.requests[e.Request] == nil {
-			r.requests[e.Request] = ServerOf(e.Endpoint).placeRemote(e.Endpoint, at, Prefill{Tokens: int(max(tokens, 1))}, e.Answer)
+			r.requests[e.Request] = ServerOf(e.Endpoint).placeRemote(e.Endpoint, at, Prefill{Tokens: int(max(tokens, 1)), Context: int(min(max(e.Context, 0), maxRemoteTokens))}, e.Answer)
 		}
 	case EventFirst, EventMoved, EventEnded, EventLost:
 		if l := r.requests[e.Request]; l != nil {

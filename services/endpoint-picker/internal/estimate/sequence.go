@@ -16,6 +16,7 @@ type sequence struct {
 	placed   time.Time
 	prefill  Prefill
 	backlog  int64   // uncached tokens, as counted in the server's backlog
+	work     int64   // the same as work
 	others   float64 // requests of other replicas at its placement
 	phase    phase
 	observed bool   // its first token is observable
@@ -24,6 +25,8 @@ type sequence struct {
 	moved    bool   // to another server, at an unknown time
 	remote   bool   // another replica placed it
 	request  uint64 // its number for other replicas; 0 if they do not hear of it
+
+	before, after *sequence // in prefill on the same server
 }
 
 // phase is the state of a sequence.
@@ -49,7 +52,7 @@ func (s *Server) PlaceUnobserved(e *endpoint.Endpoint, now time.Time, p Prefill)
 // known, unless a later one did before.
 func (s *Server) place(e *endpoint.Endpoint, now time.Time, p Prefill, answer AnswerForm) *endpoint.Lease {
 	q := s.newSequence(e, now, p, answer, false)
-	q.request = s.estimator.publishBegun(e, q.backlog, answer)
+	q.request = s.estimator.publishBegun(e, q, answer)
 	e.AcquireInto(&q.lease, q)
 	return &q.lease
 }
@@ -75,13 +78,14 @@ func (s *Server) newSequence(e *endpoint.Endpoint, now time.Time, p Prefill, ans
 func (q *sequence) beginOnServer(now time.Time) {
 	s := q.server
 	learner := s.estimator.learner
-	tokens := learner.Costs().Uncached(q.prefill)
-	q.backlog = int64(tokens)
+	costs := learner.Costs()
+	tokens, work := costs.Uncached(q.prefill), costs.Work(q.prefill)
+	q.backlog, q.work = int64(tokens), int64(work)
+	learner.tokens.observe(tokens, usualTokensWeight)
 	if !q.observed {
-		learner.tokens.observe(tokens, usualTokensWeight)
 		q.phase = phaseDecode
-		s.addUnobserved(now, tokens)
-		s.unobserved.Add(q.backlog)
+		s.addUnobserved(now, work)
+		s.unobserved.Add(q.work)
 		s.decoding.Add(1)
 		return
 	}
@@ -89,16 +93,24 @@ func (q *sequence) beginOnServer(now time.Time) {
 		s.lastProgress.Store(monotonic.From(now))
 	}
 	s.prefills.Add(1)
-	q.owe(q.backlog)
-	learner.tokens.observe(float64(q.backlog), usualTokensWeight)
+	s.pending.add(q)
+	q.owe(1)
 }
 
-// owe changes the backlog of the server.
-func (q *sequence) owe(tokens int64) {
-	q.server.backlog.Add(tokens)
+// owe adds the prompt to the backlog of the server, or removes it.
+func (q *sequence) owe(sign int64) {
+	q.server.backlog.Add(sign * q.backlog)
+	q.server.work.Add(sign * q.work)
 	if q.remote {
-		q.server.remoteBacklog.Add(tokens)
+		q.server.remoteBacklog.Add(sign * q.backlog)
 	}
+}
+
+// endPrefill ends the count of the prompt on its server.
+func (q *sequence) endPrefill() {
+	q.owe(-1)
+	q.server.prefills.Add(-1)
+	q.server.pending.remove(q)
 }
 
 // First implements endpoint.Tracker.
@@ -112,8 +124,7 @@ func (q *sequence) First(now time.Time) {
 	}
 	q.phase = phaseDecode
 	decoding := s.decoding.Add(1) - 1
-	q.owe(-q.backlog)
-	s.prefills.Add(-1)
+	q.endPrefill()
 	s.lastProgress.Store(monotonic.From(now))
 	s.observeFirst(q, now, decoding)
 	s.estimator.publish(q.request, Event{Kind: EventFirst})
@@ -143,13 +154,12 @@ func (q *sequence) leaveServer() {
 	s := q.server
 	switch {
 	case !q.observed:
-		s.unobserved.Add(-q.backlog)
+		s.unobserved.Add(-q.work)
 		s.decoding.Add(-1)
 	case q.phase == phaseDecode:
 		s.decoding.Add(-1)
 	default:
-		q.owe(-q.backlog)
-		s.prefills.Add(-1)
+		q.endPrefill()
 	}
 }
 
@@ -176,6 +186,7 @@ func (s *Server) observeFirst(q *sequence, now time.Time, decoding int64) {
 		s.step.tokens += float64(q.prefill.Tokens)
 		s.step.expected += float64(q.prefill.Expected)
 		s.step.history += float64(q.prefill.History)
+		s.step.pairs += q.prefill.pairs(float64(q.prefill.Tokens))
 		if q.placed.Before(s.step.began) {
 			s.step.began = q.placed
 		}
@@ -184,7 +195,7 @@ func (s *Server) observeFirst(q *sequence, now time.Time, decoding int64) {
 	s.learnStep()
 	s.step = step{before: s.step.ended, began: q.placed, ended: now, moved: q.moved, observation: observation{
 		decoding: float64(decoding), others: q.others, tokens: float64(q.prefill.Tokens), expected: float64(q.prefill.Expected),
-		history: float64(q.prefill.History),
+		history: float64(q.prefill.History), pairs: q.prefill.pairs(float64(q.prefill.Tokens)),
 	}}
 }
 
@@ -205,7 +216,7 @@ func (s *Server) learnStep() {
 	}
 	o, learner := s.step.observation, s.estimator.learner
 	costs := learner.Costs()
-	want := costs.ttft(o.decoding, o.others, costs.uncached(o.tokens, o.expected, o.history))
+	want := costs.ttft(o.decoding, o.others, costs.uncached(o.tokens, o.expected, o.history)) + costs.PerPair*o.pairs
 	took = min(took, maxOverrun*want)
 	prior := slowdownPrior * learner.observe(o, took, s.Slowdown())
 	s.observed.observe(took, slowdownWeight)

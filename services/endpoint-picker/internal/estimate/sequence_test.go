@@ -121,10 +121,10 @@ func TestStep_JoinsFirstTokensThatComeTogether(t *testing.T) {
 	second := s.begin(after(0.010), Prefill{Tokens: 500}, 0)
 	first.First(after(0.100))
 	second.First(after(0.1005)) // computed in the same step
-	assert.Equal(t, step{began: noon, ended: after(0.100), observation: observation{tokens: 1500}}, s.step)
+	assert.Equal(t, step{began: noon, ended: after(0.100), observation: observation{tokens: 1500, pairs: 625_000}}, s.step)
 	third := s.begin(after(0.020), Prefill{Tokens: 100}, 0)
 	third.First(after(0.150))
-	assert.Equal(t, step{before: after(0.100), began: after(0.020), ended: after(0.150), observation: observation{tokens: 100, decoding: 2}}, s.step)
+	assert.Equal(t, step{before: after(0.100), began: after(0.020), ended: after(0.150), observation: observation{tokens: 100, pairs: 5000, decoding: 2}}, s.step)
 	fourth := s.begin(after(1), Prefill{Tokens: 1}, 0)
 	observed := s.observed.value()
 	fourth.First(after(1.1))

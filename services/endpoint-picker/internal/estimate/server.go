@@ -17,6 +17,8 @@ type Server struct {
 	batch     batchSize
 
 	backlog         atomic.Int64     // uncached prompt tokens of requests in prefill
+	work            atomic.Int64     // the same as work
+	pending         prefills         // requests in prefill
 	remoteBacklog   atomic.Int64     // the part of backlog that other replicas placed
 	prefills        atomic.Int64     // requests in prefill: placed here, and without a first token
 	decoding        atomic.Int64     // requests with a first token
@@ -26,7 +28,7 @@ type Server struct {
 	alignment       atomic.Uint32    // tokens of which cached prefixes are multiples
 	completions     average          // finished requests per second of all clients; 0 before the first page
 	unobservedUntil monotonic.Atomic // expected end of prefills without an observed first token
-	unobserved      atomic.Int64     // prompt tokens of our own requests without an observed first token
+	unobserved      atomic.Int64     // work for prompts of our own requests without an observed first token
 
 	mu                 sync.Mutex
 	observed, expected average // seconds to first token

@@ -11,6 +11,7 @@ type Costs struct {
 	PerDecoding     float64 // increase per decoding request
 	PerOther        float64 // increase per request of other replicas
 	PerToken        float64 // increase per uncached prompt token
+	PerPair         float64 // increase per pair of an uncached prompt token and one before it: attention
 	ExpectedHitRate float64 // share of the tokens expected at the owner that is in its cache
 	HistoryHitRate  float64 // the same for tokens of a conversation's history
 }
@@ -20,6 +21,12 @@ type Prefill struct {
 	Tokens   int // not known to be in the server's cache
 	Expected int // of them, in its cache if other replicas sent their requests to the owner
 	History  int // the same, for tokens of a previous prompt and its answer
+	Context  int // tokens of the prompt in the cache, before the others
+}
+
+// pairs returns the number of pairs of a token to compute and one before it, with as many tokens to compute.
+func (p *Prefill) pairs(tokens float64) float64 {
+	return tokens * (float64(p.Context+p.Tokens) - tokens/2)
 }
 
 // Uncached estimates the number of prompt tokens to compute: at least one.
@@ -31,9 +38,15 @@ func (c *Costs) uncached(tokens, expected, history float64) float64 {
 	return tokens - c.ExpectedHitRate*expected - c.HistoryHitRate*history
 }
 
-// ttft returns the TTFT for a backlog in tokens, without a slowdown.
-func (c *Costs) ttft(decoding, others, backlog float64) float64 {
-	return c.Base + c.PerDecoding*decoding + c.PerOther*others + c.PerToken*backlog
+// Work returns the work for a prompt in tokens without a context: it costs as much as so many tokens of a short prompt.
+func (c *Costs) Work(p Prefill) float64 {
+	tokens := c.Uncached(p)
+	return tokens + p.pairs(tokens)*c.PerPair/c.PerToken
+}
+
+// ttft returns the TTFT for an amount of work, without a slowdown.
+func (c *Costs) ttft(decoding, others, work float64) float64 {
+	return c.Base + c.PerDecoding*decoding + c.PerOther*others + c.PerToken*work
 }
 
 // serverLoad is the load of a server according to its page, for all its requests.
@@ -61,18 +74,18 @@ func (s *Server) TTFT(now monotonic.Time, c *Costs, p Prefill, l *endpoint.Load)
 // ttft is TTFT. If there is a queue, it adds the cost for others: the prompt delays later requests, and while a queue lasts as
 // many requests arrive as are in it.
 func (s *Server) ttft(now monotonic.Time, c *Costs, p Prefill, l serverLoad) float64 {
-	backlog, prefills, decoding := float64(s.backlog.Load()), float64(s.prefills.Load()), float64(s.decoding.Load())
+	work, prefills, decoding := float64(s.work.Load()), float64(s.prefills.Load()), float64(s.decoding.Load())
 	queued := max(l.waiting-prefills, 0) // of other replicas, or of our unobserved requests
-	slowdown, own := s.Slowdown(), c.Uncached(p)
+	slowdown, own := s.Slowdown(), c.Work(p)
 	later := max(prefills, l.waiting, 1) - 1
-	compute := slowdown*(c.ttft(decoding, l.others, backlog+own)+later*c.PerToken*own) + s.unobservedBacklog(now).Seconds()
+	compute := slowdown*(c.ttft(decoding, l.others, work+own)+later*c.PerToken*own) + s.unobservedBacklog(now).Seconds()
 	room := s.secondsToRoom(queued, l)
 	if prefills <= 0 {
 		return compute + room
 	}
-	// Assume that the next prompt has the mean size. Credit a part of the time since the last first token as progress on it.
-	// Time beyond its expected duration is delay, which may last as long again.
-	next := slowdown * c.ttft(decoding, l.others, backlog/prefills)
+	// Credit a part of the time since the last first token as progress on the next prompt. Time beyond its expected duration is
+	// delay, which may last as long again.
+	next := slowdown * c.ttft(decoding, l.others, float64(s.pending.next.Load()))
 	elapsed := max(now.Sub(s.lastProgress.Load()).Seconds(), 0)
 	return compute - progressCredit*min(elapsed, next) + max(elapsed-next, room)
 }
@@ -83,7 +96,7 @@ func (s *Server) ttft(now monotonic.Time, c *Costs, p Prefill, l serverLoad) flo
 func (s *Server) delay(c *Costs, p Prefill, l *endpoint.Load) float64 {
 	x, there := s.estimator, max(l.Sample.Requests()+l.Since, 0)
 	weight := delayWeight * (1 - x.share.placedByOthers()) * s.Slowdown()
-	return weight * there * (c.PerToken*c.Uncached(p) + c.PerDecoding*x.learner.answer.value())
+	return weight * there * (c.PerToken*c.Work(p) + c.PerDecoding*x.learner.answer.value())
 }
 
 // secondsToRoom estimates the seconds until the batch has room for one more request. A request without room waits for the end

@@ -61,6 +61,14 @@ func TestTTFT(t *testing.T) {
 			do: func(s *Server) { s.begin(noon, Prefill{Tokens: 300}, 0); s.begin(noon, Prefill{Tokens: 300}, 0) },
 		},
 		{
+			name: "a long prompt before a short one", at: 0.200, want: 0.010 + 0.310 + 0.010 + 0.010 - 0.75*0.200,
+			do: func(s *Server) { s.begin(noon, Prefill{Tokens: 3000}, 0); s.begin(noon, Prefill{Tokens: 100}, 0) },
+		},
+		{
+			name: "a short prompt before a long one", at: 0.120, want: 0.010 + 0.310 + 0.010 + 0.010 - 0.75*0.020 + 0.100,
+			do: func(s *Server) { s.begin(noon, Prefill{Tokens: 100}, 0); s.begin(noon, Prefill{Tokens: 3000}, 0) },
+		},
+		{
 			name: "first token of one of two", at: 0.040, want: 0.010 + 0.001 + 0.040,
 			do: func(s *Server) {
 				q := s.begin(noon, Prefill{Tokens: 300}, 0)

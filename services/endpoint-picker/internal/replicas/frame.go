@@ -51,7 +51,8 @@ func appendEvent(to []byte, at time.Duration, e estimate.Event) []byte {
 	}
 	switch e.Kind {
 	case estimate.EventBegun:
-		to = append(binary.AppendUvarint(to, uint64(e.Tokens)), byte(e.Answer))
+		to = binary.AppendUvarint(binary.AppendUvarint(to, uint64(e.Tokens)), uint64(e.Context))
+		to = append(to, byte(e.Answer))
 	case estimate.EventCached:
 		to = binary.AppendUvarint(to, uint64(e.Tokens))
 		chain := e.Chain[:min(len(e.Chain), maxHashes)]
@@ -110,7 +111,7 @@ func (r *frameReader) readBody(f *frame) error {
 	f.event.Kind = estimate.EventKind(f.kind)
 	switch f.event.Kind {
 	case estimate.EventBegun:
-		return errors.Join(r.request(f), r.endpoint(f), r.tokens(f), r.answer(f))
+		return errors.Join(r.request(f), r.endpoint(f), r.tokens(f), r.context(f), r.answer(f))
 	case estimate.EventMoved:
 		return errors.Join(r.request(f), r.endpoint(f))
 	case estimate.EventCached:
@@ -145,6 +146,12 @@ func (r *frameReader) request(f *frame) (err error) {
 func (r *frameReader) tokens(f *frame) error {
 	n, err := r.number(1<<63 - 1)
 	f.event.Tokens = int64(n)
+	return err
+}
+
+func (r *frameReader) context(f *frame) error {
+	n, err := r.number(1<<63 - 1)
+	f.event.Context = int64(n)
 	return err
 }
 

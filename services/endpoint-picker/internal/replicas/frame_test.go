@@ -22,7 +22,7 @@ func describe(pod, uid string) endpoint.Description {
 // events contains one event of each kind.
 func events(e *endpoint.Endpoint) []estimate.Event {
 	return []estimate.Event{
-		{Kind: estimate.EventBegun, Request: 300, Endpoint: e, Tokens: 70000, Answer: estimate.Whole},
+		{Kind: estimate.EventBegun, Request: 300, Endpoint: e, Tokens: 70000, Context: 300, Answer: estimate.Whole},
 		{Kind: estimate.EventFirst, Request: 300},
 		{Kind: estimate.EventMoved, Request: 300, Endpoint: e},
 		{Kind: estimate.EventEnded, Request: 300},

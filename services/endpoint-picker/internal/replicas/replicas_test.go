@@ -257,7 +257,7 @@ func TestHostileServers(t *testing.T) {
 	}{
 		"another program": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, "another version of the protocol"},
 		"a later version": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set(headerProtocol, "2")
+			w.Header().Set(headerProtocol, protocol+"0")
 			_, _ = w.Write([]byte{0, 1})
 		}, "another version of the protocol"},
 		"a redirect": {func(w http.ResponseWriter, r *http.Request) {

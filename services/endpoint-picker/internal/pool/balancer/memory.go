@@ -15,8 +15,12 @@ import (
 )
 
 const (
-	// maxBlocks is the default limit on the part of a prompt to look up in caches: 128 Ki tokens.
-	maxBlocks = (128 << 10) / prefixindex.BlockTokens
+	// maxBlocks is the default limit on the part of a prompt to look up in caches.
+	maxBlocks = prefixindex.DefaultMatchTokens / prefixindex.BlockTokens
+	// mediaBlocks is the part of a prompt to look up even if its body has less text than that, because an image of a few bytes counts
+	// as hundreds of tokens (guarded): 64 KiB of hashes. At half, long chats with images match less of their caches; at double, a
+	// body of 64 KiB takes nine times its size in a pick.
+	mediaBlocks = (128 << 10) / prefixindex.BlockTokens
 	// beginningBlocks is the part of a prompt that identifies its kind: 128 tokens. Later tokens may differ between requests
 	// of the same kind.
 	beginningBlocks = 8
@@ -90,6 +94,7 @@ func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
 		m.turns = d.Hash(&m.chain)
 		return
 	}
+	blocks = min(blocks, max(prefixindex.BlocksOf(len(body)), mediaBlocks))
 	m.chain.Reset(prefixindex.Seed(x.Target, body[r.CacheSalt.From:r.CacheSalt.To]), blocks)
 	if blocks == 0 {
 		return
@@ -118,7 +123,7 @@ func (m *memory) truncate(blocks int) {
 // prefixBlocks is the number of blocks of one prefix in a record.
 const prefixBlocks = recording.BlockTokens / prefixindex.BlockTokens
 
-// appendPrefixes appends the hashes of a prompt's prefixes: at most 257, or two kilobytes.
+// appendPrefixes appends the hashes of a prompt's prefixes: at most 1025, or eight kilobytes.
 func appendPrefixes(to []uint64, c *prefixindex.Chain, tokens int) []uint64 {
 	whole := min(len(c.Hashes), maxBlocks, tokens/prefixindex.BlockTokens) / prefixBlocks
 	to = slices.Grow(to, whole+1)

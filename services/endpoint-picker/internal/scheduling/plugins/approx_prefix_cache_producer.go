@@ -8,13 +8,10 @@ var approxPrefixCacheProducerType = Type{
 	Name: typeApproxPrefixCacheProducer, Section: SectionNone, Default: true, OnlyOne: "the picker has only one index of prefixes",
 	New: func(Environment) Plugin { // upstream's defaults
 		return &approxPrefixCacheProducer{
-			AutoTune: true, BlockSizeTokens: prefixindex.BlockTokens, MaxPrefixTokensToMatch: defaultMatchTokens, LRUCapacityPerServer: 31_250,
+			AutoTune: true, BlockSizeTokens: prefixindex.BlockTokens, MaxPrefixTokensToMatch: prefixindex.DefaultMatchTokens, LRUCapacityPerServer: 31_250,
 		}
 	},
 }
-
-// defaultMatchTokens is the default limit of the part of a prompt to look up in caches: the context of large models.
-const defaultMatchTokens = 128 << 10
 
 // PrefixIndex configures the index of prefixes.
 type PrefixIndex struct {
@@ -56,7 +53,7 @@ func (p *approxPrefixCacheProducer) Validate(c *Check) {
 	case p.MaxPrefixTokensToMatch != 0:
 		c.noEffect("maxPrefixBlocksToMatch", "maxPrefixTokensToMatch counts instead; set that to 0 to use this one")
 	case p.MaxPrefixBlocksToMatch == 0:
-		c.Warnf("maxPrefixTokensToMatch", "without a limit in tokens or blocks, %d tokens are the limit", defaultMatchTokens)
+		c.Warnf("maxPrefixTokensToMatch", "without a limit in tokens or blocks, %d tokens are the limit", prefixindex.DefaultMatchTokens)
 	}
 }
 

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// queueLength is the number of requests that wait for the writer: four seconds at 1000 requests per second, and 10 MB with the
-	// longest prompts. At half, a disk that pauses for three seconds loses requests; at double, prompts of 128 Ki tokens hold 20 MB.
+	// queueLength is the number of requests that wait for the writer: four seconds at 1000 requests per second, and 10 MB with prompts
+	// of 128 Ki tokens. At half, a disk that pauses for three seconds loses requests; at double, such prompts hold 20 MB.
 	queueLength = 4096
 	// flushInterval is the longest time that a line is only in memory. At half, twice as many writes; at double, a crash loses
 	// twice as many lines.
