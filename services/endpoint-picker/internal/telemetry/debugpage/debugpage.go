@@ -143,6 +143,7 @@ type costs struct {
 	PerDecoding     float64 `json:"perDecodingSeconds"`
 	PerOther        float64 `json:"perOtherSeconds"`
 	PerToken        float64 `json:"perTokenSeconds"`
+	PerPair         float64 `json:"perPairSeconds"`
 	ExpectedHitRate float64 `json:"expectedFound"`
 	HistoryHitRate  float64 `json:"historyFound"`
 }

@@ -8,7 +8,7 @@ import (
 
 // formats are the functions of the page: they format values with units for people. The JSON has plain numbers.
 func formats() template.FuncMap {
-	return template.FuncMap{"seconds": seconds, "percent": percent, "bytes": byteSize, "count": count}
+	return template.FuncMap{"seconds": seconds, "percent": percent, "bytes": byteSize, "count": count, "million": million}
 }
 
 // seconds formats a duration with three digits and a suitable unit.
@@ -24,6 +24,9 @@ func seconds(s float64) string {
 		return fmt.Sprintf("%.2f s", s)
 	}
 }
+
+// million converts a cost of one thing to that of a million.
+func million(cost float64) float64 { return cost * 1e6 }
 
 func percent(part float64) string { return fmt.Sprintf("%.1f %%", part*100) }
 
