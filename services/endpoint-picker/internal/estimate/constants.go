@@ -9,7 +9,7 @@ package estimate
 // percent. The largest effects are those of priorCosts, slowdownPrior and progressCredit, and long-answers with twice the
 // priorCosts (two replicas: +22).
 //
-// For usualAnswer, maxAnswer, and the numbers of tokens and of caches, it is that over 8 scenarios, each with three seeds, from a run of
+// For usualAnswer, maxAnswer, progressCredit, and the numbers of tokens, of pairs of them and of caches, it is that over 8 scenarios, each with three seeds, from a run of
 // make bench BENCH=Sensitivity: 2 that follow the estimator's own model, 2 the realistic law, 2 whose servers keep less than their pages
 // say, and 2 with recorded requests. There chance is 2 %: a program that only rounds in another way differs by 1.2 %, with a standard
 // error of 1.4 %.
@@ -40,10 +40,10 @@ const (
 	priorHistory = 1000 // tokens
 
 	// priorPairs is the same for pairs of tokens (simulated): those of a prompt of 7700 tokens. A pool without long prompts learns
-	// nothing of them.
+	// nothing of them. ½ +1.5 / +1.2, ×2 +1.2 / −0.8.
 	priorPairs = 3e7
 	// maxPair limits the cost of a pair of tokens, in tokens (guarded): at 1000 tokens of context, a token costs twice as much as
-	// without.
+	// without. ½ +0.6 / −0.6, ×2 −0.3 / −0.4.
 	maxPair = 1e-3
 
 	// costMemory is the weight that older first tokens of the pool keep after each new one: the last 1000 count (simulated).
@@ -82,7 +82,7 @@ const (
 // TTFT of a request.
 const (
 	// progressCredit is the part of the time since the last first token that counts as progress on the next prompt, whose
-	// step may have begun later (simulated). ½ −0.5 / −1.3, 1.0 +2.3 / +0.5.
+	// step may have begun later (simulated). ½ −1.7 / −0.2, 1.0 +4.0 / +4.5.
 	progressCredit = 0.75
 	// crowdedCache is the share of the KV cache in use above which the free rest may be too little for one more request
 	// (upstream: its default threshold of a full endpoint). ½ +0.2 / +1.0, never 0 / +0.7.
