@@ -2,7 +2,9 @@ package journal
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -78,21 +80,25 @@ func (j *Journal) syncNow() error {
 	return nil
 }
 
-func (j *Journal) syncFiles(current *writer, retired []*writer, dirNew bool) error {
+// syncFiles syncs all at once: one after the other, a rotation would double the time that a batch is not durable.
+func (j *Journal) syncFiles(current *writer, retired []*writer, dirNew bool) error { //nolint:revive // what the journal holds
+	syncs := make([]func() error, 0, len(retired)+2)
 	for _, old := range retired {
-		if err := old.file.Sync(); err != nil {
-			return err
-		}
+		syncs = append(syncs, old.file.Sync)
 	}
 	if current != nil {
-		if err := current.file.Sync(); err != nil {
-			return err
-		}
+		syncs = append(syncs, current.file.Sync)
 	}
 	if dirNew {
-		return j.fs.SyncDir()
+		syncs = append(syncs, j.fs.SyncDir)
 	}
-	return nil
+	errs := make([]error, len(syncs))
+	var group sync.WaitGroup
+	for i, sync := range syncs {
+		group.Go(func() { errs[i] = sync() })
+	}
+	group.Wait()
+	return errors.Join(errs...)
 }
 
 // dropRetiredLocked closes logs whose content is durable.
