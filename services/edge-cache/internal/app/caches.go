@@ -11,6 +11,7 @@ import (
 	"go.uber.org/dig"
 	"go.uber.org/zap"
 
+	"fairlead.dev/services/edge-cache/internal/adjust"
 	"fairlead.dev/services/edge-cache/internal/allow"
 	"fairlead.dev/services/edge-cache/internal/api"
 	"fairlead.dev/services/edge-cache/internal/config"
@@ -38,6 +39,8 @@ type caches struct {
 	byID       map[string]*store.Store
 	pool       *pool.Pool
 	references *view.References
+	adjuster   *adjust.Adjuster
+	nodes      *nodeChanges
 	connection *upstream.Connection
 	log        *zap.Logger
 	fetches    chan string     // Secrets that are now wanted
@@ -57,11 +60,12 @@ type cacheParts struct {
 	Metrics    *metrics.Metrics
 	Pool       *pool.Pool
 	References *view.References
+	Adjuster   *adjust.Adjuster
 }
 
 func newCaches(p cacheParts) *caches {
 	c := &caches{
-		byID: map[string]*store.Store{}, pool: p.Pool, references: p.References, connection: p.Connection, log: p.Log.Named("caches"),
+		byID: map[string]*store.Store{}, pool: p.Pool, references: p.References, adjuster: p.Adjuster, nodes: newNodeChanges(), connection: p.Connection, log: p.Log.Named("caches"),
 		fetches: make(chan string, 1024), absent: map[string]bool{},
 	}
 	for _, r := range p.Allow.Resources {
@@ -105,7 +109,7 @@ func (c *caches) add(p cacheParts, r allow.Resource, ns string) *cached {
 	made := &cached{resource: r, namespace: ns, store: s}
 	made.reflector = upstream.NewReflector(upstream.ReflectorParams{
 		Connection: p.Connection, Store: s, Path: collection(r, ns), Label: label, Field: r.FieldSelector, Log: p.Log.Named("reflector"),
-		After: c.after(r),
+		After: c.after(r), Before: c.before(r), Relist: r.Filter == allow.Nodes,
 	})
 	c.all = append(c.all, made)
 	c.byID[s.ID()] = s
@@ -114,16 +118,16 @@ func (c *caches) add(p cacheParts, r allow.Resource, ns string) *cached {
 
 // project sets what readers see of a resource, and what follows from its changes.
 func (c *caches) project(params *store.Params, r allow.Resource, p cacheParts) {
-	endpoints := view.Endpoints{Members: c.pool, Unlocated: endpointfilter.Unlocated(p.Config.Pool.Unlocated), Observer: p.Metrics}
+	endpoints := view.Endpoints{Members: c.pool, Adjuster: c.adjuster, Unlocated: endpointfilter.Unlocated(p.Config.Pool.Unlocated), Observer: p.Metrics}
 	switch {
 	case r.Filter == allow.EndpointSlices:
-		params.Virtual, params.Projection = true, endpoints.Slices
+		params.Virtual, params.Projection, params.Companion = true, endpoints.Slices, c.adjuster
 	case r.Filter == allow.Endpoints:
 		params.Virtual, params.Projection = true, endpoints.Legacy
 	case r.Filter == allow.Secrets:
 		params.Virtual, params.Discard, params.Projection = true, true, view.Secrets(c.references)
 	case r.Filter == allow.Nodes && p.Config.Pool.Membership == config.NodePool:
-		params.Virtual, params.Discard, params.Projection = true, true, view.Nodes(c.pool)
+		params.Virtual, params.Discard, params.Projection, params.OnChange = true, true, view.Nodes(c.pool), c.adjustNodes
 	case r.Filter == allow.Nodes:
 		params.OnChange = c.nodesChanged
 	case r.Name == "ingresses":
@@ -184,6 +188,28 @@ func (c *caches) after(r allow.Resource) func(context.Context) error {
 	}
 }
 
+// nodesWait is how long slices wait for Nodes after an outage. Without Nodes, all endpoints of a node that was silent would look unready for a moment. Nodes of a
+// pool are listed within a second; the wait ends if they cannot be.
+const nodesWait = 10 * time.Second
+
+// before returns the function that waits for Nodes after an outage.
+func (c *caches) before(r allow.Resource) func(context.Context) {
+	if r.Filter != allow.EndpointSlices {
+		return nil
+	}
+	return func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, nodesWait)
+		defer cancel()
+		for slices.ContainsFunc(c.all, func(o *cached) bool { return o.resource.Filter == allow.Nodes && !o.reflector.UpToDate() }) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+}
+
 func (c *caches) served() []api.Served {
 	var out []api.Served
 	for _, o := range c.all {
@@ -221,6 +247,7 @@ func (c *caches) nodesChanged(changed map[string][]byte) {
 	for node, object := range changed {
 		membership[node] = object != nil
 	}
+	c.adjustNodes(changed)
 	c.pool.Update(membership)
 }
 

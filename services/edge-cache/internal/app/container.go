@@ -16,10 +16,12 @@ import (
 
 	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/version"
+	"fairlead.dev/services/edge-cache/internal/adjust"
 	"fairlead.dev/services/edge-cache/internal/allow"
 	"fairlead.dev/services/edge-cache/internal/api"
 	"fairlead.dev/services/edge-cache/internal/config"
 	"fairlead.dev/services/edge-cache/internal/credentials"
+	"fairlead.dev/services/edge-cache/internal/cri"
 	"fairlead.dev/services/edge-cache/internal/documents"
 	"fairlead.dev/services/edge-cache/internal/metrics"
 	"fairlead.dev/services/edge-cache/internal/pool"
@@ -40,6 +42,7 @@ type parts struct {
 	Connection  *upstream.Connection
 	Pool        *pool.Pool
 	References  *view.References
+	Adjuster    *adjust.Adjuster
 	Caches      *caches
 	Credentials *credentials.Credentials
 	API         *api.Server
@@ -74,6 +77,7 @@ func newContainer(cfg *config.Config, log *zap.Logger, opts ...dig.Option) (*dig
 		func(cfg *config.Config, log *zap.Logger) *view.References {
 			return view.NewReferences(cfg.Class(), cfg.Client.Secrets, log.Named("view"))
 		},
+		newAdjuster,
 		newCaches,
 
 		// The API for the controller, and the server for probes and Prometheus.
@@ -117,6 +121,14 @@ func newRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
+}
+
+func newAdjuster(cfg *config.Config, log *zap.Logger) *adjust.Adjuster {
+	p := adjust.Params{NodeName: cfg.Node.Name, Log: log.Named("adjust")}
+	if cfg.Node.CRISocket != "" {
+		p.Runtime = cri.New(cfg.Node.CRISocket)
+	}
+	return adjust.New(p)
 }
 
 // namespace is the namespace of the pod.

@@ -14,6 +14,7 @@ import (
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/version"
+	"fairlead.dev/services/edge-cache/internal/allow"
 	"fairlead.dev/services/edge-cache/internal/config"
 	"fairlead.dev/services/edge-cache/internal/store"
 )
@@ -45,9 +46,14 @@ func (p *parts) restore() error {
 	if err != nil {
 		return err
 	}
-	for _, first := range []bool{true, false} {
+	p.Connection.SetIdentity(state.identity, p.clusterChanged)
+	// Before Restored, which issues versions: they must be in the journal.
+	if err := p.Journal.journal.Start(p.Journal.source(p.Caches, p.Documents, p.Connection.Identity)); err != nil {
+		p.Log.Warn("Journal cannot write: serving from memory until it can", zap.Error(err))
+	}
+	for order := range 3 {
 		for _, o := range p.Caches.all {
-			if o.decides() != first {
+			if o.order() != order {
 				continue
 			}
 			if err := o.store.Restored(state.damaged); err != nil {
@@ -55,17 +61,19 @@ func (p *parts) restore() error {
 			}
 		}
 	}
-	p.Connection.SetIdentity(state.identity, p.clusterChanged)
-	if err := p.Journal.journal.Start(p.Journal.source(p.Caches, p.Documents, p.Connection.Identity)); err != nil {
-		p.Log.Warn("Journal cannot write: serving from memory until it can", zap.Error(err))
-	}
 	p.Log.Info("Restored", zap.Int("stores", p.Caches.synced()), zap.Duration("took", time.Since(begin)))
 	return nil
 }
 
-// decides reports whether projections of other stores depend on this one.
-func (o *cached) decides() bool {
-	return !o.store.Virtual()
+// order returns the place of a store at a restoration: what projections depend on comes first, then Nodes of a NodePool, then the others.
+func (o *cached) order() int {
+	switch {
+	case !o.store.Virtual():
+		return 0
+	case o.resource.Filter == allow.Nodes:
+		return 1
+	}
+	return 2
 }
 
 func (c *caches) synced() int {
@@ -114,6 +122,7 @@ func (p *parts) serve(ctx context.Context) error {
 	all.Go(func() { p.Connection.Run(ctx) })
 	all.Go(func() { p.Pool.Run(ctx, p.Caches.refilter) })
 	all.Go(func() { p.Caches.runFetches(ctx) })
+	all.Go(func() { p.Caches.runAdjuster(ctx) })
 	for _, o := range p.Caches.all {
 		all.Go(func() { o.reflector.Run(ctx) })
 	}

@@ -24,6 +24,7 @@ type Config struct {
 	Client   Client
 	Upstream Upstream
 	Data     Data
+	Node     Node
 }
 
 // Membership is where the members of the pool come from.
@@ -70,6 +71,12 @@ type Data struct {
 	KeyFile string
 }
 
+// Node is the node of the pod.
+type Node struct {
+	Name      string
+	CRISocket string
+}
+
 const upstreamDir = "/var/run/secrets/fairlead.dev/upstream/"
 
 // Default returns the defaults of all flags.
@@ -98,7 +105,11 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Upstream.TokenFile, "upstream-token-file", c.Upstream.TokenFile, "File with the token for the API server. It may change at run time.")
 	fs.StringVar(&c.Upstream.Kubeconfig, "kubeconfig", c.Upstream.Kubeconfig, "Path of a kubeconfig file, instead of the other flags of the API server.")
 	fs.StringVar(&c.Data.Dir, "data-dir", c.Data.Dir, "Directory of the durable state. Each instance needs its own.")
-	fs.StringVar(&c.Data.KeyFile, "encryption-key-file", c.Data.KeyFile, "File with the key that encrypts the durable state. Empty: no encryption.")
+	fs.StringVar(&c.Data.KeyFile, "encryption-key-file", c.Data.KeyFile,
+		"File with keys for the durable state: one per line, 32 bytes in base64. The first encrypts, all decrypt. Empty: no encryption.")
+	fs.StringVar(&c.Node.CRISocket, "cri-socket", c.Node.CRISocket,
+		"Unix socket of the node's container runtime. With it, addresses that pods lost in a reboot are replaced while the API server is away. Empty: addresses stay.")
+	fs.StringVar(&c.Node.Name, "node-name", c.Node.Name, "Name of the node of this pod. Required with --cri-socket.")
 }
 
 func (p *Pool) addFlags(fs *pflag.FlagSet) {
@@ -144,6 +155,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Data.Dir == "" {
 		errs = append(errs, errors.New("--data-dir is empty"))
+	}
+	if c.Node.CRISocket != "" && c.Node.Name == "" {
+		errs = append(errs, errors.New("--cri-socket needs --node-name"))
 	}
 	return errors.Join(errs...)
 }

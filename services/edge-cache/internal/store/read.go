@@ -210,6 +210,9 @@ func (s *Store) Records(yield func(Record) error) error {
 	records := make([]Record, 0, len(s.objects)+1)
 	for key, e := range s.objects {
 		records = append(records, s.record(change{key: key, next: e}))
+		if len(e.state) > 0 {
+			records = append(records, s.stateRecord(key, e.state))
+		}
 	}
 	records = append(records, s.positionRecord())
 	s.mu.Unlock()

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 const (
 	RecordObject   uint16 = 1
 	RecordPosition uint16 = 2
+	// RecordState is the state of a companion.
+	RecordState uint16 = 7
 )
 
 // Record is a record of the journal. A nil Value deletes the key.
@@ -105,6 +108,34 @@ func (s *Store) record(c change) Record {
 	return r
 }
 
+// companionRecord returns the record of the companion's state of a changed object, unless the journal has it. The caller has the lock.
+func (s *Store) companionRecord(c change, old *entry) (Record, bool) {
+	if s.params.Companion == nil {
+		return Record{}, false
+	}
+	var before, now []byte
+	if old != nil {
+		before = old.state
+	}
+	if c.next == nil {
+		s.params.Companion.Delete(c.key)
+	} else {
+		now = s.params.Companion.State(c.key)
+		c.next.state = now
+	}
+	if bytes.Equal(before, now) {
+		return Record{}, false
+	}
+	return s.stateRecord(c.key, now), true
+}
+
+func (s *Store) stateRecord(key string, state []byte) Record {
+	if len(state) == 0 {
+		state = nil // deletes
+	}
+	return Record{Type: RecordState, Key: s.params.ID + keySeparator + key, Value: state}
+}
+
 // position is what the store must know after a restart to go on where it was.
 type position struct{ rv, last uint64 }
 
@@ -135,6 +166,10 @@ func (s *Store) Restore(r Record) error {
 		return s.restorePosition(r.Value)
 	}
 	_, key := SplitKey(r.Key)
+	if r.Type == RecordState {
+		s.states[key] = r.Value
+		return nil
+	}
 	if r.Value == nil {
 		delete(s.objects, key)
 		return nil
@@ -178,9 +213,14 @@ func (s *Store) Restored(damaged error) error {
 func (s *Store) reproject(damaged error) ([]change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	states := s.states
+	s.states = map[string][]byte{}
 	if !s.synced {
 		clear(s.objects)
 		return nil, nil
+	}
+	if err := s.restoreStates(states); err != nil {
+		return nil, err
 	}
 	for _, e := range s.objects {
 		s.last = max(s.last, e.shown.RV)
@@ -206,6 +246,20 @@ func (s *Store) reproject(damaged error) ([]change, error) {
 	return all, nil
 }
 
+func (s *Store) restoreStates(states map[string][]byte) error {
+	for key, state := range states {
+		e := s.objects[key]
+		if e == nil || len(state) == 0 || s.params.Companion == nil {
+			continue
+		}
+		e.state = state
+		if err := s.params.Companion.Restore(key, state); err != nil {
+			return fmt.Errorf("restore %s: %w", key, err)
+		}
+	}
+	return nil
+}
+
 // reprojectEntry shows a restored object with the version that the readers saw, or with a new version if it looks different now.
 func (s *Store) reprojectEntry(key string, e *entry) (change, error) {
 	object, err := unpack(e.value)
@@ -224,6 +278,7 @@ func (s *Store) reprojectEntry(key string, e *entry) (change, error) {
 		return change{}, fmt.Errorf("restore %s: %w", key, err)
 	}
 	if c.event == nil && c.next != nil {
+		c.next.state = e.state
 		s.objects[key] = c.next
 	}
 	return c, nil

@@ -79,6 +79,17 @@ type Observer interface {
 	Gone(store string)
 }
 
+// Companion keeps state of its own for each object, such as endpoints that are held in service. The store persists the state with the object. A projection may change it.
+// All methods are called with the lock of the store.
+type Companion interface {
+	// State returns the state of an object; empty if there is none.
+	State(key string) []byte
+	// Restore is called before the first projection of an object.
+	Restore(key string, state []byte) error
+	// Delete is called for an object that is gone.
+	Delete(key string)
+}
+
 // Params are the arguments of New.
 type Params struct {
 	ID      string // resource, namespace and selectors
@@ -91,6 +102,8 @@ type Params struct {
 	Observer   Observer
 	Log        *zap.Logger
 	Now        func() time.Time
+	// Companion keeps state beside objects; nil if there is none.
+	Companion Companion
 	// OnChange is called after changes of objects, with their encodings. It is called without the lock, one call at a time.
 	OnChange func(changed map[string][]byte)
 }
@@ -112,7 +125,8 @@ type Store struct {
 	history  history
 	changed  chan struct{} // closed on a change
 	fetches  map[string]*bool
-	version  string // apiVersion, as the API server says
+	states   map[string][]byte // of the companion, until Restored
+	version  string            // apiVersion, as the API server says
 	kind     string
 
 	apply sync.Mutex // orders changes and OnChange
@@ -126,6 +140,7 @@ type entry struct {
 	hash  uint64 // of the content
 	shown *Object
 	looks uint64 // hash of the essence of shown
+	state []byte // of the companion, as the journal knows it
 }
 
 // New returns an empty store that has not synced.
@@ -133,7 +148,7 @@ func New(p Params) *Store {
 	if p.Now == nil {
 		p.Now = time.Now
 	}
-	return &Store{params: p, objects: map[string]*entry{}, changed: make(chan struct{}), fetches: map[string]*bool{}}
+	return &Store{params: p, objects: map[string]*entry{}, states: map[string][]byte{}, changed: make(chan struct{}), fetches: map[string]*bool{}}
 }
 
 // ID returns the resource, namespace and selectors.
@@ -380,6 +395,9 @@ func (s *Store) commit(changes []change) {
 	records := make([]Record, 0, len(changes)+1)
 	for _, c := range changes {
 		records = append(records, s.record(c))
+		if r, changed := s.companionRecord(c, s.objects[c.key]); changed {
+			records = append(records, r)
+		}
 	}
 	records = append(records, s.positionRecord())
 	s.append(records...)

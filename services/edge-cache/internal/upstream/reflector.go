@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -57,6 +58,10 @@ type ReflectorParams struct {
 	Log        *zap.Logger
 	// After blocks the first list until other stores have synced, if it is set.
 	After func(ctx context.Context) error
+	// Before blocks after each interruption until other stores are up to date, if it is set. It gives up by itself.
+	Before func(ctx context.Context)
+	// Relist lists after each interruption instead of resuming the watch: only a list says that the store is up to date.
+	Relist bool
 }
 
 // Reflector keeps a store equal to a resource of the API server.
@@ -67,6 +72,7 @@ type Reflector struct {
 	denials     int
 	wake        chan struct{}
 	cluster     string
+	upToDate    atomic.Bool
 }
 
 // NewReflector returns a reflector that does nothing until Run.
@@ -82,6 +88,9 @@ func (r *Reflector) Wake() {
 	default:
 	}
 }
+
+// UpToDate reports whether the store has been listed since the last interruption.
+func (r *Reflector) UpToDate() bool { return r.upToDate.Load() }
 
 // Run keeps the store equal to the resource until ctx ends.
 func (r *Reflector) Run(ctx context.Context) {
@@ -127,6 +136,10 @@ func (r *Reflector) pause(ctx context.Context, delay time.Duration, online <-cha
 
 // judge draws the conclusions from an error.
 func (r *Reflector) judge(err error) {
+	if err != nil {
+		r.upToDate.Store(false)
+		r.relist = r.relist || r.params.Relist
+	}
 	var status *StatusError
 	if !errors.As(err, &status) {
 		r.relist = r.relist || errors.Is(err, errRelist) || errors.Is(err, store.ErrWentBack)
@@ -152,6 +165,9 @@ func (r *Reflector) accepted() {
 func (r *Reflector) reflect(ctx context.Context) error {
 	if err := r.params.Connection.verify(ctx); err != nil {
 		return err
+	}
+	if r.params.Before != nil {
+		r.params.Before(ctx)
 	}
 	position := r.params.Store.Position()
 	if position != 0 && !r.relist && !r.params.Store.Replaced() {
@@ -306,6 +322,7 @@ func (r *Reflector) commit(replacement *store.Replacement, rv uint64, typ [2]str
 		return err
 	}
 	r.relist = false
+	r.upToDate.Store(true)
 	r.accepted()
 	r.params.Log.Debug("Listed", zap.Int("objects", replacement.Len()), zap.Uint64("resourceVersion", rv))
 	return nil

@@ -19,6 +19,8 @@ type members interface{ Members() map[string]struct{} }
 // neither block nor do I/O.
 type Adjuster interface {
 	Adjust(key string, slice *discoveryv1.EndpointSlice) (changed bool)
+	// Delete forgets a slice without endpoints of the pool.
+	Delete(key string)
 }
 
 // Observer counts endpoints.
@@ -40,7 +42,11 @@ func (e Endpoints) Slices(key string, object []byte) ([]byte, []uint32, bool, er
 	}
 	e.count(result)
 	shown := result.Object
-	if e.Adjuster != nil && result.Kept > 0 {
+	switch {
+	case e.Adjuster == nil:
+	case result.Kept == 0:
+		e.Adjuster.Delete(key)
+	default:
 		if shown, err = e.adjust(key, shown); err != nil {
 			return nil, nil, false, err
 		}
