@@ -94,7 +94,7 @@ func (d *durable) restore(stores map[string]*store.Store, docs *documents.Docume
 	}
 	if r := d.journal.Recovery(); r.Damaged {
 		out.damaged = errors.New("the journal is not complete: " + r.Reason)
-		d.log.Warn("Journal is not complete", zap.String("reason", r.Reason), zap.Int64("lostBytes", int64(r.LostBytes)))
+		d.log.Warn("Journal is not complete", zap.String("reason", r.Reason), zap.Int64("lostBytes", r.LostBytes))
 	}
 	return out, nil
 }
