@@ -188,4 +188,3 @@ func (w *world) serviceAccountKubeconfig(path string) {
 	c.BearerToken = w.token()
 	w.writeKubeconfig(path, c)
 }
-
