@@ -35,13 +35,16 @@ func TestScale(t *testing.T) {
 	full := os.Getenv("FAIRLEAD_BENCH") != ""
 	if full {
 		n = size{slices: 10_000, endpoints: 100, nodes: 5000, pool: 50}
+		if text := os.Getenv("FAIRLEAD_BENCH_SLICES"); text != "" {
+			n.slices, _ = strconv.Atoi(text)
+		}
 	}
 	w := newWorld(t)
 	w.fill(n)
-	binary := build(t)
+	binary := buildCache(t)
 	e := w.edge("edge")
 	e.stop()
-	p := e.process(binary)
+	p := e.measured(binary)
 	report := p.measure(n)
 	t.Log("\n" + report.String())
 	if !full {
@@ -106,7 +109,7 @@ func (w *world) parallel(n int, do func(ctx context.Context, i int) error) {
 	require.NoError(w.t, <-failed)
 }
 
-func build(t *testing.T) string {
+func buildCache(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "edge-cache")
 	out, err := exec.Command("go", "build", "-o", binary, "../..").CombinedOutput()
@@ -114,23 +117,23 @@ func build(t *testing.T) string {
 	return binary
 }
 
-// process is a cache in a process of its own.
-type process struct {
+// measured is a cache in a process of its own.
+type measured struct {
 	*edge
 
 	binary string
 	cmd    *exec.Cmd
 }
 
-func (e *edge) process(binary string) *process {
+func (e *edge) measured(binary string) *measured {
 	e.cfg.HTTP.MetricsAddress = freeAddress(e.t)
-	p := &process{edge: e, binary: binary}
+	p := &measured{edge: e, binary: binary}
 	p.launch()
 	e.t.Cleanup(p.kill)
 	return p
 }
 
-func (p *process) launch() {
+func (p *measured) launch() {
 	p.t.Helper()
 	c := p.cfg
 	p.cmd = exec.Command(p.binary, "--pool="+c.Pool.Name, "--kubeconfig="+c.Upstream.Kubeconfig, "--listen-address="+c.Client.Address,
@@ -141,7 +144,7 @@ func (p *process) launch() {
 	require.NoError(p.t, p.cmd.Start())
 }
 
-func (p *process) kill() {
+func (p *measured) kill() {
 	if p.cmd.ProcessState == nil {
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait()
@@ -149,7 +152,7 @@ func (p *process) kill() {
 }
 
 // memory returns a line of /proc/<pid>/status in MB.
-func (p *process) memory(name string) float64 {
+func (p *measured) memory(name string) float64 {
 	p.t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	require.NoError(p.t, err)
@@ -163,8 +166,8 @@ func (p *process) memory(name string) float64 {
 	return 0
 }
 
-// metric returns the sum of a metric, over the series whose labels contain a text.
-func (p *process) metric(name, labels string) float64 {
+// sum returns the sum of a metric, over the series whose labels contain a text.
+func (p *measured) sum(name, labels string) float64 {
 	p.t.Helper()
 	response, err := http.Get("http://" + p.cfg.HTTP.MetricsAddress + "/metrics")
 	require.NoError(p.t, err)
@@ -210,7 +213,7 @@ cold offline start to first list                  %12s`,
 		r.offlineStart.Round(time.Millisecond))
 }
 
-func (p *process) measure(n size) scaleReport {
+func (p *measured) measure(n size) scaleReport {
 	p.t.Helper()
 	r := scaleReport{size: n}
 	begin := time.Now()
@@ -218,9 +221,12 @@ func (p *process) measure(n size) scaleReport {
 	r.sync = time.Since(begin)
 	time.Sleep(3 * time.Second)
 	r.steadyRSS, r.peakRSS = p.memory("VmRSS"), p.memory("VmHWM")
-	r.wire = p.metric("fairlead_edgecache_upstream_received_bytes_total", `kind="wire"`)
-	r.decoded = p.metric("fairlead_edgecache_upstream_received_bytes_total", `kind="decoded"`)
+	r.wire = p.sum("fairlead_edgecache_upstream_received_bytes_total", `kind="wire"`)
+	r.decoded = p.sum("fairlead_edgecache_upstream_received_bytes_total", `kind="decoded"`)
 	r.direct = r.decoded
+	p.t.Logf("stored %.1f MB, heap allocated %.1f MB, in use %.1f MB, from the system %.1f MB, released %.1f MB",
+		p.sum("fairlead_edgecache_store_bytes", "")/1e6, p.sum("go_memstats_heap_alloc_bytes", "")/1e6, p.sum("go_memstats_heap_inuse_bytes", "")/1e6,
+		p.sum("go_memstats_heap_sys_bytes", "")/1e6, p.sum("go_memstats_heap_released_bytes", "")/1e6)
 
 	r.cacheList, r.cacheBytes = fetchList(p.t, p.rest())
 	r.serverList, r.serverBytes = fetchList(p.t, p.cluster.RESTConfig())
@@ -243,7 +249,7 @@ func (p *process) measure(n size) scaleReport {
 }
 
 // measureMove moves a node into the pool and waits until an informer has seen each of its slices.
-func (p *process) measureMove(n size, r *scaleReport) {
+func (p *measured) measureMove(n size, r *scaleReport) {
 	p.t.Helper()
 	mover := fmt.Sprintf("node-%05d.example.internal", n.pool+1)
 	updates := make(chan struct{}, 100_000)
@@ -252,8 +258,8 @@ func (p *process) measureMove(n size, r *scaleReport) {
 	require.NoError(p.t, err)
 	require.Eventually(p.t, i.HasSynced, time.Minute, tick)
 	for range 3 { // the first run decompresses with cold caches
-		before := p.metric("fairlead_edgecache_refilter_duration_seconds_sum", "")
-		affected := p.metric("fairlead_edgecache_refiltered_objects_total", "")
+		before := p.sum("fairlead_edgecache_refilter_duration_seconds_sum", "")
+		affected := p.sum("fairlead_edgecache_refiltered_objects_total", "")
 		begin := time.Now()
 		p.label(mover, "edge")
 		<-updates
@@ -265,15 +271,15 @@ func (p *process) measureMove(n size, r *scaleReport) {
 				quiet = true
 			}
 		}
-		r.move = time.Duration((p.metric("fairlead_edgecache_refilter_duration_seconds_sum", "") - before) * float64(time.Second))
-		r.moved = int(p.metric("fairlead_edgecache_refiltered_objects_total", "") - affected)
+		r.move = time.Duration((p.sum("fairlead_edgecache_refilter_duration_seconds_sum", "") - before) * float64(time.Second))
+		r.moved = int(p.sum("fairlead_edgecache_refiltered_objects_total", "") - affected)
 		p.label(mover, "cloud")
 		time.Sleep(500 * time.Millisecond)
 	}
 }
 
 // listed waits until the cache answers a list.
-func (p *process) listed(limit time.Duration) {
+func (p *measured) listed(limit time.Duration) {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool {
 		client, err := rest.HTTPClientFor(p.rest())
@@ -326,7 +332,7 @@ func TestLatencyOnEqualContent(t *testing.T) {
 	w.fill(n)
 	e := w.edge("edge")
 	e.stop()
-	p := e.process(build(t))
+	p := e.measured(buildCache(t))
 	p.listed(time.Minute)
 	ours, oursBytes := fetchList(t, p.rest())
 	theirs, theirsBytes := fetchList(t, w.cluster.RESTConfig())
