@@ -45,6 +45,9 @@ type Object struct {
 	// Key says what the object is for. An object keeps its name as long as something has its key. See ListenerKey, HostnameKey,
 	// CertificateKey, routing.PolicyKey and routing.Set.Key.
 	Key string `json:"key"`
+	// AdoptedRules are the names of rules of another controller in a routing policy, which the rules of the program replace. Other
+	// rules that the policy has stay.
+	AdoptedRules []string `json:"adoptedRules,omitempty"`
 	// Owner is the Gateway of a listener, as namespace/name. Other kinds have none.
 	Owner string `json:"owner,omitempty"`
 	// Retired is since when no route needs a backend set, which drains. Zero: it is needed.

@@ -62,7 +62,7 @@ func TestStore(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, got.Encode(), seen.Encode())
 
-	s.Noticed(id, nil)
+	s.Noticed(id, "")
 	require.NoError(t, client.CoreV1().ConfigMaps("fairlead").Delete(t.Context(), ConfigMapName(id), metav1.DeleteOptions{}))
 	_, err = s.Read(t.Context(), id)
 	require.ErrorIs(t, err, ErrMissing, "what was noticed is read again")

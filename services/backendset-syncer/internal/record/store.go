@@ -71,11 +71,11 @@ func (s *Store) Clear() {
 }
 
 // Noticed forgets a record if a ConfigMap that an informer has seen differs from the one that was read or written last: another
-// client has changed it. A nil ConfigMap was deleted.
-func (s *Store) Noticed(loadBalancer string, c *corev1.ConfigMap) {
+// client has changed it. A ConfigMap without a version was deleted.
+func (s *Store) Noticed(loadBalancer, resourceVersion string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.known[loadBalancer]; known != nil && (c == nil || c.ResourceVersion != known.ResourceVersion) {
+	if known := s.known[loadBalancer]; known != nil && resourceVersion != known.ResourceVersion {
 		delete(s.known, loadBalancer)
 	}
 }
