@@ -75,7 +75,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Interval for reading a load balancer that does not change, to repair what others changed. One request reads all backend sets of a load balancer.")
 	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers, "Number of BackendSetBindings to reconcile concurrently. Each load balancer has a worker of its own for writes.")
 	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry, "Longest delay between attempts to reconcile a BackendSetBinding after errors of the API server.")
-	fs.StringVar(&c.Gateways.Namespace, "gateway-record-namespace", c.Gateways.Namespace,
+	fs.StringVar(&c.Gateways.Namespace, "gateway-namespace", c.Gateways.Namespace,
 		"Namespace of the ConfigMaps that record which objects of a load balancer belong to Gateways. Defaults to --leader-election-namespace, then the namespace of the pod, then that of --config-map.")
 	fs.DurationVar(&c.Gates.Timeout, "readiness-gate-timeout", c.Gates.Timeout, "Time after which a pod with ready containers becomes ready although load balancers do not send it requests.")
 	fs.StringVar(&c.Gates.Webhook, "webhook-address", c.Gates.Webhook, "Address of the webhook that adds readiness gates to pods, such as :9443. Empty: no webhook.")
@@ -85,9 +85,9 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 // AddSourceFlags binds the flags that affect plans.
 func (c *Config) AddSourceFlags(fs *pflag.FlagSet) {
 	fs.Var(&c.ConfigMap, "config-map", "ConfigMap with the configuration in key config, as namespace/name. Without it, no binding may use a load balancer.")
-	fs.BoolVar(&c.Gateways.Enabled, "gateway-api", c.Gateways.Enabled,
+	fs.BoolVar(&c.Gateways.Enabled, "gateways", c.Gateways.Enabled,
 		"Program listeners and routing policies from Gateways and HTTPRoutes, if the API server serves them. It needs permissions to list and watch them, Secrets, ConfigMaps and pods.")
-	fs.BoolVar(&c.Gateways.OKE, "gateway-api-oke", c.Gateways.OKE,
+	fs.BoolVar(&c.Gateways.OKE, "oke-gateway-api-alias", c.Gateways.OKE,
 		"Also accept GatewayClasses of oke-gateway-api for application load balancers. Remove that controller first, and take its load balancers over with the subcommand adopt.")
 	fs.BoolVar(&c.Gates.Enabled, "readiness-gates", c.Gates.Enabled, "Serve the readiness gate fairlead.dev/oci-lb-ready. It needs permissions to list pods and to patch their status.")
 }

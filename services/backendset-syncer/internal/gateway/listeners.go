@@ -213,11 +213,19 @@ func (b *build) certificate(name cache.ObjectName) (*layout.Certificate, error) 
 	if _, err := tls.X509KeyPair(public, private); err != nil {
 		return nil, fmt.Errorf("Secret %s: %w", name, err) //nolint:staticcheck // a kind
 	}
-	sum := sha256.Sum256(slices.Concat(public, []byte{0}, private))
-	key := record.CertificateKey(name.Namespace, name.Name, hex.EncodeToString(sum[:])[:16])
+	key := CertificateKeyOf(s)
 	made := &layout.Certificate{Name: b.nameOf(record.Certificate, key, name.Namespace+"-"+name.Name), Public: string(public), Private: string(private)}
 	b.keys[layout.Ref{Kind: record.Certificate, Name: made.Name}] = key
 	return made, nil
+}
+
+// fingerprintLength is the length of the hash of a certificate, in hexadecimal characters.
+const fingerprintLength = 16
+
+// CertificateKeyOf returns the key of the certificate of a Secret.
+func CertificateKeyOf(s *corev1.Secret) string {
+	sum := sha256.Sum256(slices.Concat(s.Data[corev1.TLSCertKey], []byte{0}, s.Data[corev1.TLSPrivateKeyKey]))
+	return record.CertificateKey(s.Namespace, s.Name, hex.EncodeToString(sum[:])[:fingerprintLength])
 }
 
 // nameOf returns the recorded name of an object, or the one that follows from its key.

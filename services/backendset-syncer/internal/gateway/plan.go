@@ -244,7 +244,7 @@ func (b *build) layListener(l *Listener, p *routing.Policy) {
 	}
 	l.name = b.nameOf(record.Listener, l.key, l.gateway.Name+"-"+string(l.Name))
 	made := layout.Listener{
-		Name: l.name, DefaultSet: b.desired.Sets[0].Name, Port: int(l.Port), Protocol: l.protocol(), TLS: l.tls, IdleTimeout: l.gateway.Parameters.IdleTimeout,
+		Name: l.name, DefaultSet: b.desired.Default, Port: int(l.Port), Protocol: l.protocol(), TLS: l.tls, IdleTimeout: l.gateway.Parameters.IdleTimeout,
 	}
 	if h := l.hostname(); h != "" {
 		key := record.HostnameKey(h)

@@ -163,6 +163,9 @@ type Step struct {
 // ownRule is the form of the names of rules of the program: see package routing.
 var ownRule = regexp.MustCompile(`^r\d{3,}_`)
 
+// OwnRule reports whether a rule of a routing policy has a name that only the program gives.
+func OwnRule(name string) bool { return ownRule.MatchString(name) }
+
 // Next returns the steps that are possible now. An empty result means that the layout is as it is wanted, or that objects are missing
 // whose creation has to be retried.
 func Next(live *Live, wanted *Wanted) []Step {
@@ -258,7 +261,7 @@ func (p *Policy) over(have *Policy) *Policy {
 	seen := false
 	for _, r := range have.Rules {
 		switch {
-		case ownRule.MatchString(r.Name) || slices.Contains(p.Adopted, r.Name):
+		case OwnRule(r.Name) || slices.Contains(p.Adopted, r.Name):
 			seen = true
 		case seen:
 			behind = append(behind, r)

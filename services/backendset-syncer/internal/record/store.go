@@ -75,7 +75,7 @@ func (s *Store) Clear() {
 func (s *Store) Noticed(loadBalancer, resourceVersion string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.known[loadBalancer]; known != nil && resourceVersion != known.ResourceVersion {
+	if known := s.known[loadBalancer]; known != nil && (resourceVersion == "" || resourceVersion != known.ResourceVersion) {
 		delete(s.known, loadBalancer)
 	}
 }

@@ -35,7 +35,7 @@ func newSet(members []Member) Set {
 		key = append(key, fmt.Sprintf("%s=%d", m.String(), m.Weight))
 	}
 	if len(key) == 0 {
-		return Set{Key: "set", Name: EmptySet}
+		return Set{Key: EmptyKey, Name: EmptySet}
 	}
 	s.rekey("set " + strings.Join(key, " "))
 	return s
@@ -59,9 +59,18 @@ func (s *Set) backendsKey() string {
 	return SetKey(all...)
 }
 
+// EmptyKey is the key of the set without backends.
+const EmptyKey = "set"
+
+// KeyOf returns the key of the set for the members of a rule, if no older rule has the same backends with other weights.
+func KeyOf(members []Member) string {
+	s := newSet(members)
+	return s.backendsKey()
+}
+
 // SetKey returns the key of a set of backends, which must be sorted as in Set.Members.
 func SetKey(backends ...Backend) string {
-	key := "set"
+	key := EmptyKey
 	for i := range backends {
 		key += " " + backends[i].String()
 	}
