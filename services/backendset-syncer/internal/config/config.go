@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+	"fairlead.dev/services/backendset-syncer/internal/responder"
 )
 
 // Config holds all flags.
@@ -51,6 +52,10 @@ type Gateways struct {
 	OKE bool
 	// Namespace is that of the records. Empty: the namespace of the Lease.
 	Namespace string
+	// Responder is the Service of the responder. Empty: load balancers get no backends for requests without one.
+	Responder configmap.Name
+	// Addresses are those at which this process serves the responder.
+	Addresses responder.Options
 }
 
 // Default returns the defaults of all flags.
@@ -70,6 +75,10 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Leader.AddFlags(fs)
 	c.OCI.AddFlags(fs)
 	c.AddSourceFlags(fs)
+	fs.StringVar(&c.Gateways.Addresses.NotFound, "not-found-bind-address", c.Gateways.Addresses.NotFound,
+		"Address at which the program answers requests of load balancers that no rule matches with 404, such as :8404. Empty: none.")
+	fs.StringVar(&c.Gateways.Addresses.NoBackends, "no-backends-bind-address", c.Gateways.Addresses.NoBackends,
+		"Address at which the program answers requests of load balancers whose rule has no backend with 500, such as :8500. Empty: none.")
 	fs.DurationVar(&c.Discovery, "discovery-interval", c.Discovery, "Interval for checking which kinds the API server serves. CRDs can be installed and removed at run time.")
 	fs.DurationVar(&c.Verify, "verify-interval", c.Verify,
 		"Interval for reading a load balancer that does not change, to repair what others changed. One request reads all backend sets of a load balancer.")
@@ -87,6 +96,8 @@ func (c *Config) AddSourceFlags(fs *pflag.FlagSet) {
 	fs.Var(&c.ConfigMap, "config-map", "ConfigMap with the configuration in key config, as namespace/name. Without it, no binding may use a load balancer.")
 	fs.BoolVar(&c.Gateways.Enabled, "gateways", c.Gateways.Enabled,
 		"Program listeners and routing policies from Gateways and HTTPRoutes, if the API server serves them. It needs permissions to list and watch them, Secrets, ConfigMaps and pods.")
+	fs.Var(&c.Gateways.Responder, "responder-service",
+		"Service of the programs' responders, as namespace/name. Its ports 404 and 500 become the backends of requests that no rule matches, and whose rule has no backend. Empty: load balancers answer 502.")
 	fs.BoolVar(&c.Gateways.OKE, "oke-gateway-api-alias", c.Gateways.OKE,
 		"Also accept GatewayClasses of oke-gateway-api for application load balancers. Remove that controller first, and take its load balancers over with the subcommand adopt.")
 	fs.BoolVar(&c.Gates.Enabled, "readiness-gates", c.Gates.Enabled, "Serve the readiness gate fairlead.dev/oci-lb-ready. It needs permissions to list pods and to patch their status.")

@@ -21,6 +21,9 @@ const (
 // EmptySet is the name of the backend set without backends.
 const EmptySet = "fairlead-no-backends"
 
+// defaultSet is the name of the backend set for requests that no rule matches.
+const defaultSet = "fairlead-not-found"
+
 var encoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // nameFor returns a name that follows from a key: as much of a readable text as fits, a separator and a hash. The separator replaces

@@ -25,7 +25,7 @@ const (
 )
 
 // gatewayFlags are the flags of the program for Gateways.
-func gatewayFlags() []string { return nil }
+func gatewayFlags() []string { return []string{"--gateways=true", "--gateway-namespace=" + systemSpace} }
 
 // runSuite runs the suite, and returns the results of all tests and subtests.
 func (w *world) runSuite(ctx context.Context, o *options, expected *conformance.Expectations, out io.Writer) ([]conformance.Result, error) {

@@ -79,27 +79,32 @@ type world struct {
 }
 
 // newWorld starts a world. Its program is ready.
-func newWorld(ctx context.Context, o *options) (w *world, err error) {
+func newWorld(ctx context.Context, o *options) (*world, error) {
 	root, err := cluster.Repository()
 	if err != nil {
 		return nil, err
 	}
-	w = &world{dir: filepath.Join(root, ".local", "gateway-conformance"), ended: make(chan error, 1)}
-	defer func() {
-		if err != nil {
-			w.stop()
-		}
-	}()
-	if err := os.RemoveAll(w.dir); err != nil {
+	w := &world{dir: filepath.Join(root, ".local", "gateway-conformance"), ended: make(chan error, 1)}
+	if err := w.start(ctx, o); err != nil {
+		w.stop()
 		return nil, err
+	}
+	go w.pods.run(ctx, w.fail)
+	go w.assignBalancers(ctx)
+	return w, nil
+}
+
+func (w *world) start(ctx context.Context, o *options) (err error) {
+	if err := os.RemoveAll(w.dir); err != nil {
+		return err
 	}
 	w.cluster, err = cluster.Launch(ctx, cluster.Params{Config: clusterapi.Config{Dir: filepath.Join(w.dir, "cluster"), ControlPlaneOnly: true}})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	w.client = w.cluster.Clientset()
 	if w.dynamic, err = dynamic.NewForConfig(w.cluster.RESTConfig()); err != nil {
-		return nil, err
+		return err
 	}
 	w.pods = newPods(w.client)
 	for _, step := range []func() error{
@@ -109,12 +114,10 @@ func newWorld(ctx context.Context, o *options) (w *world, err error) {
 		func() error { return w.startProgram(ctx, o) },
 	} {
 		if err := step(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	go w.pods.run(ctx, w.fail)
-	go w.assignBalancers(ctx)
-	return w, nil
+	return nil
 }
 
 // applyFiles applies files, and waits until the API server serves their kinds.
