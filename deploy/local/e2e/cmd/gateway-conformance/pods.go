@@ -152,6 +152,13 @@ func (p *pods) dial(ctx context.Context, network, address string) (net.Conn, err
 	return new(net.Dialer).DialContext(ctx, network, server)
 }
 
+// add lets the data plane find a server at an address of the API.
+func (p *pods) add(address, server string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.servers[address] = server
+}
+
 func (p *pods) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -221,9 +221,13 @@ func (w *world) startProgram(ctx context.Context, o *options) error {
 	args := []string{
 		"--kubeconfig=" + w.cluster.Kubeconfig, "--config-map=" + systemSpace + "/backendset-syncer", "--leader-election-namespace=" + systemSpace,
 		"--oci-auth=api-key", "--oci-key-directory=" + w.keyDirectory(), "--oci-endpoint=" + string(endpoint), "--oci-requests-per-second=1000",
-		"--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=" + health, "--log-level=debug",
+		"--gateways=true", "--gateway-namespace=" + systemSpace, "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=" + health, "--log-level=debug",
 	}
-	args = append(args, gatewayFlags()...)
+	flags, err := w.responderFlags()
+	if err != nil {
+		return err
+	}
+	args = append(args, flags...)
 	w.program = exec.Command(o.program, args...)
 	w.program.Stdout, w.program.Stderr = log, log
 	w.program.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -238,6 +242,20 @@ func (w *world) startProgram(ctx context.Context, o *options) error {
 		w.fail(fmt.Errorf("the program has ended: %v: see %s", err, log.Name()))
 	}()
 	return waitReady(ctx, "http://"+health+"/readyz", log.Name())
+}
+
+// responderFlags lets the program answer requests without a backend, at the address that objects.yaml has for it.
+func (w *world) responderFlags() ([]string, error) {
+	flags := []string{"--responder-service=" + systemSpace + "/responder"}
+	for flag, address := range map[string]string{"--not-found-bind-address": "10.244.0.2:8404", "--no-backends-bind-address": "10.244.0.2:8500"} {
+		own, err := freeAddress()
+		if err != nil {
+			return nil, err
+		}
+		w.pods.add(address, own)
+		flags = append(flags, flag+"="+own)
+	}
+	return flags, nil
 }
 
 func freeAddress() (string, error) {
